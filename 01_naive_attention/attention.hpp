@@ -15,21 +15,11 @@
 #include <cstdint>
 #include <optional>
 
+#include "common/attention/shape.hpp"
 #include "common/tensor/matrix.hpp"
 #include "common/tensor/tensor.hpp"
 
 namespace fa {
-
-/// The sizes of an attention problem.
-struct AttentionShape {
-  /// @{ With grouped-query attention (GQA) each of the kv_heads serves heads / kv_heads query
-  /// heads.
-  std::int64_t batch = 0;
-  std::int64_t heads = 0, kv_heads = 0;
-  std::int64_t length_q = 0, length_k = 0;
-  std::int64_t head_dim = 0;
-  /// @}
-};
 
 /// Takes the sizes from the shapes of q, k and v and checks that they match.
 /// @param q [batch, heads, length_q, head_dim]

@@ -12,8 +12,8 @@ void check_workspace(const fa_attention& a, std::size_t least) {
   if (a.workspace == nullptr) return;
   check_pointer("workspace", a.workspace, 16);
   if (a.workspace_bytes < least) {
-    refuse("workspace_bytes is {}; allowed are {} and more, or no workspace",
-           a.workspace_bytes, least);
+    refuse("workspace_bytes is {}; allowed are {} and more, or no workspace", a.workspace_bytes,
+           least);
   }
 }
 
@@ -30,8 +30,7 @@ int forward(const fa_attention* given) {
     with_attention(*given, [&](const auto& a, const char*) {
       const ForwardKernel kernel = forward_kernel(a);
       check_workspace(*given, kernel.workspace_bytes);
-      kernel.launch(stream_of(*given),
-                    static_cast<unsigned*>(given->workspace));
+      kernel.launch(stream_of(*given), static_cast<unsigned*>(given->workspace));
     });
   });
 }
@@ -40,9 +39,8 @@ std::size_t bytes_of_workspace(const fa_attention* given) {
   std::size_t bytes = 0;
   guarded([&] {
     check_problem(given);
-    with_attention(*given, [&](const auto& a, const char*) {
-      bytes = forward_kernel(a).workspace_bytes;
-    });
+    with_attention(*given,
+                   [&](const auto& a, const char*) { bytes = forward_kernel(a).workspace_bytes; });
   });
   return bytes;
 }
@@ -52,8 +50,7 @@ const char* name_of_kernel(const fa_attention* given) {
     check_problem(given);
     with_attention(*given, [&](const auto& a, const char* type) {
       const auto kernel = forward_kernel(a);
-      note_kernel(kernel.name, type, kernel.head_dim, kernel.head_dim_v,
-                  *given);
+      note_kernel(kernel.name, type, kernel.head_dim, kernel.head_dim_v, *given);
     });
   });
   return status == FA_STATUS_OK ? last_name().c_str() : nullptr;

@@ -47,13 +47,13 @@ typedef struct fa_strides {
 /// Attention over all heads of all sequences: o = softmax(scale q k^T) v. Pointers are to memory of
 /// the device; those of q, k, v and o are multiples of 16 bytes. o and lse overlap nothing.
 typedef struct fa_attention {
-  size_t size;    ///< sizeof(fa_attention); another one is refused
-  const void* q;  ///< [batch, heads, length_q, head_dim]
-  const void* k;  ///< [batch, kv_heads, length_k, head_dim]
-  const void* v;  ///< [batch, kv_heads, length_k, head_dim_v]
-  void* o;        ///< [batch, heads, length_q, head_dim_v]
-  float* lse;     ///< [batch, heads, length_q] without gaps: the natural
-                  ///< logarithm of the sum of exp(scale q k^T)
+  size_t size;           ///< sizeof(fa_attention); another one is refused
+  const void* q;         ///< [batch, heads, length_q, head_dim]
+  const void* k;         ///< [batch, kv_heads, length_k, head_dim]
+  const void* v;         ///< [batch, kv_heads, length_k, head_dim_v]
+  void* o;               ///< [batch, heads, length_q, head_dim_v]
+  float* lse;            ///< [batch, heads, length_q] without gaps: the natural
+                         ///< logarithm of the sum of exp(scale q k^T)
   fa_strides q_strides;  ///< of q
   fa_strides k_strides;  ///< of k
   fa_strides v_strides;  ///< of v
@@ -68,12 +68,12 @@ typedef struct fa_attention {
                          ///< is 192, which is fast in 16 bits without dropout
                          ///< on Hopper GPUs only
   int32_t type;          ///< an fa_type
-  int32_t causal;  ///< 1: query i sees keys up to i + length_k - length_q;
-                   ///< 0: it sees all
-  double scale;    ///< above 0 and finite; usually fa_default_scale()
-  double dropout;  ///< probability of dropping an element of P: 0 to below 1
-  uint64_t seed;   ///< of the dropout: the same seed drops the same elements
-  void* stream;    ///< a cudaStream_t; null is CUDA's default stream
+  int32_t causal;        ///< 1: query i sees keys up to i + length_k - length_q;
+                         ///< 0: it sees all
+  double scale;          ///< above 0 and finite; usually fa_default_scale()
+  double dropout;        ///< probability of dropping an element of P: 0 to below 1
+  uint64_t seed;         ///< of the dropout: the same seed drops the same elements
+  void* stream;          ///< a cudaStream_t; null is CUDA's default stream
   /// Memory for the counter of a dynamic tile scheduler, or null: blocks then
   /// take their tiles in a fixed order, which can be slower. All bytes are 0
   /// before the first call that uses it, and each call leaves zeros. Calls

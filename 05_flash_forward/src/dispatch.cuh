@@ -12,6 +12,7 @@
 #include "05_flash_forward/kernels/17_split_tf32.cuh"
 #include "05_flash_forward/kernels/any_gpu.cuh"
 #include "common/attention/head_dim.cuh"
+#include "common/attention/shape.hpp"
 #include "common/attention/tma_support.cuh"
 
 namespace fa::FA_TARGET {
@@ -34,25 +35,22 @@ struct ForwardKernel {
 /// The kernel for what no other one supports: GPUs, and a head_dim_v that is not head_dim.
 template <class T>
 ForwardKernel any_gpu_kernel(const Attention<T>& a) {
-  return {[=](const Stream& stream, unsigned*) { launch_any_gpu(a, stream); },
-          "any_gpu", kAnyGpuColumns};
+  return {[=](const Stream& stream, unsigned*) { launch_any_gpu(a, stream); }, "any_gpu",
+          kAnyGpuColumns};
 }
 
 /// The fastest kernel for float32 without tensor cores.
-inline ForwardKernel register_tiles_kernel(
-    const Attention<float>& a,
-    const DeviceProperties& device = device_properties()) {
+inline ForwardKernel register_tiles_kernel(const Attention<float>& a,
+                                           const DeviceProperties& device = device_properties()) {
   if (a.head_dim_v != a.head_dim) return any_gpu_kernel(a);
   const auto fits = [&](auto tile) {
-    return can_run(device,
-                   kNeedsCpAsync.with_shared(decltype(tile)::shared_bytes));
+    return can_run(device, kNeedsCpAsync.with_shared(decltype(tile)::shared_bytes));
   };
   const auto kernel = [&](auto tile) {
     using Tile = decltype(tile);
-    return ForwardKernel{[=](const Stream& stream, unsigned*) {
-                           launch_register_tiles<Tile>(a, stream);
-                         },
-                         "04_register_tiles", Tile::d};
+    return ForwardKernel{
+        [=](const Stream& stream, unsigned*) { launch_register_tiles<Tile>(a, stream); },
+        "04_register_tiles", Tile::d};
   };
   return with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
@@ -68,43 +66,36 @@ inline ForwardKernel register_tiles_kernel(
 /// The fastest kernel for a problem with a head dimension up to 256, for float32. Not rung 17 in the
 /// lab: nothing is fast there, and tensor cores are what it takes longest to imitate.
 /// @param device the choice depends on nothing else
-inline ForwardKernel forward_kernel(
-    const Attention<float>& a,
-    const DeviceProperties& device = device_properties()) {
-  if (device.compute_capability == 0 || a.head_dim > 128 ||
-      a.head_dim_v != a.head_dim) {
+inline ForwardKernel forward_kernel(const Attention<float>& a,
+                                    const DeviceProperties& device = device_properties()) {
+  if (device.compute_capability == 0 || a.head_dim > 128 || a.head_dim_v != a.head_dim) {
     return register_tiles_kernel(a, device);
   }
   return with_head_dim<32, 128>(a.head_dim, [&](auto head_dim) {
     using Tile = SplitForwardTile<decltype(head_dim)::value>;
-    if (!can_run(device,
-                 kNeedsMma.with_shared(pipeline_bytes<Tile, float>()))) {
+    if (!can_run(device, kNeedsMma.with_shared(pipeline_bytes<Tile, float>()))) {
       return register_tiles_kernel(a, device);
     }
-    return ForwardKernel{[=](const Stream& stream, unsigned*) {
-                           launch_split_tf32<Tile>(a, stream);
-                         },
-                         "17_split_tf32", Tile::d};
+    return ForwardKernel{
+        [=](const Stream& stream, unsigned*) { launch_split_tf32<Tile>(a, stream); },
+        "17_split_tf32", Tile::d};
   });
 }
 
 /// The fastest kernel without Hopper's instructions, for the 16-bit types.
 /// @tparam T half or bfloat16
 template <class T>
-ForwardKernel sm_80_kernel(
-    const Attention<T>& a,
-    const DeviceProperties& device = device_properties()) {
+ForwardKernel sm_80_kernel(const Attention<T>& a,
+                           const DeviceProperties& device = device_properties()) {
   if (a.head_dim_v != a.head_dim) return any_gpu_kernel(a);
   const auto fits = [&](auto tile) {
-    return can_run(
-        device, kNeedsMma.with_shared(pipeline_bytes<decltype(tile), T>()));
+    return can_run(device, kNeedsMma.with_shared(pipeline_bytes<decltype(tile), T>()));
   };
   const auto kernel = [&](auto tile) {
     using Tile = decltype(tile);
-    return ForwardKernel{[=](const Stream& stream, unsigned*) {
-                           launch_edge_masks<Tile>(a, stream);
-                         },
-                         "08_edge_masks", Tile::d};
+    return ForwardKernel{
+        [=](const Stream& stream, unsigned*) { launch_edge_masks<Tile>(a, stream); },
+        "08_edge_masks", Tile::d};
   };
   return with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
@@ -118,8 +109,7 @@ ForwardKernel sm_80_kernel(
 
 /// Whether a device has what the Hopper kernels are made for. Not the lab: nothing is fast there,
 /// and the older kernels support all problems.
-inline bool prefers_hopper(
-    const DeviceProperties& device = device_properties()) {
+inline bool prefers_hopper(const DeviceProperties& device = device_properties()) {
   return device.compute_capability != 0 && can_run(device, kNeedsHopper);
 }
 
@@ -127,36 +117,33 @@ inline bool prefers_hopper(
 /// @tparam T half or bfloat16
 /// @param a  a problem for which can_use_tma() holds
 template <class T>
-ForwardKernel sm_90_kernel(const Attention<T>& a,
-                           const DeviceProperties& device) {
+ForwardKernel sm_90_kernel(const Attention<T>& a, const DeviceProperties& device) {
   if (a.head_dim_v != a.head_dim) {
     return {[=](const Stream& stream, unsigned* tile_counter) {
-              launch_warpgroup_tiles<192, 128>(a, stream, tile_counter);
+              launch_warpgroup_tiles<kMlaHeadDim, kMlaHeadDimV>(a, stream, tile_counter);
             },
-            "15_warpgroup_tiles", 192, sizeof(unsigned), 128};
+            "15_warpgroup_tiles", kMlaHeadDim, sizeof(unsigned), kMlaHeadDimV};
   }
   if (prefers_mirrored_tiles(a, device.sm_count)) {
     // Whatever the size of a problem, callers give the same workspace.
     return with_head_dim<64, 256>(a.head_dim, [&](auto head_dim) {
       constexpr int d = decltype(head_dim)::value;
-      return ForwardKernel{[=](const Stream& stream, unsigned*) {
-                             launch_mirrored_tiles<d>(a, stream);
-                           },
-                           "16_mirrored_tiles", d, sizeof(unsigned)};
+      return ForwardKernel{
+          [=](const Stream& stream, unsigned*) { launch_mirrored_tiles<d>(a, stream); },
+          "16_mirrored_tiles", d, sizeof(unsigned)};
     });
   }
   return with_tma_head_dim<64, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
-    return ForwardKernel{
-        [=](const Stream& stream, unsigned* tile_counter) {
-          if constexpr (d == 128) {
-            launch_lazy_rescaling(a, stream, tile_counter);
-          } else {
-            launch_warpgroup_tiles<d>(a, stream, tile_counter);
-          }
-        },
-        d == 128 ? "14_lazy_rescaling" : "15_warpgroup_tiles", d,
-        sizeof(unsigned)};
+    return ForwardKernel{[=](const Stream& stream, unsigned* tile_counter) {
+                           if constexpr (d == 128) {
+                             launch_lazy_rescaling(a, stream, tile_counter);
+                           } else {
+                             launch_warpgroup_tiles<d>(a, stream, tile_counter);
+                           }
+                         },
+                         d == 128 ? "14_lazy_rescaling" : "15_warpgroup_tiles", d,
+                         sizeof(unsigned)};
   });
 }
 
@@ -164,22 +151,20 @@ ForwardKernel sm_90_kernel(const Attention<T>& a,
 /// @tparam T half or bfloat16
 /// @param device the choice depends on nothing else
 template <class T>
-ForwardKernel forward_kernel(
-    const Attention<T>& a,
-    const DeviceProperties& device = device_properties()) {
+ForwardKernel forward_kernel(const Attention<T>& a,
+                             const DeviceProperties& device = device_properties()) {
   static_assert(sizeof(T) == 2, "half or bfloat16");
   return prefers_hopper(device) && can_use_tma(a) ? sm_90_kernel(a, device)
                                                   : sm_80_kernel(a, device);
 }
 
 /// Launches the kernel that forward_kernel() chooses.
-/// @param a            with a head dimension that is a multiple of 8 up to 256, and with head_dim_v
-///                     the same, or 128 with 192
+/// @param a            with a head dimension that is a multiple of 8 up to 256; see
+///                     supports_head_dim_v()
 /// @param tile_counter as for launch_persistent()
 /// @throws as launch()
 template <class T>
-void launch_forward(const Attention<T>& a, const Stream& stream,
-                    unsigned* tile_counter = nullptr) {
+void launch_forward(const Attention<T>& a, const Stream& stream, unsigned* tile_counter = nullptr) {
   forward_kernel(a).launch(stream, tile_counter);
 }
 

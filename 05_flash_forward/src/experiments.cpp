@@ -10,7 +10,7 @@
 
 #include "05_flash_forward/src/sections.hpp"
 #include "05_flash_forward/src/tile_sizes.hpp"
-#include "05_flash_forward/src/timing.hpp"
+#include "common/attention/host/timing.hpp"
 #include "common/cli/files.hpp"
 #include "common/cli/results.hpp"
 #include "common/cli/table.hpp"
@@ -31,20 +31,18 @@ struct Work {
   std::int64_t visible = 0;   // of these, what the softmax needs
 };
 
-Work work_of(const Tile& tile, const Problem& problem) {
+Work count_work(const Tile& tile, const Problem& problem) {
   const AttentionShape& s = problem.shape;
   // visible_keys() of the kernels
   const auto seen = [&](std::int64_t query) {
     return !problem.causal
                ? s.length_k
-               : std::clamp<std::int64_t>(query + 1 + s.length_k - s.length_q,
-                                          0, s.length_k);
+               : std::clamp<std::int64_t>(query + 1 + s.length_k - s.length_q, 0, s.length_k);
   };
   Work work;
   for (std::int64_t i = 0; i < s.length_q; ++i) work.visible += seen(i);
   for (std::int64_t i = 0; i < s.length_q; i += tile.queries) {
-    const std::int64_t steps =
-        ceil_div(seen(i + tile.queries - 1), tile.keys);
+    const std::int64_t steps = ceil_div(seen(i + tile.queries - 1), tile.keys);
     work.key_rows += std::min(s.length_k, steps * tile.keys);
     work.scores += tile.queries * steps * tile.keys;
   }
@@ -64,49 +62,34 @@ std::int64_t Tile::blocks(const Problem& problem) const {
 
 std::int64_t Tile::traffic(const Problem& problem) const {
   const AttentionShape& s = problem.shape;
-  const std::int64_t q_and_o = 2 * s.length_q,
-                     k_and_v = 2 * work_of(*this, problem).key_rows;
-  const std::int64_t of_head =
-      2 * s.head_dim * (q_and_o + k_and_v) + 4 * s.length_q;  // with LSE
+  const std::int64_t q_and_o = 2 * s.length_q, k_and_v = 2 * count_work(*this, problem).key_rows;
+  const std::int64_t of_head = 2 * s.head_dim * (q_and_o + k_and_v) + 4 * s.length_q;  // with LSE
   return s.batch * s.heads * of_head;
 }
 
 double Tile::masked_share(const Problem& problem) const {
-  const Work work = work_of(*this, problem);
-  return 1 -
-         static_cast<double>(work.visible) / static_cast<double>(work.scores);
+  const Work work = count_work(*this, problem);
+  return 1 - static_cast<double>(work.visible) / static_cast<double>(work.scores);
 }
 
 }  // namespace tiles
 
 namespace {
 
-constexpr Type kTypes[] = {Type::kFloat32, Type::kFloat16, Type::kBFloat16};
 constexpr std::int64_t kHeadDims[] = {64, 128};
 
-Problem problem_of(const AttentionShape& shape, Type type, bool causal) {
-  Problem problem;
-  problem.shape = shape;
-  problem.type = type;
-  problem.causal = causal;
-  return problem;
-}
-
 bool fits(const tiles::Kernel& kernel, const DeviceProperties& device) {
-  return kernel.prepare &&
-         can_run(device, kNeedsMma.with_shared(kernel.tile.shared_bytes));
+  return kernel.rung && can_run(device, kNeedsMma.with_shared(kernel.tile.shared_bytes));
 }
 
 // The tiles on the backend that the program uses.
 tiles::Backend tiles_on(const Backend& backend) {
   std::vector<tiles::Backend> all = tiles::backends();
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const tiles::Backend& one) {
-        return (one.kind == "gpu") == (backend.kind == "gpu");
-      });
+  const auto found = std::find_if(all.begin(), all.end(), [&](const tiles::Backend& one) {
+    return (one.kind == "gpu") == (backend.kind == "gpu");
+  });
   if (found == all.end()) {
-    throw std::logic_error("there are no tiles for the backend " +
-                           backend.kind);
+    throw std::logic_error("there are no tiles for the backend " + backend.kind);
   }
   return *found;
 }
@@ -119,46 +102,37 @@ struct Trial {
 };
 
 // Checks all tiles. The order of `trials` is theirs; those that do not fit have none.
-std::vector<std::optional<Trial>> try_tiles(cli::Program& program,
-                                            const Backend& backend,
+std::vector<std::optional<Trial>> try_tiles(cli::Program& program, const Backend& backend,
                                             const tiles::Backend& on) {
   std::vector<std::optional<Trial>> trials(on.kernels.size());
   std::int64_t off = 0;
   for (const std::int64_t head_dim : kHeadDims) {
     for (const bool causal : {false, true}) {
-      const Problem problem =
-          problem_of({1, 1, 1, 150, 139, head_dim}, Type::kBFloat16, causal);
+      const Problem problem = problem_of(Type::kBFloat16, {1, 1, 1, 150, 139, head_dim}, causal);
       const Inputs inputs = make_inputs(problem, Values::kNormal, 1);
       const Checker checker(problem, inputs);
       for (std::size_t i = 0; i < on.kernels.size(); ++i) {
         const tiles::Kernel& kernel = on.kernels[i];
-        if (kernel.tile.head_dim != head_dim ||
-            !fits(kernel, backend.properties)) {
+        if (kernel.tile.head_dim != head_dim || !fits(kernel, backend.properties)) {
           continue;
         }
         if (!trials[i]) trials[i] = Trial();
-        std::optional<Prepared> prepared;
-        const auto work = [&] {
-          prepared = kernel.prepare(problem, inputs);
-          prepared->launch();
-        };
+        std::optional<Outputs> outputs;
+        const auto work = [&] { outputs = kernel.rung->run(problem, inputs); };
         std::optional<lab::Trace> seen;
         if (on.kind == "watched") {
           seen = lab::trace({kernel.tile.name(), "", {}}, work);
         } else {
           work();
         }
-        for (const Verdict& verdict :
-             checker.check(fmt::format("{}, D {}{}", kernel.tile.name(),
-                                       head_dim, causal ? ", causal" : ""),
-                           prepared->result())) {
-          trials[i]->error_ratio =
-              std::max(trials[i]->error_ratio, error_over_tolerance(verdict));
+        for (const Verdict& verdict : checker.check(
+                 fmt::format("{}, D {}{}", kernel.tile.name(), head_dim, causal ? ", causal" : ""),
+                 *outputs)) {
+          trials[i]->error_ratio = std::max(trials[i]->error_ratio, error_over_tolerance(verdict));
           if (!verdict.accepted) program.check(verdict);  // with its place
         }
         if (seen) {
-          (causal ? trials[i]->causal_bytes : trials[i]->bytes) =
-              seen->global_bytes;
+          (causal ? trials[i]->causal_bytes : trials[i]->bytes) = seen->global_bytes;
           off += std::abs(seen->global_bytes - kernel.tile.traffic(problem));
         }
       }
@@ -179,8 +153,8 @@ std::vector<std::optional<Trial>> try_tiles(cli::Program& program,
 void show_trials(const Backend& backend, const tiles::Backend& on,
                  const std::vector<std::optional<Trial>>& trials) {
   const bool counted = on.kind == "watched";
-  cli::Table table({"D", "queries x keys", "shared, B", "error / limit",
-                    "traffic, B", "causal, B"});
+  cli::Table table(
+      {"D", "queries x keys", "shared, B", "error / limit", "traffic, B", "causal, B"});
   for (std::size_t i = 0; i < trials.size(); ++i) {
     const tiles::Tile& tile = on.kernels[i].tile;
     std::vector<std::string> cells{std::to_string(tile.head_dim), tile.name(),
@@ -203,10 +177,8 @@ void show_trials(const Backend& backend, const tiles::Backend& on,
 // A field of a row.
 auto& value_of(cli::Measurement& row, const std::string& field) {
   const auto found =
-      std::find_if(row.begin(), row.end(),
-                   [&](const auto& cell) { return cell.first == field; });
-  return found != row.end() ? found->second
-                            : row.emplace_back(field, "").second;
+      std::find_if(row.begin(), row.end(), [&](const auto& cell) { return cell.first == field; });
+  return found != row.end() ? found->second : row.emplace_back(field, "").second;
 }
 
 std::string text_of(cli::Measurement row, const std::string& field) {
@@ -220,16 +192,15 @@ std::string text_of(cli::Measurement row, const std::string& field) {
 
 // Prints rows, and adds them to the record.
 void report(std::vector<cli::Measurement>& record, const std::string& title,
-            const std::vector<cli::Measurement>& rows,
-            const std::vector<std::string>& names) {
+            const std::vector<cli::Measurement>& rows, const std::vector<std::string>& names) {
   fmt::print("{}\n{}\n", title, cli::table_of(rows, names));
   record.insert(record.end(), rows.begin(), rows.end());
 }
 
 // Each tile on one problem, whose group the title begins with.
 void time_tiles(std::vector<cli::Measurement>& record, const Backend& backend,
-                const tiles::Backend& on, const Problem& problem,
-                const std::string& group, const std::string& title) {
+                const tiles::Backend& on, const Problem& problem, const std::string& group,
+                const std::string& title) {
   const AttentionShape& s = problem.shape;
   std::vector<cli::Measurement> rows;
   for (const tiles::Kernel& kernel : on.kernels) {
@@ -237,15 +208,13 @@ void time_tiles(std::vector<cli::Measurement>& record, const Backend& backend,
     if (tile.head_dim != s.head_dim) continue;
     cli::Measurement row;
     if (fits(kernel, backend.properties)) {
-      const Prepared prepared =
-          kernel.prepare(problem, timed_inputs(s.length_q, s.head_dim));
-      row = time_prepared(backend, problem, tile.name(), prepared);
+      const auto prepared = kernel.rung->prepare(problem, timed_inputs(s.length_q, s.head_dim));
+      row = time_work(backend, problem, tile.name(), prepared.launch, kMatmuls, 20);
       value_of(row, "group") = group;
       value_of(row, "title") = title;
       const auto takes = backend.resources(prepared.launch).front();
       const int at_once = takes.blocks * backend.properties.sm_count;
-      row.emplace_back("waves",
-                       static_cast<double>(tile.blocks(problem)) / at_once);
+      row.emplace_back("waves", static_cast<double>(tile.blocks(problem)) / at_once);
       row.emplace_back("percent_hidden", 100 * tile.masked_share(problem));
     } else {
       row = {{"group", group},
@@ -254,10 +223,9 @@ void time_tiles(std::vector<cli::Measurement>& record, const Backend& backend,
              {"length", s.length_q},
              {"shared_bytes", static_cast<std::int64_t>(tile.shared_bytes)}};
     }
-    row.emplace_back("note", !fits(kernel, backend.properties)
-                                 ? "does not fit"
-                             : tile.finished ? "rung 08"
-                                             : " ");
+    row.emplace_back("note", !fits(kernel, backend.properties) ? "does not fit"
+                             : tile.finished                   ? "rung 08"
+                                                               : " ");
     rows.push_back(row);
   }
   report(record, title, rows, {"kernel", "note"});
@@ -265,14 +233,11 @@ void time_tiles(std::vector<cli::Measurement>& record, const Backend& backend,
 
 // The fastest rung that supports a type is the last one; else what the C interface chooses.
 Rung best_of(const Backend& backend, Type type) {
-  const auto found = std::find_if(
-      backend.rungs.rbegin(), backend.rungs.rend(), [&](const Rung& rung) {
-        return std::find(rung.types.begin(), rung.types.end(), type) !=
-               rung.types.end();
+  const auto found =
+      std::find_if(backend.rungs.rbegin(), backend.rungs.rend(), [&](const Rung& rung) {
+        return std::find(rung.types.begin(), rung.types.end(), type) != rung.types.end();
       });
-  return found == backend.rungs.rend()
-             ? backend.dispatched(backend.properties)
-             : *found;
+  return found == backend.rungs.rend() ? backend.dispatched(backend.properties) : *found;
 }
 
 // Errors of the best kernel for each type beside those of the textbook algorithm.
@@ -283,16 +248,12 @@ void compare_types(cli::Program& program, const Backend& backend,
   std::array<std::vector<cli::Measurement>, 2> rows;  // of O and of LSE
   for (const std::int64_t head_dim : kHeadDims) {
     for (const Type type : kTypes) {
-      const Problem problem =
-          problem_of({1, 2, 2, n, n, head_dim}, type, false);
+      const Problem problem = problem_of(type, {1, 2, 2, n, n, head_dim});
       const Rung rung = best_of(backend, type);
       const Inputs inputs = make_inputs(problem, Values::kNormal, 1);
-      const Prepared prepared = rung.prepare(problem, inputs);
-      prepared.launch();
       const auto verdicts =
           Checker(problem, inputs)
-              .check(fmt::format("{}, {}", rung.name, name_of(type)),
-                     prepared.result());
+              .check(fmt::format("{}, {}", rung.name, name_of(type)), rung.run(problem, inputs));
       for (std::size_t i = 0; i < rows.size(); ++i) {
         const Verdict& verdict = verdicts.at(i);
         if (!verdict.accepted) program.check(verdict);
@@ -301,8 +262,7 @@ void compare_types(cli::Program& program, const Backend& backend,
         const char* const what = i == 0 ? "O" : "LSE";
         rows[i].push_back(
             {{"group", fmt::format("errors of {}", what)},
-             {"title", fmt::format("{}, {} queries and keys", what,
-                                   problem.shape.length_q)},
+             {"title", fmt::format("{}, {} queries and keys", what, problem.shape.length_q)},
              {"kernel", rung.name},
              {"type", name_of(type)},
              {"head_dim", head_dim},
@@ -313,14 +273,13 @@ void compare_types(cli::Program& program, const Backend& backend,
       }
     }
   }
-  cli::Table table({"tensor", "type", "D", "kernel", "max error",
-                    "textbook's", "rms error", "textbook's"});
+  cli::Table table(
+      {"tensor", "type", "D", "kernel", "max error", "textbook's", "rms error", "textbook's"});
   for (const auto& of_tensor : rows) {
     for (const cli::Measurement& row : of_tensor) {
       std::vector<std::string> cells{of_tensor == rows[0] ? "O" : "LSE"};
-      for (const char* field :
-           {"type", "head_dim", "kernel", "max_error", "plain_max_error",
-            "rms_error", "plain_rms_error"}) {
+      for (const char* field : {"type", "head_dim", "kernel", "max_error", "plain_max_error",
+                                "rms_error", "plain_rms_error"}) {
         cells.push_back(text_of(row, field));
       }
       table.add(cells);
@@ -336,33 +295,27 @@ void compare_types(cli::Program& program, const Backend& backend,
 }
 
 // Rates and memory from short lengths to long ones.
-void time_lengths(std::vector<cli::Measurement>& record,
-                  const Backend& backend) {
+void time_lengths(std::vector<cli::Measurement>& record, const Backend& backend) {
   struct Line {
     const char* kernel;
     Type type;
     int repeats;
   };
   std::vector<Line> lines = {
-      {"01_unfused", Type::kFloat32, 5},
-      {"03_flash_2", Type::kFloat32, 5},
-      {"04_register_tiles", Type::kFloat32, 20},
-      {"08_edge_masks", Type::kFloat16, 20},
+      {"01_unfused", Type::kFloat32, 5},         {"03_flash_2", Type::kFloat32, 5},
+      {"04_register_tiles", Type::kFloat32, 20}, {"08_edge_masks", Type::kFloat16, 20},
       {"08_edge_masks", Type::kBFloat16, 20},
   };
   lines.erase(std::remove_if(lines.begin(), lines.end(),
                              [&](const Line& line) {  // that is left out
                                return std::none_of(
                                    backend.rungs.begin(), backend.rungs.end(),
-                                   [&](const Rung& rung) {
-                                     return rung.name == line.kernel;
-                                   });
+                                   [&](const Rung& rung) { return rung.name == line.kernel; });
                              }),
               lines.end());
   std::vector<std::string> headings{"N"};
   for (const Line& line : lines) {
-    headings.push_back(
-        fmt::format("{:.2}, {}", line.kernel, name_of(line.type)));
+    headings.push_back(fmt::format("{:.2}, {}", line.kernel, name_of(line.type)));
   }
   headings.emplace_back("additional MiB, 01");
   cli::Table table(headings);
@@ -374,7 +327,7 @@ void time_lengths(std::vector<cli::Measurement>& record,
       const Problem problem = timed_problem(line.type, 64, false, n);
       const std::string kernel = line.kernel;
       const Rung& rung = find_rung(backend, kernel);
-      std::optional<Prepared> prepared;
+      std::optional<Rung::Prepared> prepared;
       try {
         prepared = rung.prepare(problem, timed_inputs(n, 64));
       } catch (const std::runtime_error& error) {  // too little memory
@@ -382,14 +335,13 @@ void time_lengths(std::vector<cli::Measurement>& record,
         cells.emplace_back("-");
         continue;
       }
-      cli::Measurement row = time_prepared(backend, problem, line.kernel,
-                                           *prepared, line.repeats);
+      cli::Measurement row =
+          time_work(backend, problem, line.kernel, prepared->launch, kMatmuls, line.repeats);
       value_of(row, "group") = group;
       value_of(row, "title") = "Lengths, D 64, B x N = 16384, H x D = 2048";
       value_of(row, "type") = name_of(line.type);
       row.emplace_back("extra_bytes", prepared->extra_bytes);
-      cells.push_back(
-          fmt::format("{:.1f}", std::get<double>(value_of(row, "tflops"))));
+      cells.push_back(fmt::format("{:.1f}", std::get<double>(value_of(row, "tflops"))));
       if (line.kernel == std::string("01_unfused")) {
         beside = std::to_string(prepared->extra_bytes >> 20);
       }
@@ -406,12 +358,10 @@ void time_lengths(std::vector<cli::Measurement>& record,
 
 }  // namespace
 
-void show_experiments(cli::Program& program, const Backend& backend,
-                      const ExperimentRecord& to) {
+void show_experiments(cli::Program& program, const Backend& backend, const ExperimentRecord& to) {
   const bool gpu = backend.kind == "gpu";
   if (!gpu && !to.file.empty()) {
-    throw std::invalid_argument(
-        "--results records times on a GPU, and none is used");
+    throw std::invalid_argument("--results records times on a GPU, and none is used");
   }
   const tiles::Backend on = tiles_on(backend);
   std::vector<cli::Measurement> record;
@@ -423,22 +373,18 @@ void show_experiments(cli::Program& program, const Backend& backend,
   } else {
     for (const std::int64_t head_dim : kHeadDims) {
       for (const bool causal : {false, true}) {
-        const Problem problem =
-            timed_problem(Type::kBFloat16, head_dim, causal, 4096);
-        const std::string group = "tiles, " + group_of(problem);
+        const Problem problem = timed_problem(Type::kBFloat16, head_dim, causal, 4096);
+        const std::string group = "tiles, " + problem.group();
         time_tiles(record, backend, on, problem, group,
-                   fmt::format("{}, B = {}, H = {}, N = {}", group,
-                               problem.shape.batch, problem.shape.heads,
-                               problem.shape.length_q));
+                   fmt::format("{}, B = {}, H = {}, N = {}", group, problem.shape.batch,
+                               problem.shape.heads, problem.shape.length_q));
       }
       // As many blocks of 128 queries as fit an H200 at once with D = 64, two on each SM; and some
       // more.
       for (const std::int64_t length : {1024, 1152}) {
-        Problem alone =
-            timed_problem(Type::kBFloat16, head_dim, false, length);
+        Problem alone = timed_problem(Type::kBFloat16, head_dim, false, length);
         alone.shape.batch = 1;
-        const std::string group =
-            "tiles, " + group_of(alone) + ", one sequence";
+        const std::string group = "tiles, " + alone.group() + ", one sequence";
         time_tiles(record, backend, on, alone, group,
                    fmt::format("{}, H = {}", group, alone.shape.heads));
       }
@@ -453,8 +399,7 @@ void show_experiments(cli::Program& program, const Backend& backend,
   time_lengths(record, backend);
   if (to.file.empty()) return;
   cli::write_results(to.file, backend.properties,
-                     "05_flash_forward --device gpu --section experiments",
-                     record, to.commit);
+                     "05_flash_forward --device gpu --section experiments", record, to.commit);
   fmt::print("Recorded in {}\n", printable(to.file));
 }
 

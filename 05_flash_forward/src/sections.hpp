@@ -6,15 +6,21 @@
 #include <string>
 
 #include "05_flash_forward/src/backend.hpp"
-#include "common/cli/program.hpp"
+#include "common/attention/host/ladder.hpp"
 #include "common/cli/timelines.hpp"
 #include "common/lab/replay.hpp"
 
 namespace fa::flash {
 
+/// Matmuls of the forward pass that rates count.
+constexpr int kMatmuls = 2;
+
+/// Random inputs of a problem, for all sections.
+Inputs random_inputs(const Problem& problem);
+
 /// The section "traffic": formulas, counts, and a check that they are equal.
 /// @param watched the watched lab
-void show_traffic(cli::Program& program, const Backend& watched);
+void show_traffic(const Lesson<Backend>& lesson, const Backend& watched);
 
 /// What is drawn of a rung: two blocks of queries of one head, and 512 keys. Of rung 15, which is
 /// about the mask, with it and with head_dim 64, where it has three consumers; else without it and
@@ -25,15 +31,13 @@ Problem drawn_problem(const Rung& rung);
 /// @param rung    of the backend "lab", from rung 09 on
 /// @param costs   of the model
 /// @throws std::runtime_error when the rung does not compute in the lab
-lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
-                          const lab::Costs& costs = {});
+lab::Timeline timeline_of(const Rung& rung, const Problem& problem, const lab::Costs& costs = {});
 
 /// Prints how busy tensor cores are in each rung of the lab, and what its consumers do; draws it if
 /// asked.
 /// @param options of the program
 /// @throws std::runtime_error when a file cannot be written
-void show_timelines(const Backend& backend,
-                    const cli::TimelineOptions& options);
+void show_timelines(const Backend& backend, const cli::TimelineOptions& options);
 
 /// Where measurements go.
 struct ExperimentRecord {

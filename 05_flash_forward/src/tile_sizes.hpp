@@ -4,7 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,13 +14,12 @@ namespace fa::flash::tiles {
 
 /// The sizes of a tile.
 struct Tile {
-  std::int64_t head_dim = 0;  ///< columns
-  std::int64_t queries = 0;   ///< of a block
-  std::int64_t keys = 0;      ///< of a step
-  std::int64_t warps = 0;     ///< of a block
-  std::size_t shared_bytes =
-      0;                  ///< of a block: Q, two stages of K and two of V
-  bool finished = false;  ///< whether rung 08 has it
+  std::int64_t head_dim = 0;     ///< columns
+  std::int64_t queries = 0;      ///< of a block
+  std::int64_t keys = 0;         ///< of a step
+  std::int64_t warps = 0;        ///< of a block
+  std::size_t shared_bytes = 0;  ///< of a block: Q, two stages of K and two of V
+  bool finished = false;         ///< whether rung 08 has it
 
   /// Queries, keys and warps: "128 x 96, 4 warps".
   std::string name() const;
@@ -35,8 +34,8 @@ struct Tile {
 /// The kernel with one tile, for bfloat16 without dropout.
 struct Kernel {
   Tile tile;  ///< its sizes
-  /// As Rung::prepare; empty where a block would need more shared memory than any GPU has.
-  std::function<Prepared(const Problem&, const Inputs&)> prepare;
+  /// None where a block would need more shared memory than any GPU has.
+  std::optional<Rung> rung;
 };
 
 /// The kernels on one backend.

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "05_flash_forward/src/ladder.hpp"
 #include "05_flash_forward/src/sections.hpp"
 
 namespace fa::flash {
@@ -23,21 +22,15 @@ const lab::Legend kLegend{{"Q", "K", "V", "O"},
                            {lab::Span::Kind::kWork, "softmax"},
                            {lab::Span::Kind::kWaitsForOthers, "waits"}}};
 
-Problem problem_of(std::int64_t length_q, std::int64_t length_k,
-                   std::int64_t head_dim, bool causal) {
-  Problem problem =
-      ladder::problem_of({1, 1, 1, length_q, length_k, head_dim}, causal);
-  problem.type = Type::kFloat16;
-  return problem;
+Problem one_head(std::int64_t length_q, std::int64_t length_k, std::int64_t head_dim, bool causal) {
+  return problem_of(Type::kFloat16, {1, 1, 1, length_q, length_k, head_dim}, causal);
 }
 
 // How busy the tensor cores are without a mask: in the problem that is drawn, in a longer one, and
 // with other costs.
 void show_lengths(const std::vector<const Rung*>& rungs) {
-  const Problem drawn = problem_of(256, 512, 128, false),
-                longer = problem_of(256, 4096, 128, false);
-  cli::Table table({"kernel", "cycles", "512 keys", "alternating",
-                    "4096 keys", "no copy time"});
+  const Problem drawn = one_head(256, 512, 128, false), longer = one_head(256, 4096, 128, false);
+  cli::Table table({"kernel", "cycles", "512 keys", "alternating", "4096 keys", "no copy time"});
   for (const Rung* rung : rungs) {
     std::vector<std::string> cells{rung->name};
     cli::add_busy(cells, timeline_of(*rung, drawn));
@@ -50,7 +43,7 @@ void show_lengths(const std::vector<const Rung*>& rungs) {
       "Tensor cores busy, % of the time: {}\n{}"
       "alternating: 512 keys, if the matmuls of two warpgroups alternate\n"
       "no copy time: 4096 keys, if copies took no time\n\n",
-      ladder::words_of(drawn), table.text());
+      drawn.words(), table.text());
 }
 
 // What a mask leaves.
@@ -59,56 +52,53 @@ void show_mask(const std::vector<const Rung*>& rungs) {
   for (const Rung* rung : rungs) {
     std::vector<std::string> cells{rung->name};
     for (const bool causal : {false, true}) {
-      cli::add_busy(cells,
-                    timeline_of(*rung, problem_of(384, 512, 64, causal)));
+      cli::add_busy(cells, timeline_of(*rung, one_head(384, 512, 64, causal)));
     }
     table.add(cells);
   }
   fmt::print(
       "Tensor cores busy, % of the time: {}\n"
       "(rungs 09 to 14 multiply 128 columns, half of them zeros)\n{}\n",
-      ladder::words_of(problem_of(384, 512, 64, false)), table.text());
+      one_head(384, 512, 64, false).words(), table.text());
 }
 
 }  // namespace
 
+Inputs random_inputs(const Problem& problem) {
+  return make_inputs(problem, Values::kNormal, 1);
+}
+
 Problem drawn_problem(const Rung& rung) {
-  return rung.name < "15" ? problem_of(256, 512, 128, false)
-                          : problem_of(384, 512, 64, true);
+  return rung.name < "15" ? one_head(256, 512, 128, false) : one_head(384, 512, 64, true);
 }
 
-lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
-                          const lab::Costs& costs) {
-  const Inputs inputs = make_inputs(problem, Values::kNormal, 1);
-  return lab::replayed([&] { rung.prepare(problem, inputs).launch(); },
-                       costs);
+lab::Timeline timeline_of(const Rung& rung, const Problem& problem, const lab::Costs& costs) {
+  const Inputs inputs = random_inputs(problem);
+  return lab::replayed([&] { rung.prepare(problem, inputs).launch(); }, costs);
 }
 
-void show_timelines(const Backend& backend,
-                    const cli::TimelineOptions& options) {
-  const auto rungs = cli::rungs_with_timeline(
-      backend.rungs, options.kernel, kFirst,
-      [](const Rung& rung) { return rung.supports(drawn_problem(rung)); });
+void show_timelines(const Backend& backend, const cli::TimelineOptions& options) {
+  const auto rungs =
+      cli::rungs_with_timeline(backend.rungs, options.kernel, kFirst,
+                               [](const Rung& rung) { return rung.supports(drawn_problem(rung)); });
   std::vector<lab::NamedTimeline> drawn;
   for (const Rung* rung : rungs) {
     const Problem problem = drawn_problem(*rung);
-    const std::string name =
-        fmt::format("{}, {}", rung->name, ladder::words_of(problem));
+    const std::string name = fmt::format("{}, {}", rung->name, problem.words());
     drawn.push_back({name, timeline_of(*rung, problem)});
     // The scheduler barrier matters only if the matmuls of two warpgroups can alternate.
     if (options.stamps.runs.empty() &&
         (rung->name == "11_overlap" || rung->name == "12_ping_pong")) {
-      drawn.push_back({name + ", if matmuls alternate",
-                       timeline_of(*rung, problem, cli::alternating())});
+      drawn.push_back(
+          {name + ", if matmuls alternate", timeline_of(*rung, problem, cli::alternating())});
     }
     cli::add_measured(drawn, options, rung->name, lab::timeline_of_stamps);
   }
   const bool to_scale = !rungs.empty() && rungs.front()->name < "15";
-  cli::show_timelines(options, drawn, kFirst, kLegend, to_scale ? kScale : 0,
-                      "softmax", [&] {
-                        show_lengths(rungs);
-                        show_mask(rungs);
-                      });
+  cli::show_timelines(options, drawn, kFirst, kLegend, to_scale ? kScale : 0, "softmax", [&] {
+    show_lengths(rungs);
+    show_mask(rungs);
+  });
 }
 
 }  // namespace fa::flash

@@ -1,25 +1,12 @@
 #include <fmt/format.h>
 
-#include "05_flash_forward/src/ladder.hpp"
 #include "05_flash_forward/src/sections.hpp"
+#include "common/attention/host/traces.hpp"
 
 namespace fa::flash {
 namespace {
 
-using ladder::Traffic;
-
-// The traffic of a rung, as its loops over tiles have it.
-struct TrafficFormula {
-  std::string kernel;  // the rung
-  std::string tiles;   // "keys" or "queries": what the outer tiles are of
-  std::string reads;   // with {0} tiles, N and D, for people
-  std::string writes;  // the same
-  // One head, no mask, lengths that are whole tiles: n queries, and as many
-  // keys. d is a multiple of the rung's tiles where it has tiles of columns.
-  Traffic (*traffic)(const Tiles& tiles, std::int64_t n, std::int64_t d);
-};
-
-// Each of the D / t x T blocks of a product reads T tiles of both factors; the softmax reads its
+// Each of the D / t x T blocks of a matmul reads T tiles of both operands; the softmax reads its
 // row three times.
 Traffic of_unfused(const Tiles& tiles, std::int64_t n, std::int64_t d) {
   const std::int64_t t = n / tiles.keys;
@@ -39,57 +26,35 @@ Traffic of_flash_2(const Tiles& tiles, std::int64_t n, std::int64_t d) {
   return {n * d + 2 * t * n * d, n * d + n};
 }
 
-std::vector<TrafficFormula> traffic_formulas() {
-  return {
-      {"01_unfused", "keys", "4 {0} N D + 3 N^2", "2 N^2 + N D + N",
-       of_unfused},
-      {"02_flash_1", "keys", "(2 {0} + 1) N D + 2 ({0} - 1) N",
-       "{0} (N D + 3 N)", of_flash_1},
-      {"03_flash_2", "queries", "(2 {0} + 1) N D", "N D + N", of_flash_2}};
-}
-
 }  // namespace
 
-void show_traffic(cli::Program& program, const Backend& watched) {
-  const auto formulas = traffic_formulas();
+void show_traffic(const Lesson<Backend>& lesson, const Backend& watched) {
+  const auto tiles_of = [&](const char* kernel) {
+    return find_rung(watched, kernel).tiles.front();
+  };
+  // What the outer tiles are of, and how many there are.
+  const auto keys = tiles_of("01_unfused").keys, flash_1_keys = tiles_of("02_flash_1").keys,
+             queries = tiles_of("03_flash_2").queries;
+  const auto tile = [](std::int64_t rows, const char* of) {
+    return fmt::format("{} {}", rows, of);
+  };
   fmt::print(
       "Elements read and written by one head: N queries, N keys, head_dim D, "
       "float32,\nno mask\n\n");
-  cli::Table rules({"kernel", "tile", "reads", "writes"});
-  for (const TrafficFormula& formula : formulas) {
-    const Tiles& tiles = find_rung(watched, formula.kernel).tiles.front();
-    const auto rows = formula.tiles == "keys" ? tiles.keys : tiles.queries;
-    const std::string count = fmt::format("N/{}", rows);
-    rules.add({formula.kernel, fmt::format("{} {}", rows, formula.tiles),
-               fmt::format(fmt::runtime(formula.reads), count),
-               fmt::format(fmt::runtime(formula.writes), count)});
-  }
-  fmt::print("{}\n", rules.text());
-
-  cli::Table table({"kernel", "N", "D", "reads", "writes", "sum by formula",
-                    "4 N D", "sum / 4 N D"});
-  const auto inputs_of = [](const Problem& problem) {
-    return make_inputs(problem, Values::kNormal, 1);
-  };
-  std::vector<std::int64_t> off;  // of each formula, summed up
-  for (const TrafficFormula& formula : formulas) {
-    const Rung& rung = find_rung(watched, formula.kernel);
-    off.push_back(0);
-    for (const std::int64_t d : {32, 64}) {
-      for (const std::int64_t n : {64, 128, 192}) {
-        const Traffic counted = ladder::count_traffic(rung, n, d, inputs_of);
-        const std::int64_t least = 4 * n * d;
-        off.back() += ladder::add_traffic(
-            table, rung.name, n, d, counted,
-            formula.traffic(rung.tiles.front(), n, d), least);
-      }
-    }
-  }
-  fmt::print("{}\n", table.text());
-  for (std::size_t i = 0; i < formulas.size(); ++i) {
-    program.check_none(fmt::format("{}, formula", formulas[i].kernel), off[i],
-                       "unexpected element");
-  }
+  attention::show_traffic(
+      lesson, watched, {"kernel", "tile", "reads", "writes"},
+      {{"01_unfused",
+        {tile(keys, "keys"), fmt::format("4 N/{} N D + 3 N^2", keys), "2 N^2 + N D + N"},
+        of_unfused},
+       {"02_flash_1",
+        {tile(flash_1_keys, "keys"),
+         fmt::format("(2 N/{0} + 1) N D + 2 (N/{0} - 1) N", flash_1_keys),
+         fmt::format("N/{} (N D + 3 N)", flash_1_keys)},
+        of_flash_1},
+       {"03_flash_2",
+        {tile(queries, "queries"), fmt::format("(2 N/{} + 1) N D", queries), "N D + N"},
+        of_flash_2}},
+      {{64, 32}, {128, 32}, {192, 32}, {64, 64}, {128, 64}, {192, 64}}, 4);
 }
 
 }  // namespace fa::flash

@@ -3,37 +3,32 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/src/backend.hpp"
-#include "05_flash_forward/tests/rungs.hpp"
+#include "common/attention/tests/rung_tests.hpp"
 #include "common/gpu/tests/gpus.hpp"
 
 using namespace fa;
+using namespace fa::attention;
 using flash::Backend;
-using flash::Problem;
-using flash::problem_of;
-using flash::Type;
 
 namespace {
 
 // What lessons 05 and 06 test alike.
-using Tests =
-    flash::RungTests<flash::Checker, flash::backends, flash::make_inputs>;
+using Tests = RungTests<flash::Checker, flash::backends, make_inputs>;
 
-std::string chosen(const DeviceProperties& gpu, Type type,
-                   std::int64_t head_dim, double dropout = 0) {
+std::string chosen(const DeviceProperties& gpu, Type type, std::int64_t head_dim,
+                   double dropout = 0) {
   Problem problem = problem_of(type, {1, 1, 1, 9, 8, head_dim});
   problem.dropout = dropout;
   return Tests::all().front().chosen(problem, gpu);
 }
 
 // The choice for a GPU on all backends, with and without the mask.
-void check_choice(const DeviceProperties& gpu, Type type,
-                  std::int64_t head_dim, double dropout) {
+void check_choice(const DeviceProperties& gpu, Type type, std::int64_t head_dim, double dropout) {
   for (const bool causal : {false, true}) {
     Problem problem = problem_of(type, {2, 4, 2, 70, 75, head_dim}, causal);
     problem.dropout = dropout;
-    Tests::check_choice(gpu, problem, [&](const Backend& backend) {
-      return backend.dispatched(gpu);
-    });
+    Tests::check_choice(gpu, problem,
+                        [&](const Backend& backend) { return backend.dispatched(gpu); });
   }
 }
 
@@ -50,10 +45,10 @@ TEST_CASE("16 bits: the kernel is one that the GPU and its code can run") {
       CHECK(chosen(gpus::kH100With80, type, head_dim) == "08_edge_masks");
       CHECK(chosen(gpus::kH100With90, type, head_dim) == "08_edge_masks");
       CHECK(chosen(gpus::kB200, type, head_dim) == "08_edge_masks");
-      CHECK(chosen(gpus::kH100, type, head_dim) ==
-            (head_dim <= 64                       ? "16_mirrored_tiles"
-             : head_dim == 104 || head_dim == 128 ? "14_lazy_rescaling"
-                                                  : "15_warpgroup_tiles"));
+      CHECK(chosen(gpus::kH100, type, head_dim) == (head_dim <= 64 ? "16_mirrored_tiles"
+                                                    : head_dim == 104 || head_dim == 128
+                                                        ? "14_lazy_rescaling"
+                                                        : "15_warpgroup_tiles"));
       CHECK(chosen(gpus::kH100, type, head_dim, 0.5) == "08_edge_masks");
       CHECK(chosen(gpus::kT4, type, head_dim, 0.5) == "any_gpu");
     }
@@ -61,41 +56,35 @@ TEST_CASE("16 bits: the kernel is one that the GPU and its code can run") {
 }
 
 TEST_CASE("192 columns of q and k, 128 of v: one kernel, or any_gpu") {
-  Problem problem = problem_of(Type::kBFloat16, {2, 4, 2, 70, 75, 192});
-  problem.head_dim_v = 128;
+  Problem problem = problem_of(Type::kBFloat16, {2, 4, 2, 70, 75, kMlaHeadDim});
+  problem.head_dim_v = kMlaHeadDimV;
   const auto chosen = [&](const DeviceProperties& gpu) {
     return Tests::all().front().chosen(problem, gpu);
   };
-  for (const Type type : flash::kTypes) {
+  for (const Type type : kTypes) {
     problem.type = type;
     for (const bool causal : {false, true}) {
       problem.causal = causal;
       const bool is_float = type == Type::kFloat32;
-      CHECK(chosen(gpus::kH100) ==
-            (is_float ? "any_gpu" : "15_warpgroup_tiles"));
+      CHECK(chosen(gpus::kH100) == (is_float ? "any_gpu" : "15_warpgroup_tiles"));
       for (const auto& gpu : {gpus::kT4, gpus::kA100, gpus::kB200}) {
         CHECK(chosen(gpu) == "any_gpu");
       }
       problem.dropout = 0.17;
       CHECK(chosen(gpus::kH100) == "any_gpu");
-      Tests::check_choice(gpus::kH100, problem, [](const Backend& backend) {
-        return backend.dispatched(gpus::kH100);
-      });
+      Tests::check_choice(gpus::kH100, problem,
+                          [](const Backend& backend) { return backend.dispatched(gpus::kH100); });
       problem.dropout = 0;
-      Tests::check_choice(gpus::kH100, problem, [](const Backend& backend) {
-        return backend.dispatched(gpus::kH100);
-      });
+      Tests::check_choice(gpus::kH100, problem,
+                          [](const Backend& backend) { return backend.dispatched(gpus::kH100); });
     }
   }
 }
 
-TEST_CASE(
-    "tiles are mirrored in small problems, those of a tile for each SM") {
+TEST_CASE("tiles are mirrored in small problems, those of a tile for each SM") {
   const auto chosen = [](int heads, int head_dim, bool causal) {
     return Tests::all().front().chosen(
-        problem_of(Type::kBFloat16, {2, heads, 1, 129, 200, head_dim},
-                   causal),
-        gpus::kH100);
+        problem_of(Type::kBFloat16, {2, heads, 1, 129, 200, head_dim}, causal), gpus::kH100);
   };
   REQUIRE(gpus::kH100.sm_count == 4);
   for (const int head_dim : {64, 128, 256}) {
@@ -113,8 +102,7 @@ TEST_CASE("float32: the kernel is one that the GPU and its code can run") {
     CAPTURE(head_dim);
     CHECK(chosen(gpus::kT4, Type::kFloat32, head_dim) == "any_gpu");
     for (const DeviceProperties& gpu :
-         {gpus::kA100, gpus::kRtx4090, gpus::kH100, gpus::kH100With80,
-          gpus::kB200}) {
+         {gpus::kA100, gpus::kRtx4090, gpus::kH100, gpus::kH100With80, gpus::kB200}) {
       CAPTURE(gpu.name);
       CHECK(chosen(gpu, Type::kFloat32, head_dim) ==
             (head_dim == 256 ? "04_register_tiles" : "17_split_tf32"));
@@ -124,7 +112,7 @@ TEST_CASE("float32: the kernel is one that the GPU and its code can run") {
 
 TEST_CASE("what is chosen for other GPUs computes attention") {
   for (const double dropout : {0.0, 0.17}) {
-    for (const Type type : flash::kTypes) {
+    for (const Type type : kTypes) {
       check_choice(gpus::kT4, type, 40, dropout);
       check_choice(gpus::kT4, type, 256, dropout);
     }
@@ -139,15 +127,13 @@ TEST_CASE("what is chosen for other GPUs computes attention") {
 TEST_CASE("blocks are within the shared memory of the GPU they are for") {
   Tests::check_shared_memory(
       {gpus::kT4, gpus::kA100, gpus::kRtx4090, gpus::kH100, gpus::kB200},
-      [](const Backend& lab, const DeviceProperties& gpu) {
-        return lab.dispatched(gpu);
-      });
+      [](const Backend& lab, const DeviceProperties& gpu) { return lab.dispatched(gpu); });
 }
 
 TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
   const auto fitted = [](const DeviceProperties& gpu) {
     auto rungs = Tests::all().front().rungs;
-    auto left_out = flash::fit_ladder(rungs, gpu);
+    auto left_out = fit_ladder(rungs, gpu);
     return std::pair(rungs, left_out);
   };
   {
@@ -186,9 +172,9 @@ TEST_CASE("a rung may run with small head dimensions only") {
     return static_cast<std::size_t>(head_dim <= 64 ? 50000 : 70000);
   };
   std::vector<flash::Rung> rungs{rung};
-  CHECK(flash::fit_ladder(rungs, gpus::kA100).empty());
+  CHECK(fit_ladder(rungs, gpus::kA100).empty());
   CHECK(rungs[0].max_head_dim == 128);
-  const auto left_out = flash::fit_ladder(rungs, gpus::kT4);
+  const auto left_out = fit_ladder(rungs, gpus::kT4);
   REQUIRE(left_out.size() == 1);
   CHECK(left_out[0] ==
         "some_rung is left out with a head_dim above 64: it needs 70000 "
@@ -197,9 +183,8 @@ TEST_CASE("a rung may run with small head dimensions only") {
   CHECK(rungs[0].max_head_dim == 64);
   rungs[0].min_head_dim = 8;
   rungs[0].shared_bytes = [](std::int64_t) { return std::size_t{65537}; };
-  CHECK(flash::fit_ladder(rungs, gpus::kT4) ==
-        std::vector<std::string>{
-            "some_rung is left out: it needs 65537 bytes of shared memory in "
-            "a block; T4 has 65536"});
+  CHECK(fit_ladder(rungs, gpus::kT4) ==
+        std::vector<std::string>{"some_rung is left out: it needs 65537 bytes of shared memory in "
+                                 "a block; T4 has 65536"});
   CHECK(rungs.empty());
 }

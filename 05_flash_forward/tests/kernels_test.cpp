@@ -5,22 +5,17 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/src/backend.hpp"
-#include "05_flash_forward/tests/rungs.hpp"
+#include "common/attention/tests/rung_tests.hpp"
 #include "common/gpu/tests/gpus.hpp"
 
 using namespace fa;
+using namespace fa::attention;
 using flash::Backend;
-using flash::kTypes;
-using flash::Problem;
-using flash::problem_of;
-using flash::Type;
-using flash::Values;
 
 namespace {
 
 // What lessons 05 and 06 test alike.
-using Tests =
-    flash::RungTests<flash::Checker, flash::backends, flash::make_inputs>;
+using Tests = RungTests<flash::Checker, flash::backends, make_inputs>;
 
 }  // namespace
 
@@ -28,57 +23,51 @@ TEST_CASE("odd lengths, around the edges of the tiles, causal or not") {
   Tests::check_edge_lengths();
 }
 
-TEST_CASE("head dimensions that are no power of two are padded") {
+TEST_CASE("head dimensions that are not a power of two are padded") {
   Tests::check_padded_head_dims();
 }
 
 TEST_CASE("192 columns of q and k, 128 of v and o") {
-  Tests::check_head_dim_v();
-  const flash::Rung& rung =
-      find_rung(Tests::all().front(), "15_warpgroup_tiles");
+  Tests::check_mla();
+  const flash::Rung& rung = find_rung(Tests::all().front(), "15_warpgroup_tiles");
   Problem problem = problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 192});
   for (const std::int64_t head_dim_v : {64, 128, 192, 256}) {
     problem.head_dim_v = head_dim_v;
     CHECK(rung.supports(problem) == (head_dim_v == 128 || head_dim_v == 192));
   }
-  CHECK_THROWS_WITH_AS(
-      rung.check(problem),
-      "head_dim is 192 and head_dim_v 256; 15_warpgroup_tiles supports 192 "
-      "and 128, or the same number",
-      std::invalid_argument);
+  CHECK_THROWS_WITH_AS(rung.check(problem),
+                       "head_dim is 192 and head_dim_v 256; 15_warpgroup_tiles supports 192 "
+                       "and 128, or the same number",
+                       std::invalid_argument);
 }
 
-TEST_CASE("groups of heads share keys and values") {
+TEST_CASE("grouped-query attention: heads share keys and values") {
   for (const Type type : kTypes) {
     Tests::check_everywhere(problem_of(type, {2, 6, 2, 40, 50, 32}));
     Tests::check_everywhere(problem_of(type, {2, 4, 1, 40, 50, 32}, true));
   }
 }
 
-TEST_CASE("tensors whose length comes before the heads") {
+TEST_CASE("tensors with layout [batch, length, heads, head_dim]") {
   Tests::check_length_first();
 }
 
-TEST_CASE("scores of +-1e4, and maxima that rise from tile to tile") {
+TEST_CASE("scores of +-1e4, and row maxima that rise from tile to tile") {
   Tests::check_large_and_rising_scores();
 }
 
-TEST_CASE("where a maximum stays, the rescale factor is exactly 1") {
+TEST_CASE("where the row maximum does not change, the rescale factor is exactly 1") {
   // One key has probability 1: LSE is its score. A rescale factor that is only
   // next to 1 would be applied once for each of the many tiles. The lab rounds
   // every product, so a GPU alone can make this mistake.
   const std::int64_t length_q = 64;
   const std::int64_t length_k = Tests::on_gpu() ? 9984 : 320;
-  const auto score = [](std::int64_t query) {
-    return 10 * (1 + static_cast<double>(query) / 64);
-  };
+  const auto score = [](std::int64_t query) { return 10 * (1 + static_cast<double>(query) / 64); };
   for (const Type type : kTypes) {
     for (const std::int64_t heavy_key : {std::int64_t{0}, length_k - 1}) {
-      const Problem problem =
-          problem_of(type, {1, 1, 1, length_q, length_k, 64});
-      flash::Inputs inputs{Tensor<float, 4>(problem.shape_of_q()),
-                           Tensor<float, 4>(problem.shape_of_kv()),
-                           Tensor<float, 4>(problem.shape_of_kv())};
+      const Problem problem = problem_of(type, {1, 1, 1, length_q, length_k, 64});
+      Inputs inputs{Tensor<float, 4>(problem.shape_of_q()), Tensor<float, 4>(problem.shape_of_kv()),
+                    Tensor<float, 4>(problem.shape_of_kv())};
       for (std::int64_t i = 0; i < length_q; ++i) {
         inputs.q(0, 0, i, 0) = static_cast<float>(score(i) / 10);
       }
@@ -89,15 +78,12 @@ TEST_CASE("where a maximum stays, the rescale factor is exactly 1") {
         if (!backend.available || backend.kind == "watched") continue;
         for (const flash::Rung& rung : backend.rungs) {
           if (!rung.supports(problem)) continue;
-          const flash::Prepared prepared = rung.prepare(problem, inputs);
-          prepared.launch();
-          const auto lse = prepared.result().lse;
+          const auto lse = rung.run(problem, inputs).lse;
           for (std::int64_t i = 0; i < length_q; ++i) {
             CAPTURE(rung.name);
             CAPTURE(i);
             // A few of the smallest steps of a float32 of this size.
-            CHECK(std::abs(static_cast<double>(lse(0, 0, i)) - score(i)) <
-                  6e-6);
+            CHECK(std::abs(static_cast<double>(lse(0, 0, i)) - score(i)) < 6e-6);
           }
         }
       }
@@ -105,23 +91,21 @@ TEST_CASE("where a maximum stays, the rescale factor is exactly 1") {
   }
 }
 
-TEST_CASE("rows that see no key give 0 and -infinity") {
+TEST_CASE("fully masked rows give O = 0 and LSE = -infinity") {
   for (const Type type : kTypes) {
     Tests::check_everywhere(problem_of(type, {1, 1, 1, 300, 5, 64}, true));
   }
 }
 
-TEST_CASE("dropout drops what the CPU says") {
+TEST_CASE("dropout drops the elements of the reference mask") {
   Tests::check_dropout();
 }
 
-// In the watched lab; see flash::check_watched().
-lab::Coverage check_watched(const flash::Rung& rung, Type type,
-                            const AttentionShape& shape) {
+// In the watched lab; see check_watched().
+lab::Coverage check_watched(const flash::Rung& rung, Type type, const AttentionShape& shape) {
   const Problem problem = problem_of(type, shape, true);
-  const auto inputs = flash::make_inputs(problem, Values::kNormal, 1);
-  return flash::check_watched(rung, problem, inputs,
-                              flash::Checker(problem, inputs));
+  const auto inputs = make_inputs(problem, Values::kNormal, 1);
+  return check_watched(rung, problem, inputs, flash::Checker(problem, inputs));
 }
 
 TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
@@ -130,20 +114,19 @@ TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
   lab::Coverage coverage = Tests::check_all_watched(*watched);
   // Without a tile counter; each of the two blocks processes three tiles.
   for (const std::int64_t head_dim : {64, 128}) {
-    coverage.add(check_watched(watched->dispatched(gpus::kH100),
-                               Type::kBFloat16, {1, 6, 2, 70, 90, head_dim}));
+    coverage.add(check_watched(watched->dispatched(gpus::kH100), Type::kBFloat16,
+                               {1, 6, 2, 70, 90, head_dim}));
   }
-  CHECK(lab::unreached_text(coverage) == flash::kAllReached);
+  CHECK(lab::unreached_text(coverage) == kAllReached);
 }
 
-TEST_CASE("the watched lab finds nothing where the ring of tiles wraps") {
+TEST_CASE("the watched lab finds nothing where the pipeline wraps around") {
   const Backend* const watched = find_backend(Tests::all(), "watched");
   if (watched == nullptr) return;
   // One of the two blocks of an observed launch draws all tiles but one.
-  for (const AttentionShape& shape : {AttentionShape{1, 3, 1, 70, 1, 64},
-                                      AttentionShape{2, 6, 2, 40, 50, 32}}) {
-    for (const char* name :
-         {"13_persistent", "14_lazy_rescaling", "15_warpgroup_tiles"}) {
+  for (const AttentionShape& shape :
+       {AttentionShape{1, 3, 1, 70, 1, 64}, AttentionShape{2, 6, 2, 40, 50, 32}}) {
+    for (const char* name : {"13_persistent", "14_lazy_rescaling", "15_warpgroup_tiles"}) {
       check_watched(find_rung(*watched, name), Type::kBFloat16, shape);
     }
   }

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/src/backend.hpp"
-#include "05_flash_forward/src/timing.hpp"
+#include "common/attention/host/timing.hpp"
 #include "common/lab/measured.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/testing/process.hpp"
@@ -29,9 +29,8 @@ TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
   const testing::TemporaryDirectory directory;
   const auto summary = directory.path() / "summary.tsv";
   const auto saved = directory.path() / "saved";
-  const auto result =
-      run(kProgram + " --device cpu --size 40 --summary " +
-          testing::quoted(summary) + " --save " + testing::quoted(saved));
+  const auto result = run(kProgram + " --device cpu --size 40 --summary " +
+                          testing::quoted(summary) + " --save " + testing::quoted(saved));
   CAPTURE(result.output);
   CHECK(result.status == 0);
   CHECK(result.error == "");
@@ -40,19 +39,15 @@ TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
   const std::string lines = testing::file_bytes(summary);
   CHECK(contains(lines, "05_flash_forward\t01_unfused, float32, o"));
   CHECK(contains(lines, "08_edge_masks, bfloat16, causal, lse"));
-  CHECK(read_npy<float, 4>(saved / "o.npy").shape() ==
-        Shape<4>{1, 12, 135, 32});
-  CHECK(read_npy<float, 3>(saved / "lse.npy").shape() ==
-        Shape<3>{1, 12, 135});
+  CHECK(read_npy<float, 4>(saved / "o.npy").shape() == Shape<4>{1, 12, 135, 32});
+  CHECK(read_npy<float, 3>(saved / "lse.npy").shape() == Shape<3>{1, 12, 135});
 }
 
 TEST_CASE("a kernel is launched once each way, for programs that watch") {
-  testing::check_once(kProgram, "08_edge_masks",
-                      {"float16, D 64", "float16, D 64, causal"}, 40);
+  testing::check_once(kProgram, "08_edge_masks", {"float16, D 64", "float16, D 64, causal"}, 40);
 }
 
-TEST_CASE(
-    "the experiments try every tile and type, on the CPU without times") {
+TEST_CASE("the experiments try every tile and type, on the CPU without times") {
   const auto result = run(kProgram + " --device cpu --section experiments");
   CAPTURE(result.output);
   CHECK(result.status == 0);
@@ -60,20 +55,16 @@ TEST_CASE(
   for (const char* tile : {"128 x 96, 4 warps", "256 x 64, 8 warps"}) {
     CHECK(contains(result.output, std::string(" 64  ") + tile));
   }
-  CHECK(contains(
-      result.output,
-      "128  256 x 192, 8 warps     262144              -           -"));
+  CHECK(contains(result.output, "128  256 x 192, 8 warps     262144              -           -"));
   CHECK(contains(result.output, "tiles: largest error / limit"));
   CHECK(contains(result.output, "LSE     bfloat16  128  16_mirrored_tiles "));
   CHECK(contains(result.output, "No GPU is used, so no kernel is timed."));
-  CHECK(contains(result.output,
-                 "PASS  tiles, traffic formula: no unexpected bytes") ==
+  CHECK(contains(result.output, "PASS  tiles, traffic formula: no unexpected bytes") ==
         is_traced(traced(kProgram, "--size 8 --kernel 08_edge_masks")));
 }
 
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
-  const auto refused = [](const std::string& arguments,
-                          const std::string& why) {
+  const auto refused = [](const std::string& arguments, const std::string& why) {
     const std::string words = testing::refusal(kProgram + " " + arguments);
     CAPTURE(arguments);
     CAPTURE(words);
@@ -90,8 +81,7 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   refused("--device cpu --section kernels --kernel 99", "no such kernel");
   refused("--device cpu --section kernels --results file", "none is used");
   refused("--device cpu --section timeline --kernel 99", "no such kernel");
-  refused("--device cpu --section experiments --results file",
-          "none is used");
+  refused("--device cpu --section experiments --results file", "none is used");
 }
 
 TEST_CASE("what the kernels are made of: their own lines, threads, stages") {
@@ -100,23 +90,18 @@ TEST_CASE("what the kernels are made of: their own lines, threads, stages") {
   CHECK(result.status == 0);
   const std::vector<flash::Backend> backends = flash::backends();
   for (const flash::Rung& rung : backends.front().rungs) {
-    const std::string text = testing::file_bytes(
-        std::filesystem::path(__FILE__).parent_path().parent_path() /
-        "kernels" / (rung.name + ".cuh"));
-    const std::string lines =
-        std::to_string(std::count(text.begin(), text.end(), '\n'));
+    const std::string text =
+        testing::file_bytes(std::filesystem::path(__FILE__).parent_path().parent_path() /
+                            "kernels" / (rung.name + ".cuh"));
+    const std::string lines = std::to_string(std::count(text.begin(), text.end(), '\n'));
     const std::size_t at = result.output.find(rung.name + "  ");
     REQUIRE(at != std::string::npos);
-    const std::size_t first =
-        result.output.find_first_not_of(' ', at + rung.name.size());
-    CHECK(result.output.substr(
-              first, result.output.find(' ', first) - first) == lines);
+    const std::size_t first = result.output.find_first_not_of(' ', at + rung.name.size());
+    CHECK(result.output.substr(first, result.output.find(' ', first) - first) == lines);
   }
   // 64 KiB of registers are 3 x 128 x 168: less for the producer.
-  CHECK(
-      contains(result.output, "      384     164864       2  2 x 232, 40  "));
-  CHECK(
-      contains(result.output, "      512     148480       3  3 x 160, 32  "));
+  CHECK(contains(result.output, "      384     164864       2  2 x 232, 40  "));
+  CHECK(contains(result.output, "      512     148480       3  3 x 160, 32  "));
 }
 
 TEST_CASE("a timeline is printed, drawn and written for programs") {
@@ -129,8 +114,7 @@ TEST_CASE("a timeline is printed, drawn and written for programs") {
 
 TEST_CASE("what a GPU did is drawn below the model") {
   const testing::TemporaryDirectory directory;
-  const auto file = directory.path() / "stamps",
-             svg = directory.path() / "svg";
+  const auto file = directory.path() / "stamps", svg = directory.path() / "svg";
   const auto stamp = [](std::uint32_t clock, StampKind kind) {
     return Stamp{0, clock, static_cast<std::uint32_t>(kind)};
   };
@@ -142,15 +126,13 @@ TEST_CASE("what a GPU did is drawn below the model") {
          {stamp(100, StampKind::kBlock), stamp(200, StampKind::kIssueScores),
           stamp(210, StampKind::kCommit), stamp(220, StampKind::kWaitMatmuls),
           stamp(1100, StampKind::kEnd)}}}});
-  const std::string command =
-      kProgram + " --device cpu --section timeline --stamps ";
-  const auto result = run(command + testing::quoted(file) +
-                          " --kernel 12 --svg " + testing::quoted(svg));
+  const std::string command = kProgram + " --device cpu --section timeline --stamps ";
+  const auto result =
+      run(command + testing::quoted(file) + " --kernel 12 --svg " + testing::quoted(svg));
   CAPTURE(result.output);
   CHECK(result.status == 0);
   CHECK(contains(result.output, "One SM of some GPU, beside the model"));
-  CHECK(contains(result.output,
-                 "12_ping_pong  20.0         30.0   1.50    1000  "));
+  CHECK(contains(result.output, "12_ping_pong  20.0         30.0   1.50    1000  "));
   const std::string drawing = testing::file_bytes(svg);
   CHECK(contains(drawing, "head_dim 128, measured"));
   CHECK(contains(drawing, "1000 cycles, "));
@@ -161,44 +143,38 @@ TEST_CASE("trace writes a report for programs and draws the worst line") {
   testing::check_trace(
       kProgram, "--size 40 --kernel 08_edge_masks",
       [](const auto& output, const auto& json, const auto&) {
-        CHECK(
-            contains(output, "08_edge_masks, float16, D 64, causal, N 40\n"));
-        CHECK(python_says(
-                  "[(k[\"kernel\"], k[\"group\"], k[\"inputs\"]) for k in "
-                  "json.load(open(file))] == [(\"08_edge_masks\", group, 3 * "
-                  "[[1, 1, 40, 64]]) for group in (\"float16, D 64\", "
-                  "\"float16, D 64, causal\")]",
-                  json) == "True\n");
+        CHECK(contains(output, "08_edge_masks, float16, D 64, causal, N 40\n"));
+        CHECK(python_says("[(k[\"kernel\"], k[\"group\"], k[\"inputs\"]) for k in "
+                          "json.load(open(file))] == [(\"08_edge_masks\", group, 3 * "
+                          "[[1, 1, 40, 64]]) for group in (\"float16, D 64\", "
+                          "\"float16, D 64, causal\")]",
+                          json) == "True\n");
       });
 }
 
 TEST_CASE("an unknown kernel cannot be traced: one sentence, exit 2") {
   if (!is_traced(traced(kProgram, "--size 8 --kernel 08_edge_masks"))) return;
-  CHECK(contains(
-      testing::refusal(kProgram + " --device cpu --section trace --kernel "
-                                  "09_magic"),
-      "--kernel 09_magic: there is no such kernel"));
+  CHECK(contains(testing::refusal(kProgram + " --device cpu --section trace --kernel "
+                                             "09_magic"),
+                 "--kernel 09_magic: there is no such kernel"));
 }
 
 TEST_CASE("one head of inputs stands for all, and other sizes are refused") {
   const flash::Backend lab = flash::backends().front();
-  flash::Problem problem;
+  attention::Problem problem;
   problem.shape = {2, 4, 2, 20, 30, 32};
-  flash::Problem small = problem;
+  attention::Problem small = problem;
   small.shape = {1, 1, 1, 20, 30, 32};
-  const auto one = flash::make_inputs(small, flash::Values::kNormal, 1);
+  const auto one = attention::make_inputs(small, attention::Values::kNormal, 1);
   const flash::Rung& rung = lab.rungs.front();
-  const auto few = rung.prepare(small, one), all = rung.prepare(problem, one);
-  few.launch();
-  all.launch();
-  const auto expected = few.result(), found = all.result();
+  const auto expected = rung.run(small, one), found = rung.run(problem, one);
   int others = 0;
   for_each_index(found.o.shape(), [&](const Shape<4>& at) {
     others += found.o.view()[at] != expected.o(0, 0, at[2], at[3]);
   });
   CHECK(others == 0);
   small.shape.batch = 3;
-  const auto three = flash::make_inputs(small, flash::Values::kNormal, 1);
+  const auto three = attention::make_inputs(small, attention::Values::kNormal, 1);
   CHECK_THROWS_AS(rung.prepare(problem, three), std::invalid_argument);
 }
 
@@ -206,26 +182,23 @@ TEST_CASE("what is timed has the same tokens and width at every length") {
   for (const std::int64_t length : {1024, 4096, 16384}) {
     for (const std::int64_t head_dim : {64, 128}) {
       const AttentionShape s =
-          flash::timed_problem(flash::Type::kBFloat16, head_dim, true, length)
-              .shape;
+          attention::timed_problem(attention::Type::kBFloat16, head_dim, true, length).shape;
       CHECK(s.batch * s.length_q == 16384);
       CHECK(s.heads * s.head_dim == 2048);
     }
   }
-  CHECK(flash::group_of(
-            flash::timed_problem(flash::Type::kBFloat16, 64, true, 1024)) ==
+  CHECK(attention::timed_problem(attention::Type::kBFloat16, 64, true, 1024).group() ==
         "bfloat16, D 64, causal");
 }
 
 TEST_CASE("a GPU that is not there is refused: one sentence, exit 2") {
   // Hides all GPUs from CUDA, so that it holds on every machine.
-  const std::string words =
-      testing::refusal("CUDA_VISIBLE_DEVICES= " + kProgram + " --device gpu");
+  const std::string words = testing::refusal("CUDA_VISIBLE_DEVICES= " + kProgram + " --device gpu");
   CAPTURE(words);
   const auto backends = flash::backends();
-  const bool compiled = std::any_of(
-      backends.begin(), backends.end(),
-      [](const flash::Backend& backend) { return backend.kind == "gpu"; });
-  CHECK(contains(words, compiled ? "there is no NVIDIA GPU here"
-                                 : "this build has no code for GPUs"));
+  const bool compiled =
+      std::any_of(backends.begin(), backends.end(),
+                  [](const flash::Backend& backend) { return backend.kind == "gpu"; });
+  CHECK(contains(words,
+                 compiled ? "there is no NVIDIA GPU here" : "this build has no code for GPUs"));
 }

@@ -27,8 +27,8 @@ __host__ __device__ float value_of(int key) {
 
 // What one warp finds.
 struct Found {
-  float* probs;  // kRows x keys
-  float* m;  // after each tile, of each row, as each of its four lanes has it
+  float* probs;   // kRows x keys
+  float* m;       // after each tile, of each row, as each of its four lanes has it
   int* rescaled;  // after each tile, as each lane has been told
   float* l;       // kRows
   float* o;       // kRows, unnormalised
@@ -38,8 +38,7 @@ struct Found {
 // lazy:  lazy_online_softmax() from the second tile on
 // edges: from this tile on no score is masked
 template <bool lazy, int r>
-__global__ void softmax_of_tiles(const float* scores, int edges, float scale,
-                                 Found found) {
+__global__ void softmax_of_tiles(const float* scores, int edges, float scale, Found found) {
   const int lane = static_cast<int>(threadIdx.x);
   const auto row_of = [&](int i) { return lane / 4 + 8 * (i / 2 % 2); };
   const auto key_of = [&](int tile, int i) {
@@ -60,8 +59,7 @@ __global__ void softmax_of_tiles(const float* scores, int edges, float scale,
         return online_softmax<masked>(s, rows, rescale, scale);
       }
     };
-    const bool rescaled = tile == 0
-                              ? online_softmax<true>(s, rows, rescale, scale)
+    const bool rescaled = tile == 0      ? online_softmax<true>(s, rows, rescale, scale)
                           : tile < edges ? step(std::true_type{})
                                          : step(std::false_type{});
     if (rescaled) rescale_o(o, rescale);
@@ -102,11 +100,9 @@ std::vector<bool> check(const Scores& score, int edges, float scale) {
     for (int key = 0; key < all; ++key) s(row, key) = score(row, key);
   }
   const DeviceBuffer<float> scores(s);
-  DeviceBuffer<float> probs(s.count()), m(kTiles * kRows * 4), l(kRows),
-      o(kRows);
+  DeviceBuffer<float> probs(s.count()), m(kTiles * kRows * 4), l(kRows), o(kRows);
   DeviceBuffer<int> rescaled(kTiles * kWarp);
-  launch(softmax_of_tiles<lazy, r>, {{1}, {kWarp}}, scores.data(), edges,
-         scale,
+  launch(softmax_of_tiles<lazy, r>, {{1}, {kWarp}}, scores.data(), edges, scale,
          Found{probs.data(), m.data(), rescaled.data(), l.data(), o.data()});
   const auto of_probs = probs.template tensor<float, 2>(s.shape());
   const auto of_m = m.template tensor<float, 3>({kTiles, kRows, 4});
@@ -127,9 +123,7 @@ std::vector<bool> check(const Scores& score, int edges, float scale) {
       }
       most[row] = std::max(most[row], in_tile[row]);
       const float grows = (in_tile[row] - taken[row]) * scale;
-      expected =
-          expected ||
-          grows > static_cast<float>(tile && lazy ? kRescaleThreshold : 0);
+      expected = expected || grows > static_cast<float>(tile && lazy ? kRescaleThreshold : 0);
     }
     for (int row = 0; expected && row < kRows; ++row) {
       taken[row] = std::max(taken[row], in_tile[row]);
@@ -145,12 +139,10 @@ std::vector<bool> check(const Scores& score, int edges, float scale) {
         const double weight =
             s(row, key) == -INFINITY
                 ? 0
-                : std::exp2((static_cast<double>(s(row, key)) - taken[row]) *
-                            scale);
+                : std::exp2((static_cast<double>(s(row, key)) - taken[row]) * scale);
         const double out = of_probs(row, key);
         wrong_probs += !near(out, weight, std::max(weight, 1e-9));
-        too_large +=
-            !(out <= std::exp2(lazy ? kRescaleThreshold : 0) * 1.0001);
+        too_large += !(out <= std::exp2(lazy ? kRescaleThreshold : 0) * 1.0001);
       }
     }
     result.push_back(expected);
@@ -170,15 +162,12 @@ std::vector<bool> check(const Scores& score, int edges, float scale) {
     }
     double sum = 0, output = 0;
     for (int key = 0; key < all; ++key) {
-      const double weight =
-          std::exp2((static_cast<double>(s(row, key)) - most[row]) * scale);
+      const double weight = std::exp2((static_cast<double>(s(row, key)) - most[row]) * scale);
       sum += weight;
       output += weight * value_of(key);
     }
-    const double lse =
-        most[row] * static_cast<double>(scale) + std::log2(sum);
-    const double out =
-        taken[row] * static_cast<double>(scale) + std::log2(of_l(row));
+    const double lse = most[row] * static_cast<double>(scale) + std::log2(sum);
+    const double out = taken[row] * static_cast<double>(scale) + std::log2(of_l(row));
     CHECK(near(out, lse, 1));
     CHECK(near(of_o(row) / of_l(row), output / sum, 3));
   }
@@ -197,8 +186,7 @@ void check_all(const Scores& score, int edges, float scale) {
 
 // Normal values that depend on row and key.
 float normal(int row, int key) {
-  return static_cast<float>(
-      random_normal(1, static_cast<std::uint64_t>(row * 10000 + key)));
+  return static_cast<float>(random_normal(1, static_cast<std::uint64_t>(row * 10000 + key)));
 }
 
 TEST_CASE("tile by tile, lazy or not, it is the plain softmax") {
@@ -211,18 +199,14 @@ TEST_CASE("rows whose maxima rise or fall with every key are right") {
   for (const float slope : {0.001f, 0.02f, 0.05f, -0.02f}) {
     CAPTURE(slope);
     check_all(
-        [=](int row, int key) {
-          return normal(row, key) + slope * static_cast<float>(key * row);
-        },
+        [=](int row, int key) { return normal(row, key) + slope * static_cast<float>(key * row); },
         1, 0.25f);
   }
 }
 
 TEST_CASE("rows of which nothing is seen, and tiles of which nothing is") {
   const auto hide = [](const std::function<bool(int row, int key)>& masked) {
-    return [=](int row, int key) {
-      return masked(row, key) ? -INFINITY : normal(row, key);
-    };
+    return [=](int row, int key) { return masked(row, key) ? -INFINITY : normal(row, key); };
   };
   // A row, and all rows.
   check_all(hide([](int row, int) { return row == 11; }), kTiles, 1);
@@ -231,10 +215,8 @@ TEST_CASE("rows of which nothing is seen, and tiles of which nothing is") {
   check_all(hide([](int row, int key) { return key < 30 * row; }), kTiles, 1);
   check_all(hide([](int, int key) { return key < 256; }), 4, 1);
   // Tiles between and behind others, and all but one key.
-  check_all(hide([](int, int key) { return key > 100 && key < 500; }), kTiles,
-            1);
-  check_all(hide([](int row, int key) { return key != 37 * row; }), kTiles,
-            1);
+  check_all(hide([](int, int key) { return key > 100 && key < 500; }), kTiles, 1);
+  check_all(hide([](int row, int key) { return key != 37 * row; }), kTiles, 1);
 }
 
 // Row 5 grows by so much in its third tile, row 12 by 1, and all others fall.
@@ -250,8 +232,7 @@ std::vector<bool> grown_by(float growth) {
 
 TEST_CASE("a maximum is raised when one row has grown past the threshold") {
   using Tiles = std::vector<bool>;
-  const Tiles never{true, false, false, false, false},
-      third{true, false, true, false, false};
+  const Tiles never{true, false, false, false, false}, third{true, false, true, false, false};
   const auto limit = static_cast<float>(kRescaleThreshold);
   CHECK(grown_by<true>(std::nextafter(limit, 0.0f)) == never);
   CHECK(grown_by<true>(limit) == never);
@@ -271,8 +252,7 @@ TEST_CASE("without a threshold the smallest growth raises the maximum") {
         1, 1);
   };
   CHECK(rescaled(0) == std::vector<bool>{true, false, false, false, false});
-  CHECK(rescaled(2e-7f) ==
-        std::vector<bool>{true, false, true, false, false});
+  CHECK(rescaled(2e-7f) == std::vector<bool>{true, false, true, false, false});
 }
 
 }  // namespace

@@ -34,8 +34,7 @@ TEST_CASE(
       CHECK(tiles.size() == static_cast<std::size_t>(total_heads * blocks));
       if (together == 0) continue;
       CHECK(work_tile(0, scheduler).block == blocks - 1);
-      CHECK(last_longest ==
-            total_heads * blocks - together * (blocks - 1) - 1);
+      CHECK(last_longest == total_heads * blocks - together * (blocks - 1) - 1);
     }
   }
 }

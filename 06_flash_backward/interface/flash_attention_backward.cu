@@ -19,14 +19,14 @@ constexpr std::int64_t kMaxRows = std::int64_t{1} << 50;
 void check_gradient(const fa_gradient* given) {
   if (given == nullptr) refuse("the gradient is a null pointer");
   if (given->size != sizeof(fa_gradient)) {
-    refuse("size is {}; fa_gradient has {} bytes in this library",
-           given->size, sizeof(fa_gradient));
+    refuse("size is {}; fa_gradient has {} bytes in this library", given->size,
+           sizeof(fa_gradient));
   }
   const fa_attention& a = given->attention;
   check_problem(&a);
   if (a.batch * a.heads * a.length_q > kMaxRows) {
-    refuse("batch * heads * length_q is {}; allowed are 1 to {}",
-           a.batch * a.heads * a.length_q, kMaxRows);
+    refuse("batch * heads * length_q is {}; allowed are 1 to {}", a.batch * a.heads * a.length_q,
+           kMaxRows);
   }
   if (given->deterministic != 0 && given->deterministic != 1) {
     refuse("deterministic is {}; allowed are 0 and 1", given->deterministic);
@@ -39,22 +39,19 @@ template <class Work>
 void with_gradient(const fa_gradient& g, Work work) {
   with_attention(g.attention, [&](const auto& a, const char* type) {
     using T = std::remove_pointer_t<decltype(a.o)>;
-    work(
-        AttentionGradient<T>{
-            a, static_cast<const T*>(g.d_o), static_cast<T*>(g.d_q),
-            static_cast<T*>(g.d_k), static_cast<T*>(g.d_v),
-            row_strides(g.d_o_strides), row_strides(g.d_q_strides),
-            row_strides(g.d_k_strides), row_strides(g.d_v_strides), nullptr,
-            nullptr, nullptr, nullptr, nullptr, nullptr},
-        type);
+    work(AttentionGradient<T>{a, static_cast<const T*>(g.d_o), static_cast<T*>(g.d_q),
+                              static_cast<T*>(g.d_k), static_cast<T*>(g.d_v),
+                              row_strides(g.d_o_strides), row_strides(g.d_q_strides),
+                              row_strides(g.d_k_strides), row_strides(g.d_v_strides), nullptr,
+                              nullptr, nullptr, nullptr, nullptr, nullptr},
+         type);
   });
 }
 
 template <class T>
-std::size_t workspace_bytes(const AttentionGradient<T>& a,
-                            bool deterministic) {
-  return sizeof(float) * static_cast<std::size_t>(workspace_floats(
-                             a, workspace_of(a, deterministic)));
+std::size_t workspace_bytes(const AttentionGradient<T>& a, bool deterministic) {
+  return sizeof(float) *
+         static_cast<std::size_t>(workspace_floats(a, workspace_of(a, deterministic)));
 }
 
 // Where tensors and workspace are.
@@ -64,16 +61,12 @@ void check_memory(const fa_gradient& g) {
   const std::int64_t d = a.head_dim, d_v = a.head_dim_v;
   check_tensor("d_o", g.d_o, g.d_o_strides, a, a.heads, a.length_q, d_v);
   check_tensor("d_q", g.d_q, g.d_q_strides, a, a.heads, a.length_q, d, true);
-  check_tensor("d_k", g.d_k, g.d_k_strides, a, a.kv_heads, a.length_k, d,
-               true);
-  check_tensor("d_v", g.d_v, g.d_v_strides, a, a.kv_heads, a.length_k, d_v,
-               true);
+  check_tensor("d_k", g.d_k, g.d_k_strides, a, a.kv_heads, a.length_k, d, true);
+  check_tensor("d_v", g.d_v, g.d_v_strides, a, a.kv_heads, a.length_k, d_v, true);
   check_pointer("workspace", g.workspace, 16);
-  constexpr auto kMaxBytes =
-      std::size_t{std::numeric_limits<std::int64_t>::max()};
-  check_bytes(
-      "workspace", g.workspace,
-      static_cast<std::int64_t>(std::min(g.workspace_bytes, kMaxBytes)));
+  constexpr auto kMaxBytes = std::size_t{std::numeric_limits<std::int64_t>::max()};
+  check_bytes("workspace", g.workspace,
+              static_cast<std::int64_t>(std::min(g.workspace_bytes, kMaxBytes)));
 }
 
 int backward(const fa_gradient* given) {
@@ -96,8 +89,7 @@ int backward(const fa_gradient* given) {
     with_gradient(g, [&](auto gradient, const char*) {
       const auto least = workspace_bytes(gradient, deterministic);
       if (g.workspace_bytes < least) {
-        refuse("workspace_bytes is {}; allowed are {} and more",
-               g.workspace_bytes, least);
+        refuse("workspace_bytes is {}; allowed are {} and more", g.workspace_bytes, least);
       }
       set_workspace(gradient, static_cast<float*>(g.workspace),
                     workspace_of(gradient, deterministic));
@@ -121,10 +113,8 @@ const char* name_of_kernels(const fa_gradient* given) {
   const int status = guarded([&] {
     check_gradient(given);
     with_gradient(*given, [&](const auto& gradient, const char* type) {
-      const BackwardRung rung =
-          backward_rung(gradient, given->deterministic != 0);
-      note_kernel(rung.name, type, rung.columns, rung.columns_v,
-                  given->attention);
+      const BackwardRung rung = backward_rung(gradient, given->deterministic != 0);
+      note_kernel(rung.name, type, rung.columns, rung.columns_v, given->attention);
     });
   });
   return status == FA_STATUS_OK ? last_name().c_str() : nullptr;

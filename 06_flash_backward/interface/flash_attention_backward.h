@@ -23,15 +23,14 @@ extern "C" {
 /// d_k, d_v and the workspace overlap nothing. In float32 each row of probabilities is normalized
 /// over the given keys, so lse must be that of these keys and not of a longer sequence.
 typedef struct fa_gradient {
-  size_t size;  ///< sizeof(fa_gradient); another one is refused
-  fa_attention
-      attention;    ///< as fa_forward() had it, with the o and lse that
-                    ///< it computed, which are only read; its stream is
-                    ///< that of the gradients
-  const void* d_o;  ///< [batch, heads, length_q, head_dim_v]
-  void* d_q;        ///< [batch, heads, length_q, head_dim]
-  void* d_k;        ///< [batch, kv_heads, length_k, head_dim]
-  void* d_v;        ///< [batch, kv_heads, length_k, head_dim_v]
+  size_t size;             ///< sizeof(fa_gradient); another one is refused
+  fa_attention attention;  ///< as fa_forward() had it, with the o and lse that
+                           ///< it computed, which are only read; its stream is
+                           ///< that of the gradients
+  const void* d_o;         ///< [batch, heads, length_q, head_dim_v]
+  void* d_q;               ///< [batch, heads, length_q, head_dim]
+  void* d_k;               ///< [batch, kv_heads, length_k, head_dim]
+  void* d_v;               ///< [batch, kv_heads, length_k, head_dim_v]
   fa_strides d_o_strides;  ///< of d_o
   fa_strides d_q_strides;  ///< of d_q; its rows must not overlap
   fa_strides d_k_strides;  ///< of d_k; its rows must not overlap

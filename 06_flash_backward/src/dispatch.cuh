@@ -14,6 +14,7 @@
 #include "06_flash_backward/kernels/18_block_pairs.cuh"
 #include "06_flash_backward/kernels/any_gpu.cuh"
 #include "06_flash_backward/kernels/workspace.cuh"
+#include "common/attention/shape.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -22,15 +23,13 @@ namespace fa::FA_TARGET {
 template <class T>
 int tma_columns(const Attention<T>& a) {
   if (sizeof(T) != 2 || a.dropout.threshold != 0) return 0;
-  return with_tma_head_dim<64, 256>(
-      a.head_dim, [](auto d) { return decltype(d)::value; });
+  return with_tma_head_dim<64, 256>(a.head_dim, [](auto d) { return decltype(d)::value; });
 }
 
 /// Columns that the other kernels are compiled for.
 template <class T>
 int sm_80_columns(const Attention<T>& a) {
-  return with_head_dim<32, 256>(a.head_dim,
-                                [](auto d) { return decltype(d)::value; });
+  return with_head_dim<32, 256>(a.head_dim, [](auto d) { return decltype(d)::value; });
 }
 
 /// Whether the kernels with TMA take a problem: see can_use_tma(). Blocks of keys must be countable as
@@ -43,10 +42,8 @@ bool can_use_tma_backward(const AttentionGradient<T>& a) {
   gradients.k_strides = a.d_k_strides;
   gradients.v_strides = a.d_v_strides;
   const std::int64_t blocks_of_keys =
-      std::int64_t{a.batch} * a.kv_heads *
-      ceil_div<std::int64_t>(a.length_k, kKeys);
-  return tma_columns(a) > 0 && can_use_tma<T>(a) &&
-         can_use_tma<T>(gradients) &&
+      std::int64_t{a.batch} * a.kv_heads * ceil_div<std::int64_t>(a.length_k, kKeys);
+  return tma_columns(a) > 0 && can_use_tma<T>(a) && can_use_tma<T>(gradients) &&
          blocks_of_keys < std::numeric_limits<int>::max() / 2;
 }
 
@@ -57,74 +54,59 @@ bool can_use_tma_backward(const AttentionGradient<T>& a) {
 /// @param requested whether the caller asked for it
 /// @param device    where
 template <class T>
-bool is_deterministic(const Attention<T>& a, bool requested,
-                      const DeviceProperties& device) {
-  return requested ||
-         (prefers_hopper(device) && tma_columns(a) > kTransposedColumns);
+bool is_deterministic(const Attention<T>& a, bool requested, const DeviceProperties& device) {
+  return requested || (prefers_hopper(device) && tma_columns(a) > kTransposedColumns);
 }
 
 /// Shared memory of a block of rungs 03 and 04.
 inline std::size_t float_backward_bytes(std::int64_t head_dim) {
-  return with_head_dim<32, 256>(
-      head_dim, [](auto d) { return kTwoKernelsBytes<decltype(d)::value>; });
+  return with_head_dim<32, 256>(head_dim,
+                                [](auto d) { return kTwoKernelsBytes<decltype(d)::value>; });
 }
 
 /// Shared memory of a block of rung 06, or of 07, at least.
-inline std::size_t sm_80_backward_bytes(std::int64_t head_dim,
-                                        bool deterministic) {
+inline std::size_t sm_80_backward_bytes(std::int64_t head_dim, bool deterministic) {
   return with_head_dim<32, 256>(head_dim, [=](auto columns) {
     constexpr int d = decltype(columns)::value;
-    using OfKeys = std::conditional_t <
-                   d<128, SwizzledBackwardTile<d>, SmallBackwardTile<d>>;
-    using OfQueries = std::conditional_t <
-                      d<128, QueryGradientTile<d>, SmallQueryGradientTile<d>>;
+    using OfKeys = std::conditional_t < d<128, SwizzledBackwardTile<d>, SmallBackwardTile<d>>;
+    using OfQueries = std::conditional_t < d<128, QueryGradientTile<d>, SmallQueryGradientTile<d>>;
     const std::size_t bytes = swizzled_backward_bytes<OfKeys, half>();
-    return deterministic
-               ? std::max(bytes, query_gradient_bytes<OfQueries, half>())
-               : bytes;
+    return deterministic ? std::max(bytes, query_gradient_bytes<OfQueries, half>()) : bytes;
   });
 }
 
 /// Whether a device can run the kernels without Hopper's instructions. They have the same columns
 /// for all tensors.
-inline bool runs_backward(const AttentionGradient<float>& a,
-                          bool /*deterministic*/,
+inline bool runs_backward(const AttentionGradient<float>& a, bool /*deterministic*/,
                           const DeviceProperties& device) {
   return a.head_dim_v == a.head_dim &&
-         can_run(device,
-                 Needs{}.with_shared(float_backward_bytes(a.head_dim)));
+         can_run(device, Needs{}.with_shared(float_backward_bytes(a.head_dim)));
 }
 /// The same for the 16-bit types.
 template <class T>
-bool runs_backward(const Attention<T>& a, bool deterministic,
-                   const DeviceProperties& device) {
+bool runs_backward(const Attention<T>& a, bool deterministic, const DeviceProperties& device) {
   return a.head_dim_v == a.head_dim &&
-         can_run(device, kNeedsMma.with_shared(sm_80_backward_bytes(
-                             a.head_dim, deterministic)));
+         can_run(device, kNeedsMma.with_shared(sm_80_backward_bytes(a.head_dim, deterministic)));
 }
 
 /// Shared memory of a block of rung 17.
 inline std::size_t split_backward_bytes(std::int64_t head_dim) {
   return with_head_dim<32, 128>(head_dim, [](auto columns) {
     constexpr int d = decltype(columns)::value;
-    return std::max(SplitBackwardTileFor<d>::shared_bytes,
-                    SplitRowSumTile<d>::shared_bytes);
+    return std::max(SplitBackwardTileFor<d>::shared_bytes, SplitRowSumTile<d>::shared_bytes);
   });
 }
 
 /// Whether rung 17 is chosen for a problem in float32; not in the lab, as rung 17 of lesson 05.
 inline bool prefers_split_tf32(const Attention<float>& a, bool deterministic,
                                const DeviceProperties& device) {
-  return !deterministic && device.compute_capability != 0 &&
-         a.head_dim <= 128 &&
-         can_run(device,
-                 kNeedsMma.with_shared(split_backward_bytes(a.head_dim)));
+  return !deterministic && device.compute_capability != 0 && a.head_dim <= 128 &&
+         can_run(device, kNeedsMma.with_shared(split_backward_bytes(a.head_dim)));
 }
 
 /// What launch_backward() needs.
-inline Workspace workspace_of(
-    const Attention<float>&, bool /*requested*/,
-    const DeviceProperties& /*device*/ = device_properties()) {
+inline Workspace workspace_of(const Attention<float>&, bool /*requested*/,
+                              const DeviceProperties& /*device*/ = device_properties()) {
   return {0};  // rungs 04 and 17 add to dQ itself
 }
 /// What launch_backward() needs in the 16-bit types, for any strides.
@@ -151,10 +133,9 @@ Workspace workspace_of(const Attention<T>& a, bool requested,
 /// @param stream        where
 /// @param device        where; the choice depends on nothing else
 /// @throws as launch()
-inline void launch_backward(
-    const AttentionGradient<float>& a, bool deterministic,
-    const Stream& stream,
-    const DeviceProperties& device = device_properties()) {
+inline void launch_backward(const AttentionGradient<float>& a, bool deterministic,
+                            const Stream& stream,
+                            const DeviceProperties& device = device_properties()) {
   if (!runs_backward(a, deterministic, device)) {
     launch_backward_any_gpu(a, stream);
     return;
@@ -178,8 +159,7 @@ inline void launch_backward(
 /// The same for the 16-bit types.
 /// @tparam T half or bfloat16
 template <class T>
-void launch_backward(const AttentionGradient<T>& a, bool requested,
-                     const Stream& stream,
+void launch_backward(const AttentionGradient<T>& a, bool requested, const Stream& stream,
                      const DeviceProperties& device = device_properties()) {
   static_assert(sizeof(T) == 2, "half or bfloat16");
   const bool deterministic = is_deterministic(a, requested, device);
@@ -196,9 +176,9 @@ void launch_backward(const AttentionGradient<T>& a, bool requested,
       }
     });
   } else if (a.head_dim_v != a.head_dim && deterministic) {
-    launch_backward_wide_heads<192, 128>(a, stream);
+    launch_backward_wide_heads<kMlaHeadDim, kMlaHeadDimV>(a, stream);
   } else if (a.head_dim_v != a.head_dim) {
-    launch_backward_pairs<128>(a, stream);
+    launch_backward_pairs<kMlaHeadDimV>(a, stream);
   } else if (a.head_dim >= kWideHeads && !deterministic) {
     launch_backward_pairs<192>(a, stream);
   } else if (a.head_dim >= kWideHeads) {
@@ -220,9 +200,8 @@ struct BackwardRung {
   int columns_v = columns;  ///< of v and o
 };
 /// The one for a problem; arguments as for launch_backward().
-inline BackwardRung backward_rung(
-    const AttentionGradient<float>& a, bool deterministic,
-    const DeviceProperties& device = device_properties()) {
+inline BackwardRung backward_rung(const AttentionGradient<float>& a, bool deterministic,
+                                  const DeviceProperties& device = device_properties()) {
   if (!runs_backward(a, deterministic, device)) {
     return {"any_gpu", kAnyGpuColumns};
   }
@@ -233,16 +212,15 @@ inline BackwardRung backward_rung(
 }
 /// The same for the 16-bit types.
 template <class T>
-BackwardRung backward_rung(
-    const AttentionGradient<T>& a, bool requested,
-    const DeviceProperties& device = device_properties()) {
+BackwardRung backward_rung(const AttentionGradient<T>& a, bool requested,
+                           const DeviceProperties& device = device_properties()) {
   const bool deterministic = is_deterministic(a, requested, device);
   const bool tma = prefers_hopper(device) && can_use_tma_backward(a);
   if (!tma && !runs_backward(a, deterministic, device)) {
     return {"any_gpu", kAnyGpuColumns};
   }
   if (tma && a.head_dim_v != a.head_dim) {
-    return {deterministic ? "13_wide_heads" : "18_block_pairs", 192, 128};
+    return {deterministic ? "13_wide_heads" : "18_block_pairs", kMlaHeadDim, kMlaHeadDimV};
   }
   if (tma) {
     const bool wide = a.head_dim >= kWideHeads;
@@ -251,8 +229,7 @@ BackwardRung backward_rung(
                             : "18_block_pairs",
             tma_columns(a)};
   }
-  return {deterministic ? "07_deterministic" : "06_swizzled_pipeline",
-          sm_80_columns(a)};
+  return {deterministic ? "07_deterministic" : "06_swizzled_pipeline", sm_80_columns(a)};
 }
 
 }  // namespace fa::FA_TARGET

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "06_flash_backward/kernels/gradient.cuh"
+#include "06_flash_backward/kernels/workspace.cuh"
 #include "common/flatten/host.cuh"
 
 namespace fa::FA_TARGET {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "05_flash_forward/src/checker.hpp"
 #include "common/parallel/parallel_for.hpp"
 #include "common/tensor/matrix.hpp"
 #include "common/tensor/random.hpp"
@@ -13,19 +14,15 @@ namespace {
 
 // Lesson 01 on a problem's inputs, in T.
 template <class T>
-naive::Forward<T> forward_in(const flash::Inputs& in,
-                             const AttentionOptions& options) {
-  const auto q = converted<T>(in.q), k = converted<T>(in.k),
-             v = converted<T>(in.v);
+naive::Forward<T> forward_in(const attention::Inputs& in, const AttentionOptions& options) {
+  const auto q = converted<T>(in.q), k = converted<T>(in.k), v = converted<T>(in.v);
   return naive::forward<T>(q.view(), k.view(), v.view(), options);
 }
 template <class T>
-naive::Gradients<T> backward_in(const Inputs& in,
-                                const AttentionOptions& options) {
+naive::Gradients<T> backward_in(const Inputs& in, const AttentionOptions& options) {
   const auto q = converted<T>(in.forward.q), k = converted<T>(in.forward.k),
              v = converted<T>(in.forward.v), d_o = converted<T>(in.d_o);
-  return naive::backward<T>(q.view(), k.view(), v.view(), d_o.view(),
-                            options);
+  return naive::backward<T>(q.view(), k.view(), v.view(), d_o.view(), options);
 }
 
 using Rows = Eigen::Map<const Matrix<double>>;
@@ -36,13 +33,11 @@ Rows rows_of(const Tensor<double, 4>& tensor, std::int64_t head) {
 }
 
 // By how much delta, as a kernel computes it, is off: O was rounded, and the sum is one of float32.
-Vector<double> errors_of_delta(const Rows& o, const Rows& rounded_o,
-                               const Rows& d_o) {
+Vector<double> errors_of_delta(const Rows& o, const Rows& rounded_o, const Rows& d_o) {
   Vector<double> result(o.rows());
   for (Eigen::Index i = 0; i < o.rows(); ++i) {
     const double saved = d_o.row(i).dot(rounded_o.row(i) - o.row(i));
-    const double summed =
-        epsilon<float>() * d_o.row(i).cwiseAbs().dot(o.row(i).cwiseAbs());
+    const double summed = epsilon<float>() * d_o.row(i).cwiseAbs().dot(o.row(i).cwiseAbs());
     result[i] = saved + std::copysign(summed, saved);
   }
   return result;
@@ -62,10 +57,8 @@ struct Size {
 // errors_of_delta() says.
 void widen_by_kept(std::array<Distance, 3>& of_q_k_v, const Inputs& in,
                    const AttentionOptions& options) {
-  const auto q = converted<double>(in.forward.q),
-             k = converted<double>(in.forward.k),
-             v = converted<double>(in.forward.v),
-             rounded_o = converted<double>(in.o),
+  const auto q = converted<double>(in.forward.q), k = converted<double>(in.forward.k),
+             v = converted<double>(in.forward.v), rounded_o = converted<double>(in.o),
              d_o = converted<double>(in.d_o);
   const auto o = forward_in<double>(in.forward, options).o;
   const auto probs = naive::weights<double>(q.view(), k.view(), options);
@@ -80,30 +73,24 @@ void widen_by_kept(std::array<Distance, 3>& of_q_k_v, const Inputs& in,
     Matrix<double> error_v = Matrix<double>::Zero(v.size(2), v.size(3));
     // By Cauchy and Schwarz no sum of terms of a score is larger.
     const double longest_key = keys.rowwise().norm().maxCoeff();
-    for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group;
-         ++head) {
+    for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
       const Rows queries = rows_of(q, head), d_outputs = rows_of(d_o, head);
-      const Vector<double> delta =
-          d_outputs.cwiseProduct(rows_of(o, head)).rowwise().sum();
-      const Vector<double> off = errors_of_delta(
-          rows_of(o, head), rows_of(rounded_o, head), d_outputs);
+      const Vector<double> delta = d_outputs.cwiseProduct(rows_of(o, head)).rowwise().sum();
+      const Vector<double> off =
+          errors_of_delta(rows_of(o, head), rows_of(rounded_o, head), d_outputs);
       Matrix<double> p = rows_of(probs, head);
       Matrix<double> d_s = d_outputs * values.transpose();  // dP so far
       for (Eigen::Index i = 0; i < p.rows(); ++i) {
         const double epsilon_of_row =
             epsilon<float>() * scale * longest_key * queries.row(i).norm();
         for (Eigen::Index j = 0; j < p.cols(); ++j) {
-          const auto at = static_cast<std::uint64_t>(
-              (head * p.rows() + i) * p.cols() + j);
-          const double error =
-              random_uniform(0, at) < 0.5 ? -epsilon_of_row : epsilon_of_row;
+          const auto at = static_cast<std::uint64_t>((head * p.rows() + i) * p.cols() + j);
+          const double error = random_uniform(0, at) < 0.5 ? -epsilon_of_row : epsilon_of_row;
           double kept = 1;
           if (options.dropout_keep.data() != nullptr) {
-            kept = options.dropout_keep.data()[at] /
-                   (1 - options.dropout_probability);
+            kept = options.dropout_keep.data()[at] / (1 - options.dropout_probability);
           }
-          d_s(i, j) =
-              p(i, j) * (error * (kept * d_s(i, j) - delta[i]) - off[i]);
+          d_s(i, j) = p(i, j) * (error * (kept * d_s(i, j) - delta[i]) - off[i]);
           p(i, j) *= error * kept;
         }
       }
@@ -124,37 +111,30 @@ void widen_by_kept(std::array<Distance, 3>& of_q_k_v, const Inputs& in,
     Distance& of = of_q_k_v[part];
     of.max_error = std::max(of.max_error, all.largest);
     of.rms_error =
-        std::max(of.rms_error,
-                 std::sqrt(all.squares / static_cast<double>(counts[part])));
+        std::max(of.rms_error, std::sqrt(all.squares / static_cast<double>(counts[part])));
   }
 }
 
 }  // namespace
 
-Inputs with_forward(const Problem& problem, flash::Inputs forward,
-                    std::uint64_t seed) {
+Inputs with_forward(const Problem& problem, attention::Inputs forward, std::uint64_t seed) {
   Tensor<std::uint8_t, 4> keep;
-  const auto exact =
-      forward_in<double>(forward, flash::options_of(problem, keep));
+  const auto exact = forward_in<double>(forward, flash::options_of(problem, keep));
   const auto d_o = normal_tensor<float, 4>(problem.shape_of_o(), seed);
-  return {std::move(forward),
-          flash::rounded(converted<float>(exact.o), problem.type),
-          converted<float>(exact.lse), flash::rounded(d_o, problem.type)};
+  return {std::move(forward), attention::rounded(converted<float>(exact.o), problem.type),
+          converted<float>(exact.lse), attention::rounded(d_o, problem.type)};
 }
 
-Inputs make_inputs(const Problem& problem, Values values,
-                   std::uint64_t seed) {
-  // flash::make_inputs() takes the seeds 3 seed to 3 seed + 2.
-  return with_forward(problem, flash::make_inputs(problem, values, seed),
-                      ~seed);
+Inputs make_inputs(const Problem& problem, Values values, std::uint64_t seed) {
+  // attention::make_inputs() takes the seeds 3 seed to 3 seed + 2.
+  return with_forward(problem, attention::make_inputs(problem, values, seed), ~seed);
 }
 
-Checker::Checker(const Problem& problem, const Inputs& inputs)
-    : type_(problem.type) {
+Checker::Checker(const Problem& problem, const Inputs& inputs) : type_(problem.type) {
   Tensor<std::uint8_t, 4> keep;
   const AttentionOptions options = flash::options_of(problem, keep);
   ref_ = backward_in<double>(inputs, options);
-  flash::with_type(type_, [&](auto zero) {
+  attention::with_type(type_, [&](auto zero) {
     const auto plain = backward_in<decltype(zero)>(inputs, options);
     const naive::Gradients<double>& ref = ref_;
     plain_ = {distance(plain.d_q.view(), ref.d_q.view()),
@@ -164,15 +144,13 @@ Checker::Checker(const Problem& problem, const Inputs& inputs)
   widen_by_kept(plain_, inputs, options);
 }
 
-std::vector<Verdict> Checker::check(const std::string& name,
-                                    const Gradients& gradients) const {
-  const double epsilon_of_type = flash::with_type(
-      type_, [](auto zero) { return epsilon<decltype(zero)>(); });
+std::vector<Verdict> Checker::check(const std::string& name, const Gradients& gradients) const {
+  const double epsilon_of_type =
+      attention::with_type(type_, [](auto zero) { return epsilon<decltype(zero)>(); });
   const auto verdict = [&](const char* what, const Tensor<float, 4>& out,
-                           const Tensor<double, 4>& ref,
-                           const Distance& plain) {
-    return decide(name + what, distance(out.view(), ref.view()), plain,
-                  kGradientFactor, epsilon_of_type);
+                           const Tensor<double, 4>& ref, const Distance& plain) {
+    return decide(name + what, distance(out.view(), ref.view()), plain, kGradientFactor,
+                  epsilon_of_type);
   };
   return {verdict(", d_q", gradients.d_q, ref_.d_q, plain_[0]),
           verdict(", d_k", gradients.d_k, ref_.d_k, plain_[1]),

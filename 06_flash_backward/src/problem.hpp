@@ -1,26 +1,25 @@
 /// @file
-/// What the kernels of this lesson compute, on the host: lesson 05's problems, with the gradient
-/// that comes from above and those that are asked for, and how results are checked.
+/// What the kernels of this lesson compute, on the host: the problems of the forward
+/// pass with dO and the three gradients, and how results are checked.
 #pragma once
 
 #include <array>
 #include <string>
 #include <vector>
 
-#include "05_flash_forward/src/problem.hpp"
+#include "01_naive_attention/attention.hpp"
+#include "common/attention/host/problem.hpp"
 
 namespace fa::backward {
 
-using flash::Problem;
-using flash::Type;
-using flash::Values;
+using namespace attention;  // problems and rungs, as in lesson 05
 
 /// What the backward pass is given, as numbers that the type holds exactly.
 struct Inputs {
-  flash::Inputs forward;  ///< q, k and v
-  Tensor<float, 4> o;     ///< [batch, heads, length_q, head_dim_v]
-  Tensor<float, 3> lse;   ///< [batch, heads, length_q], natural logarithm
-  Tensor<float, 4> d_o;   ///< [batch, heads, length_q, head_dim_v]
+  attention::Inputs forward;  ///< q, k and v
+  Tensor<float, 4> o;         ///< [batch, heads, length_q, head_dim_v]
+  Tensor<float, 3> lse;       ///< [batch, heads, length_q], natural logarithm
+  Tensor<float, 4> d_o;       ///< [batch, heads, length_q, head_dim_v]
 };
 
 /// What it returns.
@@ -35,8 +34,7 @@ struct Gradients {
 /// @param problem with the sizes of the inputs
 /// @param forward q, k and v as the type holds them
 /// @param seed    of d_o
-Inputs with_forward(const Problem& problem, flash::Inputs forward,
-                    std::uint64_t seed);
+Inputs with_forward(const Problem& problem, attention::Inputs forward, std::uint64_t seed);
 
 /// Random inputs of the problem's sizes and type.
 Inputs make_inputs(const Problem& problem, Values values, std::uint64_t seed);
@@ -57,14 +55,12 @@ class Checker {
   /// @param name      for the report
   /// @param gradients of the kernel
   /// @throws std::invalid_argument when one has another shape
-  std::vector<Verdict> check(const std::string& name,
-                             const Gradients& gradients) const;
+  std::vector<Verdict> check(const std::string& name, const Gradients& gradients) const;
 
  private:
   Type type_;
   naive::Gradients<double> ref_;
-  std::array<Distance, 3>
-      plain_;  // of d_q, d_k, d_v: allowed, before the factor
+  std::array<Distance, 3> plain_;  // of d_q, d_k, d_v: allowed, before the factor
 };
 
 }  // namespace fa::backward

@@ -23,7 +23,6 @@ void add_kernels(cli::Program& program, const std::vector<Backend>& backends);
 /// Training, as a section and as a command (train_sections.cpp).
 /// @param program  to add to
 /// @param backends with the lab; must outlive the program
-void add_training(cli::Program& program,
-                  const std::vector<Backend>& backends);
+void add_training(cli::Program& program, const std::vector<Backend>& backends);
 
 }  // namespace fa::backward

@@ -6,12 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "05_flash_forward/src/ladder.hpp"
-
 namespace fa::backward {
 namespace {
-
-namespace ladder = flash::ladder;
 
 // All rungs are drawn with the same scale: so many cycles.
 constexpr double kScale = 52000;
@@ -20,8 +16,7 @@ constexpr double kScale = 52000;
 const std::string kFirst = "08";
 
 // Names of tensors in the order of timeline_of().
-const std::vector<std::string> kTensors{"K",  "Q",  "V", "dO",
-                                        "dV", "dK", "dQ"};
+const std::vector<std::string> kTensors{"K", "Q", "V", "dO", "dV", "dK", "dQ"};
 
 // Of the rungs that add to dQ.
 const lab::Legend kLegend{kTensors,
@@ -35,14 +30,13 @@ const lab::Legend kLegend{kTensors,
                            {lab::Span::Kind::kWaitsForOthers, "waits"}}};
 
 // Of rung 13 alone.
-const lab::Legend kWideLegend{
-    kTensors,
-    {{lab::Span::Kind::kLoad, "copy, until it arrives"},
-     {lab::Span::Kind::kStore, "store of dQ, dV, dK"},
-     {lab::Span::Kind::kScores, "matmuls S, dP"},
-     {lab::Span::Kind::kOutput, "matmuls dQ, dV, dK"},
-     {lab::Span::Kind::kWork, "P and dS"},
-     {lab::Span::Kind::kWaitsForOthers, "waits"}}};
+const lab::Legend kWideLegend{kTensors,
+                              {{lab::Span::Kind::kLoad, "copy, until it arrives"},
+                               {lab::Span::Kind::kStore, "store of dQ, dV, dK"},
+                               {lab::Span::Kind::kScores, "matmuls S, dP"},
+                               {lab::Span::Kind::kOutput, "matmuls dQ, dV, dK"},
+                               {lab::Span::Kind::kWork, "P and dS"},
+                               {lab::Span::Kind::kWaitsForOthers, "waits"}}};
 
 // Of the problems that are drawn; the second one for rung 13.
 constexpr std::int64_t kDrawnHeadDim = 128, kDrawnWideHeadDim = 256;
@@ -54,31 +48,24 @@ bool has_blocks_of_queries(const Rung& rung) {
   return rung.name == "13_wide_heads";
 }
 
-Problem problem_of(std::int64_t length_q, std::int64_t length_k,
-                   std::int64_t head_dim, bool causal) {
-  Problem problem =
-      ladder::problem_of({1, 1, 1, length_q, length_k, head_dim}, causal);
-  problem.type = Type::kFloat16;
-  return problem;
+Problem one_head(std::int64_t length_q, std::int64_t length_k, std::int64_t head_dim, bool causal) {
+  return problem_of(Type::kFloat16, {1, 1, 1, length_q, length_k, head_dim}, causal);
 }
 
 // How busy the tensor cores are: in the problem that is drawn, with other costs, with more
 // queries, and under the mask.
 void show_table(const std::vector<const Rung*>& rungs) {
-  cli::Table table({"kernel", "cycles", "drawn", "alternating",
-                    "2048 queries", "causal", "D 64"});
+  cli::Table table({"kernel", "cycles", "drawn", "alternating", "2048 queries", "causal", "D 64"});
   for (const Rung* rung : rungs) {
     const Problem drawn = drawn_problem(*rung);
     const std::int64_t head_dim = drawn.shape.head_dim;
     std::vector<std::string> cells{rung->name};
     cli::add_busy(cells, timeline_of(*rung, drawn));
     cells.push_back(cli::busy(timeline_of(*rung, drawn, cli::alternating())));
-    for (const Problem& problem : {problem_of(2048, 256, head_dim, false),
-                                   problem_of(1024, 1024, head_dim, true),
-                                   problem_of(2048, 256, 64, false)}) {
-      cells.push_back(rung->supports(problem)
-                          ? cli::busy(timeline_of(*rung, problem))
-                          : "-");
+    for (const Problem& problem :
+         {one_head(2048, 256, head_dim, false), one_head(1024, 1024, head_dim, true),
+          one_head(2048, 256, 64, false)}) {
+      cells.push_back(rung->supports(problem) ? cli::busy(timeline_of(*rung, problem)) : "-");
     }
     table.add(cells);
   }
@@ -86,16 +73,18 @@ void show_table(const std::vector<const Rung*>& rungs) {
       "Tensor cores busy, % of the time: {}, rung 13: {}\n{}"
       "alternating: as drawn, if the matmuls of two warpgroups alternate\n"
       "causal: 1024 queries and keys; D 64: 2048 queries, head_dim 64\n",
-      ladder::words_of(problem_of(256, 256, kDrawnHeadDim, false)),
-      kDrawnWideHeadDim, table.text());
+      one_head(256, 256, kDrawnHeadDim, false).words(), kDrawnWideHeadDim, table.text());
 }
 
 }  // namespace
 
+Inputs random_inputs(const Problem& problem) {
+  return backward::make_inputs(problem, Values::kNormal, 1);
+}
+
 Problem drawn_problem(const Rung& rung) {
-  const std::int64_t head_dim =
-      is_wide(rung) ? kDrawnWideHeadDim : kDrawnHeadDim;
-  return problem_of(256, 256, rung.head_dim_near(head_dim), false);
+  const std::int64_t head_dim = is_wide(rung) ? kDrawnWideHeadDim : kDrawnHeadDim;
+  return one_head(256, 256, rung.head_dim_near(head_dim), false);
 }
 
 namespace {
@@ -118,18 +107,14 @@ lab::Timeline with_tensors(const Rung& rung, lab::Timeline result) {
 
 }  // namespace
 
-lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
-                          const lab::Costs& costs) {
-  const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
-  return with_tensors(
-      rung,
-      lab::replayed([&] { rung.prepare(problem, inputs).launch(); }, costs));
+lab::Timeline timeline_of(const Rung& rung, const Problem& problem, const lab::Costs& costs) {
+  const auto inputs = random_inputs(problem);
+  return with_tensors(rung, lab::replayed([&] { rung.prepare(problem, inputs).launch(); }, costs));
 }
 
-void show_timelines(const Backend& backend,
-                    const cli::TimelineOptions& options) {
-  const auto rungs = cli::rungs_with_timeline(
-      backend.rungs, options.kernel, kFirst, [](const Rung& rung) {
+void show_timelines(const Backend& backend, const cli::TimelineOptions& options) {
+  const auto rungs =
+      cli::rungs_with_timeline(backend.rungs, options.kernel, kFirst, [](const Rung& rung) {
         return rung.supports(drawn_problem(rung)) &&
                rung.tiles.front().cluster == 1;  // they are of one SM
       });
@@ -137,17 +122,15 @@ void show_timelines(const Backend& backend,
   for (const Rung* rung : rungs) {
     const Problem problem = drawn_problem(*rung);
     drawn.push_back(
-        {fmt::format("{}, {}", rung->name, ladder::words_of(problem)),
-         timeline_of(*rung, problem)});
+        {fmt::format("{}, {}", rung->name, problem.words()), timeline_of(*rung, problem)});
     cli::add_measured(drawn, options, rung->name, [&](const auto& stamps) {
       return with_tensors(*rung, lab::timeline_of_stamps(stamps));
     });
   }
-  const bool wide = std::all_of(
-      rungs.begin(), rungs.end(),
-      [](const Rung* rung) { return has_blocks_of_queries(*rung); });
-  cli::show_timelines(options, drawn, kFirst, wide ? kWideLegend : kLegend,
-                      kScale, "P, dS", [&] { show_table(rungs); });
+  const bool wide = std::all_of(rungs.begin(), rungs.end(),
+                                [](const Rung* rung) { return has_blocks_of_queries(*rung); });
+  cli::show_timelines(options, drawn, kFirst, wide ? kWideLegend : kLegend, kScale, "P, dS",
+                      [&] { show_table(rungs); });
 }
 
 }  // namespace fa::backward

@@ -9,6 +9,9 @@
 
 namespace fa::backward {
 
+/// Random inputs of a problem, for all sections.
+Inputs random_inputs(const Problem& problem);
+
 /// What is drawn of a rung: 256 keys of one head and 256 queries, without a mask; head_dim 128, or
 /// 256 of rung 13.
 Problem drawn_problem(const Rung& rung);
@@ -20,15 +23,13 @@ Problem drawn_problem(const Rung& rung);
 /// @param problem that it computes
 /// @param costs   of the model
 /// @throws std::runtime_error when the rung does not compute in the lab
-lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
-                          const lab::Costs& costs = {});
+lab::Timeline timeline_of(const Rung& rung, const Problem& problem, const lab::Costs& costs = {});
 
 /// Prints how busy tensor cores are in each rung of the lab, and what its warpgroups do; draws it
 /// if asked.
 /// @param backend the lab
 /// @param options of the program
 /// @throws std::runtime_error when a file cannot be written
-void show_timelines(const Backend& backend,
-                    const cli::TimelineOptions& options);
+void show_timelines(const Backend& backend, const cli::TimelineOptions& options);
 
 }  // namespace fa::backward

@@ -2,12 +2,10 @@
 /// How fast the rungs are on a GPU.
 #pragma once
 
-#include <cstdint>
-#include <string>
 #include <vector>
 
 #include "06_flash_backward/src/backend.hpp"
-#include "common/cli/results.hpp"
+#include "common/attention/host/timing.hpp"
 
 namespace fa::backward {
 
@@ -16,18 +14,8 @@ namespace fa::backward {
 /// @param problem what is timed; its type is one of the backend's forward pass
 Inputs timed_inputs(const Backend& backend, const Problem& problem);
 
-/// Times the rungs on one group: lesson 05's problems, and its forward pass on them before.
-/// @param backend  a GPU
-/// @param type, head_dim, causal of the group
-/// @param kernel   only rungs whose name holds this text
-/// @param length   the only one that is timed; 0: 1024 to 16384, and 4096 for rungs 01 to 05
-/// @return a row for each rung and length, five products counted; a deterministic rung's has its
-///         price, too: its time over that of the last other rung, where both were timed. None
-///         where no rung takes the group.
-/// @throws std::runtime_error when the device reports an error
-std::vector<cli::Measurement> time_rungs(const Backend& backend, Type type,
-                                         std::int64_t head_dim, bool causal,
-                                         const std::string& kernel,
-                                         std::int64_t length);
+/// Times the rungs on one group, five matmuls counted, lesson 05's forward pass on its problems
+/// before; see attention::time_rungs(). Rungs 01 to 05 are slow.
+std::vector<cli::Measurement> time_rungs(const Backend& backend, const TimedGroup& group);
 
 }  // namespace fa::backward

@@ -20,8 +20,7 @@ Variable<double> number(double x) {
 }
 
 template <class T>
-Variable<T> random_variable(std::int64_t rows, std::int64_t cols,
-                            std::uint64_t seed) {
+Variable<T> random_variable(std::int64_t rows, std::int64_t cols, std::uint64_t seed) {
   Matrix<T> value(rows, cols);
   fill_normal(View<T, 2>(value.data(), {rows, cols}), seed);
   return variable<T>(value);
@@ -41,8 +40,7 @@ TEST_CASE("every operation's gradients are those of central differences") {
 }
 
 TEST_CASE("a transformer of two layers has right gradients as a whole") {
-  for (const auto& engine :
-       {naive_engine<double>(), tiled_engine<double>({2, 3})}) {
+  for (const auto& engine : {naive_engine<double>(), tiled_engine<double>({2, 3})}) {
     const TapeCase of = transformer_case(engine);
     const Comparison c = checker(of);
     CHECK(c.difference <= c.allowed);
@@ -109,17 +107,14 @@ TEST_CASE("values are what the operations' definitions say") {
   const Matrix<double>& normal = layer->value;
   for (std::int64_t i = 0; i < 5; ++i) {
     CHECK(std::abs(normal.row(i).mean()) < 1e-15);
-    CHECK(normal.row(i).squaredNorm() / 3 ==
-          doctest::Approx(1).epsilon(1e-3));
+    CHECK(normal.row(i).squaredNorm() / 3 == doctest::Approx(1).epsilon(1e-3));
   }
   const auto y = gelu(tape, x);
   CHECK(y->value(1, 2) ==
-        doctest::Approx(x->value(1, 2) *
-                        std::erfc(-x->value(1, 2) / std::sqrt(2.0)) / 2));
+        doctest::Approx(x->value(1, 2) * std::erfc(-x->value(1, 2) / std::sqrt(2.0)) / 2));
   // All classes alike: the surprise is ln(classes), whatever the targets.
   const auto flat = variable<double>(Matrix<double>::Constant(4, 7, -3));
-  CHECK(cross_entropy(tape, flat, {0, 6, 3, 3})->value(0, 0) ==
-        doctest::Approx(std::log(7)));
+  CHECK(cross_entropy(tape, flat, {0, 6, 3, 3})->value(0, 0) == doctest::Approx(std::log(7)));
   const auto rows = embedding(tape, x, {4, 4, 0});
   CHECK(rows->value.row(1) == x->value.row(4));
   CHECK(rows->value.row(2) == x->value.row(0));
@@ -150,33 +145,26 @@ TEST_CASE("attention on the tape keeps O and LSE and gives them back") {
     given = naive.forward(q, k, v, options);
     return given;
   };
-  engine.backward = [&](auto q, auto k, auto v, View<const float, 4> o,
-                        View<const float, 3> lse, auto d_o,
-                        const auto& options) {
+  engine.backward = [&](auto q, auto k, auto v, View<const float, 4> o, View<const float, 3> lse,
+                        auto d_o, const auto& options) {
     ++calls;
     CHECK(options.causal);
-    for_each_index(o.shape(), [&](const Shape<4>& i) {
-      CHECK(o[i] == given.o.view()[i]);
-    });
-    for_each_index(lse.shape(), [&](const Shape<3>& i) {
-      CHECK(lse[i] == given.lse.view()[i]);
-    });
+    for_each_index(o.shape(), [&](const Shape<4>& i) { CHECK(o[i] == given.o.view()[i]); });
+    for_each_index(lse.shape(), [&](const Shape<3>& i) { CHECK(lse[i] == given.lse.view()[i]); });
     // d_o: row (b, n), column (h, c) of what the next operation sent back.
     CHECK(d_o(1, 2, 6, 1) == 0.5f);
     CHECK(d_o(0, 2, 6, 1) == 0);
     return naive.backward(q, k, v, o, lse, d_o, options);
   };
-  const auto q = random_variable<float>(14, 12, 1),
-             k = random_variable<float>(10, 6, 2),
+  const auto q = random_variable<float>(14, 12, 1), k = random_variable<float>(10, 6, 2),
              v = random_variable<float>(10, 6, 3);
   AttentionOptions options;
   options.causal = true;
   Tape<float> tape;
   const auto o = attention(tape, q, k, v, {2, 4, 2}, options, engine);
   CHECK(o->value(13, 7) == given.o(1, 2, 6, 1));
-  const auto loss = tape.record(
-      Matrix<float>::Constant(1, 1, o->value(13, 7) / 2),
-      [o](const Matrix<float>& d) { o->grad(13, 7) += d(0, 0) / 2; });
+  const auto loss = tape.record(Matrix<float>::Constant(1, 1, o->value(13, 7) / 2),
+                                [o](const Matrix<float>& d) { o->grad(13, 7) += d(0, 0) / 2; });
   tape.backward(loss);
   CHECK(calls == 1);
   CHECK(q->grad.row(13).cwiseAbs().maxCoeff() > 0);
@@ -187,17 +175,14 @@ TEST_CASE("attention on the tape keeps O and LSE and gives them back") {
 TEST_CASE("a loss that is not one number is refused") {
   Tape<double> tape;
   const auto x = random_variable<double>(2, 3, 1);
-  CHECK_THROWS_WITH_AS(tape.backward(x),
-                       "backward: the loss must be one number; it is [2, 3]",
+  CHECK_THROWS_WITH_AS(tape.backward(x), "backward: the loss must be one number; it is [2, 3]",
                        std::invalid_argument);
 }
 
 TEST_CASE("operations refuse shapes that do not fit, in one sentence") {
   Tape<double> tape;
-  const auto x = random_variable<double>(4, 6, 1),
-             y = random_variable<double>(5, 6, 2),
-             row = random_variable<double>(1, 5, 3),
-             fits = random_variable<double>(1, 6, 4);
+  const auto x = random_variable<double>(4, 6, 1), y = random_variable<double>(5, 6, 2),
+             row = random_variable<double>(1, 5, 3), fits = random_variable<double>(1, 6, 4);
   const auto refused = [](const auto& call, const char* why) {
     CHECK_THROWS_WITH_AS(call(), Contains(why), std::invalid_argument);
   };
@@ -208,27 +193,13 @@ TEST_CASE("operations refuse shapes that do not fit, in one sentence") {
   refused([&] { add_bias(tape, x, x); }, "must be [1, 6]; it is [4, 6]");
   refused([&] { layer_norm(tape, x, row, fits); }, "the gain must be");
   refused([&] { layer_norm(tape, x, fits, row); }, "the bias must be");
-  refused(
-      [&] {
-        embedding(tape, x, {0, 4});
-      },
-      "embedding: the id 4 is not in 0 to 3");
+  refused([&] { embedding(tape, x, {0, 4}); }, "embedding: the id 4 is not in 0 to 3");
   refused([&] { embedding(tape, x, {-1}); }, "the id -1");
-  refused(
-      [&] {
-        cross_entropy(tape, x, {0, 1, 2});
-      },
-      "there must be 4 targets; there are 3");
-  refused(
-      [&] {
-        cross_entropy(tape, x, {0, 1, 2, 6});
-      },
-      "the target 6 is not in 0 to 5");
+  refused([&] { cross_entropy(tape, x, {0, 1, 2}); }, "there must be 4 targets; there are 3");
+  refused([&] { cross_entropy(tape, x, {0, 1, 2, 6}); }, "the target 6 is not in 0 to 5");
   const auto engine = naive_engine<double>();
   const auto with = [&](const HeadLayout& layout, const auto& k) {
-    return [&tape, &engine, layout, x, k] {
-      attention(tape, x, k, k, layout, {}, engine);
-    };
+    return [&tape, &engine, layout, x, k] { attention(tape, x, k, k, layout, {}, engine); };
   };
   refused(with({3, 1, 1}, x),
           "attention: q is [4, 6]; it cannot be cut into 3 sequences and 1 "

@@ -94,9 +94,7 @@ TEST_CASE("the best step is where Taylor's error meets rounding") {
   const auto errors = step_errors();
   const auto best = [&](auto error) {
     return std::min_element(errors.begin(), errors.end(),
-                            [&](const auto& a, const auto& b) {
-                              return error(a) < error(b);
-                            })
+                            [&](const auto& a, const auto& b) { return error(a) < error(b); })
         ->h;
   };
   // eps^(1/2) is 1.5e-8 and eps^(1/3) 6e-6; chance shifts the best by a step or two.
@@ -108,10 +106,8 @@ TEST_CASE("the best step is where Taylor's error meets rounding") {
   CHECK(central >= 5e-8);
   // In between, ten times smaller a step is ten or a hundred times more right.
   for (std::size_t i = 1; i < 4; ++i) {
-    CHECK(errors[i - 1].one_sided / errors[i].one_sided ==
-          doctest::Approx(10).epsilon(0.1));
-    CHECK(errors[i - 1].central / errors[i].central ==
-          doctest::Approx(100).epsilon(0.1));
+    CHECK(errors[i - 1].one_sided / errors[i].one_sided == doctest::Approx(10).epsilon(0.1));
+    CHECK(errors[i - 1].central / errors[i].central == doctest::Approx(100).epsilon(0.1));
   }
 }
 
@@ -120,8 +116,8 @@ TEST_CASE("the Jacobian of a linear function is its matrix") {
   a << 1, -2, 3, 0.5, 0, 4;
   Vector<double> x(3);
   x << 0.3, -0.7, 2;
-  const Matrix<double> j = jacobian(
-      [&](const Vector<double>& at) -> Vector<double> { return a * at; }, x);
+  const Matrix<double> j =
+      jacobian([&](const Vector<double>& at) -> Vector<double> { return a * at; }, x);
   CHECK(j.rows() == 2);
   CHECK(j.cols() == 3);
   CHECK((j - a).cwiseAbs().maxCoeff() < 1e-9);
@@ -152,8 +148,7 @@ TEST_CASE("the derived gradients are right for many random heads") {
   for (std::uint64_t seed = 100; seed < 120; ++seed) {
     const HeadProblem problem = head_problem(seed);
     CAPTURE(seed);
-    CHECK(errors_of(problem, head_gradients(problem)).worst() <=
-          naive::kDifferenceTolerance);
+    CHECK(errors_of(problem, head_gradients(problem)).worst() <= naive::kDifferenceTolerance);
   }
 }
 
@@ -161,8 +156,7 @@ TEST_CASE("every mistake is refused, and shows where the page says it does") {
   const HeadProblem problem = head_problem(1);
   const double tolerance = naive::kDifferenceTolerance;
   for (const Mistake mistake : all_mistakes()) {
-    const GradientErrors errors =
-        errors_of(problem, head_gradients(problem, mistake));
+    const GradientErrors errors = errors_of(problem, head_gradients(problem, mistake));
     CAPTURE(name_of(mistake));
     bool d_q = true, d_k = true, d_v = true;  // which stay right
     switch (mistake) {

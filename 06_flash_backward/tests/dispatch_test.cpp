@@ -2,31 +2,27 @@
 // computes gradients: all choices run on this build's backends, whatever GPU they are made for.
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/tests/rungs.hpp"
 #include "06_flash_backward/src/backend.hpp"
+#include "common/attention/tests/rung_tests.hpp"
 #include "common/gpu/tests/gpus.hpp"
 
 using namespace fa;
+using namespace fa::attention;
 using backward::Backend;
-using flash::Problem;
-using flash::problem_of;
-using flash::Type;
 
 namespace {
 
 // What lessons 05 and 06 test alike.
-using Tests = flash::RungTests<backward::Checker, backward::backends,
-                               backward::make_inputs>;
+using Tests = RungTests<backward::Checker, backward::backends, backward::make_inputs>;
 
-std::string chosen(const DeviceProperties& gpu, Type type,
-                   std::int64_t head_dim, bool deterministic) {
-  return Tests::all().front().chosen(
-      problem_of(type, {1, 1, 1, 9, 8, head_dim}), deterministic, gpu);
+std::string chosen(const DeviceProperties& gpu, Type type, std::int64_t head_dim,
+                   bool deterministic) {
+  return Tests::all().front().chosen(problem_of(type, {1, 1, 1, 9, 8, head_dim}), deterministic,
+                                     gpu);
 }
 
 // The choice for a GPU on all backends, deterministic or not.
-void check_choice(const DeviceProperties& gpu, Type type,
-                  std::int64_t head_dim, double dropout) {
+void check_choice(const DeviceProperties& gpu, Type type, std::int64_t head_dim, double dropout) {
   Problem problem = problem_of(type, {2, 4, 2, 70, 75, head_dim}, true);
   problem.dropout = dropout;
   for (const bool deterministic : {false, true}) {
@@ -39,8 +35,7 @@ void check_choice(const DeviceProperties& gpu, Type type,
 
 }  // namespace
 
-TEST_CASE(
-    "16 bits: the kernels are those that the GPU and its code can run") {
+TEST_CASE("16 bits: the kernels are those that the GPU and its code can run") {
   for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
     for (const int head_dim : {32, 64, 96, 128, 192, 256}) {
       CAPTURE(head_dim);
@@ -49,16 +44,15 @@ TEST_CASE(
         CHECK(chosen(gpu, type, head_dim, true) == "any_gpu");
       }
       for (const DeviceProperties& gpu :
-           {gpus::kA100, gpus::kRtx4090, gpus::kH100With80, gpus::kH100With90,
-            gpus::kB200}) {
+           {gpus::kA100, gpus::kRtx4090, gpus::kH100With80, gpus::kH100With90, gpus::kB200}) {
         CAPTURE(gpu.name);
         CHECK(chosen(gpu, type, head_dim, false) == "06_swizzled_pipeline");
         CHECK(chosen(gpu, type, head_dim, true) == "07_deterministic");
       }
-      CHECK(chosen(gpus::kH100, type, head_dim, false) ==
-            (head_dim == 256   ? "13_wide_heads"
-             : head_dim == 192 ? "18_block_pairs"
-                               : "15_dependent_launch"));
+      CHECK(chosen(gpus::kH100, type, head_dim, false) == (head_dim == 256 ? "13_wide_heads"
+                                                           : head_dim == 192
+                                                               ? "18_block_pairs"
+                                                               : "15_dependent_launch"));
       CHECK(chosen(gpus::kH100, type, head_dim, true) ==
             (head_dim > 128 ? "13_wide_heads" : "15_dependent_launch"));
     }
@@ -66,9 +60,9 @@ TEST_CASE(
 }
 
 TEST_CASE("192 columns of q and k, 128 of v: on Hopper, or any_gpu") {
-  Problem problem = problem_of(Type::kBFloat16, {2, 4, 2, 70, 75, 192}, true);
-  problem.head_dim_v = 128;
-  for (const Type type : flash::kTypes) {
+  Problem problem = problem_of(Type::kBFloat16, {2, 4, 2, 70, 75, kMlaHeadDim}, true);
+  problem.head_dim_v = kMlaHeadDimV;
+  for (const Type type : kTypes) {
     problem.type = type;
     for (const double dropout : {0.0, 0.17}) {
       problem.dropout = dropout;
@@ -76,10 +70,9 @@ TEST_CASE("192 columns of q and k, 128 of v: on Hopper, or any_gpu") {
         const auto chosen = [&](const DeviceProperties& gpu) {
           return Tests::all().front().chosen(problem, deterministic, gpu);
         };
-        CHECK(chosen(gpus::kH100) == (type == Type::kFloat32 || dropout > 0
-                                          ? "any_gpu"
-                                      : deterministic ? "13_wide_heads"
-                                                      : "18_block_pairs"));
+        CHECK(chosen(gpus::kH100) == (type == Type::kFloat32 || dropout > 0 ? "any_gpu"
+                                      : deterministic                       ? "13_wide_heads"
+                                                                            : "18_block_pairs"));
         CHECK(chosen(gpus::kT4) == "any_gpu");
         CHECK(chosen(gpus::kA100) == "any_gpu");
         Tests::check_choice(gpus::kH100, problem, [&](const Backend& of) {
@@ -101,14 +94,13 @@ TEST_CASE("float32: the kernels are those that the GPU can run") {
       CHECK(chosen(gpu, Type::kFloat32, head_dim, false) ==
             (head_dim == 256 ? "04_atomics" : "17_split_tf32"));
     }
-    CHECK(chosen(gpus::kH100With80, Type::kFloat32, head_dim, true) ==
-          "03_two_kernels");
+    CHECK(chosen(gpus::kH100With80, Type::kFloat32, head_dim, true) == "03_two_kernels");
   }
 }
 
 TEST_CASE("what is chosen for other GPUs computes gradients") {
   for (const double dropout : {0.0, 0.17}) {
-    for (const Type type : flash::kTypes) {
+    for (const Type type : kTypes) {
       check_choice(gpus::kT4, type, 72, dropout);
     }
     check_choice(gpus::kT4, Type::kFloat16, 256, dropout);
@@ -121,17 +113,16 @@ TEST_CASE("what is chosen for other GPUs computes gradients") {
 
 TEST_CASE("blocks are within the shared memory of the GPU they are for") {
   for (const bool deterministic : {false, true}) {
-    Tests::check_shared_memory(
-        {gpus::kT4, gpus::kA100, gpus::kRtx4090, gpus::kH100, gpus::kB200},
-        [&](const Backend& lab, const DeviceProperties& gpu) {
-          return lab.dispatched(deterministic, gpu);
-        });
+    Tests::check_shared_memory({gpus::kT4, gpus::kA100, gpus::kRtx4090, gpus::kH100, gpus::kB200},
+                               [&](const Backend& lab, const DeviceProperties& gpu) {
+                                 return lab.dispatched(deterministic, gpu);
+                               });
   }
 }
 
 TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
   auto rungs = Tests::all().front().rungs;
-  const auto left_out = flash::fit_ladder(rungs, gpus::kT4);
+  const auto left_out = fit_ladder(rungs, gpus::kT4);
   REQUIRE(rungs.size() == 4);
   CHECK(rungs[2].name == "03_two_kernels");
   CHECK(rungs[2].max_head_dim == 64);

@@ -1,5 +1,6 @@
 // The C interface, as a program in C would call it: on the memory of the lab, and on that of a GPU.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -10,23 +11,20 @@
 
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/tests/placed.cuh"
 #include "06_flash_backward/interface/flash_attention_backward.h"
 #include "06_flash_backward/src/dispatch.cuh"
 #include "06_flash_backward/src/problem.hpp"
 #include "common/attention/tests/c_interface.cuh"
+#include "common/attention/tests/placed.cuh"
+#include "common/attention/tests/refusals.cuh"
 #include "common/testing/process.hpp"
 #include "common/testing/skip.hpp"
 
 namespace fa::FA_TARGET {
 namespace {
 
+using namespace attention;
 using backward::Gradients;
-using flash::kTypes;
-using flash::Layout;
-using flash::Problem;
-using flash::problem_of;
-using flash::Type;
 using testing::contains;
 
 // Whether a buffer is as it was made.
@@ -42,10 +40,32 @@ bool is_poison(const DeviceBuffer<T>& buffer) {
   return true;
 }
 
+using G = fa_gradient;
+
+// A call with the attention of a problem, without pointers and strides.
+G given_gradient(const Problem& problem, bool deterministic) {
+  G g{};
+  g.size = sizeof g;
+  g.attention = given_attention<fa_attention>(problem);
+  g.deterministic = deterministic ? 1 : 0;
+  return g;
+}
+
+// Sets the pointers of q, k, v, o, d_o, d_q, d_k and d_v, and the strides of those with a row for
+// each query and of those with a row for each key.
+void set_tensors(G& g, const std::array<void*, 8>& at, const fa_strides& of_queries,
+                 const fa_strides& of_keys) {
+  fa_attention& a = g.attention;
+  a.q = at[0], a.k = at[1], a.v = at[2], a.o = at[3];
+  g.d_o = at[4], g.d_q = at[5], g.d_k = at[6], g.d_v = at[7];
+  a.q_strides = a.o_strides = g.d_o_strides = g.d_q_strides = of_queries;
+  a.k_strides = a.v_strides = g.d_k_strides = g.d_v_strides = of_keys;
+}
+
 // Calls the library on its stream, with exactly as much workspace as it asks for, and nothing
 // behind that is written. Where strides keep TMA away, its kernels have no use for the counters at
 // the end; rung 16 needs fewer sums of dQ than they.
-void run(fa_gradient& g, bool all_is_used = true) {
+void run(G& g, bool all_is_used = true) {
   constexpr std::int64_t guard = 1024;
   const std::size_t bytes = fa_backward_workspace_bytes(&g);
   REQUIRE(bytes > 0);
@@ -61,8 +81,8 @@ void run(fa_gradient& g, bool all_is_used = true) {
   REQUIRE(status == FA_STATUS_OK);
   stream.synchronize();
   std::vector<std::uint32_t> end(guard + 1);
-  device_copy(end.data(), workspace.data() + floats - 1,
-              end.size() * sizeof(float), CopyKind::kToHost);
+  device_copy(end.data(), workspace.data() + floats - 1, end.size() * sizeof(float),
+              CopyKind::kToHost);
   CHECK((end[0] != 0xffffffff) == all_is_used);
   CHECK(std::count(end.begin() + 1, end.end(), 0xffffffff) == guard);
 }
@@ -70,8 +90,8 @@ void run(fa_gradient& g, bool all_is_used = true) {
 // Calls the interface for a problem. Between rows lie multiples of `gap` elements, and the call
 // writes nothing there.
 template <class H>
-Gradients call(const Problem& problem, const backward::Inputs& in,
-               std::int64_t gap, bool deterministic, std::string& kernel) {
+Gradients call(const Problem& problem, const backward::Inputs& in, std::int64_t gap,
+               bool deterministic, std::string& kernel) {
   const std::int64_t d = problem.shape.head_dim;
   const Shape<4> of_q = problem.shape_of_q(), of_kv = problem.shape_of_kv(),
                  of_o = problem.shape_of_o(), of_v = problem.shape_of_v();
@@ -88,9 +108,7 @@ Gradients call(const Problem& problem, const backward::Inputs& in,
   o.write(in.o);
   d_o.write(in.d_o);
   DeviceBuffer<float> lse(in.lse);
-  fa_gradient g{};
-  g.size = sizeof g;
-  g.attention = attention_of(problem);
+  G g = given_gradient(problem, deterministic);
   fa_attention& a = g.attention;
   q.give(a.q, a.q_strides);
   k.give(a.k, a.k_strides);
@@ -101,14 +119,12 @@ Gradients call(const Problem& problem, const backward::Inputs& in,
   d_q.give(g.d_q, g.d_q_strides);
   d_k.give(g.d_k, g.d_k_strides);
   d_v.give(g.d_v, g.d_v_strides);
-  g.deterministic = deterministic ? 1 : 0;
   const char* name = fa_backward_kernel_name(&g);
   REQUIRE(name != nullptr);
   kernel = name;
   // In float32 any_gpu writes nothing for padding.
-  run(g, problem.head_dim_v
-             ? problem.type != Type::kFloat32
-             : kernel.find("18_block_pairs") == std::string::npos);
+  run(g, problem.head_dim_v ? problem.type != Type::kFloat32
+                            : kernel.find("18_block_pairs") == std::string::npos);
   Gradients result{d_q.read(), d_k.read(), d_v.read()};
   REQUIRE(d_q.gaps_are_poison());
   REQUIRE(d_k.gaps_are_poison());
@@ -119,17 +135,14 @@ Gradients call(const Problem& problem, const backward::Inputs& in,
 // Checks what the interface gives in both modes; returns the names of the kernels, the
 // deterministic one last.
 std::vector<std::string> check(const Problem& problem, std::int64_t gap = 0) {
-  const auto inputs =
-      backward::make_inputs(problem, flash::Values::kNormal, 1);
+  const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
   const backward::Checker of(problem, inputs);
   std::vector<std::string> kernels;
   for (const bool deterministic : {false, true}) {
     std::string kernel;
-    const Gradients gradients =
-        flash::with_type(problem.type, [&](auto zero) {
-          return call<decltype(zero)>(problem, inputs, gap, deterministic,
-                                      kernel);
-        });
+    const Gradients gradients = with_type(problem.type, [&](auto zero) {
+      return call<decltype(zero)>(problem, inputs, gap, deterministic, kernel);
+    });
     check_result(of, problem, kernel, gradients);
     kernels.push_back(kernel);
   }
@@ -152,36 +165,33 @@ TEST_CASE("the kernels are those for the type, the columns and the mode") {
   FA_SKIP_WHERE_MISSING(device_properties(), kNeedsMma);
   using Names = std::vector<std::string>;
   CHECK(check(problem_of(Type::kFloat32, {1, 1, 1, 9, 8, 32})) ==
-        Names{device_properties().compute_capability == 0
-                  ? "04_atomics, float32, 32 columns"
-                  : "17_split_tf32, float32, 32 columns",
+        Names{device_properties().compute_capability == 0 ? "04_atomics, float32, 32 columns"
+                                                          : "17_split_tf32, float32, 32 columns",
               "03_two_kernels, float32, 32 columns"});
   CHECK(check(problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 72})) ==
         (on_hopper() ? Names(2, "15_dependent_launch, float16, 96 columns")
                      : Names{"06_swizzled_pipeline, float16, 128 columns",
                              "07_deterministic, float16, 128 columns"}));
   CHECK(check(problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 136})) ==
-        (on_hopper() ? Names{"18_block_pairs, float16, 192 columns",
-                             "13_wide_heads, float16, 192 columns"}
-                     : Names{"06_swizzled_pipeline, float16, 256 columns",
-                             "07_deterministic, float16, 256 columns"}));
+        (on_hopper()
+             ? Names{"18_block_pairs, float16, 192 columns", "13_wide_heads, float16, 192 columns"}
+             : Names{"06_swizzled_pipeline, float16, 256 columns",
+                     "07_deterministic, float16, 256 columns"}));
   CHECK(check(problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 200})) ==
         (on_hopper() ? Names(2, "13_wide_heads, float16, 256 columns")
                      : Names{"06_swizzled_pipeline, float16, 256 columns",
                              "07_deterministic, float16, 256 columns"}));
   Problem problem = problem_of(Type::kBFloat16, {1, 1, 1, 9, 8, 256});
   problem.dropout = 0.5;
-  CHECK(check(problem) ==
-        Names{"06_swizzled_pipeline, bfloat16, 256 columns, dropout",
-              "07_deterministic, bfloat16, 256 columns, dropout"});
+  CHECK(check(problem) == Names{"06_swizzled_pipeline, bfloat16, 256 columns, dropout",
+                                "07_deterministic, bfloat16, 256 columns, dropout"});
 }
 
-TEST_CASE(
-    "rows with gaps between them: the gaps of gradients are left alone") {
+TEST_CASE("rows with gaps between them: the gaps of gradients are left alone") {
   check_gaps(check);
 }
 
-TEST_CASE("rows that see no key, and keys that no row sees, get zeros") {
+TEST_CASE("fully masked rows, and keys that no row sees, have zero gradients") {
   for (const Type type : kTypes) {
     check(problem_of(type, {1, 2, 2, 70, 5, 16}, true));
     check(problem_of(type, {1, 2, 2, 1, 70, 16}, true));
@@ -189,54 +199,45 @@ TEST_CASE("rows that see no key, and keys that no row sees, get zeros") {
 }
 
 TEST_CASE("192 columns of q and k with 128 of v and o") {
-  check_head_dim_v([](const Problem& problem, std::int64_t gap) {
-    const bool hopper =
-        on_hopper() && problem.type != Type::kFloat32 && problem.dropout == 0;
+  check_mla([](const Problem& problem, std::int64_t gap) {
+    const bool hopper = on_hopper() && problem.type != Type::kFloat32 && problem.dropout == 0;
     const std::string type = name_of(problem.type);
-    const std::string other = "any_gpu, " + type + ", 256 columns" +
-                              (problem.dropout > 0 ? ", dropout" : "");
+    const std::string other =
+        "any_gpu, " + type + ", 256 columns" + (problem.dropout > 0 ? ", dropout" : "");
     CHECK(check(problem, gap) ==
-          (hopper ? std::vector<std::string>{"18_block_pairs, " + type +
-                                                 ", 192 and 128 columns",
-                                             "13_wide_heads, " + type +
-                                                 ", 192 and 128 columns"}
+          (hopper ? std::vector<std::string>{"18_block_pairs, " + type + ", 192 and 128 columns",
+                                             "13_wide_heads, " + type + ", 192 and 128 columns"}
                   : std::vector<std::string>(2, other)));
   });
 }
 
-TEST_CASE("dropout through the interface drops what the CPU says") {
+TEST_CASE("dropout through the interface drops the elements of the reference mask") {
   check_dropout(check);
 }
 
 // Kernels for Hopper have tiles of 64 columns at least, with two counters for 64 rows of dQ and one for
 // persistent blocks.
-TEST_CASE(
-    "the workspace has two floats for each padded row, and sums of dQ") {
-  fa_gradient g{};
+TEST_CASE("the workspace has two floats for each padded row, and sums of dQ") {
+  G g{};
   g.size = sizeof g;
-  g.attention =
-      attention_of(problem_of(Type::kFloat32, {3, 4, 2, 129, 7, 72}));
+  g.attention = given_attention<fa_attention>(problem_of(Type::kFloat32, {3, 4, 2, 129, 7, 72}));
   const std::size_t rows = 3 * 4 * 256;
   CHECK(fa_backward_workspace_bytes(&g) == rows * 2 * sizeof(float));
   g.attention.type = FA_TYPE_BFLOAT16;
-  const std::size_t with_sums =
-      rows * (2 + 128) + (on_hopper() ? rows / 32 + 1 : 0);
+  const std::size_t with_sums = rows * (2 + 128) + (on_hopper() ? rows / 32 + 1 : 0);
   CHECK(fa_backward_workspace_bytes(&g) == with_sums * sizeof(float));
   g.deterministic = 1;
   CHECK(fa_backward_workspace_bytes(&g) ==
-        (on_hopper() ? rows * (2 + 96) + rows / 32 + 1 : rows * 2) *
-            sizeof(float));
+        (on_hopper() ? rows * (2 + 96) + rows / 32 + 1 : rows * 2) * sizeof(float));
   g.deterministic = 0;
   g.attention.length_q = 128;
   g.attention.head_dim = g.attention.head_dim_v = 8;
   CHECK(fa_backward_workspace_bytes(&g) ==
-        (rows / 2 * (2 + (on_hopper() ? 64 : 32)) +
-         (on_hopper() ? rows / 64 + 1 : 0)) *
+        (rows / 2 * (2 + (on_hopper() ? 64 : 32)) + (on_hopper() ? rows / 64 + 1 : 0)) *
             sizeof(float));
   // Rung 16 needs less, but any strides may come.
   g.attention.head_dim = g.attention.head_dim_v = 136;
-  CHECK(fa_backward_workspace_bytes(&g) ==
-        rows / 2 * (2 + 256) * sizeof(float));
+  CHECK(fa_backward_workspace_bytes(&g) == rows / 2 * (2 + 256) * sizeof(float));
   g.attention.head_dim = g.attention.head_dim_v = 200;
   CHECK(fa_backward_workspace_bytes(&g) ==
         rows / 2 * (2 + (on_hopper() ? 0 : 256)) * sizeof(float));
@@ -249,18 +250,15 @@ TEST_CASE(
 
 // Rows of a tensor that lies anywhere in memory of the device, to or from the host.
 template <class H>
-void copy_rows(H* device, const fa_strides& strides, Tensor<H, 4>& host,
-               CopyKind kind) {
+void copy_rows(H* device, const fa_strides& strides, Tensor<H, 4>& host, CopyKind kind) {
   const Shape<4> shape = host.shape();
   const auto bytes = sizeof(H) * static_cast<std::size_t>(shape[3]);
-  for_each_index(
-      Shape<3>{shape[0], shape[1], shape[2]}, [&](const Shape<3>& at) {
-        H* there = device + at[0] * strides.batch + at[1] * strides.head +
-                   at[2] * strides.row;
-        H* here = &host(at[0], at[1], at[2], 0);
-        const bool up = kind == CopyKind::kToDevice;
-        device_copy(up ? there : here, up ? here : there, bytes, kind);
-      });
+  for_each_index(Shape<3>{shape[0], shape[1], shape[2]}, [&](const Shape<3>& at) {
+    H* there = device + at[0] * strides.batch + at[1] * strides.head + at[2] * strides.row;
+    H* here = &host(at[0], at[1], at[2], 0);
+    const bool up = kind == CopyKind::kToDevice;
+    device_copy(up ? there : here, up ? here : there, bytes, kind);
+  });
 }
 
 // Memory of the device that is not written before; null, with a message, where there is not enough.
@@ -276,17 +274,15 @@ std::shared_ptr<void> untouched(std::size_t bytes) {
 // All tensors of a problem with these distances, one after the other in the first `apart` elements
 // of memory.
 template <class H>
-void check_far(const Problem& problem, const fa_strides& strides,
-               std::int64_t apart, bool deterministic) {
+void check_far(const Problem& problem, const fa_strides& strides, std::int64_t apart,
+               bool deterministic) {
   const Shape<4> of_q = problem.shape_of_q(), of_kv = problem.shape_of_kv();
-  const std::int64_t last = (of_q[0] - 1) * strides.batch +
-                            (of_q[1] - 1) * strides.head +
-                            (of_q[2] - 1) * strides.row;
+  const std::int64_t last =
+      (of_q[0] - 1) * strides.batch + (of_q[1] - 1) * strides.head + (of_q[2] - 1) * strides.row;
   REQUIRE(last > std::int64_t{1} << 31);
-  const auto memory = untouched(
-      sizeof(H) * static_cast<std::size_t>(last + 8 * apart + of_q[3]));
+  const auto memory = untouched(sizeof(H) * static_cast<std::size_t>(last + 8 * apart + of_q[3]));
   if (memory == nullptr) return;
-  const auto in = backward::make_inputs(problem, flash::Values::kNormal, 1);
+  const auto in = backward::make_inputs(problem, Values::kNormal, 1);
   H* const first = static_cast<H*>(memory.get());
   int placed = 0;
   const auto place = [&](const Tensor<float, 4>& values) {
@@ -297,35 +293,21 @@ void check_far(const Problem& problem, const fa_strides& strides,
   };
   const Tensor<float, 4> none_q(of_q), none_kv(of_kv);
   DeviceBuffer<float> lse(in.lse);
-  fa_gradient g{};
-  g.size = sizeof g;
-  g.attention = attention_of(problem);
-  g.attention.q = place(in.forward.q);
-  g.attention.k = place(in.forward.k);
-  g.attention.v = place(in.forward.v);
-  g.attention.o = place(in.o);
+  G g = given_gradient(problem, deterministic);
   g.attention.lse = lse.data();
-  g.d_o = place(in.d_o);
-  g.d_q = place(none_q);
-  g.d_k = place(none_kv);
-  g.d_v = place(none_kv);
-  for (fa_strides* of :
-       {&g.attention.q_strides, &g.attention.k_strides,
-        &g.attention.v_strides, &g.attention.o_strides, &g.d_o_strides,
-        &g.d_q_strides, &g.d_k_strides, &g.d_v_strides}) {
-    *of = strides;
-  }
-  g.deterministic = deterministic ? 1 : 0;
+  std::array<void*, 8> at{};
+  const Tensor<float, 4>* const values[] = {&in.forward.q, &in.forward.k, &in.forward.v, &in.o,
+                                            &in.d_o,       &none_q,       &none_kv,      &none_kv};
+  for (std::size_t i = 0; i < at.size(); ++i) at[i] = place(*values[i]);
+  set_tensors(g, at, strides, strides);
   run(g);
   const auto result = [&](void* from, const Shape<4>& shape) {
     Tensor<H, 4> typed(shape);
     copy_rows(static_cast<H*>(from), strides, typed, CopyKind::kToHost);
     return converted<float>(typed);
   };
-  check_result(backward::Checker(problem, in), problem,
-               fa_backward_kernel_name(&g),
-               Gradients{result(g.d_q, of_q), result(g.d_k, of_kv),
-                         result(g.d_v, of_kv)});
+  check_result(backward::Checker(problem, in), problem, fa_backward_kernel_name(&g),
+               Gradients{result(g.d_q, of_q), result(g.d_k, of_kv), result(g.d_v, of_kv)});
 }
 
 TEST_CASE("rows that are more than 2^31 elements away") {
@@ -333,14 +315,11 @@ TEST_CASE("rows that are more than 2^31 elements away") {
   for (const bool deterministic : {false, true}) {
     // Sequences far apart, then rows of which the last ones are far away.
     Problem problem = problem_of(Type::kBFloat16, {2, 2, 2, 40, 40, d}, true);
-    check_far<fa::bfloat16>(problem, {far, 40 * d, d}, 2 * 40 * d,
-                            deterministic);
-    check_far<fa::bfloat16>(problem, {2 * d, d, far / 39 / d * d + d}, 4 * d,
-                            deterministic);
+    check_far<fa::bfloat16>(problem, {far, 40 * d, d}, 2 * 40 * d, deterministic);
+    check_far<fa::bfloat16>(problem, {2 * d, d, far / 39 / d * d + d}, 4 * d, deterministic);
     problem.type = Type::kFloat32;
     check_far<float>(problem, {far, 40 * d, d}, 2 * 40 * d, deterministic);
-    check_far<float>(problem, {2 * d, d, far / 39 / d * d + d}, 4 * d,
-                     deterministic);
+    check_far<float>(problem, {2 * d, d, far / 39 / d * d + d}, 4 * d, deterministic);
   }
 }
 
@@ -349,9 +328,8 @@ TEST_CASE("a workspace and a dQ of more than 2^31 elements") {
   // Many sequences that are all the same one: what the call only reads lies at the same place. O
   // does not, since the interface refuses an O whose rows overlap, here as in the forward pass.
   const std::int64_t batch = 65535, heads = 4, n = 128, n_k = 16, d = 64;
-  const Problem one =
-      problem_of(Type::kBFloat16, {1, heads, heads, n, n_k, d}, true);
-  const auto in = backward::make_inputs(one, flash::Values::kNormal, 1);
+  const Problem one = problem_of(Type::kBFloat16, {1, heads, heads, n, n_k, d}, true);
+  const auto in = backward::make_inputs(one, Values::kNormal, 1);
   const backward::Checker of(one, in);
   const std::int64_t q_size = heads * n * d, k_size = heads * n_k * d;
   const auto memory_of = [&](std::int64_t elements) {
@@ -359,59 +337,42 @@ TEST_CASE("a workspace and a dQ of more than 2^31 elements") {
   };
   const auto d_q = memory_of(batch * q_size), d_k = memory_of(batch * k_size),
              d_v = memory_of(batch * k_size), o = memory_of(batch * q_size);
-  const auto lse =
-      untouched(sizeof(float) * static_cast<std::size_t>(batch * heads * n));
+  const auto lse = untouched(sizeof(float) * static_cast<std::size_t>(batch * heads * n));
   if (!d_q || !d_k || !d_v || !o || !lse) return;
   using H = fa::bfloat16;
   const auto typed = [](const Tensor<float, 4>& values) {
     return DeviceBuffer<H>(converted<H>(values));
   };
-  auto q = typed(in.forward.q), k = typed(in.forward.k),
-       v = typed(in.forward.v), d_o = typed(in.d_o);
+  auto q = typed(in.forward.q), k = typed(in.forward.k), v = typed(in.forward.v),
+       d_o = typed(in.d_o);
   const auto one_o = converted<H>(in.o);
   for (std::int64_t i = 0; i < batch; ++i) {
     device_copy(static_cast<H*>(o.get()) + i * q_size, one_o.data(),
-                sizeof(H) * static_cast<std::size_t>(q_size),
-                CopyKind::kToDevice);
+                sizeof(H) * static_cast<std::size_t>(q_size), CopyKind::kToDevice);
     device_copy(static_cast<float*>(lse.get()) + i * heads * n, in.lse.data(),
-                sizeof(float) * static_cast<std::size_t>(heads * n),
-                CopyKind::kToDevice);
+                sizeof(float) * static_cast<std::size_t>(heads * n), CopyKind::kToDevice);
   }
-  fa_gradient g{};
-  g.size = sizeof g;
-  g.attention = attention_of(one);
-  fa_attention& a = g.attention;
-  a.batch = batch;
-  a.q = q.data();
-  a.k = k.data();
-  a.v = v.data();
-  a.o = o.get();
-  a.lse = static_cast<float*>(lse.get());
-  a.q_strides = g.d_o_strides = g.d_q_strides = {0, n * d, d};
-  a.o_strides = {q_size, n * d, d};
-  a.k_strides = a.v_strides = {0, n_k * d, d};
-  g.d_o = d_o.data();
-  g.d_q = d_q.get();
-  g.d_k = d_k.get();
-  g.d_v = d_v.get();
-  g.d_q_strides.batch = q_size;
-  g.d_k_strides = g.d_v_strides = {k_size, n_k * d, d};
-  REQUIRE(fa_backward_workspace_bytes(&g) / sizeof(float) > std::size_t{1}
-                                                                << 31);
+  G g = given_gradient(one, false);
+  set_tensors(g,
+              {q.data(), k.data(), v.data(), o.get(), d_o.data(), d_q.get(), d_k.get(), d_v.get()},
+              {0, n * d, d}, {0, n_k * d, d});
+  g.attention.batch = batch;
+  g.attention.lse = static_cast<float*>(lse.get());
+  g.attention.o_strides.batch = g.d_q_strides.batch = q_size;
+  g.d_k_strides.batch = g.d_v_strides.batch = k_size;
+  REQUIRE(fa_backward_workspace_bytes(&g) / sizeof(float) > std::size_t{1} << 31);
   run(g, !on_hopper());
   for (const std::int64_t sequence : {std::int64_t{0}, batch - 1}) {
-    const auto result = [&](void* from, std::int64_t size,
-                            const Shape<4>& shape) {
+    const auto result = [&](void* from, std::int64_t size, const Shape<4>& shape) {
       Tensor<H, 4> host(shape);
       device_copy(host.data(), static_cast<H*>(from) + sequence * size,
-                  sizeof(H) * static_cast<std::size_t>(size),
-                  CopyKind::kToHost);
+                  sizeof(H) * static_cast<std::size_t>(size), CopyKind::kToHost);
       return converted<float>(host);
     };
-    check_result(of, one, fa_backward_kernel_name(&g),
-                 Gradients{result(g.d_q, q_size, one.shape_of_q()),
-                           result(g.d_k, k_size, one.shape_of_kv()),
-                           result(g.d_v, k_size, one.shape_of_kv())});
+    check_result(
+        of, one, fa_backward_kernel_name(&g),
+        Gradients{result(g.d_q, q_size, one.shape_of_q()), result(g.d_k, k_size, one.shape_of_kv()),
+                  result(g.d_v, k_size, one.shape_of_kv())});
   }
 }
 #endif
@@ -420,15 +381,14 @@ TEST_CASE("a workspace and a dQ of more than 2^31 elements") {
 struct Refused {
   Refused() : memory(64), workspace(2 * 2 * 2 * 128) {
     g.size = sizeof g;
-    fa_attention& a = g.attention;
-    a.size = sizeof a;
-    a.q = a.k = a.v = a.o = a.lse = memory.data();
-    g.d_o = g.d_q = g.d_k = g.d_v = memory.data();
+    std::array<void*, 8> at{};
+    at.fill(memory.data());
+    set_tensors(g, at, {64, 32, 8}, {64, 32, 8});
     g.workspace = workspace.data();
     g.workspace_bytes = fa_bytes();
-    a.q_strides = a.k_strides = a.v_strides = a.o_strides = {64, 32, 8};
-    g.d_o_strides = g.d_q_strides = g.d_k_strides = g.d_v_strides =
-        a.q_strides;
+    fa_attention& a = g.attention;
+    a.size = sizeof a;
+    a.lse = memory.data();
     a.batch = a.heads = a.kv_heads = 2;
     a.length_q = a.length_k = 4;
     a.head_dim = a.head_dim_v = 8;
@@ -438,109 +398,74 @@ struct Refused {
     return sizeof(float) * static_cast<std::size_t>(workspace.count());
   }
   // What is said when `change` has been made; nothing must have been written.
-  std::string says(const std::function<void(fa_gradient&)>& change) {
-    fa_gradient changed = g;
+  std::string says(const std::function<void(G&)>& change) {
+    G changed = g;
     change(changed);
     if (fa_backward(&changed) != FA_STATUS_REFUSED) return "not refused";
     if (!is_poison(memory) || !is_poison(workspace)) return "written";
     return fa_backward_last_error();
   }
+  // @{ The same as a function; of a change of the attention.
+  auto says() {
+    return [this](const std::function<void(G&)>& change) { return says(change); };
+  }
+  auto says_of_attention() {
+    return [this](const std::function<void(fa_attention&)>& change) {
+      return says([&](G& g) { change(g.attention); });
+    };
+  }
+  // @}
   DeviceBuffer<float> memory, workspace;
-  fa_gradient g{};
+  G g{};
 };
 
-using G = fa_gradient;
+// Its tensors.
+#define FA_INPUT(name, written, of_keys) FA_GIVEN_TENSOR(G, name, written, of_keys, attention.)
+#define FA_TENSOR(name, written, of_keys) FA_GIVEN_TENSOR(G, name, written, of_keys, )
+const std::vector<GivenTensor<G>> kTensors{
+    FA_INPUT(q, false, false),  FA_INPUT(k, false, true),     FA_INPUT(v, false, true),
+    FA_INPUT(o, true, false),   FA_TENSOR(d_o, false, false), FA_TENSOR(d_q, true, false),
+    FA_TENSOR(d_k, true, true), FA_TENSOR(d_v, true, true)};
+#undef FA_INPUT
+#undef FA_TENSOR
+// And its other pointers.
+std::vector<GivenTensor<G>> pointers() {
+  auto all = kTensors;
+  all.push_back(
+      {"lse", false, false, [](G& g, void* to) { g.attention.lse = static_cast<float*>(to); }, {}});
+  all.push_back({"workspace", true, false, [](G& g, void* to) { g.workspace = to; }, {}});
+  return all;
+}
 
 TEST_CASE("sizes that are not allowed are refused with those that are") {
   Refused call;
   CHECK(fa_backward(nullptr) == FA_STATUS_REFUSED);
-  CHECK(std::string(fa_backward_last_error()) ==
-        "the gradient is a null pointer");
-  CHECK(contains(call.says([](G& g) { g.size = 8; }),
-                 "size is 8; fa_gradient has "));
-  CHECK(contains(call.says([](G& g) { g.attention.size = 8; }),
-                 "size is 8; fa_attention has "));
-  CHECK(call.says([](G& g) { g.attention.batch = 0; }) ==
-        "batch is 0; allowed are 1 to 65535");
-  CHECK(call.says([](G& g) { g.attention.heads = 3; }) ==
-        "heads is 3; allowed are multiples of kv_heads, which is 2");
-  CHECK(call.says([](G& g) { g.attention.length_k = 1000000001; }) ==
-        "length_k is 1000000001; allowed are 1 to 1000000000");
+  CHECK(std::string(fa_backward_last_error()) == "the gradient is a null pointer");
+  CHECK(contains(call.says([](G& g) { g.size = 8; }), "size is 8; fa_gradient has "));
+  check_refused_sizes<fa_attention>(call.says_of_attention());
   CHECK(call.says([](G& g) {
     g.attention.batch = g.attention.heads = 40000;
     g.attention.length_q = 1000000000;
   }) == "batch * heads * length_q is 1600000000000000000; allowed are 1 to "
         "1125899906842624");
-  CHECK(call.says([](G& g) { g.attention.head_dim = 12; }) ==
-        "head_dim is 12; allowed are multiples of 8 from 8 to 256");
-  CHECK(call.says([](G& g) { g.attention.head_dim = 264; }) ==
-        "head_dim is 264; allowed are multiples of 8 from 8 to 256");
 }
 
 TEST_CASE("options that are not allowed are refused with those that are") {
   Refused call;
-  CHECK(call.says([](G& g) { g.attention.type = 3; }) ==
-        "type is 3; allowed are 0 (float32), 1 (float16) and 2 (bfloat16)");
-  CHECK(call.says([](G& g) { g.attention.causal = 2; }) ==
-        "causal is 2; allowed are 0 and 1");
+  check_refused_options<fa_attention>(call.says_of_attention());
   CHECK(call.says([](G& g) { g.deterministic = -1; }) ==
         "deterministic is -1; allowed are 0 and 1");
-  CHECK(call.says([](G& g) { g.attention.scale = 0; }) ==
-        "scale is 0; allowed are positive and finite numbers of float32");
-  CHECK(call.says([](G& g) { g.attention.dropout = 1; }) ==
-        "dropout is 1; allowed are 0 to below 1");
-  CHECK(call.says([](G& g) { g.attention.dropout = -0.5; }) ==
-        "dropout is -0.5; allowed are 0 to below 1");
-  CHECK(call.says([](G& g) { g.attention.dropout = NAN; }) ==
-        "dropout is nan; allowed are 0 to below 1");
 }
-
-// A pointer of a call, by its name.
-struct Pointer {
-  const char* name;
-  std::function<void(G&, void*)> set;
-};
-const Pointer kPointers[] = {
-    {"q", [](G& g, void* to) { g.attention.q = to; }},
-    {"k", [](G& g, void* to) { g.attention.k = to; }},
-    {"v", [](G& g, void* to) { g.attention.v = to; }},
-    {"o", [](G& g, void* to) { g.attention.o = to; }},
-    {"lse",
-     [](G& g, void* to) { g.attention.lse = static_cast<float*>(to); }},
-    {"d_o", [](G& g, void* to) { g.d_o = to; }},
-    {"d_q", [](G& g, void* to) { g.d_q = to; }},
-    {"d_k", [](G& g, void* to) { g.d_k = to; }},
-    {"d_v", [](G& g, void* to) { g.d_v = to; }},
-    {"workspace", [](G& g, void* to) { g.workspace = to; }}};
 
 TEST_CASE("pointers that kernels cannot use are refused by their names") {
   Refused call;
-  for (const Pointer& pointer : kPointers) {
-    const std::string name = pointer.name;
-    CAPTURE(name);
-    CHECK(call.says([&](G& g) { pointer.set(g, nullptr); }) ==
-          name + " is a null pointer");
-    const bool is_lse = name == "lse";
-    const auto said = call.says([&](G& g) {
-      pointer.set(
-          g, reinterpret_cast<char*>(call.memory.data()) + (is_lse ? 2 : 8));
-    });
-    CHECK(contains(said, name + " is at address 0x"));
-    CHECK(contains(said, is_lse ? "; allowed are multiples of 4 bytes"
-                                : "; allowed are multiples of 16 bytes"));
-  }
+  check_refused_pointers(call.says(), pointers(), call.memory.data());
 }
 
 #if defined(__CUDACC__)
 TEST_CASE("memory of the host is refused by a library for GPUs") {
   Refused call;
-  alignas(16) float here[64] = {};
-  for (const Pointer& pointer : kPointers) {
-    const auto said = call.says([&](G& g) { pointer.set(g, here); });
-    CAPTURE(said);
-    CHECK(contains(said, std::string(pointer.name) + " is at address 0x"));
-    CHECK(contains(said, ", which is not memory of a GPU"));
-  }
+  check_refused_host_memory(call.says(), pointers());
 }
 #endif
 
@@ -553,132 +478,28 @@ TEST_CASE("a workspace that is too small is refused with what suffices") {
                     on_hopper() ? 135236 : 69632));
   CHECK(call.says([](G& g) { g.workspace_bytes = 0; }) ==
         "workspace_bytes is 0; allowed are 4096 and more");
+  CHECK(
+      contains(call.says([](G& g) { g.workspace = reinterpret_cast<void*>(~std::uintptr_t{15}); }),
+               "and its 4096 bytes end beyond the last address"));
 }
 
-TEST_CASE("distances that kernels cannot use are refused by their names") {
+TEST_CASE("strides that kernels cannot use are refused by their names") {
   Refused call;
-  const auto check_strides = [&](const std::string& name, bool written,
-                                 auto strides) {
-    const std::string of = " stride of " + name + " is ";
-    CAPTURE(of);
-    const std::string multiples =
-        " elements; allowed are multiples of 4, which are 16 bytes, from 0";
-    CHECK(call.says([&](G& g) { strides(g).row = 10; }) ==
-          "the row" + of + "10" + multiples);
-    CHECK(call.says([&](G& g) { strides(g).batch = -64; }) ==
-          "the batch" + of + "-64" + multiples);
-    if (written) {
-      CHECK(call.says([&](G& g) { strides(g).head = 4; }) ==
-            "the head" + of +
-                "4 elements, so that its rows overlap; allowed are head_dim, "
-                "which is 8, and more");
-    }
-  };
-  check_strides("q", false,
-                [](G& g) -> fa_strides& { return g.attention.q_strides; });
-  check_strides("k", false,
-                [](G& g) -> fa_strides& { return g.attention.k_strides; });
-  check_strides("v", false,
-                [](G& g) -> fa_strides& { return g.attention.v_strides; });
-  check_strides("o", true,
-                [](G& g) -> fa_strides& { return g.attention.o_strides; });
-  check_strides("d_o", false,
-                [](G& g) -> fa_strides& { return g.d_o_strides; });
-  check_strides("d_q", true,
-                [](G& g) -> fa_strides& { return g.d_q_strides; });
-  check_strides("d_k", true,
-                [](G& g) -> fa_strides& { return g.d_k_strides; });
-  check_strides("d_v", true,
-                [](G& g) -> fa_strides& { return g.d_v_strides; });
+  check_refused_strides(call.says(), kTensors);
 }
 
-TEST_CASE("random strides are taken and refused as a reference says") {
-  struct Given {
-    const char* name;
-    bool written, of_keys;
-    std::function<void(G&, void*, const fa_strides&)> set;
-  };
-  const Given all[] = {
-      {"q", false, false,
-       [](G& g, void* at, const fa_strides& s) {
-         g.attention.q = at, g.attention.q_strides = s;
-       }},
-      {"k", false, true,
-       [](G& g, void* at, const fa_strides& s) {
-         g.attention.k = at, g.attention.k_strides = s;
-       }},
-      {"v", false, true,
-       [](G& g, void* at, const fa_strides& s) {
-         g.attention.v = at, g.attention.v_strides = s;
-       }},
-      {"o", true, false,
-       [](G& g, void* at, const fa_strides& s) {
-         g.attention.o = at, g.attention.o_strides = s;
-       }},
-      {"d_o", false, false,
-       [](G& g, void* at, const fa_strides& s) {
-         g.d_o = at, g.d_o_strides = s;
-       }},
-      {"d_q", true, false,
-       [](G& g, void* at, const fa_strides& s) {
-         g.d_q = at, g.d_q_strides = s;
-       }},
-      {"d_k", true, true,
-       [](G& g, void* at, const fa_strides& s) {
-         g.d_k = at, g.d_k_strides = s;
-       }},
-      {"d_v", true, true, [](G& g, void* at, const fa_strides& s) {
-         g.d_v = at, g.d_v_strides = s;
-       }}};
+TEST_CASE("random strides are accepted and refused as a reference says") {
   Refused call;
-  int taken = 0, refused = 0;
-  for (std::uint64_t i = 0; i < 16000; ++i) {
-    const StrideProblem s = random_strides(6, i);
-    const Given& given = all[i % 8];
-    const std::string said = call.says([&](G& g) {
-      fa_attention& a = g.attention;
-      // Keys have as many heads as fit, queries have more.
-      const std::int64_t more = given.of_keys ? 3 : 1;
-      a.batch = s.shape[0];
-      a.heads = more * s.shape[1];
-      a.kv_heads = s.shape[1];
-      a.length_q = given.of_keys ? 1 : s.shape[2];
-      a.length_k = given.of_keys ? s.shape[2] : 1;
-      a.head_dim = a.head_dim_v = s.shape[3];
-      a.type = s.element_bytes == 2 ? FA_TYPE_FLOAT16 : FA_TYPE_FLOAT32;
-      const std::int64_t row = s.shape[3], head = s.shape[2] * row;
-      for (const Given& each : all) {
-        each.set(g, call.memory.data(), {a.heads * head, head, row});
-      }
-      given.set(g, reinterpret_cast<void*>(s.address), s.strides);
-      g.workspace = nullptr;  // is looked at last, and nothing is computed
-    });
-    const bool took = said == "workspace is a null pointer";
-    CAPTURE(said);
-    CAPTURE(i);
-    // Rows that do not overlap although strides are not nested are refused as well.
-    if (!given.written || s.nested || took) {
-      REQUIRE(took == s.usable(given.written));
-    }
-    if (!took) {
-      REQUIRE(contains(said, std::string(" of ") + given.name + " is "));
-    }
-    (took ? taken : refused) += 1;
-  }
-  CHECK(taken > 4000);
-  CHECK(refused > 4000);
-  CHECK(contains(call.says([](G& g) {
-    g.workspace = reinterpret_cast<void*>(~std::uintptr_t{15});
-  }),
-                 "and its 4096 bytes end beyond the last address"));
+  check_random_strides(
+      call.says(), kTensors, call.memory.data(), [](G& g) -> fa_attention& { return g.attention; },
+      [](G& g) { g.workspace = nullptr; }, "workspace");
 }
 
-// Whether rungs 08 and later take a problem with these sizes, whatever its strides.
+// Whether rungs 08 and later support a problem with these sizes, whatever its strides.
 bool is_mapped_size(int batch, int kv_heads, int length_k) {
   AttentionGradient<fa::half> a{};
-  for (RowStrides* strides :
-       {&a.q_strides, &a.k_strides, &a.v_strides, &a.o_strides,
-        &a.d_o_strides, &a.d_q_strides, &a.d_k_strides, &a.d_v_strides}) {
+  for (RowStrides* strides : {&a.q_strides, &a.k_strides, &a.v_strides, &a.o_strides,
+                              &a.d_o_strides, &a.d_q_strides, &a.d_k_strides, &a.d_v_strides}) {
     *strides = {8, 8, 8};
   }
   a.batch = batch;
@@ -689,7 +510,7 @@ bool is_mapped_size(int batch, int kv_heads, int length_k) {
   return can_use_tma_backward(a);
 }
 
-TEST_CASE("more blocks of keys than a grid has go to another kernel") {
+TEST_CASE("more blocks of keys than a grid has select another kernel") {
   CHECK(is_mapped_size(60000, 1, 64));
   CHECK(is_mapped_size(1, 1, 1000000000));
   CHECK_FALSE(is_mapped_size(60000, 1, 1000000000));
@@ -708,28 +529,23 @@ TEST_CASE("what is asked before a call is refused as the call is") {
         "head_dim is 7; allowed are multiples of 8 from 8 to 256");
   CHECK(fa_backward_kernel_name(&g) == nullptr);
   CHECK(fa_backward_workspace_bytes(nullptr) == 0);
-  CHECK(std::string(fa_backward_last_error()) ==
-        "the gradient is a null pointer");
+  CHECK(std::string(fa_backward_last_error()) == "the gradient is a null pointer");
   CHECK(fa_backward_kernel_name(nullptr) == nullptr);
 }
 
 // A call on memory of its own. LSE and O are random, which changes nothing about how kernels work.
-OwnCall own_call(std::int64_t head_dim, std::int64_t length_k,
-                 bool deterministic, std::uint32_t seed) {
+OwnCall own_call(std::int64_t head_dim, std::int64_t length_k, bool deterministic,
+                 std::uint32_t seed) {
 #if defined(__CUDACC__)
-  const Problem problem =
-      problem_of(Type::kBFloat16, {4, 24, 8, 333, length_k, head_dim}, true);
+  const Problem problem = problem_of(Type::kBFloat16, {4, 24, 8, 333, length_k, head_dim}, true);
 #else
-  const Problem problem = problem_of(
-      Type::kBFloat16, {1, 2, 1, 33, length_k / 10, head_dim}, true);
+  const Problem problem = problem_of(Type::kBFloat16, {1, 2, 1, 33, length_k / 10, head_dim}, true);
 #endif
   const AttentionShape& s = problem.shape;
   const std::int64_t rows = s.batch * s.heads * s.length_q;
   const std::int64_t kv = s.batch * s.kv_heads * s.length_k * head_dim;
-  const Words q = random_words(rows * head_dim, 5 * seed),
-              k = random_words(kv, 5 * seed + 1),
-              v = random_words(kv, 5 * seed + 2),
-              o = random_words(rows * head_dim, 5 * seed + 3),
+  const Words q = random_words(rows * head_dim, 5 * seed), k = random_words(kv, 5 * seed + 1),
+              v = random_words(kv, 5 * seed + 2), o = random_words(rows * head_dim, 5 * seed + 3),
               d_o = random_words(rows * head_dim, 5 * seed + 4),
               d_q = poisoned_words(rows * head_dim), d_k = poisoned_words(kv),
               d_v = poisoned_words(kv);
@@ -737,33 +553,21 @@ OwnCall own_call(std::int64_t head_dim, std::int64_t length_k,
   for (std::int64_t i = 0; i < rows; ++i) {
     lse(i) = 1 + 0.25f * static_cast<float>(i % 7);
   }
-  fa_gradient g{};
-  g.size = sizeof g;
-  fa_attention& a = g.attention;
-  a = attention_of(problem);
-  g.deterministic = deterministic ? 1 : 0;
+  G g = given_gradient(problem, deterministic);
   g.workspace_bytes = fa_backward_workspace_bytes(&g);
   const auto lse_memory = std::make_shared<DeviceBuffer<float>>(lse);
-  const Words workspace =
-      poisoned_words(static_cast<std::int64_t>(g.workspace_bytes / 2));
-  a.q = q->data();
-  a.k = k->data();
-  a.v = v->data();
-  a.o = o->data();
-  a.lse = lse_memory->data();
-  g.d_o = d_o->data();
-  g.d_q = d_q->data();
-  g.d_k = d_k->data();
-  g.d_v = d_v->data();
+  const Words workspace = poisoned_words(static_cast<std::int64_t>(g.workspace_bytes / 2));
+  set_tensors(g,
+              {q->data(), k->data(), v->data(), o->data(), d_o->data(), d_q->data(), d_k->data(),
+               d_v->data()},
+              {s.heads * s.length_q * head_dim, s.length_q * head_dim, head_dim},
+              {s.kv_heads * s.length_k * head_dim, s.length_k * head_dim, head_dim});
+  g.attention.lse = lse_memory->data();
   g.workspace = workspace->data();
-  a.q_strides = a.o_strides = g.d_o_strides = g.d_q_strides =
-      strides_of(problem.shape_of_q(), Layout::kHeadsFirst, head_dim);
-  a.k_strides = a.v_strides = g.d_k_strides = g.d_v_strides =
-      strides_of(problem.shape_of_kv(), Layout::kHeadsFirst, head_dim);
   return {[=](void* stream) {
             (void)q, (void)k, (void)v, (void)o, (void)d_o;  // kept
             (void)lse_memory, (void)workspace;
-            fa_gradient call = g;
+            G call = g;
             call.attention.stream = stream;
             if (fa_backward(&call) != FA_STATUS_OK) {
               throw std::runtime_error(fa_backward_last_error());
@@ -794,17 +598,14 @@ TEST_CASE("a CUDA graph with the first store, replayed beside other calls") {
 }
 #endif
 
-TEST_CASE("each thread has an error of its own") {
+TEST_CASE("each thread has its own last error") {
   Refused call;
-  check_own_errors(
-      [&](int batch) {
-        return call.says([=](G& g) { g.attention.batch = batch; });
-      },
-      fa_backward_last_error);
+  check_own_errors([&](int batch) { return call.says([=](G& g) { g.attention.batch = batch; }); },
+                   fa_backward_last_error);
 }
 
 #if defined(__linux__)
-TEST_CASE("the library shows its C functions and nothing else") {
+TEST_CASE("the library exports its C functions and nothing else") {
   CHECK(exported_names() ==
         "fa_backward fa_backward_kernel_name fa_backward_last_error "
         "fa_backward_runs_on fa_backward_workspace_bytes ");

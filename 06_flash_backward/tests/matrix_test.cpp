@@ -6,31 +6,27 @@
 
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/tests/rungs.hpp"
+#include "05_flash_forward/src/checker.hpp"
 #include "06_flash_backward/src/backend.hpp"
+#include "common/attention/tests/rung_tests.hpp"
 
 using namespace fa;
-using backward::Problem;
-using backward::Rung;
-using flash::Type;
+using namespace fa::attention;
 
 namespace {
 
 // What lessons 05 and 06 test alike.
-using Tests = flash::RungTests<backward::Checker, backward::backends,
-                               backward::make_inputs>;
+using Tests = RungTests<backward::Checker, backward::backends, backward::make_inputs>;
 
 // The finished ones: in float32 03, 04 and 17, in 16 bits 06 and 07, and those from 10 on.
-bool is_finished(const Rung& rung) {
+bool is_finished(const backward::Rung& rung) {
   const std::string number = rung.name.substr(0, 2);
-  return number == "03" || number == "04" || number == "06" ||
-         number == "07" || number > "09";
+  return number == "03" || number == "04" || number == "06" || number == "07" || number > "09";
 }
 
 void check(const Problem& problem, std::uint64_t seed) {
   // 192 and 128 columns: rungs 13, 16 and 18
-  REQUIRE(Tests::check_best(problem, seed, is_finished) >=
-          (problem.head_dim_v ? 3 : 2));
+  REQUIRE(Tests::check_best(problem, seed, is_finished) >= (problem.head_dim_v ? 3 : 2));
 }
 
 }  // namespace
@@ -53,8 +49,7 @@ namespace {
 
 // dV by lesson 01, in T.
 template <class T>
-Tensor<T, 4> textbook_d_v(const Problem& problem,
-                          const backward::Inputs& in) {
+Tensor<T, 4> textbook_d_v(const Problem& problem, const backward::Inputs& in) {
   Tensor<std::uint8_t, 4> keep;
   const auto q = converted<T>(in.forward.q), k = converted<T>(in.forward.k),
              v = converted<T>(in.forward.v), d_o = converted<T>(in.d_o);
@@ -71,21 +66,19 @@ TEST_CASE(
   // Checker also allows what follows from a rounded LSE; here nothing but the textbook's own error
   // counts, three times.
   std::mt19937_64 random(18);
-  std::map<std::string, std::vector<double>> shares;  // of what is allowed
+  std::map<std::string, std::vector<double>> ratios;  // error / limit
   const int problems = 200;
   for (int i = 0; i < problems; ++i) {
     // Small, on a GPU as well: rungs 01 and 02 sum up a long row one by one,
     // which the textbook does not.
-    Problem problem = flash::random_problem(random, 70, 128);
+    Problem problem = random_problem(random, 70, 128);
     problem.type = Type::kFloat32;
-    flash::Inputs qkv =
-        flash::make_inputs(problem, flash::Values::kNormal, random());
+    Inputs qkv = make_inputs(problem, Values::kNormal, random());
     const double size = std::pow(1e4, static_cast<double>(i) / problems);
     for (std::int64_t e = 0; e < qkv.q.count(); ++e) {
       qkv.q.data()[e] *= static_cast<float>(size);
     }
-    backward::Inputs inputs =
-        backward::with_forward(problem, std::move(qkv), random());
+    backward::Inputs inputs = backward::with_forward(problem, std::move(qkv), random());
     if (i % 2 == 0) {  // else the exact ones, rounded
       auto [o, lse] = Tests::best().forward(problem, inputs.forward);
       inputs.o = std::move(o);
@@ -93,16 +86,14 @@ TEST_CASE(
     }
     const auto ref = textbook_d_v<double>(problem, inputs);
     const auto plain = textbook_d_v<float>(problem, inputs);
-    for (const Rung& rung : Tests::best().rungs) {
+    for (const backward::Rung& rung : Tests::best().rungs) {
       if (!rung.supports(problem)) continue;
-      const auto prepared = rung.prepare(problem, inputs);
-      prepared.launch();
-      shares[rung.name].push_back(flash::error_over_tolerance(
-          accept("d_v", prepared.result().d_v, ref, plain, kGradientFactor)));
+      ratios[rung.name].push_back(error_over_tolerance(
+          accept("d_v", rung.run(problem, inputs).d_v, ref, plain, kGradientFactor)));
     }
   }
-  REQUIRE(shares.size() == 5);
-  for (auto& [name, of_rung] : shares) {
+  REQUIRE(ratios.size() == 5);
+  for (auto& [name, of_rung] : ratios) {
     CAPTURE(name);
     REQUIRE(of_rung.size() == problems);
     std::sort(of_rung.begin(), of_rung.end());

@@ -7,9 +7,8 @@
 
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/tests/problems.hpp"
 #include "06_flash_backward/src/dispatch.cuh"
-#include "06_flash_backward/src/on_device.cuh"
+#include "06_flash_backward/src/gradient_rung.cuh"
 #include "common/tensor/random.hpp"
 
 using namespace fa;
@@ -29,29 +28,25 @@ Tensor<float, 4> random_rows(int rows, std::uint64_t seed) {
 }
 
 // A problem with a workspace after preprocess_semaphores().
-struct TwoBlocks : OnDevice<Half> {
+struct TwoBlocks : DeviceGradient<Half> {
   TwoBlocks()
-      : OnDevice<Half>(
-            flash::problem_of(flash::Type::kFloat16,
-                              {1, 1, 1, kQueriesInAll, kKeysInAll, kDim}),
-            {{random_rows(kQueriesInAll, 1), random_rows(kKeysInAll, 5),
-              random_rows(kKeysInAll, 6)},
-             random_rows(kQueriesInAll, 2),
-             Tensor<float, 3>({1, 1, kQueriesInAll}),
-             random_rows(kQueriesInAll, 3)}) {
+      : DeviceGradient<Half>(attention::problem_of(attention::Type::kFloat16,
+                                                   {1, 1, 1, kQueriesInAll, kKeysInAll, kDim}),
+                             {{random_rows(kQueriesInAll, 1), random_rows(kKeysInAll, 5),
+                               random_rows(kKeysInAll, 6)},
+                              random_rows(kQueriesInAll, 2),
+                              Tensor<float, 3>({1, 1, kQueriesInAll}),
+                              random_rows(kQueriesInAll, 3)}) {
     const Workspace what{kDim, true};
     workspace.emplace(workspace_floats(a, what));
     set_workspace(a, workspace->data(), what);
-    launch(stream, preprocess_semaphores<kDim, Half>,
-           preprocess_launch<kDim>(a), a);
+    launch(stream, preprocess_semaphores<kDim, Half>, preprocess_launch<kDim>(a), a);
     device_zero(a.d_q_accum, kSums * sizeof(float));
   }
   // Launches a kernel in an order with one block of keys: the first one alone runs.
   void launch_first_block(void (*kernel)(TmaGradient<Half>, TileScheduler)) {
     launch(stream, kernel,
-           {{1},
-            {kWarpgroup * (kKeyWarpgroups + 1)},
-            sizeof(DelayedBackwardShared<Tile>)},
+           {{1}, {kWarpgroup * (kKeyWarpgroups + 1)}, sizeof(DelayedBackwardShared<Tile>)},
            tma_gradient<Tile>(a), TileScheduler{1, 1, 1, 1});
   }
   float sum(std::int64_t i) const {
@@ -75,8 +70,7 @@ struct TwoBlocks : OnDevice<Half> {
   // Whether the counters of both parts have a value.
   bool counted(unsigned value) const {
     for (int part = 0; part < kKeyWarpgroups; ++part) {
-      if (__atomic_load_n(a.d_q_semaphores + part, __ATOMIC_RELAXED) !=
-          value) {
+      if (__atomic_load_n(a.d_q_semaphores + part, __ATOMIC_RELAXED) != value) {
         return false;
       }
     }
@@ -92,13 +86,11 @@ constexpr auto kLong = std::chrono::milliseconds(500);
 
 }  // namespace
 
-TEST_CASE(
-    "a block of rung 11 adds to dQ when its rank is reached, not before") {
+TEST_CASE("a block of rung 11 adds to dQ when its rank is reached, not before") {
   TwoBlocks x;
   REQUIRE(x.untouched());
   // Of two blocks the first one is the second to add.
-  std::thread first(
-      [&] { x.launch_first_block(flash_backward_ordered_dq<Tile, Half>); });
+  std::thread first([&] { x.launch_first_block(flash_backward_ordered_dq<Tile, Half>); });
   std::this_thread::sleep_for(kLong);
   CHECK(x.untouched());
   CHECK(x.counted(0));
@@ -111,9 +103,7 @@ TEST_CASE(
 TEST_CASE("a block of rung 12 adds to dQ after the first part is stored") {
   TwoBlocks x;
   x.count_on(1);  // another block has come, and stores
-  std::thread second([&] {
-    x.launch_first_block(flash_backward_store_then_reduce<Tile, Half>);
-  });
+  std::thread second([&] { x.launch_first_block(flash_backward_store_then_reduce<Tile, Half>); });
   std::this_thread::sleep_for(kLong);
   CHECK(x.untouched());
   x.count_on(kStored);
@@ -129,9 +119,8 @@ TEST_CASE("the first block of rungs 11 and 12 stores its part of dQ") {
     // Of one block of keys, whose rank is 0.
     x.a.length_k = Tile::block_n;
     device_poison(x.a.d_q_accum, TwoBlocks::kSums * sizeof(float));
-    x.launch_first_block(in_order
-                             ? flash_backward_ordered_dq<Tile, Half>
-                             : flash_backward_store_then_reduce<Tile, Half>);
+    x.launch_first_block(in_order ? flash_backward_ordered_dq<Tile, Half>
+                                  : flash_backward_store_then_reduce<Tile, Half>);
     bool numbers = true;
     for (std::int64_t i = 0; i < TwoBlocks::kSums; ++i) {
       numbers = numbers && std::isfinite(x.sum(i));
@@ -141,8 +130,7 @@ TEST_CASE("the first block of rungs 11 and 12 stores its part of dQ") {
   }
 }
 
-TEST_CASE(
-    "with semaphores in the workspace, the kernels for sm_80 add to zeros") {
+TEST_CASE("with semaphores in the workspace, the kernels for sm_80 add to zeros") {
   TwoBlocks x;
   device_poison(x.a.d_q_accum, TwoBlocks::kSums * sizeof(float));
   launch_backward_swizzled_pipeline<kDim>(x.a, x.stream);

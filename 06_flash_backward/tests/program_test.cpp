@@ -23,19 +23,15 @@ backward::Backend clockwork() {
   backward::Backend backend = backward::backends().front();
   backend.kind = "gpu";
   for (backward::Rung& rung : backend.rungs) {
-    rung.prepare = [](const auto&, const auto&) {
-      return backward::Prepared();
-    };
+    rung.start = [](const auto&, const auto&) { return backward::Rung::Prepared(); };
   }
   backend.milliseconds = [count = 0](const auto&, int) mutable {
     return std::optional<double>(++count);
   };
-  backend.resources = [](const auto&) {
-    return std::vector<KernelResources>(1);
-  };
-  backend.forward = [](const flash::Problem& problem, const flash::Inputs&) {
-    return flash::Outputs{Tensor<float, 4>(problem.shape_of_q()),
-                          Tensor<float, 3>({1, 1, problem.shape.length_q})};
+  backend.resources = [](const auto&) { return std::vector<KernelResources>(1); };
+  backend.forward = [](const attention::Problem& problem, const attention::Inputs&) {
+    return attention::Outputs{Tensor<float, 4>(problem.shape_of_q()),
+                              Tensor<float, 3>({1, 1, problem.shape.length_q})};
   };
   return backend;
 }
@@ -55,9 +51,8 @@ TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
   const testing::TemporaryDirectory directory;
   const auto summary = directory.path() / "summary.tsv";
   const auto saved = directory.path() / "saved";
-  const auto result =
-      run(kProgram + " --device cpu --size 20 --summary " +
-          testing::quoted(summary) + " --save " + testing::quoted(saved));
+  const auto result = run(kProgram + " --device cpu --size 20 --summary " +
+                          testing::quoted(summary) + " --save " + testing::quoted(saved));
   CAPTURE(result.output);
   CHECK(result.status == 0);
   CAPTURE(result.error);
@@ -67,18 +62,15 @@ TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
   const std::string lines = testing::file_bytes(summary);
   for (const char* line :
        {"06_flash_backward\tslope along u", "d_k, tiles of 37 x 53, causal",
-        "06_flash_backward\t01_unfused, float32, d_q",
-        "07_deterministic, bfloat16, causal, d_v",
-        "11_ordered_dq, bfloat16, causal, d_v",
-        "13_wide_heads, causal: findings",
-        "additional memory, formula: unexpected bytes",
-        "deterministic kernels: differences", "loss curve"}) {
+        "06_flash_backward\t01_unfused, float32, d_q", "07_deterministic, bfloat16, causal, d_v",
+        "11_ordered_dq, bfloat16, causal, d_v", "13_wide_heads, causal: findings",
+        "additional memory, formula: unexpected bytes", "deterministic kernels: differences",
+        "loss curve"}) {
     CAPTURE(line);
     CHECK(contains(lines, line));
   }
   for (const char* name : {"d_q.npy", "d_k.npy", "d_v.npy"}) {
-    CHECK(read_npy<float, 4>(saved / name).shape() ==
-          Shape<4>{1, 12, 135, 32});
+    CHECK(read_npy<float, 4>(saved / name).shape() == Shape<4>{1, 12, 135, 32});
   }
 }
 
@@ -89,8 +81,8 @@ TEST_CASE("the program takes masks, GQA and uneven lengths") {
   write_npy(path / "k.npy", normal_tensor<half, 4>({2, 2, 5, 16}, 2));
   write_npy(path / "v.npy", normal_tensor<float, 4>({2, 2, 5, 16}, 3));
   for (const char* section : {"tiles", "real"}) {
-    const auto result = run(kProgram + " --device cpu --section " + section +
-                            " --input " + testing::quoted(path));
+    const auto result =
+        run(kProgram + " --device cpu --section " + section + " --input " + testing::quoted(path));
     CAPTURE(result.output);
     CHECK(result.status == 0);
     CHECK(result.error == "");
@@ -98,82 +90,70 @@ TEST_CASE("the program takes masks, GQA and uneven lengths") {
 }
 
 TEST_CASE("a rung is launched once each way, for programs that watch") {
-  testing::check_once(kProgram, "06_swizzled_pipeline",
-                      {"float16, D 64", "float16, D 64, causal"}, 20);
+  testing::check_once(kProgram, "06_swizzled_pipeline", {"float16, D 64", "float16, D 64, causal"},
+                      20);
 }
 
 TEST_CASE("what the kernels are made of: a row for each kernel of a rung") {
-  const auto result =
-      run(kProgram + " --device cpu --section kernels --kernel 06");
+  const auto result = run(kProgram + " --device cpu --section kernels --kernel 06");
   CAPTURE(result.output);
   CHECK(result.status == 0);
   CHECK(contains(result.output, "D 64, on the lab\n"));
-  CHECK(contains(result.output,
-                 "\n06_swizzled_pipeline, 2      -      128      57856"));
-  CHECK(contains(result.output,
-                 "\n06_swizzled_pipeline, 3      -      512          -"));
+  CHECK(contains(result.output, "\n06_swizzled_pipeline, 2      -      128      57856"));
+  CHECK(contains(result.output, "\n06_swizzled_pipeline, 3      -      512          -"));
   CHECK_FALSE(contains(result.output, "04_atomics"));
 }
 
 TEST_CASE("trace writes a report for programs and draws the worst line") {
-  testing::check_trace(
-      kProgram, "--size 20 --kernel 06_swizzled_pipeline",
-      [](const auto& output, const auto& json, const auto&) {
-        CHECK(contains(output,
-                       "PASS  06_swizzled_pipeline, causal: no findings"));
-        CHECK(python_says("[(k[\"kernel\"], k[\"inputs\"]) for k in "
-                          "json.load(open(file))] == 2 * "
-                          "[(\"06_swizzled_pipeline\", 3 * "
-                          "[[1, 1, 20, 64]])]",
-                          json) == "True\n");
-      });
+  testing::check_trace(kProgram, "--size 20 --kernel 06_swizzled_pipeline",
+                       [](const auto& output, const auto& json, const auto&) {
+                         CHECK(contains(output, "PASS  06_swizzled_pipeline, causal: no findings"));
+                         CHECK(python_says("[(k[\"kernel\"], k[\"inputs\"]) for k in "
+                                           "json.load(open(file))] == 2 * "
+                                           "[(\"06_swizzled_pipeline\", 3 * "
+                                           "[[1, 1, 20, 64]])]",
+                                           json) == "True\n");
+                       });
 }
 
 TEST_CASE("a timeline is printed, drawn and written for programs") {
-  testing::check_timeline(kProgram, {"10_delayed_dq",
-                                     "256 queries, 256 keys",
-                                     {"producer", "consumer 1", "adder 1"},
-                                     {"load", "store", "scores", "output",
-                                      "by columns", "bulk addition"},
-                                     "07"});
+  testing::check_timeline(kProgram,
+                          {"10_delayed_dq",
+                           "256 queries, 256 keys",
+                           {"producer", "consumer 1", "adder 1"},
+                           {"load", "store", "scores", "output", "by columns", "bulk addition"},
+                           "07"});
 }
 
 TEST_CASE("the slow rungs are timed at one length, five products counted") {
   const backward::Backend backend = clockwork();
-  const auto rows =
-      backward::time_rungs(backend, flash::Type::kBFloat16, 64, true, "", 0);
-  REQUIRE(rows.size() ==
-          46);  // 05 once, others five times, 13 and 16 not at all
+  const auto rows = backward::time_rungs(backend, {attention::Type::kBFloat16, 64, true});
+  REQUIRE(rows.size() == 46);  // 05 once, others five times, 13 and 16 not at all
   CHECK(field<std::string>(rows[0], "kernel") == "05_tensor_cores");
   CHECK(field<std::int64_t>(rows[0], "length") == 4096);
   // Five products of 2 N^2 D for each of 4 x 32 heads, half of it masked, in a millisecond.
-  CHECK(field<double>(rows[0], "tflops") ==
-        doctest::Approx(5.0 * 128 * 4096 * 4096 * 64 / 1e9));
+  CHECK(field<double>(rows[0], "tflops") == doctest::Approx(5.0 * 128 * 4096 * 4096 * 64 / 1e9));
   CHECK(field<std::string>(rows[10], "kernel") == "07_deterministic");
 }
 
 TEST_CASE("the price of equal bits is a ratio at the same length") {
   const backward::Backend backend = clockwork();
-  const auto rows =
-      backward::time_rungs(backend, flash::Type::kFloat16, 128, false, "", 0);
+  const auto rows = backward::time_rungs(backend, {attention::Type::kFloat16, 128, false});
   REQUIRE(rows.size() == 41);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const double price = field<double>(rows[i], "deterministic_price");
-    const auto at = static_cast<double>(i);  // it took i + 1 milliseconds
-    const bool same_bits =
-        (i > 5 && i < 11) || (i > 25 && i < 31);  // rungs 07 and 11
+    const auto at = static_cast<double>(i);                          // it took i + 1 milliseconds
+    const bool same_bits = (i > 5 && i < 11) || (i > 25 && i < 31);  // rungs 07 and 11
     CHECK(price == doctest::Approx(same_bits ? (at + 1) / (at - 4) : 0));
   }
-  const auto alone = backward::time_rungs(backend, flash::Type::kFloat16, 128,
-                                          false, "07", 0);
+  const auto alone = backward::time_rungs(backend, {attention::Type::kFloat16, 128, false, "07"});
   REQUIRE(alone.size() == 5);
   CHECK(field<double>(alone[0], "deterministic_price") == 0);
 }
 
 TEST_CASE("a rung for wide heads alone is timed with those, and priced") {
   const backward::Backend backend = clockwork();
-  const auto rows = backward::time_rungs(backend, flash::Type::kBFloat16, 256,
-                                         false, "", 0);
+  const auto rows = backward::time_rungs(backend, {attention::Type::kBFloat16, 256, false});
   REQUIRE(rows.size() == 15);  // rungs 06, 07 and 13
   CHECK(field<std::string>(rows[10], "kernel") == "13_wide_heads");
   CHECK(field<double>(rows[10], "deterministic_price") == 0);
@@ -183,8 +163,7 @@ TEST_CASE("a rung for wide heads alone is timed with those, and priced") {
   CAPTURE(made.output);
   CHECK(made.status == 0);
   CHECK(contains(made.output, "D 256, on the lab\n"));
-  const auto once =
-      run(kProgram + " --device cpu --section once --size 20 --kernel 13");
+  const auto once = run(kProgram + " --device cpu --section once --size 20 --kernel 13");
   CHECK(contains(once.output, "\"group\": \"float16, D 136, causal\""));
 }
 
@@ -201,8 +180,7 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   refused("--section nowhere", "there is no such section");
   refused("--section tiles --input " + testing::quoted(directory.path()),
           "q.npy: there is no such file");
-  refused("--device cpu --section once --kernel 99",
-          "a file in 06_flash_backward/kernels");
+  refused("--device cpu --section once --kernel 99", "a file in 06_flash_backward/kernels");
   refused("--device cpu --section timeline --kernel 99", "no such kernel");
   refused("--device cpu --section time --results file", "none is used");
 }

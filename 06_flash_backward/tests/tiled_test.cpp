@@ -29,9 +29,8 @@ struct Problem {
   AttentionOptions options;
 };
 
-Problem problem(const Shape<4>& q_shape, const Shape<4>& k_shape,
-                bool causal = false, double dropout = 0,
-                double deviation = 1) {
+Problem problem(const Shape<4>& q_shape, const Shape<4>& k_shape, bool causal = false,
+                double dropout = 0, double deviation = 1) {
   Problem p;
   p.q = normal_tensor<float, 4>(q_shape, 1, deviation);
   p.k = normal_tensor<float, 4>(k_shape, 2, deviation);
@@ -39,8 +38,7 @@ Problem problem(const Shape<4>& q_shape, const Shape<4>& k_shape,
   p.d_o = normal_tensor<float, 4>(q_shape, 4);
   p.options.causal = causal;
   if (dropout > 0) {
-    p.keep = random_keep_mask<4>(
-        {q_shape[0], q_shape[1], q_shape[2], k_shape[2]}, dropout, 5);
+    p.keep = random_keep_mask<4>({q_shape[0], q_shape[1], q_shape[2], k_shape[2]}, dropout, 5);
     p.options.dropout_keep = p.keep;
     p.options.dropout_probability = dropout;
   }
@@ -50,18 +48,16 @@ Problem problem(const Shape<4>& q_shape, const Shape<4>& k_shape,
 // Gradients by tiles, O and LSE from lesson 01.
 template <class T>
 naive::Gradients<T> by_tiles(const Problem& p, const Tiles& tiles) {
-  const auto q = converted<T>(p.q), k = converted<T>(p.k),
-             v = converted<T>(p.v), d_o = converted<T>(p.d_o);
+  const auto q = converted<T>(p.q), k = converted<T>(p.k), v = converted<T>(p.v),
+             d_o = converted<T>(p.d_o);
   const auto forward = naive::forward<T>(q, k, v, p.options);
-  return tiled_backward<T>(q, k, v, forward.o, forward.lse, d_o, p.options,
-                           tiles);
+  return tiled_backward<T>(q, k, v, forward.o, forward.lse, d_o, p.options, tiles);
 }
 
 template <class T>
 naive::Gradients<T> by_lesson_01(const Problem& p) {
-  return naive::backward<T>(converted<T>(p.q), converted<T>(p.k),
-                            converted<T>(p.v), converted<T>(p.d_o),
-                            p.options);
+  return naive::backward<T>(converted<T>(p.q), converted<T>(p.k), converted<T>(p.v),
+                            converted<T>(p.d_o), p.options);
 }
 
 // float64 to its last digits, float32 by the acceptance rule.
@@ -76,16 +72,15 @@ void check(const Problem& p, const Tiles& tiles) {
   const auto plain = by_lesson_01<float>(p);
   const auto out64 = by_tiles<double>(p, tiles);
   const auto out32 = by_tiles<float>(p, tiles);
-  const auto one = [&](const char* name, const auto& r, const auto& simple,
-                       const auto& x64, const auto& x32) {
+  const auto one = [&](const char* name, const auto& r, const auto& simple, const auto& x64,
+                       const auto& x32) {
     const Distance d = distance(x64.view(), r.view());
     CHECK(d.invalid == 0);
     CHECK(d.max_error <= 1e-13 * (1 + d.max_reference));
     if (d.max_reference == 0) {
       // A single key has weight 1 whatever q and k are. Lesson 01 gives 0 to
       // the last bit; a delta from dO and O differs from dP by rounding.
-      CHECK(distance(x32.view(), r.view()).max_error <=
-            64 * epsilon<float>());
+      CHECK(distance(x32.view(), r.view()).max_error <= 64 * epsilon<float>());
       return;
     }
     const Verdict v = accept(name, x32, r, simple, kGradientFactor);
@@ -99,8 +94,7 @@ void check(const Problem& p, const Tiles& tiles) {
 template <class T, int Rank>
 bool same_bits(const Tensor<T, Rank>& a, const Tensor<T, Rank>& b) {
   return a.shape() == b.shape() &&
-         std::memcmp(a.data(), b.data(),
-                     static_cast<std::size_t>(a.count()) * sizeof(T)) == 0;
+         std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.count()) * sizeof(T)) == 0;
 }
 
 }  // namespace
@@ -115,12 +109,11 @@ TEST_CASE("v and d_o with another number of columns than q and k") {
 }
 
 TEST_CASE("tiles of every size give the gradients of lesson 01") {
-  const std::pair<std::int64_t, std::int64_t> lengths[] = {
-      {1, 1}, {17, 17}, {29, 53}, {53, 29}, {61, 3}, {3, 61}};
+  const std::pair<std::int64_t, std::int64_t> lengths[] = {{1, 1},   {17, 17}, {29, 53},
+                                                           {53, 29}, {61, 3},  {3, 61}};
   for (const auto& [length_q, length_k] : lengths) {
     for (const bool causal : {false, true}) {
-      const Problem p =
-          problem({1, 1, length_q, 8}, {1, 1, length_k, 8}, causal);
+      const Problem p = problem({1, 1, length_q, 8}, {1, 1, length_k, 8}, causal);
       for (const std::int64_t block_m : {1, 2, 7, 16, 64}) {
         for (const std::int64_t block_n : {1, 3, 16, 100}) {
           check(p, {block_m, block_n});
@@ -152,9 +145,8 @@ TEST_CASE("logits of many thousands give finite, right gradients") {
   const auto out = by_tiles<double>(p, {4, 8});
   // exp(S - LSE) is as exact as S is: an error of |S| epsilon.
   const double allowed = 2e4 * 64 * epsilon<double>();
-  for (const auto& [x, r] :
-       {std::pair(&out.d_q, &ref.d_q), std::pair(&out.d_k, &ref.d_k),
-        std::pair(&out.d_v, &ref.d_v)}) {
+  for (const auto& [x, r] : {std::pair(&out.d_q, &ref.d_q), std::pair(&out.d_k, &ref.d_k),
+                             std::pair(&out.d_v, &ref.d_v)}) {
     const Distance d = distance(x->view(), r->view());
     CHECK(d.invalid == 0);
     CHECK(d.max_error <= allowed * (1 + d.max_reference));
@@ -165,15 +157,15 @@ TEST_CASE("queries that see no key get 0 and give nothing") {
   Problem p = problem({1, 1, 9, 4}, {1, 1, 4, 4}, true);
   const auto forward = naive::forward<float>(p.q, p.k, p.v, p.options);
   CHECK(std::isinf(forward.lse(0, 0, 4)));
-  const auto out = tiled_backward<float>(
-      p.q, p.k, p.v, forward.o, forward.lse, p.d_o, p.options, {4, 3});
+  const auto out =
+      tiled_backward<float>(p.q, p.k, p.v, forward.o, forward.lse, p.d_o, p.options, {4, 3});
   for (std::int64_t i = 0; i < 5; ++i) {
     for (std::int64_t c = 0; c < 4; ++c) CHECK(out.d_q(0, 0, i, c) == 0);
   }
   // Whatever these queries are, dK and dV stay as they are.
   for (std::int64_t i = 0; i < 5; ++i) p.d_o(0, 0, i, 1) = 1e6f;
-  const auto again = tiled_backward<float>(
-      p.q, p.k, p.v, forward.o, forward.lse, p.d_o, p.options, {4, 3});
+  const auto again =
+      tiled_backward<float>(p.q, p.k, p.v, forward.o, forward.lse, p.d_o, p.options, {4, 3});
   CHECK(same_bits(out.d_k, again.d_k));
   CHECK(same_bits(out.d_v, again.d_v));
 }
@@ -198,21 +190,17 @@ TEST_CASE("a query whose scores all overflow is as one that sees no key") {
 TEST_CASE("tensors may have any strides") {
   const Problem p = problem({2, 4, 13, 6}, {2, 2, 9, 6}, true, 0.2);
   const auto forward = naive::forward<float>(p.q, p.k, p.v, p.options);
-  const auto expected = tiled_backward<float>(
-      p.q, p.k, p.v, forward.o, forward.lse, p.d_o, p.options, {4, 4});
+  const auto expected =
+      tiled_backward<float>(p.q, p.k, p.v, forward.o, forward.lse, p.d_o, p.options, {4, 4});
   // The same numbers, length first in memory.
   const auto length_first = [](const Tensor<float, 4>& x) {
     return converted<float>(x.view().swap_axes(1, 2));
   };
-  const auto q = length_first(p.q), k = length_first(p.k),
-             v = length_first(p.v), o = length_first(forward.o),
-             d_o = length_first(p.d_o);
-  const auto seen = [](const Tensor<float, 4>& x) {
-    return x.view().swap_axes(1, 2);
-  };
-  const auto out =
-      tiled_backward<float>(seen(q), seen(k), seen(v), seen(o), forward.lse,
-                            seen(d_o), p.options, {4, 4});
+  const auto q = length_first(p.q), k = length_first(p.k), v = length_first(p.v),
+             o = length_first(forward.o), d_o = length_first(p.d_o);
+  const auto seen = [](const Tensor<float, 4>& x) { return x.view().swap_axes(1, 2); };
+  const auto out = tiled_backward<float>(seen(q), seen(k), seen(v), seen(o), forward.lse, seen(d_o),
+                                         p.options, {4, 4});
   CHECK(same_bits(out.d_q, expected.d_q));
   CHECK(same_bits(out.d_k, expected.d_k));
   CHECK(same_bits(out.d_v, expected.d_v));
@@ -246,8 +234,8 @@ TEST_CASE("memory grows with the length, not with its square") {
     const testing::Threads threads(2);
     tiled_backward<float>(p.q, p.k, p.v, p.q, lse, p.d_o, p.options);
   });
-  const double textbook = testing::peak_mebibytes(
-      [&] { naive::backward<float>(p.q, p.k, p.v, p.d_o, p.options); });
+  const double textbook =
+      testing::peak_mebibytes([&] { naive::backward<float>(p.q, p.k, p.v, p.d_o, p.options); });
   CHECK(textbook - start > 64);  // the measure sees what it should
   CHECK(tiled - start < 16);     // threads, tiles and 200 KiB of result
 }
@@ -270,17 +258,15 @@ TEST_CASE("what does not fit is refused in one sentence") {
   const Tensor<double, 4> short_o({1, 2, 4, 3});
   const Tensor<double, 3> short_lse({1, 2, 4});
   const auto refused = [&](View<const double, 4> o, View<const double, 3> lse,
-                           View<const double, 4> d_o, const Tiles& tiles,
-                           const char* why) {
-    CHECK_THROWS_WITH_AS(
-        tiled_backward<double>(q, k, k, o, lse, d_o, {}, tiles),
-        Contains(why), std::invalid_argument);
+                           View<const double, 4> d_o, const Tiles& tiles, const char* why) {
+    CHECK_THROWS_WITH_AS(tiled_backward<double>(q, k, k, o, lse, d_o, {}, tiles), Contains(why),
+                         std::invalid_argument);
   };
   refused(short_o, f.lse, q, {}, "o has shape [1, 2, 4, 3]; [1, 2, 5, 3] is");
   refused(f.o, f.lse, short_o, {}, "d_o has shape [1, 2, 4, 3]");
   refused(f.o, short_lse, q, {}, "lse has shape [1, 2, 4]; [1, 2, 5] is");
   refused(f.o, f.lse, q, {0, 4}, "must be at least 1");
   refused(f.o, f.lse, q, {4, -1}, "must be at least 1");
-  CHECK_THROWS_WITH_AS(row_dots<double>(f.o, short_o),
-                       Contains("d_o has shape"), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(row_dots<double>(f.o, short_o), Contains("d_o has shape"),
+                       std::invalid_argument);
 }

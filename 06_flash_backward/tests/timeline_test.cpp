@@ -21,7 +21,7 @@ const Timeline& drawn(const std::string& name) {
   static std::map<std::string, Timeline> known;
   if (known.count(name) == 0) {
     static const std::vector<backward::Backend> all = backward::backends();
-    const Rung& rung = flash::find_rung(all.front(), name);
+    const Rung& rung = attention::find_rung(all.front(), name);
     known[name] = backward::timeline_of(rung, backward::drawn_problem(rung));
   }
   return known[name];
@@ -45,8 +45,7 @@ std::map<int, int> additions_of(const Timeline& timeline) {
   return count;
 }
 
-const char* const kRungs[] = {"08_wgmma", "09_warp_specialized",
-                              "10_delayed_dq", "11_ordered_dq",
+const char* const kRungs[] = {"08_wgmma", "09_warp_specialized", "10_delayed_dq", "11_ordered_dq",
                               "12_store_then_reduce"};
 
 }  // namespace
@@ -55,14 +54,11 @@ TEST_CASE("tensor cores do the same work in rungs 08 to 12, in less time") {
   for (const char* name : kRungs) {
     CAPTURE(std::string(name));
     // Two blocks, 4 tiles of queries: five products of 2 * 64 * 128 * 128 operations, 4096 a cycle.
-    CHECK(drawn(name).tensor_busy ==
-          doctest::Approx(2 * 4 * 5 * (2. * 64 * 128 * 128 / 4096)));
+    CHECK(drawn(name).tensor_busy == doctest::Approx(2 * 4 * 5 * (2. * 64 * 128 * 128 / 4096)));
     // The kernels before and after are left out.
     CHECK(drawn(name).blocks.size() == 2);
   }
-  const auto range = [](const char* name) {
-    return drawn(name).tensor_share();
-  };
+  const auto range = [](const char* name) { return drawn(name).tensor_share(); };
   CHECK(range("09_warp_specialized") > range("08_wgmma") + 0.1);
   CHECK(range("10_delayed_dq") >= range("08_wgmma") + 0.1);
 }
@@ -71,8 +67,8 @@ TEST_CASE("from rung 09 on no MMA warp adds to dQ") {
   CHECK(sum_of(drawn("08_wgmma"), Kind::kAdds) > 0);
   CHECK(additions_of(drawn("08_wgmma")).empty());
   CHECK(lab::lanes_of(drawn("08_wgmma")).size() == 2);
-  for (const char* name : {"09_warp_specialized", "10_delayed_dq",
-                           "11_ordered_dq", "12_store_then_reduce"}) {
+  for (const char* name :
+       {"09_warp_specialized", "10_delayed_dq", "11_ordered_dq", "12_store_then_reduce"}) {
     CAPTURE(std::string(name));
     CHECK(sum_of(drawn(name), Kind::kAdds) == 0);
     // Two blocks of 4 tiles, for each of the two warpgroups.
@@ -116,9 +112,8 @@ TEST_CASE("the drawn tensors have the names of the legend") {
     }
     // In panels of 64 columns: K, V and their gradients of 4 warpgroups, 8 tiles of Q and of dO; a
     // run for each of these tiles.
-    CHECK((copies ==
-           std::map<int, int>{
-               {-1, 16}, {0, 8}, {1, 16}, {2, 8}, {3, 16}, {4, 8}, {5, 8}}));
+    CHECK(
+        (copies == std::map<int, int>{{-1, 16}, {0, 8}, {1, 16}, {2, 8}, {3, 16}, {4, 8}, {5, 8}}));
   }
 }
 
@@ -126,8 +121,7 @@ TEST_CASE("rung 13: seven products, in blocks of queries and of keys") {
   const Timeline& wide = drawn("13_wide_heads");
   // In 4 x 4 tiles of 64 queries and keys seven products of 2 * 64 * 64 * 256 operations, 4096 a
   // cycle.
-  CHECK(wide.tensor_busy ==
-        doctest::Approx(16 * 7 * (2. * 64 * 64 * 256 / 4096)));
+  CHECK(wide.tensor_busy == doctest::Approx(16 * 7 * (2. * 64 * 64 * 256 / 4096)));
   CHECK(wide.blocks.size() == 2 + 4);
   CHECK(additions_of(wide).empty());
   CHECK(sum_of(wide, Kind::kAdds) == 0);

@@ -28,8 +28,7 @@ namespace fs = std::filesystem;
 namespace {
 
 const std::string kTrain = std::string(FA_PROGRAM) + " train";
-const std::string kWords =
-    "one word and one more word and then one more word, and another one. ";
+const std::string kWords = "one word and one more word and then one more word, and another one. ";
 
 Plan tiny_plan() {
   Plan plan;
@@ -47,8 +46,7 @@ void make_steps(Training<T>& run, int steps) {
 template <class T>
 bool same_bits(const Matrix<T>& a, const Matrix<T>& b) {
   return a.size() == b.size() &&
-         std::memcmp(a.data(), b.data(),
-                     static_cast<std::size_t>(a.size()) * sizeof(T)) == 0;
+         std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.size()) * sizeof(T)) == 0;
 }
 
 bool same_parameters(const Training<float>& a, const Training<float>& b) {
@@ -89,9 +87,7 @@ TEST_CASE("two steps of Adam are those computed by hand") {
   // Means 0.9 0.1 - 0.3 = -0.21 and 0.999 0.001 + 0.009 = 0.009999, divided by 0.19 and 0.001999.
   x->grad << -3, 0;
   adam.step(parameters, 0.5);
-  CHECK(
-      x->value(0, 0) ==
-      doctest::Approx(9.5 + 0.5 * 1.1052631579 / 2.2365153776).epsilon(1e-8));
+  CHECK(x->value(0, 0) == doctest::Approx(9.5 + 0.5 * 1.1052631579 / 2.2365153776).epsilon(1e-8));
   CHECK(adam.steps == 2);
 }
 
@@ -102,8 +98,7 @@ TEST_CASE("Adam's root has the same bits on every processor") {
   fill_normal(View<float, 2>(x->grad.data(), {1, 256}), 3);
   adam.step(parameters, 0.5);
   for (Eigen::Index j = 0; j < 256; ++j) {
-    const float root =
-        std::sqrt(adam.square[0](0, j) / static_cast<float>(1 - 0.999));
+    const float root = std::sqrt(adam.square[0](0, j) / static_cast<float>(1 - 0.999));
     const auto rate = static_cast<float>(0.5 / (1 - 0.9));
     CHECK(x->value(0, j) == -(rate * adam.mean[0](0, j) / (root + 1e-8f)));
   }
@@ -126,8 +121,7 @@ TEST_CASE("a new model knows nothing, and no character sees the next") {
   CHECK((before.row(3) - after.row(3)).norm() > 1e-3);
   CHECK((before.row(4) - after.row(4)).norm() > 1e-4);  // by attention
   // Each sequence begins at the first place.
-  const Matrix<double> twice =
-      model.logits(tape, {3, 1, 4, 3, 1, 4}, 2, engine)->value;
+  const Matrix<double> twice = model.logits(tape, {3, 1, 4, 3, 1, 4}, 2, engine)->value;
   CHECK((twice.topRows(3) - twice.bottomRows(3)).norm() < 1e-12);
   // The same character at another place.
   CHECK((before.row(1) - before.row(3)).norm() > 1e-3);
@@ -139,8 +133,7 @@ TEST_CASE("a new model knows nothing, and no character sees the next") {
   // Both types start from the same numbers.
   const Model<float> narrow(size, 1);
   for (std::size_t i = 0; i + 1 < model.parameters().size(); ++i) {
-    CHECK(narrow.parameters()[i].value->value.cast<double>() ==
-          model.parameters()[i].value->value);
+    CHECK(narrow.parameters()[i].value->value.cast<double>() == model.parameters()[i].value->value);
   }
 }
 
@@ -182,16 +175,14 @@ TEST_CASE("a text knows its alphabet and its entropies") {
   CHECK(text.ids == std::vector<std::int64_t>{1, 2, 1, 2, 0, 1, 2, 3});
   CHECK(text.printable(text.ids) == "abab\nab?");
   // 3, 3, 1 and 1 of 8.
-  const double expected =
-      -(6 * std::log(3.0 / 8) + 2 * std::log(1.0 / 8)) / 8;
+  const double expected = -(6 * std::log(3.0 / 8) + 2 * std::log(1.0 / 8)) / 8;
   CHECK(unigram_entropy(text) == doctest::Approx(expected));
   // Of 7 pairs, a is followed by b each time; b once each by a, a line feed and \xff; the line
   // feed by a.
   CHECK(bigram_entropy(text) == doctest::Approx(3 * std::log(3.0) / 7));
   CHECK(text_of("other", "abab\nabb").hash != text.hash);
   CHECK(message_of<std::invalid_argument>([] { text_of("x", "aaa"); }) != "");
-  CHECK(contains(message_of<std::invalid_argument>(
-                     [] { read_text("x", {"/nowhere/x"}); }),
+  CHECK(contains(message_of<std::invalid_argument>([] { read_text("x", {"/nowhere/x"}); }),
                  "/nowhere/x: cannot be read"));
 }
 
@@ -218,8 +209,7 @@ TEST_CASE("the kernels' loss curve is the reference's, and it falls") {
     make_steps(rounded, kSteps);
     const Verdict verdict =
         decide("losses", distance(losses(out), losses(exact)),
-               distance(losses(plain), losses(exact)), kGradientFactor,
-               epsilon<float>());
+               distance(losses(plain), losses(exact)), kGradientFactor, epsilon<float>());
     CAPTURE(verdict.report());
     CHECK(verdict.accepted);
     // 16 bits: the same course, with their digits.
@@ -253,8 +243,7 @@ TEST_CASE("the engine of kernels refuses what it would ignore") {
   const Tensor<float, 4> x({1, 1, 3, 8});
   AttentionOptions options;
   const auto refusal = [&] {
-    return message_of<std::invalid_argument>(
-        [&] { engine.forward(x, x, x, options); });
+    return message_of<std::invalid_argument>([&] { engine.forward(x, x, x, options); });
   };
   CHECK(refusal() == "");
   options.scale = 1;
@@ -269,8 +258,7 @@ TEST_CASE("a resumed run is the uninterrupted one to the last bit") {
   const testing::TemporaryDirectory directory;
   const auto file = directory.path() / "run";
   const Text text = text_of("words", kWords);
-  Training<float> whole(tiny_plan(), text, lab_engine()),
-      first(tiny_plan(), text, lab_engine()),
+  Training<float> whole(tiny_plan(), text, lab_engine()), first(tiny_plan(), text, lab_engine()),
       second(tiny_plan(), text, lab_engine());
   make_steps(whole, 6);
   make_steps(first, 3);
@@ -299,9 +287,8 @@ TEST_CASE("a checkpoint that is not of this run is refused") {
     return message_of<std::invalid_argument>([&] { of.load(file); });
   };
   // Cut off anywhere, or changed anywhere.
-  for (const std::size_t size :
-       {std::size_t{0}, std::size_t{10}, std::size_t{24}, std::size_t{30},
-        good.size() / 2, good.size() - 1}) {
+  for (const std::size_t size : {std::size_t{0}, std::size_t{10}, std::size_t{24}, std::size_t{30},
+                                 good.size() / 2, good.size() - 1}) {
     write_file(file, good.substr(0, size));
     CHECK(refusal(fresh) != "");
   }
@@ -334,52 +321,44 @@ TEST_CASE("a curve is drawn in the terminal and as SVG") {
   const testing::TemporaryDirectory directory;
   const auto file = directory.path() / "loss.svg";
   write_curve_svg(file, "a < b", {4, 3, 2, 1}, {{"x & y", 2}});
-  CHECK(testing::python_says(
-            "len(xml.dom.minidom.parse(file).getElementsByTagName"
-            "(\"polyline\")[0].getAttribute(\"points\").split()) == 4",
-            file) == "True\n");
+  CHECK(testing::python_says("len(xml.dom.minidom.parse(file).getElementsByTagName"
+                             "(\"polyline\")[0].getAttribute(\"points\").split()) == 4",
+                             file) == "True\n");
   write_curve_svg(file, "one", {4}, {});
   CHECK_FALSE(contains(testing::file_bytes(file), "nan"));
 }
 
 TEST_CASE("train: a checkpoint goes on exactly, the curve is written") {
   const testing::TemporaryDirectory directory;
-  const auto whole = directory.path() / "whole",
-             parts = directory.path() / "parts",
+  const auto whole = directory.path() / "whole", parts = directory.path() / "parts",
              svg = directory.path() / "loss.svg";
   const auto train = [&](const std::string& options) {
-    const auto outcome =
-        testing::run(kTrain + " --engine reference " + options);
+    const auto outcome = testing::run(kTrain + " --engine reference " + options);
     CAPTURE(outcome.output);
     CHECK(outcome.status == 0);
     CHECK(outcome.error == "");
     return outcome.output;
   };
   const std::string said =
-      train("--steps 4 --checkpoint " + testing::quoted(whole) + " --svg " +
-            testing::quoted(svg));
+      train("--steps 4 --checkpoint " + testing::quoted(whole) + " --svg " + testing::quoted(svg));
   CHECK(contains(said, "step     4  loss"));
   CHECK(contains(said, "Sample of the model:\n  | MIT License"));
   CHECK(contains(testing::file_bytes(svg), "<polyline"));
   train("--steps 2 --checkpoint " + testing::quoted(parts));
-  CHECK(contains(train("--steps 4 --resume " + testing::quoted(parts)),
-                 "resumed after step 2"));
+  CHECK(contains(train("--steps 4 --resume " + testing::quoted(parts)), "resumed after step 2"));
   CHECK(testing::file_bytes(whole).size() > 1000);
   CHECK(testing::file_bytes(whole) == testing::file_bytes(parts));
-  const auto mixed = testing::run(
-      kTrain + " --device cpu --steps 5 --resume " + testing::quoted(parts));
+  const auto mixed =
+      testing::run(kTrain + " --device cpu --steps 5 --resume " + testing::quoted(parts));
   CHECK(mixed.status == 0);
-  CHECK(contains(mixed.output,
-                 "note: before that it was lesson 01 in float32"));
+  CHECK(contains(mixed.output, "note: before that it was lesson 01 in float32"));
 }
 
 TEST_CASE("train: files that cannot be written are refused before any step") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
-  const auto refused = [&](const std::string& options,
-                           const std::string& why) {
-    const auto outcome =
-        testing::run(kTrain + " --engine reference --steps 2 " + options);
+  const auto refused = [&](const std::string& options, const std::string& why) {
+    const auto outcome = testing::run(kTrain + " --engine reference --steps 2 " + options);
     CAPTURE(options);
     CHECK(outcome.status == 2);
     CHECK(contains(outcome.error, why));
@@ -393,9 +372,7 @@ TEST_CASE("train: files that cannot be written are refused before any step") {
   // The checkpoint that is resumed is written at the end.
   write_file(path / "old", "old");
   const auto good = testing::quoted(path / "good");
-  REQUIRE(testing::run(kTrain +
-                       " --engine reference --steps 1 --checkpoint " + good)
-              .status == 0);
+  REQUIRE(testing::run(kTrain + " --engine reference --steps 1 --checkpoint " + good).status == 0);
   const std::string before = testing::file_bytes(path / "good");
   fs::permissions(path / "good", fs::perms::owner_read);
   if (geteuid() != 0) {
@@ -403,9 +380,7 @@ TEST_CASE("train: files that cannot be written are refused before any step") {
   }
   CHECK(testing::file_bytes(path / "good") == before);
   // The old file stays until it is replaced.
-  refused(
-      "--checkpoint " + testing::quoted(path / "old") + " --svg " + missing,
-      "--svg");
+  refused("--checkpoint " + testing::quoted(path / "old") + " --svg " + missing, "--svg");
   CHECK(testing::file_bytes(path / "old") == "old");
   const fs::directory_iterator entries(path);
   CHECK(std::distance(begin(entries), end(entries)) == 2);
@@ -413,23 +388,21 @@ TEST_CASE("train: files that cannot be written are refused before any step") {
 
 TEST_CASE("train: a folder without room for Ctrl-C's checkpoint is told of") {
   if (!fs::is_directory("/proc/self")) return;  // no file can be made there
-  const auto outcome = testing::run("cd /proc/self && " + kTrain +
-                                    " --engine reference --steps 1");
+  const auto outcome = testing::run("cd /proc/self && " + kTrain + " --engine reference --steps 1");
   CHECK(outcome.status == 0);
-  CHECK(contains(
-      outcome.output,
-      "note: Ctrl-C will lose this run: 06_flash_backward.checkpoint: "
-      "cannot be written"));
+  CHECK(contains(outcome.output,
+                 "note: Ctrl-C will lose this run: 06_flash_backward.checkpoint: "
+                 "cannot be written"));
 }
 
 TEST_CASE("train: Ctrl-C leaves a checkpoint") {
   const testing::TemporaryDirectory directory;
   // Once a line is there, a step is made and Ctrl-C is waited for.
-  const auto outcome = testing::run(
-      "cd " + testing::quoted(directory.path()) + " && { " + kTrain +
-      " --steps 100000 --engine reference >out & } && "
-      "for i in $(seq 400); do grep -q '^step' out && break; sleep 0.05; "
-      "done; kill -INT $! && wait $!");
+  const auto outcome =
+      testing::run("cd " + testing::quoted(directory.path()) + " && { " + kTrain +
+                   " --steps 100000 --engine reference >out & } && "
+                   "for i in $(seq 400); do grep -q '^step' out && break; sleep 0.05; "
+                   "done; kill -INT $! && wait $!");
   CHECK(outcome.status == 130);
   CAPTURE(outcome.error);
   CHECK(contains(outcome.error, "interrupted after step "));
@@ -437,16 +410,13 @@ TEST_CASE("train: Ctrl-C leaves a checkpoint") {
   const auto file = directory.path() / "06_flash_backward.checkpoint";
   CHECK(testing::file_bytes(file).size() > 1000);
   // It says how many steps it has.
-  CHECK(contains(testing::refusal(kTrain + " --steps 1 --resume " +
-                                  testing::quoted(file)),
+  CHECK(contains(testing::refusal(kTrain + " --steps 1 --resume " + testing::quoted(file)),
                  "steps already"));
 }
 
 TEST_CASE("train: what it cannot use is refused: one sentence, exit 2") {
   const testing::TemporaryDirectory directory;
-  const auto path = [&](const char* name) {
-    return testing::quoted(directory.path() / name);
-  };
+  const auto path = [&](const char* name) { return testing::quoted(directory.path() / name); };
   write_file(directory.path() / "short", "too short");
   write_file(directory.path() / "same", std::string(100, 'a'));
   const auto refused = [](const std::string& options, const char* why) {

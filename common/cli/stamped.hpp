@@ -3,6 +3,7 @@
 /// stamps, for section timeline of the lesson's program.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <stdexcept>
 #include <vector>
@@ -22,39 +23,46 @@ struct StampedBackend : Backend {
   std::function<std::vector<Stamp>()> take_stamps;  ///< those since then
 };
 
-/// Runs each rung without stamps and with them, and prints the stamps.
-/// @param plain, stamped the same rungs
-/// @param problem_of     (rung): what is drawn of it, one head
-/// @param inputs_of      (problem): its inputs
+/// The main program: runs each rung without stamps and with them, and prints the stamps.
+/// @param name       of the program
+/// @param backends   (): the same rungs without stamps and with them
+/// @param problem_of (rung): what is drawn of it, one head
+/// @param inputs_of  (problem): its inputs
 /// @return exit status
-template <class Backend, class ProblemOf, class InputsOf>
-int print_stamps(const Backend& plain, const Backend& stamped, ProblemOf problem_of,
-                 InputsOf inputs_of) {
+template <class Backends, class ProblemOf, class InputsOf>
+int print_stamps(const char* name, Backends backends, ProblemOf problem_of, InputsOf inputs_of) {
   constexpr int repeats = 50;
-  if (!plain.available) throw std::runtime_error("there is no GPU with the kernels' instructions");
-  lab::StampedRuns runs{plain.properties.name, {}};
-  for (const auto& rung : stamped.rungs) {
-    auto problem = problem_of(rung);
-    const auto inputs = inputs_of(problem);
-    // The model has one head on one SM; here each SM has one.
-    problem.shape.heads = problem.shape.kv_heads = plain.properties.sm_count;
-    lab::StampedRun run;
-    run.kernel = rung.name;
-    for (const auto& other : plain.rungs) {
-      if (other.name == rung.name) {
-        run.milliseconds =
-            plain.milliseconds(other.prepare(problem, inputs).launch, repeats).value_or(0);
-      }
+  try {
+    const auto both = backends();
+    const auto &plain = both.front(), &stamped = both.back();
+    if (!plain.available) {
+      throw std::runtime_error("there is no GPU with the kernels' instructions");
     }
-    const auto prepared = rung.prepare(problem, inputs);
-    run.stamped_milliseconds = stamped.milliseconds(prepared.launch, repeats).value_or(0);
-    stamped.clear_stamps();
-    prepared.launch();
-    run.stamps = stamped.take_stamps();
-    runs.runs.push_back(std::move(run));
+    lab::StampedRuns runs{plain.properties.name, {}};
+    for (std::size_t i = 0; i < stamped.rungs.size(); ++i) {
+      const auto& rung = stamped.rungs[i];
+      auto problem = problem_of(rung);
+      const auto inputs = inputs_of(problem);
+      // The model has one head on one SM; here each SM has one.
+      problem.shape.heads = problem.shape.kv_heads = plain.properties.sm_count;
+      lab::StampedRun run;
+      run.kernel = rung.name;
+      run.milliseconds =
+          plain.milliseconds(plain.rungs.at(i).prepare(problem, inputs).launch, repeats)
+              .value_or(0);
+      const auto prepared = rung.prepare(problem, inputs);
+      run.stamped_milliseconds = stamped.milliseconds(prepared.launch, repeats).value_or(0);
+      stamped.clear_stamps();
+      prepared.launch();
+      run.stamps = stamped.take_stamps();
+      runs.runs.push_back(std::move(run));
+    }
+    fmt::print("{}", lab::stamps_text(runs));
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", name, error.what());
+    return 2;
   }
-  fmt::print("{}", lab::stamps_text(runs));
-  return 0;
 }
 
 }  // namespace fa::cli

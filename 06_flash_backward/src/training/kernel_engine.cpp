@@ -33,7 +33,7 @@ Problem problem_of(View<const float, 4> q, View<const float, 4> k,
 
 Tensor<float, 4> rounded(View<const float, 4> view, Type type) {
   auto tensor = converted<float>(view);
-  return type == Type::kFloat32 ? tensor : flash::rounded(tensor, type);
+  return type == Type::kFloat32 ? tensor : attention::rounded(tensor, type);
 }
 
 }  // namespace
@@ -52,17 +52,15 @@ AttentionEngine<float> kernel_engine(const Backend& backend, Type type) {
                     {rounded(q, type), rounded(k, type), rounded(v, type)});
             return {std::move(o), std::move(lse)};
           },
-          [prepare = rung.prepare, type](
+          [rung, type](
               In q, In k, In v, In o, View<const float, 3> lse, In d_o,
               const AttentionOptions& options) -> naive::Gradients<float> {
-            const Prepared prepared = prepare(
+            auto [d_q, d_k, d_v] = rung.run(
                 problem_of(q, k, v, options, type),
                 {{rounded(q, type), rounded(k, type), rounded(v, type)},
                  converted<float>(o),
                  converted<float>(lse),
                  rounded(d_o, type)});
-            prepared.launch();
-            auto [d_q, d_k, d_v] = prepared.result();
             return {std::move(d_q), std::move(d_k), std::move(d_v)};
           }};
   //! [kernel_engine]

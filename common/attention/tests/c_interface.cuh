@@ -98,8 +98,8 @@ inline void use_gpu(int) {}
 
 // One thread of check_threads(): the same call again and again on a stream of its own. Returns how
 // many times the bits were others.
-inline int differing_calls(const MakeCall& make, int gpu, std::uint32_t seed,
-                           const Bits& expected, int rounds, int calls) {
+inline int differing_calls(const MakeCall& make, int gpu, std::uint32_t seed, const Bits& expected,
+                           int rounds, int calls) {
   use_gpu(gpu);
   const OwnCall call = make(seed);
   const Stream stream;
@@ -140,8 +140,7 @@ inline void check_threads(const MakeCall& make, int rounds, int calls) {
   for (int gpu = 0; gpu < gpus; ++gpu) {
     for (std::uint32_t seed = 0; seed < 3; ++seed) {
       threads.push_back(std::async(std::launch::async, [&, gpu, seed] {
-        return differing_calls(make, gpu, seed, expected[seed], rounds,
-                               calls);
+        return differing_calls(make, gpu, seed, expected[seed], rounds, calls);
       }));
     }
   }
@@ -222,8 +221,7 @@ void check_own_errors(Says says, LastError last_error) {
 #if defined(__linux__)
 // The names that the tested library exports, each with a space behind it.
 inline std::string exported_names() {
-  return testing::run("nm -D --defined-only " +
-                      testing::quoted(FA_INTERFACE_LIBRARY) +
+  return testing::run("nm -D --defined-only " + testing::quoted(FA_INTERFACE_LIBRARY) +
                       " | sed 's/.* //; s/@.*//' | sort | tr '\\n' ' '")
       .output;
 }

@@ -11,23 +11,9 @@
 
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/src/problem.hpp"
+#include "common/attention/host/problem.hpp"
 
-namespace fa::flash {
-
-/// All types.
-inline const Type kTypes[] = {Type::kFloat32, Type::kFloat16,
-                              Type::kBFloat16};
-
-/// A problem of some sizes, without dropout.
-inline Problem problem_of(Type type, AttentionShape shape,
-                          bool causal = false) {
-  Problem problem;
-  problem.type = type;
-  problem.shape = shape;
-  problem.causal = causal;
-  return problem;
-}
+namespace fa::attention {
 
 /// Calls check(problem, seed) for head dimensions x masks x groups x lengths x dropout: all of the
 /// matrix, or a thinner one. The 16-bit types have more head dimensions: kernels are compiled for
@@ -35,17 +21,15 @@ inline Problem problem_of(Type type, AttentionShape shape,
 template <class Check>
 void for_each_of_matrix(Type type, bool all, Check check) {
   using Lengths = std::vector<std::pair<std::int64_t, std::int64_t>>;
-  std::vector<std::int64_t> head_dims =
-      all ? std::vector<std::int64_t>{32, 40, 64, 72, 128, 256}
-          : std::vector<std::int64_t>{40, 64, 128};
+  std::vector<std::int64_t> head_dims = all ? std::vector<std::int64_t>{32, 40, 64, 72, 128, 256}
+                                            : std::vector<std::int64_t>{40, 64, 128};
   if (type != Type::kFloat32) {
     for (const int head_dim : {80, 96, 160, 192}) {
       if (all || head_dim % 96 == 0) head_dims.push_back(head_dim);
     }
   }
-  const Lengths lengths =
-      all ? Lengths{{1, 1}, {17, 17}, {113, 203}, {1023, 1024}, {799, 3}}
-          : Lengths{{17, 17}, {113, 203}, {199, 3}};
+  const Lengths lengths = all ? Lengths{{1, 1}, {17, 17}, {113, 203}, {1023, 1024}, {799, 3}}
+                              : Lengths{{17, 17}, {113, 203}, {199, 3}};
   const std::int64_t heads = all ? 4 : 2;
   std::uint64_t seed = 0;
   for (const std::int64_t head_dim : head_dims) {
@@ -53,9 +37,8 @@ void for_each_of_matrix(Type type, bool all, Check check) {
       for (std::int64_t kv_heads = heads; kv_heads > 0; kv_heads /= 2) {
         for (const auto& [length_q, length_k] : lengths) {
           for (const double dropout : {0.0, 0.17}) {
-            Problem problem = problem_of(
-                type, {1, heads, kv_heads, length_q, length_k, head_dim},
-                causal);
+            Problem problem =
+                problem_of(type, {1, heads, kv_heads, length_q, length_k, head_dim}, causal);
             problem.dropout = dropout;
             problem.seed = ++seed;
             check(problem, seed);
@@ -80,14 +63,11 @@ inline std::uint64_t fuzz_seed() {
 /// @param max_head_dim a multiple of 8
 inline Problem random_problem(std::mt19937_64& random, std::uint64_t longest,
                               std::int64_t max_head_dim) {
-  const auto below = [&](std::uint64_t n) {
-    return static_cast<std::int64_t>(random() % n);
-  };
+  const auto below = [&](std::uint64_t n) { return static_cast<std::int64_t>(random() % n); };
   const std::int64_t kv_heads = 1 + below(3);
   Problem problem = problem_of(
       kTypes[below(3)],
-      {1 + below(2), kv_heads * (1 + below(3)), kv_heads, 1 + below(longest),
-       1 + below(longest),
+      {1 + below(2), kv_heads * (1 + below(3)), kv_heads, 1 + below(longest), 1 + below(longest),
        8 * (1 + below(static_cast<std::uint64_t>(max_head_dim / 8)))},
       below(2) == 0);
   problem.layout = below(2) == 0 ? Layout::kHeadsFirst : Layout::kLengthFirst;
@@ -102,8 +82,8 @@ inline Problem random_problem(std::mt19937_64& random, std::uint64_t longest,
 /// @param name    of the kernel
 /// @param result  of the kernel
 template <class Checker, class Result>
-void check_result(const Checker& checker, const Problem& problem,
-                  const std::string& name, const Result& result) {
+void check_result(const Checker& checker, const Problem& problem, const std::string& name,
+                  const Result& result) {
   for (const Verdict& verdict : checker.check(name, result)) {
     CAPTURE(problem.text());
     CAPTURE(verdict.report());
@@ -111,4 +91,4 @@ void check_result(const Checker& checker, const Problem& problem,
   }
 }
 
-}  // namespace fa::flash
+}  // namespace fa::attention

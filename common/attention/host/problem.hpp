@@ -1,19 +1,22 @@
 /// @file
-/// The problems of this lesson, on the host: sizes, types, inputs, and how results are checked.
+/// The problems of lessons 05 and 06, on the host: sizes, types, inputs of the forward pass.
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "01_naive_attention/attention.hpp"
+#include "common/attention/shape.hpp"
 #include "common/check/acceptance.hpp"
 
-namespace fa::flash {
+namespace fa::attention {
 
 /// Types of q, k, v and o. LSE is always float32.
 enum class Type { kFloat32, kFloat16, kBFloat16 };
+
+/// All of them.
+inline constexpr Type kTypes[] = {Type::kFloat32, Type::kFloat16, Type::kBFloat16};
 
 /// Calls work(T{}) with the host's type: float, half or bfloat16.
 template <class Work>
@@ -46,24 +49,33 @@ enum class Values {
 
 /// An attention problem.
 struct Problem {
-  AttentionShape shape;                 ///< sizes
+  AttentionShape shape;
   Type type = Type::kFloat32;           ///< of q, k, v and o
   Layout layout = Layout::kHeadsFirst;  ///< on the device
-  bool causal = false;                  ///< the mask
+  bool causal = false;
   double dropout = 0;      ///< probability of dropping an element of P
   std::uint64_t seed = 0;  ///< of the dropout
   /// Columns of v and o, where these are not shape.head_dim.
   std::optional<std::int64_t> head_dim_v;
 
-  /// One line for people.
+  /// Columns of v and o.
+  std::int64_t columns_v() const { return head_dim_v.value_or(shape.head_dim); }
+  /// One line for people, with all that is said above.
   std::string text() const;
-  /// @{ The shapes of tensors. Most problems have the same number of columns in all of them.
+  /// The sizes: "256 queries, 512 keys, head_dim 128, causal".
+  std::string words() const;
+  /// What it computes beside its lengths: "bfloat16, D 64, causal".
+  std::string group() const;
+  /// @{ The shapes of tensors.
   Shape<4> shape_of_q() const;
   Shape<4> shape_of_kv() const;
   Shape<4> shape_of_v() const;
   Shape<4> shape_of_o() const;
   /// @}
 };
+
+/// A problem whose dropout has the seed 5.
+Problem problem_of(Type type, const AttentionShape& shape, bool causal = false, double dropout = 0);
 
 /// Inputs of attention, which the type represents exactly.
 struct Inputs {
@@ -72,7 +84,7 @@ struct Inputs {
   Tensor<float, 4> v;  ///< [batch, kv_heads, length_k, head_dim_v]
 };
 
-/// What a kernel returns.
+/// What the kernels of a forward pass return.
 struct Outputs {
   Tensor<float, 4> o;    ///< [batch, heads, length_q, head_dim_v]
   Tensor<float, 3> lse;  ///< [batch, heads, length_q]
@@ -85,40 +97,21 @@ Inputs make_inputs(const Problem& problem, Values values, std::uint64_t seed);
 Tensor<float, 4> rounded(const Tensor<float, 4>& tensor, Type type);
 
 /// Rounds given tensors to the problem's type.
-Inputs rounded_inputs(const Problem& problem, const Tensor<float, 4>& q,
-                      const Tensor<float, 4>& k, const Tensor<float, 4>& v);
+Inputs rounded_inputs(const Problem& problem, const Tensor<float, 4>& q, const Tensor<float, 4>& k,
+                      const Tensor<float, 4>& v);
 
 /// The dropout mask that the kernels use: 1 keeps, [batch, heads, length_q, length_k].
 Tensor<std::uint8_t, 4> keep_mask(const Problem& problem);
 
-/// Lesson 01's options for a problem. They point into the mask, which must outlive them.
-/// @param problem with or without dropout
-/// @param keep    filled when there is dropout
-AttentionOptions options_of(const Problem& problem,
-                            Tensor<std::uint8_t, 4>& keep);
-
-/// Checks the outputs of a kernel, O and LSE, against lesson 01.
-class Checker {
- public:
-  /// Computes lesson 01 in float64, and in the problem's type.
-  /// @throws std::invalid_argument as naive::forward()
-  Checker(const Problem& problem, const Inputs& inputs);
-  /// The verdicts on O and LSE.
-  /// @param name    for the report
-  /// @param outputs of the kernel
-  /// @throws std::invalid_argument when one has another shape
-  std::vector<Verdict> check(const std::string& name,
-                             const Outputs& outputs) const;
-
- private:
-  Problem problem_;
-  naive::Forward<double> ref_;
-  Outputs plain_;
-  double score_magnitude_ = 0;  // no sum of |q k| is larger, scaled
-};
-
-/// The largest error as a share of what is allowed: at most 1 when it is accepted; infinity for
+/// The largest error as a fraction of the tolerance: at most 1 when it is accepted; infinity for
 /// NaN.
 double error_over_tolerance(const Verdict& verdict);
 
-}  // namespace fa::flash
+/// Whether two tensors are equal to the last bit.
+template <class Tensor>
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return std::memcmp(a.data(), b.data(), sizeof(*a.data()) * static_cast<std::size_t>(a.count())) ==
+         0;
+}
+
+}  // namespace fa::attention

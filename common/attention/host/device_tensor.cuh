@@ -7,34 +7,47 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "05_flash_forward/src/problem.hpp"
 #include "common/attention/attention.cuh"
+#include "common/attention/host/problem.hpp"
 #include "common/gpu/launch.cuh"
 
 namespace fa::FA_TARGET {
 
-/// The type that the host has for a kernel's type.
+/// The type of a kernel's elements: what it is called, and the host's type of the same bits.
 template <class T>
-struct HostType {
-  using type = T;  ///< float
-};
-/// See HostType.
+struct ElementType;
+/// See ElementType.
 template <>
-struct HostType<half> {
-  using type = fa::half;  ///< of the same 16 bits
+struct ElementType<float> {
+  using device = float;
+  using host = float;
+  static constexpr attention::Type type = attention::Type::kFloat32;
 };
-/// See HostType.
+/// See ElementType.
 template <>
-struct HostType<bfloat16> {
-  using type = fa::bfloat16;  ///< of the same 16 bits
+struct ElementType<half> {
+  using device = half;
+  using host = fa::half;
+  static constexpr attention::Type type = attention::Type::kFloat16;
+};
+/// See ElementType.
+template <>
+struct ElementType<bfloat16> {
+  using device = bfloat16;
+  using host = fa::bfloat16;
+  static constexpr attention::Type type = attention::Type::kBFloat16;
 };
 
-/// Distances of rows, in elements, for [batch, heads, length, head_dim] in a layout.
-inline RowStrides strides_of(const Shape<4>& shape, flash::Layout layout) {
-  const std::int64_t row = shape[3], all = shape[1] * shape[2] * row;
-  return layout == flash::Layout::kHeadsFirst
-             ? RowStrides{all, shape[2] * row, row}
-             : RowStrides{all, row, shape[1] * row};
+/// Strides of a [batch, heads, length, head_dim] tensor in a layout, with `pitch` elements from a
+/// row to the next.
+inline RowStrides strides_of(const Shape<4>& shape, attention::Layout layout, std::int64_t pitch) {
+  const std::int64_t all = shape[1] * shape[2] * pitch;
+  return layout == attention::Layout::kHeadsFirst ? RowStrides{all, shape[2] * pitch, pitch}
+                                                  : RowStrides{all, pitch, shape[1] * pitch};
+}
+/// The same without gaps between rows.
+inline RowStrides strides_of(const Shape<4>& shape, attention::Layout layout) {
+  return strides_of(shape, layout, shape[3]);
 }
 
 /// A [batch, heads, length, head_dim] tensor in the memory of the device, in a layout.
@@ -43,36 +56,31 @@ template <class T>
 class DeviceTensor {
  public:
   /// Poisoned.
-  DeviceTensor(const Shape<4>& shape, flash::Layout layout)
+  DeviceTensor(const Shape<4>& shape, attention::Layout layout)
       : shape_(shape), layout_(layout), buffer_(element_count(shape)) {}
   /// Given elements, rounded to T. A tensor with one head of one sequence stands for all of them.
   /// @throws std::invalid_argument for a tensor of another shape
-  DeviceTensor(const Tensor<float, 4>& tensor, const Shape<4>& shape,
-               flash::Layout layout)
+  DeviceTensor(const Tensor<float, 4>& tensor, const Shape<4>& shape, attention::Layout layout)
       : shape_(shape), layout_(layout), buffer_(element_count(shape)) {
-    const Host typed = converted<typename HostType<T>::type>(tensor);
+    const Host typed = converted<typename ElementType<T>::host>(tensor);
     if (typed.shape() == shape_) {
-      upload(layout_ == flash::Layout::kHeadsFirst ? typed
-                                                   : exchanged(typed));
+      upload(layout_ == attention::Layout::kHeadsFirst ? typed : exchanged(typed));
     } else if (typed.shape() == Shape<4>{1, 1, shape_[2], shape_[3]}) {
-      upload(layout_ == flash::Layout::kHeadsFirst
-                 ? typed
-                 : exchanged(repeated(typed, shape_)));
+      upload(layout_ == attention::Layout::kHeadsFirst ? typed
+                                                       : exchanged(repeated(typed, shape_)));
     } else {
-      throw std::invalid_argument(
-          fmt::format("a tensor of shape {} for a problem with {}",
-                      to_string(typed.shape()), to_string(shape_)));
+      throw std::invalid_argument(fmt::format("a tensor of shape {} for a problem with {}",
+                                              to_string(typed.shape()), to_string(shape_)));
     }
   }
 
   /// The elements, exactly.
   Tensor<float, 4> host() const {
-    using H = typename HostType<T>::type;
-    return converted<float>(
-        layout_ == flash::Layout::kHeadsFirst
-            ? buffer_.template tensor<H, 4>(shape_)
-            : exchanged(buffer_.template tensor<H, 4>(
-                  {shape_[0], shape_[2], shape_[1], shape_[3]})));
+    using H = typename ElementType<T>::host;
+    return converted<float>(layout_ == attention::Layout::kHeadsFirst
+                                ? buffer_.template tensor<H, 4>(shape_)
+                                : exchanged(buffer_.template tensor<H, 4>(
+                                      {shape_[0], shape_[2], shape_[1], shape_[3]})));
   }
   /// For kernels.
   T* data() { return buffer_.data(); }
@@ -80,23 +88,21 @@ class DeviceTensor {
   RowStrides strides() const { return strides_of(shape_, layout_); }
 
  private:
-  using Host = Tensor<typename HostType<T>::type, 4>;
+  using Host = Tensor<typename ElementType<T>::host, 4>;
 
   // The same elements with heads and lengths exchanged, which is how they lie when the length comes
   // first.
   static Host exchanged(const Host& tensor) {
     const Shape<4> shape = tensor.shape();
     Host result({shape[0], shape[2], shape[1], shape[3]});
-    for_each_index(shape, [&](const Shape<4>& at) {
-      result(at[0], at[2], at[1], at[3]) = tensor.view()[at];
-    });
+    for_each_index(
+        shape, [&](const Shape<4>& at) { result(at[0], at[2], at[1], at[3]) = tensor.view()[at]; });
     return result;
   }
   // The elements over and over, until all are there.
   void upload(const Host& typed) {
     for (std::int64_t i = 0; i < buffer_.count(); i += typed.count()) {
-      device_copy(data() + i, typed.data(),
-                  sizeof(T) * static_cast<std::size_t>(typed.count()),
+      device_copy(data() + i, typed.data(), sizeof(T) * static_cast<std::size_t>(typed.count()),
                   CopyKind::kToDevice);
     }
   }
@@ -110,13 +116,13 @@ class DeviceTensor {
   }
 
   Shape<4> shape_;
-  flash::Layout layout_;
+  attention::Layout layout_;
   DeviceBuffer<T> buffer_;
 };
 
-/// The fields of Attention that are no pointers, for a problem whose tensors lie in its layout.
+/// The fields of Attention that are not pointers, for a problem whose tensors lie in its layout.
 template <class T>
-Attention<T> attention_of(const flash::Problem& problem) {
+Attention<T> attention_of(const attention::Problem& problem) {
   const AttentionShape& s = problem.shape;
   Attention<T> a = {};
   a.q_strides = strides_of(problem.shape_of_q(), problem.layout);
@@ -129,9 +135,8 @@ Attention<T> attention_of(const flash::Problem& problem) {
   a.length_q = static_cast<int>(s.length_q);
   a.length_k = static_cast<int>(s.length_k);
   a.head_dim = static_cast<int>(s.head_dim);
-  a.head_dim_v = static_cast<int>(problem.head_dim_v.value_or(s.head_dim));
-  a.scale =
-      static_cast<float>(1 / std::sqrt(static_cast<double>(s.head_dim)));
+  a.head_dim_v = static_cast<int>(problem.columns_v());
+  a.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(s.head_dim)));
   a.causal = problem.causal;
   a.dropout = make_dropout(problem.dropout, problem.seed);
   return a;
@@ -141,7 +146,7 @@ Attention<T> attention_of(const flash::Problem& problem) {
 template <class T>
 struct DeviceAttention {
   /// Copies inputs to the device; o is poisoned.
-  DeviceAttention(const flash::Problem& problem, const flash::Inputs& in)
+  DeviceAttention(const attention::Problem& problem, const attention::Inputs& in)
       : shape(problem.shape_of_o()),
         q(in.q, problem.shape_of_q(), problem.layout),
         k(in.k, problem.shape_of_kv(), problem.layout),
@@ -156,9 +161,8 @@ struct DeviceAttention {
     a.lse = lse.data();
   }
   /// What a kernel has written, on the host.
-  flash::Outputs outputs() const {
-    return {o.host(),
-            lse.template tensor<float, 3>({shape[0], shape[1], shape[2]})};
+  attention::Outputs result() const {
+    return {o.host(), lse.template tensor<float, 3>({shape[0], shape[1], shape[2]})};
   }
 
   Shape<4> shape;              ///< of o

@@ -1,0 +1,37 @@
+/// @file
+/// Lesson 01 as the reference of the kernels: the outputs of the forward pass are checked against it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "01_naive_attention/attention.hpp"
+#include "common/attention/host/problem.hpp"
+
+namespace fa::flash {
+
+using namespace attention;  // problems and rungs, which lesson 06 has as well
+
+/// Lesson 01's options for a problem. They point into the mask, which must outlive them.
+/// @param problem with or without dropout
+/// @param keep    filled when there is dropout
+AttentionOptions options_of(const Problem& problem, Tensor<std::uint8_t, 4>& keep);
+
+/// Checks the outputs of a kernel, O and LSE, against lesson 01.
+class Checker {
+ public:
+  /// Computes lesson 01 in float64, and in the problem's type.
+  /// @throws std::invalid_argument as naive::forward()
+  Checker(const Problem& problem, const Inputs& inputs);
+  /// The verdicts on O and LSE.
+  /// @throws std::invalid_argument when one has another shape
+  std::vector<Verdict> check(const std::string& name, const Outputs& outputs) const;
+
+ private:
+  Problem problem_;
+  naive::Forward<double> ref_;
+  Outputs plain_;
+  double score_magnitude_ = 0;  // no sum of |q k| is larger, scaled
+};
+
+}  // namespace fa::flash

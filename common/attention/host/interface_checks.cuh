@@ -1,0 +1,193 @@
+/// @file
+/// What the C interfaces of lessons 05 and 06 share: they check what they are given, and turn
+/// exceptions into a status and a message. Compiled once for each backend: see
+/// common/gpu/target.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "common/attention/attention.cuh"
+#include "common/gpu/launch.cuh"
+#include "common/tensor/tensor.hpp"
+
+namespace fa::FA_TARGET {
+namespace {  // one source file for each library includes this
+
+// The numbers of fa_status.
+constexpr int kStatusOk = 0, kStatusRefused = 1, kStatusFailed = 2;
+
+// Of this thread: an error does not disturb the calls of others.
+inline std::string& last_error() {
+  thread_local std::string text;
+  return text;
+}
+
+inline std::string& last_name() {
+  thread_local std::string text;
+  return text;
+}
+
+template <class... Values>
+[[noreturn]] void refuse(fmt::format_string<Values...> text, Values&&... values) {
+  throw std::invalid_argument(fmt::format(text, std::forward<Values>(values)...));
+}
+
+inline void check_size(const char* name, std::int64_t value, std::int64_t most) {
+  if (value < 1 || value > most) {
+    refuse("{} is {}; allowed are 1 to {}", name, value, most);
+  }
+}
+
+inline void check_pointer(const char* name, const void* pointer, std::uintptr_t alignment) {
+  if (pointer == nullptr) refuse("{} is a null pointer", name);
+  if (reinterpret_cast<std::uintptr_t>(pointer) % alignment != 0) {
+    refuse("{} is at address {}; allowed are multiples of {} bytes", name, pointer, alignment);
+  }
+}
+
+// Only strides that are used matter: that of the only row may be anything.
+struct UsedStride {
+  const char* name;
+  std::int64_t elements;
+  std::int64_t count;
+};
+
+// How many bytes from a pointer on have an address, and an offset of 64 bits.
+inline std::int64_t bytes_behind(const void* pointer) {
+  constexpr auto most = std::numeric_limits<std::int64_t>::max();
+  return static_cast<std::int64_t>(std::min<std::uintptr_t>(
+      most,
+      std::numeric_limits<std::uintptr_t>::max() - reinterpret_cast<std::uintptr_t>(pointer)));
+}
+
+// Memory without gaps.
+inline void check_bytes(const char* name, const void* pointer, std::int64_t bytes) {
+  if (bytes > bytes_behind(pointer)) {
+    refuse("{} is at address {}, and its {} bytes end beyond the last address", name, pointer,
+           bytes);
+  }
+}
+
+// A tensor [batch, heads, length, columns] as it was given.
+struct TensorCheck {
+  const char* name;
+  const void* pointer;
+  RowStrides strides;
+  Shape<4> shape;
+  std::int64_t element_bytes;
+  bool written;
+  const char* columns_name;  // head_dim or head_dim_v
+};
+// Every element must have an address; rows of a tensor that is written must not overlap.
+inline void check_tensor(const TensorCheck& t) {
+  const auto& [name, pointer, strides, shape, element_bytes, written, columns_name] = t;
+  const std::int64_t columns = shape[3];
+  check_pointer(name, pointer, 16);
+  check_bytes(name, pointer, columns * element_bytes);
+  const std::int64_t multiple = 16 / element_bytes;
+  std::vector<UsedStride> used;
+  for (const UsedStride& stride :
+       {UsedStride{"row", strides.row, shape[2]}, UsedStride{"head", strides.head, shape[1]},
+        UsedStride{"batch", strides.batch, shape[0]}}) {
+    if (stride.count > 1) used.push_back(stride);
+  }
+  // Divisions instead of products: no stride can make this overflow.
+  std::int64_t left = bytes_behind(pointer) / element_bytes - columns;
+  for (const auto& [stride, elements, count] : used) {
+    if (elements < 0 || elements % multiple != 0) {
+      refuse(
+          "the {} stride of {} is {} elements; allowed are multiples of {}, "
+          "which are 16 bytes, from 0",
+          stride, name, elements, multiple);
+    }
+    const std::int64_t most = left / (count - 1);
+    if (elements > most) {
+      refuse(
+          "the {} stride of {} is {} elements, so that {} ends beyond the "
+          "last address; allowed are 0 to {}",
+          stride, name, elements, name, most / multiple * multiple);
+    }
+    left -= elements * (count - 1);
+  }
+  if (!written) return;
+  // If each stride is at least as large as what the smaller ones span, no rows overlap, in whatever
+  // order the dimensions lie.
+  std::stable_sort(used.begin(), used.end(), [](const UsedStride& x, const UsedStride& y) {
+    return x.elements < y.elements;
+  });
+  std::int64_t span = columns;
+  for (const auto& [stride, elements, count] : used) {
+    if (elements < span) {
+      refuse(
+          "the {} stride of {} is {} elements, so that its rows overlap; "
+          "allowed are {}, which is {}, and more",
+          stride, name, elements, span > columns ? "what its smaller strides span" : columns_name,
+          span);
+    }
+    span += elements * (count - 1);
+  }
+}
+
+// A pointer, and what it is called.
+using Named = std::pair<const char*, const void*>;
+
+// The GPU whose memory all pointers are to. Null pointers are skipped, but the first must not be
+// null.
+inline int common_gpu(std::initializer_list<Named> pointers) {
+  if (!device_available()) {
+    throw std::runtime_error("there is no NVIDIA GPU that can be used");
+  }
+  std::optional<int> gpu;
+  for (const auto& [name, pointer] : pointers) {
+    if (pointer == nullptr) continue;
+    const auto own = gpu_of_memory(pointer);
+    if (!own) {
+      refuse("{} is at address {}, which is not memory of a GPU", name, pointer);
+    }
+    if (!gpu) gpu = own;
+    if (own != gpu) {
+      refuse("{} is on GPU {}; {} is on GPU {}", name, *own, pointers.begin()->first, *gpu);
+    }
+  }
+  return *gpu;
+}
+
+inline void note(const char* error) {
+  try {
+    last_error() = error;
+  } catch (...) {
+    last_error().clear();  // no memory even for this
+  }
+}
+
+// Runs work; what it throws becomes a status and last_error().
+template <class Work>
+int guarded(Work work) noexcept {
+  try {
+    work();
+    return kStatusOk;
+  } catch (const std::invalid_argument& error) {
+    note(error.what());
+    return kStatusRefused;
+  } catch (const std::exception& error) {
+    note(error.what());
+    return kStatusFailed;
+  } catch (...) {
+    note("an exception that says nothing");
+    return kStatusFailed;
+  }
+}
+
+}  // namespace
+}  // namespace fa::FA_TARGET

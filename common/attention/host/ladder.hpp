@@ -1,0 +1,65 @@
+/// @file
+/// What all sections of a lesson with a ladder are given.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/attention/host/rung.hpp"
+#include "common/cli/kernel_options.hpp"
+#include "common/cli/kernel_table.hpp"
+
+namespace fa::attention {
+
+/// The kernels of a lesson on one backend.
+template <class RungOfLesson>
+struct LadderBackend : BackendBase {
+  std::vector<RungOfLesson> rungs;
+};
+
+/// A lesson's program as its sections see it.
+/// @tparam Backend of the lesson, a LadderBackend
+template <class Backend>
+struct Lesson {
+  using Rung = typename decltype(Backend::rungs)::value_type;
+  using Given = typename Rung::GivenType;
+  using Result = typename Rung::ResultType;
+
+  /// Adds the options of the sections, and the section that names the backend.
+  Lesson(cli::Program& the_program, const std::vector<Backend>& all, std::string the_name,
+         std::string the_results, const cli::KernelLines& the_lines,
+         std::function<Given(const Problem&)> the_inputs, const std::string& recorded)
+      : program(the_program),
+        backends(the_program, all),
+        name(std::move(the_name)),
+        results(std::move(the_results)),
+        lines(the_lines),
+        inputs_of(std::move(the_inputs)) {
+    cli::add_kernel_options(program, options,
+                            {"sections trace, time, kernels, timeline and once", recorded,
+                             "queries and keys", "; section timeline: the timelines instead"});
+    program.option("--group", options.group,
+                   "section time: only groups whose name contains this text, such as \"bfloat16, "
+                   "D 128\"");
+    backends.add_section();
+  }
+  Lesson(const Lesson&) = delete;  // sections point to it
+  Lesson& operator=(const Lesson&) = delete;
+
+  /// @throws std::invalid_argument when --kernel selects no rung
+  void check_kernel(const Backend& backend) const {
+    cli::check_kernel(options, rung_names(backend), name);
+  }
+
+  cli::Program& program;
+  cli::KernelBackends<Backend> backends;
+  cli::KernelOptions options{};
+  std::string name;     ///< its folder
+  std::string results;  ///< what its kernels return: "O and LSE"
+  const cli::KernelLines& lines;
+  std::function<Given(const Problem&)> inputs_of;  ///< random inputs of a problem
+};
+
+}  // namespace fa::attention

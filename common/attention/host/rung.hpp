@@ -1,0 +1,140 @@
+/// @file
+/// A rung of a ladder: a kernel with what it supports, from host tensors to host tensors.
+#pragma once
+
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/attention/host/problem.hpp"
+#include "common/gpu/backend.hpp"
+
+namespace fa::attention {
+
+/// The tiles of a kernel, from which watched_problems() chooses its problems.
+struct Tiles {
+  std::int64_t queries = 1;
+  std::int64_t keys = 1;
+  /// @{ Stages in shared memory; 0 where a block has one tile of queries, or of keys, and does not
+  /// iterate over them.
+  std::int64_t query_stages = 0;
+  std::int64_t key_stages = 0;
+  /// @}
+  std::int64_t head_dim = 64;                ///< columns that the kernel is compiled for
+  bool persists = false;                     ///< persistent blocks
+  std::optional<std::int64_t> head_dim_v{};  ///< as in Problem
+  int cluster = 1;                           ///< blocks of a cluster
+};
+
+/// A kernel, and the problems that it supports.
+struct RungInfo {
+  std::string name;         ///< of the file in kernels/
+  std::string idea;         ///< the technique, in a few words
+  std::vector<Type> types;  ///< of the inputs
+  std::int64_t min_head_dim = 8, max_head_dim = 0;
+  bool supports_dropout = true;
+  bool supports_mla = false;  ///< see is_mla()
+  bool deterministic = true;  ///< whether every run gives the same bits
+  Needs needs{};              ///< of a GPU, beside shared memory
+  /// Shared memory of a block for a head dimension; null where every GPU has enough.
+  std::function<std::size_t(std::int64_t)> shared_bytes{};
+  /// For each head_dim whose tiles are of another form.
+  std::vector<Tiles> tiles{};
+
+  /// The supported head dimension that is nearest to another one.
+  std::int64_t head_dim_near(std::int64_t head_dim) const;
+  /// Whether it supports a problem.
+  bool supports(const Problem& problem) const;
+  /// @throws std::invalid_argument with one message when it does not
+  void check(const Problem& problem) const;
+  /// Lowers max_head_dim to what a device can run, or below min_head_dim.
+  /// @return a message that says why; empty when nothing was changed
+  std::string fit(const DeviceProperties& device);
+};
+
+/// A kernel that can be launched.
+/// @tparam Given  its inputs on the host
+/// @tparam Result what it returns, on the host
+template <class Given, class Result>
+struct Rung : RungInfo {
+  using GivenType = Given;
+  using ResultType = Result;
+  /// A kernel with its inputs in the memory of the device.
+  struct Prepared {
+    std::function<void()> launch;    ///< runs it once
+    std::function<Result()> result;  ///< its results, on the host
+    std::int64_t extra_bytes = 0;    ///< memory beside inputs and results
+  };
+
+  /// Copies inputs to the device. A tensor with one head of one sequence stands for all of them.
+  /// @throws std::invalid_argument for problems that the rung does not support, and for tensors of
+  /// other sizes
+  Prepared prepare(const Problem& problem, const Given& given) const {
+    check(problem);
+    return start(problem, given);
+  }
+  /// Runs it once.
+  Result run(const Problem& problem, const Given& given) const {
+    const Prepared prepared = prepare(problem, given);
+    prepared.launch();
+    return prepared.result();
+  }
+
+  /// What prepare() does for a problem that is supported; given by RungRow.
+  std::function<Prepared(const Problem&, const Given&)> start;
+};
+
+/// The problems with which the watched lab observes a rung. For each form of its tiles they are
+/// chosen so that every branch is taken:
+/// - few queries, less than a tile, and one key more than a tile; with dropout where it is
+///   supported;
+/// - few keys, little more than half a tile, and one query more than two tiles: under the mask a
+///   whole tile of queries sees no key. Two sequences of four heads, which share two heads of keys;
+/// - whole tiles of all columns, two tiles more than there are stages: no guard applies, and each
+///   stage is used again. For persistent blocks there are heads enough for three tiles of queries
+///   for each of two blocks;
+/// - ragged: one query and one key more than whole tiles, one tile more than there are stages,
+///   fewer columns than the kernel is compiled for, unless it has a head_dim_v of its own; two
+///   heads share one of keys.
+std::vector<Problem> watched_problems(const RungInfo& rung, Type type, bool causal);
+
+/// The sizes of such a problem: "2 x 4 on 2 heads, 257 queries, 33 keys, D 40, causal".
+std::string watched_words(const Problem& problem);
+
+/// Removes the rungs that a device cannot run.
+/// @return a message for each rung that was changed or removed
+template <class Rung>
+std::vector<std::string> fit_ladder(std::vector<Rung>& rungs, const DeviceProperties& device) {
+  std::vector<std::string> left_out;
+  std::vector<Rung> fitting;
+  for (Rung& rung : rungs) {
+    const std::string why = rung.fit(device);
+    if (!why.empty()) left_out.push_back(why);
+    if (rung.min_head_dim <= rung.max_head_dim) fitting.push_back(rung);
+  }
+  rungs = std::move(fitting);
+  return left_out;
+}
+
+/// A backend's rung.
+/// @param name of its file
+/// @throws std::logic_error when there is none
+template <class Backend>
+const auto& find_rung(const Backend& backend, const std::string& name) {
+  for (const auto& rung : backend.rungs) {
+    if (rung.name == name) return rung;
+  }
+  throw std::logic_error("there is no rung " + name);
+}
+
+/// The names of a backend's rungs.
+template <class Backend>
+std::vector<std::string> rung_names(const Backend& backend) {
+  std::vector<std::string> names;
+  for (const auto& rung : backend.rungs) names.push_back(rung.name);
+  return names;
+}
+
+}  // namespace fa::attention

@@ -1,0 +1,276 @@
+/// @file
+/// The sections that the programs of lessons 05 and 06 share: what is done with each rung of a
+/// ladder.
+#pragma once
+
+#include <array>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "common/attention/host/ladder.hpp"
+#include "common/attention/host/timing.hpp"
+#include "common/attention/host/traces.hpp"
+#include "common/cli/kernel_table.hpp"
+#include "common/cli/table.hpp"
+
+namespace fa::attention {
+
+/// A problem with its inputs and their checker.
+template <class Checker, class Given>
+struct Task {
+  Task(Problem the_problem, Given the_inputs)
+      : problem(std::move(the_problem)), inputs(std::move(the_inputs)), checker(problem, inputs) {}
+  Problem problem;
+  Given inputs;
+  Checker checker;
+};
+
+/// Checks each rung on the real input, in all its types.
+/// @param shape     of the input
+/// @param inputs_of the input, rounded for a problem
+/// @return the result of the last rung without a mask
+/// @throws std::invalid_argument when no rung supports the input
+template <class Checker, class Lesson, class InputsOf>
+auto check_real(const Lesson& lesson, const AttentionShape& shape, InputsOf inputs_of) {
+  using OneTask = Task<Checker, typename Lesson::Given>;
+  std::map<std::pair<Type, bool>, OneTask> tasks;
+  for (const Type type : kTypes) {
+    for (const bool causal : {false, true}) {
+      const Problem problem = problem_of(type, shape, causal);
+      tasks.try_emplace({type, causal}, problem, inputs_of(problem));
+    }
+  }
+  fmt::print("{} heads, {} KV heads, {} queries, {} keys, head_dim {}\n", shape.heads,
+             shape.kv_heads, shape.length_q, shape.length_k, shape.head_dim);
+  std::optional<typename Lesson::Result> last;
+  for (const auto& rung : lesson.backends.used().rungs) {
+    fmt::print("{}: {}\n", rung.name, rung.idea);
+    for (const Type type : rung.types) {
+      for (const bool causal : {false, true}) {
+        const OneTask& task = tasks.at({type, causal});
+        if (!rung.supports(task.problem)) {
+          fmt::print("      head_dim {} is not supported\n", shape.head_dim);
+          continue;
+        }
+        auto result = rung.run(task.problem, task.inputs);
+        const std::string name =
+            fmt::format("{}, {}{}", rung.name, name_of(type), causal ? ", causal" : "");
+        for (const Verdict& verdict : task.checker.check(name, result)) {
+          lesson.program.check(verdict);
+        }
+        if (!causal) last = std::move(result);
+      }
+    }
+  }
+  if (!last) {
+    throw std::invalid_argument(
+        fmt::format("no kernel of this lesson supports a head_dim of {}", shape.head_dim));
+  }
+  return *last;
+}
+
+/// A problem that breaks kernels which are right on round ones.
+struct RaggedProblem {
+  const char* name;
+  Problem problem;
+};
+inline const std::array<RaggedProblem, 5>& ragged_problems() {
+  constexpr Type type = Type::kFloat32;
+  static const std::array<RaggedProblem, 5> all{
+      {{"ragged", problem_of(type, {1, 2, 2, 113, 203, 64}, true)},
+       {"GQA", problem_of(type, {2, 6, 2, 40, 50, 64})},
+       {"narrow", problem_of(type, {1, 2, 2, 70, 90, 40}, true)},
+       {"masked", problem_of(type, {1, 1, 1, 150, 20, 64}, true)},
+       {"dropout", problem_of(type, {1, 2, 1, 70, 131, 64}, false, 0.17)}}};
+  return all;
+}
+
+/// Prints the sizes of these problems.
+inline void show_ragged_problems() {
+  cli::Table sizes({"problem", "batch", "heads", "KV heads", "queries", "keys", "head_dim",
+                    "causal", "dropout"});
+  for (const auto& [name, problem] : ragged_problems()) {
+    const AttentionShape& s = problem.shape;
+    std::vector<std::string> cells{name};
+    for (const std::int64_t size :
+         {s.batch, s.heads, s.kv_heads, s.length_q, s.length_k, s.head_dim}) {
+      cells.push_back(std::to_string(size));
+    }
+    cells.emplace_back(problem.causal ? "yes" : "no");
+    cells.push_back(fmt::format("{}", problem.dropout));
+    sizes.add(cells);
+  }
+  fmt::print("{}\n", sizes.text());
+}
+
+/// Checks each rung on these problems, in all its types.
+template <class Checker, class Lesson>
+void check_ragged(const Lesson& lesson) {
+  using OneTask = Task<Checker, typename Lesson::Given>;
+  show_ragged_problems();
+  std::vector<std::string> headings{"kernel"};
+  std::map<std::pair<std::string, Type>, OneTask> tasks;
+  for (const auto& [name, problem] : ragged_problems()) {
+    headings.emplace_back(name);
+    for (const Type type : kTypes) {
+      Problem typed = problem;
+      typed.type = type;
+      tasks.try_emplace({name, type}, typed, lesson.inputs_of(typed));
+    }
+  }
+  cli::Table table(headings);
+  double worst_of_all = 0;
+  for (const auto& rung : lesson.backends.used().rungs) {
+    std::vector<std::string> cells{rung.name};
+    for (const auto& [name, problem] : ragged_problems()) {
+      std::optional<double> worst;
+      for (const Type type : rung.types) {
+        const OneTask& task = tasks.at({name, type});
+        if (!rung.supports(task.problem)) continue;
+        for (const Verdict& verdict :
+             task.checker.check(rung.name + ", " + name, rung.run(task.problem, task.inputs))) {
+          worst = std::max(worst.value_or(0), error_over_tolerance(verdict));
+          if (!verdict.accepted) lesson.program.check(verdict);  // with its place
+        }
+      }
+      cells.push_back(worst ? fmt::format("{:.2f}", *worst) : "-");
+      worst_of_all = std::max(worst_of_all, worst.value_or(0));
+    }
+    table.add(cells);
+  }
+  fmt::print("Largest error of {} / limit, over all types of a kernel\n{}", lesson.results,
+             table.text());
+  lesson.program.check("largest error / limit", worst_of_all, 1);
+}
+
+/// What is launched repeatedly, to see whether it gives the same bits. Prints its sizes.
+/// @param on_gpu a larger one; else with these lengths
+inline Problem repeated_problem(bool on_gpu, std::int64_t length_q, std::int64_t length_k) {
+  const AttentionShape s = on_gpu ? AttentionShape{1, 4, 2, 1000, 1000, 64}
+                                  : AttentionShape{1, 2, 1, length_q, length_k, 64};
+  fmt::print("{} heads, {} KV heads, {} queries, {} keys, head_dim {}, causal\n", s.heads,
+             s.kv_heads, s.length_q, s.length_k, s.head_dim);
+  return problem_of(Type::kFloat32, s, true);
+}
+
+/// A row of the section "memory": bytes for N queries and as many keys, and their formula.
+struct MemoryRow {
+  std::string name, formula;
+  std::function<std::int64_t(std::int64_t n)> bytes;
+};
+
+/// Compares the memory that each rung allocates, as the allocator counts it, with a formula.
+/// @param own      rows of what every kernel has
+/// @param row_of   the row of a rung, beside its inputs and results
+/// @param zeros    inputs of a problem
+/// @param head_dim of the rungs that support it
+/// @param text     the table is printed in place of {}
+template <class Backend, class RowOf, class Zeros>
+void show_memory(cli::Program& program, const Backend& backend, const std::vector<MemoryRow>& own,
+                 RowOf row_of, Zeros zeros, std::int64_t head_dim, const std::string& text) {
+  constexpr std::array<std::int64_t, 4> kLengths{256, 512, 1024, 2048};
+  std::vector<std::string> headings{"kernel"};
+  for (const std::int64_t n : kLengths) headings.push_back(fmt::format("N = {}", n));
+  headings.emplace_back("formula");
+  cli::Table table(headings);
+  const auto add = [&](const MemoryRow& row, auto bytes) {
+    std::vector<std::string> cells{row.name};
+    for (const std::int64_t n : kLengths) cells.push_back(std::to_string(bytes(n)));
+    cells.push_back(row.formula);
+    table.add(cells);
+  };
+  for (const MemoryRow& row : own) add(row, row.bytes);
+  std::int64_t off = 0;
+  for (const auto& rung : backend.rungs) {
+    const MemoryRow row = row_of(rung);
+    add(row, [&](std::int64_t n) {
+      const Problem problem =
+          problem_of(rung.types.front(), {1, 1, 1, n, n, rung.head_dim_near(head_dim)});
+      const std::int64_t extra = rung.prepare(problem, zeros(problem)).extra_bytes;
+      off += std::abs(extra - row.bytes(n));
+      return extra;
+    });
+  }
+  fmt::print(fmt::runtime(text), table.text());
+  program.check_none("additional memory, formula", off, "unexpected byte");
+}
+
+/// The resources of the kernels of each rung, for a head dimension of 64 and of 128, or of 256
+/// where a rung supports neither: launched once on a small problem.
+/// @throws std::invalid_argument when no rung is wanted
+template <class Lesson>
+void show_kernels(const Lesson& lesson) {
+  const auto &used = lesson.backends.used(), &lab = lesson.backends.lab();
+  lesson.check_kernel(used);
+  const std::int64_t size = lesson.options.size_or(70);
+  std::vector<cli::LaunchedGroup> groups;
+  for (const std::int64_t head_dim : {64, 128, 256}) {
+    cli::LaunchedGroup group{fmt::format("D {}", head_dim), {}};
+    for (const auto& rung : used.rungs) {
+      const Problem problem = problem_of(rung.types.front(), {1, 1, 1, size, size, head_dim});
+      const bool wide = head_dim > 128, only_wide = rung.min_head_dim > 128;
+      if (!lesson.options.wants(rung.name) || !rung.supports(problem) || wide != only_wide) {
+        continue;
+      }
+      const auto inputs = lesson.inputs_of(problem);
+      group.rungs.push_back(
+          cli::launched_rung(rung.name, used, rung.prepare(problem, inputs).launch, lab,
+                             find_rung(lab, rung.name).prepare(problem, inputs).launch));
+    }
+    if (head_dim > 128 && group.rungs.empty()) continue;
+    groups.push_back(std::move(group));
+  }
+  cli::show_kernel_tables(lesson.options, used, lesson.name, lesson.lines, groups);
+}
+
+/// On a GPU only: how fast each rung is, in groups of a type, a head dimension and a mask.
+/// @param head_dims of the groups
+/// @param time      gives the rows of a group, or none: time(group)
+/// @throws std::invalid_argument when no rung is wanted, or no group
+template <class Lesson, class TimeGroup>
+void time_all(const Lesson& lesson, const std::vector<std::int64_t>& head_dims, TimeGroup time) {
+  const cli::KernelOptions& options = lesson.options;
+  if (!cli::can_time(lesson.program, options)) return;
+  const auto& backend = lesson.backends.used();
+  lesson.check_kernel(backend);
+  fmt::print("On {}\n", backend.properties.name);
+  for (const std::string& why : backend.left_out) fmt::print("{}\n", why);
+  fmt::print("\n");
+  std::vector<cli::Measurement> rows;
+  for (const Type type : kTypes) {
+    for (const std::int64_t head_dim : head_dims) {
+      for (const bool causal : {false, true}) {
+        const std::string name = timed_problem(type, head_dim, causal, 1024).group();
+        if (name.find(options.group) == std::string::npos) continue;
+        const std::vector<cli::Measurement> of_group =
+            time(TimedGroup{type, head_dim, causal, options.kernel, options.size});
+        if (of_group.empty()) continue;
+        fmt::print("{}\n{}\n", std::get<std::string>(of_group[0][1].second),
+                   cli::table_of(of_group, {"kernel"}));
+        std::fflush(stdout);  // a group takes a while
+        rows.insert(rows.end(), of_group.begin(), of_group.end());
+      }
+    }
+  }
+  if (rows.empty()) {
+    throw std::invalid_argument(fmt::format(
+        "--group {}: there is no such group; allowed is any part of a name such as \"{}\"",
+        options.group, timed_problem(Type::kBFloat16, 128, true, 1024).group()));
+  }
+  std::string command = lesson.name + " --device gpu --section time";
+  if (!options.group.empty()) command += fmt::format(" --group \"{}\"", options.group);
+  if (!options.kernel.empty()) command += " --kernel " + options.kernel;
+  if (options.size != 0) command += fmt::format(" --size {}", options.size);
+  cli::record(options, backend.properties, command, rows);
+}
+
+}  // namespace fa::attention

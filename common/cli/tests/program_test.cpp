@@ -1,0 +1,455 @@
+// What the programs of all lessons have in common: sections, options, checks, exit status.
+#include "common/cli/program.hpp"
+
+#include <csignal>
+#include <filesystem>
+#include <limits>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "common/cli/input.hpp"
+#include "common/cli/tests/good_input.hpp"
+#include "common/cli/files.hpp"
+#include "common/testing/process.hpp"
+
+using namespace fa;
+using namespace fa::cli;
+using fa::testing::contains;
+using fa::testing::file_bytes;
+using fa::testing::Outcome;
+using fa::testing::run_in_child;
+using fa::testing::TemporaryDirectory;
+namespace fs = std::filesystem;
+
+namespace {
+
+// A small program as a lesson would write it, run in a child process.
+Outcome run_program(std::vector<std::string> arguments) {
+  return run_in_child([&] {
+    Program program("09_example", "Shows nothing.");
+    bool twice = false;
+    program.flag("--twice", twice, "an option of the lesson");
+    program.section("numbers", "Zahlen größer als null",
+                    [&] { std::printf(twice ? "1 2 1 2\n" : "1 2\n"); });
+    program.section_apart("apart", "For other programs", [] { std::printf("{}\n"); });
+    program.section("good", "A check that passes", [&] { program.check("theorem", 0.5, 0.5); });
+    program.section("bad", "A check that fails", [&] { program.check("claim", 0.75, 0.5); });
+    program.section("nan", "A check of NaN", [&] {
+      program.check("nothing", std::numeric_limits<double>::quiet_NaN(), 1.0);
+    });
+    program.section_apart("findings", "Counts that must be 0", [&] {
+      for (const int count : {0, 1, 3}) {
+        program.check_none("kernel", count, "finding");
+      }
+    });
+    program.section("tensor", "The verdict on a tensor", [&] {
+      Distance error, plain;
+      error.max_error = plain.max_error = 0.25;
+      program.check(decide("o", error, plain, 2, 0));
+      error.max_error = 2;
+      program.check(decide("d_q", error, plain, 3, 0));
+      error.max_error = 0.25;
+      error.rms_error = 0.125;
+      program.check(decide("d_k", error, plain, 3, 0));
+      error.invalid = 1;
+      program.check(decide("d_v", error, plain, 3, 0));
+    });
+    program.section("input", "The input", [&] {
+      const Input& input = program.input();
+      std::printf("%s %zu\n", to_string(input.q.shape()).c_str(), input.tokens.size());
+      std::printf("%s\n", &input == &program.input() ? "once" : "twice");
+    });
+    program.section("save", "Where results go", [&] {
+      const auto& directory = program.save_directory();
+      std::printf("%s\n", directory ? directory->c_str() : "nowhere");
+      for (int i = 0; directory && i < 50; ++i) {
+        write_file(*directory / "result", std::string(10000, 'x'));
+      }
+    });
+    program.section("throw", "An error", [] { throw std::runtime_error("the reason"); });
+    program.section_apart("controls", "An error that holds a file's text",
+                          [] { throw std::runtime_error("\x1b[2J two\nlines, größer"); });
+    program.section_apart("lines", "An error as the lab reports a deadlock",
+                          [] { throw std::runtime_error("deadlock:\n  1 waits\n  2 \x1b ends"); });
+    program.section_apart("long", "A check with a long name", [&] {
+      program.check("a check whose line is longer than it looks", 0, 1);
+    });
+    std::string picture = "-", drawing;
+    program.output("--picture", picture, "a file to write");
+    program.section("memory", "Too much memory", [] { throw std::bad_alloc(); });
+    program.section("length", "More memory than there can be",
+                    [] { Tensor<double, 1>({std::numeric_limits<std::int64_t>::max()}); });
+    std::int64_t count = 3;
+    std::string colour = "red";
+    Options& options = program.command("paint", "Paints something.", [&] {
+      std::printf("%d %s%s\n", static_cast<int>(count), colour.c_str(), twice ? ", twice" : "");
+      if (count == 5) throw Interrupted("interrupted after 5");
+      program.check("paint", 0.5, count == 6 ? 0.25 : 1.0);
+    });
+    options.option("--count", count, 1, 9, "how often");
+    options.output("--drawing", drawing, "a file to write");
+    options.option("--colour", colour, {"red", "blue"}, "which");
+    arguments.insert(arguments.begin(), "09_example");
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    return program.run(static_cast<int>(argv.size()), argv.data());
+  });
+}
+
+Outcome run_section(const std::string& name, std::vector<std::string> arguments = {}) {
+  arguments.insert(arguments.end(), {"--section", name});
+  return run_program(arguments);
+}
+
+// One sentence on standard error, nothing on standard output, status 2.
+void check_refused(const Outcome& outcome, const std::string& sentence) {
+  CHECK(outcome.status == 2);
+  CHECK(outcome.output == "");
+  CHECK(outcome.error == "09_example: " + sentence + "\n");
+}
+
+}  // namespace
+
+TEST_CASE("a command runs in place of the walk, with its options") {
+  const Outcome plain = run_program({"paint"});
+  CHECK(plain.status == 0);
+  CHECK(plain.output.substr(0, 6) == "3 red\n");
+  CHECK(!contains(plain.output, "Zahlen"));
+  const Outcome chosen = run_program({"paint", "--colour", "blue", "--twice", "--count", "4"});
+  CHECK(chosen.output.substr(0, 14) == "4 blue, twice\n");
+  const Outcome failed = run_program({"paint", "--count", "6"});
+  CHECK(failed.status == 1);
+  const Outcome ended = run_program({"paint", "--count", "5"});
+  CHECK(ended.status == 130);
+  CHECK(ended.error == "09_example: interrupted after 5\n");
+  check_refused(run_program({"--section", "numbers", "paint"}),
+                "--section numbers: paint is a command, which has no "
+                "sections");
+  CHECK(run_program({"paint", "--colour", "green"}).status == 2);
+  CHECK(run_program({"--colour", "blue"}).status == 2);
+  const Outcome help = run_program({"paint", "--help"});
+  CHECK(help.status == 0);
+  CHECK(contains(help.output, "--colour"));
+  CHECK(contains(help.output, "130"));
+  CHECK(contains(run_program({"--help"}).output, "Paints something."));
+}
+
+TEST_CASE("a section alone prints only what it says itself") {
+  const Outcome outcome = run_section("numbers");
+  CHECK(outcome.status == 0);
+  CHECK(outcome.output == "1 2\n");
+  CHECK(outcome.error == "");
+  CHECK(run_section("numbers", {"--twice"}).output == "1 2 1 2\n");
+}
+
+TEST_CASE("a full run prints all sections in order under their titles") {
+  const Outcome outcome = run_program({});
+  // It ends at the section that throws.
+  CHECK(outcome.status == 2);
+  const std::string start = "\nZahlen größer als null\n======================\n1 2\n\nA check";
+  CHECK(outcome.output.substr(0, start.size()) == start);
+  std::size_t at = 0;
+  for (const char* title : {"Zahlen größer als null", "A check that passes", "A check that fails",
+                            "A check of NaN", "The verdict on a tensor", "The input"}) {
+    const std::size_t found = outcome.output.find(title);
+    REQUIRE(found != std::string::npos);
+    CHECK(found > at);
+    at = found;
+  }
+}
+
+TEST_CASE("a section apart does not run without its name") {
+  CHECK_FALSE(contains(run_program({}).output, "For other programs"));
+  const Outcome outcome = run_section("apart");
+  CHECK(outcome.status == 0);
+  CHECK(outcome.output == "{}\n");
+  CHECK(contains(run_program({"--help"}).output, "For other programs (only when named)\n"));
+}
+
+TEST_CASE("help is printed in full and is a success") {
+  const Outcome outcome = run_program({"--help"});
+  CHECK(outcome.status == 0);
+  CHECK(outcome.error == "");
+  for (const char* part :
+       {"Shows nothing.", "--device", "--input", "--save", "--summary", "--section", "--twice",
+        "an option of the lesson", "  numbers       Zahlen größer als null\n",
+        "  length        More memory than there can be\n", "Exit status: 0"}) {
+    CHECK_MESSAGE(contains(outcome.output, part), part);
+  }
+}
+
+TEST_CASE("unknown options and values are refused with status 2") {
+  const auto refused = [](const std::vector<std::string>& arguments, const std::string& value) {
+    const Outcome outcome = run_program(arguments);
+    INFO(outcome.error);
+    CHECK(outcome.status == 2);
+    CHECK(outcome.output == "");
+    CHECK(outcome.error.substr(0, 12) == "09_example: ");
+    CHECK(contains(outcome.error, value));
+    CHECK(contains(outcome.error, " (see --help)\n"));
+    CHECK(outcome.error.find('\n') == outcome.error.size() - 1);
+  };
+  refused({"--colour"}, "--colour");
+  refused({"numbers"}, "numbers");
+  refused({"--section"}, "--section");
+  refused({"--device", "tpu"}, "tpu");
+  refused({"--device", "tpu"}, "gpu");  // one that is allowed
+}
+
+TEST_CASE("an unknown section is refused with the known ones") {
+  check_refused(run_section("sums"),
+                "--section sums: there is no such section; allowed are numbers, "
+                "apart, good, bad, nan, findings, tensor, input, save, throw, "
+                "controls, lines, long, "
+                "memory, length");
+}
+
+TEST_CASE("a GPU is refused where there is nothing to run on it") {
+  check_refused(run_section("numbers", {"--device", "gpu"}),
+                "--device gpu: this lesson has no GPU kernels; allowed are "
+                "auto and cpu");
+  CHECK(run_section("numbers", {"--device", "cpu"}).status == 0);
+  CHECK(run_section("numbers", {"--device", "auto"}).status == 0);
+}
+
+TEST_CASE("--device gpu where there is no GPU, or no code for one") {
+  const auto run_on = [](std::optional<bool> gpu, const char* device) {
+    return run_in_child([=] {
+      Program program("09_example", "Has kernels.");
+      program.has_kernels(gpu);
+      program.section("where", "Where they run",
+                      [&] { std::puts(program.on_gpu() ? "on the GPU" : "in the lab"); });
+      const char* arguments[] = {"09_example", "--section", "where", "--device", device};
+      return program.run(5, const_cast<char**>(arguments));
+    });
+  };
+  check_refused(run_on(false, "gpu"),
+                "--device gpu: there is no NVIDIA GPU here that this build "
+                "can use; allowed are auto and cpu");
+  check_refused(run_on(std::nullopt, "gpu"),
+                "--device gpu: this build has no code for GPUs; that needs "
+                "nvcc and the CMake option -DFA_GPU=REQUIRED; allowed are "
+                "auto and cpu");
+  CHECK(run_on(true, "gpu").output == "on the GPU\n");
+  CHECK(run_on(true, "auto").output == "on the GPU\n");
+  CHECK(run_on(true, "cpu").output == "in the lab\n");
+  CHECK(run_on(false, "auto").output == "in the lab\n");
+  CHECK(run_on(std::nullopt, "auto").output == "in the lab\n");
+}
+
+TEST_CASE("a check that fails gives status 1") {
+  const Outcome good = run_section("good");
+  CHECK(good.status == 0);
+  CHECK(good.output ==
+        "PASS  theorem                                    0.500  (limit "
+        "0.500)\n");
+  const Outcome bad = run_section("bad");
+  CHECK(bad.status == 1);
+  CHECK(bad.output ==
+        "FAIL  claim                                      0.750  (limit "
+        "0.500)\n");
+  CHECK(bad.error == "");
+  CHECK(run_section("nan").status == 1);
+  const Outcome tensor = run_section("tensor");
+  CHECK(tensor.status == 1);
+  CHECK(contains(tensor.output, "PASS  o  "));
+  CHECK(contains(tensor.output, "FAIL  d_q  "));
+}
+
+TEST_CASE("check_none() passes for 0 only") {
+  const TemporaryDirectory directory;
+  const std::string summary = (directory.path() / "summary").string();
+  const Outcome outcome = run_section("findings", {"--summary", summary});
+  CHECK(outcome.status == 1);
+  CHECK(outcome.output ==
+        "PASS  kernel: no findings\n"
+        "FAIL  kernel: 1 finding\n"
+        "FAIL  kernel: 3 findings\n");
+  CHECK(file_bytes(summary) ==
+        "PASS\t09_example\tkernel: findings\t0\t0\n"
+        "FAIL\t09_example\tkernel: findings\t1\t0\n"
+        "FAIL\t09_example\tkernel: findings\t3\t0\n");
+}
+
+TEST_CASE("errors give status 2 and one sentence") {
+  check_refused(run_section("throw"), "the reason");
+  check_refused(run_section("controls"), "\\x1b[2J two\\x0alines, größer");
+  check_refused(run_section("lines"), "deadlock:\n  1 waits\n  2 \\x1b ends");
+  check_refused(run_section("memory"), "out of memory");
+  check_refused(run_section("length"), "out of memory");
+}
+
+TEST_CASE("output that cannot be written gives status 2") {
+  const Outcome outcome = run_in_child([] {
+    if (std::freopen("/dev/full", "w", stdout) == nullptr) return 98;
+    Program program("09_example", "Shows nothing.");
+    program.section("numbers", "Numbers", [] { std::printf("1 2\n"); });
+    char name[] = "09_example";
+    char* argv[] = {name};
+    return program.run(1, argv);
+  });
+  CHECK(outcome.status == 2);
+  CHECK(outcome.error == "09_example: standard output: cannot be written\n");
+}
+
+TEST_CASE("every check adds a line to the summary") {
+  const TemporaryDirectory directory;
+  const std::string summary = (directory.path() / "summary").string();
+  run_section("numbers", {"--summary", summary});
+  CHECK(!fs::exists(summary));  // no check, no line
+  CHECK(run_section("good", {"--summary", summary}).status == 0);
+  CHECK(run_section("bad", {"--summary", summary}).status == 1);
+  CHECK(run_section("nan", {"--summary", summary}).status == 1);
+  CHECK(file_bytes(summary) ==
+        "PASS\t09_example\ttheorem\t5.00e-01\t5.00e-01\n"
+        "FAIL\t09_example\tclaim\t7.50e-01\t5.00e-01\n"
+        "FAIL\t09_example\tnothing\tnan\t1.00e+00\n");
+}
+
+TEST_CASE("a verdict's line in the summary shows the bound that broke") {
+  const TemporaryDirectory directory;
+  const std::string summary = (directory.path() / "summary").string();
+  CHECK(run_section("tensor", {"--summary", summary}).status == 1);
+  CHECK(file_bytes(summary) ==
+        "PASS\t09_example\to\t2.50e-01\t5.00e-01\n"
+        "FAIL\t09_example\td_q\t2.00e+00\t7.50e-01\n"
+        "FAIL\t09_example\td_k (rms)\t1.25e-01\t0.00e+00\n"
+        "FAIL\t09_example\td_v\tnan\t7.50e-01\n");
+}
+
+TEST_CASE("a summary that cannot be written gives status 2 before any work") {
+  const TemporaryDirectory directory;
+  const std::string folder = directory.path().string(), missing = folder + "/missing/summary";
+  const auto refused = [](const std::string& summary, const std::string& why) {
+    check_refused(run_section("good", {"--summary", summary}),
+                  "--summary " + summary + ": cannot be written: " + why);
+  };
+  refused(folder, "it is a folder");
+  refused(missing, "there is no folder " + folder + "/missing");
+  CHECK(fs::is_empty(directory.path()));
+}
+
+TEST_CASE("a summary that cannot be continued, on a full disk for example, gives status 2") {
+  const TemporaryDirectory directory;
+  const fs::path summary = directory.path() / "summary";
+  const Outcome outcome = run_in_child([&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{40, 40};  // a line has more
+    setrlimit(RLIMIT_FSIZE, &limit);
+    const Outcome inner = run_section("long", {"--summary", summary.string()});
+    std::printf("%d\n", inner.status);
+    return 0;
+  });
+  // The child's own files are limited too.
+  CHECK(outcome.output == "2\n");
+}
+
+TEST_CASE("output files are checked before any work, and not written") {
+  const TemporaryDirectory directory;
+  const fs::path file = directory.path() / "picture";
+  const std::string missing = (directory.path() / "no" / "file").string();
+  for (const std::string option : {"--picture", "--drawing"}) {
+    std::vector<std::string> arguments{"--section", "good"};
+    if (option == "--drawing") arguments = {"paint"};
+    const auto with = [&](const std::string& name) {
+      auto all = arguments;
+      all.insert(all.end(), {option, name});
+      return run_program(all);
+    };
+    check_refused(with(missing), option + " " + missing +
+                                     ": cannot be written: there is no "
+                                     "folder " +
+                                     directory.path().string() + "/no");
+    fs::remove(file);
+    CHECK(contains(with(file.string()).output, "theorem") == (option == "--picture"));
+    CHECK(!fs::exists(file));
+    write_file(file, "old");
+    CHECK(with(file.string()).error == "");
+    CHECK(file_bytes(file) == "old");
+    CHECK(with("-").error == "");
+  }
+  const fs::directory_iterator entries(directory.path());
+  CHECK(std::distance(begin(entries), end(entries)) == 1);
+}
+
+TEST_CASE("several programs share one folder and one summary") {
+  const TemporaryDirectory directory;
+  const std::string save = (directory.path() / "save").string(),
+                    summary = (directory.path() / "summary").string();
+  std::vector<pid_t> programs;
+  for (int i = 0; i < 4; ++i) {
+    programs.push_back(fork());
+    if (programs.back() != 0) continue;
+    const Outcome outcome = run_section("save", {"--save", save, "--summary", summary});
+    std::fputs(outcome.error.c_str(), stderr);
+    _exit(outcome.status);
+  }
+  for (const pid_t program : programs) {
+    int status = 1;
+    CHECK(waitpid(program, &status, 0) == program);
+    CHECK(status == 0);
+  }
+  const fs::directory_iterator entries(save);
+  CHECK(std::distance(begin(entries), end(entries)) == 1);
+}
+
+TEST_CASE("--input is read once, and errors in it give status 2") {
+  const TemporaryDirectory directory;
+  write_good_input(directory.path());
+  const std::string name = directory.path().string();
+  CHECK(run_section("input", {"--input", name}).output == "[1, 2, 5, 4] 3\nonce\n");
+  check_refused(run_section("input", {"--input", name + "/nowhere"}),
+                name + "/nowhere: is not a directory");
+}
+
+TEST_CASE("the shipped input is every head of one layer and its tokens") {
+  const Input input = read_input(shipped_input());
+  const std::int64_t length = input.q.size(2);
+  CHECK(length >= 100);
+  CHECK(length <= 256);
+  CHECK(input.q.shape() == Shape<4>{1, 12, length, 32});
+  CHECK(input.k.shape() == input.q.shape());
+  CHECK(input.v.shape() == input.q.shape());
+  REQUIRE(static_cast<std::int64_t>(input.tokens.size()) == length);
+  CHECK(input.tokens.front() == "[CLS]");
+  CHECK(input.tokens.back() == "[SEP]");
+  // Without --input, this is what a program reads.
+  const Outcome outcome = run_section("input");
+  CHECK(outcome.output == to_string(input.q.shape()) + " " + std::to_string(length) + "\nonce\n");
+}
+
+TEST_CASE("--save creates its directory") {
+  const TemporaryDirectory directory;
+  CHECK(run_section("save").output == "nowhere\n");
+  const std::string deep = (directory.path() / "a" / "b").string();
+  CHECK(run_section("save", {"--save", deep}).output == deep + "\n");
+  CHECK(fs::is_directory(deep));
+  CHECK(run_section("save", {"--save", deep}).status == 0);
+  const std::string file = (directory.path() / "file").string();
+  write_file(file, "in the way");
+  for (const std::string& place : {file, file + "/below"}) {
+    check_refused(run_section("save", {"--save", place}),
+                  "--save " + place + ": is not a directory and cannot be created");
+  }
+  // Not even the superuser can create a file there.
+  if (!fs::is_directory("/proc/self")) return;
+  const Outcome outcome = run_section("save", {"--save", "/proc/self"});
+  CHECK(outcome.status == 2);
+  CHECK(contains(outcome.error, "--save /proc/self: cannot be written: no file can be made"));
+}
+
+TEST_CASE("refusal() is one line on standard error with status 2") {
+  using testing::refusal;
+  CHECK(refusal("echo no >&2; exit 2") == "no\n");
+  CHECK(refusal("echo no >&2; exit 1") == "(exit status 1, 1 lines on standard error)");
+  CHECK(refusal("echo no >&2; echo no >&2; exit 2") ==
+        "(exit status 2, 2 lines on standard error)");
+  CHECK(refusal("true") == "(exit status 0, 0 lines on standard error)");
+}

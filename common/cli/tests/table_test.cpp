@@ -1,0 +1,252 @@
+// Tables and records of measurements, and the resources and options of kernels.
+#include "common/cli/table.hpp"
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "common/cli/kernel_options.hpp"
+#include "common/cli/kernel_table.hpp"
+#include "common/cli/program.hpp"
+#include "common/cli/results.hpp"
+#include "common/testing/process.hpp"
+
+using namespace fa;
+using namespace fa::cli;
+using fa::testing::contains;
+using fa::testing::file_bytes;
+using fa::testing::message_of;
+using fa::testing::TemporaryDirectory;
+
+TEST_CASE("a table's columns are as wide as their widest cell") {
+  Table table({"name", "n"});
+  table.add({"q", "12"});
+  table.add({"a long name", "3"});
+  CHECK(table.text() ==
+        "name          n\n"
+        "-----------  --\n"
+        "q            12\n"
+        "a long name   3\n");
+}
+
+TEST_CASE("a table aligns numbers right and text left") {
+  Table table({"mixed", "numbers", "word"});
+  table.add({"1", "-1.5", "info"});
+  table.add({"x", "+2e-3", "nan?"});
+  table.add({"", "inf", "infinite"});
+  table.add({"-", "-inf", "-x"});
+  table.add({"2", "nan", "n"});
+  table.add({"3", "-", "4"});
+  table.add({"3", "17 %", "5"});
+  CHECK(table.text() ==
+        "mixed  numbers  word\n"
+        "-----  -------  --------\n"
+        "1         -1.5  info\n"
+        "x        +2e-3  nan?\n"
+        "           inf  infinite\n"
+        "-         -inf  -x\n"
+        "2          nan  n\n"
+        "3            -  4\n"
+        "3         17 %  5\n");
+}
+
+TEST_CASE("a column of words that begin like inf is aligned left") {
+  Table table({"longer heading"});
+  table.add({"inflight"});
+  table.add({"nanometre"});
+  CHECK(table.text() == "longer heading\n--------------\ninflight\nnanometre\n");
+}
+
+TEST_CASE("a table counts characters, not bytes") {
+  CHECK(display_width("") == 0);
+  CHECK(display_width("abc") == 3);
+  CHECK(display_width("größer") == 6);
+  CHECK(display_width("x → ∞") == 5);
+  CHECK(display_width("▁▂▃") == 3);
+  Table table({"Größe", "∑"});
+  table.add({"größer", "1"});
+  table.add({"x", "22"});
+  CHECK(table.text() ==
+        "Größe    ∑\n"
+        "------  --\n"
+        "größer   1\n"
+        "x       22\n");
+}
+
+TEST_CASE("a table without rows has its headings") {
+  CHECK(Table({"a", "bcd"}).text() == "a  bcd\n-  ---\n");
+}
+
+TEST_CASE("a row that does not fit its table is refused") {
+  Table table({"a", "b"});
+  const auto refusal = [&](const std::vector<std::string>& cells) {
+    return message_of<std::invalid_argument>([&] { table.add(cells); });
+  };
+  CHECK(refusal({"1"}) == "a row of 1 cells does not fit a table of 2 columns");
+  CHECK(refusal({"1", "2", "3"}) != "");
+  CHECK(refusal({"1", "2"}) == "");
+}
+
+TEST_CASE("measurements are shown as a table and recorded as JSON") {
+  cli::Measurement fast{
+      {"kernel", std::string("01 \"fast\"")}, {"milliseconds", 0.1234}, {"tflops", 12.345}};
+  cli::add_resources(fast, {128, 49152, 16, 2, 0.25, 384, 3});
+  const std::vector<cli::Measurement> rows{
+      fast, {{"kernel", std::string("02")}, {"milliseconds", 1.0}, {"tflops", 1.5}}};
+  const std::string table = cli::table_of(rows, {"kernel"});
+  CAPTURE(table);
+  CHECK(contains(table,
+                 "kernel        ms  TFLOP/s  registers  shared, B  spilled, B  "
+                 "blocks/SM  % of warps\n"));
+  CHECK(contains(table,
+                 "01 \"fast\"  0.123    12.35        128      49152          "
+                 "16          2          25\n"));
+  CHECK(contains(table,
+                 "02         1.000     1.50          -          -           "
+                 "-          -           -\n"));
+  CHECK(contains(
+      cli::table_of(
+          {{{"kernel", std::string("03")}, {"length", std::int64_t{1024}}, {"milliseconds", 2.0}}},
+          {"kernel"}),
+      "kernel     N     ms\n"));
+  const testing::TemporaryDirectory directory;
+  const auto file = directory.path() / "record.json";
+  DeviceProperties device;
+  device.name = "A GPU";
+  device.toolkit = "1.2";
+  cli::write_results(file, device, "prog --size 3", rows);
+  const std::string text = testing::file_bytes(file);
+  for (const char* part :
+       {"\"gpu\": \"A GPU\"", "\"driver\": \"", "\"toolkit\": \"1.2\"", "\"commit\": \"",
+        "\"date\": \"20", "\"command\": \"prog --size 3\"",
+        "{\"kernel\": \"01 \\\"fast\\\"\", \"milliseconds\": 0.1234, ",
+        "\"registers\": 128, \"shared_bytes\": 49152", "\"threads\": 384, \"stages\": 3"}) {
+    CAPTURE(text);
+    CHECK(contains(text, part));
+  }
+  CHECK_THROWS_AS(cli::write_results(directory.path() / "no" / "file", device, "prog", rows),
+                  std::runtime_error);
+}
+
+TEST_CASE("asked registers are listed by warpgroup, in order") {
+  CHECK(cli::asked_text({}) == "");
+  CHECK(cli::asked_text({24, 24, 24, 24}) == "24");
+  CHECK(cli::asked_text({240, 240, 240, 240, 240, 240, 240, 240, 24, 24, 24, 24}) == "2 x 240, 24");
+  CHECK(cli::asked_text({0, 0, 0, 0, 40, 40, 40, 40}) == "-, 40");
+}
+
+TEST_CASE("a row for each kernel of a rung, with lines in the first and no unknown fields") {
+  cli::LaunchedRung lab{"02_two, padded", {}};
+  lab.takes.resize(2);
+  lab.takes[0].threads = 256;
+  lab.takes[1].threads = 96;
+  lab.takes[1].shared_bytes = 1000;
+  lab.takes[1].stages = 3;
+  lab.in_lab = lab.takes;
+  lab.in_lab[1].asked_registers = {40, 40, 40, 40};
+  const cli::KernelLines lines{{"02_two", 7}, {"02_tw", 8}, {"03", 9}};
+  std::string table = cli::kernel_table(cli::kernel_rows({lab}, lines));
+  CAPTURE(table);
+  CHECK(contains(table,
+                 "kernel             lines  threads  shared, B  stages  "
+                 "setmaxnreg  registers  spilled, B  blocks/SM\n"));
+  CHECK(contains(table,
+                 "02_two, padded         7      256          -       -  "
+                 "         -          -           -          -\n"));
+  CHECK(contains(table,
+                 "02_two, padded, 2      -       96       1000       3  "
+                 "        40          -           -          -\n"));
+  // A GPU knows zeros; setmaxnreg comes from the lab, if that launched the same kernels.
+  cli::LaunchedRung gpu{"99_new", {{64, 0, 0, 8, 0.5, 128, 0}}};
+  gpu.in_lab.resize(1);
+  gpu.in_lab[0].asked_registers = {24, 24, 24, 24};
+  table = cli::kernel_table(cli::kernel_rows({gpu}, lines));
+  CAPTURE(table);
+  CHECK(contains(table,
+                 "99_new      -      128          0       -          24  "
+                 "       64           0          8\n"));
+  gpu.in_lab.resize(2);
+  CHECK_FALSE(contains(cli::kernel_table(cli::kernel_rows({gpu}, lines)), "24"));
+}
+
+TEST_CASE("resources of kernels on a GPU are recorded, group by group") {
+  const testing::TemporaryDirectory directory;
+  const auto file = directory.path() / "kernels.json";
+  KernelOptions options;
+  options.results = file.string();
+  options.kernel = "one";
+  BackendBase gpu;
+  gpu.kind = "gpu";
+  gpu.properties.name = "A GPU";
+  cli::show_kernel_tables(options, gpu, "04_x", {{"01_one", 5}},
+                          {{"empty", {}}, {"D 64", {{"01_one", {{64, 7, 0, 8, 0.5, 128, 2}}}}}});
+  const std::string text = testing::file_bytes(file);
+  CAPTURE(text);
+  CHECK(contains(text,
+                 "\"command\": \"04_x --device gpu --section kernels "
+                 "--kernel one\""));
+  CHECK(contains(text,
+                 "\"measurements\": [\n    {\"group\": \"D 64\", "
+                 "\"title\": \"D 64\", \"kernel\": \"01_one\", "
+                 "\"lines\": 5, \"threads\": 128, \"shared_bytes\": 7, "
+                 "\"stages\": 2, \"registers\": 64, "));
+}
+
+TEST_CASE("resources in the lab are not recorded") {
+  KernelOptions options;
+  options.results = "file";
+  BackendBase lab;
+  lab.kind = "lab";
+  CHECK_THROWS_WITH_AS(cli::show_kernel_tables(options, lab, "04_x", {}, {}),
+                       "--results records the resources of kernels on a GPU, and none is used",
+                       std::invalid_argument);
+}
+
+TEST_CASE("peaks are known for the compute capabilities of the course") {
+  DeviceProperties device;
+  device.compute_capability = 90;
+  device.sm_count = 132;
+  device.clock_hz = 1.83e9;
+  // NVIDIA's data sheet of the H100 SXM: 67 and 989 TFLOP/s.
+  CHECK(*peak_flops(device, Arithmetic::kTensorCores16) / 1e12 ==
+        doctest::Approx(989).epsilon(0.01));
+  device.clock_hz = 1.98e9;
+  CHECK(*peak_flops(device, Arithmetic::kFloat32) / 1e12 == doctest::Approx(67).epsilon(0.01));
+  device.compute_capability = 0;
+  CHECK_FALSE(peak_flops(device, Arithmetic::kFloat32).has_value());
+}
+
+TEST_CASE("a part of a name selects kernels; one that selects none is refused") {
+  KernelOptions options;
+  CHECK(options.wants("01_first"));
+  CHECK(options.size_or(70) == 70);
+  options.kernel = "sec";
+  options.size = 3;
+  CHECK(options.wants("02_second"));
+  CHECK_FALSE(options.wants("01_first"));
+  CHECK(options.size_or(70) == 3);
+  CHECK_NOTHROW(check_kernel(options, {"01_first", "02_second"}, "04_x"));
+  CHECK_THROWS_WITH_AS(check_kernel(options, {"01_first"}, "04_x"),
+                       "--kernel sec: there is no such kernel; allowed is "
+                       "any part of the name "
+                       "of a file in 04_x/kernels",
+                       std::invalid_argument);
+}
+
+TEST_CASE("without a GPU sections use the lab and measure no times") {
+  Program program("04_x", "A lesson.");
+  const KernelBackends<BackendBase> backends(
+      program, {{"lab", true, {}, {}, {}}, {"watched", true, {}, {}, {}}});
+  CHECK(backends.used().kind == "lab");
+  CHECK(backends.observed().kind == "watched");
+  std::string seen;
+  backends.watching([&](const BackendBase& on) { seen = on.kind; })();
+  CHECK(seen == "watched");
+  KernelOptions options;
+  CHECK_FALSE(can_time(program, options));
+  options.results = "file.json";
+  CHECK_THROWS_WITH_AS(can_time(program, options),
+                       "--results records times on a GPU, and none is used", std::invalid_argument);
+}
