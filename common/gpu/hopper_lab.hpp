@@ -187,19 +187,18 @@ template <bool transposed>
 FA_UNWATCHED void store_matrices(void* row, const std::uint32_t (&r)[4],
                                  const SourceLocation& location) {
   lab::note_access(row, 16, true, location);
-  const std::byte* deposits =
-      lab::exchange(0xffffffffu, &r, sizeof r, location);
-  const int lane = lab::current->lane, matrix = lane / 8, own = lane % 8;
-  std::uint16_t numbers[8];
-  for (int col = 0; col < 8; ++col) {
-    const int from = transposed ? 4 * col + own / 2 : 4 * own + col / 2;
-    const int half_of_pair = transposed ? own % 2 : col % 2;
-    std::memcpy(&numbers[col],
-                deposits + from * static_cast<int>(lab::kDepositSize) +
-                    4 * matrix + 2 * half_of_pair,
-                sizeof numbers[col]);
+  struct Pairs {
+    std::uint16_t of[4][2];  // matrix, element
+  } own;
+  std::memcpy(&own, r, sizeof own);
+  const Exchange<Pairs> pairs(0xffffffffu, own, location);
+  const int lane = lab::current->lane, matrix = lane / 8, i = lane % 8;
+  std::uint16_t elements[8];
+  for (int j = 0; j < 8; ++j) {
+    const int from = transposed ? 4 * j + i / 2 : 4 * i + j / 2;
+    elements[j] = pairs.of_lane(from).of[matrix][transposed ? i % 2 : j % 2];
   }
-  std::memcpy(row, numbers, sizeof numbers);
+  std::memcpy(row, elements, sizeof elements);
 }
 inline void stmatrix_x4(void* row, const std::uint32_t (&r)[4],
                         SourceLocation location = caller_location()) {

@@ -1,5 +1,5 @@
 /// @file
-/// The functions of kernel.cuh, and CUDA's own words, in the lab. Include kernel.cuh, not this
+/// The functions of kernel.cuh, and CUDA's own functions, in the lab. Include kernel.cuh, not this
 /// file.
 #pragma once
 
@@ -26,7 +26,7 @@
 #define blockIdx (::fa::lab::current->block_index)
 #define blockDim (::fa::lab::current->block_size)
 #define gridDim (::fa::lab::current->grid_size)
-// Functions that stand for one instruction tell the observer of their accesses themselves.
+// Functions that stand for one instruction report their accesses to the observer themselves.
 #define FA_UNWATCHED __attribute__((no_sanitize("thread")))
 
 namespace fa::FA_TARGET {
@@ -52,29 +52,45 @@ inline void __syncwarp(unsigned mask = 0xffffffffu,
                        SourceLocation location = caller_location())
 { lab::sync_warp(mask & lab::existing_lanes(), location); }
 
-/// What lane `source(own lane)` brings; the own value where the launch has no such lane. Outside of
+/// What the lanes of a mask give each other, until the next exchange of the warp.
+template <class T>
+class Exchange {
+ public:
+  Exchange(unsigned mask, const T& own, const SourceLocation& location)
+      : deposits_(lab::exchange(mask, &own, sizeof own, location)) {
+    static_assert(sizeof(T) <= lab::kDepositSize);
+  }
+  /// What a lane of the mask has given.
+  FA_UNWATCHED T of_lane(int lane) const {
+    T result;
+    std::memcpy(static_cast<void*>(&result),
+                deposits_ + static_cast<std::size_t>(lane) * lab::kDepositSize,
+                sizeof(T));
+    return result;
+  }
+
+ private:
+  const std::byte* deposits_;
+};
+
+/// The value of lane `source(own lane)`; the own value where the launch has no such lane. Outside of
 /// the mask a value is undefined: here all its bits are 1, which is NaN for a float.
 template <class T, class Source>
 T shuffle(unsigned mask, T value, Source source,
           const SourceLocation& location) {
-  static_assert(sizeof(T) <= lab::kDepositSize);
   const unsigned existing = lab::existing_lanes();
-  const std::byte* deposits =
-      lab::exchange(mask & existing, &value, sizeof(T), location);
+  const Exchange<T> values(mask & existing, value, location);
   const int from = source(lab::current->lane);
   if (from < 0 || from >= lab::kWarpSize || (existing >> from & 1u) == 0) {
     return value;
   }
-  T result;
   if ((mask >> from & 1u) == 0) {
     lab::absent_source(mask, from, location);
+    T result;
     std::memset(static_cast<void*>(&result), 0xff, sizeof(T));
     return result;
   }
-  std::memcpy(&result,
-              deposits + static_cast<std::size_t>(from) * lab::kDepositSize,
-              sizeof(T));
-  return result;
+  return values.of_lane(from);
 }
 template <class T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32,
@@ -120,16 +136,10 @@ T __shfl_up_sync(unsigned mask, T value, int distance, int width = 32,
 inline unsigned __ballot_sync(unsigned mask, int predicate,
                               SourceLocation location = caller_location()) {
   mask &= lab::existing_lanes();
-  const int own = predicate != 0;
-  const std::byte* deposits = lab::exchange(mask, &own, sizeof own, location);
+  const Exchange<unsigned> bits(mask, predicate != 0, location);
   unsigned result = 0;
   for (int lane = 0; lane < lab::kWarpSize; ++lane) {
-    int bit = 0;
-    if ((mask >> lane & 1u) == 0) continue;
-    std::memcpy(&bit,
-                deposits + static_cast<std::size_t>(lane) * lab::kDepositSize,
-                sizeof bit);
-    result |= static_cast<unsigned>(bit) << lane;
+    if ((mask >> lane & 1u) != 0) result |= bits.of_lane(lane) << lane;
   }
   return result;
 }
@@ -171,8 +181,7 @@ __forceinline__ unsigned atomicAdd(
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
-/// A product that is rounded before anything is added to it. Here all are: see -ffp-contract in
-/// Course.cmake.
+/// x y, rounded before anything is added to it, as all are here: see -ffp-contract in Course.cmake.
 inline float __fmul_rn(float x, float y) {
   return x * y;
 }
@@ -199,8 +208,8 @@ template <class T>
 __forceinline__ float to_float(T x) {
   return static_cast<float>(x);
 }
-/// Inlined always, with the result in a register: what a call returns straight to memory would be
-/// written unseen.
+/// Always inlined, with the result in a register: the observer would not see a store of what a call
+/// returns straight to memory.
 template <class T>
 __forceinline__ T from_float(float x) {
   const T number = static_cast<T>(x);
@@ -220,7 +229,7 @@ std::uint32_t pack2(float low, float high) {
   return result;
 }
 
-/// Inlined always: numbers that a call takes from memory as its arguments would be read unseen.
+/// Always inlined: the observer would not see loads of the arguments of a call.
 template <class T>
 __forceinline__ std::uint32_t pack2(T low, T high) {
   static_assert(sizeof(T) == 2);
@@ -362,20 +371,15 @@ template <bool transposed>
 FA_UNWATCHED void load_matrices(std::uint32_t (&r)[4], const void* row,
                                 const SourceLocation& location) {
   lab::note_access(row, 16, false, location);
-  const std::byte* deposits =
-      lab::exchange(0xffffffffu, &row, sizeof row, location);
+  const Exchange<const void*> rows(0xffffffffu, row, location);
   const int lane = lab::current->lane, g = lane / 4, t = lane % 4;
   for (int m = 0; m < 4; ++m) {
     std::uint16_t pair[2];
     for (int i = 0; i < 2; ++i) {
       const int of_row = transposed ? 2 * t + i : g;
       const int of_col = transposed ? g : 2 * t + i;
-      const std::uint16_t* address;
-      std::memcpy(&address,
-                  deposits + static_cast<std::size_t>(8 * m + of_row) *
-                                 lab::kDepositSize,
-                  sizeof address);
-      pair[i] = address[of_col];
+      pair[i] = static_cast<const std::uint16_t*>(
+          rows.of_lane(8 * m + of_row))[of_col];
     }
     std::memcpy(&r[m], pair, sizeof r[m]);
   }
@@ -390,24 +394,19 @@ inline void ldmatrix_x4_transposed(
   load_matrices<true>(r, row, location);
 }
 
+/// What each lane gives to a matmul of the warp.
+struct OwnFragments {
+  std::uint32_t a[4], b[2];
+};
+
 template <class T>
 void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4],
                   const std::uint32_t (&b)[2],
                   SourceLocation location = caller_location()) {
-  struct Fragments {
-    std::uint32_t a[4], b[2];
-  } own;
+  OwnFragments own;
   std::copy(a, a + 4, own.a);
   std::copy(b, b + 2, own.b);
-  const std::byte* deposits =
-      lab::exchange(0xffffffffu, &own, sizeof own, location);
-  const auto of_lane = [&](int lane) {
-    Fragments result;
-    std::memcpy(&result,
-                deposits + static_cast<std::size_t>(lane) * lab::kDepositSize,
-                sizeof result);
-    return result;
-  };
+  const Exchange<OwnFragments> fragments(0xffffffffu, own, location);
   const auto unpack = [](std::uint32_t pair, float* to) {
     T numbers[2];
     std::memcpy(static_cast<void*>(numbers), &pair, sizeof pair);
@@ -417,13 +416,13 @@ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4],
   const int lane = lab::current->lane, g = lane / 4, t = lane % 4;
   float row[2][16], col[2][16];  // rows g and g + 8 of A, columns 2t, 2t + 1
   for (int k = 0; k < 4; ++k) {
-    const Fragments of_row = of_lane(4 * g + k);
+    const OwnFragments of_row = fragments.of_lane(4 * g + k);
     unpack(of_row.a[0], &row[0][2 * k]);
     unpack(of_row.a[1], &row[1][2 * k]);
     unpack(of_row.a[2], &row[0][2 * k + 8]);
     unpack(of_row.a[3], &row[1][2 * k + 8]);
     for (int c = 0; c < 2; ++c) {
-      const Fragments of_col = of_lane(4 * (2 * t + c) + k);
+      const OwnFragments of_col = fragments.of_lane(4 * (2 * t + c) + k);
       unpack(of_col.b[0], &col[c][2 * k]);
       unpack(of_col.b[1], &col[c][2 * k + 8]);
     }
@@ -445,30 +444,20 @@ inline std::uint32_t tf32_truncated(std::uint32_t x) {
 inline void mma_m16n8k8(float (&d)[4], const std::uint32_t (&a)[4],
                         const std::uint32_t (&b)[2],
                         SourceLocation location = caller_location()) {
-  struct Fragments {
-    std::uint32_t a[4], b[2];
-  } own;
+  OwnFragments own;
   for (int i = 0; i < 4; ++i) own.a[i] = lab::tf32_operand(a[i], location);
   for (int i = 0; i < 2; ++i) own.b[i] = lab::tf32_operand(b[i], location);
-  const std::byte* deposits =
-      lab::exchange(0xffffffffu, &own, sizeof own, location);
-  const auto of_lane = [&](int lane) {
-    Fragments result;
-    std::memcpy(&result,
-                deposits + static_cast<std::size_t>(lane) * lab::kDepositSize,
-                sizeof result);
-    return result;
-  };
+  const Exchange<OwnFragments> fragments(0xffffffffu, own, location);
   const int lane = lab::current->lane, g = lane / 4, t = lane % 4;
   float row[2][8], col[2][8];  // rows g and g + 8 of A, columns 2t, 2t + 1
   for (int k = 0; k < 4; ++k) {
-    const Fragments of_row = of_lane(4 * g + k);
+    const OwnFragments of_row = fragments.of_lane(4 * g + k);
     row[0][k] = __uint_as_float(of_row.a[0]);
     row[1][k] = __uint_as_float(of_row.a[1]);
     row[0][k + 4] = __uint_as_float(of_row.a[2]);
     row[1][k + 4] = __uint_as_float(of_row.a[3]);
     for (int c = 0; c < 2; ++c) {
-      const Fragments of_col = of_lane(4 * (2 * t + c) + k);
+      const OwnFragments of_col = fragments.of_lane(4 * (2 * t + c) + k);
       col[c][k] = __uint_as_float(of_col.b[0]);
       col[c][k + 4] = __uint_as_float(of_col.b[1]);
     }

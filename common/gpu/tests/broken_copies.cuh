@@ -9,12 +9,9 @@
 namespace fa::FA_TARGET {
 
 /// A tile is loaded and copied to the output.
-//! [no_wait]
 template <bool broken>
 __global__ void no_wait(const __grid_constant__ TensorMap map, half* out) {
-  auto& shared = *dynamic_shared<HopperShared>();
-  HopperTile& tile = shared.tiles[0];
-  Mbarrier& full = shared.full[0];
+  const auto [tile, full] = first_stage();
   const unsigned i = threadIdx.x;
   if (i == 0) {
     full.init(1);
@@ -26,7 +23,6 @@ __global__ void no_wait(const __grid_constant__ TensorMap map, half* out) {
   if (!broken) full.wait(0);
   out[i] = tile.data[i];  // no wait: used
 }
-//! [no_wait]
 
 /// One thread loads tiles through one buffer, a warp sums them.
 template <bool broken>
@@ -109,9 +105,7 @@ __global__ void parity_below_zero(float* out) {
 /// The barrier expects twice as many bytes as arrive.
 template <bool broken>
 __global__ void too_many_bytes(const __grid_constant__ TensorMap map, half* out) {
-  auto& shared = *dynamic_shared<HopperShared>();
-  HopperTile& tile = shared.tiles[0];
-  Mbarrier& full = shared.full[0];
+  const auto [tile, full] = first_stage();
   const unsigned i = threadIdx.x;
   if (i == 0) {
     full.init(1);
@@ -127,9 +121,7 @@ __global__ void too_many_bytes(const __grid_constant__ TensorMap map, half* out)
 /// The barrier expects half of the bytes that arrive.
 template <bool broken>
 __global__ void too_few_bytes(const __grid_constant__ TensorMap map, half* out) {
-  auto& shared = *dynamic_shared<HopperShared>();
-  HopperTile& tile = shared.tiles[0];
-  Mbarrier& full = shared.full[0];
+  const auto [tile, full] = first_stage();
   const unsigned i = threadIdx.x;
   if (i == 0) {
     full.init(1);  // too few bytes: the barrier
@@ -145,9 +137,7 @@ __global__ void too_few_bytes(const __grid_constant__ TensorMap map, half* out) 
 /// Copies report to a barrier that they may not see.
 template <bool broken>
 __global__ void no_barrier_fence(const __grid_constant__ TensorMap map, half* out) {
-  auto& shared = *dynamic_shared<HopperShared>();
-  HopperTile& tile = shared.tiles[0];
-  Mbarrier& full = shared.full[0];
+  const auto [tile, full] = first_stage();
   const unsigned i = threadIdx.x;
   if (i == 0) {
     full.init(1);  // no barrier fence: the barrier

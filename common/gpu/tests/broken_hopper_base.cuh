@@ -43,6 +43,26 @@ __device__ inline void fill_tile(HopperTile& tile) {
   }
 }
 
+/// A tile and its barrier.
+struct HopperStage {
+  HopperTile& tile;
+  Mbarrier& full;
+};
+/// The first ones of HopperShared, in dynamic shared memory.
+__device__ inline HopperStage first_stage() {
+  auto& shared = *dynamic_shared<HopperShared>();
+  return {shared.tiles[0], shared.full[0]};
+}
+
+/// A tile of ones that wgmma may read, in dynamic shared memory. All threads of the block call it.
+__device__ inline HopperTile& tile_of_ones() {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  fill_tile(tile);
+  fence_async_proxy();
+  __syncthreads();
+  return tile;
+}
+
 /// Zeros, as a tensor of three tiles, and room for outputs.
 struct HopperInput {
   DeviceBuffer<half> data{3 * 64 * 64};

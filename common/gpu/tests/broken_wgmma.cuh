@@ -70,13 +70,9 @@ __global__ void __launch_bounds__(kWarpgroup) fence_before_the_writes(float* out
 }
 
 /// Accumulators are used while the wgmma is in flight.
-//! [no_wgmma_wait]
 template <bool broken>
 __global__ void __launch_bounds__(kWarpgroup) no_wgmma_wait(float* out) {
-  HopperTile& tile = *dynamic_shared<HopperTile>();
-  fill_tile(tile);
-  fence_async_proxy();
-  __syncthreads();
+  HopperTile& tile = tile_of_ones();
   float sum[32];
   wgmma_fence(sum);
   const auto rows = tile.by_rows(0, 0);
@@ -86,15 +82,11 @@ __global__ void __launch_bounds__(kWarpgroup) no_wgmma_wait(float* out) {
   out[threadIdx.x] = sum[0];  // no wait: sum
   wgmma_wait<0>(sum);
 }
-//! [no_wgmma_wait]
 
 /// Two groups: the wait is for the first one, the accumulators of the second are scaled.
 template <bool broken>
 __global__ void __launch_bounds__(kWarpgroup) touched_sums(float* out) {
-  HopperTile& tile = *dynamic_shared<HopperTile>();
-  fill_tile(tile);
-  fence_async_proxy();
-  __syncthreads();
+  HopperTile& tile = tile_of_ones();
   float s[32], o[32];
   wgmma_fence(s, o);
   const auto rows = tile.by_rows(0, 0);
@@ -117,10 +109,7 @@ __global__ void __launch_bounds__(kWarpgroup) touched_sums(float* out) {
 /// The left operand in registers is changed while the wgmma is in flight.
 template <bool broken>
 __global__ void __launch_bounds__(kWarpgroup) overwritten_operand(float* out) {
-  HopperTile& tile = *dynamic_shared<HopperTile>();
-  fill_tile(tile);
-  fence_async_proxy();
-  __syncthreads();
+  HopperTile& tile = tile_of_ones();
   float sum[32];
   std::uint32_t frag[2][4];
   for (int k = 0; k < 2; ++k) {
@@ -140,10 +129,7 @@ __global__ void __launch_bounds__(kWarpgroup) overwritten_operand(float* out) {
 /// A wgmma adds to sums that the thread has just set.
 template <bool broken>
 __global__ void __launch_bounds__(kWarpgroup) no_wgmma_begin(float* out) {
-  HopperTile& tile = *dynamic_shared<HopperTile>();
-  fill_tile(tile);
-  fence_async_proxy();
-  __syncthreads();
+  HopperTile& tile = tile_of_ones();
   float sum[32];
   for (int i = 0; i < 32; ++i) sum[i] = 1;
   if (!broken) wgmma_fence(sum);
@@ -157,10 +143,7 @@ __global__ void __launch_bounds__(kWarpgroup) no_wgmma_begin(float* out) {
 /// The last wgmma is in a group that no thread waits for.
 template <bool broken>
 __global__ void __launch_bounds__(kWarpgroup) wgmma_at_the_end(float* out) {
-  HopperTile& tile = *dynamic_shared<HopperTile>();
-  fill_tile(tile);
-  fence_async_proxy();
-  __syncthreads();
+  HopperTile& tile = tile_of_ones();
   float s[32], o[32];
   wgmma_fence(s, o);
   const auto rows = tile.by_rows(0, 0);
@@ -176,9 +159,7 @@ __global__ void __launch_bounds__(kWarpgroup) wgmma_at_the_end(float* out) {
 template <bool broken>
 __global__ void __launch_bounds__(kWarpgroup)
     operand_not_there(const __grid_constant__ TensorMap map, float* out) {
-  auto& shared = *dynamic_shared<HopperShared>();
-  HopperTile& tile = shared.tiles[0];
-  Mbarrier& full = shared.full[0];
+  const auto [tile, full] = first_stage();
   if (threadIdx.x == 0) {
     full.init(1);
     fence_barrier_init();

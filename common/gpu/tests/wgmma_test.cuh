@@ -46,15 +46,7 @@ __global__ void __launch_bounds__(2 * kWarpgroup)
   const int g = lane / 4, t = lane % 4;
   const int first_row = thread / kWarp * 16;
   fill(a_smem, a, kK, left == Left::kColumns);
-  // B as it is has its rows summed over; K-major it is transposed.
-  if constexpr (major_b == Major::kMN) {
-    fill(b_smem, b, n, false);
-  } else {
-    for (int i = thread; i < n * kK; i += 2 * kWarpgroup) {
-      const int col = i / kK, k = i % kK;
-      b_smem.at(col, k / 8 * 8)[k % 8] = from_float<T>(b[k * n + col]);
-    }
-  }
+  fill(b_smem, b, n, major_b == Major::kK);  // MN-major B has its rows summed over
   fence_async_proxy();
   __syncthreads();
 
