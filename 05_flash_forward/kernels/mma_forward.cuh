@@ -27,7 +27,7 @@ struct ForwardTile {
 };
 
 /// A lane's part of the accumulators of its warp: [i][j] is of rows from 16 i and columns from 8 j.
-/// Its element 2 h + e is in fragment_row(lane, 2 h) and fragment_column(lane, e); h and e are 0 or 1.
+/// Its element 2 h + e, h and e 0 or 1, is in fragment_row(lane, 2 h) and fragment_column(lane, e).
 template <class Tile, int cols>
 using Accumulators = float[Tile::row_tiles][cols / 8][4];
 

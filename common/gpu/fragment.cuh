@@ -27,8 +27,8 @@ __device__ inline int lane_row(int h) {
 __device__ inline int lane_column() {
   return threadIdx.x % 4 * 2;
 }
-/// The distance from this column to that of the lane's element i of the row: it has two neighbours of
-/// each 8 columns.
+/// The distance from this column to that of the lane's element i of the row: it has two neighbours
+/// of each 8 columns.
 __host__ __device__ constexpr int element_column(int i) {
   return i / 2 * 8 + i % 2;
 }
