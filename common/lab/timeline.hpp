@@ -1,5 +1,5 @@
 /// @file
-/// Time lines of replay.hpp for people: drawn, in words, as JSON.
+/// Timelines of replay.hpp for people: drawn, in words, as JSON.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace fa::lab {
 
-/// A time line with its name.
+/// A timeline with its name.
 struct NamedTimeline {
   std::string name;       ///< of the kernel, and what else distinguishes it
   Timeline timeline;      ///< what happened
@@ -34,7 +34,7 @@ struct Lane {
 /// of others that have copies add, "adders".
 std::vector<Lane> lanes_of(const Timeline& timeline);
 
-/// Draws time lines below one another, with the same scale: copies, the warpgroups, the tensor
+/// Draws timelines below one another, with the same scale: copies, the warpgroups, the tensor
 /// cores.
 /// @param timelines at least one
 /// @param legend    names

@@ -9,8 +9,8 @@ namespace {
 const std::vector<Reason> kReasons = {
     {"copy",
      "a tile is used before it has arrived: wait at the barrier for phase 0, "
-     "which must be told the bytes of both tiles"},
-    {"product",
+     "which must expect the bytes of both tiles"},
+    {"wgmma",
      "the sums are touched while wgmma is in flight: wgmma_commit() and "
      "wgmma_wait<0>(d) before the store"},
     {"operand",
@@ -31,18 +31,18 @@ const std::vector<Reason> kReasons = {
      "C has n elements"},
     {"race", "threads write the same element of C"}};
 
-// A product without a fence is told first, with its own words.
+// A wgmma without a fence is reported first, with its own words.
 std::vector<Reason> reasons(const Seen& seen) {
   std::vector<Reason> result = kReasons;
   const auto& findings = seen.report.findings;
   if (std::any_of(findings.begin(), findings.end(), [](const auto& finding) {
-        return finding.kind == "product" &&
+        return finding.kind == "wgmma" &&
                finding.message.find("wgmma_fence() is missing") !=
                    std::string::npos;
       })) {
     result.insert(
         result.begin(),
-        {"product",
+        {"wgmma",
          "wgmma_fence(d) is missing before the first wgmma: nothing "
          "orders what the threads did to d, here d = 0, before it"});
   }
