@@ -130,7 +130,6 @@ class Observer {
   /// The engine itself has found something.
   /// @param kind    see Finding::kind
   /// @param other   another place; line 0 where there is none
-  /// @param message one sentence
   virtual void finds(const std::string& kind, const SourceLocation& location,
                      const SourceLocation& other, const std::string& message) = 0;
 };

@@ -81,15 +81,13 @@ struct Timeline {
   double tensor_share() const { return cycles > 0 ? tensor_busy / cycles : 0; }
 };
 
-/// Plays blocks one after the other on one SM.
+/// Plays blocks one after the other, as record() returns them, on one SM.
 ///
 /// A quarter's tensor cores do one matmul at a time, first come, first served; of a warp the next
 /// one comes as soon as costs.waiting_matmuls allows. Warps that compute at the same time on a
 /// quarter share it evenly. Copies come one after the other, each warp's steps too; what is not
 /// named in Costs takes no time. A warp that adds by atomics, or stores, waits until its bytes
 /// have left.
-/// @param blocks in their order, as record() gives them
-/// @param costs  see there
 /// @throws std::runtime_error when warps wait for what never comes: the record is of another
 /// kernel, or not whole
 Timeline replay(const std::vector<BlockRecord>& blocks, const Costs& costs);
@@ -98,7 +96,6 @@ Timeline replay(const std::vector<BlockRecord>& blocks, const Costs& costs);
 /// and after.
 /// @param work  prepares and launches kernels of the machine "lab": a persistent grid is as large
 ///              as the device, which has one SM there
-/// @param costs see there
 /// @throws what the work throws
 Timeline replayed(const std::function<void()>& work, const Costs& costs);
 

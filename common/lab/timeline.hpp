@@ -37,7 +37,6 @@ std::vector<Lane> lanes_of(const Timeline& timeline);
 /// Draws timelines below one another, with the same scale: copies, the warpgroups, the tensor
 /// cores.
 /// @param timelines at least one
-/// @param legend    names
 /// @param cycles    that the width stands for at least: drawings with the same number have the same
 ///                  scale
 /// @return SVG
@@ -45,7 +44,6 @@ std::string draw_timelines(const std::vector<NamedTimeline>& timelines, const Le
                            double cycles = 0);
 
 /// The same for programs: an array of objects with name, cycles, tensor_busy and spans.
-/// @param timelines as drawn
 /// @param tensors   names of what is copied
 std::string timelines_json(const std::vector<NamedTimeline>& timelines,
                            const std::vector<std::string>& tensors);

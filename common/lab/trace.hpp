@@ -50,7 +50,6 @@ struct TracedProblem {
 };
 
 /// Watches what some work launches; none where this build has no watched lab.
-/// @param name of what is watched
 /// @param work launches kernels of the machine "watched"
 /// @throws what the work throws; a std::runtime_error then also says what was found
 std::optional<Trace> trace(const TraceName& name, const std::function<void()>& work);
@@ -71,11 +70,7 @@ std::string unreached(const Coverage& coverage);
 std::string unreached_text(const Coverage& coverage);
 
 /// A line of JSON about one launch, for programs that watch.
-/// @param kernel  its name
-/// @param group   name of what it computes
-/// @param size    of the problem
-/// @param backend on which it was launched
-/// @param report  of the watched lab; none elsewhere
+/// @param report of the watched lab; none elsewhere
 std::string launch_line(const std::string& kernel, const std::string& group, std::int64_t size,
                         const std::string& backend, const std::optional<Trace>& report);
 
