@@ -31,13 +31,10 @@ void named_barrier(int id, int threads, bool waits, const SourceLocation& locati
 /// setmaxnreg_dec() and setmaxnreg_inc()
 void set_registers(int registers, const SourceLocation& location);
 
-/// tma_load(), bulk_load(): a copy to shared memory that reports its bytes to an mbarrier.
-/// @param copy kLoadBox or kLoadBytes
+/// tma_load(), bulk_load(): a copy (kLoadBox, kLoadBytes) that reports its bytes to an mbarrier.
 void begin_load(const BulkCopy& copy, void* barrier);
-/// The same to the same place in several blocks of the cluster.
-/// @param copy    kLoadBox or kPeerBytes
-/// @param barrier its place in each of these blocks
-/// @param blocks  bit r is block r
+/// The same for kLoadBox or kPeerBytes, to the same place in several blocks of the cluster, in each
+/// of which the mbarrier has the same place, too. Bit r of `blocks` is block r.
 void begin_multicast(const BulkCopy& copy, void* barrier, unsigned blocks);
 /// tma_store(), bulk_store(), bulk_add()
 void begin_store(const BulkCopy& copy);

@@ -57,8 +57,7 @@ inline bool conflicts_more(std::int64_t rounds, std::int64_t best, std::int64_t 
 }
 
 /// Draws how a request to shared memory is served: a column for each bank, a row for each round.
-/// @param write   a store, else a load
-/// @param request of one warp, of at least one lane
+/// The request is a store or a load of one warp, of at least one lane.
 /// @return an SVG that needs nothing else, for light and dark pages, 1000 pixels wide
 std::string draw_banks(const std::string& kernel, const std::string& where, bool write,
                        const Request& request);

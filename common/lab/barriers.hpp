@@ -42,9 +42,8 @@ class NamedBarriers {
  public:
   /// Forgets all arrivals.
   void clear() { barriers_ = {}; }
-  /// A thread arrives and, with `waits`, waits for the end of the phase.
-  /// @param id      0 to 15
-  /// @param count   threads of a phase, a multiple of 32
+  /// A thread arrives at a barrier 0 to 15, of whose phases each has `count` threads, a multiple of
+  /// 32. With `waits` it waits for the end of the phase.
   /// @throws std::runtime_error for other numbers, and if threads disagree about the count
   void arrive(Threads& threads, LabThread& thread, int id, int count, bool waits,
               const SourceLocation& location);
@@ -64,14 +63,16 @@ class ClusterBarrier {
     alive_ = threads;
     arrived_ = 0;
   }
-  /// A thread arrives, or waits for the phase at which it has arrived.
-  /// @throws std::runtime_error if the two do not alternate
+  /// A thread arrives.
+  /// @throws std::runtime_error if arrivals and waits do not alternate
   void arrive(Threads& threads, LabThread& thread, const SourceLocation& location);
+  /// A thread waits for the phase at which it has arrived; see arrive().
   void wait(LabThread& thread, const SourceLocation& location) const;
   /// A thread of the cluster has ended.
   void thread_ended(Threads& threads, LabThread& thread);
-  /// Threads that have not ended, and those of them that have arrived.
+  /// Threads that have not ended.
   int alive() const { return alive_; }
+  /// Those of them that have arrived.
   int arrived() const { return arrived_; }
 
  private:

@@ -24,7 +24,7 @@ namespace fa::lab {
 class RegisterBudget {
  public:
   /// A thread asks for so many registers.
-  /// @param warps of the block or cluster
+  /// `warps` are those of the block or cluster.
   /// @throws std::runtime_error for a number that PTX does not allow
   void set(const LabThread& thread, std::size_t warps, int registers,
            const SourceLocation& location);
@@ -41,10 +41,11 @@ class RegisterBudget {
   SourceLocation location_;
 };
 
-/// The threads of one block at a time, or of the blocks of one cluster; reused from one to the next.
-/// The functions that take a thread are called by this thread while it runs.
+/// The threads of one block at a time, or of the blocks of one cluster; reused from one to the
+/// next. The functions that take a thread are called by this thread while it runs.
 class Block {
  public:
+  /// Threads that have not begun.
   Block(const Launch& launch, const std::function<void()>& kernel, Workers& workers);
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
@@ -55,23 +56,28 @@ class Block {
 
   /// The dynamic shared memory of a block of the cluster.
   std::byte* shared(int rank);
+  /// Bytes of it.
   std::size_t shared_bytes() const { return launch_.shared_bytes; }
   /// Where something in a block's dynamic shared memory lies in another block of the cluster.
   /// @throws std::runtime_error for other memory, and where there is no such block
   std::byte* of_peer(const LabThread& thread, const void* pointer, int rank,
                      const SourceLocation& location);
 
-  /// Issues a copy to the block's own shared memory, or to that of several blocks.
+  /// Issues a copy to the block's own shared memory.
   void load(const LabThread& thread, const BulkCopy& copy, void* barrier);
+  /// The same to that of several blocks.
   void load_multicast(const LabThread& thread, const BulkCopy& copy, void* barrier,
                       unsigned blocks);
   /// Issues a copy from the block's shared memory.
   void store(LabThread& thread, const BulkCopy& copy);
 
+  /// __syncthreads()
   void sync(LabThread& thread, const SourceLocation& location) {
     of(thread).barrier.sync(threads_, thread, location);
   }
+  /// The named barriers of the thread's block.
   NamedBarriers& named(const LabThread& thread) { return of(thread).named; }
+  /// setmaxnreg
   void set_registers(const LabThread& thread, int registers, const SourceLocation& location) {
     registers_.set(thread, warps_.size(), registers, location);
   }
@@ -84,13 +90,16 @@ class Block {
   }
   /// What a thread's warp has in flight.
   WgmmaQueue& wgmma(const LabThread& thread) { return wgmma_[thread.warp()]; }
+  /// What it needs of this block.
   WgmmaQueue::Setting wgmma_setting(const LabThread& thread);
 
+  /// @{ The parts of a block.
   Threads& threads() { return threads_; }
   Mbarriers& mbarriers() { return mbarriers_; }
   ClusterBarrier& cluster_barrier() { return cluster_barrier_; }
   Heartbeat& heartbeat() { return heartbeat_; }
   const RegisterBudget& registers() const { return registers_; }
+  /// @}
 
  private:
   // What each block of the cluster has for itself.

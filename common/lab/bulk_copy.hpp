@@ -36,6 +36,7 @@ struct Piece {
 
 /// An asynchronous copy between global and shared memory.
 struct BulkCopy {
+  /// What it does.
   enum class Kind {
     kLoadBox,      ///< a box to shared memory, swizzled; 0 outside the tensor
     kLoadBytes,    ///< bytes to shared memory

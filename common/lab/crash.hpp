@@ -37,6 +37,7 @@ class CrashHandler {
 /// kLongestRun is left, and Heartbeat::stuck is set. Needs a CrashHandler; Linux only.
 class Watchdog {
  public:
+  /// Begins to look at this thread of the operating system.
   explicit Watchdog(Heartbeat& heartbeat);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;

@@ -20,8 +20,8 @@ namespace fa::lab {
 /// @name The host's side
 /// @{
 
-/// Runs a kernel: calls `kernel`, its arguments bound, once for each thread of the grid.
-/// @param launch sizes, which must fit the limits of a GPU
+/// Runs a kernel: calls `kernel`, its arguments bound, once for each thread of the grid. The sizes
+/// must fit the limits of a GPU.
 /// @return registers of a thread that each warp of block 0 asked for by set_registers(), 0 for one
 /// that did not; empty when none did
 /// @throws std::runtime_error for a deadlock, a crash, an endless loop, and what PTX does not allow
@@ -39,8 +39,7 @@ void* allocate(std::size_t bytes);
 void release(void* memory);
 /// Copies bytes from the host to memory of the device.
 void upload(void* to, const void* from, std::size_t bytes);
-/// Sets each byte of memory of the device.
-/// @param unwritten the memory counts as never written
+/// Sets each byte of memory of the device. With `unwritten` the memory counts as never written.
 void fill(void* memory, int byte, std::size_t bytes, bool unwritten);
 /// @}
 
@@ -65,8 +64,8 @@ void* peer_shared(const void* pointer, int rank, const SourceLocation& location)
 
 /// __syncwarp()
 void sync_warp(unsigned mask, const SourceLocation& location);
-/// Waits until all lanes of a mask have brought as many bytes, and gives all of them to each.
-/// @param size at most kDepositSize
+/// Waits until all lanes of a mask have brought as many bytes, at most kDepositSize, and gives all
+/// of them to each.
 /// @return 32 deposits of kDepositSize bytes, by lane; valid until this lane's next exchange but
 /// one
 const std::byte* exchange(unsigned mask, const void* bytes, std::size_t size,
@@ -76,8 +75,8 @@ inline constexpr std::size_t kDepositSize = 32;
 /// The lanes that this warp was launched with: fewer than 32 in the last warp of an odd block.
 unsigned existing_lanes();
 
-/// cp.async: its destination in shared memory holds 0xff until it is waited for.
-/// @param source null fills with zeros
+/// cp.async: its destination in shared memory holds 0xff until it is waited for. A source of null
+/// fills with zeros.
 void copy_async(void* destination, const void* source, std::size_t size,
                 const SourceLocation& location);
 /// cp.async.commit_group
@@ -112,10 +111,10 @@ void absent_source(unsigned mask, int source, const SourceLocation& location);
 /// What tensor cores read of an operand that should be a TF32 number: its upper 19 bits. Where the
 /// others are not 0 it is a finding.
 std::uint32_t tf32_operand(std::uint32_t bits, const SourceLocation& location);
-/// c + the sum of a[k] b[k] to the last bit as an H200 computes it. The products are exact; they and
-/// c are shifted to the largest exponent among them, cut off 25 bits behind it, and added; the sum
-/// is cut off to float32. A product's exponent is the sum of its operands' ones.
-/// @param a, b TF32 numbers
+/// c + the sum of a[k] b[k] to the last bit as an H200 computes it. The products are exact; they
+/// and c are shifted to the largest exponent among them, cut off 25 bits behind it, and added; the
+/// sum is cut off to float32. A product's exponent is the sum of its operands' ones. a and b are
+/// TF32.
 float tf32_sum(float c, const float (&a)[8], const float (&b)[8]);
 /// @}
 

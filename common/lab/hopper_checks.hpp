@@ -13,12 +13,15 @@ namespace fa::lab {
 /// Whether threads and copies see that an mbarrier was initialised.
 class MbarrierCheck {
  public:
+  /// No mbarriers.
   explicit MbarrierCheck(Watched& watched) : w_(watched) {}
   /// A block or cluster begins.
   void block_begins() { states_.clear(); }
-  /// The running thread initialises one, calls fence_barrier_init(), or uses one.
+  /// The running thread initialises one.
   void made(const void* barrier, std::uint32_t site);
+  /// It calls fence_barrier_init().
   void fenced();
+  /// It uses one.
   void used(const void* barrier, bool by_copy, std::uint32_t site);
 
  private:
@@ -33,12 +36,16 @@ class MbarrierCheck {
 /// Registers that a wgmma in flight has.
 class RegisterCheck {
  public:
+  /// No registers.
   explicit RegisterCheck(Watched& watched) : w_(watched) {}
+  /// A block or cluster begins.
   void block_begins() { lent_.assign(w_.threads, {}); }
-  /// See Observer::registers_lent(), registers_changed() and async_ends().
+  /// See Observer::registers_lent().
   void lend(int thread, const void* address, std::size_t size, bool sums, const void* agent,
             std::uint32_t when, std::uint32_t site);
+  /// See Observer::registers_changed().
   void changed(std::uint32_t site, const std::string& message);
+  /// See Observer::async_ends().
   void give_back(std::uint32_t thread, const void* agent, std::uint32_t when);
   /// The running thread uses memory that may be such registers.
   void access(const std::byte* address, std::size_t size, bool write, std::uint32_t site);
@@ -58,7 +65,9 @@ class RegisterCheck {
 /// Uses of a block's shared memory by others of the cluster: the block must not end before them.
 class PeerCheck {
  public:
+  /// No uses.
   explicit PeerCheck(Watched& watched) : w_(watched) {}
+  /// A block or cluster begins.
   void block_begins() {
     uses_.assign(w_.cluster, {});
     exited_.assign(w_.cluster, false);

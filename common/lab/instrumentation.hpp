@@ -6,9 +6,8 @@
 
 namespace fa::lab {
 
-/// A load or store of watched code; nothing without a watch, or outside of kernels.
-/// @param code    return address of the compiler's call
-/// @param natural its type is as aligned as its size
+/// A load or store of watched code; nothing without a watch, or outside of kernels. `code` is the
+/// return address of the compiler's call; `natural` says that the type is as aligned as its size.
 void on_access(const void* address, std::size_t size, bool write, bool atomic, void* code,
                bool natural);
 /// A basic block of watched code begins.

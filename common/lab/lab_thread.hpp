@@ -54,8 +54,7 @@ struct LabThread : Thread {
 
   /// Its warp, counted through the cluster.
   std::size_t warp() const { return static_cast<std::size_t>(place / kWarpSize); }
-  /// Waits until another thread makes it ready.
-  /// @param at which mbarrier or named barrier
+  /// Waits until another thread makes it ready; `at` is an mbarrier or named barrier.
   void wait(State why, const SourceLocation& where, const void* at = nullptr) {
     state = why;
     location = where;

@@ -20,6 +20,7 @@ namespace fa::lab {
 /// and throws std::runtime_error for what PTX does not allow.
 class Mbarriers {
  public:
+  /// None, for some threads.
   explicit Mbarriers(Threads& threads) : threads_(threads) {}
 
   /// mbarrier.init with so many arrivals for a phase.

@@ -34,19 +34,25 @@ class Observer {
 
   /// @name Memory of the device
   /// @{
+
+  /// It was allocated.
   virtual void allocated(const void* memory, std::size_t bytes) = 0;
   /// The host wrote it; or, with `unwritten`, declared it never written.
   virtual void host_wrote(const void* memory, std::size_t bytes, bool unwritten) = 0;
+  /// It was freed.
   virtual void released(const void* memory) = 0;
   /// @}
 
   /// @name Launches, blocks and threads
   /// @{
+
+  /// A launch begins.
   virtual void launch_begins(const Launch& launch) = 0;
   /// A block begins; its dynamic shared memory is unwritten, as is all other shared memory. The
   /// blocks of a cluster begin together, in order of rank.
   virtual void block_begins(const Thread& first, const void* dynamic,
                             std::size_t dynamic_bytes) = 0;
+  /// A thread has ended.
   virtual void thread_ends(const Thread& thread) = 0;
   /// All threads of a block have ended.
   virtual void block_exits(const Thread& last) = 0;
@@ -62,14 +68,14 @@ class Observer {
 
   /// @name Order
   /// @{
+
   /// All lanes of a mask have reached a warp operation. __syncwarp() orders memory.
   virtual void warp_meets(const Thread& last, unsigned mask, bool orders_memory) = 0;
-  /// All threads of a block have reached __syncthreads().
-  /// @param first,second lines at which they wait: two different ones if there are
-  /// @param same_line    false when they wait at different lines
-  /// @param ended        threads that have ended without reaching it
+  /// All threads of a block have reached __syncthreads(), `ended` of them have ended without. They
+  /// wait at the line `first`; if not at the `same_line`, some wait at `second`.
   virtual void block_meets(const SourceLocation& first, const SourceLocation& second,
                            bool same_line, int ended) = 0;
+  /// An mbarrier is initialised.
   virtual void barrier_made(const void* barrier, const SourceLocation& location) = 0;
   /// fence_barrier_init()
   virtual void barriers_fenced() = 0;
@@ -89,9 +95,8 @@ class Observer {
   /// grid_dependency_wait()
   virtual void grid_waited() = 0;
   /// __threadfence(): orders the thread after the blocks whose counts it has read, and what it did
-  /// so far before its next count.
-  /// @param arrived whether none of its bulk stores is in flight; while one is, the fence orders
-  ///                nothing for others
+  /// so far before its next count. Unless its bulk stores have `arrived` it orders nothing for
+  /// others.
   virtual void memory_fenced(bool arrived) = 0;
   /// The thread changes or reads a counter in global memory. An acquire needs no fence behind it.
   virtual void counts(const void* counter, CounterUse use) = 0;
@@ -99,24 +104,26 @@ class Observer {
 
   /// @name Accesses
   /// @{
+
+  /// The thread reads or writes.
   virtual void accesses(const void* address, std::size_t size, bool write,
                         const SourceLocation& location) = 0;
   /// A cp.async is queued; until it is complete its destination must not be read.
   virtual void copy_begins(const void* destination, std::size_t size,
                            const SourceLocation& location) = 0;
+  /// It is complete.
   virtual void copy_ends(const void* destination, std::size_t size,
                          const SourceLocation& location) = 0;
-  /// An asynchronous operation uses shared memory from now on.
-  /// @param agent a barrier for copies to shared memory, a thread for stores, a warp for wgmma
-  /// @param when  phase or group of the agent at whose end it is complete, counted from 1
+  /// An asynchronous operation uses shared memory from now on. It is complete at the end of the
+  /// phase or group `when`, counted from 1, of an agent: a barrier for copies to shared memory, a
+  /// thread for stores, a warp for wgmma.
   virtual void async_uses(const void* agent, AsyncUse use, std::uint32_t when, const void* address,
                           std::size_t size, const SourceLocation& location) = 0;
   /// The thread, or its whole warp, has waited for the phases or groups of an agent up to `when`.
   virtual void async_ends(const void* agent, std::uint32_t when, bool whole_warp) = 0;
-  /// Registers belong to a wgmma until its group is waited for.
-  /// @param thread place in the cluster
-  /// @param sums   accumulators, which are written; else an operand, which is read
-  /// @param agent  the warp, as in async_uses()
+  /// Registers of the thread at a place in the cluster belong to a wgmma until its group is waited
+  /// for: accumulators (`sums`), which are written, or an operand, which is read. `agent` and
+  /// `when` are those of async_uses().
   virtual void registers_lent(int thread, const void* address, std::size_t size, bool sums,
                               const void* agent, std::uint32_t when,
                               const SourceLocation& location) = 0;
@@ -127,9 +134,7 @@ class Observer {
                      bool atomic, const SourceLocation& location) = 0;
   /// @}
 
-  /// The engine itself has found something.
-  /// @param kind    see Finding::kind
-  /// @param other   another place; line 0 where there is none
+  /// The engine itself has found something; see Finding. `other` has line 0 where there is none.
   virtual void finds(const std::string& kind, const SourceLocation& location,
                      const SourceLocation& other, const std::string& message) = 0;
 };

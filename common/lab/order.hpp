@@ -22,7 +22,8 @@ struct Access {
   bool atomic = false;         ///< with atomics of other threads it is no race
 };
 
-/// A vector clock: of each thread and agent, up to which time the clock's owner is ordered after it.
+/// A vector clock: of each thread and agent, up to which time the clock's owner is ordered after
+/// it.
 class VectorClock {
  public:
   /// The time for one of them.
@@ -39,8 +40,8 @@ class VectorClock {
   std::vector<std::uint32_t> times_;
 };
 
-/// The order of accesses. A thread's time advances at each operation that orders others after it: at
-/// __syncthreads() all, at __syncwarp() the lanes of its mask, at an mbarrier or a named barrier
+/// The order of accesses. A thread's time advances at each operation that orders others after it:
+/// at __syncthreads() all, at __syncwarp() the lanes of its mask, at an mbarrier or a named barrier
 /// those that wait there, and by a __threadfence() and a counter other blocks.
 ///
 /// Agents are asynchronous operations: copies and wgmma. Threads and agents of all blocks of a

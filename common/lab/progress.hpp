@@ -11,6 +11,7 @@ namespace fa::lab {
 
 /// The workers of a launch: threads of the operating system that run its blocks.
 struct Workers {
+  /// All of them have blocks.
   explicit Workers(std::int64_t count) : running(count) {}
   std::atomic<std::int64_t> running;   ///< that have blocks left
   std::atomic<std::int64_t> idle{0};   ///< in whose block threads only poll
@@ -20,6 +21,7 @@ struct Workers {
 /// The progress of one worker.
 class Progress {
  public:
+  /// It begins.
   explicit Progress(Workers& workers) : workers_(workers) {}
   ~Progress() { made(); }
   Progress(const Progress&) = delete;

@@ -10,6 +10,7 @@ namespace fa::lab {
 /// The check. Of one access at most one thing is reported.
 class RaceCheck {
  public:
+  /// No accesses.
   explicit RaceCheck(Watched& watched) : w_(watched) {}
 
   /// Whether an access is within its region; if not, that is a finding.

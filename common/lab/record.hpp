@@ -18,6 +18,7 @@ struct BulkCopy;
 /// Something that a warp does. Lane 0 speaks for its warp; arrivals and copies are recorded for
 /// any lane.
 struct Step {
+  /// What it is.
   enum class Kind {
     kWork,          ///< arithmetic: exponentials, exchanges
     kInit,          ///< an mbarrier, for so many arrivals
@@ -78,8 +79,9 @@ class Recorder {
   /// Lane 0 adds floats to global memory or stores there (kAdd, kWrite), and so do the others: so
   /// many bytes in all.
   void change(std::size_t warp, Step::Kind kind, std::int64_t bytes);
-  /// The number of an mbarrier of this block, or of a tensor.
+  /// The number of an mbarrier of this block.
   int number_of(const void* barrier);
+  /// The number of a tensor.
   int tensor_of(const void* data);
   /// All blocks so far; the recorder is empty afterwards.
   std::vector<BlockRecord> take();

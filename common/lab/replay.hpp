@@ -93,9 +93,8 @@ struct Timeline {
 Timeline replay(const std::vector<BlockRecord>& blocks, const Costs& costs);
 
 /// The same for what some work launches: of its blocks those that multiply, without kernels before
-/// and after.
-/// @param work  prepares and launches kernels of the machine "lab": a persistent grid is as large
-///              as the device, which has one SM there
+/// and after. The work prepares and launches kernels of the machine "lab": a persistent grid is as
+/// large as the device, which has one SM there.
 /// @throws what the work throws
 Timeline replayed(const std::function<void()>& work, const Costs& costs);
 

@@ -13,6 +13,7 @@ namespace fa::lab {
 /// What each thread has read since it last wrote, if that was always the same.
 class SpinCheck {
  public:
+  /// No loads.
   explicit SpinCheck(Watched& watched) : w_(watched) {}
   /// A block or cluster begins.
   void block_begins() { loops_.assign(w_.threads, {}); }

@@ -35,16 +35,13 @@ struct Lane {
 std::vector<Lane> lanes_of(const Timeline& timeline);
 
 /// Draws timelines below one another, with the same scale: copies, the warpgroups, the tensor
-/// cores.
-/// @param timelines at least one
-/// @param cycles    that the width stands for at least: drawings with the same number have the same
-///                  scale
+/// cores. The width stands for at least so many cycles: drawings with the same number have the same
+/// scale.
 /// @return SVG
 std::string draw_timelines(const std::vector<NamedTimeline>& timelines, const Legend& legend,
                            double cycles = 0);
 
 /// The same for programs: an array of objects with name, cycles, tensor_busy and spans.
-/// @param tensors   names of what is copied
 std::string timelines_json(const std::vector<NamedTimeline>& timelines,
                            const std::vector<std::string>& tensors);
 

@@ -17,10 +17,9 @@ namespace fa::lab {
 /// The exchanges of one warp.
 class Warp {
  public:
-  /// A lane takes part in an exchange, and waits until all lanes of the mask have.
-  /// @param thread   the lane
-  /// @param orders   it is a __syncwarp(), which orders memory
-  /// @param last     is called with the deposits when all lanes have arrived, before any continues
+  /// A lane takes part in an exchange, and waits until all lanes of the mask have. `orders` says
+  /// that it is a __syncwarp(), which orders memory. `last` is called with the deposits when all
+  /// lanes have arrived, before any continues.
   /// @return deposits of all lanes, of kDepositSize bytes each: valid until this lane's next
   /// exchange but one
   /// @throws std::runtime_error if the lane is not in the mask

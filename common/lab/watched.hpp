@@ -1,6 +1,6 @@
 /// @file
-/// What all checks of the watched lab share: the order of accesses, the shadow memory, the findings,
-/// and the words of messages.
+/// What all checks of the watched lab share: the order of accesses, the shadow memory, the
+/// findings, and the words of messages.
 #pragma once
 
 #include <cstddef>
@@ -44,10 +44,11 @@ struct Watched {
   /// @}
 };
 
-/// The rank of the running thread's block, and its place in the cluster.
+/// The rank of the running thread's block.
 inline std::uint32_t this_rank() {
   return static_cast<std::uint32_t>(current->rank);
 }
+/// The place of the running thread in the cluster.
 inline std::uint32_t this_place() {
   return static_cast<std::uint32_t>(current->place);
 }

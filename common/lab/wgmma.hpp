@@ -53,8 +53,9 @@ class WgmmaQueue {
   void wait(const Setting& setting, std::size_t pending);
   /// Forgets all.
   void clear();
-  /// The oldest one that is in no group, or in a group that was not waited for; null: none.
+  /// The oldest one that is in no group; null: none.
   const SourceLocation* uncommitted() const;
+  /// The oldest one in a group that was not waited for; null: none.
   const SourceLocation* unfinished() const;
   /// Groups that have ended so far.
   std::uint32_t ended() const { return ended_; }
