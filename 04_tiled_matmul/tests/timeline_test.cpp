@@ -49,7 +49,7 @@ const Timeline& drawn(const std::string& name) {
 // When the tensor cores begin the second tile of C.
 double second_tile(const Timeline& timeline) {
   double busy = 0;
-  for (const Span& product : timeline.products) {
+  for (const Span& product : timeline.matmuls) {
     if (busy > (8 - 0.01) * kStep) return product.begin;
     busy += product.end - product.begin;
   }
@@ -86,7 +86,7 @@ double writing(const Timeline& timeline) {
 // Cycles in which copies are in flight while tensor cores multiply.
 double copies_during_matmuls(const Timeline& timeline) {
   double both = 0;
-  for (const Span& product : timeline.products) {
+  for (const Span& product : timeline.matmuls) {
     for (const Span& copy : timeline.copies) {
       both += std::max(0.0, std::min(copy.end, product.end) - std::max(copy.begin, product.begin));
     }
@@ -173,7 +173,7 @@ TEST_CASE("rung 21 multiplies four steps of its second tile without a gap") {
     const Timeline& timeline = drawn(name);
     const double begin = second_tile(timeline), end = begin + steps * kStep;
     double busy = 0;
-    for (const Span& product : timeline.products) {
+    for (const Span& product : timeline.matmuls) {
       busy += std::max(0.0, std::min(product.end, end) - std::max(product.begin, begin));
     }
     return end - begin - busy;

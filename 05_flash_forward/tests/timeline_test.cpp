@@ -36,7 +36,7 @@ double work_under_matmuls(const Timeline& timeline, int warp) {
   double both = 0;
   for (const Span& work : timeline.warps) {
     if (work.warp != warp || work.kind != Kind::kWork) continue;
-    for (const Span& product : timeline.products) {
+    for (const Span& product : timeline.matmuls) {
       if (product.warp != warp) continue;
       both += std::max(0.0, std::min(work.end, product.end) - std::max(work.begin, product.begin));
     }
@@ -47,8 +47,8 @@ double work_under_matmuls(const Timeline& timeline, int warp) {
 // How often the tensor cores switch from one warp to another.
 int changes(const Timeline& timeline) {
   int result = 0;
-  for (std::size_t i = 1; i < timeline.products.size(); ++i) {
-    result += timeline.products[i].warp != timeline.products[i - 1].warp;
+  for (std::size_t i = 1; i < timeline.matmuls.size(); ++i) {
+    result += timeline.matmuls[i].warp != timeline.matmuls[i - 1].warp;
   }
   return result;
 }
@@ -85,7 +85,7 @@ TEST_CASE("tensor cores do the same work in rungs 09 to 13, in less time") {
 
 TEST_CASE("where the matmuls of two warps alternate, each rung is better") {
   lab::Costs alternating;
-  alternating.waiting_products = 1;
+  alternating.waiting_matmuls = 1;
   double range = 0;
   for (const char* name : kRungs) {
     CAPTURE(std::string(name));
@@ -134,7 +134,7 @@ TEST_CASE("rung 13 loads the next Q before it stores O, rung 12 after that") {
     const double o = first(timeline, Kind::kStore, 0);
     REQUIRE(o > 0);
     // The Q of the first block comes before any matmul.
-    return first(timeline, Kind::kLoad, timeline.products.front().end) < o;
+    return first(timeline, Kind::kLoad, timeline.matmuls.front().end) < o;
   };
   CHECK(next_q_before_o("13_persistent"));
   CHECK_FALSE(next_q_before_o("12_ping_pong"));

@@ -86,7 +86,7 @@ TEST_CASE("rung 10 begins dQ a tile later than rung 09") {
   // before it, rung 10 all but dQ of the first tile, and S and dP of the second.
   const auto before_d_q = [](const std::string& name) {
     int count = 0;
-    for (const Span& product : drawn(name).products) {
+    for (const Span& product : drawn(name).matmuls) {
       if (product.warp != 0) continue;
       if (product.kind == Kind::kByColumns) break;
       ++count;

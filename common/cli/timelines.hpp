@@ -60,7 +60,7 @@ inline void add_busy(std::vector<std::string>& cells, const lab::Timeline& timel
 /// The costs if the tensor cores alternate between the matmuls of two warpgroups.
 inline lab::Costs alternating() {
   lab::Costs costs;
-  costs.waiting_products = 1;
+  costs.waiting_matmuls = 1;
   return costs;
 }
 
@@ -111,7 +111,7 @@ inline void show_shares(const lab::NamedTimeline& one, const std::string& work) 
     return 100 * cycles_of(one.timeline, warp, kind) / one.timeline.cycles;
   };
   const std::vector<lab::Lane> lanes = lab::lanes_of(one.timeline);
-  std::vector<std::pair<std::string, Kind>> columns{{"waits: matmul", Kind::kWaitsForProducts},
+  std::vector<std::pair<std::string, Kind>> columns{{"waits: matmul", Kind::kWaitsForMatmuls},
                                                     {"copy", Kind::kWaitsForCopy},
                                                     {"other warps", Kind::kWaitsForOthers}};
   if (!work.empty()) columns.insert(columns.begin(), {work, Kind::kWork});
@@ -186,7 +186,7 @@ inline void show_consumers(const std::vector<lab::NamedTimeline>& drawn, const s
     std::vector<std::string> cells{one.name.substr(0, one.name.find(','))};
     double rest = one.timeline.cycles;
     for (const Kind kind :
-         {Kind::kWork, Kind::kWaitsForProducts, Kind::kWaitsForCopy, Kind::kWaitsForOthers}) {
+         {Kind::kWork, Kind::kWaitsForMatmuls, Kind::kWaitsForCopy, Kind::kWaitsForOthers}) {
       double sum = 0;
       for (const int warp : consumers) sum += cycles_of(one.timeline, warp, kind);
       const double mean = sum / static_cast<double>(consumers.size());

@@ -219,15 +219,15 @@ void fence_address(T*&) {}
 
 template <class... Registers>
 void wgmma_fence(Registers&... registers) {
-  (lab::lend_registers(registers), ...);
+  (lab::fence_registers(registers), ...);
 }
 template <class... Registers>
 void wgmma_commit(Registers&...) {
-  lab::commit_products();
+  lab::commit_wgmma();
 }
 template <int pending, class... Registers>
 void wgmma_wait(Registers&...) {
-  lab::wait_products(pending);
+  lab::wait_wgmma(pending);
 }
 
 template <Major, int>
@@ -239,18 +239,18 @@ void wgmma(float (&d)[r], const MatrixDescriptor<major_a, panel_a>& a,
            const MatrixDescriptor<major_b, panel_b>& b, bool adds,
            SourceLocation location = caller_location()) {
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
-  lab::begin_product({r, std::is_same_v<T, half>, major_a == Major::kMN,
-                      major_b == Major::kMN, adds, a.bits(), b.bits()},
-                     {d, nullptr}, location);
+  lab::begin_wgmma({r, std::is_same_v<T, half>, major_a == Major::kMN,
+                    major_b == Major::kMN, adds, a.bits(), b.bits()},
+                   {d, nullptr}, location);
 }
 template <class T, int r, Major major_b, int panel_b>
 void wgmma(float (&d)[r], const std::uint32_t (&a)[4],
            const MatrixDescriptor<major_b, panel_b>& b, bool adds,
            SourceLocation location = caller_location()) {
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
-  lab::begin_product({r, std::is_same_v<T, half>, false,
-                      major_b == Major::kMN, adds, 0, b.bits()},
-                     {d, a}, location);
+  lab::begin_wgmma({r, std::is_same_v<T, half>, false, major_b == Major::kMN,
+                    adds, 0, b.bits()},
+                   {d, a}, location);
 }
 
 }  // namespace fa::FA_TARGET

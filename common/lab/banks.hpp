@@ -49,10 +49,6 @@ std::int64_t best_wavefronts(const Request& request);
 
 /// Whether one of two places has more conflicts: more rounds for each that would do, or as many for
 /// each and more in sum. A place without rounds has the least.
-/// @param rounds       of the one
-/// @param best         that would do for it
-/// @param other_rounds of the other
-/// @param other_best   that would do for that
 inline bool conflicts_more(std::int64_t rounds, std::int64_t best, std::int64_t other_rounds,
                            std::int64_t other_best) {
   if (best == 0 || other_best == 0) return best > other_best;
@@ -61,10 +57,7 @@ inline bool conflicts_more(std::int64_t rounds, std::int64_t best, std::int64_t 
 }
 
 /// Draws how a request to shared memory is served: a column for each bank, a row for each round.
-/// @param kernel  its name
-/// @param where   file:line
-/// @param write   a store, else a load
-/// @param request of one warp, of at least one lane
+/// The request is a store or a load of one warp, of at least one lane.
 /// @return an SVG that needs nothing else, for light and dark pages, 1000 pixels wide
 std::string draw_banks(const std::string& kernel, const std::string& where, bool write,
                        const Request& request);

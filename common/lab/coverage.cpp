@@ -9,6 +9,8 @@
 #include <link.h>
 #include <map>
 
+#include "common/lab/program.hpp"
+
 namespace fa::lab {
 namespace {
 
@@ -54,27 +56,9 @@ const WatchedCode& WatchedCode::of_this_program() {
 }
 
 WatchedCode::WatchedCode() {
-  struct Program {
-    std::uintptr_t load_address = 0, begin = 0;
-    std::size_t size = 0;
-  } program;
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* result) {
-        auto& p = *static_cast<Program*>(result);
-        p.load_address = info->dlpi_addr;
-        for (int i = 0; i < info->dlpi_phnum; ++i) {
-          const auto& header = info->dlpi_phdr[i];
-          if (header.p_type != PT_LOAD || (header.p_flags & PF_X) == 0) {
-            continue;
-          }
-          p.begin = info->dlpi_addr + header.p_vaddr;
-          p.size = header.p_memsz;
-        }
-        return 1;  // the executable comes first
-      },
-      &program);
-  begin_ = program.begin;
-  size_ = program.size;
+  const Program program = Program::running();
+  begin_ = program.code;
+  size_ = program.code_bytes;
   read_symbols(program.load_address);
   read_calls();
 }
@@ -136,7 +120,7 @@ void WatchedCode::read_calls() {
     add(begin_ + i + 4, begin_ + i + static_cast<std::uintptr_t>(std::intptr_t{distance}));
   }
 #else
-  (void)code, (void)add;  // lines that were never reached cannot be told
+  (void)code, (void)add;  // unreached lines are not known
 #endif
 }
 

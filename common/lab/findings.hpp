@@ -18,11 +18,8 @@ class Findings {
  public:
   /// Notes a finding. Of several at the same lines the one over the largest distance is reported:
   /// what fixes it fixes the others as well.
-  /// @param kind     see Finding::kind
-  /// @param site     where
-  /// @param other    the other line; 0: none
-  /// @param message  one sentence
-  /// @param distance of two threads: 0 in a warp, 1 in a block, 2 beyond
+  /// `other` is the other line, 0: none; `distance` that of two threads: 0 in a warp, 1 in a block,
+  /// 2 beyond.
   void add(const std::string& kind, std::uint32_t site, std::uint32_t other,
            const std::string& message, int distance = 0);
   /// Whether there is a finding of a kind with this other line.

@@ -95,7 +95,7 @@ class Warp {
              at);
         break;
       case StampKind::kWaitMatmuls:
-        span(Kind::kWaitsForProducts, at);
+        span(Kind::kWaitsForMatmuls, at);
         end_matmuls(static_cast<int>(waiting_.detail()), at);
         break;
       case StampKind::kWaitStores:
@@ -111,7 +111,7 @@ class Warp {
     while (static_cast<int>(groups_.size()) > left) {
       const Group& group = groups_.front();
       const double begin = std::max(group.begin, ended_);
-      if (warp_ % kQuarters == 0) timeline_.products.push_back({group.kind, begin, at, warp_, 0});
+      if (warp_ % kQuarters == 0) timeline_.matmuls.push_back({group.kind, begin, at, warp_, 0});
       ended_ = at;
       groups_.erase(groups_.begin());
     }
@@ -294,7 +294,7 @@ Timeline timeline_of_stamps(std::vector<Stamp> stamps) {
     }
     timeline.cycles = block.back().at;
   }
-  std::stable_sort(timeline.products.begin(), timeline.products.end(),
+  std::stable_sort(timeline.matmuls.begin(), timeline.matmuls.end(),
                    [](const Span& a, const Span& b) { return a.begin < b.begin; });
   return timeline;
 }

@@ -36,9 +36,9 @@ std::string stamps_text(const StampedRuns& runs);
 StampedRuns read_stamps(const std::filesystem::path& file);
 
 /// The timeline of one SM. A matmul is drawn from its issue, or from the end of the one before it,
-/// to the end of the wait for it; a copy from its issue to the end of the first wait at its barrier,
-/// a store to the end of the wait for it. What lies between a wait and the next event is work.
-/// Tensors are counted by first appearance, as in the model.
+/// to the end of the wait for it; a copy from its issue to the end of the first wait at its
+/// barrier, a store to the end of the wait for it. What lies between a wait and the next event is
+/// work. Tensors are counted by first appearance, as in the model.
 /// @param stamps of the blocks of one kernel, with kernels before and after that have no matmuls
 Timeline timeline_of_stamps(std::vector<Stamp> stamps);
 

@@ -4,7 +4,7 @@
 
 namespace fa::lab {
 
-void Knowledge::join(const Knowledge& other) {
+void VectorClock::join(const VectorClock& other) {
   if (times_.size() < other.times_.size()) {
     times_.resize(other.times_.size());
   }
@@ -22,11 +22,12 @@ std::uint32_t Order::agent(const void* address) {
   return block_ + number;
 }
 
-bool Order::warp_knows(std::uint32_t thread, std::uint32_t other, std::uint32_t time) const {
+bool Order::warp_ordered_after(std::uint32_t thread, std::uint32_t other,
+                               std::uint32_t time) const {
   const std::uint32_t number = thread - block_;
   const std::uint32_t first = number / kWarpSize * kWarpSize;
   for (std::uint32_t i = first; i < first + kWarpSize && i < threads_; ++i) {
-    if (knows(block_ + i, other, time)) return true;
+    if (ordered_after(block_ + i, other, time)) return true;
   }
   return false;
 }
@@ -52,44 +53,44 @@ void Order::block_begins() {
   block_ = next_block_;
   next_block_ += kNumbers;
   times_.assign(threads_, 1);
-  known_.assign(threads_, {});
+  clocks_.assign(threads_, {});
   fences_.assign(threads_, {});
   all_ = {};
   agents_.clear();
   barriers_.clear();
   at_fence_.clear();
-  seen_.clear();
-  learnt_.clear();
-  learnt_by_copies_.clear();
+  pending_.clear();
+  order_of_block_.clear();
+  order_of_copies_.clear();
 }
 
 void Order::warp_meets(std::size_t first, unsigned mask) {
-  Knowledge together;
+  VectorClock together;
   for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
-    if ((mask >> lane & 1u) != 0) tell(first + lane, together);
+    if ((mask >> lane & 1u) != 0) release(first + lane, together);
   }
   for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
-    if ((mask >> lane & 1u) != 0) known_[first + lane] = together;
+    if ((mask >> lane & 1u) != 0) clocks_[first + lane] = together;
   }
 }
 
 void Order::block_meets() {
-  if (of_block_ < threads_) {  // the other blocks of the cluster do not come
+  if (of_block_ < threads_) {  // the other blocks of the cluster do not arrive
     const std::size_t first = static_cast<std::size_t>(current->rank) * of_block_;
-    Knowledge together;
-    for (std::size_t i = 0; i < of_block_; ++i) tell(first + i, together);
-    for (std::size_t i = 0; i < of_block_; ++i) known_[first + i] = together;
+    VectorClock together;
+    for (std::size_t i = 0; i < of_block_; ++i) release(first + i, together);
+    for (std::size_t i = 0; i < of_block_; ++i) clocks_[first + i] = together;
     return;
   }
   ++interval_;
   for (std::size_t thread = 0; thread < threads_; ++thread) {
-    tell(thread, all_);
-    known_[thread] = {};
+    release(thread, all_);
+    clocks_[thread] = {};
   }
 }
 
 void Order::releases(const void* barrier) {
-  tell(static_cast<std::size_t>(current->place), barriers_[barrier].coming);
+  release(static_cast<std::size_t>(current->place), barriers_[barrier].coming);
 }
 
 void Order::phase_ends(const void* barrier) {
@@ -98,31 +99,31 @@ void Order::phase_ends(const void* barrier) {
 }
 
 void Order::acquires(const void* barrier) {
-  known_[static_cast<std::size_t>(current->place)].join(barriers_[barrier].ended);
+  clocks_[static_cast<std::size_t>(current->place)].join(barriers_[barrier].ended);
 }
 
 void Order::memory_fenced(bool arrived) {
   const auto thread = static_cast<std::size_t>(current->place);
   if (arrived) {
-    Knowledge& fenced = at_fence_[static_cast<std::uint32_t>(thread)];
+    VectorClock& fenced = at_fence_[static_cast<std::uint32_t>(thread)];
     fenced.join(all_);
-    tell(thread, fenced);
+    release(thread, fenced);
   }
-  OfBlocks& of_thread = seen_[static_cast<std::uint32_t>(thread)];
-  for (const auto& [block, knowledge] : of_thread) {
-    learnt_[block].join(knowledge);
+  BlockClocks& of_thread = pending_[static_cast<std::uint32_t>(thread)];
+  for (const auto& [block, clock] : of_thread) {
+    order_of_block_[block].join(clock);
   }
   of_thread.clear();
 }
 
 // Blocks run one after the other here: those that have counted before are over, but only what they
-// did before their fence is known to be over in any run.
+// did before their fence is over in every run.
 void Order::counts(const void* counter, CounterUse use) {
   const auto thread = static_cast<std::uint32_t>(current->place);
   auto& others = counted_by_[counter];
-  OfBlocks& knowing = use == CounterUse::kAdd ? seen_[thread] : learnt_;
-  for (const auto& [block, knowledge] : others) {
-    knowing[block].join(knowledge);
+  BlockClocks& target = use == CounterUse::kAdd ? pending_[thread] : order_of_block_;
+  for (const auto& [block, clock] : others) {
+    target[block].join(clock);
   }
   if (use == CounterUse::kLoadAcquire) return;  // others see nothing of it
   const auto fenced = at_fence_.find(thread);

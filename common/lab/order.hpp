@@ -1,6 +1,6 @@
 /// @file
-/// Happens-before in a watched launch: which accesses to memory are over for whom. Vector clocks
-/// for the threads of a block and for what runs beside them, and what blocks know of each other.
+/// Happens-before in a watched launch: after which accesses to memory a thread is ordered. Vector
+/// clocks for the threads of a block and for asynchronous operations, and the order of blocks.
 #pragma once
 
 #include <algorithm>
@@ -22,33 +22,34 @@ struct Access {
   bool atomic = false;         ///< with atomics of other threads it is no race
 };
 
-/// What a thread knows: of each thread and agent, up to which time everything that it did is over.
-class Knowledge {
+/// A vector clock: of each thread and agent, up to which time the clock's owner is ordered after
+/// it.
+class VectorClock {
  public:
-  /// The time up to which it knows of one.
-  std::uint32_t of(std::size_t index) const { return index < times_.size() ? times_[index] : 0; }
-  /// Learns of one more.
-  void learn(std::size_t index, std::uint32_t time) {
+  /// The time for one of them.
+  std::uint32_t at(std::size_t index) const { return index < times_.size() ? times_[index] : 0; }
+  /// Sets the time for one of them, if it is later.
+  void raise(std::size_t index, std::uint32_t time) {
     if (times_.size() <= index) times_.resize(index + 1);
     times_[index] = std::max(times_[index], time);
   }
-  /// Learns all that another knows.
-  void join(const Knowledge& other);
+  /// Takes the later time for each, of this clock and another.
+  void join(const VectorClock& other);
 
  private:
   std::vector<std::uint32_t> times_;
 };
 
-/// The order of accesses. A thread's time advances whenever it tells others what it did: at
-/// __syncthreads() all, at __syncwarp() the lanes of its mask, at an mbarrier or a named barrier
+/// The order of accesses. A thread's time advances at each operation that orders others after it:
+/// at __syncthreads() all, at __syncwarp() the lanes of its mask, at an mbarrier or a named barrier
 /// those that wait there, and by a __threadfence() and a counter other blocks.
 ///
-/// Agents are what runs beside the threads: copies and wgmma. Threads and agents of all blocks of a
+/// Agents are asynchronous operations: copies and wgmma. Threads and agents of all blocks of a
 /// launch have numbers, counted from 1. The blocks of a cluster count as one large block, except
 /// for __syncthreads().
 class Order {
  public:
-  /// @name Who
+  /// @name Threads and agents
   /// @{
 
   /// The number of a thread of this block or cluster: of its Thread::place.
@@ -56,7 +57,7 @@ class Order {
   /// The number of the running thread.
   std::uint32_t running() const { return id(static_cast<std::size_t>(current->place)); }
   /// The number of an agent of this block: a barrier for copies to shared memory, a thread for
-  /// stores, a warp for products.
+  /// stores, a warp for wgmma.
   /// @throws std::runtime_error for more than the lab counts
   std::uint32_t agent(const void* address);
   /// The place of a thread in its cluster.
@@ -90,32 +91,34 @@ class Order {
   Access of_agent(std::uint32_t agent, std::uint32_t when, std::uint32_t site) const {
     return {agent, interval_, when, site, false};
   }
-  /// Whether an earlier access is over for a thread of this block.
+  /// Whether a thread of this block is ordered after an earlier access.
   bool ordered(const Access& before, std::uint32_t thread) const {
     if (before.thread == 0) return true;
     if (of_other_launch(before)) {
-      return before.interval < in_flight_ || knows(thread, block_ + kPreviousGrids, 1);
+      return before.interval < in_flight_ || ordered_after(thread, block_ + kPreviousGrids, 1);
     }
     if (before.thread == thread) return true;
     if (of_other_block(before.thread)) {
-      return knows(copy_runs_ ? learnt_by_copies_ : learnt_, before);
+      return ordered_after(copy_runs_ ? order_of_copies_ : order_of_block_, before);
     }
     if (passed_barrier(before) && !is_agent(before.thread)) return true;
-    return knows(thread, before.thread, before.time);
+    return ordered_after(thread, before.thread, before.time);
   }
-  /// Whether a __syncthreads() lies between an access and now. Agents do not come to it.
+  /// Whether a __syncthreads() lies between an access and now. Agents do not arrive at it.
   bool passed_barrier(const Access& before) const { return before.interval < interval_; }
-  /// Whether a thread of this block knows what another or an agent did until a time.
-  bool knows(std::uint32_t thread, std::uint32_t other, std::uint32_t time) const {
+  /// Whether a thread of this block is ordered after what another or an agent did until a time.
+  bool ordered_after(std::uint32_t thread, std::uint32_t other, std::uint32_t time) const {
     if (thread == other) return true;
     const std::size_t index = index_of(other - block_);
-    return all_.of(index) >= time || known_[thread - block_].of(index) >= time;
+    return all_.at(index) >= time || clocks_[thread - block_].at(index) >= time;
   }
-  /// Whether any lane of a thread's warp knows it.
-  bool warp_knows(std::uint32_t thread, std::uint32_t other, std::uint32_t time) const;
-  /// Whether this block has learnt by a counter of an access in another block. Its copies by TMA
-  /// may not have.
-  bool learnt(const Access& before) const { return knows(learnt_, before); }
+  /// Whether any lane of a thread's warp is.
+  bool warp_ordered_after(std::uint32_t thread, std::uint32_t other, std::uint32_t time) const;
+  /// Whether a counter orders this block after an access in another block. Its copies by TMA may
+  /// not be.
+  bool ordered_by_counter(const Access& before) const {
+    return ordered_after(order_of_block_, before);
+  }
   /// When a thread first called fence_async_proxy() at or after a time; 0: never.
   std::uint32_t fence_after(std::uint32_t thread, std::uint32_t time) const;
   /// @}
@@ -131,9 +134,9 @@ class Order {
   void warp_meets(std::size_t first, unsigned mask);
   /// __syncthreads().
   void block_meets();
-  /// It comes to a barrier.
+  /// It arrives at a barrier.
   void releases(const void* barrier);
-  /// All have come to a barrier.
+  /// A barrier's phase is complete.
   void phase_ends(const void* barrier);
   /// It has waited at a barrier.
   void acquires(const void* barrier);
@@ -146,10 +149,10 @@ class Order {
   /// fence_async_proxy().
   void async_fenced();
   /// fence_async_proxy_global().
-  void async_fenced_globally() { learnt_by_copies_ = learnt_; }
-  /// A thread of this block knows that phases or groups of an agent are over.
+  void async_fenced_globally() { order_of_copies_ = order_of_block_; }
+  /// A thread of this block has waited for phases or groups of an agent.
   void async_ends(std::uint32_t thread, std::uint32_t agent, std::uint32_t when) {
-    known_[thread - block_].learn(index_of(agent - block_), when);
+    clocks_[thread - block_].raise(index_of(agent - block_), when);
   }
   /// Whether a copy by TMA makes the accesses that come now.
   void copy_runs(bool runs) { copy_runs_ = runs; }
@@ -161,20 +164,20 @@ class Order {
   // The agent of all launches before this one that may be in flight.
   static constexpr std::uint32_t kPreviousGrids = kFirstAgent;
   // By the first thread of each block.
-  using OfBlocks = std::unordered_map<std::uint32_t, Knowledge>;
+  using BlockClocks = std::unordered_map<std::uint32_t, VectorClock>;
 
   // Threads come first, then agents.
   std::size_t index_of(std::uint32_t number) const {
     return number < kFirstAgent ? number : number - kFirstAgent + threads_;
   }
-  static bool knows(const OfBlocks& learnt, const Access& before) {
+  static bool ordered_after(const BlockClocks& clocks, const Access& before) {
     const std::uint32_t number = in_cluster(before.thread);
-    const auto of = learnt.find(before.thread - number);
-    return of != learnt.end() && of->second.of(number) >= before.time;
+    const auto of = clocks.find(before.thread - number);
+    return of != clocks.end() && of->second.at(number) >= before.time;
   }
-  void tell(std::size_t thread, Knowledge& to) {
-    to.join(known_[thread]);
-    to.learn(thread, times_[thread]++);
+  void release(std::size_t thread, VectorClock& to) {
+    to.join(clocks_[thread]);
+    to.raise(thread, times_[thread]++);
   }
 
   std::uint32_t interval_ = 1,
@@ -187,22 +190,23 @@ class Order {
   std::size_t threads_ = 0;
   std::uint32_t of_block_ = 1;                      // of these
   std::vector<std::uint32_t> times_;                // of each thread
-  std::vector<Knowledge> known_;                    // by each thread
-  Knowledge all_;                                   // by all of them
+  std::vector<VectorClock> clocks_;                 // of each thread
+  VectorClock all_;                                 // joined into each of them
   std::vector<std::vector<std::uint32_t>> fences_;  // of each thread
   std::unordered_map<const void*, std::uint32_t> agents_;
   struct Barrier {
-    Knowledge coming, ended;  // brought in this phase; in all that have ended
+    VectorClock coming, ended;  // of the arrivals in this phase; in all that have ended
   };
   std::unordered_map<const void*, Barrier> barriers_;
 
-  // Between blocks: what a thread knew at its last __threadfence(), by threads of this block; who
-  // has counted after one, by counters; what a thread has seen of that, and will know at its next
-  // fence; what this block has learnt by it; and what of that its copies by TMA know.
-  std::unordered_map<std::uint32_t, Knowledge> at_fence_;
-  std::unordered_map<const void*, std::vector<std::pair<std::uint32_t, Knowledge>>> counted_by_;
-  std::unordered_map<std::uint32_t, OfBlocks> seen_;
-  OfBlocks learnt_, learnt_by_copies_;
+  // Between blocks: the clock of each thread of this block at its last __threadfence(); for each
+  // counter the clocks of those that have counted after one; the clocks that a thread has read by a
+  // counter, which its next fence applies; those that are applied to this block; and to its copies
+  // by TMA.
+  std::unordered_map<std::uint32_t, VectorClock> at_fence_;
+  std::unordered_map<const void*, std::vector<std::pair<std::uint32_t, VectorClock>>> counted_by_;
+  std::unordered_map<std::uint32_t, BlockClocks> pending_;
+  BlockClocks order_of_block_, order_of_copies_;
 };
 
 }  // namespace fa::lab

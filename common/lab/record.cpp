@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "common/lab/bulk_copy.hpp"
+
 namespace fa::lab {
 namespace {
 
@@ -15,6 +17,10 @@ int index_in(std::vector<const void*>& known, const void* one) {
   const auto index = static_cast<int>(found - known.begin());
   if (found == known.end()) known.push_back(one);
   return index;
+}
+
+std::size_t warp_of(const Thread& thread) {
+  return static_cast<std::size_t>(thread.place / kWarpSize);
 }
 
 }  // namespace
@@ -49,18 +55,10 @@ void Recorder::add(std::size_t warp, const Step& step) {
   blocks_.back().warps[warp].push_back(step);
 }
 
-void Recorder::exponential(std::size_t warp) {
-  ++work_[warp].exponentials;
-}
-
 void Recorder::change(std::size_t warp, Step::Kind kind, std::int64_t bytes) {
   if (work_[warp].bytes > 0 && work_[warp].kind != kind) flush(warp);
   work_[warp].kind = kind;
   work_[warp].bytes += bytes;
-}
-
-void Recorder::exchange(std::size_t warp) {
-  ++work_[warp].exchanges;
 }
 
 int Recorder::number_of(const void* barrier) {
@@ -77,10 +75,39 @@ std::vector<BlockRecord> Recorder::take() {
   return std::exchange(blocks_, {});
 }
 
+void record_step(const Thread& thread, Step::Kind kind, int count, int barrier) {
+  if (recorder == nullptr) return;
+  Step step;
+  step.kind = kind;
+  step.count = count;
+  step.barrier = barrier;
+  recorder->add(warp_of(thread), step);
+}
+
+void record_mbarrier(const Thread& thread, Step::Kind kind, const void* barrier, int count,
+                     std::int64_t bytes) {
+  if (recorder == nullptr) return;
+  Step step;
+  step.kind = kind;
+  step.barrier = recorder->number_of(barrier);
+  step.count = count;
+  step.bytes = bytes;
+  recorder->add(warp_of(thread), step);
+}
+
+void record_copy(const Thread& thread, Step::Kind kind, const BulkCopy& copy, const void* barrier) {
+  if (recorder == nullptr) return;
+  Step step;
+  step.kind = kind;
+  step.bytes = static_cast<std::int64_t>(copy.size);
+  step.tensor = copy.swizzled() ? recorder->tensor_of(copy.box.data) : -1;
+  step.adds = !copy.swizzled();
+  if (barrier != nullptr) step.barrier = recorder->number_of(barrier);
+  recorder->add(warp_of(thread), step);
+}
+
 std::vector<BlockRecord> record(const std::function<void()>& work) {
-  if (recorder != nullptr) {
-    throw std::logic_error("a launch is being recorded already");
-  }
+  if (recorder != nullptr) throw std::logic_error("a launch is being recorded already");
   Recorder own;
   recorder = &own;
   struct End {

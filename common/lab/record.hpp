@@ -1,6 +1,6 @@
 /// @file
 /// What the warps of a kernel do one after the other, recorded while the lab runs it: copies,
-/// barriers, products, and the arithmetic between them. The lab has no clock; replay.hpp gives the
+/// barriers, wgmma, and the arithmetic between them. The lab has no clock; replay.hpp gives the
 /// record one.
 #pragma once
 
@@ -9,11 +9,13 @@
 #include <functional>
 #include <vector>
 
-#include "common/lab/engine.hpp"
+#include "common/lab/thread.hpp"
 
 namespace fa::lab {
 
-/// Something that a warp does. Lane 0 speaks for its warp; arrivals and copies are taken down for
+struct BulkCopy;
+
+/// Something that a warp does. Lane 0 speaks for its warp; arrivals and copies are recorded for
 /// any lane.
 struct Step {
   /// What it is.
@@ -22,29 +24,29 @@ struct Step {
     kInit,          ///< an mbarrier, for so many arrivals
     kArrive,        ///< at an mbarrier, which is to expect bytes
     kWait,          ///< at an mbarrier, until so many phases have ended
-    kLoad,          ///< begins a copy that reports to an mbarrier
-    kStore,         ///< begins a copy to global memory
+    kLoad,          ///< issues a copy that reports to an mbarrier
+    kStore,         ///< issues a copy to global memory
     kAdd,           ///< adds floats there by atomics: so many bytes
     kWrite,         ///< writes there with its own stores: so many bytes
-    kLook,          ///< asks what stands in global memory, and waits
-    kCommitStores,  ///< closes a group of them
+    kLook,          ///< reads a flag in global memory, and waits for its value
+    kCommitStores,  ///< closes a group of bulk stores
     kWaitStores,    ///< for all groups but the youngest to be read
     kWaitArrivals,  ///< for the same to be in global memory
     kMeet,          ///< __syncthreads()
-    kNamedArrive,   ///< at a barrier with a number, and goes on
-    kNamedWait,     ///< at a barrier with a number, until all have come
-    kProduct,       ///< begins a product
-    kCommit,        ///< closes a group of products
-    kWaitProducts   ///< for all groups but the youngest
+    kNamedArrive,   ///< at a named barrier, without waiting
+    kNamedWait,     ///< at a named barrier, until all have arrived
+    kWgmma,         ///< issues a wgmma
+    kCommit,        ///< closes a group of wgmma
+    kWaitWgmma      ///< for all groups but the youngest
   };
-  Kind kind = Kind::kWork;        ///< see there
+  Kind kind = Kind::kWork;
   int barrier = 0;                ///< which: mbarriers are counted, or its number
-  std::int64_t bytes = 0;         ///< of a copy, a store; an arrival announces
+  std::int64_t bytes = 0;         ///< of a copy, a store; that an arrival adds to those expected
   int tensor = 0;                 ///< of a copy: counted by first appearance; -1 of a run
   int count = 0;                  ///< arrivals, phases, threads, or groups left
-  int columns = 0;                ///< of a product of 64 x 16 and 16 x columns
-  bool from_registers = false;    ///< the product's left operand
-  bool by_columns = false;        ///< its right one: neighbours are of a row
+  int columns = 0;                ///< n of a wgmma of 64 x n x 16
+  bool from_registers = false;    ///< its left operand
+  bool by_columns = false;        ///< its right operand: neighbours in memory are of a row
   bool adds = false;              ///< the copy, floats to a sum
   std::int64_t exponentials = 0;  ///< of a lane
   std::int64_t exchanges = 0;     ///< of the warp's lanes: shuffles and votes
@@ -63,7 +65,7 @@ struct BlockRecord {
 /// @throws std::logic_error while another record is made
 std::vector<BlockRecord> record(const std::function<void()>& work);
 
-/// Takes the steps down; for the lab.
+/// Collects the steps; for the lab.
 class Recorder {
  public:
   /// A block begins.
@@ -71,14 +73,12 @@ class Recorder {
   /// A warp does something. Arithmetic since its last step comes first.
   void add(std::size_t warp, const Step& step);
   /// Lane 0 computes an exponential.
-  void exponential(std::size_t warp);
-  /// Lane 0 adds floats to global memory or stores there, and so do the others.
-  /// @param warp  theirs
-  /// @param kind  Step::Kind::kAdd or kWrite
-  /// @param bytes of all lanes
-  void change(std::size_t warp, Step::Kind kind, std::int64_t bytes);
+  void exponential(std::size_t warp) { ++work_[warp].exponentials; }
   /// The lanes of a warp exchange something.
-  void exchange(std::size_t warp);
+  void exchange(std::size_t warp) { ++work_[warp].exchanges; }
+  /// Lane 0 adds floats to global memory or stores there (kAdd, kWrite), and so do the others: so
+  /// many bytes in all.
+  void change(std::size_t warp, Step::Kind kind, std::int64_t bytes);
   /// The number of an mbarrier of this block.
   int number_of(const void* barrier);
   /// The number of a tensor.
@@ -98,30 +98,38 @@ class Recorder {
 /// The recorder of all launches; null without one.
 extern Recorder* recorder;
 
-/// exp2_approx(): counted while a recorder is set.
+/// @name What the engine reports; nothing without a recorder
+/// @{
+
+/// A step of any lane.
+void record_step(const Thread& thread, Step::Kind kind, int count = 0, int barrier = 0);
+/// A step that all lanes of a warp do: counted once.
+inline void record_for_warp(const Thread& thread, Step::Kind kind, int count = 0, int barrier = 0) {
+  if (recorder != nullptr && thread.lane == 0) record_step(thread, kind, count, barrier);
+}
+/// A step at an mbarrier.
+void record_mbarrier(const Thread& thread, Step::Kind kind, const void* barrier, int count,
+                     std::int64_t bytes = 0);
+/// A copy. Loads report to an mbarrier; for stores it is null.
+void record_copy(const Thread& thread, Step::Kind kind, const BulkCopy& copy, const void* barrier);
+
+/// exp2_approx()
 inline void note_exponential() {
   if (recorder != nullptr && current->lane == 0) {
     recorder->exponential(static_cast<std::size_t>(current->number) / kWarpSize);
   }
 }
-
-/// atomicAdd() and store2(): their bytes are counted while a recorder is set.
-/// @param kind  Step::Kind::kAdd or kWrite
-/// @param bytes of a lane
+/// atomicAdd() and store2(): kAdd or kWrite, and the bytes of a lane.
 inline void note_change(Step::Kind kind, std::int64_t bytes) {
   if (recorder != nullptr && current->lane == 0) {
     recorder->change(static_cast<std::size_t>(current->number) / kWarpSize, kind,
                      bytes * kWarpSize);
   }
 }
-
-/// load_acquire(), and atomicAdd() or atomic_add_acquire() of 0, which only read a value:
-/// taken down while a recorder is set.
+/// load_acquire(), and atomicAdd() or atomic_add_acquire() of 0, which only read a value.
 inline void note_look() {
-  if (recorder == nullptr) return;
-  Step step;
-  step.kind = Step::Kind::kLook;
-  recorder->add(static_cast<std::size_t>(current->number) / kWarpSize, step);
+  if (recorder != nullptr) record_step(*current, Step::Kind::kLook);
 }
+/// @}
 
 }  // namespace fa::lab

@@ -48,7 +48,7 @@ class Player {
  private:
   using Kind = Step::Kind;
 
-  struct Product {
+  struct Matmul {
     std::size_t warp;
     const Step* step;
     std::size_t group;
@@ -59,9 +59,9 @@ class Player {
     double since = 0;            // when it began to wait at that step
     double work = 0;             // that is left of it, in cycles alone
     double answer = 0;           // when what it waits for has come
-    int groups = 0;              // of products, closed
-    std::vector<int> left;       // products of each group that have not ended
-    int waiting = 0;             // products that no tensor core has begun
+    int groups = 0;              // of matmuls, closed
+    std::vector<int> left;       // matmuls of each group that have not ended
+    int waiting = 0;             // matmuls that no tensor core has begun
     std::size_t meeting = 0;     // generation of the barrier it waits at
     double stores_open = 0;      // when the last copy of the open group ends
     std::vector<double> stores;  // when each closed group ends
@@ -81,9 +81,9 @@ class Player {
     std::int64_t bytes;
   };
   struct Quarter {
-    std::deque<Product> queue;
+    std::deque<Matmul> queue;
     bool busy = false;
-    Product now{};
+    Matmul now{};
     double begin = 0, end = 0;
   };
 
@@ -215,26 +215,26 @@ class Player {
         finish(w, Span::Kind::kWaitsForOthers);
         return true;
       }
-      case Kind::kProduct: {
-        if (warp.waiting >= costs_.waiting_products) return false;
+      case Kind::kWgmma: {
+        if (warp.waiting >= costs_.waiting_matmuls) return false;
         const auto group = static_cast<std::size_t>(warp.groups);
         warp.left.resize(group + 1);
         ++warp.left[group];
         ++warp.waiting;
         quarters_[w % kQuarters].queue.push_back({w, &step, group});
-        begin_product(quarters_[w % kQuarters]);
-        finish(w, Span::Kind::kWaitsForProducts);
+        begin_matmul(quarters_[w % kQuarters]);
+        finish(w, Span::Kind::kWaitsForMatmuls);
         return true;
       }
       case Kind::kCommit:
         ++warp.groups;
         warp.left.resize(static_cast<std::size_t>(warp.groups));
         break;
-      case Kind::kWaitProducts:
+      case Kind::kWaitWgmma:
         for (int group = 0; group + step.count < warp.groups; ++group) {
           if (warp.left[static_cast<std::size_t>(group)] > 0) return false;
         }
-        finish(w, Span::Kind::kWaitsForProducts);
+        finish(w, Span::Kind::kWaitsForMatmuls);
         return true;
     }
     finish(w, Span::Kind::kWork);  // that took no time
@@ -259,7 +259,7 @@ class Player {
     barrier.missing = barrier.arrivals;
   }
 
-  void begin_product(Quarter& quarter) {
+  void begin_matmul(Quarter& quarter) {
     if (quarter.busy || quarter.queue.empty()) return;
     quarter.now = quarter.queue.front();
     quarter.queue.pop_front();
@@ -270,19 +270,19 @@ class Player {
     quarter.end = now_ + 64.0 * quarter.now.step->columns * 16 * 2 / costs_.flops;
   }
 
-  void end_product(Quarter& quarter) {
+  void end_matmul(Quarter& quarter) {
     if (!quarter.busy || quarter.end > now_) return;
-    const Product& product = quarter.now;
-    --warps_[product.warp].left[product.group];
+    const Matmul& matmul = quarter.now;
+    --warps_[matmul.warp].left[matmul.group];
     if (&quarter == quarters_.data()) {
-      timeline_.products.push_back({product.step->from_registers ? Span::Kind::kOutput
-                                    : product.step->by_columns   ? Span::Kind::kByColumns
-                                                                 : Span::Kind::kScores,
-                                    quarter.begin, quarter.end, static_cast<int>(product.warp), 0});
+      timeline_.matmuls.push_back({matmul.step->from_registers ? Span::Kind::kOutput
+                                   : matmul.step->by_columns   ? Span::Kind::kByColumns
+                                                               : Span::Kind::kScores,
+                                   quarter.begin, quarter.end, static_cast<int>(matmul.warp), 0});
       timeline_.tensor_busy += quarter.end - quarter.begin;
     }
     quarter.busy = false;
-    begin_product(quarter);
+    begin_matmul(quarter);
   }
 
   // How many warps of a quarter compute.
@@ -330,7 +330,7 @@ class Player {
       if (work < none) work = 0;
     }
     now_ = to;
-    for (Quarter& quarter : quarters_) end_product(quarter);
+    for (Quarter& quarter : quarters_) end_matmul(quarter);
     for (const Landing& landing : landings_) {
       if (landing.time > now_) continue;
       Mbarrier& barrier = mbarriers_[landing.barrier];
@@ -371,7 +371,7 @@ Timeline replayed(const std::function<void()>& work, const Costs& costs) {
   const auto idle = [](const BlockRecord& block) {
     return std::none_of(block.warps.begin(), block.warps.end(), [](const auto& steps) {
       return std::any_of(steps.begin(), steps.end(),
-                         [](const Step& step) { return step.kind == Step::Kind::kProduct; });
+                         [](const Step& step) { return step.kind == Step::Kind::kWgmma; });
     });
   };
   blocks.erase(std::remove_if(blocks.begin(), blocks.end(), idle), blocks.end());

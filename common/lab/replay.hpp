@@ -29,7 +29,7 @@ struct Costs {
   int rest_of_score = 5;
   /// A shuffle or a vote, of which one waits for another: ours.
   int exchange = 25;
-  /// Bytes in a cycle that copies bring, and as many that copies, additions and stores take away.
+  /// Bytes in a cycle that copies load, and as many that copies, additions and stores write.
   /// 5120 for all SMs (of the A100; NVIDIA's white paper on it), by 132.
   int copied_bytes = 39;
   /// From the beginning of a copy to its landing, beside that; from a look at global memory to its
@@ -37,29 +37,29 @@ struct Costs {
   int copy_latency = 800;
   /// From the end of a block to the first step of the next one on the SM: ours.
   int next_block = 1000;
-  /// Products of a warp that can wait for the tensor cores; before it begins more, it waits itself.
+  /// Matmuls of a warp that can wait for the tensor cores; before it begins more, it waits itself.
   /// No source says how many: without a limit they are done in the order in which they were begun,
   /// with 1 those of two warps alternate.
-  int waiting_products = std::numeric_limits<int>::max();
+  int waiting_matmuls = std::numeric_limits<int>::max();
 };
 
 /// A stretch of time.
 struct Span {
   /// What is done, or waited for.
   enum class Kind {
-    kWork,              ///< arithmetic
-    kWaitsForCopy,      ///< at an mbarrier that copies report to
-    kWaitsForOthers,    ///< at another barrier
-    kWaitsForProducts,  ///< its own, or to begin them
-    kWaitsForStores,    ///< copies to global memory
-    kAdds,              ///< by atomics, to global memory
-    kWrites,            ///< there, with its own stores
-    kScores,            ///< a product whose operands are in shared memory
-    kByColumns,         ///< the same; the right one is read by its columns
-    kOutput,            ///< a product with an operand in registers
-    kLoad,              ///< a copy, from its turn to its landing
-    kStore,             ///< a copy to global memory, from its turn on
-    kBulkAdd            ///< one that adds to a sum, or stores its first part
+    kWork,             ///< arithmetic
+    kWaitsForCopy,     ///< at an mbarrier that copies report to
+    kWaitsForOthers,   ///< at another barrier
+    kWaitsForMatmuls,  ///< its own, or to begin them
+    kWaitsForStores,   ///< copies to global memory
+    kAdds,             ///< by atomics, to global memory
+    kWrites,           ///< there, with its own stores
+    kScores,           ///< a matmul whose operands are in shared memory
+    kByColumns,        ///< the same; the right one is read by its columns
+    kOutput,           ///< a matmul with an operand in registers
+    kLoad,             ///< a copy, from its turn to its landing
+    kStore,            ///< a copy to global memory, from its turn on
+    kBulkAdd           ///< one that adds to a sum, or stores its first part
   };
   Kind kind = Kind::kWork;  ///< see there
   double begin = 0;         ///< in cycles
@@ -73,7 +73,7 @@ struct Timeline {
   double cycles = 0;           ///< until the last warp of the last block
   std::vector<double> blocks;  ///< when each block begins
   std::vector<Span> warps;     ///< of all warps, as they end
-  std::vector<Span> products;  ///< on the tensor cores of quarter 0
+  std::vector<Span> matmuls;   ///< on the tensor cores of quarter 0
   std::vector<Span> copies;    ///< in their order
   double tensor_busy = 0;      ///< cycles in which quarter 0 multiplies
 
@@ -81,24 +81,20 @@ struct Timeline {
   double tensor_share() const { return cycles > 0 ? tensor_busy / cycles : 0; }
 };
 
-/// Plays blocks one after the other on one SM.
+/// Plays blocks one after the other, as record() returns them, on one SM.
 ///
-/// A quarter's tensor cores do one product at a time, first come, first served; of a warp the next
-/// one comes as soon as costs.waiting_products allows. Warps that compute at the same time on a
+/// A quarter's tensor cores do one matmul at a time, first come, first served; of a warp the next
+/// one comes as soon as costs.waiting_matmuls allows. Warps that compute at the same time on a
 /// quarter share it evenly. Copies come one after the other, each warp's steps too; what is not
-/// named in Costs takes no time. A warp that adds by atomics, or stores, waits until that has been
-/// taken away.
-/// @param blocks in their order, as record() gives them
-/// @param costs  see there
+/// named in Costs takes no time. A warp that adds by atomics, or stores, waits until its bytes
+/// have left.
 /// @throws std::runtime_error when warps wait for what never comes: the record is of another
 /// kernel, or not whole
 Timeline replay(const std::vector<BlockRecord>& blocks, const Costs& costs);
 
 /// The same for what some work launches: of its blocks those that multiply, without kernels before
-/// and after.
-/// @param work  prepares and launches kernels of the machine "lab": a persistent grid is as large
-///              as the device, which has one SM there
-/// @param costs see there
+/// and after. The work prepares and launches kernels of the machine "lab": a persistent grid is as
+/// large as the device, which has one SM there.
 /// @throws what the work throws
 Timeline replayed(const std::function<void()>& work, const Costs& costs);
 

@@ -1,8 +1,8 @@
 #include "common/lab/shadow.hpp"
 
-#include <link.h>
-
 #include <fmt/format.h>
+
+#include "common/lab/program.hpp"
 
 namespace fa::lab {
 
@@ -20,16 +20,8 @@ std::string Region::name(std::ptrdiff_t offset) const {
 
 ShadowMemory::ShadowMemory() {
   statics.memory = Memory::kStaticShared;
-  // The executable's thread-local variables on this thread.
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* region) {
-        for (int i = 0; i < info->dlpi_phnum; ++i) {
-          if (info->dlpi_phdr[i].p_type != PT_TLS) continue;
-          static_cast<Region*>(region)->set(info->dlpi_tls_data, info->dlpi_phdr[i].p_memsz);
-        }
-        return 1;  // the executable comes first
-      },
-      &statics);
+  const Program program = Program::running();
+  statics.set(program.thread_locals, program.thread_local_bytes);
 }
 
 void ShadowMemory::allocated(const void* memory, std::size_t bytes) {

@@ -28,10 +28,10 @@ inline constexpr std::size_t kCellBytes = 2;
 
 /// A read by something that runs beside the threads.
 struct AsyncRead {
-  std::uint32_t thread = 0;           ///< Order::id() of the agent
-  std::uint32_t time = 0;             ///< its group
-  std::uint32_t site = 0;             ///< see Sites
-  AsyncUse use = AsyncUse::kProduct;  ///< what it is
+  std::uint32_t thread = 0;         ///< Order::id() of the agent
+  std::uint32_t time = 0;           ///< its group
+  std::uint32_t site = 0;           ///< see Sites
+  AsyncUse use = AsyncUse::kWgmma;  ///< what it is
 };
 /// Bytes that it reads together.
 inline constexpr std::size_t kGrainBytes = 16;

@@ -5,26 +5,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <link.h>
 #include <unistd.h>
 #include <unwind.h>
 
 #include <fmt/format.h>
 
+#include "common/lab/program.hpp"
+
 namespace fa::lab {
 namespace {
-
-// Where the executable was loaded.
-std::uintptr_t load_address() {
-  std::uintptr_t result = 0;
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* address) {
-        *static_cast<std::uintptr_t*>(address) = info->dlpi_addr;
-        return 1;  // the executable comes first
-      },
-      &result);
-  return result;
-}
 
 bool contains(const std::string& line, const char* part) {
   return line.find(part) != std::string::npos;
@@ -57,7 +46,7 @@ std::string short_name(const std::string& line) {
 }  // namespace
 
 const SourceLines& source_lines(const std::vector<std::uintptr_t>& codes) {
-  const std::uintptr_t base = load_address();
+  const std::uintptr_t base = Program::running().load_address;
   // Each start of addr2line reads all of the program's lines.
   static SourceLines known;
   std::vector<std::uintptr_t> asked;

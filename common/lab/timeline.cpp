@@ -1,6 +1,8 @@
 #include "common/lab/timeline.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <set>
 
 #include <fmt/format.h>
@@ -30,8 +32,8 @@ Look look_of(Kind kind) {
       return {"waits for copy", "#dcdcdc"};
     case Kind::kWaitsForOthers:
       return {"waits for others", "#dcdcdc"};
-    case Kind::kWaitsForProducts:
-      return {"waits for products", nullptr};
+    case Kind::kWaitsForMatmuls:
+      return {"waits for matmuls", nullptr};
     case Kind::kWaitsForStores:
       return {"waits for stores", "#dcdcdc"};
     case Kind::kAdds:
@@ -136,54 +138,34 @@ double draw_copies(Canvas& canvas, const std::vector<Span>& copies,
   return y + height;
 }
 
-// Draws one time line from y on, and gives the y below it.
-double draw(Canvas& canvas, const NamedTimeline& one, const Legend& legend, double y) {
-  const Timeline& timeline = one.timeline;
-  canvas.svg.text(kLeft, y + 14, one.name, {{"font-weight", "bold"}});
-  canvas.svg.text(
-      kLeft, y + 30,
-      fmt::format(one.measured ? "{:.0f} cycles, {:.0f} % of the peak of the tensor cores"
-                               : "{:.0f} cycles, tensor cores busy for {:.0f} %",
-                  timeline.cycles, 100 * timeline.tensor_share()));
-  y += kHead;
-  const double top = y;
-  y = draw_copies(canvas, timeline.copies, legend.tensors, y) + kGap;
-  for (const Lane& lane : lanes_of(timeline)) {
-    const bool multiplies = lane.name.rfind("consumer", 0) == 0;
-    canvas.label(y + kRow / 2 + 4, lane.name);
-    const double height = multiplies ? kRow / 2 : kRow * 0.6;
-    if (multiplies) {  // above, what tensor cores do for it
-      std::vector<Span> own;
-      for (const Span& product : timeline.products) {
-        if (product.warp == lane.warp) own.push_back(product);
-      }
-      for (const Span& span : joined(own)) canvas.span(span, y, height);
-    }
-    const double below = y + (multiplies ? height : kRow * 0.2);
-    std::vector<Span> writes;  // of many steps that follow each other
-    for (const Span& span : timeline.warps) {
-      if (span.warp != lane.warp) continue;
-      if (span.kind == Kind::kWrites) {
-        writes.push_back(span);
-      } else {
-        canvas.span(span, below, height);
-      }
-    }
-    for (const Span& span : joined(writes)) {
-      canvas.span(span, below, height);
-    }
-    for (const Span& copy : timeline.copies) {
-      if (copy.warp == lane.warp && copy.kind == Kind::kBulkAdd) {
-        canvas.span(copy, y + kRow * 0.2, height);
-      }
-    }
-    y += kRow + kGap;
+// Draws spans of one warp, those that follow each other as one.
+void draw_joined(Canvas& canvas, const std::vector<Span>& spans,
+                 const std::function<bool(const Span&)>& chosen, double y, double height) {
+  std::vector<Span> some;
+  std::copy_if(spans.begin(), spans.end(), std::back_inserter(some), chosen);
+  for (const Span& span : joined(some)) canvas.span(span, y, height);
+}
+
+// A warpgroup: above, what tensor cores do for it; below, what its threads do.
+void draw_lane(Canvas& canvas, const Timeline& timeline, const Lane& lane, double y) {
+  const auto own = [&](const Span& span) { return span.warp == lane.warp; };
+  const bool multiplies = lane.name.rfind("consumer", 0) == 0;
+  canvas.label(y + kRow / 2 + 4, lane.name);
+  const double height = multiplies ? kRow / 2 : kRow * 0.6;
+  if (multiplies) draw_joined(canvas, timeline.matmuls, own, y, height);
+  const double below = y + (multiplies ? height : kRow * 0.2);
+  for (const Span& span : timeline.warps) {
+    if (own(span) && span.kind != Kind::kWrites) canvas.span(span, below, height);
   }
-  canvas.label(y + kRow / 2 + 4, "tensor cores");
-  std::vector<Span> all = timeline.products;
-  for (Span& span : all) span.warp = 0;
-  for (const Span& span : joined(all)) canvas.span(span, y, kRow);
-  y += kRow + 4;
+  const auto writes = [&](const Span& span) { return own(span) && span.kind == Kind::kWrites; };
+  draw_joined(canvas, timeline.warps, writes, below, height);  // of many steps
+  for (const Span& copy : timeline.copies) {
+    if (own(copy) && copy.kind == Kind::kBulkAdd) canvas.span(copy, y + kRow * 0.2, height);
+  }
+}
+
+// The axis of time, and lines where blocks begin, from `top` down.
+void draw_axis(Canvas& canvas, const Timeline& timeline, double top, double y) {
   const Svg::Attributes axis{{"stroke", "#999999"}, {"stroke-width", 0.8}};
   canvas.svg.line(kLeft, y, canvas.x_of(timeline.cycles), y, axis);
   double step = 2000;  // cycles; a number is up to 36 wide
@@ -201,6 +183,29 @@ double draw(Canvas& canvas, const NamedTimeline& one, const Legend& legend, doub
                     {{"stroke", "#b00020"}, {"stroke-width", 1.2}, {"stroke-dasharray", "4 3"}});
     canvas.svg.text(x, top - 6, "next block", {{"text-anchor", "middle"}, {"fill", "#b00020"}});
   }
+}
+
+// Draws one timeline from y on, and gives the y below it.
+double draw(Canvas& canvas, const NamedTimeline& one, const Legend& legend, double y) {
+  const Timeline& timeline = one.timeline;
+  canvas.svg.text(kLeft, y + 14, one.name, {{"font-weight", "bold"}});
+  canvas.svg.text(
+      kLeft, y + 30,
+      fmt::format(one.measured ? "{:.0f} cycles, {:.0f} % of the peak of the tensor cores"
+                               : "{:.0f} cycles, tensor cores busy for {:.0f} %",
+                  timeline.cycles, 100 * timeline.tensor_share()));
+  const double top = y + kHead;
+  y = draw_copies(canvas, timeline.copies, legend.tensors, top) + kGap;
+  for (const Lane& lane : lanes_of(timeline)) {
+    draw_lane(canvas, timeline, lane, y);
+    y += kRow + kGap;
+  }
+  canvas.label(y + kRow / 2 + 4, "tensor cores");
+  std::vector<Span> all = timeline.matmuls;
+  for (Span& span : all) span.warp = 0;
+  for (const Span& span : joined(all)) canvas.span(span, y, kRow);
+  y += kRow + 4;
+  draw_axis(canvas, timeline, top, y);
   return y + 34;
 }
 
@@ -208,7 +213,7 @@ double draw(Canvas& canvas, const NamedTimeline& one, const Legend& legend, doub
 
 std::vector<Lane> lanes_of(const Timeline& timeline) {
   std::set<int> multiply, copy, add;
-  for (const Span& span : timeline.products) {
+  for (const Span& span : timeline.matmuls) {
     multiply.insert(span.warp / kWarpsOfGroup * kWarpsOfGroup);
   }
   for (const Span& span : timeline.copies) {
@@ -301,7 +306,7 @@ std::string timelines_json(const std::vector<NamedTimeline>& timelines,
     };
     add("copies", one.timeline.copies);
     add("warps", one.timeline.warps);
-    add("tensor cores", one.timeline.products);
+    add("tensor cores", one.timeline.matmuls);
     text += "]}";
   }
   return text + "]\n";

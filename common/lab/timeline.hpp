@@ -1,5 +1,5 @@
 /// @file
-/// Time lines of replay.hpp for people: drawn, in words, as JSON.
+/// Timelines of replay.hpp for people: drawn, in words, as JSON.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace fa::lab {
 
-/// A time line with its name.
+/// A timeline with its name.
 struct NamedTimeline {
   std::string name;       ///< of the kernel, and what else distinguishes it
   Timeline timeline;      ///< what happened
@@ -34,19 +34,14 @@ struct Lane {
 /// of others that have copies add, "adders".
 std::vector<Lane> lanes_of(const Timeline& timeline);
 
-/// Draws time lines below one another, with the same scale: copies, the warpgroups, the tensor
-/// cores.
-/// @param timelines at least one
-/// @param legend    names
-/// @param cycles    that the width stands for at least: drawings with the same number have the same
-///                  scale
+/// Draws timelines below one another, with the same scale: copies, the warpgroups, the tensor
+/// cores. The width stands for at least so many cycles: drawings with the same number have the same
+/// scale.
 /// @return SVG
 std::string draw_timelines(const std::vector<NamedTimeline>& timelines, const Legend& legend,
                            double cycles = 0);
 
 /// The same for programs: an array of objects with name, cycles, tensor_busy and spans.
-/// @param timelines as drawn
-/// @param tensors   names of what is copied
 std::string timelines_json(const std::vector<NamedTimeline>& timelines,
                            const std::vector<std::string>& tensors);
 

@@ -49,16 +49,13 @@ struct TracedProblem {
   std::function<void()> work;  ///< launches kernels of the machine "watched"
 };
 
-/// Watches what some work launches; none where this build has no watched lab.
-/// @param name of what is watched
-/// @param work launches kernels of the machine "watched"
+/// Watches what some work launches, kernels of the machine "watched"; none where this build has no
+/// watched lab.
 /// @throws what the work throws; a std::runtime_error then also says what was found
 std::optional<Trace> trace(const TraceName& name, const std::function<void()>& work);
 
 /// Watches a kernel with several problems, one after the other; none where this build has no
-/// watched lab.
-/// @param name     of what is watched, with the shapes of the first problem
-/// @param problems at least one
+/// watched lab. The name has the shapes of the first problem.
 /// @return the findings and the coverage of all problems, each finding with the problems that
 /// showed it; the counts of the first problem
 std::optional<Trace> trace(const TraceName& name, const std::vector<TracedProblem>& problems);
@@ -70,12 +67,7 @@ std::string unreached(const Coverage& coverage);
 /// The same as a message.
 std::string unreached_text(const Coverage& coverage);
 
-/// A line of JSON about one launch, for programs that watch.
-/// @param kernel  its name
-/// @param group   name of what it computes
-/// @param size    of the problem
-/// @param backend on which it was launched
-/// @param report  of the watched lab; none elsewhere
+/// A line of JSON about one launch, for programs that watch. The report is the watched lab's.
 std::string launch_line(const std::string& kernel, const std::string& group, std::int64_t size,
                         const std::string& backend, const std::optional<Trace>& report);
 

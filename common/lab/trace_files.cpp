@@ -35,8 +35,7 @@ std::string unreached(const Coverage& coverage) {
 
 std::string unreached_text(const Coverage& coverage) {
   if (coverage.lines.empty()) {
-    return "Which lines were never reached cannot be told: this program has "
-           "no symbols.\n";
+    return "The lines that were never reached are unknown: this program has no symbols.\n";
   }
   const std::string lines = unreached(coverage);
   return lines.empty() ? "Every line of the kernels was reached.\n"

@@ -25,10 +25,7 @@ enum class Memory { kGlobal, kStaticShared, kDynamicShared };
 class Traffic {
  public:
   /// A block or cluster begins.
-  /// @param threads      of it
-  /// @param statics      where static shared memory begins
-  /// @param static_bytes of it
-  /// @param dynamic      where dynamic shared memory begins: that of the first block
+  /// `dynamic` is the dynamic shared memory of its first block.
   void block_begins(int threads, const std::byte* statics, std::size_t static_bytes,
                     const std::byte* dynamic);
   /// All lanes of a mask have come to a point of the program: if they are all that live, their
@@ -45,12 +42,8 @@ class Traffic {
   void access(Memory memory, const std::byte* address, std::size_t size, bool write, bool atomic,
               std::uint32_t site);
   /// A copy of rows of global memory.
-  /// @param rows    that lie in their buffers
-  /// @param size    bytes of each
-  /// @param write   to global memory
-  /// @param atomic  adds there
-  /// @param counted as a request; else there is only a line for it
-  /// @param site    of the copy
+  /// `rows` are those that lie in their buffers. Unless it is `counted` as a request there is only
+  /// a line for it.
   void copy(const std::vector<const std::byte*>& rows, std::size_t size, bool write, bool atomic,
             bool counted, std::uint32_t site);
 

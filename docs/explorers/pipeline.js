@@ -46,7 +46,7 @@
         }
         const doing = [...new Set(at(spans, state.t))];
         if (/consumer|tensor/.test(name)) now.push((name === "tensor cores" && measured(one) ? "in flight" : name) + " " +
-          (doing.join(" and ").replace("waits for products", "waits for its matmul") || (name === "tensor cores" && measured(one) ? "nothing" : "idle")));
+          (doing.join(" and ").replace("waits for matmuls", "waits for its matmul") || (name === "tensor cores" && measured(one) ? "nothing" : "idle")));
         y += high;
       }
       if (one.cycles >= from && one.cycles <= from + seen) parts.push(line(x(one.cycles), y - high * one.lanes.length, x(one.cycles), y, "ink", { "stroke-dasharray": "3 3" }));

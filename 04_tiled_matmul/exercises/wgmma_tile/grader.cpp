@@ -10,7 +10,7 @@ const std::vector<Reason> kReasons = {
     {"copy",
      "a tile is used before it has arrived: wait at the barrier for phase 0; it must expect the "
      "bytes of both tiles"},
-    {"product",
+    {"wgmma",
      "the sums are touched while wgmma is in flight: wgmma_commit() and wgmma_wait<0>(d) before "
      "the store"},
     {"operand",
@@ -33,10 +33,10 @@ std::vector<Reason> reasons(const Seen& seen) {
   std::vector<Reason> result = kReasons;
   const auto& findings = seen.report.findings;
   if (std::any_of(findings.begin(), findings.end(), [](const auto& finding) {
-        return finding.kind == "product" &&
+        return finding.kind == "wgmma" &&
                finding.message.find("wgmma_fence() is missing") != std::string::npos;
       })) {
-    result.insert(result.begin(), {"product",
+    result.insert(result.begin(), {"wgmma",
                                    "wgmma_fence(d) is missing before the first wgmma: nothing "
                                    "orders what the threads did to d, here d = 0, before it"});
   }

@@ -1,4 +1,4 @@
-// What runs beside the threads in the plain lab: without an observer, so a mistake must show in the
+// Asynchronous operations in the plain lab: without an observer, so a mistake must show in the
 // numbers, or end the launch with a message.
 #include <cmath>
 #include <numeric>
@@ -56,7 +56,7 @@ std::vector<float> plain_run(void (*kernel)(const float*, float*)) {
 TEST_CASE("what is not waited for is NaN, without an observer") {
   CHECK(sum_of(no_wgmma_wait<false>) == 128 * 16);
   CHECK(std::isnan(sum_of(no_wgmma_wait<true>)));
-  // The scaled sum is overwritten when the product ends.
+  // The scaled accumulator is overwritten when the wgmma ends.
   CHECK(sum_of(touched_sums<false>) == 128 * 256);
   CHECK(sum_of(touched_sums<true>) == 128 * 16);
   CHECK(sum_of(operand_not_there<false>) == 0);
@@ -75,7 +75,7 @@ TEST_CASE("what is not waited for is NaN, without an observer") {
   }
 }
 
-TEST_CASE("a store that no thread waits for does not come") {
+TEST_CASE("a store that no thread waits for does not arrive") {
   DeviceBuffer<float> in(32), out(32);
   in.zero();
   for (const bool broken : {false, true}) {
@@ -89,7 +89,7 @@ TEST_CASE("a store that no thread waits for does not come") {
   }
 }
 
-TEST_CASE("a thread that waits for ever is named, with what is missing") {
+TEST_CASE("a deadlock names the thread that waits, and what is missing") {
   for (const BrokenHopperKernel& kernel : broken_hopper_kernels()) {
     if (kernel.kind != "deadlock") continue;
     CAPTURE(kernel.name);
@@ -146,177 +146,136 @@ TEST_CASE("a value from outside of a shuffle's mask is NaN") {
 
 // ---------------------------------------------------------------- refusals
 
-enum class Wrong {
-  kNotInitialised,
-  kNoArrivals,
-  kTooManyArrivals,
-  kNumberOfBarrier,
-  kThreadsOfBarrier,
-  kThreadsDiffer,
-  kRegisters,
-  kTooManyRegisters,
-  kTileAlignment,
-  kBeyondTheEnd,
-  kColumn,
-  kStoreOutside,
-  kBytes,
-  kOperand,
-  kStatic,
-};
+// What a kernel that does something wrong can use.
+struct Scene {
+  TensorMap map;
+  const float* global;
+  Mbarrier &barrier, &other;  // `other` is not initialised
+  float* row;                 // static shared memory, 32 elements
+  char* shared;               // dynamic shared memory, as much as a HopperTile
+  bool first = threadIdx.x == 0;
 
-__global__ void does_wrong(const __grid_constant__ TensorMap map, const float* global, Wrong what) {
+  void load(int offset, int col) {
+    if (first) tma_load(shared + offset, map, barrier, col, 0, 0, 0, CacheHint::kEvictLast);
+  }
+};
+using Mistake = void (*)(Scene&);
+
+__global__ void does_wrong(const __grid_constant__ TensorMap map, const float* global,
+                           Mistake mistake) {
   __shared__ Mbarrier barrier, other;
   __shared__ __align__(16) float row[32];
-  char* const shared = dynamic_shared<char>();
-  const bool first = threadIdx.x == 0;
-  if (first && what != Wrong::kNotInitialised) {
-    barrier.init(what == Wrong::kNoArrivals ? 0 : 1);
+  Scene scene{map, global, barrier, other, row, dynamic_shared<char>()};
+  if (scene.first) {
+    barrier.init(1);
     fence_barrier_init();
   }
   __syncthreads();
-  float sum[32] = {};
-  switch (what) {
-    case Wrong::kNotInitialised:
-    case Wrong::kNoArrivals:
-      other.wait(0);
-      break;
-    case Wrong::kTooManyArrivals:
-      barrier.arrive_and_expect(16);
-      barrier.arrive();
-      break;
-    case Wrong::kNumberOfBarrier:
-      named_barrier_wait(16, 128);
-      break;
-    case Wrong::kThreadsOfBarrier:
-      named_barrier_wait(1, 100);
-      break;
-    case Wrong::kThreadsDiffer:
-      named_barrier_arrive(1, threadIdx.x < 32 ? 64 : 128);
-      break;
-    case Wrong::kRegisters:
-      lab::set_registers(100, {});
-      break;
-    case Wrong::kTooManyRegisters:
-      if (threadIdx.x < 128) {
-        setmaxnreg_dec<48>();
-      } else {
-        setmaxnreg_inc<240>();
-      }
-      break;
-    case Wrong::kTileAlignment:
-      if (first) tma_load(shared + 16, map, barrier, 0, 0, 0, 0, CacheHint::kEvictLast);
-      break;
-    case Wrong::kBeyondTheEnd:
-      if (first) {
-        tma_load(shared + 1024, map, barrier, 0, 0, 0, 0, CacheHint::kEvictLast);
-      }
-      break;
-    case Wrong::kColumn:
-      if (first) tma_load(shared, map, barrier, 3, 0, 0, 0, CacheHint::kEvictLast);
-      break;
-    case Wrong::kStoreOutside:
-      if (first) tma_store(map, shared, 0, -5, 0, 0);
-      break;
-    case Wrong::kBytes:
-      if (first) bulk_load(row, global, 20, barrier);
-      break;
-    case Wrong::kOperand: {
-      const auto operand = matrix_descriptor<Major::kK>(shared + 4096, 0);
-      wgmma_fence(sum);
-      wgmma<half>(sum, operand, operand, false);
-      wgmma_commit(sum);
-      wgmma_wait<0>(sum);
-      break;
-    }
-    case Wrong::kStatic:
-      (void)matrix_descriptor<Major::kK>(row, 0);
-      break;
-  }
+  mistake(scene);
 }
 
-TEST_CASE("what a GPU does not take ends the launch with one sentence") {
-  const auto refusal = [](Wrong what) {
+void multiply_beyond_the_end(Scene& s) {
+  float sum[32] = {};
+  const auto operand = matrix_descriptor<Major::kK>(s.shared + 4096, 0);
+  wgmma_fence(sum);
+  wgmma<half>(sum, operand, operand, false);
+  wgmma_commit(sum);
+  wgmma_wait<0>(sum);
+}
+
+TEST_CASE("arguments that PTX does not allow end the launch with one sentence") {
+  const std::pair<Mistake, const char*> mistakes[] = {
+      {[](Scene& s) { s.other.wait(0); }, "an mbarrier that is not initialised yet"},
+      {[](Scene& s) { s.other.init(0); }, "an mbarrier of 0 arrivals"},
+      {[](Scene& s) {
+         s.barrier.arrive_and_expect(16);
+         s.barrier.arrive();
+       },
+       "more than the 1 arrivals of a phase"},
+      {[](Scene&) { named_barrier_wait(16, 128); }, "named barrier 16; allowed are 0 to 15"},
+      {[](Scene&) { named_barrier_wait(1, 100); }, "for 100 threads; allowed are multiples"},
+      {[](Scene&) { named_barrier_arrive(1, threadIdx.x < 32 ? 64 : 128); },
+       "threads, where others said"},
+      {[](Scene&) { lab::set_registers(100, {}); }, "100 registers for a thread; allowed are"},
+      {[](Scene&) { threadIdx.x < 128 ? setmaxnreg_dec<48>() : setmaxnreg_inc<240>(); },
+       "take 67584 registers in all"},
+      {[](Scene& s) { s.load(16, 0); }, "not a multiple of 128"},
+      {[](Scene& s) { s.load(1024, 0); }, "a copy of 8192 bytes at byte 1024"},
+      {[](Scene& s) { s.load(0, 3); }, "a box whose first column is 3; allowed are multiples"},
+      {[](Scene& s) {
+         if (s.first) tma_store(s.map, s.shared, 0, -5, 0, 0);
+       },
+       "a box is stored at row -5 and column 0 of"},
+      {[](Scene& s) {
+         if (s.first) bulk_load(s.row, s.global, 20, s.barrier);
+       },
+       "a copy of 20 bytes"},
+      {multiply_beyond_the_end, "of the dynamic shared memory, which has 8192"},
+      {[](Scene& s) { (void)matrix_descriptor<Major::kK>(s.row, 0); },
+       "outside of dynamic shared memory"}};
+  for (const auto& [mistake, says] : mistakes) {
     const HopperInput in;
     const DeviceBuffer<float> global(64);
-    return message_of<std::runtime_error>([&] {
-      launch(does_wrong, {{1}, {384}, HopperTile::bytes}, in.map(), global.data(), what);
+    const std::string message = message_of<std::runtime_error>([&] {
+      launch(does_wrong, {{1}, {384}, HopperTile::bytes}, in.map(), global.data(), mistake);
     });
-  };
-  const auto says = [&](Wrong what, const std::string& words) {
-    const std::string message = refusal(what);
-    CAPTURE(message);
-    CHECK(contains(message, words));
-  };
-  says(Wrong::kNotInitialised, "an mbarrier that is not initialised yet");
-  says(Wrong::kNoArrivals, "an mbarrier of 0 arrivals");
-  says(Wrong::kTooManyArrivals, "more than the 1 arrivals of a phase");
-  says(Wrong::kNumberOfBarrier, "the number 16; allowed are 0 to 15");
-  says(Wrong::kThreadsOfBarrier, "for 100 threads; allowed are multiples");
-  says(Wrong::kThreadsDiffer, "threads, where others said");
-  says(Wrong::kRegisters, "100 registers for a thread; allowed are");
-  says(Wrong::kTooManyRegisters, "take 67584 registers in all");
-  says(Wrong::kTileAlignment, "not a multiple of 128");
-  says(Wrong::kBeyondTheEnd, "a copy of 8192 bytes at byte 1024");
-  says(Wrong::kColumn, "a box whose first column is 3; allowed are multiples");
-  says(Wrong::kStoreOutside, "a box is stored from row -5 and column 0 of");
-  says(Wrong::kBytes, "a copy of 20 bytes");
-  says(Wrong::kOperand, "of the dynamic shared memory, which has 8192");
-  says(Wrong::kStatic, "not in dynamic shared memory");
-}
-
-enum class WrongInCluster { kArrivesTwice, kWaitsOnly, kRank, kBlocks, kStatic, kOneWaits };
-
-__global__ void does_wrong_in_cluster(const __grid_constant__ TensorMap map, WrongInCluster what) {
-  __shared__ int fixed;
-  auto& shared = *dynamic_shared<HopperShared>();
-  switch (what) {
-    case WrongInCluster::kArrivesTwice:
-      cluster_arrive();
-      cluster_arrive();
-      break;
-    case WrongInCluster::kWaitsOnly:
-      cluster_wait();
-      break;
-    case WrongInCluster::kRank:
-      (void)peer_shared(&shared, 2);
-      break;
-    case WrongInCluster::kBlocks:
-      shared.empty.init(1);
-      tma_load_multicast(shared.tiles[0].data, map, shared.empty, 0, 0, 0, 0, 5);
-      break;
-    case WrongInCluster::kStatic:
-      (void)peer_shared(&fixed, 1);
-      break;
-    case WrongInCluster::kOneWaits:
-      if (cluster_rank() == 1) {
-        __syncthreads();
-        if (threadIdx.x == 0) shared.empty.init(1);
-        __syncthreads();
-        shared.empty.wait(0);
-      }
-      cluster_arrive();
-      cluster_wait();
-      break;
+    CAPTURE(says);
+    CHECK(contains(message, says));
   }
 }
 
-TEST_CASE("what a cluster does not take ends the launch with one sentence") {
-  const auto says = [](WrongInCluster what, const std::string& words) {
+using ClusterMistake = void (*)(const TensorMap&, HopperShared&);
+
+__global__ void does_wrong_in_cluster(const __grid_constant__ TensorMap map,
+                                      ClusterMistake mistake) {
+  mistake(map, *dynamic_shared<HopperShared>());
+}
+
+// In block 1 all threads wait for an mbarrier at which no thread arrives.
+void one_block_waits(const TensorMap&, HopperShared& shared) {
+  if (cluster_rank() == 1) {
+    __syncthreads();
+    if (threadIdx.x == 0) shared.empty.init(1);
+    __syncthreads();
+    shared.empty.wait(0);
+  }
+  cluster_arrive();
+  cluster_wait();
+}
+
+void use_static_memory_of_peer(const TensorMap&, HopperShared&) {
+  __shared__ int fixed;
+  (void)peer_shared(&fixed, 1);
+}
+
+TEST_CASE("cluster operations that PTX does not allow end the launch with one sentence") {
+  const std::pair<ClusterMistake, const char*> mistakes[] = {
+      {[](const TensorMap&, HopperShared&) {
+         cluster_arrive();
+         cluster_arrive();
+       },
+       "must alternate in a thread"},
+      {[](const TensorMap&, HopperShared&) { cluster_wait(); }, "must alternate in a thread"},
+      {[](const TensorMap&, HopperShared& shared) { (void)peer_shared(&shared, 2); },
+       "block 2 of a cluster of 2"},
+      {[](const TensorMap& map, HopperShared& shared) {
+         shared.empty.init(1);
+         tma_load_multicast(shared.tiles[0].data, map, shared.empty, 0, 0, 0, 0, 5);
+       },
+       "a copy to the blocks 0b101 of a cluster of 2"},
+      {use_static_memory_of_peer, "shared memory of another block that is not dynamic"},
+      {one_block_waits, "32 threads (first: 0) of block 1 of the cluster at an mbarrier"},
+      {one_block_waits, "at cluster_wait"},
+      {one_block_waits, "with 32 of 64 threads of the cluster there"}};
+  for (const auto& [mistake, says] : mistakes) {
     const HopperInput in;
     const std::string message = message_of<std::runtime_error>([&] {
-      launch(does_wrong_in_cluster, {{2}, {32}, sizeof(HopperShared), 0, false, 2}, in.map(), what);
+      launch(does_wrong_in_cluster, {{2}, {32}, sizeof(HopperShared), 0, false, 2}, in.map(),
+             mistake);
     });
-    CAPTURE(message);
-    CHECK(contains(message, words));
-  };
-  says(WrongInCluster::kArrivesTwice, "do not take turns in this thread");
-  says(WrongInCluster::kWaitsOnly, "do not take turns in this thread");
-  says(WrongInCluster::kRank, "block 2 of a cluster of 2");
-  says(WrongInCluster::kBlocks, "a copy to the blocks 0b101 of a cluster of 2");
-  says(WrongInCluster::kStatic, "shared memory of another block that is not dynamic");
-  says(WrongInCluster::kOneWaits, "32 threads (first: 0) of block 1 of the cluster at an mbarrier");
-  says(WrongInCluster::kOneWaits, "at cluster_wait");
-  says(WrongInCluster::kOneWaits, "with 32 of 64 threads of the cluster there");
+    CAPTURE(says);
+    CHECK(contains(message, says));
+  }
 }
 
 }  // namespace

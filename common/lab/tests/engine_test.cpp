@@ -1,5 +1,4 @@
-// The lab itself: what happens when a kernel is wrong, and that it is a fair machine when it is
-// right.
+// The lab itself: what happens when a kernel is wrong, and what holds when it is right.
 #include "common/lab/engine.hpp"
 
 #include <cmath>
@@ -56,7 +55,7 @@ __global__ void throws_in_one_thread() {
   __syncthreads();
 }
 
-TEST_CASE("what a kernel throws ends the launch and comes out of it") {
+TEST_CASE("an exception in a kernel ends the launch and leaves it") {
   CHECK_THROWS_AS(launch(throws_in_one_thread, {{64}, {32}}), std::out_of_range);
 }
 
@@ -219,7 +218,7 @@ __global__ void waits_for_a_plain_flag(const unsigned* flag) {
   while (*static_cast<const volatile unsigned*>(flag) == 0) continue;
 }
 
-TEST_CASE("a thread that reads a plain flag for ever ends the launch") {
+TEST_CASE("a thread that polls a plain flag in an endless loop ends the launch") {
   DeviceBuffer<unsigned> flag(1);
   flag.zero();
   CHECK(contains(message_of<std::runtime_error>([&] {

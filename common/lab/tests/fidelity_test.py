@@ -249,7 +249,7 @@ class Whole(unittest.TestCase):
         )
         counts = {(c["kernel"], c["group"]): c for c in record["counts"]}
         self.assertEqual(len(counts), 4)
-        # Kernels of one file are told apart by their order.
+        # Kernels of one file are distinguished by their order.
         self.assertEqual(counts["03_t", "transpose"]["ncu"], {LD: 10, ST: 10})
         self.assertEqual(counts["03_t, padded", "transpose"]["ncu"], {LD: 20, ST: 20})
         self.assertEqual(counts["07_m", "matmul_bt"]["ncu"], {LD: 20, ST: 20})

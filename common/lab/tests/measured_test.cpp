@@ -65,13 +65,13 @@ TEST_CASE("a timeline of stamps has waits, work between them, matmuls and copies
   CHECK(timeline.cycles == 800);
   CHECK(timeline.blocks == std::vector<double>{0});
   CHECK(times(timeline.warps, Kind::kWaitsForCopy) == "20-120");
-  CHECK(times(timeline.warps, Kind::kWaitsForProducts) == "155-300 500-600");
+  CHECK(times(timeline.warps, Kind::kWaitsForMatmuls) == "155-300 500-600");
   CHECK(times(timeline.warps, Kind::kWaitsForStores) == "660-800");
   // Softmax is between the waits for matmuls.
   CHECK(contains(times(timeline.warps, Kind::kWork), "300-500"));
   // The second matmul begins when the first one has ended.
-  CHECK(times(timeline.products, Kind::kScores) == "130-300");
-  CHECK(times(timeline.products, Kind::kOutput) == "300-600");
+  CHECK(times(timeline.matmuls, Kind::kScores) == "130-300");
+  CHECK(times(timeline.matmuls, Kind::kOutput) == "300-600");
   CHECK(times(timeline.copies, Kind::kLoad, 4) == "10-120");
   CHECK(times(timeline.copies, Kind::kStore) == "650-800");
   // Tensors by first appearance.
@@ -89,7 +89,7 @@ TEST_CASE("stamps are sorted, also where the clock wraps") {
   for (Stamp& stamp : stamps) stamp.clock -= kStart + 200;  // 0 is in the middle
   const Timeline timeline = timeline_of_stamps(stamps);
   CHECK(timeline.cycles == 800);
-  CHECK(times(timeline.products, Kind::kOutput) == "300-600");
+  CHECK(times(timeline.matmuls, Kind::kOutput) == "300-600");
 }
 
 TEST_CASE("each block is drawn, and kernels without matmuls are not") {
@@ -107,12 +107,12 @@ TEST_CASE("each block is drawn, and kernels without matmuls are not") {
   CHECK(timeline_of_stamps({}).cycles == 0);
 }
 
-TEST_CASE("a stamp that is missing spoils nothing else") {
+TEST_CASE("a missing stamp does not corrupt other spans") {
   for (std::size_t missing = 0; missing < block(0).size(); ++missing) {
     std::vector<Stamp> stamps = block(0);
     stamps.erase(stamps.begin() + static_cast<std::ptrdiff_t>(missing));
     const Timeline timeline = timeline_of_stamps(stamps);
-    for (const auto* spans : {&timeline.warps, &timeline.products, &timeline.copies}) {
+    for (const auto* spans : {&timeline.warps, &timeline.matmuls, &timeline.copies}) {
       for (const Span& span : *spans) {
         CHECK(span.begin >= 0);
         CHECK(span.end >= span.begin);

@@ -41,8 +41,8 @@ Step work(std::int64_t exponentials, std::int64_t exchanges = 0) {
   result.exchanges = exchanges;
   return result;
 }
-Step product(int columns, bool from_registers = false) {
-  Step result = step(Kind::kProduct);
+Step matmul(int columns, bool from_registers = false) {
+  Step result = step(Kind::kWgmma);
   result.columns = columns;
   result.from_registers = from_registers;
   return result;
@@ -67,8 +67,12 @@ Costs costs() {
   result.copied_bytes = 32;
   result.copy_latency = 100;
   result.next_block = 50;
-  result.waiting_products = 1;
+  result.waiting_matmuls = 1;
   return result;
+}
+// Replays one block with these costs.
+Timeline play(const std::vector<std::pair<std::size_t, Steps>>& warps) {
+  return lab::replay({block(warps)}, costs());
 }
 // When the last span of a warp ends.
 double end_of(const Timeline& timeline, int warp) {
@@ -78,61 +82,59 @@ double end_of(const Timeline& timeline, int warp) {
   }
   return end;
 }
-// Whose products the tensor cores do, in their order.
-std::string tile_scheduler_of(const Timeline& timeline) {
+// The warps whose matmuls the tensor cores do, in their order.
+std::string matmul_order_of(const Timeline& timeline) {
   std::string text;
-  for (const Span& span : timeline.products) {
+  for (const Span& span : timeline.matmuls) {
     text += std::to_string(span.warp);
   }
   return text;
 }
 
 TEST_CASE("a warp's work takes what its scores and exchanges cost") {
-  const Timeline timeline = lab::replay({block({{0, {work(3, 2), work(1)}}})}, costs());
+  const Timeline timeline = play({{0, {work(3, 2), work(1)}}});
   CHECK(timeline.cycles == doctest::Approx(3 * 10 + 2 * 25 + 10));
   CHECK(timeline.tensor_share() == 0);
   CHECK(lab::replay({}, costs()).cycles == 0);
 }
 
 TEST_CASE("warps of a quarter share it, those of others do not") {
-  const Timeline timeline =
-      lab::replay({block({{0, {work(10)}}, {1, {work(10)}}, {4, {work(5)}}})}, costs());
+  const Timeline timeline = play({{0, {work(10)}}, {1, {work(10)}}, {4, {work(5)}}});
   CHECK(end_of(timeline, 1) == doctest::Approx(100));
   CHECK(end_of(timeline, 4) == doctest::Approx(100));  // 50 at half the speed
   CHECK(end_of(timeline, 0) == doctest::Approx(150));  // 50 of it alone
 }
 
-TEST_CASE("tensor cores do one product at a time, first come, first served") {
-  const Steps three{product(128), product(128), product(128), step(Kind::kCommit),
-                    step(Kind::kWaitProducts)};
-  const Steps one{product(64), step(Kind::kCommit), step(Kind::kWaitProducts)};
-  Timeline timeline = lab::replay({block({{0, three}, {4, one}, {5, one}})}, costs());
+TEST_CASE("tensor cores do one matmul at a time, first come, first served") {
+  const Steps three{matmul(128), matmul(128), matmul(128), step(Kind::kCommit),
+                    step(Kind::kWaitWgmma)};
+  const Steps one{matmul(64), step(Kind::kCommit), step(Kind::kWaitWgmma)};
+  Timeline timeline = play({{0, three}, {4, one}, {5, one}});
   // One of a warp waits: the third one comes when the second one begins.
-  CHECK(tile_scheduler_of(timeline) == "0040");
+  CHECK(matmul_order_of(timeline) == "0040");
   CHECK(end_of(timeline, 0) == doctest::Approx(3 * 64 + 32));
   CHECK(end_of(timeline, 4) == doctest::Approx(2 * 64 + 32));
   CHECK(end_of(timeline, 5) == doctest::Approx(32));  // another quarter
   CHECK(timeline.tensor_share() == doctest::Approx(1));
-  Costs patient = costs();
-  patient.waiting_products = 100;
-  timeline = lab::replay({block({{0, three}, {4, one}})}, patient);
-  CHECK(tile_scheduler_of(timeline) == "0004");
+  Costs unlimited = costs();
+  unlimited.waiting_matmuls = 100;
+  timeline = lab::replay({block({{0, three}, {4, one}})}, unlimited);
+  CHECK(matmul_order_of(timeline) == "0004");
 }
 
-TEST_CASE("groups of products are waited for but the youngest") {
-  const Timeline timeline = lab::replay(
-      {block({{0,
-               {product(128), step(Kind::kCommit), product(256, true), step(Kind::kCommit),
-                step(Kind::kWaitProducts, 1), work(1), step(Kind::kWaitProducts, 0)}}})},
-      costs());
+TEST_CASE("groups of matmuls are waited for but the youngest") {
+  const Timeline timeline =
+      play({{0,
+             {matmul(128), step(Kind::kCommit), matmul(256, true), step(Kind::kCommit),
+              step(Kind::kWaitWgmma, 1), work(1), step(Kind::kWaitWgmma, 0)}}});
   REQUIRE(timeline.warps.size() == 3);
-  CHECK(timeline.warps[0].kind == Span::Kind::kWaitsForProducts);
+  CHECK(timeline.warps[0].kind == Span::Kind::kWaitsForMatmuls);
   CHECK(timeline.warps[0].end == doctest::Approx(64));
   CHECK(timeline.warps[1].kind == Span::Kind::kWork);
-  CHECK(timeline.warps[1].end == doctest::Approx(74));  // under a product
+  CHECK(timeline.warps[1].end == doctest::Approx(74));  // under a matmul
   CHECK(timeline.warps[2].end == doctest::Approx(64 + 128));
-  CHECK(timeline.products[0].kind == Span::Kind::kScores);
-  CHECK(timeline.products[1].kind == Span::Kind::kOutput);
+  CHECK(timeline.matmuls[0].kind == Span::Kind::kScores);
+  CHECK(timeline.matmuls[1].kind == Span::Kind::kOutput);
 }
 
 TEST_CASE("copies come one after the other and end their barrier's phase") {
@@ -144,11 +146,10 @@ TEST_CASE("copies come one after the other and end their barrier's phase") {
   for (const int barrier : {0, 1}) {
     for (const Step& one : filling(barrier)) producer.push_back(one);
   }
-  const Timeline timeline = lab::replay({block({{0, producer},
-                                                {1, {step(Kind::kWait, 1, 0), work(1)}},
-                                                {2, {step(Kind::kWait, 1, 1)}},
-                                                {3, {step(Kind::kWait, 0, 0)}}})},  // of no phase
-                                        costs());
+  const Timeline timeline = play({{0, producer},
+                                  {1, {step(Kind::kWait, 1, 0), work(1)}},
+                                  {2, {step(Kind::kWait, 1, 1)}},
+                                  {3, {step(Kind::kWait, 0, 0)}}});  // of no phase
   CHECK(end_of(timeline, 1) == doctest::Approx(100 + 100 + 10));
   CHECK(end_of(timeline, 2) == doctest::Approx(200 + 100));
   CHECK(end_of(timeline, 3) == 0);
@@ -159,32 +160,26 @@ TEST_CASE("copies come one after the other and end their barrier's phase") {
 }
 
 TEST_CASE("a phase needs all arrivals, and a wait for others says so") {
-  const Timeline timeline =
-      lab::replay({block({{0, {step(Kind::kInit, 2, 7), step(Kind::kWait, 1, 7)}},
-                          {1, {work(2), step(Kind::kArrive, 1, 7)}},
-                          {2, {work(5), step(Kind::kArrive, 1, 7)}}})},
-                  costs());
+  const Timeline timeline = play({{0, {step(Kind::kInit, 2, 7), step(Kind::kWait, 1, 7)}},
+                                  {1, {work(2), step(Kind::kArrive, 1, 7)}},
+                                  {2, {work(5), step(Kind::kArrive, 1, 7)}}});
   CHECK(end_of(timeline, 0) == doctest::Approx(50));
   CHECK(timeline.warps.back().kind == Span::Kind::kWaitsForOthers);
 }
 
 TEST_CASE("all warps that have not ended meet at a block's barrier") {
-  const Timeline timeline =
-      lab::replay({block({{0, {step(Kind::kMeet), work(1), step(Kind::kMeet)}},
-                          {1, {work(4), step(Kind::kMeet), step(Kind::kMeet)}},
-                          {2, {work(9)}}})},
-                  costs());
+  const Timeline timeline = play({{0, {step(Kind::kMeet), work(1), step(Kind::kMeet)}},
+                                  {1, {work(4), step(Kind::kMeet), step(Kind::kMeet)}},
+                                  {2, {work(9)}}});
   // The first one lets warps 0 and 1 wait for the end of warp 2.
   CHECK(end_of(timeline, 0) == doctest::Approx(90 + 10));
   CHECK(end_of(timeline, 1) == doctest::Approx(90 + 10));
 }
 
-TEST_CASE("a barrier with a number lets go on who only comes") {
-  const Timeline timeline =
-      lab::replay({block({{0, {step(Kind::kNamedWait, 64, 3), work(1)}},
-                          {1, {work(6), step(Kind::kNamedArrive, 64, 3), work(1)}},
-                          {2, {step(Kind::kNamedArrive, 64, 4)}}})},
-                  costs());
+TEST_CASE("a warp that only arrives at a named barrier does not block") {
+  const Timeline timeline = play({{0, {step(Kind::kNamedWait, 64, 3), work(1)}},
+                                  {1, {work(6), step(Kind::kNamedArrive, 64, 3), work(1)}},
+                                  {2, {step(Kind::kNamedArrive, 64, 4)}}});
   CHECK(end_of(timeline, 0) == doctest::Approx(70));
   CHECK(end_of(timeline, 1) == doctest::Approx(70));
   CHECK(timeline.warps.front().kind == Span::Kind::kWork);
@@ -195,7 +190,7 @@ TEST_CASE("stores are waited for by groups, and blocks follow each other") {
                       step(Kind::kStore, 0, 0, 320),  step(Kind::kCommitStores),
                       step(Kind::kWaitStores, 1),     work(3),
                       step(Kind::kWaitStores, 0)};
-  Timeline timeline = lab::replay({block({{0, storing}})}, costs());
+  Timeline timeline = play({{0, storing}});
   CHECK(timeline.cycles == doctest::Approx(130));  // the second is over then
   CHECK(timeline.warps.front().kind == Span::Kind::kWaitsForStores);
   CHECK(timeline.warps.front().end == doctest::Approx(100));
@@ -205,47 +200,43 @@ TEST_CASE("stores are waited for by groups, and blocks follow each other") {
   CHECK(timeline.blocks[1] == doctest::Approx(60));
 }
 
-TEST_CASE("atomics are taken away one after the other, by who adds") {
+TEST_CASE("atomic additions go to memory one after the other") {
   Step addition;
   addition.kind = Kind::kAdd;
   addition.bytes = 3200;
-  const Timeline timeline =
-      lab::replay({block({{0, {addition, work(1)}}, {1, {work(1), addition}}})}, costs());
+  const Timeline timeline = play({{0, {addition, work(1)}}, {1, {work(1), addition}}});
   CHECK(end_of(timeline, 0) == doctest::Approx(110));
   CHECK(end_of(timeline, 1) == doctest::Approx(200));
   CHECK(timeline.warps[1].kind == Span::Kind::kAdds);
 }
 
-TEST_CASE("what a warp stores is taken away as what it adds is") {
+TEST_CASE("stores go to memory as atomic additions do") {
   Step writing;
   writing.kind = Kind::kWrite;
   writing.bytes = 3200;
   Step addition = writing;
   addition.kind = Kind::kAdd;
-  const Timeline timeline = lab::replay({block({{0, {writing}}, {1, {addition}}})}, costs());
+  const Timeline timeline = play({{0, {writing}}, {1, {addition}}});
   CHECK(end_of(timeline, 0) == doctest::Approx(100));
   CHECK(end_of(timeline, 1) == doctest::Approx(200));
   CHECK(timeline.warps[0].kind == Span::Kind::kWrites);
 }
 
-TEST_CASE("a store has been read before it arrives, a look takes as long") {
+TEST_CASE("a bulk store is read before it arrives; polling takes one latency") {
   const auto end_with = [](Kind kind) {
-    return lab::replay(
-               {block(
-                   {{0, {step(Kind::kStore, 0, 0, 3200), step(Kind::kCommitStores), step(kind)}}})},
-               costs())
+    return play({{0, {step(Kind::kStore, 0, 0, 3200), step(Kind::kCommitStores), step(kind)}}})
         .cycles;
   };
   CHECK(end_with(Kind::kWaitStores) == doctest::Approx(100));
   CHECK(end_with(Kind::kWaitArrivals) == doctest::Approx(200));
-  const Timeline timeline = lab::replay({block({{0, {step(Kind::kLook), work(1)}}})}, costs());
+  const Timeline timeline = play({{0, {step(Kind::kLook), work(1)}}});
   CHECK(timeline.cycles == doctest::Approx(110));
   CHECK(timeline.warps.front().kind == Span::Kind::kWaitsForOthers);
 }
 
-TEST_CASE("what never comes is refused in one sentence") {
+TEST_CASE("a wait that never ends is refused in one sentence") {
   CHECK(message_of<std::runtime_error>([] {
-          lab::replay({block({{1, {work(1), step(Kind::kWait, 1, 0)}}})}, costs());
+          play({{1, {work(1), step(Kind::kWait, 1, 0)}}});
         }) == "warp 1 waits at its step 2 of 2 for what never comes");
 }
 
@@ -256,7 +247,7 @@ struct Shared {
   Mbarrier full;
 };
 
-// Two warps: one copies, both wait, take three exponentials, meet at a barrier with a number.
+// Two warps: one copies, both wait, take three exponentials, meet at a named barrier.
 __global__ void small_kernel(const float* in, float* out) {
   Shared& shared = *dynamic_shared<Shared>();
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -308,7 +299,7 @@ TEST_CASE("a record has each warp's steps in their order") {
                                             Kind::kWork}));
     CHECK(one.warps[0].back().exchanges == 1);
     const Steps& second = one.warps[1];
-    // Lane 0 comes to its wait first and is told last.
+    // Lane 0 reaches its wait first and continues last.
     CHECK((kinds_of(1) == std::vector<Kind>{Kind::kInit, Kind::kMeet, Kind::kArrive, Kind::kLoad,
                                             Kind::kWait, Kind::kWork, Kind::kNamedArrive}));
     CHECK(second[0].count == 1);
@@ -347,9 +338,9 @@ TEST_CASE("a record has additions in their order") {
   DeviceBuffer<float> out(32);
   DeviceBuffer<unsigned> turn(1);
   const std::vector<float> zeros(32);
-  const std::vector<unsigned> nobody(1);
+  const std::vector<unsigned> first_turn(1);
   out.upload(zeros.data());
-  turn.upload(nobody.data());
+  turn.upload(first_turn.data());
   const std::vector<BlockRecord> blocks = lab::record([&] {
     launch(adding_kernel, {{1}, {32}, sizeof(Shared)}, out.data(), turn.data());
   });
@@ -410,15 +401,12 @@ TEST_CASE("only one record is made at a time, and none after an error") {
 
 // ---------------------------------------------------------------- drawings
 
-TEST_CASE("a time line has a lane for who copies and for who multiplies") {
-  const Timeline timeline =
-      lab::replay({block({{0,
-                           {step(Kind::kInit, 1, 0), step(Kind::kArrive, 1, 0, 3200),
-                            step(Kind::kLoad, 0, 0, 1600), step(Kind::kLoad, 0, 0, 1600)}},
-                          {4,
-                           {step(Kind::kWait, 1, 0), product(128), step(Kind::kCommit),
-                            step(Kind::kWaitProducts)}}})},
-                  costs());
+TEST_CASE("a timeline has a lane for the producer and for each consumer") {
+  const Timeline timeline = play(
+      {{0,
+        {step(Kind::kInit, 1, 0), step(Kind::kArrive, 1, 0, 3200), step(Kind::kLoad, 0, 0, 1600),
+         step(Kind::kLoad, 0, 0, 1600)}},
+       {4, {step(Kind::kWait, 1, 0), matmul(128), step(Kind::kCommit), step(Kind::kWaitWgmma)}}});
   const auto lanes = lab::lanes_of(timeline);
   REQUIRE(lanes.size() == 2);
   CHECK(lanes[0].name == "producer");
@@ -436,7 +424,7 @@ TEST_CASE("a time line has a lane for who copies and for who multiplies") {
   REQUIRE(tile != std::string::npos);
   CHECK(svg.find(">K</text>", tile + 1) == std::string::npos);
   CHECK(contains(svg, ">consumer 0</text>"));
-  // Half the scale: the product has half the width, 64 of 264 cycles on 658.
+  // Half the scale: the matmul has half the width, 64 of 264 cycles on 658.
   CHECK(contains(svg, "width=\"159.5\" height=\"20\" fill=\"#8fbce6\""));
   CHECK(contains(lab::draw_timelines(named, legend, 528),
                  "width=\"79.8\" height=\"20\" fill=\"#8fbce6\""));
@@ -447,18 +435,17 @@ TEST_CASE("a time line has a lane for who copies and for who multiplies") {
                  "\"begin\": 0.0, \"end\": 150.0, \"tensor\": \"K\"}"));
 }
 
-TEST_CASE("a warp whose copies add for others has a lane of its own") {
+TEST_CASE("a warp that issues bulk additions for others has a lane of its own") {
   Step addition = step(Kind::kStore, 0, 0, 3200);
   addition.adds = true;
   Step run = step(Kind::kLoad, 0, 0, 320);
   run.tensor = -1;
   const Timeline timeline =
-      lab::replay({block({{0, {product(64), step(Kind::kCommit)}},
-                          {4,
-                           {step(Kind::kInit, 1, 0), step(Kind::kArrive, 1, 0, 3520),
-                            step(Kind::kLoad, 0, 0, 3200), run}},
-                          {6, {addition, step(Kind::kCommitStores), step(Kind::kWaitStores)}}})},
-                  costs());
+      play({{0, {matmul(64), step(Kind::kCommit)}},
+            {4,
+             {step(Kind::kInit, 1, 0), step(Kind::kArrive, 1, 0, 3520),
+              step(Kind::kLoad, 0, 0, 3200), run}},
+            {6, {addition, step(Kind::kCommitStores), step(Kind::kWaitStores)}}});
   const auto lanes = lab::lanes_of(timeline);
   REQUIRE(lanes.size() == 3);
   CHECK(lanes[0].name == "producer");
@@ -479,13 +466,11 @@ TEST_CASE("a warp whose copies add for others has a lane of its own") {
   CHECK(svg.find("#e0a3bd", added + 1) == std::string::npos);
 }
 
-TEST_CASE("who copies and multiplies is a consumer") {
+TEST_CASE("a warp that copies and multiplies is a consumer") {
   const Timeline timeline =
-      lab::replay({block({{0,
-                           {step(Kind::kInit, 1, 0), step(Kind::kArrive, 1, 0, 320),
-                            step(Kind::kLoad, 0, 0, 320), step(Kind::kWait, 1, 0), product(64),
-                            step(Kind::kCommit), step(Kind::kWaitProducts)}}})},
-                  costs());
+      play({{0,
+             {step(Kind::kInit, 1, 0), step(Kind::kArrive, 1, 0, 320), step(Kind::kLoad, 0, 0, 320),
+              step(Kind::kWait, 1, 0), matmul(64), step(Kind::kCommit), step(Kind::kWaitWgmma)}}});
   const auto lanes = lab::lanes_of(timeline);
   REQUIRE(lanes.size() == 1);
   CHECK(lanes[0].name == "consumer 0");

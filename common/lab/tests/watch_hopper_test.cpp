@@ -1,4 +1,4 @@
-// The watched lab and what runs beside the threads: each broken kernel is found at its line, with a
+// The watched lab and asynchronous operations: each broken kernel is found at its line, with a
 // message that says what is missing, and its right twin shows nothing.
 #include <algorithm>
 #include <set>
@@ -67,13 +67,13 @@ TEST_CASE("each broken kernel for Hopper is found, its right twin is not") {
       CHECK(contains(in_one_line(seen.error), kernel.says));
       continue;
     }
-    // Some also hang; but before that they are found. Clang up to 14 tells the observer of the
-    // first element of local arrays only: that registers of a product were changed is then found
+    // Some also hang; but before that they are found. Clang up to 14 reports
+    // the first element of local arrays only: that registers of a wgmma were changed is then found
     // when it ends, in its own line.
     const auto stands_there = [&](const lab::Finding& finding) {
       return (finding.where == line && finding.other == other &&
               contains(finding.message, kernel.says)) ||
-             (kHidden && kernel.kind == "product" && finding.where == other &&
+             (kHidden && kernel.kind == "wgmma" && finding.where == other &&
               finding.other.empty() && contains(finding.message, "while it was in flight"));
     };
     CHECK(std::any_of(seen.report.findings.begin(), seen.report.findings.end(),
@@ -83,12 +83,11 @@ TEST_CASE("each broken kernel for Hopper is found, its right twin is not") {
   }
 }
 
-TEST_CASE("no two broken kernels for Hopper have the same name") {
+TEST_CASE("no two broken kernels have the same name") {
   std::set<std::string> names;
-  for (const auto& kernel : broken_kernels()) names.insert(kernel.name);
-  for (const auto& kernel : broken_hopper_kernels()) {
-    CAPTURE(kernel.name);
-    CHECK(names.insert(kernel.name).second);
+  for (const BrokenKernel& kernel : broken_kernels()) CHECK(names.insert(kernel.name).second);
+  for (const BrokenKernel& kernel : broken_hopper_kernels()) {
+    CHECK_MESSAGE(names.insert(kernel.name).second, kernel.name);
   }
 }
 
@@ -129,7 +128,7 @@ TEST_CASE("in a chain of early launches each must wait, for the first one too") 
 // A producer writes with ordinary stores, a consumer in another warp reads: only the barrier
 // between orders them.
 template <bool arrives_first>
-__global__ void told_by_an_mbarrier(float* out) {
+__global__ void ordered_by_an_mbarrier(float* out) {
   __shared__ float number[kWarp];
   __shared__ Mbarrier ready;
   const unsigned i = threadIdx.x, lane = i % kWarp;
@@ -148,10 +147,10 @@ __global__ void told_by_an_mbarrier(float* out) {
   }
 }
 
-// The same with one arrival, for all lanes of a warp: it tells of the other lanes only what
-// __syncwarp() did before.
+// The same with one arrival, for all lanes of a warp: of the other lanes it orders only what
+// precedes a __syncwarp().
 template <bool synced>
-__global__ void told_by_one_lane(float* out) {
+__global__ void ordered_by_one_lane(float* out) {
   __shared__ float number[kWarp];
   __shared__ Mbarrier ready;
   const unsigned i = threadIdx.x, lane = i % kWarp;
@@ -170,9 +169,9 @@ __global__ void told_by_one_lane(float* out) {
   }
 }
 
-// And with a named barrier; the third warp does not come to it.
+// And with a named barrier; the third warp does not arrive at it.
 template <bool all, int barrier = 1>
-__global__ void told_by_a_named_barrier(float* out) {
+__global__ void ordered_by_a_named_barrier(float* out) {
   __shared__ float number[kWarp];
   const unsigned i = threadIdx.x, lane = i % kWarp;
   if (i < kWarp) {
@@ -191,16 +190,16 @@ Report with_out(void (*kernel)(float*), unsigned threads) {
   return watch.report();
 }
 
-TEST_CASE("a barrier orders what came before those who arrive, not after") {
-  for (const auto kernel : {told_by_an_mbarrier<false>, told_by_one_lane<true>}) {
+TEST_CASE("a barrier orders what precedes each arrival, not what follows") {
+  for (const auto kernel : {ordered_by_an_mbarrier<false>, ordered_by_one_lane<true>}) {
     const Report right = with_out(kernel, 64);
     CAPTURE(right.text());
     CHECK(right.findings.empty());
   }
-  CHECK(with_out(told_by_a_named_barrier<true>, 96).findings.empty());
+  CHECK(with_out(ordered_by_a_named_barrier<true>, 96).findings.empty());
   for (const Report& report :
-       {with_out(told_by_an_mbarrier<true>, 64), with_out(told_by_one_lane<false>, 64),
-        with_out(told_by_a_named_barrier<false>, 96)}) {
+       {with_out(ordered_by_an_mbarrier<true>, 64), with_out(ordered_by_one_lane<false>, 64),
+        with_out(ordered_by_a_named_barrier<false>, 96)}) {
     CAPTURE(report.text());
     REQUIRE(report.findings.size() == 1);
     CHECK(report.findings[0].kind == "race");
@@ -208,8 +207,8 @@ TEST_CASE("a barrier orders what came before those who arrive, not after") {
 }
 
 TEST_CASE("a part of a block does not use the barrier of __syncthreads()") {
-  CHECK(with_out(told_by_a_named_barrier<true, 0>, 96).findings.empty());  // of all 96
-  const Report report = with_out(told_by_a_named_barrier<false, 0>, 96);
+  CHECK(with_out(ordered_by_a_named_barrier<true, 0>, 96).findings.empty());  // of all 96
+  const Report report = with_out(ordered_by_a_named_barrier<false, 0>, 96);
   CAPTURE(report.text());
   REQUIRE(!report.findings.empty());
   CHECK(report.findings[0].kind == "barrier");

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <set>
 #include <sstream>
 #include <stdexcept>
 
@@ -44,6 +43,19 @@ void check_clean(const Report& report) {
   CHECK(report.findings.empty());
 }
 
+// The only finding of a report, which has a kind.
+lab::Finding only(const Report& report, const std::string& kind) {
+  CAPTURE(report.text());
+  REQUIRE(report.findings.size() == 1);
+  CHECK(report.findings[0].kind == kind);
+  return report.findings[0];
+}
+
+// A line of this file, as the observer names it.
+std::string marked(const std::string& mark) {
+  return fmt::format("common/lab/tests/watch_test.cpp:{}", line_of(FA_WATCH_TEST, mark));
+}
+
 // The report on a kernel of the table.
 Report broken_report(const std::string& name) {
   for (const BrokenKernel& kernel : broken_kernels()) {
@@ -73,59 +85,46 @@ TEST_CASE("each broken kernel is found at its line, its right twin is not") {
   }
 }
 
-TEST_CASE("no two broken kernels have the same name") {
-  std::set<std::string> names;
-  for (const BrokenKernel& kernel : broken_kernels()) {
-    CAPTURE(kernel.name);
-    CHECK(names.insert(kernel.name).second);
+TEST_CASE("one mistake between two lines is reported once") {
+  for (const char* name :
+       {"sum_of_tiles_too_late", "barrier_in_two_branches", "returns_before_the_barrier",
+        "shuffle_for_a_barrier", "store_beside_atomics", "copy_without_wait", "one_wait_too_few"}) {
+    const Report report = broken_report(name);
+    CAPTURE(report.text());
+    CHECK(report.findings.size() == 1);
   }
 }
 
-// Exactly one finding.
-void check_alone(const std::string& name) {
-  const Report report = broken_report(name);
-  CAPTURE(report.text());
-  CHECK(report.findings.size() == 1);
-}
-
-TEST_CASE("one mistake between two lines is told once") {
-  check_alone("sum_of_tiles_too_late");
-  check_alone("barrier_in_two_branches");
-  check_alone("returns_before_the_barrier");
-  check_alone("shuffle_for_a_barrier");
-  check_alone("store_beside_atomics");
-  check_alone("copy_without_wait");
-  check_alone("one_wait_too_few");
-}
-
 TEST_CASE("a finding says what is probably missing") {
-  const auto says = [](const std::string& name, const std::string& words) {
+  const std::pair<const char*, const char*> words[] = {
+      {"reverse", "__syncthreads() is probably missing"},
+      {"sum_of_tiles_too_late", "__syncthreads() is probably missing"},
+      {"returns_before_the_barrier", "14 threads of the block have ended"},
+      {"shuffle_for_a_barrier", "a shuffle orders no memory"},
+      {"guard_off_by_one", "of block (3, 0, 0)"},
+      {"guard_off_by_one", "byte 400 of a buffer of 400 bytes"},
+      {"pad_leaves_memory", "the launch asks for too little"},
+      {"blocks_add", "different blocks"},
+      {"copy_without_wait", "cp_async_wait"}};
+  for (const auto& [name, says] : words) {
     const std::string text = broken_report(name).text();
     CAPTURE(name);
     CAPTURE(text);
-    CHECK(contains(in_one_line(text), words));
-  };
-  says("reverse", "__syncthreads() is probably missing");
-  says("sum_of_tiles_too_late", "__syncthreads() is probably missing");
-  says("returns_before_the_barrier", "14 threads of the block have ended");
-  says("shuffle_for_a_barrier", "a shuffle orders no memory");
-  says("guard_off_by_one", "of block (3, 0, 0)");
-  says("guard_off_by_one", "byte 400 of a buffer of 400 bytes");
-  says("pad_leaves_memory", "the launch asks for too little");
-  says("blocks_add", "different blocks");
-  says("copy_without_wait", "cp_async_wait");
+    CHECK(contains(in_one_line(text), says));
+  }
 }
 
-// How a block knows what others have written.
+// How a block is ordered after what others have written.
 enum class Sees { kByFence, kByAcquiring, kNot };
 
-// Each block leaves its part, and the last one to count adds them up; without a fence nothing says
-// that they are there, and without an acquire no thread sees it.
-template <bool fenced, Sees sees>
+// Each block writes its part, and the last one to count adds them up; without a fence the parts may
+// not have arrived, and without an acquire the count orders nothing.
+template <bool fenced, Sees sees, bool writes_again = false>
 __global__ void last_block_adds(float* parts, unsigned* counter, float* sum) {
   if (threadIdx.x != 0) return;
   parts[blockIdx.x] = 1;
   if (fenced) __threadfence();
+  if (writes_again) parts[blockIdx.x] += 1;  // after the fence
   const unsigned before =
       sees == Sees::kByAcquiring ? atomic_add_acquire(counter, 1) : atomicAdd(counter, 1u);
   if (before + 1 < gridDim.x) return;
@@ -135,19 +134,7 @@ __global__ void last_block_adds(float* parts, unsigned* counter, float* sum) {
   *sum = all;
 }
 
-// The same, but a part is written again after the fence.
-__global__ void last_block_adds_too_much(float* parts, unsigned* counter, float* sum) {
-  if (threadIdx.x != 0) return;
-  parts[blockIdx.x] = 1;
-  __threadfence();
-  parts[blockIdx.x] += 1;
-  if (atomic_add_acquire(counter, 1) + 1 < gridDim.x) return;
-  float all = 0;
-  for (unsigned i = 0; i < gridDim.x; ++i) all += parts[i];
-  *sum = all;
-}
-
-TEST_CASE("blocks tell each other by a fence and a counter") {
+TEST_CASE("a fence and a counter order blocks") {
   const auto report = [](auto kernel) {
     return watched([&] {
       DeviceBuffer<float> parts(3), sum(1);
@@ -158,18 +145,12 @@ TEST_CASE("blocks tell each other by a fence and a counter") {
   };
   for (const auto kernel :
        {last_block_adds<true, Sees::kByFence>, last_block_adds<true, Sees::kByAcquiring>}) {
-    const Report right = report(kernel);
-    CAPTURE(right.text());
-    CHECK(right.findings.empty());
+    check_clean(report(kernel));
   }
   for (const auto kernel :
        {last_block_adds<false, Sees::kByFence>, last_block_adds<false, Sees::kByAcquiring>,
-        last_block_adds<true, Sees::kNot>, last_block_adds_too_much}) {
-    const Report wrong = report(kernel);
-    CAPTURE(wrong.text());
-    REQUIRE(wrong.findings.size() == 1);
-    CHECK(wrong.findings[0].kind == "race");
-    CHECK(contains(in_one_line(wrong.text()), "different blocks"));
+        last_block_adds<true, Sees::kNot>, last_block_adds<true, Sees::kByAcquiring, true>}) {
+    CHECK(contains(only(report(kernel), "race").message, "different blocks"));
   }
 }
 
@@ -186,9 +167,7 @@ TEST_CASE("the text of findings fits beside the navigation of the site") {
 }
 
 TEST_CASE("of a mistake of many threads all are counted") {
-  const Report report = broken_report("reads_its_output");
-  REQUIRE(report.findings.size() == 1);
-  CHECK(report.findings[0].count == 32);
+  CHECK(only(broken_report("reads_its_output"), "unwritten").count == 32);
 }
 
 TEST_CASE("two launches are ordered") {
@@ -200,7 +179,7 @@ TEST_CASE("two launches are ordered") {
   }));
 }
 
-// Lane 0 tells lane 1, and lane 1 tells lane 2.
+// Lane 0 synchronises with lane 1, and lane 1 with lane 2.
 __global__ void by_way_of_a_third_lane(float* out, bool both) {
   __shared__ float box;
   const unsigned lane = threadIdx.x;
@@ -218,13 +197,10 @@ TEST_CASE("order passes through a third lane, but not by itself") {
     });
   };
   check_clean(run(true));
-  const Report report = run(false);
-  CAPTURE(report.text());
-  REQUIRE(report.findings.size() == 1);
-  CHECK(report.findings[0].kind == "race");
+  only(run(false), "race");
 }
 
-// A block tells the next one by a flag, which that one reads with load_acquire().
+// A block signals the next one by a flag, which that one reads with load_acquire().
 enum class Raises { kNever, kUnfenced, kFenced, kByReleasing };
 template <Raises raises>
 __global__ void next_block_reads(float* part, unsigned* flag, float* out) {
@@ -251,7 +227,7 @@ __global__ void next_block_reads(float* part, unsigned* flag, float* out) {
   *out = *part;
 }
 
-TEST_CASE("load_acquire() learns what a counter tells behind a fence, or that releases") {
+TEST_CASE("load_acquire() orders reads after a counter that is fenced, or released") {
   const auto report = [](auto kernel) {
     return watched([&] {
       DeviceBuffer<float> part(1), out(1);
@@ -264,10 +240,7 @@ TEST_CASE("load_acquire() learns what a counter tells behind a fence, or that re
   check_clean(report(next_block_reads<Raises::kByReleasing>));
   for (const auto kernel :
        {next_block_reads<Raises::kUnfenced>, next_block_reads<Raises::kNever>}) {
-    const Report wrong = report(kernel);
-    CAPTURE(wrong.text());
-    REQUIRE(wrong.findings.size() == 1);
-    CHECK(wrong.findings[0].kind == "race");
+    only(report(kernel), "race");
   }
 }
 
@@ -285,32 +258,23 @@ __global__ void plain_flag(float* out) {
   out[threadIdx.x] = 1;
 }
 
+template <bool is_set>
+void spin() {
+  DeviceBuffer<float> out(64);
+  launch(plain_flag<is_set>, {{1}, {64}}, out.data());
+}
+
 TEST_CASE("a warp that spins on a plain flag lets the others run") {
-  const auto run = [](auto kernel) {
-    DeviceBuffer<float> out(64);
-    launch(kernel, {{1}, {64}}, out.data());
-  };
-  const Report report = watched([&] { run(plain_flag<true>); });
-  CAPTURE(report.text());
-  REQUIRE(report.findings.size() == 1);
-  CHECK(report.findings[0].kind == "race");
+  only(watched(spin<true>), "race");
   const lab::Watch watch;
-  const std::string place = fmt::format("watch_test.cpp:{}", line_of(FA_WATCH_TEST, "plain spin"));
-  const std::string message =
-      testing::message_of<std::runtime_error>([&] { run(plain_flag<false>); });
-  CHECK(contains(message, place));
-  const auto findings = watch.report().findings;
-  REQUIRE(findings.size() == 1);
-  CHECK(findings[0].kind == "spin");
-  CHECK(contains(findings[0].where, place));
+  const std::string message = testing::message_of<std::runtime_error>(spin<false>);
+  CHECK(contains(message, marked("plain spin")));
+  CHECK(contains(only(watch.report(), "spin").where, marked("plain spin")));
 }
 
 TEST_CASE("a trace that ends with an error says what was found before") {
   const std::string message = testing::message_of<std::runtime_error>([] {
-    lab::trace({"plain_flag", "", {}}, [] {
-      DeviceBuffer<float> out(64);
-      launch(plain_flag<false>, {{1}, {64}}, out.data());
-    });
+    lab::trace({"plain_flag", "", {}}, spin<false>);
   });
   CHECK(contains(message, "deadlock in block (0, 0, 0)"));
   CHECK(contains(message, "spin: common/lab/tests/watch_test.cpp:"));
@@ -325,16 +289,12 @@ TEST_CASE("a pointer to nowhere is found at its line, and ends the launch") {
   DeviceBuffer<const float*> pointers(32);
   pointers.zero();
   DeviceBuffer<float> out(32);
-  const std::string place =
-      fmt::format("watch_test.cpp:{}", line_of(FA_WATCH_TEST, "pointer is followed"));
+  const std::string place = marked("pointer is followed");
   CHECK(contains(testing::message_of<std::runtime_error>([&] {
                    launch(follows, {{1}, {32}}, pointers.data(), out.data());
                  }),
                  place));
-  const auto findings = watch.report().findings;
-  REQUIRE(findings.size() == 1);
-  CHECK(findings[0].kind == "out of bounds");
-  CHECK(contains(findings[0].where, place));
+  CHECK(contains(only(watch.report(), "out of bounds").where, place));
 }
 
 // 16 bytes at a multiple of 8, which only the processor notices.
@@ -342,7 +302,7 @@ __global__ void copies_fours(const float4* in, float4* out) {
   out[threadIdx.x] = in[threadIdx.x];  // fours
 }
 
-TEST_CASE("16 bytes at a multiple of 8 are found, on processors that care") {
+TEST_CASE("16 bytes at a multiple of 8 are found, on processors that trap") {
   const lab::Watch watch;
   const auto in = ones(130);
   DeviceBuffer<float> out(128);
@@ -350,10 +310,7 @@ TEST_CASE("16 bytes at a multiple of 8 are found, on processors that care") {
     launch(copies_fours, {{1}, {32}}, reinterpret_cast<const float4*>(in.data() + 2),
            reinterpret_cast<float4*>(out.data()));
   } catch (const std::runtime_error&) {
-    const auto findings = watch.report().findings;
-    REQUIRE(findings.size() == 1);
-    CHECK(findings[0].kind == "misaligned");
-    CHECK(contains(findings[0].where, std::to_string(line_of(FA_WATCH_TEST, "fours"))));
+    CHECK(contains(only(watch.report(), "misaligned").where, marked("fours")));
   }
 }
 
@@ -384,8 +341,7 @@ __global__ void strided_copy(const float* in, float* out, unsigned stride) {
 const lab::LineTraffic& traffic_at(const Report& report, const std::string& mark, bool shared,
                                    bool write) {
   for (const lab::LineTraffic& line : report.traffic) {
-    if (line.shared == shared && line.write == write &&
-        contains(line.where, fmt::format("watch_test.cpp:{}", line_of(FA_WATCH_TEST, mark)))) {
+    if (line.shared == shared && line.write == write && contains(line.where, marked(mark))) {
       return line;
     }
   }
@@ -393,15 +349,23 @@ const lab::LineTraffic& traffic_at(const Report& report, const std::string& mark
   return report.traffic[0];
 }
 
+template <int pad>
+Report transpose_report() {
+  return watched([&] {
+    const auto in = ones(1024);
+    DeviceBuffer<float> out(1024);
+    launch(transposes<pad>, {{1}, {32, 32}}, in.data(), out.data());
+  });
+}
+Report store_report(void (*kernel)(float*), const Launch& sizes) {
+  return watched([&] {
+    DeviceBuffer<float> out(sizes.block.count());
+    launch(kernel, sizes, out.data());
+  });
+}
+
 TEST_CASE("bank conflicts are counted, and a pad removes them") {
-  const auto run = [](auto kernel) {
-    return watched([&] {
-      const auto in = ones(1024);
-      DeviceBuffer<float> out(1024);
-      launch(kernel, {{1}, {32, 32}}, in.data(), out.data());
-    });
-  };
-  const Report bad = run(transposes<0>), good = run(transposes<1>);
+  const Report bad = transpose_report<0>(), good = transpose_report<1>();
   check_clean(bad);
   check_clean(good);
   const auto& column = traffic_at(bad, "column of the tile", true, false);
@@ -435,7 +399,7 @@ __global__ void half_a_warp(float* out) {
   if (threadIdx.x % 2 == 0) out[threadIdx.x] = 1;  // even lanes
 }
 
-// Takes its numbers from memory as arguments of functions, which must not hide the reads. Several
+// Takes its elements from memory as arguments of functions, which must not hide the reads. Several
 // calls: a function that is called once might be inlined anyway.
 __global__ void read_16_bits(const half* in, std::uint32_t* words, float* sums) {
   const half* at = in + threadIdx.x;
@@ -445,7 +409,7 @@ __global__ void read_16_bits(const half* in, std::uint32_t* words, float* sums) 
   sums[threadIdx.x] = to_float(at[192]) + to_float(at[224]);
 }
 
-TEST_CASE("numbers of 16 bits are seen when they are read") {
+TEST_CASE("reads of 16-bit elements are seen") {
   const Report report = watched([] {
     DeviceBuffer<half> in(256);
     DeviceBuffer<std::uint32_t> words(96);
@@ -461,10 +425,7 @@ TEST_CASE("numbers of 16 bits are seen when they are read") {
 }
 
 TEST_CASE("requests with lanes missing are counted as diverged") {
-  const Report report = watched([] {
-    DeviceBuffer<float> out(64);
-    launch(half_a_warp, {{1}, {64}}, out.data());
-  });
+  const Report report = store_report(half_a_warp, {{1}, {64}});
   const auto& line = traffic_at(report, "even lanes", false, true);
   CHECK(line.requests == 2);
   CHECK(line.diverged == 2);
@@ -476,10 +437,7 @@ __global__ void whole_warps(float* out) {
 }
 
 TEST_CASE("the short last warp of an odd block is not diverged") {
-  const Report report = watched([] {
-    DeviceBuffer<float> out(37);
-    launch(whole_warps, {{1}, {37}}, out.data());
-  });
+  const Report report = store_report(whole_warps, {{1}, {37}});
   const auto& line = traffic_at(report, "all lanes there are", false, true);
   CHECK(line.requests == 2);
   CHECK(line.diverged == 0);
@@ -520,14 +478,7 @@ TEST_CASE("atomic operations are counted, each as one request of a warp") {
 }
 
 TEST_CASE("the worst line of shared memory comes with its worst request") {
-  const auto run = [](auto kernel) {
-    return watched([&] {
-      const auto in = ones(1024);
-      DeviceBuffer<float> out(1024);
-      launch(kernel, {{1}, {32, 32}}, in.data(), out.data());
-    });
-  };
-  const Report report = run(transposes<0>);
+  const Report report = transpose_report<0>();
   const lab::LineTraffic* const worst = report.worst_shared();
   REQUIRE(worst != nullptr);
   CHECK(worst == &traffic_at(report, "column of the tile", true, false));
@@ -536,7 +487,7 @@ TEST_CASE("the worst line of shared memory comes with its worst request") {
   for (std::size_t lane = 0; lane < 32; ++lane) {
     CHECK(worst->worst.address[lane] == 128 * lane);  // column 0
   }
-  const Report padded = run(transposes<1>);
+  const Report padded = transpose_report<1>();
   REQUIRE(padded.worst_shared() != nullptr);
   CHECK(padded.worst_shared()->wavefronts == 32);
 }
@@ -548,24 +499,17 @@ __global__ void dynamic_column(float* out) {
 }
 
 TEST_CASE("dynamic shared memory counts from its own beginning") {
-  const Report report = watched([] {
-    DeviceBuffer<float> out(32);
-    launch(dynamic_column, {{1}, {32}, 4096}, out.data());
-  });
+  const Report report = store_report(dynamic_column, {{1}, {32}, 4096});
   const lab::LineTraffic* const worst = report.worst_shared();
   REQUIRE(worst != nullptr);
-  CHECK(contains(worst->where, std::to_string(line_of(FA_WATCH_TEST, "column of dynamic memory"))));
+  CHECK(contains(worst->where, marked("column of dynamic memory")));
   CHECK(worst->write);
   CHECK(worst->worst.address[0] == 32);
   CHECK(worst->worst.address[31] == 32 + 128 * 31);
 }
 
 TEST_CASE("a kernel without shared memory has no worst line of it") {
-  const Report report = watched([] {
-    DeviceBuffer<float> out(64);
-    launch(half_a_warp, {{1}, {64}}, out.data());
-  });
-  CHECK(report.worst_shared() == nullptr);
+  CHECK(store_report(half_a_warp, {{1}, {64}}).worst_shared() == nullptr);
 }
 
 TEST_CASE("a report is also written as JSON") {
@@ -576,23 +520,10 @@ TEST_CASE("a report is also written as JSON") {
   CHECK(contains(json, "\"memory\": \"global\", \"access\": \"write\""));
 }
 
-// The lines of this file that were reached, or not.
-std::set<std::string> lines_of_this_file(const std::set<std::string>& lines) {
-  std::set<std::string> result;
-  for (const std::string& line : lines) {
-    const std::size_t at = line.find("watch_test.cpp:");
-    if (at != std::string::npos) result.insert(line.substr(at));
-  }
-  return result;
-}
-std::string marked(const std::string& mark) {
-  return fmt::format("watch_test.cpp:{}", line_of(FA_WATCH_TEST, mark));
-}
-
 // Not inlined, as a larger function would not be.
 template <int number>
 __attribute__((noinline)) __device__ void adds(float* out) {
-  out[0] += number;  // helper behind the branch
+  out[0] += number;  // helper after the branch
 }
 template <int number>
 __global__ void branches(float* out, unsigned n) {
@@ -607,7 +538,7 @@ __global__ void branches(float* out, unsigned n) {
   }
 }
 
-TEST_CASE("lines that no thread reached are told, also of what is called") {
+TEST_CASE("lines that no thread reached are reported, also in called functions") {
   const auto run = [](auto kernel, unsigned n) {
     return watched([&] {
       DeviceBuffer<float> out(32);
@@ -615,30 +546,26 @@ TEST_CASE("lines that no thread reached are told, also of what is called") {
     });
   };
   lab::Coverage coverage = run(branches<1>, 32).coverage;
-  const std::string within = marked("within the guard"), beyond = marked("beyond the guard"),
-                    barrier = marked("no access"), helper = marked("helper behind the branch");
-  auto lines = lines_of_this_file(coverage.lines);
-  auto reached = lines_of_this_file(coverage.reached);
-  CHECK(reached.count(within) == 1);
-  CHECK(lines.count(barrier) == 1);
-  CHECK(reached.count(barrier) == 0);
-  CHECK(lines.count(helper) == 1);
-  CHECK(reached.count(helper) == 0);
-  CHECK(lines.count(beyond) == 0);  // of another instance
+  const auto lines = coverage.lines;
+  CHECK(coverage.reached.count(marked("within the guard")) == 1);
+  for (const char* mark : {"no access", "helper after the branch"}) {
+    CHECK(lines.count(marked(mark)) == 1);
+    CHECK(coverage.reached.count(marked(mark)) == 0);
+  }
+  CHECK(lines.count(marked("beyond the guard")) == 0);  // of another instance
   CHECK(lab::unreached(coverage) == fmt::format("watch_test.cpp:{}, {}",
-                                                line_of(FA_WATCH_TEST, "helper behind the branch"),
+                                                line_of(FA_WATCH_TEST, "helper after the branch"),
                                                 line_of(FA_WATCH_TEST, "no access")));
 
   coverage.add(run(branches<1>, 33).coverage);
-  CHECK(lines_of_this_file(coverage.lines) == lines);
+  CHECK(coverage.lines == lines);
   CHECK(lab::unreached(coverage) == "");
   CHECK(lab::unreached_text(coverage) == "Every line of the kernels was reached.\n");
   coverage.add(run(branches<2>, 32).coverage);
   CHECK(lab::unreached_text(coverage) == fmt::format("Never reached: watch_test.cpp:{}\n",
                                                      line_of(FA_WATCH_TEST, "beyond the guard")));
   CHECK(lab::unreached_text({}) ==
-        "Which lines were never reached cannot be told: this program has no "
-        "symbols.\n");
+        "The lines that were never reached are unknown: this program has no symbols.\n");
 }
 
 TEST_CASE("findings of several problems are merged, the first is counted") {

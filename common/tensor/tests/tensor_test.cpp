@@ -271,10 +271,10 @@ TEST_CASE("copies between all types and strides keep the numbers") {
   // Small integers and quarters: exact in all four types.
   Tensor<double, 3> source({3, 4, 5});
   fill_with(source.view(), [](std::uint64_t i) { return 0.25 * double(i) - 6; });
-  const View<const double, 3> turned = source.view().swap_axes(0, 2);
+  const View<const double, 3> transposed = source.view().swap_axes(0, 2);
   for_each_type([&](auto from_tag) {
     using From = decltype(from_tag);
-    const Tensor<From, 3> from = converted<From>(turned);
+    const Tensor<From, 3> from = converted<From>(transposed);
     CHECK(from.shape() == Shape<3>{5, 4, 3});
     for_each_type([&](auto to_tag) {
       using To = decltype(to_tag);
@@ -451,9 +451,9 @@ TEST_CASE("the same seed gives the same numbers in every type and stride") {
     const auto rounded = converted<T>(reference);
     CHECK(same_bits(normal_tensor<T, 3>(shape, 42).view(), rounded.view()));
     // Through a view whose memory order is another.
-    Tensor<T, 3> turned({5, 4, 3});
-    fill_normal(turned.view().swap_axes(0, 2), 42);
-    CHECK(same_bits(turned.view().swap_axes(0, 2), rounded.view()));
+    Tensor<T, 3> transposed({5, 4, 3});
+    fill_normal(transposed.view().swap_axes(0, 2), 42);
+    CHECK(same_bits(transposed.view().swap_axes(0, 2), rounded.view()));
     Tensor<T, 3> larger({3, 6, 5});
     fill_normal(larger.view().narrow(1, 1, 5), 42);
     CHECK(same_bits(larger.view().narrow(1, 1, 5), rounded.view()));

@@ -1,0 +1,371 @@
+#include "common/lab/block.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+#include "common/lab/errors.hpp"
+#include "common/lab/record.hpp"
+
+namespace fa::lab {
+namespace {
+
+constexpr std::size_t kSharedAlignment = 1024;
+
+std::string text_of(const Size& index) {
+  return fmt::format("({}, {}, {})", index.x, index.y, index.z);
+}
+
+// What to say of a thread that was left: it ran for too long, or crashed.
+std::string text_of_left(const LabThread& thread, bool stuck) {
+  const std::string who =
+      fmt::format("thread {} of block {}", thread.number, text_of(thread.block_index));
+  if (stuck) {
+    return fmt::format(
+        "{} has run for {} seconds without a barrier: if it reads a flag that another thread is to "
+        "set, let it read with load_acquire(), so that the other one can run; the watched lab "
+        "(./learn trace) names the line",
+        who, kLongestRun.count());
+  }
+  const std::string text =
+      who + " crashed: it uses an address that is misaligned or outside of any allocation";
+  if (observer == nullptr) return text + "; the watched lab (./learn trace) names the line";
+  const std::string line = observer->crashes(thread);
+  return line.empty() ? text : line + ": " + text;
+}
+
+}  // namespace
+
+Block::Block(const Launch& launch, const std::function<void()>& kernel, Workers& workers)
+    : launch_(launch),
+      kernel_(kernel),
+      progress_(workers),
+      blocks_(static_cast<std::size_t>(launch.cluster)),
+      threads_(static_cast<std::size_t>(launch.block.count() * launch.cluster)) {
+  for (OfBlock& block : blocks_) {
+    block.shared.resize(launch.shared_bytes + kSharedAlignment + 2 * kSharedMargin);
+  }
+  const Size size = launch.block;
+  const auto of_block = static_cast<std::size_t>(size.count());
+  for (std::size_t i = 0; i < threads_.size(); ++i) {
+    LabThread& thread = threads_[i];
+    const auto number = static_cast<unsigned>(i % of_block);
+    thread.rank = static_cast<int>(i / of_block);
+    thread.place = static_cast<int>(i);
+    thread.index = {number % size.x, number / size.x % size.y, number / size.x / size.y};
+    thread.block_size = size;
+    thread.grid_size = launch.grid;
+    thread.number = static_cast<int>(number);
+    thread.lane = static_cast<int>(number) % kWarpSize;
+    thread.block = this;
+    thread.fiber.start([this, &thread] { live(thread); });
+  }
+  warps_.resize((threads_.size() + kWarpSize - 1) / kWarpSize);
+  wgmma_.resize(warps_.size());
+}
+
+void Block::begin(std::int64_t index) {
+  const Size grid = launch_.grid;
+  const auto linear = static_cast<std::uint64_t>(index);
+  const Size block_index(static_cast<unsigned>(linear % grid.x),
+                         static_cast<unsigned>(linear / grid.x % grid.y),
+                         static_cast<unsigned>(linear / grid.x / grid.y));
+  for (OfBlock& block : blocks_) {
+    std::memset(block.shared.data(), 0xff, block.shared.size());
+    block.barrier.begin(static_cast<int>(launch_.block.count()));
+    block.named.clear();
+  }
+  alive_ = static_cast<int>(threads_.size());
+  cluster_barrier_.begin(alive_);
+  for (Warp& warp : warps_) warp.clear();
+  for (WgmmaQueue& queue : wgmma_) queue.clear();
+  mbarriers_.clear();
+  registers_.clear();
+  for (LabThread& thread : threads_) {
+    thread.block_index = block_index;
+    thread.block_index.x += static_cast<unsigned>(thread.rank);
+    thread.begin();
+  }
+  if (observer != nullptr) {
+    for (int rank = 0; rank < launch_.cluster; ++rank) {
+      const auto first = static_cast<std::size_t>(rank * launch_.block.count());
+      observer->block_begins(threads_[first], shared(rank), launch_.shared_bytes);
+    }
+  }
+  if (recorder != nullptr) recorder->block_begins(warps_.size());
+}
+
+void Block::run(std::int64_t index) {
+  begin(index);
+  while (alive_ > 0) {
+    if (run_ready_threads()) {
+      progress_.made();
+      continue;
+    }
+    const bool polling = std::any_of(threads_.begin(), threads_.end(), [](const LabThread& thread) {
+      return thread.state == State::kPolling;
+    });
+    if (!polling || progress_.is_over(observer != nullptr)) throw std::runtime_error(deadlock());
+  }
+  check_end();
+  if (observer != nullptr) observer->block_ends();
+}
+
+// Lets each thread run that can. Returns whether one of them did more than poll.
+bool Block::run_ready_threads() {
+  bool any = false;
+  for (std::size_t first = 0; first < threads_.size(); first += kWarpSize) {
+    const std::size_t end = std::min(first + kWarpSize, threads_.size());
+    for (bool again = true; again;) {  // a warp continues while it can
+      again = false;
+      for (std::size_t i = first; i < end; ++i) {
+        if (threads_[i].state != State::kReady) continue;
+        run(threads_[i]);
+        any = again = true;
+      }
+    }
+    for (std::size_t i = first; i < end; ++i) {
+      if (threads_[i].state != State::kPolling) continue;
+      threads_[i].state = State::kReady;
+      run(threads_[i]);
+      any = any || threads_[i].state != State::kPolling;
+    }
+  }
+  return any;
+}
+
+void Block::run(LabThread& thread) {
+  current = &thread;
+  heartbeat_.beat();
+  thread.fiber.resume();
+  current = nullptr;
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  if (thread.fiber.left()) throw std::runtime_error(text_of_left(thread, heartbeat_.stuck));
+}
+
+// A thread's life: one kernel after another.
+void Block::live(LabThread& thread) {
+  for (;;) {
+    try {
+      kernel_();
+    } catch (const Fiber::Unwind&) {
+      throw;
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    end(thread);
+    thread.fiber.yield();
+  }
+}
+
+void Block::end(LabThread& thread) {
+  if (observer != nullptr && !error_) check_end(thread);
+  thread.state = State::kEnded;
+  BlockBarrier& barrier = of(thread).barrier;
+  --alive_;
+  if (observer != nullptr) {
+    observer->thread_ends(thread);
+    if (barrier.alive() == 1 && !error_) observer->block_exits(thread);
+  }
+  barrier.thread_ended(threads_, thread.rank);
+  cluster_barrier_.thread_ended(threads_, thread);
+}
+
+// What must not be left when a block ends.
+void Block::check_end() {
+  registers_.check(warps_.size() / blocks_.size(), launch_.cluster);
+  mbarriers_.check_end();
+}
+
+// The same for a thread, and for the last one of a warp.
+void Block::check_end(const LabThread& thread) {
+  const Stores& stores = thread.stores;
+  if (!stores.open.empty()) {
+    note_finding(
+        "copy", stores.open.front().location, {},
+        "the thread ends without bulk_commit() after this line, so no thread can wait for it");
+  } else if (!stores.groups.empty() && !stores.groups.front().empty()) {
+    note_finding(
+        "copy", stores.groups.front().front().location, {},
+        "the thread ends while this line may still read shared memory; a bulk_wait_read<0>() is "
+        "missing");
+  }
+  bool last = true;
+  for_warp(threads_, thread, [&](const LabThread& other) {
+    last = last && (other.state == State::kEnded || &other == &thread);
+  });
+  if (!last) return;
+  if (const SourceLocation* location = wgmma(thread).uncommitted()) {
+    note_finding(
+        "wgmma", *location, {},
+        "the warp ends without wgmma_commit() after this wgmma(), so no thread can wait for it");
+  } else if (const SourceLocation* of_group = wgmma(thread).unfinished()) {
+    note_finding(
+        "wgmma", *of_group, {},
+        "the warp ends without wgmma_wait() for this wgmma(): its accumulators are never ready");
+  }
+}
+
+// ---------------------------------------------------------------- memory and copies
+
+std::byte* Block::shared(int rank) {
+  std::vector<std::byte>& memory = blocks_[static_cast<std::size_t>(rank)].shared;
+  void* start = memory.data() + kSharedMargin;
+  std::size_t space = memory.size() - kSharedMargin;
+  return static_cast<std::byte*>(std::align(kSharedAlignment, launch_.shared_bytes, start, space));
+}
+
+std::byte* Block::of_peer(const LabThread& thread, const void* pointer, int rank,
+                          const SourceLocation& location) {
+  const auto offset = static_cast<const std::byte*>(pointer) - shared(thread.rank);
+  if (rank < 0 || rank >= launch_.cluster) {
+    fail(location, "block {} of a cluster of {}", rank, launch_.cluster);
+  }
+  if (offset < 0 || offset >= static_cast<std::ptrdiff_t>(launch_.shared_bytes)) {
+    fail(location,
+         "shared memory of another block that is not dynamic: in clusters the lab supports dynamic "
+         "shared memory only");
+  }
+  return shared(rank) + offset;
+}
+
+void Block::load(const LabThread& thread, const BulkCopy& copy, void* barrier) {
+  copy.check(shared(thread.rank), launch_.shared_bytes);
+  copy.note_global();
+  mbarriers_.begin_load(thread, copy, barrier);
+}
+
+void Block::load_multicast(const LabThread& thread, const BulkCopy& copy, void* barrier,
+                           unsigned blocks) {
+  if (blocks == 0 || blocks >> launch_.cluster != 0) {
+    fail(copy.location, "a copy to the blocks {:#b} of a cluster of {}", blocks, launch_.cluster);
+  }
+  copy.note_global();
+  for (int rank = 0; rank < launch_.cluster; ++rank) {
+    if ((blocks >> rank & 1u) == 0) continue;
+    BulkCopy to_peer = copy;
+    to_peer.shared = of_peer(thread, copy.shared, rank, copy.location);
+    to_peer.check(shared(rank), launch_.shared_bytes);
+    mbarriers_.begin_load(thread, to_peer, of_peer(thread, barrier, rank, copy.location));
+  }
+}
+
+void Block::store(LabThread& thread, const BulkCopy& copy) {
+  copy.check(shared(thread.rank), launch_.shared_bytes);
+  record_copy(thread, Step::Kind::kStore, copy, nullptr);
+  Stores& stores = thread.stores;
+  stores.open.push_back(copy);
+  if (observer == nullptr) return;
+  const auto group = stores.ended + static_cast<std::uint32_t>(stores.groups.size()) + 1;
+  for (const Piece& piece : copy.pieces()) {
+    const auto first = reinterpret_cast<std::uintptr_t>(piece.shared) % 16;
+    for (std::size_t i = 0; i < first + piece.size; i += 16) {
+      std::byte* const at = piece.shared - first + i;
+      observer->async_uses(&thread, AsyncUse::kStore, group, copy.swizzled() ? copy.place(at) : at,
+                           16, copy.location);
+    }
+  }
+  copy.note_global();
+}
+
+WgmmaQueue::Setting Block::wgmma_setting(const LabThread& thread) {
+  const int first_thread = thread.place - thread.lane;
+  return {shared(thread.rank), launch_.shared_bytes, first_thread / kWarpSize % 4 * 16,
+          first_thread};
+}
+
+// ---------------------------------------------------------------- setmaxnreg
+
+void RegisterBudget::set(const LabThread& thread, std::size_t warps, int registers,
+                         const SourceLocation& location) {
+  if (registers < 24 || registers > 256 || registers % 8 != 0) {
+    fail(location, "{} registers for a thread; allowed are multiples of 8 from 24 to 256",
+         registers);
+  }
+  of_warps_.resize(warps, 0);
+  of_warps_[thread.warp()] = registers;
+  location_ = location;
+}
+
+void RegisterBudget::check(std::size_t warps_of_block, int cluster) const {
+  if (of_warps_.empty()) return;
+  constexpr int of_sm = 64 * 1024;  // a thread gets them by eights, and 256 at most
+  const int threads = static_cast<int>(warps_of_block) * kWarpSize;
+  const int at_launch = std::min(of_sm / threads / 8 * 8, 256);
+  int asked = 0;  // of the whole cluster: its blocks are alike
+  for (const int of_warp : of_warps_) asked += (of_warp > 0 ? of_warp : at_launch) * kWarpSize;
+  const int allowed = at_launch * threads * cluster;
+  if (asked > allowed) {
+    fail(location_,
+         "the warps of a block take {} registers in all; of those that it was launched with there "
+         "are {} at most",
+         asked, allowed);
+  }
+}
+
+// ---------------------------------------------------------------- deadlock
+
+// Lists which threads wait where.
+std::string Block::deadlock() const {
+  std::string last_load;  // of a thread that polls; for others see its location
+  for (const LabThread& thread : threads_) {
+    if (thread.state != State::kPolling || observer == nullptr) continue;
+    last_load = observer->spins(thread);
+  }
+  struct Group {  // of threads that wait at the same place
+    const LabThread* first;
+    int count;
+  };
+  std::vector<Group> groups;
+  for (const LabThread& thread : threads_) {
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
+      const LabThread& other = *group.first;
+      return other.state == thread.state && other.location.line == thread.location.line &&
+             other.location.file == thread.location.file && other.barrier == thread.barrier &&
+             other.rank == thread.rank;
+    });
+    if (same != groups.end()) {
+      ++same->count;
+    } else {
+      groups.push_back({&thread, 1});
+    }
+  }
+  std::string text = fmt::format("deadlock in block {}:", text_of(threads_[0].block_index));
+  for (const auto& [first, count] : groups) {
+    text +=
+        fmt::format("\n  {} thread{} (first: {}) ", count, count == 1 ? "" : "s", first->number);
+    if (launch_.cluster > 1) text += fmt::format("of block {} of the cluster ", first->rank);
+    text += where(*first, last_load);
+  }
+  return text +
+         "\n  A barrier must be reached by all threads of the block, a warp operation by all lanes "
+         "of its mask, an mbarrier by as many arrivals and bytes as its phase expects.";
+}
+
+std::string Block::where(const LabThread& thread, const std::string& last_load) const {
+  const std::string line = lab::text_of(thread.location);
+  switch (thread.state) {
+    case State::kAtBarrier:
+      return "at __syncthreads, " + line;
+    case State::kAtMbarrier:
+      return fmt::format("at an mbarrier, {}; {}", line, mbarriers_.missing_text(thread.barrier));
+    case State::kAtNamedBarrier:
+      return "at " + blocks_[static_cast<std::size_t>(thread.rank)].named.text_of(
+                         *static_cast<const NamedBarrier*>(thread.barrier), thread.location);
+    case State::kAtCluster:
+      return fmt::format("at cluster_wait, {}, with {} of {} threads of the cluster there", line,
+                         cluster_barrier_.arrived(), cluster_barrier_.alive());
+    case State::kPolling:
+      return fmt::format(
+          "reading a flag again and again, {}; no other thread can change it any more",
+          thread.location.line > 0 ? line : last_load);
+    case State::kInExchange:
+      return "in a warp operation, " + (thread.location.line > 0 ? line : thread.location.file);
+    default:
+      return "ended";
+  }
+}
+
+}  // namespace fa::lab

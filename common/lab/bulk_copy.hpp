@@ -1,0 +1,88 @@
+/// @file
+/// Copies by TMA and cp.async.bulk: boxes of tensors and runs of bytes.
+///
+/// Source: NVIDIA, PTX ISA, sections on cp.async.bulk and cp.async.bulk.tensor.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "common/lab/thread.hpp"
+
+namespace fa::lab {
+
+/// A tensor of 16-bit elements as TMA knows it, and the box that one copy takes: some rows of 64 or
+/// 32 columns.
+struct TensorBox {
+  std::byte* data = nullptr;              ///< element 0
+  std::array<std::int64_t, 4> sizes{};    ///< batch, heads, rows, cols
+  std::array<std::int64_t, 3> strides{};  ///< of the first three, in bytes
+  int rows = 0;                           ///< of the box
+  int row_bytes = 0;                      ///< of its rows: 128 or 64
+};
+
+/// Where a box begins in shared memory: multiples of this.
+inline constexpr int kBoxAlignment = 128;
+
+/// Bytes that lie side by side in global memory, and where they are in shared memory.
+struct Piece {
+  std::byte* global = nullptr;
+  std::byte* shared = nullptr;  ///< before it is swizzled
+  std::size_t size = 0;
+};
+
+/// An asynchronous copy between global and shared memory.
+struct BulkCopy {
+  /// What it does.
+  enum class Kind {
+    kLoadBox,      ///< a box to shared memory, swizzled; 0 outside the tensor
+    kLoadBytes,    ///< bytes to shared memory
+    kPeerBytes,    ///< bytes of shared memory to that of another block of the cluster
+    kStoreBox,     ///< a box to global memory
+    kStoreFloats,  ///< floats to global memory
+    kAddFloats     ///< floats, added to those in global memory
+  };
+  Kind kind = Kind::kLoadBytes;
+  std::byte* shared = nullptr;       ///< where it begins there
+  std::size_t size = 0;              ///< bytes in shared memory
+  std::byte* global = nullptr;       ///< bytes and floats: the other end
+  TensorBox box;                     ///< boxes: the other end
+  std::array<std::int64_t, 4> at{};  ///< batch, head, row and column where the box begins
+  SourceLocation location;           ///< where the kernel issued it
+
+  /// Whether shared memory is swizzled.
+  bool swizzled() const { return kind == Kind::kLoadBox || kind == Kind::kStoreBox; }
+  /// Where a byte of its shared memory lies after swizzling.
+  std::byte* place(std::byte* address) const;
+  /// The part that lies in the tensor.
+  std::vector<Piece> pieces() const;
+  /// Checks its addresses and sizes.
+  /// @param begin,bytes dynamic shared memory of the block that it uses
+  /// @throws std::runtime_error for what TMA does not allow
+  void check(const std::byte* begin, std::size_t bytes) const;
+  /// Copies.
+  void perform() const;
+  /// Reports what it does to global memory, if there is an observer.
+  void note_global() const;
+};
+
+/// Where a byte of a swizzled panel stands: bits 4 to 6 of its address, exclusive or bits 7 to 9.
+/// Where rows have 64 bytes, only bits 4 and 5 change.
+/// @param address   or an offset that means the same
+/// @param row_bytes 128 or 64
+inline std::uintptr_t swizzled(std::uintptr_t address, int row_bytes) {
+  return address ^ (address >> 3 & (row_bytes == 128 ? 0x70u : 0x30u));
+}
+
+/// The bulk stores and additions that a thread has in flight.
+struct Stores {
+  std::vector<BulkCopy> open;                ///< in no group yet
+  std::deque<std::vector<BulkCopy>> groups;  ///< committed ones
+  std::uint32_t ended = 0;                   ///< groups
+  bool arrived = true;                       ///< in global memory, all of them
+};
+
+}  // namespace fa::lab

@@ -1,0 +1,322 @@
+// What a kernel's threads call: finds the running thread and passes the call on.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "common/lab/async.hpp"
+#include "common/lab/block.hpp"
+#include "common/lab/errors.hpp"
+#include "common/lab/record.hpp"
+
+namespace fa::lab {
+namespace {
+
+constexpr unsigned kWholeWarp = 0xffffffffu;
+constexpr auto kNothing = [](const std::byte*) {};
+
+bool is_multiple(const void* address, std::size_t size) {
+  return reinterpret_cast<std::uintptr_t>(address) % size == 0;
+}
+
+}  // namespace
+
+void finding_or_fail(const char* kind, const SourceLocation& location, const SourceLocation& other,
+                     const std::string& message) {
+  if (observer != nullptr) return note_finding(kind, location, other, message);
+  if (other.line == 0) fail(location, "{}", message);
+  throw std::runtime_error(
+      fmt::format("{} and {}: {}", text_of(location), text_of(other), message));
+}
+
+// ---------------------------------------------------------------- blocks, clusters and warps
+
+void* dynamic_shared() {
+  return this_thread().block->shared(current->rank);
+}
+void* peer_shared(const void* pointer, int rank, const SourceLocation& location) {
+  return this_thread().block->of_peer(this_thread(), pointer, rank, location);
+}
+void sync_block(const SourceLocation& location) {
+  this_thread().block->sync(this_thread(), location);
+}
+void arrive_at_cluster(const SourceLocation& location) {
+  Block& block = *this_thread().block;
+  block.cluster_barrier().arrive(block.threads(), this_thread(), location);
+}
+void wait_at_cluster(const SourceLocation& location) {
+  this_thread().block->cluster_barrier().wait(this_thread(), location);
+}
+void set_registers(int registers, const SourceLocation& location) {
+  this_thread().block->set_registers(this_thread(), registers, location);
+}
+void named_barrier(int id, int threads, bool waits, const SourceLocation& location) {
+  Block& block = *this_thread().block;
+  block.named(this_thread()).arrive(block.threads(), this_thread(), id, threads, waits, location);
+}
+
+const std::byte* exchange(unsigned mask, const void* bytes, std::size_t size,
+                          const SourceLocation& location) {
+  LabThread& thread = this_thread();
+  if (recorder != nullptr && thread.lane == 0) recorder->exchange(thread.warp());
+  return thread.block->exchange(thread, mask, bytes, size, location, false, kNothing);
+}
+void sync_warp(unsigned mask, const SourceLocation& location) {
+  LabThread& thread = this_thread();
+  thread.block->exchange(thread, mask, &mask, 0, location, true, kNothing);
+}
+unsigned existing_lanes() {
+  const auto launched = current->block_size.count();
+  const std::int64_t lanes =
+      std::min<std::int64_t>(kWarpSize, launched - current->number + current->lane);
+  return lanes == kWarpSize ? kWholeWarp : (1u << lanes) - 1;
+}
+void absent_source(unsigned mask, int source, const SourceLocation& location) {
+  note_finding(
+      "warp", location, {},
+      fmt::format("lane {} takes the value of lane {}, which is not in the mask {:#x}: what it "
+                  "gets is undefined",
+                  current->lane, source, mask));
+}
+
+// ---------------------------------------------------------------- cp.async
+
+void copy_async(void* destination, const void* source, std::size_t size,
+                const SourceLocation& location) {
+  for (const void* address : {static_cast<const void*>(destination), source}) {
+    if (!is_multiple(address, size)) misaligned(address, size, location);
+  }
+  if (observer != nullptr) {
+    if (source != nullptr) observer->accesses(source, size, false, location);
+    observer->copy_begins(destination, size, location);
+  }
+  std::memset(destination, 0xff, size);  // NaN until it is waited for
+  this_thread().open_copies.push_back({destination, source, size, location});
+}
+void commit_copies() {
+  LabThread& thread = this_thread();
+  thread.committed_copies.push_back(std::exchange(thread.open_copies, {}));
+}
+void wait_copies(int pending) {
+  auto& groups = this_thread().committed_copies;
+  while (groups.size() > static_cast<std::size_t>(pending)) {
+    for (const ThreadCopy& copy : groups.front()) {
+      if (copy.source == nullptr) {
+        std::memset(copy.destination, 0, copy.size);
+      } else {
+        std::memcpy(copy.destination, copy.source, copy.size);
+      }
+      if (observer != nullptr) observer->copy_ends(copy.destination, copy.size, copy.location);
+    }
+    groups.pop_front();
+  }
+}
+
+// ---------------------------------------------------------------- fences, counters and flags
+
+void fence_memory() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  // It does not wait for asynchronous stores.
+  const Stores& stores = this_thread().stores;
+  if (observer != nullptr) observer->memory_fenced(stores.arrived && stores.open.empty());
+}
+void wait_for_grids() {
+  if (observer != nullptr) observer->grid_waited();
+}
+void fence_barriers() {
+  if (observer != nullptr) observer->barriers_fenced();
+}
+void fence_async() {
+  if (observer != nullptr) observer->async_fenced();
+}
+void fence_async_global() {
+  if (observer != nullptr) observer->async_fenced_globally();
+}
+void note_counter(const void* counter, CounterUse use) {
+  if (observer != nullptr) observer->counts(counter, use);
+}
+void poll(const void* flag, const SourceLocation& location) {
+  LabThread& thread = this_thread();
+  if (std::exchange(thread.polled, flag) != flag) return;
+  thread.location = location;
+  thread.state = State::kPolling;
+  thread.fiber.yield();
+}
+void yield_from_loop() {
+  LabThread& thread = this_thread();
+  thread.location = {};
+  thread.state = State::kPolling;
+  thread.fiber.yield_in_the_middle();  // the compiler assumes that loads do not throw
+}
+
+// ---------------------------------------------------------------- accesses
+
+std::string misaligned_text(const void* address, std::size_t size) {
+  const Thread& thread = *current;
+  return fmt::format(
+      "thread {} (warp {}, lane {}) of block ({}, {}, {}) uses {} bytes at once, at an address {} "
+      "bytes beyond a multiple of {}: a GPU takes multiples of {} only; pad the rows, or use "
+      "smaller accesses",
+      thread.number, thread.number / kWarpSize, thread.lane, thread.block_index.x,
+      thread.block_index.y, thread.block_index.z, size,
+      reinterpret_cast<std::uintptr_t>(address) % size, size, size);
+}
+void misaligned(const void* address, std::size_t size, const SourceLocation& location) {
+  finding_or_fail("misaligned", location, {}, misaligned_text(address, size));
+}
+void note_access(const void* address, std::size_t size, bool write,
+                 const SourceLocation& location) {
+  if (!is_multiple(address, size)) misaligned(address, size, location);
+  if (observer != nullptr) observer->accesses(address, size, write, location);
+}
+
+std::uint32_t tf32_operand(std::uint32_t bits, const SourceLocation& location) {
+  constexpr std::uint32_t unread = 0x1fff;
+  if ((bits & unread) != 0) {
+    note_finding(
+        "operand", location, {},
+        fmt::format("lane {} gives a matmul an operand with more bits than TF32 has, {:#010x}: "
+                    "the tensor cores do not read the lower 13; convert it by tf32_nearest(), or "
+                    "say tf32_truncated()",
+                    current->lane, bits));
+  }
+  return bits & ~unread;
+}
+
+float tf32_sum(float c, const float (&a)[8], const float (&b)[8]) {
+  const auto exponent = [](float x) {  // that of the smallest normal number for those below it
+    std::uint32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    return std::max(static_cast<int>(bits >> 23 & 0xff), 1) - 127;
+  };
+  constexpr int special = 128, none = -1000;
+  int largest = c == 0 ? none : exponent(c);
+  double terms[9] = {c};
+  float plain = c;
+  bool finite = largest < special;
+  for (int k = 0; k < 8; ++k) {
+    terms[k + 1] = static_cast<double>(a[k]) * b[k];
+    plain += a[k] * b[k];
+    const int of_a = exponent(a[k]), of_b = exponent(b[k]);
+    finite = finite && of_a < special && of_b < special;
+    if (a[k] != 0 && b[k] != 0) largest = std::max(largest, of_a + of_b);
+  }
+  if (!finite) return plain;  // infinity or NaN
+  if (largest == none) return 0;
+  constexpr int kept_bits = 25;
+  const double units = std::ldexp(1.0, kept_bits - largest);
+  double sum = 0;  // of whole numbers: exact
+  for (const double term : terms) sum += std::trunc(term * units);
+  sum /= units;
+  const auto rounded = static_cast<float>(sum);
+  return std::abs(rounded) > std::abs(sum) ? std::nextafter(rounded, 0.0f) : rounded;
+}
+
+// ---------------------------------------------------------------- mbarriers and bulk copies
+
+void init_barrier(void* barrier, int arrivals, const SourceLocation& location) {
+  this_thread().block->mbarriers().init(this_thread(), barrier, arrivals, location);
+}
+void arrive_at_barrier(void* barrier, std::int64_t bytes, const SourceLocation& location) {
+  this_thread().block->mbarriers().arrive(this_thread(), barrier, bytes, location);
+}
+void wait_at_barrier(void* barrier, int parity, const SourceLocation& location) {
+  this_thread().block->mbarriers().wait(this_thread(), barrier, parity, location);
+}
+void begin_load(const BulkCopy& copy, void* barrier) {
+  this_thread().block->load(this_thread(), copy, barrier);
+}
+void begin_multicast(const BulkCopy& copy, void* barrier, unsigned blocks) {
+  this_thread().block->load_multicast(this_thread(), copy, barrier, blocks);
+}
+void begin_store(const BulkCopy& copy) {
+  this_thread().block->store(this_thread(), copy);
+}
+void commit_stores() {
+  record_step(*current, Step::Kind::kCommitStores);
+  Stores& stores = this_thread().stores;
+  if (!stores.open.empty()) stores.arrived = false;
+  stores.groups.push_back(std::exchange(stores.open, {}));
+}
+void wait_stores(int pending, bool arrived) {
+  LabThread& thread = this_thread();
+  record_step(thread, arrived ? Step::Kind::kWaitArrivals : Step::Kind::kWaitStores, pending);
+  Stores& stores = thread.stores;
+  while (stores.groups.size() > static_cast<std::size_t>(pending)) {
+    for (const BulkCopy& copy : stores.groups.front()) copy.perform();
+    stores.groups.pop_front();
+    ++stores.ended;
+  }
+  if (arrived && pending == 0) stores.arrived = true;
+  if (observer != nullptr) observer->async_ends(&thread, stores.ended, false);
+}
+
+// ---------------------------------------------------------------- wgmma
+
+void fence_registers(void* registers) {
+  auto& lent = this_thread().lent;
+  if (std::find(lent.begin(), lent.end(), registers) == lent.end()) lent.push_back(registers);
+}
+void begin_wgmma(const WgmmaShape& shape, const WgmmaLane& lane, const SourceLocation& location) {
+  LabThread& thread = this_thread();
+  Block& block = *thread.block;
+  if (recorder != nullptr && thread.lane == 0) {
+    Step step;
+    step.kind = Step::Kind::kWgmma;
+    step.columns = 2 * shape.sums;
+    step.from_registers = lane.a != nullptr;
+    step.by_columns = shape.mn_major_b;
+    recorder->add(thread.warp(), step);
+  }
+  if (thread.lane == 0 &&  // once for a warp is enough
+      std::find(thread.lent.begin(), thread.lent.end(), lane.sums) == thread.lent.end()) {
+    note_finding(
+        "wgmma", location, {},
+        "wgmma_fence() is missing: it was not called for these accumulators since the last "
+        "wgmma_wait(), and the wgmma() may begin before earlier writes to them are complete");
+  }
+  block.exchange(thread, kWholeWarp, &lane, sizeof lane, location, false,
+                 [&](const std::byte* deposits) {
+                   std::array<WgmmaLane, kWarpSize> lanes;
+                   for (std::size_t i = 0; i < kWarpSize; ++i) {
+                     std::memcpy(&lanes[i], deposits + i * kDepositSize, sizeof lanes[i]);
+                   }
+                   block.wgmma(thread).begin(block.wgmma_setting(thread), shape, lanes, location);
+                 });
+}
+void commit_wgmma() {
+  LabThread& thread = this_thread();
+  record_for_warp(thread, Step::Kind::kCommit);
+  thread.block->exchange(thread, kWholeWarp, &thread, 0, {"wgmma_commit()", 0}, false,
+                         [&](const std::byte*) { thread.block->wgmma(thread).commit(); });
+}
+void wait_wgmma(int pending) {
+  LabThread& thread = this_thread();
+  thread.lent.clear();
+  record_for_warp(thread, Step::Kind::kWaitWgmma, pending);
+  thread.block->exchange(
+      thread, kWholeWarp, &thread, 0, {"wgmma_wait()", 0}, false, [&](const std::byte*) {
+        WgmmaQueue& queue = thread.block->wgmma(thread);
+        queue.wait(thread.block->wgmma_setting(thread), static_cast<std::size_t>(pending));
+        if (observer != nullptr) observer->async_ends(&queue, queue.ended(), true);
+      });
+}
+std::uint32_t operand_offset(const void* pointer, const SourceLocation& location) {
+  constexpr std::size_t kUnit = 16;  // that a descriptor counts in
+  if (!is_multiple(pointer, kUnit)) misaligned(pointer, kUnit, location);
+  return shared_offset(pointer);
+}
+std::uint32_t shared_offset(const void* pointer) {
+  const auto offset =
+      static_cast<const std::byte*>(pointer) - static_cast<const std::byte*>(dynamic_shared());
+  if (offset < 0 || offset >= static_cast<std::ptrdiff_t>(this_thread().block->shared_bytes())) {
+    throw std::runtime_error(
+        "shared_address() of an address outside of dynamic shared memory: in the lab, operands of "
+        "wgmma must be there");
+  }
+  return static_cast<std::uint32_t>(offset);
+}
+
+}  // namespace fa::lab

@@ -1,0 +1,57 @@
+/// @file
+/// Kernels that crash or never yield: both end their fiber instead of the program. (Not with
+/// AddressSanitizer, which handles crashes itself.)
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <pthread.h>
+
+namespace fa::lab {
+
+/// Time of a processor that a fiber may run without a switch to another one.
+inline constexpr std::chrono::seconds kLongestRun{10};
+
+/// How the fibers on one thread of the operating system get on.
+struct Heartbeat {
+  std::atomic<std::int64_t> switches{0};  ///< from a fiber to another one
+  std::atomic<bool> stuck{false};         ///< the watchdog has left the fiber that ran too long
+
+  /// Counts a switch. One thread only does.
+  void beat() {
+    switches.store(switches.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+};
+
+/// While one lives, a bad access to memory in a fiber leaves that fiber: see Fiber::left().
+class CrashHandler {
+ public:
+  CrashHandler();
+  ~CrashHandler();
+  CrashHandler(const CrashHandler&) = delete;
+  CrashHandler& operator=(const CrashHandler&) = delete;
+};
+
+/// While it lives, a fiber of this thread of the operating system that runs for longer than
+/// kLongestRun is left, and Heartbeat::stuck is set. Needs a CrashHandler; Linux only.
+class Watchdog {
+ public:
+  /// Begins to look at this thread of the operating system.
+  explicit Watchdog(Heartbeat& heartbeat);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  struct All;
+  static All& all();
+  static void look();
+
+  Heartbeat& heartbeat_;
+  [[maybe_unused]] pthread_t worker_;
+  [[maybe_unused]] std::int64_t switches_ = -1;  // when it was looked at last
+  std::chrono::seconds since_{};                 // time of the worker's processor
+};
+
+}  // namespace fa::lab

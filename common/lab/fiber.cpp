@@ -1,0 +1,126 @@
+#include "common/lab/fiber.hpp"
+
+#include <boost/context/protected_fixedsize_stack.hpp>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#ifndef __has_feature  // Clang's word
+#define __has_feature(feature) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+// AddressSanitizer must know on which stack a fiber runs.
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#define FA_ASAN(...) __VA_ARGS__
+#else
+#define FA_ASAN(...)
+#endif
+
+namespace fa::lab {
+namespace {
+constexpr std::size_t kStackBytes = 128 * 1024;
+__thread Fiber* running_fiber = nullptr;
+}  // namespace
+
+// Stacks of fibers that have ended, kept for the next launch: to map one anew takes longer than to
+// run a small kernel on it. An allocator of boost::context.
+class Fiber::KeptStacks {
+ public:
+  boost::context::stack_context allocate() {
+    const std::lock_guard lock(mutex());
+    if (kept().empty()) return boost::context::protected_fixedsize_stack(kStackBytes).allocate();
+    const auto stack = kept().back();
+    kept().pop_back();
+    return stack;
+  }
+  void deallocate(boost::context::stack_context& stack) {
+    // What AddressSanitizer remembers of frames that never returned is not for the next fiber.
+    FA_ASAN(
+        __asan_unpoison_memory_region(static_cast<const char*>(stack.sp) - stack.size, stack.size);)
+    const std::lock_guard lock(mutex());
+    kept().push_back(stack);
+  }
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex result;
+    return result;
+  }
+  static std::vector<boost::context::stack_context>& kept() {
+    static std::vector<boost::context::stack_context> result;
+    return result;
+  }
+};
+
+void Fiber::before_switch([[maybe_unused]] const Stack& to, [[maybe_unused]] void** saved) {
+  FA_ASAN(__sanitizer_start_switch_fiber(saved, to.bottom, to.size);)
+}
+void Fiber::after_switch([[maybe_unused]] void* saved, [[maybe_unused]] Stack* from) {
+  FA_ASAN(const void* bottom = nullptr; std::size_t size = 0;
+          __sanitizer_finish_switch_fiber(saved, &bottom, &size);
+          if (from != nullptr)* from = {bottom, size};)
+}
+
+Fiber* Fiber::running() {
+  return running_fiber;
+}
+
+void Fiber::start(std::function<void()> function) {
+  function_ = std::move(function);
+  KeptStacks allocator;
+  const auto memory = allocator.allocate();
+  stack_ = {static_cast<const char*>(memory.sp) - memory.size, memory.size};
+  self_ = boost::context::fiber(std::allocator_arg,
+                                boost::context::preallocated(memory.sp, memory.size, memory),
+                                allocator, [this](boost::context::fiber&& owner) {
+                                  after_switch(nullptr, &owners_stack_);
+                                  owner_ = std::move(owner);
+                                  try {
+                                    if (!unwinding_) function_();
+                                  } catch (const Unwind&) {
+                                  }
+                                  before_switch(owners_stack_, nullptr);
+                                  return std::move(owner_);
+                                });
+}
+
+Fiber::~Fiber() {
+  if (!self_) return;
+  if (!left_ && may_unwind_) {
+    unwinding_ = true;
+    resume();
+  }
+  if (self_) new boost::context::fiber(std::move(self_));  // to be leaked
+}
+
+void Fiber::resume() {
+  running_fiber = this;
+  void* saved = nullptr;
+  before_switch(stack_, &saved);
+  self_ = std::move(self_).resume();
+  after_switch(saved, nullptr);
+  running_fiber = nullptr;
+}
+
+void Fiber::yield() {
+  void* saved = nullptr;
+  before_switch(owners_stack_, &saved);
+  owner_ = std::move(owner_).resume();
+  after_switch(saved, &owners_stack_);
+  if (unwinding_) throw Unwind{};
+}
+
+void Fiber::yield_in_the_middle() {
+  may_unwind_ = false;
+  yield();
+  may_unwind_ = true;
+}
+
+void Fiber::leave() {
+  left_ = true;
+  owner_ = std::move(owner_).resume();
+}
+
+}  // namespace fa::lab

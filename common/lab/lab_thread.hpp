@@ -1,0 +1,93 @@
+/// @file
+/// A CUDA thread as the lab runs it: its fiber, what it waits for, what it has in flight.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "common/lab/bulk_copy.hpp"
+#include "common/lab/fiber.hpp"
+#include "common/lab/thread.hpp"
+
+namespace fa::lab {
+
+class Block;
+
+/// What a thread does.
+enum class State {
+  kReady,
+  kPolling,
+  kAtBarrier,
+  kAtMbarrier,
+  kAtNamedBarrier,
+  kAtCluster,
+  kInExchange,
+  kEnded
+};
+
+/// A cp.async.
+struct ThreadCopy {
+  void* destination;
+  const void* source;  ///< null: zeros
+  std::size_t size;
+  SourceLocation location;
+};
+
+/// A CUDA thread.
+struct LabThread : Thread {
+  Block* block = nullptr;
+  State state = State::kEnded;
+  SourceLocation location;        ///< where it waits
+  unsigned waits_for = 0;         ///< lanes, when in an exchange
+  const void* barrier = nullptr;  ///< at which it waits: an mbarrier or a NamedBarrier
+  int parity = 0;                 ///< of the phase, at an mbarrier
+  const void* polled = nullptr;   ///< the last flag that it read
+  bool in_cluster_phase = false;  ///< has arrived at the cluster's barrier; others are missing
+  bool cluster_wait_due = false;  ///< has arrived there and has not waited
+  std::vector<const void*> lent;  ///< registers that wgmma may have
+  Stores stores;
+  std::vector<ThreadCopy> open_copies;
+  std::deque<std::vector<ThreadCopy>> committed_copies;
+  Fiber fiber;  // last: what it unwinds may use all else
+
+  /// Its warp, counted through the cluster.
+  std::size_t warp() const { return static_cast<std::size_t>(place / kWarpSize); }
+  /// Waits until another thread makes it ready; `at` is an mbarrier or named barrier.
+  void wait(State why, const SourceLocation& where, const void* at = nullptr) {
+    state = why;
+    location = where;
+    barrier = at;
+    fiber.yield();
+    barrier = nullptr;
+  }
+  /// Forgets the last block.
+  void begin() {
+    state = State::kReady;
+    barrier = polled = nullptr;
+    in_cluster_phase = cluster_wait_due = false;
+    lent.clear();
+    stores = {};
+    open_copies.clear();
+    committed_copies.clear();
+  }
+};
+
+/// The threads of a block or cluster, block after block.
+using Threads = std::vector<LabThread>;
+
+/// The thread that runs now.
+inline LabThread& this_thread() {
+  return static_cast<LabThread&>(const_cast<Thread&>(*current));
+}
+
+/// Lets those threads continue that wait in a state and meet a condition.
+template <class Condition>
+void wake(Threads& threads, State waiting, Condition condition) {
+  for (LabThread& thread : threads) {
+    if (thread.state == waiting && condition(thread)) thread.state = State::kReady;
+  }
+}
+
+}  // namespace fa::lab

@@ -1,0 +1,194 @@
+#include "common/lab/mbarrier.hpp"
+
+#include <cstring>
+
+#include "common/lab/errors.hpp"
+#include "common/lab/record.hpp"
+
+namespace fa::lab {
+
+void Mbarriers::State::land() {
+  // In place: most often all of them land.
+  std::size_t left = 0;
+  for (auto& entry : copies) {
+    if (entry.first < phases) {
+      entry.second.perform();
+    } else {
+      if (&copies[left] != &entry) copies[left] = entry;
+      ++left;
+    }
+  }
+  copies.resize(left);
+}
+
+Mbarriers::State& Mbarriers::state_of(const void* barrier, const SourceLocation& location) {
+  const auto found = states_.find(barrier);
+  if (found == states_.end()) {
+    fail(location,
+         "an mbarrier that is not initialised yet; a __syncthreads() after init() is probably "
+         "missing");
+  }
+  return found->second;
+}
+
+void Mbarriers::init(const LabThread& thread, const void* barrier, int arrivals,
+                     const SourceLocation& location) {
+  if (arrivals < 1 || arrivals > 0xfffff) {
+    fail(location, "an mbarrier of {} arrivals; allowed are 1 to 1048575", arrivals);
+  }
+  if (reinterpret_cast<std::uintptr_t>(barrier) % 8 != 0) {
+    fail(location, "an mbarrier at an address that is not a multiple of 8");
+  }
+  State& state = states_[barrier];
+  if (state.arrivals > 0) {
+    note_finding(
+        "barrier", location, state.made,
+        fmt::format("thread {} initialises an mbarrier again; one thread must initialise it, once",
+                    thread.number));
+  }
+  state = {};
+  state.made = location;
+  state.arrivals = state.missing = arrivals;
+  record_mbarrier(thread, Step::Kind::kInit, barrier, arrivals);
+  if (observer != nullptr) observer->barrier_made(barrier, location);
+}
+
+void Mbarriers::arrive(const LabThread& thread, const void* barrier, std::int64_t bytes,
+                       const SourceLocation& location) {
+  State& state = state_of(barrier, location);
+  if (state.missing == 0) {
+    fail(location,
+         "more than the {} arrivals of a phase that the mbarrier was initialised for, at {}",
+         state.arrivals, text_of(state.made));
+  }
+  if (observer != nullptr) {
+    observer->barrier_used(barrier, false, location);
+    observer->releases(barrier);
+    check_arrival(thread, state, location);
+  }
+  record_mbarrier(thread, Step::Kind::kArrive, barrier, 1, bytes);
+  state.bytes += bytes;
+  --state.missing;
+  advance(barrier, state, location);
+}
+
+// A thread that arrives twice takes the place of another one.
+void Mbarriers::check_arrival(const LabThread& thread, State& state,
+                              const SourceLocation& location) const {
+  state.arrived.resize(threads_.size());
+  auto& last = state.arrived[static_cast<std::size_t>(thread.place)];
+  if (last == state.phases + 1) {
+    note_finding(
+        "barrier", location, state.made,
+        fmt::format("thread {} arrives twice in one phase of the mbarrier that was initialised at "
+                    "the other line; a wait before this line probably has the parity of a phase "
+                    "that had ended long before",
+                    thread.number));
+  }
+  last = state.phases + 1;
+}
+
+void Mbarriers::wait(LabThread& thread, const void* barrier, int parity,
+                     const SourceLocation& location) {
+  State& state = state_of(barrier, location);
+  if (parity != 0 && parity != 1) {  // undefined on a GPU
+    finding_or_fail("barrier", location, state.made,
+                    fmt::format("a wait at an mbarrier for the parity {}; a phase has the parity 0 "
+                                "or 1",
+                                parity));
+  }
+  if (observer != nullptr) observer->barrier_used(barrier, false, location);
+  // Which phase this is about, as a number: a record knows no parity.
+  const std::uint32_t phases = state.phases + (state.ended(parity) ? 0 : 1);
+  if (!state.ended(parity)) {
+    thread.parity = parity;
+    thread.wait(lab::State::kAtMbarrier, location, barrier);
+  }
+  state.seen = state.phases;
+  if (thread.lane == 0) {
+    record_mbarrier(thread, Step::Kind::kWait, barrier, static_cast<int>(phases));
+  }
+  state.land();
+  if (observer != nullptr) {
+    observer->async_ends(barrier, state.phases, false);
+    observer->acquires(barrier);
+  }
+}
+
+void Mbarriers::begin_load(const LabThread& thread, const BulkCopy& copy, const void* barrier) {
+  record_copy(thread, Step::Kind::kLoad, copy, barrier);
+  State& state = state_of(barrier, copy.location);
+  std::uint32_t phase = state.phases;
+  if (observer != nullptr) observer->barrier_used(barrier, true, copy.location);
+  const auto size = static_cast<std::int64_t>(copy.size);
+  // More than the barrier expects: it does not wait for the rest of them.
+  if (state.missing == 0 && size > state.bytes) {
+    note_finding(
+        "copy", copy.location, state.made,
+        fmt::format("a copy brings {} bytes to an mbarrier that expects {} more: its phase ends "
+                    "before all of them have arrived; the bytes of arrive_and_expect() and of the "
+                    "copies must agree",
+                    copy.size, state.bytes));
+    ++phase;
+  }
+  std::memset(copy.shared, 0xff, copy.size);  // NaN until it is waited for
+  if (observer != nullptr) {
+    observer->async_uses(barrier, AsyncUse::kCopy, phase + 1, copy.shared, copy.size,
+                         copy.location);
+    for (std::size_t i = 0; copy.kind == BulkCopy::Kind::kPeerBytes && i < copy.size; i += 16) {
+      observer->async_uses(barrier, AsyncUse::kPeerCopy, phase + 1, copy.global + i, 16,
+                           copy.location);
+    }
+  }
+  state.copies.emplace_back(phase, copy);
+  state.bytes -= size;
+  advance(barrier, state, copy.location);
+}
+
+// Ends a barrier's phase if all have arrived.
+void Mbarriers::advance(const void* barrier, State& state, const SourceLocation& location) {
+  if (state.missing > 0 || state.bytes > 0) return;
+  // A wait knows a phase by its parity alone: if two phases end with no wait between them, a thread
+  // that waits cannot see that any has ended.
+  if (observer != nullptr && state.seen < state.phases) {
+    note_finding(
+        "barrier", location, state.made,
+        fmt::format("a phase of the mbarrier that was initialised at the other line ends although "
+                    "no thread has waited for the phase before it: more threads arrive than the "
+                    "{} of a phase, or a wait is missing",
+                    state.arrivals));
+  }
+  ++state.phases;
+  state.missing = state.arrivals;
+  if (observer != nullptr) observer->phase_ends(barrier);
+  wake(threads_, lab::State::kAtMbarrier, [&](const LabThread& thread) {
+    const bool wakes = thread.barrier == barrier && state.ended(thread.parity);
+    if (wakes) state.seen = state.phases;
+    return wakes;
+  });
+}
+
+void Mbarriers::check_end() const {
+  for (const auto& entry : states_) {
+    for (const auto& of_phase : entry.second.copies) {
+      note_finding(
+          "copy", of_phase.second.location, {},
+          "the block ends while this copy may be in flight: no thread has waited for its mbarrier");
+    }
+  }
+}
+
+std::string Mbarriers::missing_text(const void* barrier) const {
+  const State& state = states_.at(barrier);
+  std::string text = fmt::format("its phase {}, counted from 0,", state.phases);
+  if (state.missing > 0) {
+    text += fmt::format(" waits for {} of {} arrivals", state.missing, state.arrivals);
+  }
+  if (state.bytes > 0) {
+    text += fmt::format("{} waits for {} bytes more than copies bring",
+                        state.missing > 0 ? " and" : "", state.bytes);
+  }
+  return text + fmt::format(" (initialised at {})", text_of(state.made));
+}
+
+}  // namespace fa::lab

@@ -1,0 +1,144 @@
+/// @file
+/// What a launch reports to an observer: each event that a sanitizer needs (watch.hpp is one).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/lab/thread.hpp"
+
+namespace fa::lab {
+
+/// What a thread does to a counter in global memory.
+enum class CounterUse {
+  kAdd,         ///< atomicAdd() on an integer
+  kAddAcquire,  ///< atomic_add_acquire()
+  kLoadAcquire  ///< load_acquire()
+};
+
+/// Asynchronous operations that use shared memory.
+enum class AsyncUse {
+  kCopy,      ///< a copy to it: tma_load(), bulk_load()
+  kStore,     ///< a copy from it: tma_store(), bulk_store(), bulk_add()
+  kPeerCopy,  ///< a copy from it to another block of the cluster
+  kWgmma,     ///< wgmma()
+};
+
+/// What observes a launch. Launches then use one thread of the operating system. Where a function
+/// names no thread, it is about the one that runs.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+
+  /// @name Memory of the device
+  /// @{
+
+  /// It was allocated.
+  virtual void allocated(const void* memory, std::size_t bytes) = 0;
+  /// The host wrote it; or, with `unwritten`, declared it never written.
+  virtual void host_wrote(const void* memory, std::size_t bytes, bool unwritten) = 0;
+  /// It was freed.
+  virtual void released(const void* memory) = 0;
+  /// @}
+
+  /// @name Launches, blocks and threads
+  /// @{
+
+  /// A launch begins.
+  virtual void launch_begins(const Launch& launch) = 0;
+  /// A block begins; its dynamic shared memory is unwritten, as is all other shared memory. The
+  /// blocks of a cluster begin together, in order of rank.
+  virtual void block_begins(const Thread& first, const void* dynamic,
+                            std::size_t dynamic_bytes) = 0;
+  /// A thread has ended.
+  virtual void thread_ends(const Thread& thread) = 0;
+  /// All threads of a block have ended.
+  virtual void block_exits(const Thread& last) = 0;
+  /// A block, or all blocks of a cluster, have ended.
+  virtual void block_ends() = 0;
+  /// A thread crashed at its last access to memory.
+  /// @return "file:line" of that access; empty where it is not known
+  virtual std::string crashes(const Thread& thread) = 0;
+  /// A thread repeats its last load in an endless loop.
+  /// @return as crashes()
+  virtual std::string spins(const Thread& thread) = 0;
+  /// @}
+
+  /// @name Order
+  /// @{
+
+  /// All lanes of a mask have reached a warp operation. __syncwarp() orders memory.
+  virtual void warp_meets(const Thread& last, unsigned mask, bool orders_memory) = 0;
+  /// All threads of a block have reached __syncthreads(), `ended` of them have ended without. They
+  /// wait at the line `first`; if not at the `same_line`, some wait at `second`.
+  virtual void block_meets(const SourceLocation& first, const SourceLocation& second,
+                           bool same_line, int ended) = 0;
+  /// An mbarrier is initialised.
+  virtual void barrier_made(const void* barrier, const SourceLocation& location) = 0;
+  /// fence_barrier_init()
+  virtual void barriers_fenced() = 0;
+  /// An mbarrier is arrived at, waited for, or used by a copy that begins.
+  virtual void barrier_used(const void* barrier, bool by_copy, const SourceLocation& location) = 0;
+  /// The thread arrives at a barrier, mbarrier or named: threads that wait for the phase are
+  /// ordered after everything that it did so far.
+  virtual void releases(const void* barrier) = 0;
+  /// A barrier's phase is complete.
+  virtual void phase_ends(const void* barrier) = 0;
+  /// The thread has waited at a barrier: it is ordered after all arrivals of its last phase.
+  virtual void acquires(const void* barrier) = 0;
+  /// fence_async_proxy()
+  virtual void async_fenced() = 0;
+  /// fence_async_proxy_global()
+  virtual void async_fenced_globally() = 0;
+  /// grid_dependency_wait()
+  virtual void grid_waited() = 0;
+  /// __threadfence(): orders the thread after the blocks whose counts it has read, and what it did
+  /// so far before its next count. Unless its bulk stores have `arrived` it orders nothing for
+  /// others.
+  virtual void memory_fenced(bool arrived) = 0;
+  /// The thread changes or reads a counter in global memory. An acquire needs no fence behind it.
+  virtual void counts(const void* counter, CounterUse use) = 0;
+  /// @}
+
+  /// @name Accesses
+  /// @{
+
+  /// The thread reads or writes.
+  virtual void accesses(const void* address, std::size_t size, bool write,
+                        const SourceLocation& location) = 0;
+  /// A cp.async is queued; until it is complete its destination must not be read.
+  virtual void copy_begins(const void* destination, std::size_t size,
+                           const SourceLocation& location) = 0;
+  /// It is complete.
+  virtual void copy_ends(const void* destination, std::size_t size,
+                         const SourceLocation& location) = 0;
+  /// An asynchronous operation uses shared memory from now on. It is complete at the end of the
+  /// phase or group `when`, counted from 1, of an agent: a barrier for copies to shared memory, a
+  /// thread for stores, a warp for wgmma.
+  virtual void async_uses(const void* agent, AsyncUse use, std::uint32_t when, const void* address,
+                          std::size_t size, const SourceLocation& location) = 0;
+  /// The thread, or its whole warp, has waited for the phases or groups of an agent up to `when`.
+  virtual void async_ends(const void* agent, std::uint32_t when, bool whole_warp) = 0;
+  /// Registers of the thread at a place in the cluster belong to a wgmma until its group is waited
+  /// for: accumulators (`sums`), which are written, or an operand, which is read. `agent` and
+  /// `when` are those of async_uses().
+  virtual void registers_lent(int thread, const void* address, std::size_t size, bool sums,
+                              const void* agent, std::uint32_t when,
+                              const SourceLocation& location) = 0;
+  /// A thread has changed registers of a wgmma in flight; at which line is not known.
+  virtual void registers_changed(const SourceLocation& wgmma, const std::string& message) = 0;
+  /// A bulk copy of rows of `size` bytes reads, writes or (`atomic`) adds to global memory.
+  virtual void moves(const std::vector<const void*>& address, std::size_t size, bool write,
+                     bool atomic, const SourceLocation& location) = 0;
+  /// @}
+
+  /// The engine itself has found something; see Finding. `other` has line 0 where there is none.
+  virtual void finds(const std::string& kind, const SourceLocation& location,
+                     const SourceLocation& other, const std::string& message) = 0;
+};
+/// The observer of all launches; null without one.
+extern Observer* observer;
+
+}  // namespace fa::lab

@@ -1,0 +1,300 @@
+#include "common/lab/race_check.hpp"
+
+#include <fmt/format.h>
+
+namespace fa::lab {
+namespace {
+
+constexpr const char* kSameLine =
+    "both are at this line: each thread needs an element of its own, or only one of them may store";
+
+}  // namespace
+
+bool RaceCheck::in_bounds(const Region& region, const std::byte* address, std::size_t size,
+                          bool write, std::uint32_t site) {
+  if (region.contains(address) && address + size <= region.begin + region.size) return true;
+  const bool shared = region.memory != Memory::kGlobal;
+  const Size& block = current->block_index;
+  w_.findings.add(
+      "out of bounds", site, 0,
+      fmt::format("{} of block ({}, {}, {}) {} {} bytes at byte {} of {} of {} bytes; {}",
+                  w_.name_of(w_.order.running()), block.x, block.y, block.z,
+                  write ? "writes" : "reads", size, address - region.begin,
+                  shared ? "the dynamic shared memory" : "a buffer", region.size,
+                  shared ? "the launch asks for too little, or an index is wrong"
+                         : "a guard is probably missing, or off by one"));
+  return false;
+}
+
+// ---------------------------------------------------------------- threads
+
+// What probably orders two accesses of threads. `distance`: see Findings::add().
+void RaceCheck::report_race(const Access& before, bool before_writes, const Use& use) {
+  const Order& order = w_.order;
+  const Access& now = use.now;
+  std::string kind = "race", with = "and nothing orders the two", missing;
+  int distance = 0;
+  if (order.of_other_launch(before)) {
+    with = "and this launch may begin before that one ends (with_pdl)";
+    distance = 2;
+    missing = "grid_dependency_wait() is missing before this line";
+  } else if (order.of_other_block(before.thread) && order.ordered_by_counter(before)) {
+    kind = "proxy";
+    with = "with a counter that orders the threads, but not the copy";
+    distance = 2;
+    missing = "fence_async_proxy_global() is missing before this line";
+  } else if (order.of_other_block(before.thread)) {
+    distance = 2;
+    missing =
+        "the two are in different blocks: use an atomic, a second launch, or a counter, with a "
+        "__threadfence() before it in the one (and a bulk_wait<0>() before that where a copy "
+        "writes) and an atomic_add_acquire() or load_acquire() in the other";
+  } else if (order.rank_of(before.thread) != order.rank_of(now.thread)) {
+    distance = 2;
+    missing =
+        "the two are in different blocks of the cluster: a cluster_arrive() and cluster_wait(), or "
+        "an mbarrier where the one arrives and the other waits, is probably missing";
+  } else if (now.site == before.site) {
+    missing = kSameLine;
+  } else if (Order::in_cluster(before.thread) / kWarpSize ==
+             Order::in_cluster(now.thread) / kWarpSize) {
+    missing =
+        "both are in one warp: a __syncwarp() or a __syncthreads() is probably missing between the "
+        "two lines (a shuffle orders no memory)";
+  } else {
+    distance = 1;
+    missing = "a __syncthreads() is probably missing between the two lines";
+  }
+  w_.findings.add(
+      kind, now.site, before.site,
+      fmt::format("{} {} what {} {}, in {}, {}; {}", w_.name_of(now.thread),
+                  use.write ? "writes" : "reads", w_.name_of(before),
+                  before_writes ? "has written" : "has read", use.name(), with, missing),
+      distance);
+}
+
+void RaceCheck::report_cp_async(const Cell& cell, const Use& use) {
+  const std::uint32_t thread = use.now.thread, copies = cell.write.thread;
+  const char* const does = use.write ? "writes" : "reads";
+  w_.findings.add(
+      "copy", use.now.site, cell.write.site,
+      copies == thread
+          ? fmt::format("{} {} {} while its cp.async of the other line is in flight; a "
+                        "cp_async_wait is probably missing before this line",
+                        w_.name_of(thread), does, use.name())
+          : fmt::format(
+                "{} {} {} while the cp.async of the other line, by {}, is in flight; before "
+                "this line that thread's cp_async_wait and a barrier are probably missing, "
+                "or a barrier before the copy begins",
+                w_.name_of(thread), does, use.name(), w_.name_of(copies)));
+}
+
+// A thread or wgmma uses what a bulk copy fills.
+void RaceCheck::report_early(const Access& copy, const std::string& reader, bool write,
+                             std::uint32_t site, const std::string& memory) {
+  w_.findings.add("copy", site, copy.site,
+                  fmt::format("{} {} {}, which the copy of the other line fills; its mbarrier was "
+                              "not waited for before this line",
+                              reader, write ? "writes" : "reads", memory));
+}
+
+// Reports what is wrong with an access, if anything is: of a cell that it uses.
+bool RaceCheck::report_before(const Cell& cell, const Use& use) {
+  const Access& now = use.now;
+  if (cell.in_flight) {
+    report_cp_async(cell, use);
+    return true;
+  }
+  if (!use.write && !cell.written) {
+    w_.findings.add(
+        "unwritten", now.site, 0,
+        fmt::format("{} reads {}, which no thread has written{}", w_.name_of(now.thread),
+                    use.name(), use.region.memory == Memory::kGlobal ? "" : " in this block"));
+    return true;
+  }
+  const auto conflicts = [&](const Access& before) {
+    return !(before.atomic && now.atomic) && !w_.order.ordered(before, now.thread);
+  };
+  for (const Access* before : {&cell.write, &cell.atomic_write}) {
+    if (!conflicts(*before)) continue;
+    if (Order::is_agent(before->thread)) {
+      report_early(*before, w_.name_of(now.thread), use.write, now.site, use.name());
+    } else {
+      report_race(*before, true, use);
+    }
+    return true;
+  }
+  for (const Access* read : {&cell.read, &cell.other_read}) {
+    if (!use.write || !conflicts(*read)) continue;
+    report_race(*read, false, use);
+    return true;
+  }
+  return false;
+}
+
+void RaceCheck::access(Region& region, const std::byte* address, std::size_t size, bool write,
+                       bool atomic, std::uint32_t site) {
+  const Access now = w_.order.now(site, atomic);
+  bool reported =
+      write && !region.async_reads.empty() && report_async_reads(region, address, size, now, "");
+  const Use use{now, write, region, address - region.begin};
+  region.for_cells(address, size, [&](Cell& cell) {
+    reported = reported || report_before(cell, use);
+    if (write) {
+      (atomic ? cell.atomic_write : cell.write) = now;
+      cell.written = true;
+      cell.in_flight = false;
+    } else if (!cell.in_flight) {  // what a copy in flight does to a read has been reported
+      if (cell.read.thread != now.thread) cell.other_read = cell.read;
+      cell.read = now;
+    }
+  });
+}
+
+void RaceCheck::set_in_flight(const void* destination, std::size_t size, bool in_flight) {
+  const auto* address = static_cast<const std::byte*>(destination);
+  Region* region = w_.memory.shared(address);
+  if (region == nullptr) return;
+  region->for_cells(address, size, [&](Cell& cell) { cell.in_flight = in_flight; });
+}
+
+// ---------------------------------------------------------------- asynchronous operations
+
+// A write to what an asynchronous operation may still read.
+bool RaceCheck::report_async_reads(Region& region, const std::byte* address, std::size_t size,
+                                   const Access& now, const std::string& by) {
+  const auto advice = [](AsyncUse use) {
+    switch (use) {
+      case AsyncUse::kStore:
+        return "a bulk_wait_read() is probably missing between them, or a barrier after it";
+      case AsyncUse::kPeerCopy:
+        return "the other block must wait for the copy, and then arrive at a barrier at which this "
+               "one waits";
+      default:
+        return "a wgmma_wait() is probably missing between them, or a barrier at which all of its "
+               "warps arrive after it";
+    }
+  };
+  bool reported = false;
+  const auto offset = static_cast<std::size_t>(address - region.begin);
+  for (std::size_t i = offset / kGrainBytes; i <= (offset + size - 1) / kGrainBytes; ++i) {
+    auto& reads = region.async_reads[i];
+    for (const AsyncRead& read : reads) {
+      if (reported || w_.order.ordered_after(now.thread, read.thread, read.time)) continue;
+      reported = true;
+      w_.findings.add(
+          "race", now.site, read.site,
+          fmt::format("{}{} writes {}, which {} of the other line may still read; {}", by,
+                      w_.name_of(now.thread), region.name(static_cast<std::ptrdiff_t>(offset)),
+                      w_.name_of(read.use), advice(read.use)),
+          1);
+    }
+    reads.clear();  // later accesses are after this write
+  }
+  return reported;
+}
+
+void RaceCheck::copy_begins(Region& region, const std::byte* address, std::size_t size,
+                            const Access& copy) {
+  const Access now = w_.order.now(copy.site, false);
+  const auto offset = address - region.begin;
+  bool reported = !region.async_reads.empty() &&
+                  report_async_reads(region, address, size, now, "a copy begun by ");
+  region.for_cells(address, size, [&](Cell& cell) {
+    for (const Access* before : {&cell.write, &cell.atomic_write, &cell.read, &cell.other_read}) {
+      if (reported || w_.order.ordered(*before, now.thread)) continue;
+      reported = true;
+      const bool writes = before == &cell.write || before == &cell.atomic_write;
+      w_.findings.add(
+          "race", copy.site, before->site,
+          fmt::format("a copy begun by {} overwrites {}, which {}, and nothing orders "
+                      "the two; a barrier at which all that use the old contents arrive "
+                      "was probably not waited for",
+                      w_.name_of(now.thread), region.name(offset),
+                      Order::is_agent(before->thread)
+                          ? "the copy of the other line fills"
+                          : fmt::format("{} {}", w_.name_of(before->thread),
+                                        writes ? "has written" : "has read")),
+          1);
+    }
+    cell = {};
+    cell.write = copy;
+    cell.written = true;
+  });
+}
+
+// Reports what is wrong with a read by a wgmma or a bulk store, if anything is: of a cell.
+bool RaceCheck::report_async_read(const Cell& cell, const AsyncRead& read, const Region& region,
+                                  std::ptrdiff_t offset) {
+  const Order& order = w_.order;
+  const std::uint32_t thread = order.running();
+  // A wgmma begins when all lanes have arrived: it is ordered after what any of them is.
+  const auto ordered_after = [&](std::uint32_t other, std::uint32_t time) {
+    return read.use == AsyncUse::kWgmma ? order.warp_ordered_after(thread, other, time)
+                                        : order.ordered_after(thread, other, time);
+  };
+  const auto reader = [&] {
+    return fmt::format("{} of warp {}", w_.name_of(read.use), this_place() / kWarpSize);
+  };
+  const auto memory = [&] { return region.name(offset); };
+  if (cell.in_flight) {
+    w_.findings.add("copy", read.site, cell.write.site,
+                    fmt::format("{} reads {} while the cp.async of the other line is in flight; a "
+                                "cp_async_wait is probably missing before this line",
+                                w_.name_of(read.use), memory()));
+    return true;
+  }
+  if (!cell.written) {
+    w_.findings.add("unwritten", read.site, 0,
+                    fmt::format("{} reads {}, which no thread has written in this block",
+                                w_.name_of(read.use), memory()));
+    return true;
+  }
+  for (const Access* before : {&cell.write, &cell.atomic_write}) {
+    if (before->thread == 0) continue;
+    const bool own = before->thread == thread;
+    if (Order::is_agent(before->thread)) {
+      if (ordered_after(before->thread, before->time)) continue;
+      report_early(*before, reader(), false, read.site, memory());
+      return true;
+    }
+    if (!own && !order.passed_barrier(*before) && !ordered_after(before->thread, before->time)) {
+      w_.findings.add(
+          "race", read.site, before->site,
+          fmt::format("{} reads what {} has written, in {}, and nothing orders the two; "
+                      "a barrier is probably missing between the two lines",
+                      reader(), w_.name_of(before->thread), memory()),
+          1);
+      return true;
+    }
+    const std::uint32_t fence = order.fence_after(before->thread, before->time);
+    if (fence != 0 && (own || ordered_after(before->thread, fence))) continue;
+    w_.findings.add(
+        "proxy", read.site, before->site,
+        fmt::format("{} may not see what {} has written, in {}: fence_async_proxy() is "
+                    "missing after the other line, in the thread that writes and before "
+                    "the barrier",
+                    reader(), w_.name_of(before->thread), memory()));
+    return true;
+  }
+  return false;
+}
+
+void RaceCheck::async_read_begins(Region& region, const std::byte* address, std::size_t size,
+                                  const AsyncRead& read) {
+  const auto offset = address - region.begin;
+  bool reported = false;
+  region.for_cells(address, size, [&](const Cell& cell) {
+    reported = reported || report_async_read(cell, read, region, offset);
+  });
+  if (region.async_reads.empty()) region.async_reads.resize(region.size / kGrainBytes + 1);
+  auto& reads = region.async_reads[static_cast<std::size_t>(offset) / kGrainBytes];
+  for (AsyncRead& known : reads) {
+    if (known.thread != read.thread) continue;
+    known = read;
+    return;
+  }
+  reads.push_back(read);
+}
+
+}  // namespace fa::lab

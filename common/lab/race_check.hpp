@@ -1,0 +1,51 @@
+/// @file
+/// Checks each access to memory, of threads and of asynchronous operations, against those that the
+/// shadow memory remembers: races, reads of unwritten memory, missing waits and fences.
+#pragma once
+
+#include "common/lab/watched.hpp"
+
+namespace fa::lab {
+
+/// The check. Of one access at most one thing is reported.
+class RaceCheck {
+ public:
+  /// No accesses.
+  explicit RaceCheck(Watched& watched) : w_(watched) {}
+
+  /// Whether an access is within its region; if not, that is a finding.
+  bool in_bounds(const Region& region, const std::byte* address, std::size_t size, bool write,
+                 std::uint32_t site);
+  /// The running thread reads or writes.
+  void access(Region& region, const std::byte* address, std::size_t size, bool write, bool atomic,
+              std::uint32_t site);
+  /// Marks memory as the destination of a cp.async that is in flight, or no longer.
+  void set_in_flight(const void* destination, std::size_t size, bool in_flight);
+  /// A bulk copy to shared memory is issued.
+  void copy_begins(Region& region, const std::byte* address, std::size_t size, const Access& copy);
+  /// A wgmma or a bulk store is issued, which reads shared memory.
+  void async_read_begins(Region& region, const std::byte* address, std::size_t size,
+                         const AsyncRead& read);
+
+ private:
+  struct Use {  // an access that is checked
+    const Access& now;
+    bool write;
+    const Region& region;
+    std::ptrdiff_t offset;  // in it
+    std::string name() const { return region.name(offset); }
+  };
+  bool report_before(const Cell& cell, const Use& use);
+  void report_race(const Access& before, bool before_writes, const Use& use);
+  void report_cp_async(const Cell& cell, const Use& use);
+  void report_early(const Access& copy, const std::string& reader, bool write, std::uint32_t site,
+                    const std::string& memory);
+  bool report_async_reads(Region& region, const std::byte* address, std::size_t size,
+                          const Access& now, const std::string& by);
+  bool report_async_read(const Cell& cell, const AsyncRead& read, const Region& region,
+                         std::ptrdiff_t offset);
+
+  Watched& w_;
+};
+
+}  // namespace fa::lab

@@ -1,0 +1,73 @@
+/// @file
+/// Warp operations: each lane of a mask brings some bytes, and all of them get all.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "common/lab/engine.hpp"
+#include "common/lab/lab_thread.hpp"
+#include "common/lab/observer.hpp"
+
+namespace fa::lab {
+
+/// The exchanges of one warp.
+class Warp {
+ public:
+  /// A lane takes part in an exchange, and waits until all lanes of the mask have. `orders` says
+  /// that it is a __syncwarp(), which orders memory. `last` is called with the deposits when all
+  /// lanes have arrived, before any continues.
+  /// @return deposits of all lanes, of kDepositSize bytes each: valid until this lane's next
+  /// exchange but one
+  /// @throws std::runtime_error if the lane is not in the mask
+  template <class Last>
+  const std::byte* exchange(Threads& threads, LabThread& thread, unsigned mask, const void* bytes,
+                            std::size_t size, const SourceLocation& location, bool orders,
+                            Last last) {
+    Exchange& now = arrive(thread, mask, bytes, size, location, orders);
+    if (now.arrived != mask) {
+      thread.waits_for = mask;
+      thread.wait(State::kInExchange, location);
+    } else {
+      if (observer != nullptr) observer->warp_meets(thread, mask, orders);
+      last(now.deposits.data());
+      continue_others(threads, thread, mask);
+    }
+    return now.deposits.data();
+  }
+  /// Forgets all exchanges.
+  void clear() { exchanges_.clear(); }
+
+ private:
+  struct Exchange {
+    unsigned arrived = 0;
+    SourceLocation first;  // where the first lane arrived
+    bool orders = false;
+    alignas(16) std::array<std::byte, kWarpSize * kDepositSize> deposits;
+  };
+  // Two exchanges alternate: a fast lane may arrive at the next one before a slow lane has read the
+  // results of this one.
+  struct OfMask {
+    unsigned mask;
+    std::array<std::uint8_t, kWarpSize> which{};  // of each lane: 0 or 1
+    std::array<Exchange, 2> exchanges;
+  };
+  OfMask& of_mask(unsigned mask);
+  Exchange& arrive(const LabThread& thread, unsigned mask, const void* bytes, std::size_t size,
+                   const SourceLocation& location, bool orders);
+  static void continue_others(Threads& threads, const LabThread& thread, unsigned mask);
+
+  std::vector<std::unique_ptr<OfMask>> exchanges_;
+};
+
+/// Visits the lanes of a thread's warp.
+template <class Visit>
+void for_warp(Threads& threads, const Thread& thread, Visit visit) {
+  const auto first = static_cast<std::size_t>(thread.place - thread.lane);
+  for (std::size_t i = first; i < first + kWarpSize && i < threads.size(); ++i) visit(threads[i]);
+}
+
+}  // namespace fa::lab

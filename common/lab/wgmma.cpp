@@ -1,0 +1,300 @@
+#include "common/lab/wgmma.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "common/lab/bulk_copy.hpp"
+#include "common/lab/errors.hpp"
+#include "common/tensor/dtype.hpp"
+
+namespace fa::lab {
+namespace {
+
+constexpr std::size_t kChunk = 16;  // bytes that a swizzle leaves together
+constexpr int kDepth = 16;          // of a wgmma, along K
+constexpr int kRows = 16;           // of a wgmma, in one warp
+// An accumulator in flight: a NaN that signals, so that arithmetic with it gives another one.
+constexpr std::uint32_t kPoisonedSum = 0xffbfffff;
+
+// An operand of wgmma as its descriptor says.
+class Operand {
+ public:
+  Operand(const WgmmaQueue::Setting& setting, std::uint64_t descriptor, bool mn_major,
+          const SourceLocation& location)
+      : setting_(setting),
+        address_((descriptor & 0x3fff) << 4),
+        leading_((descriptor >> 16 & 0x3fff) << 4),
+        stride_((descriptor >> 32 & 0x3fff) << 4),
+        panel_bytes_(descriptor >> 62 == 1 ? 128 : 64),
+        mn_major_(mn_major),
+        location_(location) {
+    if (descriptor >> 62 != 1 && descriptor >> 62 != 2) {
+      fail(location,
+           "a matrix descriptor with swizzle {}; the lab knows 1 and 2, panels of 128 and 64 bytes",
+           descriptor >> 62);
+    }
+  }
+  // The 16 bytes with element (i, k), (i, k + 1) and so on; or, transposed, (i, k), (i + 1, k) and
+  // so on.
+  const std::byte* chunk(std::size_t i, std::size_t k) const {
+    const std::size_t cols = panel_bytes_ / 2;
+    const std::size_t offset = mn_major_
+                                   ? address_ + i / cols * leading_ + k / 8 * stride_ +
+                                         k % 8 * panel_bytes_ + 2 * (i % cols)
+                                   : address_ + i / 8 * stride_ + i % 8 * panel_bytes_ + 2 * k;
+    const std::size_t at = swizzled(offset, static_cast<int>(panel_bytes_));
+    if (at + kChunk > setting_.shared_bytes) {
+      fail(
+          location_,
+          "wgmma reads byte {} of the dynamic shared memory, which has {}; the launch asks for too "
+          "little, or a descriptor is wrong",
+          at, setting_.shared_bytes);
+    }
+    return setting_.shared + at;
+  }
+  // Visits all chunks of rows first to first + count, with i and k of each.
+  template <class Visit>
+  void for_chunks(std::size_t first, std::size_t count, Visit visit) const {
+    const std::size_t step_i = mn_major_ ? 8 : 1, step_k = mn_major_ ? 1 : 8;
+    for (std::size_t i = 0; i < count; i += step_i) {
+      for (std::size_t k = 0; k < kDepth; k += step_k) {
+        visit(chunk(first + i, k), i, k);
+      }
+    }
+  }
+  // Its elements: element (first + i, k) at to[k * distance + i].
+  template <class T>
+  void fetch(std::size_t first, std::size_t count, float* to, std::size_t distance) const {
+    for_chunks(first, count, [&](const std::byte* from, std::size_t i, std::size_t k) {
+      T elements[8];
+      std::memcpy(static_cast<void*>(elements), from, kChunk);
+      float* const at = to + k * distance + i;
+      const std::size_t step = mn_major_ ? 1 : distance;
+      for (std::size_t n = 0; n < 8; ++n) {
+        at[n * step] = static_cast<float>(elements[n]);
+      }
+    });
+  }
+
+ private:
+  const WgmmaQueue::Setting& setting_;
+  std::size_t address_, leading_, stride_, panel_bytes_;
+  bool mn_major_;
+  SourceLocation location_;
+};
+
+// The fragment of A in registers, as in mma.m16n8k16: to[k * kRows + row].
+template <class T>
+void fetch_fragments(const std::array<const std::uint32_t*, kWarpSize>& a, float* to) {
+  for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
+    const std::size_t g = lane / 4, t = lane % 4;
+    for (std::size_t i = 0; i < 4; ++i) {
+      T pair[2];
+      std::memcpy(static_cast<void*>(pair), a[lane] + i, sizeof pair);
+      for (std::size_t e = 0; e < 2; ++e) {
+        to[(2 * t + 8 * (i / 2) + e) * kRows + g + 8 * (i % 2)] = static_cast<float>(pair[e]);
+      }
+    }
+  }
+}
+
+// tile += A B, summed in the order of k. cols is a multiple of 16.
+void multiply(const float* a, const float* b, std::size_t cols, float* tile) {
+  constexpr std::size_t together = 16;
+  for (std::size_t row = 0; row < kRows; ++row) {
+    for (std::size_t first = 0; first < cols; first += together) {
+      float sum[together];
+      float* const at = tile + row * cols + first;
+      std::memcpy(sum, at, sizeof sum);
+      for (std::size_t k = 0; k < kDepth; ++k) {
+        const float operand = a[k * kRows + row];
+        const float* const of_b = b + k * cols + first;
+        for (std::size_t i = 0; i < together; ++i) sum[i] += operand * of_b[i];
+      }
+      std::memcpy(at, sum, sizeof sum);
+    }
+  }
+}
+
+// Visits the elements of a lane's sums: its index, and where it stands in a tile.
+template <class Visit>
+void for_sums(std::size_t lane, std::size_t cols, Visit visit) {
+  const std::size_t g = lane / 4, t = lane % 4;
+  for (std::size_t j = 0; j < cols / 8; ++j) {
+    for (std::size_t h = 0; h < 2; ++h) {
+      for (std::size_t e = 0; e < 2; ++e) {
+        visit(4 * j + 2 * h + e, (8 * h + g) * cols + 8 * j + 2 * t + e);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void WgmmaQueue::begin(const Setting& setting, const WgmmaShape& shape,
+                       const std::array<WgmmaLane, kWarpSize>& lanes,
+                       const SourceLocation& location) {
+  Wgmma wgmma{shape, {}, nullptr, location, {}};
+  for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
+    wgmma.a[lane] = lanes[lane].a;
+  }
+  const auto known = std::find_if(sums_.begin(), sums_.end(),
+                                  [&](const Sums& sums) { return sums.lanes[0] == lanes[0].sums; });
+  const std::size_t count = static_cast<std::size_t>(shape.sums);
+  if (known != sums_.end()) {
+    wgmma.sums = &*known;
+  } else {
+    sums_.push_back({});
+    Sums& sums = sums_.back();
+    sums.cols = 2 * count;
+    sums.tile.resize(kRows * sums.cols);
+    for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
+      sums.lanes[lane] = lanes[lane].sums;
+      if (shape.adds) {
+        for_sums(lane, sums.cols, [&](std::size_t i, std::size_t of_tile) {
+          sums.tile[of_tile] = lanes[lane].sums[i];
+        });
+      }
+      for (std::size_t i = 0; i < count; ++i) {
+        std::memcpy(lanes[lane].sums + i, &kPoisonedSum, sizeof kPoisonedSum);
+      }
+    }
+    wgmma.sums = &sums;
+  }
+  ++wgmma.sums->in_flight;
+  wgmma.sums->last = location;
+  if (observer != nullptr) {
+    note_uses(setting, wgmma);
+    if (wgmma.a[0] != nullptr) {
+      for (const std::uint32_t* a : wgmma.a) {
+        wgmma.a_before.insert(wgmma.a_before.end(), a, a + 4);
+      }
+    }
+  }
+  open_.push_back(std::move(wgmma));
+}
+
+// Some compilers let the observer see only some of the accesses to registers: what they left is
+// seen here.
+void WgmmaQueue::check(const Sums& sums) {
+  for (const float* of_lane : sums.lanes) {
+    for (std::size_t i = 0; i < sums.cols / 2; ++i) {
+      std::uint32_t bits;
+      std::memcpy(&bits, of_lane + i, sizeof bits);
+      if (bits == kPoisonedSum) continue;
+      observer->registers_changed(
+          sums.last,
+          "accumulators of this wgmma() were written while it was in flight; "
+          "a wgmma_wait() is probably missing");
+      return;
+    }
+  }
+}
+void WgmmaQueue::check(const Wgmma& wgmma) {
+  for (std::size_t i = 0; i < wgmma.a_before.size(); ++i) {
+    if (wgmma.a[i / 4][i % 4] == wgmma.a_before[i]) continue;
+    observer->registers_changed(wgmma.location,
+                                "the left operand of this wgmma(), in registers, was overwritten "
+                                "while it was in flight; a wgmma_wait() is probably missing");
+    return;
+  }
+}
+
+// Reports to the observer what a wgmma reads from now on, and which registers it has.
+void WgmmaQueue::note_uses(const Setting& setting, const Wgmma& wgmma) const {
+  const WgmmaShape& shape = wgmma.shape;
+  const auto reads = [&](const std::byte* at, std::size_t, std::size_t) {
+    observer->async_uses(this, AsyncUse::kWgmma, committed_ + 1, at, kChunk, wgmma.location);
+  };
+  if (wgmma.a[0] == nullptr) {
+    // All 64 rows: PTX does not promise that a warp reads its own ones only.
+    Operand(setting, shape.a, shape.mn_major_a, wgmma.location)
+        .for_chunks(0, 4 * std::size_t{kRows}, reads);
+  }
+  Operand(setting, shape.b, shape.mn_major_b, wgmma.location)
+      .for_chunks(0, 2 * static_cast<std::size_t>(shape.sums), reads);
+  for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
+    const int thread = setting.first_thread + static_cast<int>(lane);
+    observer->registers_lent(thread, wgmma.sums->lanes[lane],
+                             sizeof(float) * static_cast<std::size_t>(shape.sums), true, this,
+                             committed_ + 1, wgmma.location);
+    if (wgmma.a[lane] != nullptr) {
+      observer->registers_lent(thread, wgmma.a[lane], kChunk, false, this, committed_ + 1,
+                               wgmma.location);
+    }
+  }
+}
+
+void WgmmaQueue::compute(const Setting& setting, const Wgmma& wgmma) const {
+  constexpr std::size_t most = 256;
+  const WgmmaShape& shape = wgmma.shape;
+  Sums& sums = *wgmma.sums;
+  const std::size_t cols = sums.cols;
+  float a[kDepth * kRows];
+  thread_local std::array<float, kDepth * most> b;
+  const auto fetch = [&](auto type) {
+    using T = decltype(type);
+    if (wgmma.a[0] != nullptr) {
+      fetch_fragments<T>(wgmma.a, a);
+    } else {
+      Operand(setting, shape.a, shape.mn_major_a, wgmma.location)
+          .fetch<T>(static_cast<std::size_t>(setting.first_row), kRows, a, kRows);
+    }
+    Operand(setting, shape.b, shape.mn_major_b, wgmma.location).fetch<T>(0, cols, b.data(), cols);
+  };
+  if (shape.half) {
+    fetch(half{});
+  } else {
+    fetch(bfloat16{});
+  }
+  if (!shape.adds) std::fill(sums.tile.begin(), sums.tile.end(), 0.0f);
+  multiply(a, b.data(), cols, sums.tile.data());
+}
+
+void WgmmaQueue::commit() {
+  groups_.push_back(std::exchange(open_, {}));
+  ++committed_;
+}
+
+void WgmmaQueue::wait(const Setting& setting, std::size_t pending) {
+  while (groups_.size() > pending) {
+    for (const Wgmma& wgmma : groups_.front()) {
+      if (observer != nullptr) check(wgmma);
+      compute(setting, wgmma);
+      --wgmma.sums->in_flight;
+    }
+    groups_.pop_front();
+    ++ended_;
+  }
+  for (auto sums = sums_.begin(); sums != sums_.end();) {
+    if (sums->in_flight > 0) {
+      ++sums;
+      continue;
+    }
+    if (observer != nullptr) check(*sums);
+    for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
+      for_sums(lane, sums->cols, [&](std::size_t i, std::size_t of_tile) {
+        sums->lanes[lane][i] = sums->tile[of_tile];
+      });
+    }
+    sums = sums_.erase(sums);
+  }
+}
+
+void WgmmaQueue::clear() {
+  *this = WgmmaQueue();
+}
+
+const SourceLocation* WgmmaQueue::uncommitted() const {
+  return open_.empty() ? nullptr : &open_.front().location;
+}
+
+const SourceLocation* WgmmaQueue::unfinished() const {
+  for (const auto& group : groups_) {
+    if (!group.empty()) return &group.front().location;
+  }
+  return nullptr;
+}
+
+}  // namespace fa::lab

@@ -1,0 +1,90 @@
+/// @file
+/// wgmma: matmuls that a warp issues, and that run until their group is waited for.
+///
+/// One reads its operands at the latest moment that a GPU allows: when its group is waited for.
+/// Source: NVIDIA, PTX ISA, section on wgmma.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <vector>
+
+#include "common/lab/thread.hpp"
+
+namespace fa::lab {
+
+/// What one lane brings to a wgmma of its warp.
+struct WgmmaLane {
+  float* sums = nullptr;             ///< its accumulators
+  const std::uint32_t* a = nullptr;  ///< its part of A; null: A is in shared memory
+};
+
+/// The matmul of a 64 x 16 and a 16 x n matrix, of which a warp computes 16 rows.
+struct WgmmaShape {
+  int sums = 0;             ///< accumulators of a lane: n / 2
+  bool half = false;        ///< type of the operands, else bfloat16
+  bool mn_major_a = false;  ///< neighbours in memory are of one column of A
+  bool mn_major_b = false;  ///< neighbours in memory are of one row of B
+  bool adds = false;        ///< to the accumulators; else to 0
+  std::uint64_t a = 0;      ///< descriptor, where A is in shared memory
+  std::uint64_t b = 0;      ///< descriptor
+};
+
+/// The wgmma operations that a warp has in flight.
+class WgmmaQueue {
+ public:
+  /// What is fixed while a block runs.
+  struct Setting {
+    const std::byte* shared = nullptr;  ///< dynamic, what descriptors count from
+    std::size_t shared_bytes = 0;       ///< of it
+    int first_row = 0;                  ///< of the 64 that are this warp's
+    int first_thread = 0;               ///< the number of lane 0
+  };
+  /// Issues one: its accumulators are NaN from now on.
+  /// @throws std::runtime_error for an operand that is not in dynamic shared memory
+  void begin(const Setting& setting, const WgmmaShape& shape,
+             const std::array<WgmmaLane, kWarpSize>& lanes, const SourceLocation& location);
+  /// Commits the group of those issued since the last commit.
+  void commit();
+  /// Computes all groups but the `pending` youngest, and writes their accumulators.
+  void wait(const Setting& setting, std::size_t pending);
+  /// Forgets all.
+  void clear();
+  /// The oldest one that is in no group; null: none.
+  const SourceLocation* uncommitted() const;
+  /// The oldest one in a group that was not waited for; null: none.
+  const SourceLocation* unfinished() const;
+  /// Groups that have ended so far.
+  std::uint32_t ended() const { return ended_; }
+
+ private:
+  // Accumulators of a warp: 16 rows.
+  struct Sums {
+    std::array<float*, kWarpSize> lanes;
+    std::vector<float> tile;
+    std::size_t cols;
+    int in_flight = 0;    // operations that add to them
+    SourceLocation last;  // of these
+  };
+  struct Wgmma {
+    WgmmaShape shape;
+    std::array<const std::uint32_t*, kWarpSize> a;
+    Sums* sums;
+    SourceLocation location;
+    std::vector<std::uint32_t> a_before;  // with an observer
+  };
+  void compute(const Setting& setting, const Wgmma& wgmma) const;
+  void note_uses(const Setting& setting, const Wgmma& wgmma) const;
+  static void check(const Sums& sums);
+  static void check(const Wgmma& wgmma);
+
+  std::vector<Wgmma> open_;
+  std::deque<std::vector<Wgmma>> groups_;
+  std::list<Sums> sums_;
+  std::uint32_t committed_ = 0, ended_ = 0;
+};
+
+}  // namespace fa::lab
