@@ -75,11 +75,7 @@ def fragments():
 
 
 def ldmatrix():
-    d = Drawing(
-        WIDTH,
-        318,
-        "ldmatrix.x4: lane i gives the address of row i % 8 of matrix i / 8",
-    )
+    d = Drawing(WIDTH, 318, "ldmatrix.x4: lane i gives the address of row i % 8 of matrix i / 8")
     side, left, top = 15, 62, 26
     for m, (x, y) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
         x0, y0 = left + x * (8 * side + 28), top + y * 134
@@ -207,15 +203,7 @@ def back_to_back():
     d.box(110, 20, 150, 52, LINEAR, "#666666", 1)
     d.box(160, 20, 50, 52, RED, "#666666", 1)
     d.text(134, 50, "K^T")
-    d.box(
-        110,
-        96,
-        150,
-        40,
-        "#ffffff",
-        "#bbbbbb",
-        1,
-    )
+    d.box(110, 96, 150, 40, "#ffffff", "#bbbbbb", 1)
     d.box(160, 96, 50, 40, QUADRATIC, "#666666", 1)
     d.text(185, 120, "S")
     d.box(300, 20, 60, 150, LINEAR, "#666666", 1)

@@ -193,10 +193,7 @@ def merging():
                 d.line(parent, y, x, y + 28, "#222222", 1.2)
             d.box(x - 15, y + 28, 30, 18, PALE[2])
         y += 46
-    words = [
-        "3 levels of merges. Halves run in parallel:",
-        "on lanes, warps, blocks or GPUs.",
-    ]
+    words = ["3 levels of merges. Halves run in parallel:", "on lanes, warps, blocks or GPUs."]
     d.lines_of_text(392, 226, words, text_anchor="start")
     return d
 
