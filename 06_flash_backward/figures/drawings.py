@@ -276,8 +276,9 @@ def hopper():
         parts = [("dK", columns), ("dV", columns), ("S\u1d40", queries), ("dP\u1d40", queries)]
         for k, (name, of_64) in enumerate(parts):
             numbers = 64 * of_64 // 128  # of 64 rows, shared by 128 threads
-            d.box(x, y, scale * numbers, 28, COLOURS[k], "#666666")
-            d.text(x + scale * numbers / 2, y + 18, f"{name}: {numbers}", font_size=11)
+            d.cell(
+                x, y, scale * numbers, 28, COLOURS[k], f"{name}: {numbers}", "#666666", font_size=11
+            )
             x += scale * numbers
         d.text(x + 8, y + 18, f"= d + m = {(x - left) // scale}", text_anchor="start", font_size=11)
     at = left + scale * 255
@@ -405,8 +406,7 @@ def ordered():
         for i in range(5):
             x, y = left + side * b, top + side * i
             if i >= b:
-                d.box(x, y, side, side, COLOURS[i - b], "#666666")
-                d.text(x + side / 2, y + side / 2 + 5, f"{i - b}", font_size=14)
+                d.cell(x, y, side, side, COLOURS[i - b], f"{i - b}", "#666666", dy=5, font_size=14)
             else:
                 d.box(x, y, side, side, "#ffffff", "#cccccc")
     d.text(left + 2.5 * side, 18, "block of keys", font_weight="bold")
