@@ -23,11 +23,11 @@ def host_device():
     ]
     for k, (call, effect, forward) in enumerate(steps):
         y = 44 + 42 * k
-        d.box(22, y, 136, 30, LINEAR, "#666666")
-        d.text(90, y + 20, f"{k + 1}. {call}")
+        d.cell(22, y, 136, 30, LINEAR, f"{k + 1}. {call}", "#666666", dy=5)
         if effect:
-            d.box(242, y, 136, 30, QUADRATIC if "kernel" in effect else SMALL, "#666666")
-            d.text(310, y + 20, effect)
+            d.cell(
+                242, y, 136, 30, QUADRATIC if "kernel" in effect else SMALL, effect, "#666666", dy=5
+            )
         if forward is None:
             d.pointer(240, y + 15, 160, y + 15)
         else:

@@ -156,8 +156,7 @@ def descriptor():
     ]
     x = 4
     for bits, name, width in fields:
-        d.box(x, 24, width, 28, LINEAR, "#666666")
-        d.text(x + width / 2, 42, name)
+        d.cell(x, 24, width, 28, LINEAR, name, "#666666")
         d.text(x + width / 2, 18, bits, fill="#555555")
         x += width
     d.text(12, 82, "K-major: k runs along a row", text_anchor="start", font_weight="bold")
@@ -300,13 +299,11 @@ def roles():
         ]
     ):
         x = 12 + 130 * k
-        d.box(x, 12, 116, 84, colour, "#666666", 1)
-        d.text(x + 58, 30, name, font_weight="bold")
+        d.cell(x, 12, 116, 84, colour, name, "#666666", 1, dy=-24, font_weight="bold")
         d.lines_of_text(x + 58, 50, lines)
     for stage in range(4):
         x = 42 + 80 * stage
-        d.box(x, 150, 70, 50, SMALL, "#666666", 1)
-        d.text(x + 35, 170, f"stage {stage}")
+        d.cell(x, 150, 70, 50, SMALL, f"stage {stage}", "#666666", 1, dy=-5)
         d.text(x + 35, 188, "A, B tiles")
     d.pointer(58, 98, 58, 146)
     d.text(66, 126, "full", text_anchor="start")

@@ -75,8 +75,7 @@ def tiles():
         ],
         text_anchor="start",
     )
-    d.box(8, 240, 184, 92, "#f4f4f4", "#bbbbbb")
-    d.text(100, 326, "shared memory", font_weight="bold")
+    d.cell(8, 240, 184, 92, "#f4f4f4", "shared memory", "#bbbbbb", dy=40, font_weight="bold")
     d.box(30, 250, 44, 44, RED, "#666666", 1)
     d.box(116, 250, 44, 44, RED, "#666666", 1)
     d.text(52, 309, "A's tile")
@@ -86,10 +85,10 @@ def tiles():
     d.line(242, 73, 242, 226, "#222222")
     d.line(242, 226, 138, 226, "#222222")
     d.pointer(138, 226, 138, 248)
-    d.box(208, 240, 184, 92, "#f4f4f4", "#bbbbbb")
-    d.text(300, 326, "registers of a thread", font_weight="bold")
-    d.box(287, 259, 26, 26, YELLOW, "#666666", 1)
-    d.text(300, 303, "sums of C")
+    d.cell(
+        208, 240, 184, 92, "#f4f4f4", "registers of a thread", "#bbbbbb", dy=40, font_weight="bold"
+    )
+    d.cell(287, 259, 26, 26, YELLOW, "sums of C", "#666666", 1, dy=31)
     d.pointer(164, 272, 284, 272)
     d.text(200, 356, "Sums stay in registers and go to C once, at the end.")
     return d

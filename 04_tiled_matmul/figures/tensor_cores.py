@@ -75,11 +75,7 @@ def fragments():
 
 
 def ldmatrix():
-    d = Drawing(
-        WIDTH,
-        318,
-        "ldmatrix.x4: lane i gives the address of row i % 8 of matrix i / 8",
-    )
+    d = Drawing(WIDTH, 318, "ldmatrix.x4: lane i gives the address of row i % 8 of matrix i / 8")
     side, left, top = 15, 62, 26
     for m, (x, y) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
         x0, y0 = left + x * (8 * side + 28), top + y * 134
@@ -202,27 +198,15 @@ def pipeline():
 
 def back_to_back():
     d = Drawing(WIDTH, 260, "Two matmuls in one kernel: a tile of S lives in shared memory only")
-    d.box(20, 96, 60, 40, LINEAR, "#666666", 1)
-    d.text(50, 120, "Q tile")
+    d.cell(20, 96, 60, 40, LINEAR, "Q tile", "#666666", 1)
     d.box(110, 20, 150, 52, LINEAR, "#666666", 1)
     d.box(160, 20, 50, 52, RED, "#666666", 1)
     d.text(134, 50, "K^T")
-    d.box(
-        110,
-        96,
-        150,
-        40,
-        "#ffffff",
-        "#bbbbbb",
-        1,
-    )
-    d.box(160, 96, 50, 40, QUADRATIC, "#666666", 1)
-    d.text(185, 120, "S")
+    d.box(110, 96, 150, 40, "#ffffff", "#bbbbbb", 1)
+    d.cell(160, 96, 50, 40, QUADRATIC, "S", "#666666", 1)
     d.box(300, 20, 60, 150, LINEAR, "#666666", 1)
-    d.box(300, 70, 60, 50, RED, "#666666", 1)
-    d.text(330, 48, "V")
-    d.box(300, 186, 60, 40, SMALL, "#666666", 1)
-    d.text(330, 210, "O tile")
+    d.cell(300, 70, 60, 50, RED, "V", "#666666", 1, dy=-47)
+    d.cell(300, 186, 60, 40, SMALL, "O tile", "#666666", 1)
     d.pointer(82, 116, 156, 116)
     d.pointer(185, 74, 185, 94)
     d.pointer(212, 112, 296, 98)

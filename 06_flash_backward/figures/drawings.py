@@ -52,15 +52,13 @@ def block_storage():
     d.text(352, top + 2, "dS of all warps,")
     d.text(352, top + 18, "from shared memory")
     d.arrow(296, top + 32, 418)
-    for k, words in enumerate(
-        [
-            "Colour: warp. A warp holds the same 16 keys of P, dS, dK and dV, so sums over "
-            "queries stay within",
-            "the warp. dQ is a sum over the keys of all warps: each warp computes a 32 x 32 "
-            "part of it.",
-        ]
-    ):
-        d.text(20, 428 + 18 * k, words, text_anchor="start")
+    words = [
+        "Colour: warp. A warp holds the same 16 keys of P, dS, dK and dV, so sums over "
+        "queries stay within",
+        "the warp. dQ is a sum over the keys of all warps: each warp computes a 32 x 32 "
+        "part of it.",
+    ]
+    d.lines_of_text(20, 428, words, step=18, text_anchor="start")
     return d
 
 
@@ -222,46 +220,18 @@ def hopper():
         d.lines_of_text(514, y + 12, words, step=15, text_anchor="start", font_size=11)
 
     of_keys, of_queries, scores = "64 x d", "m x d", "64 x m"
-    product(
-        36,
-        ("S\u1d40", scores, registers),
-        "=",
-        ("K", of_keys, shared),
-        ("Q\u1d40", "d x m", shared),
-        ["then P\u1d40 =", "exp(scale S\u1d40 - LSE)"],
-    )
-    product(
-        94,
-        ("dP\u1d40", scores, registers),
-        "=",
-        ("V", of_keys, shared),
-        ("dO\u1d40", "d x m", shared),
-        ["then dS\u1d40 =", "P\u1d40 \u2218 (dP\u1d40 - \u03b4)"],
-    )
-    product(
-        152,
-        ("dV", of_keys, registers),
-        "+=",
-        ("P\u1d40", scores, registers),
-        ("dO", of_queries, shared),
-        ["P\u1d40 in registers,", "rounded"],
-    )
-    product(
-        210,
-        ("dK", of_keys, registers),
-        "+=",
-        ("dS\u1d40", scores, registers),
-        ("Q", of_queries, shared),
-        ["dS\u1d40 in registers,", "rounded"],
-    )
-    product(
-        290,
-        ("dQ", "half of m x d", registers),
-        "=",
-        ("dS", "m x 128", shared),
-        ("K", "128 x d", shared),
-        ["dS and K of both", "warpgroups"],
-    )
+    k_smem, v_smem = ("K", of_keys, shared), ("V", of_keys, shared)
+    words = ["then P\u1d40 =", "exp(scale S\u1d40 - LSE)"]
+    product(36, ("S\u1d40", scores, registers), "=", k_smem, ("Q\u1d40", "d x m", shared), words)
+    words = ["then dS\u1d40 =", "P\u1d40 \u2218 (dP\u1d40 - \u03b4)"]
+    product(94, ("dP\u1d40", scores, registers), "=", v_smem, ("dO\u1d40", "d x m", shared), words)
+    for y, result, left, right in [(152, "dV", "P\u1d40", "dO"), (210, "dK", "dS\u1d40", "Q")]:
+        operands = (left, scores, registers), (right, of_queries, shared)
+        words = [f"{left} in registers,", "rounded"]
+        product(y, (result, of_keys, registers), "+=", *operands, words)
+    operands = ("dS", "m x 128", shared), ("K", "128 x d", shared)
+    words = ["dS and K of both", "warpgroups"]
+    product(290, ("dQ", "half of m x d", registers), "=", *operands, words)
     d.pointer(312, 256, 312, 287)
     d.text(322, 275, "stmatrix transposes it", text_anchor="start", font_size=11)
     d.legend(
@@ -276,8 +246,9 @@ def hopper():
         parts = [("dK", columns), ("dV", columns), ("S\u1d40", queries), ("dP\u1d40", queries)]
         for k, (name, of_64) in enumerate(parts):
             numbers = 64 * of_64 // 128  # of 64 rows, shared by 128 threads
-            d.box(x, y, scale * numbers, 28, COLOURS[k], "#666666")
-            d.text(x + scale * numbers / 2, y + 18, f"{name}: {numbers}", font_size=11)
+            d.cell(
+                x, y, scale * numbers, 28, COLOURS[k], f"{name}: {numbers}", "#666666", font_size=11
+            )
             x += scale * numbers
         d.text(x + 8, y + 18, f"= d + m = {(x - left) // scale}", text_anchor="start", font_size=11)
     at = left + scale * 255
@@ -405,8 +376,7 @@ def ordered():
         for i in range(5):
             x, y = left + side * b, top + side * i
             if i >= b:
-                d.box(x, y, side, side, COLOURS[i - b], "#666666")
-                d.text(x + side / 2, y + side / 2 + 5, f"{i - b}", font_size=14)
+                d.cell(x, y, side, side, COLOURS[i - b], f"{i - b}", "#666666", dy=5, font_size=14)
             else:
                 d.box(x, y, side, side, "#ffffff", "#cccccc")
     d.text(left + 2.5 * side, 18, "block of keys", font_weight="bold")
@@ -424,40 +394,23 @@ def wide():
 
     def group(x, y, name, lines):
         d.text(x + 75, y, name)
-        for k, (words, fill) in enumerate(lines):
-            d.box(x, y + 10 + 34 * k, 150, 28, fill, "#666666", 1)
+        for k, words in enumerate(lines):
+            d.box(x, y + 10 + 34 * k, 150, 28, QUADRATIC if k == 1 else LINEAR, "#666666", 1)
             d.text(x + 75, y + 28 + 34 * k, words)
 
-    group(
-        20,
-        44,
-        "warpgroup 0",
-        [
-            ("S\u1d40 = K Q\u1d40", LINEAR),
-            ("P\u1d40 = exp(S\u1d40 - LSE)", QUADRATIC),
-            ("dV += P\u1d40 dO", LINEAR),
-        ],
-    )
-    group(
-        220,
-        44,
-        "warpgroup 1",
-        [
-            ("dP\u1d40 = V dO\u1d40", LINEAR),
-            ("dS\u1d40 = P\u1d40 \u2218 (dP\u1d40 - \u03b4)", QUADRATIC),
-            ("dK += dS\u1d40 Q", LINEAR),
-        ],
-    )
+    of_s = ["S\u1d40 = K Q\u1d40", "P\u1d40 = exp(S\u1d40 - LSE)", "dV += P\u1d40 dO"]
+    of_dp = [
+        "dP\u1d40 = V dO\u1d40",
+        "dS\u1d40 = P\u1d40 \u2218 (dP\u1d40 - \u03b4)",
+        "dK += dS\u1d40 Q",
+    ]
+    group(20, 44, "warpgroup 0", of_s)
+    group(220, 44, "warpgroup 1", of_dp)
     d.pointer(170, 102, 219, 102, RED)
     d.text(195, 94, "P\u1d40", fill=RED)
     d.text(195, 172, "Q and dO are streamed, 64 queries at a time", fill="#555555")
     for x, name, words in [(20, "0", "S, dP of 64 queries"), (220, "1", "S, dP of the others")]:
-        group(
-            x,
-            228,
-            f"warpgroup {name}",
-            [(words, LINEAR), ("P, dS", QUADRATIC), ("dQ += dS K", LINEAR)],
-        )
+        group(x, 228, f"warpgroup {name}", [words, "P, dS", "dQ += dS K"])
     d.text(195, 356, "K and V are streamed, 64 keys at a time", fill="#555555")
     return d
 
@@ -506,13 +459,9 @@ def transposed_sums():
         d.text(x + keys / 2, 34, "96 keys", font_size=12)
         d.text(x - 8, 40 + rows / 2 + 4, "64 queries", text_anchor="end")
     d.text(195, 112, "P and dS go to shared memory; both warpgroups read them")
-    for k, (x, left, right, result, name) in enumerate(
-        [
-            (14, "dO\u1d40", "P", "dV\u1d40", "warpgroup 0"),
-            (206, "Q\u1d40", "dS", "dK\u1d40", "warpgroup 1"),
-        ]
-    ):
-        d.text(x + 84, 140, name, font_weight="bold")
+    parts = [(14, "dO\u1d40", "P", "dV\u1d40"), (206, "Q\u1d40", "dS", "dK\u1d40")]
+    for k, (x, left, right, result) in enumerate(parts):
+        d.text(x + 84, 140, f"warpgroup {k}", font_weight="bold")
         chunks(x, 152, rows, left, "#f2f2f2")
         d.text(x + rows / 2, 282, "64", font_size=12)
         halves(x + 46, 152 + columns, right)

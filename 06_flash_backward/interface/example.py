@@ -310,9 +310,7 @@ def main():
     parser = parser_of(__doc__)
     parser.add_argument("--forward", metavar="PATH", help="lesson 05's library")
     parser.add_argument(
-        "--deterministic",
-        action="store_true",
-        help="time that mode of all, too; it is not counted",
+        "--deterministic", action="store_true", help="time that mode of all, too; it is not counted"
     )
     return run(Backward(), parser.parse_args())
 

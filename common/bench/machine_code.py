@@ -6,7 +6,7 @@
 PROGRAM is a program, a library or a cubin with kernels for sm_90a. cuobjdump and nvdisasm
 disassemble it: of the CUDA Toolkit, or of the PyPI packages nvidia-cuda-cuobjdump and
 nvidia-cuda-nvdisasm. For each loop with matmuls the table counts the exponentials (MUFU.EX2) that
-stand before and behind the wait for matmuls that the warpgroup has issued: only those before it
+stand before and after the wait for matmuls that the warpgroup has issued: only those before it
 overlap with them. --intervals adds, for each point where the warpgroup issues matmuls or waits, the
 exponentials, maxima (FMNMX) and conversions to 16 bits (F2FP) up to the next one. What a branch may
 skip, such as the rescale factors, does not count. The second form prints a record, and which
@@ -219,11 +219,11 @@ def measure(text, wanted=""):
 def tables(rows, with_intervals):
     """A table of all loops, then, if wanted, the intervals of each."""
     lines = [
-        "Exponentials of a thread in an iteration, before and behind the wait for matmuls:",
+        "Exponentials of a thread in an iteration, before and after the wait for matmuls:",
         "",
     ]
     width = max([len(row["kernel"]) for row in rows] + [len("kernel")])
-    lines.append(f"{'kernel':{width}}  masked  before  behind")
+    lines.append(f"{'kernel':{width}}  masked  before   after")
     lines.append("  ".join("-" * length for length in (width, 6, 6, 6)))
     for row in rows:
         masked = "yes" if row["masked"] else "no"

@@ -1,5 +1,6 @@
 # What every lesson and the whole build share: language, warnings, options, packages, the functions
-# fa_lesson() and fa_tests(). Included by the root and by each lesson, so that a lesson also builds alone.
+# fa_lesson() and fa_tests(). Included by the root and by each lesson, so that a lesson also builds
+# alone.
 include_guard(GLOBAL)
 
 get_filename_component(FA_ROOT "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
@@ -15,7 +16,8 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 option(FA_WERROR "Treat compiler warnings as errors" OFF)
 option(FA_SANITIZE "Build with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
 option(FA_NATIVE "Use all instructions of this machine (faster; last digits may differ)" OFF)
-set(FA_GPU AUTO CACHE STRING "AUTO: use an NVIDIA GPU where there is one; OFF; REQUIRED: fail without one; \
+set(FA_GPU AUTO CACHE STRING
+    "AUTO: use an NVIDIA GPU where there is one; OFF; REQUIRED: fail without one; \
 COMPILE: compile for GPUs although none is here")
 set_property(CACHE FA_GPU PROPERTY STRINGS AUTO OFF REQUIRED COMPILE)
 option(BUILD_TESTING "Build the tests" ON)
@@ -24,17 +26,20 @@ enable_testing()
 # Warnings and flags for our own targets only; packages are SYSTEM includes.
 add_library(fa_flags INTERFACE)
 set(fa_warnings -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor)
-# -ffp-contract=off: the same digits on every machine. #pragma unroll, in kernels, is meant for nvcc.
+# -ffp-contract=off: the same digits on every machine. #pragma unroll, in kernels, is meant for
+# nvcc.
 target_compile_options(fa_flags INTERFACE
   "$<$<COMPILE_LANG_AND_ID:CXX,Clang,AppleClang>:-Wno-pass-failed>"
   "$<$<COMPILE_LANGUAGE:CXX>:${fa_warnings};-ffp-contract=off;-Wno-unknown-pragmas>"
   # 20012: Eigen annotates defaulted functions.
   "$<$<COMPILE_LANGUAGE:CUDA>:-lineinfo;--expt-relaxed-constexpr;-diag-suppress=20012>")
 if(FA_WERROR)
-  # nvcc's own -Werror would forbid spills as well. They are reported only: a kernel may gain from a few.
+  # nvcc's own -Werror would forbid spills as well. They are reported only: a kernel may gain from a
+  # few.
   target_compile_options(fa_flags INTERFACE
     "$<$<COMPILE_LANGUAGE:CXX>:-Werror>"
-    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcudafe=--promote_warnings;-Xcompiler=-Wall,-Wextra,-Werror;-Xptxas=-warn-spills>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcudafe=--promote_warnings;-Xcompiler=-Wall,-Wextra,-Werror>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-warn-spills>")
 endif()
 if(FA_NATIVE)
   target_compile_options(fa_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-march=native>")
@@ -42,7 +47,8 @@ endif()
 if(FA_SANITIZE)
   # -g1: what they report names functions and lines; with more, compiling takes a quarter longer.
   target_compile_options(fa_flags INTERFACE
-    "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined;-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g1>")
+    "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined;-fno-sanitize-recover=all>"
+    "$<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer;-g1>")
   target_link_options(fa_flags INTERFACE -fsanitize=address,undefined)
 endif()
 target_include_directories(fa_flags INTERFACE "${FA_ROOT}")
@@ -53,14 +59,17 @@ endif()
 include("${CMAKE_CURRENT_LIST_DIR}/Gpu.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/Packages.cmake")
 
-# For code that needs no speed, which is all but the libraries of the lessons: half the time to build.
+# For code that needs no speed, which is all but the libraries of the lessons: half the time to
+# build.
 set(FA_QUICK_TO_BUILD $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 
-# Tests keep their temporary files in the build, where no other build's tests and no other program have theirs.
+# Tests keep their temporary files in the build, where no other build's tests and no other program
+# have theirs.
 set(FA_TEST_ENVIRONMENT "TMPDIR=${CMAKE_BINARY_DIR}/Testing/tmp")
 file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/Testing/tmp")
 
-# fa_tests(TARGET LABEL SOURCES... [LINK library...]): a doctest executable; each TEST_CASE is one ctest test.
+# fa_tests(TARGET LABEL SOURCES... [LINK library...]): a doctest executable; each TEST_CASE is one
+# ctest test.
 function(fa_tests TARGET LABEL)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LINK")
   add_executable(${TARGET} ${arg_UNPARSED_ARGUMENTS})
@@ -73,10 +82,12 @@ function(fa_tests TARGET LABEL)
                                     TIMEOUT 600 ENVIRONMENT "${FA_TEST_ENVIRONMENT}")
 endfunction()
 
-# What makes a kernel watched: the compiler calls the watcher before each load and store. The other flags keep it
-# from merging and reordering what the kernel says, as far as that changes what is counted.
+# What makes a kernel watched: the compiler calls the watcher before each load and store. The other
+# flags keep it from merging and reordering what the kernel says, as far as that changes what is
+# counted.
 # -gdwarf-4: the addr2line of Debian 12 takes the first file of version 5 for another one.
-# -fsanitize-coverage: it also calls the watcher at the beginning of each piece of code without a branch.
+# -fsanitize-coverage: it also calls the watcher at the beginning of each piece of code without a
+# branch.
 set(FA_WATCH_OPTIONS -fsanitize=thread -fsanitize-coverage=trace-pc -O1 -g -gdwarf-4)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND FA_WATCH_OPTIONS -fno-tree-vectorize -fno-tree-slp-vectorize -fno-tree-sra
@@ -95,10 +106,11 @@ function(fa_watch TARGET)
   target_link_libraries(${TARGET} PRIVATE fa_watched_lab)
 endfunction()
 
-# fa_backends(LIST NAMESPACE HEADER [KINDS lab|watched|gpu|stamped...]): sets LIST to sources that compile HEADER, for example a
-# lesson's src/backend.cuh, for the lab, for the watched lab and for GPUs, as far as this build has them and KINDS names
-# them, and that define NAMESPACE::backends(). HEADER defines `backend(kind)` in namespace fa::FA_TARGET; beside it
-# stands a .hpp of the same name that defines NAMESPACE::Backend.
+# fa_backends(LIST NAMESPACE HEADER [KINDS lab|watched|gpu|stamped...]): sets LIST to sources that
+# compile HEADER, for example a lesson's src/backend.cuh, for the lab, for the watched lab and for
+# GPUs, as far as this build has them and KINDS names them, and that define NAMESPACE::backends().
+# HEADER defines `backend(kind)` in namespace fa::FA_TARGET; beside it stands a .hpp of the same
+# name that defines NAMESPACE::Backend.
 function(fa_backends LIST NAMESPACE HEADER)
   cmake_parse_arguments(PARSE_ARGV 3 arg "" "" "KINDS")
   if(NOT arg_KINDS)
@@ -110,7 +122,8 @@ function(fa_backends LIST NAMESPACE HEADER)
   set(declarations "")
   set(calls "")
   foreach(kind IN LISTS arg_KINDS)
-    if((kind MATCHES "gpu|stamped" AND NOT FA_CUDA) OR (kind STREQUAL "watched" AND NOT TARGET fa_watched_lab))
+    if((kind MATCHES "gpu|stamped" AND NOT FA_CUDA) OR (kind STREQUAL "watched" AND NOT TARGET
+       fa_watched_lab))
       continue()
     endif()
     set(where on_${kind})
@@ -154,8 +167,9 @@ ${declarations}std::vector<Backend> backends() { return {${calls}}; }
   set(${LIST} ${sources} "${all}" PARENT_SCOPE)
 endfunction()
 
-# fa_stamped(NAME NAMESPACE LIBRARY): the program NAME_stamped, for ./learn bench and for nothing else: the Hopper kernels
-# in src/stamped.cuh, compiled with stamps (common/gpu/stamps.hpp) and without. src/stamped.cpp is its main.
+# fa_stamped(NAME NAMESPACE LIBRARY): the program NAME_stamped, for ./learn bench and for nothing
+# else: the Hopper kernels in src/stamped.cuh, compiled with stamps (common/gpu/stamps.hpp) and
+# without. src/stamped.cpp is its main.
 function(fa_stamped NAME NAMESPACE LIBRARY)
   if(NOT FA_CUDA OR FA_LIBRARY_ONLY)
     return()
@@ -168,8 +182,8 @@ function(fa_stamped NAME NAMESPACE LIBRARY)
   target_link_libraries(${NAME}_stamped PRIVATE ${LIBRARY} fa_program)
 endfunction()
 
-# fa_kernel_tests(TARGET LABEL FILES...): the tests in kernel files, compiled for the lab and, where kernels are
-# compiled for GPUs, for those as well. Without a GPU the latter are skipped.
+# fa_kernel_tests(TARGET LABEL FILES...): the tests in kernel files, compiled for the lab and, where
+# kernels are compiled for GPUs, for those as well. Without a GPU the latter are skipped.
 function(fa_kernel_tests TARGET LABEL)
   set(sources "")
   foreach(file IN LISTS ARGN)
@@ -191,8 +205,8 @@ function(fa_kernel_tests TARGET LABEL)
   endif()
 endfunction()
 
-# fa_kernel_lines(TARGET): writes kernel_lines.hpp, which says how many lines each file in kernels/ has, anew whenever
-# one of them changes.
+# fa_kernel_lines(TARGET): writes kernel_lines.hpp, which says how many lines each file in kernels/
+# has, anew whenever one of them changes.
 function(fa_kernel_lines TARGET)
   file(GLOB kernels CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/kernels/*.cuh")
   set(script "${FA_ROOT}/common/cmake/KernelLines.cmake")
@@ -201,16 +215,18 @@ function(fa_kernel_lines TARGET)
     COMMAND "${CMAKE_COMMAND}" "-DKERNELS=${CMAKE_CURRENT_SOURCE_DIR}/kernels"
             "-DOUTPUT=${directory}/kernel_lines.hpp" -P "${script}"
     DEPENDS ${kernels} "${script}" VERBATIM)
-  # A target of its own: as a source of the program it would wait for the program's libraries, and the program for it.
+  # A target of its own: as a source of the program it would wait for the program's libraries, and
+  # the program for it.
   add_custom_target(${TARGET}_kernel_lines DEPENDS "${directory}/kernel_lines.hpp")
   add_dependencies(${TARGET} ${TARGET}_kernel_lines)
   target_include_directories(${TARGET} PRIVATE "${directory}")
 endfunction()
 
-# fa_interface(NAME LABEL [EXAMPLE argument...]): the C interface in interface/NAME.cu as the library NAME, for GPUs
-# where kernels are compiled for those, else for the CPU, where the same kernels run in the lab. The tests need the
-# latter in any case: fa::NAME_on_lab. They are those in tests/interface_test.cuh, whether interface/NAME.h is C, and
-# interface/example.py, which is given that library and further arguments. Other lessons get the libraries only.
+# fa_interface(NAME LABEL [EXAMPLE argument...]): the C interface in interface/NAME.cu as the
+# library NAME, for GPUs where kernels are compiled for those, else for the CPU, where the same
+# kernels run in the lab. The tests need the latter in any case: fa::NAME_on_lab. They are those in
+# tests/interface_test.cuh, whether interface/NAME.h is C, and interface/example.py, which is given
+# that library and further arguments. Other lessons get the libraries only.
 function(fa_interface NAME LABEL)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "EXAMPLE")
   set(on_lab ${NAME})
@@ -222,12 +238,14 @@ function(fa_interface NAME LABEL)
     target_link_libraries(${NAME} PRIVATE fa_common)
   endif()
   set(source "${CMAKE_CURRENT_BINARY_DIR}/${NAME}_lab.cpp")
-  file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT "#include \"${CMAKE_CURRENT_SOURCE_DIR}/interface/${NAME}.cu\"\n")
+  file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT
+       "#include \"${CMAKE_CURRENT_SOURCE_DIR}/interface/${NAME}.cu\"\n")
   add_library(${on_lab} SHARED "${source}")
   target_link_libraries(${on_lab} PRIVATE fa_lab)
   add_library(fa::${NAME}_on_lab ALIAS ${on_lab})
   foreach(library IN LISTS libraries)
-    set_target_properties(${library} PROPERTIES CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
+    set_target_properties(${library} PROPERTIES CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET
+                          hidden
                                                 VISIBILITY_INLINES_HIDDEN ON)
     if(CMAKE_SYSTEM_NAME STREQUAL "Linux")  # names of the libraries within, too
       set(map "${CMAKE_CURRENT_SOURCE_DIR}/interface/exported.map")
@@ -247,7 +265,8 @@ function(fa_interface NAME LABEL)
     target_compile_definitions(${tests}_gpu PRIVATE FA_INTERFACE_LIBRARY="$<TARGET_FILE:${NAME}>")
   endif()
   add_test(NAME ${LABEL}.interface.is_c
-           COMMAND "${CMAKE_CXX_COMPILER}" -x c -std=c99 -Wall -Wextra -pedantic-errors -Werror -fsyntax-only
+           COMMAND "${CMAKE_CXX_COMPILER}" -x c -std=c99 -Wall -Wextra -pedantic-errors -Werror
+                   -fsyntax-only
                    -I "${FA_ROOT}" "${CMAKE_CURRENT_SOURCE_DIR}/interface/${NAME}.h")
   set_tests_properties(${LABEL}.interface.is_c PROPERTIES LABELS ${LABEL})
   find_package(Python3 3.9 QUIET COMPONENTS Interpreter)
@@ -257,7 +276,8 @@ function(fa_interface NAME LABEL)
              COMMAND "${Python3_EXECUTABLE}" -B -m ${lesson}.interface.example
                      --library "$<TARGET_FILE:${on_lab}>" ${arg_EXAMPLE} --check
              WORKING_DIRECTORY "${FA_ROOT}")
-    set_tests_properties(${LABEL}.interface.example PROPERTIES LABELS ${LABEL} TIMEOUT 600 SKIP_RETURN_CODE 77
+    set_tests_properties(${LABEL}.interface.example PROPERTIES LABELS ${LABEL} TIMEOUT 600
+                         SKIP_RETURN_CODE 77
                          ENVIRONMENT "${FA_TEST_ENVIRONMENT}")
   endif()
 endfunction()
@@ -266,7 +286,8 @@ endfunction()
 #   NAME     the directory, for example 03_online_softmax; the executable has the same name
 #   USES     earlier lessons this one builds on
 #   SOURCES  the lesson's library lessonNN; with none it is header-only
-#   PROGRAM  further sources of the executable beside main.cpp; where there are kernels/, they can include
+#   PROGRAM  further sources of the executable beside main.cpp; where there are kernels/, they can
+#   include
 #            kernel_lines.hpp
 #   TESTS    sources of the test executable lessonNN_tests
 #   LINK     further libraries
@@ -307,7 +328,8 @@ function(fa_lesson NAME)
     if(CMAKE_CROSSCOMPILING_EMULATOR)
       set(program "${CMAKE_CURRENT_BINARY_DIR}/emulated")
       file(GENERATE OUTPUT "${program}"
-           CONTENT "#!/bin/sh\nexec ${CMAKE_CROSSCOMPILING_EMULATOR} '$<TARGET_FILE:${NAME}>' \"$@\"\n"
+           CONTENT
+           "#!/bin/sh\nexec ${CMAKE_CROSSCOMPILING_EMULATOR} '$<TARGET_FILE:${NAME}>' \"$@\"\n"
            FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
     endif()
     target_compile_definitions(${library}_tests PRIVATE FA_PROGRAM="${program}")

@@ -1,10 +1,12 @@
-# Is there an NVIDIA GPU, and a compiler for it? Sets FA_GPU_FOUND, and FA_CUDA when kernels are compiled for it.
+# Is there an NVIDIA GPU, and a compiler for it? Sets FA_GPU_FOUND, and FA_CUDA when kernels are
+# compiled for it.
 set(FA_GPU_FOUND OFF)
 set(FA_CUDA OFF)
 set(fa_architectures "")
 if(NOT FA_GPU STREQUAL "OFF")
   # Toolkits are often installed without being put on PATH. build/nvcc is what fetch_nvcc.sh makes.
-  find_program(FA_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda "${FA_ROOT}/build/nvcc"
+  find_program(FA_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda
+               "${FA_ROOT}/build/nvcc"
                PATH_SUFFIXES bin)
   find_program(FA_NVIDIA_SMI nvidia-smi)
   set(fa_gpu_names "")
@@ -15,7 +17,8 @@ if(NOT FA_GPU STREQUAL "OFF")
     set(FA_GPU_FOUND ON)
   endif()
   if(FA_GPU MATCHES "REQUIRED|COMPILE" AND NOT FA_NVCC)
-    message(FATAL_ERROR "FA_GPU=${FA_GPU}, but there is no nvcc: install the CUDA Toolkit, set CUDA_HOME "
+    message(FATAL_ERROR
+            "FA_GPU=${FA_GPU}, but there is no nvcc: install the CUDA Toolkit, set CUDA_HOME "
                         "or run common/cmake/fetch_nvcc.sh.")
   endif()
   if(FA_GPU STREQUAL "REQUIRED" AND NOT FA_GPU_FOUND)
@@ -31,8 +34,9 @@ if(NOT FA_GPU STREQUAL "OFF")
     if(fa_architectures)
       set(FA_CUDA ON)
     elseif(NOT FA_GPU STREQUAL "AUTO")
-      message(FATAL_ERROR "FA_GPU=${FA_GPU}, but kernels cannot be compiled for any GPU of this machine; the warning above "
-                          "says why.")
+      message(FATAL_ERROR
+              "FA_GPU=${FA_GPU}, but kernels cannot be compiled for any GPU of this machine; "
+              "the warning above says why.")
     else()
       set(FA_GPU_FOUND OFF)
     endif()

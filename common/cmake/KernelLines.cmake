@@ -1,5 +1,5 @@
-# cmake -DKERNELS=directory -DOUTPUT=file -P KernelLines.cmake: counts the lines of the kernel files as `wc -l` does, for
-# C++. See fa_kernel_lines().
+# cmake -DKERNELS=directory -DOUTPUT=file -P KernelLines.cmake: counts the lines of the kernel files
+# as `wc -l` does, for C++. See fa_kernel_lines().
 file(GLOB files "${KERNELS}/*.cuh")
 set(entries "")
 foreach(file IN LISTS files)

@@ -1,12 +1,14 @@
-# Packages: the system's where installed (Debian and Ubuntu have all of them), else a pinned download.
-# Of the downloads only Boost runs its own CMake code: three are headers, fmt is one source file.
+# Packages: the system's where installed (Debian and Ubuntu have all of them), else a pinned
+# download. Of the downloads only Boost runs its own CMake code: three are headers, fmt is one
+# source file.
 include(FetchContent)
 option(FA_DOWNLOAD "Fetch pinned sources of packages that the system lacks" ON)
 
 # fa_fetch(NAME VERSION URL SHA256): sets <NAME>_SOURCE_DIR, lower case as FetchContent does.
 macro(fa_fetch NAME VERSION URL SHA256)
   if(NOT FA_DOWNLOAD)
-    message(FATAL_ERROR "${NAME} is not installed and FA_DOWNLOAD is OFF: install it with the system's "
+    message(FATAL_ERROR
+            "${NAME} is not installed and FA_DOWNLOAD is OFF: install it with the system's "
                         "package manager (names for Debian and Ubuntu: common/cmake/packages.txt).")
   endif()
   message(STATUS "${NAME}: not installed, fetching ${VERSION} from ${URL}")
@@ -41,7 +43,8 @@ if(NOT fmt_FOUND)
   fa_fetch(fmt 9.1.0 https://github.com/fmtlib/fmt/archive/9.1.0.tar.gz
            5dea48d1fcddc3ec571ce2058e13910a0d4a6bab4cc09a809d8b1dd1c88ae6f2)
   add_library(fa_fmt STATIC "${fmt_SOURCE_DIR}/src/format.cc")
-  set_target_properties(fa_fmt PROPERTIES POSITION_INDEPENDENT_CODE ON)  # lesson 05 makes a shared library
+  # lesson 05 makes a shared library
+  set_target_properties(fa_fmt PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_include_directories(fa_fmt SYSTEM PUBLIC "${fmt_SOURCE_DIR}/include")
   add_library(fmt::fmt ALIAS fa_fmt)
 endif()
@@ -61,10 +64,12 @@ endif()
 find_package(Boost 1.71 QUIET CONFIG COMPONENTS context)
 if(NOT Boost_FOUND)
   if(NOT FA_DOWNLOAD)
-    message(FATAL_ERROR "Boost.Context is not installed and FA_DOWNLOAD is OFF: install it with the system's "
+    message(FATAL_ERROR
+            "Boost.Context is not installed and FA_DOWNLOAD is OFF: install it with the system's "
                         "package manager (names for Debian and Ubuntu: common/cmake/packages.txt).")
   endif()
-  message(STATUS "boost: not installed, fetching 1.84.0 (Boost.Context) from github.com/boostorg/boost")
+  message(STATUS
+          "boost: not installed, fetching 1.84.0 (Boost.Context) from github.com/boostorg/boost")
   set(BOOST_INCLUDE_LIBRARIES context)
   FetchContent_Declare(boost
     URL https://github.com/boostorg/boost/releases/download/boost-1.84.0/boost-1.84.0.tar.xz

@@ -26,38 +26,24 @@ class Drawing:
 
     def element(self, name, **attributes):
         """An element; `_` in the name of an attribute stands for `-`."""
-        text = "".join(f' {key.replace("_", "-")}="{number(a)}"' for key, a in attributes.items())
-        self.lines.append(f"<{name}{text}/>")
+        self.lines.append(f"<{name}{attributes_text(attributes)}/>")
 
     def box(self, x, y, width, height, fill, stroke="#999", stroke_width=0.6):
-        self.element(
-            "rect",
-            x=x,
-            y=y,
-            width=width,
-            height=height,
-            fill=fill,
-            stroke=stroke,
-            stroke_width=stroke_width,
-        )
+        look = {"fill": fill, "stroke": stroke, "stroke_width": stroke_width}
+        self.element("rect", x=x, y=y, width=width, height=height, **look)
 
     def text(self, x, y, words, **attributes):
-        more = "".join(f' {key.replace("_", "-")}="{number(a)}"' for key, a in attributes.items())
-        self.lines.append(
-            f'<text x="{number(x)}" y="{number(y)}"{more}>{escape(str(words))}</text>'
-        )
+        place = attributes_text({"x": x, "y": y, **attributes})
+        self.lines.append(f"<text{place}>{escape(str(words))}</text>")
+
+    def cell(self, x, y, width, height, fill, words, stroke="#999", stroke_width=0.6, dy=4, **look):
+        """A box with words in its middle."""
+        self.box(x, y, width, height, fill, stroke, stroke_width)
+        self.text(x + width / 2, y + height / 2 + dy, words, **look)
 
     def line(self, x1, y1, x2, y2, stroke="#222222", stroke_width=1.5, **attributes):
-        self.element(
-            "line",
-            x1=x1,
-            y1=y1,
-            x2=x2,
-            y2=y2,
-            stroke=stroke,
-            stroke_width=stroke_width,
-            **attributes,
-        )
+        look = {"stroke": stroke, "stroke_width": stroke_width, **attributes}
+        self.element("line", x1=x1, y1=y1, x2=x2, y2=y2, **look)
 
     def arrow(self, x1, y, x2):
         self.line(x1, y, x2 - 6, y)
@@ -83,8 +69,7 @@ class Drawing:
 
     def matrix(self, x, y, width, height, fill, name, size="", stroke="#666666"):
         """A matrix as a box with its name, and its size below it."""
-        self.box(x, y, width, height, fill, stroke, 1)
-        self.text(x + width / 2, y + height / 2 + 4, name)
+        self.cell(x, y, width, height, fill, name, stroke, 1)
         if size:
             self.text(x + width / 2, y + height + 14, size, font_size=10, fill="#555555")
 
@@ -103,6 +88,10 @@ class Drawing:
     def svg(self):
         """The file's text."""
         return "\n".join([*self.lines, "</svg>", ""])
+
+
+def attributes_text(attributes):
+    return "".join(f' {name.replace("_", "-")}="{number(a)}"' for name, a in attributes.items())
 
 
 def number(value):

@@ -21,12 +21,12 @@ foreach(directory IN LISTS FA_LESSONS ITEMS common)
     string(APPEND fa_docs_input "INPUT += \"${fa_docs_root}/${directory}\"\n")
   endif()
 endforeach()
-# Commands inside a quoted value of the Doxyfile: their own quotation marks are escaped. Doxygen runs in the root, where
-# Python finds the modules.
+# Commands inside a quoted value of the Doxyfile: their own quotation marks are escaped. Doxygen
+# runs in the root, where Python finds the modules.
 set(fa_docs_code_filter "\\\"${Python3_EXECUTABLE}\\\" -B -m docs.site.cpp2dox")
 
-# The theme: doxygen-awesome-css with its switch for dark mode where it is installed (Debian package of that name), else
-# Doxygen's own.
+# The theme: doxygen-awesome-css with its switch for dark mode where it is installed (Debian package
+# of that name), else Doxygen's own.
 find_path(FA_DOXYGEN_AWESOME doxygen-awesome-sidebar-only.css PATHS /usr/share/doxygen-awesome-css
           DOC "Directory of doxygen-awesome-css" NO_DEFAULT_PATH)
 set(fa_docs_styles "")
@@ -43,18 +43,21 @@ if(FA_DOXYGEN_AWESOME)
 endif()
 string(APPEND fa_docs_styles "\"${fa_docs_site}/theme/reference.css\"")
 
-# The header begins as this Doxygen's own: a committed copy would fit one version only. The project's name leads to the
-# course.
+# The header begins as this Doxygen's own: a committed copy would fit one version only. The
+# project's name leads to the course.
 file(MAKE_DIRECTORY "${fa_docs_out}/theme")
 execute_process(COMMAND "${DOXYGEN_EXECUTABLE}" -w html header.html footer.html style.css
-                WORKING_DIRECTORY "${fa_docs_out}/theme" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+                WORKING_DIRECTORY "${fa_docs_out}/theme" RESULT_VARIABLE failed OUTPUT_QUIET
+                ERROR_QUIET)
 if(failed)
   message(FATAL_ERROR "docs: '${DOXYGEN_EXECUTABLE} -w html' failed with status ${failed}.")
 endif()
 file(READ "${fa_docs_out}/theme/header.html" header)
 string(REPLACE "</head>" "${head}</head>" header "${header}")
-string(REPLACE "$projectname<" "<a href=\"$relpath^../index.html\">$projectname</a><" header "${header}")
-string(REGEX REPLACE "<html [^>]*>" "<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">" header "${header}")
+string(REPLACE "$projectname<" "<a href=\"$relpath^../index.html\">$projectname</a><" header
+       "${header}")
+string(REGEX REPLACE "<html [^>]*>" "<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">"
+       header "${header}")
 file(WRITE "${fa_docs_out}/theme/header.html" "${header}")
 
 # Tags that not all of the versions know.
@@ -76,25 +79,31 @@ add_custom_target(docs_reference
   COMMAND "${DOXYGEN_EXECUTABLE}" "${fa_docs_out}/Doxyfile"
   WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The reference of the code" USES_TERMINAL VERBATIM)
 
-# ---- What programs make for pages. On a fresh checkout lesson 03 is compiled for the tile stepper's numbers.
+# ---- What programs make for pages. On a fresh checkout lesson 03 is compiled for the tile
+# stepper's numbers.
 set(fa_docs_data "")
 if(TARGET 03_online_softmax AND EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/stepper/README.md")
   set(steps "${fa_docs_made}/docs/stepper")
   add_custom_command(OUTPUT "${steps}/steps.json" "${steps}/stepper_data.js"
     COMMAND "${CMAKE_COMMAND}" -E make_directory "${steps}"
-    COMMAND sh -c "exec \"$@\" >\"$0/steps.txt\"" "${steps}" "$<TARGET_FILE:03_online_softmax>" --section steps --save "${steps}"
-    COMMAND ${fa_docs_python} docs.stepper.page data "${steps}/steps.json" "${steps}/stepper_data.js"
+    COMMAND sh -c "exec \"$@\" >\"$0/steps.txt\"" "${steps}" "$<TARGET_FILE:03_online_softmax>"
+            --section steps --save "${steps}"
+    COMMAND ${fa_docs_python} docs.stepper.page data "${steps}/steps.json"
+            "${steps}/stepper_data.js"
     WORKING_DIRECTORY "${fa_docs_root}"
-    DEPENDS 03_online_softmax "${CMAKE_CURRENT_SOURCE_DIR}/stepper/page.py" COMMENT "Numbers of the tile stepper" VERBATIM)
+    DEPENDS 03_online_softmax "${CMAKE_CURRENT_SOURCE_DIR}/stepper/page.py" COMMENT
+            "Numbers of the tile stepper" VERBATIM)
   list(APPEND fa_docs_data "${steps}/stepper_data.js")
 endif()
 add_custom_target(docs_data DEPENDS ${fa_docs_data})
 
 # ---- Formulas are MathML; a font for it goes into the site (Debian package fonts-stix).
-find_file(FA_MATH_FONT STIXMath-Regular.otf PATHS /usr/share/fonts/opentype/stix-word NO_DEFAULT_PATH
+find_file(FA_MATH_FONT STIXMath-Regular.otf PATHS /usr/share/fonts/opentype/stix-word
+          NO_DEFAULT_PATH
           DOC "A font for formulas")
 if(NOT FA_MATH_FONT)
-  message(STATUS "docs: fonts-stix is not installed; the browser chooses a font for the site's formulas")
+  message(STATUS
+          "docs: fonts-stix is not installed; the browser chooses a font for the site's formulas")
 endif()
 
 # ---- Sphinx: the pages. fa_docs_build(TARGET BUILDER DIRECTORY)
@@ -114,18 +123,21 @@ add_dependencies(docs_pages docs_reference)
 # ---- On demand: the course as a book, and a visit of all links to other sites.
 fa_docs_build(docs_book_epub epub "${fa_docs_out}/epub")
 add_custom_target(docs_epub
-  COMMAND "${CMAKE_COMMAND}" -E copy "${fa_docs_out}/epub/flash-attention-course.epub" "${fa_docs_out}"
+  COMMAND "${CMAKE_COMMAND}" -E copy "${fa_docs_out}/epub/flash-attention-course.epub"
+          "${fa_docs_out}"
   COMMENT "The book: ${fa_docs_out}/flash-attention-course.epub" VERBATIM)
 add_dependencies(docs_epub docs_book_epub)
 fa_docs_build(docs_single singlehtml "${fa_docs_out}/single")
 add_custom_target(docs_pdf
   COMMAND "${fa_docs_venv_python}" -B -m docs.site.print_pdf "${fa_docs_out}/single/README.html"
           "${fa_docs_out}/flash-attention-course.pdf"
-  WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The book, printed by Chromium" USES_TERMINAL VERBATIM)
+  WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The book, printed by Chromium" USES_TERMINAL
+  VERBATIM)
 add_dependencies(docs_pdf docs_single)
 fa_docs_build(docs_external_links linkcheck "${fa_docs_out}/linkcheck")
 
 add_custom_target(docs
   COMMAND ${fa_docs_python} docs.site.check_site --root "${fa_docs_root}" --html "${fa_docs_html}"
-  WORKING_DIRECTORY "${fa_docs_root}" COMMENT "Checking the site: ${fa_docs_html}/index.html" USES_TERMINAL VERBATIM)
+  WORKING_DIRECTORY "${fa_docs_root}" COMMENT "Checking the site: ${fa_docs_html}/index.html"
+  USES_TERMINAL VERBATIM)
 add_dependencies(docs docs_pages)

@@ -28,7 +28,7 @@ WAIT_1, WAIT_0 = (f"WARPGROUP.DEPBAR.LE gsb0, 0x{n}" for n in (1, 0))
 STEP = (MATMUL, ISSUE, MATMUL, ISSUE, WAIT_1)
 NAME = "_ZN2fa6on_gpu13flash_overlapINS0_10HopperTileI13__nv_bfloat16Li128ELi64EEEEvv"
 
-# A loop with masks: both exponentials behind the wait. A branch may skip a third one.
+# A loop with masks: both exponentials after the wait. A branch may skip a third one.
 MASKED = (
     ".L_x_1",
     *STEP,

@@ -106,8 +106,7 @@ def fusion():
         return RED if name in "SP" else "#222222"
 
     def memory(left, width, y):
-        d.box(left, y, width, 40, PALE[0])
-        d.text(left + width / 2, y + 25, "global memory")
+        d.cell(left, y, width, 40, PALE[0], "global memory", dy=5)
 
     d.text(215, 24, "three kernels", font_weight="bold")
     d.text(590, 24, "one kernel", font_weight="bold")
@@ -127,8 +126,7 @@ def fusion():
             d.text(x + 4, 190 - 18 * k, place, text_anchor="start", fill=colour(place))
         d.vertical_arrow(left + 100, 114, 226)
         d.text(left + 105, 160, writes, text_anchor="start", fill=colour(writes))
-    d.box(500, 62, 180, 52, PALE[2])
-    d.text(590, 84, "tiles of S and P are made,", font_size=11)
+    d.cell(500, 62, 180, 52, PALE[2], "tiles of S and P are made,", dy=-4, font_size=11)
     d.text(590, 100, "used and dropped on chip", font_size=11)
     d.vertical_arrow(530, 226, 114)
     d.text(536, 178, "Q, K, V", text_anchor="start")
@@ -167,8 +165,7 @@ def merging():
     d.text(530, 24, "as a tree", font_weight="bold")
     for k in range(8):
         x = 34 + 38 * k
-        d.box(x, 40, 30, 24, PALE[0])
-        d.text(x + 15, 57, f"s{k + 1}")
+        d.cell(x, 40, 30, 24, PALE[0], f"s{k + 1}", dy=5)
         d.box(x, 130, 30, 24, PALE[2])
         d.vertical_arrow(x + 15, 64, 130)
         if k:
@@ -193,10 +190,7 @@ def merging():
                 d.line(parent, y, x, y + 28, "#222222", 1.2)
             d.box(x - 15, y + 28, 30, 18, PALE[2])
         y += 46
-    words = [
-        "3 levels of merges. Halves run in parallel:",
-        "on lanes, warps, blocks or GPUs.",
-    ]
+    words = ["3 levels of merges. Halves run in parallel:", "on lanes, warps, blocks or GPUs."]
     d.lines_of_text(392, 226, words, text_anchor="start")
     return d
 
@@ -279,8 +273,7 @@ def reverse():
     unit = 60
 
     def matrix(x, y, width, height, name, colour):
-        d.box(x, y, width, height, colour)
-        d.text(x + width / 2, y + height / 2 + 4, name)
+        d.cell(x, y, width, height, colour, name)
 
     def result(x, y, words):
         d.text(x, y + 50, "=", font_size=16)
@@ -328,8 +321,7 @@ def tensor_memory():
     names = [("S0, then P0", PALE[2]), ("S1, then P1", PALE[2]), ("O0", PALE[0]), ("O1", PALE[0])]
     for i, (name, colour) in enumerate(names):
         x = 20 + 130 * i
-        d.box(x, 124, 130, 76, colour, "#666666", 1)
-        d.text(x + 65, 158, name, **bold)
+        d.cell(x, 124, 130, 76, colour, name, "#666666", 1, dy=-4, **bold)
         d.text(x + 65, 180, f"{128 * i} to {128 * i + 127}", **small)
     d.pointer(425, 64, 425, 98)
     for x in (85, 215, 345, 475):
