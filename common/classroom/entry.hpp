@@ -37,8 +37,7 @@ class Callback<R(Arguments...)> {
 /// Offers a function. Use FA_ENTRY().
 class Entry {
  public:
-  /// @param name     for the grader
-  /// @param function its parameters are values
+  /// For the grader by this name; the function's parameters are values.
   template <class Function>
   Entry(const char* name, Function function)
       : Entry(name,

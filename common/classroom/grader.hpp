@@ -21,7 +21,7 @@ namespace fa::classroom {
 /// Thrown by refuse().
 class Refused : public std::exception {
  public:
-  /// @param message for the student
+  /// With a message for the student.
   explicit Refused(std::string message) : message_(std::move(message)) {}
   /// The message.
   const char* what() const noexcept override { return message_.c_str(); }
@@ -35,25 +35,19 @@ class Skipped : public Refused {
   using Refused::Refused;
 };
 
-/// Ends the stage: the answer is wrong.
-/// @param message names the misconception, and where it shows
+/// Ends the stage: the answer is wrong. The message names the misconception, and where it shows.
 [[noreturn]] void refuse(const std::string& message);
 
-/// Ends the stage without a verdict, where this machine cannot give one.
-/// @param why for the student
+/// Ends the stage without a verdict, where this machine cannot give one, and tells the student why.
 [[noreturn]] void skip(const std::string& why);
 
 /// Refuses unless `holds`.
 void require(bool holds, const std::string& message);
 
-/// Tells the student, and the marks, a number that was counted.
-/// @param name  in words
-/// @param value what was counted
+/// Tells the student, and the marks, a number that was counted; the name is in words.
 void note(const std::string& name, std::int64_t value);
 
-/// note(), and refuses a count above its budget.
-/// @param what is counted, "bytes of global memory"
-/// @param why  it may be too much
+/// note(), and refuses a count above `most`: "{count} {what}, and {most} would do: {why}".
 void budget(const std::string& what, std::int64_t count, std::int64_t most,
             const std::string& why = "");
 
@@ -110,8 +104,7 @@ struct Evidence {
   std::vector<std::string> lines;  ///< of the file as it was at the start, where they are lines
 };
 
-/// The evidence; refuses when there is none yet.
-/// @param what is asked for, for the message
+/// The evidence; refuses when there is none yet, with a message that says what is asked for.
 Evidence evidence(const std::string& what);
 
 /// Whether two of the named lines hold these texts, in any order.
@@ -121,10 +114,10 @@ bool names_both(const Evidence& evidence, const std::vector<std::string>& one,
 /// A number for a message, with six digits.
 std::string text(double x);
 
-/// A typical wrong answer to a case: its result and its message.
+/// A typical wrong answer to a case: a message that names the misconception, and its result.
 struct Mistake {
-  std::string says;            ///< names the misconception
-  std::vector<double> result;  ///< of the wrong answer
+  std::string says;
+  std::vector<double> result;
 };
 
 /// A table of numbers for check().
@@ -145,7 +138,7 @@ std::string recognised(const Table& out, const std::vector<double>& reference, d
 /// message is that mistake's; else it says how many are wrong and which is the worst.
 /// @param out       the student's
 /// @param reference as many numbers
-/// @param tolerance largest difference that is allowed
+/// @param tolerance largest absolute difference
 /// @param mistakes  tried in their order
 /// @param where     the case, "5 queries, 7 keys"
 void check(const Table& out, const std::vector<double>& reference, double tolerance,
@@ -154,8 +147,7 @@ void check(const Table& out, const std::vector<double>& reference, double tolera
 /// Names a stage. Use FA_STAGE().
 class Stage {
  public:
-  /// @param name as in exercise.json
-  /// @param run  throws Refused or Skipped
+  /// The name is that of lesson.json; run() throws Refused or Skipped.
   Stage(const char* name, void (*run)());
 };
 
@@ -182,7 +174,7 @@ inline Question nearly(double within, std::string name, double truth,
 /// Names the questions. Use FA_QUESTIONS().
 class Questions {
  public:
-  /// @param ask computes the truth
+  /// The function computes the truth.
   explicit Questions(std::vector<Question> (*ask)());
 };
 

@@ -26,13 +26,11 @@ inline bool found(const Seen& seen, const std::string& kind) {
   return false;
 }
 
-/// What to tell who made a finding of some kind.
+/// A kind of finding, and the message for it.
 using Reason = std::pair<std::string, std::string>;
 
 /// Refuses when the lab found something: the reason of the first kind that was found, and then the
-/// lab's own words.
-/// @param seen    of a launch
-/// @param reasons kind and misconception, in the order in which they are tried
+/// lab's own words. Reasons are tried in their order.
 void require_no_findings(const Seen& seen, const std::vector<Reason>& reasons = {});
 
 /// Skips the stage where nothing was watched, and refuses findings as require_no_findings() does.
@@ -46,14 +44,7 @@ bool unexplained(const Seen& seen, const Table& out, const std::vector<double>& 
                  double tolerance, const std::vector<Mistake>& mistakes);
 
 /// check() for what a kernel wrote: a mistake that explains the result comes first, then what the
-/// lab found, then where the numbers differ.
-/// @param seen      of the launch
-/// @param reasons   as for require_no_findings()
-/// @param out       the student's
-/// @param reference as many numbers
-/// @param tolerance largest difference that is allowed
-/// @param mistakes  tried in their order
-/// @param where     the case
+/// lab found, then where the numbers differ. The parameters are those of both functions.
 void check_result(const Seen& seen, const std::vector<Reason>& reasons, const Table& out,
                   const std::vector<double>& reference, double tolerance,
                   const std::vector<Mistake>& mistakes, const std::string& where);

@@ -84,18 +84,13 @@ class Field {
   FA_TARGET::DeviceBuffer<float> buffer_;
 };
 
-/// Launches a puzzle's kernel.
-/// @param in       arrays that it reads
-/// @param out      the array that it writes
-/// @param sizes    its last parameters
-/// @param launched grid and block
+/// Launches a puzzle's kernel with the arrays that it reads and the one that it writes, its last
+/// parameters, and the grid and block.
 using Launcher = std::function<void(const std::vector<const float*>& in, float* out,
                                     const std::vector<int>& sizes, const Launch& launched)>;
 
-/// Runs a puzzle's kernel and notes which thread touches which element.
-/// @param puzzle as bytes
-/// @param run    launches
-/// @return Played, as bytes
+/// Runs a puzzle's kernel and notes which thread touches which element; from Puzzle to Played, both
+/// as bytes.
 std::string play(const std::string& puzzle, const Launcher& run);
 
 /// The same for a kernel whose parameters are the arrays that it reads and the one that it writes,
