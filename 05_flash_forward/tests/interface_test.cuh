@@ -99,7 +99,7 @@ TEST_CASE("the kernel is the one for the type and the head dimension") {
   CHECK(check(problem) == "08_edge_masks, bfloat16, 256 columns, dropout");
 }
 
-TEST_CASE("rows with gaps between them: the gaps of o are left alone") {
+TEST_CASE("rows with gaps between them: nothing is written between rows of o") {
   check_gaps(check);
 }
 
@@ -188,7 +188,7 @@ TEST_CASE("memory that kernels cannot use is refused by the name of its tensor")
   device_synchronize();
 }
 
-TEST_CASE("strides of a tensor that would end beyond the last address") {
+TEST_CASE("strides with which a tensor ends beyond the last address are refused") {
   Refused call;
   using A = fa_attention;
   const std::string most = " elements, so that o ends beyond the last address; allowed are 0 to ";
@@ -212,7 +212,7 @@ TEST_CASE("strides of a tensor that would end beyond the last address") {
                  "and its 64 bytes end beyond the last address"));
 }
 
-TEST_CASE("strides of o that let its rows overlap") {
+TEST_CASE("strides of o that make its rows overlap are refused") {
   Refused call;
   using A = fa_attention;
   CHECK(call.says([](A& a) {

@@ -187,7 +187,7 @@ TEST_CASE("the kernels are those for the type, the columns and the mode") {
                                 "07_deterministic, bfloat16, 256 columns, dropout"});
 }
 
-TEST_CASE("rows with gaps between them: the gaps of gradients are left alone") {
+TEST_CASE("rows with gaps between them: nothing is written between rows of gradients") {
   check_gaps(check);
 }
 
@@ -517,7 +517,7 @@ TEST_CASE("more blocks of keys than a grid has select another kernel") {
   CHECK_FALSE(is_mapped_size(30000, 30000, 128));
 }
 
-TEST_CASE("what is asked before a call is refused as the call is") {
+TEST_CASE("queries before a call are refused as the call is") {
   Refused call;
   G g = call.g;
   g.attention.q = nullptr;  // not looked at
