@@ -85,7 +85,7 @@ typedef struct fa_attention {
 
 /// Begins to compute attention on the stream, on the GPU that holds q, and returns. On the CPU it
 /// has ended then. A query that sees no key gets a row of zeros and an lse of -infinity. An error
-/// of a kernel while it runs is told by a later call to CUDA. Nothing is allocated and nothing is
+/// of a kernel while it runs is reported by a later call to CUDA. Nothing is allocated and nothing is
 /// waited for, so the call can be captured in a CUDA graph.
 /// @param attention what to compute
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed

@@ -34,7 +34,7 @@ void check_choice(const DeviceProperties& gpu, Type type, std::int64_t head_dim,
 
 }  // namespace
 
-TEST_CASE("16 bits: the kernel is one that the GPU and its code can run") {
+TEST_CASE("16 bits: the chosen kernel can run on the GPU with this build's code") {
   for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
     for (const int head_dim : {32, 64, 72, 96, 104, 128, 160, 192, 256}) {
       CAPTURE(head_dim);
@@ -97,7 +97,7 @@ TEST_CASE("tiles are mirrored in small problems, those of a tile for each SM") {
   }
 }
 
-TEST_CASE("float32: the kernel is one that the GPU and its code can run") {
+TEST_CASE("float32: the chosen kernel can run on the GPU with this build's code") {
   for (const int head_dim : {32, 64, 128, 256}) {
     CAPTURE(head_dim);
     CHECK(chosen(gpus::kT4, Type::kFloat32, head_dim) == "any_gpu");
@@ -110,7 +110,7 @@ TEST_CASE("float32: the kernel is one that the GPU and its code can run") {
   }
 }
 
-TEST_CASE("what is chosen for other GPUs computes attention") {
+TEST_CASE("the kernels chosen for other GPUs compute attention") {
   for (const double dropout : {0.0, 0.17}) {
     for (const Type type : kTypes) {
       check_choice(gpus::kT4, type, 40, dropout);
@@ -124,7 +124,7 @@ TEST_CASE("what is chosen for other GPUs computes attention") {
   }
 }
 
-TEST_CASE("blocks are within the shared memory of the GPU they are for") {
+TEST_CASE("blocks of the chosen kernels fit the shared memory of their GPU") {
   Tests::check_shared_memory(
       {gpus::kT4, gpus::kA100, gpus::kRtx4090, gpus::kH100, gpus::kB200},
       [](const Backend& lab, const DeviceProperties& gpu) { return lab.dispatched(gpu); });

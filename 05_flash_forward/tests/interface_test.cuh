@@ -99,7 +99,7 @@ TEST_CASE("the kernel is the one for the type and the head dimension") {
   CHECK(check(problem) == "08_edge_masks, bfloat16, 256 columns, dropout");
 }
 
-TEST_CASE("rows with gaps between them: the gaps of o are left alone") {
+TEST_CASE("rows with gaps between them: nothing is written between rows of o") {
   check_gaps(check);
 }
 
@@ -130,15 +130,11 @@ struct Refused {
     a.scale = 1;
   }
   // What is said when `change` has been made.
-  std::string says(const std::function<void(fa_attention&)>& change) {
+  std::string operator()(const std::function<void(fa_attention&)>& change) {
     fa_attention changed = a;
     change(changed);
     if (fa_forward(&changed) != FA_STATUS_REFUSED) return "not refused";
     return fa_last_error();
-  }
-  // The same as a function.
-  auto says() {
-    return [this](const std::function<void(fa_attention&)>& change) { return says(change); };
   }
   DeviceBuffer<float> memory;
   fa_attention a{};
@@ -157,24 +153,25 @@ TEST_CASE("sizes that are not allowed are refused with those that are") {
   Refused call;
   CHECK(fa_forward(nullptr) == FA_STATUS_REFUSED);
   CHECK(std::string(fa_last_error()) == "the attention is a null pointer");
-  check_refused_sizes<fa_attention>(call.says());
+  check_refused_sizes<fa_attention>(call);
 }
 
 TEST_CASE("options that are not allowed are refused with those that are") {
   Refused call;
-  check_refused_options<fa_attention>(call.says());
+  check_refused_options<fa_attention>(call);
 }
 
 TEST_CASE("memory that kernels cannot use is refused by the name of its tensor") {
   Refused call;
   auto pointers = kTensors;
   pointers.push_back(kLse);
-  check_refused_pointers(call.says(), pointers, call.memory.data());
-  check_refused_strides(call.says(), kTensors);
-  CHECK(call.says([](fa_attention& a) {
-    a.k_strides.head = 12;
-    a.type = FA_TYPE_FLOAT16;
-  }) == "the head stride of k is 12 elements; allowed are multiples of 8, "
+  check_refused_pointers(call, pointers, call.memory.data());
+  check_refused_strides(call, kTensors);
+  CHECK(call([](fa_attention& a) {
+          a.k_strides.head = 12;
+          a.type = FA_TYPE_FLOAT16;
+        }) ==
+        "the head stride of k is 12 elements; allowed are multiples of 8, "
         "which are 16 bytes, from 0");
   // One sequence only: its stride is not used, and PyTorch may give any number.
   fa_attention one = call.a;
@@ -188,57 +185,62 @@ TEST_CASE("memory that kernels cannot use is refused by the name of its tensor")
   device_synchronize();
 }
 
-TEST_CASE("strides of a tensor that would end beyond the last address") {
+TEST_CASE("strides with which a tensor ends beyond the last address are refused") {
   Refused call;
   using A = fa_attention;
   const std::string most = " elements, so that o ends beyond the last address; allowed are 0 to ";
   // Bytes of 2^64 and more are 0 and more.
-  CHECK(contains(call.says([](A& a) { a.o_strides.row = std::int64_t{1} << 62; }),
+  CHECK(contains(call([](A& a) { a.o_strides.row = std::int64_t{1} << 62; }),
                  "the row stride of o is 4611686018427387904" + most));
-  CHECK(call.says([](A& a) {
-    a.o_strides.row = std::numeric_limits<std::int64_t>::max() - 15;
-    a.type = FA_TYPE_FLOAT16;
-    a.length_q = 2;
-  }) == "the row stride of o is 9223372036854775792" + most + "4611686018427387888");
+  CHECK(call([](A& a) {
+          a.o_strides.row = std::numeric_limits<std::int64_t>::max() - 15;
+          a.type = FA_TYPE_FLOAT16;
+          a.length_q = 2;
+        }) == "the row stride of o is 9223372036854775792" + most + "4611686018427387888");
   // Each alone is small enough, both together are not.
-  CHECK(call.says([](A& a) {
-    a.batch = a.heads = 2;
-    a.q_strides = {std::int64_t{1} << 60, std::int64_t{1} << 60, 8};
-  }) == "the batch stride of q is 1152921504606846976 elements, so that q "
+  CHECK(call([](A& a) {
+          a.batch = a.heads = 2;
+          a.q_strides = {std::int64_t{1} << 60, std::int64_t{1} << 60, 8};
+        }) ==
+        "the batch stride of q is 1152921504606846976 elements, so that q "
         "ends beyond the last address; allowed are 0 to 1152921504606846940");
-  CHECK(contains(call.says([](A& a) { a.k = reinterpret_cast<void*>(~std::uintptr_t{15}); }),
+  CHECK(contains(call([](A& a) { a.k = reinterpret_cast<void*>(~std::uintptr_t{15}); }),
                  "and its 32 bytes end beyond the last address"));
-  CHECK(contains(call.says([](A& a) { a.lse = reinterpret_cast<float*>(~std::uintptr_t{15}); }),
+  CHECK(contains(call([](A& a) { a.lse = reinterpret_cast<float*>(~std::uintptr_t{15}); }),
                  "and its 64 bytes end beyond the last address"));
 }
 
-TEST_CASE("strides of o that let its rows overlap") {
+TEST_CASE("strides of o that make its rows overlap are refused") {
   Refused call;
   using A = fa_attention;
-  CHECK(call.says([](A& a) {
-    a.head_dim = 192;
-    a.head_dim_v = 128;
-    a.o_strides = {1024, 512, 124};
-  }) == "the row stride of o is 124 elements, so that its rows overlap; "
+  CHECK(call([](A& a) {
+          a.head_dim = 192;
+          a.head_dim_v = 128;
+          a.o_strides = {1024, 512, 124};
+        }) ==
+        "the row stride of o is 124 elements, so that its rows overlap; "
         "allowed are head_dim_v, which is 128, and more");
-  CHECK(call.says([](A& a) {
-    a.o_strides = {32, 8, 8};
-  }) == "the head stride of o is 8 elements, so that its rows overlap; "
+  CHECK(call([](A& a) {
+          a.o_strides = {32, 8, 8};
+        }) ==
+        "the head stride of o is 8 elements, so that its rows overlap; "
         "allowed are what its smaller strides span, which is 32, and more");
-  CHECK(call.says([](A& a) {
-    a.o_strides = {16, 64, 12};
-  }) == "the batch stride of o is 16 elements, so that its rows overlap; "
+  CHECK(call([](A& a) {
+          a.o_strides = {16, 64, 12};
+        }) ==
+        "the batch stride of o is 16 elements, so that its rows overlap; "
         "allowed are what its smaller strides span, which is 44, and more");
-  CHECK(call.says([](A& a) {
-    a.o_strides = {64, 64, 8};
-  }) == "the batch stride of o is 64 elements, so that its rows overlap; "
+  CHECK(call([](A& a) {
+          a.o_strides = {64, 64, 8};
+        }) ==
+        "the batch stride of o is 64 elements, so that its rows overlap; "
         "allowed are what its smaller strides span, which is 96, and more");
 }
 
 TEST_CASE("random strides are accepted and refused as a reference says") {
   Refused call;
   check_random_strides(
-      call.says(), kTensors, call.memory.data(), [](fa_attention& a) -> fa_attention& { return a; },
+      call, kTensors, call.memory.data(), [](fa_attention& a) -> fa_attention& { return a; },
       [](fa_attention& a) { a.lse = nullptr; }, "lse");
 }
 
@@ -289,7 +291,7 @@ TEST_CASE("memory of the host is refused by a library for GPUs") {
   Refused call;
   auto pointers = kTensors;
   pointers.push_back(kLse);
-  check_refused_host_memory(call.says(), pointers);
+  check_refused_host_memory(call, pointers);
 }
 #endif
 
@@ -311,12 +313,12 @@ TEST_CASE("a workspace is optional; one that does not fit is refused") {
   const std::size_t least = fa_workspace_bytes(&call.a);
   CHECK(least == 0);  // float32 has no tile scheduler
   CHECK(contains(
-      call.says([&](fa_attention& a) { a.workspace = reinterpret_cast<char*>(memory.data()) + 8; }),
+      call([&](fa_attention& a) { a.workspace = reinterpret_cast<char*>(memory.data()) + 8; }),
       "workspace is at address 0x"));
   call.a.type = FA_TYPE_FLOAT16;
   CHECK(fa_workspace_bytes(&call.a) == (on_hopper() ? 4 : 0));
   if (on_hopper()) {
-    CHECK(call.says([](fa_attention& a) { a.workspace_bytes = 3; }) ==
+    CHECK(call([](fa_attention& a) { a.workspace_bytes = 3; }) ==
           "workspace_bytes is 3; allowed are 4 and more, or no workspace");
   }
   CHECK(fa_workspace_bytes(nullptr) == 0);
@@ -388,7 +390,7 @@ TEST_CASE("a CUDA graph without a workspace, replayed beside other calls") {
 
 TEST_CASE("each thread has its own last error") {
   Refused call;
-  check_own_errors([&](int batch) { return call.says([=](fa_attention& a) { a.batch = batch; }); },
+  check_own_errors([&](int batch) { return call([=](fa_attention& a) { a.batch = batch; }); },
                    fa_last_error);
 }
 

@@ -43,7 +43,7 @@ TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
   CHECK(read_npy<float, 3>(saved / "lse.npy").shape() == Shape<3>{1, 12, 135});
 }
 
-TEST_CASE("a kernel is launched once each way, for programs that watch") {
+TEST_CASE("section once launches a kernel with and without the mask") {
   testing::check_once(kProgram, "08_edge_masks", {"float16, D 64", "float16, D 64, causal"}, 40);
 }
 
@@ -84,7 +84,7 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   refused("--device cpu --section experiments --results file", "none is used");
 }
 
-TEST_CASE("what the kernels are made of: their own lines, threads, stages") {
+TEST_CASE("resources of the kernels: their own lines, threads, stages") {
   const auto result = run(kProgram + " --device cpu --section kernels");
   CAPTURE(result.output);
   CHECK(result.status == 0);
@@ -104,7 +104,7 @@ TEST_CASE("what the kernels are made of: their own lines, threads, stages") {
   CHECK(contains(result.output, "      512     148480       3  3 x 160, 32  "));
 }
 
-TEST_CASE("a timeline is printed, drawn and written for programs") {
+TEST_CASE("a timeline is printed, drawn, and written as JSON") {
   testing::check_timeline(kProgram, {"12_ping_pong",
                                      "256 queries, 512 keys",
                                      {"producer", "consumer 1"},
@@ -112,7 +112,7 @@ TEST_CASE("a timeline is printed, drawn and written for programs") {
                                      "08_edge_masks"});
 }
 
-TEST_CASE("what a GPU did is drawn below the model") {
+TEST_CASE("measured timelines are drawn below the model") {
   const testing::TemporaryDirectory directory;
   const auto file = directory.path() / "stamps", svg = directory.path() / "svg";
   const auto stamp = [](std::uint32_t clock, StampKind kind) {
@@ -139,7 +139,7 @@ TEST_CASE("what a GPU did is drawn below the model") {
   CHECK(run(command + testing::quoted(svg)).status == 2);
 }
 
-TEST_CASE("trace writes a report for programs and draws the worst line") {
+TEST_CASE("trace writes a JSON report and draws the worst line") {
   testing::check_trace(
       kProgram, "--size 40 --kernel 08_edge_masks",
       [](const auto& output, const auto& json, const auto&) {
@@ -178,7 +178,7 @@ TEST_CASE("one head of inputs stands for all, and other sizes are refused") {
   CHECK_THROWS_AS(rung.prepare(problem, three), std::invalid_argument);
 }
 
-TEST_CASE("what is timed has the same tokens and width at every length") {
+TEST_CASE("timed problems have the same tokens and width at every length") {
   for (const std::int64_t length : {1024, 4096, 16384}) {
     for (const std::int64_t head_dim : {64, 128}) {
       const AttentionShape s =

@@ -204,7 +204,7 @@ TEST_CASE("rows whose maxima rise or fall with every key are right") {
   }
 }
 
-TEST_CASE("rows of which nothing is seen, and tiles of which nothing is") {
+TEST_CASE("fully masked rows and fully masked tiles") {
   const auto hide = [](const std::function<bool(int row, int key)>& masked) {
     return [=](int row, int key) { return masked(row, key) ? -INFINITY : normal(row, key); };
   };
@@ -230,7 +230,7 @@ std::vector<bool> grown_by(float growth) {
   return check<lazy, 64>(score, 1, 1);
 }
 
-TEST_CASE("a maximum is raised when one row has grown past the threshold") {
+TEST_CASE("a warp rescales when one row maximum has grown past the threshold") {
   using Tiles = std::vector<bool>;
   const Tiles never{true, false, false, false, false}, third{true, false, true, false, false};
   const auto limit = static_cast<float>(kRescaleThreshold);

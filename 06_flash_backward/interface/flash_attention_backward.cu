@@ -113,8 +113,8 @@ const char* name_of_kernels(const fa_gradient* given) {
   const int status = guarded([&] {
     check_gradient(given);
     with_gradient(*given, [&](const auto& gradient, const char* type) {
-      const BackwardRung rung = backward_rung(gradient, given->deterministic != 0);
-      note_kernel(rung.name, type, rung.columns, rung.columns_v, given->attention);
+      const auto kernels = backward_kernels(gradient, given->deterministic != 0);
+      note_kernel(kernels.name, type, kernels.columns, kernels.columns_v, given->attention);
     });
   });
   return status == FA_STATUS_OK ? last_name().c_str() : nullptr;

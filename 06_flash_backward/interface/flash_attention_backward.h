@@ -43,7 +43,7 @@ typedef struct fa_gradient {
 
 /// Begins to compute gradients on the stream, on the GPU that holds q, and returns. On the CPU it
 /// has ended then. A query that sees no key gets a row of zeros. An error of a kernel while it
-/// runs is told by a later call to CUDA. Nothing is allocated and nothing is waited for, so the
+/// runs is reported by a later call to CUDA. Nothing is allocated and nothing is waited for, so the
 /// call can be captured in a CUDA graph. Calls that may run at the same time need a workspace
 /// each; what it holds before a call does not matter.
 /// @param gradient what to compute

@@ -194,7 +194,7 @@ inline std::string chosen_kernels(const Problem& problem, bool deterministic,
                                   const DeviceProperties& device) {
   return with_device_type<float, half, bfloat16>(problem.type, [&](auto type) -> std::string {
     using T = typename decltype(type)::device;
-    return backward_rung(gradient_of<T>(problem), deterministic, device).name;
+    return backward_kernels(gradient_of<T>(problem), deterministic, device).name;
   });
 }
 

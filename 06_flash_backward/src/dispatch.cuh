@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "05_flash_forward/src/dispatch.cuh"
@@ -126,110 +127,115 @@ Workspace workspace_of(const Attention<T>& a, bool requested,
   return {std::max(sm_80, tma), tma > 0};
 }
 
-/// Launches the fastest kernels for gradients with a head dimension that is a multiple of 8 up to
-/// 256.
+/// The kernels that compute a problem.
+struct BackwardKernels {
+  std::function<void(const Stream&)> launch;
+  /// Name of their file in kernels/.
+  const char* name;
+  /// Columns that they are compiled for.
+  int columns;
+  /// The same of v and o.
+  int columns_v = columns;
+};
+
+/// Kernels for what no other ones support.
+template <class T>
+BackwardKernels any_gpu_kernels(const AttentionGradient<T>& a) {
+  return {[=](const Stream& stream) { launch_backward_any_gpu(a, stream); }, "any_gpu",
+          kAnyGpuColumns};
+}
+
+/// The fastest kernels for gradients in float32 with a head dimension that is a multiple of 8 up
+/// to 256.
 /// @param a             with a workspace for workspace_of()
 /// @param deterministic whether every run must give the same bits
-/// @param stream        where
-/// @param device        where; the choice depends on nothing else
-/// @throws as launch()
-inline void launch_backward(const AttentionGradient<float>& a, bool deterministic,
-                            const Stream& stream,
-                            const DeviceProperties& device = device_properties()) {
-  if (!runs_backward(a, deterministic, device)) {
-    launch_backward_any_gpu(a, stream);
-    return;
-  }
+/// @param device        the choice depends on nothing else
+inline BackwardKernels backward_kernels(const AttentionGradient<float>& a, bool deterministic,
+                                        const DeviceProperties& device = device_properties()) {
+  if (!runs_backward(a, deterministic, device)) return any_gpu_kernels(a);
   if (prefers_split_tf32(a, deterministic, device)) {
-    with_head_dim<32, 128>(a.head_dim, [&](auto columns) {
-      launch_backward_split_tf32<decltype(columns)::value>(a, stream);
+    return with_head_dim<32, 128>(a.head_dim, [&](auto columns) -> BackwardKernels {
+      constexpr int d = decltype(columns)::value;
+      return {[=](const Stream& stream) { launch_backward_split_tf32<d>(a, stream); },
+              "17_split_tf32", d};
     });
-    return;
   }
-  with_head_dim<32, 256>(a.head_dim, [&](auto columns) {
+  return with_head_dim<32, 256>(a.head_dim, [&](auto columns) -> BackwardKernels {
     constexpr int d = decltype(columns)::value;
     if (deterministic) {
-      launch_backward_two_kernels<d>(a, stream);
-    } else {
-      launch_backward_atomics<d>(a, stream);
+      return {[=](const Stream& stream) { launch_backward_two_kernels<d>(a, stream); },
+              "03_two_kernels", d};
     }
+    return {[=](const Stream& stream) { launch_backward_atomics<d>(a, stream); }, "04_atomics", d};
   });
 }
 
-/// The same for the 16-bit types.
-/// @tparam T half or bfloat16
+/// The fastest kernels without Hopper's instructions, for the 16-bit types.
 template <class T>
-void launch_backward(const AttentionGradient<T>& a, bool requested, const Stream& stream,
-                     const DeviceProperties& device = device_properties()) {
-  static_assert(sizeof(T) == 2, "half or bfloat16");
-  const bool deterministic = is_deterministic(a, requested, device);
-  const bool tma = prefers_hopper(device) && can_use_tma_backward(a);
-  if (!tma && !runs_backward(a, deterministic, device)) {
-    launch_backward_any_gpu(a, stream);
-  } else if (!tma) {
-    with_head_dim<32, 256>(a.head_dim, [&](auto columns) {
-      constexpr int d = decltype(columns)::value;
-      if (deterministic) {
-        launch_backward_deterministic<d>(a, stream, device);
-      } else {
-        launch_backward_swizzled_pipeline<d>(a, stream, device);
-      }
-    });
-  } else if (a.head_dim_v != a.head_dim && deterministic) {
-    launch_backward_wide_heads<kMlaHeadDim, kMlaHeadDimV>(a, stream);
-  } else if (a.head_dim_v != a.head_dim) {
-    launch_backward_pairs<kMlaHeadDimV>(a, stream);
-  } else if (a.head_dim >= kWideHeads && !deterministic) {
-    launch_backward_pairs<192>(a, stream);
-  } else if (a.head_dim >= kWideHeads) {
-    with_tma_head_dim<192, 256>(a.head_dim, [&](auto columns) {
-      launch_backward_wide_heads<decltype(columns)::value>(a, stream);
-    });
-  } else {
-    with_tma_head_dim<64, 128>(a.head_dim, [&](auto columns) {
-      constexpr int d = decltype(columns)::value;
-      launch_backward_dependent<d>(a, deterministic, stream);
-    });
-  }
+BackwardKernels sm_80_kernels(const AttentionGradient<T>& a, bool deterministic,
+                              const DeviceProperties& device) {
+  if (!runs_backward(a, deterministic, device)) return any_gpu_kernels(a);
+  return with_head_dim<32, 256>(a.head_dim, [&](auto columns) -> BackwardKernels {
+    constexpr int d = decltype(columns)::value;
+    if (deterministic) {
+      return {[=](const Stream& stream) { launch_backward_deterministic<d>(a, stream, device); },
+              "07_deterministic", d};
+    }
+    return {[=](const Stream& stream) { launch_backward_swizzled_pipeline<d>(a, stream, device); },
+            "06_swizzled_pipeline", d};
+  });
 }
 
-/// The rung that launch_backward() launches, and the columns of its tiles.
-struct BackwardRung {
-  const char* name;
-  int columns;
-  int columns_v = columns;  ///< of v and o
-};
-/// The one for a problem; arguments as for launch_backward().
-inline BackwardRung backward_rung(const AttentionGradient<float>& a, bool deterministic,
-                                  const DeviceProperties& device = device_properties()) {
-  if (!runs_backward(a, deterministic, device)) {
-    return {"any_gpu", kAnyGpuColumns};
-  }
-  return {deterministic                                  ? "03_two_kernels"
-          : prefers_split_tf32(a, deterministic, device) ? "17_split_tf32"
-                                                         : "04_atomics",
-          sm_80_columns(a)};
-}
-/// The same for the 16-bit types.
+/// The fastest kernels with Hopper's instructions, for a problem for which can_use_tma_backward()
+/// holds.
 template <class T>
-BackwardRung backward_rung(const AttentionGradient<T>& a, bool requested,
-                           const DeviceProperties& device = device_properties()) {
+BackwardKernels sm_90_kernels(const AttentionGradient<T>& a, bool deterministic) {
+  constexpr int d_v = kMlaHeadDimV;
+  const bool mla = a.head_dim_v != a.head_dim;
+  if (mla && deterministic) {
+    return {[=](const Stream& stream) { launch_backward_wide_heads<kMlaHeadDim, d_v>(a, stream); },
+            "13_wide_heads", kMlaHeadDim, d_v};
+  }
+  if (mla) {
+    return {[=](const Stream& stream) { launch_backward_pairs<d_v>(a, stream); }, "18_block_pairs",
+            kMlaHeadDim, d_v};
+  }
+  if (a.head_dim >= kWideHeads && !deterministic) {
+    return {[=](const Stream& stream) { launch_backward_pairs<192>(a, stream); }, "18_block_pairs",
+            192};
+  }
+  if (a.head_dim >= kWideHeads) {
+    return with_tma_head_dim<192, 256>(a.head_dim, [&](auto columns) -> BackwardKernels {
+      constexpr int d = decltype(columns)::value;
+      return {[=](const Stream& stream) { launch_backward_wide_heads<d>(a, stream); },
+              "13_wide_heads", d};
+    });
+  }
+  return with_tma_head_dim<64, 128>(a.head_dim, [&](auto columns) -> BackwardKernels {
+    constexpr int d = decltype(columns)::value;
+    return {[=](const Stream& stream) { launch_backward_dependent<d>(a, deterministic, stream); },
+            "15_dependent_launch", d};
+  });
+}
+
+/// The fastest kernels for the 16-bit types; arguments as for float32.
+/// @tparam T half or bfloat16
+template <class T>
+BackwardKernels backward_kernels(const AttentionGradient<T>& a, bool requested,
+                                 const DeviceProperties& device = device_properties()) {
+  static_assert(sizeof(T) == 2, "half or bfloat16");
   const bool deterministic = is_deterministic(a, requested, device);
-  const bool tma = prefers_hopper(device) && can_use_tma_backward(a);
-  if (!tma && !runs_backward(a, deterministic, device)) {
-    return {"any_gpu", kAnyGpuColumns};
-  }
-  if (tma && a.head_dim_v != a.head_dim) {
-    return {deterministic ? "13_wide_heads" : "18_block_pairs", kMlaHeadDim, kMlaHeadDimV};
-  }
-  if (tma) {
-    const bool wide = a.head_dim >= kWideHeads;
-    return {!wide           ? "15_dependent_launch"
-            : deterministic ? "13_wide_heads"
-                            : "18_block_pairs",
-            tma_columns(a)};
-  }
-  return {deterministic ? "07_deterministic" : "06_swizzled_pipeline", sm_80_columns(a)};
+  return prefers_hopper(device) && can_use_tma_backward(a)
+             ? sm_90_kernels(a, deterministic)
+             : sm_80_kernels(a, deterministic, device);
+}
+
+/// Launches what backward_kernels() chooses.
+/// @throws as launch()
+template <class T>
+void launch_backward(const AttentionGradient<T>& a, bool deterministic, const Stream& stream,
+                     const DeviceProperties& device = device_properties()) {
+  backward_kernels(a, deterministic, device).launch(stream);
 }
 
 }  // namespace fa::FA_TARGET

@@ -48,7 +48,7 @@ TEST_CASE("a transformer of two layers has right gradients as a whole") {
   }
 }
 
-TEST_CASE("gradients that reach a variable on two ways are added up") {
+TEST_CASE("gradients that reach a variable by two paths are added") {
   Tape<double> tape;
   const auto x = number(3), w = number(2);
   const auto a = matmul(tape, x, w);
@@ -60,14 +60,14 @@ TEST_CASE("gradients that reach a variable on two ways are added up") {
   CHECK(a->grad(0, 0) == 15);  // 2 a + x
 }
 
-TEST_CASE("an operation whose arguments are one variable gets both shares") {
+TEST_CASE("an operation whose arguments are the same variable adds both gradients") {
   Tape<double> tape;
   const auto x = number(5);
   tape.backward(matmul(tape, add(tape, x, x), x));  // 2 x^2
   CHECK(x->grad(0, 0) == 20);
 }
 
-TEST_CASE("gradients of two losses are added up until they are set to 0") {
+TEST_CASE("gradients of two losses are added until they are set to 0") {
   const auto x = number(3);
   Tape<double> tape;
   tape.backward(scale(tape, x, 2.0));
@@ -133,7 +133,7 @@ TEST_CASE("cross entropy survives logits of 10000") {
   CHECK(x->grad(1, 2) == doctest::Approx(0.25));
 }
 
-TEST_CASE("attention on the tape keeps O and LSE and gives them back") {
+TEST_CASE("attention on the tape saves O and LSE for its backward pass") {
   // An engine that looks at what it is given.
   const AttentionEngine<float> naive = naive_engine<float>();
   naive::Forward<float> given;

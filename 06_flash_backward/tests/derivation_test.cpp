@@ -58,7 +58,7 @@ TEST_CASE("the gradient of a product's second factor is A^T dC") {
   holds(product_gradient_of_second());
 }
 
-TEST_CASE("scores and LSE give the weights back") {
+TEST_CASE("P is recomputed from scores and LSE") {
   holds(weights_from_lse());
 }
 
@@ -70,11 +70,11 @@ TEST_CASE("delta is both row sums with dropout, too") {
   holds(delta_identity_with_dropout());
 }
 
-TEST_CASE("a masked score gets no gradient") {
+TEST_CASE("the gradient of a masked score is 0") {
   holds(masked_scores_get_no_gradient());
 }
 
-TEST_CASE("a visible score gets dS") {
+TEST_CASE("the gradient of a visible score is dS") {
   holds(visible_scores_get_d_s());
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("the scale stands once in dQ") {
   holds(scale_of_d_q());
 }
 
-TEST_CASE("keys of several heads get the sum of what each head gives") {
+TEST_CASE("GQA: the gradient of a key is the sum over the heads of its group") {
   holds(groups_sum());
 }
 
@@ -123,7 +123,7 @@ TEST_CASE("the Jacobian of a linear function is its matrix") {
   CHECK((j - a).cwiseAbs().maxCoeff() < 1e-9);
 }
 
-TEST_CASE("softmax's Jacobian of two equal scores is known by heart") {
+TEST_CASE("softmax's Jacobian of two equal scores") {
   const Matrix<double> j = softmax_jacobian(softmax(Vector<double>::Zero(2)));
   CHECK(j(0, 0) == doctest::Approx(0.25));
   CHECK(j(0, 1) == doctest::Approx(-0.25));
@@ -131,7 +131,7 @@ TEST_CASE("softmax's Jacobian of two equal scores is known by heart") {
   CHECK(j(1, 1) == doctest::Approx(0.25));
 }
 
-TEST_CASE("a row that sees no key has weights 0, not NaN") {
+TEST_CASE("a fully masked row has attention probabilities 0, not NaN") {
   const double kNegInf = -std::numeric_limits<double>::infinity();
   Matrix<double> s(3, 2);
   s << kNegInf, kNegInf, 1, 2, kNegInf, 5;
@@ -152,7 +152,7 @@ TEST_CASE("the derived gradients are right for many random heads") {
   }
 }
 
-TEST_CASE("every mistake is refused, and shows where the page says it does") {
+TEST_CASE("every mistake is refused, and appears where the page says") {
   const HeadProblem problem = head_problem(1);
   const double tolerance = naive::kDifferenceTolerance;
   for (const Mistake mistake : all_mistakes()) {

@@ -35,7 +35,7 @@ void check_choice(const DeviceProperties& gpu, Type type, std::int64_t head_dim,
 
 }  // namespace
 
-TEST_CASE("16 bits: the kernels are those that the GPU and its code can run") {
+TEST_CASE("16 bits: the chosen kernels can run on the GPU with this build's code") {
   for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
     for (const int head_dim : {32, 64, 96, 128, 192, 256}) {
       CAPTURE(head_dim);
@@ -83,7 +83,7 @@ TEST_CASE("192 columns of q and k, 128 of v: on Hopper, or any_gpu") {
   }
 }
 
-TEST_CASE("float32: the kernels are those that the GPU can run") {
+TEST_CASE("float32: the chosen kernels can run on the GPU") {
   for (const int head_dim : {32, 64, 128, 256}) {
     CAPTURE(head_dim);
     CHECK(chosen(gpus::kT4, Type::kFloat32, head_dim, false) ==
@@ -98,7 +98,7 @@ TEST_CASE("float32: the kernels are those that the GPU can run") {
   }
 }
 
-TEST_CASE("what is chosen for other GPUs computes gradients") {
+TEST_CASE("the kernels chosen for other GPUs compute gradients") {
   for (const double dropout : {0.0, 0.17}) {
     for (const Type type : kTypes) {
       check_choice(gpus::kT4, type, 72, dropout);
@@ -111,7 +111,7 @@ TEST_CASE("what is chosen for other GPUs computes gradients") {
   }
 }
 
-TEST_CASE("blocks are within the shared memory of the GPU they are for") {
+TEST_CASE("blocks of the chosen kernels fit the shared memory of their GPU") {
   for (const bool deterministic : {false, true}) {
     Tests::check_shared_memory({gpus::kT4, gpus::kA100, gpus::kRtx4090, gpus::kH100, gpus::kB200},
                                [&](const Backend& lab, const DeviceProperties& gpu) {

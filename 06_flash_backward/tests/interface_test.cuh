@@ -11,11 +11,10 @@
 
 #include <doctest/doctest.h>
 
-#include "06_flash_backward/interface/flash_attention_backward.h"
 #include "06_flash_backward/src/dispatch.cuh"
 #include "06_flash_backward/src/problem.hpp"
+#include "06_flash_backward/tests/gradient_call.cuh"
 #include "common/attention/tests/c_interface.cuh"
-#include "common/attention/tests/placed.cuh"
 #include "common/attention/tests/refusals.cuh"
 #include "common/testing/process.hpp"
 #include "common/testing/skip.hpp"
@@ -38,53 +37,6 @@ bool is_poison(const DeviceBuffer<T>& buffer) {
     if (bytes[i] != 0xff) return false;
   }
   return true;
-}
-
-using G = fa_gradient;
-
-// A call with the attention of a problem, without pointers and strides.
-G given_gradient(const Problem& problem, bool deterministic) {
-  G g{};
-  g.size = sizeof g;
-  g.attention = given_attention<fa_attention>(problem);
-  g.deterministic = deterministic ? 1 : 0;
-  return g;
-}
-
-// Sets the pointers of q, k, v, o, d_o, d_q, d_k and d_v, and the strides of those with a row for
-// each query and of those with a row for each key.
-void set_tensors(G& g, const std::array<void*, 8>& at, const fa_strides& of_queries,
-                 const fa_strides& of_keys) {
-  fa_attention& a = g.attention;
-  a.q = at[0], a.k = at[1], a.v = at[2], a.o = at[3];
-  g.d_o = at[4], g.d_q = at[5], g.d_k = at[6], g.d_v = at[7];
-  a.q_strides = a.o_strides = g.d_o_strides = g.d_q_strides = of_queries;
-  a.k_strides = a.v_strides = g.d_k_strides = g.d_v_strides = of_keys;
-}
-
-// Calls the library on its stream, with exactly as much workspace as it asks for, and nothing
-// behind that is written. Where strides keep TMA away, its kernels have no use for the counters at
-// the end; rung 16 needs fewer sums of dQ than they.
-void run(G& g, bool all_is_used = true) {
-  constexpr std::int64_t guard = 1024;
-  const std::size_t bytes = fa_backward_workspace_bytes(&g);
-  REQUIRE(bytes > 0);
-  REQUIRE(bytes % sizeof(float) == 0);
-  const auto floats = static_cast<std::int64_t>(bytes / sizeof(float));
-  DeviceBuffer<float> workspace(floats + guard);
-  const Stream stream;
-  g.attention.stream = stream.native();
-  g.workspace = workspace.data();
-  g.workspace_bytes = bytes;
-  const int status = fa_backward(&g);
-  CAPTURE(std::string(fa_backward_last_error()));
-  REQUIRE(status == FA_STATUS_OK);
-  stream.synchronize();
-  std::vector<std::uint32_t> end(guard + 1);
-  device_copy(end.data(), workspace.data() + floats - 1, end.size() * sizeof(float),
-              CopyKind::kToHost);
-  CHECK((end[0] != 0xffffffff) == all_is_used);
-  CHECK(std::count(end.begin() + 1, end.end(), 0xffffffff) == guard);
 }
 
 // Calls the interface for a problem. Between rows lie multiples of `gap` elements, and the call
@@ -187,7 +139,7 @@ TEST_CASE("the kernels are those for the type, the columns and the mode") {
                                 "07_deterministic, bfloat16, 256 columns, dropout"});
 }
 
-TEST_CASE("rows with gaps between them: the gaps of gradients are left alone") {
+TEST_CASE("rows with gaps between them: nothing is written between rows of gradients") {
   check_gaps(check);
 }
 
@@ -248,135 +200,6 @@ TEST_CASE("the workspace has two floats for each padded row, and sums of dQ") {
                      : "06_swizzled_pipeline, bfloat16, 256 columns"));
 }
 
-// Rows of a tensor that lies anywhere in memory of the device, to or from the host.
-template <class H>
-void copy_rows(H* device, const fa_strides& strides, Tensor<H, 4>& host, CopyKind kind) {
-  const Shape<4> shape = host.shape();
-  const auto bytes = sizeof(H) * static_cast<std::size_t>(shape[3]);
-  for_each_index(Shape<3>{shape[0], shape[1], shape[2]}, [&](const Shape<3>& at) {
-    H* there = device + at[0] * strides.batch + at[1] * strides.head + at[2] * strides.row;
-    H* here = &host(at[0], at[1], at[2], 0);
-    const bool up = kind == CopyKind::kToDevice;
-    device_copy(up ? there : here, up ? here : there, bytes, kind);
-  });
-}
-
-// Memory of the device that is not written before; null, with a message, where there is not enough.
-std::shared_ptr<void> untouched(std::size_t bytes) {
-  try {
-    return {device_allocate(bytes), device_free};
-  } catch (const std::runtime_error& error) {
-    MESSAGE("skipped: ", error.what());
-    return nullptr;
-  }
-}
-
-// All tensors of a problem with these distances, one after the other in the first `apart` elements
-// of memory.
-template <class H>
-void check_far(const Problem& problem, const fa_strides& strides, std::int64_t apart,
-               bool deterministic) {
-  const Shape<4> of_q = problem.shape_of_q(), of_kv = problem.shape_of_kv();
-  const std::int64_t last =
-      (of_q[0] - 1) * strides.batch + (of_q[1] - 1) * strides.head + (of_q[2] - 1) * strides.row;
-  REQUIRE(last > std::int64_t{1} << 31);
-  const auto memory = untouched(sizeof(H) * static_cast<std::size_t>(last + 8 * apart + of_q[3]));
-  if (memory == nullptr) return;
-  const auto in = backward::make_inputs(problem, Values::kNormal, 1);
-  H* const first = static_cast<H*>(memory.get());
-  int placed = 0;
-  const auto place = [&](const Tensor<float, 4>& values) {
-    H* const at = first + placed++ * apart;
-    Tensor<H, 4> typed = converted<H>(values);
-    copy_rows(at, strides, typed, CopyKind::kToDevice);
-    return at;
-  };
-  const Tensor<float, 4> none_q(of_q), none_kv(of_kv);
-  DeviceBuffer<float> lse(in.lse);
-  G g = given_gradient(problem, deterministic);
-  g.attention.lse = lse.data();
-  std::array<void*, 8> at{};
-  const Tensor<float, 4>* const values[] = {&in.forward.q, &in.forward.k, &in.forward.v, &in.o,
-                                            &in.d_o,       &none_q,       &none_kv,      &none_kv};
-  for (std::size_t i = 0; i < at.size(); ++i) at[i] = place(*values[i]);
-  set_tensors(g, at, strides, strides);
-  run(g);
-  const auto result = [&](void* from, const Shape<4>& shape) {
-    Tensor<H, 4> typed(shape);
-    copy_rows(static_cast<H*>(from), strides, typed, CopyKind::kToHost);
-    return converted<float>(typed);
-  };
-  check_result(backward::Checker(problem, in), problem, fa_backward_kernel_name(&g),
-               Gradients{result(g.d_q, of_q), result(g.d_k, of_kv), result(g.d_v, of_kv)});
-}
-
-TEST_CASE("rows that are more than 2^31 elements away") {
-  const std::int64_t d = 64, far = (std::int64_t{1} << 31) + d;
-  for (const bool deterministic : {false, true}) {
-    // Sequences far apart, then rows of which the last ones are far away.
-    Problem problem = problem_of(Type::kBFloat16, {2, 2, 2, 40, 40, d}, true);
-    check_far<fa::bfloat16>(problem, {far, 40 * d, d}, 2 * 40 * d, deterministic);
-    check_far<fa::bfloat16>(problem, {2 * d, d, far / 39 / d * d + d}, 4 * d, deterministic);
-    problem.type = Type::kFloat32;
-    check_far<float>(problem, {far, 40 * d, d}, 2 * 40 * d, deterministic);
-    check_far<float>(problem, {2 * d, d, far / 39 / d * d + d}, 4 * d, deterministic);
-  }
-}
-
-#if defined(__CUDACC__)
-TEST_CASE("a workspace and a dQ of more than 2^31 elements") {
-  // Many sequences that are all the same one: what the call only reads lies at the same place. O
-  // does not, since the interface refuses an O whose rows overlap, here as in the forward pass.
-  const std::int64_t batch = 65535, heads = 4, n = 128, n_k = 16, d = 64;
-  const Problem one = problem_of(Type::kBFloat16, {1, heads, heads, n, n_k, d}, true);
-  const auto in = backward::make_inputs(one, Values::kNormal, 1);
-  const backward::Checker of(one, in);
-  const std::int64_t q_size = heads * n * d, k_size = heads * n_k * d;
-  const auto memory_of = [&](std::int64_t elements) {
-    return untouched(2 * static_cast<std::size_t>(elements));
-  };
-  const auto d_q = memory_of(batch * q_size), d_k = memory_of(batch * k_size),
-             d_v = memory_of(batch * k_size), o = memory_of(batch * q_size);
-  const auto lse = untouched(sizeof(float) * static_cast<std::size_t>(batch * heads * n));
-  if (!d_q || !d_k || !d_v || !o || !lse) return;
-  using H = fa::bfloat16;
-  const auto typed = [](const Tensor<float, 4>& values) {
-    return DeviceBuffer<H>(converted<H>(values));
-  };
-  auto q = typed(in.forward.q), k = typed(in.forward.k), v = typed(in.forward.v),
-       d_o = typed(in.d_o);
-  const auto one_o = converted<H>(in.o);
-  for (std::int64_t i = 0; i < batch; ++i) {
-    device_copy(static_cast<H*>(o.get()) + i * q_size, one_o.data(),
-                sizeof(H) * static_cast<std::size_t>(q_size), CopyKind::kToDevice);
-    device_copy(static_cast<float*>(lse.get()) + i * heads * n, in.lse.data(),
-                sizeof(float) * static_cast<std::size_t>(heads * n), CopyKind::kToDevice);
-  }
-  G g = given_gradient(one, false);
-  set_tensors(g,
-              {q.data(), k.data(), v.data(), o.get(), d_o.data(), d_q.get(), d_k.get(), d_v.get()},
-              {0, n * d, d}, {0, n_k * d, d});
-  g.attention.batch = batch;
-  g.attention.lse = static_cast<float*>(lse.get());
-  g.attention.o_strides.batch = g.d_q_strides.batch = q_size;
-  g.d_k_strides.batch = g.d_v_strides.batch = k_size;
-  REQUIRE(fa_backward_workspace_bytes(&g) / sizeof(float) > std::size_t{1} << 31);
-  run(g, !on_hopper());
-  for (const std::int64_t sequence : {std::int64_t{0}, batch - 1}) {
-    const auto result = [&](void* from, std::int64_t size, const Shape<4>& shape) {
-      Tensor<H, 4> host(shape);
-      device_copy(host.data(), static_cast<H*>(from) + sequence * size,
-                  sizeof(H) * static_cast<std::size_t>(size), CopyKind::kToHost);
-      return converted<float>(host);
-    };
-    check_result(
-        of, one, fa_backward_kernel_name(&g),
-        Gradients{result(g.d_q, q_size, one.shape_of_q()), result(g.d_k, k_size, one.shape_of_kv()),
-                  result(g.d_v, k_size, one.shape_of_kv())});
-  }
-}
-#endif
-
 // A call that is right in all but what a test changes.
 struct Refused {
   Refused() : memory(64), workspace(2 * 2 * 2 * 128) {
@@ -398,26 +221,23 @@ struct Refused {
     return sizeof(float) * static_cast<std::size_t>(workspace.count());
   }
   // What is said when `change` has been made; nothing must have been written.
-  std::string says(const std::function<void(G&)>& change) {
+  std::string operator()(const std::function<void(G&)>& change) {
     G changed = g;
     change(changed);
     if (fa_backward(&changed) != FA_STATUS_REFUSED) return "not refused";
     if (!is_poison(memory) || !is_poison(workspace)) return "written";
     return fa_backward_last_error();
   }
-  // @{ The same as a function; of a change of the attention.
-  auto says() {
-    return [this](const std::function<void(G&)>& change) { return says(change); };
-  }
-  auto says_of_attention() {
-    return [this](const std::function<void(fa_attention&)>& change) {
-      return says([&](G& g) { change(g.attention); });
-    };
-  }
-  // @}
   DeviceBuffer<float> memory, workspace;
   G g{};
 };
+
+// What is said when the attention of a call has been changed.
+auto changing_attention(Refused& call) {
+  return [&](const std::function<void(fa_attention&)>& change) {
+    return call([&](G& g) { change(g.attention); });
+  };
+}
 
 // Its tensors.
 #define FA_INPUT(name, written, of_keys) FA_GIVEN_TENSOR(G, name, written, of_keys, attention.)
@@ -441,57 +261,58 @@ TEST_CASE("sizes that are not allowed are refused with those that are") {
   Refused call;
   CHECK(fa_backward(nullptr) == FA_STATUS_REFUSED);
   CHECK(std::string(fa_backward_last_error()) == "the gradient is a null pointer");
-  CHECK(contains(call.says([](G& g) { g.size = 8; }), "size is 8; fa_gradient has "));
-  check_refused_sizes<fa_attention>(call.says_of_attention());
-  CHECK(call.says([](G& g) {
-    g.attention.batch = g.attention.heads = 40000;
-    g.attention.length_q = 1000000000;
-  }) == "batch * heads * length_q is 1600000000000000000; allowed are 1 to "
+  CHECK(contains(call([](G& g) { g.size = 8; }), "size is 8; fa_gradient has "));
+  const auto of_attention = changing_attention(call);
+  check_refused_sizes<fa_attention>(of_attention);
+  CHECK(call([](G& g) {
+          g.attention.batch = g.attention.heads = 40000;
+          g.attention.length_q = 1000000000;
+        }) ==
+        "batch * heads * length_q is 1600000000000000000; allowed are 1 to "
         "1125899906842624");
 }
 
 TEST_CASE("options that are not allowed are refused with those that are") {
   Refused call;
-  check_refused_options<fa_attention>(call.says_of_attention());
-  CHECK(call.says([](G& g) { g.deterministic = -1; }) ==
-        "deterministic is -1; allowed are 0 and 1");
+  const auto of_attention = changing_attention(call);
+  check_refused_options<fa_attention>(of_attention);
+  CHECK(call([](G& g) { g.deterministic = -1; }) == "deterministic is -1; allowed are 0 and 1");
 }
 
 TEST_CASE("pointers that kernels cannot use are refused by their names") {
   Refused call;
-  check_refused_pointers(call.says(), pointers(), call.memory.data());
+  check_refused_pointers(call, pointers(), call.memory.data());
 }
 
 #if defined(__CUDACC__)
 TEST_CASE("memory of the host is refused by a library for GPUs") {
   Refused call;
-  check_refused_host_memory(call.says(), pointers());
+  check_refused_host_memory(call, pointers());
 }
 #endif
 
 TEST_CASE("a workspace that is too small is refused with what suffices") {
   Refused call;
-  CHECK(call.says([](G& g) { --g.workspace_bytes; }) ==
+  CHECK(call([](G& g) { --g.workspace_bytes; }) ==
         "workspace_bytes is 4095; allowed are 4096 and more");
-  CHECK(call.says([](G& g) { g.attention.type = FA_TYPE_FLOAT16; }) ==
+  CHECK(call([](G& g) { g.attention.type = FA_TYPE_FLOAT16; }) ==
         fmt::format("workspace_bytes is 4096; allowed are {} and more",
                     on_hopper() ? 135236 : 69632));
-  CHECK(call.says([](G& g) { g.workspace_bytes = 0; }) ==
+  CHECK(call([](G& g) { g.workspace_bytes = 0; }) ==
         "workspace_bytes is 0; allowed are 4096 and more");
-  CHECK(
-      contains(call.says([](G& g) { g.workspace = reinterpret_cast<void*>(~std::uintptr_t{15}); }),
-               "and its 4096 bytes end beyond the last address"));
+  CHECK(contains(call([](G& g) { g.workspace = reinterpret_cast<void*>(~std::uintptr_t{15}); }),
+                 "and its 4096 bytes end beyond the last address"));
 }
 
 TEST_CASE("strides that kernels cannot use are refused by their names") {
   Refused call;
-  check_refused_strides(call.says(), kTensors);
+  check_refused_strides(call, kTensors);
 }
 
 TEST_CASE("random strides are accepted and refused as a reference says") {
   Refused call;
   check_random_strides(
-      call.says(), kTensors, call.memory.data(), [](G& g) -> fa_attention& { return g.attention; },
+      call, kTensors, call.memory.data(), [](G& g) -> fa_attention& { return g.attention; },
       [](G& g) { g.workspace = nullptr; }, "workspace");
 }
 
@@ -517,7 +338,7 @@ TEST_CASE("more blocks of keys than a grid has select another kernel") {
   CHECK_FALSE(is_mapped_size(30000, 30000, 128));
 }
 
-TEST_CASE("what is asked before a call is refused as the call is") {
+TEST_CASE("queries before a call are refused as the call is") {
   Refused call;
   G g = call.g;
   g.attention.q = nullptr;  // not looked at
@@ -600,7 +421,7 @@ TEST_CASE("a CUDA graph with the first store, replayed beside other calls") {
 
 TEST_CASE("each thread has its own last error") {
   Refused call;
-  check_own_errors([&](int batch) { return call.says([=](G& g) { g.attention.batch = batch; }); },
+  check_own_errors([&](int batch) { return call([=](G& g) { g.attention.batch = batch; }); },
                    fa_backward_last_error);
 }
 

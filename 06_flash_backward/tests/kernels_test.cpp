@@ -36,7 +36,7 @@ TEST_CASE("192 columns of q and k, 128 of v and o: wide heads") {
   Tests::check_mla();
 }
 
-TEST_CASE("192 columns of q and k, 128 of v and o: what is chosen") {
+TEST_CASE("192 columns of q and k, 128 of v and o: the chosen kernels") {
   // Lengths around its tiles, of 64 queries and 96 keys.
   const std::pair<int, int> lengths[] = {{1, 1},   {1, 97},   {63, 95},  {64, 96},
                                          {65, 97}, {130, 60}, {191, 193}};
@@ -152,7 +152,7 @@ TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
   CHECK(lab::unreached_text(Tests::check_all_watched(*watched)) == kAllReached);
 }
 
-TEST_CASE("what is chosen for Hopper adds to dQ in order, also in rung 14") {
+TEST_CASE("the deterministic kernels for Hopper add to dQ in order") {
   for (const Backend& backend : Tests::all()) {
     if (!backend.available || backend.kind == "gpu") continue;
     const backward::Rung rung = backend.dispatched(true, gpus::kH100);

@@ -74,7 +74,7 @@ TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
   }
 }
 
-TEST_CASE("the program takes masks, GQA and uneven lengths") {
+TEST_CASE("the program accepts GQA and unequal lengths") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
   write_npy(path / "q.npy", normal_tensor<double, 4>({2, 4, 7, 16}, 1));
@@ -89,12 +89,12 @@ TEST_CASE("the program takes masks, GQA and uneven lengths") {
   }
 }
 
-TEST_CASE("a rung is launched once each way, for programs that watch") {
+TEST_CASE("section once launches a rung with and without the mask") {
   testing::check_once(kProgram, "06_swizzled_pipeline", {"float16, D 64", "float16, D 64, causal"},
                       20);
 }
 
-TEST_CASE("what the kernels are made of: a row for each kernel of a rung") {
+TEST_CASE("resources of the kernels: a row for each kernel of a rung") {
   const auto result = run(kProgram + " --device cpu --section kernels --kernel 06");
   CAPTURE(result.output);
   CHECK(result.status == 0);
@@ -104,7 +104,7 @@ TEST_CASE("what the kernels are made of: a row for each kernel of a rung") {
   CHECK_FALSE(contains(result.output, "04_atomics"));
 }
 
-TEST_CASE("trace writes a report for programs and draws the worst line") {
+TEST_CASE("trace writes a JSON report and draws the worst line") {
   testing::check_trace(kProgram, "--size 20 --kernel 06_swizzled_pipeline",
                        [](const auto& output, const auto& json, const auto&) {
                          CHECK(contains(output, "PASS  06_swizzled_pipeline, causal: no findings"));
@@ -116,7 +116,7 @@ TEST_CASE("trace writes a report for programs and draws the worst line") {
                        });
 }
 
-TEST_CASE("a timeline is printed, drawn and written for programs") {
+TEST_CASE("a timeline is printed, drawn, and written as JSON") {
   testing::check_timeline(kProgram,
                           {"10_delayed_dq",
                            "256 queries, 256 keys",
@@ -136,7 +136,7 @@ TEST_CASE("the slow rungs are timed at one length, five products counted") {
   CHECK(field<std::string>(rows[10], "kernel") == "07_deterministic");
 }
 
-TEST_CASE("the price of equal bits is a ratio at the same length") {
+TEST_CASE("the price of determinism is a ratio at the same length") {
   const backward::Backend backend = clockwork();
   const auto rows = backward::time_rungs(backend, {attention::Type::kFloat16, 128, false});
   REQUIRE(rows.size() == 41);

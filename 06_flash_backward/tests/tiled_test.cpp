@@ -153,7 +153,7 @@ TEST_CASE("logits of many thousands give finite, right gradients") {
   }
 }
 
-TEST_CASE("queries that see no key get 0 and give nothing") {
+TEST_CASE("fully masked queries have gradient 0 and add nothing to dK and dV") {
   Problem p = problem({1, 1, 9, 4}, {1, 1, 4, 4}, true);
   const auto forward = naive::forward<float>(p.q, p.k, p.v, p.options);
   CHECK(std::isinf(forward.lse(0, 0, 4)));
@@ -170,7 +170,7 @@ TEST_CASE("queries that see no key get 0 and give nothing") {
   CHECK(same_bits(out.d_v, again.d_v));
 }
 
-TEST_CASE("a query whose scores all overflow is as one that sees no key") {
+TEST_CASE("a query whose scores all overflow is treated as fully masked") {
   Problem p = problem({1, 1, 5, 3}, {1, 1, 7, 3});
   for (std::int64_t c = 0; c < 3; ++c) {
     p.q(0, 0, 2, c) = -1e20f;
@@ -225,7 +225,7 @@ TEST_CASE("the largest tile size that can be said is cut to the problem") {
 }
 
 #if defined(__linux__)
-TEST_CASE("memory grows with the length, not with its square") {
+TEST_CASE("memory grows linearly with the length") {
   const std::int64_t length = 4096;  // its square: 64 MiB of float
   const Problem p = problem({1, 1, length, 4}, {1, 1, length, 4}, true);
   const Tensor<float, 3> lse({1, 1, length});

@@ -117,7 +117,7 @@ TEST_CASE("the drawn tensors have the names of the legend") {
   }
 }
 
-TEST_CASE("rung 13: seven products, in blocks of queries and of keys") {
+TEST_CASE("rung 13: seven matmuls, in blocks of queries and of keys") {
   const Timeline& wide = drawn("13_wide_heads");
   // In 4 x 4 tiles of 64 queries and keys seven products of 2 * 64 * 64 * 256 operations, 4096 a
   // cycle.

@@ -104,7 +104,7 @@ TEST_CASE("Adam's root has the same bits on every processor") {
   }
 }
 
-TEST_CASE("a new model knows nothing, and no character sees the next") {
+TEST_CASE("a new model predicts at random, and no character sees the next") {
   ModelSize size{2, 2, 16, 24, 12, 7};
   const Model<double> model(size, 1);
   const auto engine = naive_engine<double>();
@@ -221,7 +221,7 @@ TEST_CASE("the kernels' loss curve is the reference's, and it falls") {
   }
 }
 
-TEST_CASE("nothing is learnt where there is nothing to learn") {
+TEST_CASE("nothing is learnt from random text") {
   // A model that saw what it is asked for would do better than chance.
   std::string dice;
   for (std::uint64_t i = 0; i < 20000; ++i) {
@@ -273,7 +273,7 @@ TEST_CASE("a resumed run is the uninterrupted one to the last bit") {
   CHECK(whole.sample(20, 0.7, 12) == second.sample(20, 0.7, 12));
 }
 
-TEST_CASE("a checkpoint that is not of this run is refused") {
+TEST_CASE("a checkpoint of another run is refused") {
   const testing::TemporaryDirectory directory;
   const auto file = directory.path() / "run";
   const Text text = text_of("words", kWords),
@@ -328,7 +328,7 @@ TEST_CASE("a curve is drawn in the terminal and as SVG") {
   CHECK_FALSE(contains(testing::file_bytes(file), "nan"));
 }
 
-TEST_CASE("train: a checkpoint goes on exactly, the curve is written") {
+TEST_CASE("train: a checkpoint resumes exactly, and the curve is written") {
   const testing::TemporaryDirectory directory;
   const auto whole = directory.path() / "whole", parts = directory.path() / "parts",
              svg = directory.path() / "loss.svg";
@@ -386,7 +386,7 @@ TEST_CASE("train: files that cannot be written are refused before any step") {
   CHECK(std::distance(begin(entries), end(entries)) == 2);
 }
 
-TEST_CASE("train: a folder without room for Ctrl-C's checkpoint is told of") {
+TEST_CASE("train: a note says where no checkpoint can be written") {
   if (!fs::is_directory("/proc/self")) return;  // no file can be made there
   const auto outcome = testing::run("cd /proc/self && " + kTrain + " --engine reference --steps 1");
   CHECK(outcome.status == 0);

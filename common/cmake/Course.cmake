@@ -225,7 +225,7 @@ endfunction()
 # fa_interface(NAME LABEL [EXAMPLE argument...]): the C interface in interface/NAME.cu as the
 # library NAME, for GPUs where kernels are compiled for those, else for the CPU, where the same
 # kernels run in the lab. The tests need the latter in any case: fa::NAME_on_lab. They are those in
-# tests/interface_test.cuh, whether interface/NAME.h is C, and interface/example.py, which is given
+# tests/interface*_test.cuh, whether interface/NAME.h is C, and interface/example.py, which is given
 # that library and further arguments. Other lessons get the libraries only.
 function(fa_interface NAME LABEL)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "EXAMPLE")
@@ -257,7 +257,8 @@ function(fa_interface NAME LABEL)
     return()
   endif()
   set(tests ${LABEL}_interface_tests)
-  fa_kernel_tests(${tests} ${LABEL}.interface tests/interface_test.cuh)
+  file(GLOB files RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS tests/interface*_test.cuh)
+  fa_kernel_tests(${tests} ${LABEL}.interface ${files})
   target_link_libraries(${tests}_lab PRIVATE ${LABEL} ${on_lab})
   target_compile_definitions(${tests}_lab PRIVATE FA_INTERFACE_LIBRARY="$<TARGET_FILE:${on_lab}>")
   if(FA_CUDA)

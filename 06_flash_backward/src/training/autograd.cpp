@@ -48,7 +48,7 @@ void Tape<T>::backward(const Variable<T>& loss) {
   }
   loss->grad(0, 0) += 1;
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
-    step->way_back(step->result->grad);
+    step->vjp(step->result->grad);
   }
   steps_.clear();
 }

@@ -43,20 +43,20 @@ Variable<T> variable(Matrix<T> value) {
   return std::make_shared<Node<T>>(std::move(value));
 }
 
-/// What was computed, in order, each step with its way back.
+/// What was computed, in order, each operation with its vector-Jacobian product.
 template <class T>
 class Tape {
  public:
   /// One operation's vector-Jacobian product: takes the gradient with
   /// respect to its result, adds to the gradients of its arguments.
-  using WayBack = std::function<void(const Matrix<T>& d_result)>;
+  using Vjp = std::function<void(const Matrix<T>& d_result)>;
 
   /// Notes an operation.
   /// @return its result, for the next operation
   //! [record]
-  Variable<T> record(Matrix<T> result, WayBack way_back) {
+  Variable<T> record(Matrix<T> result, Vjp vjp) {
     const auto node = variable<T>(std::move(result));
-    steps_.push_back({node, std::move(way_back)});
+    steps_.push_back({node, std::move(vjp)});
     return node;
   }
   //! [record]
@@ -69,7 +69,7 @@ class Tape {
  private:
   struct Step {
     Variable<T> result;
-    WayBack way_back;
+    Vjp vjp;
   };
   std::vector<Step> steps_;
 };

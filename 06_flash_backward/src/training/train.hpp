@@ -90,7 +90,7 @@ class Training {
   /// @throws std::runtime_error when the file cannot be written
   void save(const std::filesystem::path& file,
             const std::string& engine) const;
-  /// Goes on where save() was called.
+  /// Continues where save() was called.
   /// @param file of a run with the same plan and text
   /// @return the name of the engine that it was computed with
   /// @throws std::invalid_argument when the file cannot be read, is no checkpoint, is cut off or

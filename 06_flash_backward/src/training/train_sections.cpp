@@ -110,6 +110,47 @@ class InterruptNote {
 };
 volatile std::sig_atomic_t InterruptNote::noted_ = 0;
 
+// Why Ctrl-C could not save the run; empty when it can.
+// @throws std::runtime_error instead when the caller asked for the file
+std::string why_not_writable(const std::string& file, bool asked) {
+  try {
+    check_writable(file);
+    return "";
+  } catch (const std::runtime_error& error) {
+    if (asked) throw;
+    return error.what();
+  }
+}
+
+// Makes the steps up to `steps`. Ctrl-C saves the run in `kept`.
+void make_steps(Training<float>& run, std::int64_t steps,
+                const std::string& kept, const std::string& engine) {
+  const auto done = static_cast<std::int64_t>(run.losses().size());
+  const auto start = std::chrono::steady_clock::now();
+  const InterruptNote interrupt;
+  cli::Progress progress("training", steps - done);
+  for (std::int64_t step = done + 1; step <= steps; ++step) {
+    const double loss = run.step();
+    const double seconds = std::chrono::duration<double>(
+                               std::chrono::steady_clock::now() - start)
+                               .count();
+    progress.step(fmt::format("{:.1f} steps/s, loss {:.3f}",
+                              static_cast<double>(step - done) / seconds,
+                              loss));
+    if (step == done + 1 || step * 10 / steps != (step - 1) * 10 / steps) {
+      fmt::print("step {:>5}  loss {:.3f}\n", step, loss);
+      std::fflush(stdout);
+    }
+    if (interrupt.noted() && step < steps) {
+      run.save(kept, engine);
+      throw cli::Interrupted(fmt::format(
+          "interrupted after step {} of {}; continue with the same command "
+          "and --resume {}",
+          step, steps, kept));
+    }
+  }
+}
+
 void train(const Backend& backend, const Choice& choice) {
   const bool kernels = choice.engine == "kernels";
   if (!kernels && choice.type != "float32") {
@@ -146,13 +187,7 @@ void train(const Backend& backend, const Choice& choice) {
                                ? choice.resume
                                : "06_flash_backward.checkpoint";
   const bool keeps = !choice.checkpoint.empty() || !choice.resume.empty();
-  std::string unkept;  // why Ctrl-C could not keep the run
-  try {
-    check_writable(kept);
-  } catch (const std::runtime_error& error) {
-    if (keeps) throw;
-    unkept = error.what();
-  }
+  const std::string unkept = why_not_writable(kept, keeps);
   const std::vector<Level> levels = describe(text, run, plan.batch);
   fmt::print("attention: {}\n", engine);
   if (done > 0) fmt::print("resumed after step {}\n", done);
@@ -163,31 +198,7 @@ void train(const Backend& backend, const Choice& choice) {
   if (!unkept.empty())
     fmt::print("note: Ctrl-C will lose this run: {}\n", unkept);
 
-  const auto start = std::chrono::steady_clock::now();
-  {
-    const InterruptNote interrupt;
-    cli::Progress progress("training", steps - done);
-    for (std::int64_t step = done + 1; step <= steps; ++step) {
-      const double loss = run.step();
-      const double seconds = std::chrono::duration<double>(
-                                 std::chrono::steady_clock::now() - start)
-                                 .count();
-      progress.step(fmt::format("{:.1f} steps/s, loss {:.3f}",
-                                static_cast<double>(step - done) / seconds,
-                                loss));
-      if (step == done + 1 || step * 10 / steps != (step - 1) * 10 / steps) {
-        fmt::print("step {:>5}  loss {:.3f}\n", step, loss);
-        std::fflush(stdout);
-      }
-      if (interrupt.noted() && step < steps) {
-        run.save(kept, engine);
-        throw cli::Interrupted(fmt::format(
-            "interrupted after step {} of {}; continue with the same command "
-            "and --resume {}",
-            step, steps, kept));
-      }
-    }
-  }
+  make_steps(run, steps, kept, engine);
   // What can be shown is shown before a disk that is full by now ends this.
   fmt::print("\n{}\n", terminal_curve(run.losses(), levels));
   print_sample(run.sample(240, 0.7, 128));

@@ -28,7 +28,7 @@ struct Refusal {
 
 // Checks what is said about calls: says(change).
 template <class Given, class Says>
-void check_refusals(Says says, const std::vector<Refusal<Given>>& refusals) {
+void check_refusals(Says& says, const std::vector<Refusal<Given>>& refusals) {
   for (const auto& [change, message] : refusals) {
     const std::string said = says(change);
     const bool begins = message.size() > 3 && message.substr(message.size() - 3) == "...";
@@ -39,7 +39,7 @@ void check_refusals(Says says, const std::vector<Refusal<Given>>& refusals) {
 // Checks that sizes which are not allowed are refused with those that are.
 // says(change): what is said about a call with 2 heads of 8 columns whose attention is changed
 template <class A, class Says>
-void check_refused_sizes(Says says) {
+void check_refused_sizes(Says& says) {
   const std::string columns = "; allowed are multiples of 8 from 8 to 256";
   check_refusals<A>(
       says,
@@ -72,7 +72,7 @@ void check_refused_sizes(Says says) {
 
 // The same for options.
 template <class A, class Says>
-void check_refused_options(Says says) {
+void check_refused_options(Says& says) {
   const std::string scales = "; allowed are positive and finite numbers of float32",
                     dropouts = "; allowed are 0 to below 1";
   check_refusals<A>(says, {{[](A& a) { a.type = 3; },
@@ -108,7 +108,7 @@ struct GivenTensor {
 // @param tensors of a call
 // @param memory  of the device, at a multiple of 16 bytes
 template <class Given, class Says>
-void check_refused_pointers(Says says, const std::vector<GivenTensor<Given>>& tensors,
+void check_refused_pointers(Says& says, const std::vector<GivenTensor<Given>>& tensors,
                             void* memory) {
   for (const GivenTensor<Given>& tensor : tensors) {
     const std::string name = tensor.name;
@@ -126,7 +126,7 @@ void check_refused_pointers(Says says, const std::vector<GivenTensor<Given>>& te
 #if defined(__CUDACC__)
 // Checks that memory of the host is refused by a library for GPUs.
 template <class Given, class Says>
-void check_refused_host_memory(Says says, const std::vector<GivenTensor<Given>>& tensors) {
+void check_refused_host_memory(Says& says, const std::vector<GivenTensor<Given>>& tensors) {
   alignas(16) float here[64] = {};
   for (const GivenTensor<Given>& tensor : tensors) {
     const auto said = says([&](Given& g) { tensor.set_pointer(g, here); });
@@ -140,7 +140,7 @@ void check_refused_host_memory(Says says, const std::vector<GivenTensor<Given>>&
 // Checks that strides which kernels cannot use are refused by the names of their tensors, in a
 // float32 call with head_dim 8.
 template <class Given, class Says>
-void check_refused_strides(Says says, const std::vector<GivenTensor<Given>>& tensors) {
+void check_refused_strides(Says& says, const std::vector<GivenTensor<Given>>& tensors) {
   for (const GivenTensor<Given>& tensor : tensors) {
     if (!tensor.set_strides) continue;
     const std::string of = std::string(" stride of ") + tensor.name + " is ";
@@ -165,7 +165,7 @@ void check_refused_strides(Says says, const std::vector<GivenTensor<Given>>& ten
 // attention(g):  its fa_attention
 // break_last(g): gives it a null pointer that is looked at last, so that nothing is computed
 template <class Given, class Says, class AttentionOf, class BreakLast>
-void check_random_strides(Says says, const std::vector<GivenTensor<Given>>& tensors, void* memory,
+void check_random_strides(Says& says, const std::vector<GivenTensor<Given>>& tensors, void* memory,
                           AttentionOf attention, BreakLast break_last, const char* last) {
   int accepted = 0, refused = 0;
   std::vector<GivenTensor<Given>> strided;
