@@ -20,7 +20,6 @@
 
 #include "05_flash_forward/interface/flash_attention.h"
 #include "05_flash_forward/src/dispatch.cuh"
-#include "common/attention/latent_heads.hpp"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each library includes this
@@ -88,7 +87,7 @@ inline void check_problem(const fa_attention* given) {
            a.head_dim);
   }
   if (a.head_dim_v != a.head_dim &&
-      !has_latent_heads(a.head_dim, a.head_dim_v)) {
+      !(a.head_dim == 192 && a.head_dim_v == 128)) {
     refuse(
         "head_dim_v is {}; allowed are head_dim, which is {}, and 128 with a "
         "head_dim of 192",

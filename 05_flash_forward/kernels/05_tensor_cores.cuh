@@ -71,6 +71,7 @@ __global__ void __launch_bounds__(128) flash_tensor_cores(Attention<T> a) {
     }
     scale_scores<Tile>(s, a.scale);
     apply_mask(s, a, query0 + warp_row, key0, lane);
+    // P = exp(S - m)
     softmax_step<Tile>(s, o, state);
     apply_dropout<Tile>(s, a, head.index, query0 + warp_row, key0, lane);
     // O += P V

@@ -58,6 +58,7 @@ __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {
     multiply_q_k<d>(s, q_smem, k_smem + at, warp_row, lane);
     scale_scores<Tile>(s, a.scale);
     apply_mask(s, a, query0 + warp_row, key0, lane);
+    // P = exp(S - m)
     softmax_step<Tile>(s, o, state);
     apply_dropout<Tile>(s, a, head.index, query0 + warp_row, key0, lane);
     // O += P V

@@ -133,6 +133,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
     if constexpr (masked) {
       apply_mask(s, a, query0 + warp_row, key0, lane);
     }
+    // P = exp2(scale (S - m))
     softmax_step_base_2<Tile, masked>(s, o, state, exponent_scale);
     if constexpr (has_dropout) {
       apply_dropout<Tile>(s, a, head.index, query0 + warp_row, key0, lane);

@@ -70,7 +70,7 @@ __device__ void persistent_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     wgmma_wait<0>(o, p);
     release_v();
     round_to_operand<T>(p, s);
-    fence_operand(p);  // among the exponentials, not behind the branch
+    fence_operand(p);  // among the exponentials, not after the branch
     if (rescaled) rescale_o(o, rescale);
   };
   //! [step]

@@ -12,7 +12,7 @@
 namespace fa::FA_TARGET {
 
 /// The tile for a head dimension: 64, 96, 128, 192 or 256.
-/// @tparam d_v columns of V and O: d, or kLatentHeadDimV with kLatentHeadDim
+/// @tparam d_v columns of V and O: d, or 128 with 192
 //! [tile_for]
 template <class T, int d, int d_v = d>
 using HopperTileFor = HopperTile<T, d,
@@ -135,7 +135,7 @@ __device__ void warpgroup_tiles_mainloop(
     wgmma_wait<0>(o, p);
     release_v();
     round_to_operand<T>(p, s);
-    fence_operand(p);  // among the exponentials, not behind the branch
+    fence_operand(p);  // among the exponentials, not after the branch
     if (rescaled) rescale_o(o, rescale);
   };
   //! [step]
@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
 
 /// Launches the kernel with a block for each SM, or for each tile of queries if these are fewer.
 /// @tparam d            64, 96, 128, 192 or 256 columns, at least head_dim
-/// @tparam d_v          at least head_dim_v: d, or kLatentHeadDimV with kLatentHeadDim
+/// @tparam d_v          at least head_dim_v: d, or 128 with 192
 /// @param a            for which can_use_tma() holds
 /// @param tile_counter of the dynamic tile scheduler, in global memory: 0 before and after the
 ///                     launch, not used by another one in between. Null: a static schedule.

@@ -1,8 +1,8 @@
 /// @file
-/// Mirrored tiles, for problems with no more tiles than SMs. Each block has one tile then, and under
-/// the causal mask all wait for the block with the most keys. Here the two warpgroups of a block take
-/// 64 queries each from either end of the sequence: what one has less, the other has more, and all
-/// blocks take the same time.
+/// Mirrored tiles, for problems with no more tiles than SMs. Each block has one tile then, and
+/// under the causal mask all wait for the block with the most keys. Here the two warpgroups of a
+/// block take 64 queries each from either end of the sequence: what one has less, the other has
+/// more, and all blocks take the same time.
 ///
 /// Source: the idea is ours; Brandon et al., Striped Attention, 2023, balance GPUs so.
 #pragma once

@@ -223,10 +223,7 @@ __device__ bool online_softmax(float (&s)[r], RowState& rows,
 template <int r>
 __device__ void rescale_o(float (&o)[r], const float (&rescale)[2]) {
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-#pragma unroll
-    for (int i = 0; i < r / 2; ++i) row_element(o, h, i) *= rescale[h];
-  }
+  for (int i = 0; i < r; ++i) o[i] *= rescale[element_row(i)];
 }
 
 /// The epilogue, O /= l: rounds and writes O and LSE of a warpgroup, whose threads call it

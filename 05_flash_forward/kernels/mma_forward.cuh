@@ -27,7 +27,7 @@ struct ForwardTile {
 };
 
 /// A lane's part of the accumulators of its warp: [i][j] is of rows from 16 i and columns from 8 j.
-/// Its element 2 h + e is in fragment_row(lane, 2 h) and fragment_column(lane, e); h and e are 0 or 1.
+/// Its element 2 h + e, h and e 0 or 1, is in fragment_row(lane, 2 h) and fragment_column(lane, e).
 template <class Tile, int cols>
 using Accumulators = float[Tile::row_tiles][cols / 8][4];
 
@@ -143,7 +143,7 @@ __device__ void store_rows(const Attention<T>& a,
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float l = warp_sum<4>(state.l[i][h]);
-      const int query = query0 + 16 * i + fragment_row(lane, 2 * h);
+      const int query = query0 + 16 * i + 8 * h + fragment_row(lane, 0);
       if (query >= a.length_q) continue;
       const float factor = l == 0 ? 0 : 1 / l;
       T* row = head.o + query * a.o_strides.row;

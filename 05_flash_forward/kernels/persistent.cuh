@@ -40,7 +40,7 @@ __device__ void init_barriers(PersistentShared<Tile>& shared) {
   __syncthreads();  // the barriers are initialised
 }
 
-/// The first query of a warpgroup of a block. Rung 16 overloads it for a tile that needs the length.
+/// The first query of a warpgroup of a block. Rung 16's tile needs the length for it.
 template <class Tile, class T>
 __device__ int warpgroup_query0(Tile, const Attention<T>&, int block,
                                 int warpgroup) {

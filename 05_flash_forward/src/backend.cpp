@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "common/attention/latent_heads.hpp"
-
 namespace fa::flash {
 
 std::int64_t RungInfo::head_dim_near(std::int64_t head_dim) const {
@@ -20,7 +18,7 @@ bool RungInfo::supports(const Problem& problem) const {
          d % 8 == 0 && d >= min_head_dim && d <= max_head_dim &&
          (supports_dropout || problem.dropout == 0) &&
          (same_columns ||
-          (supports_head_dim_v && has_latent_heads(d, *problem.head_dim_v)));
+          (supports_head_dim_v && d == 192 && problem.head_dim_v == 128));
 }
 
 void RungInfo::check(const Problem& problem) const {

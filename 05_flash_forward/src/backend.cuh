@@ -76,10 +76,8 @@ Tiles forward_tiles(int stages, bool persists = false) {
 
 // Those of rung 15 with fewer columns of V than of K.
 inline Tiles latent_tiles() {
-  Tiles tiles =
-      forward_tiles<HopperTileFor<half, kLatentHeadDim, kLatentHeadDimV>>(
-          2, true);
-  tiles.head_dim_v = kLatentHeadDimV;
+  Tiles tiles = forward_tiles<HopperTileFor<half, 192, 128>>(2, true);
+  tiles.head_dim_v = 128;
   return tiles;
 }
 
@@ -300,8 +298,7 @@ inline std::vector<Rung> ladder() {
        in_16_bits(with_tile_counter(
            [](const auto& a, const auto& stream, auto* counter) {
              if (a.head_dim_v != a.head_dim) {
-               launch_warpgroup_tiles<kLatentHeadDim, kLatentHeadDimV>(
-                   a, stream, counter);
+               launch_warpgroup_tiles<192, 128>(a, stream, counter);
                return;
              }
              with_tma_head_dim<64, 256>(a.head_dim, [&](auto d) {

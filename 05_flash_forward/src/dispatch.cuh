@@ -12,7 +12,6 @@
 #include "05_flash_forward/kernels/17_split_tf32.cuh"
 #include "05_flash_forward/kernels/any_gpu.cuh"
 #include "common/attention/head_dim.cuh"
-#include "common/attention/latent_heads.hpp"
 #include "common/attention/tma_support.cuh"
 
 namespace fa::FA_TARGET {
@@ -132,11 +131,9 @@ ForwardKernel sm_90_kernel(const Attention<T>& a,
                            const DeviceProperties& device) {
   if (a.head_dim_v != a.head_dim) {
     return {[=](const Stream& stream, unsigned* tile_counter) {
-              launch_warpgroup_tiles<kLatentHeadDim, kLatentHeadDimV>(
-                  a, stream, tile_counter);
+              launch_warpgroup_tiles<192, 128>(a, stream, tile_counter);
             },
-            "15_warpgroup_tiles", kLatentHeadDim, sizeof(unsigned),
-            kLatentHeadDimV};
+            "15_warpgroup_tiles", 192, sizeof(unsigned), 128};
   }
   if (prefers_mirrored_tiles(a, device.sm_count)) {
     // Whatever the size of a problem, callers give the same workspace.

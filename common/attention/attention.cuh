@@ -1,6 +1,6 @@
 /// @file
-/// The parameters of the attention kernels of lessons 05 and 06, and what all of them use: heads and
-/// their groups, the grid, the causal mask, exponentials and logarithms that are safe for fully
+/// The parameters of the attention kernels of lessons 05 and 06, and what all of them use: heads
+/// and their groups, the grid, the causal mask, exponentials and logarithms that are safe for fully
 /// masked rows.
 #pragma once
 
@@ -103,8 +103,8 @@ Size grid_of(const Attention<T>& a, int block_m) {
           static_cast<unsigned>(a.heads), static_cast<unsigned>(a.batch)};
 }
 
-/// This block's tile of queries in a grid of grid_of(). Under the causal mask the last tiles have the
-/// most keys, and come first.
+/// This block's tile of queries in a grid of grid_of(). Under the causal mask the last tiles have
+/// the most keys, and come first.
 template <class T>
 __device__ int longest_first_m_block(const Attention<T>& a) {
   return a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;

@@ -1,7 +1,6 @@
 /// @file
 /// Tiles for TMA and wgmma, shared by the Hopper kernels of lessons 05 and 06: maps of the tensors,
-/// the matmuls of a warpgroup, whose accumulators have 64 rows and whose operands are swizzled tiles
-/// or registers, and the mask.
+/// the matmuls of a warpgroup (64 rows; operands in swizzled tiles or registers), and the mask.
 #pragma once
 
 #include "common/attention/attention.cuh"

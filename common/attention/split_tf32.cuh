@@ -1,28 +1,30 @@
 /// @file
 /// float32 matmuls on tensor cores, shared by the split-TF32 kernels of lessons 05 and 06.
 ///
-/// A TF32 number has 11 significant bits, a float32 has 24. Split each operand into two TF32 numbers,
-/// x = high + low: high is x rounded to nearest, low is the rest, x - high, which float32 has
-/// exactly. Then
+/// A TF32 number has 11 significant bits, a float32 has 24. Split each operand into two TF32
+/// numbers, x = high + low: high is x rounded to nearest, low is the rest, x - high, which float32
+/// has exactly. Then
 ///
 ///     a b = high(a) high(b) + high(a) low(b) + low(a) high(b) + low(a) low(b)
 ///
 /// Three of the four products are computed ("3xTF32"). What is lost, relative to |a b|:
 ///   - low(a) low(b) is left out. |low| <= 2^-11 |x|, so it is at most 2^-22; its sign is random,
 ///     because high was rounded and not cut off.
-///   - low has up to 12 bits and is rounded to 11: at most 2^-23 from each of the two operands, and 0
-///     for half of all numbers.
-/// Both are random and, as a mean square, about as large as the rounding of a float32 product, 2^-24.
-///   - The products are exact, but the tensor cores cut their sums off instead of rounding them. That
-///     error has the sign of the sum and is up to 2^-23 of it each time, so a sum that stays in the
-///     accumulators for a whole row of K drifts toward 0. Therefore a sum lives in the accumulators
-///     for 16 terms only and is then added to float32 registers by an ordinary addition, which
-///     rounds. Within the 16 terms the small products come first: then the sum is small and so is
-///     what is cut off, and only the two instructions with the large products cost anything.
+///   - low has up to 12 bits and is rounded to 11: at most 2^-23 from each of the two operands, and
+///     0 for half of all numbers.
+/// Both are random and, as a mean square, about as large as the rounding of a float32 product,
+/// 2^-24.
+///   - The products are exact, but the tensor cores cut their sums off instead of rounding them.
+///     That error has the sign of the sum and is up to 2^-23 of it each time, so a sum that stays in
+///     the accumulators for a whole row of K drifts toward 0. Therefore a sum lives in the
+///     accumulators for 16 terms only and is then added to float32 registers by an ordinary
+///     addition, which rounds. Within the 16 terms the small products come first: then the sum is
+///     small and so is what is cut off, and only the two instructions with the large products cost
+///     anything.
 ///
-/// Source: Ootomo and Yokota, Recovering single precision accuracy from Tensor Cores while surpassing
-/// the FP32 theoretical peak performance, IJHPCA 2022, for the split and for the additions outside of
-/// the tensor cores; NVIDIA, CUTLASS, example 27, for the name.
+/// Source: Ootomo and Yokota, Recovering single precision accuracy from Tensor Cores while
+/// surpassing the FP32 theoretical peak performance, IJHPCA 2022, for the split and for the
+/// additions outside of the tensor cores; NVIDIA, CUTLASS, example 27, for the name.
 #pragma once
 
 #include "common/attention/mma_tile.cuh"
@@ -68,8 +70,8 @@ __device__ inline void mma_split(float (&d)[4],
 }
 //! [mma_split]
 
-/// The XOR swizzle for d columns of 32 bits, a multiple of 32: as swizzled(), with col a multiple of
-/// 4. Eight neighbouring rows at the same columns lie in different banks, and so do four rows of
+/// The XOR swizzle for d columns of 32 bits, a multiple of 32: as swizzled(), with col a multiple
+/// of 4. Eight neighbouring rows at the same columns lie in different banks, and so do four rows of
 /// equal parity at two neighbouring pieces.
 template <int d>
 __device__ int swizzled_float(int row, int col) {
@@ -89,8 +91,8 @@ __device__ void copy_float_rows_async(float* tile, const float* matrix,
       });
 }
 
-/// 16 columns of 16 rows of a swizzled tile as left operands. ldmatrix moves pairs of 16 bits, which
-/// together are a float32: to it, 4 columns are the 8 of a matrix.
+/// 16 columns of 16 rows of a swizzled tile as left operands. ldmatrix moves pairs of 16 bits,
+/// which together are a float32: to it, 4 columns are the 8 of a matrix.
 /// @param of_row the tile's swizzled_float() of row lane % 16 and column lane / 16 * 4, with both
 ///               the first row and the first column of the operand
 template <int d>

@@ -29,8 +29,8 @@ bool can_use_tma(const Attention<T>& a) {
          tiles < std::numeric_limits<int>::max() / 2;
 }
 
-/// Calls work(std::integral_constant<int, d>) with the smallest d that is not less than head_dim, of
-/// those that the Hopper kernels are compiled for: 64, 96, 128, 192 and 256.
+/// Calls work(std::integral_constant<int, d>) with the smallest d that is not less than head_dim,
+/// of those that the Hopper kernels are compiled for: 64, 96, 128, 192 and 256.
 /// @tparam least, most which of these
 /// @param  head_dim    at most `most`
 template <int least, int most, class Work>

@@ -27,8 +27,8 @@ __device__ inline int lane_row(int h) {
 __device__ inline int lane_column() {
   return threadIdx.x % 4 * 2;
 }
-/// The distance from this column to that of the lane's element i of the row: it has two neighbours of
-/// each 8 columns.
+/// The distance from this column to that of the lane's element i of the row: it has two neighbours
+/// of each 8 columns.
 __host__ __device__ constexpr int element_column(int i) {
   return i / 2 * 8 + i % 2;
 }
@@ -41,6 +41,10 @@ __device__ float& row_element(float (&d)[r], int h, int i) {
 template <int r>
 __device__ float row_element(const float (&d)[r], int h, int i) {
   return d[i / 2 * 4 + 2 * h + i % 2];
+}
+/// Which row h of the lane d[i] of such an accumulator is in.
+__host__ __device__ constexpr int element_row(int i) {
+  return i / 2 % 2;
 }
 
 }  // namespace fa::FA_TARGET
