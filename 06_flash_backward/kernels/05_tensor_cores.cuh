@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(256)
       for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          const int key = warp_key + 16 * i + fragment_row(lane, 2 * h);
+          const int key = warp_key + 16 * i + 8 * h + fragment_row(lane, 0);
           store_pair(ds_smem + key * Tile::block_m + 8 * j +
                          fragment_column(lane, 0),
                      d_s_packed[i][j][h]);

@@ -104,7 +104,7 @@ __device__ void store_score_gradients(T* ds_smem,
   for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int row = warp_key + 16 * i + fragment_row(lane, 2 * h);
+      const int row = warp_key + 16 * i + 8 * h + fragment_row(lane, 0);
       store_pair(ds_smem + swizzled<Tile::block_m>(row, 8 * j) +
                      fragment_column(lane, 0),
                  d_s[i][j][h]);

@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const std::int64_t row =
-        head.padded_row + query0 + warp_row + fragment_row(lane, 2 * h);
+        head.padded_row + query0 + warp_row + 8 * h + fragment_row(lane, 0);
     lse[h] = a.lse_base_2[row];
     delta[h] = a.delta[row];
   }
@@ -225,11 +225,11 @@ __global__ void __launch_bounds__(Tile::threads, 1)
     }
     multiply_p_v<d>(d_q, s, k_smem + at, lane);  // dQ += dS K
   }
+  const int row = query0 + warp_row + fragment_row(lane, 0);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int row = query0 + warp_row + fragment_row(lane, 2 * h);
-    if (row >= a.length_q) continue;
-    T* const to = head.d_q + row * a.d_q_strides.row;
+    if (row + 8 * h >= a.length_q) continue;
+    T* const to = head.d_q + (row + 8 * h) * a.d_q_strides.row;
 #pragma unroll
     for (int j = 0; j < d / 8; ++j) {
       if (8 * j < a.head_dim) {

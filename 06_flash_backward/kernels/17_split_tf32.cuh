@@ -435,7 +435,8 @@ __global__ void __launch_bounds__(Tile::threads, 2)
     for (int i = 0; i < Tile::d_q_rows / 16; ++i) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const int query = query0 + row0 + 16 * i + fragment_row(lane, 2 * h);
+        const int query =
+            query0 + row0 + 16 * i + 8 * h + fragment_row(lane, 0);
 #pragma unroll
         for (int part = 0; part < 2; ++part) {
           const int col = col0 + split_column(lane, part);
@@ -456,7 +457,8 @@ __global__ void __launch_bounds__(Tile::threads, 2)
     for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const int key = key0 + warp_key + 16 * i + fragment_row(lane, 2 * h);
+        const int key =
+            key0 + warp_key + 16 * i + 8 * h + fragment_row(lane, 0);
         if (key >= a.length_k) continue;
 #pragma unroll
         for (int group = 0; group < d / 32; ++group) {

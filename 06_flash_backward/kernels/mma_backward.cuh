@@ -80,8 +80,8 @@ __device__ void apply_mask_transposed(Scores<Tile>& s,
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const int visible =
-          visible_keys(a, query0 + 8 * j + fragment_column(lane, e)) - key0 -
-          fragment_row(lane, 0);
+          visible_keys(a, query0 + 8 * j + fragment_column(lane, 0) + e) -
+          key0 - fragment_row(lane, 0);
 #pragma unroll
       for (int i = 0; i < Tile::row_tiles; ++i) {
         if (16 * i >= visible) s[i][j][e] = -INFINITY;
@@ -227,7 +227,7 @@ __device__ void store_key_sums(T* rows, std::int64_t stride,
   for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int key = key0 + 16 * i + fragment_row(lane, 2 * h);
+      const int key = key0 + 16 * i + 8 * h + fragment_row(lane, 0);
       if (key >= a.length_k) continue;
       T* row = rows + key * stride;
 #pragma unroll

@@ -16,12 +16,8 @@ __device__ void recompute_prob_rows(float (&s)[r],
                                     const float (&lse_base_2)[2],
                                     float scale) {
 #pragma unroll
-  for (int i = 0; i < r / 2; ++i) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      float& x = row_element(s, h, i);
-      x = exp2_approx(x * scale - lse_base_2[h]);
-    }
+  for (int i = 0; i < r; ++i) {
+    s[i] = exp2_approx(s[i] * scale - lse_base_2[element_row(i)]);
   }
 }
 
@@ -33,12 +29,8 @@ template <int r>
 __device__ void score_gradient_rows(float (&d_p)[r], const float (&p)[r],
                                     const float (&delta)[2]) {
 #pragma unroll
-  for (int i = 0; i < r / 2; ++i) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      float& x = row_element(d_p, h, i);
-      x = row_element(p, h, i) * (x - delta[h]);
-    }
+  for (int i = 0; i < r; ++i) {
+    d_p[i] = p[i] * (d_p[i] - delta[element_row(i)]);
   }
 }
 
