@@ -128,6 +128,14 @@ CUtensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
   return map;
 }
 
+/// The same of a matrix [rows, cols].
+/// @param ld from a row to the next, in elements
+template <class T>
+CUtensorMap tensor_map(const T* data, std::int64_t rows, std::int64_t cols, std::int64_t ld,
+                       int box_rows, int row_bytes = 128) {
+  return tensor_map(data, {1, 1, rows, cols}, {0, 0, ld}, box_rows, row_bytes);
+}
+
 /// Memory of the GPU, all bytes 0xff: NaN until it is written. The program's end frees it.
 template <class T>
 T* device_array(std::size_t count) {
