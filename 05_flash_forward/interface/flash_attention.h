@@ -87,13 +87,11 @@ typedef struct fa_attention {
 /// has ended then. A query that sees no key gets a row of zeros and an lse of -infinity. An error
 /// of a kernel while it runs is reported by a later call to CUDA. Nothing is allocated and nothing is
 /// waited for, so the call can be captured in a CUDA graph.
-/// @param attention what to compute
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_forward(const fa_attention* attention);
 
 /// Bytes of workspace that fa_forward() can use for a problem on the current GPU; 0 when it needs
 /// none, or when fa_last_error() says what was refused. Pointers are not looked at.
-/// @param attention as for fa_forward()
 size_t fa_workspace_bytes(const fa_attention* attention);
 
 /// Which kernel fa_forward() would take on the current GPU, for example "08_edge_masks, bfloat16,
@@ -101,7 +99,6 @@ size_t fa_workspace_bytes(const fa_attention* attention);
 /// of strides only whether TMA supports them: above 0 and below 2^40 bytes. The choice depends on that GPU and on the architectures that the library is
 /// compiled for: without code for sm_90a a Hopper GPU gets "08_edge_masks", too, and what no other
 /// kernel fits gets "any_gpu".
-/// @param attention as for fa_forward()
 /// @return a text that lasts until this thread's next call; null when fa_last_error() says what was
 ///   refused
 const char* fa_kernel_name(const fa_attention* attention);

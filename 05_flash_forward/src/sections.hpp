@@ -19,7 +19,6 @@ constexpr int kMatmuls = 2;
 Inputs random_inputs(const Problem& problem);
 
 /// The section "traffic": formulas, counts, and a check that they are equal.
-/// @param watched the watched lab
 void show_traffic(const Lesson<Backend>& lesson, const Backend& watched);
 
 /// What is drawn of a rung: two blocks of queries of one head, and 512 keys. Of rung 15, which is
@@ -29,13 +28,11 @@ Problem drawn_problem(const Rung& rung);
 
 /// The timeline of a rung on one SM, from a run in the lab and a model of costs.
 /// @param rung    of the backend "lab", from rung 09 on
-/// @param costs   of the model
 /// @throws std::runtime_error when the rung does not compute in the lab
 lab::Timeline timeline_of(const Rung& rung, const Problem& problem, const lab::Costs& costs = {});
 
 /// Prints how busy tensor cores are in each rung of the lab, and what its consumers do; draws it if
 /// asked.
-/// @param options of the program
 /// @throws std::runtime_error when a file cannot be written
 void show_timelines(const Backend& backend, const cli::TimelineOptions& options);
 

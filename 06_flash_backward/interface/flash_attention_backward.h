@@ -46,21 +46,18 @@ typedef struct fa_gradient {
 /// runs is reported by a later call to CUDA. Nothing is allocated and nothing is waited for, so the
 /// call can be captured in a CUDA graph. Calls that may run at the same time need a workspace
 /// each; what it holds before a call does not matter.
-/// @param gradient what to compute
 /// @return an fa_status; fa_backward_last_error() says what was refused, or why it failed
 int fa_backward(const fa_gradient* gradient);
 
 /// How many bytes of workspace fa_backward() needs. They depend on sizes, type, `deterministic`,
 /// on whether there is dropout, and on the current GPU, since those of the Hopper architecture
 /// have kernels of their own; pointers and strides are not looked at.
-/// @param gradient as for fa_backward()
 /// @return bytes; 0 when fa_backward_last_error() says what was refused
 size_t fa_backward_workspace_bytes(const fa_gradient* gradient);
 
 /// Which kernels fa_backward() would take, for example "06_swizzled_pipeline, bfloat16, 128
 /// columns". Pointers are not looked at; of strides only whether TMA takes them, as the kernels
 /// for Hopper ask: above 0 and below 2^40 bytes.
-/// @param gradient as for fa_backward()
 /// @return a text that lasts until this thread's next call; null when fa_backward_last_error()
 ///         says what was refused
 const char* fa_backward_kernel_name(const fa_gradient* gradient);

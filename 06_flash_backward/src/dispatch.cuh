@@ -51,9 +51,7 @@ bool can_use_tma_backward(const AttentionGradient<T>& a) {
 /// Whether every run gives the same bits. On a Hopper GPU it does for the widest heads without
 /// dropout: by rung 13, or by rung 07 where strides rule out rung 13, so that neither needs
 /// d_q_accum.
-/// @param a         what is computed
 /// @param requested whether the caller asked for it
-/// @param device    where
 template <class T>
 bool is_deterministic(const Attention<T>& a, bool requested, const DeviceProperties& device) {
   return requested || (prefers_hopper(device) && tma_columns(a) > kTransposedColumns);
@@ -111,9 +109,7 @@ inline Workspace workspace_of(const Attention<float>&, bool /*requested*/,
   return {0};  // rungs 04 and 17 add to dQ itself
 }
 /// What launch_backward() needs in the 16-bit types, for any strides.
-/// @param a         what is computed
 /// @param requested whether every run must give the same bits
-/// @param device    where
 template <class T>
 Workspace workspace_of(const Attention<T>& a, bool requested,
                        const DeviceProperties& device = device_properties()) {

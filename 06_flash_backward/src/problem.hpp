@@ -52,8 +52,6 @@ class Checker {
   /// @throws std::invalid_argument as naive::backward()
   Checker(const Problem& problem, const Inputs& inputs);
   /// The verdicts on dQ, dK and dV.
-  /// @param name      for the report
-  /// @param gradients of the kernel
   /// @throws std::invalid_argument when one has another shape
   std::vector<Verdict> check(const std::string& name, const Gradients& gradients) const;
 

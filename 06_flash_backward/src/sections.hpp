@@ -16,12 +16,9 @@ void add_derivation(cli::Program& program);
 void add_autograd(cli::Program& program);
 
 /// The kernels (kernel_sections.cpp). Adds options, too.
-/// @param program  to add to
-/// @param backends with the lab
 void add_kernels(cli::Program& program, const std::vector<Backend>& backends);
 
 /// Training, as a section and as a command (train_sections.cpp).
-/// @param program  to add to
 /// @param backends with the lab; must outlive the program
 void add_training(cli::Program& program, const std::vector<Backend>& backends);
 

@@ -20,15 +20,11 @@ Problem drawn_problem(const Rung& rung);
 /// stands for is charged where P is computed: a fused multiply-add, the subtraction of
 /// delta, the multiplication by P, and half a conversion of two elements each for P and dS.
 /// @param rung    of the backend "lab", from rung 08 on
-/// @param problem that it computes
-/// @param costs   of the model
 /// @throws std::runtime_error when the rung does not compute in the lab
 lab::Timeline timeline_of(const Rung& rung, const Problem& problem, const lab::Costs& costs = {});
 
 /// Prints how busy tensor cores are in each rung of the lab, and what its warpgroups do; draws it
 /// if asked.
-/// @param backend the lab
-/// @param options of the program
 /// @throws std::runtime_error when a file cannot be written
 void show_timelines(const Backend& backend, const cli::TimelineOptions& options);
 

@@ -8,7 +8,6 @@
 namespace fa::backward {
 
 /// The section: formulas, counts, and that they are equal.
-/// @param watched the watched lab
 void show_traffic(const Lesson<Backend>& lesson, const Backend& watched);
 
 }  // namespace fa::backward

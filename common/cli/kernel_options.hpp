@@ -42,15 +42,12 @@ struct KernelHelp {
 };
 
 /// Adds the options.
-/// @param program takes them
 /// @param options set by Program::run(); must outlive it
-/// @param help    of this lesson
 void add_kernel_options(Program& program, KernelOptions& options, const KernelHelp& help);
 
 /// Refuses a --kernel that selects no kernel.
 /// @param options with --kernel
 /// @param names   of the lesson's kernels
-/// @param lesson  its folder
 /// @throws std::invalid_argument if no name contains the text
 void check_kernel(const KernelOptions& options, const std::vector<std::string>& names,
                   const std::string& lesson);
@@ -61,9 +58,7 @@ bool can_time(const Program& program, const KernelOptions& options);
 
 /// Writes a record if --results asks for one, and prints its name.
 /// @param options with --results and --commit
-/// @param device  the GPU that was measured
 /// @param command the command line that repeats the measurement
-/// @param rows    the measurements
 /// @throws std::runtime_error when the file cannot be written
 void record(const KernelOptions& options, const DeviceProperties& device,
             const std::string& command, const std::vector<Measurement>& rows);

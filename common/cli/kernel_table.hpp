@@ -35,10 +35,7 @@ struct LaunchedGroup {
 };
 
 /// Launches a rung on a backend and, if that is not the lab, in the lab as well.
-/// @param name   of the rung
-/// @param used   the backend of interest
 /// @param launch runs the rung there
-/// @param lab    the lab
 /// @param launch_in_lab runs the rung there
 /// @throws what the launches throw
 LaunchedRung launched_rung(const std::string& name, const BackendBase& used,
@@ -53,7 +50,6 @@ std::string asked_text(const std::vector<int>& registers);
 /// A row for each kernel of the rungs: kernel, lines, threads, shared_bytes, stages,
 /// asked_registers and, where known, registers, spilled_bytes and blocks. The first kernel of a
 /// rung has its lines; the names of further kernels end in their number.
-/// @param rungs as launched
 /// @param lines of the files; a rung belongs to the longest file name that begins its own
 std::vector<Measurement> kernel_rows(const std::vector<LaunchedRung>& rungs,
                                      const KernelLines& lines);
@@ -64,8 +60,6 @@ std::string kernel_table(const std::vector<Measurement>& rows);
 /// Prints a table for each group and the meaning of the columns, and records the rows if --results
 /// asks for it.
 /// @param options with --kernel, --results and --commit
-/// @param used    the backend of the launches
-/// @param lesson  its folder
 /// @param lines   of its kernel files
 /// @param groups  as launched; empty ones are omitted
 /// @throws std::invalid_argument when --results is given and no GPU is used

@@ -44,7 +44,6 @@ class Options {
   /// @param value set by Program::run(); must outlive it
   /// @param low   smallest allowed value
   /// @param high  largest allowed value
-  /// @param help  for --help
   void option(const std::string& name, std::int64_t& value, std::int64_t low, std::int64_t high,
               const std::string& help);
   /// Adds an optional integer; the lesson checks its range.
@@ -59,7 +58,6 @@ class Options {
   /// @param name  "--svg"
   /// @param file  set by Program::run(); must outlive it. Empty: none; "-", where `help` says so:
   ///              standard output
-  /// @param help  for --help
   void output(const std::string& name, std::string& file, const std::string& help);
   /// Adds an option without a value.
   void flag(const std::string& name, bool& value, const std::string& help);
@@ -125,7 +123,6 @@ class Program : public Options {
 
   /// Reports a count that must be 0: "PASS  01_unfused: no findings", "FAIL  01_unfused: 1
   /// finding".
-  /// @param what  what was examined
   /// @param count how many were found
   /// @param noun  what is counted, in the singular
   /// @throws std::runtime_error when the summary cannot be written

@@ -30,9 +30,7 @@ std::string table_of(const std::vector<Measurement>& rows, const std::vector<std
 /// Writes a record: the GPU, its driver, the toolkit, the commit, the date, the command, and the
 /// measurements.
 /// @param file    written completely or not at all
-/// @param device  the GPU that was measured
 /// @param command the command line that repeats the measurement
-/// @param rows    the measurements
 /// @param commit  of the code, for a copy without git; empty: ask git
 /// @throws std::runtime_error when the file cannot be written
 void write_results(const std::filesystem::path& file, const DeviceProperties& device,

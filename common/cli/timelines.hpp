@@ -103,7 +103,6 @@ inline double cycles_of(const lab::Timeline& timeline, int warp, lab::Span::Kind
 }
 
 /// Prints what each warp does, in percent of the time.
-/// @param one  a timeline
 /// @param work the name of the arithmetic: "softmax"; empty for none
 inline void show_shares(const lab::NamedTimeline& one, const std::string& work) {
   using Kind = lab::Span::Kind;
@@ -200,7 +199,6 @@ inline void show_consumers(const std::vector<lab::NamedTimeline>& drawn, const s
 }
 
 /// Shows timelines as the options ask: the drawing alone, or tables and files.
-/// @param options of the program
 /// @param drawn   timelines; empty if the selected rungs have none
 /// @param first   the number of the first rung with a timeline, "09"
 /// @param legend  of the drawing
@@ -245,9 +243,6 @@ void show_timelines(const TimelineOptions& options, const std::vector<lab::Named
 }
 
 /// The options of section timeline.
-/// @param options of the program
-/// @param rungs   of the lesson
-/// @param lesson  its folder
 /// @throws std::invalid_argument when no rung is selected
 template <class Rung>
 TimelineOptions timeline_options(const KernelOptions& options, const std::vector<Rung>& rungs,

@@ -111,7 +111,6 @@ HeadProblem head_problem(std::uint64_t seed);
 
 /// The gradients of a problem in matrices, as this lesson derives them: from Q, K, V, dO, and of
 /// the forward pass O and LSE only.
-/// @param problem the head
 /// @param mistake    what to get wrong
 naive::Gradients<double> head_gradients(const HeadProblem& problem,
                                         Mistake mistake = Mistake::kNone);

@@ -79,7 +79,6 @@ class Tape {
 // do not fit.
 
 /// A matmul.
-/// @param tape notes the step
 /// @param x    [rows, inner]
 /// @param w    [inner, cols]
 /// @return [rows, cols]
@@ -88,7 +87,6 @@ template <class T>
 Variable<T> matmul(Tape<T>& tape, const Variable<T>& x, const Variable<T>& w);
 
 /// The sum of two matrices: a residual connection.
-/// @param tape notes the step
 /// @param a    [rows, cols]
 /// @param b    [rows, cols]; may be `a` itself
 /// @throws std::invalid_argument when the shapes differ
@@ -96,7 +94,6 @@ template <class T>
 Variable<T> add(Tape<T>& tape, const Variable<T>& a, const Variable<T>& b);
 
 /// Adds one row to every row: a bias.
-/// @param tape notes the step
 /// @param x    [rows, cols]
 /// @param bias [1, cols]
 /// @throws std::invalid_argument when the bias has another shape
@@ -109,7 +106,6 @@ template <class T>
 Variable<T> scale(Tape<T>& tape, const Variable<T>& x, T factor);
 
 /// Rows of a table: the embedding of tokens, or of positions.
-/// @param tape  notes the step
 /// @param table [entries, width]
 /// @param ids   which row of the table becomes each row of the result; a row may be taken
 ///              repeatedly
@@ -121,7 +117,6 @@ Variable<T> embedding(Tape<T>& tape, const Variable<T>& table,
 
 /// Layer normalisation: each row is shifted and scaled to mean 0 and variance 1, then scaled and
 /// shifted by learnt rows. Source: Ba, Kiros and Hinton, Layer Normalization, 2016.
-/// @param tape notes the step
 /// @param x    [rows, cols]
 /// @param gain [1, cols]
 /// @param bias [1, cols]
@@ -139,7 +134,6 @@ template <class T>
 Variable<T> gelu(Tape<T>& tape, const Variable<T>& x);
 
 /// The mean over rows of -ln softmax(row)[target]: how surprised the model is.
-/// @param tape    notes the step
 /// @param logits  [rows, classes]
 /// @param targets the right class of each row
 /// @return [1, 1]
@@ -184,7 +178,6 @@ AttentionEngine<T> tiled_engine(const online::Tiles& tiles = {});
 
 /// Attention of all heads of all sequences: an operation whose way back is not derived from smaller
 /// steps but given. It keeps q, k, v, O and LSE; no matrix of scores or probabilities.
-/// @param tape    notes the step
 /// @param q       [batch * length_q, heads * head_dim]
 /// @param k       [batch * length_k, kv_heads * head_dim]
 /// @param v       [batch * length_k, kv_heads * head_dim]

@@ -27,7 +27,6 @@ std::vector<TapeCase> operation_cases();
 /// and in each layer attention and a network of two matrices, each behind a layer normalisation
 /// and beside a residual connection. Two sequences of 5 tokens, 4 query heads on 2 key heads,
 /// causal.
-/// @param engine computes its attention
 TapeCase transformer_case(const AttentionEngine<double>& engine);
 
 /// The gradients of a case with respect to all of its arguments: those of the number that a random

@@ -13,7 +13,6 @@ namespace fa::backward {
 ///
 /// The engine takes causal problems and others, with the usual scale and without dropout; it throws
 /// std::invalid_argument otherwise, and for what the rungs do not take.
-/// @param backend what runs the kernels
 /// @param type    of the tensors on the device
 /// @throws std::logic_error when the backend does not have these rungs
 AttentionEngine<float> kernel_engine(const Backend& backend, Type type);

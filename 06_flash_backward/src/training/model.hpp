@@ -42,16 +42,12 @@ class Model {
   /// A model that has learnt nothing. All logits are 0, so its first loss is ln(characters). The
   /// parameters are rounded to float32, so that models in float32 and float64 start from the same
   /// numbers.
-  /// @param size its sizes
-  /// @param seed of the parameters
   /// @throws std::invalid_argument as ModelSize::check()
   Model(const ModelSize& size, std::uint64_t seed);
 
   /// What the model says about the next characters.
   /// @param tape   notes the steps
   /// @param ids    the characters of `batch` sequences of equal lengths, one after the other
-  /// @param batch  sequences
-  /// @param engine computes attention
   /// @return logits, [ids.size(), characters]
   /// @throws std::invalid_argument when the sequences are longer than ModelSize::length or unequal
   Variable<T> logits(Tape<T>& tape, const std::vector<std::int64_t>& ids,

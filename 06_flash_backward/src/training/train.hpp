@@ -24,13 +24,11 @@ struct Text {
 };
 
 /// A text from its bytes.
-/// @param name  for people
 /// @param bytes the text
 /// @throws std::invalid_argument when fewer than two different bytes occur
 Text text_of(const std::string& name, const std::string& bytes);
 
 /// One text from files, one after the other.
-/// @param name  for people
 /// @param files at least one
 /// @throws std::invalid_argument when a file cannot be read, and as text_of()
 Text read_text(const std::string& name,
@@ -59,9 +57,7 @@ template <class T>
 class Training {
  public:
   /// A run before its first step.
-  /// @param plan   sizes and rates
   /// @param text   must outlive this
-  /// @param engine computes attention
   /// @throws std::invalid_argument as ModelSize::check(), for a batch below 1, and for a text that
   ///         is not longer than a sequence
   Training(const Plan& plan, const Text& text, AttentionEngine<T> engine);

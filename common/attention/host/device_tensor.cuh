@@ -51,7 +51,6 @@ inline RowStrides strides_of(const Shape<4>& shape, attention::Layout layout) {
 }
 
 /// A [batch, heads, length, head_dim] tensor in the memory of the device, in a layout.
-/// @tparam T of its elements
 template <class T>
 class DeviceTensor {
  public:

@@ -119,7 +119,6 @@ std::vector<std::string> fit_ladder(std::vector<Rung>& rungs, const DeviceProper
 }
 
 /// A backend's rung.
-/// @param name of its file
 /// @throws std::logic_error when there is none
 template <class Backend>
 const auto& find_rung(const Backend& backend, const std::string& name) {

@@ -27,6 +27,7 @@ namespace fa::attention {
 /// A problem with its inputs and their checker.
 template <class Checker, class Given>
 struct Task {
+  /// Makes the checker.
   Task(Problem the_problem, Given the_inputs)
       : problem(std::move(the_problem)), inputs(std::move(the_inputs)), checker(problem, inputs) {}
   Problem problem;
@@ -83,6 +84,7 @@ struct RaggedProblem {
   const char* name;
   Problem problem;
 };
+/// All of them, in float32.
 inline const std::array<RaggedProblem, 5>& ragged_problems() {
   constexpr Type type = Type::kFloat32;
   static const std::array<RaggedProblem, 5> all{

@@ -26,7 +26,6 @@ Inputs timed_inputs(std::int64_t length, std::int64_t head_dim);
 /// A row of a record: the time of some work, its rate, and what its largest kernel uses of an SM.
 /// @param backend a GPU
 /// @param problem that is computed, as many keys as queries
-/// @param kernel  name of the work
 /// @param matmuls that are counted, length x length x head_dim each
 /// @throws std::runtime_error when the device reports an error
 cli::Measurement time_work(const BackendBase& backend, const Problem& problem,

@@ -58,8 +58,6 @@ inline std::uint64_t fuzz_seed() {
 }
 
 /// A problem of random type, sizes, layout, mask and dropout.
-/// @param random       source of random numbers
-/// @param longest      sequence
 /// @param max_head_dim a multiple of 8
 inline Problem random_problem(std::mt19937_64& random, std::uint64_t longest,
                               std::int64_t max_head_dim) {
@@ -77,10 +75,6 @@ inline Problem random_problem(std::mt19937_64& random, std::uint64_t longest,
 }
 
 /// Checks what a kernel returned.
-/// @param checker of the lesson
-/// @param problem that was computed
-/// @param name    of the kernel
-/// @param result  of the kernel
 template <class Checker, class Result>
 void check_result(const Checker& checker, const Problem& problem, const std::string& name,
                   const Result& result) {
