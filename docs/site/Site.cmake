@@ -21,9 +21,8 @@ foreach(directory IN LISTS FA_LESSONS ITEMS common)
     string(APPEND fa_docs_input "INPUT += \"${fa_docs_root}/${directory}\"\n")
   endif()
 endforeach()
-# Commands inside a quoted value of the Doxyfile: their own quotation marks are escaped. Doxygen
-# runs in the root, where Python finds the modules.
-set(fa_docs_code_filter "\\\"${Python3_EXECUTABLE}\\\" -B -m docs.site.cpp2dox")
+# A command inside a quoted value of the Doxyfile: its own quotation marks are escaped.
+set(fa_docs_code_filter "awk -f \\\"${CMAKE_CURRENT_SOURCE_DIR}/site/cpp2dox.awk\\\"")
 
 # The theme: doxygen-awesome-css with its switch for dark mode where it is installed (Debian package
 # of that name), else Doxygen's own.

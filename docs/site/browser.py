@@ -133,8 +133,13 @@ class Browser:
         self.page.keyboard.press(key)
 
     def click(self, selector):
-        """Clicks on the middle of an element, scrolled into view. Fails where another covers it."""
-        self.page.locator(selector).first.click()
+        """Clicks on the middle of an element, scrolled into view. What covers it gets the click."""
+        element = self.page.locator(selector).first
+        element.scroll_into_view_if_needed()
+        box = element.bounding_box() or {"width": 0}
+        if not box["width"]:
+            raise PageError(f"{selector} cannot be seen")
+        self.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
 
     def faults(self):
         """What went wrong in the page since it was opened: exceptions, errors, files not found."""

@@ -197,17 +197,17 @@ def keyboard(window, html):
     window.press("Enter")
     tab_to(window, "05_flash_forward/index.html", 40)
     window.press("Enter")
-    window.until("location.pathname.endsWith('05_flash_forward/index.html')")
+    window.page.wait_for_url("**/05_flash_forward/index.html*")
     window.press("Tab")
     window.press("Enter")
     tab_to(window, "1_one_kernel.html", 40)
     window.press("Enter")
-    window.until("location.pathname.endsWith('1_one_kernel.html')")
+    window.page.wait_for_url("**/1_one_kernel.html*")
     window.press("Tab")
     window.press("Enter")
     tab_to(window, "02__flash__1_8cuh_source.html", 20)
     window.press("Enter")
-    window.until("location.pathname.endsWith('_source.html')")
+    window.page.wait_for_url("**/*_source.html*")
     if not window.value("document.querySelector('.course-links a[href*=one_kernel]')"):
         yield "the source of a listing has no link to its chapter"
     window.open(html / "index.html")
@@ -227,7 +227,7 @@ def place(window, html):
             act()
         else:
             window.value("void (location.href = '2_tensor_cores.html')")
-            window.until("location.pathname.endsWith('2_tensor_cores.html')")
+            window.page.wait_for_url("**/2_tensor_cores.html*")
             window.page.go_back()
         window.until("document.readyState === 'complete'")
         try:

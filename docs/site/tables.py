@@ -193,10 +193,12 @@ def markdown(lines, rows=None, columns=None):
     if not any(isinstance(part, Table) for part in found):
         return fenced(lines)
     result, text = [], []
-    for part, following in zip(found, [*found[1:], None]):
+    for before, part, following in zip([None, *found], found, [*found[1:], None]):
         table = isinstance(part, Table)
         source = not table and part[0].startswith("(")
-        title = not table and isinstance(following, Table) and not any(map(PRINTED.search, part))
+        below = isinstance(before, Table) and part is before.below
+        title = not (table or below or any(map(PRINTED.search, part)))
+        title = title and isinstance(following, Table)
         if not (table or source or title):
             text += ["", *part] if text else part
             continue

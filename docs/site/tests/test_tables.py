@@ -62,13 +62,13 @@ class Markdown(unittest.TestCase):
         self.assertEqual(shown("a\n---\n```x"), "````text\na\n---\n```x\n````")
 
     def test_a_title_of_two_lines_and_columns_that_are_none(self):
-        text = "words\nmore\na  b\n-  -\n1  2\n\nPASS  x\n\na  b\n-  -\n1  c"
+        text = "words\nmore\na  b\n-  -\n1  2\n2 steps: that is all\n\na  b\n-  -\n1  c"
         self.assertEqual(
             shown(text).split("\n\n"),
             [
                 "**words**\\\n**more**",
                 "|    a |    b |\n| ---: | ---: |\n|    1 |    2 |",
-                "```text\nPASS  x\n```",
+                "```text\n2 steps: that is all\n```",
                 "|    a | b   |\n| ---: | --- |\n|    1 | c   |",
             ],
         )
