@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "common/cli/files.hpp"
 #include "common/cli/table.hpp"
+#include "common/data/files.hpp"
 #include "common/drawing/svg.hpp"
 
 namespace fa::naive {

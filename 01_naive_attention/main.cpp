@@ -11,9 +11,9 @@
 #include "01_naive_attention/gradient_check.hpp"
 #include "01_naive_attention/heat_map.hpp"
 #include "01_naive_attention/multi_head.hpp"
-#include "common/cli/files.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/table.hpp"
+#include "common/data/files.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 

@@ -12,9 +12,9 @@
 #include "02_safe_softmax/limits.hpp"
 #include "02_safe_softmax/pictures.hpp"
 #include "02_safe_softmax/softmax.hpp"
-#include "common/cli/files.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/table.hpp"
+#include "common/data/files.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 

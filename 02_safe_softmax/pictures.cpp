@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "02_safe_softmax/limits.hpp"
-#include "common/cli/files.hpp"
+#include "common/data/files.hpp"
 #include "common/drawing/svg.hpp"
 
 namespace fa::safe {

@@ -12,7 +12,7 @@
 
 #include <doctest/doctest.h>
 
-#include "common/cli/files.hpp"
+#include "common/data/files.hpp"
 #include "common/tensor/matrix.hpp"
 #include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"

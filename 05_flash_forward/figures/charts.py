@@ -8,7 +8,7 @@ Exit status: 0, or 2 when a record lacks what the chart shows.
 
 import sys
 
-from common.bench.records import print_named, rows_with, source
+from common.data.records import print_named, rows_with, source
 from common.drawing import charts
 
 

@@ -11,9 +11,9 @@
 #include "05_flash_forward/src/sections.hpp"
 #include "05_flash_forward/src/tile_sizes.hpp"
 #include "common/attention/host/timing.hpp"
-#include "common/cli/files.hpp"
 #include "common/cli/results.hpp"
 #include "common/cli/table.hpp"
+#include "common/data/files.hpp"
 #include "common/lab/trace.hpp"
 
 namespace fa::flash {

@@ -15,7 +15,7 @@
 #include "06_flash_backward/src/training/kernel_engine.hpp"
 #include "06_flash_backward/src/training/model.hpp"
 #include "common/check/acceptance.hpp"
-#include "common/cli/files.hpp"
+#include "common/data/files.hpp"
 #include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
 

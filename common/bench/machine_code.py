@@ -25,8 +25,8 @@ import subprocess
 import sys
 import tempfile
 
-from common.bench.records import Problem, read, text_of
-from common.cli.files import write_file
+from common.data.files import write_file
+from common.data.records import Problem, read, text_of
 
 COUNTED = {"MUFU.EX2": "exponentials", "FMNMX": "maxima", "F2FP": "conversions"}
 MASKS = "FSEL"  # the instruction that replaces a masked score

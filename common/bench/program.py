@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 
-from common.bench import counters, records
+from common.bench import counters
 from common.bench.checks import check_graphs_and_gpus, check_problems
 from common.bench.command import Failure, Skipped, module
 from common.bench.peers import OURS
@@ -17,7 +17,8 @@ from common.bench.problems import GROUPS, SETS, points_of
 from common.bench.pytorch import torch
 from common.bench.tables import print_counted, print_record, print_summary
 from common.bench.timing import time_points
-from common.cli.files import check_writable, write_file
+from common.data import records
+from common.data.files import check_writable, write_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

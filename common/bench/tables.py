@@ -4,7 +4,7 @@ import statistics
 
 from common.bench.command import Failure, module
 from common.bench.peers import BACKENDS, HEADINGS, OURS, OURS_SAME_BITS, SAME_BITS
-from common.bench.records import Problem, program, read
+from common.data.records import Problem, program, read
 
 
 def figures(values, columns, form):

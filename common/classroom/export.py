@@ -8,7 +8,7 @@ import subprocess
 
 from common.classroom import catalogue
 from common.classroom.catalogue import Fault
-from common.cli.files import write_file
+from common.data.files import write_file
 
 NOT_WITHOUT = ("frame.txt", "cases.txt")  # what holds answers
 

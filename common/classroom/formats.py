@@ -9,7 +9,7 @@ import os
 import re
 import xml.etree.ElementTree as xml
 
-from common.cli.files import printable
+from common.data.files import printable
 
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 

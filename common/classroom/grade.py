@@ -13,7 +13,7 @@ import sys
 from common.classroom import catalogue, formats, grading, sandbox, student
 from common.classroom.catalogue import Fault
 from common.classroom.stage import stages_of
-from common.cli.files import check_writable, printable, write_file
+from common.data.files import check_writable, printable, write_file
 
 LONGEST = 200_000  # bytes of a student's file
 # What no answer needs but an attack on the grader does: not refused, but reported to the teacher.

@@ -20,7 +20,7 @@
 #include <fmt/format.h>
 
 #include "common/classroom/seccomp.hpp"
-#include "common/cli/files.hpp"
+#include "common/data/files.hpp"
 
 namespace fa::classroom {
 namespace {

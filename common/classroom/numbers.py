@@ -9,7 +9,7 @@ import re
 from common.classroom.catalogue import Fault
 from common.classroom.stage import run_stage, stages_of
 from common.classroom.toolchain import scratch_folder
-from common.cli.files import write_file
+from common.data.files import write_file
 
 FUNCTIONS = {
     "sqrt": math.sqrt,

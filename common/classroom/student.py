@@ -10,7 +10,7 @@ import time
 
 from common.classroom import catalogue, grading
 from common.classroom.catalogue import Fault
-from common.cli.files import printable, write_file
+from common.data.files import printable, write_file
 
 WORK = "my_exercises"  # ignored by git, so an update leaves it alone
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "common/cli/files.hpp"
+#include "common/data/files.hpp"
 
 namespace fa::cli {
 

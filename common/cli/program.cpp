@@ -12,8 +12,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "common/cli/files.hpp"
 #include "common/cli/table.hpp"
+#include "common/data/files.hpp"
 
 namespace fa::cli {
 

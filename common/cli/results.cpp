@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "common/cli/files.hpp"
 #include "common/cli/table.hpp"
+#include "common/data/files.hpp"
 
 namespace fa::cli {
 namespace {

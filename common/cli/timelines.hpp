@@ -9,9 +9,9 @@
 
 #include <fmt/format.h>
 
-#include "common/cli/files.hpp"
 #include "common/cli/kernel_options.hpp"
 #include "common/cli/table.hpp"
+#include "common/data/files.hpp"
 #include "common/lab/measured.hpp"
 #include "common/lab/replay.hpp"
 #include "common/lab/timeline.hpp"

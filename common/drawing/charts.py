@@ -6,7 +6,7 @@ test can tell whether a chart is of the record that is there.
 
 import math
 
-from common.bench.records import Problem
+from common.data.records import Problem
 from common.drawing.svg import Drawing
 
 # First those that most eyes tell apart (M. Okabe, K. Ito, Color Universal Design, 2008).

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "common/cli/files.hpp"
+#include "common/data/files.hpp"
 
 namespace fa {
 namespace {

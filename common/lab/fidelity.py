@@ -23,8 +23,8 @@ import shlex
 import shutil
 import sys
 
-from common.bench.records import Problem, read
-from common.cli.files import check_writable, write_file
+from common.data.files import check_writable, write_file
+from common.data.records import Problem, read
 from common.lab.nvidia_tools import parse_ncu, run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

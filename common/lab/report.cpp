@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "common/cli/files.hpp"
+#include "common/data/files.hpp"
 #include "common/lab/watch.hpp"
 
 namespace fa::lab {

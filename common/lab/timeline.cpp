@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "common/cli/files.hpp"
+#include "common/data/files.hpp"
 #include "common/drawing/svg.hpp"
 
 namespace fa::lab {

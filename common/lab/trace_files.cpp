@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "common/cli/files.hpp"
+#include "common/data/files.hpp"
 #include "common/lab/banks.hpp"
 #include "common/lab/trace.hpp"
 

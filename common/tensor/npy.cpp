@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "common/cli/files.hpp"
+#include "common/data/files.hpp"
 
 namespace fa {
 namespace {

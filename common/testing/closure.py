@@ -38,8 +38,9 @@ def closure(start, root=ROOT):
 
 def limits():
     """{step: (files, lines)} of closure.txt."""
-    rows = [line.split() for line in LIMITS.read_text(encoding="utf-8").splitlines()]
-    return {step: (int(files), int(lines)) for step, files, lines in rows if step[0] != "#"}
+    rows = LIMITS.read_text(encoding="utf-8").splitlines()
+    cells = [row.split() for row in rows if not row.startswith("#")]
+    return {step: (int(files), int(lines)) for step, files, lines in cells}
 
 
 def main(arguments):

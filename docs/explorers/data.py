@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from common.bench import records
+from common.data import records
 from docs.theory import examples
 
 HERE = pathlib.Path(__file__).resolve().parent

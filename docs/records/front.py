@@ -13,9 +13,9 @@ import argparse
 import sys
 
 from common.bench.peers import FOR_16_BITS, HEADINGS, MATH, OURS, SAME_BITS
-from common.bench.records import Problem, aligned, read, source_lines
 from common.bench.tables import columns_of, mask_of, points_in
 from common.bench.tables import ratio as ratio_of_point
+from common.data.records import Problem, aligned, read, source_lines
 
 GROUPS = ("d64", "d128", "d256")  # the shapes of the FlashAttention papers, six or three lengths
 NAMES = {OURS: "course", "FLASH_ATTENTION": "FA-2", "FLASH_ATTENTION_3": "FA-3"}

@@ -18,7 +18,7 @@ import sys
 import textwrap
 import typing
 
-from common.bench.records import Problem, aligned, print_named, program, source
+from common.data.records import Problem, aligned, print_named, program, source
 from common.drawing import charts
 from common.drawing.svg import Drawing
 from docs.records import results

@@ -15,7 +15,7 @@ import fnmatch
 import sys
 import textwrap
 
-from common.bench.records import Problem, aligned, read
+from common.data.records import Problem, aligned, read
 
 SIZE = [("N", "length", "{}")]  # where the rows of a group differ in it
 SPEED = [

@@ -45,7 +45,7 @@ LAYERS = [
             "common/classroom": "exercises, grading",
         },
     ),
-    ("programs", {"common/cli": "options, tables, files", "common/testing": "tests' tools"}),
+    ("programs", {"common/cli": "options, tables", "common/testing": "tests' tools"}),
     (
         "machines",
         {"common/gpu": "CUDA, or the lab", "common/lab": "CUDA on a CPU, observed"},
@@ -57,7 +57,7 @@ LAYERS = [
             "common/check": "acceptance",
             "common/parallel": "threads",
             "common/drawing": "SVG, charts",
-            "common/data": "the input",
+            "common/data": "input, files",
             "common/cmake": "the build",
         },
     ),

@@ -19,7 +19,7 @@ import re
 import shlex
 import sys
 
-from common.cli.files import write_file
+from common.data.files import write_file
 from docs.site import chapters
 from docs.site.digits import clauses, in_step
 from docs.site.excerpts import diff, listing

@@ -11,8 +11,8 @@ import random
 import sys
 from fractions import Fraction
 
-from common.bench.records import Problem, aligned, formatted, print_named, rows_with
-from common.bench.records import source_lines as source_of
+from common.data.records import Problem, aligned, formatted, print_named, rows_with
+from common.data.records import source_lines as source_of
 
 # An SM of compute capability 9.0 (NVIDIA, Hopper Tuning Guide, section 1.4.1).
 WARPS, BLOCKS, REGISTERS, SHARED = 64, 32, 64 * 1024, 228 * 1024

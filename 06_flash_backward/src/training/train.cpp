@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "common/cli/files.hpp"
+#include "common/data/files.hpp"
 #include "common/tensor/random.hpp"
 
 namespace fa::backward {

@@ -16,9 +16,9 @@
 #include "06_flash_backward/src/training/curve.hpp"
 #include "06_flash_backward/src/training/kernel_engine.hpp"
 #include "06_flash_backward/src/training/train.hpp"
-#include "common/cli/files.hpp"
 #include "common/cli/progress.hpp"
 #include "common/cli/table.hpp"
+#include "common/data/files.hpp"
 
 namespace fa::backward {
 namespace {

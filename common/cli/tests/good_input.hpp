@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "common/cli/files.hpp"
+#include "common/data/files.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 

@@ -10,7 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "common/cli/tests/good_input.hpp"
-#include "common/cli/files.hpp"
+#include "common/data/files.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"

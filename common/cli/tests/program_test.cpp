@@ -16,7 +16,7 @@
 
 #include "common/cli/input.hpp"
 #include "common/cli/tests/good_input.hpp"
-#include "common/cli/files.hpp"
+#include "common/data/files.hpp"
 #include "common/testing/process.hpp"
 
 using namespace fa;

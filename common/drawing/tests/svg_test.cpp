@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "common/cli/files.hpp"
+#include "common/data/files.hpp"
 #include "common/testing/process.hpp"
 
 using namespace fa;

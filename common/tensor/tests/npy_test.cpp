@@ -15,7 +15,7 @@
 
 #include <doctest/doctest.h>
 
-#include "common/cli/files.hpp"
+#include "common/data/files.hpp"
 #include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
 

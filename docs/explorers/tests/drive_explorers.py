@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 
-from common.bench import records
+from common.data import records
 from docs.site import browser
 from docs.theory import examples
 

@@ -7,7 +7,7 @@ Exit status: 0, or 2 when a record lacks what the picture shows.
 import math
 import sys
 
-from common.bench.records import print_named, source
+from common.data.records import print_named, source
 from common.drawing import charts
 from common.drawing.charts import COLOURS, stroke
 from common.drawing.svg import COLOURS as PALE

@@ -6,7 +6,7 @@ import re
 import tempfile
 import unittest
 
-from common.bench import records
+from common.data import records
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 RECORDS = sorted((ROOT / "docs" / "results").glob("*.json"))

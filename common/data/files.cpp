@@ -1,4 +1,4 @@
-#include "common/cli/files.hpp"
+#include "common/data/files.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -8,7 +8,7 @@ import tempfile
 import threading
 import unittest
 
-from common.cli.files import check_writable, printable, write_file
+from common.data.files import check_writable, printable, write_file
 
 
 class WriteFile(unittest.TestCase):

@@ -1,5 +1,5 @@
 // Files that appear whole or not at all, and text inside of XML and JSON and on a terminal.
-#include "common/cli/files.hpp"
+#include "common/data/files.hpp"
 
 #include <algorithm>
 #include <csignal>
