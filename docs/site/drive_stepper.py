@@ -145,7 +145,7 @@ def playing(stepper):
     before = stepper.browser.value(step)
     time.sleep(1.8)
     if stepper.browser.value(step) != before:
-        yield "it goes on after it was stopped"
+        yield "it still plays after it was stopped"
 
 
 def appearance(page):

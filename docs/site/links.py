@@ -44,7 +44,7 @@ class Links:
         self.pages = {page_of(app.env, name): name for name in app.env.found_docs}
         self.single = app.builder.name == "singlehtml"
         self.here = navigation.html_file(self.page)
-        self.out = app.builder.name == "html"  # the reference is there
+        self.out = app.builder.name == "html"  # only the site has the reference
 
     def relative(self, target):
         """The address of a file of the site, seen from this page."""
