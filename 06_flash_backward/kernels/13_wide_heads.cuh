@@ -335,8 +335,8 @@ struct DQWarpgroup {
   __device__ void load_rows(std::int64_t row) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      lse[h] = a.lse_base_2[row + lane_row(h)];
-      delta[h] = a.delta[row + lane_row(h)];
+      lse[h] = a.lse_base_2[row + lane_row(0) + 8 * h];
+      delta[h] = a.delta[row + lane_row(0) + 8 * h];
     }
   }
 
