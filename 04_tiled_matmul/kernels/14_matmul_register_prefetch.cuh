@@ -3,8 +3,8 @@
 /// of C loads 24 elements for 128 multiplications, with 8 x 8 it would be 16 for 64: shared memory
 /// keeps up. While the threads multiply one step, the fragments of the next one arrive in other
 /// registers. Shared memory holds both tiles step by step; an operand that is not stored like this
-/// in global memory is transposed in registers: 16-byte loads at the beginning of a tile, 4-byte stores
-/// in its second half.
+/// in global memory is transposed in registers: 16-byte loads at the beginning of a tile, 4-byte
+/// stores in its second half.
 #pragma once
 
 #include "04_tiled_matmul/kernels/12_matmul_vector_loads.cuh"

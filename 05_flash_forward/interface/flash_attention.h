@@ -33,11 +33,11 @@ enum fa_status {
 };
 
 /// Distances in a tensor [batch, heads, length, head_dim], or head_dim_v, in elements: multiples of
-/// 16 bytes, 0 or more. The elements of a row are neighbours. A tensor that lies as
-/// [batch, length, heads, head_dim] has other distances. That of a dimension of 1 may be anything. Every element must have
-/// an address below 2^64, and less than 2^63 bytes from the first one. Of a tensor that is written
-/// each stride is at least as large as what the smaller ones span, and head_dim, so that rows do
-/// not overlap.
+/// 16 bytes, 0 or more. The elements of a row are neighbours. A tensor that lies as [batch, length,
+/// heads, head_dim] has other distances. That of a dimension of 1 may be anything. Every element
+/// must have an address below 2^64, and less than 2^63 bytes from the first one. Of a tensor that
+/// is written each stride is at least as large as what the smaller ones span, and head_dim, so that
+/// rows do not overlap.
 typedef struct fa_strides {
   int64_t batch;  ///< from a sequence to the next
   int64_t head;   ///< from a head to the next
@@ -85,8 +85,8 @@ typedef struct fa_attention {
 
 /// Begins to compute attention on the stream, on the GPU that holds q, and returns. On the CPU it
 /// has ended then. A query that sees no key gets a row of zeros and an lse of -infinity. An error
-/// of a kernel while it runs is reported by a later call to CUDA. Nothing is allocated and nothing is
-/// waited for, so the call can be captured in a CUDA graph.
+/// of a kernel while it runs is reported by a later call to CUDA. Nothing is allocated and nothing
+/// is waited for, so the call can be captured in a CUDA graph.
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_forward(const fa_attention* attention);
 
@@ -95,10 +95,10 @@ int fa_forward(const fa_attention* attention);
 size_t fa_workspace_bytes(const fa_attention* attention);
 
 /// Which kernel fa_forward() would take on the current GPU, for example "08_edge_masks, bfloat16,
-/// 128 columns", or "15_warpgroup_tiles, bfloat16, 192 and 128 columns". Pointers are not looked at;
-/// of strides only whether TMA supports them: above 0 and below 2^40 bytes. The choice depends on that GPU and on the architectures that the library is
-/// compiled for: without code for sm_90a a Hopper GPU gets "08_edge_masks", too, and what no other
-/// kernel fits gets "any_gpu".
+/// 128 columns", or "15_warpgroup_tiles, bfloat16, 192 and 128 columns". Pointers are not looked
+/// at; of strides only whether TMA supports them: above 0 and below 2^40 bytes. The choice depends
+/// on that GPU and on the architectures that the library is compiled for: without code for sm_90a a
+/// Hopper GPU gets "08_edge_masks", too, and what no other kernel fits gets "any_gpu".
 /// @return a text that lasts until this thread's next call; null when fa_last_error() says what was
 ///   refused
 const char* fa_kernel_name(const fa_attention* attention);

@@ -1,5 +1,6 @@
 /// @file
-/// Lesson 01 as the reference of the kernels: the outputs of the forward pass are checked against it.
+/// Lesson 01 as the reference of the kernels: the outputs of the forward pass are checked against
+/// it.
 #pragma once
 
 #include <string>

@@ -63,8 +63,8 @@ inline ForwardKernel register_tiles_kernel(const Attention<float>& a,
   });
 }
 
-/// The fastest kernel for a problem with a head dimension up to 256, for float32. Not rung 17 in the
-/// lab: nothing is fast there, and it takes longest to emulate tensor cores.
+/// The fastest kernel for a problem with a head dimension up to 256, for float32. Not rung 17 in
+/// the lab: nothing is fast there, and it takes longest to emulate tensor cores.
 /// @param device the choice depends on nothing else
 inline ForwardKernel forward_kernel(const Attention<float>& a,
                                     const DeviceProperties& device = device_properties()) {

@@ -11,13 +11,11 @@
 namespace fa::FA_TARGET {
 
 /// Sizes of the inputs.
-constexpr int kBatch = 2, kHeads = 4, kKvHeads = 2, kLengthQ = 200,
-              kLengthK = 333;
+constexpr int kBatch = 2, kHeads = 4, kKvHeads = 2, kLengthQ = 200, kLengthK = 333;
 
 /// O, of head_dim columns, and LSE of one head by the formulas.
-inline void plain_attention(const float* q, const float* k, const float* v,
-                            int head_dim, bool causal, double* o,
-                            double* lse) {
+inline void plain_attention(const float* q, const float* k, const float* v, int head_dim,
+                            bool causal, double* o, double* lse) {
   for (int i = 0; i < kLengthQ; ++i) {
     const int visible = causal ? i + 1 + kLengthK - kLengthQ : kLengthK;
     std::vector<double> s(static_cast<std::size_t>(visible));
@@ -79,11 +77,9 @@ bool check(int head_dim, Run run) {
     std::vector<double> right_o(rows_q * head_dim), right_lse(rows_q);
     for (int head = 0; head < kBatch * kHeads; ++head) {
       const int kv_head = head / (kHeads / kKvHeads);
-      plain_attention(q.data() + head * of_q.head,
-                      k.data() + kv_head * of_k.head,
+      plain_attention(q.data() + head * of_q.head, k.data() + kv_head * of_k.head,
                       v.data() + kv_head * of_k.head, head_dim, causal,
-                      right_o.data() + head * of_q.head,
-                      right_lse.data() + head * kLengthQ);
+                      right_o.data() + head * of_q.head, right_lse.data() + head * kLengthQ);
     }
     const double bits = std::is_same_v<T, float>  ? 1e-5
                         : std::is_same_v<T, half> ? 1.0 / 512
@@ -108,9 +104,7 @@ inline bool check_step() {
   });
   //! [02_flash_1]
   //! [03_flash_2]
-  return check<float>(64, [](const auto& a, const Stream& stream) {
-    launch_flash_2(a, stream);
-  });
+  return check<float>(64, [](const auto& a, const Stream& stream) { launch_flash_2(a, stream); });
   //! [03_flash_2]
   //! [04_register_tiles]
   return check<float>(64, [](const auto& a, const Stream& stream) {
@@ -118,19 +112,14 @@ inline bool check_step() {
   });
   //! [04_register_tiles]
   //! [05_tensor_cores]
-  return check<half>(64, [](const auto& a, const Stream& stream) {
-    launch_tensor_cores(a, stream);
-  });
+  return check<half>(64,
+                     [](const auto& a, const Stream& stream) { launch_tensor_cores(a, stream); });
   //! [05_tensor_cores]
   //! [06_swizzle]
-  return check<half>(64, [](const auto& a, const Stream& stream) {
-    launch_swizzle(a, stream);
-  });
+  return check<half>(64, [](const auto& a, const Stream& stream) { launch_swizzle(a, stream); });
   //! [06_swizzle]
   //! [07_pipeline]
-  return check<half>(64, [](const auto& a, const Stream& stream) {
-    launch_pipeline(a, stream);
-  });
+  return check<half>(64, [](const auto& a, const Stream& stream) { launch_pipeline(a, stream); });
   //! [07_pipeline]
   //! [08_edge_masks]
   return check<half>(64, [](const auto& a, const Stream& stream) {
@@ -138,24 +127,17 @@ inline bool check_step() {
   });
   //! [08_edge_masks]
   //! [09_wgmma]
-  return check<half>(128, [](const auto& a, const Stream& stream) {
-    launch_wgmma(a, stream);
-  });
+  return check<half>(128, [](const auto& a, const Stream& stream) { launch_wgmma(a, stream); });
   //! [09_wgmma]
   //! [10_warp_specialized]
-  return check<half>(128, [](const auto& a, const Stream& stream) {
-    launch_warp_specialized(a, stream);
-  });
+  return check<half>(
+      128, [](const auto& a, const Stream& stream) { launch_warp_specialized(a, stream); });
   //! [10_warp_specialized]
   //! [11_overlap]
-  return check<half>(128, [](const auto& a, const Stream& stream) {
-    launch_overlap(a, stream);
-  });
+  return check<half>(128, [](const auto& a, const Stream& stream) { launch_overlap(a, stream); });
   //! [11_overlap]
   //! [12_ping_pong]
-  return check<half>(128, [](const auto& a, const Stream& stream) {
-    launch_ping_pong(a, stream);
-  });
+  return check<half>(128, [](const auto& a, const Stream& stream) { launch_ping_pong(a, stream); });
   //! [12_ping_pong]
   //! [13_persistent]
   return check<half>(128, [](const auto& a, const Stream& stream) {
@@ -173,9 +155,8 @@ inline bool check_step() {
   });
   //! [15_warpgroup_tiles]
   //! [16_mirrored_tiles]
-  return check<half>(128, [](const auto& a, const Stream& stream) {
-    launch_mirrored_tiles<128>(a, stream);
-  });
+  return check<half>(
+      128, [](const auto& a, const Stream& stream) { launch_mirrored_tiles<128>(a, stream); });
   //! [16_mirrored_tiles]
   //! [17_split_tf32]
   return check<float>(64, [](const auto& a, const Stream& stream) {

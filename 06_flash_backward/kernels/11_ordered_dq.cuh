@@ -22,8 +22,8 @@ __device__ unsigned* d_q_semaphore(const AttentionGradient<T>& a,
   return a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
 }
 
-/// The row statistics of rung 10, semaphores that are zero, and an accumulator that is zero only for
-/// queries that see no key: for the others the first block stores.
+/// The row statistics of rung 10, semaphores that are zero, and an accumulator that is zero only
+/// for queries that see no key: for the others the first block stores.
 /// @tparam d columns of d_q_accum, at least head_dim
 template <int d, class T>
 __device__ void preprocess_rows_and_semaphores(

@@ -1,9 +1,10 @@
 /// @file
-/// Head dimensions from 129 to 256, and 192 columns of Q and K with 128 of V and dO. dK and dV of 64
-/// keys fill the registers of a warpgroup each, so a block has no more keys than that, and twice as
-/// many blocks would add to a tile of dQ that is twice as wide. Here no block adds: as in rung 03, dK
-/// and dV belong to blocks that own keys, and dQ to blocks that own queries. That takes seven matmuls
-/// in place of five, and gives the same bits in every run. One launch has both kinds of blocks.
+/// Head dimensions from 129 to 256, and 192 columns of Q and K with 128 of V and dO. dK and dV of
+/// 64 keys fill the registers of a warpgroup each, so a block has no more keys than that, and twice
+/// as many blocks would add to a tile of dQ that is twice as wide. Here no block adds: as in rung
+/// 03, dK and dV belong to blocks that own keys, and dQ to blocks that own queries. That takes
+/// seven matmuls in place of five, and gives the same bits in every run. One launch has both kinds
+/// of blocks.
 ///
 /// A block that owns keys has 64 of them. One warpgroup computes P and dV, another one dS and dK; P
 /// goes from the first to the second through shared memory. A block that owns queries has 64 for

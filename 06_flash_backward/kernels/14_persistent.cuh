@@ -8,8 +8,8 @@
 
 namespace fa::FA_TARGET {
 
-/// Stages of K and V: the next ones are loaded while dK and dV are stored from the place of the last
-/// ones. With 128 columns there is no room for both.
+/// Stages of K and V: the next ones are loaded while dK and dV are stored from the place of the
+/// last ones. With 128 columns there is no room for both.
 constexpr int kKvStages = 2;
 
 /// What a block keeps in shared memory: rung 10's, with pipelines of K, V and of work.
@@ -257,8 +257,8 @@ inline Size persistent_grid(const TileScheduler& scheduler) {
                    static_cast<unsigned>(device_properties().sm_count))};
 }
 
-/// Whether blocks of keys have so few tiles of queries that persistent blocks are faster: on an H200
-/// with 64 columns up to 8192 queries under the causal mask, or else 2048.
+/// Whether blocks of keys have so few tiles of queries that persistent blocks are faster: on an
+/// H200 with 64 columns up to 8192 queries under the causal mask, or else 2048.
 template <class T>
 bool prefers_persistent_blocks(const AttentionGradient<T>& a) {
   const std::int64_t queries = std::int64_t{a.length_q} * group_size(a);

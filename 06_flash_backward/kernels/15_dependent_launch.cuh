@@ -1,8 +1,8 @@
 /// @file
 /// Programmatic dependent launch: of the three kernels of a backward pass each may start before the
-/// one before it has ended. Its blocks become resident as SMs become free, initialize their barriers
-/// and wait in grid_dependency_wait() for what the kernel before writes. Launching a kernel takes
-/// some microseconds, which a small problem notices.
+/// one before it has ended. Its blocks become resident as SMs become free, initialize their
+/// barriers and wait in grid_dependency_wait() for what the kernel before writes. Launching a
+/// kernel takes some microseconds, which a small problem notices.
 ///
 /// Source: NVIDIA, CUDA C++ Programming Guide, programmatic dependent launch and synchronization.
 #pragma once
@@ -62,8 +62,8 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
   postprocess_m_block<Tile>(maps);
 }
 
-/// Launches the three kernels of a pass. The first one has no attribute: a pass does not overlap with
-/// what stands before it on the stream.
+/// Launches the three kernels of a pass. The first one has no attribute: a pass does not overlap
+/// with what stands before it on the stream.
 /// @tparam Shared of the second kernel
 /// @param  second the kernel
 /// @param  grid   its blocks

@@ -1,14 +1,14 @@
 /// @file
-/// Head dimensions from 129 to 192 with five matmuls in place of seven. dK and dV of 128 keys do not
-/// fit in the registers of two warpgroups, those of 96 keys do. 96 is not a multiple of the 64 rows
-/// of wgmma, but 192 columns are: so dK and dV are computed transposed, each by one warpgroup, as
-/// three accumulators of 64 columns x 96 keys. Each warpgroup computes P and dS for half of the
-/// keys, and both read all of them from shared memory. The previous tile is added to dK and dV while
-/// P and dS of this one are computed. Shared memory has no room for a tile of dQ: each lane adds its
-/// part to global memory.
+/// Head dimensions from 129 to 192 with five matmuls in place of seven. dK and dV of 128 keys do
+/// not fit in the registers of two warpgroups, those of 96 keys do. 96 is not a multiple of the 64
+/// rows of wgmma, but 192 columns are: so dK and dV are computed transposed, each by one warpgroup,
+/// as three accumulators of 64 columns x 96 keys. Each warpgroup computes P and dS for half of the
+/// keys, and both read all of them from shared memory. The previous tile is added to dK and dV
+/// while P and dS of this one are computed. Shared memory has no room for a tile of dQ: each lane
+/// adds its part to global memory.
 ///
-/// Source: the authors of FlashAttention-3, its backward pass for a head dimension of 192, which has
-/// three warpgroups, for the 96 keys and the transposed dK and dV.
+/// Source: the authors of FlashAttention-3, its backward pass for a head dimension of 192, which
+/// has three warpgroups, for the 96 keys and the transposed dK and dV.
 #pragma once
 
 #include "06_flash_backward/kernels/row_scores.cuh"

@@ -1,9 +1,10 @@
 /// @file
-/// float32 gradients on tensor cores, as lesson 05's rung 17: operands are sums of two TF32 numbers.
-/// The loop is that of rung 06. Two things differ. Elements of 32 bits cannot be transposed by
-/// ldmatrix, so dS goes to shared memory in the orientation that dQ = dS K wants. And float32 cannot
-/// do with LSE alone: a first kernel recomputes the row sums of P, as in rung 03, and here as well
-/// each score must come out with the same bits both times, so both kernels compute S^T.
+/// float32 gradients on tensor cores, as lesson 05's rung 17: operands are sums of two TF32
+/// numbers. The loop is that of rung 06. Two things differ. Elements of 32 bits cannot be
+/// transposed by ldmatrix, so dS goes to shared memory in the orientation that dQ = dS K wants. And
+/// float32 cannot do with LSE alone: a first kernel recomputes the row sums of P, as in rung 03,
+/// and here as well each score must come out with the same bits both times, so both kernels compute
+/// S^T.
 #pragma once
 
 #include "06_flash_backward/kernels/float_gradient.cuh"
@@ -227,17 +228,17 @@ __global__ void __launch_bounds__(128, d <= 64 ? 3 : 2)
   }
 }
 
-/// Where a lane keeps its accumulators of P^T, and then of dS^T, in shared memory: in a swizzled tile
-/// with a row for each query, as dQ = dS K wants it. Of eight keys the even ones come first: so
-/// multiply_split_columns() can read K's rows as it reads V's.
+/// Where a lane keeps its accumulators of P^T, and then of dS^T, in shared memory: in a swizzled
+/// tile with a row for each query, as dQ = dS K wants it. Of eight keys the even ones come first:
+/// so multiply_split_columns() can read K's rows as it reads V's.
 template <class Tile>
 __device__ int first_ds_place(int warp_key, int lane) {
   const int query = fragment_column(lane, 0), key = fragment_row(lane, 0);
   return swizzled_float<Tile::block_n>(query, warp_key + key % 2 * 4) +
          key / 2;
 }
-/// The place of element e of queries 8 j and keys 16 i. XOR selects other columns; the row below has
-/// the next phase.
+/// The place of element e of queries 8 j and keys 16 i. XOR selects other columns; the row below
+/// has the next phase.
 template <class Tile>
 __device__ int ds_place(int first, int i, int j, int e) {
   return (first ^ 16 * i ^ e / 2 * 8 ^ e % 2 * 4) +

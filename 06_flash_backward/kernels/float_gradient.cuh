@@ -1,5 +1,6 @@
 /// @file
-/// What float32 kernels share: P as all of them recompute it, and zeros for the dQ that some add to.
+/// What float32 kernels share: P as all of them recompute it, and zeros for the dQ that some add
+/// to.
 #pragma once
 
 #include "06_flash_backward/kernels/gradient.cuh"

@@ -1,8 +1,8 @@
 /// @file
 /// What the kernels with TMA and wgmma share: tiles and their maps, blocks of keys and their order,
 /// and for two warpgroups with 64 keys each, rungs 08 to 12, 14 and 15: the mask, P and dS, the
-/// accumulator of dQ, and the epilogue. There scores are transposed: P^T and dS^T are left operands of
-/// wgmma in registers, and only dS goes through shared memory.
+/// accumulator of dQ, and the epilogue. There scores are transposed: P^T and dS^T are left operands
+/// of wgmma in registers, and only dS goes through shared memory.
 ///
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024, section 3 and appendix B.
 #pragma once
@@ -374,8 +374,8 @@ __device__ void for_each_four(Visit visit) {
 #pragma unroll
   for (int i = 0; i < registers; i += 4) visit(own + i * kWarpgroup, i);
 }
-/// Writes this lane's part of an accumulator, for load_accumulator(), to an array as for_each_four()
-/// has it, at a multiple of 16 bytes.
+/// Writes this lane's part of an accumulator, for load_accumulator(), to an array as
+/// for_each_four() has it, at a multiple of 16 bytes.
 template <int r>
 __device__ void store_accumulator(float* to, const float (&x)[r]) {
   for_each_four<r>([&](int at, int i) {

@@ -1,6 +1,6 @@
 /// @file
-/// The kernels before a backward pass: they compute what the gradients need of each row, delta and, in
-/// 16 bits, LSE in base 2, and zero the accumulator of dQ where there is one.
+/// The kernels before a backward pass: they compute what the gradients need of each row, delta and,
+/// in 16 bits, LSE in base 2, and zero the accumulator of dQ where there is one.
 #pragma once
 
 #include "06_flash_backward/kernels/gradient.cuh"
@@ -48,8 +48,8 @@ __device__ float row_delta(const AttentionGradient<T>& a,
   return warp_sum<kRowLanes<d>>(sum);
 }
 
-/// Calls store(head, row, col, delta) in the lanes that share a row of the workspace; col is the lane's
-/// first column.
+/// Calls store(head, row, col, delta) in the lanes that share a row of the workspace; col is the
+/// lane's first column.
 template <int d, class T, class Store>
 __device__ void with_row_delta(const AttentionGradient<T>& a, Store store) {
   constexpr int lanes = kRowLanes<d>;

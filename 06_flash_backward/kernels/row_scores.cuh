@@ -1,6 +1,6 @@
 /// @file
-/// P and dS of scores that are not transposed, S = Q K^T: a lane needs LSE and delta of its two rows of
-/// queries only.
+/// P and dS of scores that are not transposed, S = Q K^T: a lane needs LSE and delta of its two
+/// rows of queries only.
 #pragma once
 
 #include "06_flash_backward/kernels/hopper_backward.cuh"

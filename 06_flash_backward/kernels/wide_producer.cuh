@@ -1,6 +1,6 @@
 /// @file
-/// The producer of blocks that own keys and have more than 128 columns, rungs 13, 16 and 18: K and V
-/// are one tile each.
+/// The producer of blocks that own keys and have more than 128 columns, rungs 13, 16 and 18: K and
+/// V are one tile each.
 #pragma once
 
 #include "06_flash_backward/kernels/hopper_backward.cuh"

@@ -33,8 +33,8 @@ int sm_80_columns(const Attention<T>& a) {
   return with_head_dim<32, 256>(a.head_dim, [](auto d) { return decltype(d)::value; });
 }
 
-/// Whether the kernels with TMA take a problem: see can_use_tma(). Blocks of keys must be countable as
-/// those of queries are.
+/// Whether the kernels with TMA take a problem: see can_use_tma(). Blocks of keys must be countable
+/// as those of queries are.
 template <class T>
 bool can_use_tma_backward(const AttentionGradient<T>& a) {
   Attention<T> gradients = a;  // those of the tensors, in their place

@@ -15,9 +15,9 @@ constexpr int kHeads = 4, kKvHeads = 2, kLengthQ = 130, kLengthK = 203;
 
 /// The formulas for one head: P, then dV += P^T dO, dP = dO V^T, dS = P (dP - delta), dQ = dS K and
 /// dK += dS^T Q. Each pointer is to the head's row 0; several heads add to d_k and d_v.
-inline void plain_head(const float* q, const float* k, const float* v,
-                       const float* d_o, int head_dim, bool causal, double* o,
-                       double* lse, double* d_q, double* d_k, double* d_v) {
+inline void plain_head(const float* q, const float* k, const float* v, const float* d_o,
+                       int head_dim, bool causal, double* o, double* lse, double* d_q, double* d_k,
+                       double* d_v) {
   const double scale = 1 / std::sqrt(head_dim);
   const auto dot = [=](const auto* x, const auto* y) {
     double sum = 0;
@@ -44,8 +44,7 @@ inline void plain_head(const float* q, const float* k, const float* v,
     }
     const double delta = dot(d_o + at, o + at);
     for (int j = 0; j < visible; ++j) {
-      const double d_s =
-          scale * p[j] * (dot(d_o + at, v + j * head_dim) - delta);
+      const double d_s = scale * p[j] * (dot(d_o + at, v + j * head_dim) - delta);
       for (int e = 0; e < head_dim; ++e) {
         d_q[at + e] += d_s * k[j * head_dim + e];
         d_k[j * head_dim + e] += d_s * q[at + e];
@@ -70,16 +69,14 @@ bool check(int head_dim, const Workspace& what, Run run) {
   const RowStrides of_k{static_cast<std::int64_t>(count_k), head_k, head_dim};
   bool passed = true;
   for (const bool causal : {false, true}) {
-    std::vector<double> o(count_q), lse(std::size_t{kHeads} * kLengthQ),
-        d_q(count_q), d_k(count_k), d_v(count_k);
+    std::vector<double> o(count_q), lse(std::size_t{kHeads} * kLengthQ), d_q(count_q), d_k(count_k),
+        d_v(count_k);
     for (int head = 0; head < kHeads; ++head) {
       const int kv_head = head / (kHeads / kKvHeads);
-      plain_head(q.data() + head * head_q, k.data() + kv_head * head_k,
-                 v.data() + kv_head * head_k, d_o.data() + head * head_q,
-                 head_dim, causal, o.data() + head * head_q,
+      plain_head(q.data() + head * head_q, k.data() + kv_head * head_k, v.data() + kv_head * head_k,
+                 d_o.data() + head * head_q, head_dim, causal, o.data() + head * head_q,
                  lse.data() + head * kLengthQ, d_q.data() + head * head_q,
-                 d_k.data() + kv_head * head_k,
-                 d_v.data() + kv_head * head_k);
+                 d_k.data() + kv_head * head_k, d_v.data() + kv_head * head_k);
     }
     AttentionGradient<T> a{};
     a.q = to_device<T>(q);
@@ -115,114 +112,94 @@ bool check(int head_dim, const Workspace& what, Run run) {
 /// The step, with inputs of the types and sizes that it is for.
 inline bool check_step() {
   //! [01_unfused]
-  return check<float>(
-      64, Workspace{0}, [](const auto& a, const Stream& stream) {
-        launch_backward_unfused(a, device_array<float>(2 * score_count(a)),
-                                stream);
-      });
+  return check<float>(64, Workspace{0}, [](const auto& a, const Stream& stream) {
+    launch_backward_unfused(a, device_array<float>(2 * score_count(a)), stream);
+  });
   //! [01_unfused]
   //! [02_preprocess]
-  return check<float>(
-      64, Workspace{0}, [](const auto& a, const Stream& stream) {
-        launch_backward_preprocess<64>(
-            a, device_array<float>(2 * score_count(a)), stream);
-      });
+  return check<float>(64, Workspace{0}, [](const auto& a, const Stream& stream) {
+    launch_backward_preprocess<64>(a, device_array<float>(2 * score_count(a)), stream);
+  });
   //! [02_preprocess]
   //! [03_two_kernels]
-  return check<float>(64, Workspace{0},
-                      [](const auto& a, const Stream& stream) {
-                        launch_backward_two_kernels<64>(a, stream);
-                      });
+  return check<float>(64, Workspace{0}, [](const auto& a, const Stream& stream) {
+    launch_backward_two_kernels<64>(a, stream);
+  });
   //! [03_two_kernels]
   //! [04_atomics]
-  return check<float>(64, Workspace{0},
-                      [](const auto& a, const Stream& stream) {
-                        launch_backward_atomics<64>(a, stream);
-                      });
+  return check<float>(64, Workspace{0}, [](const auto& a, const Stream& stream) {
+    launch_backward_atomics<64>(a, stream);
+  });
   //! [04_atomics]
   //! [05_tensor_cores]
-  return check<half>(64, Workspace{64},
-                     [](const auto& a, const Stream& stream) {
-                       launch_backward_tensor_cores<64>(a, stream);
-                     });
+  return check<half>(64, Workspace{64}, [](const auto& a, const Stream& stream) {
+    launch_backward_tensor_cores<64>(a, stream);
+  });
   //! [05_tensor_cores]
   //! [06_swizzled_pipeline]
-  return check<half>(64, Workspace{64},
-                     [](const auto& a, const Stream& stream) {
-                       launch_backward_swizzled_pipeline<64>(a, stream);
-                     });
+  return check<half>(64, Workspace{64}, [](const auto& a, const Stream& stream) {
+    launch_backward_swizzled_pipeline<64>(a, stream);
+  });
   //! [06_swizzled_pipeline]
   //! [07_deterministic]
-  return check<half>(64, Workspace{0},
-                     [](const auto& a, const Stream& stream) {
-                       launch_backward_deterministic<64>(a, stream);
-                     });
+  return check<half>(64, Workspace{0}, [](const auto& a, const Stream& stream) {
+    launch_backward_deterministic<64>(a, stream);
+  });
   //! [07_deterministic]
   //! [08_wgmma]
-  return check<half>(128, Workspace{128},
-                     [](const auto& a, const Stream& stream) {
-                       launch_backward_wgmma<128>(a, stream);
-                     });
+  return check<half>(128, Workspace{128}, [](const auto& a, const Stream& stream) {
+    launch_backward_wgmma<128>(a, stream);
+  });
   //! [08_wgmma]
   //! [09_warp_specialized]
-  return check<half>(128, Workspace{128},
-                     [](const auto& a, const Stream& stream) {
-                       launch_backward_warp_specialized<128>(a, stream);
-                     });
+  return check<half>(128, Workspace{128}, [](const auto& a, const Stream& stream) {
+    launch_backward_warp_specialized<128>(a, stream);
+  });
   //! [09_warp_specialized]
   //! [10_delayed_dq]
-  return check<half>(128, Workspace{128},
-                     [](const auto& a, const Stream& stream) {
-                       launch_backward_delayed_dq<128>(a, stream);
-                     });
+  return check<half>(128, Workspace{128}, [](const auto& a, const Stream& stream) {
+    launch_backward_delayed_dq<128>(a, stream);
+  });
   //! [10_delayed_dq]
   //! [11_ordered_dq]
-  return check<half>(128, Workspace{128, true},
-                     [](const auto& a, const Stream& stream) {
-                       launch_backward_ordered_dq<128>(a, stream);
-                     });
+  return check<half>(128, Workspace{128, true}, [](const auto& a, const Stream& stream) {
+    launch_backward_ordered_dq<128>(a, stream);
+  });
   //! [11_ordered_dq]
   //! [12_store_then_reduce]
-  return check<half>(128, Workspace{128, true},
-                     [](const auto& a, const Stream& stream) {
-                       launch_backward_store_then_reduce<128>(a, stream);
-                     });
+  return check<half>(128, Workspace{128, true}, [](const auto& a, const Stream& stream) {
+    launch_backward_store_then_reduce<128>(a, stream);
+  });
   //! [12_store_then_reduce]
   //! [13_wide_heads]
-  return check<half>(256, Workspace{0},
-                     [](const auto& a, const Stream& stream) {
-                       launch_backward_wide_heads<256>(a, stream);
-                     });
+  return check<half>(256, Workspace{0}, [](const auto& a, const Stream& stream) {
+    launch_backward_wide_heads<256>(a, stream);
+  });
   //! [13_wide_heads]
   //! [14_persistent]
-  return check<half>(64, Workspace{64, true},
-                     [](const auto& a, const Stream& stream) {
-                       launch_backward_persistent<false>(a, stream);
-                     });
+  return check<half>(64, Workspace{64, true}, [](const auto& a, const Stream& stream) {
+    launch_backward_persistent<false>(a, stream);
+  });
   //! [14_persistent]
   //! [15_dependent_launch]
-  return check<half>(64, Workspace{64, true},
-                     [](const auto& a, const Stream& stream) {
-                       launch_backward_dependent<64>(a, false, stream);
-                     });
+  return check<half>(64, Workspace{64, true}, [](const auto& a, const Stream& stream) {
+    launch_backward_dependent<64>(a, false, stream);
+  });
   //! [15_dependent_launch]
   //! [16_transposed_gradients]
-  return check<half>(192, Workspace{192},
-                     [](const auto& a, const Stream& stream) {
-                       launch_backward_transposed(a, stream);
-                     });
+  return check<half>(192, Workspace{192}, [](const auto& a, const Stream& stream) {
+    launch_backward_transposed(a, stream);
+  });
   //! [16_transposed_gradients]
   //! [17_split_tf32]
-  return check<float>(64, Workspace{0},
-                      [](const auto& a, const Stream& stream) {
-                        launch_backward_split_tf32<64>(a, stream);
-                      });
+  return check<float>(64, Workspace{0}, [](const auto& a, const Stream& stream) {
+    launch_backward_split_tf32<64>(a, stream);
+  });
   //! [17_split_tf32]
   //! [18_block_pairs]
-  return check<half>(192, Workspace{192},
-                     [](const auto& a, const Stream& stream) {
-                       launch_backward_pairs<192>(a, stream);
-                     });
+  return check<half>(192, Workspace{192}, [](const auto& a, const Stream& stream) {
+    launch_backward_pairs<192>(a, stream);
+  });
   //! [18_block_pairs]
 }
 

@@ -1,5 +1,6 @@
 /// @file
-/// CUDA's own words that no lesson uses and a student's kernel may. nvcc knows them without a header.
+/// CUDA's own words that no lesson uses and a student's kernel may. nvcc knows them without a
+/// header.
 #pragma once
 
 #include <cmath>

@@ -32,7 +32,8 @@ struct PuzzleCase {
   std::vector<Mistake> mistakes;  ///< in the order in which they are tried
   std::vector<Reason> reasons;    ///< for findings of the lab
   std::string where;              ///< the case, in words
-  /// Whether a read of unwritten memory is reported before the mistakes: it may give the same result.
+  /// Whether a read of unwritten memory is reported before the mistakes: it may give the same
+  /// result.
   bool unwritten_first = false;
   /// Elements of the output that one thread may write.
   std::int64_t per_thread = 1;

@@ -115,8 +115,8 @@ struct __align__(kPanelAlignment) SwizzledTile {
            ((col % panel_cols) ^ (swizzle * 8));
   }
 
-  /// 16 columns of some rows, summed over columns, as both operands of Q K^T are. The first row is a
-  /// multiple of 8, the first column one of 16.
+  /// 16 columns of some rows, summed over columns, as both operands of Q K^T are. The first row is
+  /// a multiple of 8, the first column one of 16.
   __device__ MatrixDescriptor<Major::kK, panel_bytes> by_rows(int row,
                                                               int col) const {
     return matrix_descriptor<Major::kK, panel_bytes>(data, 0) +
@@ -136,8 +136,8 @@ struct __align__(kPanelAlignment) SwizzledTile {
 };
 
 /// Begins to load a SwizzledTile, as high as the map's box, from a tensor; what lies outside of the
-/// tensor is 0. One thread calls it. The tile begins at (row, col) of a head of a sequence; `barrier`
-/// counts Tile::bytes when they have arrived.
+/// tensor is 0. One thread calls it. The tile begins at (row, col) of a head of a sequence;
+/// `barrier` counts Tile::bytes when they have arrived.
 template <class Tile>
 __device__ void load_tile(Tile& tile, const TensorMap& map, Mbarrier& barrier,
                           int row, int head, int batch,

@@ -45,8 +45,8 @@ __device__ inline int cluster_rank() {
   FA_HOPPER_ASM("mov.u32 %0, %%cluster_ctarank;\n" : "=r"(result));
   return result;
 }
-/// Arrives at the barrier of all threads of the cluster that have not ended; cluster_wait() follows.
-/// It releases: threads that have waited see what this thread did before.
+/// Arrives at the barrier of all threads of the cluster that have not ended; cluster_wait()
+/// follows. It releases: threads that have waited see what this thread did before.
 __device__ inline void cluster_arrive(SourceLocation = {}) {
   FA_HOPPER_ASM("barrier.cluster.arrive.release;\n" ::: "memory");
 }
@@ -55,8 +55,8 @@ __device__ inline void cluster_wait(SourceLocation = {}) {
   FA_HOPPER_ASM("barrier.cluster.wait.acquire;\n" ::: "memory");
 }
 
-/// A barrier in shared memory that counts arrivals and bytes. A phase ends when as many threads have
-/// arrived as init() says and all bytes that they expect.
+/// A barrier in shared memory that counts arrivals and bytes. A phase ends when as many threads
+/// have arrived as init() says and all bytes that they expect.
 class Mbarrier {
  public:
   /// One thread calls it with the arrivals of a phase, before any thread uses the barrier:
@@ -169,10 +169,10 @@ __device__ inline std::uint32_t stamped_tensor(const TensorMap& map) {
   return reinterpret_cast<std::uintptr_t>(&map) / sizeof map % 32;
 }
 
-/// Begins to copy a box from a tensor to shared memory at a multiple of 1024 bytes; what lies outside
-/// of the tensor is 0. The box begins at (col, row) of a head of a sequence; `col` is a multiple of
-/// 8 (an H200 reports others as an illegal instruction). `barrier` counts the box's bytes when they
-/// have arrived.
+/// Begins to copy a box from a tensor to shared memory at a multiple of 1024 bytes; what lies
+/// outside of the tensor is 0. The box begins at (col, row) of a head of a sequence; `col` is a
+/// multiple of 8 (an H200 reports others as an illegal instruction). `barrier` counts the box's
+/// bytes when they have arrived.
 __device__ inline void tma_load(void* shared, const TensorMap& map,
                                 Mbarrier& barrier, int col, int row, int head,
                                 int batch, CacheHint hint,
@@ -197,8 +197,8 @@ __device__ inline void tma_load(void* shared, const TensorMap& map,
         : "memory");
   }
 }
-/// The same to several blocks of the cluster, to the same address in the shared memory of each, whose
-/// own barrier counts the bytes. Bit r of `blocks` is block r.
+/// The same to several blocks of the cluster, to the same address in the shared memory of each,
+/// whose own barrier counts the bytes. Bit r of `blocks` is block r.
 __device__ inline void tma_load_multicast(void* shared, const TensorMap& map,
                                           Mbarrier& barrier, int col, int row,
                                           int head, int batch,
@@ -313,7 +313,8 @@ __device__ inline void stmatrix_x4_transposed(void* row,
 }
 
 /// Keeps the compiler from moving what touches these registers over this point: it cannot see that
-/// wgmma reads and writes them later. They are an array of float or std::uint32_t, or of such arrays.
+/// wgmma reads and writes them later. They are an array of float or std::uint32_t, or of such
+/// arrays.
 template <class R, int n>
 __device__ void fence_operand(R (&registers)[n]) {
 #pragma unroll
@@ -350,8 +351,8 @@ __device__ void wgmma_commit(Registers&... registers) {
   FA_STAMP(kCommit, 0);
   (fence_operand(registers), ...);
 }
-/// Waits until at most `pending` groups are in flight; `registers` are those of the groups that have
-/// ended then.
+/// Waits until at most `pending` groups are in flight; `registers` are those of the groups that
+/// have ended then.
 template <int pending, class... Registers>
 __device__ void wgmma_wait(Registers&... registers) {
   FA_STAMP(kWaitMatmuls, pending);

@@ -3,8 +3,8 @@
 /// that have none. Under nvcc they are instructions of the GPU; elsewhere the lab emulates them on
 /// the CPU.
 ///
-/// Kernels include common/gpu, common/attention and kernels of their own lesson only, and have their
-/// names in `namespace fa::FA_TARGET`.
+/// Kernels include common/gpu, common/attention and kernels of their own lesson only, and have
+/// their names in `namespace fa::FA_TARGET`.
 ///
 /// Source of the instructions: NVIDIA, PTX ISA; of the fragment layouts: its sections on ldmatrix
 /// and mma.m16n8k16.

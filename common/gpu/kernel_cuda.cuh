@@ -59,8 +59,8 @@ __device__ T from_float(float x) {
   }
 }
 
-/// Two elements of type T, half or bfloat16, in one register, `low` in the lower half: an element of
-/// a fragment.
+/// Two elements of type T, half or bfloat16, in one register, `low` in the lower half: an element
+/// of a fragment.
 template <class T>
 __device__ std::uint32_t pack2(float low, float high) {
   if constexpr (std::is_same_v<T, half>) {
@@ -233,9 +233,9 @@ __device__ void cp_async_wait() {
                         : "memory");
 }
 
-/// Loads four 8x8 matrices of 16-bit elements from shared memory (ldmatrix, sm_75). Lane i gives the
-/// address of row i % 8 of matrix i / 8 and gets, in r[m], columns 2 (i % 4) and the next of row i
-/// / 4 of matrix m.
+/// Loads four 8x8 matrices of 16-bit elements from shared memory (ldmatrix, sm_75). Lane i gives
+/// the address of row i % 8 of matrix i / 8 and gets, in r[m], columns 2 (i % 4) and the next of
+/// row i / 4 of matrix m.
 __device__ inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
   asm volatile(
       "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
@@ -280,8 +280,8 @@ __device__ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4],
   }
 }
 
-/// The TF32 number nearest to x, with ties away from zero: the upper 19 bits of a float32, which are
-/// its sign, its exponent and 10 bits of its fraction; the lower 13 are 0. It equals
+/// The TF32 number nearest to x, with ties away from zero: the upper 19 bits of a float32, which
+/// are its sign, its exponent and 10 bits of its fraction; the lower 13 are 0. It equals
 /// cvt.rna.tf32.f32 for finite numbers, in two instructions instead of four. Of infinities and NaNs
 /// only infinity stays what it is.
 __device__ inline std::uint32_t tf32_nearest(std::uint32_t x) {

@@ -63,9 +63,10 @@ class Exchange {
   /// What a lane of the mask has given.
   FA_UNWATCHED T of_lane(int lane) const {
     T result;
-    std::memcpy(static_cast<void*>(&result),
-                deposits_ + static_cast<std::size_t>(lane) * lab::kDepositSize,
-                sizeof(T));
+    std::memcpy(
+        static_cast<void*>(&result),
+        deposits_ + static_cast<std::size_t>(lane) * lab::kDepositSize,
+        sizeof(T));
     return result;
   }
 
@@ -73,8 +74,8 @@ class Exchange {
   const std::byte* deposits_;
 };
 
-/// The value of lane `source(own lane)`; the own value where the launch has no such lane. Outside of
-/// the mask a value is undefined: here all its bits are 1, which is NaN for a float.
+/// The value of lane `source(own lane)`; the own value where the launch has no such lane. Outside
+/// of the mask a value is undefined: here all its bits are 1, which is NaN for a float.
 template <class T, class Source>
 T shuffle(unsigned mask, T value, Source source,
           const SourceLocation& location) {

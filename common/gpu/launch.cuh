@@ -53,8 +53,8 @@ inline std::vector<KernelResources> resources_of(
 
 namespace fa::FA_TARGET {
 
-/// Checks the sizes of a launch: threads and blocks in each direction, blocks of a cluster, bytes of
-/// dynamic shared memory.
+/// Checks the sizes of a launch: threads and blocks in each direction, blocks of a cluster, bytes
+/// of dynamic shared memory.
 /// @throws std::invalid_argument for sizes that no GPU takes, or more shared memory than this
 /// device has
 inline void check_launch(const Launch& launch) {

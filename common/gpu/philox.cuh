@@ -36,8 +36,8 @@ __host__ __device__ inline Words4 philox(Words4 counter, std::uint64_t key) {
 }
 //! [philox]
 
-/// Which attention probabilities are dropped. Each has its own random word; four neighbours of a row
-/// share one call of philox().
+/// Which attention probabilities are dropped. Each has its own random word; four neighbours of a
+/// row share one call of philox().
 struct Dropout {
   /// A probability is dropped when its word is below; 0: none is.
   std::uint32_t threshold = 0;

@@ -21,15 +21,15 @@ inline bool has_hopper() {
   return can_run(device_properties(), kNeedsHopper);
 }
 
-/// Whether TMA supports such a distance between rows, heads or sequences of 16-bit elements: a multiple
-/// of 16 bytes, below 2^40 bytes.
+/// Whether TMA supports such a distance between rows, heads or sequences of 16-bit elements: a
+/// multiple of 16 bytes, below 2^40 bytes.
 /// @param stride in elements
 constexpr bool is_tensor_map_stride(std::int64_t stride) {
   return stride >= 0 && stride % 8 == 0 && stride < std::int64_t{1} << 39;
 }
 
-/// A map of a tensor [batch, heads, rows, cols] of 16-bit elements. Its box is what one copy moves: so
-/// many rows of a head, and the columns of a panel, swizzled.
+/// A map of a tensor [batch, heads, rows, cols] of 16-bit elements. Its box is what one copy moves:
+/// so many rows of a head, and the columns of a panel, swizzled.
 /// @tparam T       half or bfloat16
 /// @param data     element 0, at a multiple of 16 bytes
 /// @param sizes    batch, heads, rows, cols; each at least 1

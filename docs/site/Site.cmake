@@ -1,5 +1,5 @@
-# Target docs: the reference of the code by Doxygen, then the pages by Sphinx, then a check of all links. Part of
-# CMakeLists.txt.
+# Target docs: the reference of the code by Doxygen, then the pages by Sphinx, then a check of all
+# links. Part of CMakeLists.txt.
 #   <build>/docs/made      what programs make for pages: the data of explorers
 #   <build>/docs/html      the site; the reference is in its folder reference
 set(fa_docs_out "${CMAKE_CURRENT_BINARY_DIR}")
@@ -109,11 +109,14 @@ endif()
 function(fa_docs_build TARGET BUILDER DIRECTORY)
   add_custom_target(${TARGET}
     COMMAND "${CMAKE_COMMAND}" -E env "COURSE_MATH_FONT=$<$<BOOL:${FA_MATH_FONT}>:${FA_MATH_FONT}>"
-            "${fa_docs_venv_python}" -B -m sphinx --fresh-env --jobs auto --fail-on-warning --keep-going
-            --conf-dir "${fa_docs_site}" --doctree-dir "${fa_docs_out}/doctrees_${BUILDER}" --builder ${BUILDER}
+            "${fa_docs_venv_python}" -B -m sphinx --fresh-env --jobs auto --fail-on-warning
+            --keep-going
+            --conf-dir "${fa_docs_site}" --doctree-dir "${fa_docs_out}/doctrees_${BUILDER}"
+            --builder ${BUILDER}
             --define "course_tags=${fa_docs_tags}" --define "course_made=${fa_docs_made}"
             "${fa_docs_root}" "${DIRECTORY}" ${ARGN}
-    COMMENT "The pages, by Sphinx: ${BUILDER}" WORKING_DIRECTORY "${fa_docs_root}" USES_TERMINAL VERBATIM)
+    COMMENT "The pages, by Sphinx: ${BUILDER}" WORKING_DIRECTORY "${fa_docs_root}" USES_TERMINAL
+            VERBATIM)
   add_dependencies(${TARGET} docs_venv docs_data)
 endfunction()
 fa_docs_build(docs_pages html "${fa_docs_html}")

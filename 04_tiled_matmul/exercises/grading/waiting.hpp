@@ -11,7 +11,8 @@
 namespace fa::classroom {
 
 /// Calls an entry that launches and returns what the launch threw beside its result. What the lab
-/// found before a deadlock is reported first, then this exercise's likely cause and the lab's words.
+/// found before a deadlock is reported first, then this exercise's likely cause and the lab's
+/// words.
 /// @param reasons   for findings
 /// @param likely    the likely cause of a deadlock, for the message
 /// @param entry     its name

@@ -8,11 +8,9 @@ namespace fa::FA_TARGET {
 template <>
 int visible_keys<half>(const Attention<half>&, int) = delete;
 template <>
-void apply_mask(float (&)[1][2][4], const Attention<half>&, int, int,
-                int) = delete;
+void apply_mask(float (&)[1][2][4], const Attention<half>&, int, int, int) = delete;
 template <>
-void apply_mask(float (&)[2][4][4], const Attention<half>&, int, int,
-                int) = delete;
+void apply_mask(float (&)[2][4][4], const Attention<half>&, int, int, int) = delete;
 
 }  // namespace fa::FA_TARGET
 
