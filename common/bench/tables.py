@@ -4,7 +4,7 @@ import statistics
 
 from common.bench.command import Failure, module
 from common.bench.peers import BACKENDS, HEADINGS, OURS, OURS_SAME_BITS, SAME_BITS
-from common.data.records import Problem, program, read
+from common.data.records import Problem, aligned, program, read
 
 
 def figures(values, columns, form):
@@ -76,37 +76,40 @@ class TimeTable:
     def __init__(self, columns, rows):
         """rows: all that are printed, or their labels."""
         self.columns = columns
-        self.width_d = max([4, *(1 + len(columns_of(row)) for row in rows)])
         self.modes = (False, True) if any(name in SAME_BITS for name in columns) else (False,)
+        # Headings and widths; lines are printed while later points are still timed.
+        self.widths = {"type": 8, "B": 3, "heads": 5}
+        self.widths["D"] = max([4, *(len(columns_of(row)) for row in rows)])
+        self.widths.update({"mask": 6, "N": 6})
+        self.widths.update({HEADINGS[name]: max(7, len(HEADINGS[name])) for name in columns})
+        for mode in self.modes:
+            other = max(len(HEADINGS[name]) for name in (SAME_BITS if mode else BACKENDS))
+            self.widths.update(
+                {"x det": 6, "best det": other} if mode else {"x best": 6, "best": other}
+            )
+
+    def line(self, cells):
+        """A line of the table."""
+        return "  ".join(map(str.rjust, cells, self.widths.values()))
 
     def print_heading(self):
         same = "; x det: the same with equal bits" if len(self.modes) > 1 else ""
         what = "x best: our speed over that of the fastest other"
         print(f"TFLOP/s; - means not supported. {what}{same}.")
-        line = f"{'type':<9}{'B':>3}{'heads':>6}{'D':>{self.width_d}} {'mask':<6}{'N':>6}"
-        line += "".join(f"{HEADINGS[name]:>{self.width(name)}}" for name in self.columns)
-        for mode in self.modes:
-            line += f"{'x det' if mode else 'x best':>8} {'best det' if mode else 'best':<9}"
-        print(line.rstrip())
-
-    @staticmethod
-    def width(name):
-        return max(9, len(HEADINGS[name]) + 2)
+        print(self.line(self.widths))
+        print(self.line("-" * width for width in self.widths.values()))
 
     def print_lines(self, rows):
         """Prints the points of some rows."""
         for of in points_in(rows):
             row = next(iter(of.values()))
-            line = f"{row['type']:<9}{row['batch']:>3}{heads_of(row):>6}"
-            line += f"{columns_of(row):>{self.width_d}} "
-            line += f"{mask_of(row):<6}{row['length']:>6}"
-            for name in self.columns:
-                figure = f"{of[name]['tflops']:.1f}" if name in of else "-"
-                line += figure.rjust(self.width(name))
+            cells = [row["type"], str(row["batch"]), heads_of(row), columns_of(row), mask_of(row)]
+            cells.append(str(row["length"]))
+            cells += (f"{of[name]['tflops']:.1f}" if name in of else "-" for name in self.columns)
             for mode in self.modes:
                 found = ratio(of, mode)
-                line += f"{found[0]:8.3f} {HEADINGS[found[1]]:<9}" if found else f"{'-':>8}{'':10}"
-            print(line.rstrip(), flush=True)
+                cells += [f"{found[0]:.3f}", HEADINGS[found[1]]] if found else ["-", "-"]
+            print(self.line(cells), flush=True)
 
 
 def print_ratios(rows):
@@ -118,14 +121,11 @@ def print_ratios(rows):
             continue
         print(f"\nThe lesson's speed over that of the fastest other{title}, by length")
         lines = {}
-        width = max([4, *(len(columns_of(row)) for row, _, _ in found)])
         for row, value, _ in found:
-            what = f"{row['type']:<9}{heads_of(row):>5} {columns_of(row):>{width}} "
-            what += f"{mask_of(row):<6}"
-            if row["batch"] == 1 and row["length"] < 16384:
-                what += " B1"
+            batch = "1" if row["batch"] == 1 and row["length"] < 16384 else ""
+            what = (row["type"], heads_of(row), columns_of(row), mask_of(row), batch)
             lines.setdefault(what, {})[row["length"]] = value
-        print_by_length(lines, 22 + width, "7.3f")
+        print_by_length(lines, ("type", "heads", "D", "mask", "B"), ".3f")
         values = [value for _, value, _ in found]
         row, least, best = min(found, key=lambda one: one[1])
         where = f"{row['type']}, {heads_of(row)} heads, D {columns_of(row)}, {mask_of(row)}"
@@ -136,13 +136,13 @@ def print_ratios(rows):
         )
 
 
-def print_by_length(lines, width, form, heading=""):
-    """{label: {length: value}} as a line for each label and a column for each length."""
+def print_by_length(lines, headings, form):
+    """{labels: {length: value}} as a line for each tuple of labels, a column for each length."""
     lengths = sorted({length for of in lines.values() for length in of})
-    print(f"{heading:<{width}}" + "".join(f"{n:>7}" for n in lengths))
-    for label, of in lines.items():
-        values = (f"{of[n]:>{form}}" if n in of else f"{'':7}" for n in lengths)
-        print(f"{label:<{width}}{''.join(values)}".rstrip())
+    cells = [[*headings, *lengths]]
+    for labels, of in lines.items():
+        cells.append([*labels, *(f"{of[n]:{form}}" if n in of else "-" for n in lengths)])
+    print("\n".join(aligned(cells, 1)))
 
 
 def print_rms_ratios(rows):
@@ -213,13 +213,13 @@ def print_errors(rows, field, what):
         if row["what"] == "error" and row.get(field) is not None:
             of_type = most.setdefault(row["type"], {})
             of_type[row["backend"]] = max(of_type.get(row["backend"], 0), row[field])
-    widths = {name: (h, max(10, len(h) + 2)) for name, h in headings_in(rows).items()}
+    headings = headings_in(rows)
+    cells = [["type", *headings.values()]]
+    for dtype, of in most.items():
+        cells.append([dtype, *(f"{of[name]:.2e}" if name in of else "-" for name in headings)])
     if most:
         print(f"\n{what} against float64, the most over the problems that --check tries")
-        print(" " * 9 + "".join(f"{h:>{width}}" for h, width in widths.values()))
-    for dtype, of_type in most.items():
-        cells = ((f"{of_type[n]:.2e}" if n in of_type else "-", w) for n, (_, w) in widths.items())
-        print(f"{dtype:<9}" + "".join(f"{cell:>{width}}" for cell, width in cells))
+        print("\n".join(aligned(cells, 1)))
 
 
 def print_types(title, rows, headings, speed, digits):
@@ -232,12 +232,11 @@ def print_types(title, rows, headings, speed, digits):
             types = (problems.get((t, head_dim, mask, length), {}) for t in ("float16", "bfloat16"))
             half, brain = (of.get(backend) for of in types)
             if half and brain:
-                label = f"{heading:<12}{head_dim:>3} {mask:<6}"
-                lines.setdefault(label, {})[length] = speed(half) / speed(brain)
+                lines.setdefault((heading, head_dim, mask), {})[length] = speed(half) / speed(brain)
     if lengths:
         print(f"\n{title}, by length")
         whole = {label: of for label, of in lines.items() if len(of) == len(lengths)}
-        print_by_length(whole, 22, f"7.{digits}f", f"{'':<12}{'D':>3} mask")
+        print_by_length(whole, ("backend", "D", "mask"), f".{digits}f")
 
 
 def print_counted(rows, headings=HEADINGS):
@@ -249,29 +248,25 @@ def print_counted(rows, headings=HEADINGS):
         "Clock cycles of all kernels of a pass, counted by ncu. Then, for the kernel that "
         "takes longest, the\npercentage of its peak that each unit of the GPU reaches."
     )
-    groups = {  # title: headings of the columns, their width
-        "million cycles": (headings.values(), 9),
-        "over ours": ([headings[b] for b in others], 11),
-        "tensor cores, %": (headings.values(), 9),
-        "in ours, %": (("shared", "L2", "DRAM"), 8),
-    }
-    cells = {t: "".join(f"{h:>{width}}" for h in names) for t, (names, width) in groups.items()}
-    cells = {title: cell for title, cell in cells.items() if cell}  # there may be no other backend
-    print((" " * 16 + "".join(f"{title:>{len(cell)}}" for title, cell in cells.items())).rstrip())
-    print(f"{'D':>3} {'mask':<6}{'N':>6}" + "".join(cells.values()))
+    # Of each group of columns: its title, and the backends or counters that it has.
+    groups = [("Mcycles", headings), ("over ours", others), ("tensor, %", headings)]
+    titles, names = ["", "", ""], ["D", "mask", "N"]
+    for title, columns in groups:
+        titles += [title] * len(columns)
+        names += [headings[name] for name in columns]
+    cells = [[*titles, *["ours, %"] * 3], [*names, "shared", "L2", "DRAM"]]
 
-    def column(of, backend, field, unit, width, digits):
-        value = f"{of[backend][field] / unit:.{digits}f}" if backend in of else "-"
-        return value.rjust(width)
+    def column(of, backend, field, unit, digits):
+        return f"{of[backend][field] / unit:.{digits}f}" if backend in of else "-"
 
     for (dtype, head_dim, mask, length), of in by_problem(rows).items():
         if dtype == "bfloat16":
-            print(
-                f"{head_dim:>3} {mask:<6}{length:>6}"
-                + "".join(column(of, b, "cycles", 1e6, 9, 3) for b in headings)
-                + "".join(column(of, b, "cycles", of[OURS]["cycles"], 11, 2) for b in others)
-                + "".join(column(of, b, "tensor", 1, 9, 0) for b in headings)
-                + "".join(column(of, OURS, name, 1, 8, 0) for name in ("shared", "l2", "dram"))
-            )
+            line = [head_dim, mask, length]
+            line += (column(of, b, "cycles", 1e6, 3) for b in headings)
+            line += (column(of, b, "cycles", of[OURS]["cycles"], 2) for b in others)
+            line += (column(of, b, "tensor", 1, 0) for b in headings)
+            line += (column(of, OURS, name, 1, 0) for name in ("shared", "l2", "dram"))
+            cells.append(line)
+    print("\n".join(aligned(cells, 2)))
     title = "Cycles in bfloat16 over those in float16"
     print_types(title, rows, headings, lambda row: 1 / row["cycles"], 3)
