@@ -16,7 +16,7 @@ from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
 from docs.site import excerpts, sync_pages
-from docs.site.links import page_of
+from docs.site.links import one_file, page_of
 
 LOG = logging.getLogger(__name__)
 ON_SITE = re.compile(r"<!-- on the site: (?P<file>[\w./-]+\.html) -->\s*")
@@ -155,6 +155,8 @@ class CommentBlocks(SphinxTransform):
         if before:
             number = pathlib.PurePosixPath(before).name.split("_")[0]
             parts += [nodes.Text(" · "), link(f"changes since {number}", f"changes:{path}")]
+        if one_file(self.root, path):
+            parts += [nodes.Text(" · "), link("as one file", f"one_file:{path}")]
         return parts
 
     def diff(self, raw, old, new):

@@ -24,10 +24,11 @@ from sphinx.builders.epub3 import Epub3Builder
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.util import logging
 
+from common.flatten import flatten
 from docs.site import chapters, excerpts, navigation, search_index, slides
 from docs.site.comment_blocks import CommentBlocks, previous_step
 from docs.site.github_pages import GithubMarkdown
-from docs.site.links import changes_file, page_of, resolve_links
+from docs.site.links import changes_file, one_file, page_of, resolve_links
 from docs.site.reference import Reference, linked_back
 
 LOG = logging.getLogger(__name__)
@@ -77,6 +78,19 @@ def change_pages(app):
             f'<a href="{depth}{lesson}">The lesson</a></p>\n{block}'
         )
         yield pagename, {"title": title, "body": body, "display_toc": False, "toc": ""}, "page.html"
+
+
+def write_steps(app, exception):
+    """Each step of a ladder as one CUDA file, as ./learn flatten writes it."""
+    if exception or app.builder.name != "html":
+        return
+    root = pathlib.Path(app.srcdir)
+    for file in sorted(root.glob("[0-9][0-9]_*/kernels/[0-9][0-9]_*.cuh")):
+        if name := one_file(root, file.relative_to(root).as_posix()):
+            target = pathlib.Path(app.outdir) / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            text = flatten.flatten(file.parent.parent.name, file.stem)
+            target.write_text(text, encoding="utf-8")
 
 
 def add_toctrees(app, docname, source):
@@ -218,6 +232,7 @@ def setup(app):
     app.connect("html-collect-pages", change_pages)
     app.connect("html-page-context", reserve_room)
     app.connect("build-finished", copy_assets)
+    app.connect("build-finished", write_steps)
     app.connect("build-finished", link_reference)
     search_index.setup(app)
     slides.setup(app)

@@ -33,6 +33,14 @@ def changes_file(path):
     return "changes/" + path.removesuffix(".cuh") + ".html"
 
 
+def one_file(root, path):
+    """The step `path` as one CUDA file of the site, or "" for a file that is not a step."""
+    step = re.fullmatch(r"(\d\d_\w+)/kernels/(\d\d_\w+)\.cuh", path)
+    if step is None or not (root / step[1] / "src" / "one_file.cu").is_file():
+        return ""
+    return f"one_file/{step[1]}/{step[2]}.cu"
+
+
 class Links:
     """Where the links of a page lead on the site."""
 
@@ -54,12 +62,14 @@ class Links:
         """(address, kind) on the site, or None when the target is not there. The kinds are page,
         code, file and external."""
         scheme, _, rest = uri.partition(":")
-        if scheme in ("reference", "documentation", "changes"):
+        if scheme in ("reference", "documentation", "changes", "one_file"):
             path, _, line = rest.partition("#")
             if not self.out:
                 return None
             if scheme == "changes":
                 return self.relative(changes_file(path)), "code"
+            if scheme == "one_file":
+                return self.relative(one_file(self.root, path)), "code"
             file = self.reference.file(path, source=scheme == "reference")
             if file is None:
                 return None
