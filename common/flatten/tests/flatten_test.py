@@ -101,6 +101,15 @@ class Steps(unittest.TestCase):
             self.assertEqual(flatten.main(["05", "99"]), 2)
         self.assertIn("08_edge_masks", errors.getvalue())
 
+    def test_learn_writes_a_file_relative_to_where_it_was_called(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [flatten.ROOT / "learn", "flatten", "5", "8", "new/step.cu"]
+            result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertIn("nvcc -arch=sm_80", result.stdout)
+            written = (pathlib.Path(folder) / "new" / "step.cu").read_text(encoding="utf-8")
+            self.assertEqual(written, flatten.flatten("05_flash_forward", "08_edge_masks"))
+
 
 @unittest.skipUnless(nvcc(), "nvcc is not installed")
 class Compiled(unittest.TestCase):
