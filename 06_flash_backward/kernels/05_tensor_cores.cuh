@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(256)
     multiply_rows<Tile>(d_s, v_smem + warp_key * d, d_o_smem, lane);
     apply_mask_transposed<Tile>(p, a, tile.query0, key0 + warp_key, lane);
     PackedScores<Tile> p_packed, d_s_packed;
-    // P = exp2(S - LSE), dS = P * (dP - delta), elementwise
+    // P = exp(scale S - LSE), dS = P * (dP - delta), elementwise
 #pragma unroll
     for (int j = 0; j < Tile::query_tiles; ++j) {
       recompute_probs<Tile>(p, j, a.scale * kLog2E, a.lse_base_2 + row, lane);

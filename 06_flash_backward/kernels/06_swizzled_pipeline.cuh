@@ -221,7 +221,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     if (visible_keys(a, query0) < key0 + Tile::block_n) {
       apply_mask_transposed<Tile>(p, a, query0, key0 + warp_key, lane);
     }
-    // dP^T = V dO^T, overlapped with P^T = exp2(S^T - LSE)
+    // dP^T = V dO^T, overlapped with P^T = exp(scale S^T - LSE)
     multiply_k_q<d>(d_s, v_smem, d_o_tile, warp_key, lane, [&](int part) {
 #pragma unroll
       for (int j = 0; j < Tile::query_tiles; ++j) {

@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     if (visible_keys(a, query0) < key0 + Tile::block_n) {
       apply_mask_transposed<Tile>(p, a, query0, key0 + warp_key, lane);
     }
-    // dP^T = V dO^T, overlapped with P^T = exp2(S^T - LSE)
+    // dP^T = V dO^T, overlapped with P^T = exp(scale S^T - LSE)
     multiply_k_q<d>(d_s, v_smem, d_o_tile, warp_key, lane, [&](int part) {
 #pragma unroll
       for (int j = 0; j < Tile::query_tiles; ++j) {
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
     }
     // dP = dO V^T
     multiply_q_k<d>(d_p, d_o_smem, v_smem + at, warp_row, lane);
-    // dS = exp2(S - LSE) * (dP - delta)
+    // dS = exp(scale S - LSE) * (dP - delta)
 #pragma unroll
     for (int j = 0; j < Tile::block_n / 8; ++j) {
 #pragma unroll

@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups, 1)
     issue_gemm_nt(p, shared.k[warpgroup], shared.q);
     issue_gemm_nt(d_s, shared.v[warpgroup], shared.d_o);
     wgmma_wait<0>(p, d_s);
-    // P = exp2(S - LSE), dS = P * (dP - delta), elementwise
+    // P = exp(scale S - LSE), dS = P * (dP - delta), elementwise
     if (visible_keys(a, query0) < block.key0 + Tile::block_n) {
       apply_mask_transposed(p, a, query0, key0);
     }

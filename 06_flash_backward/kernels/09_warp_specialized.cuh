@@ -18,7 +18,7 @@ struct SpecializedBackwardShared {
   typename Tile::QTile d_o[Tile::stages];
   typename Tile::ScoreTile d_s[2];  ///< of this tile and the last
   float d_q[kKeyWarpgroups][Tile::d_q_part];
-  float lse[Tile::stages][Tile::block_m];
+  float lse[Tile::stages][Tile::block_m];  ///< a.lse_base_2, LSE / ln 2
   float delta[Tile::stages][Tile::block_m];
   Pipeline<Tile::stages> q_pipe;       ///< of q and lse
   Pipeline<Tile::stages> d_o_pipe;     ///< of d_o and delta
@@ -142,7 +142,7 @@ struct SpecializedMmaWarpgroup {
     issue_gemm_nt(p, shared.k[warpgroup], shared.q[at.stage]);
     shared.d_o_pipe.consumer_wait(at);
     issue_gemm_nt(d_s, shared.v[warpgroup], shared.d_o[at.stage]);
-    // P = exp2(S - LSE)
+    // P = exp(scale S - LSE)
     wgmma_wait<1>(p);
     if (masked) apply_mask_transposed(p, a, query0, key0);
     recompute_probs(p, shared.lse[at.stage], a.scale * kLog2E);

@@ -44,7 +44,8 @@ struct DelayedMmaWarpgroup {
   KeyGradient<Tile> d_k{};
   KeyGradient<Tile> d_v{};
 
-  /// Waits until dS of the previous tile is complete, and that of the one before has been read.
+  /// Waits until dS of the previous tile is complete, and that of the one before has been read. The
+  /// previous tile has the other stage: its round is this one if that is stage 0, else the last.
   //! [wait_for_previous]
   __device__ void wait_for_previous_d_s() {
     shared.d_s_full[at.stage ^ 1].wait(at.parity ^ at.stage ^ 1);
@@ -69,7 +70,7 @@ struct DelayedMmaWarpgroup {
     issue_gemm_nt(p, k[warpgroup], shared.q[at.stage]);
     shared.d_o_pipe.consumer_wait(at);
     issue_gemm_nt(d_s, v[warpgroup], shared.d_o[at.stage]);
-    // P = exp2(S - LSE)
+    // P = exp(scale S - LSE)
     wgmma_wait<1>(p);
     if (masked) apply_mask_transposed(p, a, query0, key0);
     recompute_probs(p, shared.lse[at.stage], a.scale * kLog2E);
@@ -100,7 +101,8 @@ struct DelayedMmaWarpgroup {
     at.advance();
   }
 
-  /// All tiles of a block.
+  /// All tiles of a block, in the order in which the producer loads them and the adding warps add:
+  /// see for_each_m_block().
   __device__ void mainloop(const NBlock& block) {
     const int group = group_size(a);
     const int per_head = block.m_blocks.max - block.m_blocks.min;

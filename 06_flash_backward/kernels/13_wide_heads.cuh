@@ -107,7 +107,7 @@ struct PdVWarpgroup {
       wgmma_wait<1>(d_v, p_operand);
       release_stage(shared.d_o_pipe, last);
     }
-    // P = exp2(S - LSE)
+    // P = exp(scale S - LSE)
     wgmma_wait<0>(p);
     if (masked) apply_mask_transposed(p, a, query0, key0);
     recompute_probs(p, shared.lse[at.stage], a.scale * kLog2E);
@@ -358,7 +358,7 @@ struct DQWarpgroup {
       wgmma_wait<2>(d_q, d_s_operand);
       release_stage(shared.k_pipe, k_last);
     }
-    // P = exp2(S - LSE)
+    // P = exp(scale S - LSE)
     wgmma_wait<1>(p);
     if (visible_keys(a, query0) < key0 + Tile::block_n) {
       apply_mask(p, a, query0, key0);

@@ -179,7 +179,7 @@ struct TransposedWarpgroup {
       add_d_q(narrow, Tile::wide_part * Tile::block_m);
     }
     wgmma_wait<first ? 0 : 1>(p);
-    // P = exp2(S - LSE), while the sums are computed
+    // P = exp(scale S - LSE), while the sums are computed
     if (masked) apply_mask(p, a, query0, key0);
     recompute_prob_rows(p, row_pair(shared->lse[at.stage]).of,
                         a.scale * kLog2E);

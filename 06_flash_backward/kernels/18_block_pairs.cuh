@@ -241,7 +241,7 @@ struct PairWarpgroup {
       issue_peer_d_q(d_q);
       issue_sums(at.stage ^ 1);
     }
-    // P = exp2(S - LSE), while dQ and the sums are computed
+    // P = exp(scale S - LSE), while dQ and the sums are computed
     wgmma_wait<first ? 0 : 2>(p);
     if (masked) apply_mask(p, a, query0, key0);
     recompute_prob_rows(p, row_pair(shared->lse[at.stage]).of,

@@ -74,7 +74,7 @@ def without_lab(text):
     and timestamps."""
     text = re.sub(r",?\s*SourceLocation(?: \w+)? = (?:caller_location\(\)|\{\})", "", text)
     text = re.sub(r",\s*location\b(?=[,)])|(?<=\()location(?=\))", "", text)
-    text = re.sub(r"^ *FA_STAMP\([^;]*\);\n", "", text, flags=re.M)
+    text = re.sub(r"^ *FA_STAMP\([^;]*\);[^\n\\]*\n", "", text, flags=re.M)
     text = re.sub(r"^ *///? @param +location .*\n", "", text, flags=re.M)
     # The course is compiled with --expt-relaxed-constexpr.
     functions = r"(?<!__device__ )\bconstexpr (?=[\w:]+(?:<[^;()]*>)?[&*]* \w+\()"
@@ -321,7 +321,21 @@ def flatten(lesson, step):
         f"//   nvcc -arch=sm_{sm} {step}.cu -o {step} && ./{step}"
     )
     includes = "\n".join(f"#include <{name}>" for name in sorted(system))
-    return "\n\n".join([title, includes, *parts]) + "\n"
+    return with_contents(title, "\n\n".join([includes, *parts]) + "\n", f"kernels/{step}.cuh")
+
+
+def with_contents(title, text, own):
+    """A file's title, its contents by line, and its text; `own` is the part to read first."""
+    parts = {}
+    for number, line in enumerate(text.split("\n")):
+        if found := re.match(r"// ---- (\S+) -", line):
+            parts.setdefault(found[1], number)
+    above = len(title.split("\n")) + len(parts) + 2  # lines before the text
+    rows = [
+        f"// {number + above + 1:5}  {path}{'  <- begin here' if path.endswith(own) else ''}"
+        for path, number in parts.items()
+    ]
+    return "\n".join([title, "//", *rows, "", text])
 
 
 def main(arguments):

@@ -19,10 +19,10 @@ LAYERS = [
         {
             "docs/theory": "background",
             "docs/results": "measurements",
-            "docs/records": "prints them",
+            "docs/records": "tables, charts",
             "docs/explorers": "interactive",
             "docs/stepper": "tile by tile",
-            "docs/site": "builds it all",
+            "docs/site": "builds the site",
         },
     ),
     (
@@ -39,13 +39,13 @@ LAYERS = [
     (
         "shared",
         {
-            "common/attention": "kernels' tiles, ladders",
-            "common/bench": "beside others",
+            "common/attention": "tiles and ladders",
+            "common/bench": "timing, machine code",
             "common/flatten": "a step as one file",
             "common/classroom": "exercises, grading",
         },
     ),
-    ("programs", {"common/cli": "options, tables", "common/testing": "tests' tools"}),
+    ("programs", {"common/cli": "options, tables", "common/testing": "test tools"}),
     (
         "machines",
         {"common/gpu": "CUDA, or the lab", "common/lab": "CUDA on a CPU, observed"},

@@ -96,6 +96,15 @@ class Steps(unittest.TestCase):
             for unwanted in ('#include "', "FA_TARGET", "SourceLocation", "fmt::", "//! ["):
                 self.assertNotIn(unwanted, text, f"{lesson} {step}")
 
+    def test_the_contents_name_the_lines_where_parts_begin(self):
+        lines = flatten.flatten("05_flash_forward", "08_edge_masks").split("\n")
+        rows = [line.split() for line in lines if re.match(r"// +\d+  \S", line)]
+        self.assertGreater(len(rows), 5)
+        for row in rows:
+            self.assertIn(f"// ---- {row[2]} ", lines[int(row[1]) - 1])
+        begin = [row[2] for row in rows if row[3:] == ["<-", "begin", "here"]]
+        self.assertEqual(begin, ["05_flash_forward/kernels/08_edge_masks.cuh"])
+
     def test_a_step_that_does_not_exist_is_bad_use(self):
         with contextlib.redirect_stderr(io.StringIO()) as errors:
             self.assertEqual(flatten.main(["05", "99"]), 2)
