@@ -68,7 +68,7 @@ class Records(unittest.TestCase):
             record = ROOT / "docs" / "results" / f"h200_{lesson[:2]}_interface.json"
             status, out, err = self.table(lesson, record)
             self.assertEqual((status, err), (0, ""))
-            self.assertRegex(out, r"bfloat16 +4 +16 +128 causal  4096")
+            self.assertRegex(out, r"bfloat16 +4 +16 +128 +causal +4096")
             self.assertRegex(out, r"points: least .*, median 1\.0")
 
 

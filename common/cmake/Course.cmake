@@ -244,8 +244,8 @@ function(fa_interface NAME LABEL)
   target_link_libraries(${on_lab} PRIVATE fa_lab)
   add_library(fa::${NAME}_on_lab ALIAS ${on_lab})
   foreach(library IN LISTS libraries)
-    set_target_properties(${library} PROPERTIES CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET
-                          hidden
+    set_target_properties(${library} PROPERTIES CXX_VISIBILITY_PRESET hidden
+                                                CUDA_VISIBILITY_PRESET hidden
                                                 VISIBILITY_INLINES_HIDDEN ON)
     if(CMAKE_SYSTEM_NAME STREQUAL "Linux")  # names of the libraries within, too
       set(map "${CMAKE_CURRENT_SOURCE_DIR}/interface/exported.map")
@@ -289,8 +289,7 @@ endfunction()
 #   USES     earlier lessons this one builds on
 #   SOURCES  the lesson's library lessonNN; with none it is header-only
 #   PROGRAM  further sources of the executable beside main.cpp; where there are kernels/, they can
-#   include
-#            kernel_lines.hpp
+#            include kernel_lines.hpp
 #   TESTS    sources of the test executable lessonNN_tests
 #   LINK     further libraries
 function(fa_lesson NAME)
