@@ -15,7 +15,6 @@ KERNELS = {
     "08_finish": "08_edge_masks",
     "14_patience": "14_lazy_rescaling",
     "15_shares": "15_warpgroup_tiles",
-    "behind the wait": "after the wait",
 }
 # Fields: old: new.
 FIELDS = {"percent_hidden": "percent_masked"}
