@@ -156,7 +156,7 @@ class CommentBlocks(SphinxTransform):
             number = pathlib.PurePosixPath(before).name.split("_")[0]
             parts += [nodes.Text(" · "), link(f"changes since {number}", f"changes:{path}")]
         if one_file(self.root, path):
-            parts += [nodes.Text(" · "), link("as one file", f"one_file:{path}")]
+            parts += [nodes.Text(" · "), link("as one file", f"step:{path}")]
         return parts
 
     def diff(self, raw, old, new):

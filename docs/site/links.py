@@ -62,13 +62,13 @@ class Links:
         """(address, kind) on the site, or None when the target is not there. The kinds are page,
         code, file and external."""
         scheme, _, rest = uri.partition(":")
-        if scheme in ("reference", "documentation", "changes", "one_file"):
+        if scheme in ("reference", "documentation", "changes", "step"):
             path, _, line = rest.partition("#")
             if not self.out:
                 return None
             if scheme == "changes":
                 return self.relative(changes_file(path)), "code"
-            if scheme == "one_file":
+            if scheme == "step":
                 return self.relative(one_file(self.root, path)), "code"
             file = self.reference.file(path, source=scheme == "reference")
             if file is None:
