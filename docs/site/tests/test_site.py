@@ -251,11 +251,11 @@ class Target(TreeTest):
                 "tests", "__pycache__", "results", "theory", "explorers", "*.md"
             ),
         )
-        shutil.copytree(
-            ROOT / "common/cli",
-            self.root / "common/cli",
-            ignore=shutil.ignore_patterns("tests", "__pycache__", "*.?pp"),
-        )
+        for folder in ("classroom", "data", "flatten", "testing"):  # that docs imports
+            for path in (ROOT / "common" / folder).glob("*.py"):
+                copy = self.root / "common" / folder / path.name
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
         for path, text in {
             "CMakeLists.txt": CMAKE,
             "LICENSE": "MIT\n",
