@@ -108,13 +108,13 @@ inline std::vector<flash::Rung> ladder() {
       hopper("12_ping_pong", "ping-pong warpgroup scheduling").columns(kAny<128>).blocks(tma)
           .launch([](auto& a, auto on) { launch_ping_pong(a, on); }),
       hopper("13_persistent", "dynamic tile scheduler").columns(kAny<128>).blocks(persistent)
-          .launch(TileCounter{}, [](auto& a, auto on) { launch_persistent(a, on, on.workspace); }),
+          .launch(TileCounterWorkspace{}, [](auto& a, auto on) { launch_persistent(a, on, on.workspace); }),
       hopper("14_lazy_rescaling", "lazy rescaling").columns(kAny<128>).blocks(persistent)
-          .launch(TileCounter{},
+          .launch(TileCounterWorkspace{},
                  [](auto& a, auto on) { launch_lazy_rescaling(a, on, on.workspace); }),
       hopper("15_warpgroup_tiles", "skip masked tiles per warpgroup").columns(kTma<64, 256>).mla()
           .blocks(warpgroup_blocks())
-          .launch(TileCounter{},
+          .launch(TileCounterWorkspace{},
               [](auto& a, auto on) { launch_warpgroup_tiles<on.d, on.d_v>(a, on, on.workspace); }),
       hopper("16_mirrored_tiles", "mirrored tiles for small problems").columns(kPow2<64, 256>)
           .blocks(mirrored_blocks())

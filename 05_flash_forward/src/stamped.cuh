@@ -29,13 +29,13 @@ inline flash::stamped::Backend backend(const std::string&) {
           rung("11_overlap").launch([](auto& a, auto on) { launch_overlap(a, on); }),
           rung("12_ping_pong").launch([](auto& a, auto on) { launch_ping_pong(a, on); }),
           rung("13_persistent")
-            .launch(TileCounter{},
+            .launch(TileCounterWorkspace{},
               [](auto& a, auto on) { launch_persistent(a, on, on.workspace); }),
           rung("14_lazy_rescaling")
-            .launch(TileCounter{},
+            .launch(TileCounterWorkspace{},
               [](auto& a, auto on) { launch_lazy_rescaling(a, on, on.workspace); }),
           rung("15_warpgroup_tiles")
-            .launch(TileCounter{},
+            .launch(TileCounterWorkspace{},
               [](auto& a, auto on) { launch_warpgroup_tiles<64>(a, on, on.workspace); }),
           // clang-format on
       });

@@ -78,7 +78,7 @@ auto floats(Count count) {
   return [=](auto& a, auto) { return std::make_shared<DeviceBuffer<float>>(count(a)); };
 }
 // A tile counter, which is 0.
-struct TileCounter {
+struct TileCounterWorkspace {
   template <class A, class D>
   auto operator()(A&, D) const {
     const auto counter = std::make_shared<DeviceBuffer<unsigned>>(1);
