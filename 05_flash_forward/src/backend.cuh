@@ -108,7 +108,8 @@ inline std::vector<flash::Rung> ladder() {
       hopper("12_ping_pong", "ping-pong warpgroup scheduling").columns(kAny<128>).blocks(tma)
           .launch([](auto& a, auto on) { launch_ping_pong(a, on); }),
       hopper("13_persistent", "dynamic tile scheduler").columns(kAny<128>).blocks(persistent)
-          .launch(TileCounterWorkspace{}, [](auto& a, auto on) { launch_persistent(a, on, on.workspace); }),
+          .launch(TileCounterWorkspace{},
+                 [](auto& a, auto on) { launch_persistent(a, on, on.workspace); }),
       hopper("14_lazy_rescaling", "lazy rescaling").columns(kAny<128>).blocks(persistent)
           .launch(TileCounterWorkspace{},
                  [](auto& a, auto on) { launch_lazy_rescaling(a, on, on.workspace); }),
