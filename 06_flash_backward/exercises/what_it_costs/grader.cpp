@@ -1,4 +1,5 @@
 #include "06_flash_backward/exercises/on_device.cuh"
+#include "06_flash_backward/kernels/01_unfused.cuh"
 #include "common/classroom/lab.hpp"
 #include "common/classroom/prelude_lab.hpp"
 
