@@ -3,6 +3,7 @@
 /// tensors, on each backend that this build has.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -25,5 +26,15 @@ struct Backend : LadderBackend<Rung> {
 
 /// The backends of this build: the lab first.
 std::vector<Backend> backends();
+
+/// The forward pass for lesson 06: the kernel that is chosen on the backend of a kind.
+/// @throws std::invalid_argument as Rung::prepare
+inline Outputs dispatched_forward(const std::string& kind, const Problem& problem,
+                                  const Inputs& inputs) {
+  static const std::vector<Backend> all = backends();
+  const auto used = std::find_if(all.begin(), all.end(),
+                                 [&](const Backend& backend) { return backend.kind == kind; });
+  return used->dispatched(used->properties).run(problem, inputs);
+}
 
 }  // namespace fa::flash

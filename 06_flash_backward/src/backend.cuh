@@ -3,6 +3,7 @@
 /// common/gpu/target.hpp.
 #pragma once
 
+#include "05_flash_forward/src/backend.hpp"
 #include "06_flash_backward/kernels/02_preprocess.cuh"
 #include "06_flash_backward/kernels/05_tensor_cores.cuh"
 #include "06_flash_backward/kernels/08_wgmma.cuh"
@@ -171,15 +172,6 @@ inline std::vector<Rung> ladder() {
 }
 // clang-format on
 
-// Lesson 05's fastest kernels, from host tensors to host tensors.
-inline attention::Outputs forward(const Problem& problem, const Inputs& in) {
-  return rung_row<attention::Rung<Inputs, attention::Outputs>, DeviceAttention, float, half,
-                  bfloat16>("forward", "")
-      .mla()
-      .launch([](auto& a, auto on) { launch_forward(a, on); })
-      .run(problem, in);
-}
-
 // What is chosen for a device.
 inline Rung dispatched_rung(bool deterministic, const DeviceProperties& device) {
   return gradient_rung<float, half, bfloat16>("dispatched", "")
@@ -203,7 +195,9 @@ inline std::string chosen_kernels(const Problem& problem, bool deterministic,
 /// This backend with all kernels of the lesson.
 inline backward::Backend backend(const std::string& kind) {
   auto result = backend_with<backward::Backend>(kind, ladder());
-  result.forward = forward;
+  result.forward = [kind](const Problem& problem, const attention::Inputs& inputs) {
+    return flash::dispatched_forward(kind, problem, inputs);
+  };
   result.chosen = chosen_kernels;
   result.dispatched = dispatched_rung;
   return result;

@@ -11,6 +11,14 @@ import sys
 from common.classroom import catalogue, export, gate, grade, student
 from common.classroom.toolchain import Toolchain
 
+USAGE = """usage: ./learn classroom COMMAND ...
+
+For teachers. ./learn classroom COMMAND --help explains each.
+
+  export    write a course repository: lessons, exercises, no solutions
+  gate      test the graders: right answers pass, known mistakes fail, for their reasons
+"""
+
 
 def main(arguments):
     """Runs a command; returns the exit status: 0 done, 1 a check failed, 2 it could not be done."""
@@ -22,8 +30,11 @@ def main(arguments):
 
     commands = {"exercise": student.main, "grade": grade.main}
     if command == "classroom":
-        command, *rest = rest or [""]
+        command, *rest = rest or ["--help"]
         commands = {"export": export.main, "gate": gate.main}
+        if command in ("-h", "--help"):
+            print(USAGE)
+            return 0
     try:
         if command not in commands:
             raise catalogue.Fault(

@@ -33,20 +33,20 @@ struct Column {
   const char* field;
   int digits;  // after the point
 };
-constexpr Column kColumns[] = {{"N", "length", 0},
-                               {"ms", "milliseconds", 3},
-                               {"TFLOP/s", "tflops", 2},
-                               {"GB/s", "gigabytes_per_second", 0},
-                               {"% of peak", "percent_of_peak", 1},
-                               {"% of cuBLAS", "percent_of_cublas", 1},
-                               {"price", "deterministic_price", 2},
-                               {"registers", "registers", 0},
-                               {"shared, B", "shared_bytes", 0},
-                               {"spilled, B", "spilled_bytes", 0},
-                               {"blocks/SM", "blocks", 0},
-                               {"% of warps", "percent_of_warps", 0},
-                               {"waves", "waves", 2},
-                               {"% masked", "percent_hidden", 0}};
+constexpr Column kMeasuredColumns[] = {{"N", "length", 0},
+                                       {"ms", "milliseconds", 3},
+                                       {"TFLOP/s", "tflops", 2},
+                                       {"GB/s", "gigabytes_per_second", 0},
+                                       {"% of peak", "percent_of_peak", 1},
+                                       {"% of cuBLAS", "percent_of_cublas", 1},
+                                       {"price", "deterministic_price", 2},
+                                       {"registers", "registers", 0},
+                                       {"shared, B", "shared_bytes", 0},
+                                       {"spilled, B", "spilled_bytes", 0},
+                                       {"blocks/SM", "blocks", 0},
+                                       {"% of warps", "percent_of_warps", 0},
+                                       {"waves", "waves", 2},
+                                       {"% masked", "percent_hidden", 0}};
 
 // The value of a field as a cell; empty when the row has no such field.
 std::string cell(const Measurement& row, const std::string& field, int digits) {
@@ -87,7 +87,7 @@ std::string table_of(const std::vector<Measurement>& rows, const std::vector<std
   for (const std::string& name : names) {
     columns.push_back({name.c_str(), name.c_str(), 0});
   }
-  for (const Column& column : kColumns) {
+  for (const Column& column : kMeasuredColumns) {
     const bool any = std::any_of(rows.begin(), rows.end(),
                                  [&](auto& row) { return !cell(row, column.field, 0).empty(); });
     if (any) columns.push_back(column);

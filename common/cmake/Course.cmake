@@ -59,7 +59,7 @@ endif()
 include("${CMAKE_CURRENT_LIST_DIR}/Gpu.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/Packages.cmake")
 
-# For code that needs no speed, which is all but the libraries of the lessons: half the time to
+# For code that needs little speed, which is all but the host code of the lessons: half the time to
 # build.
 set(FA_QUICK_TO_BUILD $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 
@@ -88,7 +88,8 @@ endfunction()
 # -gdwarf-4: the addr2line of Debian 12 takes the first file of version 5 for another one.
 # -fsanitize-coverage: it also calls the watcher at the beginning of each piece of code without a
 # branch.
-set(FA_WATCH_OPTIONS -fsanitize=thread -fsanitize-coverage=trace-pc -O1 -g -gdwarf-4)
+# -g1: lines and functions, but no variables.
+set(FA_WATCH_OPTIONS -fsanitize=thread -fsanitize-coverage=trace-pc -O1 -g1 -gdwarf-4)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND FA_WATCH_OPTIONS -fno-tree-vectorize -fno-tree-slp-vectorize -fno-tree-sra
        "SHELL:--param tsan-instrument-func-entry-exit=0")
@@ -143,7 +144,10 @@ namespace ${NAMESPACE} {
 Backend ${kind}_backend() { return fa::${where}::backend(\"${kind}\"); }
 }  // namespace ${NAMESPACE}
 ")
-    if(NOT kind STREQUAL "lab")
+    if(kind STREQUAL "lab")
+      set_source_files_properties("${source}" PROPERTIES COMPILE_OPTIONS "${FA_QUICK_TO_BUILD}"
+                                                         SKIP_UNITY_BUILD_INCLUSION ON)
+    else()
       add_library(${LIST}_${kind} OBJECT "${source}")
       target_link_libraries(${LIST}_${kind} PRIVATE fa_common)
       if(kind STREQUAL "watched")
@@ -241,6 +245,7 @@ function(fa_interface NAME LABEL)
   file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT
        "#include \"${CMAKE_CURRENT_SOURCE_DIR}/interface/${NAME}.cu\"\n")
   add_library(${on_lab} SHARED "${source}")
+  target_compile_options(${on_lab} PRIVATE ${FA_QUICK_TO_BUILD})
   target_link_libraries(${on_lab} PRIVATE fa_lab)
   add_library(fa::${NAME}_on_lab ALIAS ${on_lab})
   foreach(library IN LISTS libraries)
@@ -319,6 +324,9 @@ function(fa_lesson NAME)
   add_executable(${NAME} main.cpp ${arg_PROGRAM})
   target_link_libraries(${NAME} PRIVATE ${library} fa_program)
   target_compile_options(${NAME} PRIVATE ${FA_QUICK_TO_BUILD})
+  # ./learn run starts the program as soon as this has been done.
+  add_custom_target(ready_${NAME} DEPENDS ${NAME} COMMAND "${CMAKE_COMMAND}" -E touch
+                    "${CMAKE_BINARY_DIR}/run/ready/${NAME}" VERBATIM)
   if(IS_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/kernels")
     fa_kernel_lines(${NAME})
   endif()

@@ -61,8 +61,17 @@ if(BUILD_TESTING)
   include(doctest)  # doctest_discover_tests
 endif()
 
-find_package(Boost 1.71 QUIET CONFIG COMPONENTS context)
-if(NOT Boost_FOUND)
+# Not by find_package(Boost): where the headers are installed and Boost.Context is not, that leaves
+# targets behind, which the fetched one has as well.
+find_package(boost_context 1.71 QUIET CONFIG HINTS "${Boost_DIR}/..")
+if(TARGET Boost::context)
+  get_target_property(fa_library Boost::context LOCATION)
+  if(NOT EXISTS "${fa_library}")
+    message(FATAL_ERROR
+            "${boost_context_CONFIG} names ${fa_library}, which does not exist: Boost.Context is "
+                        "installed in part. Install it whole (on Debian and Ubuntu: libboost-context-dev).")
+  endif()
+else()
   if(NOT FA_DOWNLOAD)
     message(FATAL_ERROR
             "Boost.Context is not installed and FA_DOWNLOAD is OFF: install it with the system's "

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const fs::path& path, const std::string& why) {
+[[noreturn]] void refuse_path(const fs::path& path, const std::string& why) {
   throw std::runtime_error(fmt::format("{}: cannot be written: {}", printable(path.string()), why));
 }
 
@@ -44,8 +44,8 @@ class Partial {
     const std::string why = system_error(),
                       shown = printable(folder.empty() ? "." : folder.string());
     std::error_code ignored;
-    if (!fs::exists(shown, ignored)) refuse(asked, "there is no folder " + shown);
-    refuse(asked, fmt::format("no file can be made in {}: {}", shown, why));
+    if (!fs::exists(shown, ignored)) refuse_path(asked, "there is no folder " + shown);
+    refuse_path(asked, fmt::format("no file can be made in {}: {}", shown, why));
   }
   ~Partial() {
     file.close();
@@ -66,7 +66,7 @@ class Partial {
     const fs::file_status old = fs::status(target, error);
     if (fs::exists(old)) fs::permissions(path_, old.permissions(), error);
     fs::rename(path_, target, error);
-    if (error) refuse(asked_, error.message());
+    if (error) refuse_path(asked_, error.message());
     path_.clear();
   }
   std::ofstream file;
@@ -74,7 +74,7 @@ class Partial {
  private:
   void close() {
     file.close();
-    if (!file) refuse(asked_, system_error());
+    if (!file) refuse_path(asked_, system_error());
   }
   fs::path asked_, path_;
 };
@@ -83,9 +83,9 @@ class Partial {
 fs::path target_of(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (fs::is_directory(status)) refuse(path, "it is a folder");
-  if (fs::exists(status) && access(path.c_str(), W_OK) != 0) refuse(path, system_error());
-  if (status.type() == fs::file_type::none) refuse(path, error.message());
+  if (fs::is_directory(status)) refuse_path(path, "it is a folder");
+  if (fs::exists(status) && access(path.c_str(), W_OK) != 0) refuse_path(path, system_error());
+  if (status.type() == fs::file_type::none) refuse_path(path, error.message());
   fs::path target = path;
   while (fs::is_symlink(fs::symlink_status(target, error))) {
     target = target.parent_path() / fs::read_symlink(target);
@@ -98,7 +98,7 @@ void append(const fs::path& path, const std::function<void(std::ostream&)>& writ
   std::ofstream file(path, std::ios::binary | std::ios::app);
   if (file) write(file);
   file.close();
-  if (!file) refuse(path, system_error());
+  if (!file) refuse_path(path, system_error());
 }
 
 // The bytes of the first character; 0 for invalid UTF-8 and for what a terminal obeys.

@@ -15,7 +15,6 @@ namespace {
 
 using Kind = Span::Kind;
 
-constexpr int kQuarters = 4;
 // Cycles without a stamp, behind the last matmul or copy of a warp, after which the next kernel has
 // begun. Kernels are some 2000 cycles apart.
 constexpr double kKernelGap = 1500;
@@ -39,9 +38,9 @@ struct Group {
 };
 
 // What a warp did in one block.
-class Warp {
+class MeasuredWarp {
  public:
-  Warp(int warp, Timeline& timeline, const std::set<std::uint32_t>& of_copies)
+  MeasuredWarp(int warp, Timeline& timeline, const std::set<std::uint32_t>& of_copies)
       : warp_(warp), timeline_(timeline), of_copies_(of_copies) {}
 
   void add(const Event& event) {
@@ -111,7 +110,8 @@ class Warp {
     while (static_cast<int>(groups_.size()) > left) {
       const Group& group = groups_.front();
       const double begin = std::max(group.begin, ended_);
-      if (warp_ % kQuarters == 0) timeline_.matmuls.push_back({group.kind, begin, at, warp_, 0});
+      if (warp_ % kSubPartitions == 0)
+        timeline_.matmuls.push_back({group.kind, begin, at, warp_, 0});
       ended_ = at;
       groups_.erase(groups_.begin());
     }
@@ -287,7 +287,7 @@ Timeline timeline_of_stamps(std::vector<Stamp> stamps) {
         of_copies.insert(event.stamp.barrier());
       }
     }
-    std::map<int, Warp> warps;
+    std::map<int, MeasuredWarp> warps;
     for (const Event& event : block) {
       const int warp = event.stamp.warp;
       warps.try_emplace(warp, warp, timeline, of_copies).first->second.add(event);

@@ -13,7 +13,6 @@
 namespace fa::lab {
 namespace {
 
-constexpr std::size_t kQuarters = 4;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // One block on the SM.
@@ -221,8 +220,8 @@ class Player {
         warp.left.resize(group + 1);
         ++warp.left[group];
         ++warp.waiting;
-        quarters_[w % kQuarters].queue.push_back({w, &step, group});
-        begin_matmul(quarters_[w % kQuarters]);
+        quarters_[w % kSubPartitions].queue.push_back({w, &step, group});
+        begin_matmul(quarters_[w % kSubPartitions]);
         finish(w, Span::Kind::kWaitsForMatmuls);
         return true;
       }
@@ -288,7 +287,7 @@ class Player {
   // How many warps of a quarter compute.
   int computing(std::size_t quarter) const {
     int count = 0;
-    for (std::size_t w = quarter; w < warps_.size(); w += kQuarters) {
+    for (std::size_t w = quarter; w < warps_.size(); w += kSubPartitions) {
       count += warps_[w].work > 0 ? 1 : 0;
     }
     return count;
@@ -299,7 +298,7 @@ class Player {
     for (std::size_t w = 0; w < warps_.size(); ++w) {
       const Warp& warp = warps_[w];
       if (warp.work > 0) {
-        next = std::min(next, now_ + warp.work * computing(w % kQuarters));
+        next = std::min(next, now_ + warp.work * computing(w % kSubPartitions));
       }
       if (ended(w)) continue;
       const Step& step = block_.warps[w][warp.at];
@@ -321,12 +320,12 @@ class Player {
 
   void advance(double to) {
     constexpr double none = 1e-6;  // cycles, what rounding leaves
-    std::array<int, kQuarters> sharing{};
-    for (std::size_t q = 0; q < kQuarters; ++q) sharing[q] = computing(q);
+    std::array<int, kSubPartitions> sharing{};
+    for (std::size_t q = 0; q < kSubPartitions; ++q) sharing[q] = computing(q);
     for (std::size_t w = 0; w < warps_.size(); ++w) {
       double& work = warps_[w].work;
       if (work <= 0) continue;
-      work -= (to - now_) / sharing[w % kQuarters];
+      work -= (to - now_) / sharing[w % kSubPartitions];
       if (work < none) work = 0;
     }
     now_ = to;
@@ -346,7 +345,7 @@ class Player {
   const Costs& costs_;
   Timeline& timeline_;
   std::vector<Warp> warps_;
-  std::array<Quarter, kQuarters> quarters_;
+  std::array<Quarter, kSubPartitions> quarters_;
   std::map<int, Mbarrier> mbarriers_;
   std::map<int, Named> named_;
   Named meeting_;

@@ -13,6 +13,9 @@
 
 namespace fa::lab {
 
+/// Sub-partitions of an SM. Each has a tensor core and runs every fourth warp.
+inline constexpr int kSubPartitions = 4;
+
 /// What things cost, in clock cycles of one SM with four quarters. A warp belongs to the quarter of
 /// its number modulo 4, and the warps of a quarter share what it has.
 ///

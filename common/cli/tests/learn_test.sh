@@ -23,7 +23,7 @@ new_machine() {
   cp "$repository/learn" "$root/learn"
   cp "$repository/common/cmake/packages.txt" "$root/common/cmake/"
   local tool
-  for tool in bash env cat sed sort awk grep basename dirname readlink mkdir mv rm head tr tee wc id touch chmod; do
+  for tool in bash env cat sed sort awk grep basename dirname readlink mkdir mv rm head tail tr tee wc id touch chmod sleep nice find; do
     ln -s "$(command -v "$tool")" "$bin/$tool"
   done
   fake uname 'if [ "$1" = -s ]; then echo Linux; else echo "Linux x86_64"; fi'
@@ -122,7 +122,42 @@ output=$(cat "$root/nested")
 expect "... the other one, too" both says "02_beta  some check" does_not_say "01_alpha"
 output=$(echo "$root"/build/learn/run/*.tsv)
 expect "... and leave one file" [ "$output" = "$root/build/learn/run/summary.tsv" ]
+# A build of which lesson 02 becomes ready only after lesson 01 has run.
+fake cmake '
+  case $* in
+    *--build*ready_01_alpha*) touch "$2/run/ready/01_alpha" ;;
+    *--build*ready_02_beta*)
+      for i in 1 2 3 4 5 6 7 8 9 10; do [ -e "$2/ran" ] || sleep 0.5; done
+      [ -e "$2/ran" ] || exit 1
+      exit "${SECOND_BUILD:-0}" ;;
+    *--version*) echo "cmake version 3.25.1" ;;
+  esac'
+printf '#!/bin/sh\necho "this is 01_alpha"; touch "%s/build/learn/ran"\n' "$root" >"$root/build/learn/01_alpha/01_alpha"
+learn run
+expect "lesson 01 runs while lesson 02 compiles" both status_is 0 says "this is 01_alpha"
+SECOND_BUILD=1
+export SECOND_BUILD
+learn run
+expect "a build that fails later ends the run, behind lesson 01" both status_is 2 says "this is 01_alpha"
+expect "... and says so" both says "the build failed" does_not_say "this is 02_beta"
+output=$(echo "$root"/build/learn/run/*.*)
+expect "... and leaves no file of its own" [ "$output" = "$root/build/learn/run/summary.tsv" ]
+unset SECOND_BUILD
 give_tools
+
+# A copy that was moved.
+mkdir -p "$root/build/learn/bench"
+touch "$root/build/learn/compiled" "$root/build/learn/bench/record.json"
+echo "CMAKE_HOME_DIRECTORY:INTERNAL=$root" >"$root/build/learn/CMakeCache.txt"
+: >"$log"
+learn run 1
+expect "in its own folder a build stays" [ -e "$root/build/learn/compiled" ]
+expect "... and is not configured again" not_called "cmake -S"
+echo "CMAKE_HOME_DIRECTORY:INTERNAL=/old/place" >"$root/build/learn/CMakeCache.txt"
+learn run 1
+expect "a moved copy says so and builds anew" both status_is 0 says "build/learn was made in /old/place: it is built anew here"
+expect "... from nothing" both called "cmake -S $root" is_gone "$root/build/learn/compiled"
+expect "... but keeps records" [ -e "$root/build/learn/bench/record.json" ]
 learn bench 2
 expect "bench needs a GPU" both status_is 2 says "bench measures kernels on an NVIDIA GPU, and this machine has none"
 learn trace 1
