@@ -5,11 +5,11 @@ NN_lesson/exercises/lesson.json lists the exercises of a lesson in their order, 
 minutes, machine, the stages and their points. Each is a folder NN_lesson/exercises/NAME with
 
     task.md      what to do, and why; three hints, folded, at the end
-    frame.txt    the student's file with its holes, see Frame
+    frame.txt    the student's file with its holes, see Frame; where that holds code, other answers
+                 follow below a line `//@ answers`, see read_answers()
     grader.cpp   the stages
     entry.cpp    what the grader calls, with the student's file; none where that holds numbers, and
                  none for puzzles, which share one
-    cases.txt    other answers, see read_answers(); none where the student's file holds numbers
 
 An exercise may have variants: values for {{name}} in its texts and -DFA_NAME=value for its grader.
 The first is the course's own; a class has those that its seed chooses, see seed_of().
@@ -29,6 +29,7 @@ MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
 DIRECTIVE = re.compile(
     r"^(?P<indent>\s*)//@ (?P<word>from|hole|solution|start|end)(?: (?P<what>\S+))?\s*$"
 )
+ANSWERS = "//@ answers\n"  # in frame.txt, between the frame and other answers
 HINT = re.compile(
     r"^<details><summary>Hint \d</summary>\n+(.*?)\n+</details>\n*", re.MULTILINE | re.DOTALL
 )
@@ -143,8 +144,8 @@ class Frame:
 
 
 def read_answers(text, name):
-    """Reads cases.txt, a list as changes.py describes it. What is changed is the solution; the
-    answer is
+    """Reads the answers of frame.txt, a list as changes.py describes it. What is changed is the
+    solution; the answer is
 
     # name: what is wrong, in words
     @ stage: what the message of the stage that refuses it must hold
@@ -235,6 +236,10 @@ class Exercise:
             text = text.replace("{{" + word + "}}", str(value))
         return text
 
+    def _frame(self):
+        text = self._text("frame.txt").partition(ANSWERS)[0]
+        return Frame(self.root, text, f"{self.id}/frame.txt")
+
     @property
     def entry(self):
         """The source of what the grader calls."""
@@ -245,8 +250,7 @@ class Exercise:
         """The lessons' files that hold what the exercise asks for."""
         if not self.has_solution():
             return set()
-        frame = Frame(self.root, self._text("frame.txt"), f"{self.id}/frame.txt")
-        return {ROOT / path for path in frame.sources}
+        return {ROOT / path for path in self._frame().sources}
 
     @property
     def grader(self):
@@ -269,21 +273,21 @@ class Exercise:
         """The student's file at first."""
         if not self.has_solution():
             return self._text("start.txt")
-        return "\n".join(Frame(self.root, self._text("frame.txt"), f"{self.id}/frame.txt").start)
+        return "\n".join(self._frame().start)
 
     def solution(self):
         """The student's file with the solution; of questions without code grading.solution() knows
         it."""
         if not self.has_solution():
             raise Fault("this copy of the course was made without solutions; ask your teacher")
-        return "\n".join(Frame(self.root, self._text("frame.txt"), f"{self.id}/frame.txt").solution)
+        return "\n".join(self._frame().solution)
 
     def answers(self, kind):
-        """The answers of cases.txt that are wrong, right or equivalent; none for predictions, whose
+        """The answers of frame.txt that are wrong, right or equivalent; none for predictions, whose
         grader knows them: see numbers.wrong_answers()."""
-        if self.predicts:
-            return []
-        found = read_answers(self._text("cases.txt"), f"{self.id}/cases.txt")
+        frame, _, answers = self._text("frame.txt").partition(ANSWERS)
+        above = "\n" * (frame.count("\n") + 1)  # messages count the lines of the file
+        found = read_answers(above + answers, f"{self.id}/frame.txt")
         return [answer for answer in found if answer.kind == kind]
 
     def right_answers(self):

@@ -161,7 +161,6 @@ class Attacks(unittest.TestCase):
         root = self.one_step.root
         for name in (
             f"{folder}/frame.txt",
-            f"{folder}/cases.txt",
             f"{folder}/grader.cpp",
             f"{root}/{folder}/frame.txt",
             f"../../../..{root}/{folder}/frame.txt",

@@ -50,7 +50,7 @@ class Frames(unittest.TestCase):
 
     def test_an_answer_must_fit_the_solution(self):
         text = "# one: two\n@ easy: three\n- b\n+   B\n- c\n+ C\n"
-        wrong = catalogue.read_answers(text, "cases.txt")[0]
+        wrong = catalogue.read_answers(text, "frame.txt")[0]
         self.assertEqual((wrong.kind, wrong.stage, wrong.says), ("wrong", "easy", "three"))
         self.assertEqual(wrong.apply("a\n  b\nc"), "a\n  B\nC")
         for solution in ("a", "b\nb\nc"):
@@ -60,17 +60,17 @@ class Frames(unittest.TestCase):
     def test_a_list_of_answers_has_three_kinds(self):
         change = "- b\n+ B\n"
         text = f"# a: b\n@ odd: c\n{change}# d: e\n@ right\n{change}# why\n@ equivalent\n{change}"
-        kinds = [answer.kind for answer in catalogue.read_answers(text, "cases.txt")]
+        kinds = [answer.kind for answer in catalogue.read_answers(text, "frame.txt")]
         self.assertEqual(kinds, ["wrong", "right", "equivalent"])
         for faulty, words in (
             (f"# a: b\n{change}", "needs a line '@ '"),
             ("# a: b\n@ right\n", "needs a line '@ ' and a line '- CODE'"),
             (f"# a: b\n@ wrong\n{change}", "allowed are STAGE: TEXT, right and equivalent"),
             (f"# a\n@ right\n{change}", "needs a name and a description"),
-            (f"# a: b\n@ right\n{change}B", "cases.txt:5: a line begins with"),
+            (f"# a: b\n@ right\n{change}B", "frame.txt:5: a line begins with"),
         ):
             with self.subTest(faulty), self.assertRaisesRegex((Fault, ValueError), words):
-                catalogue.read_answers(faulty, "cases.txt")
+                catalogue.read_answers(faulty, "frame.txt")
 
     def test_hints_are_no_part_of_the_task(self):
         for one in catalogue.exercises():
