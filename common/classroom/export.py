@@ -11,7 +11,6 @@ from common.classroom.catalogue import Fault
 from common.data.files import write_file
 
 
-
 def files_of(root):
     """What git tracks, or without git everything but builds and a student's work."""
     listed = None

@@ -1,5 +1,5 @@
-// Files of NumPy. The fixtures in data/ were written by NumPy and PyTorch themselves
-// (make_fixtures.py).
+// Files of NumPy. Those in npy_fixtures.txt were written by NumPy and PyTorch themselves
+// (npy_fixtures.py).
 #include "common/tensor/npy.hpp"
 
 #include <cmath>
@@ -28,11 +28,23 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// A file of npy_fixtures.txt.
 fs::path fixture(const std::string& name) {
-  return fs::path(FA_TEST_DATA) / (name + ".npy");
+  static const TemporaryDirectory directory;
+  fs::path path = directory.path() / (name + ".npy");
+  std::ifstream list(FA_NPY_FIXTURES);
+  for (std::string file, hex; list >> file >> hex;) {
+    if (file != name) continue;
+    std::string bytes;
+    for (std::size_t i = 0; i < hex.size(); i += 2)
+      bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+    write_file(path, bytes);
+    return path;
+  }
+  throw std::invalid_argument("npy_fixtures.txt has no " + name);
 }
 
-// What make_fixtures.py puts at position i.
+// What npy_fixtures.py puts at position i.
 double fixture_value(std::uint64_t i) {
   return (static_cast<double>(i) - 2) * 0.75;
 }
