@@ -27,8 +27,7 @@ namespace fa {
 /// @param v [batch, kv_heads, length_k, head_dim_v], which need not be head_dim
 /// @throws std::invalid_argument when a size is 0, sizes differ that must agree, or heads is not a
 ///   multiple of kv_heads
-AttentionShape attention_shape(const Shape<4>& q, const Shape<4>& k,
-                               const Shape<4>& v);
+AttentionShape attention_shape(const Shape<4>& q, const Shape<4>& k, const Shape<4>& v);
 
 /// The shape of o: [batch, heads, length_q, head_dim_v].
 Shape<4> shape_of_o(const Shape<4>& q, const Shape<4>& v);
@@ -99,8 +98,7 @@ Forward<T> forward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
 /// @return [batch, heads, length_q, length_k]; a row sums to 1, or to 0 without a visible key
 /// @throws std::invalid_argument as forward()
 template <class T>
-Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k,
-                     const AttentionOptions& options = {});
+Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k, const AttentionOptions& options = {});
 
 /// The gradients of a loss with respect to q, k and v, threaded over heads. Rounds as forward()
 /// does.
@@ -112,9 +110,8 @@ Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k,
 /// @param options as given to forward()
 /// @throws std::invalid_argument as forward(), and when the shape of d_o is not that of o
 template <class T>
-Gradients<T> backward(View<const T, 4> q, View<const T, 4> k,
-                      View<const T, 4> v, View<const T, 4> d_o,
-                      const AttentionOptions& options = {});
+Gradients<T> backward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
+                      View<const T, 4> d_o, const AttentionOptions& options = {});
 
 /// The softmax of each row by its definition: exp(s) / sum exp(s). It overflows for the scores of
 /// lesson 02, and exists only to show that.

@@ -14,16 +14,14 @@ namespace {
 
 double largest_of(View<const double, 2> weights) {
   double largest = 0;
-  for_each_index(weights.shape(), [&](const Shape<2>& index) {
-    largest = std::max(largest, weights[index]);
-  });
+  for_each_index(weights.shape(),
+                 [&](const Shape<2>& index) { largest = std::max(largest, weights[index]); });
   return largest > 0 ? largest : 1;
 }
 
 }  // namespace
 
-std::string terminal_heat_map(View<const double, 2> weights,
-                              const std::vector<std::string>& rows) {
+std::string terminal_heat_map(View<const double, 2> weights, const std::vector<std::string>& rows) {
   static const char* const kShades[] = {"  ", "░░", "▒▒", "▓▓", "██"};
   constexpr int kSteps = 4;
   const double largest = largest_of(weights);
@@ -34,11 +32,9 @@ std::string terminal_heat_map(View<const double, 2> weights,
   std::string text;
   for (std::int64_t i = 0; i < weights.size(0); ++i) {
     const std::string& label = rows[static_cast<std::size_t>(i)];
-    text += std::string(label_width - cli::display_width(label), ' ') +
-            label + " |";
+    text += std::string(label_width - cli::display_width(label), ' ') + label + " |";
     for (std::int64_t j = 0; j < weights.size(1); ++j) {
-      const auto shade =
-          static_cast<int>(std::lround(weights(i, j) / largest * kSteps));
+      const auto shade = static_cast<int>(std::lround(weights(i, j) / largest * kSteps));
       text += kShades[std::clamp(shade, 0, kSteps)];
     }
     text += "|\n";
@@ -46,10 +42,8 @@ std::string terminal_heat_map(View<const double, 2> weights,
   return text;
 }
 
-void write_heat_map_svg(const std::filesystem::path& path,
-                        const std::string& title,
-                        View<const double, 2> weights,
-                        const std::vector<std::string>& rows,
+void write_heat_map_svg(const std::filesystem::path& path, const std::string& title,
+                        View<const double, 2> weights, const std::vector<std::string>& rows,
                         const std::vector<std::string>& cols) {
   constexpr int kCell = 14, kLeft = 130, kTop = 150, kMargin = 20;
   const auto n_rows = static_cast<int>(weights.size(0));
@@ -57,15 +51,14 @@ void write_heat_map_svg(const std::filesystem::path& path,
   Svg svg(title, Svg::Paper::kAdaptive);
   svg.text(kMargin, 20, title, {{"font-size", 14}});
   for (int j = 0; j < n_cols; ++j) {
-    svg.element(
-        "text",
-        {{"transform", fmt::format("translate({},{}) rotate(-90)",
-                                   kLeft + j * kCell + kCell - 3, kTop - 5)}},
-        cols[static_cast<std::size_t>(j)]);
+    svg.element("text",
+                {{"transform", fmt::format("translate({},{}) rotate(-90)",
+                                           kLeft + j * kCell + kCell - 3, kTop - 5)}},
+                cols[static_cast<std::size_t>(j)]);
   }
   for (int i = 0; i < n_rows; ++i) {
-    svg.text(kLeft - 5, kTop + i * kCell + kCell - 3,
-             rows[static_cast<std::size_t>(i)], {{"text-anchor", "end"}});
+    svg.text(kLeft - 5, kTop + i * kCell + kCell - 3, rows[static_cast<std::size_t>(i)],
+             {{"text-anchor", "end"}});
   }
   svg.open("g", {{"class", "main"}});
   const double largest = largest_of(weights);
@@ -78,19 +71,15 @@ void write_heat_map_svg(const std::filesystem::path& path,
                         {"width", kCell},
                         {"height", kCell},
                         {"fill-opacity", opacity}});
-      svg.element(
-          "title", {},
-          fmt::format("{} attends to {}: {:.3f}",
-                      rows[static_cast<std::size_t>(i)],
-                      cols[static_cast<std::size_t>(j)], weights(i, j)));
+      svg.element("title", {},
+                  fmt::format("{} attends to {}: {:.3f}", rows[static_cast<std::size_t>(i)],
+                              cols[static_cast<std::size_t>(j)], weights(i, j)));
       svg.close();
     }
   }
   svg.close();
-  svg.rect(kLeft, kTop, n_cols * kCell, n_rows * kCell,
-           {{"class", "axis"}, {"fill", "none"}});
-  write_file(path, svg.str(kLeft + n_cols * kCell + kMargin,
-                           kTop + n_rows * kCell + kMargin));
+  svg.rect(kLeft, kTop, n_cols * kCell, n_rows * kCell, {{"class", "axis"}, {"fill", "none"}});
+  write_file(path, svg.str(kLeft + n_cols * kCell + kMargin, kTop + n_rows * kCell + kMargin));
 }
 
 }  // namespace fa::naive

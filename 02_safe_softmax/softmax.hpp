@@ -46,10 +46,10 @@ double exp_in(double x) {
 /// @throws std::invalid_argument unless x and y have the same length, at least 1
 inline void check_rows(std::int64_t x, std::int64_t y) {
   if (x != y || x < 1) {
-    throw std::invalid_argument(fmt::format(
-        "softmax of {} elements into {}: both lengths must be the same and "
-        "at least 1",
-        x, y));
+    throw std::invalid_argument(
+        fmt::format("softmax of {} elements into {}: both lengths must be the same and "
+                    "at least 1",
+                    x, y));
   }
 }
 
@@ -66,7 +66,6 @@ template <class T, class A = accumulator_t<T>>
 Traffic unsafe_softmax(View<const T, 1> x, View<T, 1> y) {
   check_rows(x.size(0), y.size(0));
   Traffic traffic;
-  //! [unsafe]
   double l = 0;
   ++traffic.passes;
   for (std::int64_t j = 0; j < x.size(0); ++j, ++traffic.reads) {
@@ -78,7 +77,6 @@ Traffic unsafe_softmax(View<const T, 1> x, View<T, 1> y) {
     y(j) = static_cast<T>(static_cast<accumulator_t<T>>(e / l));
     ++traffic.writes;
   }
-  //! [unsafe]
   return traffic;
 }
 

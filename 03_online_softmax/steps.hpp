@@ -57,8 +57,8 @@ struct Recording {
 /// @param causal whether the causal mask applies
 /// @param tiles  sizes of the tiles
 /// @throws std::invalid_argument as tiled_forward(), and for more than one batch or head
-Recording record(View<const float, 4> q, View<const float, 4> k,
-                 View<const float, 4> v, bool causal, const Tiles& tiles);
+Recording record(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
+                 bool causal, const Tiles& tiles);
 
 /// Labels of a recording.
 struct RecordingNames {
@@ -74,8 +74,7 @@ struct RecordingNames {
 /// masked scores are null.
 /// @param runs  of the same head
 /// @param names of its queries and keys
-std::string steps_as_json(const std::vector<Recording>& runs,
-                          const RecordingNames& names);
+std::string steps_as_json(const std::vector<Recording>& runs, const RecordingNames& names);
 
 /// One step as an SVG picture on a light panel: the place of the tile, its scores, m, l and the
 /// rescale factors, and O before the step, rescaled, and after it.
@@ -83,7 +82,6 @@ std::string steps_as_json(const std::vector<Recording>& runs,
 /// @param step  the index of a step that is not skipped
 /// @param names of its queries and keys
 /// @throws std::invalid_argument when there is no such step, or it is skipped
-std::string step_as_svg(const Recording& run, std::size_t step,
-                        const RecordingNames& names);
+std::string step_as_svg(const Recording& run, std::size_t step, const RecordingNames& names);
 
 }  // namespace fa::online

@@ -69,10 +69,8 @@ using TileWatch = std::function<void(const TileMoment<T>&)>;
 /// @param watch likewise, called at each stage of each tile of scores that is computed
 /// @throws std::invalid_argument as naive::forward(), and for a tile size below 1
 template <class T>
-naive::Forward<T> tiled_forward(View<const T, 4> q, View<const T, 4> k,
-                                View<const T, 4> v,
-                                const AttentionOptions& options = {},
-                                const Tiles& tiles = {},
+naive::Forward<T> tiled_forward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
+                                const AttentionOptions& options = {}, const Tiles& tiles = {},
                                 const std::function<void()>& tile_done = {},
                                 const TileWatch<T>& watch = {});
 

@@ -85,7 +85,6 @@ __device__ AttentionHead<T> head_of(const Attention<T>& a, int batch,
 
 /// How many keys, from the first, a query sees: 0 to length_k. A query beyond the last one, in a
 /// tile at the edge, sees at least as many as the last one.
-//! [visible_keys]
 template <class T>
 __device__ int visible_keys(const Attention<T>& a, int query) {
   //! [visible_keys_body]
@@ -94,7 +93,6 @@ __device__ int visible_keys(const Attention<T>& a, int query) {
   return visible < 0 ? 0 : visible < a.length_k ? visible : a.length_k;
   //! [visible_keys_body]
 }
-//! [visible_keys]
 
 /// Blocks that cover all queries of all heads, block_m queries each.
 template <class T>

@@ -111,7 +111,6 @@ __device__ void load_split_rows(SplitFragment<4> (&fragment)[2],
 /// @param s      [i][j] is of rows 16 i and columns 8 j, as in Accumulators
 /// @param q_smem the warp's rows of Q begin here; a multiple of 8 rows from the tile's beginning
 /// @param k_smem as many rows as s has columns
-//! [multiply_rows]
 template <int d, int row_tiles, int key_tiles>
 __device__ void multiply_split_rows(float (&s)[row_tiles][key_tiles][4],
                                     const float* q_smem, const float* k_smem,
@@ -139,7 +138,6 @@ __device__ void multiply_split_rows(float (&s)[row_tiles][key_tiles][4],
     }
   }
 }
-//! [multiply_rows]
 
 /// 16 keys of P, accumulators of Q K^T, as left operands. A lane has two neighbouring keys, and an
 /// operand wants keys t and t + 4: the sum over the keys may take them in any order, so key 2 t is
@@ -170,7 +168,6 @@ __device__ void probs_as_split(SplitFragment<4> (&fragment)[2],
 /// @param load_p load_p(fragments, i, key) gives keys `key` to `key` + 15 of P's rows 16 i, in the
 ///               order of probs_as_split()
 /// @param column0 of V, a multiple of 32
-//! [multiply_columns]
 template <int d, int keys, bool rolled = false, int row_tiles,
           int column_tiles, class LoadP>
 __device__ void multiply_split_columns(float (&o)[row_tiles][column_tiles][4],
@@ -214,7 +211,6 @@ __device__ void multiply_split_columns(float (&o)[row_tiles][column_tiles][4],
     }
   }
 }
-//! [multiply_columns]
 
 /// Of each 32 columns of what multiply_split_columns() adds up, the first of four neighbours that a
 /// lane holds; part is 0 or 1.

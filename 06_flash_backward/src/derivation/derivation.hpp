@@ -48,8 +48,7 @@ Matrix<double> softmax_jacobian(const Vector<double>& p);
 /// @param p   the probabilities
 /// @param d_p gradient with respect to them
 /// @return gradient with respect to the scores
-Vector<double> softmax_backward(const Vector<double>& p,
-                                const Vector<double>& d_p);
+Vector<double> softmax_backward(const Vector<double>& p, const Vector<double>& d_p);
 
 /// Gradients with respect to the factors of a product.
 struct ProductGradients {
@@ -61,15 +60,13 @@ struct ProductGradients {
 /// @param a   [rows, inner]
 /// @param b   [inner, cols]
 /// @param d_c [rows, cols]
-ProductGradients product_backward(const Matrix<double>& a,
-                                  const Matrix<double>& b,
+ProductGradients product_backward(const Matrix<double>& a, const Matrix<double>& b,
                                   const Matrix<double>& d_c);
 
 /// The probabilities from the scores and LSE, exp(s - lse); 0 in rows of which LSE is -infinity.
 /// @param s   [rows, cols], -infinity where hidden
 /// @param lse [rows], natural logarithm
-Matrix<double> recomputed_probs(const Matrix<double>& s,
-                                const Vector<double>& lse);
+Matrix<double> recomputed_probs(const Matrix<double>& s, const Vector<double>& lse);
 
 /// What is wrong with a backward pass. Each is a mistake that people have made.
 enum class Mistake {
@@ -126,15 +123,13 @@ struct GradientErrors {
 };
 
 /// Checks gradients of a problem.
-GradientErrors errors_of(const HeadProblem& problem,
-                         const naive::Gradients<double>& gradients);
+GradientErrors errors_of(const HeadProblem& problem, const naive::Gradients<double>& gradients);
 
 /// How far the two sides of a statement are apart.
 struct Comparison {
   std::string what;       ///< the statement, in words
   double difference = 0;  ///< relative to the larger side
-  double allowed =
-      0;  ///< what rounding, or the step of central differences, explains
+  double allowed = 0;     ///< what rounding, or the step of central differences, explains
 };
 
 /// A gradient holds the slopes in all directions: the slope along u is gradient . u.

@@ -37,9 +37,8 @@ Tensor<T, 3> row_dots(View<const T, 4> o, View<const T, 4> d_o);
 /// @throws std::invalid_argument as naive::backward(), when o or lse has another shape, and for a
 ///         tile size below 1
 template <class T>
-naive::Gradients<T> tiled_backward(View<const T, 4> q, View<const T, 4> k,
-                                   View<const T, 4> v, View<const T, 4> o,
-                                   View<const T, 3> lse, View<const T, 4> d_o,
+naive::Gradients<T> tiled_backward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
+                                   View<const T, 4> o, View<const T, 3> lse, View<const T, 4> d_o,
                                    const AttentionOptions& options = {},
                                    const online::Tiles& tiles = {});
 

@@ -31,8 +31,7 @@ Text text_of(const std::string& name, const std::string& bytes);
 /// One text from files, one after the other.
 /// @param files at least one
 /// @throws std::invalid_argument when a file cannot be read, and as text_of()
-Text read_text(const std::string& name,
-               const std::vector<std::filesystem::path>& files);
+Text read_text(const std::string& name, const std::vector<std::filesystem::path>& files);
 
 /// The entropy of a character, in nats (units of ln): the loss of a model that knows only how
 /// often each occurs.
@@ -77,15 +76,13 @@ class Training {
   /// @param temperature below 1: likely characters become likelier
   /// @param window      how many characters the model looks back on, at most its length
   /// @return the beginning of the text and what the model wrote, printable
-  std::string sample(std::int64_t count, double temperature,
-                     std::int64_t window) const;
+  std::string sample(std::int64_t count, double temperature, std::int64_t window) const;
 
   /// Everything that the next step depends on, as one file that appears whole or not at all.
   /// @param file   replaced when it exists
   /// @param engine name of the engine, for load()
   /// @throws std::runtime_error when the file cannot be written
-  void save(const std::filesystem::path& file,
-            const std::string& engine) const;
+  void save(const std::filesystem::path& file, const std::string& engine) const;
   /// Continues where save() was called.
   /// @param file of a run with the same plan and text
   /// @return the name of the engine that it was computed with
