@@ -4,9 +4,10 @@ own code.
 NN_lesson/exercises/lesson.json lists the exercises of a lesson in their order, with title, kind,
 minutes, machine, the stages and their points. Each is a folder NN_lesson/exercises/NAME with
 
-    task.md      what to do, and why; three hints, folded, at the end
-    frame.txt    the student's file with its holes, see Frame; where that holds code, other answers
-                 follow below a line `//@ answers`, see read_answers()
+    task.md      what to do, and why; three hints, folded, at the end; before them, in a block of
+                 text, the questions whose answers are numbers
+    frame.txt    the student's file with its holes, see Frame; other answers follow below a line
+                 `//@ answers`, see read_answers(); none where the student's file holds numbers
     grader.cpp   the stages
     entry.cpp    what the grader calls, with the student's file; none where that holds numbers, and
                  none for puzzles, which share one
@@ -30,6 +31,7 @@ DIRECTIVE = re.compile(
     r"^(?P<indent>\s*)//@ (?P<word>from|hole|solution|start|end)(?: (?P<what>\S+))?\s*$"
 )
 ANSWERS = "//@ answers\n"  # in frame.txt, between the frame and other answers
+QUESTIONS = re.compile(r"^```text\n(.*?^\w+ = \?\n)```\n+", re.MULTILINE | re.DOTALL)
 HINT = re.compile(
     r"^<details><summary>Hint \d</summary>\n+(.*?)\n+</details>\n*", re.MULTILINE | re.DOTALL
 )
@@ -248,7 +250,7 @@ class Exercise:
 
     def hidden(self):
         """The lessons' files that hold what the exercise asks for."""
-        if not self.has_solution():
+        if self.predicts or not self.has_solution():
             return set()
         return {ROOT / path for path in self._frame().sources}
 
@@ -258,8 +260,11 @@ class Exercise:
         return self.folder / "grader.cpp"
 
     def task(self):
-        """What to do, without the hints."""
-        return HINT.sub("", self._text("task.md")).strip() + "\n"
+        """What to do, without the questions, which are in the student's file, and the hints."""
+        text = self._text("task.md")
+        if self.predicts:
+            text = QUESTIONS.sub("", text)
+        return HINT.sub("", text).strip() + "\n"
 
     def hints(self):
         """Three hints, from a nudge to nearly the answer."""
@@ -267,10 +272,15 @@ class Exercise:
 
     def has_solution(self):
         """False in a copy that was made without."""
-        return (self.folder / "frame.txt").exists()
+        return not (self.folder / "start.txt").exists()
 
     def start(self):
         """The student's file at first."""
+        if self.predicts:
+            questions = QUESTIONS.search(self._text("task.md"))
+            if not questions:
+                raise Fault(f"{self.id}: task.md has no block of questions 'name = ?'")
+            return f"# Exercise {self.id}: see ./learn exercise start {self.id}\n{questions[1]}"
         if not self.has_solution():
             return self._text("start.txt")
         return "\n".join(self._frame().start)
@@ -285,6 +295,8 @@ class Exercise:
     def answers(self, kind):
         """The answers of frame.txt that are wrong, right or equivalent; none for predictions, whose
         grader knows them: see numbers.wrong_answers()."""
+        if self.predicts:
+            return []
         frame, _, answers = self._text("frame.txt").partition(ANSWERS)
         above = "\n" * (frame.count("\n") + 1)  # messages count the lines of the file
         found = read_answers(above + answers, f"{self.id}/frame.txt")

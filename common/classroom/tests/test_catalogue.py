@@ -1,6 +1,7 @@
 """Exercises: frames, answers, variants, mutants, numbers."""
 
 import pathlib
+import re
 import tempfile
 import unittest
 
@@ -77,6 +78,13 @@ class Frames(unittest.TestCase):
             self.assertEqual(len(one.hints()), 3, one.id)
             self.assertNotIn("<details>", one.task() + "".join(one.hints()), one.id)
             self.assertNotIn(one.hints()[2], one.task(), one.id)
+
+    def test_questions_are_in_the_students_file_and_not_in_the_task(self):
+        for one in catalogue.exercises():
+            if one.predicts:
+                asked = [name for name in one.points if name != "complete"]
+                self.assertEqual(re.findall(r"(?m)^(\w+) = \?$", one.start()), asked, one.id)
+                self.assertNotIn(" = ?", one.task(), one.id)
 
     def test_every_folder_is_listed(self):
         self.assertEqual(gate.unlisted(catalogue.ROOT), [])
