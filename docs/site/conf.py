@@ -42,7 +42,6 @@ html_sidebars = {
         "sidebar/search.html",
         "sidebar/scroll-start.html",
         "sidebar/navigation.html",
-        "sidebar/reference.html",
         "sidebar/scroll-end.html",
     ]
 }

@@ -408,7 +408,3 @@ class Attacks(unittest.TestCase):
             "static int once = 0;",
         )
         self.assertEqual(os.listdir(self.own), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -209,7 +209,3 @@ class MutantsOfSolutions(unittest.TestCase):
     def test_default_messages(self):
         self.assertTrue(mutants.is_default("2 of 4 numbers are wrong; the worst is x = 1"))
         self.assertFalse(mutants.is_default("2 of 4: every sign is inverted; the worst is x = 1"))
-
-
-if __name__ == "__main__":
-    unittest.main()

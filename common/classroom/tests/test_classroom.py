@@ -355,7 +355,3 @@ class Export(unittest.TestCase):
             there = catalogue.choose(["01_memory"], seed="c3")[0]
             self.assertEqual((one.variant, one.start()), (there.variant, there.start()))
             self.assertNotEqual(one.start(), exercise("01_memory").start())
-
-
-if __name__ == "__main__":
-    unittest.main()

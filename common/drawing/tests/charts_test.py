@@ -141,7 +141,3 @@ class ChartsTest(TreeTest):
             [number(x) for x in (1.0, 1.256, 3, "a", 100.0)], ["1", "1.26", 3, "a", "100"]
         )
         self.assertIsNone(re.search(r"\d\.\d{3}", two_lines()))
-
-
-if __name__ == "__main__":
-    unittest.main()

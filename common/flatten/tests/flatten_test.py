@@ -154,7 +154,3 @@ class Compiled(unittest.TestCase):
             self.assertIn("PASS", result.stdout)
 
         self.for_all(run)
-
-
-if __name__ == "__main__":
-    unittest.main()

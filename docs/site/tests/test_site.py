@@ -1,5 +1,8 @@
-"""Tests of the finished site: check_site.py alone, and the target docs on a small repository."""
+"""Tests of the finished site, check_site.py alone and the target docs on a small repository, and of
+the packages that it needs."""
 
+import importlib.metadata
+import re
 import shutil
 import subprocess
 import sys
@@ -405,5 +408,14 @@ class Target(TreeTest):
             )
 
 
-if __name__ == "__main__":
-    unittest.main()
+class Requirements(unittest.TestCase):
+    def test_packages_run_with_the_oldest_python_that_the_pages_promise(self):
+        oldest = (3, 10)
+        listed = (ROOT / "docs/site/requirements.txt").read_text(encoding="utf-8")
+        names = re.findall(r"^([\w.-]+)==[^;\n]*\\$", listed, re.M)
+        self.assertGreater(len(names), 20)
+        for name in names:
+            needed = importlib.metadata.metadata(name).get("Requires-Python") or ""
+            found = re.search(r">=\s*(\d+)\.(\d+)", needed)
+            least = tuple(map(int, found.groups())) if found else oldest
+            self.assertLessEqual(least, oldest, name)
