@@ -7,8 +7,7 @@
 #include <fmt/format.h>
 
 #include "04_tiled_matmul/src/backend.hpp"
-#include "04_tiled_matmul/src/timeline.hpp"
-#include "04_tiled_matmul/src/timing.hpp"
+#include "04_tiled_matmul/src/sections.hpp"
 #include "04_tiled_matmul/src/trace.hpp"
 #include "common/cli/kernel_options.hpp"
 #include "common/cli/kernel_table.hpp"

@@ -1,9 +1,9 @@
-#include "04_tiled_matmul/src/timeline.hpp"
-
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "04_tiled_matmul/src/sections.hpp"
 
 namespace fa::tiled {
 namespace {

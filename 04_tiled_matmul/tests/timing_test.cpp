@@ -1,6 +1,4 @@
 // How kernels are timed, with a backend that only notes that it ran them.
-#include "04_tiled_matmul/src/timing.hpp"
-
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -9,6 +7,8 @@
 #include <variant>
 
 #include <doctest/doctest.h>
+
+#include "04_tiled_matmul/src/sections.hpp"
 
 using namespace fa;
 using tiled::Group;

@@ -11,9 +11,6 @@
 
 #include "06_flash_backward/src/backend.hpp"
 #include "06_flash_backward/src/sections.hpp"
-#include "06_flash_backward/src/timeline.hpp"
-#include "06_flash_backward/src/timing.hpp"
-#include "06_flash_backward/src/traffic.hpp"
 #include "common/attention/host/sections.hpp"
 #include "common/tensor/npy.hpp"
 #include "kernel_lines.hpp"

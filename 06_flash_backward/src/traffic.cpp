@@ -1,7 +1,6 @@
-#include "06_flash_backward/src/traffic.hpp"
-
 #include <fmt/format.h>
 
+#include "06_flash_backward/src/sections.hpp"
 #include "common/attention/host/traces.hpp"
 
 namespace fa::backward {

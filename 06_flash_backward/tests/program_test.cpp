@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "06_flash_backward/src/backend.hpp"
-#include "06_flash_backward/src/timing.hpp"
+#include "06_flash_backward/src/sections.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"

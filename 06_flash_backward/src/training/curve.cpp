@@ -1,10 +1,9 @@
-#include "06_flash_backward/src/training/curve.hpp"
-
 #include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 
+#include "06_flash_backward/src/training/train.hpp"
 #include "common/data/files.hpp"
 #include "common/drawing/svg.hpp"
 
