@@ -71,8 +71,7 @@ struct AttentionHead {
 
 /// A head of a sequence, with the keys and values of its group.
 template <class T>
-__device__ AttentionHead<T> head_of(const Attention<T>& a, int batch,
-                                    int head) {
+__device__ AttentionHead<T> head_of(const Attention<T>& a, int batch, int head) {
   const int kv_head = kv_head_of(a, head);
   const int index = batch * a.heads + head;
   return {a.q + batch * a.q_strides.batch + head * a.q_strides.head,
@@ -97,8 +96,8 @@ __device__ int visible_keys(const Attention<T>& a, int query) {
 /// Blocks that cover all queries of all heads, block_m queries each.
 template <class T>
 Size grid_of(const Attention<T>& a, int block_m) {
-  return {static_cast<unsigned>(ceil_div(a.length_q, block_m)),
-          static_cast<unsigned>(a.heads), static_cast<unsigned>(a.batch)};
+  return {static_cast<unsigned>(ceil_div(a.length_q, block_m)), static_cast<unsigned>(a.heads),
+          static_cast<unsigned>(a.batch)};
 }
 
 /// This block's tile of queries in a grid of grid_of(). Under the causal mask the last tiles have

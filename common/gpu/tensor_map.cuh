@@ -53,8 +53,8 @@ TensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
     }
   }
   if (box_rows < 1 || box_rows > 256) {
-    throw std::invalid_argument(fmt::format(
-        "a box of {} rows for TMA; allowed are 1 to 256", box_rows));
+    throw std::invalid_argument(
+        fmt::format("a box of {} rows for TMA; allowed are 1 to 256", box_rows));
   }
   if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0) {
     throw std::invalid_argument(
@@ -75,11 +75,9 @@ TensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
 /// The same of a matrix [rows, cols].
 /// @param ld from a row to the next, in elements, a multiple of 8
 template <class T>
-TensorMap tensor_map(const T* data, std::int64_t rows, std::int64_t cols,
-                     std::int64_t ld, int box_rows,
-                     int panel_bytes = kPanelBytes) {
-  return tensor_map(data, {1, 1, rows, cols}, {0, 0, ld}, box_rows,
-                    panel_bytes);
+TensorMap tensor_map(const T* data, std::int64_t rows, std::int64_t cols, std::int64_t ld,
+                     int box_rows, int panel_bytes = kPanelBytes) {
+  return tensor_map(data, {1, 1, rows, cols}, {0, 0, ld}, box_rows, panel_bytes);
 }
 
 }  // namespace fa::FA_TARGET
