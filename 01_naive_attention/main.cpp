@@ -213,9 +213,7 @@ void attention_of_the_input(cli::Program& program, bool causal) {
   }
   const auto model_o = input.directory / "o.npy";
   if (causal || !std::filesystem::exists(model_o)) {
-    fmt::print(
-        "No comparison: the input has no o.npy of the model for this "
-        "case.\n");
+    fmt::print("No comparison: the input has no o.npy of the model for this case.\n");
     return;
   }
   program.check(

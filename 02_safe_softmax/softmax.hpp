@@ -46,10 +46,8 @@ double exp_in(double x) {
 /// @throws std::invalid_argument unless x and y have the same length, at least 1
 inline void check_rows(std::int64_t x, std::int64_t y) {
   if (x != y || x < 1) {
-    throw std::invalid_argument(
-        fmt::format("softmax of {} elements into {}: both lengths must be the same and "
-                    "at least 1",
-                    x, y));
+    throw std::invalid_argument(fmt::format(
+        "softmax of {} elements into {}: both lengths must be the same and at least 1", x, y));
   }
 }
 

@@ -483,8 +483,7 @@ void long_sequence(cli::Program& program, const Choice& choice) {
 
 int main(int argc, char** argv) {
   cli::Program program("03_online_softmax",
-                       "Lesson 03: online softmax, its proofs, and "
-                       "tiled attention.");
+                       "Lesson 03: online softmax, its proofs, and tiled attention.");
   Choice choice;
   constexpr std::int64_t kMost = std::int64_t{1} << 24;
   program.option("--block-m", choice.tiles.block_m, 1, kMost, "queries per tile");

@@ -187,8 +187,7 @@ std::string finish_as_json(const Recording& run, std::int64_t query, std::int64_
   const auto final_o = run.out.o.view().at(0).at(0).narrow(0, query, query + queries);
   const auto lse = run.out.lse.view().at(0).at(0).narrow(0, query, query + queries);
   return fmt::format(
-      "{{\"kind\":\"finish\",\"query\":{},\"queries\":{},\n\"m\":{},\n\"l\":{"
-      "},"
+      "{{\"kind\":\"finish\",\"query\":{},\"queries\":{},\n\"m\":{},\n\"l\":{},"
       "\n\"o_before\":{},\n\"o\":{},\n\"lse\":{}}}",
       query, queries, array(last ? last->m.view() : m.view()),
       array(last ? last->l.view() : l.view()), array(last ? last->o.view() : o.view()),
@@ -198,8 +197,7 @@ std::string finish_as_json(const Recording& run, std::int64_t query, std::int64_
 std::string run_as_json(const Recording& run, std::int64_t length_k) {
   std::string text = fmt::format(
       "{{\"mask\":\"{}\",\"block_m\":{},\"block_n\":{},\n\"max_error_o\":{},"
-      "\"allowed_o\":{},\"max_error_lse\":{},\"allowed_lse\":{},\n\"steps\":"
-      "[",
+      "\"allowed_o\":{},\"max_error_lse\":{},\"allowed_lse\":{},\n\"steps\":[",
       run.causal ? "causal" : "full", run.tiles.block_m, run.tiles.block_n,
       number(run.o.error.max_error), number(run.o.allowed_max), number(run.lse.error.max_error),
       number(run.lse.allowed_max));
@@ -379,10 +377,8 @@ void draw_o(Picture& picture, double x, double y, const TileStep& step,
 
 std::string step_as_svg(const Recording& run, std::size_t step, const RecordingNames& names) {
   if (step >= run.steps.size() || run.steps[step].skipped) {
-    throw std::invalid_argument(
-        fmt::format("step {} of {} cannot be drawn: it does not exist or is "
-                    "skipped",
-                    step, run.steps.size()));
+    throw std::invalid_argument(fmt::format(
+        "step {} of {} cannot be drawn: it does not exist or is skipped", step, run.steps.size()));
   }
   Picture picture(fmt::format("Step {} of {}: a tile of scores and its effect on m, l and O",
                               step + 1, run.steps.size()));

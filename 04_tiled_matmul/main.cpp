@@ -106,8 +106,7 @@ void time_groups(cli::Program& program, const Backend& backend, const cli::Kerne
   if (rows.empty()) {
     throw std::invalid_argument(
         fmt::format("--group {}: there is no such group with a kernel that --kernel "
-                    "selects; allowed are add, transpose, softmax, matmul, matmul_bt, "
-                    "mma, "
+                    "selects; allowed are add, transpose, softmax, matmul, matmul_bt, mma, "
                     "mma_bt and block",
                     options.group));
   }
@@ -206,8 +205,7 @@ int main(int argc, char** argv) {
       {"sections time, trace, kernels, timeline and once", "sections time and kernels",
        "rows, columns and depth", "; section timeline: the timelines instead"});
   program.option("--group", options.group,
-                 "section time: only groups whose name contains this text, "
-                 "such as \"mma\"");
+                 "section time: only groups whose name contains this text, such as \"mma\"");
 
   const auto check = [&](const char* group) {
     return [&, group] { check_group(program, backends.used(), group); };

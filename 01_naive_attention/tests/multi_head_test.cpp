@@ -120,8 +120,7 @@ TEST_CASE("a layer that does not fit is refused in one sentence") {
                        "4 heads do not divide a width of 6", std::invalid_argument);
   weights.v = random_linear(5, 1);
   CHECK_THROWS_WITH_AS(naive::multi_head_forward<double>(x, weights, 3),
-                       Contains("weights [5, 5] and bias [5]; [6, 6] and [6] "
-                                "are needed"),
+                       Contains("weights [5, 5] and bias [5]; [6, 6] and [6] are needed"),
                        std::invalid_argument);
   const auto good = random_weights(6);
   const auto state = naive::multi_head_forward<double>(x, good, 3);

@@ -154,8 +154,7 @@ TEST_CASE("trace writes a JSON report and draws the worst line") {
 
 TEST_CASE("an unknown kernel cannot be traced: one sentence, exit 2") {
   if (!is_traced(traced(kProgram, "--size 8 --kernel 08_edge_masks"))) return;
-  CHECK(contains(testing::refusal(kProgram + " --device cpu --section trace --kernel "
-                                             "09_magic"),
+  CHECK(contains(testing::refusal(kProgram + " --device cpu --section trace --kernel 09_magic"),
                  "--kernel 09_magic: there is no such kernel"));
 }
 

@@ -11,9 +11,7 @@ using on_lab::TileScheduler;
 using on_lab::work_tile;
 using on_lab::WorkTile;
 
-TEST_CASE(
-    "each tile comes once, the longest first, and the last heads are not "
-    "fewer") {
+TEST_CASE("each tile comes once, the longest first, and the last heads are not fewer") {
   constexpr int blocks = 5, heads = 3;
   for (int total_heads = 3; total_heads <= 12; total_heads += 3) {
     for (int together = 0; together <= total_heads; ++together) {

@@ -131,12 +131,10 @@ void check_repeats(const Lesson<Backend>& lesson) {
                rung.deterministic ? "yes" : "no"});
   }
   fmt::print(
-      "Differences relative to the largest element. Rungs that add to dQ "
-      "from "
+      "Differences relative to the largest element. Rungs that add to dQ from "
       "many blocks\nadd in the order in which blocks run, which {}.\n{}",
       gpu ? "differs from run to run on a GPU"
-          : "depends on the lab's threads (a\nsingle thread always gives the "
-            "same order)",
+          : "depends on the lab's threads (a\nsingle thread always gives the same order)",
       table.text());
   lesson.program.check_none("deterministic kernels", broken, "difference");
 }

@@ -267,9 +267,7 @@ TEST_CASE("sizes that are not allowed are refused with those that are") {
   CHECK(call([](G& g) {
           g.attention.batch = g.attention.heads = 40000;
           g.attention.length_q = 1000000000;
-        }) ==
-        "batch * heads * length_q is 1600000000000000000; allowed are 1 to "
-        "1125899906842624");
+        }) == "batch * heads * length_q is 1600000000000000000; allowed are 1 to 1125899906842624");
 }
 
 TEST_CASE("options that are not allowed are refused with those that are") {

@@ -110,8 +110,7 @@ TEST_CASE("trace writes a JSON report and draws the worst line") {
                          CHECK(contains(output, "PASS  06_swizzled_pipeline, causal: no findings"));
                          CHECK(python_says("[(k[\"kernel\"], k[\"inputs\"]) for k in "
                                            "json.load(open(file))] == 2 * "
-                                           "[(\"06_swizzled_pipeline\", 3 * "
-                                           "[[1, 1, 20, 64]])]",
+                                           "[(\"06_swizzled_pipeline\", 3 * [[1, 1, 20, 64]])]",
                                            json) == "True\n");
                        });
 }
@@ -157,9 +156,7 @@ TEST_CASE("a rung for wide heads alone is timed with those, and priced") {
   REQUIRE(rows.size() == 15);  // rungs 06, 07 and 13
   CHECK(field<std::string>(rows[10], "kernel") == "13_wide_heads");
   CHECK(field<double>(rows[10], "deterministic_price") == 0);
-  const auto made = run(kProgram +
-                        " --device cpu --section kernels --kernel 13 --size "
-                        "9");
+  const auto made = run(kProgram + " --device cpu --section kernels --kernel 13 --size 9");
   CAPTURE(made.output);
   CHECK(made.status == 0);
   CHECK(contains(made.output, "D 256, on the lab\n"));

@@ -65,10 +65,8 @@ inline std::string missing(const DeviceProperties& device, const Needs& needs) {
     }
     if (needs.architecture == 90 ? !device.has_sm_90a_code
                                  : device.code_architecture < needs.architecture) {
-      return fmt::format(
-          "{}; this build has code for sm_{} only, see "
-          "CMAKE_CUDA_ARCHITECTURES",
-          what, device.code_architecture);
+      return fmt::format("{}; this build has code for sm_{} only, see CMAKE_CUDA_ARCHITECTURES",
+                         what, device.code_architecture);
     }
   }
   if (needs.shared_bytes > device.shared_bytes) {

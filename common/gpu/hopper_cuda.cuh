@@ -201,8 +201,7 @@ __device__ inline void tma_load_multicast(void* shared, const TensorMap& map, Mb
 __device__ inline void bulk_copy_to_peer(void* to, const void* from, int bytes, Mbarrier& barrier,
                                          int rank, SourceLocation = {}) {
   FA_HOPPER_ASM(
-      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::"
-      "bytes "
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "
       "[%0], [%1], %2, [%3];\n" ::"r"(peer_address(to, rank)),
       "r"(shared_address(from)), "r"(bytes), "r"(peer_address(&barrier, rank))
       : "memory");

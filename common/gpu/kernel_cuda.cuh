@@ -237,12 +237,10 @@ __device__ inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
 }
 /// The same with each matrix transposed: lane i gets rows 2 (i % 4) and the next of column i / 4.
 __device__ inline void ldmatrix_x4_transposed(std::uint32_t (&r)[4], const void* row) {
-  asm volatile(
-      "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, "
-      "[%4];\n"
-      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-      : "r"(shared_address(row))
-      : "memory");
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
 }
 
 /// d += A B on tensor cores, A 16x16, B 16x8, d 16x8 in float32 (mma.m16n8k16, sm_80). With g =

@@ -61,14 +61,12 @@ inline void check_launch(const Launch& launch) {
   if (launch.grid.count() < 1 || launch.grid.x > 2147483647u || launch.grid.y > 65535 ||
       launch.grid.z > 65535) {
     throw std::invalid_argument(
-        fmt::format("a grid of {} x {} x {} blocks; allowed are 1 to 2147483647, 65535 "
-                    "and 65535",
+        fmt::format("a grid of {} x {} x {} blocks; allowed are 1 to 2147483647, 65535 and 65535",
                     launch.grid.x, launch.grid.y, launch.grid.z));
   }
   if (launch.block.count() < 1 || launch.block.count() > kMaxThreads || launch.block.z > 64) {
     throw std::invalid_argument(
-        fmt::format("a block of {} x {} x {} threads; allowed are 1 to {} in all, and 64 "
-                    "in z",
+        fmt::format("a block of {} x {} x {} threads; allowed are 1 to {} in all, and 64 in z",
                     launch.block.x, launch.block.y, launch.block.z, kMaxThreads));
   }
   if (launch.cluster < 1 || launch.cluster > kMaxCluster ||

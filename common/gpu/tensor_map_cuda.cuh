@@ -21,9 +21,7 @@ inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
 #endif
     if (result != cudaDriverEntryPointSuccess || found == nullptr) {
       throw std::runtime_error(
-          "the NVIDIA driver has no tensor maps; it must be that of CUDA 12 "
-          "or "
-          "newer");
+          "the NVIDIA driver has no tensor maps; it must be that of CUDA 12 or newer");
     }
     return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
   }();

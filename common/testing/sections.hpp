@@ -63,9 +63,8 @@ void check_trace(const std::string& program, const std::string& arguments, Check
                     "sum(t[\"wavefronts\"] for t in k[\"traffic\"]) for k in "
                     "json.load(open(file)))",
                     json) == "True\n");
-  CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == "
-                    "\"svg\"",
-                    svg) == "True\n");
+  CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == \"svg\"", svg) ==
+        "True\n");
   check(result.output, json, svg);
 }
 
@@ -101,9 +100,8 @@ inline void check_timeline(const std::string& program, const ExpectedTimeline& e
               "any(s[\"kind\"] == \"" + kind + "\" for s in json.load(open(file))[0][\"spans\"])",
               json) == "True\n");
   }
-  CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == "
-                    "\"svg\"",
-                    svg) == "True\n");
+  CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == \"svg\"", svg) ==
+        "True\n");
   // The drawing alone, for the pages; independent of the number of threads.
   const auto alone = run("FA_THREADS=3 " + section + expected.rung + " --svg -");
   CHECK(alone.output == file_bytes(svg));

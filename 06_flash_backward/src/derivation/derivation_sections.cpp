@@ -51,11 +51,8 @@ void rounded_lse() {
     table.add(
         {fmt::format("{:.0f}", size), fmt::format("{:.0e}", (sums.array() - 1).abs().maxCoeff())});
   }
-  fmt::print(
-      "1000 rows of 64 normal scores: P from exact scores and an LSE rounded "
-      "to "
-      "float32\n{}",
-      table.text());
+  fmt::print("1000 rows of 64 normal scores: P from exact scores and an LSE rounded to float32\n{}",
+             table.text());
 }
 
 void all_statements(cli::Program& program) {
@@ -79,8 +76,7 @@ void check_mistakes(cli::Program& program) {
                right ? "correct" : "wrong"});
   }
   fmt::print(
-      "Differences from central differences, relative to the largest "
-      "element; "
+      "Differences from central differences, relative to the largest element; "
       "-: below\nthe limit\n{}",
       table.text());
   program.check_none(fmt::format("{} backward passes", all_mistakes().size()), wrong_verdicts,

@@ -38,14 +38,13 @@ void check_ids(const char* operation, const char* name, const std::vector<std::i
 
 }  // namespace
 
+// clang-format off
 //! [backward]
 template <class T>
 void Tape<T>::backward(const Variable<T>& loss) {
   if (loss->value.size() != 1) {
-    throw std::invalid_argument(
-        fmt::format("backward: the loss must be one number; "
-                    "it is {}",
-                    shape_of(loss)));
+    throw std::invalid_argument(fmt::format(
+        "backward: the loss must be one number; it is {}", shape_of(loss)));
   }
   loss->grad(0, 0) += 1;
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
@@ -55,7 +54,6 @@ void Tape<T>::backward(const Variable<T>& loss) {
 }
 //! [backward]
 
-// clang-format off
 //! [matmul]
 template <class T>
 Variable<T> matmul(Tape<T>& tape, const Variable<T>& x,
@@ -158,8 +156,7 @@ Variable<T> cross_entropy(Tape<T>& tape, const Variable<T>& logits,
   const std::int64_t rows = logits->value.rows();
   if (static_cast<std::int64_t>(targets.size()) != rows) {
     throw std::invalid_argument(
-        fmt::format("cross_entropy: the logits are {}, so there must be {} targets; "
-                    "there are {}",
+        fmt::format("cross_entropy: the logits are {}, so there must be {} targets; there are {}",
                     shape_of(logits), rows, targets.size()));
   }
   check_ids("cross_entropy", "the target", targets, logits->value.cols());
@@ -208,9 +205,8 @@ void check_cut(const char* name, const Variable<T>& x, std::int64_t batch, std::
     return;
   }
   throw std::invalid_argument(
-      fmt::format("attention: {} is {}; it cannot be cut into {} sequences "
-                  "and {} heads",
-                  name, shape_of(x), batch, heads));
+      fmt::format("attention: {} is {}; it cannot be cut into {} sequences and {} heads", name,
+                  shape_of(x), batch, heads));
 }
 
 }  // namespace

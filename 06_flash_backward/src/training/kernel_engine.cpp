@@ -20,8 +20,7 @@ Problem problem_of(View<const float, 4> q, View<const float, 4> k, View<const fl
                    const AttentionOptions& options, Type type) {
   if (options.scale || options.dropout_keep.data() != nullptr) {
     throw std::invalid_argument(
-        "the kernels support no dropout mask and no scale other than "
-        "1 / sqrt(head_dim)");
+        "the kernels support no dropout mask and no scale other than 1 / sqrt(head_dim)");
   }
   Problem problem;
   problem.shape = attention_shape(q.shape(), k.shape(), v.shape());

@@ -116,9 +116,8 @@ Plan checked(Plan plan, const Text& text) {
   }
   if (static_cast<std::int64_t>(text.ids.size()) <= plan.size.length) {
     throw std::invalid_argument(
-        fmt::format("{}: has {} characters; a model of length {} needs at "
-                    "least {}",
-                    text.name, text.ids.size(), plan.size.length, plan.size.length + 1));
+        fmt::format("{}: has {} characters; a model of length {} needs at least {}", text.name,
+                    text.ids.size(), plan.size.length, plan.size.length + 1));
   }
   return plan;
 }

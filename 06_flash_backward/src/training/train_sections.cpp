@@ -256,11 +256,9 @@ void add_training(cli::Program& program, const std::vector<Backend>& backends) {
                   [=, &program] { compare(program, backend()); });
 
   const auto choice = std::make_shared<Choice>();
-  cli::Options& options =
-      program.command("train",
-                      "Trains a language model on a text with the kernels, and draws its "
-                      "loss.",
-                      [=] { train(backend(), *choice); });
+  cli::Options& options = program.command(
+      "train", "Trains a language model on a text with the kernels, and draws its loss.",
+      [=] { train(backend(), *choice); });
   options.option("--size", choice->size, {"small", "large"},
                  "small: width 32, length 64, the text is LICENSE; large: "
                  "width 128, length 512, the pages of the course");

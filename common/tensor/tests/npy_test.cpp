@@ -283,14 +283,12 @@ TEST_CASE("a truncated file is refused wherever it ends") {
         CHECK(why == "is truncated: it ends inside its header");
       } else {
         CHECK(why ==
-              "is truncated: shape [2, 3] of float32 needs 24 bytes of "
-              "elements, the file has " +
+              "is truncated: shape [2, 3] of float32 needs 24 bytes of elements, the file has " +
                   std::to_string(size - 128));
       }
     }
     CHECK(refusal_of(whole + "\n") ==
-          "is too long: shape [2, 3] of float32 needs 24 bytes of elements, "
-          "the file has 25");
+          "is too long: shape [2, 3] of float32 needs 24 bytes of elements, the file has 25");
   }
 }
 
@@ -300,8 +298,7 @@ TEST_CASE("absurd sizes are refused before memory is asked for") {
   };
   REQUIRE(refusal("(2, 3)") == "");
   CHECK(contains(refusal("(1000000000000, 1)"),
-                 "is truncated: shape [1000000000000, 1] of float32 needs "
-                 "4000000000000 bytes"));
+                 "is truncated: shape [1000000000000, 1] of float32 needs 4000000000000 bytes"));
   CHECK(refusal("(4294967296, 4294967296)") == "the header has a shape that is too large");
   // 4 times 2^31 times 2^32 is 2^65: its low 64 bits would look like nothing.
   CHECK(refusal("(2147483648, 4294967296)") == "the header has a shape that is too large");
