@@ -153,4 +153,16 @@ inline double row_delta(const Problem& x, const Forward& y, int row) {
   return sum;
 }
 
+/// What grader and entry of 06_delta_and_dv exchange: the inputs, in the layout of the exercise.
+struct PackedInputs {
+  int heads, length_q, length_k;
+  float scale;
+  bool causal;
+  std::vector<float> q, o, d_o, k, lse;
+};
+/// The members, for Wire.
+inline auto parts(PackedInputs& x) {
+  return std::tie(x.heads, x.length_q, x.length_k, x.scale, x.causal, x.q, x.o, x.d_o, x.k, x.lse);
+}
+
 }  // namespace fa::backward::plain

@@ -11,7 +11,6 @@
 
 #include <doctest/doctest.h>
 
-#include "06_flash_backward/src/training/kernel_engine.hpp"
 #include "06_flash_backward/src/training/model.hpp"
 #include "common/check/acceptance.hpp"
 #include "common/data/files.hpp"

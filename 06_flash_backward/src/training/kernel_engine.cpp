@@ -1,9 +1,9 @@
-#include "06_flash_backward/src/training/kernel_engine.hpp"
-
 #include <stdexcept>
 #include <string>
 
 #include <fmt/format.h>
+
+#include "06_flash_backward/src/training/train.hpp"
 
 namespace fa::backward {
 namespace {

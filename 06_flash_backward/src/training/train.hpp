@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "06_flash_backward/src/backend.hpp"
 #include "06_flash_backward/src/training/model.hpp"
 
 namespace fa::backward {
@@ -119,5 +120,15 @@ std::string terminal_curve(const std::vector<double>& values, const std::vector<
 /// @throws std::runtime_error when the file cannot be written
 void write_curve_svg(const std::filesystem::path& path, const std::string& title,
                      const std::vector<double>& values, const std::vector<Level>& levels);
+
+/// Attention by kernels that give the same bits in every run: lesson 05's fastest ones forward;
+/// backward rung 03 for float32 and rung 07 for 16 bits. For a 16-bit type q, k, v and dO are
+/// rounded to it, and so are O, dQ, dK and dV.
+///
+/// The engine takes causal problems and others, with the usual scale and without dropout; it throws
+/// std::invalid_argument otherwise, and for what the rungs do not take.
+/// @param type    of the tensors on the device
+/// @throws std::logic_error when the backend does not have these rungs
+AttentionEngine<float> kernel_engine(const Backend& backend, Type type);
 
 }  // namespace fa::backward

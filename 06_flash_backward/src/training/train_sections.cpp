@@ -13,7 +13,6 @@
 #include <fmt/format.h>
 
 #include "06_flash_backward/src/sections.hpp"
-#include "06_flash_backward/src/training/kernel_engine.hpp"
 #include "06_flash_backward/src/training/train.hpp"
 #include "common/cli/progress.hpp"
 #include "common/cli/table.hpp"
