@@ -11,6 +11,7 @@
 #include "01_naive_attention/gradient_check.hpp"
 #include "common/check/acceptance.hpp"
 #include "common/cli/input.hpp"
+#include "common/cli/tests/good_input.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
@@ -153,9 +154,7 @@ TEST_CASE("the program checks the real input and exits 0") {
 TEST_CASE("the program takes other people's files") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
-  write_npy(path / "q.npy", normal_tensor<double, 4>({2, 4, 5, 16}, 1));
-  write_npy(path / "k.npy", normal_tensor<half, 4>({2, 2, 9, 16}, 2));
-  write_npy(path / "v.npy", normal_tensor<float, 4>({2, 2, 9, 16}, 3));
+  cli::write_gqa_input(path, 5, 9);
   const auto result = run(kProgram + " --causal --input " + quoted(path));
   CHECK(result.status == 0);
   CHECK(result.error == "");
@@ -194,9 +193,7 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
                                     {"--device gpu", "no GPU kernels"},
                                     {"--section nowhere", "there is no such section"},
                                     {ours, "q.npy: there is no such file"}});
-  write_npy(path / "q.npy", normal_tensor<float, 4>({1, 3, 5, 8}, 1));
-  write_npy(path / "k.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 2));
-  write_npy(path / "v.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 3));
+  cli::write_uneven_heads(path);
   testing::check_refused(kProgram, {{ours, "multiple of kv_heads"}});
   auto q = normal_tensor<float, 4>({1, 2, 5, 8}, 1);
   q(0, 1, 2, 3) = std::numeric_limits<float>::quiet_NaN();

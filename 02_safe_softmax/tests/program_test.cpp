@@ -4,8 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include "common/cli/tests/good_input.hpp"
 #include "common/tensor/npy.hpp"
-#include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
 
 using namespace fa;
@@ -45,9 +45,7 @@ TEST_CASE("all sections pass on the shipped input and write their files") {
 TEST_CASE("the program takes GQA and unequal lengths") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
-  write_npy(path / "q.npy", normal_tensor<double, 4>({2, 4, 5, 16}, 1));
-  write_npy(path / "k.npy", normal_tensor<half, 4>({2, 2, 9, 16}, 2));
-  write_npy(path / "v.npy", normal_tensor<float, 4>({2, 2, 9, 16}, 3));
+  cli::write_gqa_input(path, 5, 9);
   const auto result = run(kProgram + " --input " + quoted(path));
   CHECK(result.status == 0);
   CHECK(contains(result.output, "40 rows of 9 scores"));
@@ -60,8 +58,6 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   testing::check_refused(kProgram, {{"--nonsense", "--nonsense"},
                                     {"--section nowhere", "there is no such section"},
                                     {ours, "q.npy: there is no such file"}});
-  write_npy(path / "q.npy", normal_tensor<float, 4>({1, 3, 5, 8}, 1));
-  write_npy(path / "k.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 2));
-  write_npy(path / "v.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 3));
+  cli::write_uneven_heads(path);
   testing::check_refused(kProgram, {{ours, "multiple of kv_heads"}});
 }

@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include "common/cli/tests/good_input.hpp"
 #include "common/tensor/npy.hpp"
-#include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
 
 using namespace fa;
@@ -41,9 +41,7 @@ TEST_CASE("all sections pass on the shipped input and write their files") {
 TEST_CASE("the program takes any tiles, masks, GQA and unequal lengths") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
-  write_npy(path / "q.npy", normal_tensor<double, 4>({2, 4, 7, 16}, 1));
-  write_npy(path / "k.npy", normal_tensor<half, 4>({2, 2, 5, 16}, 2));
-  write_npy(path / "v.npy", normal_tensor<float, 4>({2, 2, 5, 16}, 3));
+  cli::write_gqa_input(path, 7, 5);
   const std::string input = " --input " + quoted(path);
   for (const char* section : {"tiled --causal", "tiled --block-m 3", "tiled --block-n 1", "split",
                               "steps", "step_picture"}) {
@@ -73,8 +71,6 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
                                     {"--nonsense", "--nonsense"},
                                     {"--section nowhere", "there is no such section"},
                                     {"--section tiled" + ours, "q.npy: there is no such file"}});
-  write_npy(path / "q.npy", normal_tensor<float, 4>({1, 3, 5, 8}, 1));
-  write_npy(path / "k.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 2));
-  write_npy(path / "v.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 3));
+  cli::write_uneven_heads(path);
   testing::check_refused(kProgram, {{"--section tiled" + ours, "multiple of kv_heads"}});
 }
