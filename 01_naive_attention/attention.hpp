@@ -84,7 +84,6 @@ struct Gradients {
 /// @param q [batch, heads, length_q, head_dim]
 /// @param k [batch, kv_heads, length_k, head_dim]
 /// @param v [batch, kv_heads, length_k, head_dim_v]
-/// @param options scale, mask and dropout
 /// @throws std::invalid_argument as attention_shape(), for a scale that is not finite, and for a
 ///   dropout mask of the wrong shape or a probability outside [0, 1)
 template <class T>
@@ -94,7 +93,6 @@ Forward<T> forward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
 /// The attention probabilities P before dropout.
 /// @param q [batch, heads, length_q, head_dim]
 /// @param k [batch, kv_heads, length_k, head_dim]
-/// @param options scale and mask
 /// @return [batch, heads, length_q, length_k]; a row sums to 1, or to 0 without a visible key
 /// @throws std::invalid_argument as forward()
 template <class T>
@@ -107,7 +105,6 @@ Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k, const AttentionOpti
 /// @param k [batch, kv_heads, length_k, head_dim]
 /// @param v [batch, kv_heads, length_k, head_dim_v]
 /// @param d_o gradient of the loss with respect to o, which has its shape
-/// @param options as given to forward()
 /// @throws std::invalid_argument as forward(), and when the shape of d_o is not that of o
 template <class T>
 Gradients<T> backward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,

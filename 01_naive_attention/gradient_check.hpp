@@ -50,7 +50,6 @@ inline double worse(double a, double b) {
 }
 
 /// The largest difference of two gradients, relative to the largest element of the second.
-/// @param gradient  to be checked
 /// @param numerical from numerical_gradient(), same shape
 template <int Rank>
 double relative_difference(View<const double, Rank> gradient, View<const double, Rank> numerical) {

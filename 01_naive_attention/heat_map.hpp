@@ -53,7 +53,6 @@ inline std::string terminal_heat_map(View<const double, 2> weights,
 /// Writes a heat map as an SVG file for light and dark pages. Pointing at a cell shows its query,
 /// key and probability.
 /// @param path    the file, written completely or not at all
-/// @param title   above the picture
 /// @param weights [rows, cols], in [0, 1]; full colour stands for the largest element
 /// @param rows    one label per query
 /// @param cols    one label per key

@@ -60,7 +60,6 @@ Matrix<T> join_heads(const Tensor<T, 4>& heads);
 /// @param x       [batch, length, width]
 /// @param weights all of [width, width] and [width]
 /// @param heads   number of heads; divides width
-/// @param options scale, mask and dropout
 /// @throws std::invalid_argument when heads does not divide width or a weight has another shape
 template <class T>
 MultiHeadForward<T> multi_head_forward(View<const T, 3> x, const MultiHeadWeights<T>& weights,

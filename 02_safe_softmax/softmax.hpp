@@ -150,7 +150,6 @@ double log_sum_exp(View<const T, 1> x) {
 /// A bound on the relative error of each element of safe_softmax() with T = A, as derived on the
 /// page of this lesson, for results that are normal in T: expm1((2 spread + n + 8) u), with u half
 /// an epsilon of T.
-/// @param n      number of scores
 /// @param spread largest score minus smallest score
 template <class T>
 double relative_error_bound(std::int64_t n, double spread) {

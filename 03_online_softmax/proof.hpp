@@ -83,7 +83,6 @@ constexpr bool for_rows_of(std::size_t length, const Cases& cases, Visit visit) 
 
 /// Calls visit(row) for each row of the cases, short ones first, until one visit returns false.
 /// @param shortest length of the shortest rows
-/// @param cases    the rows
 /// @param visit    gets a row, returns whether to continue
 /// @return false when one did
 template <class Visit>

@@ -150,7 +150,6 @@ inline constexpr double kRoundingsPerStep = 4;
 ///     max|o - ref| <= max|v| (expm1((2 R + 10 K + 8) u) + 4 n K eta)
 ///
 /// u is half an epsilon of T and eta its smallest positive number.
-/// @param keys    n, number of keys
 /// @param steps   K, the steps and merges that a key takes part in: n in one pass, fewer with parts
 /// @param spread  R, largest minus smallest finite score
 /// @param largest_value max|v|

@@ -62,7 +62,6 @@ using TileWatch = std::function<void(const TileMoment<T>&)>;
 /// @param q [batch, heads, length_q, head_dim], any strides
 /// @param k [batch, kv_heads, length_k, head_dim], any strides
 /// @param v [batch, kv_heads, length_k, head_dim], any strides
-/// @param options scale, mask and dropout
 /// @param tiles sizes of the tiles; limited to the size of the problem
 /// @param tile_done called after each of the tile_count() query tiles, from several threads at
 ///   once; an exception ends the work and is rethrown here

@@ -15,7 +15,6 @@ namespace fa::tiled {
 
 /// Times the kernels of a group, interleaved, cuBLAS first where it computes the same.
 /// @param backend a GPU
-/// @param group   one of its groups
 /// @param size    m, n and k
 /// @return a row for each kernel: time, rate, percentages of the peak and of cuBLAS, and the
 ///         resources of a block
@@ -34,15 +33,12 @@ constexpr MatmulSizes kDrawn{128, 512, 512};
 /// The timeline of a rung that computes A B on one SM, from a run in the lab and a cost model.
 /// @param backend the lab
 /// @param rung    of its group "mma", from rung 19 on
-/// @param sizes   of the matmul
-/// @param costs   of the model
 /// @throws std::runtime_error when the rung does not compute in the lab
 lab::Timeline timeline_of(const Backend& backend, const Kernel& rung, const MatmulSizes& sizes,
                           const lab::Costs& costs = {});
 
 /// Prints how busy tensor cores are in each rung, and what its warpgroups do; draws it if asked.
 /// @param backend the lab
-/// @param options of the program
 /// @throws std::runtime_error when a file cannot be written
 void show_timelines(const Backend& backend, const cli::TimelineOptions& options);
 

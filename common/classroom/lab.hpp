@@ -53,10 +53,7 @@ void check_result(const Seen& seen, const std::vector<Reason>& reasons, const Ta
 /// For kernels whose threads may wait forever: calls an entry that launches and returns what the launch threw beside its result. What the lab
 /// found before a deadlock is reported first, then this exercise's likely cause and the lab's
 /// words.
-/// @param reasons   for findings
 /// @param likely    the likely cause of a deadlock, for the message
-/// @param entry     its name
-/// @param arguments of the entry
 template <class... Arguments>
 Launched call_waiting(const std::vector<Reason>& reasons, const std::string& likely,
                       const std::string& entry, const Arguments&... arguments) {

@@ -45,7 +45,6 @@ Vector<double> softmax(const Vector<double>& s);
 Matrix<double> softmax_jacobian(const Vector<double>& p);
 
 /// The product of that Jacobian and a vector in O(N): p * (d_p - p . d_p), elementwise.
-/// @param p   the probabilities
 /// @param d_p gradient with respect to them
 /// @return gradient with respect to the scores
 Vector<double> softmax_backward(const Vector<double>& p, const Vector<double>& d_p);
@@ -108,7 +107,6 @@ HeadProblem head_problem(std::uint64_t seed);
 
 /// The gradients of a problem in matrices, as this lesson derives them: from Q, K, V, dO, and of
 /// the forward pass O and LSE only.
-/// @param mistake    what to get wrong
 naive::Gradients<double> head_gradients(const HeadProblem& problem,
                                         Mistake mistake = Mistake::kNone);
 

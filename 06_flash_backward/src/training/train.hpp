@@ -25,7 +25,6 @@ struct Text {
 };
 
 /// A text from its bytes.
-/// @param bytes the text
 /// @throws std::invalid_argument when fewer than two different bytes occur
 Text text_of(const std::string& name, const std::string& bytes);
 
@@ -73,7 +72,6 @@ class Training {
   const Model<T>& model() const { return model_; }
 
   /// Lets the model write. Each character is drawn by what the model gives it.
-  /// @param count       characters
   /// @param temperature below 1: likely characters become likelier
   /// @param window      how many characters the model looks back on, at most its length
   /// @return the beginning of the text and what the model wrote, printable
@@ -114,9 +112,7 @@ std::string terminal_curve(const std::vector<double>& values, const std::vector<
 
 /// A curve as an SVG file, readable on light and dark paper.
 /// @param path   appears whole or not at all
-/// @param title  above the drawing
 /// @param values at least one, one for each step
-/// @param levels drawn across, named
 /// @throws std::runtime_error when the file cannot be written
 void write_curve_svg(const std::filesystem::path& path, const std::string& title,
                      const std::vector<double>& values, const std::vector<Level>& levels);
