@@ -215,41 +215,20 @@ Matrix<double> recomputed_probs(const Matrix<double>& s, const Vector<double>& l
   return p;
 }
 
-const std::vector<Mistake>& all_mistakes() {
-  static const std::vector<Mistake> mistakes = {
-      Mistake::kNone,           Mistake::kNoDelta,           Mistake::kDeltaPerElement,
-      Mistake::kSoftmaxSign,    Mistake::kNoScaleInDq,       Mistake::kNoScaleInDk,
-      Mistake::kScaleTwiceInDk, Mistake::kLseInBaseTwo,      Mistake::kMaskForgotten,
-      Mistake::kUndroppedInDv,  Mistake::kDropoutLeftOutOfDp};
+const std::vector<NamedMistake>& all_mistakes() {
+  static const std::vector<NamedMistake> mistakes = {
+      {Mistake::kNone, "none"},
+      {Mistake::kNoDelta, "delta omitted"},
+      {Mistake::kDeltaPerElement, "delta per element"},
+      {Mistake::kSoftmaxSign, "+ off the diagonal"},
+      {Mistake::kNoScaleInDq, "no scale in dQ"},
+      {Mistake::kNoScaleInDk, "no scale in dK"},
+      {Mistake::kScaleTwiceInDk, "scale twice in dK"},
+      {Mistake::kLseInBaseTwo, "LSE in base 2, exp in base e"},
+      {Mistake::kMaskForgotten, "P without the mask"},
+      {Mistake::kUndroppedInDv, "dV from P before dropout"},
+      {Mistake::kDropoutLeftOutOfDp, "dP without dropout"}};
   return mistakes;
-}
-
-std::string name_of(Mistake mistake) {
-  switch (mistake) {
-    case Mistake::kNone:
-      return "none";
-    case Mistake::kNoDelta:
-      return "delta omitted";
-    case Mistake::kDeltaPerElement:
-      return "delta per element";
-    case Mistake::kSoftmaxSign:
-      return "+ off the diagonal";
-    case Mistake::kNoScaleInDq:
-      return "no scale in dQ";
-    case Mistake::kNoScaleInDk:
-      return "no scale in dK";
-    case Mistake::kScaleTwiceInDk:
-      return "scale twice in dK";
-    case Mistake::kLseInBaseTwo:
-      return "LSE in base 2, exp in base e";
-    case Mistake::kMaskForgotten:
-      return "P without the mask";
-    case Mistake::kUndroppedInDv:
-      return "dV from P before dropout";
-    case Mistake::kDropoutLeftOutOfDp:
-      return "dP without dropout";
-  }
-  throw std::invalid_argument("there is no such mistake");
 }
 
 AttentionOptions HeadProblem::options() const {
@@ -320,6 +299,9 @@ GradientErrors errors_of(const HeadProblem& problem, const naive::Gradients<doub
           error(gradients.d_v, moved.v)};
 }
 
+namespace {
+
+// A gradient holds the slopes in all directions.
 Comparison slope_is_gradient_times_direction() {
   const auto f = [](const Vector<double>& x) { return first(x).sum(); };
   Matrix<double> x = random_matrix(4, 1, 1);
@@ -331,6 +313,7 @@ Comparison slope_is_gradient_times_direction() {
           kDifferenceTolerance};
 }
 
+// Reverse mode never needs a Jacobian.
 Comparison vector_times_jacobian_is_a_gradient() {
   //! [vjp]
   Matrix<double> x = random_matrix(4, 1, 3);
@@ -351,6 +334,7 @@ Comparison chain_rule() {
           kDifferenceTolerance};
 }
 
+// A loss of three functions in a row, differentiated from the loss inwards, a vector at a time.
 Comparison reverse_mode() {
   //! [reverse]
   Matrix<double> x = random_matrix(4, 1, 6);
@@ -377,20 +361,17 @@ Comparison softmax_without_jacobian() {
           difference(softmax_backward(p, d_p), product), kRounding};
 }
 
+// Softmax does not depend on a shift of all scores.
 Comparison score_gradients_sum_to_zero() {
   const Vector<double> d_s = softmax_backward(softmax(random_vector(6, 8)), random_vector(6, 9));
   return {"a row of dS sums to 0", std::abs(d_s.sum()) / d_s.cwiseAbs().maxCoeff(), kRounding};
 }
-
-namespace {
 
 struct Product {
   Matrix<double> a = random_matrix(3, 4, 10), b = random_matrix(4, 5, 11),
                  d_c = random_matrix(3, 5, 12);
   double loss() const { return (a * b).cwiseProduct(d_c).sum(); }
 };
-
-}  // namespace
 
 Comparison product_gradient_of_first() {
   Product x;
@@ -418,6 +399,7 @@ Comparison delta_identity() {
   return delta_comparison("rowsum(P o dP) = rowsum(dO * O)", from_scores(14, false));
 }
 
+// Here dP = (dO V^T) * Z and O = (P * Z) V, elementwise.
 Comparison delta_identity_with_dropout() {
   return delta_comparison("the same with dropout", from_scores(15, true));
 }
@@ -430,6 +412,7 @@ Comparison visible_scores_get_d_s() {
   return scores_comparison("visible scores: dS", false);
 }
 
+// Attention of scale Q with scale 1 is attention of Q.
 Comparison scale_of_d_q() {
   HeadProblem problem = head_problem(16);
   AttentionOptions options = problem.options();
@@ -463,6 +446,8 @@ Comparison groups_sum() {
       naive::worse(difference(only_head(shared.d_k), d_k), difference(only_head(shared.d_v), d_v)),
       kRounding};
 }
+
+}  // namespace
 
 std::vector<Comparison> statements() {
   return {slope_is_gradient_times_direction(),

@@ -1,7 +1,6 @@
 /// @file
-/// Lesson 06: the derivation of the backward pass, statement by statement. Each is a small
-/// function that returns how far its two sides are apart, so that the program shows it and the
-/// tests hold it.
+/// Lesson 06: the derivation of the backward pass, statement by statement. Of each, statements()
+/// says how far its two sides are apart: the program shows it and a test holds it.
 ///
 /// Jacobians have a row for each output and a column for each input. dX is the gradient of a loss
 /// with respect to X, of the shape of X.
@@ -82,11 +81,14 @@ enum class Mistake {
   kDropoutLeftOutOfDp,  ///< dP = dO V^T, although dropout was applied
 };
 
-/// All of them, kNone first.
-const std::vector<Mistake>& all_mistakes();
+/// A mistake, and a few words for tables.
+struct NamedMistake {
+  Mistake mistake;
+  const char* name;  ///< "delta omitted"
+};
 
-/// A few words for tables, "delta is left out".
-std::string name_of(Mistake mistake);
+/// All of them, kNone first.
+const std::vector<NamedMistake>& all_mistakes();
 
 /// One head of attention with a random gradient of its output. It is causal with more queries than
 /// keys, so the first queries see no key, and it has dropout.
@@ -130,40 +132,7 @@ struct Comparison {
   double allowed = 0;     ///< what rounding, or the step of central differences, explains
 };
 
-/// A gradient holds the slopes in all directions: the slope along u is gradient . u.
-Comparison slope_is_gradient_times_direction();
-/// Reverse mode never needs a Jacobian: u^T J is the gradient of the number u . f(x).
-Comparison vector_times_jacobian_is_a_gradient();
-/// The chain rule: the Jacobian of f(g(x)) is the product of the Jacobians.
-Comparison chain_rule();
-/// A loss of three functions in a row, differentiated from the loss inwards, a vector at a time.
-Comparison reverse_mode();
-/// The Jacobian of softmax is diag(p) - p p^T.
-Comparison softmax_jacobian_formula();
-/// softmax_backward() is its product with a vector.
-Comparison softmax_without_jacobian();
-/// The gradients of a row of scores sum to 0: softmax does not feel a shift.
-Comparison score_gradients_sum_to_zero();
-/// d_a = d_c b^T.
-Comparison product_gradient_of_first();
-/// d_b = a^T d_c.
-Comparison product_gradient_of_second();
-/// exp(S - LSE) gives P back.
-Comparison weights_from_lse();
-/// rowsum(P o dP) = rowsum(dO * O), without dropout.
-Comparison delta_identity();
-/// The same with dropout, where dP = (dO V^T) * Z and O = (P * Z) V, elementwise.
-Comparison delta_identity_with_dropout();
-/// Changing a masked score changes nothing.
-Comparison masked_scores_get_no_gradient();
-/// Moving a visible score moves the loss by dS.
-Comparison visible_scores_get_d_s();
-/// Attention of scale Q with scale 1 is attention of Q: dQ is scale times the gradient there.
-Comparison scale_of_d_q();
-/// A key head that serves several query heads gets the sum of what each gives it.
-Comparison groups_sum();
-
-/// All of the above, in the order of the page.
+/// The statements, in the order of the page.
 std::vector<Comparison> statements();
 
 }  // namespace fa::backward

@@ -65,15 +65,15 @@ void check_mistakes(cli::Program& program) {
   const HeadProblem problem = head_problem(1);
   cli::Table table({"mistake", "dQ", "dK", "dV", "verdict"});
   int wrong_verdicts = 0;
-  for (const Mistake mistake : all_mistakes()) {
+  for (const auto& [mistake, name] : all_mistakes()) {
     const GradientErrors errors = errors_of(problem, head_gradients(problem, mistake));
     const bool right = errors.worst() <= naive::kDifferenceTolerance;
     if (right != (mistake == Mistake::kNone)) ++wrong_verdicts;
     const auto cell = [](double error) {
       return error <= naive::kDifferenceTolerance ? std::string("-") : fmt::format("{:.2g}", error);
     };
-    table.add({name_of(mistake), cell(errors.d_q), cell(errors.d_k), cell(errors.d_v),
-               right ? "correct" : "wrong"});
+    table.add(
+        {name, cell(errors.d_q), cell(errors.d_k), cell(errors.d_v), right ? "correct" : "wrong"});
   }
   fmt::print(
       "Differences from central differences, relative to the largest element; "
