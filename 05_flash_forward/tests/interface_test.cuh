@@ -12,8 +12,8 @@
 #include "common/attention/tests/placed.cuh"
 #include "common/attention/tests/refusals.cuh"
 #include "common/attention/tma_support.cuh"
+#include "common/gpu/tests/gpus.hpp"
 #include "common/testing/process.hpp"
-#include "common/testing/skip.hpp"
 
 namespace fa::FA_TARGET {
 namespace {

@@ -16,8 +16,8 @@
 #include "06_flash_backward/tests/gradient_call.cuh"
 #include "common/attention/tests/c_interface.cuh"
 #include "common/attention/tests/refusals.cuh"
+#include "common/gpu/tests/gpus.hpp"
 #include "common/testing/process.hpp"
-#include "common/testing/skip.hpp"
 
 namespace fa::FA_TARGET {
 namespace {
