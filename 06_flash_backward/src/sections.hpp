@@ -46,9 +46,10 @@ Inputs random_inputs(const Problem& problem);
 /// 256 of rung 13.
 Problem drawn_problem(const Rung& rung);
 
-/// The timeline of a rung on one SM, from a run in the lab and lesson 05's cost model, without the kernels before and after. What costs.rest_of_score
-/// stands for is charged where P is computed: a fused multiply-add, the subtraction of
-/// delta, the multiplication by P, and half a conversion of two elements each for P and dS.
+/// The timeline of a rung on one SM, from a run in the lab and lesson 05's cost model, without the
+/// kernels before and after. What costs.rest_of_score stands for is charged where P is computed: a
+/// fused multiply-add, the subtraction of delta, the multiplication by P, and half a conversion of
+/// two elements each for P and dS.
 /// @param rung    of the backend "lab", from rung 08 on
 /// @throws std::runtime_error when the rung does not compute in the lab
 lab::Timeline timeline_of(const Rung& rung, const Problem& problem, const lab::Costs& costs = {});
