@@ -11,12 +11,10 @@
 
 namespace fa {
 
-AttentionShape attention_shape(const Shape<4>& q, const Shape<4>& k,
-                               const Shape<4>& v) {
+AttentionShape attention_shape(const Shape<4>& q, const Shape<4>& k, const Shape<4>& v) {
   const auto refuse = [&](const std::string& why) {
-    throw std::invalid_argument(fmt::format("q {}, k {}, v {}: {}",
-                                            to_string(q), to_string(k),
-                                            to_string(v), why));
+    throw std::invalid_argument(
+        fmt::format("q {}, k {}, v {}: {}", to_string(q), to_string(k), to_string(v), why));
   };
   for (const Shape<4>& shape : {q, k, v}) {
     for (std::int64_t size : shape) {
@@ -29,8 +27,7 @@ AttentionShape attention_shape(const Shape<4>& q, const Shape<4>& k,
   if (q[0] != k[0]) refuse("q and k must have the same batch (first size)");
   if (q[3] != k[3]) refuse("q and k must have the same head_dim (last size)");
   if (q[1] % k[1] != 0) {
-    refuse(fmt::format("heads ({}) must be a multiple of kv_heads ({})", q[1],
-                       k[1]));
+    refuse(fmt::format("heads ({}) must be a multiple of kv_heads ({})", q[1], k[1]));
   }
   return {q[0], q[1], k[1], q[2], k[2], q[3]};
 }
@@ -45,21 +42,17 @@ double AttentionOptions::scale_for(std::int64_t head_dim) const {
 
 void AttentionOptions::check(const AttentionShape& shape) const {
   if (!std::isfinite(scale_for(shape.head_dim))) {
-    throw std::invalid_argument(
-        fmt::format("scale is {}; it must be finite", *scale));
+    throw std::invalid_argument(fmt::format("scale is {}; it must be finite", *scale));
   }
   if (dropout_keep.data() == nullptr) return;
-  const Shape<4> needed{shape.batch, shape.heads, shape.length_q,
-                        shape.length_k};
+  const Shape<4> needed{shape.batch, shape.heads, shape.length_q, shape.length_k};
   if (dropout_keep.shape() != needed) {
-    throw std::invalid_argument(
-        fmt::format("the dropout mask has shape {}; it must be {}",
-                    to_string(dropout_keep.shape()), to_string(needed)));
+    throw std::invalid_argument(fmt::format("the dropout mask has shape {}; it must be {}",
+                                            to_string(dropout_keep.shape()), to_string(needed)));
   }
   if (!(dropout_probability >= 0 && dropout_probability < 1)) {
     throw std::invalid_argument(
-        fmt::format("dropout probability is {}; it must be in [0, 1)",
-                    dropout_probability));
+        fmt::format("dropout probability is {}; it must be in [0, 1)", dropout_probability));
   }
 }
 
@@ -82,8 +75,7 @@ Matrix<accumulator_t<T>> stored_as(Matrix<accumulator_t<T>> values) {
 
 // Copies one head of a tensor to a matrix, and back. Plain loops compile fast.
 template <class T>
-Matrix<accumulator_t<T>> load_head(View<const T, 4> tensor, std::int64_t b,
-                                   std::int64_t h) {
+Matrix<accumulator_t<T>> load_head(View<const T, 4> tensor, std::int64_t b, std::int64_t h) {
   const View<const T, 2> head = tensor.at(b).at(h);
   Matrix<accumulator_t<T>> result(head.size(0), head.size(1));
   for (std::int64_t i = 0; i < head.size(0); ++i) {
@@ -95,12 +87,10 @@ Matrix<accumulator_t<T>> load_head(View<const T, 4> tensor, std::int64_t b,
 }
 
 template <class T, class A>
-void store_head(const Matrix<A>& head, View<T, 4> tensor, std::int64_t b,
-                std::int64_t h) {
+void store_head(const Matrix<A>& head, View<T, 4> tensor, std::int64_t b, std::int64_t h) {
   const View<T, 2> target = tensor.at(b).at(h);
   for (std::int64_t i = 0; i < head.rows(); ++i) {
-    for (std::int64_t j = 0; j < head.cols(); ++j)
-      target(i, j) = static_cast<T>(head(i, j));
+    for (std::int64_t j = 0; j < head.cols(); ++j) target(i, j) = static_cast<T>(head(i, j));
   }
 }
 
@@ -108,7 +98,6 @@ void store_head(const Matrix<A>& head, View<T, 4> tensor, std::int64_t b,
 //! [apply_mask]
 template <class A>
 void apply_causal_mask(const Matrix<A>& q, const Matrix<A>& k, Matrix<A>& s) {
-  //! [mask]
   const std::int64_t shift = k.rows() - q.rows();
   for (std::int64_t i = 0; i < s.rows(); ++i) {
     const auto first_masked = std::max<std::int64_t>(0, i + shift + 1);
@@ -116,10 +105,10 @@ void apply_causal_mask(const Matrix<A>& q, const Matrix<A>& k, Matrix<A>& s) {
       s(i, j) = -std::numeric_limits<A>::infinity();
     }
   }
-  //! [mask]
 }
 //! [apply_mask]
 
+// clang-format off
 //! [scores]
 template <class A>
 Matrix<A> masked_scores(const Matrix<A>& q, const Matrix<A>& k,
@@ -131,20 +120,18 @@ Matrix<A> masked_scores(const Matrix<A>& q, const Matrix<A>& k,
   return s;
 }
 //! [scores]
+// clang-format on
 
 // What dropout multiplies P by: 0, or 1 / (1 - probability).
 template <class A>
-Matrix<A> dropout_factors(const AttentionOptions& options, std::int64_t b,
-                          std::int64_t h, std::int64_t rows,
-                          std::int64_t cols) {
-  if (options.dropout_keep.data() == nullptr)
-    return Matrix<A>::Ones(rows, cols);
+Matrix<A> dropout_factors(const AttentionOptions& options, std::int64_t b, std::int64_t h,
+                          std::int64_t rows, std::int64_t cols) {
+  if (options.dropout_keep.data() == nullptr) return Matrix<A>::Ones(rows, cols);
   const auto keep = options.dropout_keep.at(b).at(h);
   const A factor = static_cast<A>(1.0 / (1.0 - options.dropout_probability));
   Matrix<A> z(rows, cols);
   for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < cols; ++j)
-      z(i, j) = keep(i, j) != 0 ? factor : A(0);
+    for (std::int64_t j = 0; j < cols; ++j) z(i, j) = keep(i, j) != 0 ? factor : A(0);
   }
   return z;
 }
@@ -154,8 +141,7 @@ Matrix<A> dropout_factors(const AttentionOptions& options, std::int64_t b,
 template <class T>
 Vector<T> finite_row_max(const Matrix<T>& scores) {
   const Vector<T> max = scores.rowwise().maxCoeff();
-  return (max.array() == -std::numeric_limits<T>::infinity())
-      .select(T(0), max);
+  return (max.array() == -std::numeric_limits<T>::infinity()).select(T(0), max);
 }
 
 // exp of each score minus its row's shift, and exactly 0 for -infinity, where Eigen's vectorised
@@ -206,6 +192,7 @@ struct HeadForward {
   Vector<A> lse;
 };
 
+// clang-format off
 //! [forward]
 template <class A>
 HeadForward<A> head_forward(const Matrix<A>& q, const Matrix<A>& k,
@@ -247,6 +234,7 @@ HeadGradients<A> head_backward(const Matrix<A>& q, const Matrix<A>& k,
   return {scale * d_q, scale * d_k, d_v};
 }
 //! [backward]
+// clang-format on
 
 }  // namespace
 
@@ -254,8 +242,7 @@ template <class T>
 Forward<T> forward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
                    const AttentionOptions& options) {
   using A = accumulator_t<T>;
-  const AttentionShape shape =
-      attention_shape(q.shape(), k.shape(), v.shape());
+  const AttentionShape shape = attention_shape(q.shape(), k.shape(), v.shape());
   options.check(shape);
   Forward<T> result{Tensor<T, 4>(shape_of_o(q.shape(), v.shape())),
                     Tensor<A, 3>({shape.batch, shape.heads, shape.length_q})};
@@ -263,31 +250,24 @@ Forward<T> forward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
   parallel_for(shape.batch * shape.heads, [&](std::int64_t i) {
     const std::int64_t b = i / shape.heads, h = i % shape.heads;
     const auto qh = load_head(q, b, h);
-    const auto kh = load_head(k, b, h / group),
-               vh = load_head(v, b, h / group);
-    const auto z =
-        dropout_factors<A>(options, b, h, shape.length_q, shape.length_k);
+    const auto kh = load_head(k, b, h / group), vh = load_head(v, b, h / group);
+    const auto z = dropout_factors<A>(options, b, h, shape.length_q, shape.length_k);
     const auto head = head_forward<A>(qh, kh, vh, z, options, stored_as<T>);
     store_head(head.o, result.o.view(), b, h);
-    for (std::int64_t row = 0; row < shape.length_q; ++row)
-      result.lse(b, h, row) = head.lse(row);
+    for (std::int64_t row = 0; row < shape.length_q; ++row) result.lse(b, h, row) = head.lse(row);
   });
   return result;
 }
 
 template <class T>
-Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k,
-                     const AttentionOptions& options) {
-  const AttentionShape shape =
-      attention_shape(q.shape(), k.shape(), k.shape());
+Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k, const AttentionOptions& options) {
+  const AttentionShape shape = attention_shape(q.shape(), k.shape(), k.shape());
   options.check(shape);
-  Tensor<T, 4> result(
-      {shape.batch, shape.heads, shape.length_q, shape.length_k});
+  Tensor<T, 4> result({shape.batch, shape.heads, shape.length_q, shape.length_k});
   const std::int64_t group = shape.heads / shape.kv_heads;
   parallel_for(shape.batch * shape.heads, [&](std::int64_t i) {
     const std::int64_t b = i / shape.heads, h = i % shape.heads;
-    const auto s = masked_scores<accumulator_t<T>>(load_head(q, b, h),
-                                                   load_head(k, b, h / group),
+    const auto s = masked_scores<accumulator_t<T>>(load_head(q, b, h), load_head(k, b, h / group),
                                                    options, stored_as<T>);
     store_head(safe_softmax(s), result.view(), b, h);
   });
@@ -295,36 +275,27 @@ Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k,
 }
 
 template <class T>
-Gradients<T> backward(View<const T, 4> q, View<const T, 4> k,
-                      View<const T, 4> v, View<const T, 4> d_o,
-                      const AttentionOptions& options) {
+Gradients<T> backward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
+                      View<const T, 4> d_o, const AttentionOptions& options) {
   using A = accumulator_t<T>;
-  const AttentionShape shape =
-      attention_shape(q.shape(), k.shape(), v.shape());
+  const AttentionShape shape = attention_shape(q.shape(), k.shape(), v.shape());
   options.check(shape);
   const Shape<4> of_o = shape_of_o(q.shape(), v.shape());
   if (d_o.shape() != of_o) {
-    throw std::invalid_argument(
-        fmt::format("d_o has shape {}; it must have the shape of o, {}",
-                    to_string(d_o.shape()), to_string(of_o)));
+    throw std::invalid_argument(fmt::format("d_o has shape {}; it must have the shape of o, {}",
+                                            to_string(d_o.shape()), to_string(of_o)));
   }
-  Gradients<T> result{Tensor<T, 4>(q.shape()), Tensor<T, 4>(k.shape()),
-                      Tensor<T, 4>(v.shape())};
+  Gradients<T> result{Tensor<T, 4>(q.shape()), Tensor<T, 4>(k.shape()), Tensor<T, 4>(v.shape())};
   const std::int64_t group = shape.heads / shape.kv_heads;
   // Each query head has its own dK and dV; those of a group are summed afterwards.
-  Tensor<A, 4> d_k_per_head(
-      {shape.batch, shape.heads, shape.length_k, shape.head_dim});
-  Tensor<A, 4> d_v_per_head(
-      {shape.batch, shape.heads, shape.length_k, v.size(3)});
+  Tensor<A, 4> d_k_per_head({shape.batch, shape.heads, shape.length_k, shape.head_dim});
+  Tensor<A, 4> d_v_per_head({shape.batch, shape.heads, shape.length_k, v.size(3)});
   parallel_for(shape.batch * shape.heads, [&](std::int64_t i) {
     const std::int64_t b = i / shape.heads, h = i % shape.heads;
     const auto qh = load_head(q, b, h), d_oh = load_head(d_o, b, h);
-    const auto kh = load_head(k, b, h / group),
-               vh = load_head(v, b, h / group);
-    const auto z =
-        dropout_factors<A>(options, b, h, shape.length_q, shape.length_k);
-    const auto head =
-        head_backward<A>(qh, kh, vh, z, d_oh, options, stored_as<T>);
+    const auto kh = load_head(k, b, h / group), vh = load_head(v, b, h / group);
+    const auto z = dropout_factors<A>(options, b, h, shape.length_q, shape.length_k);
+    const auto head = head_backward<A>(qh, kh, vh, z, d_oh, options, stored_as<T>);
     store_head(head.d_q, result.d_q.view(), b, h);
     store_head(head.d_k, d_k_per_head.view(), b, h);
     store_head(head.d_v, d_v_per_head.view(), b, h);
@@ -343,14 +314,12 @@ Gradients<T> backward(View<const T, 4> q, View<const T, 4> k,
   return result;
 }
 
-#define FA_NAIVE_FOR(T)                                                      \
-  template Forward<T> forward<T>(View<const T, 4>, View<const T, 4>,         \
-                                 View<const T, 4>, const AttentionOptions&); \
-  template Tensor<T, 4> weights<T>(View<const T, 4>, View<const T, 4>,       \
-                                   const AttentionOptions&);                 \
-  template Gradients<T> backward<T>(View<const T, 4>, View<const T, 4>,      \
-                                    View<const T, 4>, View<const T, 4>,      \
-                                    const AttentionOptions&);
+#define FA_NAIVE_FOR(T)                                                                          \
+  template Forward<T> forward<T>(View<const T, 4>, View<const T, 4>, View<const T, 4>,           \
+                                 const AttentionOptions&);                                       \
+  template Tensor<T, 4> weights<T>(View<const T, 4>, View<const T, 4>, const AttentionOptions&); \
+  template Gradients<T> backward<T>(View<const T, 4>, View<const T, 4>, View<const T, 4>,        \
+                                    View<const T, 4>, const AttentionOptions&);
 FA_NAIVE_FOR(double)
 FA_NAIVE_FOR(float)
 FA_NAIVE_FOR(half)

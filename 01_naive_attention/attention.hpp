@@ -27,8 +27,7 @@ namespace fa {
 /// @param v [batch, kv_heads, length_k, head_dim_v], which need not be head_dim
 /// @throws std::invalid_argument when a size is 0, sizes differ that must agree, or heads is not a
 ///   multiple of kv_heads
-AttentionShape attention_shape(const Shape<4>& q, const Shape<4>& k,
-                               const Shape<4>& v);
+AttentionShape attention_shape(const Shape<4>& q, const Shape<4>& k, const Shape<4>& v);
 
 /// The shape of o: [batch, heads, length_q, head_dim_v].
 Shape<4> shape_of_o(const Shape<4>& q, const Shape<4>& v);
@@ -85,7 +84,6 @@ struct Gradients {
 /// @param q [batch, heads, length_q, head_dim]
 /// @param k [batch, kv_heads, length_k, head_dim]
 /// @param v [batch, kv_heads, length_k, head_dim_v]
-/// @param options scale, mask and dropout
 /// @throws std::invalid_argument as attention_shape(), for a scale that is not finite, and for a
 ///   dropout mask of the wrong shape or a probability outside [0, 1)
 template <class T>
@@ -95,12 +93,10 @@ Forward<T> forward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
 /// The attention probabilities P before dropout.
 /// @param q [batch, heads, length_q, head_dim]
 /// @param k [batch, kv_heads, length_k, head_dim]
-/// @param options scale and mask
 /// @return [batch, heads, length_q, length_k]; a row sums to 1, or to 0 without a visible key
 /// @throws std::invalid_argument as forward()
 template <class T>
-Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k,
-                     const AttentionOptions& options = {});
+Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k, const AttentionOptions& options = {});
 
 /// The gradients of a loss with respect to q, k and v, threaded over heads. Rounds as forward()
 /// does.
@@ -109,12 +105,10 @@ Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k,
 /// @param k [batch, kv_heads, length_k, head_dim]
 /// @param v [batch, kv_heads, length_k, head_dim_v]
 /// @param d_o gradient of the loss with respect to o, which has its shape
-/// @param options as given to forward()
 /// @throws std::invalid_argument as forward(), and when the shape of d_o is not that of o
 template <class T>
-Gradients<T> backward(View<const T, 4> q, View<const T, 4> k,
-                      View<const T, 4> v, View<const T, 4> d_o,
-                      const AttentionOptions& options = {});
+Gradients<T> backward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
+                      View<const T, 4> d_o, const AttentionOptions& options = {});
 
 /// The softmax of each row by its definition: exp(s) / sum exp(s). It overflows for the scores of
 /// lesson 02, and exists only to show that.

@@ -22,13 +22,11 @@ namespace {
 using namespace fa;
 
 // Adds the rows of a matrix of at most four columns.
-void add_matrix(cli::Table& table, const char* name,
-                View<const double, 2> matrix) {
+void add_matrix(cli::Table& table, const char* name, View<const double, 2> matrix) {
   for (std::int64_t i = 0; i < matrix.size(0); ++i) {
     std::vector<std::string> cells{name, std::to_string(i)};
     for (std::int64_t j = 0; j < 4; ++j) {
-      cells.push_back(j < matrix.size(1) ? fmt::format("{:.4f}", matrix(i, j))
-                                         : "-");
+      cells.push_back(j < matrix.size(1) ? fmt::format("{:.4f}", matrix(i, j)) : "-");
     }
     table.add(cells);
   }
@@ -75,8 +73,7 @@ struct Choice {  // options of this lesson
   bool causal = false;
 };
 
-std::vector<std::string> token_names(const cli::Input& input,
-                                     std::int64_t length) {
+std::vector<std::string> token_names(const cli::Input& input, std::int64_t length) {
   if (!input.tokens.empty()) return input.tokens;
   std::vector<std::string> names;
   for (std::int64_t i = 0; i < length; ++i) {
@@ -108,15 +105,13 @@ Tensor<double, 4> input_weights(const cli::Input& input, bool causal) {
   attention_shape(input.q.shape(), input.k.shape(), input.v.shape());
   AttentionOptions options;
   options.causal = causal;
-  return naive::weights<double>(converted<double>(input.q),
-                                converted<double>(input.k), options);
+  return naive::weights<double>(converted<double>(input.q), converted<double>(input.k), options);
 }
 
 // The probability of four keys in each head, averaged over the queries.
 void habits_of_the_heads(cli::Program& program, const Choice& choice) {
   const auto weights = input_weights(program.input(), choice.causal);
-  cli::Table table(
-      {"head", "first key", "previous", "itself", "next", "effective keys"});
+  cli::Table table({"head", "first key", "previous", "itself", "next", "effective keys"});
   for (std::int64_t h = 0; h < weights.size(1); ++h) {
     const auto head = weights.view().at(0).at(h);
     const auto mean_at = [&](auto key_of) {
@@ -128,10 +123,8 @@ void habits_of_the_heads(cli::Program& program, const Choice& choice) {
       return fmt::format("{:.2f}", sum / static_cast<double>(head.size(0)));
     };
     table.add({std::to_string(h), mean_at([](auto) { return 0; }),
-               mean_at([](auto i) { return i - 1; }),
-               mean_at([](auto i) { return i; }),
-               mean_at([](auto i) { return i + 1; }),
-               fmt::format("{:.0f}", effective_keys(head))});
+               mean_at([](auto i) { return i - 1; }), mean_at([](auto i) { return i; }),
+               mean_at([](auto i) { return i + 1; }), fmt::format("{:.0f}", effective_keys(head))});
   }
   fmt::print("{}", table.text());
 }
@@ -146,32 +139,27 @@ void print_strongest_keys(View<const double, 2> head, std::int64_t rows,
     std::vector<std::int64_t> order(static_cast<std::size_t>(head.size(1)));
     std::iota(order.begin(), order.end(), 0);
     const auto strongest = std::min(kStrongest, order.size());
-    std::partial_sort(
-        order.begin(), order.begin() + static_cast<std::ptrdiff_t>(strongest),
-        order.end(), [&](auto a, auto b) { return head(i, a) > head(i, b); });
+    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(strongest),
+                      order.end(), [&](auto a, auto b) { return head(i, a) > head(i, b); });
     std::vector<std::string> names, values;
     for (std::size_t n = 0; n < strongest; ++n) {
       names.push_back(keys[static_cast<std::size_t>(order[n])]);
       values.push_back(fmt::format("{:.2f}", head(i, order[n])));
     }
-    table.add({queries[static_cast<std::size_t>(i)],
-               fmt::format("{}", fmt::join(names, ", ")),
+    table.add({queries[static_cast<std::size_t>(i)], fmt::format("{}", fmt::join(names, ", ")),
                fmt::format("{}", fmt::join(values, " "))});
   }
   fmt::print("{}", table.text());
 }
 
-void which_token_attends_to_which(cli::Program& program,
-                                  const Choice& choice) {
+void which_token_attends_to_which(cli::Program& program, const Choice& choice) {
   const cli::Input& input = program.input();
-  const AttentionShape shape =
-      attention_shape(input.q.shape(), input.k.shape(), input.v.shape());
+  const AttentionShape shape = attention_shape(input.q.shape(), input.k.shape(), input.v.shape());
   const auto weights = input_weights(input, choice.causal);
-  const std::int64_t chosen =
-      choice.head.value_or(most_decided_head(weights.view().at(0)));
+  const std::int64_t chosen = choice.head.value_or(most_decided_head(weights.view().at(0)));
   if (chosen < 0 || chosen >= shape.heads) {
-    throw std::invalid_argument(fmt::format(
-        "--head {}: the input has heads 0 to {}", chosen, shape.heads - 1));
+    throw std::invalid_argument(
+        fmt::format("--head {}: the input has heads 0 to {}", chosen, shape.heads - 1));
   }
   const auto head = weights.view().at(0).at(chosen);
   const auto keys = token_names(input, shape.length_k);
@@ -186,19 +174,16 @@ void which_token_attends_to_which(cli::Program& program,
 
   const auto rows = std::min(choice.tokens, shape.length_q);
   const auto cols = std::min(choice.tokens, shape.length_k);
-  fmt::print(
-      "Head {} of {}: rows are queries 0 to {}, columns are keys 0 to {}\n",
-      chosen, shape.heads, rows - 1, cols - 1);
+  fmt::print("Head {} of {}: rows are queries 0 to {}, columns are keys 0 to {}\n", chosen,
+             shape.heads, rows - 1, cols - 1);
   const auto window = head.narrow(0, 0, rows).narrow(1, 0, cols);
-  fmt::print("{}\n", naive::terminal_heat_map(
-                         window, {queries.begin(), queries.begin() + rows}));
+  fmt::print("{}\n", naive::terminal_heat_map(window, {queries.begin(), queries.begin() + rows}));
 
   print_strongest_keys(head, rows, queries, keys);
   if (program.save_directory()) {
     const auto path = *program.save_directory() / "attention_map.svg";
-    naive::write_heat_map_svg(
-        path, fmt::format("Attention probabilities of head {}", chosen), head,
-        queries, keys);
+    naive::write_heat_map_svg(path, fmt::format("Attention probabilities of head {}", chosen), head,
+                              queries, keys);
     fmt::print("\nWhole map: {}\n", printable(path.string()));
   }
 }
@@ -208,51 +193,42 @@ void which_token_attends_to_which(cli::Program& program,
 // does, so the limit does not depend on the model's tensor.
 template <int Rank>
 Verdict against_model(std::string what, const Tensor<double, Rank>& out,
-                      const Tensor<double, Rank>& model,
-                      const Tensor<float, Rank>& single) {
+                      const Tensor<double, Rank>& model, const Tensor<float, Rank>& single) {
   return decide(std::move(what), distance(out.view(), model.view()),
-                distance(single.view(), out.view()), kForwardFactor,
-                epsilon<float>());
+                distance(single.view(), out.view()), kForwardFactor, epsilon<float>());
 }
 
 void attention_of_the_input(cli::Program& program, bool causal) {
   const cli::Input& input = program.input();
   AttentionOptions options;
   options.causal = causal;
-  fmt::print("Input: q {}, k and v {}\n", to_string(input.q.shape()),
-             to_string(input.k.shape()));
+  fmt::print("Input: q {}, k and v {}\n", to_string(input.q.shape()), to_string(input.k.shape()));
   const auto q = converted<double>(input.q), k = converted<double>(input.k),
              v = converted<double>(input.v);
   const auto ref = naive::forward<double>(q, k, v, options);
-  const auto single =
-      naive::forward<float>(input.q, input.k, input.v, options);
+  const auto single = naive::forward<float>(input.q, input.k, input.v, options);
   if (program.save_directory()) {
     write_npy(*program.save_directory() / "o.npy", single.o);
     write_npy(*program.save_directory() / "lse.npy", single.lse);
   }
   const auto model_o = input.directory / "o.npy";
   if (causal || !std::filesystem::exists(model_o)) {
-    fmt::print(
-        "No comparison: the input has no o.npy of the model for this "
-        "case.\n");
+    fmt::print("No comparison: the input has no o.npy of the model for this case.\n");
     return;
   }
-  program.check(against_model("o against the model", ref.o,
-                              read_npy_as<double, 4>(model_o), single.o));
+  program.check(
+      against_model("o against the model", ref.o, read_npy_as<double, 4>(model_o), single.o));
 }
 
 template <class T>
-naive::Linear<T> read_linear(const std::filesystem::path& directory,
-                             const std::string& letter) {
+naive::Linear<T> read_linear(const std::filesystem::path& directory, const std::string& letter) {
   const auto w = read_npy_as<T, 2>(directory / ("w_" + letter + ".npy"));
   const auto b = read_npy_as<T, 1>(directory / ("b_" + letter + ".npy"));
-  return {as_matrix(w.view()),
-          Eigen::Map<const Vector<T>>(b.data(), b.count())};
+  return {as_matrix(w.view()), Eigen::Map<const Vector<T>>(b.data(), b.count())};
 }
 
 template <class T>
-naive::MultiHeadForward<T> run_layer(const std::filesystem::path& directory,
-                                     std::int64_t heads) {
+naive::MultiHeadForward<T> run_layer(const std::filesystem::path& directory, std::int64_t heads) {
   const auto x = read_npy_as<T, 3>(directory / "x.npy");
   const naive::MultiHeadWeights<T> weights{
       read_linear<T>(directory, "q"), read_linear<T>(directory, "k"),
@@ -269,8 +245,8 @@ void whole_layer(cli::Program& program) {
   const auto layer = run_layer<double>(input.directory, input.q.size(1));
   const auto single = run_layer<float>(input.directory, input.q.size(1));
   const auto y = read_npy_as<double, 3>(input.directory / "y.npy");
-  fmt::print("x {} -> q, k, v, o {} -> y {}\n", to_string(y.shape()),
-             to_string(layer.q.shape()), to_string(layer.y.shape()));
+  fmt::print("x {} -> q, k, v, o {} -> y {}\n", to_string(y.shape()), to_string(layer.q.shape()),
+             to_string(layer.y.shape()));
   program.check(against_model("y of the layer", layer.y, y, single.y));
 }
 
@@ -283,26 +259,22 @@ void gradient_proof(cli::Program& program) {
   AttentionOptions options;
   options.causal = true;
   options.dropout_probability = 0.25;
-  const auto keep =
-      random_keep_mask<4>({1, 4, 5, 7}, options.dropout_probability, 5);
+  const auto keep = random_keep_mask<4>({1, 4, 5, 7}, options.dropout_probability, 5);
   options.dropout_keep = keep;
 
   const auto loss = [&] {  // any loss with gradient d_o serves
     const auto o = naive::forward<double>(q, k, v, options).o;
-    return std::inner_product(o.data(), o.data() + o.count(), d_o.data(),
-                              0.0);
+    return std::inner_product(o.data(), o.data() + o.count(), d_o.data(), 0.0);
   };
   const auto gradients = naive::backward<double>(q, k, v, d_o, options);
-  fmt::print(
-      "q {}, k and v {}, causal, dropout 0.25, two heads per KV head\n",
-      to_string(q.shape()), to_string(k.shape()));
+  fmt::print("q {}, k and v {}, causal, dropout 0.25, two heads per KV head\n",
+             to_string(q.shape()), to_string(k.shape()));
   const auto check = [&](const char* name, const Tensor<double, 4>& gradient,
                          Tensor<double, 4>& x) {
     program.check(
         fmt::format("{} against central differences", name),
         naive::relative_difference(
-            gradient.view(),
-            View<const double, 4>(naive::numerical_gradient(loss, x.view()))),
+            gradient.view(), View<const double, 4>(naive::numerical_gradient(loss, x.view()))),
         naive::kDifferenceTolerance);
   };
   check("d_q", gradients.d_q, q);
@@ -321,24 +293,19 @@ void add_type(cli::Table& table, const Tensor<double, 4> (&inputs)[4]) {
   }
   const auto o = naive::forward<T>(stored[0], stored[1], stored[2]).o;
   const auto ref = naive::forward<double>(seen[0], seen[1], seen[2]).o;
-  const auto d_q =
-      naive::backward<T>(stored[0], stored[1], stored[2], stored[3]).d_q;
-  const auto ref_d_q =
-      naive::backward<double>(seen[0], seen[1], seen[2], seen[3]).d_q;
+  const auto d_q = naive::backward<T>(stored[0], stored[1], stored[2], stored[3]).d_q;
+  const auto ref_d_q = naive::backward<double>(seen[0], seen[1], seen[2], seen[3]).d_q;
   const auto row = [&](const Distance& d) {
     return fmt::format("{:.0e}", d.max_error / d.max_reference);
   };
   table.add({FloatTraits<T>::name, fmt::format("{:.0e}", epsilon<T>()),
-             row(distance(o.view(), ref.view())),
-             row(distance(d_q.view(), ref_d_q.view()))});
+             row(distance(o.view(), ref.view())), row(distance(d_q.view(), ref_d_q.view()))});
 }
 
 void storage_types() {
   const Tensor<double, 4> inputs[] = {
-      normal_tensor<double, 4>({1, 4, 113, 32}, 1),
-      normal_tensor<double, 4>({1, 4, 113, 32}, 2),
-      normal_tensor<double, 4>({1, 4, 113, 32}, 3),
-      normal_tensor<double, 4>({1, 4, 113, 32}, 4)};
+      normal_tensor<double, 4>({1, 4, 113, 32}, 1), normal_tensor<double, 4>({1, 4, 113, 32}, 2),
+      normal_tensor<double, 4>({1, 4, 113, 32}, 3), normal_tensor<double, 4>({1, 4, 113, 32}, 4)};
   cli::Table table({"storage type", "epsilon", "error of o", "error of d_q"});
   add_type<float>(table, inputs);
   add_type<half>(table, inputs);
@@ -353,33 +320,25 @@ void memory_of_scores() {
     const auto inputs = 4 * element_count(Shape<3>{kHeads, length, kHeadDim});
     const auto scores = element_count(Shape<3>{kHeads, length, length});
     const auto mib = [](std::int64_t count) {
-      return std::to_string(
-          count * static_cast<std::int64_t>(sizeof(float)) >> 20);
+      return std::to_string(count * static_cast<std::int64_t>(sizeof(float)) >> 20);
     };
     table.add({std::to_string(length), mib(inputs), mib(scores),
-               fmt::format("{:g}", static_cast<double>(scores) /
-                                       static_cast<double>(inputs))});
+               fmt::format("{:g}", static_cast<double>(scores) / static_cast<double>(inputs))});
   }
-  fmt::print("{} heads, head_dim {}, float32\n{}", kHeads, kHeadDim,
-             table.text());
+  fmt::print("{} heads, head_dim {}, float32\n{}", kHeads, kHeadDim, table.text());
 }
 
 void time_of_the_reference() {
   const Shape<4> shape{1, 8, 1024, 64};
-  const auto q = normal_tensor<double, 4>(shape, 1),
-             k = normal_tensor<double, 4>(shape, 2),
-             v = normal_tensor<double, 4>(shape, 3),
-             d_o = normal_tensor<double, 4>(shape, 4);
+  const auto q = normal_tensor<double, 4>(shape, 1), k = normal_tensor<double, 4>(shape, 2),
+             v = normal_tensor<double, 4>(shape, 3), d_o = normal_tensor<double, 4>(shape, 4);
   const auto seconds = [](const auto& work) {
     const auto start = std::chrono::steady_clock::now();
     work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() -
-                                         start)
-        .count();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   const double forward = seconds([&] { naive::forward<double>(q, k, v); });
-  const double backward =
-      seconds([&] { naive::backward<double>(q, k, v, d_o); });
+  const double backward = seconds([&] { naive::backward<double>(q, k, v, d_o); });
   cli::Table table({"pass", "time, s"});
   table.add({"forward", fmt::format("{:.2f}", forward)});
   table.add({"backward", fmt::format("{:.2f}", backward)});
@@ -389,15 +348,12 @@ void time_of_the_reference() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  cli::Program program(
-      "01_naive_attention",
-      "Lesson 01: attention written as the formulas, on Eigen.");
+  cli::Program program("01_naive_attention",
+                       "Lesson 01: attention written as the formulas, on Eigen.");
   Choice choice;
-  program.option(
-      "--head", choice.head,
-      "the head to show (default: the one with the lowest entropy)");
-  program.option("--tokens", choice.tokens, 1, 256,
-                 "number of tokens to print");
+  program.option("--head", choice.head,
+                 "the head to show (default: the one with the lowest entropy)");
+  program.option("--tokens", choice.tokens, 1, 256, "number of tokens to print");
   program.flag("--causal", choice.causal,
                "causal mask: a query sees only its own and earlier keys");
 
@@ -408,13 +364,11 @@ int main(int argc, char** argv) {
                   [&] { habits_of_the_heads(program, choice); });
   program.section("output", "Output against the model's",
                   [&] { attention_of_the_input(program, choice.causal); });
-  program.section("layer", "Multi-head layer with its projections",
-                  [&] { whole_layer(program); });
+  program.section("layer", "Multi-head layer with its projections", [&] { whole_layer(program); });
   program.section("gradient", "Gradients against central differences",
                   [&] { gradient_proof(program); });
   program.section("types", "Error of each storage type", storage_types);
   program.section("memory", "Memory for the scores", memory_of_scores);
-  program.section("time", "Time of the reference on this machine",
-                  time_of_the_reference);
+  program.section("time", "Time of the reference on this machine", time_of_the_reference);
   return program.run(argc, argv);
 }

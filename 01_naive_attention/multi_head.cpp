@@ -8,21 +8,16 @@ namespace fa::naive {
 namespace {
 
 template <class T>
-void check_weights(const MultiHeadWeights<T>& weights, std::int64_t width,
-                   std::int64_t heads) {
+void check_weights(const MultiHeadWeights<T>& weights, std::int64_t width, std::int64_t heads) {
   if (heads < 1 || width % heads != 0) {
-    throw std::invalid_argument(
-        fmt::format("{} heads do not divide a width of {}", heads, width));
+    throw std::invalid_argument(fmt::format("{} heads do not divide a width of {}", heads, width));
   }
-  for (const Linear<T>* linear :
-       {&weights.q, &weights.k, &weights.v, &weights.o}) {
-    if (linear->w.rows() != width || linear->w.cols() != width ||
-        linear->b.size() != width) {
-      throw std::invalid_argument(fmt::format(
-          "a projection has weights [{}, {}] and bias [{}]; [{}, {}] and "
-          "[{}] are needed",
-          linear->w.rows(), linear->w.cols(), linear->b.size(), width, width,
-          width));
+  for (const Linear<T>* linear : {&weights.q, &weights.k, &weights.v, &weights.o}) {
+    if (linear->w.rows() != width || linear->w.cols() != width || linear->b.size() != width) {
+      throw std::invalid_argument(
+          fmt::format("a projection has weights [{}, {}] and bias [{}]; [{}, {}] and "
+                      "[{}] are needed",
+                      linear->w.rows(), linear->w.cols(), linear->b.size(), width, width, width));
     }
   }
 }
@@ -31,18 +26,15 @@ void check_weights(const MultiHeadWeights<T>& weights, std::int64_t width,
 template <class T>
 Matrix<T> rows_of(View<const T, 3> x) {
   Matrix<T> rows(x.size(0) * x.size(1), x.size(2));
-  for_each_index(x.shape(), [&](const Shape<3>& i) {
-    rows(i[0] * x.size(1) + i[1], i[2]) = x[i];
-  });
+  for_each_index(x.shape(), [&](const Shape<3>& i) { rows(i[0] * x.size(1) + i[1], i[2]) = x[i]; });
   return rows;
 }
 
 template <class T>
 Tensor<T, 3> sequences_of(const Matrix<T>& rows, std::int64_t batch) {
   Tensor<T, 3> x({batch, rows.rows() / batch, rows.cols()});
-  for_each_index(x.shape(), [&](const Shape<3>& i) {
-    x.view()[i] = rows(i[0] * x.size(1) + i[1], i[2]);
-  });
+  for_each_index(x.shape(),
+                 [&](const Shape<3>& i) { x.view()[i] = rows(i[0] * x.size(1) + i[1], i[2]); });
   return x;
 }
 
@@ -50,20 +42,16 @@ Tensor<T, 3> sequences_of(const Matrix<T>& rows, std::int64_t batch) {
 // [batch * length, heads * head_dim] -> [batch, heads, length, head_dim]:
 // the same elements, viewed through other strides, then packed.
 template <class T>
-Tensor<T, 4> split_heads(const Matrix<T>& rows, std::int64_t batch,
-                         std::int64_t heads) {
-  const Shape<4> shape{batch, rows.rows() / batch, heads,
-                       rows.cols() / heads};
+Tensor<T, 4> split_heads(const Matrix<T>& rows, std::int64_t batch, std::int64_t heads) {
+  const Shape<4> shape{batch, rows.rows() / batch, heads, rows.cols() / heads};
   const View<const T, 4> length_first(rows.data(), shape);
   return converted<T>(length_first.swap_axes(1, 2));
 }
 
 template <class T>
 Matrix<T> join_heads(const Tensor<T, 4>& heads) {
-  const Tensor<T, 4> length_first =
-      converted<T>(heads.view().swap_axes(1, 2));
-  return Eigen::Map<const Matrix<T>>(length_first.data(),
-                                     heads.size(0) * heads.size(2),
+  const Tensor<T, 4> length_first = converted<T>(heads.view().swap_axes(1, 2));
+  return Eigen::Map<const Matrix<T>>(length_first.data(), heads.size(0) * heads.size(2),
                                      heads.size(1) * heads.size(3));
 }
 
@@ -84,12 +72,9 @@ Linear<T> weight_gradient(const Matrix<T>& x, const Matrix<T>& d_y) {
 
 }  // namespace
 
-//! [layer]
 template <class T>
-MultiHeadForward<T> multi_head_forward(View<const T, 3> x,
-                                       const MultiHeadWeights<T>& weights,
-                                       std::int64_t heads,
-                                       const AttentionOptions& options) {
+MultiHeadForward<T> multi_head_forward(View<const T, 3> x, const MultiHeadWeights<T>& weights,
+                                       std::int64_t heads, const AttentionOptions& options) {
   check_weights(weights, x.size(2), heads);
   const std::int64_t batch = x.size(0);
   const Matrix<T> rows = rows_of(x);
@@ -101,26 +86,21 @@ MultiHeadForward<T> multi_head_forward(View<const T, 3> x,
   state.y = sequences_of(apply(weights.o, join_heads(state.o)), batch);
   return state;
 }
-//! [layer]
 
 template <class T>
-MultiHeadGradients<T> multi_head_backward(View<const T, 3> x,
-                                          const MultiHeadWeights<T>& weights,
-                                          const MultiHeadForward<T>& state,
-                                          View<const T, 3> d_y,
+MultiHeadGradients<T> multi_head_backward(View<const T, 3> x, const MultiHeadWeights<T>& weights,
+                                          const MultiHeadForward<T>& state, View<const T, 3> d_y,
                                           const AttentionOptions& options) {
   if (d_y.shape() != state.y.shape()) {
-    throw std::invalid_argument(
-        fmt::format("d_y has shape {}; it must have the shape of y, {}",
-                    to_string(d_y.shape()), to_string(state.y.shape())));
+    throw std::invalid_argument(fmt::format("d_y has shape {}; it must have the shape of y, {}",
+                                            to_string(d_y.shape()), to_string(state.y.shape())));
   }
   const std::int64_t batch = x.size(0), heads = state.q.size(1);
   const Matrix<T> rows = rows_of(x), d_rows = rows_of(d_y);
   MultiHeadGradients<T> result;
   result.d_weights.o = weight_gradient(join_heads(state.o), d_rows);
   const Tensor<T, 4> d_o = split_heads<T>(d_rows * weights.o.w, batch, heads);
-  const Gradients<T> d_heads =
-      backward<T>(state.q, state.k, state.v, d_o, options);
+  const Gradients<T> d_heads = backward<T>(state.q, state.k, state.v, d_o, options);
   const Matrix<T> d_q = join_heads(d_heads.d_q);
   const Matrix<T> d_k = join_heads(d_heads.d_k);
   const Matrix<T> d_v = join_heads(d_heads.d_v);
@@ -135,16 +115,13 @@ MultiHeadGradients<T> multi_head_backward(View<const T, 3> x,
   return result;
 }
 
-#define FA_MULTI_HEAD_FOR(T)                                           \
-  template Tensor<T, 4> split_heads<T>(const Matrix<T>&, std::int64_t, \
-                                       std::int64_t);                  \
-  template Matrix<T> join_heads<T>(const Tensor<T, 4>&);               \
-  template MultiHeadForward<T> multi_head_forward<T>(                  \
-      View<const T, 3>, const MultiHeadWeights<T>&, std::int64_t,      \
-      const AttentionOptions&);                                        \
-  template MultiHeadGradients<T> multi_head_backward<T>(               \
-      View<const T, 3>, const MultiHeadWeights<T>&,                    \
-      const MultiHeadForward<T>&, View<const T, 3>,                    \
+#define FA_MULTI_HEAD_FOR(T)                                                                       \
+  template Tensor<T, 4> split_heads<T>(const Matrix<T>&, std::int64_t, std::int64_t);              \
+  template Matrix<T> join_heads<T>(const Tensor<T, 4>&);                                           \
+  template MultiHeadForward<T> multi_head_forward<T>(View<const T, 3>, const MultiHeadWeights<T>&, \
+                                                     std::int64_t, const AttentionOptions&);       \
+  template MultiHeadGradients<T> multi_head_backward<T>(                                           \
+      View<const T, 3>, const MultiHeadWeights<T>&, const MultiHeadForward<T>&, View<const T, 3>,  \
       const AttentionOptions&);
 FA_MULTI_HEAD_FOR(double)
 FA_MULTI_HEAD_FOR(float)

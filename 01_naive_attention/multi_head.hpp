@@ -48,8 +48,7 @@ struct MultiHeadGradients {
 /// @param heads divides the number of columns
 /// @return [batch, heads, length, head_dim]
 template <class T>
-Tensor<T, 4> split_heads(const Matrix<T>& rows, std::int64_t batch,
-                         std::int64_t heads);
+Tensor<T, 4> split_heads(const Matrix<T>& rows, std::int64_t batch, std::int64_t heads);
 
 /// The inverse of split_heads().
 /// @param heads [batch, heads, length, head_dim]
@@ -61,13 +60,10 @@ Matrix<T> join_heads(const Tensor<T, 4>& heads);
 /// @param x       [batch, length, width]
 /// @param weights all of [width, width] and [width]
 /// @param heads   number of heads; divides width
-/// @param options scale, mask and dropout
 /// @throws std::invalid_argument when heads does not divide width or a weight has another shape
 template <class T>
-MultiHeadForward<T> multi_head_forward(View<const T, 3> x,
-                                       const MultiHeadWeights<T>& weights,
-                                       std::int64_t heads,
-                                       const AttentionOptions& options = {});
+MultiHeadForward<T> multi_head_forward(View<const T, 3> x, const MultiHeadWeights<T>& weights,
+                                       std::int64_t heads, const AttentionOptions& options = {});
 
 /// The gradients of a loss through the whole layer.
 /// @param x       as given to multi_head_forward()
@@ -77,9 +73,8 @@ MultiHeadForward<T> multi_head_forward(View<const T, 3> x,
 /// @param options as given to multi_head_forward()
 /// @throws std::invalid_argument when the shape of d_y is not that of y
 template <class T>
-MultiHeadGradients<T> multi_head_backward(
-    View<const T, 3> x, const MultiHeadWeights<T>& weights,
-    const MultiHeadForward<T>& state, View<const T, 3> d_y,
-    const AttentionOptions& options = {});
+MultiHeadGradients<T> multi_head_backward(View<const T, 3> x, const MultiHeadWeights<T>& weights,
+                                          const MultiHeadForward<T>& state, View<const T, 3> d_y,
+                                          const AttentionOptions& options = {});
 
 }  // namespace fa::naive

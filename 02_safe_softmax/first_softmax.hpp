@@ -11,7 +11,6 @@
 namespace fa::safe {
 
 /// exp(x) / sum exp(x), as the definition reads.
-/// @param x scores
 /// @return the probabilities; NaN where an exponential overflows
 //! [definition]
 inline std::vector<float> softmax(const std::vector<float>& x) {

@@ -28,8 +28,7 @@ double positive_number(std::uint64_t index) {
 /// The number of finite non-negative values of type T.
 template <class T>
 std::uint64_t count_of_positive() {
-  const auto exponents =
-      static_cast<std::uint64_t>(2 * FloatTraits<T>::max_exponent + 1);
+  const auto exponents = static_cast<std::uint64_t>(2 * FloatTraits<T>::max_exponent + 1);
   return exponents << FloatTraits<T>::fraction_bits;
 }
 
@@ -58,8 +57,7 @@ struct ExpRange {
 template <class T>
 ExpRange exp_range() {
   return {last_where<T>([](double x) { return std::isfinite(exp_in<T>(x)); }),
-          -last_where<T>(
-              [](double x) { return exp_in<T>(-x) >= smallest_normal<T>(); }),
+          -last_where<T>([](double x) { return exp_in<T>(-x) >= smallest_normal<T>(); }),
           -last_where<T>([](double x) { return exp_in<T>(-x) > 0; })};
 }
 

@@ -46,14 +46,11 @@ void worked_example() {
   const std::vector<float> x = {1000, 1001, 1002};
   const auto unsafe = safe::softmax(x), safe = safe::shifted_softmax(x);
   const double m = *std::max_element(x.begin(), x.end());
-  cli::Table table(
-      {"x", "exp(x)", "exp(x)/sum", "x - max", "exp(x - max)", "softmax"});
+  cli::Table table({"x", "exp(x)", "exp(x)/sum", "x - max", "exp(x - max)", "softmax"});
   for (std::size_t j = 0; j < x.size(); ++j) {
     const double shifted = x[j] - m;
-    table.add({fmt::format("{:g}", x[j]),
-               fmt::format("{:g}", safe::exp_in<float>(x[j])),
-               fmt::format("{:g}", std::abs(unsafe[j])),
-               fmt::format("{:g}", shifted),
+    table.add({fmt::format("{:g}", x[j]), fmt::format("{:g}", safe::exp_in<float>(x[j])),
+               fmt::format("{:g}", std::abs(unsafe[j])), fmt::format("{:g}", shifted),
                fmt::format("{:.4f}", safe::exp_in<float>(shifted)),
                fmt::format("{:.4f}", safe[j])});
   }
@@ -70,8 +67,7 @@ void add_range(cli::Table& table) {
 }
 
 void where_exp_fails(cli::Program& program) {
-  cli::Table table({"type", "largest value", "exp is inf above",
-                    "subnormal below", "0 below"});
+  cli::Table table({"type", "largest value", "exp is inf above", "subnormal below", "0 below"});
   add_range<half>(table);
   add_range<bfloat16>(table);
   add_range<float>(table);
@@ -111,8 +107,7 @@ void shift_invariance(cli::Program& program) {
     safe::safe_softmax<float>(exact, p_exact);
     changed += !std::equal(p.data(), p.data() + kLength, p_exact.data());
     // In float64, so that the only rounding is that of the sums.
-    const auto wide = converted<double>(x),
-               wide_odd = converted<double>(inexact);
+    const auto wide = converted<double>(x), wide_odd = converted<double>(inexact);
     Tensor<double, 1> q({kLength}), q_odd({kLength});
     safe::safe_softmax<double>(wide, q);
     safe::safe_softmax<double>(wide_odd, q_odd);
@@ -122,8 +117,7 @@ void shift_invariance(cli::Program& program) {
       worst_share = std::max(worst_share, change / bound);
     }
   }
-  fmt::print("{} rows of {} scores, each shifted by two constants\n", kRows,
-             kLength);
+  fmt::print("{} rows of {} scores, each shifted by two constants\n", kRows, kLength);
   program.check_none("exact shift", changed, "changed row");
   program.check("rounded shift: largest change / bound", worst_share, 1);
 }
@@ -132,19 +126,15 @@ void passes_over_memory() {
   constexpr std::int64_t kLength = 4096;
   const auto x = normal_tensor<float, 1>({kLength}, 1);
   Tensor<float, 1> y(x.shape());
-  cli::Table table(
-      {"softmax", "passes", "reads", "writes", "accesses per score"});
+  cli::Table table({"softmax", "passes", "reads", "writes", "accesses per score"});
   const auto add = [&](const char* name, const safe::Traffic& traffic) {
-    table.add({name, std::to_string(traffic.passes),
-               std::to_string(traffic.reads), std::to_string(traffic.writes),
-               fmt::format("{:g}", static_cast<double>(traffic.reads +
-                                                       traffic.writes) /
-                                       kLength)});
+    table.add({name, std::to_string(traffic.passes), std::to_string(traffic.reads),
+               std::to_string(traffic.writes),
+               fmt::format("{:g}", static_cast<double>(traffic.reads + traffic.writes) / kLength)});
   };
   add("unsafe", safe::unsafe_softmax<float>(x, y));
   add("safe", safe::safe_softmax<float>(x, y));
-  fmt::print("One row of {} scores; reads and writes in elements\n{}",
-             kLength, table.text());
+  fmt::print("One row of {} scores; reads and writes in elements\n{}", kLength, table.text());
 }
 
 // max <= LSE <= max + ln n, and the derivative of LSE is the softmax.
@@ -153,10 +143,8 @@ void log_sum_exp_laws(cli::Program& program) {
   const auto add = [&](const char* name, const std::vector<double>& scores) {
     const auto x = row_of<double>(scores);
     const double m = safe::row_max<double>(x);
-    table.add({name, fmt::format("{:.4f}", m),
-               fmt::format("{:.4f}", safe::log_sum_exp<double>(x)),
-               fmt::format("{:.4f}",
-                           m + std::log(static_cast<double>(x.size(0))))});
+    table.add({name, fmt::format("{:.4f}", m), fmt::format("{:.4f}", safe::log_sum_exp<double>(x)),
+               fmt::format("{:.4f}", m + std::log(static_cast<double>(x.size(0))))});
   };
   add("1000, 1001, 1002", {1000, 1001, 1002});
   add("5, 5, 5, 5", {5, 5, 5, 5});
@@ -179,10 +167,8 @@ void log_sum_exp_laws(cli::Program& program) {
     worst = std::max(worst, std::abs((above - below) / (2 * kStep) - p(j)));
   }
   // Truncation h^2/6 times the third derivative (below 1), rounding |LSE| epsilon / h.
-  const double rounding =
-      std::abs(safe::log_sum_exp<double>(x)) * epsilon<double>() / kStep;
-  program.check("derivative of LSE against softmax", worst,
-                kStep * kStep + rounding);
+  const double rounding = std::abs(safe::log_sum_exp<double>(x)) * epsilon<double>() / kStep;
+  program.check("derivative of LSE against softmax", worst, kStep * kStep + rounding);
 }
 
 void rows_at_the_edge() {
@@ -212,8 +198,7 @@ void rows_at_the_edge() {
 template <class T>
 void add_stop(cli::Table& table, double limit) {
   const double stop = safe::sum_stops_at<T>(limit);
-  table.add({FloatTraits<T>::name,
-             stop < limit ? fmt::format("{:.0f}", stop) : "-",
+  table.add({FloatTraits<T>::name, stop < limit ? fmt::format("{:.0f}", stop) : "-",
              fmt::format("2^{}", FloatTraits<T>::fraction_bits + 1)});
 }
 
@@ -230,32 +215,28 @@ void where_sums_stop() {
 // The scores of all queries of the input, as in lesson 01: [rows, length_k].
 Tensor<double, 2> input_scores(cli::Program& program) {
   const cli::Input& input = program.input();
-  const AttentionShape shape =
-      attention_shape(input.q.shape(), input.k.shape(), input.v.shape());
+  const AttentionShape shape = attention_shape(input.q.shape(), input.k.shape(), input.v.shape());
   const double scale = AttentionOptions{}.scale_for(shape.head_dim);
   const std::int64_t group = shape.heads / shape.kv_heads;
-  Tensor<double, 2> scores(
-      {shape.batch * shape.heads * shape.length_q, shape.length_k});
+  Tensor<double, 2> scores({shape.batch * shape.heads * shape.length_q, shape.length_k});
   std::int64_t row = 0;
-  for_each_index(
-      Shape<3>{shape.batch, shape.heads, shape.length_q},
-      [&](const Shape<3>& i) {
-        for (std::int64_t j = 0; j < shape.length_k; ++j) {
-          double s = 0;
-          for (std::int64_t c = 0; c < shape.head_dim; ++c) {
-            s += static_cast<double>(input.q(i[0], i[1], i[2], c)) *
-                 static_cast<double>(input.k(i[0], i[1] / group, j, c));
-          }
-          scores(row, j) = scale * s;
-        }
-        ++row;
-      });
+  for_each_index(Shape<3>{shape.batch, shape.heads, shape.length_q}, [&](const Shape<3>& i) {
+    for (std::int64_t j = 0; j < shape.length_k; ++j) {
+      double s = 0;
+      for (std::int64_t c = 0; c < shape.head_dim; ++c) {
+        s += static_cast<double>(input.q(i[0], i[1], i[2], c)) *
+             static_cast<double>(input.k(i[0], i[1] / group, j, c));
+      }
+      scores(row, j) = scale * s;
+    }
+    ++row;
+  });
   return scores;
 }
 
 // The errors of a softmax over many rows.
 struct Quality {
-  double worst = 0;  // largest error, relative to the row's largest element
+  double worst = 0;         // largest error, relative to the row's largest element
   double worst_sum = 1;     // the sum of a row that is farthest from 1
   std::int64_t broken = 0;  // rows with a NaN, or with zeros only
 };
@@ -297,15 +278,14 @@ template <class T, class A, bool Safe>
 void add_quality(cli::Table& table, const Tensor<double, 2>& scores) {
   const Quality q = quality<T, A, Safe>(scores);
   const bool all_broken = q.broken == scores.size(0);
-  table.add({FloatTraits<T>::name, FloatTraits<A>::name,
-             Safe ? "max" : "nothing", std::to_string(q.broken),
-             all_broken ? "-" : fmt::format("{:.0e}", q.worst),
+  table.add({FloatTraits<T>::name, FloatTraits<A>::name, Safe ? "max" : "nothing",
+             std::to_string(q.broken), all_broken ? "-" : fmt::format("{:.0e}", q.worst),
              all_broken ? "-" : fmt::format("{:.3f}", q.worst_sum)});
 }
 
 void print_quality(const Tensor<double, 2>& scores) {
-  cli::Table table({"storage type", "arithmetic", "subtracted",
-                    "NaN or zero rows", "largest error", "worst sum"});
+  cli::Table table({"storage type", "arithmetic", "subtracted", "NaN or zero rows", "largest error",
+                    "worst sum"});
   add_quality<float, float, false>(table, scores);
   add_quality<float, float, true>(table, scores);
   add_quality<half, float, false>(table, scores);
@@ -330,13 +310,10 @@ void types_on_random_scores(cli::Program& program) {
     Tensor<double, 1> ref(x.shape());
     safe::safe_softmax<float>(x, y);
     safe::safe_softmax<double>(seen, ref);
-    const auto [low, high] =
-        std::minmax_element(seen.data(), seen.data() + seen.count());
-    const double bound =
-        safe::relative_error_bound<float>(seen.count(), *high - *low);
+    const auto [low, high] = std::minmax_element(seen.data(), seen.data() + seen.count());
+    const double bound = safe::relative_error_bound<float>(seen.count(), *high - *low);
     for (std::int64_t j = 0; j < x.size(0); ++j) {
-      worst_share =
-          std::max(worst_share, std::abs(y(j) - ref(j)) / ref(j) / bound);
+      worst_share = std::max(worst_share, std::abs(y(j) - ref(j)) / ref(j) / bound);
     }
   }
   program.check("float32: largest error / bound", worst_share, 1);
@@ -345,18 +322,15 @@ void types_on_random_scores(cli::Program& program) {
 void types_on_the_input(cli::Program& program) {
   const cli::Input& input = program.input();
   const Tensor<double, 2> scores = input_scores(program);
-  const auto [low, high] =
-      std::minmax_element(scores.data(), scores.data() + scores.count());
-  fmt::print("{} rows of {} scores of the input, from {:.1f} to {:.1f}\n",
-             scores.size(0), scores.size(1), *low, *high);
+  const auto [low, high] = std::minmax_element(scores.data(), scores.data() + scores.count());
+  fmt::print("{} rows of {} scores of the input, from {:.1f} to {:.1f}\n", scores.size(0),
+             scores.size(1), *low, *high);
   print_quality(scores);
 
   // Lesson 01 shares no code with this lesson's softmax.
-  const auto ref = naive::weights<double>(converted<double>(input.q),
-                                          converted<double>(input.k));
+  const auto ref = naive::weights<double>(converted<double>(input.q), converted<double>(input.k));
   const auto plain = naive::weights<float>(input.q, input.k);
-  const auto lse = naive::forward<double>(converted<double>(input.q),
-                                          converted<double>(input.k),
+  const auto lse = naive::forward<double>(converted<double>(input.q), converted<double>(input.k),
                                           converted<double>(input.v))
                        .lse;
   Tensor<float, 4> weights(ref.shape());
@@ -366,16 +340,15 @@ void types_on_the_input(cli::Program& program) {
   for (std::int64_t i = 0; i < scores.size(0); ++i) {
     safe::safe_softmax<float>(single.view().at(i), rows.at(i));
     const double expected = lse.data()[i];
-    worst_lse = std::max(
-        worst_lse,
-        std::abs(safe::log_sum_exp<double>(scores.view().at(i)) - expected));
+    worst_lse =
+        std::max(worst_lse, std::abs(safe::log_sum_exp<double>(scores.view().at(i)) - expected));
     largest_lse = std::max(largest_lse, std::abs(expected));
   }
   program.check(accept("P of the input", weights, ref, plain));
   // Sums of head_dim products and of length_k exponentials, in float64.
   program.check("LSE of the input", worst_lse,
-                static_cast<double>(input.q.size(3) + scores.size(1)) *
-                    epsilon<double>() * std::max(1.0, largest_lse));
+                static_cast<double>(input.q.size(3) + scores.size(1)) * epsilon<double>() *
+                    std::max(1.0, largest_lse));
   if (program.save_directory()) {
     write_npy(*program.save_directory() / "weights.npy", weights);
   }
@@ -384,22 +357,15 @@ void types_on_the_input(cli::Program& program) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  cli::Program program(
-      "02_safe_softmax",
-      "Lesson 02: where exp overflows, and the softmax that avoids it.");
-  program.section("example", "Worked example: three large scores",
-                  worked_example);
-  program.section("overflow", "Range of exp in each type",
-                  [&] { where_exp_fails(program); });
-  program.section("shift", "Softmax of shifted scores",
-                  [&] { shift_invariance(program); });
+  cli::Program program("02_safe_softmax",
+                       "Lesson 02: where exp overflows, and the softmax that avoids it.");
+  program.section("example", "Worked example: three large scores", worked_example);
+  program.section("overflow", "Range of exp in each type", [&] { where_exp_fails(program); });
+  program.section("shift", "Softmax of shifted scores", [&] { shift_invariance(program); });
   program.section("passes", "Passes over the row", passes_over_memory);
-  program.section("logsumexp", "Bounds and derivative of LSE",
-                  [&] { log_sum_exp_laws(program); });
-  program.section("masked", "Masked rows, infinities and NaN",
-                  rows_at_the_edge);
-  program.section("sums", "Where a sum of ones stops growing",
-                  where_sums_stop);
+  program.section("logsumexp", "Bounds and derivative of LSE", [&] { log_sum_exp_laws(program); });
+  program.section("masked", "Masked rows, infinities and NaN", rows_at_the_edge);
+  program.section("sums", "Where a sum of ones stops growing", where_sums_stop);
   program.section("types", "Error of each type, random scores",
                   [&] { types_on_random_scores(program); });
   program.section("input", "Error of each type, scores of the input",

@@ -47,9 +47,7 @@ double exp_in(double x) {
 inline void check_rows(std::int64_t x, std::int64_t y) {
   if (x != y || x < 1) {
     throw std::invalid_argument(fmt::format(
-        "softmax of {} elements into {}: both lengths must be the same and "
-        "at least 1",
-        x, y));
+        "softmax of {} elements into {}: both lengths must be the same and at least 1", x, y));
   }
 }
 
@@ -66,7 +64,6 @@ template <class T, class A = accumulator_t<T>>
 Traffic unsafe_softmax(View<const T, 1> x, View<T, 1> y) {
   check_rows(x.size(0), y.size(0));
   Traffic traffic;
-  //! [unsafe]
   double l = 0;
   ++traffic.passes;
   for (std::int64_t j = 0; j < x.size(0); ++j, ++traffic.reads) {
@@ -78,7 +75,6 @@ Traffic unsafe_softmax(View<const T, 1> x, View<T, 1> y) {
     y(j) = static_cast<T>(static_cast<accumulator_t<T>>(e / l));
     ++traffic.writes;
   }
-  //! [unsafe]
   return traffic;
 }
 
@@ -154,7 +150,6 @@ double log_sum_exp(View<const T, 1> x) {
 /// A bound on the relative error of each element of safe_softmax() with T = A, as derived on the
 /// page of this lesson, for results that are normal in T: expm1((2 spread + n + 8) u), with u half
 /// an epsilon of T.
-/// @param n      number of scores
 /// @param spread largest score minus smallest score
 template <class T>
 double relative_error_bound(std::int64_t n, double spread) {

@@ -40,8 +40,7 @@ class Exact {
   /// @throws std::overflow_error when it does not fit, outside -62 to 62
   static constexpr Exact power_of_two(std::int64_t exponent) {
     if (exponent > 62 || exponent < -62) too_large();
-    const std::int64_t size = std::int64_t{1}
-                              << (exponent < 0 ? -exponent : exponent);
+    const std::int64_t size = std::int64_t{1} << (exponent < 0 ? -exponent : exponent);
     return exponent < 0 ? Exact(1, size) : Exact(size);
   }
 
@@ -50,13 +49,10 @@ class Exact {
   /// The denominator, at least 1.
   constexpr std::int64_t denominator() const { return denominator_; }
   /// Whether the denominator is a power of two: the value has finitely many binary digits.
-  constexpr bool dyadic() const {
-    return (denominator_ & (denominator_ - 1)) == 0;
-  }
+  constexpr bool dyadic() const { return (denominator_ & (denominator_ - 1)) == 0; }
   /// The nearest double.
   double value() const {
-    return static_cast<double>(numerator_) /
-           static_cast<double>(denominator_);
+    return static_cast<double>(numerator_) / static_cast<double>(denominator_);
   }
 
   /// Sum. All four operations throw std::overflow_error when an intermediate result does not fit.
@@ -65,8 +61,7 @@ class Exact {
     if (b.numerator_ == 0) return a;
     // Over the least common denominator, which keeps the integers small.
     const std::int64_t divisor = std::gcd(a.denominator_, b.denominator_);
-    const std::int64_t of_a = b.denominator_ / divisor,
-                       of_b = a.denominator_ / divisor;
+    const std::int64_t of_a = b.denominator_ / divisor, of_b = a.denominator_ / divisor;
     return {sum(product(a.numerator_, of_a), product(b.numerator_, of_b)),
             product(a.denominator_, of_a)};
   }
@@ -78,8 +73,7 @@ class Exact {
   friend constexpr Exact operator*(const Exact& a, const Exact& b) {
     if (a.numerator_ == 0 || b.numerator_ == 0) return 0;
     // Reduced crosswise first, so that only a result that does not fit throws.
-    const Exact left(a.numerator_, b.denominator_),
-        right(b.numerator_, a.denominator_);
+    const Exact left(a.numerator_, b.denominator_), right(b.numerator_, a.denominator_);
     return {product(left.numerator_, right.numerator_),
             product(left.denominator_, right.denominator_)};
   }
@@ -96,9 +90,7 @@ class Exact {
     return a.numerator_ == b.numerator_ && a.denominator_ == b.denominator_;
   }
   /// Inequality.
-  friend constexpr bool operator!=(const Exact& a, const Exact& b) {
-    return !(a == b);
-  }
+  friend constexpr bool operator!=(const Exact& a, const Exact& b) { return !(a == b); }
 
  private:
   [[noreturn]] static void too_large() {
@@ -120,9 +112,8 @@ class Exact {
 
 /// "3/4", and "2" for an integer.
 inline std::string to_string(const Exact& x) {
-  return x.denominator() == 1
-             ? fmt::format("{}", x.numerator())
-             : fmt::format("{}/{}", x.numerator(), x.denominator());
+  return x.denominator() == 1 ? fmt::format("{}", x.numerator())
+                              : fmt::format("{}/{}", x.numerator(), x.denominator());
 }
 
 }  // namespace fa::online

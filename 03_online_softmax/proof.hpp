@@ -55,19 +55,17 @@ struct Cases {
 
 /// The result of a check.
 struct Outcome {
-  std::int64_t cases =
-      0;  ///< cases tried; a failed check stops at the first that fails
-  bool holds = true;  ///< none failed
-  Row counterexample;  ///< the case that failed; the shortest, and of these the smallest
-  Combination expected;  ///< attention by definition there
-  Combination found;     ///< what was computed instead
+  std::int64_t cases = 0;  ///< cases tried; a failed check stops at the first that fails
+  bool holds = true;       ///< none failed
+  Row counterexample;      ///< the case that failed; the shortest, and of these the smallest
+  Combination expected;    ///< attention by definition there
+  Combination found;       ///< what was computed instead
 };
 
 /// Calls visit(row) for each row of exactly `length` scores, until one visit returns false.
 /// @return false when one did
 template <class Visit>
-constexpr bool for_rows_of(std::size_t length, const Cases& cases,
-                           Visit visit) {
+constexpr bool for_rows_of(std::size_t length, const Cases& cases, Visit visit) {
   std::array<int, Combination::kCapacity> digits{};
   for (;;) {
     Row row;
@@ -85,12 +83,10 @@ constexpr bool for_rows_of(std::size_t length, const Cases& cases,
 
 /// Calls visit(row) for each row of the cases, short ones first, until one visit returns false.
 /// @param shortest length of the shortest rows
-/// @param cases    the rows
 /// @param visit    gets a row, returns whether to continue
 /// @return false when one did
 template <class Visit>
-constexpr bool for_rows(std::size_t shortest, const Cases& cases,
-                        Visit visit) {
+constexpr bool for_rows(std::size_t shortest, const Cases& cases, Visit visit) {
   for (std::size_t length = shortest; length <= cases.length; ++length) {
     if (!for_rows_of(length, cases, visit)) return false;
   }
@@ -99,9 +95,7 @@ constexpr bool for_rows(std::size_t shortest, const Cases& cases,
 
 /// The state of the keys `begin` to `end` (exclusive) of a row, by definition: the maximum first,
 /// then the sums. Shares no code with the recurrences but the arithmetic.
-constexpr ExactState definition(const Row& row, std::size_t begin,
-                                std::size_t end) {
-  //! [definition]
+constexpr ExactState definition(const Row& row, std::size_t begin, std::size_t end) {
   ExactState x;
   for (std::size_t j = begin; j < end; ++j) {
     if (row.scores[j] > x.m) x.m = row.scores[j];
@@ -112,7 +106,6 @@ constexpr ExactState definition(const Row& row, std::size_t begin,
     x.o.of[j] = p;  // the coefficient of v_j in O
   }
   return x;
-  //! [definition]
 }
 
 /// The state of a whole row by definition.
@@ -171,7 +164,6 @@ constexpr Outcome induction_step(const Cases& cases) {
 template <class R>
 constexpr Outcome follows_definition(const Cases& cases) {
   Outcome outcome;
-  //! [follows]
   for_rows(1, cases, [&](const Row& row) {
     ExactState x;
     for (std::size_t j = 0; j < row.length; ++j) {
@@ -184,7 +176,6 @@ constexpr Outcome follows_definition(const Cases& cases) {
     }
     return note(outcome, found == expected, row);
   });
-  //! [follows]
   return outcome;
 }
 
@@ -208,8 +199,7 @@ constexpr Outcome for_splits(const Cases& cases, Holds holds) {
   Outcome outcome;
   for_rows(0, cases, [&](const Row& row) {
     for (std::size_t cut = 0; cut <= row.length; ++cut) {
-      const ExactState left = definition(row, 0, cut),
-                       right = definition(row, cut, row.length);
+      const ExactState left = definition(row, 0, cut), right = definition(row, cut, row.length);
       if (!note(outcome, holds(row, left, right), row)) return false;
     }
     return true;
@@ -220,8 +210,7 @@ constexpr Outcome for_splits(const Cases& cases, Holds holds) {
 /// The law that implies all others: the merge of the states of two sets of keys is the state of
 /// their union. Checked for every split of every row.
 constexpr Outcome merge_is_union(const Cases& cases) {
-  return for_splits(cases, [](const Row& row, const ExactState& left,
-                              const ExactState& right) {
+  return for_splits(cases, [](const Row& row, const ExactState& left, const ExactState& right) {
     return merge(left, right) == definition(row);
   });
 }
@@ -238,10 +227,9 @@ constexpr Outcome merge_has_identity(const Cases& cases) {
 
 /// merge(a, b) = merge(b, a), for the two parts of every split of every row.
 constexpr Outcome merge_is_commutative(const Cases& cases) {
-  return for_splits(cases,
-                    [](const Row&, const ExactState& a, const ExactState& b) {
-                      return merge(a, b) == merge(b, a);
-                    });
+  return for_splits(cases, [](const Row&, const ExactState& a, const ExactState& b) {
+    return merge(a, b) == merge(b, a);
+  });
 }
 
 /// merge(merge(a, b), c) = merge(a, merge(b, c)), for every split of every row into three parts.

@@ -19,8 +19,7 @@ struct Unnormalised {
   static constexpr const char* name = "unnormalised (FA-2)";  ///< in tables
   /// Adds one key.
   template <class W, class V>
-  static constexpr void step(State<W, V>& x, typename W::Score s,
-                             const V& v) {
+  static constexpr void step(State<W, V>& x, typename W::Score s, const V& v) {
     //! [unnormalised]
     const auto m = std::max(x.m, s);
     const auto rescale = W::exp_diff(x.m, m), p = W::exp_diff(s, m);
@@ -43,8 +42,7 @@ struct Normalised {
   static constexpr const char* name = "normalised (FA-1)";  ///< in tables
   /// Adds one key.
   template <class W, class V>
-  static constexpr void step(State<W, V>& x, typename W::Score s,
-                             const V& v) {
+  static constexpr void step(State<W, V>& x, typename W::Score s, const V& v) {
     if (s == W::neg_inf) return;  // 0 / 0 before the first key
     //! [normalised]
     const auto m = std::max(x.m, s);
@@ -69,8 +67,7 @@ struct MixedNormalisation : Normalised {
   static constexpr const char* name = "P normalised, O not";  ///< in tables
   /// Adds one key.
   template <class W, class V>
-  static constexpr void step(State<W, V>& x, typename W::Score s,
-                             const V& v) {
+  static constexpr void step(State<W, V>& x, typename W::Score s, const V& v) {
     if (s == W::neg_inf) return;
     const auto m = std::max(x.m, s);
     const auto rescale = W::exp_diff(x.m, m), p = W::exp_diff(s, m);
@@ -85,8 +82,7 @@ struct DividedTwice : Unnormalised {
   static constexpr const char* name = "divided twice";  ///< in tables
   /// Adds one key.
   template <class W, class V>
-  static constexpr void step(State<W, V>& x, typename W::Score s,
-                             const V& v) {
+  static constexpr void step(State<W, V>& x, typename W::Score s, const V& v) {
     MixedNormalisation::step(x, s, v);
   }
 };
@@ -96,8 +92,7 @@ struct LocalSoftmax : Normalised {
   static constexpr const char* name = "softmax per tile";  ///< in tables
   /// Adds one key.
   template <class W, class V>
-  static constexpr void step(State<W, V>& x, typename W::Score s,
-                             const V& v) {
+  static constexpr void step(State<W, V>& x, typename W::Score s, const V& v) {
     if (s == W::neg_inf) return;
     x.o = x.o + W::exp_diff(s, s) * v;
     x.m = s;
@@ -109,8 +104,7 @@ struct SumNotRescaled : Unnormalised {
   static constexpr const char* name = "l not rescaled";  ///< in tables
   /// Adds one key.
   template <class W, class V>
-  static constexpr void step(State<W, V>& x, typename W::Score s,
-                             const V& v) {
+  static constexpr void step(State<W, V>& x, typename W::Score s, const V& v) {
     const auto m = std::max(x.m, s);
     const auto rescale = W::exp_diff(x.m, m), p = W::exp_diff(s, m);
     x.l = x.l + p;
@@ -124,8 +118,7 @@ struct OutputNotRescaled : Unnormalised {
   static constexpr const char* name = "O not rescaled";  ///< in tables
   /// Adds one key.
   template <class W, class V>
-  static constexpr void step(State<W, V>& x, typename W::Score s,
-                             const V& v) {
+  static constexpr void step(State<W, V>& x, typename W::Score s, const V& v) {
     const auto m = std::max(x.m, s);
     const auto rescale = W::exp_diff(x.m, m), p = W::exp_diff(s, m);
     x.l = rescale * x.l + p;
@@ -139,12 +132,10 @@ struct InvertedCorrection : Unnormalised {
   static constexpr const char* name = "rescale inverted";  ///< in tables
   /// Adds one key.
   template <class W, class V>
-  static constexpr void step(State<W, V>& x, typename W::Score s,
-                             const V& v) {
+  static constexpr void step(State<W, V>& x, typename W::Score s, const V& v) {
     const auto m = std::max(x.m, s);
     const auto p = W::exp_diff(s, m);
-    const auto rescale =
-        x.m == W::neg_inf ? W::exp_diff(x.m, m) : W::exp_diff(m, x.m);
+    const auto rescale = x.m == W::neg_inf ? W::exp_diff(x.m, m) : W::exp_diff(m, x.m);
     x.l = rescale * x.l + p;
     x.o = rescale * x.o + p * v;
     x.m = m;

@@ -31,8 +31,8 @@ RowState<T> empty_row_state(std::int64_t d) {
 /// Attention of one row.
 template <class T>
 struct RowAttention {
-  Vector<T> o;  ///< [d], sum of p_j v_j; zeros when every score is -infinity
-  T lse;        ///< ln(sum exp(s)); -infinity when every score is
+  Vector<T> o;            ///< [d], sum of p_j v_j; zeros when every score is -infinity
+  T lse;                  ///< ln(sum exp(s)); -infinity when every score is
   safe::Traffic traffic;  ///< reads of scores and values
 };
 
@@ -41,8 +41,7 @@ struct RowAttention {
 inline void check_row(std::int64_t scores, std::int64_t values) {
   if (scores != values) {
     throw std::invalid_argument(fmt::format(
-        "{} scores do not fit {} values; a row has one value for each score",
-        scores, values));
+        "{} scores do not fit {} values; a row has one value for each score", scores, values));
   }
 }
 
@@ -76,7 +75,6 @@ safe::Traffic two_pass_softmax(View<const T, 1> x, View<T, 1> y) {
   using W = BaseE<T>;
   const std::int64_t n = x.size(0);
   safe::Traffic traffic;
-  //! [two_pass]
   T m = W::neg_inf, l = 0;
   ++traffic.passes;
   for (std::int64_t j = 0; j < n; ++j, ++traffic.reads) {
@@ -89,7 +87,6 @@ safe::Traffic two_pass_softmax(View<const T, 1> x, View<T, 1> y) {
     y(j) = l == T(0) ? T(0) : W::exp_diff(x(j), m) / l;
     ++traffic.writes;
   }
-  //! [two_pass]
   return traffic;
 }
 
@@ -104,13 +101,11 @@ RowAttention<T> one_pass(View<const T, 1> scores, View<const T, 2> values) {
   const std::int64_t n = scores.size(0), d = values.size(1);
   const auto v = as_matrix(values);
   safe::Traffic traffic{1, 0, 0};
-  //! [one_pass]
   RowState<T> x = empty_row_state<T>(d);
   for (std::int64_t j = 0; j < n; ++j) {
     R::step(x, scores(j), Vector<T>(v.row(j)));
     traffic.reads += 1 + d;
   }
-  //! [one_pass]
   return {R::output(x), lse_of(x), traffic};
 }
 
@@ -121,12 +116,11 @@ RowAttention<T> one_pass(View<const T, 1> scores, View<const T, 2> values) {
 /// @param parts  1 or more; they differ by at most one key and may be empty
 /// @throws std::invalid_argument when the lengths differ or parts is less than 1
 template <class T>
-RowAttention<T> split(View<const T, 1> scores, View<const T, 2> values,
-                      std::int64_t parts) {
+RowAttention<T> split(View<const T, 1> scores, View<const T, 2> values, std::int64_t parts) {
   check_row(scores.size(0), values.size(0));
   if (parts < 1) {
-    throw std::invalid_argument(fmt::format(
-        "cannot cut a row into {} parts; allowed are 1 and more", parts));
+    throw std::invalid_argument(
+        fmt::format("cannot cut a row into {} parts; allowed are 1 and more", parts));
   }
   const std::int64_t n = scores.size(0), d = values.size(1);
   const auto v = as_matrix(values);
@@ -134,8 +128,7 @@ RowAttention<T> split(View<const T, 1> scores, View<const T, 2> values,
   //! [split]
   RowState<T> whole = empty_row_state<T>(d);
   for (std::int64_t part = 0; part < parts; ++part) {
-    RowState<T> own =
-        empty_row_state<T>(d);  // independent of the other parts
+    RowState<T> own = empty_row_state<T>(d);  // independent of the other parts
     const std::int64_t begin = part * n / parts, end = (part + 1) * n / parts;
     for (std::int64_t j = begin; j < end; ++j) {
       Unnormalised::step(own, scores(j), Vector<T>(v.row(j)));
@@ -157,20 +150,17 @@ inline constexpr double kRoundingsPerStep = 4;
 ///     max|o - ref| <= max|v| (expm1((2 R + 10 K + 8) u) + 4 n K eta)
 ///
 /// u is half an epsilon of T and eta its smallest positive number.
-/// @param keys    n, number of keys
 /// @param steps   K, the steps and merges that a key takes part in: n in one pass, fewer with parts
 /// @param spread  R, largest minus smallest finite score
 /// @param largest_value max|v|
 template <class T>
-double error_bound(std::int64_t keys, std::int64_t steps, double spread,
-                   double largest_value) {
+double error_bound(std::int64_t keys, std::int64_t steps, double spread, double largest_value) {
   const double u = epsilon<T>() / 2;
   const double eta = smallest_normal<T>() * epsilon<T>();
   const double r = std::min(spread, -std::log(eta));
   const auto k = static_cast<double>(steps);
   // 2 x 4 for l and O, and 2 more if O is divided in every step.
-  const double relative =
-      std::expm1((2 * r + (2 * kRoundingsPerStep + 2) * k + 8) * u);
+  const double relative = std::expm1((2 * r + (2 * kRoundingsPerStep + 2) * k + 8) * u);
   return largest_value * (relative + 4 * static_cast<double>(keys) * k * eta);
 }
 

@@ -32,9 +32,7 @@ struct BaseE {
   /// The score of a masked key, and the maximum of no keys.
   static constexpr T neg_inf = -std::numeric_limits<T>::infinity();
   /// e^(a - b), and 0 when a is neg_inf: -inf - -inf would be NaN.
-  static T exp_diff(T a, T b) {
-    return a == neg_inf ? T(0) : std::exp(a - b);
-  }
+  static T exp_diff(T a, T b) { return a == neg_inf ? T(0) : std::exp(a - b); }
 };
 
 /// Exact fractions, powers of 2, integer scores: the arithmetic of proofs. Every l is then dyadic.
@@ -85,8 +83,7 @@ struct Combination {
     return result;
   }
   /// Sum.
-  friend constexpr Combination operator+(Combination a,
-                                         const Combination& b) {
+  friend constexpr Combination operator+(Combination a, const Combination& b) {
     for (std::size_t j = 0; j < kCapacity; ++j) a.of[j] = a.of[j] + b.of[j];
     return a;
   }
@@ -96,25 +93,17 @@ struct Combination {
     return a;
   }
   /// The same with the number on the right, and in place.
-  friend constexpr Combination operator*(Combination a, const Exact& factor) {
-    return factor * a;
-  }
+  friend constexpr Combination operator*(Combination a, const Exact& factor) { return factor * a; }
   /// @{ In place.
-  constexpr Combination& operator*=(const Exact& factor) {
-    return *this = factor * *this;
-  }
-  constexpr Combination& operator+=(const Combination& b) {
-    return *this = *this + b;
-  }
+  constexpr Combination& operator*=(const Exact& factor) { return *this = factor * *this; }
+  constexpr Combination& operator+=(const Combination& b) { return *this = *this + b; }
   /// @}
   /// Quotient by a number.
-  friend constexpr Combination operator/(const Combination& a,
-                                         const Exact& divisor) {
+  friend constexpr Combination operator/(const Combination& a, const Exact& divisor) {
     return Exact(1) / divisor * a;
   }
   /// Equality of all coefficients.
-  friend constexpr bool operator==(const Combination& a,
-                                   const Combination& b) {
+  friend constexpr bool operator==(const Combination& a, const Combination& b) {
     for (std::size_t j = 0; j < kCapacity; ++j) {
       if (a.of[j] != b.of[j]) return false;
     }
@@ -124,8 +113,7 @@ struct Combination {
 
 /// Equality of exact states.
 template <class V>
-constexpr bool operator==(const State<BaseTwo, V>& a,
-                          const State<BaseTwo, V>& b) {
+constexpr bool operator==(const State<BaseTwo, V>& a, const State<BaseTwo, V>& b) {
   return a.m == b.m && a.l == b.l && a.o == b.o;
 }
 

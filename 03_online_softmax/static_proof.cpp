@@ -31,9 +31,8 @@ std::string to_string(const Row& row) {
   std::string text;
   for (std::size_t j = 0; j < row.length; ++j) {
     const int score = row.scores[j];
-    text += fmt::format(
-        "{}{}", j == 0 ? "" : " ",
-        score == BaseTwo::neg_inf ? "-inf" : std::to_string(score));
+    text += fmt::format("{}{}", j == 0 ? "" : " ",
+                        score == BaseTwo::neg_inf ? "-inf" : std::to_string(score));
   }
   return text;
 }

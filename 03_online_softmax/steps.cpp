@@ -27,8 +27,7 @@ float rescale(float before, float after) {
 }
 
 // Whether this key is masked for this query.
-bool is_masked(const Recording& run, std::int64_t query, std::int64_t key,
-               std::int64_t length_k) {
+bool is_masked(const Recording& run, std::int64_t query, std::int64_t key, std::int64_t length_k) {
   return run.causal && key > query + length_k - run.out.o.size(2);
 }
 
@@ -51,22 +50,19 @@ void add_skipped(Recording& run, std::int64_t length_k) {
 }
 
 void sort(std::vector<TileStep>& steps) {
-  std::sort(steps.begin(), steps.end(),
-            [](const TileStep& a, const TileStep& b) {
-              return std::tie(a.query, a.key) < std::tie(b.query, b.key);
-            });
+  std::sort(steps.begin(), steps.end(), [](const TileStep& a, const TileStep& b) {
+    return std::tie(a.query, a.key) < std::tie(b.query, b.key);
+  });
 }
 
 }  // namespace
 
-Recording record(View<const float, 4> q, View<const float, 4> k,
-                 View<const float, 4> v, bool causal, const Tiles& tiles) {
-  const AttentionShape shape =
-      attention_shape(q.shape(), k.shape(), v.shape());
+Recording record(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
+                 bool causal, const Tiles& tiles) {
+  const AttentionShape shape = attention_shape(q.shape(), k.shape(), v.shape());
   if (shape.batch != 1 || shape.heads != 1) {
     throw std::invalid_argument(fmt::format(
-        "q has the shape {}; a recording needs one batch and one head",
-        to_string(q.shape())));
+        "q has the shape {}; a recording needs one batch and one head", to_string(q.shape())));
   }
   AttentionOptions options;
   options.causal = causal;
@@ -91,9 +87,8 @@ Recording record(View<const float, 4> q, View<const float, 4> k,
       run.steps.push_back(std::move(step));
       return;
     }
-    TileStep& step = *std::find_if(
-        run.steps.rbegin(), run.steps.rend(),
-        [&](const TileStep& s) { return s.query == now.query; });
+    TileStep& step = *std::find_if(run.steps.rbegin(), run.steps.rend(),
+                                   [&](const TileStep& s) { return s.query == now.query; });
     if (now.stage == TileStage::kAdded) {
       step.o = owned(now.o);
       return;
@@ -111,9 +106,8 @@ Recording record(View<const float, 4> q, View<const float, 4> k,
   add_skipped(run, shape.length_k);
   sort(run.steps);
 
-  const auto ref =
-      naive::forward<double>(converted<double>(q), converted<double>(k),
-                             converted<double>(v), options);
+  const auto ref = naive::forward<double>(converted<double>(q), converted<double>(k),
+                                          converted<double>(v), options);
   const auto plain = naive::forward<float>(q, k, v, options);
   run.o = accept("o", run.out.o, ref.o, plain.o);
   run.lse = accept("lse", run.out.lse, ref.lse, plain.lse);
@@ -143,8 +137,7 @@ std::string array(View<const float, 2> values, Show show) {
   for (std::int64_t i = 0; i < values.size(0); ++i) {
     text += i > 0 ? ",\n[" : "[";
     for (std::int64_t j = 0; j < values.size(1); ++j) {
-      text +=
-          (j > 0 ? "," : "") + (show(i, j) ? number(values(i, j)) : "null");
+      text += (j > 0 ? "," : "") + (show(i, j) ? number(values(i, j)) : "null");
     }
     text += "]";
   }
@@ -162,12 +155,10 @@ std::string array(const std::vector<std::string>& words) {
   return text + "]";
 }
 
-std::string step_as_json(const Recording& run, const TileStep& step,
-                         std::int64_t length_k) {
-  std::string text = fmt::format(
-      "{{\"kind\":\"{}\",\"query\":{},\"queries\":{},\"key\":{},\"keys\":{}",
-      step.skipped ? "skipped" : "tile", step.query, step.queries, step.key,
-      step.keys);
+std::string step_as_json(const Recording& run, const TileStep& step, std::int64_t length_k) {
+  std::string text =
+      fmt::format("{{\"kind\":\"{}\",\"query\":{},\"queries\":{},\"key\":{},\"keys\":{}",
+                  step.skipped ? "skipped" : "tile", step.query, step.queries, step.key, step.keys);
   if (step.skipped) return text + "}";
   text += ",\n\"s\":" + array(step.s, [&](std::int64_t i, std::int64_t j) {
             return !is_masked(run, step.query + i, step.key + j, length_k);
@@ -187,34 +178,29 @@ std::string step_as_json(const Recording& run, const TileStep& step,
 }
 
 // The division by l. `last` is the last step of these queries that was not skipped, or null.
-std::string finish_as_json(const Recording& run, std::int64_t query,
-                           std::int64_t queries, const TileStep* last) {
+std::string finish_as_json(const Recording& run, std::int64_t query, std::int64_t queries,
+                           const TileStep* last) {
   const std::int64_t dim = run.out.o.size(3);
   Tensor<float, 1> m({queries}), l({queries});
   Tensor<float, 2> o({queries, dim});
   std::fill_n(m.data(), queries, -std::numeric_limits<float>::infinity());
-  const auto final_o =
-      run.out.o.view().at(0).at(0).narrow(0, query, query + queries);
-  const auto lse =
-      run.out.lse.view().at(0).at(0).narrow(0, query, query + queries);
+  const auto final_o = run.out.o.view().at(0).at(0).narrow(0, query, query + queries);
+  const auto lse = run.out.lse.view().at(0).at(0).narrow(0, query, query + queries);
   return fmt::format(
-      "{{\"kind\":\"finish\",\"query\":{},\"queries\":{},\n\"m\":{},\n\"l\":{"
-      "},"
+      "{{\"kind\":\"finish\",\"query\":{},\"queries\":{},\n\"m\":{},\n\"l\":{},"
       "\n\"o_before\":{},\n\"o\":{},\n\"lse\":{}}}",
       query, queries, array(last ? last->m.view() : m.view()),
-      array(last ? last->l.view() : l.view()),
-      array(last ? last->o.view() : o.view()),
+      array(last ? last->l.view() : l.view()), array(last ? last->o.view() : o.view()),
       array(View<const float, 2>(final_o)), array(View<const float, 1>(lse)));
 }
 
 std::string run_as_json(const Recording& run, std::int64_t length_k) {
   std::string text = fmt::format(
       "{{\"mask\":\"{}\",\"block_m\":{},\"block_n\":{},\n\"max_error_o\":{},"
-      "\"allowed_o\":{},\"max_error_lse\":{},\"allowed_lse\":{},\n\"steps\":"
-      "[",
+      "\"allowed_o\":{},\"max_error_lse\":{},\"allowed_lse\":{},\n\"steps\":[",
       run.causal ? "causal" : "full", run.tiles.block_m, run.tiles.block_n,
-      number(run.o.error.max_error), number(run.o.allowed_max),
-      number(run.lse.error.max_error), number(run.lse.allowed_max));
+      number(run.o.error.max_error), number(run.o.allowed_max), number(run.lse.error.max_error),
+      number(run.lse.allowed_max));
   const TileStep* last = nullptr;
   for (std::size_t n = 0; n < run.steps.size(); ++n) {
     const TileStep& step = run.steps[n];
@@ -230,19 +216,15 @@ std::string run_as_json(const Recording& run, std::int64_t length_k) {
 
 }  // namespace
 
-std::string steps_as_json(const std::vector<Recording>& runs,
-                          const RecordingNames& names) {
+std::string steps_as_json(const std::vector<Recording>& runs, const RecordingNames& names) {
   std::string text = fmt::format(
       "{{\"input\":{},\"head\":{},\"head_dim\":{},\"scale\":{},\n"
       "\"queries\":{},\n\"keys\":{},\n\"runs\":[\n",
-      json_text(names.input), names.head,
-      runs.empty() ? 0 : runs[0].out.o.size(3),
-      number(runs.empty() ? 0 : runs[0].scale), array(names.queries),
-      array(names.keys));
+      json_text(names.input), names.head, runs.empty() ? 0 : runs[0].out.o.size(3),
+      number(runs.empty() ? 0 : runs[0].scale), array(names.queries), array(names.keys));
   for (std::size_t r = 0; r < runs.size(); ++r) {
     text +=
-        (r > 0 ? ",\n" : "") +
-        run_as_json(runs[r], static_cast<std::int64_t>(names.keys.size()));
+        (r > 0 ? ",\n" : "") + run_as_json(runs[r], static_cast<std::int64_t>(names.keys.size()));
   }
   return text + "]}\n";
 }
@@ -256,24 +238,21 @@ class Picture {
  public:
   explicit Picture(const std::string& title) : svg_(title) {}
 
-  void box(double x, double y, double width, double height,
-           const Svg::Attributes& look) {
+  void box(double x, double y, double width, double height, const Svg::Attributes& look) {
     svg_.rect(x, y, width, height, look);
     width_ = std::max(width_, x + width);
     height_ = std::max(height_, y + height);
   }
   // A value as a colour: orange above 0, blue below, full at `largest`, none if it would be
   // invisible.
-  void shade(double x, double y, double width, double height, double value,
-             double largest) {
+  void shade(double x, double y, double width, double height, double value, double largest) {
     const double share = largest > 0 ? std::abs(value) / largest : 0;
     if (share < 0.02) return;
     box(x, y, width, height,
         {{"fill", value < 0 ? "#2a6fb8" : "#d9722b"},
          {"fill-opacity", 0.85 * std::min(1.0, share)}});
   }
-  void text(double x, double y, const std::string& words,
-            const Svg::Attributes& look = kMiddle) {
+  void text(double x, double y, const std::string& words, const Svg::Attributes& look = kMiddle) {
     svg_.text(x, y, words, look);
     width_ = std::max(width_, x);  // without the text
   }
@@ -300,13 +279,12 @@ double largest_of(View<const float, 2> values) {
 
 const Svg::Attributes kRight{{"text-anchor", "end"}};
 const Svg::Attributes kQuiet{{"text-anchor", "middle"}, {"fill", "#666666"}};
-const Svg::Attributes kBold{{"text-anchor", "middle"},
-                            {"font-weight", "bold"}};
+const Svg::Attributes kBold{{"text-anchor", "middle"}, {"font-weight", "bold"}};
 const Svg::Attributes kFrame{{"fill", "none"}, {"stroke", "#999999"}};
 
 // All scores computed up to this step, with the tile of the step framed.
-void draw_map(Picture& picture, double x, double y, const Recording& run,
-              std::size_t now, const RecordingNames& names) {
+void draw_map(Picture& picture, double x, double y, const Recording& run, std::size_t now,
+              const RecordingNames& names) {
   constexpr double kCell = 15;
   const TileStep& current = run.steps[now];
   const auto n_keys = static_cast<std::int64_t>(names.keys.size());
@@ -315,34 +293,28 @@ void draw_map(Picture& picture, double x, double y, const Recording& run,
     if (!step.skipped) largest = std::max(largest, largest_of(step.s));
   }
   for (std::size_t i = 0; i < names.queries.size(); ++i) {
-    picture.text(x - 6, y + (static_cast<double>(i) + 0.75) * kCell,
-                 names.queries[i], kRight);
+    picture.text(x - 6, y + (static_cast<double>(i) + 0.75) * kCell, names.queries[i], kRight);
   }
   for (std::size_t j = 0; j < names.keys.size(); ++j) {
-    picture.text(
-        0, 4, names.keys[j],
-        {{"transform",
-          fmt::format("translate({} {}) rotate(-90)",
-                      Svg::number(x + (static_cast<double>(j) + 0.5) * kCell),
-                      Svg::number(y - 6))}});
+    picture.text(0, 4, names.keys[j],
+                 {{"transform", fmt::format("translate({} {}) rotate(-90)",
+                                            Svg::number(x + (static_cast<double>(j) + 0.5) * kCell),
+                                            Svg::number(y - 6))}});
   }
   for (std::size_t n = 0; n <= now; ++n) {
     const TileStep& step = run.steps[n];
     for_each_index(step.s.shape(), [&](const Shape<2>& c) {
       const std::int64_t i = step.query + c[0], j = step.key + c[1];
       if (is_masked(run, i, j, n_keys)) return;
-      picture.shade(x + static_cast<double>(j) * kCell,
-                    y + static_cast<double>(i) * kCell, kCell, kCell,
-                    step.s(c[0], c[1]), largest);
+      picture.shade(x + static_cast<double>(j) * kCell, y + static_cast<double>(i) * kCell, kCell,
+                    kCell, step.s(c[0], c[1]), largest);
     });
   }
   picture.box(x, y, kCell * static_cast<double>(n_keys),
               kCell * static_cast<double>(names.queries.size()), kFrame);
   picture.box(
-      x + static_cast<double>(current.key) * kCell,
-      y + static_cast<double>(current.query) * kCell,
-      static_cast<double>(current.keys) * kCell,
-      static_cast<double>(current.queries) * kCell,
+      x + static_cast<double>(current.key) * kCell, y + static_cast<double>(current.query) * kCell,
+      static_cast<double>(current.keys) * kCell, static_cast<double>(current.queries) * kCell,
       {{"fill", "none"}, {"stroke", "#111111"}, {"stroke-width", 2.5}});
 }
 
@@ -351,12 +323,9 @@ void draw_tile(Picture& picture, double x, double y, const TileStep& step,
                const RecordingNames& names) {
   constexpr double kWidth = 54, kHeight = 24;
   const double largest = largest_of(step.s);
-  const auto column = [&](std::int64_t j) {
-    return x + static_cast<double>(j) * kWidth;
-  };
+  const auto column = [&](std::int64_t j) { return x + static_cast<double>(j) * kWidth; };
   for (std::int64_t j = 0; j < step.keys; ++j) {
-    picture.text(column(j) + kWidth / 2, y - 8,
-                 names.keys[static_cast<std::size_t>(step.key + j)]);
+    picture.text(column(j) + kWidth / 2, y - 8, names.keys[static_cast<std::size_t>(step.key + j)]);
   }
   const char* heads[] = {"m before", "m", "rescale", "l before", "l"};
   for (int c = 0; c < 5; ++c) {
@@ -364,16 +333,14 @@ void draw_tile(Picture& picture, double x, double y, const TileStep& step,
   }
   for (std::int64_t i = 0; i < step.queries; ++i) {
     const double top = y + static_cast<double>(i) * kHeight, base = top + 16;
-    picture.text(x - 8, base,
-                 names.queries[static_cast<std::size_t>(step.query + i)],
-                 kRight);
+    picture.text(x - 8, base, names.queries[static_cast<std::size_t>(step.query + i)], kRight);
     for (std::int64_t j = 0; j < step.keys; ++j) {
       picture.shade(column(j), top, kWidth, kHeight, step.s(i, j), largest);
       picture.box(column(j), top, kWidth, kHeight, kFrame);
       picture.text(column(j) + kWidth / 2, base, shown(step.s(i, j)));
     }
-    const float values[] = {step.m_before(i), step.m(i), step.rescale(i),
-                            step.l_before(i), step.l(i)};
+    const float values[] = {step.m_before(i), step.m(i), step.rescale(i), step.l_before(i),
+                            step.l(i)};
     for (int c = 0; c < 5; ++c) {
       picture.text(column(step.keys) + 40 + 66 * c, base, shown(values[c]),
                    c == 2 ? kBold : Picture::kMiddle);
@@ -385,8 +352,7 @@ void draw_o(Picture& picture, double x, double y, const TileStep& step,
             const RecordingNames& names) {
   constexpr double kCell = 14;
   const double largest =
-      std::max({largest_of(step.o_before), largest_of(step.o_rescaled),
-                largest_of(step.o)});
+      std::max({largest_of(step.o_before), largest_of(step.o_rescaled), largest_of(step.o)});
   const std::pair<const char*, const Tensor<float, 2>*> parts[] = {
       {"O before", &step.o_before},
       {"times the rescale factor", &step.o_rescaled},
@@ -394,40 +360,32 @@ void draw_o(Picture& picture, double x, double y, const TileStep& step,
   for (const auto& [name, o] : parts) {
     picture.text(x, y - 6, name, {{"fill", "#666666"}});
     for_each_index(o->shape(), [&, tensor = o](const Shape<2>& c) {
-      picture.shade(x + static_cast<double>(c[1]) * kCell,
-                    y + static_cast<double>(c[0]) * kCell, kCell, kCell,
-                    (*tensor)(c[0], c[1]), largest);
+      picture.shade(x + static_cast<double>(c[1]) * kCell, y + static_cast<double>(c[0]) * kCell,
+                    kCell, kCell, (*tensor)(c[0], c[1]), largest);
     });
     for (std::int64_t i = 0; i < step.queries; ++i) {
       picture.text(x - 8, y + (static_cast<double>(i) + 0.8) * kCell,
-                   names.queries[static_cast<std::size_t>(step.query + i)],
-                   kRight);
+                   names.queries[static_cast<std::size_t>(step.query + i)], kRight);
     }
     const auto rows = static_cast<double>(step.queries);
-    picture.box(x, y, kCell * static_cast<double>(o->size(1)), kCell * rows,
-                kFrame);
+    picture.box(x, y, kCell * static_cast<double>(o->size(1)), kCell * rows, kFrame);
     y += rows * kCell + 24;
   }
 }
 
 }  // namespace
 
-std::string step_as_svg(const Recording& run, std::size_t step,
-                        const RecordingNames& names) {
+std::string step_as_svg(const Recording& run, std::size_t step, const RecordingNames& names) {
   if (step >= run.steps.size() || run.steps[step].skipped) {
-    throw std::invalid_argument(
-        fmt::format("step {} of {} cannot be drawn: it does not exist or is "
-                    "skipped",
-                    step, run.steps.size()));
+    throw std::invalid_argument(fmt::format(
+        "step {} of {} cannot be drawn: it does not exist or is skipped", step, run.steps.size()));
   }
-  Picture picture(fmt::format(
-      "Step {} of {}: a tile of scores and its effect on m, l and O",
-      step + 1, run.steps.size()));
+  Picture picture(fmt::format("Step {} of {}: a tile of scores and its effect on m, l and O",
+                              step + 1, run.steps.size()));
   const TileStep& now = run.steps[step];
   draw_map(picture, 90, 100, run, step, names);
   draw_tile(picture, 430, 60, now, names);
-  draw_o(picture, 430, 100 + 24 * static_cast<double>(now.queries), now,
-         names);
+  draw_o(picture, 430, 100 + 24 * static_cast<double>(now.queries), now, names);
   return picture.svg();
 }
 

@@ -55,10 +55,9 @@ struct Recording {
 /// @param k [1, 1, length_k, head_dim], any strides
 /// @param v [1, 1, length_k, head_dim], any strides
 /// @param causal whether the causal mask applies
-/// @param tiles  sizes of the tiles
 /// @throws std::invalid_argument as tiled_forward(), and for more than one batch or head
-Recording record(View<const float, 4> q, View<const float, 4> k,
-                 View<const float, 4> v, bool causal, const Tiles& tiles);
+Recording record(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
+                 bool causal, const Tiles& tiles);
 
 /// Labels of a recording.
 struct RecordingNames {
@@ -72,18 +71,12 @@ struct RecordingNames {
 /// Recordings of one head as JSON, with six digits. A step has the kind "tile" or "skipped"; after
 /// the last tile of keys follows one of the kind "finish", where O is divided by l. Infinities and
 /// masked scores are null.
-/// @param runs  of the same head
-/// @param names of its queries and keys
-std::string steps_as_json(const std::vector<Recording>& runs,
-                          const RecordingNames& names);
+std::string steps_as_json(const std::vector<Recording>& runs, const RecordingNames& names);
 
 /// One step as an SVG picture on a light panel: the place of the tile, its scores, m, l and the
 /// rescale factors, and O before the step, rescaled, and after it.
-/// @param run   the run
 /// @param step  the index of a step that is not skipped
-/// @param names of its queries and keys
 /// @throws std::invalid_argument when there is no such step, or it is skipped
-std::string step_as_svg(const Recording& run, std::size_t step,
-                        const RecordingNames& names);
+std::string step_as_svg(const Recording& run, std::size_t step, const RecordingNames& names);
 
 }  // namespace fa::online

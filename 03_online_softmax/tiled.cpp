@@ -18,9 +18,9 @@ constexpr T kNegInf = -std::numeric_limits<T>::infinity();
 
 void check(const Tiles& tiles) {
   if (tiles.block_m < 1 || tiles.block_n < 1) {
-    throw std::invalid_argument(fmt::format(
-        "tiles of {} queries and {} keys: both sizes must be at least 1",
-        tiles.block_m, tiles.block_n));
+    throw std::invalid_argument(
+        fmt::format("tiles of {} queries and {} keys: both sizes must be at least 1", tiles.block_m,
+                    tiles.block_n));
   }
 }
 
@@ -39,8 +39,7 @@ struct Head {
   std::int64_t batch, index;  // for observers
 
   // The number of visible keys among `key` to `key + count`; they are the first ones.
-  std::int64_t seen(std::int64_t query, std::int64_t key,
-                    std::int64_t count) const {
+  std::int64_t seen(std::int64_t query, std::int64_t key, std::int64_t count) const {
     if (!causal) return count;
     const std::int64_t last = query + k.size(0) - q.size(0);
     return std::clamp<std::int64_t>(last + 1 - key, 0, count);
@@ -50,8 +49,7 @@ struct Head {
 // Copies rows `begin` to `end` of a view with any strides to a dense matrix. Memory is allocated
 // only when the size changes: at the first tile, and at the last one if it is smaller.
 template <class T>
-void load(View<const T, 2> rows, std::int64_t begin, std::int64_t end,
-          Matrix<T>& tile) {
+void load(View<const T, 2> rows, std::int64_t begin, std::int64_t end, Matrix<T>& tile) {
   const std::int64_t cols = rows.size(1), stride = rows.strides()[1];
   tile.resize(end - begin, cols);
   for (std::int64_t i = begin; i < end; ++i) {
@@ -67,8 +65,8 @@ void load(View<const T, 2> rows, std::int64_t begin, std::int64_t end,
 
 // Applies dropout to a tile of P that begins at (row, col), and scales the kept elements.
 template <class T>
-void drop(View<const std::uint8_t, 2> keep, double probability,
-          std::int64_t row, std::int64_t col, Matrix<T>& p) {
+void drop(View<const std::uint8_t, 2> keep, double probability, std::int64_t row, std::int64_t col,
+          Matrix<T>& p) {
   if (keep.data() == nullptr) return;
   const T factor = static_cast<T>(1.0 / (1.0 - probability));
   for (std::int64_t i = 0; i < p.rows(); ++i) {
@@ -79,9 +77,9 @@ void drop(View<const std::uint8_t, 2> keep, double probability,
 }
 
 template <class T>
-TileMoment<T> moment(const Head<T>& head, TileStage stage, std::int64_t query,
-                     std::int64_t key, const Matrix<T>& s, const Vector<T>& m,
-                     const Vector<T>& l, const Matrix<T>& o) {
+TileMoment<T> moment(const Head<T>& head, TileStage stage, std::int64_t query, std::int64_t key,
+                     const Matrix<T>& s, const Vector<T>& m, const Vector<T>& l,
+                     const Matrix<T>& o) {
   return {stage,
           head.batch,
           head.index,
@@ -93,6 +91,7 @@ TileMoment<T> moment(const Head<T>& head, TileStage stage, std::int64_t query,
           {o.data(), {o.rows(), o.cols()}}};
 }
 
+// clang-format off
 //! [online_softmax]
 // Adds the tile of scores S at (begin, j) to the state (m, l, O) of its rows:
 // S becomes P = exp(S - m), and l and O are rescaled.
@@ -118,12 +117,12 @@ void online_softmax(const Head<T>& head, std::int64_t begin, std::int64_t j,
   }
 }
 //! [online_softmax]
+// clang-format on
 
 // Attention of the queries `begin` to `end` of one head.
 template <class T>
-void attend(const Head<T>& head, std::int64_t begin, std::int64_t end,
-            std::int64_t block_n, const AttentionOptions& options,
-            const TileWatch<T>& watch) {
+void attend(const Head<T>& head, std::int64_t begin, std::int64_t end, std::int64_t block_n,
+            const AttentionOptions& options, const TileWatch<T>& watch) {
   const std::int64_t rows = end - begin, d = head.q.size(1);
   const T scale = static_cast<T>(options.scale_for(d));
   Matrix<T> q, k, v, s, o = Matrix<T>::Zero(rows, head.v.size(1));
@@ -160,24 +159,18 @@ void attend(const Head<T>& head, std::int64_t begin, std::int64_t end,
 
 std::int64_t tile_count(const AttentionShape& shape, const Tiles& tiles) {
   check(tiles);
-  return shape.batch * shape.heads *
-         tiles_per_head(shape.length_q, tiles.block_m);
+  return shape.batch * shape.heads * tiles_per_head(shape.length_q, tiles.block_m);
 }
 
 template <class T>
-naive::Forward<T> tiled_forward(View<const T, 4> q, View<const T, 4> k,
-                                View<const T, 4> v,
-                                const AttentionOptions& options,
-                                const Tiles& tiles,
-                                const std::function<void()>& tile_done,
-                                const TileWatch<T>& watch) {
-  const AttentionShape shape =
-      attention_shape(q.shape(), k.shape(), v.shape());
+naive::Forward<T> tiled_forward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
+                                const AttentionOptions& options, const Tiles& tiles,
+                                const std::function<void()>& tile_done, const TileWatch<T>& watch) {
+  const AttentionShape shape = attention_shape(q.shape(), k.shape(), v.shape());
   options.check(shape);
   const std::int64_t count = tile_count(shape, tiles);
-  naive::Forward<T> result{
-      Tensor<T, 4>(shape_of_o(q.shape(), v.shape())),
-      Tensor<T, 3>({shape.batch, shape.heads, shape.length_q})};
+  naive::Forward<T> result{Tensor<T, 4>(shape_of_o(q.shape(), v.shape())),
+                           Tensor<T, 3>({shape.batch, shape.heads, shape.length_q})};
   const std::int64_t group = shape.heads / shape.kv_heads;
   const std::int64_t per_head = tiles_per_head(shape.length_q, tiles.block_m);
   parallel_for(count, [&](std::int64_t index) {
@@ -203,11 +196,10 @@ naive::Forward<T> tiled_forward(View<const T, 4> q, View<const T, 4> k,
   return result;
 }
 
-#define FA_TILED_FOR(T)                                                    \
-  template naive::Forward<T> tiled_forward<T>(                             \
-      View<const T, 4>, View<const T, 4>, View<const T, 4>,                \
-      const AttentionOptions&, const Tiles&, const std::function<void()>&, \
-      const TileWatch<T>&);
+#define FA_TILED_FOR(T)                                                                            \
+  template naive::Forward<T> tiled_forward<T>(                                                     \
+      View<const T, 4>, View<const T, 4>, View<const T, 4>, const AttentionOptions&, const Tiles&, \
+      const std::function<void()>&, const TileWatch<T>&);
 FA_TILED_FOR(double)
 FA_TILED_FOR(float)
 

@@ -62,17 +62,14 @@ using TileWatch = std::function<void(const TileMoment<T>&)>;
 /// @param q [batch, heads, length_q, head_dim], any strides
 /// @param k [batch, kv_heads, length_k, head_dim], any strides
 /// @param v [batch, kv_heads, length_k, head_dim], any strides
-/// @param options scale, mask and dropout
 /// @param tiles sizes of the tiles; limited to the size of the problem
 /// @param tile_done called after each of the tile_count() query tiles, from several threads at
 ///   once; an exception ends the work and is rethrown here
 /// @param watch likewise, called at each stage of each tile of scores that is computed
 /// @throws std::invalid_argument as naive::forward(), and for a tile size below 1
 template <class T>
-naive::Forward<T> tiled_forward(View<const T, 4> q, View<const T, 4> k,
-                                View<const T, 4> v,
-                                const AttentionOptions& options = {},
-                                const Tiles& tiles = {},
+naive::Forward<T> tiled_forward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
+                                const AttentionOptions& options = {}, const Tiles& tiles = {},
                                 const std::function<void()>& tile_done = {},
                                 const TileWatch<T>& watch = {});
 

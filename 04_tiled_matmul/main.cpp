@@ -7,8 +7,7 @@
 #include <fmt/format.h>
 
 #include "04_tiled_matmul/src/backend.hpp"
-#include "04_tiled_matmul/src/timeline.hpp"
-#include "04_tiled_matmul/src/timing.hpp"
+#include "04_tiled_matmul/src/sections.hpp"
 #include "04_tiled_matmul/src/trace.hpp"
 #include "common/cli/kernel_options.hpp"
 #include "common/cli/kernel_table.hpp"
@@ -107,8 +106,7 @@ void time_groups(cli::Program& program, const Backend& backend, const cli::Kerne
   if (rows.empty()) {
     throw std::invalid_argument(
         fmt::format("--group {}: there is no such group with a kernel that --kernel "
-                    "selects; allowed are add, transpose, softmax, matmul, matmul_bt, "
-                    "mma, "
+                    "selects; allowed are add, transpose, softmax, matmul, matmul_bt, mma, "
                     "mma_bt and block",
                     options.group));
   }
@@ -207,8 +205,7 @@ int main(int argc, char** argv) {
       {"sections time, trace, kernels, timeline and once", "sections time and kernels",
        "rows, columns and depth", "; section timeline: the timelines instead"});
   program.option("--group", options.group,
-                 "section time: only groups whose name contains this text, "
-                 "such as \"mma\"");
+                 "section time: only groups whose name contains this text, such as \"mma\"");
 
   const auto check = [&](const char* group) {
     return [&, group] { check_group(program, backends.used(), group); };

@@ -124,8 +124,7 @@ void add_sections(cli::Program& program, const Lesson<Backend>& lesson) {
 
 int main(int argc, char** argv) {
   cli::Program program("05_flash_forward",
-                       "Lesson 05: the forward pass in one kernel, up to the "
-                       "hardware's limit.");
+                       "Lesson 05: the forward pass in one kernel, up to the hardware's limit.");
   Lesson<Backend> lesson(program, flash::backends(), "05_flash_forward", "O and LSE", kKernelLines,
                          flash::random_inputs, "sections time, kernels and experiments");
   add_sections(program, lesson);

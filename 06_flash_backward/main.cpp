@@ -5,8 +5,7 @@
 int main(int argc, char** argv) {
   const auto backends = fa::backward::backends();
   fa::cli::Program program("06_flash_backward",
-                           "Lesson 06: the backward pass: derivation, "
-                           "kernels and training.");
+                           "Lesson 06: the backward pass: derivation, kernels and training.");
   fa::backward::add_derivation(program);
   fa::backward::add_autograd(program);
   fa::backward::add_kernels(program, backends);

@@ -126,4 +126,4 @@ def mask():
 
 
 if __name__ == "__main__":
-    main({"forward": forward, "backward": backward, "mask": mask})
+    main(forward, backward, mask)

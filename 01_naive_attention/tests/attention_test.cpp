@@ -30,9 +30,8 @@ struct Problem {
   AttentionOptions options;
 };
 
-Problem problem(const Shape<4>& q_shape, const Shape<4>& k_shape, bool causal,
-                double dropout, std::optional<double> scale = {},
-                std::optional<std::int64_t> head_dim_v = {}) {
+Problem problem(const Shape<4>& q_shape, const Shape<4>& k_shape, bool causal, double dropout,
+                std::optional<double> scale = {}, std::optional<std::int64_t> head_dim_v = {}) {
   Shape<4> v_shape = k_shape;
   v_shape[3] = head_dim_v.value_or(k_shape[3]);
   Problem p;
@@ -43,8 +42,7 @@ Problem problem(const Shape<4>& q_shape, const Shape<4>& k_shape, bool causal,
   p.options.causal = causal;
   p.options.scale = scale;
   if (dropout > 0) {
-    p.keep = random_keep_mask<4>(
-        {q_shape[0], q_shape[1], q_shape[2], k_shape[2]}, dropout, 5);
+    p.keep = random_keep_mask<4>({q_shape[0], q_shape[1], q_shape[2], k_shape[2]}, dropout, 5);
     p.options.dropout_keep = p.keep;
     p.options.dropout_probability = dropout;
   }
@@ -68,15 +66,13 @@ std::vector<Problem> problems() {
 }
 
 // The definition, one element at a time, with none of lesson 01's code.
-double loop_weight(const Problem& p, std::int64_t b, std::int64_t h,
-                   std::int64_t i, std::int64_t j) {
+double loop_weight(const Problem& p, std::int64_t b, std::int64_t h, std::int64_t i,
+                   std::int64_t j) {
   const std::int64_t kv = h * p.k.size(1) / p.q.size(1);
-  const std::int64_t last_seen =
-      p.options.causal ? i + p.k.size(2) - p.q.size(2) : p.k.size(2) - 1;
+  const std::int64_t last_seen = p.options.causal ? i + p.k.size(2) - p.q.size(2) : p.k.size(2) - 1;
   if (j > last_seen) return 0;
-  const double scale = p.options.scale
-                           ? *p.options.scale
-                           : 1 / std::sqrt(static_cast<double>(p.q.size(3)));
+  const double scale =
+      p.options.scale ? *p.options.scale : 1 / std::sqrt(static_cast<double>(p.q.size(3)));
   double dot = 0;
   for (std::int64_t d = 0; d < p.q.size(3); ++d) {
     dot += p.q(b, h, i, d) * p.k(b, kv, j, d);
@@ -98,8 +94,7 @@ Tensor<double, 4> loop_attention(const Problem& p, Tensor<double, 3>& lse) {
     for (std::int64_t j = 0; j < p.k.size(2); ++j) {
       double weight = loop_weight(p, i[0], i[1], i[2], j) / sum;
       if (p.keep.count() > 0) {
-        weight *=
-            p.keep(i[0], i[1], i[2], j) / (1 - p.options.dropout_probability);
+        weight *= p.keep(i[0], i[1], i[2], j) / (1 - p.options.dropout_probability);
       }
       for (std::int64_t d = 0; d < p.v.size(3); ++d) {
         o(i[0], i[1], i[2], d) += weight * p.v(i[0], kv, j, d);
@@ -133,24 +128,19 @@ TEST_CASE("forward agrees with the definition written as loops") {
 TEST_CASE("weights are the softmax, and each row sums to 1 or to 0") {
   for (const Problem& p : problems()) {
     const auto weights = naive::weights<double>(p.q, p.k, p.options);
-    for_each_index(
-        Shape<3>{p.q.size(0), p.q.size(1), p.q.size(2)},
-        [&](const Shape<3>& i) {
-          double sum = 0, loop_sum = 0;
-          for (std::int64_t j = 0; j < p.k.size(2); ++j) {
-            sum += weights(i[0], i[1], i[2], j);
-            loop_sum += loop_weight(p, i[0], i[1], i[2], j);
-          }
-          const bool sees_a_key =
-              !p.options.causal || i[2] + p.k.size(2) - p.q.size(2) >= 0;
-          CHECK(sum == doctest::Approx(sees_a_key ? 1 : 0));
-          for (std::int64_t j = 0; j < p.k.size(2); ++j) {
-            const double expected =
-                sees_a_key ? loop_weight(p, i[0], i[1], i[2], j) / loop_sum
-                           : 0;
-            CHECK(std::abs(weights(i[0], i[1], i[2], j) - expected) < 1e-14);
-          }
-        });
+    for_each_index(Shape<3>{p.q.size(0), p.q.size(1), p.q.size(2)}, [&](const Shape<3>& i) {
+      double sum = 0, loop_sum = 0;
+      for (std::int64_t j = 0; j < p.k.size(2); ++j) {
+        sum += weights(i[0], i[1], i[2], j);
+        loop_sum += loop_weight(p, i[0], i[1], i[2], j);
+      }
+      const bool sees_a_key = !p.options.causal || i[2] + p.k.size(2) - p.q.size(2) >= 0;
+      CHECK(sum == doctest::Approx(sees_a_key ? 1 : 0));
+      for (std::int64_t j = 0; j < p.k.size(2); ++j) {
+        const double expected = sees_a_key ? loop_weight(p, i[0], i[1], i[2], j) / loop_sum : 0;
+        CHECK(std::abs(weights(i[0], i[1], i[2], j) - expected) < 1e-14);
+      }
+    });
   }
 }
 
@@ -160,15 +150,12 @@ TEST_CASE("every gradient agrees with central differences") {
     CAPTURE(to_string(p.k.shape()));
     const auto loss = [&] {
       const auto o = naive::forward<double>(p.q, p.k, p.v, p.options).o;
-      return std::inner_product(o.data(), o.data() + o.count(), p.d_o.data(),
-                                0.0);
+      return std::inner_product(o.data(), o.data() + o.count(), p.d_o.data(), 0.0);
     };
     const auto g = naive::backward<double>(p.q, p.k, p.v, p.d_o, p.options);
-    const auto difference = [&](const Tensor<double, 4>& gradient,
-                                Tensor<double, 4>& x) {
+    const auto difference = [&](const Tensor<double, 4>& gradient, Tensor<double, 4>& x) {
       const auto numerical = naive::numerical_gradient(loss, x.view());
-      return naive::relative_difference(gradient.view(),
-                                        View<const double, 4>(numerical));
+      return naive::relative_difference(gradient.view(), View<const double, 4>(numerical));
     };
     if (p.k.size(2) > 1) {  // with one key the weight is 1 whatever q, k are
       CHECK(difference(g.d_q, p.q) < naive::kDifferenceTolerance);
@@ -185,8 +172,7 @@ TEST_CASE("numerical gradients are those of known functions") {
   Tensor<double, 1> x({2});
   x(0) = 1.5;
   x(1) = -0.5;
-  const auto g = naive::numerical_gradient(
-      [&] { return std::sin(x(0)) * x(1) * x(1); }, x.view());
+  const auto g = naive::numerical_gradient([&] { return std::sin(x(0)) * x(1) * x(1); }, x.view());
   CHECK(g(0) == doctest::Approx(std::cos(1.5) * 0.25).epsilon(1e-9));
   CHECK(g(1) == doctest::Approx(std::sin(1.5) * -1.0).epsilon(1e-9));
   CHECK(x(0) == 1.5);  // as before
@@ -199,21 +185,19 @@ TEST_CASE("a difference of gradients that is NaN is not lost") {
   for (std::int64_t i = 0; i < 3; ++i) {
     Tensor<double, 1> with_nan = b;
     with_nan(i) = std::numeric_limits<double>::quiet_NaN();
-    const double difference =
-        naive::relative_difference<1>(with_nan.view(), b.view());
+    const double difference = naive::relative_difference<1>(with_nan.view(), b.view());
     CHECK_FALSE(difference < naive::kDifferenceTolerance);
   }
 }
 
 TEST_CASE("the causal mask is aligned to the bottom right") {
-  for (const auto lengths :
-       {std::array<std::int64_t, 2>{3, 5}, std::array<std::int64_t, 2>{5, 3},
-        std::array<std::int64_t, 2>{4, 4}}) {
+  for (const auto lengths : {std::array<std::int64_t, 2>{3, 5}, std::array<std::int64_t, 2>{5, 3},
+                             std::array<std::int64_t, 2>{4, 4}}) {
     AttentionOptions options;
     options.causal = true;
-    const auto weights = naive::weights<double>(
-        normal_tensor<double, 4>({1, 1, lengths[0], 4}, 1),
-        normal_tensor<double, 4>({1, 1, lengths[1], 4}, 2), options);
+    const auto weights =
+        naive::weights<double>(normal_tensor<double, 4>({1, 1, lengths[0], 4}, 1),
+                               normal_tensor<double, 4>({1, 1, lengths[1], 4}, 2), options);
     for_each_index(weights.shape(), [&](const Shape<4>& i) {
       const bool seen = i[3] <= i[2] + lengths[1] - lengths[0];
       CHECK((weights.view()[i] > 0) == seen);
@@ -254,17 +238,15 @@ TEST_CASE("scores of 1e4 neither overflow nor lose the result") {
   for_each_index(p.k.shape(), [&](const Shape<4>& i) {
     moved.k.view()[i] += 64.0 * static_cast<double>(i[3] + 1);
   });
-  const auto shifted =
-      naive::forward<double>(moved.q, moved.k, moved.v, moved.options);
+  const auto shifted = naive::forward<double>(moved.q, moved.k, moved.v, moved.options);
   CHECK(largest_error(shifted.o, out.o) < 1e-9);
 }
 
 TEST_CASE("the unsafe softmax agrees on small scores and fails on large") {
   Matrix<float> scores(2, 3);
   scores << 1, 2, 3, -1, 0, 1;
-  CHECK((naive::unsafe_softmax(scores) - naive::safe_softmax(scores))
-            .cwiseAbs()
-            .maxCoeff() < 1e-6f);
+  CHECK((naive::unsafe_softmax(scores) - naive::safe_softmax(scores)).cwiseAbs().maxCoeff() <
+        1e-6f);
   scores.row(0) << 1000, 999, 998;
   CHECK_FALSE(naive::unsafe_softmax(scores).allFinite());
   const Matrix<float> safe = naive::safe_softmax(scores);
@@ -278,33 +260,27 @@ TEST_CASE("strided views give the same answer as packed tensors") {
   auto q = normal_tensor<double, 4>({2, 7, 4, 3}, 1);
   auto k = normal_tensor<double, 4>({2, 5, 2, 3}, 2);
   auto v = normal_tensor<double, 4>({2, 5, 2, 3}, 3);
-  const auto seen = [](const Tensor<double, 4>& t) {
-    return t.view().swap_axes(1, 2);
-  };
-  const auto packed = [&](const Tensor<double, 4>& t) {
-    return converted<double>(seen(t));
-  };
+  const auto seen = [](const Tensor<double, 4>& t) { return t.view().swap_axes(1, 2); };
+  const auto packed = [&](const Tensor<double, 4>& t) { return converted<double>(seen(t)); };
   const auto out = naive::forward<double>(seen(q), seen(k), seen(v));
   const auto same = naive::forward<double>(packed(q), packed(k), packed(v));
   CHECK(largest_error(out.o, same.o) == 0);
   const auto d_o = normal_tensor<double, 4>({2, 4, 7, 3}, 4);
   const auto g = naive::backward<double>(seen(q), seen(k), seen(v), d_o);
-  const auto h =
-      naive::backward<double>(packed(q), packed(k), packed(v), d_o);
+  const auto h = naive::backward<double>(packed(q), packed(k), packed(v), d_o);
   CHECK(largest_error(g.d_q, h.d_q) == 0);
   CHECK(largest_error(g.d_k, h.d_k) == 0);
   CHECK(largest_error(g.d_v, h.d_v) == 0);
 }
 
-TEST_CASE_TEMPLATE("each storage type errs by a few of its epsilons", T,
-                   float, half, bfloat16) {
+TEST_CASE_TEMPLATE("each storage type errs by a few of its epsilons", T, float, half, bfloat16) {
   const Problem p = problem({1, 4, 113, 32}, {1, 2, 203, 32}, true, 0.2);
-  const auto q = converted<T>(p.q), k = converted<T>(p.k),
-             v = converted<T>(p.v), d_o = converted<T>(p.d_o);
+  const auto q = converted<T>(p.q), k = converted<T>(p.k), v = converted<T>(p.v),
+             d_o = converted<T>(p.d_o);
   const auto out = naive::forward<T>(q, k, v, p.options);
   const auto g = naive::backward<T>(q, k, v, d_o, p.options);
-  const auto q64 = converted<double>(q), k64 = converted<double>(k),
-             v64 = converted<double>(v), d_o64 = converted<double>(d_o);
+  const auto q64 = converted<double>(q), k64 = converted<double>(k), v64 = converted<double>(v),
+             d_o64 = converted<double>(d_o);
   const auto ref = naive::forward<double>(q64, k64, v64, p.options);
   const auto ref_g = naive::backward<double>(q64, k64, v64, d_o64, p.options);
   const auto epsilons = [](const auto& a, const Tensor<double, 4>& b) {
@@ -313,9 +289,8 @@ TEST_CASE_TEMPLATE("each storage type errs by a few of its epsilons", T,
     return d.max_error / d.max_reference / epsilon<T>();
   };
   // Neither smaller than the type allows nor larger than a few roundings.
-  for (const double error :
-       {epsilons(out.o, ref.o), epsilons(g.d_q, ref_g.d_q),
-        epsilons(g.d_k, ref_g.d_k), epsilons(g.d_v, ref_g.d_v)}) {
+  for (const double error : {epsilons(out.o, ref.o), epsilons(g.d_q, ref_g.d_q),
+                             epsilons(g.d_k, ref_g.d_k), epsilons(g.d_v, ref_g.d_v)}) {
     CHECK(error > 0.05);
     CHECK(error < 10);
   }
@@ -323,14 +298,13 @@ TEST_CASE_TEMPLATE("each storage type errs by a few of its epsilons", T,
 
 TEST_CASE("16-bit types round every stored intermediate") {
   const Shape<4> shape{1, 1, 16, 8};
-  const auto q = normal_tensor<bfloat16, 4>(shape, 1),
-             k = normal_tensor<bfloat16, 4>(shape, 2),
+  const auto q = normal_tensor<bfloat16, 4>(shape, 1), k = normal_tensor<bfloat16, 4>(shape, 2),
              v = normal_tensor<bfloat16, 4>(shape, 3);
   const auto plain = naive::forward<bfloat16>(q, k, v);
-  const auto single = naive::forward<float>(
-      converted<float>(q), converted<float>(k), converted<float>(v));
-  const auto ref = naive::forward<double>(
-      converted<double>(q), converted<double>(k), converted<double>(v));
+  const auto single =
+      naive::forward<float>(converted<float>(q), converted<float>(k), converted<float>(v));
+  const auto ref =
+      naive::forward<double>(converted<double>(q), converted<double>(k), converted<double>(v));
   // Rounding only the result would cost half an epsilon; rounding S and P costs more.
   const auto rounded_once = converted<bfloat16>(single.o);
   CHECK(distance(plain.o.view(), ref.o.view()).rms_error >
@@ -338,8 +312,7 @@ TEST_CASE("16-bit types round every stored intermediate") {
 }
 
 TEST_CASE("what does not fit is refused in one sentence") {
-  const auto message = [](const Shape<4>& q, const Shape<4>& k,
-                          const Shape<4>& v) -> std::string {
+  const auto message = [](const Shape<4>& q, const Shape<4>& k, const Shape<4>& v) -> std::string {
     try {
       attention_shape(q, k, v);
     } catch (const std::invalid_argument& error) {
@@ -348,14 +321,12 @@ TEST_CASE("what does not fit is refused in one sentence") {
     return "";
   };
   CHECK(message({1, 2, 3, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}).empty());
-  CHECK(contains(message({1, 2, 0, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}),
-                 "every size must be at least 1"));
+  CHECK(
+      contains(message({1, 2, 0, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}), "every size must be at least 1"));
   CHECK(contains(message({1, 2, 3, 4}, {1, 2, 3, 4}, {1, 2, 4, 4}),
                  "k and v must have the same sizes"));
-  CHECK(contains(message({2, 2, 3, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}),
-                 "the same batch"));
-  CHECK(contains(message({1, 2, 3, 8}, {1, 2, 3, 4}, {1, 2, 3, 4}),
-                 "the same head_dim"));
+  CHECK(contains(message({2, 2, 3, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}), "the same batch"));
+  CHECK(contains(message({1, 2, 3, 8}, {1, 2, 3, 4}, {1, 2, 3, 4}), "the same head_dim"));
   CHECK(contains(message({1, 5, 3, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}),
                  "heads (5) must be a multiple of kv_heads (2)"));
   CHECK(contains(message({1, 2, 3, 4}, {1, 4, 3, 4}, {1, 4, 3, 4}),
@@ -364,37 +335,30 @@ TEST_CASE("what does not fit is refused in one sentence") {
   Problem p = problem({1, 1, 2, 2}, {1, 1, 2, 2}, false, 0.5);
   p.options.dropout_probability = 1;
   CHECK_THROWS_WITH_AS(naive::forward<double>(p.q, p.k, p.v, p.options),
-                       Contains("dropout probability is 1"),
-                       std::invalid_argument);
+                       Contains("dropout probability is 1"), std::invalid_argument);
   p.options.dropout_probability = 0.5;
   Tensor<std::uint8_t, 4> wrong({1, 1, 2, 3});
   p.options.dropout_keep = wrong;
   CHECK_THROWS_WITH_AS(naive::forward<double>(p.q, p.k, p.v, p.options),
-                       Contains("it must be [1, 1, 2, 2]"),
-                       std::invalid_argument);
+                       Contains("it must be [1, 1, 2, 2]"), std::invalid_argument);
   p.options.dropout_keep = {};
   p.options.scale = kInfinity;
-  CHECK_THROWS_WITH_AS(naive::forward<double>(p.q, p.k, p.v, p.options),
-                       Contains("scale is inf"), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(naive::forward<double>(p.q, p.k, p.v, p.options), Contains("scale is inf"),
+                       std::invalid_argument);
   p.options.scale = {};
   const Tensor<double, 4> d_o({1, 1, 2, 3});
   CHECK_THROWS_WITH_AS(naive::backward<double>(p.q, p.k, p.v, d_o, p.options),
-                       Contains("d_o has shape [1, 1, 2, 3]"),
-                       std::invalid_argument);
+                       Contains("d_o has shape [1, 1, 2, 3]"), std::invalid_argument);
 }
 
 TEST_CASE("the oracle is quick: 8 heads of 1024 x 64 in a few seconds") {
   const Shape<4> shape{1, 8, 1024, 64};
-  const auto q = normal_tensor<double, 4>(shape, 1),
-             k = normal_tensor<double, 4>(shape, 2),
-             v = normal_tensor<double, 4>(shape, 3),
-             d_o = normal_tensor<double, 4>(shape, 4);
-  const std::clock_t start =
-      std::clock();  // of this process alone: the machine may be busy
+  const auto q = normal_tensor<double, 4>(shape, 1), k = normal_tensor<double, 4>(shape, 2),
+             v = normal_tensor<double, 4>(shape, 3), d_o = normal_tensor<double, 4>(shape, 4);
+  const std::clock_t start = std::clock();  // of this process alone: the machine may be busy
   naive::forward<double>(q, k, v);
   naive::backward<double>(q, k, v, d_o);
-  const double taken =
-      static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  const double taken = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 #if defined(NDEBUG)
   CHECK(taken < 5);
 #else

@@ -11,6 +11,7 @@
 #include "01_naive_attention/gradient_check.hpp"
 #include "common/check/acceptance.hpp"
 #include "common/cli/input.hpp"
+#include "common/cli/tests/good_input.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
@@ -26,8 +27,7 @@ namespace {
 const std::string kProgram = FA_PROGRAM;
 
 naive::Linear<double> random_linear(std::int64_t width, std::uint64_t seed) {
-  naive::Linear<double> linear{Matrix<double>(width, width),
-                               Vector<double>(width)};
+  naive::Linear<double> linear{Matrix<double>(width, width), Vector<double>(width)};
   for (std::int64_t i = 0; i < width * width; ++i) {
     linear.w.data()[i] = random_normal(seed, static_cast<std::uint64_t>(i));
   }
@@ -38,8 +38,8 @@ naive::Linear<double> random_linear(std::int64_t width, std::uint64_t seed) {
 }
 
 naive::MultiHeadWeights<double> random_weights(std::int64_t width) {
-  return {random_linear(width, 11), random_linear(width, 12),
-          random_linear(width, 13), random_linear(width, 14)};
+  return {random_linear(width, 11), random_linear(width, 12), random_linear(width, 13),
+          random_linear(width, 14)};
 }
 
 View<double, 2> as_view(Matrix<double>& m) {
@@ -57,8 +57,8 @@ TEST_CASE("the layer is projections, heads and a projection, by loops") {
   const auto weights = random_weights(kWidth);
   const auto layer = naive::multi_head_forward<double>(x, weights, kHeads);
   // One query element by hand: head 1, element 2 is column 1 * 3 + 2 of the projection.
-  const auto project = [&](const naive::Linear<double>& linear,
-                           std::int64_t b, std::int64_t n, std::int64_t out) {
+  const auto project = [&](const naive::Linear<double>& linear, std::int64_t b, std::int64_t n,
+                           std::int64_t out) {
     double sum = linear.b(out);
     for (std::int64_t i = 0; i < kWidth; ++i) {
       sum += x(b, n, i) * linear.w(out, i);
@@ -67,12 +67,9 @@ TEST_CASE("the layer is projections, heads and a projection, by loops") {
   };
   for_each_index(layer.q.shape(), [&](const Shape<4>& i) {
     const std::int64_t column = i[1] * (kWidth / kHeads) + i[3];
-    CHECK(layer.q.view()[i] ==
-          doctest::Approx(project(weights.q, i[0], i[2], column)));
-    CHECK(layer.k.view()[i] ==
-          doctest::Approx(project(weights.k, i[0], i[2], column)));
-    CHECK(layer.v.view()[i] ==
-          doctest::Approx(project(weights.v, i[0], i[2], column)));
+    CHECK(layer.q.view()[i] == doctest::Approx(project(weights.q, i[0], i[2], column)));
+    CHECK(layer.k.view()[i] == doctest::Approx(project(weights.k, i[0], i[2], column)));
+    CHECK(layer.v.view()[i] == doctest::Approx(project(weights.v, i[0], i[2], column)));
   });
   const auto o = naive::forward<double>(layer.q, layer.k, layer.v).o;
   for_each_index(layer.y.shape(), [&](const Shape<3>& i) {
@@ -94,34 +91,25 @@ TEST_CASE("every gradient of the layer agrees with central differences") {
   AttentionOptions options;
   options.causal = true;
   const auto loss = [&] {
-    const auto y =
-        naive::multi_head_forward<double>(x, weights, 3, options).y;
-    return std::inner_product(y.data(), y.data() + y.count(), d_y.data(),
-                              0.0);
+    const auto y = naive::multi_head_forward<double>(x, weights, 3, options).y;
+    return std::inner_product(y.data(), y.data() + y.count(), d_y.data(), 0.0);
   };
-  const auto state =
-      naive::multi_head_forward<double>(x, weights, 3, options);
-  auto g =
-      naive::multi_head_backward<double>(x, weights, state, d_y, options);
+  const auto state = naive::multi_head_forward<double>(x, weights, 3, options);
+  auto g = naive::multi_head_backward<double>(x, weights, state, d_y, options);
   const auto check = [&](auto gradient, auto view) {
     const auto numerical = naive::numerical_gradient(loss, view);
-    CHECK(naive::relative_difference(gradient, numerical.view()) <
-          naive::kDifferenceTolerance);
+    CHECK(naive::relative_difference(gradient, numerical.view()) < naive::kDifferenceTolerance);
   };
   check(View<const double, 3>(g.d_x), x.view());
-  for (auto linear : {&naive::MultiHeadWeights<double>::q,
-                      &naive::MultiHeadWeights<double>::k,
-                      &naive::MultiHeadWeights<double>::v,
-                      &naive::MultiHeadWeights<double>::o}) {
+  for (auto linear : {&naive::MultiHeadWeights<double>::q, &naive::MultiHeadWeights<double>::k,
+                      &naive::MultiHeadWeights<double>::v, &naive::MultiHeadWeights<double>::o}) {
     auto& gradient = g.d_weights.*linear;
-    check(View<const double, 2>(as_view(gradient.w)),
-          as_view((weights.*linear).w));
+    check(View<const double, 2>(as_view(gradient.w)), as_view((weights.*linear).w));
     if (linear == &naive::MultiHeadWeights<double>::k) {
       // Adds the same to every score of a row, which does not change P.
       CHECK(gradient.b.cwiseAbs().maxCoeff() < 1e-12);
     } else {
-      check(View<const double, 2>(as_view(gradient.b)),
-            as_view((weights.*linear).b));
+      check(View<const double, 2>(as_view(gradient.b)), as_view((weights.*linear).b));
     }
   }
 }
@@ -130,26 +118,23 @@ TEST_CASE("a layer that does not fit is refused in one sentence") {
   const auto x = normal_tensor<double, 3>({1, 4, 6}, 1);
   auto weights = random_weights(6);
   CHECK_THROWS_WITH_AS(naive::multi_head_forward<double>(x, weights, 4),
-                       "4 heads do not divide a width of 6",
-                       std::invalid_argument);
+                       "4 heads do not divide a width of 6", std::invalid_argument);
   weights.v = random_linear(5, 1);
   CHECK_THROWS_WITH_AS(naive::multi_head_forward<double>(x, weights, 3),
-                       Contains("weights [5, 5] and bias [5]; [6, 6] and [6] "
-                                "are needed"),
+                       Contains("weights [5, 5] and bias [5]; [6, 6] and [6] are needed"),
                        std::invalid_argument);
   const auto good = random_weights(6);
   const auto state = naive::multi_head_forward<double>(x, good, 3);
   const Tensor<double, 3> d_y({1, 4, 5});
-  CHECK_THROWS_WITH_AS(
-      naive::multi_head_backward<double>(x, good, state, d_y),
-      Contains("d_y has shape [1, 4, 5]"), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(naive::multi_head_backward<double>(x, good, state, d_y),
+                       Contains("d_y has shape [1, 4, 5]"), std::invalid_argument);
 }
 
 TEST_CASE("the program checks the real input and exits 0") {
   const testing::TemporaryDirectory directory;
   const auto summary = directory.path() / "summary.tsv";
-  const auto result = run(kProgram + " --save " + quoted(directory.path()) +
-                          " --summary " + quoted(summary));
+  const auto result =
+      run(kProgram + " --save " + quoted(directory.path()) + " --summary " + quoted(summary));
   CHECK(result.status == 0);
   CHECK(result.error == "");
   CHECK(contains(result.output, "Attention map of one head"));
@@ -157,8 +142,7 @@ TEST_CASE("the program checks the real input and exits 0") {
   std::ifstream file(summary);
   std::stringstream lines;
   lines << file.rdbuf();
-  CHECK(contains(lines.str(),
-                 "PASS\t01_naive_attention\to against the model\t"));
+  CHECK(contains(lines.str(), "PASS\t01_naive_attention\to against the model\t"));
   CHECK(contains(lines.str(), "y of the layer"));
   CHECK(contains(lines.str(), "d_q against central differences"));
   CHECK(std::filesystem::exists(directory.path() / "attention_map.svg"));
@@ -170,9 +154,7 @@ TEST_CASE("the program checks the real input and exits 0") {
 TEST_CASE("the program takes other people's files") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
-  write_npy(path / "q.npy", normal_tensor<double, 4>({2, 4, 5, 16}, 1));
-  write_npy(path / "k.npy", normal_tensor<half, 4>({2, 2, 9, 16}, 2));
-  write_npy(path / "v.npy", normal_tensor<float, 4>({2, 2, 9, 16}, 3));
+  cli::write_gqa_input(path, 5, 9);
   const auto result = run(kProgram + " --causal --input " + quoted(path));
   CHECK(result.status == 0);
   CHECK(result.error == "");
@@ -182,8 +164,7 @@ TEST_CASE("the program takes other people's files") {
 TEST_CASE("a model's tensor that is not ours fails the check, exit 1") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
-  for (const auto& file :
-       std::filesystem::directory_iterator(cli::shipped_input())) {
+  for (const auto& file : std::filesystem::directory_iterator(cli::shipped_input())) {
     if (file.path().extension() == ".npy") {
       std::filesystem::copy(file.path(), path / file.path().filename());
     }
@@ -206,16 +187,13 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
   const std::string ours = "--input " + quoted(path);
-  testing::check_refused(
-      kProgram, {{"--nonsense", "--nonsense"},
-                 {"--head 99", "--head 99: the input has heads 0 to 11"},
-                 {"--tokens 0", "--tokens"},
-                 {"--device gpu", "no GPU kernels"},
-                 {"--section nowhere", "there is no such section"},
-                 {ours, "q.npy: there is no such file"}});
-  write_npy(path / "q.npy", normal_tensor<float, 4>({1, 3, 5, 8}, 1));
-  write_npy(path / "k.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 2));
-  write_npy(path / "v.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 3));
+  testing::check_refused(kProgram, {{"--nonsense", "--nonsense"},
+                                    {"--head 99", "--head 99: the input has heads 0 to 11"},
+                                    {"--tokens 0", "--tokens"},
+                                    {"--device gpu", "no GPU kernels"},
+                                    {"--section nowhere", "there is no such section"},
+                                    {ours, "q.npy: there is no such file"}});
+  cli::write_uneven_heads(path);
   testing::check_refused(kProgram, {{ours, "multiple of kv_heads"}});
   auto q = normal_tensor<float, 4>({1, 2, 5, 8}, 1);
   q(0, 1, 2, 3) = std::numeric_limits<float>::quiet_NaN();

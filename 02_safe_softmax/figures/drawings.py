@@ -73,4 +73,4 @@ def passes():
 
 
 if __name__ == "__main__":
-    main({"shift": shift, "passes": passes})
+    main(shift, passes)

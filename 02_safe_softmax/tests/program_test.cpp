@@ -4,8 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include "common/cli/tests/good_input.hpp"
 #include "common/tensor/npy.hpp"
-#include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
 
 using namespace fa;
@@ -22,8 +22,8 @@ const std::string kProgram = FA_PROGRAM;
 TEST_CASE("all sections pass on the shipped input and write their files") {
   const testing::TemporaryDirectory directory;
   const auto summary = directory.path() / "summary.tsv";
-  const auto result = run(kProgram + " --save " + quoted(directory.path()) +
-                          " --summary " + quoted(summary));
+  const auto result =
+      run(kProgram + " --save " + quoted(directory.path()) + " --summary " + quoted(summary));
   CHECK(result.status == 0);
   CHECK(result.error == "");
   CHECK_FALSE(contains(result.output, "FAIL"));
@@ -37,8 +37,7 @@ TEST_CASE("all sections pass on the shipped input and write their files") {
     sum += weights(0, 1, 2, j);
   }
   CHECK(sum == doctest::Approx(1).epsilon(1e-5));
-  const std::string picture =
-      testing::file_bytes(directory.path() / "exp_ranges.svg");
+  const std::string picture = testing::file_bytes(directory.path() / "exp_ranges.svg");
   CHECK(contains(picture, "float16"));
   CHECK(contains(picture, "</svg>"));
 }
@@ -46,9 +45,7 @@ TEST_CASE("all sections pass on the shipped input and write their files") {
 TEST_CASE("the program takes GQA and unequal lengths") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
-  write_npy(path / "q.npy", normal_tensor<double, 4>({2, 4, 5, 16}, 1));
-  write_npy(path / "k.npy", normal_tensor<half, 4>({2, 2, 9, 16}, 2));
-  write_npy(path / "v.npy", normal_tensor<float, 4>({2, 2, 9, 16}, 3));
+  cli::write_gqa_input(path, 5, 9);
   const auto result = run(kProgram + " --input " + quoted(path));
   CHECK(result.status == 0);
   CHECK(contains(result.output, "40 rows of 9 scores"));
@@ -58,12 +55,9 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
   const std::string ours = "--input " + quoted(path);
-  testing::check_refused(kProgram,
-                         {{"--nonsense", "--nonsense"},
-                          {"--section nowhere", "there is no such section"},
-                          {ours, "q.npy: there is no such file"}});
-  write_npy(path / "q.npy", normal_tensor<float, 4>({1, 3, 5, 8}, 1));
-  write_npy(path / "k.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 2));
-  write_npy(path / "v.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 3));
+  testing::check_refused(kProgram, {{"--nonsense", "--nonsense"},
+                                    {"--section nowhere", "there is no such section"},
+                                    {ours, "q.npy: there is no such file"}});
+  cli::write_uneven_heads(path);
   testing::check_refused(kProgram, {{ours, "multiple of kv_heads"}});
 }

@@ -47,8 +47,7 @@ bool same_bits(const Tensor<float, 1>& a, const Tensor<float, 1>& b) {
 }
 
 double spread(const Tensor<double, 1>& x) {
-  const auto [low, high] =
-      std::minmax_element(x.data(), x.data() + x.count());
+  const auto [low, high] = std::minmax_element(x.data(), x.data() + x.count());
   return *high - *low;
 }
 
@@ -63,8 +62,7 @@ double worst_share_of_bound(const Tensor<T, 1>& x) {
   double worst = 0;
   for (std::int64_t j = 0; j < x.count(); ++j) {
     if (ref(j) < smallest_normal<T>()) continue;
-    worst = std::max(worst,
-                     std::abs(safe::exact(y(j)) - ref(j)) / ref(j) / bound);
+    worst = std::max(worst, std::abs(safe::exact(y(j)) - ref(j)) / ref(j) / bound);
   }
   return worst;
 }
@@ -109,8 +107,7 @@ TEST_CASE("safe softmax gives the weights of lesson 01") {
   }
 }
 
-TEST_CASE(
-    "the unsafe form agrees with the safe one where nothing overflows") {
+TEST_CASE("the unsafe form agrees with the safe one where nothing overflows") {
   const auto x = normal_tensor<double, 1>({33}, 6);
   Tensor<double, 1> y(x.shape());
   safe::unsafe_softmax<double>(x, y);
@@ -120,8 +117,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE(
-    "the unsafe form fails where the type's exp does, the safe one not") {
+TEST_CASE("the unsafe form fails where the type's exp does, the safe one not") {
   const auto high = row_of<float>({88, 89, 90});
   const auto low = row_of<float>({-104, -105, -106});
   for (const auto& x : {high, low}) {
@@ -144,8 +140,7 @@ TEST_CASE("an exact shift changes no bit") {
       fill_with(x.view(), [&](std::uint64_t i) {
         return std::floor(4096 * random_uniform(seed, i)) / 64 - 32;
       });
-      const double c =
-          std::floor(8192 * random_uniform(seed, 5000)) / 64 - 64;
+      const double c = std::floor(8192 * random_uniform(seed, 5000)) / 64 - 64;
       for (std::int64_t j = 0; j < n; ++j) {
         shifted(j) = static_cast<float>(x(j) + c);
         REQUIRE(static_cast<double>(shifted(j)) == x(j) + c);
@@ -196,8 +191,7 @@ TEST_CASE("the error of every type stays below the derived bound") {
 
 TEST_CASE("sums in float32 keep 16-bit weights good where own sums stall") {
   const std::int64_t n = 4096;
-  const Tensor<bfloat16, 1> x(
-      {n});  // equal scores: each probability is 1 / n
+  const Tensor<bfloat16, 1> x({n});  // equal scores: each probability is 1 / n
   const auto wide = softmax<bfloat16, float>(x);
   const auto own = softmax<bfloat16, bfloat16>(x);
   CHECK(safe::exact(wide(7)) == 1.0 / 4096);
@@ -244,8 +238,7 @@ TEST_CASE("NaN and +infinity come out as NaN, wherever they stand") {
   }
 }
 
-TEST_CASE(
-    "LSE lies between max and max + ln n, and its slope is the weight") {
+TEST_CASE("LSE lies between max and max + ln n, and its slope is the weight") {
   for (const std::int64_t n : kLengths) {
     auto x = normal_tensor<double, 1>({n}, 8, 10.0);
     const double m = safe::row_max<double>(x);
@@ -260,13 +253,11 @@ TEST_CASE(
       x(j) = before - step;
       const double below = safe::log_sum_exp<double>(x);
       x(j) = before;
-      CHECK((above - below) / (2 * step) ==
-            doctest::Approx(p(j)).epsilon(1e-7).scale(1));
+      CHECK((above - below) / (2 * step) == doctest::Approx(p(j)).epsilon(1e-7).scale(1));
     }
   }
   const Tensor<double, 1> equal({100});
-  CHECK(safe::log_sum_exp<double>(equal) ==
-        doctest::Approx(std::log(100)).epsilon(1e-15));
+  CHECK(safe::log_sum_exp<double>(equal) == doctest::Approx(std::log(100)).epsilon(1e-15));
 }
 
 TEST_CASE("a strided row is the same row") {
@@ -284,16 +275,14 @@ TEST_CASE("a strided row is the same row") {
 TEST_CASE("rows that do not fit are refused with both lengths") {
   Tensor<float, 1> three({3}), four({4}), none({0});
   CHECK_THROWS_WITH_AS(safe::safe_softmax<float>(three, four),
-                       Contains("softmax of 3 elements into 4"),
+                       Contains("softmax of 3 elements into 4"), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(safe::unsafe_softmax<float>(none, none), Contains("at least 1"),
                        std::invalid_argument);
-  CHECK_THROWS_WITH_AS(safe::unsafe_softmax<float>(none, none),
-                       Contains("at least 1"), std::invalid_argument);
   CHECK_THROWS_AS(safe::log_sum_exp<float>(none), std::invalid_argument);
 }
 
-TEST_CASE_TEMPLATE(
-    "exp overflows, fades and vanishes where its logarithm says", T, half,
-    bfloat16, float, double) {
+TEST_CASE_TEMPLATE("exp overflows, fades and vanishes where its logarithm says", T, half, bfloat16,
+                   float, double) {
   const safe::ExpRange range = safe::exp_range<T>();
   // A score is known to the spacing of the numbers of T around it.
   const auto near = [](double found, double expected) {
@@ -304,8 +293,7 @@ TEST_CASE_TEMPLATE(
   CHECK(near(range.normal_until, std::log(smallest_normal<T>())));
   CHECK(safe::exp_in<T>(range.normal_until) >= smallest_normal<T>());
   // Half of the smallest value rounds to 0.
-  CHECK(near(range.nonzero_until,
-             std::log(smallest_normal<T>()) + std::log(epsilon<T>() / 2)));
+  CHECK(near(range.nonzero_until, std::log(smallest_normal<T>()) + std::log(epsilon<T>() / 2)));
   CHECK(safe::exp_in<T>(range.nonzero_until) > 0);
 }
 
@@ -315,12 +303,10 @@ TEST_CASE("the search steps through all numbers of a type in order") {
   CHECK(safe::positive_number<half>(1) == std::ldexp(1, -24));
   CHECK(safe::positive_number<half>(31 * 1024 - 1) == 65504);
   for (std::uint64_t i = 1; i < safe::count_of_positive<half>(); ++i) {
-    REQUIRE(safe::positive_number<half>(i - 1) <
-            safe::positive_number<half>(i));
+    REQUIRE(safe::positive_number<half>(i - 1) < safe::positive_number<half>(i));
   }
   CHECK(safe::last_where<half>([](double x) { return x <= 3; }) == 3);
-  CHECK(safe::positive_number<double>(safe::count_of_positive<double>() -
-                                      1) == largest<double>());
+  CHECK(safe::positive_number<double>(safe::count_of_positive<double>() - 1) == largest<double>());
 }
 
 TEST_CASE("a sum of ones stops at two to the number of digits") {

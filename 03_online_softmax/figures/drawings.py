@@ -155,4 +155,4 @@ def tiles():
 
 
 if __name__ == "__main__":
-    main({"rescale": rescale, "passes": passes, "chain": chain, "tree": tree, "tiles": tiles})
+    main(rescale, passes, chain, tree, tiles)

@@ -18,9 +18,8 @@ constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
 
 // A fraction with numerator -50 to 50 and denominator 1 to 50.
 Exact random_fraction(std::uint64_t seed, std::uint64_t i) {
-  return {
-      static_cast<std::int64_t>(fa::random_bits(seed, 2 * i) % 101) - 50,
-      static_cast<std::int64_t>(fa::random_bits(seed, 2 * i + 1) % 50) + 1};
+  return {static_cast<std::int64_t>(fa::random_bits(seed, 2 * i) % 101) - 50,
+          static_cast<std::int64_t>(fa::random_bits(seed, 2 * i + 1) % 50) + 1};
 }
 
 }  // namespace
@@ -37,8 +36,8 @@ TEST_CASE("fractions are kept in lowest terms with a positive denominator") {
 TEST_CASE("the four operations agree with cross-multiplied integers") {
   for (std::uint64_t i = 0; i < 2000; ++i) {
     const Exact a = random_fraction(1, i), b = random_fraction(2, i);
-    const std::int64_t n = a.numerator(), d = a.denominator(),
-                       p = b.numerator(), q = b.denominator();
+    const std::int64_t n = a.numerator(), d = a.denominator(), p = b.numerator(),
+                       q = b.denominator();
     CHECK(a + b == Exact(n * q + p * d, d * q));
     CHECK(a - b == Exact(n * q - p * d, d * q));
     CHECK(a * b == Exact(n * p, d * q));
@@ -48,8 +47,7 @@ TEST_CASE("the four operations agree with cross-multiplied integers") {
 
 TEST_CASE("arithmetic on random fractions obeys the laws of a field") {
   for (std::uint64_t i = 0; i < 2000; ++i) {
-    const Exact a = random_fraction(3, i), b = random_fraction(4, i),
-                c = random_fraction(5, i);
+    const Exact a = random_fraction(3, i), b = random_fraction(4, i), c = random_fraction(5, i);
     CHECK((a + b) + c == a + (b + c));
     CHECK(a * (b + c) == a * b + a * c);
     CHECK((a + b) - b == a);
@@ -76,8 +74,7 @@ TEST_CASE("what does not fit is refused, never wrong") {
   CHECK_THROWS_AS(large * Exact(2), std::overflow_error);
   CHECK_THROWS_AS(small * Exact(1, 2), std::overflow_error);
   CHECK_THROWS_AS(small + Exact(1, 2), std::overflow_error);
-  CHECK_THROWS_AS(Exact{std::numeric_limits<std::int64_t>::min()},
-                  std::overflow_error);
+  CHECK_THROWS_AS(Exact{std::numeric_limits<std::int64_t>::min()}, std::overflow_error);
   CHECK_THROWS_AS(Exact(1, 0), std::domain_error);
   CHECK_THROWS_AS(Exact(1) / Exact(0), std::domain_error);
   CHECK(large * small == Exact(1));  // reduced before the multiplication
@@ -87,7 +84,6 @@ TEST_CASE("what does not fit is refused, never wrong") {
 TEST_CASE("arithmetic is done while compiling") {
   static_assert(Exact(1, 3) + Exact(1, 6) == Exact(1, 2));
   static_assert(Exact(2, 3) * Exact(3, 4) / Exact(1, 2) == Exact(1));
-  static_assert(BaseTwo::exp_diff(BaseTwo::neg_inf, BaseTwo::neg_inf) ==
-                Exact(0));
+  static_assert(BaseTwo::exp_diff(BaseTwo::neg_inf, BaseTwo::neg_inf) == Exact(0));
   CHECK(BaseTwo::exp_diff(3, 5) == Exact(1, 4));
 }

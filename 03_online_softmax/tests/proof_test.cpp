@@ -33,8 +33,7 @@ Row row_of(std::initializer_list<int> scores) {
 
 // A wrong recurrence must fail at the row found by hand, with the result computed by hand.
 template <class R>
-void check_refused(const Row& row, const Combination& found,
-                   const Combination& expected) {
+void check_refused(const Row& row, const Combination& found, const Combination& expected) {
   const Outcome outcome = at_run_time(follows_definition<R>, kMany);
   CAPTURE(R::name);
   CHECK_FALSE(outcome.holds);
@@ -78,33 +77,25 @@ TEST_CASE("both right recurrences follow the definition") {
 TEST_CASE("wrong recurrences are refused with their simplest failure") {
   const Exact half(1, 2), third(1, 3), two_thirds(2, 3), quarter(1, 4);
   using namespace wrong;
-  check_refused<MixedNormalisation>(row_of({0, 0}), weights({1, half}),
-                                    weights({half, half}));
-  check_refused<DividedTwice>(row_of({0, 0}), weights({half, quarter}),
-                              weights({half, half}));
-  check_refused<LocalSoftmax>(row_of({0, 0}), weights({1, 1}),
-                              weights({half, half}));
+  check_refused<MixedNormalisation>(row_of({0, 0}), weights({1, half}), weights({half, half}));
+  check_refused<DividedTwice>(row_of({0, 0}), weights({half, quarter}), weights({half, half}));
+  check_refused<LocalSoftmax>(row_of({0, 0}), weights({1, 1}), weights({half, half}));
   check_refused<SumNotRescaled>(row_of({0, 1}), weights({quarter, half}),
                                 weights({third, two_thirds}));
-  check_refused<OutputNotRescaled>(row_of({0, 1}),
-                                   weights({two_thirds, two_thirds}),
+  check_refused<OutputNotRescaled>(row_of({0, 1}), weights({two_thirds, two_thirds}),
                                    weights({third, two_thirds}));
-  check_refused<InvertedCorrection>(row_of({0, 1}),
-                                    weights({two_thirds, third}),
+  check_refused<InvertedCorrection>(row_of({0, 1}), weights({two_thirds, third}),
                                     weights({third, two_thirds}));
 }
 
-TEST_CASE(
-    "no wrong recurrence fails with one key, so one key proves nothing") {
+TEST_CASE("no wrong recurrence fails with one key, so one key proves nothing") {
   const Cases one{1, 3};
-  CHECK(
-      at_run_time(follows_definition<wrong::MixedNormalisation>, one).holds);
+  CHECK(at_run_time(follows_definition<wrong::MixedNormalisation>, one).holds);
   CHECK(at_run_time(follows_definition<wrong::DividedTwice>, one).holds);
   CHECK(at_run_time(follows_definition<wrong::LocalSoftmax>, one).holds);
   CHECK(at_run_time(follows_definition<wrong::SumNotRescaled>, one).holds);
   CHECK(at_run_time(follows_definition<wrong::OutputNotRescaled>, one).holds);
-  CHECK(
-      at_run_time(follows_definition<wrong::InvertedCorrection>, one).holds);
+  CHECK(at_run_time(follows_definition<wrong::InvertedCorrection>, one).holds);
 }
 
 TEST_CASE("the first departure waits for the maximum to rise") {
@@ -156,8 +147,7 @@ TEST_CASE("every l of whole scores is dyadic and at least 1") {
   for_rows(1, kSome, [](const Row& row) {
     const ExactState x = definition(row);
     REQUIRE(x.l.dyadic());
-    REQUIRE(
-        (x.m == BaseTwo::neg_inf || x.l.numerator() >= x.l.denominator()));
+    REQUIRE((x.m == BaseTwo::neg_inf || x.l.numerator() >= x.l.denominator()));
     return true;
   });
 }

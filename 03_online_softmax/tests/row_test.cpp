@@ -34,20 +34,15 @@ std::vector<Tensor<float, 1>> hard_rows(std::int64_t n, std::uint64_t seed) {
   add([](auto i) { return -0.37 * static_cast<double>(i); });  // falling
   add([](auto i) { return i % 2 == 0 ? -1e4 : 1e4; });
   add([](auto) { return 5.0; });  // ties
-  add([&](auto i) {
-    return i % 3 == 0 ? static_cast<double>(kMinusInfinity) : normal(i);
-  });
+  add([&](auto i) { return i % 3 == 0 ? static_cast<double>(kMinusInfinity) : normal(i); });
   add([&](auto i) {  // nothing is seen until the last key
-    return i + 1 < static_cast<std::uint64_t>(n)
-               ? static_cast<double>(kMinusInfinity)
-               : 3.0;
+    return i + 1 < static_cast<std::uint64_t>(n) ? static_cast<double>(kMinusInfinity) : 3.0;
   });
   return rows;
 }
 
 // The attention of a row with lesson 02's softmax, in float64.
-Vector<double> reference(const Tensor<float, 1>& s,
-                         const Tensor<float, 2>& v) {
+Vector<double> reference(const Tensor<float, 1>& s, const Tensor<float, 2>& v) {
   const auto wide = converted<double>(s);
   Tensor<double, 1> p(wide.shape());
   safe::safe_softmax<double>(wide, p);
@@ -61,13 +56,11 @@ Vector<double> reference(const Tensor<float, 1>& s,
 }
 
 // The error of a row of attention, divided by its bound.
-double share(const RowAttention<float>& row, std::int64_t steps,
-             const Tensor<float, 1>& s, const Tensor<float, 2>& v) {
+double share(const RowAttention<float>& row, std::int64_t steps, const Tensor<float, 1>& s,
+             const Tensor<float, 2>& v) {
   const double largest = as_matrix(v.view()).cwiseAbs().maxCoeff();
-  const double bound =
-      error_bound<float>(s.count(), steps, spread<float>(s), largest);
-  const double worst =
-      (row.o.cast<double>() - reference(s, v)).cwiseAbs().maxCoeff();
+  const double bound = error_bound<float>(s.count(), steps, spread<float>(s), largest);
+  const double worst = (row.o.cast<double>() - reference(s, v)).cwiseAbs().maxCoeff();
   REQUIRE(std::isfinite(worst));
   return worst / bound;
 }
@@ -80,8 +73,7 @@ TEST_CASE("one pass stays within the derived bound of the definition") {
     for (std::uint64_t seed = 0; seed < 10; ++seed) {
       const auto v = normal_tensor<float, 2>({n, 3}, 100 + seed);
       for (const auto& s : hard_rows(n, seed)) {
-        worst = std::max({worst,
-                          share(one_pass<Unnormalised, float>(s, v), n, s, v),
+        worst = std::max({worst, share(one_pass<Unnormalised, float>(s, v), n, s, v),
                           share(one_pass<Normalised, float>(s, v), n, s, v)});
       }
     }
@@ -94,12 +86,10 @@ TEST_CASE("a wrong recurrence leaves the bound") {
   const auto v = normal_tensor<float, 2>({17, 3}, 1);
   const auto s = normal_tensor<float, 1>({17}, 2);
   using namespace wrong;
-  for (const auto& row : {one_pass<MixedNormalisation, float>(s, v),
-                          one_pass<DividedTwice, float>(s, v),
-                          one_pass<LocalSoftmax, float>(s, v),
-                          one_pass<SumNotRescaled, float>(s, v),
-                          one_pass<OutputNotRescaled, float>(s, v),
-                          one_pass<InvertedCorrection, float>(s, v)}) {
+  for (const auto& row :
+       {one_pass<MixedNormalisation, float>(s, v), one_pass<DividedTwice, float>(s, v),
+        one_pass<LocalSoftmax, float>(s, v), one_pass<SumNotRescaled, float>(s, v),
+        one_pass<OutputNotRescaled, float>(s, v), one_pass<InvertedCorrection, float>(s, v)}) {
     CHECK(share(row, 17, s, v) > 100);
   }
 }
@@ -156,8 +146,7 @@ TEST_CASE("the merge of floating point: exact identity, exact symmetry") {
       for (int c = 0; c < 3; ++c) {
         v(c) = static_cast<float>(random_normal(seed + 1000, 3 * j + c));
       }
-      Unnormalised::step(x, static_cast<float>(10 * random_normal(seed, j)),
-                         v);
+      Unnormalised::step(x, static_cast<float>(10 * random_normal(seed, j)), v);
     }
     return x;
   };
@@ -178,9 +167,8 @@ TEST_CASE("a row that sees no key gives zeros and LSE = -inf") {
   Tensor<float, 1> s({5}), p({5});
   std::fill(s.data(), s.data() + 5, kMinusInfinity);
   const auto v = normal_tensor<float, 2>({5, 2}, 1);
-  for (const auto& row :
-       {one_pass<Unnormalised, float>(s, v),
-        one_pass<Normalised, float>(s, v), split<float>(s, v, 2)}) {
+  for (const auto& row : {one_pass<Unnormalised, float>(s, v), one_pass<Normalised, float>(s, v),
+                          split<float>(s, v, 2)}) {
     CHECK(row.o.isZero(0));
     CHECK(row.lse == kMinusInfinity);
   }
@@ -197,8 +185,8 @@ TEST_CASE("one key gives its value, to the bit") {
   for (const float score : {-1e30f, -5.0f, 0.0f, 1e30f}) {
     Tensor<float, 1> s({1});
     s(0) = score;
-    for (const auto& row : {one_pass<Unnormalised, float>(s, v),
-                            one_pass<Normalised, float>(s, v)}) {
+    for (const auto& row :
+         {one_pass<Unnormalised, float>(s, v), one_pass<Normalised, float>(s, v)}) {
       CHECK(row.o == as_matrix(v.view()).row(0).transpose());
       CHECK(row.lse == score);
     }
@@ -230,11 +218,9 @@ TEST_CASE("rows that do not fit are refused") {
   Tensor<float, 1> p({4});
   const Tensor<float, 2> v({4, 2}), fits({3, 2});
   CHECK_THROWS_WITH_AS((one_pass<Unnormalised, float>(s, v)),
-                       Contains("3 scores do not fit 4 values"),
-                       std::invalid_argument);
+                       Contains("3 scores do not fit 4 values"), std::invalid_argument);
   CHECK_THROWS_AS(split<float>(s, v, 2), std::invalid_argument);
-  CHECK_THROWS_WITH_AS(split<float>(s, fits, 0),
-                       Contains("cannot cut a row into 0 parts"),
+  CHECK_THROWS_WITH_AS(split<float>(s, fits, 0), Contains("cannot cut a row into 0 parts"),
                        std::invalid_argument);
   CHECK_THROWS_AS(two_pass_softmax<float>(s, p), std::invalid_argument);
 }

@@ -30,8 +30,7 @@ struct Problem {
   Tensor<float, 4> q, k, v;
 };
 
-Problem problem(std::int64_t length_q, std::int64_t length_k,
-                std::int64_t dim = 8) {
+Problem problem(std::int64_t length_q, std::int64_t length_k, std::int64_t dim = 8) {
   return {normal_tensor<float, 4>({1, 1, length_q, dim}, 1),
           normal_tensor<float, 4>({1, 1, length_k, dim}, 2),
           normal_tensor<float, 4>({1, 1, length_k, dim}, 3)};
@@ -40,9 +39,7 @@ Problem problem(std::int64_t length_q, std::int64_t length_k,
 template <int Rank>
 bool same_bits(const Tensor<float, Rank>& a, const Tensor<float, Rank>& b) {
   return a.shape() == b.shape() &&
-         std::memcmp(a.data(), b.data(),
-                     static_cast<std::size_t>(a.count()) * sizeof(float)) ==
-             0;
+         std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.count()) * sizeof(float)) == 0;
 }
 
 RecordingNames names_for(std::int64_t length_q, std::int64_t length_k) {
@@ -63,8 +60,7 @@ bool close(double a, double b) {
 }
 
 // The scores and probabilities of a row of a tile, and its m, l and O.
-void check_row(const Problem& p, const Recording& run, const TileStep& step,
-               std::int64_t i) {
+void check_row(const Problem& p, const Recording& run, const TileStep& step, std::int64_t i) {
   const std::int64_t query = step.query + i, dim = p.q.size(3);
   const std::int64_t seen = query + p.k.size(2) - p.q.size(2);  // causal
   float largest = step.m_before(i);
@@ -87,8 +83,7 @@ void check_row(const Problem& p, const Recording& run, const TileStep& step,
   if (step.m(i) == step.m_before(i)) {
     CHECK(step.rescale(i) == 1);
   } else {
-    CHECK(close(step.rescale(i),
-                std::exp(double{step.m_before(i)} - step.m(i))));
+    CHECK(close(step.rescale(i), std::exp(double{step.m_before(i)} - step.m(i))));
   }
   CHECK(close(step.l(i), step.rescale(i) * step.l_before(i) + sum));
   for (std::int64_t c = 0; c < dim; ++c) {
@@ -102,8 +97,7 @@ void check_row(const Problem& p, const Recording& run, const TileStep& step,
 }
 
 // A row of the result after the last step of its queries.
-void check_result(const Recording& run, const TileStep& last,
-                  std::int64_t i) {
+void check_result(const Recording& run, const TileStep& last, std::int64_t i) {
   const std::int64_t query = last.query + i;
   const float divisor = last.l(i) == 0 ? 1 : last.l(i);
   CHECK(run.out.lse(0, 0, query) == last.m(i) + std::log(last.l(i)));
@@ -124,14 +118,11 @@ void check_steps(const Problem& p, const Recording& run) {
     REQUIRE(step.queries == std::min(run.tiles.block_m, length_q - query));
     const std::int64_t width = std::min(run.tiles.block_n, length_k - key);
     const std::int64_t last_seen =
-        run.causal ? query + step.queries - 1 + length_k - length_q
-                   : length_k - 1;
+        run.causal ? query + step.queries - 1 + length_k - length_q : length_k - 1;
     CHECK(step.skipped == (key > last_seen));
     if (step.skipped) {
       CHECK(step.keys == width);
-      CHECK(step.s.count() + step.p.count() + step.m.count() +
-                step.o.count() ==
-            0);
+      CHECK(step.s.count() + step.p.count() + step.m.count() + step.o.count() == 0);
     } else {
       CHECK(step.keys == std::min(width, last_seen + 1 - key));
       if (key > 0) {  // the state after the last step
@@ -176,8 +167,8 @@ TEST_CASE("every step of a recording obeys the recurrence") {
     const std::int64_t length_q = pair.first, length_k = pair.second;
     const Problem p = problem(length_q, length_k);
     for (const bool causal : {false, true}) {
-      for (const Tiles& tiles : {Tiles{1, 1}, Tiles{4, 4}, Tiles{5, 6},
-                                 Tiles{3, 16}, Tiles{64, 2}}) {
+      for (const Tiles& tiles :
+           {Tiles{1, 1}, Tiles{4, 4}, Tiles{5, 6}, Tiles{3, 16}, Tiles{64, 2}}) {
         CAPTURE(length_q);
         CAPTURE(length_k);
         CAPTURE(causal);
@@ -197,8 +188,7 @@ TEST_CASE("watching a run does not change a bit of it") {
   AttentionOptions options;
   options.causal = true;
   for (const Tiles& tiles : {Tiles{4, 4}, Tiles{7, 5}}) {
-    const auto unwatched =
-        tiled_forward<float>(p.q, p.k, p.v, options, tiles);
+    const auto unwatched = tiled_forward<float>(p.q, p.k, p.v, options, tiles);
     for (const int count : {1, 4}) {
       const testing::Threads threads(count);
       const Recording run = record(p.q, p.k, p.v, true, tiles);
@@ -209,29 +199,25 @@ TEST_CASE("watching a run does not change a bit of it") {
   }
 }
 
-TEST_CASE(
-    "an observer sees every stage of every tile of every head, in order") {
+TEST_CASE("an observer sees every stage of every tile of every head, in order") {
   const auto q = normal_tensor<float, 4>({2, 4, 9, 4}, 1),
              k = normal_tensor<float, 4>({2, 2, 7, 4}, 2),
              v = normal_tensor<float, 4>({2, 2, 7, 4}, 3);
   const testing::Threads threads(1);
   std::vector<std::string> seen, expected;
-  tiled_forward<float>(
-      q, k, v, {}, {5, 4}, {}, [&](const TileMoment<float>& now) {
-        seen.push_back(fmt::format("{} {} {} {} {}", now.batch, now.head,
-                                   now.query, now.key,
-                                   static_cast<int>(now.stage)));
-        CHECK(now.s.size(0) == (now.query == 0 ? 5 : 4));
-        CHECK(now.s.size(1) == (now.key == 0 ? 4 : 3));
-        CHECK(now.o.size(1) == 4);
-      });
+  tiled_forward<float>(q, k, v, {}, {5, 4}, {}, [&](const TileMoment<float>& now) {
+    seen.push_back(fmt::format("{} {} {} {} {}", now.batch, now.head, now.query, now.key,
+                               static_cast<int>(now.stage)));
+    CHECK(now.s.size(0) == (now.query == 0 ? 5 : 4));
+    CHECK(now.s.size(1) == (now.key == 0 ? 4 : 3));
+    CHECK(now.o.size(1) == 4);
+  });
   for (int b = 0; b < 2; ++b) {
     for (int h = 0; h < 4; ++h) {
       for (const int i : {0, 5}) {
         for (const int j : {0, 4}) {
           for (int stage = 0; stage < 3; ++stage) {
-            expected.push_back(
-                fmt::format("{} {} {} {} {}", b, h, i, j, stage));
+            expected.push_back(fmt::format("{} {} {} {} {}", b, h, i, j, stage));
           }
         }
       }
@@ -244,50 +230,42 @@ TEST_CASE("an exception of an observer ends the work and is rethrown") {
   const Problem p = problem(9, 9);
   CHECK_THROWS_WITH_AS(
       tiled_forward<float>(p.q, p.k, p.v, {}, {4, 4}, {},
-                           [](const TileMoment<float>&) {
-                             throw std::runtime_error("enough");
-                           }),
+                           [](const TileMoment<float>&) { throw std::runtime_error("enough"); }),
       "enough", std::runtime_error);
 }
 
 TEST_CASE("more than one head is refused in one sentence") {
   const auto x = normal_tensor<float, 4>({1, 2, 3, 4}, 1);
-  CHECK_THROWS_WITH_AS(record(x, x, x, false, {4, 4}),
-                       Contains("q has the shape [1, 2, 3, 4]"),
+  CHECK_THROWS_WITH_AS(record(x, x, x, false, {4, 4}), Contains("q has the shape [1, 2, 3, 4]"),
                        std::invalid_argument);
 }
 
 TEST_CASE("the JSON is valid and complete, with null for missing values") {
   const testing::TemporaryDirectory directory;
   const auto file = directory.path() / "steps.json";
-  const Problem p =
-      problem(7, 5);  // with the mask, queries 0 and 1 are fully masked
+  const Problem p = problem(7, 5);  // with the mask, queries 0 and 1 are fully masked
   std::vector<Recording> runs;
   for (const bool causal : {false, true}) {
     runs.push_back(record(p.q, p.k, p.v, causal, {2, 3}));
   }
   write_file(file, steps_as_json(runs, names_for(7, 5)));
   const auto holds = [&](const std::string& expression) {
-    return testing::python_says(
-               "(lambda d: " + expression + ")(json.load(open(file)))",
-               file) == "True\n";
+    return testing::python_says("(lambda d: " + expression + ")(json.load(open(file)))", file) ==
+           "True\n";
   };
-  CHECK(holds(
-      R"x([d["input"], d["queries"][6], d["keys"][4], d["head_dim"], len(d["runs"])])x"
-      R"x( == ["random \"numbers\"", "q<6", "k\\4", 8, 2])x"));
+  CHECK(holds(R"x([d["input"], d["queries"][6], d["keys"][4], d["head_dim"], len(d["runs"])])x"
+              R"x( == ["random \"numbers\"", "q<6", "k\\4", 8, 2])x"));
   CHECK(holds(R"x([[s["kind"][0] for s in r["steps"]] for r in d["runs"]])x"
               R"x( == [list("ttf" * 4), list("ssftsfttfttf")])x"));
   // Queries 2 and 3 of the causal run: keys 0 and 1, the second masked for query 2.
-  CHECK(holds(
-      R"x([[x is None for x in row] for row in d["runs"][1]["steps"][3]["s"]])x"
-      R"x( == [[False, True], [False, False]])x"));
+  CHECK(holds(R"x([[x is None for x in row] for row in d["runs"][1]["steps"][3]["s"]])x"
+              R"x( == [[False, True], [False, False]])x"));
   CHECK(holds(R"x([d["runs"][1]["steps"][2][x] for x in ("m", "l", "lse")])x"
               R"x( == [[None, None], [0, 0], [None, None]])x"));
   const auto& s = runs[0].steps[0].s;
-  CHECK(holds(fmt::format(
-      R"x(all(abs(a - b) <= 1e-5 * abs(b) for a, b in)x"
-      R"x( zip(d["runs"][0]["steps"][0]["s"][1], [{}, {}, {}])))x",
-      s(1, 0), s(1, 1), s(1, 2))));
+  CHECK(holds(fmt::format(R"x(all(abs(a - b) <= 1e-5 * abs(b) for a, b in)x"
+                          R"x( zip(d["runs"][0]["steps"][0]["s"][1], [{}, {}, {}])))x",
+                          s(1, 0), s(1, 1), s(1, 2))));
 }
 
 TEST_CASE("the picture is well-formed and shows the step's numbers") {
@@ -297,19 +275,15 @@ TEST_CASE("the picture is well-formed and shows the step's numbers") {
   const Recording run = record(p.q, p.k, p.v, true, {2, 3});
   const std::string svg = step_as_svg(run, 4, names_for(7, 5));
   write_file(file, svg);
-  CHECK(
-      testing::python_says(
-          R"x(xml.dom.minidom.parse(file).documentElement.tagName == "svg")x",
-          file) == "True\n");
+  CHECK(testing::python_says(R"x(xml.dom.minidom.parse(file).documentElement.tagName == "svg")x",
+                             file) == "True\n");
   const TileStep& step = run.steps[4];
   REQUIRE(step.query == 4);
-  for (const float x :
-       {step.s(1, 2), step.m(1), step.rescale(0), step.l(0)}) {
+  for (const float x : {step.s(1, 2), step.m(1), step.rescale(0), step.l(0)}) {
     CHECK(contains(svg, fmt::format(">{:.2f}<", x)));
   }
   CHECK(contains(svg, ">q&lt;5<"));
-  CHECK_THROWS_AS(step_as_svg(run, 0, names_for(7, 5)),
-                  std::invalid_argument);
-  CHECK_THROWS_WITH_AS(step_as_svg(run, 99, names_for(7, 5)),
-                       Contains("step 99"), std::invalid_argument);
+  CHECK_THROWS_AS(step_as_svg(run, 0, names_for(7, 5)), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(step_as_svg(run, 99, names_for(7, 5)), Contains("step 99"),
+                       std::invalid_argument);
 }

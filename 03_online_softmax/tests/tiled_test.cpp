@@ -35,9 +35,8 @@ struct Problem {
   AttentionOptions options;
 };
 
-Problem problem(const Shape<4>& q_shape, const Shape<4>& k_shape,
-                bool causal = false, std::optional<double> scale = {},
-                double dropout = 0) {
+Problem problem(const Shape<4>& q_shape, const Shape<4>& k_shape, bool causal = false,
+                std::optional<double> scale = {}, double dropout = 0) {
   Problem p;
   p.q = normal_tensor<float, 4>(q_shape, 1);
   p.k = normal_tensor<float, 4>(k_shape, 2);
@@ -45,8 +44,7 @@ Problem problem(const Shape<4>& q_shape, const Shape<4>& k_shape,
   p.options.causal = causal;
   p.options.scale = scale;
   if (dropout > 0) {
-    p.keep = random_keep_mask<4>(
-        {q_shape[0], q_shape[1], q_shape[2], k_shape[2]}, dropout, 5);
+    p.keep = random_keep_mask<4>({q_shape[0], q_shape[1], q_shape[2], k_shape[2]}, dropout, 5);
     p.options.dropout_keep = p.keep;
     p.options.dropout_probability = dropout;
   }
@@ -56,8 +54,7 @@ Problem problem(const Shape<4>& q_shape, const Shape<4>& k_shape,
 template <class T, int Rank>
 bool same_bits(const Tensor<T, Rank>& a, const Tensor<T, Rank>& b) {
   return a.shape() == b.shape() &&
-         std::memcmp(a.data(), b.data(),
-                     static_cast<std::size_t>(a.count()) * sizeof(T)) == 0;
+         std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.count()) * sizeof(T)) == 0;
 }
 
 // The references of a problem, computed once for many tile sizes.
@@ -75,8 +72,7 @@ struct References {
 };
 
 // Checks O and LSE of one tile size, float by the acceptance rule and double to a few last digits.
-void check_tiles(const Problem& p, const References& references,
-                 const Tiles& tiles) {
+void check_tiles(const Problem& p, const References& references, const Tiles& tiles) {
   CAPTURE(to_string(p.q.shape()));
   CAPTURE(to_string(p.k.shape()));
   CAPTURE(p.options.causal);
@@ -87,18 +83,15 @@ void check_tiles(const Problem& p, const References& references,
   // which rounds less, so the plain rule applies to larger tiles only.
   const bool key_by_key = p.k.size(2) / tiles.block_n > 250;
   const double factor = key_by_key ? 3 * kForwardFactor : kForwardFactor;
-  const Verdict o =
-      accept("o", out.o, references.ref.o, references.plain.o, factor);
+  const Verdict o = accept("o", out.o, references.ref.o, references.plain.o, factor);
   CHECK_MESSAGE(o.accepted, o.report());
-  const Verdict lse =
-      accept("lse", out.lse, references.ref.lse, references.plain.lse);
+  const Verdict lse = accept("lse", out.lse, references.ref.lse, references.plain.lse);
   CHECK_MESSAGE(lse.accepted, lse.report());
 
-  const auto out64 = tiled_forward<double>(references.q, references.k,
-                                           references.v, p.options, tiles);
+  const auto out64 =
+      tiled_forward<double>(references.q, references.k, references.v, p.options, tiles);
   const Distance o64 = distance(out64.o.view(), references.ref.o.view());
-  const Distance lse64 =
-      distance(out64.lse.view(), references.ref.lse.view());
+  const Distance lse64 = distance(out64.lse.view(), references.ref.lse.view());
   // A score of size x has an error of x epsilon, and its exp that relative error.
   const double allowed = 1e-14 * (1 + lse64.max_reference);
   CHECK(o64.invalid == 0);
@@ -125,12 +118,11 @@ void check_every_tile_size(const Problem& p) {
 }  // namespace
 
 TEST_CASE("tiles of every size give the answers of lesson 01") {
-  const std::pair<std::int64_t, std::int64_t> lengths[] = {
-      {1, 1}, {17, 17}, {113, 203}, {203, 113}, {799, 3}, {3, 799}};
+  const std::pair<std::int64_t, std::int64_t> lengths[] = {{1, 1},     {17, 17}, {113, 203},
+                                                           {203, 113}, {799, 3}, {3, 799}};
   for (const auto& [length_q, length_k] : lengths) {
     for (const bool causal : {false, true}) {
-      check_every_tile_size(
-          problem({1, 1, length_q, 8}, {1, 1, length_k, 8}, causal));
+      check_every_tile_size(problem({1, 1, length_q, 8}, {1, 1, length_k, 8}, causal));
     }
   }
 }
@@ -147,8 +139,7 @@ TEST_CASE("lengths around the edge of a tile") {
   for (const std::int64_t length_q : {63, 64, 65, 257}) {
     for (const std::int64_t length_k : {63, 64, 65, 128, 255}) {
       for (const bool causal : {false, true}) {
-        const Problem p =
-            problem({1, 1, length_q, 64}, {1, 1, length_k, 64}, causal);
+        const Problem p = problem({1, 1, length_q, 64}, {1, 1, length_k, 64}, causal);
         check_tiles(p, {{}, {64, 64}, {32, 16}, {16, 32}, {1000, 1000}});
       }
     }
@@ -157,8 +148,7 @@ TEST_CASE("lengths around the edge of a tile") {
 
 TEST_CASE("batches, heads and head dims that are not powers of two") {
   for (const std::int64_t head_dim : {1, 3, 5, 17, 33}) {
-    const Problem p =
-        problem({2, 3, 29, head_dim}, {2, 3, 31, head_dim}, true);
+    const Problem p = problem({2, 3, 29, head_dim}, {2, 3, 31, head_dim}, true);
     check_tiles(p, {{8, 8}, {5, 7}});
   }
 }
@@ -166,8 +156,7 @@ TEST_CASE("batches, heads and head dims that are not powers of two") {
 TEST_CASE("a given scale is used: small, large, negative and 0") {
   for (const double scale : {0.01, 3.0, -0.7, 0.0}) {
     for (const bool causal : {false, true}) {
-      const Problem p =
-          problem({1, 2, 33, 16}, {1, 2, 47, 16}, causal, scale);
+      const Problem p = problem({1, 2, 33, 16}, {1, 2, 47, 16}, causal, scale);
       check_tiles(p, {{8, 16}, {16, 8}});
     }
   }
@@ -175,8 +164,7 @@ TEST_CASE("a given scale is used: small, large, negative and 0") {
 
 TEST_CASE("query heads of a group share a key head") {
   for (const std::int64_t kv_heads : {1, 2, 3, 6}) {
-    const Problem p =
-        problem({2, 6, 21, 8}, {2, kv_heads, 37, 8}, true, {}, 0.2);
+    const Problem p = problem({2, 6, 21, 8}, {2, kv_heads, 37, 8}, true, {}, 0.2);
     check_tiles(p, {{8, 8}, {64, 128}});
   }
 }
@@ -184,8 +172,7 @@ TEST_CASE("query heads of a group share a key head") {
 TEST_CASE("dropout removes elements from O and none from LSE") {
   for (const bool causal : {false, true}) {
     for (const double probability : {0.1, 0.5, 0.9}) {
-      const Problem p =
-          problem({1, 2, 37, 8}, {1, 2, 53, 8}, causal, {}, probability);
+      const Problem p = problem({1, 2, 37, 8}, {1, 2, 53, 8}, causal, {}, probability);
       std::vector<Tiles> all;
       for (const std::int64_t size : kSizes) {
         all.push_back({size, size});
@@ -194,9 +181,8 @@ TEST_CASE("dropout removes elements from O and none from LSE") {
       check_tiles(p, all);
       AttentionOptions nothing_dropped = p.options;
       nothing_dropped.dropout_keep = {};
-      CHECK(same_bits(
-          tiled_forward<float>(p.q, p.k, p.v, p.options, {8, 8}).lse,
-          tiled_forward<float>(p.q, p.k, p.v, nothing_dropped, {8, 8}).lse));
+      CHECK(same_bits(tiled_forward<float>(p.q, p.k, p.v, p.options, {8, 8}).lse,
+                      tiled_forward<float>(p.q, p.k, p.v, nothing_dropped, {8, 8}).lse));
     }
   }
 }
@@ -205,8 +191,7 @@ TEST_CASE("views with any strides give the bits that row-major ones give") {
   const Problem p = problem({2, 4, 19, 6}, {2, 2, 23, 6}, true, {}, 0.3);
   const Tiles tiles{8, 8};
   const auto expected = tiled_forward<float>(p.q, p.k, p.v, p.options, tiles);
-  const auto equal = [&](View<const float, 4> q, View<const float, 4> k,
-                         View<const float, 4> v,
+  const auto equal = [&](View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
                          const AttentionOptions& options) {
     const auto out = tiled_forward<float>(q, k, v, options, tiles);
     CHECK(same_bits(out.o, expected.o));
@@ -223,14 +208,13 @@ TEST_CASE("views with any strides give the bits that row-major ones give") {
     const auto keep = moved(p.keep);
     AttentionOptions options = p.options;
     options.dropout_keep = keep.view().swap_axes(first, second);
-    equal(q.view().swap_axes(first, second),
-          k.view().swap_axes(first, second),
+    equal(q.view().swap_axes(first, second), k.view().swap_axes(first, second),
           v.view().swap_axes(first, second), options);
   }
   // Strides may be negative or 0: reversed in memory, and one key for every head.
   Tensor<float, 4> reversed(p.k.shape());
-  View<float, 4> backwards(reversed.data() + reversed.count() - 1,
-                           p.k.shape(), row_major_strides(p.k.shape()));
+  View<float, 4> backwards(reversed.data() + reversed.count() - 1, p.k.shape(),
+                           row_major_strides(p.k.shape()));
   Shape<4> strides = backwards.strides();
   for (std::int64_t& stride : strides) stride = -stride;
   backwards = View<float, 4>(backwards.data(), p.k.shape(), strides);
@@ -250,9 +234,8 @@ TEST_CASE("rows that see no key give O = 0 and LSE = -infinity") {
   const Problem p = problem({1, 2, 150, 8}, {1, 2, 40, 8}, true);
   check_every_tile_size(p);
   for (const std::int64_t size : kSizes) {
-    const auto out = tiled_forward<double>(
-        converted<double>(p.q), converted<double>(p.k),
-        converted<double>(p.v), p.options, {size, size});
+    const auto out = tiled_forward<double>(converted<double>(p.q), converted<double>(p.k),
+                                           converted<double>(p.v), p.options, {size, size});
     for (std::int64_t h = 0; h < 2; ++h) {
       for (std::int64_t i = 0; i < 150; ++i) {
         const bool sees_none = i < 110;
@@ -316,14 +299,12 @@ TEST_CASE("scores that overflow to -infinity count as masked") {
   const auto overflow = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t j = 0; j < 24; ++j) {
       for (std::int64_t c = 0; c < 4; ++c) {
-        p.k(0, 0, j, c) =
-            j >= begin && j < end ? -1e30f : (c % 2 == 0 ? 1e-30f : 0.f);
+        p.k(0, 0, j, c) = j >= begin && j < end ? -1e30f : (c % 2 == 0 ? 1e-30f : 0.f);
       }
     }
   };
   // A whole tile, parts of two, and last every key.
-  for (const auto& [begin, end] :
-       std::vector<std::pair<std::int64_t, std::int64_t>>{
+  for (const auto& [begin, end] : std::vector<std::pair<std::int64_t, std::int64_t>>{
            {0, 8}, {8, 16}, {16, 24}, {4, 12}, {0, 24}}) {
     overflow(begin, end);
     const auto out = tiled_forward<float>(p.q, p.k, p.v, p.options, {8, 8});
@@ -345,8 +326,7 @@ TEST_CASE("NaN in the inputs is not lost") {
     Problem p = problem({1, 1, 9, 4}, {1, 1, length_k, 4});
     p.q(0, 0, 3, 2) = std::numeric_limits<float>::quiet_NaN();
     for (const std::int64_t size : kSizes) {
-      const auto out =
-          tiled_forward<float>(p.q, p.k, p.v, p.options, {size, size});
+      const auto out = tiled_forward<float>(p.q, p.k, p.v, p.options, {size, size});
       for (std::int64_t i = 0; i < 9; ++i) {
         CHECK(std::isnan(out.lse(0, 0, i)) == (i == 3));
         CHECK(std::isnan(out.o(0, 0, i, 0)) == (i == 3));
@@ -374,15 +354,13 @@ TEST_CASE("tile_done is called once for each query tile") {
     std::atomic<std::int64_t> calls{0};
     const Tiles tiles{block_m, 8};
     tiled_forward<float>(p.q, p.k, p.v, p.options, tiles, [&] { ++calls; });
-    CHECK(calls == 2 * 3 *
-                       static_cast<std::int64_t>(
-                           std::ceil(75.0 / static_cast<double>(block_m))));
+    CHECK(calls ==
+          2 * 3 * static_cast<std::int64_t>(std::ceil(75.0 / static_cast<double>(block_m))));
     CHECK(calls == online::tile_count({2, 3, 1, 75, 20, 4}, tiles));
   }
-  CHECK_THROWS_WITH_AS(
-      tiled_forward<float>(p.q, p.k, p.v, p.options, {},
-                           [] { throw std::runtime_error("enough"); }),
-      "enough", std::runtime_error);
+  CHECK_THROWS_WITH_AS(tiled_forward<float>(p.q, p.k, p.v, p.options, {},
+                                            [] { throw std::runtime_error("enough"); }),
+                       "enough", std::runtime_error);
 }
 
 TEST_CASE("the largest tile size is cut to the problem") {
@@ -397,23 +375,17 @@ TEST_CASE("sizes that do not fit are refused in one sentence") {
   const auto call = [&](const Tiles& tiles) {
     return tiled_forward<float>(p.q, p.k, p.v, p.options, tiles);
   };
-  CHECK_THROWS_WITH_AS(call({0, 64}), Contains("tiles of 0 queries"),
-                       std::invalid_argument);
-  CHECK_THROWS_WITH_AS(call({64, -3}), Contains("-3 keys"),
-                       std::invalid_argument);
-  CHECK_THROWS_AS(online::tile_count({1, 2, 2, 3, 5, 4}, {0, 1}),
-                  std::invalid_argument);
+  CHECK_THROWS_WITH_AS(call({0, 64}), Contains("tiles of 0 queries"), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(call({64, -3}), Contains("-3 keys"), std::invalid_argument);
+  CHECK_THROWS_AS(online::tile_count({1, 2, 2, 3, 5, 4}, {0, 1}), std::invalid_argument);
   // And all errors of lesson 01.
   CHECK_THROWS_WITH_AS(tiled_forward<float>(p.q, p.k, p.q),
-                       Contains("k and v must have the same sizes"),
-                       std::invalid_argument);
+                       Contains("k and v must have the same sizes"), std::invalid_argument);
   p.options.dropout_probability = 1;
-  CHECK_THROWS_WITH_AS(call({}), Contains("dropout probability is 1"),
-                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(call({}), Contains("dropout probability is 1"), std::invalid_argument);
   p.options.dropout_keep = {};
   p.options.scale = kInfinity;
-  CHECK_THROWS_WITH_AS(call({}), Contains("scale is inf"),
-                       std::invalid_argument);
+  CHECK_THROWS_WITH_AS(call({}), Contains("scale is inf"), std::invalid_argument);
 }
 
 #if defined(__linux__)
@@ -425,16 +397,15 @@ TEST_CASE("memory grows with the length, not with its square") {
     const testing::Threads threads(2);
     tiled_forward<float>(p.q, p.k, p.v, p.options);
   });
-  const double textbook = testing::peak_mebibytes(
-      [&] { naive::forward<float>(p.q, p.k, p.v, p.options); });
+  const double textbook =
+      testing::peak_mebibytes([&] { naive::forward<float>(p.q, p.k, p.v, p.options); });
   CHECK(textbook - start > 64);  // the measurement works
   CHECK(tiled - start < 16);     // threads, tiles and 80 KiB of result
 }
 #endif
 
 TEST_CASE("tiles are not slower than the textbook") {
-#if !defined(__OPTIMIZE__) || !defined(NDEBUG) || \
-    defined(__SANITIZE_ADDRESS__)
+#if !defined(__OPTIMIZE__) || !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__)
   MESSAGE("not an optimised build: times are not compared");
 #else
   const Problem p = problem({1, 2, 2048, 64}, {1, 2, 2048, 64});
@@ -443,17 +414,14 @@ TEST_CASE("tiles are not slower than the textbook") {
     for (int i = 0; i < 3; ++i) {
       const auto start = std::chrono::steady_clock::now();
       work();
-      seconds.push_back(std::chrono::duration<double>(
-                            std::chrono::steady_clock::now() - start)
-                            .count());
+      seconds.push_back(
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
     std::sort(seconds.begin(), seconds.end());
     return seconds[1];
   };
-  const double tiled =
-      median_seconds([&] { tiled_forward<float>(p.q, p.k, p.v, p.options); });
-  const double textbook = median_seconds(
-      [&] { naive::forward<float>(p.q, p.k, p.v, p.options); });
+  const double tiled = median_seconds([&] { tiled_forward<float>(p.q, p.k, p.v, p.options); });
+  const double textbook = median_seconds([&] { naive::forward<float>(p.q, p.k, p.v, p.options); });
   MESSAGE("tiled " << tiled << " s, textbook " << textbook << " s");
   CHECK(tiled < 1.5 * textbook);  // about a third is usual
 #endif

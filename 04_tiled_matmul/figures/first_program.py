@@ -141,12 +141,4 @@ def divergence():
 
 
 if __name__ == "__main__":
-    main(
-        {
-            "host_device": host_device,
-            "grid": grid,
-            "warps": warps,
-            "sms": sms,
-            "divergence": divergence,
-        }
-    )
+    main(host_device, grid, warps, sms, divergence)

@@ -352,14 +352,4 @@ def raster():
 
 
 if __name__ == "__main__":
-    main(
-        {
-            "tma": tma,
-            "mbarrier": mbarrier,
-            "swizzle": swizzle,
-            "descriptor": descriptor,
-            "ring": ring,
-            "roles": roles,
-            "raster": raster,
-        }
-    )
+    main(tma, mbarrier, swizzle, descriptor, ring, roles, raster)

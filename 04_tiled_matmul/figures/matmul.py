@@ -186,12 +186,4 @@ def stages():
 
 
 if __name__ == "__main__":
-    main(
-        {
-            "coalesced": coalesced,
-            "tiles": tiles,
-            "thread_tiles": thread_tiles,
-            "groups": groups,
-            "stages": stages,
-        }
-    )
+    main(coalesced, tiles, thread_tiles, groups, stages)

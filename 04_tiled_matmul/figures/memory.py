@@ -241,13 +241,4 @@ def butterfly():
 
 
 if __name__ == "__main__":
-    main(
-        {
-            "latency": latency,
-            "sectors": sectors,
-            "transpose": transpose,
-            "banks": banks,
-            "swizzle": swizzle,
-            "butterfly": butterfly,
-        }
-    )
+    main(latency, sectors, transpose, banks, swizzle, butterfly)

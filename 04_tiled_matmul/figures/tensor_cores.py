@@ -222,12 +222,4 @@ def back_to_back():
 
 
 if __name__ == "__main__":
-    main(
-        {
-            "fragments": fragments,
-            "ldmatrix": ldmatrix,
-            "pad": pad,
-            "pipeline": pipeline,
-            "back_to_back": back_to_back,
-        }
-    )
+    main(fragments, ldmatrix, pad, pipeline, back_to_back)

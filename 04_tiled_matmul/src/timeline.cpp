@@ -1,9 +1,9 @@
-#include "04_tiled_matmul/src/timeline.hpp"
-
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "04_tiled_matmul/src/sections.hpp"
 
 namespace fa::tiled {
 namespace {
@@ -41,12 +41,9 @@ void show_table(const Backend& backend, const std::vector<const Kernel*>& rungs)
   }
   fmt::print(
       "Tensor cores busy, % of the time: {}\n{}"
-      "64 steps: depth {}; no copy time: the same, if copies and stores took "
-      "no time\n\n"
-      "Cycles: {:.0f} for a matmul of 64 x 16 and 16 x 256; {} from the "
-      "issue "
-      "of a copy\nto its arrival, plus 1 per {} bytes (as for stores of C); "
-      "{} from "
+      "64 steps: depth {}; no copy time: the same, if copies and stores took no time\n\n"
+      "Cycles: {:.0f} for a matmul of 64 x 16 and 16 x 256; {} from the issue "
+      "of a copy\nto its arrival, plus 1 per {} bytes (as for stores of C); {} from "
       "the end of\na block to the start of the next\n",
       words_of(kDrawn), table.text(), deeper.k, 64. * 16 * 256 * 2 / costs.flops,
       costs.copy_latency, costs.copied_bytes, costs.next_block);

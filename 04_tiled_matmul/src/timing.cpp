@@ -1,8 +1,8 @@
-#include "04_tiled_matmul/src/timing.hpp"
-
 #include <algorithm>
 #include <numeric>
 #include <random>
+
+#include "04_tiled_matmul/src/sections.hpp"
 
 namespace fa::tiled {
 namespace {

@@ -43,8 +43,6 @@ inline std::string words_of(const Shape<3>& size) {
 }
 
 /// Runs a kernel of the backend "watched" and watches it; none where this build has no watched lab.
-/// @param group  of that backend
-/// @param kernel of that group
 /// @param sizes  m, n and k of the problems; the first one's accesses are counted
 inline std::optional<lab::Trace> trace(const Group& group, const Kernel& kernel,
                                        const std::vector<Shape<3>>& sizes) {

@@ -6,8 +6,8 @@
 
 #include "common/gpu/hopper.cuh"
 #include "common/gpu/tensor_map.cuh"
+#include "common/gpu/tests/gpus.hpp"
 #include "common/tensor/random.hpp"
-#include "common/testing/skip.hpp"
 
 namespace fa::FA_TARGET {
 namespace {

@@ -8,8 +8,8 @@
 #include "04_tiled_matmul/kernels/20_matmul_stages.cuh"
 #include "04_tiled_matmul/kernels/21_matmul_persistent.cuh"
 #include "04_tiled_matmul/kernels/22_matmul_cluster.cuh"
+#include "common/gpu/tests/gpus.hpp"
 #include "common/tensor/random.hpp"
-#include "common/testing/skip.hpp"
 
 namespace fa::FA_TARGET {
 namespace {

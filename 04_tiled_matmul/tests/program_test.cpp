@@ -64,18 +64,13 @@ TEST_CASE("a timeline is printed, drawn and written for programs") {
 }
 
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
-  const auto refused = [](const std::string& arguments, const std::string& why) {
-    const std::string words = testing::refusal(kProgram + " " + arguments);
-    CAPTURE(arguments);
-    CAPTURE(words);
-    CHECK(contains(words, why));
-  };
-  refused("--size -1", "--size");
-  refused("--size many", "--size");
-  refused("--device tpu", "--device");
-  refused("--nonsense", "--nonsense");
-  refused("--section nowhere", "there is no such section");
-  refused("--device cpu --section timeline --kernel 99", "no such kernel");
+  testing::check_refused(kProgram,
+                         {{"--size -1", "--size"},
+                          {"--size many", "--size"},
+                          {"--device tpu", "--device"},
+                          {"--nonsense", "--nonsense"},
+                          {"--section nowhere", "there is no such section"},
+                          {"--device cpu --section timeline --kernel 99", "no such kernel"}});
 }
 
 TEST_CASE("trace writes a report for programs and draws the worst line") {
@@ -131,13 +126,5 @@ TEST_CASE("a trace that cannot be written: one sentence, exit 2, no file") {
 }
 
 TEST_CASE("a GPU that is not there is refused: one sentence, exit 2") {
-  // Hides all GPUs from CUDA, so that it holds on every machine.
-  const std::string words = testing::refusal("CUDA_VISIBLE_DEVICES= " + kProgram + " --device gpu");
-  CAPTURE(words);
-  const auto backends = tiled::backends();
-  const bool compiled =
-      std::any_of(backends.begin(), backends.end(),
-                  [](const tiled::Backend& backend) { return backend.kind == "gpu"; });
-  CHECK(contains(words,
-                 compiled ? "there is no NVIDIA GPU here" : "this build has no code for GPUs"));
+  testing::check_missing_gpu(kProgram, tiled::backends());
 }

@@ -1,7 +1,5 @@
 // The timelines show the improvement that each rung for Hopper is written for, and what the page
 // says about it.
-#include "04_tiled_matmul/src/timeline.hpp"
-
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -9,6 +7,8 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+
+#include "04_tiled_matmul/src/sections.hpp"
 
 using namespace fa;
 using lab::Span;

@@ -11,8 +11,6 @@
 namespace fa::classroom {
 
 /// Launches a kernel in the watched lab.
-/// @tparam T  of its tensors
-/// @param in  inputs
 /// @param go  launches: go(Attention<T>)
 template <class T, class Go>
 Ran run(const Inputs& in, Go go) {

@@ -432,17 +432,5 @@ def split_bits():
     return d
 
 
-PICTURES = {
-    "mirrored": mirrored,
-    "split_bits": split_bits,
-    "flow": flow,
-    "loops": loops,
-    "rows": rows,
-    "register_tiles": register_tiles,
-    "mma_fragments": mma_fragments,
-    "swizzle": swizzle,
-    "causal": causal,
-}
-
 if __name__ == "__main__":
-    main(PICTURES)
+    main(mirrored, split_bits, flow, loops, rows, register_tiles, mma_fragments, swizzle, causal)

@@ -50,10 +50,8 @@ inline void check_problem(const fa_attention* given) {
     refuse("head_dim is {}; allowed are multiples of 8 from 8 to 256", a.head_dim);
   }
   if (!supports_head_dim_v(a.head_dim, a.head_dim_v)) {
-    refuse(
-        "head_dim_v is {}; allowed are head_dim, which is {}, and 128 with a "
-        "head_dim of 192",
-        a.head_dim_v, a.head_dim);
+    refuse("head_dim_v is {}; allowed are head_dim, which is {}, and 128 with a head_dim of 192",
+           a.head_dim_v, a.head_dim);
   }
   if (a.type != FA_TYPE_FLOAT32 && a.type != FA_TYPE_FLOAT16 && a.type != FA_TYPE_BFLOAT16) {
     refuse("type is {}; allowed are 0 (float32), 1 (float16) and 2 (bfloat16)", a.type);

@@ -14,7 +14,6 @@ namespace fa::flash {
 using namespace attention;  // problems and rungs, which lesson 06 has as well
 
 /// Lesson 01's options for a problem. They point into the mask, which must outlive them.
-/// @param problem with or without dropout
 /// @param keep    filled when there is dropout
 AttentionOptions options_of(const Problem& problem, Tensor<std::uint8_t, 4>& keep);
 

@@ -167,10 +167,8 @@ void show_trials(const Backend& backend, const tiles::Backend& on,
     table.add(cells);
   }
   fmt::print(
-      "One head, 150 queries, 139 keys, bfloat16; shared memory per block, "
-      "of "
-      "which\n{} has {} B (-: does not fit); traffic to and from global "
-      "memory\n{}\n",
+      "One head, 150 queries, 139 keys, bfloat16; shared memory per block, of "
+      "which\n{} has {} B (-: does not fit); traffic to and from global memory\n{}\n",
       backend.properties.name, backend.properties.shared_bytes, table.text());
 }
 
@@ -288,8 +286,7 @@ void compare_types(cli::Program& program, const Backend& backend,
   }
   fmt::print(
       "Errors against float64, {} queries and keys, beside those of the "
-      "textbook\nalgorithm in the same type; relative to the largest element "
-      "and to the rms\n{}\n",
+      "textbook\nalgorithm in the same type; relative to the largest element and to the rms\n{}\n",
       n, table.text());
   program.check("types: largest error / limit", worst, 1);
 }

@@ -141,16 +141,10 @@ TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
     REQUIRE(rungs.size() == 3);
     CHECK(rungs.back().name == "03_flash_2");
     REQUIRE(left_out.size() == 14);
-    CHECK(left_out[0] ==
-          "04_register_tiles is left out: it needs sm_80 (cp.async); T4 is "
-          "sm_75");
-    CHECK(left_out[1] ==
-          "05_tensor_cores is left out: it needs sm_80 (mma.m16n8k16); T4 is "
-          "sm_75");
+    CHECK(left_out[0] == "04_register_tiles is left out: it needs sm_80 (cp.async); T4 is sm_75");
+    CHECK(left_out[1] == "05_tensor_cores is left out: it needs sm_80 (mma.m16n8k16); T4 is sm_75");
     CHECK(left_out[12] ==
-          "16_mirrored_tiles is left out: it needs sm_90a (TMA and wgmma); "
-          "T4 is "
-          "sm_75");
+          "16_mirrored_tiles is left out: it needs sm_90a (TMA and wgmma); T4 is sm_75");
   }
   {
     const auto [rungs, left_out] = fitted(gpus::kH100With80);

@@ -12,8 +12,8 @@
 #include "common/attention/tests/placed.cuh"
 #include "common/attention/tests/refusals.cuh"
 #include "common/attention/tma_support.cuh"
+#include "common/gpu/tests/gpus.hpp"
 #include "common/testing/process.hpp"
-#include "common/testing/skip.hpp"
 
 namespace fa::FA_TARGET {
 namespace {
@@ -397,8 +397,7 @@ TEST_CASE("each thread has its own last error") {
 #if defined(__linux__)
 TEST_CASE("the library exports its C functions and nothing else") {
   CHECK(exported_names() ==
-        "fa_default_scale fa_forward fa_kernel_name fa_last_error "
-        "fa_runs_on fa_workspace_bytes ");
+        "fa_default_scale fa_forward fa_kernel_name fa_last_error fa_runs_on fa_workspace_bytes ");
 }
 #endif
 

@@ -64,24 +64,19 @@ TEST_CASE("the experiments try every tile and type, on the CPU without times") {
 }
 
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
-  const auto refused = [](const std::string& arguments, const std::string& why) {
-    const std::string words = testing::refusal(kProgram + " " + arguments);
-    CAPTURE(arguments);
-    CAPTURE(words);
-    CHECK(contains(words, why));
-  };
-  refused("--size -1", "--size");
-  refused("--size 16385", "--size");
-  refused("--size many", "--size");
-  refused("--device tpu", "--device");
-  refused("--nonsense", "--nonsense");
-  refused("--section nowhere", "there is no such section");
-  refused("--device cpu --section once --kernel 99", "no such kernel");
-  refused("--device cpu --section time --results file", "none is used");
-  refused("--device cpu --section kernels --kernel 99", "no such kernel");
-  refused("--device cpu --section kernels --results file", "none is used");
-  refused("--device cpu --section timeline --kernel 99", "no such kernel");
-  refused("--device cpu --section experiments --results file", "none is used");
+  testing::check_refused(kProgram,
+                         {{"--size -1", "--size"},
+                          {"--size 16385", "--size"},
+                          {"--size many", "--size"},
+                          {"--device tpu", "--device"},
+                          {"--nonsense", "--nonsense"},
+                          {"--section nowhere", "there is no such section"},
+                          {"--device cpu --section once --kernel 99", "no such kernel"},
+                          {"--device cpu --section time --results file", "none is used"},
+                          {"--device cpu --section kernels --kernel 99", "no such kernel"},
+                          {"--device cpu --section kernels --results file", "none is used"},
+                          {"--device cpu --section timeline --kernel 99", "no such kernel"},
+                          {"--device cpu --section experiments --results file", "none is used"}});
 }
 
 TEST_CASE("resources of the kernels: their own lines, threads, stages") {
@@ -154,8 +149,7 @@ TEST_CASE("trace writes a JSON report and draws the worst line") {
 
 TEST_CASE("an unknown kernel cannot be traced: one sentence, exit 2") {
   if (!is_traced(traced(kProgram, "--size 8 --kernel 08_edge_masks"))) return;
-  CHECK(contains(testing::refusal(kProgram + " --device cpu --section trace --kernel "
-                                             "09_magic"),
+  CHECK(contains(testing::refusal(kProgram + " --device cpu --section trace --kernel 09_magic"),
                  "--kernel 09_magic: there is no such kernel"));
 }
 
@@ -192,13 +186,5 @@ TEST_CASE("timed problems have the same tokens and width at every length") {
 }
 
 TEST_CASE("a GPU that is not there is refused: one sentence, exit 2") {
-  // Hides all GPUs from CUDA, so that it holds on every machine.
-  const std::string words = testing::refusal("CUDA_VISIBLE_DEVICES= " + kProgram + " --device gpu");
-  CAPTURE(words);
-  const auto backends = flash::backends();
-  const bool compiled =
-      std::any_of(backends.begin(), backends.end(),
-                  [](const flash::Backend& backend) { return backend.kind == "gpu"; });
-  CHECK(contains(words,
-                 compiled ? "there is no NVIDIA GPU here" : "this build has no code for GPUs"));
+  testing::check_missing_gpu(kProgram, flash::backends());
 }

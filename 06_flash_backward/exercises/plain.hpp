@@ -63,12 +63,8 @@ inline auto parts(Gradients& x) {
 
 /// Random numbers of size 1 in q, k, v and d_o.
 /// @param heads    that share the keys
-/// @param length_q queries of a head
-/// @param length_k keys
 /// @param head_dim elements in a row; the scale is 1 / sqrt(head_dim)
-/// @param causal   whether there is a mask
 /// @param dropout  probability that an element of P is dropped
-/// @param seed     of the numbers
 inline Problem random_problem(int heads, int length_q, int length_k, int head_dim,
                               bool causal = false, double dropout = 0, std::uint64_t seed = 1) {
   Problem x;
@@ -151,6 +147,18 @@ inline double row_delta(const Problem& x, const Forward& y, int row) {
     sum += x.d_o[row * x.head_dim + c] * y.o[row * x.head_dim + c];
   }
   return sum;
+}
+
+/// What grader and entry of 06_delta_and_dv exchange: the inputs, in the layout of the exercise.
+struct PackedInputs {
+  int heads, length_q, length_k;
+  float scale;
+  bool causal;
+  std::vector<float> q, o, d_o, k, lse;
+};
+/// The members, for Wire.
+inline auto parts(PackedInputs& x) {
+  return std::tie(x.heads, x.length_q, x.length_k, x.scale, x.causal, x.q, x.o, x.d_o, x.k, x.lse);
 }
 
 }  // namespace fa::backward::plain

@@ -506,22 +506,20 @@ def block_pairs():
     return d
 
 
-PICTURES = {
-    "block_pairs": block_pairs,
-    "dependent": dependent,
-    "transposed_sums": transposed_sums,
-    "tape": tape,
-    "delayed": delayed,
-    "delta": delta,
-    "transposed": transposed,
-    "wide": wide,
-    "flow": flow,
-    "hopper": hopper,
-    "ordered": ordered,
-    "owners": owners,
-    "rows": rows,
-    "block_storage": block_storage,
-}
-
 if __name__ == "__main__":
-    main(PICTURES)
+    main(
+        block_pairs,
+        dependent,
+        transposed_sums,
+        tape,
+        delayed,
+        delta,
+        transposed,
+        wide,
+        flow,
+        hopper,
+        ordered,
+        owners,
+        rows,
+        block_storage,
+    )

@@ -11,9 +11,6 @@
 
 #include "06_flash_backward/src/backend.hpp"
 #include "06_flash_backward/src/sections.hpp"
-#include "06_flash_backward/src/timeline.hpp"
-#include "06_flash_backward/src/timing.hpp"
-#include "06_flash_backward/src/traffic.hpp"
 #include "common/attention/host/sections.hpp"
 #include "common/tensor/npy.hpp"
 #include "kernel_lines.hpp"
@@ -134,12 +131,10 @@ void check_repeats(const Lesson<Backend>& lesson) {
                rung.deterministic ? "yes" : "no"});
   }
   fmt::print(
-      "Differences relative to the largest element. Rungs that add to dQ "
-      "from "
+      "Differences relative to the largest element. Rungs that add to dQ from "
       "many blocks\nadd in the order in which blocks run, which {}.\n{}",
       gpu ? "differs from run to run on a GPU"
-          : "depends on the lab's threads (a\nsingle thread always gives the "
-            "same order)",
+          : "depends on the lab's threads (a\nsingle thread always gives the same order)",
       table.text());
   lesson.program.check_none("deterministic kernels", broken, "difference");
 }

@@ -33,7 +33,6 @@ struct Gradients {
 /// all rounded to the problem's type, but LSE to float32.
 /// @param problem with the sizes of the inputs
 /// @param forward q, k and v as the type holds them
-/// @param seed    of d_o
 Inputs with_forward(const Problem& problem, attention::Inputs forward, std::uint64_t seed);
 
 /// Random inputs of the problem's sizes and type.

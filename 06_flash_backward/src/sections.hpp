@@ -1,11 +1,15 @@
 /// @file
-/// Lesson 06: sections of the program, in the files that narrate them.
+/// Lesson 06: sections of the program, in the files that narrate them; timelines of an SM, traffic
+/// and timing of the rungs.
 #pragma once
 
 #include <vector>
 
 #include "06_flash_backward/src/backend.hpp"
+#include "common/attention/host/timing.hpp"
 #include "common/cli/program.hpp"
+#include "common/cli/timelines.hpp"
+#include "common/lab/replay.hpp"
 
 namespace fa::backward {
 
@@ -21,5 +25,38 @@ void add_kernels(cli::Program& program, const std::vector<Backend>& backends);
 /// Training, as a section and as a command (train_sections.cpp).
 /// @param backends with the lab; must outlive the program
 void add_training(cli::Program& program, const std::vector<Backend>& backends);
+
+/// What the float32 rungs ask of global memory, by their own formulas and as the watched lab counts
+/// it, and that both are equal.
+void show_traffic(const Lesson<Backend>& lesson, const Backend& watched);
+
+/// What is timed: one head, which stands for all heads of all sequences.
+/// @param backend computes o and lse
+/// @param problem what is timed; its type is one of the backend's forward pass
+Inputs timed_inputs(const Backend& backend, const Problem& problem);
+
+/// Times the rungs on one group, five matmuls counted, lesson 05's forward pass on its problems
+/// before; see attention::time_rungs(). Rungs 01 to 05 are slow.
+std::vector<cli::Measurement> time_rungs(const Backend& backend, const TimedGroup& group);
+
+/// Random inputs of a problem, for all sections.
+Inputs random_inputs(const Problem& problem);
+
+/// What is drawn of a rung: 256 keys of one head and 256 queries, without a mask; head_dim 128, or
+/// 256 of rung 13.
+Problem drawn_problem(const Rung& rung);
+
+/// The timeline of a rung on one SM, from a run in the lab and lesson 05's cost model, without the
+/// kernels before and after. What costs.rest_of_score stands for is charged where P is computed: a
+/// fused multiply-add, the subtraction of delta, the multiplication by P, and half a conversion of
+/// two elements each for P and dS.
+/// @param rung    of the backend "lab", from rung 08 on
+/// @throws std::runtime_error when the rung does not compute in the lab
+lab::Timeline timeline_of(const Rung& rung, const Problem& problem, const lab::Costs& costs = {});
+
+/// Prints how busy tensor cores are in each rung of the lab, and what its warpgroups do; draws it
+/// if asked.
+/// @throws std::runtime_error when a file cannot be written
+void show_timelines(const Backend& backend, const cli::TimelineOptions& options);
 
 }  // namespace fa::backward

@@ -2,7 +2,7 @@
 // 06_flash_backward, section timeline.
 #include "06_flash_backward/src/stamped.hpp"
 
-#include "06_flash_backward/src/timeline.hpp"
+#include "06_flash_backward/src/sections.hpp"
 
 int main() {
   return fa::cli::print_stamps("06_flash_backward_stamped", fa::backward::stamped::backends,

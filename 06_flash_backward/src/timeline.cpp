@@ -1,10 +1,10 @@
-#include "06_flash_backward/src/timeline.hpp"
-
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "06_flash_backward/src/sections.hpp"
 
 namespace fa::backward {
 namespace {

@@ -1,7 +1,7 @@
-#include "06_flash_backward/src/timing.hpp"
-
 #include <algorithm>
 #include <utility>
+
+#include "06_flash_backward/src/sections.hpp"
 
 namespace fa::backward {
 

@@ -1,7 +1,6 @@
-#include "06_flash_backward/src/traffic.hpp"
-
 #include <fmt/format.h>
 
+#include "06_flash_backward/src/sections.hpp"
 #include "common/attention/host/traces.hpp"
 
 namespace fa::backward {
@@ -56,8 +55,7 @@ Traffic of_atomics(const Tiles&, std::int64_t n, std::int64_t d) {
 void show_traffic(const Lesson<Backend>& lesson, const Backend& watched) {
   fmt::print(
       "Elements read and written by one head: N queries, N keys, head_dim D, "
-      "float32,\nno mask; T = N / {}, and R is N rounded up to a multiple of "
-      "{}\n\n",
+      "float32,\nno mask; T = N / {}, and R is N rounded up to a multiple of {}\n\n",
       kTile, kPadding);
   attention::show_traffic(
       lesson, watched, {"kernel", "reads", "writes and additions"},

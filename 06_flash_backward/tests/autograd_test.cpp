@@ -202,8 +202,7 @@ TEST_CASE("operations refuse shapes that do not fit, in one sentence") {
     return [&tape, &engine, layout, x, k] { attention(tape, x, k, k, layout, {}, engine); };
   };
   refused(with({3, 1, 1}, x),
-          "attention: q is [4, 6]; it cannot be cut into 3 sequences and 1 "
-          "heads");
+          "attention: q is [4, 6]; it cannot be cut into 3 sequences and 1 heads");
   refused(with({1, 4, 1}, x), "q is [4, 6]; it cannot be cut");
   refused(with({0, 1, 1}, x), "0 sequences");
   refused(with({1, 0, 1}, x), "0 heads");

@@ -130,7 +130,5 @@ TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
   CHECK(left_out[0] ==
         "03_two_kernels is left out with a head_dim above 64: it needs 76800 "
         "bytes of shared memory in a block; T4 has 65536");
-  CHECK(left_out[2] ==
-        "05_tensor_cores is left out: it needs sm_80 (mma.m16n8k16); T4 is "
-        "sm_75");
+  CHECK(left_out[2] == "05_tensor_cores is left out: it needs sm_80 (mma.m16n8k16); T4 is sm_75");
 }

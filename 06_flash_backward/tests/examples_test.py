@@ -70,7 +70,3 @@ class Records(unittest.TestCase):
             self.assertEqual((status, err), (0, ""))
             self.assertRegex(out, r"bfloat16 +4 +16 +128 +causal +4096")
             self.assertRegex(out, r"points: least .*, median 1\.0")
-
-
-if __name__ == "__main__":
-    unittest.main()

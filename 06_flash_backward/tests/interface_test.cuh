@@ -16,8 +16,8 @@
 #include "06_flash_backward/tests/gradient_call.cuh"
 #include "common/attention/tests/c_interface.cuh"
 #include "common/attention/tests/refusals.cuh"
+#include "common/gpu/tests/gpus.hpp"
 #include "common/testing/process.hpp"
-#include "common/testing/skip.hpp"
 
 namespace fa::FA_TARGET {
 namespace {
@@ -267,9 +267,7 @@ TEST_CASE("sizes that are not allowed are refused with those that are") {
   CHECK(call([](G& g) {
           g.attention.batch = g.attention.heads = 40000;
           g.attention.length_q = 1000000000;
-        }) ==
-        "batch * heads * length_q is 1600000000000000000; allowed are 1 to "
-        "1125899906842624");
+        }) == "batch * heads * length_q is 1600000000000000000; allowed are 1 to 1125899906842624");
 }
 
 TEST_CASE("options that are not allowed are refused with those that are") {

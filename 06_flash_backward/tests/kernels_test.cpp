@@ -88,8 +88,7 @@ TEST_CASE("keys beyond length_k stay masked where all scores are far below 0") {
 }
 
 TEST_CASE(
-    "keys beyond length_k stay masked in every tile of queries where all "
-    "scores are far below 0") {
+    "keys beyond length_k stay masked in every tile of queries where all scores are far below 0") {
   // Without a mask the blocks of rung 12 begin with different tiles.
   for (const int head_dim : {64, 128}) {  // tiles of 128 queries, and of 64
     const Problem problem = problem_of(Type::kBFloat16, {1, 1, 1, 300, 150, head_dim});
@@ -117,9 +116,7 @@ TEST_CASE("dropout drops the elements that the forward pass dropped") {
   Tests::check_dropout();
 }
 
-TEST_CASE(
-    "every run gives the same bits: of dK and dV, and of dQ in the "
-    "deterministic rungs") {
+TEST_CASE("every run gives the same bits: of dK and dV, and of dQ in the deterministic rungs") {
   for (const Backend& backend : Tests::all()) {
     if (!backend.available || backend.kind == "watched") continue;
     const bool gpu = backend.kind == "gpu";
@@ -179,9 +176,7 @@ void check_wide(const Problem& problem, Values values = Values::kNormal) {
                           [&](const backward::Rung& rung) { return wide.count(rung.name) > 0; });
 }
 
-TEST_CASE(
-    "wide heads: lengths around the edges of the tiles, in blocks of keys "
-    "and of queries") {
+TEST_CASE("wide heads: lengths around the edges of the tiles, in blocks of keys and of queries") {
   for (const auto& [length_q, length_k] : kEdgeLengths) {
     for (const bool causal : {false, true}) {
       check_wide(problem_of(causal ? Type::kBFloat16 : Type::kFloat16,
@@ -233,8 +228,7 @@ TEST_CASE("rung 13 supports wide heads only, in 16 bits and without dropout") {
       problem = problem_of(Type::kFloat16, {1, 1, 1, 8, 8, 128});
       CHECK_FALSE(rung.supports(problem));
       CHECK_THROWS_WITH(rung.check(problem),
-                        "13_wide_heads supports float16 or bfloat16 with a head_dim that "
-                        "is a "
+                        "13_wide_heads supports float16 or bfloat16 with a head_dim that is a "
                         "multiple of 8 from 136 up to 256, not float16 with 128");
       problem.shape.head_dim = 264;
       CHECK_FALSE(rung.supports(problem));

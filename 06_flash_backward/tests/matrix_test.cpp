@@ -60,9 +60,7 @@ Tensor<T, 4> textbook_d_v(const Problem& problem, const backward::Inputs& in) {
 
 }  // namespace
 
-TEST_CASE(
-    "float32: dV is as exact as by the textbook formulas, with scores of 1 "
-    "to 1e4") {
+TEST_CASE("float32: dV is as exact as by the textbook formulas, with scores of 1 to 1e4") {
   // Checker also allows what follows from a rounded LSE; here nothing but the textbook's own error
   // counts, three times.
   std::mt19937_64 random(18);

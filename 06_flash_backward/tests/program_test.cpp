@@ -3,9 +3,9 @@
 #include <doctest/doctest.h>
 
 #include "06_flash_backward/src/backend.hpp"
-#include "06_flash_backward/src/timing.hpp"
+#include "06_flash_backward/src/sections.hpp"
+#include "common/cli/tests/good_input.hpp"
 #include "common/tensor/npy.hpp"
-#include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
 #include "common/testing/sections.hpp"
 
@@ -77,9 +77,7 @@ TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
 TEST_CASE("the program accepts GQA and unequal lengths") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
-  write_npy(path / "q.npy", normal_tensor<double, 4>({2, 4, 7, 16}, 1));
-  write_npy(path / "k.npy", normal_tensor<half, 4>({2, 2, 5, 16}, 2));
-  write_npy(path / "v.npy", normal_tensor<float, 4>({2, 2, 5, 16}, 3));
+  cli::write_gqa_input(path, 7, 5);
   for (const char* section : {"tiles", "real"}) {
     const auto result =
         run(kProgram + " --device cpu --section " + section + " --input " + testing::quoted(path));
@@ -110,8 +108,7 @@ TEST_CASE("trace writes a JSON report and draws the worst line") {
                          CHECK(contains(output, "PASS  06_swizzled_pipeline, causal: no findings"));
                          CHECK(python_says("[(k[\"kernel\"], k[\"inputs\"]) for k in "
                                            "json.load(open(file))] == 2 * "
-                                           "[(\"06_swizzled_pipeline\", 3 * "
-                                           "[[1, 1, 20, 64]])]",
+                                           "[(\"06_swizzled_pipeline\", 3 * [[1, 1, 20, 64]])]",
                                            json) == "True\n");
                        });
 }
@@ -157,9 +154,7 @@ TEST_CASE("a rung for wide heads alone is timed with those, and priced") {
   REQUIRE(rows.size() == 15);  // rungs 06, 07 and 13
   CHECK(field<std::string>(rows[10], "kernel") == "13_wide_heads");
   CHECK(field<double>(rows[10], "deterministic_price") == 0);
-  const auto made = run(kProgram +
-                        " --device cpu --section kernels --kernel 13 --size "
-                        "9");
+  const auto made = run(kProgram + " --device cpu --section kernels --kernel 13 --size 9");
   CAPTURE(made.output);
   CHECK(made.status == 0);
   CHECK(contains(made.output, "D 256, on the lab\n"));
@@ -169,18 +164,17 @@ TEST_CASE("a rung for wide heads alone is timed with those, and priced") {
 
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   const testing::TemporaryDirectory directory;
-  const auto refused = [](const std::string& arguments, const char* why) {
-    const std::string words = testing::refusal(kProgram + " " + arguments);
-    CAPTURE(arguments);
-    CAPTURE(words);
-    CHECK(contains(words, why));
-  };
-  refused("--nonsense", "--nonsense");
-  refused("--size 16385", "--size");
-  refused("--section nowhere", "there is no such section");
-  refused("--section tiles --input " + testing::quoted(directory.path()),
-          "q.npy: there is no such file");
-  refused("--device cpu --section once --kernel 99", "a file in 06_flash_backward/kernels");
-  refused("--device cpu --section timeline --kernel 99", "no such kernel");
-  refused("--device cpu --section time --results file", "none is used");
+  testing::check_refused(
+      kProgram, {{"--nonsense", "--nonsense"},
+                 {"--size 16385", "--size"},
+                 {"--section nowhere", "there is no such section"},
+                 {"--section tiles --input " + testing::quoted(directory.path()),
+                  "q.npy: there is no such file"},
+                 {"--device cpu --section once --kernel 99", "a file in 06_flash_backward/kernels"},
+                 {"--device cpu --section timeline --kernel 99", "no such kernel"},
+                 {"--device cpu --section time --results file", "none is used"}});
+}
+
+TEST_CASE("a GPU that is not there is refused: one sentence, exit 2") {
+  testing::check_missing_gpu(kProgram, backward::backends());
 }

@@ -1,12 +1,12 @@
 // The timelines of the lab show what each Hopper rung was written for.
-#include "06_flash_backward/src/timeline.hpp"
-
 #include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
+
+#include "06_flash_backward/src/sections.hpp"
 
 using namespace fa;
 using backward::Rung;

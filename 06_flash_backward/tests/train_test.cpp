@@ -11,8 +11,6 @@
 
 #include <doctest/doctest.h>
 
-#include "06_flash_backward/src/training/curve.hpp"
-#include "06_flash_backward/src/training/kernel_engine.hpp"
 #include "06_flash_backward/src/training/model.hpp"
 #include "common/check/acceptance.hpp"
 #include "common/data/files.hpp"
@@ -419,28 +417,22 @@ TEST_CASE("train: what it cannot use is refused: one sentence, exit 2") {
   const auto path = [&](const char* name) { return testing::quoted(directory.path() / name); };
   write_file(directory.path() / "short", "too short");
   write_file(directory.path() / "same", std::string(100, 'a'));
-  const auto refused = [](const std::string& options, const char* why) {
-    const std::string words = testing::refusal(kTrain + " " + options);
-    CAPTURE(options);
-    CAPTURE(words);
-    CHECK(contains(words, why));
-  };
-  refused("--size medium", "--size");
-  refused("--steps -1", "--steps");
-  refused("--steps many", "--steps");
-  refused("--engine magic", "--engine");
-  refused("--type float16", "--type");
-  refused("--type bfloat16 --engine reference", "supports float32 only");
-  refused("--nonsense", "--nonsense");
-  refused("--section tape", "train is a command");
-  refused("--text " + path("nowhere"), "cannot be read");
-  refused("--text " + testing::quoted(directory.path()), "cannot be read");
-  refused("--text " + path("short"), "has 9 characters");
-  refused("--text " + path("same"), "two different");
-  refused("--resume " + path("nowhere"), "cannot be read");
-  refused("--resume " + path("short"), "is not a checkpoint");
-  refused("--checkpoint " + path("no/where"), "--checkpoint");
-  refused("--svg " + testing::quoted(directory.path()), "--svg");
+  testing::check_refused(kTrain, {{"--size medium", "--size"},
+                                  {"--steps -1", "--steps"},
+                                  {"--steps many", "--steps"},
+                                  {"--engine magic", "--engine"},
+                                  {"--type float16", "--type"},
+                                  {"--type bfloat16 --engine reference", "supports float32 only"},
+                                  {"--nonsense", "--nonsense"},
+                                  {"--section tape", "train is a command"},
+                                  {"--text " + path("nowhere"), "cannot be read"},
+                                  {"--text " + testing::quoted(directory.path()), "cannot be read"},
+                                  {"--text " + path("short"), "has 9 characters"},
+                                  {"--text " + path("same"), "two different"},
+                                  {"--resume " + path("nowhere"), "cannot be read"},
+                                  {"--resume " + path("short"), "is not a checkpoint"},
+                                  {"--checkpoint " + path("no/where"), "--checkpoint"},
+                                  {"--svg " + testing::quoted(directory.path()), "--svg"}});
   const auto help = testing::run(kTrain + " --help");
   CHECK(help.status == 0);
   CHECK(contains(help.output, "--resume"));

@@ -71,8 +71,7 @@ struct AttentionHead {
 
 /// A head of a sequence, with the keys and values of its group.
 template <class T>
-__device__ AttentionHead<T> head_of(const Attention<T>& a, int batch,
-                                    int head) {
+__device__ AttentionHead<T> head_of(const Attention<T>& a, int batch, int head) {
   const int kv_head = kv_head_of(a, head);
   const int index = batch * a.heads + head;
   return {a.q + batch * a.q_strides.batch + head * a.q_strides.head,
@@ -85,7 +84,6 @@ __device__ AttentionHead<T> head_of(const Attention<T>& a, int batch,
 
 /// How many keys, from the first, a query sees: 0 to length_k. A query beyond the last one, in a
 /// tile at the edge, sees at least as many as the last one.
-//! [visible_keys]
 template <class T>
 __device__ int visible_keys(const Attention<T>& a, int query) {
   //! [visible_keys_body]
@@ -94,13 +92,12 @@ __device__ int visible_keys(const Attention<T>& a, int query) {
   return visible < 0 ? 0 : visible < a.length_k ? visible : a.length_k;
   //! [visible_keys_body]
 }
-//! [visible_keys]
 
 /// Blocks that cover all queries of all heads, block_m queries each.
 template <class T>
 Size grid_of(const Attention<T>& a, int block_m) {
-  return {static_cast<unsigned>(ceil_div(a.length_q, block_m)),
-          static_cast<unsigned>(a.heads), static_cast<unsigned>(a.batch)};
+  return {static_cast<unsigned>(ceil_div(a.length_q, block_m)), static_cast<unsigned>(a.heads),
+          static_cast<unsigned>(a.batch)};
 }
 
 /// This block's tile of queries in a grid of grid_of(). Under the causal mask the last tiles have

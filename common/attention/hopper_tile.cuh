@@ -18,19 +18,17 @@ constexpr int kQueries = 64;
 /// @param box_rows rows that a copy moves
 /// @throws as tensor_map()
 template <class T>
-TensorMap map_of_queries(const Attention<T>& a, const T* data,
-                         const RowStrides& strides, int cols, int box_rows) {
+TensorMap map_of_queries(const Attention<T>& a, const T* data, const RowStrides& strides, int cols,
+                         int box_rows) {
   return tensor_map(data, {a.batch, a.heads, a.length_q, cols},
                     {strides.batch, strides.head, strides.row}, box_rows);
 }
 /// The same for a tensor with a row for each key: k, v or a gradient of these.
 template <class T>
-TensorMap map_of_keys(const Attention<T>& a, const T* data,
-                      const RowStrides& strides, int cols, int box_rows,
-                      int panel_bytes = kPanelBytes) {
+TensorMap map_of_keys(const Attention<T>& a, const T* data, const RowStrides& strides, int cols,
+                      int box_rows, int panel_bytes = kPanelBytes) {
   return tensor_map(data, {a.batch, a.kv_heads, a.length_k, cols},
-                    {strides.batch, strides.head, strides.row}, box_rows,
-                    panel_bytes);
+                    {strides.batch, strides.head, strides.row}, box_rows, panel_bytes);
 }
 
 /// Issues D = A B^T and closes the group: `d` holds 64 rows and 2 r columns, both operands lie in
@@ -51,8 +49,7 @@ __device__ void issue_gemm_nt(float (&d)[r], const A& a, const B& b) {
 /// Issues D += A B and closes the group: A is in registers, 16 columns in each part, and B in
 /// shared memory.
 template <class B, int r, int parts>
-__device__ void issue_gemm_rs(float (&d)[r], std::uint32_t (&a)[parts][4],
-                              const B& b) {
+__device__ void issue_gemm_rs(float (&d)[r], std::uint32_t (&a)[parts][4], const B& b) {
   FA_STAMP(kIssueOutput, 0);
   wgmma_fence(d, a);
 #pragma unroll
@@ -63,16 +60,12 @@ __device__ void issue_gemm_rs(float (&d)[r], std::uint32_t (&a)[parts][4],
 }
 
 /// Masks the scores of keys that a query does not see.
-/// @param s      Q K^T
 /// @param query0 the warpgroup's first query
-/// @param key0   the tile's first key
 template <class T, int r>
-__device__ void apply_mask(float (&s)[r], const Attention<T>& a, int query0,
-                           int key0) {
+__device__ void apply_mask(float (&s)[r], const Attention<T>& a, int query0, int key0) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int visible =
-        visible_keys(a, query0 + lane_row(h)) - key0 - lane_column();
+    const int visible = visible_keys(a, query0 + lane_row(h)) - key0 - lane_column();
 #pragma unroll
     for (int i = 0; i < r / 2; ++i) {
       if (element_column(i) >= visible) row_element(s, h, i) = -INFINITY;
@@ -84,8 +77,7 @@ __device__ void apply_mask(float (&s)[r], const Attention<T>& a, int query0,
 /// stand.
 /// @tparam T half or bfloat16
 template <class T, int parts, int r>
-__device__ void round_to_operand(std::uint32_t (&p)[parts][4],
-                                 const float (&s)[r]) {
+__device__ void round_to_operand(std::uint32_t (&p)[parts][4], const float (&s)[r]) {
   static_assert(r == 8 * parts, "a part has 16 keys");
 #pragma unroll
   for (int i = 0; i < parts; ++i) {

@@ -26,8 +26,7 @@ __device__ void load_columns(LaneColumns& to, const T* row, int head_dim) {
 }
 /// Writes factor * from to a row.
 template <class T>
-__device__ void store_columns(T* row, const LaneColumns& from, float factor,
-                              int head_dim) {
+__device__ void store_columns(T* row, const LaneColumns& from, float factor, int head_dim) {
   const int lane = threadIdx.x % kWarp;
 #pragma unroll
   for (int c = 0; c < kAnyGpuColumns / kWarp; ++c) {
@@ -36,14 +35,12 @@ __device__ void store_columns(T* row, const LaneColumns& from, float factor,
   }
 }
 /// sums += p * row
-__device__ inline void add_columns(LaneColumns& sums, float p,
-                                   const LaneColumns& row) {
+__device__ inline void add_columns(LaneColumns& sums, float p, const LaneColumns& row) {
 #pragma unroll
   for (int c = 0; c < kAnyGpuColumns / kWarp; ++c) sums[c] += p * row[c];
 }
 /// The dot product of two rows, in each lane. All lanes of the warp call it.
-__device__ inline float dot_columns(const LaneColumns& a,
-                                    const LaneColumns& b) {
+__device__ inline float dot_columns(const LaneColumns& a, const LaneColumns& b) {
   float sum = 0;
 #pragma unroll
   for (int c = 0; c < kAnyGpuColumns / kWarp; ++c) sum += a[c] * b[c];

@@ -14,11 +14,9 @@ constexpr int kPipelineStages = 2;
 /// Calls copy(row, col, from, inside) for each 16 bytes of a tile whose first row is row `row0` of
 /// a matrix. `inside` is false beyond `length` rows and beyond head_dim columns.
 /// @tparam ragged whether rows may lie beyond `length`
-template <int rows, int d, int threads, bool ragged = true, class T,
-          class Copy>
-__device__ void for_row_pieces(const T* matrix, std::int64_t stride, int row0,
-                               int length, int head_dim, int thread,
-                               Copy copy) {
+template <int rows, int d, int threads, bool ragged = true, class T, class Copy>
+__device__ void for_row_pieces(const T* matrix, std::int64_t stride, int row0, int length,
+                               int head_dim, int thread, Copy copy) {
   constexpr int piece = 16 / sizeof(T);
   constexpr int per_row = d / piece, at_once = threads / per_row;
   static_assert(threads % per_row == 0 && rows % at_once == 0,
@@ -27,12 +25,12 @@ __device__ void for_row_pieces(const T* matrix, std::int64_t stride, int row0,
   const T* from = matrix + (row0 + row) * stride + col;
 #pragma unroll
   for (int i = 0; i < rows; i += at_once) {
-    copy(row + i, col, from + i * stride,
-         (!ragged || row0 + row + i < length) && col < head_dim);
+    copy(row + i, col, from + i * stride, (!ragged || row0 + row + i < length) && col < head_dim);
   }
 }
 
 /// The left operand of P V for 16 keys: accumulators of Q K^T, rounded to T.
+// clang-format off
 //! [operand]
 template <class T, int count>
 __device__ void probs_as_operand(std::uint32_t (&fragment)[4],
@@ -44,10 +42,10 @@ __device__ void probs_as_operand(std::uint32_t (&fragment)[4],
   fragment[3] = pack2<T>(high[2], high[3]);
 }
 //! [operand]
+// clang-format on
 /// The same for probabilities that are rounded and packed already.
 template <class T, int count>
-__device__ void probs_as_operand(std::uint32_t (&fragment)[4],
-                                 const std::uint32_t (&p)[count][2],
+__device__ void probs_as_operand(std::uint32_t (&fragment)[4], const std::uint32_t (&p)[count][2],
                                  int key) {
   fragment[0] = p[key / 8][0];
   fragment[1] = p[key / 8][1];
@@ -73,6 +71,7 @@ __device__ int swizzled(int row, int col) {
 /// @param k_smem   as many rows as s has columns
 /// @param between  called after each 16 columns: between(part). The loads that it issues overlap
 ///                 with the matmul.
+// clang-format off
 //! [multiply_q_k]
 template <int d, class T, int row_tiles, int key_tiles, class Between>
 __device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4],
@@ -106,11 +105,11 @@ __device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4],
   }
 }
 //! [multiply_q_k]
+// clang-format on
 /// The same with nothing in between.
 template <int d, class T, int row_tiles, int key_tiles>
-__device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4],
-                             const T* q_smem, const T* k_smem, int warp_row,
-                             int lane) {
+__device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4], const T* q_smem, const T* k_smem,
+                             int warp_row, int lane) {
   multiply_q_k<d>(s, q_smem, k_smem, warp_row, lane, [](int) {});
 }
 
@@ -120,12 +119,11 @@ __device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4],
 /// @param v_smem  as many rows as p has columns
 /// @param column0 the first column of V that o has; a multiple of o's columns
 /// @param between called after each 16 keys, as in multiply_q_k()
-template <int d, class T, int row_tiles, int column_tiles, class Probs,
-          int key_tiles, int parts, class Between>
+template <int d, class T, int row_tiles, int column_tiles, class Probs, int key_tiles, int parts,
+          class Between>
 __device__ void multiply_p_v(float (&o)[row_tiles][column_tiles][4],
-                             const Probs (&p)[row_tiles][key_tiles][parts],
-                             const T* v_smem, int lane, int column0,
-                             Between between) {
+                             const Probs (&p)[row_tiles][key_tiles][parts], const T* v_smem,
+                             int lane, int column0, Between between) {
   const int of_v = swizzled<d>(lane % 16, lane / 16 * 8) ^ column0;
 #pragma unroll
   for (int key = 0; key < 8 * key_tiles; key += 16) {
@@ -150,22 +148,18 @@ __device__ void multiply_p_v(float (&o)[row_tiles][column_tiles][4],
   }
 }
 /// The same with nothing in between.
-template <int d, class T, int row_tiles, int column_tiles, class Probs,
-          int key_tiles, int parts>
+template <int d, class T, int row_tiles, int column_tiles, class Probs, int key_tiles, int parts>
 __device__ void multiply_p_v(float (&o)[row_tiles][column_tiles][4],
-                             const Probs (&p)[row_tiles][key_tiles][parts],
-                             const T* v_smem, int lane, int column0 = 0) {
+                             const Probs (&p)[row_tiles][key_tiles][parts], const T* v_smem,
+                             int lane, int column0 = 0) {
   multiply_p_v<d>(o, p, v_smem, lane, column0, [](int) {});
 }
 
 /// Masks the scores of keys that a query does not see.
 /// @param s      Q K^T: [i][j] is of queries 16 i and keys 8 j
-/// @param query0 the warp's first query
-/// @param key0   the tile's first key
 template <class T, int row_tiles, int key_tiles>
-__device__ void apply_mask(float (&s)[row_tiles][key_tiles][4],
-                           const Attention<T>& a, int query0, int key0,
-                           int lane) {
+__device__ void apply_mask(float (&s)[row_tiles][key_tiles][4], const Attention<T>& a, int query0,
+                           int key0, int lane) {
   //! [apply_mask]
 #pragma unroll
   for (int i = 0; i < row_tiles; ++i) {
@@ -192,14 +186,12 @@ __device__ void apply_mask(float (&s)[row_tiles][key_tiles][4],
 /// Issues copies of rows of a matrix to a swizzled tile, with zeros outside of the matrix. See
 /// for_row_pieces().
 template <int rows, int d, int threads, bool ragged = true, class T>
-__device__ void copy_rows_async(T* tile, const T* matrix, std::int64_t stride,
-                                int row0, int length, int head_dim,
-                                int thread) {
-  for_row_pieces<rows, d, threads, ragged>(
-      matrix, stride, row0, length, head_dim, thread,
-      [=](int row, int col, const T* from, bool inside) {
-        cp_async16(tile + swizzled<d>(row, col), from, inside);
-      });
+__device__ void copy_rows_async(T* tile, const T* matrix, std::int64_t stride, int row0, int length,
+                                int head_dim, int thread) {
+  for_row_pieces<rows, d, threads, ragged>(matrix, stride, row0, length, head_dim, thread,
+                                           [=](int row, int col, const T* from, bool inside) {
+                                             cp_async16(tile + swizzled<d>(row, col), from, inside);
+                                           });
 }
 
 }  // namespace fa::FA_TARGET

@@ -27,8 +27,7 @@ constexpr bool is_mla(std::int64_t head_dim, std::int64_t head_dim_v) {
 /// @}
 
 /// Whether kernels exist for a head_dim_v: head_dim, or that of MLA.
-constexpr bool supports_head_dim_v(std::int64_t head_dim,
-                                   std::int64_t head_dim_v) {
+constexpr bool supports_head_dim_v(std::int64_t head_dim, std::int64_t head_dim_v) {
   return head_dim_v == head_dim || is_mla(head_dim, head_dim_v);
 }
 

@@ -39,6 +39,7 @@ struct SplitFragment {
 };
 
 /// Splits an element; x are the bits of a float32.
+// clang-format off
 //! [split]
 template <int count>
 __device__ void split(SplitFragment<count>& to, int element,
@@ -49,8 +50,10 @@ __device__ void split(SplitFragment<count>& to, int element,
       __float_as_uint(__uint_as_float(x) - __uint_as_float(high)));
 }
 //! [split]
+// clang-format on
 
 /// d += A B for 16 columns of A: two fragments of A and of B, as mma_m16n8k8() takes them.
+// clang-format off
 //! [mma_split]
 __device__ inline void mma_split(float (&d)[4],
                                  const SplitFragment<4> (&a)[2],
@@ -69,6 +72,7 @@ __device__ inline void mma_split(float (&d)[4],
   for (int e = 0; e < 4; ++e) d[e] += sum[e];
 }
 //! [mma_split]
+// clang-format on
 
 /// The XOR swizzle for d columns of 32 bits, a multiple of 32: as swizzled(), with col a multiple
 /// of 4. Eight neighbouring rows at the same columns lie in different banks, and so do four rows of
@@ -81,14 +85,12 @@ __device__ int swizzled_float(int row, int col) {
 
 /// Issues copies of rows of a matrix to a swizzled tile, as copy_rows_async().
 template <int rows, int d, int threads>
-__device__ void copy_float_rows_async(float* tile, const float* matrix,
-                                      std::int64_t stride, int row0,
-                                      int length, int head_dim, int thread) {
-  for_row_pieces<rows, d, threads>(
-      matrix, stride, row0, length, head_dim, thread,
-      [=](int row, int col, const float* from, bool inside) {
-        cp_async16(tile + swizzled_float<d>(row, col), from, inside);
-      });
+__device__ void copy_float_rows_async(float* tile, const float* matrix, std::int64_t stride,
+                                      int row0, int length, int head_dim, int thread) {
+  for_row_pieces<rows, d, threads>(matrix, stride, row0, length, head_dim, thread,
+                                   [=](int row, int col, const float* from, bool inside) {
+                                     cp_async16(tile + swizzled_float<d>(row, col), from, inside);
+                                   });
 }
 
 /// 16 columns of 16 rows of a swizzled tile as left operands. ldmatrix moves pairs of 16 bits,
@@ -96,8 +98,7 @@ __device__ void copy_float_rows_async(float* tile, const float* matrix,
 /// @param of_row the tile's swizzled_float() of row lane % 16 and column lane / 16 * 4, with both
 ///               the first row and the first column of the operand
 template <int d>
-__device__ void load_split_rows(SplitFragment<4> (&fragment)[2],
-                                const float* tile, int of_row) {
+__device__ void load_split_rows(SplitFragment<4> (&fragment)[2], const float* tile, int of_row) {
 #pragma unroll
   for (int step = 0; step < 2; ++step) {
     std::uint32_t x[4];
@@ -111,11 +112,9 @@ __device__ void load_split_rows(SplitFragment<4> (&fragment)[2],
 /// @param s      [i][j] is of rows 16 i and columns 8 j, as in Accumulators
 /// @param q_smem the warp's rows of Q begin here; a multiple of 8 rows from the tile's beginning
 /// @param k_smem as many rows as s has columns
-//! [multiply_rows]
 template <int d, int row_tiles, int key_tiles>
-__device__ void multiply_split_rows(float (&s)[row_tiles][key_tiles][4],
-                                    const float* q_smem, const float* k_smem,
-                                    int lane) {
+__device__ void multiply_split_rows(float (&s)[row_tiles][key_tiles][4], const float* q_smem,
+                                    const float* k_smem, int lane) {
   const int of_q = swizzled_float<d>(lane % 16, lane / 16 * 4);
   const int of_k = swizzled_float<d>(lane % 8, lane / 8 * 4);
 #pragma unroll 1
@@ -139,12 +138,12 @@ __device__ void multiply_split_rows(float (&s)[row_tiles][key_tiles][4],
     }
   }
 }
-//! [multiply_rows]
 
 /// 16 keys of P, accumulators of Q K^T, as left operands. A lane has two neighbouring keys, and an
 /// operand wants keys t and t + 4: the sum over the keys may take them in any order, so key 2 t is
 /// given as t, and 2 t + 1 as t + 4. multiply_split_columns() reads V's rows in the same order.
 /// @tparam positive whether negative ones count as 0
+// clang-format off
 //! [probs_as_split]
 template <bool positive = false, int count>
 __device__ void probs_as_split(SplitFragment<4> (&fragment)[2],
@@ -161,6 +160,7 @@ __device__ void probs_as_split(SplitFragment<4> (&fragment)[2],
   }
 }
 //! [probs_as_split]
+// clang-format on
 
 /// O += P V for a warp. V's swizzled tile has d columns. There is no ldmatrix that transposes 32
 /// bits; a lane reads four neighbouring columns of a row at once and gives them to four fragments.
@@ -170,12 +170,9 @@ __device__ void probs_as_split(SplitFragment<4> (&fragment)[2],
 /// @param load_p load_p(fragments, i, key) gives keys `key` to `key` + 15 of P's rows 16 i, in the
 ///               order of probs_as_split()
 /// @param column0 of V, a multiple of 32
-//! [multiply_columns]
-template <int d, int keys, bool rolled = false, int row_tiles,
-          int column_tiles, class LoadP>
-__device__ void multiply_split_columns(float (&o)[row_tiles][column_tiles][4],
-                                       LoadP load_p, const float* v_smem,
-                                       int lane, int column0) {
+template <int d, int keys, bool rolled = false, int row_tiles, int column_tiles, class LoadP>
+__device__ void multiply_split_columns(float (&o)[row_tiles][column_tiles][4], LoadP load_p,
+                                       const float* v_smem, int lane, int column0) {
   const int g = lane / 4, t = lane % 4;
   // Rows 2 t and 2 t + 1; the rows below by 8 have the same patterns.
   const int even = swizzled_float<d>(2 * t, column0 + 4 * g);
@@ -200,10 +197,7 @@ __device__ void multiply_split_columns(float (&o)[row_tiles][column_tiles][4],
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const float4& four = v[e / 2][e % 2];
-          const float x = part == 0   ? four.x
-                          : part == 1 ? four.y
-                          : part == 2 ? four.z
-                                      : four.w;
+          const float x = part == 0 ? four.x : part == 1 ? four.y : part == 2 ? four.z : four.w;
           split(v_frag[e / 2], e % 2, __float_as_uint(x));
         }
 #pragma unroll
@@ -214,7 +208,6 @@ __device__ void multiply_split_columns(float (&o)[row_tiles][column_tiles][4],
     }
   }
 }
-//! [multiply_columns]
 
 /// Of each 32 columns of what multiply_split_columns() adds up, the first of four neighbours that a
 /// lane holds; part is 0 or 1.
@@ -227,8 +220,7 @@ __device__ inline int split_column(int lane, int part) {
 /// @param h     0: row fragment_row(lane, 0), 1: the one 8 below
 /// @param part  columns 32 group + split_column(lane, part) to the third after it
 template <int column_tiles>
-__device__ float4 four_columns(const float (&o)[column_tiles][4], int group,
-                               int h, int part) {
+__device__ float4 four_columns(const float (&o)[column_tiles][4], int group, int h, int part) {
   const int j = 4 * group, e = 2 * h + part;
   return make_float4(o[j][e], o[j + 1][e], o[j + 2][e], o[j + 3][e]);
 }

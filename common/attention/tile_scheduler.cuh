@@ -28,6 +28,7 @@ struct TileScheduler {
 };
 
 /// The tile with an index: 0 to total_heads * blocks - 1.
+// clang-format off
 //! [order]
 __device__ inline WorkTile work_tile(int tile_index,
                                      const TileScheduler& scheduler) {
@@ -49,6 +50,7 @@ __device__ inline WorkTile work_tile(int tile_index,
   return {block, head % scheduler.heads, head / scheduler.heads};
 }
 //! [order]
+// clang-format on
 
 /// How many heads to process together so that what blocks read repeatedly stays in the L2 cache of
 /// 50 MB: 32 MiB at most. If not all, then a power of two, which often divides their number: a last
@@ -71,8 +73,7 @@ template <class T>
 TileScheduler tile_scheduler(const Attention<T>& a, int block_m) {
   const int least = a.head_dim > 128 ? 16 : 1;
   const int all = a.batch * a.heads, group = group_size(a);
-  const std::int64_t bytes =
-      2 * std::int64_t{a.length_k} * a.head_dim * std::int64_t{sizeof(T)};
+  const std::int64_t bytes = 2 * std::int64_t{a.length_k} * a.head_dim * std::int64_t{sizeof(T)};
   const int heads = heads_in_l2(all / group, bytes) * group;
   return {ceil_div(a.length_q, block_m), a.heads, all,
           a.causal ? std::min(all, std::max(heads, least)) : 0};
@@ -91,8 +92,7 @@ struct TileCounter {
   /// The block's tile after this one; no tile when it is not less than `tiles`.
   __device__ int next(int tile_index) const {
     const int grid = gridDim.x;
-    return is_used() ? grid + static_cast<int>(atomicAdd(counter, 1u))
-                     : tile_index + grid;
+    return is_used() ? grid + static_cast<int>(atomicAdd(counter, 1u)) : tile_index + grid;
   }
   /// A block calls this with its last index. All blocks together call next() once for each tile and
   /// once for each block; the last of these calls leads to the reset for the next launch.

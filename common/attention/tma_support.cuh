@@ -16,17 +16,14 @@ bool can_use_tma(const Attention<T>& a) {
     const auto supported = [](int count, std::int64_t stride) {
       return count == 1 || (stride > 0 && is_tensor_map_stride(stride));
     };
-    return supported(a.batch, strides.batch) &&
-           supported(heads, strides.head) && supported(rows, strides.row);
+    return supported(a.batch, strides.batch) && supported(heads, strides.head) &&
+           supported(rows, strides.row);
   };
-  const std::int64_t tiles = std::int64_t{a.batch} * a.heads *
-                             ceil_div<std::int64_t>(a.length_q, kQueries);
-  return sizeof(T) == 2 && a.dropout.threshold == 0 &&
-         fits(a.q_strides, a.heads, a.length_q) &&
-         fits(a.o_strides, a.heads, a.length_q) &&
-         fits(a.k_strides, a.kv_heads, a.length_k) &&
-         fits(a.v_strides, a.kv_heads, a.length_k) &&
-         tiles < std::numeric_limits<int>::max() / 2;
+  const std::int64_t tiles =
+      std::int64_t{a.batch} * a.heads * ceil_div<std::int64_t>(a.length_q, kQueries);
+  return sizeof(T) == 2 && a.dropout.threshold == 0 && fits(a.q_strides, a.heads, a.length_q) &&
+         fits(a.o_strides, a.heads, a.length_q) && fits(a.k_strides, a.kv_heads, a.length_k) &&
+         fits(a.v_strides, a.kv_heads, a.length_k) && tiles < std::numeric_limits<int>::max() / 2;
 }
 
 /// Calls work(std::integral_constant<int, d>) with the smallest d that is not less than head_dim,

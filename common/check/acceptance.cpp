@@ -96,14 +96,12 @@ std::string Verdict::report() const {
   }
   if (plain.invalid > 0) {
     text += fmt::format(
-        "\n      {} elements of the textbook algorithm are NaN, or infinite "
-        "on one side only",
+        "\n      {} elements of the textbook algorithm are NaN, or infinite on one side only",
         plain.invalid);
   }
   return text + fmt::format(
                     "\n      worst at [{}]: {:.9g}, reference {:.9g}\n"
-                    "      limit of max = {:g} x {:.2e} (textbook algorithm) "
-                    "+ {:.2e} (floor)",
+                    "      limit of max = {:g} x {:.2e} (textbook algorithm) + {:.2e} (floor)",
                     fmt::join(error.worst, ", "), error.out_at_worst, error.ref_at_worst, factor,
                     plain.max_error, floor);
 }

@@ -86,7 +86,6 @@ struct Verdict {
 };
 
 /// Decides from measured distances. Used by accept(), and where `plain` was measured elsewhere.
-/// @param what    name for the report
 /// @param error   distance of the tested tensor
 /// @param plain   distance of the textbook algorithm
 /// @param factor  kForwardFactor or kGradientFactor
@@ -104,12 +103,9 @@ std::string check_line(bool passed, const std::string& what, const std::string& 
 std::string against_limit(double figure, double limit);
 
 /// Applies the acceptance rule to one tensor.
-/// @param what  name for the report
-/// @param out   tested tensor
 /// @param ref   lesson 01 in float64 on the same inputs
 /// @param plain the textbook algorithm in the tested code's storage type
 /// @param factor kForwardFactor or kGradientFactor
-/// @param magnitude as for decide()
 /// @throws std::invalid_argument as distance()
 template <class T, class P, int Rank>
 Verdict accept(std::string what, View<const T, Rank> out, View<const double, Rank> ref,

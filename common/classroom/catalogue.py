@@ -4,12 +4,13 @@ own code.
 NN_lesson/exercises/lesson.json lists the exercises of a lesson in their order, with title, kind,
 minutes, machine, the stages and their points. Each is a folder NN_lesson/exercises/NAME with
 
-    task.md      what to do, and why; three hints, folded, at the end
-    frame.txt    the student's file with its holes, see Frame
+    task.md      what to do, and why; three hints, folded, at the end; before them, in a block of
+                 text, the questions whose answers are numbers
+    frame.txt    the student's file with its holes, see Frame; other answers follow below a line
+                 `//@ answers`, see read_answers(); none where the student's file holds numbers
     grader.cpp   the stages
     entry.cpp    what the grader calls, with the student's file; none where that holds numbers, and
                  none for puzzles, which share one
-    cases.txt    other answers, see read_answers(); none where the student's file holds numbers
 
 An exercise may have variants: values for {{name}} in its texts and -DFA_NAME=value for its grader.
 The first is the course's own; a class has those that its seed chooses, see seed_of().
@@ -29,6 +30,8 @@ MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
 DIRECTIVE = re.compile(
     r"^(?P<indent>\s*)//@ (?P<word>from|hole|solution|start|end)(?: (?P<what>\S+))?\s*$"
 )
+ANSWERS = "//@ answers\n"  # in frame.txt, between the frame and other answers
+QUESTIONS = re.compile(r"^```text\n(.*?^\w+ = \?\n)```\n+", re.MULTILINE | re.DOTALL)
 HINT = re.compile(
     r"^<details><summary>Hint \d</summary>\n+(.*?)\n+</details>\n*", re.MULTILINE | re.DOTALL
 )
@@ -143,8 +146,8 @@ class Frame:
 
 
 def read_answers(text, name):
-    """Reads cases.txt, a list as changes.py describes it. What is changed is the solution; the
-    answer is
+    """Reads the answers of frame.txt, a list as changes.py describes it. What is changed is the
+    solution; the answer is
 
     # name: what is wrong, in words
     @ stage: what the message of the stage that refuses it must hold
@@ -235,6 +238,10 @@ class Exercise:
             text = text.replace("{{" + word + "}}", str(value))
         return text
 
+    def _frame(self):
+        text = self._text("frame.txt").partition(ANSWERS)[0]
+        return Frame(self.root, text, f"{self.id}/frame.txt")
+
     @property
     def entry(self):
         """The source of what the grader calls."""
@@ -243,10 +250,9 @@ class Exercise:
 
     def hidden(self):
         """The lessons' files that hold what the exercise asks for."""
-        if not self.has_solution():
+        if self.predicts or not self.has_solution():
             return set()
-        frame = Frame(self.root, self._text("frame.txt"), f"{self.id}/frame.txt")
-        return {ROOT / path for path in frame.sources}
+        return {ROOT / path for path in self._frame().sources}
 
     @property
     def grader(self):
@@ -254,8 +260,11 @@ class Exercise:
         return self.folder / "grader.cpp"
 
     def task(self):
-        """What to do, without the hints."""
-        return HINT.sub("", self._text("task.md")).strip() + "\n"
+        """What to do, without the questions, which are in the student's file, and the hints."""
+        text = self._text("task.md")
+        if self.predicts:
+            text = QUESTIONS.sub("", text)
+        return HINT.sub("", text).strip() + "\n"
 
     def hints(self):
         """Three hints, from a nudge to nearly the answer."""
@@ -263,27 +272,34 @@ class Exercise:
 
     def has_solution(self):
         """False in a copy that was made without."""
-        return (self.folder / "frame.txt").exists()
+        return not (self.folder / "start.txt").exists()
 
     def start(self):
         """The student's file at first."""
+        if self.predicts:
+            questions = QUESTIONS.search(self._text("task.md"))
+            if not questions:
+                raise Fault(f"{self.id}: task.md has no block of questions 'name = ?'")
+            return f"# Exercise {self.id}: see ./learn exercise start {self.id}\n{questions[1]}"
         if not self.has_solution():
             return self._text("start.txt")
-        return "\n".join(Frame(self.root, self._text("frame.txt"), f"{self.id}/frame.txt").start)
+        return "\n".join(self._frame().start)
 
     def solution(self):
         """The student's file with the solution; of questions without code grading.solution() knows
         it."""
         if not self.has_solution():
             raise Fault("this copy of the course was made without solutions; ask your teacher")
-        return "\n".join(Frame(self.root, self._text("frame.txt"), f"{self.id}/frame.txt").solution)
+        return "\n".join(self._frame().solution)
 
     def answers(self, kind):
-        """The answers of cases.txt that are wrong, right or equivalent; none for predictions, whose
+        """The answers of frame.txt that are wrong, right or equivalent; none for predictions, whose
         grader knows them: see numbers.wrong_answers()."""
         if self.predicts:
             return []
-        found = read_answers(self._text("cases.txt"), f"{self.id}/cases.txt")
+        frame, _, answers = self._text("frame.txt").partition(ANSWERS)
+        above = "\n" * (frame.count("\n") + 1)  # messages count the lines of the file
+        found = read_answers(above + answers, f"{self.id}/frame.txt")
         return [answer for answer in found if answer.kind == kind]
 
     def right_answers(self):

@@ -10,8 +10,6 @@ from common.classroom import catalogue
 from common.classroom.catalogue import Fault
 from common.data.files import write_file
 
-NOT_WITHOUT = ("frame.txt", "cases.txt")  # what holds answers
-
 
 def files_of(root):
     """What git tracks, or without git everything but builds and a student's work."""
@@ -59,7 +57,7 @@ def main(arguments, root, _toolchain):
     count = 0
     for name in files_of(root):
         path = pathlib.PurePosixPath(name)
-        if options.without_solutions and "exercises" in path.parts and path.name in NOT_WITHOUT:
+        if options.without_solutions and "exercises" in path.parts and path.name == "frame.txt":
             continue
         if not (root / name).exists():
             continue

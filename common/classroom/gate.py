@@ -190,7 +190,7 @@ def grade_mutants(tools, chosen, options):
         equivalent = mutants.equivalent(exercise)
         known = {key for m in found for key in m.keys}
         for change in equivalent.keys() - known:
-            print(f"FAULT: {exercise.id}/cases.txt: there is no mutant {change[0]} -> {change[1]}")
+            print(f"FAULT: {exercise.id}/frame.txt: there is no mutant {change[0]} -> {change[1]}")
             return 1
         found = mutants.sample(found, options.mutants) if options.mutants else found
         work += [(exercise, m) for m in found if not m.keys & equivalent.keys()]

@@ -136,7 +136,6 @@ std::string recognised(const Table& out, const std::vector<double>& reference, d
 
 /// Refuses unless the values agree with the reference. When they agree with a mistake instead, the
 /// message is that mistake's; else it says how many are wrong and which is the worst.
-/// @param out       the student's
 /// @param reference as many numbers
 /// @param tolerance largest absolute difference
 /// @param mistakes  tried in their order

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/classroom/grader.hpp"
@@ -48,5 +49,21 @@ bool unexplained(const Seen& seen, const Table& out, const std::vector<double>& 
 void check_result(const Seen& seen, const std::vector<Reason>& reasons, const Table& out,
                   const std::vector<double>& reference, double tolerance,
                   const std::vector<Mistake>& mistakes, const std::string& where);
+
+/// For kernels whose threads may wait forever: calls an entry that launches and returns what the launch threw beside its result. What the lab
+/// found before a deadlock is reported first, then this exercise's likely cause and the lab's
+/// words.
+/// @param likely    the likely cause of a deadlock, for the message
+template <class... Arguments>
+Launched call_waiting(const std::vector<Reason>& reasons, const std::string& likely,
+                      const std::string& entry, const Arguments&... arguments) {
+  const auto [launched, error] = call<std::pair<Launched, std::string>>(entry, arguments...);
+  if (error.empty()) return launched;
+  require_no_findings(launched.seen, reasons);
+  if (error.find("deadlock") == std::string::npos) {
+    refuse("the launch failed: " + error);
+  }
+  refuse("threads wait forever: " + likely + "\n\n" + error);
+}
 
 }  // namespace fa::classroom

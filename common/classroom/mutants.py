@@ -2,7 +2,7 @@
 lines that a student writes, changed by rule. The gate wants every one refused, or listed as
 equivalent.
 
-What is equivalent is listed in the exercise's cases.txt, with the reason. A line of the solution is
+What is equivalent is listed in the exercise's frame.txt, with the reason. A line of the solution is
 given there with its comment only where two lines are equal.
 """
 

@@ -58,3 +58,15 @@ std::vector<double> made(std::int64_t size, F f) {
 }
 
 }  // namespace fa::classroom
+
+/// FA_PLAY(odd, make(1), make(7)); is a stage that plays cases, one after the other.
+#define FA_PLAY(stage, ...) FA_PLAY_BY(play_puzzle, stage, __VA_ARGS__)
+/// The same with play_strictly().
+#define FA_PLAY_STRICTLY(stage, ...) FA_PLAY_BY(play_strictly, stage, __VA_ARGS__)
+/// @cond
+#define FA_PLAY_BY(play, stage, ...)                                                 \
+  FA_STAGE(stage) {                                                                  \
+    for (const fa::classroom::PuzzleCase& c : {__VA_ARGS__}) fa::classroom::play(c); \
+  }                                                                                  \
+  static_assert(true)
+/// @endcond

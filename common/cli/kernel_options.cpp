@@ -9,9 +9,7 @@ namespace fa::cli {
 
 void add_kernel_options(Program& program, KernelOptions& options, const KernelHelp& help) {
   program.option("--kernel", options.kernel,
-                 help.narrowed +
-                     ": only kernels whose name contains "
-                     "this text");
+                 help.narrowed + ": only kernels whose name contains this text");
   program.output("--json", options.json,
                  "section trace: write the reports to this file as JSON" + help.timeline);
   program.output("--svg", options.svg,
@@ -24,15 +22,12 @@ void add_kernel_options(Program& program, KernelOptions& options, const KernelHe
                    "*_stamped prints");
   }
   program.output("--results", options.results,
-                 help.recorded +
-                     ": record the measurements in this file, as in "
-                     "docs/results");
+                 help.recorded + ": record the measurements in this file, as in docs/results");
   program.option("--commit", options.commit,
                  help.recorded + ": the commit to record, for a copy without git");
-  program.option("--size", options.size, 0, 16384,
-                 help.sizes +
-                     " in sections time, trace, kernels and once (0: the "
-                     "section's default)");
+  program.option(
+      "--size", options.size, 0, 16384,
+      help.sizes + " in sections time, trace, kernels and once (0: the section's default)");
 }
 
 void check_kernel(const KernelOptions& options, const std::vector<std::string>& names,

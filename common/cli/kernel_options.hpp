@@ -47,7 +47,6 @@ void add_kernel_options(Program& program, KernelOptions& options, const KernelHe
 
 /// Refuses a --kernel that selects no kernel.
 /// @param options with --kernel
-/// @param names   of the lesson's kernels
 /// @throws std::invalid_argument if no name contains the text
 void check_kernel(const KernelOptions& options, const std::vector<std::string>& names,
                   const std::string& lesson);

@@ -118,8 +118,7 @@ void show_kernel_tables(const KernelOptions& options, const BackendBase& used,
   const bool on_gpu = used.kind == "gpu";
   if (!options.results.empty() && !on_gpu) {
     throw std::invalid_argument(
-        "--results records the resources of kernels on a GPU, and none is "
-        "used");
+        "--results records the resources of kernels on a GPU, and none is used");
   }
   std::vector<Measurement> all;
   for (const LaunchedGroup& group : groups) {

@@ -44,7 +44,6 @@ LaunchedRung launched_rung(const std::string& name, const BackendBase& used,
 
 /// The registers that warpgroups asked for: "2 x 240, 24"; "-" for one that did not ask, empty when
 /// none did.
-/// @param registers of each warp
 std::string asked_text(const std::vector<int>& registers);
 
 /// A row for each kernel of the rungs: kernel, lines, threads, shared_bytes, stages,

@@ -48,8 +48,7 @@ Program::Program(std::string lesson, std::string description)
                  "where there is one, else the lab")
       ->check(CLI::IsMember({"auto", "cpu", "gpu"}));
   app.add_option("--input", input_directory_,
-                 "directory with q.npy, k.npy and v.npy, each [batch, "
-                 "heads, length, head_dim]\n"
+                 "directory with q.npy, k.npy and v.npy, each [batch, heads, length, head_dim]\n"
                  "(default: the text shipped with the course)");
   app.add_option("--save", save_name_, "directory for result files, created if missing");
   output("--summary", summary_file_, "append one tab-separated line per check to this file");
@@ -125,8 +124,7 @@ Options& Program::command(const std::string& name, const std::string& descriptio
   command.app_->fallthrough();  // to the options of the program
   command.app_->footer(
       "The options of the program, such as --device, apply too.\n"
-      "\nExit status: 0 success, 2 bad use or an error, 130 interrupted by "
-      "Ctrl-C.");
+      "\nExit status: 0 success, 2 bad use or an error, 130 interrupted by Ctrl-C.");
   command.body = std::move(body);
   return command;
 }

@@ -82,7 +82,6 @@ class Program : public Options {
   Program& operator=(const Program&) = delete;
 
   /// Adds a section. Sections run in the order in which they were added.
-  /// @param name  for --section
   /// @param title printed above the section in a full run
   /// @param body  prints the section; throws std::invalid_argument for bad input
   void section(std::string name, std::string title, std::function<void()> body);

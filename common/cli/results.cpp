@@ -114,8 +114,7 @@ void write_results(const std::filesystem::path& file, const DeviceProperties& de
     text += fmt::format("  \"{}\": {},\n", name, json_text(value));
   };
   field("gpu", device.name);
-  field("driver", first_line_of("nvidia-smi --query-gpu=driver_version "
-                                "--format=csv,noheader"));
+  field("driver", first_line_of("nvidia-smi --query-gpu=driver_version --format=csv,noheader"));
   field("toolkit", device.toolkit);
   // Uncommitted changes show as -dirty.
   field("commit", !commit.empty() ? commit

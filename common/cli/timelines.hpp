@@ -85,9 +85,7 @@ inline void show_costs(const lab::Costs& costs) {
   add("copy, from its issue to its arrival", costs.copy_latency);
   add("end of a block to the first step of the next", costs.next_block);
   fmt::print(
-      "Clock cycles of one SM, with {} floating-point operations and "
-      "{}\ncopied "
-      "bytes per cycle\n{}"
+      "Clock cycles of one SM, with {} floating-point operations and {}\ncopied bytes per cycle\n{}"
       "The tensor cores execute one matmul at a time, in the order of issue. "
       "All other\noperations take no time.\n",
       costs.flops, costs.copied_bytes, table.text());

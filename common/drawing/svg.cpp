@@ -14,14 +14,12 @@ namespace {
 // The classes of Paper::kAdaptive.
 constexpr const char* kStyle =
     "<style>\n"
-    ".paper { fill: #ffffff } text { fill: #1a1a1a } .quiet { fill: #59636e "
-    "}\n"
+    ".paper { fill: #ffffff } text { fill: #1a1a1a } .quiet { fill: #59636e }\n"
     ".main { fill: #0b5cad } .pale { fill: #9cc3ea }\n"
     ".grid { stroke: #d1d9e0 } .axis { stroke: #888888 }\n"
     ".curve { fill: none; stroke: #0b5cad; stroke-width: 2 }\n"
     "@media (prefers-color-scheme: dark) {\n"
-    ".paper { fill: #16191d } text { fill: #e6e6e6 } .quiet { fill: #9198a1 "
-    "}\n"
+    ".paper { fill: #16191d } text { fill: #e6e6e6 } .quiet { fill: #9198a1 }\n"
     ".main { fill: #6cb6ff } .pale { fill: #31506e }\n"
     ".grid { stroke: #3d444d } .curve { stroke: #6cb6ff }\n"
     "}\n"

@@ -101,11 +101,12 @@ def number(value):
     return value
 
 
-def main(pictures):
-    """The main program of a lesson's drawings.py: prints the picture that the command line
-    names."""
-    if len(sys.argv) != 2 or sys.argv[1] not in pictures:
+def main(*pictures):
+    """The main program of a lesson's drawings.py: prints the picture that the command line names,
+    one of these functions."""
+    named = {picture.__name__: picture for picture in pictures}
+    if len(sys.argv) != 2 or sys.argv[1] not in named:
         name = pathlib.Path(sys.argv[0]).name
-        print(f"{name}: which picture? There are {', '.join(pictures)}", file=sys.stderr)
+        print(f"{name}: which picture? There are {', '.join(named)}", file=sys.stderr)
         sys.exit(2)
-    print(pictures[sys.argv[1]]().svg(), end="")
+    print(named[sys.argv[1]]().svg(), end="")

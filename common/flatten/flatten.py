@@ -177,8 +177,9 @@ def split(text):
     described = re.search(r"/// @file\n((?:/// .*\n)*)", text)  # the first paragraph
     description = [line[4:] for line in described[1].splitlines()] if described else []
     text = without_lab(text)
+    text = re.sub(r"/// @file\n(?:///.*\n)*", "", text)
     text = re.sub(
-        r"/// @file\n(?:///.*\n)*|^ *//! \[\w+\]\n|^/// @(cond|endcond).*\n", "", text, flags=re.M
+        r"^ *//! \[\w+\]\n|^/// @(end)?cond.*\n|^ *// clang-format .*\n", "", text, flags=re.M
     )
     source, code = Source(description, [], []), blank(text)
     at = begin = 0  # where code is read; where the comment of the next definition begins

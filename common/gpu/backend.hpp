@@ -18,20 +18,16 @@ struct BackendBase {
   bool available = false;       ///< whether it can run here
   DeviceProperties properties;  ///< its name and limits, when available
   /// Median time of some work in milliseconds, repeated so often; none where times say nothing.
-  std::function<std::optional<double>(const std::function<void()>&,
-                                      int repeats)>
-      milliseconds;
+  std::function<std::optional<double>(const std::function<void()>&, int repeats)> milliseconds;
   /// What the kernels that some work launches take, in their order.
-  std::function<std::vector<KernelResources>(const std::function<void()>&)>
-      resources;
+  std::function<std::vector<KernelResources>(const std::function<void()>&)> resources;
   /// Kernels of the lesson that it cannot run: a message with the reason for each.
   std::vector<std::string> left_out{};
 };
 
 /// The backend of a kind, or null.
 template <class Backend>
-const Backend* find_backend(const std::vector<Backend>& backends,
-                            const std::string& kind) {
+const Backend* find_backend(const std::vector<Backend>& backends, const std::string& kind) {
   for (const Backend& backend : backends) {
     if (backend.kind == kind) return &backend;
   }

@@ -13,15 +13,14 @@ namespace fa {
 
 /// What a program asks about the device.
 struct DeviceProperties {
-  std::string name;            ///< for people
-  int compute_capability = 0;  ///< 90 for sm_90; 0 in the lab
-  int sm_count = 0;            ///< of a GPU; for the lab see sm_count()
-  std::size_t shared_bytes =
-      0;                        ///< dynamic shared memory of a block, at most
-  std::size_t l2_bytes = 0;     ///< level 2 cache; 0 in the lab
-  double clock_hz = 0;          ///< the highest of the SMs
-  double memory_bandwidth = 0;  ///< bytes per second by clock and width
-  std::string toolkit;          ///< version of CUDA, "13.0"
+  std::string name;              ///< for people
+  int compute_capability = 0;    ///< 90 for sm_90; 0 in the lab
+  int sm_count = 0;              ///< of a GPU; for the lab see sm_count()
+  std::size_t shared_bytes = 0;  ///< dynamic shared memory of a block, at most
+  std::size_t l2_bytes = 0;      ///< level 2 cache; 0 in the lab
+  double clock_hz = 0;           ///< the highest of the SMs
+  double memory_bandwidth = 0;   ///< bytes per second by clock and width
+  std::string toolkit;           ///< version of CUDA, "13.0"
   /// What the code of this program that runs on the GPU was compiled for: 80 for sm_80, also on a
   /// newer GPU; 0 where there is no code for this GPU, and in the lab.
   int code_architecture = 0;
@@ -48,39 +47,31 @@ inline constexpr Needs kNeedsHopper{90, "TMA and wgmma"};
 
 /// Why a device cannot run a kernel, in words that follow "it"; empty where it can. The lab can run
 /// all that fits into its shared memory.
-inline std::string missing(const DeviceProperties& device,
-                           const Needs& needs) {
+inline std::string missing(const DeviceProperties& device, const Needs& needs) {
   const auto sm = [](int architecture) {
-    return fmt::format("sm_{}{}", architecture,
-                       architecture == 90 ? "a" : "");
+    return fmt::format("sm_{}{}", architecture, architecture == 90 ? "a" : "");
   };
   const int capability = device.compute_capability;
   if (capability != 0) {
-    const std::string what = fmt::format(
-        "needs {} ({})", sm(needs.architecture), needs.instructions);
+    const std::string what =
+        fmt::format("needs {} ({})", sm(needs.architecture), needs.instructions);
     // sm_90a is for one compute capability, all others are for newer ones, too.
-    if (needs.architecture == 90 ? capability != 90
-                                 : capability < needs.architecture) {
+    if (needs.architecture == 90 ? capability != 90 : capability < needs.architecture) {
       return fmt::format("{}; {} is sm_{}", what, device.name, capability);
     }
     if (device.code_architecture == 0) {
-      return fmt::format(
-          "is not compiled for {}, which is sm_{}; configure the build anew",
-          device.name, capability);
+      return fmt::format("is not compiled for {}, which is sm_{}; configure the build anew",
+                         device.name, capability);
     }
-    if (needs.architecture == 90
-            ? !device.has_sm_90a_code
-            : device.code_architecture < needs.architecture) {
-      return fmt::format(
-          "{}; this build has code for sm_{} only, see "
-          "CMAKE_CUDA_ARCHITECTURES",
-          what, device.code_architecture);
+    if (needs.architecture == 90 ? !device.has_sm_90a_code
+                                 : device.code_architecture < needs.architecture) {
+      return fmt::format("{}; this build has code for sm_{} only, see CMAKE_CUDA_ARCHITECTURES",
+                         what, device.code_architecture);
     }
   }
   if (needs.shared_bytes > device.shared_bytes) {
-    return fmt::format(
-        "needs {} bytes of shared memory in a block; {} has {}",
-        needs.shared_bytes, device.name, device.shared_bytes);
+    return fmt::format("needs {} bytes of shared memory in a block; {} has {}", needs.shared_bytes,
+                       device.name, device.shared_bytes);
   }
   return "";
 }
@@ -92,15 +83,13 @@ inline bool can_run(const DeviceProperties& device, const Needs& needs) {
 /// What one kernel takes of an SM (streaming multiprocessor), as it was launched. Registers, spills
 /// and what follows from them are the compiler's: known on a GPU, 0 in the lab.
 struct KernelResources {
-  int registers = 0;  ///< of a thread
-  std::size_t shared_bytes =
-      0;  ///< of a block, static and dynamic; in the lab only dynamic
-  std::size_t spilled_bytes =
-      0;  ///< of a thread: what does not fit registers, in local memory
-  int blocks = 0;        ///< on one SM at the same time
-  double occupancy = 0;  ///< warps there, as a share of the most possible
-  int threads = 0;       ///< of a block
-  int stages = 0;        ///< of its pipeline of copies; 0: it has none
+  int registers = 0;              ///< of a thread
+  std::size_t shared_bytes = 0;   ///< of a block, static and dynamic; in the lab only dynamic
+  std::size_t spilled_bytes = 0;  ///< of a thread: what does not fit registers, in local memory
+  int blocks = 0;                 ///< on one SM at the same time
+  double occupancy = 0;           ///< warps there, as a share of the most possible
+  int threads = 0;                ///< of a block
+  int stages = 0;                 ///< of its pipeline of copies; 0: it has none
   /// Registers of a thread that each warp asked for (setmaxnreg), while it ran; empty where none
   /// did. Known in the lab, 0 for a warp that did not ask.
   std::vector<int> asked_registers{};
@@ -116,8 +105,7 @@ enum class Arithmetic {
 /// nothing where the rate of the compute capability is not listed here.
 /// Source: CUDA C++ Programming Guide, "Arithmetic Instructions"; NVIDIA's white papers on the A100
 /// and the H100.
-inline std::optional<double> peak_flops(const DeviceProperties& device,
-                                        Arithmetic arithmetic) {
+inline std::optional<double> peak_flops(const DeviceProperties& device, Arithmetic arithmetic) {
   const bool tensor = arithmetic == Arithmetic::kTensorCores16;
   double per_clock = 0;  // of one SM
   switch (device.compute_capability) {

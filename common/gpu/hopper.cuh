@@ -77,10 +77,9 @@ struct MatrixDescriptor {
 /// bytes are 16 elements along its rows. `leading` are the bytes from a panel to the next, which
 /// only Major::kMN uses.
 template <Major layout, int panel_bytes = kPanelBytes>
-__device__ MatrixDescriptor<layout, panel_bytes> matrix_descriptor(
-    const void* shared, int leading) {
-  return {(shared_address(shared) & 0x3ffff) >> 4 |
-          static_cast<std::uint32_t>(leading >> 4) << 16};
+__device__ MatrixDescriptor<layout, panel_bytes> matrix_descriptor(const void* shared,
+                                                                   int leading) {
+  return {(shared_address(shared) & 0x3ffff) >> 4 | static_cast<std::uint32_t>(leading >> 4) << 16};
 }
 
 /// A tile of 16-bit elements in shared memory as TMA writes it and wgmma reads it: panels of 64
@@ -91,8 +90,7 @@ __device__ MatrixDescriptor<layout, panel_bytes> matrix_descriptor(
 /// @tparam row_count   rows, a multiple of 8
 /// @tparam col_count   columns, a multiple of 16
 /// @tparam panel_bytes of a row of a panel: kPanelBytes or kNarrowPanelBytes
-template <class T, int row_count, int col_count,
-          int panel_bytes = kPanelBytes>
+template <class T, int row_count, int col_count, int panel_bytes = kPanelBytes>
 struct __align__(kPanelAlignment) SwizzledTile {
   /// @{ Of the tile, and of a panel. The last panel may be used in part.
   using Element = T;
@@ -117,21 +115,17 @@ struct __align__(kPanelAlignment) SwizzledTile {
 
   /// 16 columns of some rows, summed over columns, as both operands of Q K^T are. The first row is
   /// a multiple of 8, the first column one of 16.
-  __device__ MatrixDescriptor<Major::kK, panel_bytes> by_rows(int row,
-                                                              int col) const {
+  __device__ MatrixDescriptor<Major::kK, panel_bytes> by_rows(int row, int col) const {
     return matrix_descriptor<Major::kK, panel_bytes>(data, 0) +
-           2 * (col / panel_cols * panel_size + row * panel_cols +
-                col % panel_cols);
+           2 * (col / panel_cols * panel_size + row * panel_cols + col % panel_cols);
   }
 
   /// 16 rows of some columns, summed over rows, as the right operand of P V is. The first row is a
   /// multiple of 16; the first column is that of a panel, or a multiple of 16 where no column is in
   /// the next panel.
-  __device__ MatrixDescriptor<Major::kMN, panel_bytes> by_columns(
-      int row, int col) const {
+  __device__ MatrixDescriptor<Major::kMN, panel_bytes> by_columns(int row, int col) const {
     return matrix_descriptor<Major::kMN, panel_bytes>(data, 2 * panel_size) +
-           2 * (col / panel_cols * panel_size + row * panel_cols +
-                col % panel_cols);
+           2 * (col / panel_cols * panel_size + row * panel_cols + col % panel_cols);
   }
 };
 
@@ -139,53 +133,46 @@ struct __align__(kPanelAlignment) SwizzledTile {
 /// tensor is 0. One thread calls it. The tile begins at (row, col) of a head of a sequence;
 /// `barrier` counts Tile::bytes when they have arrived.
 template <class Tile>
-__device__ void load_tile(Tile& tile, const TensorMap& map, Mbarrier& barrier,
-                          int row, int head, int batch,
-                          CacheHint hint = CacheHint::kEvictNormal,
-                          int col = 0,
+__device__ void load_tile(Tile& tile, const TensorMap& map, Mbarrier& barrier, int row, int head,
+                          int batch, CacheHint hint = CacheHint::kEvictNormal, int col = 0,
                           SourceLocation location = caller_location()) {
 #pragma unroll
   for (int panel = 0; panel < Tile::panels; ++panel) {
-    tma_load(tile.data + panel * Tile::panel_size, map, barrier,
-             col + panel * Tile::panel_cols, row, head, batch, hint,
-             location);
+    tma_load(tile.data + panel * Tile::panel_size, map, barrier, col + panel * Tile::panel_cols,
+             row, head, batch, hint, location);
   }
 }
 
 /// The same from a matrix, with the tensor_map() of a matrix: the tile begins at (row, col).
 template <class Tile>
-__device__ void load_tile(Tile& tile, const TensorMap& map, Mbarrier& barrier,
-                          int row, int col,
+__device__ void load_tile(Tile& tile, const TensorMap& map, Mbarrier& barrier, int row, int col,
                           SourceLocation location = caller_location()) {
-  load_tile(tile, map, barrier, row, 0, 0, CacheHint::kEvictNormal, col,
-            location);
+  load_tile(tile, map, barrier, row, 0, 0, CacheHint::kEvictNormal, col, location);
 }
 
 /// Begins to write a tile to a tensor; what lies outside the tensor is not written. One thread
 /// calls it, and closes the group with bulk_commit().
 template <class Tile>
-__device__ void store_tile(const TensorMap& map, const Tile& tile, int row,
-                           int head, int batch, int col = 0,
-                           SourceLocation location = caller_location()) {
+__device__ void store_tile(const TensorMap& map, const Tile& tile, int row, int head, int batch,
+                           int col = 0, SourceLocation location = caller_location()) {
 #pragma unroll
   for (int panel = 0; panel < Tile::panels; ++panel) {
-    tma_store(map, tile.data + panel * Tile::panel_size,
-              col + panel * Tile::panel_cols, row, head, batch, location);
+    tma_store(map, tile.data + panel * Tile::panel_size, col + panel * Tile::panel_cols, row, head,
+              batch, location);
   }
 }
 
 /// The same to a matrix.
 template <class Tile>
-__device__ void store_tile(const TensorMap& map, const Tile& tile, int row,
-                           int col,
+__device__ void store_tile(const TensorMap& map, const Tile& tile, int row, int col,
                            SourceLocation location = caller_location()) {
   store_tile(map, tile, row, 0, 0, col, location);
 }
 
 /// tma_load_multicast() from a matrix.
-__device__ inline void tma_load_multicast(
-    void* shared, const TensorMap& map, Mbarrier& barrier, int col, int row,
-    unsigned blocks, SourceLocation location = caller_location()) {
+__device__ inline void tma_load_multicast(void* shared, const TensorMap& map, Mbarrier& barrier,
+                                          int col, int row, unsigned blocks,
+                                          SourceLocation location = caller_location()) {
   tma_load_multicast(shared, map, barrier, col, row, 0, 0, blocks, location);
 }
 
@@ -214,8 +201,7 @@ struct Pipeline {
 
   /// One thread calls it before others use the barriers: fence_barrier_init() and __syncthreads()
   /// follow. So many consumers call consumer_release() for each stage.
-  __device__ void init(int consumers,
-                       SourceLocation location = caller_location()) {
+  __device__ void init(int consumers, SourceLocation location = caller_location()) {
     for (int i = 0; i < stages; ++i) {
       full[i].init(1, location);
       empty[i].init(consumers, location);
@@ -224,9 +210,8 @@ struct Pipeline {
   /// Producer: waits until a stage is empty, and expects so many bytes. The producer's state begins
   /// as a consumer's does: the phase is flipped here.
   /// @return the barrier that copies report to, CUTLASS's producer_get_barrier()
-  __device__ Mbarrier& producer_acquire(
-      const PipelineState<stages>& at, int bytes,
-      SourceLocation location = caller_location()) {
+  __device__ Mbarrier& producer_acquire(const PipelineState<stages>& at, int bytes,
+                                        SourceLocation location = caller_location()) {
     const int before = at.parity ^ 1;  // all are empty at the beginning
     empty[at.stage].wait(before, location);
     full[at.stage].arrive_and_expect(bytes, location);
@@ -238,9 +223,8 @@ struct Pipeline {
     full[at.stage].wait(at.parity, location);
   }
   /// Consumer: is done with a stage.
-  __device__ void consumer_release(
-      const PipelineState<stages>& at,
-      SourceLocation location = caller_location()) {
+  __device__ void consumer_release(const PipelineState<stages>& at,
+                                   SourceLocation location = caller_location()) {
     empty[at.stage].arrive(location);
   }
 };

@@ -33,9 +33,7 @@ __device__ inline std::uint32_t peer_address(const void* pointer, int rank) {
 template <class T>
 __device__ T* peer_shared(T* pointer, int rank) {
   T* result = nullptr;
-  FA_HOPPER_ASM("mapa.u64 %0, %1, %2;\n"
-                : "=l"(result)
-                : "l"(pointer), "r"(rank));
+  FA_HOPPER_ASM("mapa.u64 %0, %1, %2;\n" : "=l"(result) : "l"(pointer), "r"(rank));
   return result;
 }
 
@@ -62,32 +60,25 @@ class Mbarrier {
   /// One thread calls it with the arrivals of a phase, before any thread uses the barrier:
   /// fence_barrier_init() and __syncthreads() follow.
   __device__ void init(int arrivals, SourceLocation = {}) {
-    FA_HOPPER_ASM(
-        "mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(address()),
-        "r"(arrivals)
-        : "memory");
+    FA_HOPPER_ASM("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(address()), "r"(arrivals)
+                  : "memory");
   }
   /// One arrival.
   __device__ void arrive(SourceLocation = {}) {
-    FA_HOPPER_ASM(
-        "mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(address())
-        : "memory");
+    FA_HOPPER_ASM("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(address()) : "memory");
   }
   /// One arrival; the phase expects so many bytes more.
   __device__ void arrive_and_expect(int bytes, SourceLocation = {}) {
-    FA_HOPPER_ASM(
-        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(
-            address()),
-        "r"(bytes)
-        : "memory");
+    FA_HOPPER_ASM("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(address()),
+                  "r"(bytes)
+                  : "memory");
   }
   /// One arrival at the same barrier of another block of its cluster, or of this one: threads and
   /// copies of that block may overwrite what this thread has read. What it has written to shared
   /// memory of other blocks is visible only after cluster_wait(): an arrival that released it, too,
   /// would wait for all stores of the thread, which costs a matmul a third of its speed.
   __device__ void arrive_at_peer(int rank, SourceLocation = {}) {
-    FA_HOPPER_ASM("mbarrier.arrive.shared::cluster.b64 _, [%0];\n" ::"r"(
-                      peer_address(this, rank))
+    FA_HOPPER_ASM("mbarrier.arrive.shared::cluster.b64 _, [%0];\n" ::"r"(peer_address(this, rank))
                   : "memory");
   }
   /// Waits until the phase of a parity has ended: 0 for the first, 1 for the second and so on. The
@@ -155,11 +146,9 @@ __device__ void setmaxnreg_inc() {
 __device__ inline std::uint64_t cache_policy(CacheHint hint) {
   std::uint64_t policy = 0;
   if (hint == CacheHint::kEvictLast) {
-    FA_HOPPER_ASM("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;\n"
-                  : "=l"(policy));
+    FA_HOPPER_ASM("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;\n" : "=l"(policy));
   } else {
-    FA_HOPPER_ASM("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;\n"
-                  : "=l"(policy));
+    FA_HOPPER_ASM("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;\n" : "=l"(policy));
   }
   return policy;
 }
@@ -173,75 +162,63 @@ __device__ inline std::uint32_t stamped_tensor(const TensorMap& map) {
 /// outside of the tensor is 0. The box begins at (col, row) of a head of a sequence; `col` is a
 /// multiple of 8 (an H200 reports others as an illegal instruction). `barrier` counts the box's
 /// bytes when they have arrived.
-__device__ inline void tma_load(void* shared, const TensorMap& map,
-                                Mbarrier& barrier, int col, int row, int head,
-                                int batch, CacheHint hint,
-                                SourceLocation = {}) {
+__device__ inline void tma_load(void* shared, const TensorMap& map, Mbarrier& barrier, int col,
+                                int row, int head, int batch, CacheHint hint, SourceLocation = {}) {
   FA_STAMP(kLoad, barrier.address() >> 3 | stamped_tensor(map) << 15);
   if (hint == CacheHint::kEvictNormal) {
     FA_HOPPER_ASM(
         "cp.async.bulk.tensor.4d.shared::cluster.global.tile"
         ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
         "[%2];\n" ::"r"(shared_address(shared)),
-        "l"(&map), "r"(barrier.address()), "r"(col), "r"(row), "r"(head),
-        "r"(batch)
+        "l"(&map), "r"(barrier.address()), "r"(col), "r"(row), "r"(head), "r"(batch)
         : "memory");
   } else {
     FA_HOPPER_ASM(
         "cp.async.bulk.tensor.4d.shared::cluster.global.tile"
         ".mbarrier::complete_tx::bytes.L2::cache_hint "
-        "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;\n" ::"r"(
-            shared_address(shared)),
-        "l"(&map), "r"(barrier.address()), "r"(col), "r"(row), "r"(head),
-        "r"(batch), "l"(cache_policy(hint))
+        "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;\n" ::"r"(shared_address(shared)),
+        "l"(&map), "r"(barrier.address()), "r"(col), "r"(row), "r"(head), "r"(batch),
+        "l"(cache_policy(hint))
         : "memory");
   }
 }
 /// The same to several blocks of the cluster, to the same address in the shared memory of each,
 /// whose own barrier counts the bytes. Bit r of `blocks` is block r.
-__device__ inline void tma_load_multicast(void* shared, const TensorMap& map,
-                                          Mbarrier& barrier, int col, int row,
-                                          int head, int batch,
-                                          unsigned blocks,
+__device__ inline void tma_load_multicast(void* shared, const TensorMap& map, Mbarrier& barrier,
+                                          int col, int row, int head, int batch, unsigned blocks,
                                           SourceLocation = {}) {
   FA_HOPPER_ASM(
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile"
       ".mbarrier::complete_tx::bytes.multicast::cluster "
-      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;\n" ::"r"(
-          shared_address(shared)),
-      "l"(&map), "r"(barrier.address()), "r"(col), "r"(row), "r"(head),
-      "r"(batch), "h"(static_cast<std::uint16_t>(blocks))
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;\n" ::"r"(shared_address(shared)),
+      "l"(&map), "r"(barrier.address()), "r"(col), "r"(row), "r"(head), "r"(batch),
+      "h"(static_cast<std::uint16_t>(blocks))
       : "memory");
 }
 /// Begins to copy consecutive bytes of shared memory to block `rank` of the cluster. `to` and
 /// `barrier` are given as addresses in this block; the other block's barrier counts the bytes.
 /// Addresses and bytes are multiples of 16, here and in the functions below.
-__device__ inline void bulk_copy_to_peer(void* to, const void* from,
-                                         int bytes, Mbarrier& barrier,
+__device__ inline void bulk_copy_to_peer(void* to, const void* from, int bytes, Mbarrier& barrier,
                                          int rank, SourceLocation = {}) {
   FA_HOPPER_ASM(
-      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::"
-      "bytes "
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "
       "[%0], [%1], %2, [%3];\n" ::"r"(peer_address(to, rank)),
       "r"(shared_address(from)), "r"(bytes), "r"(peer_address(&barrier, rank))
       : "memory");
 }
 /// Begins to copy consecutive bytes from global to shared memory.
-__device__ inline void bulk_load(void* shared, const void* global, int bytes,
-                                 Mbarrier& barrier) {
+__device__ inline void bulk_load(void* shared, const void* global, int bytes, Mbarrier& barrier) {
   FA_STAMP(kLoadBytes, barrier.address() >> 3);
   FA_HOPPER_ASM(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
       "[%0], [%1], %2, [%3];\n" ::"r"(shared_address(shared)),
-      "l"(__cvta_generic_to_global(global)), "r"(bytes),
-      "r"(barrier.address())
+      "l"(__cvta_generic_to_global(global)), "r"(bytes), "r"(barrier.address())
       : "memory");
 }
 /// Begins to copy a box from shared memory to a tensor, see tma_load(); what lies outside of the
 /// tensor is not written. `col` and `row` are not negative.
-__device__ inline void tma_store(const TensorMap& map, const void* shared,
-                                 int col, int row, int head, int batch,
-                                 SourceLocation = {}) {
+__device__ inline void tma_store(const TensorMap& map, const void* shared, int col, int row,
+                                 int head, int batch, SourceLocation = {}) {
   FA_STAMP(kStore, stamped_tensor(map) << 15);
   FA_HOPPER_ASM(
       "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
@@ -250,18 +227,15 @@ __device__ inline void tma_store(const TensorMap& map, const void* shared,
       : "memory");
 }
 /// Begins to copy consecutive floats from shared to global memory.
-__device__ inline void bulk_store(float* global, const float* shared,
-                                  int bytes) {
+__device__ inline void bulk_store(float* global, const float* shared, int bytes) {
   FA_STAMP(kStoreFloats, 0);
-  FA_HOPPER_ASM(
-      "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n" ::"l"(
-          __cvta_generic_to_global(global)),
-      "r"(shared_address(shared)), "r"(bytes)
-      : "memory");
+  FA_HOPPER_ASM("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n" ::"l"(
+                    __cvta_generic_to_global(global)),
+                "r"(shared_address(shared)), "r"(bytes)
+                : "memory");
 }
 /// Begins to add consecutive floats in shared memory to as many in global memory, each atomically.
-__device__ inline void bulk_add(float* global, const float* shared,
-                                int bytes) {
+__device__ inline void bulk_add(float* global, const float* shared, int bytes) {
   FA_STAMP(kStoreFloats, 0);
   FA_HOPPER_ASM(
       "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 "
@@ -277,8 +251,7 @@ __device__ inline void bulk_commit() {
 template <int pending>
 __device__ void bulk_wait_read() {
   FA_STAMP(kWaitStores, pending);
-  FA_HOPPER_ASM("cp.async.bulk.wait_group.read %0;\n" ::"n"(pending)
-                : "memory");
+  FA_HOPPER_ASM("cp.async.bulk.wait_group.read %0;\n" ::"n"(pending) : "memory");
   FA_STAMP(kEnd, 0);
 }
 /// Waits until at most so many groups of this thread are in flight.
@@ -303,8 +276,7 @@ __device__ inline void stmatrix_x4(void* row, const std::uint32_t (&r)[4]) {
       : "memory");
 }
 /// The same with each matrix transposed, the inverse of ldmatrix_x4_transposed().
-__device__ inline void stmatrix_x4_transposed(void* row,
-                                              const std::uint32_t (&r)[4]) {
+__device__ inline void stmatrix_x4_transposed(void* row, const std::uint32_t (&r)[4]) {
   FA_HOPPER_ASM(
       "stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], "
       "{%1, %2, %3, %4};\n" ::"r"(shared_address(row)),
@@ -356,8 +328,7 @@ __device__ void wgmma_commit(Registers&... registers) {
 template <int pending, class... Registers>
 __device__ void wgmma_wait(Registers&... registers) {
   FA_STAMP(kWaitMatmuls, pending);
-  FA_HOPPER_ASM("wgmma.wait_group.sync.aligned %0;\n" ::"n"(pending)
-                : "memory");
+  FA_HOPPER_ASM("wgmma.wait_group.sync.aligned %0;\n" ::"n"(pending) : "memory");
   FA_STAMP(kEnd, 0);
   (fence_operand(registers), ...);
 }
@@ -394,9 +365,9 @@ __device__ void wgmma_wait(Registers&... registers) {
 #define FA_R88 FA_R80 ", " FA_R8_10
 #define FA_R96 FA_R88 ", " FA_R8_11
 #define FA_R128 FA_R96 ", " FA_R8_12 ", " FA_R8_13 ", " FA_R8_14 ", " FA_R8_15
-#define FA_D8(i)                                              \
-  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), \
-      "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define FA_D8(i)                                                                              \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
+      "+f"(d[i + 6]), "+f"(d[i + 7])
 #define FA_D16 FA_D8(0), FA_D8(8)
 #define FA_D24 FA_D16, FA_D8(16)
 #define FA_D32 FA_D24, FA_D8(24)
@@ -412,25 +383,22 @@ __device__ void wgmma_wait(Registers&... registers) {
 
 // wgmma with both operands in shared memory, and with A in registers, for n columns, r = n / 2
 // accumulators and a type. A0 to A6 are the numbers of the operands after the accumulators.
-#define FA_WGMMA_SHARED(n, r, type, A0, A1, A2, A3, A4)                      \
-  FA_HOPPER_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A2               \
-                ", 0;\n"                                                     \
-                "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type       \
-                "." type " {" FA_R##r "}, %" #A0 ", %" #A1                   \
-                                      ", adds, 1, 1, %" #A3 ", %" #A4        \
-                                      ";\n}\n"                               \
-                : FA_D##r                                                    \
-                : "l"(a.bits()), "l"(b.bits()), "r"(static_cast<int>(adds)), \
-                  "n"(transposed_a), "n"(transposed_b))
-#define FA_WGMMA_REGISTERS(n, r, type, A0, A1, A2, A3, A4, A5, A6)           \
-  FA_HOPPER_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A5               \
-                ", 0;\n"                                                     \
-                "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type       \
-                "." type " {" FA_R##r "}, {%" #A0 ", %" #A1 ", %" #A2        \
-                                      ", %" #A3 "}, %" #A4                   \
-                                      ", adds, 1, 1, %" #A6 ";\n}\n"         \
-                : FA_D##r                                                    \
-                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits()), \
+#define FA_WGMMA_SHARED(n, r, type, A0, A1, A2, A3, A4)                                         \
+  FA_HOPPER_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A2                                  \
+                ", 0;\n"                                                                        \
+                "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" FA_R##r    \
+                "}, %" #A0 ", %" #A1 ", adds, 1, 1, %" #A3 ", %" #A4 ";\n}\n"                   \
+                : FA_D##r                                                                       \
+                : "l"(a.bits()), "l"(b.bits()), "r"(static_cast<int>(adds)), "n"(transposed_a), \
+                  "n"(transposed_b))
+#define FA_WGMMA_REGISTERS(n, r, type, A0, A1, A2, A3, A4, A5, A6)                           \
+  FA_HOPPER_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A5                               \
+                ", 0;\n"                                                                     \
+                "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" FA_R##r \
+                "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #A4 ", adds, 1, 1, %" #A6   \
+                ";\n}\n"                                                                     \
+                : FA_D##r                                                                    \
+                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits()),                 \
                   "r"(static_cast<int>(adds)), "n"(transposed_b))
 // Calls what(n, r, type, operand numbers) for the sizes that kernels use.
 #define FA_WGMMA_SIZES(WHAT, type)                                           \
@@ -445,8 +413,7 @@ __device__ void wgmma_wait(Registers&... registers) {
   if constexpr (r == 80) WHAT(160, 80, type, 80, 81, 82, 83, 84, 85, 86);    \
   if constexpr (r == 88) WHAT(176, 88, type, 88, 89, 90, 91, 92, 93, 94);    \
   if constexpr (r == 96) WHAT(192, 96, type, 96, 97, 98, 99, 100, 101, 102); \
-  if constexpr (r == 128)                                                    \
-  WHAT(256, 128, type, 128, 129, 130, 131, 132, 133, 134)
+  if constexpr (r == 128) WHAT(256, 128, type, 128, 129, 130, 131, 132, 133, 134)
 #define FA_WGMMA_SHARED_OF(n, r, type, A0, A1, A2, A3, A4, A5, A6) \
   FA_WGMMA_SHARED(n, r, type, A0, A1, A2, A3, A4)
 /// @endcond
@@ -458,12 +425,9 @@ struct MatrixDescriptor;
 /// float32. With warp the one of four and g = lane / 4, t = lane % 4, a lane holds in d[4 j + 2 h +
 /// e] element (16 warp + 8 h + g, 8 j + 2 t + e).
 /// T is half or bfloat16. No thread may touch d before wgmma_wait().
-template <class T, int r, Major major_a, int panel_a, Major major_b,
-          int panel_b>
-__device__ void wgmma(float (&d)[r],
-                      const MatrixDescriptor<major_a, panel_a>& a,
-                      const MatrixDescriptor<major_b, panel_b>& b,
-                      bool adds) {
+template <class T, int r, Major major_a, int panel_a, Major major_b, int panel_b>
+__device__ void wgmma(float (&d)[r], const MatrixDescriptor<major_a, panel_a>& a,
+                      const MatrixDescriptor<major_b, panel_b>& b, bool adds) {
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
   [[maybe_unused]] constexpr int transposed_a = major_a == Major::kMN;
   [[maybe_unused]] constexpr int transposed_b = major_b == Major::kMN;
@@ -477,8 +441,7 @@ __device__ void wgmma(float (&d)[r],
 /// each warp.
 template <class T, int r, Major major_b, int panel_b>
 __device__ void wgmma(float (&d)[r], const std::uint32_t (&a)[4],
-                      const MatrixDescriptor<major_b, panel_b>& b,
-                      bool adds) {
+                      const MatrixDescriptor<major_b, panel_b>& b, bool adds) {
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
   [[maybe_unused]] constexpr int transposed_b = major_b == Major::kMN;
   if constexpr (std::is_same_v<T, half>) {

@@ -143,16 +143,15 @@ __device__ inline void store2(float* address, float x, float y) {
 /// atomicAdd() on a counter in global memory, which releases: a thread that acquires the new
 /// value sees what this one did before. It costs less than a __threadfence() before an atomicAdd().
 __device__ inline void atomic_add_release(unsigned* counter, unsigned value) {
-  asm volatile("red.release.gpu.global.add.u32 [%0], %1;\n" ::"l"(
-                   __cvta_generic_to_global(counter)),
-               "r"(value)
-               : "memory");
+  asm volatile(
+      "red.release.gpu.global.add.u32 [%0], %1;\n" ::"l"(__cvta_generic_to_global(counter)),
+      "r"(value)
+      : "memory");
 }
 /// atomicAdd() on a counter in global memory, which acquires: this thread sees what others did
 /// before they released it. It costs less than a __threadfence() after it.
 /// @returns the value before
-__device__ inline unsigned atomic_add_acquire(unsigned* counter,
-                                              unsigned value) {
+__device__ inline unsigned atomic_add_acquire(unsigned* counter, unsigned value) {
   unsigned before;
   asm volatile("atom.acquire.gpu.global.add.u32 %0, [%1], %2;\n"
                : "=r"(before)
@@ -176,11 +175,10 @@ __device__ inline unsigned load_acquire(const unsigned* counter) {
 /// of 16. From sm_90 on it is one request.
 __device__ inline void atomic_add4(float* address, float4 value) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};\n" ::"l"(
-          __cvta_generic_to_global(address)),
-      "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
-      : "memory");
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};\n" ::"l"(
+                   __cvta_generic_to_global(address)),
+               "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
+               : "memory");
 #else
   atomicAdd(address, value.x);
   atomicAdd(address + 1, value.y);
@@ -204,21 +202,17 @@ __device__ inline std::uint32_t shared_address(const void* pointer) {
 
 /// Begins to copy 16 bytes from global to shared memory (cp.async, sm_80). Where `valid` is false
 /// the destination gets zeros and the source is not read. Both addresses are multiples of 16.
-__device__ inline void cp_async16(void* shared, const void* global,
-                                  bool valid = true) {
+__device__ inline void cp_async16(void* shared, const void* global, bool valid = true) {
   FA_SM_80_ASM_VOLATILE(
-      "cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(
-          shared_address(shared)),
-      "l"(global), "r"(valid ? 16 : 0)
+      "cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(shared)), "l"(global),
+      "r"(valid ? 16 : 0)
       : "memory");
 }
 /// The same for 4 bytes: consecutive on neither side, a quarter as much for each instruction.
-__device__ inline void cp_async4(void* shared, const void* global,
-                                 bool valid = true) {
+__device__ inline void cp_async4(void* shared, const void* global, bool valid = true) {
   FA_SM_80_ASM_VOLATILE(
-      "cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(
-          shared_address(shared)),
-      "l"(global), "r"(valid ? 4 : 0)
+      "cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(shared_address(shared)), "l"(global),
+      "r"(valid ? 4 : 0)
       : "memory");
 }
 /// Closes the group of the copies begun since the last one.
@@ -229,29 +223,24 @@ __device__ inline void cp_async_commit() {
 /// __syncthreads() after it.
 template <int pending>
 __device__ void cp_async_wait() {
-  FA_SM_80_ASM_VOLATILE("cp.async.wait_group %0;\n" ::"n"(pending)
-                        : "memory");
+  FA_SM_80_ASM_VOLATILE("cp.async.wait_group %0;\n" ::"n"(pending) : "memory");
 }
 
 /// Loads four 8x8 matrices of 16-bit elements from shared memory (ldmatrix, sm_75). Lane i gives
 /// the address of row i % 8 of matrix i / 8 and gets, in r[m], columns 2 (i % 4) and the next of
 /// row i / 4 of matrix m.
 __device__ inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
-  asm volatile(
-      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
-      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-      : "r"(shared_address(row))
-      : "memory");
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
 }
 /// The same with each matrix transposed: lane i gets rows 2 (i % 4) and the next of column i / 4.
-__device__ inline void ldmatrix_x4_transposed(std::uint32_t (&r)[4],
-                                              const void* row) {
-  asm volatile(
-      "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, "
-      "[%4];\n"
-      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-      : "r"(shared_address(row))
-      : "memory");
+__device__ inline void ldmatrix_x4_transposed(std::uint32_t (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
 }
 
 /// d += A B on tensor cores, A 16x16, B 16x8, d 16x8 in float32 (mma.m16n8k16, sm_80). With g =

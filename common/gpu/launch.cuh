@@ -32,8 +32,7 @@ inline std::vector<KernelResources>*& noted_resources() {
 }
 /// What the kernels that some work launches take, in their order.
 /// @throws std::runtime_error when the device reports an error
-inline std::vector<KernelResources> resources_of(
-    const std::function<void()>& work) {
+inline std::vector<KernelResources> resources_of(const std::function<void()>& work) {
   std::vector<KernelResources> result;
   noted_resources() = &result;
   struct End {
@@ -59,32 +58,29 @@ namespace fa::FA_TARGET {
 /// device has
 inline void check_launch(const Launch& launch) {
   const DeviceProperties& device = device_properties();
-  if (launch.grid.count() < 1 || launch.grid.x > 2147483647u ||
-      launch.grid.y > 65535 || launch.grid.z > 65535) {
-    throw std::invalid_argument(fmt::format(
-        "a grid of {} x {} x {} blocks; allowed are 1 to 2147483647, 65535 "
-        "and 65535",
-        launch.grid.x, launch.grid.y, launch.grid.z));
+  if (launch.grid.count() < 1 || launch.grid.x > 2147483647u || launch.grid.y > 65535 ||
+      launch.grid.z > 65535) {
+    throw std::invalid_argument(
+        fmt::format("a grid of {} x {} x {} blocks; allowed are 1 to 2147483647, 65535 and 65535",
+                    launch.grid.x, launch.grid.y, launch.grid.z));
   }
-  if (launch.block.count() < 1 || launch.block.count() > kMaxThreads ||
-      launch.block.z > 64) {
-    throw std::invalid_argument(fmt::format(
-        "a block of {} x {} x {} threads; allowed are 1 to {} in all, and 64 "
-        "in z",
-        launch.block.x, launch.block.y, launch.block.z, kMaxThreads));
+  if (launch.block.count() < 1 || launch.block.count() > kMaxThreads || launch.block.z > 64) {
+    throw std::invalid_argument(
+        fmt::format("a block of {} x {} x {} threads; allowed are 1 to {} in all, and 64 in z",
+                    launch.block.x, launch.block.y, launch.block.z, kMaxThreads));
   }
   if (launch.cluster < 1 || launch.cluster > kMaxCluster ||
       launch.grid.x % static_cast<unsigned>(launch.cluster) != 0 ||
       (launch.cluster > 1 && launch.block.count() % 32 != 0)) {
-    throw std::invalid_argument(fmt::format(
-        "clusters of {} blocks of {} threads in a grid of {} blocks in x; "
-        "allowed are 1 to {} blocks of whole warps, in a multiple of them",
-        launch.cluster, launch.block.count(), launch.grid.x, kMaxCluster));
+    throw std::invalid_argument(
+        fmt::format("clusters of {} blocks of {} threads in a grid of {} blocks in x; "
+                    "allowed are 1 to {} blocks of whole warps, in a multiple of them",
+                    launch.cluster, launch.block.count(), launch.grid.x, kMaxCluster));
   }
   if (launch.shared_bytes > device.shared_bytes) {
-    throw std::invalid_argument(fmt::format(
-        "a block with {} bytes of dynamic shared memory; {} has {}",
-        launch.shared_bytes, device.name, device.shared_bytes));
+    throw std::invalid_argument(
+        fmt::format("a block with {} bytes of dynamic shared memory; {} has {}",
+                    launch.shared_bytes, device.name, device.shared_bytes));
   }
 }
 
@@ -95,24 +91,21 @@ inline void check_launch(const Launch& launch) {
 /// @throws std::invalid_argument as check_launch()
 /// @throws std::runtime_error when the device reports an error, or, in the lab, for a deadlock
 template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), const Launch& sizes,
-            Arguments&&... arguments) {
+void launch(void (*kernel)(Parameters...), const Launch& sizes, Arguments&&... arguments) {
   static_assert(sizeof...(Parameters) == sizeof...(Arguments),
                 "as many arguments as the kernel has parameters");
   check_launch(sizes);
-  launch_unchecked(kernel, sizes, nullptr,
-                   static_cast<Parameters>(arguments)...);
+  launch_unchecked(kernel, sizes, nullptr, static_cast<Parameters>(arguments)...);
 }
 
 /// The same on a stream, which must outlive the launch.
 template <class... Parameters, class... Arguments>
-void launch(const Stream& stream, void (*kernel)(Parameters...),
-            const Launch& sizes, Arguments&&... arguments) {
+void launch(const Stream& stream, void (*kernel)(Parameters...), const Launch& sizes,
+            Arguments&&... arguments) {
   static_assert(sizeof...(Parameters) == sizeof...(Arguments),
                 "as many arguments as the kernel has parameters");
   check_launch(sizes);
-  launch_unchecked(kernel, sizes, &stream,
-                   static_cast<Parameters>(arguments)...);
+  launch_unchecked(kernel, sizes, &stream, static_cast<Parameters>(arguments)...);
 }
 
 /// Bytes of all buffers that this thread has allocated, freed ones included: the difference between
@@ -129,22 +122,17 @@ class DeviceBuffer {
   /// @param count number of elements
   /// @throws std::invalid_argument for fewer than none
   /// @throws std::runtime_error when memory does not suffice
-  explicit DeviceBuffer(std::int64_t count)
-      : data_(allocate(count)), count_(count) {
-    poison();
-  }
+  explicit DeviceBuffer(std::int64_t count) : data_(allocate(count)), count_(count) { poison(); }
   /// A buffer with the elements of a row-major tensor of any shape; H is the host's type of the
   /// same size.
   /// @throws std::runtime_error when memory does not suffice
   template <class H, int Rank>
-  explicit DeviceBuffer(const Tensor<H, Rank>& tensor)
-      : DeviceBuffer(tensor.count()) {
+  explicit DeviceBuffer(const Tensor<H, Rank>& tensor) : DeviceBuffer(tensor.count()) {
     upload(tensor.data());
   }
   /// Takes the memory of another.
   DeviceBuffer(DeviceBuffer&& other) noexcept
-      : data_(std::move(other.data_)),
-        count_(std::exchange(other.count_, 0)) {}
+      : data_(std::move(other.data_)), count_(std::exchange(other.count_, 0)) {}
 
   /// Copies count() elements to the device.
   /// @throws std::runtime_error when the device reports an error
@@ -167,8 +155,7 @@ class DeviceBuffer {
     Tensor<H, Rank> result(shape);
     if (result.count() != count_) {
       throw std::invalid_argument(
-          fmt::format("a buffer of {} elements does not fill shape {}",
-                      count_, to_string(shape)));
+          fmt::format("a buffer of {} elements does not fill shape {}", count_, to_string(shape)));
     }
     download(result.data());
     return result;
@@ -190,21 +177,18 @@ class DeviceBuffer {
   };
   static T* allocate(std::int64_t count) {
     if (count < 0) {
-      throw std::invalid_argument(
-          fmt::format("a buffer of {} elements", count));
+      throw std::invalid_argument(fmt::format("a buffer of {} elements", count));
     }
     const auto size = static_cast<std::int64_t>(sizeof(T));
     if (count > std::numeric_limits<std::int64_t>::max() / size) {
-      throw std::runtime_error(fmt::format(
-          "a buffer of {} elements: no memory is so large", count));
+      throw std::runtime_error(
+          fmt::format("a buffer of {} elements: no memory is so large", count));
     }
     void* memory = device_allocate(static_cast<std::size_t>(count * size));
     taken_bytes() += count * size;
     return static_cast<T*>(memory);
   }
-  std::size_t bytes() const {
-    return static_cast<std::size_t>(count_) * sizeof(T);
-  }
+  std::size_t bytes() const { return static_cast<std::size_t>(count_) * sizeof(T); }
   std::unique_ptr<T, Free> data_;
   std::int64_t count_;
 };

@@ -47,7 +47,7 @@ inline std::string kernel_name(const void* function) {
 struct Launched {
   const void* function;  ///< the host's address
   std::string name;      ///< as kernel_name()
-  bool may_run;  ///< launched since this thread last waited for the device
+  bool may_run;          ///< launched since this thread last waited for the device
 };
 /// The kernels that this thread has launched: an error of one is reported by a later call, without
 /// the kernel's name. Names are looked up before any error, since CUDA gives none afterwards.
@@ -91,15 +91,13 @@ inline bool is_late(cudaError_t error) {
 
 /// What CUDA says about an error, in words and by name.
 inline std::string cuda_error(cudaError_t error) {
-  return fmt::format("{} ({})", cudaGetErrorString(error),
-                     cudaGetErrorName(error));
+  return fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
 /// Throws what a CUDA call reports.
 /// @throws std::runtime_error that names the call, the place, and for an error of a kernel the
 /// kernels that were launched since this thread last waited
-inline void check_cuda(cudaError_t error, const char* call, const char* file,
-                       int line) {
+inline void check_cuda(cudaError_t error, const char* call, const char* file, int line) {
   if (error == cudaSuccess) return;
   std::string suspects;
   if (is_late(error)) {
@@ -109,12 +107,11 @@ inline void check_cuda(cudaError_t error, const char* call, const char* file,
       suspects += kernel.name;
     }
   }
-  throw std::runtime_error(fmt::format("{}:{}: {}: {}{}", file, line, call,
-                                       cuda_error(error), suspects));
+  throw std::runtime_error(
+      fmt::format("{}:{}: {}: {}{}", file, line, call, cuda_error(error), suspects));
 }
 /// Makes a CUDA call; throws as check_cuda() when it reports an error.
-#define FA_CUDA(call) \
-  ::fa::FA_TARGET::check_cuda((call), #call, __FILE__, __LINE__)
+#define FA_CUDA(call) ::fa::FA_TARGET::check_cuda((call), #call, __FILE__, __LINE__)
 
 /// @cond what differs between architectures
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -133,10 +130,9 @@ __global__ void __launch_bounds__(FA_PROBE_THREADS) code_probe() {}
 /// @throws std::runtime_error when the device reports an error
 inline void note_code(DeviceProperties& properties) {
   cudaFuncAttributes probe;
-  const cudaError_t error = cudaFuncGetAttributes(
-      &probe, reinterpret_cast<const void*>(code_probe<0>));
-  if (error == cudaErrorNoKernelImageForDevice ||
-      error == cudaErrorInvalidDeviceFunction ||
+  const cudaError_t error =
+      cudaFuncGetAttributes(&probe, reinterpret_cast<const void*>(code_probe<0>));
+  if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction ||
       error == cudaErrorUnsupportedPtxVersion) {
     (void)cudaGetLastError();  // there is no code for this GPU
     return;
@@ -153,10 +149,8 @@ inline DeviceProperties query_device(int device) {
   cudaDeviceProp p;
   FA_CUDA(cudaGetDeviceProperties(&p, device));
   FA_CUDA(cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, device));
-  FA_CUDA(cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate,
-                                 device));
-  FA_CUDA(cudaDeviceGetAttribute(&memory_bits,
-                                 cudaDevAttrGlobalMemoryBusWidth, device));
+  FA_CUDA(cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, device));
+  FA_CUDA(cudaDeviceGetAttribute(&memory_bits, cudaDevAttrGlobalMemoryBusWidth, device));
   DeviceProperties result;
   result.name = p.name;
   result.compute_capability = 10 * p.major + p.minor;
@@ -166,8 +160,7 @@ inline DeviceProperties query_device(int device) {
   result.clock_hz = 1e3 * clock_khz;
   // two bits for each clock and wire
   result.memory_bandwidth = 2e3 * memory_khz * memory_bits / 8;
-  result.toolkit =
-      fmt::format("{}.{}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+  result.toolkit = fmt::format("{}.{}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
   note_code(result);
   return result;
 }
@@ -200,8 +193,7 @@ inline bool device_available() {
 inline std::optional<int> gpu_of_memory(const void* pointer) {
   cudaPointerAttributes attributes;
   FA_CUDA(cudaPointerGetAttributes(&attributes, pointer));
-  if (attributes.type != cudaMemoryTypeDevice &&
-      attributes.type != cudaMemoryTypeManaged) {
+  if (attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged) {
     return std::nullopt;
   }
   return attributes.device;
@@ -234,15 +226,14 @@ enum class CopyKind { kToDevice, kToHost };
 /// @throws std::runtime_error when there is not enough
 inline void* device_allocate(std::size_t bytes) {
   void* result = nullptr;
-  const cudaError_t error =
-      cudaMalloc(&result, std::max<std::size_t>(bytes, 1));
+  const cudaError_t error = cudaMalloc(&result, std::max<std::size_t>(bytes, 1));
   if (error == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();  // the device is intact: clear the error
     std::size_t free = 0, total = 0;
     FA_CUDA(cudaMemGetInfo(&free, &total));
-    throw std::runtime_error(fmt::format(
-        "{} bytes of memory were asked for; {} has {} free, of {} in all",
-        bytes, device_properties().name, free, total));
+    throw std::runtime_error(
+        fmt::format("{} bytes of memory were asked for; {} has {} free, of {} in all", bytes,
+                    device_properties().name, free, total));
   }
   check_cuda(error, "cudaMalloc", __FILE__, __LINE__);
   return result;
@@ -253,11 +244,10 @@ inline void device_free(void* memory) {
 }
 /// Copies between host and device, after all launches so far.
 /// @throws std::runtime_error for an error of one of them
-inline void device_copy(void* to, const void* from, std::size_t bytes,
-                        CopyKind kind) {
-  FA_CUDA(cudaMemcpy(to, from, bytes,
-                     kind == CopyKind::kToDevice ? cudaMemcpyHostToDevice
-                                                 : cudaMemcpyDeviceToHost));
+inline void device_copy(void* to, const void* from, std::size_t bytes, CopyKind kind) {
+  FA_CUDA(
+      cudaMemcpy(to, from, bytes,
+                 kind == CopyKind::kToDevice ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost));
   if (bytes > 0 && kind == CopyKind::kToHost) note_all_ended();
 }
 /// Sets bytes of memory of the device to 0.
@@ -289,9 +279,7 @@ class Stream {
   }
   /// A stream of another owner, a cudaStream_t, which must outlive this one. Null is CUDA's default
   /// stream.
-  static Stream of(void* native) {
-    return Stream(static_cast<cudaStream_t>(native));
-  }
+  static Stream of(void* native) { return Stream(static_cast<cudaStream_t>(native)); }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   /// Waits for all launches on this stream.
@@ -334,8 +322,7 @@ class Event {
 
 /// Throws why a kernel could not be launched.
 /// @throws std::runtime_error with what was asked for and what the kernel needs by itself
-[[noreturn]] inline void refuse_launch(const void* function,
-                                       const Launch& sizes,
+[[noreturn]] inline void refuse_launch(const void* function, const Launch& sizes,
                                        cudaError_t error) {
   (void)cudaGetLastError();  // the next launch may be a good one
   std::string needs;
@@ -346,17 +333,16 @@ class Event {
         "memory and at most {} threads a block",
         kernel.numRegs, kernel.sharedSizeBytes, kernel.maxThreadsPerBlock);
   }
-  throw std::runtime_error(fmt::format(
-      "launch of {}{}, in {} blocks of {} threads with {} bytes of dynamic "
-      "shared memory: {}",
-      kernel_name(function), needs, sizes.grid.count(), sizes.block.count(),
-      sizes.shared_bytes, cuda_error(error)));
+  throw std::runtime_error(
+      fmt::format("launch of {}{}, in {} blocks of {} threads with {} bytes of dynamic "
+                  "shared memory: {}",
+                  kernel_name(function), needs, sizes.grid.count(), sizes.block.count(),
+                  sizes.shared_bytes, cuda_error(error)));
 }
 
 /// What a kernel takes of an SM when it is launched so.
 /// @throws std::runtime_error when the device reports an error
-inline KernelResources kernel_resources(const void* function,
-                                        const Launch& sizes) {
+inline KernelResources kernel_resources(const void* function, const Launch& sizes) {
   cudaFuncAttributes kernel;
   FA_CUDA(cudaFuncGetAttributes(&kernel, function));
   KernelResources result;
@@ -366,25 +352,23 @@ inline KernelResources kernel_resources(const void* function,
   result.shared_bytes = kernel.sharedSizeBytes + sizes.shared_bytes;
   result.spilled_bytes = kernel.localSizeBytes;
   const int threads = result.threads, warps = (threads + 31) / 32;
-  FA_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-      &result.blocks, function, threads, sizes.shared_bytes));
+  FA_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&result.blocks, function, threads,
+                                                        sizes.shared_bytes));
   int device = 0, most = 0;
   FA_CUDA(cudaGetDevice(&device));
-  FA_CUDA(cudaDeviceGetAttribute(
-      &most, cudaDevAttrMaxThreadsPerMultiProcessor, device));
+  FA_CUDA(cudaDeviceGetAttribute(&most, cudaDevAttrMaxThreadsPerMultiProcessor, device));
   result.occupancy = 32.0 * result.blocks * warps / most;
   return result;
 }
 
 /// launch() without its checks; on no stream if that is null.
 template <class... Parameters>
-void launch_unchecked(void (*kernel)(Parameters...), const Launch& sizes,
-                      const Stream* stream, Parameters... arguments) {
+void launch_unchecked(void (*kernel)(Parameters...), const Launch& sizes, const Stream* stream,
+                      Parameters... arguments) {
   const auto* function = reinterpret_cast<const void*>(kernel);
   cudaError_t error = cudaSuccess;
   if (sizes.shared_bytes > 48 * 1024) {  // more must be asked for
-    error = cudaFuncSetAttribute(function,
-                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
+    error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(sizes.shared_bytes));
   }
   if (error == cudaSuccess) {
@@ -424,15 +408,13 @@ void launch_unchecked(void (*kernel)(Parameters...), const Launch& sizes,
 /// @param repeats how often it is timed, after three runs that are not
 /// @throws std::invalid_argument for no repeat
 /// @throws std::runtime_error when the device reports an error
-inline std::optional<double> median_milliseconds(
-    const std::function<void()>& work, int repeats = 20) {
+inline std::optional<double> median_milliseconds(const std::function<void()>& work,
+                                                 int repeats = 20) {
   if (repeats < 1) {
-    throw std::invalid_argument(
-        fmt::format("{} repeats to time; at least 1 is needed", repeats));
+    throw std::invalid_argument(fmt::format("{} repeats to time; at least 1 is needed", repeats));
   }
   const std::size_t flush_bytes = 2 * device_properties().l2_bytes;
-  const std::unique_ptr<void, void (*)(void*)> flush(
-      device_allocate(flush_bytes), device_free);
+  const std::unique_ptr<void, void (*)(void*)> flush(device_allocate(flush_bytes), device_free);
   Event start, stop;
   std::vector<float> times;
   for (int i = -3; i < repeats; ++i) {

@@ -31,8 +31,7 @@ struct Launch {
   Size grid;                     ///< blocks
   Size block;                    ///< threads of a block
   std::size_t shared_bytes = 0;  ///< of dynamic shared memory
-  int stages =
-      0;  ///< of its pipeline of copies, to be reported; 0: it has none
+  int stages = 0;                ///< of its pipeline of copies, to be reported; 0: it has none
   /// Programmatic dependent launch: the kernel may start before the previous one on its stream has
   /// ended, and calls grid_dependency_wait() before it uses memory of that kernel. GPUs before
   /// sm_90 start it afterwards.

@@ -18,6 +18,7 @@ struct Words4 {
 };
 
 /// Four random words of 32 bits for a counter and a key: Philox4x32-10.
+// clang-format off
 //! [philox]
 __host__ __device__ inline Words4 philox(Words4 counter, std::uint64_t key) {
   auto key0 = static_cast<std::uint32_t>(key);
@@ -35,6 +36,7 @@ __host__ __device__ inline Words4 philox(Words4 counter, std::uint64_t key) {
   return counter;
 }
 //! [philox]
+// clang-format on
 
 /// Which attention probabilities are dropped. Each has its own random word; four neighbours of a
 /// row share one call of philox().
@@ -46,10 +48,9 @@ struct Dropout {
 
   /// The words of keys 4 quad .. 4 quad + 3 of a query; `head` is batch * heads + head.
   __host__ __device__ Words4 words(int head, int query, int quad) const {
-    return philox(
-        {static_cast<std::uint32_t>(quad), static_cast<std::uint32_t>(query),
-         static_cast<std::uint32_t>(head), 0u},
-        seed);
+    return philox({static_cast<std::uint32_t>(quad), static_cast<std::uint32_t>(query),
+                   static_cast<std::uint32_t>(head), 0u},
+                  seed);
   }
   /// What P of a query and a key is multiplied by: 0, or the factor of those that are kept.
   //! [of_weight]
@@ -71,8 +72,8 @@ struct Dropout {
 inline Dropout make_dropout(double probability, std::uint64_t seed) {
   Dropout result;
   // Close to 1 the threshold would be 2^32, which does not fit a word.
-  result.threshold = static_cast<std::uint32_t>(
-      std::min(probability * 4294967296.0 + 0.5, 4294967295.0));
+  result.threshold =
+      static_cast<std::uint32_t>(std::min(probability * 4294967296.0 + 0.5, 4294967295.0));
   result.factor = static_cast<float>(1 / (1 - probability));
   result.seed = seed;
   return result;

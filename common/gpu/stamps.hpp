@@ -19,14 +19,14 @@ enum class StampKind : std::uint32_t {
   kCommit,          ///< wgmma_commit()
   kWaitBarrier,     ///< Mbarrier::wait(); the detail is the barrier's address
   kWaitNamed,       ///< named_barrier_wait()
-  kWaitMatmuls,  ///< wgmma_wait(); the detail is the number of groups that may be in flight
-  kWaitStores,   ///< bulk_wait(), bulk_wait_read()
-  kWaitCounter,  ///< load_acquire()
-  kEnd,          ///< of the wait that has begun
-  kLoad,         ///< tma_load(); the detail names barrier and tensor
-  kLoadBytes,    ///< bulk_load(); the detail is the barrier's address
-  kStore,        ///< tma_store(); the detail names the tensor
-  kStoreFloats   ///< bulk_store(), bulk_add()
+  kWaitMatmuls,     ///< wgmma_wait(); the detail is the number of groups that may be in flight
+  kWaitStores,      ///< bulk_wait(), bulk_wait_read()
+  kWaitCounter,     ///< load_acquire()
+  kEnd,             ///< of the wait that has begun
+  kLoad,            ///< tma_load(); the detail names barrier and tensor
+  kLoadBytes,       ///< bulk_load(); the detail is the barrier's address
+  kStore,           ///< tma_store(); the detail names the tensor
+  kStoreFloats      ///< bulk_store(), bulk_add()
 };
 
 /// One stamp: `what` has the kind in its lowest 8 bits and the detail above.

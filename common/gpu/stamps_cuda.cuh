@@ -34,8 +34,7 @@ __device__ inline void stamp(StampKind kind, std::uint32_t detail) {
   std::uint32_t clock, sm;
   asm volatile("mov.u32 %0, %%clock;\n" : "=r"(clock)::"memory");
   asm("mov.u32 %0, %%smid;\n" : "=r"(sm));
-  const std::uint32_t slot =
-      threadIdx.x / 32 * kStampSlots + clock / kStampCycles % kStampSlots;
+  const std::uint32_t slot = threadIdx.x / 32 * kStampSlots + clock / kStampCycles % kStampSlots;
   // No branch: it would part wgmma.fence from the wgmma that follows.
   asm volatile(
       "{\n.reg .pred first;\nsetp.eq.u32 first, %0, 0;\n"

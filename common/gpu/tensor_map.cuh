@@ -47,14 +47,13 @@ TensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
   for (const std::int64_t size : sizes) {
     if (size < 1 || size > std::int64_t{1} << 32) {
       throw std::invalid_argument(
-          fmt::format("a tensor {} x {} x {} x {} for TMA; allowed are sizes "
-                      "from 1 to 2^32",
+          fmt::format("a tensor {} x {} x {} x {} for TMA; allowed are sizes from 1 to 2^32",
                       sizes[0], sizes[1], sizes[2], sizes[3]));
     }
   }
   if (box_rows < 1 || box_rows > 256) {
-    throw std::invalid_argument(fmt::format(
-        "a box of {} rows for TMA; allowed are 1 to 256", box_rows));
+    throw std::invalid_argument(
+        fmt::format("a box of {} rows for TMA; allowed are 1 to 256", box_rows));
   }
   if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0) {
     throw std::invalid_argument(
@@ -63,10 +62,8 @@ TensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
   for (std::size_t i = 0; i < 3; ++i) {
     if (sizes[i] == 1) strides[i] = 8;  // not used, but TMA wants one
     if (!is_tensor_map_stride(strides[i])) {
-      throw std::invalid_argument(
-          fmt::format("rows {} elements apart for TMA; allowed are multiples "
-                      "of 8 below 2^39",
-                      strides[i]));
+      throw std::invalid_argument(fmt::format(
+          "rows {} elements apart for TMA; allowed are multiples of 8 below 2^39", strides[i]));
     }
   }
   return encode_tensor_map<T>(data, sizes, strides, box_rows, panel_bytes);
@@ -75,11 +72,9 @@ TensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
 /// The same of a matrix [rows, cols].
 /// @param ld from a row to the next, in elements, a multiple of 8
 template <class T>
-TensorMap tensor_map(const T* data, std::int64_t rows, std::int64_t cols,
-                     std::int64_t ld, int box_rows,
-                     int panel_bytes = kPanelBytes) {
-  return tensor_map(data, {1, 1, rows, cols}, {0, 0, ld}, box_rows,
-                    panel_bytes);
+TensorMap tensor_map(const T* data, std::int64_t rows, std::int64_t cols, std::int64_t ld,
+                     int box_rows, int panel_bytes = kPanelBytes) {
+  return tensor_map(data, {1, 1, rows, cols}, {0, 0, ld}, box_rows, panel_bytes);
 }
 
 }  // namespace fa::FA_TARGET

@@ -14,17 +14,14 @@ inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
     void* found = nullptr;
     cudaDriverEntryPointQueryResult result;
 #if CUDART_VERSION >= 12050
-    FA_CUDA(cudaGetDriverEntryPointByVersion(
-        "cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result));
+    FA_CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000,
+                                             cudaEnableDefault, &result));
 #else
-    FA_CUDA(cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found,
-                                    cudaEnableDefault, &result));
+    FA_CUDA(cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &result));
 #endif
     if (result != cudaDriverEntryPointSuccess || found == nullptr) {
       throw std::runtime_error(
-          "the NVIDIA driver has no tensor maps; it must be that of CUDA 12 "
-          "or "
-          "newer");
+          "the NVIDIA driver has no tensor maps; it must be that of CUDA 12 or newer");
     }
     return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
   }();
@@ -33,10 +30,9 @@ inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
 
 /// tensor_map() without its checks.
 template <class T>
-TensorMap encode_tensor_map(const T* data,
-                            const std::array<std::int64_t, 4>& sizes,
-                            const std::array<std::int64_t, 3>& strides,
-                            int box_rows, int panel_bytes) {
+TensorMap encode_tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
+                            const std::array<std::int64_t, 3>& strides, int box_rows,
+                            int panel_bytes) {
   // TMA counts from the fastest index on.
   cuuint64_t extents[4], bytes[3];
   for (std::size_t i = 0; i < 4; ++i) {
@@ -45,26 +41,22 @@ TensorMap encode_tensor_map(const T* data,
   for (std::size_t i = 0; i < 3; ++i) {
     bytes[i] = static_cast<cuuint64_t>(strides[2 - i]) * sizeof(T);
   }
-  const cuuint32_t box[4] = {
-      static_cast<cuuint32_t>(panel_bytes / int{sizeof(T)}),
-      static_cast<cuuint32_t>(box_rows), 1, 1};
+  const cuuint32_t box[4] = {static_cast<cuuint32_t>(panel_bytes / int{sizeof(T)}),
+                             static_cast<cuuint32_t>(box_rows), 1, 1};
   const cuuint32_t steps[4] = {1, 1, 1, 1};
   TensorMap map;
   const CUresult status = tensor_map_encoder()(
       &map,
-      std::is_same_v<T, half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                              : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-      4, const_cast<T*>(data), extents, bytes, box, steps,
-      CU_TENSOR_MAP_INTERLEAVE_NONE,
-      panel_bytes == kPanelBytes ? CU_TENSOR_MAP_SWIZZLE_128B
-                                 : CU_TENSOR_MAP_SWIZZLE_64B,
+      std::is_same_v<T, half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+      4, const_cast<T*>(data), extents, bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      panel_bytes == kPanelBytes ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS) {
-    throw std::runtime_error(fmt::format(
-        "a tensor {} x {} x {} x {}, strides {}, {}, {}: the driver makes no "
-        "map of it, error {}",
-        sizes[0], sizes[1], sizes[2], sizes[3], strides[0], strides[1],
-        strides[2], static_cast<int>(status)));
+    throw std::runtime_error(
+        fmt::format("a tensor {} x {} x {} x {}, strides {}, {}, {}: the driver makes no "
+                    "map of it, error {}",
+                    sizes[0], sizes[1], sizes[2], sizes[3], strides[0], strides[1], strides[2],
+                    static_cast<int>(status)));
   }
   return map;
 }

@@ -56,8 +56,7 @@ std::string parse_dtype(const std::filesystem::path& path, std::string_view valu
   const auto end = value.find(quote, 1);
   if ((quote != '\'' && quote != '"') || end == std::string_view::npos) {
     refuse(path,
-           "holds a structured or unreadable element type; allowed are "
-           "float64, float32, "
+           "holds a structured or unreadable element type; allowed are float64, float32, "
            "float16 and bfloat16");
   }
   const std::string code(value.substr(1, end - 1));
@@ -169,9 +168,7 @@ NpyHeader read_npy_header(const std::filesystem::path& path) {
   header.data_offset = static_cast<std::int64_t>(sizeof start) + length_size + length;
   const std::string_view order = value_of(path, text, "fortran_order");
   if (order.substr(0, 4) == "True") {
-    refuse(path,
-           "is stored column-major (fortran_order); save "
-           "np.ascontiguousarray(x) instead");
+    refuse(path, "is stored column-major (fortran_order); save np.ascontiguousarray(x) instead");
   }
   if (order.substr(0, 5) != "False") refuse(path, "the header does not say its order");
 
@@ -190,8 +187,7 @@ NpyHeader read_npy_header(const std::filesystem::path& path) {
   const auto present =
       static_cast<std::int64_t>(std::filesystem::file_size(path)) - header.data_offset;
   if (present != needed) {
-    refuse(path, fmt::format("{}: shape [{}] of {} needs {} bytes of elements, the "
-                             "file has {}",
+    refuse(path, fmt::format("{}: shape [{}] of {} needs {} bytes of elements, the file has {}",
                              present < needed ? "is truncated" : "is too long",
                              fmt::join(header.shape, ", "), header.dtype, needed, present));
   }

@@ -23,9 +23,8 @@ namespace fa::testing {
 std::string python_says(const std::string& expression, const std::filesystem::path& file) {
   if (run("command -v python3").status != 0) return "True\n";
   const auto result =
-      run("python3 -c 'import json, sys, xml.dom.minidom; file = sys.argv[1]; "
-          "print(" +
-          expression + ")' " + quoted(file));
+      run("python3 -c 'import json, sys, xml.dom.minidom; file = sys.argv[1]; print(" + expression +
+          ")' " + quoted(file));
   return result.output + result.error;
 }
 

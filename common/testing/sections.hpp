@@ -63,9 +63,8 @@ void check_trace(const std::string& program, const std::string& arguments, Check
                     "sum(t[\"wavefronts\"] for t in k[\"traffic\"]) for k in "
                     "json.load(open(file)))",
                     json) == "True\n");
-  CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == "
-                    "\"svg\"",
-                    svg) == "True\n");
+  CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == \"svg\"", svg) ==
+        "True\n");
   check(result.output, json, svg);
 }
 
@@ -101,13 +100,26 @@ inline void check_timeline(const std::string& program, const ExpectedTimeline& e
               "any(s[\"kind\"] == \"" + kind + "\" for s in json.load(open(file))[0][\"spans\"])",
               json) == "True\n");
   }
-  CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == "
-                    "\"svg\"",
-                    svg) == "True\n");
+  CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == \"svg\"", svg) ==
+        "True\n");
   // The drawing alone, for the pages; independent of the number of threads.
   const auto alone = run("FA_THREADS=3 " + section + expected.rung + " --svg -");
   CHECK(alone.output == file_bytes(svg));
   CHECK(contains(run(section + expected.without).output, expected.without + " has none"));
+}
+
+/// Checks that a program refuses a GPU that is not there, in one sentence, with status 2.
+/// @param program  as a command
+/// @param backends of the lesson
+template <class Backends>
+void check_missing_gpu(const std::string& program, const Backends& backends) {
+  // Hides all GPUs from CUDA, so that it holds on every machine.
+  const std::string words = refusal("CUDA_VISIBLE_DEVICES= " + program + " --device gpu");
+  CAPTURE(words);
+  const bool compiled = std::any_of(backends.begin(), backends.end(),
+                                    [](const auto& backend) { return backend.kind == "gpu"; });
+  CHECK(contains(words,
+                 compiled ? "there is no NVIDIA GPU here" : "this build has no code for GPUs"));
 }
 
 }  // namespace fa::testing

@@ -3,10 +3,12 @@
 <!-- listing: FILE#TAG -->       a caption: file, lines, links into the reference of the code
 <!-- diff: OLD NEW -->           a caption with links to both files
 <!-- generated: COMMAND -->      tables that sort and filter, and where they come from
-<!-- on the site: FILE.html -->  that file of HTML, and the files that it names
+<!-- on the site: FILE.html -->  that file of HTML, and the files that it names; for FILE.js, an
+                                explorer, HTML that names it and its picture
 <!-- navigation -->              nothing: the theme has its own links
 """
 
+import html
 import pathlib
 import posixpath
 import re
@@ -19,7 +21,7 @@ from docs.site import excerpts, sync_pages
 from docs.site.links import one_file, page_of
 
 LOG = logging.getLogger(__name__)
-ON_SITE = re.compile(r"<!-- on the site: (?P<file>[\w./-]+\.html) -->\s*")
+ON_SITE = re.compile(r"<!-- on the site: (?P<file>[\w./-]+\.(?:html|js)) -->\s*")
 ON_SITE_END, DIFF_END, GENERATED_END = (
     f"<!-- /{name} -->" for name in ("on the site", "diff", "generated")
 )
@@ -36,6 +38,20 @@ FILTER = (
 def link(text, uri, **attributes):
     """A link in a caption; `reference:` begins what Doxygen writes."""
     return nodes.reference("", text, refuri=uri, internal=False, **attributes)
+
+
+def explorer(folder, name, alt):
+    """The HTML of an explorer: its picture until its scripts run. NAME_data.js is read if there."""
+    scripts = ["explorer", f"{name}_data", name]
+    return "\n".join(
+        [
+            '<link rel="stylesheet" href="explorer.css">',
+            f'<div id="{name}-explorer" class="explorer"><img class="explorer-still explorer-off" '
+            f'src="{name}.svg" alt="{html.escape(alt)}"></div>',
+            *(f'<script src="{s}.js"></script>' for s in scripts if (folder / f"{s}.js").is_file()),
+            "",
+        ]
+    )
 
 
 def previous_step(root, path):
@@ -193,7 +209,7 @@ class CommentBlocks(SphinxTransform):
     def on_site(self, raw, name):
         if self.app.builder.name != "html":
             return  # a book has the picture
-        self.until(raw, ON_SITE_END)
+        replaced = self.until(raw, ON_SITE_END)
         file = self.root / posixpath.dirname(self.page) / name
         if not file.is_file():
             LOG.warning("there is no %s beside the page", name, location=raw)
@@ -205,7 +221,12 @@ class CommentBlocks(SphinxTransform):
             self.note("assets", path)
             return f'{match[1]}="{path}"'
 
-        text = ASSET.sub(named, file.read_text(encoding="utf-8"))
+        if file.suffix == ".js":
+            picture = next(image for node in replaced for image in node.findall(nodes.image))
+            text = explorer(file.parent, file.stem, picture["alt"])
+        else:
+            text = file.read_text(encoding="utf-8")
+        text = ASSET.sub(named, text)
         raw.parent.insert(raw.parent.index(raw), nodes.raw("", text, format="html"))
 
     @staticmethod

@@ -42,7 +42,6 @@ html_sidebars = {
         "sidebar/search.html",
         "sidebar/scroll-start.html",
         "sidebar/navigation.html",
-        "sidebar/reference.html",
         "sidebar/scroll-end.html",
     ]
 }
@@ -72,4 +71,4 @@ linkcheck_retries = 2
 
 epub_basename = "flash-attention-course"
 epub_show_urls = "no"
-epub_exclude_files = ["_static/slides.css", "_static/slides.js"]
+epub_exclude_files = ["_static/slides.css"]

@@ -45,17 +45,6 @@ PuzzleCase make(int n, int threads) {
 
 }  // namespace
 
-FA_STAGE(easy) {
-  play_puzzle(make(16, 4));
-}
-
-FA_STAGE(odd) {
-  play_puzzle(make(10, 4));
-  play_puzzle(make(1, 4));
-  play_puzzle(make(29, 5));
-  play_puzzle(make(100, 32));
-}
-
-FA_STAGE(races) {
-  play_strictly(make(29, 5));
-}
+FA_PLAY(easy, make(16, 4));
+FA_PLAY(odd, make(10, 4), make(1, 4), make(29, 5), make(100, 32));
+FA_PLAY_STRICTLY(races, make(29, 5));

@@ -36,16 +36,6 @@ PuzzleCase make(int rows, int cols) {
 
 }  // namespace
 
-FA_STAGE(easy) {
-  play_puzzle(make(8, 8));
-}
-
-FA_STAGE(odd) {
-  play_puzzle(make(3, 5));
-  play_puzzle(make(7, 2));
-  play_puzzle(make(1, 1));
-}
-
-FA_STAGE(races) {
-  play_strictly(make(7, 5));
-}
+FA_PLAY(easy, make(8, 8));
+FA_PLAY(odd, make(3, 5), make(7, 2), make(1, 1));
+FA_PLAY_STRICTLY(races, make(7, 5));

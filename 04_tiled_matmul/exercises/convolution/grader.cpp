@@ -77,21 +77,9 @@ PuzzleCase make(int n) {
 
 }  // namespace
 
-FA_STAGE(easy) {
-  play_puzzle(make(18));
-}
-
-FA_STAGE(odd) {
-  play_puzzle(make(13));
-  play_puzzle(make(3));
-  play_puzzle(make(11));
-  play_puzzle(make(41));
-}
-
-FA_STAGE(races) {
-  play_strictly(make(18));
-  play_strictly(make(13));
-}
+FA_PLAY(easy, make(18));
+FA_PLAY(odd, make(13), make(3), make(11), make(41));
+FA_PLAY_STRICTLY(races, make(18), make(13));
 
 FA_STAGE(traffic) {
   const Played played = play_strictly(make(34));

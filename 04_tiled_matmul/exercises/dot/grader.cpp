@@ -69,22 +69,9 @@ PuzzleCase make(int n) {
 
 }  // namespace
 
-FA_STAGE(easy) {
-  play_puzzle(make(64));
-}
-
-FA_STAGE(odd) {
-  play_puzzle(make(63));
-  play_puzzle(make(33));
-  play_puzzle(make(1));
-  play_puzzle(make(5));
-  play_puzzle(make(2));
-}
-
-FA_STAGE(races) {
-  play_strictly(make(64));
-  play_strictly(make(33));
-}
+FA_PLAY(easy, make(64));
+FA_PLAY(odd, make(63), make(33), make(1), make(5), make(2));
+FA_PLAY_STRICTLY(races, make(64), make(33));
 
 FA_STAGE(traffic) {
   const Played played = play_strictly(make(64));

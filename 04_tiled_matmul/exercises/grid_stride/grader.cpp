@@ -41,20 +41,9 @@ PuzzleCase make(int n, int blocks, int threads) {
 
 }  // namespace
 
-FA_STAGE(easy) {
-  play_puzzle(make(16, 2, 8));
-}
-
-FA_STAGE(odd) {
-  play_puzzle(make(1, 3, 4));
-  play_puzzle(make(29, 2, 4));
-  play_puzzle(make(1000, 3, 32));
-  play_puzzle(make(64, 2, 4));
-}
-
-FA_STAGE(races) {
-  play_strictly(make(29, 2, 4));
-}
+FA_PLAY(easy, make(16, 2, 8));
+FA_PLAY(odd, make(1, 3, 4), make(29, 2, 4), make(1000, 3, 32), make(64, 2, 4));
+FA_PLAY_STRICTLY(races, make(29, 2, 4));
 
 FA_STAGE(traffic) {
   const Played played = play_strictly(make(512, 2, 32));

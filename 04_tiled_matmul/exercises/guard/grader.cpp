@@ -27,17 +27,6 @@ PuzzleCase make(int n, unsigned threads) {
 
 }  // namespace
 
-FA_STAGE(easy) {
-  play_puzzle(make(5, 8));
-}
-
-FA_STAGE(odd) {
-  play_puzzle(make(1, 8));
-  play_puzzle(make(8, 8));
-  play_puzzle(make(31, 32));
-  play_puzzle(make(33, 128));
-}
-
-FA_STAGE(races) {
-  play_strictly(make(33, 128));
-}
+FA_PLAY(easy, make(5, 8));
+FA_PLAY(odd, make(1, 8), make(8, 8), make(31, 32), make(33, 128));
+FA_PLAY_STRICTLY(races, make(33, 128));

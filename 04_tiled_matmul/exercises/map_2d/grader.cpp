@@ -45,18 +45,6 @@ PuzzleCase make(int rows, int cols, bool masked_infinity = false) {
 
 }  // namespace
 
-FA_STAGE(easy) {
-  play_puzzle(make(8, 8));
-}
-
-FA_STAGE(odd) {
-  play_puzzle(make(5, 7));
-  play_puzzle(make(7, 3));
-  play_puzzle(make(1, 8));
-  play_puzzle(make(8, 1));
-  play_puzzle(make(6, 6, true));
-}
-
-FA_STAGE(races) {
-  play_strictly(make(5, 7));
-}
+FA_PLAY(easy, make(8, 8));
+FA_PLAY(odd, make(5, 7), make(7, 3), make(1, 8), make(8, 1), make(6, 6, true));
+FA_PLAY_STRICTLY(races, make(5, 7));

@@ -1,6 +1,6 @@
 #include <numeric>
 
-#include "04_tiled_matmul/exercises/grading/waiting.hpp"
+#include "common/classroom/lab.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;

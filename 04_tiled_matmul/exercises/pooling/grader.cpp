@@ -46,18 +46,6 @@ PuzzleCase make(int n, unsigned threads) {
 
 }  // namespace
 
-FA_STAGE(easy) {
-  play_puzzle(make(12, 4));
-}
-
-FA_STAGE(odd) {
-  play_puzzle(make(11, 4));
-  play_puzzle(make(10, 8));
-  play_puzzle(make(9, 8));
-  play_puzzle(make(1, 32));
-  play_puzzle(make(100, 64));
-}
-
-FA_STAGE(races) {
-  play_strictly(make(100, 64));
-}
+FA_PLAY(easy, make(12, 4));
+FA_PLAY(odd, make(11, 4), make(10, 8), make(9, 8), make(1, 32), make(100, 64));
+FA_PLAY_STRICTLY(races, make(100, 64));

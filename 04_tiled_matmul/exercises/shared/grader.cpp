@@ -50,21 +50,9 @@ PuzzleCase make(int n) {
 
 }  // namespace
 
-FA_STAGE(easy) {
-  play_puzzle(make(16));
-}
-
-FA_STAGE(odd) {
-  play_puzzle(make(13));
-  play_puzzle(make(1));
-  play_puzzle(make(7));
-  play_puzzle(make(33));
-}
-
-FA_STAGE(races) {
-  play_strictly(make(16));
-  play_strictly(make(13));
-}
+FA_PLAY(easy, make(16));
+FA_PLAY(odd, make(13), make(1), make(7), make(33));
+FA_PLAY_STRICTLY(races, make(16), make(13));
 
 FA_STAGE(traffic) {
   const Played played = play_strictly(make(32));

@@ -60,17 +60,6 @@ PuzzleCase make(int m, int n, int k) {
 
 }  // namespace
 
-FA_STAGE(easy) {
-  play_puzzle(make(4, 8, 8));
-}
-
-FA_STAGE(odd) {
-  play_puzzle(make(3, 5, 7));
-  play_puzzle(make(4, 8, 1));
-  play_puzzle(make(1, 1, 13));
-  play_puzzle(make(2, 7, 33));
-}
-
-FA_STAGE(races) {
-  play_strictly(make(3, 5, 7));
-}
+FA_PLAY(easy, make(4, 8, 8));
+FA_PLAY(odd, make(3, 5, 7), make(4, 8, 1), make(1, 1, 13), make(2, 7, 33));
+FA_PLAY_STRICTLY(races, make(3, 5, 7));

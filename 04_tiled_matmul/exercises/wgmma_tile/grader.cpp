@@ -1,5 +1,5 @@
 #include "04_tiled_matmul/exercises/grading/matmul.hpp"
-#include "04_tiled_matmul/exercises/grading/waiting.hpp"
+#include "common/classroom/lab.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;

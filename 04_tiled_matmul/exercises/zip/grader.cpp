@@ -33,16 +33,6 @@ PuzzleCase make(int n) {
 
 }  // namespace
 
-FA_STAGE(easy) {
-  play_puzzle(make(8));
-}
-
-FA_STAGE(odd) {
-  play_puzzle(make(1));
-  play_puzzle(make(7));
-  play_puzzle(make(45));
-}
-
-FA_STAGE(races) {
-  play_strictly(make(45));
-}
+FA_PLAY(easy, make(8));
+FA_PLAY(odd, make(1), make(7), make(45));
+FA_PLAY_STRICTLY(races, make(45));

@@ -113,8 +113,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
   Answer first_row_tile = right;
   first_row_tile.seen = [=](int query) { return seen(query / 32 * 32 + query % 16); };
   add("a warp has 16 * Tile::row_tiles queries, and a lane those of rows 16 i + fragment_row(lane, "
-      "2 h): "
-      "here 16 i is left out",
+      "2 h): here 16 i is left out",
       first_row_tile);
   change("a masked score is 0, and e^0 is 1: it must be -infinity",
          [](Answer& a) { a.masked_score = 0; });

@@ -41,7 +41,6 @@ inline void multiply(Inputs& in) {
   }
 }
 
-/// @tparam T      that holds them
 /// @param spread queries are multiplied by it, and with them the scores
 /// @param scale  of the scores; 0 is 1 / sqrt(head_dim)
 template <class T>
@@ -88,7 +87,6 @@ inline double product_of(const Inputs& in, int head, int kv_head, int query, int
 }
 
 /// Attention in float64.
-/// @param in      inputs
 /// @param score   which keys have which score
 /// @param kv_head of a head; the one of its GQA group if none is given
 inline Rows attention(const Inputs& in, const Score& score,

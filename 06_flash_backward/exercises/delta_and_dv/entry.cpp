@@ -1,4 +1,4 @@
-#include "06_flash_backward/exercises/packed.hpp"
+#include "06_flash_backward/exercises/plain.hpp"
 #include "common/classroom/prelude_lab.hpp"
 #include "student/delta_and_dv.cuh"
 
@@ -6,7 +6,7 @@ using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
 // Launches one of the two kernels.
-static Launched launched(const PackedInputs& in, bool of_delta) {
+static Launched launched(const fa::backward::plain::PackedInputs& in, bool of_delta) {
   return watched([&] {
     const auto q = on_device(in.q), o = on_device(in.o), d_o = on_device(in.d_o),
                k = on_device(in.k), lse = on_device(in.lse);
@@ -28,12 +28,13 @@ static Launched launched(const PackedInputs& in, bool of_delta) {
   });
 }
 
-FA_ENTRY(row_delta, [](const PackedInputs& in) { return launched(in, true); });
+FA_ENTRY(row_delta, [](const fa::backward::plain::PackedInputs& in) { return launched(in, true); });
 
-FA_ENTRY(value_gradients, [](const PackedInputs& in) { return launched(in, false); });
+FA_ENTRY(value_gradients,
+         [](const fa::backward::plain::PackedInputs& in) { return launched(in, false); });
 
 // Blocks of 2^31 elements and more; of the tensors only their rows exist. One head, no mask.
-static Launched far(const PackedInputs& in, bool of_delta) {
+static Launched far(const fa::backward::plain::PackedInputs& in, bool of_delta) {
   Launched result;
   const auto q = on_device(in.q), o = on_device(in.o), d_o = on_device(in.d_o), k = on_device(in.k),
              lse = on_device(in.lse);
@@ -64,5 +65,5 @@ static Launched far(const PackedInputs& in, bool of_delta) {
   return result;
 }
 
-FA_ENTRY(far_delta, [](const PackedInputs& in) { return far(in, true); });
-FA_ENTRY(far_d_v, [](const PackedInputs& in) { return far(in, false); });
+FA_ENTRY(far_delta, [](const fa::backward::plain::PackedInputs& in) { return far(in, true); });
+FA_ENTRY(far_d_v, [](const fa::backward::plain::PackedInputs& in) { return far(in, false); });

@@ -1,5 +1,5 @@
 #include "06_flash_backward/exercises/grading/mistakes.hpp"
-#include "06_flash_backward/exercises/packed.hpp"
+#include "06_flash_backward/exercises/plain.hpp"
 #include "common/classroom/lab.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
@@ -26,7 +26,7 @@ const std::vector<Reason> kReasons = {
 // The heads are problems of their own.
 struct Case {
   std::vector<plain::Problem> heads;
-  PackedInputs in;
+  plain::PackedInputs in;
 };
 
 // [head][row, col] as [row, head, col].

@@ -49,8 +49,6 @@ enum class MistakeKind {
 };
 
 /// The gradients by the formulas of this lesson.
-/// @param x    the problem
-/// @param mistake what to get wrong
 inline Gradients gradients(const Problem& x, MistakeKind mistake = MistakeKind::kNone) {
   const Forward y = forward(x);
   const int d = x.head_dim;
@@ -136,8 +134,6 @@ struct Told {
 };
 
 /// The gradients that mistakes lead to, as mistakes for check_result().
-/// @param x    the problem
-/// @param part which gradient
 /// @param told mistakes, in the order in which they are tried
 inline std::vector<classroom::Mistake> mistakes_of(const Problem& x,
                                                    std::vector<double> Gradients::*part,

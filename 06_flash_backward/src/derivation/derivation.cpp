@@ -28,8 +28,7 @@ Vector<double> random_vector(std::int64_t size, std::uint64_t seed) {
   return result;
 }
 
-Matrix<double> random_matrix(std::int64_t rows, std::int64_t cols,
-                             std::uint64_t seed) {
+Matrix<double> random_matrix(std::int64_t rows, std::int64_t cols, std::uint64_t seed) {
   const Vector<double> numbers = random_vector(rows * cols, seed);
   return Eigen::Map<const Matrix<double>>(numbers.data(), rows, cols);
 }
@@ -46,8 +45,7 @@ double difference(const Matrix<double>& a, const Matrix<double>& b) {
 }
 
 // The gradient of a loss of a matrix by central differences, as a matrix.
-Matrix<double> gradient_of(const std::function<double()>& loss,
-                           Matrix<double>& x) {
+Matrix<double> gradient_of(const std::function<double()>& loss, Matrix<double>& x) {
   const auto gradient = naive::numerical_gradient(loss, view_of(x));
   return as_matrix(gradient.view());
 }
@@ -60,8 +58,7 @@ Vector<double> first(const Vector<double>& x) {
 }
 Vector<double> second(const Vector<double>& y) {
   Vector<double> z(5);
-  z << y(0) * y(1), y(1) / (1 + y(2) * y(2)), std::cos(y(2)), y(0) + y(1),
-      y(0) * y(0);
+  z << y(0) * y(1), y(1) / (1 + y(2) * y(2)), std::cos(y(2)), y(0) + y(1), y(0) * y(0);
   return z;
 }
 Vector<double> third(const Vector<double>& z) {
@@ -80,11 +77,8 @@ Tensor<double, 4> as_tensor(const Matrix<double>& head) {
 
 // The number that all gradients of a problem are of: sum of dO * O.
 double loss_of(const HeadProblem& problem) {
-  const auto o = naive::forward<double>(problem.q, problem.k, problem.v,
-                                        problem.options())
-                     .o;
-  return std::inner_product(o.data(), o.data() + o.count(),
-                            problem.d_o.data(), 0.0);
+  const auto o = naive::forward<double>(problem.q, problem.k, problem.v, problem.options()).o;
+  return std::inner_product(o.data(), o.data() + o.count(), problem.d_o.data(), 0.0);
 }
 
 // The factors of dropout, Z.
@@ -92,9 +86,7 @@ Matrix<double> dropout_of(const HeadProblem& problem) {
   Matrix<double> z(problem.keep.size(2), problem.keep.size(3));
   for (std::int64_t i = 0; i < z.rows(); ++i) {
     for (std::int64_t j = 0; j < z.cols(); ++j) {
-      z(i, j) = problem.keep(0, 0, i, j) != 0
-                    ? 1 / (1 - problem.dropout_probability)
-                    : 0;
+      z(i, j) = problem.keep(0, 0, i, j) != 0 ? 1 / (1 - problem.dropout_probability) : 0;
     }
   }
   return z;
@@ -118,27 +110,23 @@ struct FromScores {
     hide(masked);
     return naive::safe_softmax(masked);
   }
-  double loss() const {
-    return (probs().cwiseProduct(z) * v).cwiseProduct(d_o).sum();
-  }
+  double loss() const { return (probs().cwiseProduct(z) * v).cwiseProduct(d_o).sum(); }
 };
 
 FromScores from_scores(std::uint64_t seed, bool dropout) {
   const HeadProblem problem = head_problem(seed);
-  FromScores result{random_matrix(7, 5, seed + 10), dropout_of(problem),
-                    only_head(problem.v), only_head(problem.d_o)};
+  FromScores result{random_matrix(7, 5, seed + 10), dropout_of(problem), only_head(problem.v),
+                    only_head(problem.d_o)};
   if (!dropout) result.z.setOnes();
   return result;
 }
 
 Comparison delta_comparison(const char* what, const FromScores& x) {
-  //! [delta]
   const Matrix<double> p = x.probs();
   const Matrix<double> o = p.cwiseProduct(x.z) * x.v;
   const Matrix<double> d_p = (x.d_o * x.v.transpose()).cwiseProduct(x.z);
   const Vector<double> from_probs = p.cwiseProduct(d_p).rowwise().sum();
   const Vector<double> from_outputs = x.d_o.cwiseProduct(o).rowwise().sum();
-  //! [delta]
   return {what, difference(from_outputs, from_probs), kRounding};
 }
 
@@ -177,8 +165,7 @@ std::vector<StepError> step_errors() {
     const double one_sided = (std::exp(x + h) - std::exp(x)) / h;
     const double central = (std::exp(x + h) - std::exp(x - h)) / (2 * h);
     //! [quotients]
-    errors.push_back({h, std::abs(one_sided - slope) / slope,
-                      std::abs(central - slope) / slope});
+    errors.push_back({h, std::abs(one_sided - slope) / slope, std::abs(central - slope) / slope});
   }
   return errors;
 }
@@ -203,30 +190,22 @@ Vector<double> softmax(const Vector<double>& s) {
   return naive::safe_softmax(Matrix<double>(s.transpose())).row(0);
 }
 
-//! [softmax]
 Matrix<double> softmax_jacobian(const Vector<double>& p) {
   Matrix<double> j = p.asDiagonal();
   return j - p * p.transpose();
 }
 
-Vector<double> softmax_backward(const Vector<double>& p,
-                                const Vector<double>& d_p) {
+Vector<double> softmax_backward(const Vector<double>& p, const Vector<double>& d_p) {
   const double delta = p.dot(d_p);
   return p.array() * (d_p.array() - delta);
 }
-//! [softmax]
 
-//! [product]
-ProductGradients product_backward(const Matrix<double>& a,
-                                  const Matrix<double>& b,
+ProductGradients product_backward(const Matrix<double>& a, const Matrix<double>& b,
                                   const Matrix<double>& d_c) {
   return {d_c * b.transpose(), a.transpose() * d_c};
 }
-//! [product]
 
-//! [recompute]
-Matrix<double> recomputed_probs(const Matrix<double>& s,
-                                const Vector<double>& lse) {
+Matrix<double> recomputed_probs(const Matrix<double>& s, const Vector<double>& lse) {
   Matrix<double> p(s.rows(), s.cols());
   for (std::int64_t i = 0; i < s.rows(); ++i) {
     for (std::int64_t j = 0; j < s.cols(); ++j) {
@@ -235,49 +214,21 @@ Matrix<double> recomputed_probs(const Matrix<double>& s,
   }
   return p;
 }
-//! [recompute]
 
-const std::vector<Mistake>& all_mistakes() {
-  static const std::vector<Mistake> mistakes = {Mistake::kNone,
-                                                Mistake::kNoDelta,
-                                                Mistake::kDeltaPerElement,
-                                                Mistake::kSoftmaxSign,
-                                                Mistake::kNoScaleInDq,
-                                                Mistake::kNoScaleInDk,
-                                                Mistake::kScaleTwiceInDk,
-                                                Mistake::kLseInBaseTwo,
-                                                Mistake::kMaskForgotten,
-                                                Mistake::kUndroppedInDv,
-                                                Mistake::kDropoutLeftOutOfDp};
+const std::vector<NamedMistake>& all_mistakes() {
+  static const std::vector<NamedMistake> mistakes = {
+      {Mistake::kNone, "none"},
+      {Mistake::kNoDelta, "delta omitted"},
+      {Mistake::kDeltaPerElement, "delta per element"},
+      {Mistake::kSoftmaxSign, "+ off the diagonal"},
+      {Mistake::kNoScaleInDq, "no scale in dQ"},
+      {Mistake::kNoScaleInDk, "no scale in dK"},
+      {Mistake::kScaleTwiceInDk, "scale twice in dK"},
+      {Mistake::kLseInBaseTwo, "LSE in base 2, exp in base e"},
+      {Mistake::kMaskForgotten, "P without the mask"},
+      {Mistake::kUndroppedInDv, "dV from P before dropout"},
+      {Mistake::kDropoutLeftOutOfDp, "dP without dropout"}};
   return mistakes;
-}
-
-std::string name_of(Mistake mistake) {
-  switch (mistake) {
-    case Mistake::kNone:
-      return "none";
-    case Mistake::kNoDelta:
-      return "delta omitted";
-    case Mistake::kDeltaPerElement:
-      return "delta per element";
-    case Mistake::kSoftmaxSign:
-      return "+ off the diagonal";
-    case Mistake::kNoScaleInDq:
-      return "no scale in dQ";
-    case Mistake::kNoScaleInDk:
-      return "no scale in dK";
-    case Mistake::kScaleTwiceInDk:
-      return "scale twice in dK";
-    case Mistake::kLseInBaseTwo:
-      return "LSE in base 2, exp in base e";
-    case Mistake::kMaskForgotten:
-      return "P without the mask";
-    case Mistake::kUndroppedInDv:
-      return "dV from P before dropout";
-    case Mistake::kDropoutLeftOutOfDp:
-      return "dP without dropout";
-  }
-  throw std::invalid_argument("there is no such mistake");
 }
 
 AttentionOptions HeadProblem::options() const {
@@ -295,19 +246,17 @@ HeadProblem head_problem(std::uint64_t seed) {
   problem.k = normal_tensor<double, 4>({1, 1, kKeys, kDim}, seed + 1);
   problem.v = normal_tensor<double, 4>({1, 1, kKeys, kDim}, seed + 2);
   problem.d_o = normal_tensor<double, 4>({1, 1, kQueries, kDim}, seed + 3);
-  problem.keep = random_keep_mask<4>({1, 1, kQueries, kKeys},
-                                     problem.dropout_probability, seed + 4);
+  problem.keep =
+      random_keep_mask<4>({1, 1, kQueries, kKeys}, problem.dropout_probability, seed + 4);
   return problem;
 }
 
-naive::Gradients<double> head_gradients(const HeadProblem& problem,
-                                        Mistake mistake) {
-  const auto forward = naive::forward<double>(problem.q, problem.k, problem.v,
-                                              problem.options());
+naive::Gradients<double> head_gradients(const HeadProblem& problem, Mistake mistake) {
+  const auto forward = naive::forward<double>(problem.q, problem.k, problem.v, problem.options());
   const double scale = problem.options().scale_for(problem.q.size(3));
-  const Matrix<double> q = only_head(problem.q), k = only_head(problem.k),
-                       v = only_head(problem.v), o = only_head(forward.o),
-                       d_o = only_head(problem.d_o), z = dropout_of(problem);
+  const Matrix<double> q = only_head(problem.q), k = only_head(problem.k), v = only_head(problem.v),
+                       o = only_head(forward.o), d_o = only_head(problem.d_o),
+                       z = dropout_of(problem);
   Vector<double> lse(q.rows());
   for (std::int64_t i = 0; i < q.rows(); ++i) lse(i) = forward.lse(0, 0, i);
   if (mistake == Mistake::kLseInBaseTwo) lse /= std::log(2.0);
@@ -315,8 +264,7 @@ naive::Gradients<double> head_gradients(const HeadProblem& problem,
   Matrix<double> s = scale * q * k.transpose();
   if (mistake != Mistake::kMaskForgotten) hide(s);
   const Matrix<double> p = recomputed_probs(s, lse);
-  const Matrix<double> p_kept =
-      mistake == Mistake::kUndroppedInDv ? p : p.cwiseProduct(z);
+  const Matrix<double> p_kept = mistake == Mistake::kUndroppedInDv ? p : p.cwiseProduct(z);
   Matrix<double> d_p = d_o * v.transpose();
   if (mistake != Mistake::kDropoutLeftOutOfDp) d_p = d_p.cwiseProduct(z);
   const Vector<double> delta = d_o.cwiseProduct(o).rowwise().sum();
@@ -332,8 +280,7 @@ naive::Gradients<double> head_gradients(const HeadProblem& problem,
   const double in_d_k = mistake == Mistake::kNoScaleInDk      ? 1
                         : mistake == Mistake::kScaleTwiceInDk ? scale * scale
                                                               : scale;
-  return {as_tensor(in_d_q * d_s * k),
-          as_tensor(in_d_k * d_s.transpose() * q),
+  return {as_tensor(in_d_q * d_s * k), as_tensor(in_d_k * d_s.transpose() * q),
           as_tensor(p_kept.transpose() * d_o)};
 }
 
@@ -341,20 +288,20 @@ double GradientErrors::worst() const {
   return naive::worse(d_q, naive::worse(d_k, d_v));
 }
 
-GradientErrors errors_of(const HeadProblem& problem,
-                         const naive::Gradients<double>& gradients) {
+GradientErrors errors_of(const HeadProblem& problem, const naive::Gradients<double>& gradients) {
   HeadProblem moved = problem;
   const auto loss = [&] { return loss_of(moved); };
-  const auto error = [&](const Tensor<double, 4>& gradient,
-                         Tensor<double, 4>& x) {
+  const auto error = [&](const Tensor<double, 4>& gradient, Tensor<double, 4>& x) {
     const auto numerical = naive::numerical_gradient(loss, x.view());
-    return naive::relative_difference(gradient.view(),
-                                      View<const double, 4>(numerical));
+    return naive::relative_difference(gradient.view(), View<const double, 4>(numerical));
   };
   return {error(gradients.d_q, moved.q), error(gradients.d_k, moved.k),
           error(gradients.d_v, moved.v)};
 }
 
+namespace {
+
+// A gradient holds the slopes in all directions.
 Comparison slope_is_gradient_times_direction() {
   const auto f = [](const Vector<double>& x) { return first(x).sum(); };
   Matrix<double> x = random_matrix(4, 1, 1);
@@ -362,21 +309,20 @@ Comparison slope_is_gradient_times_direction() {
   const Vector<double> u = random_vector(4, 2);
   const double h = kDifferenceStep;
   const double slope = (f(x + h * u) - f(x - h * u)) / (2 * h);
-  return {"slope along u = gradient . u",
-          std::abs(slope - gradient.dot(u)) / std::abs(slope),
+  return {"slope along u = gradient . u", std::abs(slope - gradient.dot(u)) / std::abs(slope),
           kDifferenceTolerance};
 }
 
+// Reverse mode never needs a Jacobian.
 Comparison vector_times_jacobian_is_a_gradient() {
   //! [vjp]
   Matrix<double> x = random_matrix(4, 1, 3);
   const Vector<double> u = random_vector(3, 4);
   const Vector<double> product = jacobian(first, x).transpose() * u;
-  const Vector<double> gradient =
-      gradient_of([&] { return u.dot(first(x)); }, x);
+  const auto loss = [&] { return u.dot(first(x)); };
+  const Vector<double> gradient = gradient_of(loss, x);
   //! [vjp]
-  return {"u^T J = gradient of u . f(x)", difference(product, gradient),
-          kDifferenceTolerance};
+  return {"u^T J = gradient of u . f(x)", difference(product, gradient), kDifferenceTolerance};
 }
 
 Comparison chain_rule() {
@@ -388,6 +334,7 @@ Comparison chain_rule() {
           kDifferenceTolerance};
 }
 
+// A loss of three functions in a row, differentiated from the loss inwards, a vector at a time.
 Comparison reverse_mode() {
   //! [reverse]
   Matrix<double> x = random_matrix(4, 1, 6);
@@ -395,36 +342,30 @@ Comparison reverse_mode() {
   const Vector<double> d_z = jacobian(third, z).transpose() * u;
   const Vector<double> d_y = jacobian(second, y).transpose() * d_z;
   const Vector<double> d_x = jacobian(first, x).transpose() * d_y;
-  const Vector<double> gradient =
-      gradient_of([&] { return u.dot(third(second(first(x)))); }, x);
+  const auto loss = [&] { return u.dot(third(second(first(x)))); };
+  const Vector<double> gradient = gradient_of(loss, x);
   //! [reverse]
-  return {"reverse mode, three functions", difference(d_x, gradient),
-          kDifferenceTolerance};
+  return {"reverse mode, three functions", difference(d_x, gradient), kDifferenceTolerance};
 }
 
 Comparison softmax_jacobian_formula() {
   const Vector<double> s = random_vector(6, 8);
   return {"Jacobian of softmax = diag(p) - p p^T",
-          difference(softmax_jacobian(softmax(s)), jacobian(softmax, s)),
-          kDifferenceTolerance};
+          difference(softmax_jacobian(softmax(s)), jacobian(softmax, s)), kDifferenceTolerance};
 }
 
 Comparison softmax_without_jacobian() {
-  const Vector<double> p = softmax(random_vector(6, 8)),
-                       d_p = random_vector(6, 9);
+  const Vector<double> p = softmax(random_vector(6, 8)), d_p = random_vector(6, 9);
   const Vector<double> product = softmax_jacobian(p).transpose() * d_p;
   return {"its product with dP = P * (dP - delta), elementwise",
           difference(softmax_backward(p, d_p), product), kRounding};
 }
 
+// Softmax does not depend on a shift of all scores.
 Comparison score_gradients_sum_to_zero() {
-  const Vector<double> d_s =
-      softmax_backward(softmax(random_vector(6, 8)), random_vector(6, 9));
-  return {"a row of dS sums to 0",
-          std::abs(d_s.sum()) / d_s.cwiseAbs().maxCoeff(), kRounding};
+  const Vector<double> d_s = softmax_backward(softmax(random_vector(6, 8)), random_vector(6, 9));
+  return {"a row of dS sums to 0", std::abs(d_s.sum()) / d_s.cwiseAbs().maxCoeff(), kRounding};
 }
-
-namespace {
 
 struct Product {
   Matrix<double> a = random_matrix(3, 4, 10), b = random_matrix(4, 5, 11),
@@ -432,21 +373,17 @@ struct Product {
   double loss() const { return (a * b).cwiseProduct(d_c).sum(); }
 };
 
-}  // namespace
-
 Comparison product_gradient_of_first() {
   Product x;
   const auto numerical = gradient_of([&] { return x.loss(); }, x.a);
-  return {"C = A B: dA = dC B^T",
-          difference(product_backward(x.a, x.b, x.d_c).d_a, numerical),
+  return {"C = A B: dA = dC B^T", difference(product_backward(x.a, x.b, x.d_c).d_a, numerical),
           kDifferenceTolerance};
 }
 
 Comparison product_gradient_of_second() {
   Product x;
   const auto numerical = gradient_of([&] { return x.loss(); }, x.b);
-  return {"C = A B: dB = A^T dC",
-          difference(product_backward(x.a, x.b, x.d_c).d_b, numerical),
+  return {"C = A B: dB = A^T dC", difference(product_backward(x.a, x.b, x.d_c).d_b, numerical),
           kDifferenceTolerance};
 }
 
@@ -454,16 +391,15 @@ Comparison weights_from_lse() {
   Matrix<double> s = 10 * random_matrix(7, 5, 13);
   hide(s);  // the first rows see no key
   return {"P = exp(S - LSE)",
-          difference(recomputed_probs(s, naive::log_sum_exp(s)),
-                     naive::safe_softmax(s)),
+          difference(recomputed_probs(s, naive::log_sum_exp(s)), naive::safe_softmax(s)),
           kRounding};
 }
 
 Comparison delta_identity() {
-  return delta_comparison("rowsum(P o dP) = rowsum(dO * O)",
-                          from_scores(14, false));
+  return delta_comparison("rowsum(P o dP) = rowsum(dO * O)", from_scores(14, false));
 }
 
+// Here dP = (dO V^T) * Z and O = (P * Z) V, elementwise.
 Comparison delta_identity_with_dropout() {
   return delta_comparison("the same with dropout", from_scores(15, true));
 }
@@ -476,21 +412,20 @@ Comparison visible_scores_get_d_s() {
   return scores_comparison("visible scores: dS", false);
 }
 
+// Attention of scale Q with scale 1 is attention of Q.
 Comparison scale_of_d_q() {
   HeadProblem problem = head_problem(16);
   AttentionOptions options = problem.options();
   const double scale = 0.3;
   options.scale = scale;
-  const auto d_q = naive::backward<double>(problem.q, problem.k, problem.v,
-                                           problem.d_o, options)
-                       .d_q;
+  const auto d_q =
+      naive::backward<double>(problem.q, problem.k, problem.v, problem.d_o, options).d_q;
   options.scale = 1;
   const auto scaled = as_tensor(scale * only_head(problem.q));
-  const auto d_scaled = naive::backward<double>(scaled, problem.k, problem.v,
-                                                problem.d_o, options)
-                            .d_q;
-  return {"dQ = scale times d(scale Q)",
-          difference(scale * only_head(d_scaled), only_head(d_q)), kRounding};
+  const auto d_scaled =
+      naive::backward<double>(scaled, problem.k, problem.v, problem.d_o, options).d_q;
+  return {"dQ = scale times d(scale Q)", difference(scale * only_head(d_scaled), only_head(d_q)),
+          kRounding};
 }
 
 Comparison groups_sum() {
@@ -501,16 +436,18 @@ Comparison groups_sum() {
   const auto shared = naive::backward<double>(q, k, v, d_o);
   Matrix<double> d_k = Matrix<double>::Zero(5, 2), d_v = d_k;
   for (std::int64_t h = 0; h < 3; ++h) {  // each with its own keys
-    const auto alone = naive::backward<double>(
-        q.view().narrow(1, h, h + 1), k, v, d_o.view().narrow(1, h, h + 1));
+    const auto alone =
+        naive::backward<double>(q.view().narrow(1, h, h + 1), k, v, d_o.view().narrow(1, h, h + 1));
     d_k += only_head(alone.d_k);
     d_v += only_head(alone.d_v);
   }
-  return {"GQA: dK, dV are sums over heads",
-          naive::worse(difference(only_head(shared.d_k), d_k),
-                       difference(only_head(shared.d_v), d_v)),
-          kRounding};
+  return {
+      "GQA: dK, dV are sums over heads",
+      naive::worse(difference(only_head(shared.d_k), d_k), difference(only_head(shared.d_v), d_v)),
+      kRounding};
 }
+
+}  // namespace
 
 std::vector<Comparison> statements() {
   return {slope_is_gradient_times_direction(),

@@ -1,7 +1,6 @@
 /// @file
-/// Lesson 06: the derivation of the backward pass, statement by statement. Each is a small
-/// function that returns how far its two sides are apart, so that the program shows it and the
-/// tests hold it.
+/// Lesson 06: the derivation of the backward pass, statement by statement. Of each, statements()
+/// says how far its two sides are apart: the program shows it and a test holds it.
 ///
 /// Jacobians have a row for each output and a column for each input. dX is the gradient of a loss
 /// with respect to X, of the shape of X.
@@ -45,11 +44,9 @@ Vector<double> softmax(const Vector<double>& s);
 Matrix<double> softmax_jacobian(const Vector<double>& p);
 
 /// The product of that Jacobian and a vector in O(N): p * (d_p - p . d_p), elementwise.
-/// @param p   the probabilities
 /// @param d_p gradient with respect to them
 /// @return gradient with respect to the scores
-Vector<double> softmax_backward(const Vector<double>& p,
-                                const Vector<double>& d_p);
+Vector<double> softmax_backward(const Vector<double>& p, const Vector<double>& d_p);
 
 /// Gradients with respect to the factors of a product.
 struct ProductGradients {
@@ -61,15 +58,13 @@ struct ProductGradients {
 /// @param a   [rows, inner]
 /// @param b   [inner, cols]
 /// @param d_c [rows, cols]
-ProductGradients product_backward(const Matrix<double>& a,
-                                  const Matrix<double>& b,
+ProductGradients product_backward(const Matrix<double>& a, const Matrix<double>& b,
                                   const Matrix<double>& d_c);
 
 /// The probabilities from the scores and LSE, exp(s - lse); 0 in rows of which LSE is -infinity.
 /// @param s   [rows, cols], -infinity where hidden
 /// @param lse [rows], natural logarithm
-Matrix<double> recomputed_probs(const Matrix<double>& s,
-                                const Vector<double>& lse);
+Matrix<double> recomputed_probs(const Matrix<double>& s, const Vector<double>& lse);
 
 /// What is wrong with a backward pass. Each is a mistake that people have made.
 enum class Mistake {
@@ -86,11 +81,14 @@ enum class Mistake {
   kDropoutLeftOutOfDp,  ///< dP = dO V^T, although dropout was applied
 };
 
-/// All of them, kNone first.
-const std::vector<Mistake>& all_mistakes();
+/// A mistake, and a few words for tables.
+struct NamedMistake {
+  Mistake mistake;
+  const char* name;  ///< "delta omitted"
+};
 
-/// A few words for tables, "delta is left out".
-std::string name_of(Mistake mistake);
+/// All of them, kNone first.
+const std::vector<NamedMistake>& all_mistakes();
 
 /// One head of attention with a random gradient of its output. It is causal with more queries than
 /// keys, so the first queries see no key, and it has dropout.
@@ -111,7 +109,6 @@ HeadProblem head_problem(std::uint64_t seed);
 
 /// The gradients of a problem in matrices, as this lesson derives them: from Q, K, V, dO, and of
 /// the forward pass O and LSE only.
-/// @param mistake    what to get wrong
 naive::Gradients<double> head_gradients(const HeadProblem& problem,
                                         Mistake mistake = Mistake::kNone);
 
@@ -126,51 +123,16 @@ struct GradientErrors {
 };
 
 /// Checks gradients of a problem.
-GradientErrors errors_of(const HeadProblem& problem,
-                         const naive::Gradients<double>& gradients);
+GradientErrors errors_of(const HeadProblem& problem, const naive::Gradients<double>& gradients);
 
 /// How far the two sides of a statement are apart.
 struct Comparison {
   std::string what;       ///< the statement, in words
   double difference = 0;  ///< relative to the larger side
-  double allowed =
-      0;  ///< what rounding, or the step of central differences, explains
+  double allowed = 0;     ///< what rounding, or the step of central differences, explains
 };
 
-/// A gradient holds the slopes in all directions: the slope along u is gradient . u.
-Comparison slope_is_gradient_times_direction();
-/// Reverse mode never needs a Jacobian: u^T J is the gradient of the number u . f(x).
-Comparison vector_times_jacobian_is_a_gradient();
-/// The chain rule: the Jacobian of f(g(x)) is the product of the Jacobians.
-Comparison chain_rule();
-/// A loss of three functions in a row, differentiated from the loss inwards, a vector at a time.
-Comparison reverse_mode();
-/// The Jacobian of softmax is diag(p) - p p^T.
-Comparison softmax_jacobian_formula();
-/// softmax_backward() is its product with a vector.
-Comparison softmax_without_jacobian();
-/// The gradients of a row of scores sum to 0: softmax does not feel a shift.
-Comparison score_gradients_sum_to_zero();
-/// d_a = d_c b^T.
-Comparison product_gradient_of_first();
-/// d_b = a^T d_c.
-Comparison product_gradient_of_second();
-/// exp(S - LSE) gives P back.
-Comparison weights_from_lse();
-/// rowsum(P o dP) = rowsum(dO * O), without dropout.
-Comparison delta_identity();
-/// The same with dropout, where dP = (dO V^T) * Z and O = (P * Z) V, elementwise.
-Comparison delta_identity_with_dropout();
-/// Changing a masked score changes nothing.
-Comparison masked_scores_get_no_gradient();
-/// Moving a visible score moves the loss by dS.
-Comparison visible_scores_get_d_s();
-/// Attention of scale Q with scale 1 is attention of Q: dQ is scale times the gradient there.
-Comparison scale_of_d_q();
-/// A key head that serves several query heads gets the sum of what each gives it.
-Comparison groups_sum();
-
-/// All of the above, in the order of the page.
+/// The statements, in the order of the page.
 std::vector<Comparison> statements();
 
 }  // namespace fa::backward

@@ -60,13 +60,11 @@ struct Tile {
 };
 //! [tile_result]
 
-//! [tile]
 // P of a tile of queries and a tile of keys, recomputed, and
 // the gradient of their scores (but for the factor `scale`).
 template <class T>
-Tile<T> recompute(const Head<T>& head, const Range& queries,
-                  const Range& keys, const Matrix<T>& q, const Matrix<T>& k,
-                  const Matrix<T>& v, const Matrix<T>& d_o) {
+Tile<T> recompute(const Head<T>& head, const Range& queries, const Range& keys, const Matrix<T>& q,
+                  const Matrix<T>& k, const Matrix<T>& v, const Matrix<T>& d_o) {
   constexpr T kNegInf = -std::numeric_limits<T>::infinity();
   const Matrix<T> s = head.scale * q * k.transpose();
   const Matrix<T> d_o_v = d_o * v.transpose();
@@ -87,8 +85,8 @@ Tile<T> recompute(const Head<T>& head, const Range& queries,
   //! [tile_elements]
   return tile;
 }
-//! [tile]
 
+// clang-format off
 //! [keys_outside]
 // dK and dV of one tile of keys: goes through the queries that see any of
 // them, of all heads of the group.
@@ -114,12 +112,12 @@ void collect_for_keys(const std::vector<Head<T>>& group, const Range& keys,
   as_matrix(d_v).middleRows(keys.begin, k.rows()) = sum_v;
 }
 //! [keys_outside]
+// clang-format on
 
-//! [queries_outside]
 // dQ of one tile of queries: goes through the keys that any of them sees.
 template <class T>
-void collect_for_queries(const Head<T>& head, const Range& queries,
-                         std::int64_t block_n, View<T, 2> d_q) {
+void collect_for_queries(const Head<T>& head, const Range& queries, std::int64_t block_n,
+                         View<T, 2> d_q) {
   const Matrix<T> q = load(head.q, queries), d_o = load(head.d_o, queries);
   Matrix<T> sum_q = Matrix<T>::Zero(q.rows(), q.cols());
   const std::int64_t length_k = head.k.size(0);
@@ -131,15 +129,13 @@ void collect_for_queries(const Head<T>& head, const Range& queries,
   }
   as_matrix(d_q).middleRows(queries.begin, q.rows()) = head.scale * sum_q;
 }
-//! [queries_outside]
 
 template <std::size_t Rank>
 void check_shape(const char* name, const std::array<std::int64_t, Rank>& is,
                  const std::array<std::int64_t, Rank>& must_be) {
   if (is == must_be) return;
-  throw std::invalid_argument(fmt::format("{} has shape {}; {} is needed",
-                                          name, to_string(is),
-                                          to_string(must_be)));
+  throw std::invalid_argument(
+      fmt::format("{} has shape {}; {} is needed", name, to_string(is), to_string(must_be)));
 }
 
 }  // namespace
@@ -161,20 +157,16 @@ Tensor<T, 3> row_dots(View<const T, 4> o, View<const T, 4> d_o) {
 }
 
 template <class T>
-naive::Gradients<T> tiled_backward(View<const T, 4> q, View<const T, 4> k,
-                                   View<const T, 4> v, View<const T, 4> o,
-                                   View<const T, 3> lse, View<const T, 4> d_o,
-                                   const AttentionOptions& options,
-                                   const online::Tiles& tiles) {
-  const AttentionShape shape =
-      attention_shape(q.shape(), k.shape(), v.shape());
+naive::Gradients<T> tiled_backward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
+                                   View<const T, 4> o, View<const T, 3> lse, View<const T, 4> d_o,
+                                   const AttentionOptions& options, const online::Tiles& tiles) {
+  const AttentionShape shape = attention_shape(q.shape(), k.shape(), v.shape());
   options.check(shape);
   online::tile_count(shape, tiles);  // refuses tiles of no size
   const Shape<4> of_o = shape_of_o(q.shape(), v.shape());
   check_shape("o", o.shape(), of_o);
   check_shape("d_o", d_o.shape(), of_o);
-  check_shape("lse", lse.shape(),
-              Shape<3>{shape.batch, shape.heads, shape.length_q});
+  check_shape("lse", lse.shape(), Shape<3>{shape.batch, shape.heads, shape.length_q});
   const Tensor<T, 3> delta = row_dots<T>(o, d_o);
   const std::int64_t block_m = std::min(tiles.block_m, shape.length_q),
                      block_n = std::min(tiles.block_n, shape.length_k),
@@ -186,9 +178,8 @@ naive::Gradients<T> tiled_backward(View<const T, 4> q, View<const T, 4> k,
                    d_o.at(b).at(h),
                    lse.at(b).at(h),
                    delta.view().at(b).at(h),
-                   options.dropout_keep.data() == nullptr
-                       ? View<const std::uint8_t, 2>()
-                       : options.dropout_keep.at(b).at(h),
+                   options.dropout_keep.data() == nullptr ? View<const std::uint8_t, 2>()
+                                                          : options.dropout_keep.at(b).at(h),
                    static_cast<T>(options.scale_for(shape.head_dim)),
                    static_cast<T>(1 / (1 - options.dropout_probability)),
                    options.causal};
@@ -196,36 +187,30 @@ naive::Gradients<T> tiled_backward(View<const T, 4> q, View<const T, 4> k,
   naive::Gradients<T> result{Tensor<T, 4>(q.shape()), Tensor<T, 4>(k.shape()),
                              Tensor<T, 4>(v.shape())};
   const std::int64_t key_tiles = tiles_in(shape.length_k, block_n);
-  parallel_for(
-      shape.batch * shape.kv_heads * key_tiles, [&](std::int64_t index) {
-        const std::int64_t t = index % key_tiles,
-                           kv_head = index / key_tiles % shape.kv_heads,
-                           b = index / key_tiles / shape.kv_heads;
-        std::vector<Head<T>> heads;
-        for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
-          heads.push_back(head(b, h));
-        collect_for_keys(heads, tile(t, block_n, shape.length_k), block_m,
-                         result.d_k.view().at(b).at(kv_head),
-                         result.d_v.view().at(b).at(kv_head));
-      });
+  parallel_for(shape.batch * shape.kv_heads * key_tiles, [&](std::int64_t index) {
+    const std::int64_t t = index % key_tiles, kv_head = index / key_tiles % shape.kv_heads,
+                       b = index / key_tiles / shape.kv_heads;
+    std::vector<Head<T>> heads;
+    for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
+      heads.push_back(head(b, h));
+    collect_for_keys(heads, tile(t, block_n, shape.length_k), block_m,
+                     result.d_k.view().at(b).at(kv_head), result.d_v.view().at(b).at(kv_head));
+  });
   const std::int64_t query_tiles = tiles_in(shape.length_q, block_m);
-  parallel_for(
-      shape.batch * shape.heads * query_tiles, [&](std::int64_t index) {
-        const std::int64_t t = index % query_tiles,
-                           h = index / query_tiles % shape.heads,
-                           b = index / query_tiles / shape.heads;
-        collect_for_queries(head(b, h), tile(t, block_m, shape.length_q),
-                            block_n, result.d_q.view().at(b).at(h));
-      });
+  parallel_for(shape.batch * shape.heads * query_tiles, [&](std::int64_t index) {
+    const std::int64_t t = index % query_tiles, h = index / query_tiles % shape.heads,
+                       b = index / query_tiles / shape.heads;
+    collect_for_queries(head(b, h), tile(t, block_m, shape.length_q), block_n,
+                        result.d_q.view().at(b).at(h));
+  });
   return result;
 }
 
-#define FA_TILED_BACKWARD_FOR(T)                                         \
-  template Tensor<T, 3> row_dots<T>(View<const T, 4>, View<const T, 4>); \
-  template naive::Gradients<T> tiled_backward<T>(                        \
-      View<const T, 4>, View<const T, 4>, View<const T, 4>,              \
-      View<const T, 4>, View<const T, 3>, View<const T, 4>,              \
-      const AttentionOptions&, const online::Tiles&);
+#define FA_TILED_BACKWARD_FOR(T)                                                                \
+  template Tensor<T, 3> row_dots<T>(View<const T, 4>, View<const T, 4>);                        \
+  template naive::Gradients<T> tiled_backward<T>(                                               \
+      View<const T, 4>, View<const T, 4>, View<const T, 4>, View<const T, 4>, View<const T, 3>, \
+      View<const T, 4>, const AttentionOptions&, const online::Tiles&);
 FA_TILED_BACKWARD_FOR(double)
 FA_TILED_BACKWARD_FOR(float)
 

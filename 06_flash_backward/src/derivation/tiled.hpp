@@ -32,14 +32,12 @@ Tensor<T, 3> row_dots(View<const T, 4> o, View<const T, 4> d_o);
 /// @param lse what forward returned, [batch, heads, length_q], natural logarithm; -infinity for a
 ///            row that sees no key
 /// @param d_o gradient of the loss with respect to o, shape of q
-/// @param options as given to forward
 /// @param tiles sizes of the tiles; larger ones than the problem are cut to it
 /// @throws std::invalid_argument as naive::backward(), when o or lse has another shape, and for a
 ///         tile size below 1
 template <class T>
-naive::Gradients<T> tiled_backward(View<const T, 4> q, View<const T, 4> k,
-                                   View<const T, 4> v, View<const T, 4> o,
-                                   View<const T, 3> lse, View<const T, 4> d_o,
+naive::Gradients<T> tiled_backward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
+                                   View<const T, 4> o, View<const T, 3> lse, View<const T, 4> d_o,
                                    const AttentionOptions& options = {},
                                    const online::Tiles& tiles = {});
 

@@ -18,18 +18,16 @@
 
 namespace fa::backward {
 
-//! [tape]
 //! [node]
 /// A matrix of a computation, and the gradient of the loss with respect to
 /// it.
 template <class T>
 struct Node {
   /// A value whose gradient is 0 so far.
-  explicit Node(Matrix<T> of)
-      : value(std::move(of)),
-        grad(Matrix<T>::Zero(value.rows(), value.cols())) {}
+  explicit Node(Matrix<T> of) : value(std::move(of)) {}
   Matrix<T> value;  ///< what the forward pass computed
-  Matrix<T> grad;   ///< same shape; each use of the value adds to it
+  /// Same shape; each use of the value adds to it.
+  Matrix<T> grad = Matrix<T>::Zero(value.rows(), value.cols());
 };
 
 /// A node, shared by all who use it.
@@ -73,7 +71,6 @@ class Tape {
   };
   std::vector<Step> steps_;
 };
-//! [tape]
 
 // The operations. All throw std::invalid_argument, in one sentence with the sizes, for shapes that
 // do not fit.
@@ -98,8 +95,7 @@ Variable<T> add(Tape<T>& tape, const Variable<T>& a, const Variable<T>& b);
 /// @param bias [1, cols]
 /// @throws std::invalid_argument when the bias has another shape
 template <class T>
-Variable<T> add_bias(Tape<T>& tape, const Variable<T>& x,
-                     const Variable<T>& bias);
+Variable<T> add_bias(Tape<T>& tape, const Variable<T>& x, const Variable<T>& bias);
 
 /// Every element of a matrix of any shape times a constant.
 template <class T>
@@ -112,8 +108,7 @@ Variable<T> scale(Tape<T>& tape, const Variable<T>& x, T factor);
 /// @return [ids.size(), width]
 /// @throws std::invalid_argument for an id outside of the table
 template <class T>
-Variable<T> embedding(Tape<T>& tape, const Variable<T>& table,
-                      std::vector<std::int64_t> ids);
+Variable<T> embedding(Tape<T>& tape, const Variable<T>& table, std::vector<std::int64_t> ids);
 
 /// Layer normalisation: each row is shifted and scaled to mean 0 and variance 1, then scaled and
 /// shifted by learnt rows. Source: Ba, Kiros and Hinton, Layer Normalization, 2016.
@@ -122,8 +117,8 @@ Variable<T> embedding(Tape<T>& tape, const Variable<T>& table,
 /// @param bias [1, cols]
 /// @throws std::invalid_argument when gain or bias has another shape
 template <class T>
-Variable<T> layer_norm(Tape<T>& tape, const Variable<T>& x,
-                       const Variable<T>& gain, const Variable<T>& bias);
+Variable<T> layer_norm(Tape<T>& tape, const Variable<T>& x, const Variable<T>& gain,
+                       const Variable<T>& bias);
 
 /// What layer_norm() adds to the variance, so that a row of equal numbers is not divided by 0.
 inline constexpr double kLayerNormEpsilon = 1e-5;
@@ -154,15 +149,13 @@ struct HeadLayout {
 template <class T>
 struct AttentionEngine {
   /// Returns O and LSE, the only two things that are kept for backward.
-  std::function<naive::Forward<T>(View<const T, 4> q, View<const T, 4> k,
-                                  View<const T, 4> v,
+  std::function<naive::Forward<T>(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
                                   const AttentionOptions& options)>
       forward;
   /// Returns dQ, dK and dV.
-  std::function<naive::Gradients<T>(
-      View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
-      View<const T, 4> o, View<const T, 3> lse, View<const T, 4> d_o,
-      const AttentionOptions& options)>
+  std::function<naive::Gradients<T>(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
+                                    View<const T, 4> o, View<const T, 3> lse, View<const T, 4> d_o,
+                                    const AttentionOptions& options)>
       backward;
 };
 
@@ -187,10 +180,8 @@ AttentionEngine<T> tiled_engine(const online::Tiles& tiles = {});
 /// @return O, shape of q
 /// @throws std::invalid_argument when rows and columns cannot be cut so, and as naive::forward()
 template <class T>
-Variable<T> attention(Tape<T>& tape, const Variable<T>& q,
-                      const Variable<T>& k, const Variable<T>& v,
-                      const HeadLayout& layout,
-                      const AttentionOptions& options,
-                      const AttentionEngine<T>& engine);
+Variable<T> attention(Tape<T>& tape, const Variable<T>& q, const Variable<T>& k,
+                      const Variable<T>& v, const HeadLayout& layout,
+                      const AttentionOptions& options, const AttentionEngine<T>& engine);
 
 }  // namespace fa::backward

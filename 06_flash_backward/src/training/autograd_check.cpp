@@ -10,15 +10,15 @@
 namespace fa::backward {
 namespace {
 
-Matrix<double> random_matrix(std::int64_t rows, std::int64_t cols,
-                             std::uint64_t seed, double deviation = 1) {
+Matrix<double> random_matrix(std::int64_t rows, std::int64_t cols, std::uint64_t seed,
+                             double deviation = 1) {
   Matrix<double> result(rows, cols);
   fill_normal(View<double, 2>(result.data(), {rows, cols}), seed, deviation);
   return result;
 }
 
-Variable<double> random_variable(std::int64_t rows, std::int64_t cols,
-                                 std::uint64_t seed, double deviation = 1) {
+Variable<double> random_variable(std::int64_t rows, std::int64_t cols, std::uint64_t seed,
+                                 double deviation = 1) {
   return variable<double>(random_matrix(rows, cols, seed, deviation));
 }
 
@@ -26,26 +26,22 @@ Variable<double> random_variable(std::int64_t rows, std::int64_t cols,
 Variable<double> weighted_sum(Tape<double>& tape, const Variable<double>& x,
                               const Matrix<double>& w) {
   const double sum = x->value.cwiseProduct(w).sum();
-  return tape.record(
-      Matrix<double>::Constant(1, 1, sum),
-      [x, w](const Matrix<double>& d_sum) { x->grad += d_sum(0, 0) * w; });
+  return tape.record(Matrix<double>::Constant(1, 1, sum),
+                     [x, w](const Matrix<double>& d_sum) { x->grad += d_sum(0, 0) * w; });
 }
 
 Variable<double> loss_of(const TapeCase& of, Tape<double>& tape) {
   const auto y = of.result(tape);
-  return weighted_sum(tape, y,
-                      random_matrix(y->value.rows(), y->value.cols(), 99));
+  return weighted_sum(tape, y, random_matrix(y->value.rows(), y->value.cols(), 99));
 }
 
 // Attention as an operation by itself, with dropout; heads share keys.
-TapeCase attention_case(const std::string& name,
-                        const AttentionEngine<double>& engine) {
+TapeCase attention_case(const std::string& name, const AttentionEngine<double>& engine) {
   const HeadLayout layout{2, 4, 2};
-  const auto q = random_variable(2 * 7, 4 * 3, 30),
-             k = random_variable(2 * 5, 2 * 3, 31),
+  const auto q = random_variable(2 * 7, 4 * 3, 30), k = random_variable(2 * 5, 2 * 3, 31),
              v = random_variable(2 * 5, 2 * 3, 32);
-  const auto keep = std::make_shared<Tensor<std::uint8_t, 4>>(
-      random_keep_mask<4>({2, 4, 7, 5}, 0.25, 33));
+  const auto keep =
+      std::make_shared<Tensor<std::uint8_t, 4>>(random_keep_mask<4>({2, 4, 7, 5}, 0.25, 33));
   AttentionOptions options;
   options.causal = true;  // the first two queries see no key
   options.dropout_probability = 0.25;
@@ -62,6 +58,7 @@ struct Layer {
   Variable<double> gain_2, bias_2, up, up_bias, down, down_bias;
 };
 
+// clang-format off
 //! [layer]
 Variable<double> apply(Tape<double>& tape, const Layer& w,
                        const Variable<double>& x, const HeadLayout& heads,
@@ -72,20 +69,19 @@ Variable<double> apply(Tape<double>& tape, const Layer& w,
                            matmul(tape, a, w.v), heads, options, engine);
   const auto y = add(tape, x, matmul(tape, o, w.o));
   const auto b = layer_norm(tape, y, w.gain_2, w.bias_2);
-  const auto inner =
-      gelu(tape, add_bias(tape, matmul(tape, b, w.up), w.up_bias));
-  return add(tape, y,
-             add_bias(tape, matmul(tape, inner, w.down), w.down_bias));
+  const auto up = add_bias(tape, matmul(tape, b, w.up), w.up_bias);
+  const auto down = matmul(tape, gelu(tape, up), w.down);
+  return add(tape, y, add_bias(tape, down, w.down_bias));
 }
 //! [layer]
+// clang-format on
 
 }  // namespace
 
 std::vector<TapeCase> operation_cases() {
   const auto x = random_variable(5, 3, 1), w = random_variable(3, 4, 2),
              same = random_variable(5, 3, 3), row = random_variable(1, 3, 4),
-             gain = random_variable(1, 3, 5),
-             table = random_variable(6, 3, 6);
+             gain = random_variable(1, 3, 5), table = random_variable(6, 3, 6);
   using Tapes = Tape<double>&;
   return {
       {"matmul", {x, w}, [=](Tapes t) { return matmul(t, x, w); }},
@@ -97,9 +93,7 @@ std::vector<TapeCase> operation_cases() {
        [=](Tapes t) {
          return embedding(t, table, {4, 0, 4, 4, 2});
        }},
-      {"layer_norm",
-       {x, gain, row},
-       [=](Tapes t) { return layer_norm(t, x, gain, row); }},
+      {"layer_norm", {x, gain, row}, [=](Tapes t) { return layer_norm(t, x, gain, row); }},
       {"gelu", {x}, [=](Tapes t) { return gelu(t, x); }},
       {"cross_entropy",
        {x},
@@ -108,24 +102,20 @@ std::vector<TapeCase> operation_cases() {
        }},
       attention_case("attention, lesson 01", naive_engine<double>()),
       attention_case("attention, tiled", tiled_engine<double>({3, 2})),
-      {"x used twice",
-       {x},
-       [=](Tapes t) { return add(t, gelu(t, x), add(t, x, x)); }},
+      {"x used twice", {x}, [=](Tapes t) { return add(t, gelu(t, x), add(t, x, x)); }},
   };
 }
 
 TapeCase transformer_case(const AttentionEngine<double>& engine) {
-  constexpr std::int64_t kTokens = 11, kLength = 5, kBatch = 2, kWidth = 8,
-                         kKeyWidth = 4, kInner = 12;
+  constexpr std::int64_t kTokens = 11, kLength = 5, kBatch = 2, kWidth = 8, kKeyWidth = 4,
+                         kInner = 12;
   std::vector<Variable<double>> all;
   const auto parameter = [&](std::int64_t rows, std::int64_t cols) {
-    const double deviation =
-        rows == 1 ? 1 : 1 / std::sqrt(static_cast<double>(rows));
+    const double deviation = rows == 1 ? 1 : 1 / std::sqrt(static_cast<double>(rows));
     all.push_back(random_variable(rows, cols, 50 + all.size(), deviation));
     return all.back();
   };
-  const auto tokens = parameter(kTokens, kWidth),
-             positions = parameter(kLength, kWidth),
+  const auto tokens = parameter(kTokens, kWidth), positions = parameter(kLength, kWidth),
              out = parameter(kWidth, kTokens);
   std::vector<Layer> layers;
   for (int i = 0; i < 2; ++i) {
@@ -147,14 +137,12 @@ TapeCase transformer_case(const AttentionEngine<double>& engine) {
   const auto network = [=](Tape<double>& tape) {
     AttentionOptions options;
     options.causal = true;
-    auto x =
-        add(tape, embedding(tape, tokens, {3, 1, 4, 1, 5, 9, 2, 6, 5, 3}),
-            embedding(tape, positions, {0, 1, 2, 3, 4, 0, 1, 2, 3, 4}));
+    auto x = add(tape, embedding(tape, tokens, {3, 1, 4, 1, 5, 9, 2, 6, 5, 3}),
+                 embedding(tape, positions, {0, 1, 2, 3, 4, 0, 1, 2, 3, 4}));
     for (const Layer& w : layers) {
       x = apply(tape, w, x, {kBatch, 4, 2}, options, engine);
     }
-    return cross_entropy(tape, matmul(tape, x, out),
-                         {1, 4, 1, 5, 0, 2, 6, 5, 3, 10});
+    return cross_entropy(tape, matmul(tape, x, out), {1, 4, 1, 5, 0, 2, 6, 5, 3, 10});
   };
   return {"transformer", all, network};
 }
@@ -179,8 +167,8 @@ Comparison checker(const TapeCase& of) {
   double worst = 0, largest = 0;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     Matrix<double>& x = of.arguments[i]->value;
-    const auto numerical = naive::numerical_gradient(
-        loss, View<double, 2>(x.data(), {x.rows(), x.cols()}));
+    const auto numerical =
+        naive::numerical_gradient(loss, View<double, 2>(x.data(), {x.rows(), x.cols()}));
     const Matrix<double> expected = as_matrix(numerical.view());
     const Matrix<double> difference = (gradients[i] - expected).cwiseAbs();
     worst = naive::worse(worst, difference.maxCoeff<Eigen::PropagateNaN>());

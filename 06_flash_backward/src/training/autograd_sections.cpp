@@ -16,9 +16,7 @@ namespace {
 
 // Four numbers, to be followed by hand.
 void tape_by_hand() {
-  const auto number = [](double x) {
-    return variable<double>(Matrix<double>::Constant(1, 1, x));
-  };
+  const auto number = [](double x) { return variable<double>(Matrix<double>::Constant(1, 1, x)); };
   //! [by_hand]
   Tape<double> tape;
   const auto x = number(3), w = number(2);
@@ -28,11 +26,10 @@ void tape_by_hand() {
   tape.backward(loss);
   //! [by_hand]
   cli::Table table({"variable", "value", "gradient"});
-  for (const auto& [name, node] :
-       {std::pair("x", x), std::pair("w", w), std::pair("a = x w", a),
-        std::pair("b = a + x", b), std::pair("loss = a b", loss)}) {
-    table.add({name, fmt::format("{:g}", node->value(0, 0)),
-               fmt::format("{:g}", node->grad(0, 0))});
+  for (const auto& [name, node] : {std::pair("x", x), std::pair("w", w), std::pair("a = x w", a),
+                                   std::pair("b = a + x", b), std::pair("loss = a b", loss)}) {
+    table.add(
+        {name, fmt::format("{:g}", node->value(0, 0)), fmt::format("{:g}", node->grad(0, 0))});
   }
   fmt::print("{}", table.text());
 }
@@ -49,13 +46,10 @@ void transformer(cli::Program& program) {
                  by_lesson_01 = transformer_case(naive_engine<double>());
   std::int64_t parameters = 0;
   for (const auto& x : by_tiles.arguments) parameters += x->value.size();
-  fmt::print("2 layers, {} parameters, attention in tiles of 3 x 2\n",
-             parameters);
+  fmt::print("2 layers, {} parameters, attention in tiles of 3 x 2\n", parameters);
   const Comparison c = checker(by_tiles);
-  program.check("parameters against central differences", c.difference,
-                c.allowed);
-  const auto tiles = tape_gradients(by_tiles),
-             expected = tape_gradients(by_lesson_01);
+  program.check("parameters against central differences", c.difference, c.allowed);
+  const auto tiles = tape_gradients(by_tiles), expected = tape_gradients(by_lesson_01);
   double worst = 0, largest = 0;
   for (std::size_t i = 0; i < tiles.size(); ++i) {
     const Matrix<double> difference = (tiles[i] - expected[i]).cwiseAbs();
@@ -69,10 +63,8 @@ void transformer(cli::Program& program) {
 
 void add_autograd(cli::Program& program) {
   program.section("tape", "Worked example: a tape", tape_by_hand);
-  program.section("autograd", "Gradients of every operation",
-                  [&] { operations(program); });
-  program.section("transformer", "Gradients of a small transformer",
-                  [&] { transformer(program); });
+  program.section("autograd", "Gradients of every operation", [&] { operations(program); });
+  program.section("transformer", "Gradients of a small transformer", [&] { transformer(program); });
 }
 
 }  // namespace fa::backward

@@ -1,9 +1,9 @@
-#include "06_flash_backward/src/training/kernel_engine.hpp"
-
 #include <stdexcept>
 #include <string>
 
 #include <fmt/format.h>
+
+#include "06_flash_backward/src/training/train.hpp"
 
 namespace fa::backward {
 namespace {
@@ -16,13 +16,11 @@ Rung find_rung(const Backend& backend, const std::string& name) {
   return backend.dispatched(true, backend.properties);
 }
 
-Problem problem_of(View<const float, 4> q, View<const float, 4> k,
-                   View<const float, 4> v, const AttentionOptions& options,
-                   Type type) {
+Problem problem_of(View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
+                   const AttentionOptions& options, Type type) {
   if (options.scale || options.dropout_keep.data() != nullptr) {
     throw std::invalid_argument(
-        "the kernels support no dropout mask and no scale other than "
-        "1 / sqrt(head_dim)");
+        "the kernels support no dropout mask and no scale other than 1 / sqrt(head_dim)");
   }
   Problem problem;
   problem.shape = attention_shape(q.shape(), k.shape(), v.shape());
@@ -40,30 +38,23 @@ Tensor<float, 4> rounded(View<const float, 4> view, Type type) {
 
 AttentionEngine<float> kernel_engine(const Backend& backend, Type type) {
   const Rung rung =
-      find_rung(backend, type == Type::kFloat32 ? "03_two_kernels"
-                                                : "07_deterministic");
+      find_rung(backend, type == Type::kFloat32 ? "03_two_kernels" : "07_deterministic");
   using In = View<const float, 4>;
-  //! [kernel_engine]
-  return {[run = backend.forward, type](
-              In q, In k, In v,
-              const AttentionOptions& options) -> naive::Forward<float> {
-            auto [o, lse] =
-                run(problem_of(q, k, v, options, type),
-                    {rounded(q, type), rounded(k, type), rounded(v, type)});
+  return {[run = backend.forward, type](In q, In k, In v,
+                                        const AttentionOptions& options) -> naive::Forward<float> {
+            auto [o, lse] = run(problem_of(q, k, v, options, type),
+                                {rounded(q, type), rounded(k, type), rounded(v, type)});
             return {std::move(o), std::move(lse)};
           },
-          [rung, type](
-              In q, In k, In v, In o, View<const float, 3> lse, In d_o,
-              const AttentionOptions& options) -> naive::Gradients<float> {
-            auto [d_q, d_k, d_v] = rung.run(
-                problem_of(q, k, v, options, type),
-                {{rounded(q, type), rounded(k, type), rounded(v, type)},
-                 converted<float>(o),
-                 converted<float>(lse),
-                 rounded(d_o, type)});
+          [rung, type](In q, In k, In v, In o, View<const float, 3> lse, In d_o,
+                       const AttentionOptions& options) -> naive::Gradients<float> {
+            auto [d_q, d_k, d_v] = rung.run(problem_of(q, k, v, options, type),
+                                            {{rounded(q, type), rounded(k, type), rounded(v, type)},
+                                             converted<float>(o),
+                                             converted<float>(lse),
+                                             rounded(d_o, type)});
             return {std::move(d_q), std::move(d_k), std::move(d_v)};
           }};
-  //! [kernel_engine]
 }
 
 }  // namespace fa::backward

@@ -12,12 +12,12 @@ namespace fa::backward {
 
 void ModelSize::check() const {
   for (const auto& [name, value] :
-       {std::pair("layers", layers), std::pair("heads", heads),
-        std::pair("width", width), std::pair("inner", inner),
-        std::pair("length", length), std::pair("characters", characters)}) {
+       {std::pair("layers", layers), std::pair("heads", heads), std::pair("width", width),
+        std::pair("inner", inner), std::pair("length", length),
+        std::pair("characters", characters)}) {
     if (value < 1) {
-      throw std::invalid_argument(fmt::format(
-          "the model's {} is {}; it must be at least 1", name, value));
+      throw std::invalid_argument(
+          fmt::format("the model's {} is {}; it must be at least 1", name, value));
     }
   }
   if (width % (8 * heads) != 0) {
@@ -35,28 +35,24 @@ Model<T>::Model(const ModelSize& size, std::uint64_t seed) : size_(size) {
     parameters_.push_back({name, variable<T>(std::move(value))});
     return parameters_.back().value;
   };
-  const auto random = [&](const std::string& name, std::int64_t rows,
-                          std::int64_t cols, double deviation) {
+  const auto random = [&](const std::string& name, std::int64_t rows, std::int64_t cols,
+                          double deviation) {
     Matrix<float> value(rows, cols);
-    fill_normal(View<float, 2>(value.data(), {rows, cols}),
-                random_bits(seed, parameters_.size()), deviation);
+    fill_normal(View<float, 2>(value.data(), {rows, cols}), random_bits(seed, parameters_.size()),
+                deviation);
     return add(name, value.cast<T>());
   };
   const auto row = [&](const std::string& name, std::int64_t cols, T value) {
     return add(name, Matrix<T>::Constant(1, cols, value));
   };
   const std::int64_t width = size.width, inner = size.inner;
-  const auto root = [](std::int64_t n) {
-    return std::sqrt(static_cast<double>(n));
-  };
+  const auto root = [](std::int64_t n) { return std::sqrt(static_cast<double>(n)); };
   // What blocks add to the residual stream keeps its size, however many there are.
   const double into = 1 / root(width), out_of = into / root(2 * size.layers);
   tokens_ = random("characters", size.characters, width, 1);
   positions_ = random("positions", size.length, width, 0.1);
   for (std::int64_t i = 1; i <= size.layers; ++i) {
-    const auto name = [&](const char* what) {
-      return fmt::format("layer {}, {}", i, what);
-    };
+    const auto name = [&](const char* what) { return fmt::format("layer {}, {}", i, what); };
     Layer w;
     w.gain_1 = row(name("gain_1"), width, 1);
     w.bias_1 = row(name("bias_1"), width, 0);
@@ -68,8 +64,7 @@ Model<T>::Model(const ModelSize& size, std::uint64_t seed) : size_(size) {
     w.bias_2 = row(name("bias_2"), width, 0);
     w.w_up = random(name("w_up"), width, inner, into);
     w.b_up = row(name("b_up"), inner, 0);
-    w.w_down = random(name("w_down"), inner, width,
-                      1 / root(inner) / root(2 * size.layers));
+    w.w_down = random(name("w_down"), inner, width, 1 / root(inner) / root(2 * size.layers));
     w.b_down = row(name("b_down"), width, 0);
     layers_.push_back(w);
   }
@@ -79,16 +74,13 @@ Model<T>::Model(const ModelSize& size, std::uint64_t seed) : size_(size) {
 }
 
 template <class T>
-Variable<T> Model<T>::logits(Tape<T>& tape,
-                             const std::vector<std::int64_t>& ids,
-                             std::int64_t batch,
-                             const AttentionEngine<T>& engine) const {
+Variable<T> Model<T>::logits(Tape<T>& tape, const std::vector<std::int64_t>& ids,
+                             std::int64_t batch, const AttentionEngine<T>& engine) const {
   const auto count = static_cast<std::int64_t>(ids.size());
-  if (batch < 1 || count < batch || count % batch != 0 ||
-      count / batch > size_.length) {
-    throw std::invalid_argument(fmt::format(
-        "a model of length {} cannot take {} characters as {} sequences",
-        size_.length, count, batch));
+  if (batch < 1 || count < batch || count % batch != 0 || count / batch > size_.length) {
+    throw std::invalid_argument(
+        fmt::format("a model of length {} cannot take {} characters as {} sequences", size_.length,
+                    count, batch));
   }
   std::vector<std::int64_t> places(ids.size());
   for (std::size_t i = 0; i < places.size(); ++i) {
@@ -97,22 +89,17 @@ Variable<T> Model<T>::logits(Tape<T>& tape,
   AttentionOptions options;
   options.causal = true;
   const HeadLayout heads{batch, size_.heads, size_.heads};
-  //! [model]
-  auto x = add(tape, embedding(tape, tokens_, ids),
-               embedding(tape, positions_, places));
+  auto x = add(tape, embedding(tape, tokens_, ids), embedding(tape, positions_, places));
   for (const Layer& w : layers_) {
     const auto a = layer_norm(tape, x, w.gain_1, w.bias_1);
-    const auto o =
-        attention(tape, matmul(tape, a, w.w_q), matmul(tape, a, w.w_k),
-                  matmul(tape, a, w.w_v), heads, options, engine);
+    const auto o = attention(tape, matmul(tape, a, w.w_q), matmul(tape, a, w.w_k),
+                             matmul(tape, a, w.w_v), heads, options, engine);
     x = add(tape, x, matmul(tape, o, w.w_o));
     const auto b = layer_norm(tape, x, w.gain_2, w.bias_2);
     const auto up = add_bias(tape, matmul(tape, b, w.w_up), w.b_up);
-    x = add(tape, x,
-            add_bias(tape, matmul(tape, gelu(tape, up), w.w_down), w.b_down));
+    x = add(tape, x, add_bias(tape, matmul(tape, gelu(tape, up), w.w_down), w.b_down));
   }
   return matmul(tape, layer_norm(tape, x, gain_, bias_), out_);
-  //! [model]
 }
 
 template <class T>
@@ -133,14 +120,12 @@ Adam<T>::Adam(const std::vector<Parameter<T>>& parameters) {
   }
 }
 
-//! [adam]
 template <class T>
 void Adam<T>::step(const std::vector<Parameter<T>>& parameters, double rate) {
   constexpr double beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-8;
   ++steps;
   // Both means begin at 0; these undo that.
-  const double t = static_cast<double>(steps),
-               correct_1 = 1 - std::pow(beta_1, t),
+  const double t = static_cast<double>(steps), correct_1 = 1 - std::pow(beta_1, t),
                correct_2 = 1 - std::pow(beta_2, t);
   // In float32 Eigen's sqrt() starts from rsqrtps, whose bits differ between
   // processors; std::sqrt() is rounded the same way on all of them.
@@ -151,11 +136,9 @@ void Adam<T>::step(const std::vector<Parameter<T>>& parameters, double rate) {
     m = T(beta_1) * m + T(1 - beta_1) * grad;
     s = T(beta_2) * s + T(1 - beta_2) * grad.square();
     parameters[i].value->value.array() -=
-        T(rate / correct_1) * m /
-        ((s / T(correct_2)).unaryExpr(root) + T(epsilon));
+        T(rate / correct_1) * m / ((s / T(correct_2)).unaryExpr(root) + T(epsilon));
   }
 }
-//! [adam]
 
 template class Model<float>;
 template class Model<double>;

@@ -12,11 +12,9 @@ namespace fa::backward {
 
 /// The sizes of a model.
 struct ModelSize {
-  std::int64_t layers =
-      1;                   ///< blocks of attention and a feed-forward network
-  std::int64_t heads = 2;  ///< divides width
-  std::int64_t width =
-      32;  ///< numbers for each token, a multiple of 8 for each head
+  std::int64_t layers = 1;      ///< blocks of attention and a feed-forward network
+  std::int64_t heads = 2;       ///< divides width
+  std::int64_t width = 32;      ///< numbers for each token, a multiple of 8 for each head
   std::int64_t inner = 64;      ///< width inside of the feed-forward network
   std::int64_t length = 64;     ///< most tokens that it can look back on
   std::int64_t characters = 2;  ///< of the alphabet
@@ -50,8 +48,7 @@ class Model {
   /// @param ids    the characters of `batch` sequences of equal lengths, one after the other
   /// @return logits, [ids.size(), characters]
   /// @throws std::invalid_argument when the sequences are longer than ModelSize::length or unequal
-  Variable<T> logits(Tape<T>& tape, const std::vector<std::int64_t>& ids,
-                     std::int64_t batch,
+  Variable<T> logits(Tape<T>& tape, const std::vector<std::int64_t>& ids, std::int64_t batch,
                      const AttentionEngine<T>& engine) const;
 
   /// The parameters, in a fixed order.

@@ -32,8 +32,7 @@ std::string file_bytes(const std::filesystem::path& path) {
   std::ostringstream bytes;
   bytes << file.rdbuf();
   if (!file || !bytes) {
-    throw std::invalid_argument(
-        fmt::format("{}: cannot be read", path.string()));
+    throw std::invalid_argument(fmt::format("{}: cannot be read", path.string()));
   }
   return bytes.str();
 }
@@ -54,8 +53,7 @@ constexpr std::size_t kMagicSize = sizeof(kMagic) - 1;
 
 }  // namespace
 
-std::string Text::printable(
-    const std::vector<std::int64_t>& characters) const {
+std::string Text::printable(const std::vector<std::int64_t>& characters) const {
   std::string result;
   for (const std::int64_t id : characters) {
     const char c = alphabet[static_cast<std::size_t>(id)];
@@ -74,8 +72,8 @@ Text text_of(const std::string& name, const std::string& bytes) {
     text.alphabet += static_cast<char>(byte);
   }
   if (text.alphabet.size() < 2) {
-    throw std::invalid_argument(fmt::format(
-        "{}: a training text needs at least two different characters", name));
+    throw std::invalid_argument(
+        fmt::format("{}: a training text needs at least two different characters", name));
   }
   for (const char c : bytes) {
     text.ids.push_back(ids[static_cast<unsigned char>(c)]);
@@ -83,8 +81,7 @@ Text text_of(const std::string& name, const std::string& bytes) {
   return text;
 }
 
-Text read_text(const std::string& name,
-               const std::vector<std::filesystem::path>& files) {
+Text read_text(const std::string& name, const std::vector<std::filesystem::path>& files) {
   std::string bytes;
   for (const auto& file : files) bytes += file_bytes(file);
   return text_of(name, bytes);
@@ -114,14 +111,13 @@ Plan checked(Plan plan, const Text& text) {
   plan.size.characters = static_cast<std::int64_t>(text.alphabet.size());
   plan.size.check();
   if (plan.batch < 1) {
-    throw std::invalid_argument(fmt::format(
-        "a batch of {} sequences; it must be at least 1", plan.batch));
+    throw std::invalid_argument(
+        fmt::format("a batch of {} sequences; it must be at least 1", plan.batch));
   }
   if (static_cast<std::int64_t>(text.ids.size()) <= plan.size.length) {
-    throw std::invalid_argument(fmt::format(
-        "{}: has {} characters; a model of length {} needs at "
-        "least {}",
-        text.name, text.ids.size(), plan.size.length, plan.size.length + 1));
+    throw std::invalid_argument(
+        fmt::format("{}: has {} characters; a model of length {} needs at least {}", text.name,
+                    text.ids.size(), plan.size.length, plan.size.length + 1));
   }
   return plan;
 }
@@ -129,15 +125,13 @@ Plan checked(Plan plan, const Text& text) {
 }  // namespace
 
 template <class T>
-Training<T>::Training(const Plan& plan, const Text& text,
-                      AttentionEngine<T> engine)
+Training<T>::Training(const Plan& plan, const Text& text, AttentionEngine<T> engine)
     : plan_(checked(plan, text)),
       text_(text),
       engine_(std::move(engine)),
       model_(plan_.size, plan.seed),
       adam_(model_.parameters()) {}
 
-//! [step]
 template <class T>
 double Training<T>::step() {
   // Sequences that begin anywhere; what follows each character is asked.
@@ -146,8 +140,7 @@ double Training<T>::step() {
   const std::uint64_t places = text_.ids.size() - length;
   for (std::int64_t i = 0; i < plan_.batch; ++i) {
     const std::uint64_t counter = losses_.size() * plan_.batch + i;
-    const auto begin =
-        text_.ids.begin() + random_bits(~plan_.seed, counter) % places;
+    const auto begin = text_.ids.begin() + random_bits(~plan_.seed, counter) % places;
     ids.insert(ids.end(), begin, begin + length);
     next.insert(next.end(), begin + 1, begin + 1 + length);
   }
@@ -155,38 +148,31 @@ double Training<T>::step() {
     parameter.value->grad.setZero();
   }
   Tape<T> tape;
-  const auto loss = cross_entropy(
-      tape, model_.logits(tape, ids, plan_.batch, engine_), next);
+  const auto loss = cross_entropy(tape, model_.logits(tape, ids, plan_.batch, engine_), next);
   const double value = loss->value(0, 0);
   if (!std::isfinite(value)) {
-    throw std::runtime_error(
-        fmt::format("the loss of step {} is {}", losses_.size() + 1, value));
+    throw std::runtime_error(fmt::format("the loss of step {} is {}", losses_.size() + 1, value));
   }
   tape.backward(loss);
-  const double warm = static_cast<double>(losses_.size() + 1) /
-                      static_cast<double>(plan_.warm_up + 1);
+  const double warm =
+      static_cast<double>(losses_.size() + 1) / static_cast<double>(plan_.warm_up + 1);
   adam_.step(model_.parameters(), plan_.rate * std::min(1.0, warm));
   losses_.push_back(value);
   return value;
 }
-//! [step]
 
 template <class T>
-std::string Training<T>::sample(std::int64_t count, double temperature,
-                                std::int64_t window) const {
+std::string Training<T>::sample(std::int64_t count, double temperature, std::int64_t window) const {
   window = std::clamp<std::int64_t>(window, 1, plan_.size.length);
   const std::int64_t prompt = std::min<std::int64_t>(window, 12);
-  std::vector<std::int64_t> written(text_.ids.begin(),
-                                    text_.ids.begin() + prompt);
+  std::vector<std::int64_t> written(text_.ids.begin(), text_.ids.begin() + prompt);
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto seen = std::min<std::int64_t>(
-        window, static_cast<std::int64_t>(written.size()));
+    const auto seen = std::min<std::int64_t>(window, static_cast<std::int64_t>(written.size()));
     Tape<T> forward_only;
-    const auto logits = model_.logits(
-        forward_only, {written.end() - seen, written.end()}, 1, engine_);
+    const auto logits =
+        model_.logits(forward_only, {written.end() - seen, written.end()}, 1, engine_);
     const Vector<double> scores =
-        logits->value.row(seen - 1).transpose().template cast<double>() /
-        temperature;
+        logits->value.row(seen - 1).transpose().template cast<double>() / temperature;
     const Vector<double> shares = (scores.array() - scores.maxCoeff()).exp();
     double left = shares.sum() * random_uniform(plan_.seed, i);
     std::int64_t id = 0;
@@ -202,17 +188,15 @@ std::string Training<T>::description() const {
   return fmt::format(
       "{}, {} layers, {} heads, width {} and {}, length {}, batch {}, rate "
       "{}, warm-up {}, seed {}, a text of {} bytes with hash {:016x}",
-      FloatTraits<T>::name, s.layers, s.heads, s.width, s.inner, s.length,
-      plan_.batch, plan_.rate, plan_.warm_up, plan_.seed, text_.ids.size(),
-      text_.hash);
+      FloatTraits<T>::name, s.layers, s.heads, s.width, s.inner, s.length, plan_.batch, plan_.rate,
+      plan_.warm_up, plan_.seed, text_.ids.size(), text_.hash);
 }
 
 // A checkpoint: a line that says what it is; then, each after its size in bytes, the description,
 // the engine, the losses, and for each parameter value, mean and square; last the hash of all
 // that. Numbers in the byte order of the machine.
 template <class T>
-void Training<T>::save(const std::filesystem::path& path,
-                       const std::string& engine) const {
+void Training<T>::save(const std::filesystem::path& path, const std::string& engine) const {
   std::string bytes(kMagic, kMagicSize);
   const auto add = [&](const void* data, std::size_t count) {
     const std::uint64_t size = count;
@@ -262,8 +246,7 @@ std::string Training<T>::load(const std::filesystem::path& path) {
   const std::string what = next();
   if (what != description()) {
     refuse(
-        fmt::format("the checkpoint is of another run ({}); this one is {}",
-                    what, description()));
+        fmt::format("the checkpoint is of another run ({}); this one is {}", what, description()));
   }
   const std::string engine = next(), losses = next();
   const auto take = [&](Matrix<T>& matrix) {
@@ -276,8 +259,7 @@ std::string Training<T>::load(const std::filesystem::path& path) {
     take(adam_.square[i]);
   }
   losses_.resize(losses.size() / sizeof(double));
-  std::copy(losses.begin(), losses.end(),
-            reinterpret_cast<char*>(losses_.data()));
+  std::copy(losses.begin(), losses.end(), reinterpret_cast<char*>(losses_.data()));
   adam_.steps = static_cast<std::int64_t>(losses_.size());
   return engine;
 }

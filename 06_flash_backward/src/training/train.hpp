@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "06_flash_backward/src/backend.hpp"
 #include "06_flash_backward/src/training/model.hpp"
 
 namespace fa::backward {
@@ -24,15 +25,13 @@ struct Text {
 };
 
 /// A text from its bytes.
-/// @param bytes the text
 /// @throws std::invalid_argument when fewer than two different bytes occur
 Text text_of(const std::string& name, const std::string& bytes);
 
 /// One text from files, one after the other.
 /// @param files at least one
 /// @throws std::invalid_argument when a file cannot be read, and as text_of()
-Text read_text(const std::string& name,
-               const std::vector<std::filesystem::path>& files);
+Text read_text(const std::string& name, const std::vector<std::filesystem::path>& files);
 
 /// The entropy of a character, in nats (units of ln): the loss of a model that knows only how
 /// often each occurs.
@@ -73,19 +72,16 @@ class Training {
   const Model<T>& model() const { return model_; }
 
   /// Lets the model write. Each character is drawn by what the model gives it.
-  /// @param count       characters
   /// @param temperature below 1: likely characters become likelier
   /// @param window      how many characters the model looks back on, at most its length
   /// @return the beginning of the text and what the model wrote, printable
-  std::string sample(std::int64_t count, double temperature,
-                     std::int64_t window) const;
+  std::string sample(std::int64_t count, double temperature, std::int64_t window) const;
 
   /// Everything that the next step depends on, as one file that appears whole or not at all.
   /// @param file   replaced when it exists
   /// @param engine name of the engine, for load()
   /// @throws std::runtime_error when the file cannot be written
-  void save(const std::filesystem::path& file,
-            const std::string& engine) const;
+  void save(const std::filesystem::path& file, const std::string& engine) const;
   /// Continues where save() was called.
   /// @param file of a run with the same plan and text
   /// @return the name of the engine that it was computed with
@@ -102,5 +98,33 @@ class Training {
   Adam<T> adam_;
   std::vector<double> losses_;
 };
+
+/// A height that a curve is compared with.
+struct Level {
+  std::string name;  ///< "bigram entropy"
+  double value;      ///< in the unit of the curve
+};
+
+/// A curve as lines of text: '*' where it runs, '-' where the levels are.
+/// @param values at least one; where there are more than columns, means of neighbours
+/// @param levels drawn across, named at the right
+std::string terminal_curve(const std::vector<double>& values, const std::vector<Level>& levels);
+
+/// A curve as an SVG file, readable on light and dark paper.
+/// @param path   appears whole or not at all
+/// @param values at least one, one for each step
+/// @throws std::runtime_error when the file cannot be written
+void write_curve_svg(const std::filesystem::path& path, const std::string& title,
+                     const std::vector<double>& values, const std::vector<Level>& levels);
+
+/// Attention by kernels that give the same bits in every run: lesson 05's fastest ones forward;
+/// backward rung 03 for float32 and rung 07 for 16 bits. For a 16-bit type q, k, v and dO are
+/// rounded to it, and so are O, dQ, dK and dV.
+///
+/// The engine takes causal problems and others, with the usual scale and without dropout; it throws
+/// std::invalid_argument otherwise, and for what the rungs do not take.
+/// @param type    of the tensors on the device
+/// @throws std::logic_error when the backend does not have these rungs
+AttentionEngine<float> kernel_engine(const Backend& backend, Type type);
 
 }  // namespace fa::backward

@@ -13,8 +13,6 @@
 #include <fmt/format.h>
 
 #include "06_flash_backward/src/sections.hpp"
-#include "06_flash_backward/src/training/curve.hpp"
-#include "06_flash_backward/src/training/kernel_engine.hpp"
 #include "06_flash_backward/src/training/train.hpp"
 #include "common/cli/progress.hpp"
 #include "common/cli/table.hpp"
@@ -59,8 +57,7 @@ Text default_text(const std::string& size) {
 }
 
 // What is learnt, and what a reader of how much would lose.
-std::vector<Level> describe(const Text& text, const Training<float>& run,
-                            std::int64_t batch) {
+std::vector<Level> describe(const Text& text, const Training<float>& run, std::int64_t batch) {
   const double characters = static_cast<double>(text.alphabet.size());
   const std::vector<Level> levels{{"unigram entropy", unigram_entropy(text)},
                                   {"bigram entropy", bigram_entropy(text)}};
@@ -76,9 +73,8 @@ std::vector<Level> describe(const Text& text, const Training<float>& run,
       "text: {}, {} bytes, {} different characters\n"
       "model: {} layers, {} heads, head_dim {}, {} parameters\n"
       "batch: {} sequences of {} characters\n{}",
-      printable(text.name), text.ids.size(), text.alphabet.size(), s.layers,
-      s.heads, s.width / s.heads, run.model().parameter_count(), batch,
-      s.length, table.text());
+      printable(text.name), text.ids.size(), text.alphabet.size(), s.layers, s.heads,
+      s.width / s.heads, run.model().parameter_count(), batch, s.length, table.text());
   return levels;
 }
 
@@ -123,30 +119,28 @@ std::string why_not_writable(const std::string& file, bool asked) {
 }
 
 // Makes the steps up to `steps`. Ctrl-C saves the run in `kept`.
-void make_steps(Training<float>& run, std::int64_t steps,
-                const std::string& kept, const std::string& engine) {
+void make_steps(Training<float>& run, std::int64_t steps, const std::string& kept,
+                const std::string& engine) {
   const auto done = static_cast<std::int64_t>(run.losses().size());
   const auto start = std::chrono::steady_clock::now();
   const InterruptNote interrupt;
   cli::Progress progress("training", steps - done);
   for (std::int64_t step = done + 1; step <= steps; ++step) {
     const double loss = run.step();
-    const double seconds = std::chrono::duration<double>(
-                               std::chrono::steady_clock::now() - start)
-                               .count();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     progress.step(fmt::format("{:.1f} steps/s, loss {:.3f}",
-                              static_cast<double>(step - done) / seconds,
-                              loss));
+                              static_cast<double>(step - done) / seconds, loss));
     if (step == done + 1 || step * 10 / steps != (step - 1) * 10 / steps) {
       fmt::print("step {:>5}  loss {:.3f}\n", step, loss);
       std::fflush(stdout);
     }
     if (interrupt.noted() && step < steps) {
       run.save(kept, engine);
-      throw cli::Interrupted(fmt::format(
-          "interrupted after step {} of {}; continue with the same command "
-          "and --resume {}",
-          step, steps, kept));
+      throw cli::Interrupted(
+          fmt::format("interrupted after step {} of {}; continue with the same command "
+                      "and --resume {}",
+                      step, steps, kept));
     }
   }
 }
@@ -154,49 +148,39 @@ void make_steps(Training<float>& run, std::int64_t steps,
 void train(const Backend& backend, const Choice& choice) {
   const bool kernels = choice.engine == "kernels";
   if (!kernels && choice.type != "float32") {
-    throw std::invalid_argument(fmt::format(
-        "--type {}: --engine reference supports float32 only", choice.type));
+    throw std::invalid_argument(
+        fmt::format("--type {}: --engine reference supports float32 only", choice.type));
   }
-  const Text text = choice.text.empty()
-                        ? default_text(choice.size)
-                        : read_text(choice.text, {choice.text});
+  const Text text =
+      choice.text.empty() ? default_text(choice.size) : read_text(choice.text, {choice.text});
   const Plan plan = plan_of(choice.size);
-  const std::int64_t steps = choice.steps > 0         ? choice.steps
-                             : choice.size == "small" ? 300
-                                                      : 400;
+  const std::int64_t steps = choice.steps > 0 ? choice.steps : choice.size == "small" ? 300 : 400;
   Training<float> run(
       plan, text,
-      kernels
-          ? kernel_engine(backend, choice.type == "float32" ? Type::kFloat32
-                                                            : Type::kBFloat16)
-          : naive_engine<float>());
+      kernels ? kernel_engine(backend, choice.type == "float32" ? Type::kFloat32 : Type::kBFloat16)
+              : naive_engine<float>());
   const std::string engine =
-      kernels ? fmt::format("kernels in {} on {}", choice.type,
-                            backend.properties.name)
+      kernels ? fmt::format("kernels in {} on {}", choice.type, backend.properties.name)
               : "lesson 01 in float32";
   std::string before = engine;
   if (!choice.resume.empty()) before = run.load(choice.resume);
   const auto done = static_cast<std::int64_t>(run.losses().size());
   if (done >= steps) {
-    throw std::invalid_argument(
-        fmt::format("--steps {}: the checkpoint {} has {} steps already",
-                    steps, choice.resume, done));
+    throw std::invalid_argument(fmt::format("--steps {}: the checkpoint {} has {} steps already",
+                                            steps, choice.resume, done));
   }
   const std::string kept = !choice.checkpoint.empty() ? choice.checkpoint
-                           : !choice.resume.empty()
-                               ? choice.resume
-                               : "06_flash_backward.checkpoint";
+                           : !choice.resume.empty()   ? choice.resume
+                                                      : "06_flash_backward.checkpoint";
   const bool keeps = !choice.checkpoint.empty() || !choice.resume.empty();
   const std::string unkept = why_not_writable(kept, keeps);
   const std::vector<Level> levels = describe(text, run, plan.batch);
   fmt::print("attention: {}\n", engine);
   if (done > 0) fmt::print("resumed after step {}\n", done);
   if (before != engine) {
-    fmt::print("note: before that it was {}; last digits may differ\n",
-               printable(before));
+    fmt::print("note: before that it was {}; last digits may differ\n", printable(before));
   }
-  if (!unkept.empty())
-    fmt::print("note: Ctrl-C will lose this run: {}\n", unkept);
+  if (!unkept.empty()) fmt::print("note: Ctrl-C will lose this run: {}\n", unkept);
 
   make_steps(run, steps, kept, engine);
   // What can be shown is shown before a disk that is full by now ends this.
@@ -207,16 +191,15 @@ void train(const Backend& backend, const Choice& choice) {
     fmt::print("checkpoint: {}\n", printable(kept));
   }
   if (!choice.svg.empty()) {
-    write_curve_svg(choice.svg, fmt::format("Loss on {}, in nats", text.name),
-                    run.losses(), levels);
+    write_curve_svg(choice.svg, fmt::format("Loss on {}, in nats", text.name), run.losses(),
+                    levels);
     fmt::print("curve: {}\n", printable(choice.svg));
   }
 }
 
 // All losses of a new run.
 template <class T>
-Tensor<T, 1> losses_of(Training<T>& run, std::int64_t steps,
-                       cli::Progress& progress) {
+Tensor<T, 1> losses_of(Training<T>& run, std::int64_t steps, cli::Progress& progress) {
   Tensor<T, 1> losses({steps});
   for (std::int64_t i = 0; i < steps; ++i) {
     losses(i) = static_cast<T>(run.step());
@@ -241,8 +224,8 @@ void compare(cli::Program& program, const Backend& backend) {
 
   const std::vector<double>& losses = kernels.losses();
   fmt::print("\n{}\n", terminal_curve(losses, levels));
-  cli::Table table({"step", "lesson 01, float64", "kernels, float32",
-                    "difference", "lesson 01, float32"});
+  cli::Table table(
+      {"step", "lesson 01, float64", "kernels, float32", "difference", "lesson 01, float32"});
   for (const std::int64_t step : {1, 2, 4, 8, 16, 32, 64, 112}) {
     const double expected = ref(step - 1);
     table.add({std::to_string(step), fmt::format("{:.4f}", expected),
@@ -256,30 +239,24 @@ void compare(cli::Program& program, const Backend& backend) {
   for (std::int64_t i = kSteps - 16; i < kSteps; ++i) last += out(i) / 16;
   program.check("mean of the last 16 losses", last, levels[1].value);
   if (program.save_directory()) {
-    write_curve_svg(*program.save_directory() / "loss.svg",
-                    "Loss on " + text.name + ", in nats", losses, levels);
+    write_curve_svg(*program.save_directory() / "loss.svg", "Loss on " + text.name + ", in nats",
+                    losses, levels);
   }
 }
 
 }  // namespace
 
-void add_training(cli::Program& program,
-                  const std::vector<Backend>& backends) {
+void add_training(cli::Program& program, const std::vector<Backend>& backends) {
   const Backend* const lab = find_backend(backends, "lab");
   const Backend* const gpu = find_backend(backends, "gpu");
-  program.has_kernels(gpu == nullptr ? std::nullopt
-                                     : std::optional(gpu->available));
-  const auto backend = [=, &program]() -> const Backend& {
-    return program.on_gpu() ? *gpu : *lab;
-  };
+  program.has_kernels(gpu == nullptr ? std::nullopt : std::optional(gpu->available));
+  const auto backend = [=, &program]() -> const Backend& { return program.on_gpu() ? *gpu : *lab; };
   program.section("train", "Training with the kernels",
                   [=, &program] { compare(program, backend()); });
 
   const auto choice = std::make_shared<Choice>();
   cli::Options& options = program.command(
-      "train",
-      "Trains a language model on a text with the kernels, and draws its "
-      "loss.",
+      "train", "Trains a language model on a text with the kernels, and draws its loss.",
       [=] { train(backend(), *choice); });
   options.option("--size", choice->size, {"small", "large"},
                  "small: width 32, length 64, the text is LICENSE; large: "
@@ -289,15 +266,12 @@ void add_training(cli::Program& program,
   options.option("--text", choice->text, "the file to train on instead");
   options.option("--engine", choice->engine, {"kernels", "reference"},
                  "what computes attention; reference: lesson 01");
-  options.option("--type", choice->type, {"float32", "bfloat16"},
-                 "storage type of the kernels");
-  options.option(
-      "--resume", choice->resume,
-      "the checkpoint to continue from, of the same size and text");
-  options.output(
-      "--checkpoint", choice->checkpoint,
-      "the checkpoint to write at the end and on Ctrl-C (default: the "
-      "one resumed;\notherwise, on Ctrl-C, 06_flash_backward.checkpoint)");
+  options.option("--type", choice->type, {"float32", "bfloat16"}, "storage type of the kernels");
+  options.option("--resume", choice->resume,
+                 "the checkpoint to continue from, of the same size and text");
+  options.output("--checkpoint", choice->checkpoint,
+                 "the checkpoint to write at the end and on Ctrl-C (default: the "
+                 "one resumed;\notherwise, on Ctrl-C, 06_flash_backward.checkpoint)");
   options.output("--svg", choice->svg, "the file for a chart of the loss");
 }
 

@@ -20,8 +20,7 @@ std::string name_of(Type type) {
 
 std::string Problem::text() const {
   return fmt::format(
-      "{}, batch {}, {} heads, {} KV heads, {} queries, {} keys, head_dim "
-      "{}{}{}{}{}",
+      "{}, batch {}, {} heads, {} KV heads, {} queries, {} keys, head_dim {}{}{}{}{}",
       name_of(type), shape.batch, shape.heads, shape.kv_heads, shape.length_q, shape.length_k,
       shape.head_dim, head_dim_v ? fmt::format(", head_dim_v {}", *head_dim_v) : "",
       causal ? ", causal" : "", dropout > 0 ? fmt::format(", dropout {}", dropout) : "",

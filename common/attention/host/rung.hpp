@@ -55,7 +55,6 @@ struct RungInfo {
 };
 
 /// A kernel that can be launched.
-/// @tparam Given  its inputs on the host
 /// @tparam Result what it returns, on the host
 template <class Given, class Result>
 struct Rung : RungInfo {

@@ -36,7 +36,6 @@ struct Task {
 };
 
 /// Checks each rung on the real input, in all its types.
-/// @param shape     of the input
 /// @param inputs_of the input, rounded for a problem
 /// @return the result of the last rung without a mask
 /// @throws std::invalid_argument when no rung supports the input
@@ -173,7 +172,6 @@ struct MemoryRow {
 /// Compares the memory that each rung allocates, as the allocator counts it, with a formula.
 /// @param own      rows of what every kernel has
 /// @param row_of   the row of a rung, beside its inputs and results
-/// @param zeros    inputs of a problem
 /// @param head_dim of the rungs that support it
 /// @param text     the table is printed in place of {}
 template <class Backend, class RowOf, class Zeros>

@@ -35,9 +35,7 @@ void for_each_launch(const Lesson& lesson, const Backend& backend, Work work) {
 }
 
 /// What the watched lab sees of a rung; none where this build has none.
-/// @param rung      of that lab
 /// @param problems  that it supports; the accesses of the first are counted
-/// @param inputs_of inputs_of(problem)
 template <class Rung, class InputsOf>
 std::optional<lab::Trace> trace(const Rung& rung, const std::vector<Problem>& problems,
                                 InputsOf inputs_of) {
@@ -71,8 +69,6 @@ struct TrafficFormula {
 };
 
 /// Prints formulas and counts of the watched lab, and checks that they are equal.
-/// @param headings of the table of formulas
-/// @param sizes    N and D
 /// @param tensors  inputs and results, of N x D elements each
 template <class Lesson, class Backend>
 void show_traffic(const Lesson& lesson, const Backend& watched,

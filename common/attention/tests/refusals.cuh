@@ -105,7 +105,6 @@ struct GivenTensor {
   }
 
 // Checks that pointers which kernels cannot use are refused by the names of their tensors.
-// @param tensors of a call
 // @param memory  of the device, at a multiple of 16 bytes
 template <class Given, class Says>
 void check_refused_pointers(Says& says, const std::vector<GivenTensor<Given>>& tensors,

@@ -60,8 +60,6 @@ void check_repeats(const Rung& rung, const Problem& problem, const Inputs& input
 }
 
 /// The tests of a lesson.
-/// @tparam Checker     of its results
-/// @tparam backends    backends() of the lesson
 /// @tparam make_inputs make_inputs(problem, values, seed) of the lesson
 template <class Checker, auto backends, auto make_inputs>
 struct RungTests {

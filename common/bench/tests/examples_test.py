@@ -305,7 +305,3 @@ class Installed(unittest.TestCase):
 
     def test_versions(self):
         self.assertEqual(peers.version_of("fa-no-such-package"), "")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -178,7 +178,3 @@ class Program(unittest.TestCase):
         self.tool("cuobjdump", "exit 0\n")
         self.assertIn("no such kernel for sm_90a", self.run_program(program)[2])
         self.assertEqual(self.run_program()[0], 2)
-
-
-if __name__ == "__main__":
-    unittest.main()

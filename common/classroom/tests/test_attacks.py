@@ -161,7 +161,6 @@ class Attacks(unittest.TestCase):
         root = self.one_step.root
         for name in (
             f"{folder}/frame.txt",
-            f"{folder}/cases.txt",
             f"{folder}/grader.cpp",
             f"{root}/{folder}/frame.txt",
             f"../../../..{root}/{folder}/frame.txt",
@@ -409,7 +408,3 @@ class Attacks(unittest.TestCase):
             "static int once = 0;",
         )
         self.assertEqual(os.listdir(self.own), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

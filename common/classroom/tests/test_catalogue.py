@@ -1,6 +1,7 @@
 """Exercises: frames, answers, variants, mutants, numbers."""
 
 import pathlib
+import re
 import tempfile
 import unittest
 
@@ -50,7 +51,7 @@ class Frames(unittest.TestCase):
 
     def test_an_answer_must_fit_the_solution(self):
         text = "# one: two\n@ easy: three\n- b\n+   B\n- c\n+ C\n"
-        wrong = catalogue.read_answers(text, "cases.txt")[0]
+        wrong = catalogue.read_answers(text, "frame.txt")[0]
         self.assertEqual((wrong.kind, wrong.stage, wrong.says), ("wrong", "easy", "three"))
         self.assertEqual(wrong.apply("a\n  b\nc"), "a\n  B\nC")
         for solution in ("a", "b\nb\nc"):
@@ -60,23 +61,30 @@ class Frames(unittest.TestCase):
     def test_a_list_of_answers_has_three_kinds(self):
         change = "- b\n+ B\n"
         text = f"# a: b\n@ odd: c\n{change}# d: e\n@ right\n{change}# why\n@ equivalent\n{change}"
-        kinds = [answer.kind for answer in catalogue.read_answers(text, "cases.txt")]
+        kinds = [answer.kind for answer in catalogue.read_answers(text, "frame.txt")]
         self.assertEqual(kinds, ["wrong", "right", "equivalent"])
         for faulty, words in (
             (f"# a: b\n{change}", "needs a line '@ '"),
             ("# a: b\n@ right\n", "needs a line '@ ' and a line '- CODE'"),
             (f"# a: b\n@ wrong\n{change}", "allowed are STAGE: TEXT, right and equivalent"),
             (f"# a\n@ right\n{change}", "needs a name and a description"),
-            (f"# a: b\n@ right\n{change}B", "cases.txt:5: a line begins with"),
+            (f"# a: b\n@ right\n{change}B", "frame.txt:5: a line begins with"),
         ):
             with self.subTest(faulty), self.assertRaisesRegex((Fault, ValueError), words):
-                catalogue.read_answers(faulty, "cases.txt")
+                catalogue.read_answers(faulty, "frame.txt")
 
     def test_hints_are_no_part_of_the_task(self):
         for one in catalogue.exercises():
             self.assertEqual(len(one.hints()), 3, one.id)
             self.assertNotIn("<details>", one.task() + "".join(one.hints()), one.id)
             self.assertNotIn(one.hints()[2], one.task(), one.id)
+
+    def test_questions_are_in_the_students_file_and_not_in_the_task(self):
+        for one in catalogue.exercises():
+            if one.predicts:
+                asked = [name for name in one.points if name != "complete"]
+                self.assertEqual(re.findall(r"(?m)^(\w+) = \?$", one.start()), asked, one.id)
+                self.assertNotIn(" = ?", one.task(), one.id)
 
     def test_every_folder_is_listed(self):
         self.assertEqual(gate.unlisted(catalogue.ROOT), [])
@@ -201,7 +209,3 @@ class MutantsOfSolutions(unittest.TestCase):
     def test_default_messages(self):
         self.assertTrue(mutants.is_default("2 of 4 numbers are wrong; the worst is x = 1"))
         self.assertFalse(mutants.is_default("2 of 4: every sign is inverted; the worst is x = 1"))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -337,9 +337,7 @@ class Export(unittest.TestCase):
             )
             self.assertTrue((whole / "03_online_softmax/exercises/one_step/frame.txt").exists())
             self.assertTrue((whole / "learn").stat().st_mode & 0o100)
-            self.assertEqual(
-                [p for n in export.NOT_WITHOUT for p in bare.glob(f"*/exercises/*/{n}")], []
-            )
+            self.assertEqual(list(bare.glob("*/exercises/*/frame.txt")), [])
             one = next(e for e in catalogue.exercises(bare) if e.id == "03_one_step")
             self.assertEqual(one.start(), exercise("03_one_step").start())
             with self.assertRaisesRegex(Fault, "without solutions"):
@@ -357,7 +355,3 @@ class Export(unittest.TestCase):
             there = catalogue.choose(["01_memory"], seed="c3")[0]
             self.assertEqual((one.variant, one.start()), (there.variant, there.start()))
             self.assertNotEqual(one.start(), exercise("01_memory").start())
-
-
-if __name__ == "__main__":
-    unittest.main()

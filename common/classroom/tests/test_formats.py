@@ -106,7 +106,3 @@ class Marks(unittest.TestCase):
         self.assertEqual([suite.get(a) for a in ("tests", "failures", "skipped")], ["4", "1", "2"])
         self.assertEqual(suite[1].find("failure").get("message"), "l & m < 3 [31m ")
         self.assertEqual(suite[0].get("time"), "1.250")
-
-
-if __name__ == "__main__":
-    unittest.main()

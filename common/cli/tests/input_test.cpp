@@ -122,9 +122,7 @@ TEST_CASE("input of the wrong shape is refused") {
   write_good_input(directory.path());
   write_npy(directory.path() / "k.npy", normal_tensor<float, 3>({2, 3, 4}, 2));
   CHECK(input_refusal(directory.path()) ==
-        name +
-            "/k.npy: has shape [2, 3, 4], which is 3 dimensions; 4 are "
-            "needed");
+        name + "/k.npy: has shape [2, 3, 4], which is 3 dimensions; 4 are needed");
   write_npy(directory.path() / "k.npy", Tensor<float, 4>({1, 2, 0, 4}));
   CHECK(input_refusal(directory.path()) ==
         name + "/k.npy: has shape [1, 2, 0, 4]; every size must be at least 1");

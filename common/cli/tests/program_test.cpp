@@ -130,8 +130,7 @@ TEST_CASE("a command runs in place of the walk, with its options") {
   CHECK(ended.status == 130);
   CHECK(ended.error == "09_example: interrupted after 5\n");
   check_refused(run_program({"--section", "numbers", "paint"}),
-                "--section numbers: paint is a command, which has no "
-                "sections");
+                "--section numbers: paint is a command, which has no sections");
   CHECK(run_program({"paint", "--colour", "green"}).status == 2);
   CHECK(run_program({"--colour", "blue"}).status == 2);
   const Outcome help = run_program({"paint", "--help"});
@@ -207,14 +206,12 @@ TEST_CASE("an unknown section is refused with the known ones") {
   check_refused(run_section("sums"),
                 "--section sums: there is no such section; allowed are numbers, "
                 "apart, good, bad, nan, findings, tensor, input, save, throw, "
-                "controls, lines, long, "
-                "memory, length");
+                "controls, lines, long, memory, length");
 }
 
 TEST_CASE("a GPU is refused where there is nothing to run on it") {
   check_refused(run_section("numbers", {"--device", "gpu"}),
-                "--device gpu: this lesson has no GPU kernels; allowed are "
-                "auto and cpu");
+                "--device gpu: this lesson has no GPU kernels; allowed are auto and cpu");
   CHECK(run_section("numbers", {"--device", "cpu"}).status == 0);
   CHECK(run_section("numbers", {"--device", "auto"}).status == 0);
 }
@@ -235,8 +232,7 @@ TEST_CASE("--device gpu where there is no GPU, or no code for one") {
                 "can use; allowed are auto and cpu");
   check_refused(run_on(std::nullopt, "gpu"),
                 "--device gpu: this build has no code for GPUs; that needs "
-                "nvcc and the CMake option -DFA_GPU=REQUIRED; allowed are "
-                "auto and cpu");
+                "nvcc and the CMake option -DFA_GPU=REQUIRED; allowed are auto and cpu");
   CHECK(run_on(true, "gpu").output == "on the GPU\n");
   CHECK(run_on(true, "auto").output == "on the GPU\n");
   CHECK(run_on(true, "cpu").output == "in the lab\n");
@@ -247,14 +243,10 @@ TEST_CASE("--device gpu where there is no GPU, or no code for one") {
 TEST_CASE("a check that fails gives status 1") {
   const Outcome good = run_section("good");
   CHECK(good.status == 0);
-  CHECK(good.output ==
-        "PASS  theorem                                    0.500  (limit "
-        "0.500)\n");
+  CHECK(good.output == "PASS  theorem                                    0.500  (limit 0.500)\n");
   const Outcome bad = run_section("bad");
   CHECK(bad.status == 1);
-  CHECK(bad.output ==
-        "FAIL  claim                                      0.750  (limit "
-        "0.500)\n");
+  CHECK(bad.output == "FAIL  claim                                      0.750  (limit 0.500)\n");
   CHECK(bad.error == "");
   CHECK(run_section("nan").status == 1);
   const Outcome tensor = run_section("tensor");
@@ -364,8 +356,7 @@ TEST_CASE("output files are checked before any work, and not written") {
       return run_program(all);
     };
     check_refused(with(missing), option + " " + missing +
-                                     ": cannot be written: there is no "
-                                     "folder " +
+                                     ": cannot be written: there is no folder " +
                                      directory.path().string() + "/no");
     fs::remove(file);
     CHECK(contains(with(file.string()).output, "theorem") == (option == "--picture"));

@@ -109,9 +109,7 @@ TEST_CASE("progress redraws its line on a terminal and clears it") {
   }
   CHECK(outcome.status == 0);
   CHECK(outcome.output ==
-        "\rdrawn: 50 %, about 0 s left\033[K"
-        "\rdrawn: 100 %, about 0 s left\033[K"
-        "\r\033[K");
+        "\rdrawn: 50 %, about 0 s left\033[K\rdrawn: 100 %, about 0 s left\033[K\r\033[K");
 }
 
 TEST_CASE("progress adds a note") {

@@ -229,8 +229,7 @@ TEST_CASE("a part of a name selects kernels; one that selects none is refused") 
   CHECK(options.size_or(70) == 3);
   CHECK_NOTHROW(check_kernel(options, {"01_first", "02_second"}, "04_x"));
   CHECK_THROWS_WITH_AS(check_kernel(options, {"01_first"}, "04_x"),
-                       "--kernel sec: there is no such kernel; allowed is "
-                       "any part of the name "
+                       "--kernel sec: there is no such kernel; allowed is any part of the name "
                        "of a file in 04_x/kernels",
                        std::invalid_argument);
 }

@@ -90,7 +90,3 @@ class Printable(unittest.TestCase):
                 shown.encode("utf-8")
                 self.assertEqual(shown, chr(code))
             self.assertFalse(any(ord(c) < 32 or 127 <= ord(c) < 160 for c in shown))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -93,7 +93,3 @@ class Read(unittest.TestCase):
         both = dict(record, commit="0123456 (float32) and fedcba9876")
         self.assertIn("commit 0123456 and fedcba9, ", records.source(record, both))
         self.assertIn("; GPU 2, ", records.source(record, dict(record, gpu="GPU 2")))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -123,11 +123,12 @@ class ChartsTest(TreeTest):
             self.assertEqual(tip, f"{x},{y}")
 
     def test_the_program_of_a_lesson_draws_what_it_is_asked_for(self):
-        pictures = {"one": lambda: Drawing(5, 5, "the one")}
+        def one():
+            return Drawing(5, 5, "the one")
 
         def run(*names):
             with unittest.mock.patch("sys.argv", ["drawings.py", *names]):
-                return self.run_main(lambda _: main(pictures))
+                return self.run_main(lambda _: main(one))
 
         _, out, _ = run("one")
         self.assertIn("<title>the one</title>", out)
@@ -141,7 +142,3 @@ class ChartsTest(TreeTest):
             [number(x) for x in (1.0, 1.256, 3, "a", 100.0)], ["1", "1.26", 3, "a", "100"]
         )
         self.assertIsNone(re.search(r"\d\.\d{3}", two_lines()))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -36,9 +36,7 @@ TEST_CASE("a picture has its elements in their order") {
   svg.close();
   svg.text(5, 6, "words", {{"text-anchor", "end"}});
   const std::string text = svg.str(70, 80.5);
-  CHECK(testing::contains(text,
-                          "width=\"70\" height=\"80.5\" "
-                          "viewBox=\"0 0 70 80.5\""));
+  CHECK(testing::contains(text, "width=\"70\" height=\"80.5\" viewBox=\"0 0 70 80.5\""));
   CHECK(testing::contains(text,
                           "<rect x=\"1\" y=\"2\" width=\"3\" height=\"4.5\" fill=\"#ffffff\" "
                           "fill-opacity=\"0.25\"/>\n"

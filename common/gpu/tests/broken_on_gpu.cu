@@ -34,9 +34,6 @@ int main(int argc, char** argv) {
     }
     return 0;
   }
-  fmt::print(stderr,
-             "usage: broken_on_gpu NAME [--right], or --list; NAME is one "
-             "of\n{}",
-             names);
+  fmt::print(stderr, "usage: broken_on_gpu NAME [--right], or --list; NAME is one of\n{}", names);
   return 2;
 }

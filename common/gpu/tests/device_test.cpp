@@ -33,8 +33,7 @@ TEST_CASE("instructions of sm_80 are in code for it, on GPUs that are newer") {
 TEST_CASE("shared memory is that of a block") {
   CHECK(can_run(gpus::kRtx4090, {80, "cp.async", 101376}));
   CHECK(missing(gpus::kRtx4090, {80, "cp.async", 101377}) ==
-        "needs 101377 bytes of shared memory in a block; RTX 4090 has "
-        "101376");
+        "needs 101377 bytes of shared memory in a block; RTX 4090 has 101376");
   CHECK(can_run(gpus::kT4, {}));
 }
 

@@ -1,9 +1,11 @@
 /// @file
-/// Properties of GPUs, with the code that a build may have for them, for tests of choices that
-/// depend on them.
+/// For tests that depend on the device: skipped where it cannot run them; and properties of GPUs,
+/// with the code that a build may have for them.
 #pragma once
 
 #include <string>
+
+#include <doctest/doctest.h>
 
 #include "common/gpu/device.hpp"
 
@@ -37,3 +39,14 @@ inline const DeviceProperties kH100With90 = gpu("H100", 90, 232448, 90);
 inline const DeviceProperties kB200 = gpu("B200", 100, 232448, 80);
 
 }  // namespace fa::gpus
+
+/// Skips a test that a device cannot run, with the reason. ctest lists it as skipped: see
+/// fa_tests().
+#define FA_SKIP_WHERE_MISSING(device, needs)                     \
+  do {                                                           \
+    const std::string fa_missing = ::fa::missing(device, needs); \
+    if (!fa_missing.empty()) {                                   \
+      MESSAGE("skipped: it " << fa_missing);                     \
+      return;                                                    \
+    }                                                            \
+  } while (false)

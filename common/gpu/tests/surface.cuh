@@ -7,10 +7,10 @@
 
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
+#include "common/gpu/tests/gpus.hpp"
 #include "common/tensor/random.hpp"
 #include "common/tensor/tensor.hpp"
 #include "common/testing/process.hpp"
-#include "common/testing/skip.hpp"
 
 // What stands at the beginning of each test for Hopper; leaves it where there is nothing to test.
 #ifndef FA_EACH_TEST

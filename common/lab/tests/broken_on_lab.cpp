@@ -26,13 +26,11 @@ void report(const BrokenKernel& kernel, bool broken) {
       json.substr(0, json.find('\n')));
 }
 
-//! [watch]
 void print_findings(const BrokenKernel& kernel) {
   const lab::Watch watch;
   kernel.run(true);
   fmt::print("{}", watch.report().findings_text());
 }
-//! [watch]
 
 // A deadlock ends the launch; of the others what is found is printed.
 void print_hopper(const BrokenHopperKernel& kernel) {

@@ -1,5 +1,5 @@
-// Files of NumPy. The fixtures in data/ were written by NumPy and PyTorch themselves
-// (make_fixtures.py).
+// Files of NumPy. Those in npy_fixtures.txt were written by NumPy and PyTorch themselves
+// (npy_fixtures.py).
 #include "common/tensor/npy.hpp"
 
 #include <cmath>
@@ -28,11 +28,23 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// A file of npy_fixtures.txt.
 fs::path fixture(const std::string& name) {
-  return fs::path(FA_TEST_DATA) / (name + ".npy");
+  static const TemporaryDirectory directory;
+  fs::path path = directory.path() / (name + ".npy");
+  std::ifstream list(FA_NPY_FIXTURES);
+  for (std::string file, hex; list >> file >> hex;) {
+    if (file != name) continue;
+    std::string bytes;
+    for (std::size_t i = 0; i < hex.size(); i += 2)
+      bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+    write_file(path, bytes);
+    return path;
+  }
+  throw std::invalid_argument("npy_fixtures.txt has no " + name);
 }
 
-// What make_fixtures.py puts at position i.
+// What npy_fixtures.py puts at position i.
 double fixture_value(std::uint64_t i) {
   return (static_cast<double>(i) - 2) * 0.75;
 }
@@ -271,14 +283,12 @@ TEST_CASE("a truncated file is refused wherever it ends") {
         CHECK(why == "is truncated: it ends inside its header");
       } else {
         CHECK(why ==
-              "is truncated: shape [2, 3] of float32 needs 24 bytes of "
-              "elements, the file has " +
+              "is truncated: shape [2, 3] of float32 needs 24 bytes of elements, the file has " +
                   std::to_string(size - 128));
       }
     }
     CHECK(refusal_of(whole + "\n") ==
-          "is too long: shape [2, 3] of float32 needs 24 bytes of elements, "
-          "the file has 25");
+          "is too long: shape [2, 3] of float32 needs 24 bytes of elements, the file has 25");
   }
 }
 
@@ -288,8 +298,7 @@ TEST_CASE("absurd sizes are refused before memory is asked for") {
   };
   REQUIRE(refusal("(2, 3)") == "");
   CHECK(contains(refusal("(1000000000000, 1)"),
-                 "is truncated: shape [1000000000000, 1] of float32 needs "
-                 "4000000000000 bytes"));
+                 "is truncated: shape [1000000000000, 1] of float32 needs 4000000000000 bytes"));
   CHECK(refusal("(4294967296, 4294967296)") == "the header has a shape that is too large");
   // 4 times 2^31 times 2^32 is 2^65: its low 64 bits would look like nothing.
   CHECK(refusal("(2147483648, 4294967296)") == "the header has a shape that is too large");

@@ -202,7 +202,3 @@ class CheckDependencies(unittest.TestCase):
         self.root = self.root / "empty"
         self.root.mkdir()
         self.assertEqual(self.check()[0], 2)
-
-
-if __name__ == "__main__":
-    unittest.main()

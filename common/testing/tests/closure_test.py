@@ -36,7 +36,3 @@ class Closure(unittest.TestCase):
                 "common/attention/z.cuh": 2,
             }
             self.assertEqual(closure.closure("05_a/kernels/01_x.cuh", root), expected)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -18,6 +18,7 @@ import time
 
 from common.data import records
 from docs.site import browser
+from docs.site.comment_blocks import explorer
 from docs.theory import examples
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
@@ -40,12 +41,12 @@ body {{ margin: 8px; }}
 
 def write_pages(directory):
     """Each explorer as a page of its own. Returns their names."""
-    names = sorted(path.stem for path in HERE.glob("*.html"))
+    names = sorted(path.stem for path in HERE.glob("*.svg"))
     for path in [*HERE.glob("*.js"), *HERE.glob("*.css"), *HERE.glob("*.svg")]:
         shutil.copyfile(path, directory / path.name)
     for name in names:
-        fragment = (HERE / f"{name}.html").read_text(encoding="utf-8")
-        (directory / f"{name}.html").write_text(PAGE.format(name, fragment), encoding="utf-8")
+        page = PAGE.format(name, explorer(HERE, name, f"The explorer {name}"))
+        (directory / f"{name}.html").write_text(page, encoding="utf-8")
     return names
 
 

@@ -1,7 +1,6 @@
 """Tests of front.py: which peers and shapes it takes, its ratios, and what it refuses."""
 
 import json
-import unittest
 
 from common.testing.tree import TreeTest
 from docs.records import front
@@ -77,7 +76,3 @@ class FrontTest(TreeTest):
         status, _, err = self.run_front([row("this lesson", 1.0)], "--length", "7")
         self.assertEqual(status, 2)
         self.assertIn("length 7", err)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,7 +3,6 @@ them."""
 
 import json
 import re
-import unittest
 import xml.dom.minidom
 
 from common.testing.tree import ROOT, TreeTest
@@ -147,7 +146,3 @@ class RecordChartsTest(TreeTest):
         for file in sorted((ROOT / "docs/results").glob("*.json")):
             whole = rf"<!-- generated: [\w.]+ (--table )?docs/results/{file.name}( --source)? -->"
             self.assertRegex(page, whole, f"{file.name} has no table on docs/results/README.md")
-
-
-if __name__ == "__main__":
-    unittest.main()

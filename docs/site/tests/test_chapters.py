@@ -1,10 +1,12 @@
-"""Tests of chapters.py and check_chapters.py: the order of the pages, the links between them, and
-what is wrong with them."""
+"""Tests of chapters.py, check_chapters.py and course_map.py: the order of the pages, the links
+between them, what is wrong with them, and the times that the maps promise."""
 
 import unittest
 
+from common.classroom import catalogue
 from common.testing.tree import TreeTest
-from docs.site import chapters, check_chapters, navigation, sync_pages
+from docs.site import chapters, check_chapters, course_map, navigation, sync_pages
+from docs.site.excerpts import read_lines
 
 FOOT = "\n<!-- navigation -->\n"
 
@@ -110,5 +112,25 @@ class ChaptersTest(TreeTest):
         self.assertEqual(self.check()[0], 2)
 
 
-if __name__ == "__main__":
-    unittest.main()
+def exercise_minutes(lines):
+    """The sum over the last column of a map's chapters."""
+    rows = [match for line in lines if (match := course_map.ROW.fullmatch(line))]
+    return sum(int(match[2]) for match in rows if match[2])
+
+
+class CourseTimesTest(unittest.TestCase):
+    def test_sum_of_a_map(self):
+        lines = [
+            "| [1. One](1_one.md) | a | 45 minutes | 80 minutes |",
+            "| [2. Two](2_two.md) | b | 5 min | 10 min, of which 5 for puzzles |",
+        ]
+        self.assertEqual(exercise_minutes(lines), 90)
+
+    def test_no_map_promises_less_than_its_exercises_take(self):
+        minutes = {}
+        for exercise in catalogue.choose([]):  # tasks without a grader come on top
+            minutes[exercise.id[:2]] = minutes.get(exercise.id[:2], 0) + exercise.minutes
+        self.assertGreater(len(minutes), 5)
+        for page in chapters.lessons(course_map.ROOT):
+            said = exercise_minutes(read_lines(course_map.ROOT / page))
+            self.assertGreaterEqual(said, minutes.get(page[:2], 0), page)

@@ -116,7 +116,3 @@ class Digits(unittest.TestCase):
         for rule in ("digits", "noise", "noise 2", "noise 1e-6, exact", "", "rows"):
             with self.assertRaisesRegex(Problem, f"the rule is '{rule}'; allowed are 'exact' and"):
                 self.same("a", "b", rule)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,7 +1,5 @@
 """Tests of excerpts.py: listings, differences of two files, and every message about them."""
 
-import unittest
-
 from common.testing.tree import TreeTest
 from docs.site import excerpts
 from docs.site.tables import Problem
@@ -174,7 +172,3 @@ class Listings(TreeTest):
         for path in ("../a.cpp", "/etc/passwd", "src/../src/a.cpp"):
             with self.assertRaisesRegex(Problem, f"path is '{path}'; it must be relative"):
                 excerpts.listing(self.root, path, "x")
-
-
-if __name__ == "__main__":
-    unittest.main()

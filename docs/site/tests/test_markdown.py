@@ -72,7 +72,3 @@ class Links(unittest.TestCase):
     def test_code_formulas_comments_and_escapes_hold_none(self):
         for text in self.NONE:
             self.assertEqual(Page(text).links, [], text)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,5 +1,8 @@
-"""Tests of the finished site: check_site.py alone, and the target docs on a small repository."""
+"""Tests of the finished site, check_site.py alone and the target docs on a small repository, and of
+the packages that it needs."""
 
+import importlib.metadata
+import re
 import shutil
 import subprocess
 import sys
@@ -237,6 +240,17 @@ class CodeFilter(TreeTest):
         self.assertEqual(self.filtered("a.cuh", text), text)
 
 
+SECOND = """# 2. The second one
+
+<!-- on the site: look.js -->
+![A <b](look.svg)
+
+This is a still picture.
+<!-- /on the site -->
+"""
+EXPLORER = ("explorer.css", "explorer.js", "look.js", "look_data.js")
+
+
 @unittest.skipUnless(shutil.which("doxygen") and shutil.which("cmake"), "needs Doxygen and CMake")
 class Target(TreeTest):
     """Runs the real docs/CMakeLists.txt; the directory's name has a space in it."""
@@ -263,7 +277,9 @@ class Target(TreeTest):
             "README.md": FRONT,
             "01_a/README.md": LESSON,
             "01_a/1_first.md": FIRST,
-            "01_a/2_second.md": "# 2. The second one\n",
+            "01_a/2_second.md": SECOND,
+            "01_a/look.svg": '<svg width="400" font-size="10"/>',
+            **{f"01_a/{name}": "" for name in EXPLORER},
             "01_a/a.hpp": HEADER,
             "01_a/a.cpp": SOURCE,
             "01_a/kernels/01_old.cuh": KERNEL,
@@ -339,6 +355,15 @@ class Target(TreeTest):
             self.assertRegex(first, r'<p class="printed-title"><strong>The title')
             self.assertIn('<p class="printed-source">(the source)', first)
             self.assertIn('href="../files/docs/results/one.json"', first)
+        with self.subTest("an explorer"):
+            second = self.html_file("01_a/2_second.html")
+            self.assertRegex(
+                second, r'id="look-explorer"[^>]*><img [^>]*src="look.svg" alt="A &lt;b'
+            )
+            self.assertRegex(second, r'(?s)"explorer.js".*"look_data.js".*"look.js"')
+            self.assertNotIn("a still picture", second)
+            for name in (*EXPLORER, "look.svg"):
+                self.assertTrue((self.html / "01_a" / name).is_file(), name)
         with self.subTest("an alert"):
             self.assertRegex(first, r'(?s)<div class="admonition warning">.*?Take care')
         with self.subTest("links between chapters are the theme's"):
@@ -364,7 +389,7 @@ class Target(TreeTest):
         self.write("README.md", FRONT)
         with self.subTest("a formula"):
             self.assert_broken("01_a/2_second.md", "# 2.\n\n$`\\nosuch`$\n", "\\nosuch")
-        self.write("01_a/2_second.md", "# 2. The second one\n")
+        self.write("01_a/2_second.md", SECOND)
         with self.subTest("an undocumented function"):
             self.assert_broken(
                 "01_a/a.hpp",
@@ -383,5 +408,14 @@ class Target(TreeTest):
             )
 
 
-if __name__ == "__main__":
-    unittest.main()
+class Requirements(unittest.TestCase):
+    def test_packages_run_with_the_oldest_python_that_the_pages_promise(self):
+        oldest = (3, 10)
+        listed = (ROOT / "docs/site/requirements.txt").read_text(encoding="utf-8")
+        names = re.findall(r"^([\w.-]+)==[^;\n]*\\$", listed, re.M)
+        self.assertGreater(len(names), 20)
+        for name in names:
+            needed = importlib.metadata.metadata(name).get("Requires-Python") or ""
+            found = re.search(r">=\s*(\d+)\.(\d+)", needed)
+            least = tuple(map(int, found.groups())) if found else oldest
+            self.assertLessEqual(least, oldest, name)

@@ -98,7 +98,3 @@ class Skipped(TreeTest):
         status, out, _ = self.run_main(drive_site.main, "--html", self.root)
         self.assertEqual(status, 77)
         self.assertRegex(out, r"^skipped: there is no site in [^\n]*\n$")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,8 +2,6 @@
 they can give."""
 
 import os
-import sys
-import unittest
 from unittest import mock
 
 from common.testing.tree import TreeTest
@@ -402,7 +400,3 @@ class Problems(SyncTest):
             [line.split(" ")[0] for line in err.splitlines() if line.startswith("page")],
             ["page.md:1:", "page.md:4:", "page.md:8:"],
         )
-
-
-if __name__ == "__main__":
-    sys.exit(unittest.main())

@@ -149,7 +149,3 @@ class Best(unittest.TestCase):
         self.assertEqual(
             self.best(text), {("bfloat16", "lesson", "426.2"), ("float16", "flash", "305.9")}
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,7 +1,6 @@
 """Tests of the theory chapters' figures: small cases that one can check by hand, and refusals."""
 
 import json
-import unittest
 import xml.etree.ElementTree
 from fractions import Fraction
 
@@ -155,7 +154,3 @@ class DrawingsTest(TreeTest):
         status, _, err = self.run_main(drawings.main, "roofline")
         self.assertEqual(status, 2)
         self.assertIn("takes 2 records, not 0", err)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,15 +1,26 @@
 /// @file
-/// Timelines of the rungs for Hopper on one SM, from a run in the lab and a cost model: which
-/// warpgroup waits for what.
+/// Sections of this lesson's program: how fast the kernels are, compared with cuBLAS, and timelines
+/// of the rungs for Hopper on one SM, which show which warpgroup waits for what.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "04_tiled_matmul/src/backend.hpp"
+#include "common/cli/results.hpp"
 #include "common/cli/timelines.hpp"
 #include "common/lab/replay.hpp"
 
 namespace fa::tiled {
+
+/// Times the kernels of a group, interleaved, cuBLAS first where it computes the same.
+/// @param backend a GPU
+/// @param size    m, n and k
+/// @return a row for each kernel: time, rate, percentages of the peak and of cuBLAS, and the
+///         resources of a block
+/// @throws std::runtime_error when the device reports an error
+std::vector<cli::Measurement> time_kernels(const Backend& backend, const Group& group,
+                                           std::int64_t size);
 
 /// The sizes of a matmul A B.
 struct MatmulSizes {
@@ -19,18 +30,15 @@ struct MatmulSizes {
 /// What is drawn: two tiles of C, with 8 steps along k each.
 constexpr MatmulSizes kDrawn{128, 512, 512};
 
-/// The timeline of a rung that computes A B on one SM.
+/// The timeline of a rung that computes A B on one SM, from a run in the lab and a cost model.
 /// @param backend the lab
 /// @param rung    of its group "mma", from rung 19 on
-/// @param sizes   of the matmul
-/// @param costs   of the model
 /// @throws std::runtime_error when the rung does not compute in the lab
 lab::Timeline timeline_of(const Backend& backend, const Kernel& rung, const MatmulSizes& sizes,
                           const lab::Costs& costs = {});
 
 /// Prints how busy tensor cores are in each rung, and what its warpgroups do; draws it if asked.
 /// @param backend the lab
-/// @param options of the program
 /// @throws std::runtime_error when a file cannot be written
 void show_timelines(const Backend& backend, const cli::TimelineOptions& options);
 

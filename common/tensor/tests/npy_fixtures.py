@@ -1,20 +1,18 @@
-"""Writes the .npy files beside it, with NumPy and PyTorch themselves.
+"""Prints .npy files that NumPy and PyTorch themselves wrote: name and bytes, one file a line.
 
-    python3 make_fixtures.py
+    python3 common/tensor/tests/npy_fixtures.py > common/tensor/tests/npy_fixtures.txt
 
-Needs the packages numpy, ml_dtypes and torch. The tests read the files that are stored here; this
-script is for whoever wants to see where they come from, or to add one.
+Needs the packages numpy, ml_dtypes and torch. The tests read the list that is stored here; this
+script is for whoever wants to see where it comes from, or to add a file.
 
 Element i, in row-major order, is (i - 2) * 0.75: exact in all four number types.
 """
 
-import pathlib
+import io
 
 import ml_dtypes
 import numpy as np
 import torch
-
-HERE = pathlib.Path(__file__).resolve().parent
 
 
 def values(shape, dtype):
@@ -22,13 +20,10 @@ def values(shape, dtype):
     return ((np.arange(count) - 2) * 0.75).reshape(shape).astype(dtype)
 
 
-def save(name, array):
-    np.save(HERE / f"{name}.npy", array)
-
-
-def save_version(name, array, version):
-    with open(HERE / f"{name}.npy", "wb") as file:
-        np.lib.format.write_array(file, array, version=version)
+def save(name, array, version=None):
+    file = io.BytesIO()
+    np.lib.format.write_array(file, array, version=version)
+    print(name, file.getvalue().hex())
 
 
 # Files that load: the four types, ranks 0 to 5, the three versions of the format, no element at
@@ -42,8 +37,8 @@ save("float32_rank1", values((5,), np.float32))
 save("float32_rank3", values((2, 1, 3), np.float32))
 save("float32_rank4", values((1, 2, 3, 2), np.float32))
 save("float32_rank5", values((1, 1, 2, 1, 2), np.float32))
-save_version("float32_version2", values((2, 3), np.float32), (2, 0))
-save_version("float32_version3", values((2, 3), np.float32), (3, 0))
+save("float32_version2", values((2, 3), np.float32), (2, 0))
+save("float32_version3", values((2, 3), np.float32), (3, 0))
 save("float32_empty", values((0, 3), np.float32))
 
 # The same from PyTorch: a tensor, and the transpose of one, made contiguous.
