@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -12,10 +12,19 @@
 namespace fa::lab {
 namespace {
 
-constexpr std::size_t kSharedAlignment = 1024;
-
 std::string text_of(const Size& index) {
   return fmt::format("({}, {}, {})", index.x, index.y, index.z);
+}
+
+// What a thread that has crashed wanted to use.
+std::string text_of_address(const LabThread& thread, const void* address) {
+  if (thread.fiber.has_overflowed(address)) {
+    return fmt::format(
+        "its stack overflowed: local arrays of a thread have 512 KiB in all, on a GPU and here "
+        "(functions that call themselves without an end need more)");
+  }
+  if (const auto near = memory_near(address)) return "it uses " + near->text();
+  return "it uses an address that is misaligned or outside of any allocation";
 }
 
 // What to say of a thread that was left: it ran for too long, or crashed.
@@ -29,10 +38,10 @@ std::string text_of_left(const LabThread& thread, bool stuck) {
         "(./learn trace) names the line",
         who, kLongestRun.count());
   }
-  const std::string text =
-      who + " crashed: it uses an address that is misaligned or outside of any allocation";
+  const Crash crash = last_crash();
+  const std::string text = fmt::format("{} crashed: {}", who, text_of_address(thread, crash.address));
   if (observer == nullptr) return text + "; the watched lab (./learn trace) names the line";
-  const std::string line = observer->crashes(thread);
+  const std::string line = observer->crashes(thread, crash);
   return line.empty() ? text : line + ": " + text;
 }
 
@@ -45,7 +54,8 @@ Block::Block(const Launch& launch, const std::function<void()>& kernel, Workers&
       blocks_(static_cast<std::size_t>(launch.cluster)),
       threads_(static_cast<std::size_t>(launch.block.count() * launch.cluster)) {
   for (OfBlock& block : blocks_) {
-    block.shared.resize(launch.shared_bytes + kSharedAlignment + 2 * kSharedMargin);
+    block.shared.reset(map_memory(launch.shared_bytes, Purpose::kDynamicShared));
+    if (!block.shared) throw std::bad_alloc();
   }
   const Size size = launch.block;
   const auto of_block = static_cast<std::size_t>(size.count());
@@ -73,13 +83,16 @@ void Block::begin(std::int64_t index) {
                          static_cast<unsigned>(linear / grid.x % grid.y),
                          static_cast<unsigned>(linear / grid.x / grid.y));
   for (OfBlock& block : blocks_) {
-    std::memset(block.shared.data(), 0xff, block.shared.size());
+    std::memset(block.shared.get() - kMargin, 0xff, launch_.shared_bytes + 2 * kMargin);
     block.barrier.begin(static_cast<int>(launch_.block.count()));
     block.named.clear();
   }
   alive_ = static_cast<int>(threads_.size());
   cluster_barrier_.begin(alive_);
-  for (Warp& warp : warps_) warp.clear();
+  for (std::size_t i = 0; i < warps_.size(); ++i) {
+    const std::size_t lanes = std::min<std::size_t>(threads_.size() - i * kWarpSize, kWarpSize);
+    warps_[i].begin(0xffffffffu >> (kWarpSize - lanes));
+  }
   for (WgmmaQueue& queue : wgmma_) queue.clear();
   mbarriers_.clear();
   registers_.clear();
@@ -170,6 +183,7 @@ void Block::end(LabThread& thread) {
     if (barrier.alive() == 1 && !error_) observer->block_exits(thread);
   }
   barrier.thread_ended(threads_, thread.rank);
+  warps_[thread.warp()].lane_ended(threads_, thread);
   cluster_barrier_.thread_ended(threads_, thread);
 }
 
@@ -209,13 +223,6 @@ void Block::check_end(const LabThread& thread) {
 }
 
 // ---------------------------------------------------------------- memory and copies
-
-std::byte* Block::shared(int rank) {
-  std::vector<std::byte>& memory = blocks_[static_cast<std::size_t>(rank)].shared;
-  void* start = memory.data() + kSharedMargin;
-  std::size_t space = memory.size() - kSharedMargin;
-  return static_cast<std::byte*>(std::align(kSharedAlignment, launch_.shared_bytes, start, space));
-}
 
 std::byte* Block::of_peer(const LabThread& thread, const void* pointer, int rank,
                           const SourceLocation& location) {

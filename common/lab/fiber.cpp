@@ -1,10 +1,12 @@
 #include "common/lab/fiber.hpp"
 
-#include <boost/context/protected_fixedsize_stack.hpp>
+#include <boost/context/stack_context.hpp>
 #include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
+
+#include "common/lab/address_space.hpp"
 
 #ifndef __has_feature  // Clang's word
 #define __has_feature(feature) 0
@@ -20,7 +22,6 @@
 
 namespace fa::lab {
 namespace {
-constexpr std::size_t kStackBytes = 128 * 1024;
 __thread Fiber* running_fiber = nullptr;
 }  // namespace
 
@@ -30,7 +31,12 @@ class Fiber::KeptStacks {
  public:
   boost::context::stack_context allocate() {
     const std::lock_guard lock(mutex());
-    if (kept().empty()) return boost::context::protected_fixedsize_stack(kStackBytes).allocate();
+    if (kept().empty()) {
+      boost::context::stack_context stack;
+      stack.size = kStackBytes;
+      stack.sp = map_stack() + kStackBytes;
+      return stack;
+    }
     const auto stack = kept().back();
     kept().pop_back();
     return stack;

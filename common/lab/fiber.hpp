@@ -37,6 +37,19 @@ class Fiber {
   /// Whether it was left.
   bool left() const { return left_; }
 
+  /// Whether an address is on its stack.
+  bool has_on_stack(const void* address) const {
+    const auto* at = static_cast<const char*>(address);
+    return at >= static_cast<const char*>(stack_.bottom) &&
+           at < static_cast<const char*>(stack_.bottom) + stack_.size;
+  }
+  /// Whether an address lies below its stack, before anything else.
+  bool has_overflowed(const void* address) const {
+    const auto* at = static_cast<const char*>(address);
+    return at < static_cast<const char*>(stack_.bottom) &&
+           at >= static_cast<const char*>(stack_.bottom) - stack_.size / 2;
+  }
+
   /// The fiber that this thread of the operating system runs; null outside.
   static Fiber* running();
 

@@ -29,6 +29,7 @@ std::vector<int> run(const Launch& launch, const std::function<void()>& kernel) 
       Workers& workers;
       ~End() { --workers.running; }
     } end{workers};
+    const HandlerStack handler_stack;
     Block block(launch, kernel, workers);
     std::optional<Watchdog> watchdog;
     if (observer == nullptr) watchdog.emplace(block.heartbeat());  // else loops are observed

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "common/lab/crash.hpp"
 #include "common/lab/thread.hpp"
 
 namespace fa::lab {
@@ -58,9 +59,9 @@ class Observer {
   virtual void block_exits(const Thread& last) = 0;
   /// A block, or all blocks of a cluster, have ended.
   virtual void block_ends() = 0;
-  /// A thread crashed at its last access to memory.
-  /// @return "file:line" of that access; empty where it is not known
-  virtual std::string crashes(const Thread& thread) = 0;
+  /// A thread crashed.
+  /// @return "file:line" of where it did; empty where it is not known
+  virtual std::string crashes(const Thread& thread, const Crash& crash) = 0;
   /// A thread repeats its last load in an endless loop.
   /// @return as crashes()
   virtual std::string spins(const Thread& thread) = 0;

@@ -14,16 +14,19 @@ bool RaceCheck::in_bounds(const Region& region, const std::byte* address, std::s
                           bool write, std::uint32_t site) {
   if (region.contains(address) && address + size <= region.begin + region.size) return true;
   const bool shared = region.memory != Memory::kGlobal;
-  const Size& block = current->block_index;
-  w_.findings.add(
-      "out of bounds", site, 0,
-      fmt::format("{} of block ({}, {}, {}) {} {} bytes at byte {} of {} of {} bytes; {}",
-                  w_.name_of(w_.order.running()), block.x, block.y, block.z,
-                  write ? "writes" : "reads", size, address - region.begin,
-                  shared ? "the dynamic shared memory" : "a buffer", region.size,
-                  shared ? "the launch asks for too little, or an index is wrong"
-                         : "a guard is probably missing, or off by one"));
+  report_outside({shared ? Purpose::kDynamicShared : Purpose::kBuffer, address - region.begin,
+                  region.size, false},
+                 size, write, site);
   return false;
+}
+
+void RaceCheck::report_outside(const NearMemory& near, std::size_t size, bool write,
+                               std::uint32_t site) {
+  const Size& block = current->block_index;
+  w_.findings.add("out of bounds", site, 0,
+                  fmt::format("{} of block ({}, {}, {}) {} {} bytes at {}",
+                              w_.name_of(w_.order.running()), block.x, block.y, block.z,
+                              write ? "writes" : "reads", size, near.text()));
 }
 
 // ---------------------------------------------------------------- threads

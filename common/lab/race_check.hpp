@@ -3,6 +3,7 @@
 /// shadow memory remembers: races, reads of unwritten memory, missing waits and fences.
 #pragma once
 
+#include "common/lab/address_space.hpp"
 #include "common/lab/watched.hpp"
 
 namespace fa::lab {
@@ -16,6 +17,8 @@ class RaceCheck {
   /// Whether an access is within its region; if not, that is a finding.
   bool in_bounds(const Region& region, const std::byte* address, std::size_t size, bool write,
                  std::uint32_t site);
+  /// An access outside of the memory that it is next to: a finding.
+  void report_outside(const NearMemory& near, std::size_t size, bool write, std::uint32_t site);
   /// The running thread reads or writes.
   void access(Region& region, const std::byte* address, std::size_t size, bool write, bool atomic,
               std::uint32_t site);

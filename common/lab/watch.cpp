@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "common/lab/address_space.hpp"
+#include "common/lab/block.hpp"
 #include "common/lab/hopper_checks.hpp"
 #include "common/lab/instrumentation.hpp"
 #include "common/lab/race_check.hpp"
@@ -76,9 +78,16 @@ struct Watch::State : Observer {
   void block_exits(const Thread& last) override { peer_check.block_exits(last.rank); }
   void block_ends() override { traffic.block_meets(0, watched.cluster * watched.warps_of_block()); }
   std::string spins(const Thread& thread) override { return spin_check.report(thread); }
-  std::string crashes(const Thread& thread) override {
-    const auto [address, size, site] = last_access;
-    if (site == 0) return "";
+  std::string crashes(const Thread& thread, const Crash& crash) override {
+    const auto [address, size, site, outside] = last_access;
+    const auto* const at = static_cast<const std::byte*>(crash.address);
+    if (site == 0 || (at != nullptr && (at < address || at >= address + size))) {
+      // Not what the compiler announced: a call that needs a larger stack, or a copy of the lab's.
+      if (crash.code == 0) return "";
+      const std::string line = line_of(source_lines({crash.code + 1}), crash.code + 1);
+      return is_of_kernel(line) ? line : "";
+    }
+    if (outside) return sites.line(site);  // and reported
     const bool misaligned = reinterpret_cast<std::uintptr_t>(address) % size != 0;
     findings.add(misaligned ? "misaligned" : "out of bounds", site, 0,
                  fmt::format("{} crashes when it uses {} bytes at {}; {}", watched.name_of(thread),
@@ -159,18 +168,47 @@ struct Watch::State : Observer {
     const std::byte* address = nullptr;
     std::size_t size = 1;
     std::uint32_t site = 0;
+    bool outside = false;  // far from all memory, and reported
   };
   LastAccess last_access;
+
+  // An access to none of the memory that is watched.
+  void access_elsewhere(const std::byte* address, std::size_t size, bool write,
+                        std::uint32_t site) {
+    const LabThread& thread = this_thread();
+    if (is_among_stacks(address) && !thread.fiber.has_on_stack(address)) {
+      const Threads& threads = thread.block->threads();
+      const auto owner = std::find_if(
+          threads.begin(), threads.end(),
+          [&](const LabThread& other) { return other.fiber.has_on_stack(address); });
+      findings.add("out of bounds", site, 0,
+                   fmt::format("{} {} {} bytes {}", watched.name_of(thread),
+                               write ? "writes" : "reads", size,
+                               owner == threads.end()
+                                   ? "far outside of its local variables; an index is wrong"
+                                   : fmt::format("of the local variables of {}; each thread can use "
+                                                 "its own only: pass values through shared memory, "
+                                                 "or by a shuffle",
+                                                 watched.name_of(*owner))));
+      return;
+    }
+    if (is_among_mappings(address)) {
+      const auto near = memory_near(address);
+      if (near && !near->contains(size)) {
+        race_check.report_outside(*near, size, write, site);
+        last_access.outside = true;
+      }
+      return;
+    }
+    register_check.access(address, size, write, site);  // registers, arguments
+  }
 
   void access(const void* begin, std::size_t size, bool write, bool atomic, std::uint32_t site,
               bool natural = false) {
     const auto* address = static_cast<const std::byte*>(begin);
     last_access = {address, size, site};
-    Region* const region = memory.find(address);
-    if (region == nullptr) {  // registers, arguments
-      register_check.access(address, size, write, site);
-      return;
-    }
+    Region* const region = is_among_stacks(address) ? nullptr : memory.find(address);
+    if (region == nullptr) return access_elsewhere(address, size, write, site);
     if (region == &memory.statics && begin == &current) return;  // threadIdx and the like
     // The load before a compare-and-swap is the lab's: a GPU has one instruction for both.
     const bool counts = !atomic || write;
