@@ -23,7 +23,8 @@
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __shared__ static thread_local __attribute__((used))
-#define alignas(...) __attribute__((aligned(::fa::lab::alignment<__VA_ARGS__>())))
+#define alignas(...) \
+  __attribute__((aligned(::fa::lab::alignment<__VA_ARGS__>())))
 #define threadIdx (::fa::lab::current->index)
 #define blockIdx (::fa::lab::current->block_index)
 #define blockDim (::fa::lab::current->block_size)
@@ -69,10 +70,10 @@ class Exchange {
   /// What a lane has given.
   FA_UNWATCHED T of_lane(int lane) const {
     T result;
-    std::memcpy(static_cast<void*>(&result),
-                &deposits_.bytes[static_cast<std::size_t>(lane) *
-                                 lab::kDepositSize],
-                sizeof(T));
+    std::memcpy(
+        static_cast<void*>(&result),
+        &deposits_.bytes[static_cast<std::size_t>(lane) * lab::kDepositSize],
+        sizeof(T));
     return result;
   }
 
@@ -190,7 +191,6 @@ __forceinline__ float atomicAdd(float* address, float value) {
 __forceinline__ int atomicAdd(int* address, int value,
                               SourceLocation location = caller_location()) {
   if (value == 0) lab::poll(address, location);
-  lab::note_counter(address, lab::CounterUse::kAdd);
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 __forceinline__ unsigned atomicAdd(
@@ -200,7 +200,6 @@ __forceinline__ unsigned atomicAdd(
     lab::note_look();
     lab::poll(address, location);
   }
-  lab::note_counter(address, lab::CounterUse::kAdd);
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
@@ -331,6 +330,9 @@ __forceinline__ void store2(float* address, float x, float y,
 inline void __threadfence() {
   lab::fence_memory();
 }
+inline void __threadfence_block() {
+  lab::fence_memory(false);
+}
 inline void grid_dependency_wait() {
   lab::wait_for_grids();
 }
@@ -348,14 +350,12 @@ __forceinline__ unsigned atomic_add_acquire(
     lab::note_look();
     lab::poll(counter, location);
   }
-  lab::note_counter(counter, lab::CounterUse::kAddAcquire);
   return __atomic_fetch_add(counter, value, __ATOMIC_ACQUIRE);
 }
 __forceinline__ unsigned load_acquire(
     const unsigned* counter, SourceLocation location = caller_location()) {
   lab::note_look();
   lab::poll(counter, location);
-  lab::note_counter(counter, lab::CounterUse::kLoadAcquire);
   return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
 }
 __forceinline__ void atomic_add4(

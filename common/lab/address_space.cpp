@@ -83,8 +83,9 @@ class Mappings {
       const auto& [begin, mapping] = entry;
       const std::uintptr_t reach = mapping.slots > 0 ? kSlotBytes / 2 : kMargin;
       const std::uintptr_t end = begin + std::max<std::size_t>(mapping.size, 1);
-      const std::uintptr_t away =
-          address < begin ? begin - address : address >= end ? address - end + 1 : 0;
+      const std::uintptr_t away = address < begin  ? begin - address
+                                  : address >= end ? address - end + 1
+                                                   : 0;
       if (away > reach || away >= distance) return;
       distance = away;
       nearest = {mapping.purpose, static_cast<std::ptrdiff_t>(address - begin), mapping.size,

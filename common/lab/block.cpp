@@ -27,6 +27,16 @@ std::string text_of_address(const LabThread& thread, const void* address) {
   return "it uses an address that is misaligned or outside of any allocation";
 }
 
+// What a flag may wait for that is right on a GPU.
+std::string text_of_later_blocks(std::int64_t blocks) {
+  return fmt::format(
+      "The launch has {} blocks, of which {}. A barrier of the whole grid is right on a GPU that "
+      "runs all of them at once, as a cooperative launch checks.",
+      blocks,
+      observer != nullptr ? "the watched lab runs one after the other"
+                          : "the lab runs as many at once as FA_THREADS says");
+}
+
 // What to say of a thread that was left: it ran for too long, or crashed.
 std::string text_of_left(const LabThread& thread, bool stuck) {
   const std::string who =
@@ -39,7 +49,8 @@ std::string text_of_left(const LabThread& thread, bool stuck) {
         who, kLongestRun.count());
   }
   const Crash crash = last_crash();
-  const std::string text = fmt::format("{} crashed: {}", who, text_of_address(thread, crash.address));
+  const std::string text =
+      fmt::format("{} crashed: {}", who, text_of_address(thread, crash.address));
   if (observer == nullptr) return text + "; the watched lab (./learn trace) names the line";
   const std::string line = observer->crashes(thread, crash);
   return line.empty() ? text : line + ": " + text;
@@ -87,6 +98,7 @@ void Block::begin(std::int64_t index) {
     block.barrier.begin(static_cast<int>(launch_.block.count()));
     block.named.clear();
   }
+  repetition_.forget();
   alive_ = static_cast<int>(threads_.size());
   cluster_barrier_.begin(alive_);
   for (std::size_t i = 0; i < warps_.size(); ++i) {
@@ -117,6 +129,7 @@ void Block::run(std::int64_t index) {
       progress_.made();
       continue;
     }
+    repetition_.forget();
     const bool polling = std::any_of(threads_.begin(), threads_.end(), [](const LabThread& thread) {
       return thread.state == State::kPolling;
     });
@@ -156,6 +169,7 @@ void Block::run(LabThread& thread) {
   current = nullptr;
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   if (thread.fiber.left()) throw std::runtime_error(text_of_left(thread, heartbeat_.stuck));
+  if (repetition_.is_endless(threads_, thread)) end_repetition();
 }
 
 // A thread's life: one kernel after another.
@@ -314,12 +328,29 @@ void RegisterBudget::check(std::size_t warps_of_block, int cluster) const {
 
 // ---------------------------------------------------------------- deadlock
 
+// Threads that still run are in an endless loop.
+void Block::end_repetition() const {
+  const auto waiting = std::find_if(threads_.begin(), threads_.end(), [](const LabThread& thread) {
+    return thread.state != State::kEnded && thread.location.line > 0;
+  });
+  const SourceLocation where = waiting == threads_.end() ? SourceLocation{} : waiting->location;
+  const std::string text = fmt::format(
+      "thread {} of block {} repeats an endless loop, with this barrier or warp operation in it: "
+      "for {} seconds no local variable of any thread of the block has changed",
+      waiting == threads_.end() ? 0 : waiting->number, text_of(threads_[0].block_index),
+      kLongestRun.count());
+  note_finding("spin", where, {}, text);
+  fail(where, "{}", text);
+}
+
 // Lists which threads wait where.
 std::string Block::deadlock() const {
+  bool polling = false;
   std::string last_load;  // of a thread that polls; for others see its location
   for (const LabThread& thread : threads_) {
-    if (thread.state != State::kPolling || observer == nullptr) continue;
-    last_load = observer->spins(thread);
+    if (thread.state != State::kPolling) continue;
+    polling = true;
+    if (observer != nullptr) last_load = observer->spins(thread);
   }
   struct Group {  // of threads that wait at the same place
     const LabThread* first;
@@ -346,6 +377,8 @@ std::string Block::deadlock() const {
     if (launch_.cluster > 1) text += fmt::format("of block {} of the cluster ", first->rank);
     text += where(*first, last_load);
   }
+  const std::int64_t blocks = launch_.grid.count();
+  if (polling && blocks > launch_.cluster) text += "\n  " + text_of_later_blocks(blocks);
   return text +
          "\n  A barrier must be reached by all threads of the block, a warp operation by all lanes "
          "of its mask, an mbarrier by as many arrivals and bytes as its phase expects.";

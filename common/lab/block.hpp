@@ -17,6 +17,7 @@
 #include "common/lab/lab_thread.hpp"
 #include "common/lab/mbarrier.hpp"
 #include "common/lab/progress.hpp"
+#include "common/lab/repetition.hpp"
 #include "common/lab/warp.hpp"
 #include "common/lab/wgmma.hpp"
 
@@ -57,9 +58,7 @@ class Block {
   void run(std::int64_t index);
 
   /// The dynamic shared memory of a block of the cluster.
-  std::byte* shared(int rank) {
-    return blocks_[static_cast<std::size_t>(rank)].shared.get();
-  }
+  std::byte* shared(int rank) { return blocks_[static_cast<std::size_t>(rank)].shared.get(); }
   /// Bytes of it.
   std::size_t shared_bytes() const { return launch_.shared_bytes; }
   /// Where something in a block's dynamic shared memory lies in another block of the cluster.
@@ -122,12 +121,14 @@ class Block {
   void check_end();
   void check_end(const LabThread& thread);
   std::string deadlock() const;
+  [[noreturn]] void end_repetition() const;
   std::string where(const LabThread& thread, const std::string& last_load) const;
 
   const Launch launch_;
   const std::function<void()>& kernel_;
   Progress progress_;
   Heartbeat heartbeat_;
+  Repetition repetition_;
   std::vector<OfBlock> blocks_;
   std::vector<Warp> warps_;
   std::vector<WgmmaQueue> wgmma_;  // of each warp

@@ -121,11 +121,12 @@ void wait_copies(int pending) {
 
 // ---------------------------------------------------------------- fences, counters and flags
 
-void fence_memory() {
+void fence_memory(bool for_all_blocks) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // It does not wait for asynchronous stores.
   const Stores& stores = this_thread().stores;
-  if (observer != nullptr) observer->memory_fenced(stores.arrived && stores.open.empty());
+  if (observer == nullptr) return;
+  observer->memory_fenced(stores.arrived && stores.open.empty(), for_all_blocks);
 }
 void wait_for_grids() {
   if (observer != nullptr) observer->grid_waited();
@@ -138,9 +139,6 @@ void fence_async() {
 }
 void fence_async_global() {
   if (observer != nullptr) observer->async_fenced_globally();
-}
-void note_counter(const void* counter, CounterUse use) {
-  if (observer != nullptr) observer->counts(counter, use);
 }
 void poll(const void* flag, const SourceLocation& location) {
   LabThread& thread = this_thread();

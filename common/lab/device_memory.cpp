@@ -34,6 +34,11 @@ void upload(void* to, const void* from, std::size_t bytes) {
   if (observer != nullptr) observer->host_wrote(to, bytes, false);
 }
 
+void download(void* to, const void* from, std::size_t bytes) {
+  synchronize();
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
 void fill(void* memory, int byte, std::size_t bytes, bool unwritten) {
   if (bytes == 0) return;
   std::memset(memory, byte, bytes);

@@ -23,10 +23,18 @@ namespace fa::lab {
 
 /// Runs a kernel: calls `kernel`, its arguments bound, once for each thread of the grid. The sizes
 /// must fit the limits of a GPU.
+/// @param stream see new_stream()
 /// @return registers of a thread that each warp of block 0 asked for by set_registers(), 0 for one
 /// that did not; empty when none did
 /// @throws std::runtime_error for a deadlock, a crash, an endless loop, and what PTX does not allow
-std::vector<int> run(const Launch& launch, const std::function<void()>& kernel);
+std::vector<int> run(const Launch& launch, const std::function<void()>& kernel,
+                     std::uint64_t stream = 0);
+
+/// The number of a new stream. 0 is the default stream, which waits for all others, and for which
+/// they wait. A launch has ended when run() returns; only an observer keeps streams apart.
+std::uint64_t new_stream();
+/// The host waits for all launches on a stream; 0: on all of them.
+void synchronize(std::uint64_t stream = 0);
 
 /// SMs that the lab reports: as many as the threads of the operating system that run its blocks.
 /// While a launch is recorded it is 1 and while it is observed 2, so that what is seen does not
@@ -40,6 +48,8 @@ void* allocate(std::size_t bytes);
 void release(void* memory);
 /// Copies bytes from the host to memory of the device.
 void upload(void* to, const void* from, std::size_t bytes);
+/// Copies bytes from memory of the device to the host.
+void download(void* to, const void* from, std::size_t bytes);
 /// Sets each byte of memory of the device. With `unwritten` the memory counts as never written.
 void fill(void* memory, int byte, std::size_t bytes, bool unwritten);
 /// @}
@@ -91,12 +101,10 @@ void commit_copies();
 /// cp.async.wait_group: performs this thread's groups but the `pending` youngest.
 void wait_copies(int pending);
 
-/// __threadfence()
-void fence_memory();
+/// __threadfence(), or __threadfence_block().
+void fence_memory(bool for_all_blocks = true);
 /// grid_dependency_wait()
 void wait_for_grids();
-/// Reports a counter that is changed or read to the observer.
-void note_counter(const void* counter, CounterUse use);
 /// Reads a flag that another thread may change: a load, or an atomic that adds 0. A thread that
 /// reads the same flag again lets the other threads run, as a GPU does.
 /// @throws std::runtime_error when only such reads are left, so that no thread can change a flag

@@ -1,6 +1,7 @@
 #include "common/lab/fiber.hpp"
 
 #include <boost/context/stack_context.hpp>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -99,6 +100,16 @@ Fiber::~Fiber() {
     resume();
   }
   if (self_) new boost::context::fiber(std::move(self_));  // to be leaked
+}
+
+// Boost's fiber is a pointer to where the registers were saved, the stack's lowest word.
+std::pair<const std::uint64_t*, const std::uint64_t*> Fiber::used_stack() const {
+  const void* lowest = nullptr;
+  if (sizeof self_ != sizeof lowest) return {};
+  std::memcpy(&lowest, static_cast<const void*>(&self_), sizeof lowest);
+  if (!has_on_stack(lowest)) return {};
+  const char* const end = static_cast<const char*>(stack_.bottom) + stack_.size;
+  return {static_cast<const std::uint64_t*>(lowest), reinterpret_cast<const std::uint64_t*>(end)};
 }
 
 void Fiber::resume() {

@@ -6,7 +6,9 @@
 
 #include <boost/context/fiber.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <utility>
 
 namespace fa::lab {
 
@@ -49,6 +51,10 @@ class Fiber {
     return at < static_cast<const char*>(stack_.bottom) &&
            at >= static_cast<const char*>(stack_.bottom) - stack_.size / 2;
   }
+
+  /// What a fiber that has yielded has on its stack, its registers among it.
+  /// @return its lowest word and the end; both null where that is not known
+  std::pair<const std::uint64_t*, const std::uint64_t*> used_stack() const;
 
   /// The fiber that this thread of the operating system runs; null outside.
   static Fiber* running();

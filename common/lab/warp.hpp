@@ -51,7 +51,7 @@ class Warp {
  private:
   struct Exchange {
     Deposits deposits;
-    SourceLocation first;   // where the first lane arrived
+    SourceLocation first;  // where the first lane arrived
     bool orders = false;
     bool complete = false;  // all lanes are there, and the results
   };
