@@ -616,5 +616,56 @@ TEST_CASE("an endless loop with a barrier in it ends the launch with the line") 
   CHECK(contains(message, marked("meets for ever")));
 }
 
+// ---------------------------------------------------------------- a barrier of the grid
+
+// Each block writes a number; behind a barrier of the grid each thread reads those of all blocks.
+enum class Grid { kRight, kNoFence, kNoBarrier };
+template <Grid grid>
+__global__ void grid_barrier(unsigned* arrived, int* parts, int* out) {
+  __shared__ int own;
+  if (threadIdx.x == 0) own = 1 << blockIdx.x % 16;
+  __syncthreads();
+  parts[blockIdx.x * blockDim.x + threadIdx.x] = own;
+  const unsigned rounds = grid == Grid::kRight ? 3 : 1;  // a later fence would do as well
+  for (unsigned round = 1; round <= rounds; ++round) {
+    __syncthreads();
+    if (threadIdx.x == 0 && grid != Grid::kNoBarrier) {
+      if (grid == Grid::kRight) __threadfence();
+      atomicAdd(arrived, 1u);
+      while (atomicAdd(arrived, 0u) < round * gridDim.x) continue;  // grid barrier
+      __threadfence();
+    }
+    __syncthreads();
+  }
+  int sum = own;  // not that of another block
+  for (unsigned block = 0; block < gridDim.x; ++block) {
+    sum += parts[block * blockDim.x + threadIdx.x];  // behind the grid barrier
+  }
+  out[blockIdx.x * blockDim.x + threadIdx.x] = sum - own;
+}
+std::vector<int> behind_grid_barrier(void (*kernel)(unsigned*, int*, int*), unsigned blocks) {
+  DeviceBuffer<unsigned> arrived(1);
+  arrived.zero();
+  DeviceBuffer<int> parts(64 * blocks), out(64 * blocks);
+  launch(kernel, {{blocks}, {64}}, arrived.data(), parts.data(), out.data());
+  std::vector<int> result(64 * blocks);
+  out.download(result.data());
+  return result;
+}
+
+TEST_CASE("a barrier of the whole grid is passed where all blocks can run at once") {
+  std::vector<int> sums;
+  check_clean(watched([&] { sums = behind_grid_barrier(grid_barrier<Grid::kRight>, 16); }));
+  for (const int sum : sums) CHECK(sum == 0xffff);
+  CHECK(races(watched([] { behind_grid_barrier(grid_barrier<Grid::kNoFence>, 4); })) == 1);
+  const Report none = watched([] { behind_grid_barrier(grid_barrier<Grid::kNoBarrier>, 4); });
+  CHECK(none.findings.size() >= 1);
+  std::string message;
+  const Report report =
+      failed([] { behind_grid_barrier(grid_barrier<Grid::kRight>, 600); }, &message);
+  check_only(report, "spin", "grid barrier", "reads a flag again and again");
+  CHECK(contains(message, "The launch has 600 blocks, of which 512 of this size can run at once"));
+}
+
 }  // namespace
 }  // namespace fa::on_watched_lab
