@@ -24,7 +24,8 @@ namespace fa::lab {
 
 /// Something wrong that a kernel did.
 struct Finding {
-  /// "race", "same value", "out of bounds", "unwritten", "misaligned", "barrier", "warp", "spin", "copy",
+  /// "race", "same value", "out of bounds",
+  /// "unwritten", "misaligned", "barrier", "warp", "spin", "copy",
   /// "wgmma", "cluster", "proxy" or "operand".
   std::string kind;
   std::string where;  ///< file:line
