@@ -4,6 +4,10 @@
 /// student's kernel may; nvcc knows them without a header.
 #pragma once
 
+// clang-format off
+#include "common/gpu/kernel_watched.hpp"  // first
+// clang-format on
+
 #include <algorithm>
 #include <cmath>
 #include <functional>

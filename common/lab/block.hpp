@@ -7,18 +7,25 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "common/lab/address_space.hpp"
 #include "common/lab/barriers.hpp"
 #include "common/lab/crash.hpp"
 #include "common/lab/lab_thread.hpp"
 #include "common/lab/mbarrier.hpp"
 #include "common/lab/progress.hpp"
+#include "common/lab/repetition.hpp"
 #include "common/lab/warp.hpp"
 #include "common/lab/wgmma.hpp"
 
 namespace fa::lab {
+
+/// Blocks of an observed launch that may run at once, in turns: as many as an H200 has room for,
+/// but no more than 32,768 threads.
+std::int64_t blocks_at_once(const Launch& launch);
 
 /// What setmaxnreg asks for in a block.
 class RegisterBudget {
@@ -50,12 +57,20 @@ class Block {
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
-  /// Runs the block with this index in the grid, and the others of its cluster.
+  /// The block with this index in the grid begins, and the others of its cluster.
+  void begin(std::int64_t index);
+  /// Runs it to its end, or until its threads only read flags that another block may set.
+  /// @param others whether another block can run then; without one it is a deadlock
+  /// @return whether it has ended
   /// @throws what the kernel throws; std::runtime_error for a deadlock, a crash, an endless loop
-  void run(std::int64_t index);
+  bool run(bool others);
+  /// Whether it is block 0, or has it in its cluster.
+  bool is_first() const { return is_first_; }
+  /// Whether a thread did more than read flags in the last run().
+  bool has_progressed() const { return has_progressed_; }
 
   /// The dynamic shared memory of a block of the cluster.
-  std::byte* shared(int rank);
+  std::byte* shared(int rank) { return blocks_[static_cast<std::size_t>(rank)].shared.get(); }
   /// Bytes of it.
   std::size_t shared_bytes() const { return launch_.shared_bytes; }
   /// Where something in a block's dynamic shared memory lies in another block of the cluster.
@@ -83,8 +98,8 @@ class Block {
   }
   /// See Warp::exchange().
   template <class Last>
-  const std::byte* exchange(LabThread& thread, unsigned mask, const void* bytes, std::size_t size,
-                            const SourceLocation& location, bool orders, Last last) {
+  const Deposits& exchange(LabThread& thread, unsigned mask, const void* bytes, std::size_t size,
+                           const SourceLocation& location, bool orders, Last last) {
     return warps_[thread.warp()].exchange(threads_, thread, mask, bytes, size, location, orders,
                                           last);
   }
@@ -104,13 +119,12 @@ class Block {
  private:
   // What each block of the cluster has for itself.
   struct OfBlock {
-    std::vector<std::byte> shared;
+    std::unique_ptr<std::byte, UnmapMemory> shared;
     BlockBarrier barrier;
     NamedBarriers named;
   };
   OfBlock& of(const Thread& thread) { return blocks_[static_cast<std::size_t>(thread.rank)]; }
 
-  void begin(std::int64_t index);
   void live(LabThread& thread);
   void run(LabThread& thread);
   bool run_ready_threads();
@@ -118,12 +132,14 @@ class Block {
   void check_end();
   void check_end(const LabThread& thread);
   std::string deadlock() const;
+  [[noreturn]] void end_repetition() const;
   std::string where(const LabThread& thread, const std::string& last_load) const;
 
   const Launch launch_;
   const std::function<void()>& kernel_;
   Progress progress_;
   Heartbeat heartbeat_;
+  Repetition repetition_;
   std::vector<OfBlock> blocks_;
   std::vector<Warp> warps_;
   std::vector<WgmmaQueue> wgmma_;  // of each warp
@@ -131,6 +147,7 @@ class Block {
   RegisterBudget registers_;
   std::exception_ptr error_;
   int alive_ = 0;
+  bool is_first_ = false, has_progressed_ = false;
   Threads threads_;  // last but what refers to it: fibers that are unwound may use all else
   Mbarriers mbarriers_{threads_};
 };

@@ -40,15 +40,49 @@ class VectorClock {
   std::vector<std::uint32_t> times_;
 };
 
+/// By the first thread of each block.
+using BlockClocks = std::unordered_map<std::uint32_t, VectorClock>;
+
+/// What is known of the order of the threads of the block, or cluster, that runs.
+struct OrderOfBlock {
+  std::uint32_t block_ = 1;                         // number of thread 0
+  std::uint32_t interval_ = 1;                      // it is in
+  std::vector<std::uint32_t> times_;                // of each thread
+  std::vector<VectorClock> clocks_;                 // of each thread
+  VectorClock all_;                                 // joined into each of them
+  std::vector<std::vector<std::uint32_t>> fences_;  // of each thread
+  std::unordered_map<const void*, std::uint32_t> agents_;
+  struct Barrier {
+    VectorClock coming, ended;  // of the arrivals in this phase; in all that have ended
+  };
+  std::unordered_map<const void*, Barrier> barriers_;
+  // What a thread did before a fence, for threads of its block and, of a __threadfence(), for
+  // others.
+  struct Fenced {
+    VectorClock block, others;
+  };
+  // The clocks of flags that a thread has read, which its next fence applies.
+  struct Pending {
+    VectorClock block;
+    BlockClocks others;
+  };
+  std::unordered_map<std::uint32_t, Fenced> at_fence_;  // of each thread, its last one
+  std::unordered_map<std::uint32_t, Pending> pending_;  // of each thread
+  BlockClocks order_of_block_, order_of_copies_;        // applied to it, and to its copies by TMA
+};
+
 /// The order of accesses. A thread's time advances at each operation that orders others after it:
 /// at __syncthreads() all, at __syncwarp() the lanes of its mask, at an mbarrier or a named barrier
-/// those that wait there, and by a __threadfence() and a counter other blocks.
+/// those that wait there, and by a fence and a flag those that read the flag.
 ///
 /// Agents are asynchronous operations: copies and wgmma. Threads and agents of all blocks of a
 /// launch have numbers, counted from 1. The blocks of a cluster count as one large block, except
 /// for __syncthreads().
-class Order {
+class Order : private OrderOfBlock {
  public:
+  /// Another block runs: exchanges what is known of the running one for what is known of that.
+  void exchange(OrderOfBlock& other) { std::swap(static_cast<OrderOfBlock&>(*this), other); }
+
   /// @name Threads and agents
   /// @{
 
@@ -76,8 +110,10 @@ class Order {
   static bool is_agent(std::uint32_t id) { return in_cluster(id) >= kFirstAgent; }
   /// Whether an access was made in an earlier launch.
   bool of_other_launch(const Access& access) const { return access.interval < first_interval_; }
-  /// Whether a thread or agent is of an earlier block or cluster.
-  bool of_other_block(std::uint32_t id) const { return id < block_; }
+  /// Whether that launch was on another stream, and nothing orders this one after it.
+  bool of_unordered_stream(const Access& access) const;
+  /// Whether a thread or agent is of another block or cluster.
+  bool of_other_block(std::uint32_t id) const { return cluster_of(id) != cluster_of(block_); }
   /// @}
 
   /// @name Asking
@@ -95,6 +131,7 @@ class Order {
   bool ordered(const Access& before, std::uint32_t thread) const {
     if (before.thread == 0) return true;
     if (of_other_launch(before)) {
+      if (of_unordered_stream(before)) return false;
       return before.interval < in_flight_ || ordered_after(thread, block_ + kPreviousGrids, 1);
     }
     if (before.thread == thread) return true;
@@ -127,7 +164,9 @@ class Order {
   /// @{
   /// A launch of blocks of so many threads, in clusters of so many blocks. With `with_pdl` it may
   /// begin before the launch before it has ended.
-  void launch_begins(std::int64_t threads, int cluster, bool with_pdl);
+  void launch_begins(std::int64_t threads, int cluster, bool with_pdl, std::uint64_t stream);
+  /// The host waits for a stream; 0: for all of them.
+  void synchronized(std::uint64_t stream);
   /// A block, or a cluster.
   void block_begins();
   /// __syncwarp() of a mask; `first` is lane 0.
@@ -140,10 +179,10 @@ class Order {
   void phase_ends(const void* barrier);
   /// It has waited at a barrier.
   void acquires(const void* barrier);
-  /// __threadfence(); `arrived`: no bulk store of it is in flight.
-  void memory_fenced(bool arrived);
-  /// It changes or reads a counter.
-  void counts(const void* counter, CounterUse use);
+  /// __threadfence(), or __threadfence_block(); `arrived`: no bulk store of it is in flight.
+  void memory_fenced(bool arrived, bool for_all_blocks);
+  /// It reads or changes a flag: any memory that it uses atomically.
+  void uses_flag(const void* flag, const AtomicUse& use);
   /// grid_dependency_wait()
   void grid_waited();
   /// fence_async_proxy().
@@ -163,9 +202,6 @@ class Order {
   static constexpr std::uint32_t kNumbers = 16 * kMaxThreads;    // of a cluster
   // The agent of all launches before this one that may be in flight.
   static constexpr std::uint32_t kPreviousGrids = kFirstAgent;
-  // By the first thread of each block.
-  using BlockClocks = std::unordered_map<std::uint32_t, VectorClock>;
-
   // Threads come first, then agents.
   std::size_t index_of(std::uint32_t number) const {
     return number < kFirstAgent ? number : number - kFirstAgent + threads_;
@@ -180,33 +216,26 @@ class Order {
     to.raise(thread, times_[thread]++);
   }
 
-  std::uint32_t interval_ = 1,
-                first_interval_ = 1;          // the latter of this launch
-  std::uint32_t in_flight_ = 1;               // of the first launch that may be in flight
-  std::uint32_t block_ = 1, next_block_ = 1;  // numbers of thread 0
+  std::uint32_t last_interval_ = 1, first_interval_ = 1;  // of all blocks; of this launch
+  std::uint32_t in_flight_ = 1;   // of the first launch that may be in flight
+  std::uint32_t next_block_ = 1;  // the number of its thread 0
   bool copy_runs_ = false;
 
-  // In this block or cluster.
-  std::size_t threads_ = 0;
-  std::uint32_t of_block_ = 1;                      // of these
-  std::vector<std::uint32_t> times_;                // of each thread
-  std::vector<VectorClock> clocks_;                 // of each thread
-  VectorClock all_;                                 // joined into each of them
-  std::vector<std::vector<std::uint32_t>> fences_;  // of each thread
-  std::unordered_map<const void*, std::uint32_t> agents_;
-  struct Barrier {
-    VectorClock coming, ended;  // of the arrivals in this phase; in all that have ended
+  // Launches on different streams: the first interval and the stream of each that may matter; all
+  // before `joined_` are ordered before what is launched now, and those on a stream before its
+  // `waited_for_`.
+  struct OnStream {
+    std::uint32_t first_interval;
+    std::uint64_t stream;
   };
-  std::unordered_map<const void*, Barrier> barriers_;
+  std::vector<OnStream> launches_;
+  std::uint32_t joined_ = 0;
+  std::unordered_map<std::uint64_t, std::uint32_t> waited_for_;
 
-  // Between blocks: the clock of each thread of this block at its last __threadfence(); for each
-  // counter the clocks of those that have counted after one; the clocks that a thread has read by a
-  // counter, which its next fence applies; those that are applied to this block; and to its copies
-  // by TMA.
-  std::unordered_map<std::uint32_t, VectorClock> at_fence_;
-  std::unordered_map<const void*, std::vector<std::pair<std::uint32_t, VectorClock>>> counted_by_;
-  std::unordered_map<std::uint32_t, BlockClocks> pending_;
-  BlockClocks order_of_block_, order_of_copies_;
+  std::size_t threads_ = 0;     // of a block or cluster
+  std::uint32_t of_block_ = 1;  // of these
+  // For each flag what its writers did before a fence, by the first thread of their block.
+  std::unordered_map<const void*, std::unordered_map<std::uint32_t, Fenced>> raised_by_;
 };
 
 }  // namespace fa::lab

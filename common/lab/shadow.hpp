@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/lab/order.hpp"
+#include "common/lab/program.hpp"
 #include "common/lab/traffic.hpp"
 
 namespace fa::lab {
@@ -36,13 +37,14 @@ struct AsyncRead {
 /// Bytes that it reads together.
 inline constexpr std::size_t kGrainBytes = 16;
 
-/// A buffer, or the shared memory of a block.
+/// A buffer, a `__device__` variable, or the shared memory of a block.
 struct Region {
   Memory memory = Memory::kGlobal;                  ///< of this kind
   const std::byte* begin = nullptr;                 ///< its first byte
   std::size_t size = 0;                             ///< bytes
   std::vector<Cell> cells;                          ///< all of them
   std::vector<std::vector<AsyncRead>> async_reads;  ///< of each grain; or none
+  std::string variable;                             ///< its name, where it is one
 
   /// Starts over with memory that was never written.
   void set(const void* start, std::size_t bytes) {
@@ -92,6 +94,19 @@ class ShadowMemory {
     dynamics.back().set(memory, bytes);
   }
 
+  /// What is known of the shared memory of a block that waits for others, and its contents where
+  /// blocks have the same addresses.
+  struct OfBlock {
+    std::vector<Cell> cells;
+    std::vector<std::vector<AsyncRead>> async_reads;
+    std::vector<std::byte> statics;
+    std::vector<Region> dynamics;
+  };
+  /// Another block runs: exchanges what belongs to the running one for what belongs to that.
+  void exchange(OfBlock& other);
+  /// Whether it is known where static arrays are.
+  bool knows_statics() const;
+
   /// The region with an address in it or in the room beside it; null for registers and arguments.
   Region* find(const std::byte* address) {
     if (statics.contains(address)) return &statics;
@@ -100,7 +115,8 @@ class ShadowMemory {
         return &dynamic;
       }
     }
-    return buffer(address);
+    Region* const found = buffer(address);
+    return found != nullptr ? found : variable(address);
   }
   /// The same for global memory only.
   Region* buffer(const std::byte* address);
@@ -122,6 +138,16 @@ class ShadowMemory {
   std::vector<Region> dynamics;  ///< dynamic shared memory of each block of the cluster
 
  private:
+  // The variable of the program with an address in it; null for others.
+  Region* variable(const std::byte* address);
+
+  struct Piece {
+    std::byte* begin;
+    std::size_t size;
+  };
+  std::vector<Piece> static_arrays_;
+  // Of the program's variables those that kernels have used.
+  std::map<std::uintptr_t, Region> used_variables_;
   // Watched on either side of buffers and of dynamic shared memory.
   static constexpr std::ptrdiff_t kRoom = 4096;
   std::map<const std::byte*, Region> buffers_;  // by their ends with the room

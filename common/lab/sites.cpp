@@ -19,9 +19,11 @@ bool contains(const std::string& line, const char* part) {
   return line.find(part) != std::string::npos;
 }
 
-// Whether a line is of the functions that kernels are written with.
+// Whether a line is of the functions that kernels are written with, those of C++ among them. (What
+// stands for the line of a caller may itself have one.)
 bool is_surface(const std::string& line) {
-  return contains(line, "common/gpu/kernel") || contains(line, "common/gpu/hopper");
+  return contains(line, "common/gpu/kernel") || contains(line, "common/gpu/hopper") ||
+         contains(line, "common/lab/thread.hpp") || contains(line, "/include/c++/");
 }
 
 // Whether a line is one of what surrounds kernels.
