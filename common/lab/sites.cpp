@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
 #include <unistd.h>
 #include <unwind.h>
 
@@ -26,15 +27,6 @@ bool is_surface(const std::string& line) {
          contains(line, "common/lab/thread.hpp") || contains(line, "/include/c++/");
 }
 
-// Whether a line is one of what surrounds kernels.
-bool is_outside(const std::string& line) {
-  for (const char* part : {"common/gpu/launch", "/usr/include/", "/boost/", "??", ":?"}) {
-    if (contains(line, part)) return true;
-  }
-  return is_surface(line) ||
-         (contains(line, "common/lab/") && !contains(line, "common/lab/tests/"));
-}
-
 // "file:line" with the file's name as seen from the repository. A compiler's cache may have made it
 // relative.
 std::string short_name(const std::string& line) {
@@ -45,7 +37,31 @@ std::string short_name(const std::string& line) {
   return name;
 }
 
+// Whether a line is one of what surrounds kernels.
+bool is_outside(const std::string& line) {
+  for (const char* part :
+       {"common/gpu/launch", "/usr/include/", "/lib/gcc/", "/boost/", "??", ":?"}) {
+    if (contains(line, part)) return true;
+  }
+  return is_surface(line) || lies_in(line, FA_PACKAGE_FOLDERS) ||
+         (contains(line, "common/lab/") && !contains(line, "common/lab/tests/"));
+}
+
 }  // namespace
+
+bool lies_in(const std::string& line, const std::string& folders) {
+  std::istringstream all(folders);
+  for (std::string folder; std::getline(all, folder, '|');) {
+    folder = short_name(folder + "/");
+    // A relative name has lost its first slash.
+    if (folder.size() > 1 &&
+        (line.compare(0, folder.size(), folder) == 0 ||
+         line.compare(0, folder.size() - 1, folder, 1, std::string::npos) == 0)) {
+      return true;
+    }
+  }
+  return false;
+}
 
 const SourceLines& source_lines(const std::vector<std::uintptr_t>& codes) {
   const std::uintptr_t base = Program::running().load_address;

@@ -24,6 +24,9 @@ const SourceLines& source_lines(const std::vector<std::uintptr_t>& codes);
 /// with.
 std::string line_of(const SourceLines& lines, std::uintptr_t code);
 
+/// Whether the file of a line lies in one of the folders, which '|' separates.
+bool lies_in(const std::string& line, const std::string& folders);
+
 /// Whether a line is a kernel's, and neither the lab's nor a library's.
 bool is_of_kernel(const std::string& line);
 

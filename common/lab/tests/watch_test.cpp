@@ -13,6 +13,7 @@
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
 #include "common/gpu/tests/broken.cuh"
+#include "common/lab/sites.hpp"
 #include "common/lab/tests/marked_lines.hpp"
 #include "common/lab/trace.hpp"
 #include "common/testing/process.hpp"
@@ -83,6 +84,16 @@ TEST_CASE("each broken kernel is found at its line, its right twin is not") {
                         return finding.kind == kernel.kind && stands_there(finding);
                       }));
   }
+}
+
+TEST_CASE("a line of a package is not a kernel's, wherever the package lies") {
+  const std::string folders = "/opt/eigen/include/eigen3||/home/me/my boost";
+  CHECK(lab::lies_in("/opt/eigen/include/eigen3/Eigen/src/Core/BFloat16.h:286", folders));
+  CHECK(lab::lies_in("opt/eigen/include/eigen3/Eigen/Core:3", folders));  // seen from a cache
+  CHECK(lab::lies_in("/home/me/my boost/context/fiber.hpp:9", folders));
+  CHECK_FALSE(lab::lies_in("/opt/eigen/include/eigen3_kernels/mine.cu:2", folders));
+  CHECK_FALSE(lab::lies_in("05_flash_forward/kernels/01_unfused.cuh:7", folders));
+  CHECK_FALSE(lab::lies_in("mine.cu:2", ""));
 }
 
 TEST_CASE("one mistake between two lines is reported once") {
