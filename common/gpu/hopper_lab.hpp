@@ -11,8 +11,7 @@ namespace fa::FA_TARGET {
 using TensorMap = lab::TensorBox;
 
 template <class T>
-T* peer_shared(T* pointer, int rank,
-               SourceLocation location = caller_location()) {
+T* peer_shared(T* pointer, int rank, SourceLocation location = caller_location()) {
   return static_cast<T*>(lab::peer_shared(pointer, rank, location));
 }
 inline int cluster_rank() {
@@ -35,11 +34,9 @@ class Mbarrier {
     lab::arrive_at_barrier(this, 0, location);
   }
   void arrive_at_peer(int rank, SourceLocation location = caller_location()) {
-    lab::arrive_at_barrier(lab::peer_shared(this, rank, location), 0,
-                           location);
+    lab::arrive_at_barrier(lab::peer_shared(this, rank, location), 0, location);
   }
-  void arrive_and_expect(int bytes,
-                         SourceLocation location = caller_location()) {
+  void arrive_and_expect(int bytes, SourceLocation location = caller_location()) {
     lab::arrive_at_barrier(this, bytes, location);
   }
   void wait(int parity, SourceLocation location = caller_location()) {
@@ -52,8 +49,8 @@ class Mbarrier {
 };
 static_assert(sizeof(Mbarrier) == 8, "as on a GPU");
 
-inline std::uint32_t shared_address(
-    const void* pointer, SourceLocation location = caller_location()) {
+inline std::uint32_t shared_address(const void* pointer,
+                                    SourceLocation location = caller_location()) {
   return lab::operand_offset(pointer, location);
 }
 
@@ -67,12 +64,10 @@ inline void fence_async_proxy_global() {
   lab::fence_async_global();
 }
 
-inline void named_barrier_wait(int id, int threads,
-                               SourceLocation location = caller_location()) {
+inline void named_barrier_wait(int id, int threads, SourceLocation location = caller_location()) {
   lab::named_barrier(id, threads, true, location);
 }
-inline void named_barrier_arrive(
-    int id, int threads, SourceLocation location = caller_location()) {
+inline void named_barrier_arrive(int id, int threads, SourceLocation location = caller_location()) {
   lab::named_barrier(id, threads, false, location);
 }
 
@@ -89,9 +84,8 @@ void setmaxnreg_inc(SourceLocation location = caller_location()) {
 inline std::size_t box_bytes(const TensorMap& map) {
   return static_cast<std::size_t>(map.rows * map.row_bytes);
 }
-inline void tma_load(void* shared, const TensorMap& map, Mbarrier& barrier,
-                     int col, int row, int head, int batch, CacheHint,
-                     SourceLocation location = caller_location()) {
+inline void tma_load(void* shared, const TensorMap& map, Mbarrier& barrier, int col, int row,
+                     int head, int batch, CacheHint, SourceLocation location = caller_location()) {
   lab::begin_load({lab::BulkCopy::Kind::kLoadBox,
                    static_cast<std::byte*>(shared),
                    box_bytes(map),
@@ -101,9 +95,8 @@ inline void tma_load(void* shared, const TensorMap& map, Mbarrier& barrier,
                    location},
                   &barrier);
 }
-inline void tma_load_multicast(void* shared, const TensorMap& map,
-                               Mbarrier& barrier, int col, int row, int head,
-                               int batch, unsigned blocks,
+inline void tma_load_multicast(void* shared, const TensorMap& map, Mbarrier& barrier, int col,
+                               int row, int head, int batch, unsigned blocks,
                                SourceLocation location = caller_location()) {
   lab::begin_multicast({lab::BulkCopy::Kind::kLoadBox,
                         static_cast<std::byte*>(shared),
@@ -114,8 +107,7 @@ inline void tma_load_multicast(void* shared, const TensorMap& map,
                         location},
                        &barrier, blocks);
 }
-inline void bulk_copy_to_peer(void* to, const void* from, int bytes,
-                              Mbarrier& barrier, int rank,
+inline void bulk_copy_to_peer(void* to, const void* from, int bytes, Mbarrier& barrier, int rank,
                               SourceLocation location = caller_location()) {
   lab::begin_multicast({lab::BulkCopy::Kind::kPeerBytes,
                         static_cast<std::byte*>(to),
@@ -126,8 +118,7 @@ inline void bulk_copy_to_peer(void* to, const void* from, int bytes,
                         location},
                        &barrier, 1u << rank);
 }
-inline void bulk_load(void* shared, const void* global, int bytes,
-                      Mbarrier& barrier,
+inline void bulk_load(void* shared, const void* global, int bytes, Mbarrier& barrier,
                       SourceLocation location = caller_location()) {
   lab::begin_load({lab::BulkCopy::Kind::kLoadBytes,
                    static_cast<std::byte*>(shared),
@@ -138,9 +129,8 @@ inline void bulk_load(void* shared, const void* global, int bytes,
                    location},
                   &barrier);
 }
-inline void tma_store(const TensorMap& map, const void* shared, int col,
-                      int row, int head, int batch,
-                      SourceLocation location = caller_location()) {
+inline void tma_store(const TensorMap& map, const void* shared, int col, int row, int head,
+                      int batch, SourceLocation location = caller_location()) {
   lab::begin_store({lab::BulkCopy::Kind::kStoreBox,
                     static_cast<std::byte*>(const_cast<void*>(shared)),
                     box_bytes(map),
@@ -204,9 +194,8 @@ inline void stmatrix_x4(void* row, const std::uint32_t (&r)[4],
                         SourceLocation location = caller_location()) {
   store_matrices<false>(row, r, location);
 }
-inline void stmatrix_x4_transposed(
-    void* row, const std::uint32_t (&r)[4],
-    SourceLocation location = caller_location()) {
+inline void stmatrix_x4_transposed(void* row, const std::uint32_t (&r)[4],
+                                   SourceLocation location = caller_location()) {
   store_matrices<true>(row, r, location);
 }
 
@@ -233,23 +222,20 @@ void wgmma_wait(Registers&...) {
 template <Major, int>
 struct MatrixDescriptor;
 
-template <class T, int r, Major major_a, int panel_a, Major major_b,
-          int panel_b>
+template <class T, int r, Major major_a, int panel_a, Major major_b, int panel_b>
 void wgmma(float (&d)[r], const MatrixDescriptor<major_a, panel_a>& a,
            const MatrixDescriptor<major_b, panel_b>& b, bool adds,
            SourceLocation location = caller_location()) {
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
-  lab::begin_wgmma({r, std::is_same_v<T, half>, major_a == Major::kMN,
-                    major_b == Major::kMN, adds, a.bits(), b.bits()},
+  lab::begin_wgmma({r, std::is_same_v<T, half>, major_a == Major::kMN, major_b == Major::kMN, adds,
+                    a.bits(), b.bits()},
                    {d, nullptr}, location);
 }
 template <class T, int r, Major major_b, int panel_b>
-void wgmma(float (&d)[r], const std::uint32_t (&a)[4],
-           const MatrixDescriptor<major_b, panel_b>& b, bool adds,
-           SourceLocation location = caller_location()) {
+void wgmma(float (&d)[r], const std::uint32_t (&a)[4], const MatrixDescriptor<major_b, panel_b>& b,
+           bool adds, SourceLocation location = caller_location()) {
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
-  lab::begin_wgmma({r, std::is_same_v<T, half>, false, major_b == Major::kMN,
-                    adds, 0, b.bits()},
+  lab::begin_wgmma({r, std::is_same_v<T, half>, false, major_b == Major::kMN, adds, 0, b.bits()},
                    {d, a}, location);
 }
 

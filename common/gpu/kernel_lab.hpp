@@ -23,8 +23,7 @@
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __shared__ static thread_local __attribute__((used))
-#define alignas(...) \
-  __attribute__((aligned(::fa::lab::alignment<__VA_ARGS__>())))
+#define alignas(...) __attribute__((aligned(::fa::lab::alignment<__VA_ARGS__>())))
 #define threadIdx (::fa::lab::current->index)
 #define blockIdx (::fa::lab::current->block_index)
 #define blockDim (::fa::lab::current->block_size)
@@ -51,8 +50,7 @@ inline float4 make_float4(float x, float y, float z, float w) {
 
 inline void __syncthreads(SourceLocation location = caller_location())
 { lab::sync_block(location); }
-inline void __syncwarp(unsigned mask = 0xffffffffu,
-                       SourceLocation location = caller_location())
+inline void __syncwarp(unsigned mask = 0xffffffffu, SourceLocation location = caller_location())
 { lab::sync_warp(mask, location); }
 
 /// What the lanes of a mask give each other, until the next exchange of the warp.
@@ -70,10 +68,8 @@ class Exchange {
   /// What a lane has given.
   FA_UNWATCHED T of_lane(int lane) const {
     T result;
-    std::memcpy(
-        static_cast<void*>(&result),
-        &deposits_.bytes[static_cast<std::size_t>(lane) * lab::kDepositSize],
-        sizeof(T));
+    std::memcpy(static_cast<void*>(&result),
+                &deposits_.bytes[static_cast<std::size_t>(lane) * lab::kDepositSize], sizeof(T));
     return result;
   }
 
@@ -98,8 +94,7 @@ class WarpExchange : public Exchange<T> {
 /// mask, does not exist or has returned is undefined: here all its bits are 1,
 /// which is NaN for a float.
 template <class T, class Source>
-T shuffle(unsigned mask, T value, Source source,
-          const SourceLocation& location) {
+T shuffle(unsigned mask, T value, Source source, const SourceLocation& location) {
   const Exchange<T> values(mask, value, location);
   const int from = source(lab::current->lane);
   if (values.has(from)) return values.of_lane(from);
@@ -112,8 +107,7 @@ template <class T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32,
               SourceLocation location = caller_location()) {
   return shuffle(
-      mask, value,
-      [=](int lane) { return lane / width * width + (source & (width - 1)); },
+      mask, value, [=](int lane) { return lane / width * width + (source & (width - 1)); },
       location);
 }
 template <class T>
@@ -153,8 +147,7 @@ T __shfl_up_sync(unsigned mask, T value, int distance, int width = 32,
 struct Votes {
   unsigned yes = 0, all = 0;
 };
-inline Votes votes(unsigned mask, int predicate,
-                   const SourceLocation& location) {
+inline Votes votes(unsigned mask, int predicate, const SourceLocation& location) {
   const Exchange<bool> given(mask, predicate != 0, location);
   Votes result;
   result.all = given.lanes();
@@ -167,12 +160,10 @@ inline unsigned __ballot_sync(unsigned mask, int predicate,
                               SourceLocation location = caller_location()) {
   return votes(mask, predicate, location).yes;
 }
-inline int __any_sync(unsigned mask, int predicate,
-                      SourceLocation location = caller_location()) {
+inline int __any_sync(unsigned mask, int predicate, SourceLocation location = caller_location()) {
   return votes(mask, predicate, location).yes != 0;
 }
-inline int __all_sync(unsigned mask, int predicate,
-                      SourceLocation location = caller_location()) {
+inline int __all_sync(unsigned mask, int predicate, SourceLocation location = caller_location()) {
   const Votes given = votes(mask, predicate, location);
   return given.yes == given.all;
 }
@@ -184,8 +175,8 @@ __forceinline__ float atomicAdd(float* address, float value) {
   __atomic_load(address, &old, __ATOMIC_RELAXED);
   do {
     sum = old + value;
-  } while (!__atomic_compare_exchange(address, &old, &sum, true,
-                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  } while (
+      !__atomic_compare_exchange(address, &old, &sum, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
   return old;
 }
 __forceinline__ int atomicAdd(int* address, int value,
@@ -193,9 +184,8 @@ __forceinline__ int atomicAdd(int* address, int value,
   if (value == 0) lab::poll(address, location);
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
-__forceinline__ unsigned atomicAdd(
-    unsigned* address, unsigned value,
-    SourceLocation location = caller_location()) {
+__forceinline__ unsigned atomicAdd(unsigned* address, unsigned value,
+                                   SourceLocation location = caller_location()) {
   if (value == 0) {
     lab::note_look();
     lab::poll(address, location);
@@ -263,8 +253,7 @@ __forceinline__ std::uint32_t pack2(T low, T high) {
 /// An access of so many bytes that is one instruction of a GPU needs an address that is a multiple
 /// of them.
 template <std::size_t bytes>
-__forceinline__ void check_aligned(const void* address,
-                                   SourceLocation location) {
+__forceinline__ void check_aligned(const void* address, SourceLocation location) {
   if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0) {
     lab::misaligned(address, bytes, location);
   }
@@ -274,8 +263,8 @@ __forceinline__ void check_aligned(const void* address,
 /// report, not for the processor.
 typedef std::uint32_t Bytes4 __attribute__((may_alias, aligned(1)));
 template <class T>
-__forceinline__ std::uint32_t load_pair(
-    const T* address, SourceLocation location = caller_location()) {
+__forceinline__ std::uint32_t load_pair(const T* address,
+                                        SourceLocation location = caller_location()) {
   static_assert(sizeof(T) == 2);
   check_aligned<sizeof(Bytes4)>(address, location);
   return *reinterpret_cast<const Bytes4*>(address);
@@ -297,18 +286,15 @@ inline float exp2_approx(float x) {
 typedef float Bytes16 __attribute__((vector_size(16), may_alias, aligned(1)));
 
 template <class T>
-__forceinline__ float4 load4(const T* address,
-                             SourceLocation location = caller_location()) {
+__forceinline__ float4 load4(const T* address, SourceLocation location = caller_location()) {
   check_aligned<sizeof(Bytes16)>(address, location);
   const Bytes16 value = *reinterpret_cast<const Bytes16*>(address);
   return {value[0], value[1], value[2], value[3]};
 }
 template <class T>
-__forceinline__ void store4(T* address, float4 value,
-                            SourceLocation location = caller_location()) {
+__forceinline__ void store4(T* address, float4 value, SourceLocation location = caller_location()) {
   check_aligned<sizeof(Bytes16)>(address, location);
-  *reinterpret_cast<Bytes16*>(address) =
-      Bytes16{value.x, value.y, value.z, value.w};
+  *reinterpret_cast<Bytes16*>(address) = Bytes16{value.x, value.y, value.z, value.w};
 }
 
 /// 8 bytes as one access.
@@ -337,30 +323,27 @@ inline void grid_dependency_wait() {
   lab::wait_for_grids();
 }
 inline void launch_dependents() {}  // launches in the lab never overlap
-__forceinline__ void atomic_add_release(
-    unsigned* counter, unsigned value,
-    SourceLocation location = caller_location()) {
+__forceinline__ void atomic_add_release(unsigned* counter, unsigned value,
+                                        SourceLocation location = caller_location()) {
   lab::fence_memory();
   atomicAdd(counter, value, location);
 }
-__forceinline__ unsigned atomic_add_acquire(
-    unsigned* counter, unsigned value,
-    SourceLocation location = caller_location()) {
+__forceinline__ unsigned atomic_add_acquire(unsigned* counter, unsigned value,
+                                            SourceLocation location = caller_location()) {
   if (value == 0) {
     lab::note_look();
     lab::poll(counter, location);
   }
   return __atomic_fetch_add(counter, value, __ATOMIC_ACQUIRE);
 }
-__forceinline__ unsigned load_acquire(
-    const unsigned* counter, SourceLocation location = caller_location()) {
+__forceinline__ unsigned load_acquire(const unsigned* counter,
+                                      SourceLocation location = caller_location()) {
   lab::note_look();
   lab::poll(counter, location);
   return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
 }
-__forceinline__ void atomic_add4(
-    float* address, float4 value,
-    SourceLocation location = caller_location()) {
+__forceinline__ void atomic_add4(float* address, float4 value,
+                                 SourceLocation location = caller_location()) {
   check_aligned<sizeof(float4)>(address, location);
   atomicAdd(address, value.x);
   atomicAdd(address + 1, value.y);
@@ -401,8 +384,7 @@ FA_UNWATCHED void load_matrices(std::uint32_t (&r)[4], const void* row,
     for (int i = 0; i < 2; ++i) {
       const int of_row = transposed ? 2 * t + i : g;
       const int of_col = transposed ? g : 2 * t + i;
-      pair[i] = static_cast<const std::uint16_t*>(
-          rows.of_lane(8 * m + of_row))[of_col];
+      pair[i] = static_cast<const std::uint16_t*>(rows.of_lane(8 * m + of_row))[of_col];
     }
     std::memcpy(&r[m], pair, sizeof r[m]);
   }
@@ -411,9 +393,8 @@ inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row,
                         SourceLocation location = caller_location()) {
   load_matrices<false>(r, row, location);
 }
-inline void ldmatrix_x4_transposed(
-    std::uint32_t (&r)[4], const void* row,
-    SourceLocation location = caller_location()) {
+inline void ldmatrix_x4_transposed(std::uint32_t (&r)[4], const void* row,
+                                   SourceLocation location = caller_location()) {
   load_matrices<true>(r, row, location);
 }
 
@@ -423,8 +404,7 @@ struct OwnFragments {
 };
 
 template <class T>
-void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4],
-                  const std::uint32_t (&b)[2],
+void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                   SourceLocation location = caller_location()) {
   OwnFragments own;
   std::copy(a, a + 4, own.a);
@@ -464,8 +444,7 @@ inline std::uint32_t tf32_truncated(std::uint32_t x) {
   return x & 0xffffe000u;
 }
 
-inline void mma_m16n8k8(float (&d)[4], const std::uint32_t (&a)[4],
-                        const std::uint32_t (&b)[2],
+inline void mma_m16n8k8(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                         SourceLocation location = caller_location()) {
   OwnFragments own;
   for (int i = 0; i < 4; ++i) own.a[i] = lab::tf32_operand(a[i], location);

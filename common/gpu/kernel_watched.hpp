@@ -21,20 +21,16 @@ void* fa_watched_memcpy(void* to, const void* from, std::size_t size);
 void* fa_watched_memmove(void* to, const void* from, std::size_t size);
 void* fa_watched_memset(void* to, int byte, std::size_t size);
 
-#define FA_SEEN_BY_THE_COMPILER(size)                           \
-  (__builtin_constant_p(size) &&                                \
-   ((size) == 1 || (size) == 2 || (size) == 4 || (size) == 8 || \
-    (size) == 16))
-#define FA_INSTEAD \
-  extern inline __attribute__((always_inline, gnu_inline, artificial))
+#define FA_SEEN_BY_THE_COMPILER(size) \
+  (__builtin_constant_p(size) &&      \
+   ((size) == 1 || (size) == 2 || (size) == 4 || (size) == 8 || (size) == 16))
+#define FA_INSTEAD extern inline __attribute__((always_inline, gnu_inline, artificial))
 
-FA_INSTEAD void* memcpy(void* to, const void* from,
-                        std::size_t size) noexcept {
+FA_INSTEAD void* memcpy(void* to, const void* from, std::size_t size) noexcept {
   return FA_SEEN_BY_THE_COMPILER(size) ? __builtin_memcpy(to, from, size)
                                        : fa_watched_memcpy(to, from, size);
 }
-FA_INSTEAD void* memmove(void* to, const void* from,
-                         std::size_t size) noexcept {
+FA_INSTEAD void* memmove(void* to, const void* from, std::size_t size) noexcept {
   return FA_SEEN_BY_THE_COMPILER(size) ? __builtin_memmove(to, from, size)
                                        : fa_watched_memmove(to, from, size);
 }

@@ -44,8 +44,7 @@ inline void* device_allocate(std::size_t bytes) {
 inline void device_free(void* memory) {
   lab::release(memory);
 }
-inline void device_copy(void* to, const void* from, std::size_t bytes,
-                        CopyKind kind) {
+inline void device_copy(void* to, const void* from, std::size_t bytes, CopyKind kind) {
   if (kind == CopyKind::kToDevice) {
     lab::upload(to, from, bytes);
   } else {
@@ -71,9 +70,7 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   /// A stream of another owner; null is the default stream.
-  static Stream of(void* native) {
-    return Stream(reinterpret_cast<std::uintptr_t>(native));
-  }
+  static Stream of(void* native) { return Stream(reinterpret_cast<std::uintptr_t>(native)); }
   /// Waits for all launches on this stream; here they have ended.
   void synchronize() const { lab::synchronize(number_); }
   /// For CUDA's own functions; here there are none.
@@ -87,21 +84,19 @@ class Stream {
 };
 
 template <class... Parameters>
-void launch_unchecked(void (*kernel)(Parameters...), const Launch& sizes,
-                      const Stream* stream, Parameters... arguments) {
+void launch_unchecked(void (*kernel)(Parameters...), const Launch& sizes, const Stream* stream,
+                      Parameters... arguments) {
   KernelResources takes;  // no compiler has said more
   takes.threads = static_cast<int>(sizes.block.count());
   takes.stages = sizes.stages;
   takes.shared_bytes = sizes.shared_bytes;
   takes.asked_registers = lab::run(
-      sizes, [&] { kernel(arguments...); },
-      stream != nullptr ? stream->number() : 0);
+      sizes, [&] { kernel(arguments...); }, stream != nullptr ? stream->number() : 0);
   if (noted_resources() != nullptr) noted_resources()->push_back(takes);
 }
 
 /// Times are taken on GPUs only: those of the lab would say nothing about a kernel.
-inline std::optional<double> median_milliseconds(const std::function<void()>&,
-                                                 int = 0) {
+inline std::optional<double> median_milliseconds(const std::function<void()>&, int = 0) {
   return std::nullopt;
 }
 

@@ -5,10 +5,9 @@
 namespace fa::FA_TARGET {
 
 template <class T>
-TensorMap encode_tensor_map(const T* data,
-                            const std::array<std::int64_t, 4>& sizes,
-                            const std::array<std::int64_t, 3>& strides,
-                            int box_rows, int panel_bytes) {
+TensorMap encode_tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
+                            const std::array<std::int64_t, 3>& strides, int box_rows,
+                            int panel_bytes) {
   TensorMap map;
   map.data = reinterpret_cast<std::byte*>(const_cast<T*>(data));
   map.sizes = sizes;
