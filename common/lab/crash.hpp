@@ -45,7 +45,7 @@ class HandlerStack {
 
  private:
   std::vector<char> memory_;
-  stack_t before_{};
+  [[maybe_unused]] stack_t before_{};
 };
 
 /// While one lives, a bad access to memory in a fiber leaves that fiber: see Fiber::left().
