@@ -16,6 +16,14 @@
 
 namespace fa::lab {
 
+const char* left_with = nullptr;
+std::atomic<const char*> launch_must_end{nullptr};
+
+void leave_kernel(const char* message) {
+  left_with = message;
+  Fiber::running()->leave();
+}
+
 #if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
 CrashHandler::CrashHandler() = default;
 CrashHandler::~CrashHandler() = default;

@@ -10,6 +10,9 @@ namespace fa::lab {
 /// return address of the compiler's call; `natural` says that the type is as aligned as its size.
 void on_access(const void* address, std::size_t size, bool write, bool atomic, void* code,
                bool natural);
+/// Says whether an address is memory that only kernels may use; null: that is not known. Its use by
+/// watched code of the host is a finding.
+extern bool (*is_for_kernels_only)(const void* address);
 /// A basic block of watched code begins.
 void on_block(void* code);
 

@@ -21,7 +21,8 @@ bool contains(const std::string& line, const char* part) {
 
 // Whether a line is of the functions that kernels are written with.
 bool is_surface(const std::string& line) {
-  return contains(line, "common/gpu/kernel") || contains(line, "common/gpu/hopper");
+  return contains(line, "common/gpu/kernel") || contains(line, "common/gpu/hopper") ||
+         contains(line, "common/lab/cuda/include/");
 }
 
 // Whether a line is one of what surrounds kernels.

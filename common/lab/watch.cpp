@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "common/lab/crash.hpp"
 #include "common/lab/hopper_checks.hpp"
 #include "common/lab/instrumentation.hpp"
 #include "common/lab/race_check.hpp"
@@ -191,6 +192,13 @@ struct Watch::State : Observer {
       traffic.access(region->memory, address, size, write, atomic, site);
     }
   }
+  void host_access(std::size_t size, bool write, void* from) {
+    findings.add("host access", sites.id(reinterpret_cast<std::uintptr_t>(from)), 0,
+                 fmt::format("the host {} {} bytes of device memory, which only kernels and copies "
+                             "may use: a program crashes here; copy with cudaMemcpy(), or allocate "
+                             "with cudaMallocManaged()",
+                             write ? "writes" : "reads", size));
+  }
   void accesses(const void* address, std::size_t size, bool write,
                 const SourceLocation& location) override {
     access(address, size, write, false, sites.id(location));
@@ -277,11 +285,25 @@ struct Watch::State : Observer {
 
 namespace {
 Watch::State* watching = nullptr;
+
+void end_launch_if_asked() {
+  if (launch_must_end.load(std::memory_order_relaxed) == nullptr) return;
+  leave_kernel(launch_must_end.exchange(nullptr));
 }
+}  // namespace
+
+bool (*is_for_kernels_only)(const void*) = nullptr;
 
 void on_access(const void* address, std::size_t size, bool write, bool atomic, void* code,
                bool natural) {
-  if (watching == nullptr || current == nullptr) return;
+  if (watching == nullptr) return;
+  if (current == nullptr) {
+    if (is_for_kernels_only != nullptr && is_for_kernels_only(address)) {
+      watching->host_access(size, write, code);
+    }
+    return;
+  }
+  end_launch_if_asked();
   watching->access(address, size, write, atomic,
                    watching->sites.id(reinterpret_cast<std::uintptr_t>(code)), natural);
   if (!write && watching->spin_check.spins_now()) yield_from_loop();
@@ -289,6 +311,7 @@ void on_access(const void* address, std::size_t size, bool write, bool atomic, v
 
 void on_block(void* code) {
   if (watching == nullptr || current == nullptr) return;
+  end_launch_if_asked();
   watching->reaches(reinterpret_cast<std::uintptr_t>(code));
 }
 

@@ -25,7 +25,7 @@ namespace fa::lab {
 /// Something wrong that a kernel did.
 struct Finding {
   /// "race", "out of bounds", "unwritten", "misaligned", "barrier", "warp", "spin", "copy",
-  /// "wgmma", "cluster", "proxy" or "operand".
+  /// "wgmma", "cluster", "proxy", "operand" or "host access".
   std::string kind;
   std::string where;  ///< file:line
   /// Where a kernel calls the function with that line; empty where both are in one file.

@@ -1,0 +1,108 @@
+/// @file
+/// Atomic operations. Templates, so that functions of the user with the same names are preferred,
+/// such as an atomicAdd() of doubles for old GPUs.
+#pragma once
+
+#include "lab_cuda/base.h"
+
+namespace lab_cuda {
+
+template <class T>
+struct Same {
+  using type = T;
+};
+template <class T>
+using Value = typename Same<T>::type;  ///< a parameter that deduces nothing
+
+template <std::size_t bytes>
+struct BitsOf;
+template <>
+struct BitsOf<2> {
+  using type = std::uint16_t;
+};
+template <>
+struct BitsOf<4> {
+  using type = std::uint32_t;
+};
+template <>
+struct BitsOf<8> {
+  using type = std::uint64_t;
+};
+
+/// Stores without being seen: the access was seen before.
+void store_unwatched(void* address, const void* bytes, std::size_t size);
+
+/// Changes memory to operation(old) in one step: threads of a kernel take turns, and none comes
+/// between. What changes nothing is a look at a flag.
+template <class T, class Operation>
+LAB_CUDA_FUNCTION T change(T* address, Operation operation, Counter use, Where where) {
+  using Plain = std::remove_volatile_t<T>;
+  typedef typename BitsOf<sizeof(T)>::type Bits __attribute__((may_alias));
+  Bits* const bits = reinterpret_cast<Bits*>(const_cast<Plain*>(address));
+  const Bits old_bits = __atomic_fetch_add(bits, Bits{0}, __ATOMIC_RELAXED);
+  Plain old;
+  __builtin_memcpy(static_cast<void*>(&old), &old_bits, sizeof old);
+  const Plain changed = operation(old);
+  note_counter(address, use);
+  if (__builtin_memcmp(&changed, &old, sizeof old) == 0) {
+    poll(address, where);
+  } else {
+    store_unwatched(bits, &changed, sizeof changed);
+  }
+  return old;
+}
+
+}  // namespace lab_cuda
+
+#define LAB_CUDA_ATOMIC(name, expression)                                                        \
+  template <class T>                                                                             \
+  LAB_CUDA_FUNCTION std::remove_volatile_t<T> name(                                              \
+      T* address, ::lab_cuda::Value<std::remove_volatile_t<T>> value, LAB_CUDA_WHERE) {          \
+    return ::lab_cuda::change(                                                                   \
+        address, [&](std::remove_volatile_t<T> old) -> std::remove_volatile_t<T> {               \
+          return expression;                                                                     \
+        },                                                                                       \
+        ::lab_cuda::Counter::kAdd, lab_where);                                                   \
+  }
+#define LAB_CUDA_ATOMIC_SCOPES(name, expression) \
+  LAB_CUDA_ATOMIC(name, expression)              \
+  LAB_CUDA_ATOMIC(name##_block, expression)      \
+  LAB_CUDA_ATOMIC(name##_system, expression)
+LAB_CUDA_ATOMIC_SCOPES(atomicAdd, old + value)
+LAB_CUDA_ATOMIC_SCOPES(atomicSub, old - value)
+LAB_CUDA_ATOMIC_SCOPES(atomicMin, value < old ? value : old)
+LAB_CUDA_ATOMIC_SCOPES(atomicMax, old < value ? value : old)
+LAB_CUDA_ATOMIC_SCOPES(atomicAnd, old& value)
+LAB_CUDA_ATOMIC_SCOPES(atomicOr, old | value)
+LAB_CUDA_ATOMIC_SCOPES(atomicXor, old ^ value)
+LAB_CUDA_ATOMIC_SCOPES(atomicExch, value)
+LAB_CUDA_ATOMIC_SCOPES(atomicInc, old >= value ? 0 : old + 1)
+LAB_CUDA_ATOMIC_SCOPES(atomicDec, old == 0 || old > value ? value : old - 1)
+#undef LAB_CUDA_ATOMIC_SCOPES
+#undef LAB_CUDA_ATOMIC
+
+#define LAB_CUDA_COMPARE(name)                                                                   \
+  template <class T>                                                                             \
+  LAB_CUDA_FUNCTION std::remove_volatile_t<T> name(                                              \
+      T* address, ::lab_cuda::Value<std::remove_volatile_t<T>> expected,                         \
+      ::lab_cuda::Value<std::remove_volatile_t<T>> value, LAB_CUDA_WHERE) {                      \
+    return ::lab_cuda::change(                                                                   \
+        address, [&](std::remove_volatile_t<T> old) { return old == expected ? value : old; },   \
+        ::lab_cuda::Counter::kAdd, lab_where);                                                   \
+  }
+LAB_CUDA_COMPARE(atomicCAS)
+LAB_CUDA_COMPARE(atomicCAS_block)
+LAB_CUDA_COMPARE(atomicCAS_system)
+#undef LAB_CUDA_COMPARE
+template <>
+struct lab_cuda::BitsOf<1> {
+  using type = std::uint8_t;
+};
+// Of vectors each component is added on its own.
+LAB_CUDA_FUNCTION float2 atomicAdd(float2* address, float2 value, LAB_CUDA_WHERE) {
+  return {atomicAdd(&address->x, value.x, lab_where), atomicAdd(&address->y, value.y, lab_where)};
+}
+LAB_CUDA_FUNCTION float4 atomicAdd(float4* address, float4 value, LAB_CUDA_WHERE) {
+  return {atomicAdd(&address->x, value.x, lab_where), atomicAdd(&address->y, value.y, lab_where),
+          atomicAdd(&address->z, value.z, lab_where), atomicAdd(&address->w, value.w, lab_where)};
+}

@@ -1,0 +1,5 @@
+"""Inline PTX."""
+
+
+def translate(tokens):
+    return None
