@@ -27,7 +27,7 @@ namespace lab = fa::lab;
 constexpr int kStackBytes = 1 << 20;  // of signal handlers
 bool finished = false;
 int seconds = 0, alarms = 0;
-std::string time_text;
+const char* time_text = "";  // lives as long as the program
 
 // For the driver: lab.py reads it.
 void write_report(const std::string& end, int status) {
@@ -124,10 +124,10 @@ void die(int signal, siginfo_t*, void* context) {
 void stop(int) {
   switch (++alarms) {
     case 1:
-      lab::launch_must_end = time_text.c_str();
+      lab::launch_must_end = time_text;
       break;
     case 2:
-      if (lab::Fiber::running() != nullptr) lab::leave_kernel(time_text.c_str());
+      if (lab::Fiber::running() != nullptr) lab::leave_kernel(time_text);
       [[fallthrough]];
     default:
       finish(time_text, 128 + SIGALRM);
@@ -165,7 +165,8 @@ void set_handlers() {
   const char* const limit = std::getenv("LAB_CUDA_SECONDS");
   seconds = limit != nullptr ? std::atoi(limit) : 0;
   if (seconds <= 0) return;
-  time_text = fmt::format("the time limit of {} seconds was reached", seconds);
+  time_text = (new std::string(fmt::format("the time limit of {} seconds was reached", seconds)))
+                  ->c_str();
   struct sigaction on_alarm = {};
   on_alarm.sa_handler = &stop;
   on_alarm.sa_flags = SA_RESTART | SA_NODEFER;
@@ -182,6 +183,7 @@ bool host_may_not_use(const void* address) {
 // Before the program's own variables are made, some of which are in device memory.
 __attribute__((constructor(101))) void begin() {
   state();
+  lab::source_lines({});  // what it remembers is there to the end
   on_exit(&at_exit, nullptr);
   set_handlers();
   lab::is_for_kernels_only = &host_may_not_use;

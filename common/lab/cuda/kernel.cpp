@@ -69,12 +69,13 @@ void sync_block(Where where) {
 void sync_warp(unsigned mask, Where where) {
   lab::sync_warp(mask & lab::existing_lanes(), location(where));
 }
-const unsigned char* exchange(unsigned mask, const void* bytes, std::size_t size, Where where) {
-  return reinterpret_cast<const unsigned char*>(
-      lab::exchange(mask, bytes, size, location(where)));
+void sync_lanes(Where where) {
+  exchange(0xffffffffu, &where, 0, where);
 }
-unsigned existing_lanes() {
-  return lab::existing_lanes();
+Deposits exchange(unsigned mask, const void* bytes, std::size_t size, Where where) {
+  mask &= lab::existing_lanes();
+  const std::byte* const all = lab::exchange(mask, bytes, size, location(where));
+  return {reinterpret_cast<const unsigned char*>(all), mask};
 }
 void absent_source(unsigned mask, int source, Where where) {
   lab::absent_source(mask, source, location(where));
@@ -83,6 +84,17 @@ void named_barrier(int id, int threads, bool waits, Where where) {
   if (threads <= 0) threads = static_cast<int>(lab::current->block_size.count());
   if (id == 0 && threads == lab::current->block_size.count()) return sync_block(where);
   lab::named_barrier(id, threads, waits, location(where));
+}
+
+// For cuda::barrier, which declares them.
+void init_barrier(void* barrier, int arrivals, Where where) {
+  lab::init_barrier(barrier, arrivals, location(where));
+}
+void arrive_at_barrier(void* barrier, Where where) {
+  lab::arrive_at_barrier(barrier, 0, location(where));
+}
+void wait_at_barrier(void* barrier, int parity, Where where) {
+  lab::wait_at_barrier(barrier, parity, location(where));
 }
 
 int vote_of_block(int predicate, int kind, Where where) {
@@ -150,6 +162,37 @@ void store_unwatched(void* address, const void* bytes, std::size_t size) {
 
 void copy_async(void* to, const void* from, std::size_t size, Where where) {
   lab::copy_async(to, from, size, location(where));
+}
+void copy_async_zeros(void* to, const void* from, std::size_t size, std::size_t zeros,
+                      Where where) {
+  if (zeros == 0) return copy_async(to, from, size, where);
+  if (zeros == size) return copy_async(to, nullptr, size, where);
+  // The engine copies whole pieces: the rest is done at once.
+  const std::size_t kept = size - zeros;
+  lab::note_access(to, size, true, location(where));
+  if (lab::observer != nullptr) lab::observer->accesses(from, kept, false, location(where));
+  std::memcpy(to, from, kept);
+  std::memset(static_cast<std::byte*>(to) + kept, 0, zeros);
+}
+void copy_by_group(void* to, const void* from, std::size_t bytes, unsigned long long rank,
+                   unsigned long long threads, Where where) {
+  const std::size_t together =
+      reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from) | bytes;
+  const std::size_t piece = together % 16 == 0 ? 16 : together % 8 == 0 ? 8 : 4;
+  auto* const target = static_cast<std::byte*>(to);
+  const auto* const source = static_cast<const std::byte*>(from);
+  for (std::size_t at = rank * piece; at < bytes; at += threads * piece) {
+    if (together % 4 == 0 && is_shared(to)) {
+      lab::copy_async(target + at, source + at, piece, location(where));
+      continue;
+    }
+    const std::size_t size = std::min(piece, bytes - at);
+    if (lab::observer != nullptr) {
+      lab::observer->accesses(source + at, size, false, location(where));
+      lab::observer->accesses(target + at, size, true, location(where));
+    }
+    std::memcpy(target + at, source + at, size);
+  }
 }
 void commit_copies() {
   lab::commit_copies();
@@ -324,6 +367,9 @@ void State::add(const std::string& kind, Where where, const std::string& message
   finding.kind = kind;
   finding.where = at;
   finding.message = message;
+  for (std::size_t end; (end = finding.message.find("\n  ")) != std::string::npos;) {
+    finding.message.replace(end, 3, " ");
+  }
   finding.count = 1;
   findings.push_back(finding);
 }

@@ -71,7 +71,8 @@ def shorter(report, folder):
     if report is None:
         return None
     text = json.dumps(report, ensure_ascii=False)
-    inside = json.dumps(f"{folder}/", ensure_ascii=False)[1:-1]
+    base = ROOT if ROOT in (folder, *folder.parents) else folder  # the engine's names are ROOT's
+    inside = json.dumps(f"{base}/", ensure_ascii=False)[1:-1]
     return json.loads(text.replace(inside, ""))
 
 

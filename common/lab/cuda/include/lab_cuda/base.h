@@ -30,7 +30,7 @@
 #define __cluster_dims__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __builtin_align__(bytes) __align__(bytes)
-#define __shared__ static thread_local __attribute__((used))
+#define __shared__ static __thread __attribute__((used))
 #define __CUDACC__ 1
 #define __NVCC__ 1
 #define __CUDA_ARCH__ 900
@@ -116,8 +116,14 @@ bool in_kernel();
 /// @{ The engine's: see common/lab/engine.hpp and runtime.cpp.
 void sync_block(Where where);
 void sync_warp(unsigned mask, Where where);
-const unsigned char* exchange(unsigned mask, const void* bytes, std::size_t size, Where where);
-unsigned existing_lanes();
+/// All lanes of the warp meet; nothing else is ordered by it.
+void sync_lanes(Where where);
+/// What lanes have brought to an exchange, 32 bytes of each.
+struct Deposits {
+  const unsigned char* bytes;
+  unsigned lanes;  ///< that have: of the mask those that exist
+};
+Deposits exchange(unsigned mask, const void* bytes, std::size_t size, Where where);
 unsigned active_lanes();
 void absent_source(unsigned mask, int source, Where where);
 void poll(const void* flag, Where where);
@@ -126,6 +132,12 @@ void note_counter(const void* counter, Counter use);
 void note_access(const void* address, std::size_t size, bool write, Where where);
 void fence();
 void copy_async(void* to, const void* from, std::size_t size, Where where);
+/// The last `zeros` bytes are zeros.
+void copy_async_zeros(void* to, const void* from, std::size_t size, std::size_t zeros,
+                      Where where);
+/// The part of one thread of a group in a copy by all of them.
+void copy_by_group(void* to, const void* from, std::size_t bytes, unsigned long long rank,
+                   unsigned long long threads, Where where);
 void commit_copies();
 void wait_copies(int pending);
 void named_barrier(int id, int threads, bool waits, Where where);

@@ -22,30 +22,28 @@ class Exchange {
       : deposits_(exchange(mask, &own, sizeof own, where)) {
     static_assert(sizeof(T) <= kDeposit, "a value of at most 32 bytes");
   }
+  unsigned lanes() const { return deposits_.lanes; }
+  bool has(int lane) const { return (deposits_.lanes >> lane & 1u) != 0; }
   LAB_CUDA_UNWATCHED T of_lane(int lane) const {
     T result;
     __builtin_memcpy(static_cast<void*>(&result),
-                     deposits_ + static_cast<std::size_t>(lane) * kDeposit, sizeof(T));
+                     deposits_.bytes + static_cast<std::size_t>(lane) * kDeposit, sizeof(T));
     return result;
   }
 
  private:
-  const unsigned char* deposits_;
+  const Deposits deposits_;
 };
 
 /// The value of a lane. Of one outside of the mask it is undefined: all bits are 1.
 template <class T>
 T shuffle(unsigned mask, T value, int from, Where where) {
-  const unsigned existing = existing_lanes();
-  const Exchange<T> values(mask & existing, value, where);
-  if (from < 0 || from >= 32) return value;
-  if ((mask & existing & 1u << from) == 0) {
-    absent_source(mask & existing, from, where);
-    T result;
-    __builtin_memset(static_cast<void*>(&result), 0xff, sizeof(T));
-    return result;
-  }
-  return values.of_lane(from);
+  const Exchange<T> values(mask, value, where);
+  if (values.has(from)) return values.of_lane(from);
+  absent_source(mask, from, where);
+  T result;
+  __builtin_memset(static_cast<void*>(&result), 0xff, sizeof(T));
+  return result;
 }
 
 /// Counts arrivals of a block's threads at votes; each thread's own vote is kept between barriers.
@@ -75,49 +73,59 @@ T __shfl_up_sync(unsigned mask, T value, unsigned distance, int width = 32, LAB_
   return ::lab_cuda::shuffle(mask, value, from >= lane / width * width ? from : lane, lab_where);
 }
 
-inline unsigned __ballot_sync(unsigned mask, int predicate, LAB_CUDA_WHERE) {
-  mask &= ::lab_cuda::existing_lanes();
-  const ::lab_cuda::Exchange<unsigned> bits(mask, predicate != 0, lab_where);
-  unsigned result = 0;
+namespace lab_cuda {
+/// The lanes of a mask for which a predicate holds, and those that take part.
+struct Votes {
+  unsigned yes, all;
+};
+inline Votes votes(unsigned mask, int predicate, Where where) {
+  const Exchange<unsigned> bits(mask, predicate != 0, where);
+  Votes result{0, bits.lanes()};
   for (int lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1u) != 0) result |= bits.of_lane(lane) << lane;
+    if (bits.has(lane)) result.yes |= bits.of_lane(lane) << lane;
   }
   return result;
+}
+}  // namespace lab_cuda
+inline unsigned __ballot_sync(unsigned mask, int predicate, LAB_CUDA_WHERE) {
+  return ::lab_cuda::votes(mask, predicate, lab_where).yes;
 }
 inline int __any_sync(unsigned mask, int predicate, LAB_CUDA_WHERE) {
   return __ballot_sync(mask, predicate, lab_where) != 0;
 }
 inline int __all_sync(unsigned mask, int predicate, LAB_CUDA_WHERE) {
-  return __ballot_sync(mask, predicate, lab_where) == (mask & ::lab_cuda::existing_lanes());
+  const ::lab_cuda::Votes votes = ::lab_cuda::votes(mask, predicate, lab_where);
+  return votes.yes == votes.all;
 }
 inline unsigned __activemask() { return ::lab_cuda::active_lanes(); }
 
 template <class T>
 unsigned __match_any_sync(unsigned mask, T value, LAB_CUDA_WHERE) {
-  mask &= ::lab_cuda::existing_lanes();
   const ::lab_cuda::Exchange<T> values(mask, value, lab_where);
   unsigned result = 0;
   for (int lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1u) != 0 && values.of_lane(lane) == value) result |= 1u << lane;
+    if (values.has(lane) && values.of_lane(lane) == value) result |= 1u << lane;
   }
   return result;
 }
 template <class T>
 unsigned __match_all_sync(unsigned mask, T value, int* same, LAB_CUDA_WHERE) {
-  const unsigned equal = __match_any_sync(mask, value, lab_where);
-  *same = equal == (mask & ::lab_cuda::existing_lanes());
-  return *same != 0 ? equal : 0;
+  const ::lab_cuda::Exchange<T> values(mask, value, lab_where);
+  *same = 1;
+  for (int lane = 0; lane < 32; ++lane) {
+    if (values.has(lane) && !(values.of_lane(lane) == value)) *same = 0;
+  }
+  return *same != 0 ? values.lanes() : 0;
 }
 
 namespace lab_cuda {
 template <class T, class Operation>
 T reduce_lanes(unsigned mask, T value, Operation operation, Where where) {
-  mask &= existing_lanes();
   const Exchange<T> values(mask, value, where);
   bool first = true;
   T result = value;
   for (int lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1u) == 0) continue;
+    if (!values.has(lane)) continue;
     result = first ? values.of_lane(lane) : operation(result, values.of_lane(lane));
     first = false;
   }
