@@ -2,7 +2,8 @@
 
 import re
 
-HEADERS = {
+# Headers of the CUDA Toolkit and of what stands on it, by how their names begin.
+TOOLKIT = {
     "thrust": "use plain kernels, or the algorithms of C++ on the host",
     "cub": "write the block's reduction or scan as a kernel",
     "cublas": "compute the matmul by a kernel, or on the host",
@@ -12,18 +13,18 @@ HEADERS = {
     "cusparse": "it is a library without source",
     "cusolver": "it is a library without source",
     "nccl": "the lab has one card",
-    "mpi": "the lab is one process",
     "nvrtc": "compile the kernel with the program",
     "nvtx": "leave the marks out",
     "nvToolsExt": "leave the marks out",
     "cutlass": "its inline PTX is for Hopper; see lesson 05 for kernels that the lab runs",
     "cute": "its inline PTX is for Hopper; see lesson 05 for kernels that the lab runs",
+    "nvml": "the lab has no driver",
+}
+OTHERS = {
     "torch": "call the kernel from a main() of its own",
     "ATen": "call the kernel from a main() of its own",
     "pybind11": "call the kernel from a main() of its own",
     "helper_": "it is of NVIDIA's samples; put it beside the file, or give its folder by -I",
-    "nvml": "the lab has no driver",
-    "opencv": "install it, and give its folder by -I",
 }
 NAMES = {
     r"cudaGraph\w*": "launch the kernels one after the other",
@@ -42,6 +43,15 @@ NAMES = {
 }  # fmt: skip
 
 
+def of_toolkit(header):
+    """What to do about a header of the CUDA Toolkit that the lab does not have; None for others."""
+    name = header.split("/")
+    for start, text in TOOLKIT.items():
+        if name[0] == start or (len(name) == 1 and re.match(rf"{start}[\w.]*$", name[0])):
+            return text
+    return None
+
+
 def of_name(name):
     """What to do about a name; None where nothing is known of it."""
     for pattern, text in NAMES.items():
@@ -55,10 +65,13 @@ def of_error(text):
     missing = re.match(r"'?(?P<file>[^':]+)'?(?:: No such file| file not found)", text)
     if missing:
         name = missing["file"]
-        for start, what in HEADERS.items():
+        for start, what in OTHERS.items():
             if name.split("/")[-1].startswith(start) or name.startswith(start):
                 return f"<{name}> is not in the lab: {what}"
         return f"<{name}> is not found; give its folder by -I"
+    library = re.search(r"include: (?P<file>[^\"'\s]+)", text)
+    if library:
+        return f"<{library['file']}> is not in the lab: {of_toolkit(library['file'])}"
     ptx = re.search(r"PTX: (?P<text>[^\"']*)", text)
     if ptx:
         return f"inline PTX that the lab does not have: {ptx['text'].strip()}"

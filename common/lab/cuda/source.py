@@ -7,7 +7,7 @@ variables in device memory, and inline PTX. Everything else is left to the heade
 import pathlib
 import re
 
-from common.lab.cuda import ptx
+from common.lab.cuda import advice, ptx
 
 TOKEN = re.compile(
     r"""
@@ -436,12 +436,26 @@ class Source:
                     elif self.source(i, i + 5) in ("(const void*)", "(const void *)"):
                         self.replace(i, i + 5, "")
 
+    def compare_and_swap(self):
+        """`old = *p` before a loop of atomicCAS(p, ...): what was read is checked by it."""
+        for k in range(len(self.real) - 4):
+            if [self.text(k), self.text(k + 1)] != ["=", "*"] or not self.is_name(k + 2):
+                continue
+            if self.text(k + 3) not in (",", ";"):
+                continue
+            name = self.text(k + 2)
+            for i in range(k + 4, min(k + 60, len(self.real) - 2)):
+                if self.text(i) == "atomicCAS" and self.text(i + 2) == name:
+                    self.replace(k + 1, k + 3, f"::lab_cuda::before_swap({name})")
+                    break
+
     def rewrite(self):
         scopes = self.scopes()
         self.assembly()
         self.variables(scopes)
         self.shared(scopes)
         self.words()
+        self.compare_and_swap()
         self.launches()
         return self.result()
 
@@ -465,6 +479,13 @@ class Tree:
             if [source.text(k), source.text(k + 1)] != ["#", "include"]:
                 continue
             named = source.token(k + 2)
+            library = self.library(source, k + 2)
+            if library:
+                end = k + 3
+                while source.same_directive(k, end):
+                    end += 1
+                source.replace(k, end, f'static_assert(false, "include: {library}");')
+                continue
             if named.kind == "string" and named.directive:
                 found = self.find(path.parent, named.text[1:-1])
                 if found is not None:
@@ -475,6 +496,17 @@ class Tree:
             f'#line 1 "{name}"\n{body}', encoding="utf-8", errors="surrogateescape"
         )
         return target
+
+    def library(self, source, k):
+        """A library of the CUDA Toolkit that the include at k names; else empty."""
+        if source.text(k) == "<":
+            end = k
+            while source.text(end) != ">" and source.same_directive(k, end + 1):
+                end += 1
+            name = source.source(k + 1, end)
+        else:
+            name = source.text(k)[1:-1]
+        return name if advice.of_toolkit(name) else ""
 
     def find(self, folder, name):
         for place in (folder, *self.include_folders):

@@ -32,6 +32,18 @@ struct BitsOf<8> {
 /// Stores without being seen: the access was seen before.
 void store_unwatched(void* address, const void* bytes, std::size_t size);
 
+/// What a thread reads before it tries to swap it by atomicCAS(), which finds a change.
+template <class T>
+LAB_CUDA_FUNCTION auto before_swap(T* address) {
+  using Plain = std::remove_cv_t<T>;
+  typedef typename BitsOf<sizeof(T)>::type Bits __attribute__((may_alias));
+  const Bits bits = __atomic_load_n(
+      reinterpret_cast<const Bits*>(const_cast<const Plain*>(address)), __ATOMIC_RELAXED);
+  Plain value;
+  __builtin_memcpy(static_cast<void*>(&value), &bits, sizeof value);
+  return value;
+}
+
 /// Changes memory to operation(old) in one step: threads of a kernel take turns, and none comes
 /// between. What changes nothing is a look at a flag.
 template <class T, class Operation>

@@ -21,11 +21,6 @@ LAB_CUDA_FUNCTION To as(const From& from) {
   }
   return to;
 }
-/// Literals: a number as it is meant.
-template <class To>
-LAB_CUDA_FUNCTION To as(const To& value) {
-  return value;
-}
 template <class To, class From>
 LAB_CUDA_FUNCTION void set(To&& to, const From& from) {
   to = as<std::remove_reference_t<To>>(from);
