@@ -11,9 +11,9 @@ FOLDER and what is wrong with it:
     broken/tile.cu     race@18 ?unwritten   in line 18; others of the kind `unwritten` may come
     broken/guard.cu    out-of-bounds
 
-Spaces in kinds are written as `-`. `none`: no finding is expected. For each kind a file counts once:
-it was found where it was expected, missed, or a false alarm. A file that does not compile counts for
-no kind; it is listed.
+Spaces in kinds are written as `-`. `none`: no finding is expected. For each kind a file counts
+once: it was found where it was expected, missed, or a false alarm. A file that does not compile
+counts for no kind; it is listed.
 
 Exit status: 0 every verdict is right, 1 one is not or a file does not compile, 2 bad use.
 """
@@ -87,7 +87,8 @@ def run_file(compiler, folder, label, options):
             )
         except DoesNotCompile as error:
             return str(error)
-        result = lab.run(program, [], path.parent, options.seconds, subprocess.DEVNULL)
+        nowhere = subprocess.DEVNULL
+        result = lab.run(program, [], path.parent, options.seconds, nowhere, nowhere)
     return result.findings if result.report else f"no report: {lab.end_of(result)}"
 
 
@@ -127,14 +128,17 @@ def table(record):
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(prog="python3 -m common.lab.suite", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = argparse.ArgumentParser(
+        prog="python3 -m common.lab.suite",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("folder", type=pathlib.Path, nargs="?", help="the files")
     parser.add_argument("labels", type=pathlib.Path, nargs="?", help="what is wrong with them")
     parser.add_argument("--build", type=pathlib.Path, default=lab.ROOT / "build/learn",
                         help="where `./learn lab` was built; without one build/learn")  # fmt: skip
     parser.add_argument("--json", type=pathlib.Path, help="write a record to this file")
-    parser.add_argument("--table", type=pathlib.Path, help="print the table of a record, run nothing")
+    parser.add_argument("--table", type=pathlib.Path, help="print the table of a record")
     parser.add_argument("--seconds", type=int, default=20, help="time limit for each file")
     parser.add_argument("-j", type=int, default=os.cpu_count(), help="files at a time")
     parser.add_argument("-I", dest="folders", action="append", default=[], type=pathlib.Path)
@@ -163,15 +167,13 @@ def main(arguments):
             results.append({"file": label.name, "expected": sorted(label.lines),
                             "verdicts": found, "error": error})  # fmt: skip
             wrong = [f"{verdict} {kind}" for kind, verdict in found if verdict != "found"]
-            print(f"{'ok' if not wrong and not error else 'NO':3} {label.name}"
-                  f"{': ' + ', '.join(wrong) if wrong else ''}{': ' + error if error else ''}")  # fmt: skip
+            text = ": ".join([label.name, *filter(None, [", ".join(wrong), error])])
+            print(f"{'NO' if wrong or error else 'ok'}  {text}", flush=True)
     record = {"kinds": summary(results), "files": results}
     if options.json:
         options.json.write_text(json.dumps(record, indent=1) + "\n")
     print(f"\n{table(record)}")
-    right = all(
-        f["error"] is None and all(v == "found" for _, v in f["verdicts"]) for f in results
-    )
+    right = all(f["error"] is None and all(v == "found" for _, v in f["verdicts"]) for f in results)
     return 0 if right else 1
 
 

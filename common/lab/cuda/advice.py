@@ -46,8 +46,10 @@ NAMES = {
 def of_toolkit(header):
     """What to do about a header of the CUDA Toolkit that the lab does not have; None for others."""
     name = header.split("/")
-    for start, text in TOOLKIT.items():
-        if name[0] == start or (len(name) == 1 and re.match(rf"{start}[\w.]*$", name[0])):
+    for start, text in sorted(TOOLKIT.items(), reverse=True):  # cublas before cub
+        if name[0] == start or (
+            len(name) == 1 and re.match(rf"{start}(_\w+|Lt|Xt|Ext)?\.(h|hpp|cuh)$", name[0])
+        ):
             return text
     return None
 

@@ -1,6 +1,7 @@
-"""Compiles a CUDA file for the watched lab, and says in lines of that file why it does not compile."""
+"""Compiles a CUDA file for the watched lab, and says in its lines why it does not compile."""
 
 import json
+import pathlib
 import re
 import subprocess
 import threading
@@ -8,7 +9,9 @@ import threading
 from common.lab.cuda import advice
 from common.lab.cuda.source import Tree
 
-ERROR = re.compile(r"^(?P<file>[^\n:]+):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$", re.M)
+ERROR = re.compile(
+    r"^(?P<file>[^\n:]+):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$", re.M
+)
 UNDEFINED = re.compile(r"(?P<where>[^\s:]+(?::\d+)?):.*undefined reference to `(?P<name>[^'(<]+)")
 
 
@@ -18,6 +21,15 @@ class DoesNotCompile(Exception):
     def __init__(self, lines):
         super().__init__("\n".join(lines))
         self.lines = lines
+
+
+def words_of(name, line):
+    """The words of a line of a file."""
+    try:
+        lines = pathlib.Path(name).read_text(encoding="utf-8", errors="replace").splitlines()
+        return re.findall(r"\w+", lines[line - 1])
+    except (OSError, IndexError):
+        return []
 
 
 class Compiler:
@@ -72,14 +84,18 @@ class Compiler:
 
     def errors(self, text):
         """One line for each name or construct that the compiler refuses."""
-        lines, seen = [], set()
+        lines, seen, refused = [], set(), set()
         for found in ERROR.finditer(text):
             if self.headers.as_posix() in found["file"]:
                 continue
             message = advice.of_error(found["text"])
-            if message in seen:
+            # What is declared with a refused type is not declared; that follows.
+            unknown = re.match(r"['‘](\w+)['’] was not declared", message)
+            if message in seen or (unknown and unknown[1] in refused):
                 continue
             seen.add(message)
+            if message != found["text"]:
+                refused.update(words_of(found["file"], int(found["line"])))
             lines.append(f"{found['file']}:{found['line']}: {message}")
         return lines or [line for line in text.splitlines() if "error" in line][:5] or [text]
 

@@ -73,8 +73,8 @@ void write_report(const std::string& end, int status) {
 
 std::string host_line(void* context) {
 #if defined(__x86_64__)
-  const auto pc = static_cast<std::uintptr_t>(
-      static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
+  const auto pc =
+      static_cast<std::uintptr_t>(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
 #elif defined(__aarch64__)
   const auto pc = static_cast<std::uintptr_t>(static_cast<ucontext_t*>(context)->uc_mcontext.pc);
 #else
@@ -108,9 +108,8 @@ void die(int signal, siginfo_t*, void* context) {
                            : signal == SIGABRT ? "SIGABRT, abort()"
                                                : "SIGILL";
   const std::string line = host_line(context);
-  const std::string text =
-      fmt::format("the program crashed on the host ({}){}", name,
-                  line.empty() ? "" : fmt::format(" at {}", line));
+  const std::string text = fmt::format("the program crashed on the host ({}){}", name,
+                                       line.empty() ? "" : fmt::format(" at {}", line));
   lab::Finding finding;
   finding.kind = "host crash";
   finding.where = line;
@@ -165,8 +164,8 @@ void set_handlers() {
   const char* const limit = std::getenv("LAB_CUDA_SECONDS");
   seconds = limit != nullptr ? std::atoi(limit) : 0;
   if (seconds <= 0) return;
-  time_text = (new std::string(fmt::format("the time limit of {} seconds was reached", seconds)))
-                  ->c_str();
+  time_text =
+      (new std::string(fmt::format("the time limit of {} seconds was reached", seconds)))->c_str();
   struct sigaction on_alarm = {};
   on_alarm.sa_handler = &stop;
   on_alarm.sa_flags = SA_RESTART | SA_NODEFER;

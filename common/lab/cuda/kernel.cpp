@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "common/lab/async.hpp"
-#include "common/lab/cuda/state.hpp"
 #include "common/lab/block.hpp"
+#include "common/lab/cuda/state.hpp"
 #include "common/lab/program.hpp"
 
 namespace lab_cuda {
@@ -223,8 +223,8 @@ unsigned shared_address(const void* pointer) {
   if (address >= statics_begin() && address < statics_end()) {
     return kStatic + static_cast<unsigned>(address - statics_begin());
   }
-  return kDynamic + static_cast<unsigned>(address -
-                                          reinterpret_cast<std::uintptr_t>(dynamic_shared()));
+  return kDynamic +
+         static_cast<unsigned>(address - reinterpret_cast<std::uintptr_t>(dynamic_shared()));
 }
 void* shared_pointer(unsigned long long address) {
   const auto low = static_cast<unsigned>(address);
@@ -295,9 +295,10 @@ std::pair<cudaError_t, std::string> refusal(const Configuration& c) {
                         text(c.block))};
   }
   if (count(c.grid) < 1 || c.grid.x > 2147483647u || c.grid.y > 65535 || c.grid.z > 65535) {
-    return {cudaErrorInvalidConfiguration,
-            fmt::format("a grid of {} blocks; allowed are 1 to 2147483647 in x and 65535 in y and z",
-                        text(c.grid))};
+    return {
+        cudaErrorInvalidConfiguration,
+        fmt::format("a grid of {} blocks; allowed are 1 to 2147483647 in x and 65535 in y and z",
+                    text(c.grid))};
   }
   if (c.shared_bytes > state().allowed_shared) {
     return {cudaErrorInvalidValue,

@@ -2,8 +2,8 @@
 
     ./learn lab [options] FILE.cu [FILE...] [-- arguments of the program]
 
-Exit status: 0 no findings, and the program returned 0; 1 findings, or the program failed; 2 bad use,
-or the file does not compile.
+Exit status: 0 no findings, and the program returned 0; 1 findings, or the program failed; 2 bad
+use, or the file does not compile.
 """
 
 import argparse
@@ -37,13 +37,13 @@ class Result:
         return sorted({finding["kind"] for finding in self.findings})
 
 
-def run(program, arguments, folder, seconds, output):
-    """Runs a program; `output` is where its standard output goes."""
+def run(program, arguments, folder, seconds, output, errors=None):
+    """Runs a program; `output` and `errors` are where its two streams go."""
     report = program.parent / "report.json"
     environment = {**os.environ, "LAB_CUDA_REPORT": str(report), "LAB_CUDA_SECONDS": str(seconds)}
     process = subprocess.Popen(
-        [str(program), *arguments], cwd=folder, env=environment, stdout=output, text=True,
-        errors="replace",
+        [str(program), *arguments], cwd=folder, env=environment, stdout=output, stderr=errors,
+        text=True, errors="replace",
     )  # fmt: skip
     try:
         text = process.communicate(timeout=seconds + 60)[0]
@@ -70,10 +70,13 @@ def shorter(report, folder):
     """The report with names of files as they are seen from a folder."""
     if report is None:
         return None
+    inside = [str(folder)]
+    if ROOT in folder.parents:  # files of the repository are named from its root
+        inside = [str(ROOT), str(folder.relative_to(ROOT))]
     text = json.dumps(report, ensure_ascii=False)
-    base = ROOT if ROOT in (folder, *folder.parents) else folder  # the engine's names are ROOT's
-    inside = json.dumps(f"{base}/", ensure_ascii=False)[1:-1]
-    return json.loads(text.replace(inside, ""))
+    for name in inside:
+        text = text.replace(json.dumps(f"{name}/", ensure_ascii=False)[1:-1], "")
+    return json.loads(text)
 
 
 def text_of(result, counts):

@@ -60,7 +60,8 @@ cudaError_t release(void* pointer, bool of_host) {
 bool fits(const void* pointer, std::size_t bytes, bool must_be_device) {
   const auto* const found = state().find(pointer);
   if (found == nullptr) return !must_be_device;
-  const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(pointer) - found->first);
+  const auto offset =
+      static_cast<std::size_t>(static_cast<const std::byte*>(pointer) - found->first);
   return offset + bytes <= found->second.bytes;
 }
 
@@ -78,8 +79,8 @@ cudaError_t check_copy(const void* to, const void* from, std::size_t bytes, cuda
   }
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-  if (kind != cudaMemcpyDefault && ((!to_device && is_device_only(to)) ||
-                                    (!from_device && is_device_only(from)))) {
+  if (kind != cudaMemcpyDefault &&
+      ((!to_device && is_device_only(to)) || (!from_device && is_device_only(from)))) {
     return cudaErrorInvalidValue;
   }
   return fits(to, bytes, to_device) && fits(from, bytes, from_device) ? cudaSuccess

@@ -1,7 +1,7 @@
 """Inline PTX as calls of C++: the instructions that kernels are commonly written with.
 
-Each instruction becomes a call of a function in include/lab_cuda/ptx.h; of one that is not known, an
-error of the compiler with its text.
+Each instruction becomes a call of a function in include/lab_cuda/ptx.h; one that is not known
+becomes an error of the compiler with its text.
 """
 
 import re
@@ -148,8 +148,9 @@ def mma(m, ops):
         return f"{kind} {name}[{len(values)}] = {{{inner}}};"
 
     lines = [array("lab_a", "unsigned", a), array("lab_b", "unsigned", b), array("lab_c", sums, c)]
-    lines.append(f"{sums} lab_d[{len(d)}]; ::lab_cuda::ptx::mma(::lab_cuda::ptx::Element::{element}, "
-                 f"{m['k']}, lab_a, lab_b, lab_c, lab_d, {HERE});")  # fmt: skip
+    lines.append(f"{sums} lab_d[{len(d)}];")
+    lines.append(f"::lab_cuda::ptx::mma(::lab_cuda::ptx::Element::{element}, {m['k']}, lab_a, "
+                 f"lab_b, lab_c, lab_d, {HERE});")  # fmt: skip
     lines += [assign(name, f"lab_d[{i}]") for i, name in enumerate(d)]
     return f"{{ {' '.join(lines)} }}"
 

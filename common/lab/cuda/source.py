@@ -209,23 +209,25 @@ class Source:
                 if self.text(i) == "NULL":
                     self.token(i).out = "nullptr"
             self.replace(begin, k + 1, "::lab_cuda::configure(")
-            self.token(end).out = (
-                f')("{name}", [&](auto&... lab_arguments) {{ {kernel}(lab_arguments...); }})'
-            )
+            call = f"[&](auto&... lab_arguments) {{ {kernel}(lab_arguments...); }}"
+            self.token(end).out = f')("{name}", {call})'
 
     # ------------------------------------------------------------ shared memory
 
     def statement(self, k):
         """The first token of the statement around k, and its semicolon or end."""
         first = k
-        while (
-            first > 0
-            and self.same_directive(k, first - 1)
-            and self.text(first - 1) not in (";", "{", "}", ":")
-            and not (self.text(first - 1) == ")" and self.text(first - 2) != ")"
-                     and not self.is_alignment(self.opening(first - 1)))
-        ):  # fmt: skip
-            first -= 1
+        while first > 0 and self.same_directive(k, first - 1):
+            before = self.text(first - 1)
+            if before == ")":
+                first_of = self.opening(first - 1)
+                if not self.is_alignment(first_of):
+                    break
+                first = first_of
+            elif before in (";", "{", "}", ":"):
+                break
+            else:
+                first -= 1
         if self.token(k).directive and self.text(first) == "#":
             first = k
         end = k
@@ -258,8 +260,8 @@ class Source:
             self.initialise(k, end)
 
     def initialise(self, k, end):
-        """Zeros, which the lab does not count as written, for arrays of classes: compilers then emit
-        no code for them at the first use."""
+        """Zeros, which the lab does not count as written: for arrays of classes compilers then emit
+        no code at the first use."""
         if self.text(end) != ";":
             return
         i, angle, valued = k, 0, False
@@ -492,9 +494,7 @@ class Tree:
                     named.text = named.out = f'"{self.add(found)}"'
         name = str(path).replace("\\", "\\\\").replace('"', '\\"')
         body = source.rewrite()
-        target.write_text(
-            f'#line 1 "{name}"\n{body}', encoding="utf-8", errors="surrogateescape"
-        )
+        target.write_text(f'#line 1 "{name}"\n{body}', encoding="utf-8", errors="surrogateescape")
         return target
 
     def library(self, source, k):

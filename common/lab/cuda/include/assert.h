@@ -2,7 +2,7 @@
 #include_next <assert.h>
 #ifndef NDEBUG
 #undef assert
-#define assert(condition)                                                                \
-  ((condition) ? (void)0                                                                 \
+#define assert(condition) \
+  ((condition) ? (void)0  \
                : ::lab_cuda::assert_failed(#condition, __PRETTY_FUNCTION__, ::lab_cuda::here()))
 #endif

@@ -61,9 +61,9 @@ inline thread_block this_thread_block() {
 class lab_lanes : public thread_group {
  public:
   explicit lab_lanes(unsigned mask)
-      : thread_group(Kind::kLanes, mask, static_cast<unsigned>(__builtin_popcount(mask)),
-                     static_cast<unsigned>(
-                         __builtin_popcount(mask & ((1u << lab_details::lane()) - 1)))) {}
+      : thread_group(
+            Kind::kLanes, mask, static_cast<unsigned>(__builtin_popcount(mask)),
+            static_cast<unsigned>(__builtin_popcount(mask & ((1u << lab_details::lane()) - 1)))) {}
   void sync(LAB_CUDA_WHERE) const { ::lab_cuda::sync_warp(lab_mask(), lab_where); }
   unsigned size() const { return static_cast<unsigned>(__builtin_popcount(lab_mask())); }
   unsigned num_threads() const { return size(); }
@@ -83,9 +83,9 @@ class lab_lanes : public thread_group {
   template <class T>
   T shfl_up(T value, unsigned distance, LAB_CUDA_WHERE) const {
     const unsigned rank = thread_rank();
-    return ::lab_cuda::shuffle(
-        lab_mask(), value, lane_of(static_cast<int>(rank >= distance ? rank - distance : rank)),
-        lab_where);
+    return ::lab_cuda::shuffle(lab_mask(), value,
+                               lane_of(static_cast<int>(rank >= distance ? rank - distance : rank)),
+                               lab_where);
   }
   template <class T>
   T shfl_xor(T value, unsigned distance, LAB_CUDA_WHERE) const {

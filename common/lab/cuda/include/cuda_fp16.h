@@ -13,9 +13,15 @@ typedef __half2 half2;
 typedef __half nv_half;
 typedef __half2 nv_half2;
 
-LAB_CUDA_FUNCTION float2 __half22float2(__half2 a) { return {float(a.x), float(a.y)}; }
-LAB_CUDA_FUNCTION __half2 __float2half2_rn(float a) { return __half2(a, a); }
-LAB_CUDA_FUNCTION __half2 __floats2half2_rn(float a, float b) { return __half2(a, b); }
+LAB_CUDA_FUNCTION float2 __half22float2(__half2 a) {
+  return {float(a.x), float(a.y)};
+}
+LAB_CUDA_FUNCTION __half2 __float2half2_rn(float a) {
+  return __half2(a, a);
+}
+LAB_CUDA_FUNCTION __half2 __floats2half2_rn(float a, float b) {
+  return __half2(a, b);
+}
 LAB_CUDA_FUNCTION __half __float2half_rz(float a) {
   return __ushort_as_half(::lab_cuda::float_to_half(a, ::lab_cuda::Rounding::kZero));
 }

@@ -75,8 +75,8 @@ void load_matrix_sync(fragment<Use, m, n, k, T, Layout>& f, const P* from, unsig
                       LAB_CUDA_WHERE) {
   ::lab_cuda::sync_lanes(lab_where);
   lab_visit(f, [&](auto& element, int row, int col) {
-    element = std::is_same_v<Layout, row_major> ? from[row * stride + col]
-                                                : from[col * stride + row];
+    element =
+        std::is_same_v<Layout, row_major> ? from[row * stride + col] : from[col * stride + row];
   });
 }
 template <int m, int n, int k, class T, class P>

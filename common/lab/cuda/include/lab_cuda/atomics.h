@@ -66,15 +66,14 @@ LAB_CUDA_FUNCTION T change(T* address, Operation operation, Counter use, Where w
 
 }  // namespace lab_cuda
 
-#define LAB_CUDA_ATOMIC(name, expression)                                                        \
-  template <class T>                                                                             \
-  LAB_CUDA_FUNCTION std::remove_volatile_t<T> name(                                              \
-      T* address, ::lab_cuda::Value<std::remove_volatile_t<T>> value, LAB_CUDA_WHERE) {          \
-    return ::lab_cuda::change(                                                                   \
-        address, [&](std::remove_volatile_t<T> old) -> std::remove_volatile_t<T> {               \
-          return expression;                                                                     \
-        },                                                                                       \
-        ::lab_cuda::Counter::kAdd, lab_where);                                                   \
+#define LAB_CUDA_ATOMIC(name, expression)                                                       \
+  template <class T>                                                                            \
+  LAB_CUDA_FUNCTION std::remove_volatile_t<T> name(                                             \
+      T* address, ::lab_cuda::Value<std::remove_volatile_t<T>> value, LAB_CUDA_WHERE) {         \
+    return ::lab_cuda::change(                                                                  \
+        address,                                                                                \
+        [&](std::remove_volatile_t<T> old) -> std::remove_volatile_t<T> { return expression; }, \
+        ::lab_cuda::Counter::kAdd, lab_where);                                                  \
   }
 #define LAB_CUDA_ATOMIC_SCOPES(name, expression) \
   LAB_CUDA_ATOMIC(name, expression)              \
@@ -93,14 +92,14 @@ LAB_CUDA_ATOMIC_SCOPES(atomicDec, old == 0 || old > value ? value : old - 1)
 #undef LAB_CUDA_ATOMIC_SCOPES
 #undef LAB_CUDA_ATOMIC
 
-#define LAB_CUDA_COMPARE(name)                                                                   \
-  template <class T>                                                                             \
-  LAB_CUDA_FUNCTION std::remove_volatile_t<T> name(                                              \
-      T* address, ::lab_cuda::Value<std::remove_volatile_t<T>> expected,                         \
-      ::lab_cuda::Value<std::remove_volatile_t<T>> value, LAB_CUDA_WHERE) {                      \
-    return ::lab_cuda::change(                                                                   \
-        address, [&](std::remove_volatile_t<T> old) { return old == expected ? value : old; },   \
-        ::lab_cuda::Counter::kAdd, lab_where);                                                   \
+#define LAB_CUDA_COMPARE(name)                                                                 \
+  template <class T>                                                                           \
+  LAB_CUDA_FUNCTION std::remove_volatile_t<T> name(                                            \
+      T* address, ::lab_cuda::Value<std::remove_volatile_t<T>> expected,                       \
+      ::lab_cuda::Value<std::remove_volatile_t<T>> value, LAB_CUDA_WHERE) {                    \
+    return ::lab_cuda::change(                                                                 \
+        address, [&](std::remove_volatile_t<T> old) { return old == expected ? value : old; }, \
+        ::lab_cuda::Counter::kAdd, lab_where);                                                 \
   }
 LAB_CUDA_COMPARE(atomicCAS)
 LAB_CUDA_COMPARE(atomicCAS_block)

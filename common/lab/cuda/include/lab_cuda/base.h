@@ -46,24 +46,30 @@
 
 // ---------------------------------------------------------------- vector types
 
-#define LAB_CUDA_VECTORS(T, name, align2, align4)                                            \
-  struct name##1 {                                                                           \
-    T x;                                                                                     \
-  };                                                                                         \
-  struct __align__(align2) name##2 {                                                         \
-    T x, y;                                                                                  \
-  };                                                                                         \
-  struct name##3 {                                                                           \
-    T x, y, z;                                                                               \
-  };                                                                                         \
-  struct __align__(align4) name##4 {                                                         \
-    T x, y, z, w;                                                                            \
-  };                                                                                         \
-  LAB_CUDA_FUNCTION constexpr name##1 make_##name##1(T x) { return {x}; }                    \
-  LAB_CUDA_FUNCTION constexpr name##2 make_##name##2(T x, T y) { return {x, y}; }            \
-  LAB_CUDA_FUNCTION constexpr name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }    \
-  LAB_CUDA_FUNCTION constexpr name##4 make_##name##4(T x, T y, T z, T w) {                   \
-    return {x, y, z, w};                                                                     \
+#define LAB_CUDA_VECTORS(T, name, align2, align4)                          \
+  struct name##1 {                                                         \
+    T x;                                                                   \
+  };                                                                       \
+  struct __align__(align2) name##2 {                                       \
+    T x, y;                                                                \
+  };                                                                       \
+  struct name##3 {                                                         \
+    T x, y, z;                                                             \
+  };                                                                       \
+  struct __align__(align4) name##4 {                                       \
+    T x, y, z, w;                                                          \
+  };                                                                       \
+  LAB_CUDA_FUNCTION constexpr name##1 make_##name##1(T x) {                \
+    return {x};                                                            \
+  }                                                                        \
+  LAB_CUDA_FUNCTION constexpr name##2 make_##name##2(T x, T y) {           \
+    return {x, y};                                                         \
+  }                                                                        \
+  LAB_CUDA_FUNCTION constexpr name##3 make_##name##3(T x, T y, T z) {      \
+    return {x, y, z};                                                      \
+  }                                                                        \
+  LAB_CUDA_FUNCTION constexpr name##4 make_##name##4(T x, T y, T z, T w) { \
+    return {x, y, z, w};                                                   \
   }
 LAB_CUDA_VECTORS(signed char, char, 2, 4)
 LAB_CUDA_VECTORS(unsigned char, uchar, 2, 4)
@@ -133,8 +139,7 @@ void note_access(const void* address, std::size_t size, bool write, Where where)
 void fence();
 void copy_async(void* to, const void* from, std::size_t size, Where where);
 /// The last `zeros` bytes are zeros.
-void copy_async_zeros(void* to, const void* from, std::size_t size, std::size_t zeros,
-                      Where where);
+void copy_async_zeros(void* to, const void* from, std::size_t size, std::size_t zeros, Where where);
 /// The part of one thread of a group in a copy by all of them.
 void copy_by_group(void* to, const void* from, std::size_t bytes, unsigned long long rank,
                    unsigned long long threads, Where where);

@@ -84,7 +84,11 @@ enum cudaMemoryType {
   cudaMemoryTypeDevice,
   cudaMemoryTypeManaged
 };
-enum cudaComputeMode { cudaComputeModeDefault, cudaComputeModeExclusive, cudaComputeModeProhibited };
+enum cudaComputeMode {
+  cudaComputeModeDefault,
+  cudaComputeModeExclusive,
+  cudaComputeModeProhibited
+};
 enum cudaDeviceAttr {
   cudaDevAttrMaxThreadsPerBlock = 1,
   cudaDevAttrMaxBlockDimX = 2,
@@ -256,8 +260,7 @@ cudaError_t cudaMemcpyToSymbol(const T& symbol, const void* from, std::size_t by
 }
 template <class T>
 cudaError_t cudaMemcpyToSymbolAsync(const T& symbol, const void* from, std::size_t bytes,
-                                    std::size_t offset = 0,
-                                    cudaMemcpyKind = cudaMemcpyHostToDevice,
+                                    std::size_t offset = 0, cudaMemcpyKind = cudaMemcpyHostToDevice,
                                     cudaStream_t = nullptr) {
   return ::lab_cuda::copy_symbol(&symbol, sizeof symbol, nullptr, from, bytes, offset);
 }

@@ -28,7 +28,9 @@ LAB_CUDA_FUNCTION void set(To&& to, const From& from) {
 LAB_CUDA_FUNCTION void* global(unsigned long long address) {
   return reinterpret_cast<void*>(address);
 }
-LAB_CUDA_FUNCTION void* global(const void* address) { return const_cast<void*>(address); }
+LAB_CUDA_FUNCTION void* global(const void* address) {
+  return const_cast<void*>(address);
+}
 
 template <class T>
 LAB_CUDA_FUNCTION T fma(T a, T b, T c) {

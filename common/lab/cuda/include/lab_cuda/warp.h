@@ -4,13 +4,19 @@
 
 #include "lab_cuda/base.h"
 
-LAB_CUDA_FUNCTION void __syncthreads(LAB_CUDA_WHERE) { ::lab_cuda::sync_block(lab_where); }
-LAB_CUDA_FUNCTION void __syncwarp(unsigned mask = 0xffffffffu, LAB_CUDA_WHERE) {
-  ::lab_cuda::sync_warp(mask, lab_where);
+LAB_CUDA_FUNCTION void __syncthreads(LAB_CUDA_WHERE)
+{ ::lab_cuda::sync_block(lab_where); }
+LAB_CUDA_FUNCTION void __syncwarp(unsigned mask = 0xffffffffu, LAB_CUDA_WHERE)
+{ ::lab_cuda::sync_warp(mask, lab_where); }
+LAB_CUDA_FUNCTION void __threadfence() {
+  ::lab_cuda::fence();
 }
-LAB_CUDA_FUNCTION void __threadfence() { ::lab_cuda::fence(); }
-LAB_CUDA_FUNCTION void __threadfence_block() { ::lab_cuda::fence(); }
-LAB_CUDA_FUNCTION void __threadfence_system() { ::lab_cuda::fence(); }
+LAB_CUDA_FUNCTION void __threadfence_block() {
+  ::lab_cuda::fence();
+}
+LAB_CUDA_FUNCTION void __threadfence_system() {
+  ::lab_cuda::fence();
+}
 
 namespace lab_cuda {
 
@@ -97,7 +103,9 @@ inline int __all_sync(unsigned mask, int predicate, LAB_CUDA_WHERE) {
   const ::lab_cuda::Votes votes = ::lab_cuda::votes(mask, predicate, lab_where);
   return votes.yes == votes.all;
 }
-inline unsigned __activemask() { return ::lab_cuda::active_lanes(); }
+inline unsigned __activemask() {
+  return ::lab_cuda::active_lanes();
+}
 
 template <class T>
 unsigned __match_any_sync(unsigned mask, T value, LAB_CUDA_WHERE) {
@@ -133,11 +141,11 @@ T reduce_lanes(unsigned mask, T value, Operation operation, Where where) {
 }
 }  // namespace lab_cuda
 
-#define LAB_CUDA_REDUCE(name, expression)                                            \
-  template <class T>                                                                 \
-  T __reduce_##name##_sync(unsigned mask, T value, LAB_CUDA_WHERE) {                 \
-    return ::lab_cuda::reduce_lanes(                                                 \
-        mask, value, [](T a, T b) -> T { return expression; }, lab_where);           \
+#define LAB_CUDA_REDUCE(name, expression)                                  \
+  template <class T>                                                       \
+  T __reduce_##name##_sync(unsigned mask, T value, LAB_CUDA_WHERE) {       \
+    return ::lab_cuda::reduce_lanes(                                       \
+        mask, value, [](T a, T b) -> T { return expression; }, lab_where); \
   }
 LAB_CUDA_REDUCE(add, a + b)
 LAB_CUDA_REDUCE(min, b < a ? b : a)
