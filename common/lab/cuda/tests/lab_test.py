@@ -6,6 +6,7 @@ The environment says where the build is: FA_BUILD.
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -175,6 +176,12 @@ class Lab(unittest.TestCase):
              "cudaErrorInvalidValue", "cudaErrorInvalidValue", "cudaErrorInvalidValue",
              "cudaSuccess", "cudaErrorInvalidConfiguration", "cudaErrorInvalidDevice"],
         )  # fmt: skip
+
+    def test_the_page_shows_what_the_lab_says(self):
+        page = (ROOT / "common/lab/any_kernel.md").read_text()
+        shown = re.search(r"```text\n(race: .*?)```", page, re.DOTALL)[1]
+        text = (ROOT / "common/lab/cuda/tests/broken/reused_scratch.cu").read_text()
+        self.assertIn(shown, self.lab(text, name="reused_scratch.cu").stdout)
 
     def test_bad_use(self):
         (self.folder / "other.cu").write_text("int main() {}")
