@@ -86,14 +86,14 @@ std::string host_line(void* context) {
   const lab::SourceLines& lines = lab::source_lines(codes);
   for (const std::uintptr_t code : codes) {
     const std::string line = lab::line_of(lines, code);
-    if (line.find("common/lab/") == std::string::npos && line.find("??") == std::string::npos &&
-        line.find("/usr/") != 0 && line.find("code ") != 0) {
-      return line;
-    }
-    if (line.find("common/lab/cuda/tests/") != std::string::npos) return line;
+    const auto has = [&](const char* part) { return line.find(part) != std::string::npos; };
+    const bool ours = has("common/lab/") && !has("common/lab/cuda/tests/");
+    if (!ours && !has("?") && line.find("/usr/") != 0 && line.find("code ") != 0) return line;
   }
   return "";
 }
+
+std::string uncaught_text;  // of the exception that ends the program
 
 // A signal that ends the program.
 void die(int signal, siginfo_t*, void* context) {
@@ -108,7 +108,8 @@ void die(int signal, siginfo_t*, void* context) {
                            : signal == SIGABRT ? "SIGABRT, abort()"
                                                : "SIGILL";
   const std::string line = host_line(context);
-  const std::string text = fmt::format("the program crashed on the host ({}){}", name,
+  const std::string text = fmt::format("the program crashed on the host ({}){}",
+                                       uncaught_text.empty() ? name : uncaught_text,
                                        line.empty() ? "" : fmt::format(" at {}", line));
   lab::Finding finding;
   finding.kind = "host crash";
@@ -146,6 +147,7 @@ void uncaught() {
   } catch (...) {
   }
   std::fprintf(stderr, "terminate: %s\n", what.c_str());
+  uncaught_text = what;
   std::abort();
 }
 

@@ -2,7 +2,7 @@
 /// Cooperative groups: the block, tiles of a warp, coalesced threads, the grid.
 #pragma once
 
-#include "cuda_runtime.h"
+#include <cuda_runtime.h>
 
 namespace cooperative_groups {
 

@@ -2,7 +2,7 @@
 /// CUDA's bfloat16: the upper half of a float32.
 #pragma once
 
-#include "lab_cuda/half.h"
+#include <lab_cuda/half.h>
 
 LAB_CUDA_HALF(__nv_bfloat16, __nv_bfloat16_raw, ::lab_cuda::bfloat16_to_float,
               ::lab_cuda::float_to_bfloat16)

@@ -2,7 +2,7 @@
 /// CUDA's half precision: IEEE 754 binary16.
 #pragma once
 
-#include "lab_cuda/half.h"
+#include <lab_cuda/half.h>
 
 LAB_CUDA_HALF(__half, __half_raw, ::lab_cuda::half_to_float, ::lab_cuda::float_to_half)
 LAB_CUDA_HALF_NAMES(__half, half)

@@ -2,7 +2,7 @@
 /// Asynchronous copies to shared memory by the functions of CUDA's C.
 #pragma once
 
-#include "cuda_runtime.h"
+#include <cuda_runtime.h>
 
 LAB_CUDA_FUNCTION void __pipeline_memcpy_async(void* shared, const void* global, std::size_t size,
                                                std::size_t zeros = 0, LAB_CUDA_WHERE) {

@@ -3,8 +3,8 @@
 /// here element i of lane l is element 32 i + l of the matrix, row by row.
 #pragma once
 
-#include "cuda_bf16.h"
-#include "cuda_fp16.h"
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 namespace nvcuda {
 namespace wmma {

@@ -1,3 +1,3 @@
 // All of it is there.
 #pragma once
-#include "cooperative_groups.h"
+#include <cooperative_groups.h>

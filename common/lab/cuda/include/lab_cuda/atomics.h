@@ -3,7 +3,7 @@
 /// such as an atomicAdd() of doubles for old GPUs.
 #pragma once
 
-#include "lab_cuda/base.h"
+#include <lab_cuda/base.h>
 
 namespace lab_cuda {
 

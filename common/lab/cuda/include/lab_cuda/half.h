@@ -3,10 +3,10 @@
 /// what CUDA has for one it has, under other names, for the other.
 #pragma once
 
-#include "lab_cuda/atomics.h"
-#include "lab_cuda/half_bits.h"
-#include "lab_cuda/math.h"
-#include "lab_cuda/warp.h"
+#include <lab_cuda/atomics.h>
+#include <lab_cuda/half_bits.h>
+#include <lab_cuda/math.h>
+#include <lab_cuda/warp.h>
 
 namespace lab_cuda {
 LAB_CUDA_FUNCTION float bfloat16_to_float(std::uint16_t bits) {

@@ -2,8 +2,8 @@
 /// The functions of the CUDA runtime for the host; runtime.cpp and memory.cpp have them.
 #pragma once
 
-#include "lab_cuda/base.h"
-#include "lab_cuda/errors.h"
+#include <lab_cuda/base.h>
+#include <lab_cuda/errors.h>
 
 typedef struct CUstream_st* cudaStream_t;
 typedef struct CUevent_st* cudaEvent_t;

@@ -3,9 +3,8 @@
 /// and variables in device memory.
 #pragma once
 
+#include <lab_cuda/host.h>
 #include <tuple>
-
-#include "lab_cuda/host.h"
 
 namespace lab_cuda {
 

@@ -2,7 +2,7 @@
 /// CUDA's mathematical functions that C++ does not have, bit operations, and cached loads.
 #pragma once
 
-#include "lab_cuda/base.h"
+#include <lab_cuda/base.h>
 
 // ---------------------------------------------------------------- the smaller and the larger
 

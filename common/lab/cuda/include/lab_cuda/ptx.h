@@ -2,8 +2,8 @@
 /// Instructions of PTX: what the source pass (ptx.py) makes of inline assembly.
 #pragma once
 
-#include "cuda_runtime.h"
-#include "lab_cuda/half_bits.h"
+#include <cuda_runtime.h>
+#include <lab_cuda/half_bits.h>
 
 namespace lab_cuda {
 namespace ptx {

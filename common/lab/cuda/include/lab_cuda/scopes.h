@@ -2,7 +2,7 @@
 /// Scopes and orders of cuda::atomic, cuda::barrier and cuda::pipeline.
 #pragma once
 
-#include "cuda_runtime.h"
+#include <cuda_runtime.h>
 
 namespace cuda {
 

@@ -2,7 +2,7 @@
 /// Barriers, shuffles, votes and matches of a warp, and fences.
 #pragma once
 
-#include "lab_cuda/base.h"
+#include <lab_cuda/base.h>
 
 LAB_CUDA_FUNCTION void __syncthreads(LAB_CUDA_WHERE)
 { ::lab_cuda::sync_block(lab_where); }
