@@ -8,7 +8,7 @@ void require_no_findings(const Seen& seen, const std::vector<Reason>& reasons) {
   if (seen.report.findings.empty()) return;
   const lab::Finding& first = seen.report.findings.front();
   std::string why = "the lab found what a GPU would not tell you";
-  if (first.kind == "race") {
+  if (first.kind == "race" || first.kind == "same value") {
     why = first.other == first.where || first.other.empty()
               ? "several threads use the same element where each should have its own"
               : "two threads use the same element, and nothing orders them";

@@ -3,6 +3,10 @@
 /// Nothing of a grader is in it.
 #pragma once
 
+#if defined(FA_LAB_WATCHED)
+#include "common/gpu/kernel_watched.hpp"  // first
+#endif
+
 #include <algorithm>
 #include <cmath>
 #include <functional>

@@ -88,21 +88,37 @@ endfunction()
 # -gdwarf-4: the addr2line of Debian 12 takes the first file of version 5 for another one.
 # -fsanitize-coverage: it also calls the watcher at the beginning of each piece of code without a
 # branch.
-set(FA_WATCH_OPTIONS -fsanitize=thread -fsanitize-coverage=trace-pc -O1 -g -gdwarf-4)
+# -U_FORTIFY_SOURCE: kernel_watched.hpp has its own memcpy().
+set(FA_WATCH_OPTIONS -fsanitize=thread -fsanitize-coverage=trace-pc -O1 -g -gdwarf-4
+    -U_FORTIFY_SOURCE)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND FA_WATCH_OPTIONS -fno-tree-vectorize -fno-tree-slp-vectorize -fno-tree-sra
-       "SHELL:--param tsan-instrument-func-entry-exit=0")
+       "SHELL:--param tsan-instrument-func-entry-exit=0"
+       "SHELL:--param tsan-distinguish-volatile=1")
 else()
   # Older ones call memset() where a loop writes zeros, unseen by the watcher.
   list(APPEND FA_WATCH_OPTIONS -fno-vectorize -fno-slp-vectorize -fno-builtin-memset
        "SHELL:-mllvm -tsan-instrument-func-entry-exit=0"
-       "SHELL:-mllvm -tsan-instrument-read-before-write=1")
+       "SHELL:-mllvm -tsan-instrument-read-before-write=1"
+       "SHELL:-mllvm -tsan-distinguish-volatile=1")
 endif()
+# A local variable that was never set is neither 0 nor what it was before.
+include(CheckCXXCompilerFlag)
+check_cxx_compiler_flag(-ftrivial-auto-var-init=pattern FA_CXX_FILLS_LOCALS)
+if(FA_CXX_FILLS_LOCALS)
+  list(APPEND FA_WATCH_OPTIONS -ftrivial-auto-var-init=pattern)
+endif()
+# What they include before everything else.
+set(FA_WATCH_INCLUDE "${FA_ROOT}/common/gpu/kernel_watched.hpp")
 
-# fa_watch(TARGET): its kernels are watched.
+# fa_watch(TARGET [PRECOMPILED]): its kernels are watched. PRECOMPILED: its precompiled header
+# includes FA_WATCH_INCLUDE.
 function(fa_watch TARGET)
   target_compile_definitions(${TARGET} PRIVATE FA_LAB_WATCHED)
   target_compile_options(${TARGET} PRIVATE ${FA_WATCH_OPTIONS})
+  if(NOT "PRECOMPILED" IN_LIST ARGN)
+    target_compile_options(${TARGET} PRIVATE "SHELL:-include \"${FA_WATCH_INCLUDE}\"")
+  endif()
   target_link_libraries(${TARGET} PRIVATE fa_watched_lab)
 endfunction()
 

@@ -191,7 +191,7 @@ FA_UNWATCHED void store_matrices(void* row, const std::uint32_t (&r)[4],
     std::uint16_t of[4][2];  // matrix, element
   } own;
   std::memcpy(&own, r, sizeof own);
-  const Exchange<Pairs> pairs(0xffffffffu, own, location);
+  const WarpExchange<Pairs> pairs(own, location);
   const int lane = lab::current->lane, matrix = lane / 8, i = lane % 8;
   std::uint16_t elements[8];
   for (int j = 0; j < 8; ++j) {

@@ -13,7 +13,8 @@
 #include "common/tensor/dtype.hpp"
 
 // CUDA's qualifiers. A block never leaves its thread of the operating system, so shared memory can
-// be thread-local there.
+// be thread-local there. "used": otherwise the compiler replaces an array that is never written by
+// zeros. alignas: the language does not allow it behind `static`.
 #define __global__
 #define __device__
 #define __host__
@@ -21,7 +22,9 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
-#define __shared__ static thread_local
+#define __shared__ static thread_local __attribute__((used))
+#define alignas(...) \
+  __attribute__((aligned(::fa::lab::alignment<__VA_ARGS__>())))
 #define threadIdx (::fa::lab::current->index)
 #define blockIdx (::fa::lab::current->block_index)
 #define blockDim (::fa::lab::current->block_size)
@@ -50,7 +53,7 @@ inline void __syncthreads(SourceLocation location = caller_location())
 { lab::sync_block(location); }
 inline void __syncwarp(unsigned mask = 0xffffffffu,
                        SourceLocation location = caller_location())
-{ lab::sync_warp(mask & lab::existing_lanes(), location); }
+{ lab::sync_warp(mask, location); }
 
 /// What the lanes of a mask give each other, until the next exchange of the warp.
 template <class T>
@@ -60,45 +63,57 @@ class Exchange {
       : deposits_(lab::exchange(mask, &own, sizeof own, location)) {
     static_assert(sizeof(T) <= lab::kDepositSize);
   }
-  /// What a lane of the mask has given.
+  /// The lanes that have given something: of the mask those that exist and have
+  /// not returned.
+  unsigned lanes() const { return deposits_.lanes; }
+  bool has(int lane) const { return (lanes() >> lane & 1u) != 0; }
+  /// What a lane has given.
   FA_UNWATCHED T of_lane(int lane) const {
     T result;
     std::memcpy(
         static_cast<void*>(&result),
-        deposits_ + static_cast<std::size_t>(lane) * lab::kDepositSize,
+        &deposits_.bytes[static_cast<std::size_t>(lane) * lab::kDepositSize],
         sizeof(T));
     return result;
   }
 
  private:
-  const std::byte* deposits_;
+  const lab::Deposits& deposits_;
 };
 
-/// The value of lane `source(own lane)`; the own value where the launch has no such lane. Outside
-/// of the mask a value is undefined: here all its bits are 1, which is NaN for a float.
+/// The same for an operation in which all lanes of the warp must take part.
+template <class T>
+class WarpExchange : public Exchange<T> {
+ public:
+  WarpExchange(const T& own, const SourceLocation& location)
+      : Exchange<T>(0xffffffffu, own, location) {
+    if (this->lanes() != 0xffffffffu) {
+      lab::missing_lanes(this->lanes(), location);
+    }
+  }
+};
+
+/// The value of lane `source(own lane)`; of what a kernel says only 5 bits
+/// count. That of a lane which is not in the
+/// mask, does not exist or has returned is undefined: here all its bits are 1,
+/// which is NaN for a float.
 template <class T, class Source>
 T shuffle(unsigned mask, T value, Source source,
           const SourceLocation& location) {
-  const unsigned existing = lab::existing_lanes();
-  const Exchange<T> values(mask & existing, value, location);
+  const Exchange<T> values(mask, value, location);
   const int from = source(lab::current->lane);
-  if (from < 0 || from >= lab::kWarpSize || (existing >> from & 1u) == 0) {
-    return value;
-  }
-  if ((mask >> from & 1u) == 0) {
-    lab::absent_source(mask, from, location);
-    T result;
-    std::memset(static_cast<void*>(&result), 0xff, sizeof(T));
-    return result;
-  }
-  return values.of_lane(from);
+  if (values.has(from)) return values.of_lane(from);
+  lab::absent_source(mask, from, location);
+  T result;
+  std::memset(static_cast<void*>(&result), 0xff, sizeof(T));
+  return result;
 }
 template <class T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32,
               SourceLocation location = caller_location()) {
   return shuffle(
       mask, value,
-      [=](int lane) { return lane / width * width + source % width; },
+      [=](int lane) { return lane / width * width + (source & (width - 1)); },
       location);
 }
 template <class T>
@@ -107,7 +122,7 @@ T __shfl_xor_sync(unsigned mask, T value, int distance, int width = 32,
   return shuffle(
       mask, value,
       [=](int lane) {
-        const int from = lane ^ distance;
+        const int from = lane ^ (distance & 31);
         return from / width <= lane / width ? from : lane;
       },
       location);
@@ -118,7 +133,7 @@ T __shfl_down_sync(unsigned mask, T value, int distance, int width = 32,
   return shuffle(
       mask, value,
       [=](int lane) {
-        const int from = lane + distance;
+        const int from = lane + (distance & 31);
         return from / width == lane / width ? from : lane;
       },
       location);
@@ -129,29 +144,37 @@ T __shfl_up_sync(unsigned mask, T value, int distance, int width = 32,
   return shuffle(
       mask, value,
       [=](int lane) {
-        const int from = lane - distance;
+        const int from = lane - (distance & 31);
         return from >= lane / width * width ? from : lane;
       },
       location);
 }
-inline unsigned __ballot_sync(unsigned mask, int predicate,
-                              SourceLocation location = caller_location()) {
-  mask &= lab::existing_lanes();
-  const Exchange<unsigned> bits(mask, predicate != 0, location);
-  unsigned result = 0;
+/// The lanes of a mask for which a predicate holds, and those that take part.
+struct Votes {
+  unsigned yes = 0, all = 0;
+};
+inline Votes votes(unsigned mask, int predicate,
+                   const SourceLocation& location) {
+  const Exchange<bool> given(mask, predicate != 0, location);
+  Votes result;
+  result.all = given.lanes();
   for (int lane = 0; lane < lab::kWarpSize; ++lane) {
-    if ((mask >> lane & 1u) != 0) result |= bits.of_lane(lane) << lane;
+    if (given.has(lane) && given.of_lane(lane)) result.yes |= 1u << lane;
   }
   return result;
 }
+inline unsigned __ballot_sync(unsigned mask, int predicate,
+                              SourceLocation location = caller_location()) {
+  return votes(mask, predicate, location).yes;
+}
 inline int __any_sync(unsigned mask, int predicate,
                       SourceLocation location = caller_location()) {
-  return __ballot_sync(mask, predicate, location) != 0;
+  return votes(mask, predicate, location).yes != 0;
 }
 inline int __all_sync(unsigned mask, int predicate,
                       SourceLocation location = caller_location()) {
-  return __ballot_sync(mask, predicate, location) ==
-         (mask & lab::existing_lanes());
+  const Votes given = votes(mask, predicate, location);
+  return given.yes == given.all;
 }
 
 /// Blocks run on several threads, so atomics must be real ones.
@@ -168,7 +191,6 @@ __forceinline__ float atomicAdd(float* address, float value) {
 __forceinline__ int atomicAdd(int* address, int value,
                               SourceLocation location = caller_location()) {
   if (value == 0) lab::poll(address, location);
-  lab::note_counter(address, lab::CounterUse::kAdd);
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 __forceinline__ unsigned atomicAdd(
@@ -178,7 +200,6 @@ __forceinline__ unsigned atomicAdd(
     lab::note_look();
     lab::poll(address, location);
   }
-  lab::note_counter(address, lab::CounterUse::kAdd);
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
@@ -309,6 +330,9 @@ __forceinline__ void store2(float* address, float x, float y,
 inline void __threadfence() {
   lab::fence_memory();
 }
+inline void __threadfence_block() {
+  lab::fence_memory(false);
+}
 inline void grid_dependency_wait() {
   lab::wait_for_grids();
 }
@@ -326,14 +350,12 @@ __forceinline__ unsigned atomic_add_acquire(
     lab::note_look();
     lab::poll(counter, location);
   }
-  lab::note_counter(counter, lab::CounterUse::kAddAcquire);
   return __atomic_fetch_add(counter, value, __ATOMIC_ACQUIRE);
 }
 __forceinline__ unsigned load_acquire(
     const unsigned* counter, SourceLocation location = caller_location()) {
   lab::note_look();
   lab::poll(counter, location);
-  lab::note_counter(counter, lab::CounterUse::kLoadAcquire);
   return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
 }
 __forceinline__ void atomic_add4(
@@ -372,7 +394,7 @@ template <bool transposed>
 FA_UNWATCHED void load_matrices(std::uint32_t (&r)[4], const void* row,
                                 const SourceLocation& location) {
   lab::note_access(row, 16, false, location);
-  const Exchange<const void*> rows(0xffffffffu, row, location);
+  const WarpExchange<const void*> rows(row, location);
   const int lane = lab::current->lane, g = lane / 4, t = lane % 4;
   for (int m = 0; m < 4; ++m) {
     std::uint16_t pair[2];
@@ -407,7 +429,7 @@ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4],
   OwnFragments own;
   std::copy(a, a + 4, own.a);
   std::copy(b, b + 2, own.b);
-  const Exchange<OwnFragments> fragments(0xffffffffu, own, location);
+  const WarpExchange<OwnFragments> fragments(own, location);
   const auto unpack = [](std::uint32_t pair, float* to) {
     T numbers[2];
     std::memcpy(static_cast<void*>(numbers), &pair, sizeof pair);
@@ -448,7 +470,7 @@ inline void mma_m16n8k8(float (&d)[4], const std::uint32_t (&a)[4],
   OwnFragments own;
   for (int i = 0; i < 4; ++i) own.a[i] = lab::tf32_operand(a[i], location);
   for (int i = 0; i < 2; ++i) own.b[i] = lab::tf32_operand(b[i], location);
-  const Exchange<OwnFragments> fragments(0xffffffffu, own, location);
+  const WarpExchange<OwnFragments> fragments(own, location);
   const int lane = lab::current->lane, g = lane / 4, t = lane % 4;
   float row[2][8], col[2][8];  // rows g and g + 8 of A, columns 2t, 2t + 1
   for (int k = 0; k < 4; ++k) {

@@ -48,8 +48,8 @@ inline void device_copy(void* to, const void* from, std::size_t bytes,
                         CopyKind kind) {
   if (kind == CopyKind::kToDevice) {
     lab::upload(to, from, bytes);
-  } else if (bytes > 0) {
-    std::memcpy(to, from, bytes);
+  } else {
+    lab::download(to, from, bytes);
   }
 }
 inline void device_zero(void* memory, std::size_t bytes) {
@@ -59,31 +59,43 @@ inline void device_poison(void* memory, std::size_t bytes) {
   lab::fill(memory, 0xff, bytes, true);
 }
 /// Waits for all launches; here they have ended.
-inline void device_synchronize() {}
+inline void device_synchronize() {
+  lab::synchronize();
+}
 
 /// A stream, as on a GPU. A launch in the lab has run to its end when it returns, so there is
 /// nothing to wait for.
 class Stream {
  public:
-  Stream() = default;
+  Stream() : number_(lab::new_stream()) {}
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
-  /// On a GPU a stream of another owner; here all streams are alike.
-  static Stream of(void*) { return {}; }
+  /// A stream of another owner; null is the default stream.
+  static Stream of(void* native) {
+    return Stream(reinterpret_cast<std::uintptr_t>(native));
+  }
   /// Waits for all launches on this stream; here they have ended.
-  void synchronize() const {}
+  void synchronize() const { lab::synchronize(number_); }
   /// For CUDA's own functions; here there are none.
   void* native() const { return nullptr; }
+  /// See lab::new_stream().
+  std::uint64_t number() const { return number_; }
+
+ private:
+  explicit Stream(std::uint64_t number) : number_(number) {}
+  std::uint64_t number_;
 };
 
 template <class... Parameters>
 void launch_unchecked(void (*kernel)(Parameters...), const Launch& sizes,
-                      const Stream*, Parameters... arguments) {
+                      const Stream* stream, Parameters... arguments) {
   KernelResources takes;  // no compiler has said more
   takes.threads = static_cast<int>(sizes.block.count());
   takes.stages = sizes.stages;
   takes.shared_bytes = sizes.shared_bytes;
-  takes.asked_registers = lab::run(sizes, [&] { kernel(arguments...); });
+  takes.asked_registers = lab::run(
+      sizes, [&] { kernel(arguments...); },
+      stream != nullptr ? stream->number() : 0);
   if (noted_resources() != nullptr) noted_resources()->push_back(takes);
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -12,10 +12,29 @@
 namespace fa::lab {
 namespace {
 
-constexpr std::size_t kSharedAlignment = 1024;
-
 std::string text_of(const Size& index) {
   return fmt::format("({}, {}, {})", index.x, index.y, index.z);
+}
+
+// What a thread that has crashed wanted to use.
+std::string text_of_address(const LabThread& thread, const void* address) {
+  if (thread.fiber.has_overflowed(address)) {
+    return fmt::format(
+        "its stack overflowed: local arrays of a thread have 512 KiB in all, on a GPU and here "
+        "(functions that call themselves without an end need more)");
+  }
+  if (const auto near = memory_near(address)) return "it uses " + near->text();
+  return "it uses an address that is misaligned or outside of any allocation";
+}
+
+// What a flag may wait for that is right on a GPU.
+std::string text_of_later_blocks(std::int64_t blocks) {
+  return fmt::format(
+      "The launch has {} blocks, of which {}. A barrier of the whole grid is right on a GPU that "
+      "runs all of them at once, as a cooperative launch checks.",
+      blocks,
+      observer != nullptr ? "the watched lab runs one after the other"
+                          : "the lab runs as many at once as FA_THREADS says");
 }
 
 // What to say of a thread that was left: it ran for too long, or crashed.
@@ -30,10 +49,11 @@ std::string text_of_left(const LabThread& thread, bool stuck) {
         "(./learn trace) names the line",
         who, kLongestRun.count());
   }
+  const Crash crash = last_crash();
   const std::string text =
-      who + " crashed: it uses an address that is misaligned or outside of any allocation";
+      fmt::format("{} crashed: {}", who, text_of_address(thread, crash.address));
   if (observer == nullptr) return text + "; the watched lab (./learn trace) names the line";
-  const std::string line = observer->crashes(thread);
+  const std::string line = observer->crashes(thread, crash);
   return line.empty() ? text : line + ": " + text;
 }
 
@@ -46,7 +66,8 @@ Block::Block(const Launch& launch, const std::function<void()>& kernel, Workers&
       blocks_(static_cast<std::size_t>(launch.cluster)),
       threads_(static_cast<std::size_t>(launch.block.count() * launch.cluster)) {
   for (OfBlock& block : blocks_) {
-    block.shared.resize(launch.shared_bytes + kSharedAlignment + 2 * kSharedMargin);
+    block.shared.reset(map_memory(launch.shared_bytes, Purpose::kDynamicShared));
+    if (!block.shared) throw std::bad_alloc();
   }
   const Size size = launch.block;
   const auto of_block = static_cast<std::size_t>(size.count());
@@ -74,13 +95,17 @@ void Block::begin(std::int64_t index) {
                          static_cast<unsigned>(linear / grid.x % grid.y),
                          static_cast<unsigned>(linear / grid.x / grid.y));
   for (OfBlock& block : blocks_) {
-    std::memset(block.shared.data(), 0xff, block.shared.size());
+    std::memset(block.shared.get() - kMargin, 0xff, launch_.shared_bytes + 2 * kMargin);
     block.barrier.begin(static_cast<int>(launch_.block.count()));
     block.named.clear();
   }
+  repetition_.forget();
   alive_ = static_cast<int>(threads_.size());
   cluster_barrier_.begin(alive_);
-  for (Warp& warp : warps_) warp.clear();
+  for (std::size_t i = 0; i < warps_.size(); ++i) {
+    const std::size_t lanes = std::min<std::size_t>(threads_.size() - i * kWarpSize, kWarpSize);
+    warps_[i].begin(0xffffffffu >> (kWarpSize - lanes));
+  }
   for (WgmmaQueue& queue : wgmma_) queue.clear();
   mbarriers_.clear();
   registers_.clear();
@@ -105,6 +130,7 @@ void Block::run(std::int64_t index) {
       progress_.made();
       continue;
     }
+    repetition_.forget();
     const bool polling = std::any_of(threads_.begin(), threads_.end(), [](const LabThread& thread) {
       return thread.state == State::kPolling;
     });
@@ -144,6 +170,7 @@ void Block::run(LabThread& thread) {
   current = nullptr;
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   if (thread.fiber.left()) throw std::runtime_error(text_of_left(thread, heartbeat_.stuck));
+  if (repetition_.is_endless(threads_, thread)) end_repetition();
 }
 
 // A thread's life: one kernel after another.
@@ -171,6 +198,7 @@ void Block::end(LabThread& thread) {
     if (barrier.alive() == 1 && !error_) observer->block_exits(thread);
   }
   barrier.thread_ended(threads_, thread.rank);
+  warps_[thread.warp()].lane_ended(threads_, thread);
   cluster_barrier_.thread_ended(threads_, thread);
 }
 
@@ -210,13 +238,6 @@ void Block::check_end(const LabThread& thread) {
 }
 
 // ---------------------------------------------------------------- memory and copies
-
-std::byte* Block::shared(int rank) {
-  std::vector<std::byte>& memory = blocks_[static_cast<std::size_t>(rank)].shared;
-  void* start = memory.data() + kSharedMargin;
-  std::size_t space = memory.size() - kSharedMargin;
-  return static_cast<std::byte*>(std::align(kSharedAlignment, launch_.shared_bytes, start, space));
-}
 
 std::byte* Block::of_peer(const LabThread& thread, const void* pointer, int rank,
                           const SourceLocation& location) {
@@ -308,12 +329,29 @@ void RegisterBudget::check(std::size_t warps_of_block, int cluster) const {
 
 // ---------------------------------------------------------------- deadlock
 
+// Threads that still run are in an endless loop.
+void Block::end_repetition() const {
+  const auto waiting = std::find_if(threads_.begin(), threads_.end(), [](const LabThread& thread) {
+    return thread.state != State::kEnded && thread.location.line > 0;
+  });
+  const SourceLocation where = waiting == threads_.end() ? SourceLocation{} : waiting->location;
+  const std::string text = fmt::format(
+      "thread {} of block {} repeats an endless loop, with this barrier or warp operation in it: "
+      "for {} seconds no local variable of any thread of the block has changed",
+      waiting == threads_.end() ? 0 : waiting->number, text_of(threads_[0].block_index),
+      kLongestRun.count());
+  note_finding("spin", where, {}, text);
+  fail(where, "{}", text);
+}
+
 // Lists which threads wait where.
 std::string Block::deadlock() const {
+  bool polling = false;
   std::string last_load;  // of a thread that polls; for others see its location
   for (const LabThread& thread : threads_) {
-    if (thread.state != State::kPolling || observer == nullptr) continue;
-    last_load = observer->spins(thread);
+    if (thread.state != State::kPolling) continue;
+    polling = true;
+    if (observer != nullptr) last_load = observer->spins(thread);
   }
   struct Group {  // of threads that wait at the same place
     const LabThread* first;
@@ -340,6 +378,8 @@ std::string Block::deadlock() const {
     if (launch_.cluster > 1) text += fmt::format("of block {} of the cluster ", first->rank);
     text += where(*first, last_load);
   }
+  const std::int64_t blocks = launch_.grid.count();
+  if (polling && blocks > launch_.cluster) text += "\n  " + text_of_later_blocks(blocks);
   return text +
          "\n  A barrier must be reached by all threads of the block, a warp operation by all lanes "
          "of its mask, an mbarrier by as many arrivals and bytes as its phase expects.";

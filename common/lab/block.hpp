@@ -7,14 +7,17 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "common/lab/address_space.hpp"
 #include "common/lab/barriers.hpp"
 #include "common/lab/crash.hpp"
 #include "common/lab/lab_thread.hpp"
 #include "common/lab/mbarrier.hpp"
 #include "common/lab/progress.hpp"
+#include "common/lab/repetition.hpp"
 #include "common/lab/warp.hpp"
 #include "common/lab/wgmma.hpp"
 
@@ -55,7 +58,7 @@ class Block {
   void run(std::int64_t index);
 
   /// The dynamic shared memory of a block of the cluster.
-  std::byte* shared(int rank);
+  std::byte* shared(int rank) { return blocks_[static_cast<std::size_t>(rank)].shared.get(); }
   /// Bytes of it.
   std::size_t shared_bytes() const { return launch_.shared_bytes; }
   /// Where something in a block's dynamic shared memory lies in another block of the cluster.
@@ -83,8 +86,8 @@ class Block {
   }
   /// See Warp::exchange().
   template <class Last>
-  const std::byte* exchange(LabThread& thread, unsigned mask, const void* bytes, std::size_t size,
-                            const SourceLocation& location, bool orders, Last last) {
+  const Deposits& exchange(LabThread& thread, unsigned mask, const void* bytes, std::size_t size,
+                           const SourceLocation& location, bool orders, Last last) {
     return warps_[thread.warp()].exchange(threads_, thread, mask, bytes, size, location, orders,
                                           last);
   }
@@ -104,7 +107,7 @@ class Block {
  private:
   // What each block of the cluster has for itself.
   struct OfBlock {
-    std::vector<std::byte> shared;
+    std::unique_ptr<std::byte, UnmapMemory> shared;
     BlockBarrier barrier;
     NamedBarriers named;
   };
@@ -118,12 +121,14 @@ class Block {
   void check_end();
   void check_end(const LabThread& thread);
   std::string deadlock() const;
+  [[noreturn]] void end_repetition() const;
   std::string where(const LabThread& thread, const std::string& last_load) const;
 
   const Launch launch_;
   const std::function<void()>& kernel_;
   Progress progress_;
   Heartbeat heartbeat_;
+  Repetition repetition_;
   std::vector<OfBlock> blocks_;
   std::vector<Warp> warps_;
   std::vector<WgmmaQueue> wgmma_;  // of each warp

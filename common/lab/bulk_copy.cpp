@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/lab/address_space.hpp"
 #include "common/lab/engine.hpp"
 #include "common/lab/errors.hpp"
 
@@ -110,7 +111,7 @@ void BulkCopy::check(const std::byte* begin, std::size_t bytes) const {
   }
   const auto offset = shared - begin;
   const auto end = static_cast<std::ptrdiff_t>(bytes);
-  if (offset > -static_cast<std::ptrdiff_t>(kSharedMargin) && offset < end &&
+  if (offset > -static_cast<std::ptrdiff_t>(kMargin) && offset < end &&
       offset + static_cast<std::ptrdiff_t>(size) > end) {
     fail(
         location,

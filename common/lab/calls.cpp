@@ -15,7 +15,7 @@ namespace fa::lab {
 namespace {
 
 constexpr unsigned kWholeWarp = 0xffffffffu;
-constexpr auto kNothing = [](const std::byte*) {};
+constexpr auto kNothing = [](const Deposits&) {};
 
 bool is_multiple(const void* address, std::size_t size) {
   return reinterpret_cast<std::uintptr_t>(address) % size == 0;
@@ -57,8 +57,8 @@ void named_barrier(int id, int threads, bool waits, const SourceLocation& locati
   block.named(this_thread()).arrive(block.threads(), this_thread(), id, threads, waits, location);
 }
 
-const std::byte* exchange(unsigned mask, const void* bytes, std::size_t size,
-                          const SourceLocation& location) {
+const Deposits& exchange(unsigned mask, const void* bytes, std::size_t size,
+                         const SourceLocation& location) {
   LabThread& thread = this_thread();
   if (recorder != nullptr && thread.lane == 0) recorder->exchange(thread.warp());
   return thread.block->exchange(thread, mask, bytes, size, location, false, kNothing);
@@ -67,18 +67,23 @@ void sync_warp(unsigned mask, const SourceLocation& location) {
   LabThread& thread = this_thread();
   thread.block->exchange(thread, mask, &mask, 0, location, true, kNothing);
 }
-unsigned existing_lanes() {
-  const auto launched = current->block_size.count();
-  const std::int64_t lanes =
-      std::min<std::int64_t>(kWarpSize, launched - current->number + current->lane);
-  return lanes == kWarpSize ? kWholeWarp : (1u << lanes) - 1;
-}
 void absent_source(unsigned mask, int source, const SourceLocation& location) {
-  note_finding(
-      "warp", location, {},
-      fmt::format("lane {} takes the value of lane {}, which is not in the mask {:#x}: what it "
-                  "gets is undefined",
-                  current->lane, source, mask));
+  const std::int64_t lanes = current->block_size.count() - current->number + current->lane;
+  std::string why = "which has returned";
+  if ((mask >> source & 1u) == 0) {
+    why = fmt::format("which is not in the mask {:#x}", mask);
+  } else if (source >= lanes) {
+    why = fmt::format("which does not exist: this warp of the block has {} threads", lanes);
+  }
+  note_finding("warp", location, {},
+               fmt::format("lane {} takes the value of lane {}, {}: what it gets is undefined",
+                           current->lane, source, why));
+}
+void missing_lanes(unsigned lanes, const SourceLocation& location) {
+  finding_or_fail("warp", location, {},
+                  fmt::format("only the lanes {:#x} of the warp take part, the others do not exist "
+                              "or have returned: this operation needs all 32",
+                              lanes));
 }
 
 // ---------------------------------------------------------------- cp.async
@@ -116,11 +121,12 @@ void wait_copies(int pending) {
 
 // ---------------------------------------------------------------- fences, counters and flags
 
-void fence_memory() {
+void fence_memory(bool for_all_blocks) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // It does not wait for asynchronous stores.
   const Stores& stores = this_thread().stores;
-  if (observer != nullptr) observer->memory_fenced(stores.arrived && stores.open.empty());
+  if (observer == nullptr) return;
+  observer->memory_fenced(stores.arrived && stores.open.empty(), for_all_blocks);
 }
 void wait_for_grids() {
   if (observer != nullptr) observer->grid_waited();
@@ -133,9 +139,6 @@ void fence_async() {
 }
 void fence_async_global() {
   if (observer != nullptr) observer->async_fenced_globally();
-}
-void note_counter(const void* counter, CounterUse use) {
-  if (observer != nullptr) observer->counts(counter, use);
 }
 void poll(const void* flag, const SourceLocation& location) {
   LabThread& thread = this_thread();
@@ -278,10 +281,11 @@ void begin_wgmma(const WgmmaShape& shape, const WgmmaLane& lane, const SourceLoc
         "wgmma_wait(), and the wgmma() may begin before earlier writes to them are complete");
   }
   block.exchange(thread, kWholeWarp, &lane, sizeof lane, location, false,
-                 [&](const std::byte* deposits) {
+                 [&](const Deposits& deposits) {
+                   if (deposits.lanes != kWholeWarp) return missing_lanes(deposits.lanes, location);
                    std::array<WgmmaLane, kWarpSize> lanes;
                    for (std::size_t i = 0; i < kWarpSize; ++i) {
-                     std::memcpy(&lanes[i], deposits + i * kDepositSize, sizeof lanes[i]);
+                     std::memcpy(&lanes[i], &deposits.bytes[i * kDepositSize], sizeof lanes[i]);
                    }
                    block.wgmma(thread).begin(block.wgmma_setting(thread), shape, lanes, location);
                  });
@@ -290,14 +294,14 @@ void commit_wgmma() {
   LabThread& thread = this_thread();
   record_for_warp(thread, Step::Kind::kCommit);
   thread.block->exchange(thread, kWholeWarp, &thread, 0, {"wgmma_commit()", 0}, false,
-                         [&](const std::byte*) { thread.block->wgmma(thread).commit(); });
+                         [&](const Deposits&) { thread.block->wgmma(thread).commit(); });
 }
 void wait_wgmma(int pending) {
   LabThread& thread = this_thread();
   thread.lent.clear();
   record_for_warp(thread, Step::Kind::kWaitWgmma, pending);
   thread.block->exchange(
-      thread, kWholeWarp, &thread, 0, {"wgmma_wait()", 0}, false, [&](const std::byte*) {
+      thread, kWholeWarp, &thread, 0, {"wgmma_wait()", 0}, false, [&](const Deposits&) {
         WgmmaQueue& queue = thread.block->wgmma(thread);
         queue.wait(thread.block->wgmma_setting(thread), static_cast<std::size_t>(pending));
         if (observer != nullptr) observer->async_ends(&queue, queue.ended(), true);

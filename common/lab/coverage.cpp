@@ -5,25 +5,12 @@
 #include <cstring>
 #include <elf.h>
 #include <fstream>
-#include <iterator>
-#include <link.h>
 #include <map>
 
 #include "common/lab/program.hpp"
 
 namespace fa::lab {
 namespace {
-
-// Reads an array of a type from a file's bytes; empty when it does not lie within.
-template <class T>
-std::vector<T> read_array(const std::vector<char>& bytes, std::size_t at, std::size_t count) {
-  if (at > bytes.size() || count > (bytes.size() - at) / sizeof(T)) return {};
-  std::vector<T> result(count);
-  if (count > 0) {
-    std::memcpy(result.data(), bytes.data() + at, count * sizeof(T));
-  }
-  return result;
-}
 
 bool is_of_observer(const char* name) {
   return std::strncmp(name, "__tsan_", 7) == 0 ||
@@ -33,7 +20,8 @@ bool is_of_observer(const char* name) {
 }  // namespace
 
 bool says_something(const std::string& place) {
-  static std::map<std::string, std::vector<std::string>> files;
+  // Never destroyed: a report may be the last thing that a program does.
+  static auto& files = *new std::map<std::string, std::vector<std::string>>;
   const std::size_t colon = place.rfind(':');
   if (colon == std::string::npos) return true;
   const std::string name = place.substr(0, colon);
@@ -59,32 +47,16 @@ WatchedCode::WatchedCode() {
   const Program program = Program::running();
   begin_ = program.code;
   size_ = program.code_bytes;
-  read_symbols(program.load_address);
+  read_symbols();
   read_calls();
 }
 
-// Where the functions of the program begin and end. Not all are in the table that the loader has in
-// memory.
-void WatchedCode::read_symbols(std::uintptr_t load_address) {
-  std::ifstream file("/proc/self/exe", std::ios::binary);
-  const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
-  const auto header = read_array<ElfW(Ehdr)>(bytes, 0, 1);
-  if (header.empty()) return;
-  const auto sections = read_array<ElfW(Shdr)>(bytes, header[0].e_shoff, header[0].e_shnum);
-  for (const ElfW(Shdr) & section : sections) {
-    if (section.sh_type != SHT_SYMTAB || section.sh_link >= sections.size()) {
-      continue;
-    }
-    const ElfW(Shdr)& names = sections[section.sh_link];
-    for (const ElfW(Sym) & symbol :
-         read_array<ElfW(Sym)>(bytes, section.sh_offset, section.sh_size / sizeof(ElfW(Sym)))) {
-      const std::size_t name = names.sh_offset + symbol.st_name;
-      if ((symbol.st_info & 0xf) != STT_FUNC || symbol.st_size == 0 || name >= bytes.size()) {
-        continue;
-      }
-      const std::uintptr_t begin = load_address + symbol.st_value;
-      functions_.push_back({begin, begin + symbol.st_size, is_of_observer(bytes.data() + name)});
-    }
+// Where the functions of the program begin and end.
+void WatchedCode::read_symbols() {
+  for (const Symbol& symbol : Symbol::of_this_program()) {
+    if (symbol.kind != STT_FUNC) continue;
+    functions_.push_back(
+        {symbol.begin, symbol.begin + symbol.size, is_of_observer(symbol.name.c_str())});
   }
   std::sort(functions_.begin(), functions_.end(), [](const Function& a, const Function& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;

@@ -59,7 +59,7 @@ class WatchedCode {
   };
 
   WatchedCode();
-  void read_symbols(std::uintptr_t load_address);
+  void read_symbols();
   void read_calls();
   const Function* function_at(std::uintptr_t address) const;
 

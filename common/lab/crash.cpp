@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 #include <time.h>
+#include <ucontext.h>
 #include <vector>
 
 #include "common/lab/fiber.hpp"
@@ -24,7 +25,16 @@ void leave_kernel(const char* message) {
   Fiber::running()->leave();
 }
 
+namespace {
+__thread Crash crash_here;  // of this thread of the operating system
+}  // namespace
+Crash last_crash() {
+  return crash_here;
+}
+
 #if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+HandlerStack::HandlerStack() = default;
+HandlerStack::~HandlerStack() = default;
 CrashHandler::CrashHandler() = default;
 CrashHandler::~CrashHandler() = default;
 #define FA_NO_WATCHDOG
@@ -40,25 +50,50 @@ std::mutex handlers_mutex;
 int handlers = 0;
 std::array<struct sigaction, kSignals.size()> actions_before;
 
-void handle(int signal, siginfo_t*, void*) {
+// The instruction that a signal has interrupted.
+std::uintptr_t interrupted(const void* context) {
+  [[maybe_unused]] const auto& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#if defined(__linux__) && defined(__x86_64__)
+  return static_cast<std::uintptr_t>(machine.gregs[REG_RIP]);
+#elif defined(__linux__) && defined(__aarch64__)
+  return static_cast<std::uintptr_t>(machine.pc);
+#else
+  return 0;
+#endif
+}
+
+void handle(int signal, siginfo_t* info, void* context) {
   Fiber* const fiber = Fiber::running();
   if (signal == SIGURG) {
     if (fiber != nullptr && heartbeat_here != nullptr && heartbeat_here->stuck) fiber->leave();
     return;
   }
-  if (fiber != nullptr) fiber->leave();
+  if (fiber != nullptr) {
+    crash_here = {info->si_addr, interrupted(context)};
+    fiber->leave();
+  }
   // Not in a kernel: the access is repeated, and handled as it was before.
   sigaction(signal, &actions_before[signal == kSignals[0] ? 0 : 1], nullptr);
 }
 
 }  // namespace
 
+HandlerStack::HandlerStack() : memory_(std::size_t{1} << 16) {
+  stack_t stack{};
+  stack.ss_sp = memory_.data();
+  stack.ss_size = memory_.size();
+  sigaltstack(&stack, &before_);
+}
+HandlerStack::~HandlerStack() {
+  sigaltstack(&before_, nullptr);
+}
+
 CrashHandler::CrashHandler() {
   const std::lock_guard lock(handlers_mutex);
   if (handlers++ > 0) return;
   struct sigaction action = {};
   action.sa_sigaction = &handle;
-  action.sa_flags = SA_SIGINFO | SA_NODEFER;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], &action, &actions_before[i]);
   }

@@ -5,8 +5,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <pthread.h>
+#include <vector>
 
 namespace fa::lab {
 
@@ -22,6 +24,28 @@ struct Heartbeat {
   void beat() {
     switches.store(switches.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
+};
+
+/// What the processor tells of a bad access to memory.
+struct Crash {
+  const void* address = nullptr;  ///< what was accessed; null where the processor does not tell
+  std::uintptr_t code = 0;        ///< the instruction; 0 where that is not known
+};
+/// The last one of this thread of the operating system.
+Crash last_crash();
+
+/// A stack for the handler of crashes on this thread of the operating system, so that a fiber may
+/// overflow its own.
+class HandlerStack {
+ public:
+  HandlerStack();
+  ~HandlerStack();
+  HandlerStack(const HandlerStack&) = delete;
+  HandlerStack& operator=(const HandlerStack&) = delete;
+
+ private:
+  std::vector<char> memory_;
+  stack_t before_{};
 };
 
 /// While one lives, a bad access to memory in a fiber leaves that fiber: see Fiber::left().

@@ -6,6 +6,7 @@
 /// Kernels do not include this file: common/gpu/kernel.cuh makes ordinary CUDA source mean it.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -22,23 +23,33 @@ namespace fa::lab {
 
 /// Runs a kernel: calls `kernel`, its arguments bound, once for each thread of the grid. The sizes
 /// must fit the limits of a GPU.
+/// @param stream see new_stream()
 /// @return registers of a thread that each warp of block 0 asked for by set_registers(), 0 for one
 /// that did not; empty when none did
 /// @throws std::runtime_error for a deadlock, a crash, an endless loop, and what PTX does not allow
-std::vector<int> run(const Launch& launch, const std::function<void()>& kernel);
+std::vector<int> run(const Launch& launch, const std::function<void()>& kernel,
+                     std::uint64_t stream = 0);
+
+/// The number of a new stream. 0 is the default stream, which waits for all others, and for which
+/// they wait. A launch has ended when run() returns; only an observer keeps streams apart.
+std::uint64_t new_stream();
+/// The host waits for all launches on a stream; 0: on all of them.
+void synchronize(std::uint64_t stream = 0);
 
 /// SMs that the lab reports: as many as the threads of the operating system that run its blocks.
 /// While a launch is recorded it is 1 and while it is observed 2, so that what is seen does not
 /// depend on the number of cores.
 int sm_count();
 
-/// Memory of the device: aligned to 4096 bytes, with as much unused space on either side.
+/// Memory of the device, see map_memory().
 /// @throws std::runtime_error when there is not enough
 void* allocate(std::size_t bytes);
 /// Frees memory of the device; null is nothing.
 void release(void* memory);
 /// Copies bytes from the host to memory of the device.
 void upload(void* to, const void* from, std::size_t bytes);
+/// Copies bytes from memory of the device to the host.
+void download(void* to, const void* from, std::size_t bytes);
 /// Sets each byte of memory of the device. With `unwritten` the memory counts as never written.
 void fill(void* memory, int byte, std::size_t bytes, bool unwritten);
 /// @}
@@ -49,8 +60,6 @@ void fill(void* memory, int byte, std::size_t bytes, bool unwritten);
 /// The dynamic shared memory of this thread's block, aligned to 1024 bytes, all bytes 0xff (NaN) at
 /// first.
 void* dynamic_shared();
-/// Unused bytes before and behind it.
-inline constexpr std::size_t kSharedMargin = 4096;
 
 /// __syncthreads()
 void sync_block(const SourceLocation& location);
@@ -64,16 +73,24 @@ void* peer_shared(const void* pointer, int rank, const SourceLocation& location)
 
 /// __syncwarp()
 void sync_warp(unsigned mask, const SourceLocation& location);
-/// Waits until all lanes of a mask have brought as many bytes, at most kDepositSize, and gives all
-/// of them to each.
-/// @return 32 deposits of kDepositSize bytes, by lane; valid until this lane's next exchange but
-/// one
-const std::byte* exchange(unsigned mask, const void* bytes, std::size_t size,
-                          const SourceLocation& location);
 /// The most that a lane can bring to exchange().
 inline constexpr std::size_t kDepositSize = 32;
-/// The lanes that this warp was launched with: fewer than 32 in the last warp of an odd block.
-unsigned existing_lanes();
+/// What the lanes of a mask have brought.
+struct Deposits {
+  unsigned lanes = 0;  ///< that have: of the mask those that exist and have not returned
+  alignas(16) std::array<std::byte, kWarpSize * kDepositSize> bytes;  ///< by lane
+};
+/// Waits until all lanes of a mask have brought as many bytes, at most kDepositSize, and gives all
+/// of them to each. Lanes that do not exist or have returned are not waited for.
+/// @return valid until this lane's next exchange but one
+const Deposits& exchange(unsigned mask, const void* bytes, std::size_t size,
+                         const SourceLocation& location);
+/// A shuffle that takes the value of a lane that is not in its mask, does not exist or has returned:
+/// a finding.
+void absent_source(unsigned mask, int source, const SourceLocation& location);
+/// Not all lanes of the warp take part in an operation that needs them: a finding.
+/// @throws std::runtime_error without an observer
+void missing_lanes(unsigned lanes, const SourceLocation& location);
 
 /// cp.async: its destination in shared memory holds 0xff until it is waited for. A source of null
 /// fills with zeros.
@@ -84,12 +101,10 @@ void commit_copies();
 /// cp.async.wait_group: performs this thread's groups but the `pending` youngest.
 void wait_copies(int pending);
 
-/// __threadfence()
-void fence_memory();
+/// __threadfence(), or __threadfence_block().
+void fence_memory(bool for_all_blocks = true);
 /// grid_dependency_wait()
 void wait_for_grids();
-/// Reports a counter that is changed or read to the observer.
-void note_counter(const void* counter, CounterUse use);
 /// Reads a flag that another thread may change: a load, or an atomic that adds 0. A thread that
 /// reads the same flag again lets the other threads run, as a GPU does.
 /// @throws std::runtime_error when only such reads are left, so that no thread can change a flag
@@ -106,8 +121,6 @@ void note_access(const void* address, std::size_t size, bool write, const Source
 void misaligned(const void* address, std::size_t size, const SourceLocation& location);
 /// The message about such an access of the running thread.
 std::string misaligned_text(const void* address, std::size_t size);
-/// A shuffle that reads a lane outside of its mask: a finding.
-void absent_source(unsigned mask, int source, const SourceLocation& location);
 /// What tensor cores read of an operand that should be a TF32 number: its upper 19 bits. Where the
 /// others are not 0 it is a finding.
 std::uint32_t tf32_operand(std::uint32_t bits, const SourceLocation& location);

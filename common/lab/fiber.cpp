@@ -1,10 +1,13 @@
 #include "common/lab/fiber.hpp"
 
-#include <boost/context/protected_fixedsize_stack.hpp>
+#include <boost/context/stack_context.hpp>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
+
+#include "common/lab/address_space.hpp"
 
 #ifndef __has_feature  // Clang's word
 #define __has_feature(feature) 0
@@ -20,7 +23,6 @@
 
 namespace fa::lab {
 namespace {
-constexpr std::size_t kStackBytes = 128 * 1024;
 __thread Fiber* running_fiber = nullptr;
 }  // namespace
 
@@ -30,7 +32,12 @@ class Fiber::KeptStacks {
  public:
   boost::context::stack_context allocate() {
     const std::lock_guard lock(mutex());
-    if (kept().empty()) return boost::context::protected_fixedsize_stack(kStackBytes).allocate();
+    if (kept().empty()) {
+      boost::context::stack_context stack;
+      stack.size = kStackBytes;
+      stack.sp = map_stack() + kStackBytes;
+      return stack;
+    }
     const auto stack = kept().back();
     kept().pop_back();
     return stack;
@@ -93,6 +100,16 @@ Fiber::~Fiber() {
     resume();
   }
   if (self_) new boost::context::fiber(std::move(self_));  // to be leaked
+}
+
+// Boost's fiber is a pointer to where the registers were saved, the stack's lowest word.
+std::pair<const std::uint64_t*, const std::uint64_t*> Fiber::used_stack() const {
+  const void* lowest = nullptr;
+  if (sizeof self_ != sizeof lowest) return {};
+  std::memcpy(&lowest, static_cast<const void*>(&self_), sizeof lowest);
+  if (!has_on_stack(lowest)) return {};
+  const char* const end = static_cast<const char*>(stack_.bottom) + stack_.size;
+  return {static_cast<const std::uint64_t*>(lowest), reinterpret_cast<const std::uint64_t*>(end)};
 }
 
 void Fiber::resume() {

@@ -6,7 +6,9 @@
 
 #include <boost/context/fiber.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <utility>
 
 namespace fa::lab {
 
@@ -36,6 +38,23 @@ class Fiber {
   void leave();
   /// Whether it was left.
   bool left() const { return left_; }
+
+  /// Whether an address is on its stack.
+  bool has_on_stack(const void* address) const {
+    const auto* at = static_cast<const char*>(address);
+    return at >= static_cast<const char*>(stack_.bottom) &&
+           at < static_cast<const char*>(stack_.bottom) + stack_.size;
+  }
+  /// Whether an address lies below its stack, before anything else.
+  bool has_overflowed(const void* address) const {
+    const auto* at = static_cast<const char*>(address);
+    return at < static_cast<const char*>(stack_.bottom) &&
+           at >= static_cast<const char*>(stack_.bottom) - stack_.size / 2;
+  }
+
+  /// What a fiber that has yielded has on its stack, its registers among it.
+  /// @return its lowest word and the end; both null where that is not known
+  std::pair<const std::uint64_t*, const std::uint64_t*> used_stack() const;
 
   /// The fiber that this thread of the operating system runs; null outside.
   static Fiber* running();

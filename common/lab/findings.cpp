@@ -8,17 +8,35 @@ namespace fa::lab {
 
 void Findings::add(const std::string& kind, std::uint32_t site, std::uint32_t other,
                    const std::string& message, int distance) {
-  for (Found& found : found_) {
-    if (found.kind == kind && found.site == site && found.other == other) {
-      ++found.count;
-      if (distance > found.distance) {
-        found.message = message;
-        found.distance = distance;
-      }
-      return;
-    }
-  }
+  if (count(kind, site, other, message, distance)) return;
   found_.push_back({kind, site, other, message, distance, 1, call_stack()});
+}
+
+void Findings::add(const std::string& kind, std::uint32_t site, std::uint32_t other,
+                   const std::string& message, int distance,
+                   const std::vector<std::uintptr_t>& stack) {
+  if (count(kind, site, other, message, distance)) return;
+  found_.push_back({kind, site, other, message, distance, 1, stack});
+}
+
+bool Findings::count(const std::string& kind, std::uint32_t site, std::uint32_t other,
+                     const std::string& message, int distance) {
+  for (Found& found : found_) {
+    if (found.kind != kind || found.site != site || found.other != other) continue;
+    ++found.count;
+    if (distance > found.distance) {
+      found.message = message;
+      found.distance = distance;
+    }
+    return true;
+  }
+  return false;
+}
+
+bool Findings::has(const std::string& kind, std::uint32_t site, std::uint32_t other) const {
+  return std::any_of(found_.begin(), found_.end(), [&](const Found& found) {
+    return found.kind == kind && found.site == site && found.other == other;
+  });
 }
 
 bool Findings::has(const std::string& kind, std::uint32_t other) const {

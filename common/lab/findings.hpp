@@ -22,6 +22,11 @@ class Findings {
   /// 2 beyond.
   void add(const std::string& kind, std::uint32_t site, std::uint32_t other,
            const std::string& message, int distance = 0);
+  /// The same for what was found earlier, at this call stack.
+  void add(const std::string& kind, std::uint32_t site, std::uint32_t other,
+           const std::string& message, int distance, const std::vector<std::uintptr_t>& stack);
+  /// Whether there is one of a kind at these lines.
+  bool has(const std::string& kind, std::uint32_t site, std::uint32_t other) const;
   /// Whether there is a finding of a kind with this other line.
   bool has(const std::string& kind, std::uint32_t other) const;
   /// The code addresses that report() needs the lines of.
@@ -39,6 +44,9 @@ class Findings {
     std::int64_t count;
     std::vector<std::uintptr_t> stack;  // where it was found
   };
+  // Counts one that is known already.
+  bool count(const std::string& kind, std::uint32_t site, std::uint32_t other,
+             const std::string& message, int distance);
   std::vector<Found> found_;
 };
 

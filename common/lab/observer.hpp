@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "common/lab/crash.hpp"
 #include "common/lab/thread.hpp"
 
 namespace fa::lab {
 
-/// What a thread does to a counter in global memory.
-enum class CounterUse {
-  kAdd,         ///< atomicAdd() on an integer
-  kAddAcquire,  ///< atomic_add_acquire()
-  kLoadAcquire  ///< load_acquire()
+/// An atomic operation, or an access to a `volatile` variable, as far as it orders threads.
+struct AtomicUse {
+  bool reads = false, writes = false;       ///< both: it changes a value
+  bool acquires = false, releases = false;  ///< without a fence behind or before it
 };
 
 /// Asynchronous operations that use shared memory.
@@ -47,7 +47,9 @@ class Observer {
   /// @{
 
   /// A launch begins.
-  virtual void launch_begins(const Launch& launch) = 0;
+  virtual void launch_begins(const Launch& launch, std::uint64_t stream) = 0;
+  /// The host waits for a stream; 0: for all of them.
+  virtual void synchronized(std::uint64_t stream) = 0;
   /// A block begins; its dynamic shared memory is unwritten, as is all other shared memory. The
   /// blocks of a cluster begin together, in order of rank.
   virtual void block_begins(const Thread& first, const void* dynamic,
@@ -58,9 +60,9 @@ class Observer {
   virtual void block_exits(const Thread& last) = 0;
   /// A block, or all blocks of a cluster, have ended.
   virtual void block_ends() = 0;
-  /// A thread crashed at its last access to memory.
-  /// @return "file:line" of that access; empty where it is not known
-  virtual std::string crashes(const Thread& thread) = 0;
+  /// A thread crashed.
+  /// @return "file:line" of where it did; empty where it is not known
+  virtual std::string crashes(const Thread& thread, const Crash& crash) = 0;
   /// A thread repeats its last load in an endless loop.
   /// @return as crashes()
   virtual std::string spins(const Thread& thread) = 0;
@@ -94,12 +96,10 @@ class Observer {
   virtual void async_fenced_globally() = 0;
   /// grid_dependency_wait()
   virtual void grid_waited() = 0;
-  /// __threadfence(): orders the thread after the blocks whose counts it has read, and what it did
-  /// so far before its next count. Unless its bulk stores have `arrived` it orders nothing for
-  /// others.
-  virtual void memory_fenced(bool arrived) = 0;
-  /// The thread changes or reads a counter in global memory. An acquire needs no fence behind it.
-  virtual void counts(const void* counter, CounterUse use) = 0;
+  /// __threadfence(), or with less scope __threadfence_block(): orders the thread after those whose
+  /// flags it has read, and what it did so far before its next flag. Unless its bulk stores have
+  /// `arrived` it orders nothing for others.
+  virtual void memory_fenced(bool arrived, bool for_all_blocks) = 0;
   /// @}
 
   /// @name Accesses
@@ -134,6 +134,8 @@ class Observer {
                      bool atomic, const SourceLocation& location) = 0;
   /// @}
 
+  /// What was found so far, for people; empty for nothing.
+  virtual std::string found() = 0;
   /// The engine itself has found something; see Finding. `other` has line 0 where there is none.
   virtual void finds(const std::string& kind, const SourceLocation& location,
                      const SourceLocation& other, const std::string& message) = 0;

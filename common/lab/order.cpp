@@ -1,5 +1,7 @@
 #include "common/lab/order.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <stdexcept>
 
 namespace fa::lab {
@@ -38,14 +40,39 @@ std::uint32_t Order::fence_after(std::uint32_t thread, std::uint32_t time) const
   return found == fences.end() ? 0 : *found;
 }
 
-void Order::launch_begins(std::int64_t threads, int cluster, bool with_pdl) {
+void Order::launch_begins(std::int64_t threads, int cluster, bool with_pdl, std::uint64_t stream) {
+  // What comes behind work on the default stream comes behind all before it.
+  if (stream == 0 || (!launches_.empty() && launches_.back().stream == 0)) synchronized(0);
   first_interval_ = ++interval_;
+  launches_.push_back({first_interval_, stream});
   // The launch before this one may itself have begun early.
   if (!with_pdl) in_flight_ = first_interval_;
   next_block_ = block_ = 1;
-  counted_by_.clear();
+  raised_by_.clear();
   of_block_ = static_cast<std::uint32_t>(threads);
   threads_ = static_cast<std::size_t>(threads * cluster);
+}
+
+void Order::synchronized(std::uint64_t stream) {
+  // Accesses of the last launch have its intervals, the next one begins a new one.
+  if (stream != 0) {
+    waited_for_[stream] = interval_ + 1;
+    return;
+  }
+  joined_ = interval_ + 1;
+  launches_.clear();
+}
+
+bool Order::of_unordered_stream(const Access& access) const {
+  if (access.interval < joined_) return false;
+  const auto after = std::upper_bound(
+      launches_.begin(), launches_.end(), access.interval,
+      [](std::uint32_t interval, const OnStream& one) { return interval < one.first_interval; });
+  if (after == launches_.begin()) return false;
+  const std::uint64_t stream = std::prev(after)->stream;
+  if (stream == launches_.back().stream) return false;
+  const auto waited = waited_for_.find(stream);
+  return waited == waited_for_.end() || access.interval >= waited->second;
 }
 
 void Order::block_begins() {
@@ -102,34 +129,49 @@ void Order::acquires(const void* barrier) {
   clocks_[static_cast<std::size_t>(current->place)].join(barriers_[barrier].ended);
 }
 
-void Order::memory_fenced(bool arrived) {
-  const auto thread = static_cast<std::size_t>(current->place);
-  if (arrived) {
-    VectorClock& fenced = at_fence_[static_cast<std::uint32_t>(thread)];
-    fenced.join(all_);
-    release(thread, fenced);
+void Order::memory_fenced(bool arrived, bool for_all_blocks) {
+  const auto thread = static_cast<std::uint32_t>(current->place);
+  const auto pending = pending_.find(thread);
+  if (pending != pending_.end()) {
+    clocks_[thread].join(pending->second.block);
+    pending->second.block = {};
+    if (for_all_blocks) {
+      for (const auto& [block, clock] : pending->second.others) order_of_block_[block].join(clock);
+      pending->second.others.clear();
+    }
   }
-  BlockClocks& of_thread = pending_[static_cast<std::uint32_t>(thread)];
-  for (const auto& [block, clock] : of_thread) {
-    order_of_block_[block].join(clock);
-  }
-  of_thread.clear();
+  if (!arrived) return;
+  Fenced& fenced = at_fence_[thread];
+  fenced.block.join(all_);
+  release(thread, fenced.block);
+  if (for_all_blocks) fenced.others = fenced.block;
 }
 
-// Blocks run one after the other here: those that have counted before are over, but only what they
-// did before their fence is over in every run.
-void Order::counts(const void* counter, CounterUse use) {
+// In this run the flag was raised before; only what its writers did before their fence comes before
+// it in every run.
+void Order::uses_flag(const void* flag, const AtomicUse& use) {
   const auto thread = static_cast<std::uint32_t>(current->place);
-  auto& others = counted_by_[counter];
-  BlockClocks& target = use == CounterUse::kAdd ? pending_[thread] : order_of_block_;
-  for (const auto& [block, clock] : others) {
-    target[block].join(clock);
+  auto raised = raised_by_.find(flag);
+  if (use.reads && raised != raised_by_.end()) {
+    for (const auto& [block, fenced] : raised->second) {
+      if (block == block_) {
+        (use.acquires ? clocks_[thread] : pending_[thread].block).join(fenced.block);
+      } else {
+        (use.acquires ? order_of_block_ : pending_[thread].others)[block].join(fenced.others);
+      }
+    }
   }
-  if (use == CounterUse::kLoadAcquire) return;  // others see nothing of it
+  if (!use.writes) return;
+  if (use.releases) memory_fenced(true, true);
   const auto fenced = at_fence_.find(thread);
-  if (fenced != at_fence_.end()) {
-    others.emplace_back(block_, fenced->second);
+  if (fenced == at_fence_.end()) {
+    if (!use.reads && raised != raised_by_.end()) raised_by_.erase(raised);
+    return;
   }
+  auto& writers = raised_by_[flag];
+  if (!use.reads) writers.clear();  // a store: the value says nothing of earlier ones
+  writers[block_].block.join(fenced->second.block);
+  writers[block_].others.join(fenced->second.others);
 }
 
 void Order::grid_waited() {

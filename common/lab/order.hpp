@@ -42,7 +42,7 @@ class VectorClock {
 
 /// The order of accesses. A thread's time advances at each operation that orders others after it:
 /// at __syncthreads() all, at __syncwarp() the lanes of its mask, at an mbarrier or a named barrier
-/// those that wait there, and by a __threadfence() and a counter other blocks.
+/// those that wait there, and by a fence and a flag those that read the flag.
 ///
 /// Agents are asynchronous operations: copies and wgmma. Threads and agents of all blocks of a
 /// launch have numbers, counted from 1. The blocks of a cluster count as one large block, except
@@ -76,6 +76,8 @@ class Order {
   static bool is_agent(std::uint32_t id) { return in_cluster(id) >= kFirstAgent; }
   /// Whether an access was made in an earlier launch.
   bool of_other_launch(const Access& access) const { return access.interval < first_interval_; }
+  /// Whether that launch was on another stream, and nothing orders this one after it.
+  bool of_unordered_stream(const Access& access) const;
   /// Whether a thread or agent is of an earlier block or cluster.
   bool of_other_block(std::uint32_t id) const { return id < block_; }
   /// @}
@@ -95,6 +97,7 @@ class Order {
   bool ordered(const Access& before, std::uint32_t thread) const {
     if (before.thread == 0) return true;
     if (of_other_launch(before)) {
+      if (of_unordered_stream(before)) return false;
       return before.interval < in_flight_ || ordered_after(thread, block_ + kPreviousGrids, 1);
     }
     if (before.thread == thread) return true;
@@ -127,7 +130,9 @@ class Order {
   /// @{
   /// A launch of blocks of so many threads, in clusters of so many blocks. With `with_pdl` it may
   /// begin before the launch before it has ended.
-  void launch_begins(std::int64_t threads, int cluster, bool with_pdl);
+  void launch_begins(std::int64_t threads, int cluster, bool with_pdl, std::uint64_t stream);
+  /// The host waits for a stream; 0: for all of them.
+  void synchronized(std::uint64_t stream);
   /// A block, or a cluster.
   void block_begins();
   /// __syncwarp() of a mask; `first` is lane 0.
@@ -140,10 +145,10 @@ class Order {
   void phase_ends(const void* barrier);
   /// It has waited at a barrier.
   void acquires(const void* barrier);
-  /// __threadfence(); `arrived`: no bulk store of it is in flight.
-  void memory_fenced(bool arrived);
-  /// It changes or reads a counter.
-  void counts(const void* counter, CounterUse use);
+  /// __threadfence(), or __threadfence_block(); `arrived`: no bulk store of it is in flight.
+  void memory_fenced(bool arrived, bool for_all_blocks);
+  /// It reads or changes a flag: any memory that it uses atomically.
+  void uses_flag(const void* flag, const AtomicUse& use);
   /// grid_dependency_wait()
   void grid_waited();
   /// fence_async_proxy().
@@ -186,6 +191,17 @@ class Order {
   std::uint32_t block_ = 1, next_block_ = 1;  // numbers of thread 0
   bool copy_runs_ = false;
 
+  // Launches on different streams: the first interval and the stream of each that may matter; all
+  // before `joined_` are ordered before what is launched now, and those on a stream before its
+  // `waited_for_`.
+  struct OnStream {
+    std::uint32_t first_interval;
+    std::uint64_t stream;
+  };
+  std::vector<OnStream> launches_;
+  std::uint32_t joined_ = 0;
+  std::unordered_map<std::uint64_t, std::uint32_t> waited_for_;
+
   // In this block or cluster.
   std::size_t threads_ = 0;
   std::uint32_t of_block_ = 1;                      // of these
@@ -199,13 +215,22 @@ class Order {
   };
   std::unordered_map<const void*, Barrier> barriers_;
 
-  // Between blocks: the clock of each thread of this block at its last __threadfence(); for each
-  // counter the clocks of those that have counted after one; the clocks that a thread has read by a
-  // counter, which its next fence applies; those that are applied to this block; and to its copies
-  // by TMA.
-  std::unordered_map<std::uint32_t, VectorClock> at_fence_;
-  std::unordered_map<const void*, std::vector<std::pair<std::uint32_t, VectorClock>>> counted_by_;
-  std::unordered_map<std::uint32_t, BlockClocks> pending_;
+  // What a thread did before a fence, for threads of its block and, of a __threadfence(), for
+  // others.
+  struct Fenced {
+    VectorClock block, others;
+  };
+  // The clocks of flags that a thread has read, which its next fence applies.
+  struct Pending {
+    VectorClock block;
+    BlockClocks others;
+  };
+  // Of each thread of this block, at its last fence; for each flag what its writers did before a
+  // fence, by the first thread of their block.
+  std::unordered_map<std::uint32_t, Fenced> at_fence_;
+  std::unordered_map<const void*, std::unordered_map<std::uint32_t, Fenced>> raised_by_;
+  std::unordered_map<std::uint32_t, Pending> pending_;
+  // What is applied to this block, and to its copies by TMA.
   BlockClocks order_of_block_, order_of_copies_;
 };
 

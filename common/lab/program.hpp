@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace fa::lab {
 
@@ -17,6 +19,18 @@ struct Program {
 
   /// The one that runs.
   static Program running();
+};
+
+/// A function or variable of the executable.
+struct Symbol {
+  std::uintptr_t begin = 0;  ///< its address
+  std::size_t size = 0;      ///< bytes
+  int kind = 0;              ///< STT_FUNC, STT_OBJECT: <elf.h>
+  std::string name;          ///< as linkers know it
+
+  /// All of them; none where the file has no table of them. (Not all are in the table that the
+  /// loader has in memory.)
+  static std::vector<Symbol> of_this_program();
 };
 
 }  // namespace fa::lab

@@ -1,5 +1,8 @@
 #include "common/lab/race_check.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include <fmt/format.h>
 
 namespace fa::lab {
@@ -14,16 +17,19 @@ bool RaceCheck::in_bounds(const Region& region, const std::byte* address, std::s
                           bool write, std::uint32_t site) {
   if (region.contains(address) && address + size <= region.begin + region.size) return true;
   const bool shared = region.memory != Memory::kGlobal;
+  report_outside({shared ? Purpose::kDynamicShared : Purpose::kBuffer, address - region.begin,
+                  region.size, false},
+                 size, write, site);
+  return false;
+}
+
+void RaceCheck::report_outside(const NearMemory& near, std::size_t size, bool write,
+                               std::uint32_t site) {
   const Size& block = current->block_index;
   w_.findings.add(
       "out of bounds", site, 0,
-      fmt::format("{} of block ({}, {}, {}) {} {} bytes at byte {} of {} of {} bytes; {}",
-                  w_.name_of(w_.order.running()), block.x, block.y, block.z,
-                  write ? "writes" : "reads", size, address - region.begin,
-                  shared ? "the dynamic shared memory" : "a buffer", region.size,
-                  shared ? "the launch asks for too little, or an index is wrong"
-                         : "a guard is probably missing, or off by one"));
-  return false;
+      fmt::format("{} of block ({}, {}, {}) {} {} bytes at {}", w_.name_of(w_.order.running()),
+                  block.x, block.y, block.z, write ? "writes" : "reads", size, near.text()));
 }
 
 // ---------------------------------------------------------------- threads
@@ -34,7 +40,11 @@ void RaceCheck::report_race(const Access& before, bool before_writes, const Use&
   const Access& now = use.now;
   std::string kind = "race", with = "and nothing orders the two", missing;
   int distance = 0;
-  if (order.of_other_launch(before)) {
+  if (order.of_other_launch(before) && order.of_unordered_stream(before)) {
+    with = "and nothing orders the two launches, which are on two streams";
+    distance = 2;
+    missing = "wait for the first stream before the second launch, or use one stream";
+  } else if (order.of_other_launch(before)) {
     with = "and this launch may begin before that one ends (with_pdl)";
     distance = 2;
     missing = "grid_dependency_wait() is missing before this line";
@@ -65,12 +75,36 @@ void RaceCheck::report_race(const Access& before, bool before_writes, const Use&
     distance = 1;
     missing = "a __syncthreads() is probably missing between the two lines";
   }
-  w_.findings.add(
-      kind, now.site, before.site,
-      fmt::format("{} {} what {} {}, in {}, {}; {}", w_.name_of(now.thread),
-                  use.write ? "writes" : "reads", w_.name_of(before),
-                  before_writes ? "has written" : "has read", use.name(), with, missing),
-      distance);
+  const std::string message = fmt::format(
+      "{} {} what {} {}, in {}, {}; {}", w_.name_of(now.thread), use.write ? "writes" : "reads",
+      w_.name_of(before), before_writes ? "has written" : "has read", use.name(), with, missing);
+  // One store by several threads; two lines may well agree by chance.
+  const bool one_store = use.write && before_writes && now.site == before.site;
+  if (kind != "race" || !one_store || now.atomic || before.atomic) {
+    w_.findings.add(kind, now.site, before.site, message, distance);
+    return;
+  }
+  const std::byte* const address = use.region.begin + use.offset;
+  const bool known = w_.findings.has("race", now.site, before.site) &&
+                     w_.findings.has("same value", now.site, before.site);
+  doubt_ = {now.site,
+            before.site,
+            distance,
+            message,
+            fmt::format("{} writes what {} has written, in {}, and nothing orders the two; both "
+                        "write the same value, so the result is defined, but one of them is enough",
+                        w_.name_of(now.thread), w_.name_of(before), use.name()),
+            known ? std::vector<std::uintptr_t>{} : call_stack(),
+            address,
+            {address, address + use.size}};
+}
+
+void RaceCheck::settle_doubt() {
+  const Doubt doubt = std::move(*doubt_);
+  doubt_.reset();
+  const bool same = std::equal(doubt.before.begin(), doubt.before.end(), doubt.address);
+  w_.findings.add(same ? "same value" : "race", doubt.site, doubt.other,
+                  same ? doubt.same : doubt.race, doubt.distance, doubt.stack);
 }
 
 void RaceCheck::report_cp_async(const Cell& cell, const Use& use) {
@@ -137,7 +171,7 @@ void RaceCheck::access(Region& region, const std::byte* address, std::size_t siz
   const Access now = w_.order.now(site, atomic);
   bool reported =
       write && !region.async_reads.empty() && report_async_reads(region, address, size, now, "");
-  const Use use{now, write, region, address - region.begin};
+  const Use use{now, write, region, address - region.begin, size};
   region.for_cells(address, size, [&](Cell& cell) {
     reported = reported || report_before(cell, use);
     if (write) {

@@ -3,6 +3,11 @@
 /// shadow memory remembers: races, reads of unwritten memory, missing waits and fences.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/lab/address_space.hpp"
 #include "common/lab/watched.hpp"
 
 namespace fa::lab {
@@ -16,9 +21,16 @@ class RaceCheck {
   /// Whether an access is within its region; if not, that is a finding.
   bool in_bounds(const Region& region, const std::byte* address, std::size_t size, bool write,
                  std::uint32_t site);
+  /// An access outside of the memory that it is next to: a finding.
+  void report_outside(const NearMemory& near, std::size_t size, bool write, std::uint32_t site);
   /// The running thread reads or writes.
   void access(Region& region, const std::byte* address, std::size_t size, bool write, bool atomic,
               std::uint32_t site);
+  /// Decides about two stores without an order, of which the second has been done by now: where both
+  /// have stored the same value it is no race.
+  void settle() {
+    if (doubt_) settle_doubt();
+  }
   /// Marks memory as the destination of a cp.async that is in flight, or no longer.
   void set_in_flight(const void* destination, std::size_t size, bool in_flight);
   /// A bulk copy to shared memory is issued.
@@ -33,6 +45,7 @@ class RaceCheck {
     bool write;
     const Region& region;
     std::ptrdiff_t offset;  // in it
+    std::size_t size;
     std::string name() const { return region.name(offset); }
   };
   bool report_before(const Cell& cell, const Use& use);
@@ -45,7 +58,19 @@ class RaceCheck {
   bool report_async_read(const Cell& cell, const AsyncRead& read, const Region& region,
                          std::ptrdiff_t offset);
 
+  // Two stores, and what memory had before the second one.
+  struct Doubt {
+    std::uint32_t site, other;
+    int distance;
+    std::string race, same;  // messages
+    std::vector<std::uintptr_t> stack;
+    const std::byte* address;
+    std::vector<std::byte> before;
+  };
+  void settle_doubt();
+
   Watched& w_;
+  std::optional<Doubt> doubt_;
 };
 
 }  // namespace fa::lab

@@ -39,6 +39,15 @@ std::string wrapped(const std::string& text) {
 }
 }  // namespace
 
+Report Report::without(const std::string& kind) const {
+  Report result = *this;
+  auto& all = result.findings;
+  all.erase(std::remove_if(all.begin(), all.end(),
+                           [&](const Finding& finding) { return finding.kind == kind; }),
+            all.end());
+  return result;
+}
+
 std::string Report::findings_text() const {
   std::string text = findings.empty() ? "Nothing wrong was seen.\n"
                                       : fmt::format("{} finding{}:\n", findings.size(),

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/lab/order.hpp"
+#include "common/lab/program.hpp"
 #include "common/lab/traffic.hpp"
 
 namespace fa::lab {
@@ -38,7 +39,7 @@ struct AsyncRead {
 /// Bytes that it reads together.
 inline constexpr std::size_t kGrainBytes = 16;
 
-/// A buffer, or the shared memory of a block.
+/// A buffer, a `__device__` variable, or the shared memory of a block.
 struct Region {
   Memory memory = Memory::kGlobal;                  ///< of this kind
   const std::byte* begin = nullptr;                 ///< its first byte
@@ -46,6 +47,7 @@ struct Region {
   std::vector<Cell> cells;                          ///< all of them
   std::size_t cell_bytes = kCellBytes;              ///< of each
   std::vector<std::vector<AsyncRead>> async_reads;  ///< of each grain; or none
+  std::string variable;                             ///< its name, where it is one
 
   /// Starts over with memory that was never written.
   void set(const void* start, std::size_t bytes) {
@@ -111,7 +113,8 @@ class ShadowMemory {
         return &dynamic;
       }
     }
-    return buffer(address);
+    Region* const found = buffer(address);
+    return found != nullptr ? found : variable(address);
   }
   /// The same for global memory only.
   Region* buffer(const std::byte* address);
@@ -133,6 +136,12 @@ class ShadowMemory {
   std::vector<Region> dynamics;  ///< dynamic shared memory of each block of the cluster
 
  private:
+  // The variable of the program with an address in it; null for others.
+  Region* variable(const std::byte* address);
+
+  // Of the program's variables that kernels may use, by their ends; those that were used.
+  std::vector<Symbol> variables_;
+  std::map<std::uintptr_t, Region> used_variables_;
   // Watched on either side of buffers and of dynamic shared memory.
   static constexpr std::ptrdiff_t kRoom = 4096;
   std::map<const std::byte*, Region> buffers_;  // by their ends with the room

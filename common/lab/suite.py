@@ -73,7 +73,8 @@ def verdicts(label, findings):
         found = kind in lines and all(str(line) in lines[kind] for line in expected)
         yield kind, "found" if found else "missed"
     for kind in sorted(lines):
-        if kind not in label.lines and kind not in label.allowed:
+        note = kind in (name.replace(" ", "-") for name in lab.NOTES)
+        if kind not in label.lines and kind not in label.allowed and not note:
             yield kind, "false"
 
 

@@ -4,12 +4,25 @@
 /// Kernels do not include this file: common/gpu/kernel.cuh makes ordinary CUDA source mean it.
 #pragma once
 
+#include <cstddef>
+
 #include "common/gpu/launch_sizes.hpp"
 
 namespace fa::lab {
 
 /// Threads in a warp.
 inline constexpr int kWarpSize = 32;
+
+/// What alignas() says: of a number, or of a type.
+template <std::size_t bytes>
+constexpr std::size_t alignment() {
+  return bytes;
+}
+template <class T>
+constexpr std::size_t alignment() {
+  return alignof(T);
+}
+
 /// A line of the source, for messages.
 struct SourceLocation {
   const char* file = "";  ///< name of the file, as the compiler was given it

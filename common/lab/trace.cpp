@@ -15,14 +15,7 @@ namespace {
 
 Report watched(const std::function<void()>& work) {
   const Watch watch;
-  try {
-    work();
-  } catch (const std::runtime_error& error) {
-    // What was found before may be the cause.
-    const Report report = watch.report();
-    if (report.findings.empty()) throw;
-    throw std::runtime_error(fmt::format("{}\n{}", error.what(), report.findings_text()));
-  }
+  work();
   return watch.report();
 }
 

@@ -29,8 +29,11 @@ Warp::Exchange& Warp::arrive(const LabThread& thread, unsigned mask, const void*
   OfMask& of = of_mask(mask);
   Exchange& now = of.exchanges[of.which[lane]];
   of.which[lane] ^= 1;
-  if (now.arrived == mask) now.arrived = 0;  // of the round before last
-  if (now.arrived == 0) {
+  if (now.complete) {  // the round before last
+    now.complete = false;
+    now.deposits.lanes = 0;
+  }
+  if (now.deposits.lanes == 0) {
     now.first = location;
     now.orders = orders;
   } else if (!(orders && now.orders) && !same(location, now.first)) {
@@ -42,9 +45,21 @@ Warp::Exchange& Warp::arrive(const LabThread& thread, unsigned mask, const void*
                     "operation; move it out of the branch",
                     lane));
   }
-  std::memcpy(now.deposits.data() + lane * kDepositSize, bytes, size);
-  now.arrived |= 1u << lane;
+  std::memcpy(&now.deposits.bytes[lane * kDepositSize], bytes, size);
+  now.deposits.lanes |= 1u << lane;
   return now;
+}
+
+void Warp::lane_ended(Threads& threads, const LabThread& thread) {
+  alive_ &= ~(1u << thread.lane);
+  for (const auto& of : exchanges_) {
+    for (const Exchange& exchange : of->exchanges) {
+      if (exchange.deposits.lanes == 0 || exchange.complete || !all_there(exchange, of->mask)) {
+        continue;
+      }
+      continue_others(threads, thread, of->mask);
+    }
+  }
 }
 
 void Warp::continue_others(Threads& threads, const LabThread& thread, unsigned mask) {

@@ -17,36 +17,43 @@ namespace fa::lab {
 /// The exchanges of one warp.
 class Warp {
  public:
-  /// A lane takes part in an exchange, and waits until all lanes of the mask have. `orders` says
-  /// that it is a __syncwarp(), which orders memory. `last` is called with the deposits when all
-  /// lanes have arrived, before any continues.
-  /// @return deposits of all lanes, of kDepositSize bytes each: valid until this lane's next
-  /// exchange but one
+  /// A lane takes part in an exchange, and waits until all lanes of the mask have that exist and
+  /// have not returned. `orders` says that it is a __syncwarp(), which orders memory. `last` is
+  /// called with the deposits when all have arrived, before any lane continues.
+  /// @return valid until this lane's next exchange but one
   /// @throws std::runtime_error if the lane is not in the mask
   template <class Last>
-  const std::byte* exchange(Threads& threads, LabThread& thread, unsigned mask, const void* bytes,
-                            std::size_t size, const SourceLocation& location, bool orders,
-                            Last last) {
+  const Deposits& exchange(Threads& threads, LabThread& thread, unsigned mask, const void* bytes,
+                           std::size_t size, const SourceLocation& location, bool orders,
+                           Last last) {
     Exchange& now = arrive(thread, mask, bytes, size, location, orders);
-    if (now.arrived != mask) {
+    if (!all_there(now, mask)) {
       thread.waits_for = mask;
       thread.wait(State::kInExchange, location);
-    } else {
-      if (observer != nullptr) observer->warp_meets(thread, mask, orders);
-      last(now.deposits.data());
+    }
+    if (!now.complete) {  // the lane that arrived last; or the first after another has returned
+      now.complete = true;
+      if (observer != nullptr) observer->warp_meets(thread, now.deposits.lanes, orders);
+      last(now.deposits);
       continue_others(threads, thread, mask);
     }
-    return now.deposits.data();
+    return now.deposits;
   }
+  /// A lane has returned: those that waited for it alone continue.
+  void lane_ended(Threads& threads, const LabThread& thread);
   /// Forgets all exchanges.
-  void clear() { exchanges_.clear(); }
+  /// @param lanes of the warp that exist
+  void begin(unsigned lanes) {
+    exchanges_.clear();
+    alive_ = lanes;
+  }
 
  private:
   struct Exchange {
-    unsigned arrived = 0;
+    Deposits deposits;
     SourceLocation first;  // where the first lane arrived
     bool orders = false;
-    alignas(16) std::array<std::byte, kWarpSize * kDepositSize> deposits;
+    bool complete = false;  // all lanes are there, and the results
   };
   // Two exchanges alternate: a fast lane may arrive at the next one before a slow lane has read the
   // results of this one.
@@ -58,8 +65,12 @@ class Warp {
   OfMask& of_mask(unsigned mask);
   Exchange& arrive(const LabThread& thread, unsigned mask, const void* bytes, std::size_t size,
                    const SourceLocation& location, bool orders);
+  bool all_there(const Exchange& exchange, unsigned mask) const {
+    return (mask & alive_ & ~exchange.deposits.lanes) == 0;
+  }
   static void continue_others(Threads& threads, const LabThread& thread, unsigned mask);
 
+  unsigned alive_ = 0;  // lanes
   std::vector<std::unique_ptr<OfMask>> exchanges_;
 };
 

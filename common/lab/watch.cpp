@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "common/lab/address_space.hpp"
+#include "common/lab/block.hpp"
 #include "common/lab/crash.hpp"
 #include "common/lab/hopper_checks.hpp"
 #include "common/lab/instrumentation.hpp"
@@ -29,6 +32,12 @@ struct Watch::State : Observer {
   PeerCheck peer_check{watched};
   SpinCheck spin_check{watched};
 
+  Report report();
+  std::string found() override {
+    const Report now = report();
+    return now.findings.empty() ? "" : now.findings_text();
+  }
+
   // ---------------------------------------------------------------- coverage
 
   // Of each byte of the program's code, whether a basic block that begins there was reached.
@@ -48,8 +57,13 @@ struct Watch::State : Observer {
   void allocated(const void* address, std::size_t bytes) override {
     memory.allocated(address, bytes);
   }
-  void released(const void* address) override { memory.released(address); }
+  void released(const void* address) override {
+    race_check.settle();
+    memory.released(address);
+    order.synchronized(0);
+  }
   void host_wrote(const void* begin, std::size_t bytes, bool unwritten) override {
+    order.synchronized(0);  // work of the default stream
     const auto* address = static_cast<const std::byte*>(begin);
     Region* region = memory.buffer(address);
     if (region == nullptr) return;  // older than this watch
@@ -61,8 +75,12 @@ struct Watch::State : Observer {
 
   // ---------------------------------------------------------------- launches, blocks and threads
 
-  void launch_begins(const Launch& launch) override { watched.launch_begins(launch); }
+  void launch_begins(const Launch& launch, std::uint64_t stream) override {
+    watched.launch_begins(launch, stream);
+  }
+  void synchronized(std::uint64_t stream) override { order.synchronized(stream); }
   void block_begins(const Thread& first, const void* dynamic, std::size_t bytes) override {
+    just_fenced = nullptr;
     memory.block_begins(dynamic, bytes, first.rank);
     if (first.rank > 0) return;
     order.block_begins();
@@ -75,11 +93,21 @@ struct Watch::State : Observer {
   }
   void thread_ends(const Thread& thread) override { traffic.thread_ends(thread); }
   void block_exits(const Thread& last) override { peer_check.block_exits(last.rank); }
-  void block_ends() override { traffic.block_meets(0, watched.cluster * watched.warps_of_block()); }
+  void block_ends() override {
+    race_check.settle();
+    traffic.block_meets(0, watched.cluster * watched.warps_of_block());
+  }
   std::string spins(const Thread& thread) override { return spin_check.report(thread); }
-  std::string crashes(const Thread& thread) override {
-    const auto [address, size, site] = last_access;
-    if (site == 0) return "";
+  std::string crashes(const Thread& thread, const Crash& crash) override {
+    const auto [address, size, site, outside] = last_access;
+    const auto* const at = static_cast<const std::byte*>(crash.address);
+    if (site == 0 || (at != nullptr && (at < address || at >= address + size))) {
+      // Not what the compiler announced: a call that needs a larger stack, or a copy of the lab's.
+      if (crash.code == 0) return "";
+      const std::string line = line_of(source_lines({crash.code + 1}), crash.code + 1);
+      return is_of_kernel(line) ? line : "";
+    }
+    if (outside) return sites.line(site);  // and reported
     const bool misaligned = reinterpret_cast<std::uintptr_t>(address) % size != 0;
     findings.add(misaligned ? "misaligned" : "out of bounds", site, 0,
                  fmt::format("{} crashes when it uses {} bytes at {}; {}", watched.name_of(thread),
@@ -131,8 +159,10 @@ struct Watch::State : Observer {
   void releases(const void* barrier) override { order.releases(barrier); }
   void phase_ends(const void* barrier) override { order.phase_ends(barrier); }
   void acquires(const void* barrier) override { order.acquires(barrier); }
-  void memory_fenced(bool arrived) override { order.memory_fenced(arrived); }
-  void counts(const void* counter, CounterUse use) override { order.counts(counter, use); }
+  void memory_fenced(bool arrived, bool for_all_blocks) override {
+    order.memory_fenced(arrived, for_all_blocks);
+    just_fenced = current;
+  }
   void async_fenced() override { order.async_fenced(); }
   void async_fenced_globally() override { order.async_fenced_globally(); }
   void grid_waited() override { order.grid_waited(); }
@@ -160,36 +190,75 @@ struct Watch::State : Observer {
     const std::byte* address = nullptr;
     std::size_t size = 1;
     std::uint32_t site = 0;
+    bool outside = false;  // far from all memory, and reported
   };
   LastAccess last_access;
 
-  void access(const void* begin, std::size_t size, bool write, bool atomic, std::uint32_t site,
-              bool natural = false) {
-    const auto* address = static_cast<const std::byte*>(begin);
-    last_access = {address, size, site};
-    Region* const region = memory.find(address);
-    if (region == nullptr) {  // registers, arguments
-      register_check.access(address, size, write, site);
+  // An access to none of the memory that is watched.
+  void access_elsewhere(const std::byte* address, std::size_t size, bool write,
+                        std::uint32_t site) {
+    const LabThread& thread = this_thread();
+    if (is_among_stacks(address) && !thread.fiber.has_on_stack(address)) {
+      const Threads& threads = thread.block->threads();
+      const auto owner = std::find_if(threads.begin(), threads.end(), [&](const LabThread& other) {
+        return other.fiber.has_on_stack(address);
+      });
+      findings.add(
+          "out of bounds", site, 0,
+          fmt::format("{} {} {} bytes {}", watched.name_of(thread), write ? "writes" : "reads",
+                      size,
+                      owner == threads.end()
+                          ? "far outside of its local variables; an index is wrong"
+                          : fmt::format("of the local variables of {}; each thread can use "
+                                        "its own only: pass values through shared memory, "
+                                        "or by a shuffle",
+                                        watched.name_of(*owner))));
       return;
     }
+    if (is_among_mappings(address)) {
+      const auto near = memory_near(address);
+      if (near && !near->contains(size)) {
+        race_check.report_outside(*near, size, write, site);
+        last_access.outside = true;
+      }
+      return;
+    }
+    register_check.access(address, size, write, site);  // registers, arguments
+  }
+
+  // The thread that has done nothing to memory since its last fence; null for none.
+  const Thread* just_fenced = nullptr;
+
+  void access(const void* begin, std::size_t size, const CodeAccess& how, std::uint32_t site) {
+    race_check.settle();
+    const auto* address = static_cast<const std::byte*>(begin);
+    const bool write = how.write;
+    last_access = {address, size, site};
+    Region* const region = is_among_stacks(address) ? nullptr : memory.find(address);
+    if (region == nullptr) return access_elsewhere(address, size, write, site);
     if (region == &memory.statics && begin == &current) return;  // threadIdx and the like
     // The load before a compare-and-swap is the lab's: a GPU has one instruction for both.
-    const bool counts = !atomic || write;
+    const bool counts = !how.atomic || write;
     if (counts) note_touch(*region, address, size, write);
     const bool bounded = region != &memory.statics;
     if (bounded && !race_check.in_bounds(*region, address, size, write, site)) return;
     // Of 16 bytes no more than a multiple of 8 is known: it may be a struct of two.
-    if (natural &&
+    if (how.natural &&
         reinterpret_cast<std::uintptr_t>(address) % std::min<std::size_t>(size, 8) != 0) {
       findings.add("misaligned", site, 0, misaligned_text(address, size));
     }
     spin_check.access(address, write, site);
-    race_check.access(*region, address, size, write, atomic, site);
-    note_peer_use(*region, order.now(site, atomic));
+    // A `volatile` variable is a flag where it is set right behind a fence. Without one its threads
+    // rely on running in step.
+    const bool fenced = std::exchange(just_fenced, nullptr) == current;
+    const bool flag = how.atomic || (how.is_volatile && (!write || fenced));
+    race_check.access(*region, address, size, write, flag, site);
+    if (flag) order.uses_flag(address, how.use);
+    note_peer_use(*region, order.now(site, flag));
     if (counts) {
       // Where it is in a block's shared memory, whichever block it is.
       if (memory.rank_of(*region) > 0) address += memory.dynamics[0].begin - region->begin;
-      traffic.access(region->memory, address, size, write, atomic, site);
+      traffic.access(region->memory, address, size, write, how.atomic, site);
     }
   }
   void host_access(std::size_t size, bool write, void* from) {
@@ -199,14 +268,19 @@ struct Watch::State : Observer {
                              "with cudaMallocManaged()",
                              write ? "writes" : "reads", size));
   }
+  void access(const void* address, std::size_t size, bool write, std::uint32_t site) {
+    CodeAccess how;
+    how.write = write;
+    access(address, size, how, site);
+  }
   void accesses(const void* address, std::size_t size, bool write,
                 const SourceLocation& location) override {
-    access(address, size, write, false, sites.id(location));
+    access(address, size, write, sites.id(location));
   }
 
   void copy_begins(const void* destination, std::size_t size,
                    const SourceLocation& location) override {
-    access(destination, size, true, false, sites.id(location));
+    access(destination, size, true, sites.id(location));
     race_check.set_in_flight(destination, size, true);
   }
   void copy_ends(const void* destination, std::size_t size,
@@ -294,19 +368,29 @@ void end_launch_if_asked() {
 
 bool (*is_for_kernels_only)(const void*) = nullptr;
 
-void on_access(const void* address, std::size_t size, bool write, bool atomic, void* code,
-               bool natural) {
+void on_access(const void* address, std::size_t size, const CodeAccess& access, void* code) {
   if (watching == nullptr) return;
   if (current == nullptr) {
     if (is_for_kernels_only != nullptr && is_for_kernels_only(address)) {
-      watching->host_access(size, write, code);
+      watching->host_access(size, access.write, code);
     }
     return;
   }
   end_launch_if_asked();
-  watching->access(address, size, write, atomic,
-                   watching->sites.id(reinterpret_cast<std::uintptr_t>(code)), natural);
-  if (!write && watching->spin_check.spins_now()) yield_from_loop();
+  watching->access(address, size, access,
+                   watching->sites.id(reinterpret_cast<std::uintptr_t>(code)));
+  if (!access.write && watching->spin_check.spins_now()) yield_from_loop();
+}
+
+void on_range(const void* address, std::size_t size, bool write, void* code) {
+  if (watching == nullptr) return;
+  const std::size_t piece = size % 4 == 0 ? 4 : size % 2 == 0 ? 2 : 1;
+  CodeAccess access;
+  access.write = write;
+  const auto* const begin = static_cast<const std::byte*>(address);
+  const bool at_once = is_among_stacks(address) || (size <= 16 && (size & (size - 1)) == 0);
+  if (at_once) return on_access(address, size, access, code);
+  for (std::size_t at = 0; at < size; at += piece) on_access(begin + at, piece, access, code);
 }
 
 void on_block(void* code) {
@@ -330,24 +414,28 @@ const std::vector<Touch>& Watch::touches() const {
   return state_->touches;
 }
 
-Report Watch::report() const {
-  const State& state = *state_;
-  std::vector<std::uintptr_t> codes = state.sites.codes();
-  const std::vector<std::uintptr_t> calls = state.code.calls_around(codes);
-  const std::vector<std::uintptr_t> stacks = state.findings.codes();
+Report Watch::State::report() {
+  race_check.settle();
+  std::vector<std::uintptr_t> codes = sites.codes();
+  const std::vector<std::uintptr_t> calls = code.calls_around(codes);
+  const std::vector<std::uintptr_t> stacks = findings.codes();
   codes.insert(codes.end(), calls.begin(), calls.end());
   codes.insert(codes.end(), stacks.begin(), stacks.end());
   const SourceLines& lines = source_lines(codes);
   Report report;
-  report.findings = state.findings.report(state.sites, lines);
-  report.traffic = state.traffic.report(state.sites);
+  report.findings = findings.report(sites, lines);
+  report.traffic = traffic.report(sites);
   for (const std::uintptr_t call : calls) {
     const std::string line = line_of(lines, call);
     if (!is_of_kernel(line) || !says_something(FA_ROOT_DIRECTORY + line)) continue;
     report.coverage.lines.insert(line);
-    if (state.has_reached(call)) report.coverage.reached.insert(line);
+    if (has_reached(call)) report.coverage.reached.insert(line);
   }
   return report;
+}
+
+Report Watch::report() const {
+  return state_->report();
 }
 
 }  // namespace fa::lab

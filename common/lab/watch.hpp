@@ -24,7 +24,7 @@ namespace fa::lab {
 
 /// Something wrong that a kernel did.
 struct Finding {
-  /// "race", "out of bounds", "unwritten", "misaligned", "barrier", "warp", "spin", "copy",
+  /// "race", "same value", "out of bounds", "unwritten", "misaligned", "barrier", "warp", "spin", "copy",
   /// "wgmma", "cluster", "proxy", "operand" or "host access".
   std::string kind;
   std::string where;  ///< file:line
@@ -73,6 +73,8 @@ struct Report {
   /// The line of shared memory with the most wavefronts for each ideal one, of several the one with
   /// the most wavefronts; null when no line uses shared memory.
   const LineTraffic* worst_shared() const;
+  /// The same without the findings of a kind, such as "same value".
+  Report without(const std::string& kind) const;
   /// For people, in lines of up to 78 columns where names of files allow it.
   std::string findings_text() const;
   /// The same, and then the traffic as a table.

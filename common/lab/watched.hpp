@@ -25,7 +25,7 @@ struct Watched {
   std::size_t cluster = 1;  ///< blocks of it
 
   /// A launch begins.
-  void launch_begins(const Launch& launch);
+  void launch_begins(const Launch& launch, std::uint64_t stream);
   /// Warps of a block. A cluster's blocks have whole warps.
   std::size_t warps_of_block() const { return (threads / cluster + kWarpSize - 1) / kWarpSize; }
 

@@ -184,7 +184,6 @@ bool host_may_not_use(const void* address) {
 // Before the program's own variables are made, some of which are in device memory.
 __attribute__((constructor(101))) void begin() {
   state();
-  lab::source_lines({});  // what it remembers is there to the end
   on_exit(&at_exit, nullptr);
   set_handlers();
   lab::is_for_kernels_only = &host_may_not_use;

@@ -8,6 +8,7 @@
 #include "common/lab/async.hpp"
 #include "common/lab/block.hpp"
 #include "common/lab/cuda/state.hpp"
+#include "common/lab/instrumentation.hpp"
 #include "common/lab/program.hpp"
 
 namespace lab_cuda {
@@ -48,7 +49,7 @@ struct GridBarrier {
   std::int64_t arrived = 0;
   int phase = 0;
 };
-GridBarrier grid_barrier;
+GridBarrier* grid_barrier = nullptr;  // in memory of the device
 
 constexpr unsigned kStatic = 0x40000000, kDynamic = 0x20000000;
 
@@ -67,15 +68,14 @@ void sync_block(Where where) {
   lab::sync_block(location(where));
 }
 void sync_warp(unsigned mask, Where where) {
-  lab::sync_warp(mask & lab::existing_lanes(), location(where));
+  lab::sync_warp(mask, location(where));
 }
 void sync_lanes(Where where) {
   exchange(0xffffffffu, &where, 0, where);
 }
 Deposits exchange(unsigned mask, const void* bytes, std::size_t size, Where where) {
-  mask &= lab::existing_lanes();
-  const std::byte* const all = lab::exchange(mask, bytes, size, location(where));
-  return {reinterpret_cast<const unsigned char*>(all), mask};
+  const lab::Deposits& all = lab::exchange(mask, bytes, size, location(where));
+  return {reinterpret_cast<const unsigned char*>(all.bytes.data()), all.lanes};
 }
 void absent_source(unsigned mask, int source, Where where) {
   lab::absent_source(mask, source, location(where));
@@ -127,29 +127,31 @@ unsigned active_lanes() {
 }
 
 void sync_grid(Where where) {
-  GridBarrier& barrier = grid_barrier;
-  const int phase = barrier.phase;
-  fence();
-  note_counter(&barrier, Counter::kAdd);
   const lab::Thread& thread = *lab::current;
-  if (++barrier.arrived == thread.grid_size.count() * thread.block_size.count()) {
+  const std::int64_t all = thread.grid_size.count() * thread.block_size.count();
+  GridBarrier& barrier = *grid_barrier;
+  const int phase = barrier.phase;
+  // To an observer it is a counter, with release and acquire.
+  lab::CodeAccess use;
+  use.write = use.atomic = use.natural = true;
+  use.use = {true, true, true, true};
+  fence();
+  lab::on_access(&barrier.phase, sizeof barrier.phase, use, __builtin_return_address(0));
+  if (++barrier.arrived == all) {
     barrier.arrived = 0;
     ++barrier.phase;
   }
   while (barrier.phase == phase) poll(&barrier, where);
-  note_counter(&barrier, Counter::kAddAcquire);
+  use.write = use.use.writes = false;
+  lab::on_access(&barrier.phase, sizeof barrier.phase, use, __builtin_return_address(0));
+  fence();
 }
 
-void fence() {
-  lab::fence_memory();
+void fence(bool for_all_blocks) {
+  lab::fence_memory(for_all_blocks);
 }
 void poll(const void* flag, Where where) {
   lab::poll(flag, location(where));
-}
-void note_counter(const void* counter, Counter use) {
-  constexpr std::array uses{lab::CounterUse::kAdd, lab::CounterUse::kAddAcquire,
-                            lab::CounterUse::kLoadAcquire};
-  lab::note_counter(counter, uses[static_cast<std::size_t>(use)]);
 }
 void note_access(const void* address, std::size_t size, bool write, Where where) {
   lab::note_access(address, size, write, location(where));
@@ -253,11 +255,13 @@ void note_dynamic_shared(void* pointer) {
 
 void stop_kernel(const char* kind, const char* message, Where where) {
   const lab::Thread& thread = *lab::current;
-  throw KernelStopped(kind, cudaErrorLaunchFailure,
-                      fmt::format("thread ({}, {}, {}) of block ({}, {}, {}): {}", thread.index.x,
-                                  thread.index.y, thread.index.z, thread.block_index.x,
-                                  thread.block_index.y, thread.block_index.z, message),
-                      where);
+  state().stopped =
+      KernelStopped(kind, cudaErrorLaunchFailure,
+                    fmt::format("thread ({}, {}, {}) of block ({}, {}, {}): {}", thread.index.x,
+                                thread.index.y, thread.index.z, thread.block_index.x,
+                                thread.block_index.y, thread.block_index.z, message),
+                    where);
+  throw *state().stopped;
 }
 
 void assert_failed(const char* condition, const char* function, Where where) {
@@ -273,8 +277,9 @@ void assert_failed(const char* condition, const char* function, Where where) {
                                      thread.index.y, thread.index.z);
   fmt::print(stderr, "{}:{}: {}: {} Assertion `{}` failed.\n", where.file, where.line, function, at,
              condition);
-  throw KernelStopped("assert", cudaErrorAssert,
-                      fmt::format("{}: the assertion {} failed", at, condition), where);
+  state().stopped = KernelStopped("assert", cudaErrorAssert,
+                                  fmt::format("{}: the assertion {} failed", at, condition), where);
+  throw *state().stopped;
 }
 
 cudaError_t allow_dynamic_shared(int bytes) {
@@ -325,12 +330,14 @@ Where place_in(const std::string& text, std::string& file) {
 }
 
 cudaError_t ended_early(const Configuration& c, const char* name, const std::exception& why) {
-  const auto* const stopped = dynamic_cast<const KernelStopped*>(&why);
-  const std::string text = why.what();
+  const std::optional<KernelStopped> stopped = std::exchange(state().stopped, std::nullopt);
+  std::string text = stopped ? stopped->what() : why.what();
+  // The engine adds what was found; the report has that.
+  text = text.substr(0, text.find(state().watch.report().findings_text().substr(0, 10)));
   state().failures.push_back(fmt::format("The launch of {} at {}:{} ended early: {}", name,
                                          c.where.file, c.where.line, text));
   std::string file;
-  if (stopped != nullptr) {
+  if (stopped) {
     state().add(stopped->kind, stopped->where, text);
     return stopped->error;
   }
@@ -390,20 +397,27 @@ cudaError_t run(const Configuration& c, const char* name, void (*call)(void*), v
   }
   votes.clear();
   meetings.clear();
-  grid_barrier = {};
+  if (grid_barrier == nullptr) {
+    grid_barrier = static_cast<GridBarrier*>(lab::allocate(sizeof *grid_barrier));
+  }
+  const GridBarrier fresh;
+  lab::upload(grid_barrier, &fresh, sizeof fresh);
   ++state().launches;
   fa::Launch launch;
   launch.grid = {c.grid.x, c.grid.y, c.grid.z};
   launch.block = {c.block.x, c.block.y, c.block.z};
   launch.shared_bytes = c.shared_bytes;
   try {
-    lab::run(launch, [&] {
-      void* const dynamic = dynamic_shared();
-      for (void* const pointer : state().dynamic_shared) {
-        std::memcpy(pointer, &dynamic, sizeof dynamic);
-      }
-      call(context);
-    });
+    lab::run(
+        launch,
+        [&] {
+          void* const dynamic = dynamic_shared();
+          for (void* const pointer : state().dynamic_shared) {
+            std::memcpy(pointer, &dynamic, sizeof dynamic);
+          }
+          call(context);
+        },
+        stream_number(c.stream));
   } catch (const std::exception& why) {
     state().sticky = ended_early(c, name, why);
     report(state().sticky);

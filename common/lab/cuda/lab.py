@@ -20,6 +20,7 @@ from common.lab.cuda.compile import Compiler, DoesNotCompile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SECONDS = 60
+NOTES = ("same value",)  # CUDA says what happens: they make no program fail
 
 
 class Result:
@@ -151,7 +152,8 @@ def main(arguments):
         print(json.dumps(result.report))
     else:
         print(f"\n{'-' * 30} the lab {'-' * 30}\n{text_of(result, options.counts)}", end="")
-    return 0 if result.report and not result.findings and result.status == 0 else 1
+    wrong = [finding for finding in result.findings if finding["kind"] not in NOTES]
+    return 0 if result.report and not wrong and result.status == 0 else 1
 
 
 if __name__ == "__main__":

@@ -89,10 +89,9 @@ cudaError_t check_copy(const void* to, const void* from, std::size_t bytes, cuda
 
 void copy(void* to, const void* from, std::size_t bytes) {
   if (state().find(to) != nullptr) {
-    std::memmove(to, from, bytes);
-    if (fa::lab::observer != nullptr) fa::lab::observer->host_wrote(to, bytes, false);
+    fa::lab::upload(to, from, bytes);
   } else {
-    std::memmove(to, from, bytes);
+    fa::lab::download(to, from, bytes);
   }
 }
 

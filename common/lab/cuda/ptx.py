@@ -92,9 +92,9 @@ def load(m, ops):
     into, kind = elements(ops[0]), TYPES[m["t"]]
     where = pointer(m["space"] or "", ops[1])
     if "acquire" in m["how"] or "relaxed" in m["how"]:
-        use = "kLoadAcquire" if "acquire" in m["how"] else "kAdd"
-        return assign(into[0], f"::lab_cuda::ptx::load_flag<{kind}>({where}, "
-                      f"::lab_cuda::Counter::{use}, {HERE})")  # fmt: skip
+        order = "__ATOMIC_ACQUIRE" if "acquire" in m["how"] else "__ATOMIC_RELAXED"
+        flag = f"static_cast<const {kind}*>({where})"
+        return assign(into[0], f"::lab_cuda::load_flag<{order}>({flag}, {HERE})")
     lines = [f"{kind} lab_v[{len(into)}]; ::lab_cuda::ptx::load(lab_v, {where}, {HERE});"]
     lines += [assign(name, f"lab_v[{i}]") for i, name in enumerate(into)]
     return f"{{ {' '.join(lines)} }}"
@@ -104,9 +104,9 @@ def store(m, ops):
     values, kind = elements(ops[1]), m["t"]
     where = pointer(m["space"] or "", ops[0])
     if "release" in m["how"] or "relaxed" in m["how"]:
-        fence = "true" if "release" in m["how"] else "false"
-        return (f"::lab_cuda::ptx::store_flag<{TYPES[kind]}>({where}, {cast(kind, values[0])}, "
-                f"{fence}, {HERE});")  # fmt: skip
+        order = "__ATOMIC_RELEASE" if "release" in m["how"] else "__ATOMIC_RELAXED"
+        flag = f"static_cast<{TYPES[kind]}*>({where})"
+        return f"::lab_cuda::store_flag<{order}>({flag}, {cast(kind, values[0])});"
     inner = ", ".join(cast(kind, value) for value in values)
     return (f"{{ {TYPES[kind]} lab_v[{len(values)}] = {{{inner}}}; "
             f"::lab_cuda::ptx::store({where}, lab_v, {HERE}); }}")  # fmt: skip

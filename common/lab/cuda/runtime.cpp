@@ -10,9 +10,12 @@ using lab_cuda::pending_error;
 using lab_cuda::report;
 using lab_cuda::state;
 
-struct CUstream_st {};
+struct CUstream_st {
+  std::uint64_t number = fa::lab::new_stream();
+};
 struct CUevent_st {
   bool recorded = false;
+  std::uint64_t stream = 0;
   std::chrono::steady_clock::time_point time;
 };
 
@@ -32,6 +35,12 @@ int blocks_of_sm(int threads, std::size_t shared_bytes) {
   const int rounded = (threads + 31) / 32 * 32;
   const int by_threads = std::min(Card::kThreadsOfSm / rounded, Card::kBlocksOfSm);
   return std::min(by_threads, Card::kSharedOfSm / (static_cast<int>(shared_bytes) + of_system));
+}
+
+std::uint64_t stream_number(cudaStream_t stream) {
+  return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread
+             ? 0
+             : stream->number;
 }
 
 long long clock_now() {
@@ -215,6 +224,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   return pending_error();
 }
 cudaError_t cudaDeviceSynchronize() {
+  fa::lab::synchronize();
   return report(pending_error());
 }
 cudaError_t cudaThreadSynchronize() {
@@ -279,14 +289,17 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete stream;
   return pending_error();
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) {
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  fa::lab::synchronize(lab_cuda::stream_number(stream));
   return report(pending_error());
 }
-cudaError_t cudaStreamQuery(cudaStream_t) {
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  fa::lab::synchronize(lab_cuda::stream_number(stream));
   return pending_error();
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) {
-  return pending_error();
+// The host waits as well: the engine has no order between two streams alone.
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t event, unsigned) {
+  return cudaEventSynchronize(event);
 }
 cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, std::size_t, unsigned) {
   return pending_error();
@@ -296,7 +309,8 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
   callback(stream, pending_error(), data);
   return pending_error();
 }
-cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t function, void* data) {
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  fa::lab::synchronize(lab_cuda::stream_number(stream));
   function(data);
   return pending_error();
 }
@@ -310,17 +324,20 @@ cudaError_t cudaEventCreate(cudaEvent_t* event, unsigned) {
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   return cudaEventCreate(event);
 }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (event == nullptr) return report(cudaErrorInvalidResourceHandle);
+  event->stream = lab_cuda::stream_number(stream);
   event->recorded = true;
   event->time = std::chrono::steady_clock::now();
   return report(pending_error());
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event == nullptr) return report(cudaErrorInvalidResourceHandle);
+  if (event->recorded) fa::lab::synchronize(event->stream);
   return report(pending_error());
 }
-cudaError_t cudaEventQuery(cudaEvent_t) {
-  return pending_error();
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return cudaEventSynchronize(event);
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   if (begin == nullptr || end == nullptr || !begin->recorded || !end->recorded) {

@@ -64,7 +64,7 @@ class Source:
 
     def __init__(self, text, where):
         self.tokens = tokens_of(text)
-        self.where = where
+        self.where, self.count = where, 0
         self.real = [i for i, t in enumerate(self.tokens) if t.kind not in ("space", "comment")]
         self.place = {index: k for k, index in enumerate(self.real)}
 
@@ -250,7 +250,8 @@ class Source:
             if "extern" in words and "[" in words:
                 while self.text(first) in ("#", "define"):
                     first += 1
-                self.dynamic(first + words[first - first :].index("extern"), end, scopes[k])
+                in_file = scopes[k] and not self.token(k).directive
+                self.dynamic(first + words.index("extern"), end, in_file)
                 continue
             for i in range(first, end):
                 if self.text(i) == "static" and i < k + 3:
@@ -299,7 +300,8 @@ class Source:
             value = "::lab_cuda::dynamic_shared()"
         static = "static " if at_file_scope else ""
         pointer = f"{kind} (*{name}){dimensions}"
-        self.replace(first, end, f"{static}{pointer} = ({kind} (*){dimensions}){value}")
+        label = self.symbol(name, static) if at_file_scope else ""
+        self.replace(first, end, f"{static}{pointer}{label} = ({kind} (*){dimensions}){value}")
 
     # ------------------------------------------------------------ variables of the device
 
@@ -393,14 +395,21 @@ class Source:
             at = next(i for i, word in enumerate(words) if word != "*")
             stars, name, rest = " ".join(words[:at]), words[at], " ".join(words[at + 1 :])
             if "extern" in kinds and "=" not in words:
-                text.append(f"extern {base} {stars} (&{name}){rest}")
+                text.append(f"extern {base} {stars} (&{name}){rest}{self.symbol(name, '')}")
                 continue
             image = f"lab_image_{name}"
+            text.append(f"static {attribute}{base} {stars} {image} {rest}")
             text.append(
-                f"static {attribute}{base} {stars} {image} {rest}; {static}decltype({image})& "
-                f'{name} = ::lab_cuda::variable({image}, "{name}", {managed})'
+                f"{static}decltype({image})& {name}{self.symbol(name, static)} = "
+                f'::lab_cuda::variable({image}, "{name}", {managed})'
             )
         self.replace(first, end, "; ".join(text))
+
+    def symbol(self, name, static):
+        """The name for the linker, by which the lab knows what is its own."""
+        number = f".{abs(hash((str(self.where), self.count)))}" if static else ""
+        self.count += 1
+        return f' __asm__("lab_cuda.{name}{number}")'
 
     # ------------------------------------------------------------ the rest
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -29,6 +30,15 @@ struct Card {
   static constexpr int kShared = 48 * 1024, kMostShared = 227 * 1024, kSharedOfSm = 228 * 1024;
 };
 
+/// What a kernel is ended with. `error` is what the program gets to see.
+struct KernelStopped : std::runtime_error {
+  KernelStopped(const std::string& of_kind, cudaError_t what, const std::string& message, Where at)
+      : std::runtime_error(message), kind(of_kind), error(what), where(at) {}
+  std::string kind;
+  cudaError_t error;
+  Where where;
+};
+
 /// The program.
 struct State {
   fa::lab::Watch watch;
@@ -38,6 +48,7 @@ struct State {
   std::vector<void*> dynamic_shared;                   // pointers to it at file scope
   std::size_t allowed_shared = Card::kShared;
   std::int64_t launches = 0;
+  std::optional<KernelStopped> stopped;  // what the kernel that runs has ended itself with
   bool times_were_asked = false;
   cudaError_t last_error = cudaSuccess;  // of cudaGetLastError()
   cudaError_t sticky = cudaSuccess;      // of a launch that failed: all later calls return it
@@ -55,16 +66,7 @@ cudaError_t report(cudaError_t error);
 /// That of all calls after a failed launch, else success.
 cudaError_t pending_error();
 
-/// What a kernel is ended with. `error` is what the program gets to see.
-struct KernelStopped : std::runtime_error {
-  KernelStopped(const std::string& of_kind, cudaError_t what, const std::string& message, Where at)
-      : std::runtime_error(message), kind(of_kind), error(what), where(at) {}
-  std::string kind;
-  cudaError_t error;
-  Where where;
-};
-
-/// Begins to guard the program: its end, however it comes, writes the report.
-void guard_program();
+/// The engine's number of a stream.
+std::uint64_t stream_number(cudaStream_t stream);
 
 }  // namespace lab_cuda

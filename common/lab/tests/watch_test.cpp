@@ -553,9 +553,12 @@ TEST_CASE("lines that no thread reached are reported, also in called functions")
     CHECK(coverage.reached.count(marked(mark)) == 0);
   }
   CHECK(lines.count(marked("beyond the guard")) == 0);  // of another instance
-  CHECK(lab::unreached(coverage) == fmt::format("watch_test.cpp:{}, {}",
-                                                line_of(FA_WATCH_TEST, "helper after the branch"),
-                                                line_of(FA_WATCH_TEST, "no access")));
+  const int helper = line_of(FA_WATCH_TEST, "helper after the branch");
+  const int branch = line_of(FA_WATCH_TEST, "no access");
+  // Compilers may also give some of it to the call behind the barrier.
+  const std::string unreached = lab::unreached(coverage);
+  const std::string both = fmt::format("watch_test.cpp:{}, {}", helper, branch);
+  CHECK((unreached == both || unreached == fmt::format("{}, {}", both, branch + 1)));
 
   coverage.add(run(branches<1>, 33).coverage);
   CHECK(coverage.lines == lines);

@@ -17,6 +17,10 @@ using Value = typename Same<T>::type;  ///< a parameter that deduces nothing
 template <std::size_t bytes>
 struct BitsOf;
 template <>
+struct BitsOf<1> {
+  using type = std::uint8_t;
+};
+template <>
 struct BitsOf<2> {
   using type = std::uint16_t;
 };
@@ -32,6 +36,26 @@ struct BitsOf<8> {
 /// Stores without being seen: the access was seen before.
 void store_unwatched(void* address, const void* bytes, std::size_t size);
 
+/// A load and a store of a flag, with an order of C++.
+template <int order, class T>
+LAB_CUDA_FUNCTION std::remove_cv_t<T> load_flag(T* from, Where where) {
+  using Plain = std::remove_cv_t<T>;
+  typedef typename BitsOf<sizeof(T)>::type Bits __attribute__((may_alias));
+  poll(const_cast<const Plain*>(from), where);
+  const Bits bits =
+      __atomic_load_n(reinterpret_cast<const Bits*>(const_cast<const Plain*>(from)), order);
+  Plain value;
+  __builtin_memcpy(static_cast<void*>(&value), &bits, sizeof value);
+  return value;
+}
+template <int order, class T>
+LAB_CUDA_FUNCTION void store_flag(T* to, Value<std::remove_cv_t<T>> value) {
+  typedef typename BitsOf<sizeof(T)>::type Bits __attribute__((may_alias));
+  Bits bits;
+  __builtin_memcpy(&bits, static_cast<const void*>(&value), sizeof bits);
+  __atomic_store_n(reinterpret_cast<Bits*>(const_cast<std::remove_cv_t<T>*>(to)), bits, order);
+}
+
 /// What a thread reads before it tries to swap it by atomicCAS(), which finds a change.
 template <class T>
 LAB_CUDA_FUNCTION auto before_swap(T* address) {
@@ -46,16 +70,16 @@ LAB_CUDA_FUNCTION auto before_swap(T* address) {
 
 /// Changes memory to operation(old) in one step: threads of a kernel take turns, and none comes
 /// between. What changes nothing is a look at a flag.
-template <class T, class Operation>
-LAB_CUDA_FUNCTION T change(T* address, Operation operation, Counter use, Where where) {
+/// `order` is one of C++.
+template <int order = __ATOMIC_RELAXED, class T, class Operation>
+LAB_CUDA_FUNCTION T change(T* address, Operation operation, Where where) {
   using Plain = std::remove_volatile_t<T>;
   typedef typename BitsOf<sizeof(T)>::type Bits __attribute__((may_alias));
   Bits* const bits = reinterpret_cast<Bits*>(const_cast<Plain*>(address));
-  const Bits old_bits = __atomic_fetch_add(bits, Bits{0}, __ATOMIC_RELAXED);
+  const Bits old_bits = __atomic_fetch_add(bits, Bits{0}, order);
   Plain old;
   __builtin_memcpy(static_cast<void*>(&old), &old_bits, sizeof old);
   const Plain changed = operation(old);
-  note_counter(address, use);
   if (__builtin_memcmp(&changed, &old, sizeof old) == 0) {
     poll(address, where);
   } else {
@@ -73,7 +97,7 @@ LAB_CUDA_FUNCTION T change(T* address, Operation operation, Counter use, Where w
     return ::lab_cuda::change(                                                                  \
         address,                                                                                \
         [&](std::remove_volatile_t<T> old) -> std::remove_volatile_t<T> { return expression; }, \
-        ::lab_cuda::Counter::kAdd, lab_where);                                                  \
+        lab_where);                                                                             \
   }
 #define LAB_CUDA_ATOMIC_SCOPES(name, expression) \
   LAB_CUDA_ATOMIC(name, expression)              \
@@ -99,16 +123,12 @@ LAB_CUDA_ATOMIC_SCOPES(atomicDec, old == 0 || old > value ? value : old - 1)
       ::lab_cuda::Value<std::remove_volatile_t<T>> value, LAB_CUDA_WHERE) {                    \
     return ::lab_cuda::change(                                                                 \
         address, [&](std::remove_volatile_t<T> old) { return old == expected ? value : old; }, \
-        ::lab_cuda::Counter::kAdd, lab_where);                                                 \
+        lab_where);                                                                            \
   }
 LAB_CUDA_COMPARE(atomicCAS)
 LAB_CUDA_COMPARE(atomicCAS_block)
 LAB_CUDA_COMPARE(atomicCAS_system)
 #undef LAB_CUDA_COMPARE
-template <>
-struct lab_cuda::BitsOf<1> {
-  using type = std::uint8_t;
-};
 // Of vectors each component is added on its own.
 LAB_CUDA_FUNCTION float2 atomicAdd(float2* address, float2 value, LAB_CUDA_WHERE) {
   return {atomicAdd(&address->x, value.x, lab_where), atomicAdd(&address->y, value.y, lab_where)};

@@ -133,10 +133,8 @@ Deposits exchange(unsigned mask, const void* bytes, std::size_t size, Where wher
 unsigned active_lanes();
 void absent_source(unsigned mask, int source, Where where);
 void poll(const void* flag, Where where);
-enum class Counter { kAdd, kAddAcquire, kLoadAcquire };
-void note_counter(const void* counter, Counter use);
 void note_access(const void* address, std::size_t size, bool write, Where where);
-void fence();
+void fence(bool for_all_blocks = true);
 void copy_async(void* to, const void* from, std::size_t size, Where where);
 /// The last `zeros` bytes are zeros.
 void copy_async_zeros(void* to, const void* from, std::size_t size, std::size_t zeros, Where where);

@@ -78,19 +78,6 @@ LAB_CUDA_FUNCTION void store(void* to, const T (&from)[count], Where where) {
   for (std::size_t i = 0; i < count; ++i) value[i] = from[i];
   *static_cast<Bytes*>(to) = value;
 }
-template <class T>
-LAB_CUDA_FUNCTION T load_flag(const void* from, Counter use, Where where) {
-  poll(from, where);
-  note_counter(from, use);
-  return __atomic_load_n(static_cast<const T*>(from), __ATOMIC_ACQUIRE);
-}
-template <class T>
-LAB_CUDA_FUNCTION void store_flag(void* to, T value, bool releases, Where where) {
-  if (releases) fence();
-  note_counter(to, Counter::kAdd);
-  __atomic_store_n(static_cast<T*>(to), value, __ATOMIC_RELEASE);
-}
-
 void cp_async(void* to, const void* from, int size, int kept, Where where);
 
 /// @{ See common/gpu/kernel_lab.hpp for the layouts of fragments.

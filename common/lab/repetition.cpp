@@ -1,0 +1,52 @@
+#include "common/lab/repetition.hpp"
+
+#include <ctime>
+
+#include "common/lab/crash.hpp"
+
+namespace fa::lab {
+namespace {
+
+constexpr int kCompared = 64;
+
+std::chrono::nanoseconds processor_time() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+// A hash of what all threads that have not ended have on their stacks.
+__attribute__((no_sanitize("address"))) std::uint64_t hash(const Threads& threads) {
+  std::uint64_t result = 0;
+  for (const LabThread& thread : threads) {
+    if (thread.state == State::kEnded) continue;
+    const auto [begin, end] = thread.fiber.used_stack();
+    for (const std::uint64_t* word = begin; word < end; ++word) {
+      result = (result ^ *word) * 0x9e3779b97f4a7c15u;
+      result ^= result >> 29;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+bool Repetition::choose(const Threads& threads, const LabThread& yielded) {
+  chosen_ = &yielded;
+  left_ = kCompared;
+  stacks_ = hash(threads);
+  return false;
+}
+
+bool Repetition::compare(const Threads& threads) {
+  const bool same = hash(threads) == stacks_;
+  if (!same && --left_ > 0) return false;
+  chosen_ = nullptr;
+  const std::chrono::nanoseconds now = processor_time();
+  if (same && repeats_) return now - since_ >= kLongestRun;
+  repeats_ = same;
+  since_ = now;
+  return false;
+}
+
+}  // namespace fa::lab
