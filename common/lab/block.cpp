@@ -28,13 +28,17 @@ std::string text_of_address(const LabThread& thread, const void* address) {
 }
 
 // What a flag may wait for that is right on a GPU.
-std::string text_of_later_blocks(std::int64_t blocks) {
-  return fmt::format(
-      "The launch has {} blocks, of which {}. A barrier of the whole grid is right on a GPU that "
-      "runs all of them at once, as a cooperative launch checks.",
-      blocks,
-      observer != nullptr ? "the watched lab runs one after the other"
-                          : "the lab runs as many at once as FA_THREADS says");
+std::string text_of_later_blocks(const Launch& launch) {
+  const std::int64_t blocks = launch.grid.count();
+  constexpr const char* needs = "a barrier of the whole grid needs all of them at once";
+  if (observer == nullptr) {
+    return fmt::format(
+        "The launch has {} blocks, of which the lab runs as many at once as FA_THREADS says; {}. "
+        "The watched lab runs more.",
+        blocks, needs);
+  }
+  return fmt::format("The launch has {} blocks, of which {} of this size can run at once: {}.",
+                     blocks, blocks_at_once(launch), needs);
 }
 
 // What to say of a thread that was left: it ran for too long, or crashed.
@@ -90,6 +94,7 @@ Block::Block(const Launch& launch, const std::function<void()>& kernel, Workers&
 
 void Block::begin(std::int64_t index) {
   const Size grid = launch_.grid;
+  is_first_ = index == 0;
   const auto linear = static_cast<std::uint64_t>(index);
   const Size block_index(static_cast<unsigned>(linear % grid.x),
                          static_cast<unsigned>(linear / grid.x % grid.y),
@@ -123,21 +128,29 @@ void Block::begin(std::int64_t index) {
   if (recorder != nullptr) recorder->block_begins(warps_.size());
 }
 
-void Block::run(std::int64_t index) {
-  begin(index);
+bool Block::run(bool others) {
+  constexpr int enough = 4;  // rounds without progress
+  has_progressed_ = false;
+  int rounds = 0;
   while (alive_ > 0) {
     if (run_ready_threads()) {
       progress_.made();
+      has_progressed_ = true;
+      rounds = 0;
       continue;
     }
     repetition_.forget();
     const bool polling = std::any_of(threads_.begin(), threads_.end(), [](const LabThread& thread) {
       return thread.state == State::kPolling;
     });
-    if (!polling || progress_.is_over(observer != nullptr)) throw std::runtime_error(deadlock());
+    if (polling && others && ++rounds == enough) return false;
+    if (!polling || (!others && progress_.is_over(observer != nullptr))) {
+      throw std::runtime_error(deadlock());
+    }
   }
   check_end();
   if (observer != nullptr) observer->block_ends();
+  return true;
 }
 
 // Lets each thread run that can. Returns whether one of them did more than poll.
@@ -378,8 +391,8 @@ std::string Block::deadlock() const {
     if (launch_.cluster > 1) text += fmt::format("of block {} of the cluster ", first->rank);
     text += where(*first, last_load);
   }
-  const std::int64_t blocks = launch_.grid.count();
-  if (polling && blocks > launch_.cluster) text += "\n  " + text_of_later_blocks(blocks);
+  const std::int64_t at_once = observer != nullptr ? blocks_at_once(launch_) : launch_.cluster;
+  if (polling && launch_.grid.count() > at_once) text += "\n  " + text_of_later_blocks(launch_);
   return text +
          "\n  A barrier must be reached by all threads of the block, a warp operation by all lanes "
          "of its mask, an mbarrier by as many arrivals and bytes as its phase expects.";

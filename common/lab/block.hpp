@@ -23,6 +23,10 @@
 
 namespace fa::lab {
 
+/// Blocks of an observed launch that may run at once, in turns: as many as an H200 has room for, but
+/// no more than 32,768 threads.
+std::int64_t blocks_at_once(const Launch& launch);
+
 /// What setmaxnreg asks for in a block.
 class RegisterBudget {
  public:
@@ -53,9 +57,17 @@ class Block {
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
-  /// Runs the block with this index in the grid, and the others of its cluster.
+  /// The block with this index in the grid begins, and the others of its cluster.
+  void begin(std::int64_t index);
+  /// Runs it to its end, or until its threads only read flags that another block may set.
+  /// @param others whether another block can run then; without one it is a deadlock
+  /// @return whether it has ended
   /// @throws what the kernel throws; std::runtime_error for a deadlock, a crash, an endless loop
-  void run(std::int64_t index);
+  bool run(bool others);
+  /// Whether it is block 0, or has it in its cluster.
+  bool is_first() const { return is_first_; }
+  /// Whether a thread did more than read flags in the last run().
+  bool has_progressed() const { return has_progressed_; }
 
   /// The dynamic shared memory of a block of the cluster.
   std::byte* shared(int rank) { return blocks_[static_cast<std::size_t>(rank)].shared.get(); }
@@ -113,7 +125,6 @@ class Block {
   };
   OfBlock& of(const Thread& thread) { return blocks_[static_cast<std::size_t>(thread.rank)]; }
 
-  void begin(std::int64_t index);
   void live(LabThread& thread);
   void run(LabThread& thread);
   bool run_ready_threads();
@@ -136,6 +147,7 @@ class Block {
   RegisterBudget registers_;
   std::exception_ptr error_;
   int alive_ = 0;
+  bool is_first_ = false, has_progressed_ = false;
   Threads threads_;  // last but what refers to it: fibers that are unwound may use all else
   Mbarriers mbarriers_{threads_};
 };

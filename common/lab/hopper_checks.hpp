@@ -17,6 +17,8 @@ class MbarrierCheck {
   explicit MbarrierCheck(Watched& watched) : w_(watched) {}
   /// A block or cluster begins.
   void block_begins() { states_.clear(); }
+  /// Exchanges what is known of the running block for what another one knows of its own.
+  void exchange(MbarrierCheck& other) { states_.swap(other.states_); }
   /// The running thread initialises one.
   void made(const void* barrier, std::uint32_t site);
   /// It calls fence_barrier_init().
@@ -40,6 +42,8 @@ class RegisterCheck {
   explicit RegisterCheck(Watched& watched) : w_(watched) {}
   /// A block or cluster begins.
   void block_begins() { lent_.assign(w_.threads, {}); }
+  /// Exchanges what is known of the running block for what another one knows of its own.
+  void exchange(RegisterCheck& other) { lent_.swap(other.lent_); }
   /// See Observer::registers_lent().
   void lend(int thread, const void* address, std::size_t size, bool sums, const void* agent,
             std::uint32_t when, std::uint32_t site);
@@ -71,6 +75,11 @@ class PeerCheck {
   void block_begins() {
     uses_.assign(w_.cluster, {});
     exited_.assign(w_.cluster, false);
+  }
+  /// Exchanges what is known of the running block for what another one knows of its own.
+  void exchange(PeerCheck& other) {
+    uses_.swap(other.uses_);
+    exited_.swap(other.exited_);
   }
   /// The running thread, or an agent that it started, uses shared memory of the block of a rank.
   void uses(int rank, const Access& use);

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <deque>
+#include <memory>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
@@ -30,6 +32,69 @@ std::string with_findings(const std::string& message) {
   return result;
 }
 
+// The blocks of an observed launch on one thread of the operating system: one after the other, and
+// in turns where one waits for a flag that another is to set.
+class Turns {
+ public:
+  Turns(const Launch& launch, const std::function<void()>& kernel, Workers& workers)
+      : launch_(launch), kernel_(kernel), workers_(workers) {}
+
+  // Runs all of them. Returns what Block::registers() says of the first one.
+  std::vector<int> run() {
+    begin();
+    std::vector<int> registers;
+    for (std::int64_t idle = 0;;) {  // turns without progress
+      const bool others = !waiting_.empty() || may_begin();
+      const bool ended = now_->run(others && idle < kIdleTurns);
+      idle = ended || now_->has_progressed() ? 0 : idle + 1;
+      if (ended) {
+        if (now_->is_first()) registers = now_->registers().of_warps();
+        spare_ = std::move(now_);
+        if (!waiting_.empty()) {
+          resume(nullptr);
+        } else if (next_ < launch_.grid.count()) {
+          begin();
+        } else {
+          return registers;
+        }
+      } else {
+        const Block* const before = now_.get();
+        waiting_.push_back(std::move(now_));
+        if (waiting_.size() < limit_ && next_ < launch_.grid.count()) {
+          observer->switches(before, nullptr);
+          begin();
+        } else {
+          resume(before);
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kIdleTurns = 1 << 12;
+  bool may_begin() const { return next_ < launch_.grid.count() && waiting_.size() + 1 < limit_; }
+  void begin() {
+    now_ = spare_ ? std::move(spare_) : std::make_unique<Block>(launch_, kernel_, workers_);
+    now_->begin(next_);
+    next_ += launch_.cluster;
+  }
+  void resume(const Block* before) {
+    now_ = std::move(waiting_.front());
+    waiting_.pop_front();
+    if (now_.get() != before) observer->switches(before, now_.get());
+  }
+
+  const Launch& launch_;
+  const std::function<void()>& kernel_;
+  Workers& workers_;
+  const std::size_t limit_ =
+      observer->can_switch() ? static_cast<std::size_t>(blocks_at_once(launch_) / launch_.cluster)
+                             : 1;
+  std::int64_t next_ = 0;
+  std::unique_ptr<Block> now_, spare_;
+  std::deque<std::unique_ptr<Block>> waiting_;
+};
+
 std::vector<int> run_blocks(const Launch& launch, const std::function<void()>& kernel,
                             std::uint64_t stream) {
   std::vector<int> registers;  // written by the worker that runs block 0
@@ -43,6 +108,10 @@ std::vector<int> run_blocks(const Launch& launch, const std::function<void()>& k
   if (observer != nullptr) observer->launch_begins(launch, stream);
   const CrashHandler crash_handler;
   Workers workers(count);
+  if (observer != nullptr && recorder == nullptr) {
+    const HandlerStack handler_stack;
+    return Turns(launch, kernel, workers).run();
+  }
   parallel_for(count, [&](std::int64_t) {
     struct End {
       Workers& workers;
@@ -54,7 +123,8 @@ std::vector<int> run_blocks(const Launch& launch, const std::function<void()>& k
     if (observer == nullptr) watchdog.emplace(block.heartbeat());  // else loops are observed
     for (std::int64_t i; (i = next.fetch_add(launch.cluster)) < blocks;) {
       try {
-        block.run(i);
+        block.begin(i);
+        block.run(false);
         if (i == 0) registers = block.registers().of_warps();
       } catch (...) {
         next = blocks;  // the others stop as well
@@ -87,6 +157,19 @@ std::uint64_t new_stream() {
 
 void synchronize(std::uint64_t stream) {
   if (observer != nullptr) observer->synchronized(stream);
+}
+
+std::int64_t blocks_at_once(const Launch& launch) {
+  constexpr std::int64_t sms = 132, threads = 2048, most_blocks = 32;
+  constexpr std::size_t shared = 228 * 1024, of_block = 1024;
+  const std::int64_t warps = (launch.block.count() + kWarpSize - 1) / kWarpSize;
+  const std::int64_t of_sm =
+      std::min({most_blocks, threads / (warps * kWarpSize),
+                static_cast<std::int64_t>(shared / (launch.shared_bytes + of_block))});
+  constexpr std::int64_t here = 32 * 1024;  // threads
+  const std::int64_t all =
+      std::min(sms * of_sm, std::max(here / launch.block.count(), std::int64_t{1}));
+  return std::max<std::int64_t>(all / launch.cluster * launch.cluster, launch.cluster);
 }
 
 int sm_count() {

@@ -54,6 +54,13 @@ class Observer {
   /// blocks of a cluster begin together, in order of rank.
   virtual void block_begins(const Thread& first, const void* dynamic,
                             std::size_t dynamic_bytes) = 0;
+  /// Another block, or cluster, runs from now on: after the block_begins() of the first one that is
+  /// launched, and whenever one waits for others. What is known of one that has ended is forgotten.
+  /// @param before null where it has ended
+  /// @param now    one that ran before; null for one that begins
+  virtual void switches(const void* before, const void* now) = 0;
+  /// Whether it can keep the blocks of a launch apart while they run in turns.
+  virtual bool can_switch() const = 0;
   /// A thread has ended.
   virtual void thread_ends(const Thread& thread) = 0;
   /// All threads of a block have ended.

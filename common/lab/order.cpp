@@ -43,7 +43,7 @@ std::uint32_t Order::fence_after(std::uint32_t thread, std::uint32_t time) const
 void Order::launch_begins(std::int64_t threads, int cluster, bool with_pdl, std::uint64_t stream) {
   // What comes behind work on the default stream comes behind all before it.
   if (stream == 0 || (!launches_.empty() && launches_.back().stream == 0)) synchronized(0);
-  first_interval_ = ++interval_;
+  first_interval_ = interval_ = ++last_interval_;
   launches_.push_back({first_interval_, stream});
   // The launch before this one may itself have begun early.
   if (!with_pdl) in_flight_ = first_interval_;
@@ -56,10 +56,10 @@ void Order::launch_begins(std::int64_t threads, int cluster, bool with_pdl, std:
 void Order::synchronized(std::uint64_t stream) {
   // Accesses of the last launch have its intervals, the next one begins a new one.
   if (stream != 0) {
-    waited_for_[stream] = interval_ + 1;
+    waited_for_[stream] = last_interval_ + 1;
     return;
   }
-  joined_ = interval_ + 1;
+  joined_ = last_interval_ + 1;
   launches_.clear();
 }
 
@@ -76,7 +76,7 @@ bool Order::of_unordered_stream(const Access& access) const {
 }
 
 void Order::block_begins() {
-  ++interval_;
+  interval_ = ++last_interval_;
   block_ = next_block_;
   next_block_ += kNumbers;
   times_.assign(threads_, 1);
@@ -109,7 +109,7 @@ void Order::block_meets() {
     for (std::size_t i = 0; i < of_block_; ++i) clocks_[first + i] = together;
     return;
   }
-  ++interval_;
+  interval_ = ++last_interval_;
   for (std::size_t thread = 0; thread < threads_; ++thread) {
     release(thread, all_);
     clocks_[thread] = {};

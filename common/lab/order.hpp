@@ -40,6 +40,37 @@ class VectorClock {
   std::vector<std::uint32_t> times_;
 };
 
+/// By the first thread of each block.
+using BlockClocks = std::unordered_map<std::uint32_t, VectorClock>;
+
+/// What is known of the order of the threads of the block, or cluster, that runs.
+struct OrderOfBlock {
+  std::uint32_t block_ = 1;                         // number of thread 0
+  std::uint32_t interval_ = 1;                      // it is in
+  std::vector<std::uint32_t> times_;                // of each thread
+  std::vector<VectorClock> clocks_;                 // of each thread
+  VectorClock all_;                                 // joined into each of them
+  std::vector<std::vector<std::uint32_t>> fences_;  // of each thread
+  std::unordered_map<const void*, std::uint32_t> agents_;
+  struct Barrier {
+    VectorClock coming, ended;  // of the arrivals in this phase; in all that have ended
+  };
+  std::unordered_map<const void*, Barrier> barriers_;
+  // What a thread did before a fence, for threads of its block and, of a __threadfence(), for
+  // others.
+  struct Fenced {
+    VectorClock block, others;
+  };
+  // The clocks of flags that a thread has read, which its next fence applies.
+  struct Pending {
+    VectorClock block;
+    BlockClocks others;
+  };
+  std::unordered_map<std::uint32_t, Fenced> at_fence_;  // of each thread, its last one
+  std::unordered_map<std::uint32_t, Pending> pending_;  // of each thread
+  BlockClocks order_of_block_, order_of_copies_;        // applied to it, and to its copies by TMA
+};
+
 /// The order of accesses. A thread's time advances at each operation that orders others after it:
 /// at __syncthreads() all, at __syncwarp() the lanes of its mask, at an mbarrier or a named barrier
 /// those that wait there, and by a fence and a flag those that read the flag.
@@ -47,8 +78,11 @@ class VectorClock {
 /// Agents are asynchronous operations: copies and wgmma. Threads and agents of all blocks of a
 /// launch have numbers, counted from 1. The blocks of a cluster count as one large block, except
 /// for __syncthreads().
-class Order {
+class Order : private OrderOfBlock {
  public:
+  /// Another block runs: exchanges what is known of the running one for what is known of that.
+  void exchange(OrderOfBlock& other) { std::swap(static_cast<OrderOfBlock&>(*this), other); }
+
   /// @name Threads and agents
   /// @{
 
@@ -78,8 +112,8 @@ class Order {
   bool of_other_launch(const Access& access) const { return access.interval < first_interval_; }
   /// Whether that launch was on another stream, and nothing orders this one after it.
   bool of_unordered_stream(const Access& access) const;
-  /// Whether a thread or agent is of an earlier block or cluster.
-  bool of_other_block(std::uint32_t id) const { return id < block_; }
+  /// Whether a thread or agent is of another block or cluster.
+  bool of_other_block(std::uint32_t id) const { return cluster_of(id) != cluster_of(block_); }
   /// @}
 
   /// @name Asking
@@ -168,9 +202,6 @@ class Order {
   static constexpr std::uint32_t kNumbers = 16 * kMaxThreads;    // of a cluster
   // The agent of all launches before this one that may be in flight.
   static constexpr std::uint32_t kPreviousGrids = kFirstAgent;
-  // By the first thread of each block.
-  using BlockClocks = std::unordered_map<std::uint32_t, VectorClock>;
-
   // Threads come first, then agents.
   std::size_t index_of(std::uint32_t number) const {
     return number < kFirstAgent ? number : number - kFirstAgent + threads_;
@@ -185,10 +216,9 @@ class Order {
     to.raise(thread, times_[thread]++);
   }
 
-  std::uint32_t interval_ = 1,
-                first_interval_ = 1;          // the latter of this launch
-  std::uint32_t in_flight_ = 1;               // of the first launch that may be in flight
-  std::uint32_t block_ = 1, next_block_ = 1;  // numbers of thread 0
+  std::uint32_t last_interval_ = 1, first_interval_ = 1;  // of all blocks; of this launch
+  std::uint32_t in_flight_ = 1;   // of the first launch that may be in flight
+  std::uint32_t next_block_ = 1;  // the number of its thread 0
   bool copy_runs_ = false;
 
   // Launches on different streams: the first interval and the stream of each that may matter; all
@@ -202,36 +232,10 @@ class Order {
   std::uint32_t joined_ = 0;
   std::unordered_map<std::uint64_t, std::uint32_t> waited_for_;
 
-  // In this block or cluster.
-  std::size_t threads_ = 0;
-  std::uint32_t of_block_ = 1;                      // of these
-  std::vector<std::uint32_t> times_;                // of each thread
-  std::vector<VectorClock> clocks_;                 // of each thread
-  VectorClock all_;                                 // joined into each of them
-  std::vector<std::vector<std::uint32_t>> fences_;  // of each thread
-  std::unordered_map<const void*, std::uint32_t> agents_;
-  struct Barrier {
-    VectorClock coming, ended;  // of the arrivals in this phase; in all that have ended
-  };
-  std::unordered_map<const void*, Barrier> barriers_;
-
-  // What a thread did before a fence, for threads of its block and, of a __threadfence(), for
-  // others.
-  struct Fenced {
-    VectorClock block, others;
-  };
-  // The clocks of flags that a thread has read, which its next fence applies.
-  struct Pending {
-    VectorClock block;
-    BlockClocks others;
-  };
-  // Of each thread of this block, at its last fence; for each flag what its writers did before a
-  // fence, by the first thread of their block.
-  std::unordered_map<std::uint32_t, Fenced> at_fence_;
+  std::size_t threads_ = 0;     // of a block or cluster
+  std::uint32_t of_block_ = 1;  // of these
+  // For each flag what its writers did before a fence, by the first thread of their block.
   std::unordered_map<const void*, std::unordered_map<std::uint32_t, Fenced>> raised_by_;
-  std::unordered_map<std::uint32_t, Pending> pending_;
-  // What is applied to this block, and to its copies by TMA.
-  BlockClocks order_of_block_, order_of_copies_;
 };
 
 }  // namespace fa::lab

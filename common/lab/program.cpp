@@ -22,7 +22,8 @@ std::vector<T> read_array(const std::vector<char>& bytes, std::size_t at, std::s
 
 }  // namespace
 
-std::vector<Symbol> Symbol::of_this_program() {
+namespace {
+std::vector<Symbol> read_symbols() {
   const std::uintptr_t load_address = Program::running().load_address;
   std::ifstream file("/proc/self/exe", std::ios::binary);
   const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
@@ -41,6 +42,12 @@ std::vector<Symbol> Symbol::of_this_program() {
                         bytes.data() + name});
     }
   }
+  return result;
+}
+}  // namespace
+
+const std::vector<Symbol>& Symbol::of_this_program() {
+  static const std::vector<Symbol> result = read_symbols();
   return result;
 }
 

@@ -30,7 +30,7 @@ struct Symbol {
 
   /// All of them; none where the file has no table of them. (Not all are in the table that the
   /// loader has in memory.)
-  static std::vector<Symbol> of_this_program();
+  static const std::vector<Symbol>& of_this_program();
 };
 
 }  // namespace fa::lab

@@ -36,6 +36,28 @@ std::string name_of(const std::string& symbol) {
   return end == std::string::npos ? full : full.substr(end + 2);
 }
 
+// Of the symbols of this program those that are memory of kernels, each by its end.
+struct KernelSymbols {
+  std::vector<Symbol> statics, variables;  // `__shared__` and `__device__`
+};
+const KernelSymbols& kernel_symbols() {
+  static const KernelSymbols all = [] {
+    KernelSymbols result;
+    for (const Symbol& symbol : Symbol::of_this_program()) {
+      if (!is_of_kernels(symbol.name)) continue;
+      if (symbol.kind == STT_TLS) result.statics.push_back(symbol);
+      if (symbol.kind == STT_OBJECT) result.variables.push_back(symbol);
+    }
+    const auto ends_before = [](const Symbol& a, const Symbol& b) {
+      return a.begin + a.size < b.begin + b.size;
+    };
+    std::sort(result.statics.begin(), result.statics.end(), ends_before);
+    std::sort(result.variables.begin(), result.variables.end(), ends_before);
+    return result;
+  }();
+  return all;
+}
+
 }  // namespace
 
 // Where a static array begins is not known.
@@ -55,22 +77,43 @@ ShadowMemory::ShadowMemory() {
   statics.memory = Memory::kStaticShared;
   const Program program = Program::running();
   statics.set(program.thread_locals, program.thread_local_bytes);
-  for (Symbol& symbol : Symbol::of_this_program()) {
-    if (symbol.kind == STT_OBJECT && is_of_kernels(symbol.name)) {
-      variables_.push_back(std::move(symbol));
-    }
+  auto* const thread_locals = static_cast<std::byte*>(const_cast<void*>(program.thread_locals));
+  for (const Symbol& symbol : kernel_symbols().statics) {
+    static_arrays_.push_back({thread_locals + (symbol.begin - program.load_address), symbol.size});
   }
-  std::sort(variables_.begin(), variables_.end(),
-            [](const Symbol& a, const Symbol& b) { return a.begin + a.size < b.begin + b.size; });
+}
+
+bool ShadowMemory::knows_statics() const {
+  return !Symbol::of_this_program().empty();
+}
+
+void ShadowMemory::exchange(OfBlock& other) {
+  statics.cells.swap(other.cells);
+  statics.async_reads.swap(other.async_reads);
+  dynamics.swap(other.dynamics);
+  std::size_t bytes = 0;
+  for (const Piece& piece : static_arrays_) bytes += piece.size;
+  const bool begins = other.statics.empty();
+  other.statics.resize(bytes);
+  std::byte* kept = other.statics.data();
+  for (const Piece& piece : static_arrays_) {
+    if (begins) {
+      std::copy_n(piece.begin, piece.size, kept);
+    } else {
+      std::swap_ranges(piece.begin, piece.begin + piece.size, kept);
+    }
+    kept += piece.size;
+  }
 }
 
 Region* ShadowMemory::variable(const std::byte* address) {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
-  const auto found = std::upper_bound(variables_.begin(), variables_.end(), at,
-                                      [](std::uintptr_t value, const Symbol& symbol) {
-                                        return value < symbol.begin + symbol.size;
-                                      });
-  if (found == variables_.end() || at < found->begin) return nullptr;
+  const std::vector<Symbol>& all = kernel_symbols().variables;
+  const auto found =
+      std::upper_bound(all.begin(), all.end(), at, [](std::uintptr_t value, const Symbol& symbol) {
+        return value < symbol.begin + symbol.size;
+      });
+  if (found == all.end() || at < found->begin) return nullptr;
   const auto [entry, is_new] = used_variables_.try_emplace(found->begin);
   Region& region = entry->second;
   if (is_new) {

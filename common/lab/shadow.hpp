@@ -105,6 +105,19 @@ class ShadowMemory {
     dynamics.back().set(memory, bytes);
   }
 
+  /// What is known of the shared memory of a block that waits for others, and its contents where
+  /// blocks have the same addresses.
+  struct OfBlock {
+    std::vector<Cell> cells;
+    std::vector<std::vector<AsyncRead>> async_reads;
+    std::vector<std::byte> statics;
+    std::vector<Region> dynamics;
+  };
+  /// Another block runs: exchanges what belongs to the running one for what belongs to that.
+  void exchange(OfBlock& other);
+  /// Whether it is known where static arrays are.
+  bool knows_statics() const;
+
   /// The region with an address in it or in the room beside it; null for registers and arguments.
   Region* find(const std::byte* address) {
     if (statics.contains(address)) return &statics;
@@ -139,8 +152,12 @@ class ShadowMemory {
   // The variable of the program with an address in it; null for others.
   Region* variable(const std::byte* address);
 
-  // Of the program's variables that kernels may use, by their ends; those that were used.
-  std::vector<Symbol> variables_;
+  struct Piece {
+    std::byte* begin;
+    std::size_t size;
+  };
+  std::vector<Piece> static_arrays_;
+  // Of the program's variables those that kernels have used.
   std::map<std::uintptr_t, Region> used_variables_;
   // Watched on either side of buffers and of dynamic shared memory.
   static constexpr std::ptrdiff_t kRoom = 4096;

@@ -17,6 +17,8 @@ class SpinCheck {
   explicit SpinCheck(Watched& watched) : w_(watched) {}
   /// A block or cluster begins.
   void block_begins() { loops_.assign(w_.threads, {}); }
+  /// Exchanges what is known of the running block for what another one knows of its own.
+  void exchange(SpinCheck& other) { loops_.swap(other.loops_); }
   /// The running thread reads or writes.
   void access(const std::byte* address, bool write, std::uint32_t site);
   /// Whether the running thread only repeats loads, and the others should run.

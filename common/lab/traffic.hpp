@@ -9,6 +9,7 @@
 #include <map>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "common/lab/banks.hpp"
@@ -21,9 +22,23 @@ struct LineTraffic;
 /// Kinds of memory.
 enum class Memory { kGlobal, kStaticShared, kDynamicShared };
 
+/// What is known of the requests of the block that runs.
+struct TrafficOfBlock {
+  struct OfSite {  // since the lanes of the warp were together
+    bool shared = false, write = false, atomic = false;
+    std::array<std::uint32_t, kWarpSize> executions{};
+    std::vector<Request> requests;
+  };
+  std::vector<std::unordered_map<std::uint32_t, OfSite>> pending_;  // by warp
+  std::vector<std::uint32_t> alive_;                                // lanes of each warp
+  std::uint64_t dynamic_ = 0;                                       // where its memory begins
+};
+
 /// All requests of a watch.
-class Traffic {
+class Traffic : private TrafficOfBlock {
  public:
+  /// Another block runs: exchanges what is known of the running one for what is known of that.
+  void exchange(TrafficOfBlock& other) { std::swap(static_cast<TrafficOfBlock&>(*this), other); }
   /// A block or cluster begins.
   /// `dynamic` is the dynamic shared memory of its first block.
   void block_begins(int threads, const std::byte* statics, std::size_t static_bytes,
@@ -51,11 +66,6 @@ class Traffic {
   std::vector<LineTraffic> report(const Sites& sites) const;
 
  private:
-  struct OfSite {  // since the lanes of the warp were together
-    bool shared = false, write = false, atomic = false;
-    std::array<std::uint32_t, kWarpSize> executions{};
-    std::vector<Request> requests;
-  };
   struct Counted {
     std::int64_t requests = 0, diverged = 0, atomics = 0, bytes = 0, sectors = 0, wavefronts = 0,
                  ideal = 0;
@@ -67,12 +77,10 @@ class Traffic {
   std::uint64_t position(Memory memory, const std::byte* address);
   Request from_first_byte(Request request) const;
 
-  int threads_ = 0;                                                 // of a block
-  std::vector<std::unordered_map<std::uint32_t, OfSite>> pending_;  // by warp
-  std::vector<std::uint32_t> alive_;                                // lanes of each warp
+  int threads_ = 0;  // of a block
   // By site, whether it is shared memory, and direction.
   std::map<std::tuple<std::uint32_t, bool, bool>, Counted> counted_;
-  std::uint64_t statics_ = 0, dynamic_ = 0;  // where they begin
+  std::uint64_t statics_ = 0;  // where they begin
   std::uint64_t dynamic_position_ = 0;
   std::uint64_t lowest_static_ = ~std::uint64_t{0};  // that was touched
 };

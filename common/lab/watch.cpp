@@ -1,7 +1,9 @@
 #include "common/lab/watch.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <stdexcept>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -76,6 +78,7 @@ struct Watch::State : Observer {
   // ---------------------------------------------------------------- launches, blocks and threads
 
   void launch_begins(const Launch& launch, std::uint64_t stream) override {
+    waiting.clear();
     watched.launch_begins(launch, stream);
   }
   void synchronized(std::uint64_t stream) override { order.synchronized(stream); }
@@ -91,6 +94,42 @@ struct Watch::State : Observer {
     peer_check.block_begins();
     spin_check.block_begins();
   }
+  // What is known of a block that waits for others.
+  struct Waiting {
+    explicit Waiting(Watched& watched)
+        : mbarriers(watched), registers(watched), peers(watched), spins(watched) {}
+    OrderOfBlock order;
+    ShadowMemory::OfBlock memory;
+    TrafficOfBlock traffic;
+    MbarrierCheck mbarriers;
+    RegisterCheck registers;
+    PeerCheck peers;
+    SpinCheck spins;
+  };
+  std::unordered_map<const void*, std::unique_ptr<Waiting>> waiting;
+  void exchange(Waiting& other) {
+    order.exchange(other.order);
+    memory.exchange(other.memory);
+    traffic.exchange(other.traffic);
+    mbarrier_check.exchange(other.mbarriers);
+    register_check.exchange(other.registers);
+    peer_check.exchange(other.peers);
+    spin_check.exchange(other.spins);
+  }
+  void switches(const void* before, const void* now) override {
+    race_check.settle();
+    just_fenced = nullptr;
+    std::unique_ptr<Waiting> other;
+    if (now != nullptr) {
+      other = std::move(waiting.at(now));
+      waiting.erase(now);
+    } else {
+      other = std::make_unique<Waiting>(watched);
+    }
+    exchange(*other);
+    if (before != nullptr) waiting[before] = std::move(other);
+  }
+  bool can_switch() const override { return memory.knows_statics(); }
   void thread_ends(const Thread& thread) override { traffic.thread_ends(thread); }
   void block_exits(const Thread& last) override { peer_check.block_exits(last.rank); }
   void block_ends() override {

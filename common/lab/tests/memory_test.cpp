@@ -1,9 +1,8 @@
-// The watched lab: mistakes that a GPU ends a kernel for, copies by memcpy(), and what orders
-// threads through flags. A line is named by the comment at its end.
+// The watched lab: accesses outside of all memory, copies by memcpy(), stores of the same value,
+// shuffles. A line is named by the comment at its end.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -15,49 +14,23 @@
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
 #include "common/gpu/tests/broken.cuh"
-#include "common/lab/tests/marked_lines.hpp"
+#include "common/lab/tests/reports.hpp"
 #include "common/lab/trace.hpp"
-#include "common/lab/watch.hpp"
-#include "common/testing/process.hpp"
 
 namespace fa::on_watched_lab {
 namespace {
 
-using lab::Finding;
 using lab::Report;
+using testing::check_clean;
+using testing::check_only;
 using testing::contains;
+using testing::failed;
 using testing::line_of;
 using testing::message_of;
+using testing::watched;
 
-Report watched(const std::function<void()>& work) {
-  const lab::Watch watch;
-  work();
-  return watch.report();
-}
-// The same for work that must end with an error, and its message.
-Report failed(const std::function<void()>& work, std::string* message = nullptr) {
-  const lab::Watch watch;
-  const std::string says = message_of<std::runtime_error>(work);
-  CHECK(says != "");
-  if (message != nullptr) *message = says;
-  return watch.report();
-}
-void check_clean(const Report& report) {
-  CAPTURE(report.text());
-  CHECK(report.findings.empty());
-}
 std::string marked(const std::string& mark) {
-  return fmt::format("common/lab/tests/faults_test.cpp:{}", line_of(FA_FAULTS_TEST, mark));
-}
-// The only finding of a report: its kind, its line, and what it says.
-void check_only(const Report& report, const std::string& kind, const std::string& mark,
-                const std::string& says) {
-  CAPTURE(report.text());
-  REQUIRE(report.findings.size() == 1);
-  const Finding& finding = report.findings[0];
-  CHECK(finding.kind == kind);
-  CHECK(finding.where == marked(mark));
-  CHECK(contains(finding.message, says));
+  return fmt::format("common/lab/tests/memory_test.cpp:{}", line_of(FA_MEMORY_TEST, mark));
 }
 
 // ---------------------------------------------------------------- far from all memory
@@ -84,7 +57,7 @@ TEST_CASE("a store far from its buffer names the line, the buffer and the distan
         },
         &message);
     const std::string place = fmt::format("byte {} of a buffer of 4000 bytes", 4 * offset);
-    check_only(report, "out of bounds", "far store", "writes 4 bytes at " + place);
+    check_only(report, "out of bounds", marked("far store"), "writes 4 bytes at " + place);
     CHECK(contains(message, marked("far store")));
     CHECK(contains(message, place));
   }
@@ -97,7 +70,7 @@ TEST_CASE("a load far from its buffer is found, also in a kernel without shared 
     check_only(failed([&] {
                  launch(loads_at, {{1}, {32}}, in.data(), out.data(), offset);
                }),
-               "out of bounds", "far load",
+               "out of bounds", marked("far load"),
                fmt::format("reads 4 bytes at byte {} of a buffer of 20 bytes", 4 * offset));
   }
 }
@@ -108,7 +81,7 @@ TEST_CASE("an index far outside of dynamic shared memory is found") {
     check_only(failed([&] {
                  launch(shared_at, {{1}, {32}, 256}, out.data(), offset);
                }),
-               "out of bounds", "far shared",
+               "out of bounds", marked("far shared"),
                fmt::format("byte {} of the dynamic shared memory of 256 bytes", 4 * offset));
   }
 }
@@ -123,7 +96,7 @@ TEST_CASE("a buffer that was freed is named") {
   check_only(failed([&] {
                launch(loads_at, {{1}, {32}}, freed, out.data(), std::int64_t{0});
              }),
-             "out of bounds", "far load", "byte 0 of a buffer of 128 bytes that was freed");
+             "out of bounds", marked("far load"), "byte 0 of a buffer of 128 bytes that was freed");
 }
 
 TEST_CASE("findings before an error are in its message, in lines that programs print as lines") {
@@ -181,7 +154,7 @@ TEST_CASE("a pointer to a local variable of another thread is found") {
   check_only(watched([&] {
                launch(pointer_to_a_local, {{1}, {32}}, out.data());
              }),
-             "out of bounds", "local of another",
+             "out of bounds", marked("local of another"),
              "of the local variables of thread 0 (warp 0, lane 0)");
 }
 
@@ -228,7 +201,7 @@ __global__ void aligned_behind_shared(float* out) {
 TEST_CASE("a static array that no line fills is unwritten") {
   DeviceBuffer<float> out(64);
   const Report report = watched([&] { launch(never_filled, {{1}, {64}}, out.data()); });
-  check_only(report, "unwritten", "never filled", "no thread has written in this block");
+  check_only(report, "unwritten", marked("never filled"), "no thread has written in this block");
   CHECK(report.findings[0].count == 64);
 }
 
@@ -295,8 +268,8 @@ TEST_CASE("copies by memcpy(), memmove(), copy_n() and of structs are counted an
     const Report right = run(true, 24);
     check_clean(right);
     for (const bool write : {false, true}) CHECK(bytes_at(right, mark, write) == 96);
-    check_only(run(false, 24), "unwritten", mark, "which no thread has written");
-    check_only(run(true, 23), "out of bounds", mark, "at byte 92 of a buffer of 92 bytes");
+    check_only(run(false, 24), "unwritten", marked(mark), "which no thread has written");
+    check_only(run(true, 23), "out of bounds", marked(mark), "at byte 92 of a buffer of 92 bytes");
   }
 }
 
@@ -316,7 +289,7 @@ TEST_CASE("what memset() has filled is written") {
   check_clean(watched([&] { launch(fills<0>, {{1}, {32}}, out.data(), 128); }));
   check_clean(watched([&] { launch(fills<128>, {{1}, {32}}, out.data(), 0); }));
   const Report report = watched([&] { launch(fills<124>, {{1}, {32}}, out.data(), 0); });
-  check_only(report, "unwritten", "after memset", "thread 31 (warp 0, lane 31) reads");
+  check_only(report, "unwritten", marked("after memset"), "thread 31 (warp 0, lane 31) reads");
 }
 
 TEST_CASE("a struct of 12 bytes is counted by its bytes") {
@@ -329,150 +302,32 @@ TEST_CASE("a struct of 12 bytes is counted by its bytes") {
   for (const bool write : {false, true}) CHECK(bytes_at(report, "a triple", write) == 12 * 32);
 }
 
-// ---------------------------------------------------------------- flags
-
-enum class Fence { kNone, kBlock, kDevice };
-void __device__ fences(Fence fence) {
-  if (fence == Fence::kBlock) __threadfence_block();
-  if (fence == Fence::kDevice) __threadfence();
-}
-
-// Thread 0 hands data to thread 0 of another warp or another block.
-template <Fence first, Fence second>
-__global__ void by_atomic_flag(int* flag, float* data, float* out) {
-  const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
-  if (thread == 0) {
-    *data = 7;
-    fences(first);
-    atomicAdd(flag, 1);
-  } else if (thread == 32) {
-    while (atomicAdd(flag, 0) == 0) continue;
-    fences(second);
-    *out = *data;  // handed over
-  }
-}
-__global__ void by_release(int* flag, float* data, float* out) {
-  auto* const counter = reinterpret_cast<unsigned*>(flag);
-  if (threadIdx.x == 0) {
-    *data = 7;
-    atomic_add_release(counter, 1);
-  } else if (threadIdx.x == 32) {
-    while (load_acquire(counter) == 0) continue;
-    *out = *data;
-  }
-}
-// The same with a flag in shared memory, which is atomic or `volatile`.
-template <bool fenced, bool atomic>
-__global__ void by_shared_flag(int*, float* data, float* out) {
-  __shared__ int flag;
-  if (threadIdx.x == 0) flag = 0;
-  __syncthreads();
-  volatile int* const seen = &flag;
-  if (threadIdx.x == 0) {
-    *data = 7;
-    if (fenced) __threadfence_block();
-    if (atomic) {
-      atomicAdd(&flag, 1);
-    } else {
-      *seen = 1;
-    }
-  } else if (threadIdx.x == 32) {
-    while ((atomic ? atomicAdd(&flag, 0) : *seen) == 0) continue;
-    if (fenced) __threadfence_block();
-    *out = *data;  // handed over in shared memory
-  }
-}
-// Warp 0 hands data to warp 1, and that one to warp 2.
-template <bool fenced>
-__global__ void by_two_flags(int* flags, float* data, float* out) {
-  if (threadIdx.x == 0) {
-    *data = 7;
-    __threadfence();
-    atomicAdd(flags, 1);
-  } else if (threadIdx.x == 32) {
-    while (atomicAdd(flags, 0) == 0) continue;
-    if (fenced) __threadfence();
-    atomicAdd(flags + 1, 1);
-  } else if (threadIdx.x == 64) {
-    while (atomicAdd(flags + 1, 0) == 0) continue;
-    __threadfence();
-    *out = *data;
-  }
-}
-
-Report handed_over(void (*kernel)(int*, float*, float*), const Launch& sizes) {
-  return watched([&] {
-    DeviceBuffer<int> flags(2);
-    flags.zero();
-    DeviceBuffer<float> data(1), out(1);
-    launch(kernel, sizes, flags.data(), data.data(), out.data());
-  });
-}
-std::size_t races(const Report& report) {
-  CAPTURE(report.text());
-  const auto is_race = [](const Finding& finding) { return finding.kind == "race"; };
-  CHECK(std::all_of(report.findings.begin(), report.findings.end(), is_race));
-  return report.findings.size();
-}
-
-TEST_CASE("a flag behind a fence orders two warps of a block") {
-  const Launch block{{1}, {96}};
-  check_clean(handed_over(by_atomic_flag<Fence::kDevice, Fence::kDevice>, block));
-  check_clean(handed_over(by_atomic_flag<Fence::kBlock, Fence::kBlock>, block));
-  check_clean(handed_over(by_release, block));
-  check_clean(handed_over(by_shared_flag<true, true>, block));
-  check_clean(handed_over(by_shared_flag<true, false>, block));
-  check_clean(handed_over(by_two_flags<true>, block));
-  CHECK(races(handed_over(by_atomic_flag<Fence::kNone, Fence::kDevice>, block)) == 1);
-  CHECK(races(handed_over(by_atomic_flag<Fence::kDevice, Fence::kNone>, block)) == 1);
-  CHECK(races(handed_over(by_shared_flag<false, true>, block)) == 1);
-  CHECK(races(handed_over(by_shared_flag<false, false>, block)) == 2);  // flag and data
-  CHECK(races(handed_over(by_two_flags<false>, block)) == 1);
-}
-
-TEST_CASE("__threadfence_block() orders a block, and not two") {
-  const Launch blocks{{2}, {32}};
-  check_clean(handed_over(by_atomic_flag<Fence::kDevice, Fence::kDevice>, blocks));
-  CHECK(races(handed_over(by_atomic_flag<Fence::kBlock, Fence::kDevice>, blocks)) == 1);
-  CHECK(races(handed_over(by_atomic_flag<Fence::kDevice, Fence::kBlock>, blocks)) == 1);
-}
-
-// The last steps of a sum, as they were written when the lanes of a warp ran in step.
-__global__ void sum_in_step(int*, float* data, float* out) {
-  __shared__ float part[64];
-  volatile float* const own = part;
-  part[threadIdx.x] = 1;
-  __syncthreads();
-  __threadfence();
-  if (threadIdx.x < 32) {
-    for (unsigned reach = 32; reach > 0; reach /= 2) own[threadIdx.x] += own[threadIdx.x + reach];
-  }
-  if (threadIdx.x == 0) *out = *data = part[0];
-}
-
-TEST_CASE("`volatile` does not order lanes that rely on running in step") {
-  CHECK(races(handed_over(sum_in_step, {{1}, {64}})) == 1);
-}
-
 // ---------------------------------------------------------------- the same value
 
-__global__ void all_store(int*, float* data, float*) {
+__global__ void all_store(float* data) {
   *data = 1;  // all store
 }
-__global__ void all_store_their_own(int*, float* data, float*) {
+__global__ void all_store_their_own(float* data) {
   *data = static_cast<float>(threadIdx.x);  // each stores
 }
-__global__ void two_store_another(int*, float* data, float*) {
+__global__ void two_store_another(float* data) {
   *data = threadIdx.x < 30 ? 1.0f : 2.0f;  // some store
 }
 
+Report stored(void (*kernel)(float*)) {
+  return watched([&] {
+    DeviceBuffer<float> data(1);
+    launch(kernel, {{1}, {32}}, data.data());
+  });
+}
+
 TEST_CASE("stores of the same value are a kind of their own, which can be left out") {
-  const Report report = handed_over(all_store, {{1}, {32}});
-  check_only(report, "same value", "all store", "both write the same value");
+  const Report report = stored(all_store);
+  check_only(report, "same value", marked("all store"), "both write the same value");
   CHECK(report.findings[0].count == 31);
-  check_only(handed_over(all_store_their_own, {{1}, {32}}), "race", "each stores",
+  check_only(stored(all_store_their_own), "race", marked("each stores"),
              "each thread needs an element of its own");
-  const Report mixed = handed_over(two_store_another, {{1}, {32}});
+  const Report mixed = stored(two_store_another);
   CAPTURE(mixed.text());
   REQUIRE(mixed.findings.size() == 2);
   CHECK(mixed.findings[1].kind == "race");
@@ -520,10 +375,10 @@ TEST_CASE("a shuffle from a lane that does not exist or has returned is found") 
   const auto half = [](int lane) { return __shfl_xor_sync(0xffffu, lane, 8); };
   Report report;
   taken(down, 17, 17, &report);
-  check_only(report, "warp", "down", "takes the value of lane 17, which does not exist");
+  check_only(report, "warp", marked("down"), "takes the value of lane 17, which does not exist");
   CHECK(report.findings[0].count == 15);
   const auto got = taken(down, 32, 17, &report);
-  check_only(report, "warp", "down", "takes the value of lane 17, which has returned");
+  check_only(report, "warp", marked("down"), "takes the value of lane 17, which has returned");
   CHECK(got[0] == 16);
   CHECK(got[1] == -1);  // all bits are 1
   taken(half, 17, 16, &report);
@@ -538,82 +393,6 @@ TEST_CASE("votes are of the lanes that are there") {
   Report report;
   CHECK(taken(voted, 32, 17, &report)[3] == 0x15555 + (1 << 20));
   check_clean(report);
-}
-
-// ---------------------------------------------------------------- variables and streams
-
-__device__ int counter = 0;
-__device__ int histogram[4];
-
-template <bool atomic>
-__global__ void counts_in_a_variable(int* out) {
-  if (atomic) {
-    atomicAdd(&counter, 1);
-  } else {
-    counter += 1;  // counter
-  }
-  out[threadIdx.x] = histogram[threadIdx.x % 4];
-}
-
-TEST_CASE("a race on a __device__ variable is found, and its initialiser has written it") {
-  const auto run = [](void (*kernel)(int*)) {
-    return watched([&] {
-      DeviceBuffer<int> out(32);
-      launch(kernel, {{1}, {32}}, out.data());
-    });
-  };
-  check_clean(run(counts_in_a_variable<true>));
-  const Report report = run(counts_in_a_variable<false>);
-  check_only(report, "race", "counter", "byte 0 of the variable counter");
-}
-
-__global__ void doubles(const float* in, float* out) {
-  out[threadIdx.x] = 2 * in[threadIdx.x];  // doubled
-}
-
-enum class Wait { kNot, kForStream, kForDevice, kSameStream, kDefaultBetween };
-Report two_streams(Wait wait) {
-  return watched([&] {
-    const auto in = ones(32);
-    DeviceBuffer<float> middle(32), out(32);
-    const Stream first, second;
-    launch(first, doubles, {{1}, {32}}, in.data(), middle.data());
-    if (wait == Wait::kForStream) first.synchronize();
-    if (wait == Wait::kForDevice) device_synchronize();
-    if (wait == Wait::kDefaultBetween) launch(doubles, {{1}, {32}}, in.data(), out.data());
-    launch(wait == Wait::kSameStream ? first : second, doubles, {{1}, {32}}, middle.data(),
-           out.data());
-  });
-}
-
-TEST_CASE("launches on two streams are ordered only if the host waits between them") {
-  for (const Wait wait :
-       {Wait::kForStream, Wait::kForDevice, Wait::kSameStream, Wait::kDefaultBetween}) {
-    check_clean(two_streams(wait));
-  }
-  check_only(two_streams(Wait::kNot), "race", "doubled", "which are on two streams");
-}
-
-// ---------------------------------------------------------------- endless loops
-
-__global__ void meets_for_ever(const int* flag, int* out) {
-  while (*flag == 0) {
-    __syncthreads();  // meets for ever
-  }
-  out[threadIdx.x] = 1;
-}
-
-TEST_CASE("an endless loop with a barrier in it ends the launch with the line") {
-  DeviceBuffer<int> flag(1), out(64);
-  flag.zero();
-  std::string message;
-  const Report report = failed(
-      [&] {
-        launch(meets_for_ever, {{1}, {64}}, flag.data(), out.data());
-      },
-      &message);
-  check_only(report, "spin", "meets for ever", "endless loop");
-  CHECK(contains(message, marked("meets for ever")));
 }
 
 }  // namespace

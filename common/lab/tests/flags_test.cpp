@@ -1,0 +1,284 @@
+// The watched lab: what orders threads through flags, variables, streams, a barrier of the grid; and
+// endless loops. A line is named by the comment at its end.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "common/gpu/kernel.cuh"
+#include "common/gpu/launch.cuh"
+#include "common/gpu/tests/broken.cuh"
+#include "common/lab/tests/reports.hpp"
+
+namespace fa::on_watched_lab {
+namespace {
+
+using lab::Finding;
+using lab::Report;
+using testing::check_clean;
+using testing::check_only;
+using testing::contains;
+using testing::failed;
+using testing::line_of;
+using testing::watched;
+
+std::string marked(const std::string& mark) {
+  return fmt::format("common/lab/tests/flags_test.cpp:{}", line_of(FA_FLAGS_TEST, mark));
+}
+
+// ---------------------------------------------------------------- flags
+
+enum class Fence { kNone, kBlock, kDevice };
+void __device__ fences(Fence fence) {
+  if (fence == Fence::kBlock) __threadfence_block();
+  if (fence == Fence::kDevice) __threadfence();
+}
+
+// Thread 0 hands data to thread 0 of another warp or another block.
+template <Fence first, Fence second>
+__global__ void by_atomic_flag(int* flag, float* data, float* out) {
+  const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
+  if (thread == 0) {
+    *data = 7;
+    fences(first);
+    atomicAdd(flag, 1);
+  } else if (thread == 32) {
+    while (atomicAdd(flag, 0) == 0) continue;
+    fences(second);
+    *out = *data;  // handed over
+  }
+}
+__global__ void by_release(int* flag, float* data, float* out) {
+  auto* const counter = reinterpret_cast<unsigned*>(flag);
+  if (threadIdx.x == 0) {
+    *data = 7;
+    atomic_add_release(counter, 1);
+  } else if (threadIdx.x == 32) {
+    while (load_acquire(counter) == 0) continue;
+    *out = *data;
+  }
+}
+// The same with a flag in shared memory, which is atomic or `volatile`.
+template <bool fenced, bool atomic>
+__global__ void by_shared_flag(int*, float* data, float* out) {
+  __shared__ int flag;
+  if (threadIdx.x == 0) flag = 0;
+  __syncthreads();
+  volatile int* const seen = &flag;
+  if (threadIdx.x == 0) {
+    *data = 7;
+    if (fenced) __threadfence_block();
+    if (atomic) {
+      atomicAdd(&flag, 1);
+    } else {
+      *seen = 1;
+    }
+  } else if (threadIdx.x == 32) {
+    while ((atomic ? atomicAdd(&flag, 0) : *seen) == 0) continue;
+    if (fenced) __threadfence_block();
+    *out = *data;  // handed over in shared memory
+  }
+}
+// Warp 0 hands data to warp 1, and that one to warp 2.
+template <bool fenced>
+__global__ void by_two_flags(int* flags, float* data, float* out) {
+  if (threadIdx.x == 0) {
+    *data = 7;
+    __threadfence();
+    atomicAdd(flags, 1);
+  } else if (threadIdx.x == 32) {
+    while (atomicAdd(flags, 0) == 0) continue;
+    if (fenced) __threadfence();
+    atomicAdd(flags + 1, 1);
+  } else if (threadIdx.x == 64) {
+    while (atomicAdd(flags + 1, 0) == 0) continue;
+    __threadfence();
+    *out = *data;
+  }
+}
+
+Report handed_over(void (*kernel)(int*, float*, float*), const Launch& sizes) {
+  return watched([&] {
+    DeviceBuffer<int> flags(2);
+    flags.zero();
+    DeviceBuffer<float> data(1), out(1);
+    launch(kernel, sizes, flags.data(), data.data(), out.data());
+  });
+}
+std::size_t races(const Report& report) {
+  CAPTURE(report.text());
+  const auto is_race = [](const Finding& finding) { return finding.kind == "race"; };
+  CHECK(std::all_of(report.findings.begin(), report.findings.end(), is_race));
+  return report.findings.size();
+}
+
+TEST_CASE("a flag behind a fence orders two warps of a block") {
+  const Launch block{{1}, {96}};
+  check_clean(handed_over(by_atomic_flag<Fence::kDevice, Fence::kDevice>, block));
+  check_clean(handed_over(by_atomic_flag<Fence::kBlock, Fence::kBlock>, block));
+  check_clean(handed_over(by_release, block));
+  check_clean(handed_over(by_shared_flag<true, true>, block));
+  check_clean(handed_over(by_shared_flag<true, false>, block));
+  check_clean(handed_over(by_two_flags<true>, block));
+  CHECK(races(handed_over(by_atomic_flag<Fence::kNone, Fence::kDevice>, block)) == 1);
+  CHECK(races(handed_over(by_atomic_flag<Fence::kDevice, Fence::kNone>, block)) == 1);
+  CHECK(races(handed_over(by_shared_flag<false, true>, block)) == 1);
+  CHECK(races(handed_over(by_shared_flag<false, false>, block)) == 2);  // flag and data
+  CHECK(races(handed_over(by_two_flags<false>, block)) == 1);
+}
+
+TEST_CASE("__threadfence_block() orders a block, and not two") {
+  const Launch blocks{{2}, {32}};
+  check_clean(handed_over(by_atomic_flag<Fence::kDevice, Fence::kDevice>, blocks));
+  CHECK(races(handed_over(by_atomic_flag<Fence::kBlock, Fence::kDevice>, blocks)) == 1);
+  CHECK(races(handed_over(by_atomic_flag<Fence::kDevice, Fence::kBlock>, blocks)) == 1);
+}
+
+// The last steps of a sum, as they were written when the lanes of a warp ran in step.
+__global__ void sum_in_step(int*, float* data, float* out) {
+  __shared__ float part[64];
+  volatile float* const own = part;
+  part[threadIdx.x] = 1;
+  __syncthreads();
+  __threadfence();
+  if (threadIdx.x < 32) {
+    for (unsigned reach = 32; reach > 0; reach /= 2) own[threadIdx.x] += own[threadIdx.x + reach];
+  }
+  if (threadIdx.x == 0) *out = *data = part[0];
+}
+
+TEST_CASE("`volatile` does not order lanes that rely on running in step") {
+  CHECK(races(handed_over(sum_in_step, {{1}, {64}})) == 1);
+}
+
+// ---------------------------------------------------------------- variables and streams
+
+__device__ int counter = 0;
+__device__ int histogram[4];
+
+template <bool atomic>
+__global__ void counts_in_a_variable(int* out) {
+  if (atomic) {
+    atomicAdd(&counter, 1);
+  } else {
+    counter += 1;  // counter
+  }
+  out[threadIdx.x] = histogram[threadIdx.x % 4];
+}
+
+TEST_CASE("a race on a __device__ variable is found, and its initialiser has written it") {
+  const auto run = [](void (*kernel)(int*)) {
+    return watched([&] {
+      DeviceBuffer<int> out(32);
+      launch(kernel, {{1}, {32}}, out.data());
+    });
+  };
+  check_clean(run(counts_in_a_variable<true>));
+  const Report report = run(counts_in_a_variable<false>);
+  check_only(report, "race", marked("counter"), "byte 0 of the variable counter");
+}
+
+__global__ void doubles(const float* in, float* out) {
+  out[threadIdx.x] = 2 * in[threadIdx.x];  // doubled
+}
+
+enum class Wait { kNot, kForStream, kForDevice, kSameStream, kDefaultBetween };
+Report two_streams(Wait wait) {
+  return watched([&] {
+    const auto in = ones(32);
+    DeviceBuffer<float> middle(32), out(32);
+    const Stream first, second;
+    launch(first, doubles, {{1}, {32}}, in.data(), middle.data());
+    if (wait == Wait::kForStream) first.synchronize();
+    if (wait == Wait::kForDevice) device_synchronize();
+    if (wait == Wait::kDefaultBetween) launch(doubles, {{1}, {32}}, in.data(), out.data());
+    launch(wait == Wait::kSameStream ? first : second, doubles, {{1}, {32}}, middle.data(),
+           out.data());
+  });
+}
+
+TEST_CASE("launches on two streams are ordered only if the host waits between them") {
+  for (const Wait wait :
+       {Wait::kForStream, Wait::kForDevice, Wait::kSameStream, Wait::kDefaultBetween}) {
+    check_clean(two_streams(wait));
+  }
+  check_only(two_streams(Wait::kNot), "race", marked("doubled"), "which are on two streams");
+}
+
+// ---------------------------------------------------------------- endless loops
+
+__global__ void meets_for_ever(const int* flag, int* out) {
+  while (*flag == 0) {
+    __syncthreads();  // meets for ever
+  }
+  out[threadIdx.x] = 1;
+}
+
+TEST_CASE("an endless loop with a barrier in it ends the launch with the line") {
+  DeviceBuffer<int> flag(1), out(64);
+  flag.zero();
+  std::string message;
+  const Report report = failed(
+      [&] {
+        launch(meets_for_ever, {{1}, {64}}, flag.data(), out.data());
+      },
+      &message);
+  check_only(report, "spin", marked("meets for ever"), "endless loop");
+  CHECK(contains(message, marked("meets for ever")));
+}
+
+// ---------------------------------------------------------------- a barrier of the grid
+
+// Each block writes a number; behind a barrier of the grid each thread reads those of all blocks.
+enum class Grid { kRight, kNoFence, kNoBarrier };
+template <Grid grid>
+__global__ void grid_barrier(unsigned* arrived, int* parts, int* out) {
+  __shared__ int own;
+  if (threadIdx.x == 0) own = 1 << blockIdx.x % 16;
+  __syncthreads();
+  parts[blockIdx.x * blockDim.x + threadIdx.x] = own;
+  const unsigned rounds = grid == Grid::kRight ? 3 : 1;  // a later fence would do as well
+  for (unsigned round = 1; round <= rounds; ++round) {
+    __syncthreads();
+    if (threadIdx.x == 0 && grid != Grid::kNoBarrier) {
+      if (grid == Grid::kRight) __threadfence();
+      atomicAdd(arrived, 1u);
+      while (atomicAdd(arrived, 0u) < round * gridDim.x) continue;  // grid barrier
+      __threadfence();
+    }
+    __syncthreads();
+  }
+  int sum = own;  // not that of another block
+  for (unsigned block = 0; block < gridDim.x; ++block) {
+    sum += parts[block * blockDim.x + threadIdx.x];  // behind the grid barrier
+  }
+  out[blockIdx.x * blockDim.x + threadIdx.x] = sum - own;
+}
+std::vector<int> behind_grid_barrier(void (*kernel)(unsigned*, int*, int*), unsigned blocks) {
+  DeviceBuffer<unsigned> arrived(1);
+  arrived.zero();
+  DeviceBuffer<int> parts(64 * blocks), out(64 * blocks);
+  launch(kernel, {{blocks}, {64}}, arrived.data(), parts.data(), out.data());
+  std::vector<int> result(64 * blocks);
+  out.download(result.data());
+  return result;
+}
+
+TEST_CASE("a barrier of the whole grid is passed where all blocks can run at once") {
+  std::vector<int> sums;
+  check_clean(watched([&] { sums = behind_grid_barrier(grid_barrier<Grid::kRight>, 16); }));
+  for (const int sum : sums) CHECK(sum == 0xffff);
+  CHECK(races(watched([] { behind_grid_barrier(grid_barrier<Grid::kNoFence>, 4); })) == 1);
+  const Report none = watched([] { behind_grid_barrier(grid_barrier<Grid::kNoBarrier>, 4); });
+  CHECK(none.findings.size() >= 1);
+  std::string message;
+  const Report report =
+      failed([] { behind_grid_barrier(grid_barrier<Grid::kRight>, 600); }, &message);
+  check_only(report, "spin", marked("grid barrier"), "reads a flag again and again");
+  CHECK(contains(message, "The launch has 600 blocks, of which 512 of this size can run at once"));
+}
+
+}  // namespace
+}  // namespace fa::on_watched_lab
