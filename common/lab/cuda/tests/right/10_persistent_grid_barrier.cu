@@ -6,20 +6,13 @@
 namespace cg = cooperative_groups;
 
 __device__ unsigned int arrived = 0;
-__device__ volatile unsigned int generation = 0;
 
-__device__ void gridBarrier(unsigned int blocks) {
+__device__ void gridBarrier(unsigned int goal) {
   __syncthreads();
   if (threadIdx.x == 0) {
-    const unsigned int mine = generation;
     __threadfence();
-    if (atomicAdd(&arrived, 1) == blocks - 1) {
-      arrived = 0;
-      __threadfence();
-      generation = mine + 1;
-    } else {
-      while (generation == mine) {
-      }
+    atomicAdd(&arrived, 1);
+    while (atomicAdd(&arrived, 0) < goal) {
     }
     __threadfence();
   }
@@ -34,7 +27,7 @@ __global__ void relax(float *a, float *b, int n, int steps) {
       b[i] = 0.5f * (left + right);
     }
     if (own)
-      gridBarrier(gridDim.x);
+      gridBarrier((s + 1) * gridDim.x);
     else
       cg::this_grid().sync();
     float *t = a;
