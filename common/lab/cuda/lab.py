@@ -47,7 +47,7 @@ def run(program, arguments, folder, seconds, output, errors=None):
         text=True, errors="replace",
     )  # fmt: skip
     try:
-        text = process.communicate(timeout=seconds + 60)[0]
+        text = process.communicate(timeout=10 * seconds + 60)[0]
     except subprocess.TimeoutExpired:
         process.kill()
         text = process.communicate()[0]
@@ -113,7 +113,10 @@ def parser():
     )
     result.add_argument("--html", metavar="FILE", help="also write the report as a page")
     result.add_argument(
-        "--seconds", type=int, default=SECONDS, help=f"time limit; without one {SECONDS}"
+        "--seconds",
+        type=int,
+        default=SECONDS,
+        help=f"time limit, of the CPU; without one {SECONDS}",
     )
     result.add_argument("-I", dest="folders", action="append", default=[], metavar="FOLDER")
     result.add_argument("-D", dest="definitions", action="append", default=[], metavar="NAME")
