@@ -69,7 +69,12 @@ BYTES = """
 __device__ unsigned char image[64];
 __constant__ int table[4] = {1, 2, 3, 4};
 __global__ void gray(unsigned char* out) {
-  out[blockIdx.x * 3 + threadIdx.x] = table[threadIdx.x];
+  unsigned char pixel[3] = {1, 2, 3}, copy[20] = {};
+  memcpy(pixel, copy, 3);
+  pixel[threadIdx.x] = table[threadIdx.x];
+  __shared__ unsigned char row[3][24];
+  memcpy(row[threadIdx.x], copy, 20);  // seen by the lab, though it is a call
+  out[blockIdx.x * 3 + threadIdx.x] = pixel[threadIdx.x] + row[threadIdx.x][19];
   if (threadIdx.x == 0) image[blockIdx.x] = 7;
 }
 __global__ void beyond() { image[64 + threadIdx.x] = 1; }
@@ -166,7 +171,7 @@ class Lab(unittest.TestCase):
         self.assertIn("3 7\n", run.stdout)
         self.assertIn("Nothing wrong was seen.", run.stdout)
         run = self.lab(BYTES, "--", "beyond")
-        self.assertIn("out of bounds: my kernel.cu:9", run.stdout)
+        self.assertIn("out of bounds: my kernel.cu:14", run.stdout)
 
     def test_errors_are_those_of_cuda(self):
         run = self.lab(ERRORS)
