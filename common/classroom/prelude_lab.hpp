@@ -3,9 +3,9 @@
 /// Nothing of a grader is in it.
 #pragma once
 
-#if defined(FA_LAB_WATCHED)
+// clang-format off
 #include "common/gpu/kernel_watched.hpp"  // first
-#endif
+// clang-format on
 
 #include <algorithm>
 #include <cmath>

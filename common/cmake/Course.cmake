@@ -108,9 +108,9 @@ check_cxx_compiler_flag(-ftrivial-auto-var-init=pattern FA_CXX_FILLS_LOCALS)
 # What they include before everything else.
 set(FA_WATCH_INCLUDE "${FA_ROOT}/common/gpu/kernel_watched.hpp")
 
-# fa_watch(TARGET [PRECOMPILED] [KNOWN]): its kernels are watched. PRECOMPILED: its precompiled header
-# includes FA_WATCH_INCLUDE. KNOWN: they set all local variables, as those of the lessons do; to fill
-# these with a pattern takes nearly twice as long.
+# fa_watch(TARGET [PRECOMPILED] [KNOWN]): its kernels are watched. PRECOMPILED: its precompiled
+# header includes FA_WATCH_INCLUDE. KNOWN: they set all local variables, as those of the lessons do;
+# to fill these with a pattern takes nearly twice as long.
 function(fa_watch TARGET)
   target_compile_definitions(${TARGET} PRIVATE FA_LAB_WATCHED)
   target_compile_options(${TARGET} PRIVATE ${FA_WATCH_OPTIONS})

@@ -4,7 +4,8 @@
 /// instrumentation does not do.
 #pragma once
 
-#if defined(__clang__)
+#if !defined(FA_LAB_WATCHED)
+#elif defined(__clang__)
 // It makes calls of what it has not replaced by loads and stores, also of copies of a struct.
 __asm__(
     ".set memcpy, fa_watched_memcpy\n"

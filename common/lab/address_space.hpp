@@ -11,8 +11,9 @@
 
 namespace fa::lab {
 
-/// Addresses that no system uses by itself, on processors with 47 bits of them or more: of stacks up
-/// to kFirstSlot, of other mappings up to kLastSlot. Elsewhere memory lies where the system puts it.
+/// Addresses that no system uses by itself, on processors with 47 bits of them or more: of stacks
+/// up to kFirstSlot, of other mappings up to kLastSlot. Elsewhere memory lies where the system puts
+/// it.
 inline constexpr std::uintptr_t kFirstStack = 0x180000000000, kFirstSlot = 0x200000000000,
                                 kLastSlot = 0x500000000000;
 
@@ -23,8 +24,9 @@ enum class Purpose { kBuffer, kDynamicShared };
 /// a finding of the watched lab, and does not end the launch.
 inline constexpr std::size_t kMargin = 4096;
 
-/// Memory for one purpose: aligned to 4096 bytes, all of them 0xff, with kMargin bytes on either
-/// side. Beyond these nothing is mapped as far as an index of 32 bits reaches, while addresses last.
+/// Memory for one purpose: aligned to 4096 bytes, with kMargin bytes on either side. Those of a
+/// buffer are 0xff. Beyond them nothing is mapped as far as an index of 32 bits reaches, while
+/// addresses last.
 /// @return null when there is not enough
 std::byte* map_memory(std::size_t bytes, Purpose purpose);
 /// Gives it back. Its addresses stay unused for as long as possible.

@@ -23,8 +23,8 @@
 
 namespace fa::lab {
 
-/// Blocks of an observed launch that may run at once, in turns: as many as an H200 has room for, but
-/// no more than 32,768 threads.
+/// Blocks of an observed launch that may run at once, in turns: as many as an H200 has room for,
+/// but no more than 32,768 threads.
 std::int64_t blocks_at_once(const Launch& launch);
 
 /// What setmaxnreg asks for in a block.

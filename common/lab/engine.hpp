@@ -85,8 +85,8 @@ struct Deposits {
 /// @return valid until this lane's next exchange but one
 const Deposits& exchange(unsigned mask, const void* bytes, std::size_t size,
                          const SourceLocation& location);
-/// A shuffle that takes the value of a lane that is not in its mask, does not exist or has returned:
-/// a finding.
+/// A shuffle that takes the value of a lane that is not in its mask, does not exist or has
+/// returned: a finding.
 void absent_source(unsigned mask, int source, const SourceLocation& location);
 /// Not all lanes of the warp take part in an operation that needs them: a finding.
 /// @throws std::runtime_error without an observer

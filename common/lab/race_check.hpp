@@ -26,8 +26,8 @@ class RaceCheck {
   /// The running thread reads or writes.
   void access(Region& region, const std::byte* address, std::size_t size, bool write, bool atomic,
               std::uint32_t site);
-  /// Decides about two stores without an order, of which the second has been done by now: where both
-  /// have stored the same value it is no race.
+  /// Decides about two stores without an order, of which the second has been done by now: where
+  /// both have stored the same value it is no race.
   void settle() {
     if (doubt_) settle_doubt();
   }

@@ -67,7 +67,9 @@ std::string refusal(const std::string& command) {
 
 void check_refused(const std::string& program,
                    const std::vector<std::pair<std::string, std::string>>& cases) {
-  for (const auto& [arguments, text] : cases) {
+  for (const auto& refused : cases) {  // clang 14 captures no structured binding
+    const auto& arguments = refused.first;
+    const auto& text = refused.second;
     const std::string words = refusal(program + " " + arguments);
     CAPTURE(arguments);
     CAPTURE(words);

@@ -241,7 +241,7 @@ TEST_CASE("a store far from its buffer names the buffer and ends the launch") {
   }
 }
 
-__global__ void meets_for_ever(float* out, bool in_a_warp) {
+__global__ void meets_forever(float* out, bool in_a_warp) {
   for (int step = 1; step < 64; step *= 1) {  // the step was forgotten
     if (in_a_warp) {
       __syncwarp();
@@ -256,7 +256,7 @@ TEST_CASE("an endless loop with a barrier in it ends the launch") {
   DeviceBuffer<float> out(64);
   for (const bool in_a_warp : {false, true}) {
     const std::string message = message_of<std::runtime_error>([&] {
-      launch(meets_for_ever, {{1}, {64}}, out.data(), in_a_warp);
+      launch(meets_forever, {{1}, {64}}, out.data(), in_a_warp);
     });
     CHECK(contains(message, "engine_test.cpp:"));
     CHECK(contains(message, "repeats an endless loop"));

@@ -1,4 +1,4 @@
-// The watched lab: what orders threads through flags, variables, streams, a barrier of the grid; and
+// The watched lab: what orders threads through flags; variables, streams, a barrier of the grid and
 // endless loops. A line is named by the comment at its end.
 #include <algorithm>
 #include <string>
@@ -209,9 +209,9 @@ TEST_CASE("launches on two streams are ordered only if the host waits between th
 
 // ---------------------------------------------------------------- endless loops
 
-__global__ void meets_for_ever(const int* flag, int* out) {
+__global__ void meets_forever(const int* flag, int* out) {
   while (*flag == 0) {
-    __syncthreads();  // meets for ever
+    __syncthreads();  // meets forever
   }
   out[threadIdx.x] = 1;
 }
@@ -222,11 +222,11 @@ TEST_CASE("an endless loop with a barrier in it ends the launch with the line") 
   std::string message;
   const Report report = failed(
       [&] {
-        launch(meets_for_ever, {{1}, {64}}, flag.data(), out.data());
+        launch(meets_forever, {{1}, {64}}, flag.data(), out.data());
       },
       &message);
-  check_only(report, "spin", marked("meets for ever"), "endless loop");
-  CHECK(contains(message, marked("meets for ever")));
+  check_only(report, "spin", marked("meets forever"), "endless loop");
+  CHECK(contains(message, marked("meets forever")));
 }
 
 // ---------------------------------------------------------------- a barrier of the grid
