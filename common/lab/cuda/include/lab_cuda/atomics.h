@@ -110,7 +110,7 @@ LAB_CUDA_ATOMIC_SCOPES(atomicMax, old < value ? value : old)
 LAB_CUDA_ATOMIC_SCOPES(atomicAnd, old& value)
 LAB_CUDA_ATOMIC_SCOPES(atomicOr, old | value)
 LAB_CUDA_ATOMIC_SCOPES(atomicXor, old ^ value)
-LAB_CUDA_ATOMIC_SCOPES(atomicExch, value)
+LAB_CUDA_ATOMIC_SCOPES(atomicExch, (static_cast<void>(old), value))
 LAB_CUDA_ATOMIC_SCOPES(atomicInc, old >= value ? 0 : old + 1)
 LAB_CUDA_ATOMIC_SCOPES(atomicDec, old == 0 || old > value ? value : old - 1)
 #undef LAB_CUDA_ATOMIC_SCOPES
