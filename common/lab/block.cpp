@@ -43,6 +43,7 @@ std::string text_of_later_blocks(const Launch& launch) {
 
 // What to say of a thread that was left: it ran for too long, or crashed.
 std::string text_of_left(const LabThread& thread, bool stuck) {
+  if (left_with != nullptr) return std::exchange(left_with, nullptr);
   const std::string who =
       fmt::format("thread {} of block {}", thread.number, text_of(thread.block_index));
   if (stuck) {

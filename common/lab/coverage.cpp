@@ -20,7 +20,8 @@ bool is_of_observer(const char* name) {
 }  // namespace
 
 bool says_something(const std::string& place) {
-  static std::map<std::string, std::vector<std::string>> files;
+  // Never destroyed: a report may be the last thing that a program does.
+  static auto& files = *new std::map<std::string, std::vector<std::string>>;
   const std::size_t colon = place.rfind(':');
   if (colon == std::string::npos) return true;
   const std::string name = place.substr(0, colon);

@@ -17,6 +17,14 @@
 
 namespace fa::lab {
 
+const char* left_with = nullptr;
+std::atomic<const char*> launch_must_end{nullptr};
+
+void leave_kernel(const char* message) {
+  left_with = message;
+  Fiber::running()->leave();
+}
+
 namespace {
 __thread Crash crash_here;  // of this thread of the operating system
 }  // namespace

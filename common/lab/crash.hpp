@@ -57,6 +57,14 @@ class CrashHandler {
   CrashHandler& operator=(const CrashHandler&) = delete;
 };
 
+/// Leaves the fiber that runs: the launch ends with this message. May be called by a signal handler.
+/// The text must live as long as the program.
+void leave_kernel(const char* message);
+/// What the fiber that was left last was left with; null: it crashed or was stuck.
+extern const char* left_with;
+/// Set by a signal handler: the launch ends with this message when its watched code continues.
+extern std::atomic<const char*> launch_must_end;
+
 /// While it lives, a fiber of this thread of the operating system that runs for longer than
 /// kLongestRun is left, and Heartbeat::stuck is set. Needs a CrashHandler; Linux only.
 class Watchdog {

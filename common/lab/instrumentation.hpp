@@ -20,6 +20,9 @@ struct CodeAccess {
 void on_access(const void* address, std::size_t size, const CodeAccess& access, void* code);
 /// A load or store of any number of bytes: counted as several of 4 bytes, or fewer.
 void on_range(const void* address, std::size_t size, bool write, void* code);
+/// Says whether an address is memory that only kernels may use; null: that is not known. Its use by
+/// watched code of the host is a finding.
+extern bool (*is_for_kernels_only)(const void* address);
 /// A basic block of watched code begins.
 void on_block(void* code);
 

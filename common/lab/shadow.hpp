@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/lab/order.hpp"
@@ -24,7 +25,8 @@ struct Cell {
   bool written = false;    ///< by anything, since it was last unwritten
   bool in_flight = false;  ///< an asynchronous copy will write it
 };
-/// Bytes of a cell. Neighbouring 16-bit elements are no race.
+/// Bytes of a cell at first. Neighbouring 16-bit elements are no race; the first access to a single
+/// byte of a region splits its cells, so that neighbouring bytes are none either.
 inline constexpr std::size_t kCellBytes = 2;
 
 /// A read by something that runs beside the threads.
@@ -43,6 +45,7 @@ struct Region {
   const std::byte* begin = nullptr;                 ///< its first byte
   std::size_t size = 0;                             ///< bytes
   std::vector<Cell> cells;                          ///< all of them
+  std::size_t cell_bytes = kCellBytes;              ///< of each
   std::vector<std::vector<AsyncRead>> async_reads;  ///< of each grain; or none
   std::string variable;                             ///< its name, where it is one
 
@@ -54,8 +57,15 @@ struct Region {
   }
   /// Forgets all accesses.
   void clear() {
-    cells.assign((size + kCellBytes - 1) / kCellBytes, {});
+    cells.assign((size + cell_bytes - 1) / cell_bytes, {});
     async_reads.clear();
+  }
+  /// Makes a cell of each byte.
+  void split() {
+    std::vector<Cell> bytes(cells.size() * cell_bytes);
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = cells[i / cell_bytes];
+    cells = std::move(bytes);
+    cell_bytes = 1;
   }
   /// Whether a byte is in it.
   bool contains(const std::byte* address) const {
@@ -66,7 +76,8 @@ struct Region {
   void for_cells(const std::byte* address, std::size_t bytes, Visit visit) {
     const auto offset = static_cast<std::size_t>(address - begin);
     const std::size_t end = std::min(offset + bytes, size);
-    for (std::size_t i = offset / kCellBytes; i < (end + kCellBytes - 1) / kCellBytes; ++i) {
+    if (cell_bytes > 1 && (offset % cell_bytes != 0 || bytes % cell_bytes != 0)) split();
+    for (std::size_t i = offset / cell_bytes; i < (end + cell_bytes - 1) / cell_bytes; ++i) {
       visit(cells[i]);
     }
   }

@@ -24,7 +24,8 @@ bool contains(const std::string& line, const char* part) {
 // stands for the line of a caller may itself have one.)
 bool is_surface(const std::string& line) {
   return contains(line, "common/gpu/kernel") || contains(line, "common/gpu/hopper") ||
-         contains(line, "common/lab/thread.hpp") || contains(line, "/include/c++/");
+         contains(line, "common/lab/thread.hpp") || contains(line, "/include/c++/") ||
+         contains(line, "common/lab/cuda/include/");
 }
 
 // "file:line" with the file's name as seen from the repository. A compiler's cache may have made it
@@ -66,7 +67,8 @@ bool lies_in(const std::string& line, const std::string& folders) {
 const SourceLines& source_lines(const std::vector<std::uintptr_t>& codes) {
   const std::uintptr_t base = Program::running().load_address;
   // Each start of addr2line reads all of the program's lines.
-  static SourceLines known;
+  // Never destroyed: a report may be the last thing that a program does.
+  static SourceLines& known = *new SourceLines;
   std::vector<std::uintptr_t> asked;
   for (const std::uintptr_t code : codes) {
     if (known.count(code) == 0) asked.push_back(code);

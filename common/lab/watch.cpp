@@ -11,6 +11,7 @@
 
 #include "common/lab/address_space.hpp"
 #include "common/lab/block.hpp"
+#include "common/lab/crash.hpp"
 #include "common/lab/hopper_checks.hpp"
 #include "common/lab/instrumentation.hpp"
 #include "common/lab/race_check.hpp"
@@ -299,6 +300,13 @@ struct Watch::State : Observer {
       traffic.access(region->memory, address, size, write, how.atomic, site);
     }
   }
+  void host_access(std::size_t size, bool write, void* from) {
+    findings.add("host access", sites.id(reinterpret_cast<std::uintptr_t>(from)), 0,
+                 fmt::format("the host {} {} bytes of device memory, which only kernels and copies "
+                             "may use: a program crashes here; copy with cudaMemcpy(), or allocate "
+                             "with cudaMallocManaged()",
+                             write ? "writes" : "reads", size));
+  }
   void access(const void* address, std::size_t size, bool write, std::uint32_t site) {
     CodeAccess how;
     how.write = write;
@@ -390,17 +398,31 @@ struct Watch::State : Observer {
 
 namespace {
 Watch::State* watching = nullptr;
+
+void end_launch_if_asked() {
+  if (launch_must_end.load(std::memory_order_relaxed) == nullptr) return;
+  leave_kernel(launch_must_end.exchange(nullptr));
 }
+}  // namespace
+
+bool (*is_for_kernels_only)(const void*) = nullptr;
 
 void on_access(const void* address, std::size_t size, const CodeAccess& access, void* code) {
-  if (watching == nullptr || current == nullptr) return;
+  if (watching == nullptr) return;
+  if (current == nullptr) {
+    if (is_for_kernels_only != nullptr && is_for_kernels_only(address)) {
+      watching->host_access(size, access.write, code);
+    }
+    return;
+  }
+  end_launch_if_asked();
   watching->access(address, size, access,
                    watching->sites.id(reinterpret_cast<std::uintptr_t>(code)));
   if (!access.write && watching->spin_check.spins_now()) yield_from_loop();
 }
 
 void on_range(const void* address, std::size_t size, bool write, void* code) {
-  if (watching == nullptr || current == nullptr) return;
+  if (watching == nullptr) return;
   const std::size_t piece = size % 4 == 0 ? 4 : size % 2 == 0 ? 2 : 1;
   CodeAccess access;
   access.write = write;
@@ -412,6 +434,7 @@ void on_range(const void* address, std::size_t size, bool write, void* code) {
 
 void on_block(void* code) {
   if (watching == nullptr || current == nullptr) return;
+  end_launch_if_asked();
   watching->reaches(reinterpret_cast<std::uintptr_t>(code));
 }
 

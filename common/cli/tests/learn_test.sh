@@ -207,6 +207,14 @@ expect "trace draws a time line where the lesson has some" both status_is 0 says
 learn trace 2
 expect "... of one kernel" both status_is 0 does_not_say "timeline"
 learn trace
+learn lab
+expect "lab needs a file" both status_is 2 says "'lab' takes a CUDA file"
+: >"$log"
+learn lab my.cu --counts -- --help
+expect "lab builds the lab and runs the file" both called "--target cuda_lab" called "python3 -B -m common.lab.cuda.lab $root/build/learn / my.cu --counts -- --help"
+learn lab --help
+expect "... and explains itself" called "common.lab.cuda.lab $root/build/learn / --help"
+learn trace
 expect "trace needs a lesson" both status_is 2 says "'trace' takes a lesson"
 fake python3 'echo "ran python3 $* in $PWD"; exit "${PYTHON_STATUS:-0}"'
 : >"$log"

@@ -1,0 +1,3 @@
+// All of it is there.
+#pragma once
+#include <cuda_runtime.h>

@@ -1,0 +1,171 @@
+/// @file
+/// What every header here needs: CUDA's qualifiers, vector types and built-in variables, and the
+/// functions of the lab behind them. A file in CUDA sees CUDA's names and `lab_cuda`, no others.
+#pragma once
+
+#include <cassert>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+// Calls in a kernel are inlined: compilers hand structures to functions without the calls by which
+// the lab sees loads and stores.
+#define __global__ __attribute__((flatten))
+#define __device__
+#define __host__
+#define __constant__
+#define __managed__
+#define __grid_constant__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __inline_hint__
+#define __launch_bounds__(...)
+#define __maxnreg__(...)
+#define __cluster_dims__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __builtin_align__(bytes) __align__(bytes)
+#define __shared__ static __thread __attribute__((used))
+#define __CUDACC__ 1
+#define __NVCC__ 1
+#define __CUDA_ARCH__ 900
+#define __CUDACC_VER_MAJOR__ 12
+#define __CUDACC_VER_MINOR__ 4
+#define CUDART_VERSION 12040
+#define CUDA_VERSION 12040
+#define CUDART_CB
+#define LAB_CUDA_FUNCTION __attribute__((always_inline)) inline
+// Functions that stand for one instruction say themselves what they access.
+#define LAB_CUDA_UNWATCHED __attribute__((no_sanitize("thread")))
+#define LAB_CUDA_WHERE ::lab_cuda::Where lab_where = ::lab_cuda::here()
+
+// ---------------------------------------------------------------- vector types
+
+#define LAB_CUDA_VECTORS(T, name, align2, align4)                          \
+  struct name##1 {                                                         \
+    T x;                                                                   \
+  };                                                                       \
+  struct __align__(align2) name##2 {                                       \
+    T x, y;                                                                \
+  };                                                                       \
+  struct name##3 {                                                         \
+    T x, y, z;                                                             \
+  };                                                                       \
+  struct __align__(align4) name##4 {                                       \
+    T x, y, z, w;                                                          \
+  };                                                                       \
+  LAB_CUDA_FUNCTION constexpr name##1 make_##name##1(T x) {                \
+    return {x};                                                            \
+  }                                                                        \
+  LAB_CUDA_FUNCTION constexpr name##2 make_##name##2(T x, T y) {           \
+    return {x, y};                                                         \
+  }                                                                        \
+  LAB_CUDA_FUNCTION constexpr name##3 make_##name##3(T x, T y, T z) {      \
+    return {x, y, z};                                                      \
+  }                                                                        \
+  LAB_CUDA_FUNCTION constexpr name##4 make_##name##4(T x, T y, T z, T w) { \
+    return {x, y, z, w};                                                   \
+  }
+LAB_CUDA_VECTORS(signed char, char, 2, 4)
+LAB_CUDA_VECTORS(unsigned char, uchar, 2, 4)
+LAB_CUDA_VECTORS(short, short, 4, 8)
+LAB_CUDA_VECTORS(unsigned short, ushort, 4, 8)
+LAB_CUDA_VECTORS(int, int, 8, 16)
+LAB_CUDA_VECTORS(unsigned, uint, 8, 16)
+LAB_CUDA_VECTORS(long, long, 16, 16)
+LAB_CUDA_VECTORS(unsigned long, ulong, 16, 16)
+LAB_CUDA_VECTORS(long long, longlong, 16, 16)
+LAB_CUDA_VECTORS(unsigned long long, ulonglong, 16, 16)
+LAB_CUDA_VECTORS(float, float, 8, 16)
+LAB_CUDA_VECTORS(double, double, 16, 16)
+#undef LAB_CUDA_VECTORS
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned size_x = 1, unsigned size_y = 1, unsigned size_z = 1)
+      : x(size_x), y(size_y), z(size_z) {}
+  constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {}
+  constexpr operator uint3() const { return {x, y, z}; }
+};
+
+// ---------------------------------------------------------------- the lab
+
+namespace lab_cuda {
+
+/// A line of the source.
+struct Where {
+  const char* file;
+  int line;
+};
+/// That of the call which has it as a default argument.
+__attribute__((always_inline)) constexpr Where here(const char* file = __builtin_FILE(),
+                                                    int line = __builtin_LINE()) {
+  return {file, line};
+}
+
+/// What a kernel can ask about its thread: laid out as fa::lab::Thread.
+struct Thread {
+  uint3 index, block_index;
+  dim3 block_size, grid_size;
+  int number, lane, rank, place;
+};
+/// The running one: the same through all of a kernel.
+__attribute__((const)) const Thread& thread();
+/// Whether a kernel runs.
+bool in_kernel();
+
+/// @{ The engine's: see common/lab/engine.hpp and runtime.cpp.
+void sync_block(Where where);
+void sync_warp(unsigned mask, Where where);
+/// All lanes of the warp meet; nothing else is ordered by it.
+void sync_lanes(Where where);
+/// What lanes have brought to an exchange, 32 bytes of each.
+struct Deposits {
+  const unsigned char* bytes;
+  unsigned lanes;  ///< that have: of the mask those that exist
+};
+Deposits exchange(unsigned mask, const void* bytes, std::size_t size, Where where);
+unsigned active_lanes();
+void absent_source(unsigned mask, int source, Where where);
+void poll(const void* flag, Where where);
+void note_access(const void* address, std::size_t size, bool write, Where where);
+void fence(bool for_all_blocks = true);
+void copy_async(void* to, const void* from, std::size_t size, Where where);
+/// The last `zeros` bytes are zeros.
+void copy_async_zeros(void* to, const void* from, std::size_t size, std::size_t zeros, Where where);
+/// The part of one thread of a group in a copy by all of them.
+void copy_by_group(void* to, const void* from, std::size_t bytes, unsigned long long rank,
+                   unsigned long long threads, Where where);
+void commit_copies();
+void wait_copies(int pending);
+void named_barrier(int id, int threads, bool waits, Where where);
+void* dynamic_shared();
+std::size_t dynamic_shared_bytes();
+unsigned shared_address(const void* pointer);
+void* shared_pointer(unsigned long long address);
+bool is_shared(const void* pointer);
+bool is_global(const void* pointer);
+void sync_grid(Where where);
+/// @}
+
+/// Ends the launch with a message. @throws always
+[[noreturn]] void stop_kernel(const char* kind, const char* message, Where where);
+/// assert() that does not hold, in a kernel or on the host.
+[[noreturn]] void assert_failed(const char* condition, const char* function, Where where);
+
+/// Bytes that a lane can bring to exchange().
+inline constexpr std::size_t kDeposit = 32;
+
+}  // namespace lab_cuda
+
+#define threadIdx (::lab_cuda::thread().index)
+#define blockIdx (::lab_cuda::thread().block_index)
+#define blockDim (::lab_cuda::thread().block_size)
+#define gridDim (::lab_cuda::thread().grid_size)
+/// Lanes of a warp.
+constexpr int warpSize = 32;

@@ -1,0 +1,142 @@
+/// @file
+/// Launches: what the source pass makes of kernel<<<...>>>(...), launches by pointer, occupancy,
+/// and variables in device memory.
+#pragma once
+
+#include <lab_cuda/host.h>
+#include <tuple>
+
+namespace lab_cuda {
+
+/// How a kernel is launched.
+struct Configuration {
+  dim3 grid, block;
+  std::size_t shared_bytes = 0;
+  cudaStream_t stream = nullptr;
+  Where where{};
+  bool cooperative = false;
+};
+/// Runs a kernel, or notes why it cannot run.
+cudaError_t run(const Configuration& configuration, const char* name, void (*call)(void*),
+                void* context);
+
+/// A kernel with its sizes, to be called with its arguments.
+template <class Call>
+class Launch {
+ public:
+  Launch(const Configuration& configuration, const char* name, const Call& call)
+      : configuration_(configuration), name_(name), call_(call) {}
+  template <class... Arguments>
+  cudaError_t operator()(Arguments&&... arguments) const {
+    // Each thread gets these values, as they are now.
+    std::tuple<std::decay_t<Arguments>...> values(std::forward<Arguments>(arguments)...);
+    auto each = [this, &values] {
+      std::apply([this](auto... copies) { call_(copies...); }, values);
+    };
+    return run(
+        configuration_, name_, [](void* context) { (*static_cast<decltype(each)*>(context))(); },
+        &each);
+  }
+
+ private:
+  Configuration configuration_;
+  const char* name_;
+  const Call& call_;
+};
+
+/// The sizes of a launch.
+class Configured {
+ public:
+  explicit Configured(const Configuration& configuration) : configuration_(configuration) {}
+  template <class Call>
+  Launch<Call> operator()(const char* name, const Call& call) const {
+    return {configuration_, name, call};
+  }
+
+ private:
+  Configuration configuration_;
+};
+inline Configured configure(dim3 grid, dim3 block, std::size_t shared_bytes = 0,
+                            cudaStream_t stream = nullptr, LAB_CUDA_WHERE) {
+  return Configured({grid, block, shared_bytes, stream, lab_where});
+}
+
+/// Notes a pointer that each block of a kernel sets to its dynamic shared memory.
+void note_dynamic_shared(void* pointer);
+template <class T>
+T* add_dynamic_shared(T** pointer) {
+  note_dynamic_shared(pointer);
+  return nullptr;
+}
+
+/// Memory of the device with a copy of an image.
+void* make_variable(const void* image, std::size_t bytes, const char* name, bool managed);
+template <class T>
+T& variable(T& image, const char* name, bool managed) {
+  return *static_cast<T*>(
+      make_variable(const_cast<const void*>(static_cast<const volatile void*>(&image)),
+                    sizeof image, name, managed));
+}
+
+/// Runs a kernel whose arguments are given by pointers to them.
+template <class... P, std::size_t... I>
+cudaError_t run_by_pointers(void (*kernel)(P...), const Configuration& configuration, void** from,
+                            std::index_sequence<I...>) {
+  return Configured(configuration)("the kernel", [&](auto&... a) { kernel(a...); })(
+      *static_cast<std::remove_reference_t<P>*>(from[I])...);
+}
+
+int blocks_of_sm(int threads, std::size_t shared_bytes);
+cudaError_t allow_dynamic_shared(int bytes);
+
+}  // namespace lab_cuda
+
+template <class... P>
+cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block, void** arguments,
+                             std::size_t shared_bytes = 0, cudaStream_t stream = nullptr,
+                             LAB_CUDA_WHERE) {
+  return ::lab_cuda::run_by_pointers(kernel, {grid, block, shared_bytes, stream, lab_where},
+                                     arguments, std::index_sequence_for<P...>());
+}
+template <class... P>
+cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(P...), dim3 grid, dim3 block,
+                                        void** arguments, std::size_t shared_bytes = 0,
+                                        cudaStream_t stream = nullptr, LAB_CUDA_WHERE) {
+  return ::lab_cuda::run_by_pointers(kernel, {grid, block, shared_bytes, stream, lab_where, true},
+                                     arguments, std::index_sequence_for<P...>());
+}
+
+template <class... P>
+cudaError_t cudaFuncSetAttribute(void (*)(P...), cudaFuncAttribute attribute, int value) {
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+  return ::lab_cuda::allow_dynamic_shared(value);
+}
+template <class... P>
+cudaError_t cudaFuncSetCacheConfig(void (*)(P...), cudaFuncCache) {
+  return cudaSuccess;
+}
+template <class... P>
+cudaError_t cudaFuncSetSharedMemConfig(void (*)(P...), cudaSharedMemConfig) {
+  return cudaSuccess;
+}
+template <class... P>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*)(P...)) {
+  *attributes = {0, 0, 0, 1024, 32, 90, 90, 1, 48 * 1024, -1};
+  return cudaSuccess;
+}
+template <class... P>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*)(P...), int threads,
+                                                          std::size_t shared_bytes) {
+  *blocks = ::lab_cuda::blocks_of_sm(threads, shared_bytes);
+  return cudaSuccess;
+}
+template <class... P>
+cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, void (*kernel)(P...),
+                                               std::size_t shared_bytes = 0, int limit = 0) {
+  *block = limit > 0 && limit < 1024 ? limit : 1024;
+  int of_sm = 0, sms = 0;
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_sm, kernel, *block, shared_bytes);
+  cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0);
+  *grid = of_sm * sms;
+  return cudaSuccess;
+}

@@ -1,0 +1,419 @@
+/// @file
+/// CUDA's mathematical functions that C++ does not have, bit operations, and cached loads.
+#pragma once
+
+#include <lab_cuda/base.h>
+
+// ---------------------------------------------------------------- the smaller and the larger
+
+#define LAB_CUDA_MIN_MAX(result, A, B)                                               \
+  LAB_CUDA_FUNCTION constexpr result min(A a, B b) {                                 \
+    return static_cast<result>(b) < static_cast<result>(a) ? static_cast<result>(b)  \
+                                                           : static_cast<result>(a); \
+  }                                                                                  \
+  LAB_CUDA_FUNCTION constexpr result max(A a, B b) {                                 \
+    return static_cast<result>(a) < static_cast<result>(b) ? static_cast<result>(b)  \
+                                                           : static_cast<result>(a); \
+  }
+LAB_CUDA_MIN_MAX(int, int, int)
+LAB_CUDA_MIN_MAX(unsigned, unsigned, unsigned)
+LAB_CUDA_MIN_MAX(unsigned, int, unsigned)
+LAB_CUDA_MIN_MAX(unsigned, unsigned, int)
+LAB_CUDA_MIN_MAX(long, long, long)
+LAB_CUDA_MIN_MAX(unsigned long, unsigned long, unsigned long)
+LAB_CUDA_MIN_MAX(unsigned long, long, unsigned long)
+LAB_CUDA_MIN_MAX(unsigned long, unsigned long, long)
+LAB_CUDA_MIN_MAX(long long, long long, long long)
+LAB_CUDA_MIN_MAX(unsigned long long, unsigned long long, unsigned long long)
+LAB_CUDA_MIN_MAX(unsigned long long, long long, unsigned long long)
+LAB_CUDA_MIN_MAX(unsigned long long, unsigned long long, long long)
+#undef LAB_CUDA_MIN_MAX
+// A NaN gives way to a number.
+LAB_CUDA_FUNCTION float min(float a, float b) {
+  return __builtin_fminf(a, b);
+}
+LAB_CUDA_FUNCTION float max(float a, float b) {
+  return __builtin_fmaxf(a, b);
+}
+LAB_CUDA_FUNCTION double min(double a, double b) {
+  return __builtin_fmin(a, b);
+}
+LAB_CUDA_FUNCTION double max(double a, double b) {
+  return __builtin_fmax(a, b);
+}
+LAB_CUDA_FUNCTION double min(float a, double b) {
+  return __builtin_fmin(a, b);
+}
+LAB_CUDA_FUNCTION double max(float a, double b) {
+  return __builtin_fmax(a, b);
+}
+LAB_CUDA_FUNCTION double min(double a, float b) {
+  return __builtin_fmin(a, b);
+}
+LAB_CUDA_FUNCTION double max(double a, float b) {
+  return __builtin_fmax(a, b);
+}
+inline int umin(unsigned a, unsigned b) {
+  return b < a ? b : a;
+}
+inline int umax(unsigned a, unsigned b) {
+  return a < b ? b : a;
+}
+
+// ---------------------------------------------------------------- functions
+
+inline float rsqrtf(float x) {
+  return 1 / std::sqrt(x);
+}
+inline double rsqrt(double x) {
+  return 1 / std::sqrt(x);
+}
+inline float rsqrt(float x) {
+  return 1 / std::sqrt(x);
+}
+inline float rcbrtf(float x) {
+  return 1 / std::cbrt(x);
+}
+inline double rcbrt(double x) {
+  return 1 / std::cbrt(x);
+}
+inline float sinpif(float x) {
+  return static_cast<float>(std::sin(M_PI * x));
+}
+inline float cospif(float x) {
+  return static_cast<float>(std::cos(M_PI * x));
+}
+inline double sinpi(double x) {
+  return std::sin(M_PI * x);
+}
+inline double cospi(double x) {
+  return std::cos(M_PI * x);
+}
+inline float normcdff(float x) {
+  return 0.5f * std::erfc(-x * static_cast<float>(M_SQRT1_2));
+}
+inline double normcdf(double x) {
+  return 0.5 * std::erfc(-x * M_SQRT1_2);
+}
+inline float norm3df(float x, float y, float z) {
+  return std::sqrt(x * x + y * y + z * z);
+}
+inline float rnorm3df(float x, float y, float z) {
+  return 1 / norm3df(x, y, z);
+}
+inline float rhypotf(float x, float y) {
+  return 1 / std::hypot(x, y);
+}
+inline float fdividef(float x, float y) {
+  return x / y;
+}
+inline float saturate(float x) {
+  return x > 0 ? (x < 1 ? x : 1) : 0;
+}
+inline float __saturatef(float x) {
+  return saturate(x);
+}
+inline float __expf(float x) {
+  return std::exp(x);
+}
+inline float __exp10f(float x) {
+  return std::pow(10.0f, x);
+}
+inline float __logf(float x) {
+  return std::log(x);
+}
+inline float __log2f(float x) {
+  return std::log2(x);
+}
+inline float __log10f(float x) {
+  return std::log10(x);
+}
+inline float __powf(float x, float y) {
+  return std::pow(x, y);
+}
+inline float __sinf(float x) {
+  return std::sin(x);
+}
+inline float __cosf(float x) {
+  return std::cos(x);
+}
+inline float __tanf(float x) {
+  return std::tan(x);
+}
+inline float __tanhf(float x) {
+  return std::tanh(x);
+}
+inline void __sincosf(float x, float* sine, float* cosine) {
+  *sine = std::sin(x);
+  *cosine = std::cos(x);
+}
+inline float __fdividef(float x, float y) {
+  return x / y;
+}
+inline float __frcp_rn(float x) {
+  return 1 / x;
+}
+inline double __drcp_rn(double x) {
+  return 1 / x;
+}
+inline float __frsqrt_rn(float x) {
+  return 1 / std::sqrt(x);
+}
+inline float __fsqrt_rn(float x) {
+  return std::sqrt(x);
+}
+inline double __dsqrt_rn(double x) {
+  return std::sqrt(x);
+}
+
+// One operation, rounded to nearest; the other ways to round differ in the last bit only.
+#define LAB_CUDA_ROUNDED(mode)                               \
+  inline float __fadd_##mode(float x, float y) {             \
+    return x + y;                                            \
+  }                                                          \
+  inline float __fsub_##mode(float x, float y) {             \
+    return x - y;                                            \
+  }                                                          \
+  inline float __fmul_##mode(float x, float y) {             \
+    return x * y;                                            \
+  }                                                          \
+  inline float __fdiv_##mode(float x, float y) {             \
+    return x / y;                                            \
+  }                                                          \
+  inline float __fmaf_##mode(float x, float y, float z) {    \
+    return std::fma(x, y, z);                                \
+  }                                                          \
+  inline double __dadd_##mode(double x, double y) {          \
+    return x + y;                                            \
+  }                                                          \
+  inline double __dsub_##mode(double x, double y) {          \
+    return x - y;                                            \
+  }                                                          \
+  inline double __dmul_##mode(double x, double y) {          \
+    return x * y;                                            \
+  }                                                          \
+  inline double __ddiv_##mode(double x, double y) {          \
+    return x / y;                                            \
+  }                                                          \
+  inline double __fma_##mode(double x, double y, double z) { \
+    return std::fma(x, y, z);                                \
+  }                                                          \
+  inline float __int2float_##mode(int x) {                   \
+    return static_cast<float>(x);                            \
+  }                                                          \
+  inline float __uint2float_##mode(unsigned x) {             \
+    return static_cast<float>(x);                            \
+  }                                                          \
+  inline float __ll2float_##mode(long long x) {              \
+    return static_cast<float>(x);                            \
+  }                                                          \
+  inline double __ll2double_##mode(long long x) {            \
+    return static_cast<double>(x);                           \
+  }                                                          \
+  inline float __double2float_##mode(double x) {             \
+    return static_cast<float>(x);                            \
+  }
+LAB_CUDA_ROUNDED(rn)
+LAB_CUDA_ROUNDED(rz)
+LAB_CUDA_ROUNDED(ru)
+LAB_CUDA_ROUNDED(rd)
+#undef LAB_CUDA_ROUNDED
+inline double __int2double_rn(int x) {
+  return x;
+}
+#define LAB_CUDA_TO_INTEGER(mode, function)       \
+  inline int __float2int_##mode(float x) {        \
+    return static_cast<int>(function(x));         \
+  }                                               \
+  inline unsigned __float2uint_##mode(float x) {  \
+    return static_cast<unsigned>(function(x));    \
+  }                                               \
+  inline long long __float2ll_##mode(float x) {   \
+    return static_cast<long long>(function(x));   \
+  }                                               \
+  inline int __double2int_##mode(double x) {      \
+    return static_cast<int>(function(x));         \
+  }                                               \
+  inline long long __double2ll_##mode(double x) { \
+    return static_cast<long long>(function(x));   \
+  }
+LAB_CUDA_TO_INTEGER(rn, std::nearbyint)
+LAB_CUDA_TO_INTEGER(rz, std::trunc)
+LAB_CUDA_TO_INTEGER(ru, std::ceil)
+LAB_CUDA_TO_INTEGER(rd, std::floor)
+#undef LAB_CUDA_TO_INTEGER
+
+// ---------------------------------------------------------------- bits
+
+namespace lab_cuda {
+template <class To, class From>
+LAB_CUDA_FUNCTION To bits_as(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  __builtin_memcpy(static_cast<void*>(&to), &from, sizeof to);
+  return to;
+}
+}  // namespace lab_cuda
+inline int __float_as_int(float x) {
+  return ::lab_cuda::bits_as<int>(x);
+}
+inline unsigned __float_as_uint(float x) {
+  return ::lab_cuda::bits_as<unsigned>(x);
+}
+inline float __int_as_float(int x) {
+  return ::lab_cuda::bits_as<float>(x);
+}
+inline float __uint_as_float(unsigned x) {
+  return ::lab_cuda::bits_as<float>(x);
+}
+inline long long __double_as_longlong(double x) {
+  return ::lab_cuda::bits_as<long long>(x);
+}
+inline double __longlong_as_double(long long x) {
+  return ::lab_cuda::bits_as<double>(x);
+}
+inline int __double2loint(double x) {
+  return static_cast<int>(__double_as_longlong(x));
+}
+inline int __double2hiint(double x) {
+  return static_cast<int>(__double_as_longlong(x) >> 32);
+}
+inline double __hiloint2double(int high, int low) {
+  return __longlong_as_double(static_cast<long long>(static_cast<unsigned long long>(high) << 32 |
+                                                     static_cast<unsigned>(low)));
+}
+
+inline int __popc(unsigned x) {
+  return __builtin_popcount(x);
+}
+inline int __popcll(unsigned long long x) {
+  return __builtin_popcountll(x);
+}
+inline int __ffs(int x) {
+  return __builtin_ffs(x);
+}
+inline int __ffsll(long long x) {
+  return __builtin_ffsll(x);
+}
+inline int __clz(int x) {
+  return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x));
+}
+inline int __clzll(long long x) {
+  return x == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(x));
+}
+inline unsigned __brev(unsigned x) {
+  unsigned result = 0;
+  for (int i = 0; i < 32; ++i) result |= (x >> i & 1u) << (31 - i);
+  return result;
+}
+inline unsigned long long __brevll(unsigned long long x) {
+  return static_cast<unsigned long long>(__brev(static_cast<unsigned>(x))) << 32 |
+         __brev(static_cast<unsigned>(x >> 32));
+}
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
+  const unsigned long long bytes = static_cast<unsigned long long>(b) << 32 | a;
+  unsigned result = 0;
+  for (int i = 0; i < 4; ++i) {
+    result |= static_cast<unsigned>(bytes >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
+  }
+  return result;
+}
+inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
+  const unsigned long long both = static_cast<unsigned long long>(high) << 32 | low;
+  return static_cast<unsigned>(both << (shift & 31) >> 32);
+}
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+  const unsigned long long both = static_cast<unsigned long long>(high) << 32 | low;
+  return static_cast<unsigned>(both >> (shift & 31));
+}
+inline int __mul24(int x, int y) {
+  return x * y;
+}
+inline unsigned __umul24(unsigned x, unsigned y) {
+  return x * y;
+}
+inline int __mulhi(int x, int y) {
+  return static_cast<int>(static_cast<long long>(x) * y >> 32);
+}
+inline unsigned __umulhi(unsigned x, unsigned y) {
+  return static_cast<unsigned>(static_cast<unsigned long long>(x) * y >> 32);
+}
+inline unsigned long long __umul64hi(unsigned long long x, unsigned long long y) {
+  return static_cast<unsigned long long>(static_cast<unsigned __int128>(x) * y >> 64);
+}
+inline unsigned __sad(int x, int y, unsigned z) {
+  return z + static_cast<unsigned>(x < y ? y - x : x - y);
+}
+inline int __dp4a(int a, int b, int c) {
+  for (int i = 0; i < 4; ++i) {
+    c += static_cast<signed char>(a >> 8 * i) * static_cast<signed char>(b >> 8 * i);
+  }
+  return c;
+}
+
+// ---------------------------------------------------------------- loads and stores with a hint
+
+#define LAB_CUDA_LOAD(name)                    \
+  template <class T>                           \
+  LAB_CUDA_FUNCTION T name(const T* address) { \
+    return *address;                           \
+  }
+LAB_CUDA_LOAD(__ldg)
+LAB_CUDA_LOAD(__ldca)
+LAB_CUDA_LOAD(__ldcg)
+LAB_CUDA_LOAD(__ldcs)
+LAB_CUDA_LOAD(__ldlu)
+LAB_CUDA_LOAD(__ldcv)
+#undef LAB_CUDA_LOAD
+#define LAB_CUDA_STORE(name)                                            \
+  template <class T>                                                    \
+  LAB_CUDA_FUNCTION void name(T* address, ::lab_cuda::Store<T> value) { \
+    *address = value;                                                   \
+  }
+namespace lab_cuda {
+template <class T>
+using Store = std::common_type_t<T>;  // deduces nothing
+}
+LAB_CUDA_STORE(__stwb)
+LAB_CUDA_STORE(__stcg)
+LAB_CUDA_STORE(__stcs)
+LAB_CUDA_STORE(__stwt)
+#undef LAB_CUDA_STORE
+
+// ---------------------------------------------------------------- the rest
+
+namespace lab_cuda {
+long long clock_now();
+unsigned streaming_multiprocessor();
+}  // namespace lab_cuda
+inline long long clock64() {
+  return ::lab_cuda::clock_now();
+}
+inline unsigned long long globaltimer() {
+  return static_cast<unsigned long long>(::lab_cuda::clock_now());
+}
+inline void __nanosleep(unsigned, LAB_CUDA_WHERE) {
+  ::lab_cuda::poll(nullptr, lab_where);
+}
+[[noreturn]] inline void __trap(LAB_CUDA_WHERE) {
+  ::lab_cuda::stop_kernel("trap", "__trap() was called", lab_where);
+}
+inline void __brkpt() {}
+inline void __prof_trigger(int) {}
+LAB_CUDA_FUNCTION std::size_t __cvta_generic_to_shared(const void* pointer) {
+  return ::lab_cuda::shared_address(pointer);
+}
+LAB_CUDA_FUNCTION void* __cvta_shared_to_generic(std::size_t address) {
+  return ::lab_cuda::shared_pointer(address);
+}
+LAB_CUDA_FUNCTION std::size_t __cvta_generic_to_global(const void* pointer) {
+  return reinterpret_cast<std::size_t>(pointer);
+}
+inline unsigned __isShared(const void* pointer) {
+  return ::lab_cuda::is_shared(pointer);
+}
+inline unsigned __isGlobal(const void* pointer) {
+  return ::lab_cuda::is_global(pointer);
+}
+#define __builtin_assume(condition) ((void)0)
+#define __launch_dependents() ((void)0)

@@ -1,0 +1,95 @@
+/// @file
+/// Instructions of PTX: what the source pass (ptx.py) makes of inline assembly.
+#pragma once
+
+#include <cuda_runtime.h>
+#include <lab_cuda/half_bits.h>
+
+namespace lab_cuda {
+namespace ptx {
+
+/// A value of another type: its bits where the sizes agree and a number is not meant, else its
+/// lower bits.
+template <class To, class From>
+LAB_CUDA_FUNCTION To as(const From& from) {
+  To to{};
+  if constexpr (std::is_integral_v<To> && std::is_integral_v<From>) {
+    to = static_cast<To>(from);
+  } else {
+    __builtin_memcpy(static_cast<void*>(&to), &from,
+                     sizeof(To) < sizeof(From) ? sizeof(To) : sizeof(From));
+  }
+  return to;
+}
+template <class To, class From>
+LAB_CUDA_FUNCTION void set(To&& to, const From& from) {
+  to = as<std::remove_reference_t<To>>(from);
+}
+LAB_CUDA_FUNCTION void* global(unsigned long long address) {
+  return reinterpret_cast<void*>(address);
+}
+LAB_CUDA_FUNCTION void* global(const void* address) {
+  return const_cast<void*>(address);
+}
+
+template <class T>
+LAB_CUDA_FUNCTION T fma(T a, T b, T c) {
+  if constexpr (std::is_floating_point_v<T>) return std::fma(a, b, c);
+  return static_cast<T>(a * b + c);
+}
+LAB_CUDA_FUNCTION unsigned tf32(float x) {
+  return (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
+}
+LAB_CUDA_FUNCTION unsigned lop3(unsigned a, unsigned b, unsigned c, unsigned table) {
+  unsigned result = 0;
+  for (unsigned i = 0; i < 32; ++i) {
+    result |= (table >> ((a >> i & 1u) << 2 | (b >> i & 1u) << 1 | (c >> i & 1u)) & 1u) << i;
+  }
+  return result;
+}
+template <class Whole, class Part>
+LAB_CUDA_FUNCTION void pack(Whole& whole, const Part& low, const Part& high) {
+  const Part parts[2] = {low, high};
+  static_assert(sizeof whole == sizeof parts);
+  __builtin_memcpy(static_cast<void*>(&whole), parts, sizeof whole);
+}
+template <class Whole, class Part>
+LAB_CUDA_FUNCTION void unpack(const Whole& whole, Part& low, Part& high) {
+  static_assert(sizeof whole == 2 * sizeof low);
+  __builtin_memcpy(static_cast<void*>(&low), &whole, sizeof low);
+  __builtin_memcpy(static_cast<void*>(&high), reinterpret_cast<const char*>(&whole) + sizeof low,
+                   sizeof high);
+}
+
+/// Accesses to several elements by one instruction.
+void check_aligned(const void* address, std::size_t size, Where where);
+template <class T, std::size_t count>
+LAB_CUDA_FUNCTION void load(T (&to)[count], const void* from, Where where) {
+  check_aligned(from, sizeof to, where);
+  typedef T Bytes __attribute__((vector_size(sizeof(T) * count), may_alias));
+  const Bytes value = *static_cast<const Bytes*>(from);
+  for (std::size_t i = 0; i < count; ++i) to[i] = value[i];
+}
+template <class T, std::size_t count>
+LAB_CUDA_FUNCTION void store(void* to, const T (&from)[count], Where where) {
+  check_aligned(to, sizeof from, where);
+  typedef T Bytes __attribute__((vector_size(sizeof(T) * count), may_alias));
+  Bytes value;
+  for (std::size_t i = 0; i < count; ++i) value[i] = from[i];
+  *static_cast<Bytes*>(to) = value;
+}
+void cp_async(void* to, const void* from, int size, int kept, Where where);
+
+/// @{ See common/gpu/kernel_lab.hpp for the layouts of fragments.
+void ldmatrix(unsigned* to, int count, bool transposed, const void* row, Where where);
+enum class Element { kHalf, kBfloat16, kTf32, kInt8 };
+void mma(Element element, int k, const unsigned* a, const unsigned* b, const float* c, float* d,
+         Where where);
+void mma(Element element, int k, const unsigned* a, const unsigned* b, const unsigned* c,
+         unsigned* d, Where where);
+void mma(Element element, int k, const unsigned* a, const unsigned* b, const int* c, int* d,
+         Where where);
+/// @}
+
+}  // namespace ptx
+}  // namespace lab_cuda

@@ -1,0 +1,428 @@
+// What a kernel calls, passed on to the engine, and launches.
+#include <array>
+#include <cstring>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "common/lab/async.hpp"
+#include "common/lab/block.hpp"
+#include "common/lab/cuda/state.hpp"
+#include "common/lab/instrumentation.hpp"
+#include "common/lab/program.hpp"
+
+namespace lab_cuda {
+namespace {
+
+namespace lab = fa::lab;
+
+lab::SourceLocation location(Where where) {
+  return {where.file, where.line};
+}
+
+static_assert(sizeof(Thread) == sizeof(lab::Thread) &&
+              offsetof(Thread, block_size) == offsetof(lab::Thread, block_size) &&
+              offsetof(Thread, place) == offsetof(lab::Thread, place));
+
+std::int64_t block_number() {
+  const lab::Thread& thread = *lab::current;
+  return (std::int64_t{thread.block_index.z} * thread.grid_size.y + thread.block_index.y) *
+             thread.grid_size.x +
+         thread.block_index.x;
+}
+
+// Of each block that runs: votes at __syncthreads_count() and the like.
+struct Vote {
+  int arrived = 0, sum = 0, read = 0;
+};
+std::map<std::int64_t, Vote> votes;
+
+// Lanes of a warp that have come to a line together.
+struct Meeting {
+  unsigned waiting = 0;
+  std::array<unsigned, 32> met{};
+};
+std::map<std::pair<std::int64_t, int>, Meeting> meetings;
+
+// The barrier of a whole grid.
+struct GridBarrier {
+  std::int64_t arrived = 0;
+  int phase = 0;
+};
+GridBarrier* grid_barrier = nullptr;  // in memory of the device
+
+constexpr unsigned kStatic = 0x40000000, kDynamic = 0x20000000;
+
+}  // namespace
+
+const Thread& thread() {
+  return *reinterpret_cast<const Thread*>(lab::current);
+}
+bool in_kernel() {
+  return lab::current != nullptr;
+}
+
+// ---------------------------------------------------------------- synchronisation
+
+void sync_block(Where where) {
+  lab::sync_block(location(where));
+}
+void sync_warp(unsigned mask, Where where) {
+  lab::sync_warp(mask, location(where));
+}
+void sync_lanes(Where where) {
+  exchange(0xffffffffu, &where, 0, where);
+}
+Deposits exchange(unsigned mask, const void* bytes, std::size_t size, Where where) {
+  const lab::Deposits& all = lab::exchange(mask, bytes, size, location(where));
+  return {reinterpret_cast<const unsigned char*>(all.bytes.data()), all.lanes};
+}
+void absent_source(unsigned mask, int source, Where where) {
+  lab::absent_source(mask, source, location(where));
+}
+void named_barrier(int id, int threads, bool waits, Where where) {
+  if (threads <= 0) threads = static_cast<int>(lab::current->block_size.count());
+  if (id == 0 && threads == lab::current->block_size.count()) return sync_block(where);
+  lab::named_barrier(id, threads, waits, location(where));
+}
+
+// For cuda::barrier, which declares them.
+void init_barrier(void* barrier, int arrivals, Where where) {
+  lab::init_barrier(barrier, arrivals, location(where));
+}
+void arrive_at_barrier(void* barrier, Where where) {
+  lab::arrive_at_barrier(barrier, 0, location(where));
+}
+void wait_at_barrier(void* barrier, int parity, Where where) {
+  lab::wait_at_barrier(barrier, parity, location(where));
+}
+
+int vote_of_block(int predicate, int kind, Where where) {
+  Vote& vote = votes[block_number()];
+  ++vote.arrived;
+  vote.sum += predicate != 0;
+  sync_block(where);
+  const int count = vote.sum, arrived = vote.arrived;
+  if (++vote.read == arrived) vote = {};
+  sync_block(where);  // all have read it
+  if (kind == 0) return count;
+  return kind == 1 ? count == arrived : count > 0;
+}
+
+// All lanes that are on their way come here or wait elsewhere before one continues.
+unsigned active_lanes() {
+  const int lane = lab::current->lane;
+  Meeting& meeting = meetings[{block_number(), lab::current->number / lab::kWarpSize}];
+  meeting.waiting |= 1u << lane;
+  meeting.met[static_cast<std::size_t>(lane)] = 0;
+  for (int i = 0; i < 2; ++i) lab::poll(&meeting, {"__activemask()", 0});
+  unsigned& met = meeting.met[static_cast<std::size_t>(lane)];
+  if (met == 0) {
+    for (std::size_t i = 0; i < 32; ++i) {
+      if ((meeting.waiting >> i & 1u) != 0) meeting.met[i] = meeting.waiting;
+    }
+    meeting.waiting = 0;
+  }
+  return met;
+}
+
+void sync_grid(Where where) {
+  const lab::Thread& thread = *lab::current;
+  const std::int64_t all = thread.grid_size.count() * thread.block_size.count();
+  GridBarrier& barrier = *grid_barrier;
+  const int phase = barrier.phase;
+  // To an observer it is a counter, with release and acquire.
+  lab::CodeAccess use;
+  use.write = use.atomic = use.natural = true;
+  use.use = {true, true, true, true};
+  fence();
+  lab::on_access(&barrier.phase, sizeof barrier.phase, use, __builtin_return_address(0));
+  if (++barrier.arrived == all) {
+    barrier.arrived = 0;
+    ++barrier.phase;
+  }
+  while (barrier.phase == phase) poll(&barrier, where);
+  use.write = use.use.writes = false;
+  lab::on_access(&barrier.phase, sizeof barrier.phase, use, __builtin_return_address(0));
+  fence();
+}
+
+void fence(bool for_all_blocks) {
+  lab::fence_memory(for_all_blocks);
+}
+void poll(const void* flag, Where where) {
+  lab::poll(flag, location(where));
+}
+void note_access(const void* address, std::size_t size, bool write, Where where) {
+  lab::note_access(address, size, write, location(where));
+}
+void store_unwatched(void* address, const void* bytes, std::size_t size) {
+  std::memcpy(address, bytes, size);
+}
+
+// ---------------------------------------------------------------- copies and shared memory
+
+void copy_async(void* to, const void* from, std::size_t size, Where where) {
+  lab::copy_async(to, from, size, location(where));
+}
+void copy_async_zeros(void* to, const void* from, std::size_t size, std::size_t zeros,
+                      Where where) {
+  if (zeros == 0) return copy_async(to, from, size, where);
+  if (zeros == size) return copy_async(to, nullptr, size, where);
+  // The engine copies whole pieces: the rest is done at once.
+  const std::size_t kept = size - zeros;
+  lab::note_access(to, size, true, location(where));
+  if (lab::observer != nullptr) lab::observer->accesses(from, kept, false, location(where));
+  std::memcpy(to, from, kept);
+  std::memset(static_cast<std::byte*>(to) + kept, 0, zeros);
+}
+void copy_by_group(void* to, const void* from, std::size_t bytes, unsigned long long rank,
+                   unsigned long long threads, Where where) {
+  const std::size_t together =
+      reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from) | bytes;
+  const std::size_t piece = together % 16 == 0 ? 16 : together % 8 == 0 ? 8 : 4;
+  auto* const target = static_cast<std::byte*>(to);
+  const auto* const source = static_cast<const std::byte*>(from);
+  for (std::size_t at = rank * piece; at < bytes; at += threads * piece) {
+    if (together % 4 == 0 && is_shared(to)) {
+      lab::copy_async(target + at, source + at, piece, location(where));
+      continue;
+    }
+    const std::size_t size = std::min(piece, bytes - at);
+    if (lab::observer != nullptr) {
+      lab::observer->accesses(source + at, size, false, location(where));
+      lab::observer->accesses(target + at, size, true, location(where));
+    }
+    std::memcpy(target + at, source + at, size);
+  }
+}
+void commit_copies() {
+  lab::commit_copies();
+}
+void wait_copies(int pending) {
+  lab::wait_copies(pending);
+}
+void* dynamic_shared() {
+  return lab::dynamic_shared();
+}
+std::size_t dynamic_shared_bytes() {
+  return lab::this_thread().block->shared_bytes();
+}
+
+namespace {
+std::uintptr_t statics_begin() {
+  static const lab::Program program = lab::Program::running();
+  return reinterpret_cast<std::uintptr_t>(program.thread_locals) & ~std::uintptr_t{1023};
+}
+std::size_t statics_end() {
+  static const lab::Program program = lab::Program::running();
+  return reinterpret_cast<std::uintptr_t>(program.thread_locals) + program.thread_local_bytes;
+}
+}  // namespace
+
+unsigned shared_address(const void* pointer) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  if (address >= statics_begin() && address < statics_end()) {
+    return kStatic + static_cast<unsigned>(address - statics_begin());
+  }
+  return kDynamic +
+         static_cast<unsigned>(address - reinterpret_cast<std::uintptr_t>(dynamic_shared()));
+}
+void* shared_pointer(unsigned long long address) {
+  const auto low = static_cast<unsigned>(address);
+  if (low >= kStatic - 0x1000000) {
+    return reinterpret_cast<void*>(statics_begin() + (low - kStatic));
+  }
+  return static_cast<std::byte*>(dynamic_shared()) +
+         static_cast<std::ptrdiff_t>(static_cast<int>(low - kDynamic));
+}
+bool is_shared(const void* pointer) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  const auto dynamic = reinterpret_cast<std::uintptr_t>(dynamic_shared());
+  return (address >= statics_begin() && address < statics_end()) ||
+         (address >= dynamic && address < dynamic + dynamic_shared_bytes());
+}
+
+unsigned streaming_multiprocessor() {
+  return static_cast<unsigned>(block_number() % Card::kSms);
+}
+
+void note_dynamic_shared(void* pointer) {
+  state().dynamic_shared.push_back(pointer);
+}
+
+// ---------------------------------------------------------------- launches
+
+void stop_kernel(const char* kind, const char* message, Where where) {
+  const lab::Thread& thread = *lab::current;
+  state().stopped =
+      KernelStopped(kind, cudaErrorLaunchFailure,
+                    fmt::format("thread ({}, {}, {}) of block ({}, {}, {}): {}", thread.index.x,
+                                thread.index.y, thread.index.z, thread.block_index.x,
+                                thread.block_index.y, thread.block_index.z, message),
+                    where);
+  throw *state().stopped;
+}
+
+void assert_failed(const char* condition, const char* function, Where where) {
+  std::fflush(stdout);
+  if (!in_kernel()) {
+    fmt::print(stderr, "{}:{}: {}: Assertion `{}' failed.\n", where.file, where.line, function,
+               condition);
+    std::abort();
+  }
+  const lab::Thread& thread = *lab::current;
+  const std::string at = fmt::format("block: [{},{},{}], thread: [{},{},{}]", thread.block_index.x,
+                                     thread.block_index.y, thread.block_index.z, thread.index.x,
+                                     thread.index.y, thread.index.z);
+  fmt::print(stderr, "{}:{}: {}: {} Assertion `{}` failed.\n", where.file, where.line, function, at,
+             condition);
+  state().stopped = KernelStopped("assert", cudaErrorAssert,
+                                  fmt::format("{}: the assertion {} failed", at, condition), where);
+  throw *state().stopped;
+}
+
+cudaError_t allow_dynamic_shared(int bytes) {
+  if (bytes < 0 || bytes > Card::kMostShared) return report(cudaErrorInvalidValue);
+  state().allowed_shared = std::max(state().allowed_shared, static_cast<std::size_t>(bytes));
+  return pending_error();
+}
+
+namespace {
+
+// What is wrong with the sizes of a launch, and the error that CUDA returns for it.
+std::pair<cudaError_t, std::string> refusal(const Configuration& c) {
+  const auto count = [](dim3 size) { return std::int64_t{size.x} * size.y * size.z; };
+  const auto text = [](dim3 size) { return fmt::format("({}, {}, {})", size.x, size.y, size.z); };
+  if (count(c.block) < 1 || count(c.block) > 1024 || c.block.z > 64) {
+    return {cudaErrorInvalidConfiguration,
+            fmt::format("a block of {} threads; allowed are 1 to 1024 in all, and 64 in z",
+                        text(c.block))};
+  }
+  if (count(c.grid) < 1 || c.grid.x > 2147483647u || c.grid.y > 65535 || c.grid.z > 65535) {
+    return {
+        cudaErrorInvalidConfiguration,
+        fmt::format("a grid of {} blocks; allowed are 1 to 2147483647 in x and 65535 in y and z",
+                    text(c.grid))};
+  }
+  if (c.shared_bytes > state().allowed_shared) {
+    return {cudaErrorInvalidValue,
+            fmt::format("{} bytes of dynamic shared memory; allowed are {}, or, after "
+                        "cudaFuncSetAttribute(kernel, "
+                        "cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), {}",
+                        c.shared_bytes, state().allowed_shared, int{Card::kMostShared})};
+  }
+  return {cudaSuccess, ""};
+}
+
+// The first "file:line" of a message.
+Where place_in(const std::string& text, std::string& file) {
+  for (std::size_t colon = text.find(':'); colon != std::string::npos;
+       colon = text.find(':', colon + 1)) {
+    const int line = std::atoi(text.c_str() + colon + 1);
+    const std::size_t begin = text.find_last_of(" \n(", colon) + 1;
+    if (line > 0 && colon > begin && text.find('.', begin) < colon) {
+      file = text.substr(begin, colon - begin);
+      return {file.c_str(), line};
+    }
+  }
+  return {"", 0};
+}
+
+cudaError_t ended_early(const Configuration& c, const char* name, const std::exception& why) {
+  const std::optional<KernelStopped> stopped = std::exchange(state().stopped, std::nullopt);
+  std::string text = stopped ? stopped->what() : why.what();
+  // The engine adds what was found; the report has that.
+  text = text.substr(0, text.find(state().watch.report().findings_text().substr(0, 10)));
+  state().failures.push_back(fmt::format("The launch of {} at {}:{} ended early: {}", name,
+                                         c.where.file, c.where.line, text));
+  std::string file;
+  if (stopped) {
+    state().add(stopped->kind, stopped->where, text);
+    return stopped->error;
+  }
+  if (text.find("time limit") != std::string::npos) {
+    state().add("time limit", c.where, text);
+    return cudaErrorLaunchTimeout;
+  }
+  if (text.find("deadlock") == 0) {
+    // Where a thread spins the engine has a finding of its own.
+    if (text.find("again and again") == std::string::npos) {
+      const Where where = place_in(text, file);
+      state().add("deadlock", where.line > 0 ? where : c.where, text);
+    }
+    return cudaErrorLaunchTimeout;
+  }
+  if (text.find("crashed") != std::string::npos) {
+    return text.find("misaligned address") != std::string::npos ? cudaErrorMisalignedAddress
+                                                                : cudaErrorIllegalAddress;
+  }
+  const Where where = place_in(text, file);
+  state().add("launch failure", where.line > 0 ? where : c.where, text);
+  return cudaErrorLaunchFailure;
+}
+
+}  // namespace
+
+void State::add(const std::string& kind, Where where, const std::string& message) {
+  const std::string at = fmt::format("{}:{}", where.file, where.line);
+  for (lab::Finding& finding : findings) {
+    if (finding.kind != kind || finding.where != at) continue;
+    ++finding.count;
+    return;
+  }
+  lab::Finding finding;
+  finding.kind = kind;
+  finding.where = at;
+  finding.message = message;
+  for (std::size_t end; (end = finding.message.find("\n  ")) != std::string::npos;) {
+    finding.message.replace(end, 3, " ");
+  }
+  finding.count = 1;
+  findings.push_back(finding);
+}
+
+cudaError_t run(const Configuration& c, const char* name, void (*call)(void*), void* context) {
+  if (const cudaError_t error = pending_error()) return report(error);
+  if (in_kernel()) {
+    stop_kernel("unsupported", "a kernel launches a kernel: the lab has no dynamic parallelism",
+                c.where);
+  }
+  const auto [error, message] = refusal(c);
+  if (error != cudaSuccess) {
+    state().add("launch", c.where,
+                fmt::format("the launch of {} asks for {}: {}, and the kernel does not run", name,
+                            message, cudaGetErrorName(error)));
+    return report(error);
+  }
+  votes.clear();
+  meetings.clear();
+  if (grid_barrier == nullptr) {
+    grid_barrier = static_cast<GridBarrier*>(lab::allocate(sizeof *grid_barrier));
+  }
+  const GridBarrier fresh;
+  lab::upload(grid_barrier, &fresh, sizeof fresh);
+  ++state().launches;
+  fa::Launch launch;
+  launch.grid = {c.grid.x, c.grid.y, c.grid.z};
+  launch.block = {c.block.x, c.block.y, c.block.z};
+  launch.shared_bytes = c.shared_bytes;
+  try {
+    lab::run(
+        launch,
+        [&] {
+          void* const dynamic = dynamic_shared();
+          for (void* const pointer : state().dynamic_shared) {
+            std::memcpy(pointer, &dynamic, sizeof dynamic);
+          }
+          call(context);
+        },
+        stream_number(c.stream));
+  } catch (const std::exception& why) {
+    state().sticky = ended_early(c, name, why);
+    report(state().sticky);
+  }
+  return cudaSuccess;
+}
+
+}  // namespace lab_cuda

@@ -1,0 +1,163 @@
+"""Runs a whole CUDA file in the watched lab.
+
+    ./learn lab [options] FILE.cu [FILE...] [-- arguments of the program]
+
+Exit status: 0 no findings, and the program returned 0; 1 findings, or the program failed; 2 bad
+use, or the file does not compile.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+
+from common.lab.cuda import page
+from common.lab.cuda.compile import Compiler, DoesNotCompile
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SECONDS = 60
+NOTES = ("same value",)  # CUDA says what happens: they make no program fail
+
+
+class Result:
+    """What a run gave: the report of end.cpp, the program's own status, and its output."""
+
+    def __init__(self, report, status, output=""):
+        self.report, self.status, self.output = report, status, output
+
+    @property
+    def findings(self):
+        return self.report["findings"] if self.report else []
+
+    @property
+    def kinds(self):
+        return sorted({finding["kind"] for finding in self.findings})
+
+
+def run(program, arguments, folder, seconds, output, errors=None):
+    """Runs a program; `output` and `errors` are where its two streams go."""
+    report = program.parent / "report.json"
+    environment = {**os.environ, "LAB_CUDA_REPORT": str(report), "LAB_CUDA_SECONDS": str(seconds)}
+    process = subprocess.Popen(
+        [str(program), *arguments], cwd=folder, env=environment, stdout=output, stderr=errors,
+        text=True, errors="replace",
+    )  # fmt: skip
+    try:
+        text = process.communicate(timeout=10 * seconds + 60)[0]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        text = process.communicate()[0]
+    except KeyboardInterrupt:
+        process.kill()
+        raise
+    result = json.loads(report.read_text()) if report.exists() else None
+    return Result(result, process.returncode, text or "")
+
+
+def end_of(result):
+    """How the program ended, in a sentence; empty where it returned 0."""
+    if result.report and result.report["end"]:
+        return result.report["end"]
+    if result.status < 0:
+        return f"the program was ended by {signal.Signals(-result.status).name}"
+    return f"the program ended with status {result.status}" if result.status else ""
+
+
+def shorter(report, folder):
+    """The report with names of files as they are seen from a folder."""
+    if report is None:
+        return None
+    inside = [str(folder)]
+    if ROOT in folder.parents:  # files of the repository are named from its root
+        inside = [str(ROOT), str(folder.relative_to(ROOT))]
+    text = json.dumps(report, ensure_ascii=False)
+    for name in inside:
+        text = text.replace(json.dumps(f"{name}/", ensure_ascii=False)[1:-1], "")
+    return json.loads(text)
+
+
+def text_of(result, counts):
+    """The report for people."""
+    report = result.report
+    if report is None:
+        return f"No report: {end_of(result) or 'the program ended in an unknown way'}.\n"
+    lines = [report["text"] if counts else report["findings_text"]]
+    lines += [f"\n{text}\n" for text in report["failures"]]
+    end = end_of(result)
+    if end:
+        lines.append(f"\n{end[0].upper()}{end[1:]}.\n")
+    if report["launches"] == 0:
+        lines.append("\nNo kernel was launched.\n")
+    if report["cpu_times"]:
+        lines.append(
+            "\nTimes of events are those of this CPU in the watched lab; they say nothing about a "
+            "GPU.\n"
+        )
+    return "".join(lines)
+
+
+def parser():
+    result = argparse.ArgumentParser(
+        prog="./learn lab", description="Runs a CUDA file in the watched lab."
+    )
+    result.add_argument("files", nargs="+", metavar="FILE", help="CUDA or C++, one with a main()")
+    result.add_argument("--counts", action="store_true", help="also count accesses, line by line")
+    result.add_argument(
+        "--json",
+        action="store_true",
+        help="the report as JSON on the standard output; the program's own goes to standard error",
+    )
+    result.add_argument("--html", metavar="FILE", help="also write the report as a page")
+    result.add_argument(
+        "--seconds",
+        type=int,
+        default=SECONDS,
+        help=f"time limit, of the CPU; without one {SECONDS}",
+    )
+    result.add_argument("-I", dest="folders", action="append", default=[], metavar="FOLDER")
+    result.add_argument("-D", dest="definitions", action="append", default=[], metavar="NAME")
+    return result
+
+
+def main(arguments):
+    build, folder = pathlib.Path(arguments[0]), pathlib.Path(arguments[1])
+    own, passed = arguments[2:], []
+    if "--" in own:
+        at = own.index("--")
+        own, passed = own[:at], own[at + 1 :]
+    options = parser().parse_args(own)
+    paths = [folder / name for name in options.files]
+    for path in paths:
+        if not path.is_file():
+            print(f"learn: there is no file {path}", file=sys.stderr)
+            return 2
+    with tempfile.TemporaryDirectory(prefix="lab-") as scratch:
+        try:
+            program = Compiler(build, ROOT).compile(
+                paths, pathlib.Path(scratch), [folder / name for name in options.folders],
+                options.definitions,
+            )  # fmt: skip
+        except DoesNotCompile as error:
+            for line in error.lines:
+                print(line.replace(f"{folder}/", ""), file=sys.stderr)
+            return 2
+        sys.stdout.flush()
+        output = sys.stderr if options.json else None
+        result = run(program, passed, folder, options.seconds, output)
+    result.report = shorter(result.report, folder)
+    if options.html:
+        page.write(folder / options.html, paths[0], folder, result, end_of(result))
+    if options.json:
+        print(json.dumps(result.report))
+    else:
+        print(f"\n{'-' * 30} the lab {'-' * 30}\n{text_of(result, options.counts)}", end="")
+    wrong = [finding for finding in result.findings if finding["kind"] not in NOTES]
+    return 0 if result.report and not wrong and result.status == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,245 @@
+// Memory of the device and of the host, and copies between them.
+#include <cstring>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "common/lab/cuda/state.hpp"
+
+using lab_cuda::Owner;
+using lab_cuda::pending_error;
+using lab_cuda::report;
+using lab_cuda::state;
+
+namespace lab_cuda {
+
+const std::pair<const std::byte* const, Allocation>* State::find(const void* address) const {
+  const auto* const byte = static_cast<const std::byte*>(address);
+  auto after = allocations.upper_bound(byte);
+  if (after == allocations.begin()) return nullptr;
+  const auto found = std::prev(after);
+  return byte < found->first + std::max<std::size_t>(found->second.bytes, 1) ? &*found : nullptr;
+}
+
+namespace {
+
+cudaError_t allocate(void** pointer, std::size_t bytes, Owner owner) {
+  if (const cudaError_t error = pending_error()) return report(error);
+  if (pointer == nullptr) return report(cudaErrorInvalidValue);
+  if (bytes == 0) {
+    *pointer = nullptr;
+    return cudaSuccess;
+  }
+  constexpr std::size_t of_card = std::size_t{80} << 30;
+  try {
+    if (bytes > of_card) return report(cudaErrorMemoryAllocation);
+    *pointer = fa::lab::allocate(bytes);
+  } catch (const std::exception&) {
+    return report(cudaErrorMemoryAllocation);
+  }
+  // What the host owns is zero at first; what it has not written it cannot tell from that.
+  const bool unwritten = owner == Owner::kDevice;
+  fa::lab::fill(*pointer, unwritten ? 0xff : 0, bytes, unwritten);
+  state().allocations[static_cast<const std::byte*>(*pointer)] = {bytes, owner};
+  return cudaSuccess;
+}
+
+cudaError_t release(void* pointer, bool of_host) {
+  if (pointer == nullptr) return pending_error();
+  auto& all = state().allocations;
+  const auto found = all.find(static_cast<const std::byte*>(pointer));
+  if (found == all.end() || (found->second.owner == Owner::kHost) != of_host) {
+    return report(cudaErrorInvalidValue);
+  }
+  all.erase(found);
+  fa::lab::release(pointer);
+  return pending_error();
+}
+
+// Whether some bytes lie in one allocation, or in memory that is only the program's.
+bool fits(const void* pointer, std::size_t bytes, bool must_be_device) {
+  const auto* const found = state().find(pointer);
+  if (found == nullptr) return !must_be_device;
+  const auto offset =
+      static_cast<std::size_t>(static_cast<const std::byte*>(pointer) - found->first);
+  return offset + bytes <= found->second.bytes;
+}
+
+bool is_device_only(const void* pointer) {
+  const auto* const found = state().find(pointer);
+  return found != nullptr && found->second.owner == Owner::kDevice;
+}
+
+cudaError_t check_copy(const void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  if (const cudaError_t error = pending_error()) return error;
+  if (bytes == 0) return cudaSuccess;
+  if (to == nullptr || from == nullptr) return cudaErrorInvalidValue;
+  if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) {
+    return cudaErrorInvalidMemcpyDirection;
+  }
+  const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+  const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+  if (kind != cudaMemcpyDefault &&
+      ((!to_device && is_device_only(to)) || (!from_device && is_device_only(from)))) {
+    return cudaErrorInvalidValue;
+  }
+  return fits(to, bytes, to_device) && fits(from, bytes, from_device) ? cudaSuccess
+                                                                      : cudaErrorInvalidValue;
+}
+
+void copy(void* to, const void* from, std::size_t bytes) {
+  if (state().find(to) != nullptr) {
+    fa::lab::upload(to, from, bytes);
+  } else {
+    fa::lab::download(to, from, bytes);
+  }
+}
+
+}  // namespace
+
+cudaError_t copy_symbol(const void* symbol, std::size_t size, void* to, const void* from,
+                        std::size_t bytes, std::size_t offset) {
+  if (const cudaError_t error = pending_error()) return report(error);
+  if (state().find(symbol) == nullptr) return report(cudaErrorInvalidSymbol);
+  if (offset + bytes > size) return report(cudaErrorInvalidValue);
+  auto* const at = static_cast<std::byte*>(const_cast<void*>(symbol)) + offset;
+  if (to == nullptr) {
+    copy(at, from, bytes);
+  } else {
+    copy(to, at, bytes);
+  }
+  return cudaSuccess;
+}
+
+void* make_variable(const void* image, std::size_t bytes, const char*, bool managed) {
+  void* const memory = fa::lab::allocate(bytes);
+  fa::lab::upload(memory, image, bytes);
+  state().allocations[static_cast<const std::byte*>(memory)] = {
+      bytes, managed ? Owner::kManaged : Owner::kDevice};
+  return memory;
+}
+
+bool is_global(const void* pointer) {
+  return state().find(pointer) != nullptr;
+}
+
+}  // namespace lab_cuda
+
+cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
+  return lab_cuda::allocate(pointer, bytes, Owner::kDevice);
+}
+cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t) {
+  return lab_cuda::allocate(pointer, bytes, Owner::kDevice);
+}
+cudaError_t cudaMallocManaged(void** pointer, std::size_t bytes, unsigned) {
+  if (bytes == 0) return report(cudaErrorInvalidValue);
+  return lab_cuda::allocate(pointer, bytes, Owner::kManaged);
+}
+cudaError_t cudaMallocHost(void** pointer, std::size_t bytes, unsigned) {
+  return lab_cuda::allocate(pointer, bytes, Owner::kHost);
+}
+cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
+  return lab_cuda::allocate(pointer, bytes, Owner::kHost);
+}
+cudaError_t cudaMallocPitch(void** pointer, std::size_t* pitch, std::size_t width,
+                            std::size_t height) {
+  constexpr std::size_t unit = 512;
+  *pitch = (width + unit - 1) / unit * unit;
+  return lab_cuda::allocate(pointer, *pitch * height, Owner::kDevice);
+}
+cudaError_t cudaFree(void* pointer) {
+  return lab_cuda::release(pointer, false);
+}
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) {
+  return lab_cuda::release(pointer, false);
+}
+cudaError_t cudaFreeHost(void* pointer) {
+  return lab_cuda::release(pointer, true);
+}
+cudaError_t cudaHostRegister(void*, std::size_t, unsigned) {
+  return pending_error();
+}
+cudaError_t cudaHostUnregister(void*) {
+  return pending_error();
+}
+cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
+  *device = host;
+  return pending_error();
+}
+
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  if (const cudaError_t error = lab_cuda::check_copy(to, from, bytes, kind)) return report(error);
+  if (bytes > 0) lab_cuda::copy(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t) {
+  return cudaMemcpy(to, from, bytes, kind);
+}
+cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                         std::size_t width, std::size_t height, cudaMemcpyKind kind) {
+  if (width > to_pitch || width > from_pitch) return report(cudaErrorInvalidPitchValue);
+  for (std::size_t row = 0; row < height; ++row) {
+    const cudaError_t error =
+        cudaMemcpy(static_cast<std::byte*>(to) + row * to_pitch,
+                   static_cast<const std::byte*>(from) + row * from_pitch, width, kind);
+    if (error != cudaSuccess) return error;
+  }
+  return pending_error();
+}
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
+                              std::size_t from_pitch, std::size_t width, std::size_t height,
+                              cudaMemcpyKind kind, cudaStream_t) {
+  return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
+}
+cudaError_t cudaMemset(void* pointer, int byte, std::size_t bytes) {
+  if (const cudaError_t error = pending_error()) return report(error);
+  if (bytes == 0) return cudaSuccess;
+  if (!lab_cuda::fits(pointer, bytes, true)) return report(cudaErrorInvalidValue);
+  fa::lab::fill(pointer, byte, bytes, false);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* pointer, int byte, std::size_t bytes, cudaStream_t) {
+  return cudaMemset(pointer, byte, bytes);
+}
+cudaError_t cudaMemset2D(void* pointer, std::size_t pitch, int byte, std::size_t width,
+                         std::size_t height) {
+  if (width > pitch) return report(cudaErrorInvalidValue);
+  for (std::size_t row = 0; row < height; ++row) {
+    const auto error = cudaMemset(static_cast<std::byte*>(pointer) + row * pitch, byte, width);
+    if (error != cudaSuccess) return error;
+  }
+  return pending_error();
+}
+cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total) {
+  *total = std::size_t{80} << 30;
+  *free_bytes = *total;
+  for (const auto& [begin, allocation] : state().allocations) *free_bytes -= allocation.bytes;
+  return pending_error();
+}
+cudaError_t cudaMemPrefetchAsync(const void* pointer, std::size_t, int, cudaStream_t) {
+  const auto* const found = state().find(pointer);
+  const bool managed = found != nullptr && found->second.owner == Owner::kManaged;
+  return managed ? pending_error() : report(cudaErrorInvalidValue);
+}
+cudaError_t cudaMemAdvise(const void*, std::size_t, cudaMemoryAdvise, int) {
+  return pending_error();
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
+  const auto* const found = state().find(pointer);
+  void* const address = const_cast<void*>(pointer);
+  *attributes = {cudaMemoryTypeUnregistered, -2, nullptr, address};
+  if (found == nullptr) return pending_error();
+  switch (found->second.owner) {
+    case Owner::kDevice:
+      *attributes = {cudaMemoryTypeDevice, 0, address, nullptr};
+      break;
+    case Owner::kManaged:
+      *attributes = {cudaMemoryTypeManaged, 0, address, address};
+      break;
+    case Owner::kHost:
+      *attributes = {cudaMemoryTypeHost, 0, address, address};
+      break;
+  }
+  return pending_error();
+}

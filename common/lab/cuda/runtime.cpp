@@ -1,0 +1,353 @@
+// Errors, devices, streams and events. Every call has ended when it returns.
+#include <chrono>
+#include <cstdio>
+#include <set>
+
+#include "common/lab/cuda/state.hpp"
+
+using lab_cuda::Card;
+using lab_cuda::pending_error;
+using lab_cuda::report;
+using lab_cuda::state;
+
+struct CUstream_st {
+  std::uint64_t number = fa::lab::new_stream();
+};
+struct CUevent_st {
+  bool recorded = false;
+  std::uint64_t stream = 0;
+  std::chrono::steady_clock::time_point time;
+};
+
+namespace lab_cuda {
+
+cudaError_t report(cudaError_t error) {
+  if (error != cudaSuccess) state().last_error = error;
+  return error;
+}
+cudaError_t pending_error() {
+  return state().sticky;
+}
+
+int blocks_of_sm(int threads, std::size_t shared_bytes) {
+  constexpr int of_system = 1024;  // shared memory of each block that CUDA itself takes
+  if (threads < 1 || threads > 1024) return 0;
+  const int rounded = (threads + 31) / 32 * 32;
+  const int by_threads = std::min(Card::kThreadsOfSm / rounded, Card::kBlocksOfSm);
+  return std::min(by_threads, Card::kSharedOfSm / (static_cast<int>(shared_bytes) + of_system));
+}
+
+std::uint64_t stream_number(cudaStream_t stream) {
+  return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread
+             ? 0
+             : stream->number;
+}
+
+long long clock_now() {
+  return std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
+}  // namespace lab_cuda
+
+cudaError_t cudaGetLastError() {
+  const cudaError_t error = state().last_error;
+  state().last_error = state().sticky;
+  return error;
+}
+cudaError_t cudaPeekAtLastError() {
+  return state().last_error;
+}
+#define LAB_CUDA_CASE(name, number, text) \
+  case name:                              \
+    return text;
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) { LAB_CUDA_ERRORS(LAB_CUDA_CASE) }
+  return "unrecognized error code";
+}
+#undef LAB_CUDA_CASE
+#define LAB_CUDA_CASE(name, number, text) \
+  case name:                              \
+    return #name;
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) { LAB_CUDA_ERRORS(LAB_CUDA_CASE) }
+  return "unrecognized error code";
+}
+#undef LAB_CUDA_CASE
+
+// ---------------------------------------------------------------- devices
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return pending_error();
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return pending_error();
+}
+cudaError_t cudaSetDevice(int device) {
+  return device == 0 ? pending_error() : report(cudaErrorInvalidDevice);
+}
+cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp*) {
+  return cudaGetDevice(device);
+}
+cudaError_t cudaSetDeviceFlags(unsigned) {
+  return pending_error();
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device != 0) return report(cudaErrorInvalidDevice);
+  cudaDeviceProp p = {};
+  std::snprintf(p.name, sizeof p.name, "%s", Card::kName);
+  p.totalGlobalMem = std::size_t{80} << 30;
+  p.sharedMemPerBlock = Card::kShared;
+  p.regsPerBlock = p.regsPerMultiprocessor = 65536;
+  p.warpSize = 32;
+  p.memPitch = 2147483647;
+  p.maxThreadsPerBlock = 1024;
+  p.maxThreadsDim[0] = p.maxThreadsDim[1] = 1024;
+  p.maxThreadsDim[2] = 64;
+  p.maxGridSize[0] = 2147483647;
+  p.maxGridSize[1] = p.maxGridSize[2] = 65535;
+  p.clockRate = 1980000;
+  p.totalConstMem = 65536;
+  p.major = Card::kMajor;
+  p.minor = Card::kMinor;
+  p.textureAlignment = 512;
+  p.deviceOverlap = p.canMapHostMemory = p.concurrentKernels = p.ECCEnabled = 1;
+  p.multiProcessorCount = Card::kSms;
+  p.asyncEngineCount = 3;
+  p.unifiedAddressing = p.managedMemory = p.concurrentManagedAccess = 1;
+  p.memoryClockRate = 2619000;
+  p.memoryBusWidth = 5120;
+  p.l2CacheSize = 50 << 20;
+  p.maxThreadsPerMultiProcessor = Card::kThreadsOfSm;
+  p.maxBlocksPerMultiProcessor = Card::kBlocksOfSm;
+  p.streamPrioritiesSupported = p.cooperativeLaunch = 1;
+  p.globalL1CacheSupported = p.localL1CacheSupported = 1;
+  p.sharedMemPerMultiprocessor = Card::kSharedOfSm;
+  p.sharedMemPerBlockOptin = Card::kMostShared;
+  p.reservedSharedMemPerBlock = 1024;
+  *properties = p;
+  return pending_error();
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  cudaDeviceProp p;
+  if (const cudaError_t error = cudaGetDeviceProperties(&p, device)) return error;
+  const auto as_int = [](std::size_t bytes) { return static_cast<int>(bytes); };
+  switch (attribute) {
+    case cudaDevAttrMaxThreadsPerBlock:
+      *value = p.maxThreadsPerBlock;
+      break;
+    case cudaDevAttrMaxBlockDimX:
+      *value = p.maxThreadsDim[0];
+      break;
+    case cudaDevAttrMaxBlockDimY:
+      *value = p.maxThreadsDim[1];
+      break;
+    case cudaDevAttrMaxBlockDimZ:
+      *value = p.maxThreadsDim[2];
+      break;
+    case cudaDevAttrMaxGridDimX:
+      *value = p.maxGridSize[0];
+      break;
+    case cudaDevAttrMaxGridDimY:
+      *value = p.maxGridSize[1];
+      break;
+    case cudaDevAttrMaxGridDimZ:
+      *value = p.maxGridSize[2];
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+      *value = as_int(p.sharedMemPerBlock);
+      break;
+    case cudaDevAttrTotalConstantMemory:
+      *value = as_int(p.totalConstMem);
+      break;
+    case cudaDevAttrWarpSize:
+      *value = p.warpSize;
+      break;
+    case cudaDevAttrMaxRegistersPerBlock:
+      *value = p.regsPerBlock;
+      break;
+    case cudaDevAttrClockRate:
+      *value = p.clockRate;
+      break;
+    case cudaDevAttrMultiProcessorCount:
+      *value = p.multiProcessorCount;
+      break;
+    case cudaDevAttrConcurrentKernels:
+      *value = p.concurrentKernels;
+      break;
+    case cudaDevAttrMemoryClockRate:
+      *value = p.memoryClockRate;
+      break;
+    case cudaDevAttrGlobalMemoryBusWidth:
+      *value = p.memoryBusWidth;
+      break;
+    case cudaDevAttrL2CacheSize:
+      *value = p.l2CacheSize;
+      break;
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+      *value = p.maxThreadsPerMultiProcessor;
+      break;
+    case cudaDevAttrUnifiedAddressing:
+      *value = p.unifiedAddressing;
+      break;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = p.major;
+      break;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = p.minor;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+      *value = as_int(p.sharedMemPerMultiprocessor);
+      break;
+    case cudaDevAttrMaxRegistersPerMultiprocessor:
+      *value = p.regsPerMultiprocessor;
+      break;
+    case cudaDevAttrManagedMemory:
+      *value = p.managedMemory;
+      break;
+    case cudaDevAttrConcurrentManagedAccess:
+      *value = p.concurrentManagedAccess;
+      break;
+    case cudaDevAttrCooperativeLaunch:
+      *value = p.cooperativeLaunch;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = as_int(p.sharedMemPerBlockOptin);
+      break;
+    case cudaDevAttrMaxBlocksPerMultiprocessor:
+      *value = p.maxBlocksPerMultiProcessor;
+      break;
+    default:
+      return report(cudaErrorInvalidValue);
+  }
+  return pending_error();
+}
+cudaError_t cudaDeviceSynchronize() {
+  fa::lab::synchronize();
+  return report(pending_error());
+}
+cudaError_t cudaThreadSynchronize() {
+  return cudaDeviceSynchronize();
+}
+cudaError_t cudaDeviceReset() {
+  return pending_error();
+}
+cudaError_t cudaThreadExit() {
+  return pending_error();
+}
+cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) {
+  return pending_error();
+}
+cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) {
+  return pending_error();
+}
+cudaError_t cudaDeviceSetLimit(cudaLimit, std::size_t) {
+  return pending_error();
+}
+cudaError_t cudaDeviceGetLimit(std::size_t* value, cudaLimit limit) {
+  *value = limit == cudaLimitStackSize ? 1024 : 8 << 20;
+  return pending_error();
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return pending_error();
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
+  *can = 0;
+  return pending_error();
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  return cudaRuntimeGetVersion(version);
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaProfilerStart() {
+  return pending_error();
+}
+cudaError_t cudaProfilerStop() {
+  return pending_error();
+}
+
+// ---------------------------------------------------------------- streams and events
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  *stream = new CUstream_st;
+  return pending_error();
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  return cudaStreamCreate(stream);
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  return cudaStreamCreate(stream);
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  if (stream == nullptr) return report(cudaErrorInvalidResourceHandle);
+  delete stream;
+  return pending_error();
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  fa::lab::synchronize(lab_cuda::stream_number(stream));
+  return report(pending_error());
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  fa::lab::synchronize(lab_cuda::stream_number(stream));
+  return pending_error();
+}
+// The host waits as well: the engine has no order between two streams alone.
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t event, unsigned) {
+  return cudaEventSynchronize(event);
+}
+cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, std::size_t, unsigned) {
+  return pending_error();
+}
+cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
+                                  unsigned) {
+  callback(stream, pending_error(), data);
+  return pending_error();
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  fa::lab::synchronize(lab_cuda::stream_number(stream));
+  function(data);
+  return pending_error();
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  *event = new CUevent_st;
+  return pending_error();
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event, unsigned) {
+  return cudaEventCreate(event);
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  return cudaEventCreate(event);
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (event == nullptr) return report(cudaErrorInvalidResourceHandle);
+  event->stream = lab_cuda::stream_number(stream);
+  event->recorded = true;
+  event->time = std::chrono::steady_clock::now();
+  return report(pending_error());
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event == nullptr) return report(cudaErrorInvalidResourceHandle);
+  if (event->recorded) fa::lab::synchronize(event->stream);
+  return report(pending_error());
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return cudaEventSynchronize(event);
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  if (begin == nullptr || end == nullptr || !begin->recorded || !end->recorded) {
+    return report(cudaErrorInvalidResourceHandle);
+  }
+  state().times_were_asked = true;
+  *milliseconds = std::chrono::duration<float, std::milli>(end->time - begin->time).count();
+  return report(pending_error());
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return pending_error();
+}

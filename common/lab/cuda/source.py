@@ -1,0 +1,524 @@
+"""The source pass: makes C++ of a CUDA file, with every line where it was.
+
+It rewrites what C++ does not have: `kernel<<<grid, block>>>(arguments)`, `extern __shared__`,
+variables in device memory, and inline PTX. Everything else is left to the headers in include/.
+"""
+
+import pathlib
+import re
+
+from common.lab.cuda import advice, ptx
+
+TOKEN = re.compile(
+    r"""
+    (?P<space>(?:[^\S\n]|\\\n)+|\n)
+  | (?P<comment>//(?:[^\n\\]|\\.)*|/\*.*?\*/)
+  | (?P<raw>(?:u8|[uUL])?R"(?P<delimiter>[^()\\\s]{0,16})\(.*?\)(?P=delimiter)")
+  | (?P<string>(?:u8|[uUL])?"(?:[^"\\\n]|\\.)*")
+  | (?P<char>(?:u8|[uUL])?'(?:[^'\\\n]|\\.)+')
+  | (?P<number>\.?\d(?:[eEpP][+-]|'?[\w.])*)
+  | (?P<name>[A-Za-z_$]\w*)
+  | (?P<mark><<<|>>>|::|->|<<|>>|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+OPEN, CLOSE = {"(": ")", "[": "]", "{": "}"}, {")": "(", "]": "[", "}": "{"}
+VARIABLE = ("__device__", "__constant__", "__managed__")
+DROPPED = (*VARIABLE, "static", "extern", "inline")
+BY_POINTER = re.compile(r"cuda(LaunchKernel|LaunchCooperativeKernel|Func\w+|Occupancy\w+)$")
+
+
+class Token:
+    __slots__ = ("text", "kind", "line", "out", "directive")
+
+    def __init__(self, text, kind, line, directive):
+        self.text, self.kind, self.line, self.directive = text, kind, line, directive
+        self.out = text  # what is written instead
+
+
+def tokens_of(text):
+    """All tokens of a file; those of a preprocessor directive have its number, others 0."""
+    result, line, directive, number, fresh = [], 1, 0, 0, True
+    for found in TOKEN.finditer(text):
+        word, kind = found[0], found.lastgroup
+        if kind == "delimiter":
+            kind = "raw"
+        if word == "\n":
+            directive, fresh = 0, True
+        elif word == "#" and fresh:
+            number += 1
+            directive = number
+        elif kind not in ("space", "comment"):
+            fresh = False
+        result.append(Token(word, kind, line, directive))
+        line += word.count("\n")
+    return result
+
+
+def newlines(text):
+    return "".join(re.findall(r"\\\n|\n", text))
+
+
+class Source:
+    """One file as tokens, while it is rewritten."""
+
+    def __init__(self, text, where):
+        self.tokens = tokens_of(text)
+        self.where, self.count = where, 0
+        self.real = [i for i, t in enumerate(self.tokens) if t.kind not in ("space", "comment")]
+        self.place = {index: k for k, index in enumerate(self.real)}
+
+    # ------------------------------------------------------------ moving among tokens
+
+    def text(self, k):
+        """The k-th token that is neither space nor comment."""
+        return self.tokens[self.real[k]].text if 0 <= k < len(self.real) else ""
+
+    def token(self, k):
+        return self.tokens[self.real[k]]
+
+    def same_directive(self, k, other):
+        return (
+            0 <= other < len(self.real) and self.token(k).directive == self.token(other).directive
+        )
+
+    def closing(self, k):
+        """Where the bracket that opens at k closes; None without an end."""
+        stack = []
+        for i in range(k, len(self.real)):
+            text = self.text(i)
+            if text in OPEN:
+                stack.append(OPEN[text])
+            elif text in CLOSE:
+                if not stack or stack.pop() != text:
+                    return None
+                if not stack:
+                    return i
+        return None
+
+    def opening(self, k):
+        """Where the bracket that closes at k opens."""
+        depth = 0
+        for i in range(k, -1, -1):
+            text = self.text(i)
+            depth += (text in CLOSE) - (text in OPEN)
+            if depth == 0:
+                return i
+        return None
+
+    def angle_opening(self, k):
+        """Where the template arguments that end at k begin."""
+        depth, i = 0, k
+        while i >= 0:
+            text = self.text(i)
+            if text in (">", ">>", ">>>"):
+                depth += len(text)
+            elif text == "<":
+                depth -= 1
+                if depth == 0:
+                    return i
+            elif text in CLOSE:
+                i = self.opening(i)
+                if i is None:
+                    return None
+            elif text in (";", "{"):
+                return None
+            i -= 1
+        return None
+
+    def source(self, first, end):
+        """The text of the tokens first to end - 1, on one line."""
+        words, last = [], first
+        for k in range(first, end):
+            if words and self.real[k] > self.real[last] + 1:
+                words.append(" ")
+            words.append(self.text(k))
+            last = k
+        return "".join(words)
+
+    def replace(self, first, end, text):
+        """Writes `text` instead of the tokens first to end - 1, with the lines that they had."""
+        begin, stop = self.real[first], self.real[end - 1] + 1
+        lost = "".join(newlines(t.text) for t in self.tokens[begin:stop])
+        for token in self.tokens[begin:stop]:
+            token.out = ""
+        self.tokens[begin].out = text + lost
+
+    def result(self):
+        return "".join(token.out for token in self.tokens)
+
+    # ------------------------------------------------------------ launches
+
+    def kernel_begin(self, k):
+        """Where the expression for a kernel that ends before k begins; None where there is none."""
+        i = k - 1
+        while True:
+            if self.text(i) in (">", ">>", ">>>"):
+                i = self.angle_opening(i)
+                if i is None:
+                    return None
+                i -= 1
+                if not self.is_name(i):
+                    return None
+            elif self.text(i) in (")", "]"):
+                i = self.opening(i)
+                if i is None:
+                    return None
+                if self.is_name(i - 1) and self.text(i - 1) not in ("return", "else", "do"):
+                    i -= 1
+            elif not self.is_name(i):
+                return None
+            before = self.text(i - 1)
+            if before == "template":
+                i -= 1
+                before = self.text(i - 1)
+            if before in (".", "->"):
+                i -= 2
+            elif before == "::":
+                if self.is_name(i - 2) and self.text(i - 2) != "return":
+                    i -= 2
+                elif self.text(i - 2) in (">", ">>"):
+                    i -= 2
+                else:
+                    return i - 1
+            else:
+                return i
+
+    def is_name(self, k):
+        return 0 <= k < len(self.real) and self.token(k).kind == "name"
+
+    def launches(self):
+        for k in range(len(self.real)):
+            if self.text(k) != "<<<" or self.token(k).kind != "mark":
+                continue
+            begin, depth, end = self.kernel_begin(k), 0, None
+            for i in range(k + 1, len(self.real)):
+                text = self.text(i)
+                depth += (text in OPEN) - (text in CLOSE)
+                if depth < 0 or text == ";":
+                    break
+                if depth == 0 and text == ">>>":
+                    end = i
+                    break
+            if begin is None or end is None or self.text(end + 1) != "(":
+                continue
+            kernel = self.source(begin, k)
+            name = kernel.replace("\\", "\\\\").replace('"', '\\"')
+            last = self.closing(end + 1)
+            for i in range(end + 2, last or 0):  # NULL would become a number on its way
+                if self.text(i) == "NULL":
+                    self.token(i).out = "nullptr"
+            self.replace(begin, k + 1, "::lab_cuda::configure(")
+            call = f"[&](auto&... lab_arguments) {{ {kernel}(lab_arguments...); }}"
+            self.token(end).out = f')("{name}", {call})'
+
+    # ------------------------------------------------------------ shared memory
+
+    def statement(self, k):
+        """The first token of the statement around k, and its semicolon or end."""
+        first = k
+        while first > 0 and self.same_directive(k, first - 1):
+            before = self.text(first - 1)
+            if before == ")":
+                first_of = self.opening(first - 1)
+                if not self.is_alignment(first_of):
+                    break
+                first = first_of
+            elif before in (";", "{", "}", ":"):
+                break
+            else:
+                first -= 1
+        if self.token(k).directive and self.text(first) == "#":
+            first = k
+        end = k
+        while end < len(self.real) and self.same_directive(k, end) and self.text(end) != ";":
+            if self.text(end) in OPEN:
+                end = self.closing(end) or end
+            end += 1
+        return first, end
+
+    def is_alignment(self, k):
+        """Whether the bracket at k belongs to an attribute."""
+        return k is not None and self.text(k - 1) in ("__align__", "alignas", "__attribute__")
+
+    def shared(self, scopes):
+        for k in range(len(self.real)):
+            if self.text(k) != "__shared__":
+                continue
+            first, end = self.statement(k)
+            words = [self.text(i) for i in range(first, end)]
+            if "extern" in words and "[" in words:
+                while self.text(first) in ("#", "define"):
+                    first += 1
+                in_file = scopes[k] and not self.token(k).directive
+                self.dynamic(first + words.index("extern"), end, in_file)
+                continue
+            for i in range(first, end):
+                if self.text(i) == "static" and i < k + 3:
+                    self.token(i).out = ""
+                elif self.text(i) == "alignas":
+                    self.token(i).out = "__align__"
+            self.initialise(k, end)
+
+    def initialise(self, k, end):
+        """Zeros, which the lab does not count as written: for arrays of classes compilers then emit
+        no code at the first use."""
+        if self.text(end) != ";":
+            return
+        i, angle, valued = k, 0, False
+        while i <= end:
+            text = self.text(i)
+            if text in OPEN:
+                if text == "(" and not self.is_alignment(i):
+                    return  # no variable
+                i = self.closing(i) or end
+            elif text in ("<", ">", ">>"):
+                angle += {"<": 1, ">": -1, ">>": -2}[text]
+            elif text == "=":
+                valued = True
+            elif text in (",", ";") and angle <= 0:
+                if not valued and (self.is_name(i - 1) or self.text(i - 1) == "]"):
+                    self.token(i).out = f" = {{}}{text}"
+                valued = False
+            i += 1
+
+    def dynamic(self, first, end, at_file_scope):
+        """extern __shared__ T name[];"""
+        words, i = [], first
+        while i < end:
+            if self.text(i) in ("__align__", "alignas", "__attribute__"):
+                i = self.closing(i + 1)
+            elif self.text(i) not in ("extern", "__shared__", "static"):
+                words.append(self.text(i))
+            i += 1
+        bracket = words.index("[")
+        name, kind = words[bracket - 1], " ".join(words[: bracket - 1])
+        dimensions = "".join(words[words.index("]") + 1 :])
+        if at_file_scope:
+            value = f"::lab_cuda::add_dynamic_shared(&{name})"
+        else:
+            value = "::lab_cuda::dynamic_shared()"
+        static = "static " if at_file_scope else ""
+        pointer = f"{kind} (*{name}){dimensions}"
+        label = self.symbol(name, static) if at_file_scope else ""
+        self.replace(first, end, f"{static}{pointer}{label} = ({kind} (*){dimensions}){value}")
+
+    # ------------------------------------------------------------ variables of the device
+
+    def scopes(self):
+        """Of each token, whether it stands in no function and no class."""
+        result, stack = [], []
+        begin = 0  # of what stands before a brace
+        for k in range(len(self.real)):
+            text = self.text(k)
+            result.append(all(stack))
+            if self.token(k).directive:
+                if not self.same_directive(k, k + 1):
+                    begin = k + 1
+                continue
+            if text == "{":
+                head = [self.text(i) for i in range(begin, k)]
+                stack.append(
+                    "namespace" in head[:2]
+                    or (head[:1] == ["extern"] and head[1:2] in (['"C"'], ['"C++"']) and
+                        len(head) == 2)
+                )  # fmt: skip
+                begin = k + 1
+            elif text == "}":
+                if stack:
+                    stack.pop()
+                begin = k + 1
+            elif text == ";":
+                begin = k + 1
+        return result
+
+    def variables(self, scopes):
+        k = 0
+        while k < len(self.real):
+            if self.text(k) in VARIABLE and scopes[k] and not self.token(k).directive:
+                first, end = self.statement(k)
+                if self.declares_variable(first, end):
+                    self.variable(first, end)
+                    k = end
+            k += 1
+
+    def declares_variable(self, first, end):
+        if self.text(first) in ("template", "typedef", "using", "friend"):
+            return False
+        angle, i = 0, first
+        while i < end:
+            text = self.text(i)
+            if text in ("const", "constexpr", "struct", "class", "enum", "union", "operator"):
+                return False
+            if text in ("__align__", "alignas", "__attribute__", "__launch_bounds__", "decltype"):
+                i = self.closing(i + 1) or end
+            elif text in ("<", ">", ">>"):
+                angle += {"<": 1, ">": -1, ">>": -2}[text]
+            elif text in ("=", "[", "{") and angle == 0:
+                return self.is_name(i - 1)
+            elif text == "(":
+                return False
+            i += 1
+        return end < len(self.real) and self.text(end) == ";"
+
+    def variable(self, first, end):
+        """__device__ T a[2] = {1, 2}, *b; memory of the device with these images."""
+        words, attribute, i = [], "", first
+        kinds = [self.text(i) for i in range(first, end)]
+        while i < end:
+            if self.text(i) in ("__align__", "alignas", "__attribute__"):
+                close = self.closing(i + 1)
+                attribute = self.source(i, close + 1).replace("alignas", "__align__") + " "
+                i = close
+            elif self.text(i) not in DROPPED:
+                words.append(self.text(i))
+            i += 1
+        declarators, depth, angle = [[]], 0, 0
+        for word in words:
+            depth += (word in OPEN) - (word in CLOSE)
+            angle += {"<": 1, ">": -1, ">>": -2}.get(word, 0) if depth == 0 else 0
+            if word == "," and depth == 0 and angle <= 0:
+                declarators.append([])
+            else:
+                declarators[-1].append(word)
+        stop = next((i for i, w in enumerate(declarators[0]) if w in ("[", "=", "{")), None)
+        head = declarators[0][:stop]
+        name_at = len(head) - 1
+        base_end = name_at
+        while base_end > 0 and head[base_end - 1] == "*":
+            base_end -= 1
+        base, declarators[0] = " ".join(head[:base_end]), declarators[0][base_end:]
+        static = "static " if "static" in kinds else ""
+        managed = "true" if "__managed__" in kinds else "false"
+        text = []
+        for words in declarators:
+            at = next(i for i, word in enumerate(words) if word != "*")
+            stars, name, rest = " ".join(words[:at]), words[at], " ".join(words[at + 1 :])
+            if "extern" in kinds and "=" not in words:
+                text.append(f"extern {base} {stars} (&{name}){rest}{self.symbol(name, '')}")
+                continue
+            image = f"lab_image_{name}"
+            text.append(f"static {attribute}{base} {stars} {image} {rest}")
+            text.append(
+                f"{static}decltype({image})& {name}{self.symbol(name, static)} = "
+                f'::lab_cuda::variable({image}, "{name}", {managed})'
+            )
+        self.replace(first, end, "; ".join(text))
+
+    def symbol(self, name, static):
+        """The name for the linker, by which the lab knows what is its own."""
+        number = f".{abs(hash((str(self.where), self.count)))}" if static else ""
+        self.count += 1
+        return f' __asm__("lab_cuda.{name}{number}")'
+
+    # ------------------------------------------------------------ the rest
+
+    def assembly(self):
+        for k in range(len(self.real)):
+            if self.text(k) not in ("asm", "__asm__", "__asm"):
+                continue
+            i = k + 1
+            while self.text(i) in ("volatile", "__volatile__", "__volatile"):
+                i += 1
+            end = self.closing(i) if self.text(i) == "(" else None
+            if end is None:
+                continue
+            inside = [
+                (self.token(j).kind, self.text(j), self.real[j] > self.real[j - 1] + 1)
+                for j in range(i + 1, end)
+            ]
+            text = ptx.translate(inside)
+            if text is not None:
+                self.replace(k, end + 1, text)
+
+    def words(self):
+        for k in range(len(self.real)):
+            text = self.text(k)
+            if text == "__noinline__" and self.text(k - 1) != "(":
+                self.token(k).out = "__attribute__((noinline))"
+            elif text == "main" and self.text(k + 1) == "(" and self.text(k - 1) == "void":
+                self.token(k - 1).out = "int"
+            elif self.is_name(k) and BY_POINTER.match(text):
+                # The types of a kernel's parameters get lost in a void*.
+                for i in range(k + 2, min(k + 12, len(self.real))):
+                    cast = self.source(i, i + 4)
+                    if cast in ("(void*)", "(void *)"):
+                        self.replace(i, i + 4, "")
+                    elif self.source(i, i + 5) in ("(const void*)", "(const void *)"):
+                        self.replace(i, i + 5, "")
+
+    def compare_and_swap(self):
+        """`old = *p` before a loop of atomicCAS(p, ...): what was read is checked by it."""
+        for k in range(len(self.real) - 4):
+            if [self.text(k), self.text(k + 1)] != ["=", "*"] or not self.is_name(k + 2):
+                continue
+            if self.text(k + 3) not in (",", ";"):
+                continue
+            name = self.text(k + 2)
+            for i in range(k + 4, min(k + 60, len(self.real) - 2)):
+                if self.text(i) == "atomicCAS" and self.text(i + 2) == name:
+                    self.replace(k + 1, k + 3, f"::lab_cuda::before_swap({name})")
+                    break
+
+    def rewrite(self):
+        scopes = self.scopes()
+        self.assembly()
+        self.variables(scopes)
+        self.shared(scopes)
+        self.words()
+        self.compare_and_swap()
+        self.launches()
+        return self.result()
+
+
+class Tree:
+    """A file and what it includes, rewritten into a folder."""
+
+    def __init__(self, folder, include_folders):
+        self.folder, self.include_folders = folder, include_folders
+        self.done = {}
+
+    def add(self, path):
+        """Rewrites a file and the files that it includes; where it is then."""
+        path = path.resolve()
+        if path in self.done:
+            return self.done[path]
+        target = self.folder / f"{len(self.done)}_{path.name}"
+        self.done[path] = target
+        source = Source(path.read_text(encoding="utf-8", errors="surrogateescape"), path)
+        for k in range(len(source.real) - 2):
+            if [source.text(k), source.text(k + 1)] != ["#", "include"]:
+                continue
+            named = source.token(k + 2)
+            library = self.library(source, k + 2)
+            if library:
+                end = k + 3
+                while source.same_directive(k, end):
+                    end += 1
+                source.replace(k, end, f'static_assert(false, "include: {library}");')
+                continue
+            if named.kind == "string" and named.directive:
+                found = self.find(path.parent, named.text[1:-1])
+                if found is not None:
+                    named.text = named.out = f'"{self.add(found)}"'
+        name = str(path).replace("\\", "\\\\").replace('"', '\\"')
+        body = source.rewrite()
+        target.write_text(f'#line 1 "{name}"\n{body}', encoding="utf-8", errors="surrogateescape")
+        return target
+
+    def library(self, source, k):
+        """A library of the CUDA Toolkit that the include at k names; else empty."""
+        if source.text(k) == "<":
+            end = k
+            while source.text(end) != ">" and source.same_directive(k, end + 1):
+                end += 1
+            name = source.source(k + 1, end)
+        else:
+            name = source.text(k)[1:-1]
+        return name if advice.of_toolkit(name) else ""
+
+    def find(self, folder, name):
+        for place in (folder, *self.include_folders):
+            if (pathlib.Path(place) / name).is_file():
+                return pathlib.Path(place) / name
+        return None

@@ -1,0 +1,72 @@
+/// @file
+/// What the CUDA runtime of the lab remembers of the program that it runs.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "common/lab/cuda/include/lab_cuda/launch.h"
+#include "common/lab/watch.hpp"
+
+namespace lab_cuda {
+
+/// Whose memory it is.
+enum class Owner { kDevice, kManaged, kHost };
+/// An allocation.
+struct Allocation {
+  std::size_t bytes = 0;
+  Owner owner = Owner::kDevice;
+};
+
+/// The card that is modelled: the limits of an H100, with two SMs.
+struct Card {
+  static constexpr const char* kName = "the lab (limits of an H100, 2 SMs, no clock)";
+  static constexpr int kMajor = 9, kMinor = 0, kSms = 2, kThreadsOfSm = 2048, kBlocksOfSm = 32;
+  static constexpr int kShared = 48 * 1024, kMostShared = 227 * 1024, kSharedOfSm = 228 * 1024;
+};
+
+/// What a kernel is ended with. `error` is what the program gets to see.
+struct KernelStopped : std::runtime_error {
+  KernelStopped(const std::string& of_kind, cudaError_t what, const std::string& message, Where at)
+      : std::runtime_error(message), kind(of_kind), error(what), where(at) {}
+  std::string kind;
+  cudaError_t error;
+  Where where;
+};
+
+/// The program.
+struct State {
+  fa::lab::Watch watch;
+  std::map<const std::byte*, Allocation> allocations;  // by their first byte
+  std::vector<fa::lab::Finding> findings;              // of the runtime itself
+  std::vector<std::string> failures;                   // launches that ended early
+  std::vector<void*> dynamic_shared;                   // pointers to it at file scope
+  std::size_t allowed_shared = Card::kShared;
+  std::int64_t launches = 0;
+  std::optional<KernelStopped> stopped;  // what the kernel that runs has ended itself with
+  bool times_were_asked = false;
+  cudaError_t last_error = cudaSuccess;  // of cudaGetLastError()
+  cudaError_t sticky = cudaSuccess;      // of a launch that failed: all later calls return it
+
+  /// The allocation around an address.
+  const std::pair<const std::byte* const, Allocation>* find(const void* address) const;
+  /// Notes a finding of a launch or call; once for each line.
+  void add(const std::string& kind, Where where, const std::string& message);
+};
+/// Made before the program's own variables, and never destroyed.
+State& state();
+
+/// Notes an error, and returns it.
+cudaError_t report(cudaError_t error);
+/// That of all calls after a failed launch, else success.
+cudaError_t pending_error();
+
+/// The engine's number of a stream.
+std::uint64_t stream_number(cudaStream_t stream);
+
+}  // namespace lab_cuda

@@ -1,0 +1,202 @@
+"""Tests of `./learn lab` as its users call it, with files of their own.
+
+The environment says where the build is: FA_BUILD.
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+BUILD = os.environ.get("FA_BUILD", str(ROOT / "build/learn"))
+
+USES_HELPER = """
+#include "inner folder/helper.cuh"
+#include <iostream>
+__global__ void twice(float* x, int n) {
+  int i = threadIdx.x;
+  if (i < n) x[i] = scaled(x[i]);
+}
+int main(int argc, char** argv) {
+  float* x;
+  CHECK(cudaMallocManaged(&x, 40 * sizeof(float)));
+  for (int i = 0; i < 40; ++i) x[i] = i;
+  LAUNCH(twice, 64, x, 40);
+  CHECK(cudaDeviceSynchronize());
+  std::cout << x[39] << " " << (argc > 1 ? argv[1] : "none") << std::endl;
+  return argc - 1;
+}
+"""
+HELPER = """
+#pragma once
+#define CHECK(call) do { if ((call) != cudaSuccess) std::exit(9); } while (0)
+#define LAUNCH(kernel, threads, ...) \\
+  kernel<<<1, threads>>>(__VA_ARGS__)
+__device__ inline float scaled(float v) { return 2 * v; }
+"""
+RACE = """
+__global__ void reverse(int* x) {
+  __shared__ int s[64];
+  s[threadIdx.x] = x[threadIdx.x];
+  x[threadIdx.x] = s[63 - threadIdx.x];
+}
+int main() {
+  int* x;
+  cudaMalloc(&x, 256);
+  cudaMemset(x, 0, 256);
+  reverse<<<1, 64>>>(x);
+  return cudaDeviceSynchronize();
+}
+"""
+UNSUPPORTED = """
+#include <cublas_v2.h>
+__global__ void k(float* x) {
+  asm volatile("mapa.shared::cluster.u32 %0, %1, 2;" : "=r"(x[0]) : "r"(1));
+}
+int main() {
+  cudaGraph_t graph;
+  cudaGraphCreate(&graph, 0);
+  missing_function(3);
+}
+"""
+BYTES = """
+#include <cstdio>
+__device__ unsigned char image[64];
+__constant__ int table[4] = {1, 2, 3, 4};
+__global__ void gray(unsigned char* out) {
+  unsigned char pixel[3] = {1, 2, 3}, copy[20] = {};
+  memcpy(pixel, copy, 3);
+  pixel[threadIdx.x] = table[threadIdx.x];
+  __shared__ unsigned char row[3][24];
+  memcpy(row[threadIdx.x], copy, 20);  // seen by the lab, though it is a call
+  out[blockIdx.x * 3 + threadIdx.x] = pixel[threadIdx.x] + row[threadIdx.x][19];
+  if (threadIdx.x == 0) image[blockIdx.x] = 7;
+}
+__global__ void beyond() { image[64 + threadIdx.x] = 1; }
+int main(int argc, char**) {
+  unsigned char* out, host[30], pixels[64];
+  cudaMalloc(&out, 30);
+  gray<<<10, 3>>>(out);
+  if (argc > 1) beyond<<<1, 1>>>();
+  cudaMemcpy(host, out, 30, cudaMemcpyDeviceToHost);
+  cudaMemcpyFromSymbol(pixels, image, sizeof pixels);
+  printf("%d %d\\n", host[29], pixels[9]);
+}
+"""
+ERRORS = """
+#include <cstdio>
+__global__ void k(int* x) { x[threadIdx.x] = 1; }
+int main() {
+  int *x, host[4];
+  printf("%s\\n", cudaGetErrorName(cudaMalloc(&x, 1ull << 50)));
+  printf("%s\\n", cudaGetErrorName(cudaGetLastError()));
+  cudaMalloc(&x, 16);
+  printf("%s\\n", cudaGetErrorName(cudaMemcpy(host, x, 17, cudaMemcpyDeviceToHost)));
+  printf("%s\\n", cudaGetErrorName(cudaMemcpy(x, host, 16, cudaMemcpyDeviceToHost)));
+  printf("%s\\n", cudaGetErrorName(cudaFree(host)));
+  cudaGetLastError();
+  k<<<1, 4, 100 * 1024>>>(x);
+  printf("%s\\n", cudaGetErrorName(cudaGetLastError()));
+  cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, 100 * 1024);
+  k<<<1, 4, 100 * 1024>>>(x);
+  printf("%s\\n", cudaGetErrorName(cudaGetLastError()));
+  k<<<0, 4>>>(x);
+  printf("%s\\n", cudaGetErrorName(cudaGetLastError()));
+  printf("%s\\n", cudaGetErrorName(cudaSetDevice(1)));
+}
+"""
+
+
+class Lab(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name) / "a folder"
+        (self.folder / "inner folder").mkdir(parents=True)
+
+    def lab(self, text, *arguments, name="my kernel.cu"):
+        (self.folder / name).write_text(text)
+        self.run_ = subprocess.run(
+            [sys.executable, "-B", "-m", "common.lab.cuda.lab", BUILD, str(self.folder), name,
+             *arguments],
+            cwd=ROOT, capture_output=True, text=True,
+        )  # fmt: skip
+        return self.run_
+
+    def test_a_file_with_headers_of_its_own_and_arguments(self):
+        (self.folder / "inner folder/helper.cuh").write_text(HELPER)
+        run = self.lab(USES_HELPER)
+        self.assertIn("78 none\n", run.stdout)
+        self.assertIn("Nothing wrong was seen.", run.stdout)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        run = self.lab(USES_HELPER, "--", "--counts")
+        self.assertIn("78 --counts\n", run.stdout)
+        self.assertNotIn("requests", run.stdout)
+        self.assertIn("The program ended with status 1.", run.stdout)
+        self.assertEqual(run.returncode, 1)
+
+    def test_findings_name_the_lines_of_the_file(self):
+        run = self.lab(RACE, "--counts", "--html", "page.html")
+        self.assertIn("race: my kernel.cu:", run.stdout)
+        self.assertRegex(run.stdout, r"write my kernel.cu:4\n")
+        self.assertEqual(run.returncode, 1)
+        page = (self.folder / "page.html").read_text()
+        self.assertIn('<tr class="found" id="line-5">', page)
+        self.assertIn("s[63 - threadIdx.x]", page)
+
+    def test_json_is_all_of_the_standard_output(self):
+        run = self.lab(RACE.replace("int* x;", 'printf("hello\\n"); int* x;'), "--json")
+        report = json.loads(run.stdout)
+        self.assertEqual({f["kind"] for f in report["findings"]}, {"race", "unwritten"})
+        self.assertEqual(report["launches"], 1)
+        self.assertIn("hello", run.stderr)
+
+    def test_what_is_not_supported_is_a_line_each(self):
+        run = self.lab(UNSUPPORTED)
+        self.assertEqual(run.returncode, 2)
+        lines = run.stderr.splitlines()
+        self.assertEqual([line.split(":")[1] for line in lines], ["2", "4", "7", "8", "9"])
+        for line, part in zip(lines, ("cublas_v2.h", "mapa.shared::cluster", "cudaGraph_t",
+                                      "cudaGraphCreate", "missing_function")):  # fmt: skip
+            self.assertTrue(line.startswith("my kernel.cu:"), line)
+            self.assertIn(part, line)
+
+    def test_bytes_and_variables_of_the_device(self):
+        run = self.lab(BYTES)
+        self.assertIn("3 7\n", run.stdout)
+        self.assertIn("Nothing wrong was seen.", run.stdout)
+        run = self.lab(BYTES, "--", "beyond")
+        self.assertIn("out of bounds: my kernel.cu:14", run.stdout)
+
+    def test_errors_are_those_of_cuda(self):
+        run = self.lab(ERRORS)
+        self.assertEqual(
+            run.stdout.splitlines()[:9],
+            ["cudaErrorMemoryAllocation", "cudaErrorMemoryAllocation", "cudaErrorInvalidValue",
+             "cudaErrorInvalidValue", "cudaErrorInvalidValue", "cudaErrorInvalidValue",
+             "cudaSuccess", "cudaErrorInvalidConfiguration", "cudaErrorInvalidDevice"],
+        )  # fmt: skip
+
+    def test_the_page_shows_what_the_lab_says(self):
+        page = (ROOT / "common/lab/any_kernel.md").read_text()
+        shown = re.search(r"```text\n(race: .*?)```", page, re.DOTALL)[1]
+        text = (ROOT / "common/lab/cuda/tests/broken/reused_scratch.cu").read_text()
+        self.assertIn(shown, self.lab(text, name="reused_scratch.cu").stdout)
+
+    def test_bad_use(self):
+        (self.folder / "other.cu").write_text("int main() {}")
+        run = subprocess.run(
+            [sys.executable, "-B", "-m", "common.lab.cuda.lab", BUILD, str(self.folder), "no.cu"],
+            cwd=ROOT, capture_output=True, text=True,
+        )  # fmt: skip
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("there is no file", run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,51 @@
+"""Tests of how a suite is judged; the suite itself is run by a test of its own."""
+
+import unittest
+
+from common.lab import suite
+
+
+def finding(kind, where, other=""):
+    return {"kind": kind, "where": where, "other": other}
+
+
+class Labels(unittest.TestCase):
+    def judged(self, words, *findings):
+        return list(suite.verdicts(suite.Label("f.cu", words.split()), findings))
+
+    def test_a_kind_is_found_or_missed(self):
+        self.assertEqual(self.judged("race", finding("race", "f.cu:3")), [("race", "found")])
+        self.assertEqual(self.judged("race"), [("race", "missed")])
+
+    def test_a_line_must_be_one_of_the_two(self):
+        self.assertEqual(
+            self.judged("race@7", finding("race", "f.cu:3", "f.cu:7")), [("race", "found")]
+        )
+        self.assertEqual(
+            self.judged("race@8", finding("race", "f.cu:3", "f.cu:7")), [("race", "missed")]
+        )
+
+    def test_another_kind_is_a_false_alarm_unless_it_is_allowed(self):
+        found = finding("out of bounds", "f.cu:3")
+        self.assertEqual(self.judged("none", found), [("out-of-bounds", "false")])
+        self.assertEqual(self.judged("race ?out-of-bounds", found), [("race", "missed")])
+
+    def test_labels_are_read_without_comments(self):
+        labels = suite.read_labels("# first\n\na.cu none # right\nb/c.cu race ?warp\n")
+        self.assertEqual([label.name for label in labels], ["a.cu", "b/c.cu"])
+        self.assertEqual(labels[1].allowed, {"warp"})
+
+    def test_a_line_without_an_expectation_is_refused(self):
+        for text in ("a.cu\n", "a.cu none race\n", "# nothing\n"):
+            with self.subTest(text), self.assertRaises(suite.BadLabels):
+                suite.read_labels(text)
+
+    def test_precision_and_recall(self):
+        verdicts = [["race", "found"], ["race", "missed"], ["race", "false"], ["race", "found"]]
+        kinds = suite.summary([{"verdicts": [v]} for v in verdicts])
+        self.assertAlmostEqual(kinds["race"]["precision"], 2 / 3)
+        self.assertAlmostEqual(kinds["race"]["recall"], 2 / 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
