@@ -23,7 +23,9 @@ def main(files):
     ]
     print("\n".join(aligned([heads, *rows], 1)))
     for r in records:
-        print(f"{r['processor']}, {r['system']}, {r['compiler']}, commit {r['commit']}, {r['date']}")
+        print(
+            f"{r['processor']}, {r['system']}, {r['compiler']}, commit {r['commit']}, {r['date']}"
+        )
     return 0
 
 
