@@ -27,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 
+from common.data.records import aligned
 from common.lab.cuda import lab
 from common.lab.cuda.compile import Compiler, DoesNotCompile
 
@@ -108,18 +109,16 @@ def summary(results):
 
 
 def table(record):
-    """The summary as a table of Markdown."""
-    lines = ["| finding | files with it | found | missed | false alarms | precision | recall |",
-             "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"]  # fmt: skip
+    """The summary as a table."""
 
     def share(value):
         return "-" if value is None else f"{value:.2f}"
 
+    cells = [("finding", "files with it", "found", "missed", "false alarms", "precision", "recall")]
     for kind, c in record["kinds"].items():
-        lines.append(
-            f"| {kind} | {c['found'] + c['missed']} | {c['found']} | {c['missed']} | {c['false']} "
-            f"| {share(c['precision'])} | {share(c['recall'])} |"
-        )
+        counts = (c["found"] + c["missed"], c["found"], c["missed"], c["false"])
+        cells.append((kind, *counts, share(c["precision"]), share(c["recall"])))
+    lines = aligned(cells, 1)
     files = record["files"]
     silent = [f for f in files if f["expected"] == [] and f["error"] is None]
     quiet = sum(not f["verdicts"] for f in silent)
