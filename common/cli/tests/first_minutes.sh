@@ -21,17 +21,18 @@ row() {
 }
 # Runs ./learn ARGUMENTS; notes when the packages were there, the first check, and the end.
 timed_run() {
-  local name=$1 begin packages='' first='' line
+  local name=$1 begin packages='' first='' line last=''
   shift
   begin=$(now)
   while IFS= read -r line; do
     printf '%s\n' "$line" >>"$log"
+    last=$line
     case $line in
       "Configuring in"*) packages=$(now) ;;
       PASS*) [ -n "$first" ] || first=$(now) ;;
     esac
   done < <(./learn "$@" 2>&1; echo "status $?")
-  [ "${line#status }" = 0 ] || { tail -n 40 "$log" >&2; echo "./learn $* failed: $line" >&2; exit 1; }
+  [ "$last" = "status 0" ] || { tail -n 40 "$log" >&2; echo "./learn $* failed: $last" >&2; exit 1; }
   [ -z "$packages" ] || row "$name: packages" $((packages - begin))
   [ -z "$first" ] || row "$name: first checked result after that" $((first - ${packages:-begin}))
   row "$name: all of it" $(($(now) - begin))
