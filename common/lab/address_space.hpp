@@ -14,8 +14,9 @@ namespace fa::lab {
 /// Addresses that no system uses by itself, on processors with 47 bits of them or more: of stacks
 /// up to kFirstSlot, of other mappings up to kLastSlot. Elsewhere memory lies where the system puts
 /// it.
-inline constexpr std::uintptr_t kFirstStack = 0x180000000000, kFirstSlot = 0x200000000000,
-                                kLastSlot = 0x500000000000;
+inline constexpr std::uintptr_t kFirstStack = 0x180000000000;
+inline constexpr std::uintptr_t kFirstSlot = 0x200000000000;  ///< see kFirstStack
+inline constexpr std::uintptr_t kLastSlot = 0x500000000000;   ///< see kFirstStack
 
 /// What a mapping is for.
 enum class Purpose { kBuffer, kDynamicShared };
@@ -34,6 +35,7 @@ void unmap_memory(std::byte* memory);
 
 /// For std::unique_ptr.
 struct UnmapMemory {
+  /// As unmap_memory().
   void operator()(std::byte* memory) const { unmap_memory(memory); }
 };
 
