@@ -52,16 +52,17 @@ struct OrderOfBlock {
   VectorClock all_;                                 // joined into each of them
   std::vector<std::vector<std::uint32_t>> fences_;  // of each thread
   std::unordered_map<const void*, std::uint32_t> agents_;
+  /// What its arrivals have done.
   struct Barrier {
     VectorClock coming, ended;  // of the arrivals in this phase; in all that have ended
   };
   std::unordered_map<const void*, Barrier> barriers_;
-  // What a thread did before a fence, for threads of its block and, of a __threadfence(), for
-  // others.
+  /// What a thread did before a fence, for threads of its block and, of a __threadfence(), for
+  /// others.
   struct Fenced {
     VectorClock block, others;
   };
-  // The clocks of flags that a thread has read, which its next fence applies.
+  /// The clocks of flags that a thread has read, which its next fence applies.
   struct Pending {
     VectorClock block;
     BlockClocks others;

@@ -24,7 +24,8 @@ enum class Memory { kGlobal, kStaticShared, kDynamicShared };
 
 /// What is known of the requests of the block that runs.
 struct TrafficOfBlock {
-  struct OfSite {  // since the lanes of the warp were together
+  /// Of one line, since the lanes of the warp were together.
+  struct OfSite {
     bool shared = false, write = false, atomic = false;
     std::array<std::uint32_t, kWarpSize> executions{};
     std::vector<Request> requests;

@@ -15,7 +15,7 @@ from docs.site import checks, navigation
 from docs.site.excerpts import read_lines
 
 SOURCES = "[0-9][0-9]_*", "common"
-NOT_IN_REFERENCE = {"tests", "exercises", "data"}  # as EXCLUDE_PATTERNS in Doxyfile.in
+NOT_IN_REFERENCE = {"tests", "exercises", "data", "cuda"}  # as EXCLUDE_PATTERNS in Doxyfile.in
 
 
 class Page(html.parser.HTMLParser):
