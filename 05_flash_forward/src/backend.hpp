@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -28,12 +29,13 @@ struct Backend : LadderBackend<Rung> {
 std::vector<Backend> backends();
 
 /// The forward pass for lesson 06: the kernel that is chosen on the backend of a kind.
-/// @throws std::invalid_argument as Rung::prepare
+/// @throws std::invalid_argument without such a backend, and as Rung::prepare
 inline Outputs dispatched_forward(const std::string& kind, const Problem& problem,
                                   const Inputs& inputs) {
   static const std::vector<Backend> all = backends();
   const auto used = std::find_if(all.begin(), all.end(),
                                  [&](const Backend& backend) { return backend.kind == kind; });
+  if (used == all.end()) throw std::invalid_argument("no backend is of the kind " + kind);
   return used->dispatched(used->properties).run(problem, inputs);
 }
 

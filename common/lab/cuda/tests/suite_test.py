@@ -1,4 +1,4 @@
-"""Tests of how a suite is judged; the suite itself is run by a test of its own."""
+"""Tests of how a suite is graded; the suite itself is run by a test of its own."""
 
 import unittest
 
@@ -10,25 +10,25 @@ def finding(kind, where, other=""):
 
 
 class Labels(unittest.TestCase):
-    def judged(self, words, *findings):
+    def verdicts(self, words, *findings):
         return list(suite.verdicts(suite.Label("f.cu", words.split()), findings))
 
     def test_a_kind_is_found_or_missed(self):
-        self.assertEqual(self.judged("race", finding("race", "f.cu:3")), [("race", "found")])
-        self.assertEqual(self.judged("race"), [("race", "missed")])
+        self.assertEqual(self.verdicts("race", finding("race", "f.cu:3")), [("race", "found")])
+        self.assertEqual(self.verdicts("race"), [("race", "missed")])
 
     def test_a_line_must_be_one_of_the_two(self):
         self.assertEqual(
-            self.judged("race@7", finding("race", "f.cu:3", "f.cu:7")), [("race", "found")]
+            self.verdicts("race@7", finding("race", "f.cu:3", "f.cu:7")), [("race", "found")]
         )
         self.assertEqual(
-            self.judged("race@8", finding("race", "f.cu:3", "f.cu:7")), [("race", "missed")]
+            self.verdicts("race@8", finding("race", "f.cu:3", "f.cu:7")), [("race", "missed")]
         )
 
     def test_another_kind_is_a_false_alarm_unless_it_is_allowed(self):
         found = finding("out of bounds", "f.cu:3")
-        self.assertEqual(self.judged("none", found), [("out-of-bounds", "false")])
-        self.assertEqual(self.judged("race ?out-of-bounds", found), [("race", "missed")])
+        self.assertEqual(self.verdicts("none", found), [("out-of-bounds", "false")])
+        self.assertEqual(self.verdicts("race ?out-of-bounds", found), [("race", "missed")])
 
     def test_labels_are_read_without_comments(self):
         labels = suite.read_labels("# first\n\na.cu none # right\nb/c.cu race ?warp\n")
