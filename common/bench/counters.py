@@ -15,7 +15,6 @@ import tempfile
 
 from common.bench.command import Failure, module
 from common.bench.peers import FOR_HOPPER, OURS
-from common.bench.problems import points_of
 from common.bench.pytorch import torch
 from common.lab import nvidia_tools
 
@@ -26,6 +25,7 @@ SHARES = {  # percent of the peak of a unit of the GPU, by name in a record
     "l2": "lts__t_sectors.avg.pct_of_peak_sustained_elapsed",
     "dram": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
 }
+READ = "dram__bytes_read.sum"  # what all kernels of a call read from global memory
 LABELS = "FA_COUNTED_CALLS"  # the variable that names the file for what is called
 MARK = "spin_kernel"  # of torch.cuda._sleep(), which has no other caller
 SECONDS = 1200
@@ -60,7 +60,7 @@ def count():
     if ncu is None:
         raise Uncounted("ncu, of the CUDA Toolkit, is not installed here")
     options = "--csv --page raw --print-units base --clock-control none --profile-from-start off"
-    metrics = ["--metrics", ",".join([CYCLES, *SHARES.values()])]
+    metrics = ["--metrics", ",".join([CYCLES, READ, *SHARES.values()])]
     again = [sys.executable, "-B", "-m", module(), *sys.argv[1:]]
     command = [ncu, *options.split(), *metrics, *again]
     with tempfile.TemporaryDirectory() as folder:
@@ -100,25 +100,26 @@ def rows_of(printed, labels):
         raise Uncounted(f"ncu counted {sum(map(bool, calls))} calls of {len(labels)}")
     rows = []
     for label, kernels in zip(labels, calls):
-        for name in (CYCLES, *SHARES.values()):
+        for name in (CYCLES, READ, *SHARES.values()):
             if any(metrics.get(name) is None for metrics in kernels):
                 raise Uncounted(f"ncu does not count {name} on this GPU")
         longest = max(kernels, key=lambda metrics: metrics[CYCLES])
         row = {"what": "counters", **label, "kernels": len(kernels)}
         row["cycles"] = sum(metrics[CYCLES] for metrics in kernels)
+        row["read_bytes"] = sum(metrics[READ] for metrics in kernels)
         row.update({name: round(longest[metric], 2) for name, metric in SHARES.items()})
         rows.append(row)
     return rows
 
 
-def count_problems(prepare):
+def count_problems(prepare, points):
     """Counts calls with ncu. Returns rows for the record. prepare() as of an Example."""
     if not under_ncu():
         return count()
-    for point in points_of("types"):
+    for point in points:
         for dtype in (getattr(torch, name) for name in point.types):
             tensors = point.problem(dtype).tensors("cuda")
-            calls, _ = prepare((OURS,) + FOR_HOPPER, *tensors, point.causal)
+            calls, _, _ = prepare((OURS,) + FOR_HOPPER, *tensors, point.causal)
             for name, call in calls.items():
                 launch(call, point.label(name, dtype))
     return []

@@ -59,7 +59,8 @@ def parser_of(doc):
         "--points",
         default="goals",
         metavar="NAMES",
-        help=f"what is timed, with commas between: {', '.join([*SETS, *GROUPS])} (default goals)",
+        help="what is timed or counted, with commas between: "
+        f"{', '.join([*SETS, *GROUPS])} (default goals)",
     )
     parser.add_argument(
         "--counters", action="store_true", help="what ncu counts, for Hopper GPUs; alone"
@@ -130,7 +131,7 @@ def run(example, args):
     both = not (args.check or args.time or args.counters)
     rows, good = [], True
     if args.counters:
-        rows = counters.count_problems(example.prepare)
+        rows = counters.count_problems(example.prepare, points)
         if counters.under_ncu():
             return 0
         print_counted(rows)

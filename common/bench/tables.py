@@ -250,6 +250,10 @@ def print_counted(rows, headings=HEADINGS):
     )
     # Of each group of columns: its title, and the backends or counters that it has.
     groups = [("Mcycles", headings), ("over ours", others), ("tensor, %", headings)]
+    has_bytes = any("read_bytes" in row for row in rows)  # old records lack them
+    if has_bytes:
+        print("The MB are what all kernels of a pass read from global memory.")
+        groups.append(("read, MB", headings))
     titles, names = ["", "", ""], ["D", "mask", "N"]
     for title, columns in groups:
         titles += [title] * len(columns)
@@ -265,6 +269,8 @@ def print_counted(rows, headings=HEADINGS):
             line += (column(of, b, "cycles", 1e6, 3) for b in headings)
             line += (column(of, b, "cycles", of[OURS]["cycles"], 2) for b in others)
             line += (column(of, b, "tensor", 1, 0) for b in headings)
+            if has_bytes:
+                line += (column(of, b, "read_bytes", 1e6, 0) for b in headings)
             line += (column(of, OURS, name, 1, 0) for name in ("shared", "l2", "dram"))
             cells.append(line)
     print("\n".join(aligned(cells, 2)))

@@ -1,6 +1,7 @@
 """Times calls on a GPU that are to be compared."""
 
 import statistics
+import subprocess
 import time
 
 from common.bench.checks import rms
@@ -47,7 +48,7 @@ def orders_of(count):
 
 
 def time_in_turn(calls, repeats, seconds=0):
-    """Times calls that are to be compared: {name: (milliseconds, rounds)} for {name: call}. The
+    """Times calls that are to be compared: {name: medians of the rounds} for {name: call}. The
     clock of a GPU depends on its load and temperature, and a call leaves the caches in a state that
     the next one finds: so they alternate, in balanced orders, and the median of the rounds counts.
     All orders come again until so many seconds have gone. A call for which memory does not suffice
@@ -68,7 +69,25 @@ def time_in_turn(calls, repeats, seconds=0):
                     torch.cuda.empty_cache()
                     del rounds[name]
         if not rounds or time.monotonic() - begin >= seconds:
-            return {name: (statistics.median(of), len(of)) for name, of in rounds.items()}
+            return rounds
+
+
+def clock_and_power():
+    """What the GPU has just run at, as nvidia-smi says; empty without it."""
+    query = "--query-gpu=clocks.sm,power.draw"
+    command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+        mhz, watts = (float(x) for x in answer.stdout.splitlines()[0].split(","))
+        return {"sm_mhz": mhz, "watts": watts}
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return {}
+
+
+def percentiles(values, percents):
+    """Of sorted values, the one that so many percent of them do not exceed."""
+    ordered = sorted(values)
+    return [ordered[round((len(ordered) - 1) * percent / 100)] for percent in percents]
 
 
 def errors_of_head(call, exact):
@@ -118,13 +137,18 @@ def time_point(example, point, repeats, seconds):
             calls[dtype, name] = call
             errors[dtype, name] = errors_of_head(call, exact)
     rows = []
-    for (dtype, name), (milliseconds, rounds) in time_in_turn(calls, repeats, seconds).items():
+    timed = time_in_turn(calls, repeats, seconds)
+    ran_at = clock_and_power()
+    for (dtype, name), rounds in timed.items():
+        milliseconds = statistics.median(rounds)
         row = {
             "what": "time",
             **point.label(name, dtype),
             "milliseconds": round(milliseconds, 6),
+            "milliseconds_5_95": [round(x, 6) for x in percentiles(rounds, (5, 95))],
             "tflops": round(point.flops(example.matmuls) / milliseconds / 1e9, 3),
-            "rounds": rounds,
+            "rounds": len(rounds),
+            **ran_at,
             "rms_errors": errors[dtype, name],
         }
         if name in kernels[dtype]:

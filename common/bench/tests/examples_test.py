@@ -16,7 +16,7 @@ from unittest import mock
 from common.bench import command, counters, peers, problems, program, tables, timing
 from common.bench.peers import CUDNN, FLASH_3, FLASH_4, OURS, OURS_SAME_BITS
 
-METRICS = [counters.CYCLES, *counters.SHARES.values()]
+METRICS = [counters.CYCLES, counters.READ, *counters.SHARES.values()]
 
 
 def line(*cells):
@@ -35,9 +35,9 @@ def label(backend="a", dtype="bfloat16", length=512):
     return {"backend": backend, "type": dtype, "length": length, "head_dim": 64, "causal": False}
 
 
-MARK = ("spin_kernel(long)", (9, 9, 9, 9, 9))
-SHORT = ("preprocess", ("1,000", 1, 2, 3, 4))
-LONG = ("flash", ("2,000,000", 66.666, 75, 26, 2))
+MARK = ("spin_kernel(long)", (9, 9, 9, 9, 9, 9))
+SHORT = ("preprocess", ("1,000", 100, 1, 2, 3, 4))
+LONG = ("flash", ("2,000,000", "5,000", 66.666, 75, 26, 2))
 
 
 class Orders(unittest.TestCase):
@@ -63,7 +63,7 @@ class Rows(unittest.TestCase):
         labels = json.dumps(label()) + "\n" + json.dumps(label("b")) + "\n"
         first, second = counters.rows_of(printed(MARK, SHORT, LONG, SHORT, MARK, SHORT), labels)
         self.assertEqual(first["kernels"], 3)
-        self.assertEqual(first["cycles"], 2002000)
+        self.assertEqual((first["cycles"], first["read_bytes"]), (2002000, 5200))
         self.assertEqual([first[name] for name in counters.SHARES], [66.67, 75, 26, 2])
         self.assertEqual((second["backend"], second["cycles"]), ("b", 1000))
 
@@ -74,7 +74,7 @@ class Rows(unittest.TestCase):
                 counters.rows_of(text, labels)
 
     def test_a_metric_that_this_gpu_lacks(self):
-        lacks = ("flash", (1, "n/a", 1, 1, 1))
+        lacks = ("flash", (1, 1, "n/a", 1, 1, 1))
         with self.assertRaisesRegex(counters.Uncounted, "sm__pipe_tensor"):
             counters.rows_of(printed(MARK, SHORT, lacks), json.dumps(label()))
 
@@ -83,7 +83,33 @@ class Rows(unittest.TestCase):
             counters.rows_of("", "")
 
 
+class Spread(unittest.TestCase):
+    def test_percentiles_are_values_that_were_measured(self):
+        values = list(range(101))[::-1]
+        self.assertEqual(timing.percentiles(values, (0, 5, 95, 100)), [0, 5, 95, 100])
+        self.assertEqual(timing.percentiles([3.5], (5, 95)), [3.5, 3.5])
+
+    def test_without_nvidia_smi_there_is_neither_clock_nor_power(self):
+        with mock.patch.dict(os.environ, {"PATH": ""}):
+            self.assertEqual(timing.clock_and_power(), {})
+
+
 class Counting(unittest.TestCase):
+    def test_every_call_of_every_point_is_launched(self):
+        class Point:
+            types, causal = ("bfloat16",), True
+            label = staticmethod(lambda name, dtype: (name, dtype))
+            problem = staticmethod(
+                lambda dtype: mock.Mock(tensors=mock.Mock(return_value=("q", "k", "v")))
+            )
+
+        calls = {"ours": 1, "theirs": 2}
+        with mock.patch.multiple(counters, torch=mock.Mock(bfloat16=16), launch=mock.DEFAULT) as of:
+            with mock.patch.dict(os.environ, {counters.LABELS: "file"}):
+                counters.count_problems(lambda *_: (calls, {}, ()), [Point, Point])
+        expected = [mock.call(call, (name, 16)) for name, call in calls.items()]
+        self.assertEqual(of["launch"].mock_calls, 2 * expected)
+
     def with_ncu(self, script):
         """count(), with an ncu that is a script."""
         with tempfile.TemporaryDirectory() as folder:
