@@ -113,6 +113,7 @@ void add_sections(cli::Program& program, const Lesson<Backend>& lesson) {
     flash::show_timelines(lab, cli::timeline_options(lesson.options, lab.rungs, lesson.name));
   });
   program.section_apart("costs", "Cost model of the timelines", [] { cli::show_costs({}); });
+  program.section_apart("schedule", "Model of the tile scheduler", flash::show_schedule);
   program.section_apart("experiments", "Experiments: tiles, types and lengths", [&] {
     flash::show_experiments(lesson.program, lesson.backends.used(),
                             {lesson.options.results, lesson.options.commit});

@@ -44,7 +44,7 @@ template <int d, class T>
 void launch_mirrored_tiles(const Attention<T>& a, const Stream& stream) {
   using Tile = MirroredTile<T, d>;
   TileScheduler scheduler = tile_scheduler(a, Tile::block_m);
-  scheduler.heads_in_l2 = 0;  // all tiles are alike
+  scheduler.heads_together = 0;  // all tiles are alike
   launch(stream, flash_warpgroup_tiles<Tile, T>,
          {{static_cast<unsigned>(scheduler.total_heads * scheduler.blocks)},
           {kWarpgroup * (Tile::consumers + 1)},

@@ -7,6 +7,7 @@
 
 #include "05_flash_forward/src/backend.hpp"
 #include "common/attention/host/ladder.hpp"
+#include "common/attention/tile_scheduler.cuh"
 #include "common/cli/timelines.hpp"
 #include "common/lab/replay.hpp"
 
@@ -35,6 +36,24 @@ lab::Timeline timeline_of(const Rung& rung, const Problem& problem, const lab::C
 /// asked.
 /// @throws std::runtime_error when a file cannot be written
 void show_timelines(const Backend& backend, const cli::TimelineOptions& options);
+
+/// What a schedule costs.
+struct Schedule {
+  std::int64_t bytes_read;  ///< from global memory
+  double idle;              ///< share of the time for which SMs have no tile, 0 to 1
+};
+
+/// Simulates persistent blocks of 128 queries and 128 keys under the causal mask, one on each SM,
+/// and a cache of all SMs that evicts what was used longest ago. Time is counted in tiles of keys.
+Schedule simulate_schedule(const on_lab::TileScheduler& scheduler, int sms,
+                           std::int64_t cache_bytes);
+
+/// The scheduler of an H100 for 16,384 tokens in sequences of a length, with 16 heads of 128
+/// columns.
+on_lab::TileScheduler modelled_scheduler(int length);
+
+/// The section "schedule": bytes and idle time for several numbers of heads together.
+void show_schedule();
 
 /// Where measurements go.
 struct ExperimentRecord {

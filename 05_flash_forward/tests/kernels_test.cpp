@@ -1,14 +1,11 @@
 // Every rung on every backend of this build that can run here: types, sizes, masks, layouts, hard
 // inputs.
 #include <cmath>
-#include <set>
-#include <tuple>
 
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/src/backend.hpp"
 #include "common/attention/tests/rung_tests.hpp"
-#include "common/attention/tile_scheduler.cuh"
 #include "common/gpu/tests/gpus.hpp"
 
 using namespace fa;
@@ -131,33 +128,6 @@ TEST_CASE("the watched lab finds nothing where the pipeline wraps around") {
        {AttentionShape{1, 3, 1, 70, 1, 64}, AttentionShape{2, 6, 2, 40, 50, 32}}) {
     for (const char* name : {"13_persistent", "14_lazy_rescaling", "15_warpgroup_tiles"}) {
       check_watched(find_rung(*watched, name), Type::kBFloat16, shape);
-    }
-  }
-}
-
-// Of persistent blocks, in the lab.
-TEST_CASE("each tile comes once, the longest first, and the last heads are not fewer") {
-  constexpr int blocks = 5, heads = 3;
-  for (int total_heads = 3; total_heads <= 12; total_heads += 3) {
-    for (int together = 0; together <= total_heads; ++together) {
-      CAPTURE(total_heads);
-      CAPTURE(together);
-      const on_lab::TileScheduler scheduler{blocks, heads, total_heads, together};
-      std::set<std::tuple<int, int, int>> tiles;
-      int last_longest = 0;  // index of the last tile with the most keys
-      for (int i = 0; i < total_heads * blocks; ++i) {
-        const on_lab::WorkTile tile = work_tile(i, scheduler);
-        CHECK(tile.block >= 0);
-        CHECK(tile.block < blocks);
-        CHECK(tile.head < heads);
-        CHECK(tile.batch < total_heads / heads);
-        tiles.emplace(tile.batch, tile.head, tile.block);
-        if (tile.block == blocks - 1) last_longest = i;
-      }
-      CHECK(tiles.size() == static_cast<std::size_t>(total_heads * blocks));
-      if (together == 0) continue;
-      CHECK(work_tile(0, scheduler).block == blocks - 1);
-      CHECK(last_longest == total_heads * blocks - together * (blocks - 1) - 1);
     }
   }
 }

@@ -172,8 +172,7 @@ void launch_backward_delayed_dq(const AttentionGradient<T>& a,
   using Tile = HopperBackwardTileFor<T, d>;
   launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
-  const TileScheduler scheduler =
-      n_block_scheduler<Tile>(a, HeadsTogether::kCausal);
+  const TileScheduler scheduler = n_block_scheduler<Tile>(a);
   launch(stream, flash_backward_delayed_dq<Tile, T>,
          {grid_of_work(scheduler),
           {kWarpgroup * (kKeyWarpgroups + 1)},

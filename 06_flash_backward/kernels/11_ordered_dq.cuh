@@ -135,8 +135,7 @@ void launch_backward_ordered_dq(const AttentionGradient<T>& a,
   launch(stream, preprocess_semaphores<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
   // Several heads together: the order needs the last keys first.
-  const TileScheduler scheduler =
-      n_block_scheduler<Tile>(a, HeadsTogether::kOrdered);
+  const TileScheduler scheduler = n_block_scheduler<Tile>(a, true);
   launch(stream, flash_backward_ordered_dq<Tile, T>,
          {grid_of_work(scheduler),
           {kWarpgroup * (kKeyWarpgroups + 1)},

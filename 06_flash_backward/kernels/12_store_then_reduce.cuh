@@ -97,8 +97,7 @@ void launch_backward_store_then_reduce(const AttentionGradient<T>& a,
   using Tile = HopperBackwardTileFor<T, d>;
   launch(stream, preprocess_semaphores<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
-  const TileScheduler scheduler =
-      n_block_scheduler<Tile>(a, HeadsTogether::kCausalBalanced);
+  const TileScheduler scheduler = n_block_scheduler<Tile>(a);
   launch(stream, flash_backward_store_then_reduce<Tile, T>,
          {grid_of_work(scheduler),
           {kWarpgroup * (kKeyWarpgroups + 1)},

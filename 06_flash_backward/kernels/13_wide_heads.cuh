@@ -459,24 +459,18 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
 }
 //! [wide_heads]
 
-/// The order of blocks. Under the causal mask heads are processed together whose K and V, or Q and
-/// dO, stay in the L2 cache. The blocks that take longer come first, so that the short ones fill
-/// the last SMs: those of keys where several heads share them.
+/// The order of blocks: under the causal mask as tile_scheduler() and n_block_scheduler() have it.
+/// The blocks that take longer come first, so that the short ones fill the last SMs: those of keys
+/// where several heads share them.
 template <class Tile, class T>
 WideOrder wide_order(const AttentionGradient<T>& a) {
-  const int heads = a.batch * a.heads, group = group_size(a);
-  const std::int64_t bytes = std::int64_t{a.length_k} *
-                             (Tile::d + Tile::d_v) *
-                             static_cast<std::int64_t>(sizeof(T)) / group;
-  const TileScheduler queries{ceil_div(a.length_q, kWideQueries), a.heads,
-                              heads,
-                              a.causal ? heads_in_l2(heads, bytes) : 0};
+  const int group = group_size(a);
+  const TileScheduler queries = tile_scheduler(a, kWideQueries);
   // Matmuls for 64 queries and keys: 4 in a block of keys, 3 for each of two
   // warpgroups in a block of queries.
   const bool keys_first =
       std::int64_t{4} * group * a.length_q > std::int64_t{2 * 3} * a.length_k;
-  return {queries, n_block_scheduler<Tile>(a, HeadsTogether::kCausal),
-          keys_first};
+  return {queries, n_block_scheduler<Tile>(a), keys_first};
 }
 
 /// Launches the rung.

@@ -276,8 +276,7 @@ void launch_backward_persistent(const AttentionGradient<T>& a,
   using Tile = HopperBackwardTileFor<T, d>;
   launch(stream, preprocess_persistent<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
-  const TileScheduler scheduler = n_block_scheduler<Tile>(
-      a, ordered ? HeadsTogether::kOrdered : HeadsTogether::kCausalBalanced);
+  const TileScheduler scheduler = n_block_scheduler<Tile>(a, ordered);
   launch(stream, flash_backward_persistent<Tile, ordered, T>,
          {persistent_grid(scheduler),
           {kWarpgroup * (kKeyWarpgroups + 1)},

@@ -96,9 +96,7 @@ template <int d, class T>
 void launch_backward_dependent(const AttentionGradient<T>& a,
                                bool deterministic, const Stream& stream) {
   using Tile = HopperBackwardTileFor<T, d>;
-  const TileScheduler scheduler = n_block_scheduler<Tile>(
-      a, deterministic ? HeadsTogether::kOrdered
-                       : HeadsTogether::kCausalBalanced);
+  const TileScheduler scheduler = n_block_scheduler<Tile>(a, deterministic);
   if constexpr (d == 64) {
     if (prefers_persistent_blocks(a)) {
       launch_dependent<Tile, PersistentBackwardShared<Tile>>(

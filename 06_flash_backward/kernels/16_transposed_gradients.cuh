@@ -339,8 +339,7 @@ void launch_backward_transposed(const AttentionGradient<T>& a,
   constexpr int d = Tile::d;
   launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
-  const TileScheduler scheduler =
-      n_block_scheduler<Tile>(a, HeadsTogether::kCausal);
+  const TileScheduler scheduler = n_block_scheduler<Tile>(a);
   launch(stream, flash_backward_transposed<Tile, T>,
          {grid_of_work(scheduler),
           {kWarpgroup * (kKeyWarpgroups + 1)},

@@ -413,7 +413,7 @@ void launch_backward_pairs(const AttentionGradient<T>& a,
                              map_of_keys(a, a.k, a.k_strides, a.head_dim,
                                          Tile::block_n, kNarrowPanelBytes)};
   const TileScheduler scheduler =
-      n_block_scheduler<PairKeys<Tile>>(a, HeadsTogether::kCausalBalanced);
+      n_block_scheduler<PairKeys<Tile>>(a, false, 2);
   launch(stream, flash_backward_pairs<Tile, T>,
          {{2 * grid_of_work(scheduler).x},
           {kWarpgroup * (kKeyWarpgroups + 1)},

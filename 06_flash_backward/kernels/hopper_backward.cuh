@@ -176,7 +176,7 @@ __device__ NBlock longest_first_n_block(const Attention<T>& a, int tile_index,
   const WorkTile work = work_tile(tile_index, scheduler);
   // The scheduler begins with the last block, which has the most keys where
   // blocks are of queries. Of keys the first one has the most queries.
-  const int index = scheduler.heads_in_l2 == 0
+  const int index = scheduler.heads_together == 0
                         ? work.block
                         : scheduler.blocks - 1 - work.block;
   return n_block<Tile>(a, index, work.head, work.batch);
@@ -197,45 +197,29 @@ __device__ NBlock spread_n_block(const Attention<T>& a, int tile_index,
 }
 //! [first_stores]
 
-/// How many heads to process together so that the longest blocks of keys of the last heads do not
-/// end long after all others: those with two blocks for each SM. But eight SMs at least share a
-/// head, and what they read of it.
-/// @param blocks of keys in a head
-inline int balanced_heads(int blocks) {
-  const int sm_count = device_properties().sm_count;
-  return std::min(2 * sm_count / blocks, sm_count / 8);
-}
-
-/// Which heads are processed together.
-enum class HeadsTogether {
-  /// Under the causal mask those whose Q, dO and d_q_accum stay in the L2 cache; without it none.
-  kCausal,
-  /// Under the causal mask more than those, if that balances the blocks better.
-  kCausalBalanced,
-  /// For blocks that wait for one another: with or without a mask, those that need half of the
-  /// space. More were slower.
-  kOrdered
-};
-
-/// The order of blocks of keys.
-/// @tparam Tile of the kernel
+/// The order of blocks of keys. Under the causal mask those with the most queries come first, in
+/// groups of heads: two blocks for each SM, but where memory limits no more heads than have their
+/// Q, dO and d_q_accum in an eighth of the L2 cache.
+/// @tparam Tile   of the kernel
+/// @param ordered for blocks that wait for one another: so small groups in any case, also without a
+///                mask
+/// @param sms     that share a block of keys
 template <class Tile, class T>
 TileScheduler n_block_scheduler(const AttentionGradient<T>& a,
-                                HeadsTogether which) {
-  const bool ordered = which == HeadsTogether::kOrdered;
-  const int heads = a.batch * a.kv_heads, group = group_size(a);
-  const std::size_t row_bytes =
+                                bool ordered = false, int sms = 1) {
+  const int heads = a.batch * a.kv_heads,
+            blocks = ceil_div(a.length_k, Tile::block_n);
+  if (!a.causal && !ordered) return {blocks, a.kv_heads, heads, 0};
+  const DeviceProperties gpu = device_properties();
+  const std::int64_t row_bytes =
       2 * sizeof(T) + (a.d_q_accum != nullptr ? sizeof(float) : 0);
-  const std::int64_t bytes = std::int64_t{group} * a.length_q * Tile::d *
-                             static_cast<std::int64_t>(row_bytes) *
-                             (ordered ? 2 : 1);
-  const int blocks = ceil_div(a.length_k, Tile::block_n);
-  const int least = which == HeadsTogether::kCausalBalanced
-                        ? std::min(heads, balanced_heads(blocks))
-                        : 0;
-  return {
-      blocks, a.kv_heads, heads,
-      ordered || a.causal ? std::max(least, heads_in_l2(heads, bytes)) : 0};
+  const std::int64_t bytes = row_bytes * group_size(a) * a.length_q * Tile::d;
+  const std::int64_t fit =
+      ordered || limited_by_memory(a, gpu)
+          ? static_cast<std::int64_t>(gpu.l2_bytes) / 8 / bytes
+          : heads;
+  return {blocks, a.kv_heads, heads,
+          heads_of_group(heads, blocks, 2 * gpu.sm_count / sms, fit)};
 }
 
 /// A block for each tile of work, in one row.

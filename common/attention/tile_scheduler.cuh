@@ -1,11 +1,12 @@
 /// @file
 /// The tile scheduler of persistent kernels, shared by lessons 05 and 06. It says in which order
 /// blocks process tiles of queries. Under the causal mask the tiles with the most keys come first
-/// (LPT, longest processing time first), and only as many heads at a time as have their K and V in
-/// the L2 cache.
+/// (LPT, longest processing time first), a group of heads at a time: large enough to balance the SMs,
+/// and small enough that K and V stay in the L2 cache where memory limits.
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 
 #include "common/attention/attention.cuh"
 
@@ -24,7 +25,7 @@ struct TileScheduler {
   int heads;        ///< of a sequence
   int total_heads;  ///< of all sequences
   /// Heads that are processed together, longest tiles first; 0: one head after the other.
-  int heads_in_l2;
+  int heads_together;
 };
 
 /// The tile with an index: 0 to total_heads * blocks - 1.
@@ -33,17 +34,17 @@ struct TileScheduler {
 __device__ inline WorkTile work_tile(int tile_index,
                                      const TileScheduler& scheduler) {
   int block, head;
-  if (scheduler.heads_in_l2 == 0) {
+  if (scheduler.heads_together == 0) {
     block = tile_index % scheduler.blocks;
     head = tile_index / scheduler.blocks;
   } else {
     // The heads that are left over form the first group.
-    const int fewer = scheduler.total_heads % scheduler.heads_in_l2;
+    const int fewer = scheduler.total_heads % scheduler.heads_together;
     const int tile = tile_index - fewer * scheduler.blocks;
-    const int heads = tile < 0 ? fewer : scheduler.heads_in_l2;
-    const int tiles_in_l2 = heads * scheduler.blocks;
-    const int first = tile < 0 ? 0 : fewer + tile / tiles_in_l2 * heads;
-    const int rest = tile < 0 ? tile_index : tile % tiles_in_l2;
+    const int heads = tile < 0 ? fewer : scheduler.heads_together;
+    const int tiles_together = heads * scheduler.blocks;
+    const int first = tile < 0 ? 0 : fewer + tile / tiles_together * heads;
+    const int rest = tile < 0 ? tile_index : tile % tiles_together;
     block = scheduler.blocks - 1 - rest / heads;
     head = first + rest % heads;
   }
@@ -52,31 +53,60 @@ __device__ inline WorkTile work_tile(int tile_index,
 //! [order]
 // clang-format on
 
-/// How many heads to process together so that what blocks read repeatedly stays in the L2 cache of
-/// 50 MB: 32 MiB at most. If not all, then a power of two, which often divides their number: a last
-/// group of few heads would leave SMs idle while its longest tiles are computed.
-/// @param heads of all sequences
-/// @param bytes of one of them
-inline int heads_in_l2(int heads, std::int64_t bytes) {
-  constexpr std::int64_t l2_bytes = std::int64_t{32} << 20;
-  if (heads * bytes <= l2_bytes) return heads;
-  int together = 1;
-  while (2 * together * bytes <= l2_bytes) together *= 2;
-  return together;
+/// Whether global memory limits attention under the causal mask, not the tensor cores: whether
+/// reading Q, K and V and writing O once takes longer than the matmuls at their peak rate. With as
+/// many keys as queries that holds up to about 1270 of them on an H100, 870 on an H200.
+template <class T>
+bool limited_by_memory(const Attention<T>& a, const DeviceProperties& gpu) {
+  constexpr double flops_per_clock = 4096;  // of an SM: dense, operands of 16 bits
+  const double queries = a.length_q, keys = a.length_k;
+  const double least = std::min(queries, keys);
+  // 4 head_dim FLOPs for each visible score; 4 head_dim bytes for a row of Q and O, or of K and V
+  const double scores = least * (keys - least / 2);
+  const double rows = queries + keys / group_size(a);
+  return scores * gpu.memory_bandwidth < rows * flops_per_clock * gpu.clock_hz * gpu.sm_count;
 }
 
-/// The scheduler of a problem. Under the causal mask heads are processed together whose K and V
-/// stay in the L2 cache. With more than 128 columns 16 at least: fewer are slower, although 16 long
-/// heads do not fit.
+/// How many heads are processed together: so many that a group has enough blocks to balance the
+/// SMs, but no more than fit; in groups of about the same size.
+/// @param heads  of all sequences
+/// @param blocks of a head
+/// @param enough blocks of a group
+/// @param fit    heads of a group at most
+inline int heads_of_group(int heads, std::int64_t blocks, std::int64_t enough, std::int64_t fit) {
+  const std::int64_t balanced = ceil_div(enough, blocks);
+  const std::int64_t together = std::max<std::int64_t>(std::min(balanced, fit), 1);
+  const std::int64_t groups = std::max<std::int64_t>((heads + together / 2) / together, 1);
+  return static_cast<int>(ceil_div<std::int64_t>(heads, groups));
+}
+
+/// The scheduler of a problem. Under the causal mask heads are processed together: as many as give
+/// each SM four tiles, since smaller groups were slower; but where memory limits no more than have
+/// their K and V in a quarter of the L2 cache, so that these are read from global memory once. (A
+/// line that both halves of the chip read stands in both halves of the cache.) With more than 128
+/// columns 16 at least: fewer were slower. Query heads that share K and V stay together.
 /// @param block_m queries of a tile
 template <class T>
-TileScheduler tile_scheduler(const Attention<T>& a, int block_m) {
-  const int least = a.head_dim > 128 ? 16 : 1;
-  const int all = a.batch * a.heads, group = group_size(a);
-  const std::int64_t bytes = 2 * std::int64_t{a.length_k} * a.head_dim * std::int64_t{sizeof(T)};
-  const int heads = heads_in_l2(all / group, bytes) * group;
-  return {ceil_div(a.length_q, block_m), a.heads, all,
-          a.causal ? std::min(all, std::max(heads, least)) : 0};
+TileScheduler tile_scheduler(const Attention<T>& a, int block_m,
+                             const DeviceProperties& gpu = device_properties()) {
+  const int blocks = ceil_div(a.length_q, block_m), all = a.batch * a.heads;
+  if (!a.causal) return {blocks, a.heads, all, 0};
+  const int group = group_size(a);
+  // clang-format off
+  //! [rule]
+  const std::int64_t bytes_of_head =  // K and V
+      std::int64_t{2} * a.length_k * a.head_dim * sizeof(T);
+  const std::int64_t fit =
+      limited_by_memory(a, gpu)
+          ? static_cast<std::int64_t>(gpu.l2_bytes) / 4 / bytes_of_head
+          : all;
+  const std::int64_t four_waves = std::int64_t{4} * gpu.sm_count;
+  const int together =
+      group * heads_of_group(all / group, std::int64_t{blocks} * group,
+                             four_waves, fit);
+  //! [rule]
+  // clang-format on
+  return {blocks, a.heads, all, std::max(together, std::min(all, a.head_dim > 128 ? 16 : 1))};
 }
 
 /// Gives each persistent block the indices of its tiles: the first is blockIdx.x, the others come

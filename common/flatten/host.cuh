@@ -34,14 +34,23 @@ struct Stream {
 struct DeviceProperties {
   int sm_count = 0;
   std::size_t shared_bytes = 0;  ///< of a block, at most
+  std::size_t l2_bytes = 0;
+  double clock_hz = 0;
+  double memory_bandwidth = 0;  ///< bytes per second by clock and width
 };
 
 /// The current GPU.
 inline const DeviceProperties& device_properties() {
   static const DeviceProperties properties = [] {
     cudaDeviceProp p;
+    int clock_khz, memory_khz, memory_bits;
     FA_CUDA(cudaGetDeviceProperties(&p, 0));
-    return DeviceProperties{p.multiProcessorCount, p.sharedMemPerBlockOptin};
+    FA_CUDA(cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, 0));
+    FA_CUDA(cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, 0));
+    FA_CUDA(cudaDeviceGetAttribute(&memory_bits, cudaDevAttrGlobalMemoryBusWidth, 0));
+    return DeviceProperties{p.multiProcessorCount, p.sharedMemPerBlockOptin,
+                            static_cast<std::size_t>(p.l2CacheSize), 1e3 * clock_khz,
+                            2e3 * memory_khz * memory_bits / 8};
   }();
   return properties;
 }
