@@ -23,6 +23,7 @@ from common.data.files import write_file
 from docs.site import chapters
 from docs.site.digits import clauses, in_step
 from docs.site.excerpts import diff, listing
+from docs.site.figures import Figures, fails, written
 from docs.site.programs import Programs
 from docs.site.tables import Problem, markdown
 
@@ -43,6 +44,10 @@ END = re.compile(r"^[ \t]*<!-- /(?P<of>generated|diff) -->[ \t]*$")
 IMAGE = re.compile(
     r"^[ \t]*!\[[^\]]+\]\((?P<name>(?:[A-Za-z0-9_-]+/)*[A-Za-z0-9_-]+\.svg)\)[ \t]*$"
 )
+VALUE = re.compile(r"<!-- value: (?P<query>.*?) -->(?P<text>.*?)<!-- /value -->")
+CLAIM = re.compile(r"<!-- claim: (?P<relation>.*?) -->")
+FIGURE = re.compile(r"<!--\s*/?\s*(?:value|claim)\b", re.IGNORECASE)
+FIRST = re.compile(r"[ \t>]*(?:[-*+]|\d+\.)?[ \t]*<!-- (?:value|claim)\b")
 FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<mark>`{3,}|~{3,})(?P<info>.*)$")
 
 
@@ -232,21 +237,62 @@ class Page:
         return os.path.relpath(path, os.path.dirname(self.path)).replace(os.sep, "/")
 
 
+def with_figures(text, figures, page, report, refute):
+    """The text with its values as the records and printed tables have them. Calls refute(line
+    number, sentence) for each claim that does not hold."""
+    lines = text.split("\n")
+    _, inside = fences_of(lines)
+
+    def value(match, i):
+        return match[0].replace(
+            f"-->{match['text']}<!--",
+            f"-->{written(figures.value(match['query'], page, i), match['text'])}<!--",
+        )
+
+    for i, line in enumerate(lines):
+        if i in inside or not FIGURE.search(line):
+            continue
+        for claim in CLAIM.finditer(line):
+            try:
+                if wrong := fails(figures.value(claim["relation"], page, i)):
+                    refute(i + 1, f"the claim '{claim['relation']}' does not hold: {wrong}.")
+            except Problem as problem:
+                report(i + 1, f"the claim '{claim['relation']}': {problem}")
+        pieces, copied = [], 0
+        for match in VALUE.finditer(line):
+            try:
+                pieces += [line[copied : match.start()], value(match, i)]
+                copied = match.end()
+            except Problem as problem:
+                report(i + 1, f"the value '{match['query']}': {problem}")
+        lines[i] = "".join(pieces) + line[copied:]
+        if FIRST.match(line):
+            report(i + 1, "a line must not begin with a value or claim: Markdown ends there.")
+        if FIGURE.search(VALUE.sub("", CLAIM.sub("", line))):
+            report(
+                i + 1,
+                "this comment cannot be read; allowed are <!-- value: QUERY -->391<!-- /value --> "
+                "and <!-- claim: RELATION -->, each in one line.",
+            )
+    return "\n".join(lines)
+
+
 class Sync:
     """All pages: what has to be written, and what stands in the way."""
 
     def __init__(self, root, programs):
         self.root, self.programs = root, programs
         self.problems = 0
+        self.refuted = []  # a sentence for each claim that does not hold
+        self.texts = {}  # name -> (old text, new text)
         self.changed = []  # (name, old text, new text)
         self.drawings = {}  # name -> (command, lines)
 
     def page(self, name):
-        """Compares a page with what the code and programs say."""
+        """Compares the listings and blocks of a page with what the code and programs say."""
 
         def report(line, sentence):
-            self.problems += 1
-            print(f"{name}:{line}: {sentence}" if line else f"{name}: {sentence}", file=sys.stderr)
+            self.report(name, line, sentence)
 
         def draw(image, command):
             drawing = str(pathlib.PurePosixPath(name).parent / image)
@@ -262,9 +308,35 @@ class Sync:
         except OSError as error:
             report(0, f"the page cannot be read: {error.strerror}.")
             return
-        new = Page(old, name, self.root, self.programs, draw).synced(report)
-        if new != old:
-            self.changed.append((name, old, new))
+        self.texts[name] = old, Page(old, name, self.root, self.programs, draw).synced(report)
+
+    def report(self, name, line, sentence):
+        """Notes and prints a problem."""
+        self.problems += 1
+        print(f"{name}:{line}: {sentence}" if line else f"{name}: {sentence}", file=sys.stderr)
+
+    def text_of(self, name):
+        """A page as it will be, but for its values."""
+        if name in self.texts:
+            return self.texts[name][1]
+        try:
+            return (self.root / name).read_text(encoding="utf-8")
+        except OSError as error:
+            raise Problem(f"{name} cannot be read: {error.strerror}.") from error
+
+    def sentences(self):
+        """Compares the figures in sentences, when the blocks of all pages are known."""
+        figures = Figures(self.root, self.text_of)
+        for name, (old, text) in self.texts.items():
+            new = with_figures(
+                text,
+                figures,
+                name,
+                lambda line, sentence, name=name: self.report(name, line, sentence),
+                lambda line, sentence, name=name: self.refuted.append(f"{name}:{line}: {sentence}"),
+            )
+            if new != old:
+                self.changed.append((name, old, new))
 
     def compare_drawings(self):
         """Compares the drawings that the pages show."""
@@ -328,6 +400,7 @@ def main(arguments=None):
     sync = Sync(root, Programs(root, build, shlex.split(options.emulator)))
     for name in options.pages:
         sync.page(name)
+    sync.sentences()
     sync.compare_drawings()
     files = f"{len(options.pages)} pages"
     if sync.drawings:
@@ -340,6 +413,7 @@ def main(arguments=None):
             print("No page was written.", file=sys.stderr)
         return 2
     if options.check and sync.changed:
+        print("\n".join(sync.refuted), file=sys.stderr)
         print(
             f"\n{len(sync.changed)} of {files} are out of step with the code. To update them:\n"
             f"  {shlex.join(update_command(root, build, options.pages))}"
@@ -347,6 +421,10 @@ def main(arguments=None):
         return 1
     if not options.check and (status := sync.write()):
         return status
+    if sync.refuted:
+        print("\n".join(sync.refuted), file=sys.stderr)
+        print(f"{len(sync.refuted)} claims do not hold; change their sentences.", file=sys.stderr)
+        return 1
     print(f"{files} are in step with the code ({len(sync.programs.results)} program runs).")
     return 0
 

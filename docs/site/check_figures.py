@@ -1,0 +1,133 @@
+"""Finds measured figures in sentences that are bound to no record. docs/README.md says how they
+are bound and marked; constants.txt has properties of hardware, and unbound.txt the pages that this
+check leaves out. A page of that list without such a figure has to leave it."""
+
+import pathlib
+import re
+import sys
+
+from docs.site import checks
+from docs.site.excerpts import read_lines
+from docs.site.figures import WORDS
+from docs.site.sync_pages import CLAIM, VALUE, fences_of
+
+NUMBER = rf"(?:(?<![\w.,/-])\d[\d,]*(?:\.\d+)?|\b(?:{'|'.join(WORDS[2:])})\b)"
+# seconds and registers: what programs and compilers take, so a record has them.
+UNIT = (
+    r"(?:[TG]?FLOP/s|[GT]B/s|ms\b|us\b|µs|s(?=[ ,.;:)]|$)|(?:micro|milli|nano)?seconds\b|%(?! ?\d)|"
+    r"percent(?:age points)?\b|points\b|"
+    r"times (?:as (?:fast|slow|long)|faster|slower|longer|the (?:speed|time|rate|bandwidth)|that of)|"
+    r"KiB (?:per|of a|for each) thread|registers (?:per|of a|for each) thread|registers\b)"
+)
+MEASURED = re.compile(
+    rf"{NUMBER}(?:(?:,| (?:to|and|or|of)) {NUMBER})*[  ]?{UNIT}", re.IGNORECASE
+)
+PART = r"(?:half|third|quarter|fifth|sixth|seventh|eighth|tenth)s?"
+IN_WORDS = re.compile(
+    rf"\b(?:twice|half) (?:as (?:fast|slow|long)|the (?:speed|time))|"
+    rf"\b{PART} (?:more|less|faster|slower|(?:of )?the (?:speed|time|peak))",
+    re.IGNORECASE,
+)
+RATE = re.compile(r"(?<![\w.,/-])\d+\.\d+(?: (?:to|and) \d+\.\d+)? times\b")
+RATIO = re.compile(r"(?<![\w.,/-])[01]\.\d\d+(?: to \d\.\d+)?(?![\w%]| ?\w+/s)")
+COMPARED = re.compile(r"\b(?:fast|slow|price|ratio|speed|gain|best|peers?)", re.IGNORECASE)
+MARK = re.compile(r"<!-- (?:arithmetic|cited|hardware|example|task)\b.*? -->")
+APART = re.compile(r"``.*?``|`[^`]*`|\]\([^)]*\)|<!--.*?-->|<[^>]+>|https?://\S+")
+GENERATED = re.compile(r"\s*<!-- (/?)(?:generated|on the site)\b")
+# What was true when it was written, and stays as it is.
+HISTORY = ("CHANGELOG.md", "docs/errata.md")
+
+
+def sentences(lines):
+    """Yields (number, line) of the lines that are typed: no listings, no printed blocks."""
+    _, inside = fences_of(lines)
+    printed = False
+    for i, line in enumerate(lines):
+        if line.startswith("# ") or (i and lines[i - 1] == "<!-- navigation -->"):
+            continue  # a title stands in other pages, too
+        if i not in inside and (match := GENERATED.match(line)):
+            printed = not match[1]
+        elif i not in inside and not printed and not line.lstrip().startswith("```"):
+            yield i + 1, line
+
+
+def claimed(line):
+    """The numbers that a claim of this line states, as factors and as percent."""
+    found = set()
+    for claim in CLAIM.finditer(line):
+        for text in re.findall(r"\d+(?:\.\d+)?", re.sub(r"\[.*?\]", "", claim["relation"])):
+            x = float(text)
+            found |= {round(y, 6) for y in (x, 100 * x, 100 * (x - 1), 100 * (1 - x))}
+    return found
+
+
+def numbers(text):
+    """The numbers of a figure."""
+    for word in re.findall(r"[A-Za-z]+|\d[\d,]*(?:\.\d+)?", text):
+        if word.lower() in WORDS:
+            yield float(WORDS.index(word.lower()))
+        elif word[0].isdigit():
+            yield float(word.replace(",", "").rstrip("."))
+
+
+def unbound(lines, constants):
+    """Yields (number of the line, figure) of each measured figure that is neither bound nor
+    marked."""
+    for number, line in sentences(lines):
+        if MARK.search(line):
+            continue
+        known = claimed(line)
+        text = APART.sub(" ", VALUE.sub("☐", line))
+        patterns = [MEASURED, RATE, *([RATIO] if COMPARED.search(text) else [])]
+        patterns += [] if CLAIM.search(line) else [IN_WORDS]
+        for pattern in patterns:
+            for match in pattern.finditer(text):
+                figure = " ".join(match[0].split())
+                if figure in constants or (known and set(numbers(figure)) <= known):
+                    continue
+                yield number, figure
+
+
+def listed(path):
+    """The first columns of a list: lines that begin with # are comments."""
+    lines = read_lines(path) if path.is_file() else []
+    return [line.split("|")[0].strip() for line in lines if line.strip() and line[0] != "#"]
+
+
+def pages(root):
+    """The pages, relative to the repository."""
+    found = (p.relative_to(root) for p in root.rglob("*.md"))
+    hidden = {"build", "node_modules"}
+    return sorted(
+        p.as_posix()
+        for p in found
+        if p.as_posix() not in HISTORY
+        and not any(part[0] == "." or part in hidden for part in p.parts)
+    )
+
+
+def faults(root):
+    """Finds measured figures in sentences that are bound to no record."""
+    constants = set(listed(root / "docs/site/constants.txt"))
+    left_out = listed(root / "docs/site/unbound.txt")
+    known = pages(root)
+    for page in left_out:
+        if page not in known:
+            yield f"docs/site/unbound.txt: there is no page {page}."
+    for page in known:
+        found = list(unbound(read_lines(root / page), constants))
+        if page not in left_out:
+            for number, figure in found:
+                yield f"{page}:{number}: '{figure}' is bound to no record; docs/README.md says how."
+        elif not found:
+            yield f"docs/site/unbound.txt: all figures of {page} are bound; take it off this list."
+    return f"{len(known)} pages, {len(left_out)} of them left out"
+
+
+def main(arguments=None):
+    """Returns the exit status."""
+    return checks.run("check_figures.py", faults, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
