@@ -14,7 +14,7 @@ from docs.site.sync_pages import CLAIM, VALUE, fences_of
 NUMBER = rf"(?:(?<![\w.,/-])\d[\d,]*(?:\.\d+)?|\b(?:{'|'.join(WORDS[2:])})\b)"
 # seconds and registers: what programs and compilers take, so a record has them.
 UNIT = (
-    r"(?:[TG]?FLOP/s|[GT]B/s|ms\b|us\b|µs|s(?=[ ,.;:)]|$)|(?:micro|milli|nano)?seconds\b|%(?! ?\d)|"
+    r"(?:[TG]?FLOP/s|[GT]B/s|ms\b|us\b|µs|(?-i:s)(?=[ ,.;:)]|$)|(?:micro|milli|nano)?seconds\b|%(?! ?\d)|"
     r"percent(?:age points)?\b|points\b|"
     r"times (?:as (?:fast|slow|long)|faster|slower|longer|the (?:speed|time|rate|bandwidth)|that of)|"
     r"KiB (?:per|of a|for each) thread|registers (?:per|of a|for each) thread|registers\b)"

@@ -41,7 +41,8 @@ PEERS = {OURS: "course", OURS_SAME_BITS: "deterministic", "FLASH_ATTENTION": "FA
 PEERS |= {"FLASH_ATTENTION_3": "FA-3", "FLASH_ATTENTION_4": "FA-4"}
 COLUMNS = {name: field for name, field, _ in KNOWN.values()}
 NAMED = ("group", "kernel", "backend", "type", "what", "note", "gradient")  # what a word may name
-POINT = ("group", "type", "D", "causal", "size", "length", "batch", "heads", "kv_heads")
+POINT = ("group", "type", "D", "causal", "size", "length", "batch", "heads", "kv_heads", "gradient")
+POINT += ("dropout", "length_q", "length_k", "first")
 GROUP = re.compile(
     r"(?:(?P<more>.*), )?(?P<type>b?float\d+), D (?P<D>\d+)(?P<causal>, causal)?(?P<behind>, .*)?"
 )
