@@ -1,31 +1,34 @@
-"""Finds measured figures in sentences that are bound to no record. docs/README.md says how they
-are bound and marked; constants.txt has properties of hardware, and unbound.txt the pages that this
-check leaves out. A page of that list without such a figure has to leave it."""
+"""Checks the figures in sentences, as docs/README.md says how they are bound and marked: it finds
+measured figures that are bound to no record, values that differ from their record, and claims that
+do not hold. It runs no program: what pages have printed is taken as it stands. constants.txt has
+properties of hardware.
+"""
 
-import pathlib
 import re
 import sys
 
 from docs.site import checks
 from docs.site.excerpts import read_lines
-from docs.site.figures import WORDS
-from docs.site.sync_pages import CLAIM, VALUE, fences_of
+from docs.site.fences import fences_of
+from docs.site.figures import Figures
+from docs.site.sentences import CLAIM, VALUE, WORDS, with_figures
 
 NUMBER = rf"(?:(?<![\w.,/-])\d[\d,]*(?:\.\d+)?|\b(?:{'|'.join(WORDS[2:])})\b)"
-# seconds and registers: what programs and compilers take, so a record has them.
+AS_FAST = (
+    r"(?:as (?:fast|slow|long)|faster|slower|longer|the (?:speed|time|rate|bandwidth)|that of)"
+)
 UNIT = (
-    r"(?:[TG]?FLOP/s|[GT]B/s|ms\b|us\b|µs|(?-i:s)(?=[ ,.;:)]|$)|(?:micro|milli|nano)?seconds\b|%(?! ?\d)|"
-    r"percent(?:age points)?\b|points\b|"
-    r"times (?:as (?:fast|slow|long)|faster|slower|longer|the (?:speed|time|rate|bandwidth)|that of)|"
-    r"KiB (?:per|of a|for each) thread|registers (?:per|of a|for each) thread|registers\b)"
+    r"(?:[TG]?FLOP/s|[GT]B/s|ms\b|us\b|µs|(?-i:s)(?=[ ,.;:)]|$)|(?:micro|milli|nano)?seconds\b|"
+    rf"%(?! ?\d)|percent(?:age points)?\b|points\b|times {AS_FAST}|registers\b|"
+    r"(?:KiB|bytes) (?:per|of a|for each) thread|registers (?:per|of a|for each) thread)"
 )
-MEASURED = re.compile(
-    rf"{NUMBER}(?:(?:,| (?:to|and|or|of)) {NUMBER})*[  ]?{UNIT}", re.IGNORECASE
-)
+MEASURED = re.compile(rf"{NUMBER}(?:(?:,| (?:to|and|or|of)) {NUMBER})*[  ]?{UNIT}", re.IGNORECASE)
 PART = r"(?:half|third|quarter|fifth|sixth|seventh|eighth|tenth)s?"
+CHANGES = r"(?:falls?|rises?|gains?|loses?|costs?)(?: by| of| about| nearly| almost| more than)*"
 IN_WORDS = re.compile(
     rf"\b(?:twice|half) (?:as (?:fast|slow|long)|the (?:speed|time))|"
-    rf"\b{PART} (?:more|less|faster|slower|(?:of )?the (?:speed|time|peak))",
+    rf"\b{PART} (?:more|less|faster|slower|(?:of )?the (?:speed|time|peak))|"
+    rf"\b(?:speeds?|rates?|times?)\b.*fold\b|\b{CHANGES} an? {PART}(?=[,.:;]|$)",
     re.IGNORECASE,
 )
 RATE = re.compile(r"(?<![\w.,/-])\d+\.\d+(?: (?:to|and) \d+\.\d+)? times\b")
@@ -34,8 +37,7 @@ COMPARED = re.compile(r"\b(?:fast|slow|price|ratio|speed|gain|best|peers?)", re.
 MARK = re.compile(r"<!-- (?:arithmetic|cited|hardware|example|task)\b.*? -->")
 APART = re.compile(r"``.*?``|`[^`]*`|\]\([^)]*\)|<!--.*?-->|<[^>]+>|https?://\S+")
 GENERATED = re.compile(r"\s*<!-- (/?)(?:generated|on the site)\b")
-# What was true when it was written, and stays as it is.
-HISTORY = ("CHANGELOG.md", "docs/errata.md")
+HISTORY = ("CHANGELOG.md",)  # what was true of a release stays as it is
 
 
 def sentences(lines):
@@ -99,29 +101,36 @@ def pages(root):
     found = (p.relative_to(root) for p in root.rglob("*.md"))
     hidden = {"build", "node_modules"}
     return sorted(
-        p.as_posix()
-        for p in found
-        if p.as_posix() not in HISTORY
-        and not any(part[0] == "." or part in hidden for part in p.parts)
+        p.as_posix() for p in found if not any(part[0] == "." or part in hidden for part in p.parts)
     )
 
 
+def out_of_step(figures, page):
+    """Yields a message for each value and claim of a page that is not as the records have it."""
+    found, old = [], figures.text_of(page)
+
+    def note(line, sentence):
+        found.append(f"{page}:{line}: {sentence}")
+
+    new = with_figures(old, figures, page, note, note)
+    for i, (line, wanted) in enumerate(zip(old.split("\n"), new.split("\n"))):
+        for was, is_now in zip(VALUE.finditer(line), VALUE.finditer(wanted)):
+            if was["text"] != is_now["text"]:
+                note(i + 1, f"'{was['text']}' is {is_now['text']} by {was['query']}.")
+    yield from found
+
+
 def faults(root):
-    """Finds measured figures in sentences that are bound to no record."""
+    """Checks the figures in sentences."""
     constants = set(listed(root / "docs/site/constants.txt"))
-    left_out = listed(root / "docs/site/unbound.txt")
+    figures = Figures(root, lambda page: (root / page).read_text(encoding="utf-8"))
     known = pages(root)
-    for page in left_out:
-        if page not in known:
-            yield f"docs/site/unbound.txt: there is no page {page}."
     for page in known:
-        found = list(unbound(read_lines(root / page), constants))
-        if page not in left_out:
-            for number, figure in found:
+        yield from out_of_step(figures, page)
+        if page not in HISTORY:
+            for number, figure in unbound(read_lines(root / page), constants):
                 yield f"{page}:{number}: '{figure}' is bound to no record; docs/README.md says how."
-        elif not found:
-            yield f"docs/site/unbound.txt: all figures of {page} are bound; take it off this list."
-    return f"{len(known)} pages, {len(left_out)} of them left out"
+    return f"{len(known)} pages"
 
 
 def main(arguments=None):

@@ -10,6 +10,7 @@ the fields that no word fixes.
 
 import ast
 import fnmatch
+import functools
 import operator
 import re
 import statistics
@@ -48,26 +49,28 @@ GROUP = re.compile(
 )
 FIELD = re.compile(r"(\w+)(>=|<=|!=|=|<|>)(.+)")
 NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
-WORDS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
-WORDS = (WORDS + " fifteen sixteen seventeen eighteen nineteen twenty").split()
 RELATIONS = {"=": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt}
 RELATIONS |= {"<=": operator.le, ">=": operator.ge}
 OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 OPERATORS |= {ast.Div: operator.truediv, ast.Pow: operator.pow, ast.Lt: operator.lt}
 OPERATORS |= {ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq}
-OPERATORS |= {ast.And: lambda a, b: a and b, ast.Or: lambda a, b: a or b}
-FUNCTIONS = {"min": min, "max": max, "median": statistics.median, "sum": sum}
-FUNCTIONS |= {"count": lambda values: sum(map(bool, values)), "len": len}
+FUNCTIONS = {"min": min, "max": max, "median": statistics.median, "len": len}
+FUNCTIONS["count"] = lambda values: sum(map(bool, values))  # of relations that hold
 # above(2, x, y): those values of x and y that are larger than 2.
-FUNCTIONS["above"] = lambda x: Values({(("", str(i)),): v for i, v in enumerate(x) if i and v > x[0]})
-FUNCTIONS["upto"] = lambda x: Values({(("", str(i)),): v for i, v in enumerate(x) if i and v <= x[0]})
+FUNCTIONS["above"] = lambda values: numbered(v for v in values[1:] if v > values[0])
+FUNCTIONS["upto"] = lambda values: numbered(v for v in values[1:] if v <= values[0])
 # What a differs from b by, in percent; apart: of the smaller one, whichever that is.
 PERCENT = {"more": lambda a, b: 100 * (a / b - 1), "less": lambda a, b: 100 * (1 - a / b)}
 PERCENT["apart"] = lambda a, b: 100 * (max(a, b) / min(a, b) - 1)
 
 
 class Values(dict):
-    """Several values: {{field: value} as sorted pairs: number}."""
+    """Several values: {what each is of, as pairs (field, value): number}."""
+
+
+def numbered(values):
+    """Values that are of nothing in particular."""
+    return Values({(("value", str(i)),): value for i, value in enumerate(values)})
 
 
 def number(text):
@@ -197,6 +200,24 @@ class Figures:
 
     def value(self, expression, page="", line=0):
         """The value of an expression: a number or Values."""
+        return self.computed(*self.parsed(expression, page, line))
+
+    def claim(self, expression, page="", line=0):
+        """Where a claim does not hold, in words; None where it holds."""
+        tree, answers = self.parsed(expression, page, line)
+        if not isinstance(tree, ast.Compare):
+            raise Problem("this is no relation, such as [...] / [...] in 1.30..1.36.")
+        holds = self.computed(tree, answers)
+        points = holds.items() if isinstance(holds, Values) else [((), holds)]
+        bad = [" ".join(value for _, value in key) for key, held in points if not held]
+        if not bad:
+            return None
+        sides = [self.computed(side, answers) for side in (tree.left, *tree.comparators)]
+        where = f" ({len(bad)} of {len(points)}, such as {bad[0]})" if bad[0] else ""
+        return f"compared are {', '.join(map(spread, sides))}{where}"
+
+    def parsed(self, expression, page, line):
+        """(the tree of an expression, the answers to its queries)."""
         queries = []
 
         def name_of(match):
@@ -208,45 +229,55 @@ class Figures:
         try:
             tree = ast.parse(text, mode="eval").body
         except SyntaxError as error:
-            raise Problem(f"'{expression}' is no expression.") from error
+            raise Problem("this is no expression.") from error
+        answers = [
+            self.of_page(query, page, line) if ";" in query else self.of_record(query)
+            for query in queries
+        ]
+        return tree, answers
 
-        def of(node):
-            if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-                return node.value
-            if isinstance(node, ast.Name) and re.fullmatch(r"_\d+", node.id):
-                query = queries[int(node.id[1:])]
-                values = self.of_page(query, page, line) if ";" in query else self.of_record(query)
-                return next(iter(values.values())) if len(values) == 1 else values
-            if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-                return combined(operator.sub, 0, of(node.operand))
-            if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-                return combined(OPERATORS[type(node.op)], of(node.left), of(node.right))
-            if isinstance(node, ast.Compare) and all(type(op) in OPERATORS for op in node.ops):
-                sides = [of(side) for side in (node.left, *node.comparators)]
-                pairs = zip(node.ops, sides, sides[1:])
-                parts = [combined(OPERATORS[type(op)], *pair) for op, *pair in pairs]
-                return conjunction(parts)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                arguments = [of(argument) for argument in node.args]
-                if node.func.id in PERCENT and len(arguments) == 2:
-                    return combined(PERCENT[node.func.id], *arguments)
-                if node.func.id in FUNCTIONS and arguments:
-                    several = [[*a.values()] if isinstance(a, Values) else [a] for a in arguments]
-                    return FUNCTIONS[node.func.id](sum(several, []))
-            raise Problem(f"'{expression}': {ast.unparse(node)} is not understood.")
-
+    @staticmethod
+    def computed(tree, answers):
+        """The value of a tree, or a Problem."""
         try:
-            return of(tree)
+            return computed(tree, answers)
         except ZeroDivisionError as error:
-            raise Problem(f"'{expression}' divides by zero.") from error
+            raise Problem("this divides by zero.") from error
+        except TypeError as error:
+            raise Problem(f"these values cannot be combined: {error}.") from error
 
 
-def conjunction(parts):
-    """Whether all comparisons of a chain hold."""
-    result = parts[0]
-    for part in parts[1:]:
-        result = combined(lambda a, b: a and b, result, part)
-    return result
+def spread(value):
+    """A value in words: 1.31, or 1.21 to 1.45."""
+    values = value.values() if isinstance(value, Values) else [value]
+    return " to ".join(dict.fromkeys(f"{x:.6g}" for x in (min(values), max(values))))
+
+
+def computed(node, answers):
+    """The value of a part of an expression; the names _0, _1, ... stand for answers to queries."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        return node.value
+    if isinstance(node, ast.Name) and re.fullmatch(r"_\d+", node.id):
+        values = answers[int(node.id[1:])]
+        return next(iter(values.values())) if len(values) == 1 else values
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return combined(operator.sub, 0, computed(node.operand, answers))
+    if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+        sides = (computed(side, answers) for side in (node.left, node.right))
+        return combined(OPERATORS[type(node.op)], *sides)
+    if isinstance(node, ast.Compare) and all(type(op) in OPERATORS for op in node.ops):
+        sides = [computed(side, answers) for side in (node.left, *node.comparators)]
+        parts = zip(node.ops, sides, sides[1:])
+        parts = [combined(OPERATORS[type(relation)], *pair) for relation, *pair in parts]
+        return functools.reduce(functools.partial(combined, lambda a, b: a and b), parts)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+        arguments = [computed(argument, answers) for argument in node.args]
+        if node.func.id in PERCENT and len(arguments) == 2:
+            return combined(PERCENT[node.func.id], *arguments)
+        if node.func.id in FUNCTIONS:
+            several = [[*a.values()] if isinstance(a, Values) else [a] for a in arguments]
+            return FUNCTIONS[node.func.id](sum(several, []))
+    raise Problem(f"'{ast.unparse(node)}' is not understood.")
 
 
 def combined(operation, a, b):
@@ -311,39 +342,3 @@ def cells_of(heads, rows, wanted, columns):
                     key += (("column", heads[i]) if len(columns) > 1 else None,)
                     result[tuple(filter(None, key))] = value
     return result
-
-
-def written(value, old):
-    """A value as text, with as many decimals as the text that it replaces: "391", "0.707",
-    "2 to 6", "12,500", "3.1e-06", "four"."""
-    shown = old.strip()
-    first = shown.split(" to ")[0]
-
-    def one(x):
-        if first.lower() in WORDS:
-            count = round(x)
-            word = WORDS[count] if 0 <= count < len(WORDS) else str(count)
-            return word.capitalize() if first[0].isupper() else word
-        digits = NUMBER.match(first)
-        if digits is None or digits[0] != first:
-            raise Problem(f"the figure is '{old}'; it must be a number, for example 391 or 2 to 6.")
-        mantissa, _, exponent = first.partition("e")
-        decimals = len(mantissa.partition(".")[2])
-        text = f"{x:.{decimals}{'e' if exponent else 'f'}}"
-        text = re.sub(r"^-(0(\.0*)?)$", r"\1", text)
-        return f"{float(text):,.{decimals}f}" if "," in first else text
-
-    if isinstance(value, bool):
-        raise Problem("this is a relation; write it as a claim.")
-    if not isinstance(value, Values):
-        return one(value)
-    low, high = one(min(value.values())), one(max(value.values()))
-    return low if low == high else f"{low} to {high}"
-
-
-def fails(value):
-    """Where a claim does not hold: the point in words, or None where it holds."""
-    if not isinstance(value, Values):
-        return None if value is True else "it is false"
-    bad = [" ".join(v for _, v in key) for key, holds in value.items() if not holds]
-    return f"it is false for {len(bad)} of {len(value)}, such as {bad[0]}" if bad else None

@@ -23,8 +23,10 @@ from common.data.files import write_file
 from docs.site import chapters
 from docs.site.digits import clauses, in_step
 from docs.site.excerpts import diff, listing
-from docs.site.figures import Figures, fails, written
+from docs.site.fences import fences_of
+from docs.site.figures import Figures
 from docs.site.programs import Programs
+from docs.site.sentences import with_figures
 from docs.site.tables import Problem, markdown
 
 DIRECTIVE = re.compile(
@@ -44,43 +46,6 @@ END = re.compile(r"^[ \t]*<!-- /(?P<of>generated|diff) -->[ \t]*$")
 IMAGE = re.compile(
     r"^[ \t]*!\[[^\]]+\]\((?P<name>(?:[A-Za-z0-9_-]+/)*[A-Za-z0-9_-]+\.svg)\)[ \t]*$"
 )
-VALUE = re.compile(r"<!-- value: (?P<query>.*?) -->(?P<text>.*?)<!-- /value -->")
-CLAIM = re.compile(r"<!-- claim: (?P<relation>.*?) -->")
-FIGURE = re.compile(r"<!--\s*/?\s*(?:value|claim)\b", re.IGNORECASE)
-FIRST = re.compile(r"[ \t>]*(?:[-*+]|\d+\.)?[ \t]*<!-- (?:value|claim)\b")
-FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<mark>`{3,}|~{3,})(?P<info>.*)$")
-
-
-class Fence:
-    """A fenced block; `first` and `last` are the numbers of its opening and closing lines."""
-
-    def __init__(self, first, match):
-        self.first, self.last = first, None  # None: it is never closed
-        self.indent, self.mark = match["indent"], match["mark"]
-
-    def closed_by(self, line):
-        """Would this line close the block?"""
-        text = line.strip()
-        return set(text) == {self.mark[0]} and len(text) >= len(self.mark)
-
-
-def fences_of(lines):
-    """({first line: Fence}, the numbers of the lines inside of fences and of long comments)."""
-    fences, inside = {}, set()
-    fence = comment = None
-    for i, line in enumerate(lines):
-        if fence or comment:
-            inside.add(i)
-        if fence and fence.closed_by(line):
-            fence.last, fence = i, None
-        elif comment:
-            comment = "-->" not in line
-        elif not fence and (match := FENCE.match(line)):
-            if match["mark"][0] == "~" or "`" not in match["info"]:
-                fence = fences[i] = Fence(i, match)
-        elif not fence and line.lstrip().startswith("<!--"):
-            comment = "-->" not in line
-    return fences, inside
 
 
 def with_ends(text):
@@ -235,46 +200,6 @@ class Page:
     def relative(self, path):
         """The address of a file, seen from the page."""
         return os.path.relpath(path, os.path.dirname(self.path)).replace(os.sep, "/")
-
-
-def with_figures(text, figures, page, report, refute):
-    """The text with its values as the records and printed tables have them. Calls refute(line
-    number, sentence) for each claim that does not hold."""
-    lines = text.split("\n")
-    _, inside = fences_of(lines)
-
-    def value(match, i):
-        return match[0].replace(
-            f"-->{match['text']}<!--",
-            f"-->{written(figures.value(match['query'], page, i), match['text'])}<!--",
-        )
-
-    for i, line in enumerate(lines):
-        if i in inside or not FIGURE.search(line):
-            continue
-        for claim in CLAIM.finditer(line):
-            try:
-                if wrong := fails(figures.value(claim["relation"], page, i)):
-                    refute(i + 1, f"the claim '{claim['relation']}' does not hold: {wrong}.")
-            except Problem as problem:
-                report(i + 1, f"the claim '{claim['relation']}': {problem}")
-        pieces, copied = [], 0
-        for match in VALUE.finditer(line):
-            try:
-                pieces += [line[copied : match.start()], value(match, i)]
-                copied = match.end()
-            except Problem as problem:
-                report(i + 1, f"the value '{match['query']}': {problem}")
-        lines[i] = "".join(pieces) + line[copied:]
-        if FIRST.match(line):
-            report(i + 1, "a line must not begin with a value or claim: Markdown ends there.")
-        if FIGURE.search(VALUE.sub("", CLAIM.sub("", line))):
-            report(
-                i + 1,
-                "this comment cannot be read; allowed are <!-- value: QUERY -->391<!-- /value --> "
-                "and <!-- claim: RELATION -->, each in one line.",
-            )
-    return "\n".join(lines)
 
 
 class Sync:
