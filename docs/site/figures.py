@@ -209,7 +209,7 @@ class Figures:
             raise Problem("this is no relation, such as [...] / [...] in 1.30..1.36.")
         holds = self.computed(tree, answers)
         points = holds.items() if isinstance(holds, Values) else [((), holds)]
-        bad = [" ".join(value for _, value in key) for key, held in points if not held]
+        bad = [" ".join(value for _, value in key if value) for key, held in points if not held]
         if not bad:
             return None
         sides = [self.computed(side, answers) for side in (tree.left, *tree.comparators)]
@@ -331,14 +331,18 @@ def cells_of(heads, rows, wanted, columns):
     """The numbers in these columns of the rows whose first cell, and other cells, are wanted:
     "12_*, N=4096"."""
     name, *more = re.split(r", (?=[^,=]+=)", wanted)
+    more = dict(part.split("=", 1) for part in more)
     result = Values()
     for row in rows:
         cells = dict(zip(heads, row))
-        fits = all(cells.get(c.split("=")[0]) == c.split("=")[1] for c in more)
-        if fits and fnmatch.fnmatchcase(row[0], name):
-            for i in columns:
-                if i < len(row) and (value := number(row[i])) is not None:
-                    key = (("row", row[0]) if "*" in name else None,)
-                    key += (("column", heads[i]) if len(columns) > 1 else None,)
-                    result[tuple(filter(None, key))] = value
+        if not fnmatch.fnmatchcase(row[0], name) or any(cells.get(c) != more[c] for c in more):
+            continue
+        key = [("row", row[0])] if "*" in name else []
+        key += [("N", cells["N"])] if "N" in cells and "N" not in more else []
+        for i in columns:
+            place = tuple(key + ([("column", heads[i])] if len(columns) > 1 else []))
+            if i < len(row) and (value := number(row[i])) is not None:
+                if place in result:
+                    raise Problem(f"several rows of a table are '{wanted}'; select one.")
+                result[place] = value
     return result
