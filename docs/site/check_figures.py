@@ -31,6 +31,9 @@ IN_WORDS = re.compile(
     rf"\b(?:speeds?|rates?|times?)\b.*fold\b|\b{CHANGES} an? {PART}(?=[,.:;]|$)",
     re.IGNORECASE,
 )
+FROM_TO = re.compile(
+    rf"\b(?:climb|f[ae]ll|r[io]se|gr[eo]w|drop)\w* from {NUMBER} to {NUMBER}", re.IGNORECASE
+)
 RATE = re.compile(r"(?<![\w.,/-])\d+\.\d+(?: (?:to|and) \d+\.\d+)? times\b")
 RATIO = re.compile(r"(?<![\w.,/-])[01]\.\d\d+(?: to \d\.\d+)?(?![\w%]| ?\w+/s)")
 COMPARED = re.compile(r"\b(?:fast|slow|price|ratio|speed|gain|best|peers?)", re.IGNORECASE)
@@ -80,7 +83,7 @@ def unbound(lines, constants):
             continue
         known = claimed(line)
         text = APART.sub(" ", VALUE.sub("☐", line))
-        patterns = [MEASURED, RATE, *([RATIO] if COMPARED.search(text) else [])]
+        patterns = [MEASURED, FROM_TO, RATE, *([RATIO] if COMPARED.search(text) else [])]
         patterns += [] if CLAIM.search(line) else [IN_WORDS]
         for pattern in patterns:
             for match in pattern.finditer(text):

@@ -255,6 +255,7 @@ class Check(FiguresTest):
             "168 registers per thread",
             "12 KiB per thread",
             "40 points",
+            "a rate that climbs from 168 to 432",
             "a third more",
             "twice as fast",
             "gains about a half.",
