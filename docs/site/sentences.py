@@ -3,7 +3,7 @@
 import re
 
 from docs.site.fences import fences_of
-from docs.site.figures import NUMBER, Values
+from docs.site.figures import NUMBER, Nothing, Values
 from docs.site.tables import Problem
 
 VALUE = re.compile(r"<!-- value: (?P<query>.*?) -->(?P<text>.*?)<!-- /value -->")
@@ -38,21 +38,28 @@ def written(value, old):
         raise Problem("this is a relation; write it as a claim.")
     if not isinstance(value, Values):
         return one(value)
+    if not value:
+        raise Nothing("no value is left.")
     low, high = one(min(value.values())), one(max(value.values()))
     return low if low == high else f"{low} to {high}"
 
 
 def with_figures(text, figures, page, report, refute):
     """The text with its values as the records and printed tables have them. Calls refute(line
-    number, sentence) for each claim that does not hold."""
+    number, sentence) for each claim that does not hold, and for a value that is negative or has
+    gone: a sentence that says "faster" does not say by -3 %."""
     lines = text.split("\n")
     _, inside = fences_of(lines)
 
     def value(match, i):
-        return match[0].replace(
-            f"-->{match['text']}<!--",
-            f"-->{written(figures.value(match['query'], page, i), match['text'])}<!--",
-        )
+        try:
+            new = written(figures.value(match["query"], page, i), match["text"])
+        except Nothing as nothing:
+            refute(i + 1, f"the value '{match['query']}': {nothing}")
+            return match[0]
+        if "-" in re.sub(r"e-", "e", new):
+            refute(i + 1, f"the value '{match['query']}' is {new}, and the sentence has no sign.")
+        return match[0].replace(f"-->{match['text']}<!--", f"-->{new}<!--")
 
     for i, line in enumerate(lines):
         if i in inside or not FIGURE.search(line):
@@ -61,6 +68,8 @@ def with_figures(text, figures, page, report, refute):
             try:
                 if wrong := figures.claim(claim["relation"], page, i):
                     refute(i + 1, f"the claim '{claim['relation']}' does not hold: {wrong}.")
+            except Nothing as nothing:
+                refute(i + 1, f"the claim '{claim['relation']}' does not hold: {nothing}")
             except Problem as problem:
                 report(i + 1, f"the claim '{claim['relation']}': {problem}")
         pieces, copied = [], 0

@@ -348,7 +348,7 @@ def main(arguments=None):
         return status
     if sync.refuted:
         print("\n".join(sync.refuted), file=sys.stderr)
-        print(f"{len(sync.refuted)} claims do not hold; change their sentences.", file=sys.stderr)
+        print(f"{len(sync.refuted)} statements do not hold; change them.", file=sys.stderr)
         return 1
     print(f"{files} are in step with the code ({len(sync.programs.results)} program runs).")
     return 0

@@ -210,7 +210,7 @@ class Claims(FiguresTest):
         self.assertEqual(status, 1)
         self.assertIn("page.md:1: the claim '[06 bfloat16 D128 12", err)
         self.assertIn("compared are 1.05, 1.04 to 1.07393, 1.08 (1 of 2, such as 1024).", err)
-        self.assertIn("1 claims do not hold; change their sentences.", err)
+        self.assertIn("1 statements do not hold; change them.", err)
         self.assertIn("compared are 1, 1.", self.claim("1 < 1")[1])
 
     def test_a_new_record_rewrites_the_page_and_names_the_claims_that_no_longer_hold(self):
@@ -228,6 +228,19 @@ class Claims(FiguresTest):
         self.assertEqual(status, 1)
         self.assertEqual(result, text.replace("644", "690"))
         self.assertIn("page.md:2: the claim", err)
+
+    def test_values_that_a_sentence_cannot_have(self):
+        for query, new, sentence in (
+            ("more([06 11 tflops], [06 bfloat16 12 tflops])", "-7 to -4", "has no sign."),
+            ("max(above(2, 1))", "5", "no value is left."),
+            ("above(2, 1)", "5", "no value is left."),
+        ):
+            status, err, result = self.sync(f"By <!-- value: {query} -->5<!-- /value --> %.\n")
+            self.assertEqual(status, 1)
+            self.assertIn(f"page.md:1: the value '{query}'", err)
+            self.assertIn(sentence, err)
+            self.assertIn(f"-->{new}<!--", result)
+        self.assertIn("no value is left.", self.claim("max(above(2, 1)) > 1")[1])
 
 
 class Check(FiguresTest):
