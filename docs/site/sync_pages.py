@@ -327,6 +327,8 @@ def main(arguments=None):
         sync.page(name)
     sync.sentences()
     sync.compare_drawings()
+    for sentence in sync.refuted:
+        print(sentence, file=sys.stderr)
     files = f"{len(options.pages)} pages"
     if sync.drawings:
         files += f" and {len(sync.drawings)} drawings"
@@ -338,7 +340,6 @@ def main(arguments=None):
             print("No page was written.", file=sys.stderr)
         return 2
     if options.check and sync.changed:
-        print("\n".join(sync.refuted), file=sys.stderr)
         print(
             f"\n{len(sync.changed)} of {files} are out of step with the code. To update them:\n"
             f"  {shlex.join(update_command(root, build, options.pages))}"
@@ -347,7 +348,6 @@ def main(arguments=None):
     if not options.check and (status := sync.write()):
         return status
     if sync.refuted:
-        print("\n".join(sync.refuted), file=sys.stderr)
         print(f"{len(sync.refuted)} statements do not hold; change them.", file=sys.stderr)
         return 1
     print(f"{files} are in step with the code ({len(sync.programs.results)} program runs).")
