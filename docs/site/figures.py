@@ -167,8 +167,12 @@ class Figures:
             rows = [(row, {"causal"}) for row, _ in rows if not row.get("causal")]
         for word in words:
             left = []
-            for row, fixed in rows:
-                if by := selects(word, row):
+            try:
+                chosen = [(row, fixed, selects(word, row)) for row, fixed in rows]
+            except (TypeError, ValueError) as error:
+                raise Problem(f"[{query}]: '{word}' compares no numbers.") from error
+            for row, fixed, by in chosen:
+                if by:
                     left.append((row, fixed if re.search("[*<>!]", word) else fixed | {by}))
             if not left:
                 raise Problem(f"[{query}]: no row is left at '{word}'.")

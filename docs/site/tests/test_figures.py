@@ -158,6 +158,8 @@ class Problems(FiguresTest):
             ("[06]", "[06] names no column."),
             ("[06 x]", "the record 06 has no column 'x'."),
             ("[06 float32 tflops]", "no row is left at 'float32'."),
+            ("[06 length>=x tflops]", "'length>=x' compares no numbers."),
+            ("[06 kernel>=5 tflops]", "'kernel>=5' compares no numbers."),
             ("[06 D128 12 4096 tflops] +", "this is no expression."),
             ("1 / 0", "this divides by zero."),
             ("open(1)", "'open(1)' is not understood."),
