@@ -16,11 +16,12 @@ from docs.site.sync_pages import END, GENERATED
 MAP_WORDS, CHAPTER_WORDS, TABLE_ROWS = 1500, 3500, 12
 # An explorer, and what GitHub shows in its place: no words of the chapter.
 EMBEDDED = re.compile(r"<!-- on the site: .*?<!-- /on the site -->", re.DOTALL)
+COMMENT = re.compile(r"<!--.*?-->")
 
 
 def words(text):
-    """How many words a page has; what frames a table is none."""
-    return sum(bool(word.strip("|-:")) for word in EMBEDDED.sub("", text).split())
+    """How many words a page has; what frames a table is none, nor is a comment."""
+    return sum(bool(word.strip("|-:")) for word in COMMENT.sub("", EMBEDDED.sub("", text)).split())
 
 
 def printed_tables(page):

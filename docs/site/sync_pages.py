@@ -23,7 +23,10 @@ from common.data.files import write_file
 from docs.site import chapters
 from docs.site.digits import clauses, in_step
 from docs.site.excerpts import diff, listing
+from docs.site.fences import fences_of
+from docs.site.figures import Figures
 from docs.site.programs import Programs
+from docs.site.sentences import with_figures
 from docs.site.tables import Problem, markdown
 
 DIRECTIVE = re.compile(
@@ -43,39 +46,6 @@ END = re.compile(r"^[ \t]*<!-- /(?P<of>generated|diff) -->[ \t]*$")
 IMAGE = re.compile(
     r"^[ \t]*!\[[^\]]+\]\((?P<name>(?:[A-Za-z0-9_-]+/)*[A-Za-z0-9_-]+\.svg)\)[ \t]*$"
 )
-FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<mark>`{3,}|~{3,})(?P<info>.*)$")
-
-
-class Fence:
-    """A fenced block; `first` and `last` are the numbers of its opening and closing lines."""
-
-    def __init__(self, first, match):
-        self.first, self.last = first, None  # None: it is never closed
-        self.indent, self.mark = match["indent"], match["mark"]
-
-    def closed_by(self, line):
-        """Would this line close the block?"""
-        text = line.strip()
-        return set(text) == {self.mark[0]} and len(text) >= len(self.mark)
-
-
-def fences_of(lines):
-    """({first line: Fence}, the numbers of the lines inside of fences and of long comments)."""
-    fences, inside = {}, set()
-    fence = comment = None
-    for i, line in enumerate(lines):
-        if fence or comment:
-            inside.add(i)
-        if fence and fence.closed_by(line):
-            fence.last, fence = i, None
-        elif comment:
-            comment = "-->" not in line
-        elif not fence and (match := FENCE.match(line)):
-            if match["mark"][0] == "~" or "`" not in match["info"]:
-                fence = fences[i] = Fence(i, match)
-        elif not fence and line.lstrip().startswith("<!--"):
-            comment = "-->" not in line
-    return fences, inside
 
 
 def with_ends(text):
@@ -238,15 +208,16 @@ class Sync:
     def __init__(self, root, programs):
         self.root, self.programs = root, programs
         self.problems = 0
+        self.refuted = []  # a sentence for each claim that does not hold
+        self.texts = {}  # name -> (old text, new text)
         self.changed = []  # (name, old text, new text)
         self.drawings = {}  # name -> (command, lines)
 
     def page(self, name):
-        """Compares a page with what the code and programs say."""
+        """Compares the listings and blocks of a page with what the code and programs say."""
 
         def report(line, sentence):
-            self.problems += 1
-            print(f"{name}:{line}: {sentence}" if line else f"{name}: {sentence}", file=sys.stderr)
+            self.report(name, line, sentence)
 
         def draw(image, command):
             drawing = str(pathlib.PurePosixPath(name).parent / image)
@@ -262,9 +233,35 @@ class Sync:
         except OSError as error:
             report(0, f"the page cannot be read: {error.strerror}.")
             return
-        new = Page(old, name, self.root, self.programs, draw).synced(report)
-        if new != old:
-            self.changed.append((name, old, new))
+        self.texts[name] = old, Page(old, name, self.root, self.programs, draw).synced(report)
+
+    def report(self, name, line, sentence):
+        """Notes and prints a problem."""
+        self.problems += 1
+        print(f"{name}:{line}: {sentence}" if line else f"{name}: {sentence}", file=sys.stderr)
+
+    def text_of(self, name):
+        """A page as it will be, but for its values."""
+        if name in self.texts:
+            return self.texts[name][1]
+        try:
+            return (self.root / name).read_text(encoding="utf-8")
+        except OSError as error:
+            raise Problem(f"{name} cannot be read: {error.strerror}.") from error
+
+    def sentences(self):
+        """Compares the figures in sentences, when the blocks of all pages are known."""
+        figures = Figures(self.root, self.text_of)
+        for name, (old, text) in self.texts.items():
+            new = with_figures(
+                text,
+                figures,
+                name,
+                lambda line, sentence, name=name: self.report(name, line, sentence),
+                lambda line, sentence, name=name: self.refuted.append(f"{name}:{line}: {sentence}"),
+            )
+            if new != old:
+                self.changed.append((name, old, new))
 
     def compare_drawings(self):
         """Compares the drawings that the pages show."""
@@ -328,7 +325,10 @@ def main(arguments=None):
     sync = Sync(root, Programs(root, build, shlex.split(options.emulator)))
     for name in options.pages:
         sync.page(name)
+    sync.sentences()
     sync.compare_drawings()
+    for sentence in sync.refuted:
+        print(sentence, file=sys.stderr)
     files = f"{len(options.pages)} pages"
     if sync.drawings:
         files += f" and {len(sync.drawings)} drawings"
@@ -347,6 +347,9 @@ def main(arguments=None):
         return 1
     if not options.check and (status := sync.write()):
         return status
+    if sync.refuted:
+        print(f"{len(sync.refuted)} statements do not hold; change them.", file=sys.stderr)
+        return 1
     print(f"{files} are in step with the code ({len(sync.programs.results)} program runs).")
     return 0
 

@@ -62,6 +62,13 @@ LESSON = """# Lesson one
 
 Back to [the front](../README.md). See `fa::twice()`.
 
+- It has <!-- value: [06 12 tflops] -->644<!-- /value --> TFLOP/s.
+  It is *faster*. <!-- claim: [06 12 tflops] > 1 -->
+
+| a | b |
+|---|---|
+| one | <!-- value: [06 12 tflops] -->645<!-- /value --> ms <!-- arithmetic --> |
+
 1. [First](1_first.md), then
 2. [*Second*](2_second.md); [again](2_second.md).
 
@@ -265,7 +272,7 @@ class Target(TreeTest):
                 "tests", "__pycache__", "results", "theory", "explorers", "*.md"
             ),
         )
-        for folder in ("classroom", "data", "flatten", "testing"):  # that docs imports
+        for folder in ("bench", "classroom", "data", "flatten", "testing"):  # that docs imports
             for path in (ROOT / "common" / folder).glob("*.py"):
                 copy = self.root / "common" / folder / path.name
                 copy.parent.mkdir(parents=True, exist_ok=True)
@@ -335,6 +342,10 @@ class Target(TreeTest):
             self.assertRegex(
                 lesson, r'<a class="reference external" href="\.\./reference/namespacefa.html#\w+"'
             )
+        with self.subTest("figures in sentences"):
+            self.assertRegex(lesson, r"It has 644\s+TFLOP/s.\s+It is <em>faster</em>.\s*<")
+            self.assertRegex(lesson, r"<td><p>645\s+ms\s*</p></td>")
+            self.assertNotIn("<!-- value", lesson)
         with self.subTest("navigation"):
             self.assertIn('href="1_first.html"', lesson)
             self.assertIn("Lessons", front)
