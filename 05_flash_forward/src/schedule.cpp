@@ -113,12 +113,10 @@ on_lab::TileScheduler modelled_scheduler(int length) {
 void show_schedule() {
   const DeviceProperties gpu = h100();
   fmt::print(
-      "A model of the tile scheduler on an {}: {} SMs, a cache of half of its {} MiB, tiles of {}\n"
-      "queries and keys, head_dim {}, 16 bits, {} tokens, {} heads, causal. For each number of\n"
-      "heads that are processed together: MB that are read from global memory, and the share of\n"
-      "time for which SMs have no tile.\n\n",
-      gpu.name, gpu.sm_count, gpu.l2_bytes >> 20, kTile, kHeadDim, kTokens, kHeads);
-  cli::Table table({"keys", "K and V of a head, MB", "heads together", "", "read, MB", "idle, %"});
+      "Order of tiles on an {}, a model: causal, {} tokens, {} heads, head_dim {}, 16 bits\n\n",
+      gpu.name, kTokens, kHeads, kHeadDim);
+  cli::Table table(
+      {"keys", "K and V of a head, MB", "heads together", "choice", "read, MB", "idle, %"});
   for (const int length : {512, 1024, 4096, 16384}) {
     on_lab::TileScheduler scheduler = modelled_scheduler(length);
     const int chosen = scheduler.heads_together;
