@@ -126,9 +126,9 @@ void show_schedule() {
           simulate_schedule(scheduler, gpu.sm_count, static_cast<std::int64_t>(gpu.l2_bytes) / 2);
       table.add({std::to_string(length), fmt::format("{:.2f}", 4e-6 * length * kHeadDim),
                  std::to_string(together),
-                 together == chosen ? "the rule"
-                 : together == 1    ? "one"
-                                    : "all",
+                 together == chosen ? "the rule's"
+                 : together == 1    ? "one head"
+                                    : "all heads",
                  fmt::format("{:.0f}", 1e-6 * static_cast<double>(of.bytes_read)),
                  fmt::format("{:.1f}", 100 * of.idle)});
     }
