@@ -69,7 +69,7 @@ void worked_example() {
 
 struct Choice {  // options of this lesson
   std::optional<std::int64_t> head;
-  std::int64_t tokens = 14;
+  std::int64_t tokens = 12;
   bool causal = false;
 };
 
