@@ -110,9 +110,7 @@ def tree():
 
 def tiles():
     d = Drawing(WIDTH, 352, "Attention by tiles: each worker holds one tile of scores at a time")
-    d.text(
-        16, 26, "Each worker holds one tile of scores", text_anchor="start", font_weight="bold"
-    )
+    d.text(16, 26, "Each worker holds one tile of scores", text_anchor="start", font_weight="bold")
     left, top, side = 98, 96, 34
     at = {0: 4, 1: 2}  # the tile that a worker computes in this row
     for i in range(4):
