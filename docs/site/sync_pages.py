@@ -157,8 +157,9 @@ class Page:
             raise Problem(
                 "this comment cannot be read; allowed are <!-- listing: PATH#TAG -->, "
                 "<!-- diff: OLD NEW -->, <!-- /diff -->, <!-- navigation -->, "
-                "<!-- reading times -->, <!-- generated: PROGRAM ARGS -->, also with a rule as in <!-- generated, exact: "
-                "PROGRAM ARGS -->, <!-- /generated --> and <!-- drawn: PROGRAM ARGS -->."
+                "<!-- reading times -->, <!-- generated: PROGRAM ARGS -->, also with a rule as in "
+                "<!-- generated, exact: PROGRAM ARGS -->, <!-- /generated --> and "
+                "<!-- drawn: PROGRAM ARGS -->."
             )
         elif i not in self.closed:
             of = match["of"]
