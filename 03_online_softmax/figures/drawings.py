@@ -147,7 +147,7 @@ def tiles():
             "Rows of tiles are independent: each worker takes one.",
             "It goes along the tiles of keys, from left to right.",
             "Each tile of S becomes P, is added to m, l and O,",
-            "and is discarded. Grey: computed, no longer stored.",
+            "and is discarded. Shaded: computed, no longer stored.",
         ],
         20,
         text_anchor="start",
