@@ -1,6 +1,6 @@
 // Tensor cores and TMA by inline PTX, without any header of the course:
 //   nvcc -gencode arch=compute_90a,code=sm_90a -o inline_ptx inline_ptx.cu
-// It needs a Hopper GPU.
+// It needs CUDA 12.5 or newer, and a Hopper GPU.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -9,6 +9,10 @@
 #include <cudaTypedefs.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
+
+#if CUDART_VERSION < 12050
+#error "inline_ptx.cu needs CUDA 12.5 or newer"
+#endif
 #include <vector>
 
 // clang-format off
