@@ -69,7 +69,7 @@ void worked_example() {
 
 struct Choice {  // options of this lesson
   std::optional<std::int64_t> head;
-  std::int64_t tokens = 24;
+  std::int64_t tokens = 12;
   bool causal = false;
 };
 
@@ -90,6 +90,9 @@ double effective_keys(View<const double, 2> weights) {
   });
   return std::exp(entropy / static_cast<double>(weights.size(0)));
 }
+
+// The head of the shipped text in which "her" finds "alice".
+constexpr std::int64_t kPronounHead = 3;
 
 std::int64_t most_decided_head(View<const double, 3> weights) {
   std::int64_t best = 0;
@@ -129,6 +132,21 @@ void habits_of_the_heads(cli::Program& program, const Choice& choice) {
   fmt::print("{}", table.text());
 }
 
+// The row to look at: of those printed, the one with the largest probability of another token
+// than itself and the first, which many heads use for "nothing".
+void what_to_look_at(View<const double, 2> head, const std::vector<std::string>& queries,
+                     const std::vector<std::string>& keys) {
+  Shape<2> best{0, 0};
+  for_each_index(head.shape(), [&](const Shape<2>& i) {
+    if (i[1] == 0 || i[0] == i[1]) return;
+    if (best[1] == 0 || head[i] > head[best]) best = i;
+  });
+  if (best[1] == 0) return;
+  fmt::print("Look at the row of '{}': its probability of '{}' is {:.2f}.\n\n",
+             queries[static_cast<std::size_t>(best[0])], keys[static_cast<std::size_t>(best[1])],
+             head[best]);
+}
+
 // The keys with the largest probabilities, for the first queries.
 void print_strongest_keys(View<const double, 2> head, std::int64_t rows,
                           const std::vector<std::string>& queries,
@@ -156,7 +174,9 @@ void which_token_attends_to_which(cli::Program& program, const Choice& choice) {
   const cli::Input& input = program.input();
   const AttentionShape shape = attention_shape(input.q.shape(), input.k.shape(), input.v.shape());
   const auto weights = input_weights(input, choice.causal);
-  const std::int64_t chosen = choice.head.value_or(most_decided_head(weights.view().at(0)));
+  const std::int64_t chosen = choice.head.value_or(input.directory == cli::shipped_input()
+                                                       ? kPronounHead
+                                                       : most_decided_head(weights.view().at(0)));
   if (chosen < 0 || chosen >= shape.heads) {
     throw std::invalid_argument(
         fmt::format("--head {}: the input has heads 0 to {}", chosen, shape.heads - 1));
@@ -178,7 +198,7 @@ void which_token_attends_to_which(cli::Program& program, const Choice& choice) {
              shape.heads, rows - 1, cols - 1);
   const auto window = head.narrow(0, 0, rows).narrow(1, 0, cols);
   fmt::print("{}\n", naive::terminal_heat_map(window, {queries.begin(), queries.begin() + rows}));
-
+  what_to_look_at(window, queries, keys);
   print_strongest_keys(head, rows, queries, keys);
   if (program.save_directory()) {
     const auto path = *program.save_directory() / "attention_map.svg";
@@ -202,7 +222,8 @@ void attention_of_the_input(cli::Program& program, bool causal) {
   const cli::Input& input = program.input();
   AttentionOptions options;
   options.causal = causal;
-  fmt::print("Input: q {}, k and v {}\n", to_string(input.q.shape()), to_string(input.k.shape()));
+  program.detail(fmt::format("Input: q {}, k and v {}\n", to_string(input.q.shape()),
+                             to_string(input.k.shape())));
   const auto q = converted<double>(input.q), k = converted<double>(input.k),
              v = converted<double>(input.v);
   const auto ref = naive::forward<double>(q, k, v, options);
@@ -213,7 +234,7 @@ void attention_of_the_input(cli::Program& program, bool causal) {
   }
   const auto model_o = input.directory / "o.npy";
   if (causal || !std::filesystem::exists(model_o)) {
-    fmt::print("No comparison: the input has no o.npy of the model for this case.\n");
+    program.detail("No comparison: the input has no o.npy of the model for this case.\n");
     return;
   }
   program.check(
@@ -239,14 +260,14 @@ naive::MultiHeadForward<T> run_layer(const std::filesystem::path& directory, std
 void whole_layer(cli::Program& program) {
   const cli::Input& input = program.input();
   if (!std::filesystem::exists(input.directory / "x.npy")) {
-    fmt::print("No layer: the input has no x.npy and no projections.\n");
+    program.detail("No layer: the input has no x.npy and no projections.\n");
     return;
   }
   const auto layer = run_layer<double>(input.directory, input.q.size(1));
   const auto single = run_layer<float>(input.directory, input.q.size(1));
   const auto y = read_npy_as<double, 3>(input.directory / "y.npy");
-  fmt::print("x {} -> q, k, v, o {} -> y {}\n", to_string(y.shape()), to_string(layer.q.shape()),
-             to_string(layer.y.shape()));
+  program.detail(fmt::format("x {} -> q, k, v, o {} -> y {}\n", to_string(y.shape()),
+                             to_string(layer.q.shape()), to_string(layer.y.shape())));
   program.check(against_model("y of the layer", layer.y, y, single.y));
 }
 
@@ -267,8 +288,8 @@ void gradient_proof(cli::Program& program) {
     return std::inner_product(o.data(), o.data() + o.count(), d_o.data(), 0.0);
   };
   const auto gradients = naive::backward<double>(q, k, v, d_o, options);
-  fmt::print("q {}, k and v {}, causal, dropout 0.25, two heads per KV head\n",
-             to_string(q.shape()), to_string(k.shape()));
+  program.detail(fmt::format("q {}, k and v {}, causal, dropout 0.25, two heads per KV head\n",
+                             to_string(q.shape()), to_string(k.shape())));
   const auto check = [&](const char* name, const Tensor<double, 4>& gradient,
                          Tensor<double, 4>& x) {
     program.check(
@@ -352,23 +373,26 @@ int main(int argc, char** argv) {
                        "Lesson 01: attention written as the formulas, on Eigen.");
   Choice choice;
   program.option("--head", choice.head,
-                 "the head to show (default: the one with the lowest entropy)");
+                 "the head to show (default: 3 of the shipped text, else the one with the lowest "
+                 "entropy)");
   program.option("--tokens", choice.tokens, 1, 256, "number of tokens to print");
   program.flag("--causal", choice.causal,
                "causal mask: a query sees only its own and earlier keys");
 
-  program.section("example", "Worked example: three tokens", worked_example);
-  program.section("attend", "Attention map of one head",
+  program.section_on_request("example", "Worked example: three tokens", worked_example);
+  program.section("attend", "Which token attends to which",
                   [&] { which_token_attends_to_which(program, choice); });
-  program.section("heads", "What each head attends to",
-                  [&] { habits_of_the_heads(program, choice); });
-  program.section("output", "Output against the model's",
-                  [&] { attention_of_the_input(program, choice.causal); });
-  program.section("layer", "Multi-head layer with its projections", [&] { whole_layer(program); });
-  program.section("gradient", "Gradients against central differences",
-                  [&] { gradient_proof(program); });
-  program.section("types", "Error of each storage type", storage_types);
-  program.section("memory", "Memory for the scores", memory_of_scores);
-  program.section("time", "Time of the reference on this machine", time_of_the_reference);
+  program.section_on_request("heads", "What each head attends to",
+                             [&] { habits_of_the_heads(program, choice); });
+  program.section_of_checks("output", "Output against the model's",
+                            [&] { attention_of_the_input(program, choice.causal); });
+  program.section_of_checks("layer", "Multi-head layer with its projections",
+                            [&] { whole_layer(program); });
+  program.section_of_checks("gradient", "Gradients against central differences",
+                            [&] { gradient_proof(program); });
+  program.section_on_request("types", "Error of each storage type", storage_types);
+  program.section_on_request("memory", "Memory for the scores", memory_of_scores);
+  program.section_on_request("time", "Time of the reference on this machine",
+                             time_of_the_reference);
   return program.run(argc, argv);
 }

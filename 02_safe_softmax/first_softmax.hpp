@@ -1,5 +1,5 @@
 /// @file
-/// The softmax of one row in float32, without anything else: as its definition reads, and safe.
+/// The softmax of one row in float32, without anything else: directly from its definition, and safe.
 /// softmax.hpp has both for all types, and counts what they do.
 #pragma once
 
@@ -10,28 +10,28 @@
 
 namespace fa::safe {
 
-/// exp(x) / sum exp(x), as the definition reads.
+/// exp(s) / sum exp(s), directly from the definition.
 /// @return the probabilities; NaN where an exponential overflows
 //! [definition]
-inline std::vector<float> softmax(const std::vector<float>& x) {
+inline std::vector<float> softmax(const std::vector<float>& scores) {
   float l = 0;
-  for (const float s : x) l += std::exp(s);
+  for (const float s : scores) l += std::exp(s);
   std::vector<float> p;
-  for (const float s : x) p.push_back(std::exp(s) / l);
+  for (const float s : scores) p.push_back(std::exp(s) / l);
   return p;
 }
 //! [definition]
 
 /// The same, with the largest score subtracted from all of them.
-/// @param x scores, at least one, finite
+/// @param scores scores, at least one, finite
 /// @return the probabilities
 //! [safe]
-inline std::vector<float> shifted_softmax(const std::vector<float>& x) {
-  const float m = *std::max_element(x.begin(), x.end());
+inline std::vector<float> shifted_softmax(const std::vector<float>& scores) {
+  const float m = *std::max_element(scores.begin(), scores.end());
   float l = 0;
-  for (const float s : x) l += std::exp(s - m);
+  for (const float s : scores) l += std::exp(s - m);
   std::vector<float> p;
-  for (const float s : x) p.push_back(std::exp(s - m) / l);
+  for (const float s : scores) p.push_back(std::exp(s - m) / l);
   return p;
 }
 //! [safe]

@@ -46,7 +46,7 @@ void worked_example() {
   const std::vector<float> x = {1000, 1001, 1002};
   const auto unsafe = safe::softmax(x), safe = safe::shifted_softmax(x);
   const double m = *std::max_element(x.begin(), x.end());
-  cli::Table table({"x", "exp(x)", "exp(x)/sum", "x - max", "exp(x - max)", "softmax"});
+  cli::Table table({"s", "exp(s)", "exp(s)/sum", "s - max", "exp(s - max)", "softmax"});
   for (std::size_t j = 0; j < x.size(); ++j) {
     const double shifted = x[j] - m;
     table.add({fmt::format("{:g}", x[j]), fmt::format("{:g}", safe::exp_in<float>(x[j])),

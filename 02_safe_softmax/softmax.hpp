@@ -43,49 +43,49 @@ double exp_in(double x) {
 }
 
 /// Checks the lengths of a row and of its result.
-/// @throws std::invalid_argument unless x and y have the same length, at least 1
-inline void check_rows(std::int64_t x, std::int64_t y) {
-  if (x != y || x < 1) {
+/// @throws std::invalid_argument unless s and p have the same length, at least 1
+inline void check_rows(std::int64_t s, std::int64_t p) {
+  if (s != p || s < 1) {
     throw std::invalid_argument(fmt::format(
-        "softmax of {} elements into {}: both lengths must be the same and at least 1", x, y));
+        "softmax of {} elements into {}: both lengths must be the same and at least 1", s, p));
   }
 }
 
-/// The definition, exp(x) / sum exp(x), in two passes. It overflows when one exp(x) does, and
+/// The definition, exp(s) / sum exp(s), in two passes. It overflows when one exp(s) does, and
 /// divides 0 by 0 when all of them underflow.
 /// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, algorithm 1.
 /// @tparam T type of the elements and of each exp
 /// @tparam A type in which the sum is computed
-/// @param x [n]
-/// @param y [n], the probabilities
+/// @param s [n]
+/// @param p [n], the probabilities
 /// @return its memory traffic
 /// @throws std::invalid_argument as check_rows()
 template <class T, class A = accumulator_t<T>>
-Traffic unsafe_softmax(View<const T, 1> x, View<T, 1> y) {
-  check_rows(x.size(0), y.size(0));
+Traffic unsafe_softmax(View<const T, 1> s, View<T, 1> p) {
+  check_rows(s.size(0), p.size(0));
   Traffic traffic;
   double l = 0;
   ++traffic.passes;
-  for (std::int64_t j = 0; j < x.size(0); ++j, ++traffic.reads) {
-    l = rounded<A>(l + exp_in<T>(exact(x(j))));
+  for (std::int64_t j = 0; j < s.size(0); ++j, ++traffic.reads) {
+    l = rounded<A>(l + exp_in<T>(exact(s(j))));
   }
   ++traffic.passes;
-  for (std::int64_t j = 0; j < x.size(0); ++j, ++traffic.reads) {
-    const double e = exp_in<T>(exact(x(j)));
-    y(j) = static_cast<T>(static_cast<accumulator_t<T>>(e / l));
+  for (std::int64_t j = 0; j < s.size(0); ++j, ++traffic.reads) {
+    const double e = exp_in<T>(exact(s(j)));
+    p(j) = static_cast<T>(static_cast<accumulator_t<T>>(e / l));
     ++traffic.writes;
   }
   return traffic;
 }
 
 /// The largest element of a row: -infinity for a row of -infinity, NaN if any element is NaN.
-/// @param x [n], n at least 1
+/// @param s [n], n at least 1
 template <class T>
-double row_max(View<const T, 1> x) {
+double row_max(View<const T, 1> s) {
   //! [row_max]
   double m = -std::numeric_limits<double>::infinity();
-  for (std::int64_t j = 0; j < x.size(0); ++j) {
-    const double value = exact(x(j));
+  for (std::int64_t j = 0; j < s.size(0); ++j) {
+    const double value = exact(s(j));
     if (std::isnan(value)) return value;  // NaN > m is false
     if (value > m) m = value;
   }
@@ -93,55 +93,55 @@ double row_max(View<const T, 1> x) {
   //! [row_max]
 }
 
-/// The safe form, exp(x - max) / sum exp(x - max), in three passes: maximum, sum, quotients. A row
+/// The safe form, exp(s - max) / sum exp(s - max), in three passes: maximum, sum, quotients. A row
 /// of -infinity (fully masked) gives zeros. A NaN or +infinity in the input gives NaN.
 /// Source: Milakov and Gimelshein, 2018, algorithm 2.
 /// @tparam T type of the elements and of each exp
 /// @tparam A type in which difference and sum are computed
-/// @param x [n]
-/// @param y [n], the probabilities; they sum to 1 up to rounding
+/// @param s [n]
+/// @param p [n], the probabilities; they sum to 1 up to rounding
 /// @return its memory traffic
 /// @throws std::invalid_argument as check_rows()
 template <class T, class A = accumulator_t<T>>
-Traffic safe_softmax(View<const T, 1> x, View<T, 1> y) {
-  check_rows(x.size(0), y.size(0));
+Traffic safe_softmax(View<const T, 1> s, View<T, 1> p) {
+  check_rows(s.size(0), p.size(0));
   Traffic traffic;
   //! [safe]
   ++traffic.passes;
-  const double m = row_max(x);
-  traffic.reads += x.size(0);
+  const double m = row_max(s);
+  traffic.reads += s.size(0);
   const bool fully_masked = m == -std::numeric_limits<double>::infinity();
   const double shift = fully_masked ? 0 : m;  // -inf - -inf would be NaN
 
   double l = 0;
   ++traffic.passes;
-  for (std::int64_t j = 0; j < x.size(0); ++j, ++traffic.reads) {
-    l = rounded<A>(l + exp_in<T>(rounded<A>(exact(x(j)) - shift)));
+  for (std::int64_t j = 0; j < s.size(0); ++j, ++traffic.reads) {
+    l = rounded<A>(l + exp_in<T>(rounded<A>(exact(s(j)) - shift)));
   }
   if (fully_masked) l = 1;  // 0 / 1, not 0 / 0
   ++traffic.passes;
-  for (std::int64_t j = 0; j < x.size(0); ++j, ++traffic.reads) {
-    const double e = exp_in<T>(rounded<A>(exact(x(j)) - shift));
-    y(j) = static_cast<T>(static_cast<accumulator_t<T>>(e / l));
+  for (std::int64_t j = 0; j < s.size(0); ++j, ++traffic.reads) {
+    const double e = exp_in<T>(rounded<A>(exact(s(j)) - shift));
+    p(j) = static_cast<T>(static_cast<accumulator_t<T>>(e / l));
     ++traffic.writes;
   }
   //! [safe]
   return traffic;
 }
 
-/// ln(sum exp(x)) of a row in float64, computed as max + ln(sum exp(x - max)).
+/// ln(sum exp(s)) of a row in float64, computed as max + ln(sum exp(s - max)).
 /// -infinity for a row of -infinity.
-/// @param x [n]
+/// @param s [n]
 /// @throws std::invalid_argument for an empty row
 template <class T>
-double log_sum_exp(View<const T, 1> x) {
-  check_rows(x.size(0), x.size(0));
+double log_sum_exp(View<const T, 1> s) {
+  check_rows(s.size(0), s.size(0));
   //! [lse]
-  const double m = row_max(x);
+  const double m = row_max(s);
   if (!std::isfinite(m)) return m;  // all -inf, or with inf or NaN
   double l = 0;
-  for (std::int64_t j = 0; j < x.size(0); ++j) {
-    l += std::exp(exact(x(j)) - m);
+  for (std::int64_t j = 0; j < s.size(0); ++j) {
+    l += std::exp(exact(s(j)) - m);
   }
   return m + std::log(l);
   //! [lse]
@@ -158,9 +158,9 @@ double relative_error_bound(std::int64_t n, double spread) {
 }
 
 /// A bound on the relative change of a probability when a constant c is added to all scores and the
-/// sums are rounded to type T. The error of each score, at most u |x + c|, is an error in the
-/// exponent of each exp and of their sum: expm1(2 u max|x + c|).
-/// @param largest_sum max|x + c|
+/// sums are rounded to type T. The error of each score, at most u |s + c|, is an error in the
+/// exponent of each exp and of their sum: expm1(2 u max|s + c|).
+/// @param largest_sum max|s + c|
 template <class T>
 double shift_error_bound(double largest_sum) {
   const double u = epsilon<T>() / 2;

@@ -74,7 +74,8 @@ void passes_over_memory(cli::Program& program) {
   table.add({"one pass", std::to_string(one.traffic.passes),
              std::to_string(one.traffic.reads - kLength * kDim), std::to_string(one.traffic.writes),
              "0"});
-  fmt::print("{} keys, head_dim {}; reads and writes in elements\n{}", kLength, kDim, table.text());
+  program.detail(fmt::format("{} keys, head_dim {}; reads and writes in elements\n{}", kLength,
+                             kDim, table.text()));
 
   const auto wide = converted<double>(s);
   const double bound = error_bound<float>(kLength, kLength, spread<float>(s), 1);
@@ -98,8 +99,8 @@ struct Law {
 };
 
 void check_laws(cli::Program& program, const proof::Cases& cases, const std::vector<Law>& laws) {
-  fmt::print("rows of up to {} scores from -{} to {} and -inf, base 2, exact\n", cases.length,
-             cases.size, cases.size);
+  program.detail(fmt::format("rows of up to {} scores from -{} to {} and -inf, base 2, exact\n",
+                             cases.length, cases.size, cases.size));
   for (const Law& law : laws) {
     const proof::Outcome outcome = proof::at_run_time(law.check, cases);
     program.check_none(fmt::format("{}, {} cases", law.name, outcome.cases), outcome.holds ? 0 : 1,
@@ -213,8 +214,8 @@ void rounding(cli::Program& program) {
   add("half -inf", [](std::uint64_t i) {
     return i % 2 == 0 ? static_cast<double>(BaseE<double>::neg_inf) : random_normal(3, i);
   });
-  fmt::print("{} keys, float32; largest error of O in units of u max|v|\n{}", kLength,
-             table.text());
+  program.detail(fmt::format("{} keys, float32; largest error of O in units of u max|v|\n{}",
+                             kLength, table.text()));
   program.check("largest error / bound", worst, 1);
 }
 
@@ -452,8 +453,9 @@ void long_sequence(cli::Program& program, const Choice& choice) {
              v = normal_tensor<float, 4>(shape, 3);
   AttentionOptions options;
   options.causal = choice.causal;
-  fmt::print("{} queries and keys, head_dim {}; the scores would take {:g} MiB\n", n, kDim,
-             static_cast<double>(n) * static_cast<double>(n) * sizeof(float) / (1 << 20));
+  program.detail(
+      fmt::format("{} queries and keys, head_dim {}; the scores would take {:g} MiB\n", n, kDim,
+                  static_cast<double>(n) * static_cast<double>(n) * sizeof(float) / (1 << 20)));
   naive::Forward<float> out;
   {
     cli::Progress progress(fmt::format("attention over {} keys", n),
@@ -492,20 +494,23 @@ int main(int argc, char** argv) {
   program.flag("--causal", choice.causal,
                "causal mask: a query sees only its own and earlier keys");
 
-  program.section("example", "Worked example: four scores", worked_example);
-  program.section("passes", "Passes over memory", [&] { passes_over_memory(program); });
-  program.section("induction", "Proof by induction", [&] { induction(program); });
-  program.section("wrong", "Correct and wrong recurrences",
+  program.section("example", "One score at a time: m, l and O stay up to date", worked_example);
+  program.section("wrong", "Wrong recurrences, each with its simplest counterexample",
                   [&] { correct_and_wrong_recurrences(program); });
-  program.section("merge", "Laws of the merge", [&] { merge_laws(program); });
-  program.section("rounding", "Rounding errors", [&] { rounding(program); });
-  program.section("split", "Split keys", [&] { split_keys(program); });
-  program.section("tiled", "Tiled attention on the input",
-                  [&] { tiled_on_the_input(program, choice); });
-  program.section("steps", "One row, tile by tile", [&] { steps_of_tiles(program); });
+  program.section("steps",
+                  "One row, tile by tile: where the maximum stays, the rescale factor is 1",
+                  [&] { steps_of_tiles(program); });
   program.section_apart("step_picture", "Picture of one step", [&] { picture_of_a_step(program); });
-  program.section("memory", "Memory of tiled attention", [&] { memory_of_tiles(choice.tiles); });
-  program.section("time", "Time on this machine", [&] { time_of_tiles(choice); });
-  program.section("long", "Long sequence", [&] { long_sequence(program, choice); });
+  program.section_of_checks("passes", "Passes over memory", [&] { passes_over_memory(program); });
+  program.section_of_checks("induction", "Proof by induction", [&] { induction(program); });
+  program.section_of_checks("merge", "Laws of the merge", [&] { merge_laws(program); });
+  program.section_of_checks("rounding", "Rounding errors", [&] { rounding(program); });
+  program.section_of_checks("split", "Split keys", [&] { split_keys(program); });
+  program.section_of_checks("tiled", "Tiled attention on the input",
+                            [&] { tiled_on_the_input(program, choice); });
+  program.section_of_checks("long", "Long sequence", [&] { long_sequence(program, choice); });
+  program.section_on_request("memory", "Memory of tiled attention",
+                             [&] { memory_of_tiles(choice.tiles); });
+  program.section_on_request("time", "Time on this machine", [&] { time_of_tiles(choice); });
   return program.run(argc, argv);
 }

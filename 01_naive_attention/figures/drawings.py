@@ -32,7 +32,7 @@ def legend(d, y):
 
 
 def forward():
-    d = Drawing(WIDTH, 392, "The forward pass: Q and K give S, softmax gives P, P and V give O")
+    d = Drawing(WIDTH, 512, "The forward pass: Q and K give S, softmax gives P, P and V give O")
     d.text(16, 28, "1. Scores: S = scale · Q Kᵀ", text_anchor="start", font_size=14)
     linear(d, 40, 44, "Q")
     sign(d, 88, 44, "×")
@@ -40,18 +40,20 @@ def forward():
     d.text(110 + WIDE / 2, 44 + (WIDE + TALL) / 2 + 16, "d×N", fill=GREY)
     sign(d, 217, 44, "=")
     square(d, 240, 44, "S")
-    d.pointer(282, 150, 282, 200)
-    d.text(16, 180, "2. P = softmax of each row of S", text_anchor="start", font_size=14)
-    square(d, 240, 206, "P")
-    sign(d, 338, 206, "×")
-    linear(d, 352, 206, "V")
-    linear(d, 140, 206, "O")
-    d.pointer(232, 206 + WIDE / 2, 174, 206 + WIDE / 2)
-    d.text(16, 242, "3. Output", text_anchor="start", font_size=14)
-    d.text(16, 262, "O = P V", text_anchor="start", font_size=14)
-    d.line(16, 322, 384, 322, "#cccccc", 1)
-    d.text(16, 344, "N: length of the text. d: size of a head.", text_anchor="start", fill=GREY)
-    legend(d, 374)
+    d.text(16, 178, "2. Softmax of each row", text_anchor="start", font_size=14)
+    square(d, 40, 192, "S")
+    d.pointer(130, 192 + WIDE / 2, 234, 192 + WIDE / 2)
+    d.text(182, 192 + WIDE / 2 - 10, "row by row")
+    square(d, 240, 192, "P")
+    d.text(16, 326, "3. Output: O = P V", text_anchor="start", font_size=14)
+    square(d, 40, 340, "P")
+    sign(d, 144, 340, "×")
+    linear(d, 166, 340, "V")
+    sign(d, 217, 340, "=")
+    linear(d, 240, 340, "O")
+    d.line(16, 456, 384, 456, "#cccccc", 1)
+    d.text(16, 476, "N: length of the text. d: size of a head.", text_anchor="start", fill=GREY)
+    legend(d, 500)
     return d
 
 

@@ -1,6 +1,7 @@
 // The layer around attention, and the program.
 #include "01_naive_attention/multi_head.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <numeric>
 #include <sstream>
@@ -137,8 +138,10 @@ TEST_CASE("the program checks the real input and exits 0") {
       run(kProgram + " --save " + quoted(directory.path()) + " --summary " + quoted(summary));
   CHECK(result.status == 0);
   CHECK(result.error == "");
-  CHECK(contains(result.output, "Attention map of one head"));
+  CHECK(contains(result.output, "Which token attends to which"));
+  CHECK(contains(result.output, "Look at the row of 'her': its probability of 'alice' is 0.56."));
   CHECK_FALSE(contains(result.output, "FAIL"));
+  CHECK(std::count(result.output.begin(), result.output.end(), '\n') <= 50);  // one screen
   std::ifstream file(summary);
   std::stringstream lines;
   lines << file.rdbuf();
@@ -155,7 +158,7 @@ TEST_CASE("the program takes other people's files") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
   cli::write_gqa_input(path, 5, 9);
-  const auto result = run(kProgram + " --causal --input " + quoted(path));
+  const auto result = run(kProgram + " --verbose --causal --input " + quoted(path));
   CHECK(result.status == 0);
   CHECK(result.error == "");
   CHECK(contains(result.output, "q [2, 4, 5, 16]"));

@@ -9,30 +9,29 @@ GREY = "#555555"
 
 def shift():
     d = Drawing(WIDTH, 236, "Subtracting the maximum moves the scores to where exp is finite")
-    left, right, y = 24, 232, 92  # the numbers for which exp(x) neither overflows nor vanishes
-    d.text(16, 26, "exp(x) in float32", text_anchor="start", font_size=14)
+    left, right, y = 24, 232, 128  # the numbers for which exp(s) neither overflows nor vanishes
+    d.text(16, 26, "exp(s) in float32", text_anchor="start", font_size=14)
     d.box(left, y - 16, right - left, 32, SMALL, "#888888", 0.8)
-    d.text((left + right) / 2, y - 26, "exp(x) is finite and above 0")
+    d.text((left + right) / 2, y + 58, "exp(s) is finite and above 0")
     d.box(right, y - 16, 376 - right, 32, "#f7d6d6", "#888888", 0.8)
-    d.text((right + 376) / 2, y - 26, "exp(x) = ∞", fill=RED)
+    d.text((right + 376) / 2, y + 58, "exp(s) = ∞", fill=RED)
     for x, words in [(left, "−104"), (150, "0"), (right, "89")]:
         d.line(x, y + 16, x, y + 22, "#222222", 1)
         d.text(x, y + 36, words)
     for k, score in enumerate([1000, 1001, 1002]):
-        x = 264 + 44 * k
-        d.element("circle", cx=x, cy=y, r=6, fill=RED)
-        d.text(x, y + 36, score, fill=RED)
-    for k in range(3):
-        d.element("circle", cx=122 + 14 * k, cy=y, r=6, fill="#1b6e3c")
-    d.element(
-        "path",
-        d=f"M 308 {y + 46} Q 200 {y + 96} 120 {y + 24}",
-        fill="none",
-        stroke="#222222",
-        stroke_width=1.5,
-    )
-    d.element("path", d=f"M 113 {y + 18} l 3 12 l 9 -8 z", fill="#222222")
-    d.text(240, y + 94, "subtract 1002")
+        before, after = 264 + 44 * k, 94 + 28 * k
+        d.text(before, y + 36, score, fill=RED)
+        d.element(
+            "path",
+            d=f"M {before} {y - 8} Q {(before + after) / 2} {y - 124} {after} {y - 17}",
+            fill="none",
+            stroke="#222222",
+            stroke_width=1.2,
+        )
+        d.element("path", d=f"M {after} {y - 8} l 0 -11 l 8 3 z", fill="#222222")
+        d.element("circle", cx=before, cy=y, r=6, fill=RED)
+        d.element("circle", cx=after, cy=y, r=6, fill="#1b6e3c")
+    d.text(212, y - 84, "subtract 1002 from each")
     d.text(
         16, 216, "The scores become −2, −1, 0. (The axis is not to scale.)", text_anchor="start",
         fill=GREY,
@@ -45,9 +44,9 @@ def passes():
     left = 178
     for k, (words, what, result) in enumerate(
         [
-            ("Pass 1: the maximum", "m = max x", "m"),
-            ("Pass 2: the sum", "l = Σ exp(x − m)", "l"),
-            ("Pass 3: the quotients", "p = exp(x − m) / l", None),
+            ("Pass 1: the maximum", "m = max s", "m"),
+            ("Pass 2: the sum", "l = Σ exp(s − m)", "l"),
+            ("Pass 3: the quotients", "p = exp(s − m) / l", None),
         ]
     ):
         y = 30 + 76 * k

@@ -109,48 +109,49 @@ def tree():
 
 
 def tiles():
-    d = Drawing(WIDTH, 330, "Attention by tiles: one tile of scores exists at a time")
-    d.text(
-        16, 26, "Only one tile of scores exists at a time", text_anchor="start", font_weight="bold"
-    )
-    left, top, side = 112, 96, 34
+    d = Drawing(WIDTH, 352, "Attention by tiles: each worker holds one tile of scores at a time")
+    d.text(16, 26, "Each worker holds one tile of scores", text_anchor="start", font_weight="bold")
+    left, top, side = 98, 96, 34
+    at = {0: 4, 1: 2}  # the tile that a worker computes in this row
     for i in range(4):
         for j in range(6):
-            now, done = (i == 1 and j == 3), (i < 1 or (i == 1 and j < 3))
-            fill = QUADRATIC if now else ("#eeeeee" if done else "#ffffff")
+            now = at.get(i) == j
+            fill = QUADRATIC if now else ("#dddddd" if j < at.get(i, 0) else "#ffffff")
             d.box(left + side * j, top + side * i, side, side, fill, "#aaaaaa", 0.8)
-    d.text(left + side * 3.5, top + side * 1.5 + 4, "S, P")
+            if now:
+                d.text(left + side * (j + 0.5), top + side * (i + 0.5) + 4, "S, P")
     for j in range(6):
-        d.box(
-            left + side * j,
-            56,
-            side,
-            28,
-            LINEAR,
-            "#222222" if j == 3 else "#aaaaaa",
-            2 if j == 3 else 0.8,
-        )
+        used = j in at.values()
+        look = ("#222222", 2) if used else ("#aaaaaa", 0.8)
+        d.box(left + side * j, 56, side, 28, LINEAR, *look)
     d.text(left - 8, 74, "K, V", text_anchor="end")
     for i in range(4):
-        d.box(
-            66,
-            top + side * i,
-            30,
-            side,
-            LINEAR,
-            "#222222" if i == 1 else "#aaaaaa",
-            2 if i == 1 else 0.8,
-        )
-    d.text(58, top + side * 1.5 + 4, "Q", text_anchor="end")
-    d.matrix(326, top + side, 60, side, SMALL, "m, l, O", stroke="#222222")
-    d.pointer(left + 6 * side + 2, top + side * 1.5, 324, top + side * 1.5, stroke_width=1.2)
-    d.text(356, top + side * 2 + 16, "one row", fill=GREY)
-    d.text(356, top + side * 2 + 32, "of tiles", fill=GREY)
+        look = ("#222222", 2) if i in at else ("#aaaaaa", 0.8)
+        d.box(58, top + side * i, 30, side, LINEAR, *look)
+        if i in at:
+            d.text(73, top + side * (i + 0.5) + 4, "Q")
+            d.matrix(322, top + side * i + 3, 62, side - 6, SMALL, "m, l, O", stroke="#222222")
+            d.pointer(
+                left + 6 * side + 1, top + side * (i + 0.5), 320, top + side * (i + 0.5),
+                stroke_width=1.2,
+            )  # fmt: skip
+            d.text(50, top + side * (i + 0.5) - 2, "worker", text_anchor="end", font_size=11)
+            d.text(50, top + side * (i + 0.5) + 12, "ab"[i], text_anchor="end", font_size=11)
+        else:
+            d.text(50, top + side * (i + 0.5) + 4, "waits", text_anchor="end", fill=GREY)
     y = top + side * 4 + 24
-    d.text(16, y, "For each tile of queries (rows, in parallel):", text_anchor="start")
-    d.text(16, y + 20, "go along the tiles of keys; each tile of S becomes P,", text_anchor="start")
-    d.text(16, y + 40, "is added to m, l and O, and is discarded.", text_anchor="start")
-    d.text(16, y + 62, "Grey: computed before, no longer stored.", text_anchor="start", fill=GREY)
+    d.lines_of_text(
+        16,
+        y,
+        [
+            "Rows of tiles are independent: each worker takes one.",
+            "It goes along the tiles of keys, from left to right.",
+            "Each tile of S becomes P, is added to m, l and O,",
+            "and is discarded. Shaded: computed, no longer stored.",
+        ],
+        20,
+        text_anchor="start",
+    )
     return d
 
 

@@ -25,6 +25,8 @@ TEST_CASE("all sections pass on the shipped input and write their files") {
                           " --summary " + quoted(summary));
   CHECK(result.status == 0);
   CHECK_FALSE(contains(result.output, "FAIL"));
+  CHECK(contains(result.output, "PASS  Laws of the merge"));
+  CHECK(std::count(result.output.begin(), result.output.end(), '\n') <= 60);  // a line a group
   const std::string lines = testing::file_bytes(summary);
   CHECK(contains(lines, "03_online_softmax\tinduction step"));
   CHECK(contains(lines, "8 recurrences: wrong verdicts"));

@@ -122,7 +122,12 @@ def divergence():
         "A warp in a branch that its lanes take differently: both sides, one after the other",
     )
     d.text(12, 20, "lanes 0 to 31", text_anchor="start")
-    d.text(12, 226, "Grey: idle. The two calls take the sum of their times.", text_anchor="start")
+    d.text(
+        12,
+        226,
+        "Dashes: idle lanes. The two calls take the sum of their times.",
+        text_anchor="start",
+    )
     rows = [
         ("if (lane < 12)", lambda lane: True),
         ("  f();", lambda lane: lane < 12),
@@ -136,6 +141,8 @@ def divergence():
         for lane in range(32):
             colour = COLOURS[[4, 1, 2, 3][k]] if active(lane) else "#e8e8e8"
             d.box(12 + 8 * lane, top, 8, tall, colour, "#999999")
+            if not active(lane):
+                d.text(16 + 8 * lane, top + tall / 2 + 4, "–", fill="#666666")
         d.text(280, top + tall / 2 + 4, code, text_anchor="start", font_family="monospace")
     return d
 

@@ -288,39 +288,31 @@ def ring():
 def roles():
     d = Drawing(
         WIDTH,
-        262,
+        330,
         "Step 21: a producer warpgroup and two consumer warpgroups around a ring of stages",
     )
-    for k, (name, colour, lines) in enumerate(
-        [
-            ("producer", LINEAR, ["1 thread", "issues TMA", "24 registers"]),
-            ("consumer 0", QUADRATIC, ["wgmma: rows", "0 to 63", "240 registers"]),
-            ("consumer 1", QUADRATIC, ["wgmma: rows", "64 to 127", "240 registers"]),
-        ]
-    ):
-        x = 12 + 130 * k
-        d.cell(x, 12, 116, 84, colour, name, "#666666", 1, dy=-24, font_weight="bold")
-        d.lines_of_text(x + 58, 50, lines)
+    left, width, gap = 12, 84, 10
+    d.cell(84, 12, 230, 64, LINEAR, "producer", "#666666", 1, dy=-16, font_weight="bold")
+    d.lines_of_text(199, 48, ["1 thread issues TMA", "24 registers"])
     for stage in range(4):
-        x = 42 + 80 * stage
-        d.cell(x, 150, 70, 50, SMALL, f"stage {stage}", "#666666", 1, dy=-5)
-        d.text(x + 35, 188, "A, B tiles")
-    d.pointer(58, 98, 58, 146)
-    d.text(66, 126, "full", text_anchor="start")
-    d.pointer(84, 146, 84, 98, stroke=RED)
-    d.text(112, 142, "empty", fill=RED, text_anchor="start")
-    d.pointer(200, 146, 200, 98)
-    d.pointer(330, 146, 330, 98)
-    d.text(208, 126, "wait for full,", text_anchor="start")
-    d.text(208, 140, "then read", text_anchor="start")
+        x = left + (width + gap) * stage
+        d.cell(x, 136, width, 46, SMALL, f"stage {stage}", "#666666", 1, dy=-4)
+        d.text(x + width / 2, 174, "A, B tiles")
+    for consumer, rows in enumerate(["0 to 63", "64 to 127"]):
+        x = left + 194 * consumer
+        d.cell(x, 246, 178, 64, QUADRATIC, f"consumer {consumer}", "#666666", 1, dy=-16,
+               font_weight="bold")  # fmt: skip
+        d.lines_of_text(x + 89, 282, [f"wgmma: rows {rows}", "240 registers"])
+    # One arrow for each thing that travels, with its words on the arrow's outer side.
+    d.pointer(128, 78, 128, 132)
+    d.lines_of_text(120, 100, ["copies,", "then full"], text_anchor="end")
+    d.pointer(272, 132, 272, 78, stroke=RED, stroke_dasharray="5 3")
+    d.lines_of_text(280, 100, ["empty:", "8 arrivals"], text_anchor="start", fill=RED)
+    d.pointer(128, 184, 128, 242)
+    d.lines_of_text(120, 208, ["wait for full,", "then read"], text_anchor="end")
+    d.pointer(272, 242, 272, 186, stroke=RED, stroke_dasharray="5 3")
     d.lines_of_text(
-        12,
-        226,
-        [
-            "full: the tiles of a stage have arrived (bytes).",
-            "empty: the 8 consumer warps are done with it (arrivals).",
-        ],
-        text_anchor="start",
+        280, 208, ["arrive at empty,", "one lane a warp"], text_anchor="start", fill=RED
     )
     return d
 

@@ -1,5 +1,5 @@
 // The tape and its operations: by central differences, by hand, and what they refuse.
-#include "06_flash_backward/src/training/autograd.hpp"
+#include "06_flash_backward/src/training/operations.hpp"
 
 #include <cmath>
 #include <stdexcept>

@@ -25,11 +25,13 @@ struct RowStrides {
 /// @tparam T type of the elements of q, k, v and o
 template <class T>
 struct Attention {
+  //! [tensors]
   const T* q;  ///< [batch, heads, length_q, head_dim]
   const T* k;  ///< [batch, kv_heads, length_k, head_dim]
   const T* v;  ///< [batch, kv_heads, length_k, head_dim_v]
   T* o;        ///< [batch, heads, length_q, head_dim_v]
   float* lse;  ///< [batch, heads, length_q], natural logarithm
+  //! [tensors]
   RowStrides q_strides;
   RowStrides k_strides;
   RowStrides v_strides;

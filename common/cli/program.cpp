@@ -54,6 +54,7 @@ Program::Program(std::string lesson, std::string description)
   output("--summary", summary_file_, "append one tab-separated line per check to this file");
   app.add_option("--section", only_section_,
                  "run only this section, and print it without its title");
+  flag("--verbose", verbose_, "show every section in full");
 }
 
 Program::~Program() = default;
@@ -112,7 +113,17 @@ void Program::section(std::string name, std::string title, std::function<void()>
 
 void Program::section_apart(std::string name, std::string title, std::function<void()> body) {
   section(std::move(name), std::move(title), std::move(body));
-  sections_.back().apart = true;
+  sections_.back().shown = In::kNamedRun;
+}
+
+void Program::section_of_checks(std::string name, std::string title, std::function<void()> body) {
+  section(std::move(name), std::move(title), std::move(body));
+  sections_.back().shown = In::kOneLine;
+}
+
+void Program::section_on_request(std::string name, std::string title, std::function<void()> body) {
+  section(std::move(name), std::move(title), std::move(body));
+  sections_.back().shown = In::kVerboseRun;
 }
 
 Options& Program::command(const std::string& name, const std::string& description,
@@ -139,7 +150,9 @@ int Program::run(int argc, char** argv) {
   std::string footer = "\nSections, in order:\n";
   for (const Section& section : sections_)
     footer += fmt::format("  {:<14}{}{}\n", section.name, section.title,
-                          section.apart ? " (only when named)" : "");
+                          section.shown == In::kNamedRun     ? " (only when named)"
+                          : section.shown == In::kVerboseRun ? " (with --verbose, or when named)"
+                                                             : "");
   command_line_->app.footer(footer +
                             "\nExit status: 0 all checks passed, 1 a check failed, 2 bad use or an "
                             "error.");
@@ -167,7 +180,11 @@ int Program::run(int argc, char** argv) {
       if (std::fflush(stdout) != 0) throw std::runtime_error("standard output: cannot be written");
       return any_failed_ ? kCheckFailed : kSuccess;
     }
-    return run_sections();
+    if (!only_section_.empty()) {
+      run_one_section();
+      return any_failed_ ? kCheckFailed : kSuccess;
+    }
+    return run_sections(argv[0]);
   } catch (const Interrupted& interrupted) {
     cannot_do(interrupted.what());
     return kInterrupted;
@@ -203,26 +220,64 @@ void Program::make_save_directory() {
   save_ = save_name_;
 }
 
-int Program::run_sections() {
-  const auto known = [&](const Section& section) { return section.name == only_section_; };
-  if (!only_section_.empty() && std::none_of(sections_.begin(), sections_.end(), known)) {
-    std::vector<std::string> names;
-    for (const Section& section : sections_) names.push_back(section.name);
-    throw std::invalid_argument(
-        fmt::format("--section {}: there is no such section; allowed are {}", only_section_,
-                    fmt::join(names, ", ")));
-  }
+void Program::run_one_section() {
   for (const Section& section : sections_) {
-    if (only_section_.empty()) {
-      if (section.apart) continue;
-      fmt::print("\n{}\n{}\n", section.title, std::string(display_width(section.title), '='));
-    } else if (!known(section)) {
-      continue;
-    }
+    if (section.name != only_section_) continue;
     section.body();
     if (std::fflush(stdout) != 0) throw std::runtime_error("standard output: cannot be written");
+    return;
+  }
+  std::vector<std::string> names;
+  for (const Section& section : sections_) names.push_back(section.name);
+  throw std::invalid_argument(fmt::format("--section {}: there is no such section; allowed are {}",
+                                          only_section_, fmt::join(names, ", ")));
+}
+
+int Program::run_sections(const std::string& program) {
+  bool in_lines = false, all_shown = true;
+  for (const Section& section : sections_) {
+    if (section.shown == In::kNamedRun) continue;
+    const bool full = verbose_ || section.shown == In::kEveryRun;
+    all_shown = all_shown && full;
+    if (!full && section.shown == In::kVerboseRun) continue;
+    if (full) {
+      fmt::print("\n{}\n{}\n", section.title, std::string(display_width(section.title), '='));
+      section.body();
+    } else {
+      if (!in_lines) fmt::print("\n");
+      run_in_one_line(section);
+    }
+    in_lines = !full;
+    if (std::fflush(stdout) != 0) throw std::runtime_error("standard output: cannot be written");
+  }
+  if (!all_shown) {
+    fmt::print("\nEverything: {} --verbose. One section: --section NAME; --help lists them.\n",
+               printable(program));
   }
   return any_failed_ ? kCheckFailed : kSuccess;
+}
+
+void Program::run_in_one_line(const Section& section) {
+  one_line_ = true;
+  passed_ = failed_ = 0;
+  section.body();
+  one_line_ = false;
+  const int checks = passed_ + failed_;
+  const std::string count = failed_ > 0 ? fmt::format("{} of {} checks failed", failed_, checks)
+                                        : fmt::format("{} check{}", checks, checks == 1 ? "" : "s");
+  const std::string rest = fmt::format("{:<9}  --section {}", count, section.name);
+  // A section that found nothing to check has not passed.
+  fmt::print("{}\n", checks == 0 ? fmt::format("-     {:<38}  {}", section.title, rest)
+                                 : check_line(failed_ == 0, section.title, rest));
+}
+
+void Program::detail(const std::string& text) const {
+  if (!one_line_) fmt::print("{}", text);
+}
+
+void Program::report(bool passed, const std::string& line) {
+  ++(passed ? passed_ : failed_);
+  if (!one_line_ || !passed) fmt::print("{}\n", line);
 }
 
 const Input& Program::input() {
@@ -234,7 +289,7 @@ const Input& Program::input() {
 }
 
 void Program::check(const Verdict& verdict) {
-  fmt::print("{}\n", verdict.report());
+  report(verdict.accepted, verdict.report());
   const Distance& error = verdict.error;
   const auto add = [&](const std::string& what, double figure, double limit) {
     summarise(verdict.accepted, what, fmt::format("{:.2e}", figure), fmt::format("{:.2e}", limit));
@@ -250,14 +305,14 @@ void Program::check(const Verdict& verdict) {
 
 void Program::check(const std::string& what, double figure, double limit) {
   const bool passed = figure <= limit;  // false for NaN
-  fmt::print("{}\n", check_line(passed, what, against_limit(figure, limit)));
+  report(passed, check_line(passed, what, against_limit(figure, limit)));
   summarise(passed, what, fmt::format("{:.2e}", figure), fmt::format("{:.2e}", limit));
 }
 
 void Program::check_none(const std::string& what, std::int64_t count, const std::string& noun) {
   const std::string found = fmt::format("{} {}{}", count == 0 ? "no" : std::to_string(count), noun,
                                         count == 1 ? "" : "s");
-  fmt::print("{}\n", check_line(count == 0, what + ": " + found));
+  report(count == 0, check_line(count == 0, what + ": " + found));
   summarise(count == 0, fmt::format("{}: {}s", what, noun), std::to_string(count), "0");
 }
 

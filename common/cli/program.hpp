@@ -90,6 +90,15 @@ class Program : public Options {
   /// @param name, title, body as for section()
   void section_apart(std::string name, std::string title, std::function<void()> body);
 
+  /// Adds a section of checks: in a full run without --verbose it takes one line, in which detail()
+  /// prints nothing and check() only what fails.
+  /// @param name, title, body as for section()
+  void section_of_checks(std::string name, std::string title, std::function<void()> body);
+
+  /// Adds a section that a full run leaves out unless --verbose is given.
+  /// @param name, title, body as for section()
+  void section_on_request(std::string name, std::string title, std::function<void()> body);
+
   /// Adds a command: `PROGRAM NAME` runs `body` in place of the sections. The program's options
   /// apply too.
   /// @param name        the word to type
@@ -107,6 +116,9 @@ class Program : public Options {
 
   /// Whether --section is given; slow work may be left to this case.
   bool runs_one_section() const { return !only_section_.empty(); }
+
+  /// Prints text, unless the section takes one line in this run.
+  void detail(const std::string& text) const;
 
   /// Prints a verdict and adds it to the summary, where the largest error stands, or the rms if
   /// only the rms exceeds its limit.
@@ -140,16 +152,20 @@ class Program : public Options {
   const std::optional<std::filesystem::path>& save_directory() const { return save_; }
 
  private:
+  enum class In { kEveryRun, kOneLine, kVerboseRun, kNamedRun };  // where a section is shown
   struct Section {
     std::string name, title;
     std::function<void()> body;
-    bool apart = false;  // runs only when named
+    In shown = In::kEveryRun;
   };
   struct Command : Options {
     std::function<void()> body;
   };
   void make_save_directory();
-  int run_sections();
+  int run_sections(const std::string& program);
+  void run_one_section();
+  void run_in_one_line(const Section& section);
+  void report(bool passed, const std::string& line);
   void summarise(bool passed, const std::string& what, const std::string& figure,
                  const std::string& limit);
 
@@ -162,7 +178,8 @@ class Program : public Options {
   std::string device_ = "auto", input_directory_, save_name_, summary_file_, only_section_;
   std::optional<std::filesystem::path> save_;
   std::optional<Input> input_;
-  bool any_failed_ = false, has_kernels_ = false;
+  bool any_failed_ = false, has_kernels_ = false, verbose_ = false, one_line_ = false;
+  int passed_ = 0, failed_ = 0;        // checks of the section that takes one line
   std::optional<bool> gpu_available_;  // none: no code for GPUs
 };
 

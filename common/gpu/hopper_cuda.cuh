@@ -74,9 +74,12 @@ class Mbarrier {
                   : "memory");
   }
   /// One arrival at the same barrier of another block of its cluster, or of this one: threads and
-  /// copies of that block may overwrite what this thread has read. What it has written to shared
-  /// memory of other blocks is visible only after cluster_wait(): an arrival that released it, too,
-  /// would wait for all stores of the thread, which costs a matmul a third of its speed.
+  /// copies of that block may overwrite what this thread's wgmma have read. Without a scope, PTX
+  /// releases at CTA scope, which orders no ordinary access for another block. It suffices here
+  /// because the reads are those of wgmma, and wgmma_wait() has ended them. What the thread has
+  /// written to shared memory of other blocks is visible only after cluster_wait(): an arrival
+  /// that released it, too, would wait for all stores of the thread, which costs a matmul a third
+  /// of its speed.
   __device__ void arrive_at_peer(int rank, SourceLocation = {}) {
     FA_HOPPER_ASM("mbarrier.arrive.shared::cluster.b64 _, [%0];\n" ::"r"(peer_address(this, rank))
                   : "memory");
@@ -103,7 +106,8 @@ class Mbarrier {
   std::uint64_t state_;
 };
 
-/// Makes initialised barriers visible to copies; __syncthreads() must follow.
+/// Releases earlier init() calls of this thread to the cluster. It is no proxy fence and orders
+/// nothing else. __syncthreads() must follow.
 __device__ inline void fence_barrier_init() {
   FA_STAMP(kBlock, 0);
   FA_HOPPER_ASM("fence.mbarrier_init.release.cluster;\n" ::: "memory");

@@ -55,9 +55,8 @@ Look look_of(Kind kind) {
   }
 }
 
-// Spans of one warp that follow each other without a gap become one.
-std::vector<Span> joined(const std::vector<Span>& spans) {
-  constexpr double gap = 0.5;  // cycles
+// Spans of one warp that follow each other with at most so many cycles between them become one.
+std::vector<Span> joined(const std::vector<Span>& spans, double gap = 0.5) {
   std::vector<Span> result;
   for (const Span& span : spans) {
     if (!result.empty() && result.back().kind == span.kind && result.back().warp == span.warp &&
@@ -80,7 +79,11 @@ class Canvas {
     const char* const colour = look_of(span.kind).colour;
     if (colour == nullptr) return;
     box(x_of(span.begin), y, width_of(span), height, colour);
+    if (width_of(span) >= 1) drawn_.insert(colour);
   }
+  // Whether a span of this colour can be seen.
+  bool has(const std::string& colour) const { return drawn_.count(colour) > 0; }
+  double cycles_of(double pixels) const { return pixels / scale_; }
   void box(double x, double y, double width, double height, const char* colour) {
     svg.rect(x, y, std::max(width, 0.4), height, {{"fill", colour}});
   }
@@ -92,9 +95,11 @@ class Canvas {
   double width_of(const Span& span) const { return (span.end - span.begin) * scale_; }
 
   Svg svg;
+  double stripe = 0;  // pixels; what the threads do in less is not drawn, see draw_joined()
 
  private:
   double scale_;
+  std::set<std::string> drawn_;
 };
 
 // Copies of one warp that follow each other without a gap, of one tensor: the panels of a tile; and
@@ -138,12 +143,31 @@ double draw_copies(Canvas& canvas, const std::vector<Span>& copies,
   return y + height;
 }
 
-// Draws spans of one warp, those that follow each other as one.
+// Draws spans of one warp, those that follow each other as one. Gaps of up to `pixels` are closed,
+// and what is narrower than they is left out: stripes that no eye can read.
 void draw_joined(Canvas& canvas, const std::vector<Span>& spans,
-                 const std::function<bool(const Span&)>& chosen, double y, double height) {
+                 const std::function<bool(const Span&)>& chosen, double y, double height,
+                 double pixels = 0) {
   std::vector<Span> some;
   std::copy_if(spans.begin(), spans.end(), std::back_inserter(some), chosen);
-  for (const Span& span : joined(some)) canvas.span(span, y, height);
+  for (const Span& span : joined(some, std::max(0.5, canvas.cycles_of(pixels)))) {
+    if (canvas.width_of(span) >= pixels) canvas.span(span, y, height);
+  }
+}
+
+// The part of a timeline before the second block.
+Timeline first_block(Timeline timeline) {
+  if (timeline.blocks.size() < 2) return timeline;
+  const double end = timeline.blocks[1];
+  for (std::vector<Span>* spans : {&timeline.copies, &timeline.warps, &timeline.matmuls}) {
+    spans->erase(std::remove_if(spans->begin(), spans->end(),
+                                [&](const Span& span) { return span.begin >= end; }),
+                 spans->end());
+    for (Span& span : *spans) span.end = std::min(span.end, end);
+  }
+  timeline.cycles = end;
+  timeline.blocks.resize(1);
+  return timeline;
 }
 
 // A warpgroup: above, what tensor cores do for it; below, what its threads do.
@@ -154,8 +178,14 @@ void draw_lane(Canvas& canvas, const Timeline& timeline, const Lane& lane, doubl
   const double height = multiplies ? kRow / 2 : kRow * 0.6;
   if (multiplies) draw_joined(canvas, timeline.matmuls, own, y, height);
   const double below = y + (multiplies ? height : kRow * 0.2);
-  for (const Span& span : timeline.warps) {
-    if (own(span) && span.kind != Kind::kWrites) canvas.span(span, below, height);
+  const auto draw_kind = [&](Kind kind) {
+    draw_joined(
+        canvas, timeline.warps, [&](const Span& span) { return own(span) && span.kind == kind; },
+        below, height, canvas.stripe);
+  };
+  for (const Kind kind : {Kind::kWaitsForCopy, Kind::kWaitsForOthers, Kind::kWaitsForStores,
+                          Kind::kWork, Kind::kAdds}) {
+    draw_kind(kind);
   }
   const auto writes = [&](const Span& span) { return own(span) && span.kind == Kind::kWrites; };
   draw_joined(canvas, timeline.warps, writes, below, height);  // of many steps
@@ -173,7 +203,7 @@ void draw_axis(Canvas& canvas, const Timeline& timeline, double top, double y) {
   for (double at = 0; at <= timeline.cycles; at += step) {
     const double x = canvas.x_of(at);
     canvas.svg.line(x, y, x, y + 4, axis);
-    canvas.svg.text(x, y + 16, fmt::format("{:.0f}", at),
+    canvas.svg.text(std::min(x, kWidth - 20), y + 16, fmt::format("{:.0f}", at),
                     {{"text-anchor", "middle"}, {"fill", "#555555"}});
   }
   for (const double begin : timeline.blocks) {
@@ -186,14 +216,19 @@ void draw_axis(Canvas& canvas, const Timeline& timeline, double top, double y) {
 }
 
 // Draws one timeline from y on, and gives the y below it.
-double draw(Canvas& canvas, const NamedTimeline& one, const Legend& legend, double y) {
-  const Timeline& timeline = one.timeline;
+double draw(Canvas& canvas, const NamedTimeline& one, const Timeline& timeline,
+            const Legend& legend, double y) {
+  const Timeline& whole = one.timeline;
+  canvas.stripe = one.measured ? 4 : 0;
   canvas.svg.text(kLeft, y + 14, one.name, {{"font-weight", "bold"}});
   canvas.svg.text(
       kLeft, y + 30,
-      fmt::format(one.measured ? "{:.0f} cycles, {:.0f} % of the peak of the tensor cores"
-                               : "{:.0f} cycles, tensor cores busy for {:.0f} %",
-                  timeline.cycles, 100 * timeline.tensor_share()));
+      fmt::format(one.measured ? "{:.0f} cycles, {:.0f} % of the peak of the tensor cores{}"
+                               : "{:.0f} cycles, tensor cores busy for {:.0f} %{}",
+                  whole.cycles, 100 * whole.tensor_share(),
+                  timeline.blocks.size() < whole.blocks.size()
+                      ? fmt::format("; the first of {} blocks", whole.blocks.size())
+                      : ""));
   const double top = y + kHead;
   y = draw_copies(canvas, timeline.copies, legend.tensors, top) + kGap;
   for (const Lane& lane : lanes_of(timeline)) {
@@ -243,18 +278,25 @@ std::vector<Lane> lanes_of(const Timeline& timeline) {
 
 std::string draw_timelines(const std::vector<NamedTimeline>& timelines, const Legend& legend,
                            double cycles) {
-  for (const NamedTimeline& one : timelines) {
-    cycles = std::max(cycles, one.timeline.cycles);
-  }
   const bool measured = std::any_of(timelines.begin(), timelines.end(),
                                     [](const NamedTimeline& one) { return one.measured; });
+  // Beside a measurement one block is enough, as large as the picture allows.
+  if (measured) cycles = 0;
+  std::vector<Timeline> shown;
+  for (const NamedTimeline& one : timelines) {
+    shown.push_back(measured ? first_block(one.timeline) : one.timeline);
+    cycles = std::max(cycles, shown.back().cycles);
+  }
   Canvas canvas(timelines.front().name + (measured ? ": a model, and what a GPU did"
                                                    : ": a model of what waits for what"),
                 cycles);
   double y = 10;
-  for (const NamedTimeline& one : timelines) y = draw(canvas, one, legend, y);
+  for (std::size_t n = 0; n < timelines.size(); ++n) {
+    y = draw(canvas, timelines[n], shown[n], legend, y);
+  }
   double x = 18;
   for (const auto& [kind, words] : legend.colours) {
+    if (!canvas.has(look_of(kind).colour)) continue;
     const double width = 30 + 7.2 * static_cast<double>(words.size());
     if (x + width > kWidth) {
       x = 18;
@@ -273,7 +315,10 @@ std::string draw_timelines(const std::vector<NamedTimeline>& timelines, const Le
     lines.push_back(
         "there a matmul is drawn from its issue, or the end of the one before, until "
         "the wait for it ends;");
-    lines.push_back("a copy until the first wait for it ends.");
+    lines.push_back(
+        "a copy until the first wait for it ends. Of threads, what is shorter than 4 pixels is "
+        "left "
+        "out.");
   }
   for (const char* line : lines) {
     y += 18;

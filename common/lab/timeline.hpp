@@ -36,7 +36,8 @@ std::vector<Lane> lanes_of(const Timeline& timeline);
 
 /// Draws timelines below one another, with the same scale: copies, the warpgroups, the tensor
 /// cores. The width stands for at least so many cycles: drawings with the same number have the same
-/// scale.
+/// scale. Where one is measured, only first blocks are drawn, as large as the width allows. The
+/// legend names the colours that can be seen.
 /// @return SVG
 std::string draw_timelines(const std::vector<NamedTimeline>& timelines, const Legend& legend,
                            double cycles = 0);

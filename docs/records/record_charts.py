@@ -6,6 +6,7 @@
     matmuls RECORD           lesson 04: the matmuls, in % of the peak
     bytes RECORD             lesson 04: what only moves bytes, in % of the peak
     lengths RECORD GROUP...  TFLOP/s by length, a panel for each group
+    rungs RECORD GROUP...    TFLOP/s of each kernel at the first and the last length, by group
     backends RECORD          a lesson's interface beside PyTorch's backends
     errors RECORD            lesson 05: errors beside those of the textbook in the same type
     verdicts RECORD          the lab: how many of the broken kernels each tool finds
@@ -215,6 +216,23 @@ def matmuls(record):
     return bars(record, title, panels, ["A B", "A B transposed"], "", "% of peak")
 
 
+def rungs(record, groups):
+    """TFLOP/s of each kernel at the first and the last length, a panel for each group."""
+    if not groups:
+        raise Problem("rungs takes the groups that it is to show")
+    panels, ends = {}, None
+    for group in groups:
+        rows, kernels = rows_in(record, (group,))
+        ends = (min(row["length"] for row in rows), max(row["length"] for row in rows))
+        values = {(row["kernel"], row["length"]): row["tflops"] for row in rows}
+        panels[group] = {
+            kernel: [values.get((kernel, length)) for length in ends] for kernel in kernels
+        }
+    title = f"TFLOP/s of each kernel: {'; '.join(groups)}"
+    names = [f"{length} keys" for length in ends]
+    return bars(record, title, panels, names, "", "TFLOP/s")
+
+
 def only_bytes(record):
     """Lesson 04: sums, transposes and softmax, which are memory-bound."""
     panels = {}
@@ -322,8 +340,10 @@ CHARTS = {  # how many records each takes; None for any number
 
 def main(arguments):
     charts_here, groups = CHARTS, arguments[2:]
-    if arguments[:1] == ["lengths"]:  # its further arguments are groups
-        charts_here = {"lengths": (lambda record: lengths(record, groups), 1)}
+    of_groups = {"lengths": lengths, "rungs": rungs}  # their further arguments are groups
+    if arguments[:1] and arguments[0] in of_groups:
+        chart = of_groups[arguments[0]]
+        charts_here = {arguments[0]: (lambda record: chart(record, groups), 1)}
         arguments = arguments[:2]
     return print_named(sys.modules[__name__], charts_here, arguments)
 

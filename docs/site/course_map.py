@@ -8,7 +8,7 @@ import pathlib
 import re
 import sys
 
-from docs.site import chapters
+from docs.site import chapters, reading_time
 from docs.site.excerpts import read_lines
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -33,9 +33,10 @@ def lines(root):
     heads = ("lesson", "chapters", "reading", "exercises")
     widths = [max(len(row[k]) for row in [heads, *rows]) for k in range(len(heads))]
     form = "  ".join(f"{{:{'<' if k == 0 else '>'}{width}}}" for k, width in enumerate(widths))
-    return [
+    table = [
         line.rstrip() for line in map(form.format, *zip(heads, map("-".__mul__, widths), *rows))
     ]
+    return [*table, f"(Reading: {reading_time.said()}.)"]
 
 
 def main():

@@ -5,6 +5,7 @@ the comments mean, and which digits may differ between machines.
     <!-- diff: OLD NEW -->            the same, and a link to both files; to <!-- /diff -->
     <!-- generated: PROGRAM ARGS -->  what the program prints, to <!-- /generated -->
     <!-- drawn: PROGRAM ARGS -->      the SVG file that the next line shows
+    <!-- reading times -->            the minutes of reading in the table of chapters that follows
     <!-- navigation -->               the line of links at the end of a lesson's page
 
 With --check it writes nothing and shows the difference instead. Exit status: 0 in step, 1 not in
@@ -20,9 +21,9 @@ import shlex
 import sys
 
 from common.data.files import write_file
-from docs.site import chapters
+from docs.site import chapters, reading_time
 from docs.site.digits import clauses, in_step
-from docs.site.excerpts import diff, listing
+from docs.site.excerpts import diff, listing, read_lines
 from docs.site.fences import fences_of
 from docs.site.figures import Figures
 from docs.site.programs import Programs
@@ -30,13 +31,14 @@ from docs.site.sentences import with_figures
 from docs.site.tables import Problem, markdown
 
 DIRECTIVE = re.compile(
-    r"^[ \t]*<!--\s*/?\s*(?:listing|diff|generated|drawn|navigation)\b", re.IGNORECASE
+    r"^[ \t]*<!--\s*/?\s*(?:listing|diff|generated|drawn|navigation|reading)\b", re.IGNORECASE
 )
 LISTING = re.compile(r"^[ \t]*<!-- listing: (?P<path>[^\s#]+)#(?P<tag>[^\s#]+) -->[ \t]*$")
 DIFF = re.compile(
     r"^[ \t]*<!-- diff: (?P<old>[^\s#]+(?:#\S+)?) (?P<new>[^\s#]+(?:#\S+)?)"
     r"(?P<options> --.*)? -->[ \t]*$"
 )
+READING = re.compile(r"^<!-- reading times -->[ \t]*$")
 NAVIGATION = re.compile(r"^<!-- navigation -->[ \t]*$")
 GENERATED = re.compile(
     r"^[ \t]*<!-- generated(?:, (?P<rule>[^:]*))?: (?P<command>\S.*?) -->[ \t]*$"
@@ -117,14 +119,17 @@ class Page:
                     "below it: ![WORDS](NAME.svg)."
                 )
             self.draw(image["name"], match["command"])
+        elif READING.match(line):
+            self.reading(i)
         elif NAVIGATION.match(line):
             self.navigation(i)
         elif not (match := END.match(line)):
             raise Problem(
                 "this comment cannot be read; allowed are <!-- listing: PATH#TAG -->, "
                 "<!-- diff: OLD NEW -->, <!-- /diff -->, <!-- navigation -->, "
-                "<!-- generated: PROGRAM ARGS -->, also with a rule as in <!-- generated, exact: "
-                "PROGRAM ARGS -->, <!-- /generated --> and <!-- drawn: PROGRAM ARGS -->."
+                "<!-- reading times -->, <!-- generated: PROGRAM ARGS -->, also with a rule as in "
+                "<!-- generated, exact: PROGRAM ARGS -->, <!-- /generated --> and "
+                "<!-- drawn: PROGRAM ARGS -->."
             )
         elif i not in self.closed:
             of = match["of"]
@@ -185,6 +190,22 @@ class Page:
         block = [line.removeprefix(indent) for line in self.lines[i + 1 : end]]
         if not in_step(block, content, match["command"], match["rule"]):
             self.edits.append((i + 1, end, [indent + line if line else "" for line in content]))
+
+    def reading(self, i):
+        """The minutes of reading in the table that follows."""
+        rows = range(i + 1, len(self.lines))
+        end = next((k for k in rows if not self.lines[k].startswith("|")), len(self.lines))
+        if end == i + 1:
+            raise Problem("the line after <!-- reading times --> must begin a table of chapters.")
+        folder = (self.root / self.path).parent
+        try:
+            content = [
+                reading_time.filled(row, lambda page: read_lines(folder / page))
+                for row in self.lines[i + 1 : end]
+            ]
+        except (OSError, ValueError) as error:
+            raise Problem(f"a chapter cannot be read: {error}.") from error
+        self.edits.append((i + 1, end, content))
 
     def navigation(self, i):
         """The links to the neighbours."""

@@ -6,7 +6,9 @@ Exit status: 0, 1 when an example says one thing and a record another, 2 when a 
 asked.
 """
 
+import heapq
 import math
+import operator
 import random
 import sys
 from fractions import Fraction
@@ -556,6 +558,75 @@ def maxima():
     return [f"{pairs} pairs of sets of normal errors, equal spread", *aligned(cells, 1)]
 
 
+def last_finish(tiles, sms):
+    """When the last SM ends, if each takes the next tile of a list as soon as it is free."""
+    ends = [0] * sms
+    for tile in tiles:
+        heapq.heapreplace(ends, ends[0] + tile)
+    return max(ends)
+
+
+def order_of_tiles():
+    """The idle share of 132 SMs under a causal mask, by the order in which tiles are taken.
+
+    16384 queries in sequences of each length, 16 heads, tiles of 128 queries; tile i takes i + 1
+    units of time. The bound is the time of one longest tile, beside the mean work of an SM.
+    """
+    sms, heads, queries = 132, 16, 16384
+    cells = [("length", "tiles", "idle, shortest first", "longest first", "one longest tile")]
+    for length in (1024, 2048, 4096, 8192, 16384):
+        count = length // TILE
+        tiles = [i + 1 for i in range(count) for _ in range(heads * queries // length)]
+        mean = sum(tiles) / sms
+
+        def idle(order, mean=mean):
+            return f"{100 * (1 - mean / last_finish(order, sms)):.1f} %"
+
+        longest = f"{100 * count / (mean + count):.1f} %"
+        cells.append(
+            (str(length), str(len(tiles)), idle(tiles), idle(sorted(tiles, reverse=True)), longest)
+        )
+    return aligned(cells, 1)
+
+
+def to_bits(x, bits):
+    """A number rounded to so many significant bits."""
+    fraction, exponent = math.frexp(x)
+    return math.ldexp(round(fraction * 2**bits), exponent - bits)
+
+
+def rounded_output():
+    """How far dQ is off when delta comes from an O that was rounded; all else is exact."""
+    generator, d, queries = random.Random(6), 64, 16
+    half = {"float16": 11, "bfloat16": 8}  # significant bits
+    cells = [("keys", "scores", *half)]
+    for keys, factor in ((2, 1), (16, 1), (128, 1), (128, 8), (128, 32)):
+        worst = dict.fromkeys(half, 0.0)
+        largest = 0.0
+        k, v = ([[generator.gauss(0, 1) for _ in range(d)] for _ in range(keys)] for _ in "kv")
+        for _ in range(queries):
+            q, d_o = ([generator.gauss(0, 1) for _ in range(d)] for _ in "qo")
+            s = [factor * sum(map(operator.mul, q, row)) / math.sqrt(d) for row in k]
+            p = [math.exp(x - max(s)) for x in s]
+            p = [x / sum(p) for x in p]
+            o = [sum(map(operator.mul, p, column)) for column in zip(*v)]
+            d_p = [sum(map(operator.mul, d_o, row)) for row in v]
+
+            def d_q(of, p=p, d_p=d_p, d_o=d_o):
+                delta = sum(map(operator.mul, d_o, of))
+                d_s = [a * (b - delta) for a, b in zip(p, d_p)]
+                return [sum(map(operator.mul, d_s, column)) for column in zip(*k)]
+
+            exact = d_q(o)
+            largest = max(largest, *map(abs, exact))
+            for name, bits in half.items():
+                off = d_q([to_bits(x, bits) for x in o])
+                worst[name] = max(worst[name], *(abs(a - b) for a, b in zip(off, exact)))
+        scores = "normal" if factor == 1 else f"{factor} times as large"
+        cells.append((str(keys), scores, *(f"{worst[name] / largest:.0e}" for name in half)))
+    return aligned(cells, 1)
+
+
 EXAMPLES = {  # name: (function, how many records; None for any number)
     "roofline": (roofline, 2),
     "fusion": (fusion, 2),
@@ -578,6 +649,8 @@ EXAMPLES = {  # name: (function, how many records; None for any number)
     "exponential": (exponential, 0),
     "rates": (rates, 0),
     "speedup": (speedup, 0),
+    "order_of_tiles": (order_of_tiles, 0),
+    "rounded_output": (rounded_output, 0),
 }
 
 

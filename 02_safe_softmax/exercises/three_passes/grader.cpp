@@ -166,7 +166,7 @@ FA_STAGE(traffic) {
   const auto [reads, writes] = call<std::pair<std::int64_t, std::int64_t>>("accesses", 100);
   require(traffic.passes != 3 || (reads == 300 && writes == 100),
           fmt::format("100 elements were read {} times and written {} times; three passes read "
-                      "each once, and the last one writes. (Each call of row_max(x) is a pass.)",
+                      "each once, and the last one writes. (Each call of row_max(s) is a pass.)",
                       reads, writes));
   require(traffic.passes == 3 && traffic.reads == 300 && traffic.writes == 100,
           fmt::format("safe softmax of 100 elements takes three passes, 300 reads and 100 writes; "

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "06_flash_backward/src/derivation/derivation.hpp"
-#include "06_flash_backward/src/training/autograd.hpp"
+#include "06_flash_backward/src/training/operations.hpp"
 
 namespace fa::backward {
 

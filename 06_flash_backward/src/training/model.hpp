@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "06_flash_backward/src/training/autograd.hpp"
+#include "06_flash_backward/src/training/operations.hpp"
 
 namespace fa::backward {
 

@@ -103,8 +103,17 @@ expect "--help after a command explains as well" both status_is 0 says "usage: .
 
 learn run
 expect "run runs every lesson in order" both status_is 0 says "this is 01_alpha"
-expect "run ends with the table" both says "result  lesson" says "PASS: all checks passed."
-expect "the table has each lesson's checks" both says "PASS    01_alpha  some check" says "PASS    02_beta   some check"
+expect "run ends with a count for each lesson" says "01_alpha              1 of 1 checks passed"
+expect "... for the last one, too" both says "02_beta               1 of 1 checks passed" says "PASS: all checks passed."
+expect "no check has a line of its own" does_not_say "some check"
+expect "lessons without kernels do not speak of a GPU" does_not_say "GPU"
+mkdir -p "$root/02_beta/kernels"
+learn run 02
+expect "lessons with kernels do" says "No GPU was used: kernels ran in the lab"
+rmdir "$root/02_beta/kernels"
+learn run --verbose
+expect "--verbose reaches the lessons" both says "this is 01_alpha" says "--verbose"
+expect "... and lists each check" both says "PASS    01_alpha  some check" says "PASS    02_beta   some check"
 expect "nothing is installed where nothing is missing" not called apt-get
 : >"$log"
 learn run
@@ -113,13 +122,13 @@ expect "a second run does not configure again" both status_is 0 not_called "cmak
 fake cmake '[ "$1" != --version ] || echo "cmake version 3.25.1"'
 # shellcheck disable=SC2028  # printf in the lesson reads them
 echo '#!/bin/sh
-printf "01_alpha\tsome check\t1.0e-07\t2.0e-07\tpass\n" >>"$2"
+printf "PASS\t01_alpha\tsome check\t1.0e-07\t2.0e-07\n" >>"$2"
 root=$(dirname "$0")/../../..
 [ -e "$root/nested" ] || "$root/learn" run 02 >"$root/nested" 2>&1' >"$root/build/learn/01_alpha/01_alpha"
 learn run 01
-expect "two runs at once have a table each" both says "01_alpha  some check" does_not_say "02_beta"
+expect "two runs at once have a table each" both says "01_alpha              1 of 1 checks passed" does_not_say "02_beta"
 output=$(cat "$root/nested")
-expect "... the other one, too" both says "02_beta  some check" does_not_say "01_alpha"
+expect "... the other one, too" both says "02_beta               1 of 1 checks passed" does_not_say "01_alpha"
 output=$(echo "$root"/build/learn/run/*.tsv)
 expect "... and leave one file" [ "$output" = "$root/build/learn/run/summary.tsv" ]
 # A build of which lesson 02 becomes ready only after lesson 01 has run.

@@ -30,6 +30,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
+int run_with(Program& program, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "09_example");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  return program.run(static_cast<int>(argv.size()), argv.data());
+}
+
 // A small program as a lesson would write it, run in a child process.
 Outcome run_program(std::vector<std::string> arguments) {
   return run_in_child([&] {
@@ -96,10 +103,7 @@ Outcome run_program(std::vector<std::string> arguments) {
     options.option("--count", count, 1, 9, "how often");
     options.output("--drawing", drawing, "a file to write");
     options.option("--colour", colour, {"red", "blue"}, "which");
-    arguments.insert(arguments.begin(), "09_example");
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    return program.run(static_cast<int>(argv.size()), argv.data());
+    return run_with(program, std::move(arguments));
   });
 }
 
@@ -172,13 +176,51 @@ TEST_CASE("a section apart does not run without its name") {
   CHECK(contains(run_program({"--help"}).output, "For other programs (only when named)\n"));
 }
 
+TEST_CASE("a section of checks takes one line, in which only failures are printed") {
+  const auto run_checks = [](std::vector<std::string> arguments, double second) {
+    return run_in_child([&] {
+      Program program("09_example", "Shows nothing.");
+      program.section("picture", "What to look at", [&] { program.detail("a picture\n"); });
+      program.section_of_checks("laws", "The laws", [&] {
+        program.detail("two laws\n");
+        program.check("first", 0.25, 0.5);
+        program.check("second", second, 0.5);
+      });
+      program.section_of_checks("model", "Against the model", [&] { program.detail("none\n"); });
+      program.section_on_request("table", "A table", [&] { program.detail("1 2\n"); });
+      return run_with(program, std::move(arguments));
+    });
+  };
+  const Outcome brief = run_checks({}, 0.5);
+  CHECK(brief.status == 0);
+  CHECK(brief.output ==
+        "\nWhat to look at\n===============\na picture\n\n"
+        "PASS  The laws                                2 checks   --section laws\n"
+        "-     Against the model                       0 checks   --section model\n"
+        "\nEverything: 09_example --verbose. One section: --section NAME; --help lists them.\n");
+  const Outcome failed = run_checks({}, 0.75);
+  CHECK(failed.status == 1);
+  CHECK(contains(failed.output, "FAIL  second  "));
+  CHECK_FALSE(contains(failed.output, "PASS  first"));
+  CHECK(contains(failed.output, "FAIL  The laws  "));
+  CHECK(contains(failed.output, "1 of 2 checks failed  --section laws\n"));
+  const Outcome full = run_checks({"--verbose"}, 0.5);
+  for (const char* part :
+       {"two laws\n", "PASS  first", "PASS  second", "none\n", "\nA table\n=======\n1 2\n"}) {
+    CHECK_MESSAGE(contains(full.output, part), part);
+  }
+  CHECK_FALSE(contains(full.output, "--section"));
+  CHECK(contains(run_checks({"--section", "laws"}, 0.5).output, "two laws\nPASS  first"));
+  CHECK(run_checks({"--section", "table"}, 0.5).output == "1 2\n");
+}
+
 TEST_CASE("help is printed in full and is a success") {
   const Outcome outcome = run_program({"--help"});
   CHECK(outcome.status == 0);
   CHECK(outcome.error == "");
   for (const char* part :
-       {"Shows nothing.", "--device", "--input", "--save", "--summary", "--section", "--twice",
-        "an option of the lesson", "  numbers       Zahlen größer als null\n",
+       {"Shows nothing.", "--device", "--input", "--save", "--summary", "--section", "--verbose",
+        "--twice", "an option of the lesson", "  numbers       Zahlen größer als null\n",
         "  length        More memory than there can be\n", "Exit status: 0"}) {
     CHECK_MESSAGE(contains(outcome.output, part), part);
   }

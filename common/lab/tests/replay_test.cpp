@@ -435,6 +435,33 @@ TEST_CASE("a timeline has a lane for the producer and for each consumer") {
                  "\"begin\": 0.0, \"end\": 150.0, \"tensor\": \"K\"}"));
 }
 
+TEST_CASE(
+    "a measured timeline shows its first block, without stripes, and a legend of what it shows") {
+  Timeline timeline;
+  timeline.cycles = 658;  // a pixel each, if all were drawn
+  timeline.blocks = {0, 329};
+  timeline.matmuls = {{Span::Kind::kScores, 0, 100, 0, 0}, {Span::Kind::kOutput, 400, 500, 0, 0}};
+  timeline.warps = {{Span::Kind::kWork, 110, 120, 0, 0},
+                    {Span::Kind::kWork, 121, 130, 0, 0},   // 2 pixels further: the same
+                    {Span::Kind::kWork, 200, 201, 0, 0}};  // 2 pixels wide: left out
+  const lab::Legend legend{{}, {{Span::Kind::kScores, "scores"}, {Span::Kind::kOutput, "output"}}};
+  lab::NamedTimeline one{"a", timeline};
+  const std::string modelled = lab::draw_timelines({one}, legend);
+  CHECK(contains(modelled, ">output</text>"));
+  CHECK(contains(modelled, ">next block</text>"));
+  one.measured = true;
+  const std::string svg = lab::draw_timelines({one}, legend);
+  CHECK(contains(svg, "the first of 2 blocks</text>"));
+  CHECK_FALSE(contains(svg, ">next block</text>"));
+  CHECK(contains(svg, ">scores</text>"));
+  CHECK_FALSE(contains(svg, ">output</text>"));
+  CHECK(contains(svg, "width=\"200\" height=\"20\" fill=\"#8fbce6\""));  // twice the scale
+  const std::string work = "height=\"10\" fill=\"#f6b98a\"";
+  const std::size_t joined = svg.find("width=\"40\" " + work);
+  REQUIRE(joined != std::string::npos);
+  CHECK(svg.find(work, joined + 30) == std::string::npos);
+}
+
 TEST_CASE("a warp that issues bulk additions for others has a lane of its own") {
   Step addition = step(Kind::kStore, 0, 0, 3200);
   addition.adds = true;

@@ -118,6 +118,18 @@ class RecordChartsTest(TreeTest):
         self.assertLessEqual({"a", "b", "01_x", "02_y", "1k", "4k"}, set(texts(svg)))
         self.assertIn("no group c", self.run_tool("lengths", file, "c")[2])
 
+    def test_rungs_has_the_first_and_the_last_length_of_each_kernel(self):
+        of = {"01_x": ((1024, 6.0), (2048, 7.0), (4096, 8.0)), "02_y": ((1024, 9.0), (4096, 11.0))}
+        rows = [row("a", k, t, length=n) for k, values in of.items() for n, t in values]
+        (file,) = self.files([record("p", *rows)])
+        status, svg, _ = self.run_tool("rungs", file, "a")
+        self.assertEqual(status, 0)
+        for label in ("01_x", "02_y", "1024 keys", "4096 keys"):
+            self.assertIn(f">{label}</text>", svg)
+        self.assertNotIn("2048 keys", svg)
+        self.assertIn("no group c", self.run_tool("rungs", file, "c")[2])
+        self.assertIn("takes the groups", self.run_tool("rungs", file)[2])
+
     def test_verdicts_count_kernels_that_a_tool_reports(self):
         none, some = {"errors": 0, "warnings": 0}, {"errors": 0, "warnings": 2}
 
@@ -136,7 +148,8 @@ class RecordChartsTest(TreeTest):
 
     def test_a_file_that_is_not_a_record_is_refused(self):
         file = self.write("no.json", "{}")
-        for what in ("matmuls", "bytes", "backends", "errors", "verdicts", "lengths", "ladder"):
+        charts = "matmuls", "bytes", "backends", "errors", "verdicts", "lengths", "rungs", "ladder"
+        for what in charts:
             status, out, err = self.run_tool(what, file)
             self.assertEqual((status, out), (2, ""), what)
             self.assertTrue(err.startswith("record_charts.py: "), err)

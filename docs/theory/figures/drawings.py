@@ -203,13 +203,18 @@ def bits():
         y = 34 + 44 * i
         d.text(84, y + 17, name, text_anchor="end", font_weight="bold")
         x = 96
-        for count, colour in ((1, PALE[7]), (exponent, PALE[0]), (fraction, PALE[1])):
+        for letter, count, colour in (
+            ("s", 1, PALE[7]),
+            ("e", exponent, PALE[0]),
+            ("f", fraction, PALE[1]),
+        ):
             for _ in range(count):
                 d.box(x, y, unit, 24, colour)
                 x += unit
+            d.text(x - unit * count / 2, y + 17, letter)
         words = f"{1 + exponent + fraction} bits: 1 + {exponent} + {fraction}"
         d.text(x + 10, y + 17, words, text_anchor="start")
-    words = "grey: sign; orange: exponent, the range; blue: fraction, the precision"
+    words = "s: sign; e: exponent, the range; f: fraction, the precision"
     d.text(96, 218, words, text_anchor="start")
     return d
 

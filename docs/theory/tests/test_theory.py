@@ -33,6 +33,23 @@ class ExamplesTest(TreeTest):
             if enough > 2:
                 self.assertGreater(examples.schedule(30, copy, 4, enough - 1)[-1][3], copy + 120)
 
+    def test_the_longest_tile_last_keeps_one_sm_busy(self):
+        self.assertEqual(examples.last_finish([1, 2, 3, 4], 2), 6)  # the example of lesson 05
+        self.assertEqual(examples.last_finish([4, 3, 2, 1], 2), 5)
+        for tiles in ([5], [1] * 7, [9, 1, 1, 1]):
+            least = max(max(tiles), -(-sum(tiles) // 3))
+            self.assertGreaterEqual(examples.last_finish(tiles, 3), least)
+            self.assertLess(examples.last_finish(tiles, 3), sum(tiles) / 3 + max(tiles))
+
+    def test_a_rounded_number_is_off_by_half_a_unit_of_its_last_bit(self):
+        self.assertEqual(examples.to_bits(257.0, 8), 256)
+        self.assertEqual(examples.to_bits(-0.75, 2), -0.75)
+        for x in (1.0, 1.2345, -77.7, 3e-5):
+            for bits in (8, 11):
+                rounded = examples.to_bits(x, bits)
+                self.assertLessEqual(abs(rounded - x), abs(x) * 2.0**-bits)
+                self.assertEqual(examples.to_bits(rounded, bits), rounded)
+
     def test_no_tile_is_used_before_it_came_nor_replaced_before_it_was_used(self):
         for stages in (1, 2, 3):
             times = examples.schedule(10, 7, 3, stages)
