@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "05_flash_forward/interface/flash_attention.h"
 #include "05_flash_forward/src/dispatch.cuh"
@@ -59,10 +60,11 @@ inline void check_problem(const fa_attention* given) {
   if (a.causal != 0 && a.causal != 1) {
     refuse("causal is {}; allowed are 0 and 1", a.causal);
   }
-  // What is no positive and finite float32 would not be one for the kernel.
+  // The exponentials of kernels have base 2 and a float32 for scale log2(e).
   const auto scale = static_cast<float>(a.scale);
-  if (!(scale > 0 && std::isfinite(scale))) {
-    refuse("scale is {}; allowed are positive and finite numbers of float32", a.scale);
+  if (!(scale > 0 && std::isfinite(scale * kLog2E))) {
+    refuse("scale is {}; allowed are numbers of float32 above 0, up to {}", a.scale,
+           std::numeric_limits<float>::max() / kLog2E);
   }
   if (!(a.dropout >= 0 && a.dropout < 1)) {
     refuse("dropout is {}; allowed are 0 to below 1", a.dropout);
@@ -73,29 +75,38 @@ inline RowStrides row_strides(const fa_strides& strides) {
   return {strides.batch, strides.head, strides.row};
 }
 
-// A tensor [batch, heads, length, columns] of an attention; rows of one that is written must not
-// overlap.
-inline void check_tensor(const char* name, const void* pointer, const fa_strides& strides,
-                         const fa_attention& a, std::int64_t heads, std::int64_t length,
-                         std::int64_t columns, bool written = false) {
-  check_tensor({name,
-                pointer,
-                row_strides(strides),
-                {a.batch, heads, length, columns},
-                a.type == FA_TYPE_FLOAT32 ? 4 : 2,
-                written,
-                columns == a.head_dim ? "head_dim" : "head_dim_v"});
+// Checks a tensor [batch, heads, length, columns] of an attention; rows of one that is written must
+// not overlap. Returns what it occupies.
+inline attention::MemoryRegion checked_tensor(const char* name, const void* pointer,
+                                              const fa_strides& strides, const fa_attention& a,
+                                              std::int64_t heads, std::int64_t length,
+                                              std::int64_t columns, bool written = false) {
+  const TensorCheck tensor{name,
+                           pointer,
+                           row_strides(strides),
+                           {a.batch, heads, length, columns},
+                           a.type == FA_TYPE_FLOAT32 ? 4 : 2,
+                           written,
+                           columns == a.head_dim ? "head_dim" : "head_dim_v"};
+  check_tensor(tensor);
+  return region_of(tensor);
 }
 
-// Where the tensors are.
-inline void check_memory(const fa_attention& a) {
+// What an attention reads and writes.
+struct AttentionMemory {
+  std::vector<attention::MemoryRegion> inputs, outputs;
+};
+
+// Checks where the tensors are.
+inline AttentionMemory checked_memory(const fa_attention& a) {
   const std::int64_t d = a.head_dim, d_v = a.head_dim_v;
-  check_tensor("q", a.q, a.q_strides, a, a.heads, a.length_q, d);
-  check_tensor("k", a.k, a.k_strides, a, a.kv_heads, a.length_k, d);
-  check_tensor("v", a.v, a.v_strides, a, a.kv_heads, a.length_k, d_v);
-  check_tensor("o", a.o, a.o_strides, a, a.heads, a.length_q, d_v, true);
-  check_pointer("lse", a.lse, alignof(float));
-  check_bytes("lse", a.lse, std::int64_t{sizeof(float)} * a.batch * a.heads * a.length_q);
+  return {{checked_tensor("q", a.q, a.q_strides, a, a.heads, a.length_q, d),
+           checked_tensor("k", a.k, a.k_strides, a, a.kv_heads, a.length_k, d),
+           checked_tensor("v", a.v, a.v_strides, a, a.kv_heads, a.length_k, d_v)},
+          {checked_tensor("o", a.o, a.o_strides, a, a.heads, a.length_q, d_v, true),
+           checked_bytes("lse", a.lse, alignof(float),
+                         sizeof(float) * static_cast<std::uint64_t>(a.batch * a.heads) *
+                             static_cast<std::uint64_t>(a.length_q))}};
 }
 
 inline Stream stream_of(const fa_attention& a) {

@@ -7,11 +7,18 @@
 namespace fa::FA_TARGET {
 namespace {
 
-// No workspace is allowed: blocks then take their tiles in a fixed order.
+// Checks where tensors and workspace are. No workspace is allowed: blocks then take their tiles in a
+// fixed order.
+void check_memory(const fa_attention& a) {
+  AttentionMemory memory = checked_memory(a);
+  if (a.workspace != nullptr) {
+    memory.outputs.push_back(checked_bytes("workspace", a.workspace, 16, a.workspace_bytes));
+  }
+  check_overlaps(memory.outputs, memory.inputs);
+}
+
 void check_workspace(const fa_attention& a, std::size_t least) {
-  if (a.workspace == nullptr) return;
-  check_pointer("workspace", a.workspace, 16);
-  if (a.workspace_bytes < least) {
+  if (a.workspace != nullptr && a.workspace_bytes < least) {
     refuse("workspace_bytes is {}; allowed are {} and more, or no workspace", a.workspace_bytes,
            least);
   }

@@ -45,7 +45,13 @@ typedef struct fa_strides {
 } fa_strides;
 
 /// Attention over all heads of all sequences: o = softmax(scale q k^T) v. Pointers are to memory of
-/// the device; those of q, k, v and o are multiples of 16 bytes. o and lse overlap nothing.
+/// the device; those of q, k, v and o are multiples of 16 bytes. o, lse and the workspace overlap
+/// nothing, and a call in which they do is refused. Their rows may lie between those of others. Only
+/// where rows of an input overlap each other an overlap with an output may go unseen.
+///
+/// All is computed in float32 where it is not rounded to the type: q k^T first, then its product with
+/// scale. Results are finite where the sums of q k^T, their products with scale log2(e), and o are at
+/// most 3.4e38. Beyond that o and lse may be infinite or NaN.
 typedef struct fa_attention {
   size_t size;           ///< sizeof(fa_attention); another one is refused
   const void* q;         ///< [batch, heads, length_q, head_dim]
@@ -70,7 +76,8 @@ typedef struct fa_attention {
   int32_t type;          ///< an fa_type
   int32_t causal;        ///< 1: query i sees keys up to i + length_k - length_q;
                          ///< 0: it sees all
-  double scale;          ///< above 0 and finite; usually fa_default_scale()
+  double scale;          ///< above 0 and at most 2.3586574e38, FLT_MAX / log2(e);
+                         ///< usually fa_default_scale()
   double dropout;        ///< probability of dropping an element of P: 0 to below 1
   uint64_t seed;         ///< of the dropout: the same seed drops the same elements
   void* stream;          ///< a cudaStream_t; null is CUDA's default stream
@@ -78,7 +85,7 @@ typedef struct fa_attention {
   /// take their tiles in a fixed order, which can be slower. All bytes are 0
   /// before the first call that uses it, and each call leaves zeros. Calls
   /// that may run at the same time need a workspace each. At a multiple of 16
-  /// bytes; overlaps nothing.
+  /// bytes.
   void* workspace;
   size_t workspace_bytes;  ///< at least fa_workspace_bytes()
 } fa_attention;
@@ -111,8 +118,8 @@ double fa_default_scale(int64_t head_dim);
 /// then, and the stream is ignored.
 const char* fa_runs_on(void);
 
-/// One message about this thread's latest call that did not succeed; empty when all did. It lasts
-/// until the next such call.
+/// One message about this thread's latest call if it did not succeed; empty if it did. It lasts until
+/// the next call of fa_forward(), fa_workspace_bytes() or fa_kernel_name().
 const char* fa_last_error(void);
 
 #ifdef __GNUC__

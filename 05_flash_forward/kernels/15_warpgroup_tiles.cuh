@@ -76,10 +76,12 @@ __device__ void warpgroup_tiles_mainloop(
   //! [skip]
   for (int i = 0; i < range.skipped; ++i) {
     shared.k_pipe.consumer_wait(read.k);
+    __syncwarp();  // all lanes have seen the phase
     release_k();
     scheduler_barrier_sync<Tile>(warpgroup);
     scheduler_barrier_arrive<Tile>(warpgroup);
     shared.v_pipe.consumer_wait(read.v);
+    __syncwarp();
     release_v();
   }
   //! [skip]

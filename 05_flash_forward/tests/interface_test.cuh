@@ -118,17 +118,20 @@ TEST_CASE("dropout through the interface drops the elements of the reference mas
   check_dropout(check);
 }
 
-// A call that is right in all but what a test changes.
+// A call that is right in all but what a test changes. Each pointer has kApart elements of its own.
 struct Refused {
-  Refused() : memory(64) {
+  static constexpr std::int64_t kApart = 1024;
+  Refused() : memory(13 * kApart) {
     a.size = sizeof a;
-    a.q = a.k = a.v = a.o = a.lse = memory.data();
+    a.q = at(0), a.k = at(1), a.v = at(2), a.o = at(3), a.lse = at(4);
     a.q_strides = a.k_strides = a.v_strides = a.o_strides = {64, 32, 8};
     a.batch = a.heads = a.kv_heads = 2;
     a.length_q = a.length_k = 4;
     a.head_dim = a.head_dim_v = 8;
     a.scale = 1;
   }
+  // Between places that pointers have.
+  float* at(std::int64_t place) { return memory.data() + (2 * place + 1) * kApart; }
   // What is said when `change` has been made.
   std::string operator()(const std::function<void(fa_attention&)>& change) {
     fa_attention changed = a;
@@ -174,15 +177,64 @@ TEST_CASE("memory that kernels cannot use is refused by the name of its tensor")
         "the head stride of k is 12 elements; allowed are multiples of 8, "
         "which are 16 bytes, from 0");
   // One sequence only: its stride is not used, and PyTorch may give any number.
+  // What is only read may overlap.
   fa_attention one = call.a;
-  DeviceBuffer<float> o(64), lse(8);
-  one.o = o.data();
-  one.lse = lse.data();
+  one.q = one.k = one.v;
   one.batch = 1;
   one.q_strides.batch = one.o_strides.batch = 1;
   call.memory.zero();
   CHECK(fa_forward(&one) == FA_STATUS_OK);
   device_synchronize();
+}
+
+TEST_CASE("outputs that overlap something else are refused by both names") {
+  Refused call;
+  call.a.type = FA_TYPE_FLOAT16;
+  call.a.workspace = call.at(5);
+  call.a.workspace_bytes = 64;
+  std::vector<UsedMemory<fa_attention>> used;
+  for (const auto& tensor : kTensors) used.push_back({tensor, tensor.written, nullptr, 256});
+  used.push_back({kLse, true, nullptr, 64});
+  used.push_back(
+      {{"workspace", true, false, [](fa_attention& a, void* to) { a.workspace = to; }, {}},
+       true,
+       nullptr,
+       64});
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    used[i].place = call.at(static_cast<std::int64_t>(i));
+  }
+  check_refused_overlaps(call, used);
+}
+
+TEST_CASE("rows of O between those of Q are accepted, and refused when they share an element") {
+  Refused call;
+  call.memory.zero();
+  const auto interleaved = [&](std::int64_t gap) {
+    return [=](fa_attention& a) {
+      a.q_strides = a.o_strides = {16 * 8, 8, 32};
+      a.o = const_cast<float*>(static_cast<const float*>(a.q)) + gap;
+    };
+  };
+  CHECK(call(interleaved(16)) == "not refused");
+  CHECK(call(interleaved(16 - 128)) == "not refused");
+  device_synchronize();
+  CHECK(contains(call(interleaved(12)), "o at address 0x"));
+  CHECK(contains(call(interleaved(28)), "o at address 0x"));
+}
+
+TEST_CASE("the largest scale gives finite values where these exist") {
+  Refused call;
+  Tensor<float, 1> values({call.memory.count()});
+  std::fill_n(values.data(), values.count(), 1e-18f);
+  device_copy(call.memory.data(), values.data(),
+              sizeof(float) * static_cast<std::size_t>(values.count()), CopyKind::kToDevice);
+  call.a.scale = 2.3586574e38;
+  REQUIRE(call([](fa_attention&) {}) == "not refused");
+  device_synchronize();
+  call.memory.download(values.data());
+  CHECK(values(call.at(3) - call.memory.data()) == doctest::Approx(1e-18));
+  // Scores are 8 * 1e-36 * scale, of four keys.
+  CHECK(values(call.at(4) - call.memory.data()) == doctest::Approx(1886.927 + std::log(4.0)));
 }
 
 TEST_CASE("strides with which a tensor ends beyond the last address are refused") {
@@ -387,6 +439,19 @@ TEST_CASE("a CUDA graph without a workspace, replayed beside other calls") {
   check_graph([](std::uint32_t seed) { return own_call(64, false, seed); });
 }
 #endif
+
+TEST_CASE("there is no error after a call that succeeds") {
+  Refused call;
+  call.memory.zero();
+  const auto fails = [&] { call([](fa_attention& a) { a.batch = 0; }); };
+  check_no_error_after_success(
+      fails, [&] { fa_forward(&call.a); }, fa_last_error);
+  check_no_error_after_success(
+      fails, [&] { fa_workspace_bytes(&call.a); }, fa_last_error);
+  check_no_error_after_success(
+      fails, [&] { fa_kernel_name(&call.a); }, fa_last_error);
+  device_synchronize();
+}
 
 TEST_CASE("each thread has its own last error") {
   Refused call;

@@ -1,8 +1,6 @@
 // The C interface: looks at what it is given, and launches kernels. Compiled by nvcc for GPUs, and
 // as C++ for the lab: see common/gpu/target.hpp.
-#include <algorithm>
 #include <cstdint>
-#include <limits>
 
 #include "05_flash_forward/interface/checks.cuh"
 #include "06_flash_backward/interface/flash_attention_backward.h"
@@ -54,19 +52,18 @@ std::size_t workspace_bytes(const AttentionGradient<T>& a, bool deterministic) {
          static_cast<std::size_t>(workspace_floats(a, workspace_of(a, deterministic)));
 }
 
-// Where tensors and workspace are.
+// Checks where tensors and workspace are.
 void check_memory(const fa_gradient& g) {
   const fa_attention& a = g.attention;
-  check_memory(a);
+  auto [read, saved] = checked_memory(a);
+  read.insert(read.end(), saved.begin(), saved.end());
   const std::int64_t d = a.head_dim, d_v = a.head_dim_v;
-  check_tensor("d_o", g.d_o, g.d_o_strides, a, a.heads, a.length_q, d_v);
-  check_tensor("d_q", g.d_q, g.d_q_strides, a, a.heads, a.length_q, d, true);
-  check_tensor("d_k", g.d_k, g.d_k_strides, a, a.kv_heads, a.length_k, d, true);
-  check_tensor("d_v", g.d_v, g.d_v_strides, a, a.kv_heads, a.length_k, d_v, true);
-  check_pointer("workspace", g.workspace, 16);
-  constexpr auto kMaxBytes = std::size_t{std::numeric_limits<std::int64_t>::max()};
-  check_bytes("workspace", g.workspace,
-              static_cast<std::int64_t>(std::min(g.workspace_bytes, kMaxBytes)));
+  read.push_back(checked_tensor("d_o", g.d_o, g.d_o_strides, a, a.heads, a.length_q, d_v));
+  check_overlaps({checked_tensor("d_q", g.d_q, g.d_q_strides, a, a.heads, a.length_q, d, true),
+                  checked_tensor("d_k", g.d_k, g.d_k_strides, a, a.kv_heads, a.length_k, d, true),
+                  checked_tensor("d_v", g.d_v, g.d_v_strides, a, a.kv_heads, a.length_k, d_v, true),
+                  checked_bytes("workspace", g.workspace, 16, g.workspace_bytes)},
+                 read);
 }
 
 int backward(const fa_gradient* given) {

@@ -20,7 +20,8 @@ extern "C" {
 /// The gradients of a loss: d_o is that with respect to o, and d_q, d_k and d_v are asked for.
 /// Where heads share keys and values, d_k and d_v are sums over these heads. Pointers are to
 /// memory of the device and multiples of 16 bytes; tensors have the type of the attention. d_q,
-/// d_k, d_v and the workspace overlap nothing. In float32 each row of probabilities is normalized
+/// d_k, d_v and the workspace overlap nothing; see fa_attention, which also says which values stay
+/// finite. In float32 each row of probabilities is normalized
 /// over the given keys, so lse must be that of these keys and not of a longer sequence.
 typedef struct fa_gradient {
   size_t size;             ///< sizeof(fa_gradient); another one is refused
@@ -65,8 +66,8 @@ const char* fa_backward_kernel_name(const fa_gradient* gradient);
 /// "gpu" or "cpu", as fa_runs_on() of lesson 05.
 const char* fa_backward_runs_on(void);
 
-/// One sentence about this thread's latest call of this library that did not succeed; empty when
-/// all did. It lasts until the next such call.
+/// One message about this thread's latest call of this library if it did not succeed; empty if it
+/// did. It lasts until the next call of a function that can fail.
 const char* fa_backward_last_error(void);
 
 #ifdef __GNUC__

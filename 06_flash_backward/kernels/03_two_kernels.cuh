@@ -120,11 +120,13 @@ __device__ void probs_and_d_s(const FloatBackwardTiles<Tile>& tiles,
     for (int j = 0; j < 2; ++j) {
       const int col = x + 16 * j, key = key0 + col;
       const float p =
-          key < visible ? recomputed_prob(s[i][j], a.scale, lse) * inv_row_sum
-                        : 0.0f;
+          key < visible
+              ? recomputed_prob(s[i][j], a.scale, lse, visible) * inv_row_sum
+              : 0.0f;
       const float kept = a.dropout.of_weight(head.index, query, key);
       tiles.p[row * Tile::score_ld + col] = p * kept;
-      tiles.d_s[row * Tile::score_ld + col] = p * (d_p[i][j] * kept - delta);
+      tiles.d_s[row * Tile::score_ld + col] =
+          float_score_gradient(p, d_p[i][j] * kept, delta);
     }
   }
 }
@@ -188,11 +190,11 @@ __global__ void __launch_bounds__(256)
     }
 #pragma unroll
     for (int i = 0; i < Tile::own; ++i) {
-      const int visible = visible_keys(a, query0 + y + 16 * i) - key0;
+      const int visible = visible_keys(a, query0 + y + 16 * i);
 #pragma unroll
       for (int j = 0; j < Tile::own; ++j) {
-        if (x + 16 * j < visible) {
-          sum[i] += recomputed_prob(s[i][j], a.scale, lse[i]);
+        if (key0 + x + 16 * j < visible) {
+          sum[i] += recomputed_prob(s[i][j], a.scale, lse[i], visible);
         }
       }
     }
@@ -223,6 +225,19 @@ __device__ void add_float_row(FloatRow<Tile>& sums, float factor,
     sums[c].y += factor * x.y;
     sums[c].z += factor * x.z;
     sums[c].w += factor * x.w;
+  }
+}
+
+/// all += sums. Sums over thousands of queries are added up tile by tile: so the rounding errors grow
+/// with the number of tiles, not of queries.
+template <class Tile>
+__device__ void add_sums(FloatRow<Tile>& all, const FloatRow<Tile>& sums) {
+#pragma unroll
+  for (int c = 0; c < Tile::fours; ++c) {
+    all[c].x += sums[c].x;
+    all[c].y += sums[c].y;
+    all[c].z += sums[c].z;
+    all[c].w += sums[c].w;
   }
 }
 
@@ -257,7 +272,7 @@ __global__ void __launch_bounds__(256)
   const int row = threadIdx.x / 8;  // a key, for the sums
   //! [own_key]
   //! [key_loop]
-  FloatRow<Tile> d_k = {}, d_v = {};
+  FloatRow<Tile> all_d_k = {}, all_d_v = {};
   for (int member = 0; member < group; ++member) {
     const auto head = gradient_head(a, batch, kv_head * group + member);
     for (int query0 = first_query(a, key0) / Tile::side * Tile::side;
@@ -270,12 +285,15 @@ __global__ void __launch_bounds__(256)
       probs_and_d_s<Tile>(tiles, a, head, query0, key0);
       __syncthreads();  // P and dS are ready
       // dV += P^T dO, dK += dS^T Q
+      FloatRow<Tile> d_k = {}, d_v = {};  // of this tile
       for (int kk = 0; kk < Tile::side; ++kk) {
         add_float_row<Tile>(d_v, tiles.p[kk * Tile::score_ld + row],
                             tiles.d_o + kk * Tile::ld);
         add_float_row<Tile>(d_k, tiles.d_s[kk * Tile::score_ld + row],
                             tiles.q + kk * Tile::ld);
       }
+      add_sums<Tile>(all_d_v, d_v);
+      add_sums<Tile>(all_d_k, d_k);
       __syncthreads();  // all threads have read the tiles
     }
   }
@@ -284,10 +302,10 @@ __global__ void __launch_bounds__(256)
   if (key >= a.length_k) return;
   store_float_row<Tile>(
       kv_rows(a.d_k, a.d_k_strides, batch, kv_head) + key * a.d_k_strides.row,
-      d_k, a.scale, a.head_dim);
+      all_d_k, a.scale, a.head_dim);
   store_float_row<Tile>(
       kv_rows(a.d_v, a.d_v_strides, batch, kv_head) + key * a.d_v_strides.row,
-      d_v, 1.0f, a.head_dim);
+      all_d_v, 1.0f, a.head_dim);
 }
 //! [keys]
 

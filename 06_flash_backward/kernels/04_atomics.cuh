@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(256)
                         a.v_strides.row, key0, a.length_k, a.head_dim);
   const int row = threadIdx.x / 8;  // a key, for the sums
   //! [key_loop]
-  FloatRow<Tile> d_k = {}, d_v = {};
+  FloatRow<Tile> all_d_k = {}, all_d_v = {};
   for (int member = 0; member < group; ++member) {
     const auto head = gradient_head(a, batch, kv_head * group + member);
     for (int query0 = first_query(a, key0) / Tile::side * Tile::side;
@@ -65,12 +65,15 @@ __global__ void __launch_bounds__(256)
       probs_and_d_s<Tile>(tiles, a, head, query0, key0);
       __syncthreads();  // P and dS are ready
       // dV += P^T dO, dK += dS^T Q
+      FloatRow<Tile> d_k = {}, d_v = {};  // of this tile
       for (int kk = 0; kk < Tile::side; ++kk) {
         add_float_row<Tile>(d_v, tiles.p[kk * Tile::score_ld + row],
                             tiles.d_o + kk * Tile::ld);
         add_float_row<Tile>(d_k, tiles.d_s[kk * Tile::score_ld + row],
                             tiles.q + kk * Tile::ld);
       }
+      add_sums<Tile>(all_d_v, d_v);
+      add_sums<Tile>(all_d_k, d_k);
       atomic_add_float_d_q<Tile>(tiles, a, head, query0);  // dQ += dS K
       __syncthreads();  // all threads have read the tiles
     }
@@ -80,10 +83,10 @@ __global__ void __launch_bounds__(256)
   if (key >= a.length_k) return;
   store_float_row<Tile>(
       kv_rows(a.d_k, a.d_k_strides, batch, kv_head) + key * a.d_k_strides.row,
-      d_k, a.scale, a.head_dim);
+      all_d_k, a.scale, a.head_dim);
   store_float_row<Tile>(
       kv_rows(a.d_v, a.d_v_strides, batch, kv_head) + key * a.d_v_strides.row,
-      d_v, 1.0f, a.head_dim);
+      all_d_v, 1.0f, a.head_dim);
 }
 
 /// Launches the rung.

@@ -378,8 +378,10 @@ struct DQWarpgroup {
   /// Skips a tile of keys that only the other warpgroup's queries see.
   __device__ void skip() {
     shared.k_pipe.consumer_wait(k_at);
+    __syncwarp();  // all lanes have seen the phase
     release_stage(shared.k_pipe, k_at);
     shared.v_pipe.consumer_wait(v_at);
+    __syncwarp();
     release_stage(shared.v_pipe, v_at);
     k_at.advance();
     v_at.advance();

@@ -74,17 +74,18 @@ __device__ void recompute_split_probs(float (&s)[row_tiles][query_tiles][4],
     load2(of_column, lse + column);
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const int visible = masked ? visible_keys(a, query0 + column + e) -
-                                       key0 - fragment_row(lane, 0)
-                                 : 0;
+      constexpr int many = 1 << 30;  // lengths are at most 10^9
+      const int visible =
+          masked ? visible_keys(a, query0 + column + e) : many;
+      const int beyond = visible - key0 - fragment_row(lane, 0);
 #pragma unroll
       for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
           float& x = s[i][j][2 * h + e];
-          x = masked && 16 * i + 8 * h >= visible
+          x = masked && 16 * i + 8 * h >= beyond
                   ? 0.0f
-                  : recomputed_prob(x, a.scale, of_column[e]);
+                  : recomputed_prob(x, a.scale, of_column[e], visible);
         }
       }
     }
@@ -299,9 +300,9 @@ __device__ void split_score_gradients(float* ds_smem, int first,
         const float x = d_p[i][j][e];
         if constexpr (has_dropout) {
           const float kept = p > 0 ? a.dropout.factor * x : 0.0f;
-          p = fabsf(p) * (kept - sum[e % 2]);
+          p = float_score_gradient(fabsf(p), kept, sum[e % 2]);
         } else {
-          p *= x - sum[e % 2];
+          p = float_score_gradient(p, x, sum[e % 2]);
         }
       }
     }

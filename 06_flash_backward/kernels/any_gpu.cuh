@@ -24,15 +24,19 @@ score_gradient(const AttentionGradient<T>& a, const GradientHead<T>& head,
                int query, int key, const LaneColumns& q, const LaneColumns& k,
                const LaneColumns& v, const LaneColumns& d_o) {
   const std::int64_t padded = head.padded_row + query;
-  const float s = dot_columns(q, k);
-  float p;
-  if constexpr (std::is_same_v<T, float>) {
-    p = recomputed_prob(s, a.scale, head.lse[query]) * a.inv_row_sum[padded];
-  } else {
-    p = exp2_approx(s * (a.scale * kLog2E) - a.lse_base_2[padded]);
-  }
+  const float s = dot_columns(q, k), delta = a.delta[padded];
   const float kept = a.dropout.of_weight(head.index, query, key);
-  return {p * kept, p * (dot_columns(d_o, v) * kept - a.delta[padded])};
+  const float d_p = dot_columns(d_o, v) * kept;
+  if constexpr (std::is_same_v<T, float>) {
+    const float p =
+        recomputed_prob(s, a.scale, head.lse[query], visible_keys(a, query)) *
+        a.inv_row_sum[padded];
+    return {p * kept, float_score_gradient(p, d_p, delta)};
+  } else {
+    const float p =
+        exp2_approx(s * (a.scale * kLog2E) - a.lse_base_2[padded]);
+    return {p * kept, p * (d_p - delta)};
+  }
 }
 
 /// inv_row_sum = 1 / rowsum(P), as recomputed_row_sums() computes it.
@@ -48,7 +52,8 @@ __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
   float sum = 0;
   for (int key = 0; key < visible; ++key) {
     load_columns(k, kv.k + key * a.k_strides.row, a.head_dim);
-    sum += recomputed_prob(dot_columns(q, k), a.scale, head.lse[query]);
+    sum +=
+        recomputed_prob(dot_columns(q, k), a.scale, head.lse[query], visible);
   }
   if (threadIdx.x % kWarp == 0) {
     a.inv_row_sum[head.padded_row + query] = sum == 0 ? 0 : 1 / sum;

@@ -22,6 +22,21 @@ __device__ inline float recomputed_prob(float s, float scale, float lse) {
 }
 //! [recomputed_prob]
 
+/// The same for a query that sees so many keys. P of the only key is 1, whatever the rounding errors
+/// of S and LSE are.
+__device__ inline float recomputed_prob(float s, float scale, float lse,
+                                        int visible) {
+  return visible == 1 ? 1.0f : recomputed_prob(s, scale, lse);
+}
+
+/// dS = P * (dP - delta). Where P is 1 the other keys of the row have less than a rounding error of
+/// it, delta is dP, and what is left of the difference would be rounding errors only.
+/// @param p before dropout
+__device__ inline float float_score_gradient(float p, float d_p,
+                                             float delta) {
+  return p == 1 ? 0.0f : p * (d_p - delta);
+}
+
 /// Queries of a block of zero_d_q(), which has 8 threads for each.
 constexpr int kZeroedRows = 32;
 

@@ -200,23 +200,26 @@ TEST_CASE("the workspace has two floats for each padded row, and sums of dQ") {
                      : "06_swizzled_pipeline, bfloat16, 256 columns"));
 }
 
-// A call that is right in all but what a test changes.
+// A call that is right in all but what a test changes. Each pointer has kApart elements of its own.
 struct Refused {
-  Refused() : memory(64), workspace(2 * 2 * 2 * 128) {
+  static constexpr std::int64_t kApart = 1024;
+  Refused() : memory(19 * kApart), workspace(2 * 2 * 2 * 128) {
     g.size = sizeof g;
-    std::array<void*, 8> at{};
-    at.fill(memory.data());
-    set_tensors(g, at, {64, 32, 8}, {64, 32, 8});
+    std::array<void*, 8> tensors{};
+    for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i] = at(static_cast<std::int64_t>(i));
+    set_tensors(g, tensors, {64, 32, 8}, {64, 32, 8});
     g.workspace = workspace.data();
     g.workspace_bytes = fa_bytes();
     fa_attention& a = g.attention;
     a.size = sizeof a;
-    a.lse = memory.data();
+    a.lse = at(8);
     a.batch = a.heads = a.kv_heads = 2;
     a.length_q = a.length_k = 4;
     a.head_dim = a.head_dim_v = 8;
     a.scale = 1;
   }
+  // Between places that pointers have.
+  float* at(std::int64_t place) { return memory.data() + (2 * place + 1) * kApart; }
   std::size_t fa_bytes() const {
     return sizeof(float) * static_cast<std::size_t>(workspace.count());
   }
@@ -280,6 +283,39 @@ TEST_CASE("options that are not allowed are refused with those that are") {
 TEST_CASE("pointers that kernels cannot use are refused by their names") {
   Refused call;
   check_refused_pointers(call, pointers(), call.memory.data());
+}
+
+TEST_CASE("outputs that overlap something else are refused by both names") {
+  Refused call;
+  std::vector<UsedMemory<G>> used;
+  for (const auto& pointer : pointers()) {
+    const std::string name = pointer.name;
+    const bool is_workspace = name == "workspace";
+    used.push_back(
+        {pointer, is_workspace || (name.substr(0, 2) == "d_" && name != "d_o"),
+         is_workspace ? call.workspace.data() : call.at(static_cast<std::int64_t>(used.size())),
+         is_workspace    ? call.fa_bytes()
+         : name == "lse" ? 64u
+                         : 512u});
+  }
+  check_refused_overlaps(call, used);
+}
+
+TEST_CASE("gradients in one tensor are accepted, and refused when they share an element") {
+  Refused call;
+  const auto interleaved = [&](std::int64_t apart) {
+    return [=](G& g) {
+      // [batch, length, 3, heads, head_dim]
+      g.d_q_strides = g.d_k_strides = g.d_v_strides = {4 * 48, 8, 48};
+      g.d_k = static_cast<float*>(g.d_q) + apart;
+      g.d_v = static_cast<float*>(g.d_q) + 32;
+    };
+  };
+  CHECK(contains(call(interleaved(12)), "d_k at address 0x"));
+  CHECK(contains(call(interleaved(20)), "d_v at address 0x"));
+  CHECK(contains(call(interleaved(36)), "d_k at address 0x"));
+  CHECK(call(interleaved(16)) == "not refused");
+  device_synchronize();
 }
 
 #if defined(__CUDACC__)
@@ -416,6 +452,19 @@ TEST_CASE("a CUDA graph with the first store, replayed beside other calls") {
   check_graph(kOwnCalls[2]);
 }
 #endif
+
+TEST_CASE("there is no error after a call that succeeds") {
+  Refused call;
+  const auto fails = [&] { call([](G& g) { g.attention.batch = 0; }); };
+  const auto last = fa_backward_last_error;
+  check_no_error_after_success(
+      fails, [&] { fa_backward(&call.g); }, last);
+  check_no_error_after_success(
+      fails, [&] { fa_backward_workspace_bytes(&call.g); }, last);
+  check_no_error_after_success(
+      fails, [&] { fa_backward_kernel_name(&call.g); }, last);
+  device_synchronize();
+}
 
 TEST_CASE("each thread has its own last error") {
   Refused call;

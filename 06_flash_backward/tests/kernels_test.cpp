@@ -239,6 +239,52 @@ TEST_CASE("rung 13 supports wide heads only, in 16 bits and without dropout") {
   }
 }
 
+namespace {
+
+// Gradients of a problem, by the rungs for float32 on each backend but the watched one.
+template <class Work>
+void with_float_gradients(const Problem& problem, const backward::Inputs& inputs, Work work) {
+  for (const Backend& backend : Tests::all()) {
+    if (!backend.available || backend.kind == "watched") continue;
+    for (const backward::Rung& rung : backend.rungs) {
+      const bool of_interface = rung.name == "03_two_kernels" || rung.name == "04_atomics" ||
+                                rung.name == "17_split_tf32";
+      if (!of_interface || !rung.supports(problem)) continue;
+      CAPTURE(backend.kind);
+      CAPTURE(rung.name);
+      work(rung, rung.run(problem, inputs));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("float32: of the only key of a row P is 1 and dS is 0, whatever the scores are") {
+  for (const Values values : {Values::kNormal, Values::kLarge}) {
+    for (const double dropout : {0.0, 0.3}) {
+      const Problem problem = problem_of(Type::kFloat32, {1, 4, 2, 150, 1, 40}, false, dropout);
+      const auto inputs = backward::make_inputs(problem, values, 1);
+      auto without_scores = inputs;
+      without_scores.forward.k = Tensor<float, 4>(problem.shape_of_kv());
+      without_scores.lse = Tensor<float, 3>(inputs.lse.shape());
+      with_float_gradients(problem, inputs, [&](const auto& rung, const Gradients& gradients) {
+        CHECK(same_bits(gradients.d_v, rung.run(problem, without_scores).d_v));
+        for (const auto* tensor : {&gradients.d_q, &gradients.d_k}) {
+          CHECK(std::all_of(tensor->data(), tensor->data() + tensor->count(),
+                            [](float x) { return x == 0; }));
+        }
+      });
+    }
+  }
+  // Query 20 sees one key, those before it none.
+  const Problem problem = problem_of(Type::kFloat32, {1, 2, 1, 60, 40, 64}, true);
+  const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
+  with_float_gradients(problem, inputs, [&](const auto&, const Gradients& gradients) {
+    for (std::int64_t i = 0; i < 64; ++i) CHECK(gradients.d_q(0, 1, 20, i) == 0);
+    CHECK(gradients.d_q(0, 1, 21, 0) != 0);
+  });
+}
+
 TEST_CASE("the checker refuses gradients with a small error") {
   const Backend& lab = Tests::all().front();
   for (const auto& [type, factor] :

@@ -37,6 +37,36 @@ void MbarrierCheck::used(const void* barrier, bool by_copy, std::uint32_t site) 
 
 // ---------------------------------------------------------------- registers of wgmma
 
+void PhaseCheck::seen(const void* barrier, std::uint32_t phase, std::uint32_t site) {
+  State& state = states_[barrier];
+  const Access wait = w_.executed.now(site, false);
+  if (phase < state.phase) {
+    report(wait, state.site);
+  } else {
+    state.seen.push_back(wait);
+  }
+}
+
+void PhaseCheck::ends(const void* barrier, std::uint32_t phase, std::uint32_t site) {
+  State& state = states_[barrier];
+  for (const Access& wait : state.seen) {
+    if (!w_.executed.arrivals_ordered_after(barrier, wait)) report(wait, site);
+  }
+  state.seen.clear();
+  state.phase = phase;
+  state.site = site;
+}
+
+void PhaseCheck::report(const Access& wait, std::uint32_t next) {
+  w_.findings.add(
+      "barrier", wait.site, next,
+      fmt::format("{} waits for a phase of an mbarrier here, and the next phase, which the other "
+                  "line completes, may end before it has seen that: then it waits for ever; lanes "
+                  "of a warp need not leave a wait together, so a __syncwarp() must stand between "
+                  "their wait and the arrival of one lane, or only that lane may wait",
+                  w_.name_of(wait.thread)));
+}
+
 void RegisterCheck::lend(int thread, const void* address, std::size_t size, bool sums,
                          const void* agent, std::uint32_t when, std::uint32_t site) {
   lent_[static_cast<std::size_t>(thread)].push_back(

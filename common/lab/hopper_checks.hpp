@@ -1,5 +1,6 @@
 /// @file
-/// Checks of what only Hopper has: mbarriers that copies must see, registers that a wgmma uses, and
+/// Checks of what only Hopper has: mbarriers that copies must see, waits that a phase may overtake,
+/// registers that a wgmma uses, and
 /// shared memory of another block that may have ended.
 #pragma once
 
@@ -31,6 +32,33 @@ class MbarrierCheck {
     Access made;
     bool fenced = false;  // is visible to copies
   };
+  Watched& w_;
+  std::unordered_map<const void*, State> states_;
+};
+
+/// Waits at mbarriers. A wait knows a phase by its parity: a thread that looks only after the next
+/// phase has ended, too, waits for ever. So the next phase must need an arrival that comes after the
+/// thread has seen its own. Lanes of a warp need not leave a wait together.
+class PhaseCheck {
+ public:
+  /// No waits.
+  explicit PhaseCheck(Watched& watched) : w_(watched) {}
+  /// A block or cluster begins.
+  void block_begins() { states_.clear(); }
+  /// Exchanges what is known of the running block for what another one knows of its own.
+  void exchange(PhaseCheck& other) { states_.swap(other.states_); }
+  /// The running thread has seen the end of a phase.
+  void seen(const void* barrier, std::uint32_t phase, std::uint32_t site);
+  /// A phase ends with what the running thread does.
+  void ends(const void* barrier, std::uint32_t phase, std::uint32_t site);
+
+ private:
+  // Of a barrier: its last phase that has ended, by what line, and who has seen it.
+  struct State {
+    std::uint32_t phase = 0, site = 0;
+    std::vector<Access> seen;
+  };
+  void report(const Access& wait, std::uint32_t next);
   Watched& w_;
   std::unordered_map<const void*, State> states_;
 };

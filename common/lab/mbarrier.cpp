@@ -110,6 +110,7 @@ void Mbarriers::wait(LabThread& thread, const void* barrier, int parity,
   }
   state.land();
   if (observer != nullptr) {
+    observer->phase_seen(barrier, phases, location);
     observer->async_ends(barrier, state.phases, false);
     observer->acquires(barrier);
   }
@@ -160,7 +161,10 @@ void Mbarriers::advance(const void* barrier, State& state, const SourceLocation&
   }
   ++state.phases;
   state.missing = state.arrivals;
-  if (observer != nullptr) observer->phase_ends(barrier);
+  if (observer != nullptr) {
+    observer->mbarrier_phase_ends(barrier, state.phases, location);
+    observer->phase_ends(barrier);
+  }
   wake(threads_, lab::State::kAtMbarrier, [&](const LabThread& thread) {
     const bool wakes = thread.barrier == barrier && state.ended(thread.parity);
     if (wakes) state.seen = state.phases;

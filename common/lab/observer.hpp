@@ -93,6 +93,13 @@ class Observer {
   /// The thread arrives at a barrier, mbarrier or named: threads that wait for the phase are
   /// ordered after everything that it did so far.
   virtual void releases(const void* barrier) = 0;
+  /// The thread has waited for a phase of an mbarrier, counted from 1, or has seen at once that it
+  /// had ended.
+  virtual void phase_seen(const void* barrier, std::uint32_t phase,
+                          const SourceLocation& location) = 0;
+  /// A phase of an mbarrier, counted from 1, ends with what the line does.
+  virtual void mbarrier_phase_ends(const void* barrier, std::uint32_t phase,
+                                   const SourceLocation& location) = 0;
   /// A barrier's phase is complete.
   virtual void phase_ends(const void* barrier) = 0;
   /// The thread has waited at a barrier: it is ordered after all arrivals of its last phase.

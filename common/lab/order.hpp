@@ -150,6 +150,14 @@ class Order : private OrderOfBlock {
     const std::size_t index = index_of(other - block_);
     return all_.at(index) >= time || clocks_[thread - block_].at(index) >= time;
   }
+  /// Whether what has arrived at a barrier is ordered after an access in this block.
+  bool arrivals_ordered_after(const void* barrier, const Access& before) const {
+    if (passed_barrier(before)) return true;
+    const auto found = barriers_.find(barrier);
+    const std::size_t index = index_of(before.thread - block_);
+    return all_.at(index) >= before.time ||
+           (found != barriers_.end() && found->second.coming.at(index) >= before.time);
+  }
   /// Whether any lane of a thread's warp is.
   bool warp_ordered_after(std::uint32_t thread, std::uint32_t other, std::uint32_t time) const;
   /// Whether a counter orders this block after an access in another block. Its copies by TMA may

@@ -25,11 +25,13 @@ struct Watch::State : Observer {
   Watched watched;
   Sites& sites = watched.sites;
   Order& order = watched.order;
+  Order& executed = watched.executed;
   Findings& findings = watched.findings;
   ShadowMemory& memory = watched.memory;
   Traffic traffic;
   RaceCheck race_check{watched};
   MbarrierCheck mbarrier_check{watched};
+  PhaseCheck phase_check{watched};
   RegisterCheck register_check{watched};
   PeerCheck peer_check{watched};
   SpinCheck spin_check{watched};
@@ -87,9 +89,11 @@ struct Watch::State : Observer {
     memory.block_begins(dynamic, bytes, first.rank);
     if (first.rank > 0) return;
     order.block_begins();
+    executed.block_begins();
     traffic.block_begins(static_cast<int>(watched.threads), memory.statics.begin,
                          memory.statics.size, memory.dynamics[0].begin);
     mbarrier_check.block_begins();
+    phase_check.block_begins();
     register_check.block_begins();
     peer_check.block_begins();
     spin_check.block_begins();
@@ -97,11 +101,12 @@ struct Watch::State : Observer {
   // What is known of a block that waits for others.
   struct Waiting {
     explicit Waiting(Watched& watched)
-        : mbarriers(watched), registers(watched), peers(watched), spins(watched) {}
-    OrderOfBlock order;
+        : mbarriers(watched), phases(watched), registers(watched), peers(watched), spins(watched) {}
+    OrderOfBlock order, executed;
     ShadowMemory::OfBlock memory;
     TrafficOfBlock traffic;
     MbarrierCheck mbarriers;
+    PhaseCheck phases;
     RegisterCheck registers;
     PeerCheck peers;
     SpinCheck spins;
@@ -109,9 +114,11 @@ struct Watch::State : Observer {
   std::unordered_map<const void*, std::unique_ptr<Waiting>> waiting;
   void exchange(Waiting& other) {
     order.exchange(other.order);
+    executed.exchange(other.executed);
     memory.exchange(other.memory);
     traffic.exchange(other.traffic);
     mbarrier_check.exchange(other.mbarriers);
+    phase_check.exchange(other.phases);
     register_check.exchange(other.registers);
     peer_check.exchange(other.peers);
     spin_check.exchange(other.spins);
@@ -167,10 +174,12 @@ struct Watch::State : Observer {
     traffic.warp_meets(warp, mask);
     // Shuffles do not.
     if (orders_memory) order.warp_meets(warp * kWarpSize, mask);
+    executed.warp_meets(warp * kWarpSize, mask);
   }
   void block_meets(const SourceLocation& first, const SourceLocation& second, bool same_line,
                    int ended) override {
     order.block_meets();
+    executed.block_meets();
     const std::size_t warps = watched.warps_of_block();
     traffic.block_meets(this_rank() * warps, warps);
     if (!same_line) {
@@ -194,12 +203,31 @@ struct Watch::State : Observer {
     const Region* region = memory.shared(static_cast<const std::byte*>(barrier));
     if (region != nullptr && !by_copy) note_peer_use(*region, order.now(site, false));
     mbarrier_check.used(barrier, by_copy, site);
+    if (by_copy) executed.releases(barrier);  // the phase needs the copy's bytes
   }
-  void releases(const void* barrier) override { order.releases(barrier); }
-  void phase_ends(const void* barrier) override { order.phase_ends(barrier); }
-  void acquires(const void* barrier) override { order.acquires(barrier); }
+  void releases(const void* barrier) override {
+    order.releases(barrier);
+    executed.releases(barrier);
+  }
+  void phase_seen(const void* barrier, std::uint32_t phase,
+                  const SourceLocation& location) override {
+    phase_check.seen(barrier, phase, sites.id(location));
+  }
+  void mbarrier_phase_ends(const void* barrier, std::uint32_t phase,
+                           const SourceLocation& location) override {
+    phase_check.ends(barrier, phase, sites.id(location));
+  }
+  void phase_ends(const void* barrier) override {
+    order.phase_ends(barrier);
+    executed.phase_ends(barrier);
+  }
+  void acquires(const void* barrier) override {
+    order.acquires(barrier);
+    executed.acquires(barrier);
+  }
   void memory_fenced(bool arrived, bool for_all_blocks) override {
     order.memory_fenced(arrived, for_all_blocks);
+    executed.memory_fenced(arrived, for_all_blocks);
     just_fenced = current;
   }
   void async_fenced() override { order.async_fenced(); }
@@ -292,7 +320,10 @@ struct Watch::State : Observer {
     const bool fenced = std::exchange(just_fenced, nullptr) == current;
     const bool flag = how.atomic || (how.is_volatile && (!write || fenced));
     race_check.access(*region, address, size, write, flag, site);
-    if (flag) order.uses_flag(address, how.use);
+    if (flag) {
+      order.uses_flag(address, how.use);
+      executed.uses_flag(address, how.use);
+    }
     note_peer_use(*region, order.now(site, flag));
     if (counts) {
       // Where it is in a block's shared memory, whichever block it is.

@@ -7,7 +7,9 @@ namespace fa::lab {
 void Watched::launch_begins(const Launch& launch, std::uint64_t stream) {
   cluster = static_cast<std::size_t>(launch.cluster);
   threads = static_cast<std::size_t>(launch.block.count()) * cluster;
-  order.launch_begins(launch.block.count(), launch.cluster, launch.with_pdl, stream);
+  for (Order* each : {&order, &executed}) {
+    each->launch_begins(launch.block.count(), launch.cluster, launch.with_pdl, stream);
+  }
 }
 
 std::string Watched::name_of(std::uint32_t id) const {

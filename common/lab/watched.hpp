@@ -18,7 +18,10 @@ namespace fa::lab {
 /// What is known of the launch that is watched.
 struct Watched {
   Sites sites;
-  Order order;
+  Order order;  ///< of memory
+  /// Which operations have been executed before which: as of memory, and lanes that meet in any warp
+  /// operation have executed what comes before it.
+  Order executed;
   Findings findings;
   ShadowMemory memory;
   std::size_t threads = 0;  ///< of a cluster

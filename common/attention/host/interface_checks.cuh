@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "common/attention/attention.cuh"
+#include "common/attention/host/overlap.hpp"
 #include "common/gpu/launch.cuh"
 #include "common/tensor/tensor.hpp"
 
@@ -27,7 +28,7 @@ namespace {  // one source file for each library includes this
 // The numbers of fa_status.
 constexpr int kStatusOk = 0, kStatusRefused = 1, kStatusFailed = 2;
 
-// Of this thread: an error does not disturb the calls of others.
+// Of this thread's latest call: an error does not disturb the calls of others.
 inline std::string& last_error() {
   thread_local std::string text;
   return text;
@@ -71,12 +72,19 @@ inline std::int64_t bytes_behind(const void* pointer) {
       std::numeric_limits<std::uintptr_t>::max() - reinterpret_cast<std::uintptr_t>(pointer)));
 }
 
-// Memory without gaps.
-inline void check_bytes(const char* name, const void* pointer, std::int64_t bytes) {
-  if (bytes > bytes_behind(pointer)) {
+inline void check_bytes(const char* name, const void* pointer, std::uint64_t bytes) {
+  if (bytes > static_cast<std::uint64_t>(bytes_behind(pointer))) {
     refuse("{} is at address {}, and its {} bytes end beyond the last address", name, pointer,
            bytes);
   }
+}
+
+// Checks memory without gaps. Returns what it occupies.
+inline attention::MemoryRegion checked_bytes(const char* name, const void* pointer,
+                                             std::uintptr_t alignment, std::uint64_t bytes) {
+  check_pointer(name, pointer, alignment);
+  check_bytes(name, pointer, bytes);
+  return {name, reinterpret_cast<std::uintptr_t>(pointer), bytes};
 }
 
 // A tensor [batch, heads, length, columns] as it was given.
@@ -94,7 +102,7 @@ inline void check_tensor(const TensorCheck& t) {
   const auto& [name, pointer, strides, shape, element_bytes, written, columns_name] = t;
   const std::int64_t columns = shape[3];
   check_pointer(name, pointer, 16);
-  check_bytes(name, pointer, columns * element_bytes);
+  check_bytes(name, pointer, static_cast<std::uint64_t>(columns * element_bytes));
   const std::int64_t multiple = 16 / element_bytes;
   std::vector<UsedStride> used;
   for (const UsedStride& stride :
@@ -139,6 +147,35 @@ inline void check_tensor(const TensorCheck& t) {
   }
 }
 
+// What a tensor that passed check_tensor() occupies.
+inline attention::MemoryRegion region_of(const TensorCheck& t) {
+  const auto dimension = [&](std::int64_t elements, std::int64_t count) {
+    return attention::MemoryRegion::Dimension{
+        static_cast<std::uint64_t>(elements) * static_cast<std::uint64_t>(t.element_bytes),
+        static_cast<std::uint64_t>(count)};
+  };
+  return {t.name,
+          reinterpret_cast<std::uintptr_t>(t.pointer),
+          static_cast<std::uint64_t>(t.shape[3] * t.element_bytes),
+          {dimension(t.strides.batch, t.shape[0]), dimension(t.strides.head, t.shape[1]),
+           dimension(t.strides.row, t.shape[2])}};
+}
+
+// What a call writes must overlap nothing else that it uses.
+inline void check_overlaps(const std::vector<attention::MemoryRegion>& written,
+                           const std::vector<attention::MemoryRegion>& read) {
+  const auto check = [](const attention::MemoryRegion& own, const attention::MemoryRegion& other) {
+    if (attention::overlap(own, other)) {
+      refuse("{} at address {:#x} overlaps {} at address {:#x}; allowed is memory of its own",
+             own.name, own.address, other.name, other.address);
+    }
+  };
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    for (const auto& other : read) check(written[i], other);
+    for (std::size_t j = 0; j < i; ++j) check(written[i], written[j]);
+  }
+}
+
 // A pointer, and what it is called.
 using Named = std::pair<const char*, const void*>;
 
@@ -174,6 +211,7 @@ inline void note(const char* error) {
 // Runs work; what it throws becomes a status and last_error().
 template <class Work>
 int guarded(Work work) noexcept {
+  last_error().clear();
   try {
     work();
     return kStatusOk;

@@ -73,19 +73,22 @@ void check_refused_sizes(Says& says) {
 // The same for options.
 template <class A, class Says>
 void check_refused_options(Says& says) {
-  const std::string scales = "; allowed are positive and finite numbers of float32",
+  const std::string scales = "; allowed are numbers of float32 above 0, up to 2.3586574e+38",
                     dropouts = "; allowed are 0 to below 1";
-  check_refusals<A>(says, {{[](A& a) { a.type = 3; },
-                            "type is 3; allowed are 0 (float32), 1 (float16) and 2 (bfloat16)"},
-                           {[](A& a) { a.causal = 2; }, "causal is 2; allowed are 0 and 1"},
-                           {[](A& a) { a.scale = 0; }, "scale is 0" + scales},
-                           {[](A& a) { a.scale = -1; }, "scale is -1" + scales},
-                           {[](A& a) { a.scale = NAN; }, "scale is nan" + scales},
-                           {[](A& a) { a.scale = 1e300; }, "scale is 1e+300" + scales},
-                           {[](A& a) { a.scale = 1e-300; }, "scale is 1e-300" + scales},
-                           {[](A& a) { a.dropout = 1; }, "dropout is 1" + dropouts},
-                           {[](A& a) { a.dropout = -0.5; }, "dropout is -0.5" + dropouts},
-                           {[](A& a) { a.dropout = NAN; }, "dropout is nan" + dropouts}});
+  check_refusals<A>(says,
+                    {{[](A& a) { a.type = 3; },
+                      "type is 3; allowed are 0 (float32), 1 (float16) and 2 (bfloat16)"},
+                     {[](A& a) { a.causal = 2; }, "causal is 2; allowed are 0 and 1"},
+                     {[](A& a) { a.scale = 0; }, "scale is 0" + scales},
+                     {[](A& a) { a.scale = -1; }, "scale is -1" + scales},
+                     {[](A& a) { a.scale = NAN; }, "scale is nan" + scales},
+                     {[](A& a) { a.scale = 1e300; }, "scale is 1e+300" + scales},
+                     {[](A& a) { a.scale = 1e-300; }, "scale is 1e-300" + scales},
+                     {[](A& a) { a.scale = 2.3586577e38; }, "scale is 2.3586577e+38" + scales},
+                     {[](A& a) { a.scale = -2.4e38; }, "scale is -2.4e+38" + scales},
+                     {[](A& a) { a.dropout = 1; }, "dropout is 1" + dropouts},
+                     {[](A& a) { a.dropout = -0.5; }, "dropout is -0.5" + dropouts},
+                     {[](A& a) { a.dropout = NAN; }, "dropout is nan" + dropouts}});
 }
 
 // A tensor of a call.
@@ -120,6 +123,49 @@ void check_refused_pointers(Says& says, const std::vector<GivenTensor<Given>>& t
     CHECK(testing::contains(said, is_lse ? "; allowed are multiples of 4 bytes"
                                          : "; allowed are multiples of 16 bytes"));
   }
+}
+
+// A pointer of a call, and the bytes behind it that the call uses.
+template <class Given>
+struct UsedMemory {
+  GivenTensor<Given> of;
+  bool output;
+  void* place;
+  std::size_t bytes;
+};
+
+// Checks that outputs which overlap something else are refused by both names, from the first byte to
+// the last, whichever comes first.
+template <class Given, class Says>
+void check_refused_overlaps(Says& says, const std::vector<UsedMemory<Given>>& used) {
+  constexpr std::size_t kStep = 16;  // a multiple of each alignment
+  for (const auto& moved : used) {
+    for (const auto& other : used) {
+      const std::string names[] = {moved.of.name, other.of.name};
+      if (names[0] == names[1] || !(moved.output || other.output)) continue;
+      CAPTURE(names[0]);
+      CAPTURE(names[1]);
+      char* const place = static_cast<char*>(other.place);
+      for (char* at : {place, place + other.bytes - kStep, place + kStep - moved.bytes}) {
+        const auto said = says([&](Given& g) { moved.of.set_pointer(g, at); });
+        CAPTURE(said);
+        CHECK(testing::contains(said, names[0] + " at address 0x"));
+        CHECK(testing::contains(said, names[1] + " at address 0x"));
+        CHECK(testing::contains(said, " overlaps "));
+        CHECK(testing::contains(said, "; allowed is memory of its own"));
+      }
+    }
+  }
+}
+
+// Checks that an interface has no error after a call that succeeds.
+// fails(), succeeds(): calls that do; last_error(): the interface's function
+template <class Fails, class Succeeds, class LastError>
+void check_no_error_after_success(Fails fails, Succeeds succeeds, LastError last_error) {
+  fails();
+  CHECK(std::string(last_error()) != "");
+  succeeds();
+  CHECK(std::string(last_error()) == "");
 }
 
 #if defined(__CUDACC__)

@@ -55,6 +55,36 @@ __global__ void wrong_parity(const __grid_constant__ TensorMap map, float* out) 
   out[i] = sum;
 }
 
+/// How a warp skips a tile.
+enum class Skip { kAllWait, kOneWaits, kWarpBarrier };
+/// A warp skips tiles that another one loads. Where all lanes wait and one releases at once, the next
+/// tile may have arrived before the other lanes look, and they wait for a phase that has ended.
+template <Skip how>
+__global__ void skipped_tiles(const __grid_constant__ TensorMap map, float* out) {
+  auto& shared = *dynamic_shared<HopperShared>();
+  Pipeline<1>& pipe = shared.pipe;
+  const int lane = threadIdx.x % kWarp;
+  if (threadIdx.x == 0) {
+    pipe.init(1);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  PipelineState<1> at;
+  if (threadIdx.x >= kWarp) {
+    for (int t = 0; t < 4 && lane == 0; ++t, at.advance()) {
+      Mbarrier& full = pipe.producer_acquire(at, HopperTile::bytes);
+      load_tile(shared.tiles[0], map, full, 0, 0);  // skipped: begun
+    }
+    return;
+  }
+  for (int t = 0; t < 4; ++t, at.advance()) {
+    if (how != Skip::kOneWaits || lane == 0) pipe.consumer_wait(at);  // skipped: waits
+    if (how == Skip::kWarpBarrier) __syncwarp();
+    if (lane == 0) pipe.consumer_release(at);
+  }
+  out[threadIdx.x] = 0;
+}
+
 /// A warp hands rows to another one through one stage. Three lanes release it
 /// where one should: an odd number of phases ends, so each wait still finds the
 /// parity that it expects.
@@ -290,6 +320,14 @@ inline std::vector<BrokenHopperKernel> broken_copies() {
           {{"wrong_parity", "A wait has the parity of an old phase.", "barrier", "parity: released",
             "parity: the barriers", hopper(wrong_parity<true>, wrong_parity<false>, 64)},
            "arrives twice in one phase"},
+          {{"skipped_at_once", "A lane releases what others still wait for.", "barrier",
+            "skipped: waits", "skipped: begun",
+            hopper(skipped_tiles<Skip::kAllWait>, skipped_tiles<Skip::kOneWaits>, 64)},
+           "may end before it has seen"},
+          {{"skipped_together", "The same, beside a warp barrier.", "barrier", "skipped: waits",
+            "skipped: begun",
+            hopper(skipped_tiles<Skip::kAllWait>, skipped_tiles<Skip::kWarpBarrier>, 64)},
+           "may end before it has seen"},
           {{"surplus_arrivals", "More threads arrive than a phase needs.", "barrier",
             "surplus: arrives", "surplus: the barrier",
             hopper(surplus_arrivals<true>, surplus_arrivals<false>, 64)},
