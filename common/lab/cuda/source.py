@@ -187,30 +187,55 @@ class Source:
     def is_name(self, k):
         return 0 <= k < len(self.real) and self.token(k).kind == "name"
 
+    def mark(self, k, mark):
+        """The end of <<< or >>> that begins at k, also as formatters write it: << <."""
+        if self.text(k) == mark:
+            return k + 1
+        return k + 2 if (self.text(k), self.text(k + 1)) == (mark[:2], mark[:1]) else None
+
     def launches(self):
         for k in range(len(self.real)):
-            if self.text(k) != "<<<" or self.token(k).kind != "mark":
+            sizes = self.mark(k, "<<<")
+            if sizes is None or self.token(k).kind != "mark":
                 continue
             begin, depth, end = self.kernel_begin(k), 0, None
-            for i in range(k + 1, len(self.real)):
+            for i in range(sizes, len(self.real)):
                 text = self.text(i)
                 depth += (text in OPEN) - (text in CLOSE)
                 if depth < 0 or text == ";":
                     break
-                if depth == 0 and text == ">>>":
+                if depth == 0 and self.mark(i, ">>>"):
                     end = i
                     break
-            if begin is None or end is None or self.text(end + 1) != "(":
+            after = end and self.mark(end, ">>>")
+            if begin is None or end is None or self.text(after) != "(":
                 continue
             kernel = self.source(begin, k)
             name = kernel.replace("\\", "\\\\").replace('"', '\\"')
-            last = self.closing(end + 1)
-            for i in range(end + 2, last or 0):  # NULL would become a number on its way
+            last = self.closing(after)
+            for i in range(after + 1, last or 0):  # NULL would become a number on its way
                 if self.text(i) == "NULL":
                     self.token(i).out = "nullptr"
-            self.replace(begin, k + 1, "::lab_cuda::configure(")
-            call = f"[&](auto&... lab_arguments) {{ {kernel}(lab_arguments...); }}"
-            self.token(end).out = f')("{name}", {call})'
+            parameters, passed = self.parameters(after + 1, last or after)
+            self.replace(begin, sizes, "::lab_cuda::configure(")
+            call = f"[&]({parameters}) {{ {kernel}({passed}); }}"
+            self.replace(end, after, f')("{name}", {call})')
+
+    def parameters(self, first, last):
+        """For a launch with the arguments first to last - 1: the parameters of the call in its
+        place, and what that passes on. A literal 0 stays one, for it may be a pointer."""
+        words, zeros, depth = [self.text(i) for i in range(first, last)], [], 0
+        start, count = 0, 0
+        for i, word in enumerate([*words, ","]):
+            depth += (word in OPEN) - (word in CLOSE)
+            if depth == 0 and word == ",":
+                zeros += [count] * (words[start:i] == ["0"])
+                start, count = i + 1, count + 1
+        if not zeros or {"<", "__VA_ARGS__"} & set(words) or "..." in "".join(words):
+            return "auto&... lab_arguments", "lab_arguments..."
+        each = [("auto&", "0") if n in zeros else (f"auto& lab_{n}", f"lab_{n}")
+                for n in range(count)]  # fmt: skip
+        return ", ".join(a for a, _ in each), ", ".join(b for _, b in each)
 
     # ------------------------------------------------------------ shared memory
 
