@@ -292,7 +292,12 @@ struct Watch::State : Observer {
     const bool fenced = std::exchange(just_fenced, nullptr) == current;
     const bool flag = how.atomic || (how.is_volatile && (!write || fenced));
     race_check.access(*region, address, size, write, flag, site);
-    if (flag) order.uses_flag(address, how.use);
+    if (flag) {
+      // As in CUDA's guide, where the last block that counts reads what the others have written.
+      AtomicUse use = how.use;
+      use.acquires = use.acquires || (fenced && use.reads && use.writes);
+      order.uses_flag(address, use);
+    }
     note_peer_use(*region, order.now(site, flag));
     if (counts) {
       // Where it is in a block's shared memory, whichever block it is.
@@ -416,9 +421,10 @@ void on_access(const void* address, std::size_t size, const CodeAccess& access, 
     return;
   }
   end_launch_if_asked();
+  // First, so that the value that is loaded is the one of which the order is noted.
+  if (!access.write && watching->spin_check.spins_now()) yield_from_loop();
   watching->access(address, size, access,
                    watching->sites.id(reinterpret_cast<std::uintptr_t>(code)));
-  if (!access.write && watching->spin_check.spins_now()) yield_from_loop();
 }
 
 void on_range(const void* address, std::size_t size, bool write, void* code) {

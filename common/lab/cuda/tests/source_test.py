@@ -52,8 +52,13 @@ class Launches(unittest.TestCase):
         self.assertIn("[&](auto&,auto&lab_1,auto&){k(0,lab_1,0);})(0,n+1,0)",
                       squeezed("void f() { k<<<1, 1>>>(0, n + 1, 0); }"))  # fmt: skip
         self.assertIn("lab_1", squeezed("void f() { k<<<1, 1>>>(0, f(1, 2)); }"))
-        for text in ("k<<<1, 1>>>(0, f<1, 2>())", "k<<<1, 1>>>(0, x...)",
-                     "k<<<1, 1>>>(0, __VA_ARGS__)", "k<<<1, 1>>>(10)", "k<<<1, 1>>>()"):
+        for text in (
+            "k<<<1, 1>>>(0, f<1, 2>())",
+            "k<<<1, 1>>>(0, x...)",
+            "k<<<1, 1>>>(0, __VA_ARGS__)",
+            "k<<<1, 1>>>(10)",
+            "k<<<1, 1>>>()",
+        ):
             with self.subTest(text):
                 self.assertIn("k(lab_arguments...)", squeezed(f"void f() {{ {text}; }}"))
 
