@@ -216,25 +216,65 @@ class Source:
             for i in range(after + 1, last or 0):  # NULL would become a number on its way
                 if self.text(i) == "NULL":
                     self.token(i).out = "nullptr"
-            parameters, passed = self.parameters(after + 1, last or after)
+            parameters, passed = self.parameters(after + 1, last or after, self.name(begin, k))
             self.replace(begin, sizes, "::lab_cuda::configure(")
             call = f"[&]({parameters}) {{ {kernel}({passed}); }}"
             self.replace(end, after, f')("{name}", {call})')
 
-    def parameters(self, first, last):
-        """For a launch with the arguments first to last - 1: the parameters of the call in its
-        place, and what that passes on. A literal 0 stays one, for it may be a pointer."""
-        words, zeros, depth = [self.text(i) for i in range(first, last)], [], 0
-        start, count = 0, 0
-        for i, word in enumerate([*words, ","]):
+    def name(self, begin, end):
+        """Of a kernel, without namespace and template arguments."""
+        at = end - 1
+        if self.text(at) in (">", ">>", ">>>"):
+            at = self.angle_opening(at) - 1
+        return self.text(at) if at >= begin else ""
+
+    def pieces(self, first, last):
+        """Where the arguments in the tokens first to last - 1 begin and end; none if a comma may
+        stand in template arguments, or a pack among them."""
+        result, depth, start = [], 0, first
+        words = [self.text(i) for i in range(first, last)]
+        if {"<", "__VA_ARGS__"} & set(words) or "..." in "".join(words):
+            return []
+        for i, word in enumerate([*words, ","], first):
             depth += (word in OPEN) - (word in CLOSE)
             if depth == 0 and word == ",":
-                zeros += [count] * (words[start:i] == ["0"])
-                start, count = i + 1, count + 1
-        if not zeros or {"<", "__VA_ARGS__"} & set(words) or "..." in "".join(words):
+                result.append((start, i))
+                start = i + 1
+        return result
+
+    def references(self):
+        """Of each kernel of this file, which parameters are references to what may change."""
+        result = {}
+        for k in range(len(self.real)):
+            if self.text(k) != "(" or not self.is_name(k - 1):
+                continue
+            first, _ = self.statement(k - 1)
+            if "__global__" not in (self.text(i) for i in range(first, k)):
+                continue
+            pieces = self.pieces(k + 1, self.closing(k) or k + 1)
+            for n, (begin, end) in enumerate(pieces):
+                words = [self.text(i) for i in range(begin, end)]
+                if "&" in words and "const" not in words:
+                    result.setdefault(self.text(k - 1), set()).add(n)
+        return result
+
+    def parameters(self, first, last, kernel):
+        """For a launch with the arguments first to last - 1: the parameters of the call in its
+        place, and what that passes on. A literal 0 stays one, for it may be a pointer."""
+        pieces, each, plain = self.pieces(first, last), [], True
+        for n, (begin, end) in enumerate(pieces):
+            if self.source(begin, end) == "0":
+                each.append(("auto&", "0"))
+            elif n in self.by_reference.get(kernel, ()) and end > begin:
+                self.token(begin).out = f"::std::ref({self.token(begin).out}"
+                self.token(end - 1).out += ")"
+                each.append((f"auto& lab_{n}", f"lab_{n}.get()"))
+            else:
+                each.append((f"auto& lab_{n}", f"lab_{n}"))
+                continue
+            plain = False
+        if plain:
             return "auto&... lab_arguments", "lab_arguments..."
-        each = [("auto&", "0") if n in zeros else (f"auto& lab_{n}", f"lab_{n}")
-                for n in range(count)]  # fmt: skip
         return ", ".join(a for a, _ in each), ", ".join(b for _, b in each)
 
     # ------------------------------------------------------------ shared memory
@@ -492,6 +532,7 @@ class Source:
         self.shared(scopes)
         self.words()
         self.compare_and_swap()
+        self.by_reference = self.references()
         self.launches()
         return self.result()
 

@@ -96,6 +96,10 @@ STUDENTS = """
 __global__ void add(const float* a, float* x, int n) { x[threadIdx.x] += a ? a[0] : n; }
 template <class T>
 __global__ void put(T* x, T value) { x[threadIdx.x] = value; }
+struct Count {
+  int n;
+};
+__global__ void count(Count& all, int by) { all.n += by; }
 static int blocks_of(const void* kernel) {
   int blocks = 0, sizes[2], integrated = 1, mode = 1;
   cudaOccupancyMaxPotentialBlockSize(&sizes[0], &sizes[1], kernel, 0, 0);
@@ -114,7 +118,12 @@ int main() {
   add<<<1, 32>>>(0, x, 5);
   add<<<1, 32>>>(NULL, x, 0);
   cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost);
-  printf("%g %d\\n", host[31], blocks_of((void*)add));
+  Count* all;
+  cudaMallocManaged(&all, sizeof *all);
+  all->n = 1;
+  count<<<1, 1>>>(*all, 4);
+  cudaDeviceSynchronize();
+  printf("%g %d %d\\n", host[31], blocks_of((void*)add), all->n);
 }
 """
 ERRORS = """
@@ -204,7 +213,7 @@ class Lab(unittest.TestCase):
 
     def test_what_students_write(self):
         run = self.lab(STUDENTS)
-        self.assertIn("7 2\n", run.stdout, run.stderr)
+        self.assertIn("7 2 5\n", run.stdout, run.stderr)
         self.assertIn("Nothing wrong was seen.", run.stdout)
 
     def test_errors_are_those_of_cuda(self):

@@ -62,6 +62,16 @@ class Launches(unittest.TestCase):
             with self.subTest(text):
                 self.assertIn("k(lab_arguments...)", squeezed(f"void f() {{ {text}; }}"))
 
+    def test_a_kernel_may_take_a_reference(self):
+        kernel = "template <class T> __global__ void k(T& all, const S& s, int n) {}"
+        self.assertIn(
+            "{k<A>(lab_0.get(),lab_1,lab_2);})(::std::ref(*p),*p,f(1,2))",
+            squeezed(kernel + "void f() { n::k<A><<<1, 1>>>(*p, *p, f(1, 2)); }").replace(
+                "n::", ""
+            ),
+        )
+        self.assertIn("lab_arguments...", squeezed(kernel + "void f() { j<<<1, 1>>>(*p); }"))
+
     def test_a_launch_in_a_macro(self):
         result = rewritten("#define RUN(k, ...) \\\n  k<<<g, b>>>(__VA_ARGS__)\nint x;\n")
         self.assertIn("::lab_cuda::configure( g, b", result.replace("configure(g", "configure( g"))

@@ -3,6 +3,7 @@
 /// and variables in device memory.
 #pragma once
 
+#include <functional>
 #include <lab_cuda/host.h>
 #include <tuple>
 
