@@ -292,12 +292,7 @@ struct Watch::State : Observer {
     const bool fenced = std::exchange(just_fenced, nullptr) == current;
     const bool flag = how.atomic || (how.is_volatile && (!write || fenced));
     race_check.access(*region, address, size, write, flag, site);
-    if (flag) {
-      // As in CUDA's guide, where the last block that counts reads what the others have written.
-      AtomicUse use = how.use;
-      use.acquires = use.acquires || (fenced && use.reads && use.writes);
-      order.uses_flag(address, use);
-    }
+    if (flag) order.uses_flag(address, how.use);
     note_peer_use(*region, order.now(site, flag));
     if (counts) {
       // Where it is in a block's shared memory, whichever block it is.

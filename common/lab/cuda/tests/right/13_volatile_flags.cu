@@ -22,7 +22,7 @@ __global__ void rotate(float* x, volatile int* arrived) {
 
 __device__ unsigned done = 0;
 
-__global__ void sum(const float* x, volatile float* sums) {
+__global__ void sum(const float* x, float* sums) {
   __shared__ bool last;
   if (threadIdx.x == 0) {
     float s = 0;
@@ -30,6 +30,7 @@ __global__ void sum(const float* x, volatile float* sums) {
     sums[blockIdx.x] = s;
     __threadfence();
     last = atomicInc(&done, gridDim.x) == gridDim.x - 1;
+    __threadfence();
   }
   __syncthreads();
   if (last && threadIdx.x == 0) {
