@@ -58,7 +58,8 @@ void RaceCheck::report_race(const Access& before, bool before_writes, const Use&
     missing =
         "the two are in different blocks: use an atomic, a second launch, or a counter, with a "
         "__threadfence() before it in the one (and a bulk_wait<0>() before that where a copy "
-        "writes) and an atomic_add_acquire() or load_acquire() in the other";
+        "writes) and an atomic_add_acquire() or load_acquire() in the other, or a __threadfence() "
+        "behind it";
   } else if (order.rank_of(before.thread) != order.rank_of(now.thread)) {
     distance = 2;
     missing =

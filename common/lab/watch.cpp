@@ -447,9 +447,10 @@ void on_access(const void* address, std::size_t size, const CodeAccess& access, 
     return;
   }
   end_launch_if_asked();
+  // First, so that the value that is loaded is the one of which the order is noted.
+  if (!access.write && watching->spin_check.spins_now()) yield_from_loop();
   watching->access(address, size, access,
                    watching->sites.id(reinterpret_cast<std::uintptr_t>(code)));
-  if (!access.write && watching->spin_check.spins_now()) yield_from_loop();
 }
 
 void on_range(const void* address, std::size_t size, bool write, void* code) {

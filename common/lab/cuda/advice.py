@@ -28,7 +28,7 @@ OTHERS = {
 }
 NAMES = {
     r"cudaGraph\w*": "launch the kernels one after the other",
-    r"cudaStream(Begin|End)Capture|cudaStreamIsCapturing": "launch the kernels one after the other",
+    r"cudaStream(Begin|End|Is)?Captur\w*": "launch the kernels one after the other",
     r"tex\dD\w*|cudaCreateTextureObject|cudaTextureObject_t|texture|cudaBindTexture\w*":
         "textures: read the array through a pointer",
     r"surf\dD\w*|cudaSurfaceObject_t": "surfaces: use an array through a pointer",

@@ -187,30 +187,95 @@ class Source:
     def is_name(self, k):
         return 0 <= k < len(self.real) and self.token(k).kind == "name"
 
+    def mark(self, k, mark):
+        """The end of <<< or >>> that begins at k, also as formatters write it: << <."""
+        if self.text(k) == mark:
+            return k + 1
+        return k + 2 if (self.text(k), self.text(k + 1)) == (mark[:2], mark[:1]) else None
+
     def launches(self):
         for k in range(len(self.real)):
-            if self.text(k) != "<<<" or self.token(k).kind != "mark":
+            sizes = self.mark(k, "<<<")
+            if sizes is None or self.token(k).kind != "mark":
                 continue
             begin, depth, end = self.kernel_begin(k), 0, None
-            for i in range(k + 1, len(self.real)):
+            for i in range(sizes, len(self.real)):
                 text = self.text(i)
                 depth += (text in OPEN) - (text in CLOSE)
                 if depth < 0 or text == ";":
                     break
-                if depth == 0 and text == ">>>":
+                if depth == 0 and self.mark(i, ">>>"):
                     end = i
                     break
-            if begin is None or end is None or self.text(end + 1) != "(":
+            after = end and self.mark(end, ">>>")
+            if begin is None or end is None or self.text(after) != "(":
                 continue
             kernel = self.source(begin, k)
             name = kernel.replace("\\", "\\\\").replace('"', '\\"')
-            last = self.closing(end + 1)
-            for i in range(end + 2, last or 0):  # NULL would become a number on its way
+            last = self.closing(after)
+            for i in range(after + 1, last or 0):  # NULL would become a number on its way
                 if self.text(i) == "NULL":
                     self.token(i).out = "nullptr"
-            self.replace(begin, k + 1, "::lab_cuda::configure(")
-            call = f"[&](auto&... lab_arguments) {{ {kernel}(lab_arguments...); }}"
-            self.token(end).out = f')("{name}", {call})'
+            parameters, passed = self.parameters(after + 1, last or after, self.name(begin, k))
+            self.replace(begin, sizes, "::lab_cuda::configure(")
+            call = f"[&]({parameters}) {{ {kernel}({passed}); }}"
+            self.replace(end, after, f')("{name}", {call})')
+
+    def name(self, begin, end):
+        """Of a kernel, without namespace and template arguments."""
+        at = end - 1
+        if self.text(at) in (">", ">>", ">>>"):
+            at = self.angle_opening(at) - 1
+        return self.text(at) if at >= begin else ""
+
+    def pieces(self, first, last):
+        """Where the arguments in the tokens first to last - 1 begin and end; none if a comma may
+        stand in template arguments, or a pack among them."""
+        result, depth, start = [], 0, first
+        words = [self.text(i) for i in range(first, last)]
+        if {"<", "__VA_ARGS__"} & set(words) or "..." in "".join(words):
+            return []
+        for i, word in enumerate([*words, ","], first):
+            depth += (word in OPEN) - (word in CLOSE)
+            if depth == 0 and word == ",":
+                result.append((start, i))
+                start = i + 1
+        return result
+
+    def references(self):
+        """Of each kernel of this file, which parameters are references to what may change."""
+        result = {}
+        for k in range(len(self.real)):
+            if self.text(k) != "(" or not self.is_name(k - 1):
+                continue
+            first, _ = self.statement(k - 1)
+            if "__global__" not in (self.text(i) for i in range(first, k)):
+                continue
+            pieces = self.pieces(k + 1, self.closing(k) or k + 1)
+            for n, (begin, end) in enumerate(pieces):
+                words = [self.text(i) for i in range(begin, end)]
+                if "&" in words and "const" not in words:
+                    result.setdefault(self.text(k - 1), set()).add(n)
+        return result
+
+    def parameters(self, first, last, kernel):
+        """For a launch with the arguments first to last - 1: the parameters of the call in its
+        place, and what that passes on. A literal 0 stays one, for it may be a pointer."""
+        pieces, each, plain = self.pieces(first, last), [], True
+        for n, (begin, end) in enumerate(pieces):
+            if self.source(begin, end) == "0":
+                each.append(("auto&", "0"))
+            elif n in self.by_reference.get(kernel, ()) and end > begin:
+                self.token(begin).out = f"::std::ref({self.token(begin).out}"
+                self.token(end - 1).out += ")"
+                each.append((f"auto& lab_{n}", f"lab_{n}.get()"))
+            else:
+                each.append((f"auto& lab_{n}", f"lab_{n}"))
+                continue
+            plain = False
+        if plain:
+            return "auto&... lab_arguments", "lab_arguments..."
+        return ", ".join(a for a, _ in each), ", ".join(b for _, b in each)
 
     # ------------------------------------------------------------ shared memory
 
@@ -467,6 +532,7 @@ class Source:
         self.shared(scopes)
         self.words()
         self.compare_and_swap()
+        self.by_reference = self.references()
         self.launches()
         return self.result()
 

@@ -68,5 +68,7 @@ cudaError_t pending_error();
 
 /// The engine's number of a stream.
 std::uint64_t stream_number(cudaStream_t stream);
+/// What clock64() counts.
+long long clock_now();
 
 }  // namespace lab_cuda

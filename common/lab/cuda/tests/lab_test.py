@@ -88,6 +88,44 @@ int main(int argc, char**) {
   printf("%d %d\\n", host[29], pixels[9]);
 }
 """
+STUDENTS = """
+#include <cstdio>
+#if !defined(__CUDA_RUNTIME_H__) || !defined(__DRIVER_TYPES_H__)  // as helper_cuda.h asks
+#error "the headers have no guards of CUDA"
+#endif
+__global__ void add(const float* a, float* x, int n) { x[threadIdx.x] += a ? a[0] : n; }
+template <class T>
+__global__ void put(T* x, T value) { x[threadIdx.x] = value; }
+struct Count {
+  int n;
+};
+__global__ void count(Count& all, int by) { all.n += by; }
+static int blocks_of(const void* kernel) {
+  int blocks = 0, sizes[2], integrated = 1, mode = 1;
+  cudaOccupancyMaxPotentialBlockSize(&sizes[0], &sizes[1], kernel, 0, 0);
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, sizes[1], 0);
+  cudaFuncAttributes attributes;
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 * 1024);
+  cudaFuncGetAttributes(&attributes, kernel);
+  cudaDeviceGetAttribute(&integrated, cudaDevAttrIntegrated, 0);
+  cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, 0);
+  return blocks + integrated + mode + (mode == cudaComputeModeProhibited);
+}
+int main() {
+  float *x, host[32];
+  cudaMalloc(&x, sizeof host);
+  put << <1, 32 >> >(x, 2.0f);
+  add<<<1, 32>>>(0, x, 5);
+  add<<<1, 32>>>(NULL, x, 0);
+  cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost);
+  Count* all;
+  cudaMallocManaged(&all, sizeof *all);
+  all->n = 1;
+  count<<<1, 1>>>(*all, 4);
+  cudaDeviceSynchronize();
+  printf("%g %d %d\\n", host[31], blocks_of((void*)add), all->n);
+}
+"""
 ERRORS = """
 #include <cstdio>
 __global__ void k(int* x) { x[threadIdx.x] = 1; }
@@ -172,6 +210,11 @@ class Lab(unittest.TestCase):
         self.assertIn("Nothing wrong was seen.", run.stdout)
         run = self.lab(BYTES, "--", "beyond")
         self.assertIn("out of bounds: my kernel.cu:14", run.stdout)
+
+    def test_what_students_write(self):
+        run = self.lab(STUDENTS)
+        self.assertIn("7 2 5\n", run.stdout, run.stderr)
+        self.assertIn("Nothing wrong was seen.", run.stdout)
 
     def test_errors_are_those_of_cuda(self):
         run = self.lab(ERRORS)

@@ -42,6 +42,36 @@ class Launches(unittest.TestCase):
         result = squeezed("int f() { return (k)<<<1, 1>>>(a); }")
         self.assertIn("return::lab_cuda::configure", result)
 
+    def test_the_marks_of_a_launch_may_be_apart(self):
+        for text in ("k << <1, 2 >> >(a, b)", "k << < 1, 2 >> > (a, b)", "k<<<1, 2>> >(a, b)"):
+            with self.subTest(text):
+                self.launch("k", "1,2", f"void f() {{ {text}; }}")
+        self.launch("k<T,3>", "g,n>>1", "void f() { k<T, 3> << <g, n >> 1 >> >(a, b); }")
+
+    def test_a_literal_zero_stays_a_literal(self):
+        self.assertIn("[&](auto&,auto&lab_1,auto&){k(0,lab_1,0);})(0,n+1,0)",
+                      squeezed("void f() { k<<<1, 1>>>(0, n + 1, 0); }"))  # fmt: skip
+        self.assertIn("lab_1", squeezed("void f() { k<<<1, 1>>>(0, f(1, 2)); }"))
+        for text in (
+            "k<<<1, 1>>>(0, f<1, 2>())",
+            "k<<<1, 1>>>(0, x...)",
+            "k<<<1, 1>>>(0, __VA_ARGS__)",
+            "k<<<1, 1>>>(10)",
+            "k<<<1, 1>>>()",
+        ):
+            with self.subTest(text):
+                self.assertIn("k(lab_arguments...)", squeezed(f"void f() {{ {text}; }}"))
+
+    def test_a_kernel_may_take_a_reference(self):
+        kernel = "template <class T> __global__ void k(T& all, const S& s, int n) {}"
+        self.assertIn(
+            "{k<A>(lab_0.get(),lab_1,lab_2);})(::std::ref(*p),*p,f(1,2))",
+            squeezed(kernel + "void f() { n::k<A><<<1, 1>>>(*p, *p, f(1, 2)); }").replace(
+                "n::", ""
+            ),
+        )
+        self.assertIn("lab_arguments...", squeezed(kernel + "void f() { j<<<1, 1>>>(*p); }"))
+
     def test_a_launch_in_a_macro(self):
         result = rewritten("#define RUN(k, ...) \\\n  k<<<g, b>>>(__VA_ARGS__)\nint x;\n")
         self.assertIn("::lab_cuda::configure( g, b", result.replace("configure(g", "configure( g"))

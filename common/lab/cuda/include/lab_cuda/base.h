@@ -39,6 +39,11 @@
 #define CUDART_VERSION 12040
 #define CUDA_VERSION 12040
 #define CUDART_CB
+// Guards of CUDA's headers, by which others see what has been included.
+#define __CUDA_RUNTIME_H__
+#define __CUDA_RUNTIME_API_H__
+#define __DRIVER_TYPES_H__
+#define __VECTOR_TYPES_H__
 #define LAB_CUDA_FUNCTION __attribute__((always_inline)) inline
 // Functions that stand for one instruction say themselves what they access.
 #define LAB_CUDA_UNWATCHED __attribute__((no_sanitize("thread")))

@@ -3,6 +3,7 @@
 /// and variables in device memory.
 #pragma once
 
+#include <functional>
 #include <lab_cuda/host.h>
 #include <tuple>
 
@@ -106,32 +107,33 @@ cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(P...), dim3 grid, dim3 bl
                                      arguments, std::index_sequence_for<P...>());
 }
 
-template <class... P>
-cudaError_t cudaFuncSetAttribute(void (*)(P...), cudaFuncAttribute attribute, int value) {
+// Of a kernel by its name or by a const void*: all kernels have the same limits here.
+template <class Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute attribute, int value) {
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
   return ::lab_cuda::allow_dynamic_shared(value);
 }
-template <class... P>
-cudaError_t cudaFuncSetCacheConfig(void (*)(P...), cudaFuncCache) {
+template <class Kernel>
+cudaError_t cudaFuncSetCacheConfig(Kernel, cudaFuncCache) {
   return cudaSuccess;
 }
-template <class... P>
-cudaError_t cudaFuncSetSharedMemConfig(void (*)(P...), cudaSharedMemConfig) {
+template <class Kernel>
+cudaError_t cudaFuncSetSharedMemConfig(Kernel, cudaSharedMemConfig) {
   return cudaSuccess;
 }
-template <class... P>
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*)(P...)) {
+template <class Kernel>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, Kernel) {
   *attributes = {0, 0, 0, 1024, 32, 90, 90, 1, 48 * 1024, -1};
   return cudaSuccess;
 }
-template <class... P>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*)(P...), int threads,
+template <class Kernel>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, int threads,
                                                           std::size_t shared_bytes) {
   *blocks = ::lab_cuda::blocks_of_sm(threads, shared_bytes);
   return cudaSuccess;
 }
-template <class... P>
-cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, void (*kernel)(P...),
+template <class Kernel>
+cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, Kernel kernel,
                                                std::size_t shared_bytes = 0, int limit = 0) {
   *block = limit > 0 && limit < 1024 ? limit : 1024;
   int of_sm = 0, sms = 0;
