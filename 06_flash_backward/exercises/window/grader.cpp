@@ -117,10 +117,7 @@ void grade_traffic(int window) {
   const std::int64_t tile = kSide * 32 * 4;
   const std::int64_t fixed = x.length_k / kSide * 4 * tile;
   const std::int64_t went_by = (c.seen.bytes - fixed) * 2 / (7 * tile);
-  note("tiles of queries that are visited", went_by);
-  require(went_by <= least,
-          fmt::format("{} tiles of queries are visited, and {} would do (case: {})", went_by, least,
-                      name_of(x)));
+  budget("tiles of queries visited", went_by, least, name_of(x), least);
 }
 
 }  // namespace
