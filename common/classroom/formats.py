@@ -11,7 +11,7 @@ import xml.etree.ElementTree as xml
 
 from common.data.files import printable
 
-CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
 def given(result):

@@ -5,10 +5,13 @@ student's file, or the files directly. A folder of submissions has one folder fo
 """
 
 import argparse
+import hashlib
 import json
+import os
 import pathlib
 import re
 import sys
+import time
 
 from common.classroom import catalogue, formats, grading, sandbox, student
 from common.classroom.catalogue import Fault
@@ -28,6 +31,7 @@ SUSPICIOUS = re.compile(
     r"|\bgnu::(?!aligned|always_inline|noinline|unused|packed)\w+)"
 )
 
+NOT_GRADED = "not graded, the check itself failed"
 # What the compiler says of a file that is closed to submissions.
 FORBIDDEN = re.compile(r"(?:fatal error:|Error:).*: Permission denied|which it may not use$")
 
@@ -42,8 +46,8 @@ def answer_of(submission, exercise):
                 continue
             if path.stat().st_size > LONGEST:
                 return None
-            return path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
+            return path.read_bytes().decode("utf-8-sig", "replace")
+        except OSError:
             continue
     return None
 
@@ -96,10 +100,25 @@ def mark(toolchain, exercise, submission):
     name = f"{printable(submission.name)}, {exercise.id}"
     for word in suspicious(answer):
         print(f"{name}: it has '{word}', which no answer needs; look at it", file=sys.stderr)
-    results = grading.grade(toolchain, exercise, answer, stop=False)
+    try:
+        results = graded(toolchain, exercise, answer)
+    except Exception as error:  # whatever it is, the next submission is marked all the same
+        results = stages_of(exercise)
+        results[0].verdict = "refused"
+        results[0].message = f"{NOT_GRADED}: {printable(repr(error))}; grade it again"
+        print(f"{name}: {results[0].message}", file=sys.stderr)
     if FORBIDDEN.search(results[0].message):
         print(f"{name}: it includes a file that it may not use; look at it", file=sys.stderr)
     return results
+
+
+def graded(toolchain, exercise, answer):
+    """grading.grade(), tried twice: a computer that lacks something may have it a moment later."""
+    try:
+        return grading.grade(toolchain, exercise, answer, stop=False)
+    except (OSError, RuntimeError, MemoryError):
+        time.sleep(3)
+        return grading.grade(toolchain, exercise, answer, stop=False)
 
 
 def misconception(message):
@@ -182,6 +201,14 @@ def students_in(folder, exercises):
     return found, False
 
 
+def file_name(submission, suffix):
+    """A name for a student's marks, which may be no longer than file systems allow."""
+    name = os.fsencode(submission.resolve().name)
+    if len(name) > 200:
+        name = name[:180] + b"-" + hashlib.sha256(name).hexdigest()[:12].encode()
+    return os.fsdecode(name) + suffix
+
+
 def output_files(students, alone, options):
     """Where the marks of each student go; None for those that are printed. Checked before the long
     work begins."""
@@ -191,14 +218,18 @@ def output_files(students, alone, options):
     suffix = {"junit": ".xml", "text": ".txt"}.get(options.format, ".json")
     if not alone:
         output.mkdir(parents=True, exist_ok=True)
-    files = [output if alone else output / (path.resolve().name + suffix) for path in students]
+    files = [output if alone else output / file_name(path, suffix) for path in students]
     for file in files:
         check_writable(file)
     return files
 
 
 def main(arguments, root, toolchain):
-    """Marks; returns the exit status: 0 when it could mark, whatever the marks are."""
+    """Marks; returns the exit status: 0 when it could mark, whatever the marks are; else 2, when
+    all others are marked."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     options = read_options(arguments)
     if options.layers:
         print("\n".join(sandbox.layers(toolchain().confine)))
@@ -210,19 +241,26 @@ def main(arguments, root, toolchain):
         raise Fault("no exercise is left to mark")
     students, alone = students_in(pathlib.Path(options.folder), chosen)
     files = output_files(students, alone, options)
-    tools, everyone = toolchain(), []
+    tools, everyone, status = toolchain(), [], 0
     for submission, file in zip(students, files):
-        name = submission.resolve().name
+        name = printable(submission.resolve().name)
         marks = [(exercise, mark(tools, exercise, submission)) for exercise in chosen]
         everyone.append((name, marks))
         if options.mistakes:
             continue
         text = formats.WRITERS.get(options.format, formats.plain)(name, marks)
-        if file:
-            write_file(file, text + "\n")
-        else:
-            print(text)
+        try:
+            if file:
+                write_file(file, text + "\n")
+            else:
+                print(text)
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            print(f"{name}: the marks cannot be written: {error}", file=sys.stderr)
+            status = 2
         sys.stdout.flush()
     if options.mistakes:
         print(common_mistakes(everyone))
-    return 0
+    failed = any(r[0].message.startswith(NOT_GRADED) for _, marks in everyone for _, r in marks)
+    return 2 if failed else status
