@@ -15,6 +15,7 @@ import time
 
 from common.classroom import catalogue, formats, grading, sandbox, student
 from common.classroom.catalogue import Fault
+from common.classroom.plan import Plan
 from common.classroom.stage import stages_of
 from common.data.files import check_writable, printable, write_file
 
@@ -25,7 +26,7 @@ SUSPICIOUS = re.compile(
     r"|fopen|fwrite|freopen|fdopen|dprintf|FA_ENTRY|fa::classroom|classroom|getenv|setenv|_?_[eE]xit"
     r"|quick_exit|atexit|include_next|__has_include|__FILE__|verdict|FA_UNWATCHED|\w*sanitize\w*)\b"
     r"|\b(?:system|kill|raise|exit|longjmp)\s*\(|<(?:unistd|fcntl|signal|csignal|thread|fstream|dirent)\b"
-    r"|\bstd::j?thread\b|\blab::|\boperator\s+(?:new|delete)\b|\bextern\s*\"C\"|##"
+    r"|\bstd::j?thread\b|\blab\b|\boperator\s+(?:new|delete)\b|\bextern\s*\"C\"|##|%:|\b_Pragma\b|\bpragma\s+(?!once|unroll)\w+"
     r"|\bdefine\s+(?:private|protected)\b|/(?:proc|dev)/|\bframe\.txt|\bgrad(?:er|ing)\b"
     r"|__attribute__(?!\s*\(\(\s*(?:aligned|always_inline|noinline|unused|packed)\b)"
     r"|\bgnu::(?!aligned|always_inline|noinline|unused|packed)\w+)"
@@ -171,10 +172,12 @@ def read_options(arguments):
         help=f"of one student, or of several ({student.WORK})",
     )
     add("--exercises", nargs="+", default=[], metavar="ID", help="only these, or lessons")
-    add("--format", choices=("text", *formats.WRITERS), default="text")
+    add("--format", choices=("text", *formats.WRITERS, *formats.OF_CLASS), default="text")
     words = "JSON: exercise -> stage -> points; 0 leaves an exercise out"
     add("--points", metavar="FILE", help=words)
-    words = "file for one student, folder for several; else printed"
+    words = "a class's weeks and weights, see ./learn classroom export --help: only its exercises"
+    add("--class", dest="plan", metavar="FILE", help=words)
+    words = "file for one student and for csv and html, folder for several students; else printed"
     add("--output", metavar="PATH", help=words)
     words = "print the most common mistakes of all students, and no marks"
     add("--mistakes", action="store_true", help=words)
@@ -215,7 +218,10 @@ def output_files(students, alone, options):
     if not options.output:
         return [None] * len(students)
     output = pathlib.Path(options.output)
-    suffix = {"junit": ".xml", "text": ".txt"}.get(options.format, ".json")
+    if options.format in formats.OF_CLASS:
+        check_writable(output)
+        return [None] * len(students)
+    suffix = {"junit": ".xml", "text": ".txt", "rubric": ".md"}.get(options.format, ".json")
     if not alone:
         output.mkdir(parents=True, exist_ok=True)
     files = [output if alone else output / file_name(path, suffix) for path in students]
@@ -235,6 +241,9 @@ def main(arguments, root, toolchain):
         print("\n".join(sandbox.layers(toolchain().confine)))
         return 0
     chosen = catalogue.choose(options.exercises, root)
+    if options.plan:
+        planned = Plan(options.plan, catalogue.exercises(root)).exercises()
+        chosen = [one for one in planned if one in chosen]
     if options.points:
         read_points(options.points, chosen)
     if not chosen:
@@ -246,7 +255,7 @@ def main(arguments, root, toolchain):
         name = printable(submission.resolve().name)
         marks = [(exercise, mark(tools, exercise, submission)) for exercise in chosen]
         everyone.append((name, marks))
-        if options.mistakes:
+        if options.mistakes or options.format in formats.OF_CLASS:
             continue
         text = formats.WRITERS.get(options.format, formats.plain)(name, marks)
         try:
@@ -262,5 +271,11 @@ def main(arguments, root, toolchain):
         sys.stdout.flush()
     if options.mistakes:
         print(common_mistakes(everyone))
+    elif options.format in formats.OF_CLASS:
+        text = formats.OF_CLASS[options.format](everyone)
+        if options.output:
+            write_file(options.output, text + "\n")
+        else:
+            print(text)
     failed = any(r[0].message.startswith(NOT_GRADED) for _, marks in everyone for _, r in marks)
     return 2 if failed else status

@@ -67,7 +67,9 @@ HIDING = re.compile(r"FA_UNWATCHED|\w*sanitize\w*")
 
 
 def code_of(text):
-    """A file without its comments; as it is where a raw string could hold what looks like one."""
+    """A file without its comments, its continued lines joined, so that names are whole; with its
+    comments where a raw string could hold what looks like one."""
+    text = re.sub(r"\\[ \t]*\n", "", text)
     return text if 'R"' in text else PIECES.sub(lambda piece: piece[1] or " ", text)
 
 

@@ -127,6 +127,25 @@ void grade(const Sizes& sizes, float spread = 1, float scale = 0) {
     const auto slope = static_cast<double>(slopes_of(sizes)[static_cast<std::size_t>(head)]);
     return static_cast<double>(in.scale) * product - bias(slope, query + shift - key);
   };
+  // With one block: the loop and the loads end too early, and what is not loaded is 0.
+  if (sizes.causal && sizes.length_q <= kQueries) {
+    for (const auto& [of, end] :
+         {std::pair("first query end; it must go on to those of its last one",
+                    std::max(1 + shift, 0)),
+          {"last query but one end", std::max(kQueries - 1 + shift, 0)}}) {
+      Inputs cut = in;
+      for (int row = 0; row < sizes.kv_heads * sizes.length_k; ++row) {
+        if (row % sizes.length_k < end) continue;
+        std::fill_n(cut.k.begin() + row * kHeadDim, kHeadDim, 0.0f);
+        std::fill_n(cut.v.begin() + row * kHeadDim, kHeadDim, 0.0f);
+      }
+      multiply(cut);
+      wrongs.push_back({std::string("the loop over keys ends where those of a block's ") + of,
+                        attention_with(cut, bias, [&, last = end](int query, int key) {
+                          return sees(sizes, query, key) && key < (last + 31) / 32 * 32;
+                        })});
+    }
+  }
   // The tile of keys is the student's choice.
   for (const int keys : {1, 8, 16, 32, 64, 128}) {
     const std::string where = fmt::format("when the maximum rose (as with tiles of {} {})", keys,
