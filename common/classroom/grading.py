@@ -177,7 +177,7 @@ def refuse_unset(toolchain, exercise, answer, results, shown):
             result.verdict = "refused"
             result.message = (
                 f"the result depends on {name}, which is read before it has a value: set it where "
-                f"it is declared. On a GPU it is whatever its register held"
+                f"it is declared; without, it holds whatever was in its register or memory before"
             )
             return
 
