@@ -4,8 +4,9 @@ reads them before they are set then shows."""
 import re
 
 LONGEST = 300  # columns of a line that is looked at
-# A declaration of local variables, one of them without a value, and what declares something else.
-DECLARATION = re.compile(r"[^;]*?\b((?:[\w:]+(?:<[^<>;=()]*>)?\s+)+)(\w[^;()]*);")
+# A declaration of local variables, at the beginning of a statement or behind { or ).
+BEGIN = re.compile(r"(?:^|[{)])\s*")
+DECLARATION = re.compile(r"((?:[\w:]+(?:<[^<>;=()]*>)?\s+)+)(\w[^;()]*)")
 UNSET = re.compile(r"\s*(\w+)(?:\s*\[[^\]]*\])*\s*")
 OTHERS = re.compile(
     r"\b(?:return|using|typedef|goto|throw|delete|else|case|extern|static|namespace|struct|class|"
@@ -26,6 +27,28 @@ FILL = """template <class T> void fa_fill(T& x) {
 """
 
 
+def top_level(text):
+    """A text's parts between commas that stand in no bracket."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def names_in(statement):
+    """Names of the local variables that a statement declares without a value."""
+    for begin in BEGIN.finditer(statement):
+        found = DECLARATION.fullmatch(statement, begin.end())
+        if found and not OTHERS.search(found[1]):
+            parts = map(UNSET.fullmatch, top_level(found[2]))
+            return [part[1] for part in parts if part]
+    return []
+
+
 def filled(exercise, answer, only=None):
     """A student's file in which local variables that are declared without a value, in lines that
     the start does not have, hold infinity; and their names.
@@ -34,15 +57,13 @@ def filled(exercise, answer, only=None):
     """
     of_start, names, lines = set(exercise.start().split("\n")), [], []
     for line in answer.split("\n"):
-        found = None
         if line not in of_start and len(line) <= LONGEST:
-            found = DECLARATION.match(line)
-        if found and not OTHERS.search(found[1]):
-            parts = re.split(r",(?![^({\[]*[)}\]])", found[2])
-            own = [name[1] for name in map(UNSET.fullmatch, parts) if name]
-            own = [name for name in own if only in (None, name)]
-            at = found.end()
-            line = line[:at] + "".join(f" ::fa_fill({name});" for name in own) + line[at:]
-            names += own
+            *statements, rest = line.split(";")
+            line = ""
+            for statement in statements:
+                own = [name for name in names_in(statement) if only in (None, name)]
+                line += statement + ";" + "".join(f" ::fa_fill({name});" for name in own)
+                names += own
+            line += rest
         lines.append(line)
     return FILL + "\n".join(lines), list(dict.fromkeys(names))
