@@ -8,6 +8,7 @@ import subprocess
 
 from common.classroom import catalogue
 from common.classroom.catalogue import Fault
+from common.classroom.plan import Plan, files
 from common.data.files import write_file
 
 
@@ -48,7 +49,18 @@ def main(arguments, root, _toolchain):
         default="",
         help="gives this class its own numbers in the exercises that have variants",
     )
+    parser.add_argument(
+        "--class",
+        dest="plan",
+        metavar="FILE",
+        help="weeks, dates and weights: adds a schedule, a handout, and autograders for Gradescope "
+        "and GitHub Classroom; without solutions, with the seed of FILE",
+    )
     options = parser.parse_args(arguments)
+    plan = Plan(options.plan, catalogue.exercises(root)) if options.plan else None
+    if plan:
+        options.without_solutions, options.seed = True, options.seed or plan.seed
+        plan = Plan(options.plan, catalogue.exercises(root, options.seed or None))
     target = pathlib.Path(options.folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise Fault(f"'{target}' exists and is not empty")
@@ -57,6 +69,8 @@ def main(arguments, root, _toolchain):
     count = 0
     for name in files_of(root):
         path = pathlib.PurePosixPath(name)
+        if plan and path.parts[:2] == (".github", "workflows"):
+            continue  # those of the course itself
         if options.without_solutions and "exercises" in path.parts and path.name == "frame.txt":
             continue
         if not (root / name).exists():
@@ -67,6 +81,11 @@ def main(arguments, root, _toolchain):
         count += 1
     if options.seed:
         write_file(target / catalogue.SEED, json.dumps({"seed": options.seed}) + "\n")
+    for name, text in files(plan).items() if plan else ():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        write_file(target / name, text)
+        (target / name).chmod(0o755 if text.startswith("#!") else 0o644)
+        count += 1
     starts = 0
     if options.without_solutions:
         for exercise in catalogue.exercises(root, options.seed or None):

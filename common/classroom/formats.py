@@ -3,7 +3,10 @@
 A mark is a pair of an exercise and the results of its stages.
 """
 
+import csv
 import datetime
+import html
+import io
 import json
 import os
 import re
@@ -11,7 +14,7 @@ import xml.etree.ElementTree as xml
 
 from common.data.files import printable
 
-CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
 def given(result):
@@ -175,4 +178,109 @@ def junit(name, marks):
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(suites, encoding="unicode")
 
 
-WRITERS = {"gradescope": gradescope, "classroom50": classroom50, "junit": junit}
+def github(_name, marks):
+    """What autograding-grading-reporter of GitHub Classroom takes, as JSON; its workflow passes it
+    in base64."""
+    tests = [
+        {
+            "name": f"{exercise.id}: {result.title}",
+            "status": "pass" if result.passed else "fail",
+            "score": given(result),
+            "message": said(result),
+        }
+        for exercise, results in marks
+        for result in results
+    ]
+    return json.dumps(
+        {
+            "version": 1,
+            "status": "pass" if all(test["status"] == "pass" for test in tests) else "fail",
+            "max_score": sum(result.points for _, results in marks for result in results),
+            "tests": tests,
+        },
+        indent=1,
+    )
+
+
+def rubric(name, marks):
+    """A page for each student's open tasks: what the checks have found, and rows for a person."""
+    lines = [f"# {name}", ""]
+    for exercise, results in marks:
+        if exercise.kind not in ("extend", "prove"):
+            continue
+        passed = [result.title for result in results if result.passed]
+        left = [result.title for result in results if not result.passed]
+        counts = [f"{what}: {number}" for r in results for what, number in r.notes]
+        points = f"{sum(map(given, results)):g} of {sum(r.points for r in results):g}"
+        found = f"passed: {', '.join(passed) or 'nothing'}"
+        if left:
+            found += f"; not: {', '.join(left)}"
+        lines += [
+            f"## {exercise.id}: {exercise.title}",
+            "",
+            "| Row | What the check has recorded | 0, 1 or 2 |",
+            "|---|---|---|",
+            f"| Correctness | {points} points; {found} | |",
+            f"| Evidence | {'; '.join(counts) or 'no counts'} | |",
+            *(f"| {row} | see the work log | |" for row in ROWS),
+            "",
+        ]
+    return clean("\n".join(lines))
+
+
+ROWS = ("Prediction", "One change at a time", "Negative results", "What limits it now")
+
+
+def table(everyone):
+    """Rows of a class: a head, then for each student the points of each exercise, their sum and
+    what it could be."""
+    exercises = [exercise.id for exercise, _ in everyone[0][1]] if everyone else []
+    rows = [["student", *exercises, "points", "of"]]
+    for name, marks in everyone:
+        points = [sum(map(given, results)) for _, results in marks]
+        most = sum(result.points for _, results in marks for result in results)
+        rows.append([clean(name), *(f"{x:g}" for x in points), f"{sum(points):g}", f"{most:g}"])
+    return rows
+
+
+def comma_separated(everyone):
+    """A class as CSV. A name that a spreadsheet would take for a formula gets an apostrophe."""
+    text = io.StringIO()
+    rows = table(everyone)
+    for row in rows[1:]:
+        row[0] = f"'{row[0]}" if row[0][:1] in "=+-@" else row[0]
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().rstrip("\n")
+
+
+def page(everyone):
+    """A class as one HTML page; a cell says which stages refused, and why."""
+    head, *rows = table(everyone)
+    body = ["<tr>" + "".join(f"<th>{html.escape(cell)}</th>" for cell in head) + "</tr>"]
+    for (_, marks), (name, *cells) in zip(everyone, rows):
+        line = f"<th>{html.escape(name)}</th>"
+        for (_, results), points in zip(marks, cells):
+            full = f"{sum(result.points for result in results):g}"
+            why = "\n".join(f"{r.title}: {said(r)}" for r in results if not r.passed)
+            kind = "full" if points == full else "none" if points == "0" else "part"
+            line += f'<td class="{kind}" title="{html.escape(why)}">{points}</td>'
+        body.append(f"<tr>{line}<td>{cells[-2]}</td><td>{cells[-1]}</td></tr>")
+    return (
+        '<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>Marks</title>\n<style>\n'
+        "body { font: 15px sans-serif } table { border-collapse: collapse }\n"
+        "th, td { border: 1px solid #999; padding: 2px 6px; text-align: right }\n"
+        "tr:first-child th { writing-mode: vertical-rl } .full { background: #cfc }\n"
+        ".part { background: #ffc } .none { background: #fcc }\n"
+        f"</style>\n<table>\n{chr(10).join(body)}\n</table></html>"
+    )
+
+
+# Of one student, and of a class in one file.
+WRITERS = {
+    "gradescope": gradescope,
+    "classroom50": classroom50,
+    "github": github,
+    "junit": junit,
+    "rubric": rubric,
+}
+OF_CLASS = {"csv": comma_separated, "html": page}

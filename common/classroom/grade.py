@@ -5,13 +5,17 @@ student's file, or the files directly. A folder of submissions has one folder fo
 """
 
 import argparse
+import hashlib
 import json
+import os
 import pathlib
 import re
 import sys
+import time
 
 from common.classroom import catalogue, formats, grading, sandbox, student
 from common.classroom.catalogue import Fault
+from common.classroom.plan import Plan
 from common.classroom.stage import stages_of
 from common.data.files import check_writable, printable, write_file
 
@@ -22,12 +26,13 @@ SUSPICIOUS = re.compile(
     r"|fopen|fwrite|freopen|fdopen|dprintf|FA_ENTRY|fa::classroom|classroom|getenv|setenv|_?_[eE]xit"
     r"|quick_exit|atexit|include_next|__has_include|__FILE__|verdict|FA_UNWATCHED|\w*sanitize\w*)\b"
     r"|\b(?:system|kill|raise|exit|longjmp)\s*\(|<(?:unistd|fcntl|signal|csignal|thread|fstream|dirent)\b"
-    r"|\bstd::j?thread\b|\blab::|\boperator\s+(?:new|delete)\b|\bextern\s*\"C\"|##"
+    r"|\bstd::j?thread\b|\blab\b|\boperator\s+(?:new|delete)\b|\bextern\s*\"C\"|##|%:|\b_Pragma\b|\bpragma\s+(?!once|unroll)\w+"
     r"|\bdefine\s+(?:private|protected)\b|/(?:proc|dev)/|\bframe\.txt|\bgrad(?:er|ing)\b"
     r"|__attribute__(?!\s*\(\(\s*(?:aligned|always_inline|noinline|unused|packed)\b)"
     r"|\bgnu::(?!aligned|always_inline|noinline|unused|packed)\w+)"
 )
 
+NOT_GRADED = "not graded, the check itself failed"
 # What the compiler says of a file that is closed to submissions.
 FORBIDDEN = re.compile(r"(?:fatal error:|Error:).*: Permission denied|which it may not use$")
 
@@ -42,8 +47,8 @@ def answer_of(submission, exercise):
                 continue
             if path.stat().st_size > LONGEST:
                 return None
-            return path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
+            return path.read_bytes().decode("utf-8-sig", "replace")
+        except OSError:
             continue
     return None
 
@@ -96,10 +101,25 @@ def mark(toolchain, exercise, submission):
     name = f"{printable(submission.name)}, {exercise.id}"
     for word in suspicious(answer):
         print(f"{name}: it has '{word}', which no answer needs; look at it", file=sys.stderr)
-    results = grading.grade(toolchain, exercise, answer, stop=False)
+    try:
+        results = graded(toolchain, exercise, answer)
+    except Exception as error:  # whatever it is, the next submission is marked all the same
+        results = stages_of(exercise)
+        results[0].verdict = "refused"
+        results[0].message = f"{NOT_GRADED}: {printable(repr(error))}; grade it again"
+        print(f"{name}: {results[0].message}", file=sys.stderr)
     if FORBIDDEN.search(results[0].message):
         print(f"{name}: it includes a file that it may not use; look at it", file=sys.stderr)
     return results
+
+
+def graded(toolchain, exercise, answer):
+    """grading.grade(), tried twice: a computer that lacks something may have it a moment later."""
+    try:
+        return grading.grade(toolchain, exercise, answer, stop=False)
+    except (OSError, RuntimeError, MemoryError):
+        time.sleep(3)
+        return grading.grade(toolchain, exercise, answer, stop=False)
 
 
 def misconception(message):
@@ -152,10 +172,12 @@ def read_options(arguments):
         help=f"of one student, or of several ({student.WORK})",
     )
     add("--exercises", nargs="+", default=[], metavar="ID", help="only these, or lessons")
-    add("--format", choices=("text", *formats.WRITERS), default="text")
+    add("--format", choices=("text", *formats.WRITERS, *formats.OF_CLASS), default="text")
     words = "JSON: exercise -> stage -> points; 0 leaves an exercise out"
     add("--points", metavar="FILE", help=words)
-    words = "file for one student, folder for several; else printed"
+    words = "a class's weeks and weights, see ./learn classroom export --help: only its exercises"
+    add("--class", dest="plan", metavar="FILE", help=words)
+    words = "file for one student and for csv and html, folder for several students; else printed"
     add("--output", metavar="PATH", help=words)
     words = "print the most common mistakes of all students, and no marks"
     add("--mistakes", action="store_true", help=words)
@@ -182,47 +204,78 @@ def students_in(folder, exercises):
     return found, False
 
 
+def file_name(submission, suffix):
+    """A name for a student's marks, which may be no longer than file systems allow."""
+    name = os.fsencode(submission.resolve().name)
+    if len(name) > 200:
+        name = name[:180] + b"-" + hashlib.sha256(name).hexdigest()[:12].encode()
+    return os.fsdecode(name) + suffix
+
+
 def output_files(students, alone, options):
     """Where the marks of each student go; None for those that are printed. Checked before the long
     work begins."""
     if not options.output:
         return [None] * len(students)
     output = pathlib.Path(options.output)
-    suffix = {"junit": ".xml", "text": ".txt"}.get(options.format, ".json")
+    if options.format in formats.OF_CLASS:
+        check_writable(output)
+        return [None] * len(students)
+    suffix = {"junit": ".xml", "text": ".txt", "rubric": ".md"}.get(options.format, ".json")
     if not alone:
         output.mkdir(parents=True, exist_ok=True)
-    files = [output if alone else output / (path.resolve().name + suffix) for path in students]
+    files = [output if alone else output / file_name(path, suffix) for path in students]
     for file in files:
         check_writable(file)
     return files
 
 
 def main(arguments, root, toolchain):
-    """Marks; returns the exit status: 0 when it could mark, whatever the marks are."""
+    """Marks; returns the exit status: 0 when it could mark, whatever the marks are; else 2, when
+    all others are marked."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     options = read_options(arguments)
     if options.layers:
         print("\n".join(sandbox.layers(toolchain().confine)))
         return 0
     chosen = catalogue.choose(options.exercises, root)
+    if options.plan:
+        planned = Plan(options.plan, catalogue.exercises(root)).exercises()
+        chosen = [one for one in planned if one in chosen]
     if options.points:
         read_points(options.points, chosen)
     if not chosen:
         raise Fault("no exercise is left to mark")
     students, alone = students_in(pathlib.Path(options.folder), chosen)
     files = output_files(students, alone, options)
-    tools, everyone = toolchain(), []
+    tools, everyone, status = toolchain(), [], 0
     for submission, file in zip(students, files):
-        name = submission.resolve().name
+        name = printable(submission.resolve().name)
         marks = [(exercise, mark(tools, exercise, submission)) for exercise in chosen]
         everyone.append((name, marks))
-        if options.mistakes:
+        if options.mistakes or options.format in formats.OF_CLASS:
             continue
         text = formats.WRITERS.get(options.format, formats.plain)(name, marks)
-        if file:
-            write_file(file, text + "\n")
-        else:
-            print(text)
+        try:
+            if file:
+                write_file(file, text + "\n")
+            else:
+                print(text)
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            print(f"{name}: the marks cannot be written: {error}", file=sys.stderr)
+            status = 2
         sys.stdout.flush()
     if options.mistakes:
         print(common_mistakes(everyone))
-    return 0
+    elif options.format in formats.OF_CLASS:
+        text = formats.OF_CLASS[options.format](everyone)
+        if options.output:
+            write_file(options.output, text + "\n")
+        else:
+            print(text)
+    failed = any(r[0].message.startswith(NOT_GRADED) for _, marks in everyone for _, r in marks)
+    return 2 if failed else status

@@ -192,9 +192,14 @@ void note(const std::string& name, std::int64_t value) {
   const std::pair<std::string, std::int64_t> one(name, value);
   if (std::find(notes.begin(), notes.end(), one) == notes.end()) notes.push_back(one);
 }
-void budget(const std::string& what, std::int64_t count, std::int64_t most,
-            const std::string& why) {
+void budget(const std::string& what, std::int64_t count, std::int64_t most, const std::string& why,
+            std::int64_t fewest) {
   note(what, count);
+  require(
+      count >= fewest,
+      fmt::format("{} {}, and no kernel can do with fewer than {}: some accesses are hidden from "
+                  "the lab. Read and write by assignments, so that accesses can be counted",
+                  count, what, fewest));
   require(count <= most, fmt::format("{} {}, and {} would do{}{}", count, what, most,
                                      why.empty() ? "" : ": ", why));
 }

@@ -48,8 +48,9 @@ void require(bool holds, const std::string& message);
 void note(const std::string& name, std::int64_t value);
 
 /// note(), and refuses a count above `most`: "{count} {what}, and {most} would do: {why}".
+/// @param fewest what any kernel needs: with less, the lab has not seen all accesses
 void budget(const std::string& what, std::int64_t count, std::int64_t most,
-            const std::string& why = "");
+            const std::string& why = "", std::int64_t fewest = 0);
 
 /// Shows the student a drawing, in place of the one before. A check prints that of the stage that
 /// refuses; when all pass, the first one.

@@ -3,7 +3,7 @@
 import concurrent.futures
 import re
 
-from common.classroom import catalogue, numbers
+from common.classroom import catalogue, numbers, unset
 from common.classroom.stage import run_stage, stages_of
 from common.classroom.toolchain import scratch_folder
 
@@ -67,7 +67,9 @@ HIDING = re.compile(r"FA_UNWATCHED|\w*sanitize\w*")
 
 
 def code_of(text):
-    """A file without its comments; as it is where a raw string could hold what looks like one."""
+    """A file without its comments, its continued lines joined, so that names are whole; with its
+    comments where a raw string could hold what looks like one."""
+    text = re.sub(r"\\[ \t]*\n", "", text)
     return text if 'R"' in text else PIECES.sub(lambda piece: piece[1] or " ", text)
 
 
@@ -136,7 +138,50 @@ def grade(toolchain, exercise, answer, stop=True, shown="", progress=None):
             first = next(r for r in results[1:] if r.name != "found")
             if not result.passed and (stop or result is first):
                 break
+    refuse_unset(toolchain, exercise, answer, results, shown)
     return results
+
+
+def differing_stage(toolchain, exercise, answer, results, shown):
+    """The first of the stages that ends otherwise with another text of the student's file."""
+    with scratch_folder() as scratch:
+        (scratch / "student").mkdir()
+        (scratch / "student" / exercise.file).write_text(answer, encoding="utf-8")
+        if toolchain.compile(exercise, scratch).status != 0:
+            return None  # a member of a class, or what else has no statements behind it
+        for result in results:
+            folder = scratch / f"work_{result.name}"
+            folder.mkdir()
+            program = scratch / "program"
+            said, _seconds = run_stage(toolchain, exercise, folder, result.name, program, shown)
+            message = renamed(said.get("message", ""), scratch, shown)
+            if (said["verdict"], message) != (result.verdict, result.message):
+                return result
+    return None
+
+
+def refuse_unset(toolchain, exercise, answer, results, shown):
+    """Refuses an answer whose result depends on a local variable that was never set: it may be
+    right by chance, and what it is says nothing."""
+    refused = [result for result in results if result.verdict == "refused"]
+    if results[0] in refused:
+        return
+    # Counts and findings change with the stores that set the variables.
+    others = ("found", "races", "traffic")
+    tried = [result for result in refused[:1] or results[1:] if result.name not in others]
+    filled, names = unset.filled(exercise, answer)
+    if not names or not differing_stage(toolchain, exercise, filled, tried, shown):
+        return
+    for name in names:
+        filled, _ = unset.filled(exercise, answer, name)
+        result = differing_stage(toolchain, exercise, filled, tried, shown)
+        if result:
+            result.verdict = "refused"
+            result.message = (
+                f"the result depends on {name}, which is read before it has a value: set it where "
+                f"it is declared; without, it holds whatever was in its register or memory before"
+            )
+            return
 
 
 def solution(toolchain, exercise):

@@ -187,6 +187,23 @@ void refuse_one_for_all(const PuzzleCase& c, const std::map<std::int64_t, Thread
   }
 }
 
+// Refuses when a result came from elements that no access of the kernel has touched: by a function
+// of the C library, which the lab does not see.
+void require_seen_accesses(const PuzzleCase& c, const Played& played) {
+  std::set<std::pair<int, std::int64_t>> touched;
+  for (const Place& place : played.places) touched.insert({place.array, place.element});
+  const int arrays = static_cast<int>(c.arrays.size());
+  for (int array = c.reads_all ? 0 : arrays - 1; array < arrays; ++array) {
+    const Drawn& drawn = c.arrays[static_cast<std::size_t>(array)];
+    for (std::int64_t i = 0; i < drawn.size; ++i) {
+      require(touched.count({array, i}) > 0,
+              fmt::format("the result is right, and the lab has not seen {}[{}] {}: read and write "
+                          "by assignments, so that accesses can be counted (case: {})",
+                          drawn.name, i, array + 1 < arrays ? "read" : "written", c.where));
+    }
+  }
+}
+
 }  // namespace
 
 std::int64_t reads(const Played& played, int array) {
@@ -195,11 +212,11 @@ std::int64_t reads(const Played& played, int array) {
   });
 }
 
-std::int64_t longest_thread(const Played& played) {
+std::int64_t most_loads(const Played& played) {
   std::map<std::pair<int, int>, std::int64_t> count;
   std::int64_t most = 0;
   for (const Place& place : played.places) {
-    most = std::max(most, ++count[{place.block, place.thread}]);
+    if (place.write == 0) most = std::max(most, ++count[{place.block, place.thread}]);
   }
   return most;
 }
@@ -241,6 +258,7 @@ Played play_puzzle(const PuzzleCase& c, double tolerance) {
                {c.arrays.back().name, played.out, std::max<std::int64_t>(1, c.arrays.back().cols)},
                c.right, tolerance, mistakes, c.where);
   refuse_one_for_all(c, writers);
+  if (played.seen.watched) require_seen_accesses(c, played);
   return played;
 }
 

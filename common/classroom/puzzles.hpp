@@ -21,8 +21,9 @@ struct Drawn {
 /// How often an array was read: see Place::array.
 std::int64_t reads(const Played& played, int array);
 
-/// The most loads and stores that one thread does.
-std::int64_t longest_thread(const Played& played);
+/// The most elements that one thread loads: work that is not shared shows in loads, while a store
+/// may also clear a tile.
+std::int64_t most_loads(const Played& played);
 
 /// A case of a puzzle's grader.
 struct PuzzleCase {
@@ -35,6 +36,8 @@ struct PuzzleCase {
   /// Whether a read of unwritten memory is reported before the mistakes: it may give the same
   /// result.
   bool unwritten_first = false;
+  /// Whether the output depends on every element of the input.
+  bool reads_all = true;
   /// Elements of the output that one thread may write.
   std::int64_t per_thread = 1;
   /// The message when several threads write the same element.

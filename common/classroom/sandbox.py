@@ -13,7 +13,6 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 NOBODY = 65534  # the user of that name, as which programs run when the grader is root
@@ -83,15 +82,16 @@ def end_stragglers(directory):
 
 
 def members(group):
-    """Process numbers of a process group."""
-    found = []
+    """Process number -> threads, of the processes of a group."""
+    found = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             try:
                 with open(f"/proc/{entry.name}/stat", encoding="utf-8", errors="replace") as file:
-                    # After the name, which may hold anything: state, parent, group.
-                    if int(file.read().rpartition(")")[2].split()[2]) == group:
-                        found.append(int(entry.name))
+                    # After the name, which may hold anything: state, parent, group, ..., threads.
+                    about = file.read().rpartition(")")[2].split()
+                    if int(about[2]) == group:
+                        found[int(entry.name)] = int(about[17])
             except (OSError, ValueError, IndexError):
                 continue  # it has ended
     return found
@@ -133,9 +133,9 @@ def size_of(directory, most=4096):
 
 def excess(group, directory, limits):
     """Which limit all processes of a group exceed together, in words."""
-    processes = members(group) if os.path.isdir("/proc/self") else []
-    if len(processes) > limits.processes:
-        return f"it started more than {limits.processes} processes"
+    processes = members(group) if os.path.isdir("/proc/self") else {}
+    if sum(processes.values()) > limits.processes:
+        return f"it started more than {limits.processes} processes or threads"
     if sum(map(memory_of, processes)) > limits.memory << 20:
         return "it used more memory than a check may use"
     if size_of(directory) > limits.file << 22:
@@ -143,64 +143,84 @@ def excess(group, directory, limits):
     return ""
 
 
-def wait(process, directory, limits):
-    """Waits until a process ends or exceeds what its group may use.
+class Output:
+    """The first of what a program prints, and the last, in which a crash says where it was. Read
+    without a thread: a program may use up all that its user can have."""
+
+    KEPT, LAST = 200_000, 8192
+
+    def __init__(self, stream):
+        self.fd, self.kept = stream.fileno(), b""
+        os.set_blocking(self.fd, False)
+
+    def read(self):
+        """Takes what there is now; false when no more can come."""
+        try:
+            piece = os.read(self.fd, 1 << 16)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        if len(self.kept) < self.KEPT:
+            self.kept += piece
+        else:
+            last = (self.kept[self.KEPT :] + piece)[-self.LAST :]
+            self.kept = self.kept[: self.KEPT] + last
+        return bool(piece)
+
+    def text(self):
+        """What was kept, once the program has ended."""
+        for _ in range(64):  # no more than a pipe holds
+            before = len(self.kept)
+            if not self.read() or len(self.kept) == before:
+                break
+        return self.kept.decode("utf-8", "replace")
+
+
+def wait(process, directory, limits, output):
+    """Waits until a process ends or exceeds what its group may use, and reads what it prints.
 
     @return (whether its time was over, the limit that was exceeded)
     """
     end = time.monotonic() + 2 * limits.seconds + 5
+    looked = time.monotonic()
     try:
         ending = os.pidfd_open(process.pid)
     except (AttributeError, OSError):  # only Linux has it, and not every sandbox allows it
         ending = None
     try:
         watched = select.poll()
+        watched.register(output.fd, select.POLLIN)
         if ending is not None:
             watched.register(ending, select.POLLIN)
-        while (left := end - time.monotonic()) > 0:
-            pause = min(left, 0.1)
-            if ending is not None and watched.poll(1000 * pause):
+        pause = 0.1 if ending is not None else 0.02
+        while (now := time.monotonic()) < end:
+            ready = dict(watched.poll(1000 * min(end - now, pause)))
+            if output.fd in ready and not output.read():
+                watched.unregister(output.fd)
+            if ending in ready or (ending is None and process.poll() is not None):
                 return False, ""
-            if ending is None:
-                try:
-                    process.wait(pause)
-                    return False, ""
-                except subprocess.TimeoutExpired:
-                    pass
-            if too_much := excess(process.pid, directory, limits):
-                return False, too_much
+            if time.monotonic() - looked > 0.1:
+                if too_much := excess(process.pid, directory, limits):
+                    return False, too_much
+                looked = time.monotonic()
         return True, ""
     finally:
         if ending is not None:
             os.close(ending)
 
 
-class Collector(threading.Thread):
-    """Reads all that a program prints, and keeps the first of it."""
-
-    KEPT = 200_000
-
-    def __init__(self, stream):
-        super().__init__(daemon=True)
-        self.stream, self.kept = stream, b""
-        self.start()
-
-    def run(self):
-        """Reads to the end."""
+def started(words, **options):
+    """subprocess.Popen(), tried again for ten seconds: the processes of an earlier submission may
+    still be ending, and a user can have only so many."""
+    end = time.monotonic() + 10
+    while True:
         try:
-            while piece := os.read(self.stream.fileno(), 1 << 16):
-                if len(self.kept) < self.KEPT:
-                    self.kept += piece
-                else:
-                    # What a crash says comes last.
-                    self.kept = self.kept[: self.KEPT] + (self.kept[self.KEPT :] + piece)[-8192:]
-        except (OSError, ValueError):
-            pass
-
-    def text(self):
-        """What was kept, once the program has ended."""
-        self.join(2)
-        return self.kept.decode("utf-8", "replace")
+            return subprocess.Popen(words, **options)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
 
 
 def protect():
@@ -257,7 +277,7 @@ def run(confine, command, directory, limits, channel=False):
     readable = ":".join(map(str, limits.readable)) or "-"
     words = [confine, limits.seconds, limits.memory, limits.file, user, directory, readable]
     began = time.monotonic()
-    with subprocess.Popen(
+    with started(
         [str(word) for word in (*words, *command, *fds)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -266,10 +286,10 @@ def run(confine, command, directory, limits, channel=False):
         pass_fds=fds,
         start_new_session=True,
     ) as process:
-        output = Collector(process.stdout)
+        output = Output(process.stdout)
         for fd in fds:
             os.close(fd)
-        timed_out, exceeded = wait(process, directory, limits)
+        timed_out, exceeded = wait(process, directory, limits, output)
         try:  # the whole group, not only the first process
             os.killpg(process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):

@@ -20,11 +20,21 @@ void grade(const std::vector<double>& scores, const std::string& where) {
   }
   const double log_l = static_cast<double>(std::log(l));
   const double right = masked ? -kInfinity : m * ln2 + log_l;
+  double of_first = 0;  // the sum relative to the first score
+  for (const double x : scores) of_first += std::exp2(x - scores[0]);
+  const double first = scores[0] == -kInfinity ? scores[0] : scores[0] * ln2 + std::log(of_first);
   check(
       {"LSE", {call<double>("log_sum_exp", scores)}}, {right},
       1e-12 * (1 + (masked ? 0 : std::abs(m))),
       {{masked ? "a row that sees no key: its sum is 0, and ln 0 is -infinity" : "the result is 0",
         {0}},
+       {"the maximum was not taken out, or starts at 0, so that negative scores are not shifted: "
+        "2^x "
+        "underflows to 0",
+        {m < 0 ? static_cast<double>(std::log(unshifted)) : right}},
+       {"the first score was subtracted in place of the largest: 2^(x - x(0)) overflows, and x(0) "
+        "may be -infinity",
+        {first}},
        {"the maximum was not taken out: 2^x overflows, or underflows to 0",
         {static_cast<double>(std::log(unshifted))}},
        {"the maximum that was taken out of the sum was not added back", {log_l}},
@@ -62,6 +72,7 @@ FA_STAGE(odd) {
   grade({-kInfinity, 3, -kInfinity}, "-inf 3 -inf");
   grade({-kInfinity, -kInfinity}, "-inf -inf");
   grade({-7}, "-7");
+  grade({-2000, 10}, "-2000 10");
   grade({-1e9, -1e9 + 1}, "-1e9 -999999999");
   grade({1e300, -1e300}, "1e300 -1e300");
   std::vector<double> row;

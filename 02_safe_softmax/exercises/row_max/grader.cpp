@@ -44,6 +44,20 @@ void grade(const std::vector<double>& scores, double right, const std::string& w
   check({"maximum", {call<double>("row_max", scores)}}, {right}, 0, mistakes, where);
 }
 
+// The row whose scores are the digits of a number, in the base of the numbers to choose from.
+void grade_row(const std::vector<double>& numbers, std::size_t digits, std::size_t length) {
+  std::vector<double> scores;
+  double right = -kInfinity;
+  for (std::size_t j = 0; j < length; ++j, digits /= numbers.size()) {
+    const double x = numbers[digits % numbers.size()];
+    scores.push_back(x);
+    right = std::isnan(x) || std::isnan(right) ? kNan : std::max(right, x);
+  }
+  std::string where;
+  for (const double x : scores) where += (where.empty() ? "" : " ") + text(x);
+  grade(scores, right, where);
+}
+
 }  // namespace
 
 FA_STAGE(found) {
@@ -79,4 +93,9 @@ FA_STAGE(odd) {
   grade({1, kInfinity}, kInfinity, "1 inf");
   grade({kInfinity, kNan}, kNan, "inf NaN");
   grade({1e308, 1.7e308}, 1.7e308, "1e308 1.7e308");
+  // All rows of up to four of these numbers: a rule for one order may fail in another.
+  const std::vector<double> numbers{-kInfinity, -1e300, -1, 0, 1, kInfinity, kNan};
+  for (std::size_t length = 1, rows = 7; length <= 4; ++length, rows *= 7) {
+    for (std::size_t row = 0; row < rows; ++row) grade_row(numbers, row, length);
+  }
 }

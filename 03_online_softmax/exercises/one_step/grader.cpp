@@ -56,6 +56,39 @@ struct NotTakenIn : online::Unnormalised {
   }
 };
 
+// The last score in place of the largest.
+struct LastScore : online::Unnormalised {
+  template <class S>
+  static void step(S& x, double s, double v) {
+    const double rescale = W::exp_diff(x.m, s);
+    x.l = rescale * x.l + W::exp_diff(s, s);
+    x.o = rescale * x.o + W::exp_diff(s, s) * v;
+    x.m = s;
+  }
+};
+// Counts keys, or adds values, without the weight of the new key.
+template <bool of_l, bool of_o>
+struct NoWeight : online::Unnormalised {
+  template <class S>
+  static void step(S& x, double s, double v) {
+    const double m = std::max(x.m, s);
+    const double rescale = W::exp_diff(x.m, m), p = W::exp_diff(s, m);
+    x.l = rescale * x.l + (of_l ? 1 : p);
+    x.o = rescale * x.o + (of_o ? 1 : p) * v;
+    x.m = m;
+  }
+};
+// std::exp() of a difference, which is NaN while all keys are masked.
+struct PlainExp : online::Unnormalised {
+  template <class S>
+  static void step(S& x, double s, double v) {
+    const double m = std::max(x.m, s);
+    const double rescale = std::exp(x.m - m), p = std::exp(s - m);
+    x.l = rescale * x.l + p;
+    x.o = rescale * x.o + p * v;
+    x.m = m;
+  }
+};
 // e^(m_new - m_old), which is infinite at the first key.
 struct InvertedAtOnce : online::Unnormalised {
   template <class S>
@@ -101,32 +134,45 @@ void check_row(const std::vector<double>& scores) {
   for (const double s : scores) where += " " + text(s);
   where += "; m, l, O, O / l";
   const auto out = call<std::vector<double>>("row", scores);
-  check({"state", out}, by_definition(scores), 1e-12,
-        {{"the sum l and the output O do not take in the new key", after<NotTakenIn>(scores)},
-         {"neither l nor O was rescaled when the maximum rose", after<NothingRescaled>(scores)},
-         {"the sum l was not rescaled when the maximum rose: it is too large by e^(m_new - m_old)",
-          after<wrong::SumNotRescaled>(scores)},
-         {"the output O was not rescaled when the maximum rose",
-          after<wrong::OutputNotRescaled>(scores)},
-         {"the rescale factor is inverted: e^(m_new - m_old) is infinite at the first key, where "
-          "m_old is -infinity",
-          after<InvertedAtOnce>(scores)},
-         {"this is the form of FlashAttention-1, in which O is divided by l in each step; here "
-          "output() divides, so O must stay a sum",
-          after<NormalisedInStep>(scores)},
-         {"the rescale factor is inverted: it is e^(m_old - m_new), which is at most 1",
-          after<wrong::InvertedCorrection>(scores)},
-         {"the new term is divided by l in the step, the earlier ones are not: P is normalised and "
-          "O is not. And output() divides again",
-          after<wrong::DividedTwice>(scores)},
-         {"the maximum m was not stored: the next step takes it for that of no keys",
-          after<MaximumNotKept>(scores)},
-         {"the smaller of m and s was taken: m is the largest score so far",
-          after<SmallerMaximum>(scores)},
-         {"the exponential of the new key is relative to the old maximum, which is -infinity at "
-          "first",
-          after<OldMaximum>(scores)}},
-        where);
+  check(
+      {"state", out}, by_definition(scores), 1e-12,
+      {{"the sum l and the output O do not take in the new key", after<NotTakenIn>(scores)},
+       {"a masked key makes the state NaN: with std::exp() the difference -infinity - -infinity "
+        "is NaN; W::exp_diff() gives 0 there",
+        after<PlainExp>(scores)},
+       {"m was set to s, the last score; it is the larger one of m and s",
+        after<LastScore>(scores)},
+       {"the new key is added to l as 1; its term is e^(s - m)",
+        after<NoWeight<true, false>>(scores)},
+       {"v is added to O without its weight e^(s - m)", after<NoWeight<false, true>>(scores)},
+       {"the new key is added without its weight: 1 to l, v to O; the weight is e^(s - m)",
+        after<NoWeight<true, true>>(scores)},
+       {"neither l nor O was rescaled when the maximum rose: was m overwritten before the rescale "
+        "factor was computed?",
+        after<NothingRescaled>(scores)},
+       {"the sum l was not rescaled when the maximum rose: it is too large by e^(m_new - m_old)",
+        after<wrong::SumNotRescaled>(scores)},
+       {"the output O was not rescaled when the maximum rose",
+        after<wrong::OutputNotRescaled>(scores)},
+       {"the rescale factor is inverted: e^(m_new - m_old) is infinite at the first key, where "
+        "m_old is -infinity",
+        after<InvertedAtOnce>(scores)},
+       {"this is the form of FlashAttention-1, in which O is divided by l in each step; here "
+        "output() divides, so O must stay a sum",
+        after<NormalisedInStep>(scores)},
+       {"the rescale factor is inverted: it is e^(m_old - m_new), which is at most 1",
+        after<wrong::InvertedCorrection>(scores)},
+       {"the new term is divided by l in the step, the earlier ones are not: P is normalised and "
+        "O is not. And output() divides again",
+        after<wrong::DividedTwice>(scores)},
+       {"the maximum m was not stored: the next step takes it for that of no keys",
+        after<MaximumNotKept>(scores)},
+       {"the smaller of m and s was taken: m is the largest score so far",
+        after<SmallerMaximum>(scores)},
+       {"the exponential of the new key is relative to the old maximum, which is -infinity at "
+        "first",
+        after<OldMaximum>(scores)}},
+      where);
 }
 
 }  // namespace

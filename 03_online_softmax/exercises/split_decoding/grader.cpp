@@ -111,6 +111,10 @@ void grade(const std::vector<std::size_t>& sizes, double spread, const std::vect
   const Weight e = [=](double x) { return std::exp(x - m); };
   std::vector<double> largest = right, inverted = right;
   largest.back() = m;
+  std::vector<double> without_m = right, no_logarithm = right, summed = right;
+  without_m.back() = lse - m;
+  no_logarithm.back() = m + sum_e;
+  summed.back() = of_lse;
   for (double& x : inverted) x = -x;
   inverted.back() = NAN;
   check({"(o, LSE)", numbers(out)}, right, 1e-9,
@@ -120,6 +124,10 @@ void grade(const std::vector<std::size_t>& sizes, double spread, const std::vect
               parts, [](double) { return 1.0; }, true, std::log(sum_of_powers))},
          {"the weights were not divided by their sum", combined(parts, e, false, lse)},
          {"the LSE is that of the largest part alone", largest},
+         {"the largest LSE is missing from the result's: it is m + ln(sum of weights)", without_m},
+         {"the sum of the weights was added to m as it is: the LSE is m + ln(sum of weights)",
+          no_logarithm},
+         {"the LSE of the parts were added; what adds up is e^LSE", summed},
          {"zeros and -infinity, as if no part had a key: the largest LSE is not found, or the test "
           "for it is inverted",
           {0, 0, 0, kMinusInfinity}},

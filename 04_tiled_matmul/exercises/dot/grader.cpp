@@ -75,14 +75,12 @@ FA_PLAY_STRICTLY(races, make(64), make(33));
 
 FA_STAGE(traffic) {
   const Played played = play_strictly(make(64));
-  const std::int64_t most = longest_thread(played);
-  note("loads and stores of one thread", most);
+  const std::int64_t most = most_loads(played);
+  note("loads of one thread", most);
   require(played.seen.atomics == 0,
           "no atomics, which follow one another; reduce the sum as a tree");
   require(reads(played, 0) <= 64, "a was read several times: each thread reads one element");
-  require(
-      most <= 32,
-      fmt::format(
-          "one thread does {} loads and stores, one after the other; as a tree it needs about 20",
-          most));
+  require(most <= 40,
+          fmt::format("one thread does {} loads, one after the other; as a tree it needs about 15",
+                      most));
 }

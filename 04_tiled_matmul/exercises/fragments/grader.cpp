@@ -127,5 +127,5 @@ FA_STAGE(races) {
   // Of 2 bytes each: A and B once. C has 4.
   const std::int64_t least = 2 * 40 * (16 + 8) + 4 * 16 * 8;
   budget("bytes of global memory", c.seen.bytes, least,
-         "a warp's fragments hold each element once, and mma multiplies them");
+         "a warp's fragments hold each element once, and mma multiplies them", least);
 }

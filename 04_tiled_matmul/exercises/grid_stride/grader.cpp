@@ -50,5 +50,6 @@ FA_STAGE(traffic) {
   const std::int64_t least = 3 * 512 / 8;
   budget("sectors of global memory", played.seen.sectors, least,
          "a thread takes a piece of its own, so neighbouring threads touch elements that are far "
-         "apart");
+         "apart",
+         least);
 }

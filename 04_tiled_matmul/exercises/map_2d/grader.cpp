@@ -9,6 +9,7 @@ PuzzleCase make(int rows, int cols, bool masked_infinity = false) {
   PuzzleCase p;
   const std::int64_t size = std::int64_t{rows} * cols;
   p.puzzle.in = {random_floats(size, 1)};
+  p.reads_all = false;  // the upper triangle
   if (masked_infinity) p.puzzle.in[0][1] = INFINITY;
   p.puzzle.out = size;
   p.puzzle.sizes = {rows, cols};

@@ -230,7 +230,7 @@ FA_STAGE(traffic) {
   note("wavefronts of shared memory", c.seen.wavefronts);
   require(c.seen.atomics == 0, "atomics follow one another; lanes and warps can merge in a tree");
   budget("bytes of global memory", c.seen.bytes, least,
-         "x is read twice, y written once, lse written by one thread");
+         "x is read twice, y written once, lse written by one thread", (2 * cols + 1) * rows * 4);
   require(c.seen.wavefronts <= rows * 128,
           fmt::format("{} wavefronts of shared memory: merge the lanes of a warp by shuffles, so "
                       "that only four states go through it",

@@ -54,12 +54,11 @@ FA_PLAY_STRICTLY(races, make(64), make(37));
 
 FA_STAGE(traffic) {
   const Played played = play_strictly(make(64));
-  const std::int64_t most = longest_thread(played);
-  note("loads and stores of one thread", most);
+  const std::int64_t most = most_loads(played);
+  note("loads of one thread", most);
   note("loads of x", reads(played, 0));
   require(reads(played, 0) <= 64, fmt::format("x is read {} times: each thread reads one element, "
                                               "and the rest goes through shared memory",
                                               reads(played, 0)));
-  require(most <= 32,
-          fmt::format("one thread does {} loads and stores; in 6 steps it needs about 14", most));
+  require(most <= 40, fmt::format("one thread does {} loads; in 6 steps it needs about 7", most));
 }

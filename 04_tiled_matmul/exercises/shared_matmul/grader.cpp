@@ -112,7 +112,7 @@ FA_STAGE(traffic) {
   note("wavefronts of shared memory", c.seen.wavefronts);
   require(c.seen.wavefronts > 0, "shared memory was not used");
   budget("sectors of global memory", c.seen.sectors, least,
-         "do neighbouring threads load neighbouring elements of A, once for each tile?");
+         "do neighbouring threads load neighbouring elements of A, once for each tile?", least);
   require(c.seen.wavefronts <= rounds + rounds / 4,
           fmt::format("bank conflicts: {} wavefronts of shared memory, and {} would do",
                       c.seen.wavefronts, rounds));

@@ -96,7 +96,7 @@ FA_STAGE(traffic) {
   needs_watching(c.seen);
   const std::int64_t least = 3 * 4096 / 8;
   budget("sectors of global memory", c.seen.sectors, least,
-         "neighbouring threads should touch neighbouring elements");
+         "neighbouring threads should touch neighbouring elements", least);
 }
 
 FA_STAGE(large) {

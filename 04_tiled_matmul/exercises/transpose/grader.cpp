@@ -101,7 +101,7 @@ FA_STAGE(traffic) {
   note("sectors of global memory", c.seen.sectors);
   note("wavefronts of shared memory", c.seen.wavefronts);
   budget("sectors of global memory", c.seen.sectors, least,
-         "do neighbouring lanes write neighbours?");
+         "do neighbouring lanes write neighbours?", least);
   require(c.seen.wavefronts <= c.seen.ideal,
           fmt::format("bank conflicts: {} wavefronts of shared memory, and {} without conflicts. A "
                       "column of an unpadded tile lies in one bank",

@@ -152,6 +152,6 @@ FA_STAGE(traffic) {
   require(c.seen.atomics == 0,
           fmt::format("{} atomic requests, where lanes of one warp can exchange by shuffles",
                       c.seen.atomics));
-  budget("bytes of global memory", c.seen.bytes, least);
+  budget("bytes of global memory", c.seen.bytes, least, "", least);
   require(c.seen.wavefronts == 0, "lanes of one warp need no shared memory to agree");
 }

@@ -175,5 +175,5 @@ FA_STAGE(traffic) {
   const std::int64_t row = 2 * 32,
                      least = (2 + 4 + 6 + 8) * 2 * tile_keys * row + 2 * 128 * row + 4 * 128;
   budget("bytes of global memory", ran.seen.bytes, least,
-         "tiles are visited that no query of the block sees");
+         "tiles are visited that no query of the block sees", least);
 }

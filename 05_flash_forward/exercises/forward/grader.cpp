@@ -127,6 +127,25 @@ void grade(const Sizes& sizes, float spread = 1, float scale = 0) {
     const auto slope = static_cast<double>(slopes_of(sizes)[static_cast<std::size_t>(head)]);
     return static_cast<double>(in.scale) * product - bias(slope, query + shift - key);
   };
+  // With one block: the loop and the loads end too early, and what is not loaded is 0.
+  if (sizes.causal && sizes.length_q <= kQueries) {
+    for (const auto& [of, end] :
+         {std::pair("first query end; it must go on to those of its last one",
+                    std::max(1 + shift, 0)),
+          {"last query but one end", std::max(kQueries - 1 + shift, 0)}}) {
+      Inputs cut = in;
+      for (int row = 0; row < sizes.kv_heads * sizes.length_k; ++row) {
+        if (row % sizes.length_k < end) continue;
+        std::fill_n(cut.k.begin() + row * kHeadDim, kHeadDim, 0.0f);
+        std::fill_n(cut.v.begin() + row * kHeadDim, kHeadDim, 0.0f);
+      }
+      multiply(cut);
+      wrongs.push_back({std::string("the loop over keys ends where those of a block's ") + of,
+                        attention_with(cut, bias, [&, last = end](int query, int key) {
+                          return sees(sizes, query, key) && key < (last + 31) / 32 * 32;
+                        })});
+    }
+  }
   // The tile of keys is the student's choice.
   for (const int keys : {1, 8, 16, 32, 64, 128}) {
     const std::string where = fmt::format("when the maximum rose (as with tiles of {} {})", keys,
@@ -136,15 +155,35 @@ void grade(const Sizes& sizes, float spread = 1, float scale = 0) {
     wrongs.push_back({"l was not rescaled " + where, online(in, score, keys, {false, true})});
     wrongs.push_back({"O was not rescaled " + where, online(in, score, keys, {true, false})});
   }
-  Rows base_2 = right, nan_rows = right;
+  Rows base_2 = right, nan_rows = right, nan_sums = right, log_of_l = right, undivided = right;
   for (std::size_t i = 0; i < right.lse.size(); ++i) {
     base_2.lse[i] /= std::log(2.0);
-    for (int e = 0; e < sizes.head_dim; ++e) {
-      if (std::isinf(right.lse[i])) {
-        nan_rows.o[i * kHeadDim + static_cast<std::size_t>(e)] = NAN;
-      }
+    const bool empty = std::isinf(right.lse[i]);
+    const auto head = static_cast<int>(i) / sizes.length_q,
+               query = static_cast<int>(i) % sizes.length_q;
+    double m = kMinusInfinity;
+    for (int key = 0; key < sizes.length_k; ++key) {
+      const int kv_head = head / (sizes.heads / sizes.kv_heads);
+      m = std::max(m, score(head, query, key, product_of(in, head, kv_head, query, key)));
+    }
+    if (empty) nan_sums.lse[i] = NAN;
+    if (!empty) log_of_l.lse[i] -= m;
+    for (std::size_t e = i * kHeadDim; e < (i + 1) * kHeadDim; ++e) {
+      if (empty) nan_rows.o[e] = nan_sums.o[e] = NAN;
+      if (!empty) undivided.o[e] *= std::exp(right.lse[i] - m);
     }
   }
+  wrongs.push_back(
+      {"all of it is NaN. Was m never raised to m_new? Or is the rescale factor upside down, "
+       "e^(m_new - m)? Both are infinite at the first tile",
+       {all(right.o, NAN), all(right.lse, NAN)}});
+  wrongs.push_back(
+      {"a row that sees no key is NaN: its m is -infinity, and expf(-infinity - -infinity) is not "
+       "a "
+       "number; exp_diff(x, m) is 0 there",
+       nan_sums});
+  wrongs.push_back({"m is missing from the LSE: it is m + ln(l)", log_of_l});
+  wrongs.push_back({"O is not divided by l", undivided});
   wrongs.push_back({"the LSE is in base 2; it is a natural logarithm", base_2});
   wrongs.push_back({"a row that sees no key is NaN: 0 / 0. Its O is 0", nan_rows});
   check_rows(ran, kReasons, in, right, 3e-5 * spread, wrongs);
@@ -187,12 +226,15 @@ FA_STAGE(races) {
 }
 
 FA_STAGE(traffic) {
-  const int n = 128, row = 4 * kHeadDim;
-  const Ran ran = launched(random_inputs<float>({1, 1, n, n, kHeadDim, true}));
-  needs_watching(ran.seen);
-  // Two blocks with 64 and 128 keys; Q and O; LSE; a slope for each thread.
-  const std::int64_t least = (kQueries + n) * 2 * row + n * 2 * row + 4 * n + 4 * n;
-  budget("bytes of global memory", ran.seen.bytes, least,
-         "does a block read each key that it needs once, and no key that the mask hides from all "
-         "its queries?");
+  // Two blocks each; in the second case the last key of the first block is the 87th.
+  for (const auto& [n, keys, of_blocks] : {std::tuple(128, 128, 64 + 128), {100, 123, 87 + 123}}) {
+    const Ran ran = launched(random_inputs<float>({1, 1, n, keys, kHeadDim, true}));
+    needs_watching(ran.seen);
+    // K and V of the blocks, Q and O; LSE; a slope for each thread.
+    const std::int64_t tensors = (2 * of_blocks + 2 * n) * 4 * kHeadDim + 4 * n;
+    budget("bytes of global memory", ran.seen.bytes, tensors + 4 * 2 * kQueries,
+           "does a block read each key that it needs once, and no key that the mask hides from all "
+           "its queries, not even in its last tile?",
+           tensors);
+  }
 }

@@ -87,5 +87,5 @@ FA_STAGE(traffic) {
   // 2 blocks with 128 and 256 keys; Q and O; LSE.
   const std::int64_t least = (128 + 256) * 2 * row + n * 2 * row + 4 * n;
   budget("bytes of global memory", ran.seen.bytes, least,
-         "something is copied twice, or copied and never used");
+         "something is copied twice, or copied and never used", least);
 }

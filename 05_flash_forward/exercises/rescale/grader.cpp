@@ -153,5 +153,5 @@ FA_STAGE(traffic) {
   const Ran ran = launched(random_inputs<float>({1, 1, n, n, d, false}));
   needs_watching(ran.seen);
   const std::int64_t least = 4 * ((2 * tiles + 2) * n * d + n);
-  budget("bytes of global memory", ran.seen.bytes, least, "m, l and o stay in registers");
+  budget("bytes of global memory", ran.seen.bytes, least, "m, l and o stay in registers", least);
 }

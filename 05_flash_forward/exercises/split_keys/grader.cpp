@@ -201,7 +201,8 @@ FA_STAGE(traffic) {
           fmt::format("{} atomic requests, where the warps can meet in shared memory",
                       ran.seen.atomics));
   budget("sectors of global memory", ran.seen.sectors, most,
-         "is each row read once, and by lanes that stand side by side?");
+         "is each row read once, and by lanes that stand side by side?",
+         heads * (2 * keys + 2) * row / 32);
   require(ran.seen.wavefronts <= 4 * ran.seen.ideal,
           fmt::format("bank conflicts: {} wavefronts of shared memory, and {} without conflicts",
                       ran.seen.wavefronts, ran.seen.ideal));

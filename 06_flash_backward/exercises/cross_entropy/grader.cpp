@@ -111,6 +111,10 @@ void grade(const std::vector<int>& targets, std::size_t classes, double spread, 
        rule([&](double p, double hit, double n) {
          return (p - (hit > 0 ? 1 - e : e / n)) / tokens;
        })},
+      {"e is shared by all n allowed classes, the target among them, not by the n - 1 others",
+       rule([&](double p, double hit, double n) {
+         return (p - (hit > 0 ? 1 - e : e / (n - 1))) / tokens;
+       })},
       {"n counts the classes that are allowed in the row, not all",
        rule([&](double p, double hit, double) {
          return (p - (1 - e) * hit - e / static_cast<double>(classes)) / tokens;

@@ -223,5 +223,6 @@ FA_STAGE(traffic) {
           fmt::format("{} atomic requests: each block owns its rows of dV", launched.seen.atomics));
   budget("bytes of global memory", launched.seen.bytes, most,
          "is each tile loaded once for a block, and left out where the mask hides it? What all "
-         "lanes of a warp load from one address counts for each lane");
+         "lanes of a warp load from one address counts for each lane",
+         2 * tiles * tile);
 }

@@ -28,18 +28,22 @@ std::vector<double> without_tail(std::vector<double> gradient, int length, int h
   return gradient;
 }
 
+const std::vector<Reason> kReasons{
+    {"barrier", "some threads never come to a barrier that others wait at"},
+    {"out of bounds",
+     "it writes beside the gradients: threads without a key have nothing to store"},
+    {"unwritten", "a tile is read where no thread has written"},
+    {"same value",
+     "several threads store the same row of a gradient: a thread without a key must store nothing, "
+     "and with a clamped number it has the key of another thread"},
+    {"race", "a barrier is missing: one thread writes what another one reads"}};
+
 void grade(const Problem& x) {
   const Case c = run(x);
   const Gradients right = plain::gradients(x);
   const std::string where =
       fmt::format("{} heads share the keys, {} queries, {} keys, head_dim {}{}", x.heads,
                   x.length_q, x.length_k, x.head_dim, x.causal ? ", causal" : "");
-  const std::vector<Reason> reasons{
-      {"barrier", "some threads never come to a barrier that others wait at"},
-      {"out of bounds",
-       "it writes beside the gradients: threads without a key have nothing to store"},
-      {"unwritten", "a tile is read where no thread has written"},
-      {"race", "a barrier is missing: one thread writes what another one reads"}};
   // float32 sums over queries of numbers of size 1.
   const double tolerance = 2e-5;
   if (c.seen.report.findings.empty() && agree(c.out.d_v, right.d_v, tolerance) &&
@@ -64,8 +68,9 @@ void grade(const Problem& x) {
          "stored it",
          without_tail(right.d_v, x.length_k, x.head_dim)});
   }
-  check_result(c.seen, reasons, {"dV", c.out.d_v, x.head_dim}, right.d_v, tolerance, of_d_v, where);
-  check_result(c.seen, reasons, {"dK", c.out.d_k, x.head_dim}, right.d_k, tolerance,
+  check_result(c.seen, kReasons, {"dV", c.out.d_v, x.head_dim}, right.d_v, tolerance, of_d_v,
+               where);
+  check_result(c.seen, kReasons, {"dK", c.out.d_k, x.head_dim}, right.d_k, tolerance,
                plain::mistakes_of(x, &Gradients::d_k,
                                   {{MistakeKind::kNoScaleInDk, "dK without the scale"},
                                    {MistakeKind::kScaleTwiceInDk, "the scale is in dK twice"},
@@ -100,5 +105,5 @@ FA_STAGE(odd) {
 
 FA_STAGE(races) {
   const Case c = run(plain::random_problem(2, 40, 33, 16, true));
-  require_no_races(c.seen);
+  require_no_races(c.seen, kReasons);
 }

@@ -130,7 +130,9 @@ std::vector<Mistake> mistakes_of_roots(const Case& c) {
   const auto squares = [&](const double* row, std::size_t first = 0) {
     return std::inner_product(row + first, row + c.columns(), row + first, 0.0);
   };
-  return {{"epsilon is left out of r",
+  return {{"epsilon belongs under the root: here it is added to the root",
+           with_r([&](const double* row) { return std::sqrt(squares(row) / count) + c.epsilon; })},
+          {"epsilon is left out of r",
            with_r([&](const double* row) { return std::sqrt(squares(row) / count); })},
           {"the sum of squares begins with 1, not 0", with_r([&](const double* row) {
              return std::sqrt((1 + squares(row)) / count + c.epsilon);

@@ -116,6 +116,10 @@ void grade(double spread, double scale, double cap, int keys, int visible) {
        by([&](double, double c, double w, double d) {
          return scale * w * (d - delta) * (1 - c * c);
        })},
+      {"the square is missing: the derivative of tanh is 1 - tanh^2, not 1 - tanh",
+       by([&](double, double c, double w, double d) {
+         return scale * w * (d - delta) * (1 - c / cap);
+       })},
       {"the cap in front and the cap inside of tanh cancel; here only one of them was taken",
        by([&](double, double c, double w, double d) {
          return scale * w * (d - delta) * (1 - c / cap * (c / cap)) * cap;

@@ -303,6 +303,14 @@ class Attacks(unittest.TestCase):
         self.assertIn("processes", result.message)
         self.assertLess(result.seconds, 5)
 
+    def test_many_threads_are_refused(self):
+        result = self.easy(
+            "for (;;) std::thread([] { for (;;) pause(); }).detach();",
+            "#include <thread>\n#include <unistd.h>",
+        )
+        self.assertEqual(result.verdict, "refused")
+        self.assertRegex(result.message, "processes or threads|Resource temporarily|more memory")
+
     def test_many_files_share_one_limit(self):
         result = self.easy(
             "char text[1 << 16] = {}; for (int i = 0; i < 1000; ++i) { char name[16]; "

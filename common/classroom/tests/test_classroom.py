@@ -1,12 +1,17 @@
 """The student's commands, marking, and the export."""
 
 import json
+import os
 import pathlib
+import subprocess
 import tempfile
 import unittest
+import unittest.mock
 
-from common.classroom import catalogue, export, grade, grading, student
+from common.classroom import catalogue, export, formats, grade, grading, student
 from common.classroom.catalogue import Fault
+from common.classroom.plan import PLAN, Plan
+from common.classroom.stage import stages_of
 from common.classroom.tests.support import ROOT, exercise, said, toolchain
 
 
@@ -260,6 +265,59 @@ class Grade(Folder):
                     lambda: None,
                 )
 
+    def test_each_submission_gets_its_marks_whatever_the_others_are(self):
+        one = exercise("03_one_step")
+        names = [b"m\xfcller", b"x" * 250, "\u202eevil\n<b>".encode(), b"zoe"]
+        for name in names:
+            folder = os.fsencode(self.students) + b"/" + name
+            os.mkdir(folder)
+            with open(folder + b"/" + one.file.encode(), "wb") as file:
+                file.write(b"// M\xfcller\n" + one.solution().encode())
+
+        def all_pass(_toolchain, an_exercise, _answer, stop):
+            self.assertFalse(stop)
+            results = stages_of(an_exercise)
+            for result in results:
+                result.verdict = "passed"
+            return results
+
+        patch = unittest.mock.patch.object(grading, "grade", all_pass)
+        patch.start()
+        self.addCleanup(patch.stop)
+        for form in (*formats.WRITERS, *formats.OF_CLASS, "text"):
+            out = self.root.parent / f"marks_{form}"
+            text = self.grade(
+                self.students, "--exercises", one.id, "--format", form, "--output", out
+            )
+            self.assertNotIn("not graded", text)
+            if form in formats.OF_CLASS:
+                self.assertEqual(out.read_text().count("zoe"), 1)
+            else:
+                self.assertEqual(len(list(out.iterdir())), 7)
+        marks = (self.root.parent / "marks_csv").read_text(encoding="utf-8")
+        self.assertEqual(marks.count(",10,10,10\n"), 7)
+
+    def test_a_check_that_fails_itself_is_said_and_the_next_one_is_graded(self):
+        calls = []
+
+        def run_once(*arguments, **options):
+            calls.append(1)
+            if len(calls) <= 2:  # and once more
+                raise RuntimeError("can't start new thread")
+            return usual(*arguments, **options)
+
+        usual = grading.grade
+        with (
+            unittest.mock.patch.object(grading, "grade", run_once),
+            unittest.mock.patch.object(grade.time, "sleep"),
+        ):
+            status, text = said(
+                grade.main, [str(self.students), "--exercises", "03_one_step"], ROOT, toolchain
+            )
+        self.assertEqual(status, 2)
+        self.assertIn("ada, 03_one_step: not graded, the check itself failed", text)
+        self.assertIn("the sum l was not rescaled", text)
+
     def test_links_are_no_submissions(self):
         (self.students / "eve" / "03_one_step").mkdir(parents=True)
         (self.students / "eve" / "03_one_step" / "one_step.hpp").symlink_to(
@@ -294,6 +352,12 @@ class Grade(Folder):
             "static const int x = (std::exit(0), 0);",
             'FILE* const f = fopen("x", "w");',
             "fa::lab::current = nullptr;",
+            "namespace quiet = fa::lab; quiet::observer = nullptr;",
+            "#define HIDDEN lab\nnamespace quiet = fa::HIDDEN;",
+            "namespace quiet = fa::la\\\nb;",
+            "%:define JOIN(a, b) a%:%:b",
+            '#pragma GCC optimize("no-sanitize=thread")',
+            "using namespace lab;",
             "int x = 1'0; g(\"' // \"); fork();",
             'auto s = R"(/*)"; fork(); /* */',
         ):
@@ -346,6 +410,43 @@ class Export(unittest.TestCase):
                 export.main([str(whole)], ROOT, None)
         with self.assertRaisesRegex(Fault, "in the course itself"):
             export.main([str(ROOT / "build" / "copy")], ROOT, None)
+
+    def test_one_file_makes_what_a_class_needs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            plan, target = pathlib.Path(folder) / "plan.yaml", pathlib.Path(folder) / "course"
+            plan.write_text(
+                "title: Kernels & more\nseed: spring\nweeks:\n"
+                "  - {title: Two, due: 2027-03-08, exercises: {02_row_max: 2, 03_one_step: 0.5}}\n"
+            )
+            status, text = said(
+                export.main, [str(target), "--class", str(plan)], ROOT, lambda: None
+            )
+            self.assertEqual(status, 0, text)
+            handout = (target / "class" / "handout.html").read_text(encoding="utf-8")
+            self.assertIn("Kernels &amp; more", handout)
+            self.assertIn("a maximum that is not one", handout)
+            self.assertNotIn("Hint", handout)
+            self.assertNotIn("NaN &gt; m is false", handout)  # a line of the solution
+            schedule = (target / "class" / "schedule.md").read_text(encoding="utf-8")
+            self.assertRegex(schedule, r"2027-03-08 \| Two \| `02_row_max`.* \| 15 \| 2 \|")
+            for script in ("setup.sh", "run_autograder"):
+                self.assertTrue(os.access(target / script, os.X_OK))
+                subprocess.run(["bash", "-n", target / script], check=True)
+            self.assertEqual(len(list((target / ".github" / "workflows").iterdir())), 1)
+            self.assertFalse(list(target.glob("*/exercises/*/frame.txt")))
+            self.assertEqual(catalogue.seed_of(target), "spring")
+            chosen = Plan(target / PLAN, catalogue.exercises(target)).exercises()
+            self.assertEqual([sum(one.points.values()) for one in chosen], [16, 5])
+            for wrong, words in (
+                ("weeks: [{title: a, due: soon, exercises: {}}]", "a date is written"),
+                ("weeks: [{title: a, due: 2027-01-01, exercises: {x: 1}}]", "no exercise 'x'"),
+                ("weeks: [{title: a, due: 2027-01-01, exercises: {02_row_max: -1}}]", "weight -1"),
+                ("weeks: 3", "not a class's file"),
+                ("- [", "not a class's file"),
+            ):
+                plan.write_text(wrong)
+                with self.subTest(wrong), self.assertRaisesRegex(Fault, words):
+                    Plan(plan, catalogue.exercises())
 
     def test_an_export_keeps_the_seed(self):
         with tempfile.TemporaryDirectory() as folder:
