@@ -29,6 +29,7 @@ class Limits:
     processes: int = 32
     unprivileged: bool = True  # as another user when the grader is root
     readable: tuple = ()  # paths; of none, everything
+    pause: float = 0.1  # seconds from one look at what all use to the next
 
 
 @dataclasses.dataclass
@@ -158,7 +159,7 @@ def wait(process, directory, limits):
         if ending is not None:
             watched.register(ending, select.POLLIN)
         while (left := end - time.monotonic()) > 0:
-            pause = min(left, 0.1)
+            pause = min(left, limits.pause)
             if ending is not None and watched.poll(1000 * pause):
                 return False, ""
             if ending is None:
