@@ -28,6 +28,7 @@ class Limits:
     processes: int = 32
     unprivileged: bool = True  # as another user when the grader is root
     readable: tuple = ()  # paths; of none, everything
+    pause: float = 0.1  # seconds from one look at what all use to the next
 
 
 @dataclasses.dataclass
@@ -193,14 +194,14 @@ def wait(process, directory, limits, output):
         watched.register(output.fd, select.POLLIN)
         if ending is not None:
             watched.register(ending, select.POLLIN)
-        pause = 0.1 if ending is not None else 0.02
+        pause = limits.pause if ending is not None else 0.02
         while (now := time.monotonic()) < end:
             ready = dict(watched.poll(1000 * min(end - now, pause)))
             if output.fd in ready and not output.read():
                 watched.unregister(output.fd)
             if ending in ready or (ending is None and process.poll() is not None):
                 return False, ""
-            if time.monotonic() - looked > 0.1:
+            if time.monotonic() - looked > limits.pause:
                 if too_much := excess(process.pid, directory, limits):
                     return False, too_much
                 looked = time.monotonic()

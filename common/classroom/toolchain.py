@@ -16,7 +16,7 @@ import threading
 from common.classroom import catalogue, sandbox
 from common.classroom.catalogue import Fault
 
-COMPILE = sandbox.Limits(seconds=60, memory=4096, file=512, unprivileged=False)
+COMPILE = sandbox.Limits(seconds=60, memory=4096, file=512, unprivileged=False, pause=0.5)
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/nix", "/dev/urandom")
 HEADERS = (".hpp", ".cuh", ".h", ".inc")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
@@ -33,6 +33,12 @@ def everyone_may_read(path):
     return bool(os.stat(path).st_mode & 0o004) and all(
         os.stat(parent).st_mode & 0o001 for parent in path.parents
     )
+
+
+@functools.lru_cache
+def headers_in(folder):
+    """All headers in a folder of the course, in order."""
+    return sorted(path for path in (catalogue.ROOT / folder).rglob("*") if path.suffix in HEADERS)
 
 
 @functools.lru_cache(maxsize=1)
@@ -239,9 +245,7 @@ class Toolchain:
             key.update(part)
         parts = [*self.linked(exercise.machine, "grader")]
         for folder in (exercise.lesson, "common"):
-            parts += sorted(
-                path for path in (catalogue.ROOT / folder).rglob("*") if path.suffix in HEADERS
-            )
+            parts += headers_in(folder)
         for path in parts:
             key.update(f"{path} {os.stat(path).st_mtime_ns}".encode())
         return key.hexdigest()[:16]

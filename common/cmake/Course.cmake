@@ -69,10 +69,14 @@ set(FA_QUICK_TO_BUILD $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 set(FA_TEST_ENVIRONMENT "TMPDIR=${CMAKE_BINARY_DIR}/Testing/tmp")
 file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/Testing/tmp")
 
-# fa_tests(TARGET LABEL SOURCES... [LINK library...]): a doctest executable; each TEST_CASE is one
-# ctest test.
+# fa_tests(TARGET LABEL SOURCES... [LINK library...] [COST cost]): a doctest executable; each
+# TEST_CASE is one ctest test. Those with the highest cost begin first, so that no long one is left
+# for the end, when other cores have nothing to do.
 function(fa_tests TARGET LABEL)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LINK")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "COST" "LINK")
+  if(NOT arg_COST)
+    set(arg_COST 0)
+  endif()
   add_executable(${TARGET} ${arg_UNPARSED_ARGUMENTS})
   target_link_libraries(${TARGET} PRIVATE ${arg_LINK} fa_testing)
   target_compile_options(${TARGET} PRIVATE ${FA_QUICK_TO_BUILD})
@@ -80,7 +84,8 @@ function(fa_tests TARGET LABEL)
                          PROPERTIES LABELS ${LABEL} SKIP_RETURN_CODE 77
                                     # A test that fails is not skipped.
                                     SKIP_REGULAR_EXPRESSION "MESSAGE: skipped: .*Status: SUCCESS"
-                                    TIMEOUT 600 ENVIRONMENT "${FA_TEST_ENVIRONMENT}")
+                                    TIMEOUT 600 COST ${arg_COST}
+                                    ENVIRONMENT "${FA_TEST_ENVIRONMENT}")
 endfunction()
 
 # What makes a kernel watched: the compiler calls the watcher before each load and store. The other
@@ -345,11 +350,13 @@ function(fa_lesson NAME)
   # ./learn run starts the program as soon as this has been done.
   add_custom_target(ready_${NAME} DEPENDS ${NAME} COMMAND "${CMAKE_COMMAND}" -E touch
                     "${CMAKE_BINARY_DIR}/run/ready/${NAME}" VERBATIM)
+  set(cost 0)
   if(IS_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/kernels")
     fa_kernel_lines(${NAME})
+    set(cost 100)  # all rungs in the watched lab
   endif()
   if(arg_TESTS AND BUILD_TESTING)
-    fa_tests(${library}_tests ${library} ${arg_TESTS} LINK ${library} fa_program)
+    fa_tests(${library}_tests ${library} ${arg_TESTS} LINK ${library} fa_program COST ${cost})
     add_dependencies(${library}_tests ${NAME})  # some tests run the program itself
     set(program "$<TARGET_FILE:${NAME}>")
     if(CMAKE_CROSSCOMPILING_EMULATOR)

@@ -138,20 +138,19 @@ bool in_pairs(const Request& request, int first, int last, int distance) {
 // but two such parts go together when all their lanes ask for the same place as lane ^ 1, or all
 // for that of lane ^ 2. Matched with ncu on an H200 for 16 bytes; that it also holds for 8 is
 // assumed. See docs/results.
-std::vector<std::pair<int, int>> parts_of(const Request& request) {
-  if (request.size <= 4) return {{0, kWarpSize}};
+template <class Visit>
+void for_parts(const Request& request, Visit visit) {
+  if (request.size <= 4) return visit(0, kWarpSize);
   const int part = request.size == 8 ? 16 : 8;
-  std::vector<std::pair<int, int>> parts;
   for (int first = 0; first < kWarpSize; first += 2 * part) {
     const int middle = first + part, last = middle + part;
     if (in_pairs(request, first, last, 1) || in_pairs(request, first, last, 2)) {
-      parts.emplace_back(first, last);
+      visit(first, last);
     } else {
-      parts.emplace_back(first, middle);
-      parts.emplace_back(middle, last);
+      visit(first, middle);
+      visit(middle, last);
     }
   }
-  return parts;
 }
 
 }  // namespace
@@ -159,7 +158,7 @@ std::vector<std::pair<int, int>> parts_of(const Request& request) {
 std::vector<Served> serve(const Request& request) {
   std::vector<Served> result;
   int rounds = 0;
-  for (const auto& [first, last] : parts_of(request)) {
+  for_parts(request, [&](int first, int last) {
     std::array<int, kBanks> used{};
     int most = 0;
     for (Served served : words_of(request, first, last)) {
@@ -169,15 +168,20 @@ std::vector<Served> serve(const Request& request) {
       result.push_back(served);
     }
     rounds += most;
-  }
+  });
   std::stable_sort(result.begin(), result.end(),
                    [](const Served& a, const Served& b) { return a.round < b.round; });
   return result;
 }
 
 std::int64_t wavefronts(const Request& request) {
-  const std::vector<Served> served = serve(request);
-  return served.empty() ? 0 : served.back().round + 1;
+  std::int64_t rounds = 0;
+  for_parts(request, [&](int first, int last) {
+    std::array<int, kBanks> used{};
+    request.for_units(first, last, 4, [&](std::uint64_t word) { ++used[word % kBanks]; });
+    rounds += *std::max_element(used.begin(), used.end());
+  });
+  return rounds;
 }
 
 std::int64_t best_wavefronts(const Request& request) {

@@ -3,6 +3,7 @@
 /// request of a warp takes, and a picture of them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -25,6 +26,21 @@ struct Request {
   bool has(int lane) const { return (lanes >> lane & 1u) != 0; }
   /// Bytes of all lanes.
   std::int64_t bytes() const;
+  /// Calls visit(address / unit_bytes), ascending, for each unit that the lanes [first, last) touch.
+  template <class Visit>
+  void for_units(int first, int last, std::uint64_t unit_bytes, Visit visit) const {
+    std::array<std::uint64_t, kWarpSize> begins;  // all as long
+    auto end = begins.begin();
+    for (int lane = first; lane < last; ++lane) {
+      if (has(lane)) *end++ = address[static_cast<std::size_t>(lane)];
+    }
+    std::sort(begins.begin(), end);
+    std::uint64_t next = 0;
+    for (auto begin = begins.begin(); begin != end; ++begin) {
+      next = std::max(next, *begin / unit_bytes);
+      for (; next <= (*begin + size - 1) / unit_bytes; ++next) visit(next);
+    }
+  }
 };
 
 /// One word of shared memory that one bank hands to some lanes, or takes from them.

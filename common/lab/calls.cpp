@@ -196,25 +196,36 @@ float tf32_sum(float c, const float (&a)[8], const float (&b)[8]) {
   };
   constexpr int special = 128, none = -1000;
   int largest = c == 0 ? none : exponent(c);
-  double terms[9] = {c};
-  float plain = c;
   bool finite = largest < special;
   for (int k = 0; k < 8; ++k) {
-    terms[k + 1] = static_cast<double>(a[k]) * b[k];
-    plain += a[k] * b[k];
     const int of_a = exponent(a[k]), of_b = exponent(b[k]);
     finite = finite && of_a < special && of_b < special;
     if (a[k] != 0 && b[k] != 0) largest = std::max(largest, of_a + of_b);
   }
-  if (!finite) return plain;  // infinity or NaN
+  if (!finite) {  // infinity or NaN
+    for (int k = 0; k < 8; ++k) c += a[k] * b[k];
+    return c;
+  }
   if (largest == none) return 0;
-  constexpr int kept_bits = 25;
-  const double units = std::ldexp(1.0, kept_bits - largest);
-  double sum = 0;  // of whole numbers: exact
-  for (const double term : terms) sum += std::trunc(term * units);
-  sum /= units;
-  const auto rounded = static_cast<float>(sum);
-  return std::abs(rounded) > std::abs(sum) ? std::nextafter(rounded, 0.0f) : rounded;
+  constexpr int kept_bits = 25, bias = 1023, mantissa_bits = 52;
+  // 2^(kept_bits - largest)
+  const auto bits = static_cast<std::uint64_t>(bias + kept_bits - largest) << mantissa_bits;
+  double units;
+  std::memcpy(&units, &bits, sizeof units);
+  // Whole numbers below 2^(kept_bits + 2), cut off.
+  auto sum_of_units = static_cast<std::int64_t>(c * units);
+  for (int k = 0; k < 8; ++k) {
+    sum_of_units += static_cast<std::int64_t>(static_cast<double>(a[k]) * b[k] * units);
+  }
+  const double sum = static_cast<double>(sum_of_units) / units;
+  auto rounded = static_cast<float>(sum);
+  if (std::abs(rounded) > std::abs(sum)) {  // the next one towards 0
+    std::uint32_t of_rounded;
+    std::memcpy(&of_rounded, &rounded, sizeof of_rounded);
+    --of_rounded;
+    std::memcpy(&rounded, &of_rounded, sizeof rounded);
+  }
+  return rounded;
 }
 
 // ---------------------------------------------------------------- mbarriers and bulk copies

@@ -86,8 +86,8 @@ void RegisterCheck::give_back(std::uint32_t thread, const void* agent, std::uint
       lent.end());
 }
 
-void RegisterCheck::access(const std::byte* address, std::size_t size, bool write,
-                           std::uint32_t site) {
+void RegisterCheck::check(const std::byte* address, std::size_t size, bool write,
+                          std::uint32_t site) {
   for (const Lent& one : lent_[this_place()]) {
     if (address >= one.begin + one.size || one.begin >= address + size || (!write && !one.sums)) {
       continue;

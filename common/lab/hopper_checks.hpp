@@ -80,9 +80,12 @@ class RegisterCheck {
   /// See Observer::async_ends().
   void give_back(std::uint32_t thread, const void* agent, std::uint32_t when);
   /// The running thread uses memory that may be such registers.
-  void access(const std::byte* address, std::size_t size, bool write, std::uint32_t site);
+  void access(const std::byte* address, std::size_t size, bool write, std::uint32_t site) {
+    if (!lent_[this_place()].empty()) check(address, size, write, site);
+  }
 
  private:
+  void check(const std::byte* address, std::size_t size, bool write, std::uint32_t site);
   struct Lent {
     const std::byte* begin;
     std::size_t size;

@@ -17,7 +17,7 @@ void VectorClock::join(const VectorClock& other) {
 
 std::uint32_t Order::agent(const void* address) {
   const auto next = kPreviousGrids + 1 + static_cast<std::uint32_t>(agents_.size());
-  const std::uint32_t number = agents_.emplace(address, next).first->second;
+  const std::uint32_t number = agents_.try_emplace(address, next).first->second;
   if (number >= kNumbers) {
     throw std::runtime_error("more mbarriers and storing threads in a block than the lab counts");
   }

@@ -81,6 +81,11 @@ ShadowMemory::ShadowMemory() {
   for (const Symbol& symbol : kernel_symbols().statics) {
     static_arrays_.push_back({thread_locals + (symbol.begin - program.load_address), symbol.size});
   }
+  first_variable_ = ~std::uintptr_t{0};
+  for (const Symbol& symbol : kernel_symbols().variables) {
+    first_variable_ = std::min(first_variable_, symbol.begin);
+    end_of_variables_ = std::max(end_of_variables_, symbol.begin + symbol.size);
+  }
 }
 
 bool ShadowMemory::knows_statics() const {
@@ -88,7 +93,7 @@ bool ShadowMemory::knows_statics() const {
 }
 
 void ShadowMemory::exchange(OfBlock& other) {
-  statics.cells.swap(other.cells);
+  statics.pages.swap(other.pages);
   statics.async_reads.swap(other.async_reads);
   dynamics.swap(other.dynamics);
   std::size_t bytes = 0;
@@ -108,6 +113,7 @@ void ShadowMemory::exchange(OfBlock& other) {
 
 Region* ShadowMemory::variable(const std::byte* address) {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
+  if (at < first_variable_ || at >= end_of_variables_) return nullptr;
   const std::vector<Symbol>& all = kernel_symbols().variables;
   const auto found =
       std::upper_bound(all.begin(), all.end(), at, [](std::uintptr_t value, const Symbol& symbol) {
@@ -118,7 +124,9 @@ Region* ShadowMemory::variable(const std::byte* address) {
   Region& region = entry->second;
   if (is_new) {
     region.set(reinterpret_cast<const void*>(found->begin), found->size);
-    for (Cell& cell : region.cells) cell.written = true;  // by its initialiser
+    region.for_cells(region.begin, region.size, [](Cell& cell) {
+      cell.written = true;  // by its initialiser
+    });
     region.variable = name_of(found->name);
   }
   return &region;

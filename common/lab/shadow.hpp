@@ -25,9 +25,27 @@ struct Cell {
   bool written = false;    ///< by anything, since it was last unwritten
   bool in_flight = false;  ///< an asynchronous copy will write it
 };
-/// Bytes of a cell at first. Neighbouring 16-bit elements are no race; the first access to a single
-/// byte of a region splits its cells, so that neighbouring bytes are none either.
-inline constexpr std::size_t kCellBytes = 2;
+
+/// The cells of a page of memory, which share nothing: neighbouring elements are no race, however
+/// small they are.
+struct Page {
+  static constexpr std::size_t kBytes = 512;       ///< of memory
+  static constexpr std::size_t kLargestCell = 16;  ///< bytes of memory
+  std::vector<Cell> cells;                         ///< all of them; none before the first access
+  std::size_t cell_bytes = kLargestCell;           ///< of each: no access was smaller
+
+  /// Makes the cells small enough for an access to `bytes` bytes at `offset`.
+  void split_for(std::size_t offset, std::size_t bytes) {
+    const std::size_t multiple = offset | bytes | kLargestCell;
+    const std::size_t smaller = std::min(cell_bytes, multiple & (~multiple + 1));
+    if (cells.empty()) cells.resize(kBytes / cell_bytes);
+    if (smaller == cell_bytes) return;
+    std::vector<Cell> pieces(kBytes / smaller);
+    for (std::size_t i = 0; i < pieces.size(); ++i) pieces[i] = cells[i * smaller / cell_bytes];
+    cells = std::move(pieces);
+    cell_bytes = smaller;
+  }
+};
 
 /// A read by something that runs beside the threads.
 struct AsyncRead {
@@ -44,8 +62,7 @@ struct Region {
   Memory memory = Memory::kGlobal;                  ///< of this kind
   const std::byte* begin = nullptr;                 ///< its first byte
   std::size_t size = 0;                             ///< bytes
-  std::vector<Cell> cells;                          ///< all of them
-  std::size_t cell_bytes = kCellBytes;              ///< of each
+  std::vector<Page> pages;                          ///< all of them
   std::vector<std::vector<AsyncRead>> async_reads;  ///< of each grain; or none
   std::string variable;                             ///< its name, where it is one
 
@@ -57,15 +74,9 @@ struct Region {
   }
   /// Forgets all accesses.
   void clear() {
-    cells.assign((size + cell_bytes - 1) / cell_bytes, {});
+    pages.resize((size + Page::kBytes - 1) / Page::kBytes);
+    for (Page& page : pages) page.cells.clear();
     async_reads.clear();
-  }
-  /// Makes a cell of each byte.
-  void split() {
-    std::vector<Cell> bytes(cells.size() * cell_bytes);
-    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = cells[i / cell_bytes];
-    cells = std::move(bytes);
-    cell_bytes = 1;
   }
   /// Whether a byte is in it.
   bool contains(const std::byte* address) const {
@@ -74,11 +85,16 @@ struct Region {
   /// Calls visit(cell) for the cells of some bytes, as far as they are in it.
   template <class Visit>
   void for_cells(const std::byte* address, std::size_t bytes, Visit visit) {
-    const auto offset = static_cast<std::size_t>(address - begin);
-    const std::size_t end = std::min(offset + bytes, size);
-    if (cell_bytes > 1 && (offset % cell_bytes != 0 || bytes % cell_bytes != 0)) split();
-    for (std::size_t i = offset / cell_bytes; i < (end + cell_bytes - 1) / cell_bytes; ++i) {
-      visit(cells[i]);
+    auto offset = static_cast<std::size_t>(address - begin);
+    for (const std::size_t end = std::min(offset + bytes, size); offset < end;) {
+      Page& page = pages[offset / Page::kBytes];
+      const std::size_t first = offset % Page::kBytes;
+      const std::size_t count = std::min(end - offset, Page::kBytes - first);
+      page.split_for(first, count);
+      for (std::size_t i = first; i < first + count; i += page.cell_bytes) {
+        visit(page.cells[i / page.cell_bytes]);
+      }
+      offset += count;
     }
   }
   /// "byte 12 of a buffer of 400 bytes in global memory".
@@ -108,7 +124,7 @@ class ShadowMemory {
   /// What is known of the shared memory of a block that waits for others, and its contents where
   /// blocks have the same addresses.
   struct OfBlock {
-    std::vector<Cell> cells;
+    std::vector<Page> pages;
     std::vector<std::vector<AsyncRead>> async_reads;
     std::vector<std::byte> statics;
     std::vector<Region> dynamics;
@@ -157,7 +173,8 @@ class ShadowMemory {
     std::size_t size;
   };
   std::vector<Piece> static_arrays_;
-  // Of the program's variables those that kernels have used.
+  std::uintptr_t first_variable_ = 0, end_of_variables_ = 0;  // of the program
+  // Those that kernels have used.
   std::map<std::uintptr_t, Region> used_variables_;
   // Watched on either side of buffers and of dynamic shared memory.
   static constexpr std::ptrdiff_t kRoom = 4096;

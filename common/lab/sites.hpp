@@ -3,6 +3,8 @@
 /// kernels run and become lines only when a report is written: addr2line is slow.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -43,14 +45,21 @@ class Sites {
  public:
   /// The number of a code address.
   std::uint32_t id(std::uintptr_t code) {
+    Recent<std::uintptr_t>& recent = recent_codes_[code % recent_codes_.size()];
+    if (recent.key == code) return recent.id;
     std::uint32_t& id = of_code_[code];
     if (id == 0) id = add({code, {}});
+    recent = {code, id};
     return id;
   }
   /// The number of a line.
   std::uint32_t id(const SourceLocation& location) {
+    const std::pair<const char*, int> key{location.file, location.line};
+    auto& recent = recent_lines_[static_cast<std::size_t>(location.line) % recent_lines_.size()];
+    if (recent.key == key) return recent.id;
     std::uint32_t& id = of_line_[{location.file, location.line}];
     if (id == 0) id = add({0, location});
+    recent = {key, id};
     return id;
   }
   /// Whether a code address has a number.
@@ -70,6 +79,14 @@ class Sites {
     return static_cast<std::uint32_t>(sites_.size() - 1);
   }
 
+  // Each access asks: what was asked for last is found without a search.
+  template <class Key>
+  struct Recent {
+    Key key{};
+    std::uint32_t id = 0;
+  };
+  std::array<Recent<std::uintptr_t>, 4096> recent_codes_{};
+  std::array<Recent<std::pair<const char*, int>>, 256> recent_lines_{};
   std::vector<Site> sites_{1};
   std::unordered_map<std::uintptr_t, std::uint32_t> of_code_;
   std::map<std::pair<std::string, int>, std::uint32_t> of_line_;

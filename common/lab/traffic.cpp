@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bitset>
-#include <set>
 #include <string>
 
 #include "common/lab/watch.hpp"
@@ -17,16 +16,9 @@ int lanes_in(std::uint32_t mask) {
 }
 
 std::int64_t sectors(const Request& request) {
-  std::set<std::uint64_t> touched;
-  for (int lane = 0; lane < kWarpSize; ++lane) {
-    if (!request.has(lane)) continue;
-    const std::uint64_t begin = request.address[static_cast<std::size_t>(lane)];
-    for (std::uint64_t s = begin / kSectorBytes; s <= (begin + request.size - 1) / kSectorBytes;
-         ++s) {
-      touched.insert(s);
-    }
-  }
-  return static_cast<std::int64_t>(touched.size());
+  std::int64_t touched = 0;
+  request.for_units(0, kWarpSize, kSectorBytes, [&](std::uint64_t) { ++touched; });
+  return touched;
 }
 
 std::int64_t best_sectors(std::int64_t bytes) {
@@ -44,7 +36,7 @@ void Traffic::block_begins(int threads, const std::byte* statics, std::size_t st
   dynamic_ = reinterpret_cast<std::uint64_t>(dynamic);
   dynamic_position_ = static_cast<std::uint64_t>(static_bytes) / 128 * 128 + 256;
   const auto warps = static_cast<std::size_t>((threads + kWarpSize - 1) / kWarpSize);
-  pending_.assign(warps, {});
+  warps_.assign(warps, {});
   alive_.assign(warps, 0xffffffffu);
   if (threads % kWarpSize != 0) {
     alive_.back() = (1u << (threads % kWarpSize)) - 1;
@@ -87,7 +79,9 @@ void Traffic::access(Memory memory, const std::byte* address, std::size_t size, 
   const auto warp = static_cast<std::size_t>(current->place / kWarpSize);
   const auto lane = static_cast<std::size_t>(current->lane);
   // One line may read and write; its two instructions are kept apart.
-  OfSite& traffic = pending_[warp][2 * site + (write ? 1 : 0)];
+  OfSite& traffic = warps_[warp].sites[2 * site + (write ? 1 : 0)];
+  if (traffic.requests.empty()) warps_[warp].pending.push_back(&traffic);
+  traffic.site = site;
   traffic.shared = memory != Memory::kGlobal;
   traffic.write = write;
   traffic.atomic = atomic;
@@ -102,8 +96,9 @@ void Traffic::access(Memory memory, const std::byte* address, std::size_t size, 
 }
 
 void Traffic::count(std::size_t warp) {
-  for (auto& [key, traffic] : pending_[warp]) {
-    Counted& c = counted_[{key / 2, traffic.shared, traffic.write}];
+  for (OfSite* const of_site : warps_[warp].pending) {
+    OfSite& traffic = *of_site;
+    Counted& c = counted_[{traffic.site, traffic.shared, traffic.write}];
     const int existing = std::min(kWarpSize, threads_ - static_cast<int>(warp) * kWarpSize);
     for (const Request& request : traffic.requests) {
       const std::int64_t bytes = request.bytes();
@@ -128,8 +123,10 @@ void Traffic::count(std::size_t warp) {
         c.ideal += best_sectors(bytes);
       }
     }
+    traffic.executions.fill(0);
+    traffic.requests.clear();
   }
-  pending_[warp].clear();
+  warps_[warp].pending.clear();
 }
 
 void Traffic::copy(const std::vector<const std::byte*>& rows, std::size_t size, bool write,

@@ -26,13 +26,18 @@ enum class Memory { kGlobal, kStaticShared, kDynamicShared };
 struct TrafficOfBlock {
   /// Of one line, since the lanes of the warp were together.
   struct OfSite {
+    std::uint32_t site = 0;
     bool shared = false, write = false, atomic = false;
     std::array<std::uint32_t, kWarpSize> executions{};
     std::vector<Request> requests;
   };
-  std::vector<std::unordered_map<std::uint32_t, OfSite>> pending_;  // by warp
-  std::vector<std::uint32_t> alive_;                                // lanes of each warp
-  std::uint64_t dynamic_ = 0;                                       // where its memory begins
+  struct OfWarp {
+    std::unordered_map<std::uint32_t, OfSite> sites;
+    std::vector<OfSite*> pending;  // of these, those that have requests
+  };
+  std::vector<OfWarp> warps_;
+  std::vector<std::uint32_t> alive_;  // lanes of each warp
+  std::uint64_t dynamic_ = 0;         // where its memory begins
 };
 
 /// All requests of a watch.

@@ -46,14 +46,14 @@ struct Watch::State : Observer {
 
   // Of each byte of the program's code, whether a basic block that begins there was reached.
   const WatchedCode& code = WatchedCode::of_this_program();
-  std::vector<bool> blocks = std::vector<bool>(code.size() + 1);
+  std::vector<bool> blocks = std::vector<bool>(code.size());
   void reaches(std::uintptr_t block) {
     const std::uintptr_t offset = block - code.begin();
-    if (offset < blocks.size()) blocks[offset] = true;
+    if (offset < code.size() && !blocks[offset]) blocks[offset] = true;
   }
   bool has_reached(std::uintptr_t call) const {
     const std::uintptr_t offset = call - code.begin();
-    return sites.has(call) || (offset < blocks.size() && blocks[offset]);
+    return sites.has(call) || (offset < code.size() && blocks[offset]);
   }
 
   // ---------------------------------------------------------------- memory of the device
@@ -265,7 +265,10 @@ struct Watch::State : Observer {
   void access_elsewhere(const std::byte* address, std::size_t size, bool write,
                         std::uint32_t site) {
     const LabThread& thread = this_thread();
-    if (is_among_stacks(address) && !thread.fiber.has_on_stack(address)) {
+    if (thread.fiber.has_on_stack(address)) {  // registers
+      return register_check.access(address, size, write, site);
+    }
+    if (is_among_stacks(address)) {
       const Threads& threads = thread.block->threads();
       const auto owner = std::find_if(threads.begin(), threads.end(), [&](const LabThread& other) {
         return other.fiber.has_on_stack(address);
@@ -290,7 +293,7 @@ struct Watch::State : Observer {
       }
       return;
     }
-    register_check.access(address, size, write, site);  // registers, arguments
+    register_check.access(address, size, write, site);  // stacks elsewhere, arguments
   }
 
   // The thread that has done nothing to memory since its last fence; null for none.

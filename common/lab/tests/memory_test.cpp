@@ -86,6 +86,32 @@ TEST_CASE("an index far outside of dynamic shared memory is found") {
   }
 }
 
+struct alignas(8) SixteenBytes {
+  std::int64_t first, second;
+};
+__global__ void stores_of_two_sizes(char* out, int wide, int narrow) {
+  if (threadIdx.x == 0) *reinterpret_cast<SixteenBytes*>(out + wide) = {1, 2};
+  if (threadIdx.x == 32) out[narrow] = 3;  // narrow store
+}
+
+TEST_CASE("a store of one byte races with a wider one that has this byte, and with no other") {
+  for (const int wide : {16, 496, 504, 1016}) {  // two of them on both sides of a page's end
+    CAPTURE(wide);
+    for (int narrow = wide - 2; narrow < wide + 18; ++narrow) {
+      CAPTURE(narrow);
+      const Report report = watched([&] {
+        DeviceBuffer<char> out(2048);
+        launch(stores_of_two_sizes, {{1}, {64}}, out.data(), wide, narrow);
+      });
+      if (narrow >= wide && narrow < wide + 16) {
+        check_only(report, "race", marked("narrow store"), "writes what thread 0");
+      } else {
+        check_clean(report);
+      }
+    }
+  }
+}
+
 TEST_CASE("a buffer that was freed is named") {
   DeviceBuffer<float> out(32);
   const float* freed = nullptr;
