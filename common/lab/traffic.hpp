@@ -31,6 +31,7 @@ struct TrafficOfBlock {
     std::array<std::uint32_t, kWarpSize> executions{};
     std::vector<Request> requests;
   };
+  /// Of one warp.
   struct OfWarp {
     std::unordered_map<std::uint32_t, OfSite> sites;
     std::vector<OfSite*> pending;  // of these, those that have requests

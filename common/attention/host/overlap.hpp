@@ -12,6 +12,7 @@ namespace fa::attention {
 /// Rows of bytes without gaps, at the address plus an index times the stride of each dimension. The
 /// last byte lies less than 2^63 bytes behind the address, and has an address.
 struct MemoryRegion {
+  /// One of up to three.
   struct Dimension {
     std::uint64_t stride;  ///< in bytes
     std::uint64_t count;   ///< at least 1; the stride of a dimension of 1 may be anything
