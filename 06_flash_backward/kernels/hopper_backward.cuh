@@ -201,8 +201,8 @@ __device__ NBlock spread_n_block(const Attention<T>& a, int tile_index,
 /// groups of heads: two blocks for each SM, but where memory limits no more heads than have their
 /// Q, dO and d_q_accum in an eighth of the L2 cache.
 /// @tparam Tile   of the kernel
-/// @param ordered for blocks that wait for one another: so small groups in any case, also without a
-///                mask
+/// @param ordered for blocks that wait for one another: so small groups in any
+///                case; without a mask of a third of the cache
 /// @param sms     that share a block of keys
 template <class Tile, class T>
 TileScheduler n_block_scheduler(const AttentionGradient<T>& a,
@@ -214,10 +214,10 @@ TileScheduler n_block_scheduler(const AttentionGradient<T>& a,
   const std::int64_t row_bytes =
       2 * sizeof(T) + (a.d_q_accum != nullptr ? sizeof(float) : 0);
   const std::int64_t bytes = row_bytes * group_size(a) * a.length_q * Tile::d;
-  const std::int64_t fit =
-      ordered || limited_by_memory(a, gpu)
-          ? static_cast<std::int64_t>(gpu.l2_bytes) / 8 / bytes
-          : heads;
+  const std::int64_t fit = ordered || limited_by_memory(a, gpu)
+                               ? static_cast<std::int64_t>(gpu.l2_bytes) /
+                                     (a.causal ? 8 : 3) / bytes
+                               : heads;
   return {blocks, a.kv_heads, heads,
           heads_of_group(heads, blocks, 2 * gpu.sm_count / sms, fit)};
 }
