@@ -108,15 +108,16 @@ def table(record):
 
 
 def record_of(rows, commit):
-    def first_line(*command):
+    def words(*command):
         try:
-            return nvidia_tools.run(command).output.splitlines()[0]
-        except (OSError, IndexError):
+            lines = nvidia_tools.run(command).output.splitlines()
+            return next(line for line in lines if "release" in line or len(lines) == 1)
+        except (OSError, StopIteration):
             return ""
 
     return {
-        "gpu": first_line("nvidia-smi", "--query-gpu=name", "--format=csv,noheader"),
-        "toolkit": first_line("compute-sanitizer", "--version"),
+        "gpu": words("nvidia-smi", "--query-gpu=name", "--format=csv,noheader"),
+        "toolkit": words("nvcc", "--version"),
         "commit": commit,
         "date": time.strftime("%Y-%m-%d"),
         "command": "python3 -m " + " ".join(["common.lab.beside", *map(str, sys.argv[1:])]),
