@@ -1,12 +1,11 @@
 // The tape and its operations: by central differences, by hand, and what they refuse.
-#include "06_flash_backward/src/training/operations.hpp"
-
 #include <cmath>
 #include <stdexcept>
 
 #include <doctest/doctest.h>
 
 #include "06_flash_backward/src/training/autograd_check.hpp"
+#include "06_flash_backward/src/training/operations.hpp"
 #include "common/tensor/random.hpp"
 
 using namespace fa;
