@@ -106,7 +106,7 @@ void add_sections(cli::Program& program, const Lesson<Backend>& lesson) {
   program.section(
       "trace", "Every kernel in the watched lab",
       lesson.backends.watching([&](const Backend& watched) { trace_rungs(lesson, watched); }));
-  program.section("time", "Times", [&] { show_times(lesson); });
+  program.section_on_request("time", "Times", [&] { show_times(lesson); });
   program.section_apart("kernels", "Resources of the kernels", [&] { show_kernels(lesson); });
   program.section_apart("timeline", "Timelines", [&] {
     const Backend& lab = lesson.backends.lab();

@@ -166,7 +166,7 @@ void add_kernels(cli::Program& program, const std::vector<Backend>& backends) {
   program.section("trace", "Every kernel in the watched lab",
                   lesson->backends.watching(
                       [lesson](const Backend& watched) { trace_rungs(*lesson, watched); }));
-  program.section("time", "Times", [lesson] { show_times(*lesson); });
+  program.section_on_request("time", "Times", [lesson] { show_times(*lesson); });
   program.section_apart("kernels", "Resources of the kernels", [lesson] { show_kernels(*lesson); });
   program.section_apart("timeline", "Timelines", [lesson] {
     const Backend& lab = lesson->backends.lab();
