@@ -55,7 +55,7 @@ __device__ inline WorkTile work_tile(int tile_index,
 
 /// Whether global memory limits attention under the causal mask, not the tensor cores: whether
 /// reading Q, K and V and writing O once takes longer than the matmuls at their peak rate. With as
-/// many keys as queries that holds up to about 1270 of them on an H100, 870 on an H200.
+/// many keys as queries that holds up to about 1280 of them on an H100, 870 on an H200.
 template <class T>
 bool limited_by_memory(const Attention<T>& a, const DeviceProperties& gpu) {
   constexpr double flops_per_clock = 4096;  // of an SM: dense, operands of 16 bits
