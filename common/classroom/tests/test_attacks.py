@@ -295,7 +295,7 @@ class Attacks(unittest.TestCase):
             stage.RUN.memory = limit
         self.assertEqual(result.verdict, "refused")
         self.assertIn("more memory", result.message)
-        self.assertLess(result.seconds, 3)
+        self.assertLess(result.seconds, stage.RUN.seconds)  # not when its time was over
 
     def test_a_fork_bomb_is_killed(self):
         result = self.easy("for (;;) fork();", "#include <unistd.h>")
