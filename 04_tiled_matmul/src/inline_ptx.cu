@@ -9,11 +9,9 @@
 #include <cudaTypedefs.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
-
-#if CUDART_VERSION < 12050
-#error "inline_ptx.cu needs CUDA 12.5 or newer"
-#endif
 #include <vector>
+
+static_assert(CUDART_VERSION >= 12050, "inline_ptx.cu needs CUDA 12.5 or newer");
 
 // clang-format off
 //! [mma]
