@@ -6,7 +6,7 @@ import re
 LONGEST = 300  # columns of a line that is looked at
 # A declaration of local variables, at the beginning of a statement or behind { or ).
 BEGIN = re.compile(r"(?:^|[{)])\s*")
-DECLARATION = re.compile(r"((?:[\w:]+(?:<[^<>;=()]*>)?\s+)+)(\w[^;()]*)")
+DECLARATION = re.compile(r"((?:(?:::)?[A-Za-z_][\w:]*(?:<[^<>;=()]*>)?\s+)+)(\w[^;()]*)")
 UNSET = re.compile(r"\s*(\w+)(?:\s*\[[^\]]*\])*\s*")
 OTHERS = re.compile(
     r"\b(?:return|using|typedef|goto|throw|delete|else|case|extern|static|namespace|struct|class|"

@@ -10,7 +10,8 @@ constexpr int kWarp = 32;
 const std::vector<Reason> kReasons = {
     {"barrier",
      "an mbarrier is not used as it was initialised: it takes one arrival for each phase, and a "
-     "wait names the parity 0 or 1"},
+     "wait names the parity 0 or 1; or a lane arrives for its warp before all lanes have passed "
+     "their wait and are done with the row"},
     {"unwritten",
      "a row is read before it was written: which phase of full ends when this row has been "
      "written, and do all lanes write before lane 0 arrives?"},

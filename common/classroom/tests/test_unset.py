@@ -22,6 +22,7 @@ class Unset(unittest.TestCase):
             ("__shared__ float tile[4]", []),
             ("x.l = rescale * x.l + p", []),
             ("float s = a ? b : c, t = f(x, y)", []),
+            ("const double s = a > 0 ? f(b) : c", []),
         ):
             self.assertEqual(unset.names_in(statement), names, statement)
 
