@@ -228,7 +228,8 @@ int main(int argc, char** argv) {
   program.section(
       "trace", "Every kernel in the watched lab",
       backends.watching([&](const Backend& watched) { trace_kernels(program, watched, options); }));
-  program.section_on_request("time", "Times", [&] { time_groups(program, backends.used(), options); });
+  program.section_on_request("time", "Times",
+                             [&] { time_groups(program, backends.used(), options); });
   program.section_apart("kernels", "Resources of the kernels",
                         [&] { show_kernels(backends.used(), backends.lab(), options); });
   program.section_apart("timeline", "Timelines", [&] {
