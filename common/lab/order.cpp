@@ -89,6 +89,7 @@ void Order::block_begins() {
   pending_.clear();
   order_of_block_.clear();
   order_of_copies_.clear();
+  behind_flags_.clear();
 }
 
 void Order::warp_meets(std::size_t first, unsigned mask) {
@@ -158,6 +159,7 @@ void Order::uses_flag(const void* flag, const AtomicUse& use) {
         (use.acquires ? clocks_[thread] : pending_[thread].block).join(fenced.block);
       } else {
         (use.acquires ? order_of_block_ : pending_[thread].others)[block].join(fenced.others);
+        behind_flags_[block].join(fenced.others);
       }
     }
   }

@@ -20,6 +20,7 @@ struct Access {
   std::uint32_t time = 0;      ///< of the thread, or phase or group of the agent
   std::uint32_t site = 0;      ///< see Sites
   bool atomic = false;         ///< with atomics of other threads it is no race
+  bool is_volatile = false;
 };
 
 /// A vector clock: of each thread and agent, up to which time the clock's owner is ordered after
@@ -70,6 +71,7 @@ struct OrderOfBlock {
   std::unordered_map<std::uint32_t, Fenced> at_fence_;  // of each thread, its last one
   std::unordered_map<std::uint32_t, Pending> pending_;  // of each thread
   BlockClocks order_of_block_, order_of_copies_;        // applied to it, and to its copies by TMA
+  BlockClocks behind_flags_;  // of flags that it has read, whether or not a fence came behind
 };
 
 /// The order of accesses. A thread's time advances at each operation that orders others after it:
@@ -121,12 +123,13 @@ class Order : private OrderOfBlock {
   /// @{
 
   /// An access that the running thread makes now.
-  Access now(std::uint32_t site, bool atomic) const {
-    return {running(), interval_, times_[static_cast<std::size_t>(current->place)], site, atomic};
+  Access now(std::uint32_t site, bool atomic, bool is_volatile = false) const {
+    return {running(), interval_, times_[static_cast<std::size_t>(current->place)],
+            site,      atomic,    is_volatile};
   }
   /// An access of an agent, in one of its phases or groups.
   Access of_agent(std::uint32_t agent, std::uint32_t when, std::uint32_t site) const {
-    return {agent, interval_, when, site, false};
+    return {agent, interval_, when, site};
   }
   /// Whether a thread of this block is ordered after an earlier access.
   bool ordered(const Access& before, std::uint32_t thread) const {
@@ -164,6 +167,11 @@ class Order : private OrderOfBlock {
   /// not be.
   bool ordered_by_counter(const Access& before) const {
     return ordered_after(order_of_block_, before);
+  }
+  /// Whether this block has read a flag that was set behind an access in another block and a fence.
+  /// Without a fence of its own it is not ordered after the access.
+  bool has_read_flag_after(const Access& before) const {
+    return of_other_block(before.thread) && ordered_after(behind_flags_, before);
   }
   /// When a thread first called fence_async_proxy() at or after a time; 0: never.
   std::uint32_t fence_after(std::uint32_t thread, std::uint32_t time) const;

@@ -53,6 +53,11 @@ void RaceCheck::report_race(const Access& before, bool before_writes, const Use&
     with = "with a counter that orders the threads, but not the copy";
     distance = 2;
     missing = "fence_async_proxy_global() is missing before this line";
+  } else if (order.has_read_flag_after(before)) {
+    distance = 2;
+    missing =
+        "this block has read a flag or counter that was changed behind that line and a fence, but "
+        "without acquiring: a __threadfence() is missing behind the atomic that read it";
   } else if (order.of_other_block(before.thread)) {
     distance = 2;
     missing =
@@ -148,7 +153,10 @@ bool RaceCheck::report_before(const Cell& cell, const Use& use) {
     return true;
   }
   const auto conflicts = [&](const Access& before) {
-    return !(before.atomic && now.atomic) && !w_.order.ordered(before, now.thread);
+    if (before.atomic && now.atomic) return false;
+    // As in the CUDA guide's reduction, whose last block adds up volatile partial sums.
+    if (before.is_volatile && now.is_volatile && w_.order.has_read_flag_after(before)) return false;
+    return !w_.order.ordered(before, now.thread);
   };
   for (const Access* before : {&cell.write, &cell.atomic_write}) {
     if (!conflicts(*before)) continue;
@@ -168,15 +176,14 @@ bool RaceCheck::report_before(const Cell& cell, const Use& use) {
 }
 
 void RaceCheck::access(Region& region, const std::byte* address, std::size_t size, bool write,
-                       bool atomic, std::uint32_t site) {
-  const Access now = w_.order.now(site, atomic);
+                       const Access& now) {
   bool reported =
       write && !region.async_reads.empty() && report_async_reads(region, address, size, now, "");
   const Use use{now, write, region, address - region.begin, size};
   region.for_cells(address, size, [&](Cell& cell) {
     reported = reported || report_before(cell, use);
     if (write) {
-      (atomic ? cell.atomic_write : cell.write) = now;
+      (now.atomic ? cell.atomic_write : cell.write) = now;
       cell.written = true;
       cell.in_flight = false;
     } else if (!cell.in_flight) {  // what a copy in flight does to a read has been reported

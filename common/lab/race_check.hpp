@@ -24,8 +24,8 @@ class RaceCheck {
   /// An access outside of the memory that it is next to: a finding.
   void report_outside(const NearMemory& near, std::size_t size, bool write, std::uint32_t site);
   /// The running thread reads or writes.
-  void access(Region& region, const std::byte* address, std::size_t size, bool write, bool atomic,
-              std::uint32_t site);
+  void access(Region& region, const std::byte* address, std::size_t size, bool write,
+              const Access& now);
   /// Decides about two stores without an order, of which the second has been done by now: where
   /// both have stored the same value it is no race.
   void settle() {

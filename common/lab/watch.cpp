@@ -322,7 +322,7 @@ struct Watch::State : Observer {
     // rely on running in step.
     const bool fenced = std::exchange(just_fenced, nullptr) == current;
     const bool flag = how.atomic || (how.is_volatile && (!write || fenced));
-    race_check.access(*region, address, size, write, flag, site);
+    race_check.access(*region, address, size, write, order.now(site, flag, how.is_volatile));
     if (flag) {
       order.uses_flag(address, how.use);
       executed.uses_flag(address, how.use);
@@ -363,7 +363,7 @@ struct Watch::State : Observer {
     const auto* address = static_cast<const std::byte*>(destination);
     Region* region = memory.shared(address);
     if (region == nullptr) return;
-    race_check.access(*region, address, size, true, false, sites.id(location));
+    race_check.access(*region, address, size, true, order.now(sites.id(location), false));
     note_touch(*region, address, size, true, true);
   }
 
@@ -422,7 +422,7 @@ struct Watch::State : Observer {
       if (region == nullptr) continue;
       any = true;
       if (!race_check.in_bounds(*region, address, size, write, site)) continue;
-      race_check.access(*region, address, size, write, atomic, site);
+      race_check.access(*region, address, size, write, order.now(site, atomic));
       inside.push_back(address);
     }
     order.copy_runs(false);
