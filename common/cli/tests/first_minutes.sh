@@ -39,6 +39,9 @@ timed_run() {
 }
 
 rm -rf build/learn
+timed_run "./learn lab FILE.cu, from nothing" lab common/lab/cuda/tests/right/02_sgemm_shared.cu
+timed_run "./learn lab, another file" lab common/lab/cuda/tests/right/09_attention_half.cu
+rm -rf build/learn
 timed_run "./learn run, from nothing" run
 timed_run "./learn run, again" run
 if [ "$with_tests" = --tests ]; then timed_run "./learn test" test; fi
