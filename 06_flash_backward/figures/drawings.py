@@ -203,7 +203,7 @@ def rows():
 
 
 def hopper():
-    d = Drawing(390, 372, "Rungs 08 to 12: the operands of the five matmuls of a warpgroup")
+    d = Drawing(390, 386, "Rungs 08 to 12: the operands of the five matmuls of a warpgroup")
     shared, registers = LINEAR, QUADRATIC
     width, height = 68, 30
     for x, name in [(10, "result"), (104, "left"), (190, "right")]:
@@ -212,7 +212,7 @@ def hopper():
     def product(y, result, sign, left, right, words):
         for x, (name, size, fill) in [(10, result), (104, left), (190, right)]:
             d.matrix(x, y, width, height, fill, name)
-            d.text(x + width / 2, y + height + 14, size, font_size=11)
+            d.text(x + width / 2, y + height + 14, size)
         d.text(91, y + height / 2 + 5, sign, font_size=15)
         d.text(181, y + height / 2 + 5, "\u00b7", font_size=15)
         d.lines_of_text(266, y + 13, words, step=15, text_anchor="start")
@@ -232,8 +232,8 @@ def hopper():
     product(286, ("dQ", "half of m x d", registers), "=", *operands, words)
     d.pointer(138, 252, 138, 283)
     d.text(148, 272, "stmatrix transposes it", text_anchor="start")
-    d.legend(10, 360, [(shared, "shared memory, 16 bits"), (registers, "registers")])
-    d.text(268, 360, "m queries, d columns", text_anchor="start", font_size=11)
+    d.legend(10, 356, [(shared, "in shared memory, 16 bits"), (registers, "in registers")])
+    d.text(10, 377, "m: queries of a tile, d: columns", text_anchor="start")
     return d
 
 
@@ -249,8 +249,8 @@ def hopper_registers():
         for k, (name, of_64) in enumerate(parts):
             numbers = 64 * of_64 // 128  # of 64 rows, shared by 128 threads
             d.box(x, y, scale * numbers, 30, COLOURS[k], "#666666")
-            d.text(x + scale * numbers / 2, y + 13, name, font_size=11)
-            d.text(x + scale * numbers / 2, y + 26, numbers, font_size=11)
+            d.text(x + scale * numbers / 2, y + 13, name)
+            d.text(x + scale * numbers / 2, y + 26, numbers)
             x += scale * numbers
         d.text(x + 6, y + 19, f"= {2 * 64 * (columns + queries) // 128}", text_anchor="start")
     at = left + 6 + scale * 255
