@@ -203,63 +203,59 @@ def rows():
 
 
 def hopper():
-    d = Drawing(
-        700, 494, "Rungs 08 to 12: the five matmuls of a warpgroup, and the registers of a thread"
-    )
+    d = Drawing(390, 386, "Rungs 08 to 12: the operands of the five matmuls of a warpgroup")
     shared, registers = LINEAR, QUADRATIC
-    width, height = 92, 30
-    d.text(142, 24, "result", font_weight="bold")
-    d.text(312, 24, "left operand", font_weight="bold")
-    d.text(452, 24, "right operand", font_weight="bold")
+    width, height = 68, 30
+    for x, name in [(10, "result"), (104, "left"), (190, "right")]:
+        d.text(x + width / 2, 20, name, font_weight="bold")
 
     def product(y, result, sign, left, right, words):
-        for x, (name, size, fill) in [(96, result), (266, left), (406, right)]:
-            d.matrix(x, y, width, height, fill, name, size)
-        d.text(227, y + height / 2 + 4, sign, font_size=15)
-        d.text(382, y + height / 2 + 4, "\u00b7", font_size=15)
-        d.lines_of_text(514, y + 12, words, step=15, text_anchor="start", font_size=11)
+        for x, (name, size, fill) in [(10, result), (104, left), (190, right)]:
+            d.matrix(x, y, width, height, fill, name)
+            d.text(x + width / 2, y + height + 14, size)
+        d.text(91, y + height / 2 + 5, sign, font_size=15)
+        d.text(181, y + height / 2 + 5, "\u00b7", font_size=15)
+        d.lines_of_text(266, y + 13, words, step=15, text_anchor="start")
 
     of_keys, of_queries, scores = "64 x d", "m x d", "64 x m"
     k_smem, v_smem = ("K", of_keys, shared), ("V", of_keys, shared)
     words = ["then P\u1d40 =", "exp(scale S\u1d40 - LSE)"]
-    product(36, ("S\u1d40", scores, registers), "=", k_smem, ("Q\u1d40", "d x m", shared), words)
+    product(30, ("S\u1d40", scores, registers), "=", k_smem, ("Q\u1d40", "d x m", shared), words)
     words = ["then dS\u1d40 =", "P\u1d40 \u2218 (dP\u1d40 - \u03b4)"]
-    product(94, ("dP\u1d40", scores, registers), "=", v_smem, ("dO\u1d40", "d x m", shared), words)
-    for y, result, left, right in [(152, "dV", "P\u1d40", "dO"), (210, "dK", "dS\u1d40", "Q")]:
+    product(88, ("dP\u1d40", scores, registers), "=", v_smem, ("dO\u1d40", "d x m", shared), words)
+    for y, result, left, right in [(146, "dV", "P\u1d40", "dO"), (204, "dK", "dS\u1d40", "Q")]:
         operands = (left, scores, registers), (right, of_queries, shared)
-        words = [f"{left} in registers,", "rounded"]
+        words = [f"{left} rounded,", "in registers"]
         product(y, (result, of_keys, registers), "+=", *operands, words)
     operands = ("dS", "m x 128", shared), ("K", "128 x d", shared)
     words = ["dS and K of both", "warpgroups"]
-    product(290, ("dQ", "half of m x d", registers), "=", *operands, words)
-    d.pointer(312, 256, 312, 287)
-    d.text(322, 275, "stmatrix transposes it", text_anchor="start", font_size=11)
-    d.legend(
-        96, 366, [(shared, "shared memory, 16 bits"), (registers, "registers of the warpgroup")]
-    )
-    left, scale = 96, 2
-    d.text(20, 392, "Registers of a thread that holds both S and dP:", text_anchor="start")
-    for y, columns, queries in [(402, 64, 128), (438, 128, 64)]:
-        d.text(20, y + 13, f"d = {columns}", text_anchor="start", font_size=11)
-        d.text(20, y + 26, f"m = {queries}", text_anchor="start", font_size=11)
-        x = left
+    product(286, ("dQ", "half of m x d", registers), "=", *operands, words)
+    d.pointer(138, 252, 138, 283)
+    d.text(148, 272, "stmatrix transposes it", text_anchor="start")
+    d.legend(10, 356, [(shared, "in shared memory, 16 bits"), (registers, "in registers")])
+    d.text(10, 377, "m: queries of a tile, d: columns", text_anchor="start")
+    return d
+
+
+def hopper_registers():
+    d = Drawing(390, 138, "Rungs 08 to 12: the registers of a thread that holds both S and dP")
+    left, scale = 58, 1.18
+    d.text(10, 20, "Registers of a thread that holds both S and dP", text_anchor="start")
+    for y, columns, queries in [(34, 64, 128), (72, 128, 64)]:
+        d.text(8, y + 13, f"d = {columns}", text_anchor="start")
+        d.text(8, y + 27, f"m = {queries}", text_anchor="start")
+        x = left + 6
         parts = [("dK", columns), ("dV", columns), ("S\u1d40", queries), ("dP\u1d40", queries)]
         for k, (name, of_64) in enumerate(parts):
             numbers = 64 * of_64 // 128  # of 64 rows, shared by 128 threads
-            d.cell(
-                x, y, scale * numbers, 28, COLOURS[k], f"{name}: {numbers}", "#666666", font_size=11
-            )
+            d.box(x, y, scale * numbers, 30, COLOURS[k], "#666666")
+            d.text(x + scale * numbers / 2, y + 13, name)
+            d.text(x + scale * numbers / 2, y + 26, numbers)
             x += scale * numbers
-        d.text(x + 8, y + 18, f"= d + m = {(x - left) // scale}", text_anchor="start", font_size=11)
-    at = left + scale * 255
-    d.line(at, 398, at, 470, RED, 1.5, stroke_dasharray="4 3")
-    d.text(at + 6, 438, "255, the most", text_anchor="start", font_size=11, fill=RED)
-    d.text(
-        20,
-        484,
-        "m: queries of a tile, d: columns. 64 keys per warpgroup, 128 keys per block.",
-        text_anchor="start",
-    )
+        d.text(x + 6, y + 19, f"= {2 * 64 * (columns + queries) // 128}", text_anchor="start")
+    at = left + 6 + scale * 255
+    d.line(at, 28, at, 108, RED, 1.5, stroke_dasharray="4 3")
+    d.text(at, 126, "255, the most", text_anchor="end", fill=RED)
     return d
 
 
@@ -338,33 +334,6 @@ def transposed():
             d.text(222, y + 19, words, text_anchor="start", fill="#222222" if good[k] else RED)
     d.text(195, 300, "One matmul from registers, or two.")
     d.text(195, 318, "Only dQ sums over the keys of all warps.")
-    return d
-
-
-def delayed():
-    d = Drawing(390, 236, "Step 10: dS of tile t is stored while dQ of tile t - 1 is computed")
-    for t in range(4):
-        x = 84 + 76 * t
-        d.text(x + 34, 24, f"tile {t}", font_weight="bold")
-        for slot in range(2):
-            y = 44 + 70 * slot
-            written = t % 2 == slot
-            fill = LINEAR if written else ("#ffffff" if t == 0 else QUADRATIC)
-            d.box(x, y, 68, 46, fill, "#666666", 1)
-            if written:
-                d.text(x + 34, y + 19, "store")
-                d.text(x + 34, y + 35, f"dS of {t}")
-            elif t > 0:
-                d.text(x + 34, y + 19, "dQ from")
-                d.text(x + 34, y + 35, f"dS of {t - 1}")
-    for slot in range(2):
-        d.text(42, 71 + 70 * slot, f"dS[{slot}]", font_weight="bold")
-    for t in range(1, 4):
-        x = 80 + 76 * t
-        d.line(x, 34, x, 172, RED, 1.5, stroke_dasharray="4 3")
-    d.text(195, 194, "Before tile t stores, it waits for d_s_full of tile t - 1:", fill=RED)
-    d.text(195, 211, "both warpgroups have stored dS of t - 1", fill=RED)
-    d.text(195, 228, "and have read dS of t - 2.", fill=RED)
     return d
 
 
@@ -512,12 +481,12 @@ if __name__ == "__main__":
         dependent,
         transposed_sums,
         tape,
-        delayed,
         delta,
         transposed,
         wide,
         flow,
         hopper,
+        hopper_registers,
         ordered,
         owners,
         rows,

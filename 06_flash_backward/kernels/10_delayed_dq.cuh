@@ -44,10 +44,11 @@ struct DelayedMmaWarpgroup {
   KeyGradient<Tile> d_k{};
   KeyGradient<Tile> d_v{};
 
-  /// Waits until dS of the previous tile is complete, and that of the one before has been read. The
-  /// previous tile has the other stage: its round is this one if that is stage 0, else the last.
+  /// Waits until dS of the previous tile is complete, and that of the one before has been read.
   //! [wait_for_previous]
   __device__ void wait_for_previous_d_s() {
+    // The previous tile has the other stage. Seen from stage 1 it was in
+    // this round, with the same parity; from stage 0, in the round before.
     shared.d_s_full[at.stage ^ 1].wait(at.parity ^ at.stage ^ 1);
   }
   //! [wait_for_previous]
