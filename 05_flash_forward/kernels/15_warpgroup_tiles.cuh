@@ -11,17 +11,30 @@
 
 namespace fa::FA_TARGET {
 
-/// The tile for a head dimension: 64, 96, 128, 192 or 256.
-/// @tparam d_v columns of V and O: d, or 128 with 192
+/// Keys of a tile of K and V.
+/// @param d   columns of Q and K: 64, 96, 128, 192 or 256
+/// @param d_v columns of V and O: d, or 128 with 192
 //! [tile_for]
+constexpr int tile_keys(int d, int d_v) {
+  if (d != d_v) return 96;
+  switch (d) {
+    case 96:
+      return 112;
+    case 192:
+      return 80;
+    case 256:
+      return 64;
+    default:
+      return 128;
+  }
+}
+
+/// The tile for so many columns.
 template <class T, int d, int d_v = d>
-using HopperTileFor = HopperTile<T, d,
-                                 d == 96    ? 112
-                                 : d_v != d ? 96
-                                 : d == 192 ? 80
-                                 : d == 256 ? 64
-                                            : 128,
-                                 d <= 96 ? 3 : 2, d == 64 ? 3 : 2, d_v>;
+using HopperTileFor = HopperTile<T, d, tile_keys(d, d_v),
+                                 d <= 96 ? 3 : 2,  // consumer warpgroups
+                                 d == 64 ? 3 : 2,  // stages of K and of V
+                                 d_v>;
 //! [tile_for]
 
 /// Keys of half a tile.

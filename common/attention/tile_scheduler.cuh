@@ -1,8 +1,6 @@
 /// @file
-/// The tile scheduler of persistent kernels, shared by lessons 05 and 06. It says in which order
-/// blocks process tiles of queries. Under the causal mask the tiles with the most keys come first
-/// (LPT, longest processing time first), a group of heads at a time: large enough to balance the SMs,
-/// and small enough that K and V stay in the L2 cache where memory limits.
+/// The tile scheduler of persistent kernels: in which order blocks process tiles of queries. Under
+/// the causal mask the tiles with the most keys come first (LPT), a group of heads at a time.
 #pragma once
 
 #include <algorithm>
@@ -39,14 +37,15 @@ __device__ inline WorkTile work_tile(int tile_index,
     head = tile_index / scheduler.blocks;
   } else {
     // The heads that are left over form the first group.
-    const int fewer = scheduler.total_heads % scheduler.heads_together;
-    const int tile = tile_index - fewer * scheduler.blocks;
-    const int heads = tile < 0 ? fewer : scheduler.heads_together;
-    const int tiles_together = heads * scheduler.blocks;
-    const int first = tile < 0 ? 0 : fewer + tile / tiles_together * heads;
-    const int rest = tile < 0 ? tile_index : tile % tiles_together;
-    block = scheduler.blocks - 1 - rest / heads;
-    head = first + rest % heads;
+    const int left_over = scheduler.total_heads % scheduler.heads_together;
+    const int after_first = tile_index - left_over * scheduler.blocks;
+    const int heads = after_first < 0 ? left_over : scheduler.heads_together;
+    const int tiles = heads * scheduler.blocks;  // of this group
+    const int first =
+        after_first < 0 ? 0 : left_over + after_first / tiles * heads;
+    const int place = after_first < 0 ? tile_index : after_first % tiles;
+    block = scheduler.blocks - 1 - place / heads;  // the longest first
+    head = first + place % heads;
   }
   return {block, head % scheduler.heads, head / scheduler.heads};
 }
@@ -115,21 +114,23 @@ struct TileCounter {
   unsigned* counter;  ///< null: blocks take every gridDim.x-th tile
   int tiles;          ///< of all blocks
 
-  /// Whether it is used: not if each block has one tile.
+  //! [counter]
+  /// Not if each block has one tile.
   __device__ bool is_used() const {
     return counter != nullptr && tiles > static_cast<int>(gridDim.x);
   }
-  /// The block's tile after this one; no tile when it is not less than `tiles`.
+  /// The block's tile after this one; not less than `tiles`: none is left.
   __device__ int next(int tile_index) const {
     const int grid = gridDim.x;
-    return is_used() ? grid + static_cast<int>(atomicAdd(counter, 1u)) : tile_index + grid;
+    return is_used() ? grid + int(atomicAdd(counter, 1u)) : tile_index + grid;
   }
-  /// A block calls this with its last index. All blocks together call next() once for each tile and
-  /// once for each block; the last of these calls leads to the reset for the next launch.
+  /// A block calls this with its last index. All blocks together call next()
+  /// once for each tile and once for each block.
   __device__ void finish(int last) const {
     const int grid = gridDim.x;
     if (is_used() && last == tiles + 2 * grid - 1) *counter = 0;
   }
+  //! [counter]
 };
 
 }  // namespace fa::FA_TARGET

@@ -31,7 +31,7 @@ SEARCHES = {
     "bank conflict": "04_tiled_matmul/2_memory.html",
     "log-sum-exp": "02_safe_softmax/1_safe_softmax.html",
     "ping-pong": "05_flash_forward/4_overlap.html",
-    "lazy rescaling": "05_flash_forward/5_persistent.html",
+    "lazy rescaling": "05_flash_forward/6_tile_shapes.html",
     "coalescing": "04_tiled_matmul/2_memory.html",
     "thread tiling": "04_tiled_matmul/3_matmul.html",
     "ldmatrix": "04_tiled_matmul/4_tensor_cores.html",
