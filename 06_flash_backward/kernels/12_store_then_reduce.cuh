@@ -10,8 +10,8 @@
 
 namespace fa::FA_TARGET {
 
-/// What a semaphore is raised by when the first part is stored. Below it are the blocks that have
-/// reached the tile.
+/// What a semaphore is raised by when the first part is stored. Below it are the blocks that came
+/// with their parts before that.
 constexpr unsigned kStored = 1u << 31;
 
 /// A thread that stores a warpgroup's parts of dQ, or adds them to what another block has stored.
@@ -28,10 +28,12 @@ __device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
     unsigned* const semaphore = d_q_semaphore(a, row, warpgroup);
     float* const to = d_q_accum_part<Tile>(a, row, warpgroup);
     //! [store_tile]
-    // Before the part is complete: its matmul hides the latency of the atomic.
-    unsigned before = atomic_add_acquire(semaphore, 1);
-    const bool first = before == 0;
+    // Before the part is complete: its matmul hides the latency of the load.
+    unsigned before = load_acquire(semaphore);
     shared.d_q_full[warpgroup].wait(at.parity);
+    // Only with a complete part: others wait for the block that gets 0.
+    if (before < kStored) before = atomic_add_acquire(semaphore, 1);
+    const bool first = before == 0;
     if (first) {
       bulk_store(to, shared.d_q[warpgroup], bytes);
     } else {

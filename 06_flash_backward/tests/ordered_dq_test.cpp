@@ -84,6 +84,28 @@ struct TwoBlocks : DeviceGradient<Half> {
 
 constexpr auto kLong = std::chrono::milliseconds(500);
 
+// What the thread that stores needs of a block's shared memory.
+struct Parts {
+  float d_q[kKeyWarpgroups][Tile::d_q_part];
+  Mbarrier d_q_full[kKeyWarpgroups], d_q_empty[kKeyWarpgroups];
+};
+// Thread 0 stores a part of rung 12, which another warp completes when it has looked at the
+// semaphore for a while.
+__global__ void complete_late(AttentionGradient<Half> a, NBlock block, unsigned* seen) {
+  auto& shared = *dynamic_shared<Parts>();
+  if (threadIdx.x == 0) {
+    shared.d_q_full[0].init(1);
+    shared.d_q_empty[0].init(1);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) store_or_reduce_d_q<Tile>(shared, a, block, 0);
+  if (threadIdx.x == kWarp) {
+    for (int i = 0; i < 100; ++i) *seen = load_acquire(a.d_q_semaphores);
+    shared.d_q_full[0].arrive();
+  }
+}
+
 }  // namespace
 
 TEST_CASE("a block of rung 11 adds to dQ when its rank is reached, not before") {
@@ -110,6 +132,16 @@ TEST_CASE("a block of rung 12 adds to dQ after the first part is stored") {
   second.join();
   CHECK(!x.untouched());
   CHECK(x.counted(2 + kStored));
+}
+
+// Otherwise two blocks that begin at different tiles could wait for each other.
+TEST_CASE("a block of rung 12 is first only when its part of dQ is complete") {
+  TwoBlocks x;
+  unsigned seen = ~0u;
+  launch(x.stream, complete_late, {{1}, {2 * kWarp}, sizeof(Parts)}, x.a,
+         NBlock{0, 0, 0, {0, 1, 0}}, &seen);
+  CHECK(seen == 0);
+  CHECK(__atomic_load_n(x.a.d_q_semaphores, __ATOMIC_RELAXED) == 1 + kStored);
 }
 
 TEST_CASE("the first block of rungs 11 and 12 stores its part of dQ") {
