@@ -1,6 +1,6 @@
-"""The parts of a step as the eye finds them: a paragraph that begins with **Predict.**,
-**Measure.** or another of NAMES gets a class of its own; style sheets give it an icon and a tint. A prediction
-is a box, with its folded answer inside. And the title of a chapter has its lesson's number."""
+"""The parts of a step as the eye finds them: a paragraph that begins with one of NAMES in bold gets
+a class of its own; style sheets give it an icon and a tint. A prediction is a box, with its folded
+answer inside. And the title of a chapter has its lesson's number."""
 
 import re
 

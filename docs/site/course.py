@@ -39,7 +39,7 @@ from docs.site.links import changes_file, one_file, page_of, resolve_links
 from docs.site.reference import Reference, linked_back
 
 LOG = logging.getLogger(__name__)
-CLONE = "Clone the repository. In its folder:"
+CLONE = re.compile(r"Clone the repository[^.]*\.(?=\s+In its folder:)")
 SIZED = re.compile(r'(<img [^>]*class="[^"]*\bsize-(\d+)-(\d+)\b[^"]*")')
 
 
@@ -113,7 +113,7 @@ def add_toctrees(app, docname, source):
     page = page_of(app.env, docname)
     if page == navigation.FRONT:
         if repository := app.config.html_context["repository"]:
-            source[0] = source[0].replace(CLONE, f"`git clone {repository}`. In its folder:", 1)
+            source[0] = with_address(source[0], repository)
         for title, members in navigation.groups(root):
             source[0] += toctree(members, f":caption: {title}")
     elif members := navigation.below(root, page):
@@ -122,6 +122,11 @@ def add_toctrees(app, docname, source):
         source[0] = exercise_pages.page(root, page, source[0])
     elif page == search_index.GLOSSARY and app.builder.name == "html":
         source[0] = with_letters(source[0])
+
+
+def with_address(source, repository):
+    """The front page with the command that clones the repository."""
+    return CLONE.sub(f"Clone the repository: `git clone {repository}`.", source, count=1)
 
 
 def with_letters(source):

@@ -9,7 +9,7 @@ import sys
 import unittest
 
 from common.testing.tree import ROOT, TreeTest
-from docs.site import check_site
+from docs.site import check_site, course
 
 CMAKE = """cmake_minimum_required(VERSION 3.22)
 project(fixture LANGUAGES NONE)
@@ -456,6 +456,13 @@ class Target(TreeTest):
             self.assert_broken(
                 "01_a/a.hpp", HEADER.replace("@param number any", "@param nmuber any", 1), "nmuber"
             )
+
+
+class Clone(unittest.TestCase):
+    def test_the_front_page_has_the_address(self):
+        text = (ROOT / "README.md").read_text(encoding="utf-8")
+        shown = course.with_address(text, "https://host/a")
+        self.assertIn("`git clone https://host/a`.\nIn its folder:", shown)
 
 
 class Requirements(unittest.TestCase):
