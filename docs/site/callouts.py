@@ -22,11 +22,16 @@ NAMES = {
 FIRST_NUMBER = re.compile(r"\d\.(?= )")
 
 
+def lead_in(paragraph):
+    """The bold words that a paragraph begins with, or None. MyST leaves empty texts there."""
+    first = next((child for child in paragraph if child.astext()), None)
+    return first if isinstance(first, nodes.strong) else None
+
+
 def kind_of(node):
     """Which part of a step a paragraph begins; None for others."""
-    if not isinstance(node, nodes.paragraph) or not isinstance(node.next_node(), nodes.strong):
-        return None
-    words = node[0].astext().strip()
+    bold = lead_in(node) if isinstance(node, nodes.paragraph) else None
+    words = bold.astext().strip() if bold else ""
     return next(
         (kind for kind, name in NAMES.items() if re.fullmatch(name + r"[.?:]?", words)), None
     )
@@ -63,7 +68,7 @@ class Callouts(SphinxTransform):
             kind = kind_of(paragraph)
             if kind is None:
                 continue
-            paragraph[0]["classes"].append("callout-name")
+            lead_in(paragraph)["classes"].append("callout-name")
             parent = paragraph.parent
             at = parent.index(paragraph)
             count = answer(parent[at + 1 :]) if kind == "predict" else 0
