@@ -27,7 +27,7 @@ STEPS = {
     "11_overlap": "softmax beside matmuls",
     "14_lazy_rescaling": "fewer rescalings, no idle SMs",
 }
-COURSE, OTHER, LINE = charts.COLOURS[0], "#666666", "#dddddd"
+COURSE, OTHER, LINE = charts.COLOURS[0], "#333333", "#dddddd"
 MARKS = {"FA-2": "down", "FA-3": "square", "FA-4": "up", "cuDNN": "circle"}
 
 
@@ -101,10 +101,10 @@ def others(forward, backward):
         y = top + row * at_row + 4
         drawing.text(left - 8, y + 4, name, text_anchor="end")
         drawing.line(at(min(speeds.values())), y, at(max(speeds.values())), y, "#bbbbbb", 1)
+        drawing.element("circle", cx=at(speeds[OURS]), cy=y, r=5, fill=COURSE)
         for peer, value in speeds.items():
             if peer != OURS:
                 outline(drawing, MARKS[front.name_of(peer)], at(value), y)
-        drawing.element("circle", cx=at(speeds[OURS]), cy=y, r=5, fill=COURSE)
     x, y = 24, bottom + 44
     drawing.element("circle", cx=x, cy=y - 4, r=5, fill=COURSE)
     drawing.text(x + 10, y, "the course", **start)
@@ -120,7 +120,7 @@ def others(forward, backward):
 
 def outline(drawing, kind, x, y):
     """The mark of another implementation."""
-    look = {"fill": "#ffffff", "stroke": OTHER, "stroke_width": 1.4}
+    look = {"fill": "none", "stroke": OTHER, "stroke_width": 1.4}
     if kind == "circle":
         drawing.element("circle", cx=x, cy=y, r=4, **look)
         return
