@@ -331,6 +331,11 @@ def exercises(root=ROOT, seed=None):
     return found
 
 
+def task_pages(root=ROOT):
+    """{ID: the page of the task, relative to the root}, in the order of the course."""
+    return {e.id: f"{e.folder.relative_to(root).as_posix()}/task.md" for e in exercises(root)}
+
+
 def choose(names, root=ROOT, seed=None):
     """The exercises that the names mean: an ID, its part after the lesson, a lesson; all of them
     for no names."""

@@ -39,6 +39,19 @@ def title(root, page):
     raise ValueError(f"{page} has no title")
 
 
+def number(page):
+    """5.3 for the chapter 05_*/3_*.md; empty for other pages."""
+    match = re.fullmatch(r"0*(\d+)_\w+/(\d)_\w+\.md", page, re.ASCII)
+    return f"{match[1]}.{match[2]}" if match else ""
+
+
+def numbered_title(root, page):
+    """A page's title outside of its lesson: 5.3 Attention on Hopper."""
+    if not number(page):
+        return title(root, page)
+    return re.sub(r"^\d\.", number(page), title(root, page))
+
+
 def navigation(root, page):
     """The line that a page of a lesson ends with: where one comes from, and what comes next."""
     maps = lessons(root)

@@ -2,7 +2,7 @@
 
 <!-- listing: FILE#TAG -->       a caption: file, lines, links into the reference of the code
 <!-- diff: OLD NEW -->           a caption with links to both files
-<!-- generated: COMMAND -->      tables that sort and filter, and where they come from
+<!-- generated: COMMAND -->      tables that sort and filter, and folded, where they come from
 <!-- on the site: FILE.html -->  that file of HTML, and the files that it names; for FILE.js, an
                                 explorer, HTML that names it and its picture
 <!-- navigation -->              nothing: the theme has its own links
@@ -97,6 +97,15 @@ def origin(command):
         line += nodes.Text(", " if i else "Records: " if len(records) > 1 else "Record: ")
         line += link(record.rsplit("/", 1)[-1], "/" + record)
     return line
+
+
+def folded(lines, on_site):
+    """What a block comes from, folded on the site."""
+    if not on_site:
+        return lines
+    head = '<details class="provenance"><summary>Where these figures come from</summary>'
+    ends = [nodes.raw("", text, format="html") for text in (head, "</details>")]
+    return [ends[0], *lines, ends[1]]
 
 
 class CommentBlocks(SphinxTransform):
@@ -201,9 +210,12 @@ class CommentBlocks(SphinxTransform):
 
     def printed(self, raw, command):
         box = nodes.container("", classes=["printed"])
+        sources = []
         for node in self.until(raw, GENERATED_END):
-            box += styled(node)
-        box += origin(command)
+            parts = styled(node)
+            is_source = "printed-source" in node.get("classes", ())
+            (sources if is_source else box).extend(parts)
+        box += folded([*sources, origin(command)], self.app.builder.name == "html")
         raw.parent.insert(raw.parent.index(raw), box)
 
     def on_site(self, raw, name):

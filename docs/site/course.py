@@ -18,21 +18,28 @@ import re
 import shutil
 import urllib.parse
 
-import latex2mathml.converter
 from docutils import nodes
 from sphinx.builders.epub3 import Epub3Builder
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.util import logging
 
 from common.flatten import flatten
-from docs.site import chapters, excerpts, navigation, search_index, slides
+from docs.site import (
+    callouts,
+    excerpts,
+    exercise_pages,
+    formulas,
+    navigation,
+    search_index,
+    slides,
+)  # fmt: skip
 from docs.site.comment_blocks import CommentBlocks, previous_step
 from docs.site.github_pages import GithubMarkdown
 from docs.site.links import changes_file, one_file, page_of, resolve_links
 from docs.site.reference import Reference, linked_back
 
 LOG = logging.getLogger(__name__)
-CLONE = "Clone the repository. In its folder:"
+CLONE = re.compile(r"Clone the repository[^.]*\.(?=\s+In its folder:)")
 SIZED = re.compile(r'(<img [^>]*class="[^"]*\bsize-(\d+)-(\d+)\b[^"]*")')
 
 
@@ -94,8 +101,8 @@ def write_steps(app, exception):
 
 
 def add_toctrees(app, docname, source):
-    """Gives the front page and the maps the navigation below them, and each task its chapter and
-    its commands."""
+    """Gives the front page, the maps and the chapters the navigation below them, each task what
+    exercise_pages.py knows of it, and the glossary its letters."""
     root = pathlib.Path(app.srcdir)
 
     def toctree(members, *options):
@@ -106,19 +113,45 @@ def add_toctrees(app, docname, source):
     page = page_of(app.env, docname)
     if page == navigation.FRONT:
         if repository := app.config.html_context["repository"]:
-            source[0] = source[0].replace(CLONE, f"`git clone {repository}`. In its folder:", 1)
+            source[0] = with_address(source[0], repository)
         for title, members in navigation.groups(root):
             source[0] += toctree(members, f":caption: {title}")
     elif members := navigation.below(root, page):
         source[0] += toctree(members, ":maxdepth: 1")
     elif page.endswith("/task.md"):
-        asked_by = navigation.asked_by(root, page)
-        name = f"{page[:2]}_{posixpath.basename(posixpath.dirname(page))}"
-        heading, _, text = source[0].partition("\n")
-        source[0] = (
-            f"{heading}\n\nRead [{chapters.title(root, asked_by)}](/{asked_by}) first.\n\n```sh\n"
-            f"./learn exercise start {name}\n./learn exercise check {name}\n```\n{text}"
-        )
+        source[0] = exercise_pages.page(root, page, source[0])
+    elif page == search_index.GLOSSARY and app.builder.name == "html":
+        source[0] = with_letters(source[0])
+
+
+def with_address(source, repository):
+    """The front page with the command that clones the repository."""
+    return CLONE.sub(f"Clone the repository: `git clone {repository}`.", source, count=1)
+
+
+def with_letters(source):
+    """The glossary with a bar of its letters before the first of them."""
+    letters = re.findall(r"^## (\S+)$", source, re.MULTILINE)
+    links = " ".join(f'<a href="#{letter.lower()}">{letter}</a>' for letter in letters)
+    bar = f'<nav class="letters" aria-label="Letters">{links}</nav>'
+    return re.sub(r"^## ", f"{bar}\n\n## ", source, count=1, flags=re.MULTILINE)
+
+
+def place_in_course(app, pagename, _template, context, _doctree):
+    """Where a page is: what is above it, and its neighbours. Tasks are beside the way."""
+    if app.builder.name != "html" or pagename not in app.env.found_docs:
+        return
+    root, page = pathlib.Path(app.srcdir), page_of(app.env, pagename)
+
+    def link(target):
+        name = navigation.docname(target)
+        title = html.escape(app.env.titles[name].astext())
+        return {"link": app.builder.get_relative_uri(pagename, name), "title": title}
+
+    before, after = navigation.neighbours(root, page)
+    context["prev"], context["next"] = before and link(before), after and link(after)
+    above = navigation.parents(root, page)
+    context["crumbs"] = [link(target) for target in above]
 
 
 def copy_assets(app, exception):
@@ -165,18 +198,11 @@ def link_reference(app, exception):
 
 
 def mathml(node, display):
-    """TeX as MathML. The TeX stays as what a reader without MathML gets."""
-    tex = node.astext()
-    # The converter knows align* but not the environment that GitHub wants.
-    made = latex2mathml.converter.convert(
-        re.sub(r"(begin|end)\{aligned\}", r"\1{align*}", tex), display=display
-    )
-    unknown = re.search(r"<m[io][^>]*>(\\\w*|&#x0*26;)", made)
+    """The formula of a node as MathML."""
+    made, unknown = formulas.mathml(node.astext(), display)
     if unknown:
-        LOG.warning("the formula has '%s', which becomes no MathML", unknown[1], location=node)
-    # {+}: an operator holds text only.
-    made = re.sub(r"<mo><mrow><mo>([^<]*)</mo></mrow></mo>", r"<mo>\1</mo>", made)
-    return made.replace("<math ", f'<math alttext="{html.escape(tex)}" ', 1)
+        LOG.warning("the formula has '%s', which becomes no MathML", unknown, location=node)
+    return made
 
 
 def reserve_room(_app, _pagename, _template, context, _doctree):
@@ -225,12 +251,15 @@ def setup(app):
     app.add_builder(BookBuilder, override=True)
     app.add_transform(CommentBlocks)
     app.add_transform(GithubMarkdown)
+    app.add_transform(callouts.Callouts)
+    app.add_transform(callouts.ChapterTitle)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
     app.connect("builder-inited", read_reference)
     app.connect("source-read", add_toctrees)
     app.connect("doctree-resolved", resolve_links)
     app.connect("html-collect-pages", change_pages)
     app.connect("html-page-context", reserve_room)
+    app.connect("html-page-context", place_in_course)
     app.connect("build-finished", copy_assets)
     app.connect("build-finished", write_steps)
     app.connect("build-finished", link_reference)

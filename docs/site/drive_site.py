@@ -7,6 +7,9 @@
     print         no table or listing is wider than the paper
     keyboard      from the front page to the source of a listing without a mouse
     place         Back and reload return to the place on the page
+    course        each lesson has its chapters and their exercises below it in the sidebar; arrow
+                  keys lead from chapter to chapter, and leave a page with a stepper alone
+    front         what a newcomer looks for on the front page
     stepper       the tile stepper works on its page, and its colours follow light and dark
 
 Exit status: browser.run_test; 77 also where there is no site.
@@ -95,6 +98,23 @@ FORMULAS = """(() => {
   const shown = all.filter((math) => math.checkVisibility({contentVisibilityAuto: true}));
   return [all.length, shown.filter((math) => !math.getBoundingClientRect().width).length];
 })()"""
+# Gaps in formulas that TeX would not leave: beside infinity, before a point at the end, between +
+# and =, all in parts of the size of a letter.
+GAPS = """(() => {
+  const found = [], box = (element) => element.getBoundingClientRect();
+  for (const one of document.querySelectorAll('math mo, math mi')) {
+    const next = one.nextElementSibling, text = one.textContent.trim();
+    if (!next || next.localName === 'mspace' || !box(one).width) continue;
+    const gap = (box(next).left - box(one).right) / parseFloat(getComputedStyle(one).fontSize);
+    const after = next.textContent.trim();
+    const sign = '\u2212+\u00b1'.includes(text) && after === '\u221e';
+    const before = one.previousElementSibling;
+    const first = !before || /^[=,(]$/.test(before.textContent);
+    if ((sign && first || after === '.') && gap > 0.1) found.push(text + ' ' + after);
+    if ('+\u2212*'.includes(text) && after === '=') found.push(text + ' ' + after);
+  }
+  return found.slice(0, 3);
+})()"""
 # The colours of code and of rows of tables are the same everywhere: one page is enough, `whole`.
 AXE = """async ([whole, rules]) => {
   const same = ['.highlight pre > span', 'table.results tbody tr:nth-child(n+3)'];
@@ -148,6 +168,7 @@ def every_page(window, html, files, axe, counts, last):
         counts["formulas"] += formulas
         if empty:
             yield f"{file}: {empty} of {formulas} formulas are not drawn"
+        yield from (f"{file}: a gap in a formula: {gap}" for gap in window.value(GAPS))
         window.page.add_script_tag(content=axe)
         whole = file in (LISTING, last)
         # Colours differ between the looks, everything else between the sizes.
@@ -236,6 +257,49 @@ def place(window, html):
             yield f"{name} leads to line {window.value('window.scrollY')} of the page, not to 4000"
 
 
+def course(window, html):
+    """Yields faults of the way through the course: sidebar, title and path of a chapter, arrows."""
+    window.size(WIDE, 900)
+    window.open(html / "05_flash_forward/3_hopper.html")
+    title = window.value("document.querySelector('h1').firstChild.textContent")
+    if not title.startswith("5.3 "):
+        yield f"the title of chapter 3 of lesson 05 is '{title}'"
+    path = window.value("document.querySelector('.crumbs')?.innerText || ''")
+    if "05. Flash forward" not in path:
+        yield f"above chapter 3 of lesson 05 stands '{path}', not its lesson"
+    tree = "[...document.querySelectorAll('.sidebar-tree li')]"
+    alone = window.value(
+        f"{tree}.filter((item) => item.querySelector(':scope > a[href*=\"/exercises/\"]')"
+        " && !item.closest('ul').closest('li')).length"
+    )
+    if alone:
+        yield f"{alone} exercises stand in the sidebar without a lesson above them"
+    for key, wanted in (("ArrowRight", "4_overlap.html"), ("ArrowLeft", "3_hopper.html")):
+        window.press(key)
+        window.page.wait_for_url(f"**/{wanted}*")
+    if (html / STEPPER).is_file():
+        window.open(html / STEPPER)
+        window.press("ArrowRight")
+        if not window.page.url.split("#")[0].endswith(STEPPER):
+            yield f"an arrow key leaves the page of the stepper for {window.page.url}"
+
+
+def front(window, html):
+    """Yields what the front page has too much or too little of."""
+    window.size(WIDE, 900)
+    window.open(html / "index.html")
+    tables = window.value("document.querySelectorAll('article table').length")
+    tables -= window.value("document.querySelectorAll('article .stepper table').length")
+    if tables > 1:
+        yield f"the front page has {tables} tables"
+    if window.value("[...document.querySelectorAll('article .provenance')].some((d) => d.open)"):
+        yield "the front page unfolds where its figures come from"
+    text = window.value("document.querySelector('article').innerText")
+    for words in ("Three ways in", "hours", "language model", "git clone", "exercises"):
+        if words not in text and not (words == "git clone" and "Clone the repository" in text):
+            yield f"the front page does not say '{words}'"
+
+
 def stepper(window, html):
     """Yields faults of the tile stepper on its page: a walk, and that its colours follow the site's
     look."""
@@ -276,7 +340,9 @@ def look(html):
         found = []
         with browser.Browser() as window:
             try:
-                for walk in (searches, above, keyboard, place, stepper) if part == 0 else ():
+                for walk in (
+                    (searches, above, keyboard, place, course, front, stepper) if part == 0 else ()
+                ):
                     found += walk(window, html)
                 # The last page is looked at in whole, by the browser that has it.
                 found += every_page(window, html, files[part::BROWSERS], axe, counts, files[-1])

@@ -1,5 +1,6 @@
 """Which pages the site has, in groups, and their order: what the sidebar shows."""
 
+import functools
 import pathlib
 import re
 
@@ -10,13 +11,14 @@ FRONT, EXERCISES = "README.md", "common/classroom/exercises.md"
 LAB = "common/lab/README.md"
 GROUPS = [
     ("Start here", ["docs/building.md", LAB, EXERCISES]),
-    ("Lessons", []),  # the maps, with their chapters below them
+    ("Lessons", ["docs/quiz.md"]),  # behind the maps, which have their chapters below them
     ("Explorers", ["docs/stepper/README.md", "docs/explorers/*.md"]),
     ("Theory", ["docs/theory/*.md"]),
     (
         "Reference",
         [
             "docs/results/README.md",
+            "docs/results/comparison.md",
             "docs/notation.md",
             "docs/glossary.md",
             "docs/checking.md",
@@ -28,7 +30,6 @@ GROUPS = [
         "For teachers",
         [
             "common/classroom/teaching.md",
-            "docs/quiz.md",
             "common/classroom/README.md",
         ],
     ),
@@ -51,17 +52,21 @@ def groups(root):
 
 
 def below(root, page):
-    """The pages below a page in the navigation: chapters of a lesson, the lab's other pages, the
-    tasks of all exercises in the order of the course."""
+    """The pages directly below a page in the navigation: chapters of a lesson, tasks of a chapter,
+    the lab's other pages."""
     if page in chapters.lessons(root):
-        return chapters.chapters(root, page)
-    if page == EXERCISES:
-        folders = [exercise.folder for exercise in catalogue.exercises(root)]
-        return [f"{folder.relative_to(root).as_posix()}/task.md" for folder in folders]
+        return [*chapters.chapters(root, page), *tasks(root, page)]
+    if chapters.is_chapter(page):
+        return tasks(root, page)
     if page == LAB:
         beside = sorted(root.glob("common/lab/*.md"))
         return [p.relative_to(root).as_posix() for p in beside if p.name != "README.md"]
     return []
+
+
+def branch(root, page):
+    """A page, and all that are below it."""
+    return [page, *(found for below_it in below(root, page) for found in branch(root, below_it))]
 
 
 def asked_by(root, task):
@@ -72,6 +77,17 @@ def asked_by(root, task):
         if re.search(rf"\b{name}\b", (root / page).read_text(encoding="utf-8")):
             return page
     return lesson
+
+
+@functools.lru_cache
+def asked(root):
+    """{task: the page that sets it}, in the order of the course; read once."""
+    return {task: asked_by(root, task) for task in catalogue.task_pages(root).values()}
+
+
+def tasks(root, page):
+    """The tasks that a page sets, in the order of the course."""
+    return [task for task, by in asked(root).items() if by == page]
 
 
 def unlisted(root):
@@ -86,8 +102,37 @@ def pages(root):
     found = [FRONT]
     for _, members in groups(root):
         for page in members:
-            found += [page, *below(root, page)]
+            found += branch(root, page)
     return found
+
+
+def parents(root, page):
+    """The pages above a page, from the lesson on: a chapter's map, a task's map and chapter."""
+    if page.endswith("/task.md"):
+        chapter = asked(root)[page]
+        return [*parents(root, chapter), chapter]
+    if chapters.is_chapter(page):
+        return [f"{page.split('/')[0]}/README.md"]
+    return [LAB] if page in below(root, LAB) else []
+
+
+@functools.lru_cache
+def way(root):
+    """The pages that one reads in order: all but tasks."""
+    return [page for page in pages(root) if not page.endswith("/task.md")]
+
+
+def neighbours(root, page):
+    """(the page before, the page after), either may be None. Tasks are beside the way: before each
+    is the chapter that sets it, and after the last one what follows that chapter."""
+    if page in asked(root):
+        chapter = asked(root)[page]
+        there = tasks(root, chapter)
+        at = there.index(page) + 1
+        return chapter, there[at] if at < len(there) else neighbours(root, chapter)[1]
+    pages_of_way = way(root)
+    at = pages_of_way.index(page)
+    return at and pages_of_way[at - 1] or None, [*pages_of_way, None][at + 1]
 
 
 def docname(page):

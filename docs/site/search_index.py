@@ -44,9 +44,8 @@ def index(env):
     group_of = {navigation.FRONT: "Start here"}
     for title, members in navigation.groups(root):
         for page in members:
-            group_of.update({name: title for name in [page, *navigation.below(root, page)]})
-    for page in navigation.below(root, navigation.EXERCISES):
-        group_of[page] = "Exercises"
+            for name in navigation.branch(root, page):
+                group_of[name] = "Exercises" if name.endswith("/task.md") else title
     for page in navigation.pages(root):
         doctree = env.get_doctree(navigation.docname(page))
         sections = []

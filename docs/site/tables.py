@@ -11,6 +11,8 @@ import fnmatch
 import itertools
 import re
 
+from common.classroom import catalogue
+
 RULE = re.compile(r"-+(?:  +-+)+")
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?%?")
 # What Markdown would read as more than a character.
@@ -73,8 +75,9 @@ class Table:
         self.heads, *self.rows = [[line[i] for i in chosen] for line in (self.heads, *self.rows)]
 
     def best(self):
-        """{(row, column)} of the best figures: of a shape among the implementations, of a length or
-        of all rows among the kernels."""
+        """{(row, column)} of the best figures: of a shape among the implementations, of a length
+        among the kernels. Lengths are rows or columns of the table, or of one row each; what stands
+        across them is compared."""
         rows, heads = range(len(self.rows)), self.heads
 
         def most(places):
@@ -92,7 +95,11 @@ class Table:
             columns = [c for c, head in enumerate(heads) if head in OTHERS | OURS]
             groups = [[(r, c) for c in columns] for r in rows]
         elif " ".join(self.title).startswith("TFLOP/s:") and heads[0] == "N":
-            groups = [[(r, c) for r in rows] for c in range(1, len(heads))]
+            columns = range(1, len(heads))
+            if all(map(str.isdecimal, heads[1:])):  # a row is a kernel
+                groups = [[(r, c) for r in rows] for c in columns]
+            else:  # a row is a length
+                groups = [[(r, c) for c in columns] for r in rows]
         elif heads[0] == "kernel":
             speed = [c for c, head in enumerate(heads) if head in ("TFLOP/s", "GB/s")][:1]
             lengths = [row[heads.index("N")] if "N" in heads else "" for row in self.rows]
@@ -104,13 +111,20 @@ class Table:
         return set().union(*map(most, groups))
 
     def markdown(self):
-        """The lines of the table; columns of numbers are flush right, the best figures bold."""
+        """The lines of the table; columns of numbers are flush right, the best figures bold, and
+        exercises and lessons linked."""
         marked = self.best()
+        pages = pages_of(self.heads[0], [row[0] for row in self.rows])
         table = [list(map(escaped, self.heads)), ["---"] * len(self.heads)]
         for r, row in enumerate(self.rows):
             table.append(
-                [f"**{x}**" if (r, c) in marked else escaped(x) for c, x in enumerate(row)]
-            )
+                [
+                    f"**{x}**" if (r, c) in marked
+                    else f"[{x}](/{pages[x]})" if c == 0 and x in pages
+                    else escaped(x)
+                    for c, x in enumerate(row)
+                ]
+            )  # fmt: skip
         right = [numeric([row[c] for row in self.rows]) for c in range(len(self.heads))]
         table[1] = ["---:" if flush else "---" for flush in right]
         widths = [max(map(len, column)) for column in zip(*table)]
@@ -121,6 +135,17 @@ class Table:
             ) + " |"
             for line in table
         ]  # fmt: skip
+
+
+def pages_of(head, names):
+    """{name: its page} for the first column of a table of exercises or of lessons."""
+    if head == "exercise":
+        return catalogue.task_pages()
+    if head != "lesson":
+        return {}
+    lessons = {p.parent.name[:2]: p for p in catalogue.ROOT.glob("[0-9][0-9]_*/README.md")}
+    found = {name: lessons[name[:2]] for name in names if name[:2] in lessons}
+    return {name: path.relative_to(catalogue.ROOT).as_posix() for name, path in found.items()}
 
 
 def numeric(column):

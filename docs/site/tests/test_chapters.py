@@ -112,6 +112,20 @@ class ChaptersTest(TreeTest):
         self.assertEqual(self.check()[0], 2)
 
 
+class CourseMapTest(TreeTest):
+    def test_hours_of_the_lessons_and_of_all(self):
+        row = "| [1. One](1_one.md) | a | {} minutes | {} minutes |\n"
+        self.write("01_a/README.md", "# 01. First *one*\n\n" + row.format(90, 120))
+        self.write("02_b/README.md", "# 02. Second\n\n" + row.format(30, 15) * 2)
+        self.write("01_a/exercises/lesson.json", '{"ability": "add.", "exercises": {}}')
+        lines = course_map.lines(self.root)
+        self.assertEqual(lines[2].split("  ")[0], "01. First one")
+        rows = [[cell.strip() for cell in line.split("  ") if cell] for line in lines[2:5]]
+        self.assertEqual(rows[0][1:], ["add", "1 h 30", "2 h 00", "3.5"])
+        self.assertEqual(rows[1][-3:], ["1 h 00", "0 h 30", "1.5"])
+        self.assertEqual(rows[2][-3:], ["2 h 30", "2 h 30", "5.0"])
+
+
 def exercise_minutes(lines):
     """The sum over the last column of a map's chapters."""
     rows = [match for line in lines if (match := course_map.ROW.fullmatch(line))]

@@ -9,7 +9,7 @@ import sys
 import unittest
 
 from common.testing.tree import ROOT, TreeTest
-from docs.site import check_site
+from docs.site import check_site, course
 
 CMAKE = """cmake_minimum_required(VERSION 3.22)
 project(fixture LANGUAGES NONE)
@@ -254,6 +254,19 @@ SECOND = """# 2. The second one
 
 This is a still picture.
 <!-- /on the site -->
+
+**What limits it?**
+The memory.
+
+**Predict.**
+How fast is it?
+<details><summary>Answer</summary>
+
+Twice.
+
+</details>
+
+**More** is no part of a step.
 """
 EXPLORER = ("explorer.css", "explorer.js", "look.js", "look_data.js")
 
@@ -293,6 +306,7 @@ class Target(TreeTest):
             "01_a/kernels/02_new.cuh": KERNEL.replace("1;", "2;").replace("old", "new"),
             "01_a/a.svg": '<svg width="400" font-size="10"/>',
             "docs/README.md": "# Pages\n",
+            "docs/glossary.md": "# Glossary\n\nTerms.\n\n## B\n\n### barrier\n\nA place.\n",
             "docs/results/one.json": "{}",
             "01_a/tests/t.hpp": "/// @file\nint undocumented();\n",
         }.items():
@@ -364,7 +378,9 @@ class Target(TreeTest):
             self.assertRegex(first, r'<table class="[^"]*results[^"]*">')
             self.assertRegex(first, r'(?s)<td class="[^"]*\bbest\b[^"]*"><p>1.00</p>')
             self.assertRegex(first, r'<p class="printed-title"><strong>The title')
-            self.assertIn('<p class="printed-source">(the source)', first)
+            self.assertRegex(
+                first, r'(?s)<details class="provenance"><summary>.*<p class="printed-source">\(the'
+            )
             self.assertIn('href="../files/docs/results/one.json"', first)
         with self.subTest("an explorer"):
             second = self.html_file("01_a/2_second.html")
@@ -375,13 +391,36 @@ class Target(TreeTest):
             self.assertNotIn("a still picture", second)
             for name in (*EXPLORER, "look.svg"):
                 self.assertTrue((self.html / "01_a" / name).is_file(), name)
+        with self.subTest("where a chapter is"):
+            self.assertRegex(first, r"<title>1\.1 The first chapter")
+            self.assertRegex(first, r"<h1>1\.1 The first <em>chapter</em>")
+            self.assertRegex(
+                first,
+                r'(?s)class="crumbs".*<a href="../index.html">Course</a>.*'
+                r'<a href="index.html">Lesson one</a>',
+            )
+            self.assertRegex(first, r'class="next-page" href="2_second.html"')
+            self.assertNotIn("crumbs", front)
+        second = self.html_file("01_a/2_second.html")
+        with self.subTest("the parts of a step"):
+            self.assertRegex(
+                second,
+                r'callout callout-limit[^>]*>\s*<p><strong class="callout-name">What limits it\?',
+            )
+            box = re.search(r'(?s)<div class="callout callout-predict[^>]*>(.*?)</details>', second)
+            self.assertIn("<p>Twice.</p>", box[1])
+            self.assertNotIn("callout-name", second.split("More</strong>")[1])
+        with self.subTest("the letters of the glossary"):
+            glossary = self.html_file("docs/glossary.html")
+            self.assertIn('<nav class="letters" aria-label="Letters"><a href="#b">B</a>', glossary)
+            self.assertIn('id="b"', glossary)
         with self.subTest("an alert"):
             self.assertRegex(first, r'(?s)<div class="admonition warning">.*?Take care')
         with self.subTest("links between chapters are the theme's"):
             self.assertNotIn("Next: ", first)
         source = self.html_file("reference/a_8hpp_source.html")
         with self.subTest("the way back"):
-            self.assertIn('In the course: <a href="../01_a/1_first.html">1. The first', source)
+            self.assertIn('In the course: <a href="../01_a/1_first.html">1.1 The first', source)
             self.assertIn("an ordinary comment", source)
             self.assertNotRegex(source, r'<a class="code[^>]*#')
         # The marks of listings are no documentation.
@@ -417,6 +456,13 @@ class Target(TreeTest):
             self.assert_broken(
                 "01_a/a.hpp", HEADER.replace("@param number any", "@param nmuber any", 1), "nmuber"
             )
+
+
+class Clone(unittest.TestCase):
+    def test_the_front_page_has_the_address(self):
+        text = (ROOT / "README.md").read_text(encoding="utf-8")
+        shown = course.with_address(text, "https://host/a")
+        self.assertIn("`git clone https://host/a`.\nIn its folder:", shown)
 
 
 class Requirements(unittest.TestCase):

@@ -3,6 +3,7 @@ best."""
 
 import unittest
 
+from common.classroom import catalogue
 from docs.site.tables import Problem, Table, escaped, markdown
 
 TABLES = """First
@@ -73,6 +74,14 @@ class Markdown(unittest.TestCase):
             ],
         )
 
+    def test_exercises_are_linked(self):
+        first = catalogue.exercises()[0]
+        text = "exercise          minutes\n----------------  -------\n"
+        text += f"{first.id:<16}       15\nsum 1             15"
+        task = first.folder.relative_to(catalogue.ROOT).as_posix() + "/task.md"
+        self.assertIn(f"| [{first.id}](/{task}) |", shown(text))
+        self.assertNotIn("](", shown(text.replace("exercise  ", "kernel    ", 1)))
+
     def test_what_markdown_would_read_as_more_than_text(self):
         for text, wanted in {
             "max|o - r| < 1e-3": "max\\|o - r\\| \\< 1e-3",
@@ -137,6 +146,17 @@ class Best(unittest.TestCase):
         self.assertEqual(
             self.best(text), {("b", "1024", "2.00"), ("c", "1024", "2.00"), ("c", "2048", "4.00")}
         )
+
+    def test_of_each_row_where_a_row_is_a_length(self):
+        text = (
+            "TFLOP/s: bfloat16, D 64\n   N  08_old  09_new\n----  ------  ------\n"
+            "1024    1.00    2.00\n2048    9.00    8.00\n4096    5.00    5.00"
+        )
+        self.assertEqual(
+            self.best(text),
+            {("1024", "09_new", "2.00"), ("2048", "08_old", "9.00"),
+             ("4096", "08_old", "5.00"), ("4096", "09_new", "5.00")},
+        )  # fmt: skip
 
     def test_of_the_implementations_of_each_shape(self):
         text = (

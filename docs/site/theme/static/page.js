@@ -75,3 +75,16 @@ document.addEventListener("DOMContentLoaded", () => {
     new MutationObserver(follow).observe(document.body, { attributeFilter: ["data-theme"] });
   });
 })();
+
+// The arrow keys lead to the neighbours, unless something uses them: what is focused, the stepper, a page
+// that scrolls sideways.
+document.addEventListener("keydown", (event) => {
+  const step = { ArrowLeft: "prev", ArrowRight: "next" }[event.key];
+  if (!step || event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  if (event.target !== document.body && event.target !== document.documentElement) return;
+  if (document.querySelector(".stepper") || !getSelection().isCollapsed) return;
+  const page = document.documentElement;
+  if (page.scrollWidth > page.clientWidth) return;
+  const link = document.querySelector(`.related-pages .${step}-page`);
+  if (link) location.href = link.href;
+});
