@@ -50,7 +50,9 @@ def lengths(record):
     series = lines(rows, lambda row: f"{row['kernel']}, {row['type']}")
     title = "TFLOP/s by length, for the kernels in float32 and for the 16-bit types"
     panels = [("D = 64, no mask, 16384 tokens in all", series)]
-    return charts.line_chart(title, panels, "length N", "TFLOP/s, logarithmic", source(record), True)
+    return charts.line_chart(
+        title, panels, "length N", "TFLOP/s, logarithmic", source(record), True
+    )
 
 
 CHARTS = {"tiles": (tiles, 1), "lengths": (lengths, 1)}

@@ -24,8 +24,9 @@ from sphinx.builders.epub3 import Epub3Builder
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.util import logging
 
+from common.drawing import narrow
 from common.flatten import flatten
-from docs.site import chapters, excerpts, navigation, search_index, slides
+from docs.site import chapters, drawings, excerpts, navigation, search_index, slides
 from docs.site.comment_blocks import CommentBlocks, previous_step
 from docs.site.github_pages import GithubMarkdown
 from docs.site.links import changes_file, one_file, page_of, resolve_links
@@ -33,7 +34,7 @@ from docs.site.reference import Reference, linked_back
 
 LOG = logging.getLogger(__name__)
 CLONE = "Clone the repository. In its folder:"
-SIZED = re.compile(r'(<img [^>]*class="[^"]*\bsize-(\d+)-(\d+)\b[^"]*")')
+IMAGE = re.compile(r"<img [^>]*>")
 
 
 class CourseBuilder(StandaloneHTMLBuilder):
@@ -180,8 +181,20 @@ def mathml(node, display):
 
 
 def reserve_room(_app, _pagename, _template, context, _doctree):
-    """Gives drawings their size as attributes, so that nothing moves when they have arrived."""
-    context["body"] = SIZED.sub(r'\1 width="\2" height="\3"', context.get("body", ""))
+    """Gives drawings their size as attributes, so that nothing moves when they have arrived, and
+    their narrow form."""
+    body = context.get("body", "")
+    context["body"] = IMAGE.sub(lambda match: drawings.picture(match[0]), body)
+
+
+def write_narrow(app, exception):
+    """The narrow forms of the drawings on the pages."""
+    if exception or app.builder.name != "html":
+        return
+    for file in sorted((pathlib.Path(app.outdir) / "_images").glob("*.svg")):
+        text = file.read_text(encoding="utf-8")
+        if narrow.rows_of(text):
+            file.with_suffix(".narrow.svg").write_text(narrow.narrow(text), encoding="utf-8")
 
 
 def visit_math(self, node):
@@ -232,6 +245,7 @@ def setup(app):
     app.connect("html-collect-pages", change_pages)
     app.connect("html-page-context", reserve_room)
     app.connect("build-finished", copy_assets)
+    app.connect("build-finished", write_narrow)
     app.connect("build-finished", write_steps)
     app.connect("build-finished", link_reference)
     search_index.setup(app)

@@ -87,8 +87,8 @@ def roofline(matmul, forward):
         colour = COLOURS[0] if kernel.kind == "float32" else COLOURS[1]
 
         def disc(x, y, r):
-            d.element("circle", cx=x, cy=y, r=r, fill=colour)
-            d.text(x, y + 4, i + 1, fill="#ffffff", font_weight="bold")
+            d.element("circle", cx=x, cy=y, r=r, fill="#ffffff", stroke=colour, stroke_width=2)
+            d.text(x, y + 4, i + 1, font_weight="bold")
 
         disc(*at(kernel.intensity, kernel.rate), 9.5)
         x, y = 24, bottom + 66 + 18 * i
