@@ -162,7 +162,7 @@ def line_chart(title, panels, x_label, y_label, footer, log_y=False):
     footed(drawing, 20, y, footer, NARROW)
     if columns > 1:
         half = below - 12, printed + 8
-        drawing.narrow([(0, half[0], 350, half[1])], [(350, half[0], 350, half[1])])
+        drawing.narrow([(0, half[0], 350, half[1])], [(340, half[0], 350, half[1])])
         drawing.narrow([(0, y - 12, NARROW + 10, small + 14)])
     return drawing.svg()
 

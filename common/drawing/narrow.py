@@ -1,7 +1,7 @@
 """The narrow form of a picture: its parts below one another, where the window has no room for them
-side by side. A picture says on its root, as data-narrow, which parts these are:
+side by side. A comment in the picture says which parts these are:
 
-    X Y WIDTH HEIGHT + X Y WIDTH HEIGHT; X Y WIDTH HEIGHT
+    <!-- narrow: X Y WIDTH HEIGHT + X Y WIDTH HEIGHT; X Y WIDTH HEIGHT -->
 
 Rows stand below one another, the parts of a row side by side: the labels of a table and some of
 its columns, for example.
@@ -10,12 +10,13 @@ its columns, for example.
 import re
 
 ROOT = re.compile(r"<svg\b[^>]*>")
+PARTS = re.compile(r"<!-- narrow: ([\d. +;]+) -->\n")
 GAP = 6  # between rows
 
 
 def rows_of(svg):
     """The rows of the narrow form: [[(x, y, width, height)]]. None for a picture without one."""
-    found = re.search(r' data-narrow="([^"]*)"', ROOT.search(svg)[0])
+    found = PARTS.search(svg)
     return found and [
         [tuple(map(float, part.split())) for part in row.split("+")] for row in found[1].split(";")
     ]
@@ -30,6 +31,7 @@ def size(svg):
 def narrow(svg):
     """The text of the narrow form of a picture that has one."""
     rows = rows_of(svg)
+    svg = PARTS.sub("", svg)
     root = ROOT.search(svg)[0]
     body = svg[svg.index(root) + len(root) : svg.rindex("</svg>")]
     head = "".join(re.findall(r"\n(?:<style>.*?</style>|<title>.*?</title>)", body, re.DOTALL))
@@ -50,7 +52,6 @@ def narrow(svg):
         root = re.sub(rf' {name}="[^"]*"', f' {name}="{value:g}"', root, count=1)
         paper = re.sub(rf'(<rect\b[^>]*?) {name}="[^"]*"', rf'\1 {name}="100%"', paper, count=1)
     root = re.sub(r' viewBox="[^"]*"', f' viewBox="0 0 {width:g} {y - GAP:g}"', root)
-    root = re.sub(r' data-narrow="[^"]*"', "", root)
     return "\n".join(
         [f"{root}{head}", paper, f'<defs><g id="all">\n{body}\n</g></defs>', *parts, "</svg>", ""]
     )

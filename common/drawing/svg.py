@@ -114,8 +114,8 @@ class Drawing:
 
     def svg(self):
         """The file's text."""
-        narrow = f' data-narrow="{"; ".join(self.rows)}"' if self.rows else ""
-        return "\n".join([f"{self.root}{narrow}>", *self.lines, "</svg>", ""])
+        narrow = [f"<!-- narrow: {'; '.join(self.rows)} -->"] if self.rows else []
+        return "\n".join([f"{self.root}>", *narrow, *self.lines, "</svg>", ""])
 
 
 def attributes_text(attributes):

@@ -3,8 +3,8 @@
     searches      each of SEARCHES has its page among the first three
     pages         every page in windows of 1440, 1100, 820 and 390 pixels, light and dark: nothing
                   is clipped, nothing fails to load, every formula is drawn
-    drawings      none is cut from 820 pixels on; one that scrolls on a phone shows that it does; all
-                  have the palette of the page
+    drawings      none is cut from 820 pixels on; one that scrolls on a phone shows that it does;
+                  all have the palette of the page
     axe           no finding of level A or AA, light and dark
     print         no table or listing is wider than the paper
     keyboard      from the front page to the source of a listing without a mouse
