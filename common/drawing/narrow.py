@@ -23,9 +23,9 @@ def rows_of(svg):
 
 
 def size(svg):
-    """Width and height of a picture."""
-    root = ROOT.search(svg)[0]
-    return tuple(float(re.search(rf' {name}="([\d.]+)"', root)[1]) for name in ("width", "height"))
+    """Width and height of a picture that says them, else None."""
+    found = [re.search(rf'<svg\b[^>]* {name}="([\d.]+)"', svg) for name in ("width", "height")]
+    return tuple(float(match[1]) for match in found) if all(found) else None
 
 
 def narrow(svg):

@@ -6,6 +6,7 @@ import re
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
 
+from common.drawing import narrow
 from docs.site import drawings
 from docs.site.links import OTHER_SITE, from_root, page_of
 
@@ -49,7 +50,10 @@ class GithubMarkdown(SphinxTransform):
         file = pathlib.Path(self.env.doc2path(self.env.docname)).parent / image["uri"]
         if file.suffix != ".svg" or not file.is_file():
             return
-        look = drawings.Look(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        if not narrow.size(text):
+            return
+        look = drawings.Look(text)
         image["width"] = f"{round(look.wide if self.app.builder.name == 'html' else look.width)}px"
         image["classes"].append(look.mark())
 
