@@ -97,7 +97,7 @@ def masked(d, left, top, queries, keys):
             x, y = left + CELL * j, top + CELL * i
             d.box(x, y, CELL, CELL, "#8fc7a8" if seen else "#ffffff", "#888888", 0.8)
             if not seen:
-                d.text(x + CELL / 2, y + 15, "−∞", fill="#888888")
+                d.text(x + CELL / 2, y + 15, "−∞", fill="#666666")
         if shift + i < 0:  # this row sees no key
             d.text(
                 left + CELL * keys + 6, top + CELL * i + 15, "no key", text_anchor="start", fill=RED

@@ -116,8 +116,11 @@ def tiles():
     for i in range(4):
         for j in range(6):
             now = at.get(i) == j
-            fill = QUADRATIC if now else ("#dddddd" if j < at.get(i, 0) else "#ffffff")
-            d.box(left + side * j, top + side * i, side, side, fill, "#aaaaaa", 0.8)
+            x, y = left + side * j, top + side * i
+            if j < at.get(i, 0):
+                d.hatched(x, y, side, side, "#eeeeee", "#aaaaaa", 8)
+            else:
+                d.box(x, y, side, side, QUADRATIC if now else "#ffffff", "#aaaaaa", 0.8)
             if now:
                 d.text(left + side * (j + 0.5), top + side * (i + 0.5) + 4, "S, P")
     for j in range(6):
@@ -135,8 +138,8 @@ def tiles():
                 left + 6 * side + 1, top + side * (i + 0.5), 320, top + side * (i + 0.5),
                 stroke_width=1.2,
             )  # fmt: skip
-            d.text(50, top + side * (i + 0.5) - 2, "worker", text_anchor="end", font_size=11)
-            d.text(50, top + side * (i + 0.5) + 12, "ab"[i], text_anchor="end", font_size=11)
+            d.text(50, top + side * (i + 0.5) - 2, "worker", text_anchor="end")
+            d.text(50, top + side * (i + 0.5) + 12, "ab"[i], text_anchor="end")
         else:
             d.text(50, top + side * (i + 0.5) + 4, "waits", text_anchor="end", fill=GREY)
     y = top + side * 4 + 24
@@ -147,7 +150,7 @@ def tiles():
             "Rows of tiles are independent: each worker takes one.",
             "It goes along the tiles of keys, from left to right.",
             "Each tile of S becomes P, is added to m, l and O,",
-            "and is discarded. Shaded: computed, no longer stored.",
+            "and is discarded. Hatched: computed, no longer stored.",
         ],
         20,
         text_anchor="start",

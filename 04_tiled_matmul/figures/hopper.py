@@ -126,21 +126,11 @@ def swizzle():
         d.text(left - 8, 57 + tall * row, f"row {row}", text_anchor="end")
         for place in range(8):
             piece = place ^ row
-            d.box(
-                left + side * place,
-                42 + tall * row,
-                side,
-                tall,
-                RED if piece == 3 else COLOURS[row % 2 + 1],
-                "#ffffff",
-            )
-            d.text(
-                left + side * (place + 0.5),
-                57 + tall * row,
-                f"p{piece}",
-                fill="#ffffff" if piece == 3 else "#222222",
-            )
-    d.text(WIDTH / 2, 238, "Piece 3 of eight rows (red) lies in eight places: all 32 banks.")
+            at = (left + side * place, 42 + tall * row, side, tall)
+            d.cell(*at, COLOURS[row % 2 + 1], f"p{piece}", "#ffffff")
+    for row in range(8):  # above their neighbours' borders
+        d.outlined(left + side * (3 ^ row), 42 + tall * row, side, tall, "p3")
+    d.text(WIDTH / 2, 238, "Piece 3 of eight rows (outlined) lies in eight places: all banks.")
     return d
 
 
@@ -182,7 +172,7 @@ def descriptor():
         12,
         324,
         [
-            "Each row is 128 bytes. Red boxes: 16 steps of k, which one",
+            "Each row is 128 bytes. Outlined: 16 steps of k, which one",
             "wgmma reads (K-major: the first 16 of its rows are drawn).",
             "SBO: from 8 rows to the next 8. LBO: from a panel to the next.",
             "In K-major LBO is not used with this swizzle.",
@@ -339,7 +329,7 @@ def raster():
                 d.text(x + side * (n + 0.5), 30 + side * m + 15, i)
     d.text(100, 226, "2 + 8 strips are read")
     d.text(300, 226, "4 + 4 strips are read")
-    d.text(WIDTH / 2, 242, "orange: 16 tiles that run at the same time")
+    d.text(WIDTH / 2, 242, "Tiles 0 to 15 run at the same time.")
     return d
 
 

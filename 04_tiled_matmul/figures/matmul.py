@@ -53,25 +53,25 @@ def tiles():
     d.box(8, 8, 384, 206, "#f4f4f4", "#bbbbbb")
     d.text(16, 26, "global memory: A, B and C", text_anchor="start", font_weight="bold")
     d.box(20, 124, 100, 80, LINEAR, "#666666", 1)
-    d.box(20, 152, 100, 26, SMALL, "#666666", 1)
+    d.box(20, 152, 100, 26, SMALL, "#222222", 2)
     d.box(48, 152, 26, 26, RED, "#666666", 1)
     d.text(34, 142, "A")
     d.box(132, 124, 100, 80, LINEAR, "#666666", 1)
-    d.box(166, 152, 26, 26, YELLOW, "#666666", 1)
+    d.hatched(166, 152, 26, 26, YELLOW)
     d.text(146, 142, "C")
     d.box(132, 36, 100, 80, LINEAR, "#666666", 1)
-    d.box(166, 36, 26, 80, SMALL, "#666666", 1)
+    d.box(166, 36, 26, 80, SMALL, "#222222", 2)
     d.box(166, 60, 26, 26, RED, "#666666", 1)
     d.text(146, 56, "B")
     d.lines_of_text(
         250,
         60,
         [
-            "A tile of C (yellow)",
+            "A tile of C (hatched)",
             "needs a strip of A and",
-            "of B (green). The block",
-            "takes one pair of tiles",
-            "(red) at a time.",
+            "of B (outlined). The",
+            "block takes one pair of",
+            "tiles (filled) at a time.",
         ],
         text_anchor="start",
     )
@@ -88,7 +88,8 @@ def tiles():
     d.cell(
         208, 240, 184, 92, "#f4f4f4", "registers of a thread", "#bbbbbb", dy=40, font_weight="bold"
     )
-    d.cell(287, 259, 26, 26, YELLOW, "sums of C", "#666666", 1, dy=31)
+    d.hatched(287, 259, 26, 26, YELLOW)
+    d.text(300, 307, "sums of C")
     d.pointer(164, 272, 284, 272)
     d.text(200, 356, "Sums stay in registers and go to C once, at the end.")
     return d
@@ -115,7 +116,7 @@ def thread_tiles():
             d.box(x + 28 + side * c, 50, side, side, RED, "#ffffff")
         d.text(x + 50, 206, words[0])
         d.text(x + 50, 222, words[1])
-    d.text(WIDTH / 2, 242, "red: elements of A (left) and B (top); yellow: sums in registers")
+    d.text(WIDTH / 2, 242, "left: elements of A; top: of B; between them: sums in registers")
     return d
 
 
@@ -139,17 +140,18 @@ def groups():
         ]
     ):
         y = 16 + 98 * k
-        d.text(12, y + 4, title, text_anchor="start", font_weight="bold")
+        d.text(12, y + 1, title, text_anchor="start", font_weight="bold")
         for col in range(64):
             first = col % 8 == 0 if k == 0 else True
             colour = RED if first and (k == 1 or col % 8 == 0) else COLOURS[owner(col) % 2 + 1]
-            d.box(12 + cell * col, y + 14, cell, 22, colour, "#ffffff", 0.3)
+            rise = 6 if colour == RED else 0
+            d.box(12 + cell * col, y + 14 - rise, cell, 22 + rise, colour, "#ffffff", 0.3)
         size = 8 if k == 0 else 4
         for lane in range(64 // size):
             if lane % (1 if k == 0 else 2) == 0:
                 d.text(12 + cell * size * (lane + 0.5), y + 52, lane)
         d.text(12, y + 70, result, text_anchor="start")
-    d.text(WIDTH / 2, 208, "columns 0 to 63 of B's tile; numbers: lanes; red: one load")
+    d.text(WIDTH / 2, 208, "columns 0 to 63 of B's tile; numbers: lanes; raised: one load")
     return d
 
 

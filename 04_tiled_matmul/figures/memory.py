@@ -113,10 +113,10 @@ def transpose():
     d.box(210, 208, 12, 96, "#7a2fa0", "#666666")
     d.text(200, 320, "tile")
     d.box(292, 208, 96, 96, LINEAR, "#666666", 1)
-    d.cell(292, 266, 96, 12, "#7a2fa0", "out", "#666666", dy=48)
+    d.cell(292, 266, 96, 12, "#7a2fa0", "out", "#666666", dy=52)
     d.pointer(110, 238, 150, 238)
     d.pointer(250, 272, 290, 272)
-    d.text(200, 342, "red: one warp stores a row; violet: one warp reads a column")
+    d.text(200, 342, "A warp stores a row of the tile; a warp reads a column of it.")
     return d
 
 
@@ -148,7 +148,7 @@ def banks():
         runs = {}  # of neighbours of one colour, each as a piece of a path
         for line in range(TILE + (name == "padded")):
             colours = [
-                # White: what the pad leaves empty.
+                # Empty: the padding.
                 "#ffffff"
                 if (bank, line) not in cells
                 else RED
@@ -178,8 +178,8 @@ def banks():
         12,
         228,
         [
-            f"Red: column {chosen}, which a warp reads in one request.",
-            "Other colours: even and odd rows. White: padding.",
+            f"Strong marks: column {chosen}, which a warp reads at once.",
+            "Stripes: even and odd rows. Empty: padding.",
         ],
         text_anchor="start",
     )
@@ -197,21 +197,11 @@ def swizzle():
         for row in range(8):
             for place_of in range(8):
                 col = place(row, place_of)  # xor is its own inverse
-                d.box(
-                    x + side * place_of,
-                    30 + side * row,
-                    side,
-                    side,
-                    RED if col == 2 else COLOURS[row % 2 + 1],
-                    "#999999",
-                )
-                d.text(
-                    x + side * (place_of + 0.5),
-                    30 + side * row + 15,
-                    col,
-                    fill="#ffffff" if col == 2 else "#222222",
-                )
-    d.text(WIDTH / 2, 222, "Numbers: the element's own column. Red: column 2.")
+                at = (x + side * place_of, 30 + side * row, side, side)
+                d.cell(*at, COLOURS[row % 2 + 1], col, "#999999")
+        for row in range(8):  # above their neighbours' borders
+            d.outlined(x + side * place(row, 2), 30 + side * row, side, side, 2)
+    d.text(WIDTH / 2, 222, "Numbers: the element's own column. Outlined: column 2.")
     return d
 
 

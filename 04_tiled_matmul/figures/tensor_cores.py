@@ -4,7 +4,7 @@ fragments|ldmatrix|pad|pipeline|back_to_back"""
 from common.drawing.svg import COLOURS, LINEAR, QUADRATIC, RED, SMALL, Drawing, main
 
 WIDTH = 400
-LANE = 13  # the lane whose elements are red: g = 3, t = 1
+LANE = 13  # the lane whose elements are outlined: g = 3, t = 1
 
 
 def fragments():
@@ -15,15 +15,9 @@ def fragments():
         for row in range(rows):
             for col in range(cols):
                 shade = COLOURS[1 + (row // 8 + col // 8) % 2]
-                d.box(
-                    x + side * col,
-                    y + side * row,
-                    side,
-                    side,
-                    RED if (row, col) in owned else shade,
-                    "#ffffff",
-                    0.5,
-                )
+                d.box(x + side * col, y + side * row, side, side, shade, "#ffffff", 0.5)
+        for row, col in owned:
+            d.box(x + side * col, y + side * row, side, side, "#ffffff", RED, 1.6)
         d.text(x + side * cols / 2, y - 6, name)
 
     a = {}
@@ -37,12 +31,13 @@ def fragments():
     matrix(206, 178 + 36, 16, 8, "D: 16 x 8", c)
     for (row, col), register in a.items():
         if col % 2 == 0:
-            d.text(12 + side * (col + 1), 214 + side * row - 1, f"a{register}", font_weight="bold")
+            x, y = 12 + side * col, 214 + side * row
+            d.text(x + side, y + (23 if row < 8 else -3), f"a{register}", font_weight="bold")
     d.lines_of_text(
         302,
         60,
         [
-            "B: red",
+            "B, outlined:",
             f"rows {2 * t}, {2 * t + 1}: b0",
             f"rows {2 * t + 8}, {2 * t + 9}: b1",
             f"column {g}",
@@ -53,7 +48,7 @@ def fragments():
     d.lines_of_text(
         302,
         262,
-        ["D: red", f"row {g}:", "d0, d1", f"row {g + 8}:", "d2, d3"],
+        ["D, outlined:", f"row {g}:", "d0, d1", f"row {g + 8}:", "d2, d3"],
         text_anchor="start",
         step=16,
     )
@@ -83,15 +78,11 @@ def ldmatrix():
         for row in range(8):
             for col in range(8):
                 mine = row == LANE // 4 and col // 2 == LANE % 4
-                d.box(
-                    x0 + side * col,
-                    y0 + rows * row,
-                    side,
-                    rows,
-                    RED if mine else COLOURS[m + 1],
-                    "#ffffff",
-                    0.6,
-                )
+                if not mine:
+                    at = (x0 + side * col, y0 + rows * row, side, rows)
+                    d.box(*at, COLOURS[m + 1], "#ffffff", 0.6)
+        at = (x0 + 2 * side * (LANE % 4), y0 + rows * (LANE // 4), 2 * side, rows)
+        d.outlined(*at)
         d.text(x0 + 4 * side, y0 - 4, f"matrix {m}: r[{m}]")
         if x == 0:
             for row in (0, 5, 7):
@@ -115,7 +106,7 @@ def ldmatrix():
         296,
         [
             f"Lane {LANE} gives the address of row 5 of matrix 1.",
-            f"It gets columns 2 and 3 of row {LANE // 4} of each matrix (red).",
+            f"It gets columns 2 and 3 of row {LANE // 4} of each matrix (outlined).",
         ],
         text_anchor="start",
     )
@@ -188,7 +179,7 @@ def pipeline():
         12,
         208,
         [
-            "Red lines are barriers: a tile has arrived for all threads,",
+            "Dashed lines are barriers: a tile has arrived for all threads,",
             "and the stage used before it may be refilled.",
         ],
         text_anchor="start",
@@ -200,12 +191,13 @@ def back_to_back():
     d = Drawing(WIDTH, 260, "Two matmuls in one kernel: a tile of S lives in shared memory only")
     d.cell(20, 96, 60, 40, LINEAR, "Q tile", "#666666", 1)
     d.box(110, 20, 150, 52, LINEAR, "#666666", 1)
-    d.box(160, 20, 50, 52, RED, "#666666", 1)
+    d.hatched(160, 20, 50, 52, "#f3cdd6")
     d.text(134, 50, "K^T")
     d.box(110, 96, 150, 40, "#ffffff", "#bbbbbb", 1)
     d.cell(160, 96, 50, 40, QUADRATIC, "S", "#666666", 1)
     d.box(300, 20, 60, 150, LINEAR, "#666666", 1)
-    d.cell(300, 70, 60, 50, RED, "V", "#666666", 1, dy=-47)
+    d.hatched(300, 70, 60, 50, "#f3cdd6")
+    d.text(330, 48, "V")
     d.cell(300, 186, 60, 40, SMALL, "O tile", "#666666", 1)
     d.pointer(82, 116, 156, 116)
     d.pointer(185, 74, 185, 94)
@@ -217,7 +209,7 @@ def back_to_back():
         ["S = scale Q K^T: one tile", "at a time, then dropped.", "O += S V: sums in registers."],
         text_anchor="start",
     )
-    d.text(12, 250, "The loop walks along K and V (red) together.", text_anchor="start")
+    d.text(12, 250, "The loop walks along K and V (hatched) together.", text_anchor="start")
     return d
 
 

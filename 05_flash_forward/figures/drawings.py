@@ -5,7 +5,7 @@ from common.drawing.svg import COLOURS, LINEAR, QUADRATIC, RED, SMALL, Drawing, 
 
 
 def matrix_of_pairs(drawing, x0, y0, pairs, chosen, names):
-    """16 rows of pairs of columns; colour and number give the lane, and one lane is marked."""
+    """16 rows of pairs of columns; the number gives the lane, and one lane is outlined."""
     width, height = 34, 19
     for row in range(16):
         for pair in range(pairs):
@@ -52,13 +52,14 @@ def loops():
             ]
         for k, words in enumerate(lines):
             d.text(left + 2 * width, bottom + 28 + 17 * k, words)
+    d.narrow([(0, 0, 350, 300)], [(350, 0, 350, 300)])
     return d
 
 
 def mma_fragments():
     chosen = 9
     title = "Two 16 x 8 accumulators and the 16 x 16 left operand: the same lane holds an element"
-    d = Drawing(700, 432, title)
+    d = Drawing(700, 460, title)
     top, left = 62, 62
     second, right = left + 148, left + 352
     for x, keys, name in [
@@ -78,25 +79,25 @@ def mma_fragments():
     matrix_of_pairs(d, right, top, 8, chosen, ["r0", "r1", "r2", "r3"])
     for k, words in enumerate(
         [
-            "A cell is two adjacent columns; its number is the lane that holds them. "
-            "Outlined: lane 9.",
-            "Its cells name the two of its four accumulator values, or the one of its four "
-            "operand registers.",
+            "A cell is two adjacent columns; its number is the lane that",
+            "holds them. Outlined: lane 9. Its cells name the two of its four",
+            "accumulator values, or the one of its four operand registers.",
         ]
     ):
         d.text(left - 44, top + 16 * 19 + 26 + 18 * k, words, text_anchor="start")
+    d.narrow([(0, 0, 350, 370)], [(0, 0, 62, 370), (350, 0, 350, 370)], [(0, 374, 412, 66)])
     return d
 
 
 def swizzle():
-    d = Drawing(700, 318, "Eight rows of a tile: where each 16-byte piece is stored")
-    width, height, top = 34, 24, 66
-    for left, name, phase in [(62, "plain", 0), (410, "swizzled", 1)]:
+    d = Drawing(700, 336, "Eight rows of a tile: where each 16-byte piece is stored")
+    width, height, top = 36, 24, 66
+    for left, name, phase in [(52, "plain", 0), (402, "swizzled", 1)]:
         d.text(left + 4 * width, 20, name, font_weight="bold")
-        d.text(left - 8, 57, "banks", text_anchor="end", font_size=11)
+        d.text(left - 8, 57, "banks", text_anchor="end")
         for place in range(8):
             x = left + place * width + width / 2
-            d.text(x, 57, f"{4 * place}-{4 * place + 3}", font_size=10)
+            d.text(x, 57 if place % 2 else 42, f"{4 * place}-{4 * place + 3}")
         for row in range(8):
             d.text(left - 8, top + row * height + 16, f"row {row}", text_anchor="end")
             for place in range(8):
@@ -111,18 +112,19 @@ def swizzle():
             d.text(x + width / 2, y + 16, 3, font_weight="bold")
     for k, words in enumerate(
         [
-            "The number in a cell is the piece of 8 columns stored there. A load reads the same "
-            "piece of",
-            "eight rows, for example 3: on the left from four banks, on the right from all 32.",
+            "The number in a cell is the piece of 8 columns stored there.",
+            "A load reads the same piece of eight rows, for example 3:",
+            "plain from four banks, swizzled from all 32.",
         ]
     ):
         d.text(18, top + 8 * height + 28 + 18 * k, words, text_anchor="start")
+    d.narrow([(0, 0, 350, 264)], [(350, 0, 350, 264)], [(0, 268, 400, 66)])
     return d
 
 
 def register_tiles():
     chosen_x, chosen_y = 2, 1
-    d = Drawing(700, 328, "Which scores and which part of O a lane holds")
+    d = Drawing(700, 360, "Which scores and which part of O a lane holds")
     top, height, width = 58, 6, 4
     first, second = 62, 424
     for left, name, what in [
@@ -156,94 +158,77 @@ def register_tiles():
         18,
         top + 32 * height + 30,
         [
-            "Red: the lane with x = 2 and y = 1. Of each 8 keys it has number x; of each 32 "
-            "columns it has four, from 4 x on.",
-            "Blue: its rows, 1, 5, 9 and so on, which it shares with the other 7 lanes of "
-            "the same y, on both sides.",
+            "Small boxes: the lane with x = 2 and y = 1. Of each 8 keys it",
+            "has number x; of each 32 columns it has four, from 4 x on.",
+            "Bands: its rows, 1, 5, 9 and so on, which it shares with the",
+            "other 7 lanes of the same y, on both sides.",
         ],
         text_anchor="start",
     )
+    d.narrow([(0, 0, 332, 258)], [(332, 0, 368, 258)], [(0, 262, 400, 92)])
     return d
 
 
 def place(d, x, y, width, height, name):
     """A level of memory."""
     d.box(x, y, width, height, "#f4f4f4", "#bbbbbb")
-    d.text(x + 10, y + 17, name, text_anchor="start", font_size=11, fill="#555555")
+    d.text(x + 8, y + 15, name, text_anchor="start", fill="#555555")
 
 
 def flow():
-    d = Drawing(700, 478, "The data of rung 01 and of a block of rung 03")
-    d.text(
-        18,
-        24,
-        "01: three kernels communicate through memory",
-        text_anchor="start",
-        font_weight="bold",
-    )
-    place(d, 18, 36, 664, 96, "global memory")
-    place(d, 18, 156, 664, 40, "on the chip")
+    bold = {"text_anchor": "start", "font_weight": "bold"}
+    d = Drawing(400, 556, "The data of rung 01 and of a block of rung 03")
+    d.text(12, 22, "01: three kernels communicate through memory", **bold)
+    place(d, 8, 34, 384, 94, "global memory")
+    place(d, 8, 152, 384, 58, "")
+    d.text(16, 203, "on the chip", text_anchor="start", fill="#555555")
     for x, width, colour, name in [
-        (36, 40, LINEAR, "Q"),
-        (84, 40, LINEAR, "K"),
-        (200, 60, QUADRATIC, "S"),
-        (380, 60, QUADRATIC, "P"),
-        (464, 40, LINEAR, "V"),
-        (600, 40, LINEAR, "O"),
+        (16, 34, LINEAR, "Q"),
+        (58, 34, LINEAR, "K"),
+        (128, 50, QUADRATIC, "S"),
+        (216, 50, QUADRATIC, "P"),
+        (284, 34, LINEAR, "V"),
+        (346, 34, LINEAR, "O"),
     ]:
-        d.matrix(x, 60, width, 60, colour, name)
+        d.matrix(x, 58, width, 56, colour, name)
     for x, words, inputs, output in [
-        (150, "scale Q K\u1d40", (56, 104), 230),
-        (330, "softmax of rows", (230,), 410),
-        (540, "P V", (410, 484), 620),
+        (86, "scale Q K\u1d40", (33, 75), 146),
+        (196, "softmax of rows", (160,), 232),
+        (322, "P V", (250, 301), 363),
     ]:
-        d.text(x, 182, words)
+        d.text(x, 184, words)
         for k, source in enumerate(inputs):
-            d.pointer(source + 6, 120, x - 34 + 18 * k, 166)
-        d.pointer(x + 24, 166, output - 8, 123)
+            d.pointer(source, 114, x - 22 + 14 * k, 170)
+        d.pointer(x + 22, 170, output, 117)
 
-    d.text(
-        18,
-        234,
-        "03: one kernel, with only inputs and results in memory",
-        text_anchor="start",
-        font_weight="bold",
-    )
-    place(d, 18, 246, 664, 74, "global memory")
-    place(d, 18, 334, 664, 50, "shared memory")
-    place(d, 18, 398, 664, 50, "registers")
-    for x, rows, name in [(150, 1, "Q"), (270, 4, "K"), (390, 4, "V"), (600, 1, "O, LSE")]:
+    d.text(12, 242, "03: one kernel, only inputs and results in memory", **bold)
+    place(d, 8, 254, 384, 88, "global memory")
+    place(d, 8, 356, 384, 50, "shared memory")
+    place(d, 8, 420, 384, 66, "registers")
+    for x, rows, name in [(112, 1, "Q"), (190, 4, "K"), (268, 4, "V"), (338, 1, "O, LSE")]:
         for row in range(4):
-            d.box(
-                x, 254 + 15 * row, 50, 15, LINEAR if rows == 4 or row != 1 else "#9cc5ea", "#666666"
-            )
-        d.text(
-            x + (60 if rows == 4 else 25),
-            284 if rows == 4 else 280,
-            name,
-            text_anchor="start" if rows == 4 else "middle",
-            font_size=11,
-        )
-    for x, name in [(270, "K\u2c7c"), (390, "V\u2c7c")]:
-        d.pointer(x + 25, 314, x + 25, 346)
-        d.matrix(x, 348, 50, 24, LINEAR, name)
-    d.pointer(175, 284, 175, 408)
-    d.matrix(150, 410, 50, 26, "#9cc5ea", "Q\u1d62")
-    d.pointer(295, 372, 295, 408)
-    d.pointer(415, 372, 415, 408)
-    d.matrix(254, 410, 82, 26, QUADRATIC, "S, then P")
-    d.matrix(374, 410, 126, 26, SMALL, "running m, l, O")
-    d.pointer(200, 423, 252, 423)
-    d.pointer(336, 423, 372, 423)
-    d.pointer(500, 423, 624, 288, stroke="#777777", stroke_dasharray="5 3")
-    d.text(600, 372, "once, at the end", font_size=11, fill="#555555")
+            fill = LINEAR if rows == 4 or row != 1 else "#9cc5ea"
+            d.box(x, 276 + 15 * row, 44, 15, fill, "#666666")
+        d.text(x + 22, 271, name)
+    for x, name in [(190, "K\u2c7c"), (268, "V\u2c7c")]:
+        d.pointer(x + 22, 336, x + 22, 364)
+        d.matrix(x, 366, 44, 28, LINEAR, name)
+        d.pointer(x + 22, 394, x + 22, 442)
+    d.pointer(134, 306, 134, 442)
+    d.matrix(112, 444, 44, 28, "#9cc5ea", "Q\u1d62")
+    d.matrix(176, 444, 72, 28, QUADRATIC, "S, then P")
+    d.matrix(266, 444, 60, 28, SMALL, "m, l, O")
+    d.pointer(156, 458, 174, 458)
+    d.pointer(248, 458, 264, 458)
+    d.pointer(326, 452, 360, 308, stroke="#777777", stroke_dasharray="5 3")
+    d.lines_of_text(386, 432, ["at the", "end"], step=15, text_anchor="end", fill="#555555")
     d.legend(
-        18,
-        468,
+        12,
+        508,
         [
             (LINEAR, "grows with N"),
+            (SMALL, "a value for each row, and O"),
             (QUADRATIC, "scores and P: N squared in 01, one tile in 03"),
-            (SMALL, "a row of each"),
         ],
     )
     return d
@@ -253,7 +238,7 @@ def flow():
 ROWS = [
     ("01, softmax", 4, 1, "a warp", lambda row: (f"warp {row % 4}", row % 4)),
     ("02, 03", 64, 32, "a thread", lambda row: (f"lane {row}", row)),
-    ("04", 128, 32, "8 lanes", lambda row: (" ".join(map(str, lanes_of_row(row))), row % 4)),
+    ("04", 128, 32, "8 lanes", lambda row: (shortened(lanes_of_row(row)), row % 4)),
     ("05 to 08", 128, 32, "4 lanes", lambda row: (f"lanes {4 * row} to {4 * row + 3}", row)),
 ]
 
@@ -263,15 +248,20 @@ def lanes_of_row(row):
     return [lane for lane in range(32) if lane // 2 % 2 + lane // 16 * 2 == row % 4]
 
 
+def shortened(lanes):
+    """Eight lanes in a cell: the first three, and the last."""
+    return f"{lanes[0]}, {lanes[1]}, {lanes[2]} .. {lanes[-1]}"
+
+
 def rows():
-    d = Drawing(700, 358, "Which blocks, warps and lanes own a row, rung by rung")
+    d = Drawing(700, 390, "Which blocks, warps and lanes own a row, rung by rung")
     height = 1.5  # of a row, where all of a head's are shown
     for k, (name, block, of_warp, owner, first_rows) in enumerate(ROWS):
         left, top = 18 + 172 * k, 66
-        d.text(left + 75, 22, name, font_weight="bold")
-        d.text(left + 75, 40, f"owner of a row: {owner}", font_size=11)
+        d.text(left + 79, 22, name, font_weight="bold")
+        d.text(left + 79, 40, f"owner of a row: {owner}")
         if owner == "a thread" and block == 64:
-            d.text(left + 75, 56, "(02: until the next tile)", font_size=10, fill="#555555")
+            d.text(left + 79, 56, "(02: until the next tile)", fill="#555555")
         for first in range(0, 128, of_warp):
             d.box(
                 left,
@@ -292,28 +282,29 @@ def rows():
                 "#222222",
                 0.6 if block < 32 else 1.6,
             )
-        d.text(left + 16, top + 128 * height + 16, "128 rows", font_size=10)
+        d.text(left - 6, top + 128 * height + 16, "128 rows", text_anchor="start")
         zoom = 24
         for row in range(8):
             words, colour = first_rows(row)
             y = top + zoom * row
             d.box(left + 44, y, 114, zoom, COLOURS[colour % 8], "#aaaaaa")
-            d.text(left + 101, y + 16, words, font_size=10 if len(words) < 20 else 9)
+            d.text(left + 101, y + 16, words)
         d.line(left + 32, top, left + 44, top, "#888888", 0.8)
         d.line(left + 32, top + 8 * height, left + 44, top + 8 * zoom, "#888888", 0.8)
-        d.text(left + 101, top + 8 * zoom + 16, "rows 0 to 7", font_size=10)
+        d.text(left + 111, top + 8 * zoom + 16, "rows 0 to 7")
     d.lines_of_text(
         18,
         308,
         [
-            "Narrow: the rows of a head; outline: block, colour: warp. Wide: the owners of "
-            "the first eight. In rung 04",
-            "rows 4 apart have the same lanes, from rung 05 on rows 8 apart. With 256 columns "
-            "rung 08 has 8 warps of",
-            "16 rows, and rung 04 has 4 such warps.",
+            "Narrow: the rows of a head, a band for each warp, an outline",
+            "for each block. Wide: the owners of the first eight. In rung",
+            "04 rows 4 apart have the same lanes, from rung 05 on rows 8",
+            "apart. With 256 columns rung 08 has 8 warps of 16 rows, and",
+            "rung 04 has 4.",
         ],
         text_anchor="start",
     )
+    d.narrow([(0, 0, 350, 288)], [(350, 0, 350, 288)], [(0, 292, 420, 98)])
     return d
 
 
@@ -321,10 +312,10 @@ def causal():
     """The tiles of rung 08 with 128 columns: see flash_edge_masks()."""
     block_m, block_n = 128, 64
     d = Drawing(
-        700, 444, "Rung 08 under the causal mask: which tiles are computed, and in which order"
+        700, 482, "Rung 08 under the causal mask: which tiles are computed, and in which order"
     )
     side, top = 30, 82
-    for left, length_q, length_k in [(96, 640, 640), (464, 384, 448)]:
+    for left, length_q, length_k in [(86, 640, 640), (478, 384, 448)]:
 
         def seen(query):
             return min(max(query + 1 + length_k - length_q, 0), length_k)
@@ -333,8 +324,8 @@ def causal():
         width = columns * side
         d.text(left + width / 2, 24, f"{length_q} queries, {length_k} keys", font_weight="bold")
         for column in range(columns):
-            d.text(left + (column + 0.5) * side, top - 8, block_n * column, font_size=10)
-        d.text(left + width / 2, top - 26, "first key of a tile", font_size=11)
+            d.text(left + (column + 0.5) * side, top - 8, block_n * column)
+        d.text(left + width / 2, top - 26, "first key of a tile")
         for block in range(blocks):
             y = top + 2 * side * block
             query0 = block * block_m
@@ -351,14 +342,12 @@ def causal():
                 y + side - 4,
                 f"{query0} to {query0 + block_m - 1}",
                 text_anchor="end",
-                font_size=11,
             )
             d.text(
                 left - 8,
                 y + side + 12,
                 f"scheduled {blocks - block}",
                 text_anchor="end",
-                font_size=10,
                 fill="#555555",
             )
         # The edge of the mask: a step for each query, so a line.
@@ -381,13 +370,12 @@ def causal():
             (RED, "edge of the mask"),
         ],
     )
-    d.text(
-        18,
-        432,
-        "Numbers: the order of the tiles in a block, masked tiles first. Tiles: 128 queries x "
-        "64 keys; head dimension 128.",
-        text_anchor="start",
-    )
+    words = [
+        "Numbers: the order of the tiles in a block, masked tiles first.",
+        "Tiles: 128 queries x 64 keys; head dimension 128.",
+    ]
+    d.lines_of_text(18, 450, words, text_anchor="start")
+    d.narrow([(0, 0, 393, 390)], [(393, 0, 307, 270)], [(0, 394, 400, 84)])
     return d
 
 

@@ -37,7 +37,7 @@ def block_storage():
         if size:
             d.text(100, middle + 13, size)
         top += height
-    d.text(450, 24, "Registers, float32", font_weight="bold")
+    d.text(312, 24, "Registers, float32", font_weight="bold")
     for left, name in [(220, "P\u1d40"), (320, "dS\u1d40")]:
         bands(d, left, 88, 84, name, "64 queries")
     for left, name in [(424, "dK"), (554, "dV")]:
@@ -51,14 +51,14 @@ def block_storage():
         d.text(x + width / 2, y + 23, f"warp {warp}")
     d.text(352, top + 2, "dS of all warps,")
     d.text(352, top + 18, "from shared memory")
-    d.arrow(296, top + 32, 418)
+    d.arrow(294, top + 32, 412)
     words = [
-        "Colour: warp. A warp holds the same 16 keys of P, dS, dK and dV, so sums over "
-        "queries stay within",
-        "the warp. dQ is a sum over the keys of all warps: each warp computes a 32 x 32 "
-        "part of it.",
+        "A warp holds the same 16 keys of P, dS, dK and dV, so sums",
+        "over queries stay within the warp. dQ is a sum over the keys",
+        "of all warps: each warp computes a 32 x 32 part of it.",
     ]
     d.lines_of_text(20, 428, words, step=18, text_anchor="start")
+    d.narrow([(0, 0, 414, 404)], [(414, 36, 286, 368)], [(0, 408, 400, 62)])
     return d
 
 
@@ -159,7 +159,7 @@ def owners():
 
 def rows():
     d = Drawing(
-        700, 472, "Which block and warp own which rows and columns of the scores, rung by rung"
+        700, 506, "Which block and warp own which rows and columns of the scores, rung by rung"
     )
     side = 128
     pictures = [
@@ -177,11 +177,11 @@ def rows():
         ("07: dQ", "128 queries a block,", "16 per warp", (WARPS, False, 1)),
     ]
     for k, (name, first, second, cut) in enumerate(pictures):
-        x = 18 + 174 * (k % 4) if k < 4 else 105 + 174 * (k - 4)
+        x = 18 + 174 * (k % 4)
         y = 64 if k < 4 else 270
         d.text(x + side / 2, y - 40, name, font_weight="bold")
-        d.text(x + side / 2, y - 24, first, font_size=10)
-        d.text(x + side / 2, y - 11, second, font_size=10)
+        d.text(x + side / 2, y - 25, first)
+        d.text(x + side / 2, y - 10, second)
         if cut is None:
             for i in range(4):
                 for j in range(4):
@@ -192,13 +192,16 @@ def rows():
         18,
         424,
         [
-            "Scores of 128 queries, downwards, and 128 keys, across. Outline: block. Colour: warp.",
-            "A sum over queries is local where a warp owns keys; a sum over keys, where it "
-            "owns queries.",
+            "Scores of 128 queries, downwards, and 128 keys, across.",
+            "Outline: block. Band or part within it: warp.",
+            "A sum over queries is local where a warp owns keys;",
+            "a sum over keys, where it owns queries.",
             "Rungs 05 to 11 are drawn with 128 columns.",
         ],
         text_anchor="start",
     )
+    d.narrow([(0, 0, 356, 206)], [(356, 0, 344, 206)], [(0, 208, 356, 200)])
+    d.narrow([(356, 208, 344, 200)], [(0, 408, 400, 92)])
     return d
 
 
@@ -443,10 +446,10 @@ def transposed_sums():
 
 
 def block_pairs():
-    d = Drawing(620, 350, "Step 18: two blocks of a cluster exchange dS and share dQ")
+    d = Drawing(400, 400, "Step 18: two blocks of a cluster exchange dS and share dQ")
     of, unit = [COLOURS[1], COLOURS[0]], 0.9
     rows, keys, columns = 64 * unit, 96 * unit, 192 * unit
-    lefts, tops = (40, 410), (46, 46 + rows + 14)
+    lefts, tops = (12, 215), (46, 46 + rows + 14)
     for b, left in enumerate(lefts):
         middle = left + columns / 2
         d.text(middle, 20, f"block {b}", font_weight="bold")
@@ -455,23 +458,27 @@ def block_pairs():
             d.box(x, y, keys, rows, of[source], "#666666")
             d.text(x + keys / 2, y + rows / 2 - 4, f"dS, keys {96 * source}")
             d.text(x + keys / 2, y + rows / 2 + 12, f"to {96 * source + 95}")
-        d.text(middle, 200, "times K of 192 keys, some columns:")
+        d.lines_of_text(middle, 200, ["times K of 192 keys,", "some columns:"])
         x = left
         for owner, width in [(0, 64), (1, 64), (0, 32), (1, 32)]:
             fill = of[b] if owner == b else "#f2f2f2"
-            d.box(x, 212, width * unit, rows, fill, "#666666")
+            d.box(x, 228, width * unit, rows, fill, "#666666")
             if owner == b:
-                d.text(x + width * unit / 2, 212 + rows / 2 + 4, str(width))
+                d.text(x + width * unit / 2, 228 + rows / 2 + 4, str(width))
             x += width * unit
-        d.text(middle, 212 + rows + 18, "dQ, 64 queries x 192 columns")
+        d.lines_of_text(middle, 228 + rows + 18, ["dQ, 64 queries", "x 192 columns"])
     edge = (columns - keys) / 2
     for source, y in enumerate(tops):
         ends = (lefts[0] + edge + keys + 6, lefts[1] + edge - 6)
         d.pointer(ends[source], y + rows / 2, ends[1 - source], y + rows / 2)
-    d.text(310, tops[0] + rows / 2 - 8, "12 KiB")
-    d.text(310, tops[1] + rows / 2 - 8, "12 KiB")
-    d.text(310, 322, "Each block adds 96 columns of dQ to global memory, summed over 192 keys:")
-    d.text(310, 340, "24 KiB for a tile, where a block of step 16 adds 48")
+    for top in tops:
+        d.text(200, top + rows / 2 - 8, "12 KiB")
+    words = [
+        "Each block adds 96 columns of dQ to global memory,",
+        "summed over 192 keys: 24 KiB for a tile,",
+        "where a block of step 16 adds 48.",
+    ]
+    d.lines_of_text(200, 346, words)
     return d
 
 

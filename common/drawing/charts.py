@@ -5,6 +5,7 @@ test can tell whether a chart is of the record that is there.
 """
 
 import math
+import textwrap
 
 from common.data.records import Problem
 from common.drawing.svg import Drawing
@@ -16,7 +17,7 @@ COLOURS = [
     *("#b3001e", "#00707a"),
 ]
 MARKERS = ["circle", "square", "up", "diamond", "down"]
-WIDTH = 700
+WIDTH, NARROW = 700, 400  # of a chart with panels side by side, and of one with a single panel
 GRID = "#dddddd"
 
 
@@ -73,20 +74,28 @@ def stroke(drawing, points, colour, dashed):
     drawing.element("polyline", points=line, fill="none", stroke=colour, stroke_width=2, **dash)
 
 
-def legend(drawing, y, names, styles):
-    """Two columns of names with their lines. Returns how high it is."""
-    column = (WIDTH - 40) / 2
+def footed(drawing, x, y, words, width):
+    """The small print at the end of a chart, as wide as it may be. Returns how high it is."""
+    lines = textwrap.wrap(words, int(width / 6.7))
+    drawing.lines_of_text(x, y, lines, step=15, text_anchor="start", fill="#555555")
+    return 15 * len(lines)
+
+
+def legend(drawing, y, names, styles, width):
+    """Names with their lines, in as many columns as there is room for. Returns how high it is."""
+    columns = width // 330
     for i, name in enumerate(names):
-        x, row = 40 + i % 2 * column, y + 20 * (i // 2)
+        x, row = 20 + i % columns * 340, y + 20 * (i // columns)
         colour, kind, dashed = styles[name]
         stroke(drawing, [(x, row), (x + 34, row)], colour, dashed)
         marker(drawing, kind, x + 17, row, colour)
         drawing.text(x + 44, row + 4, name, text_anchor="start")
-    return 20 * ((len(names) + 1) // 2)
+    return 20 * -(-len(names) // columns)
 
 
 def line_chart(title, panels, x_label, y_label, footer, log_y=False):
-    """Lines over a logarithmic x axis, panels side by side with the same y axis, one legend below.
+    """Lines over a logarithmic x axis, panels with the same y axis, two side by side, one legend
+    below.
 
     panels: [(heading, [Series])]; the same name has the same colour in all of them.
     """
@@ -102,18 +111,23 @@ def line_chart(title, panels, x_label, y_label, footer, log_y=False):
         raise Problem(f"the chart '{title}' needs values, all above 0")
     ticks = power_ticks(min(values), max(values)) if log_y else linear_ticks(max(values))
     place = math.log2 if log_y else float
-    left, top, plot_height, gap = 58, 46, 250, 24
-    plot_width = (WIDTH - left - 18 - gap * (len(panels) - 1)) / len(panels)
-    bottom = top + plot_height
-    height = bottom + 62 + 20 * ((len(names) + 1) // 2) + 20
-    drawing = Drawing(WIDTH, height, title)
+    columns = min(len(panels), 2)
+    width = WIDTH if columns > 1 else NARROW
+    left, top, plot_height, gap = 58, 46, 250 if len(panels) <= 2 else 190, 24
+    plot_width = (width - left - 18 - gap * (columns - 1)) / columns
+    one = top + plot_height + 46  # row of panels
+    rows = -(-len(panels) // columns)
+    below = rows * one + 16
+    printed = 20 * -(-len(names) // (width // 330))
+    small = 15 * len(textwrap.wrap(footer, int(NARROW / 6.7)))
+    drawing = Drawing(width, below + printed + small + 12, title)
     low, high = place(ticks[0]), place(ticks[-1])
-
-    def at_y(value):
-        return bottom - (place(value) - low) / (high - low) * plot_height
-
     for i, (heading, lines) in enumerate(panels):
-        x0 = left + i * (plot_width + gap)
+        x0, bottom = left + i % columns * (plot_width + gap), i // columns * one + top + plot_height
+
+        def at_y(value, bottom=bottom):
+            return bottom - (place(value) - low) / (high - low) * plot_height
+
         lengths = sorted({x for series in lines for x, _ in series.points})
         first, last = math.log2(lengths[0]), math.log2(lengths[-1])
         span = max(last - first, 1)
@@ -121,14 +135,17 @@ def line_chart(title, panels, x_label, y_label, footer, log_y=False):
         def at_x(value):
             return x0 + 12 + (math.log2(value) - first) / span * (plot_width - 24)
 
-        drawing.text(x0 + plot_width / 2, 26, heading, font_weight="bold")
+        drawing.text(x0 + plot_width / 2, bottom - plot_height - 20, heading, font_weight="bold")
         for tick in ticks:
             drawing.line(x0, at_y(tick), x0 + plot_width, at_y(tick), GRID, 1)
-            if i == 0:
+            if i % columns == 0:
                 drawing.text(x0 - 8, at_y(tick) + 4, f"{tick:g}", text_anchor="end")
+        if i % columns == 0:
+            middle = bottom - plot_height / 2
+            drawing.text(16, middle, y_label, transform=f"rotate(-90 16 {middle:g})")
         for length in lengths:
             drawing.line(at_x(length), bottom, at_x(length), bottom + 4, "#222222", 1)
-            drawing.text(at_x(length), bottom + 18, short(length), font_size=11)
+            drawing.text(at_x(length), bottom + 18, short(length))
         drawing.line(x0, bottom, x0 + plot_width, bottom, "#222222", 1)
         drawing.text(x0 + plot_width / 2, bottom + 36, x_label)
         for series in lines:
@@ -137,11 +154,16 @@ def line_chart(title, panels, x_label, y_label, footer, log_y=False):
             stroke(drawing, points, colour, is_dashed)
             for x, y in points:
                 marker(drawing, kind, x, y, colour)
-    middle = top + plot_height / 2
-    drawing.text(16, middle, y_label, transform=f"rotate(-90 16 {middle:g})")
-    below = bottom + 60
-    below += legend(drawing, below, names, styles)
-    drawing.text(WIDTH - 18, below + 4, footer, text_anchor="end", font_size=10, fill="#666666")
+        if columns > 1:
+            part = (x0 - 6, i // columns * one, plot_width + 18, one)
+            drawing.narrow([(0, part[1], left - 6, one), part])
+    legend(drawing, below, names, styles, width)
+    y = below + printed + 10
+    footed(drawing, 20, y, footer, NARROW)
+    if columns > 1:
+        half = below - 12, printed + 8
+        drawing.narrow([(0, half[0], 350, half[1])], [(340, half[0], 350, half[1])])
+        drawing.narrow([(0, y - 12, NARROW + 10, small + 14)])
     return drawing.svg()
 
 
@@ -155,12 +177,15 @@ def bar_chart(title, panels, names, remark, x_label, footer):
     if not values or min(values) < 0:
         raise Problem(f"the chart '{title}' needs values, none below 0")
     ticks = linear_ticks(max(values))
-    label_width, top, thick, gap = 136, 44, 12, 9
-    panel_width = (WIDTH - 18) / len(panels)
+    label_width, top, thick, gap = 154, 44, 12, 9
+    width = WIDTH if len(panels) > 1 else NARROW
+    panel_width = (width - 18) / len(panels)
     plot_width = panel_width - label_width - 40
     step = thick * len(names) + gap
     bottom = top + step * max(len(groups) for _, groups in panels)
-    drawing = Drawing(WIDTH, bottom + 98, title)
+    entries = len(names) + bool(remark)
+    small = 15 * len(textwrap.wrap(footer, int(NARROW / 6.7)))
+    drawing = Drawing(width, bottom + 62 + 18 * entries + small, title)
     for i, (heading, groups) in enumerate(panels):
         x0 = i * panel_width + label_width
 
@@ -168,46 +193,36 @@ def bar_chart(title, panels, names, remark, x_label, footer):
             return x0 + value / ticks[-1] * plot_width
 
         drawing.text(x0 + plot_width / 2, 26, heading, font_weight="bold")
-        for tick in ticks:
+        often = 1 if plot_width / (len(ticks) - 1) > 8 * len(f"{ticks[-1]:g}") else 2
+        for k, tick in enumerate(ticks):
             drawing.line(at(tick), top - 6, at(tick), bottom, GRID, 1)
-            drawing.text(at(tick), bottom + 16, f"{tick:g}", font_size=11)
+            if k % often == 0:
+                drawing.text(at(tick), bottom + 16, f"{tick:g}")
         drawing.text(x0 + plot_width / 2, bottom + 34, x_label)
         for j, (label, row, note, is_bold) in enumerate(groups):
             y = top + j * step
+            middle = y + thick * len(names) / 2 + 4
             bold = {"font_weight": "bold"} if is_bold else {}
-            drawing.text(
-                x0 - 8,
-                y + thick * len(names) / 2 + 4,
-                label,
-                text_anchor="end",
-                font_size=11,
-                **bold,
-            )
+            drawing.text(x0 - 8, middle, label, text_anchor="end", **bold)
             for k, value in enumerate(row):
                 if value is None:
                     continue
                 drawing.box(x0, y + k * thick, at(value) - x0, thick - 1, COLOURS[k], stroke="none")
-                drawing.text(
-                    at(value) + 4,
-                    y + k * thick + 9.5,
-                    f"{value:.0f}",
-                    text_anchor="start",
-                    font_size=10,
-                )
+                row_y = y + k * thick + 10
+                drawing.text(at(value) + 4, row_y, f"{value:.0f}", text_anchor="start")
             if all(value is None for value in row):
-                drawing.text(
-                    x0 + 4,
-                    y + thick * len(names) / 2 + 4,
-                    note,
-                    text_anchor="start",
-                    font_size=11,
-                    fill="#666666",
-                )
-    y = bottom + 58
+                drawing.text(x0 + 4, middle, note, text_anchor="start", fill="#555555")
+        if len(panels) > 1:
+            end = top + step * len(groups)
+            drawing.narrow([(i * panel_width, 0, panel_width, end)])
+            drawing.narrow([(i * panel_width, bottom, panel_width, 42)])
+    y = bottom + 60
     for k, name in enumerate(names):
-        x = label_width + 150 * k
-        drawing.box(x, y - 9, 22, 11, COLOURS[k], stroke="none")
-        drawing.text(x + 30, y + 1, name, text_anchor="start")
-    drawing.text(label_width + 150 * len(names), y + 1, remark, text_anchor="start")
-    drawing.text(WIDTH - 18, y + 26, footer, text_anchor="end", font_size=10, fill="#666666")
+        drawing.box(20, y + 18 * k - 9, 22, 11, COLOURS[k], stroke="none")
+        drawing.text(50, y + 18 * k + 1, name, text_anchor="start")
+    if remark:
+        drawing.text(50, y + 18 * len(names) + 1, remark, text_anchor="start")
+    footed(drawing, 20, y + 18 * entries + 4, footer, NARROW)
+    if len(panels) > 1:
+        drawing.narrow([(0, bottom + 44, NARROW + 10, 18 + 18 * entries + small)])
     return drawing.svg()

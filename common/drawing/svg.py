@@ -1,4 +1,5 @@
-"""SVG pictures for the pages: shapes on a panel of their own, readable on dark pages too."""
+"""SVG pictures for the pages: shapes on a panel of their own, with letters of 12 pixels and more.
+dark.py adds the colours for dark pages, narrow.py cuts out what a narrow window shows."""
 
 import math
 import pathlib
@@ -16,13 +17,21 @@ class Drawing:
     """A picture. Numbers have at most two digits after the point: the same on every machine."""
 
     def __init__(self, width, height, title):
-        self.lines = [
+        self.root = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" '
-            'fill="#222222" text-anchor="middle" role="img">',
+            'fill="#222222" text-anchor="middle" role="img"'
+        )
+        self.lines = [
             f"<title>{escape(title)}</title>",
             f'<rect width="{width}" height="{height}" rx="6" fill="#ffffff"/>',
         ]
+        self.rows = []  # of the narrow form
+
+    def narrow(self, *rows):
+        """What a narrow window shows: rows below one another, each of parts of the picture, (x, y,
+        width, height), side by side. narrow.py cuts them out."""
+        self.rows += [" + ".join(" ".join(map(str, map(number, p))) for p in row) for row in rows]
 
     def element(self, name, **attributes):
         """An element; `_` in the name of an attribute stands for `-`."""
@@ -67,6 +76,20 @@ class Drawing:
         )
         self.element("polygon", points=points, fill=stroke)
 
+    def outlined(self, x, y, width, height, words=""):
+        """A cell that stands out by its border."""
+        self.cell(x, y, width, height, "#ffffff", words, RED, 2.2, font_weight="bold")
+
+    def hatched(self, x, y, width, height, fill, stroke="#666666", step=5):
+        """A box with slanted lines in it."""
+        self.box(x, y, width, height, fill, stroke)
+        path = []
+        for a in range(step, int(width + height), step):  # from the upper right to the lower left
+            x1, y1 = x + min(a, width), y + max(a - width, 0)
+            x2, y2 = x + max(a - height, 0), y + min(a, height)
+            path.append("M" + " ".join(str(number(float(v))) for v in (x1, y1, x2, y2)))
+        self.element("path", d="".join(path), stroke="#222222", stroke_width=0.8, fill="none")
+
     def matrix(self, x, y, width, height, fill, name, size="", stroke="#666666"):
         """A matrix as a box with its name, and its size below it."""
         self.cell(x, y, width, height, fill, name, stroke, 1)
@@ -78,16 +101,21 @@ class Drawing:
         for k, words in enumerate(lines):
             self.text(x, y + step * k, words, **attributes)
 
-    def legend(self, x, y, entries):
-        """Colours and what they stand for: [(colour, words)], one behind the other."""
+    def legend(self, x, y, entries, width=400):
+        """Colours and what they stand for: [(colour, words)], one behind the other in lines of this
+        width."""
+        left = x
         for colour, words in entries:
+            if x > left and x + 20 + 6.7 * len(words) > width:
+                x, y = left, y + 18
             self.box(x, y - 10, 14, 12, colour, "#666666")
-            self.text(x + 20, y, words, text_anchor="start", font_size=11)
-            x += 38 + 5.9 * len(words)
+            self.text(x + 20, y, words, text_anchor="start")
+            x += 34 + 6.5 * len(words)
 
     def svg(self):
         """The file's text."""
-        return "\n".join([*self.lines, "</svg>", ""])
+        narrow = [f"<!-- narrow: {'; '.join(self.rows)} -->"] if self.rows else []
+        return "\n".join([f"{self.root}>", *narrow, *self.lines, "</svg>", ""])
 
 
 def attributes_text(attributes):

@@ -307,7 +307,7 @@ std::string draw_timelines(const std::vector<NamedTimeline>& timelines, const Le
     x += width;
   }
   std::vector<const char*> lines{
-      "A consumer's upper half: its matmuls on the tensor cores; lower half: its threads; white "
+      "A consumer's upper half: its matmuls on the tensor cores; lower half: its threads; empty "
       "there: they",
       "wait for matmuls. Cycles of a model."};
   if (measured) {

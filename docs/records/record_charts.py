@@ -119,13 +119,14 @@ def ladder_parts(records, lessons=None):
 def ladder(records):
     """Every rung as a point on a logarithmic axis, its figure beside it."""
     parts = ladder_parts(records)
-    line, left, right = 17, 212, charts.WIDTH - 74
+    line, left, right = 17, 184, charts.NARROW - 44
     values = [step.tflops for _, steps in parts for step in steps]
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    height = 62 + sum(30 + line * len(steps) for _, steps in parts) + 64
-    footer = textwrap.wrap(source(*records), 120)
+    titles = [textwrap.wrap(title, 56) for title, _ in parts]
+    bottom = 46 + sum(14 + 16 * len(t) + line * len(s) for t, (_, s) in zip(titles, parts))
+    small = 15 * len(textwrap.wrap(source(*records), int(charts.NARROW / 6.7)))
     title = "TFLOP/s of every rung of lessons 04, 05 and 06"
-    drawing = Drawing(charts.WIDTH, height + 12 * (len(footer) - 1), title)
+    drawing = Drawing(charts.NARROW, bottom + 62 + 18 * len(LEGEND) + small, title)
 
     def at(value):
         return left + (math.log10(value) - low) / (high - low) * (right - left)
@@ -133,38 +134,37 @@ def ladder(records):
     def point(x, y, fill, **outline):
         drawing.element("circle", cx=x, cy=y, r=4.2, fill=fill, **outline)
 
-    small = {"text_anchor": "start", "font_size": 11}
-    bottom = height - 80
     for power in range(low, high + 1):
         x = at(10.0**power)
         drawing.line(x, 26, x, bottom, charts.GRID, 1)
-        drawing.text(x, 18, f"{10.0**power:g}", font_size=11)
-        drawing.text(x, bottom + 16, f"{10.0**power:g}", font_size=11)
+        drawing.text(x, 18, f"{10.0**power:g}")
+        drawing.text(x, bottom + 16, f"{10.0**power:g}")
     drawing.text((left + right) / 2, bottom + 33, "TFLOP/s, logarithmic")
     y = 40
-    for title, steps in parts:
-        drawing.text(12, y, title, text_anchor="start", font_weight="bold")
-        y += 19
+    for words, (_, steps) in zip(titles, parts):
+        drawing.lines_of_text(12, y, words, step=16, text_anchor="start", font_weight="bold")
+        y += 3 + 16 * len(words)
         for step in steps:
             colour = PEER if step.peer else COLOUR_OF[step.kind]
             x = at(step.tflops)
-            drawing.text(left - 10, y + 4, step.name, text_anchor="end", font_size=11)
+            name = step.name.replace("_matmul", "")
+            drawing.text(left - 10, y + 4, name, text_anchor="end")
             drawing.line(left, y, x, y, colour, 1, opacity=0.45)
             if step.peer:
                 point(x, y, "#ffffff", stroke=colour, stroke_width=1.6)
             else:
                 point(x, y, colour)
-            drawing.text(x + 9, y + 4, f"{step.tflops:#.3g}".rstrip("."), **small)
+            value = f"{step.tflops:#.3g}".rstrip(".")
+            drawing.text(x + 9, y + 4, value, text_anchor="start")
             y += line
         y += 11
-    x = 12
+    y = bottom + 56
     for name, colour in LEGEND.items():
         fill = "#ffffff" if colour == PEER else colour
-        point(x + 5, height - 32, fill, stroke=colour, stroke_width=1.6)
-        drawing.text(x + 16, height - 28, name, **small)
-        x += 32 + 6 * len(name)
-    quiet = {"text_anchor": "end", "font_size": 10, "fill": "#666666"}
-    drawing.lines_of_text(charts.WIDTH - 12, height - 10, footer, step=12, **quiet)
+        point(20, y - 4, fill, stroke=colour, stroke_width=1.6)
+        drawing.text(32, y, name, text_anchor="start")
+        y += 18
+    charts.footed(drawing, 16, y + 4, source(*records), charts.NARROW)
     return drawing.svg()
 
 

@@ -6,6 +6,7 @@ points upwards, is an error.
 """
 
 import pathlib
+import re
 import sys
 
 from common.drawing.svg import COLOURS, Drawing
@@ -32,7 +33,7 @@ LAYERS = [
             "02_safe_softmax": "no overflow",
             "03_online_softmax": "tiles, proofs",
             "04_tiled_matmul": "first kernels",
-            "05_flash_forward": "the forward pass",
+            "05_flash_forward": "forward pass",
             "06_flash_backward": "the gradients",
         },
     ),
@@ -100,7 +101,7 @@ def check(root=ROOT):
 
 def picture():
     """The layers as bands, with an arrow between them."""
-    band, gap, left = 62, 16, 104
+    band, gap, left = 62, 16, 98
     width = 760
     drawing = Drawing(
         width, len(LAYERS) * (band + gap) + gap, "The folders of the course in layers"
@@ -112,19 +113,16 @@ def picture():
         for i, (name, words) in enumerate(folders.items()):
             x = left + i * step
             drawing.box(x, y, step - 8, band, COLOURS[k], "#666666", 1)
-            parts = name.split("/") if "/" in name else [name[:3], name[3:]]
-            parts[0] += "/" if "/" in name else ""
-            drawing.text(x + step / 2 - 4, y + 18, parts[0], font_size=11, fill="#444444")
-            drawing.text(
-                x + step / 2 - 4,
-                y + 33,
-                parts[1].replace("_", " "),
-                font_weight="bold",
-                font_size=11,
-            )
-            drawing.text(x + step / 2 - 4, y + 51, words, font_size=11, fill="#444444")
+            middle = x + step / 2 - 4
+            above, below = re.fullmatch(r"(\d\d_[a-z]+_|\w+/)(\w+)", name).groups()
+            drawing.text(middle, y + 17, above, fill="#444444")
+            drawing.text(middle, y + 33, below, font_weight="bold")
+            drawing.text(middle, y + 51, words, fill="#444444")
         if k:
-            drawing.pointer(width / 2 + 46, y - gap, width / 2 + 46, y, stroke="#666666")
+            for x in (56, left + 120):
+                drawing.pointer(x, y - gap, x, y, stroke="#666666")
+    cut, height = left + (width - left - 4) / 2 - 4, len(LAYERS) * (band + gap) + gap
+    drawing.narrow([(0, 0, cut, height)], [(0, 0, left, height), (cut, 0, width - cut, height)])
     return drawing
 
 

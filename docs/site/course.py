@@ -23,16 +23,19 @@ from sphinx.builders.epub3 import Epub3Builder
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.util import logging
 
+from common.drawing import narrow
 from common.flatten import flatten
 from docs.site import (
     callouts,
+    chapters,
+    drawings,
     excerpts,
     exercise_pages,
     formulas,
     navigation,
     search_index,
     slides,
-)  # fmt: skip
+)
 from docs.site.comment_blocks import CommentBlocks, previous_step
 from docs.site.github_pages import GithubMarkdown
 from docs.site.links import changes_file, one_file, page_of, resolve_links
@@ -40,7 +43,7 @@ from docs.site.reference import Reference, linked_back
 
 LOG = logging.getLogger(__name__)
 CLONE = re.compile(r"Clone the repository[^.]*\.(?=\s+In its folder:)")
-SIZED = re.compile(r'(<img [^>]*class="[^"]*\bsize-(\d+)-(\d+)\b[^"]*")')
+IMAGE = re.compile(r"<img [^>]*>")
 
 
 class CourseBuilder(StandaloneHTMLBuilder):
@@ -206,8 +209,20 @@ def mathml(node, display):
 
 
 def reserve_room(_app, _pagename, _template, context, _doctree):
-    """Gives drawings their size as attributes, so that nothing moves when they have arrived."""
-    context["body"] = SIZED.sub(r'\1 width="\2" height="\3"', context.get("body", ""))
+    """Gives drawings their size as attributes, so that nothing moves when they have arrived, and
+    their narrow form."""
+    body = context.get("body", "")
+    context["body"] = IMAGE.sub(lambda match: drawings.picture(match[0]), body)
+
+
+def write_narrow(app, exception):
+    """The narrow forms of the drawings on the pages."""
+    if exception or app.builder.name != "html":
+        return
+    for file in sorted((pathlib.Path(app.outdir) / "_images").glob("*.svg")):
+        text = file.read_text(encoding="utf-8")
+        if narrow.rows_of(text):
+            file.with_suffix(".narrow.svg").write_text(narrow.narrow(text), encoding="utf-8")
 
 
 def visit_math(self, node):
@@ -261,6 +276,7 @@ def setup(app):
     app.connect("html-page-context", reserve_room)
     app.connect("html-page-context", place_in_course)
     app.connect("build-finished", copy_assets)
+    app.connect("build-finished", write_narrow)
     app.connect("build-finished", write_steps)
     app.connect("build-finished", link_reference)
     search_index.setup(app)

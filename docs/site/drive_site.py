@@ -1,8 +1,10 @@
 """Opens the finished site in Chromium, with no network, and looks at what a reader meets:
 
     searches      each of SEARCHES has its page among the first three
-    pages         every page in windows of 1440 and 390 pixels, light and dark: nothing is clipped,
-                  nothing fails to load, every formula is drawn
+    pages         every page in windows of 1440, 1100, 820 and 390 pixels, light and dark: nothing
+                  is clipped, nothing fails to load, every formula is drawn
+    drawings      none is cut from 820 pixels on; one that scrolls on a phone shows that it does;
+                  all have the palette of the page
     axe           no finding of level A or AA, light and dark
     print         no table or listing is wider than the paper
     keyboard      from the front page to the source of a listing without a mouse
@@ -23,7 +25,8 @@ import pathlib
 import sys
 
 from docs.site import browser, navigation
-from docs.site.stepper_driver import Stepper
+from docs.site.drawings import COLUMN
+from docs.site.stepper_driver import CUT, Stepper
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BROWSERS = 2  # at a time
@@ -125,6 +128,26 @@ AXE = """async ([whole, rules]) => {
     (v) => v.id + ': ' + v.nodes.slice(0, 3).map((n) => n.target).join('; '));
 }"""
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
+# Drawings and other pictures: the width of the text, and what is wrong with them.
+DRAWINGS = """(dark) => {
+  const found = [];
+  for (const box of document.querySelectorAll('.drawing')) {
+    const image = box.querySelector('img'), name = image.currentSrc.split('/').pop();
+    const hidden = box.scrollWidth - box.clientWidth;
+    if (!box.checkVisibility()) continue;
+    if (hidden > 1 && innerWidth > 800) found.push(`${name} is cut by ${hidden} pixels`);
+    if (hidden > 1 && (box.tabIndex < 0 || !box.matches('.more-right'))) {
+      found.push(`${name} does not show that it scrolls`);
+    }
+  }
+  for (const image of document.querySelectorAll('article img')) {
+    const scheme = getComputedStyle(image);
+    if (scheme.colorScheme !== (dark ? 'dark' : 'light') || scheme.filter !== 'none') {
+      found.push(`${image.src.split('/').pop()} has not the palette of the page`);
+    }
+  }
+  return [document.querySelector('article').clientWidth, found.slice(0, 3)];
+}"""
 # The page has seen its new size.
 SETTLED = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)))"
 # Tables and listings that would lose their right side on paper.
@@ -174,6 +197,7 @@ def every_page(window, html, files, axe, counts, last):
         # Colours differ between the looks, everything else between the sizes.
         for dark, width, rules in (
             (False, WIDE, LEVELS),
+            *((False, width, []) for width in COLUMN if width not in (WIDE, PHONE)),
             (False, PHONE, ["scrollable-region-focusable", "aria-hidden-focus"]),
             (True, WIDE, []),
             (True, PHONE, ["color-contrast"]),
@@ -183,6 +207,10 @@ def every_page(window, html, files, axe, counts, last):
             window.value(SETTLED)
             for words in window.value(CLIPPED):
                 yield f"{file}, {width} pixels: clipped: {words}"
+            column, wrong = window.value(DRAWINGS, dark)
+            yield from (f"{file}, {width} pixels: {words}" for words in wrong)
+            if file == LISTING and column != COLUMN[width]:
+                yield f"{file}: in a window of {width} the text has {column} pixels"
             if rules:
                 counts["axe"] += 1
                 for words in window.value(AXE, [whole, rules]):
@@ -313,7 +341,12 @@ def stepper(window, html):
         window.look(dark)
         window.size(WIDE, 900)
         window.open(html / STEPPER)
+        for width in COLUMN:
+            window.size(width, 900)
+            for words in window.value(CUT):
+                yield f"{STEPPER}, {width} pixels: {words} is cut"
         driven = Stepper(window, data)
+        window.press("ArrowRight")  # without the focus, the page's own
         for step in range(4):
             yield from driven.check(0, step)
             window.click("#stepper-next")

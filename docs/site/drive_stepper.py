@@ -10,7 +10,7 @@ import tempfile
 import time
 
 from docs.site import browser
-from docs.site.stepper_driver import READ, Stepper
+from docs.site.stepper_driver import CUT, READ, Stepper
 from docs.stepper import page as stepper_page
 
 
@@ -75,13 +75,11 @@ def by_keyboard(stepper):
         press(key)
         row = (row + by) % rows
         yield from stepper.check(index, 0, row=row)
-    # Without the focus in the stepper, the arrows to the sides still turn its pages; other keys are
-    # the browser's.
+    # Without the focus in the stepper, all keys are the browser's.
     stepper.browser.value("document.activeElement.blur()")
-    press("ArrowRight")
-    yield from stepper.check(index, 1)
-    press("Home")
-    yield from stepper.check(index, 1)
+    for key in ("ArrowRight", "ArrowLeft", "End", " "):
+        press(key)
+        yield from stepper.check(index, 0, row=row)
     # The slider.
     stepper.choose("mask", "full")
     stepper.choose("tiles", "4x4")
@@ -159,6 +157,10 @@ def appearance(page):
             width = phone.value("document.documentElement.scrollWidth")
             if width > 390:
                 yield f"in a window of 390 the page is {width} wide"
+            for size in () if reduced else (390, 820, 1100, 1440):
+                phone.size(size, 844)
+                for name in phone.value(CUT):  # the tile that is shown first has four columns
+                    yield f"in a window of {size}, {name} is cut"
             if (phone.value(motion) == 0) != reduced:
                 yield f"motion: {phone.value(motion)} s, with reduced motion {reduced}"
             yield from phone.faults()

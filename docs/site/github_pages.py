@@ -1,16 +1,16 @@
 """GitHub's Markdown on the site: formulas, alerts, links and anchors, drawings in their size."""
 
-import math
 import pathlib
 import re
 
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
 
+from common.drawing import narrow
+from docs.site import drawings
 from docs.site.links import OTHER_SITE, from_root, page_of
 
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]\s*")
-LETTERS, PHONE = 12, 420  # pixels: the smallest letters of a drawing; what a phone shows whole
 
 
 class GithubMarkdown(SphinxTransform):
@@ -40,7 +40,8 @@ class GithubMarkdown(SphinxTransform):
             section["ids"] = [section["slug"]]
 
     def drawing(self, image):
-        """A drawing in a paragraph of its own: so wide that its smallest letters have 12 pixels."""
+        """A drawing in a paragraph of its own: its size on a wide page, and the least that it may
+        have. course.py makes HTML of the classes."""
         paragraph = image.parent
         if not isinstance(paragraph, nodes.paragraph) or len(paragraph) != 1:
             return
@@ -50,17 +51,11 @@ class GithubMarkdown(SphinxTransform):
         if file.suffix != ".svg" or not file.is_file():
             return
         text = file.read_text(encoding="utf-8")
-        width, height = (
-            float(found[1]) if (found := re.search(rf'<svg[^>]*? {name}="([\d.]+)', text)) else 0
-            for name in ("width", "height")
-        )
-        letters = min(map(float, re.findall(r'font-size="([\d.]+)', text)), default=LETTERS)
-        shown = math.ceil(width * max(1, LETTERS / letters))
-        image["width"] = f"{shown}px"
-        if width and height:
-            image["classes"].append(f"size-{shown}-{round(shown * height / width)}")
-        if shown > PHONE:
-            image["classes"].append("wide")
+        if not narrow.size(text):
+            return
+        look = drawings.Look(text)
+        image["width"] = f"{round(look.wide if self.app.builder.name == 'html' else look.width)}px"
+        image["classes"].append(look.mark())
 
     @staticmethod
     def formula(literal):

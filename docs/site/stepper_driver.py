@@ -26,6 +26,10 @@ READ = """(() => {
             (button) => Number(button.dataset.row)),
     };
 })()"""
+# Tables of the stepper that a reader would have to scroll.
+CUT = """[...document.querySelectorAll('.stepper-scroll')]
+  .filter((box) => box.scrollWidth > box.clientWidth)
+  .map((box) => box.getAttribute('aria-label'))"""
 NUMBER = re.compile(r"[-\u2212]?(?:\u221e|\d*\.\d+|\d+)")
 
 

@@ -4,7 +4,7 @@ the comments mean, and which digits may differ between machines.
     <!-- listing: FILE#TAG -->        the fenced block that follows
     <!-- diff: OLD NEW -->            the same, and a link to both files; to <!-- /diff -->
     <!-- generated: PROGRAM ARGS -->  what the program prints, to <!-- /generated -->
-    <!-- drawn: PROGRAM ARGS -->      the SVG file that the next line shows
+    <!-- drawn: PROGRAM ARGS -->      the SVG file that the next line shows, with its dark colours
     <!-- reading times -->            the minutes of reading in the table of chapters that follows
     <!-- navigation -->               the line of links at the end of a lesson's page
 
@@ -21,6 +21,7 @@ import shlex
 import sys
 
 from common.data.files import write_file
+from common.drawing.dark import with_dark
 from docs.site import chapters, reading_time
 from docs.site.digits import clauses, in_step
 from docs.site.excerpts import diff, listing, read_lines
@@ -242,7 +243,7 @@ class Sync:
 
         def draw(image, command):
             drawing = str(pathlib.PurePosixPath(name).parent / image)
-            content = self.programs.output(command)
+            content = with_dark("\n".join(self.programs.output(command))).split("\n")
             if self.drawings.setdefault(drawing, (command, content))[1] != content:
                 raise Problem(f"two commands draw {drawing}.")
 

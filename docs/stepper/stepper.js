@@ -312,18 +312,15 @@
   document.addEventListener("keydown", (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
     const at = event.target;
-    const inside = root.contains(at);
-    if (!inside && at !== document.body && at !== document.documentElement) return;
+    if (!root.contains(at)) return;
     if (at.tagName === "INPUT") {  // the slider and the choices know the arrows themselves
       if (!(at.type === "range" && event.key === " ")) return;
     }
     if (event.key === " " && at.tagName === "BUTTON") return;
-    const keys = { ArrowLeft: moves.previous, ArrowRight: moves.next };
-    if (inside) {
-      Object.assign(keys, {
-        Home: moves.first, End: moves.last, " ": toggle, ArrowUp: () => otherRow(-1), ArrowDown: () => otherRow(1),
-      });
-    }
+    const keys = {
+      ArrowLeft: moves.previous, ArrowRight: moves.next, Home: moves.first, End: moves.last, " ": toggle,
+      ArrowUp: () => otherRow(-1), ArrowDown: () => otherRow(1),
+    };
     if (!keys[event.key]) return;
     event.preventDefault();
     if (event.key !== " ") stop();

@@ -17,6 +17,7 @@ import tempfile
 import time
 
 from common.data import records
+from common.drawing.dark import with_dark
 from docs.site import browser
 from docs.site.comment_blocks import explorer
 from docs.theory import examples
@@ -354,7 +355,7 @@ def looks(page, name):
 
 def stills(window, name, write):
     """Writes the still picture, or yields a fault where it is not what the script draws."""
-    drawn = window.value("(name) => Explorer.still(name)", name)
+    drawn = with_dark(window.value("(name) => Explorer.still(name)", name))
     file = HERE / f"{name}.svg"
     if write:
         file.write_text(drawn, encoding="utf-8")

@@ -285,7 +285,14 @@ class Target(TreeTest):
                 "tests", "__pycache__", "results", "theory", "explorers", "*.md"
             ),
         )
-        for folder in ("bench", "classroom", "data", "flatten", "testing"):  # that docs imports
+        for folder in (
+            "bench",
+            "classroom",
+            "data",
+            "drawing",
+            "flatten",
+            "testing",
+        ):  # that docs imports
             for path in (ROOT / "common" / folder).glob("*.py"):
                 copy = self.root / "common" / folder / path.name
                 copy.parent.mkdir(parents=True, exist_ok=True)
@@ -304,7 +311,7 @@ class Target(TreeTest):
             "01_a/a.cpp": SOURCE,
             "01_a/kernels/01_old.cuh": KERNEL,
             "01_a/kernels/02_new.cuh": KERNEL.replace("1;", "2;").replace("old", "new"),
-            "01_a/a.svg": '<svg width="400" font-size="10"/>',
+            "01_a/a.svg": '<svg width="400" height="100" font-size="10"/>',
             "docs/README.md": "# Pages\n",
             "docs/glossary.md": "# Glossary\n\nTerms.\n\n## B\n\n### barrier\n\nA place.\n",
             "docs/results/one.json": "{}",
@@ -346,8 +353,9 @@ class Target(TreeTest):
         front, lesson = self.html_file("index.html"), self.html_file("01_a/index.html")
         self.assertIn('href="01_a/index.html#the-idea"', front)
         self.assertIn('href="reference/a_8cpp_source.html"', front)
-        # The drawing is so large that its letters of 10 have 12.
-        self.assertRegex(front, r'<img alt="drawing"[^>]* src="_images/a.svg" style="width: 480px;')
+        # The drawing is so large that its letters of 10 have 16, and at least 9.
+        self.assertRegex(front, r'<img width="400" height="100" alt="drawing"[^>]* src="_images/a')
+        self.assertRegex(front, r'src="_images/a.svg" style="min-width: 360px; width: 640px;')
         self.assertIn('href="../index.html"', lesson)
         with self.subTest("formulas"):
             self.assertIn('alttext="a_b &lt; c"', lesson)

@@ -16,28 +16,28 @@ from docs.theory import examples
 
 
 def hierarchy():
-    d = Drawing(700, 330, "The memory hierarchy of a GPU")
+    d = Drawing(400, 352, "The memory hierarchy of a GPU")
     levels = [
-        (270, "registers", "64 Ki of 32 bits per SM", "a thread", PALE[2]),
-        (340, "shared memory", "228 KB per SM", "a block", PALE[1]),
-        (410, "level 2 cache", "50 MB", "all SMs, automatic", PALE[4]),
-        (480, "global memory", "141 GB", "all SMs", PALE[0]),
+        (154, "registers", "64 Ki of 32 bits per SM", ["a thread"], PALE[2]),
+        (184, "shared memory", "228 KB per SM", ["a block"], PALE[1]),
+        (214, "level 2 cache", "50 MB", ["all SMs,", "automatic"], PALE[4]),
+        (244, "global memory", "141 GB", ["all SMs"], PALE[0]),
     ]
-    d.text(280, 24, "level, and its size on an H200", font_weight="bold")
-    d.text(622, 24, "visible to", font_weight="bold")
+    d.text(170, 24, "level, and its size on an H200", font_weight="bold")
+    d.text(350, 24, "visible to", font_weight="bold")
     for i, (width, name, size, who, colour) in enumerate(levels):
         y = 40 + 68 * i
-        d.box(280 - width / 2, y, width, 48, colour)
-        d.text(280, y + 20, name, font_weight="bold")
-        d.text(280, y + 38, size)
-        d.text(622, y + 28, who)
+        d.box(170 - width / 2, y, width, 48, colour)
+        d.text(170, y + 20, name, font_weight="bold")
+        d.text(170, y + 38, size)
+        d.lines_of_text(350, y + 36 - 8 * len(who), who, step=16)
         if i:
-            d.vertical_arrow(262, y - 20, y)
-            d.vertical_arrow(298, y, y - 20)
-    d.vertical_arrow(36, 60, 280)
-    d.text(30, 170, "larger, slower", transform="rotate(-90 24 170)")
-    words = "A kernel manages registers and shared memory; the hardware manages the cache."
-    d.text(350, 316, words)
+            d.vertical_arrow(152, y - 20, y)
+            d.vertical_arrow(188, y, y - 20)
+    d.vertical_arrow(34, 60, 280)
+    d.text(22, 170, "larger, slower", transform="rotate(-90 22 170)")
+    words = ["A kernel manages registers and shared memory;", "the hardware manages the cache."]
+    d.lines_of_text(200, 322, words)
     return d
 
 
@@ -45,7 +45,7 @@ def roofline(matmul, forward):
     peaks = examples.machine(matmul)
     float32, bfloat16, memory = peaks
     kernels = examples.kernels(matmul, forward)
-    left, top, right, bottom = 62, 30, 682, 350
+    left, top, right, bottom = 56, 30, 388, 390
     low, high = -2 + math.log10(4), math.log10(5000)  # of the intensity
     floor, ceiling = -1.0, math.log10(2000)  # of the rate in TFLOP/s
 
@@ -54,8 +54,8 @@ def roofline(matmul, forward):
         y = bottom - (math.log10(rate / 1e12) - floor) / (ceiling - floor) * (bottom - top)
         return x, y
 
-    below = 18 * ((len(kernels) + 1) // 2)
-    d = Drawing(700, bottom + 80 + below, "Measured kernels and the roofline of an H200")
+    below = 18 * len(kernels)
+    d = Drawing(charts.NARROW, bottom + 96 + below, "Measured kernels and the roofline of an H200")
     for power in range(-1, 4):
         _, y = at(1, 10.0**power * 1e12)
         d.line(left, y, right, y, charts.GRID, 1)
@@ -63,7 +63,7 @@ def roofline(matmul, forward):
     for power in range(-1, 4):
         x, _ = at(10.0**power, 1e12)
         d.line(x, top, x, bottom, charts.GRID, 1)
-        d.text(x, bottom + 18, f"{10.0**power:g}", font_size=11)
+        d.text(x, bottom + 18, f"{10.0**power:g}")
     d.line(left, bottom, right, bottom, "#222222", 1)
     d.text((left + right) / 2, bottom + 38, "operations per byte that must be moved")
     middle = (top + bottom) / 2
@@ -76,26 +76,25 @@ def roofline(matmul, forward):
         # Where no kernel is.
         place, anchor = (1.2 * ridge, "start") if peak == float32 else (10**high, "end")
         x, y = at(place, peak)
-        d.text(x, y - 6, words, text_anchor=anchor, font_size=11)
+        d.text(x, y - 6, words, text_anchor=anchor)
     x, y = at(0.3, 0.3 * memory)
     slope = -math.degrees(
         math.atan2((bottom - top) / (ceiling - floor), (right - left) / (high - low))
     )
     turn = f"rotate({slope:.1f} {x:.2f} {y - 8:.2f})"
-    d.text(x, y - 8, f"memory: {memory / 1e12:.1f} TB/s", font_size=11, transform=turn)
+    d.text(x, y - 8, f"memory: {memory / 1e12:.1f} TB/s", transform=turn)
     for i, kernel in enumerate(kernels):
         colour = COLOURS[0] if kernel.kind == "float32" else COLOURS[1]
 
         def disc(x, y, r):
-            d.element("circle", cx=x, cy=y, r=r, fill=colour)
-            d.text(x, y + 4, i + 1, fill="#ffffff", font_size=11, font_weight="bold")
+            d.element("circle", cx=x, cy=y, r=r, fill="#ffffff", stroke=colour, stroke_width=2)
+            d.text(x, y + 4, i + 1, font_weight="bold")
 
-        disc(*at(kernel.intensity, kernel.rate), 8.5)
-        x, y = left + i % 2 * 320, bottom + 66 + 18 * (i // 2)
-        disc(x, y - 4, 8)
+        disc(*at(kernel.intensity, kernel.rate), 9.5)
+        x, y = 24, bottom + 66 + 18 * i
+        disc(x, y - 4, 9)
         d.text(x + 16, y, f"{kernel.name}, {kernel.kind}", text_anchor="start")
-    footer = source(matmul, forward)
-    d.text(682, bottom + 66 + below, footer, text_anchor="end", font_size=10, fill="#666666")
+    charts.footed(d, 16, bottom + 70 + below, source(matmul, forward), charts.NARROW)
     return d
 
 
@@ -126,13 +125,14 @@ def fusion():
             d.text(x + 4, 190 - 18 * k, place, text_anchor="start", fill=colour(place))
         d.vertical_arrow(left + 100, 114, 226)
         d.text(left + 105, 160, writes, text_anchor="start", fill=colour(writes))
-    d.cell(500, 62, 180, 52, PALE[2], "tiles of S and P are made,", dy=-4, font_size=11)
-    d.text(590, 100, "used and dropped on chip", font_size=11)
+    d.cell(500, 62, 180, 52, PALE[2], "tiles of S and P are made,", dy=-4)
+    d.text(590, 100, "used and dropped on chip")
     d.vertical_arrow(530, 226, 114)
     d.text(536, 178, "Q, K, V", text_anchor="start")
     d.vertical_arrow(650, 114, 226)
     d.text(656, 166, "O", text_anchor="start")
-    d.text(350, 290, "Red: N x N elements per head. All others have N x d.")
+    d.text(20, 290, "S and P: N x N elements per head. All others have N x d.", text_anchor="start")
+    d.narrow([(0, 0, 430, 276)], [(470, 0, 230, 276)], [(0, 276, 430, 24)])
     return d
 
 
@@ -156,6 +156,7 @@ def tiling():
         d.text(c_left + side + 12, top + 80, "C")
         count = side // t
         d.text(left + 194, top + side + 18, f"each strip is loaded {count} times")
+        d.narrow([(left - 40, 0, 350, 300)])
     return d
 
 
@@ -192,30 +193,31 @@ def merging():
         y += 46
     words = ["3 levels of merges. Halves run in parallel:", "on lanes, warps, blocks or GPUs."]
     d.lines_of_text(392, 226, words, text_anchor="start")
+    d.narrow([(0, 0, 350, 216)], [(370, 0, 330, 260)])
     return d
 
 
 def bits():
-    d = Drawing(700, 236, "The bits of the types")
-    unit = 14
+    d = Drawing(400, 252, "The bits of the types")
+    unit, left = 11.5, 16
     rows = [("float32", 8, 23), ("TF32", 8, 10), ("float16", 5, 10), ("bfloat16", 8, 7)]
     for i, (name, exponent, fraction) in enumerate(rows):
-        y = 34 + 44 * i
-        d.text(84, y + 17, name, text_anchor="end", font_weight="bold")
-        x = 96
+        y = 14 + 52 * i
+        d.text(left, y + 10, name, text_anchor="start", font_weight="bold")
+        words = f"{1 + exponent + fraction} bits: 1 + {exponent} + {fraction}"
+        d.text(left + 72, y + 10, words, text_anchor="start")
+        x = left
         for letter, count, colour in (
             ("s", 1, PALE[7]),
             ("e", exponent, PALE[0]),
             ("f", fraction, PALE[1]),
         ):
             for _ in range(count):
-                d.box(x, y, unit, 24, colour)
+                d.box(x, y + 16, unit, 24, colour)
                 x += unit
-            d.text(x - unit * count / 2, y + 17, letter)
-        words = f"{1 + exponent + fraction} bits: 1 + {exponent} + {fraction}"
-        d.text(x + 10, y + 17, words, text_anchor="start")
+            d.text(x - unit * count / 2, y + 33, letter)
     words = "s: sign; e: exponent, the range; f: fraction, the precision"
-    d.text(96, 218, words, text_anchor="start")
+    d.text(left, 236, words, text_anchor="start")
     return d
 
 
@@ -249,8 +251,8 @@ def occupancy(matmul, forward):
 
 def pipeline():
     copy, compute, count = 8, 4, 6
-    d = Drawing(700, 316, "When tiles are copied and computed, with 1, 2 and 3 stages")
-    unit, left = 7.6, 84
+    d = Drawing(400, 336, "When tiles are copied and computed, with 1, 2 and 3 stages")
+    unit, left = 4.1, 76
     for i, number in enumerate((1, 2, 3)):
         y = 34 + 88 * i
         times = examples.schedule(count, copy, compute, number)
@@ -259,85 +261,74 @@ def pipeline():
         for tile, (asked, arrived, begun, done) in enumerate(times):
             row = y + 17 * (tile % number)
             d.box(left + asked * unit, row, (arrived - asked) * unit, 15, PALE[1])
-            d.text(left + (asked + arrived) / 2 * unit, row + 12, tile + 1, font_size=11)
+            d.text(left + (asked + arrived) / 2 * unit, row + 12, tile + 1)
             d.box(left + begun * unit, y + 54, (done - begun) * unit, 18, PALE[0])
-            d.text(left + (begun + done) / 2 * unit, y + 67, tile + 1, font_size=11)
+            d.text(left + (begun + done) / 2 * unit, y + 67, tile + 1)
         end = times[-1][3]
-        d.text(left + end * unit + 8, y + 67, f"{end}", text_anchor="start", font_weight="bold")
-    d.text(
-        left,
-        306,
-        f"blue: copy in flight, {copy} units; orange: tile computed, {compute} units",
-        text_anchor="start",
-    )
+        d.text(left + end * unit + 6, y + 67, f"{end}", text_anchor="start", font_weight="bold")
+    words = [
+        f"Upper rows: copies in flight, {copy} units of time each.",
+        f"Lowest row: tiles computed, {compute} units each.",
+    ]
+    d.lines_of_text(12, 308, words, text_anchor="start")
     return d
 
 
 def reverse():
-    d = Drawing(700, 262, "A chain of Jacobians, multiplied from either end")
-    unit = 60
+    d = Drawing(400, 304, "A chain of Jacobians, multiplied from either end")
+    unit, step = 52, 62
 
-    def matrix(x, y, width, height, name, colour):
-        d.cell(x, y, width, height, colour, name)
-
-    def result(x, y, words):
-        d.text(x, y + 50, "=", font_size=16)
-        d.text(x + 104, y + 50, words, text_anchor="start")
+    def row(y, names, result, height, colour, words):
+        x = 14
+        for name in names:
+            is_row = name == "u"
+            tall = 16 if is_row else unit
+            d.cell(x, y + (unit - tall) / 2, unit, tall, PALE[0 if is_row else 1], name)
+            x += step
+        d.text(x + 8, y + unit / 2 + 5, "=", font_size=16)
+        d.cell(x + 28, y + (unit - height) / 2, unit, height, colour, result)
+        d.text(14, y + unit + 28, words, text_anchor="start")
 
     bold = {"text_anchor": "start", "font_weight": "bold"}
-    d.text(96, 30, "from the left: a row times a matrix, n x n each time", **bold)
-    x = 96
-    matrix(x, 68, unit, 16, "u", PALE[0])
-    for name in ("J3", "J2", "J1"):
-        x += unit + 14
-        matrix(x, 46, unit, unit, name, PALE[1])
-    matrix(x + unit + 46, 68, unit, 16, "", PALE[2])
-    result(x + unit + 26, 30, "every step is a gradient")
-    d.text(96, 152, "from the right: a matrix times a matrix, n x n x n", **bold)
-    x = 96
-    matrix(x, 190, unit, 16, "u", PALE[0])
-    matrix(x + unit + 14, 168, unit, unit, "J3", PALE[1])
-    x += 2 * (unit + 14)
-    for name in ("J2", "J1"):
-        matrix(x, 168, unit, unit, name, PALE[1])
-        x += unit + 14
-    d.box(x - 2 * unit - 35, 161, 2 * unit + 28, unit + 14, "none", RED, 1.6)
-    matrix(x + 32, 168, unit, unit, "J2 J1", PALE[6])
-    result(x + 12, 152, "first comes a whole matrix")
+    d.text(14, 26, "from the left: a row times a matrix, n x n each time", **bold)
+    row(42, ["u", "J3", "J2", "J1"], "", 16, PALE[2], "Every step is a gradient.")
+    d.text(14, 166, "from the right: a matrix times a matrix, n x n x n", **bold)
+    row(190, ["u", "J3", "J2", "J1"], "J2 J1", unit, PALE[6], "First comes a whole matrix.")
+    d.box(14 + 2 * step - 7, 183, step + unit + 14, unit + 14, "none", RED, 1.6)
     return d
 
 
 def tensor_memory():
     """The columns of tensor memory in FlashAttention-4's forward pass, and who works on them."""
-    d = Drawing(560, 372, "FlashAttention-4 on Blackwell: tensor memory between the warps")
-    bold = {"font_size": 14, "font_weight": "bold"}
-    small = {"font_size": 13}
+    d = Drawing(400, 386, "FlashAttention-4 on Blackwell: tensor memory between the warps")
 
     def boxed(x, y, width, height, colour, name, *words):
         d.box(x, y, width, height, colour)
-        d.text(x + width / 2, y + 20, name, **bold)
-        for k, line in enumerate(words):
-            d.text(x + width / 2, y + 38 + 18 * k, line, **small)
+        d.text(x + width / 2, y + 18, name, font_weight="bold")
+        d.lines_of_text(x + width / 2, y + 36, words)
 
-    boxed(20, 16, 230, 48, PALE[1], "1 load warp (TMA)", "Q, K, V to shared memory")
-    boxed(310, 16, 230, 48, PALE[1], "1 MMA warp (tcgen05.mma)", "one thread issues all matmuls")
-    d.arrow(250, 40, 310)
-    d.text(280, 112, "tensor memory: 128 lanes, columns 0 to 511 of 32 bits", **bold)
+    boxed(10, 12, 168, 66, PALE[1], "1 load warp (TMA)", "Q, K, V", "to shared memory")
+    words = ("tcgen05.mma: one thread", "issues all matmuls")
+    boxed(222, 12, 168, 66, PALE[1], "1 MMA warp", *words)
+    d.arrow(178, 44, 222)
+    d.text(200, 124, "tensor memory: 128 lanes, 512 columns of 32 bits", font_weight="bold")
     names = [("S0, then P0", PALE[2]), ("S1, then P1", PALE[2]), ("O0", PALE[0]), ("O1", PALE[0])]
     for i, (name, colour) in enumerate(names):
-        x = 20 + 130 * i
-        d.cell(x, 124, 130, 76, colour, name, "#666666", 1, dy=-4, **bold)
-        d.text(x + 65, 180, f"{128 * i} to {128 * i + 127}", **small)
-    d.pointer(425, 64, 425, 98)
-    for x in (85, 215, 345, 475):
-        d.pointer(x - 12, 202, x - 12, 240)
-        d.pointer(x + 12, 240, x + 12, 202)
-    for x, number in ((20, 0), (154, 1)):
-        boxed(x, 242, 126, 66, PALE[4], f"softmax {number}", "4 warps", "reads S, writes P")
-    of_o = ("4 warps", "rescales O, divides it at the end")
-    boxed(288, 242, 252, 66, PALE[3], "correction", *of_o)
-    d.text(280, 336, "0 and 1: two tiles of 128 queries of one block, computed in turn.", **small)
-    d.text(280, 356, "One more warp stores the finished output.", **small)
+        x = 10 + 95 * i
+        d.cell(x, 136, 95, 66, colour, name, "#666666", 1, dy=-4, font_weight="bold")
+        d.text(x + 47.5, 186, f"{128 * i} to {128 * i + 127}")
+        d.pointer(x + 36, 204, x + 36, 240)
+        d.pointer(x + 60, 240, x + 60, 204)
+    d.pointer(306, 80, 306, 110)
+    for x, number in ((10, 0), (107, 1)):
+        boxed(x, 242, 92, 86, PALE[4], f"softmax {number}", "4 warps", "reads S,", "writes P")
+    of_o = ("4 warps", "rescales O,", "divides it at the end")
+    boxed(204, 242, 186, 86, PALE[3], "correction", *of_o)
+    words = [
+        "0 and 1: two tiles of 128 queries of one block, computed",
+        "in turn. One more warp stores the finished output.",
+    ]
+    d.lines_of_text(12, 356, words, text_anchor="start")
     return d
 
 

@@ -43,12 +43,20 @@ document.addEventListener("DOMContentLoaded", () => {
     }
   }
 
-  const reachable = () => {
-    for (const box of document.querySelectorAll("pre, .table-wrapper, .formula, .drawing")) {
-      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
-      else box.removeAttribute("tabindex");
-    }
+  const boxes = [...document.querySelectorAll("pre, .table-wrapper, .formula, .drawing, .stepper-scroll, .explorer-view")];
+  const faded = (box) => {
+    box.classList.toggle("more-left", box.scrollLeft > 1);
+    box.classList.toggle("more-right", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
   };
+  const reachable = () => {
+    const wide = boxes.map((box) => box.scrollWidth > box.clientWidth);
+    boxes.forEach((box, i) => {
+      if (wide[i]) box.tabIndex = 0;
+      else box.removeAttribute("tabindex");
+      faded(box);
+    });
+  };
+  for (const box of boxes) box.addEventListener("scroll", () => faded(box), { passive: true });
   reachable();
   addEventListener("resize", reachable);
   for (const box of document.querySelectorAll("details")) box.addEventListener("toggle", reachable);

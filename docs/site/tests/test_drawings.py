@@ -1,0 +1,96 @@
+"""Tests of check_drawings.py and drawings.py: each kind of fault is found, and a good drawing has
+none."""
+
+import unittest
+
+from common.drawing.dark import with_dark
+from common.drawing.svg import Drawing
+from docs.site import check_drawings
+from docs.site.drawings import Look, picture
+
+
+def drawn(width=400, fill="#222222", behind="#ffffff", size=12, words="a word", narrow=()):
+    d = Drawing(width, 100, "A drawing")
+    d.box(0, 0, width, 100, behind)
+    d.text(60, 50, words, fill=fill, font_size=size)
+    d.narrow(*narrow)
+    return d.svg()
+
+
+class PalettesTest(unittest.TestCase):
+    def faults(self, svg):
+        return "\n".join(check_drawings.palettes(svg))
+
+    def test_a_drawing_with_both_palettes_has_no_fault(self):
+        self.assertEqual(self.faults(with_dark(drawn())), "")
+
+    def test_a_colour_without_a_dark_one_is_found(self):
+        self.assertIn("the fill #222222 has no dark colour", self.faults(drawn()))
+
+    def test_pale_text_is_found_on_what_is_behind_it(self):
+        self.assertIn("contrast of", self.faults(with_dark(drawn(fill="#999999"))))
+        self.assertIn("contrast of", self.faults(with_dark(drawn(behind="#b00020"))))
+
+    def test_a_share_of_a_colour_counts(self):
+        self.assertEqual(check_drawings.blend("#000", "#ffffff", 0.5), "#808080")
+
+
+class WordsTest(unittest.TestCase):
+    def test_colours_are_found_and_shapes_are_not(self):
+        for words in ("Red: column 5", "a tile (yellow)", "white there", "Shaded: computed"):
+            self.assertTrue(check_drawings.hues(words), words)
+        for words in ("Outlined: column 5", "read the row", "covered", "NVIDIA's white paper"):
+            self.assertEqual(check_drawings.hues(words), [], words)
+
+
+class SizesTest(unittest.TestCase):
+    def faults(self, svg, name="a.svg"):
+        return "\n".join(check_drawings.sizes(name, svg))
+
+    def test_a_drawing_for_a_phone_fits_everywhere(self):
+        self.assertEqual(self.faults(drawn(400)), "")
+
+    def test_a_wide_drawing_needs_a_narrow_form(self):
+        self.assertIn("a window of 390, and has no narrow form", self.faults(drawn(700)))
+        halves = [(0, 0, 350, 100)], [(350, 0, 350, 100)]
+        self.assertEqual(self.faults(drawn(700, narrow=halves)), "")
+
+    def test_a_time_axis_may_scroll_on_a_phone_only(self):
+        self.assertEqual(self.faults(drawn(760), "timeline_09.svg"), "")
+        self.assertIn("window of 820", self.faults(drawn(1200), "timeline_09.svg"))
+
+    def test_small_letters_of_a_narrow_form_are_found(self):
+        row = [(0, 0, 700, 100)]
+        self.assertIn(
+            "letters of 6.1 pixels in a window of 390", self.faults(drawn(700, narrow=[row]))
+        )
+
+    def test_a_word_outside_of_the_narrow_form_is_found(self):
+        svg = drawn(700, narrow=[[(350, 0, 350, 100)]])
+        self.assertEqual(
+            list(check_drawings.left_out(svg)), ["the narrow form does not show 'a word'"]
+        )
+
+
+class PictureTest(unittest.TestCase):
+    def image(self, svg):
+        mark = Look(svg).mark()
+        return f'<img class="{mark}" src="../_images/a.svg" style="width: 933px" />'
+
+    def test_an_image_gets_its_size(self):
+        html = picture(self.image(drawn(400)))
+        self.assertIn('width="400" height="100"', html)
+        self.assertIn("min-width: 300px; width", html)
+
+    def test_a_narrow_form_is_for_narrow_windows(self):
+        html = picture(self.image(drawn(700, narrow=([(0, 0, 350, 100)], [(350, 0, 350, 100)]))))
+        self.assertIn('<source media="(max-width: 600px)" srcset="../_images/a.narrow.svg"', html)
+        self.assertIn('width="350" height="206"', html)
+        self.assertNotIn("min-width: ", html.split("<img")[1])
+
+    def test_other_images_stay(self):
+        self.assertEqual(picture('<img src="a.png">'), '<img src="a.png">')
+
+
+if __name__ == "__main__":
+    unittest.main()
