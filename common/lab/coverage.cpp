@@ -12,6 +12,19 @@
 namespace fa::lab {
 namespace {
 
+#if defined(__x86_64__)
+constexpr std::size_t kCall = 5;  // bytes: 0xe8 and the distance
+
+// Whether a call at `code` is all that a landing pad does: mov from rax before it, mov to rdi and
+// a call of _Unwind_Resume() behind it. The compiler gives such a pad to the line of a call.
+bool is_empty_landing_pad(const std::uint8_t* code) {
+  const std::uint8_t* const after = code + kCall;
+  return (code[-3] | 1) == 0x49 && code[-2] == 0x89 && (code[-1] & 0xf8) == 0xc0 &&
+         (after[0] | 4) == 0x4c && after[1] == 0x89 && (after[2] & 0xc7) == 0xc7 &&
+         after[3] == 0xe8;
+}
+#endif
+
 bool is_of_observer(const char* name) {
   return std::strncmp(name, "__tsan_", 7) == 0 ||
          std::strcmp(name, "__sanitizer_cov_trace_pc") == 0;
@@ -75,12 +88,11 @@ void WatchedCode::read_calls() {
     }
   };
 #if defined(__x86_64__)
-  constexpr std::size_t length = 5;  // 0xe8 and the distance
-  for (std::size_t i = 0; i + length <= size_; ++i) {
-    if (code[i] != 0xe8) continue;
+  for (std::size_t i = 3; i + 2 * kCall <= size_; ++i) {
+    if (code[i] != 0xe8 || is_empty_landing_pad(code + i)) continue;
     std::int32_t distance = 0;
     std::memcpy(&distance, code + i + 1, sizeof distance);
-    const std::uintptr_t returns_to = begin_ + i + length;
+    const std::uintptr_t returns_to = begin_ + i + kCall;
     add(returns_to, returns_to + static_cast<std::uintptr_t>(std::intptr_t{distance}));
   }
 #elif defined(__aarch64__)

@@ -27,8 +27,8 @@ struct Coverage {
   }
 };
 
-/// Whether there is a line and it says more than that a block ends. The compiler gives what it adds
-/// for exceptions to the closing brace of a function.
+/// Whether there is a line and it says more than that a block ends. The compiler gives much of what
+/// it adds for exceptions to the closing brace of a function.
 /// @param place "file:line"; of a file that cannot be read all lines count
 bool says_something(const std::string& place);
 

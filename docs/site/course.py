@@ -27,7 +27,6 @@ from common.drawing import narrow
 from common.flatten import flatten
 from docs.site import (
     callouts,
-    chapters,
     drawings,
     excerpts,
     exercise_pages,
