@@ -2,8 +2,10 @@
 # links. Part of CMakeLists.txt.
 #   <build>/docs/made      what programs make for pages: the data of explorers
 #   <build>/docs/html      the site; the reference is in its folder reference
+#   <build>/docs/next      the site while it is built: it takes the place of html when it is right
 set(fa_docs_out "${CMAKE_CURRENT_BINARY_DIR}")
 set(fa_docs_html "${fa_docs_out}/html")
+set(fa_docs_next "${fa_docs_out}/next")
 set(fa_docs_made "${fa_docs_out}/made")
 set(fa_docs_tags "${fa_docs_out}/reference.tag")
 set(fa_docs_site "${CMAKE_CURRENT_SOURCE_DIR}/site")
@@ -73,8 +75,8 @@ if(NOT DOXYGEN_VERSION VERSION_LESS 1.9.5)
 endif()
 configure_file(site/Doxyfile.in "${fa_docs_out}/Doxyfile" @ONLY)
 add_custom_target(docs_reference
-  COMMAND "${CMAKE_COMMAND}" -E rm -rf "${fa_docs_html}"  # with pages that are no more
-  COMMAND "${CMAKE_COMMAND}" -E make_directory "${fa_docs_html}/reference"
+  COMMAND "${CMAKE_COMMAND}" -E rm -rf "${fa_docs_next}"  # what a failed build has left
+  COMMAND "${CMAKE_COMMAND}" -E make_directory "${fa_docs_next}/reference"
   COMMAND "${DOXYGEN_EXECUTABLE}" "${fa_docs_out}/Doxyfile"
   WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The reference of the code" USES_TERMINAL VERBATIM)
 
@@ -119,7 +121,7 @@ function(fa_docs_build TARGET BUILDER DIRECTORY)
             VERBATIM)
   add_dependencies(${TARGET} docs_venv docs_data)
 endfunction()
-fa_docs_build(docs_pages html "${fa_docs_html}")
+fa_docs_build(docs_pages html "${fa_docs_next}")
 add_dependencies(docs_pages docs_reference)
 
 # ---- On demand: the course as a book, and a visit of all links to other sites.
@@ -139,7 +141,9 @@ add_dependencies(docs_pdf docs_single)
 fa_docs_build(docs_external_links linkcheck "${fa_docs_out}/linkcheck")
 
 add_custom_target(docs
-  COMMAND ${fa_docs_python} docs.site.check_site --root "${fa_docs_root}" --html "${fa_docs_html}"
+  COMMAND ${fa_docs_python} docs.site.check_site --root "${fa_docs_root}" --html "${fa_docs_next}"
+  COMMAND sh -c "rm -rf \"$0.old\"; mv -f \"$0\" \"$0.old\" 2>/dev/null; mv \"$1\" \"$0\" && rm -rf \"$0.old\""
+          "${fa_docs_html}" "${fa_docs_next}"
   WORKING_DIRECTORY "${fa_docs_root}" COMMENT "Checking the site: ${fa_docs_html}/index.html"
   USES_TERMINAL VERBATIM)
 add_dependencies(docs docs_pages)

@@ -181,7 +181,8 @@ def mathml(node, display):
 
 def reserve_room(_app, _pagename, _template, context, _doctree):
     """Gives drawings their size as attributes, so that nothing moves when they have arrived."""
-    context["body"] = SIZED.sub(r'\1 width="\2" height="\3"', context.get("body", ""))
+    for part in (context, *context.get("slides", ())):
+        part["body"] = SIZED.sub(r'\1 width="\2" height="\3"', part.get("body", ""))
 
 
 def visit_math(self, node):

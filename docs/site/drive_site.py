@@ -7,6 +7,7 @@
     print         no table or listing is wider than the paper
     keyboard      from the front page to the source of a listing without a mouse
     place         Back and reload return to the place on the page
+    slides        each question of the chapters, no answer unfolded, letters that a hall can read
     stepper       the tile stepper works on its page, and its colours follow light and dark
 
 Exit status: browser.run_test; 77 also where there is no site.
@@ -19,7 +20,8 @@ import json
 import pathlib
 import sys
 
-from docs.site import browser, navigation
+from docs.site import browser, chapters, navigation
+from docs.site.excerpts import read_lines
 from docs.site.stepper_driver import Stepper
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -236,6 +238,51 @@ def place(window, html):
             yield f"{name} leads to line {window.value('window.scrollY')} of the page, not to 4000"
 
 
+# The smallest letters of texts, and of drawings by the room that they have.
+LETTERS = """(() => {
+  const found = [];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const box = walk.currentNode.parentElement;
+    if (!walk.currentNode.data.trim() || box.closest('script, math')) continue;
+    const size = parseFloat(getComputedStyle(box).fontSize);
+    if (size < 16) found.push(`${size} pixels: ${walk.currentNode.data.trim().slice(0, 40)}`);
+  }
+  for (const image of document.querySelectorAll('.drawing img[width]')) {
+    const {width} = image.getBoundingClientRect(), name = image.getAttribute('src');
+    const size = 12 * width / image.getAttribute('width');
+    const whole = width >= image.parentElement.clientWidth - 1;
+    if (size < 13.9 && !whole) found.push(`${size} pixels: the drawing ${name}`);
+  }
+  if (document.documentElement.scrollWidth > innerWidth) found.push('wider than the window');
+  return found.slice(0, 5);
+})()"""
+ANSWERS = "[...document.querySelectorAll('details')].filter((box) => box.open).length"
+
+
+def slides(window, html):
+    """Yields faults of the slides of each lesson."""
+    window.size(1280, 720)
+    window.look(dark=False)
+    for lesson in chapters.lessons(ROOT):
+        name = lesson.replace("README.md", "slides.html")
+        numbered = [page for page in chapters.chapters(ROOT, lesson) if "/appendix" not in page]
+        asked = sum(
+            line.startswith("**Predict") for page in numbered for line in read_lines(ROOT / page)
+        )
+        window.open(html / name)
+        count = "document.querySelectorAll('.slide.question').length"
+        if (shown := window.value(count)) != asked:
+            yield f"{name}: {shown} questions, not {asked} as in the chapters"
+        for kind in ("listing", "table", "drawing"):
+            if not window.value(f"document.querySelectorAll('.slide.{kind}').length"):
+                yield f"{name}: no slide has a {kind}"
+        if window.value(ANSWERS):
+            yield f"{name}: an answer is unfolded"
+        yield from (f"{name}: {words}" for words in window.value(LETTERS))
+        yield from (f"{name}: {sentence}" for sentence in window.faults())
+
+
 def stepper(window, html):
     """Yields faults of the tile stepper on its page: a walk, and that its colours follow the site's
     look."""
@@ -261,6 +308,9 @@ def stepper(window, html):
         yield f"{STEPPER}: the numbers have the same colour, {colours[0]}, in light and dark"
 
 
+WALKS = (searches, above, keyboard, place, slides, stepper)
+
+
 def look(html):
     """(faults, a summary) of the site."""
     package = importlib.util.find_spec("axe_playwright_python").origin
@@ -276,7 +326,7 @@ def look(html):
         found = []
         with browser.Browser() as window:
             try:
-                for walk in (searches, above, keyboard, place, stepper) if part == 0 else ():
+                for walk in WALKS if part == 0 else ():
                     found += walk(window, html)
                 # The last page is looked at in whole, by the browser that has it.
                 found += every_page(window, html, files[part::BROWSERS], axe, counts, files[-1])
