@@ -7,7 +7,7 @@ from common.classroom import catalogue
 from docs.site import chapters
 
 FRONT, EXERCISES = "README.md", "common/classroom/exercises.md"
-LAB = "common/lab/README.md"
+LAB, RESULTS = "common/lab/README.md", "docs/results/README.md"
 GROUPS = [
     ("Start here", ["docs/building.md", LAB, EXERCISES]),
     ("Lessons", []),  # the maps, with their chapters below them
@@ -16,7 +16,7 @@ GROUPS = [
     (
         "Reference",
         [
-            "docs/results/README.md",
+            RESULTS,
             "docs/notation.md",
             "docs/glossary.md",
             "docs/checking.md",
@@ -52,14 +52,14 @@ def groups(root):
 
 def below(root, page):
     """The pages below a page in the navigation: chapters of a lesson, the lab's other pages, the
-    tasks of all exercises in the order of the course."""
+    tasks of all exercises in the order of the course, results by lesson."""
     if page in chapters.lessons(root):
         return chapters.chapters(root, page)
     if page == EXERCISES:
         folders = [exercise.folder for exercise in catalogue.exercises(root)]
         return [f"{folder.relative_to(root).as_posix()}/task.md" for folder in folders]
-    if page == LAB:
-        beside = sorted(root.glob("common/lab/*.md"))
+    if page in (LAB, RESULTS):
+        beside = sorted((root / page).parent.glob("*.md"))
         return [p.relative_to(root).as_posix() for p in beside if p.name != "README.md"]
     return []
 
