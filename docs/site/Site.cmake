@@ -107,38 +107,57 @@ if(NOT FA_MATH_FONT)
           "docs: fonts-stix is not installed; the browser chooses a font for the site's formulas")
 endif()
 
-# ---- Sphinx: the pages. fa_docs_build(TARGET BUILDER DIRECTORY)
-function(fa_docs_build TARGET BUILDER DIRECTORY)
+# ---- Sphinx: the pages. fa_docs_build(TARGET BUILDER DIRECTORY BOOK option...): BOOK is "" for the
+# site, else "course" or "teaching", whose builders share the pages as they were read.
+function(fa_docs_build TARGET BUILDER DIRECTORY BOOK)
+  set(read "${BUILDER}")
+  if(BOOK)
+    set(read "${BOOK}")
+  endif()
   add_custom_target(${TARGET}
     COMMAND "${CMAKE_COMMAND}" -E env "COURSE_MATH_FONT=$<$<BOOL:${FA_MATH_FONT}>:${FA_MATH_FONT}>"
-            "${fa_docs_venv_python}" -B -m sphinx --fresh-env --jobs auto --fail-on-warning
-            --keep-going
-            --conf-dir "${fa_docs_site}" --doctree-dir "${fa_docs_out}/doctrees_${BUILDER}"
+            "COURSE_BOOK=${BOOK}"
+            "${fa_docs_venv_python}" -B -m sphinx --jobs auto --fail-on-warning --keep-going
+            --conf-dir "${fa_docs_site}" --doctree-dir "${fa_docs_out}/doctrees_${read}"
             --builder ${BUILDER}
-            --define "course_tags=${fa_docs_tags}" --define "course_made=${fa_docs_made}"
-            "${fa_docs_root}" "${DIRECTORY}" ${ARGN}
-    COMMENT "The pages, by Sphinx: ${BUILDER}" WORKING_DIRECTORY "${fa_docs_root}" USES_TERMINAL
-            VERBATIM)
-  add_dependencies(${TARGET} docs_venv docs_data)
+            --define "course_tags=${fa_docs_tags}" --define "course_made=${fa_docs_made}" ${ARGN}
+            "${fa_docs_root}" "${DIRECTORY}"
+    COMMENT "The pages, by Sphinx: ${BUILDER} ${BOOK}" WORKING_DIRECTORY "${fa_docs_root}"
+    USES_TERMINAL VERBATIM)
+  add_dependencies(${TARGET} docs_venv)
 endfunction()
-fa_docs_build(docs_pages html "${fa_docs_next}")
-add_dependencies(docs_pages docs_reference)
+fa_docs_build(docs_pages html "${fa_docs_next}" "" --fresh-env)
+add_dependencies(docs_pages docs_reference docs_data)
 
-# ---- On demand: the course as a book, and a visit of all links to other sites.
-fa_docs_build(docs_book_epub epub "${fa_docs_out}/epub")
-add_custom_target(docs_epub
-  COMMAND "${CMAKE_COMMAND}" -E copy "${fa_docs_out}/epub/flash-attention-course.epub"
-          "${fa_docs_out}"
-  COMMENT "The book: ${fa_docs_out}/flash-attention-course.epub" VERBATIM)
-add_dependencies(docs_epub docs_book_epub)
-fa_docs_build(docs_single singlehtml "${fa_docs_out}/single")
-add_custom_target(docs_pdf
-  COMMAND "${fa_docs_venv_python}" -B -m docs.site.print_pdf "${fa_docs_out}/single/README.html"
-          "${fa_docs_out}/flash-attention-course.pdf"
-  WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The book, printed by Chromium" USES_TERMINAL
-  VERBATIM)
-add_dependencies(docs_pdf docs_single)
-fa_docs_build(docs_external_links linkcheck "${fa_docs_out}/linkcheck")
+# ---- On demand: the course as a book, and a booklet for teachers and contributors. What both forms
+# of a book are made from is read once.
+add_custom_target(docs_epub)
+add_custom_target(docs_pdf)
+function(fa_docs_book BOOK FRONT)
+  set(out "${fa_docs_out}/${BOOK}")
+  fa_docs_build(docs_read_${BOOK} dummy "${out}/dummy" ${BOOK} --fresh-env)
+  fa_docs_build(docs_epub_${BOOK} epub "${out}/epub" ${BOOK})
+  add_custom_command(TARGET docs_epub_${BOOK} POST_BUILD
+    COMMAND "${CMAKE_COMMAND}" -E copy "${out}/epub/flash-attention-${BOOK}.epub" "${fa_docs_out}"
+    VERBATIM)
+  fa_docs_build(docs_single_${BOOK} singlehtml "${out}/single" ${BOOK})
+  add_custom_target(docs_pdf_${BOOK}
+    COMMAND "${fa_docs_venv_python}" -B -m docs.site.print_pdf "${out}/single/${FRONT}.html"
+            "${fa_docs_out}/flash-attention-${BOOK}.pdf"
+    WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The book, printed by Chromium: ${BOOK}"
+    USES_TERMINAL VERBATIM)
+  add_dependencies(docs_epub_${BOOK} docs_read_${BOOK})
+  add_dependencies(docs_single_${BOOK} docs_read_${BOOK})
+  add_dependencies(docs_pdf_${BOOK} docs_single_${BOOK})
+  add_dependencies(docs_epub docs_epub_${BOOK})
+  add_dependencies(docs_pdf docs_pdf_${BOOK})
+endfunction()
+fa_docs_book(course README)
+if(EXISTS "${fa_docs_root}/common/classroom/teaching.md")
+  fa_docs_book(teaching common/classroom/teaching)
+endif()
+fa_docs_build(docs_external_links linkcheck "${fa_docs_out}/linkcheck" "" --fresh-env)
+add_dependencies(docs_external_links docs_data)
 
 add_custom_target(docs
   COMMAND ${fa_docs_python} docs.site.check_site --root "${fa_docs_root}" --html "${fa_docs_next}"

@@ -4,8 +4,9 @@ runs in the repository's root, where Python finds the modules; Site.cmake has th
 import os
 import pathlib
 import re
+import uuid
 
-from docs.site import navigation
+from docs.site import book, navigation
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
@@ -16,14 +17,15 @@ def _cited(key):
 
 
 project = _cited("title")
-author = "The FlashAttention lessons contributors"
+author = _cited("  - name")
 version = release = _cited("version")
 copyright = f"{_cited('date-released')[:4]}, {author}"  # pylint: disable=redefined-builtin
 language = "en"
 
 extensions = ["myst_parser", "sphinx_copybutton", "docs.site.course"]
-root_doc = navigation.docname(navigation.FRONT)
-include_patterns = navigation.pages(ROOT)
+course_book = os.environ.get("COURSE_BOOK", "")  # course or teaching; the site has neither
+root_doc = navigation.docname(book.front(course_book))
+include_patterns = book.pages(ROOT, course_book) if course_book else navigation.pages(ROOT)
 exclude_patterns = ["build*", ".*", "**/kernels", "my_exercises"]
 myst_all_links_external = True  # docs.site.links resolves them
 myst_enable_extensions = ["tasklist"]
@@ -69,6 +71,17 @@ linkcheck_anchors = False  # many sites make theirs by script
 linkcheck_timeout = 30
 linkcheck_retries = 2
 
-epub_basename = "flash-attention-course"
+_title = {"teaching": f"{project}: for teachers and contributors"}.get(course_book, project)
+epub_basename = f"flash-attention-{course_book}"
+epub_title = _title
+epub_author, epub_publisher = author, author
+epub_description = " ".join(re.search(r"abstract: >-\n((?:  .*\n)+)", _citation)[1].split())
+epub_identifier = f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{_title} {version}')}"
+epub_scheme, epub_uid = "UUID", "course"
+epub_cover = ("_static/cover.svg", "")
+epub_css_files = ["ebook.css"]
 epub_show_urls = "no"
-epub_exclude_files = ["_static/slides.css"]
+epub_exclude_files = [
+    f"_static/{name}"
+    for name in ("course.css", "slides.css", "book.css", "page.js", "search.js", "copybutton.js")
+]

@@ -25,7 +25,7 @@ from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.util import logging
 
 from common.flatten import flatten
-from docs.site import chapters, excerpts, navigation, search_index, slides
+from docs.site import book, chapters, excerpts, navigation, search_index, slides
 from docs.site.comment_blocks import CommentBlocks, previous_step
 from docs.site.github_pages import GithubMarkdown
 from docs.site.links import changes_file, one_file, page_of, resolve_links
@@ -104,12 +104,17 @@ def add_toctrees(app, docname, source):
         return f"\n\n```{{toctree}}\n{lines}\n\n{names}\n```\n"
 
     page = page_of(app.env, docname)
-    if page == navigation.FRONT:
+    if (which := app.config.course_book) and page == book.front(which):
+        for title, members in book.parts(root, which):
+            source[0] += toctree(members, f":caption: {title}")
+    elif which and (members := book.below(root, page)):
+        source[0] += toctree(members, ":maxdepth: 1")
+    elif page == navigation.FRONT:
         if repository := app.config.html_context["repository"]:
             source[0] = source[0].replace(CLONE, f"`git clone {repository}`. In its folder:", 1)
         for title, members in navigation.groups(root):
             source[0] += toctree(members, f":caption: {title}")
-    elif members := navigation.below(root, page):
+    elif not which and (members := navigation.below(root, page)):
         source[0] += toctree(members, ":maxdepth: 1")
     elif page.endswith("/task.md"):
         asked_by = navigation.asked_by(root, page)
@@ -201,20 +206,22 @@ def read_reference(app):
 
 
 class BookBuilder(Epub3Builder):
-    """The book: its list of files says which of them have formulas, as EPUB 3 demands."""
+    """The book: its list of files says which of them have formulas, as EPUB 3 demands, and which
+    one is the cover."""
 
     def build_content(self):
         super().build_content()
-        book = pathlib.Path(self.outdir)
-        content = book / "content.opf"
+        folder = pathlib.Path(self.outdir)
+        content = folder / "content.opf"
 
         def item(match):
-            page = book / urllib.parse.unquote(match[1])
+            page = folder / urllib.parse.unquote(match[1])
             formulas = page.is_file() and "<math" in page.read_text(encoding="utf-8")
             return match[0] + (' properties="mathml"' if formulas else "")
 
         text = content.read_text(encoding="utf-8")
         text = re.sub(r'href="([^"]*\.xhtml)" media-type="[^"]*"(?= />)', item, text)
+        text = re.sub(r'(href="_static/cover.svg")', r'\1 properties="cover-image"', text)
         content.write_text(text, encoding="utf-8")
 
 
@@ -235,6 +242,7 @@ def setup(app):
     app.connect("build-finished", copy_assets)
     app.connect("build-finished", write_steps)
     app.connect("build-finished", link_reference)
+    book.setup(app)
     search_index.setup(app)
     slides.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -21,8 +21,10 @@ SIGNS = {
     "cdot": " · ", "times": " × ", "le": " ≤ ", "ge": " ≥ ", "ne": " ≠ ", "to": " → ",
     "approx": " ≈ ", "infty": "∞", "sum": "Σ ", "sqrt": "√", "in": " ∈ ", "pm": " ± ", "dots": "…",
     "partial": "∂", "top": "T", "odot": " ∘ ", "lfloor": "⌊", "rfloor": "⌋", "quad": " ",
-    "qquad": " ", "lceil": "⌈", "rceil": "⌉", "ll": " ≪ ", "gg": " ≫ ", "leftarrow": " ← ", "mid": " | ",
+    "qquad": " ", "lceil": "⌈", "rceil": "⌉", "ll": " ≪ ", "gg": " ≫ ",
+    "leftarrow": " ← ", "mid": " | ",
 }  # fmt: skip
+GROUP = r"\{((?:[^{}]|\{[^{}]*\})*)\}"
 DROPPED = re.compile(r"\\(?:text|mathrm|mathbf|mathbb|operatorname|left|right|big|Big|bigl|bigr)\b")
 
 
@@ -31,7 +33,7 @@ def readable(tex):
     text = re.sub(r"\\(?:begin|end)\{\w+\*?\}", " ", tex)
     text = DROPPED.sub("", text)
     for _ in range(3):  # fractions stand in fractions
-        text = re.sub(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}", r"(\1) / (\2)", text)
+        text = re.sub(rf"\\[dt]?frac{GROUP}{GROUP}", r"(\1) / (\2)", text)
         text = re.sub(r"\{(\{\w+\})\}", r"\1", text)
         text = re.sub(r"([_^])\{(\w+)\}", r"\1\2", text)
         text = re.sub(r"([_^])\{([^{}]*)\}", r"\1(\2)", text)
