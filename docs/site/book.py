@@ -99,7 +99,8 @@ class OnPaper(SphinxTransform):
             section["ids"] = [anchored(page, name) for name in section["ids"]]
         for raw in self.document.findall(nodes.raw):
             text = ANCHOR.sub(lambda found: found[1] + anchored(page, found[2]), raw.astext())
-            raw.children = [nodes.Text(text)]
+            if text != raw.astext():
+                raw[:] = [nodes.Text(text)]
         if chapters.is_chapter(page):
             self.answers_last(page)
 

@@ -20,6 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIMES = 3  # that it prints at most
 DOCUMENT = re.compile(r'<span id="document-([^"]*)"></span>\s*<section id="[^"]*">')
 HEADING = re.compile(r"<(/?)h([1-6])\b")
+HEADERLINK = re.compile(r'<a class="headerlink"[^>]*>.*?</a>', re.S)
 UNKNOWN = "000"  # as wide as a number
 # What is longer than half a page may be divided.
 LONG = """document.querySelectorAll('.listing, .printed').forEach((box) => {
@@ -88,7 +89,7 @@ def ranked(text):
         below = not name.endswith("/README") and bool(re.match(r"\d\d_", name))
         task = "/exercises/" in name
         first = int(HEADING.search(part)[2])
-        title = re.sub(r"<[^>]*>", "", re.search(r"<h\d>(.*?)(?:<a\b|</h)", part, re.S)[1])
+        title = re.sub(r"<[^>]*>", "", re.search(r"<h\d>(.*?)</h", part, re.S)[1])
         rank = (2 if below else 1) - first
 
         def level(heading, rank=rank):
@@ -117,14 +118,16 @@ def ranked(text):
 
 def write_book(page, pdf):
     """Prints the page."""
-    text = page.read_text(encoding="utf-8")
+    text = HEADERLINK.sub("", page.read_text(encoding="utf-8"))
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     table, title = contents(text), title_page(text, citation)
     head, mark, body = text.partition('<article role="main"')
     body, styles = ranked(body)
     style = f'<link rel="stylesheet" href="_static/book.css"><style>{styles}</style></head>'
     head = head.replace("</head>", style, 1)
-    copy = page.with_name("book.html")  # beside the page, so that its pictures are found
+    # All addresses of a single page begin at the root of what Sphinx wrote.
+    root = next((folder for folder in page.parents if (folder / "_static").is_dir()), page.parent)
+    copy = root / "book.html"
     pages, form = None, ' <span class="page-number">(p.&nbsp;{})</span>'
     for _ in range(TIMES):
         opened, end, rest = numbered(body, pages, form).partition(">")
