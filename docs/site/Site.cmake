@@ -131,28 +131,27 @@ add_dependencies(docs_pages docs_reference docs_data)
 
 # ---- On demand: the course as a book, and a booklet for teachers and contributors. What both forms
 # of a book are made from is read once.
-add_custom_target(docs_epub)
 add_custom_target(docs_pdf)
 function(fa_docs_book BOOK FRONT)
   set(out "${fa_docs_out}/${BOOK}")
   fa_docs_build(docs_read_${BOOK} dummy "${out}/dummy" ${BOOK} --fresh-env)
-  fa_docs_build(docs_epub_${BOOK} epub "${out}/epub" ${BOOK})
-  add_custom_command(TARGET docs_epub_${BOOK} POST_BUILD
-    COMMAND "${CMAKE_COMMAND}" -E copy "${out}/epub/flash-attention-${BOOK}.epub" "${fa_docs_out}"
-    VERBATIM)
   fa_docs_build(docs_single_${BOOK} singlehtml "${out}/single" ${BOOK})
   add_custom_target(docs_pdf_${BOOK}
     COMMAND "${fa_docs_venv_python}" -B -m docs.site.print_pdf "${out}/single/${FRONT}.html"
             "${fa_docs_out}/flash-attention-${BOOK}.pdf"
     WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The book, printed by Chromium: ${BOOK}"
     USES_TERMINAL VERBATIM)
-  add_dependencies(docs_epub_${BOOK} docs_read_${BOOK})
   add_dependencies(docs_single_${BOOK} docs_read_${BOOK})
   add_dependencies(docs_pdf_${BOOK} docs_single_${BOOK})
-  add_dependencies(docs_epub docs_epub_${BOOK})
   add_dependencies(docs_pdf docs_pdf_${BOOK})
 endfunction()
 fa_docs_book(course README)
+fa_docs_build(docs_epub epub "${fa_docs_out}/course/epub" course)
+add_custom_command(TARGET docs_epub POST_BUILD
+  COMMAND "${CMAKE_COMMAND}" -E copy "${fa_docs_out}/course/epub/flash-attention-course.epub"
+          "${fa_docs_out}"
+  VERBATIM)
+add_dependencies(docs_epub docs_read_course)
 if(EXISTS "${fa_docs_root}/common/classroom/teaching.md")
   fa_docs_book(teaching common/classroom/teaching)
 endif()

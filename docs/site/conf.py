@@ -4,7 +4,6 @@ runs in the repository's root, where Python finds the modules; Site.cmake has th
 import os
 import pathlib
 import re
-import uuid
 
 from docs.site import book, navigation
 
@@ -36,8 +35,9 @@ smartquotes_action = "qe"  # "--section" keeps its hyphens
 numfig = False
 html_math_renderer = "mathml"
 
+_title = {"teaching": f"{project}: for teachers and contributors"}.get(course_book, project)
 html_theme = "furo"
-html_title = project
+html_title = _title
 html_sidebars = {
     "**": [
         "sidebar/brand.html",
@@ -71,13 +71,11 @@ linkcheck_anchors = False  # many sites make theirs by script
 linkcheck_timeout = 30
 linkcheck_retries = 2
 
-_title = {"teaching": f"{project}: for teachers and contributors"}.get(course_book, project)
 epub_basename = f"flash-attention-{course_book}"
 epub_title = _title
 epub_author, epub_publisher = author, author
 epub_description = " ".join(re.search(r"abstract: >-\n((?:  .*\n)+)", _citation)[1].split())
-epub_identifier = f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{_title} {version}')}"
-epub_scheme, epub_uid = "UUID", "course"
+epub_identifier = epub_uid = f"{epub_basename}-{version}"  # EPUB wants the same in both places
 epub_cover = ("_static/cover.svg", "")
 epub_css_files = ["ebook.css"]
 epub_show_urls = "no"

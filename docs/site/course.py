@@ -29,7 +29,7 @@ from docs.site import book, chapters, excerpts, navigation, search_index, slides
 from docs.site.comment_blocks import CommentBlocks, previous_step
 from docs.site.github_pages import GithubMarkdown
 from docs.site.links import changes_file, one_file, page_of, resolve_links
-from docs.site.reference import Reference, linked_back
+from docs.site.reference import Reference, finished, linked_back, start_page
 
 LOG = logging.getLogger(__name__)
 CLONE = "Clone the repository. In its folder:"
@@ -166,7 +166,14 @@ def link_reference(app, exception):
         if path not in explained and lesson in app.env.titles:
             title = app.env.titles[lesson].astext()
             explained[path] = [(navigation.html_file(lesson + ".md"), title)]
-    linked_back(app.course_reference, pathlib.Path(app.outdir) / "reference", explained)
+    folder = pathlib.Path(app.outdir) / "reference"
+    linked_back(app.course_reference, folder, explained)
+    titles = {}
+    for lesson in chapters.lessons(pathlib.Path(app.srcdir)):
+        title = app.env.titles[navigation.docname(lesson)].astext()
+        titles[lesson.split("/")[0]] = navigation.html_file(lesson), title
+    start_page(app.course_reference, folder, titles)
+    finished(folder)
 
 
 def mathml(node, display):

@@ -7,6 +7,7 @@
     print         no table or listing is wider than the paper
     keyboard      from the front page to the source of a listing without a mouse
     place         Back and reload return to the place on the page
+    reference     no finding on three of its pages, light and dark
     slides        each question of the chapters, no answer unfolded, letters that a hall can read
     stepper       the tile stepper works on its page, and its colours follow light and dark
 
@@ -171,8 +172,15 @@ def above(window, html):
             yield f"the search for '{words}' says '{said}', not '{wanted}'"
 
 
-def every_page(window, html, files, axe, counts, last):
+def axe():
+    """The script that looks for barriers."""
+    package = importlib.util.find_spec("axe_playwright_python").origin
+    return pathlib.Path(package).with_name("axe.min.js").read_text(encoding="utf-8")
+
+
+def every_page(window, html, files, counts, last):
     """Yields faults of each page, in each size and look."""
+    script = axe()
     for file in files:
         window.size(WIDE, 900)
         window.look(dark=False)
@@ -182,7 +190,7 @@ def every_page(window, html, files, axe, counts, last):
         counts["formulas"] += formulas
         if empty:
             yield f"{file}: {empty} of {formulas} formulas are not drawn"
-        window.page.add_script_tag(content=axe)
+        window.page.add_script_tag(content=script)
         whole = file in (LISTING, last)
         # Colours differ between the looks, everything else between the sizes.
         for dark, width, rules in (
@@ -340,13 +348,26 @@ def stepper(window, html):
         yield f"{STEPPER}: the numbers have the same colour, {colours[0]}, in light and dark"
 
 
-WALKS = (searches, above, keyboard, place, slides, stepper)
+REFERENCE = ("index.html", "namespacefa_1_1tiled.html", "12__ping__pong_8cuh_source.html")
+
+
+def reference(window, html):
+    """Yields what axe finds on pages of the reference."""
+    window.size(WIDE, 900)
+    for name in REFERENCE:
+        for dark in (False, True):
+            window.look(dark)
+            window.open(html / "reference" / name)
+            window.page.add_script_tag(content=axe())
+            for words in window.value(AXE, [True, LEVELS]):
+                yield f"reference/{name}, {'dark' if dark else 'light'}: axe: {words}"
+
+
+WALKS = (searches, above, keyboard, place, slides, reference, stepper)
 
 
 def look(html):
     """(faults, a summary) of the site."""
-    package = importlib.util.find_spec("axe_playwright_python").origin
-    axe = pathlib.Path(package).with_name("axe.min.js").read_text(encoding="utf-8")
     files = [navigation.html_file(page) for page in navigation.pages(ROOT)] + ["search.html"]
     files += [
         path.relative_to(html).as_posix() for path in sorted(html.glob("changes/*/*/*.html"))[:1]
@@ -361,7 +382,7 @@ def look(html):
                 for walk in WALKS if part == 0 else ():
                     found += walk(window, html)
                 # The last page is looked at in whole, by the browser that has it.
-                found += every_page(window, html, files[part::BROWSERS], axe, counts, files[-1])
+                found += every_page(window, html, files[part::BROWSERS], counts, files[-1])
             except browser.PageError as error:
                 found.append(str(error))
         return found
