@@ -5,7 +5,7 @@ It prints until the numbers are right: where a link leads is known when the book
 
     python3 -m docs.site.print_pdf build/learn/docs/single/README.html build/learn/docs/course.pdf
 
-Exit status: 0 done, 2 could not be done.
+Exit status: 0 done, 1 the file is larger than 10 MB, 2 could not be done.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from docs.site import browser
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TIMES = 3  # that it prints at most
+MOST = 10  # MB
 DOCUMENT = re.compile(r'<span id="document-([^"]*)"></span>\s*<section id="[^"]*">')
 HEADING = re.compile(r"<(/?)h([1-6])\b")
 HEADERLINK = re.compile(r'<a class="headerlink"[^>]*>.*?</a>', re.S)
@@ -52,7 +53,7 @@ def contents(text):
     if not tree:
         return ""
     tree = re.sub(r"<input\b[^>]*>|<label\b.*?</label>", "", tree[1], flags=re.S)
-    return f'<nav class="book-contents"><h2>Contents</h2>{tree}</nav>'
+    return f'<nav class="book-contents"><h2>Contents</h2><div>{tree}</div></nav>'
 
 
 def page_numbers(pdf):
@@ -109,9 +110,10 @@ def ranked(text):
             f'@top-right {{ content: "{right}" }} '
             "@bottom-center { content: counter(page) } }"
         )
-        kind = "task" if task else "new-page"
+        # A new name begins a new page.
+        kind = "task" if task else "document"
         opened = place[0].replace("<section ", f'<section style="page: {page}" ', 1)
-        opened = opened.replace("<span ", f'<span class="{kind}" ', 1)
+        opened = opened.replace("<span ", f'<span class="{kind}" style="page: {page}" ', 1)
         made.append(part.replace(place[0], opened, 1))
     return "".join(made), "\n".join(dict.fromkeys(styles))
 
@@ -138,13 +140,8 @@ def write_book(page, pdf):
             window.open(copy)
             window.look(False, paper=True)
             window.value(LONG)
-            window.page.pdf(
-                path=pdf,
-                outline=True,
-                tagged=True,
-                print_background=True,
-                prefer_css_page_size=True,
-            )
+            # Tags, and the outline that is made from them, would be half of the file.
+            window.page.pdf(path=pdf, print_background=True, prefer_css_page_size=True)
         before, pages = pages, page_numbers(pdf)
         if pages == before:
             break
@@ -163,8 +160,9 @@ def main(arguments=None):
     except (OSError, browser.PageError) as error:
         print(f"print_pdf.py: {error}", file=sys.stderr)
         return 2
-    print(f"{options.pdf}: {options.pdf.stat().st_size / 1e6:.1f} MB")
-    return 0
+    size = options.pdf.stat().st_size / 1e6
+    print(f"{options.pdf}: {size:.1f} MB" + (f"; allowed are {MOST}" if size > MOST else ""))
+    return 1 if size > MOST else 0
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import types
 import unittest
 import unittest.mock
 import zipfile
@@ -391,6 +392,30 @@ class Grade(Folder):
             self.grade(self.root / "nothing")
         with self.assertRaisesRegex(Fault, "has no file"):
             self.grade(self.root / "03_online_softmax", "--exercises", "03_one_step")
+
+
+class Chosen(unittest.TestCase):
+    def test_without_a_choice_what_anybody_handed_in_is_marked(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for student_name, name in (("ada", "02_row_max"), ("bob", "03_one_step")):
+                one = exercise(name)
+                file = pathlib.Path(folder) / student_name / name / one.file
+                file.parent.mkdir(parents=True)
+                file.write_text("")
+            marked = []
+
+            def mark(_tools, one, submission):
+                marked.append((submission.name, one.id))
+                return [types.SimpleNamespace(message="")]
+
+            marks = unittest.mock.patch.object(grade, "mark", mark)
+            with marks, unittest.mock.patch.object(formats, "plain", lambda name, marks: name):
+                said(grade.main, [folder], ROOT, lambda: None)
+                both = ["02_row_max", "03_one_step"]
+                self.assertEqual(marked, [(who, one) for who in ("ada", "bob") for one in both])
+                marked.clear()
+                said(grade.main, [folder, "--exercises", "02"], ROOT, lambda: None)
+                self.assertIn(("ada", "02_log_sum_exp"), marked)
 
 
 class Handout(unittest.TestCase):
