@@ -150,7 +150,9 @@ fa_docs_build(docs_epub epub "${fa_docs_out}/course/epub" course)
 add_custom_command(TARGET docs_epub POST_BUILD
   COMMAND "${CMAKE_COMMAND}" -E copy "${fa_docs_out}/course/epub/flash-attention-course.epub"
           "${fa_docs_out}"
-  VERBATIM)
+  COMMAND ${fa_docs_python} docs.site.check_epub
+          --epub "${fa_docs_out}/flash-attention-course.epub"
+  WORKING_DIRECTORY "${fa_docs_root}" VERBATIM)
 add_dependencies(docs_epub docs_read_course)
 if(EXISTS "${fa_docs_root}/common/classroom/teaching.md")
   fa_docs_book(teaching common/classroom/teaching)
