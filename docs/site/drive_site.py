@@ -292,7 +292,7 @@ LETTERS = """(() => {
     const {width} = image.getBoundingClientRect(), name = image.getAttribute('src');
     const size = 12 * width / image.getAttribute('width');
     const whole = width >= image.parentElement.clientWidth - 1;
-    if (size < 13.9 && !whole) found.push(`${size} pixels: the drawing ${name}`);
+    if (width && size < 13.9 && !whole) found.push(`${size} pixels: the drawing ${name}`);
   }
   if (document.documentElement.scrollWidth > innerWidth) found.push('wider than the window');
   return found.slice(0, 5);
