@@ -8,7 +8,7 @@ FOLDER is what paths in the command are relative to.
 import os
 import sys
 
-from common.classroom import catalogue, export, gate, grade, student
+from common.classroom import catalogue, export, gate, grade, handout, student
 from common.classroom.toolchain import Toolchain
 
 USAGE = """usage: ./learn classroom COMMAND ...
@@ -16,6 +16,7 @@ USAGE = """usage: ./learn classroom COMMAND ...
 For teachers. ./learn classroom COMMAND --help explains each.
 
   export    write a course repository: lessons, exercises, no solutions
+  handout   print the tasks of some exercises, without hints and solutions
   gate      test the graders: right answers pass, known mistakes fail, for their reasons
 """
 
@@ -31,7 +32,7 @@ def main(arguments):
     commands = {"exercise": student.main, "grade": grade.main}
     if command == "classroom":
         command, *rest = rest or ["--help"]
-        commands = {"export": export.main, "gate": gate.main}
+        commands = {"export": export.main, "handout": handout.main, "gate": gate.main}
         if command in ("-h", "--help"):
             print(USAGE)
             return 0

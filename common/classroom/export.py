@@ -5,6 +5,7 @@ import json
 import pathlib
 import shutil
 import subprocess
+import zipfile
 
 from common.classroom import catalogue
 from common.classroom.catalogue import Fault
@@ -32,6 +33,14 @@ def files_of(root):
     ]
 
 
+def packed(folder, file):
+    """Packs the content of a folder, with the modes of its files."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                archive.write(path, path.relative_to(folder))
+
+
 def main(arguments, root, _toolchain):
     """Writes the copy; returns the exit status."""
     parser = argparse.ArgumentParser(
@@ -55,6 +64,11 @@ def main(arguments, root, _toolchain):
         metavar="FILE",
         help="weeks, dates and weights: adds a schedule, a handout, and autograders for Gradescope "
         "and GitHub Classroom; without solutions, with the seed of FILE",
+    )
+    parser.add_argument(
+        "--zip",
+        metavar="FILE",
+        help="packs the copy as well: with --class, what Gradescope takes as an autograder",
     )
     options = parser.parse_args(arguments)
     plan = Plan(options.plan, catalogue.exercises(root)) if options.plan else None
@@ -92,6 +106,8 @@ def main(arguments, root, _toolchain):
             to = target / exercise.folder.relative_to(root) / "start.txt"
             to.write_text(exercise.start(), encoding="utf-8")
             starts += 1
+    if options.zip:
+        packed(target, options.zip)
     print(
         f"{count + starts} files in {target}"
         + (", without solutions" if options.without_solutions else "")

@@ -53,9 +53,14 @@ def answer_of(submission, exercise):
     return None
 
 
+def handed_in(folder, exercise):
+    """Has a student's folder an answer to an exercise?"""
+    return answer_of(folder, exercise) is not None
+
+
 def is_submission(folder, exercises):
     """Whether a folder holds a student's files, rather than students."""
-    return any(answer_of(folder, exercise) is not None for exercise in exercises)
+    return any(handed_in(folder, exercise) for exercise in exercises)
 
 
 def read_points(path, exercises):
@@ -171,7 +176,13 @@ def read_options(arguments):
         default=student.WORK,
         help=f"of one student, or of several ({student.WORK})",
     )
-    add("--exercises", nargs="+", default=[], metavar="ID", help="only these, or lessons")
+    add(
+        "--exercises",
+        nargs="+",
+        default=[],
+        metavar="ID",
+        help="only these, or lessons; without it what anybody handed in",
+    )
     add("--format", choices=("text", *formats.WRITERS, *formats.OF_CLASS), default="text")
     words = "JSON: exercise -> stage -> points; 0 leaves an exercise out"
     add("--points", metavar="FILE", help=words)
@@ -249,6 +260,8 @@ def main(arguments, root, toolchain):
     if not chosen:
         raise Fault("no exercise is left to mark")
     students, alone = students_in(pathlib.Path(options.folder), chosen)
+    if not (options.exercises or options.plan):
+        chosen = [one for one in chosen if any(handed_in(path, one) for path in students)]
     files = output_files(students, alone, options)
     tools, everyone, status = toolchain(), [], 0
     for submission, file in zip(students, files):

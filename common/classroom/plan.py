@@ -14,9 +14,9 @@ From it `./learn classroom export --class FILE` makes the files that a class nee
 """
 
 import datetime
-import html
 import pathlib
 
+from common.classroom import handout
 from common.classroom.catalogue import Fault
 
 PLAN = "class.yaml"  # in an exported copy
@@ -76,19 +76,9 @@ class Plan:
     def handout(self):
         """The tasks, and what students begin with, as one HTML page to print: no hints, no
         solutions."""
-        parts = [f"<h1>{html.escape(self.title)}</h1>"]
-        for title, due, weighted in self.weeks:
-            parts.append(f"<h2>{html.escape(title)} <small>due {due}</small></h2>")
-            for exercise, _ in weighted:
-                task, start = html.escape(exercise.task()), html.escape(exercise.start())
-                parts.append(f"<section><div>{task}</div>\n<pre>{start}</pre></section>")
-        return (
-            '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
-            f"<title>{html.escape(self.title)}</title>\n<style>\n"
-            "body { font: 12pt serif; max-width: 45em; margin: auto }\n"
-            "div { white-space: pre-wrap } pre { font-size: 9pt; white-space: pre-wrap }\n"
-            "section { break-inside: avoid-page } h2 { break-before: page }\n"
-            "</style>\n" + "\n".join(parts) + "\n</html>\n"
+        groups = ((f"{title}, due {due}", weighted) for title, due, weighted in self.weeks)
+        return handout.page(
+            self.title, [(heading, [one for one, _ in chosen]) for heading, chosen in groups]
         )
 
 

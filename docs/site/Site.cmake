@@ -2,8 +2,10 @@
 # links. Part of CMakeLists.txt.
 #   <build>/docs/made      what programs make for pages: the data of explorers
 #   <build>/docs/html      the site; the reference is in its folder reference
+#   <build>/docs/next      the site while it is built: it takes the place of html when it is right
 set(fa_docs_out "${CMAKE_CURRENT_BINARY_DIR}")
 set(fa_docs_html "${fa_docs_out}/html")
+set(fa_docs_next "${fa_docs_out}/next")
 set(fa_docs_made "${fa_docs_out}/made")
 set(fa_docs_tags "${fa_docs_out}/reference.tag")
 set(fa_docs_site "${CMAKE_CURRENT_SOURCE_DIR}/site")
@@ -73,8 +75,8 @@ if(NOT DOXYGEN_VERSION VERSION_LESS 1.9.5)
 endif()
 configure_file(site/Doxyfile.in "${fa_docs_out}/Doxyfile" @ONLY)
 add_custom_target(docs_reference
-  COMMAND "${CMAKE_COMMAND}" -E rm -rf "${fa_docs_html}"  # with pages that are no more
-  COMMAND "${CMAKE_COMMAND}" -E make_directory "${fa_docs_html}/reference"
+  COMMAND "${CMAKE_COMMAND}" -E rm -rf "${fa_docs_next}"  # what a failed build has left
+  COMMAND "${CMAKE_COMMAND}" -E make_directory "${fa_docs_next}/reference"
   COMMAND "${DOXYGEN_EXECUTABLE}" "${fa_docs_out}/Doxyfile"
   WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The reference of the code" USES_TERMINAL VERBATIM)
 
@@ -105,41 +107,63 @@ if(NOT FA_MATH_FONT)
           "docs: fonts-stix is not installed; the browser chooses a font for the site's formulas")
 endif()
 
-# ---- Sphinx: the pages. fa_docs_build(TARGET BUILDER DIRECTORY)
-function(fa_docs_build TARGET BUILDER DIRECTORY)
+# ---- Sphinx: the pages. fa_docs_build(TARGET BUILDER DIRECTORY BOOK option...): BOOK is "" for the
+# site, else "course" or "teaching", whose builders share the pages as they were read.
+function(fa_docs_build TARGET BUILDER DIRECTORY BOOK)
+  set(read "${BUILDER}")
+  if(BOOK)
+    set(read "${BOOK}")
+  endif()
   add_custom_target(${TARGET}
     COMMAND "${CMAKE_COMMAND}" -E env "COURSE_MATH_FONT=$<$<BOOL:${FA_MATH_FONT}>:${FA_MATH_FONT}>"
-            "${fa_docs_venv_python}" -B -m sphinx --fresh-env --jobs auto --fail-on-warning
-            --keep-going
-            --conf-dir "${fa_docs_site}" --doctree-dir "${fa_docs_out}/doctrees_${BUILDER}"
+            "COURSE_BOOK=${BOOK}"
+            "${fa_docs_venv_python}" -B -m sphinx --jobs auto --fail-on-warning --keep-going
+            --conf-dir "${fa_docs_site}" --doctree-dir "${fa_docs_out}/doctrees_${read}"
             --builder ${BUILDER}
-            --define "course_tags=${fa_docs_tags}" --define "course_made=${fa_docs_made}"
-            "${fa_docs_root}" "${DIRECTORY}" ${ARGN}
-    COMMENT "The pages, by Sphinx: ${BUILDER}" WORKING_DIRECTORY "${fa_docs_root}" USES_TERMINAL
-            VERBATIM)
-  add_dependencies(${TARGET} docs_venv docs_data)
+            --define "course_tags=${fa_docs_tags}" --define "course_made=${fa_docs_made}" ${ARGN}
+            "${fa_docs_root}" "${DIRECTORY}"
+    COMMENT "The pages, by Sphinx: ${BUILDER} ${BOOK}" WORKING_DIRECTORY "${fa_docs_root}"
+    USES_TERMINAL VERBATIM)
+  add_dependencies(${TARGET} docs_venv)
 endfunction()
-fa_docs_build(docs_pages html "${fa_docs_html}")
-add_dependencies(docs_pages docs_reference)
+fa_docs_build(docs_pages html "${fa_docs_next}" "" --fresh-env)
+add_dependencies(docs_pages docs_reference docs_data)
 
-# ---- On demand: the course as a book, and a visit of all links to other sites.
-fa_docs_build(docs_book_epub epub "${fa_docs_out}/epub")
-add_custom_target(docs_epub
-  COMMAND "${CMAKE_COMMAND}" -E copy "${fa_docs_out}/epub/flash-attention-course.epub"
+# ---- On demand: the course as a book, and a booklet for teachers and contributors. What both forms
+# of a book are made from is read once.
+add_custom_target(docs_pdf)
+function(fa_docs_book BOOK FRONT)
+  set(out "${fa_docs_out}/${BOOK}")
+  fa_docs_build(docs_read_${BOOK} dummy "${out}/dummy" ${BOOK} --fresh-env)
+  fa_docs_build(docs_single_${BOOK} singlehtml "${out}/single" ${BOOK})
+  add_custom_target(docs_pdf_${BOOK}
+    COMMAND "${fa_docs_venv_python}" -B -m docs.site.print_pdf "${out}/single/${FRONT}.html"
+            "${fa_docs_out}/flash-attention-${BOOK}.pdf"
+    WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The book, printed by Chromium: ${BOOK}"
+    USES_TERMINAL VERBATIM)
+  add_dependencies(docs_single_${BOOK} docs_read_${BOOK})
+  add_dependencies(docs_pdf_${BOOK} docs_single_${BOOK})
+  add_dependencies(docs_pdf docs_pdf_${BOOK})
+endfunction()
+fa_docs_book(course README)
+fa_docs_build(docs_epub epub "${fa_docs_out}/course/epub" course)
+add_custom_command(TARGET docs_epub POST_BUILD
+  COMMAND "${CMAKE_COMMAND}" -E copy "${fa_docs_out}/course/epub/flash-attention-course.epub"
           "${fa_docs_out}"
-  COMMENT "The book: ${fa_docs_out}/flash-attention-course.epub" VERBATIM)
-add_dependencies(docs_epub docs_book_epub)
-fa_docs_build(docs_single singlehtml "${fa_docs_out}/single")
-add_custom_target(docs_pdf
-  COMMAND "${fa_docs_venv_python}" -B -m docs.site.print_pdf "${fa_docs_out}/single/README.html"
-          "${fa_docs_out}/flash-attention-course.pdf"
-  WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The book, printed by Chromium" USES_TERMINAL
-  VERBATIM)
-add_dependencies(docs_pdf docs_single)
-fa_docs_build(docs_external_links linkcheck "${fa_docs_out}/linkcheck")
+  COMMAND ${fa_docs_python} docs.site.check_epub
+          --epub "${fa_docs_out}/flash-attention-course.epub"
+  WORKING_DIRECTORY "${fa_docs_root}" VERBATIM)
+add_dependencies(docs_epub docs_read_course)
+if(EXISTS "${fa_docs_root}/common/classroom/teaching.md")
+  fa_docs_book(teaching common/classroom/teaching)
+endif()
+fa_docs_build(docs_external_links linkcheck "${fa_docs_out}/linkcheck" "" --fresh-env)
+add_dependencies(docs_external_links docs_data)
 
 add_custom_target(docs
-  COMMAND ${fa_docs_python} docs.site.check_site --root "${fa_docs_root}" --html "${fa_docs_html}"
+  COMMAND ${fa_docs_python} docs.site.check_site --root "${fa_docs_root}" --html "${fa_docs_next}"
+  COMMAND sh -c "rm -rf \"$0.old\"; mv -f \"$0\" \"$0.old\" 2>/dev/null; mv \"$1\" \"$0\" && rm -rf \"$0.old\""
+          "${fa_docs_html}" "${fa_docs_next}"
   WORKING_DIRECTORY "${fa_docs_root}" COMMENT "Checking the site: ${fa_docs_html}/index.html"
   USES_TERMINAL VERBATIM)
 add_dependencies(docs docs_pages)

@@ -5,15 +5,16 @@ import pathlib
 import sys
 
 
-def run(name, faults, arguments=None, *options):
+def run(name, faults, arguments=None, *options, root=True):
     """Runs a check: faults(root) yields messages and returns a summary; `options` are the names of
     further paths that it takes. Returns the exit status: 0 all is well, 1 something is not, 2 could
     not be done."""
     parser = argparse.ArgumentParser(description=faults.__doc__.splitlines()[0])
-    for option in ("root", *options):
+    options = ("root", *options) if root else options
+    for option in options:
         parser.add_argument(f"--{option}", required=True, type=pathlib.Path)
     given = vars(parser.parse_args(arguments))
-    paths = [given[option].resolve() for option in ("root", *options)]
+    paths = [given[option].resolve() for option in options]
     count, found = 0, faults(*paths)
     try:
         while True:

@@ -5,7 +5,7 @@ import os
 import pathlib
 import re
 
-from docs.site import navigation
+from docs.site import book, navigation
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
@@ -16,14 +16,15 @@ def _cited(key):
 
 
 project = _cited("title")
-author = "The FlashAttention lessons contributors"
+author = _cited("  - name")
 version = release = _cited("version")
 copyright = f"{_cited('date-released')[:4]}, {author}"  # pylint: disable=redefined-builtin
 language = "en"
 
 extensions = ["myst_parser", "sphinx_copybutton", "docs.site.course"]
-root_doc = navigation.docname(navigation.FRONT)
-include_patterns = navigation.pages(ROOT)
+course_book = os.environ.get("COURSE_BOOK", "")  # course or teaching; the site has neither
+root_doc = navigation.docname(book.front(course_book))
+include_patterns = book.pages(ROOT, course_book) if course_book else navigation.pages(ROOT)
 exclude_patterns = ["build*", ".*", "**/kernels", "my_exercises"]
 myst_all_links_external = True  # docs.site.links resolves them
 myst_enable_extensions = ["tasklist"]
@@ -34,8 +35,9 @@ smartquotes_action = "qe"  # "--section" keeps its hyphens
 numfig = False
 html_math_renderer = "mathml"
 
+_title = {"teaching": f"{project}: for teachers and contributors"}.get(course_book, project)
 html_theme = "furo"
-html_title = project
+html_title = _title
 html_sidebars = {
     "**": [
         "sidebar/brand.html",
@@ -69,6 +71,15 @@ linkcheck_anchors = False  # many sites make theirs by script
 linkcheck_timeout = 30
 linkcheck_retries = 2
 
-epub_basename = "flash-attention-course"
+epub_basename = f"flash-attention-{course_book}"
+epub_title = _title
+epub_author, epub_publisher = author, author
+epub_description = " ".join(re.search(r"abstract: >-\n((?:  .*\n)+)", _citation)[1].split())
+epub_identifier = epub_uid = f"{epub_basename}-{version}"  # EPUB wants the same in both places
+epub_cover = ("_static/cover.svg", "")
+epub_css_files = ["ebook.css"]
 epub_show_urls = "no"
-epub_exclude_files = ["_static/slides.css"]
+epub_exclude_files = [
+    f"_static/{name}"
+    for name in ("course.css", "slides.css", "book.css", "page.js", "search.js", "copybutton.js")
+]

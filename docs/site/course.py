@@ -26,7 +26,9 @@ from sphinx.util import logging
 from common.drawing import narrow
 from common.flatten import flatten
 from docs.site import (
+    book,
     callouts,
+    chapters,
     drawings,
     excerpts,
     exercise_pages,
@@ -38,7 +40,7 @@ from docs.site import (
 from docs.site.comment_blocks import CommentBlocks, previous_step
 from docs.site.github_pages import GithubMarkdown
 from docs.site.links import changes_file, one_file, page_of, resolve_links
-from docs.site.reference import Reference, linked_back
+from docs.site.reference import Reference, finished, linked_back, start_page
 
 LOG = logging.getLogger(__name__)
 CLONE = re.compile(r"Clone the repository[^.]*\.(?=\s+In its folder:)")
@@ -113,12 +115,17 @@ def add_toctrees(app, docname, source):
         return f"\n\n```{{toctree}}\n{lines}\n\n{names}\n```\n"
 
     page = page_of(app.env, docname)
-    if page == navigation.FRONT:
+    if (which := app.config.course_book) and page == book.front(which):
+        for title, members in book.parts(root, which):
+            source[0] += toctree(members, f":caption: {title}")
+    elif which and (members := book.below(root, page)):
+        source[0] += toctree(members, ":maxdepth: 1")
+    elif page == navigation.FRONT:
         if repository := app.config.html_context["repository"]:
             source[0] = with_address(source[0], repository)
         for title, members in navigation.groups(root):
             source[0] += toctree(members, f":caption: {title}")
-    elif members := navigation.below(root, page):
+    elif not which and (members := navigation.below(root, page)):
         source[0] += toctree(members, ":maxdepth: 1")
     elif page.endswith("/task.md"):
         source[0] = exercise_pages.page(root, page, source[0])
@@ -196,7 +203,14 @@ def link_reference(app, exception):
         if path not in explained and lesson in app.env.titles:
             title = app.env.titles[lesson].astext()
             explained[path] = [(navigation.html_file(lesson + ".md"), title)]
-    linked_back(app.course_reference, pathlib.Path(app.outdir) / "reference", explained)
+    folder = pathlib.Path(app.outdir) / "reference"
+    linked_back(app.course_reference, folder, explained)
+    titles = {}
+    for lesson in chapters.lessons(pathlib.Path(app.srcdir)):
+        title = app.env.titles[navigation.docname(lesson)].astext()
+        titles[lesson.split("/")[0]] = navigation.html_file(lesson), title
+    start_page(app.course_reference, folder, titles)
+    finished(folder)
 
 
 def mathml(node, display):
@@ -210,8 +224,8 @@ def mathml(node, display):
 def reserve_room(_app, _pagename, _template, context, _doctree):
     """Gives drawings their size as attributes, so that nothing moves when they have arrived, and
     their narrow form."""
-    body = context.get("body", "")
-    context["body"] = IMAGE.sub(lambda match: drawings.picture(match[0]), body)
+    for part in (context, *context.get("slides", ())):
+        part["body"] = IMAGE.sub(lambda match: drawings.picture(match[0]), part.get("body", ""))
 
 
 def write_narrow(app, exception):
@@ -240,20 +254,22 @@ def read_reference(app):
 
 
 class BookBuilder(Epub3Builder):
-    """The book: its list of files says which of them have formulas, as EPUB 3 demands."""
+    """The book: its list of files says which of them have formulas, as EPUB 3 demands, and which
+    one is the cover."""
 
     def build_content(self):
         super().build_content()
-        book = pathlib.Path(self.outdir)
-        content = book / "content.opf"
+        folder = pathlib.Path(self.outdir)
+        content = folder / "content.opf"
 
         def item(match):
-            page = book / urllib.parse.unquote(match[1])
+            page = folder / urllib.parse.unquote(match[1])
             formulas = page.is_file() and "<math" in page.read_text(encoding="utf-8")
             return match[0] + (' properties="mathml"' if formulas else "")
 
         text = content.read_text(encoding="utf-8")
         text = re.sub(r'href="([^"]*\.xhtml)" media-type="[^"]*"(?= />)', item, text)
+        text = re.sub(r'(href="_static/cover.svg")', r'\1 properties="cover-image"', text)
         content.write_text(text, encoding="utf-8")
 
 
@@ -278,6 +294,7 @@ def setup(app):
     app.connect("build-finished", write_narrow)
     app.connect("build-finished", write_steps)
     app.connect("build-finished", link_reference)
+    book.setup(app)
     search_index.setup(app)
     slides.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

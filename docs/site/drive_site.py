@@ -1,6 +1,6 @@
 """Opens the finished site in Chromium, with no network, and looks at what a reader meets:
 
-    searches      each of SEARCHES has its page among the first three
+    searches      each of SEARCHES has its page among the first three, and most have it first
     pages         every page in windows of 1440, 1100, 820 and 390 pixels, light and dark: nothing
                   is clipped, nothing fails to load, every formula is drawn
     drawings      none is cut from 820 pixels on; one that scrolls on a phone shows that it does;
@@ -12,6 +12,8 @@
     course        each lesson has its chapters and their exercises below it in the sidebar; arrow
                   keys lead from chapter to chapter, and leave a page with a stepper alone
     front         what a newcomer looks for on the front page
+    reference     no finding on three of its pages, light and dark
+    slides        each question of the chapters, no answer unfolded, letters that a hall can read
     stepper       the tile stepper works on its page, and its colours follow light and dark
 
 Exit status: browser.run_test; 77 also where there is no site.
@@ -24,8 +26,9 @@ import json
 import pathlib
 import sys
 
-from docs.site import browser, navigation
+from docs.site import browser, chapters, navigation
 from docs.site.drawings import COLUMN
+from docs.site.excerpts import read_lines
 from docs.site.stepper_driver import CUT, Stepper
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -63,7 +66,23 @@ SEARCHES = {
     "which exercise teaches the mbarrier phase": "05_flash_forward/exercises/phase/task.html",
     "how fast is the backward pass beside FA-3": "06_flash_backward/index.html",
     "how do I hand in an exercise": "common/classroom/exercises.html",
+    # Words that are not in a title, are written in another way, or are for teachers.
+    "dropout": "01_naive_attention/1_attention.html",
+    "FlashAttention 3": "05_flash_forward/4_overlap.html",
+    "flash attention 2": "05_flash_forward/1_one_kernel.html",
+    "grouped-query": "01_naive_attention/1_attention.html",
+    "syllabus": "common/classroom/teaching.html",
+    "marks for gradescope": "common/classroom/teaching.html",
+    "multi-head latent attention": "06_flash_backward/appendix_block_pairs.html",
+    "register spilling": "docs/theory/06_registers_and_occupancy.html",
+    "profile with ncu": "docs/theory/08_reading_a_profile.html",
+    "Blackwell": "docs/theory/10_beyond_hopper.html",
+    "train a transformer": "06_flash_backward/6_training.html",
+    "underflow": "02_safe_softmax/1_safe_softmax.html",
 }
+FIRST = 26 / 30  # of them must be the first page found
+# Excerpts are sentences: no TeX, no runs of figures, no commit ids.
+UNREADABLE = r"\\[A-Za-z]|(?:\d[\d.,]* ){5}|\b(?=[a-f]*\d)[0-9a-f]{10,40}\b"
 # What stands above the pages found: a term of the glossary, a name of the code, corrected words.
 ABOVE = {
     "what is a bank conflict": ("term", "bank conflict: "),
@@ -157,17 +176,33 @@ TOO_WIDE = """['table', 'pre', 'math[display=block]']
   .map((box) => box.tagName + ' ' + box.textContent.trim().slice(0, 40))"""
 
 
+FOUND = """([words, unreadable]) => {
+  const query = document.getElementById('course-query');
+  query.value = words;
+  query.dispatchEvent(new Event('input'));
+  const items = [...document.querySelectorAll('#course-results > li')].slice(0, 3);
+  return [
+    items.map((item) => item.querySelector('a').getAttribute('href').split('#')[0]),
+    items.map((item) => item.querySelector('.course-excerpt').textContent)
+      .filter((text) => new RegExp(unreadable).test(text)),
+  ];
+}"""
+
+
 def searches(window, html):
     """Yields faults of the search."""
+    window.open(html / "search.html")
+    later = []
     for words, page in SEARCHES.items():
-        window.open(html / "search.html", "?q=" + words)
-        window.until("document.getElementById('course-count').textContent")
-        found = window.value(
-            "[...document.querySelectorAll('#course-results > li')].slice(0, 3)"
-            ".map((item) => item.querySelector('a').getAttribute('href').split('#')[0])"
-        )
+        found, unreadable = window.value(FOUND, [words, UNREADABLE])
         if page not in found:
             yield f"the search for '{words}' finds {', '.join(found)}, not {page}"
+        elif page != found[0]:
+            later.append(f"'{words}' finds {found[0]} before {page}")
+        for text in unreadable:
+            yield f"the search for '{words}' shows '{text}'"
+    if len(later) > (1 - FIRST) * len(SEARCHES):
+        yield f"too many searches have another page first: {'; '.join(later)}"
 
 
 def above(window, html):
@@ -180,8 +215,15 @@ def above(window, html):
             yield f"the search for '{words}' says '{said}', not '{wanted}'"
 
 
-def every_page(window, html, files, axe, counts, last):
+def axe():
+    """The script that looks for barriers."""
+    package = importlib.util.find_spec("axe_playwright_python").origin
+    return pathlib.Path(package).with_name("axe.min.js").read_text(encoding="utf-8")
+
+
+def every_page(window, html, files, counts, last):
     """Yields faults of each page, in each size and look."""
+    script = axe()
     for file in files:
         window.size(WIDE, 900)
         window.look(dark=False)
@@ -192,7 +234,7 @@ def every_page(window, html, files, axe, counts, last):
         if empty:
             yield f"{file}: {empty} of {formulas} formulas are not drawn"
         yield from (f"{file}: a gap in a formula: {gap}" for gap in window.value(GAPS))
-        window.page.add_script_tag(content=axe)
+        window.page.add_script_tag(content=script)
         whole = file in (LISTING, last)
         # Colours differ between the looks, everything else between the sizes.
         for dark, width, rules in (
@@ -328,6 +370,51 @@ def front(window, html):
             yield f"the front page does not say '{words}'"
 
 
+# The smallest letters of texts, and of drawings by the room that they have.
+LETTERS = """(() => {
+  const found = [];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const box = walk.currentNode.parentElement;
+    if (!walk.currentNode.data.trim() || box.closest('script, math')) continue;
+    const size = parseFloat(getComputedStyle(box).fontSize);
+    if (size < 16) found.push(`${size} pixels: ${walk.currentNode.data.trim().slice(0, 40)}`);
+  }
+  for (const image of document.querySelectorAll('.drawing img[width]')) {
+    const {width} = image.getBoundingClientRect(), name = image.getAttribute('src');
+    const size = 12 * width / image.getAttribute('width');
+    const whole = width >= image.parentElement.clientWidth - 1;
+    if (width && size < 13.9 && !whole) found.push(`${size} pixels: the drawing ${name}`);
+  }
+  if (document.documentElement.scrollWidth > innerWidth) found.push('wider than the window');
+  return found.slice(0, 5);
+})()"""
+ANSWERS = "[...document.querySelectorAll('details')].filter((box) => box.open).length"
+
+
+def slides(window, html):
+    """Yields faults of the slides of each lesson."""
+    window.size(1280, 720)
+    window.look(dark=False)
+    for lesson in chapters.lessons(ROOT):
+        name = lesson.replace("README.md", "slides.html")
+        numbered = [page for page in chapters.chapters(ROOT, lesson) if "/appendix" not in page]
+        asked = sum(
+            line.startswith("**Predict") for page in numbered for line in read_lines(ROOT / page)
+        )
+        window.open(html / name)
+        count = "document.querySelectorAll('.slide.question').length"
+        if (shown := window.value(count)) != asked:
+            yield f"{name}: {shown} questions, not {asked} as in the chapters"
+        for kind in ("listing", "table", "drawing"):
+            if not window.value(f"document.querySelectorAll('.slide.{kind}').length"):
+                yield f"{name}: no slide has a {kind}"
+        if window.value(ANSWERS):
+            yield f"{name}: an answer is unfolded"
+        yield from (f"{name}: {words}" for words in window.value(LETTERS))
+        yield from (f"{name}: {sentence}" for sentence in window.faults())
+
+
 def stepper(window, html):
     """Yields faults of the tile stepper on its page: a walk, and that its colours follow the site's
     look."""
@@ -358,10 +445,26 @@ def stepper(window, html):
         yield f"{STEPPER}: the numbers have the same colour, {colours[0]}, in light and dark"
 
 
+REFERENCE = ("index.html", "namespacefa_1_1tiled.html", "12__ping__pong_8cuh_source.html")
+
+
+def reference(window, html):
+    """Yields what axe finds on pages of the reference."""
+    window.size(WIDE, 900)
+    for name in REFERENCE:
+        for dark in (False, True):
+            window.look(dark)
+            window.open(html / "reference" / name)
+            window.page.add_script_tag(content=axe())
+            for words in window.value(AXE, [True, LEVELS]):
+                yield f"reference/{name}, {'dark' if dark else 'light'}: axe: {words}"
+
+
+WALKS = (searches, above, keyboard, place, course, front, slides, reference, stepper)
+
+
 def look(html):
     """(faults, a summary) of the site."""
-    package = importlib.util.find_spec("axe_playwright_python").origin
-    axe = pathlib.Path(package).with_name("axe.min.js").read_text(encoding="utf-8")
     files = [navigation.html_file(page) for page in navigation.pages(ROOT)] + ["search.html"]
     files += [
         path.relative_to(html).as_posix() for path in sorted(html.glob("changes/*/*/*.html"))[:1]
@@ -373,12 +476,10 @@ def look(html):
         found = []
         with browser.Browser() as window:
             try:
-                for walk in (
-                    (searches, above, keyboard, place, course, front, stepper) if part == 0 else ()
-                ):
+                for walk in WALKS if part == 0 else ():
                     found += walk(window, html)
                 # The last page is looked at in whole, by the browser that has it.
-                found += every_page(window, html, files[part::BROWSERS], axe, counts, files[-1])
+                found += every_page(window, html, files[part::BROWSERS], counts, files[-1])
             except browser.PageError as error:
                 found.append(str(error))
         return found

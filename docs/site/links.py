@@ -50,6 +50,7 @@ class Links:
         self.page = page_of(app.env, docname)
         self.reference = app.course_reference
         self.pages = {page_of(app.env, name): name for name in app.env.found_docs}
+        self.book = app.config.course_book
         self.single = app.builder.name == "singlehtml"
         self.here = navigation.html_file(self.page)
         self.out = app.builder.name == "html"  # only the site has the reference
@@ -85,8 +86,10 @@ class Links:
                 target = readme
         if target in self.pages:
             address = self.app.builder.get_relative_uri(self.docname, self.pages[target])
+            if anchor and self.book:
+                anchor = f"{self.pages[target].replace('/', '-')}--{anchor}"
             if self.single:
-                return "#document-" + self.pages[target], "page"
+                return "#" + (anchor or "document-" + self.pages[target]), "page"
             if target == self.page and anchor:
                 return "#" + anchor, "page"
             return address + (f"#{anchor}" if anchor else ""), "page"

@@ -8,7 +8,7 @@ from common.classroom import catalogue
 from docs.site import chapters
 
 FRONT, EXERCISES = "README.md", "common/classroom/exercises.md"
-LAB = "common/lab/README.md"
+LAB, RESULTS = "common/lab/README.md", "docs/results/README.md"
 GROUPS = [
     ("Start here", ["docs/building.md", LAB, EXERCISES]),
     ("Lessons", ["docs/quiz.md"]),  # behind the maps, which have their chapters below them
@@ -17,8 +17,7 @@ GROUPS = [
     (
         "Reference",
         [
-            "docs/results/README.md",
-            "docs/results/comparison.md",
+            RESULTS,
             "docs/notation.md",
             "docs/glossary.md",
             "docs/checking.md",
@@ -53,13 +52,13 @@ def groups(root):
 
 def below(root, page):
     """The pages directly below a page in the navigation: chapters of a lesson, tasks of a chapter,
-    the lab's other pages."""
+    the lab's other pages, results by lesson."""
     if page in chapters.lessons(root):
         return [*chapters.chapters(root, page), *tasks(root, page)]
     if chapters.is_chapter(page):
         return tasks(root, page)
-    if page == LAB:
-        beside = sorted(root.glob("common/lab/*.md"))
+    if page in (LAB, RESULTS):
+        beside = sorted((root / page).parent.glob("*.md"))
         return [p.relative_to(root).as_posix() for p in beside if p.name != "README.md"]
     return []
 

@@ -1,5 +1,6 @@
-"""The index of the site's search: every section of every page with its text, and the names of the
-reference. A script that works from files, without a server; theme/static/search.js reads it."""
+"""The index of the site's search: every section of every page with its text, the terms of the
+glossary with where they are taught, and the names of the reference. A script that works from files,
+without a server; theme/static/search.js reads it."""
 
 import json
 import pathlib
@@ -10,31 +11,60 @@ from docutils import nodes
 from docs.site import navigation
 
 LIMIT = 20000  # characters of one section; longer ones are printed tables
-GLOSSARY = "docs/glossary.md"
+GLOSSARY, ERRATA = "docs/glossary.md", "docs/errata.md"
+RESULTS = "docs/results/"
 KINDS = {"class", "struct", "function", "enumeration"}
 
 
-def own_text(section):
-    """(text, code) of a section, without its subsections."""
+# Formulas as one writes them in a mail. What is not here keeps its name: \\alpha is alpha.
+SIGNS = {
+    "cdot": " · ", "times": " × ", "le": " ≤ ", "ge": " ≥ ", "ne": " ≠ ", "to": " → ",
+    "approx": " ≈ ", "infty": "∞", "sum": "Σ ", "sqrt": "√", "in": " ∈ ", "pm": " ± ", "dots": "…",
+    "partial": "∂", "top": "T", "odot": " ∘ ", "lfloor": "⌊", "rfloor": "⌋", "quad": " ",
+    "qquad": " ", "lceil": "⌈", "rceil": "⌉", "ll": " ≪ ", "gg": " ≫ ",
+    "leftarrow": " ← ", "mid": " | ",
+}  # fmt: skip
+GROUP = r"\{((?:[^{}]|\{[^{}]*\})*)\}"
+DROPPED = re.compile(r"\\(?:text|mathrm|mathbf|mathbb|operatorname|left|right|big|Big|bigl|bigr)\b")
+
+
+def readable(tex):
+    """A formula without TeX's commands."""
+    text = re.sub(r"\\(?:begin|end)\{\w+\*?\}", " ", tex)
+    text = DROPPED.sub("", text)
+    for _ in range(3):  # fractions stand in fractions
+        text = re.sub(rf"\\[dt]?frac{GROUP}{GROUP}", r"(\1) / (\2)", text)
+        text = re.sub(r"\{(\{\w+\})\}", r"\1", text)
+        text = re.sub(r"([_^])\{(\w+)\}", r"\1\2", text)
+        text = re.sub(r"([_^])\{([^{}]*)\}", r"\1(\2)", text)
+    text = re.sub(r"\((\w+)\) / \((\w+)\)", r"\1 / \2", text)
+    text = re.sub(r"\\([A-Za-z]+)", lambda name: SIGNS.get(name[1], f" {name[1]} "), text)
+    return " ".join(re.sub(r"\\.|[{}&~$\\]", " ", text).split())
+
+
+def text_of(node):
+    """(text, code) of what stands in a node, without subsections. Tables count as code: they are
+    found, but no excerpt shows their figures."""
     words, code = [], []
 
-    def walk(node):
+    def walk(node, words):
         for child in node.children:
-            if isinstance(child, nodes.section):
-                continue
             if isinstance(child, nodes.literal_block):
                 code.append(child.astext())
-            elif isinstance(child, (nodes.title, nodes.raw, nodes.comment)):
+            elif isinstance(child, (nodes.section, nodes.title, nodes.raw, nodes.comment)):
                 continue
             elif isinstance(child, nodes.Text):
                 words.append(str(child))
-            else:
+            elif isinstance(child, (nodes.math, nodes.math_block)):
+                words.append(f" {readable(child.astext())} ")
+            elif not {"printed-source", "printed-origin"}.intersection(child.get("classes", ())):
+                into = code if isinstance(child, nodes.table) else words
                 if not isinstance(child, nodes.Inline):
-                    words.append(" ")
-                walk(child)
+                    into.append(" ")
+                walk(child, into)
 
-    walk(section)
-    return [" ".join("".join(words).split())[:LIMIT], " ".join(" ".join(code).split())[:LIMIT]]
+    walk(node, words)
+    return [" ".join("".join(part).split())[:LIMIT] for part in (words, code)]
 
 
 def index(env):
@@ -45,13 +75,19 @@ def index(env):
     for title, members in navigation.groups(root):
         for page in members:
             for name in navigation.branch(root, page):
-                group_of[name] = "Exercises" if name.endswith("/task.md") else title
+                group_of[name] = title
+    for page in navigation.pages(root):
+        if "/exercises/" in page:
+            group_of[page] = "Exercises"
+        elif page.startswith(RESULTS):
+            group_of[page] = "Results"
+    group_of[ERRATA] = "Errata"
     for page in navigation.pages(root):
         doctree = env.get_doctree(navigation.docname(page))
         sections = []
         for section in doctree.findall(nodes.section):
             heading = section.next_node(nodes.title)
-            sections.append([section["ids"][0], heading.astext(), *own_text(section)])
+            sections.append([section["ids"][0], heading.astext(), *text_of(section)])
         if page == GLOSSARY:
             del sections[1:]  # its terms are found by terms()
         title = sections[0][1] if sections else page
@@ -59,17 +95,25 @@ def index(env):
     return found
 
 
+def taught(section):
+    """Where the links of a term's entry lead: the places that teach it, the first one first."""
+    for reference in section.findall(nodes.reference):
+        path, mark, anchor = reference.get("refuri", "").partition("#")
+        if path.startswith("/") and path.endswith(".md"):
+            yield navigation.html_file(path[1:]) + mark + anchor
+
+
 def terms(env):
-    """The glossary: [term, what it means, address]."""
+    """The glossary: [term, what it means, address, [where it is taught, ...]]."""
     if navigation.docname(GLOSSARY) not in env.found_docs:
         return []
     found = []
     for section in env.get_doctree(navigation.docname(GLOSSARY)).findall(nodes.section):
         if isinstance(section.parent.parent, nodes.section):  # a term under its letter
             name = section.next_node(nodes.title).astext()
-            text = " ".join(section.next_node(nodes.paragraph).astext().split())
             address = f"{navigation.html_file(GLOSSARY)}#{section['ids'][0]}"
-            found.append([name, re.sub(r"[\\{}]", "", text), address])  # without TeX's signs
+            text = text_of(section.next_node(nodes.paragraph))[0]
+            found.append([name, text, address, list(taught(section))])
     return found
 
 

@@ -1,5 +1,6 @@
-"""Slides of each lesson, from its chapters: what a reader will be able to do, every drawing with
-what is said before it, every question to predict, and the summary. Part of the Sphinx extension.
+"""Slides of each lesson, from its chapters: what a reader will be able to do, every question to
+predict with its answer folded below it, every drawing with what is said before it, the listings and
+tables that fit, and the summary. Part of the Sphinx extension.
 
 A page slides.html beside the lesson's own pages, which needs no network; the arrow keys turn the
 slides, and it prints one slide on each page.
@@ -13,18 +14,90 @@ from docutils import nodes
 from docs.site import chapters, navigation
 
 QUESTION = re.compile(r"Predict\b")
+DETAILS = re.compile(r"<(/?)details\b")
 SUMMARY = "Summary"
 LONG = 60  # words; a longer paragraph is for reading
+# What a slide holds in letters that the last row of seats reads.
+LISTING_LINES, TABLE_ROWS, TABLE_COLUMNS = 16, 8, 8
+WHOLE = {"drawing", "listing", "printed"}  # containers that are one thing
 
 
 def opening(paragraph):
     """The bold words that a paragraph begins with, or nothing."""
-    first = paragraph[0] if paragraph.children else None
+    # MyST puts texts without a letter before what is marked.
+    first = next((node for node in paragraph if node.astext().strip()), None)
     return first.astext() if isinstance(first, nodes.strong) else ""
 
 
+def parts(section):
+    """Yields (node, whether it is folded, whether it ends what is folded) of what stands in a
+    section and not in its subsections."""
+    depth = 0
+
+    def walk(parent):
+        nonlocal depth
+        for node in parent:
+            box = isinstance(node, (nodes.container, nodes.Admonition))
+            if box and not WHOLE.intersection(node["classes"]):
+                yield from walk(node)
+            elif not isinstance(node, (nodes.section, nodes.title)):
+                marks = DETAILS.findall(node.astext()) if isinstance(node, nodes.raw) else []
+                before, depth = depth, depth + sum(-1 if mark else 1 for mark in marks)
+                yield node, bool(before or depth), bool(marks) and not depth
+
+    yield from walk(section)
+
+
+def short(paragraph):
+    """A paragraph that a slide has room for beside something else."""
+    if paragraph is None or paragraph.astext().startswith("("):  # the source of what is above
+        return []
+    return [paragraph] if len(paragraph.astext().split()) <= LONG else []
+
+
+def fits(node):
+    """The kind of slide that a node has of its own, or None."""
+    classes = node["classes"] if isinstance(node, nodes.container) else ()
+    if "drawing" in classes:
+        return "drawing"
+    if "listing" in classes:
+        block = node.next_node(nodes.literal_block)
+        return "listing" if len(block.astext().splitlines()) <= LISTING_LINES else None
+    if "printed" in classes:
+        tables = list(node.findall(nodes.table))
+        small = len(tables) == 1 and (
+            len(tables[0].next_node(nodes.tbody)) <= TABLE_ROWS
+            and tables[0].next_node(nodes.tgroup)["cols"] <= TABLE_COLUMNS
+        )
+        return "table" if small else None
+    return None
+
+
+def slides_of_section(section):
+    """Yields (kind, nodes) for each slide of a section: a question with what follows it up to the
+    end of its answer; else what needs a slide, unless it is folded."""
+    question, before = None, None
+    for node, folded, ends in parts(section):
+        if question is not None:
+            question.append(node)
+            if ends:
+                yield "question", question
+                question = None
+        elif isinstance(node, nodes.paragraph) and not folded:
+            if QUESTION.match(opening(node)):
+                question = [node]
+            before = node
+        elif not folded and (kind := fits(node)):
+            yield kind, [*short(before), node]
+            before = None
+        else:
+            before = None
+    if question is not None:  # without an answer
+        yield "question", question[:1]
+
+
 def slides_of(doctree):
-    """Yields (heading, nodes) for each slide of a chapter."""
+    """Yields (heading, kind, nodes) for each slide of a chapter."""
     title = doctree.next_node(nodes.title)
     chapter = doctree.next_node(nodes.section)
     if chapter is None:
@@ -32,24 +105,14 @@ def slides_of(doctree):
     aims = next((node for node in chapter if isinstance(node, nodes.enumerated_list)), None)
     if aims is None:
         aims = next((node for node in chapter if isinstance(node, nodes.bullet_list)), None)
-    yield title.astext(), [] if aims is None else [chapter[chapter.index(aims) - 1], aims]
+    yield title.astext(), "aims", [] if aims is None else [chapter[chapter.index(aims) - 1], aims]
     for section in chapter.findall(nodes.section):
-        if section is chapter:
-            continue
         heading = section.next_node(nodes.title).astext()
         if heading == SUMMARY:
-            yield f"{title.astext()}: summary", list(section.children[1:])
+            yield f"{title.astext()}: summary", "summary", list(section.children[1:])
             continue
-        before = None
-        for node in section:
-            if isinstance(node, nodes.paragraph):
-                before = node
-                if QUESTION.match(opening(node)):
-                    yield heading, [node]
-            elif isinstance(node, nodes.container) and "drawing" in node["classes"]:
-                short = before is not None and len(before.astext().split()) <= LONG
-                yield heading, [before, node] if short else [node]
-                before = None
+        for kind, content in slides_of_section(section):
+            yield heading, kind, content
 
 
 def pages(app):
@@ -65,9 +128,9 @@ def pages(app):
             docname = navigation.docname(page)
             doctree = app.env.get_and_resolve_doctree(docname, builder)
             builder.imgpath = "../_images"
-            for heading, content in slides_of(doctree):
+            for heading, kind, content in slides_of(doctree):
                 body = "".join(builder.render_partial(node)["fragment"] for node in content)
-                made.append({"heading": heading, "body": body})
+                made.append({"heading": heading, "kind": kind, "body": body})
         if made:
             title = app.env.titles[navigation.docname(lesson)].astext()
             yield name, {"title": title, "slides": made}, "slides.html"

@@ -3,12 +3,15 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
+import types
 import unittest
 import unittest.mock
+import zipfile
 
-from common.classroom import catalogue, export, formats, grade, grading, student
+from common.classroom import catalogue, export, formats, grade, grading, handout, student
 from common.classroom.catalogue import Fault
 from common.classroom.plan import PLAN, Plan
 from common.classroom.stage import stages_of
@@ -391,6 +394,54 @@ class Grade(Folder):
             self.grade(self.root / "03_online_softmax", "--exercises", "03_one_step")
 
 
+class Chosen(unittest.TestCase):
+    def test_without_a_choice_what_anybody_handed_in_is_marked(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for student_name, name in (("ada", "02_row_max"), ("bob", "03_one_step")):
+                one = exercise(name)
+                file = pathlib.Path(folder) / student_name / name / one.file
+                file.parent.mkdir(parents=True)
+                file.write_text("")
+            marked = []
+
+            def mark(_tools, one, submission):
+                marked.append((submission.name, one.id))
+                return [types.SimpleNamespace(message="")]
+
+            marks = unittest.mock.patch.object(grade, "mark", mark)
+            with marks, unittest.mock.patch.object(formats, "plain", lambda name, marks: name):
+                said(grade.main, [folder], ROOT, lambda: None)
+                both = ["02_row_max", "03_one_step"]
+                self.assertEqual(marked, [(who, one) for who in ("ada", "bob") for one in both])
+                marked.clear()
+                said(grade.main, [folder, "--exercises", "02"], ROOT, lambda: None)
+                self.assertIn(("ada", "02_log_sum_exp"), marked)
+
+
+class Handout(unittest.TestCase):
+    def test_a_handout_has_the_tasks_and_no_solution(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "week.html"
+            words = ["02_row_max", "03_one_step", "--title", "Week <2>", "--output", str(file)]
+            self.assertEqual(said(handout.main, words, ROOT, None)[0], 0)
+            text = file.read_text(encoding="utf-8")
+            self.assertEqual(text.count("<section>"), 2)
+            self.assertIn("<h1>Week &lt;2&gt;</h1>", text)
+            self.assertNotIn("Hint", text)
+            self.assertNotIn("NaN &gt; m is false", text)  # a line of the solution
+            with self.assertRaisesRegex(Fault, "neither with .pdf nor with .html"):
+                handout.main(["02_row_max", "--output", "week.txt"], ROOT, None)
+
+    @unittest.skipUnless(any(map(shutil.which, handout.BROWSERS)), "needs Chromium")
+    def test_a_handout_is_printed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "week.pdf"
+            self.assertEqual(
+                said(handout.main, ["02_row_max", "--output", str(file)], ROOT, None)[0], 0
+            )
+            self.assertTrue(file.read_bytes().startswith(b"%PDF"))
+
+
 class Export(unittest.TestCase):
     def test_an_export_with_and_without_solutions(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -418,15 +469,19 @@ class Export(unittest.TestCase):
                 "title: Kernels & more\nseed: spring\nweeks:\n"
                 "  - {title: Two, due: 2027-03-08, exercises: {02_row_max: 2, 03_one_step: 0.5}}\n"
             )
-            status, text = said(
-                export.main, [str(target), "--class", str(plan)], ROOT, lambda: None
-            )
+            archive = pathlib.Path(folder) / "autograder.zip"
+            words = [str(target), "--class", str(plan), "--zip", str(archive)]
+            status, text = said(export.main, words, ROOT, lambda: None)
             self.assertEqual(status, 0, text)
-            handout = (target / "class" / "handout.html").read_text(encoding="utf-8")
-            self.assertIn("Kernels &amp; more", handout)
-            self.assertIn("a maximum that is not one", handout)
-            self.assertNotIn("Hint", handout)
-            self.assertNotIn("NaN &gt; m is false", handout)  # a line of the solution
+            with zipfile.ZipFile(archive) as packed:
+                for script in ("setup.sh", "run_autograder", "learn"):
+                    self.assertTrue(packed.getinfo(script).external_attr >> 16 & 0o100, script)
+                self.assertIn("results.json", packed.read("run_autograder").decode())
+            printed = (target / "class" / "handout.html").read_text(encoding="utf-8")
+            self.assertIn("Kernels &amp; more", printed)
+            self.assertIn("a maximum that is not one", printed)
+            self.assertNotIn("Hint", printed)
+            self.assertNotIn("NaN &gt; m is false", printed)  # a line of the solution
             schedule = (target / "class" / "schedule.md").read_text(encoding="utf-8")
             self.assertRegex(schedule, r"2027-03-08 \| Two \| `02_row_max`.* \| 15 \| 2 \|")
             for script in ("setup.sh", "run_autograder"):

@@ -154,8 +154,20 @@ class RecordChartsTest(TreeTest):
             self.assertEqual((status, out), (2, ""), what)
             self.assertTrue(err.startswith("record_charts.py: "), err)
 
-    def test_every_record_is_on_the_results_page(self):
-        page = (ROOT / "docs/results/README.md").read_text(encoding="utf-8")
-        for file in sorted((ROOT / "docs/results").glob("*.json")):
+    def test_every_record_is_on_a_results_page(self):
+        results = ROOT / "docs/results"
+        pages = "\n".join(page.read_text(encoding="utf-8") for page in results.glob("*.md"))
+        for file in sorted(results.glob("*.json")):
             whole = rf"<!-- generated: [\w.]+ (--table )?docs/results/{file.name}( --source)? -->"
-            self.assertRegex(page, whole, f"{file.name} has no table on docs/results/README.md")
+            self.assertRegex(pages, whole, f"{file.name} has no table on a page of docs/results")
+
+    def test_results_pages_are_of_one_lesson_each(self):
+        results = ROOT / "docs/results"
+        for page in sorted(results.glob("0*.md")):
+            text = page.read_text(encoding="utf-8")
+            shown = "".join(re.findall(r"<!-- (?:drawn|generated).*-->", text))
+            others = set(re.findall(r"results/[a-z0-9]+?_(?:90a_)?(0\d)_", shown)) - {page.name[:2]}
+            self.assertFalse(others, f"{page.name} shows records of other lessons")
+            # A reader sees a chart before the first table.
+            if "![" in text:
+                self.assertLess(text.index("!["), text.index("<!-- generated"), page.name)

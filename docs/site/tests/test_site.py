@@ -120,6 +120,17 @@ int twice(int number);
 > [!WARNING]
 > Take care.
 
+## A step
+
+**Predict.**
+How many?
+
+<details><summary>Answer</summary>
+
+Three.
+
+</details>
+
 ---
 
 <!-- navigation -->
@@ -247,6 +258,15 @@ class CodeFilter(TreeTest):
         self.assertEqual(self.filtered("a.cuh", text), text)
 
 
+CITATION = """title: A course
+abstract: >-
+  All of it.
+authors:
+  - name: Its authors
+version: 1.0
+date-released: 2026-01-01
+license: MIT
+"""
 SECOND = """# 2. The second one
 
 <!-- on the site: look.js -->
@@ -300,7 +320,7 @@ class Target(TreeTest):
         for path, text in {
             "CMakeLists.txt": CMAKE,
             "LICENSE": "MIT\n",
-            "CITATION.cff": "title: A course\nversion: 1.0\ndate-released: 2026-01-01\n",
+            "CITATION.cff": CITATION,
             "README.md": FRONT,
             "01_a/README.md": LESSON,
             "01_a/1_first.md": FIRST,
@@ -431,6 +451,22 @@ class Target(TreeTest):
             self.assertIn('In the course: <a href="../01_a/1_first.html">1.1 The first', source)
             self.assertIn("an ordinary comment", source)
             self.assertNotRegex(source, r'<a class="code[^>]*#')
+        with self.subTest("the reference: a start page, names for all readers, no lists of names"):
+            start = self.html_file("reference/index.html")
+            self.assertNotIn("///", start)
+            self.assertRegex(start, r'(?s)<h2>Lesson <a href="\.\./01_a/index.html">.*The ladder')
+            self.assertRegex(start, r"01__old_8cuh_source\.html")
+            self.assertIn('role="main"', start)
+            scripts = [file.read_text("utf-8") for file in self.html.glob("reference/*.js")]
+            self.assertTrue(any("Search the reference" in text for text in [start, *scripts]))
+            self.assertFalse(list(self.html.glob("reference/functions*")))
+            self.assertFalse(list(self.html.glob("reference/*-members.html")))
+        with self.subTest("slides"):
+            deck = self.html_file("01_a/slides.html")
+            self.assertRegex(deck, r'(?s)class="slide question".*How many\?.*<details>.*Three\.')
+        with self.subTest("the site stays when a build fails"):
+            self.assert_broken("README.md", FRONT + "\n[x](none.md)\n", "leads to no file")
+            self.assertEqual(self.html_file("index.html"), front)
         # The marks of listings are no documentation.
         for file in self.html.glob("reference/namespace*.html"):
             self.assertNotIn("[twice]", file.read_text(encoding="utf-8"))

@@ -3,13 +3,20 @@
 "use strict";
 (() => {
   const SHOWN = 20, SECTIONS = 3;
-  const GROUP = { "For contributors": 0.4, "For teachers": 0.8, "Reference": 0.75, "Start here": 0.8, Exercises: 0.5 };
+  const GROUP = {
+    "For contributors": 0.4, "For teachers": 0.8, "Reference": 0.75, "Start here": 0.8, Exercises: 0.5, Results: 0.5, Errata: 0.3,
+    Theory: 0.85, Explorers: 0.8,
+  };
+  // Sections that name a subject and do not teach it.
+  const MINOR = { references: 0.15, "do now": 0.3, "do it now": 0.3, questions: 0.5, summary: 0.7, "how it is checked": 0.5 };
+  // What a term of the glossary gives to the places that teach it, the first one first.
+  const TAUGHT = [2.4, 1.7, 1.3];
   const input = document.getElementById("course-query");
   const list = document.getElementById("course-results");
   const count = document.getElementById("course-count");
   const code = document.getElementById("course-code"), term = document.getElementById("course-term");
   // FA-3 is FlashAttention-3, lesson 5 is lesson 05.
-  const words = (text) => (text.replace(/\bFA-?(\d)/gi, "FlashAttention-$1").replace(/([a-z])([A-Z][a-z])/g, "$1 $2")
+  const words = (text) => (text.replace(/\bFA-?(\d)/gi, "FlashAttention-$1").replace(/flash ?attention/gi, "FlashAttention").replace(/([a-z])([A-Z][a-z])/g, "$1 $2")
     .toLowerCase().normalize("NFKD").match(/[a-z0-9]+/g) || []).map((word) => word.replace(/^0(\d)$/, "$1"));
   // Plural and -ing, -ed forms meet their stems.
   const stem = (word) => {
@@ -73,7 +80,7 @@
     if (!asked.length) return [];
     const alternatives = asked.map((word, i) => meant(word, i === asked.length - 1));
     const phrase = " " + asked.join(" ") + " ";
-    const pages = new Map();
+    const pages = new Map(), gains = taught(rest);
     for (const doc of documents) {
       let score = 0, matched = 0;
       for (const known of alternatives) {
@@ -93,7 +100,10 @@
       score *= (matched / asked.length) ** 3;
       if (asked.length > 1 && doc.phrase.includes(phrase)) score *= 1.5;
       if (doc.headingPhrase.includes(phrase)) score *= doc.first ? 2 : 1.8;
-      score *= doc.group === "Exercises" && wantsExercise ? 1.5 : GROUP[doc.group] || 1;
+      score *= doc.group === "Exercises" && wantsExercise ? 1 : GROUP[doc.group] || 1;
+      if (doc.url.includes("/appendix")) score *= 0.7;
+      score *= MINOR[doc.heading.toLowerCase()] || 1;
+      score *= gains.get(`${doc.url}#${doc.anchor}`) || 1;
       if (within && doc.url.startsWith(within)) score *= 1.5;
       if (!pages.has(doc.url)) pages.set(doc.url, []);
       pages.get(doc.url).push({ doc, score });
@@ -102,7 +112,7 @@
       hits.sort((a, b) => b.score - a.score);
       // A page about the words has more than one section with them.
       const score = hits.slice(0, 4).reduce((sum, hit, i) => sum + hit.score * [1, 0.3, 0.15, 0.1][i], 0);
-      return { hits, score };
+      return { hits, score: score * (gains.get(hits[0].doc.url) || 1) };
     });
     return ranked.sort((a, b) => b.score - a.score).slice(0, SHOWN);
   };
@@ -121,13 +131,24 @@
     return found.sort((a, b) => a[0] - b[0]).slice(0, 5).map(([, name, url]) => [name, url]);
   };
 
-  // The terms of the glossary that the words are, or else that stand in them.
+  // The terms of the glossary that the words are, or that begin with them; or else that stand in them.
   const terms = (query) => {
     const phrase = " " + weighty(query).map(stem).join(" ") + " ";
     const found = window.courseTerms.map((entry) => [" " + stems(entry[0].replace(/\(.*?\)/, "")).join(" ") + " ", entry])
-      .filter(([known]) => known.trim() && phrase.includes(known));
-    const longest = Math.max(0, ...found.map(([known]) => known.length));
-    return found.filter(([known]) => known.length === longest && known.length * 2 >= phrase.length).slice(0, 1).map(([, entry]) => entry);
+      .filter(([known]) => known.trim() && (phrase.includes(known) || (phrase.length > 5 && known.startsWith(phrase))));
+    const fit = ([known]) => Math.min(known.length, phrase.length) / Math.max(known.length, phrase.length);
+    found.sort((a, b) => fit(b) - fit(a));
+    return found.slice(0, 1).filter((one) => fit(one) >= 0.5 || one[0].startsWith(phrase)).map(([, entry]) => entry);
+  };
+  // How much more the places count that teach the term of the query: its pages, and its sections.
+  const taught = (query) => {
+    const gains = new Map();
+    for (const [, , , places] of terms(query)) {
+      places.slice(0, TAUGHT.length).forEach((place, i) => {
+        for (const key of [place, place.split("#")[0]]) if (!gains.has(key)) gains.set(key, TAUGHT[i]);
+      });
+    }
+    return gains;
   };
 
   // How many letters are missing, surplus, wrong or exchanged with their neighbour.
