@@ -11,7 +11,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <math.h>
 #include <new>
+#include <stdlib.h>
 #include <type_traits>
 #include <utility>
 

@@ -55,13 +55,14 @@ __global__ void functions(unsigned* bits, double* numbers) {
   numbers[2] = normcdfinv(0.975);
   numbers[3] = cuCimag(cuCmul(make_cuDoubleComplex(1, 2), make_cuDoubleComplex(3, 4)));
   numbers[4] = cuda::std::numeric_limits<int>::max();
+  numbers[5] = isnan(numbers[0]) || signbit(1.0f) ? 0 : abs(-2.5f);
 }
 
 bool near(double a, double b) { return a - b < 1e-6 && b - a < 1e-6; }
 
 bool functions_are_right() {
   unsigned *bits, b[6];
-  double *numbers, d[5];
+  double *numbers, d[6];
   cudaMalloc(&bits, sizeof b);
   cudaMalloc(&numbers, sizeof d);
   functions<<<1, 1>>>(bits, numbers);
@@ -69,7 +70,7 @@ bool functions_are_right() {
   cudaMemcpy(d, numbers, sizeof d, cudaMemcpyDeviceToHost);
   return b[0] == 0x02008081 && b[1] == 0x00017fff && b[2] == 0xff000000 && b[3] == 0x12345678 &&
          b[4] == 9 && b[5] == 5 && near(d[0], 5) && near(d[1], 0.4769362762) &&
-         near(d[2], 1.9599639845) && near(d[3], 10) && d[4] == 2147483647;
+         near(d[2], 1.9599639845) && near(d[3], 10) && d[4] == 2147483647 && d[5] == 2.5;
 }
 
 bool graph_is_right(int* x) {
