@@ -55,14 +55,18 @@ LAB_CUDA_FUNCTION Sum dot(unsigned a, unsigned b, int first_byte, Sum c) {
 
 }  // namespace lab_cuda
 
-#define LAB_CUDA_PARTS(name, is_signed, expression)                        \
-  inline unsigned __v##name##2(unsigned a, unsigned b) {                   \
-    return ::lab_cuda::each_part<16, is_signed>(                           \
-        a, b, [](int x, int y, int low, int high) { return expression; }); \
-  }                                                                        \
-  inline unsigned __v##name##4(unsigned a, unsigned b) {                   \
-    return ::lab_cuda::each_part<8, is_signed>(                            \
-        a, b, [](int x, int y, int low, int high) { return expression; }); \
+#define LAB_CUDA_PARTS(name, is_signed, expression)                                   \
+  inline unsigned __v##name##2(unsigned a, unsigned b) {                              \
+    return ::lab_cuda::each_part<16, is_signed>(                                      \
+        a, b, [](int x, int y, [[maybe_unused]] int low, [[maybe_unused]] int high) { \
+          return expression;                                                          \
+        });                                                                           \
+  }                                                                                   \
+  inline unsigned __v##name##4(unsigned a, unsigned b) {                              \
+    return ::lab_cuda::each_part<8, is_signed>(                                       \
+        a, b, [](int x, int y, [[maybe_unused]] int low, [[maybe_unused]] int high) { \
+          return expression;                                                          \
+        });                                                                           \
   }
 LAB_CUDA_PARTS(add, false, x + y)
 LAB_CUDA_PARTS(addss, true, ::lab_cuda::clamped(x + y, low, high))
