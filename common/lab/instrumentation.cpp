@@ -31,6 +31,12 @@ CodeAccess atomic(bool reads, bool writes, int order) {
   return result;
 }
 
+CodeAccess exchange_of(int order) {
+  CodeAccess result = atomic(true, true, order);
+  result.needs_value = false;
+  return result;
+}
+
 }  // namespace
 }  // namespace fa::lab
 
@@ -52,10 +58,10 @@ CodeAccess atomic(bool reads, bool writes, int order) {
 #define FA_RANGE(address, size, write) \
   fa::lab::on_range(address, size, write, __builtin_return_address(0))
 
-#define FA_ATOMIC_CHANGE(bits, T, name, operation)                           \
-  T __tsan_atomic##bits##_##name(volatile T* p, T v, int order) {            \
-    FA_ON(const_cast<T*>(p), sizeof(T), fa::lab::atomic(true, true, order)); \
-    return operation(p, v, __ATOMIC_SEQ_CST);                                \
+#define FA_ATOMIC_CHANGE(bits, T, name, operation, ...)           \
+  T __tsan_atomic##bits##_##name(volatile T* p, T v, int order) { \
+    FA_ON(const_cast<T*>(p), sizeof(T), fa::lab::__VA_ARGS__);    \
+    return operation(p, v, __ATOMIC_SEQ_CST);                     \
   }
 #define FA_ATOMIC_COMPARE(bits, T, name, weak)                                                    \
   int __tsan_atomic##bits##_compare_exchange_##name(volatile T* p, T* old, T v, int order, int) { \
@@ -71,12 +77,12 @@ CodeAccess atomic(bool reads, bool writes, int order) {
     FA_ON(const_cast<T*>(p), sizeof(T), fa::lab::atomic(false, true, order));               \
     __atomic_store_n(p, v, __ATOMIC_SEQ_CST);                                               \
   }                                                                                         \
-  FA_ATOMIC_CHANGE(bits, T, exchange, __atomic_exchange_n)                                  \
-  FA_ATOMIC_CHANGE(bits, T, fetch_add, __atomic_fetch_add)                                  \
-  FA_ATOMIC_CHANGE(bits, T, fetch_sub, __atomic_fetch_sub)                                  \
-  FA_ATOMIC_CHANGE(bits, T, fetch_and, __atomic_fetch_and)                                  \
-  FA_ATOMIC_CHANGE(bits, T, fetch_or, __atomic_fetch_or)                                    \
-  FA_ATOMIC_CHANGE(bits, T, fetch_xor, __atomic_fetch_xor)                                  \
+  FA_ATOMIC_CHANGE(bits, T, exchange, __atomic_exchange_n, exchange_of(order))              \
+  FA_ATOMIC_CHANGE(bits, T, fetch_add, __atomic_fetch_add, atomic(true, true, order))       \
+  FA_ATOMIC_CHANGE(bits, T, fetch_sub, __atomic_fetch_sub, atomic(true, true, order))       \
+  FA_ATOMIC_CHANGE(bits, T, fetch_and, __atomic_fetch_and, atomic(true, true, order))       \
+  FA_ATOMIC_CHANGE(bits, T, fetch_or, __atomic_fetch_or, atomic(true, true, order))         \
+  FA_ATOMIC_CHANGE(bits, T, fetch_xor, __atomic_fetch_xor, atomic(true, true, order))       \
   FA_ATOMIC_COMPARE(bits, T, strong, false)                                                 \
   FA_ATOMIC_COMPARE(bits, T, weak, true)                                                    \
   T __tsan_atomic##bits##_compare_exchange_val(volatile T* p, T old, T v, int order, int) { \

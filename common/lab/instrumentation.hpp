@@ -12,14 +12,18 @@ namespace fa::lab {
 struct CodeAccess {
   bool write = false;
   bool atomic = false, is_volatile = false;
-  AtomicUse use{};       ///< of one that is either
-  bool natural = false;  ///< the type is as aligned as its size
+  AtomicUse use{};          ///< of one that is either
+  bool needs_value = true;  ///< an atomic one that reads: not an exchange
+  bool of_block = false;    ///< atomic to threads of its block only
+  bool natural = false;     ///< the type is as aligned as its size
 };
 /// A load or store of watched code; nothing without a watch, or outside of kernels. `code` is the
 /// return address of the compiler's call.
 void on_access(const void* address, std::size_t size, const CodeAccess& access, void* code);
 /// A load or store of any number of bytes: counted as several of 4 bytes, or fewer.
 void on_range(const void* address, std::size_t size, bool write, void* code);
+/// Set: the next atomic access is `of_block`.
+extern bool next_atomic_of_block;
 /// Says whether an address is memory that only kernels may use; null: that is not known. Its use by
 /// watched code of the host is a finding.
 extern bool (*is_for_kernels_only)(const void* address);

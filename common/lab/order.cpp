@@ -64,15 +64,25 @@ void Order::synchronized(std::uint64_t stream) {
 }
 
 bool Order::of_unordered_stream(const Access& access) const {
-  if (access.interval < joined_) return false;
+  const OnStream* const launch = launch_of(access);
+  return launch != nullptr && launch->stream != launches_.back().stream &&
+         host_has_not_waited_for(access);
+}
+
+bool Order::host_has_not_waited_for(const Access& access) const {
+  const OnStream* const launch = launch_of(access);
+  if (launch == nullptr) return false;
+  const auto waited = waited_for_.find(launch->stream);
+  return waited == waited_for_.end() || access.interval >= waited->second;
+}
+
+// Null for launches that all that comes now is ordered after.
+const Order::OnStream* Order::launch_of(const Access& access) const {
+  if (access.interval < joined_) return nullptr;
   const auto after = std::upper_bound(
       launches_.begin(), launches_.end(), access.interval,
       [](std::uint32_t interval, const OnStream& one) { return interval < one.first_interval; });
-  if (after == launches_.begin()) return false;
-  const std::uint64_t stream = std::prev(after)->stream;
-  if (stream == launches_.back().stream) return false;
-  const auto waited = waited_for_.find(stream);
-  return waited == waited_for_.end() || access.interval >= waited->second;
+  return after == launches_.begin() ? nullptr : &*std::prev(after);
 }
 
 void Order::block_begins() {
@@ -150,21 +160,21 @@ void Order::memory_fenced(bool arrived, bool for_all_blocks) {
 
 // In this run the flag was raised before; only what its writers did before their fence comes before
 // it in every run.
-void Order::uses_flag(const void* flag, const AtomicUse& use) {
+void Order::uses_flag(const void* flag, const AtomicUse& use, bool of_block) {
   const auto thread = static_cast<std::uint32_t>(current->place);
   auto raised = raised_by_.find(flag);
   if (use.reads && raised != raised_by_.end()) {
     for (const auto& [block, fenced] : raised->second) {
       if (block == block_) {
         (use.acquires ? clocks_[thread] : pending_[thread].block).join(fenced.block);
-      } else {
+      } else if (!of_block) {
         (use.acquires ? order_of_block_ : pending_[thread].others)[block].join(fenced.others);
         behind_flags_[block].join(fenced.others);
       }
     }
   }
   if (!use.writes) return;
-  if (use.releases) memory_fenced(true, true);
+  if (use.releases) memory_fenced(true, !of_block);
   const auto fenced = at_fence_.find(thread);
   if (fenced == at_fence_.end()) {
     if (!use.reads && raised != raised_by_.end()) raised_by_.erase(raised);
@@ -173,7 +183,7 @@ void Order::uses_flag(const void* flag, const AtomicUse& use) {
   auto& writers = raised_by_[flag];
   if (!use.reads) writers.clear();  // a store: the value says nothing of earlier ones
   writers[block_].block.join(fenced->second.block);
-  writers[block_].others.join(fenced->second.others);
+  if (!of_block) writers[block_].others.join(fenced->second.others);
 }
 
 void Order::grid_waited() {

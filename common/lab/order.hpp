@@ -21,6 +21,8 @@ struct Access {
   std::uint32_t site = 0;      ///< see Sites
   bool atomic = false;         ///< with atomics of other threads it is no race
   bool is_volatile = false;
+  bool of_block = false;     ///< atomic to threads of its block only
+  bool needs_value = false;  ///< what an atomic write stores depends on what was there
 };
 
 /// A vector clock: of each thread and agent, up to which time the clock's owner is ordered after
@@ -115,6 +117,8 @@ class Order : private OrderOfBlock {
   bool of_other_launch(const Access& access) const { return access.interval < first_interval_; }
   /// Whether that launch was on another stream, and nothing orders this one after it.
   bool of_unordered_stream(const Access& access) const;
+  /// Whether the host has waited for no launch since the one that made an access.
+  bool host_has_not_waited_for(const Access& access) const;
   /// Whether a thread or agent is of another block or cluster.
   bool of_other_block(std::uint32_t id) const { return cluster_of(id) != cluster_of(block_); }
   /// @}
@@ -198,8 +202,9 @@ class Order : private OrderOfBlock {
   void acquires(const void* barrier);
   /// __threadfence(), or __threadfence_block(); `arrived`: no bulk store of it is in flight.
   void memory_fenced(bool arrived, bool for_all_blocks);
-  /// It reads or changes a flag: any memory that it uses atomically.
-  void uses_flag(const void* flag, const AtomicUse& use);
+  /// It reads or changes a flag: any memory that it uses atomically. `of_block`: only for threads
+  /// of its block.
+  void uses_flag(const void* flag, const AtomicUse& use, bool of_block);
   /// grid_dependency_wait()
   void grid_waited();
   /// fence_async_proxy().
@@ -246,6 +251,7 @@ class Order : private OrderOfBlock {
     std::uint64_t stream;
   };
   std::vector<OnStream> launches_;
+  const OnStream* launch_of(const Access& access) const;
   std::uint32_t joined_ = 0;
   std::unordered_map<std::uint64_t, std::uint32_t> waited_for_;
 

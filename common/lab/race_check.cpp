@@ -48,6 +48,11 @@ void RaceCheck::report_race(const Access& before, bool before_writes, const Use&
     with = "and this launch may begin before that one ends (with_pdl)";
     distance = 2;
     missing = "grid_dependency_wait() is missing before this line";
+  } else if (before.atomic && now.atomic) {
+    distance = 2;
+    missing =
+        "the two are in different blocks, and an atomic operation of block scope (_block, .cta, "
+        "thread_scope_block) is atomic only to threads of its own block: use device scope";
   } else if (order.of_other_block(before.thread) && order.ordered_by_counter(before)) {
     kind = "proxy";
     with = "with a counter that orders the threads, but not the copy";
@@ -145,15 +150,18 @@ bool RaceCheck::report_before(const Cell& cell, const Use& use) {
     report_cp_async(cell, use);
     return true;
   }
-  if (!use.write && !cell.written) {
-    w_.findings.add(
-        "unwritten", now.site, 0,
-        fmt::format("{} reads {}, which no thread has written{}", w_.name_of(now.thread),
-                    use.name(), use.region.memory == Memory::kGlobal ? "" : " in this block"));
+  if ((!use.write || now.needs_value) && !cell.written) {
+    w_.findings.add("unwritten", now.site, 0,
+                    fmt::format("{} {} {}, which no thread has written{}", w_.name_of(now.thread),
+                                use.write ? "changes" : "reads", use.name(),
+                                use.region.memory == Memory::kGlobal ? "" : " in this block"));
     return true;
   }
   const auto conflicts = [&](const Access& before) {
-    if (before.atomic && now.atomic) return false;
+    const bool narrow = before.of_block || now.of_block;
+    if (before.atomic && now.atomic && !(narrow && w_.order.of_other_block(before.thread))) {
+      return false;
+    }
     // As in the CUDA guide's reduction, whose last block adds up volatile partial sums.
     if (before.is_volatile && now.is_volatile && w_.order.has_read_flag_after(before)) return false;
     return !w_.order.ordered(before, now.thread);

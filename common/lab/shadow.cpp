@@ -75,16 +75,22 @@ std::string Region::name(std::ptrdiff_t offset) const {
 
 ShadowMemory::ShadowMemory() {
   statics.memory = Memory::kStaticShared;
-  const Program program = Program::running();
-  statics.set(program.thread_locals, program.thread_local_bytes);
-  auto* const thread_locals = static_cast<std::byte*>(const_cast<void*>(program.thread_locals));
-  for (const Symbol& symbol : kernel_symbols().statics) {
-    static_arrays_.push_back({thread_locals + (symbol.begin - program.load_address), symbol.size});
-  }
+  follow_thread();
   first_variable_ = ~std::uintptr_t{0};
   for (const Symbol& symbol : kernel_symbols().variables) {
     first_variable_ = std::min(first_variable_, symbol.begin);
     end_of_variables_ = std::max(end_of_variables_, symbol.begin + symbol.size);
+  }
+}
+
+void ShadowMemory::follow_thread() {
+  const Program program = Program::running();
+  if (program.thread_locals == statics.begin) return;
+  statics.set(program.thread_locals, program.thread_local_bytes);
+  static_arrays_.clear();
+  auto* const thread_locals = static_cast<std::byte*>(const_cast<void*>(program.thread_locals));
+  for (const Symbol& symbol : kernel_symbols().statics) {
+    static_arrays_.push_back({thread_locals + (symbol.begin - program.load_address), symbol.size});
   }
 }
 

@@ -131,6 +131,8 @@ class ShadowMemory {
   };
   /// Another block runs: exchanges what belongs to the running one for what belongs to that.
   void exchange(OfBlock& other);
+  /// Static shared memory is that of the host's running thread, on which kernels run.
+  void follow_thread();
   /// Whether it is known where static arrays are.
   bool knows_statics() const;
 

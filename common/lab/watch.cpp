@@ -81,6 +81,7 @@ struct Watch::State : Observer {
 
   void launch_begins(const Launch& launch, std::uint64_t stream) override {
     waiting.clear();
+    memory.follow_thread();
     watched.launch_begins(launch, stream);
   }
   void synchronized(std::uint64_t stream) override { order.synchronized(stream); }
@@ -322,10 +323,13 @@ struct Watch::State : Observer {
     // rely on running in step.
     const bool fenced = std::exchange(just_fenced, nullptr) == current;
     const bool flag = how.atomic || (how.is_volatile && (!write || fenced));
-    race_check.access(*region, address, size, write, order.now(site, flag, how.is_volatile));
+    Access now = order.now(site, flag, how.is_volatile);
+    now.of_block = how.of_block;
+    now.needs_value = how.atomic && how.use.reads && how.needs_value;
+    race_check.access(*region, address, size, write, now);
     if (flag) {
-      order.uses_flag(address, how.use);
-      executed.uses_flag(address, how.use);
+      order.uses_flag(address, how.use, how.of_block);
+      executed.uses_flag(address, how.use, how.of_block);
     }
     note_peer_use(*region, order.now(site, flag));
     if (counts) {
@@ -340,6 +344,27 @@ struct Watch::State : Observer {
                              "may use: a program crashes here; copy with cudaMemcpy(), or allocate "
                              "with cudaMallocManaged()",
                              write ? "writes" : "reads", size));
+  }
+  // Memory that the host shares with kernels, while one may still run.
+  void host_use_of_shared(const void* begin, std::size_t size, bool write, void* from) {
+    const auto* const address = static_cast<const std::byte*>(begin);
+    Region* const region = memory.buffer(address);
+    if (region == nullptr) return;
+    bool reported = false;
+    region->for_cells(address, size, [&](const Cell& cell) {
+      for (const Access* before : {&cell.write, &cell.atomic_write, &cell.read}) {
+        const bool reads = before == &cell.read;
+        if (reported || before->thread == 0 || (reads && !write)) continue;
+        if (!order.host_has_not_waited_for(*before)) continue;
+        reported = true;
+        findings.add("race", sites.id(reinterpret_cast<std::uintptr_t>(from)), before->site,
+                     fmt::format("the host {} what a thread of a kernel {}, in {}, and has not "
+                                 "waited for the kernel: a cudaDeviceSynchronize() is missing "
+                                 "before this line",
+                                 write ? "writes" : "reads", reads ? "reads" : "writes",
+                                 region->name(address - region->begin)));
+      }
+    });
   }
   void access(const void* address, std::size_t size, bool write, std::uint32_t site) {
     CodeAccess how;
@@ -441,11 +466,17 @@ void end_launch_if_asked() {
 
 bool (*is_for_kernels_only)(const void*) = nullptr;
 
-void on_access(const void* address, std::size_t size, const CodeAccess& access, void* code) {
+bool next_atomic_of_block = false;
+
+void on_access(const void* address, std::size_t size, const CodeAccess& from_code, void* code) {
   if (watching == nullptr) return;
+  CodeAccess access = from_code;
+  if (access.atomic) access.of_block = std::exchange(next_atomic_of_block, false);
   if (current == nullptr) {
     if (is_for_kernels_only != nullptr && is_for_kernels_only(address)) {
       watching->host_access(size, access.write, code);
+    } else if (!access.atomic && !access.is_volatile && is_among_mappings(address)) {
+      watching->host_use_of_shared(address, size, access.write, code);
     }
     return;
   }

@@ -27,8 +27,8 @@ OTHERS = {
     "helper_": "it is of NVIDIA's samples; put it beside the file, or give its folder by -I",
 }
 NAMES = {
-    r"cudaGraph\w*": "launch the kernels one after the other",
-    r"cudaStream(Begin|End|Is)?Captur\w*": "launch the kernels one after the other",
+    r"cudaGraph\w*|cudaKernelNodeParams|cudaStream(Get)?Captur\w*":
+        "capture a stream instead of adding nodes, or launch the kernels one after the other",
     r"tex\dD\w*|cudaCreateTextureObject|cudaTextureObject_t|texture|cudaBindTexture\w*":
         "textures: read the array through a pointer",
     r"surf\dD\w*|cudaSurfaceObject_t": "surfaces: use an array through a pointer",

@@ -7,7 +7,7 @@ import subprocess
 import threading
 
 from common.lab.cuda import advice
-from common.lab.cuda.source import Tree
+from common.lab.cuda.tree import Tree
 
 ERROR = re.compile(
     r"^(?P<file>[^\n:]+):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$", re.M

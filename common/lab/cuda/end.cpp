@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "common/data/files.hpp"
+#include "common/lab/address_space.hpp"
 #include "common/lab/crash.hpp"
 #include "common/lab/cuda/state.hpp"
 #include "common/lab/fiber.hpp"
@@ -182,6 +183,7 @@ void set_handlers() {
 }
 
 bool host_may_not_use(const void* address) {
+  if (!lab::is_among_mappings(address)) return false;
   const auto* const found = state().find(address);
   return found != nullptr && found->second.owner == Owner::kDevice;
 }

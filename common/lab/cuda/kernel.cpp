@@ -150,6 +150,9 @@ void sync_grid(Where where) {
 void fence(bool for_all_blocks) {
   lab::fence_memory(for_all_blocks);
 }
+void next_atomic_of_block() {
+  lab::next_atomic_of_block = true;
+}
 void poll(const void* flag, Where where) {
   lab::poll(flag, location(where));
 }
@@ -210,12 +213,17 @@ std::size_t dynamic_shared_bytes() {
 }
 
 namespace {
+// Each thread of the host that launches kernels has static shared memory of its own.
+const lab::Program& program_here() {
+  thread_local const lab::Program program = lab::Program::running();
+  return program;
+}
 std::uintptr_t statics_begin() {
-  static const lab::Program program = lab::Program::running();
+  const lab::Program& program = program_here();
   return reinterpret_cast<std::uintptr_t>(program.thread_locals) & ~std::uintptr_t{1023};
 }
 std::size_t statics_end() {
-  static const lab::Program program = lab::Program::running();
+  const lab::Program& program = program_here();
   return reinterpret_cast<std::uintptr_t>(program.thread_locals) + program.thread_local_bytes;
 }
 }  // namespace
@@ -383,6 +391,7 @@ void State::add(const std::string& kind, Where where, const std::string& message
 }
 
 cudaError_t run(const Configuration& c, const char* name, void (*call)(void*), void* context) {
+  const auto lock = lock_card();
   if (const cudaError_t error = pending_error()) return report(error);
   if (in_kernel()) {
     stop_kernel("unsupported", "a kernel launches a kernel: the lab has no dynamic parallelism",
@@ -399,9 +408,9 @@ cudaError_t run(const Configuration& c, const char* name, void (*call)(void*), v
   meetings.clear();
   if (grid_barrier == nullptr) {
     grid_barrier = static_cast<GridBarrier*>(lab::allocate(sizeof *grid_barrier));
+    lab::fill(grid_barrier, 0, sizeof *grid_barrier, false);
   }
-  const GridBarrier fresh;
-  lab::upload(grid_barrier, &fresh, sizeof fresh);
+  *grid_barrier = {};  // unseen: a copy would count as a wait for all streams
   ++state().launches;
   fa::Launch launch;
   launch.grid = {c.grid.x, c.grid.y, c.grid.z};

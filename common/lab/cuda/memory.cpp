@@ -14,6 +14,7 @@ using lab_cuda::state;
 namespace lab_cuda {
 
 const std::pair<const std::byte* const, Allocation>* State::find(const void* address) const {
+  const auto lock = lock_card();
   const auto* const byte = static_cast<const std::byte*>(address);
   auto after = allocations.upper_bound(byte);
   if (after == allocations.begin()) return nullptr;
@@ -24,6 +25,7 @@ const std::pair<const std::byte* const, Allocation>* State::find(const void* add
 namespace {
 
 cudaError_t allocate(void** pointer, std::size_t bytes, Owner owner) {
+  const auto lock = lock_card();
   if (const cudaError_t error = pending_error()) return report(error);
   if (pointer == nullptr) return report(cudaErrorInvalidValue);
   if (bytes == 0) {
@@ -45,6 +47,7 @@ cudaError_t allocate(void** pointer, std::size_t bytes, Owner owner) {
 }
 
 cudaError_t release(void* pointer, bool of_host) {
+  const auto lock = lock_card();
   if (pointer == nullptr) return pending_error();
   auto& all = state().allocations;
   const auto found = all.find(static_cast<const std::byte*>(pointer));
@@ -88,6 +91,7 @@ cudaError_t check_copy(const void* to, const void* from, std::size_t bytes, cuda
 }
 
 void copy(void* to, const void* from, std::size_t bytes) {
+  const auto lock = lock_card();
   if (state().find(to) != nullptr) {
     fa::lab::upload(to, from, bytes);
   } else {
@@ -173,7 +177,11 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
-                            cudaStream_t) {
+                            cudaStream_t stream) {
+  if (lab_cuda::is_captured(stream)) {
+    return lab_cuda::keep(
+        stream, [=](cudaStream_t now) { return cudaMemcpyAsync(to, from, bytes, kind, now); });
+  }
   return cudaMemcpy(to, from, bytes, kind);
 }
 cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
@@ -189,17 +197,27 @@ cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::
 }
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
                               std::size_t from_pitch, std::size_t width, std::size_t height,
-                              cudaMemcpyKind kind, cudaStream_t) {
+                              cudaMemcpyKind kind, cudaStream_t stream) {
+  if (lab_cuda::is_captured(stream)) {
+    return lab_cuda::keep(stream, [=](cudaStream_t now) {
+      return cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, now);
+    });
+  }
   return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
 }
 cudaError_t cudaMemset(void* pointer, int byte, std::size_t bytes) {
+  const auto lock = lab_cuda::lock_card();
   if (const cudaError_t error = pending_error()) return report(error);
   if (bytes == 0) return cudaSuccess;
   if (!lab_cuda::fits(pointer, bytes, true)) return report(cudaErrorInvalidValue);
   fa::lab::fill(pointer, byte, bytes, false);
   return cudaSuccess;
 }
-cudaError_t cudaMemsetAsync(void* pointer, int byte, std::size_t bytes, cudaStream_t) {
+cudaError_t cudaMemsetAsync(void* pointer, int byte, std::size_t bytes, cudaStream_t stream) {
+  if (lab_cuda::is_captured(stream)) {
+    return lab_cuda::keep(
+        stream, [=](cudaStream_t now) { return cudaMemsetAsync(pointer, byte, bytes, now); });
+  }
   return cudaMemset(pointer, byte, bytes);
 }
 cudaError_t cudaMemset2D(void* pointer, std::size_t pitch, int byte, std::size_t width,

@@ -93,6 +93,7 @@ def load(m, ops):
     where = pointer(m["space"] or "", ops[1])
     if "acquire" in m["how"] or "relaxed" in m["how"]:
         order = "__ATOMIC_ACQUIRE" if "acquire" in m["how"] else "__ATOMIC_RELAXED"
+        order += ", true" if ".cta" in m["how"] else ""
         flag = f"static_cast<const {kind}*>({where})"
         return assign(into[0], f"::lab_cuda::load_flag<{order}>({flag}, {HERE})")
     lines = [f"{kind} lab_v[{len(into)}]; ::lab_cuda::ptx::load(lab_v, {where}, {HERE});"]
@@ -106,6 +107,7 @@ def store(m, ops):
     if "release" in m["how"] or "relaxed" in m["how"]:
         order = "__ATOMIC_RELEASE" if "release" in m["how"] else "__ATOMIC_RELAXED"
         flag = f"static_cast<{TYPES[kind]}*>({where})"
+        order += ", true" if ".cta" in m["how"] else ""
         return f"::lab_cuda::store_flag<{order}>({flag}, {cast(kind, values[0])});"
     inner = ", ".join(cast(kind, value) for value in values)
     return (f"{{ {TYPES[kind]} lab_v[{len(values)}] = {{{inner}}}; "
@@ -122,10 +124,12 @@ def atomic(m, ops):
         target, *ops = ops
     where = pointer(m["how"], ops[0])
     values = ", ".join(cast(m["t"], op) for op in ops[1:])
-    fence = "::lab_cuda::fence(); " if "rel" in m["how"] else ""
-    after = " ::lab_cuda::fence();" if "acq" in m["how"] else ""
-    kind = TYPES[m["t"]]
-    call = f"atomic{ATOMICS[m['op']]}(static_cast<{kind}*>({where}), {values}, {HERE})"
+    of_block = ".cta" in m["how"]
+    all_blocks = "false" if of_block else ""
+    fence = f"::lab_cuda::fence({all_blocks}); " if re.search("release|acq_rel", m["how"]) else ""
+    after = f" ::lab_cuda::fence({all_blocks});" if "acq" in m["how"] else ""
+    kind, scope = TYPES[m["t"]], "_block" if of_block else ""
+    call = f"atomic{ATOMICS[m['op']]}{scope}(static_cast<{kind}*>({where}), {values}, {HERE})"
     return f"{{ {fence}{assign(target, call) if target else call + ';'}{after} }}"
 
 
@@ -210,8 +214,8 @@ def bar(_m, ops):
 
 
 INSTRUCTIONS = [
-    (r"ldmatrix\.sync\.aligned\.m8n8\.x(?P<n>[124])(?P<trans>\.trans)?\.shared(::cta)?\.b16",
-     ldmatrix),
+    (r"ldmatrix\.sync\.aligned(\.m8n8)?\.x(?P<n>[124])(\.m8n8)?(?P<trans>\.trans)?"
+     r"\.shared(::cta)?\.b16", ldmatrix),
     (r"mma\.sync\.aligned\.m16n8k(?P<k>8|16|32)\.row\.col\.(?P<d>f32|f16|s32)\."
      r"(?P<a>f16|bf16|tf32|s8)\.(f16|bf16|tf32|s8)\.(f32|f16|s32)", mma),
     (r"cp\.async\.c[ag]\.shared(::cta)?\.global(\.L2::(128|256|64)B|\.L2::cache_hint)?", cp_async),
@@ -237,7 +241,8 @@ INSTRUCTIONS = [
     (r"(bar|barrier)(\.cta)?\.arrive(\.aligned)?", lambda m, ops:
      f"::lab_cuda::named_barrier({ops[0]}, {ops[1]}, false, {HERE});"),
     (r"bar\.warp\.sync", lambda m, ops: f"::lab_cuda::sync_warp({ops[0]}, {HERE});"),
-    (r"membar\.(gl|cta|sys)|fence\.(acq_rel|sc)\.(gpu|cta|sys)", lambda m, ops:
+    (r"membar\.cta|fence\.(acq_rel|sc)\.cta", lambda m, ops: "::lab_cuda::fence(false);"),
+    (r"membar\.(gl|sys)|fence\.(acq_rel|sc)\.(gpu|cluster|sys)", lambda m, ops:
      "::lab_cuda::fence();"),
     (r"(prefetch|prefetchu|discard|griddepcontrol|nanosleep|createpolicy)\b.*", nothing),
     (r"trap", lambda m, ops: f"::lab_cuda::stop_kernel(\"trap\", \"trap was executed\", {HERE});"),

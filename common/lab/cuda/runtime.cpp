@@ -15,11 +15,17 @@ struct CUstream_st {
 };
 struct CUevent_st {
   bool recorded = false;
+  cudaStream_t captured = nullptr;  // the stream, where a graph is made of it
   std::uint64_t stream = 0;
   std::chrono::steady_clock::time_point time;
 };
 
 namespace lab_cuda {
+
+std::unique_lock<std::recursive_mutex> lock_card() {
+  static std::recursive_mutex mutex;
+  return std::unique_lock(mutex);
+}
 
 cudaError_t report(cudaError_t error) {
   if (error != cudaSuccess) state().last_error = error;
@@ -248,6 +254,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   return pending_error();
 }
 cudaError_t cudaDeviceSynchronize() {
+  const auto lock = lab_cuda::lock_card();
   fa::lab::synchronize();
   return report(pending_error());
 }
@@ -310,8 +317,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   if (stream == nullptr) return report(cudaErrorInvalidResourceHandle);
-  delete stream;
-  return pending_error();
+  return pending_error();  // a graph may still use it
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   fa::lab::synchronize(lab_cuda::stream_number(stream));
@@ -322,7 +328,11 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return pending_error();
 }
 // The host waits as well: the engine has no order between two streams alone.
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t event, unsigned) {
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (event != nullptr && lab_cuda::is_captured(event->captured)) {
+    lab_cuda::capture_behind(stream, event->captured);
+    return cudaSuccess;
+  }
   return cudaEventSynchronize(event);
 }
 cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, std::size_t, unsigned) {
@@ -334,6 +344,10 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
   return pending_error();
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  if (lab_cuda::is_captured(stream)) {
+    return lab_cuda::keep(
+        stream, [=](cudaStream_t now) { return cudaLaunchHostFunc(now, function, data); });
+  }
   fa::lab::synchronize(lab_cuda::stream_number(stream));
   function(data);
   return pending_error();
@@ -350,6 +364,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (event == nullptr) return report(cudaErrorInvalidResourceHandle);
+  event->captured = lab_cuda::is_captured(stream) ? stream : nullptr;
+  if (event->captured != nullptr) return cudaSuccess;
   event->stream = lab_cuda::stream_number(stream);
   event->recorded = true;
   event->time = std::chrono::steady_clock::now();

@@ -4,10 +4,9 @@ It rewrites what C++ does not have: `kernel<<<grid, block>>>(arguments)`, `exter
 variables in device memory, and inline PTX. Everything else is left to the headers in include/.
 """
 
-import pathlib
 import re
 
-from common.lab.cuda import advice, ptx
+from common.lab.cuda import ptx
 
 TOKEN = re.compile(
     r"""
@@ -25,6 +24,9 @@ TOKEN = re.compile(
 OPEN, CLOSE = {"(": ")", "[": "]", "{": "}"}, {")": "(", "]": "[", "}": "{"}
 VARIABLE = ("__device__", "__constant__", "__managed__")
 DROPPED = (*VARIABLE, "static", "extern", "inline")
+BUILT_IN = ("threadIdx", "blockIdx", "blockDim", "gridDim")
+KEYWORDS = ("return", "else", "do", "case", "sizeof", "throw", "delete", "new", "co_return", "and",
+            "or", "not")  # fmt: skip
 BY_POINTER = re.compile(r"cuda(LaunchKernel|LaunchCooperativeKernel|Func\w+|Occupancy\w+)$")
 
 
@@ -218,7 +220,7 @@ class Source:
                     self.token(i).out = "nullptr"
             parameters, passed = self.parameters(after + 1, last or after, self.name(begin, k))
             self.replace(begin, sizes, "::lab_cuda::configure(")
-            call = f"[&]({parameters}) {{ {kernel}({passed}); }}"
+            call = f"[=]({parameters}) {{ {kernel}({passed}); }}"
             self.replace(end, after, f')("{name}", {call})')
 
     def name(self, begin, end):
@@ -512,6 +514,50 @@ class Source:
                     elif self.source(i, i + 5) in ("(const void*)", "(const void *)"):
                         self.replace(i, i + 5, "")
 
+    def built_ins(self):
+        """A variable or member of the host that is called like a built-in variable of kernels gets
+        a name of its own."""
+        for k in range(len(self.real)):
+            if self.text(k) not in BUILT_IN:
+                continue
+            name = self.text(k)
+            last = k if self.text(k - 1) in (".", "->") else self.scope_of(k)
+            for i in range(k, k if last is None else last + 1):
+                if self.text(i) == name:
+                    self.token(i).text = self.token(i).out = f"lab_{name}"
+
+    def scope_of(self, k):
+        """The last token of the scope of the variable that is declared at k; None where k declares
+        nothing, or something outside of functions and classes."""
+        i = k - 1
+        while self.text(i) in ("&", "*"):
+            i -= 1
+        if self.text(i) == "," and i == k - 1:
+            while i >= 0 and self.text(i) not in (";", *OPEN):
+                if self.text(i) == "}" and self.text(i + 1) != ",":
+                    break
+                i = (self.opening(i) or 0) - 1 if self.text(i) in CLOSE else i - 1
+            if self.text(i + 1) not in ("dim3", "const", "uint3") or self.text(i) in ("(", "["):
+                return None
+        elif not self.is_name(i) or self.text(i) in KEYWORDS:
+            return None
+        elif i < k - 1 and self.text(i) not in ("dim3", "uint3", "int3", "const"):
+            return None  # a * b
+        depth = 0
+        for i in range(k, len(self.real)):
+            depth += (self.text(i) in OPEN) - (self.text(i) in CLOSE)
+            if depth < 0 or not self.same_directive(k, i):
+                break
+        else:
+            return None
+        if self.text(i) != ")":
+            return i - 1
+        while self.text(i) not in ("{", ";"):  # a parameter
+            i += 1
+            if i >= len(self.real):
+                return None
+        return self.closing(i) if self.text(i) == "{" else i
+
     def compare_and_swap(self):
         """`old = *p` before a loop of atomicCAS(p, ...): what was read is checked by it."""
         for k in range(len(self.real) - 4):
@@ -527,6 +573,7 @@ class Source:
 
     def rewrite(self):
         scopes = self.scopes()
+        self.built_ins()
         self.assembly()
         self.variables(scopes)
         self.shared(scopes)
@@ -535,56 +582,3 @@ class Source:
         self.by_reference = self.references()
         self.launches()
         return self.result()
-
-
-class Tree:
-    """A file and what it includes, rewritten into a folder."""
-
-    def __init__(self, folder, include_folders):
-        self.folder, self.include_folders = folder, include_folders
-        self.done = {}
-
-    def add(self, path):
-        """Rewrites a file and the files that it includes; where it is then."""
-        path = path.resolve()
-        if path in self.done:
-            return self.done[path]
-        target = self.folder / f"{len(self.done)}_{path.name}"
-        self.done[path] = target
-        source = Source(path.read_text(encoding="utf-8", errors="surrogateescape"), path)
-        for k in range(len(source.real) - 2):
-            if [source.text(k), source.text(k + 1)] != ["#", "include"]:
-                continue
-            named = source.token(k + 2)
-            library = self.library(source, k + 2)
-            if library:
-                end = k + 3
-                while source.same_directive(k, end):
-                    end += 1
-                source.replace(k, end, f'static_assert(false, "include: {library}");')
-                continue
-            if named.kind == "string" and named.directive:
-                found = self.find(path.parent, named.text[1:-1])
-                if found is not None:
-                    named.text = named.out = f'"{self.add(found)}"'
-        name = str(path).replace("\\", "\\\\").replace('"', '\\"')
-        body = source.rewrite()
-        target.write_text(f'#line 1 "{name}"\n{body}', encoding="utf-8", errors="surrogateescape")
-        return target
-
-    def library(self, source, k):
-        """A library of the CUDA Toolkit that the include at k names; else empty."""
-        if source.text(k) == "<":
-            end = k
-            while source.text(end) != ">" and source.same_directive(k, end + 1):
-                end += 1
-            name = source.source(k + 1, end)
-        else:
-            name = source.text(k)[1:-1]
-        return name if advice.of_toolkit(name) else ""
-
-    def find(self, folder, name):
-        for place in (folder, *self.include_folders):
-            if (pathlib.Path(place) / name).is_file():
-                return pathlib.Path(place) / name
-        return None

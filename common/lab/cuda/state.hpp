@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -60,6 +61,14 @@ struct State {
 };
 /// Made before the program's own variables, and never destroyed.
 State& state();
+
+/// Until the result goes, no other thread of the host uses the card.
+std::unique_lock<std::recursive_mutex> lock_card();
+
+/// Whether a graph is made of what is launched and copied on a stream.
+bool is_captured(cudaStream_t stream);
+/// A stream becomes part of the graph, behind what was captured on another one.
+void capture_behind(cudaStream_t stream, cudaStream_t other);
 
 /// Notes an error, and returns it.
 cudaError_t report(cudaError_t error);

@@ -49,7 +49,7 @@ class Launches(unittest.TestCase):
         self.launch("k<T,3>", "g,n>>1", "void f() { k<T, 3> << <g, n >> 1 >> >(a, b); }")
 
     def test_a_literal_zero_stays_a_literal(self):
-        self.assertIn("[&](auto&,auto&lab_1,auto&){k(0,lab_1,0);})(0,n+1,0)",
+        self.assertIn("[=](auto&,auto&lab_1,auto&){k(0,lab_1,0);})(0,n+1,0)",
                       squeezed("void f() { k<<<1, 1>>>(0, n + 1, 0); }"))  # fmt: skip
         self.assertIn("lab_1", squeezed("void f() { k<<<1, 1>>>(0, f(1, 2)); }"))
         for text in (
@@ -93,6 +93,29 @@ class Launches(unittest.TestCase):
         result = rewritten(text)
         self.assertEqual(result.count("\n"), text.count("\n"))
         self.assertEqual(result.splitlines()[-1], "int y;")
+
+
+class BuiltIns(unittest.TestCase):
+    def test_a_variable_of_the_host_may_be_called_like_a_built_in_one(self):
+        self.assertIn(
+            "g(); dim3 lab_gridDim(1), lab_blockDim; lab_blockDim.x = 64;",
+            rewritten("void f() { g(); dim3 gridDim(1), blockDim; blockDim.x = 64; }"),
+        )
+        self.assertIn(
+            "(const dim3& lab_gridDim, int n) { g(lab_gridDim.x); } int i = gridDim.x;",
+            rewritten("void f(const dim3& gridDim, int n) { g(gridDim.x); } int i = gridDim.x;"),
+        )
+        self.assertIn("lab_gridDim", rewritten("void f() { int blocks; config.gridDim = blocks; }"))
+
+    def test_uses_of_the_built_in_ones_stay(self):
+        for text in (
+            "__global__ void k(int n) { int i = n * blockDim.x + threadIdx.x; }",
+            "__global__ void k() { dim3 d(1, blockDim.x); int s = sizeof blockIdx, t = d.y; }",
+            "__device__ int f() { return blockIdx.x; }",
+            "extern const uint3 threadIdx; __global__ void k() { f(threadIdx.x); }",
+        ):
+            with self.subTest(text):
+                self.assertEqual(rewritten(text), text)
 
 
 class Memory(unittest.TestCase):
@@ -164,6 +187,18 @@ class Assembly(unittest.TestCase):
         text = 'void f() { asm volatile("" ::: "memory"); }'
         self.assertEqual(rewritten(text), text)
 
+    def test_the_two_orders_of_ldmatrix(self):
+        for name in ("m8n8.x4", "x4.m8n8"):
+            text = squeezed(f'asm("ldmatrix.sync.aligned.{name}.shared.b16 {{%0,%1,%2,%3}}, [%4];" '
+                            ': "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(p));')  # fmt: skip
+            self.assertIn("::lab_cuda::ptx::ldmatrix(lab_r,4,false,", text)
+
+    def test_the_scope_of_a_block(self):
+        text = squeezed('asm("atom.cta.global.add.u32 %0, [%1], 1;" : "=r"(a) : "l"(p));')
+        self.assertIn("atomicAdd_block(", text)
+        self.assertIn("fence(false)", squeezed('asm("membar.cta;");'))
+        self.assertIn("fence()", squeezed('asm("membar.gl;");'))
+
 
 class Advice(unittest.TestCase):
     def test_libraries_of_the_toolkit(self):
@@ -174,7 +209,7 @@ class Advice(unittest.TestCase):
 
     def test_names_that_are_unknown(self):
         self.assertIn("one after the other",
-                      advice.of_error("'cudaGraph_t' was not declared in this scope"))  # fmt: skip
+                      advice.of_error("'cudaGraphAddNode' was not declared"))  # fmt: skip
         self.assertEqual(advice.of_error("expected ';'"), "expected ';'")
 
 

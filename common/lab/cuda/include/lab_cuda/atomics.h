@@ -36,23 +36,25 @@ struct BitsOf<8> {
 /// Stores without being seen: the access was seen before.
 void store_unwatched(void* address, const void* bytes, std::size_t size);
 
-/// A load and a store of a flag, with an order of C++.
-template <int order, class T>
+/// A load and a store of a flag, with an order of C++; `of_block`: as next_atomic_of_block() says.
+template <int order, bool of_block = false, class T>
 LAB_CUDA_FUNCTION std::remove_cv_t<T> load_flag(T* from, Where where) {
   using Plain = std::remove_cv_t<T>;
   typedef typename BitsOf<sizeof(T)>::type Bits __attribute__((may_alias));
   poll(const_cast<const Plain*>(from), where);
+  if constexpr (of_block) next_atomic_of_block();
   const Bits bits =
       __atomic_load_n(reinterpret_cast<const Bits*>(const_cast<const Plain*>(from)), order);
   Plain value;
   __builtin_memcpy(static_cast<void*>(&value), &bits, sizeof value);
   return value;
 }
-template <int order, class T>
+template <int order, bool of_block = false, class T>
 LAB_CUDA_FUNCTION void store_flag(T* to, Value<std::remove_cv_t<T>> value) {
   typedef typename BitsOf<sizeof(T)>::type Bits __attribute__((may_alias));
   Bits bits;
   __builtin_memcpy(&bits, static_cast<const void*>(&value), sizeof bits);
+  if constexpr (of_block) next_atomic_of_block();
   __atomic_store_n(reinterpret_cast<Bits*>(const_cast<std::remove_cv_t<T>*>(to)), bits, order);
 }
 
@@ -88,21 +90,38 @@ LAB_CUDA_FUNCTION T change(T* address, Operation operation, Where where) {
   return old;
 }
 
+/// The same with a value that does not depend on the old one.
+template <int order = __ATOMIC_RELAXED, class T>
+LAB_CUDA_FUNCTION auto exchange_value(T* address, Value<std::remove_volatile_t<T>> value,
+                                      Where where) {
+  using Plain = std::remove_volatile_t<T>;
+  typedef typename BitsOf<sizeof(T)>::type Bits __attribute__((may_alias));
+  Bits bits;
+  __builtin_memcpy(&bits, static_cast<const void*>(&value), sizeof bits);
+  const Bits old_bits =
+      __atomic_exchange_n(reinterpret_cast<Bits*>(const_cast<Plain*>(address)), bits, order);
+  if (old_bits == bits) poll(address, where);
+  Plain old;
+  __builtin_memcpy(static_cast<void*>(&old), &old_bits, sizeof old);
+  return old;
+}
+
 }  // namespace lab_cuda
 
-#define LAB_CUDA_ATOMIC(name, expression)                                                       \
+#define LAB_CUDA_ATOMIC(name, scope, expression)                                                \
   template <class T>                                                                            \
   LAB_CUDA_FUNCTION std::remove_volatile_t<T> name(                                             \
       T* address, ::lab_cuda::Value<std::remove_volatile_t<T>> value, LAB_CUDA_WHERE) {         \
+    scope;                                                                                      \
     return ::lab_cuda::change(                                                                  \
         address,                                                                                \
         [&](std::remove_volatile_t<T> old) -> std::remove_volatile_t<T> { return expression; }, \
         lab_where);                                                                             \
   }
-#define LAB_CUDA_ATOMIC_SCOPES(name, expression) \
-  LAB_CUDA_ATOMIC(name, expression)              \
-  LAB_CUDA_ATOMIC(name##_block, expression)      \
-  LAB_CUDA_ATOMIC(name##_system, expression)
+#define LAB_CUDA_ATOMIC_SCOPES(name, expression)                                \
+  LAB_CUDA_ATOMIC(name, , expression)                                           \
+  LAB_CUDA_ATOMIC(name##_block, ::lab_cuda::next_atomic_of_block(), expression) \
+  LAB_CUDA_ATOMIC(name##_system, , expression)
 LAB_CUDA_ATOMIC_SCOPES(atomicAdd, old + value)
 LAB_CUDA_ATOMIC_SCOPES(atomicSub, old - value)
 LAB_CUDA_ATOMIC_SCOPES(atomicMin, value < old ? value : old)
@@ -110,24 +129,36 @@ LAB_CUDA_ATOMIC_SCOPES(atomicMax, old < value ? value : old)
 LAB_CUDA_ATOMIC_SCOPES(atomicAnd, old& value)
 LAB_CUDA_ATOMIC_SCOPES(atomicOr, old | value)
 LAB_CUDA_ATOMIC_SCOPES(atomicXor, old ^ value)
-LAB_CUDA_ATOMIC_SCOPES(atomicExch, (static_cast<void>(old), value))
 LAB_CUDA_ATOMIC_SCOPES(atomicInc, old >= value ? 0 : old + 1)
 LAB_CUDA_ATOMIC_SCOPES(atomicDec, old == 0 || old > value ? value : old - 1)
 #undef LAB_CUDA_ATOMIC_SCOPES
 #undef LAB_CUDA_ATOMIC
 
-#define LAB_CUDA_COMPARE(name)                                                                 \
+#define LAB_CUDA_EXCHANGE(name, scope)                                                  \
+  template <class T>                                                                    \
+  LAB_CUDA_FUNCTION std::remove_volatile_t<T> name(                                     \
+      T* address, ::lab_cuda::Value<std::remove_volatile_t<T>> value, LAB_CUDA_WHERE) { \
+    scope;                                                                              \
+    return ::lab_cuda::exchange_value(address, value, lab_where);                       \
+  }
+LAB_CUDA_EXCHANGE(atomicExch, )
+LAB_CUDA_EXCHANGE(atomicExch_block, ::lab_cuda::next_atomic_of_block())
+LAB_CUDA_EXCHANGE(atomicExch_system, )
+#undef LAB_CUDA_EXCHANGE
+
+#define LAB_CUDA_COMPARE(name, scope)                                                          \
   template <class T>                                                                           \
   LAB_CUDA_FUNCTION std::remove_volatile_t<T> name(                                            \
       T* address, ::lab_cuda::Value<std::remove_volatile_t<T>> expected,                       \
       ::lab_cuda::Value<std::remove_volatile_t<T>> value, LAB_CUDA_WHERE) {                    \
+    scope;                                                                                     \
     return ::lab_cuda::change(                                                                 \
         address, [&](std::remove_volatile_t<T> old) { return old == expected ? value : old; }, \
         lab_where);                                                                            \
   }
-LAB_CUDA_COMPARE(atomicCAS)
-LAB_CUDA_COMPARE(atomicCAS_block)
-LAB_CUDA_COMPARE(atomicCAS_system)
+LAB_CUDA_COMPARE(atomicCAS, )
+LAB_CUDA_COMPARE(atomicCAS_block, ::lab_cuda::next_atomic_of_block())
+LAB_CUDA_COMPARE(atomicCAS_system, )
 #undef LAB_CUDA_COMPARE
 // Of vectors each component is added on its own.
 LAB_CUDA_FUNCTION float2 atomicAdd(float2* address, float2 value, LAB_CUDA_WHERE) {

@@ -11,7 +11,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <math.h>
 #include <new>
+#include <stdlib.h>
 #include <type_traits>
 #include <utility>
 
@@ -140,6 +142,8 @@ void absent_source(unsigned mask, int source, Where where);
 void poll(const void* flag, Where where);
 void note_access(const void* address, std::size_t size, bool write, Where where);
 void fence(bool for_all_blocks = true);
+/// The next atomic access of this thread is atomic to threads of its block only.
+void next_atomic_of_block();
 void copy_async(void* to, const void* from, std::size_t size, Where where);
 /// The last `zeros` bytes are zeros.
 void copy_async_zeros(void* to, const void* from, std::size_t size, std::size_t zeros, Where where);

@@ -31,6 +31,17 @@ class Launch {
   cudaError_t operator()(Arguments&&... arguments) const {
     // Each thread gets these values, as they are now.
     std::tuple<std::decay_t<Arguments>...> values(std::forward<Arguments>(arguments)...);
+    if (!is_captured(configuration_.stream)) return with(values);
+    return keep(configuration_.stream, [copy = Launch(*this), values](cudaStream_t stream) {
+      Launch launch = copy;
+      launch.configuration_.stream = stream;
+      return launch.with(values);
+    });
+  }
+
+ private:
+  template <class Values>
+  cudaError_t with(const Values& values) const {
     auto each = [this, &values] {
       std::apply([this](auto... copies) { call_(copies...); }, values);
     };
@@ -38,11 +49,9 @@ class Launch {
         configuration_, name_, [](void* context) { (*static_cast<decltype(each)*>(context))(); },
         &each);
   }
-
- private:
   Configuration configuration_;
   const char* name_;
-  const Call& call_;
+  Call call_;
 };
 
 /// The sizes of a launch.
@@ -83,7 +92,7 @@ T& variable(T& image, const char* name, bool managed) {
 template <class... P, std::size_t... I>
 cudaError_t run_by_pointers(void (*kernel)(P...), const Configuration& configuration, void** from,
                             std::index_sequence<I...>) {
-  return Configured(configuration)("the kernel", [&](auto&... a) { kernel(a...); })(
+  return Configured(configuration)("the kernel", [kernel](auto&... a) { kernel(a...); })(
       *static_cast<std::remove_reference_t<P>*>(from[I])...);
 }
 

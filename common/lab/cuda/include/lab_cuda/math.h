@@ -2,7 +2,8 @@
 /// CUDA's mathematical functions that C++ does not have, bit operations, and cached loads.
 #pragma once
 
-#include <lab_cuda/base.h>
+#include <lab_cuda/integers.h>
+#include <lab_cuda/special.h>
 
 // ---------------------------------------------------------------- the smaller and the larger
 
@@ -71,39 +72,6 @@ inline double rsqrt(double x) {
 inline float rsqrt(float x) {
   return 1 / std::sqrt(x);
 }
-inline float rcbrtf(float x) {
-  return 1 / std::cbrt(x);
-}
-inline double rcbrt(double x) {
-  return 1 / std::cbrt(x);
-}
-inline float sinpif(float x) {
-  return static_cast<float>(std::sin(M_PI * x));
-}
-inline float cospif(float x) {
-  return static_cast<float>(std::cos(M_PI * x));
-}
-inline double sinpi(double x) {
-  return std::sin(M_PI * x);
-}
-inline double cospi(double x) {
-  return std::cos(M_PI * x);
-}
-inline float normcdff(float x) {
-  return 0.5f * std::erfc(-x * static_cast<float>(M_SQRT1_2));
-}
-inline double normcdf(double x) {
-  return 0.5 * std::erfc(-x * M_SQRT1_2);
-}
-inline float norm3df(float x, float y, float z) {
-  return std::sqrt(x * x + y * y + z * z);
-}
-inline float rnorm3df(float x, float y, float z) {
-  return 1 / norm3df(x, y, z);
-}
-inline float rhypotf(float x, float y) {
-  return 1 / std::hypot(x, y);
-}
 inline float fdividef(float x, float y) {
   return x / y;
 }
@@ -150,20 +118,8 @@ inline void __sincosf(float x, float* sine, float* cosine) {
 inline float __fdividef(float x, float y) {
   return x / y;
 }
-inline float __frcp_rn(float x) {
-  return 1 / x;
-}
-inline double __drcp_rn(double x) {
-  return 1 / x;
-}
 inline float __frsqrt_rn(float x) {
   return 1 / std::sqrt(x);
-}
-inline float __fsqrt_rn(float x) {
-  return std::sqrt(x);
-}
-inline double __dsqrt_rn(double x) {
-  return std::sqrt(x);
 }
 
 // One operation, rounded to nearest; the other ways to round differ in the last bit only.
@@ -207,6 +163,24 @@ inline double __dsqrt_rn(double x) {
   inline float __ll2float_##mode(long long x) {              \
     return static_cast<float>(x);                            \
   }                                                          \
+  inline float __ull2float_##mode(unsigned long long x) {    \
+    return static_cast<float>(x);                            \
+  }                                                          \
+  inline double __ull2double_##mode(unsigned long long x) {  \
+    return static_cast<double>(x);                           \
+  }                                                          \
+  inline float __frcp_##mode(float x) {                      \
+    return 1 / x;                                            \
+  }                                                          \
+  inline double __drcp_##mode(double x) {                    \
+    return 1 / x;                                            \
+  }                                                          \
+  inline float __fsqrt_##mode(float x) {                     \
+    return std::sqrt(x);                                     \
+  }                                                          \
+  inline double __dsqrt_##mode(double x) {                   \
+    return std::sqrt(x);                                     \
+  }                                                          \
   inline double __ll2double_##mode(long long x) {            \
     return static_cast<double>(x);                           \
   }                                                          \
@@ -221,21 +195,33 @@ LAB_CUDA_ROUNDED(rd)
 inline double __int2double_rn(int x) {
   return x;
 }
-#define LAB_CUDA_TO_INTEGER(mode, function)       \
-  inline int __float2int_##mode(float x) {        \
-    return static_cast<int>(function(x));         \
-  }                                               \
-  inline unsigned __float2uint_##mode(float x) {  \
-    return static_cast<unsigned>(function(x));    \
-  }                                               \
-  inline long long __float2ll_##mode(float x) {   \
-    return static_cast<long long>(function(x));   \
-  }                                               \
-  inline int __double2int_##mode(double x) {      \
-    return static_cast<int>(function(x));         \
-  }                                               \
-  inline long long __double2ll_##mode(double x) { \
-    return static_cast<long long>(function(x));   \
+inline double __uint2double_rn(unsigned x) {
+  return x;
+}
+#define LAB_CUDA_TO_INTEGER(mode, function)                 \
+  inline int __float2int_##mode(float x) {                  \
+    return static_cast<int>(function(x));                   \
+  }                                                         \
+  inline unsigned __float2uint_##mode(float x) {            \
+    return static_cast<unsigned>(function(x));              \
+  }                                                         \
+  inline long long __float2ll_##mode(float x) {             \
+    return static_cast<long long>(function(x));             \
+  }                                                         \
+  inline int __double2int_##mode(double x) {                \
+    return static_cast<int>(function(x));                   \
+  }                                                         \
+  inline long long __double2ll_##mode(double x) {           \
+    return static_cast<long long>(function(x));             \
+  }                                                         \
+  inline unsigned __double2uint_##mode(double x) {          \
+    return static_cast<unsigned>(function(x));              \
+  }                                                         \
+  inline unsigned long long __float2ull_##mode(float x) {   \
+    return static_cast<unsigned long long>(function(x));    \
+  }                                                         \
+  inline unsigned long long __double2ull_##mode(double x) { \
+    return static_cast<unsigned long long>(function(x));    \
   }
 LAB_CUDA_TO_INTEGER(rn, std::nearbyint)
 LAB_CUDA_TO_INTEGER(rz, std::trunc)
@@ -317,38 +303,6 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
     result |= static_cast<unsigned>(bytes >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
   }
   return result;
-}
-inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
-  const unsigned long long both = static_cast<unsigned long long>(high) << 32 | low;
-  return static_cast<unsigned>(both << (shift & 31) >> 32);
-}
-inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
-  const unsigned long long both = static_cast<unsigned long long>(high) << 32 | low;
-  return static_cast<unsigned>(both >> (shift & 31));
-}
-inline int __mul24(int x, int y) {
-  return x * y;
-}
-inline unsigned __umul24(unsigned x, unsigned y) {
-  return x * y;
-}
-inline int __mulhi(int x, int y) {
-  return static_cast<int>(static_cast<long long>(x) * y >> 32);
-}
-inline unsigned __umulhi(unsigned x, unsigned y) {
-  return static_cast<unsigned>(static_cast<unsigned long long>(x) * y >> 32);
-}
-inline unsigned long long __umul64hi(unsigned long long x, unsigned long long y) {
-  return static_cast<unsigned long long>(static_cast<unsigned __int128>(x) * y >> 64);
-}
-inline unsigned __sad(int x, int y, unsigned z) {
-  return z + static_cast<unsigned>(x < y ? y - x : x - y);
-}
-inline int __dp4a(int a, int b, int c) {
-  for (int i = 0; i < 4; ++i) {
-    c += static_cast<signed char>(a >> 8 * i) * static_cast<signed char>(b >> 8 * i);
-  }
-  return c;
 }
 
 // ---------------------------------------------------------------- loads and stores with a hint

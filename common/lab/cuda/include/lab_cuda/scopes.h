@@ -21,6 +21,7 @@ enum memory_order {
   memory_order_seq_cst
 };
 namespace std {
+using namespace ::std;
 using ::cuda::memory_order;
 using ::cuda::memory_order_acq_rel;
 using ::cuda::memory_order_acquire;

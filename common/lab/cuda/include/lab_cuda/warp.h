@@ -12,7 +12,7 @@ LAB_CUDA_FUNCTION void __threadfence() {
   ::lab_cuda::fence();
 }
 LAB_CUDA_FUNCTION void __threadfence_block() {
-  ::lab_cuda::fence();
+  ::lab_cuda::fence(false);
 }
 LAB_CUDA_FUNCTION void __threadfence_system() {
   ::lab_cuda::fence();
