@@ -5,7 +5,6 @@ import sys
 
 from common.classroom import catalogue
 
-
 KINDS = ("wrong", "right", "equivalent")
 
 
