@@ -153,19 +153,22 @@ std::string special_numbers(const Compared& c) {
 // Whether all elements have the same factor or difference, in words; else empty.
 std::string common_factor(const Compared& c) {
   const std::vector<double>& right = c.right;
-  if (c.count() < 2) return {};
-  if (c.same([&](std::size_t i) { return -right[i]; })) return "every sign is inverted";
+  const bool several = c.count() > 1;  // one number has a factor in any case
+  if (several && c.same([&](std::size_t i) { return -right[i]; })) return "every sign is inverted";
   // By the largest, which is known best.
   std::size_t largest = 0;
   for (std::size_t i = 0; i < c.count(); ++i) {
     if (std::isfinite(right[i]) && !(std::abs(right[i]) <= std::abs(right[largest]))) largest = i;
   }
   const double factor = c.out[largest] / right[largest], more = c.out[largest] - right[largest];
-  // Another message would name a factor of 1.
-  if (std::abs(factor - 1) < 1e-4 && c.same([&](std::size_t i) { return right[i]; }, 1e-4)) {
+  // Another message would name a factor of 1; one number, or one count, may be close by chance.
+  const bool close = several ? std::abs(factor - 1) < 1e-4
+                             : std::abs(factor - 1) < 1e-6 && std::floor(c.out[0]) != c.out[0];
+  if (close && c.same([&](std::size_t i) { return right[i]; }, 1e-4)) {
     return "every number is right in its first digits only: is something rounded, or computed in "
            "a narrower type?";
   }
+  if (!several) return {};
   if (std::isfinite(factor) && c.same([&](std::size_t i) { return factor * right[i]; })) {
     return fmt::format("every number is {:.4g} times the right one", factor);
   }

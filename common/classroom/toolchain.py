@@ -41,6 +41,12 @@ def headers_in(folder):
     return sorted(path for path in (catalogue.ROOT / folder).rglob("*") if path.suffix in HEADERS)
 
 
+@functools.cache
+def digest(path):
+    """Of a file's content."""
+    return hashlib.sha256(pathlib.Path(path).read_bytes()).digest()
+
+
 @functools.lru_cache(maxsize=1)
 def headers():
     """The course's headers that students' files may include, those with solutions among them."""
@@ -74,17 +80,18 @@ class Toolchain:
             raise Fault(
                 f"{self.build} is not a build of this course with the target classroom: {error}"
             ) from error
-        self.confine, self.libraries, self.flags = files["confine"], {}, {}
-        self.objects = {kind: files[kind] for kind in ("grader", "entry", "lab_grader")}
+        self.made_in = {files["build"]: self.build, files["root"]: catalogue.ROOT}
+        self.confine, self.libraries, self.flags = self.here(files["confine"]), {}, {}
+        self.objects = {k: self.all_here(files[k]) for k in ("grader", "entry", "lab_grader")}
         for machine in ("cpu", "lab"):
-            self.libraries[machine] = files[machine]
+            self.libraries[machine] = self.all_here(files[machine])
             source = f"common/classroom/{COMPILED_ALIKE[machine]}"
             found = [c for c in commands if c["file"].endswith(source)]
             if not found:
                 raise Fault(
                     f"{self.build}/compile_commands.json does not say how graders are compiled"
                 )
-            words = shlex.split(found[0]["command"])
+            words = self.all_here(shlex.split(found[0]["command"]))
             where = [i for i, word in enumerate(words) if word in ("-o", "-c")]
             for i in sorted(where, reverse=True):
                 del words[i : i + 2]
@@ -99,6 +106,17 @@ class Toolchain:
 
         self.compiler = self.flags["cpu"][0]
         self.lock, self.locks = threading.Lock(), {}
+
+    def here(self, word):
+        """A word of CMake's with the paths of this clone, wherever it was when it was built."""
+        for before, now in self.made_in.items():
+            if found := re.match(rf"(-I|){re.escape(before)}(/.*|)$", word):
+                return f"{found[1]}{now}{found[2]}"
+        return word
+
+    def all_here(self, words):
+        """The same for several."""
+        return [self.here(word) for word in words]
 
     def system(self, flags):
         """Paths outside of the course that a compiler reads, or a program."""
@@ -238,16 +256,15 @@ class Toolchain:
             return kept
 
     def key(self, exercise):
-        """Changes with all that a grader is made of."""
+        """Changes with all that a grader is made of, and not with where that is."""
         key = hashlib.sha256()
-        flags = [*sorted(self.flags.items()), exercise.defines]
-        for part in (exercise.grader.read_bytes(), repr(flags).encode()):
-            key.update(part)
-        parts = [*self.linked(exercise.machine, "grader")]
-        for folder in (exercise.lesson, "common"):
-            parts += headers_in(folder)
-        for path in parts:
-            key.update(f"{path} {os.stat(path).st_mtime_ns}".encode())
+        flags = repr([*sorted(self.flags.items()), exercise.defines])
+        for folder in (self.build, catalogue.ROOT):
+            flags = flags.replace(f"{folder}/", "").replace(str(folder), "")
+        key.update(flags.encode())
+        parts = [exercise.grader, *headers_in(exercise.lesson), *headers_in("common")]
+        for path in (*parts, *self.linked(exercise.machine, "grader")):
+            key.update(digest(path))
         return key.hexdigest()[:16]
 
 

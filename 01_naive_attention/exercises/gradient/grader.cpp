@@ -1,5 +1,7 @@
 #include "common/classroom/grader.hpp"
 
+#include <numeric>
+
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
@@ -75,6 +77,14 @@ void grade(int queries, int keys, double spread) {
        by([&](int i, int j) { return p(i, j) * d_p(i, j); })},
       {"delta is the sum of dP here; it is the sum of P o dP",
        by([&](int i, int j) { return p(i, j) * (d_p(i, j) - d_p_sums[i]); })},
+      {"delta is the sum of P here, which is 1; it is the sum of P o dP",
+       by([&](int i, int j) { return p(i, j) * (d_p(i, j) - 1); })},
+      {"delta is the mean of P o dP here; it is the sum",
+       by([&](int i, int j) { return p(i, j) * (d_p(i, j) - delta[i] / keys); })},
+      {"delta continues from the row before: it must begin at 0 in each row", by([&](int i, int j) {
+         const double sum = std::accumulate(delta.begin(), delta.begin() + i + 1, 0.0);
+         return p(i, j) * (d_p(i, j) - sum);
+       })},
       {"delta was subtracted after the product with P",
        by([&](int i, int j) { return p(i, j) * d_p(i, j) - delta[i]; })},
       {"delta was added; it is subtracted",

@@ -40,6 +40,10 @@ void grade(const std::vector<double>& scores, const std::string& where) {
        {"the maximum that was taken out of the sum was not added back", {log_l}},
        {"what was taken out is 2^m, and ln(2^m) is m ln 2, not m", {m + log_l}},
        {"m ln 2 is a product, not m + ln 2", {m + ln2 + log_l}},
+       {"m was divided by ln 2; ln(2^m) is m times ln 2", {m / ln2 + log_l}},
+       {"the terms are powers of e; the elements are scores times log2(e) already, so they are "
+        "powers of 2",
+        {m * ln2 + static_cast<double>(std::log(with_e))}},
        {"the logarithm has base 2; LSE is natural", {m + log_l / ln2}},
        {"this is ln(sum of e^x); the elements are scores times log2(e) already",
         {m + static_cast<double>(std::log(with_e))}},

@@ -62,9 +62,14 @@ void grade(const std::vector<double>& left, const std::vector<double>& right) {
        {"a.o must be multiplied by a.l before it is rescaled, and b.o by b.l: the part with more "
         "keys has more weight",
         with(m, of_a, of_b, of_a, of_b, l)},
-       {"the weights are the rescale factors alone: the part with the larger sum l has more weight",
+       {of_a == of_b
+            ? "both outputs have the same weight: the part with the larger sum l has more weight"
+            : "the weights are the rescale factors alone: the part with the larger sum l has more "
+              "weight",
         with(m, of_a, of_b, of_a, of_b, of_a + of_b)},
-       {"the smaller maximum was taken: exponentials can then overflow",
+       {fmt::format(
+            "the smaller maximum was taken, here that of {}: exponentials can then overflow",
+            a.m < b.m ? 'a' : 'b'),
         with(low, low_a, low_b, low_a * a.l, low_b * b.l, low_a * a.l + low_b * b.l)},
        {"only a was rescaled; b may have the smaller maximum as well",
         with(m, of_a, 1, of_a * a.l, b.l, of_a * a.l + b.l)},

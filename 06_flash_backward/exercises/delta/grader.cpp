@@ -58,6 +58,13 @@ void grade(int batch, const plain::Problem& x) {
       {"this is the mean; delta is the sum", by([&](int row) { return right(row) / d; })},
       {"the sum continues from the row before: it must begin at 0 in each row",
        by([&](int row) { return running += right(row); })},
+      {"only the product of the last column is left: the products are added, with += in place of =",
+       by([&](int row) { return y.o[row * d + d - 1] * x.d_o[row * d + d - 1]; })},
+      {"this is the product of two sums; delta is the sum of products", by([&](int row) {
+         return sum(row, [&](int e) { return y.o[e]; }) * sum(row, [&](int e) { return x.d_o[e]; });
+       })},
+      {"delta has the scale of the scores; it has none",
+       by([&](int row) { return x.scale * right(row); })},
       {"the last column is left out", by([&](int row) {
          const int last = row * d + d - 1;
          return right(row) - y.o[last] * x.d_o[last];

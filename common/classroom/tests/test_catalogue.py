@@ -5,9 +5,9 @@ import re
 import tempfile
 import unittest
 
-from common.classroom import catalogue, gate, grading, mutants, numbers
+from common.classroom import catalogue, gate, grading, mutants, numbers, table
 from common.classroom.catalogue import Fault
-from common.classroom.tests.support import exercise, toolchain
+from common.classroom.tests.support import exercise, said, toolchain
 
 
 class Frames(unittest.TestCase):
@@ -209,3 +209,18 @@ class MutantsOfSolutions(unittest.TestCase):
     def test_default_messages(self):
         self.assertTrue(mutants.is_default("2 of 4 numbers are wrong; the worst is x = 1"))
         self.assertFalse(mutants.is_default("2 of 4: every sign is inverted; the worst is x = 1"))
+
+
+class Table(unittest.TestCase):
+    def test_it_counts_the_answers_that_the_gate_grades(self):
+        status, text = said(table.main, ["03_merge", "04_dot", "--answers"])
+        self.assertEqual(status, 0)
+        rows = {row[0]: row[1:] for row in map(str.split, text.splitlines())}
+        total = [0, 0, 0, 0]
+        for one in map(exercise, ("03_merge", "04_dot")):
+            kinds = [len(one.answers(kind)) for kind in ("wrong", "right", "equivalent")]
+            counts = [len(one.points), *kinds]
+            self.assertEqual(rows[one.id], [str(count) for count in counts])
+            total = [sum(pair) for pair in zip(total, counts)]
+        self.assertGreater(total[3], 0)
+        self.assertEqual(rows["2"], ["exercises", *map(str, total)])

@@ -16,6 +16,7 @@ from common.classroom.catalogue import Fault
 from common.classroom.plan import PLAN, Plan
 from common.classroom.stage import stages_of
 from common.classroom.tests.support import ROOT, exercise, said, toolchain
+from common.classroom.toolchain import Toolchain
 
 
 class Folder(unittest.TestCase):
@@ -171,6 +172,25 @@ class Student(Folder):
         ):
             with self.subTest(arguments), self.assertRaisesRegex(Fault, words):
                 self.learn(*arguments)
+
+
+class MovedClone(unittest.TestCase):
+    def test_a_build_is_used_where_its_clone_is_now_and_graders_stay_valid(self):
+        here, one = toolchain(), exercise("04_map")
+        with tempfile.TemporaryDirectory() as folder:
+            moved = pathlib.Path(folder).resolve() / "build" / "learn"
+            (moved / "classroom").mkdir(parents=True)
+            (moved / "common").symlink_to(here.build / "common")
+            for name in ("classroom/toolchain.json", "compile_commands.json"):
+                text = (here.build / name).read_text(encoding="utf-8")
+                text = text.replace(str(here.build), "/old/build")
+                text = text.replace(str(ROOT), "/old")
+                (moved / name).write_text(text, encoding="utf-8")
+            there = Toolchain(moved)
+            self.assertEqual(there.confine, here.confine.replace(str(here.build), str(moved)))
+            self.assertIn(f"-I{ROOT}", there.flags["lab"])
+            self.assertNotIn("/old", repr(vars(there) | {"made_in": ""}))
+            self.assertEqual(there.key(one), here.key(one))
 
 
 class Grade(Folder):

@@ -19,11 +19,12 @@ new_machine() {
   bin=$scratch/m/bin
   log=$scratch/m/log
   mkdir -p "$root/01_alpha" "$root/02_beta" "$root/common/cmake" "$bin" "$scratch/m/installed"
-  touch "$root/01_alpha/CMakeLists.txt" "$root/02_beta/CMakeLists.txt" "$log"
+  touch "$root"/{,01_alpha/,02_beta/}CMakeLists.txt "$log"
   cp "$repository/learn" "$root/learn"
   cp "$repository/common/cmake/packages.txt" "$root/common/cmake/"
   local tool
-  for tool in bash env cat sed sort awk grep basename dirname readlink mkdir mv rm head tail tr tee wc id touch chmod sleep nice find; do
+  for tool in bash env cat sed sort awk grep basename dirname readlink mkdir mv rm head tail tr tee wc id touch chmod sleep nice find \
+    xargs cksum; do
     ln -s "$(command -v "$tool")" "$bin/$tool"
   done
   fake uname 'if [ "$1" = -s ]; then echo Linux; else echo "Linux x86_64"; fi'
@@ -228,7 +229,7 @@ expect "trace needs a lesson" both status_is 2 says "'trace' takes a lesson"
 fake python3 'echo "ran python3 $* in $PWD"; exit "${PYTHON_STATUS:-0}"'
 : >"$log"
 learn exercise list --no-install -x
-expect "exercise is done by Python, which gets all other arguments" both status_is 0 says "ran python3 -B -m common.classroom $root/build/learn / exercise list -x in $root"
+expect "exercise is done by Python, which gets all other arguments" both status_is 0 says "ran python3 -m common.classroom $root/build/learn / exercise list -x in $root"
 expect "... and a list needs no build" not_called "cmake --build"
 PYTHON_STATUS=1
 export PYTHON_STATUS
@@ -238,7 +239,13 @@ expect "... after what graders need was built" called "--target classroom"
 unset PYTHON_STATUS
 : >"$log"
 learn grade folder
-expect "grade builds the same" both called "--target classroom" says "grade folder"
+expect "grade needs the same: nothing is built again" both not_called "cmake" says "grade folder"
+echo "CMAKE_HOME_DIRECTORY:INTERNAL=/old/place" >"$root/build/learn/CMakeCache.txt"
+learn exercise check 03_one_step
+expect "... not even in a copy that was moved" both not_called "cmake" says "exercise check 03_one_step"
+echo "# changed" >>"$root/CMakeLists.txt"
+learn grade folder
+expect "... unless a source has changed" both called "cmake -S" called "--target classroom"
 learn classroom export copy
 expect "classroom is done by Python too" both status_is 0 says "classroom export copy"
 rm -f "$bin/python3"
