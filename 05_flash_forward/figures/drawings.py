@@ -399,7 +399,7 @@ def mirrored():
             d.text(x + 13, y - 4, total)
             d.text(x + 13, base + 14, block)
         d.text(58, base + 14, "block", text_anchor="end")
-    d.legend(150, 26, [(COLOURS[1], "warpgroup 0"), (COLOURS[0], "warpgroup 1")])
+    d.legend(96, 26, [(COLOURS[1], "warpgroup 0"), (COLOURS[0], "warpgroup 1")])
     return d
 
 

@@ -17,7 +17,7 @@ def bars(d, y, height, bars_of_row, at):
 
 def persistent():
     """One SM: tiles of queries one after the other, in blocks of their own and in one block."""
-    d = Drawing(390, 330, "One SM over time: a block for each tile of queries, and one for all")
+    d = Drawing(390, 350, "One SM over time: a block for each tile of queries, and one for all")
 
     def at(time):
         return 70 + 1.1 * time
@@ -50,12 +50,16 @@ def persistent():
     odd = [(92, 195, LINEAR, "Q1"), (195, 215, SMALL, "O1"), (238, 280, LINEAR, "Q3")]
     bars(d, 226, 22, even, at)
     bars(d, 254, 22, odd, at)
+    for y, time in [(226, 140), (254, 215)]:
+        d.line(at(time), y - 3, at(time), y + 25, RED, 2.2)
     d.arrow(at(0), 288, at(280))
     d.text(at(280), 304, "time", **NAME)
+    d.line(14, 326, 14, 342, RED, 2.2)
+    d.text(20, 338, "TMA has read O: the stage of Q is released.", font_size=11, **LEFT)
     d.lines_of_text(
         10,
         304,
-        ["Blank: the block sets up its barriers.", "A digit: Q, K and V of that tile."],
+        ["First box: the block sets up its barriers.", "A digit: Q, K and V of that tile."],
         step=16,
         font_size=11,
         **LEFT,
@@ -112,7 +116,7 @@ def work_ring():
 
 def order():
     """Four tiles of a head on two SMs, in two orders."""
-    d = Drawing(390, 214, "Four tiles of 1 to 4 units on two SMs: in order, and the longest first")
+    d = Drawing(390, 214, "Four tiles of queries, 1 to 4 units each, on two SMs, in two orders")
     unit = 46
 
     def at(time):
@@ -149,7 +153,9 @@ def order():
 
 def groups():
     """The order of the tiles of seven heads, three heads together."""
-    d = Drawing(390, 214, "Seven heads of four tiles each: the order, three heads together")
+    d = Drawing(
+        390, 214, "Seven heads of four tiles of queries each: the order, three heads together"
+    )
     blocks, heads, together = 4, 7, 3
     left, top, width, height = 66, 56, 43, 28
     left_over = heads % together
@@ -162,16 +168,16 @@ def groups():
             d.text(at + width / 2, 42, f"head {head}", font_size=10)
             for row in range(blocks):
                 index = begin * blocks + row * count + head - begin
-                d.cell(at, top + height * row, width, height, COLOURS[1 - g % 2], index, "#666666")
+                d.cell(at, top + height * row, width, height, COLOURS[g], index, "#666666")
         d.box(x, top, count * width, height * blocks, "none", "#222222", 1.6)
     for row in range(blocks):
-        d.text(left - 6, top + height * row + 18, f"block {blocks - 1 - row}", **NAME)
+        d.text(left - 6, top + height * row + 18, f"tile {blocks - 1 - row}", **NAME)
     d.lines_of_text(
         10,
         top + blocks * height + 20,
         [
-            "Number in a cell: its tile_index. Block 3, the last queries",
-            "of a head, has most keys.",
+            "Rows: the tiles of queries of a head. Tile 3, the last queries,",
+            "sees the most keys. Number in a cell: its tile_index.",
         ],
         step=16,
         font_size=11,
@@ -182,9 +188,9 @@ def groups():
 
 def lazy():
     """The largest score of a row so far, and the shift that step 14 keeps."""
-    d = Drawing(390, 262, "The largest score of a row so far, and the m that step 14 keeps")
+    d = Drawing(390, 290, "The largest score of a row so far, and the m that step 14 keeps")
     tops = [3, 5, 5, 9, 9, 10, 13, 13, 14, 14]  # of the tiles so far, in powers of two
-    left, bottom, width, unit = 44, 196, 33, 8
+    left, bottom, width, unit = 50, 196, 33, 8
 
     def y(value):
         return bottom - unit * value
@@ -199,26 +205,29 @@ def lazy():
         if largest - kept > 8:
             kept = largest
         d.box(x, y(kept + 8), width, 8 * unit, SMALL, stroke="none")
-        d.line(x, y(largest), x + width, y(largest), "#1f5fa8", 2.4, stroke_dasharray="5 3")
+        line = y(largest) - (3 if largest == kept else 0)  # beside that of m, not under it
+        d.line(x, line, x + width, line, "#1f5fa8", 2.4, stroke_dasharray="5 3")
         d.line(x, y(kept), x + width, y(kept), RED, 2.6)
         if before not in (None, kept):
             d.line(x, y(before), x, y(kept), RED, 2.6)
             d.text(x - 4, y(kept) - 8, "rescale", text_anchor="end", font_size=11)
         before = kept
         d.text(x + width / 2, bottom + 16, tile, font_size=11)
+        d.text(x + width / 2, bottom + 54, 2 ** (largest - kept), font_size=11)
     d.text(left + width * len(tops) / 2, bottom + 32, "tile of keys", font_size=11)
-    d.line(50, 248, 76, 248, "#1f5fa8", 2.4, stroke_dasharray="5 3")
-    d.text(80, 252, "largest score so far", font_size=11, **LEFT)
-    d.line(196, 248, 222, 248, RED, 2.6)
-    d.text(226, 252, "m", font_size=11, **LEFT)
-    d.legend(246, 252, [(SMALL, "m to m + 8")])
+    d.lines_of_text(left - 6, bottom + 48, ["P of", "that"], step=13, **NAME)
+    d.line(50, 276, 76, 276, "#1f5fa8", 2.4, stroke_dasharray="5 3")
+    d.text(80, 280, "largest score so far", font_size=11, **LEFT)
+    d.line(196, 276, 222, 276, RED, 2.6)
+    d.text(226, 280, "m", font_size=11, **LEFT)
+    d.legend(246, 280, [(SMALL, "m to m + 8")])
     return d
 
 
 def ranges():
     """What each warpgroup of a block computes: 384 queries, 512 keys, causal, block 1."""
     d = Drawing(
-        390, 262, "A block of 192 queries under the causal mask: the tiles of three warpgroups"
+        390, 262, "192 queries under the causal mask: the tiles of keys of three warpgroups"
     )
     left, top, width, height = 82, 50, 75, 46
     for tile in range(4):

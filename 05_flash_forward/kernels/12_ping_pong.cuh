@@ -41,9 +41,11 @@ __device__ void ping_pong_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   // S = Q K^T of the first tile: there is no P V beside it
   shared.k_pipe.consumer_wait(read.k);
   scheduler_barrier_sync<Tile>(warpgroup);
+  //! [first]
   issue_qk(s, q, shared.k[read.k.stage]);
   scheduler_barrier_arrive<Tile>(warpgroup);
   wgmma_wait<0>(s);
+  //! [first]
   release_k();
   if (tile >= unmasked_tiles) apply_mask(s, a, query0, tile * Tile::block_n);
   online_softmax<true>(s, rows, rescale, scale);

@@ -41,10 +41,12 @@ __device__ void persistent_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   // S = Q K^T of the first tile: there is no P V beside it
   shared.k_pipe.consumer_wait(read.k);
   scheduler_barrier_sync<Tile>(warpgroup);
+  //! [first]
   issue_qk(s, q, shared.k[read.k.stage]);
   scheduler_barrier_arrive<Tile>(warpgroup);
   last_store.release_q();
   wgmma_wait<0>(s);
+  //! [first]
   release_k();
   if (tile >= unmasked_tiles) apply_mask(s, a, query0, tile * Tile::block_n);
   online_softmax<true>(s, rows, rescale, scale);

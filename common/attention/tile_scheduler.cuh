@@ -115,11 +115,12 @@ struct TileCounter {
   int tiles;          ///< of all blocks
 
   //! [counter]
-  /// Not if each block has one tile.
+  /// Unused if each block has at most one tile, or without a workspace.
   __device__ bool is_used() const {
     return counter != nullptr && tiles > static_cast<int>(gridDim.x);
   }
-  /// The block's tile after this one; not less than `tiles`: none is left.
+  /// The block's tile after this one; a value of at least `tiles` means that
+  /// none is left.
   __device__ int next(int tile_index) const {
     const int grid = gridDim.x;
     return is_used() ? grid + int(atomicAdd(counter, 1u)) : tile_index + grid;
