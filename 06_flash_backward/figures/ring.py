@@ -60,7 +60,9 @@ def overlap():
         for i in range(RANKS):
             start = 76 + apart * i
             last = i == RANKS - 1  # nothing is sent
-            d.cell(start + (0 if last else first), top + 14, 58, 26, SMALL, f"block {i}")
+            d.cell(
+                start + (min(first, 6) if last else first), top + 14, 58, 26, SMALL, f"block {i}"
+            )
             if not last:
                 d.cell(start, top + 46, 32, 26, LINEAR, f"{i + 1}")
     left(d, 12, 224, "Time runs to the right. Transfer 1 brings the block of step 1.", fill=GREY)

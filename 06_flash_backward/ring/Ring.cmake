@@ -12,6 +12,7 @@ if(MPI_CXX_FOUND)
 endif()
 add_executable(ring_attention ring/main.cpp ${sources})
 target_link_libraries(ring_attention PRIVATE lesson06_ring fa_program)
+add_dependencies(06_flash_backward ring_attention)  # ./learn run builds both
 if(MPI_CXX_FOUND)
   target_link_libraries(ring_attention PRIVATE MPI::MPI_CXX)
   target_compile_definitions(ring_attention PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
@@ -23,6 +24,8 @@ if(NOT BUILD_TESTING)
   return()
 endif()
 fa_tests(lesson06_ring_tests lesson06.ring tests/ring_layout_test.cpp LINK lesson06_ring)
+add_dependencies(lesson06_ring_tests ring_attention)
+add_dependencies(lesson06_tests lesson06_ring_tests)  # ./learn test 06 builds all three
 
 # fa_ring_test(NAME RANKS argument...): all methods, types and masks against lesson 01.
 function(fa_ring_test NAME RANKS)

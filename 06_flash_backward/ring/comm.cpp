@@ -13,7 +13,7 @@ namespace fa::ring {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int kReport = 1;        // the tag of "I wait in vain", on a communicator of its own
+constexpr int kReport = 1;        // the tag of "I am waiting", on a communicator of its own
 constexpr double kGrace = 0.5;    // seconds in which the others must report
 constexpr int kFailedStatus = 2;  // cli::kCannotDo
 
@@ -72,8 +72,9 @@ void Comm::wait(Transfer& transfer) {
 //! [wait]
 
 //! [silent]
-// Tells all others that this rank waits, and listens who waits as well. Who
-// says nothing is the cause. The lowest rank that waits prints the message.
+// Sends a report to all ranks: this rank waits. Ranks that wait too do the
+// same; a rank without a report is the cause. The lowest rank that waits
+// prints the message.
 void Comm::find_the_silent(const std::string& what) {
   std::vector<MPI_Request> sent(static_cast<std::size_t>(size_));
   for (int r = 0; r < size_; ++r) {

@@ -109,7 +109,28 @@ struct Expected {
   naive::Gradients<double> ref_gradients;
   naive::Forward<T> plain;
   naive::Gradients<T> plain_gradients;
+  double magnitude = 0;  // of the terms of dQ and dK, which may cancel
 };
+
+template <class T>
+double largest_of(const Tensor<T, 4>& x) {
+  return static_cast<double>(
+      as_matrix(View<const T, 2>(x.data(), {x.count(), 1})).cwiseAbs().maxCoeff());
+}
+
+// scale max|dP| max(|Q|, |K|)
+template <class T>
+double magnitude_of(const Whole<T>& x) {
+  const std::int64_t heads = x.q.size(1), group = heads / x.k.size(1);
+  T d_p = 0;
+  for_each_index(Shape<2>{x.q.size(0), heads}, [&](const auto& i) {
+    const Matrix<T> of_head = as_matrix(x.d_o.view().at(i[0]).at(i[1])) *
+                              as_matrix(x.v.view().at(i[0]).at(i[1] / group)).transpose();
+    d_p = std::max(d_p, of_head.cwiseAbs().maxCoeff());
+  });
+  return AttentionOptions{}.scale_for(x.q.size(3)) * static_cast<double>(d_p) *
+         std::max(largest_of(x.q), largest_of(x.k));
+}
 
 template <class T>
 Expected<T> expected_of(const Whole<T>& x, bool causal) {
@@ -119,7 +140,7 @@ Expected<T> expected_of(const Whole<T>& x, bool causal) {
              d_o = converted<double>(x.d_o);
   return {naive::forward<double>(q, k, v, options), naive::backward<double>(q, k, v, d_o, options),
           naive::forward<T>(x.q, x.k, x.v, options),
-          naive::backward<T>(x.q, x.k, x.v, x.d_o, options)};
+          naive::backward<T>(x.q, x.k, x.v, x.d_o, options), magnitude_of(x)};
 }
 
 // The largest error / limit of the tensors of a run.
@@ -129,7 +150,7 @@ class Worst {
 
   template <class T, int Rank>
   void add(const char* what, const Tensor<T, Rank>& out, const Tensor<double, Rank>& ref,
-           const Tensor<T, Rank>& plain, double factor) {
+           const Tensor<T, Rank>& plain, double factor, double magnitude = 0) {
     const bool gradient = factor == kGradientFactor;
     if constexpr (std::is_same_v<T, double>) {
       // Lesson 01 in float64 has no error by the rule: both are rounded for each term of a sum.
@@ -139,8 +160,8 @@ class Worst {
       const double limit = 4 * terms * epsilon<double>() * std::max(1.0, error.max_reference);
       note(error.invalid > 0 ? kNever : error.max_error / limit);
     } else {
-      const Verdict verdict = accept(what, out, ref, plain, factor, gradient ? kMagnitude : 0);
-      if (!verdict.accepted) program_.detail(verdict.report());
+      const Verdict verdict = accept(what, out, ref, plain, factor, magnitude);
+      if (!verdict.accepted) program_.detail(verdict.report() + "\n");
       note(verdict.error.invalid > 0 ? kNever
                                      : std::max(verdict.error.max_error / verdict.allowed_max,
                                                 verdict.error.rms_error / verdict.allowed_rms));
@@ -149,8 +170,7 @@ class Worst {
   double value() const { return value_; }
 
  private:
-  // Terms of dS and of the sums over it are about 1 for normal inputs.
-  static constexpr double kMagnitude = 1, kNever = std::numeric_limits<double>::infinity();
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
   void note(double ratio) { value_ = std::max(value_, ratio); }
   cli::Program& program_;
   AttentionShape shape_;
@@ -246,8 +266,10 @@ void check_method(cli::Program& program, Comm& comm, const Problem& problem, Met
   if (comm.rank() != 0) return;
   Worst worst(program, s);
   worst.add("o", o, expected.ref.o, expected.plain.o, kForwardFactor);
-  worst.add("d_q", d_q, expected.ref_gradients.d_q, expected.plain_gradients.d_q, kGradientFactor);
-  worst.add("d_k", d_k, expected.ref_gradients.d_k, expected.plain_gradients.d_k, kGradientFactor);
+  worst.add("d_q", d_q, expected.ref_gradients.d_q, expected.plain_gradients.d_q, kGradientFactor,
+            expected.magnitude);
+  worst.add("d_k", d_k, expected.ref_gradients.d_k, expected.plain_gradients.d_k, kGradientFactor,
+            expected.magnitude);
   worst.add("d_v", d_v, expected.ref_gradients.d_v, expected.plain_gradients.d_v, kGradientFactor);
   worst.add("lse", lse, expected.ref.lse, expected.plain.lse, kForwardFactor);
   const auto name = fmt::format("{}, {}, {}", name_of(method), FloatTraits<T>::name,
