@@ -23,7 +23,7 @@ endif()
 if(NOT BUILD_TESTING)
   return()
 endif()
-fa_tests(lesson06_ring_tests lesson06.ring tests/ring_layout_test.cpp LINK lesson06_ring)
+fa_tests(lesson06_ring_tests lesson06 tests/ring_layout_test.cpp LINK lesson06_ring)
 add_dependencies(lesson06_ring_tests ring_attention)
 add_dependencies(lesson06_tests lesson06_ring_tests)  # ./learn test 06 builds all three
 
