@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
 
 $sudo apt-get update
-mapfile -t packages < <(awk '$1 ~ /^(editor|style|nvcc)$/ {print $2}' common/cmake/packages.txt)
+mapfile -t packages < <(awk '$1 ~ /^(editor|mpi|style|nvcc)$/ {print $2}' common/cmake/packages.txt)
 $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${packages[@]}"
 
 ./learn docs  # installs the packages of run, test and docs

@@ -1,0 +1,115 @@
+#include "06_flash_backward/ring/counts.hpp"
+
+#include <algorithm>
+
+namespace fa::ring {
+namespace {
+
+std::int64_t block_elements(const Problem& problem, int rank) {
+  const AttentionShape& s = problem.shape;
+  return 2 * s.batch * s.kv_heads * rows(keys_of(problem, rank)) * s.head_dim;
+}
+
+RankCounts of_all_gather(const Problem& problem, int rank) {
+  RankCounts counts;
+  const std::int64_t own = block_elements(problem, rank);
+  for (int r = 0; r < problem.ranks; ++r) counts.stored += block_elements(problem, r);
+  counts.forward_elements = counts.stored - own;
+  counts.forward_messages = problem.ranks - 1;
+  // K and V again; then the other ranks' sums for this rank's keys.
+  counts.backward_elements = counts.stored - own + (problem.ranks - 1) * own;
+  counts.backward_messages = 2 * (problem.ranks - 1);
+  return counts;
+}
+
+RankCounts of_ring(const Problem& problem, int rank) {
+  RankCounts counts;
+  const auto block_at = [&](int step) {
+    return block_elements(problem, owner_at(rank, step % problem.ranks, problem.ranks));
+  };
+  counts.stored = block_at(0);
+  for (int step = 1; step < problem.ranks; ++step) {
+    counts.forward_elements += block_at(step);
+    counts.stored = std::max(counts.stored, block_at(step - 1) + block_at(step));
+  }
+  counts.forward_messages = problem.ranks - 1;
+  counts.backward_elements = counts.forward_elements;
+  if (problem.ranks > 1) counts.backward_elements += counts.forward_elements + block_at(0);
+  counts.backward_messages = problem.ranks > 1 ? 2 * problem.ranks - 1 : 0;
+  return counts;
+}
+
+RankCounts of_heads(const Problem& problem, int rank) {
+  const AttentionShape& s = problem.shape;
+  RankCounts counts;
+  const std::int64_t group = s.heads / s.kv_heads, kv_heads = kv_heads_of(problem, rank).size();
+  const std::int64_t q_rows = rows(queries_of(problem, rank)),
+                     k_rows = rows(keys_of(problem, rank));
+  const std::int64_t others_q = s.length_q - q_rows, others_k = s.length_k - k_rows,
+                     other_kv_heads = s.kv_heads - kv_heads;
+  const std::int64_t q_in = s.batch * kv_heads * group * others_q * s.head_dim,
+                     kv_in = 2 * s.batch * kv_heads * others_k * s.head_dim,
+                     rows_back = s.batch * other_kv_heads * group * q_rows;
+  counts.forward_elements = q_in + kv_in + rows_back * (s.head_dim + 1);
+  counts.forward_messages = 5 * (problem.ranks - 1);
+  counts.backward_elements =
+      q_in + rows_back * s.head_dim + 2 * s.batch * other_kv_heads * k_rows * s.head_dim;
+  counts.backward_messages = 4 * (problem.ranks - 1);
+  counts.stored = 2 * s.batch * kv_heads * s.length_k * s.head_dim;
+  const Problem whole{s, problem.causal, Order::kContiguous, 1};
+  counts.pairs = kv_heads * group * visible_pairs(whole, queries_of(whole, 0), keys_of(whole, 0));
+  return counts;
+}
+
+}  // namespace
+
+std::string name_of(Method method) {
+  switch (method) {
+    case Method::kAllGather:
+      return "all-gather";
+    case Method::kRing:
+      return "ring";
+    case Method::kOverlap:
+      return "overlap";
+    case Method::kZigZag:
+      return "zig-zag";
+    case Method::kHeads:
+      return "heads";
+  }
+  return "";
+}
+
+Order order_of(Method method) {
+  return method == Method::kZigZag ? Order::kZigZag : Order::kContiguous;
+}
+
+RankCounts counts_of(const Problem& problem, Method method, int rank) {
+  if (method == Method::kHeads) return of_heads(problem, rank);
+  RankCounts counts =
+      method == Method::kAllGather ? of_all_gather(problem, rank) : of_ring(problem, rank);
+  for (int owner = 0; owner < problem.ranks; ++owner) {
+    counts.pairs += problem.shape.heads *
+                    visible_pairs(problem, queries_of(problem, rank), keys_of(problem, owner));
+  }
+  return counts;
+}
+
+std::int64_t pairs_in_step(const Problem& problem) {
+  std::int64_t sum = 0;
+  for (int step = 0; step < problem.ranks; ++step) {
+    std::int64_t most = 0;
+    for (int rank = 0; rank < problem.ranks; ++rank) {
+      const int owner = owner_at(rank, step, problem.ranks);
+      most = std::max(most,
+                      visible_pairs(problem, queries_of(problem, rank), keys_of(problem, owner)));
+    }
+    sum += most;
+  }
+  return sum;
+}
+
+double flops(double pairs, std::int64_t head_dim, bool backward) {
+  return pairs * static_cast<double>(head_dim) * (backward ? 10 : 4);
+}
+
+}  // namespace fa::ring

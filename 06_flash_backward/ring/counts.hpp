@@ -1,0 +1,46 @@
+/// @file
+/// Lesson 06: what each way to distribute attention moves, stores and computes on a rank, from the
+/// layout alone. The program counts the same with MPI and compares.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "06_flash_backward/ring/layout.hpp"
+
+namespace fa::ring {
+
+/// A way to distribute attention over ranks.
+enum class Method { kAllGather, kRing, kOverlap, kZigZag, kHeads };
+
+/// All of them, in the order of the chapter.
+inline constexpr Method kMethods[] = {Method::kAllGather, Method::kRing, Method::kOverlap,
+                                      Method::kZigZag, Method::kHeads};
+
+/// "all-gather", "ring", "overlap", "zig-zag" or "heads".
+std::string name_of(Method method);
+
+/// The order of the sequence that a method uses.
+Order order_of(Method method);
+
+/// What a rank receives from others, stores and computes.
+struct RankCounts {
+  std::int64_t forward_elements = 0, forward_messages = 0;    ///< received in the forward pass
+  std::int64_t backward_elements = 0, backward_messages = 0;  ///< received in the backward pass
+  std::int64_t stored = 0;  ///< most elements of K and V at a time, forward
+  std::int64_t pairs = 0;   ///< visible pairs of query and key, over the heads of a batch element
+};
+
+/// The counts of a rank.
+/// @param problem with order_of(method)
+RankCounts counts_of(const Problem& problem, Method method, int rank);
+
+/// The pairs of one head that the slowest rank computes at each step of the ring, added up: how
+/// long a ring takes that moves all blocks at once.
+std::int64_t pairs_in_step(const Problem& problem);
+
+/// The FLOPs of pairs: 4 head_dim each in the forward pass, 10 head_dim in the backward pass.
+double flops(double pairs, std::int64_t head_dim, bool backward);
+
+}  // namespace fa::ring
