@@ -69,7 +69,7 @@ def d_q_hand_over():
 
 
 def delayed():
-    d = Drawing(390, 372, "Step 10: dS of tile t is stored while dQ of tile t - 1 is computed")
+    d = Drawing(390, 396, "Step 10: dS of tile t is stored while dQ of tile t - 1 is computed")
     left, width = 74, 62
     for t in range(5):
         x = left + width * t
@@ -88,10 +88,11 @@ def delayed():
     rows = [
         ("at.stage", [t % 2 for t in range(5)]),
         ("at.parity", [t // 2 % 2 for t in range(5)]),
-        ("waits at", ["-"] + [f"d_s_full[{(t % 2) ^ 1}]" for t in range(1, 5)]),
+        ("", []),
+        ("waits at", ["-"] + [f"[{(t % 2) ^ 1}]" for t in range(1, 5)]),
         ("argument", ["-"] + [(t // 2 % 2) ^ (t % 2) ^ 1 for t in range(1, 5)]),
         ("of tile", ["-"] + [t - 1 for t in range(1, 5)]),
-        ("arrives at", [f"d_s_full[{t % 2}]" for t in range(4)] + ["-"]),
+        ("arrives at", [f"[{t % 2}]" for t in range(4)] + ["-"]),
     ]
     for k, (name, values) in enumerate(rows):
         y = 158 + 24 * k
@@ -99,14 +100,15 @@ def delayed():
         d.text(66, y, name, text_anchor="end")
         for t, value in enumerate(values):
             d.text(left + width * t + width / 2 - 3, y, value)
-    d.line(6, 285, 384, 285, "#cccccc", 0.8)
+    d.text(195, 206, "Tile t and the barriers d_s_full[0] and d_s_full[1]", font_weight="bold")
+    d.line(6, 309, 384, 309, "#cccccc", 0.8)
     words = [
-        "The argument is that of wait(). The phase of tile t - 1 ends when",
+        "Argument: of wait(). The phase of tile t - 1 ends when",
         "all 8 warps have stored dS of t - 1 and finished dQ of t - 2.",
         "So in tile t a warpgroup may overwrite dS of t - 2,",
         "and read dS of t - 1.",
     ]
-    d.lines_of_text(195, 306, words, step=18)
+    d.lines_of_text(195, 330, words, step=18)
     return d
 
 
