@@ -354,8 +354,8 @@ def ordered():
     d.text(left + 2.5 * side, 18, "block of keys", font_weight="bold")
     for i in range(5):
         d.text(left - 12, top + side * i + side / 2 + 5, f"tile {i} of dQ", text_anchor="end")
-    d.text(195, 278, "Number: the step in which the block reaches the tile.")
-    d.text(195, 294, "Tile 4: block 4 adds first, in its step 0; block 0 last.")
+    d.text(195, 278, "Number: the block's step at this tile, also its rank.")
+    d.text(195, 294, "Tile 4: block 4 stores in its step 0, then 3, 2, 1 and 0 add.")
     return d
 
 

@@ -42,34 +42,34 @@ def proxy_fence():
 
 
 def d_q_hand_over():
-    d = Drawing(390, 368, "Step 09: a part of dQ goes from a warpgroup to the thread that adds it")
+    d = Drawing(390, 406, "Step 09: a part of dQ goes from an MMA warpgroup to its adder")
     d.text(96, 20, "MMA warpgroup", font_weight="bold")
     d.text(96, 36, "128 threads")
-    d.text(306, 20, "thread that adds", font_weight="bold")
+    d.text(306, 20, "adder", font_weight="bold")
     d.text(306, 36, "one thread")
     left, right = 10, 230
-    step(d, left, 48, 172, "d_q_empty: wait", QUADRATIC)
-    step(d, left, 84, 172, "store the part in", LINEAR, "shared.d_q")
-    step(d, left, 132, 172, "fence_async_proxy()", QUADRATIC)
-    step(d, left, 168, 172, "lane 0 of 4 warps: arrive", QUADRATIC)
+    step(d, left, 48, 172, "d_q_empty: wait", QUADRATIC, "tile 0: returns at once")
+    step(d, left, 96, 172, "store the part in", LINEAR, "shared.d_q")
+    step(d, left, 144, 172, "fence_async_proxy()", QUADRATIC, "__syncwarp()")
+    step(d, left, 192, 172, "lane 0 of 4 warps: arrive", QUADRATIC)
     step(d, right, 48, 150, "d_q_full: wait", QUADRATIC)
-    d.line(368, 76, 368, 192, EDGE, 1, stroke_dasharray="3 4")
-    d.pointer(182, 182, 228, 204)
-    d.text(232, 184, "d_q_full: 4 arrivals", text_anchor="start")
-    step(d, right, 194, 150, "bulk_add()", LINEAR)
-    step(d, right, 230, 150, "bulk_wait_read<0>()", QUADRATIC, "TMA has read it")
-    step(d, right, 278, 150, "arrive", QUADRATIC)
-    step(d, left, 212, 172, "matmuls, P and dS", GREY, "of the next tile")
-    step(d, left, 278, 172, "d_q_empty: wait", QUADRATIC)
-    step(d, left, 314, 172, "store the next part", LINEAR)
-    d.pointer(228, 292, 184, 292)
-    d.text(232, 324, "d_q_empty: 1 arrival", text_anchor="start")
-    d.text(195, 360, "Downwards: time.")
+    d.line(368, 76, 368, 214, EDGE, 1, stroke_dasharray="3 4")
+    d.pointer(182, 206, 228, 228)
+    d.text(232, 206, "d_q_full: 4 arrivals", text_anchor="start")
+    step(d, right, 216, 150, "bulk_add()", LINEAR, "bulk_commit()")
+    step(d, right, 264, 150, "bulk_wait_read<0>()", QUADRATIC, "TMA has read it")
+    step(d, right, 312, 150, "arrive", QUADRATIC)
+    step(d, left, 240, 172, "matmuls, P and dS", GREY, "of the next tile")
+    step(d, left, 312, 172, "d_q_empty: wait", QUADRATIC)
+    step(d, left, 348, 172, "store the next part", LINEAR)
+    d.pointer(228, 326, 184, 326)
+    d.text(232, 358, "d_q_empty: 1 arrival", text_anchor="start")
+    d.text(195, 398, "Downwards: time.")
     return d
 
 
 def delayed():
-    d = Drawing(390, 372, "Step 10: dS of tile t is stored while dQ of tile t - 1 is computed")
+    d = Drawing(390, 396, "Step 10: dS of tile t is stored while dQ of tile t - 1 is computed")
     left, width = 74, 62
     for t in range(5):
         x = left + width * t
@@ -86,12 +86,13 @@ def delayed():
                 d.text(x + width / 2 - 3, y + 19, "store" if stored else "read by")
                 d.text(x + width / 2 - 3, y + 35, f"dS {t}" if stored else f"dQ {t - 1}")
     rows = [
-        ("stage", [t % 2 for t in range(5)]),
-        ("parity", [t // 2 % 2 for t in range(5)]),
-        ("waits at", ["-"] + [f"full[{(t % 2) ^ 1}]" for t in range(1, 5)]),
-        ("for parity", ["-"] + [(t // 2 % 2) ^ (t % 2) ^ 1 for t in range(1, 5)]),
+        ("at.stage", [t % 2 for t in range(5)]),
+        ("at.parity", [t // 2 % 2 for t in range(5)]),
+        ("", []),
+        ("waits at", ["-"] + [f"[{(t % 2) ^ 1}]" for t in range(1, 5)]),
+        ("argument", ["-"] + [(t // 2 % 2) ^ (t % 2) ^ 1 for t in range(1, 5)]),
         ("of tile", ["-"] + [t - 1 for t in range(1, 5)]),
-        ("arrives at", [f"full[{t % 2}]" for t in range(4)] + ["-"]),
+        ("arrives at", [f"[{t % 2}]" for t in range(4)] + ["-"]),
     ]
     for k, (name, values) in enumerate(rows):
         y = 158 + 24 * k
@@ -99,14 +100,15 @@ def delayed():
         d.text(66, y, name, text_anchor="end")
         for t, value in enumerate(values):
             d.text(left + width * t + width / 2 - 3, y, value)
-    d.line(6, 285, 384, 285, "#cccccc", 0.8)
+    d.text(195, 206, "Tile t and the barriers d_s_full[0] and d_s_full[1]", font_weight="bold")
+    d.line(6, 309, 384, 309, "#cccccc", 0.8)
     words = [
-        "full is d_s_full. Its phase of tile t - 1 ends when all 8 warps",
-        "have stored dS of t - 1 and have finished dQ of t - 2.",
+        "Argument: of wait(). The phase of tile t - 1 ends when",
+        "all 8 warps have stored dS of t - 1 and finished dQ of t - 2.",
         "So in tile t a warpgroup may overwrite dS of t - 2,",
         "and read dS of t - 1.",
     ]
-    d.lines_of_text(195, 306, words, step=18)
+    d.lines_of_text(195, 330, words, step=18)
     return d
 
 

@@ -1,7 +1,7 @@
 /// @file
-/// No zeros for the accumulator of dQ, and no order: the first block that reaches a tile stores its
-/// part, and the others add to it, so zeros need neither be written nor read. Without a mask all
-/// blocks of a head would reach its first tile at once; each begins with another tile.
+/// No zeros for the accumulator of dQ, and no order: the first block with a complete part of a tile
+/// stores it, and the others add to it, so zeros need neither be written nor read. Without a mask
+/// all blocks of a head would reach its first tile at once; each begins with another tile.
 ///
 /// Source: the idea is ours.
 #pragma once
