@@ -20,7 +20,7 @@ from docs.site.drawings import COLUMN, LEAST, Look
 from docs.site.excerpts import read_lines
 from docs.site.fences import fences_of
 
-FOLDERS = "[0-9][0-9]_*/figures/*.svg", "docs/**/*.svg"
+FOLDERS = "[0-9][0-9]_*/figures/*.svg", "docs/*/*.svg", "docs/theory/figures/*.svg"
 CONTRAST = 4.5  # WCAG 2, level AA
 HUE = re.compile(
     r"\b(?:reds?|orange|yellow|green|blue|violet|purple|pink|brown|gr[ae]y|white|black|shaded|"
