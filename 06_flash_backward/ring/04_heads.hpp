@@ -16,6 +16,7 @@ namespace fa::ring::by_heads {
 struct Share {
   Range heads;
   Ranges positions;
+  /// Its elements, of a tensor with so many columns.
   std::int64_t count(std::int64_t batch, std::int64_t columns) const {
     return batch * heads.size() * rows(positions) * columns;
   }

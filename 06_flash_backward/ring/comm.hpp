@@ -53,9 +53,13 @@ class Comm {
   /// @param limit   seconds that a wait may take
   Comm(std::string program, double limit);
 
+  /// This rank, counted from 0.
   int rank() const { return rank_; }
+  /// How many ranks there are.
   int size() const { return size_; }
+  /// The rank before this one in the ring.
   int left() const { return (rank_ + size_ - 1) % size_; }
+  /// The rank behind this one in the ring.
   int right() const { return (rank_ + 1) % size_; }
 
   /// Sends to the right neighbour, receives from the left one, and waits for neither.

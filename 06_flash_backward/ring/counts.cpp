@@ -56,7 +56,7 @@ RankCounts of_heads(const Problem& problem, int rank) {
       q_in + rows_back * s.head_dim + 2 * s.batch * other_kv_heads * k_rows * s.head_dim;
   counts.backward_messages = 4 * (problem.ranks - 1);
   counts.stored = 2 * s.batch * kv_heads * s.length_k * s.head_dim;
-  const Problem whole{s, problem.causal, Order::kContiguous, 1};
+  const Problem whole{s, problem.causal, RowOrder::kContiguous, 1};
   counts.pairs = kv_heads * group * visible_pairs(whole, queries_of(whole, 0), keys_of(whole, 0));
   return counts;
 }
@@ -79,8 +79,8 @@ std::string name_of(Method method) {
   return "";
 }
 
-Order order_of(Method method) {
-  return method == Method::kZigZag ? Order::kZigZag : Order::kContiguous;
+RowOrder order_of(Method method) {
+  return method == Method::kZigZag ? RowOrder::kZigZag : RowOrder::kContiguous;
 }
 
 RankCounts counts_of(const Problem& problem, Method method, int rank) {

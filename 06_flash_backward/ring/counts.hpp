@@ -22,7 +22,7 @@ inline constexpr Method kMethods[] = {Method::kAllGather, Method::kRing, Method:
 std::string name_of(Method method);
 
 /// The order of the sequence that a method uses.
-Order order_of(Method method);
+RowOrder order_of(Method method);
 
 /// What a rank receives from others, stores and computes.
 struct RankCounts {

@@ -5,10 +5,10 @@
 namespace fa::ring {
 namespace {
 
-Ranges ranges_of(Order order, std::int64_t length, int ranks, int rank) {
+Ranges ranges_of(RowOrder order, std::int64_t length, int ranks, int rank) {
   // clang-format off
   //! [zigzag]
-  if (order == Order::kContiguous) return {piece_of(length, ranks, rank)};
+  if (order == RowOrder::kContiguous) return {piece_of(length, ranks, rank)};
   return {piece_of(length, 2 * ranks, rank),
           piece_of(length, 2 * ranks, 2 * ranks - 1 - rank)};
   //! [zigzag]

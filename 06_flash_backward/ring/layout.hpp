@@ -28,7 +28,7 @@ using Ranges = std::vector<Range>;
 std::int64_t rows(const Ranges& ranges);
 
 /// How a sequence is dealt to ranks.
-enum class Order {
+enum class RowOrder {
   kContiguous,  ///< one piece for each rank
   kZigZag,      ///< 2 P pieces; rank r owns pieces r and 2 P - 1 - r
 };
@@ -37,7 +37,7 @@ enum class Order {
 struct Problem {
   AttentionShape shape;              ///< of the whole sequence; head_dim is that of V as well
   bool causal = false;               ///< query i sees key j when j <= i + length_k - length_q
-  Order order = Order::kContiguous;  ///< of queries and of keys
+  RowOrder order = RowOrder::kContiguous;  ///< of queries and of keys
   int ranks = 1;                     ///< P, at least 1
 };
 

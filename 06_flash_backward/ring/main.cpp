@@ -31,7 +31,7 @@ void memory(const Large& large) {
     std::vector<std::string> received;
     for (const Method method : {Method::kAllGather, Method::kOverlap, Method::kHeads}) {
       const RankCounts counts =
-          counts_of({large.shape, false, Order::kContiguous, ranks}, method, 0);
+          counts_of({large.shape, false, RowOrder::kContiguous, ranks}, method, 0);
       cells.push_back(std::to_string(2 * counts.stored >> 20));
       received.push_back(std::to_string(2 * counts.forward_elements >> 20));
     }
@@ -52,8 +52,8 @@ void balance(const Choice& choice) {
   const int ranks = static_cast<int>(choice.ranks);
   cli::Table table({"rank", "contiguous: pairs", "contiguous: of the mean", "zig-zag: pairs",
                     "zig-zag: of the mean"});
-  const Problem contiguous{shape, true, Order::kContiguous, ranks},
-      zigzag{shape, true, Order::kZigZag, ranks};
+  const Problem contiguous{shape, true, RowOrder::kContiguous, ranks},
+      zigzag{shape, true, RowOrder::kZigZag, ranks};
   const auto pairs = [&](const Problem& problem, int rank) {
     return counts_of(problem, Method::kOverlap, rank).pairs / shape.heads;
   };
@@ -110,7 +110,7 @@ void model(const Large& large, const std::string& mask, const std::string& pass)
         for (const int gpus : {2, 4, 8}) {
           AttentionShape shape = large.shape;
           shape.length_q = shape.length_k = kilo * 1024;
-          const double one = predicted_seconds({shape, causal, Order::kContiguous, 1},
+          const double one = predicted_seconds({shape, causal, RowOrder::kContiguous, 1},
                                                Method::kRing, backward, machine);
           std::vector<std::string> cells{fmt::format("{}k", kilo), std::to_string(gpus),
                                          fmt::format("{:.1f}", 1000 * one)};

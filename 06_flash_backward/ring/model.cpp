@@ -76,7 +76,7 @@ double predicted_seconds(const Problem& problem, Method method, bool backward,
 
 double predicted_efficiency(AttentionShape shape, bool causal, int gpus, Method method,
                             bool backward, const Machine& machine) {
-  const Problem one{shape, causal, Order::kContiguous, 1};
+  const Problem one{shape, causal, RowOrder::kContiguous, 1};
   const Problem all{shape, causal, order_of(method), gpus};
   return predicted_seconds(one, Method::kRing, backward, machine) /
          (gpus * predicted_seconds(all, method, backward, machine));

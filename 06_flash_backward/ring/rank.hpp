@@ -20,6 +20,7 @@ struct Rank {
   Tensor<T, 4> d_o;              ///< shape of q
   std::int64_t most_stored = 0;  ///< largest number of bytes of K and V at a time, forward
 
+  /// The positions of its queries.
   Ranges queries() const { return queries_of(problem, comm.rank()); }
   /// The rank whose keys are here at a step of the ring.
   int owner(int step) const { return owner_at(comm.rank(), step, problem.ranks); }

@@ -14,7 +14,7 @@ using namespace fa::ring;
 
 namespace {
 
-const Order kOrders[] = {Order::kContiguous, Order::kZigZag};
+const RowOrder kOrders[] = {RowOrder::kContiguous, RowOrder::kZigZag};
 
 std::vector<std::int64_t> positions(const Ranges& ranges) {
   std::vector<std::int64_t> result;
@@ -39,7 +39,7 @@ Tensor<double, 4> rows_of(View<const double, 4> whole, const Ranges& ranges) {
 }  // namespace
 
 TEST_CASE("every position has one owner, for any length and number of ranks") {
-  for (const Order order : kOrders) {
+  for (const RowOrder order : kOrders) {
     for (const int ranks : {1, 2, 3, 4, 7}) {
       for (const std::int64_t length : {0, 1, 2, 5, 16, 61}) {
         const Problem problem{{1, 1, 1, length, length, 1}, true, order, ranks};
@@ -56,7 +56,7 @@ TEST_CASE("every position has one owner, for any length and number of ranks") {
 }
 
 TEST_CASE("visible_parts() covers exactly the pairs that the mask leaves, once each") {
-  for (const Order order : kOrders) {
+  for (const RowOrder order : kOrders) {
     for (const bool causal : {false, true}) {
       for (const auto& [length_q, length_k] :
            {std::pair{13, 13}, {5, 17}, {17, 5}, {1, 9}, {9, 1}, {3, 40}}) {
@@ -89,7 +89,7 @@ TEST_CASE("visible_parts() covers exactly the pairs that the mask leaves, once e
             }
           }
           CHECK(wrong == 0);
-          const Problem whole{problem.shape, causal, Order::kContiguous, 1};
+          const Problem whole{problem.shape, causal, RowOrder::kContiguous, 1};
           CHECK(pairs == visible_pairs(whole, queries_of(whole, 0), keys_of(whole, 0)));
         }
       }
@@ -101,13 +101,13 @@ TEST_CASE(
     "zig-zag gives all ranks the same work, at every step; contiguous nearly twice the mean") {
   for (const int ranks : {2, 4, 8}) {
     const AttentionShape shape{1, 1, 1, 512, 512, 1};
-    const Problem zigzag{shape, true, Order::kZigZag, ranks};
+    const Problem zigzag{shape, true, RowOrder::kZigZag, ranks};
     const auto of_rank = [&](const Problem& problem, int rank) {
       return counts_of(problem, Method::kOverlap, rank).pairs;
     };
     for (int rank = 1; rank < ranks; ++rank) CHECK(of_rank(zigzag, rank) == of_rank(zigzag, 0));
     CHECK(pairs_in_step(zigzag) == of_rank(zigzag, 0));
-    const Problem contiguous{shape, true, Order::kContiguous, ranks};
+    const Problem contiguous{shape, true, RowOrder::kContiguous, ranks};
     const double mean = 512.0 * 513 / 2 / ranks;
     CHECK(static_cast<double>(of_rank(contiguous, ranks - 1)) / mean ==
           doctest::Approx(2 - 1.0 / ranks).epsilon(0.01));
@@ -115,7 +115,7 @@ TEST_CASE(
 }
 
 TEST_CASE("simulated ranks give the result of lesson 01, forward and backward") {
-  for (const Order order : kOrders) {
+  for (const RowOrder order : kOrders) {
     for (const bool causal : {false, true}) {
       for (const auto& [length_q, length_k] : {std::pair{23, 23}, {7, 30}, {30, 7}, {2, 2}}) {
         const AttentionShape s{2, 4, 2, length_q, length_k, 3};
@@ -178,7 +178,7 @@ TEST_CASE("simulated ranks give the result of lesson 01, forward and backward") 
 TEST_CASE("the model's limits: one GPU is itself, infinite links leave balance alone") {
   const AttentionShape shape{1, 16, 16, 65536, 65536, 128};
   Machine machine;
-  CHECK(predicted_seconds({shape, false, Order::kContiguous, 1}, Method::kRing, false, machine) ==
+  CHECK(predicted_seconds({shape, false, RowOrder::kContiguous, 1}, Method::kRing, false, machine) ==
         doctest::Approx(4.0 * 16 * 65536 * 65536 * 128 / 989e12));
   machine.link = 1e12;
   for (const bool backward : {false, true}) {

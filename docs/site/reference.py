@@ -115,19 +115,6 @@ def kept(entry):
 
 def trimmed_menus(directory):
     """Takes what is left out of the scripts of the navigation."""
-    tree = directory / "navtreedata.js"
-    if tree.is_file():
-        text = tree.read_text(encoding="utf-8")
-        begin = text.index("[", text.index("var NAVTREE"))
-        end = text.index("];", begin) + 1
-        entries = [kept(entry) for entry in json.loads(text[begin:end])]
-        tree.write_text(text[:begin] + json.dumps(entries, indent=0) + text[end:], "utf-8")
-    menu = directory / "menudata.js"
-    if menu.is_file():
-        text = menu.read_text(encoding="utf-8")
-        begin = text.index("{", text.index("var menudata"))
-        data = kept(json.loads(KEY.sub(r'\1"\2":', text[begin:].replace("\n", ""))))
-        menu.write_text(f"{text[:begin]}{json.dumps(data)}\n", encoding="utf-8")
     for index in directory.glob("navtreeindex*.js"):
         lines = index.read_text(encoding="utf-8").split("\n")
         named = (re.match(r'"([^"#]*)', line) for line in lines)
@@ -138,6 +125,26 @@ def trimmed_menus(directory):
         ]
         text = re.sub(r",\s*\};", "\n};", "\n".join(lines))
         index.write_text(text, encoding="utf-8")
+    tree = directory / "navtreedata.js"
+    if tree.is_file():
+        text = tree.read_text(encoding="utf-8")
+        begin = text.index("[", text.index("var NAVTREE"))
+        end = text.index("];", begin) + 1
+        entries = [kept(entry) for entry in json.loads(text[begin:end])]
+        rest = text[end:]
+        # The first page of each index, by which the reference finds the index of a page.
+        for number, name in enumerate(re.findall(r'^"(\S+\.html[^"]*)",?$', rest, re.M)):
+            index = directory / f"navtreeindex{number}.js"
+            first = re.search(r'^"([^"]+)":\[', index.read_text("utf-8"), re.M)
+            if first:
+                rest = rest.replace(f'"{name}"', f'"{first[1]}"', 1)
+        tree.write_text(text[:begin] + json.dumps(entries, indent=0) + rest, "utf-8")
+    menu = directory / "menudata.js"
+    if menu.is_file():
+        text = menu.read_text(encoding="utf-8")
+        begin = text.index("{", text.index("var menudata"))
+        data = kept(json.loads(KEY.sub(r'\1"\2":', text[begin:].replace("\n", ""))))
+        menu.write_text(f"{text[:begin]}{json.dumps(data)}\n", encoding="utf-8")
 
 
 def finished(directory):

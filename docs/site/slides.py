@@ -115,6 +115,15 @@ def slides_of(doctree):
             yield heading, kind, content
 
 
+def lead_to_chapter(doctree, file):
+    """Gives links within a chapter the chapter's file."""
+    for link in doctree.findall(nodes.reference):
+        place = link.get("refid") or link.get("refuri", "").partition("#")[2]
+        if place and not link.get("refuri", "#").partition("#")[0]:
+            link["refuri"] = f"{file}#{place}"
+            link.attributes.pop("refid", None)
+
+
 def pages(app):
     """The slides of each lesson."""
     builder, root = app.builder, pathlib.Path(app.srcdir)
@@ -127,6 +136,7 @@ def pages(app):
         for page in numbered:
             docname = navigation.docname(page)
             doctree = app.env.get_and_resolve_doctree(docname, builder)
+            lead_to_chapter(doctree, pathlib.PurePath(navigation.html_file(page)).name)
             builder.imgpath = "../_images"
             for heading, kind, content in slides_of(doctree):
                 body = "".join(builder.render_partial(node)["fragment"] for node in content)
