@@ -130,7 +130,7 @@ void model(const Large& large, const std::string& mask, const std::string& pass)
     }
   }
   fmt::print(
-      "{} TFLOP/s per GPU, {} GB/s per link and direction, {} query heads, {} key heads, head_dim "
+      "{} TFLOP/s per GPU, {} GB/s per GPU and direction, {} query heads, {} key heads, head_dim "
       "{}\n",
       large.tflops, large.link, large.shape.heads, large.shape.kv_heads, large.shape.head_dim);
 }

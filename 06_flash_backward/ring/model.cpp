@@ -83,7 +83,7 @@ double predicted_efficiency(AttentionShape shape, bool causal, int gpus, Method 
 }
 
 std::string efficiency_chart(AttentionShape shape, int gpus, const Machine& machine) {
-  constexpr double kLeft = 44, kTop = 66, kWidth = 236, kHeight = 230, kLabels = 140;
+  constexpr double kLeft = 44, kTop = 66, kWidth = 236, kHeight = 230, kLabels = 156;
   constexpr int kFirst = 14, kLast = 20;  // powers of two
   Svg svg(fmt::format("Predicted parallel efficiency of {} GPUs by length", gpus));
   const auto x_of = [&](int power) { return kLeft + kWidth * (power - kFirst) / (kLast - kFirst); };
