@@ -35,8 +35,8 @@ naive::Forward<T> forward(Rank<T>& rank) {
 }
 //! [forward]
 
-/// The backward pass: dK and dV travel one step behind their K and V, and one step further, to
-/// their owner.
+/// The backward pass: dK and dV move with their K and V; one last shift, which K and V do not need,
+/// returns them to their owner.
 template <class T>
 //! [backward]
 RankGradients<T> backward(Rank<T>& rank, const naive::Forward<T>& kept) {

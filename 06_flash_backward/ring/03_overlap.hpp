@@ -35,8 +35,8 @@ naive::Forward<T> forward(Rank<T>& rank) {
 }
 //! [forward]
 
-/// The backward pass. What other ranks have added to dK and dV of a block arrives while this rank
-/// computes its own part of them.
+/// The backward pass. dK and dV lag behind their K and V: a rank sends K and V before it computes
+/// with them and the sums after that, so the sums arrive while the next rank computes its own part.
 template <class T>
 //! [backward]
 RankGradients<T> backward(Rank<T>& rank, const naive::Forward<T>& kept) {

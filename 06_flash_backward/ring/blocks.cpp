@@ -33,7 +33,7 @@ void States<T>::merge(const naive::Forward<T>& part, std::int64_t row) {
     //! [merge]
     const T lse = part.lse.view()[i];
     const auto o = as_matrix(part.o.view().at(i[0]).at(i[1])).row(i[2]);
-    // A normalised O is a state whose maximum is LSE and whose l is 1.
+    // A normalised O with its LSE is a state: m = LSE and l = 1.
     const T l = lse == online::BaseE<T>::neg_inf ? T(0) : T(1);
     state = online::merge(state, online::RowState<T>{lse, l, o.transpose()});
     //! [merge]

@@ -64,22 +64,21 @@ void Comm::wait(Transfer& transfer) {
                 transfer.requests.data(), &done, MPI_STATUSES_IGNORE);
     if (done != 0) return;
     if (seconds_since(start) > limit_ || anyone_reports()) {
-      find_the_silent(transfer.what);
+      find_stopped_rank(transfer.what);
     }
     pause_briefly();  // other ranks may share this core
   }
 }
 //! [wait]
+// clang-format on
 
-//! [silent]
-// Sends a report to all ranks: this rank waits. Ranks that wait too do the
-// same; a rank without a report is the cause. The lowest rank that waits
-// prints the message.
-void Comm::find_the_silent(const std::string& what) {
+// Sends a report to all ranks: this rank waits. Ranks that wait, or begin to within kGrace, find it
+// and do the same; a rank without a report is the cause. The lowest rank that waits prints the
+// message.
+void Comm::find_stopped_rank(const std::string& what) {
   std::vector<MPI_Request> sent(static_cast<std::size_t>(size_));
   for (int r = 0; r < size_; ++r) {
-    MPI_Isend(nullptr, 0, MPI_INT, r, kReport, faults_,
-              &sent[static_cast<std::size_t>(r)]);
+    MPI_Isend(nullptr, 0, MPI_INT, r, kReport, faults_, &sent[static_cast<std::size_t>(r)]);
   }
   std::set<int> waiting{rank_}, silent;
   const auto start = Clock::now();
@@ -88,25 +87,22 @@ void Comm::find_the_silent(const std::string& what) {
     MPI_Status status;
     MPI_Iprobe(MPI_ANY_SOURCE, kReport, faults_, &there, &status);
     if (there == 0) continue;
-    MPI_Recv(nullptr, 0, MPI_INT, status.MPI_SOURCE, kReport, faults_,
-             MPI_STATUS_IGNORE);
+    MPI_Recv(nullptr, 0, MPI_INT, status.MPI_SOURCE, kReport, faults_, MPI_STATUS_IGNORE);
     waiting.insert(status.MPI_SOURCE);
   }
   for (int r = 0; r < size_; ++r) {
     if (waiting.count(r) == 0) silent.insert(r);
   }
   if (*waiting.begin() == rank_) {
-    fail(silent.empty()
-             ? fmt::format("all ranks wait for longer than {} s; rank {} "
-                           "waits for {}", limit_, rank_, what)
-             : fmt::format("rank {} did not answer for {} s: it has stopped "
-                           "or is slow (--timeout); rank {} waited for {}",
-                           fmt::join(silent, ", "), limit_, rank_, what));
+    fail(silent.empty() ? fmt::format("all ranks wait for longer than {} s; rank {} "
+                                      "waits for {}",
+                                      limit_, rank_, what)
+                        : fmt::format("rank {} did not answer for {} s: it has stopped "
+                                      "or is slow (--timeout); rank {} waited for {}",
+                                      fmt::join(silent, ", "), limit_, rank_, what));
   }
   wait_for_the_end();
 }
-//! [silent]
-// clang-format on
 
 bool Comm::anyone_reports() {
   int there = 0;

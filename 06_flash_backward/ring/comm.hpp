@@ -165,7 +165,7 @@ class Comm {
   void arrived(std::int64_t bytes, std::int64_t messages);
   void begin_transfer();
   bool anyone_reports();
-  [[noreturn]] void find_the_silent(const std::string& what);
+  [[noreturn]] void find_stopped_rank(const std::string& what);
 
   std::string program_, fault_;
   double limit_;

@@ -28,7 +28,7 @@ RowOrder order_of(Method method);
 struct RankCounts {
   std::int64_t forward_elements = 0, forward_messages = 0;    ///< received in the forward pass
   std::int64_t backward_elements = 0, backward_messages = 0;  ///< received in the backward pass
-  std::int64_t stored = 0;  ///< most elements of K and V at a time, forward
+  std::int64_t stored = 0;  ///< most elements in the buffers for K and V, forward
   std::int64_t pairs = 0;   ///< visible pairs of query and key, over the heads of a batch element
 };
 

@@ -35,10 +35,10 @@ enum class RowOrder {
 
 /// What all ranks agree on.
 struct Problem {
-  AttentionShape shape;              ///< of the whole sequence; head_dim is that of V as well
-  bool causal = false;               ///< query i sees key j when j <= i + length_k - length_q
+  AttentionShape shape;                    ///< of the whole sequence; head_dim is that of V as well
+  bool causal = false;                     ///< query i sees key j when j <= i + length_k - length_q
   RowOrder order = RowOrder::kContiguous;  ///< of queries and of keys
-  int ranks = 1;                     ///< P, at least 1
+  int ranks = 1;                           ///< P, at least 1
 };
 
 /// Piece `index` of `length` positions cut into `parts` pieces whose sizes differ by at most 1.

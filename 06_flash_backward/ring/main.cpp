@@ -22,7 +22,7 @@ std::string share(double value, double of) {
   return fmt::format("{:.2f}", of == 0 ? 0 : value / of);
 }
 
-// What each rank stores and receives: the memory wall.
+// What each rank stores and receives.
 void memory(const Large& large) {
   cli::Table table({"GPUs", "stored: all-gather, MiB", "stored: ring, MiB", "stored: heads, MiB",
                     "received: all-gather, MiB", "received: ring, MiB", "received: heads, MiB"});
@@ -40,7 +40,7 @@ void memory(const Large& large) {
   }
   const AttentionShape& s = large.shape;
   fmt::print(
-      "{} positions, {} heads, {} of keys, head_dim {}, 2 bytes an element, forward pass\n{}",
+      "{} positions, {} query heads, {} key heads, head_dim {}, 2 bytes per element, forward\n{}",
       s.length_q, s.heads, s.kv_heads, s.head_dim, table.text());
 }
 
@@ -50,8 +50,8 @@ void balance(const Choice& choice) {
   AttentionShape shape = choice.shape;
   shape.length_q = shape.length_k = kLength;
   const int ranks = static_cast<int>(choice.ranks);
-  cli::Table table({"rank", "contiguous: pairs", "contiguous: of the mean", "zig-zag: pairs",
-                    "zig-zag: of the mean"});
+  cli::Table table({"rank", "contiguous: pairs", "contiguous: relative to the mean",
+                    "zig-zag: pairs", "zig-zag: relative to the mean"});
   const Problem contiguous{shape, true, RowOrder::kContiguous, ranks},
       zigzag{shape, true, RowOrder::kZigZag, ranks};
   const auto pairs = [&](const Problem& problem, int rank) {
@@ -85,8 +85,11 @@ void counts(const Choice& choice) {
                  std::to_string(c.backward_messages), kib(c.stored), std::to_string(c.pairs)});
     }
   }
-  fmt::print("{} queries, {} keys, float32: received from other ranks\n{}", choice.shape.length_q,
-             choice.shape.length_k, table.text());
+  const AttentionShape& s = choice.shape;
+  fmt::print(
+      "batch {}, {} queries, {} keys, {} query heads, {} key heads, head_dim {}, float32: received "
+      "from other ranks\n{}",
+      s.batch, s.length_q, s.length_k, s.heads, s.kv_heads, s.head_dim, table.text());
 }
 
 Machine machine_of(const Large& large) {
@@ -122,13 +125,14 @@ void model(const Large& large, const std::string& mask, const std::string& pass)
           table.add(cells);
         }
       }
-      fmt::print("{}, {}: predicted % of GPUs times one GPU\n{}", backward ? "backward" : "forward",
-                 causal ? "causal" : "full", table.text());
+      fmt::print("{}, {}: predicted parallel efficiency, % (speedup / number of GPUs)\n{}",
+                 backward ? "backward" : "forward", causal ? "causal" : "full", table.text());
     }
   }
-  fmt::print("{} TFLOP/s a GPU, {} GB/s from GPU to GPU, {} heads, {} of keys, head_dim {}\n",
-             large.tflops, large.link, large.shape.heads, large.shape.kv_heads,
-             large.shape.head_dim);
+  fmt::print(
+      "{} TFLOP/s per GPU, {} GB/s per GPU and direction, {} query heads, {} key heads, head_dim "
+      "{}\n",
+      large.tflops, large.link, large.shape.heads, large.shape.kv_heads, large.shape.head_dim);
 }
 
 void add_options(cli::Program& program, Choice& choice) {
@@ -136,7 +140,7 @@ void add_options(cli::Program& program, Choice& choice) {
   program.option("--ranks", choice.ranks, 1, 64, "ranks that the program starts when run alone");
   program.option("--batch", choice.shape.batch, 1, kMost, "batch size of the check");
   program.option("--heads", choice.shape.heads, 1, kMost, "query heads of the check");
-  program.option("--kv-heads", choice.shape.kv_heads, 1, kMost, "heads of keys and values");
+  program.option("--kv-heads", choice.shape.kv_heads, 1, kMost, "key heads of the check");
   program.option("--length-q", choice.shape.length_q, 1, kMost, "queries of the check");
   program.option("--length-k", choice.shape.length_k, 1, kMost, "keys of the check");
   program.option("--head-dim", choice.shape.head_dim, 1, kMost, "head dimension of the check");
@@ -170,8 +174,8 @@ int main(int argc, char** argv) {
   program.option("--pass", pass, {"all", "forward", "backward"}, "pass of the model");
   program.option("--tflops", large.tflops, 1, 1000000, "TFLOP/s of a GPU, for the model");
   program.option("--link", large.link, 1, 1000000, "GB/s from GPU to GPU, for the model");
-  program.option("--model-heads", large.shape.heads, 1, 1024, "heads of the model");
-  program.option("--model-kv-heads", large.shape.kv_heads, 1, 1024, "heads of keys of the model");
+  program.option("--model-heads", large.shape.heads, 1, 1024, "query heads of the model");
+  program.option("--model-kv-heads", large.shape.kv_heads, 1, 1024, "key heads of the model");
   program.option("--model-head-dim", large.shape.head_dim, 1, 1024, "head dimension of the model");
   program.section("memory", "What a rank stores and receives", [&] { memory(large); });
   program.section("balance", "The causal mask, rank by rank", [&] { balance(choice); });

@@ -18,13 +18,14 @@ struct Rank {
   Tensor<T, 4> q;                ///< [batch, heads, rows, head_dim], rows of queries_of()
   Block<T> kv;                   ///< rows of keys_of()
   Tensor<T, 4> d_o;              ///< shape of q
-  std::int64_t most_stored = 0;  ///< largest number of bytes of K and V at a time, forward
+  std::int64_t most_stored = 0;  ///< most bytes that stores() has noted, forward
 
   /// The positions of its queries.
   Ranges queries() const { return queries_of(problem, comm.rank()); }
   /// The rank whose keys are here at a step of the ring.
   int owner(int step) const { return owner_at(comm.rank(), step, problem.ranks); }
-  /// Notes how many elements of K and V are stored now.
+  /// Notes how many elements the buffers of a method hold now: what it gathers or passes on, not
+  /// `kv`, which every method keeps for the backward pass.
   void stores(std::int64_t elements) {
     most_stored = std::max(most_stored, elements * std::int64_t{sizeof(T)});
   }

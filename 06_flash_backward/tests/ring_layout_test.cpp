@@ -178,8 +178,8 @@ TEST_CASE("simulated ranks give the result of lesson 01, forward and backward") 
 TEST_CASE("the model's limits: one GPU is itself, infinite links leave balance alone") {
   const AttentionShape shape{1, 16, 16, 65536, 65536, 128};
   Machine machine;
-  CHECK(predicted_seconds({shape, false, RowOrder::kContiguous, 1}, Method::kRing, false, machine) ==
-        doctest::Approx(4.0 * 16 * 65536 * 65536 * 128 / 989e12));
+  CHECK(predicted_seconds({shape, false, RowOrder::kContiguous, 1}, Method::kRing, false,
+                          machine) == doctest::Approx(4.0 * 16 * 65536 * 65536 * 128 / 989e12));
   machine.link = 1e12;
   for (const bool backward : {false, true}) {
     const auto efficiency = [&](Method method, bool causal) {
