@@ -301,7 +301,7 @@ class Attacks(unittest.TestCase):
         result = self.easy("for (;;) fork();", "#include <unistd.h>")
         self.assertEqual(result.verdict, "refused")
         self.assertIn("processes", result.message)
-        self.assertLess(result.seconds, stage.RUN.seconds)  # not when its time was over
+        self.assertLess(result.seconds, 15)
 
     def test_many_threads_are_refused(self):
         result = self.easy(
