@@ -77,7 +77,7 @@ SEARCHES = {
     "register spilling": "docs/theory/06_registers_and_occupancy.html",
     "profile with ncu": "docs/theory/08_reading_a_profile.html",
     "Blackwell": "docs/theory/10_beyond_hopper.html",
-    "train a transformer": "06_flash_backward/6_training.html",
+    "train a transformer": "06_flash_backward/7_training.html",
     "underflow": "02_safe_softmax/1_safe_softmax.html",
 }
 FIRST = 26 / 30  # of them must be the first page found
@@ -236,12 +236,13 @@ def every_page(window, html, files, counts, last):
         yield from (f"{file}: a gap in a formula: {gap}" for gap in window.value(GAPS))
         window.page.add_script_tag(content=script)
         whole = file in (LISTING, last)
+        drawn = window.value("!!document.querySelector('.drawing')")
         # Colours differ between the looks, everything else between the sizes.
         for dark, width, rules in (
             (False, WIDE, LEVELS),
-            *((False, width, []) for width in COLUMN if width not in (WIDE, PHONE)),
+            *((False, width, []) for width in COLUMN if drawn and width not in (WIDE, PHONE)),
             (False, PHONE, ["scrollable-region-focusable", "aria-hidden-focus"]),
-            (True, WIDE, []),
+            *([(True, WIDE, [])] if drawn else []),
             (True, PHONE, ["color-contrast"]),
         ):
             window.look(dark)
@@ -370,7 +371,7 @@ def front(window, html):
             yield f"the front page does not say '{words}'"
 
 
-# The smallest letters of texts, and of drawings by the room that they have.
+# The smallest letters of texts; those of drawings: check_drawings.py.
 LETTERS = """(() => {
   const found = [];
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -378,13 +379,7 @@ LETTERS = """(() => {
     const box = walk.currentNode.parentElement;
     if (!walk.currentNode.data.trim() || box.closest('script, math')) continue;
     const size = parseFloat(getComputedStyle(box).fontSize);
-    if (size < 16) found.push(`${size} pixels: ${walk.currentNode.data.trim().slice(0, 40)}`);
-  }
-  for (const image of document.querySelectorAll('.drawing img[width]')) {
-    const {width} = image.getBoundingClientRect(), name = image.getAttribute('src');
-    const size = 12 * width / image.getAttribute('width');
-    const whole = width >= image.parentElement.clientWidth - 1;
-    if (width && size < 13.9 && !whole) found.push(`${size} pixels: the drawing ${name}`);
+    if (size < 15) found.push(`${size} pixels: ${walk.currentNode.data.trim().slice(0, 40)}`);
   }
   if (document.documentElement.scrollWidth > innerWidth) found.push('wider than the window');
   return found.slice(0, 5);
