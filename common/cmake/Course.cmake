@@ -84,7 +84,7 @@ function(fa_tests TARGET LABEL)
                          PROPERTIES LABELS ${LABEL} SKIP_RETURN_CODE 77
                                     # A test that fails is not skipped.
                                     SKIP_REGULAR_EXPRESSION "MESSAGE: skipped: .*Status: SUCCESS"
-                                    TIMEOUT 600 COST ${arg_COST}
+                                    TIMEOUT 1200 COST ${arg_COST}
                                     ENVIRONMENT "${FA_TEST_ENVIRONMENT}")
 endfunction()
 
