@@ -7,7 +7,7 @@ GREY, EDGE = "#f2f2f2", "#666666"
 
 
 def step(d, x, y, width, words, fill=LINEAR, second=""):
-    """A box of one or two lines, for what somebody executes."""
+    """A box of one or two lines, for an operation."""
     height = 40 if second else 28
     d.box(x, y, width, height, fill, EDGE, 1)
     d.text(x + width / 2, y + 18, words)

@@ -94,17 +94,19 @@ RankCounts counts_of(const Problem& problem, Method method, int rank) {
   return counts;
 }
 
+std::int64_t most_pairs(const Problem& problem, int step) {
+  std::int64_t most = 0;
+  for (int rank = 0; rank < problem.ranks; ++rank) {
+    const int owner = owner_at(rank, step, problem.ranks);
+    most =
+        std::max(most, visible_pairs(problem, queries_of(problem, rank), keys_of(problem, owner)));
+  }
+  return most;
+}
+
 std::int64_t pairs_in_step(const Problem& problem) {
   std::int64_t sum = 0;
-  for (int step = 0; step < problem.ranks; ++step) {
-    std::int64_t most = 0;
-    for (int rank = 0; rank < problem.ranks; ++rank) {
-      const int owner = owner_at(rank, step, problem.ranks);
-      most = std::max(most,
-                      visible_pairs(problem, queries_of(problem, rank), keys_of(problem, owner)));
-    }
-    sum += most;
-  }
+  for (int step = 0; step < problem.ranks; ++step) sum += most_pairs(problem, step);
   return sum;
 }
 

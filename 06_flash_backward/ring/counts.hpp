@@ -36,7 +36,10 @@ struct RankCounts {
 /// @param problem with order_of(method)
 RankCounts counts_of(const Problem& problem, Method method, int rank);
 
-/// The pairs of one head that the slowest rank computes at each step of the ring, added up: how
+/// The pairs of one head that the busiest rank computes at a step of the ring.
+std::int64_t most_pairs(const Problem& problem, int step);
+
+/// The pairs of one head that the busiest rank computes at each step of the ring, added up: how
 /// long a ring takes that moves all blocks at once.
 std::int64_t pairs_in_step(const Problem& problem);
 

@@ -31,13 +31,8 @@ double ring_seconds(const Problem& problem, Method method, bool backward, const 
   const double d_kv = block_elements(problem) * machine.gradient_element / bytes_per_second;
   double seconds = 0;
   for (int step = 0; step < problem.ranks; ++step) {
-    std::int64_t most = 0;
-    for (int rank = 0; rank < problem.ranks; ++rank) {
-      const int owner = owner_at(rank, step, problem.ranks);
-      most = std::max(most,
-                      visible_pairs(problem, queries_of(problem, rank), keys_of(problem, owner)));
-    }
-    const double compute = compute_seconds(problem.shape.heads * most, problem, backward, machine);
+    const double compute = compute_seconds(problem.shape.heads * most_pairs(problem, step), problem,
+                                           backward, machine);
     const bool last = step + 1 == problem.ranks;
     if (method == Method::kRing) {
       seconds += compute + (last ? 0 : kv) + (backward ? d_kv : 0);

@@ -1,4 +1,4 @@
-// Starts mpirun for a reader who has started the program alone.
+// Starts mpirun when the program was started without it.
 #include <array>
 #include <cstdio>
 #include <cstdlib>

@@ -181,7 +181,7 @@ def read_options(arguments):
         nargs="+",
         default=[],
         metavar="ID",
-        help="only these, or lessons; without it what anybody handed in",
+        help="only these, or lessons; default: every exercise that was handed in",
     )
     add("--format", choices=("text", *formats.WRITERS, *formats.OF_CLASS), default="text")
     words = "JSON: exercise -> stage -> points; 0 leaves an exercise out"

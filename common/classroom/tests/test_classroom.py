@@ -325,7 +325,7 @@ class Grade(Folder):
 
         def run_once(*arguments, **options):
             calls.append(1)
-            if len(calls) <= 2:  # and once more
+            if len(calls) <= 2:  # both attempts
                 raise RuntimeError("can't start new thread")
             return usual(*arguments, **options)
 
