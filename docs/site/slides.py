@@ -84,9 +84,8 @@ def slides_of_section(section):
                 yield "question", question
                 question = None
         elif isinstance(node, nodes.paragraph) and not folded:
-            if QUESTION.match(opening(node)):
-                question = [node]
-            before = node
+            question = [node] if QUESTION.match(opening(node)) else None
+            before = node if question is None else None
         elif not folded and (kind := fits(node)):
             yield kind, [*short(before), node]
             before = None

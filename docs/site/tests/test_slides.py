@@ -74,6 +74,12 @@ class Slides(unittest.TestCase):
         found = deck(section("S", bold("Predict."), plain("x"), section("T", bold("Predict."))))
         self.assertEqual([kind for _, kind, _ in found], ["aims", "question", "question"])
 
+    def test_a_question_is_not_repeated_over_what_follows_its_answer(self):
+        asked = [bold("Predict.", " How many?"), raw("<details>"), raw("</details>")]
+        for after in (table(2, 2), listing(2), box("drawing", plain("d"))):
+            *_, (_, _, texts) = deck(section("S", *asked, after))
+            self.assertEqual(texts, [after.astext().strip()])
+
     def test_what_is_folded_has_no_slide_of_its_own(self):
         folded = [raw("<details><summary>More</summary>"), box("drawing"), listing(2), table(2, 2)]
         self.assertEqual(len(deck(section("S", *folded, raw("</details>\n<!-- x -->")))), 1)
