@@ -6,7 +6,9 @@ A page slides.html beside the lesson's own pages, which needs no network; the ar
 slides, and it prints one slide on each page.
 """
 
+import html
 import itertools
+import os
 import pathlib
 import re
 
@@ -17,6 +19,7 @@ from docs.site import chapters, navigation
 QUESTION = re.compile(r"Predict\b")
 DETAILS = re.compile(r"<(/?)details\b")
 SUMMARY = "Summary"
+TEACHING, SLIDES = "common/classroom/teaching", "Slides and handouts"  # a page, a heading of it
 LONG = 60  # words; a longer paragraph is for reading
 # What a slide holds in letters that the last row of seats reads.
 LISTING_LINES, TABLE_ROWS, TABLE_COLUMNS = 16, 8, 8
@@ -166,14 +169,22 @@ def lead_to_chapter(doctree, file):
             link.attributes.pop("refid", None)
 
 
+def decks(root):
+    """{the map of a lesson: its chapters that have slides}."""
+    found = {lesson: chapters.chapters(root, lesson) for lesson in chapters.lessons(root)}
+    numbered = {
+        lesson: [page for page in pages if "/appendix" not in page]
+        for lesson, pages in found.items()
+    }
+    return {lesson: pages for lesson, pages in numbered.items() if pages}
+
+
 def pages(app):
     """The slides of each lesson."""
     builder, root = app.builder, pathlib.Path(app.srcdir)
     if builder.name != "html":
         return
-    for lesson in chapters.lessons(root):
-        name = lesson.removesuffix("README.md") + "slides"
-        numbered = [page for page in chapters.chapters(root, lesson) if "/appendix" not in page]
+    for lesson, numbered in decks(root).items():
         made = []
         for page in numbered:
             docname = navigation.docname(page)
@@ -183,11 +194,43 @@ def pages(app):
             for heading, kind, content in slides_of(doctree):
                 body = "".join(builder.render_partial(node)["fragment"] for node in content)
                 made.append({"heading": heading, "kind": kind, "body": body})
-        if made:
-            title = app.env.titles[navigation.docname(lesson)].astext()
-            yield name, {"title": title, "slides": made}, "slides.html"
+        title = app.env.titles[navigation.docname(lesson)].astext()
+        yield deck_of(lesson), {"title": title, "slides": made}, "slides.html"
+
+
+def deck_of(lesson):
+    """The page of a lesson's slides, without its ending."""
+    return lesson.removesuffix("README.md") + "slides"
+
+
+def with_links(body, links, heading=None):
+    """The HTML of a page with links, {address: words}, below its title or this heading."""
+    line = " · ".join(f'<a href="{to}">{html.escape(words)}</a>' for to, words in links.items())
+    line = f'\n<p class="slides-links">{line}</p>'
+    place = rf"<h2>{re.escape(heading)}.*?</h2>" if heading else r"</h1>"
+    return re.sub(place, lambda match: match[0] + line, body, count=1)
+
+
+def link(app, pagename, _template, context, _doctree):
+    """Links the slides from the lesson's map, and all of them from the page for teachers."""
+    if app.builder.name != "html" or pagename not in app.env.found_docs:
+        return
+    made = decks(pathlib.Path(app.srcdir))
+    if f"{pagename}.md" in made:
+        links = {"slides.html": "Slides of this lesson"}
+        context["body"] = with_links(context["body"], links)
+    elif pagename == TEACHING:
+        folder = pathlib.PurePath(pagename).parent
+        links = {
+            os.path.relpath(deck_of(lesson), folder).replace(os.sep, "/") + ".html": app.env.titles[
+                navigation.docname(lesson)
+            ].astext()
+            for lesson in made
+        }
+        context["body"] = with_links(context["body"], links, SLIDES)
 
 
 def setup(app):
     """Called by the extension."""
     app.connect("html-collect-pages", pages)
+    app.connect("html-page-context", link)

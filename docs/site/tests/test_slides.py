@@ -144,6 +144,19 @@ class Slides(unittest.TestCase):
         found = deck(section("Summary", plain("All.")))
         self.assertEqual(found[1], ("1. T: summary", "summary", ["All."]))
 
+    def test_are_linked_below_a_title(self):
+        body = '<h1>Lesson<a href="#x">#</a></h1>\n<p>x</p><h2>Slides</h2>\n<p>y</p>'
+        links = {"slides.html": "Slides", "b/slides.html": "02. B & C"}
+        line = (
+            '<p class="slides-links"><a href="slides.html">Slides</a> · '
+            '<a href="b/slides.html">02. B &amp; C</a></p>'
+        )
+        self.assertEqual(slides.with_links(body, links), body.replace("</h1>", f"</h1>\n{line}"))
+        self.assertEqual(
+            slides.with_links(body, links, "Slides"), body.replace("</h2>", f"</h2>\n{line}")
+        )
+        self.assertEqual(slides.with_links(body, links, "None"), body)
+
 
 if __name__ == "__main__":
     unittest.main()
