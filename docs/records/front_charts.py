@@ -18,6 +18,7 @@ from docs.records import front
 from docs.records.record_charts import LENGTH, ladder_parts, peers_of
 
 WIDTH = 420  # a phone shows it whole
+DIGIT = 8  # pixels; a bold figure is at most so wide
 # Steps of lesson 05 that a stranger understands, with what each brings.
 STEPS = {
     "01_unfused": "the formula: three kernels",
@@ -63,8 +64,13 @@ def steps(*records):
     drawing.line(x, top + 4, x, y + 4, OTHER, 1.5, stroke_dasharray="4 3")
     halo = {"stroke": "#ffffff", "stroke_width": 5, "paint_order": "stroke"}  # above the line
     for k, value in enumerate(values.values()):
-        place = (left + value * scale + 6, top + row * k + 30)
-        drawing.text(*place, f"{value:.0f}", font_weight="bold", font_size=13, **start, **halo)
+        end, words = left + value * scale, f"{value:.0f}"
+        look = {"font_weight": "bold", "font_size": 13}
+        if end + 2 < x < end + 10 + DIGIT * len(words):  # beside the bar it would touch the line
+            look |= {"font_size": 12, "fill": "#ffffff", "text_anchor": "end"}
+            drawing.text(end - 6, top + row * k + 29.5, words, **look)
+        else:
+            drawing.text(end + 6, top + row * k + 30, words, **look, **start, **halo)
     drawing.text(x, y + 18, f"{peer.name}: {peer.tflops:.0f}", text_anchor="end", font_size=12)
     what = f"head_dim 64, later 128; N = {LENGTH}. {machine(records)}"
     drawing.text(left, height - 10, what, **start, **quiet)

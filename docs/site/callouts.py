@@ -1,6 +1,7 @@
 """The parts of a step as the eye finds them: a paragraph that begins with one of NAMES in bold gets
-a class of its own; style sheets give it an icon and a tint. A prediction is a box, with its folded
-answer inside. And the title of a chapter has its lesson's number."""
+a class of its own; style sheets give it an icon and a tint. A name with nothing behind it is a
+label of what follows. A prediction is a box, with its folded answer inside. And the title of a
+chapter has its lesson's number."""
 
 import re
 
@@ -68,11 +69,15 @@ class Callouts(SphinxTransform):
             kind = kind_of(paragraph)
             if kind is None:
                 continue
-            lead_in(paragraph)["classes"].append("callout-name")
+            name = lead_in(paragraph)
+            name["classes"].append("callout-name")
             parent = paragraph.parent
             at = parent.index(paragraph)
             count = answer(parent[at + 1 :]) if kind == "predict" else 0
             box = nodes.container(classes=["callout", f"callout-{kind}"])
+            if paragraph.astext().strip() == name.astext().strip():
+                box["classes"].append("callout-label")
+                name[:] = [nodes.Text(name.astext().strip().rstrip(".:"))]
             taken = parent[at : at + 1 + count]
             for node in taken:
                 parent.remove(node)

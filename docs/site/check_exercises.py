@@ -19,6 +19,7 @@ from docs.site.fences import fences_of
 from docs.site.sync_pages import END, GENERATED
 
 COMMAND = r"\./learn exercise \w+ "
+DOUBLED = re.compile(r"# \d\d_(\w+): \1\b[^:]*: ", re.IGNORECASE)
 LINK = r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\([^)]*\)|<a [^>]*>.*?</a>"
 SKIPPED = re.compile(r"\s*(?:#|<summary|<details><summary|<!--)")
 
@@ -76,11 +77,15 @@ def changes(root):
 
 
 def faults(root):
-    """Checks that pages link the exercises that they name."""
+    """Checks that pages link the exercises that they name, and that a title says its name once."""
     for page, found in changes(root):
         for number, _, missing in found:
             yield f"{page}:{number + 1}: not linked: {', '.join(missing)}."
-    return f"{len(catalogue.task_pages(root))} exercises"
+    for page in (pages := catalogue.task_pages(root)).values():
+        title = read_lines(root / page)[0]
+        if DOUBLED.match(title):
+            yield f"{page}:1: the title repeats its name: {title}"
+    return f"{len(pages)} exercises"
 
 
 def write(root):

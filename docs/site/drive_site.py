@@ -13,7 +13,8 @@
                   keys lead from chapter to chapter, and leave a page with a stepper alone
     front         what a newcomer looks for on the front page
     reference     no finding on three of its pages, light and dark
-    slides        each question of the chapters, no answer unfolded, letters that a hall can read
+    slides        each question of the chapters, no answer unfolded, letters that a hall can read,
+                  each fits the window, an answer too, which may scroll
     stepper       the tile stepper works on its page, and its colours follow light and dark
 
 Exit status: browser.run_test; 77 also where there is no site.
@@ -384,6 +385,23 @@ LETTERS = """(() => {
   if (document.documentElement.scrollWidth > innerWidth) found.push('wider than the window');
   return found.slice(0, 5);
 })()"""
+# What of a slide a window does not show (unfolded, it may scroll), and answers without room.
+OVERFULL = """(() => {
+  const found = [];
+  for (const slide of document.querySelectorAll('.slide')) {
+    const folds = [...slide.querySelectorAll(':scope > details')];
+    for (const open of [false, true]) {
+      for (const fold of folds) fold.open = open;
+      const height = open ? slide.offsetHeight : Math.max(slide.offsetHeight, slide.scrollHeight);
+      const words = open ? ', unfolded' : '';
+      if (height > innerHeight + 2) found.push(`${slide.id} has ${height} pixels${words}`);
+    }
+    const cut = folds.some(fold => fold.clientHeight < Math.min(fold.scrollHeight, 100));
+    if (cut) found.push(`${slide.id} has no room for its answer`);
+    for (const fold of folds) fold.open = false;
+  }
+  return found;
+})()"""
 ANSWERS = "[...document.querySelectorAll('details')].filter((box) => box.open).length"
 
 
@@ -407,6 +425,7 @@ def slides(window, html):
         if window.value(ANSWERS):
             yield f"{name}: an answer is unfolded"
         yield from (f"{name}: {words}" for words in window.value(LETTERS))
+        yield from (f"{name}: {words}" for words in window.value(OVERFULL))
         yield from (f"{name}: {sentence}" for sentence in window.faults())
 
 

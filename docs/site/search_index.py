@@ -13,6 +13,7 @@ from docs.site import navigation
 LIMIT = 20000  # characters of one section; longer ones are printed tables
 GLOSSARY, ERRATA = "docs/glossary.md", "docs/errata.md"
 RESULTS = "docs/results/"
+UNREAD = {"printed-source", "printed-origin", "listing-caption"}  # where something comes from
 KINDS = {"class", "struct", "function", "enumeration"}
 
 
@@ -22,15 +23,30 @@ SIGNS = {
     "approx": " ≈ ", "infty": "∞", "sum": "Σ ", "sqrt": "√", "in": " ∈ ", "pm": " ± ", "dots": "…",
     "partial": "∂", "top": "T", "odot": " ∘ ", "lfloor": "⌊", "rfloor": "⌋", "quad": " ",
     "qquad": " ", "lceil": "⌈", "rceil": "⌉", "ll": " ≪ ", "gg": " ≫ ",
-    "leftarrow": " ← ", "mid": " | ",
+    "leftarrow": " ← ", "mid": " | ", "varepsilon": "ε",
 }  # fmt: skip
 GROUP = r"\{((?:[^{}]|\{[^{}]*\})*)\}"
 DROPPED = re.compile(r"\\(?:text|mathrm|mathbf|mathbb|operatorname|left|right|big|Big|bigl|bigr)\b")
+
+TRANSPOSED = re.compile(r"\^(?:\{\s*(?:\\mathrm\{T\}|\\top)\s*\}|\\top\b)")
+ROOT = re.compile(rf"\\sqrt(?:\[(?P<degree>\d)\])?\s*(?:{GROUP}|(?P<one>\w))")
+ROOTS = {"3": "∛", "4": "∜"}
+
+
+def root_sign(match):
+    """A root: √d, √(a + b), ∛x."""
+    below = match[2] if match["one"] is None else match["one"]
+    below = re.sub(r"^\\([A-Za-z]+)$", lambda name: SIGNS.get(name[1], name[1]), below.strip())
+    return ROOTS.get(match["degree"], "√") + (
+        below if re.fullmatch(r"\w+", below) else f"({below})"
+    )
 
 
 def readable(tex):
     """A formula without TeX's commands."""
     text = re.sub(r"\\(?:begin|end)\{\w+\*?\}", " ", tex)
+    text = TRANSPOSED.sub("ᵀ", text)
+    text = ROOT.sub(root_sign, text)
     text = DROPPED.sub("", text)
     for _ in range(3):  # fractions stand in fractions
         text = re.sub(rf"\\[dt]?frac{GROUP}{GROUP}", r"(\1) / (\2)", text)
@@ -57,7 +73,7 @@ def text_of(node):
                 words.append(str(child))
             elif isinstance(child, (nodes.math, nodes.math_block)):
                 words.append(f" {readable(child.astext())} ")
-            elif not {"printed-source", "printed-origin"}.intersection(child.get("classes", ())):
+            elif not UNREAD.intersection(child.get("classes", ())):
                 into = code if isinstance(child, nodes.table) else words
                 if not isinstance(child, nodes.Inline):
                     into.append(" ")

@@ -7,6 +7,7 @@ headings; a table of which no row was asked for goes, and so does the check of a
 line "PASS  ROW, what was checked".
 """
 
+import decimal
 import fnmatch
 import itertools
 import re
@@ -21,6 +22,7 @@ PRINTED = re.compile(r"^(?:PASS|FAIL|NOTE)\b|\S   +\S")  # lines that keep their
 CHECK = re.compile(r"(?:PASS|FAIL)  ([^,]+), ")
 # Columns of implementations: of the lessons' comparisons, and of the front page.
 OTHERS = {"flash", "flash 3", "efficient", "cuDNN", "math", "FA-2", "FA-3", "FA-4", "flash 4"}
+NOISE = decimal.Decimal("1.02")  # times: docs/results/README.md, how much a time differs
 OURS = {"lesson", "determ.", "course"}
 
 
@@ -81,14 +83,17 @@ class Table:
         rows, heads = range(len(self.rows)), self.heads
 
         def most(places):
-            """The places of the largest number, where there are several numbers."""
+            """The places of the largest number, and of those that differ from it by noise, where
+            there are several numbers."""
             known = {
-                (r, c): float(self.rows[r][c])
+                (r, c): decimal.Decimal(self.rows[r][c])
                 for r, c in places
                 if NUMBER.fullmatch(self.rows[r][c]) and "%" not in self.rows[r][c]
             }
             top = max(known.values(), default=None)
-            return {place for place in known if known[place] == top} if len(known) > 1 else set()
+            if len(known) < 2:
+                return set()
+            return {place for place, value in known.items() if value * NOISE >= top}
 
         groups = []
         if OTHERS.intersection(heads) and "x best" in heads:

@@ -25,6 +25,16 @@ class FrontCharts(TreeTest):
         self.assertEqual(widths, sorted(widths))
         self.assertRegex(drawn, r">FlashAttention-3: \d+<")
 
+    def test_no_number_touches_the_line(self):
+        drawn = self.picture("steps", LESSON, PEERS)
+        line = float(re.search(r'<line x1="([\d.]+)"[^>]*dasharray', drawn)[1])
+        numbers = re.findall(r'<text x="([\d.]+)"([^>]*bold[^>]*)>(\d+)<', drawn)
+        self.assertEqual(len(numbers), len(front_charts.STEPS))
+        for x, look, digits in numbers:
+            width = 8 * len(digits)
+            first = float(x) - (width if 'anchor="end"' in look else 0)
+            self.assertFalse(first - 2 < line < first + width + 2, digits)
+
     def test_others_have_a_mark_for_each_figure(self):
         drawn = self.picture("others", FORWARD, BACKWARD)
         figures = 0

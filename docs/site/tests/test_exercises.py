@@ -45,6 +45,19 @@ class NamesTest(TreeTest):
     def check(self, *options):
         return self.run_main(check_exercises.main, "--root", self.root, *options)
 
+    def test_titles_that_repeat_the_name(self):
+        for title, repeats in {
+            "01_sum: sum: of three": True,
+            "01_sum: Sum memory: of three": True,
+            "01_sum: sums: of three": False,
+            "01_sum: of three": False,
+            "01_sum: the sum: three": False,
+        }.items():
+            with self.subTest(title):
+                self.write("01_a/exercises/sum/task.md", f"# {title}\n")
+                status, out, _ = self.check()
+                self.assertEqual((status, "repeats its name" in out), (repeats, repeats))
+
     def test_names_that_are_not_linked(self):
         for line, wanted in {
             "do `01_sum` now": f"do {LINKED} now",

@@ -11,12 +11,16 @@ class Readable(unittest.TestCase):
     CASES = {
         r"e^{m - m_{\text{new}}}": "e^(m - m_new)",
         r"\frac{N^2 d}{B_n}": "(N^2 d) / (B_n)",
-        r"\frac{1}{\sqrt{d}}": "(1) / (√ d )",
+        r"\frac{1}{\sqrt{d}}": "(1) / (√d)",
         r"\frac{1}{2}": "1 / 2",
         r"P = \text{softmax}(S) , \qquad O": "P = softmax (S) , O",
         r"j \le i + \alpha": "j ≤ i + alpha",
         r"\begin{aligned} a &= b \\ c &= d \end{aligned}": "a = b c = d",
-        r"Q K^\top": "Q K^T",
+        r"Q K^\top": "Q Kᵀ",
+        r"V^{\mathrm{T}}": "Vᵀ",
+        r"\sqrt[3]{\varepsilon}": "∛ε",
+        r"\sqrt{\varepsilon}": "√ε",
+        r"\sqrt{a + b}": "√(a + b)",
     }
 
     def test_a_formula_is_shown_without_commands(self):
@@ -32,6 +36,11 @@ class TextOf(unittest.TestCase):
         origin = nodes.paragraph("", "commit 0123456789ab", classes=["printed-origin"])
         section = nodes.section("", nodes.paragraph("", "Words"), table, origin)
         self.assertEqual(search_index.text_of(section), ["Words", "kernel 1.25"])
+
+    def test_captions_of_listings_are_left_out(self):
+        caption = nodes.paragraph("", "a.cuh, lines 1 to 2", classes=["listing-caption"])
+        section = nodes.section("", nodes.paragraph("", "Words"), caption)
+        self.assertEqual(search_index.text_of(section)[0], "Words")
 
     def test_subsections_are_left_out(self):
         inner = nodes.section("", nodes.title("", "T"), nodes.paragraph("", "no"))

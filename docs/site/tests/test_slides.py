@@ -74,6 +74,51 @@ class Slides(unittest.TestCase):
         found = deck(section("S", bold("Predict."), plain("x"), section("T", bold("Predict."))))
         self.assertEqual([kind for _, kind, _ in found], ["aims", "question", "question"])
 
+    def test_a_question_is_not_repeated_over_what_follows_its_answer(self):
+        asked = [bold("Predict.", " How many?"), raw("<details>"), raw("</details>")]
+        for after in (table(2, 2), listing(2), box("drawing", plain("d"))):
+            *_, (_, _, texts) = deck(section("S", *asked, after))
+            self.assertEqual(texts, [after.astext().strip()])
+
+    def test_a_question_stands_below_what_it_is_asked_about(self):
+        fold = [raw("<details>"), raw("</details>")]
+        asked = [bold("Predict.", " What goes wrong?"), *fold]
+        words = "Predict. What goes wrong?"
+        block, formula = nodes.literal_block("", "barrier 1"), nodes.math_block("", "x")
+        steps = nodes.bullet_list("", nodes.list_item("", plain("One.")))
+        far = [plain("a"), plain("b"), plain("c")]
+        for before, texts in (
+            ([plain("A masked row.")], ["A masked row."]),
+            ([block], ["barrier 1"]),
+            ([block, plain("An exercise.")], ["barrier 1", "An exercise."]),
+            ([formula], ["x"]),
+            ([steps], ["One."]),
+            ([box("drawing", plain("d")), plain("word " * 61)], ["d"]),
+            ([nodes.literal_block("", "x\n" * 17)], []),
+            ([block, *far], ["c"]),
+            ([plain("(Source: a record)")], []),
+            ([*asked], []),
+        ):
+            nodes_before = [node.deepcopy() for node in before]
+            *_, (_, kind, found) = deck(section("S", *nodes_before, *asked))
+            self.assertEqual((kind, found[: found.index(words)]), ("question", texts))
+        own = [bold("Predict.", " Which of these?"), nodes.literal_block("", "own"), *fold]
+        *_, (_, _, found) = deck(section("S", block, *own))
+        self.assertEqual(found[:2], ["Predict. Which of these?", "own"])
+
+    def test_a_question_about_what_is_above_finds_it_in_earlier_sections(self):
+        asked = [bold("Predict.", " What does the diff above return?"), raw("</details>")]
+        before = section("S", nodes.literal_block("", "diff"), plain("Then."))
+        *_, (_, _, found) = deck(before, section("T", asked[0]))
+        self.assertEqual(found, ["diff", "Predict. What does the diff above return?"])
+
+    def test_what_is_shown_again_has_no_anchor(self):
+        shown = nodes.literal_block("", "x", ids=["here"])
+        document = nodes.Element("", section("1. T", section("S", shown, bold("Predict."))))
+        *_, (_, _, content) = slides.slides_of(document)
+        self.assertEqual([node["ids"] for node in content], [[], []])
+        self.assertEqual(shown["ids"], ["here"])
+
     def test_what_is_folded_has_no_slide_of_its_own(self):
         folded = [raw("<details><summary>More</summary>"), box("drawing"), listing(2), table(2, 2)]
         self.assertEqual(len(deck(section("S", *folded, raw("</details>\n<!-- x -->")))), 1)
@@ -98,6 +143,19 @@ class Slides(unittest.TestCase):
     def test_end_with_the_summary(self):
         found = deck(section("Summary", plain("All.")))
         self.assertEqual(found[1], ("1. T: summary", "summary", ["All."]))
+
+    def test_are_linked_below_a_title(self):
+        body = '<h1>Lesson<a href="#x">#</a></h1>\n<p>x</p><h2>Slides</h2>\n<p>y</p>'
+        links = {"slides.html": "Slides", "b/slides.html": "02. B & C"}
+        line = (
+            '<p class="slides-links"><a href="slides.html">Slides</a> · '
+            '<a href="b/slides.html">02. B &amp; C</a></p>'
+        )
+        self.assertEqual(slides.with_links(body, links), body.replace("</h1>", f"</h1>\n{line}"))
+        self.assertEqual(
+            slides.with_links(body, links, "Slides"), body.replace("</h2>", f"</h2>\n{line}")
+        )
+        self.assertEqual(slides.with_links(body, links, "None"), body)
 
 
 if __name__ == "__main__":

@@ -147,6 +147,17 @@ class Best(unittest.TestCase):
             self.best(text), {("b", "1024", "2.00"), ("c", "1024", "2.00"), ("c", "2048", "4.00")}
         )
 
+    def test_what_differs_by_noise_is_as_good(self):
+        text = (
+            "TFLOP/s: bfloat16, D 64\nN        a        b       c\n----  -----  -------  ------\n"
+        )
+        for row, wanted in (
+            ("1024    100   102.00    51.0", {"100", "102.00"}),
+            ("1024    100   102.01    51.0", {"102.01"}),
+            ("1024    100    98.04    98.0", {"100", "98.04"}),
+        ):
+            self.assertEqual({value for _, _, value in self.best(text + row)}, wanted)
+
     def test_of_each_row_where_a_row_is_a_length(self):
         text = (
             "TFLOP/s: bfloat16, D 64\n   N  08_old  09_new\n----  ------  ------\n"

@@ -188,7 +188,9 @@
     const shown = element("p", "", { className: "course-excerpt" });
     if (best) shown.append("… ");
     for (const token of tokens.slice(best, best + 70)) {
-      shown.append(hit(token) ? element("mark", token) : token);
+      // Punctuation is not what was found.
+      const [, before, word, after] = token.match(/^([^\p{L}\p{N}]*)(.*?)([^\p{L}\p{N}]*)$/su);
+      shown.append(...(hit(token) ? [before, element("mark", word), after] : [token]));
     }
     if (tokens.length > best + 70) shown.append(" …");
     return shown;
