@@ -372,7 +372,7 @@ inline std::vector<BrokenHopperKernel> broken_copies() {
            "with a __threadfence() before it in the one"},
           {{"waits_without_acquiring", "A thread that polls the counter may not see it.", "race",
             "ordered: added", "ordered: stored", ordered(store_then_add<Forgets::kAcquire>)},
-           "an atomic_add_acquire() or load_acquire() in the other"},
+           "but without acquiring"},
           {{"no_fence_before_bulk_add", "A thread is ordered, its copies are not.", "proxy",
             "ordered: added", "ordered: stored", ordered(store_then_add<Forgets::kProxyFence>)},
            "fence_async_proxy_global() is missing before this line"},
