@@ -137,8 +137,8 @@ inline bool check_step() {
   });
   //! [05_tensor_cores]
   //! [06_swizzled_pipeline]
-  return check<half>(64, Workspace{64}, [](const auto& a, const Stream& stream) {
-    launch_backward_swizzled_pipeline<64>(a, stream);
+  return check<half>(128, Workspace{128}, [](const auto& a, const Stream& stream) {
+    launch_backward_swizzled_pipeline<128>(a, stream);
   });
   //! [06_swizzled_pipeline]
   //! [07_deterministic]

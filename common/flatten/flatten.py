@@ -14,8 +14,10 @@ Exit status: 0 the file is written, 2 there is no such step or no place for it.
 """
 
 import argparse
+import os
 import pathlib
 import re
+import shutil
 import sys
 from dataclasses import dataclass, field
 
@@ -299,11 +301,11 @@ def heading(path, description):
     return "\n".join(line.rstrip() for line in lines)
 
 
-def flatten(lesson, step):
-    """The text of the file for a step, given full names."""
+def flatten(lesson, step, program=None):
+    """The text of the file for a step, given full names, and a program in place of its own."""
     course, main = Course(), f"{lesson}/src/one_file.cu"
     course.read(f"{lesson}/kernels/{step}.cuh")
-    course.read(main, program_of(lesson, step))
+    course.read(main, program or program_of(lesson, step))
     system, parts, inside, before = {"cstddef", "cstdint"}, [], False, None
     descriptions = {path: source.description for path, source in course.sources.items()}
     for path, item in course.needed():
@@ -337,6 +339,16 @@ def with_contents(title, text, own):
         for path, number in parts.items()
     ]
     return "\n".join([title, "//", *rows, "", text])
+
+
+def find_nvcc():
+    """The path of nvcc or None: on PATH, in CUDA_HOME, or from common/cmake/fetch_nvcc.sh."""
+    folders = [os.environ.get("CUDA_HOME", "/usr/local/cuda"), ROOT / "build" / "nvcc"]
+    candidates = [
+        shutil.which("nvcc"),
+        *(pathlib.Path(folder) / "bin" / "nvcc" for folder in folders),
+    ]
+    return next((str(path) for path in candidates if path and os.access(path, os.X_OK)), None)
 
 
 def main(arguments):

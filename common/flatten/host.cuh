@@ -176,6 +176,28 @@ std::vector<float> from_device(const T* memory, std::size_t count) {
   return std::vector<float>(values.begin(), values.end());
 }
 
+/// The median of the times of some calls in milliseconds, after calls that warm up. Each call works on
+/// more than the L2 holds, so that none finds its inputs there.
+template <class Run>
+float milliseconds(Run run) {
+  constexpr int warm_up = 5, count = 25;
+  cudaEvent_t begin, end;
+  FA_CUDA(cudaEventCreate(&begin));
+  FA_CUDA(cudaEventCreate(&end));
+  std::vector<float> times;
+  for (int i = 0; i < warm_up + count; ++i) {
+    FA_CUDA(cudaEventRecord(begin));
+    run();
+    FA_CUDA(cudaEventRecord(end));
+    FA_CUDA(cudaEventSynchronize(end));
+    float time;
+    FA_CUDA(cudaEventElapsedTime(&time, begin, end));
+    if (i >= warm_up) times.push_back(time);
+  }
+  std::sort(times.begin(), times.end());
+  return times[count / 2];
+}
+
 /// Random elements from -1 to 1 that an element of 16 bits holds exactly: multiples of 1/64.
 inline std::vector<float> random_values(std::size_t count, unsigned seed) {
   std::vector<float> values(count);

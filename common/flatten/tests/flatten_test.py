@@ -19,16 +19,6 @@ from common.flatten import flatten
 ALL = [(lesson, step) for lesson in flatten.lessons().values() for step in flatten.steps(lesson)]
 
 
-def nvcc():
-    """The path of nvcc or None: on PATH, in CUDA_HOME, or from common/cmake/fetch_nvcc.sh."""
-    folders = [os.environ.get("CUDA_HOME", "/usr/local/cuda"), flatten.ROOT / "build" / "nvcc"]
-    candidates = [
-        shutil.which("nvcc"),
-        *(pathlib.Path(folder) / "bin" / "nvcc" for folder in folders),
-    ]
-    return next((str(path) for path in candidates if path and os.access(path, os.X_OK)), None)
-
-
 def has_gpu():
     smi = shutil.which("nvidia-smi")
     return smi is not None and subprocess.run([smi, "-L"], capture_output=True).returncode == 0
@@ -120,7 +110,7 @@ class Steps(unittest.TestCase):
             self.assertEqual(written, flatten.flatten("05_flash_forward", "08_edge_masks"))
 
 
-@unittest.skipUnless(nvcc(), "nvcc is not installed")
+@unittest.skipUnless(flatten.find_nvcc(), "nvcc is not installed")
 class Compiled(unittest.TestCase):
     def for_all(self, work, *options):
         """Compiles every step, as its second line says or with other options, and calls
@@ -132,7 +122,7 @@ class Compiled(unittest.TestCase):
             text = flatten.flatten(lesson, step)
             name.with_suffix(".cu").write_text(text, encoding="utf-8")
             chosen = options or [re.search(r"-arch=\w+", text)[0]]
-            command = [nvcc(), *chosen, f"{name}.cu", "-o", str(name)]
+            command = [flatten.find_nvcc(), *chosen, f"{name}.cu", "-o", str(name)]
             result = subprocess.run(command, capture_output=True, text=True)
             self.assertEqual(
                 result.returncode, 0, f"{name.name}: {result.stdout}{result.stderr}"[:2000]

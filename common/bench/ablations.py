@@ -1,0 +1,208 @@
+"""Takes the ideas of a step back, one at a time and one after the other, and times what is left.
+
+    python3 -m common.bench.ablations [LESSON/STEP...] [--json FILE] [--commit ID]
+    python3 -m common.bench.ablations --table FILE
+
+The ideas are changes to the one file of a step (./learn flatten), listed in its lesson's
+src/ablations.txt: each alone, and all up to it. Every variant is compiled by nvcc, checked as the
+step is, and timed by src/time_step.cuh. The second form prints a record.
+
+Exit status: 0 done, 2 a variant is wrong or cannot be compiled, 77 nvcc or a GPU is missing.
+"""
+
+import argparse
+import concurrent.futures
+import datetime
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from common.data.files import write_file
+from common.data.records import Problem, aligned, read, source_lines, text_of
+from common.flatten import flatten
+from common.testing.changes import Change, read_changes
+
+ROUNDS = 3  # of all variants: what drifts, such as the clock, drifts for all
+
+
+def timed(lesson, step):
+    """The step's one file with a main() that also times."""
+    program = flatten.program_of(lesson, step)
+    above, what, launches = program.partition("/// The step, with inputs")
+    if not what:
+        raise Problem(f"{lesson}/src/one_file.cu does not say where its launches begin")
+    timing = (flatten.ROOT / lesson / "src" / "time_step.cuh").read_text(encoding="utf-8")
+    launches = launches.replace("return check<", "return check_and_time<")
+    return flatten.flatten(lesson, step, above + timing + "\n" + what + launches)
+
+
+def find_step(text):
+    """The full names of a lesson and a step, written LESSON/STEP."""
+    lesson, slash, step = text.partition("/")
+    if not slash:
+        raise Problem(f"'{text}' is not LESSON/STEP, such as 05/08")
+    return flatten.find_step(lesson, step)
+
+
+def ideas():
+    """{(lesson, step): the changes that take its ideas back}."""
+    found = {}
+    for path in sorted(flatten.ROOT.glob("0*/src/ablations.txt")):
+        for change in read_changes(path.read_text(encoding="utf-8"), path.name):
+            found.setdefault((path.parents[1].name, change.mark), []).append(change)
+    return found
+
+
+def variants(lesson, step):
+    """{(what is taken back, alone or with all before it): text}; nothing is taken back in ""."""
+    text, taken_back = timed(lesson, step), ideas().get((lesson, step))
+    if taken_back is None:
+        raise Problem(f"{lesson}/src/ablations.txt says nothing of {step}")
+    found = {("", "alone"): text}
+    for number, idea in enumerate(taken_back):
+        found[idea.what, "alone"] = idea.apply(text)
+        hunks = [hunk for before in taken_back[: number + 1] for hunk in before.hunks]
+        found[idea.what, "so far"] = Change(idea.what, hunks=hunks).apply(text)
+    return found
+
+
+def run(*command):
+    """What a command prints; a Problem where it fails."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Problem(
+            f"{pathlib.Path(command[0]).name} failed:\n{done.stdout}{done.stderr}".strip()
+        )
+    return done.stdout
+
+
+def measure(lesson, step, nvcc):
+    """A row for each variant."""
+    texts = variants(lesson, step)
+    with tempfile.TemporaryDirectory() as folder:
+
+        def build(number, text):
+            file = pathlib.Path(folder, f"{number}.cu")
+            file.write_text(text, encoding="utf-8")
+            arch = re.search(r"-arch=\w+", text)[0]
+            run(
+                nvcc,
+                arch,
+                "-O3",
+                "--expt-relaxed-constexpr",
+                str(file),
+                "-o",
+                str(file.with_suffix("")),
+            )
+            return str(file.with_suffix(""))
+
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            programs = dict(zip(texts, pool.map(build, range(len(texts)), texts.values())))
+        times = {variant: [] for variant in texts}
+        for _ in range(ROUNDS):
+            for variant, program in programs.items():
+                found = re.findall(r"^(full|causal): ([\d.]+) ms$", run(program), re.MULTILINE)
+                times[variant].append({mask: float(ms) for mask, ms in found})
+    return [
+        {
+            "what": "ablation",
+            "lesson": lesson[:2],
+            "step": step,
+            "taken_back": what,
+            "order": order,
+            **{
+                f"{mask}_ms": round(statistics.median(one[mask] for one in times[what, order]), 4)
+                for mask in ("full", "causal")
+            },
+        }
+        for what, order in texts
+    ]
+
+
+def table(record):
+    """Lines of a record's tables."""
+    lines = []
+    steps = dict.fromkeys((row["lesson"], row["step"]) for row in record["measurements"])
+    for lesson, step in steps:
+        rows = [
+            row for row in record["measurements"] if (row["lesson"], row["step"]) == (lesson, step)
+        ]
+        whole = next(row for row in rows if not row["taken_back"])
+        times = {(row["taken_back"], row["order"]): row for row in rows}
+        heads = [["taken back", "full", "causal", "all so far: full", "causal"]]
+        cells = [
+            ["nothing", *(f"{whole[mask]:.3f} ms" for mask in ("full_ms", "causal_ms")), "", ""]
+        ]
+        for row in rows:
+            if row["order"] == "alone" and row["taken_back"]:
+                both = [row, times[row["taken_back"], "so far"]]
+                cells.append(
+                    [
+                        row["taken_back"],
+                        *(
+                            f"{one[m] / whole[m]:.2f}"
+                            for one in both
+                            for m in ("full_ms", "causal_ms")
+                        ),
+                    ]
+                )
+        lines += [
+            f"lesson {lesson}, {step}: time, and times as long",
+            *aligned(heads + cells, 1),
+            "",
+        ]
+    return lines + source_lines(record)
+
+
+def head(nvcc, commit):
+    """What a record says of the machine and the code."""
+    release = re.search(r"release ([\d.]+)", run(nvcc, "--version"))
+    smi = [shutil.which("nvidia-smi"), "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    gpu, driver = run(*smi).splitlines()[0].rsplit(", ", 1)
+    return {
+        "gpu": gpu,
+        "driver": driver,
+        "toolkit": release[1] if release else "unknown",
+        "commit": commit,
+        "date": datetime.date.today().isoformat(),
+        "command": shlex.join(["python3", "-m", "common.bench.ablations", *sys.argv[1:]]),
+    }
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("steps", nargs="*", metavar="LESSON/STEP", help="all that have ablations")
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="the record to write")
+    parser.add_argument("--commit", default="unknown", metavar="ID", help="for the record")
+    parser.add_argument("--table", type=pathlib.Path, metavar="FILE", help="print a record")
+    given = parser.parse_args(arguments)
+    try:
+        if given.table:
+            print("\n".join(table(read(given.table))))
+            return 0
+        steps = [find_step(step) for step in given.steps] or list(ideas())
+        nvcc = flatten.find_nvcc()
+        if nvcc is None or shutil.which("nvidia-smi") is None:
+            print("ablations: it needs nvcc and an NVIDIA GPU", file=sys.stderr)
+            return 77
+        record = head(nvcc, given.commit)
+        record["measurements"] = [row for step in steps for row in measure(*step, nvcc)]
+        if given.json:
+            rows = record.pop("measurements")
+            write_file(given.json, text_of(record, rows))
+            record["measurements"] = rows
+        print("\n".join(table(record)))
+    except (Problem, LookupError, ValueError) as problem:
+        print(f"ablations: {problem}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
