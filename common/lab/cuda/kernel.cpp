@@ -313,6 +313,12 @@ std::pair<cudaError_t, std::string> refusal(const Configuration& c) {
         fmt::format("a grid of {} blocks; allowed are 1 to 2147483647 in x and 65535 in y and z",
                     text(c.grid))};
   }
+  if (count(c.cluster) > 1) {
+    return {
+        cudaErrorNotSupported,
+        fmt::format("clusters of {} blocks, which the lab has for the course's own kernels only",
+                    text(c.cluster))};
+  }
   if (c.shared_bytes > state().allowed_shared) {
     return {cudaErrorInvalidValue,
             fmt::format("{} bytes of dynamic shared memory; allowed are {}, or, after "

@@ -123,14 +123,20 @@ def atomic(m, ops):
     if m["what"] == "atom":
         target, *ops = ops
     where = pointer(m["how"], ops[0])
-    values = ", ".join(cast(m["t"], op) for op in ops[1:])
     of_block = ".cta" in m["how"]
     all_blocks = "false" if of_block else ""
     fence = f"::lab_cuda::fence({all_blocks}); " if re.search("release|acq_rel", m["how"]) else ""
     after = f" ::lab_cuda::fence({all_blocks});" if "acq" in m["how"] else ""
     kind, scope = TYPES[m["t"]], "_block" if of_block else ""
-    call = f"atomic{ATOMICS[m['op']]}{scope}(static_cast<{kind}*>({where}), {values}, {HERE})"
-    return f"{{ {fence}{assign(target, call) if target else call + ';'}{after} }}"
+    # An operation on several elements is atomic for each of them. cas has two values.
+    each = [[value] for value in elements(ops[1])] if len(ops) == 2 else [ops[1:]]
+    calls = ""
+    for i, values in enumerate(each):
+        values = ", ".join(cast(m["t"], value) for value in values)
+        to = f"static_cast<{kind}*>({where}) + {i}"
+        call = f"atomic{ATOMICS[m['op']]}{scope}({to}, {values}, {HERE})"
+        calls += assign(elements(target)[i], call) if target else call + ";"
+    return f"{{ {fence}{calls}{after} }}"
 
 
 def ldmatrix(m, ops):
@@ -228,7 +234,7 @@ INSTRUCTIONS = [
     (r"st(?P<how>(\.(release|relaxed|volatile|weak|gpu|cta|sys))*)(?P<space>\.(global|shared"
      r"(::cta)?))?(\.(wb|cg|cs|wt|L1::\w+|L2::\w+))*(\.v[24])?\." + T, store),
     (r"(?P<what>atom|red)(?P<how>(\.(relaxed|acquire|release|acq_rel|gpu|cta|sys|global|shared"
-     r"(::cta)?))*)\.(?P<op>\w+?)(\.noftz)?\." + T, atomic),
+     r"(::cta)?))*)\.(?P<op>\w+?)(\.noftz)?(\.v[248])?\." + T, atomic),
     (r"mov\." + T, special),
     (r"cvt(?P<mode>(\.(rn|rz|rm|rp|rni|rzi|rmi|rpi|rna|ftz|sat|relu|satfinite))*)\."
      r"(?P<to>\w+)\.(?P<from>\w+)", convert),

@@ -24,6 +24,7 @@ TOKEN = re.compile(
 OPEN, CLOSE = {"(": ")", "[": "]", "{": "}"}, {")": "(", "]": "[", "}": "{"}
 VARIABLE = ("__device__", "__constant__", "__managed__")
 DROPPED = (*VARIABLE, "static", "extern", "inline")
+ASM = ("asm", "__asm__", "__asm")
 BUILT_IN = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 KEYWORDS = ("return", "else", "do", "case", "sizeof", "throw", "delete", "new", "co_return", "and",
             "or", "not")  # fmt: skip
@@ -481,8 +482,17 @@ class Source:
     # ------------------------------------------------------------ the rest
 
     def assembly(self):
+        # Macros that are nothing but asm, or asm volatile, are such names, too.
+        names = {
+            self.text(k - 1)
+            for k in range(3, len(self.real))
+            if self.text(k) in ASM
+            and self.text(k - 2) == "define"
+            and self.text(k + 1) != "("
+            and self.token(k).directive == self.token(k - 1).directive
+        }
         for k in range(len(self.real)):
-            if self.text(k) not in ("asm", "__asm__", "__asm"):
+            if self.text(k) not in (*ASM, *names) or self.text(k - 1) == "define":
                 continue
             i = k + 1
             while self.text(i) in ("volatile", "__volatile__", "__volatile"):

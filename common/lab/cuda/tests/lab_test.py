@@ -12,6 +12,8 @@ import sys
 import tempfile
 import unittest
 
+from common.flatten import flatten
+
 ROOT = pathlib.Path(__file__).resolve().parents[4]
 BUILD = os.environ.get("FA_BUILD", str(ROOT / "build/learn"))
 
@@ -126,6 +128,30 @@ int main() {
   printf("%g %d %d\\n", host[31], blocks_of((void*)add), all->n);
 }
 """
+LAUNCHES = """
+#include <cstdio>
+#include <cuda_runtime.h>
+__global__ void add(float* x, float by) { x[threadIdx.x] += by; }
+int main() {
+  float *x, host[32];
+  cudaMalloc(&x, sizeof host);
+  cudaMemset(x, 0, sizeof host);
+  cudaLaunchAttribute attribute[1] = {};
+  attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute[0].val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {0};
+  config.gridDim = 1;
+  config.blockDim = dim3(32);
+  config.attrs = attribute;
+  config.numAttrs = 1;
+  cudaLaunchKernelEx(&config, add, x, 2);
+  cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost);
+  attribute[0].id = cudaLaunchAttributeClusterDimension;
+  attribute[0].val.clusterDim = {2, 1, 1};
+  config.gridDim.x = 2;
+  printf("%g %d\\n", host[31], cudaLaunchKernelEx(&config, add, x, 1));
+}
+"""
 ERRORS = """
 #include <cstdio>
 __global__ void k(int* x) { x[threadIdx.x] = 1; }
@@ -216,6 +242,18 @@ class Lab(unittest.TestCase):
         run = self.lab(STUDENTS)
         self.assertIn("7 2 5\n", run.stdout, run.stderr)
         self.assertIn("Nothing wrong was seen.", run.stdout)
+
+    def test_launches_with_attributes(self):
+        done = self.lab(LAUNCHES)
+        self.assertIn(f"2 {801}\n", done.stdout)
+        self.assertIn("clusters of (2, 1, 1) blocks", " ".join(done.stdout.split()))
+
+    def test_a_step_as_one_file(self):
+        text = flatten.flatten("05_flash_forward", "05_tensor_cores")
+        done = self.lab(text)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.count("PASS"), 4)
+        self.assertIn("Nothing wrong was seen", done.stdout)
 
     def test_errors_are_those_of_cuda(self):
         run = self.lab(ERRORS)

@@ -183,6 +183,21 @@ class Assembly(unittest.TestCase):
         result = rewritten('void f() { asm volatile("mapa.u64 %0, %1, 3;" : "=l"(a) : "l"(b)); }')
         self.assertIn('static_assert(false, "PTX: mapa.u64 %0, %1, 3")', result)
 
+    def test_a_macro_that_is_asm(self):
+        text = (
+            '#define A asm volatile\n#define B(x) asm(x)\nvoid f() { A("membar.gl;"); B("bad;"); }'
+        )
+        result = rewritten(text)
+        self.assertIn("fence();", result)
+        self.assertIn("#define A asm volatile", result)
+        self.assertIn('B("bad;")', result)
+
+    def test_a_reduction_of_several_elements(self):
+        result = squeezed('asm("red.relaxed.gpu.global.add.v2.f32 [%0], {%1, %2};" '
+                          ':: "l"(p), "f"(a), "f"(b));')  # fmt: skip
+        for i, value in enumerate("ab"):
+            self.assertIn(f"+{i},::lab_cuda::ptx::as<float>(({value}))", result)
+
     def test_an_empty_statement_stays(self):
         text = 'void f() { asm volatile("" ::: "memory"); }'
         self.assertEqual(rewritten(text), text)

@@ -16,6 +16,7 @@ struct Configuration {
   cudaStream_t stream = nullptr;
   Where where{};
   bool cooperative = false;
+  dim3 cluster{};
 };
 /// Runs a kernel, or notes why it cannot run.
 cudaError_t run(const Configuration& configuration, const char* name, void (*call)(void*),
@@ -114,6 +115,60 @@ cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(P...), dim3 grid, dim3 bl
                                         cudaStream_t stream = nullptr, LAB_CUDA_WHERE) {
   return ::lab_cuda::run_by_pointers(kernel, {grid, block, shared_bytes, stream, lab_where, true},
                                      arguments, std::index_sequence_for<P...>());
+}
+
+// What a launch may ask for. Those that are not named here only make a GPU faster.
+enum cudaLaunchAttributeID {
+  cudaLaunchAttributeIgnore = 0,
+  cudaLaunchAttributeAccessPolicyWindow = 1,
+  cudaLaunchAttributeCooperative = 2,
+  cudaLaunchAttributeClusterDimension = 4,
+  cudaLaunchAttributeProgrammaticStreamSerialization = 6,
+  cudaLaunchAttributePriority = 8
+};
+union cudaLaunchAttributeValue {
+  int cooperative, programmaticStreamSerializationAllowed, priority;
+  struct {
+    unsigned x, y, z;
+  } clusterDim;
+  char room[64];
+};
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  cudaLaunchAttributeValue val;
+};
+struct cudaLaunchConfig_t {
+  dim3 lab_gridDim, lab_blockDim;  // as the source pass names them
+  std::size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+  cudaLaunchAttribute* attrs = nullptr;
+  unsigned numAttrs = 0;
+};
+namespace lab_cuda {
+/// A configuration and where it is used.
+struct ConfigurationAt {
+  ConfigurationAt(const cudaLaunchConfig_t* config, LAB_CUDA_WHERE)
+      : value{config->lab_gridDim, config->lab_blockDim, config->dynamicSmemBytes, config->stream,
+              lab_where} {
+    for (unsigned i = 0; i < config->numAttrs; ++i) {
+      const cudaLaunchAttribute& attribute = config->attrs[i];
+      if (attribute.id == cudaLaunchAttributeCooperative) {
+        value.cooperative = attribute.val.cooperative != 0;
+      } else if (attribute.id == cudaLaunchAttributeClusterDimension) {
+        const auto& size = attribute.val.clusterDim;
+        value.cluster = dim3(size.x, size.y, size.z);
+      }
+    }
+  }
+  Configuration value;
+};
+}  // namespace lab_cuda
+template <class... P, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const ::lab_cuda::ConfigurationAt& configuration,
+                               void (*kernel)(P...), Arguments&&... arguments) {
+  return ::lab_cuda::Configured(configuration.value)("the kernel", [kernel](auto&... a) {
+    kernel(a...);
+  })(static_cast<P>(std::forward<Arguments>(arguments))...);
 }
 
 // Of a kernel by its name or by a const void*: all kernels have the same limits here.
