@@ -375,6 +375,8 @@ def main(arguments):
     print(f"{out}: {len(text.splitlines())} lines")
     sm = re.search(r"-arch=\w+", text)[0]
     print(f"Compile and run it: nvcc {sm} {out} -o {out.with_suffix('')} && {out.with_suffix('')}")
+    if not sm.endswith("90a"):  # the lab has wgmma and TMA as functions, not as PTX
+        print(f"Without a GPU: ./learn lab {out}")
     return 0
 
 

@@ -106,6 +106,7 @@ class Steps(unittest.TestCase):
             result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertIn("nvcc -arch=sm_80", result.stdout)
+            self.assertIn(f"./learn lab {folder}/new/step.cu", result.stdout)
             written = (pathlib.Path(folder) / "new" / "step.cu").read_text(encoding="utf-8")
             self.assertEqual(written, flatten.flatten("05_flash_forward", "08_edge_masks"))
 
