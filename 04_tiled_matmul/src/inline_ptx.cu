@@ -98,7 +98,8 @@ CUtensorMap tensor_map(const __half* data, std::uint64_t rows,
 
 //! [wgmma]
 // Begins d += a b, or d = a b, for one warpgroup: a 64 x 16 and b 16 x 32
-// of half in shared memory, both K-major; d 64 x 32 in float.
+// of half in shared memory, both K-major, so b lies there as 32 rows of 16;
+// d 64 x 32 in float.
 __device__ void wgmma_64x32x16(float (&d)[16], std::uint64_t a,
                                std::uint64_t b, bool adds) {
   asm volatile(
