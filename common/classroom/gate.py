@@ -197,7 +197,7 @@ def grade_mutants(tools, chosen, options):
 
     def verdict(case):
         exercise, mutant = case
-        refusal = first_refusal(grading.grade(tools, exercise, mutant.text))
+        refusal = first_refusal(grading.grade(tools, exercise, mutant.text, explain=False))
         return exercise, mutant, refusal
 
     with concurrent.futures.ThreadPoolExecutor(max(1, options.jobs)) as pool:

@@ -99,7 +99,7 @@ def take(result, said, verdict_required):
         result.verdict = "refused"
 
 
-def grade(toolchain, exercise, answer, stop=True, shown="", progress=None):
+def grade(toolchain, exercise, answer, stop=True, shown="", progress=None, explain=True):
     """Grades an answer.
 
     @param answer the text of the student's file
@@ -107,6 +107,7 @@ def grade(toolchain, exercise, answer, stop=True, shown="", progress=None):
         result is left out
     @param shown  what to call the folder of the student's file in messages, with its slash
     @param progress called with what is done next, in words
+    @param explain whether a refusal may become one that names a variable without a value
     """
     progress = progress or (lambda _words: None)
     if exercise.predicts:
@@ -138,7 +139,8 @@ def grade(toolchain, exercise, answer, stop=True, shown="", progress=None):
             first = next(r for r in results[1:] if r.name != "found")
             if not result.passed and (stop or result is first):
                 break
-    refuse_unset(toolchain, exercise, answer, results, shown)
+    if explain or all(result.passed for result in results):
+        refuse_unset(toolchain, exercise, answer, results, shown)
     return results
 
 
