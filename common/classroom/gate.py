@@ -11,6 +11,7 @@ and a table says which stage caught what. With --mutants: every mutant of every 
 
 import argparse
 import concurrent.futures
+import itertools
 import os
 import subprocess
 import sys
@@ -223,25 +224,19 @@ def grade_mutants(tools, chosen, options):
         refusal = first_refusal(grading.grade(tools, exercise, mutant.text, explain=False))
         return exercise, mutant, refusal
 
+    compiled = []
     with concurrent.futures.ThreadPoolExecutor(max(1, options.jobs)) as pool:
-        rows = list(pool.map(verdict, work))
-    compiled = [row for row in rows if row[2] is None or row[2].name != "compiles"]
+        rows = pool.map(verdict, work)
+        for exercise, own in itertools.groupby(rows, key=lambda row: row[0]):
+            own = [row for row in own if row[2] is None or row[2].name != "compiles"]
+            print_mutants(exercise, own, options.messages)
+            sys.stdout.flush()
+            if not options.mutants:
+                note_mutants(tools, options, exercise, own)
+            compiled += own
     accepted = [row for row in compiled if row[2] is None]
     refused = [row for row in compiled if row[2] is not None]
     specific = [row for row in refused if not mutants.is_default(row[2].message)]
-    for exercise in chosen:
-        own = [row for row in compiled if row[0] == exercise]
-        print_mutants(exercise, own, options.messages)
-        if own and not options.mutants:
-            note(
-                tools,
-                options,
-                exercise,
-                mutants=len(own),
-                mutants_refused=sum(row[2] is not None for row in own),
-                equivalent=len(exercise.answers("equivalent")),
-                mutants_accepted=sum(row[2] is None for row in own),
-            )
     share = len(specific) / len(refused) if refused else 1
     print(
         f"\n{len(compiled)} mutants that compile, {len(refused)} refused, {share:.0%} of these "
@@ -254,6 +249,19 @@ def grade_mutants(tools, chosen, options):
     if too_few:
         print(f"FAULT: at least {LEAST_SPECIFIC:.0%} of the messages must name something")
     return 1 if accepted or too_few else 0
+
+
+def note_mutants(tools, options, exercise, rows):
+    """Adds what came of all mutants of an exercise to the record."""
+    note(
+        tools,
+        options,
+        exercise,
+        mutants=len(rows),
+        mutants_refused=sum(refusal is not None for _, _, refusal in rows),
+        equivalent=len(exercise.answers("equivalent")),
+        mutants_accepted=sum(refusal is None for _, _, refusal in rows),
+    )
 
 
 def print_mutants(exercise, rows, messages):
