@@ -183,10 +183,10 @@ def grade_answers(tools, chosen, options, faults):
             tools,
             options,
             exercise,
-            wrong=len(kinds["wrong"]),
-            wrong_refused=sum(not row["fault"] for row in kinds["wrong"]),
-            right=len(kinds["right"]),
-            right_accepted=sum(not row["fault"] for row in kinds["right"]),
+            wrong_graded=len(kinds["wrong"]),
+            refused=sum(not row["fault"] for row in kinds["wrong"]),
+            right_graded=len(kinds["right"]),
+            accepted=sum(not row["fault"] for row in kinds["right"]),
         )
     for fault in faults:
         print(f"FAULT: {fault}")
@@ -259,8 +259,6 @@ def note_mutants(tools, options, exercise, rows):
         exercise,
         mutants=len(rows),
         mutants_refused=sum(refusal is not None for _, _, refusal in rows),
-        equivalent=len(exercise.answers("equivalent")),
-        mutants_accepted=sum(refusal is None for _, _, refusal in rows),
     )
 
 

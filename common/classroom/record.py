@@ -17,19 +17,7 @@ from common.classroom import catalogue
 from common.data.files import write_file
 from common.data.records import Problem, aligned, read, text_of
 
-# Field -> heading, and how its value is printed.
-COLUMNS = {
-    "wrong": ("wrong", "{}"),
-    "wrong_refused": ("refused", "{}"),
-    "right": ("right", "{}"),
-    "right_accepted": ("accepted", "{}"),
-    "mutants": ("mutants", "{}"),
-    "mutants_refused": ("refused", "{}"),
-    "equivalent": ("equivalent", "{}"),
-    "mutants_accepted": ("accepted", "{}"),
-    "first_seconds": ("first check", "{:.1f} s"),
-    "later_seconds": ("later check", "{:.1f} s"),
-}
+KINDS = ("wrong", "right", "equivalent")
 
 
 def first_line(*command):
@@ -68,34 +56,56 @@ def note(path, compiler, figures):
 
     @param figures exercise's ID -> {field: number}
     """
+    exercises = {exercise.id: exercise for exercise in catalogue.exercises()}
     path = pathlib.Path(path)
     rows = {row["exercise"]: row for row in read(path)["measurements"]} if path.exists() else {}
     for name, fields in figures.items():
-        rows[name] = {**rows.get(name, {"exercise": name}), **fields}
-    order = [exercise.id for exercise in catalogue.exercises() if exercise.id in rows]
+        one, counts = exercises[name], {}
+        if not one.predicts:
+            counts = {kind: len(one.answers(kind)) for kind in KINDS}
+        rows[name] = {**rows.get(name, {"exercise": name}), **counts, **fields}
+    order = [name for name in exercises if name in rows]
     write_file(path, text_of(head(compiler), [rows[name] for name in order]))
+
+
+def of(row, part, whole):
+    """A cell, "9 of 9"; what was not measured is a line."""
+    return f"{row[part]} of {row[whole]}" if part in row else "-"
+
+
+def seconds(row, field):
+    """A cell, likewise."""
+    return f"{row[field]:.1f} s" if field in row else "-"
 
 
 def table(record):
     """Its lines: a row for each exercise, the sums, and the machine."""
     rows = record["measurements"]
-    lines = [
-        [row["exercise"], *(shown(field, row.get(field)) for field in COLUMNS)] for row in rows
-    ]
-    sums = []
-    for field in COLUMNS:
-        known = [row[field] for row in rows if field in row]
-        sums.append(shown(field, sum(known)) if known and "seconds" not in field else "")
-    heads = ["exercise", *(heading for heading, _ in COLUMNS.values())]
-    yield from aligned([heads, *lines, [f"{len(rows)} exercises", *sums]], 1)
+    counted = (*KINDS, "refused", "wrong_graded", "accepted", "right_graded")
+    counted += ("mutants_refused", "mutants")
+    sums = {field: sum(row.get(field, 0) for row in rows) for field in counted}
+    heads = ["exercise", *KINDS, "refused", "accepted", "mutants refused", "first", "later"]
+    yield from aligned(
+        [
+            heads,
+            *(
+                [
+                    row.get("exercise", f"{len(rows)} exercises"),
+                    *(row.get(kind, "-") for kind in KINDS),
+                    of(row, "refused", "wrong_graded"),
+                    of(row, "accepted", "right_graded"),
+                    of(row, "mutants_refused", "mutants"),
+                    seconds(row, "first_seconds"),
+                    seconds(row, "later_seconds"),
+                ]
+                for row in (*rows, sums)
+            ),
+        ],
+        1,
+    )
     fields = ("processor", "system", "compiler", "date")
     yield f"{record['cores']} cores, " + ", ".join(record[field] for field in fields)
     yield f"commit {record['commit']}, {record['command']}"
-
-
-def shown(field, value):
-    """A cell; what was not measured is a line."""
-    return "-" if value is None else COLUMNS[field][1].format(value)
 
 
 def main(arguments):
