@@ -30,6 +30,7 @@
 #include "04_tiled_matmul/kernels/21_matmul_persistent.cuh"
 #include "04_tiled_matmul/kernels/22_matmul_cluster.cuh"
 #include "04_tiled_matmul/src/backend.hpp"
+#include "common/gpu/backend.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each backend includes this

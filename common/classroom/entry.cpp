@@ -25,7 +25,8 @@ constexpr int kFrom = 3, kTo = 4;  // the grader gives these two and no other
 
 struct Known {
   std::string name;
-  std::function<std::string(const std::string&)> function;
+  const void* entry;
+  Called called;
 };
 std::vector<Known>& entries() {
   static std::vector<Known> all;
@@ -112,7 +113,9 @@ Message answer(const Message& message) {
   for (const Known& known : entries()) {
     if (known.name != name) continue;
     try {
-      return {'r', known.function(message.bytes.substr(split + 1))};
+      Wire arguments(message.bytes.substr(split + 1)), result;
+      known.called(known.entry, arguments, result);
+      return {'r', result.bytes()};
     } catch (const Failure& failure) {
       return {'f', failure.message};
     } catch (const std::bad_alloc&) {
@@ -139,8 +142,8 @@ std::string call_back(std::uint32_t function, const std::string& arguments) {
   return message.bytes;
 }
 
-Entry::Entry(const char* name, std::function<std::string(const std::string&)> function) {
-  entries().push_back({name, std::move(function)});
+void offer(const char* name, const void* entry, Called called) {
+  entries().push_back({name, entry, called});
 }
 
 }  // namespace fa::classroom

@@ -4,7 +4,6 @@
 /// their names. README.md has the whole.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -34,34 +33,37 @@ class Callback<R(Arguments...)> {
   std::uint32_t function = 0;  ///< its number
 };
 
-/// Offers a function. Use FA_ENTRY().
+/// An entry's function for the grader: reads its arguments and writes its result.
+using Called = void (*)(const void* entry, Wire& arguments, Wire& result);
+/// Offers it by this name. The entry must live as long as the program.
+void offer(const char* name, const void* entry, Called called);
+
+/// Offers a function, whose parameters are values. Use FA_ENTRY().
+template <class Function>
 class Entry {
  public:
-  /// For the grader by this name; the function's parameters are values.
-  template <class Function>
-  Entry(const char* name, Function function)
-      : Entry(name,
-              std::function<std::string(const std::string&)>([function](const std::string& bytes) {
-                return invoke(function, &Function::operator(), bytes);
-              })) {}
+  /// For the grader by this name.
+  Entry(const char* name, Function function) : function_(std::move(function)) {
+    offer(name, this, [](const void* entry, Wire& arguments, Wire& result) {
+      static_cast<const Entry*>(entry)->call(&Function::operator(), arguments, result);
+    });
+  }
 
  private:
-  Entry(const char* name, std::function<std::string(const std::string&)> function);
-
-  template <class Function, class R, class... Arguments>
-  static std::string invoke(const Function& function, R (Function::*)(Arguments...) const,
-                            const std::string& bytes) {
-    Wire wire(bytes);
+  template <class R, class... Arguments>
+  void call(R (Function::*)(Arguments...) const, Wire& in, Wire& out) const {
     std::tuple<std::decay_t<Arguments>...> arguments;
-    wire.pass(arguments);
-    wire.end();
+    in.pass(arguments);
+    in.end();
     if constexpr (std::is_void_v<R>) {
-      std::apply(function, arguments);
-      return {};
+      std::apply(function_, arguments);
     } else {
-      return packed(std::apply(function, arguments));
+      std::decay_t<R> result = std::apply(function_, arguments);
+      out.pass(result);
     }
   }
+
+  Function function_;
 };
 
 }  // namespace fa::classroom

@@ -11,12 +11,13 @@ and a table says which stage caught what. With --mutants: every mutant of every 
 
 import argparse
 import concurrent.futures
+import itertools
 import os
 import subprocess
 import sys
 import time
 
-from common.classroom import catalogue, grading, mutants, numbers
+from common.classroom import catalogue, grading, mutants, numbers, record
 
 
 def first_refusal(results):
@@ -106,7 +107,12 @@ def read_options(arguments):
     add("--seed", help="the variants that a class with this seed has")
     add("--jobs", type=int, default=os.cpu_count() or 1)
     add("--messages", action="store_true", help="print the message of each refusal")
-    add("--times", action="store_true", help="only print how long a check of each solution takes")
+    add("--times", action="store_true", help="only print how long checks of each solution take")
+    add(
+        "--record",
+        metavar="FILE",
+        help="add the figures to this record, docs/results/exercises.json",
+    )
     words = "grade mutants of the solutions: N of each exercise, always the same; without N all"
     add("--mutants", nargs="?", type=int, const=0, metavar="N", help=words)
     return parser.parse_args(arguments)
@@ -123,7 +129,7 @@ def main(arguments, root, toolchain):
         )
         return 77
     if options.times:
-        return print_times(tools, chosen)
+        return print_times(tools, chosen, options)
     if options.mutants is not None:
         return grade_mutants(tools, chosen, options)
     return grade_answers(tools, chosen, options, few_styles(chosen) + unlisted(root))
@@ -170,9 +176,27 @@ def grade_answers(tools, chosen, options, faults):
         f"with {options.jobs} at a time; in all {time.monotonic() - began:.0f} s.",
         file=sys.stderr,
     )
+    for exercise in chosen:
+        own = [row for row in rows if row["exercise"] == exercise.id]
+        kinds = {kind: [row for row in own if row["kind"] == kind] for kind in ("wrong", "right")}
+        note(
+            tools,
+            options,
+            exercise,
+            wrong_graded=len(kinds["wrong"]),
+            refused=sum(not row["fault"] for row in kinds["wrong"]),
+            right_graded=len(kinds["right"]),
+            accepted=sum(not row["fault"] for row in kinds["right"]),
+        )
     for fault in faults:
         print(f"FAULT: {fault}")
     return 1 if faults else 0
+
+
+def note(tools, options, exercise, **fields):
+    """Adds figures of an exercise to the record, if one is wanted."""
+    if options.record:
+        record.note(options.record, tools.compiler, {exercise.id: fields})
 
 
 LEAST_SPECIFIC = 0.8  # of the refused mutants
@@ -197,17 +221,22 @@ def grade_mutants(tools, chosen, options):
 
     def verdict(case):
         exercise, mutant = case
-        refusal = first_refusal(grading.grade(tools, exercise, mutant.text))
+        refusal = first_refusal(grading.grade(tools, exercise, mutant.text, explain=False))
         return exercise, mutant, refusal
 
+    compiled = []
     with concurrent.futures.ThreadPoolExecutor(max(1, options.jobs)) as pool:
-        rows = list(pool.map(verdict, work))
-    compiled = [row for row in rows if row[2] is None or row[2].name != "compiles"]
+        rows = pool.map(verdict, work)
+        for exercise, own in itertools.groupby(rows, key=lambda row: row[0]):
+            own = [row for row in own if row[2] is None or row[2].name != "compiles"]
+            print_mutants(exercise, own, options.messages)
+            sys.stdout.flush()
+            if not options.mutants:
+                note_mutants(tools, options, exercise, own)
+            compiled += own
     accepted = [row for row in compiled if row[2] is None]
     refused = [row for row in compiled if row[2] is not None]
     specific = [row for row in refused if not mutants.is_default(row[2].message)]
-    for exercise in chosen:
-        print_mutants(exercise, [row for row in compiled if row[0] == exercise], options.messages)
     share = len(specific) / len(refused) if refused else 1
     print(
         f"\n{len(compiled)} mutants that compile, {len(refused)} refused, {share:.0%} of these "
@@ -220,6 +249,17 @@ def grade_mutants(tools, chosen, options):
     if too_few:
         print(f"FAULT: at least {LEAST_SPECIFIC:.0%} of the messages must name something")
     return 1 if accepted or too_few else 0
+
+
+def note_mutants(tools, options, exercise, rows):
+    """Adds what came of all mutants of an exercise to the record."""
+    note(
+        tools,
+        options,
+        exercise,
+        mutants=len(rows),
+        mutants_refused=sum(refusal is not None for _, _, refusal in rows),
+    )
 
 
 def print_mutants(exercise, rows, messages):
@@ -236,18 +276,29 @@ def print_mutants(exercise, rows, messages):
         print(f"    {mutant.name}\n        {refusal.name}: {one_line(refusal.message)}")
 
 
-def print_times(tools, chosen):
-    """How long a check takes of what runs longest, the solution; one at a time, the second of
-    two."""
+def print_times(tools, chosen, options):
+    """How long the first check of an exercise takes, which compiles its grader, and a later one: of
+    what runs longest, the solution; one at a time. Returns 0 when all pass."""
+    failed = 0
     for exercise in chosen:
         answer = grading.solution(tools, exercise)
-        grading.grade(tools, exercise, answer)
-        began, before = time.monotonic(), os.times()
-        grading.grade(tools, exercise, answer)
-        after = os.times()
-        used = sum(after[:4]) - sum(before[:4])
-        print(f"{exercise.id:<28} {time.monotonic() - began:4.1f} s, of a processor {used:4.1f} s")
-    return 0
+        for kept in tools.cache.glob(f"{exercise.id}-*"):
+            kept.unlink()
+        used = {}
+        words = []
+        for name in ("first", "later"):
+            began, before = time.monotonic(), sum(os.times()[:4])
+            refusal = first_refusal(grading.grade(tools, exercise, answer))
+            used[f"{name}_seconds"] = round(sum(os.times()[:4]) - before, 2)
+            words.append(
+                f"{name} {time.monotonic() - began:4.1f} s, "
+                f"of a processor {used[f'{name}_seconds']:4.1f} s"
+            )
+            failed += refusal is not None
+        print(f"{exercise.id:<28} {'; '.join(words)}{'  FAULT: refused' if refusal else ''}")
+        sys.stdout.flush()
+        note(tools, options, exercise, **used)
+    return 1 if failed else 0
 
 
 def print_table(rows, messages):

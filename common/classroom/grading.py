@@ -73,13 +73,25 @@ def code_of(text):
     return text if 'R"' in text else PIECES.sub(lambda piece: piece[1] or " ", text)
 
 
-def compile_answer(toolchain, exercise, scratch, result, progress):
-    """Compiles the student's file, and at the same time the grader, which is compiled once; true
-    when that is done. `result` is the stage's."""
+def one_thread():
+    """For what is done at the same time."""
+    return concurrent.futures.ThreadPoolExecutor(1)
+
+
+def compiled(toolchain, exercise, answer, scratch):
+    """Compiles a text of the student's file; returns the sandbox's outcome."""
+    (scratch / "student").mkdir()
+    (scratch / "student" / exercise.file).write_text(answer, encoding="utf-8")
+    return toolchain.compile(exercise, scratch)
+
+
+def compile_answer(toolchain, exercise, answer, scratch, result, progress):
+    """Compiles the student's file, and at the same time the grader, which is compiled once.
+    `result` is the stage's."""
     progress("compiling your file")
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+    with one_thread() as pool:
         grader = pool.submit(toolchain.grader, exercise)
-        outcome = toolchain.compile(exercise, scratch)
+        outcome = compiled(toolchain, exercise, answer, scratch)
         result.seconds = outcome.seconds
         if outcome.status == 0:
             if not grader.done():
@@ -99,7 +111,7 @@ def take(result, said, verdict_required):
         result.verdict = "refused"
 
 
-def grade(toolchain, exercise, answer, stop=True, shown="", progress=None):
+def grade(toolchain, exercise, answer, stop=True, shown="", progress=None, explain=True):
     """Grades an answer.
 
     @param answer the text of the student's file
@@ -107,6 +119,7 @@ def grade(toolchain, exercise, answer, stop=True, shown="", progress=None):
         result is left out
     @param shown  what to call the folder of the student's file in messages, with its slash
     @param progress called with what is done next, in words
+    @param explain whether a refusal may become one that names a variable without a value
     """
     progress = progress or (lambda _words: None)
     if exercise.predicts:
@@ -116,68 +129,79 @@ def grade(toolchain, exercise, answer, stop=True, shown="", progress=None):
         results[0].verdict = "refused"
         results[0].message = f"'{hiding[0]}' keeps accesses from the lab, and no answer needs it"
         return results
-    with scratch_folder() as scratch:
-        (scratch / "student").mkdir()
-        (scratch / "student" / exercise.file).write_text(answer, encoding="utf-8")
-        outcome = compile_answer(toolchain, exercise, scratch, results[0], progress)
+    filled, names = unset.filled(exercise, answer)
+    with scratch_folder() as scratch, scratch_folder() as other, one_thread() as pool:
+
+        def fill():
+            return pool.submit(compiled, toolchain, exercise, filled, other)
+
+        # At the same time as the answer: it is needed for all that compile.
+        filling = fill() if names and explain else None
+        outcome = compile_answer(toolchain, exercise, answer, scratch, results[0], progress)
         if not results[0].passed:
             results[0].message = compiler_says(outcome, scratch, shown)
             return results
-        for result in results[1:]:
-            # Each its own: what a stage leaves may not be removable.
-            folder = scratch / f"work_{result.name}"
-            folder.mkdir()
-            progress(f"checking: {result.title}")
-            found, program = evidence(exercise, answer), scratch / "program"
-            said, result.seconds = run_stage(
-                toolchain, exercise, folder, result.name, program, shown, found=found
-            )
-            take(result, said, toolchain.watched or exercise.machine != "lab")
-            result.message = renamed(result.message, scratch, shown)
-            # What a bug hunt asks for first is not needed for the rest.
-            first = next(r for r in results[1:] if r.name != "found")
-            if not result.passed and (stop or result is first):
-                break
-    refuse_unset(toolchain, exercise, answer, results, shown)
+        run_stages(toolchain, exercise, answer, scratch, results, stop, shown, progress)
+        if names and (explain or all(result.passed for result in results)):
+            if (filling or fill()).result().status == 0:
+                refuse_unset(toolchain, exercise, answer, results, shown, names, other)
     return results
 
 
-def differing_stage(toolchain, exercise, answer, results, shown):
-    """The first of the stages that ends otherwise with another text of the student's file."""
-    with scratch_folder() as scratch:
-        (scratch / "student").mkdir()
-        (scratch / "student" / exercise.file).write_text(answer, encoding="utf-8")
-        if toolchain.compile(exercise, scratch).status != 0:
-            return None  # a member of a class, or what else has no statements behind it
-        for result in results:
-            folder = scratch / f"work_{result.name}"
-            folder.mkdir()
-            program = scratch / "program"
-            said, _seconds = run_stage(toolchain, exercise, folder, result.name, program, shown)
-            message = renamed(said.get("message", ""), scratch, shown)
-            if (said["verdict"], message) != (result.verdict, result.message):
-                return result
+def run_stages(toolchain, exercise, answer, scratch, results, stop, shown, progress):
+    """Runs all stages but the first, which has compiled the student's program."""
+    for result in results[1:]:
+        # Each its own: what a stage leaves may not be removable.
+        folder = scratch / f"work_{result.name}"
+        folder.mkdir()
+        progress(f"checking: {result.title}")
+        found, program = evidence(exercise, answer), scratch / "program"
+        said, result.seconds = run_stage(
+            toolchain, exercise, folder, result.name, program, shown, found=found
+        )
+        take(result, said, toolchain.watched or exercise.machine != "lab")
+        result.message = renamed(result.message, scratch, shown)
+        # What a bug hunt asks for first is not needed for the rest.
+        first = next(r for r in results[1:] if r.name != "found")
+        if not result.passed and (stop or result is first):
+            return
+
+
+def differing_stage(toolchain, exercise, scratch, results, shown):
+    """The first of the stages that ends otherwise with another program."""
+    for result in results:
+        folder = scratch / f"work_{result.name}"
+        folder.mkdir()
+        program = scratch / "program"
+        said, _seconds = run_stage(toolchain, exercise, folder, result.name, program, shown)
+        message = renamed(said.get("message", ""), scratch, shown)
+        if (said["verdict"], message) != (result.verdict, result.message):
+            return result
     return None
 
 
-def refuse_unset(toolchain, exercise, answer, results, shown):
+def refuse_unset(toolchain, exercise, answer, results, shown, names, scratch):
     """Refuses an answer whose result depends on a local variable that was never set: it may be
-    right by chance, and what it is says nothing."""
+    right by chance, and what it is says nothing.
+
+    @param names   of the variables that the answer declares without a value
+    @param scratch with the program in which all of them have one
+    """
     refused = [result for result in results if result.verdict == "refused"]
-    if results[0] in refused:
-        return
     # Counts and findings change with the stores that set the variables.
     others = ("found", "races", "traffic")
     tried = [result for result in refused[:1] or results[1:] if result.name not in others]
-    filled, names = unset.filled(exercise, answer)
-    if not names or not differing_stage(toolchain, exercise, filled, tried, shown):
-        return
-    for name in names:
-        filled, _ = unset.filled(exercise, answer, name)
-        result = differing_stage(toolchain, exercise, filled, tried, shown)
-        if result:
-            result.verdict = "refused"
-            result.message = (
+    differing = differing_stage(toolchain, exercise, scratch, tried, shown)
+    for name in names if differing else ():
+        if len(names) > 1:
+            filled, _ = unset.filled(exercise, answer, name)
+            with scratch_folder() as own:
+                if compiled(toolchain, exercise, filled, own).status != 0:
+                    continue
+                differing = differing_stage(toolchain, exercise, own, tried, shown)
+        if differing:
+            differing.verdict = "refused"
+            differing.message = (
                 f"the result depends on {name}, which is read before it has a value: set it where "
                 f"it is declared; without, it holds whatever was in its register or memory before"
             )

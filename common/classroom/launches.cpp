@@ -1,6 +1,7 @@
 #include "common/classroom/launches.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace fa::classroom {
@@ -27,6 +28,42 @@ Seen watch(const std::function<void()>& work) {
   work();
 #endif
   return seen;
+}
+
+Launched watched(const std::function<std::vector<double>()>& work) {
+  Launched result;
+  result.seen = watch([&] { result.out = work(); });
+  return result;
+}
+
+FA_TARGET::DeviceBuffer<float> on_device(const std::vector<float>& numbers) {
+  FA_TARGET::DeviceBuffer<float> buffer(static_cast<std::int64_t>(numbers.size()));
+  buffer.upload(numbers.data());
+  return buffer;
+}
+
+std::vector<double> from_device(const FA_TARGET::DeviceBuffer<float>& buffer) {
+  std::vector<float> numbers(static_cast<std::size_t>(buffer.count()));
+  buffer.download(numbers.data());
+  return {numbers.begin(), numbers.end()};
+}
+
+Field::Field(std::int64_t count) : buffer_(count + 2 * kRoom) {}
+
+float* Field::data() {
+  return buffer_.data() + kRoom;
+}
+
+std::vector<double> Field::numbers() const {
+  const std::vector<double> all = from_device(buffer_);
+  return {all.begin() + kRoom, all.end() - kRoom};
+}
+
+bool Field::written_beside() const {
+  const std::vector<double> all = from_device(buffer_);
+  const auto written = [](double x) { return !std::isnan(x); };
+  return std::any_of(all.begin(), all.begin() + kRoom, written) ||
+         std::any_of(all.end() - kRoom, all.end(), written);
 }
 
 std::string play(const std::string& bytes_of_puzzle, const Launcher& run) {

@@ -3,8 +3,6 @@
 /// kernels run unobserved.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <functional>
 #include <string>
 #include <tuple>
@@ -22,12 +20,7 @@ namespace fa::classroom {
 Seen watch(const std::function<void()>& work);
 
 /// The same for work that returns what its kernel wrote.
-template <class Work>
-Launched watched(Work work) {
-  Launched result;
-  result.seen = watch([&] { result.out = work(); });
-  return result;
-}
+Launched watched(const std::function<std::vector<double>()>& work);
 
 /// A kernel for blocks that lie far in a large grid: block 0 of the launch is numbered as block
 /// `first` of `grid`. Give it arrays that begin as far before their first element as these blocks
@@ -45,39 +38,23 @@ __global__ void far_blocks(fa::Size first, fa::Size grid, Arguments... arguments
 }
 
 /// A buffer on the device with these numbers.
-inline FA_TARGET::DeviceBuffer<float> on_device(const std::vector<float>& numbers) {
-  FA_TARGET::DeviceBuffer<float> buffer(static_cast<std::int64_t>(numbers.size()));
-  buffer.upload(numbers.data());
-  return buffer;
-}
+FA_TARGET::DeviceBuffer<float> on_device(const std::vector<float>& numbers);
 
 /// What is in a buffer, for check().
-inline std::vector<double> from_device(const FA_TARGET::DeviceBuffer<float>& buffer) {
-  std::vector<float> numbers(static_cast<std::size_t>(buffer.count()));
-  buffer.download(numbers.data());
-  return {numbers.begin(), numbers.end()};
-}
+std::vector<double> from_device(const FA_TARGET::DeviceBuffer<float>& buffer);
 
 /// Numbers on the device for a kernel to write, with room on either side: what lands far beside
 /// them is seen, and does not end the program.
 class Field {
  public:
   /// @param count numbers, all NaN at first
-  explicit Field(std::int64_t count) : buffer_(count + 2 * kRoom) {}
+  explicit Field(std::int64_t count);
   /// The first number, for kernels.
-  float* data() { return buffer_.data() + kRoom; }
+  float* data();
   /// The numbers.
-  std::vector<double> numbers() const {
-    const std::vector<double> all = from_device(buffer_);
-    return {all.begin() + kRoom, all.end() - kRoom};
-  }
+  std::vector<double> numbers() const;
   /// Whether something beside the numbers was written.
-  bool written_beside() const {
-    const std::vector<double> all = from_device(buffer_);
-    const auto written = [](double x) { return !std::isnan(x); };
-    return std::any_of(all.begin(), all.begin() + kRoom, written) ||
-           std::any_of(all.end() - kRoom, all.end(), written);
-  }
+  bool written_beside() const;
 
  private:
   static constexpr std::int64_t kRoom = 1 << 17;

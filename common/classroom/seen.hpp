@@ -15,8 +15,15 @@
 
 namespace fa::classroom {
 
-/// What the lab saw of some launches.
+/// What the lab saw of some launches. Its functions are compiled beforehand.
 struct Seen {
+  Seen();
+  Seen(const Seen&);
+  Seen(Seen&&) noexcept;
+  Seen& operator=(const Seen&);
+  Seen& operator=(Seen&&) noexcept;
+  ~Seen();
+
   bool watched = false;               ///< whether there is a watched lab
   lab::Report report;                 ///< findings, and counts line by line
   std::int64_t bytes = 0;             ///< of global memory, requested

@@ -48,6 +48,43 @@ bool read_all(int fd, char* data, std::size_t count) {
 
 }  // namespace
 
+Wire::Wire() = default;
+Wire::Wire(std::string bytes) : bytes_(std::move(bytes)), reads_(true) {}
+Wire::~Wire() = default;
+
+void Wire::check(bool holds) {
+  if (!holds) throw std::runtime_error("a value of another type or size was expected");
+}
+
+std::size_t Wire::size(std::size_t own, std::size_t each) {
+  std::uint64_t count = own;
+  raw(&count, sizeof count);
+  if (reads_) check(count * each <= left());
+  return static_cast<std::size_t>(count);
+}
+
+void Wire::raw(void* data, std::size_t count) {
+  if (count == 0) return;
+  if (reads_) {
+    check(count <= left());
+    std::memcpy(data, bytes_.data() + place_, count);
+    place_ += count;
+  } else {
+    bytes_.append(static_cast<const char*>(data), count);
+  }
+}
+
+void Wire::pass(std::string& text) {
+  text.resize(size(text.size(), 1));
+  raw(text.data(), text.size());
+}
+
+void Wire::end() const {
+  check(left() == 0);
+}
+
+FA_WIRE_TYPES(template);
+
 bool send(int fd, const Message& message) {
   const std::uint64_t size = message.bytes.size();
   std::string all(1, message.kind);
@@ -68,6 +105,13 @@ Message receive(int fd) {
   message.kind = kind;
   return message;
 }
+
+Seen::Seen() = default;
+Seen::Seen(const Seen&) = default;
+Seen::Seen(Seen&&) noexcept = default;
+Seen& Seen::operator=(const Seen&) = default;
+Seen& Seen::operator=(Seen&&) noexcept = default;
+Seen::~Seen() = default;
 
 void pass_by(Wire& wire, Seen& x) {
   auto members = std::tie(x.watched, x.report.findings, x.report.traffic, x.bytes, x.sectors,

@@ -25,9 +25,12 @@ namespace fa::classroom {
 class Wire {
  public:
   /// For writing.
-  Wire() = default;
+  Wire();
   /// For reading.
-  explicit Wire(std::string bytes) : bytes_(std::move(bytes)), reads_(true) {}
+  explicit Wire(std::string bytes);
+  ~Wire();
+  Wire(const Wire&) = delete;
+  Wire& operator=(const Wire&) = delete;
   /// What was written.
   const std::string& bytes() const { return bytes_; }
 
@@ -49,21 +52,10 @@ class Wire {
     }
   }
   /// The same for a text: its length, then its bytes.
-  void pass(std::string& text) {
-    text.resize(size(text.size(), 1));
-    raw(text.data(), text.size());
-  }
+  void pass(std::string& text);
   /// The same for a vector: its length, then its elements.
   template <class T>
-  void pass(std::vector<T>& values) {
-    static_assert(!std::is_same_v<T, bool>, "use std::uint8_t");
-    values.resize(size(values.size(), 1));
-    if constexpr (std::is_arithmetic_v<T>) {
-      raw(values.data(), values.size() * sizeof(T));
-    } else {
-      for (T& value : values) pass(value);
-    }
-  }
+  void pass(std::vector<T>& values);
   /// The same for a pair.
   template <class A, class B>
   void pass(std::pair<A, B>& both) {
@@ -72,28 +64,12 @@ class Wire {
   }
   /// The same for a matrix: its sizes, then its elements.
   template <class T>
-  void pass(Matrix<T>& matrix) {
-    std::int64_t rows = matrix.rows(), cols = matrix.cols();
-    pass(rows);
-    pass(cols);
-    check(rows >= 0 && cols >= 0 && rows <= kMost && cols <= kMost);
-    if (reads_) check(static_cast<std::size_t>(rows * cols) * sizeof(T) <= left());
-    matrix.resize(rows, cols);
-    raw(matrix.data(), static_cast<std::size_t>(matrix.size()) * sizeof(T));
-  }
+  void pass(Matrix<T>& matrix);
   /// The same for a tensor: its shape, then its elements.
   template <class T, int Rank>
-  void pass(Tensor<T, Rank>& tensor) {
-    Shape<Rank> shape = tensor.shape();
-    for (auto& length : shape) {
-      pass(length);
-      check(length >= 0 && length <= kMost);
-    }
-    if (reads_) tensor = Tensor<T, Rank>(shape);
-    raw(tensor.data(), static_cast<std::size_t>(tensor.count()) * sizeof(T));
-  }
+  void pass(Tensor<T, Rank>& tensor);
   /// Refuses bytes that no value has asked for.
-  void end() const { check(left() == 0); }
+  void end() const;
 
  private:
   template <class T>
@@ -112,31 +88,57 @@ class Wire {
       : std::true_type {};
 
   static constexpr std::int64_t kMost = 1 << 24;
-  static void check(bool holds) {
-    if (!holds) throw std::runtime_error("a value of another type or size was expected");
-  }
+  static void check(bool holds);
   std::size_t left() const { return bytes_.size() - place_; }
-  std::size_t size(std::size_t own, std::size_t each) {
-    std::uint64_t count = own;
-    raw(&count, sizeof count);
-    if (reads_) check(count * each <= left());
-    return static_cast<std::size_t>(count);
-  }
-  void raw(void* data, std::size_t count) {
-    if (count == 0) return;
-    if (reads_) {
-      check(count <= left());
-      std::memcpy(data, bytes_.data() + place_, count);
-      place_ += count;
-    } else {
-      bytes_.append(static_cast<const char*>(data), count);
-    }
-  }
+  std::size_t size(std::size_t own, std::size_t each);
+  void raw(void* data, std::size_t count);
 
   std::string bytes_;
   bool reads_ = false;
   std::size_t place_ = 0;
 };
+
+template <class T>
+void Wire::pass(std::vector<T>& values) {
+  static_assert(!std::is_same_v<T, bool>, "use std::uint8_t");
+  values.resize(size(values.size(), 1));
+  if constexpr (std::is_arithmetic_v<T>) {
+    raw(values.data(), values.size() * sizeof(T));
+  } else {
+    for (T& value : values) pass(value);
+  }
+}
+
+template <class T>
+void Wire::pass(Matrix<T>& matrix) {
+  std::int64_t rows = matrix.rows(), cols = matrix.cols();
+  pass(rows);
+  pass(cols);
+  check(rows >= 0 && cols >= 0 && rows <= kMost && cols <= kMost);
+  if (reads_) check(static_cast<std::size_t>(rows * cols) * sizeof(T) <= left());
+  matrix.resize(rows, cols);
+  raw(matrix.data(), static_cast<std::size_t>(matrix.size()) * sizeof(T));
+}
+
+template <class T, int Rank>
+void Wire::pass(Tensor<T, Rank>& tensor) {
+  Shape<Rank> shape = tensor.shape();
+  for (auto& length : shape) {
+    pass(length);
+    check(length >= 0 && length <= kMost);
+  }
+  if (reads_) tensor = Tensor<T, Rank>(shape);
+  raw(tensor.data(), static_cast<std::size_t>(tensor.count()) * sizeof(T));
+}
+
+// Compiled beforehand, once for all answers.
+#define FA_WIRE_TYPES(declare)                          \
+  declare void Wire::pass(std::vector<int>& values);    \
+  declare void Wire::pass(std::vector<float>& values);  \
+  declare void Wire::pass(std::vector<double>& values); \
+  declare void Wire::pass(Matrix<float>& matrix);       \
+  declare void Wire::pass(Matrix<double>& matrix)
+FA_WIRE_TYPES(extern template);
 
 /// The values as bytes.
 template <class... T>

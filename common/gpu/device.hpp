@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include <fmt/format.h>
+#include "common/gpu/launch_sizes.hpp"
 
 namespace fa {
 
@@ -47,34 +49,7 @@ inline constexpr Needs kNeedsHopper{90, "TMA and wgmma"};
 
 /// Why a device cannot run a kernel, in words that follow "it"; empty where it can. The lab can run
 /// all that fits into its shared memory.
-inline std::string missing(const DeviceProperties& device, const Needs& needs) {
-  const auto sm = [](int architecture) {
-    return fmt::format("sm_{}{}", architecture, architecture == 90 ? "a" : "");
-  };
-  const int capability = device.compute_capability;
-  if (capability != 0) {
-    const std::string what =
-        fmt::format("needs {} ({})", sm(needs.architecture), needs.instructions);
-    // sm_90a is for one compute capability, all others are for newer ones, too.
-    if (needs.architecture == 90 ? capability != 90 : capability < needs.architecture) {
-      return fmt::format("{}; {} is sm_{}", what, device.name, capability);
-    }
-    if (device.code_architecture == 0) {
-      return fmt::format("is not compiled for {}, which is sm_{}; configure the build anew",
-                         device.name, capability);
-    }
-    if (needs.architecture == 90 ? !device.has_sm_90a_code
-                                 : device.code_architecture < needs.architecture) {
-      return fmt::format("{}; this build has code for sm_{} only, see CMAKE_CUDA_ARCHITECTURES",
-                         what, device.code_architecture);
-    }
-  }
-  if (needs.shared_bytes > device.shared_bytes) {
-    return fmt::format("needs {} bytes of shared memory in a block; {} has {}", needs.shared_bytes,
-                       device.name, device.shared_bytes);
-  }
-  return "";
-}
+std::string missing(const DeviceProperties& device, const Needs& needs);
 /// Whether a device can run a kernel.
 inline bool can_run(const DeviceProperties& device, const Needs& needs) {
   return missing(device, needs).empty();
@@ -94,6 +69,26 @@ struct KernelResources {
   /// did. Known in the lab, 0 for a warp that did not ask.
   std::vector<int> asked_registers{};
 };
+
+/// Where this thread's launches are recorded; null: nowhere.
+std::vector<KernelResources>*& noted_resources();
+/// What the kernels that some work launches take, in their order.
+/// @throws std::runtime_error when the device reports an error
+std::vector<KernelResources> resources_of(const std::function<void()>& work);
+
+/// Checks the sizes of a launch: threads and blocks in each direction, blocks of a cluster, bytes
+/// of dynamic shared memory.
+/// @throws std::invalid_argument for sizes that no GPU takes, or more shared memory than the
+/// device has
+void check_launch(const Launch& launch, const DeviceProperties& device);
+
+/// Bytes of all buffers that this thread has allocated, freed ones included: the difference between
+/// two calls is what was allocated between them.
+std::int64_t& taken_bytes();
+/// Bytes of a buffer of so many elements of this size.
+/// @throws std::invalid_argument for fewer than none
+/// @throws std::runtime_error when no memory is so large
+std::size_t buffer_bytes(std::int64_t count, std::size_t size);
 
 /// What a kernel computes with.
 enum class Arithmetic {

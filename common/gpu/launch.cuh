@@ -17,32 +17,10 @@
 
 #include <fmt/format.h>
 
-#include "common/gpu/backend.hpp"
 #include "common/gpu/device.hpp"
 #include "common/gpu/launch_sizes.hpp"
 #include "common/gpu/target.hpp"
 #include "common/tensor/tensor.hpp"
-
-namespace fa::FA_TARGET {
-
-/// Where this thread's launches are recorded; null: nowhere.
-inline std::vector<KernelResources>*& noted_resources() {
-  thread_local std::vector<KernelResources>* noted = nullptr;
-  return noted;
-}
-/// What the kernels that some work launches take, in their order.
-/// @throws std::runtime_error when the device reports an error
-inline std::vector<KernelResources> resources_of(const std::function<void()>& work) {
-  std::vector<KernelResources> result;
-  noted_resources() = &result;
-  struct End {
-    ~End() { noted_resources() = nullptr; }
-  } end;
-  work();
-  return result;
-}
-
-}  // namespace fa::FA_TARGET
 
 #if defined(__CUDACC__)
 #include "common/gpu/launch_cuda.cuh"
@@ -52,43 +30,16 @@ inline std::vector<KernelResources> resources_of(const std::function<void()>& wo
 
 namespace fa::FA_TARGET {
 
-/// Checks the sizes of a launch: threads and blocks in each direction, blocks of a cluster, bytes
-/// of dynamic shared memory.
-/// @throws std::invalid_argument for sizes that no GPU takes, or more shared memory than this
-/// device has
+/// As fa::check_launch(), for this device.
 inline void check_launch(const Launch& launch) {
-  const DeviceProperties& device = device_properties();
-  if (launch.grid.count() < 1 || launch.grid.x > 2147483647u || launch.grid.y > 65535 ||
-      launch.grid.z > 65535) {
-    throw std::invalid_argument(
-        fmt::format("a grid of {} x {} x {} blocks; allowed are 1 to 2147483647, 65535 and 65535",
-                    launch.grid.x, launch.grid.y, launch.grid.z));
-  }
-  if (launch.block.count() < 1 || launch.block.count() > kMaxThreads || launch.block.z > 64) {
-    throw std::invalid_argument(
-        fmt::format("a block of {} x {} x {} threads; allowed are 1 to {} in all, and 64 in z",
-                    launch.block.x, launch.block.y, launch.block.z, kMaxThreads));
-  }
-  if (launch.cluster < 1 || launch.cluster > kMaxCluster ||
-      launch.grid.x % static_cast<unsigned>(launch.cluster) != 0 ||
-      (launch.cluster > 1 && launch.block.count() % 32 != 0)) {
-    throw std::invalid_argument(
-        fmt::format("clusters of {} blocks of {} threads in a grid of {} blocks in x; "
-                    "allowed are 1 to {} blocks of whole warps, in a multiple of them",
-                    launch.cluster, launch.block.count(), launch.grid.x, kMaxCluster));
-  }
-  if (launch.shared_bytes > device.shared_bytes) {
-    throw std::invalid_argument(
-        fmt::format("a block with {} bytes of dynamic shared memory; {} has {}",
-                    launch.shared_bytes, device.name, device.shared_bytes));
-  }
+  fa::check_launch(launch, device_properties());
 }
 
 /// Launches a kernel and, in the lab, runs it to its end; on a GPU later calls wait for it.
 /// @param kernel    a __global__ function
 /// @param sizes     of grid, block and dynamic shared memory
 /// @param arguments of the kernel, converted to its parameters
-/// @throws std::invalid_argument as check_launch()
+/// @throws std::invalid_argument as fa::check_launch()
 /// @throws std::runtime_error when the device reports an error, or, in the lab, for a deadlock
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const Launch& sizes, Arguments&&... arguments) {
@@ -106,13 +57,6 @@ void launch(const Stream& stream, void (*kernel)(Parameters...), const Launch& s
                 "as many arguments as the kernel has parameters");
   check_launch(sizes);
   launch_unchecked(kernel, sizes, &stream, static_cast<Parameters>(arguments)...);
-}
-
-/// Bytes of all buffers that this thread has allocated, freed ones included: the difference between
-/// two calls is what was allocated between them.
-inline std::int64_t& taken_bytes() {
-  thread_local std::int64_t bytes = 0;
-  return bytes;
 }
 
 /// Memory of the device for elements of type T. New elements are poisoned: all bytes 0xff, NaN.
@@ -176,35 +120,14 @@ class DeviceBuffer {
     void operator()(T* memory) const { device_free(memory); }
   };
   static T* allocate(std::int64_t count) {
-    if (count < 0) {
-      throw std::invalid_argument(fmt::format("a buffer of {} elements", count));
-    }
-    const auto size = static_cast<std::int64_t>(sizeof(T));
-    if (count > std::numeric_limits<std::int64_t>::max() / size) {
-      throw std::runtime_error(
-          fmt::format("a buffer of {} elements: no memory is so large", count));
-    }
-    void* memory = device_allocate(static_cast<std::size_t>(count * size));
-    taken_bytes() += count * size;
+    const std::size_t bytes = buffer_bytes(count, sizeof(T));
+    void* memory = device_allocate(bytes);
+    taken_bytes() += static_cast<std::int64_t>(bytes);
     return static_cast<T*>(memory);
   }
   std::size_t bytes() const { return static_cast<std::size_t>(count_) * sizeof(T); }
   std::unique_ptr<T, Free> data_;
   std::int64_t count_;
 };
-
-/// The backend that this is compiled for.
-/// @param kind what it is called
-inline BackendBase backend_base(const std::string& kind) {
-  BackendBase result;
-  result.kind = kind;
-  result.available = device_available();
-  if (result.available) result.properties = device_properties();
-  result.milliseconds = [](const std::function<void()>& work, int repeats) {
-    return median_milliseconds(work, repeats);
-  };
-  result.resources = resources_of;
-  return result;
-}
 
 }  // namespace fa::FA_TARGET

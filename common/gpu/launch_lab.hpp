@@ -11,11 +11,7 @@ namespace fa::FA_TARGET {
 
 /// The lab, with as much shared memory as the largest GPU of the course.
 inline DeviceProperties device_properties() {
-  DeviceProperties result;
-  result.name = "the lab";
-  result.sm_count = lab::sm_count();
-  result.shared_bytes = 227 * 1024;
-  return result;
+  return lab::properties();
 }
 
 /// Where kernels run.
@@ -86,13 +82,8 @@ class Stream {
 template <class... Parameters>
 void launch_unchecked(void (*kernel)(Parameters...), const Launch& sizes, const Stream* stream,
                       Parameters... arguments) {
-  KernelResources takes;  // no compiler has said more
-  takes.threads = static_cast<int>(sizes.block.count());
-  takes.stages = sizes.stages;
-  takes.shared_bytes = sizes.shared_bytes;
-  takes.asked_registers = lab::run(
+  lab::run_noted(
       sizes, [&] { kernel(arguments...); }, stream != nullptr ? stream->number() : 0);
-  if (noted_resources() != nullptr) noted_resources()->push_back(takes);
 }
 
 /// Times are taken on GPUs only: those of the lab would say nothing about a kernel.

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "common/gpu/device.hpp"
 #include "common/lab/observer.hpp"
 #include "common/lab/thread.hpp"
 
@@ -29,6 +30,12 @@ namespace fa::lab {
 /// @throws std::runtime_error for a deadlock, a crash, an endless loop, and what PTX does not allow
 std::vector<int> run(const Launch& launch, const std::function<void()>& kernel,
                      std::uint64_t stream = 0);
+
+/// The same; what the kernel takes is recorded where fa::noted_resources() says.
+void run_noted(const Launch& launch, const std::function<void()>& kernel, std::uint64_t stream);
+
+/// The lab as a device, with as much shared memory as the largest GPU of the course.
+DeviceProperties properties();
 
 /// The number of a new stream. 0 is the default stream, which waits for all others, and for which
 /// they wait. A launch has ended when run() returns; only an observer keeps streams apart.

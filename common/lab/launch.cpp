@@ -150,6 +150,23 @@ std::vector<int> run(const Launch& launch, const std::function<void()>& kernel,
   }
 }
 
+void run_noted(const Launch& launch, const std::function<void()>& kernel, std::uint64_t stream) {
+  KernelResources takes;  // no compiler has said more
+  takes.threads = static_cast<int>(launch.block.count());
+  takes.stages = launch.stages;
+  takes.shared_bytes = launch.shared_bytes;
+  takes.asked_registers = run(launch, kernel, stream);
+  if (noted_resources() != nullptr) noted_resources()->push_back(takes);
+}
+
+DeviceProperties properties() {
+  DeviceProperties result;
+  result.name = "the lab";
+  result.sm_count = sm_count();
+  result.shared_bytes = 227 * 1024;
+  return result;
+}
+
 std::uint64_t new_stream() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;

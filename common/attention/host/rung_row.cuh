@@ -12,6 +12,7 @@
 #include "common/attention/host/device_tensor.cuh"
 #include "common/attention/host/rung.hpp"
 #include "common/attention/tma_support.cuh"
+#include "common/gpu/backend.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // source files for one backend include this

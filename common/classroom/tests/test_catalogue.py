@@ -1,11 +1,13 @@
-"""Exercises: frames, answers, variants, mutants, numbers."""
+"""Exercises: frames, answers, variants, mutants, numbers, records."""
 
+import contextlib
+import io
 import pathlib
 import re
 import tempfile
 import unittest
 
-from common.classroom import catalogue, gate, grading, mutants, numbers, table
+from common.classroom import catalogue, gate, grading, mutants, numbers, record, table
 from common.classroom.catalogue import Fault
 from common.classroom.tests.support import exercise, said, toolchain
 
@@ -224,3 +226,31 @@ class Table(unittest.TestCase):
             total = [sum(pair) for pair in zip(total, counts)]
         self.assertGreater(total[3], 0)
         self.assertEqual(rows["2"], ["exercises", *map(str, total)])
+
+
+class Record(unittest.TestCase):
+    def test_figures_of_several_runs_are_in_one_record_in_the_order_of_the_course(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "record.json"
+            record.note(path, "c++", {"03_merge": {"mutants": 7, "mutants_refused": 7}})
+            record.note(path, "c++", {"01_gradient": {"first_seconds": 1.52}})
+            record.note(path, "c++", {"03_merge": {"mutants": 9, "first_seconds": 2.0}})
+            status, text = said(record.main, [str(path)])
+        self.assertEqual(status, 0)
+        rows = [re.split(r"  +", line) for line in text.splitlines()]
+        heads, _, first, second, sums = rows[:5]
+        self.assertEqual(first[0], "01_gradient")
+        self.assertEqual(dict(zip(heads, first))["first"], "1.5 s")
+        self.assertEqual(dict(zip(heads, first))["mutants refused"], "-")
+        self.assertEqual(second[0], "03_merge")
+        self.assertEqual(dict(zip(heads, second))["mutants refused"], "7 of 9")
+        self.assertEqual(
+            dict(zip(heads, second))["right"], str(len(exercise("03_merge").answers("right")))
+        )
+        self.assertEqual(sums[0], "2 exercises")
+
+    def test_what_is_no_record_is_refused(self):
+        for arguments in ([], ["absent.json"]):
+            with contextlib.redirect_stderr(io.StringIO()) as says:
+                self.assertEqual(record.main(arguments), 2)
+            self.assertIn("record", says.getvalue())

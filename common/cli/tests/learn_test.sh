@@ -153,6 +153,18 @@ expect "... and says so" both says "the build failed" does_not_say "this is 02_b
 output=$(echo "$root"/build/learn/run/*.*)
 expect "... and leaves no file of its own" [ "$output" = "$root/build/learn/run/summary.tsv" ]
 unset SECOND_BUILD
+# A build of what checks of exercises need that is not done when the last lesson has run.
+fake cmake '
+  case $* in
+    *--build*ready_0*) touch "$2/run/ready/01_alpha" "$2/run/ready/02_beta" ;;
+    *"--target classroom"*) sleep 1; touch "$2/checks" ;;
+    *--version*) echo "cmake version 3.25.1" ;;
+  esac'
+rm -f "$root/build/learn/checks"
+learn run 01
+expect "a run of one lesson does not wait for what checks need" [ ! -e "$root/build/learn/checks" ]
+learn run
+expect "a run of all lessons does" [ -e "$root/build/learn/checks" ]
 give_tools
 
 # A copy that was moved.
