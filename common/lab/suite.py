@@ -159,8 +159,8 @@ def parser(name, description):
 
 
 def main(arguments, command, table, results_of):
-    """The main program of a suite: `results_of` runs it, given options, folder, labels and compiler;
-    it returns the head of a record, its rows, and whether all is well."""
+    """The main program of a suite. results_of(options, folder, labels, compiler) runs it; it
+    returns the head of a record, its rows, and whether all is well."""
     options = command.parse_args(arguments)
     if options.table:
         print(table(records.read(options.table)))
