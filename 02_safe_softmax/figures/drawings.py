@@ -32,7 +32,7 @@ def shift():
         d.element("circle", cx=before, cy=y, r=6, fill=RED)
         d.element("circle", cx=after, cy=y, r=6, fill="#1b6e3c")
     d.text(212, y - 84, "subtract 1002 from each")
-    d.left(16, 216, "The scores become −2, −1, 0. (The axis is not to scale.)", fill=GREY)  # fmt: skip
+    d.left(16, 216, "The scores become −2, −1, 0. (The axis is not to scale.)", fill=GREY)
     return d
 
 
