@@ -276,7 +276,7 @@ function(fa_interface NAME LABEL)
                                                 CUDA_VISIBILITY_PRESET hidden
                                                 VISIBILITY_INLINES_HIDDEN ON)
     if(CMAKE_SYSTEM_NAME STREQUAL "Linux")  # names of the libraries within, too
-      set(map "${CMAKE_CURRENT_SOURCE_DIR}/interface/exported.map")
+      set(map "${FA_ROOT}/common/cmake/exported.map")
       target_link_options(${library} PRIVATE "LINKER:--version-script=${map}")
       set_property(TARGET ${library} PROPERTY LINK_DEPENDS "${map}")
     endif()
