@@ -12,8 +12,8 @@
 #include <doctest/doctest.h>
 
 #include "01_naive_attention/gradient_check.hpp"
+#include "01_naive_attention/tests/problem.hpp"
 #include "common/check/acceptance.hpp"
-#include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
 
 using namespace fa;
@@ -24,44 +24,21 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-struct Problem {
-  Tensor<double, 4> q, k, v, d_o;
-  Tensor<std::uint8_t, 4> keep;
-  AttentionOptions options;
-};
-
-Problem problem(const Shape<4>& q_shape, const Shape<4>& k_shape, bool causal, double dropout,
-                std::optional<double> scale = {}, std::optional<std::int64_t> head_dim_v = {}) {
-  Shape<4> v_shape = k_shape;
-  v_shape[3] = head_dim_v.value_or(k_shape[3]);
-  Problem p;
-  p.q = normal_tensor<double, 4>(q_shape, 1);
-  p.k = normal_tensor<double, 4>(k_shape, 2);
-  p.v = normal_tensor<double, 4>(v_shape, 3);
-  p.d_o = normal_tensor<double, 4>(shape_of_o(q_shape, v_shape), 4);
-  p.options.causal = causal;
-  p.options.scale = scale;
-  if (dropout > 0) {
-    p.keep = random_keep_mask<4>({q_shape[0], q_shape[1], q_shape[2], k_shape[2]}, dropout, 5);
-    p.options.dropout_keep = p.keep;
-    p.options.dropout_probability = dropout;
-  }
-  return p;
-}
+using Problem = testing::Problem<double>;
 
 // All combinations of the options, on small odd sizes.
 std::vector<Problem> problems() {
   std::vector<Problem> all;
-  all.push_back(problem({1, 1, 1, 1}, {1, 1, 1, 1}, false, 0));
-  all.push_back(problem({2, 2, 5, 3}, {2, 2, 5, 3}, false, 0));
-  all.push_back(problem({1, 3, 7, 4}, {1, 3, 7, 4}, true, 0));
-  all.push_back(problem({1, 4, 5, 3}, {1, 2, 9, 3}, true, 0));    // GQA
-  all.push_back(problem({1, 3, 9, 2}, {1, 1, 4, 2}, true, 0.3));  // MQA
-  all.push_back(problem({2, 2, 6, 5}, {2, 2, 3, 5}, false, 0.5));
-  all.push_back(problem({1, 2, 4, 8}, {1, 2, 6, 8}, false, 0, 0.7));
-  all.push_back(problem({1, 1, 17, 8}, {1, 1, 1, 8}, false, 0, -1.5));
-  all.push_back(problem({1, 4, 5, 3}, {1, 2, 6, 3}, true, 0.3, {}, 2));
-  all.push_back(problem({1, 2, 6, 2}, {1, 1, 5, 2}, false, 0, {}, 7));
+  all.push_back(Problem({1, 1, 1, 1}, {1, 1, 1, 1}, false, 0));
+  all.push_back(Problem({2, 2, 5, 3}, {2, 2, 5, 3}, false, 0));
+  all.push_back(Problem({1, 3, 7, 4}, {1, 3, 7, 4}, true, 0));
+  all.push_back(Problem({1, 4, 5, 3}, {1, 2, 9, 3}, true, 0));    // GQA
+  all.push_back(Problem({1, 3, 9, 2}, {1, 1, 4, 2}, true, 0.3));  // MQA
+  all.push_back(Problem({2, 2, 6, 5}, {2, 2, 3, 5}, false, 0.5));
+  all.push_back(Problem({1, 2, 4, 8}, {1, 2, 6, 8}, false, 0, 0.7));
+  all.push_back(Problem({1, 1, 17, 8}, {1, 1, 1, 8}, false, 0, -1.5));
+  all.push_back(Problem({1, 4, 5, 3}, {1, 2, 6, 3}, true, 0.3, {}, 2));
+  all.push_back(Problem({1, 2, 6, 2}, {1, 1, 5, 2}, false, 0, {}, 7));
   return all;
 }
 
@@ -206,7 +183,7 @@ TEST_CASE("the causal mask is aligned to the bottom right") {
 }
 
 TEST_CASE("a row that sees no key gives O = 0, LSE = -inf and no gradient") {
-  Problem p = problem({1, 2, 6, 4}, {1, 2, 2, 4}, true, 0);
+  Problem p({1, 2, 6, 4}, {1, 2, 2, 4}, true, 0);
   const auto out = naive::forward<double>(p.q, p.k, p.v, p.options);
   const auto g = naive::backward<double>(p.q, p.k, p.v, p.d_o, p.options);
   for (std::int64_t h = 0; h < 2; ++h) {
@@ -223,7 +200,7 @@ TEST_CASE("a row that sees no key gives O = 0, LSE = -inf and no gradient") {
 }
 
 TEST_CASE("scores of 1e4 neither overflow nor lose the result") {
-  Problem p = problem({1, 1, 9, 8}, {1, 1, 11, 8}, false, 0);
+  Problem p({1, 1, 9, 8}, {1, 1, 11, 8}, false, 0);
   fill_normal(p.q.view(), 6, 100.0);
   fill_normal(p.k.view(), 7, 100.0);
   const auto out = naive::forward<double>(p.q, p.k, p.v, p.options);
@@ -274,7 +251,7 @@ TEST_CASE("strided views give the same answer as packed tensors") {
 }
 
 TEST_CASE_TEMPLATE("each storage type errs by a few of its epsilons", T, float, half, bfloat16) {
-  const Problem p = problem({1, 4, 113, 32}, {1, 2, 203, 32}, true, 0.2);
+  const Problem p({1, 4, 113, 32}, {1, 2, 203, 32}, true, 0.2);
   const auto q = converted<T>(p.q), k = converted<T>(p.k), v = converted<T>(p.v),
              d_o = converted<T>(p.d_o);
   const auto out = naive::forward<T>(q, k, v, p.options);
@@ -332,7 +309,7 @@ TEST_CASE("what does not fit is refused in one sentence") {
   CHECK(contains(message({1, 2, 3, 4}, {1, 4, 3, 4}, {1, 4, 3, 4}),
                  "heads (2) must be a multiple of kv_heads (4)"));
 
-  Problem p = problem({1, 1, 2, 2}, {1, 1, 2, 2}, false, 0.5);
+  Problem p({1, 1, 2, 2}, {1, 1, 2, 2}, false, 0.5);
   p.options.dropout_probability = 1;
   CHECK_THROWS_WITH_AS(naive::forward<double>(p.q, p.k, p.v, p.options),
                        Contains("dropout probability is 1"), std::invalid_argument);

@@ -10,7 +10,7 @@ GREY = "#555555"
 def shift():
     d = Drawing(WIDTH, 236, "Subtracting the maximum moves the scores to where exp is finite")
     left, right, y = 24, 232, 128  # the numbers for which exp(s) neither overflows nor vanishes
-    d.text(16, 26, "exp(s) in float32", text_anchor="start", font_size=14)
+    d.left(16, 26, "exp(s) in float32", font_size=14)
     d.box(left, y - 16, right - left, 32, SMALL, "#888888", 0.8)
     d.text((left + right) / 2, y + 58, "exp(s) is finite and above 0")
     d.box(right, y - 16, 376 - right, 32, "#f7d6d6", "#888888", 0.8)
@@ -32,10 +32,7 @@ def shift():
         d.element("circle", cx=before, cy=y, r=6, fill=RED)
         d.element("circle", cx=after, cy=y, r=6, fill="#1b6e3c")
     d.text(212, y - 84, "subtract 1002 from each")
-    d.text(
-        16, 216, "The scores become −2, −1, 0. (The axis is not to scale.)", text_anchor="start",
-        fill=GREY,
-    )  # fmt: skip
+    d.left(16, 216, "The scores become −2, −1, 0. (The axis is not to scale.)", fill=GREY)
     return d
 
 
@@ -50,8 +47,8 @@ def passes():
         ]
     ):
         y = 30 + 76 * k
-        d.text(16, y + 8, words, text_anchor="start", font_weight="bold")
-        d.text(16, y + 28, what, text_anchor="start")
+        d.left(16, y + 8, words, font_weight="bold")
+        d.left(16, y + 28, what)
         for cell in range(CELLS):
             d.box(left + cell * SIDE, y, SIDE, SIDE, LINEAR)
         d.pointer(left, y + 31, left + CELLS * SIDE, y + 31)
@@ -63,11 +60,9 @@ def passes():
     y = 30 + 76 * 2 + 44
     for cell in range(CELLS):
         d.box(left + cell * SIDE, y, SIDE, SIDE, QUADRATIC)
-    d.text(16, y + 15, "written: P", text_anchor="start")
-    d.text(
-        16, 272, "Each score is read three times. No pass can begin", text_anchor="start", fill=GREY
-    )
-    d.text(16, 290, "before the one above it has ended.", text_anchor="start", fill=GREY)
+    d.left(16, y + 15, "written: P")
+    d.left(16, 272, "Each score is read three times. No pass can begin", fill=GREY)
+    d.left(16, 290, "before the one above it has ended.", fill=GREY)
     return d
 
 

@@ -1,6 +1,5 @@
 // The lesson's program.
 #include <algorithm>
-#include <limits>
 
 #include <doctest/doctest.h>
 

@@ -21,18 +21,18 @@ def bars(d, x, y, heights, colours, labels):
 def rescale():
     d = Drawing(WIDTH, 236, "One factor rescales every term of the sum when the maximum rises")
     y = 168
-    d.text(16, 26, "after scores 3 and 2", text_anchor="start", font_weight="bold")
-    d.text(16, 44, "m = 3", text_anchor="start")
+    d.left(16, 26, "after scores 3 and 2", font_weight="bold")
+    d.left(16, 44, "m = 3")
     bars(d, 28, y, [1, 0.5], [OLD, OLD], ["1", "1/2"])
     d.pointer(128, 124, 226, 124)
     d.text(177, 96, "score 5 arrives:")
     d.text(177, 114, "every term × 1/4")
-    d.text(240, 26, "after score 5", text_anchor="start", font_weight="bold")
-    d.text(240, 44, "m = 5", text_anchor="start")
+    d.left(240, 26, "after score 5", font_weight="bold")
+    d.left(240, 44, "m = 5")
     bars(d, 248, y, [0.25, 0.125, 1], [OLD, OLD, NEW], ["1/4", "1/8", "1"])
     d.text(62, y + 36, "l = 3/2", font_size=14)
     d.text(296, y + 36, "l = 3/2 · 1/4 + 1 = 11/8", font_size=14)
-    d.text(16, 228, "Each bar is 2 to the power (score − m).", text_anchor="start", fill=GREY)
+    d.left(16, 228, "Each bar is 2 to the power (score − m).", fill=GREY)
     return d
 
 
@@ -50,18 +50,18 @@ def passes():
     d = Drawing(WIDTH, 410, "Passes over the keys: three and the product, two and the product, one")
     y = 20
     for words, parts in rows:
-        d.text(16, y + 12, words, text_anchor="start", font_weight="bold")
+        d.left(16, y + 12, words, font_weight="bold")
         for name, colour in parts:
-            d.text(176, y + 12, name, text_anchor="end")
+            d.right(176, y + 12, name)
             row(d, 186, y, colour)
             d.pointer(186, y + 23, 186 + CELLS * SIDE, y + 23, stroke_width=1.2)
             y += 34
         y += 16
     d.box(16, y + 2, 16, 14, LINEAR, "#666666")
-    d.text(38, y + 13, "scores of one row", text_anchor="start")
+    d.left(38, y + 13, "scores of one row")
     d.box(186, y + 2, 16, 14, QUADRATIC, "#666666")
-    d.text(208, y + 13, "probabilities P, read again", text_anchor="start")
-    d.text(16, y + 38, "Each arrow is one pass over all keys.", text_anchor="start", fill=GREY)
+    d.left(208, y + 13, "probabilities P, read again")
+    d.left(16, y + 38, "Each arrow is one pass over all keys.", fill=GREY)
     return d
 
 
@@ -75,7 +75,7 @@ def keys(d, x, y, k):
 
 def chain():
     d = Drawing(WIDTH, 178, "One pass: each tile of keys updates the state once")
-    d.text(16, 26, "One pass: one tile after the other", text_anchor="start", font_weight="bold")
+    d.left(16, 26, "One pass: one tile after the other", font_weight="bold")
     for k in range(4):
         x = 24 + 94 * k
         keys(d, x + 2, 44, k)
@@ -84,13 +84,13 @@ def chain():
         if k < 3:
             d.pointer(x + 66, 111, x + 94, 111)
         d.text(x + 33, 142, ["tile 0", "tiles 0, 1", "0 to 2", "all tiles"][k], fill=GREY)
-    d.text(16, 168, "Below each state: the tiles that it covers.", text_anchor="start", fill=GREY)
+    d.left(16, 168, "Below each state: the tiles that it covers.", fill=GREY)
     return d
 
 
 def tree():
     d = Drawing(WIDTH, 240, "In parts: independent states are merged as a tree")
-    d.text(16, 26, "In parts: merge the states", text_anchor="start", font_weight="bold")
+    d.left(16, 26, "In parts: merge the states", font_weight="bold")
     for k in range(4):
         x = 24 + 94 * k
         keys(d, x + 2, 44, k)
@@ -104,13 +104,13 @@ def tree():
     d.pointer(104, 170, 186, 194)
     d.pointer(292, 170, 210, 194)
     state(d, 165, 196)
-    d.text(240, 214, "O / l, and m + ln l", text_anchor="start")
+    d.left(240, 214, "O / l, and m + ln l")
     return d
 
 
 def tiles():
     d = Drawing(WIDTH, 352, "Attention by tiles: each worker holds one tile of scores at a time")
-    d.text(16, 26, "Each worker holds one tile of scores", text_anchor="start", font_weight="bold")
+    d.left(16, 26, "Each worker holds one tile of scores", font_weight="bold")
     left, top, side = 98, 96, 34
     at = {0: 4, 1: 2}  # the tile that a worker computes in this row
     for i in range(4):
@@ -127,7 +127,7 @@ def tiles():
         used = j in at.values()
         look = ("#222222", 2) if used else ("#aaaaaa", 0.8)
         d.box(left + side * j, 56, side, 28, LINEAR, *look)
-    d.text(left - 8, 74, "K, V", text_anchor="end")
+    d.right(left - 8, 74, "K, V")
     for i in range(4):
         look = ("#222222", 2) if i in at else ("#aaaaaa", 0.8)
         d.box(58, top + side * i, 30, side, LINEAR, *look)
@@ -138,10 +138,10 @@ def tiles():
                 left + 6 * side + 1, top + side * (i + 0.5), 320, top + side * (i + 0.5),
                 stroke_width=1.2,
             )  # fmt: skip
-            d.text(50, top + side * (i + 0.5) - 2, "worker", text_anchor="end")
-            d.text(50, top + side * (i + 0.5) + 12, "ab"[i], text_anchor="end")
+            d.right(50, top + side * (i + 0.5) - 2, "worker")
+            d.right(50, top + side * (i + 0.5) + 12, "ab"[i])
         else:
-            d.text(50, top + side * (i + 0.5) + 4, "waits", text_anchor="end", fill=GREY)
+            d.right(50, top + side * (i + 0.5) + 4, "waits", fill=GREY)
     y = top + side * 4 + 24
     d.lines_of_text(
         16,

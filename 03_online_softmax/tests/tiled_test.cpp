@@ -9,14 +9,13 @@
 #include <limits>
 #include <optional>
 #include <stdexcept>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
 
+#include "01_naive_attention/tests/problem.hpp"
 #include "common/check/acceptance.hpp"
-#include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
 
 using namespace fa;
@@ -29,27 +28,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kSizes[] = {1, 2, 3, 7, 16, 64, 100};
 
-struct Problem {
-  Tensor<float, 4> q, k, v;
-  Tensor<std::uint8_t, 4> keep;
-  AttentionOptions options;
-};
-
-Problem problem(const Shape<4>& q_shape, const Shape<4>& k_shape, bool causal = false,
-                std::optional<double> scale = {}, double dropout = 0) {
-  Problem p;
-  p.q = normal_tensor<float, 4>(q_shape, 1);
-  p.k = normal_tensor<float, 4>(k_shape, 2);
-  p.v = normal_tensor<float, 4>(k_shape, 3);
-  p.options.causal = causal;
-  p.options.scale = scale;
-  if (dropout > 0) {
-    p.keep = random_keep_mask<4>({q_shape[0], q_shape[1], q_shape[2], k_shape[2]}, dropout, 5);
-    p.options.dropout_keep = p.keep;
-    p.options.dropout_probability = dropout;
-  }
-  return p;
-}
+using Problem = testing::Problem<float>;
 
 template <class T, int Rank>
 bool same_bits(const Tensor<T, Rank>& a, const Tensor<T, Rank>& b) {
@@ -122,13 +101,13 @@ TEST_CASE("tiles of every size give the answers of lesson 01") {
                                                            {203, 113}, {799, 3}, {3, 799}};
   for (const auto& [length_q, length_k] : lengths) {
     for (const bool causal : {false, true}) {
-      check_every_tile_size(problem({1, 1, length_q, 8}, {1, 1, length_k, 8}, causal));
+      check_every_tile_size(Problem({1, 1, length_q, 8}, {1, 1, length_k, 8}, causal));
     }
   }
 }
 
 TEST_CASE("v and o with another number of columns than q and k") {
-  Problem p = problem({1, 2, 17, 8}, {1, 1, 40, 8}, true);
+  Problem p({1, 2, 17, 8}, {1, 1, 40, 8}, true);
   for (const std::int64_t head_dim_v : {5, 16}) {
     p.v = normal_tensor<float, 4>({1, 1, 40, head_dim_v}, 3);
     check_every_tile_size(p);
@@ -139,7 +118,7 @@ TEST_CASE("lengths around the edge of a tile") {
   for (const std::int64_t length_q : {63, 64, 65, 257}) {
     for (const std::int64_t length_k : {63, 64, 65, 128, 255}) {
       for (const bool causal : {false, true}) {
-        const Problem p = problem({1, 1, length_q, 64}, {1, 1, length_k, 64}, causal);
+        const Problem p({1, 1, length_q, 64}, {1, 1, length_k, 64}, causal);
         check_tiles(p, {{}, {64, 64}, {32, 16}, {16, 32}, {1000, 1000}});
       }
     }
@@ -148,7 +127,7 @@ TEST_CASE("lengths around the edge of a tile") {
 
 TEST_CASE("batches, heads and head dims that are not powers of two") {
   for (const std::int64_t head_dim : {1, 3, 5, 17, 33}) {
-    const Problem p = problem({2, 3, 29, head_dim}, {2, 3, 31, head_dim}, true);
+    const Problem p({2, 3, 29, head_dim}, {2, 3, 31, head_dim}, true);
     check_tiles(p, {{8, 8}, {5, 7}});
   }
 }
@@ -156,7 +135,7 @@ TEST_CASE("batches, heads and head dims that are not powers of two") {
 TEST_CASE("a given scale is used: small, large, negative and 0") {
   for (const double scale : {0.01, 3.0, -0.7, 0.0}) {
     for (const bool causal : {false, true}) {
-      const Problem p = problem({1, 2, 33, 16}, {1, 2, 47, 16}, causal, scale);
+      const Problem p({1, 2, 33, 16}, {1, 2, 47, 16}, causal, 0, scale);
       check_tiles(p, {{8, 16}, {16, 8}});
     }
   }
@@ -164,7 +143,7 @@ TEST_CASE("a given scale is used: small, large, negative and 0") {
 
 TEST_CASE("query heads of a group share a key head") {
   for (const std::int64_t kv_heads : {1, 2, 3, 6}) {
-    const Problem p = problem({2, 6, 21, 8}, {2, kv_heads, 37, 8}, true, {}, 0.2);
+    const Problem p({2, 6, 21, 8}, {2, kv_heads, 37, 8}, true, 0.2);
     check_tiles(p, {{8, 8}, {64, 128}});
   }
 }
@@ -172,7 +151,7 @@ TEST_CASE("query heads of a group share a key head") {
 TEST_CASE("dropout removes elements from O and none from LSE") {
   for (const bool causal : {false, true}) {
     for (const double probability : {0.1, 0.5, 0.9}) {
-      const Problem p = problem({1, 2, 37, 8}, {1, 2, 53, 8}, causal, {}, probability);
+      const Problem p({1, 2, 37, 8}, {1, 2, 53, 8}, causal, probability);
       std::vector<Tiles> all;
       for (const std::int64_t size : kSizes) {
         all.push_back({size, size});
@@ -188,7 +167,7 @@ TEST_CASE("dropout removes elements from O and none from LSE") {
 }
 
 TEST_CASE("views with any strides give the bits that row-major ones give") {
-  const Problem p = problem({2, 4, 19, 6}, {2, 2, 23, 6}, true, {}, 0.3);
+  const Problem p({2, 4, 19, 6}, {2, 2, 23, 6}, true, 0.3);
   const Tiles tiles{8, 8};
   const auto expected = tiled_forward<float>(p.q, p.k, p.v, p.options, tiles);
   const auto equal = [&](View<const float, 4> q, View<const float, 4> k, View<const float, 4> v,
@@ -231,7 +210,7 @@ TEST_CASE("views with any strides give the bits that row-major ones give") {
 
 TEST_CASE("rows that see no key give O = 0 and LSE = -infinity") {
   // Enough keys for packets: Eigen's vectorised exp(-infinity) is not 0.
-  const Problem p = problem({1, 2, 150, 8}, {1, 2, 40, 8}, true);
+  const Problem p({1, 2, 150, 8}, {1, 2, 40, 8}, true);
   check_every_tile_size(p);
   for (const std::int64_t size : kSizes) {
     const auto out = tiled_forward<double>(converted<double>(p.q), converted<double>(p.k),
@@ -250,7 +229,7 @@ TEST_CASE("rows that see no key give O = 0 and LSE = -infinity") {
 
 TEST_CASE("masked keys and values do not reach a query") {
   // A masked value of NaN would make O NaN even with P = 0, if its tile were not skipped.
-  Problem p = problem({1, 1, 32, 8}, {1, 1, 32, 8}, true);
+  Problem p({1, 1, 32, 8}, {1, 1, 32, 8}, true);
   const auto before = tiled_forward<float>(p.q, p.k, p.v, p.options, {8, 8});
   poison(p.k.view().narrow(2, 16, 32));
   poison(p.v.view().narrow(2, 16, 32));
@@ -266,7 +245,7 @@ TEST_CASE("masked keys and values do not reach a query") {
 
 TEST_CASE("logits of 1e4 either way do not overflow") {
   for (const bool causal : {false, true}) {
-    Problem p = problem({1, 1, 70, 16}, {1, 1, 90, 16}, causal, 1.0);
+    Problem p({1, 1, 70, 16}, {1, 1, 90, 16}, causal, 0, 1.0);
     // The first element alone alternates between logits of 1e4, -1e4 and about 0.
     for (std::int64_t i = 0; i < 70; ++i) p.q(0, 0, i, 0) = 100;
     for (std::int64_t j = 0; j < 90; ++j) {
@@ -281,7 +260,7 @@ TEST_CASE("logits of 1e4 either way do not overflow") {
 
 TEST_CASE("maxima that rise or fall with every key and every tile") {
   for (const double step : {0.5, -0.5, 20.0, -20.0, 200.0, -200.0}) {
-    Problem p = problem({1, 1, 40, 4}, {1, 1, 64, 4}, false, 1.0);
+    Problem p({1, 1, 40, 4}, {1, 1, 64, 4}, false, 0, 1.0);
     for (std::int64_t i = 0; i < 40; ++i) p.q(0, 0, i, 0) = 1;
     for (std::int64_t j = 0; j < 64; ++j) {
       p.k(0, 0, j, 0) = static_cast<float>(step * static_cast<double>(j));
@@ -292,7 +271,7 @@ TEST_CASE("maxima that rise or fall with every key and every tile") {
 }
 
 TEST_CASE("scores that overflow to -infinity count as masked") {
-  Problem p = problem({1, 1, 20, 4}, {1, 1, 24, 4}, false, 1.0);
+  Problem p({1, 1, 20, 4}, {1, 1, 24, 4}, false, 0, 1.0);
   for (std::int64_t i = 0; i < 20; ++i) {
     for (std::int64_t c = 0; c < 4; ++c) p.q(0, 0, i, c) = 1e30f;
   }
@@ -323,7 +302,7 @@ TEST_CASE("scores that overflow to -infinity count as masked") {
 
 TEST_CASE("NaN in the inputs is not lost") {
   for (const std::int64_t length_k : {1, 7, 24}) {
-    Problem p = problem({1, 1, 9, 4}, {1, 1, length_k, 4});
+    Problem p({1, 1, 9, 4}, {1, 1, length_k, 4});
     p.q(0, 0, 3, 2) = std::numeric_limits<float>::quiet_NaN();
     for (const std::int64_t size : kSizes) {
       const auto out = tiled_forward<float>(p.q, p.k, p.v, p.options, {size, size});
@@ -336,7 +315,7 @@ TEST_CASE("NaN in the inputs is not lost") {
 }
 
 TEST_CASE("the number of threads does not change a bit") {
-  const Problem p = problem({2, 4, 75, 16}, {2, 2, 90, 16}, true, {}, 0.1);
+  const Problem p({2, 4, 75, 16}, {2, 2, 90, 16}, true, 0.1);
   const Tiles tiles{16, 32};
   std::optional<naive::Forward<float>> first;
   for (const int count : {1, 2, 3, 8}) {
@@ -349,7 +328,7 @@ TEST_CASE("the number of threads does not change a bit") {
 }
 
 TEST_CASE("tile_done is called once for each query tile") {
-  const Problem p = problem({2, 3, 75, 4}, {2, 1, 20, 4}, true);
+  const Problem p({2, 3, 75, 4}, {2, 1, 20, 4}, true);
   for (const std::int64_t block_m : {1, 16, 25, 74, 75, 76}) {
     std::atomic<std::int64_t> calls{0};
     const Tiles tiles{block_m, 8};
@@ -365,13 +344,13 @@ TEST_CASE("tile_done is called once for each query tile") {
 
 TEST_CASE("the largest tile size is cut to the problem") {
   const std::int64_t huge = std::numeric_limits<std::int64_t>::max();
-  const Problem p = problem({1, 2, 30, 4}, {1, 2, 40, 4}, true);
+  const Problem p({1, 2, 30, 4}, {1, 2, 40, 4}, true);
   check_tiles(p, {{huge, huge}});
   CHECK(online::tile_count({1, 2, 2, 30, 40, 4}, {huge, huge}) == 2);
 }
 
 TEST_CASE("sizes that do not fit are refused in one sentence") {
-  Problem p = problem({1, 2, 3, 4}, {1, 2, 5, 4}, false, {}, 0.5);
+  Problem p({1, 2, 3, 4}, {1, 2, 5, 4}, false, 0.5);
   const auto call = [&](const Tiles& tiles) {
     return tiled_forward<float>(p.q, p.k, p.v, p.options, tiles);
   };
@@ -391,7 +370,7 @@ TEST_CASE("sizes that do not fit are refused in one sentence") {
 #if defined(__linux__)
 TEST_CASE("memory grows with the length, not with its square") {
   const std::int64_t length = 4096;  // its square: 64 MiB of float
-  const Problem p = problem({1, 1, length, 4}, {1, 1, length, 4}, true);
+  const Problem p({1, 1, length, 4}, {1, 1, length, 4}, true);
   const double start = testing::peak_mebibytes([] {});
   const double tiled = testing::peak_mebibytes([&] {
     const testing::Threads threads(2);
@@ -408,7 +387,7 @@ TEST_CASE("tiles are not slower than the textbook") {
 #if !defined(__OPTIMIZE__) || !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__)
   MESSAGE("not an optimised build: times are not compared");
 #else
-  const Problem p = problem({1, 2, 2048, 64}, {1, 2, 2048, 64});
+  const Problem p({1, 2, 2048, 64}, {1, 2, 2048, 64});
   const auto median_seconds = [](const auto& work) {
     std::vector<double> seconds;
     for (int i = 0; i < 3; ++i) {

@@ -41,7 +41,7 @@ def grid():
         316,
         "A grid of 4 blocks of 128 threads: block 2, its 4 warps, and the lanes of warp 1",
     )
-    d.text(12, 20, "grid: 4 blocks of 128 threads", text_anchor="start", font_weight="bold")
+    d.left(12, 20, "grid: 4 blocks of 128 threads", font_weight="bold")
     for k in range(4):
         d.box(12 + 94 * k, 30, 94, 34, RED if k == 2 else LINEAR, "#666666")
         d.text(59 + 94 * k, 52, f"block {k}", fill="#ffffff" if k == 2 else "#222222")
@@ -49,13 +49,13 @@ def grid():
         d.text(min(max(12 + 94 * k, 16), 378), 80, 128 * k)
     d.line(200, 86, 12, 112, "#999999", 1)
     d.line(294, 86, 388, 112, "#999999", 1)
-    d.text(12, 134, "block 2: 4 warps of 32 threads", text_anchor="start", font_weight="bold")
+    d.left(12, 134, "block 2: 4 warps of 32 threads", font_weight="bold")
     for k in range(4):
         d.box(12 + 94 * k, 144, 94, 34, RED if k == 1 else SMALL, "#666666")
         d.text(59 + 94 * k, 166, f"warp {k}", fill="#ffffff" if k == 1 else "#222222")
     d.line(106, 182, 12, 204, "#999999", 1)
     d.line(200, 182, 388, 204, "#999999", 1)
-    d.text(12, 226, "warp 1: 32 lanes", text_anchor="start", font_weight="bold")
+    d.left(12, 226, "warp 1: 32 lanes", font_weight="bold")
     for k in range(32):
         d.box(12 + 11.75 * k, 236, 11.75, 26, RED if k == 12 else COLOURS[4], "#666666")
     d.text(18, 278, 0)
@@ -80,14 +80,14 @@ def warps():
     d.text(14, 110, "threadIdx.y", transform="rotate(-90 14 110)")
     for x, colour, name in [(40, LINEAR, "warp 0"), (140, SMALL, "warp 1")]:
         d.box(x, 182, 14, 12, colour, "#666666")
-        d.text(x + 20, 192, name, text_anchor="start")
-    d.text(40, 214, "number of a thread: threadIdx.y * 16 + threadIdx.x", text_anchor="start")
+        d.left(x + 20, 192, name)
+    d.left(40, 214, "number of a thread: threadIdx.y * 16 + threadIdx.x")
     return d
 
 
 def sms():
     d = Drawing(WIDTH, 250, "Ten blocks on four SMs, two at a time on each")
-    d.text(12, 20, "time", text_anchor="start")
+    d.left(12, 20, "time")
     d.arrow(46, 16, 388)
     number = 0
     order = []
@@ -121,13 +121,8 @@ def divergence():
         236,
         "A warp in a branch that its lanes take differently: both sides, one after the other",
     )
-    d.text(12, 20, "lanes 0 to 31", text_anchor="start")
-    d.text(
-        12,
-        226,
-        "Dashes: idle lanes. The two calls take the sum of their times.",
-        text_anchor="start",
-    )
+    d.left(12, 20, "lanes 0 to 31")
+    d.left(12, 226, "Dashes: idle lanes. The two calls take the sum of their times.")
     rows = [
         ("if (lane < 12)", lambda lane: True),
         ("  f();", lambda lane: lane < 12),
@@ -143,7 +138,7 @@ def divergence():
             d.box(12 + 8 * lane, top, 8, tall, colour, "#999999")
             if not active(lane):
                 d.text(16 + 8 * lane, top + tall / 2 + 4, "–", fill="#666666")
-        d.text(280, top + tall / 2 + 4, code, text_anchor="start", font_family="monospace")
+        d.left(280, top + tall / 2 + 4, code, font_family="monospace")
     return d
 
 

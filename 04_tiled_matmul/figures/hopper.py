@@ -32,7 +32,7 @@ def tma():
             stroke_width=2,
         )
     d.text(120, 108, "64 columns", font_size=12)
-    d.text(16, 228, "corner: (col, row)", text_anchor="start")
+    d.left(16, 228, "corner: (col, row)")
     d.pointer(60, 216, 97, 124, stroke_width=1)
     for k in range(2):
         y = 32 + 104 * k
@@ -64,7 +64,7 @@ def mbarrier():
     left, unit = 92, 30
     rows = ["arrivals left", "bytes left", "phase", "wait(0)", "wait(1)"]
     for k, name in enumerate(rows):
-        d.text(left - 8, 52 + 34 * k, name, text_anchor="end")
+        d.right(left - 8, 52 + 34 * k, name)
     events = [("expect", 1), ("A", 2.7), ("B", 4.2), ("expect", 5.6), ("A", 7.2), ("B", 8.8)]
     for name, at in events:
         d.text(left + unit * at, 22, name)
@@ -111,8 +111,8 @@ def mbarrier():
         (8.8, end, "ret.", SMALL),
     ]:
         bar(4, first, last, words, "#f3cdd6" if colour == RED else colour)
-    d.text(12, 226, "expect: arrive_and_expect(48K). A and B: tiles land.", text_anchor="start")
-    d.text(12, 242, "wait(p) returns when the phase of parity p has ended.", text_anchor="start")
+    d.left(12, 226, "expect: arrive_and_expect(48K). A and B: tiles land.")
+    d.left(12, 242, "wait(p) returns when the phase of parity p has ended.")
     return d
 
 
@@ -123,7 +123,7 @@ def swizzle():
     for place in range(8):
         d.text(left + side * (place + 0.5), 36, place, fill="#555555")
     for row in range(8):
-        d.text(left - 8, 57 + tall * row, f"row {row}", text_anchor="end")
+        d.right(left - 8, 57 + tall * row, f"row {row}")
         for place in range(8):
             piece = place ^ row
             at = (left + side * place, 42 + tall * row, side, tall)
@@ -149,16 +149,16 @@ def descriptor():
         d.cell(x, 24, width, 28, LINEAR, name, "#666666")
         d.text(x + width / 2, 18, bits, fill="#555555")
         x += width
-    d.text(12, 82, "K-major: k runs along a row", text_anchor="start", font_weight="bold")
-    d.text(212, 82, "MN-major: k runs down", text_anchor="start", font_weight="bold")
+    d.left(12, 82, "K-major: k runs along a row", font_weight="bold")
+    d.left(212, 82, "MN-major: k runs down", font_weight="bold")
     for row in range(16):
         d.box(50, 92 + 10 * row, 100, 10, COLOURS[1 + row // 8], "#ffffff", 0.4)
     d.box(50, 92, 25, 160, "none", RED, 2)
     d.text(100, 270, "128 bytes: 64 of k")
     d.line(157, 92, 157, 172, RED, 1.5)
     d.lines_of_text(162, 128, ["SBO =", "1024"], text_anchor="start", step=15)
-    d.text(45, 136, "8 rows", text_anchor="end")
-    d.text(45, 216, "8 rows", text_anchor="end")
+    d.right(45, 136, "8 rows")
+    d.right(45, 216, "8 rows")
     for panel in range(2):
         for row in range(16):
             d.box(222 + 70 * panel, 92 + 10 * row, 62, 10, COLOURS[1 + row // 8], "#ffffff", 0.4)
@@ -167,7 +167,7 @@ def descriptor():
     d.line(222, 284, 292, 284, RED, 1.5)
     d.text(290, 302, "LBO = bytes of a panel")
     d.line(360, 92, 360, 172, RED, 1.5)
-    d.text(364, 136, "SBO", text_anchor="start")
+    d.left(364, 136, "SBO")
     d.lines_of_text(
         12,
         324,
@@ -219,10 +219,10 @@ def ring():
     y = 30
     for name, stages, runs_on in kinds:
         steps, writes = ring_times(stages, runs_on)
-        d.text(12, y - 10, name, text_anchor="start", font_weight="bold")
+        d.left(12, y - 10, name, font_weight="bold")
         for stage in range(stages):
-            d.text(left - 6, y + row * stage + 13, f"stage {stage}", text_anchor="end")
-        d.text(left - 6, y + row * stages + 13, "C", text_anchor="end")
+            d.right(left - 6, y + row * stage + 13, f"stage {stage}")
+        d.right(left - 6, y + row * stages + 13, "C")
         for stage, step, fetch, there, read, end in steps:
             for first, last, colour in [
                 (fetch, there, LINEAR),
@@ -261,7 +261,7 @@ def ring():
     ):
         x = 12 + [0, 112, 182, 278][k]
         d.box(x, y - 16, 14, 12, colour, "#666666")
-        d.text(x + 19, y - 6, words, text_anchor="start")
+        d.left(x + 19, y - 6, words)
     d.lines_of_text(
         12,
         y + 14,

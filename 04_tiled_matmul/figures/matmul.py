@@ -15,7 +15,7 @@ def coalesced():
     )
 
     def step(y, title, a_rows, c_box, b_words, a_words):
-        d.text(12, y, title, text_anchor="start", font_weight="bold")
+        d.left(12, y, title, font_weight="bold")
         d.box(12, y + 12, 100, 100, LINEAR, "#666666", 1)
         for row in a_rows:
             d.box(42, y + 12 + row, 7, 5.5, RED, "#666666")
@@ -27,7 +27,7 @@ def coalesced():
         d.box(288, y + 12, 100, 100, LINEAR, "#666666", 1)
         d.box(288 + c_box[0], y + 12 + c_box[1], c_box[2], c_box[3], YELLOW, "#666666", 1)
         d.text(338, y + 128, "C")
-        d.text(12, y + 146, a_words, text_anchor="start")
+        d.left(12, y + 146, a_words)
 
     step(
         20,
@@ -51,7 +51,7 @@ def coalesced():
 def tiles():
     d = Drawing(WIDTH, 372, "The levels of memory that the elements of a matmul pass through")
     d.box(8, 8, 384, 206, "#f4f4f4", "#bbbbbb")
-    d.text(16, 26, "global memory: A, B and C", text_anchor="start", font_weight="bold")
+    d.left(16, 26, "global memory: A, B and C", font_weight="bold")
     d.box(20, 124, 100, 80, LINEAR, "#666666", 1)
     d.box(20, 152, 100, 26, SMALL, "#222222", 2)
     d.box(48, 152, 26, 26, RED, "#666666", 1)
@@ -140,7 +140,7 @@ def groups():
         ]
     ):
         y = 16 + 98 * k
-        d.text(12, y + 1, title, text_anchor="start", font_weight="bold")
+        d.left(12, y + 1, title, font_weight="bold")
         for col in range(64):
             first = col % 8 == 0 if k == 0 else True
             colour = RED if first and (k == 1 or col % 8 == 0) else COLOURS[owner(col) % 2 + 1]
@@ -150,7 +150,7 @@ def groups():
         for lane in range(64 // size):
             if lane % (1 if k == 0 else 2) == 0:
                 d.text(12 + cell * size * (lane + 0.5), y + 52, lane)
-        d.text(12, y + 70, result, text_anchor="start")
+        d.left(12, y + 70, result)
     d.text(WIDTH / 2, 208, "columns 0 to 63 of B's tile; numbers: lanes; raised: one load")
     return d
 
@@ -164,7 +164,7 @@ def stages():
     copy, work, unit = 3, 4, 12.4
     for k, (title, count) in enumerate([("one stage", 1), ("two stages", 2)]):
         y = 18 + 90 * k
-        d.text(12, y, title, text_anchor="start", font_weight="bold")
+        d.left(12, y, title, font_weight="bold")
         now, before = 0.0, 0.0  # end, and begin, of the last multiplication
         for tile in range(4):
             begin = now if count == 1 else before
@@ -182,7 +182,7 @@ def stages():
                 )
                 d.text(66 + unit * 0.9 * (first + last) / 2, y + 25 + 24 * row, tile)
         for row, name in enumerate(["copy", "multiply"]):
-            d.text(60, y + 25 + 24 * row, name, text_anchor="end")
+            d.right(60, y + 25 + 24 * row, name)
     d.text(WIDTH / 2, 204, "Numbers: tiles. Each unit of hardware has its own row.")
     return d
 

@@ -25,15 +25,10 @@ def latency():
         ]
     ):
         y = 16 + 30 * k
-        d.text(108, y + 15, name, text_anchor="end")
+        d.right(108, y + 15, name)
         d.box(116, y, max(cycles * 0.4, 1), 22, colour, "#666666")
-        d.text(
-            122 + cycles * 0.4,
-            y + 15,
-            f"about {cycles}" if cycles else "no wait",
-            text_anchor="start",
-        )
-    d.text(116, 150, "cycles until a load returns on an idle GPU", text_anchor="start")
+        d.left(122 + cycles * 0.4, y + 15, f"about {cycles}" if cycles else "no wait")
+    d.left(116, 150, "cycles until a load returns on an idle GPU")
     return d
 
 
@@ -52,8 +47,8 @@ def sectors():
         ]
     ):
         y = 16 + 106 * k
-        d.text(left, y + 4, words, text_anchor="start", font_weight="bold")
-        d.text(left, y + 28, "lanes 0 to 7, ...", text_anchor="start", fill="#555555")
+        d.left(left, y + 4, words, font_weight="bold")
+        d.left(left, y + 28, "lanes 0 to 7, ...", fill="#555555")
         for word in range(32):
             used = word % stride == 0
             d.box(
@@ -98,15 +93,13 @@ def transpose():
             d.box(x + col, y, 12, 96, RED, "#666666")
         d.text(x + 48, y + 112, name)
 
-    d.text(12, 20, "step 02: directly", text_anchor="start", font_weight="bold")
+    d.left(12, 20, "step 02: directly", font_weight="bold")
     matrix(12, 32, "in", row=24)
     matrix(292, 32, "out", col=24)
     d.pointer(112, 62, 288, 62)
     d.text(60, 160, "a row: 4 sectors")
     d.text(340, 160, "a column: 32")
-    d.text(
-        12, 196, "step 03: through a tile in shared memory", text_anchor="start", font_weight="bold"
-    )
+    d.left(12, 196, "step 03: through a tile in shared memory", font_weight="bold")
     matrix(12, 208, "in", row=24)
     d.box(152, 208, 96, 96, SMALL, "#666666", 1)
     d.box(152, 232, 96, 12, RED, "#666666")
@@ -218,14 +211,14 @@ def butterfly():
                 d.line(other, y - 51, x, y - 16, "#999999", 1)
                 d.line(x, y - 51, x, y - 16, "#222222", 1)
             values = [max(values[lane], values[lane ^ distance]) for lane in range(8)]
-            d.text(12, y - 22, f"^ {distance}", text_anchor="start")
+            d.left(12, y - 22, f"^ {distance}")
         for lane in range(8):
             x = left + step * lane
             d.box(x - 15, y - 15, 30, 24, QUADRATIC if values[lane] == 9 else LINEAR, "#666666")
             d.text(x, y + 2, values[lane])
             if not distance:
                 d.text(x, y - 20, lane, fill="#555555")
-    d.text(12, 14, "lane", text_anchor="start", fill="#555555")
+    d.left(12, 14, "lane", fill="#555555")
     d.text(WIDTH / 2, 256, "After log2(8) = 3 exchanges each lane has the result.")
     return d
 

@@ -86,21 +86,15 @@ def ldmatrix():
         d.text(x0 + 4 * side, y0 - 4, f"matrix {m}: r[{m}]")
         if x == 0:
             for row in (0, 5, 7):
-                d.text(
+                d.right(
                     x0 - 6,
                     y0 + rows * row + 11,
                     f"lane {8 * m + row}",
-                    text_anchor="end",
                     font_weight="bold" if 8 * m + row == LANE else "normal",
                 )
         else:
             for row in (0, 7):
-                d.text(
-                    x0 + 8 * side + 6,
-                    y0 + rows * row + 11,
-                    f"lane {8 * m + row}",
-                    text_anchor="start",
-                )
+                d.left(x0 + 8 * side + 6, y0 + rows * row + 11, f"lane {8 * m + row}")
     d.lines_of_text(
         12,
         296,
@@ -124,9 +118,9 @@ def pad():
         [("rows of 128 bytes: 8 wavefronts", 32), ("rows of 144 bytes: 1 wavefront", 36)]
     ):
         y = 16 + 104 * k
-        d.text(38, y + 2, title, text_anchor="start", font_weight="bold")
+        d.left(38, y + 2, title, font_weight="bold")
         for row in range(8):
-            d.text(30, y + 20 + 9 * row, row if row in (0, 7) else "", text_anchor="end")
+            d.right(30, y + 20 + 9 * row, row if row in (0, 7) else "")
             for bank in range(32):
                 used = any((pitch * row + w) % 32 == bank for w in range(4))
                 d.box(
@@ -138,7 +132,7 @@ def pad():
                     "#ffffff",
                     0.4,
                 )
-    d.text(38, 220, "across: banks 0 to 31; down: rows 0 to 7 of a matrix", text_anchor="start")
+    d.left(38, 220, "across: banks 0 to 31; down: rows 0 to 7 of a matrix")
     return d
 
 
@@ -156,7 +150,7 @@ def pipeline():
         free.append(start[tile] + work)
     for stage in range(3):
         y = 28 + 34 * stage
-        d.text(left - 8, y + 18, f"stage {stage}", text_anchor="end")
+        d.right(left - 8, y + 18, f"stage {stage}")
         for tile in range(stage, 6, 3):
             for first, last, colour in [
                 (begin[tile], begin[tile] + copy, LINEAR),
@@ -174,7 +168,7 @@ def pipeline():
         (266, QUADRATIC, "multiplied"),
     ]:
         d.box(x, 172, 14, 12, colour, "#666666")
-        d.text(x + 20, 182, words, text_anchor="start")
+        d.left(x + 20, 182, words)
     d.lines_of_text(
         12,
         208,
@@ -209,7 +203,7 @@ def back_to_back():
         ["S = scale Q K^T: one tile", "at a time, then dropped.", "O += S V: sums in registers."],
         text_anchor="start",
     )
-    d.text(12, 250, "The loop walks along K and V (hatched) together.", text_anchor="start")
+    d.left(12, 250, "The loop walks along K and V (hatched) together.")
     return d
 
 

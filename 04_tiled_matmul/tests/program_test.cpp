@@ -1,5 +1,4 @@
 // The program of the lesson, run as a reader runs it.
-#include <algorithm>
 #include <filesystem>
 
 #include <doctest/doctest.h>

@@ -30,7 +30,7 @@ def loops():
         d.text(left + 2 * width, 20, name, font_weight="bold")
         for tile in range(4):
             d.text(left + tile * width + width / 2, top - 24, f"K{tile}, V{tile}")
-            d.text(left - 8, top + tile * height + 22, f"Q{tile}, O{tile}", text_anchor="end")
+            d.right(left - 8, top + tile * height + 22, f"Q{tile}, O{tile}")
         for i in range(4):
             for j in range(4):
                 colour = COLOURS[i] if by_rows else COLOURS[7]
@@ -69,7 +69,7 @@ def mma_fragments():
         d.text(x + 68, 24, keys, font_weight="bold")
         d.text(x + 68, 44, name)
     for row in range(16):
-        d.text(left - 8, top + row * 19 + 14, f"row {row}", text_anchor="end")
+        d.right(left - 8, top + row * 19 + 14, f"row {row}")
     matrix_of_pairs(d, left, top, 4, chosen, ["0, 1", "2, 3"])
     matrix_of_pairs(d, second, top, 4, chosen, ["0, 1", "2, 3"])
     d.text(left + 318, top + 138, "round")
@@ -84,7 +84,7 @@ def mma_fragments():
             "accumulator values, or the one of its four operand registers.",
         ]
     ):
-        d.text(left - 44, top + 16 * 19 + 26 + 18 * k, words, text_anchor="start")
+        d.left(left - 44, top + 16 * 19 + 26 + 18 * k, words)
     d.narrow([(0, 0, 350, 370)], [(0, 0, 62, 370), (350, 0, 350, 370)], [(0, 374, 412, 66)])
     return d
 
@@ -94,12 +94,12 @@ def swizzle():
     width, height, top = 36, 24, 66
     for left, name, phase in [(52, "plain", 0), (402, "swizzled", 1)]:
         d.text(left + 4 * width, 20, name, font_weight="bold")
-        d.text(left - 8, 57, "banks", text_anchor="end")
+        d.right(left - 8, 57, "banks")
         for place in range(8):
             x = left + place * width + width / 2
             d.text(x, 57 if place % 2 else 42, f"{4 * place}-{4 * place + 3}")
         for row in range(8):
-            d.text(left - 8, top + row * height + 16, f"row {row}", text_anchor="end")
+            d.right(left - 8, top + row * height + 16, f"row {row}")
             for place in range(8):
                 piece = place ^ (row * phase)
                 x, y = left + place * width, top + row * height
@@ -117,7 +117,7 @@ def swizzle():
             "plain from four banks, swizzled from all 32.",
         ]
     ):
-        d.text(18, top + 8 * height + 28 + 18 * k, words, text_anchor="start")
+        d.left(18, top + 8 * height + 28 + 18 * k, words)
     d.narrow([(0, 0, 350, 264)], [(350, 0, 350, 264)], [(0, 268, 400, 66)])
     return d
 
@@ -137,7 +137,7 @@ def register_tiles():
         for row in range(chosen_y, 32, 4):
             d.box(left, top + row * height, 64 * width, height, LINEAR, stroke="none")
     for row in range(0, 32, 8):
-        d.text(first - 8, top + row * height + 10, f"row {row}", text_anchor="end")
+        d.right(first - 8, top + row * height + 10, f"row {row}")
     for row in range(chosen_y, 32, 4):
         y = top + row * height
         for j in range(8):
@@ -172,7 +172,7 @@ def register_tiles():
 def place(d, x, y, width, height, name):
     """A level of memory."""
     d.box(x, y, width, height, "#f4f4f4", "#bbbbbb")
-    d.text(x + 8, y + 15, name, text_anchor="start", fill="#555555")
+    d.left(x + 8, y + 15, name, fill="#555555")
 
 
 def flow():
@@ -181,7 +181,7 @@ def flow():
     d.text(12, 22, "01: three kernels communicate through memory", **bold)
     place(d, 8, 34, 384, 94, "global memory")
     place(d, 8, 152, 384, 58, "")
-    d.text(16, 203, "on the chip", text_anchor="start", fill="#555555")
+    d.left(16, 203, "on the chip", fill="#555555")
     for x, width, colour, name in [
         (16, 34, LINEAR, "Q"),
         (58, 34, LINEAR, "K"),
@@ -282,7 +282,7 @@ def rows():
                 "#222222",
                 0.6 if block < 32 else 1.6,
             )
-        d.text(left - 6, top + 128 * height + 16, "128 rows", text_anchor="start")
+        d.left(left - 6, top + 128 * height + 16, "128 rows")
         zoom = 24
         for row in range(8):
             words, colour = first_rows(row)
@@ -337,19 +337,8 @@ def causal():
                     continue
                 d.box(x, y, side, 2 * side, QUADRATIC if column >= whole else LINEAR)
                 d.text(x + side / 2, y + side + 4, tiles - column)
-            d.text(
-                left - 8,
-                y + side - 4,
-                f"{query0} to {query0 + block_m - 1}",
-                text_anchor="end",
-            )
-            d.text(
-                left - 8,
-                y + side + 12,
-                f"scheduled {blocks - block}",
-                text_anchor="end",
-                fill="#555555",
-            )
+            d.right(left - 8, y + side - 4, f"{query0} to {query0 + block_m - 1}")
+            d.right(left - 8, y + side + 12, f"scheduled {blocks - block}", fill="#555555")
         # The edge of the mask: a step for each query, so a line.
         shift = length_k - length_q
         d.line(
@@ -388,7 +377,7 @@ def mirrored():
         (176, "Step 16", lambda block, group: 64 * (block if group == 0 else 15 - block)),
     ]:
         base = top + 128
-        d.text(16, top + 12, name, text_anchor="start", font_weight="bold")
+        d.left(16, top + 12, name, font_weight="bold")
         for block in range(blocks):
             x, y, total = 66 + 40 * block, base, 0
             for group in range(2):
@@ -398,7 +387,7 @@ def mirrored():
                 d.box(x, y, 26, unit * tiles, COLOURS[1 - group], "#666666")
             d.text(x + 13, y - 4, total)
             d.text(x + 13, base + 14, block)
-        d.text(58, base + 14, "block", text_anchor="end")
+        d.right(58, base + 14, "block")
     d.legend(96, 26, [(COLOURS[1], "warpgroup 0"), (COLOURS[0], "warpgroup 1")])
     return d
 
@@ -408,7 +397,7 @@ def split_bits():
     unit, left = 13, 60
 
     def bits(y, name, start, count, fill, words):
-        d.text(left - 8, y + 17, name, text_anchor="end")
+        d.right(left - 8, y + 17, name)
         d.box(left + start * unit, y, count * unit, 26, fill, "#666666")
         d.text(left + (start + count / 2) * unit, y + 17, words)
 

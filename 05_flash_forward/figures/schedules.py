@@ -80,10 +80,10 @@ def work_ring():
         d.text(at(i + 0.5), 18, f"i = {i}", font_weight="bold")
     for stage in range(2):
         top = 30 + 120 * stage
-        d.text(left - 6, top + 14, f"stage {stage}", text_anchor="end", font_weight="bold")
+        d.right(left - 6, top + 14, f"stage {stage}", font_weight="bold")
         for row, name, delay in [(0, "full", 0.2), (1, "empty", 0.65)]:
             y = top + 20 + 44 * row
-            d.text(left - 6, y + 17, name, text_anchor="end")
+            d.right(left - 6, y + 17, name)
             ends = [-0.6, stage + delay, stage + 2 + delay, 4]
             for phase in range(3):
                 begin, width = ends[phase], (ends[phase + 1] - ends[phase]) * unit
@@ -131,7 +131,7 @@ def order():
         end = max(begin + tile + 1 for sm in sms for begin, tile in sm)
         for sm, tiles in enumerate(sms):
             y = top + 22 + 34 * sm
-            d.text(56, y + 19, f"SM {sm}", text_anchor="end")
+            d.right(56, y + 19, f"SM {sm}")
             for begin, tile in tiles:
                 words = f"tile {tile}"
                 d.cell(
@@ -210,7 +210,7 @@ def lazy():
         d.line(x, y(kept), x + width, y(kept), RED, 2.6)
         if before not in (None, kept):
             d.line(x, y(before), x, y(kept), RED, 2.6)
-            d.text(x - 4, y(kept) - 8, "rescale", text_anchor="end", font_size=11)
+            d.right(x - 4, y(kept) - 8, "rescale", font_size=11)
         before = kept
         d.text(x + width / 2, bottom + 16, tile, font_size=11)
         d.text(x + width / 2, bottom + 54, 2 ** (largest - kept), font_size=11)
@@ -237,7 +237,7 @@ def ranges():
     for group in range(3):
         y, query0 = top + height * group, 192 + 64 * group
         d.text(left - 6, y + 19, f"warpgroup {group}", **NAME)
-        d.text(left - 6, y + 35, f"{query0} to {query0 + 63}", text_anchor="end", font_size=10)
+        d.right(left - 6, y + 35, f"{query0} to {query0 + 63}", font_size=10)
         visible = query0 + 64 + 128
         for tile in range(4):
             x, key0 = left + width * tile, 128 * tile
@@ -274,7 +274,7 @@ def mirrored_queries():
             fill = (QUADRATIC if block == 0 else LINEAR) if chosen else "#ffffff"
             d.cell(11 + width * part, top + 20, width, 26, fill, block, "#666666", **look)
     d.text(11, 138, "query 0", font_size=11, **LEFT)
-    d.text(379, 138, "query 1023", text_anchor="end", font_size=11)
+    d.right(379, 138, "query 1023", font_size=11)
     d.text(195, 138, "number: block, 64 queries a cell", font_size=11)
     return d
 

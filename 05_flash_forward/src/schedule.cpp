@@ -1,8 +1,6 @@
 #include <list>
 #include <queue>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 

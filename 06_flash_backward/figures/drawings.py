@@ -74,7 +74,7 @@ def flow():
         (344, 84, 92, 361, "to global memory"),
     ]:
         d.box(6, y, 378, height, "#f4f4f4", "#bbbbbb")
-        d.text(x, at, name, text_anchor="start", fill="#555555")
+        d.left(x, at, name, fill="#555555")
     for x, name in [(30, "Q"), (84, "K"), (192, "dO"), (246, "V"), (330, "O")]:
         d.matrix(x, 32, 40, 48, LINEAR, name)
     d.matrix(138, 42, 40, 28, SMALL, "LSE")
@@ -91,13 +91,13 @@ def flow():
     d.pointer(226, 72, 332, 128, stroke="#777777", stroke_dasharray="4 3")
     d.pointer(83, 162, 83, 198)
     d.pointer(156, 70, 116, 198)
-    d.text(126, 209, "exp(S - LSE)", text_anchor="start")
+    d.left(126, 209, "exp(S - LSE)")
     d.pointer(243, 162, 243, 278)
     d.pointer(118, 222, 192, 278)
     d.pointer(336, 162, 292, 278)
-    d.text(302, 300, "P \u2218 (dP - \u03b4)", text_anchor="start")
-    d.text(328, 190, "rowsum", text_anchor="start")
-    d.text(328, 206, "(dO \u2218 O)", text_anchor="start")
+    d.left(302, 300, "P \u2218 (dP - \u03b4)")
+    d.left(328, 190, "rowsum")
+    d.left(328, 206, "(dO \u2218 O)")
     for x, name, words in [
         (62, "dV", "P\u1d40 dO"),
         (190, "dK", "scale dS\u1d40 Q"),
@@ -234,19 +234,19 @@ def hopper():
     words = ["dS and K of both", "warpgroups"]
     product(286, ("dQ", "half of m x d", registers), "=", *operands, words)
     d.pointer(138, 252, 138, 283)
-    d.text(148, 272, "stmatrix transposes it", text_anchor="start")
+    d.left(148, 272, "stmatrix transposes it")
     d.legend(10, 356, [(shared, "in shared memory, 16 bits"), (registers, "in registers")])
-    d.text(10, 377, "m: queries of a tile, d: columns", text_anchor="start")
+    d.left(10, 377, "m: queries of a tile, d: columns")
     return d
 
 
 def hopper_registers():
     d = Drawing(390, 138, "Rungs 08 to 12: the registers of a thread that holds both S and dP")
     left, scale = 58, 1.18
-    d.text(10, 20, "Registers of a thread that holds both S and dP", text_anchor="start")
+    d.left(10, 20, "Registers of a thread that holds both S and dP")
     for y, columns, queries in [(34, 64, 128), (72, 128, 64)]:
-        d.text(8, y + 13, f"d = {columns}", text_anchor="start")
-        d.text(8, y + 27, f"m = {queries}", text_anchor="start")
+        d.left(8, y + 13, f"d = {columns}")
+        d.left(8, y + 27, f"m = {queries}")
         x = left + 6
         parts = [("dK", columns), ("dV", columns), ("S\u1d40", queries), ("dP\u1d40", queries)]
         for k, (name, of_64) in enumerate(parts):
@@ -255,10 +255,10 @@ def hopper_registers():
             d.text(x + scale * numbers / 2, y + 13, name)
             d.text(x + scale * numbers / 2, y + 26, numbers)
             x += scale * numbers
-        d.text(x + 6, y + 19, f"= {2 * 64 * (columns + queries) // 128}", text_anchor="start")
+        d.left(x + 6, y + 19, f"= {2 * 64 * (columns + queries) // 128}")
     at = left + 6 + scale * 255
     d.line(at, 28, at, 108, RED, 1.5, stroke_dasharray="4 3")
-    d.text(at, 126, "255, the most", text_anchor="end", fill=RED)
+    d.right(at, 126, "255, the most", fill=RED)
     return d
 
 
@@ -334,7 +334,7 @@ def transposed():
             d.box(152, y + 2, 60, 26, LINEAR, "#666666", 1)
             d.text(182, y + 19, right)
             words = "as the registers hold it" if good[k] else "through shared memory"
-            d.text(222, y + 19, words, text_anchor="start", fill="#222222" if good[k] else RED)
+            d.left(222, y + 19, words, fill="#222222" if good[k] else RED)
     d.text(195, 300, "One matmul from registers, or two.")
     d.text(195, 318, "Only dQ sums over the keys of all warps.")
     return d
@@ -353,7 +353,7 @@ def ordered():
                 d.box(x, y, side, side, "#ffffff", "#cccccc")
     d.text(left + 2.5 * side, 18, "block of keys", font_weight="bold")
     for i in range(5):
-        d.text(left - 12, top + side * i + side / 2 + 5, f"tile {i} of dQ", text_anchor="end")
+        d.right(left - 12, top + side * i + side / 2 + 5, f"tile {i} of dQ")
     d.text(195, 278, "Number: the block's step at this tile, also its rank.")
     d.text(195, 294, "Tile 4: block 4 stores in its step 0, then 3, 2, 1 and 0 add.")
     return d
@@ -396,11 +396,11 @@ def dependent():
         d.box(start, y, end - start, 24, LINEAR, "#666666")
         d.text((start + end) / 2, y + 16, name)
 
-    d.text(16, 22, "One after the other", text_anchor="start", font_weight="bold")
+    d.left(16, 22, "One after the other", font_weight="bold")
     kernel(34, "preprocess", 16, 34, 106, launch)
     kernel(62, "gradients", 106, 142, 272, launch)
     kernel(90, "postprocess", 272, 290, 374, launch)
-    d.text(16, 142, "Dependent launches", text_anchor="start", font_weight="bold")
+    d.left(16, 142, "Dependent launches", font_weight="bold")
     kernel(154, "preprocess", 16, 34, 106, launch)
     kernel(182, "gradients", 70, 106, 236, ready)
     kernel(210, "postprocess", 218, 236, 320, ready)
@@ -429,7 +429,7 @@ def transposed_sums():
     for x, name in [(96, "P"), (236, "dS")]:
         halves(x, 40, name)
         d.text(x + keys / 2, 34, "96 keys", font_size=12)
-        d.text(x - 8, 40 + rows / 2 + 4, "64 queries", text_anchor="end")
+        d.right(x - 8, 40 + rows / 2 + 4, "64 queries")
     d.text(195, 112, "P and dS go to shared memory; both warpgroups read them")
     parts = [(14, "dO\u1d40", "P", "dV\u1d40"), (206, "Q\u1d40", "dS", "dK\u1d40")]
     for k, (x, left, right, result) in enumerate(parts):
@@ -437,7 +437,7 @@ def transposed_sums():
         chunks(x, 152, rows, left, "#f2f2f2")
         d.text(x + rows / 2, 282, "64", font_size=12)
         halves(x + 46, 152 + columns, right)
-        d.text(x + 46 + keys + 4, 152 + 1.5 * columns + 4, "=", text_anchor="start")
+        d.left(x + 46 + keys + 4, 152 + 1.5 * columns + 4, "=")
         chunks(x + 122, 152, keys, result, of[k])
         d.text(x + 122 + keys / 2, 282, "96 keys", font_size=12)
     d.text(195, 302, "Three wgmma accumulators of 64 columns x 96 keys,")

@@ -55,7 +55,7 @@ def d_q_hand_over():
     step(d, right, 48, 150, "d_q_full: wait", QUADRATIC)
     d.line(368, 76, 368, 214, EDGE, 1, stroke_dasharray="3 4")
     d.pointer(182, 206, 228, 228)
-    d.text(232, 206, "d_q_full: 4 arrivals", text_anchor="start")
+    d.left(232, 206, "d_q_full: 4 arrivals")
     step(d, right, 216, 150, "bulk_add()", LINEAR, "bulk_commit()")
     step(d, right, 264, 150, "bulk_wait_read<0>()", QUADRATIC, "TMA has read it")
     step(d, right, 312, 150, "arrive", QUADRATIC)
@@ -63,7 +63,7 @@ def d_q_hand_over():
     step(d, left, 312, 172, "d_q_empty: wait", QUADRATIC)
     step(d, left, 348, 172, "store the next part", LINEAR)
     d.pointer(228, 326, 184, 326)
-    d.text(232, 358, "d_q_empty: 1 arrival", text_anchor="start")
+    d.left(232, 358, "d_q_empty: 1 arrival")
     d.text(195, 398, "Downwards: time.")
     return d
 
@@ -97,7 +97,7 @@ def delayed():
     for k, (name, values) in enumerate(rows):
         y = 158 + 24 * k
         d.line(6, y - 17, 384, y - 17, "#cccccc", 0.8)
-        d.text(66, y, name, text_anchor="end")
+        d.right(66, y, name)
         for t, value in enumerate(values):
             d.text(left + width * t + width / 2 - 3, y, value)
     d.text(195, 206, "Tile t and the barriers d_s_full[0] and d_s_full[1]", font_weight="bold")
@@ -165,7 +165,7 @@ def four_orders():
     d.line(195, 106, 195, 172, EDGE, 1, stroke_dasharray="3 4")
     d.line(195, 216, 195, 312, EDGE, 1, stroke_dasharray="3 4")
     d.pointer(238, 316, 200, 316)
-    d.text(190, 320, "to the same sums", text_anchor="end")
+    d.right(190, 320, "to the same sums")
     words = ["Downwards: time. The counter says that the sums are there;", "1 to 4 make that true."]
     d.lines_of_text(195, 350, words, step=16)
     return d

@@ -9,15 +9,11 @@ GREY = "#555555"
 MASKED = "#ffffff"
 
 
-def left(d, x, y, words, **look):
-    d.text(x, y, words, text_anchor="start", **look)
-
-
 def parts():
     d = Drawing(WIDTH, 282, "A rectangle that the diagonal crosses, as two problems")
     size, keys, diagonal = 22, 5, -2
     first_seeing, first_full = 2, 6
-    left(d, 12, 22, "8 queries and 5 keys, diagonal = -2", font_weight="bold")
+    d.left(12, 22, "8 queries and 5 keys, diagonal = -2", font_weight="bold")
 
     def cells(x, y, queries, columns):
         for row, query in enumerate(queries):
@@ -33,13 +29,13 @@ def parts():
     d.text(160 + size * keys / 2, 42, "keys")
     cells(160, 64, range(8), keys)
     for row, name in [(first_seeing, "first_seeing"), (first_full, "first_full")]:
-        left(d, 12, 64 + size * row + 15, name)
+        d.left(12, 64 + size * row + 15, name)
         d.arrow(90, 64 + size * row + 11, 136)
-    left(d, 302, 42, "causal problem")
+    d.left(302, 42, "causal problem")
     cells(312, 64, range(first_seeing, first_full), first_full + diagonal)
-    left(d, 302, 184, "full problem")
+    d.left(302, 184, "full problem")
     cells(302, 206, range(first_full, 8), keys)
-    left(d, 12, 272, "Queries 0 and 1 see no key: no problem is added for them.", fill=GREY)
+    d.left(12, 272, "Queries 0 and 1 see no key: no problem is added for them.", fill=GREY)
     return d
 
 
@@ -59,7 +55,7 @@ def steps(d, top, columns, first, cell, words):
             for i, line in enumerate(lines):
                 d.text(x + width / 2, y + height / 2 + 4 + 15 * (i - (len(lines) - 1) / 2), line)
             if step == 0:
-                left(d, 8, y + height / 2 + 4, f"rank {rank}")
+                d.left(8, y + height / 2 + 4, f"rank {rank}")
                 continue
             middle = y + height / 2
             start = middle - pitch if rank else y - 14
@@ -70,23 +66,23 @@ def steps(d, top, columns, first, cell, words):
 
 def ring():
     d = Drawing(WIDTH, 296, "Which block of keys and values each rank holds at each step")
-    left(d, 8, 24, "Queries stay, keys and values move", font_weight="bold")
+    d.left(8, 24, "Queries stay, keys and values move", font_weight="bold")
     steps(d, 50, RANKS, 68, (64, 28, 30), lambda rank, owner, step: f"K{owner}, V{owner}")
-    left(d, 8, 266, "Arrows: rank r sends its block to rank r + 1, rank 3 to rank 0.", fill=GREY)
-    left(d, 8, 284, "Shade and number of a block: its owner.", fill=GREY)
+    d.left(8, 266, "Arrows: rank r sends its block to rank r + 1, rank 3 to rank 0.", fill=GREY)
+    d.left(8, 284, "Shade and number of a block: its owner.", fill=GREY)
     return d
 
 
 def gradients():
     d = Drawing(440, 330, "Which gradients each rank adds to at each step of the backward pass")
-    left(d, 8, 24, "dK and dV move with their K and V", font_weight="bold")
+    d.left(8, 24, "dK and dV move with their K and V", font_weight="bold")
 
     def words(rank, owner, step):
         return f"dK{owner}" if step == RANKS else f"dK{owner} +=\nfrom Q{rank}"
 
     steps(d, 50, RANKS + 1, 58, (58, 20, 38), words)
-    left(d, 8, 300, "Arrows: rank r sends to rank r + 1, rank 3 to rank 0.", fill=GREY)
-    left(d, 8, 318, "Home: complete, at the owner. dV moves with dK.", fill=GREY)
+    d.left(8, 300, "Arrows: rank r sends to rank r + 1, rank 3 to rank 0.", fill=GREY)
+    d.left(8, 318, "Home: complete, at the owner. dV moves with dK.", fill=GREY)
     return d
 
 
@@ -97,9 +93,9 @@ def overlap():
         (20, "ring: transfer, then compute", transfer + compute + 2, transfer),
         (136, "overlap: transfer while computing", compute + 4, 0),
     ]:
-        left(d, 12, top + 4, name, font_weight="bold")
-        left(d, 12, top + 51, "compute")
-        left(d, 12, top + 83, "transfer")
+        d.left(12, top + 4, name, font_weight="bold")
+        d.left(12, top + 51, "compute")
+        d.left(12, top + 83, "transfer")
         for step in range(RANKS):
             x = left_edge + apart * step
             last = step == RANKS - 1  # nothing is sent
@@ -111,9 +107,8 @@ def overlap():
             d.cell(start, top + 34, compute, 26, SMALL, f"read {reads}")
             if not last:
                 d.cell(x, top + 66, transfer, 26, LINEAR, f"fill {fills}")
-    left(d, 12, 262, "Time runs to the right. A and B: the two buffers.", fill=GREY)
-    left(
-        d,
+    d.left(12, 262, "Time runs to the right. A and B: the two buffers.", fill=GREY)
+    d.left(
         12,
         280,
         "Step i reads the block of owner(i) and receives that of owner(i + 1).",
@@ -125,7 +120,7 @@ def overlap():
 def mask(d, x, y, owners, name):
     """The causal mask of eight pieces; rows are marked with their owner."""
     size, pieces, first = 21, 2 * RANKS, x + 26
-    left(d, x, y - 30, name, font_weight="bold")
+    d.left(x, y - 30, name, font_weight="bold")
     d.text(x + 12, y - 8, "rank")
     d.text(first + size * pieces / 2, y - 8, "keys")
     work = [0] * RANKS
@@ -138,16 +133,16 @@ def mask(d, x, y, owners, name):
         corner = f"M {first + size * i} {y + size * i} v {size} h {size} z"
         d.element("path", d=corner, fill=COLOURS[owner], stroke="#999", stroke_width=0.6)
         work[owner] += 2 * i + 1
-    left(d, x, y + size * pieces + 20, "work of ranks 0 to 3:", fill=GREY)
-    left(d, x, y + size * pieces + 36, ", ".join(map(str, work)))
+    d.left(x, y + size * pieces + 20, "work of ranks 0 to 3:", fill=GREY)
+    d.left(x, y + size * pieces + 36, ", ".join(map(str, work)))
 
 
 def zigzag():
     d = Drawing(WIDTH, 308, "The causal mask, its rows dealt to four ranks in two orders")
-    left(d, 12, 22, "Rows: pieces of queries, with the rank that owns them", fill=GREY)
+    d.left(12, 22, "Rows: pieces of queries, with the rank that owns them", fill=GREY)
     mask(d, 12, 78, [i // 2 for i in range(2 * RANKS)], "contiguous")
     mask(d, 214, 78, [min(i, 2 * RANKS - 1 - i) for i in range(2 * RANKS)], "zig-zag")
-    left(d, 12, 298, "A triangle is 1 unit of work, a square 2.", fill=GREY)
+    d.left(12, 298, "A triangle is 1 unit of work, a square 2.", fill=GREY)
     return d
 
 
@@ -169,8 +164,8 @@ def heads():
         d.text(28, 91 + size * i, f"part {i}")
     d.text(218, 128, "all-to-all")
     d.arrow(194, 138, 242)
-    left(d, 12, 226, "Rows: parts of the sequence. Columns: heads.", fill=GREY)
-    left(d, 12, 243, "r0 to r3: the rank that holds the cell.", fill=GREY)
+    d.left(12, 226, "Rows: parts of the sequence. Columns: heads.", fill=GREY)
+    d.left(12, 243, "r0 to r3: the rank that holds the cell.", fill=GREY)
     return d
 
 

@@ -1,7 +1,6 @@
 #include "06_flash_backward/ring/model.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 

@@ -1,7 +1,5 @@
 // The C interface, as a program in C would call it: on the memory of the lab, and on that of a GPU.
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -6,13 +6,12 @@
 #include <limits>
 #include <optional>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include <doctest/doctest.h>
 
+#include "01_naive_attention/tests/problem.hpp"
 #include "common/check/acceptance.hpp"
-#include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
 
 using namespace fa;
@@ -23,27 +22,7 @@ using online::Tiles;
 
 namespace {
 
-struct Problem {
-  Tensor<float, 4> q, k, v, d_o;
-  Tensor<std::uint8_t, 4> keep;
-  AttentionOptions options;
-};
-
-Problem problem(const Shape<4>& q_shape, const Shape<4>& k_shape, bool causal = false,
-                double dropout = 0, double deviation = 1) {
-  Problem p;
-  p.q = normal_tensor<float, 4>(q_shape, 1, deviation);
-  p.k = normal_tensor<float, 4>(k_shape, 2, deviation);
-  p.v = normal_tensor<float, 4>(k_shape, 3);
-  p.d_o = normal_tensor<float, 4>(q_shape, 4);
-  p.options.causal = causal;
-  if (dropout > 0) {
-    p.keep = random_keep_mask<4>({q_shape[0], q_shape[1], q_shape[2], k_shape[2]}, dropout, 5);
-    p.options.dropout_keep = p.keep;
-    p.options.dropout_probability = dropout;
-  }
-  return p;
-}
+using Problem = testing::Problem<float>;
 
 // Gradients by tiles, O and LSE from lesson 01.
 template <class T>
@@ -100,7 +79,7 @@ bool same_bits(const Tensor<T, Rank>& a, const Tensor<T, Rank>& b) {
 }  // namespace
 
 TEST_CASE("v and d_o with another number of columns than q and k") {
-  Problem p = problem({1, 4, 17, 3}, {1, 2, 23, 3}, true);
+  Problem p({1, 4, 17, 3}, {1, 2, 23, 3}, true);
   for (const std::int64_t head_dim_v : {2, 5}) {
     p.v = normal_tensor<float, 4>({1, 2, 23, head_dim_v}, 3);
     p.d_o = normal_tensor<float, 4>({1, 4, 17, head_dim_v}, 4);
@@ -113,7 +92,7 @@ TEST_CASE("tiles of every size give the gradients of lesson 01") {
                                                            {53, 29}, {61, 3},  {3, 61}};
   for (const auto& [length_q, length_k] : lengths) {
     for (const bool causal : {false, true}) {
-      const Problem p = problem({1, 1, length_q, 8}, {1, 1, length_k, 8}, causal);
+      const Problem p({1, 1, length_q, 8}, {1, 1, length_k, 8}, causal);
       for (const std::int64_t block_m : {1, 2, 7, 16, 64}) {
         for (const std::int64_t block_n : {1, 3, 16, 100}) {
           check(p, {block_m, block_n});
@@ -125,22 +104,22 @@ TEST_CASE("tiles of every size give the gradients of lesson 01") {
 
 TEST_CASE("batches, GQA and dropout keep their gradients") {
   for (const bool causal : {false, true}) {
-    check(problem({2, 6, 19, 5}, {2, 2, 23, 5}, causal, 0.3), {8, 5});
-    check(problem({3, 4, 23, 5}, {3, 1, 19, 5}, causal, 0.1), {5, 8});
-    check(problem({2, 3, 11, 5}, {2, 3, 11, 5}, causal), {4, 4});
+    check(Problem({2, 6, 19, 5}, {2, 2, 23, 5}, causal, 0.3), {8, 5});
+    check(Problem({3, 4, 23, 5}, {3, 1, 19, 5}, causal, 0.1), {5, 8});
+    check(Problem({2, 3, 11, 5}, {2, 3, 11, 5}, causal), {4, 4});
   }
 }
 
 TEST_CASE("any scale goes into both dQ and dK") {
   for (const double scale : {0.0, -0.4, 1.0, 3.0}) {
-    Problem p = problem({1, 2, 9, 5}, {1, 1, 13, 5}, true);
+    Problem p({1, 2, 9, 5}, {1, 1, 13, 5}, true);
     p.options.scale = scale;
     check(p, {4, 4});
   }
 }
 
 TEST_CASE("logits of many thousands give finite, right gradients") {
-  const Problem p = problem({1, 2, 17, 8}, {1, 2, 19, 8}, true, 0, 60);
+  const Problem p({1, 2, 17, 8}, {1, 2, 19, 8}, true, 0, {}, {}, 60);
   const auto ref = by_lesson_01<double>(p);
   const auto out = by_tiles<double>(p, {4, 8});
   // exp(S - LSE) is as exact as S is: an error of |S| epsilon.
@@ -154,7 +133,7 @@ TEST_CASE("logits of many thousands give finite, right gradients") {
 }
 
 TEST_CASE("fully masked queries have gradient 0 and add nothing to dK and dV") {
-  Problem p = problem({1, 1, 9, 4}, {1, 1, 4, 4}, true);
+  Problem p({1, 1, 9, 4}, {1, 1, 4, 4}, true);
   const auto forward = naive::forward<float>(p.q, p.k, p.v, p.options);
   CHECK(std::isinf(forward.lse(0, 0, 4)));
   const auto out =
@@ -171,7 +150,7 @@ TEST_CASE("fully masked queries have gradient 0 and add nothing to dK and dV") {
 }
 
 TEST_CASE("a query whose scores all overflow is treated as fully masked") {
-  Problem p = problem({1, 1, 5, 3}, {1, 1, 7, 3});
+  Problem p({1, 1, 5, 3}, {1, 1, 7, 3});
   for (std::int64_t c = 0; c < 3; ++c) {
     p.q(0, 0, 2, c) = -1e20f;
     for (std::int64_t j = 0; j < 7; ++j) p.k(0, 0, j, c) = 1e20f;
@@ -188,7 +167,7 @@ TEST_CASE("a query whose scores all overflow is treated as fully masked") {
 }
 
 TEST_CASE("tensors may have any strides") {
-  const Problem p = problem({2, 4, 13, 6}, {2, 2, 9, 6}, true, 0.2);
+  const Problem p({2, 4, 13, 6}, {2, 2, 9, 6}, true, 0.2);
   const auto forward = naive::forward<float>(p.q, p.k, p.v, p.options);
   const auto expected =
       tiled_backward<float>(p.q, p.k, p.v, forward.o, forward.lse, p.d_o, p.options, {4, 4});
@@ -207,7 +186,7 @@ TEST_CASE("tensors may have any strides") {
 }
 
 TEST_CASE("the bits do not depend on the number of threads") {
-  const Problem p = problem({2, 4, 75, 16}, {2, 2, 90, 16}, true, 0.1);
+  const Problem p({2, 4, 75, 16}, {2, 2, 90, 16}, true, 0.1);
   std::optional<naive::Gradients<float>> first;
   for (const int count : {1, 2, 3, 8}) {
     const testing::Threads threads(count);
@@ -221,13 +200,13 @@ TEST_CASE("the bits do not depend on the number of threads") {
 
 TEST_CASE("the largest tile size that can be said is cut to the problem") {
   const std::int64_t huge = std::numeric_limits<std::int64_t>::max();
-  check(problem({1, 2, 30, 4}, {1, 2, 40, 4}, true), {huge, huge});
+  check(Problem({1, 2, 30, 4}, {1, 2, 40, 4}, true), {huge, huge});
 }
 
 #if defined(__linux__)
 TEST_CASE("memory grows linearly with the length") {
   const std::int64_t length = 4096;  // its square: 64 MiB of float
-  const Problem p = problem({1, 1, length, 4}, {1, 1, length, 4}, true);
+  const Problem p({1, 1, length, 4}, {1, 1, length, 4}, true);
   const Tensor<float, 3> lse({1, 1, length});
   const double start = testing::peak_mebibytes([] {});
   const double tiled = testing::peak_mebibytes([&] {

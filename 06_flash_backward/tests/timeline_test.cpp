@@ -1,5 +1,4 @@
 // The timelines of the lab show what each Hopper rung was written for.
-#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>

@@ -1,6 +1,5 @@
 #include "common/cli/program.hpp"
 
-#include <algorithm>
 #include <cstdio>
 #include <limits>
 #include <new>

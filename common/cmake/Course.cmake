@@ -196,16 +196,25 @@ endfunction()
 
 # fa_stamped(NAME NAMESPACE LIBRARY): the program NAME_stamped, for ./learn bench and for nothing
 # else: the Hopper kernels in src/stamped.cuh, compiled with stamps (common/gpu/stamps.hpp) and
-# without. src/stamped.cpp is its main.
+# without. It prints the stamps of the drawn problem, for section timeline.
 function(fa_stamped NAME NAMESPACE LIBRARY)
   if(NOT FA_CUDA OR FA_LIBRARY_ONLY)
     return()
   endif()
-  fa_backends(${LIBRARY}_stamps ${NAMESPACE} ${NAME}/src/stamped.cuh KINDS gpu stamped)
+  fa_backends(${LIBRARY}_stamps ${NAMESPACE}::stamped ${NAME}/src/stamped.cuh KINDS gpu stamped)
   foreach(kind gpu stamped)
     set_target_properties(${LIBRARY}_stamps_${kind} PROPERTIES EXCLUDE_FROM_ALL ON)
   endforeach()
-  add_executable(${NAME}_stamped EXCLUDE_FROM_ALL src/stamped.cpp ${${LIBRARY}_stamps})
+  set(main "${CMAKE_CURRENT_BINARY_DIR}/stamped_main.cpp")
+  file(CONFIGURE OUTPUT "${main}" @ONLY CONTENT
+"#include \"${NAME}/src/sections.hpp\"
+#include \"${NAME}/src/stamped.hpp\"
+int main() {
+  using namespace ${NAMESPACE};
+  return fa::cli::print_stamps(\"${NAME}_stamped\", stamped::backends, drawn_problem, random_inputs);
+}
+")
+  add_executable(${NAME}_stamped EXCLUDE_FROM_ALL "${main}" ${${LIBRARY}_stamps})
   target_link_libraries(${NAME}_stamped PRIVATE ${LIBRARY} fa_program)
 endfunction()
 
@@ -276,7 +285,7 @@ function(fa_interface NAME LABEL)
                                                 CUDA_VISIBILITY_PRESET hidden
                                                 VISIBILITY_INLINES_HIDDEN ON)
     if(CMAKE_SYSTEM_NAME STREQUAL "Linux")  # names of the libraries within, too
-      set(map "${CMAKE_CURRENT_SOURCE_DIR}/interface/exported.map")
+      set(map "${FA_ROOT}/common/cmake/exported.map")
       target_link_options(${library} PRIVATE "LINKER:--version-script=${map}")
       set_property(TARGET ${library} PROPERTY LINK_DEPENDS "${map}")
     endif()

@@ -106,15 +106,18 @@ def rows_with(record, **fields):
     return rows
 
 
-def aligned(cells, headings):
-    """Lines of cells, so many of them headings; all columns but the first are flush right."""
+def aligned(cells, headings, left=1):
+    """Lines of cells, so many of them headings; all columns but the first, or first few, are flush
+    right."""
     cells = [[str(cell) for cell in line] for line in cells]
     widths = [max(map(len, column)) for column in zip(*cells)]
-    lines = []
-    for first, *others in cells:
-        line = first.ljust(widths[0])
-        line += "".join(f"  {text:>{width}}" for text, width in zip(others, widths[1:]))
-        lines.append(line.rstrip())
+    lines = [
+        "  ".join(
+            f"{text:{'<' if i < left else '>'}{width}}"
+            for i, (text, width) in enumerate(zip(line, widths))
+        ).rstrip()
+        for line in cells
+    ]
     lines.insert(headings, "  ".join("-" * width for width in widths))
     return lines
 

@@ -89,7 +89,7 @@ def legend(drawing, y, names, styles, width):
         colour, kind, dashed = styles[name]
         stroke(drawing, [(x, row), (x + 34, row)], colour, dashed)
         marker(drawing, kind, x + 17, row, colour)
-        drawing.text(x + 44, row + 4, name, text_anchor="start")
+        drawing.left(x + 44, row + 4, name)
     return 20 * -(-len(names) // columns)
 
 
@@ -139,7 +139,7 @@ def line_chart(title, panels, x_label, y_label, footer, log_y=False):
         for tick in ticks:
             drawing.line(x0, at_y(tick), x0 + plot_width, at_y(tick), GRID, 1)
             if i % columns == 0:
-                drawing.text(x0 - 8, at_y(tick) + 4, f"{tick:g}", text_anchor="end")
+                drawing.right(x0 - 8, at_y(tick) + 4, f"{tick:g}")
         if i % columns == 0:
             middle = bottom - plot_height / 2
             drawing.text(16, middle, y_label, transform=f"rotate(-90 16 {middle:g})")
@@ -203,15 +203,15 @@ def bar_chart(title, panels, names, remark, x_label, footer):
             y = top + j * step
             middle = y + thick * len(names) / 2 + 4
             bold = {"font_weight": "bold"} if is_bold else {}
-            drawing.text(x0 - 8, middle, label, text_anchor="end", **bold)
+            drawing.right(x0 - 8, middle, label, **bold)
             for k, value in enumerate(row):
                 if value is None:
                     continue
                 drawing.box(x0, y + k * thick, at(value) - x0, thick - 1, COLOURS[k], stroke="none")
                 row_y = y + k * thick + 10
-                drawing.text(at(value) + 4, row_y, f"{value:.0f}", text_anchor="start")
+                drawing.left(at(value) + 4, row_y, f"{value:.0f}")
             if all(value is None for value in row):
-                drawing.text(x0 + 4, middle, note, text_anchor="start", fill="#555555")
+                drawing.left(x0 + 4, middle, note, fill="#555555")
         if len(panels) > 1:
             end = top + step * len(groups)
             drawing.narrow([(i * panel_width, 0, panel_width, end)])
@@ -219,9 +219,9 @@ def bar_chart(title, panels, names, remark, x_label, footer):
     y = bottom + 60
     for k, name in enumerate(names):
         drawing.box(20, y + 18 * k - 9, 22, 11, COLOURS[k], stroke="none")
-        drawing.text(50, y + 18 * k + 1, name, text_anchor="start")
+        drawing.left(50, y + 18 * k + 1, name)
     if remark:
-        drawing.text(50, y + 18 * len(names) + 1, remark, text_anchor="start")
+        drawing.left(50, y + 18 * len(names) + 1, remark)
     footed(drawing, 20, y + 18 * entries + 4, footer, NARROW)
     if len(panels) > 1:
         drawing.narrow([(0, bottom + 44, NARROW + 10, 18 + 18 * entries + small)])

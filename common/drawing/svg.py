@@ -45,6 +45,14 @@ class Drawing:
         place = attributes_text({"x": x, "y": y, **attributes})
         self.lines.append(f"<text{place}>{escape(str(words))}</text>")
 
+    def left(self, x, y, words, **attributes):
+        """Text that begins at x."""
+        self.text(x, y, words, text_anchor="start", **attributes)
+
+    def right(self, x, y, words, **attributes):
+        """Text that ends at x."""
+        self.text(x, y, words, text_anchor="end", **attributes)
+
     def cell(self, x, y, width, height, fill, words, stroke="#999", stroke_width=0.6, dy=4, **look):
         """A box with words in its middle."""
         self.box(x, y, width, height, fill, stroke, stroke_width)
@@ -109,7 +117,7 @@ class Drawing:
             if x > left and x + 20 + 6.7 * len(words) > width:
                 x, y = left, y + 18
             self.box(x, y - 10, 14, 12, colour, "#666666")
-            self.text(x + 20, y, words, text_anchor="start")
+            self.left(x + 20, y, words)
             x += 34 + 6.5 * len(words)
 
     def svg(self):

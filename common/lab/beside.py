@@ -9,7 +9,6 @@ that are labelled as endless do not run on the GPU. Exit status: 0; 1 where a fi
 gives another output on the GPU, or none; 2 bad use.
 """
 
-import argparse
 import concurrent.futures
 import json
 import pathlib
@@ -19,10 +18,8 @@ import tempfile
 import time
 
 from common.data import records
-from common.lab import nvidia_tools
+from common.lab import nvidia_tools, suite
 from common.lab.cuda import lab
-from common.lab.cuda.compile import Compiler
-from common.lab.suite import BadLabels, read_labels
 
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 ENDLESS = {"spin", "time-limit", "deadlock"}
@@ -107,7 +104,7 @@ def table(record):
     return "\n\n".join([*tables, end])
 
 
-def record_of(rows, commit):
+def head_of_record(commit):
     def words(*command):
         try:
             lines = nvidia_tools.run(command).output.splitlines()
@@ -121,47 +118,21 @@ def record_of(rows, commit):
         "commit": commit,
         "date": time.strftime("%Y-%m-%d"),
         "command": "python3 -m " + " ".join(["common.lab.beside", *map(str, sys.argv[1:])]),
-        "measurements": rows,
     }
 
 
-def main(arguments):
-    parser = argparse.ArgumentParser(
-        prog="python3 -m common.lab.beside",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("folder", type=pathlib.Path, nargs="?")
-    parser.add_argument("labels", type=pathlib.Path, nargs="?")
-    parser.add_argument("--build", type=pathlib.Path, default=lab.ROOT / "build/learn",
-                        help="where `./learn lab` was built; without one build/learn")  # fmt: skip
-    parser.add_argument("--json", type=pathlib.Path, help="write a record to this file")
-    parser.add_argument("--commit", default="", help="of the code, for the record")
-    parser.add_argument("--table", type=pathlib.Path, help="print a record")
-    options = parser.parse_args(arguments)
-    if options.table:
-        print(table(records.read(options.table)))
-        return 0
-    if options.folder is None or options.labels is None:
-        parser.error("a folder and its labels are needed")
-    try:
-        labels = read_labels(options.labels.read_text())
-        compiler = Compiler(options.build.resolve(), lab.ROOT)
-    except (BadLabels, OSError, ValueError) as error:
-        print(f"beside: {error}", file=sys.stderr)
-        return 2
+def run_files(options, folder, labels, compiler):
+    """Runs the files and prints a row of the record for each."""
     rows = []
     for label in labels:
         with tempfile.TemporaryDirectory(prefix="lab-") as scratch:
-            rows.append(measure(compiler, options.folder, label, pathlib.Path(scratch)))
+            rows.append(measure(compiler, folder, label, pathlib.Path(scratch)))
         print(json.dumps(rows[-1]), flush=True)
-    record = record_of(rows, options.commit)
-    if options.json:
-        options.json.write_text(records.text_of(
-            {k: v for k, v in record.items() if k != "measurements"}, rows))  # fmt: skip
-    print(table(record))
-    return 0 if all(row.get("same_output", True) and "error" not in row for row in rows) else 1
+    right = all(row.get("same_output", True) and "error" not in row for row in rows)
+    return head_of_record(options.commit), rows, right
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    options = suite.parser("common.lab.beside", __doc__)
+    options.add_argument("--commit", default="", help="of the code, for the record")
+    sys.exit(suite.main(sys.argv[1:], options, table, run_files))

@@ -24,7 +24,7 @@ import shutil
 import sys
 
 from common.data.files import check_writable, write_file
-from common.data.records import Problem, read
+from common.data.records import Problem, aligned, read
 from common.lab.nvidia_tools import parse_ncu, run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -403,27 +403,13 @@ def ncu_counts(entry):
     }
 
 
-def table(heads, rows, left=1):
-    """Lines of a table: headings, dashes, rows; the first `left` columns are flush left."""
-    widths = [max(map(len, column)) for column in zip(*heads, *rows)]
-
-    def line(cells):
-        return "  ".join(
-            f"{text:<{width}}" if i < left else f"{text:>{width}}"
-            for i, (text, width) in enumerate(zip(cells, widths))
-        ).rstrip()
-
-    return "\n".join([*map(line, heads), line("-" * width for width in widths), *map(line, rows)])
-
-
 def counts_table(result):
     """Sectors of global memory and wavefronts of shared memory."""
-    heads = [
+    rows = [
         ["", "", ""] + ["wavefronts"] * 4,
         ["", "sectors", "sectors"] + ["of loads"] * 2 + ["of stores"] * 2,
         ["kernel"] + ["lab", "ncu"] * 3,
     ]
-    rows = []
     for entry in result["counts"]:
         row = [entry["kernel"] + (", B^T" if entry["group"].endswith("_bt") else "")]
         lab, ncu = entry["lab"], ncu_counts(entry)
@@ -432,7 +418,7 @@ def counts_table(result):
                 values = [side[key] for key in keys]
                 row.append("-" if None in values else str(sum(values)))
         rows.append(row)
-    return table(heads, rows)
+    return "\n".join(aligned(rows, 3))
 
 
 def cell(said):
@@ -446,8 +432,7 @@ def cell(said):
 
 def verdicts_table(result):
     """Findings of the lab, by kind, and errors that the tools report; warnings are marked w."""
-    heads = [["broken kernel", "the lab finds", *TOOLS]]
-    rows = []
+    rows = [["broken kernel", "the lab finds", *TOOLS]]
     for entry in result["verdicts"]:
         if entry["version"] != "broken":
             continue
@@ -458,7 +443,7 @@ def verdicts_table(result):
         of_lab = sum(e["lab"]["findings"] > 0 for e in entries)
         of_tools = [sum(cell(e["tools"][t]) != "0" for e in entries) for t in TOOLS]
         rows.append([f"{title} blamed, of {len(entries)}", str(of_lab), *map(str, of_tools)])
-    return table(heads, rows, left=2)
+    return "\n".join(aligned(rows, 1, left=2))
 
 
 def tables(result):

@@ -6,7 +6,6 @@
 #include <cxxabi.h>
 #include <elf.h>
 #include <memory>
-#include <utility>
 
 #include <fmt/format.h>
 

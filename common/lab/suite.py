@@ -15,21 +15,25 @@ Spaces in kinds are written as `-`. `none`: no finding is expected. For each kin
 once: it was found where it was expected, missed, or a false alarm. A file that does not compile
 counts for no kind; it is listed.
 
+A labelled file may be another one with a mistake put in: FOLDER/edits.txt, where it exists, is a
+list in the form of common/testing/changes.py, `# NEW FILE: what is wrong` and `@ FILE`.
+
 Exit status: 0 every verdict is right, 1 one is not or a file does not compile, 2 bad use.
 """
 
 import argparse
 import concurrent.futures
-import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 
-from common.data.records import aligned
+from common.data import records
 from common.lab.cuda import lab
 from common.lab.cuda.compile import Compiler, DoesNotCompile
+from common.testing.changes import read_changes
 
 
 class BadLabels(Exception):
@@ -61,6 +65,17 @@ def read_labels(text):
     if not labels:
         raise BadLabels("no file is labelled")
     return labels
+
+
+def with_edited_files(folder, scratch):
+    """FOLDER; where it has edits, a copy in `scratch` with the files that they make."""
+    if not (folder / "edits.txt").is_file():
+        return folder
+    copy = shutil.copytree(folder, pathlib.Path(scratch, "suite"))
+    for change in read_changes((copy / "edits.txt").read_text(), folder / "edits.txt"):
+        text = change.apply((copy / change.mark).read_text())
+        (copy / change.what.partition(":")[0]).write_text(text)
+    return copy
 
 
 def verdicts(label, findings):
@@ -115,11 +130,11 @@ def table(record):
         return "-" if value is None else f"{value:.2f}"
 
     cells = [("finding", "files with it", "found", "missed", "false alarms", "precision", "recall")]
-    for kind, c in record["kinds"].items():
+    files = record["measurements"]
+    for kind, c in summary(files).items():
         counts = (c["found"] + c["missed"], c["found"], c["missed"], c["false"])
         cells.append((kind, *counts, share(c["precision"]), share(c["recall"])))
-    lines = aligned(cells, 1)
-    files = record["files"]
+    lines = records.aligned(cells, 1)
     silent = [f for f in files if f["expected"] == [] and f["error"] is None]
     quiet = sum(not f["verdicts"] for f in silent)
     lines.append("")
@@ -127,40 +142,54 @@ def table(record):
     return "\n".join(lines)
 
 
-def main(arguments):
-    parser = argparse.ArgumentParser(
-        prog="python3 -m common.lab.suite",
-        description=__doc__,
+def parser(name, description):
+    """What this program and common.lab.beside take."""
+    result = argparse.ArgumentParser(
+        prog=f"python3 -m {name}",
+        description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", type=pathlib.Path, nargs="?", help="the files")
-    parser.add_argument("labels", type=pathlib.Path, nargs="?", help="what is wrong with them")
-    parser.add_argument("--build", type=pathlib.Path, default=lab.ROOT / "build/learn",
+    result.add_argument("folder", type=pathlib.Path, nargs="?", help="the files")
+    result.add_argument("labels", type=pathlib.Path, nargs="?", help="what is wrong with them")
+    result.add_argument("--build", type=pathlib.Path, default=lab.ROOT / "build/learn",
                         help="where `./learn lab` was built; without one build/learn")  # fmt: skip
-    parser.add_argument("--json", type=pathlib.Path, help="write a record to this file")
-    parser.add_argument("--table", type=pathlib.Path, help="print the table of a record")
-    parser.add_argument("--seconds", type=int, default=20, help="time limit for each file")
-    parser.add_argument("-j", type=int, default=os.cpu_count(), help="files at a time")
-    parser.add_argument("-I", dest="folders", action="append", default=[], type=pathlib.Path)
-    parser.add_argument("-D", dest="definitions", action="append", default=[])
-    options = parser.parse_args(arguments)
+    result.add_argument("--json", type=pathlib.Path, help="write a record to this file")
+    result.add_argument("--table", type=pathlib.Path, help="print the table of a record")
+    return result
+
+
+def main(arguments, command, table, results_of):
+    """The main program of a suite. results_of(options, folder, labels, compiler) runs it; it
+    returns the head of a record, its rows, and whether all is well."""
+    options = command.parse_args(arguments)
     if options.table:
-        print(table(json.loads(options.table.read_text())))
+        print(table(records.read(options.table)))
         return 0
     if options.folder is None or options.labels is None:
-        parser.error("a folder and its labels are needed")
-    try:
-        labels = read_labels(options.labels.read_text())
-        absent = [label.name for label in labels if not (options.folder / label.name).is_file()]
-        if absent:
-            raise BadLabels(f"there is no file {options.folder / absent[0]}")
-        compiler = Compiler(options.build.resolve(), lab.ROOT)
-    except (BadLabels, OSError, ValueError) as error:
-        print(f"suite: {error}", file=sys.stderr)
-        return 2
+        command.error("a folder and its labels are needed")
+    with tempfile.TemporaryDirectory(prefix="lab-") as scratch:
+        try:
+            labels = read_labels(options.labels.read_text())
+            folder = with_edited_files(options.folder, scratch)
+            absent = [label.name for label in labels if not (folder / label.name).is_file()]
+            if absent:
+                raise BadLabels(f"there is no file {options.folder / absent[0]}")
+            compiler = Compiler(options.build.resolve(), lab.ROOT)
+        except (BadLabels, OSError, ValueError) as error:
+            print(f"{command.prog.split('.')[-1]}: {error}", file=sys.stderr)
+            return 2
+        head, rows, right = results_of(options, folder, labels, compiler)
+    if options.json:
+        options.json.write_text(records.text_of(head, rows))
+    print("\n" + table({**head, "measurements": rows}))
+    return 0 if right else 1
+
+
+def run_suite(options, folder, labels, compiler):
+    """Runs the files and prints a line for each."""
     results = []
     with concurrent.futures.ThreadPoolExecutor(options.j) as pool:
-        runs = pool.map(lambda label: run_file(compiler, options.folder, label, options), labels)
+        runs = pool.map(lambda label: run_file(compiler, folder, label, options), labels)
         for label, findings in zip(labels, runs):
             error = findings if isinstance(findings, str) else None
             found = [] if error else list(verdicts(label, findings))
@@ -169,13 +198,14 @@ def main(arguments):
             wrong = [f"{verdict} {kind}" for kind, verdict in found if verdict != "found"]
             text = ": ".join([label.name, *filter(None, [", ".join(wrong), error])])
             print(f"{'NO' if wrong or error else 'ok'}  {text}", flush=True)
-    record = {"kinds": summary(results), "files": results}
-    if options.json:
-        options.json.write_text(json.dumps(record, indent=1) + "\n")
-    print(f"\n{table(record)}")
     right = all(f["error"] is None and all(v == "found" for _, v in f["verdicts"]) for f in results)
-    return 0 if right else 1
+    return {}, results, right
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    options = parser("common.lab.suite", __doc__)
+    options.add_argument("--seconds", type=int, default=20, help="time limit for each file")
+    options.add_argument("-j", type=int, default=os.cpu_count(), help="files at a time")
+    options.add_argument("-I", dest="folders", action="append", default=[], type=pathlib.Path)
+    options.add_argument("-D", dest="definitions", action="append", default=[])
+    sys.exit(main(sys.argv[1:], options, table, run_suite))

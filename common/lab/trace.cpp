@@ -1,7 +1,5 @@
 #include "common/lab/trace.hpp"
 
-#include <stdexcept>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

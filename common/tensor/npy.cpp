@@ -1,13 +1,9 @@
 #include "common/tensor/npy.hpp"
 
 #include <algorithm>
-#include <cstring>
-#include <fstream>
-#include <limits>
 #include <ostream>
 #include <stdexcept>
 #include <string_view>
-#include <system_error>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

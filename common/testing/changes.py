@@ -5,7 +5,8 @@
     - a line of the code, indentation aside, or several
     + what stands there instead
 
-Lines - and + may follow again, for another place of the same file.
+Lines - and + may follow again, for another place of the same file. A line @ above the words holds
+for all changes that follow it and have none of their own.
 """
 
 import dataclasses
@@ -36,13 +37,15 @@ class Change:
 
 def read_changes(text, name):
     """The changes of a list; `name` is the list's, for messages."""
-    changes, last = [], ""
+    changes, mark, last = [], "", ""
     for number, line in enumerate(text.split("\n"), 1):
         kind, rest = line[:1], line[2:]
         if kind == "#":
-            changes.append(Change(rest))
-        elif kind == "@" and changes:
+            changes.append(Change(rest, mark))
+        elif kind == "@" and last == "#":
             changes[-1].mark = rest.strip()
+        elif kind == "@":
+            mark = rest.strip()
         elif kind == "-" and changes:
             if last != "-":
                 changes[-1].hunks.append(([], []))

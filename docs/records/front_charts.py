@@ -71,7 +71,7 @@ def steps(*records):
             drawing.text(end - 6, top + row * k + 29.5, words, **look)
         else:
             drawing.text(end + 6, top + row * k + 30, words, **look, **start, **halo)
-    drawing.text(x, y + 18, f"{peer.name}: {peer.tflops:.0f}", text_anchor="end", font_size=12)
+    drawing.right(x, y + 18, f"{peer.name}: {peer.tflops:.0f}", font_size=12)
     what = f"head_dim 64, later 128; N = {LENGTH}. {machine(records)}"
     drawing.text(left, height - 10, what, **start, **quiet)
     return drawing
@@ -105,7 +105,7 @@ def others(forward, backward):
         drawing.text(at(tick), bottom + 16, f"{tick:g}")
     for at_row, (name, speeds) in enumerate(lines):
         y = top + row * at_row + 4
-        drawing.text(left - 8, y + 4, name, text_anchor="end")
+        drawing.right(left - 8, y + 4, name)
         drawing.line(at(min(speeds.values())), y, at(max(speeds.values())), y, "#bbbbbb", 1)
         drawing.element("circle", cx=at(speeds[OURS]), cy=y, r=5, fill=COURSE)
         for peer, value in speeds.items():

@@ -148,21 +148,21 @@ def ladder(records):
             colour = PEER if step.peer else COLOUR_OF[step.kind]
             x = at(step.tflops)
             name = step.name.replace("_matmul", "")
-            drawing.text(left - 10, y + 4, name, text_anchor="end")
+            drawing.right(left - 10, y + 4, name)
             drawing.line(left, y, x, y, colour, 1, opacity=0.45)
             if step.peer:
                 point(x, y, "#ffffff", stroke=colour, stroke_width=1.6)
             else:
                 point(x, y, colour)
             value = f"{step.tflops:#.3g}".rstrip(".")
-            drawing.text(x + 9, y + 4, value, text_anchor="start")
+            drawing.left(x + 9, y + 4, value)
             y += line
         y += 11
     y = bottom + 56
     for name, colour in LEGEND.items():
         fill = "#ffffff" if colour == PEER else colour
         point(20, y - 4, fill, stroke=colour, stroke_width=1.6)
-        drawing.text(32, y, name, text_anchor="start")
+        drawing.left(32, y, name)
         y += 18
     charts.footed(drawing, 16, y + 4, source(*records), charts.NARROW)
     return drawing.svg()

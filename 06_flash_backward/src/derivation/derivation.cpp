@@ -3,7 +3,6 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-#include <stdexcept>
 
 #include "01_naive_attention/gradient_check.hpp"
 #include "common/tensor/random.hpp"

@@ -1,8 +1,6 @@
 // The sections that go from the derivative to gradients by tiles.
-#include <algorithm>
 #include <cmath>
 #include <string>
-#include <vector>
 
 #include <fmt/format.h>
 

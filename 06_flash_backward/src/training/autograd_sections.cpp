@@ -1,8 +1,6 @@
 // The sections about the tape.
 #include <algorithm>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 

@@ -1,8 +1,6 @@
 #include <stdexcept>
 #include <string>
 
-#include <fmt/format.h>
-
 #include "06_flash_backward/src/training/train.hpp"
 
 namespace fa::backward {

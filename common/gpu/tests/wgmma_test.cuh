@@ -2,7 +2,6 @@
 // all pass, all agree. Where a GPU, or its code, is of another architecture, they are skipped.
 #include <cmath>
 #include <cstdint>
-#include <vector>
 
 #include <doctest/doctest.h>
 

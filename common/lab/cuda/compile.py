@@ -47,7 +47,8 @@ class Compiler:
         """Compiles files to one program in `folder`, and returns it."""
         tree = Tree(folder, include_folders)
         sources = [tree.add(path) for path in paths]
-        options = [f"-I{self.headers}", "-include", str(self.folder / "prelude.hpp")]
+        options = [f"-I{self.headers}", f"-I{self.folder / 'include'}"]
+        options += ["-include", str(self.folder / "prelude.hpp")]
         for path in dict.fromkeys(path.parent.resolve() for path in paths):
             options.append(f"-I{path}")
         options += [f"-I{place}" for place in include_folders]

@@ -2,8 +2,6 @@
 // report is written.
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
-#include <ctime>
 #include <exception>
 #include <iostream>
 #include <sys/time.h>

@@ -1,7 +1,6 @@
 // What a kernel calls, passed on to the engine, and launches.
 #include <array>
 #include <cstring>
-#include <stdexcept>
 
 #include <fmt/format.h>
 

@@ -1,8 +1,5 @@
 // Memory of the device and of the host, and copies between them.
-#include <cstring>
 #include <iterator>
-
-#include <fmt/format.h>
 
 #include "common/lab/cuda/state.hpp"
 

@@ -1,7 +1,6 @@
 // Instructions of PTX that the lanes of a warp execute together.
 #include "common/lab/cuda/include/lab_cuda/ptx.h"
 
-#include <array>
 #include <cstring>
 
 #include "common/lab/engine.hpp"

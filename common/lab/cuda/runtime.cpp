@@ -1,7 +1,6 @@
 // Errors, devices, streams and events. Every call has ended when it returns.
 #include <chrono>
 #include <cstdio>
-#include <set>
 
 #include "common/lab/cuda/state.hpp"
 
@@ -80,6 +79,12 @@ const char* cudaGetErrorName(cudaError_t error) {
 }
 #undef LAB_CUDA_CASE
 
+// What has nothing to do here.
+#define LAB_CUDA_NOTHING(name, ...) \
+  cudaError_t name(__VA_ARGS__) {   \
+    return pending_error();         \
+  }
+
 // ---------------------------------------------------------------- devices
 
 cudaError_t cudaGetDeviceCount(int* count) {
@@ -96,9 +101,7 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp*) {
   return cudaGetDevice(device);
 }
-cudaError_t cudaSetDeviceFlags(unsigned) {
-  return pending_error();
-}
+LAB_CUDA_NOTHING(cudaSetDeviceFlags, unsigned)
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device != 0) return report(cudaErrorInvalidDevice);
   cudaDeviceProp p = {};
@@ -138,119 +141,16 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   cudaDeviceProp p;
   if (const cudaError_t error = cudaGetDeviceProperties(&p, device)) return error;
-  const auto as_int = [](std::size_t bytes) { return static_cast<int>(bytes); };
+#define LAB_CUDA_CASE(name, number, field) \
+  case name:                               \
+    *value = static_cast<int>(p.field);    \
+    break;
   switch (attribute) {
-    case cudaDevAttrMaxThreadsPerBlock:
-      *value = p.maxThreadsPerBlock;
-      break;
-    case cudaDevAttrMaxBlockDimX:
-      *value = p.maxThreadsDim[0];
-      break;
-    case cudaDevAttrMaxBlockDimY:
-      *value = p.maxThreadsDim[1];
-      break;
-    case cudaDevAttrMaxBlockDimZ:
-      *value = p.maxThreadsDim[2];
-      break;
-    case cudaDevAttrMaxGridDimX:
-      *value = p.maxGridSize[0];
-      break;
-    case cudaDevAttrMaxGridDimY:
-      *value = p.maxGridSize[1];
-      break;
-    case cudaDevAttrMaxGridDimZ:
-      *value = p.maxGridSize[2];
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-      *value = as_int(p.sharedMemPerBlock);
-      break;
-    case cudaDevAttrTotalConstantMemory:
-      *value = as_int(p.totalConstMem);
-      break;
-    case cudaDevAttrWarpSize:
-      *value = p.warpSize;
-      break;
-    case cudaDevAttrMaxRegistersPerBlock:
-      *value = p.regsPerBlock;
-      break;
-    case cudaDevAttrClockRate:
-      *value = p.clockRate;
-      break;
-    case cudaDevAttrMultiProcessorCount:
-      *value = p.multiProcessorCount;
-      break;
-    case cudaDevAttrGpuOverlap:
-      *value = p.deviceOverlap;
-      break;
-    case cudaDevAttrKernelExecTimeout:
-      *value = p.kernelExecTimeoutEnabled;
-      break;
-    case cudaDevAttrIntegrated:
-      *value = p.integrated;
-      break;
-    case cudaDevAttrCanMapHostMemory:
-      *value = p.canMapHostMemory;
-      break;
-    case cudaDevAttrComputeMode:
-      *value = p.computeMode;
-      break;
-    case cudaDevAttrAsyncEngineCount:
-      *value = p.asyncEngineCount;
-      break;
-    case cudaDevAttrStreamPrioritiesSupported:
-      *value = p.streamPrioritiesSupported;
-      break;
-    case cudaDevAttrPageableMemoryAccess:
-      *value = p.pageableMemoryAccess;
-      break;
-    case cudaDevAttrConcurrentKernels:
-      *value = p.concurrentKernels;
-      break;
-    case cudaDevAttrMemoryClockRate:
-      *value = p.memoryClockRate;
-      break;
-    case cudaDevAttrGlobalMemoryBusWidth:
-      *value = p.memoryBusWidth;
-      break;
-    case cudaDevAttrL2CacheSize:
-      *value = p.l2CacheSize;
-      break;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-      *value = p.maxThreadsPerMultiProcessor;
-      break;
-    case cudaDevAttrUnifiedAddressing:
-      *value = p.unifiedAddressing;
-      break;
-    case cudaDevAttrComputeCapabilityMajor:
-      *value = p.major;
-      break;
-    case cudaDevAttrComputeCapabilityMinor:
-      *value = p.minor;
-      break;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-      *value = as_int(p.sharedMemPerMultiprocessor);
-      break;
-    case cudaDevAttrMaxRegistersPerMultiprocessor:
-      *value = p.regsPerMultiprocessor;
-      break;
-    case cudaDevAttrManagedMemory:
-      *value = p.managedMemory;
-      break;
-    case cudaDevAttrConcurrentManagedAccess:
-      *value = p.concurrentManagedAccess;
-      break;
-    case cudaDevAttrCooperativeLaunch:
-      *value = p.cooperativeLaunch;
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = as_int(p.sharedMemPerBlockOptin);
-      break;
-    case cudaDevAttrMaxBlocksPerMultiprocessor:
-      *value = p.maxBlocksPerMultiProcessor;
-      break;
+    LAB_CUDA_ATTRIBUTES(LAB_CUDA_CASE)
     default:
       return report(cudaErrorInvalidValue);
   }
+#undef LAB_CUDA_CASE
   return pending_error();
 }
 cudaError_t cudaDeviceSynchronize() {
@@ -261,21 +161,11 @@ cudaError_t cudaDeviceSynchronize() {
 cudaError_t cudaThreadSynchronize() {
   return cudaDeviceSynchronize();
 }
-cudaError_t cudaDeviceReset() {
-  return pending_error();
-}
-cudaError_t cudaThreadExit() {
-  return pending_error();
-}
-cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) {
-  return pending_error();
-}
-cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) {
-  return pending_error();
-}
-cudaError_t cudaDeviceSetLimit(cudaLimit, std::size_t) {
-  return pending_error();
-}
+LAB_CUDA_NOTHING(cudaDeviceReset)
+LAB_CUDA_NOTHING(cudaThreadExit)
+LAB_CUDA_NOTHING(cudaDeviceSetCacheConfig, cudaFuncCache)
+LAB_CUDA_NOTHING(cudaDeviceSetSharedMemConfig, cudaSharedMemConfig)
+LAB_CUDA_NOTHING(cudaDeviceSetLimit, cudaLimit, std::size_t)
 cudaError_t cudaDeviceGetLimit(std::size_t* value, cudaLimit limit) {
   *value = limit == cudaLimitStackSize ? 1024 : 8 << 20;
   return pending_error();
@@ -296,12 +186,8 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   *version = CUDART_VERSION;
   return cudaSuccess;
 }
-cudaError_t cudaProfilerStart() {
-  return pending_error();
-}
-cudaError_t cudaProfilerStop() {
-  return pending_error();
-}
+LAB_CUDA_NOTHING(cudaProfilerStart)
+LAB_CUDA_NOTHING(cudaProfilerStop)
 
 // ---------------------------------------------------------------- streams and events
 
@@ -335,9 +221,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   }
   return cudaEventSynchronize(event);
 }
-cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, std::size_t, unsigned) {
-  return pending_error();
-}
+LAB_CUDA_NOTHING(cudaStreamAttachMemAsync, cudaStream_t, void*, std::size_t, unsigned)
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
                                   unsigned) {
   callback(stream, pending_error(), data);

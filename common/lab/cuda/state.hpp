@@ -2,7 +2,6 @@
 /// What the CUDA runtime of the lab remembers of the program that it runs.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <map>
 #include <mutex>

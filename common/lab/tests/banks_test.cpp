@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <set>
-#include <sstream>
 #include <vector>
 
 #include <doctest/doctest.h>

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <doctest/doctest.h>
-#include <fmt/format.h>
 
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
@@ -21,11 +20,11 @@ using testing::check_clean;
 using testing::check_only;
 using testing::contains;
 using testing::failed;
-using testing::line_of;
+using testing::place_of;
 using testing::watched;
 
 std::string marked(const std::string& mark) {
-  return fmt::format("common/lab/tests/flags_test.cpp:{}", line_of(FA_FLAGS_TEST, mark));
+  return place_of("common/lab/tests/flags_test.cpp", mark);
 }
 
 // ---------------------------------------------------------------- flags

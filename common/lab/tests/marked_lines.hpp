@@ -18,9 +18,9 @@ inline std::string in_one_line(const std::string& text) {
   return result;
 }
 
-// The number of the line of a file that ends with a mark.
+// The number of the line of a file of the repository that ends with a mark.
 inline int line_of(const std::string& path, const std::string& mark) {
-  std::ifstream file(path);
+  std::ifstream file(FA_ROOT_DIRECTORY "/" + path);
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
     const std::string comment = "// " + mark;
@@ -30,6 +30,11 @@ inline int line_of(const std::string& path, const std::string& mark) {
     }
   }
   throw std::logic_error("no line of " + path + " is named " + mark);
+}
+
+// That line as the lab names it; nothing for no mark.
+inline std::string place_of(const std::string& path, const std::string& mark) {
+  return mark.empty() ? "" : path + ":" + std::to_string(line_of(path, mark));
 }
 
 }  // namespace fa::testing

@@ -25,12 +25,12 @@ using testing::check_clean;
 using testing::check_only;
 using testing::contains;
 using testing::failed;
-using testing::line_of;
 using testing::message_of;
+using testing::place_of;
 using testing::watched;
 
 std::string marked(const std::string& mark) {
-  return fmt::format("common/lab/tests/memory_test.cpp:{}", line_of(FA_MEMORY_TEST, mark));
+  return place_of("common/lab/tests/memory_test.cpp", mark);
 }
 
 // ---------------------------------------------------------------- far from all memory

@@ -6,7 +6,6 @@
 #include <string>
 
 #include <doctest/doctest.h>
-#include <fmt/format.h>
 
 #include "common/lab/tests/marked_lines.hpp"
 #include "common/lab/watch.hpp"

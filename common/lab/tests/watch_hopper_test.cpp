@@ -5,7 +5,6 @@
 #include <stdexcept>
 
 #include <doctest/doctest.h>
-#include <fmt/format.h>
 
 #include "common/gpu/tests/broken_hopper.cuh"
 #include "common/lab/tests/marked_lines.hpp"
@@ -18,13 +17,10 @@ namespace {
 using lab::Report;
 using testing::contains;
 using testing::in_one_line;
-using testing::line_of;
+using testing::place_of;
 
-std::string place_of(const std::string& file, const std::string& mark) {
-  return mark.empty()
-             ? ""
-             : fmt::format("common/gpu/tests/{}:{}", file, line_of(FA_BROKEN_HOPPER + file, mark));
-}
+const std::string kThisFile = "common/lab/tests/watch_hopper_test.cpp";
+const std::string kBroken = "common/gpu/tests/";
 
 // Whether the compiler may hide accesses to registers.
 #if defined(__clang__)
@@ -60,8 +56,8 @@ TEST_CASE("each broken kernel for Hopper is found, its right twin is not") {
     const Seen seen = watched(kernel, true);
     CAPTURE(seen.report.text());
     CAPTURE(seen.error);
-    const std::string line = place_of(kernel.file, kernel.line),
-                      other = place_of(kernel.file, kernel.other);
+    const std::string line = place_of(kBroken + kernel.file, kernel.line),
+                      other = place_of(kBroken + kernel.file, kernel.other);
     if (kernel.kind == "deadlock") {
       CHECK(contains(seen.error, line));
       CHECK(contains(in_one_line(seen.error), kernel.says));
@@ -229,8 +225,7 @@ TEST_CASE("a finding in a shared function names the line that calls it") {
   const lab::Finding& finding = report.findings[0];
   CHECK(finding.kind == "out of bounds");
   CHECK(contains(finding.where, "common/gpu/tests/broken_hopper_base.cuh:"));
-  const std::string caller = fmt::format("common/lab/tests/watch_hopper_test.cpp:{}",
-                                         line_of(FA_WATCH_HOPPER_TEST, "tile is filled"));
+  const std::string caller = place_of(kThisFile, "tile is filled");
   CHECK(finding.caller == caller);
   CHECK(contains(report.text(), "called from " + caller));
   CHECK(contains(report.json(), "\"caller\": \"" + caller + "\""));
@@ -260,8 +255,7 @@ TEST_CASE("an operand of wgmma must be at a multiple of 16") {
   CAPTURE(report.text());
   REQUIRE(report.findings.size() == 1);
   CHECK(report.findings[0].kind == "misaligned");
-  CHECK(report.findings[0].caller == fmt::format("common/lab/tests/watch_hopper_test.cpp:{}",
-                                                 line_of(FA_WATCH_HOPPER_TEST, "odd operand")));
+  CHECK(report.findings[0].caller == place_of(kThisFile, "odd operand"));
 }
 
 // Loads one box of 16 rows and stores it.

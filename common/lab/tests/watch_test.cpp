@@ -3,7 +3,6 @@
 #include "common/lab/watch.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <sstream>
 #include <stdexcept>
 
@@ -14,35 +13,22 @@
 #include "common/gpu/launch.cuh"
 #include "common/gpu/tests/broken.cuh"
 #include "common/lab/sites.hpp"
-#include "common/lab/tests/marked_lines.hpp"
+#include "common/lab/tests/reports.hpp"
 #include "common/lab/trace.hpp"
-#include "common/testing/process.hpp"
 
 namespace fa::on_watched_lab {
 namespace {
 
 using lab::Report;
+using testing::check_clean;
 using testing::contains;
 using testing::in_one_line;
 using testing::line_of;
+using testing::place_of;
+using testing::watched;
 
-// Where a marked line of the broken kernels is, as the observer names it; nothing for no mark.
-std::string place_of(const std::string& mark) {
-  return mark.empty()
-             ? ""
-             : fmt::format("common/gpu/tests/broken.cuh:{}", line_of(FA_BROKEN_KERNELS, mark));
-}
-
-Report watched(const std::function<void()>& work) {
-  const lab::Watch watch;
-  work();
-  return watch.report();
-}
-
-void check_clean(const Report& report) {
-  CAPTURE(report.text());
-  CHECK(report.findings.empty());
-}
+const std::string kThisFile = "common/lab/tests/watch_test.cpp";
+const std::string kBroken = "common/gpu/tests/broken.cuh";
 
 // The only finding of a report, which has a kind.
 lab::Finding only(const Report& report, const std::string& kind) {
@@ -54,7 +40,7 @@ lab::Finding only(const Report& report, const std::string& kind) {
 
 // A line of this file, as the observer names it.
 std::string marked(const std::string& mark) {
-  return fmt::format("common/lab/tests/watch_test.cpp:{}", line_of(FA_WATCH_TEST, mark));
+  return place_of(kThisFile, mark);
 }
 
 // The report on a kernel of the table.
@@ -73,7 +59,8 @@ TEST_CASE("each broken kernel is found at its line, its right twin is not") {
     check_clean(watched([&] { kernel.run(false); }));
     const Report report = watched([&] { kernel.run(true); });
     CAPTURE(report.text());
-    const std::string line = place_of(kernel.line), other = place_of(kernel.other);
+    const std::string line = place_of(kBroken, kernel.line),
+                      other = place_of(kBroken, kernel.other);
     // Which of two threads came first is chance.
     const auto stands_there = [&](const lab::Finding& finding) {
       return (finding.where == line && finding.other == other) ||
@@ -566,8 +553,8 @@ TEST_CASE("lines that no thread reached are reported, also in called functions")
     CHECK(coverage.reached.count(marked(mark)) == 0);
   }
   CHECK(lines.count(marked("beyond the guard")) == 0);  // of another instance
-  const int helper = line_of(FA_WATCH_TEST, "helper after the branch");
-  const int branch = line_of(FA_WATCH_TEST, "no access");
+  const int helper = line_of(kThisFile, "helper after the branch");
+  const int branch = line_of(kThisFile, "no access");
   // Compilers may also give some of it to the call behind the barrier.
   const std::string unreached = lab::unreached(coverage);
   const std::string both = fmt::format("watch_test.cpp:{}, {}", helper, branch);
@@ -578,8 +565,8 @@ TEST_CASE("lines that no thread reached are reported, also in called functions")
   CHECK(lab::unreached(coverage) == "");
   CHECK(lab::unreached_text(coverage) == "Every line of the kernels was reached.\n");
   coverage.add(run(branches<2>, 32).coverage);
-  CHECK(lab::unreached_text(coverage) == fmt::format("Never reached: watch_test.cpp:{}\n",
-                                                     line_of(FA_WATCH_TEST, "beyond the guard")));
+  CHECK(lab::unreached_text(coverage) ==
+        fmt::format("Never reached: watch_test.cpp:{}\n", line_of(kThisFile, "beyond the guard")));
   CHECK(lab::unreached_text({}) ==
         "The lines that were never reached are unknown: this program has no symbols.\n");
 }

@@ -2,7 +2,6 @@
 // (npy_fixtures.py).
 #include "common/tensor/npy.hpp"
 
-#include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <cstring>

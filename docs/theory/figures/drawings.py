@@ -59,7 +59,7 @@ def roofline(matmul, forward):
     for power in range(-1, 4):
         _, y = at(1, 10.0**power * 1e12)
         d.line(left, y, right, y, charts.GRID, 1)
-        d.text(left - 8, y + 4, f"{10.0**power:g}", text_anchor="end")
+        d.right(left - 8, y + 4, f"{10.0**power:g}")
     for power in range(-1, 4):
         x, _ = at(10.0**power, 1e12)
         d.line(x, top, x, bottom, charts.GRID, 1)
@@ -93,7 +93,7 @@ def roofline(matmul, forward):
         disc(*at(kernel.intensity, kernel.rate), 9.5)
         x, y = 24, bottom + 66 + 18 * i
         disc(x, y - 4, 9)
-        d.text(x + 16, y, f"{kernel.name}, {kernel.kind}", text_anchor="start")
+        d.left(x + 16, y, f"{kernel.name}, {kernel.kind}")
     charts.footed(d, 16, bottom + 70 + below, source(matmul, forward), charts.NARROW)
     return d
 
@@ -122,16 +122,16 @@ def fusion():
         for k, place in enumerate(reads):
             x = left + 24 + 28 * k
             d.vertical_arrow(x, 226, 114)
-            d.text(x + 4, 190 - 18 * k, place, text_anchor="start", fill=colour(place))
+            d.left(x + 4, 190 - 18 * k, place, fill=colour(place))
         d.vertical_arrow(left + 100, 114, 226)
-        d.text(left + 105, 160, writes, text_anchor="start", fill=colour(writes))
+        d.left(left + 105, 160, writes, fill=colour(writes))
     d.cell(500, 62, 180, 52, PALE[2], "tiles of S and P are made,", dy=-4)
     d.text(590, 100, "used and dropped on chip")
     d.vertical_arrow(530, 226, 114)
-    d.text(536, 178, "Q, K, V", text_anchor="start")
+    d.left(536, 178, "Q, K, V")
     d.vertical_arrow(650, 114, 226)
-    d.text(656, 166, "O", text_anchor="start")
-    d.text(20, 290, "S and P: N x N elements per head. All others have N x d.", text_anchor="start")
+    d.left(656, 166, "O")
+    d.left(20, 290, "S and P: N x N elements per head. All others have N x d.")
     d.narrow([(0, 0, 430, 276)], [(470, 0, 230, 276)], [(0, 276, 430, 24)])
     return d
 
@@ -203,9 +203,9 @@ def bits():
     rows = [("float32", 8, 23), ("TF32", 8, 10), ("float16", 5, 10), ("bfloat16", 8, 7)]
     for i, (name, exponent, fraction) in enumerate(rows):
         y = 14 + 52 * i
-        d.text(left, y + 10, name, text_anchor="start", font_weight="bold")
+        d.left(left, y + 10, name, font_weight="bold")
         words = f"{1 + exponent + fraction} bits: 1 + {exponent} + {fraction}"
-        d.text(left + 72, y + 10, words, text_anchor="start")
+        d.left(left + 72, y + 10, words)
         x = left
         for letter, count, colour in (
             ("s", 1, PALE[7]),
@@ -217,7 +217,7 @@ def bits():
                 x += unit
             d.text(x - unit * count / 2, y + 33, letter)
     words = "s: sign; e: exponent, the range; f: fraction, the precision"
-    d.text(left, 236, words, text_anchor="start")
+    d.left(left, 236, words)
     return d
 
 
@@ -257,7 +257,7 @@ def pipeline():
         y = 34 + 88 * i
         times = examples.schedule(count, copy, compute, number)
         words = f"{number} stage{'s' * (number > 1)}"
-        d.text(left - 10, y + 26, words, text_anchor="end", font_weight="bold")
+        d.right(left - 10, y + 26, words, font_weight="bold")
         for tile, (asked, arrived, begun, done) in enumerate(times):
             row = y + 17 * (tile % number)
             d.box(left + asked * unit, row, (arrived - asked) * unit, 15, PALE[1])
@@ -265,7 +265,7 @@ def pipeline():
             d.box(left + begun * unit, y + 54, (done - begun) * unit, 18, PALE[0])
             d.text(left + (begun + done) / 2 * unit, y + 67, tile + 1)
         end = times[-1][3]
-        d.text(left + end * unit + 6, y + 67, f"{end}", text_anchor="start", font_weight="bold")
+        d.left(left + end * unit + 6, y + 67, f"{end}", font_weight="bold")
     words = [
         f"Upper rows: copies in flight, {copy} units of time each.",
         f"Lowest row: tiles computed, {compute} units each.",
@@ -287,7 +287,7 @@ def reverse():
             x += step
         d.text(x + 8, y + unit / 2 + 5, "=", font_size=16)
         d.cell(x + 28, y + (unit - height) / 2, unit, height, colour, result)
-        d.text(14, y + unit + 28, words, text_anchor="start")
+        d.left(14, y + unit + 28, words)
 
     bold = {"text_anchor": "start", "font_weight": "bold"}
     d.text(14, 26, "from the left: a row times a matrix, n x n each time", **bold)

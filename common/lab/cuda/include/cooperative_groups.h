@@ -205,10 +205,10 @@ void sync(const Group& group, LAB_CUDA_WHERE) {
 
 // ---------------------------------------------------------------- reductions and scans
 
-template <class T>
-struct plus {
-  T operator()(T a, T b) const { return a + b; }
-};
+using std::bit_and;
+using std::bit_or;
+using std::bit_xor;
+using std::plus;
 template <class T>
 struct less {
   T operator()(T a, T b) const { return b < a ? b : a; }
@@ -216,18 +216,6 @@ struct less {
 template <class T>
 struct greater {
   T operator()(T a, T b) const { return a < b ? b : a; }
-};
-template <class T>
-struct bit_and {
-  T operator()(T a, T b) const { return a & b; }
-};
-template <class T>
-struct bit_or {
-  T operator()(T a, T b) const { return a | b; }
-};
-template <class T>
-struct bit_xor {
-  T operator()(T a, T b) const { return a ^ b; }
 };
 
 template <class T, class Operation>

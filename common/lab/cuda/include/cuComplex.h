@@ -12,12 +12,8 @@ typedef cuFloatComplex cuComplex;
   LAB_CUDA_FUNCTION C make(T x, T y) {                                           \
     return {x, y};                                                               \
   }                                                                              \
-  LAB_CUDA_FUNCTION T cuCreal##f(C z) {                                          \
-    return z.x;                                                                  \
-  }                                                                              \
-  LAB_CUDA_FUNCTION T cuCimag##f(C z) {                                          \
-    return z.y;                                                                  \
-  }                                                                              \
+  LAB_CUDA_DEFINE(T, cuCreal##f, (C z), z.x)                                     \
+  LAB_CUDA_DEFINE(T, cuCimag##f, (C z), z.y)                                     \
   LAB_CUDA_FUNCTION C cuConj##f(C z) {                                           \
     return {z.x, -z.y};                                                          \
   }                                                                              \
@@ -34,12 +30,8 @@ typedef cuFloatComplex cuComplex;
     const T square = b.x * b.x + b.y * b.y;                                      \
     return {(a.x * b.x + a.y * b.y) / square, (a.y * b.x - a.x * b.y) / square}; \
   }                                                                              \
-  LAB_CUDA_FUNCTION C cuCfma##f(C a, C b, C c) {                                 \
-    return cuCadd##f(cuCmul##f(a, b), c);                                        \
-  }                                                                              \
-  LAB_CUDA_FUNCTION T cuCabs##f(C z) {                                           \
-    return std::hypot(z.x, z.y);                                                 \
-  }
+  LAB_CUDA_DEFINE(C, cuCfma##f, (C a, C b, C c), cuCadd##f(cuCmul##f(a, b), c))  \
+  LAB_CUDA_DEFINE(T, cuCabs##f, (C z), std::hypot(z.x, z.y))
 LAB_CUDA_COMPLEX(cuFloatComplex, float, f, make_cuFloatComplex)
 LAB_CUDA_COMPLEX(cuDoubleComplex, double, , make_cuDoubleComplex)
 #undef LAB_CUDA_COMPLEX

@@ -15,14 +15,9 @@ typedef __nv_bfloat162 nv_bfloat162;
 LAB_CUDA_FUNCTION float2 __bfloat1622float2(__nv_bfloat162 a) {
   return {float(a.x), float(a.y)};
 }
-LAB_CUDA_FUNCTION __nv_bfloat162 __float2bfloat162_rn(float a) {
-  return __nv_bfloat162(a, a);
-}
-LAB_CUDA_FUNCTION __nv_bfloat162 __floats2bfloat162_rn(float a, float b) {
-  return __nv_bfloat162(a, b);
-}
-LAB_CUDA_FUNCTION __nv_bfloat16 __float2bfloat16_rz(float a) {
-  return __ushort_as_bfloat16(::lab_cuda::float_to_bfloat16(a, ::lab_cuda::Rounding::kZero));
-}
+LAB_CUDA_DEFINE(__nv_bfloat162, __float2bfloat162_rn, (float a), __nv_bfloat162(a, a))
+LAB_CUDA_DEFINE(__nv_bfloat162, __floats2bfloat162_rn, (float a, float b), __nv_bfloat162(a, b))
+LAB_CUDA_DEFINE(__nv_bfloat16, __float2bfloat16_rz, (float a),
+                __ushort_as_bfloat16(::lab_cuda::float_to_bfloat16(a, ::lab_cuda::Rounding::kZero)))
 #define CUDART_INF_BF16 __ushort_as_bfloat16(0x7f80u)
 #define CUDART_NAN_BF16 __ushort_as_bfloat16(0x7fffu)

@@ -16,21 +16,14 @@ typedef __half2 nv_half2;
 LAB_CUDA_FUNCTION float2 __half22float2(__half2 a) {
   return {float(a.x), float(a.y)};
 }
-LAB_CUDA_FUNCTION __half2 __float2half2_rn(float a) {
-  return __half2(a, a);
-}
-LAB_CUDA_FUNCTION __half2 __floats2half2_rn(float a, float b) {
-  return __half2(a, b);
-}
-LAB_CUDA_FUNCTION __half __float2half_rz(float a) {
-  return __ushort_as_half(::lab_cuda::float_to_half(a, ::lab_cuda::Rounding::kZero));
-}
-LAB_CUDA_FUNCTION __half __float2half_ru(float a) {
-  return __ushort_as_half(::lab_cuda::float_to_half(a, ::lab_cuda::Rounding::kUp));
-}
-LAB_CUDA_FUNCTION __half __float2half_rd(float a) {
-  return __ushort_as_half(::lab_cuda::float_to_half(a, ::lab_cuda::Rounding::kDown));
-}
+LAB_CUDA_DEFINE(__half2, __float2half2_rn, (float a), __half2(a, a))
+LAB_CUDA_DEFINE(__half2, __floats2half2_rn, (float a, float b), __half2(a, b))
+LAB_CUDA_DEFINE(__half, __float2half_rz, (float a),
+                __ushort_as_half(::lab_cuda::float_to_half(a, ::lab_cuda::Rounding::kZero)))
+LAB_CUDA_DEFINE(__half, __float2half_ru, (float a),
+                __ushort_as_half(::lab_cuda::float_to_half(a, ::lab_cuda::Rounding::kUp)))
+LAB_CUDA_DEFINE(__half, __float2half_rd, (float a),
+                __ushort_as_half(::lab_cuda::float_to_half(a, ::lab_cuda::Rounding::kDown)))
 #define CUDART_INF_FP16 __ushort_as_half(0x7c00u)
 #define CUDART_NAN_FP16 __ushort_as_half(0x7fffu)
 #define CUDART_MAX_NORMAL_FP16 __ushort_as_half(0x7bffu)

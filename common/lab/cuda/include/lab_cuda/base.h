@@ -47,6 +47,11 @@
 #define __DRIVER_TYPES_H__
 #define __VECTOR_TYPES_H__
 #define LAB_CUDA_FUNCTION __attribute__((always_inline)) inline
+// A function that is one expression.
+#define LAB_CUDA_DEFINE(result, name, parameters, ...) \
+  LAB_CUDA_FUNCTION result name parameters {           \
+    return __VA_ARGS__;                                \
+  }
 // Functions that stand for one instruction say themselves what they access.
 #define LAB_CUDA_UNWATCHED __attribute__((no_sanitize("thread")))
 #define LAB_CUDA_WHERE ::lab_cuda::Where lab_where = ::lab_cuda::here()

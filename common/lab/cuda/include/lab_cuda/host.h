@@ -93,44 +93,47 @@ enum cudaComputeMode {
   cudaComputeModeExclusive,
   cudaComputeModeProhibited
 };
-enum cudaDeviceAttr {
-  cudaDevAttrMaxThreadsPerBlock = 1,
-  cudaDevAttrMaxBlockDimX = 2,
-  cudaDevAttrMaxBlockDimY = 3,
-  cudaDevAttrMaxBlockDimZ = 4,
-  cudaDevAttrMaxGridDimX = 5,
-  cudaDevAttrMaxGridDimY = 6,
-  cudaDevAttrMaxGridDimZ = 7,
-  cudaDevAttrMaxSharedMemoryPerBlock = 8,
-  cudaDevAttrTotalConstantMemory = 9,
-  cudaDevAttrWarpSize = 10,
-  cudaDevAttrMaxRegistersPerBlock = 12,
-  cudaDevAttrClockRate = 13,
-  cudaDevAttrGpuOverlap = 15,
-  cudaDevAttrMultiProcessorCount = 16,
-  cudaDevAttrKernelExecTimeout = 17,
-  cudaDevAttrIntegrated = 18,
-  cudaDevAttrCanMapHostMemory = 19,
-  cudaDevAttrComputeMode = 20,
-  cudaDevAttrConcurrentKernels = 31,
-  cudaDevAttrMemoryClockRate = 36,
-  cudaDevAttrGlobalMemoryBusWidth = 37,
-  cudaDevAttrL2CacheSize = 38,
-  cudaDevAttrMaxThreadsPerMultiProcessor = 39,
-  cudaDevAttrAsyncEngineCount = 40,
-  cudaDevAttrUnifiedAddressing = 41,
-  cudaDevAttrComputeCapabilityMajor = 75,
-  cudaDevAttrComputeCapabilityMinor = 76,
-  cudaDevAttrStreamPrioritiesSupported = 78,
-  cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
-  cudaDevAttrMaxRegistersPerMultiprocessor = 82,
-  cudaDevAttrManagedMemory = 83,
-  cudaDevAttrPageableMemoryAccess = 88,
-  cudaDevAttrConcurrentManagedAccess = 89,
-  cudaDevAttrCooperativeLaunch = 95,
-  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
-  cudaDevAttrMaxBlocksPerMultiprocessor = 106
-};
+// Attributes of a device: name, number, and the field of cudaDeviceProp that has it.
+#define LAB_CUDA_ATTRIBUTES(X)                                                   \
+  X(cudaDevAttrMaxThreadsPerBlock, 1, maxThreadsPerBlock)                        \
+  X(cudaDevAttrMaxBlockDimX, 2, maxThreadsDim[0])                                \
+  X(cudaDevAttrMaxBlockDimY, 3, maxThreadsDim[1])                                \
+  X(cudaDevAttrMaxBlockDimZ, 4, maxThreadsDim[2])                                \
+  X(cudaDevAttrMaxGridDimX, 5, maxGridSize[0])                                   \
+  X(cudaDevAttrMaxGridDimY, 6, maxGridSize[1])                                   \
+  X(cudaDevAttrMaxGridDimZ, 7, maxGridSize[2])                                   \
+  X(cudaDevAttrMaxSharedMemoryPerBlock, 8, sharedMemPerBlock)                    \
+  X(cudaDevAttrTotalConstantMemory, 9, totalConstMem)                            \
+  X(cudaDevAttrWarpSize, 10, warpSize)                                           \
+  X(cudaDevAttrMaxRegistersPerBlock, 12, regsPerBlock)                           \
+  X(cudaDevAttrClockRate, 13, clockRate)                                         \
+  X(cudaDevAttrGpuOverlap, 15, deviceOverlap)                                    \
+  X(cudaDevAttrMultiProcessorCount, 16, multiProcessorCount)                     \
+  X(cudaDevAttrKernelExecTimeout, 17, kernelExecTimeoutEnabled)                  \
+  X(cudaDevAttrIntegrated, 18, integrated)                                       \
+  X(cudaDevAttrCanMapHostMemory, 19, canMapHostMemory)                           \
+  X(cudaDevAttrComputeMode, 20, computeMode)                                     \
+  X(cudaDevAttrConcurrentKernels, 31, concurrentKernels)                         \
+  X(cudaDevAttrMemoryClockRate, 36, memoryClockRate)                             \
+  X(cudaDevAttrGlobalMemoryBusWidth, 37, memoryBusWidth)                         \
+  X(cudaDevAttrL2CacheSize, 38, l2CacheSize)                                     \
+  X(cudaDevAttrMaxThreadsPerMultiProcessor, 39, maxThreadsPerMultiProcessor)     \
+  X(cudaDevAttrAsyncEngineCount, 40, asyncEngineCount)                           \
+  X(cudaDevAttrUnifiedAddressing, 41, unifiedAddressing)                         \
+  X(cudaDevAttrComputeCapabilityMajor, 75, major)                                \
+  X(cudaDevAttrComputeCapabilityMinor, 76, minor)                                \
+  X(cudaDevAttrStreamPrioritiesSupported, 78, streamPrioritiesSupported)         \
+  X(cudaDevAttrMaxSharedMemoryPerMultiprocessor, 81, sharedMemPerMultiprocessor) \
+  X(cudaDevAttrMaxRegistersPerMultiprocessor, 82, regsPerMultiprocessor)         \
+  X(cudaDevAttrManagedMemory, 83, managedMemory)                                 \
+  X(cudaDevAttrPageableMemoryAccess, 88, pageableMemoryAccess)                   \
+  X(cudaDevAttrConcurrentManagedAccess, 89, concurrentManagedAccess)             \
+  X(cudaDevAttrCooperativeLaunch, 95, cooperativeLaunch)                         \
+  X(cudaDevAttrMaxSharedMemoryPerBlockOptin, 97, sharedMemPerBlockOptin)         \
+  X(cudaDevAttrMaxBlocksPerMultiprocessor, 106, maxBlocksPerMultiProcessor)
+#define LAB_CUDA_ATTRIBUTE(name, number, field) name = number,
+enum cudaDeviceAttr { LAB_CUDA_ATTRIBUTES(LAB_CUDA_ATTRIBUTE) };
+#undef LAB_CUDA_ATTRIBUTE
 
 enum cudaStreamCaptureMode {
   cudaStreamCaptureModeGlobal,
@@ -217,42 +220,26 @@ cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned flags);
 cudaError_t cudaMallocPitch(void** pointer, std::size_t* pitch, std::size_t width,
                             std::size_t height);
 cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t stream);
-template <class T>
-cudaError_t cudaMalloc(T** pointer, std::size_t bytes) {
-  return cudaMalloc(reinterpret_cast<void**>(pointer), bytes);
-}
-template <class T>
-cudaError_t cudaMallocManaged(T** pointer, std::size_t bytes,
-                              unsigned flags = cudaMemAttachGlobal) {
-  return cudaMallocManaged(reinterpret_cast<void**>(pointer), bytes, flags);
-}
-template <class T>
-cudaError_t cudaMallocHost(T** pointer, std::size_t bytes, unsigned flags = 0) {
-  return cudaMallocHost(reinterpret_cast<void**>(pointer), bytes, flags);
-}
-template <class T>
-cudaError_t cudaHostAlloc(T** pointer, std::size_t bytes, unsigned flags) {
-  return cudaHostAlloc(reinterpret_cast<void**>(pointer), bytes, flags);
-}
-template <class T>
-cudaError_t cudaMallocPitch(T** pointer, std::size_t* pitch, std::size_t width,
-                            std::size_t height) {
-  return cudaMallocPitch(reinterpret_cast<void**>(pointer), pitch, width, height);
-}
-template <class T>
-cudaError_t cudaMallocAsync(T** pointer, std::size_t bytes, cudaStream_t stream) {
-  return cudaMallocAsync(reinterpret_cast<void**>(pointer), bytes, stream);
-}
+// With a pointer to any type.
+#define LAB_CUDA_TYPED(name)                                                      \
+  template <class T, class... Rest, class = std::enable_if_t<!std::is_void_v<T>>> \
+  cudaError_t name(T** pointer, Rest... rest) {                                   \
+    return name(reinterpret_cast<void**>(pointer), rest...);                      \
+  }
+LAB_CUDA_TYPED(cudaMalloc)
+LAB_CUDA_TYPED(cudaMallocManaged)
+LAB_CUDA_TYPED(cudaMallocHost)
+LAB_CUDA_TYPED(cudaHostAlloc)
+LAB_CUDA_TYPED(cudaMallocPitch)
+LAB_CUDA_TYPED(cudaMallocAsync)
 cudaError_t cudaFree(void* pointer);
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream);
 cudaError_t cudaFreeHost(void* pointer);
 cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned flags);
 cudaError_t cudaHostUnregister(void* pointer);
 cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned flags);
-template <class T>
-cudaError_t cudaHostGetDevicePointer(T** device, void* host, unsigned flags) {
-  return cudaHostGetDevicePointer(reinterpret_cast<void**>(device), host, flags);
-}
+LAB_CUDA_TYPED(cudaHostGetDevicePointer)
+#undef LAB_CUDA_TYPED
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream = nullptr);

@@ -27,12 +27,8 @@ LAB_CUDA_FUNCTION unsigned each_part(unsigned a, unsigned b, Operation operation
   }
   return result;
 }
-LAB_CUDA_FUNCTION int clamped(int x, int low, int high) {
-  return x < low ? low : x > high ? high : x;
-}
-LAB_CUDA_FUNCTION int distance(int x, int y) {
-  return x < y ? y - x : x - y;
-}
+LAB_CUDA_DEFINE(int, clamped, (int x, int low, int high), x<low ? low : x> high ? high : x)
+LAB_CUDA_DEFINE(int, distance, (int x, int y), x < y ? y - x : x - y)
 template <int bits, bool is_signed>
 LAB_CUDA_FUNCTION unsigned sum_of_distances(unsigned a, unsigned b) {
   unsigned sum = 0;
@@ -99,59 +95,39 @@ LAB_CUDA_COMPARE_PARTS(lts, true, <)
 LAB_CUDA_COMPARE_PARTS(ltu, false, <)
 #undef LAB_CUDA_COMPARE_PARTS
 #undef LAB_CUDA_PARTS
-#define LAB_CUDA_PARTS_OF_ONE(parts)              \
-  inline unsigned __vneg##parts(unsigned a) {     \
-    return __vsub##parts(0, a);                   \
-  }                                               \
-  inline unsigned __vnegss##parts(unsigned a) {   \
-    return __vsubss##parts(0, a);                 \
-  }                                               \
-  inline unsigned __vabs##parts(unsigned a) {     \
-    return __vabsdiffs##parts(a, 0);              \
-  }                                               \
-  inline unsigned __vabsss##parts(unsigned a) {   \
-    return __vmaxs##parts(a, __vnegss##parts(a)); \
-  }
+#define LAB_CUDA_PARTS_OF_ONE(parts)                                               \
+  LAB_CUDA_DEFINE(unsigned, __vneg##parts, (unsigned a), __vsub##parts(0, a))      \
+  LAB_CUDA_DEFINE(unsigned, __vnegss##parts, (unsigned a), __vsubss##parts(0, a))  \
+  LAB_CUDA_DEFINE(unsigned, __vabs##parts, (unsigned a), __vabsdiffs##parts(a, 0)) \
+  LAB_CUDA_DEFINE(unsigned, __vabsss##parts, (unsigned a), __vmaxs##parts(a, __vnegss##parts(a)))
 LAB_CUDA_PARTS_OF_ONE(2)
 LAB_CUDA_PARTS_OF_ONE(4)
 #undef LAB_CUDA_PARTS_OF_ONE
-inline unsigned __vsads2(unsigned a, unsigned b) {
-  return ::lab_cuda::sum_of_distances<16, true>(a, b);
-}
-inline unsigned __vsads4(unsigned a, unsigned b) {
-  return ::lab_cuda::sum_of_distances<8, true>(a, b);
-}
-inline unsigned __vsadu2(unsigned a, unsigned b) {
-  return ::lab_cuda::sum_of_distances<16, false>(a, b);
-}
-inline unsigned __vsadu4(unsigned a, unsigned b) {
-  return ::lab_cuda::sum_of_distances<8, false>(a, b);
-}
+LAB_CUDA_DEFINE(unsigned, __vsads2, (unsigned a, unsigned b),
+                ::lab_cuda::sum_of_distances<16, true>(a, b))
+LAB_CUDA_DEFINE(unsigned, __vsads4, (unsigned a, unsigned b),
+                ::lab_cuda::sum_of_distances<8, true>(a, b))
+LAB_CUDA_DEFINE(unsigned, __vsadu2, (unsigned a, unsigned b),
+                ::lab_cuda::sum_of_distances<16, false>(a, b))
+LAB_CUDA_DEFINE(unsigned, __vsadu4, (unsigned a, unsigned b),
+                ::lab_cuda::sum_of_distances<8, false>(a, b))
 
-inline int __dp4a(int a, int b, int c) {
-  return ::lab_cuda::dot<8, 4>(static_cast<unsigned>(a), static_cast<unsigned>(b), 0, c);
-}
-inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
-  return ::lab_cuda::dot<8, 4>(a, b, 0, c);
-}
-inline int __dp4a(char4 a, char4 b, int c) {
-  return c + a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
-}
-inline unsigned __dp4a(uchar4 a, uchar4 b, unsigned c) {
-  return c + static_cast<unsigned>(a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w);
-}
-inline int __dp2a_lo(int a, int b, int c) {
-  return ::lab_cuda::dot<16, 2>(static_cast<unsigned>(a), static_cast<unsigned>(b), 0, c);
-}
-inline unsigned __dp2a_lo(unsigned a, unsigned b, unsigned c) {
-  return ::lab_cuda::dot<16, 2>(a, b, 0, c);
-}
-inline int __dp2a_hi(int a, int b, int c) {
-  return ::lab_cuda::dot<16, 2>(static_cast<unsigned>(a), static_cast<unsigned>(b), 2, c);
-}
-inline unsigned __dp2a_hi(unsigned a, unsigned b, unsigned c) {
-  return ::lab_cuda::dot<16, 2>(a, b, 2, c);
-}
+LAB_CUDA_DEFINE(int, __dp4a, (int a, int b, int c),
+                ::lab_cuda::dot<8, 4>(static_cast<unsigned>(a), static_cast<unsigned>(b), 0, c))
+LAB_CUDA_DEFINE(unsigned, __dp4a, (unsigned a, unsigned b, unsigned c),
+                ::lab_cuda::dot<8, 4>(a, b, 0, c))
+LAB_CUDA_DEFINE(int, __dp4a, (char4 a, char4 b, int c),
+                c + a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w)
+LAB_CUDA_DEFINE(unsigned, __dp4a, (uchar4 a, uchar4 b, unsigned c),
+                c + static_cast<unsigned>(a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w))
+LAB_CUDA_DEFINE(int, __dp2a_lo, (int a, int b, int c),
+                ::lab_cuda::dot<16, 2>(static_cast<unsigned>(a), static_cast<unsigned>(b), 0, c))
+LAB_CUDA_DEFINE(unsigned, __dp2a_lo, (unsigned a, unsigned b, unsigned c),
+                ::lab_cuda::dot<16, 2>(a, b, 0, c))
+LAB_CUDA_DEFINE(int, __dp2a_hi, (int a, int b, int c),
+                ::lab_cuda::dot<16, 2>(static_cast<unsigned>(a), static_cast<unsigned>(b), 2, c))
+LAB_CUDA_DEFINE(unsigned, __dp2a_hi, (unsigned a, unsigned b, unsigned c),
+                ::lab_cuda::dot<16, 2>(a, b, 2, c))
 
 inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
   const unsigned long long both = static_cast<unsigned long long>(high) << 32 | low;
@@ -161,49 +137,30 @@ inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
   const unsigned long long both = static_cast<unsigned long long>(high) << 32 | low;
   return static_cast<unsigned>(both >> (shift & 31));
 }
-inline unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned shift) {
-  return shift >= 32 ? low : __funnelshift_l(low, high, shift);
-}
-inline unsigned __funnelshift_rc(unsigned low, unsigned high, unsigned shift) {
-  return shift >= 32 ? high : __funnelshift_r(low, high, shift);
-}
-inline int __mul24(int x, int y) {
-  return (x << 8 >> 8) * (y << 8 >> 8);
-}
-inline unsigned __umul24(unsigned x, unsigned y) {
-  return (x & 0xffffff) * (y & 0xffffff);
-}
-inline int __mulhi(int x, int y) {
-  return static_cast<int>(static_cast<long long>(x) * y >> 32);
-}
-inline unsigned __umulhi(unsigned x, unsigned y) {
-  return static_cast<unsigned>(static_cast<unsigned long long>(x) * y >> 32);
-}
-inline long long __mul64hi(long long x, long long y) {
-  return static_cast<long long>(static_cast<__int128>(x) * y >> 64);
-}
-inline unsigned long long __umul64hi(unsigned long long x, unsigned long long y) {
-  return static_cast<unsigned long long>(static_cast<unsigned __int128>(x) * y >> 64);
-}
-inline unsigned __sad(int x, int y, unsigned z) {
-  return z + (x < y ? static_cast<unsigned>(y) - static_cast<unsigned>(x)
-                    : static_cast<unsigned>(x) - static_cast<unsigned>(y));
-}
-inline unsigned __usad(unsigned x, unsigned y, unsigned z) {
-  return z + (x < y ? y - x : x - y);
-}
-inline int __hadd(int x, int y) {
-  return static_cast<int>((static_cast<long long>(x) + y) >> 1);
-}
-inline int __rhadd(int x, int y) {
-  return static_cast<int>((static_cast<long long>(x) + y + 1) >> 1);
-}
-inline unsigned __uhadd(unsigned x, unsigned y) {
-  return static_cast<unsigned>((static_cast<unsigned long long>(x) + y) >> 1);
-}
-inline unsigned __urhadd(unsigned x, unsigned y) {
-  return static_cast<unsigned>((static_cast<unsigned long long>(x) + y + 1) >> 1);
-}
+LAB_CUDA_DEFINE(unsigned, __funnelshift_lc, (unsigned low, unsigned high, unsigned shift),
+                shift >= 32 ? low : __funnelshift_l(low, high, shift))
+LAB_CUDA_DEFINE(unsigned, __funnelshift_rc, (unsigned low, unsigned high, unsigned shift),
+                shift >= 32 ? high : __funnelshift_r(low, high, shift))
+LAB_CUDA_DEFINE(int, __mul24, (int x, int y), (x << 8 >> 8) * (y << 8 >> 8))
+LAB_CUDA_DEFINE(unsigned, __umul24, (unsigned x, unsigned y), (x & 0xffffff) * (y & 0xffffff))
+LAB_CUDA_DEFINE(int, __mulhi, (int x, int y), static_cast<int>(static_cast<long long>(x) * y >> 32))
+LAB_CUDA_DEFINE(unsigned, __umulhi, (unsigned x, unsigned y),
+                static_cast<unsigned>(static_cast<unsigned long long>(x) * y >> 32))
+LAB_CUDA_DEFINE(long long, __mul64hi, (long long x, long long y),
+                static_cast<long long>(static_cast<__int128>(x) * y >> 64))
+LAB_CUDA_DEFINE(unsigned long long, __umul64hi, (unsigned long long x, unsigned long long y),
+                static_cast<unsigned long long>(static_cast<unsigned __int128>(x) * y >> 64))
+LAB_CUDA_DEFINE(unsigned, __sad, (int x, int y, unsigned z),
+                z + (x < y ? static_cast<unsigned>(y) - static_cast<unsigned>(x)
+                           : static_cast<unsigned>(x) - static_cast<unsigned>(y)))
+LAB_CUDA_DEFINE(unsigned, __usad, (unsigned x, unsigned y, unsigned z), z + (x < y ? y - x : x - y))
+LAB_CUDA_DEFINE(int, __hadd, (int x, int y), static_cast<int>((static_cast<long long>(x) + y) >> 1))
+LAB_CUDA_DEFINE(int, __rhadd, (int x, int y),
+                static_cast<int>((static_cast<long long>(x) + y + 1) >> 1))
+LAB_CUDA_DEFINE(unsigned, __uhadd, (unsigned x, unsigned y),
+                static_cast<unsigned>((static_cast<unsigned long long>(x) + y) >> 1))
+LAB_CUDA_DEFINE(unsigned, __urhadd, (unsigned x, unsigned y),
+                static_cast<unsigned>((static_cast<unsigned long long>(x) + y + 1) >> 1))
 /// The place of the n-th set bit, counted from `base`, upwards where `offset` is positive; ~0u
 /// without one.
 inline unsigned __fns(unsigned mask, unsigned base, int offset) {

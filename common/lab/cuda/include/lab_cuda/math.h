@@ -30,199 +30,83 @@ LAB_CUDA_MIN_MAX(unsigned long long, long long, unsigned long long)
 LAB_CUDA_MIN_MAX(unsigned long long, unsigned long long, long long)
 #undef LAB_CUDA_MIN_MAX
 // A NaN gives way to a number.
-LAB_CUDA_FUNCTION float min(float a, float b) {
-  return __builtin_fminf(a, b);
-}
-LAB_CUDA_FUNCTION float max(float a, float b) {
-  return __builtin_fmaxf(a, b);
-}
-LAB_CUDA_FUNCTION double min(double a, double b) {
-  return __builtin_fmin(a, b);
-}
-LAB_CUDA_FUNCTION double max(double a, double b) {
-  return __builtin_fmax(a, b);
-}
-LAB_CUDA_FUNCTION double min(float a, double b) {
-  return __builtin_fmin(a, b);
-}
-LAB_CUDA_FUNCTION double max(float a, double b) {
-  return __builtin_fmax(a, b);
-}
-LAB_CUDA_FUNCTION double min(double a, float b) {
-  return __builtin_fmin(a, b);
-}
-LAB_CUDA_FUNCTION double max(double a, float b) {
-  return __builtin_fmax(a, b);
-}
-inline int umin(unsigned a, unsigned b) {
-  return b < a ? b : a;
-}
-inline int umax(unsigned a, unsigned b) {
-  return a < b ? b : a;
-}
+LAB_CUDA_DEFINE(float, min, (float a, float b), __builtin_fminf(a, b))
+LAB_CUDA_DEFINE(float, max, (float a, float b), __builtin_fmaxf(a, b))
+LAB_CUDA_DEFINE(double, min, (double a, double b), __builtin_fmin(a, b))
+LAB_CUDA_DEFINE(double, max, (double a, double b), __builtin_fmax(a, b))
+LAB_CUDA_DEFINE(double, min, (float a, double b), __builtin_fmin(a, b))
+LAB_CUDA_DEFINE(double, max, (float a, double b), __builtin_fmax(a, b))
+LAB_CUDA_DEFINE(double, min, (double a, float b), __builtin_fmin(a, b))
+LAB_CUDA_DEFINE(double, max, (double a, float b), __builtin_fmax(a, b))
+LAB_CUDA_DEFINE(int, umin, (unsigned a, unsigned b), b < a ? b : a)
+LAB_CUDA_DEFINE(int, umax, (unsigned a, unsigned b), a < b ? b : a)
 
 // ---------------------------------------------------------------- functions
 
-inline float rsqrtf(float x) {
-  return 1 / std::sqrt(x);
-}
-inline double rsqrt(double x) {
-  return 1 / std::sqrt(x);
-}
-inline float rsqrt(float x) {
-  return 1 / std::sqrt(x);
-}
-inline float fdividef(float x, float y) {
-  return x / y;
-}
-inline float saturate(float x) {
-  return x > 0 ? (x < 1 ? x : 1) : 0;
-}
-inline float __saturatef(float x) {
-  return saturate(x);
-}
-inline float __expf(float x) {
-  return std::exp(x);
-}
-inline float __exp10f(float x) {
-  return std::pow(10.0f, x);
-}
-inline float __logf(float x) {
-  return std::log(x);
-}
-inline float __log2f(float x) {
-  return std::log2(x);
-}
-inline float __log10f(float x) {
-  return std::log10(x);
-}
-inline float __powf(float x, float y) {
-  return std::pow(x, y);
-}
-inline float __sinf(float x) {
-  return std::sin(x);
-}
-inline float __cosf(float x) {
-  return std::cos(x);
-}
-inline float __tanf(float x) {
-  return std::tan(x);
-}
-inline float __tanhf(float x) {
-  return std::tanh(x);
-}
+LAB_CUDA_DEFINE(float, rsqrtf, (float x), 1 / std::sqrt(x))
+LAB_CUDA_DEFINE(double, rsqrt, (double x), 1 / std::sqrt(x))
+LAB_CUDA_DEFINE(float, rsqrt, (float x), 1 / std::sqrt(x))
+LAB_CUDA_DEFINE(float, fdividef, (float x, float y), x / y)
+LAB_CUDA_DEFINE(float, saturate, (float x), x > 0 ? (x < 1 ? x : 1) : 0)
+LAB_CUDA_DEFINE(float, __saturatef, (float x), saturate(x))
+LAB_CUDA_DEFINE(float, __expf, (float x), std::exp(x))
+LAB_CUDA_DEFINE(float, __exp10f, (float x), std::pow(10.0f, x))
+LAB_CUDA_DEFINE(float, __logf, (float x), std::log(x))
+LAB_CUDA_DEFINE(float, __log2f, (float x), std::log2(x))
+LAB_CUDA_DEFINE(float, __log10f, (float x), std::log10(x))
+LAB_CUDA_DEFINE(float, __powf, (float x, float y), std::pow(x, y))
+LAB_CUDA_DEFINE(float, __sinf, (float x), std::sin(x))
+LAB_CUDA_DEFINE(float, __cosf, (float x), std::cos(x))
+LAB_CUDA_DEFINE(float, __tanf, (float x), std::tan(x))
+LAB_CUDA_DEFINE(float, __tanhf, (float x), std::tanh(x))
 inline void __sincosf(float x, float* sine, float* cosine) {
   *sine = std::sin(x);
   *cosine = std::cos(x);
 }
-inline float __fdividef(float x, float y) {
-  return x / y;
-}
-inline float __frsqrt_rn(float x) {
-  return 1 / std::sqrt(x);
-}
+LAB_CUDA_DEFINE(float, __fdividef, (float x, float y), x / y)
+LAB_CUDA_DEFINE(float, __frsqrt_rn, (float x), 1 / std::sqrt(x))
 
 // One operation, rounded to nearest; the other ways to round differ in the last bit only.
-#define LAB_CUDA_ROUNDED(mode)                               \
-  inline float __fadd_##mode(float x, float y) {             \
-    return x + y;                                            \
-  }                                                          \
-  inline float __fsub_##mode(float x, float y) {             \
-    return x - y;                                            \
-  }                                                          \
-  inline float __fmul_##mode(float x, float y) {             \
-    return x * y;                                            \
-  }                                                          \
-  inline float __fdiv_##mode(float x, float y) {             \
-    return x / y;                                            \
-  }                                                          \
-  inline float __fmaf_##mode(float x, float y, float z) {    \
-    return std::fma(x, y, z);                                \
-  }                                                          \
-  inline double __dadd_##mode(double x, double y) {          \
-    return x + y;                                            \
-  }                                                          \
-  inline double __dsub_##mode(double x, double y) {          \
-    return x - y;                                            \
-  }                                                          \
-  inline double __dmul_##mode(double x, double y) {          \
-    return x * y;                                            \
-  }                                                          \
-  inline double __ddiv_##mode(double x, double y) {          \
-    return x / y;                                            \
-  }                                                          \
-  inline double __fma_##mode(double x, double y, double z) { \
-    return std::fma(x, y, z);                                \
-  }                                                          \
-  inline float __int2float_##mode(int x) {                   \
-    return static_cast<float>(x);                            \
-  }                                                          \
-  inline float __uint2float_##mode(unsigned x) {             \
-    return static_cast<float>(x);                            \
-  }                                                          \
-  inline float __ll2float_##mode(long long x) {              \
-    return static_cast<float>(x);                            \
-  }                                                          \
-  inline float __ull2float_##mode(unsigned long long x) {    \
-    return static_cast<float>(x);                            \
-  }                                                          \
-  inline double __ull2double_##mode(unsigned long long x) {  \
-    return static_cast<double>(x);                           \
-  }                                                          \
-  inline float __frcp_##mode(float x) {                      \
-    return 1 / x;                                            \
-  }                                                          \
-  inline double __drcp_##mode(double x) {                    \
-    return 1 / x;                                            \
-  }                                                          \
-  inline float __fsqrt_##mode(float x) {                     \
-    return std::sqrt(x);                                     \
-  }                                                          \
-  inline double __dsqrt_##mode(double x) {                   \
-    return std::sqrt(x);                                     \
-  }                                                          \
-  inline double __ll2double_##mode(long long x) {            \
-    return static_cast<double>(x);                           \
-  }                                                          \
-  inline float __double2float_##mode(double x) {             \
-    return static_cast<float>(x);                            \
-  }
+#define LAB_CUDA_ROUNDED(mode)                                                                 \
+  LAB_CUDA_DEFINE(float, __fadd_##mode, (float x, float y), x + y)                             \
+  LAB_CUDA_DEFINE(float, __fsub_##mode, (float x, float y), x - y)                             \
+  LAB_CUDA_DEFINE(float, __fmul_##mode, (float x, float y), (x * y))                           \
+  LAB_CUDA_DEFINE(float, __fdiv_##mode, (float x, float y), x / y)                             \
+  LAB_CUDA_DEFINE(float, __fmaf_##mode, (float x, float y, float z), std::fma(x, y, z))        \
+  LAB_CUDA_DEFINE(double, __dadd_##mode, (double x, double y), x + y)                          \
+  LAB_CUDA_DEFINE(double, __dsub_##mode, (double x, double y), x - y)                          \
+  LAB_CUDA_DEFINE(double, __dmul_##mode, (double x, double y), (x * y))                        \
+  LAB_CUDA_DEFINE(double, __ddiv_##mode, (double x, double y), x / y)                          \
+  LAB_CUDA_DEFINE(double, __fma_##mode, (double x, double y, double z), std::fma(x, y, z))     \
+  LAB_CUDA_DEFINE(float, __int2float_##mode, (int x), static_cast<float>(x))                   \
+  LAB_CUDA_DEFINE(float, __uint2float_##mode, (unsigned x), static_cast<float>(x))             \
+  LAB_CUDA_DEFINE(float, __ll2float_##mode, (long long x), static_cast<float>(x))              \
+  LAB_CUDA_DEFINE(float, __ull2float_##mode, (unsigned long long x), static_cast<float>(x))    \
+  LAB_CUDA_DEFINE(double, __ull2double_##mode, (unsigned long long x), static_cast<double>(x)) \
+  LAB_CUDA_DEFINE(float, __frcp_##mode, (float x), 1 / x)                                      \
+  LAB_CUDA_DEFINE(double, __drcp_##mode, (double x), 1 / x)                                    \
+  LAB_CUDA_DEFINE(float, __fsqrt_##mode, (float x), std::sqrt(x))                              \
+  LAB_CUDA_DEFINE(double, __dsqrt_##mode, (double x), std::sqrt(x))                            \
+  LAB_CUDA_DEFINE(double, __ll2double_##mode, (long long x), static_cast<double>(x))           \
+  LAB_CUDA_DEFINE(float, __double2float_##mode, (double x), static_cast<float>(x))
 LAB_CUDA_ROUNDED(rn)
 LAB_CUDA_ROUNDED(rz)
 LAB_CUDA_ROUNDED(ru)
 LAB_CUDA_ROUNDED(rd)
 #undef LAB_CUDA_ROUNDED
-inline double __int2double_rn(int x) {
-  return x;
-}
-inline double __uint2double_rn(unsigned x) {
-  return x;
-}
-#define LAB_CUDA_TO_INTEGER(mode, function)                 \
-  inline int __float2int_##mode(float x) {                  \
-    return static_cast<int>(function(x));                   \
-  }                                                         \
-  inline unsigned __float2uint_##mode(float x) {            \
-    return static_cast<unsigned>(function(x));              \
-  }                                                         \
-  inline long long __float2ll_##mode(float x) {             \
-    return static_cast<long long>(function(x));             \
-  }                                                         \
-  inline int __double2int_##mode(double x) {                \
-    return static_cast<int>(function(x));                   \
-  }                                                         \
-  inline long long __double2ll_##mode(double x) {           \
-    return static_cast<long long>(function(x));             \
-  }                                                         \
-  inline unsigned __double2uint_##mode(double x) {          \
-    return static_cast<unsigned>(function(x));              \
-  }                                                         \
-  inline unsigned long long __float2ull_##mode(float x) {   \
-    return static_cast<unsigned long long>(function(x));    \
-  }                                                         \
-  inline unsigned long long __double2ull_##mode(double x) { \
-    return static_cast<unsigned long long>(function(x));    \
-  }
+LAB_CUDA_DEFINE(double, __int2double_rn, (int x), x)
+LAB_CUDA_DEFINE(double, __uint2double_rn, (unsigned x), x)
+#define LAB_CUDA_TO_INTEGER(mode, function)                                                       \
+  LAB_CUDA_DEFINE(int, __float2int_##mode, (float x), static_cast<int>(function(x)))              \
+  LAB_CUDA_DEFINE(unsigned, __float2uint_##mode, (float x), static_cast<unsigned>(function(x)))   \
+  LAB_CUDA_DEFINE(long long, __float2ll_##mode, (float x), static_cast<long long>(function(x)))   \
+  LAB_CUDA_DEFINE(int, __double2int_##mode, (double x), static_cast<int>(function(x)))            \
+  LAB_CUDA_DEFINE(long long, __double2ll_##mode, (double x), static_cast<long long>(function(x))) \
+  LAB_CUDA_DEFINE(unsigned, __double2uint_##mode, (double x), static_cast<unsigned>(function(x))) \
+  LAB_CUDA_DEFINE(unsigned long long, __float2ull_##mode, (float x),                              \
+                  static_cast<unsigned long long>(function(x)))                                   \
+  LAB_CUDA_DEFINE(unsigned long long, __double2ull_##mode, (double x),                            \
+                  static_cast<unsigned long long>(function(x)))
 LAB_CUDA_TO_INTEGER(rn, std::nearbyint)
 LAB_CUDA_TO_INTEGER(rz, std::trunc)
 LAB_CUDA_TO_INTEGER(ru, std::ceil)
@@ -240,62 +124,33 @@ LAB_CUDA_FUNCTION To bits_as(From from) {
   return to;
 }
 }  // namespace lab_cuda
-inline int __float_as_int(float x) {
-  return ::lab_cuda::bits_as<int>(x);
-}
-inline unsigned __float_as_uint(float x) {
-  return ::lab_cuda::bits_as<unsigned>(x);
-}
-inline float __int_as_float(int x) {
-  return ::lab_cuda::bits_as<float>(x);
-}
-inline float __uint_as_float(unsigned x) {
-  return ::lab_cuda::bits_as<float>(x);
-}
-inline long long __double_as_longlong(double x) {
-  return ::lab_cuda::bits_as<long long>(x);
-}
-inline double __longlong_as_double(long long x) {
-  return ::lab_cuda::bits_as<double>(x);
-}
-inline int __double2loint(double x) {
-  return static_cast<int>(__double_as_longlong(x));
-}
-inline int __double2hiint(double x) {
-  return static_cast<int>(__double_as_longlong(x) >> 32);
-}
-inline double __hiloint2double(int high, int low) {
-  return __longlong_as_double(static_cast<long long>(static_cast<unsigned long long>(high) << 32 |
-                                                     static_cast<unsigned>(low)));
-}
+LAB_CUDA_DEFINE(int, __float_as_int, (float x), ::lab_cuda::bits_as<int>(x))
+LAB_CUDA_DEFINE(unsigned, __float_as_uint, (float x), ::lab_cuda::bits_as<unsigned>(x))
+LAB_CUDA_DEFINE(float, __int_as_float, (int x), ::lab_cuda::bits_as<float>(x))
+LAB_CUDA_DEFINE(float, __uint_as_float, (unsigned x), ::lab_cuda::bits_as<float>(x))
+LAB_CUDA_DEFINE(long long, __double_as_longlong, (double x), ::lab_cuda::bits_as<long long>(x))
+LAB_CUDA_DEFINE(double, __longlong_as_double, (long long x), ::lab_cuda::bits_as<double>(x))
+LAB_CUDA_DEFINE(int, __double2loint, (double x), static_cast<int>(__double_as_longlong(x)))
+LAB_CUDA_DEFINE(int, __double2hiint, (double x), static_cast<int>(__double_as_longlong(x) >> 32))
+LAB_CUDA_DEFINE(double, __hiloint2double, (int high, int low),
+                __longlong_as_double(static_cast<long long>(
+                    static_cast<unsigned long long>(high) << 32 | static_cast<unsigned>(low))))
 
-inline int __popc(unsigned x) {
-  return __builtin_popcount(x);
-}
-inline int __popcll(unsigned long long x) {
-  return __builtin_popcountll(x);
-}
-inline int __ffs(int x) {
-  return __builtin_ffs(x);
-}
-inline int __ffsll(long long x) {
-  return __builtin_ffsll(x);
-}
-inline int __clz(int x) {
-  return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x));
-}
-inline int __clzll(long long x) {
-  return x == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(x));
-}
+LAB_CUDA_DEFINE(int, __popc, (unsigned x), __builtin_popcount(x))
+LAB_CUDA_DEFINE(int, __popcll, (unsigned long long x), __builtin_popcountll(x))
+LAB_CUDA_DEFINE(int, __ffs, (int x), __builtin_ffs(x))
+LAB_CUDA_DEFINE(int, __ffsll, (long long x), __builtin_ffsll(x))
+LAB_CUDA_DEFINE(int, __clz, (int x), x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)))
+LAB_CUDA_DEFINE(int, __clzll, (long long x),
+                x == 0 ? 64 : __builtin_clzll(static_cast<unsigned long long>(x)))
 inline unsigned __brev(unsigned x) {
   unsigned result = 0;
   for (int i = 0; i < 32; ++i) result |= (x >> i & 1u) << (31 - i);
   return result;
 }
-inline unsigned long long __brevll(unsigned long long x) {
-  return static_cast<unsigned long long>(__brev(static_cast<unsigned>(x))) << 32 |
-         __brev(static_cast<unsigned>(x >> 32));
-}
+LAB_CUDA_DEFINE(unsigned long long, __brevll, (unsigned long long x),
+                static_cast<unsigned long long>(__brev(static_cast<unsigned>(x))) << 32 |
+                    __brev(static_cast<unsigned>(x >> 32)))
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
   const unsigned long long bytes = static_cast<unsigned long long>(b) << 32 | a;
   unsigned result = 0;
@@ -307,11 +162,9 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
 
 // ---------------------------------------------------------------- loads and stores with a hint
 
-#define LAB_CUDA_LOAD(name)                    \
-  template <class T>                           \
-  LAB_CUDA_FUNCTION T name(const T* address) { \
-    return *address;                           \
-  }
+#define LAB_CUDA_LOAD(name) \
+  template <class T>        \
+  LAB_CUDA_DEFINE(T, name, (const T* address), *address)
 LAB_CUDA_LOAD(__ldg)
 LAB_CUDA_LOAD(__ldca)
 LAB_CUDA_LOAD(__ldcg)
@@ -340,12 +193,9 @@ namespace lab_cuda {
 long long clock_now();
 unsigned streaming_multiprocessor();
 }  // namespace lab_cuda
-inline long long clock64() {
-  return ::lab_cuda::clock_now();
-}
-inline unsigned long long globaltimer() {
-  return static_cast<unsigned long long>(::lab_cuda::clock_now());
-}
+LAB_CUDA_DEFINE(long long, clock64, (), ::lab_cuda::clock_now())
+LAB_CUDA_DEFINE(unsigned long long, globaltimer, (),
+                static_cast<unsigned long long>(::lab_cuda::clock_now()))
 inline void __nanosleep(unsigned, LAB_CUDA_WHERE) {
   ::lab_cuda::poll(nullptr, lab_where);
 }
@@ -354,20 +204,13 @@ inline void __nanosleep(unsigned, LAB_CUDA_WHERE) {
 }
 inline void __brkpt() {}
 inline void __prof_trigger(int) {}
-LAB_CUDA_FUNCTION std::size_t __cvta_generic_to_shared(const void* pointer) {
-  return ::lab_cuda::shared_address(pointer);
-}
-LAB_CUDA_FUNCTION void* __cvta_shared_to_generic(std::size_t address) {
-  return ::lab_cuda::shared_pointer(address);
-}
-LAB_CUDA_FUNCTION std::size_t __cvta_generic_to_global(const void* pointer) {
-  return reinterpret_cast<std::size_t>(pointer);
-}
-inline unsigned __isShared(const void* pointer) {
-  return ::lab_cuda::is_shared(pointer);
-}
-inline unsigned __isGlobal(const void* pointer) {
-  return ::lab_cuda::is_global(pointer);
-}
+LAB_CUDA_DEFINE(std::size_t, __cvta_generic_to_shared, (const void* pointer),
+                ::lab_cuda::shared_address(pointer))
+LAB_CUDA_DEFINE(void*, __cvta_shared_to_generic, (std::size_t address),
+                ::lab_cuda::shared_pointer(address))
+LAB_CUDA_DEFINE(std::size_t, __cvta_generic_to_global, (const void* pointer),
+                reinterpret_cast<std::size_t>(pointer))
+LAB_CUDA_DEFINE(unsigned, __isShared, (const void* pointer), ::lab_cuda::is_shared(pointer))
+LAB_CUDA_DEFINE(unsigned, __isGlobal, (const void* pointer), ::lab_cuda::is_global(pointer))
 #define __builtin_assume(condition) ((void)0)
 #define __launch_dependents() ((void)0)

@@ -51,9 +51,7 @@ T norm_of(int count, const T* values) {
     const double x = f;                    \
     return static_cast<float>(expression); \
   }                                        \
-  inline double name(double x) {           \
-    return expression;                     \
-  }
+  LAB_CUDA_DEFINE(double, name, (double x), expression)
 LAB_CUDA_SPECIAL(erfinv, ::lab_cuda::inverse_of_erf(x))
 LAB_CUDA_SPECIAL(erfcinv, ::lab_cuda::inverse_of_erfc(x))
 LAB_CUDA_SPECIAL(erfcx, ::lab_cuda::scaled_erfc(x))
@@ -63,46 +61,27 @@ LAB_CUDA_SPECIAL(sinpi, std::sin(M_PI* std::remainder(x, 2)))
 LAB_CUDA_SPECIAL(cospi, std::cos(M_PI* std::remainder(x, 2)))
 LAB_CUDA_SPECIAL(rcbrt, 1 / std::cbrt(x))
 #undef LAB_CUDA_SPECIAL
-#define LAB_CUDA_NORMS(T, f)                         \
-  inline T norm3d##f(T x, T y, T z) {                \
-    return std::sqrt(x * x + y * y + z * z);         \
-  }                                                  \
-  inline T rnorm3d##f(T x, T y, T z) {               \
-    return 1 / norm3d##f(x, y, z);                   \
-  }                                                  \
-  inline T norm4d##f(T x, T y, T z, T w) {           \
-    return std::sqrt(x * x + y * y + z * z + w * w); \
-  }                                                  \
-  inline T rnorm4d##f(T x, T y, T z, T w) {          \
-    return 1 / norm4d##f(x, y, z, w);                \
-  }                                                  \
-  inline T norm##f(int count, const T* values) {     \
-    return ::lab_cuda::norm_of(count, values);       \
-  }                                                  \
-  inline T rnorm##f(int count, const T* values) {    \
-    return 1 / ::lab_cuda::norm_of(count, values);   \
-  }                                                  \
-  inline T rhypot##f(T x, T y) {                     \
-    return 1 / std::hypot(x, y);                     \
-  }                                                  \
-  inline void sincospi##f(T x, T* sine, T* cosine) { \
-    *sine = sinpi##f(x);                             \
-    *cosine = cospi##f(x);                           \
+#define LAB_CUDA_NORMS(T, f)                                                                      \
+  LAB_CUDA_DEFINE(T, norm3d##f, (T x, T y, T z), std::sqrt((x * x) + y * y + z * z))              \
+  LAB_CUDA_DEFINE(T, rnorm3d##f, (T x, T y, T z), 1 / norm3d##f(x, y, z))                         \
+  LAB_CUDA_DEFINE(T, norm4d##f, (T x, T y, T z, T w), std::sqrt((x * x) + y * y + z * z + w * w)) \
+  LAB_CUDA_DEFINE(T, rnorm4d##f, (T x, T y, T z, T w), 1 / norm4d##f(x, y, z, w))                 \
+  LAB_CUDA_DEFINE(T, norm##f, (int count, const T* values), ::lab_cuda::norm_of(count, values))   \
+  LAB_CUDA_DEFINE(T, rnorm##f, (int count, const T* values),                                      \
+                  1 / ::lab_cuda::norm_of(count, values))                                         \
+  LAB_CUDA_DEFINE(T, rhypot##f, (T x, T y), 1 / std::hypot(x, y))                                 \
+  inline void sincospi##f(T x, T* sine, T* cosine) {                                              \
+    *sine = sinpi##f(x);                                                                          \
+    *cosine = cospi##f(x);                                                                        \
   }
 LAB_CUDA_NORMS(float, f)
 LAB_CUDA_NORMS(double, )
 #undef LAB_CUDA_NORMS
 #ifdef __cpp_lib_math_special_functions
-inline float cyl_bessel_i0f(float x) {
-  return std::cyl_bessel_if(0, std::fabs(x));
-}
-inline double cyl_bessel_i0(double x) {
-  return std::cyl_bessel_i(0, std::fabs(x));
-}
-inline float cyl_bessel_i1f(float x) {
-  return std::copysign(std::cyl_bessel_if(1, std::fabs(x)), x);
-}
-inline double cyl_bessel_i1(double x) {
-  return std::copysign(std::cyl_bessel_i(1, std::fabs(x)), x);
-}
+LAB_CUDA_DEFINE(float, cyl_bessel_i0f, (float x), std::cyl_bessel_if(0, std::fabs(x)))
+LAB_CUDA_DEFINE(double, cyl_bessel_i0, (double x), std::cyl_bessel_i(0, std::fabs(x)))
+LAB_CUDA_DEFINE(float, cyl_bessel_i1f, (float x),
+                std::copysign(std::cyl_bessel_if(1, std::fabs(x)), x))
+LAB_CUDA_DEFINE(double, cyl_bessel_i1, (double x),
+                std::copysign(std::cyl_bessel_i(1, std::fabs(x)), x))
 #endif

@@ -1,3 +1,0 @@
-// All of it is there.
-#pragma once
-#include <cuda_runtime.h>
