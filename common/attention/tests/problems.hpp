@@ -69,15 +69,19 @@ inline std::uint64_t fuzz_seed() {
 
 /// A problem of random type, sizes, layout, mask and dropout.
 /// @param max_head_dim a multiple of 8
+/// @param few          with more heads in the whole batch, sequences are at most half as long: each
+///   head takes as long as another, and shows little that they do not
 inline Problem random_problem(std::mt19937_64& random, std::uint64_t longest,
-                              std::int64_t max_head_dim) {
+                              std::int64_t max_head_dim, std::int64_t few = 18) {
   const auto below = [&](std::uint64_t n) { return static_cast<std::int64_t>(random() % n); };
   const std::int64_t kv_heads = 1 + below(3);
-  Problem problem = problem_of(
-      kTypes[below(3)],
-      {1 + below(2), kv_heads * (1 + below(3)), kv_heads, 1 + below(longest), 1 + below(longest),
-       8 * (1 + below(static_cast<std::uint64_t>(max_head_dim / 8)))},
-      below(2) == 0);
+  const Type type = kTypes[below(3)];
+  const std::int64_t batch = 1 + below(2), heads = kv_heads * (1 + below(3));
+  if (batch * heads > few) longest /= 2;
+  const std::int64_t length_q = 1 + below(longest), length_k = 1 + below(longest);
+  const std::int64_t head_dim = 8 * (1 + below(static_cast<std::uint64_t>(max_head_dim / 8)));
+  Problem problem =
+      problem_of(type, {batch, heads, kv_heads, length_q, length_k, head_dim}, below(2) == 0);
   problem.layout = below(2) == 0 ? Layout::kHeadsFirst : Layout::kLengthFirst;
   problem.dropout = below(2) == 0 ? 0 : 0.01 * static_cast<double>(below(90));
   problem.seed = random();
