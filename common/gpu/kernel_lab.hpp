@@ -72,6 +72,8 @@ class Exchange {
                 &deposits_.bytes[static_cast<std::size_t>(lane) * lab::kDepositSize], sizeof(T));
     return result;
   }
+  /// All of it.
+  const lab::Deposits& deposits() const { return deposits_; }
 
  private:
   const lab::Deposits& deposits_;
@@ -398,43 +400,18 @@ inline void ldmatrix_x4_transposed(std::uint32_t (&r)[4], const void* row,
   load_matrices<true>(r, row, location);
 }
 
-/// What each lane gives to a matmul of the warp.
-struct OwnFragments {
-  std::uint32_t a[4], b[2];
-};
-
 template <class T>
 void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                   SourceLocation location = caller_location()) {
-  OwnFragments own;
-  std::copy(a, a + 4, own.a);
-  std::copy(b, b + 2, own.b);
-  const WarpExchange<OwnFragments> fragments(own, location);
-  const auto unpack = [](std::uint32_t pair, float* to) {
-    T numbers[2];
-    std::memcpy(static_cast<void*>(numbers), &pair, sizeof pair);
-    to[0] = to_float(numbers[0]);
-    to[1] = to_float(numbers[1]);
-  };
-  const int lane = lab::current->lane, g = lane / 4, t = lane % 4;
-  float row[2][16], col[2][16];  // rows g and g + 8 of A, columns 2t, 2t + 1
-  for (int k = 0; k < 4; ++k) {
-    const OwnFragments of_row = fragments.of_lane(4 * g + k);
-    unpack(of_row.a[0], &row[0][2 * k]);
-    unpack(of_row.a[1], &row[1][2 * k]);
-    unpack(of_row.a[2], &row[0][2 * k + 8]);
-    unpack(of_row.a[3], &row[1][2 * k + 8]);
-    for (int c = 0; c < 2; ++c) {
-      const OwnFragments of_col = fragments.of_lane(4 * (2 * t + c) + k);
-      unpack(of_col.b[0], &col[c][2 * k]);
-      unpack(of_col.b[1], &col[c][2 * k + 8]);
-    }
-  }
-  for (int i = 0; i < 4; ++i) {
-    float sum = d[i];
-    for (int k = 0; k < 16; ++k) sum += row[i / 2][k] * col[i % 2][k];
-    d[i] = sum;
-  }
+  std::uint32_t a_bits[4], b_bits[2];
+  std::copy(a, a + 4, a_bits);
+  std::copy(b, b + 2, b_bits);
+  const auto own = lab::fragments_of_pairs(a_bits, b_bits, std::is_same_v<T, half>);
+  const WarpExchange<lab::Fragments> fragments(own, location);
+  float sums[4];
+  std::copy(d, d + 4, sums);
+  lab::add_products(fragments.deposits(), sums);
+  std::copy(sums, sums + 4, d);
 }
 
 inline std::uint32_t tf32_nearest(std::uint32_t x) {
@@ -446,27 +423,15 @@ inline std::uint32_t tf32_truncated(std::uint32_t x) {
 
 inline void mma_m16n8k8(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                         SourceLocation location = caller_location()) {
-  OwnFragments own;
-  for (int i = 0; i < 4; ++i) own.a[i] = lab::tf32_operand(a[i], location);
-  for (int i = 0; i < 2; ++i) own.b[i] = lab::tf32_operand(b[i], location);
-  const WarpExchange<OwnFragments> fragments(own, location);
-  const int lane = lab::current->lane, g = lane / 4, t = lane % 4;
-  float row[2][8], col[2][8];  // rows g and g + 8 of A, columns 2t, 2t + 1
-  for (int k = 0; k < 4; ++k) {
-    const OwnFragments of_row = fragments.of_lane(4 * g + k);
-    row[0][k] = __uint_as_float(of_row.a[0]);
-    row[1][k] = __uint_as_float(of_row.a[1]);
-    row[0][k + 4] = __uint_as_float(of_row.a[2]);
-    row[1][k + 4] = __uint_as_float(of_row.a[3]);
-    for (int c = 0; c < 2; ++c) {
-      const OwnFragments of_col = fragments.of_lane(4 * (2 * t + c) + k);
-      col[c][k] = __uint_as_float(of_col.b[0]);
-      col[c][k + 4] = __uint_as_float(of_col.b[1]);
-    }
-  }
-  for (int i = 0; i < 4; ++i) {
-    d[i] = lab::tf32_sum(d[i], row[i / 2], col[i % 2]);
-  }
+  std::uint32_t a_bits[4], b_bits[2];
+  std::copy(a, a + 4, a_bits);
+  std::copy(b, b + 2, b_bits);
+  const auto own = lab::fragments_of_tf32(a_bits, b_bits, location);
+  const WarpExchange<lab::Fragments> fragments(own, location);
+  float sums[4];
+  std::copy(d, d + 4, sums);
+  lab::add_tf32_products(fragments.deposits(), sums);
+  std::copy(sums, sums + 4, d);
 }
 
 }  // namespace fa::FA_TARGET

@@ -10,6 +10,7 @@
 #include "common/lab/block.hpp"
 #include "common/lab/errors.hpp"
 #include "common/lab/record.hpp"
+#include "common/tensor/dtype.hpp"
 
 namespace fa::lab {
 namespace {
@@ -175,6 +176,8 @@ void note_access(const void* address, std::size_t size, bool write,
   if (observer != nullptr) observer->accesses(address, size, write, location);
 }
 
+namespace {
+
 std::uint32_t tf32_operand(std::uint32_t bits, const SourceLocation& location) {
   constexpr std::uint32_t unread = 0x1fff;
   if ((bits & unread) != 0) {
@@ -188,6 +191,7 @@ std::uint32_t tf32_operand(std::uint32_t bits, const SourceLocation& location) {
   return bits & ~unread;
 }
 
+// c + the sum of a[k] b[k].
 float tf32_sum(float c, const float (&a)[8], const float (&b)[8]) {
   const auto exponent = [](float x) {  // that of the smallest normal number for those below it
     std::uint32_t bits;
@@ -226,6 +230,80 @@ float tf32_sum(float c, const float (&a)[8], const float (&b)[8]) {
     std::memcpy(&rounded, &of_rounded, sizeof rounded);
   }
   return rounded;
+}
+
+const Fragments& of_lane(const Deposits& fragments, int lane) {
+  const std::byte* const at = &fragments.bytes[static_cast<std::size_t>(lane) * kDepositSize];
+  return *reinterpret_cast<const Fragments*>(at);
+}
+
+template <class T>
+void unpack(std::uint32_t pair, float* to) {
+  T elements[2];
+  std::memcpy(static_cast<void*>(elements), &pair, sizeof pair);
+  to[0] = static_cast<float>(elements[0]);
+  to[1] = static_cast<float>(elements[1]);
+}
+
+template <class T>
+Fragments unpacked(const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  Fragments own;
+  for (int i = 0; i < 4; ++i) unpack<T>(a[i], own.a + 2 * i);
+  for (int i = 0; i < 2; ++i) unpack<T>(b[i], own.b + 2 * i);
+  return own;
+}
+
+}  // namespace
+
+Fragments fragments_of_pairs(const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                             bool is_half) {
+  return is_half ? unpacked<half>(a, b) : unpacked<bfloat16>(a, b);
+}
+
+Fragments fragments_of_tf32(const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                            const SourceLocation& location) {
+  Fragments own{};
+  const auto put = [&](std::uint32_t bits, float& to) {
+    bits = tf32_operand(bits, location);
+    std::memcpy(&to, &bits, sizeof to);
+  };
+  for (int i = 0; i < 4; ++i) put(a[i], own.a[i]);
+  for (int i = 0; i < 2; ++i) put(b[i], own.b[i]);
+  return own;
+}
+
+// A lane's sums are those of rows g and g + 8 of A with columns 2t and 2t + 1 of B.
+void add_products(const Deposits& fragments, float (&sums)[4]) {
+  const int g = current->lane / 4, t = current->lane % 4;
+  for (int half_of_k = 0; half_of_k < 2; ++half_of_k) {
+    for (int k = 0; k < 4; ++k) {
+      const float* const rows = of_lane(fragments, 4 * g + k).a + 4 * half_of_k;
+      const float* const col0 = of_lane(fragments, 8 * t + k).b + 2 * half_of_k;
+      const float* const col1 = of_lane(fragments, 8 * t + 4 + k).b + 2 * half_of_k;
+      for (int e = 0; e < 2; ++e) {
+        sums[0] += rows[e] * col0[e];
+        sums[1] += rows[e] * col1[e];
+        sums[2] += rows[2 + e] * col0[e];
+        sums[3] += rows[2 + e] * col1[e];
+      }
+    }
+  }
+}
+
+void add_tf32_products(const Deposits& fragments, float (&sums)[4]) {
+  const int g = current->lane / 4, t = current->lane % 4;
+  float row[2][8], col[2][8];
+  for (int k = 0; k < 4; ++k) {
+    const Fragments& of_rows = of_lane(fragments, 4 * g + k);
+    for (int h = 0; h < 2; ++h) {
+      row[0][k + 4 * h] = of_rows.a[2 * h];
+      row[1][k + 4 * h] = of_rows.a[2 * h + 1];
+      for (int c = 0; c < 2; ++c) {
+        col[c][k + 4 * h] = of_lane(fragments, 4 * (2 * t + c) + k).b[h];
+      }
+    }
+  }
+  for (int i = 0; i < 4; ++i) sums[i] = tf32_sum(sums[i], row[i / 2], col[i % 2]);
 }
 
 // ---------------------------------------------------------------- mbarriers and bulk copies

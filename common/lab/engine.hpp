@@ -81,7 +81,7 @@ void* peer_shared(const void* pointer, int rank, const SourceLocation& location)
 /// __syncwarp()
 void sync_warp(unsigned mask, const SourceLocation& location);
 /// The most that a lane can bring to exchange().
-inline constexpr std::size_t kDepositSize = 32;
+inline constexpr std::size_t kDepositSize = 48;
 /// What the lanes of a mask have brought.
 struct Deposits {
   unsigned lanes = 0;  ///< that have: of the mask those that exist and have not returned
@@ -128,14 +128,25 @@ void note_access(const void* address, std::size_t size, bool write, const Source
 void misaligned(const void* address, std::size_t size, const SourceLocation& location);
 /// The message about such an access of the running thread.
 std::string misaligned_text(const void* address, std::size_t size);
-/// What tensor cores read of an operand that should be a TF32 number: its upper 19 bits. Where the
-/// others are not 0 it is a finding.
-std::uint32_t tf32_operand(std::uint32_t bits, const SourceLocation& location);
-/// c + the sum of a[k] b[k] to the last bit as an H200 computes it. The products are exact; they
-/// and c are shifted to the largest exponent among them, cut off 25 bits behind it, and added; the
-/// sum is cut off to float32. A product's exponent is the sum of its operands' ones. a and b are
-/// TF32.
-float tf32_sum(float c, const float (&a)[8], const float (&b)[8]);
+/// What a lane brings to a matmul of its warp, in the order of its registers; of TF32 half as much.
+struct Fragments {
+  float a[8];  ///< of the left operand
+  float b[4];  ///< of the right one
+};
+/// Those of mma.m16n8k16: two elements, of float16 or bfloat16, in a register.
+Fragments fragments_of_pairs(const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                             bool is_half);
+/// Those of mma.m16n8k8. Tensor cores read the upper 19 bits of what should be a TF32 number. Where
+/// the others are not 0 it is a finding.
+Fragments fragments_of_tf32(const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                            const SourceLocation& location);
+/// Adds to the running lane's sums what mma.m16n8k16 does: products in the order of k.
+/// @param fragments of all lanes
+void add_products(const Deposits& fragments, float (&sums)[4]);
+/// The same of mma.m16n8k8, to the last bit as an H200 computes it. The products of a sum are exact;
+/// they and what it was are shifted to the largest exponent among them, cut off 25 bits behind it,
+/// and added; the sum is cut off to float32. A product's exponent is the sum of its operands' ones.
+void add_tf32_products(const Deposits& fragments, float (&sums)[4]);
 /// @}
 
 }  // namespace fa::lab

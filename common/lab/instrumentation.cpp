@@ -8,13 +8,13 @@
 namespace fa::lab {
 namespace {
 
-CodeAccess plain(bool write, bool natural) {
+constexpr CodeAccess plain(bool write, bool natural) {
   CodeAccess result;
   result.write = write;
   result.natural = natural;
   return result;
 }
-CodeAccess of_volatile(bool write) {
+constexpr CodeAccess of_volatile(bool write) {
   CodeAccess result = plain(write, true);
   result.is_volatile = true;
   result.use = {!write, write, false, false};
@@ -42,9 +42,11 @@ CodeAccess exchange_of(int order) {
 
 #define FA_ON(address, size, ...) \
   fa::lab::on_access(address, size, __VA_ARGS__, __builtin_return_address(0))
-#define FA_FUNCTION(name, size, ...)  \
-  void __tsan_##name##size(void* p) { \
-    FA_ON(p, size, __VA_ARGS__);      \
+// A constant: to make it in each call takes longer than all else that is done for a register.
+#define FA_FUNCTION(name, size, ...)                        \
+  void __tsan_##name##size(void* p) {                       \
+    static constexpr fa::lab::CodeAccess how = __VA_ARGS__; \
+    FA_ON(p, size, how);                                    \
   }
 #define FA_ACCESS(size)                                                   \
   FA_FUNCTION(read, size, fa::lab::plain(false, true))                    \

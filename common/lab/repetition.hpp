@@ -27,7 +27,7 @@ class Repetition {
   }
 
  private:
-  static constexpr std::int64_t kBetween = 1 << 18;  // yields from one look to the next
+  static constexpr std::int64_t kBetween = 1 << 20;  // yields from one look to the next
   bool choose(const Threads& threads, const LabThread& yielded);
   bool compare(const Threads& threads);
 

@@ -119,12 +119,17 @@ void ShadowMemory::exchange(OfBlock& other) {
 Region* ShadowMemory::variable(const std::byte* address) {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   if (at < first_variable_ || at >= end_of_variables_) return nullptr;
+  const std::byte*& recent = recent_in(recent_no_variables_, address, 8);
+  if (recent == address) return nullptr;
   const std::vector<Symbol>& all = kernel_symbols().variables;
   const auto found =
       std::upper_bound(all.begin(), all.end(), at, [](std::uintptr_t value, const Symbol& symbol) {
         return value < symbol.begin + symbol.size;
       });
-  if (found == all.end() || at < found->begin) return nullptr;
+  if (found == all.end() || at < found->begin) {
+    recent = address;
+    return nullptr;
+  }
   const auto [entry, is_new] = used_variables_.try_emplace(found->begin);
   Region& region = entry->second;
   if (is_new) {
@@ -139,25 +144,26 @@ Region* ShadowMemory::variable(const std::byte* address) {
 
 void ShadowMemory::allocated(const void* memory, std::size_t bytes) {
   const auto* end = static_cast<const std::byte*>(memory) + bytes + kRoom;
-  buffers_[end].set(memory, bytes);
-  last_buffer_ = nullptr;
+  Region& region = buffers_[end];
+  region.set(memory, bytes);
+  const std::byte* const begin = region.begin - kRoom;
+  first_buffer_ = first_buffer_ == nullptr ? begin : std::min(first_buffer_, begin);
+  end_of_buffers_ = std::max(end_of_buffers_, end);
+  recent_buffers_.fill(nullptr);
 }
 
 void ShadowMemory::released(const void* memory) {
   const auto found = buffers_.upper_bound(static_cast<const std::byte*>(memory));
   if (found != buffers_.end()) buffers_.erase(found);
-  last_buffer_ = nullptr;
+  recent_buffers_.fill(nullptr);
 }
 
-Region* ShadowMemory::buffer(const std::byte* address) {
-  if (last_buffer_ != nullptr && last_buffer_->contains(address)) {
-    return last_buffer_;
-  }
+Region* ShadowMemory::search(const std::byte* address, Region*& recent) {
   const auto found = buffers_.upper_bound(address);
   if (found == buffers_.end() || address < found->second.begin - kRoom) {
     return nullptr;
   }
-  return last_buffer_ = &found->second;
+  return recent = &found->second;
 }
 
 }  // namespace fa::lab

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -148,7 +149,11 @@ class ShadowMemory {
     return found != nullptr ? found : variable(address);
   }
   /// The same for global memory only.
-  Region* buffer(const std::byte* address);
+  Region* buffer(const std::byte* address) {
+    if (address < first_buffer_ || address >= end_of_buffers_) return nullptr;
+    Region*& recent = recent_in(recent_buffers_, address, kRoom);
+    return recent != nullptr && recent->contains(address) ? recent : search(address, recent);
+  }
   /// The same for shared memory only, without the room.
   Region* shared(const std::byte* address) {
     if (statics.contains(address)) return &statics;
@@ -169,6 +174,14 @@ class ShadowMemory {
  private:
   // The variable of the program with an address in it; null for others.
   Region* variable(const std::byte* address);
+  // The buffer with an address in it or in the room beside it, if there is one: `recent` from now on.
+  Region* search(const std::byte* address, Region*& recent);
+  // Each access asks: what was asked for last is found without a search.
+  template <class Recent>
+  static Recent& recent_in(std::array<Recent, 64>& all, const std::byte* address,
+                           std::uintptr_t unit) {
+    return all[reinterpret_cast<std::uintptr_t>(address) / unit % all.size()];
+  }
 
   struct Piece {
     std::byte* begin;
@@ -181,7 +194,9 @@ class ShadowMemory {
   // Watched on either side of buffers and of dynamic shared memory.
   static constexpr std::ptrdiff_t kRoom = 4096;
   std::map<const std::byte*, Region> buffers_;  // by their ends with the room
-  Region* last_buffer_ = nullptr;
+  const std::byte *first_buffer_ = nullptr, *end_of_buffers_ = nullptr;  // with the room
+  std::array<Region*, 64> recent_buffers_{};
+  std::array<const std::byte*, 64> recent_no_variables_{};  // addresses in none
 };
 
 }  // namespace fa::lab

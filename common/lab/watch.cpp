@@ -46,14 +46,19 @@ struct Watch::State : Observer {
 
   // Of each byte of the program's code, whether a basic block that begins there was reached.
   const WatchedCode& code = WatchedCode::of_this_program();
-  std::vector<bool> blocks = std::vector<bool>(code.size());
+  // A bit for each; std::vector<bool> computes with signs where one is asked for.
+  std::vector<std::uint64_t> blocks = std::vector<std::uint64_t>(code.size() / 64 + 1);
   void reaches(std::uintptr_t block) {
     const std::uintptr_t offset = block - code.begin();
-    if (offset < code.size() && !blocks[offset]) blocks[offset] = true;
+    if (offset >= code.size()) return;
+    std::uint64_t& word = blocks[offset / 64];
+    const std::uint64_t bit = std::uint64_t{1} << offset % 64;
+    if ((word & bit) == 0) word |= bit;
   }
   bool has_reached(std::uintptr_t call) const {
     const std::uintptr_t offset = call - code.begin();
-    return sites.has(call) || (offset < code.size() && blocks[offset]);
+    return sites.has(call) ||
+           (offset < code.size() && (blocks[offset / 64] >> offset % 64 & 1) != 0);
   }
 
   // ---------------------------------------------------------------- memory of the device
@@ -265,19 +270,15 @@ struct Watch::State : Observer {
   // An access to none of the memory that is watched.
   void access_elsewhere(const std::byte* address, std::size_t size, bool write,
                         std::uint32_t site) {
-    const LabThread& thread = this_thread();
-    if (thread.fiber.has_on_stack(address)) {  // registers
-      return register_check.access(address, size, write, site);
-    }
     if (is_among_stacks(address)) {
-      const Threads& threads = thread.block->threads();
+      const Threads& threads = this_thread().block->threads();
       const auto owner = std::find_if(threads.begin(), threads.end(), [&](const LabThread& other) {
         return other.fiber.has_on_stack(address);
       });
       findings.add(
           "out of bounds", site, 0,
-          fmt::format("{} {} {} bytes {}", watched.name_of(thread), write ? "writes" : "reads",
-                      size,
+          fmt::format("{} {} {} bytes {}", watched.name_of(this_thread()),
+                      write ? "writes" : "reads", size,
                       owner == threads.end()
                           ? "far outside of its local variables; an index is wrong"
                           : fmt::format("of the local variables of {}; each thread can use "
@@ -300,14 +301,25 @@ struct Watch::State : Observer {
   // The thread that has done nothing to memory since its last fence; null for none.
   const Thread* just_fenced = nullptr;
 
+  // Most accesses: to what is on the running thread's own stack, which stands for registers.
+  bool access_register(const void* begin, std::size_t size, bool write, std::uint32_t site) {
+    if (!this_thread().fiber.has_on_stack(begin)) return false;
+    race_check.settle();
+    const auto* address = static_cast<const std::byte*>(begin);
+    last_access = {address, size, site};
+    register_check.access(address, size, write, site);
+    return true;
+  }
+
+  // An access to anything else.
   void access(const void* begin, std::size_t size, const CodeAccess& how, std::uint32_t site) {
     race_check.settle();
     const auto* address = static_cast<const std::byte*>(begin);
     const bool write = how.write;
     last_access = {address, size, site};
+    if (begin == &current) return;  // threadIdx and the like
     Region* const region = is_among_stacks(address) ? nullptr : memory.find(address);
     if (region == nullptr) return access_elsewhere(address, size, write, site);
-    if (region == &memory.statics && begin == &current) return;  // threadIdx and the like
     // The load before a compare-and-swap is the lab's: a GPU has one instruction for both.
     const bool counts = !how.atomic || write;
     if (counts) note_touch(*region, address, size, write);
@@ -331,10 +343,11 @@ struct Watch::State : Observer {
       order.uses_flag(address, how.use, how.of_block);
       executed.uses_flag(address, how.use, how.of_block);
     }
-    note_peer_use(*region, order.now(site, flag));
+    const int rank = memory.rank_of(*region);
+    if (rank >= 0) peer_check.uses(rank, order.now(site, flag));
     if (counts) {
       // Where it is in a block's shared memory, whichever block it is.
-      if (memory.rank_of(*region) > 0) address += memory.dynamics[0].begin - region->begin;
+      if (rank > 0) address += memory.dynamics[0].begin - region->begin;
       traffic.access(region->memory, address, size, write, how.atomic, site);
     }
   }
@@ -367,6 +380,7 @@ struct Watch::State : Observer {
     });
   }
   void access(const void* address, std::size_t size, bool write, std::uint32_t site) {
+    if (access_register(address, size, write, site)) return;
     CodeAccess how;
     how.write = write;
     access(address, size, how, site);
@@ -468,10 +482,9 @@ bool (*is_for_kernels_only)(const void*) = nullptr;
 
 bool next_atomic_of_block = false;
 
-void on_access(const void* address, std::size_t size, const CodeAccess& from_code, void* code) {
+void on_access(const void* address, std::size_t size, const CodeAccess& access, void* code) {
   if (watching == nullptr) return;
-  CodeAccess access = from_code;
-  if (access.atomic) access.of_block = std::exchange(next_atomic_of_block, false);
+  const bool of_block = access.atomic && std::exchange(next_atomic_of_block, false);
   if (current == nullptr) {
     if (is_for_kernels_only != nullptr && is_for_kernels_only(address)) {
       watching->host_access(size, access.write, code);
@@ -481,10 +494,13 @@ void on_access(const void* address, std::size_t size, const CodeAccess& from_cod
     return;
   }
   end_launch_if_asked();
+  const std::uint32_t site = watching->sites.id(reinterpret_cast<std::uintptr_t>(code));
+  if (watching->access_register(address, size, access.write, site)) return;
   // First, so that the value that is loaded is the one of which the order is noted.
   if (!access.write && watching->spin_check.spins_now()) yield_from_loop();
-  watching->access(address, size, access,
-                   watching->sites.id(reinterpret_cast<std::uintptr_t>(code)));
+  CodeAccess how = access;
+  how.of_block = of_block;
+  watching->access(address, size, how, site);
 }
 
 void on_range(const void* address, std::size_t size, bool write, void* code) {

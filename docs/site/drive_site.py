@@ -242,9 +242,9 @@ def every_page(window, html, files, counts, last):
         for dark, width, rules in (
             (False, WIDE, LEVELS),
             *((False, width, []) for width in COLUMN if drawn and width not in (WIDE, PHONE)),
-            (False, PHONE, ["scrollable-region-focusable", "aria-hidden-focus"]),
+            (False, PHONE, []),
             *([(True, WIDE, [])] if drawn else []),
-            (True, PHONE, ["color-contrast"]),
+            (True, PHONE, ["color-contrast", "scrollable-region-focusable", "aria-hidden-focus"]),
         ):
             window.look(dark)
             window.size(width, 900)

@@ -218,8 +218,8 @@ struct RungTests {
     MESSAGE("FA_FUZZ_SEED=" << seed);
     std::mt19937_64 random(seed);
     for (int i = 0; i < count; ++i) {
-      Problem problem =
-          random_problem(random, on_gpu() && i < 100 ? 700 : 150, on_gpu() ? 256 : 128);
+      Problem problem = on_gpu() ? random_problem(random, i < 100 ? 700 : 150, 256)
+                                 : random_problem(random, 150, 128, 4);
       if (i % 4 == 0) problem = with_mla(problem);
       CAPTURE(seed);
       CAPTURE(i);
