@@ -33,6 +33,7 @@ from docs.site import (
     excerpts,
     exercise_pages,
     formulas,
+    line_ends,
     navigation,
     search_index,
     slides,
@@ -223,9 +224,10 @@ def mathml(node, display):
 
 def reserve_room(_app, _pagename, _template, context, _doctree):
     """Gives drawings their size as attributes, so that nothing moves when they have arrived, and
-    their narrow form."""
+    their narrow form; and keeps short words of code whole."""
     for part in (context, *context.get("slides", ())):
-        part["body"] = IMAGE.sub(lambda match: drawings.picture(match[0]), part.get("body", ""))
+        body = IMAGE.sub(lambda match: drawings.picture(match[0]), part.get("body", ""))
+        part["body"] = line_ends.whole(body)
 
 
 def write_narrow(app, exception):
@@ -283,6 +285,8 @@ def setup(app):
     app.add_transform(GithubMarkdown)
     app.add_transform(callouts.Callouts)
     app.add_transform(callouts.ChapterTitle)
+    app.add_transform(line_ends.Units)
+    app.add_lexer("sh", line_ends.Console)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
     app.connect("builder-inited", read_reference)
     app.connect("source-read", add_toctrees)
