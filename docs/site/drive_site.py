@@ -342,9 +342,9 @@ def keyboard(window, html):
     window.page.wait_for_url("**/1_one_kernel.html*")
     window.press("Tab")
     window.press("Enter")
-    tab_to(window, "02__flash__1_8cuh_source.html", 20)
+    tab_to(window, "02_flash_1.cuh.html", 20)
     window.press("Enter")
-    window.page.wait_for_url("**/*_source.html*")
+    window.page.wait_for_url("**/02_flash_1.cuh.html*")
     if not window.value("document.querySelector('.course-links a[href*=one_kernel]')"):
         yield "the source of a listing has no link to its chapter"
     window.open(html / "index.html")
@@ -503,7 +503,7 @@ def stepper(window, html):
         yield f"{STEPPER}: the numbers have the same colour, {colours[0]}, in light and dark"
 
 
-REFERENCE = ("index.html", "namespacefa_1_1tiled.html", "12__ping__pong_8cuh_source.html")
+REFERENCE = ("index.html", "05_flash_forward/kernels/12_ping_pong.cuh.html")
 
 
 def reference(window, html):

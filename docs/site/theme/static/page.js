@@ -7,7 +7,7 @@ document.addEventListener("DOMContentLoaded", () => {
     for (const row of table.tBodies[0].rows) {
       [...row.cells].forEach((cell, i) => {
         if (!cell.textContent.trim()) cell.classList.add("empty");
-        else if (i && heads[i]) cell.dataset.head = heads[i];
+        else if (heads[i] && (i || cell.matches(".text-right"))) cell.dataset.head = heads[i];
       });
     }
   }
