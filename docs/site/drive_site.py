@@ -203,7 +203,8 @@ UNITS = r"""() => {
   const found = [], walk = document.createTreeWalker(
     document.querySelector('article'), NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) {
-    if (walk.currentNode.parentElement.closest('pre, code, script, svg, .stepper')) continue;
+    const box = walk.currentNode.parentElement;
+    if (box.closest('pre, code, script, svg, .stepper, .explorer')) continue;
     found.push(...walk.currentNode.data.match(/\d (?:%|[GT]B\/s|TFLOP\/s|ms|hours)(?!\w)/g) || []);
   }
   return found.slice(0, 3);

@@ -25,9 +25,14 @@ class Units(SphinxTransform):
     default_priority = 900
 
     def apply(self, **_):
+        before = ""  # a figure and its unit may be two texts: a comment stood between them
         for text in list(self.document.findall(nodes.Text)):
-            if not isinstance(text.parent, CODE) and UNIT.search(text):
-                text.parent.replace(text, nodes.Text(UNIT.sub("\N{NO-BREAK SPACE}", text)))
+            if not isinstance(text.parent, CODE):
+                made = UNIT.sub("\N{NO-BREAK SPACE}", before + text)[len(before) :]
+                if made != text:
+                    text.parent.replace(text, nodes.Text(made))
+            if not isinstance(text.parent, nodes.raw) and text:
+                before = text[-1]
 
 
 def whole(body):

@@ -31,6 +31,13 @@ class UnitsTest(unittest.TestCase):
         Units(document).apply()
         self.assertEqual(document.astext(), "3\N{NO-BREAK SPACE}%3 %")
 
+    def test_a_comment_may_stand_between_a_figure_and_its_unit(self):
+        document = new_document("")
+        comment = nodes.raw("", "<!-- /value -->", format="html")
+        document += nodes.paragraph("", "", nodes.Text("3"), comment, nodes.Text(" ms, then"))
+        Units(document).apply()
+        self.assertTrue(document.astext().endswith("\N{NO-BREAK SPACE}ms, then"))
+
 
 class WholeTest(unittest.TestCase):
     def test_options_and_short_words_of_code_stay_whole(self):
