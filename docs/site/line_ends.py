@@ -31,8 +31,8 @@ class Units(SphinxTransform):
                 made = UNIT.sub("\N{NO-BREAK SPACE}", before + text)[len(before) :]
                 if made != text:
                     text.parent.replace(text, nodes.Text(made))
-            if not isinstance(text.parent, nodes.raw) and text:
-                before = text[-1]
+            if not isinstance(text.parent, nodes.raw):
+                before = text[-1:] or before
 
 
 def whole(body):

@@ -34,7 +34,8 @@ class UnitsTest(unittest.TestCase):
     def test_a_comment_may_stand_between_a_figure_and_its_unit(self):
         document = new_document("")
         comment = nodes.raw("", "<!-- /value -->", format="html")
-        document += nodes.paragraph("", "", nodes.Text("3"), comment, nodes.Text(" ms, then"))
+        document += nodes.paragraph("", "", nodes.Text("3"), comment, nodes.Text(""))
+        document[0] += nodes.Text(" ms, then")
         Units(document).apply()
         self.assertTrue(document.astext().endswith("\N{NO-BREAK SPACE}ms, then"))
 
