@@ -22,7 +22,7 @@ ROW = re.compile(r'<tr class="row-\w+">\s*<t[dh][^>]*>.*?</t[dh]>', re.DOTALL)
 class Units(SphinxTransform):
     """A space that does not break before a unit."""
 
-    default_priority = 900
+    default_priority = 870  # before titles are collected, for the sidebar and links
 
     def apply(self, **_):
         before = ""  # a figure and its unit may be two texts: a comment stood between them
