@@ -174,7 +174,7 @@ DRAWINGS = """(dark) => {
 # On a phone.
 PHONES = """() => {
   const found = [];
-  for (const table of document.querySelectorAll('article table')) {
+  for (const table of document.querySelectorAll('article .table-wrapper table')) {
     const box = table.parentElement, words = table.textContent.trim().slice(0, 30);
     if (box.scrollWidth <= box.clientWidth + 1) continue;
     const first = table.querySelector('tbody td');
