@@ -89,8 +89,7 @@ void show_timelines(const Backend& backend, const cli::TimelineOptions& options)
     // The scheduler barrier matters only if the matmuls of two warpgroups can alternate.
     if (options.stamps.runs.empty() &&
         (rung->name == "11_overlap" || rung->name == "12_ping_pong")) {
-      drawn.push_back(
-          {name + ", if matmuls alternate", timeline_of(*rung, problem, cli::alternating())});
+      drawn.push_back({name + ", alternating", timeline_of(*rung, problem, cli::alternating())});
     }
     cli::add_measured(drawn, options, rung->name, lab::timeline_of_stamps);
   }

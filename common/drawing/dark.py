@@ -1,15 +1,18 @@
 """A second palette for a picture: its colours where the reader likes dark pages.
 
 A colour keeps its hue, and its lightness is turned round, as a person sees it (B. Ottosson, *A
-perceptual color space for image processing*, 2020). Rules in a <style> override the attributes:
-where they are not understood, the picture is as it was drawn.
+perceptual color space for image processing*, 2020). Pale fills get more light and more colour than
+that: beside black they are harder to tell apart than beside white. Rules in a <style> override the
+attributes: where they are not understood, the picture is as it was drawn.
 """
 
 import re
 
 COLOUR = re.compile(r'\b(fill|stroke)="(#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3})"')
-# In the dark: the lightness of white and at most of black, and how much of the range between them.
+# In the dark: the lightness of white and at most of black, how much of the range between them, what
+# lifts pale fills, and how much more colour there is.
 PAPER, INK, RANGE = 0.225, 0.97, 0.93
+LIFT, MORE = 0.85, 1.3
 TO_CONES = (
     (0.4122214708, 0.5363325363, 0.0514459929),
     (0.2119034982, 0.6806995451, 0.1073969566),
@@ -48,14 +51,24 @@ def contrast(one, other):
     return (max(light) + 0.05) / (min(light) + 0.05)
 
 
+def _seen(colour):
+    """A colour as a person sees it: lightness, and two coordinates of what is not grey."""
+    cones = [max(v, 0) ** (1 / 3) for v in _times(TO_CONES, channels(colour))]
+    return _times(TO_LAB, cones)
+
+
+def difference(one, other):
+    """How different a person sees two colours, from 0 to 1."""
+    return sum((v - w) ** 2 for v, w in zip(_seen(one), _seen(other))) ** 0.5
+
+
 def dark(colour):
     """The colour that stands for this one on dark pages, as #rrggbb."""
-    cones = [max(v, 0) ** (1 / 3) for v in _times(TO_CONES, channels(colour))]
-    lightness, a, b = _times(TO_LAB, cones)
-    lightness = min(PAPER + RANGE * (1 - lightness), INK)
+    lightness, a, b = _seen(colour)
+    lightness = min(PAPER + RANGE * max(1 - lightness, 0) ** LIFT, INK)
     # As much of the colour as a screen can show at this lightness.
     for step in range(20, -1, -1):
-        share = step / 20
+        share = MORE * step / 20
         cones = [v**3 for v in _times(FROM_LAB, (lightness, a * share, b * share))]
         light = _times(FROM_CONES, cones)
         if all(-1e-4 <= v <= 1.0001 for v in light):

@@ -4,7 +4,8 @@ side by side. A comment in the picture says which parts these are:
     <!-- narrow: X Y WIDTH HEIGHT + X Y WIDTH HEIGHT; X Y WIDTH HEIGHT -->
 
 Rows stand below one another, the parts of a row side by side: the labels of a table and some of
-its columns, for example.
+its columns, for example. A timeline of the lab gets the comment here: its titles in rows of their
+own, and each axis of time in two halves, both beside the labels.
 """
 
 import re
@@ -12,6 +13,14 @@ import re
 ROOT = re.compile(r"<svg\b[^>]*>")
 PARTS = re.compile(r"<!-- narrow: ([\d. +;]+) -->\n")
 GAP = 6  # between rows
+# A timeline, as common/lab/timeline.cpp draws it.
+LABELS, ROW = 84, 445  # width of the labels, and of a row
+TITLE = re.compile(r'<text x="88" y="([\d.]+)" font-weight="bold">')
+KEY = re.compile(
+    r'<rect x="([\d.]+)" y="([\d.]+)" width="14" height="12"[^>]*>\s*<text[^>]*>([^<]*)'
+)
+NOTE = re.compile(r'<text x="18" y="([\d.]+)"')
+ON_AXIS = re.compile(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="middle"[^>]*>([^<]*)')
 
 
 def rows_of(svg):
@@ -26,6 +35,45 @@ def size(svg):
     """Width and height of a picture that says them, else None."""
     found = [re.search(rf'<svg\b[^>]* {name}="([\d.]+)"', svg) for name in ("width", "height")]
     return tuple(float(match[1]) for match in found) if all(found) else None
+
+
+def middle(svg, top, bottom, width):
+    """Where the axis of time between two heights is cut in halves: where that cuts no word."""
+    words = [
+        (float(x), 3.6 * len(word))
+        for x, y, word in ON_AXIS.findall(svg)
+        if top <= float(y) <= bottom
+    ]
+    half = (LABELS + width) / 2
+
+    def rank(x):
+        return sum(abs(x - at) < wide for at, wide in words), abs(x - half)
+
+    return min(range(round(half) - 20, round(half) + 21), key=rank)
+
+
+def with_timeline(svg):
+    """The text of a timeline with the comment that says its narrow form. Others stay."""
+    titles = [float(y) for y in TITLE.findall(svg)]
+    if not titles or ">TMA</text>" not in svg or PARTS.search(svg):
+        return svg
+    width, _ = size(svg)
+    keys = [(float(x), float(y), 30 + 7.2 * len(words)) for x, y, words in KEY.findall(svg)]
+    rows = []
+    for title, after in zip(titles, [*(t - 24 for t in titles[1:]), keys[0][1]]):
+        top, bottom = title + 22, after - 2
+        cut = middle(svg, top, bottom, width)
+        rows.append([(LABELS, title - 14, ROW, 34)])
+        for left, right in ((LABELS, cut), (cut, width)):
+            rows.append([(0, top, LABELS, bottom - top), (left, top, right - left, bottom - top)])
+    begin, line = keys[0][:2]
+    for (x, y, wide), after in zip(keys, [*keys[1:], (0, 0, 0)]):
+        if after[1] != line or after[0] + after[2] - begin > ROW:
+            rows.append([(begin - 6, y - 3, x + wide - begin, 18)])
+            begin, line = after[:2]
+    rows += [[(12, float(y) - 13, ROW, 18)] for y in NOTE.findall(svg)]
+    parts = "; ".join(" + ".join(" ".join(f"{v:g}" for v in p) for p in row) for row in rows)
+    return svg.replace("</svg>", f"<!-- narrow: {parts} -->\n</svg>")
 
 
 def narrow(svg):

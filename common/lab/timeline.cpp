@@ -47,7 +47,7 @@ Look look_of(Kind kind) {
     case Kind::kOutput:
       return {"output", "#a5d28f"};
     case Kind::kLoad:
-      return {"load", "#e5d6f0"};
+      return {"load", "#d9c2ea"};
     case Kind::kBulkAdd:
       return {"bulk addition", "#e0a3bd"};
     default:
@@ -306,19 +306,16 @@ std::string draw_timelines(const std::vector<NamedTimeline>& timelines, const Le
     canvas.svg.text(x + 19, y, words);
     x += width;
   }
-  std::vector<const char*> lines{
-      "A consumer's upper half: its matmuls on the tensor cores; lower half: its threads; empty "
-      "there: they",
-      "wait for matmuls. Cycles of a model."};
+  // As wide as a phone.
+  std::vector<const char*> lines{"A consumer's upper half: its matmuls on the tensor cores;",
+                                 "lower half: its threads; empty there: they wait for matmuls.",
+                                 "Cycles of a model."};
   if (measured) {
-    lines.back() = "wait for matmuls. Cycles of a model, or of one SM of a GPU where it says so:";
-    lines.push_back(
-        "there a matmul is drawn from its issue, or the end of the one before, until "
-        "the wait for it ends;");
-    lines.push_back(
-        "a copy until the first wait for it ends. Of threads, what is shorter than 4 pixels is "
-        "left "
-        "out.");
+    lines.back() = "Cycles of a model, or of one SM of a GPU where it says so:";
+    lines.insert(lines.end(),
+                 {"there a matmul is drawn from its issue, or the end of the one",
+                  "before, until the wait for it ends; a copy until the first wait",
+                  "for it ends. Of threads, what is shorter than 4 pixels is left out."});
   }
   for (const char* line : lines) {
     y += 18;

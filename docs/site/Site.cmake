@@ -1,13 +1,14 @@
-# Target docs: the reference of the code by Doxygen, then the pages by Sphinx, then a check of all
-# links. Part of CMakeLists.txt.
+# Target docs: what Doxygen finds in the code, then the pages and the reference of the code by Sphinx,
+# then a check of all links. Part of CMakeLists.txt.
 #   <build>/docs/made      what programs make for pages: the data of explorers
+#   <build>/docs/xml       what Doxygen finds in the code
 #   <build>/docs/html      the site; the reference is in its folder reference
 #   <build>/docs/next      the site while it is built: it takes the place of html when it is right
 set(fa_docs_out "${CMAKE_CURRENT_BINARY_DIR}")
 set(fa_docs_html "${fa_docs_out}/html")
 set(fa_docs_next "${fa_docs_out}/next")
 set(fa_docs_made "${fa_docs_out}/made")
-set(fa_docs_tags "${fa_docs_out}/reference.tag")
+set(fa_docs_xml "${fa_docs_out}/xml")
 set(fa_docs_site "${CMAKE_CURRENT_SOURCE_DIR}/site")
 
 option(FA_DOCS_PARAMS "Target docs: warn about parameters and results without a description" OFF)
@@ -16,7 +17,7 @@ if(FA_DOCS_PARAMS)
   set(fa_docs_params YES)
 endif()
 
-# ---- Doxygen: the reference.
+# ---- Doxygen: what the code says of itself.
 set(fa_docs_input "")
 foreach(directory IN LISTS FA_LESSONS ITEMS common)
   if(IS_DIRECTORY "${fa_docs_root}/${directory}")
@@ -26,59 +27,20 @@ endforeach()
 # A command inside a quoted value of the Doxyfile: its own quotation marks are escaped.
 set(fa_docs_code_filter "awk -f \\\"${CMAKE_CURRENT_SOURCE_DIR}/site/cpp2dox.awk\\\"")
 
-# The theme: doxygen-awesome-css with its switch for dark mode where it is installed (Debian package
-# of that name), else Doxygen's own.
-find_path(FA_DOXYGEN_AWESOME doxygen-awesome-sidebar-only.css PATHS /usr/share/doxygen-awesome-css
-          DOC "Directory of doxygen-awesome-css" NO_DEFAULT_PATH)
-set(fa_docs_styles "")
-set(fa_docs_scripts "")
-set(head "")
-if(FA_DOXYGEN_AWESOME)
-  foreach(file IN ITEMS doxygen-awesome.css doxygen-awesome-sidebar-only.css
-                        doxygen-awesome-sidebar-only-darkmode-toggle.css)
-    string(APPEND fa_docs_styles "\"${FA_DOXYGEN_AWESOME}/${file}\" ")
-  endforeach()
-  set(fa_docs_scripts "\"${FA_DOXYGEN_AWESOME}/doxygen-awesome-darkmode-toggle.js\"")
-  string(APPEND head "<script src=\"$relpath^doxygen-awesome-darkmode-toggle.js\"></script>\n"
-                     "<script>DoxygenAwesomeDarkModeToggle.init()</script>\n")
-endif()
-string(APPEND fa_docs_styles "\"${fa_docs_site}/theme/reference.css\"")
-
-# The header begins as this Doxygen's own: a committed copy would fit one version only. The
-# project's name leads to the course.
-file(MAKE_DIRECTORY "${fa_docs_out}/theme")
-execute_process(COMMAND "${DOXYGEN_EXECUTABLE}" -w html header.html footer.html style.css
-                WORKING_DIRECTORY "${fa_docs_out}/theme" RESULT_VARIABLE failed OUTPUT_QUIET
-                ERROR_QUIET)
-if(failed)
-  message(FATAL_ERROR "docs: '${DOXYGEN_EXECUTABLE} -w html' failed with status ${failed}.")
-endif()
-file(READ "${fa_docs_out}/theme/header.html" header)
-string(REPLACE "</head>" "${head}</head>" header "${header}")
-string(REPLACE "$projectname<" "<a href=\"$relpath^../index.html\">$projectname</a><" header
-       "${header}")
-string(REGEX REPLACE "<html [^>]*>" "<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">"
-       header "${header}")
-file(WRITE "${fa_docs_out}/theme/header.html" "${header}")
-
 # Tags that not all of the versions know.
 set(fa_docs_versioned "")
 if(NOT DOXYGEN_VERSION VERSION_LESS 1.9.2)
   # A comment may name only the parameters that need words.
-  string(APPEND fa_docs_versioned "WARN_IF_INCOMPLETE_DOC = ${fa_docs_params}\nFULL_SIDEBAR = NO\n")
+  string(APPEND fa_docs_versioned "WARN_IF_INCOMPLETE_DOC = ${fa_docs_params}\n")
 endif()
 if(NOT DOXYGEN_VERSION VERSION_LESS 1.9.5)
-  if(FA_DOXYGEN_AWESOME)
-    string(APPEND fa_docs_versioned "HTML_COLORSTYLE = LIGHT  # the theme does dark mode\n")
-  endif()
   string(APPEND fa_docs_versioned "WARN_IF_UNDOC_ENUM_VAL = YES\n")
 endif()
 configure_file(site/Doxyfile.in "${fa_docs_out}/Doxyfile" @ONLY)
 add_custom_target(docs_reference
-  COMMAND "${CMAKE_COMMAND}" -E rm -rf "${fa_docs_next}"  # what a failed build has left
-  COMMAND "${CMAKE_COMMAND}" -E make_directory "${fa_docs_next}/reference"
+  COMMAND "${CMAKE_COMMAND}" -E rm -rf "${fa_docs_next}" "${fa_docs_xml}"  # of the last build
   COMMAND "${DOXYGEN_EXECUTABLE}" "${fa_docs_out}/Doxyfile"
-  WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The reference of the code" USES_TERMINAL VERBATIM)
+  WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The comments of the code" USES_TERMINAL VERBATIM)
 
 # ---- What programs make for pages. On a fresh checkout lesson 03 is compiled for the tile
 # stepper's numbers.
@@ -120,7 +82,7 @@ function(fa_docs_build TARGET BUILDER DIRECTORY BOOK)
             "${fa_docs_venv_python}" -B -m sphinx --jobs auto --fail-on-warning --keep-going
             --conf-dir "${fa_docs_site}" --doctree-dir "${fa_docs_out}/doctrees_${read}"
             --builder ${BUILDER}
-            --define "course_tags=${fa_docs_tags}" --define "course_made=${fa_docs_made}" ${ARGN}
+            --define "course_xml=${fa_docs_xml}" --define "course_made=${fa_docs_made}" ${ARGN}
             "${fa_docs_root}" "${DIRECTORY}"
     COMMENT "The pages, by Sphinx: ${BUILDER} ${BOOK}" WORKING_DIRECTORY "${fa_docs_root}"
     USES_TERMINAL VERBATIM)

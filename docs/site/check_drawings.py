@@ -3,8 +3,9 @@
 two palettes    each colour has its dark one, and text has a contrast of 4.5 on what is behind
                 it, in light and dark
 words           drawings and pages name shapes and labels, never colours: a reader may see others
+fills           of a timeline can be told apart, and from the paper, in light and dark
 letters         of 9 pixels and more in windows of 390, 820, 1100 and 1440 pixels; from 820 on
-                no drawing scrolls, and on a phone only what runs along a time axis
+                no drawing scrolls, and on a phone only the tile stepper's
 narrow forms    every letter of a drawing is in one of the parts of its narrow form
 """
 
@@ -14,7 +15,7 @@ import sys
 import xml.etree.ElementTree
 
 from common.drawing import narrow
-from common.drawing.dark import COLOUR, contrast, dark
+from common.drawing.dark import COLOUR, contrast, dark, difference
 from docs.site import checks, navigation
 from docs.site.drawings import COLUMN, LEAST, Look
 from docs.site.excerpts import read_lines
@@ -32,7 +33,8 @@ NO_HUE = re.compile(
     r"white paper|red-blue pebble|black[- ]box|colored? by|Color Universal|blank and colou?red",
     re.IGNORECASE,
 )
-TIME_AXIS = re.compile(r"(?:timeline|measured)_\d+\.svg|step\.svg")
+TIMELINE, MAY_SCROLL = re.compile(r"(?:timeline|measured)_\d+\.svg"), "step.svg"
+APART, ON_PAPER = 0.07, 1.35  # differences of fills; contrast of a fill with dark paper
 CODE = re.compile(r"`[^`]*`|\]\([^)]*\)|<!--.*?-->")
 WIDE = 0.6  # width of a letter, of its height
 
@@ -127,6 +129,18 @@ def palettes(svg):
                 yield f"'{words}' has a contrast of {value:.1f} in {where}"
 
 
+def fills(svg):
+    """Yields fills that cannot be told apart, or from the paper in the dark."""
+    found = sorted(set(re.findall(r'<rect\b[^>]* fill="(#\w+)"', svg)))
+    for i, one in enumerate(found):
+        for other in found[:i]:
+            for look, (a, b) in (("light", (one, other)), ("dark", (dark(one), dark(other)))):
+                if difference(a, b) < APART:
+                    yield f"the fills {other} and {one} look alike in {look}"
+        if one != "#ffffff" and contrast(dark(one), dark("#ffffff")) < ON_PAPER:
+            yield f"the fill {one} looks like the paper in dark"
+
+
 def hues(text):
     """The names of colours in a text."""
     return HUE.findall(NO_HUE.sub("", text))
@@ -139,7 +153,7 @@ def sizes(name, svg):
         letters, scrolls = look.letters_at(window)
         if letters < LEAST - 0.01:
             yield f"letters of {letters:.1f} pixels in a window of {window}"
-        if scrolls and (window > 800 or not TIME_AXIS.fullmatch(name)):
+        if scrolls and (window > 800 or name != MAY_SCROLL):
             yield f"it is wider than a window of {window}, and has no narrow form"
 
 
@@ -160,6 +174,7 @@ def faults(root):
     for path in files:
         svg, name = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
         found = [*palettes(svg), *sizes(path.name, svg), *left_out(svg)]
+        found += fills(svg) if TIMELINE.fullmatch(path.name) else ()
         for words in re.findall(r">([^<]+)</(?:text|title)>", svg):
             found += [f"'{html.unescape(words)}' names {hue}" for hue in hues(words)]
         yield from (f"{name}: {fault}" for fault in found)

@@ -1,6 +1,6 @@
 """Checks the finished site: every page is there, every link and anchor of pages and reference
-resolves, also those in style sheets and in the reference's navigation, and every namespace has a
-description. (Doxygen misses no description of a name whose namespace has none.) And Doxygen had
+resolves, also those in style sheets, every namespace has a description (Doxygen misses no
+description of a name whose namespace has none), and the reference is small. And Doxygen had
 nothing to say, except that a field or a member type has no comment: a group of trivial ones needs
 one comment, or none. Sphinx fails by itself when it has something to say.
 """
@@ -13,6 +13,7 @@ import urllib.parse
 
 from docs.site import checks, navigation
 from docs.site.excerpts import read_lines
+from docs.site.reference import Reference
 
 SOURCES = "[0-9][0-9]_*", "common"
 NOT_IN_REFERENCE = {"tests", "exercises", "data", "cuda"}  # as EXCLUDE_PATTERNS in Doxyfile.in
@@ -24,43 +25,37 @@ class Page(html.parser.HTMLParser):
     def __init__(self, path):
         super().__init__()
         self.anchors, self.links = set(), []
-        self.in_summary = (
-            False  # Doxygen's own jump list, which also names sections that it left out
-        )
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attrs):
         given = dict(attrs)
-        if tag == "div":
-            self.in_summary = given.get("class") == "summary"
         self.anchors.update(given[k] for k in ("id", "name") if given.get(k))
         for key in ("href", "src", "data"):
             url = given.get(key)
-            if url and not self.in_summary and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//", url):
+            if url and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//", url):
                 self.links.append((self.getpos()[0], url))
 
 
-# What a script of the navigation names, and what a style sheet loads.
-IN_SCRIPT = re.compile(r"""["']([\w.%-]+\.html(?:#[^"'\s]*)?)["']""")
+# What a style sheet loads.
 IN_STYLE = re.compile(r"""url\(\s*["']?(?!data:|https?:|#)([^"')\s]+)["']?\s*\)""")
 
-# Doxygen's tree lists the functions of a file below that file, with anchors that only the page of
-# their namespace has. Such a link still opens the right page.
-MEMBER = re.compile(r"#a[0-9a-f]{32}(?:a[0-9a-f]{32})?$")
-NO_PAGES = "pages.html"  # which its index of the tree has even when there are none
+
+def in_styles(directory):
+    """Yields (file, line number, url) for each link in style sheets."""
+    for path in sorted(directory.glob("**/*.css")):
+        name = path.relative_to(directory).as_posix()
+        for number, line in enumerate(path.read_text("utf-8", "replace").split("\n"), 1):
+            yield from ((name, number, match[1]) for match in IN_STYLE.finditer(line))
 
 
-def named_elsewhere(directory):
-    """Yields (file, line number, url) for each link in style sheets and the reference's scripts."""
-    places = [(directory / "reference", "*.js", IN_SCRIPT), (directory, "**/*.css", IN_STYLE)]
-    for folder, pattern, regex in places:
-        for path in sorted(folder.glob(pattern)):
-            name = path.relative_to(directory).as_posix()
-            for number, line in enumerate(path.read_text("utf-8", "replace").split("\n"), 1):
-                for match in regex.finditer(line):
-                    if match[1] == NO_PAGES:
-                        continue
-                    yield name, number, MEMBER.sub("", match[1])
+def too_large(reference):
+    """Yields what is larger than a reader's patience."""
+    sizes = {path: path.stat().st_size for path in reference.rglob("*") if path.is_file()}
+    for path, size in sizes.items():
+        if size > LARGEST:
+            yield f"reference/{path.name} has {size / 1e3:.0f} KB; allowed are {LARGEST / 1e3:.0f}."
+    if sum(sizes.values()) > ALL:
+        yield f"the reference has {sum(sizes.values()) / 1e6:.1f} MB; allowed are {ALL / 1e6:.0f}."
 
 
 def namespaces(root):
@@ -77,6 +72,7 @@ def namespaces(root):
                     yield header, number, match[1].replace("FA_TARGET", "on_gpu")
 
 
+LARGEST, ALL = 300_000, 10_000_000  # bytes: of a page of the reference, of all
 TRIVIAL = re.compile(r"Member .+ \((variable|typedef)\) of (struct|class) .+ is not documented")
 
 
@@ -92,15 +88,16 @@ def faults(root, site):
             yield f"{page} is not on the site: there is no {navigation.html_file(page)}."
     for page in navigation.unlisted(root):
         yield f"{page} is not in the navigation; docs/site/navigation.py has its groups."
+    yield from too_large(site / "reference")
+    known = Reference(site.parent / "xml", root).namespaces
     for header, number, name in namespaces(root):
-        file = name.replace("_", "__").replace("::", "_1_1") + ".html"  # as Doxygen names it
-        if not any(re.fullmatch(rf"reference/namespace(?:.*_1_1)?{file}", page) for page in pages):
+        if not any(f"::{full}".endswith(f"::{name}") for full in known):
             yield (
                 f"{header}:{number}: the namespace {name} has no description; "
                 "docs/site/namespaces.dox is a place for it."
             )
     links = [(name, line, url) for name, page in pages.items() for line, url in page.links]
-    for name, line, url in links + list(named_elsewhere(site)):
+    for name, line, url in links + list(in_styles(site)):
         path, _, anchor = urllib.parse.unquote(url).partition("#")
         path = path.split("?", 1)[0]
         path = os.path.normpath(os.path.join(os.path.dirname(name), path)) if path else name

@@ -1,6 +1,6 @@
 """What the comments of the sync tool become on the site, with the blocks that follow them.
 
-<!-- listing: FILE#TAG -->       a caption: file, lines, links into the reference of the code
+<!-- listing: FILE#TAG -->       a caption: file, lines, a link into the reference of the code
 <!-- diff: OLD NEW -->           a caption with links to both files
 <!-- generated: COMMAND -->      tables that sort and filter, and folded, where they come from
 <!-- on the site: FILE.html -->  that file of HTML, and the files that it names; for FILE.js, an
@@ -36,7 +36,7 @@ FILTER = (
 
 
 def link(text, uri, **attributes):
-    """A link in a caption; `reference:` begins what Doxygen writes."""
+    """A link in a caption; `reference:` begins a page of the reference."""
     return nodes.reference("", text, refuri=uri, internal=False, **attributes)
 
 
@@ -174,8 +174,8 @@ class CommentBlocks(SphinxTransform):
         self.captioned(block, parts)
 
     def more(self, path):
-        """Further links of a caption: documentation, difference to the step before."""
-        parts = [nodes.Text(" · "), link("documentation", f"documentation:{path}")]
+        """Further links of a caption: the difference to the step before, the step as one file."""
+        parts = []
         before = previous_step(self.root, path)
         if before:
             number = pathlib.PurePosixPath(before).name.split("_")[0]

@@ -59,7 +59,7 @@ html_permalinks_icon = "#"
 html_last_updated_fmt = None
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "lightbulb"
-copybutton_exclude = ".linenos, .gp, .gd"
+copybutton_exclude = ".linenos, .gp, .gd, .go"
 # Where the repository is, for the clone line and links to it: a workflow on GitHub knows.
 repository = os.environ.get("COURSE_REPOSITORY", "")
 if not repository and os.environ.get("GITHUB_REPOSITORY"):

@@ -33,14 +33,15 @@ from docs.site import (
     excerpts,
     exercise_pages,
     formulas,
+    line_ends,
     navigation,
+    reference,
     search_index,
     slides,
 )
 from docs.site.comment_blocks import CommentBlocks, previous_step
 from docs.site.github_pages import GithubMarkdown
 from docs.site.links import changes_file, one_file, page_of, resolve_links
-from docs.site.reference import Reference, finished, linked_back, start_page
 
 LOG = logging.getLogger(__name__)
 CLONE = re.compile(r"Clone the repository[^.]*\.(?=\s+In its folder:)")
@@ -78,7 +79,7 @@ def change_pages(app):
         names = [posixpath.basename(name) for name in (before, path)]
         block = app.builder.highlighter.highlight_block("\n".join(lines), "diff")
         links = [
-            f'<a href="{depth}reference/{app.course_reference.file(name, True)}">{text}</a>'
+            f'<a href="{depth}reference/{app.course_reference.file(name)}">{text}</a>'
             for name, text in zip((before, path), names)
         ]
         lesson = posixpath.dirname(posixpath.dirname(path)) + "/index.html"
@@ -188,29 +189,24 @@ def copy_assets(app, exception):
             shutil.copyfile(places[0], target)
 
 
-def link_reference(app, exception):
-    """The way back: from a source to the chapters that show it, else to its lesson."""
+def write_reference(app, exception):
+    """The reference of the code, with the way back: from a source to the chapters that show it,
+    else to its lesson."""
     if exception or app.builder.name != "html":
         return
-    explained = {}
-    for page in navigation.pages(pathlib.Path(app.srcdir)):
+    root, explained, titles = pathlib.Path(app.srcdir), {}, {}
+    for page in navigation.pages(root):
         docname = navigation.docname(page)
         entry = (navigation.html_file(page), app.env.titles[docname].astext())
         for path in dict.fromkeys(app.env.metadata[docname].get("listed", "").split()):
             explained.setdefault(path, []).append(entry)
-    for path in app.course_reference.files:
-        lesson = path.split("/")[0] + "/README"
-        if path not in explained and lesson in app.env.titles:
-            title = app.env.titles[lesson].astext()
-            explained[path] = [(navigation.html_file(lesson + ".md"), title)]
-    folder = pathlib.Path(app.outdir) / "reference"
-    linked_back(app.course_reference, folder, explained)
-    titles = {}
-    for lesson in chapters.lessons(pathlib.Path(app.srcdir)):
+    for lesson in chapters.lessons(root):
         title = app.env.titles[navigation.docname(lesson)].astext()
         titles[lesson.split("/")[0]] = navigation.html_file(lesson), title
-    start_page(app.course_reference, folder, titles)
-    finished(folder)
+    for path in app.course_reference.files:
+        if path not in explained and (lesson := titles.get(path.split("/")[0])):
+            explained[path] = [lesson]
+    reference.write(app.course_reference, pathlib.Path(app.outdir), explained, titles)
 
 
 def mathml(node, display):
@@ -223,9 +219,10 @@ def mathml(node, display):
 
 def reserve_room(_app, _pagename, _template, context, _doctree):
     """Gives drawings their size as attributes, so that nothing moves when they have arrived, and
-    their narrow form."""
+    their narrow form; and keeps short words of code whole."""
     for part in (context, *context.get("slides", ())):
-        part["body"] = IMAGE.sub(lambda match: drawings.picture(match[0]), part.get("body", ""))
+        body = IMAGE.sub(lambda match: drawings.picture(match[0]), part.get("body", ""))
+        part["body"] = line_ends.whole(body)
 
 
 def write_narrow(app, exception):
@@ -249,8 +246,8 @@ def visit_math_block(self, node):
 
 
 def read_reference(app):
-    """What Doxygen has written, from its tag file."""
-    app.course_reference = Reference(app.config.course_tags, pathlib.Path(app.srcdir))
+    """What Doxygen has found in the code."""
+    app.course_reference = reference.Reference(app.config.course_xml, pathlib.Path(app.srcdir))
 
 
 class BookBuilder(Epub3Builder):
@@ -275,7 +272,7 @@ class BookBuilder(Epub3Builder):
 
 def setup(app):
     """Called by Sphinx."""
-    app.add_config_value("course_tags", "", "env", str)
+    app.add_config_value("course_xml", "", "env", str)
     app.add_config_value("course_made", "", "", str)
     app.add_builder(CourseBuilder, override=True)
     app.add_builder(BookBuilder, override=True)
@@ -283,6 +280,8 @@ def setup(app):
     app.add_transform(GithubMarkdown)
     app.add_transform(callouts.Callouts)
     app.add_transform(callouts.ChapterTitle)
+    app.add_transform(line_ends.Units)
+    app.add_lexer("sh", line_ends.Console)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
     app.connect("builder-inited", read_reference)
     app.connect("source-read", add_toctrees)
@@ -293,7 +292,7 @@ def setup(app):
     app.connect("build-finished", copy_assets)
     app.connect("build-finished", write_narrow)
     app.connect("build-finished", write_steps)
-    app.connect("build-finished", link_reference)
+    app.connect("build-finished", write_reference)
     book.setup(app)
     search_index.setup(app)
     slides.setup(app)

@@ -5,6 +5,9 @@
                   is clipped, nothing fails to load, every formula is drawn
     drawings      none is cut from 820 pixels on; one that scrolls on a phone shows that it does;
                   all have the palette of the page
+    phone         tables with sentences are stacked, of others the first column stays, and they show
+                  that they scroll; options are whole; the bar's icons have their size
+    lines         none ends between a number and its unit
     axe           no finding of level A or AA, light and dark
     print         no table or listing is wider than the paper
     keyboard      from the front page to the source of a listing without a mouse
@@ -168,6 +171,44 @@ DRAWINGS = """(dark) => {
   }
   return [document.querySelector('article').clientWidth, found.slice(0, 3)];
 }"""
+# On a phone.
+PHONES = """() => {
+  const found = [];
+  for (const table of document.querySelectorAll('article .table-wrapper table')) {
+    const box = table.parentElement, words = table.textContent.trim().slice(0, 30);
+    if (box.scrollWidth <= box.clientWidth + 1) continue;
+    const first = table.querySelector('tbody td');
+    const long = [...table.querySelectorAll('td + td')].some((c) => c.textContent.length > 60);
+    if (long) found.push(`a table with sentences is cut: ${words}`);
+    if (box.tabIndex < 0 || !box.matches('.more-right')) found.push(`not seen to scroll: ${words}`);
+    const stays = getComputedStyle(first).position === 'sticky';
+    if (!stays) found.push(`the first column goes: ${words}`);
+    if (first.offsetWidth > 0.6 * box.clientWidth) found.push(`a wide first column: ${words}`);
+  }
+  for (const word of document.querySelectorAll('article .pre')) {
+    if (/^-[\\w-]+$/.test(word.textContent) && word.getClientRects().length > 1) {
+      found.push(`${word.textContent} is broken`);
+    }
+  }
+  const boxes = [...document.querySelectorAll('.mobile-header svg')]
+    .filter((icon) => icon.checkVisibility()).map((icon) => icon.getBoundingClientRect())
+    .sort((a, b) => a.left - b.left);
+  boxes.forEach((box, i) => {
+    if (box.width < 20 || i && box.left < boxes[i - 1].right + 6) found.push('icons are squeezed');
+  });
+  return found.slice(0, 5);
+}"""
+# Figures whose unit may begin the next line.
+UNITS = r"""() => {
+  const found = [], walk = document.createTreeWalker(
+    document.querySelector('article'), NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const box = walk.currentNode.parentElement;
+    if (box.closest('pre, code, script, svg, .stepper, .explorer')) continue;
+    found.push(...walk.currentNode.data.match(/\d (?:%|[GT]B\/s|TFLOP\/s|ms|hours)(?!\w)/g) || []);
+  }
+  return found.slice(0, 3);
+}"""
 # The page has seen its new size.
 SETTLED = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)))"
 # Tables and listings that would lose their right side on paper.
@@ -235,6 +276,8 @@ def every_page(window, html, files, counts, last):
         if empty:
             yield f"{file}: {empty} of {formulas} formulas are not drawn"
         yield from (f"{file}: a gap in a formula: {gap}" for gap in window.value(GAPS))
+        for figure in window.value(UNITS):
+            yield f"{file}: a line may end in '{figure}'"
         window.page.add_script_tag(content=script)
         whole = file in (LISTING, last)
         drawn = window.value("!!document.querySelector('.drawing')")
@@ -253,6 +296,8 @@ def every_page(window, html, files, counts, last):
                 yield f"{file}, {width} pixels: clipped: {words}"
             column, wrong = window.value(DRAWINGS, dark)
             yield from (f"{file}, {width} pixels: {words}" for words in wrong)
+            if width == PHONE and dark:
+                yield from (f"{file}, {width} pixels: {words}" for words in window.value(PHONES))
             if file == LISTING and column != COLUMN[width]:
                 yield f"{file}: in a window of {width} the text has {column} pixels"
             if rules:
@@ -298,9 +343,9 @@ def keyboard(window, html):
     window.page.wait_for_url("**/1_one_kernel.html*")
     window.press("Tab")
     window.press("Enter")
-    tab_to(window, "02__flash__1_8cuh_source.html", 20)
+    tab_to(window, "02_flash_1.cuh.html", 20)
     window.press("Enter")
-    window.page.wait_for_url("**/*_source.html*")
+    window.page.wait_for_url("**/02_flash_1.cuh.html*")
     if not window.value("document.querySelector('.course-links a[href*=one_kernel]')"):
         yield "the source of a listing has no link to its chapter"
     window.open(html / "index.html")
@@ -459,7 +504,7 @@ def stepper(window, html):
         yield f"{STEPPER}: the numbers have the same colour, {colours[0]}, in light and dark"
 
 
-REFERENCE = ("index.html", "namespacefa_1_1tiled.html", "12__ping__pong_8cuh_source.html")
+REFERENCE = ("index.html", "05_flash_forward/kernels/12_ping_pong.cuh.html")
 
 
 def reference(window, html):

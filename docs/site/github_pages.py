@@ -1,4 +1,5 @@
-"""GitHub's Markdown on the site: formulas, alerts, links and anchors, drawings in their size."""
+"""GitHub's Markdown on the site: formulas, alerts, links and anchors, drawings in their size, and
+which tables have sentences."""
 
 import pathlib
 import re
@@ -10,7 +11,14 @@ from common.drawing import narrow
 from docs.site import drawings
 from docs.site.links import OTHER_SITE, from_root, page_of
 
+SENTENCE = 40  # letters: a cell with more is no figure and no name
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]\s*")
+
+
+def later_cells(table):
+    """The cells of a table that are not in its first column."""
+    for row in table.next_node(nodes.tbody):
+        yield from row[1:]
 
 
 class GithubMarkdown(SphinxTransform):
@@ -36,6 +44,9 @@ class GithubMarkdown(SphinxTransform):
                 reference["refuri"] = "/" + from_root(page, uri)
         for image in list(self.document.findall(nodes.image)):
             self.drawing(image)
+        for table in self.document.findall(nodes.table):
+            if any(len(cell.astext()) >= SENTENCE for cell in later_cells(table)):
+                table["classes"].append("stacked")  # on a phone
         for section in self.document.findall(nodes.section):
             section["ids"] = [section["slug"]]
 

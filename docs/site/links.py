@@ -63,7 +63,7 @@ class Links:
         """(address, kind) on the site, or None when the target is not there. The kinds are page,
         code, file and external."""
         scheme, _, rest = uri.partition(":")
-        if scheme in ("reference", "documentation", "changes", "step"):
+        if scheme in ("reference", "changes", "step"):
             path, _, line = rest.partition("#")
             if not self.out:
                 return None
@@ -71,11 +71,8 @@ class Links:
                 return self.relative(changes_file(path)), "code"
             if scheme == "step":
                 return self.relative(one_file(self.root, path)), "code"
-            file = self.reference.file(path, source=scheme == "reference")
-            if file is None:
-                return None
-            anchor = f"#l{int(line):05d}" if line else ""
-            return self.relative(f"reference/{file}{anchor}"), "code"
+            file = self.reference.file(path, int(line or 0))
+            return file and (self.relative(f"reference/{file}"), "code")
         if OTHER_SITE.match(uri):
             return uri, "external"
         path, _, anchor = uri.partition("#")
@@ -95,10 +92,9 @@ class Links:
             return address + (f"#{anchor}" if anchor else ""), "page"
         if self.out:
             line = re.match(r"L(\d+)", anchor)
-            file = self.reference.file(target, source=True)
+            file = self.reference.file(target, int(line[1]) if line else 0)
             if file:
-                mark = f"#l{int(line[1]):05d}" if line else ""
-                return self.relative(f"reference/{file}{mark}"), "code"
+                return self.relative(f"reference/{file}"), "code"
             if (self.root / target).is_dir():
                 folder = self.reference.folder(target)
                 if folder:

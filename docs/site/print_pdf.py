@@ -1,5 +1,5 @@
 """Prints a book, on one page of HTML, as PDF: by Chromium, with a title page, a table of contents,
-running heads, and the numbers of pages behind its links.
+running heads, the numbers of pages behind its links, and an outline.
 
 It prints until the numbers are right: where a link leads is known when the book has been printed.
 
@@ -22,6 +22,11 @@ MOST = 10  # MB
 DOCUMENT = re.compile(r'<span id="document-([^"]*)"></span>\s*<section id="[^"]*">')
 HEADING = re.compile(r"<(/?)h([1-6])\b")
 HEADERLINK = re.compile(r'<a class="headerlink"[^>]*>.*?</a>', re.S)
+SECTION = re.compile(
+    r'<section\b[^>]*\bid="([^"]*)"[^>]*>\s*(?:<span[^>]*></span>\s*)*<h([1-3])\b[^>]*>(.*?)</h\2>',
+    re.S,
+)
+DESTINATION = re.compile(rb"(?:\n|<<)/(\S+) \[(\d+) 0 R /XYZ")
 UNKNOWN = "000"  # as wide as a number
 # What is longer than half a page may be divided.
 LONG = """document.querySelectorAll('.listing, .printed').forEach((box) => {
@@ -56,16 +61,71 @@ def contents(text):
     return f'<nav class="book-contents"><h2>Contents</h2><div>{tree}</div></nav>'
 
 
+def unescaped(name):
+    """A name as PDF writes it, as text."""
+    return re.sub(r"#(\w\w)", lambda code: chr(int(code[1], 16)), name.decode())
+
+
 def page_numbers(pdf):
     """{anchor: page} of a PDF that Chromium wrote."""
     raw = pdf.read_bytes()
     kinds = rb"\n(\d+) 0 obj\s*<<\s*/Type /Page\s"
     order = {int(number): i for i, number in enumerate(re.findall(kinds, raw), 1)}
     return {
-        re.sub(r"#(\w\w)", lambda code: chr(int(code[1], 16)), name.decode()): order[int(page)]
-        for name, page in re.findall(rb"\n/(\S+) \[(\d+) 0 R /XYZ", raw)
+        unescaped(name): order[int(page)]
+        for name, page in DESTINATION.findall(raw)
         if int(page) in order
     }
+
+
+def headings(text):
+    """[(rank, title, anchor)] of the headings of rank 1 to 3."""
+    found = SECTION.findall(text)
+    return [
+        (int(rank), html.unescape(re.sub(r"<[^>]*>", "", title)).strip(), anchor)
+        for anchor, rank, title in found
+    ]
+
+
+def outline(pdf, entries):
+    """Adds an outline to a PDF that Chromium wrote, behind its end, as PDF allows; entries: as
+    headings() gives them. Chromium's own outline needs tags, which would be half of the file."""
+    raw = pdf.read_bytes()
+    trailer = re.search(rb"trailer\s*<<(.*?)>>\s*startxref\s+(\d+)\s+%%EOF\s*$", raw, re.S)
+    first, root = (int(re.search(key + rb" (\d+)", trailer[1])[1]) for key in (b"/Size", b"/Root"))
+    catalog = re.search(rb"\n%d 0 obj\s*<<(.*?)>>\s*endobj" % root, raw, re.S)[1]
+    names = {unescaped(name): name.decode() for name, _ in DESTINATION.findall(raw)}
+    above, below = [(0, first)], {first: []}  # ranks and objects; an object: those below it
+    words = {}
+    for rank, title, anchor in entries:
+        if anchor not in names:
+            continue
+        while above[-1][0] >= rank:
+            above.pop()
+        number = first + len(below)
+        below[above[-1][1]].append(number)
+        below[number] = []
+        title = title.encode("utf-16-be").hex()
+        words[number] = f"/Title <feff{title}> /Dest /{names[anchor]} /Parent {above[-1][1]} 0 R"
+        above.append((rank, number))
+    for number, inside in below.items():
+        fields = words.get(number, "/Type /Outlines")
+        if inside:
+            count = len(inside) if number == first else -len(inside)  # closed
+            fields += f" /First {inside[0]} 0 R /Last {inside[-1]} 0 R /Count {count}"
+        words[number] = fields
+        for before, after in zip(inside, inside[1:]):
+            words[before] += f" /Next {after} 0 R"
+            words[after] += f" /Prev {before} 0 R"
+    words[root] = f"{catalog.decode('latin-1')} /Outlines {first} 0 R /PageMode /UseOutlines"
+    table, out = ["0 1\n0000000000 65535 f \n"], bytearray(raw)
+    for number, fields in words.items():
+        table.append(f"{number} 1\n{len(out):010d} 00000 n \n")
+        out += f"{number} 0 obj\n<<{fields}>>\nendobj\n".encode("latin-1")
+    ending = re.sub(rb"/Size \d+", b"/Size %d" % (first + len(below)), trailer[1]).decode()
+    place, before = len(out), int(trailer[2])
+    out += f"xref\n{''.join(table)}trailer\n<<{ending} /Prev {before}>>\n".encode("latin-1")
+    pdf.write_bytes(out + f"startxref\n{place}\n%%EOF\n".encode())
 
 
 def numbered(text, pages, form):
@@ -125,6 +185,9 @@ def write_book(page, pdf):
     table, title = contents(text), title_page(text, citation)
     head, mark, body = text.partition('<article role="main"')
     body, styles = ranked(body)
+    entries = headings(body)
+    # Chromium names the places that links lead to.
+    links = "".join(f'<a href="#{anchor}"></a>' for *_, anchor in entries)
     style = f'<link rel="stylesheet" href="_static/book.css"><style>{styles}</style></head>'
     head = head.replace("</head>", style, 1)
     # All addresses of a single page begin at the root of what Sphinx wrote.
@@ -134,17 +197,18 @@ def write_book(page, pdf):
     for _ in range(TIMES):
         opened, end, rest = numbered(body, pages, form).partition(">")
         front = title + numbered(table, pages, "<b>{}</b>")
-        copy.write_text(head + mark + opened + end + front + rest, encoding="utf-8")
+        hidden = f"<div hidden>{links}</div>"
+        copy.write_text(head + mark + opened + end + front + hidden + rest, encoding="utf-8")
         with browser.Browser() as window:
             window.page.set_default_timeout(0)  # a thousand pages
             window.open(copy)
             window.look(False, paper=True)
             window.value(LONG)
-            # Tags, and the outline that is made from them, would be half of the file.
             window.page.pdf(path=pdf, print_background=True, prefer_css_page_size=True)
         before, pages = pages, page_numbers(pdf)
         if pages == before:
             break
+    outline(pdf, entries)
 
 
 def main(arguments=None):

@@ -14,7 +14,7 @@ LIMIT = 20000  # characters of one section; longer ones are printed tables
 GLOSSARY, ERRATA = "docs/glossary.md", "docs/errata.md"
 RESULTS = "docs/results/"
 UNREAD = {"printed-source", "printed-origin", "listing-caption"}  # where something comes from
-KINDS = {"class", "struct", "function", "enumeration"}
+KINDS = {"class", "struct", "function", "enum"}
 
 
 # Formulas as one writes them in a mail. What is not here keeps its name: \\alpha is alpha.
@@ -141,7 +141,7 @@ def sources(reference):
         if pathlib.PurePath(path).suffix in (".cuh", ".cu", ".cpp", ".hpp")
         and "tests" not in path.split("/")
         and "exercises" not in path.split("/")
-        and (page := reference.file(path, True))
+        and (page := reference.file(path))
     ]
 
 

@@ -22,6 +22,7 @@ import sys
 
 from common.data.files import write_file
 from common.drawing.dark import with_dark
+from common.drawing.narrow import with_timeline
 from docs.site import chapters, reading_time
 from docs.site.digits import clauses, in_step
 from docs.site.excerpts import diff, listing, read_lines
@@ -243,7 +244,8 @@ class Sync:
 
         def draw(image, command):
             drawing = str(pathlib.PurePosixPath(name).parent / image)
-            content = with_dark("\n".join(self.programs.output(command))).split("\n")
+            content = with_timeline(with_dark("\n".join(self.programs.output(command))))
+            content = content.split("\n")
             if self.drawings.setdefault(drawing, (command, content))[1] != content:
                 raise Problem(f"two commands draw {drawing}.")
 

@@ -300,7 +300,7 @@ expect "root needs no sudo" not called "sudo "
 new_machine
 give_tools
 learn docs
-expect "the site needs more, and only that is installed" called "apt-get install -y --no-install-recommends doxygen fonts-stix python3-venv doxygen-awesome-css"
+expect "the site needs more, and only that is installed" called "apt-get install -y --no-install-recommends doxygen fonts-stix python3-venv"
 
 new_machine
 give_tools

@@ -40,6 +40,35 @@ class DarkTest(unittest.TestCase):
         self.assertEqual(with_dark(svg), svg)
 
 
+class TimelineTest(unittest.TestCase):
+    def drawn(self):
+        d = Drawing(760, 200, "A timeline")
+        d.text(88, 24, "09_wgmma", font_weight="bold")
+        d.text(80, 74, "TMA", text_anchor="end")
+        d.text(424, 74, "V", text_anchor="middle")
+        for i, words in enumerate(("copy", "matmul", "softmax")):
+            d.box(18 + 240 * i, 120, 14, 12, "#dcdcdc")
+            d.text(37 + 240 * i, 130, words)
+        d.text(18, 148, "Cycles of a model.")
+        return d.svg()
+
+    def test_titles_stand_above_two_halves_with_labels_and_no_word_is_cut(self):
+        svg = narrow.with_timeline(self.drawn())
+        title, first, second, *rest = narrow.rows_of(svg)
+        self.assertEqual(title[0][:2], (84, 10))
+        self.assertEqual(first[0], second[0])
+        cut = first[1][0] + first[1][2]
+        self.assertEqual((cut, cut + second[1][2]), (second[1][0], 760))
+        self.assertGreater(abs(cut - 424), 3)
+        self.assertEqual([row[0][0] for row in rest], [12, 492, 12])
+        self.assertLessEqual(max(sum(part[2] for part in row) for row in narrow.rows_of(svg)), 450)
+        self.assertEqual(narrow.with_timeline(svg), svg)
+
+    def test_other_drawings_stay(self):
+        svg = Drawing(760, 200, "A title").svg()
+        self.assertEqual(narrow.with_timeline(svg), svg)
+
+
 class NarrowTest(unittest.TestCase):
     def test_parts_stand_below_and_beside_one_another(self):
         d = Drawing(700, 100, "A title")

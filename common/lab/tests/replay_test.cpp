@@ -483,7 +483,7 @@ TEST_CASE("a warp that issues bulk additions for others has a lane of its own") 
   CHECK(timeline.copies.back().end == doctest::Approx(100));
   // The run of bytes belongs to the tile before it: one box of 210 cycles, the whole width of 658.
   const std::string svg = lab::draw_timelines({{"a", timeline}}, {{"K"}, {}});
-  const std::string box = "height=\"13\" fill=\"#e5d6f0\"";
+  const std::string box = "height=\"13\" fill=\"#d9c2ea\"";
   const std::size_t tile = svg.find("width=\"658\" " + box);
   REQUIRE(tile != std::string::npos);
   CHECK(svg.find(box, tile + 30) == std::string::npos);

@@ -1,12 +1,13 @@
 """Tests of book.py and print_pdf.py: the order of a book, answers, ranks, numbers of pages."""
 
+import re
 import types
 import unittest
 
 from docutils import nodes
 
 from common.testing.tree import ROOT, TreeTest
-from docs.site import book, print_pdf
+from docs.site import book, browser, print_pdf
 
 
 def raw(words):
@@ -96,6 +97,40 @@ class Print(TreeTest):
         page = print_pdf.title_page("<title>The course</title>", citation)
         for words in ("<h1>The course</h1>", "contributors", "Version ", "MIT licence"):
             self.assertIn(words, page)
+
+    @unittest.skipIf(browser.missing(), browser.missing())
+    def test_the_outline_has_chapters_and_sections(self):
+        text, _ = print_pdf.ranked(
+            self.PAGE.replace("<h6>S", '</section><section id="s"><h6>S \u2013')
+        )
+        entries = print_pdf.headings(text)
+        self.assertEqual(
+            entries,
+            [(1, "Lesson", "l"), (2, '1. "B"', "c"), (3, "S \u2013", "s"), (2, "X", "t")]
+            + [(2, "Y", "u"), (1, "Z", "z")],
+        )
+        links = "".join(f'<a href="#{anchor}"></a>' for *_, anchor in entries)
+        page = self.write("a.html", f'<meta charset="utf-8"><div hidden>{links}</div>{text}')
+        pdf = self.root / "a.pdf"
+        with browser.Browser() as window:
+            window.open(page)
+            window.page.pdf(path=pdf)
+        print_pdf.outline(pdf, entries)
+        raw = pdf.read_bytes()
+        items = re.findall(rb"\n?(\d+) 0 obj\n<</Title <feff(\w+)> /Dest /(\w+) /Parent (\d+)", raw)
+        number = {name.decode(): object_ for object_, _, name, _ in items}
+        parent = {name.decode(): above for *_, name, above in items}
+        titles = [bytes.fromhex(title.decode()).decode("utf-16-be") for _, title, *_ in items]
+        self.assertEqual(titles, [title for _, title, _ in entries])
+        self.assertEqual(parent["s"], number["c"])
+        self.assertEqual(parent["c"], number["l"])
+        self.assertEqual(parent["z"], parent["l"])
+        self.assertRegex(raw, rb"/Catalog[^%]* /Outlines " + parent["l"] + rb" 0 R")
+        table = int(re.search(rb"startxref\n(\d+)\n%%EOF\n$", raw)[1])
+        places = re.findall(rb"(\d+) 1\n(\d{10}) 00000 n \n", raw[table:])
+        self.assertEqual(len(places), len(items) + 2)  # the outline itself, and the catalog
+        for object_, place in places:
+            self.assertTrue(raw[int(place) :].startswith(object_ + b" 0 obj\n"))
 
 
 if __name__ == "__main__":

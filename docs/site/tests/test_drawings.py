@@ -35,6 +35,24 @@ class PalettesTest(unittest.TestCase):
         self.assertEqual(check_drawings.blend("#000", "#ffffff", 0.5), "#808080")
 
 
+class FillsTest(unittest.TestCase):
+    def faults(self, *fills):
+        d = Drawing(100, 100, "A timeline")
+        for i, fill in enumerate(fills):
+            d.box(0, 10 * i, 50, 10, fill)
+        return list(check_drawings.fills(d.svg()))
+
+    def test_fills_that_differ_have_no_fault(self):
+        self.assertEqual(self.faults("#dcdcdc", "#d9c2ea", "#8fbce6"), [])
+
+    def test_fills_that_look_alike_are_found(self):
+        found = self.faults("#dcdcdc", "#e5d6f0")
+        self.assertIn("the fills #dcdcdc and #e5d6f0 look alike in light", found)
+
+    def test_a_fill_like_the_paper_is_found(self):
+        self.assertIn("the fill #f4f4f4 looks like the paper in dark", self.faults("#f4f4f4"))
+
+
 class WordsTest(unittest.TestCase):
     def test_colours_are_found_and_shapes_are_not(self):
         for words in ("Red: column 5", "a tile (yellow)", "white there", "Shaded: computed"):
@@ -55,9 +73,10 @@ class SizesTest(unittest.TestCase):
         halves = [(0, 0, 350, 100)], [(350, 0, 350, 100)]
         self.assertEqual(self.faults(drawn(700, narrow=halves)), "")
 
-    def test_a_time_axis_may_scroll_on_a_phone_only(self):
-        self.assertEqual(self.faults(drawn(760), "timeline_09.svg"), "")
-        self.assertIn("window of 820", self.faults(drawn(1200), "timeline_09.svg"))
+    def test_only_the_stepper_may_scroll_on_a_phone(self):
+        self.assertEqual(self.faults(drawn(760), "step.svg"), "")
+        self.assertIn("window of 390", self.faults(drawn(760), "timeline_09.svg"))
+        self.assertIn("window of 820", self.faults(drawn(1200), "step.svg"))
 
     def test_small_letters_of_a_narrow_form_are_found(self):
         row = [(0, 0, 700, 100)]

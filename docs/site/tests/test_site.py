@@ -196,35 +196,39 @@ class CheckSite(TreeTest):
         self.write("html/docs/notation.html", "<h1>S</h1>")
         self.assert_fault("index.html:1: the link docs/notation.html#y leads to no anchor.")
 
-    def test_links_of_the_navigation_and_of_styles(self):
-        self.write("html/reference/a.html", '<a name="y"></a>')
-        good = '[ "A", "a.html#y", [\n[ "f", "a.html#a' + "0" * 32 + '", null, "pages.html" ]'
-        self.write("html/reference/navtreedata.js", good)
+    def test_links_of_styles(self):
         self.write("html/a/b.css", "a { background: url(../i.svg), url('data:x'), url(\"#z\") }\n")
         self.assertEqual(self.check()[0], 0)
-        self.write("html/reference/navtreedata.js", good + '\n"a.html#none"')
-        self.assert_fault("navtreedata.js:3: the link a.html#none leads to no anchor.")
-        self.write("html/reference/navtreedata.js", "url:'none.html'")
-        self.assert_fault("navtreedata.js:1: the link none.html leads to no file.")
-        self.write("html/reference/navtreedata.js", "")
         self.write("html/a/b.css", "\na { background: url('none.png') }")
         self.assert_fault("a/b.css:2: the link none.png leads to no file.")
 
-    def test_jump_list_of_doxygen(self):
-        text = '<div class="summary"><a href="#none"></a></div>'
-        self.write("html/extra.html", text)
+    def test_a_large_reference(self):
+        self.write("html/reference/a.html", "a" * check_site.LARGEST)
         self.assertEqual(self.check()[0], 0)
-        self.write("html/extra.html", text + '<div class="x"><a href="#none"></a></div>')
-        self.assert_fault("extra.html:1: the link #none leads to no anchor.")
+        self.write("html/reference/a.html", "a" * (check_site.LARGEST + 1))
+        self.assert_fault("reference/a.html has 300 KB; allowed are 300.")
+        for number in range(check_site.ALL // 250_000 + 1):
+            self.write(f"html/reference/{number}.html", "a" * 250_000)
+        self.write("html/reference/a.html", "")
+        self.assert_fault("the reference has 10.2 MB; allowed are 10.")
+
+    def namespace(self, name, words):
+        """What Doxygen finds of a namespace."""
+        self.write(
+            f"xml/{name.replace('::', '_')}.xml",
+            f'<doxygen><compounddef kind="namespace"><compoundname>{name}</compoundname>'
+            f"<briefdescription><para>{words}</para></briefdescription></compounddef></doxygen>",
+        )
 
     def test_namespace_without_description(self):
         self.write("common/a.hpp", "namespace fa {\n}\nnamespace fa::in_b {\nnamespace detail {\n")
         self.write("common/tests/b.hpp", "namespace fa::c {\n")
-        self.write("html/reference/namespacefa.html", "")
+        self.namespace("fa", "All of it.")
+        self.namespace("fa::in_b", "")
         self.assert_fault(
             "common/a.hpp:3: the namespace fa::in_b has no description; docs/site/namespaces"
         )
-        self.write("html/reference/namespacefa_1_1in__b.html", "")
+        self.namespace("fa::in_b", "A part.")
         self.assertEqual(self.check()[0], 0)
         self.write(
             "common/a.hpp", "namespace fa {\nnamespace in_b {\n"
@@ -250,12 +254,6 @@ class CodeFilter(TreeTest):
     def test_marks_are_blanked(self):
         text = "  //! [a]\n//!< [b]\nint x;  //! [c]\n//! [d] e\n//! [f] \n"
         self.assertEqual(self.filtered("a.hpp", text), "\n//!< [b]\nint x;  //! [c]\n//! [d] e\n\n")
-
-    def test_source_files_are_described(self):
-        text = "#define A 1\n/// Known.\n#define B(x) x\n}  // namespace fa\n"
-        described = "/** @file */\n/** @def A\nA macro of this file only. */\n"
-        self.assertEqual(self.filtered("a.cu", text), text + described)
-        self.assertEqual(self.filtered("a.cuh", text), text)
 
 
 CITATION = """title: A course
@@ -372,7 +370,7 @@ class Target(TreeTest):
         self.assertIn("0 faults.", out)
         front, lesson = self.html_file("index.html"), self.html_file("01_a/index.html")
         self.assertIn('href="01_a/index.html#the-idea"', front)
-        self.assertIn('href="reference/a_8cpp_source.html"', front)
+        self.assertIn('href="reference/01_a/a.cpp.html"', front)
         # The drawing is so large that its letters of 10 have 16, and at least 9.
         self.assertRegex(front, r'<img width="400" height="100" alt="drawing"[^>]* src="_images/a')
         self.assertRegex(front, r'src="_images/a.svg" style="min-width: 360px; width: 640px;')
@@ -382,7 +380,7 @@ class Target(TreeTest):
             self.assertRegex(lesson, r'<div class="formula"><math [^>]*display="block"')
         with self.subTest("names of the code"):
             self.assertRegex(
-                lesson, r'<a class="reference external" href="\.\./reference/namespacefa.html#\w+"'
+                lesson, r'<a class="reference external" href="\.\./reference/01_a/a.hpp.html#l12"'
             )
         with self.subTest("figures in sentences"):
             self.assertRegex(lesson, r"It has 644\s+TFLOP/s.\s+It is <em>faster</em>.\s*<")
@@ -393,7 +391,7 @@ class Target(TreeTest):
             self.assertIn("Lessons", front)
         first = self.html_file("01_a/1_first.html")
         with self.subTest("a listing"):
-            self.assertIn('href="../reference/a_8hpp_source.html#l00012"', first)
+            self.assertIn('href="../reference/01_a/a.hpp.html#l12"', first)
             self.assertIn(", lines 12 to 12", first)
         with self.subTest("a step of a ladder"):
             self.assertIn('href="../changes/01_a/kernels/02_new.html"', first)
@@ -446,21 +444,23 @@ class Target(TreeTest):
             self.assertRegex(first, r'(?s)<div class="admonition warning">.*?Take care')
         with self.subTest("links between chapters are the theme's"):
             self.assertNotIn("Next: ", first)
-        source = self.html_file("reference/a_8hpp_source.html")
+        source = self.html_file("reference/01_a/a.hpp.html")
         with self.subTest("the way back"):
-            self.assertIn('In the course: <a href="../01_a/1_first.html">1.1 The first', source)
+            self.assertIn('In the course: <a href="../../01_a/1_first.html">1.1 The first', source)
             self.assertIn("an ordinary comment", source)
-            self.assertNotRegex(source, r'<a class="code[^>]*#')
-        with self.subTest("the reference: a start page, names for all readers, no lists of names"):
+        with self.subTest("the reference: what names mean, sources, a start page"):
+            self.assertIn('<a href="#l12"><code>twice</code></a> Doubles a number.', source)
+            self.assertRegex(source, r'<i id="l12"></i><span class="kt">int</span> twice')
+            self.assertIn("Point::length</code></a> The distance from the origin.", source)
+            self.assertRegex(source, r'<label>Search <input type="search" name="q">')
+            included = self.html_file("reference/01_a/a.cpp.html")
+            self.assertIn('<a href="../../reference/01_a/a.hpp.html">', included)
             start = self.html_file("reference/index.html")
-            self.assertNotIn("///", start)
-            self.assertRegex(start, r'(?s)<h2>Lesson <a href="\.\./01_a/index.html">.*The ladder')
-            self.assertRegex(start, r"01__old_8cuh_source\.html")
-            self.assertIn('role="main"', start)
-            scripts = [file.read_text("utf-8") for file in self.html.glob("reference/*.js")]
-            self.assertTrue(any("Search the reference" in text for text in [start, *scripts]))
-            self.assertFalse(list(self.html.glob("reference/functions*")))
-            self.assertFalse(list(self.html.glob("reference/*-members.html")))
+            self.assertRegex(start, r'(?s)<h2 id="01_a">Lesson <a href="\.\./01_a/index.html">')
+            self.assertRegex(start, r'(?s)The ladder.*01_old\.cuh.html">01_old.cuh</a> A step\.')
+            self.assertIn('<a href="01_a/a.hpp.html">a.hpp</a> A file.', start)
+            data = self.html_file("_static/search_data.js")
+            self.assertIn('["fa::twice","01_a/a.hpp.html#l12"]', data)
         with self.subTest("slides"):
             deck = self.html_file("01_a/slides.html")
             self.assertRegex(deck, r'(?s)class="slide question".*How many\?.*<details>.*Three\.')
@@ -468,9 +468,8 @@ class Target(TreeTest):
             self.assert_broken("README.md", FRONT + "\n[x](none.md)\n", "leads to no file")
             self.assertEqual(self.html_file("index.html"), front)
         # The marks of listings are no documentation.
-        for file in self.html.glob("reference/namespace*.html"):
-            self.assertNotIn("[twice]", file.read_text(encoding="utf-8"))
-        self.assertEqual(list(self.html.rglob("t_8hpp*")), [])
+        self.assertNotIn("[twice]", source.split("<pre")[0])
+        self.assertEqual(list(self.html.rglob("t.hpp*")), [])
         with self.subTest("nothing from the network"):
             for page in (front, lesson, first, self.html_file("search.html")):
                 self.assertNotRegex(page, r'(?:src|href)="https?://[^"]*\.(?:js|css)')

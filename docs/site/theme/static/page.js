@@ -1,7 +1,16 @@
-// Tables of results: a click on a heading sorts the rows, a field above long tables filters them. And what scrolls by
-// itself can be reached by Tab.
+// Tables: where rows are blocks, each cell has its heading; of results, a click on a heading sorts the rows, a field
+// above long tables filters them. And what scrolls by itself can be reached by Tab.
 "use strict";
 document.addEventListener("DOMContentLoaded", () => {
+  for (const table of document.querySelectorAll("table.stacked")) {
+    const heads = [...table.tHead?.rows[0].cells || []].map((head) => head.textContent.trim());
+    for (const row of table.tBodies[0].rows) {
+      [...row.cells].forEach((cell, i) => {
+        if (!cell.textContent.trim()) cell.classList.add("empty");
+        else if (heads[i] && (i || cell.matches(".text-right"))) cell.dataset.head = heads[i];
+      });
+    }
+  }
   for (const table of document.querySelectorAll("table.sortable")) {
     const body = table.tBodies[0];
     const rows = [...body.rows];
