@@ -11,8 +11,8 @@ bool check_and_time(int head_dim, Run run) {
   a.v = to_device<T>(random_values(count, 3));
   a.o = device_array<T>(count);
   a.lse = device_array<float>(count / head_dim);
-  a.q_strides = a.k_strides = a.v_strides = a.o_strides = {
-      std::int64_t{length} * columns, std::int64_t{length} * head_dim, head_dim};
+  a.q_strides = a.k_strides = a.v_strides =
+      a.o_strides = {std::int64_t{length} * columns, std::int64_t{length} * head_dim, head_dim};
   a.batch = batch;
   a.heads = a.kv_heads = columns / head_dim;
   a.length_q = a.length_k = length;
@@ -20,7 +20,8 @@ bool check_and_time(int head_dim, Run run) {
   a.scale = 1 / std::sqrt(static_cast<float>(head_dim));
   for (const bool causal : {false, true}) {
     a.causal = causal;
-    std::printf("%s: %.4f ms\n", causal ? "causal" : "full", milliseconds([&] { run(a, Stream{}); }));
+    std::printf("%s: %.4f ms\n", causal ? "causal" : "full",
+                milliseconds([&] { run(a, Stream{}); }));
   }
   return true;
 }

@@ -26,7 +26,8 @@ bool check_and_time(int head_dim, const Workspace& what, Run run) {
   set_workspace(a, device_array<float>(workspace_floats(a, what)), what);
   for (const bool causal : {false, true}) {
     a.causal = causal;
-    std::printf("%s: %.4f ms\n", causal ? "causal" : "full", milliseconds([&] { run(a, Stream{}); }));
+    std::printf("%s: %.4f ms\n", causal ? "causal" : "full",
+                milliseconds([&] { run(a, Stream{}); }));
   }
   return true;
 }
