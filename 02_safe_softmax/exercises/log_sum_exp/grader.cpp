@@ -61,6 +61,7 @@ void grade(const std::vector<double>& scores, const std::string& where) {
        {"the last score is left out",
         {m * ln2 + static_cast<double>(
                        std::log(l - std::exp2(static_cast<long double>(scores.back()) - m)))}},
+       {"the maximum was subtracted from the logarithm; it is added back", {log_l - m * ln2}},
        {"the logarithm was subtracted; LSE is m ln 2 + ln l", {m * ln2 - log_l}},
        {"the maximum was added in the exponent; it is subtracted", {3 * m * ln2 + log_l}}},
       where);
