@@ -14,31 +14,40 @@ std::string text(double x) {
   return fmt::format("{:.6g}", x);
 }
 
+namespace {
+
+// Whether two numbers are the same up to a tolerance. The difference of infinities says nothing.
+bool near(double a, double b, double tolerance) {
+  if (std::isnan(a) && std::isnan(b)) return true;
+  if (std::isinf(a) || std::isinf(b)) return a == b;
+  return std::abs(a - b) <= tolerance;
+}
+
+}  // namespace
+
 bool agree(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
   if (a.size() != b.size()) return false;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
-    if (std::isinf(a[i]) || std::isinf(b[i])) {
-      if (a[i] == b[i]) continue;
-      return false;
-    }
-    if (!(std::abs(a[i] - b[i]) <= tolerance)) return false;
+    if (!near(a[i], b[i], tolerance)) return false;
   }
   return true;
 }
 
 namespace {
 
-// Which rows or columns hold all wrong elements, in words; empty when that says nothing.
+// Which rows or columns hold all wrong elements, in words; empty when that says nothing. Those of
+// the two that hold fewer right elements say more.
 std::string lines_of(const std::vector<std::size_t>& wrong, std::size_t rows, std::size_t cols) {
   std::vector<std::size_t> in_rows, in_cols;
   for (const std::size_t i : wrong) {
     in_rows.push_back(i / cols);
     in_cols.push_back(i % cols);
   }
-  const auto words = [](std::vector<std::size_t> in, std::size_t count, const char* what) {
-    std::sort(in.begin(), in.end());
-    in.erase(std::unique(in.begin(), in.end()), in.end());
+  for (auto* in : {&in_rows, &in_cols}) {
+    std::sort(in->begin(), in->end());
+    in->erase(std::unique(in->begin(), in->end()), in->end());
+  }
+  const auto words = [](const std::vector<std::size_t>& in, std::size_t count, const char* what) {
     const std::size_t first = in.front(), last = in.back();
     if (in.size() == count || last - first + 1 != in.size()) return std::string();
     if (in.size() == 1 && first == 0) return fmt::format("only the first {} is wrong", what);
@@ -49,8 +58,9 @@ std::string lines_of(const std::vector<std::size_t>& wrong, std::size_t rows, st
     return fmt::format("only {}s {} to {} are wrong", what, first, last);
   };
   if (cols == 1) return words(in_rows, rows, "element");
-  const std::string of_rows = words(in_rows, rows, "row");
-  return of_rows.empty() ? words(in_cols, cols, "column") : of_rows;
+  const std::string of_rows = words(in_rows, rows, "row"), of_cols = words(in_cols, cols, "column");
+  const bool columns_say_more = in_cols.size() * rows < in_rows.size() * cols;
+  return of_rows.empty() || (columns_say_more && !of_cols.empty()) ? of_cols : of_rows;
 }
 
 // "[3][5]", or "[3]" of a list.
@@ -124,25 +134,39 @@ struct Compared {
   bool same(Made made, double relative = 1e-6) const {
     for (std::size_t i = 0; i < count(); ++i) {
       const double y = made(i);
-      if (!(std::abs(out[i] - y) <= tolerance + relative * std::abs(y)) && out[i] != y)
-        return false;
+      if (!near(out[i], y, tolerance + relative * std::abs(y))) return false;
     }
     return true;
   }
 };
 
+// What kinds of numbers stand at some places, in words.
+std::string kinds(const std::vector<double>& numbers, const std::vector<std::size_t>& places) {
+  const auto any = [&](auto is) {
+    return std::any_of(places.begin(), places.end(), [&](std::size_t i) { return is(numbers[i]); });
+  };
+  std::string words;
+  const auto name = [&](bool found, const char* kind) {
+    if (found) words += (words.empty() ? "" : " or ") + std::string(kind);
+  };
+  name(any([](double x) { return std::isfinite(x); }), "a finite number");
+  name(any([](double x) { return std::isinf(x) && x > 0; }), "infinity");
+  name(any([](double x) { return std::isinf(x) && x < 0; }), "-infinity");
+  name(any([](double x) { return std::isnan(x); }), "NaN");
+  return words;
+}
+
 // NaN, infinity or 0 in place of another number, in words; else empty.
 std::string special_numbers(const Compared& c) {
-  if (c.all([](double x, double y) { return std::isnan(x) && !std::isnan(y); })) {
-    return c.wrong.size() == c.count()
-               ? "every number is NaN: what is infinity - infinity, 0 / 0, or was never written?"
-               : "NaN where a number is right";
+  if (c.wrong.size() == c.count() &&
+      c.all([](double x, double y) { return std::isnan(x) && std::isfinite(y); })) {
+    return "every number is NaN: what is infinity - infinity, 0 / 0, or was never written?";
   }
-  if (c.all([](double x, double y) { return std::isinf(x) && std::isfinite(y); })) {
-    return "infinity where a finite number is right";
-  }
-  if (c.all([](double x, double y) { return std::isfinite(x) && !std::isfinite(y); })) {
-    return "a finite number where infinity or NaN is right";
+  if (c.all([](double x, double) { return !std::isfinite(x); }) ||
+      c.all([](double, double y) { return !std::isfinite(y); })) {
+    const std::string found = kinds(c.out, c.wrong), right = kinds(c.right, c.wrong);
+    return found == right ? found + " at the wrong places"
+                          : fmt::format("{} where {} is right", found, right);
   }
   if (c.all([](double x, double y) { return x == 0 && y != 0; })) {
     return "0 where another number is right";

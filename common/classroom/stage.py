@@ -67,9 +67,13 @@ def ended(status, outcome, limits, program, shown):
     if outcome.exceeded:
         return outcome.exceeded
     where = place(program, outcome.output, shown)
+    if outcome.timed_out and outcome.seconds >= limits.clock:
+        reason = "does it wait for something that never comes, or is this computer busy?"
+        return f"it was still running after {limits.clock} seconds by the clock{where}: {reason}"
     if outcome.timed_out or status == -signal.SIGXCPU:
         reason = "an endless loop, or far too many iterations?"
-        return f"it was still running after {limits.seconds} seconds{where}: {reason}"
+        spent = f"{limits.seconds} seconds of processor time"
+        return f"it was still running after {spent}{where}: {reason}"
     output = FRAMES.sub("", outcome.output).strip()
     reasons = {
         signal.SIGSEGV: "it accessed memory that is not its own: an index out of range?",

@@ -16,7 +16,9 @@ import threading
 from common.classroom import catalogue, sandbox
 from common.classroom.catalogue import Fault
 
-COMPILE = sandbox.Limits(seconds=60, memory=4096, file=512, unprivileged=False, pause=0.5)
+COMPILE = sandbox.Limits(
+    seconds=60, clock=300, memory=4096, file=512, unprivileged=False, pause=0.5
+)
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/nix", "/dev/urandom")
 HEADERS = (".hpp", ".cuh", ".h", ".inc")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)

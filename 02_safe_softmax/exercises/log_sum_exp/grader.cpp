@@ -45,6 +45,9 @@ void grade(const std::vector<double>& scores, const std::string& where) {
         "powers of 2",
         {m * ln2 + static_cast<double>(std::log(with_e))}},
        {"the logarithm has base 2; LSE is natural", {m + log_l / ln2}},
+       {"the logarithm of the sum has base 2, and m ln 2 is natural: log2(l) is not ln(l)",
+        {m * ln2 + log_l / ln2}},
+       {"the logarithm of the sum has base 10; LSE is natural", {m * ln2 + log_l / std::log(10.0)}},
        {"this is ln(sum of e^x); the elements are scores times log2(e) already",
         {m + static_cast<double>(std::log(with_e))}},
        {"this is only the maximum: the other terms are missing", {m * ln2}},
@@ -58,6 +61,7 @@ void grade(const std::vector<double>& scores, const std::string& where) {
        {"the last score is left out",
         {m * ln2 + static_cast<double>(
                        std::log(l - std::exp2(static_cast<long double>(scores.back()) - m)))}},
+       {"the maximum was subtracted from the logarithm; it is added back", {log_l - m * ln2}},
        {"the logarithm was subtracted; LSE is m ln 2 + ln l", {m * ln2 - log_l}},
        {"the maximum was added in the exponent; it is subtracted", {3 * m * ln2 + log_l}}},
       where);

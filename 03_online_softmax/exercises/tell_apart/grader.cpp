@@ -43,29 +43,39 @@ struct MaximumFromZero : online::Unnormalised {
   }
 };
 
-// What the student's test says of a recurrence, which stays here.
+// What the student's test says of a recurrence, which stays here, and whether it was given NaN.
+struct Said {
+  bool accepted, gave_nan;
+};
 template <class R>
-bool follows_definition() {
+Said test() {
   using S = online::State<W, double>;
-  return call<bool>("follows_definition",
-                    function<S, S, double, double>([](S x, double s, double v) {
-                      R::step(x, s, v);
-                      return x;
-                    }),
-                    function<double, S>([](S x) { return R::output(x); }));
+  bool gave_nan = false;
+  const bool accepted =
+      call<bool>("follows_definition", function<S, S, double, double>([](S x, double s, double v) {
+                   R::step(x, s, v);
+                   return x;
+                 }),
+                 function<double, S>([&](S x) {
+                   const double output = R::output(x);
+                   gave_nan |= std::isnan(output);
+                   return output;
+                 }));
+  return {accepted, gave_nan};
 }
 
 template <class R>
 void must_accept() {
-  require(follows_definition<R>(),
+  require(test<R>().accepted,
           fmt::format("your test refuses '{}', which is right up to rounding", R::name));
 }
 template <class R>
 void must_refuse() {
-  require(
-      !follows_definition<R>(),
-      fmt::format("your test accepts '{}', which is wrong: which row, which values would show it?",
-                  R::name));
+  const auto [accepted, gave_nan] = test<R>();
+  require(!accepted,
+          fmt::format("your test accepts '{}', which is wrong{}", R::name,
+                      gave_nan ? ". It returned NaN to your test: your comparison lets NaN pass"
+                               : ": which row, which values would show it?"));
 }
 
 }  // namespace
