@@ -1,6 +1,8 @@
 // How a result is compared with its reference, and what all wrong numbers have in common.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -156,8 +158,20 @@ std::string kinds(const std::vector<double>& numbers, const std::vector<std::siz
   return words;
 }
 
+// Whether a number still is what memory of the device holds before a launch: all bytes 0xff, as
+// float or bfloat16. A NaN that was computed has no such payload.
+bool never_written(double x) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &x, sizeof(x));
+  return std::isnan(x) && bits << 13 != 0;
+}
+
 // NaN, infinity or 0 in place of another number, in words; else empty.
 std::string special_numbers(const Compared& c) {
+  if (c.all([](double x, double y) { return never_written(x) && !std::isnan(y); })) {
+    return c.wrong.size() == c.count() ? "no element was written: all are NaN, as before the launch"
+                                       : "nothing was written there: NaN, as before the launch";
+  }
   if (c.wrong.size() == c.count() &&
       c.all([](double x, double y) { return std::isnan(x) && std::isfinite(y); })) {
     return "every number is NaN: what is infinity - infinity, 0 / 0, or was never written?";
@@ -295,9 +309,12 @@ void check(const Table& out, const std::vector<double>& reference, double tolera
     right = fmt::format("{:.{}g}", reference[worst], digits);
   }
   const std::string common = recognised(out, reference, tolerance);
-  const std::string details =
-      fmt::format("the worst is {} = {}, and {} is right (allowed difference {:.2g}; case: {})",
-                  element, std::isnan(out.values[worst]) ? "NaN" : found, right, tolerance, where);
+  const std::string details = fmt::format(
+      "the worst is {} = {}, and {} is right (allowed difference {:.2g}; case: {})", element,
+      never_written(out.values[worst]) ? "NaN (never written)"
+      : std::isnan(out.values[worst])  ? "NaN"
+                                       : found,
+      right, tolerance, where);
   refuse(common.empty()
              ? fmt::format("{} of {} {} wrong; {}", wrong.size(), reference.size(),
                            wrong.size() == 1 ? "number is" : "numbers are", details)

@@ -3,12 +3,51 @@
 #include <algorithm>
 
 namespace fa::classroom {
+namespace {
+
+bool is_race(const lab::Finding& finding) {
+  return finding.kind == "race" || finding.kind == "same value";
+}
+
+// Whether a finding is of a kind that reasons can be for.
+bool is_of(const lab::Finding& finding, const std::string& kind) {
+  const auto says = [&](const char* words) {
+    return finding.message.find(words) != std::string::npos;
+  };
+  if (kind == "race") return is_race(finding);
+  if (kind == "blocks") {
+    return is_race(finding) && finding.where == finding.other && says(" writes what ") &&
+           says(" of block ") && says(" has written");
+  }
+  if (kind == "bytes") return finding.kind == "copy" && says("to an mbarrier that expects");
+  return finding.kind == kind;
+}
+
+}  // namespace
+
+bool found(const Seen& seen, const std::string& kind) {
+  const auto& findings = seen.report.findings;
+  return std::any_of(findings.begin(), findings.end(),
+                     [&](const lab::Finding& finding) { return is_of(finding, kind); });
+}
+
+Reason own_elements() {
+  return {"blocks",
+          "two blocks write the same element at the same line: each block must have elements of "
+          "its own. Does an index lack what tells the blocks apart?"};
+}
+
+Reason expected_bytes() {
+  return {"bytes",
+          "an mbarrier expects another number of bytes than the copies bring: arrive_and_expect() "
+          "announces those of all copies of its phase"};
+}
 
 void require_no_findings(const Seen& seen, const std::vector<Reason>& reasons) {
   if (seen.report.findings.empty()) return;
   const lab::Finding& first = seen.report.findings.front();
   std::string why = "the lab found what a GPU would not tell you";
-  if (first.kind == "race" || first.kind == "same value") {
+  if (is_race(first)) {
     why = first.other == first.where || first.other.empty()
               ? "several threads use the same element where each should have its own"
               : "two threads use the same element, and nothing orders them";

@@ -20,16 +20,19 @@ inline void needs_watching(const Seen& seen) {
 }
 
 /// True when a finding of a kind was made: see lab::Finding::kind. Stores of the same value count as
-/// races: in an exercise each thread has an element of its own.
-inline bool found(const Seen& seen, const std::string& kind) {
-  for (const lab::Finding& finding : seen.report.findings) {
-    if (finding.kind == kind || (kind == "race" && finding.kind == "same value")) return true;
-  }
-  return false;
-}
+/// races: in an exercise each thread has an element of its own. "blocks" are the races of which both
+/// stores stand at one line and are of two blocks, "bytes" the copies that bring more bytes than
+/// their mbarrier expects.
+bool found(const Seen& seen, const std::string& kind);
 
 /// A kind of finding, and the message for it.
 using Reason = std::pair<std::string, std::string>;
+
+/// The reason for "blocks", where no two blocks share an element; it stands before that for "race".
+Reason own_elements();
+
+/// The reason for "bytes"; it stands before those for what follows from it.
+Reason expected_bytes();
 
 /// Refuses when the lab found something: the reason of the first kind that was found, and then the
 /// lab's own words. Reasons are tried in their order.

@@ -36,6 +36,17 @@ Launched watched(const std::function<std::vector<double>()>& work) {
   return result;
 }
 
+double rows_ahead(const Seen& seen, int writer, int reader) {
+  std::int64_t written = 0;
+  for (const lab::Touch& touch : seen.touches) {
+    if (!touch.shared || touch.size != sizeof(float)) continue;
+    const int warp = touch.thread / FA_TARGET::kWarp;
+    if (touch.write && warp == writer) ++written;
+    if (!touch.write && warp == reader) break;
+  }
+  return static_cast<double>(written / FA_TARGET::kWarp);
+}
+
 FA_TARGET::DeviceBuffer<float> on_device(const std::vector<float>& numbers) {
   FA_TARGET::DeviceBuffer<float> buffer(static_cast<std::int64_t>(numbers.size()));
   buffer.upload(numbers.data());

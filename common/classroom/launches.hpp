@@ -37,6 +37,10 @@ __global__ void far_blocks(fa::Size first, fa::Size grid, Arguments... arguments
   thread->grid_size = own.grid_size;
 }
 
+/// Rows, of an element of 4 bytes for each lane, that one warp has written to shared memory when
+/// another warp first reads one: how far a producer runs ahead of its consumer.
+double rows_ahead(const Seen& seen, int writer, int reader);
+
 /// A buffer on the device with these numbers.
 FA_TARGET::DeviceBuffer<float> on_device(const std::vector<float>& numbers);
 

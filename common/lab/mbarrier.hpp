@@ -37,6 +37,8 @@ class Mbarriers {
   void check_end() const;
   /// What the present phase of a barrier still waits for.
   std::string missing_text(const void* barrier) const;
+  /// Whether there is one.
+  bool any() const { return !states_.empty(); }
   /// Forgets all.
   void clear() { states_.clear(); }
 

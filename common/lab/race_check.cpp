@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "common/lab/block.hpp"
+
 namespace fa::lab {
 namespace {
 
@@ -84,7 +86,11 @@ void RaceCheck::report_race(const Access& before, bool before_writes, const Use&
         "two lines (a shuffle orders no memory)";
   } else {
     distance = 1;
-    missing = "a __syncthreads() is probably missing between the two lines";
+    // A kernel with roles cannot meet at __syncthreads().
+    missing = this_thread().block->mbarriers().any()
+                  ? "an arrival at an mbarrier after the other line and a wait for it before this "
+                    "one, or a __syncthreads() that all threads reach, is probably missing"
+                  : "a __syncthreads() is probably missing between the two lines";
   }
   const std::string message = fmt::format(
       "{} {} what {} {}, in {}, {}; {}", w_.name_of(now.thread), use.write ? "writes" : "reads",

@@ -8,6 +8,7 @@ namespace {
 constexpr int kStages = 4, kTileSize = 128;
 
 const std::vector<Reason> kReasons = {
+    expected_bytes(),
     {"copy",
      "a stage is read or overwritten while a copy is in flight: consumers wait at full for the "
      "parity of their round"},

@@ -73,6 +73,7 @@ void grade(int m, int n, int k) {
        {"unwritten",
         "a tile is read where nothing was stored: store 0 where an element does not exist, and put "
         "a barrier before the multiplication"},
+       own_elements(),
        {"race",
         "a tile is overwritten while other threads still multiply with it, or is read before it is "
         "there: two barriers for each step"}},

@@ -44,6 +44,7 @@ const std::vector<Reason> kReasons = {
     {"unwritten",
      "shared memory is read before it was written: is there a barrier between copying a tile and "
      "using it, and is all of the last tile written?"},
+    own_elements(),
     {"race",
      "a tile is overwritten while other warps still read it, or two threads write the same "
      "element"}};
@@ -228,11 +229,12 @@ FA_STAGE(races) {
 FA_STAGE(traffic) {
   // Two blocks each; in the second case the last key of the first block is the 87th.
   for (const auto& [n, keys, of_blocks] : {std::tuple(128, 128, 64 + 128), {100, 123, 87 + 123}}) {
-    const Ran ran = launched(random_inputs<float>({1, 1, n, keys, kHeadDim, true}));
+    const Inputs in = random_inputs<float>({1, 1, n, keys, kHeadDim, true});
+    const Ran ran = call<Ran>("run_without_counting_slopes", in, slopes_of(in.sizes));
     needs_watching(ran.seen);
-    // K and V of the blocks, Q and O; LSE; a slope for each thread.
+    // K and V of the blocks, Q and O; LSE.
     const std::int64_t tensors = (2 * of_blocks + 2 * n) * 4 * kHeadDim + 4 * n;
-    budget("bytes of global memory", ran.seen.bytes, tensors + 4 * 2 * kQueries,
+    budget("bytes of Q, K, V, O and LSE", ran.seen.bytes, tensors,
            "does a block read each key that it needs once, and no key that the mask hides from all "
            "its queries, not even in its last tile?",
            tensors);

@@ -24,6 +24,7 @@ struct Case {
   Seen seen;
   std::vector<double> out, right;
   std::vector<double> late, early;  // the row three loads before, or after
+  double ahead;                     // rows that are written when the first one is read
 };
 
 Case run(const std::vector<int>& rows) {
@@ -31,7 +32,9 @@ Case run(const std::vector<int>& rows) {
   for (const int count : rows) total += count;
   const auto k = random_floats(std::int64_t{total} * kWarp, 1),
              v = random_floats(std::int64_t{total} * kWarp, 2);
-  const auto launched = call<Launched>("run", k, v, rows);
+  auto launched = call<Launched>("run", k, v, rows);
+  const double ahead = launched.out.back();
+  launched.out.pop_back();
   // The sums, if a load gives the row of another load, where there is one.
   const auto sums = [&](int other) {
     const int loads = 2 * total;
@@ -54,7 +57,7 @@ Case run(const std::vector<int>& rows) {
     }
     return result;
   };
-  return {launched.seen, launched.out, sums(0), sums(-3), sums(3)};
+  return {launched.seen, launched.out, sums(0), sums(-3), sums(3), ahead};
 }
 
 void grade(const std::vector<int>& rows) {
@@ -84,6 +87,12 @@ FA_STAGE(odd) {
 }
 
 FA_STAGE(races) {
+  require(call<int>("stages") == 3, "the ring has three stages");
   const Case c = run({3, 4});
   require_no_races(c.seen, kReasons);
+  require(c.ahead >= 3,
+          fmt::format("the ring has room for three rows, and {} written when the first is read: "
+                      "nothing but a full ring may stop the producer, and load n goes to stage "
+                      "n % 3",
+                      c.ahead == 1 ? "only 1 is" : fmt::format("only {} are", c.ahead)));
 }

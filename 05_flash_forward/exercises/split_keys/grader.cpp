@@ -140,6 +140,7 @@ const std::vector<Reason> kReasons = {
     {"unwritten",
      "what another warp puts into shared memory is read before it is there: __syncwarp() waits for "
      "the own warp only"},
+    own_elements(),
     {"race",
      "two threads use the same memory, and nothing orders them. Is a barrier missing? Or do "
      "several write the same number, where one lane should?"}};

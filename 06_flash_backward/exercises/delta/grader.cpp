@@ -49,7 +49,7 @@ void grade(int batch, const plain::Problem& x) {
   };
   const auto right = [&](int row) { return sum(row, [&](int e) { return y.o[e] * x.d_o[e]; }); };
   double running = 0;
-  const std::vector<Mistake> mistakes{
+  std::vector<Mistake> mistakes{
       {"delta is zero: nothing was written", std::vector<double>(static_cast<std::size_t>(rows))},
       {"this is the sum of dO; each element belongs to one of O, and they are multiplied",
        by([&](int row) { return sum(row, [&](int e) { return x.d_o[e]; }); })},
@@ -77,6 +77,18 @@ void grade(int batch, const plain::Problem& x) {
        })},
       {"all sequences have the first one's delta",
        by([&](int row) { return right(row % (heads * x.length_q)); })}};
+  const int ends[] = {batch, heads, x.length_q};
+  for (int size = 2; size >= 0; --size) {
+    mistakes.push_back(
+        {fmt::format("only the first o.size({}) columns are in the sum; there are o.size(3)", size),
+         by([&](int row) {
+           double result = 0;
+           for (int c = 0; c < std::min(ends[size], d); ++c) {
+             result += y.o[row * d + c] * x.d_o[row * d + c];
+           }
+           return result;
+         })});
+  }
   const auto delta = call<fa::Tensor<double, 3>>("row_dots", o, d_o);
   check(
       {"delta", {delta.data(), delta.data() + delta.count()}, x.length_q}, sums_over_keys(x, y),
@@ -112,6 +124,7 @@ void grade_strided(int heads, int length_q, int head_dim) {
 }  // namespace
 
 FA_STAGE(easy) {
+  grade(1, plain::random_problem(1, 3, 5, 7));
   grade(1, plain::random_problem(1, 5, 5, 4));
 }
 

@@ -6,15 +6,19 @@ using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
 // Launches one of the two kernels.
-static Launched launched(const fa::backward::plain::PackedInputs& in, bool of_delta) {
+// @param lse_counts whether the LSE is in global memory; else it is in the host's memory, and the
+//                   lab does not count reads of it
+static Launched launched(const fa::backward::plain::PackedInputs& in, bool of_delta,
+                         bool lse_counts = true) {
   return watched([&] {
     const auto q = on_device(in.q), o = on_device(in.o), d_o = on_device(in.d_o),
                k = on_device(in.k), lse = on_device(in.lse);
     DeviceBuffer<float> delta(std::int64_t{in.length_q} * in.heads),
         d_v(std::int64_t{in.length_k} * in.heads * 32);
-    const fa::FA_TARGET::student::Packed a{q.data(),    o.data(),     d_o.data(), k.data(),
-                                           lse.data(),  delta.data(), d_v.data(), in.heads,
-                                           in.length_q, in.length_k,  in.scale,   in.causal};
+    fa::FA_TARGET::student::Packed a{q.data(),    o.data(),     d_o.data(), k.data(),
+                                     lse.data(),  delta.data(), d_v.data(), in.heads,
+                                     in.length_q, in.length_k,  in.scale,   in.causal};
+    if (!lse_counts) a.lse = in.lse.data();
     const auto heads = static_cast<unsigned>(in.heads);
     if (of_delta) {
       launch(fa::FA_TARGET::student::row_delta,
@@ -32,6 +36,9 @@ FA_ENTRY(row_delta, [](const fa::backward::plain::PackedInputs& in) { return lau
 
 FA_ENTRY(value_gradients,
          [](const fa::backward::plain::PackedInputs& in) { return launched(in, false); });
+
+FA_ENTRY(value_gradients_without_counting_lse,
+         [](const fa::backward::plain::PackedInputs& in) { return launched(in, false, false); });
 
 // Blocks of 2^31 elements and more; of the tensors only their rows exist. One head, no mask.
 static Launched far(const fa::backward::plain::PackedInputs& in, bool of_delta) {

@@ -19,9 +19,10 @@ const std::vector<Reason> kReasons = {
     {"unwritten",
      "shared memory is read before it was written: a barrier is missing, or a part of the last "
      "tile is not written"},
+    own_elements(),
     {"race",
      "two threads use the same element and nothing orders them: is a tile overwritten while other "
-     "warps read it, does P come too early, or do two heads write the same rows?"}};
+     "warps read it, or does P come too early?"}};
 
 // The heads are problems of their own.
 struct Case {
@@ -92,6 +93,28 @@ std::string words(const Case& c) {
                      c.in.heads == 1 ? "head" : "heads", c.in.causal ? ", causal" : "");
 }
 
+// dV where the LSE of a query and a head is taken from some place of the packed array.
+std::vector<double> with_lse_at(const Case& c,
+                                const std::function<int(int query, int head)>& place) {
+  std::vector<std::vector<double>> d_v;
+  for (const plain::Problem& x : c.heads) {
+    std::vector<double>& of_head = d_v.emplace_back(x.v.size());
+    const int head = static_cast<int>(d_v.size()) - 1;
+    for (int i = 0; i < x.length_q; ++i) {
+      const double lse = c.in.lse[static_cast<std::size_t>(place(i, head))];
+      for (int j = 0; j < x.length_k; ++j) {
+        if (!x.sees(i, j)) continue;
+        const double p = std::exp(x.scale * plain::product(x, 0, i, j) - lse);
+        for (int e = 0; e < kColumns; ++e) {
+          of_head[j * kColumns + e] += p * x.d_o[i * kColumns + e];
+        }
+      }
+    }
+  }
+  return packed(c, c.in.length_k, kColumns,
+                [&](std::size_t head, int at) { return d_v[head][static_cast<std::size_t>(at)]; });
+}
+
 std::vector<double> nan(std::size_t count) {
   return std::vector<double>(count, NAN);
 }
@@ -139,6 +162,17 @@ void grade(int heads, int length_q, int length_k, bool causal) {
       {"dV has no factor of the scale", with(MistakeKind::kScaleInDv)},
       {"this is P dO; dV is P^T dO", with(MistakeKind::kProbsNotTransposed)},
       {"the queries of the last, ragged tile are left out", with(MistakeKind::kRaggedTileLeft)}};
+  if (heads > 1) {
+    mistakes.insert(
+        mistakes.end(),
+        {{"LSE is taken to be [heads, length]; it is [length, heads]: a head's values are `heads` "
+          "elements apart",
+          with_lse_at(c, [&](int query, int head) { return head * length_q + query; })},
+         {"all heads have the first one's LSE",
+          with_lse_at(c, [&](int query, int) { return query * heads; })},
+         {"LSE is taken to be that of one head, [length]; it is [length, heads]",
+          with_lse_at(c, [](int query, int) { return query; })}});
+  }
   if (causal) {
     mistakes.push_back(
         {"masked keys have a probability above 0", with(MistakeKind::kMaskForgotten)});
@@ -212,17 +246,14 @@ FA_STAGE(races) {
 
 FA_STAGE(traffic) {
   const Case c = made(2, 96, 96, true);
-  const auto launched = call<Launched>("value_gradients", c.in);
+  const auto launched = call<Launched>("value_gradients_without_counting_lse", c.in);
   needs_watching(launched.seen);
-  // Two heads: 3 tiles of K and of dV, 3 + 2 + 1 tiles of Q and dO. A warp's 32 values of LSE are
-  // 32 sectors at worst, and 8 warps ask for them.
-  const std::int64_t tile = 4 * 32 * 32, tiles = 3 + 3 + 2 * 6,
-                     most = 2 * (tiles * tile + 6 * 8 * 32 * 4);
-  note("bytes of global memory", launched.seen.bytes);
+  // Two heads: 3 tiles of K and of dV, 3 + 2 + 1 tiles of Q and dO.
+  const std::int64_t tile = 4 * 32 * 32, tiles = 3 + 3 + 2 * 6, bytes = 2 * tiles * tile;
   require(launched.seen.atomics == 0,
           fmt::format("{} atomic requests: each block owns its rows of dV", launched.seen.atomics));
-  budget("bytes of global memory", launched.seen.bytes, most,
+  budget("bytes of K, Q, dO and dV", launched.seen.bytes, bytes,
          "is each tile loaded once for a block, and left out where the mask hides it? What all "
          "lanes of a warp load from one address counts for each lane",
-         2 * tiles * tile);
+         bytes);
 }

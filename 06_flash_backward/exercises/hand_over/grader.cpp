@@ -19,12 +19,17 @@ const std::vector<Reason> kReasons = {
 struct Case {
   Seen seen;
   std::vector<double> out, right, last_twice, doubled;
+  double q_ahead, p_ahead;  // rows that are written when the first one is read
 };
 
 Case run(int tiles) {
   const auto q = random_floats(std::int64_t{tiles} * kWarp, 5);
-  const auto launched = call<Launched>("run", q);
-  Case c{launched.seen, launched.out, {}, {}, {}};
+  auto launched = call<Launched>("run", q);
+  const double p_ahead = launched.out.back();
+  launched.out.pop_back();
+  const double q_ahead = launched.out.back();
+  launched.out.pop_back();
+  Case c{launched.seen, launched.out, {}, {}, {}, q_ahead, p_ahead};
   for (std::size_t lane = 0; lane < kWarp; ++lane) {
     double sum = 0, wrong = 0, doubled = 0;
     for (std::size_t n = 0; n < static_cast<std::size_t>(tiles); ++n) {
@@ -72,5 +77,13 @@ FA_STAGE(races) {
   for (const int tiles : {2, 3, 8}) {
     const Case c = run(tiles);
     require_no_races(c.seen, kReasons);
+    const auto runs_ahead = [](double rows, const char* writer, const char* what) {
+      require(rows >= 2,
+              fmt::format("{} has written only {} of two rows of {} when the first is read: it "
+                          "waits longer than it did",
+                          writer, rows, what));
+    };
+    runs_ahead(c.q_ahead, "warp 0", "Q");
+    runs_ahead(c.p_ahead, "warp 1", "P");
   }
 }

@@ -130,7 +130,11 @@ std::vector<Mistake> mistakes_of_roots(const Case& c) {
   const auto squares = [&](const double* row, std::size_t first = 0) {
     return std::inner_product(row + first, row + c.columns(), row + first, 0.0);
   };
-  return {{"epsilon belongs under the root: here it is added to the root",
+  return {{"r is the root of a sum: here it is the sum of the roots of the mean and of epsilon",
+           with_r([&](const double* row) {
+             return std::sqrt(squares(row) / count) + std::sqrt(c.epsilon);
+           })},
+          {"epsilon belongs under the root: here it is added to the root",
            with_r([&](const double* row) { return std::sqrt(squares(row) / count) + c.epsilon; })},
           {"epsilon is left out of r",
            with_r([&](const double* row) { return std::sqrt(squares(row) / count); })},
@@ -170,9 +174,13 @@ void grade(int rows, int columns, double size, double epsilon) {
   scaled(right);
   for (Mistake& mistake : mistakes) scaled(mistake.result);
   check({"d_x", d_x, columns}, right, 1e-6, mistakes, where + ", d_x times it");
-  Numbers last(c.gain.size()), undivided(c.gain.size()), added(c.gain.size());
+  Numbers last(c.gain.size()), undivided(c.gain.size()), added(c.gain.size()),
+      with_gain(c.gain.size()), of_d_y(c.gain.size());
   for (std::size_t i = 0; i < c.x.size(); ++i) {
     last[i % c.columns()] = c.d_y[i] * c.x[i] / c.root(i / c.columns());
+    with_gain[i % c.columns()] +=
+        c.gain[i % c.columns()] * c.d_y[i] * c.x[i] / c.root(i / c.columns());
+    of_d_y[i % c.columns()] += c.d_y[i];
     undivided[i % c.columns()] += c.d_y[i] * c.x[i];
     added[i % c.columns()] += c.d_y[i] + c.x[i] / c.root(i / c.columns());
   }
@@ -180,6 +188,8 @@ void grade(int rows, int columns, double size, double epsilon) {
         {{"d_gain is 0", Numbers(c.gain.size(), 0.0)},
          {"d_gain is that of the last row; it is a sum over all rows", last},
          {"d_gain is the product of d_y and x / r, not their sum", added},
+         {"the gain is in its own gradient: y is gain n, so d_gain is the sum of d_y n", with_gain},
+         {"d_gain is the sum of d_y; each d_y is multiplied by x / r", of_d_y},
          {"d_gain takes x, where it must take x / r", undivided}},
         where);
 }

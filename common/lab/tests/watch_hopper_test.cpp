@@ -202,6 +202,18 @@ TEST_CASE("a barrier orders what precedes each arrival, not what follows") {
   }
 }
 
+TEST_CASE("the advice for a race in a block with mbarriers is an arrival and a wait") {
+  const std::string advice = "an arrival at an mbarrier after the other line and a wait for it";
+  const Report with = with_out(ordered_by_an_mbarrier<true>, 64);
+  CAPTURE(with.text());
+  REQUIRE(with.findings.size() == 1);
+  CHECK(contains(with.findings[0].message, advice));
+  const Report without = with_out(ordered_by_a_named_barrier<false>, 96);
+  CAPTURE(without.text());
+  REQUIRE(without.findings.size() == 1);
+  CHECK(!contains(without.findings[0].message, advice));
+}
+
 TEST_CASE("a part of a block does not use the barrier of __syncthreads()") {
   CHECK(with_out(ordered_by_a_named_barrier<true, 0>, 96).findings.empty());  // of all 96
   const Report report = with_out(ordered_by_a_named_barrier<false, 0>, 96);
