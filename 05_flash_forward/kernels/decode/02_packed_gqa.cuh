@@ -1,0 +1,136 @@
+/// @file
+/// Packed GQA: the query heads of a group are rows of one tile, so that each key is read once for
+/// all of them, and both matmuls run on tensor cores. cp.async keeps several stages of K and V in
+/// flight; the warps of a block divide the keys of a stage. The second kernel is that of step 01.
+#pragma once
+
+#include "05_flash_forward/kernels/decode/01_split_kv.cuh"
+#include "05_flash_forward/kernels/decode/decode_tile.cuh"
+
+namespace fa::FA_TARGET {
+
+/// The states of a part of the keys, for a tile of rows.
+/// @tparam Tile a DecodeTile
+/// @tparam T    half or bfloat16
+//! [packed_gqa]
+template <class Tile, class T>
+__global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
+    decode_packed_gqa(Attention<T> a, SplitStates states, int parts) {
+  constexpr int d = Tile::d, stages = Tile::stages, keys = Tile::block_n;
+  using Warp = typename Tile::Warp;
+  T* const k_smem = dynamic_shared<T>();
+  T* const v_smem = k_smem + stages * Tile::kv_size;
+  const int thread = threadIdx.x, lane = thread % kWarp,
+            warp = thread / kWarp;
+  const auto item = item_of_block<Tile>(a);
+  const int warp_row = item.row0 + warp % Tile::row_warps * 16;
+  const int warp_key = warp / Tile::row_warps * Warp::block_n;
+  const float exponent_scale = a.scale * kLog2E;
+  //! [part]
+  const int last_row = item.row0 + Tile::block_m - 1;
+  const int tiles =
+      ceil_div(visible_keys(a, query_of_row(a, last_row)), keys);
+  const int unmasked = visible_keys(a, query_of_row(a, item.row0)) / keys;
+  const int part = blockIdx.x;
+  const int begin = static_cast<int>(std::int64_t{tiles} * part / parts);
+  const int end = static_cast<int>(std::int64_t{tiles} * (part + 1) / parts);
+  //! [part]
+  const T* const k =
+      a.k + item.batch * a.k_strides.batch + item.kv_head * a.k_strides.head;
+  const T* const v =
+      a.v + item.batch * a.v_strides.batch + item.kv_head * a.v_strides.head;
+  //! [load]
+  const auto load = [&](int tile) {
+    if (tile < end) {
+      const int at = (tile - begin) % stages * Tile::kv_size;
+      copy_rows_async<keys, d, Tile::threads>(k_smem + at, k, a.k_strides.row,
+                                              tile * keys, a.length_k,
+                                              a.head_dim, thread);
+      copy_rows_async<keys, d, Tile::threads>(v_smem + at, v, a.v_strides.row,
+                                              tile * keys, a.length_k,
+                                              a.head_dim, thread);
+    }
+    cp_async_commit();  // an empty group counts, too
+  };
+  //! [load]
+#pragma unroll
+  for (int i = 0; i < stages - 1; ++i) load(begin + i);
+  std::uint32_t q[d / 16][4];
+  load_q_fragments<d>(q, a, item, warp_row, lane);
+  Accumulators<Warp, d> o = {};
+  WarpRowState<Warp> state;
+  init_row_state(state);
+  const auto step = [&](int tile, auto edge) {
+    constexpr bool masked = decltype(edge)::value;
+    cp_async_wait<stages - 2>();
+    __syncthreads();  // this tile has arrived, no warp reads the last one
+    load(tile + stages - 1);
+    const int at = (tile - begin) % stages * Tile::kv_size + warp_key * d;
+    Accumulators<Warp, Warp::block_n> s = {};
+    // S = Q K^T
+    multiply_fragments_k<d>(s, q, k_smem + at, lane);
+    if constexpr (masked) {
+      mask_rows(s, a, warp_row, tile * keys + warp_key, lane);
+    }
+    // P = exp2(scale (S - m))
+    softmax_step_base_2<Warp, masked>(s, o, state, exponent_scale);
+    // O += P V
+    multiply_p_v<d>(o, s, v_smem + at, lane);
+  };
+  int tile = begin;
+  for (; tile < end && tile < unmasked; ++tile) step(tile, std::false_type{});
+  for (; tile < end; ++tile) step(tile, std::true_type{});
+  __syncthreads();  // no warp reads the tiles, whose place states take
+  store_warp_state<Tile>(o, state, lane);
+  __syncthreads();  // the states are complete
+  for_rows_of_warp<Tile>(a, item, [&](int row, int query, int head) {
+    store_state(states, part, state_row(a, item.batch, head, query),
+                merge_row<d>(warp_states<Tile>(), Tile::key_warps, row,
+                             exponent_scale, [](int i) { return i; }));
+  });
+}
+//! [packed_gqa]
+
+/// Parts of each row's keys here: as many blocks as run at once.
+template <class Tile, class T>
+int packed_gqa_parts(const Attention<T>& a) {
+  return parts_for_all_sms(
+      std::int64_t{a.batch} * a.kv_heads * row_tiles_of<Tile>(a), a.length_k,
+      kDecodeBlocks * device_properties().sm_count);
+}
+
+/// Floats of workspace that launch_packed_gqa() needs.
+template <int d, class T>
+std::int64_t packed_gqa_workspace(const Attention<T>& a) {
+  return with_decode_tile<d>(a, [&](auto tile) {
+    return state_floats(packed_gqa_parts<decltype(tile)>(a),
+                        std::int64_t{a.batch} * a.heads * a.length_q, d);
+  });
+}
+
+/// Launches both kernels.
+/// @param a with a head_dim of at most d
+//! [launch]
+template <int d, class T>
+void launch_packed_gqa(const Attention<T>& a, const Stream& stream,
+                       float* workspace) {
+  with_decode_tile<d>(a, [&](auto tile) {
+    using Tile = decltype(tile);
+    const int parts = packed_gqa_parts<Tile>(a);
+    const int rows = a.batch * a.heads * a.length_q;
+    const SplitStates states = states_at(workspace, parts, rows, d);
+    launch(stream, decode_packed_gqa<Tile, T>,
+           {decode_grid<Tile>(a, parts),
+            {Tile::threads},
+            decode_bytes<Tile, T>(),
+            Tile::stages},
+           a, states, parts);
+    const int blocks = ceil_div(rows, kSplitThreads / kWarp);
+    launch(stream, merge_parts<d, T>,
+           {{static_cast<unsigned>(blocks)}, {kSplitThreads}}, a, states,
+           parts);
+  });
+}
+//! [launch]
+
+}  // namespace fa::FA_TARGET
