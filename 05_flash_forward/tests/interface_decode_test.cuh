@@ -172,6 +172,14 @@ TEST_CASE("fa_decode() computes sequences of different lengths, paged or not") {
   }
 }
 
+TEST_CASE("a workspace serves one call after another, with items of many parts") {
+  DecodeCall call(problem_of(Type::kBFloat16, {1, 4, 1, 2, 700, 40}, true), {700}, 16);
+  for (const std::int32_t length : {700, 650, 1, 690, 0, 700}) {
+    call.set_lengths({length});
+    call.check({length});
+  }
+}
+
 TEST_CASE("fa_decode() refuses what it cannot compute") {
   DecodeCall call(decode_problem(), {200, 0, 77}, 64);
   const auto says = [&](auto change) {

@@ -9,52 +9,46 @@
 
 namespace fa::FA_TARGET {
 
-/// The states of a part of the keys, for a tile of rows.
-/// @tparam Tile a DecodeTile
-/// @tparam T    half or bfloat16
-//! [packed_gqa]
+/// Issues copies of a tile of K and V, with zeros beyond the last key.
 template <class Tile, class T>
-__global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
-    decode_packed_gqa(Attention<T> a, SplitStates states, int parts) {
-  constexpr int d = Tile::d, stages = Tile::stages, keys = Tile::block_n;
-  using Warp = typename Tile::Warp;
-  T* const k_smem = dynamic_shared<T>();
-  T* const v_smem = k_smem + stages * Tile::kv_size;
-  const int thread = threadIdx.x, lane = thread % kWarp,
-            warp = thread / kWarp;
-  const auto item = item_of_block<Tile>(a);
-  const int warp_row = item.row0 + warp % Tile::row_warps * 16;
-  const int warp_key = warp / Tile::row_warps * Warp::block_n;
-  const float exponent_scale = a.scale * kLog2E;
-  //! [part]
-  const int last_row = item.row0 + Tile::block_m - 1;
-  const int tiles =
-      ceil_div(visible_keys(a, query_of_row(a, last_row)), keys);
-  const int unmasked = visible_keys(a, query_of_row(a, item.row0)) / keys;
-  const int part = blockIdx.x;
-  const int begin = static_cast<int>(std::int64_t{tiles} * part / parts);
-  const int end = static_cast<int>(std::int64_t{tiles} * (part + 1) / parts);
-  //! [part]
+__device__ void load_kv_tile(const Attention<T>& a, const DecodeItem& item,
+                             int tile, T* k_tile, T* v_tile) {
   const T* const k =
       a.k + item.batch * a.k_strides.batch + item.kv_head * a.k_strides.head;
   const T* const v =
       a.v + item.batch * a.v_strides.batch + item.kv_head * a.v_strides.head;
-  //! [load]
-  const auto load = [&](int tile) {
-    if (tile < end) {
-      const int at = (tile - begin) % stages * Tile::kv_size;
-      copy_rows_async<keys, d, Tile::threads>(k_smem + at, k, a.k_strides.row,
-                                              tile * keys, a.length_k,
-                                              a.head_dim, thread);
-      copy_rows_async<keys, d, Tile::threads>(v_smem + at, v, a.v_strides.row,
-                                              tile * keys, a.length_k,
-                                              a.head_dim, thread);
-    }
+  copy_rows_async<Tile::block_n, Tile::d, Tile::threads>(
+      k_tile, k, a.k_strides.row, tile * Tile::block_n, a.length_k,
+      a.head_dim, threadIdx.x);
+  copy_rows_async<Tile::block_n, Tile::d, Tile::threads>(
+      v_tile, v, a.v_strides.row, tile * Tile::block_n, a.length_k,
+      a.head_dim, threadIdx.x);
+}
+
+/// Attention of an item's rows to the tiles from `begin` up to, not including, `end`. On return the
+/// states of the warps are in shared memory: see merged_warps().
+/// @tparam Tile a DecodeTile
+/// @param load  issues copies of a tile: load(tile, k_tile, v_tile)
+//! [attend_to_tiles]
+template <class Tile, class T, class Load>
+__device__ void attend_to_tiles(const Attention<T>& a, const DecodeItem& item,
+                                int begin, int end, Load load) {
+  constexpr int d = Tile::d, stages = Tile::stages, keys = Tile::block_n;
+  using Warp = typename Tile::Warp;
+  T* const k_smem = dynamic_shared<T>();
+  T* const v_smem = k_smem + stages * Tile::kv_size;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int warp_row = item.row0 + warp % Tile::row_warps * 16;
+  const int warp_key = warp / Tile::row_warps * Warp::block_n;
+  const float exponent_scale = a.scale * kLog2E;
+  const int unmasked = visible_keys(a, query_of_row(a, item.row0)) / keys;
+  const auto load_stage = [&](int tile) {
+    const int at = (tile - begin) % stages * Tile::kv_size;
+    if (tile < end) load(tile, k_smem + at, v_smem + at);
     cp_async_commit();  // an empty group counts, too
   };
-  //! [load]
 #pragma unroll
-  for (int i = 0; i < stages - 1; ++i) load(begin + i);
+  for (int i = 0; i < stages - 1; ++i) load_stage(begin + i);
   std::uint32_t q[d / 16][4];
   load_q_fragments<d>(q, a, item, warp_row, lane);
   Accumulators<Warp, d> o = {};
@@ -64,7 +58,7 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
     constexpr bool masked = decltype(edge)::value;
     cp_async_wait<stages - 2>();
     __syncthreads();  // this tile has arrived, no warp reads the last one
-    load(tile + stages - 1);
+    load_stage(tile + stages - 1);
     const int at = (tile - begin) % stages * Tile::kv_size + warp_key * d;
     Accumulators<Warp, Warp::block_n> s = {};
     // S = Q K^T
@@ -83,10 +77,43 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
   __syncthreads();  // no warp reads the tiles, whose place states take
   store_warp_state<Tile>(o, state, lane);
   __syncthreads();  // the states are complete
+}
+//! [attend_to_tiles]
+
+/// A part of the tiles that the rows of an item see.
+struct PartOfTiles {
+  int begin;
+  int end;
+};
+/// Part `part` of `parts`; no two differ by more than a tile.
+template <class Tile, class T>
+__device__ PartOfTiles part_of_tiles(const Attention<T>& a,
+                                     const DecodeItem& item, int part,
+                                     int parts) {
+  const int last_query = query_of_row(a, item.row0 + Tile::block_m - 1);
+  const std::int64_t tiles =
+      ceil_div(visible_keys(a, last_query), Tile::block_n);
+  return {static_cast<int>(tiles * part / parts),
+          static_cast<int>(tiles * (part + 1) / parts)};
+}
+
+/// The states of a part of the keys, for a tile of rows.
+/// @tparam Tile a DecodeTile
+/// @tparam T    half or bfloat16
+//! [packed_gqa]
+template <class Tile, class T>
+__global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
+    decode_packed_gqa(Attention<T> a, SplitStates states, int parts) {
+  const int part = blockIdx.x;
+  const DecodeItem item = item_of_block<Tile>(a);
+  const auto [begin, end] = part_of_tiles<Tile>(a, item, part, parts);
+  attend_to_tiles<Tile>(a, item, begin, end,
+                        [&](int tile, T* k_tile, T* v_tile) {
+                          load_kv_tile<Tile>(a, item, tile, k_tile, v_tile);
+                        });
   for_rows_of_warp<Tile>(a, item, [&](int row, int query, int head) {
     store_state(states, part, state_row(a, item.batch, head, query),
-                merge_row<d>(warp_states<Tile>(), Tile::key_warps, row,
-                             exponent_scale, [](int i) { return i; }));
+                merged_warps<Tile>(row, a.scale * kLog2E));
   });
 }
 //! [packed_gqa]

@@ -5,9 +5,8 @@
 /// Source of the last block's merge: CUDA Programming Guide, "Memory Fence Functions".
 #pragma once
 
-#include "05_flash_forward/kernels/decode/decode_tile.cuh"
+#include "05_flash_forward/kernels/decode/02_packed_gqa.cuh"
 #include "05_flash_forward/kernels/decode/split_count.hpp"
-#include "common/attention/head_dim.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -43,78 +42,17 @@ template <class Tile, class T>
 __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
     decode_one_launch(Attention<T> a, SplitStates states, unsigned* counters,
                       int parts) {
-  constexpr int d = Tile::d, stages = Tile::stages, keys = Tile::block_n;
-  using Warp = typename Tile::Warp;
-  T* const k_smem = dynamic_shared<T>();
-  T* const v_smem = k_smem + stages * Tile::kv_size;
-  const int thread = threadIdx.x, lane = thread % kWarp,
-            warp = thread / kWarp;
-  const auto item = item_of_block<Tile>(a);
-  const int warp_row = item.row0 + warp % Tile::row_warps * 16;
-  const int warp_key = warp / Tile::row_warps * Warp::block_n;
-  const float exponent_scale = a.scale * kLog2E;
-  //! [part]
-  const int last_row = item.row0 + Tile::block_m - 1;
-  const int tiles =
-      ceil_div(visible_keys(a, query_of_row(a, last_row)), keys);
-  const int unmasked = visible_keys(a, query_of_row(a, item.row0)) / keys;
   const int part = blockIdx.x;
-  const int begin = static_cast<int>(std::int64_t{tiles} * part / parts);
-  const int end = static_cast<int>(std::int64_t{tiles} * (part + 1) / parts);
-  //! [part]
-  const T* const k =
-      a.k + item.batch * a.k_strides.batch + item.kv_head * a.k_strides.head;
-  const T* const v =
-      a.v + item.batch * a.v_strides.batch + item.kv_head * a.v_strides.head;
-  //! [load]
-  const auto load = [&](int tile) {
-    if (tile < end) {
-      const int at = (tile - begin) % stages * Tile::kv_size;
-      copy_rows_async<keys, d, Tile::threads>(k_smem + at, k, a.k_strides.row,
-                                              tile * keys, a.length_k,
-                                              a.head_dim, thread);
-      copy_rows_async<keys, d, Tile::threads>(v_smem + at, v, a.v_strides.row,
-                                              tile * keys, a.length_k,
-                                              a.head_dim, thread);
-    }
-    cp_async_commit();  // an empty group counts, too
-  };
-  //! [load]
-#pragma unroll
-  for (int i = 0; i < stages - 1; ++i) load(begin + i);
-  std::uint32_t q[d / 16][4];
-  load_q_fragments<d>(q, a, item, warp_row, lane);
-  Accumulators<Warp, d> o = {};
-  WarpRowState<Warp> state;
-  init_row_state(state);
-  const auto step = [&](int tile, auto edge) {
-    constexpr bool masked = decltype(edge)::value;
-    cp_async_wait<stages - 2>();
-    __syncthreads();  // this tile has arrived, no warp reads the last one
-    load(tile + stages - 1);
-    const int at = (tile - begin) % stages * Tile::kv_size + warp_key * d;
-    Accumulators<Warp, Warp::block_n> s = {};
-    // S = Q K^T
-    multiply_fragments_k<d>(s, q, k_smem + at, lane);
-    if constexpr (masked) {
-      mask_rows(s, a, warp_row, tile * keys + warp_key, lane);
-    }
-    // P = exp2(scale (S - m))
-    softmax_step_base_2<Warp, masked>(s, o, state, exponent_scale);
-    // O += P V
-    multiply_p_v<d>(o, s, v_smem + at, lane);
-  };
-  int tile = begin;
-  for (; tile < end && tile < unmasked; ++tile) step(tile, std::false_type{});
-  for (; tile < end; ++tile) step(tile, std::true_type{});
-  __syncthreads();  // no warp reads the tiles, whose place states take
-  store_warp_state<Tile>(o, state, lane);
-  __syncthreads();  // the states are complete
+  const float exponent_scale = a.scale * kLog2E;
+  const DecodeItem item = item_of_block<Tile>(a);
+  const auto [begin, end] = part_of_tiles<Tile>(a, item, part, parts);
+  attend_to_tiles<Tile>(a, item, begin, end,
+                        [&](int tile, T* k_tile, T* v_tile) {
+                          load_kv_tile<Tile>(a, item, tile, k_tile, v_tile);
+                        });
   //! [merge]
-  const auto same = [](int i) { return i; };
   for_rows_of_warp<Tile>(a, item, [&](int row, int query, int head) {
-    const auto merged = merge_row<d>(warp_states<Tile>(), Tile::key_warps,
-                                     row, exponent_scale, same);
+    const auto merged = merged_warps<Tile>(row, exponent_scale);
     if (parts == 1) {
       store_output(a, item.batch, head, query, merged);
     } else {
@@ -126,10 +64,10 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
   unsigned* const counter = counters + blockIdx.z * gridDim.y + blockIdx.y;
   if (!last_to_arrive(counter, parts)) return;
   for_rows_of_warp<Tile>(a, item, [&](int, int query, int head) {
-    store_output(
-        a, item.batch, head, query,
-        merge_row<d>(states, parts, state_row(a, item.batch, head, query),
-                     exponent_scale, same));
+    const int row = state_row(a, item.batch, head, query);
+    store_output(a, item.batch, head, query,
+                 merge_row<Tile::d>(states, parts, row, exponent_scale,
+                                    [](int i) { return i; }));
   });
   //! [merge]
 }

@@ -119,25 +119,59 @@ struct EvenTiles {
   //! [even_tiles]
 };
 
-/// Attention of tiles of several items. Blocks beyond those with work return.
-/// @tparam Tile a DecodeTile
-/// @tparam T    half or bfloat16
-/// @param lengths_k keys of each sequence, at most a.length_k; null: all have a.length_k
-/// @param states    for two parts of a tile of rows for each block
-//! [even_tiles_kernel]
+/// A block's part of an item.
+struct ItemPart {
+  DecodeItem item;
+  int index;  ///< of the item, in its sequence
+  int first;  ///< where the item begins in the list
+  int tiles;  ///< of the item
+  int begin;  ///< the part's first tile of the item
+  int end;    ///< the tile behind the last one
+};
+
+/// Writes O of a part that is the whole item; else leaves its state, and the last block to do so
+/// for this item merges all of them.
+//! [finish_part]
 template <class Tile, class T>
-__global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
-    decode_even_tiles(Attention<T> a, const int* lengths_k,
-                      SplitStates states, unsigned* counters) {
-  constexpr int d = Tile::d, stages = Tile::stages, keys = Tile::block_n;
-  using Warp = typename Tile::Warp;
-  T* const k_smem = dynamic_shared<T>();
-  T* const v_smem = k_smem + stages * Tile::kv_size;
-  const int thread = threadIdx.x, lane = thread % kWarp,
-            warp = thread / kWarp;
-  const int warp_key = warp / Tile::row_warps * Warp::block_n;
+__device__ void finish_part(const Attention<T>& a, const ItemPart& part,
+                            const EvenTiles& even, const SplitStates& states,
+                            unsigned* counter) {
+  const DecodeItem& item = part.item;
   const float exponent_scale = a.scale * kLog2E;
-  //! [own_tiles]
+  const bool is_whole = part.begin == 0 && part.end == part.tiles;
+  for_rows_of_warp<Tile>(a, item, [&](int row, int query, int head) {
+    const auto merged = merged_warps<Tile>(row, exponent_scale);
+    if (is_whole) {
+      store_output(a, item.batch, head, query, merged);
+    } else {
+      store_state(states, even.slot(blockIdx.x, part.first), row, merged);
+    }
+  });
+  if (is_whole) return;
+  const int first_block = even.block_of(part.first);
+  const int parts =
+      even.block_of(part.first + part.tiles - 1) - first_block + 1;
+  if (!last_to_arrive(counter, parts)) return;
+  for_rows_of_warp<Tile>(a, item, [&](int row, int query, int head) {
+    const auto slot_of = [&](int i) {
+      return even.slot(first_block + i, part.first);
+    };
+    store_output(
+        a, item.batch, head, query,
+        merge_row<Tile::d>(states, parts, row, exponent_scale, slot_of));
+  });
+}
+//! [finish_part]
+
+/// Attention of a block's tiles, which may be of several items. Blocks beyond those with work
+/// return.
+/// @param attend leaves the states of the warps for a part of an item, given the attention of its
+///               sequence: attend(own, item, begin, end)
+//! [attend_to_list]
+template <class Tile, class T, class Attend>
+__device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
+                               const SplitStates& states, unsigned* counters,
+                               Attend attend) {
   const TileList<Tile, T> list{a, lengths_k};
   const int total = list.total(), most = ceil_div(total, kLeastTiles);
   const int all_blocks = static_cast<int>(gridDim.x);
@@ -147,105 +181,50 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
   int place = even.begin(block);
   const int end_of_block = even.begin(block + 1);
   SequenceTiles sequence = list.sequence_at(place);
-  //! [own_tiles]
   while (place < end_of_block) {
-    //! [item]
-    const int index = (place - sequence.first) / sequence.tiles;
-    const int first = sequence.first + index * sequence.tiles;
-    const DecodeItem item{sequence.batch, index % a.kv_heads,
-                          index / a.kv_heads * Tile::block_m};
-    const int begin = place - first;
-    const int end = sequence.tiles < end_of_block - first
-                        ? sequence.tiles
-                        : end_of_block - first;
-    //! [item]
+    ItemPart part;
+    part.index = (place - sequence.first) / sequence.tiles;
+    part.first = sequence.first + part.index * sequence.tiles;
+    part.tiles = sequence.tiles;
+    part.begin = place - part.first;
+    const int left = end_of_block - part.first;
+    part.end = part.tiles < left ? part.tiles : left;
+    part.item = {sequence.batch, part.index % a.kv_heads,
+                 part.index / a.kv_heads * Tile::block_m};
     Attention<T> own = a;  // this sequence
     own.length_k = sequence.keys;
-    const int warp_row = item.row0 + warp % Tile::row_warps * 16;
-    const int unmasked = visible_keys(own, query_of_row(a, item.row0)) / keys;
-    const T* const k = a.k + item.batch * a.k_strides.batch +
-                       item.kv_head * a.k_strides.head;
-    const T* const v = a.v + item.batch * a.v_strides.batch +
-                       item.kv_head * a.v_strides.head;
-    const auto load = [&](int tile) {
-      if (tile < end) {
-        const int at = (tile - begin) % stages * Tile::kv_size;
-        copy_rows_async<keys, d, Tile::threads>(
-            k_smem + at, k, a.k_strides.row, tile * keys, own.length_k,
-            a.head_dim, thread);
-        copy_rows_async<keys, d, Tile::threads>(
-            v_smem + at, v, a.v_strides.row, tile * keys, own.length_k,
-            a.head_dim, thread);
-      }
-      cp_async_commit();  // an empty group counts, too
-    };
-#pragma unroll
-    for (int i = 0; i < stages - 1; ++i) load(begin + i);
-    std::uint32_t q[d / 16][4];
-    load_q_fragments<d>(q, a, item, warp_row, lane);
-    Accumulators<Warp, d> o = {};
-    WarpRowState<Warp> state;
-    init_row_state(state);
-    const auto step = [&](int tile, auto edge) {
-      constexpr bool masked = decltype(edge)::value;
-      cp_async_wait<stages - 2>();
-      __syncthreads();  // this tile has arrived, no warp reads the last one
-      load(tile + stages - 1);
-      const int at = (tile - begin) % stages * Tile::kv_size + warp_key * d;
-      Accumulators<Warp, Warp::block_n> s = {};
-      // S = Q K^T
-      multiply_fragments_k<d>(s, q, k_smem + at, lane);
-      if constexpr (masked) {
-        mask_rows(s, own, warp_row, tile * keys + warp_key, lane);
-      }
-      // P = exp2(scale (S - m))
-      softmax_step_base_2<Warp, masked>(s, o, state, exponent_scale);
-      // O += P V
-      multiply_p_v<d>(o, s, v_smem + at, lane);
-    };
-    int tile = begin;
-    for (; tile < end && tile < unmasked; ++tile) {
-      step(tile, std::false_type{});
-    }
-    for (; tile < end; ++tile) step(tile, std::true_type{});
-    __syncthreads();  // no warp reads the tiles, whose place states take
-    store_warp_state<Tile>(o, state, lane);
-    __syncthreads();  // the states are complete
-    //! [merge]
-    const bool is_whole = begin == 0 && end == sequence.tiles;
-    for_rows_of_warp<Tile>(a, item, [&](int row, int query, int head) {
-      const auto merged =
-          merge_row<d>(warp_states<Tile>(), Tile::key_warps, row,
-                       exponent_scale, [](int i) { return i; });
-      if (is_whole) {
-        store_output(a, item.batch, head, query, merged);
-      } else {
-        store_state(states, even.slot(block, first), row, merged);
-      }
-    });
-    if (!is_whole) {
-      const int first_block = even.block_of(first);
-      const int parts =
-          even.block_of(first + sequence.tiles - 1) - first_block + 1;
-      if (last_to_arrive(counters + item.batch * list.items() + index,
-                         parts)) {
-        for_rows_of_warp<Tile>(a, item, [&](int row, int query, int head) {
-          store_output(
-              a, item.batch, head, query,
-              merge_row<d>(states, parts, row, exponent_scale, [&](int part) {
-                return even.slot(first_block + part, first);
-              }));
-        });
-      }
-    }
+    attend(own, part.item, part.begin, part.end);
+    finish_part<Tile>(a, part, even, states,
+                      counters + sequence.batch * list.items() + part.index);
     __syncthreads();  // no warp reads the states, whose place tiles take
-    //! [merge]
-    place = first + end;
-    if (place < end_of_block && index + 1 == list.items()) {
+    place = part.first + part.end;
+    if (place < end_of_block && part.index + 1 == list.items()) {
       sequence = list.sequence(sequence.batch + 1);
       sequence.first = place;
     }
   }
+}
+//! [attend_to_list]
+
+/// Attention of tiles of several items.
+/// @tparam Tile a DecodeTile
+/// @tparam T    half or bfloat16
+/// @param lengths_k keys of each sequence, at most a.length_k; null: all have a.length_k
+/// @param states    for two parts of a tile of rows for each block
+//! [even_tiles_kernel]
+template <class Tile, class T>
+__global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
+    decode_even_tiles(Attention<T> a, const int* lengths_k,
+                      SplitStates states, unsigned* counters) {
+  attend_to_list<Tile>(
+      a, lengths_k, states, counters,
+      [&](const Attention<T>& own, const DecodeItem& item, int begin,
+          int end) {
+        attend_to_tiles<Tile>(
+            own, item, begin, end, [&](int tile, T* k_tile, T* v_tile) {
+              load_kv_tile<Tile>(own, item, tile, k_tile, v_tile);
+            });
+      });
 }
 //! [even_tiles_kernel]
 

@@ -76,7 +76,7 @@ __device__ void copy_pieces_async(T* k_tile, T* v_tile, const T* k,
 }
 //! [copy_pieces]
 
-/// Attention of tiles of several items. Blocks beyond those with work return.
+/// Attention of tiles of several items.
 /// @tparam Tile a DecodeTile
 /// @tparam T    half or bfloat16
 /// @param a         k and v are the cache: k_strides.batch is from a page to the next
@@ -87,122 +87,23 @@ template <class Tile, class T>
 __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
     decode_paged_kv(Attention<T> a, const int* lengths_k, PagedKv pages,
                     SplitStates states, unsigned* counters) {
-  constexpr int d = Tile::d, stages = Tile::stages, keys = Tile::block_n;
-  using Warp = typename Tile::Warp;
-  T* const k_smem = dynamic_shared<T>();
-  T* const v_smem = k_smem + stages * Tile::kv_size;
-  const int thread = threadIdx.x, lane = thread % kWarp,
-            warp = thread / kWarp;
-  const int warp_key = warp / Tile::row_warps * Warp::block_n;
-  const float exponent_scale = a.scale * kLog2E;
-  //! [own_tiles]
-  const TileList<Tile, T> list{a, lengths_k};
-  const int total = list.total(), most = ceil_div(total, kLeastTiles);
-  const int all_blocks = static_cast<int>(gridDim.x);
-  const EvenTiles even{total, most < all_blocks ? most : all_blocks};
-  const int block = static_cast<int>(blockIdx.x);
-  if (block >= even.blocks) return;
-  int place = even.begin(block);
-  const int end_of_block = even.begin(block + 1);
-  SequenceTiles sequence = list.sequence_at(place);
-  //! [own_tiles]
-  while (place < end_of_block) {
-    //! [item]
-    const int index = (place - sequence.first) / sequence.tiles;
-    const int first = sequence.first + index * sequence.tiles;
-    const DecodeItem item{sequence.batch, index % a.kv_heads,
-                          index / a.kv_heads * Tile::block_m};
-    const int begin = place - first;
-    const int end = sequence.tiles < end_of_block - first
-                        ? sequence.tiles
-                        : end_of_block - first;
-    //! [item]
-    Attention<T> own = a;  // this sequence
-    own.length_k = sequence.keys;
-    const int warp_row = item.row0 + warp % Tile::row_warps * 16;
-    const int unmasked = visible_keys(own, query_of_row(a, item.row0)) / keys;
-    const T* const k = a.k + item.kv_head * a.k_strides.head;
-    const T* const v = a.v + item.kv_head * a.v_strides.head;
-    //! [load]
-    // This lane's piece of the next tile that is loaded.
-    PagePiece piece = find_piece<d>(pages, item.batch, begin, own.length_k);
-    const auto load = [&](int tile) {
-      if (tile < end) {
-        const int at = (tile - begin) % stages * Tile::kv_size;
-        copy_pieces_async<Tile>(k_smem + at, v_smem + at, k, v, a, piece,
-                                tile * keys, own.length_k);
-        piece = find_piece<d>(pages, item.batch, tile + 1, own.length_k);
-      }
-      cp_async_commit();  // an empty group counts, too
-    };
-    //! [load]
-#pragma unroll
-    for (int i = 0; i < stages - 1; ++i) load(begin + i);
-    std::uint32_t q[d / 16][4];
-    load_q_fragments<d>(q, a, item, warp_row, lane);
-    Accumulators<Warp, d> o = {};
-    WarpRowState<Warp> state;
-    init_row_state(state);
-    const auto step = [&](int tile, auto edge) {
-      constexpr bool masked = decltype(edge)::value;
-      cp_async_wait<stages - 2>();
-      __syncthreads();  // this tile has arrived, no warp reads the last one
-      load(tile + stages - 1);
-      const int at = (tile - begin) % stages * Tile::kv_size + warp_key * d;
-      Accumulators<Warp, Warp::block_n> s = {};
-      // S = Q K^T
-      multiply_fragments_k<d>(s, q, k_smem + at, lane);
-      if constexpr (masked) {
-        mask_rows(s, own, warp_row, tile * keys + warp_key, lane);
-      }
-      // P = exp2(scale (S - m))
-      softmax_step_base_2<Warp, masked>(s, o, state, exponent_scale);
-      // O += P V
-      multiply_p_v<d>(o, s, v_smem + at, lane);
-    };
-    int tile = begin;
-    for (; tile < end && tile < unmasked; ++tile) {
-      step(tile, std::false_type{});
-    }
-    for (; tile < end; ++tile) step(tile, std::true_type{});
-    __syncthreads();  // no warp reads the tiles, whose place states take
-    store_warp_state<Tile>(o, state, lane);
-    __syncthreads();  // the states are complete
-    //! [merge]
-    const bool is_whole = begin == 0 && end == sequence.tiles;
-    for_rows_of_warp<Tile>(a, item, [&](int row, int query, int head) {
-      const auto merged =
-          merge_row<d>(warp_states<Tile>(), Tile::key_warps, row,
-                       exponent_scale, [](int i) { return i; });
-      if (is_whole) {
-        store_output(a, item.batch, head, query, merged);
-      } else {
-        store_state(states, even.slot(block, first), row, merged);
-      }
-    });
-    if (!is_whole) {
-      const int first_block = even.block_of(first);
-      const int parts =
-          even.block_of(first + sequence.tiles - 1) - first_block + 1;
-      if (last_to_arrive(counters + item.batch * list.items() + index,
-                         parts)) {
-        for_rows_of_warp<Tile>(a, item, [&](int row, int query, int head) {
-          store_output(
-              a, item.batch, head, query,
-              merge_row<d>(states, parts, row, exponent_scale, [&](int part) {
-                return even.slot(first_block + part, first);
-              }));
-        });
-      }
-    }
-    __syncthreads();  // no warp reads the states, whose place tiles take
-    //! [merge]
-    place = first + end;
-    if (place < end_of_block && index + 1 == list.items()) {
-      sequence = list.sequence(sequence.batch + 1);
-      sequence.first = place;
-    }
-  }
+  attend_to_list<Tile>(
+      a, lengths_k, states, counters,
+      [&](const Attention<T>& own, const DecodeItem& item, int begin,
+          int end) {
+        const auto find = [&](int tile) {
+          return find_piece<Tile::d>(pages, item.batch, tile, own.length_k);
+        };
+        const T* const k = a.k + item.kv_head * a.k_strides.head;
+        const T* const v = a.v + item.kv_head * a.v_strides.head;
+        PagePiece piece = find(begin);  // of the next tile that is loaded
+        attend_to_tiles<Tile>(
+            own, item, begin, end, [&](int tile, T* k_tile, T* v_tile) {
+              copy_pieces_async<Tile>(k_tile, v_tile, k, v, a, piece,
+                                      tile * Tile::block_n, own.length_k);
+              piece = find(tile + 1);
+            });
+      });
 }
 //! [paged_kv]
 

@@ -176,6 +176,13 @@ __device__ void store_warp_state(
   }
 }
 
+/// The state of all of the block's warps for one of its rows; a warp calls it when they are there.
+template <class Tile>
+__device__ RowSplit<Tile::d> merged_warps(int row, float exponent_scale) {
+  return merge_row<Tile::d>(warp_states<Tile>(), Tile::key_warps, row,
+                            exponent_scale, [](int part) { return part; });
+}
+
 /// Calls work(row, query, head) for each of the item's rows that exists; a warp has a row.
 template <class Tile, class T, class Work>
 __device__ void for_rows_of_warp(const Attention<T>& a,
