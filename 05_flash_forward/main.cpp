@@ -130,7 +130,7 @@ int main(int argc, char** argv) {
   cli::Program program("05_flash_forward",
                        "Lesson 05: the forward pass in one kernel, up to the hardware's limit.");
   Lesson<Backend> lesson(program, flash::backends(), "05_flash_forward", "O and LSE", kKernelLines,
-                         flash::random_inputs, "sections time, kernels and experiments");
+                         flash::random_inputs, "sections time, kernels, experiments and decode");
   add_sections(program, lesson);
   return program.run(argc, argv);
 }

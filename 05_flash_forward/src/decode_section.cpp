@@ -73,7 +73,7 @@ double number_of(const cli::Measurement& row, const std::string& name) {
 void show_decode(cli::Program& program, const cli::KernelOptions& options) {
   const std::vector<Backend> all = backends();
   const Backend& backend = *find_backend(all, program.on_gpu() ? "gpu" : "lab");
-  cli::check_kernel(options, rung_names(backend), "section decode");
+  cli::check_kernel(options, rung_names(backend), "05_flash_forward");
   for (const std::string& why : backend.left_out) fmt::print("{}\n", why);
   check_steps(program, backend, options);
   if (!cli::can_time(program, options)) return;
