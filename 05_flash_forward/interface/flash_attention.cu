@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "05_flash_forward/interface/checks.cuh"
+#include "05_flash_forward/interface/decode.cuh"
 
 namespace fa::FA_TARGET {
 namespace {
@@ -68,6 +69,14 @@ const char* name_of_kernel(const fa_attention* given) {
 
 int fa_forward(const fa_attention* attention) {
   return fa::FA_TARGET::forward(attention);
+}
+
+int fa_decode(const fa_attention* attention, const fa_cache* cache) {
+  return fa::FA_TARGET::decode(attention, cache);
+}
+
+size_t fa_decode_workspace_bytes(const fa_attention* attention) {
+  return fa::FA_TARGET::bytes_of_decode_workspace(attention);
 }
 
 size_t fa_workspace_bytes(const fa_attention* attention) {

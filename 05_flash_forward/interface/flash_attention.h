@@ -97,6 +97,38 @@ typedef struct fa_attention {
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_forward(const fa_attention* attention);
 
+/// A cache of keys and values that a model which generates text reads, for fa_decode(). Of the
+/// fa_attention length_k is the most keys that a sequence can have.
+typedef struct fa_cache {
+  size_t size;                 ///< sizeof(fa_cache); another one is refused
+  const int32_t* lengths_k;    ///< [batch]: keys of each sequence, 0 to length_k; null: all have
+                               ///< length_k
+  const int32_t* block_table;  ///< [batch, most_pages]: in which page a sequence's keys from i
+                               ///< page_size on are; null: k and v have no pages
+  /// @{ Only with a block table. k and v are [cache_pages, kv_heads, page_size, head_dim] then, and
+  /// their strides.batch is from a page to the next. Pages may be shared.
+  int64_t most_pages;   ///< of a sequence: enough for length_k
+  int64_t cache_pages;  ///< in the cache
+  int64_t page_size;    ///< keys of a page: a multiple of 16
+  /// @}
+  /// 1: lengths and pages that are not allowed are refused; this waits for the device, so that it
+  /// cannot be captured. 0: a length out of range counts as the nearest one that is allowed, an
+  /// index of a page out of range as 0.
+  int32_t check;
+} fa_cache;
+
+/// As fa_forward() for few queries and many keys: with one launch for all steps of a generation, the
+/// keys split among blocks, and the lengths and the block table, in memory of the device, read when
+/// it runs. Types of 16 bits, a head_dim up to 128, head_dim_v the same, no dropout. It needs the
+/// workspace: fa_decode_workspace_bytes(), all 0 before the first call, and before one with other
+/// sizes.
+/// @return an fa_status; fa_last_error() says what was refused, or why it failed
+int fa_decode(const fa_attention* attention, const fa_cache* cache);
+
+/// Bytes of workspace that fa_decode() needs for a problem on the current GPU; 0 when
+/// fa_last_error() says what was refused. Pointers are not looked at.
+size_t fa_decode_workspace_bytes(const fa_attention* attention);
+
 /// Bytes of workspace that fa_forward() can use for a problem on the current GPU; 0 when it needs
 /// none, or when fa_last_error() says what was refused. Pointers are not looked at.
 size_t fa_workspace_bytes(const fa_attention* attention);
@@ -119,7 +151,7 @@ double fa_default_scale(int64_t head_dim);
 const char* fa_runs_on(void);
 
 /// One message about this thread's latest call if it did not succeed; empty if it did. It lasts until
-/// the next call of fa_forward(), fa_workspace_bytes() or fa_kernel_name().
+/// the next call of another function that can fail.
 const char* fa_last_error(void);
 
 #ifdef __GNUC__

@@ -31,6 +31,17 @@ class Attention(ctypes.Structure):
     )
 
 
+class Cache(ctypes.Structure):
+    """fa_cache, field by field as in flash_attention.h."""
+
+    _fields_ = (
+        [("size", ctypes.c_size_t)]
+        + [(name, ctypes.c_void_p) for name in ("lengths_k", "block_table")]
+        + [(name, ctypes.c_int64) for name in ("most_pages", "cache_pages", "page_size")]
+        + [("check", ctypes.c_int32)]
+    )
+
+
 def place(struct, name, tensor):
     """Tells a struct where a tensor [batch, heads, length, head_dim] is."""
     if tensor.stride(3) != 1:
@@ -80,6 +91,8 @@ class Library(CLibrary):
             "forward": ctypes.c_int,
             "default_scale": ctypes.c_double,
             "workspace_bytes": ctypes.c_size_t,
+            "decode": ctypes.c_int,
+            "decode_workspace_bytes": ctypes.c_size_t,
         }
         super().__init__(path, "fa_", results)
         self.c.fa_default_scale.argtypes = [ctypes.c_int64]
@@ -124,6 +137,58 @@ class Library(CLibrary):
 
         call.struct = a
         call.tensors = (q, k, v, o, lse, workspace)  # memory that a points to lives with the call
+        return call, o, lse
+
+    def prepare_decode(
+        self, q, k, v, causal=False, lengths_k=None, block_table=None, length_k=None, check=False
+    ):
+        """A call of fa_decode() on q, [batch, heads, length_q, head_dim], and a cache: k and v
+        [batch, kv_heads, length_k, head_dim], or with a block_table [cache pages, kv_heads,
+        page_size, head_dim] and a length_k. lengths_k and block_table are int32 tensors beside q.
+        Returns (call, o, lse). What the tensors hold is read whenever `call()` runs."""
+        if q.dtype not in (torch.float16, torch.bfloat16) or not q.dtype == k.dtype == v.dtype:
+            raise Failure(f"types {q.dtype}, {k.dtype} and {v.dtype}; allowed is one of 16 bits")
+        batch, heads, length_q, head_dim = q.shape
+        if k.shape != v.shape or k.shape[3] != head_dim:
+            raise Failure(f"k is {list(k.shape)} and v {list(v.shape)}; head_dim is {head_dim}")
+        if block_table is None and k.shape[0] != batch:
+            raise Failure(f"k is {list(k.shape)}, and there are {batch} sequences")
+        o = torch.empty_like(q)
+        lse = torch.empty(batch, heads, length_q, dtype=torch.float32, device=q.device)
+        a = Attention(size=ctypes.sizeof(Attention), batch=batch, heads=heads, kv_heads=k.shape[1])
+        a.length_q, a.length_k = length_q, k.shape[2] if block_table is None else length_k
+        a.type, a.head_dim, a.head_dim_v = 1 if q.dtype == torch.float16 else 2, head_dim, head_dim
+        for name, tensor in (("q", q), ("k", k), ("v", v), ("o", o)):
+            place(a, name, tensor)
+        a.lse, a.causal, a.scale = lse.data_ptr(), int(causal), self.c.fa_default_scale(head_dim)
+        cache = Cache(size=ctypes.sizeof(Cache), check=int(check))
+        for name, tensor, shape in (
+            ("lengths_k", lengths_k, (batch,)),
+            ("block_table", block_table, (batch, None)),
+        ):
+            if tensor is None:
+                continue
+            wrong = tensor.dtype != torch.int32 or tensor.dim() != len(shape)
+            if wrong or tensor.shape[0] != batch or not tensor.is_contiguous():
+                raise Failure(f"{name} is {list(tensor.shape)} of {tensor.dtype}")
+            setattr(cache, name, tensor.data_ptr())
+        if block_table is not None:
+            cache.most_pages, cache.cache_pages = block_table.shape[1], k.shape[0]
+            cache.page_size = k.shape[2]
+        with on_device_of(q):
+            a.workspace_bytes = self.c.fa_decode_workspace_bytes(ctypes.byref(a))
+            if a.workspace_bytes == 0:
+                raise self.error()
+            workspace = torch.zeros(a.workspace_bytes, dtype=torch.uint8, device=q.device)
+        a.workspace = workspace.data_ptr()
+
+        def call():
+            a.stream = current_stream(q)
+            if self.c.fa_decode(ctypes.byref(a), ctypes.byref(cache)) != 0:
+                raise self.error()
+
+        call.struct = a
+        call.tensors = (q, k, v, o, lse, workspace, lengths_k, block_table, cache)
         return call, o, lse
 
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "05_flash_forward/src/verdicts.hpp"
+
 namespace fa::flash {
 namespace {
 
@@ -18,6 +20,22 @@ double longest_row(const Tensor<float, 4>& tensor) {
 }
 
 }  // namespace
+
+double score_magnitude(const AttentionOptions& options, const Inputs& inputs) {
+  return options.scale_for(inputs.q.size(3)) * longest_row(inputs.q) * longest_row(inputs.k);
+}
+
+std::vector<Verdict> verdicts(const std::string& name, Type type, const Outputs& outputs,
+                              const naive::Forward<double>& ref, const Outputs& plain,
+                              double magnitude) {
+  const double epsilon_of_type =
+      with_type(type, [](auto zero) { return epsilon<decltype(zero)>(); });
+  return {decide(name + ", o", distance(outputs.o.view(), ref.o.view()),
+                 distance(plain.o.view(), ref.o.view()), kForwardFactor, epsilon_of_type),
+          decide(name + ", lse", distance(outputs.lse.view(), ref.lse.view()),
+                 distance(plain.lse.view(), ref.lse.view()), kForwardFactor, epsilon<float>(),
+                 magnitude)};
+}
 
 AttentionOptions options_of(const Problem& problem, Tensor<std::uint8_t, 4>& keep) {
   AttentionOptions options;
@@ -38,10 +56,7 @@ Checker::Checker(const Problem& problem, const Inputs& inputs) : problem_(proble
     const auto q = converted<T>(inputs.q), k = converted<T>(inputs.k), v = converted<T>(inputs.v);
     return naive::forward<T>(q.view(), k.view(), v.view(), options);
   };
-  // By Cauchy and Schwarz. A score is a sum whose terms may cancel, so its rounding errors go by
-  // them.
-  score_magnitude_ =
-      options.scale_for(problem.shape.head_dim) * longest_row(inputs.q) * longest_row(inputs.k);
+  score_magnitude_ = score_magnitude(options, inputs);
   ref_ = attention(double{});
   with_type(problem.type, [&](auto zero) {
     const auto plain = attention(zero);
@@ -50,13 +65,7 @@ Checker::Checker(const Problem& problem, const Inputs& inputs) : problem_(proble
 }
 
 std::vector<Verdict> Checker::check(const std::string& name, const Outputs& outputs) const {
-  const double epsilon_of_type =
-      with_type(problem_.type, [](auto zero) { return epsilon<decltype(zero)>(); });
-  return {decide(name + ", o", distance(outputs.o.view(), ref_.o.view()),
-                 distance(plain_.o.view(), ref_.o.view()), kForwardFactor, epsilon_of_type),
-          decide(name + ", lse", distance(outputs.lse.view(), ref_.lse.view()),
-                 distance(plain_.lse.view(), ref_.lse.view()), kForwardFactor, epsilon<float>(),
-                 score_magnitude_)};
+  return verdicts(name, problem_.type, outputs, ref_, plain_, score_magnitude_);
 }
 
 }  // namespace fa::flash

@@ -18,7 +18,9 @@ LIMITS = pathlib.Path(__file__).with_name("closure.txt")
 
 def steps(root=ROOT):
     """Paths of all steps, from the root."""
-    return sorted(path.relative_to(root).as_posix() for path in root.glob("0*/kernels/[0-9]*.cuh"))
+    return sorted(
+        path.relative_to(root).as_posix() for path in root.glob("0*/kernels/**/[0-9]*.cuh")
+    )
 
 
 def closure(start, root=ROOT):

@@ -1,0 +1,187 @@
+/// @file
+/// What fa_decode() does: it looks at what it is given, and launches a decode kernel. Compiled once
+/// for each backend: see common/gpu/target.hpp.
+#pragma once
+
+#include <vector>
+
+#include "05_flash_forward/interface/checks.cuh"
+#include "05_flash_forward/kernels/decode/04_even_tiles.cuh"
+#include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
+
+namespace fa::FA_TARGET {
+namespace {  // one source file for each library includes this
+
+// What fa_decode() does not have, although fa_forward() may.
+inline void check_decode_problem(const fa_attention* given) {
+  check_problem(given);
+  const fa_attention& a = *given;
+  if (a.type == FA_TYPE_FLOAT32) {
+    refuse("type is 0 (float32); fa_decode allows 1 (float16) and 2 (bfloat16)");
+  }
+  if (a.head_dim > 128) {
+    refuse("head_dim is {}; fa_decode allows multiples of 8 from 8 to 128", a.head_dim);
+  }
+  if (a.dropout != 0) refuse("dropout is {}; fa_decode allows 0", a.dropout);
+}
+
+inline void check_cache(const fa_attention& a, const fa_cache* given) {
+  if (given == nullptr) refuse("the cache is a null pointer");
+  const fa_cache& cache = *given;
+  if (cache.size != sizeof(fa_cache)) {
+    refuse("the cache's size is {}; fa_cache has {} bytes in this library", cache.size,
+           sizeof(fa_cache));
+  }
+  if (cache.check != 0 && cache.check != 1) {
+    refuse("check is {}; allowed are 0 and 1", cache.check);
+  }
+  if (cache.block_table == nullptr) return;
+  check_size("page_size", cache.page_size, kMaxLength);
+  check_size("cache_pages", cache.cache_pages, kMaxLength);
+  check_size("most_pages", cache.most_pages, kMaxLength);
+  if (cache.page_size % kPageMultiple != 0) {
+    refuse("page_size is {}; allowed are multiples of {}", cache.page_size, kPageMultiple);
+  }
+  if (cache.most_pages * cache.page_size < a.length_k) {
+    refuse("most_pages is {}; length_k is {}, for which {} pages of {} keys are needed",
+           cache.most_pages, a.length_k, ceil_div(a.length_k, cache.page_size), cache.page_size);
+  }
+}
+
+// Checks where the tensors, the table and the workspace are.
+inline void check_decode_memory(const fa_attention& a, const fa_cache& cache) {
+  const std::int64_t d = a.head_dim;
+  const bool paged = cache.block_table != nullptr;
+  const auto of_cache = [&](const char* name, const void* pointer, const fa_strides& strides) {
+    const TensorCheck tensor{
+        name,
+        pointer,
+        row_strides(strides),
+        {paged ? cache.cache_pages : a.batch, a.kv_heads, paged ? cache.page_size : a.length_k, d},
+        2,
+        false,
+        "head_dim"};
+    check_tensor(tensor);
+    return region_of(tensor);
+  };
+  const auto integers = [&](const char* name, const std::int32_t* pointer, std::int64_t count) {
+    return checked_bytes(name, pointer, alignof(std::int32_t),
+                         sizeof(std::int32_t) * static_cast<std::uint64_t>(count));
+  };
+  AttentionMemory memory{
+      {checked_tensor("q", a.q, a.q_strides, a, a.heads, a.length_q, d),
+       of_cache("k", a.k, a.k_strides), of_cache("v", a.v, a.v_strides)},
+      {checked_tensor("o", a.o, a.o_strides, a, a.heads, a.length_q, d, true),
+       checked_bytes("lse", a.lse, alignof(float),
+                     sizeof(float) * static_cast<std::uint64_t>(a.batch * a.heads) *
+                         static_cast<std::uint64_t>(a.length_q)),
+       checked_bytes("workspace", a.workspace, 16, a.workspace_bytes)}};
+  if (cache.lengths_k != nullptr) {
+    memory.inputs.push_back(integers("lengths_k", cache.lengths_k, a.batch));
+  }
+  if (paged) {
+    memory.inputs.push_back(integers("block_table", cache.block_table, a.batch * cache.most_pages));
+  }
+  check_overlaps(memory.outputs, memory.inputs);
+}
+
+// Reads the lengths and the table from the memory of the device and checks them.
+inline void check_pages(const fa_attention& a, const fa_cache& cache) {
+  const auto read = [](const std::int32_t* from, std::int64_t count) {
+    std::vector<std::int32_t> values(static_cast<std::size_t>(count));
+    device_copy(values.data(), from, sizeof(std::int32_t) * values.size(), CopyKind::kToHost);
+    return values;
+  };
+  std::vector<std::int32_t> lengths(static_cast<std::size_t>(a.batch),
+                                    static_cast<std::int32_t>(a.length_k));
+  if (cache.lengths_k != nullptr) lengths = read(cache.lengths_k, a.batch);
+  std::vector<std::int32_t> table;
+  if (cache.block_table != nullptr) table = read(cache.block_table, a.batch * cache.most_pages);
+  for (std::size_t b = 0; b < lengths.size(); ++b) {
+    if (lengths[b] < 0 || lengths[b] > a.length_k) {
+      refuse("lengths_k[{}] is {}; allowed are 0 to {}, which is length_k", b, lengths[b],
+             a.length_k);
+    }
+    if (table.empty()) continue;
+    for (std::int64_t i = 0; i * cache.page_size < lengths[b]; ++i) {
+      const std::int32_t page =
+          table[b * static_cast<std::size_t>(cache.most_pages) + static_cast<std::size_t>(i)];
+      if (page < 0 || page >= cache.cache_pages) {
+        refuse("block_table[{}][{}] is {}; allowed are 0 to {}", b, i, page, cache.cache_pages - 1);
+      }
+    }
+  }
+}
+
+// Calls work(attention, d) with the attention for the kernels and the columns of a kernel.
+template <class Work>
+void with_decode_attention(const fa_attention& a, Work work) {
+  with_attention(a, [&](const auto& attention, const char*) {
+    if constexpr (sizeof(*attention.q) == 2) {
+      with_head_dim<64, 128>(a.head_dim, [&](auto d) { work(attention, d); });
+    }
+  });
+}
+
+// Counters, and then states at a multiple of 16 bytes.
+inline std::size_t counter_bytes(const DecodeWorkspaceSize& size) {
+  return static_cast<std::size_t>(ceil_div<std::int64_t>(size.counters, 4)) * 16;
+}
+inline std::size_t workspace_bytes(const DecodeWorkspaceSize& size) {
+  return counter_bytes(size) + sizeof(float) * static_cast<std::size_t>(size.states);
+}
+
+inline std::size_t bytes_of_decode_workspace(const fa_attention* given) {
+  std::size_t bytes = 0;
+  guarded([&] {
+    check_decode_problem(given);
+    with_decode_attention(*given, [&](const auto& a, auto d) {
+      bytes = workspace_bytes(even_tiles_workspace<decltype(d)::value>(a));
+    });
+  });
+  return bytes;
+}
+
+inline int decode(const fa_attention* given, const fa_cache* given_cache) {
+  return guarded([&] {
+    check_decode_problem(given);
+    check_cache(*given, given_cache);
+    const fa_cache& cache = *given_cache;
+    check_decode_memory(*given, cache);
+    const CurrentGpu gpu(common_gpu({{"q", given->q},
+                                     {"k", given->k},
+                                     {"v", given->v},
+                                     {"o", given->o},
+                                     {"lse", given->lse},
+                                     {"workspace", given->workspace},
+                                     {"lengths_k", cache.lengths_k},
+                                     {"block_table", cache.block_table}}));
+    if (!can_run(device_properties(), kNeedsMma)) {
+      throw std::runtime_error("fa_decode " + missing(device_properties(), kNeedsMma));
+    }
+    if (cache.check == 1) check_pages(*given, cache);
+    with_decode_attention(*given, [&](const auto& a, auto columns) {
+      constexpr int d = decltype(columns)::value;
+      const DecodeWorkspaceSize size = even_tiles_workspace<d>(a);
+      if (given->workspace_bytes < workspace_bytes(size)) {
+        refuse("workspace_bytes is {}; allowed are {} and more", given->workspace_bytes,
+               workspace_bytes(size));
+      }
+      auto* const counters = static_cast<unsigned*>(given->workspace);
+      const DecodeWorkspace workspace{
+          reinterpret_cast<float*>(static_cast<char*>(given->workspace) + counter_bytes(size)),
+          counters};
+      const Stream stream = stream_of(*given);
+      if (cache.block_table == nullptr) {
+        launch_even_tiles<d>(a, cache.lengths_k, stream, workspace);
+        return;
+      }
+      const PagedKv pages{cache.block_table, static_cast<int>(cache.most_pages),
+                          static_cast<int>(cache.cache_pages), static_cast<int>(cache.page_size)};
+      launch_paged_kv<d>(a, cache.lengths_k, pages, stream, workspace);
+    });
+  });
+}
+
+}  // namespace
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,292 @@
+"""Decoding on PyTorch's tensors, through this lesson's C interface: few queries, and a cache of
+many keys; checked and timed beside PyTorch's backends and FlashAttention-3.
+
+    python3 -m 05_flash_forward.interface.decode --library LIBRARY
+    python3 -m 05_flash_forward.interface.decode --library LIBRARY --json FILE
+
+LIBRARY is BUILD/05_flash_forward/libflash_attention.so. One for the CPU is checked, on small
+tensors, and not timed.
+
+Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
+"""
+
+import argparse
+import statistics
+import sys
+import typing
+
+if __package__ != "05_flash_forward.interface":
+    print(
+        "decode.py: start it as a module, in the repository's root: "
+        "python3 -m 05_flash_forward.interface.decode",
+        file=sys.stderr,
+    )
+    sys.exit(2)
+
+from common.bench import peers
+from common.bench.checks import largest, rms
+from common.bench.command import Failure, Skipped, exit_with
+from common.bench.peers import CUDNN, FLASH_2, FLASH_3, HEADINGS, OURS
+from common.bench.problems import name_of
+from common.bench.program import record_head, writing
+from common.bench.pytorch import torch
+from common.bench.timing import clock_and_power, percentiles, time_in_turn
+from common.data import records
+from common.data.files import check_writable, write_file
+
+from .example import attention_in_float64
+from .flash_attention import Library
+
+BACKENDS = (OURS, CUDNN, FLASH_2, FLASH_3)
+
+
+class Point(typing.NamedTuple):
+    """A cache, and the queries that read it. Without a page_size it has no pages. `ragged`: lengths
+    from an eighth of length_k to length_k, in random order."""
+
+    group: str
+    batch: int
+    length_q: int
+    length_k: int
+    ragged: bool = False
+    page_size: int = 0
+    heads: int = 32
+    kv_heads: int = 8
+    head_dim: int = 128
+
+    def lengths(self):
+        """Keys of each sequence."""
+        if not self.ragged:
+            return [self.length_k] * self.batch
+        generator = torch.Generator().manual_seed(1)
+        least = max(1, self.length_k // 8)
+        return torch.randint(least, self.length_k + 1, (self.batch,), generator=generator).tolist()
+
+    def bytes(self):
+        """What must be read and written at least, in 16 bits."""
+        of_keys = 2 * sum(self.lengths()) * self.kv_heads
+        return 2 * self.head_dim * (of_keys + 2 * self.batch * self.heads * self.length_q)
+
+
+GOALS = (
+    Point("b1_32k", 1, 1, 32768),
+    Point("b1_128k", 1, 1, 131072),
+    Point("b16_8k", 16, 1, 8192),
+    Point("b64_4k", 64, 1, 4096),
+    Point("q16_b4_32k", 4, 16, 32768),
+    Point("ragged", 64, 1, 8192, ragged=True),
+    Point("ragged_page_16", 64, 1, 8192, ragged=True, page_size=16),
+    Point("ragged_page_64", 64, 1, 8192, ragged=True, page_size=64),
+)
+SMALL = (
+    Point("one_query", 2, 1, 150, heads=8, kv_heads=2, head_dim=64),
+    Point("queries", 1, 5, 90, heads=4, kv_heads=1),
+    Point("ragged", 3, 1, 150, ragged=True, heads=8, kv_heads=2, head_dim=64),
+    Point("ragged_page_16", 3, 2, 150, True, 16, heads=8, kv_heads=2, head_dim=64),
+)
+
+
+class Cache:
+    """The tensors of a point."""
+
+    def __init__(self, point, device):
+        torch.manual_seed(1)
+        self.point = point
+        options = {"dtype": torch.bfloat16, "device": device}
+        self.q = torch.randn(point.batch, point.heads, point.length_q, point.head_dim, **options)
+        most = -(-point.length_k // point.page_size) if point.page_size else 1
+        rows = point.page_size or point.length_k
+        shape = (point.batch * most, point.kv_heads, rows, point.head_dim)
+        # As caches lie: [pages or batch, length, kv_heads, head_dim].
+        self.k, self.v = (
+            torch.randn(shape[0], shape[2], shape[1], shape[3], **options).transpose(1, 2)
+            for _ in range(2)
+        )
+        numbers = {"dtype": torch.int32, "device": device}
+        self.lengths = torch.tensor(point.lengths(), **numbers) if point.ragged else None
+        self.table = None
+        if point.page_size:
+            order = torch.randperm(point.batch * most).reshape(point.batch, most)
+            self.table = order.to(**numbers).contiguous()
+
+    def sequence(self, b):
+        """q, k and v of a sequence alone."""
+        length = self.point.lengths()[b]
+        q = self.q[b : b + 1]
+        if self.table is None:
+            return q, self.k[b : b + 1, :, :length], self.v[b : b + 1, :, :length]
+        pages = self.table[b].long()
+        k, v = (x[pages].transpose(0, 1).flatten(1, 2)[None, :, :length] for x in (self.k, self.v))
+        return q, k, v
+
+    def ours(self, library):
+        options = {"lengths_k": self.lengths, "block_table": self.table}
+        call, o, _ = library.prepare_decode(
+            self.q, self.k, self.v, length_k=self.point.length_k, **options
+        )
+        return lambda: (call(), o)[1]
+
+    def flash_3(self):
+        """FlashAttention-3 with its own choice of splits; None when it is not there."""
+        if not hasattr(torch.ops.flash_attn_3, "fwd"):
+            return None
+        q, k, v = (x.transpose(1, 2) for x in (self.q, self.k, self.v))
+        options = {"is_causal": False, "num_splits": 0}
+        if self.lengths is not None:
+            options["seqused_k"] = self.lengths
+        if self.table is not None:
+            options["page_table"] = self.table
+        return lambda: torch.ops.flash_attn_3.fwd(q, k, v, **options)[0].transpose(1, 2)
+
+    def calls(self, library):
+        """{name: call} of those that can compute it; a call returns o."""
+        found = {OURS: self.ours(library)}
+        if not self.q.is_cuda:
+            return found
+        if self.lengths is None and self.table is None:
+            for name in (CUDNN, FLASH_2):
+                found[name] = peers.backend_call(name, self.q, self.k, self.v, False)
+        found[FLASH_3] = self.flash_3()
+        return {
+            name: call for name, call in found.items() if call is not None and works(name, call)
+        }
+
+
+def works(name, call):
+    """Whether a peer takes this call; prints why not."""
+    try:
+        call()
+        return True
+    except Exception as error:  # what a peer raises is not known
+        if name == OURS:
+            raise
+        print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:200]}")
+        return False
+
+
+def label(point, backend):
+    """What a record says of a call."""
+    return {"backend": backend, "type": name_of(torch.bfloat16), **point._asdict()}
+
+
+def check_point(point, library, device):
+    """Errors of the first and the last sequence. Returns rows for the record, and whether ours is
+    right."""
+    cache = Cache(point, device)
+    rows, good = [], True
+    for name, call in cache.calls(library).items():
+        o = call()
+        off, scale = [], 0
+        for b in {0, point.batch - 1}:
+            q, k, v = cache.sequence(b)
+            off.append(o[b : b + 1].double() - attention_in_float64(q, k, v, False)[0])
+            scale = max(scale, largest(v))
+        error = max(largest(x) for x in off)
+        allowed = 2 * torch.finfo(torch.bfloat16).eps * scale
+        right = error <= allowed  # false for NaN
+        good = good and (right or name != OURS)
+        rms_error = max(rms(x) for x in off)
+        print(
+            f"{point.group:16}{HEADINGS[name]:>10}  largest error {error:.2e}, rms {rms_error:.2e}"
+            + ("" if right else f"  too large: {allowed:.2e} is allowed")
+        )
+        errors = {"largest_error": error, "rms_error": rms_error}
+        rows.append({"what": "error", **label(point, name), **errors})
+    return rows, good
+
+
+def time_point(point, library, repeats, seconds):
+    """Rows for the record; all calls in turn."""
+    timed = time_in_turn(Cache(point, "cuda").calls(library), repeats, seconds)
+    ran_at = clock_and_power()
+    rows = []
+    for name, rounds in timed.items():
+        milliseconds = statistics.median(rounds)
+        rows.append(
+            {
+                "what": "time",
+                **label(point, name),
+                "milliseconds": round(milliseconds, 6),
+                "milliseconds_5_95": [round(x, 6) for x in percentiles(rounds, (5, 95))],
+                "gigabytes_per_second": round(point.bytes() / milliseconds / 1e6, 1),
+                "rounds": len(rounds),
+                **ran_at,
+            }
+        )
+    torch.cuda.empty_cache()
+    return rows
+
+
+def print_times(rows):
+    """A line for each point: microseconds and GB/s of each backend."""
+    by_group = {}
+    for row in rows:
+        by_group.setdefault(row["group"], {})[row["backend"]] = row
+    print("\nMicroseconds and GB/s; - is a backend that refuses, or is not there.")
+    print(f"{'':16}" + "".join(f"{HEADINGS[name]:>18}" for name in BACKENDS) + "  best peer / ours")
+    for group, found in by_group.items():
+        cells = [
+            f"{1e3 * found[name]['milliseconds']:10.1f}{found[name]['gigabytes_per_second']:8.0f}"
+            if name in found
+            else f"{'-':>18}"
+            for name in BACKENDS
+        ]
+        others = [row["milliseconds"] for name, row in found.items() if name != OURS]
+        ratio = f"{min(others) / found[OURS]['milliseconds']:18.3f}" if others else f"{'-':>18}"
+        print(f"{group:16}" + "".join(cells) + ratio)
+
+
+def points_of(names):
+    """Points by their groups, "b1_32k,ragged"; all without names."""
+    if names is None:
+        return GOALS
+    known = {point.group: point for point in GOALS}
+    for name in names.split(","):
+        if name not in known:
+            raise Failure(f"there are no points '{name}'; allowed are {', '.join(known)}")
+    return [known[name] for name in names.split(",")]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--library", metavar="PATH", help="this lesson's library")
+    parser.add_argument("--points", metavar="NAMES", help="only these, with commas between")
+    parser.add_argument("--flash-attention-3", metavar="PATH", help="as in example.py")
+    parser.add_argument("--repeats", type=int, default=20, help="as in example.py")
+    parser.add_argument("--seconds", type=float, default=2, help="as in example.py")
+    parser.add_argument("--json", metavar="FILE", help="write a record of what was measured")
+    parser.add_argument("--commit", default="", help="the commit of a copy without git")
+    args = parser.parse_args()
+    if args.library is None:
+        raise Failure("which library is to be called? Give --library PATH")
+    if torch is None:
+        raise Skipped("PyTorch is needed, and this Python has none")
+    points = points_of(args.points)
+    library = Library(args.library)
+    on_gpu = library.runs_on == "gpu"
+    if on_gpu and not torch.cuda.is_available():
+        raise Failure(f"{args.library} is for GPUs, and PyTorch finds none")
+    found = peers.load(args.flash_attention_3) if on_gpu else {}
+    if args.json:
+        with writing(args.json):
+            check_writable(args.json)
+    rows, good = [], True
+    for point in points if on_gpu else SMALL:
+        of_point, right = check_point(point, library, "cuda" if on_gpu else "cpu")
+        rows, good = rows + of_point, good and right
+    if on_gpu:
+        timed = [
+            row
+            for point in points
+            for row in time_point(point, library, args.repeats, args.seconds)
+        ]
+        print_times(timed)
+        rows += timed
+    if args.json:
+        with writing(args.json):
+            write_file(args.json, records.text_of(record_head(on_gpu, args.commit, found), rows))
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    exit_with(main)

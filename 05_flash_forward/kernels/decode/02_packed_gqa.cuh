@@ -1,0 +1,163 @@
+/// @file
+/// Packed GQA: the query heads of a group are rows of one tile, so that each key is read once for
+/// all of them, and both matmuls run on tensor cores. cp.async keeps several stages of K and V in
+/// flight; the warps of a block divide the keys of a stage. The second kernel is that of step 01.
+#pragma once
+
+#include "05_flash_forward/kernels/decode/01_split_kv.cuh"
+#include "05_flash_forward/kernels/decode/decode_tile.cuh"
+
+namespace fa::FA_TARGET {
+
+/// Issues copies of a tile of K and V, with zeros beyond the last key.
+template <class Tile, class T>
+__device__ void load_kv_tile(const Attention<T>& a, const DecodeItem& item,
+                             int tile, T* k_tile, T* v_tile) {
+  const T* const k =
+      a.k + item.batch * a.k_strides.batch + item.kv_head * a.k_strides.head;
+  const T* const v =
+      a.v + item.batch * a.v_strides.batch + item.kv_head * a.v_strides.head;
+  copy_rows_async<Tile::block_n, Tile::d, Tile::threads>(
+      k_tile, k, a.k_strides.row, tile * Tile::block_n, a.length_k,
+      a.head_dim, threadIdx.x);
+  copy_rows_async<Tile::block_n, Tile::d, Tile::threads>(
+      v_tile, v, a.v_strides.row, tile * Tile::block_n, a.length_k,
+      a.head_dim, threadIdx.x);
+}
+
+/// Attention of an item's rows to the tiles from `begin` up to, not including, `end`. On return the
+/// states of the warps are in shared memory: see merged_warps().
+/// @tparam Tile a DecodeTile
+/// @param load  issues copies of a tile: load(tile, k_tile, v_tile)
+//! [attend_to_tiles]
+template <class Tile, class T, class Load>
+__device__ void attend_to_tiles(const Attention<T>& a, const DecodeItem& item,
+                                int begin, int end, Load load) {
+  constexpr int d = Tile::d, stages = Tile::stages, keys = Tile::block_n;
+  using Warp = typename Tile::Warp;
+  T* const k_smem = dynamic_shared<T>();
+  T* const v_smem = k_smem + stages * Tile::kv_size;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int warp_row = item.row0 + warp % Tile::row_warps * 16;
+  const int warp_key = warp / Tile::row_warps * Warp::block_n;
+  const float exponent_scale = a.scale * kLog2E;
+  const int unmasked = visible_keys(a, query_of_row(a, item.row0)) / keys;
+  const auto load_stage = [&](int tile) {
+    const int at = (tile - begin) % stages * Tile::kv_size;
+    if (tile < end) load(tile, k_smem + at, v_smem + at);
+    cp_async_commit();  // an empty group counts, too
+  };
+#pragma unroll
+  for (int i = 0; i < stages - 1; ++i) load_stage(begin + i);
+  std::uint32_t q[d / 16][4];
+  load_q_fragments<d>(q, a, item, warp_row, lane);
+  Accumulators<Warp, d> o = {};
+  WarpRowState<Warp> state;
+  init_row_state(state);
+  const auto step = [&](int tile, auto edge) {
+    constexpr bool masked = decltype(edge)::value;
+    cp_async_wait<stages - 2>();
+    __syncthreads();  // this tile has arrived, no warp reads the last one
+    load_stage(tile + stages - 1);
+    const int at = (tile - begin) % stages * Tile::kv_size + warp_key * d;
+    Accumulators<Warp, Warp::block_n> s = {};
+    // S = Q K^T
+    multiply_fragments_k<d>(s, q, k_smem + at, lane);
+    if constexpr (masked) {
+      mask_rows(s, a, warp_row, tile * keys + warp_key, lane);
+    }
+    // P = exp2(scale (S - m))
+    softmax_step_base_2<Warp, masked>(s, o, state, exponent_scale);
+    // O += P V
+    multiply_p_v<d>(o, s, v_smem + at, lane);
+  };
+  int tile = begin;
+  for (; tile < end && tile < unmasked; ++tile) step(tile, std::false_type{});
+  for (; tile < end; ++tile) step(tile, std::true_type{});
+  __syncthreads();  // no warp reads the tiles, whose place states take
+  store_warp_state<Tile>(o, state, lane);
+  __syncthreads();  // the states are complete
+}
+//! [attend_to_tiles]
+
+/// A part of the tiles that the rows of an item see.
+struct PartOfTiles {
+  int begin;
+  int end;
+};
+/// Part `part` of `parts`; no two differ by more than a tile.
+template <class Tile, class T>
+__device__ PartOfTiles part_of_tiles(const Attention<T>& a,
+                                     const DecodeItem& item, int part,
+                                     int parts) {
+  const int last_query = query_of_row(a, item.row0 + Tile::block_m - 1);
+  const std::int64_t tiles =
+      ceil_div(visible_keys(a, last_query), Tile::block_n);
+  return {static_cast<int>(tiles * part / parts),
+          static_cast<int>(tiles * (part + 1) / parts)};
+}
+
+/// The states of a part of the keys, for a tile of rows.
+/// @tparam Tile a DecodeTile
+/// @tparam T    half or bfloat16
+//! [packed_gqa]
+template <class Tile, class T>
+__global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
+    decode_packed_gqa(Attention<T> a, SplitStates states, int parts) {
+  const int part = blockIdx.x;
+  const DecodeItem item = item_of_block<Tile>(a);
+  const auto [begin, end] = part_of_tiles<Tile>(a, item, part, parts);
+  attend_to_tiles<Tile>(a, item, begin, end,
+                        [&](int tile, T* k_tile, T* v_tile) {
+                          load_kv_tile<Tile>(a, item, tile, k_tile, v_tile);
+                        });
+  for_rows_of_warp<Tile>(a, item, [&](int row, int query, int head) {
+    store_state(states, part, state_row(a, item.batch, head, query),
+                merged_warps<Tile>(row, a.scale * kLog2E));
+  });
+}
+//! [packed_gqa]
+
+/// Parts of each row's keys here: as many blocks as run at once.
+template <class Tile, class T>
+int packed_gqa_parts(const Attention<T>& a) {
+  return parts_for_all_sms(
+      std::int64_t{a.batch} * a.kv_heads * row_tiles_of<Tile>(a), a.length_k,
+      kDecodeBlocks * device_properties().sm_count);
+}
+
+/// Floats of workspace that launch_packed_gqa() needs.
+template <int d, class T>
+std::int64_t packed_gqa_workspace(const Attention<T>& a) {
+  return with_decode_tile<d>(a, [&](auto tile) {
+    return state_floats(packed_gqa_parts<decltype(tile)>(a),
+                        std::int64_t{a.batch} * a.heads * a.length_q, d);
+  });
+}
+
+/// Launches both kernels.
+/// @param a with a head_dim of at most d
+//! [launch]
+template <int d, class T>
+void launch_packed_gqa(const Attention<T>& a, const Stream& stream,
+                       float* workspace) {
+  with_decode_tile<d>(a, [&](auto tile) {
+    using Tile = decltype(tile);
+    const int parts = packed_gqa_parts<Tile>(a);
+    const int rows = a.batch * a.heads * a.length_q;
+    const SplitStates states = states_at(workspace, parts, rows, d);
+    launch(stream, decode_packed_gqa<Tile, T>,
+           {decode_grid<Tile>(a, parts),
+            {Tile::threads},
+            decode_bytes<Tile, T>(),
+            Tile::stages},
+           a, states, parts);
+    const int blocks = ceil_div(rows, kSplitThreads / kWarp);
+    launch(stream, merge_parts<d, T>,
+           {{static_cast<unsigned>(blocks)}, {kSplitThreads}}, a, states,
+           parts);
+  });
+}
+//! [launch]
+
+}  // namespace fa::FA_TARGET

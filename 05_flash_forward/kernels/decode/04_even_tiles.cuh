@@ -1,0 +1,281 @@
+/// @file
+/// Lengths from the memory of the device, and the same number of tiles for each block. The tiles of
+/// all items form one list, and each block takes a piece of it, whatever the lengths of the
+/// sequences: it begins in the middle of one item and ends in the middle of another. One launch,
+/// and one CUDA graph, serve all steps of a generation.
+///
+/// Source of the division: Osama, Merrill, Cecka, Garland, Owens, Stream-K: work-centric parallel
+/// decomposition for dense matrix-matrix multiplication on the GPU, 2023.
+#pragma once
+
+#include <limits>
+#include <stdexcept>
+
+#include "05_flash_forward/kernels/decode/03_one_launch.cuh"
+
+namespace fa::FA_TARGET {
+
+/// Tiles of a block, at least, as long as there are other blocks: for one tile the merge costs more
+/// than the block saves.
+constexpr int kLeastTiles = 2;
+
+/// The keys of a sequence: its length in the memory of the device, or all of them without one.
+/// Lengths out of range become the nearest that is allowed.
+template <class T>
+__device__ int keys_of_sequence(const Attention<T>& a, const int* lengths_k,
+                                int batch) {
+  if (lengths_k == nullptr) return a.length_k;
+  const int length = lengths_k[batch];
+  return length < 0 ? 0 : length < a.length_k ? length : a.length_k;
+}
+
+/// The part of the list of tiles that belongs to a sequence.
+struct SequenceTiles {
+  int batch;
+  int keys;   ///< its length
+  int tiles;  ///< of each item; one at least, which writes O
+  int first;  ///< where its first item begins in the list
+};
+
+/// The list of all tiles: for each sequence the items, for each item the tiles of keys.
+template <class Tile, class T>
+struct TileList {
+  const Attention<T>& a;
+  const int* lengths_k;
+
+  /// Items of a sequence.
+  __device__ int items() const { return a.kv_heads * row_tiles_of<Tile>(a); }
+  /// Without its place in the list.
+  __device__ SequenceTiles sequence(int batch) const {
+    const int keys = keys_of_sequence(a, lengths_k, batch);
+    const int tiles = ceil_div(keys, Tile::block_n);
+    return {batch, keys, tiles > 0 ? tiles : 1, 0};
+  }
+  /// Tiles of all sequences. A warp calls it.
+  __device__ int total() const {
+    int tiles = 0;
+    for (int batch = threadIdx.x % kWarp; batch < a.batch; batch += kWarp) {
+      tiles += sequence(batch).tiles;
+    }
+#pragma unroll
+    for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+      tiles += __shfl_xor_sync(kAllLanes, tiles, distance);
+    }
+    return tiles * items();
+  }
+  /// The sequence that a place in the list belongs to. A warp calls it, and each lane looks at one
+  /// of 32 sequences.
+  //! [sequence_at]
+  __device__ SequenceTiles sequence_at(int place) const {
+    const int lane = threadIdx.x % kWarp;
+    int before = 0;  // tiles of sequences before batch0
+    for (int batch0 = 0;; batch0 += kWarp) {
+      const int batch = batch0 + lane;
+      const int own = batch < a.batch ? sequence(batch).tiles * items() : 0;
+      int until = own;  // tiles up to this sequence and with it
+#pragma unroll
+      for (int distance = 1; distance < kWarp; distance *= 2) {
+        const int other = __shfl_up_sync(kAllLanes, until, distance);
+        if (lane >= distance) until += other;
+      }
+      const int of_warp = __shfl_sync(kAllLanes, until, kWarp - 1);
+      if (place < before + of_warp) {
+        // Binary search for the first lane with place < before + until.
+        int found = 0;
+#pragma unroll
+        for (int step = kWarp / 2; step > 0; step /= 2) {
+          const int ends = __shfl_sync(kAllLanes, until, found + step - 1);
+          if (before + ends <= place) found += step;
+        }
+        SequenceTiles result = sequence(batch0 + found);
+        result.first = before + __shfl_sync(kAllLanes, until - own, found);
+        return result;
+      }
+      before += of_warp;
+    }
+  }
+  //! [sequence_at]
+};
+
+/// How the list is divided among blocks, and where the states of their parts are. A block has two
+/// parts at most that are not whole items: its first and its last.
+struct EvenTiles {
+  int total;
+  int blocks;  ///< with work
+
+  /// Where a block begins; the next one's begin is its end.
+  //! [even_tiles]
+  __device__ int begin(int block) const {
+    return static_cast<int>(std::int64_t{total} * block / blocks);
+  }
+  /// The block that has a place in the list.
+  __device__ int block_of(int place) const {
+    return static_cast<int>(((std::int64_t{place} + 1) * blocks - 1) / total);
+  }
+  /// Where a block leaves the state of its part of an item that begins at `first`.
+  __device__ int slot(int block, int first) const {
+    return 2 * block + (begin(block) < first ? 1 : 0);
+  }
+  //! [even_tiles]
+};
+
+/// A block's part of an item.
+struct ItemPart {
+  DecodeItem item;
+  int index;  ///< of the item, in its sequence
+  int first;  ///< where the item begins in the list
+  int tiles;  ///< of the item
+  int begin;  ///< the part's first tile of the item
+  int end;    ///< the tile behind the last one
+};
+
+/// Writes O of a part that is the whole item; else leaves its state, and the last block to do so
+/// for this item merges all of them.
+//! [finish_part]
+template <class Tile, class T>
+__device__ void finish_part(const Attention<T>& a, const ItemPart& part,
+                            const EvenTiles& even, const SplitStates& states,
+                            unsigned* counter) {
+  const DecodeItem& item = part.item;
+  const float exponent_scale = a.scale * kLog2E;
+  const bool is_whole = part.begin == 0 && part.end == part.tiles;
+  for_rows_of_warp<Tile>(a, item, [&](int row, int query, int head) {
+    const auto merged = merged_warps<Tile>(row, exponent_scale);
+    if (is_whole) {
+      store_output(a, item.batch, head, query, merged);
+    } else {
+      store_state(states, even.slot(blockIdx.x, part.first), row, merged);
+    }
+  });
+  if (is_whole) return;
+  const int first_block = even.block_of(part.first);
+  const int parts =
+      even.block_of(part.first + part.tiles - 1) - first_block + 1;
+  if (!last_to_arrive(counter, parts)) return;
+  for_rows_of_warp<Tile>(a, item, [&](int row, int query, int head) {
+    const auto slot_of = [&](int i) {
+      return even.slot(first_block + i, part.first);
+    };
+    store_output(
+        a, item.batch, head, query,
+        merge_row<Tile::d>(states, parts, row, exponent_scale, slot_of));
+  });
+}
+//! [finish_part]
+
+/// Attention of a block's tiles, which may be of several items. Blocks beyond those with work
+/// return.
+/// @param attend leaves the states of the warps for a part of an item, given the attention of its
+///               sequence: attend(own, item, begin, end)
+//! [attend_to_list]
+template <class Tile, class T, class Attend>
+__device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
+                               const SplitStates& states, unsigned* counters,
+                               Attend attend) {
+  const TileList<Tile, T> list{a, lengths_k};
+  const int total = list.total(), most = ceil_div(total, kLeastTiles);
+  const int all_blocks = static_cast<int>(gridDim.x);
+  const EvenTiles even{total, most < all_blocks ? most : all_blocks};
+  const int block = static_cast<int>(blockIdx.x);
+  if (block >= even.blocks) return;
+  int place = even.begin(block);
+  const int end_of_block = even.begin(block + 1);
+  SequenceTiles sequence = list.sequence_at(place);
+  while (place < end_of_block) {
+    ItemPart part;
+    part.index = (place - sequence.first) / sequence.tiles;
+    part.first = sequence.first + part.index * sequence.tiles;
+    part.tiles = sequence.tiles;
+    part.begin = place - part.first;
+    const int left = end_of_block - part.first;
+    part.end = part.tiles < left ? part.tiles : left;
+    part.item = {sequence.batch, part.index % a.kv_heads,
+                 part.index / a.kv_heads * Tile::block_m};
+    Attention<T> own = a;  // this sequence
+    own.length_k = sequence.keys;
+    attend(own, part.item, part.begin, part.end);
+    finish_part<Tile>(a, part, even, states,
+                      counters + sequence.batch * list.items() + part.index);
+    __syncthreads();  // no warp reads the states, whose place tiles take
+    place = part.first + part.end;
+    if (place < end_of_block && part.index + 1 == list.items()) {
+      sequence = list.sequence(sequence.batch + 1);
+      sequence.first = place;
+    }
+  }
+}
+//! [attend_to_list]
+
+/// Attention of tiles of several items.
+/// @tparam Tile a DecodeTile
+/// @tparam T    half or bfloat16
+/// @param lengths_k keys of each sequence, at most a.length_k; null: all have a.length_k
+/// @param states    for two parts of a tile of rows for each block
+//! [even_tiles_kernel]
+template <class Tile, class T>
+__global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
+    decode_even_tiles(Attention<T> a, const int* lengths_k,
+                      SplitStates states, unsigned* counters) {
+  attend_to_list<Tile>(
+      a, lengths_k, states, counters,
+      [&](const Attention<T>& own, const DecodeItem& item, int begin,
+          int end) {
+        attend_to_tiles<Tile>(
+            own, item, begin, end, [&](int tile, T* k_tile, T* v_tile) {
+              load_kv_tile<Tile>(own, item, tile, k_tile, v_tile);
+            });
+      });
+}
+//! [even_tiles_kernel]
+
+/// Blocks of a launch: as many as run at once.
+inline int even_blocks() {
+  return kDecodeBlocks * device_properties().sm_count;
+}
+
+/// What launch_even_tiles() needs, whatever the lengths.
+/// @throws std::invalid_argument for more tiles than an int counts
+template <int d, class T>
+DecodeWorkspaceSize even_tiles_workspace(const Attention<T>& a) {
+  return with_decode_tile<d>(a, [&](auto tile) {
+    using Tile = decltype(tile);
+    const std::int64_t items =
+        std::int64_t{a.batch} * a.kv_heads * row_tiles_of<Tile>(a);
+    const std::int64_t tiles = ceil_div(a.length_k, Tile::block_n);
+    const std::int64_t most = std::numeric_limits<int>::max();
+    if (items > most / (tiles + 1)) {
+      throw std::invalid_argument(fmt::format(
+          "{} tiles of {} keys for each of {} heads and sequences; allowed "
+          "are {} in all",
+          tiles, Tile::block_n, items, most));
+    }
+    return DecodeWorkspaceSize{
+        state_floats(2 * even_blocks(), Tile::block_m, d), items};
+  });
+}
+
+/// Launches the kernel.
+/// @param a         with a head_dim of at most d; length_k is the most that a sequence has
+/// @param lengths_k in the memory of the device: keys of each sequence; null: all have length_k
+/// @param workspace of even_tiles_workspace(), with counters that are 0
+//! [launch]
+template <int d, class T>
+void launch_even_tiles(const Attention<T>& a, const int* lengths_k,
+                       const Stream& stream,
+                       const DecodeWorkspace& workspace) {
+  with_decode_tile<d>(a, [&](auto tile) {
+    using Tile = decltype(tile);
+    const int blocks = even_blocks();
+    launch(stream, decode_even_tiles<Tile, T>,
+           {{static_cast<unsigned>(blocks)},
+            {Tile::threads},
+            decode_bytes<Tile, T>(),
+            Tile::stages},
+           a, lengths_k,
+           states_at(workspace.states, 2 * blocks, Tile::block_m, d),
+           workspace.counters);
+  });
+}
+//! [launch]
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,52 @@
+/// @file
+/// Into how many parts the keys of a decoding problem are split: a model of what a launch costs.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+namespace fa {
+
+/// @{ Costs in units of a tile: the time in which a block loads one while all others load theirs.
+/// Of a block, before its first tile arrives; and of a part, whose state is written and read again.
+constexpr double kBlockCost = 0.5;
+constexpr double kPartCost = 0.03;
+/// @}
+/// Parts at most: each of the lanes of a warp reads four maxima.
+constexpr int kMostParts = 128;
+
+/// What the launch costs with so many parts of each unit's tiles: waves of blocks, each as long as
+/// a part, and the merge.
+/// @param units  what has a block for each part
+/// @param tiles  of a unit
+/// @param blocks that a GPU runs at once
+//! [split_cost]
+constexpr double split_cost(std::int64_t units, std::int64_t tiles,
+                            std::int64_t blocks, std::int64_t parts) {
+  const std::int64_t waves = (units * parts + blocks - 1) / blocks;
+  const std::int64_t longest = (tiles + parts - 1) / parts;
+  const double of_merge =
+      parts == 1 ? 0 : kPartCost * static_cast<double>(parts);
+  return static_cast<double>(waves) *
+             (kBlockCost + static_cast<double>(longest)) +
+         of_merge;
+}
+//! [split_cost]
+
+/// The number of parts that costs least; the smallest of several. At least 1.
+constexpr int split_count(std::int64_t units, std::int64_t tiles,
+                          std::int64_t blocks) {
+  int best = 1;
+  double least = std::numeric_limits<double>::infinity();
+  const std::int64_t most = tiles < kMostParts ? tiles : kMostParts;
+  for (int parts = 1; parts <= most; ++parts) {
+    const double cost = split_cost(units, tiles, blocks, parts);
+    if (cost < least) {
+      least = cost;
+      best = parts;
+    }
+  }
+  return best;
+}
+
+}  // namespace fa

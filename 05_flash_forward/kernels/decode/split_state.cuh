@@ -1,0 +1,133 @@
+/// @file
+/// The softmax states (m, l, O) of parts of the keys, and their merge: lesson 03's, with the scale
+/// folded into exponentials of base 2.
+#pragma once
+
+#include "common/attention/attention.cuh"
+
+namespace fa::FA_TARGET {
+
+/// States in memory, for `rows` rows and several parts of the keys of each.
+struct SplitStates {
+  float* o;  ///< [parts, rows, pitch]: sum of exp(scale (x - m)) v
+  float* m;  ///< [parts, rows]: the largest score x = q k, not scaled
+  float* l;  ///< [parts, rows]: sum of exp(scale (x - m))
+  int rows;
+  int pitch;  ///< elements from a row of o to the next
+};
+
+/// Floats that hold states.
+inline std::int64_t state_floats(std::int64_t parts, std::int64_t rows,
+                                 int pitch) {
+  return parts * rows * (pitch + 2);
+}
+/// States in memory that has state_floats().
+__host__ __device__ inline SplitStates states_at(float* memory,
+                                                 std::int64_t parts, int rows,
+                                                 int pitch) {
+  float* const m = memory + parts * rows * pitch;
+  return {memory, m, m + parts * rows, rows, pitch};
+}
+
+/// What a sum of exponentials is multiplied by when its maximum becomes `largest` instead of m:
+/// exp(scale (m - largest)), and 0 for a sum of no keys. It is the rescale factor of
+/// softmax_step_base_2(), bit by bit.
+//! [part_factor]
+__device__ inline float part_factor(float m, float largest,
+                                    float exponent_scale) {
+  if (m == -INFINITY) return 0;  // also when both are: no NaN
+  return exp2_approx(__fmul_rn(m, exponent_scale) -
+                     __fmul_rn(largest, exponent_scale));
+}
+//! [part_factor]
+
+/// A row's state, whose O is spread over a warp: a lane has d / 32 columns side by side.
+template <int d>
+struct RowSplit {
+  float m;
+  float l;
+  float o[d / kWarp];
+};
+
+/// The state of all parts of a row's keys: lesson 03's merge, with the maximum of all parts first.
+/// A warp calls it, and each lane gets m and l.
+/// @param slot_of where the state of a part is: slot_of(part)
+//! [merge_row]
+template <int d, class SlotOf>
+__device__ RowSplit<d> merge_row(const SplitStates& states, int parts,
+                                 int row, float exponent_scale,
+                                 SlotOf slot_of) {
+  const int lane = threadIdx.x % kWarp;
+  const auto index = [&](int part) {
+    return std::int64_t{slot_of(part)} * states.rows + row;
+  };
+  RowSplit<d> all = {-INFINITY, 0, {}};
+  for (int part = lane; part < parts; part += kWarp) {
+    all.m = fmaxf(all.m, states.m[index(part)]);
+  }
+  all.m = warp_max(all.m);
+#pragma unroll 4  // loads of several parts in flight
+  for (int part = 0; part < parts; ++part) {
+    const std::int64_t i = index(part);
+    const float factor = part_factor(states.m[i], all.m, exponent_scale);
+    all.l += factor * states.l[i];
+    const float* const o = states.o + i * states.pitch + lane * (d / kWarp);
+#pragma unroll
+    for (int e = 0; e < d / kWarp; e += 2) {
+      float pair[2];
+      load2(pair, o + e);
+      all.o[e] += factor * pair[0];
+      all.o[e + 1] += factor * pair[1];
+    }
+  }
+  return all;
+}
+//! [merge_row]
+
+/// Leaves a row's state as that of a part; a warp calls it.
+template <int d>
+__device__ void store_state(const SplitStates& states, int slot, int row,
+                            const RowSplit<d>& state) {
+  const int lane = threadIdx.x % kWarp;
+  const std::int64_t i = std::int64_t{slot} * states.rows + row;
+  float* const o = states.o + i * states.pitch + lane * (d / kWarp);
+#pragma unroll
+  for (int e = 0; e < d / kWarp; e += 2) {
+    store2(o + e, state.o[e], state.o[e + 1]);
+  }
+  if (lane == 0) {
+    states.m[i] = state.m;
+    states.l[i] = state.l;
+  }
+}
+
+/// The row of a query of a head among all of them, which is where its LSE is.
+template <class T>
+__device__ int state_row(const Attention<T>& a, int batch, int head,
+                         int query) {
+  return (batch * a.heads + head) * a.length_q + query;
+}
+
+/// O /= l: writes a query's row of O, and LSE; a warp calls it.
+template <int d, class T>
+__device__ void store_output(const Attention<T>& a, int batch, int head,
+                             int query, const RowSplit<d>& state) {
+  const int lane = threadIdx.x % kWarp;
+  const float factor = state.l == 0 ? 0 : 1 / state.l;
+  T* const row = a.o + batch * a.o_strides.batch + head * a.o_strides.head +
+                 query * a.o_strides.row;
+#pragma unroll
+  for (int e = 0; e < d / kWarp; e += 2) {
+    const int col = lane * (d / kWarp) + e;
+    if (col < a.head_dim) {
+      store_pair(row + col,
+                 pack2<T>(factor * state.o[e], factor * state.o[e + 1]));
+    }
+  }
+  if (lane == 0) {
+    a.lse[state_row(a, batch, head, query)] =
+        log_sum(a.scale * state.m, state.l);
+  }
+}
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,207 @@
+/// @file
+/// The ladder of decode kernels as a table, on one backend. Compiled once for each: see
+/// common/gpu/target.hpp.
+#pragma once
+
+#include <limits>
+#include <numeric>
+#include <random>
+
+#include "05_flash_forward/kernels/decode/01_split_kv.cuh"
+#include "05_flash_forward/kernels/decode/02_packed_gqa.cuh"
+#include "05_flash_forward/kernels/decode/03_one_launch.cuh"
+#include "05_flash_forward/kernels/decode/04_even_tiles.cuh"
+#include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
+#include "05_flash_forward/src/decode.hpp"
+#include "common/attention/host/rung_row.cuh"
+
+namespace fa::FA_TARGET {
+namespace {  // one source file for each backend includes this
+
+using flash::decode::DecodeInputs;
+
+// A cache on the device, [batch, kv_heads, length_k, head_dim]; NaN beyond each sequence's length,
+// if the kernel is given lengths.
+template <class T>
+struct DecodeOnDevice {
+  struct Tensors : Attention<T> {
+    const int* lengths_k = nullptr;
+    PagedKv pages{};
+  };
+
+  DecodeOnDevice(const Problem& problem, const DecodeInputs& in)
+      : DecodeOnDevice(problem, in, problem.shape_of_kv(), with_end(in.k, in.lengths_k),
+                       with_end(in.v, in.lengths_k)) {}
+  attention::Outputs result() const {
+    return {o.host(), lse.template tensor<float, 3>({shape[0], shape[1], shape[2]})};
+  }
+
+  Shape<4> shape;              // of o
+  DeviceTensor<T> q, k, v, o;  // in the problem's layout
+  DeviceBuffer<float> lse;     // [batch, heads, length_q]
+  DeviceBuffer<int> lengths;
+  Tensors a;
+
+ protected:
+  DecodeOnDevice(const Problem& problem, const DecodeInputs& in, const Shape<4>& of_cache,
+                 const Tensor<float, 4>& k_cache, const Tensor<float, 4>& v_cache)
+      : shape(problem.shape_of_o()),
+        q(in.q, problem.shape_of_q(), problem.layout),
+        k(k_cache, of_cache, problem.layout),
+        v(v_cache, of_cache, problem.layout),
+        o(shape, problem.layout),
+        lse(shape[0] * shape[1] * shape[2]),
+        lengths(std::max<std::int64_t>(1, static_cast<std::int64_t>(in.lengths_k.size()))) {
+    static_cast<Attention<T>&>(a) = attention_of<T>(problem);
+    a.q = q.data();
+    a.k = k.data();
+    a.v = v.data();
+    a.o = o.data();
+    a.lse = lse.data();
+    a.k_strides = k.strides();
+    a.v_strides = v.strides();
+    if (in.lengths_k.empty()) return;
+    lengths.upload(in.lengths_k.data());
+    a.lengths_k = lengths.data();
+  }
+
+ private:
+  static Tensor<float, 4> with_end(Tensor<float, 4> cache,
+                                   const std::vector<std::int32_t>& lengths_k) {
+    for (std::int64_t b = 0; b < static_cast<std::int64_t>(lengths_k.size()); ++b) {
+      const std::int64_t length = std::max(0, lengths_k[static_cast<std::size_t>(b)]);
+      if (length >= cache.size(2)) continue;
+      const auto beyond = cache.view().narrow(0, b, b + 1).narrow(2, length, cache.size(2));
+      for_each_index(beyond.shape(), [&](const Shape<4>& at) {
+        beyond[at] = std::numeric_limits<float>::quiet_NaN();
+      });
+    }
+    return cache;
+  }
+};
+
+// The same cache in pages, which lie in random order; NaN in two pages that no sequence has.
+template <class T>
+struct PagedOnDevice : DecodeOnDevice<T> {
+  PagedOnDevice(const Problem& problem, const DecodeInputs& in)
+      : PagedOnDevice(problem, in, pages_of(problem, in)) {}
+
+ private:
+  using Pages = std::vector<std::int32_t>;
+  static std::int64_t most_pages(const Problem& problem, const DecodeInputs& in) {
+    return ceil_div<std::int64_t>(problem.shape.length_k, in.page_size);
+  }
+  // The page of each sequence and place, [batch, most_pages].
+  static Pages pages_of(const Problem& problem, const DecodeInputs& in) {
+    Pages all(static_cast<std::size_t>(problem.shape.batch * most_pages(problem, in) + 2));
+    std::iota(all.begin(), all.end(), 0);
+    std::mt19937 random(7);
+    for (std::size_t i = all.size() - 1; i > 0; --i) std::swap(all[i], all[random() % (i + 1)]);
+    return all;
+  }
+  static Tensor<float, 4> paged(const Problem& problem, const DecodeInputs& in, const Pages& pages,
+                                const Tensor<float, 4>& rows) {
+    const std::int64_t most = most_pages(problem, in), batch = rows.size(0), heads = rows.size(1);
+    const Shape<4> of_all = problem.shape_of_kv();
+    const auto count = static_cast<std::int64_t>(pages.size());
+    Tensor<float, 4> cache({count, of_all[1], in.page_size, of_all[3]});
+    std::fill_n(cache.data(), cache.count(), std::numeric_limits<float>::quiet_NaN());
+    for_each_index(of_all, [&](const Shape<4>& at) {
+      const auto [b, h, j, e] = at;
+      const auto length =
+          in.lengths_k.empty() ? of_all[2] : in.lengths_k[static_cast<std::size_t>(b)];
+      if (j >= length) return;
+      const auto page = static_cast<std::size_t>(b * most + j / in.page_size);
+      // One head of one sequence stands for all of them.
+      cache(pages[page], h, j % in.page_size, e) = rows(b % batch, h % heads, j, e);
+    });
+    return cache;
+  }
+  PagedOnDevice(const Problem& problem, const DecodeInputs& in, const Pages& pages)
+      : DecodeOnDevice<T>(problem, in,
+                          {static_cast<std::int64_t>(pages.size()), problem.shape.kv_heads,
+                           in.page_size, problem.shape.head_dim},
+                          paged(problem, in, pages, in.k), paged(problem, in, pages, in.v)),
+        table(static_cast<std::int64_t>(pages.size())) {
+    table.upload(pages.data());
+    this->a.pages = {table.data(), static_cast<int>(most_pages(problem, in)),
+                     static_cast<int>(pages.size()), in.page_size};
+  }
+
+  DeviceBuffer<int> table;
+};
+
+// What a launch is given, with the memory that it points to.
+class OwnedDecodeWorkspace {
+ public:
+  explicit OwnedDecodeWorkspace(const DecodeWorkspaceSize& size)
+      : states_(size.states), counters_(size.counters), both_{states_.data(), counters_.data()} {
+    counters_.zero();
+  }
+  DecodeWorkspace* data() { return &both_; }
+
+ private:
+  DeviceBuffer<float> states_;
+  DeviceBuffer<unsigned> counters_;
+  DecodeWorkspace both_;
+};
+
+// As the rows of the ladder's table have them: size<d>(a) of a step.
+template <class Size>
+auto decode_workspace(Size size) {
+  return [=](auto& a, auto d) { return std::make_shared<OwnedDecodeWorkspace>(size(a, d)); };
+}
+template <class Count>
+auto state_workspace(Count count) {
+  return [=](auto& a, auto d) { return std::make_shared<DeviceBuffer<float>>(count(a, d)); };
+}
+
+// clang-format off
+inline std::vector<flash::decode::Rung> decode_ladder() {
+  using flash::decode::Rung;
+  constexpr auto columns = kPow2<64, 128>;
+  const auto step = [=](auto row) { return row.columns(columns).no_dropout(); };
+  const auto contiguous = [=](const char* name, const char* idea) {
+    return step(rung_row<Rung, DecodeOnDevice, half, bfloat16>(name, idea));
+  };
+  const Blocks blocks{{{16, 64, 0, 3, 64}, {16, 64, 0, 3, 128}}, bytes_by(columns, [](auto d) {
+    return decode_bytes<DecodeTile<d, 1>, half>();
+  })};
+  const auto of_even_tiles = decode_workspace([](auto& a, auto d) {
+    return even_tiles_workspace<d>(a);
+  });
+  return {
+      contiguous("01_split_kv", "keys split among blocks")
+          .blocks({{{1, 8, 0, 1, 64}, {1, 8, 0, 1, 128}}})
+          .launch(state_workspace([](auto& a, auto d) { return split_kv_workspace<d>(a); }),
+                  [](auto& a, auto on) { launch_split_kv<on.d>(a, on, on.workspace); }),
+      contiguous("02_packed_gqa", "heads of a group as rows of a tile").needs(kNeedsMma)
+          .blocks(blocks)
+          .launch(state_workspace([](auto& a, auto d) { return packed_gqa_workspace<d>(a); }),
+                  [](auto& a, auto on) { launch_packed_gqa<on.d>(a, on, on.workspace); }),
+      contiguous("03_one_launch", "cost model, the last block merges").needs(kNeedsMma)
+          .blocks(blocks)
+          .launch(decode_workspace([](auto& a, auto d) { return one_launch_workspace<d>(a); }),
+                  [](auto& a, auto on) { launch_one_launch<on.d>(a, on, *on.workspace); }),
+      contiguous("04_even_tiles", "lengths on the device, even shares").needs(kNeedsMma)
+          .blocks(blocks)
+          .launch(of_even_tiles, [](auto& a, auto on) {
+            launch_even_tiles<on.d>(a, a.lengths_k, on, *on.workspace);
+          }),
+      step(rung_row<Rung, PagedOnDevice, half, bfloat16>("05_paged_kv", "block table"))
+          .needs(kNeedsMma).blocks(blocks)
+          .launch(of_even_tiles, [](auto& a, auto on) {
+            launch_paged_kv<on.d>(a, a.lengths_k, a.pages, on, *on.workspace);
+          }),
+  };
+}
+// clang-format on
+
+}  // namespace
+
+/// A backend with the decode kernels.
+inline flash::decode::Backend backend(const std::string& kind) {
+  return backend_with<flash::decode::Backend>(kind, decode_ladder());
+}
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,100 @@
+#include <fmt/format.h>
+
+#include "05_flash_forward/src/decode.hpp"
+#include "common/attention/host/timing.hpp"
+#include "common/cli/kernel_options.hpp"
+#include "common/cli/table.hpp"
+
+namespace fa::flash::decode {
+namespace {
+
+// The steps that are selected, checked on small problems: in the lab, which runs them as well.
+void check_steps(cli::Program& program, const Backend& backend, const cli::KernelOptions& options) {
+  for (const auto& rung : backend.rungs) {
+    if (!options.wants(rung.name)) continue;
+    fmt::print("{}: {}\n", rung.name, rung.idea);
+    for (const AttentionShape& shape :
+         {AttentionShape{2, 8, 2, 1, 333, 64}, AttentionShape{1, 4, 1, 16, 203, 128}}) {
+      const Problem problem = problem_of(Type::kBFloat16, shape, true);
+      DecodeInputs inputs = decode_inputs(problem, Values::kNormal, 1);
+      if (supports_lengths(rung) && shape.batch == 2) inputs.lengths_k = {77, 333};
+      const DecodeChecker checker(problem, inputs);
+      for (const Verdict& verdict : checker.check(problem.words(), rung.run(problem, inputs))) {
+        program.check(verdict);
+      }
+    }
+  }
+}
+
+// Batch, queries and keys that are timed, on 32 heads and 8 of keys with 128 columns.
+struct TimedCache {
+  std::int64_t batch, length_q, length_k;
+};
+constexpr TimedCache kTimed[] = {
+    {1, 1, 32768}, {1, 1, 131072}, {16, 1, 8192}, {64, 1, 4096}, {4, 16, 32768}};
+
+cli::Measurement time_step(const Backend& backend, const Rung& rung, const TimedCache& cache) {
+  const Problem problem =
+      problem_of(Type::kBFloat16, {cache.batch, 32, 8, cache.length_q, cache.length_k, 128}, false);
+  const AttentionShape& s = problem.shape;
+  DecodeInputs inputs;
+  static_cast<Inputs&>(inputs) = timed_inputs(s.length_k, s.head_dim);
+  inputs.q = timed_inputs(s.length_q, s.head_dim).q;
+  inputs.page_size = 64;
+  const auto prepared = rung.prepare(problem, inputs);
+  const double ms = backend.milliseconds(prepared.launch, 20).value();
+  // K and V once, q and o.
+  const double bytes = 4.0 * static_cast<double>(s.batch * s.head_dim) *
+                       static_cast<double>(s.kv_heads * s.length_k + s.heads * s.length_q);
+  cli::Measurement row{{"group", "decode"},
+                       {"kernel", rung.name},
+                       {"batch", s.batch},
+                       {"length_q", s.length_q},
+                       {"length", s.length_k},
+                       {"milliseconds", ms},
+                       {"gigabytes_per_second", bytes / ms / 1e6}};
+  if (backend.properties.memory_bandwidth > 0) {
+    row.emplace_back("percent_of_bandwidth",
+                     100 * bytes / (ms / 1e3) / backend.properties.memory_bandwidth);
+  }
+  cli::add_resources(row, backend.resources(prepared.launch).front());
+  return row;
+}
+
+double number_of(const cli::Measurement& row, const std::string& name) {
+  for (const auto& [field, value] : row) {
+    if (field == name) return std::get<double>(value);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void show_decode(cli::Program& program, const cli::KernelOptions& options) {
+  const std::vector<Backend> all = backends();
+  const Backend& backend = *find_backend(all, program.on_gpu() ? "gpu" : "lab");
+  cli::check_kernel(options, rung_names(backend), "05_flash_forward");
+  for (const std::string& why : backend.left_out) fmt::print("{}\n", why);
+  check_steps(program, backend, options);
+  if (!cli::can_time(program, options)) return;
+  cli::Table table(
+      {"kernel", "batch", "queries", "keys", "microseconds", "GB/s", "% of bandwidth"});
+  std::vector<cli::Measurement> rows;
+  for (const TimedCache& cache : kTimed) {
+    for (const Rung& rung : backend.rungs) {
+      if (!options.wants(rung.name)) continue;
+      rows.push_back(time_step(backend, rung, cache));
+      table.add({rung.name, std::to_string(cache.batch), std::to_string(cache.length_q),
+                 std::to_string(cache.length_k),
+                 fmt::format("{:.1f}", 1e3 * number_of(rows.back(), "milliseconds")),
+                 fmt::format("{:.0f}", number_of(rows.back(), "gigabytes_per_second")),
+                 fmt::format("{:.1f}", number_of(rows.back(), "percent_of_bandwidth"))});
+    }
+  }
+  fmt::print("bfloat16, 32 heads, 8 KV heads, head_dim 128; pages of 64 keys\n{}", table.text());
+  std::string command = "05_flash_forward --device gpu --section decode";
+  if (!options.kernel.empty()) command += " --kernel " + options.kernel;
+  cli::record(options, backend.properties, command, rows);
+}
+
+}  // namespace fa::flash::decode

@@ -1,0 +1,201 @@
+// The decode kernels on every backend of this build that can run here: lengths, groups, masks,
+// caches with sequences of different lengths, pages.
+#include "05_flash_forward/src/decode.hpp"
+
+#include <set>
+
+#include <doctest/doctest.h>
+
+#include "05_flash_forward/kernels/decode/split_count.hpp"
+#include "common/attention/tests/rung_tests.hpp"
+
+using namespace fa;
+using namespace fa::attention;
+using flash::decode::DecodeChecker;
+using flash::decode::DecodeInputs;
+using Lengths = std::vector<std::int32_t>;
+
+namespace {
+
+constexpr Type kTypes16[] = {Type::kFloat16, Type::kBFloat16};
+
+using Tests = RungTests<DecodeChecker, flash::decode::backends, flash::decode::decode_inputs>;
+
+// All steps, or those that read lengths.
+void check_inputs(const Problem& problem, const DecodeInputs& inputs) {
+  Tests::check_everywhere(problem, inputs, inputs.lengths_k.empty() ? 5 : 2,
+                          [&](const flash::decode::Rung& rung) {
+                            return inputs.lengths_k.empty() || supports_lengths(rung);
+                          });
+}
+
+void check_lengths(Problem problem, const Lengths& lengths_k, int page_size) {
+  problem.shape.batch = static_cast<std::int64_t>(lengths_k.size());
+  DecodeInputs inputs = flash::decode::decode_inputs(problem, Values::kNormal, 1);
+  inputs.lengths_k = lengths_k;
+  inputs.page_size = page_size;
+  CAPTURE(page_size);
+  check_inputs(problem, inputs);
+}
+
+// 16 queries, or 1, on 8 heads and 2.
+Problem of_lengths(Type type, std::int64_t length_q, std::int64_t most, bool causal) {
+  return problem_of(type, {1, 8, 2, length_q, most, 64}, causal);
+}
+
+}  // namespace
+
+TEST_CASE("one query, with lengths around the edges of tiles and of parts") {
+  for (const Type type : kTypes16) {
+    for (const int length_k : {1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129, 300, 1000}) {
+      Tests::check_everywhere(problem_of(type, {1, 4, 1, 1, length_k, 64}));
+      Tests::check_everywhere(problem_of(type, {2, 4, 2, 1, length_k, 128}, true));
+    }
+  }
+}
+
+TEST_CASE("groups of any size, up to several tiles of rows") {
+  for (const int group : {1, 2, 3, 8, 16, 17, 40, 70}) {
+    Tests::check_everywhere(problem_of(Type::kBFloat16, {1, 2 * group, 2, 1, 200, 64}));
+  }
+}
+
+TEST_CASE("several queries see the keys up to their own, and some see none") {
+  for (const bool causal : {false, true}) {
+    for (const auto& [length_q, length_k] :
+         {std::pair{2, 70}, {5, 5}, {16, 300}, {16, 3}, {33, 130}, {7, 64}}) {
+      Tests::check_everywhere(
+          problem_of(Type::kFloat16, {1, 8, 2, length_q, length_k, 64}, causal));
+    }
+  }
+}
+
+TEST_CASE("head dimensions that are multiples of 8 are padded") {
+  for (const int head_dim : {8, 40, 72, 96, 120}) {
+    Tests::check_everywhere(problem_of(Type::kBFloat16, {1, 4, 2, 3, 150, head_dim}, true));
+  }
+  const flash::decode::Rung& rung = Tests::all().front().rungs.back();
+  CHECK_THROWS_WITH_AS(
+      rung.check(problem_of(Type::kBFloat16, {1, 1, 1, 1, 9, 136})),
+      "05_paged_kv supports float16 or bfloat16 with a head_dim that is a multiple "
+      "of 8 up to 128, not bfloat16 with 136",
+      std::invalid_argument);
+}
+
+TEST_CASE("a cache with layout [batch, length, heads, head_dim]") {
+  Problem problem = problem_of(Type::kBFloat16, {2, 6, 2, 3, 150, 64}, true);
+  problem.layout = Layout::kLengthFirst;
+  Tests::check_everywhere(problem);
+}
+
+TEST_CASE("scores of +-1e4, and maxima that rise from key to key") {
+  for (const Type type : kTypes16) {
+    for (const Values values : {Values::kLarge, Values::kRising}) {
+      Tests::check_everywhere(problem_of(type, {1, 4, 1, 1, 700, 64}), values);
+      Tests::check_everywhere(problem_of(type, {1, 4, 1, 9, 700, 64}, true), values);
+    }
+  }
+}
+
+TEST_CASE("sequences of different lengths, empty ones and lengths out of range among them") {
+  for (const Type type : kTypes16) {
+    for (const bool causal : {false, true}) {
+      check_lengths(of_lengths(type, 1, 300, causal), {0, 1, 300, 64, 65, 129, 0}, 16);
+      check_lengths(of_lengths(type, 16, 200, causal), {200, 0, 3, 17, 64}, 64);
+    }
+  }
+  check_lengths(of_lengths(Type::kFloat16, 1, 100, false), {-5, 101, 1 << 30, 100}, 16);
+  check_lengths(of_lengths(Type::kFloat16, 1, 100, false), {0}, 16);
+  check_lengths(of_lengths(Type::kFloat16, 2, 1000, true), {1000, 1}, 32);
+}
+
+TEST_CASE("blocks that end one item and begin another") {
+  for (const auto& [batch, length_k] : {std::pair{5, 192}, {7, 320}, {3, 700}}) {
+    Tests::check_everywhere(problem_of(Type::kFloat16, {batch, 4, 1, 2, length_k, 64}));
+  }
+}
+
+TEST_CASE("more sequences than a warp has lanes") {
+  Lengths lengths_k;
+  for (int i = 0; i < 70; ++i) lengths_k.push_back(i < 64 ? i * 37 % 101 : 900);
+  check_lengths(problem_of(Type::kBFloat16, {1, 2, 1, 1, 900, 8}), lengths_k, 16);
+}
+
+TEST_CASE("pages of any multiple of 16 tokens") {
+  for (const int page_size : {16, 32, 48, 64, 80, 256}) {
+    check_lengths(of_lengths(Type::kBFloat16, 1, 333, false), {333, 40, 256}, page_size);
+    Problem wide = problem_of(Type::kFloat16, {1, 4, 1, 2, 333, 128}, true);
+    wide.layout = page_size % 32 == 0 ? Layout::kLengthFirst : Layout::kHeadsFirst;
+    check_lengths(wide, {333, 39, 17}, page_size);
+  }
+  const flash::decode::Rung& rung = Tests::all().front().rungs.back();
+  const Problem problem = of_lengths(Type::kBFloat16, 1, 100, false);
+  DecodeInputs inputs = flash::decode::decode_inputs(problem, Values::kNormal, 1);
+  inputs.page_size = 24;
+  CHECK_THROWS_WITH_AS(rung.run(problem, inputs), "page_size is 24; allowed are multiples of 16",
+                       std::invalid_argument);
+}
+
+TEST_CASE("every launch gives the same bits, and leaves the counters at 0") {
+  for (const AttentionShape& shape :
+       {AttentionShape{1, 4, 1, 3, 700, 64}, AttentionShape{3, 8, 2, 1, 330, 128}}) {
+    const Problem problem = problem_of(Type::kBFloat16, shape, true);
+    const DecodeInputs inputs = flash::decode::decode_inputs(problem, Values::kNormal, 1);
+    for (const flash::decode::Rung& rung : Tests::best().rungs) {
+      check_repeats(rung, problem, inputs, Tests::on_gpu() ? 250 : 4,
+                    [](const Outputs& first, const Outputs& again) {
+                      return same_bits(first.o, again.o) && same_bits(first.lse, again.lse);
+                    });
+    }
+  }
+}
+
+TEST_CASE("every decode kernel is right in the watched lab, with no finding") {
+  const auto* const watched = find_backend(Tests::all(), "watched");
+  if (watched == nullptr) return;
+  lab::Coverage coverage;
+  for (const flash::decode::Rung& rung : watched->rungs) {
+    for (const bool causal : {false, true}) {
+      for (const AttentionShape& shape :
+           {AttentionShape{2, 4, 2, 1, 500, 128}, AttentionShape{2, 4, 2, 1, 5, 64},
+            AttentionShape{1, 3, 1, 9, 330, 40}, AttentionShape{2, 4, 2, 16, 3, 64},
+            AttentionShape{34, 1, 1, 1, 640, 8}}) {
+        if (shape.batch == 34 && !supports_lengths(rung)) continue;
+        const Problem problem = problem_of(rung.types.back(), shape, causal);
+        DecodeInputs inputs = flash::decode::decode_inputs(problem, Values::kNormal, 1);
+        if (supports_lengths(rung) && shape.length_k == 500) inputs.lengths_k = {470, 0};
+        if (shape.batch == 34) {  // half of the tiles are of the last two sequences
+          inputs.lengths_k.assign(32, 1);
+          inputs.lengths_k.insert(inputs.lengths_k.end(), {640, 577});
+        }
+        coverage.add(check_watched(rung, problem, inputs, DecodeChecker(problem, inputs)));
+      }
+    }
+  }
+  CHECK(lab::unreached_text(coverage) == kAllReached);
+}
+
+TEST_CASE("the number of parts fills the SMs, and no more") {
+  // 8 heads of K and V, 264 blocks at once: 32 parts fill 256 places, 33 all of them.
+  CHECK(split_count(8, 512, 264) == 32);
+  CHECK(split_count(8, 2048, 264) == 33);
+  // A wave and more without parts: splitting costs the merge and gains little.
+  CHECK(split_count(264, 64, 264) == 1);
+  CHECK(split_count(100'000, 64, 264) == 1);
+  // 136 blocks leave half of the GPU idle, two parts fill it.
+  CHECK(split_count(132, 128, 264) == 2);
+  // Never more parts than tiles, or than a warp can read.
+  CHECK(split_count(1, 1, 264) == 1);
+  CHECK(split_count(1, 3, 264) == 3);
+  CHECK(split_count(1, 1 << 20, 10'000) <= kMostParts);
+  // What is chosen costs no more than any other number.
+  for (const int units : {1, 7, 8, 64, 200, 265, 512, 1000}) {
+    for (const int tiles : {1, 2, 31, 64, 512, 5000}) {
+      const int best = split_count(units, tiles, 264);
+      CHECK(best >= 1);
+      for (int parts = 1; parts <= std::min(tiles, kMostParts); ++parts) {
+        CHECK(split_cost(units, tiles, 264, best) <= split_cost(units, tiles, 264, parts));
+      }
+    }
+  }
+}

@@ -1,0 +1,258 @@
+// fa_decode(), as a program in C would call it: on the memory of the lab, and on that of a GPU.
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "05_flash_forward/interface/flash_attention.h"
+#include "05_flash_forward/src/checker.hpp"
+#include "common/attention/tests/placed.cuh"
+#include "common/attention/tests/problems.hpp"
+#include "common/attention/tests/refusals.cuh"
+
+namespace fa::FA_TARGET {
+namespace {
+
+using namespace attention;
+using Numbers = std::vector<std::int32_t>;
+
+// A call with its memory: sequences of some lengths, in pages if there is a page_size.
+class DecodeCall {
+ public:
+  DecodeCall(const Problem& problem, Numbers lengths_k, std::int64_t page_size)
+      : problem_(problem),
+        inputs_(make_inputs(problem, Values::kNormal, 1)),
+        lengths_(std::move(lengths_k)),
+        page_size_(page_size),
+        q_(problem.shape_of_q(), problem.layout, problem.shape.head_dim),
+        k_(shape_of_cache(), problem.layout, problem.shape.head_dim + 8),
+        v_(shape_of_cache(), problem.layout, problem.shape.head_dim),
+        o_(problem.shape_of_o(), problem.layout, problem.shape.head_dim + 16),
+        lse_(problem.shape.batch * problem.shape.heads * problem.shape.length_q),
+        device_lengths_(problem.shape.batch),
+        table_(problem.shape.batch * most_pages()) {
+    q_.write(inputs_.q);
+    k_.write(in_cache(inputs_.k));
+    v_.write(in_cache(inputs_.v));
+    device_lengths_.upload(lengths_.data());
+    table_.upload(pages().data());
+    attention = given_attention<fa_attention>(problem);
+    q_.give(attention.q, attention.q_strides);
+    k_.give(attention.k, attention.k_strides);
+    v_.give(attention.v, attention.v_strides);
+    o_.give(attention.o, attention.o_strides);
+    attention.lse = lse_.data();
+    cache.size = sizeof cache;
+    cache.lengths_k = device_lengths_.data();
+    if (page_size > 0) {
+      cache.block_table = table_.data();
+      cache.most_pages = most_pages();
+      cache.cache_pages = cache_pages();
+      cache.page_size = page_size;
+    }
+    attention.workspace_bytes = fa_decode_workspace_bytes(&attention);
+    workspace_.emplace(static_cast<std::int64_t>(attention.workspace_bytes));
+    workspace_->zero();
+    attention.workspace = workspace_->data();
+  }
+
+  fa_attention attention{};
+  fa_cache cache{};
+
+  void set_lengths(const Numbers& lengths) { device_lengths_.upload(lengths.data()); }
+  void set_table(Numbers table) {
+    table.resize(static_cast<std::size_t>(table_.count()), -1);
+    table_.upload(table.data());
+  }
+  // What is said about the call with something changed; "" when it succeeds.
+  std::string says(const std::function<void(DecodeCall&)>& change) {
+    const fa_attention own = attention;
+    const fa_cache own_cache = cache;
+    change(*this);
+    const int status = fa_decode(&attention, &cache);
+    const std::string said = fa_last_error();
+    CHECK((status == FA_STATUS_OK) == said.empty());
+    attention = own;
+    cache = own_cache;
+    return said;
+  }
+  Outputs outputs() {
+    const AttentionShape& s = problem_.shape;
+    device_synchronize();
+    Outputs result{o_.read(), lse_.tensor<float, 3>({s.batch, s.heads, s.length_q})};
+    CHECK(o_.gaps_are_poison());
+    return result;
+  }
+  // Calls it and checks each sequence with lesson 01.
+  void check(const Numbers& lengths) {
+    const int status = fa_decode(&attention, &cache);
+    CAPTURE(std::string(fa_last_error()));
+    REQUIRE(status == FA_STATUS_OK);
+    const Outputs all = outputs();
+    for (std::int64_t b = 0; b < problem_.shape.batch; ++b) {
+      const std::int64_t length = lengths[static_cast<std::size_t>(b)];
+      CAPTURE(b);
+      CAPTURE(length);
+      const Outputs own{part(all.o, b, all.o.size(2)),
+                        converted<float>(all.lse.view().narrow(0, b, b + 1))};
+      if (length == 0) {
+        for (std::int64_t i = 0; i < own.o.count(); ++i) CHECK(own.o.data()[i] == 0);
+        for (std::int64_t i = 0; i < own.lse.count(); ++i) CHECK(own.lse.data()[i] == -INFINITY);
+        continue;
+      }
+      Problem one = problem_;
+      one.shape.batch = 1;
+      one.shape.length_k = length;
+      const Inputs in{part(inputs_.q, b, inputs_.q.size(2)), part(inputs_.k, b, length),
+                      part(inputs_.v, b, length)};
+      check_result(flash::Checker(one, in), one, "fa_decode", own);
+    }
+  }
+
+ private:
+  static Tensor<float, 4> part(const Tensor<float, 4>& all, std::int64_t b, std::int64_t length) {
+    return converted<float>(all.view().narrow(0, b, b + 1).narrow(2, 0, length));
+  }
+  std::int64_t most_pages() const {
+    return page_size_ == 0 ? 1 : (problem_.shape.length_k + page_size_ - 1) / page_size_;
+  }
+  std::int64_t cache_pages() const { return problem_.shape.batch * most_pages() + 1; }
+  // From the last page to the second: no sequence has page 0, which is NaN.
+  Numbers pages() const {
+    Numbers all(static_cast<std::size_t>(cache_pages() - 1));
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(all.size() - i);
+    return all;
+  }
+  Shape<4> shape_of_cache() const {
+    const AttentionShape& s = problem_.shape;
+    if (page_size_ == 0) return problem_.shape_of_kv();
+    return {cache_pages(), s.kv_heads, page_size_, s.head_dim};
+  }
+  Tensor<float, 4> in_cache(const Tensor<float, 4>& rows) const {
+    if (page_size_ == 0) return rows;
+    Tensor<float, 4> result(shape_of_cache());
+    std::fill_n(result.data(), result.count(), NAN);
+    const Numbers table = pages();
+    for_each_index(rows.shape(), [&](const Shape<4>& at) {
+      const auto place = static_cast<std::size_t>(at[0] * most_pages() + at[2] / page_size_);
+      result(table[place], at[1], at[2] % page_size_, at[3]) = rows.view()[at];
+    });
+    return result;
+  }
+
+  Problem problem_;
+  Inputs inputs_;
+  Numbers lengths_;
+  std::int64_t page_size_;
+  Placed<fa::bfloat16> q_, k_, v_, o_;
+  DeviceBuffer<float> lse_;
+  DeviceBuffer<std::int32_t> device_lengths_, table_;
+  std::optional<DeviceBuffer<char>> workspace_;
+};
+
+Problem decode_problem(Layout layout = Layout::kHeadsFirst) {
+  Problem problem = problem_of(Type::kBFloat16, {3, 8, 2, 2, 200, 40}, true);
+  problem.layout = layout;
+  return problem;
+}
+
+TEST_CASE("fa_decode() computes sequences of different lengths, paged or not") {
+  for (const Layout layout : {Layout::kHeadsFirst, Layout::kLengthFirst}) {
+    for (const std::int64_t page_size : {0, 16, 64}) {
+      DecodeCall call(decode_problem(layout), {200, 0, 77}, page_size);
+      CAPTURE(page_size);
+      call.check({200, 0, 77});
+      call.set_lengths({3, 200, 64});  // the same call, in the next step of a generation
+      call.check({3, 200, 64});
+      call.cache.lengths_k = nullptr;
+      call.check({200, 200, 200});
+    }
+  }
+}
+
+TEST_CASE("a workspace serves one call after another, with items of many parts") {
+  DecodeCall call(problem_of(Type::kBFloat16, {1, 4, 1, 2, 700, 40}, true), {700}, 16);
+  for (const std::int32_t length : {700, 650, 1, 690, 0, 700}) {
+    call.set_lengths({length});
+    call.check({length});
+  }
+}
+
+TEST_CASE("fa_decode() refuses what it cannot compute") {
+  DecodeCall call(decode_problem(), {200, 0, 77}, 64);
+  const auto says = [&](auto change) {
+    return call.says([=](DecodeCall& c) { change(c.attention, c.cache); });
+  };
+  CHECK(says([](auto&, auto&) {}).empty());
+  CHECK(says([](auto& a, auto&) { a.type = 0; }) ==
+        "type is 0 (float32); fa_decode allows 1 (float16) and 2 (bfloat16)");
+  CHECK(says([](auto& a, auto&) { a.head_dim = a.head_dim_v = 136; }) ==
+        "head_dim is 136; fa_decode allows multiples of 8 from 8 to 128");
+  CHECK(says([](auto& a, auto&) { a.head_dim = 192, a.head_dim_v = 128; }) ==
+        "head_dim is 192; fa_decode allows multiples of 8 from 8 to 128");
+  CHECK(says([](auto& a, auto&) { a.dropout = 0.5; }) == "dropout is 0.5; fa_decode allows 0");
+  CHECK(says([](auto& a, auto&) { a.batch = 0; }) == "batch is 0; allowed are 1 to 65535");
+  CHECK(says([](auto&, auto& c) { c.size = 8; }) == "the cache's size is 8; fa_cache has " +
+                                                        std::to_string(sizeof(fa_cache)) +
+                                                        " bytes in this library");
+  CHECK(says([](auto&, auto& c) { c.check = 2; }) == "check is 2; allowed are 0 and 1");
+  CHECK(says([](auto&, auto& c) { c.page_size = 24; }) ==
+        "page_size is 24; allowed are multiples of 16");
+  CHECK(says([](auto&, auto& c) { c.page_size = 0; }) ==
+        "page_size is 0; allowed are 1 to 1000000000");
+  CHECK(says([](auto&, auto& c) { c.cache_pages = -1; }) ==
+        "cache_pages is -1; allowed are 1 to 1000000000");
+  CHECK(says([](auto&, auto& c) { c.most_pages = 3; }) ==
+        "most_pages is 3; length_k is 200, for which 4 pages of 64 keys are needed");
+  CHECK(says([](auto& a, auto&) { a.workspace = nullptr; }) == "workspace is a null pointer");
+  CHECK(says([](auto& a, auto&) { a.workspace_bytes = 16; }).substr(0, 33) ==
+        "workspace_bytes is 16; allowed ar");
+  CHECK(says([](auto& a, auto&) { a.k = nullptr; }) == "k is a null pointer");
+  CHECK(says([](auto& a, auto&) { a.workspace = a.o; }).find("overlaps") != std::string::npos);
+  CHECK(says([](auto& a, auto& c) {
+          a.o = const_cast<std::int32_t*>(c.block_table);
+        }).find("overlaps block_table") != std::string::npos);
+  CHECK(fa_decode(&call.attention, nullptr) == FA_STATUS_REFUSED);
+  CHECK(std::string(fa_last_error()) == "the cache is a null pointer");
+  fa_attention wide = call.attention;
+  wide.head_dim = wide.head_dim_v = 136;
+  CHECK(fa_decode_workspace_bytes(&wide) == 0);
+}
+
+TEST_CASE("lengths and pages out of range are refused when a call asks for the check") {
+  DecodeCall call(decode_problem(), {200, 0, 77}, 64);
+  const auto checked = [](DecodeCall& c) { c.cache.check = 1; };
+  CHECK(call.says(checked).empty());
+  call.set_lengths({200, -1, 77});
+  CHECK(call.says(checked) == "lengths_k[1] is -1; allowed are 0 to 200, which is length_k");
+  call.set_lengths({201, 0, 77});
+  CHECK(call.says(checked) == "lengths_k[0] is 201; allowed are 0 to 200, which is length_k");
+  call.set_lengths({64, 0, 65});
+  call.set_table({4, -1, -1, -1, -1, -1, -1, -1, 0, 13});
+  CHECK(call.says(checked) == "block_table[2][1] is 13; allowed are 0 to 12");
+  call.set_table({-4, -1, -1, -1, -1, -1, -1, -1, 0, 12});
+  CHECK(call.says(checked) == "block_table[0][0] is -4; allowed are 0 to 12");
+  call.set_table({0, -1, -1, -1, -1, -1, -1, -1, 3, 12});
+  CHECK(call.says(checked).empty());
+}
+
+TEST_CASE("without the check a wrong page is page 0, and a wrong length the nearest one") {
+  DecodeCall call(decode_problem(), {64, 1 << 30, -7}, 64);
+  const auto same = [](DecodeCall&) {};
+  call.set_table({1 << 30, 7, 7, 7, 4, 3, 2, 1});
+  CHECK(call.says(same).empty());
+  const Outputs wrong = call.outputs();
+  call.set_table({0, 7, 7, 7, 4, 3, 2, 1});
+  CHECK(call.says(same).empty());
+  const Outputs first = call.outputs();
+  CHECK(std::isnan(wrong.o(0, 0, 1, 0)));  // page 0 is NaN
+  CHECK(std::isnan(first.o(0, 0, 1, 0)));
+  CHECK(first.lse(1, 0, 1) == wrong.lse(1, 0, 1));
+  CHECK(std::isfinite(first.lse(1, 0, 1)));
+  CHECK(first.lse(2, 0, 1) == -INFINITY);
+}
+
+}  // namespace
+}  // namespace fa::FA_TARGET
