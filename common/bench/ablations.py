@@ -23,10 +23,10 @@ import subprocess
 import sys
 import tempfile
 
+from common.data.changes import Change, read_changes
 from common.data.files import write_file
 from common.data.records import Problem, aligned, read, source_lines, text_of
 from common.flatten import flatten
-from common.testing.changes import Change, read_changes
 
 ROUNDS = 3  # of all variants: what drifts, such as the clock, drifts for all
 

@@ -23,7 +23,7 @@ import json
 import pathlib
 import re
 
-from common.testing.changes import read_changes
+from common.data.changes import read_changes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")

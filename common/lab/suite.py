@@ -16,7 +16,7 @@ once: it was found where it was expected, missed, or a false alarm. A file that 
 counts for no kind; it is listed.
 
 A labelled file may be another one with a mistake put in: FOLDER/edits.txt, where it exists, is a
-list in the form of common/testing/changes.py, `# NEW FILE: what is wrong` and `@ FILE`.
+list in the form of common/data/changes.py, `# NEW FILE: what is wrong` and `@ FILE`.
 
 Exit status: 0 every verdict is right, 1 one is not or a file does not compile, 2 bad use.
 """
@@ -31,9 +31,9 @@ import sys
 import tempfile
 
 from common.data import records
+from common.data.changes import read_changes
 from common.lab.cuda import lab
 from common.lab.cuda.compile import Compiler, DoesNotCompile
-from common.testing.changes import read_changes
 
 
 class BadLabels(Exception):

@@ -21,7 +21,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from common.testing.changes import read_changes
+from common.data.changes import read_changes
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD_SECONDS, TEST_SECONDS = 600, 300
