@@ -83,7 +83,9 @@ void Wire::end() const {
   check(left() == 0);
 }
 
+/// @cond
 FA_WIRE_TYPES(template);
+/// @endcond
 
 bool send(int fd, const Message& message) {
   const std::uint64_t size = message.bytes.size();

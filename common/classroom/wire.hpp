@@ -131,6 +131,7 @@ void Wire::pass(Tensor<T, Rank>& tensor) {
   raw(tensor.data(), static_cast<std::size_t>(tensor.count()) * sizeof(T));
 }
 
+/// @cond
 // Compiled beforehand, once for all answers.
 #define FA_WIRE_TYPES(declare)                          \
   declare void Wire::pass(std::vector<int>& values);    \
@@ -139,6 +140,7 @@ void Wire::pass(Tensor<T, Rank>& tensor) {
   declare void Wire::pass(Matrix<float>& matrix);       \
   declare void Wire::pass(Matrix<double>& matrix)
 FA_WIRE_TYPES(extern template);
+/// @endcond
 
 /// The values as bytes.
 template <class... T>
