@@ -17,14 +17,14 @@ namespace fa::classroom {
 
 /// What the lab saw of some launches. Its functions are compiled beforehand.
 struct Seen {
-  /// @cond
+  /// @{ As the compiler would make them.
   Seen();
   Seen(const Seen&);
   Seen(Seen&&) noexcept;
   Seen& operator=(const Seen&);
   Seen& operator=(Seen&&) noexcept;
   ~Seen();
-  /// @endcond
+  /// @}
 
   bool watched = false;               ///< whether there is a watched lab
   lab::Report report;                 ///< findings, and counts line by line
