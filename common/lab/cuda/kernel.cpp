@@ -72,6 +72,7 @@ void sync_warp(unsigned mask, Where where) {
 void sync_lanes(Where where) {
   exchange(0xffffffffu, &where, 0, where);
 }
+static_assert(kDeposit == lab::kDepositSize, "lanes read what others brought");
 Deposits exchange(unsigned mask, const void* bytes, std::size_t size, Where where) {
   const lab::Deposits& all = lab::exchange(mask, bytes, size, location(where));
   return {reinterpret_cast<const unsigned char*>(all.bytes.data()), all.lanes};

@@ -173,7 +173,7 @@ void sync_grid(Where where);
 [[noreturn]] void assert_failed(const char* condition, const char* function, Where where);
 
 /// Bytes that a lane can bring to exchange().
-inline constexpr std::size_t kDeposit = 32;
+inline constexpr std::size_t kDeposit = 48;
 
 }  // namespace lab_cuda
 

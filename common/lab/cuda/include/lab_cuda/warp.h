@@ -26,7 +26,7 @@ class Exchange {
  public:
   Exchange(unsigned mask, const T& own, Where where)
       : deposits_(exchange(mask, &own, sizeof own, where)) {
-    static_assert(sizeof(T) <= kDeposit, "a value of at most 32 bytes");
+    static_assert(sizeof(T) <= kDeposit, "a value of at most 48 bytes");
   }
   unsigned lanes() const { return deposits_.lanes; }
   bool has(int lane) const { return (deposits_.lanes >> lane & 1u) != 0; }
