@@ -25,5 +25,5 @@ def exit_with(main):
     try:
         sys.exit(main())
     except Failure as error:
-        print(f"example.py: {error}", file=sys.stderr)
+        print(f"{module().rpartition('.')[2]}.py: {error}", file=sys.stderr)
         sys.exit(error.status)
