@@ -6,9 +6,9 @@ bool check_and_time(int head_dim, Run run) {
   constexpr int batch = 4, length = 4096, columns = 2048;
   const std::size_t count = std::size_t{batch} * length * columns;
   Attention<T> a{};
-  a.q = to_device<T>(random_values(count, 1));
-  a.k = to_device<T>(random_values(count, 2));
-  a.v = to_device<T>(random_values(count, 3));
+  a.q = device_values<T>(count, 1);
+  a.k = device_values<T>(count, 2);
+  a.v = device_values<T>(count, 3);
   a.o = device_array<T>(count);
   a.lse = device_array<float>(count / head_dim);
   a.q_strides = a.k_strides = a.v_strides =

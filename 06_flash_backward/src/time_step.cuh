@@ -6,10 +6,10 @@ bool check_and_time(int head_dim, const Workspace& what, Run run) {
   constexpr int batch = 4, length = 4096, columns = 2048;
   const std::size_t count = std::size_t{batch} * length * columns;
   AttentionGradient<T> a{};
-  a.q = to_device<T>(random_values(count, 1));
-  a.k = to_device<T>(random_values(count, 2));
-  a.v = to_device<T>(random_values(count, 3));
-  a.d_o = to_device<T>(random_values(count, 4));
+  a.q = device_values<T>(count, 1);
+  a.k = device_values<T>(count, 2);
+  a.v = device_values<T>(count, 3);
+  a.d_o = device_values<T>(count, 4);
   a.o = device_zeros<T>(count);
   a.lse = to_device<float>(std::vector<float>(count / head_dim, std::log(float{length})));
   a.d_q = device_array<T>(count);

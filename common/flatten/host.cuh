@@ -208,6 +208,19 @@ inline std::vector<float> random_values(std::size_t count, unsigned seed) {
   return values;
 }
 
+/// Random values on the GPU, a million of them again and again: as many of their own take seconds.
+template <class T>
+T* device_values(std::size_t count, unsigned seed) {
+  const std::vector<float> values = random_values(std::min<std::size_t>(count, 1 << 20), seed);
+  const std::vector<T> converted(values.begin(), values.end());
+  T* const memory = device_array<T>(count);
+  for (std::size_t done = 0; done < count; done += converted.size()) {
+    const std::size_t bytes = std::min(converted.size(), count - done) * sizeof(T);
+    FA_CUDA(cudaMemcpy(memory + done, converted.data(), bytes, cudaMemcpyHostToDevice));
+  }
+  return memory;
+}
+
 /// Compares with a reference, prints a line, and returns whether no element is further away than
 /// the tolerance.
 inline bool compare(const char* name, const std::vector<float>& result,
