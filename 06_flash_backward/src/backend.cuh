@@ -21,7 +21,7 @@ Tiles backward_tiles(int query_stages, int key_stages = 0) {
   return {Tile::block_m, Tile::block_n, query_stages, key_stages, Tile::d};
 }
 
-// @{ Blocks of rungs 01 and 02, 03 and 04, 05, 06 and 07, 08 to 12, 13, 17, and 18.
+// @{ Blocks of rungs 01 and 02, 03 and 04, 05, 06 and 07, 08 to 12, 14, 15 and 19, 13, 17, and 18.
 inline Blocks unfused_blocks() {
   return {{{kUnfusedGradientTile, kUnfusedGradientTile, 1, 1}}};
 }
@@ -76,6 +76,13 @@ Blocks pair_blocks() {
 }
 // @}
 
+// What rung 19 needs.
+struct KvParts {
+  template <class T, class D>
+  auto operator()(AttentionGradient<T>& a, D d) const {
+    return allocate_workspace(a, {d, true, d_kv_floats(a, d, parts_of_groups(a))});
+  }
+};
 // P and dS of all heads.
 struct Scores {
   template <class D>
@@ -109,6 +116,7 @@ inline std::vector<Rung> ladder() {
   constexpr RowStatistics<false> statistics{};
   constexpr DqAccumulator sums{};
   constexpr DqSemaphores ordered{};
+  constexpr KvParts parts{};
   return {
       bits32("01_unfused", "a kernel for each formula").blocks(unfused_blocks())
           .launch(Scores{}, [](auto& a, auto on) { launch_backward_unfused(a, on.workspace, on); }),
@@ -168,6 +176,12 @@ inline std::vector<Rung> ladder() {
       wide("18_block_pairs", "pairs of blocks share dQ").any_order().columns(kTma<192, 192>)
           .blocks(pair_blocks<192, kMlaHeadDimV>())
           .launch(sums, [](auto& a, auto on) { launch_backward_pairs<on.d_v>(a, on); }),
+      hopper("19_split_groups", "query heads of a group divided").any_order()
+          .columns(kTma<64, 128>).blocks(tma_blocks<2, 64, 96, 128>())
+          .launch(parts,
+              [](auto& a, auto on) {
+                launch_backward_split_groups<on.d>(a, parts_of_groups(a), false, on);
+              }),
   };
 }
 // clang-format on

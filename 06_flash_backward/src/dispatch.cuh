@@ -13,14 +13,15 @@
 #include "06_flash_backward/kernels/15_dependent_launch.cuh"
 #include "06_flash_backward/kernels/17_split_tf32.cuh"
 #include "06_flash_backward/kernels/18_block_pairs.cuh"
+#include "06_flash_backward/kernels/19_split_groups.cuh"
 #include "06_flash_backward/kernels/any_gpu.cuh"
 #include "06_flash_backward/kernels/workspace.cuh"
 #include "common/attention/shape.hpp"
 
 namespace fa::FA_TARGET {
 
-/// Columns that the kernels with TMA, 08 to 16 and 18, are compiled for; 0 for a problem that they
-/// do not take, whatever its strides.
+/// Columns that the kernels with TMA, 08 to 16, 18 and 19, are compiled for; 0 for a problem that
+/// they do not take, whatever its strides.
 template <class T>
 int tma_columns(const Attention<T>& a) {
   if (sizeof(T) != 2 || a.dropout.threshold != 0) return 0;
@@ -120,7 +121,8 @@ Workspace workspace_of(const Attention<T>& a, bool requested,
   }
   const int sm_80 = deterministic ? 0 : sm_80_columns(a);
   if (tma >= kWideHeads) return {deterministic ? 0 : std::max(sm_80, tma)};
-  return {std::max(sm_80, tma), tma > 0};
+  const int parts = tma > 0 ? parts_of_groups(a, device) : 1;
+  return {std::max(sm_80, tma), tma > 0, d_kv_floats(a, tma, parts)};
 }
 
 /// The kernels that compute a problem.
@@ -185,7 +187,8 @@ BackwardKernels sm_80_kernels(const AttentionGradient<T>& a, bool deterministic,
 /// The fastest kernels with Hopper's instructions, for a problem for which can_use_tma_backward()
 /// holds.
 template <class T>
-BackwardKernels sm_90_kernels(const AttentionGradient<T>& a, bool deterministic) {
+BackwardKernels sm_90_kernels(const AttentionGradient<T>& a, bool deterministic,
+                              const DeviceProperties& device) {
   constexpr int d_v = kMlaHeadDimV;
   const bool mla = a.head_dim_v != a.head_dim;
   if (mla && deterministic) {
@@ -207,8 +210,15 @@ BackwardKernels sm_90_kernels(const AttentionGradient<T>& a, bool deterministic)
               "13_wide_heads", d};
     });
   }
+  const int parts = parts_of_groups(a, device);
   return with_tma_head_dim<64, 128>(a.head_dim, [&](auto columns) -> BackwardKernels {
     constexpr int d = decltype(columns)::value;
+    if (parts > 1) {
+      return {[=](const Stream& stream) {
+                launch_backward_split_groups<d>(a, parts, deterministic, stream);
+              },
+              "19_split_groups", d};
+    }
     return {[=](const Stream& stream) { launch_backward_dependent<d>(a, deterministic, stream); },
             "15_dependent_launch", d};
   });
@@ -222,7 +232,7 @@ BackwardKernels backward_kernels(const AttentionGradient<T>& a, bool requested,
   static_assert(sizeof(T) == 2, "half or bfloat16");
   const bool deterministic = is_deterministic(a, requested, device);
   return prefers_hopper(device) && can_use_tma_backward(a)
-             ? sm_90_kernels(a, deterministic)
+             ? sm_90_kernels(a, deterministic, device)
              : sm_80_kernels(a, deterministic, device);
 }
 

@@ -201,6 +201,17 @@ inline bool check_step() {
     launch_backward_pairs<192>(a, stream);
   });
   //! [18_block_pairs]
+  //! [19_split_groups]
+  Attention<half> shape{};
+  shape.batch = 1;
+  shape.kv_heads = kKvHeads;
+  shape.length_k = kLengthK;
+  constexpr int parts = kHeads / kKvHeads;
+  const Workspace what{64, true, d_kv_floats(shape, 64, parts)};
+  return check<half>(64, what, [](const auto& a, const Stream& stream) {
+    launch_backward_split_groups<64>(a, parts, false, stream);
+  });
+  //! [19_split_groups]
 }
 
 }  // namespace fa::FA_TARGET

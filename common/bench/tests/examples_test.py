@@ -229,6 +229,10 @@ class Points(unittest.TestCase):
         self.assertEqual(problems.points_of("d64,d128,goals,d64"), problems.points_of("goals"))
         self.assertEqual({(p.heads, p.kv_heads) for p in problems.points_of("gqa")}, {(32, 8)})
         self.assertEqual({p.batch for p in problems.points_of("small")}, {1})
+        few = problems.points_of("few_heads")
+        self.assertEqual({(p.heads, p.kv_heads) for p in few}, {(32, 1), (8, 1), (32, 8)})
+        self.assertEqual({p.length for p in few}, {2048, 4096, 8192, 16384})
+        self.assertEqual({p.batch for p in few}, {1})
         everything = problems.points_of(",".join(problems.SETS))
         self.assertEqual({p.group for p in everything}, set(problems.GROUPS))
 
