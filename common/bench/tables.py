@@ -58,6 +58,11 @@ def points_in(rows):
     return list(points.values())
 
 
+def speed(row):
+    """TFLOP/s, or GB/s where bytes count and not FLOPs."""
+    return row["tflops"] if "tflops" in row else row["gigabytes_per_second"]
+
+
 def ratio(of, same_bits=False):
     """(our speed over that of the fastest other one, which one that is) of a point's {backend:
     row}; None where nothing was compared. same_bits: the deterministic modes only."""
@@ -66,8 +71,8 @@ def ratio(of, same_bits=False):
     others = [of[name] for name in names if name in of]
     if ours is None or not others:
         return None
-    best = max(others, key=lambda row: row["tflops"])
-    return ours["tflops"] / best["tflops"], best["backend"]
+    best = max(others, key=speed)
+    return speed(ours) / speed(best), best["backend"]
 
 
 class TimeTable:

@@ -66,20 +66,31 @@ __device__ RowSplit<d> merge_row(const SplitStates& states, int parts,
     all.m = fmaxf(all.m, states.m[index(part)]);
   }
   all.m = warp_max(all.m);
-#pragma unroll 4  // loads of several parts in flight
-  for (int part = 0; part < parts; ++part) {
-    const std::int64_t i = index(part);
-    const float factor = part_factor(states.m[i], all.m, exponent_scale);
-    all.l += factor * states.l[i];
-    const float* const o = states.o + i * states.pitch + lane * (d / kWarp);
+  for (int part0 = 0; part0 < parts; part0 += kWarp) {
+    const int count = parts - part0 < kWarp ? parts - part0 : kWarp;
+    float factor = 0;  // of part0 + lane, and where its O begins
+    std::int64_t begin = 0;
+    if (lane < count) {
+      const std::int64_t i = index(part0 + lane);
+      factor = part_factor(states.m[i], all.m, exponent_scale);
+      all.l += factor * states.l[i];
+      begin = i * states.pitch;
+    }
+#pragma unroll 8  // loads of several parts in flight
+    for (int i = 0; i < count; ++i) {
+      const float of_part = __shfl_sync(kAllLanes, factor, i);
+      const float* const o =
+          states.o + lane * (d / kWarp) + __shfl_sync(kAllLanes, begin, i);
 #pragma unroll
-    for (int e = 0; e < d / kWarp; e += 2) {
-      float pair[2];
-      load2(pair, o + e);
-      all.o[e] += factor * pair[0];
-      all.o[e + 1] += factor * pair[1];
+      for (int e = 0; e < d / kWarp; e += 2) {
+        float pair[2];
+        load2(pair, o + e);
+        all.o[e] += of_part * pair[0];
+        all.o[e + 1] += of_part * pair[1];
+      }
     }
   }
+  all.l = warp_sum(all.l);
   return all;
 }
 //! [merge_row]
