@@ -2,9 +2,15 @@
 # libnccl-dev, or from PyTorch's nvidia-nccl-cu13, whose folder nvidia/nccl is -DFA_NCCL=...; without
 # it all else is built.
 set(FA_NCCL "" CACHE PATH "Folder with NCCL's include/nccl.h and lib/; empty: where compilers look")
-find_path(FA_NCCL_INCLUDE nccl.h HINTS "${FA_NCCL}/include" PATHS "${fa_toolkit}/include")
-find_library(FA_NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS "${FA_NCCL}/lib"
-             PATHS "${fa_toolkit}/lib64")
+unset(FA_NCCL_INCLUDE CACHE)
+unset(FA_NCCL_LIBRARY CACHE)
+if(FA_NCCL)
+  find_path(FA_NCCL_INCLUDE nccl.h PATHS "${FA_NCCL}/include" NO_DEFAULT_PATH)
+  find_library(FA_NCCL_LIBRARY NAMES nccl libnccl.so.2 PATHS "${FA_NCCL}/lib" NO_DEFAULT_PATH)
+else()
+  find_path(FA_NCCL_INCLUDE nccl.h PATHS "${fa_toolkit}/include")
+  find_library(FA_NCCL_LIBRARY nccl PATHS "${fa_toolkit}/lib64")
+endif()
 mark_as_advanced(FA_NCCL_INCLUDE FA_NCCL_LIBRARY)
 set(missing "")
 if(NOT FA_NCCL_INCLUDE OR NOT FA_NCCL_LIBRARY)
@@ -35,4 +41,22 @@ if(MPI_CXX_FOUND)
   target_compile_definitions(ring_attention_nccl PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 else()
   target_sources(ring_attention_nccl PRIVATE ring/mpi_group_missing.cpp)
+endif()
+
+if(NOT BUILD_TESTING)
+  return()
+endif()
+foreach(section check long)
+  add_test(NAME lesson06.ring_nccl.${section} COMMAND ring_attention_nccl --section ${section})
+  set_tests_properties(lesson06.ring_nccl.${section} PROPERTIES
+    LABELS lesson06 SKIP_RETURN_CODE 77 TIMEOUT 300 ENVIRONMENT "${FA_TEST_ENVIRONMENT}")
+endforeach()
+find_package(Python3 3.9 QUIET COMPONENTS Interpreter)
+if(Python3_Interpreter_FOUND)
+  add_test(NAME lesson06.ring_nccl.faults
+           COMMAND "${Python3_EXECUTABLE}" -B -m unittest 06_flash_backward/tests/ring_nccl_test.py
+           WORKING_DIRECTORY "${FA_ROOT}")
+  set_tests_properties(lesson06.ring_nccl.faults PROPERTIES
+    LABELS lesson06 TIMEOUT 300 SKIP_REGULAR_EXPRESSION "skipped="
+    ENVIRONMENT "${FA_TEST_ENVIRONMENT};RING_ATTENTION_NCCL=$<TARGET_FILE:ring_attention_nccl>")
 endif()

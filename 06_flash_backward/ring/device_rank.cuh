@@ -233,22 +233,19 @@ inline void DeviceRank::begin_backward(fa_gradient& g, const Stream& stream) {
   check_interface(fa_backward(&g), fa_backward_last_error());
 }
 
-// clang-format off
-//! [attend]
-inline void DeviceRank::attend(int owner, const T* block,
-                               const Stream& stream) {
+inline void DeviceRank::attend(int owner, const T* block, const Stream& stream) {
   for (const ring::Part& part : parts(owner)) {
     fa_attention a = attention_of(part, owner, block);
     a.o = o_part_.data();
     a.lse = lse_part_.data();
     begin_forward(a, stream);
     const PartRows to = query_rows(part);
-    launch_rows(stream, to.heads * to.count, d(), merge_part<T>, to,
-                o_part_.data(), lse_part_.data(), o_sum_.data(), lse.data());
+    launch_rows(stream, to.heads * to.count, d(), merge_part<T>, to, o_part_.data(),
+                lse_part_.data(), o_sum_.data(), lse.data());
   }
 }
-//! [attend]
 
+// clang-format off
 //! [forward]
 template <class Links>
 void DeviceRank::forward(Links& links, const Stream& stream) {
@@ -267,30 +264,28 @@ void DeviceRank::forward(Links& links, const Stream& stream) {
               o_sum_.data(), lse.data(), o.data());
 }
 //! [forward]
+// clang-format on
 
 // Adds a rank's contribution to its dQ and to the sums of a block.
 // @param ready called before the sums of the block are used
 template <class Ready>
-void DeviceRank::add_gradients(int owner, const T* block, float* d_block,
-                               Ready ready, const Stream& stream) {
+void DeviceRank::add_gradients(int owner, const T* block, float* d_block, Ready ready,
+                               const Stream& stream) {
   for (const ring::Part& part : parts(owner)) {
     const PartRows of_q = query_rows(part);
-    const PartRows of_kv{2 * kv_heads(), keys(owner), part.keys.begin,
-                         part.keys.size(), d()};
-    launch_flat(stream, of_q.heads * of_q.count, copy_lse, of_q, lse.data(),
-                lse_part_.data());
+    const PartRows of_kv{2 * kv_heads(), keys(owner), part.keys.begin, part.keys.size(), d()};
+    launch_flat(stream, of_q.heads * of_q.count, copy_lse, of_q, lse.data(), lse_part_.data());
     fa_gradient g = gradient_of(part, owner, block);
     begin_backward(g, stream);
     ready();
-    launch_rows(stream, of_q.heads * of_q.count, d(), add_part<T>, of_q,
-                d_q_part_.data(), d_q_sum_.data());
-    launch_rows(stream, of_kv.heads * of_kv.count, d(), add_part<T>, of_kv,
-                d_kv_part_.data(), d_block);
+    launch_rows(stream, of_q.heads * of_q.count, d(), add_part<T>, of_q, d_q_part_.data(),
+                d_q_sum_.data());
+    launch_rows(stream, of_kv.heads * of_kv.count, d(), add_part<T>, of_kv, d_kv_part_.data(),
+                d_block);
   }
   ready();
 }
 
-//! [backward]
 template <class Links>
 void DeviceRank::backward(Links& links, const Stream& stream) {
   if (!merges()) return backward_alone(stream);
@@ -309,8 +304,8 @@ void DeviceRank::backward(Links& links, const Stream& stream) {
       messages.push_back(message(leaving, sums, step - 1));
     }
     links.shift(messages, stream);
-    add_gradients(owner(step), block, sums, [&] { links.wait(stream); },
-                  stream);
+    add_gradients(
+        owner(step), block, sums, [&] { links.wait(stream); }, stream);
     block = next;
   }
   // One step further, to the owner.
@@ -318,13 +313,10 @@ void DeviceRank::backward(Links& links, const Stream& stream) {
   float* const own = d_sums_[ranks % 2].data();
   links.shift({message(leaving, own, ranks - 1)}, stream);
   links.wait(stream);
-  launch_rows(stream, lse.count(), d(), round_rows<T>, lse.count(), d(),
-              d_q_sum_.data(), nullptr, d_q.data());
+  launch_rows(stream, lse.count(), d(), round_rows<T>, lse.count(), d(), d_q_sum_.data(), nullptr,
+              d_q.data());
   const std::int64_t kv_rows = kv.count() / d();
-  launch_rows(stream, kv_rows, d(), round_rows<T>, kv_rows, d(), own,
-              nullptr, d_kv.data());
+  launch_rows(stream, kv_rows, d(), round_rows<T>, kv_rows, d(), own, nullptr, d_kv.data());
 }
-//! [backward]
-// clang-format on
 
 }  // namespace fa::FA_TARGET

@@ -72,14 +72,12 @@ __device__ void store_row(T* address, const RowElements& row) {
   store4(address, as_float4(words));
 }
 
-// clang-format off
 /// Merges a part's normalised O and its LSE into those of the rows so far. Where `lse_sum` is
 /// -infinity, `o_sum` is not read.
 /// @param o, lse of the part, without gaps
-//! [merge_part]
 template <class T>
-__global__ void merge_part(PartRows part, const T* o, const float* lse,
-                           float* o_sum, float* lse_sum) {
+__global__ void merge_part(PartRows part, const T* o, const float* lse, float* o_sum,
+                           float* lse_sum) {
   const std::int64_t row = own_row();
   const bool exists = row < part.heads * part.count;
   const std::int64_t to = exists ? part.of(row) : 0;
@@ -102,8 +100,6 @@ __global__ void merge_part(PartRows part, const T* o, const float* lse,
   store_row(at, sum);
   if (threadIdx.x == 0) lse_sum[to] = m + logf(l);
 }
-//! [merge_part]
-// clang-format on
 
 /// Adds a part's gradients, without gaps, to sums.
 template <class T>

@@ -139,10 +139,7 @@ inline void NcclLinks::synchronize(const Stream& stream) {
       what);
 }
 
-// clang-format off
-//! [shift]
-inline void NcclLinks::shift(const std::vector<RingMessage>& messages,
-                             const Stream& stream) {
+inline void NcclLinks::shift(const std::vector<RingMessage>& messages, const Stream& stream) {
   group_.begin_transfer();
   const int size = group_.size(), left = (group_.rank() + size - 1) % size,
             right = (group_.rank() + 1) % size;
@@ -169,7 +166,5 @@ inline void NcclLinks::shift(const std::vector<RingMessage>& messages,
 inline void NcclLinks::wait(const Stream& stream) {
   FA_CUDA(cudaStreamWaitEvent(stream.native(), arrived_));
 }
-//! [shift]
-// clang-format on
 
 }  // namespace fa::FA_TARGET
