@@ -195,42 +195,60 @@ double cost_of_parts(const Attention<T>& a, int block_n, int parts, int sms) {
 }
 //! [cost]
 
-/// Into how many parts the query heads of a group are divided: 1 unless more save 5 % at least.
-/// More than eight blocks for each SM would not.
-template <class T>
-int parts_of_groups(const Attention<T>& a,
-                    const DeviceProperties& device = device_properties()) {
-  constexpr int block_n = kKeyWarpgroups * kKeys;
-  const int sms = sms_of(device);
+/// The number of parts with the least cost: 1 unless more save 5 % at least. More than eight blocks
+/// for each SM would not.
+/// @param cost cost(parts)
+template <class T, class Cost>
+int cheapest_parts(const Attention<T>& a, int block_n, int sms, Cost cost) {
   const std::int64_t blocks =
       std::int64_t{ceil_div(a.length_k, block_n)} * a.batch * a.kv_heads;
   const int most = static_cast<int>(
       std::min<std::int64_t>(group_size(a), 8 * sms / blocks));
   int best = 1;
-  double least = 0.95 * cost_of_parts(a, block_n, 1, sms);
+  double least = 0.95 * cost(1);
   for (int parts = 2; parts <= most; ++parts) {
-    const double cost = cost_of_parts(a, block_n, parts, sms);
-    if (cost < least) {
-      best = parts;
-      least = cost;
-    }
+    const double of_parts = cost(parts);
+    if (of_parts >= least) continue;
+    best = parts;
+    least = of_parts;
   }
   return best;
 }
 
-/// Floats of d_kv_parts for so many parts and columns; none for one part.
+/// Into how many parts the query heads of a group are divided.
 template <class T>
-std::int64_t d_kv_floats(const Attention<T>& a, int columns, int parts) {
+int parts_of_groups(const Attention<T>& a,
+                    const DeviceProperties& device = device_properties()) {
   constexpr int block_n = kKeyWarpgroups * kKeys;
-  const std::int64_t keys = ceil_div(a.length_k, block_n) * kKeyWarpgroups;
-  return parts > 1
-             ? keys * a.batch * a.kv_heads * parts * part_floats(columns)
-             : 0;
+  const int sms = sms_of(device);
+  return cheapest_parts(a, block_n, sms, [&](int parts) {
+    return cost_of_parts(a, block_n, parts, sms);
+  });
 }
+
+/// Floats of d_kv_parts; none for one part.
+/// @param block_n keys of a block
+/// @param columns of dK and dV together
+template <class T>
+std::int64_t d_kv_floats(const Attention<T>& a, int block_n, int columns,
+                         int parts) {
+  const std::int64_t keys =
+      std::int64_t{ceil_div(a.length_k, block_n)} * block_n;
+  return parts > 1 ? keys * a.batch * a.kv_heads * parts * columns : 0;
+}
+
+/// The problem with a head of K and V for each part, for a scheduler.
+//! [with_parts]
+template <class T>
+AttentionGradient<T> with_parts(AttentionGradient<T> a, int parts) {
+  a.kv_heads *= parts;
+  return a;
+}
+//! [with_parts]
 
 /// Launches the rung: rung 15 for one part.
 /// @tparam d             64, 96 or 128, at least head_dim
-/// @param  a             with a Workspace{d, true, d_kv_floats(a, d, parts)}
+/// @param  a             with a Workspace{d, true, d_kv_floats(a, 128, 2 * d, parts)}
 /// @param  parts         of each group, at most as many as it has query heads
 /// @param  deterministic whether every run gives the same bits
 /// @param  stream        where
@@ -243,12 +261,8 @@ void launch_backward_split_groups(const AttentionGradient<T>& a, int parts,
   }
   using Tile = HopperBackwardTileFor<T, d>;
   launch(stream, dependent_preprocess<d, T>, preprocess_launch<d>(a), a);
-  //! [scheduler]
-  AttentionGradient<T> divided = a;  // each part a head
-  divided.kv_heads *= parts;
   const TileScheduler scheduler =
-      n_block_scheduler<Tile>(divided, deterministic);
-  //! [scheduler]
+      n_block_scheduler<Tile>(with_parts(a, parts), deterministic);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
   Launch sizes{grid_of_work(scheduler),
                {kWarpgroup * (kKeyWarpgroups + 1)},

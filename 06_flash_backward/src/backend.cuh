@@ -21,7 +21,7 @@ Tiles backward_tiles(int query_stages, int key_stages = 0) {
   return {Tile::block_m, Tile::block_n, query_stages, key_stages, Tile::d};
 }
 
-// @{ Blocks of rungs 01 and 02, 03 and 04, 05, 06 and 07, 08 to 12, 14, 15 and 19, 13, 17, and 18.
+// @{ Blocks of rungs 01 and 02, 03 and 04, 05, 06 and 07, 08 to 12, 14, 15 and 19, 13, 17, 18, and 20.
 inline Blocks unfused_blocks() {
   return {{{kUnfusedGradientTile, kUnfusedGradientTile, 1, 1}}};
 }
@@ -74,13 +74,20 @@ Blocks pair_blocks() {
   for (Tiles& tiles : blocks.tiles) tiles.cluster = 2;
   return blocks;
 }
+inline Blocks split_wide_blocks() {
+  Blocks blocks = pair_blocks<192, kMlaHeadDimV>();
+  blocks.tiles.push_back(wide_tiles<256>());
+  return blocks;
+}
 // @}
 
-// What rung 19 needs.
+// What rungs 19 and 20 need: as many columns of dQ as the latter adds to, and parts of dK and dV.
 struct KvParts {
   template <class T, class D>
   auto operator()(AttentionGradient<T>& a, D d) const {
-    return allocate_workspace(a, {d, true, d_kv_floats(a, d, parts_of_groups(a))});
+    const bool deterministic = d > kTransposedColumns;
+    return allocate_workspace(a, {deterministic ? 0 : int{d}, d < kWideHeads,
+                                  kv_part_floats(a, d, deterministic, device_properties())});
   }
 };
 // P and dS of all heads.
@@ -181,6 +188,16 @@ inline std::vector<Rung> ladder() {
           .launch(parts,
               [](auto& a, auto on) {
                 launch_backward_split_groups<on.d>(a, parts_of_groups(a), false, on);
+              }),
+      wide("20_split_wide_groups", "the same with wide heads").any_order()
+          .columns(kTma<192, 256>).blocks(split_wide_blocks())
+          .launch(parts,
+              [](auto& a, auto on) {
+                if constexpr (on.d == kTransposedColumns) {
+                  launch_backward_split_pairs<on.d_v>(a, parts_of_pair_groups(a), on);
+                } else {
+                  launch_backward_split_wide<on.d, on.d_v>(a, parts_of_wide_groups(a), on);
+                }
               }),
   };
 }

@@ -51,7 +51,8 @@ MemoryRow memory_of(const Rung& rung) {
     return {name, "4 N D + 8 N + N / 8 + 4",
             [](auto n) { return 4 * n * kDim + 8 * n + n / 8 + 4; }};
   }
-  if (name == "16_transposed_gradients" || name == "18_block_pairs") {
+  if (name == "16_transposed_gradients" || name == "18_block_pairs" ||
+      name == "20_split_wide_groups") {
     return {name, "776 N",  // for 192 columns
             [](auto n) { return (4 * 192 + 8) * n; }};
   }

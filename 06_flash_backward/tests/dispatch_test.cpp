@@ -103,6 +103,21 @@ TEST_CASE("few heads of K and V: on Hopper the query heads of a group are divide
       }
     }
   }
+  for (const int head_dim : {192, 256}) {
+    for (const bool deterministic : {false, true}) {
+      const Problem problem = problem_of(Type::kBFloat16, {1, 8, 1, 2048, 2048, head_dim}, true);
+      CHECK(Tests::all().front().chosen(problem, deterministic, gpu) == "20_split_wide_groups");
+    }
+  }
+  for (const int kv_heads : {1, 2}) {
+    gpu.sm_count = 132;
+    Problem problem = problem_of(Type::kBFloat16, {1, 6, kv_heads, 150, 140, 192}, kv_heads == 2);
+    check_choice(gpu, problem);
+    problem.head_dim_v = kMlaHeadDimV;
+    check_choice(gpu, problem);
+    problem = problem_of(Type::kFloat16, {1, 6, kv_heads, 330, 140, 256}, kv_heads == 2);
+    check_choice(gpu, problem);
+  }
   for (const auto& [sms, group] : {std::pair{132, 2}, {132, 3}, {6, 7}, {132, 5}, {132, 8}}) {
     gpu.sm_count = sms;
     for (const int head_dim : {64, 72, 128}) {
@@ -157,7 +172,7 @@ TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
   REQUIRE(rungs.size() == 4);
   CHECK(rungs[2].name == "03_two_kernels");
   CHECK(rungs[2].max_head_dim == 64);
-  REQUIRE(left_out.size() == 17);
+  REQUIRE(left_out.size() == 18);
   CHECK(left_out[0] ==
         "03_two_kernels is left out with a head_dim above 64: it needs 76800 "
         "bytes of shared memory in a block; T4 has 65536");

@@ -1,4 +1,4 @@
-// Rung 19 in the lab: which query heads a part has, how many parts are chosen, and gradients with
+// Rungs 19 and 20 in the lab: which query heads a part has, how many parts are chosen, and gradients with
 // parts of unequal size.
 #include <algorithm>
 #include <set>
@@ -30,26 +30,48 @@ int parts_for(int heads, int kv_heads, int length, bool causal, int sms = 132) {
   return parts_of_groups(attention_of<Half>(problem), h100(sms));
 }
 
-// Checks gradients of rung 19 with so many parts.
-template <int d>
-void check_parts(const attention::Problem& problem, int parts, bool deterministic) {
+// Checks gradients by a launch function, twice.
+template <class Launch>
+void check_gradients(const attention::Problem& problem, const Workspace& what, bool same_d_q,
+                     Launch launch_kernels) {
   CAPTURE(problem.text());
-  CAPTURE(parts);
-  CAPTURE(deterministic);
   const auto inputs = backward::make_inputs(problem, attention::Values::kNormal, 1);
   DeviceGradient<Half> x(problem, inputs);
-  const auto workspace = allocate_workspace(x.a, {d, true, d_kv_floats(x.a, d, parts)});
+  const auto workspace = allocate_workspace(x.a, what);
   const auto run = [&] {
-    launch_backward_split_groups<d>(x.a, parts, deterministic, Stream());
+    launch_kernels(x.a);
     device_synchronize();
     return x.result();
   };
   const auto first = run();
-  attention::check_result(backward::Checker(problem, inputs), problem, "19_split_groups", first);
+  attention::check_result(backward::Checker(problem, inputs), problem, "with parts", first);
   const auto again = run();
   CHECK(attention::same_bits(first.d_k, again.d_k));
   CHECK(attention::same_bits(first.d_v, again.d_v));
-  if (deterministic) CHECK(attention::same_bits(first.d_q, again.d_q));
+  if (same_d_q) CHECK(attention::same_bits(first.d_q, again.d_q));
+}
+
+// Of rung 19, with so many parts.
+template <int d>
+void check_parts(const attention::Problem& problem, int parts, bool deterministic) {
+  CAPTURE(parts);
+  CAPTURE(deterministic);
+  const auto floats = d_kv_floats(attention_of<Half>(problem), 128, 2 * d, parts);
+  check_gradients(problem, {d, true, floats}, deterministic, [&](const auto& a) {
+    launch_backward_split_groups<d>(a, parts, deterministic, Stream());
+  });
+}
+// Of rung 20: of the blocks of rung 13, and up to 192 columns of those of rung 18.
+template <int d, int d_v>
+void check_wide_parts(const attention::Problem& problem, int parts) {
+  CAPTURE(parts);
+  const auto of = attention_of<Half>(problem);
+  check_gradients(problem, {0, false, d_kv_floats(of, kKeys, d + d_v, parts)}, true,
+                  [&](const auto& a) { launch_backward_split_wide<d, d_v>(a, parts, Stream()); });
+  if constexpr (d == kTransposedColumns) {
+    check_gradients(problem, {d, false, d_kv_floats(of, kPairKeys, d + d_v, parts)}, false,
+                    [&](const auto& a) { launch_backward_split_pairs<d_v>(a, parts, Stream()); });
+  }
 }
 
 }  // namespace
@@ -99,8 +121,8 @@ TEST_CASE("parts of different keys, heads, sequences and groups do not overlap")
   CHECK(*places.begin() == 0);
   CHECK(*places.rbegin() == (2 * 4 * 4 * parts - 1) * each);
   for (const std::int64_t place : places) CHECK(place % each == 0);
-  CHECK(d_kv_floats(a, 96, parts) == *places.rbegin() + each);
-  CHECK(d_kv_floats(a, 96, 1) == 0);
+  CHECK(d_kv_floats(a, 128, 2 * 96, parts) == *places.rbegin() + each);
+  CHECK(d_kv_floats(a, 128, 2 * 96, 1) == 0);
 }
 
 TEST_CASE("a group is divided where blocks of keys are fewer than SMs") {
@@ -162,4 +184,36 @@ TEST_CASE("with parts, fully masked rows and keys that no row sees give zeros") 
   using attention::Type;
   check_parts<64>(problem_of(Type::kFloat16, {1, 4, 1, 300, 5, 64}, true), 3, false);
   check_parts<64>(problem_of(Type::kFloat16, {1, 4, 1, 5, 300, 64}, true), 3, true);
+}
+
+TEST_CASE("wide heads: gradients with parts of equal and of unequal size") {
+  using attention::problem_of;
+  using attention::Type;
+  // Lengths around the tiles of 64 and 96 keys, and a pair whose second block has no keys.
+  check_wide_parts<192, 192>(problem_of(Type::kFloat16, {2, 6, 2, 130, 200, 192}), 2);
+  check_wide_parts<192, 192>(problem_of(Type::kFloat16, {1, 5, 1, 70, 97, 136}, true), 5);
+  check_wide_parts<192, 192>(problem_of(Type::kFloat16, {2, 4, 1, 5, 300, 192}, true), 3);
+  check_wide_parts<192, 192>(problem_of(Type::kFloat16, {1, 2, 1, 300, 5, 160}, true), 2);
+  check_wide_parts<256, 256>(problem_of(Type::kFloat16, {2, 6, 2, 140, 150, 256}, true), 2);
+  check_wide_parts<256, 256>(problem_of(Type::kFloat16, {1, 7, 1, 70, 130, 200}), 3);
+  attention::Problem mla = problem_of(Type::kFloat16, {2, 6, 2, 100, 200, kMlaHeadDim}, true);
+  mla.head_dim_v = kMlaHeadDimV;
+  check_wide_parts<kMlaHeadDim, kMlaHeadDimV>(mla, 3);
+  check_wide_parts<kMlaHeadDim, kMlaHeadDimV>(mla, 2);
+}
+
+TEST_CASE("a group of wide heads is divided where blocks of keys are long") {
+  const auto problem = [](int heads, int kv_heads, int length, int head_dim, bool causal) {
+    return attention_of<Half>(attention::problem_of(
+        attention::Type::kFloat16, {1, heads, kv_heads, length, length, head_dim}, causal));
+  };
+  for (const bool causal : {false, true}) {
+    CHECK(parts_of_wide_groups(problem(8, 1, 2048, 256, causal), h100(132)) > 1);
+    CHECK(parts_of_pair_groups(problem(8, 1, 2048, 192, causal), h100(132)) > 1);
+    CHECK(parts_of_wide_groups(problem(8, 8, 2048, 256, causal), h100(132)) == 1);
+    CHECK(parts_of_pair_groups(problem(8, 8, 2048, 192, causal), h100(132)) == 1);
+    CHECK(parts_of_wide_groups(problem(32, 8, 16384, 256, causal), h100(132)) == 1);
+    CHECK(parts_of_pair_groups(problem(32, 8, 16384, 192, causal), h100(132)) == 1);
+    CHECK(parts_of_pair_groups(problem(8, 1, 100, 192, causal), h100(1)) >= 1);
+  }
 }

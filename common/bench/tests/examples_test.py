@@ -297,6 +297,20 @@ class Ratios(unittest.TestCase):
         self.assertEqual(first.index(" causal"), second.index(" causal"))
         self.assertIn(" 64/32  causal", second)
 
+    def test_the_spread_is_the_larger_of_ours_and_the_fastest_other(self):
+        ours = timed(OURS, 300, milliseconds_5_95=[0.95, 1.05])
+        slow = timed(FLASH_3, 100, milliseconds_5_95=[0.5, 1.5])
+        fast = timed(CUDNN, 200, milliseconds_5_95=[0.99, 1.02])
+        (of,) = tables.points_in([ours, slow, fast])
+        self.assertAlmostEqual(tables.spread(of), 10)
+        lines = printed_by(tables.print_times, [ours, slow, fast]).splitlines()
+        self.assertTrue(lines[1].endswith(" 5-95 %"))
+        self.assertTrue(lines[3].endswith("  10.0"))
+        (of,) = tables.points_in([timed(OURS, 300), fast])
+        self.assertIsNone(tables.spread(of))
+        old = printed_by(tables.print_times, [timed(OURS, 300), timed(CUDNN, 200)])
+        self.assertNotIn("5-95", old)
+
     def test_least_and_median(self):
         rows = []
         for length, ours in ((512, 90), (1024, 110), (2048, 130)):
