@@ -220,22 +220,22 @@ def time_point(point, library, repeats, seconds):
 
 
 def print_times(rows):
-    """A line for each point: microseconds of each backend, and our GB/s."""
+    """A line for each point: GB/s of each backend, and our microseconds."""
     points = points_in(rows)
     backends = list(headings_in(rows))
-    names = ["GB/s", *(HEADINGS[backend] for backend in backends), "x best", "best"]
+    names = ["us", *(HEADINGS[backend] for backend in backends), "x best", "best"]
     cells = [["point", "B", "queries", "keys", "page", *names]]
     for of in points:
         row, found = of[OURS], ratio(of)
         length = f"{row['length_k'] // 8}-{row['length_k']}" if row["ragged"] else row["length_k"]
         line = [row["group"], row["batch"], row["length_q"], length, row["page_size"] or "-"]
-        line.append(f"{row['gigabytes_per_second']:.0f}")
+        line.append(f"{1e3 * row['milliseconds']:.1f}")
         line += [
-            f"{1e3 * of[name]['milliseconds']:.1f}" if name in of else "-" for name in backends
+            f"{of[name]['gigabytes_per_second']:.0f}" if name in of else "-" for name in backends
         ]
         cells.append(line + ([f"{found[0]:.3f}", HEADINGS[found[1]]] if found else ["-", "-"]))
     print(
-        "Microseconds, and GB/s of the lesson; - means not supported. "
+        "GB/s, and microseconds of the lesson; - means not supported. "
         "x best: our speed over that of the fastest other."
     )
     print("\n".join(records.aligned(cells, 1)))

@@ -185,7 +185,7 @@ inline std::vector<flash::decode::Rung> decode_ladder() {
           .blocks(blocks)
           .launch(decode_workspace([](auto& a, auto d) { return one_launch_workspace<d>(a); }),
                   [](auto& a, auto on) { launch_one_launch<on.d>(a, on, *on.workspace); }),
-      contiguous("04_even_tiles", "lengths on the device, even shares").needs(kNeedsMma)
+      contiguous("04_even_tiles", "lengths on the device, even pieces").needs(kNeedsMma)
           .blocks(blocks)
           .launch(of_even_tiles, [](auto& a, auto on) {
             launch_even_tiles<on.d>(a, a.lengths_k, on, *on.workspace);

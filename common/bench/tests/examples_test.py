@@ -279,6 +279,15 @@ class Ratios(unittest.TestCase):
         self.assertEqual(tables.ratio(of), (1.2, CUDNN))
         self.assertEqual(tables.ratio(of, same_bits=True), (0.8, name))
 
+    def test_where_bytes_count_the_rate_is_in_bytes(self):
+        rows = [
+            {"backend": OURS, "head_dim": 128, "gigabytes_per_second": 3000.0},
+            {"backend": CUDNN, "head_dim": 128, "gigabytes_per_second": 2400.0},
+            {"backend": FLASH_3, "head_dim": 128, "gigabytes_per_second": 2000.0},
+        ]
+        (of,) = tables.points_in(rows)
+        self.assertEqual(tables.ratio(of), (1.25, CUDNN))
+
     def test_without_others_there_is_none(self):
         (of,) = tables.points_in([timed(OURS, 300)])
         self.assertIsNone(tables.ratio(of))
