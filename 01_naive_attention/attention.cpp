@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "01_naive_attention/head_matrix.hpp"
 #include "common/parallel/parallel_for.hpp"
 
 namespace fa {
@@ -58,41 +59,6 @@ void AttentionOptions::check(const AttentionShape& shape) const {
 
 namespace naive {
 namespace {
-
-// Rounds computed values to the storage type and back. The functions for one head take it as an
-// argument, so they are written and compiled once for all storage types.
-template <class A>
-using Stored = Matrix<A> (*)(Matrix<A>);
-
-template <class T>
-Matrix<accumulator_t<T>> stored_as(Matrix<accumulator_t<T>> values) {
-  if constexpr (std::is_same_v<T, accumulator_t<T>>) {
-    return values;
-  } else {
-    return values.template cast<T>().template cast<accumulator_t<T>>();
-  }
-}
-
-// Copies one head of a tensor to a matrix, and back. Plain loops compile fast.
-template <class T>
-Matrix<accumulator_t<T>> load_head(View<const T, 4> tensor, std::int64_t b, std::int64_t h) {
-  const View<const T, 2> head = tensor.at(b).at(h);
-  Matrix<accumulator_t<T>> result(head.size(0), head.size(1));
-  for (std::int64_t i = 0; i < head.size(0); ++i) {
-    for (std::int64_t j = 0; j < head.size(1); ++j) {
-      result(i, j) = static_cast<accumulator_t<T>>(head(i, j));
-    }
-  }
-  return result;
-}
-
-template <class T, class A>
-void store_head(const Matrix<A>& head, View<T, 4> tensor, std::int64_t b, std::int64_t h) {
-  const View<T, 2> target = tensor.at(b).at(h);
-  for (std::int64_t i = 0; i < head.rows(); ++i) {
-    for (std::int64_t j = 0; j < head.cols(); ++j) target(i, j) = static_cast<T>(head(i, j));
-  }
-}
 
 // -infinity where a query must not see a key.
 //! [apply_mask]
@@ -300,17 +266,8 @@ Gradients<T> backward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v
     store_head(head.d_k, d_k_per_head.view(), b, h);
     store_head(head.d_v, d_v_per_head.view(), b, h);
   });
-  parallel_for(shape.batch * shape.kv_heads, [&](std::int64_t i) {
-    const std::int64_t b = i / shape.kv_heads, kv_head = i % shape.kv_heads;
-    Matrix<A> d_k = Matrix<A>::Zero(shape.length_k, shape.head_dim),
-              d_v = Matrix<A>::Zero(shape.length_k, v.size(3));
-    for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-      d_k += load_head<A>(d_k_per_head, b, h);
-      d_v += load_head<A>(d_v_per_head, b, h);
-    }
-    store_head(d_k, result.d_k.view(), b, kv_head);
-    store_head(d_v, result.d_v.view(), b, kv_head);
-  });
+  sum_groups<T, A>(d_k_per_head.view(), result.d_k.view());
+  sum_groups<T, A>(d_v_per_head.view(), result.d_v.view());
   return result;
 }
 

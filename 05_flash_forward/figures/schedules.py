@@ -279,23 +279,5 @@ def mirrored_queries():
     return d
 
 
-def split_keys():
-    """The keys of a head divided among four blocks, and the merge."""
-    d = Drawing(
-        390, 232, "One query, many keys: four blocks with a part of the keys each, and a merge"
-    )
-    d.text(10, 20, "K and V of a head, all keys of the sequence", font_size=11, **LEFT)
-    for part in range(4):
-        x = 10 + 94 * part
-        d.cell(x, 30, 88, 30, LINEAR, f"part {part}", "#666666")
-        d.vertical_arrow(x + 44, 60, 82)
-        d.cell(x, 84, 88, 30, QUADRATIC, f"block {part}", "#666666")
-        d.vertical_arrow(x + 44, 114, 136)
-        d.cell(x, 138, 88, 26, SMALL, f"O{part}, LSE{part}", "#666666", font_size=11)
-        d.pointer(x + 44, 164, 150 + 30 * part, 192)
-    d.cell(130, 194, 130, 28, QUADRATIC, "merge: O, LSE", "#666666")
-    return d
-
-
 if __name__ == "__main__":
-    main(persistent, work_ring, order, groups, lazy, ranges, mirrored_queries, split_keys)
+    main(persistent, work_ring, order, groups, lazy, ranges, mirrored_queries)

@@ -3,9 +3,10 @@ many keys; checked and timed beside PyTorch's backends and FlashAttention-3.
 
     python3 -m 05_flash_forward.interface.decode --library LIBRARY
     python3 -m 05_flash_forward.interface.decode --library LIBRARY --json FILE
+    python3 -m 05_flash_forward.interface.decode --table FILE
 
 LIBRARY is BUILD/05_flash_forward/libflash_attention.so. One for the CPU is checked, on small
-tensors, and not timed.
+tensors, and not timed. The last command prints the record FILE as a table.
 
 Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
 """
@@ -30,6 +31,7 @@ from common.bench.peers import CUDNN, FLASH_2, FLASH_3, HEADINGS, OURS
 from common.bench.problems import name_of
 from common.bench.program import record_head, writing
 from common.bench.pytorch import torch
+from common.bench.tables import headings_in, points_in, ratio
 from common.bench.timing import clock_and_power, percentiles, time_in_turn
 from common.data import records
 from common.data.files import check_writable, write_file
@@ -218,22 +220,32 @@ def time_point(point, library, repeats, seconds):
 
 
 def print_times(rows):
-    """A line for each point: microseconds and GB/s of each backend."""
-    by_group = {}
-    for row in rows:
-        by_group.setdefault(row["group"], {})[row["backend"]] = row
-    print("\nMicroseconds and GB/s; - is a backend that refuses, or is not there.")
-    print(f"{'':16}" + "".join(f"{HEADINGS[name]:>18}" for name in BACKENDS) + "  best peer / ours")
-    for group, found in by_group.items():
-        cells = [
-            f"{1e3 * found[name]['milliseconds']:10.1f}{found[name]['gigabytes_per_second']:8.0f}"
-            if name in found
-            else f"{'-':>18}"
-            for name in BACKENDS
+    """A line for each point: GB/s of each backend, and our microseconds."""
+    points = points_in(rows)
+    backends = list(headings_in(rows))
+    names = ["us", *(HEADINGS[backend] for backend in backends), "x best", "best"]
+    cells = [["point", "B", "queries", "keys", "page", *names]]
+    for of in points:
+        row, found = of[OURS], ratio(of)
+        length = f"{row['length_k'] // 8}-{row['length_k']}" if row["ragged"] else row["length_k"]
+        line = [row["group"], row["batch"], row["length_q"], length, row["page_size"] or "-"]
+        line.append(f"{1e3 * row['milliseconds']:.1f}")
+        line += [
+            f"{of[name]['gigabytes_per_second']:.0f}" if name in of else "-" for name in backends
         ]
-        others = [row["milliseconds"] for name, row in found.items() if name != OURS]
-        ratio = f"{min(others) / found[OURS]['milliseconds']:18.3f}" if others else f"{'-':>18}"
-        print(f"{group:16}" + "".join(cells) + ratio)
+        cells.append(line + ([f"{found[0]:.3f}", HEADINGS[found[1]]] if found else ["-", "-"]))
+    print(
+        "GB/s, and microseconds of the lesson; - means not supported. "
+        "x best: our speed over that of the fastest other."
+    )
+    print("\n".join(records.aligned(cells, 1)))
+
+
+def print_record(path):
+    """The times of a record, and where they are from."""
+    record = records.read(path)
+    print_times(records.rows_with(record, what="time"))
+    print("\n".join(records.source_lines(record)))
 
 
 def points_of(names):
@@ -256,7 +268,11 @@ def main():
     parser.add_argument("--seconds", type=float, default=2, help="as in example.py")
     parser.add_argument("--json", metavar="FILE", help="write a record of what was measured")
     parser.add_argument("--commit", default="", help="the commit of a copy without git")
+    parser.add_argument("--table", metavar="FILE", help="print a record, and nothing else")
     args = parser.parse_args()
+    if args.table:
+        print_record(args.table)
+        return 0
     if args.library is None:
         raise Failure("which library is to be called? Give --library PATH")
     if torch is None:
@@ -280,6 +296,7 @@ def main():
             for point in points
             for row in time_point(point, library, args.repeats, args.seconds)
         ]
+        print()
         print_times(timed)
         rows += timed
     if args.json:

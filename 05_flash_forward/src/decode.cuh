@@ -103,17 +103,19 @@ struct PagedOnDevice : DecodeOnDevice<T> {
                                 const Tensor<float, 4>& rows) {
     const std::int64_t most = most_pages(problem, in), batch = rows.size(0), heads = rows.size(1);
     const Shape<4> of_all = problem.shape_of_kv();
+    const std::int64_t columns = of_all[3];
     const auto count = static_cast<std::int64_t>(pages.size());
-    Tensor<float, 4> cache({count, of_all[1], in.page_size, of_all[3]});
+    Tensor<float, 4> cache({count, of_all[1], in.page_size, columns});
     std::fill_n(cache.data(), cache.count(), std::numeric_limits<float>::quiet_NaN());
-    for_each_index(of_all, [&](const Shape<4>& at) {
-      const auto [b, h, j, e] = at;
+    for_each_index(Shape<3>{of_all[0], of_all[1], of_all[2]}, [&](const Shape<3>& at) {
+      const auto [b, h, j] = at;
       const auto length =
           in.lengths_k.empty() ? of_all[2] : in.lengths_k[static_cast<std::size_t>(b)];
       if (j >= length) return;
       const auto page = static_cast<std::size_t>(b * most + j / in.page_size);
       // One head of one sequence stands for all of them.
-      cache(pages[page], h, j % in.page_size, e) = rows(b % batch, h % heads, j, e);
+      std::copy_n(&rows(b % batch, h % heads, j, 0), columns,
+                  &cache(pages[page], h, j % in.page_size, 0));
     });
     return cache;
   }
@@ -183,7 +185,7 @@ inline std::vector<flash::decode::Rung> decode_ladder() {
           .blocks(blocks)
           .launch(decode_workspace([](auto& a, auto d) { return one_launch_workspace<d>(a); }),
                   [](auto& a, auto on) { launch_one_launch<on.d>(a, on, *on.workspace); }),
-      contiguous("04_even_tiles", "lengths on the device, even shares").needs(kNeedsMma)
+      contiguous("04_even_tiles", "lengths on the device, even pieces").needs(kNeedsMma)
           .blocks(blocks)
           .launch(of_even_tiles, [](auto& a, auto on) {
             launch_even_tiles<on.d>(a, a.lengths_k, on, *on.workspace);

@@ -1,3 +1,5 @@
+#include <cstdio>
+
 #include <fmt/format.h>
 
 #include "05_flash_forward/src/decode.hpp"
@@ -33,6 +35,11 @@ struct TimedCache {
 constexpr TimedCache kTimed[] = {
     {1, 1, 32768}, {1, 1, 131072}, {16, 1, 8192}, {64, 1, 4096}, {4, 16, 32768}};
 
+std::string group_of(const TimedCache& cache) {
+  return fmt::format("B {}, {} {}, {} keys", cache.batch, cache.length_q,
+                     cache.length_q == 1 ? "query" : "queries", cache.length_k);
+}
+
 cli::Measurement time_step(const Backend& backend, const Rung& rung, const TimedCache& cache) {
   const Problem problem =
       problem_of(Type::kBFloat16, {cache.batch, 32, 8, cache.length_q, cache.length_k, 128}, false);
@@ -46,13 +53,12 @@ cli::Measurement time_step(const Backend& backend, const Rung& rung, const Timed
   // K and V once, q and o.
   const double bytes = 4.0 * static_cast<double>(s.batch * s.head_dim) *
                        static_cast<double>(s.kv_heads * s.length_k + s.heads * s.length_q);
-  cli::Measurement row{{"group", "decode"},
-                       {"kernel", rung.name},
-                       {"batch", s.batch},
-                       {"length_q", s.length_q},
-                       {"length", s.length_k},
-                       {"milliseconds", ms},
-                       {"gigabytes_per_second", bytes / ms / 1e6}};
+  const std::string group = group_of(cache);
+  cli::Measurement row{
+      {"group", group},         {"title", group + ": bfloat16, 32 heads, 8 KV heads, head_dim 128"},
+      {"kernel", rung.name},    {"batch", s.batch},
+      {"length_q", s.length_q}, {"length", s.length_k},
+      {"milliseconds", ms},     {"gigabytes_per_second", bytes / ms / 1e6}};
   if (backend.properties.memory_bandwidth > 0) {
     row.emplace_back("percent_of_bandwidth",
                      100 * bytes / (ms / 1e3) / backend.properties.memory_bandwidth);
@@ -77,21 +83,20 @@ void show_decode(cli::Program& program, const cli::KernelOptions& options) {
   for (const std::string& why : backend.left_out) fmt::print("{}\n", why);
   check_steps(program, backend, options);
   if (!cli::can_time(program, options)) return;
-  cli::Table table(
-      {"kernel", "batch", "queries", "keys", "microseconds", "GB/s", "% of bandwidth"});
   std::vector<cli::Measurement> rows;
+  fmt::print("bfloat16, 32 heads, 8 KV heads, head_dim 128; pages of 64 keys\n");
   for (const TimedCache& cache : kTimed) {
+    cli::Table table({"kernel", "microseconds", "GB/s", "% of bandwidth"});
     for (const Rung& rung : backend.rungs) {
       if (!options.wants(rung.name)) continue;
       rows.push_back(time_step(backend, rung, cache));
-      table.add({rung.name, std::to_string(cache.batch), std::to_string(cache.length_q),
-                 std::to_string(cache.length_k),
-                 fmt::format("{:.1f}", 1e3 * number_of(rows.back(), "milliseconds")),
+      table.add({rung.name, fmt::format("{:.1f}", 1e3 * number_of(rows.back(), "milliseconds")),
                  fmt::format("{:.0f}", number_of(rows.back(), "gigabytes_per_second")),
                  fmt::format("{:.1f}", number_of(rows.back(), "percent_of_bandwidth"))});
     }
+    fmt::print("\n{}\n{}", group_of(cache), table.text());
+    std::fflush(stdout);
   }
-  fmt::print("bfloat16, 32 heads, 8 KV heads, head_dim 128; pages of 64 keys\n{}", table.text());
   std::string command = "05_flash_forward --device gpu --section decode";
   if (!options.kernel.empty()) command += " --kernel " + options.kernel;
   cli::record(options, backend.properties, command, rows);

@@ -136,6 +136,15 @@ TEST_CASE("pages of any multiple of 16 tokens") {
                        std::invalid_argument);
 }
 
+TEST_CASE("a chunk of a prompt sees the cache and the tokens of the chunk before its own") {
+  // Up to three tiles of 64 rows for a head of K and V; the chunk's own keys are the last ones.
+  for (const auto& [length_q, most] : {std::pair{17, 333}, {40, 520}}) {
+    const Lengths lengths_k = {most, length_q, most - 63, length_q - 1};
+    check_lengths(of_lengths(Type::kBFloat16, length_q, most, true), lengths_k, 64);
+    check_lengths(of_lengths(Type::kFloat16, length_q, most, false), lengths_k, 16);
+  }
+}
+
 TEST_CASE("every launch gives the same bits, and leaves the counters at 0") {
   for (const AttentionShape& shape :
        {AttentionShape{1, 4, 1, 3, 700, 64}, AttentionShape{3, 8, 2, 1, 330, 128}}) {

@@ -482,9 +482,42 @@ def block_pairs():
     return d
 
 
+def few_heads():
+    d = Drawing(390, 336, "Step 19: the query heads of a group divided among blocks")
+    left, side, heads, tiles = 62, 26, 8, 8
+    for top, parts, words in [(44, 1, "8 blocks"), (196, 4, "32 blocks")]:
+        d.text(left + tiles * side / 2, top - 24, "1024 keys, 128 in a block")
+        d.text(left + tiles * side / 2, top - 8, words, font_weight="bold")
+        height = 12
+        for i in range(heads):
+            of = i * parts // heads
+            for tile in range(tiles):
+                d.box(left + tile * side, top + i * height, side, height, COLOURS[of], "#cccccc")
+        for part in range(parts):
+            share = heads * height / parts
+            for tile in range(tiles):
+                x, y = left + tile * side, top + part * share
+                d.box(x, y, side, share, "none", "#222222", 1.4)
+        d.right(left - 6, top + 10, "head 0")
+        d.right(left - 6, top + heads * height - 2, "head 7")
+        x = left + tiles * side + 8
+        if parts == 1:
+            d.left(x, top + 44, "a column has")
+            d.left(x, top + 60, "dK and dV")
+        else:
+            for part in range(parts):
+                d.left(x, top + part * 24 + 16, f"part {part}")
+            d.pointer(x + 54, top + 8, x + 54, top + 88)
+            d.left(x + 60, top + 44, "sum")
+    words = ["A frame is a block. Each part has sums of its own,", "which the last kernel adds."]
+    d.lines_of_text(195, 312, words)
+    return d
+
+
 if __name__ == "__main__":
     main(
         block_pairs,
+        few_heads,
         dependent,
         transposed_sums,
         tape,

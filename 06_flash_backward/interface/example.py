@@ -301,9 +301,13 @@ class Backward(Example):
         return self.library.kernel_name(call)
 
     def reference(self, inputs, causal):
-        *wide, d_o = (x.detach().double() for x in inputs)
-        wide = tuple(x.requires_grad_() for x in wide)
-        return dict(zip(GRADIENTS, gradients_of(textbook(*wide, causal), wide, d_o)))
+        q, k, v, d_o = (x.detach().double() for x in inputs)
+        of_heads = []
+        for one, gradient in zip(q.split(1, 1), d_o.split(1, 1)):  # to save memory
+            wide = tuple(x.requires_grad_() for x in (one, k, v))
+            of_heads.append(gradients_of(textbook(*wide, causal), wide, gradient))
+        d_q, d_k, d_v = zip(*of_heads)
+        return dict(zip(GRADIENTS, (torch.cat(d_q, 1), sum(d_k), sum(d_v))))
 
 
 def main():

@@ -10,7 +10,7 @@ namespace fa::FA_TARGET {
 namespace {
 
 // So that the bytes of the workspace are a number of 64 bits: at most 259 floats for each padded
-// row.
+// row, and parts of dK and dV for eight blocks of each SM.
 constexpr std::int64_t kMaxRows = std::int64_t{1} << 50;
 
 // Sizes, type and options.
@@ -41,7 +41,7 @@ void with_gradient(const fa_gradient& g, Work work) {
                               static_cast<T*>(g.d_k), static_cast<T*>(g.d_v),
                               row_strides(g.d_o_strides), row_strides(g.d_q_strides),
                               row_strides(g.d_k_strides), row_strides(g.d_v_strides), nullptr,
-                              nullptr, nullptr, nullptr, nullptr, nullptr},
+                              nullptr, nullptr, nullptr, nullptr, nullptr, nullptr},
          type);
   });
 }

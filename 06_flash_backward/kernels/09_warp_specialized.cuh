@@ -41,10 +41,9 @@ struct SpecializedBackwardShared {
 };
 
 /// The producer thread. K is loaded with the first tile of Q, V with the first one of dO.
-template <class Tile, class T>
+template <class Tile, class T, class Block>
 __device__ void load_queries(SpecializedBackwardShared<Tile>& shared,
-                             const TmaGradient<T>& maps,
-                             const NBlock& block) {
+                             const TmaGradient<T>& maps, const Block& block) {
   constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
   const AttentionGradient<T>& a = maps.a;
   int keys_bytes = sizeof shared.k;  // then 0

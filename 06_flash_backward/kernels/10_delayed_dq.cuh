@@ -104,8 +104,9 @@ struct DelayedMmaWarpgroup {
 
   /// All tiles of a block, in the order in which the producer loads them and the adding warps add:
   /// see for_each_m_block().
-  __device__ void mainloop(const NBlock& block) {
-    const int group = group_size(a);
+  template <class Block>
+  __device__ void mainloop(const Block& block) {
+    const int heads = query_heads(a, block).count;
     const int per_head = block.m_blocks.max - block.m_blocks.min;
     if (per_head <= 0) return;
     int m_block = block.m_blocks.start;
@@ -116,7 +117,7 @@ struct DelayedMmaWarpgroup {
       if (++m_block == block.m_blocks.max) m_block = block.m_blocks.min;
     };
     next(std::true_type{});
-    for (int i = 1; i < per_head * group; ++i) next(std::false_type{});
+    for (int i = 1; i < per_head * heads; ++i) next(std::false_type{});
     QueryGradient<Tile> d_q;  // of the last tile
     wait_for_previous_d_s();
     issue_previous_d_q(d_q);

@@ -58,9 +58,9 @@ __device__ int accumulation_rank(const Attention<T>& a, const NBlock& block,
 
 /// A thread that adds a warpgroup's parts of dQ to the accumulator, in order.
 /// @return where the block's next parts are in its pipeline
-template <class Tile, class Shared, class T>
+template <class Tile, class Shared, class T, class Block>
 __device__ PipelineState<1> accumulate_d_q_in_order(
-    Shared& shared, const AttentionGradient<T>& a, const NBlock& block,
+    Shared& shared, const AttentionGradient<T>& a, const Block& block,
     int warpgroup, PipelineState<1> at = {}) {
   const int bytes = d_q_bytes<Tile>(warpgroup);
   for_each_m_block<Tile>(a, block, [&](int head, int query0) {

@@ -16,10 +16,10 @@ constexpr unsigned kStored = 1u << 31;
 
 /// A thread that stores a warpgroup's parts of dQ, or adds them to what another block has stored.
 /// @return where the block's next parts are in its pipeline
-template <class Tile, class Shared, class T>
+template <class Tile, class Shared, class T, class Block>
 __device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
                                                 const AttentionGradient<T>& a,
-                                                const NBlock& block,
+                                                const Block& block,
                                                 int warpgroup,
                                                 PipelineState<1> at = {}) {
   const int bytes = d_q_bytes<Tile>(warpgroup);

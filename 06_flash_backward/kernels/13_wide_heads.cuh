@@ -180,12 +180,12 @@ struct DSdKWarpgroup {
 /// The loop of a warpgroup over the tiles of queries of a block of keys.
 /// @param mma   PdVWarpgroup or DSdKWarpgroup
 /// @param block of keys
-template <class Tile, class Mma>
-__device__ void wide_mainloop(Mma& mma, const NBlock& block) {
+template <class Tile, class Mma, class Block>
+__device__ void wide_mainloop(Mma& mma, const Block& block) {
   const auto& a = mma.a;
   const int per_head = block.m_blocks.max - block.m_blocks.min;
   if (per_head <= 0) return;
-  const int all = per_head * group_size(a);
+  const int all = per_head * query_heads(a, block).count;
   int m_block = block.m_blocks.start;
 #pragma unroll 1
   for (int i = 0; i < all; ++i) {

@@ -292,12 +292,13 @@ struct PairWarpgroup {
   }
 
   /// All tiles of a block.
-  __device__ void mainloop(const NBlock& block) {
-    const int group = group_size(a);
+  template <class Block>
+  __device__ void mainloop(const Block& block) {
+    const QueryHeads heads = query_heads(a, block);
     const int per_head = block.m_blocks.max - block.m_blocks.min;
     if (per_head <= 0) return;
     if (exchanges()) expect_peer_d_s();
-    int m_block = block.m_blocks.start, head = block.kv_head * group;
+    int m_block = block.m_blocks.start, head = heads.first;
     const auto next = [&](auto first) {
       const int query0 = m_block * Tile::block_m;
       step<decltype(first)::value>(
@@ -309,7 +310,7 @@ struct PairWarpgroup {
     };
     next(std::true_type{});
 #pragma unroll 1
-    for (int i = 1; i < per_head * group; ++i) next(std::false_type{});
+    for (int i = 1; i < per_head * heads.count; ++i) next(std::false_type{});
     finish();
   }
 
@@ -399,6 +400,23 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::d / Tile::d_q_part)
   }
 }
 
+/// Gradients with tensor maps for the kernel; as tma_gradient().
+template <class Tile, class T>
+PairGradient<T> pair_gradient(const AttentionGradient<T>& a) {
+  return {tma_gradient<Tile>(a),
+          map_of_keys(a, a.k, a.k_strides, a.head_dim, Tile::block_n,
+                      kNarrowPanelBytes)};
+}
+
+/// The launch of postprocess_pairs().
+template <class Tile, class T>
+Launch pair_postprocess_launch(const AttentionGradient<T>& a) {
+  constexpr int parts = Tile::d / Tile::d_q_part;
+  return {grid_of(a, Tile::block_m),
+          {kWarpgroup * parts},
+          parts * sizeof(SwizzledTile<T, Tile::block_m, Tile::d_q_part>)};
+}
+
 /// Launches the rung.
 /// @tparam d_v    columns of V, dO and dV in shared memory: 128 or 192
 /// @param  a      with a Workspace{192}
@@ -409,9 +427,7 @@ void launch_backward_pairs(const AttentionGradient<T>& a,
   using Tile = PairTile<T, d_v>;
   launch(stream, preprocess_16_bit<Tile::d, T>, preprocess_launch<Tile::d>(a),
          a);
-  const PairGradient<T> maps{tma_gradient<Tile>(a),
-                             map_of_keys(a, a.k, a.k_strides, a.head_dim,
-                                         Tile::block_n, kNarrowPanelBytes)};
+  const PairGradient<T> maps = pair_gradient<Tile>(a);
   const TileScheduler scheduler =
       n_block_scheduler<PairKeys<Tile>>(a, false, 2);
   launch(stream, flash_backward_pairs<Tile, T>,
@@ -422,11 +438,7 @@ void launch_backward_pairs(const AttentionGradient<T>& a,
           false,
           2},
          maps, scheduler);
-  constexpr int parts = Tile::d / Tile::d_q_part;
-  launch(stream, postprocess_pairs<Tile, T>,
-         {grid_of(a, Tile::block_m),
-          {kWarpgroup * parts},
-          parts * sizeof(SwizzledTile<T, Tile::block_m, Tile::d_q_part>)},
+  launch(stream, postprocess_pairs<Tile, T>, pair_postprocess_launch<Tile>(a),
          maps);
 }
 

@@ -44,6 +44,8 @@ struct AttentionGradient : Attention<T> {
   unsigned* d_q_semaphores;
   /// Of the dynamic tile scheduler, 0 before the kernel. Null without d_q_semaphores.
   unsigned* tile_counter;
+  /// Parts of d_k and d_v in float32, in an order that the kernel chooses. Null for kernels without.
+  float* d_kv_parts;
 };
 
 /// One query head: row 0 of each tensor, of lse and of the workspace; index is

@@ -152,18 +152,31 @@ __device__ std::int64_t workspace_row(const AttentionGradient<T>& a,
   return std::int64_t{block.batch * a.heads + head} * padded_rows(a) + query0;
 }
 
-/// Calls visit(head, query0) for each tile of queries of a block of keys, in order.
-template <class Tile, class T, class Visit>
-__device__ void for_each_m_block(const Attention<T>& a, const NBlock& block,
-                                 Visit visit) {
+/// Neighbouring query heads.
+struct QueryHeads {
+  int first;
+  int count;
+};
+/// Those that a block of keys goes through: all of its group.
+template <class T>
+__device__ QueryHeads query_heads(const Attention<T>& a,
+                                  const NBlock& block) {
   const int group = group_size(a);
+  return {block.kv_head * group, group};
+}
+
+/// Calls visit(head, query0) for each tile of queries of a block of keys, in order.
+template <class Tile, class T, class Block, class Visit>
+__device__ void for_each_m_block(const Attention<T>& a, const Block& block,
+                                 Visit visit) {
+  const QueryHeads heads = query_heads(a, block);
   const MBlocks& m_blocks = block.m_blocks;
   if (m_blocks.min >= m_blocks.max) return;
-  for (int i = 0; i < group; ++i) {
+  for (int i = 0; i < heads.count; ++i) {
     int m_block = m_blocks.start;
 #pragma unroll 1  // registers may be few
     do {
-      visit(block.kv_head * group + i, m_block * Tile::block_m);
+      visit(heads.first + i, m_block * Tile::block_m);
       if (++m_block == m_blocks.max) m_block = m_blocks.min;
     } while (m_block != m_blocks.start);
   }

@@ -14,9 +14,9 @@ namespace fa::FA_TARGET {
 /// @param block      of keys
 /// @param more_bytes that load_more loads
 /// @param load_more  load_more(barrier) loads what else belongs to K
-template <class Tile, class Shared, class T, class Load>
+template <class Tile, class Shared, class T, class Block, class Load>
 __device__ void load_wide_queries(Shared& shared, const TmaGradient<T>& maps,
-                                  const NBlock& block, int more_bytes,
+                                  const Block& block, int more_bytes,
                                   Load load_more) {
   constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
   const AttentionGradient<T>& a = maps.a;
@@ -49,9 +49,9 @@ __device__ void load_wide_queries(Shared& shared, const TmaGradient<T>& maps,
   });
 }
 /// The same where nothing else belongs to K.
-template <class Tile, class Shared, class T>
+template <class Tile, class Shared, class T, class Block>
 __device__ void load_wide_queries(Shared& shared, const TmaGradient<T>& maps,
-                                  const NBlock& block) {
+                                  const Block& block) {
   load_wide_queries<Tile>(shared, maps, block, 0, [](Mbarrier&) {});
 }
 

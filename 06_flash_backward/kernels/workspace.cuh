@@ -8,15 +8,16 @@ namespace fa::FA_TARGET {
 
 /// What kernels need beside delta and lse_base_2 or inv_row_sum.
 struct Workspace {
-  int d_q_columns;              ///< of d_q_accum; 0: there is none
-  bool d_q_semaphores = false;  ///< and tile_counter
+  int d_q_columns;               ///< of d_q_accum; 0: there is none
+  bool d_q_semaphores = false;   ///< and tile_counter
+  std::int64_t d_kv_floats = 0;  ///< of d_kv_parts
 };
 
 /// Floats that the backward pass needs beside its inputs and results.
 template <class T>
 std::int64_t workspace_floats(const Attention<T>& a, const Workspace& what) {
   const std::int64_t rows = std::int64_t{a.batch} * a.heads * padded_rows(a);
-  return rows * (2 + what.d_q_columns) +
+  return rows * (2 + what.d_q_columns) + what.d_kv_floats +
          (what.d_q_semaphores ? rows / kSemaphoreRows * 2 + 1 : 0);
 }
 
@@ -36,9 +37,11 @@ void set_workspace(AttentionGradient<T>& a, float* floats,
   a.inv_row_sum = is_float ? second : nullptr;
   float* const accum = floats + 2 * rows;
   a.d_q_accum = what.d_q_columns > 0 ? accum : nullptr;
+  float* const parts = accum + rows * what.d_q_columns;
+  a.d_kv_parts = what.d_kv_floats > 0 ? parts : nullptr;
   a.d_q_semaphores =
       what.d_q_semaphores
-          ? reinterpret_cast<unsigned*>(accum + rows * what.d_q_columns)
+          ? reinterpret_cast<unsigned*>(parts + what.d_kv_floats)
           : nullptr;
   a.tile_counter = what.d_q_semaphores
                        ? a.d_q_semaphores + rows / kSemaphoreRows * 2

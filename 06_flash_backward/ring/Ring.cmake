@@ -20,11 +20,27 @@ else()
   message(STATUS "MPI: not installed; ring attention (lesson 06) is built without ranks")
 endif()
 
+# The same on GPUs, over NCCL, through the C interfaces of lessons 05 and 06. Checked by the
+# references of both lessons, without their kernels.
+add_library(lesson06_ring_device STATIC ring/group.cpp src/problem.cpp
+            "${FA_ROOT}/05_flash_forward/src/checker.cpp")
+target_link_libraries(lesson06_ring_device PUBLIC lesson06_ring fa_attention)
+if(FA_CUDA)
+  include(ring/Nccl.cmake)
+endif()
+
 if(NOT BUILD_TESTING)
   return()
 endif()
 fa_tests(lesson06_ring_tests lesson06 tests/ring_layout_test.cpp LINK lesson06_ring)
 add_dependencies(lesson06_ring_tests ring_attention)
+fa_kernel_tests(lesson06_ring_device_tests lesson06.ring_device tests/ring_device_test.cuh)
+target_link_libraries(lesson06_ring_device_tests_lab PRIVATE lesson06_ring_device
+                      fa::flash_attention_on_lab fa::flash_attention_backward_on_lab)
+if(FA_CUDA)
+  target_link_libraries(lesson06_ring_device_tests_gpu PRIVATE lesson06_ring_device
+                        flash_attention flash_attention_backward)
+endif()
 add_dependencies(lesson06_tests lesson06_ring_tests)  # ./learn test 06 builds all three
 
 # fa_ring_test(NAME RANKS argument...): all methods, types and masks against lesson 01.

@@ -1,6 +1,7 @@
 #include "06_flash_backward/ring/layout.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace fa::ring {
 namespace {
@@ -15,13 +16,49 @@ Ranges ranges_of(RowOrder order, std::int64_t length, int ranks, int rank) {
   // clang-format on
 }
 
+// @{ A single query sees all keys of its part: it is a causal problem and a full one.
+bool is_causal(const Part& part) {
+  return part.causal || part.queries.size() == 1;
+}
+bool is_full(const Part& part) {
+  return !part.causal || part.queries.size() == 1;
+}
+// @}
+
+// Two parts as one problem, where they are one: `b` is behind `a` in the keys, or in the queries.
+std::optional<Part> joined(const Part& a, const Part& b) {
+  const bool same_queries = a.queries.begin == b.queries.begin && a.queries.end == b.queries.end;
+  if (same_queries && is_full(a) && a.keys.end == b.keys.begin) {
+    return Part{a.queries, {a.keys.begin, b.keys.end}, b.causal};
+  }
+  if (a.queries.end != b.queries.begin || a.keys.begin != b.keys.begin) return std::nullopt;
+  const Range queries{a.queries.begin, b.queries.end};
+  const std::int64_t more = b.keys.end - a.keys.end;
+  if (is_full(a) && is_full(b) && more == 0) return Part{queries, a.keys, false};
+  if (is_causal(a) && is_causal(b) && more == b.queries.size()) return Part{queries, b.keys, true};
+  return std::nullopt;
+}
+
+// Adds a part, joined to those that it continues or that continue it.
+void add_joined(Part part, std::vector<Part>& parts) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    auto both = joined(parts[i], part);
+    if (!both) both = joined(part, parts[i]);
+    if (!both) continue;
+    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(i));
+    return add_joined(*both, parts);
+  }
+  parts.push_back(part);
+}
+
 // Adds what a range of queries sees of a range of keys; they begin in rows `q_row` and `k_row`.
 void add_parts(const Problem& problem, const Range& q, std::int64_t q_row, const Range& k,
                std::int64_t k_row, std::vector<Part>& parts) {
   if (q.size() == 0 || k.size() == 0) return;
   const auto add = [&](Range queries, std::int64_t keys, bool causal) {
     if (queries.size() == 0 || keys <= 0) return;
-    parts.push_back({{q_row + queries.begin, q_row + queries.end}, {k_row, k_row + keys}, causal});
+    add_joined({{q_row + queries.begin, q_row + queries.end}, {k_row, k_row + keys}, causal},
+               parts);
   };
   if (!problem.causal) return add({0, q.size()}, k.size(), false);
   // clang-format off

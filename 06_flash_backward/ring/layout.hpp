@@ -60,7 +60,8 @@ struct Part {
 };
 
 /// What queries see of keys, as problems for lesson 03: each is either unmasked or has the causal
-/// mask of a problem of that size. At most two for each pair of ranges.
+/// mask of a problem of that size. At most two for each pair of ranges; neighbours that together are
+/// one problem are joined.
 std::vector<Part> visible_parts(const Problem& problem, const Ranges& queries, const Ranges& keys);
 
 /// The number of visible pairs of a query and a key, for one head.

@@ -12,6 +12,7 @@
 #include "06_flash_backward/ring/02_ring.hpp"
 #include "06_flash_backward/ring/03_overlap.hpp"
 #include "06_flash_backward/ring/04_heads.hpp"
+#include "06_flash_backward/ring/rows.hpp"
 #include "common/check/acceptance.hpp"
 #include "common/tensor/random.hpp"
 
@@ -47,22 +48,6 @@ Whole<T> whole_of(const AttentionShape& s) {
           make(s.kv_heads, s.length_k, 3), make(s.heads, s.length_q, 4)};
 }
 
-// Calls visit(row as stored, position) for all positions.
-template <class Visit>
-void for_rows(const Ranges& ranges, Visit visit) {
-  std::int64_t row = 0;
-  for (const Range& range : ranges) {
-    for (std::int64_t i = range.begin; i < range.end; ++i) visit(row++, i);
-  }
-}
-
-template <class T>
-void take_rows(View<const T, 4> whole, const Ranges& ranges, View<T, 4> own) {
-  for_rows(ranges, [&](std::int64_t row, std::int64_t i) {
-    copy(whole.narrow(2, i, i + 1), own.narrow(2, row, row + 1));
-  });
-}
-
 template <class T>
 Rank<T> rank_of(Comm& comm, const Problem& problem, const Whole<T>& whole) {
   const AttentionShape& s = problem.shape;
@@ -94,9 +79,7 @@ Tensor<T, 4> collected(Comm& comm, View<const T, 4> own, std::int64_t length,
   for (std::size_t r = 0; r < of_ranks.size(); ++r) {
     const View<const T, 4> part(all.data() + next,
                                 {shape[0], shape[1], rows(of_ranks[r]), shape[3]});
-    for_rows(of_ranks[r], [&](std::int64_t row, std::int64_t i) {
-      copy(part.narrow(2, row, row + 1), whole.view().narrow(2, i, i + 1));
-    });
+    put_rows<T>(part, of_ranks[r], whole.view());
     next += counts[r];
   }
   return whole;

@@ -21,7 +21,7 @@ Tiles backward_tiles(int query_stages, int key_stages = 0) {
   return {Tile::block_m, Tile::block_n, query_stages, key_stages, Tile::d};
 }
 
-// @{ Blocks of rungs 01 and 02, 03 and 04, 05, 06 and 07, 08 to 12, 13, 17, and 18.
+// @{ Blocks of rungs 01 and 02, 03 and 04, 05, 06 and 07, 08 to 12, 14, 15 and 19, 13, 17, 18, and 20.
 inline Blocks unfused_blocks() {
   return {{{kUnfusedGradientTile, kUnfusedGradientTile, 1, 1}}};
 }
@@ -74,8 +74,22 @@ Blocks pair_blocks() {
   for (Tiles& tiles : blocks.tiles) tiles.cluster = 2;
   return blocks;
 }
+inline Blocks split_wide_blocks() {
+  Blocks blocks = pair_blocks<192, kMlaHeadDimV>();
+  blocks.tiles.push_back(wide_tiles<256>());
+  return blocks;
+}
 // @}
 
+// What rungs 19 and 20 need: as many columns of dQ as the latter adds to, and parts of dK and dV.
+struct KvParts {
+  template <class T, class D>
+  auto operator()(AttentionGradient<T>& a, D d) const {
+    const bool deterministic = d > kTransposedColumns;
+    return allocate_workspace(a, {deterministic ? 0 : int{d}, d < kWideHeads,
+                                  kv_part_floats(a, d, deterministic, device_properties())});
+  }
+};
 // P and dS of all heads.
 struct Scores {
   template <class D>
@@ -109,6 +123,7 @@ inline std::vector<Rung> ladder() {
   constexpr RowStatistics<false> statistics{};
   constexpr DqAccumulator sums{};
   constexpr DqSemaphores ordered{};
+  constexpr KvParts parts{};
   return {
       bits32("01_unfused", "a kernel for each formula").blocks(unfused_blocks())
           .launch(Scores{}, [](auto& a, auto on) { launch_backward_unfused(a, on.workspace, on); }),
@@ -168,6 +183,22 @@ inline std::vector<Rung> ladder() {
       wide("18_block_pairs", "pairs of blocks share dQ").any_order().columns(kTma<192, 192>)
           .blocks(pair_blocks<192, kMlaHeadDimV>())
           .launch(sums, [](auto& a, auto on) { launch_backward_pairs<on.d_v>(a, on); }),
+      hopper("19_split_groups", "query heads of a group divided").any_order()
+          .columns(kTma<64, 128>).blocks(tma_blocks<2, 64, 96, 128>())
+          .launch(parts,
+              [](auto& a, auto on) {
+                launch_backward_split_groups<on.d>(a, parts_of_groups(a), false, on);
+              }),
+      wide("20_split_wide_groups", "the same with wide heads").any_order()
+          .columns(kTma<192, 256>).blocks(split_wide_blocks())
+          .launch(parts,
+              [](auto& a, auto on) {
+                if constexpr (on.d == kTransposedColumns) {
+                  launch_backward_split_pairs<on.d_v>(a, parts_of_pair_groups(a), on);
+                } else {
+                  launch_backward_split_wide<on.d, on.d_v>(a, parts_of_wide_groups(a), on);
+                }
+              }),
   };
 }
 // clang-format on

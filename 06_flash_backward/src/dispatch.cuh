@@ -9,18 +9,16 @@
 #include "05_flash_forward/src/dispatch.cuh"
 #include "06_flash_backward/kernels/04_atomics.cuh"
 #include "06_flash_backward/kernels/07_deterministic.cuh"
-#include "06_flash_backward/kernels/13_wide_heads.cuh"
-#include "06_flash_backward/kernels/15_dependent_launch.cuh"
 #include "06_flash_backward/kernels/17_split_tf32.cuh"
-#include "06_flash_backward/kernels/18_block_pairs.cuh"
+#include "06_flash_backward/kernels/20_split_wide_groups.cuh"
 #include "06_flash_backward/kernels/any_gpu.cuh"
 #include "06_flash_backward/kernels/workspace.cuh"
 #include "common/attention/shape.hpp"
 
 namespace fa::FA_TARGET {
 
-/// Columns that the kernels with TMA, 08 to 16 and 18, are compiled for; 0 for a problem that they
-/// do not take, whatever its strides.
+/// Columns that the kernels with TMA, 08 to 16 and 18 to 20, are compiled for; 0 for a problem that
+/// they do not take, whatever its strides.
 template <class T>
 int tma_columns(const Attention<T>& a) {
   if (sizeof(T) != 2 || a.dropout.threshold != 0) return 0;
@@ -108,6 +106,20 @@ inline Workspace workspace_of(const Attention<float>&, bool /*requested*/,
                               const DeviceProperties& /*device*/ = device_properties()) {
   return {0};  // rungs 04 and 17 add to dQ itself
 }
+/// Floats of d_kv_parts in the kernels for Hopper.
+/// @param tma columns of q: see tma_columns()
+template <class T>
+std::int64_t kv_part_floats(const Attention<T>& a, int tma, bool deterministic,
+                            const DeviceProperties& device) {
+  if (tma == 0) return 0;
+  if (tma < kWideHeads) {
+    return d_kv_floats(a, kKeyWarpgroups * kKeys, 2 * tma, parts_of_groups(a, device));
+  }
+  const int columns = tma + (a.head_dim_v == a.head_dim ? tma : kMlaHeadDimV);
+  return deterministic ? d_kv_floats(a, kKeys, columns, parts_of_wide_groups(a, device))
+                       : d_kv_floats(a, kPairKeys, columns, parts_of_pair_groups(a, device));
+}
+
 /// What launch_backward() needs in the 16-bit types, for any strides.
 /// @param requested whether every run must give the same bits
 template <class T>
@@ -115,12 +127,13 @@ Workspace workspace_of(const Attention<T>& a, bool requested,
                        const DeviceProperties& device = device_properties()) {
   const bool deterministic = is_deterministic(a, requested, device);
   const int tma = prefers_hopper(device) ? tma_columns(a) : 0;
+  const std::int64_t parts = kv_part_floats(a, tma, deterministic, device);
   if (!runs_backward(a, deterministic, device)) {
-    return {a.head_dim_v != a.head_dim && !deterministic ? tma : 0};
+    return {a.head_dim_v != a.head_dim && !deterministic ? tma : 0, false, parts};
   }
   const int sm_80 = deterministic ? 0 : sm_80_columns(a);
-  if (tma >= kWideHeads) return {deterministic ? 0 : std::max(sm_80, tma)};
-  return {std::max(sm_80, tma), tma > 0};
+  if (tma >= kWideHeads) return {deterministic ? 0 : std::max(sm_80, tma), false, parts};
+  return {std::max(sm_80, tma), tma > 0, parts};
 }
 
 /// The kernels that compute a problem.
@@ -182,35 +195,45 @@ BackwardKernels sm_80_kernels(const AttentionGradient<T>& a, bool deterministic,
   });
 }
 
+/// Rung 13, with divided groups where heads of K and V are few.
+/// @tparam d_v columns of V and dO
+template <int d, int d_v, class T>
+BackwardKernels wide_kernels(const AttentionGradient<T>& a, const DeviceProperties& device) {
+  const int parts = parts_of_wide_groups(a, device);
+  return {[=](const Stream& stream) { launch_backward_split_wide<d, d_v>(a, parts, stream); },
+          parts > 1 ? "20_split_wide_groups" : "13_wide_heads", d, d_v};
+}
+/// Rung 18, likewise.
+template <int d_v, class T>
+BackwardKernels pair_kernels(const AttentionGradient<T>& a, const DeviceProperties& device) {
+  const int parts = parts_of_pair_groups(a, device);
+  return {[=](const Stream& stream) { launch_backward_split_pairs<d_v>(a, parts, stream); },
+          parts > 1 ? "20_split_wide_groups" : "18_block_pairs", kTransposedColumns, d_v};
+}
+
 /// The fastest kernels with Hopper's instructions, for a problem for which can_use_tma_backward()
 /// holds.
 template <class T>
-BackwardKernels sm_90_kernels(const AttentionGradient<T>& a, bool deterministic) {
-  constexpr int d_v = kMlaHeadDimV;
-  const bool mla = a.head_dim_v != a.head_dim;
-  if (mla && deterministic) {
-    return {[=](const Stream& stream) { launch_backward_wide_heads<kMlaHeadDim, d_v>(a, stream); },
-            "13_wide_heads", kMlaHeadDim, d_v};
+BackwardKernels sm_90_kernels(const AttentionGradient<T>& a, bool deterministic,
+                              const DeviceProperties& device) {
+  if (a.head_dim_v != a.head_dim) {
+    return deterministic ? wide_kernels<kMlaHeadDim, kMlaHeadDimV>(a, device)
+                         : pair_kernels<kMlaHeadDimV>(a, device);
   }
-  if (mla) {
-    return {[=](const Stream& stream) { launch_backward_pairs<d_v>(a, stream); }, "18_block_pairs",
-            kMlaHeadDim, d_v};
-  }
-  if (a.head_dim >= kWideHeads && !deterministic) {
-    return {[=](const Stream& stream) { launch_backward_pairs<192>(a, stream); }, "18_block_pairs",
-            192};
-  }
+  if (a.head_dim >= kWideHeads && !deterministic) return pair_kernels<192>(a, device);
   if (a.head_dim >= kWideHeads) {
-    return with_tma_head_dim<192, 256>(a.head_dim, [&](auto columns) -> BackwardKernels {
+    return with_tma_head_dim<192, 256>(a.head_dim, [&](auto columns) {
       constexpr int d = decltype(columns)::value;
-      return {[=](const Stream& stream) { launch_backward_wide_heads<d>(a, stream); },
-              "13_wide_heads", d};
+      return wide_kernels<d, d>(a, device);
     });
   }
+  const int parts = parts_of_groups(a, device);
   return with_tma_head_dim<64, 128>(a.head_dim, [&](auto columns) -> BackwardKernels {
     constexpr int d = decltype(columns)::value;
-    return {[=](const Stream& stream) { launch_backward_dependent<d>(a, deterministic, stream); },
-            "15_dependent_launch", d};
+    return {[=](const Stream& stream) {
+              launch_backward_split_groups<d>(a, parts, deterministic, stream);
+            },
+            parts > 1 ? "19_split_groups" : "15_dependent_launch", d};
   });
 }
 
@@ -222,7 +245,7 @@ BackwardKernels backward_kernels(const AttentionGradient<T>& a, bool requested,
   static_assert(sizeof(T) == 2, "half or bfloat16");
   const bool deterministic = is_deterministic(a, requested, device);
   return prefers_hopper(device) && can_use_tma_backward(a)
-             ? sm_90_kernels(a, deterministic)
+             ? sm_90_kernels(a, deterministic, device)
              : sm_80_kernels(a, deterministic, device);
 }
 

@@ -45,12 +45,14 @@ MemoryRow memory_of(const Rung& rung) {
     return {name, "8 N^2 + 8 N", [](auto n) { return 8 * n * n + 8 * n; }};
   }
   const std::set<std::string> with_semaphores{"11_ordered_dq", "12_store_then_reduce",
-                                              "14_persistent", "15_dependent_launch"};
+                                              "14_persistent", "15_dependent_launch",
+                                              "19_split_groups"};
   if (with_semaphores.count(name) > 0) {
     return {name, "4 N D + 8 N + N / 8 + 4",
             [](auto n) { return 4 * n * kDim + 8 * n + n / 8 + 4; }};
   }
-  if (name == "16_transposed_gradients" || name == "18_block_pairs") {
+  if (name == "16_transposed_gradients" || name == "18_block_pairs" ||
+      name == "20_split_wide_groups") {
     return {name, "776 N",  // for 192 columns
             [](auto n) { return (4 * 192 + 8) * n; }};
   }

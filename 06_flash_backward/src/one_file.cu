@@ -201,6 +201,28 @@ inline bool check_step() {
     launch_backward_pairs<192>(a, stream);
   });
   //! [18_block_pairs]
+  //! [19_split_groups]
+  Attention<half> shape{};
+  shape.batch = 1;
+  shape.kv_heads = kKvHeads;
+  shape.length_k = kLengthK;
+  constexpr int parts = kHeads / kKvHeads;
+  const Workspace what{64, true, d_kv_floats(shape, 128, 128, parts)};
+  return check<half>(64, what, [](const auto& a, const Stream& stream) {
+    launch_backward_split_groups<64>(a, parts, false, stream);
+  });
+  //! [19_split_groups]
+  //! [20_split_wide_groups]
+  Attention<half> shape{};
+  shape.batch = 1;
+  shape.kv_heads = kKvHeads;
+  shape.length_k = kLengthK;
+  constexpr int parts = kHeads / kKvHeads;
+  const Workspace what{192, false, d_kv_floats(shape, kPairKeys, 2 * 192, parts)};
+  return check<half>(192, what, [](const auto& a, const Stream& stream) {
+    launch_backward_split_pairs<192>(a, parts, stream);
+  });
+  //! [20_split_wide_groups]
 }
 
 }  // namespace fa::FA_TARGET

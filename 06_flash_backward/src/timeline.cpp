@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -9,9 +8,6 @@ namespace {
 
 using Kind = lab::Span::Kind;
 
-// The rung that has blocks of queries as well.
-const std::string kWide = "13_wide_heads";
-
 // Of the rungs that add to dQ.
 const lab::Legend kLegend{
     {Kind::kLoad, "copy, until it arrives"}, {Kind::kStore, "store of dV, dK"},
@@ -19,7 +15,7 @@ const lab::Legend kLegend{
     {Kind::kByColumns, "matmul dQ"},         {Kind::kWork, "P and dS"},
     {Kind::kBulkAdd, "additions to dQ"},     {Kind::kWaitsForOthers, "waits"}};
 
-// Of kWide alone.
+// Of rungs with blocks of queries, alone.
 const lab::Legend kWideLegend{{Kind::kLoad, "copy, until it arrives"},
                               {Kind::kStore, "store of dQ, dV, dK"},
                               {Kind::kScores, "matmuls S, dP"},
@@ -27,19 +23,11 @@ const lab::Legend kWideLegend{{Kind::kLoad, "copy, until it arrives"},
                               {Kind::kWork, "P and dS"},
                               {Kind::kWaitsForOthers, "waits"}};
 
-// Of the problems that are drawn; the second one for rung 13.
+// Of the problems that are drawn; the second one for rungs of wide heads.
 constexpr std::int64_t kDrawnHeadDim = 128, kDrawnWideHeadDim = 256;
 
 bool is_wide(const Rung& rung) {
   return rung.min_head_dim > 128;
-}
-
-// Tensors by their first appearance. Most rungs ask for K, Q, V and dO in this order, and write dV
-// before dK. Rung 08 asks for V before Q; blocks of queries ask for Q, K, dO and V, and write dQ.
-std::vector<std::string> tensors_of(const Rung& rung) {
-  if (rung.name == "08_wgmma") return {"K", "V", "Q", "dO", "dV", "dK"};
-  if (rung.name == kWide) return {"Q", "K", "dO", "V", "dQ", "dV", "dK"};
-  return {"K", "Q", "V", "dO", "dV", "dK"};
 }
 
 Problem one_head(std::int64_t length_q, std::int64_t length_k, std::int64_t head_dim, bool causal) {
@@ -57,6 +45,24 @@ Problem drawn_problem(const Rung& rung) {
   return one_head(256, 256, rung.head_dim_near(head_dim), false);
 }
 
+namespace {
+
+// Whether a rung has blocks of queries beside blocks of keys: where dQ, dK and dV together need too
+// many registers.
+bool has_blocks_of_queries(const Rung& rung) {
+  return drawn_problem(rung).shape.head_dim > 192;
+}
+
+// Tensors by their first appearance. Most rungs ask for K, Q, V and dO in this order, and write dV
+// before dK. Rung 08 asks for V before Q; blocks of queries ask for Q, K, dO and V, and write dQ.
+std::vector<std::string> tensors_of(const Rung& rung) {
+  if (rung.name == "08_wgmma") return {"K", "V", "Q", "dO", "dV", "dK"};
+  if (has_blocks_of_queries(rung)) return {"Q", "K", "dO", "V", "dQ", "dV", "dK"};
+  return {"K", "Q", "V", "dO", "dV", "dK"};
+}
+
+}  // namespace
+
 cli::RecordedRung recorded(const Rung& rung, const Problem& problem) {
   const auto inputs = random_inputs(problem);
   return {rung.name, problem.words(), tensors_of(rung),
@@ -66,15 +72,15 @@ cli::RecordedRung recorded(const Rung& rung, const Problem& problem) {
 void show_timelines(const Backend& backend, const cli::TimelineOptions& options) {
   const std::string first = "08";
   std::vector<cli::RecordedRung> rungs;
+  bool wide = true;  // all of them
   for (const Rung* rung :
        cli::rungs_with_timeline(backend.rungs, options.kernel, first, [](const Rung& one) {
          // They are of one SM.
          return one.supports(drawn_problem(one)) && one.tiles.front().cluster == 1;
        })) {
     rungs.push_back(recorded(*rung, drawn_problem(*rung)));
+    wide = wide && has_blocks_of_queries(*rung);
   }
-  const bool wide =
-      std::all_of(rungs.begin(), rungs.end(), [](const auto& one) { return one.name == kWide; });
   cli::show_timelines(options, rungs, first, wide ? kWideLegend : kLegend, "P, dS");
 }
 

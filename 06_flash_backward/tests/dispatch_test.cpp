@@ -1,5 +1,7 @@
 // Which kernels are chosen for a GPU and the code that a build has for it, and that what is chosen
 // computes gradients: all choices run on this build's backends, whatever GPU they are made for.
+#include <tuple>
+
 #include <doctest/doctest.h>
 
 #include "06_flash_backward/src/backend.hpp"
@@ -86,6 +88,47 @@ TEST_CASE("192 columns of q and k, 128 of v: on Hopper, or any_gpu") {
   }
 }
 
+TEST_CASE("few heads of K and V: on Hopper the query heads of a group are divided") {
+  DeviceProperties gpu = gpus::kH100;
+  gpu.sm_count = 132;
+  for (const auto& [heads, kv_heads, name] : {std::tuple{32, 1, "19_split_groups"},
+                                              {8, 1, "19_split_groups"},
+                                              {32, 8, "15_dependent_launch"},
+                                              {8, 8, "15_dependent_launch"}}) {
+    for (const bool deterministic : {false, true}) {
+      for (const int head_dim : {64, 96, 128}) {
+        const Problem problem =
+            problem_of(Type::kBFloat16, {1, heads, kv_heads, 2048, 2048, head_dim});
+        CHECK(Tests::all().front().chosen(problem, deterministic, gpu) == name);
+      }
+    }
+  }
+  for (const int head_dim : {192, 256}) {
+    for (const bool deterministic : {false, true}) {
+      const Problem problem = problem_of(Type::kBFloat16, {1, 8, 1, 2048, 2048, head_dim}, true);
+      CHECK(Tests::all().front().chosen(problem, deterministic, gpu) == "20_split_wide_groups");
+    }
+  }
+  for (const int kv_heads : {1, 2}) {
+    gpu.sm_count = 132;
+    Problem problem = problem_of(Type::kBFloat16, {1, 6, kv_heads, 150, 140, 192}, kv_heads == 2);
+    check_choice(gpu, problem);
+    problem.head_dim_v = kMlaHeadDimV;
+    check_choice(gpu, problem);
+    problem = problem_of(Type::kFloat16, {1, 6, kv_heads, 330, 140, 256}, kv_heads == 2);
+    check_choice(gpu, problem);
+  }
+  for (const auto& [sms, group] : {std::pair{132, 2}, {132, 3}, {6, 7}, {132, 5}, {132, 8}}) {
+    gpu.sm_count = sms;
+    for (const int head_dim : {64, 72, 128}) {
+      const Problem problem = problem_of(group % 2 == 0 ? Type::kBFloat16 : Type::kFloat16,
+                                         {1, group, 1, 150, 140, head_dim}, group == 7);
+      CHECK(Tests::all().front().chosen(problem, true, gpu) == "19_split_groups");
+      check_choice(gpu, problem);
+    }
+  }
+}
+
 TEST_CASE("float32: the chosen kernels can run on the GPU") {
   for (const int head_dim : {32, 64, 128, 256}) {
     CAPTURE(head_dim);
@@ -129,7 +172,7 @@ TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
   REQUIRE(rungs.size() == 4);
   CHECK(rungs[2].name == "03_two_kernels");
   CHECK(rungs[2].max_head_dim == 64);
-  REQUIRE(left_out.size() == 16);
+  REQUIRE(left_out.size() == 18);
   CHECK(left_out[0] ==
         "03_two_kernels is left out with a head_dim above 64: it needs 76800 "
         "bytes of shared memory in a block; T4 has 65536");

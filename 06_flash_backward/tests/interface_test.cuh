@@ -131,6 +131,16 @@ TEST_CASE("the kernels are those for the type, the columns and the mode") {
         (on_hopper() ? Names(2, "13_wide_heads, float16, 256 columns")
                      : Names{"06_swizzled_pipeline, float16, 256 columns",
                              "07_deterministic, float16, 256 columns"}));
+  CHECK(check(problem_of(Type::kBFloat16, {1, 5, 1, 150, 140, 128})) ==
+        (on_hopper() ? Names(2, "19_split_groups, bfloat16, 128 columns")
+                     : Names{"06_swizzled_pipeline, bfloat16, 128 columns",
+                             "07_deterministic, bfloat16, 128 columns"}));
+  if (on_hopper()) {
+    CHECK(check(problem_of(Type::kBFloat16, {1, 5, 1, 700, 140, 192}, true)) ==
+          Names(2, "20_split_wide_groups, bfloat16, 192 columns"));
+    CHECK(check(problem_of(Type::kFloat16, {1, 5, 1, 700, 140, 256}, true)) ==
+          Names(2, "20_split_wide_groups, float16, 256 columns"));
+  }
   Problem problem = problem_of(Type::kBFloat16, {1, 1, 1, 9, 8, 256});
   problem.dropout = 0.5;
   CHECK(check(problem) == Names{"06_swizzled_pipeline, bfloat16, 256 columns, dropout",

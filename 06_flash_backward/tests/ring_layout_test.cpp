@@ -97,6 +97,20 @@ TEST_CASE("visible_parts() covers exactly the pairs that the mask leaves, once e
   }
 }
 
+TEST_CASE("in zig-zag order a rank computes one problem in each step, when lengths divide") {
+  for (const int ranks : {1, 2, 4}) {
+    const Problem problem{{1, 1, 1, 64, 64, 1}, true, RowOrder::kZigZag, ranks};
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (int owner = 0; owner < ranks; ++owner) {
+        const auto parts =
+            visible_parts(problem, queries_of(problem, rank), keys_of(problem, owner));
+        REQUIRE(parts.size() == 1);
+        CHECK(parts[0].causal == (owner == rank));
+      }
+    }
+  }
+}
+
 TEST_CASE(
     "zig-zag gives all ranks the same work, at every step; contiguous nearly twice the mean") {
   for (const int ranks : {2, 4, 8}) {

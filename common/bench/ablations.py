@@ -1,6 +1,6 @@
 """Takes the ideas of a step back, one at a time and one after the other, and times what is left.
 
-    python3 -m common.bench.ablations [LESSON/STEP...] [--json FILE] [--commit ID]
+    python3 -m common.bench.ablations [LESSON[/STEP]...] [--json FILE] [--commit ID]
     python3 -m common.bench.ablations --table FILE
 
 The ideas are changes to the one file of a step (./learn flatten), listed in its lesson's
@@ -42,12 +42,15 @@ def timed(lesson, step):
     return flatten.flatten(lesson, step, above + timing + "\n" + what + launches)
 
 
-def find_step(text):
-    """The full names of a lesson and a step, written LESSON/STEP."""
+def find_steps(text):
+    """[(lesson, step)] of LESSON/STEP, such as 05/08; of LESSON all that have ablations."""
     lesson, slash, step = text.partition("/")
-    if not slash:
-        raise Problem(f"'{text}' is not LESSON/STEP, such as 05/08")
-    return flatten.find_step(lesson, step)
+    if slash:
+        return [flatten.find_step(lesson, step)]
+    found = [(name, step) for name, step in ideas() if lesson in (name, name[:2])]
+    if not found:
+        raise Problem(f"'{text}' is neither LESSON/STEP nor a lesson with ablations")
+    return found
 
 
 def ideas():
@@ -160,7 +163,7 @@ def table(record):
     return lines + source_lines(record)
 
 
-def head(nvcc, commit):
+def head(nvcc, commit, module="common.bench.ablations"):
     """What a record says of the machine and the code."""
     release = re.search(r"release ([\d.]+)", run(nvcc, "--version"))
     smi = [shutil.which("nvidia-smi"), "--query-gpu=name,driver_version", "--format=csv,noheader"]
@@ -171,13 +174,13 @@ def head(nvcc, commit):
         "toolkit": release[1] if release else "unknown",
         "commit": commit,
         "date": datetime.date.today().isoformat(),
-        "command": shlex.join(["python3", "-m", "common.bench.ablations", *sys.argv[1:]]),
+        "command": shlex.join(["python3", "-m", module, *sys.argv[1:]]),
     }
 
 
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("steps", nargs="*", metavar="LESSON/STEP", help="all that have ablations")
+    parser.add_argument("steps", nargs="*", metavar="LESSON[/STEP]", help="all that have ablations")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="the record to write")
     parser.add_argument("--commit", default="unknown", metavar="ID", help="for the record")
     parser.add_argument("--table", type=pathlib.Path, metavar="FILE", help="print a record")
@@ -186,7 +189,7 @@ def main(arguments):
         if given.table:
             print("\n".join(table(read(given.table))))
             return 0
-        steps = [find_step(step) for step in given.steps] or list(ideas())
+        steps = [step for text in given.steps for step in find_steps(text)] or list(ideas())
         nvcc = flatten.find_nvcc()
         if nvcc is None or shutil.which("nvidia-smi") is None:
             print("ablations: it needs nvcc and an NVIDIA GPU", file=sys.stderr)

@@ -133,8 +133,9 @@ class Point(typing.NamedTuple):
 
 
 # What is timed, by the names that --points takes, each with and without the mask: (types, batch *
-# length, lengths, heads, kv_heads, head_dim); (head_dim, head_dim_v) where they differ, as in
-# DeepSeek's latent attention.
+# length or None for batch 1, lengths, heads, kv_heads, head_dim); (head_dim, head_dim_v) where they
+# differ, as in DeepSeek's latent attention.
+FEW = (2048, 4096, 8192, 16384)  # with few heads of K and V
 BFLOAT16, FLOAT32, BOTH = ("bfloat16",), ("float32",), ("bfloat16", "float16")
 GROUPS = {
     "d64": (BFLOAT16, TOKENS, LENGTHS, 32, 32, 64),
@@ -144,6 +145,12 @@ GROUPS = {
     "d192_v128": (BFLOAT16, TOKENS, (4096,), 16, 16, (192, 128)),
     "d256": (BFLOAT16, TOKENS, (1024, 4096, 16384), 8, 8, 256),
     "gqa": (BFLOAT16, TOKENS, (2048, 8192), 32, 8, 128),
+    "mqa_d64": (BFLOAT16, None, FEW, 32, 1, 64),
+    "mqa_d128": (BFLOAT16, None, FEW, 32, 1, 128),
+    "gqa8_d64": (BFLOAT16, None, FEW, 8, 1, 64),
+    "gqa8_d128": (BFLOAT16, None, FEW, 8, 1, 128),
+    "gqa32_d64": (BFLOAT16, None, FEW, 32, 8, 64),
+    "gqa32_d128": (BFLOAT16, None, FEW, 32, 8, 128),
     "small": (BFLOAT16, 1024, (1024,), 16, 16, 128),
     "float32_d64": (FLOAT32, 4 * 1024, (1024,), 16, 16, 64),
     "float32_d128": (FLOAT32, 4 * 4096, (4096,), 16, 16, 128),
@@ -153,6 +160,7 @@ GROUPS = {
 SETS = {  # of groups
     "goals": ("d64", "d128"),
     "shapes": ("d96", "d192", "d192_v128", "d256", "gqa", "small", "float32_d64", "float32_d128"),
+    "few_heads": ("mqa_d64", "mqa_d128", "gqa8_d64", "gqa8_d128", "gqa32_d64", "gqa32_d128"),
     "types": ("types_d64", "types_d128"),
 }
 
@@ -166,7 +174,7 @@ def points_of(names):
             raise Failure(f"there are no points '{name}'; allowed are {allowed}")
         groups += SETS.get(name, (name,))
     return [
-        Point(group, types, tokens // length, heads, kv_heads, length, *columns, causal)
+        Point(group, types, (tokens or length) // length, heads, kv_heads, length, *columns, causal)
         for group in dict.fromkeys(groups)
         for types, tokens, lengths, heads, kv_heads, head_dim in [GROUPS[group]]
         for columns in [head_dim if isinstance(head_dim, tuple) else (head_dim, head_dim)]

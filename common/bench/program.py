@@ -33,7 +33,8 @@ class Example:
         time with the same inputs.
     prepare(names, q, k, v, causal) gives {column: call} and {column: name of our kernel} for the
         names it can, and the inputs of a pass; a call returns what it computes.
-    reference(inputs, causal) gives the same in float64, {name: tensor}.
+    reference(inputs, causal) gives the same in float64, {name: tensor}, for query heads that share
+        one head of K and V.
     """
 
     what = ""  # whose errors are checked

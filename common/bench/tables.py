@@ -58,6 +58,11 @@ def points_in(rows):
     return list(points.values())
 
 
+def speed(row):
+    """TFLOP/s, or GB/s where bytes count and not FLOPs."""
+    return row["tflops"] if "tflops" in row else row["gigabytes_per_second"]
+
+
 def ratio(of, same_bits=False):
     """(our speed over that of the fastest other one, which one that is) of a point's {backend:
     row}; None where nothing was compared. same_bits: the deterministic modes only."""
@@ -66,12 +71,24 @@ def ratio(of, same_bits=False):
     others = [of[name] for name in names if name in of]
     if ours is None or not others:
         return None
-    best = max(others, key=lambda row: row["tflops"])
-    return ours["tflops"] / best["tflops"], best["backend"]
+    best = max(others, key=speed)
+    return speed(ours) / speed(best), best["backend"]
+
+
+def spread(of):
+    """How far a point's 5th and 95th percentile of rounds lie apart, in percent of the median: the
+    larger of ours and the fastest other one; None where the record does not have them."""
+    found = ratio(of)
+    both_times = [of[name].get("milliseconds_5_95") for name in (OURS, found[1])] if found else []
+    if not both_times or None in both_times:
+        return None
+    medians = [of[name]["milliseconds"] for name in (OURS, found[1])]
+    return max(100 * (high - low) / m for (low, high), m in zip(both_times, medians))
 
 
 class TimeTable:
-    """Times of points as lines: TFLOP/s of each backend, and the ratio to the best other one."""
+    """Times of points as lines: TFLOP/s of each backend, the ratio to the best other one, and how
+    far the rounds of both spread."""
 
     def __init__(self, columns, rows):
         """rows: all that are printed, or their labels."""
@@ -88,6 +105,11 @@ class TimeTable:
                 {"x det": 6, "best det": other} if mode else {"x best": 6, "best": other}
             )
 
+        # Labels of points that are still to be timed have no times; old records lack percentiles.
+        self.spreads = any("milliseconds_5_95" in r or "milliseconds" not in r for r in rows)
+        if self.spreads:
+            self.widths["5-95 %"] = 6
+
     def line(self, cells):
         """A line of the table."""
         return "  ".join(map(str.rjust, cells, self.widths.values()))
@@ -95,7 +117,10 @@ class TimeTable:
     def print_heading(self):
         same = "; x det: the same with equal bits" if len(self.modes) > 1 else ""
         what = "x best: our speed over that of the fastest other"
-        print(f"TFLOP/s; - means not supported. {what}{same}.")
+        apart = (
+            "; 5-95 %: how far these percentiles of the rounds lie apart" if self.spreads else ""
+        )
+        print(f"TFLOP/s; - means not supported. {what}{same}{apart}.")
         print(self.line(self.widths))
         print(self.line("-" * width for width in self.widths.values()))
 
@@ -109,6 +134,9 @@ class TimeTable:
             for mode in self.modes:
                 found = ratio(of, mode)
                 cells += [f"{found[0]:.3f}", HEADINGS[found[1]]] if found else ["-", "-"]
+            if self.spreads:
+                percent = spread(of)
+                cells.append("-" if percent is None else f"{percent:.1f}")
             print(self.line(cells), flush=True)
 
 

@@ -204,6 +204,11 @@ inline float __fmaf_rn(float x, float y, float z) {
   return std::fma(x, y, z);
 }
 
+/// The place of the lowest bit that is set, from 1; 0 for none.
+inline int __ffs(int bits) {
+  return __builtin_ffs(bits);
+}
+
 /// The bits of a float32, and back.
 inline std::uint32_t __float_as_uint(float x) {
   std::uint32_t bits;
@@ -282,6 +287,10 @@ __forceinline__ void store_pair(T* address, std::uint32_t pair,
 inline float exp2_approx(float x) {
   lab::note_exponential();
   return std::exp2(x);
+}
+template <class R>
+R tanh_approx(R x) {
+  return std::tanh(x);
 }
 
 /// 16 bytes as one access: a vector type of the compiler, so that the watched lab sees one too.

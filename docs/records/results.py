@@ -23,6 +23,7 @@ SPEED = [
     ("TFLOP/s", "tflops", "{:.2f}"),
     ("GB/s", "gigabytes_per_second", "{:.0f}"),
     ("% of peak", "percent_of_peak", "{:.1f}"),
+    ("% of bandwidth", "percent_of_bandwidth", "{:.1f}"),
     ("% of cuBLAS", "percent_of_cublas", "{:.1f}"),
     ("price", "deterministic_price", "{:.2f}"),
 ]

@@ -141,12 +141,34 @@ GAPS = """(() => {
   }
   return found.slice(0, 3);
 })()"""
-# The colours of code and of rows of tables are the same everywhere: one page is enough, `whole`.
-AXE = """async ([whole, rules]) => {
-  const same = ['.highlight pre > span', 'table.results tbody tr:nth-child(n+3)'];
+# Text is compared with what is behind it at three places of each style of a page: a colour, size
+# and weight, and the backgrounds that it stands on. Three, since axe cannot judge what something
+# covers; nor can it judge a single letter.
+AXE = """async (rules) => {
+  const places = new Map(), behind = new Map();
+  const backgrounds = (element) => {
+    if (!element) return '';
+    if (!behind.has(element)) {
+      const style = getComputedStyle(element);
+      const own = [style.backgroundColor, style.backgroundImage, style.opacity].join();
+      const none = own === 'rgba(0, 0, 0, 0),none,1';
+      behind.set(element, backgrounds(element.parentElement) + (none ? '' : own));
+    }
+    return behind.get(element);
+  };
+  for (const element of document.body.querySelectorAll('*')) {
+    const text = [...element.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+    element.toggleAttribute('data-compared', false);
+    if (!text || element.textContent.trim().length < 2 || !element.checkVisibility()) continue;
+    const style = getComputedStyle(element);
+    const own = [style.color, style.fontSize, style.fontWeight, style.textShadow];
+    const key = own.join() + backgrounds(element), count = places.get(key) || 0;
+    element.toggleAttribute('data-compared', count < 3);
+    places.set(key, count + 1);
+  }
+  axe.configure({rules: [{id: 'color-contrast', selector: '[data-compared]'}]});
   const result = await axe.run(
-    whole ? document : {exclude: same.map((selector) => [selector])},
-    {preload: false, resultTypes: ['violations'], runOnly: rules});
+    document, {preload: false, resultTypes: ['violations'], runOnly: rules});
   return result.violations.map(
     (v) => v.id + ': ' + v.nodes.slice(0, 3).map((n) => n.target).join('; '));
 }"""
@@ -263,7 +285,7 @@ def axe():
     return pathlib.Path(package).with_name("axe.min.js").read_text(encoding="utf-8")
 
 
-def every_page(window, html, files, counts, last):
+def every_page(window, html, files, counts):
     """Yields faults of each page, in each size and look."""
     script = axe()
     for file in files:
@@ -278,16 +300,15 @@ def every_page(window, html, files, counts, last):
         yield from (f"{file}: a gap in a formula: {gap}" for gap in window.value(GAPS))
         for figure in window.value(UNITS):
             yield f"{file}: a line may end in '{figure}'"
-        window.page.add_script_tag(content=script)
-        whole = file in (LISTING, last)
+        window.value(script)
         drawn = window.value("!!document.querySelector('.drawing')")
         # Colours differ between the looks, everything else between the sizes.
         for dark, width, rules in (
             (False, WIDE, LEVELS),
             *((False, width, []) for width in COLUMN if drawn and width not in (WIDE, PHONE)),
             (False, PHONE, []),
-            *([(True, WIDE, [])] if drawn else []),
             (True, PHONE, ["color-contrast", "scrollable-region-focusable", "aria-hidden-focus"]),
+            *([(True, WIDE, [])] if drawn else []),
         ):
             window.look(dark)
             window.size(width, 900)
@@ -302,7 +323,7 @@ def every_page(window, html, files, counts, last):
                 yield f"{file}: in a window of {width} the text has {column} pixels"
             if rules:
                 counts["axe"] += 1
-                for words in window.value(AXE, [whole, rules]):
+                for words in window.value(AXE, rules):
                     yield f"{file}, {'dark' if dark else 'light'}, {width} pixels: axe: {words}"
         window.look(False, paper=True)
         window.size(PAPER, 1000)
@@ -514,8 +535,8 @@ def reference(window, html):
         for dark in (False, True):
             window.look(dark)
             window.open(html / "reference" / name)
-            window.page.add_script_tag(content=axe())
-            for words in window.value(AXE, [True, LEVELS]):
+            window.value(axe())
+            for words in window.value(AXE, LEVELS):
                 yield f"reference/{name}, {'dark' if dark else 'light'}: axe: {words}"
 
 
@@ -537,8 +558,7 @@ def look(html):
             try:
                 for walk in WALKS if part == 0 else ():
                     found += walk(window, html)
-                # The last page is looked at in whole, by the browser that has it.
-                found += every_page(window, html, files[part::BROWSERS], counts, files[-1])
+                found += every_page(window, html, files[part::BROWSERS], counts)
             except browser.PageError as error:
                 found.append(str(error))
         return found

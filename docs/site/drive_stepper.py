@@ -146,24 +146,25 @@ def playing(stepper):
         yield "it still plays after it was stopped"
 
 
-def appearance(page):
+def appearance(phone, page):
     """On a phone the page is no wider than the window; who wants no motion gets none."""
     motion = (
         "parseFloat(getComputedStyle(document.querySelector('#stepper-map td')).transitionDuration)"
     )
     for reduced in (False, True):
-        with browser.Browser(size=(390, 844), reduced=reduced) as phone:
-            phone.open(page)
-            width = phone.value("document.documentElement.scrollWidth")
-            if width > 390:
-                yield f"in a window of 390 the page is {width} wide"
-            for size in () if reduced else (390, 820, 1100, 1440):
-                phone.size(size, 844)
-                for name in phone.value(CUT):  # the tile that is shown first has four columns
-                    yield f"in a window of {size}, {name} is cut"
-            if (phone.value(motion) == 0) != reduced:
-                yield f"motion: {phone.value(motion)} s, with reduced motion {reduced}"
-            yield from phone.faults()
+        phone.size(390, 844)
+        phone.look(dark=False, reduced=reduced)
+        phone.open(page)
+        width = phone.value("document.documentElement.scrollWidth")
+        if width > 390:
+            yield f"in a window of 390 the page is {width} wide"
+        for size in () if reduced else (390, 820, 1100, 1440):
+            phone.size(size, 844)
+            for name in phone.value(CUT):  # the tile that is shown first has four columns
+                yield f"in a window of {size}, {name} is cut"
+        if (phone.value(motion) == 0) != reduced:
+            yield f"motion: {phone.value(motion)} s, with reduced motion {reduced}"
+        yield from phone.faults()
 
 
 def look(program):
@@ -186,7 +187,7 @@ def look(program):
                     found.append(f"{part.__name__}: {error}")
                 found += [f"{part.__name__}: {fault}" for fault in window.faults()]
                 compared += stepper.compared
-        found += appearance(page)
+            found += appearance(window, page)
     if not compared:
         found.append("no number was compared")
     return found, f"{compared} numbers compared"

@@ -28,6 +28,7 @@ RECORDS = {
     "05": "h200_05_flash_forward",
     "05_peers": "h200_05_interface",
     "05_counters": "h200_05_counters",
+    "05_decode": "h100_05_decode",
     "h100_05_peers": "h100_05_interface",
     "h100_05_counters": "h100_05_counters",
     "h100_06_peers": "h100_06_interface",

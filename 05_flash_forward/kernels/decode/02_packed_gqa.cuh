@@ -54,6 +54,7 @@ __device__ void attend_to_tiles(const Attention<T>& a, const DecodeItem& item,
   Accumulators<Warp, d> o = {};
   WarpRowState<Warp> state;
   init_row_state(state);
+  //! [decode_step]
   const auto step = [&](int tile, auto edge) {
     constexpr bool masked = decltype(edge)::value;
     cp_async_wait<stages - 2>();
@@ -77,6 +78,7 @@ __device__ void attend_to_tiles(const Attention<T>& a, const DecodeItem& item,
   __syncthreads();  // no warp reads the tiles, whose place states take
   store_warp_state<Tile>(o, state, lane);
   __syncthreads();  // the states are complete
+  //! [decode_step]
 }
 //! [attend_to_tiles]
 

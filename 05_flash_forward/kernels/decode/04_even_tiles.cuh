@@ -101,18 +101,22 @@ struct TileList {
 /// parts at most that are not whole items: its first and its last.
 struct EvenTiles {
   int total;
-  int blocks;  ///< with work
+  int blocks;  ///< with work: at most as many as tiles
 
-  /// Where a block begins; the next one's begin is its end.
+  /// Where a block begins; the next one's begin is its end. The first blocks have a tile more.
   //! [even_tiles]
   __device__ int begin(int block) const {
-    return static_cast<int>(std::int64_t{total} * block / blocks);
+    const int each = total / blocks, longer = total % blocks;
+    return each * block + (block < longer ? block : longer);
   }
   /// The block that has a place in the list.
   __device__ int block_of(int place) const {
-    return static_cast<int>(((std::int64_t{place} + 1) * blocks - 1) / total);
+    const int each = total / blocks, longer = total % blocks;
+    const int of_longer = longer * (each + 1);
+    return place < of_longer ? place / (each + 1)
+                             : longer + (place - of_longer) / each;
   }
-  /// Where a block leaves the state of its part of an item that begins at `first`.
+  /// Where a block leaves its part of an item that begins at `first`.
   __device__ int slot(int block, int first) const {
     return 2 * block + (begin(block) < first ? 1 : 0);
   }
@@ -181,6 +185,7 @@ __device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
   int place = even.begin(block);
   const int end_of_block = even.begin(block + 1);
   SequenceTiles sequence = list.sequence_at(place);
+  //! [item_loop]
   while (place < end_of_block) {
     ItemPart part;
     part.index = (place - sequence.first) / sequence.tiles;
@@ -203,6 +208,7 @@ __device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
       sequence.first = place;
     }
   }
+  //! [item_loop]
 }
 //! [attend_to_list]
 

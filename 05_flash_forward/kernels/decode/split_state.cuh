@@ -49,6 +49,9 @@ struct RowSplit {
   float o[d / kWarp];
 };
 
+/// Parts whose O a lane loads before it needs the first: loads in flight.
+constexpr int kMergedAtOnce = 8;
+
 /// The state of all parts of a row's keys: lesson 03's merge, with the maximum of all parts first.
 /// A warp calls it, and each lane gets m and l.
 /// @param slot_of where the state of a part is: slot_of(part)
@@ -66,20 +69,35 @@ __device__ RowSplit<d> merge_row(const SplitStates& states, int parts,
     all.m = fmaxf(all.m, states.m[index(part)]);
   }
   all.m = warp_max(all.m);
-#pragma unroll 4  // loads of several parts in flight
-  for (int part = 0; part < parts; ++part) {
-    const std::int64_t i = index(part);
-    const float factor = part_factor(states.m[i], all.m, exponent_scale);
+  for (int part0 = 0; part0 < parts; part0 += kWarp) {
+    const int own = part0 + lane;  // of which this lane has the factor
+    const std::int64_t i = index(own < parts ? own : parts - 1);
+    const float factor =
+        own < parts ? part_factor(states.m[i], all.m, exponent_scale) : 0;
     all.l += factor * states.l[i];
-    const float* const o = states.o + i * states.pitch + lane * (d / kWarp);
+    for (int first = 0; first < kWarp && part0 + first < parts;
+         first += kMergedAtOnce) {
+      float o[kMergedAtOnce][d / kWarp / 2][2];
 #pragma unroll
-    for (int e = 0; e < d / kWarp; e += 2) {
-      float pair[2];
-      load2(pair, o + e);
-      all.o[e] += factor * pair[0];
-      all.o[e + 1] += factor * pair[1];
+      for (int p = 0; p < kMergedAtOnce; ++p) {
+        const float* const row_of_part =
+            states.o + __shfl_sync(kAllLanes, i, first + p) * states.pitch;
+#pragma unroll
+        for (int e = 0; e < d / kWarp / 2; ++e) {
+          load2(o[p][e], row_of_part + lane * (d / kWarp) + 2 * e);
+        }
+      }
+#pragma unroll
+      for (int p = 0; p < kMergedAtOnce; ++p) {
+        const float of_part = __shfl_sync(kAllLanes, factor, first + p);
+#pragma unroll
+        for (int e = 0; e < d / kWarp; ++e) {
+          all.o[e] += of_part * o[p][e / 2][e % 2];
+        }
+      }
     }
   }
+  all.l = warp_sum(all.l);
   return all;
 }
 //! [merge_row]

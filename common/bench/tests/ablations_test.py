@@ -67,11 +67,14 @@ class Whole(unittest.TestCase):
             self.assertIn("1.00", [row[-1] for row in rows if row])
             self.assertEqual(self.run_main("--table", record), (0, text, ""))
 
+    def test_a_lesson_alone_means_all_its_steps(self):
+        self.assertEqual(ablations.find_steps("05"), ablations.find_steps("05/08"))
+
     def test_what_cannot_be_done_is_said(self):
         for arguments, text in (
             (["05/07"], "says nothing of 07_pipeline"),
             (["05/99"], "no step '99'"),
-            (["05"], "LESSON/STEP"),
+            (["04"], "'04' is neither LESSON/STEP nor a lesson with ablations"),
             (["--table", "nowhere.json"], "cannot be read"),
         ):
             with self.subTest(arguments=arguments):

@@ -229,6 +229,10 @@ class Points(unittest.TestCase):
         self.assertEqual(problems.points_of("d64,d128,goals,d64"), problems.points_of("goals"))
         self.assertEqual({(p.heads, p.kv_heads) for p in problems.points_of("gqa")}, {(32, 8)})
         self.assertEqual({p.batch for p in problems.points_of("small")}, {1})
+        few = problems.points_of("few_heads")
+        self.assertEqual({(p.heads, p.kv_heads) for p in few}, {(32, 1), (8, 1), (32, 8)})
+        self.assertEqual({p.length for p in few}, {2048, 4096, 8192, 16384})
+        self.assertEqual({p.batch for p in few}, {1})
         everything = problems.points_of(",".join(problems.SETS))
         self.assertEqual({p.group for p in everything}, set(problems.GROUPS))
 
@@ -275,6 +279,15 @@ class Ratios(unittest.TestCase):
         self.assertEqual(tables.ratio(of), (1.2, CUDNN))
         self.assertEqual(tables.ratio(of, same_bits=True), (0.8, name))
 
+    def test_where_bytes_count_the_rate_is_in_bytes(self):
+        rows = [
+            {"backend": OURS, "head_dim": 128, "gigabytes_per_second": 3000.0},
+            {"backend": CUDNN, "head_dim": 128, "gigabytes_per_second": 2400.0},
+            {"backend": FLASH_3, "head_dim": 128, "gigabytes_per_second": 2000.0},
+        ]
+        (of,) = tables.points_in(rows)
+        self.assertEqual(tables.ratio(of), (1.25, CUDNN))
+
     def test_without_others_there_is_none(self):
         (of,) = tables.points_in([timed(OURS, 300)])
         self.assertIsNone(tables.ratio(of))
@@ -292,6 +305,20 @@ class Ratios(unittest.TestCase):
         first, second = printed_by(tables.print_times, rows).splitlines()[3:5]
         self.assertEqual(first.index(" causal"), second.index(" causal"))
         self.assertIn(" 64/32  causal", second)
+
+    def test_the_spread_is_the_larger_of_ours_and_the_fastest_other(self):
+        ours = timed(OURS, 300, milliseconds_5_95=[0.95, 1.05])
+        slow = timed(FLASH_3, 100, milliseconds_5_95=[0.5, 1.5])
+        fast = timed(CUDNN, 200, milliseconds_5_95=[0.99, 1.02])
+        (of,) = tables.points_in([ours, slow, fast])
+        self.assertAlmostEqual(tables.spread(of), 10)
+        lines = printed_by(tables.print_times, [ours, slow, fast]).splitlines()
+        self.assertTrue(lines[1].endswith(" 5-95 %"))
+        self.assertTrue(lines[3].endswith("  10.0"))
+        (of,) = tables.points_in([timed(OURS, 300), fast])
+        self.assertIsNone(tables.spread(of))
+        old = printed_by(tables.print_times, [timed(OURS, 300), timed(CUDNN, 200)])
+        self.assertNotIn("5-95", old)
 
     def test_least_and_median(self):
         rows = []

@@ -211,6 +211,9 @@ expect "a lesson with an interface is timed beside others" both status_is 0 call
 fake python3 '[ "$1" != -c ]'
 learn bench 2
 expect "... where PyTorch is" both status_is 0 says "PyTorch is not installed: 02_beta is not timed beside others."
+touch "$root/02_beta/src/ablations.txt"
+learn bench 2
+expect "ideas are timed one by one where they are listed" both status_is 0 called "python3 -B -m common.bench.ablations 02_beta --json $root/build/learn/bench/02_beta_ablations.json"
 touch "$root/02_beta/src/stamped.cuh"
 echo FA_CUDA_ARCHITECTURES:INTERNAL=90a >"$root/build/learn/CMakeCache.txt"
 printf '#!/bin/sh\necho stamps of 02_beta\n' >"$root/build/learn/02_beta/02_beta_stamped"

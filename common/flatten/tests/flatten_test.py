@@ -135,7 +135,7 @@ class Compiled(unittest.TestCase):
                 list(pool.map(compiled, ALL))
 
     def test_nvcc_compiles_every_step_without_the_repository(self):
-        self.for_all(lambda name: None, "-arch=compute_90a", "-ptx")
+        self.for_all(lambda name: None, "-arch=compute_90a", "-ptx", "-Xcicc", "-O0")
 
     @unittest.skipUnless(has_gpu(), "there is no GPU")
     def test_every_step_is_right_on_the_gpu(self):

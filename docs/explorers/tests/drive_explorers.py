@@ -306,48 +306,47 @@ MOVES = """(() => {
 })()"""
 
 
-def mouse(directory):
+def mouse(window, directory):
     """A click on an element chooses its lane; play runs and stops; motion can be turned off."""
+    window.size(900, 700)
     for reduced in (False, True):
-        with browser.Browser(size=(900, 700), reduced=reduced) as window:
-            window.open(directory / "banks.html")
-            if bool(window.value(MOVES)) == reduced:
-                yield f"banks: {window.value(MOVES)} animations, with reduced motion {reduced}"
-    with browser.Browser(size=(900, 700), reduced=True) as window:
-        window.open(directory / "fragments.html")
-        window.click('[data-pick="thread=30"] rect')
-        if (lane := window.value("Explorer.all.fragments.state.thread")) != 30:
-            yield f"fragments: a click on an element of lane 30 chooses lane {lane}"
-        window.open(directory / "backward.html")
-        step = "Explorer.all.backward.state.step"
-        first = window.value(step)
-        window.click(".explorer-controls button")
-        window.until(f"{step} > {first} + 1", 20)
-        window.click(".explorer-controls button")
-        now = window.value(step)
-        time.sleep(1.5)
-        if window.value(step) != now:
-            yield "backward: it plays on after it was stopped"
+        window.look(dark=False, reduced=reduced)
+        window.open(directory / "banks.html")
+        if bool(window.value(MOVES)) == reduced:
+            yield f"banks: {window.value(MOVES)} animations, with reduced motion {reduced}"
+    window.open(directory / "fragments.html")
+    window.click('[data-pick="thread=30"] rect')
+    if (lane := window.value("Explorer.all.fragments.state.thread")) != 30:
+        yield f"fragments: a click on an element of lane 30 chooses lane {lane}"
+    window.open(directory / "backward.html")
+    step = "Explorer.all.backward.state.step"
+    first = window.value(step)
+    window.click(".explorer-controls button")
+    window.until(f"{step} > {first} + 1", 20)
+    window.click(".explorer-controls button")
+    now = window.value(step)
+    time.sleep(1.5)
+    if window.value(step) != now:
+        yield "backward: it plays on after it was stopped"
 
 
-def looks(page, name):
+def looks(window, page):
     """Small and large, light and dark: nothing is cut off, no letters are small, colours follow."""
     inks = set()
     for width, dark in ((390, False), (1440, True)):
-        with browser.Browser(size=(width, 900), dark=dark, reduced=True) as window:
-            window.open(page)
-            if window.value("document.documentElement.scrollWidth") > width:
-                yield f"in a window of {width} the page is wider"
-            if window.value(WIDE):
-                yield f"in a window of {width} a control leaves the explorer"
-            if count := window.value(SMALL):
-                yield f"{count} texts are smaller than 12 pixels"
-            if words := window.value(CUT):
-                yield f"in a window of {width} these texts are cut off: {words}"
-            inks.add(
-                window.value("getComputedStyle(document.querySelector('.explorer-says')).color")
-            )
-            yield from window.faults()
+        window.size(width, 900)
+        window.look(dark, reduced=True)
+        window.open(page)
+        if window.value("document.documentElement.scrollWidth") > width:
+            yield f"in a window of {width} the page is wider"
+        if window.value(WIDE):
+            yield f"in a window of {width} a control leaves the explorer"
+        if count := window.value(SMALL):
+            yield f"{count} texts are smaller than 12 pixels"
+        if words := window.value(CUT):
+            yield f"in a window of {width} these texts are cut off: {words}"
+        inks.add(window.value("getComputedStyle(document.querySelector('.explorer-says')).color"))
+        yield from window.faults()
     if len(inks) == 1:
         yield "text has the same colour in light and dark"
 
@@ -371,22 +370,24 @@ def look(options):
         directory = pathlib.Path(scratch)
         names = write_pages(directory)
         names = options.names or names
-        for name in names:
-            page = directory / f"{name}.html"
-            faults = []
-            try:
-                with browser.Browser(size=(1000, 800), reduced=True) as window:
+        with browser.Browser() as window:
+            for name in names:
+                page = directory / f"{name}.html"
+                faults = []
+                try:
+                    window.size(1000, 800)
+                    window.look(dark=False, reduced=True)
                     window.open(page)
                     faults += RULES[name](window, facts)
                     faults += stills(window, name, options.write)
                     faults += use(window, page, name)
                     faults += window.faults()
-                faults += looks(page, name)
-            except browser.PageError as error:
-                faults.append(str(error))
-            found += [f"{name}: {fault}" for fault in faults]
-        if not options.names:
-            found += mouse(directory)
+                    faults += looks(window, page)
+                except browser.PageError as error:
+                    faults.append(str(error))
+                found += [f"{name}: {fault}" for fault in faults]
+            if not options.names:
+                found += mouse(window, directory)
     return found, f"{len(names)} explorers"
 
 

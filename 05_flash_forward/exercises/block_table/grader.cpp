@@ -1,0 +1,164 @@
+#include "common/classroom/lab.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+constexpr int kColumns = 64;
+
+struct Case {
+  int page_size;
+  std::vector<int> lengths;
+  std::vector<int> table;  // [batch, most_pages]
+  int cache_pages;
+  std::int64_t far_pages = 0;  // pages of the cache before the first one that is there
+  std::string what = "";
+
+  int most_pages() const { return static_cast<int>(table.size() / lengths.size()); }
+  int most() const { return most_pages() * page_size; }
+  std::string where() const {
+    return fmt::format("{} sequences, pages of {} keys{}", lengths.size(), page_size, what);
+  }
+  // As random as needed, and NaN where no sequence has a key.
+  std::vector<float> cache() const {
+    const std::int64_t of_page = std::int64_t{page_size} * kColumns;
+    const std::vector<float> all = random_floats(cache_pages * of_page, 1);
+    std::vector<float> result(all.size(), NAN);
+    const auto use = [&](std::int64_t row) {
+      std::copy_n(all.begin() + row * kColumns, kColumns, result.begin() + row * kColumns);
+    };
+    each([&](int, int, std::int64_t row) { use(row); });
+    return result;
+  }
+  // Calls work(sequence, key, row of the cache) for each key.
+  void each(const std::function<void(int, int, std::int64_t)>& work) const {
+    for (int b = 0; b < static_cast<int>(lengths.size()); ++b) {
+      for (int key = 0; key < std::clamp(lengths[static_cast<std::size_t>(b)], 0, most()); ++key) {
+        work(b, key, row_of(b, key));
+      }
+    }
+  }
+  // Of a key, with a page that is in the cache.
+  std::int64_t row_of(int b, int key) const {
+    std::int64_t page = table[static_cast<std::size_t>(b * most_pages() + key / page_size)];
+    if (page < 0 || page >= far_pages + cache_pages) page = 0;
+    return (page - far_pages) * page_size + key % page_size;
+  }
+};
+
+using RowOf = std::function<std::int64_t(int b, int key)>;
+
+// What is copied when key j is in some row of the cache; NaN for a row that it does not have.
+std::vector<double> copied(const Case& c, const std::vector<float>& cache, const RowOf& row_of) {
+  std::vector<double> out(c.lengths.size() * static_cast<std::size_t>(c.most() * kColumns), 0.0);
+  c.each([&](int b, int key, std::int64_t) {
+    const std::int64_t row = row_of(b, key);
+    for (int column = 0; column < kColumns; ++column) {
+      const std::int64_t from = row * kColumns + column;
+      out[static_cast<std::size_t>((std::int64_t{b} * c.most() + key) * kColumns + column)] =
+          from >= 0 && from < static_cast<std::int64_t>(cache.size()) ? cache[from] : NAN;
+    }
+  });
+  return out;
+}
+
+const std::vector<Reason> kReasons = {
+    {"out of bounds",
+     "it reads or writes beside the arrays: a length above most_pages * page_size, a page that is "
+     "not in the cache, or an offset that overflows 32 bits"},
+    own_elements(),
+    {"race", "several threads write the same element: each has elements of its own"}};
+
+std::vector<Mistake> mistakes_of(const Case& c, const std::vector<float>& cache,
+                                 const std::vector<double>& right) {
+  const auto page_of = [&](int b, int key) { return c.row_of(b, key) / c.page_size; };
+  std::vector<double> untouched = right, beyond = right, all = right, full = right;
+  for (int b = 0; b < static_cast<int>(c.lengths.size()); ++b) {
+    const int length = std::clamp(c.lengths[static_cast<std::size_t>(b)], 0, c.most());
+    for (int key = 0; key < c.most(); ++key) {
+      const auto at = [&](std::vector<double>& out) {
+        return out.begin() + (std::int64_t{b} * c.most() + key) * kColumns;
+      };
+      if (key >= length) {
+        std::fill_n(at(untouched), kColumns, NAN);
+        const std::int64_t row = c.row_of(b, key);
+        for (int column = 0; column < kColumns; ++column) {
+          const std::int64_t from = row * kColumns + column;
+          const double value =
+              from >= 0 && from < static_cast<std::int64_t>(cache.size()) ? cache[from] : NAN;
+          at(all)[column] = value;
+          if (key / c.page_size < (length + c.page_size - 1) / c.page_size) {
+            at(beyond)[column] = value;
+          }
+        }
+      } else if (key >= length / c.page_size * c.page_size) {
+        std::fill_n(at(full), kColumns, 0.0);
+      }
+    }
+  }
+  return {{"nothing was written", std::vector<double>(right.size(), NAN)},
+          {"the page of key j is block_table[...]; here it is page i of the cache for place i",
+           copied(c, cache, [&](int, int key) { return std::int64_t{key}; })},
+          {"all sequences read the first row of the table: row b begins at b * most_pages",
+           copied(c, cache, [&](int, int key) { return c.row_of(0, key); })},
+          {"the row in the page is key % page_size, not the key itself",
+           copied(c, cache, [&](int b, int key) { return page_of(b, key) * c.page_size + key; })},
+          {"a page begins at page times page_size rows",
+           copied(c, cache, [&](int b, int key) { return page_of(b, key) + key % c.page_size; })},
+          {"each key is the first key of its page",
+           copied(c, cache, [&](int b, int key) { return page_of(b, key) * c.page_size; })},
+          {"rows without a key must be zeros, and were not written", untouched},
+          {"keys of the last page behind the last key were copied", beyond},
+          {"lengths are not looked at: all pages were copied", all},
+          {"the last page, which is not full, was left out", full}};
+}
+
+void grade(const Case& c) {
+  const std::vector<float> cache = c.cache();
+  const auto launched = call_or<Launched>(
+      "it reads or writes far beside the arrays: a page that is not in the cache, a length above "
+      "most_pages * page_size, or an offset that overflows 32 bits (" +
+          c.where() + ")",
+      "gather", cache, c.table, c.lengths, c.page_size, c.far_pages);
+  const std::vector<double> right =
+      copied(c, cache, [&](int b, int key) { return c.row_of(b, key); });
+  check_result(launched.seen, kReasons, {"out", launched.out, kColumns}, right, 0,
+               mistakes_of(c, cache, right), c.where());
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade({4, {12, 12, 12}, {5, 0, 6, 2, 3, 0, 7, 1, 4}, 9});
+  grade({16, {32}, {3, 1}, 4});
+}
+
+FA_STAGE(odd) {
+  grade({4, {11, 5, 1, 0}, {5, 0, 6, 2, 3, 0, 7, 0, 0, 0, 0, 0}, 9});
+  grade({16, {17, 33}, {3, 1, 2, 0, 5, 4}, 6});
+  grade({1, {3, 2}, {4, 2, 0, 1, 3, 0}, 5});
+  grade({4, {-3, 9, 1 << 30, 8}, {2, 1, 3, 0}, 4, 0, ", lengths below 0 and above the most"});
+  grade({4, {6, 2}, {2, 1, 1 << 30, 3, -9, 77}, 4, 0, ", numbers behind the last pages"});
+  grade({4, {8, 12}, {2, -1, 0, 3, 4, 1}, 4, 0, ", pages that are not in the cache"});
+  grade({4, {4, 4}, {-2000000000, 2000000000}, 4, 0, ", pages that are not in the cache"});
+  grade({16, {32}, {(1 << 22) + 2, (1 << 22) + 1}, 3, 1 << 22, ", a cache of 16 GiB"});
+}
+
+FA_STAGE(races) {
+  const Case c{4, {7, 12}, {1, 3, 0, 5, 2, 4}, 6};
+  const auto launched =
+      call<Launched>("gather", c.cache(), c.table, c.lengths, c.page_size, c.far_pages);
+  require_no_races(launched.seen, kReasons);
+}
+
+FA_STAGE(traffic) {
+  const Case c{16, {64, 64}, {1, 3, 0, 5, 2, 4, 7, 6}, 8};
+  const auto launched =
+      call<Launched>("gather", c.cache(), c.table, c.lengths, c.page_size, c.far_pages);
+  needs_watching(launched.seen);
+  const std::int64_t keys = 2 * 64, of_key = kColumns * 4 / 32;
+  note("sectors of global memory", launched.seen.sectors);
+  budget("sectors of global memory", launched.seen.sectors, keys * (2 * of_key + 4),
+         "is each key read once, and by threads that stand side by side?", keys * 2 * of_key);
+}

@@ -1,0 +1,196 @@
+/// @file
+/// A mask and a change of the scores of one's own, by a functor that is compiled into the kernel.
+/// It is step 08 with two questions: which tiles of keys, and which scores. A tile that the functor
+/// skips is neither loaded nor multiplied; only a tile that is partly masked asks for each score.
+///
+/// Source: Dong et al., FlexAttention, 2024, section 4.
+#pragma once
+
+#include "05_flash_forward/kernels/08_edge_masks.cuh"
+#include "common/attention/visible_tiles.cuh"
+
+namespace fa::FA_TARGET {
+
+/// Applies a functor to the scores of a warp.
+/// @tparam masked whether keys may be masked, or not exist
+/// @param  s      Q K^T: [i][j] is of queries 16 i and keys 8 j; on return the changed scores, of
+///                a functor that changes none still without the scale
+/// @param  query0 the warp's first query
+/// @param  key0   the tile's first key
+//! [change_scores]
+template <bool masked, class T, class Functor, int row_tiles, int key_tiles>
+__device__ void change_scores(float (&s)[row_tiles][key_tiles][4],
+                              const Attention<T>& a, const Functor& functor,
+                              int batch, int head, int query0, int key0,
+                              int lane) {
+#pragma unroll
+  for (int i = 0; i < row_tiles; ++i) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      // A row beyond the last query is not stored: it may have any scores.
+      const int row = query0 + 16 * i + fragment_row(lane, 2 * h);
+      const int query = row < a.length_q ? row : a.length_q - 1;
+#pragma unroll
+      for (int j = 0; j < key_tiles; ++j) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const int key = key0 + 8 * j + fragment_column(lane, e);
+          float& x = s[i][j][2 * h + e];
+          if (masked && (key >= a.length_k ||
+                         !functor.visible(batch, head, query, key))) {
+            x = -INFINITY;
+          } else if constexpr (Functor::changes_scores) {
+            x = functor.score(a.scale * x, batch, head, query, key);
+          }
+        }
+      }
+    }
+  }
+}
+//! [change_scores]
+
+/// The state of the online softmax after a sink: a key whose value is 0.
+/// @param sink its logit, in the units of the scores
+//! [add_sink]
+template <class Tile>
+__device__ void add_sink(WarpRowState<Tile>& state, float sink, int lane) {
+#pragma unroll
+  for (int i = 0; i < Tile::row_tiles; ++i) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      state.m[i][h] = sink;
+      state.l[i][h] = lane % 4 == 0 ? 1.0f : 0.0f;  // four lanes share a row
+    }
+  }
+}
+//! [add_sink]
+
+/// Attention in 16 bits with a functor. A warp processes Tile::warp_rows queries.
+/// @tparam Tile    a ForwardTile
+/// @tparam T       half or bfloat16
+/// @tparam Functor see score_functors.cuh
+//! [score_functor]
+template <class Tile, class T, class Functor>
+__global__ void __launch_bounds__(Tile::threads, 2)
+    flash_score_functor(Attention<T> a, Functor functor) {
+  constexpr int d = Tile::d;
+  T* const q_smem = dynamic_shared<T>();
+  T* const k_smem = q_smem + Tile::q_size;
+  T* const v_smem = k_smem + 2 * Tile::kv_size;
+  const int thread = threadIdx.x, lane = thread % kWarp;
+  const int warp_row = thread / kWarp * Tile::warp_rows;
+  // Where a mask is like the causal one, the last blocks have the most keys.
+  const int query0 = (gridDim.x - 1 - blockIdx.x) * Tile::block_m;
+  const int head_index = blockIdx.y, batch = blockIdx.z;
+  const auto head = head_of(a, batch, head_index);
+  // The scale of the scores that the softmax is given.
+  const float scale = Functor::changes_scores ? 1.0f : a.scale;
+  const auto load = [&](int tile, int stage, auto last) {
+    constexpr bool ragged = decltype(last)::value;
+    const int key0 = tile * Tile::block_n, at = stage * Tile::kv_size;
+    copy_rows_async<Tile::block_n, d, Tile::threads, ragged>(
+        k_smem + at, head.k, a.k_strides.row, key0, a.length_k, a.head_dim,
+        thread);
+    copy_rows_async<Tile::block_n, d, Tile::threads, ragged>(
+        v_smem + at, head.v, a.v_strides.row, key0, a.length_k, a.head_dim,
+        thread);
+  };
+  const int count = ceil_div(a.length_k, Tile::block_n);
+  const auto load_visible = [&](const VisibleTile& tile, int stage) {
+    if (tile.whole) {
+      load(tile.index, stage, std::false_type{});
+    } else if (tile.index < count) {
+      load(tile.index, stage, std::true_type{});
+    }
+    cp_async_commit();
+  };
+  //! [tiles]
+  VisibleTiles tiles(count);
+  const auto kind_of = [&](int tile) {
+    return tile_kind<Tile::block_m, Tile::block_n>(
+        a, functor, batch, head_index, query0, tile * Tile::block_n);
+  };
+  VisibleTile tile = tiles.next(kind_of);
+  //! [tiles]
+  if (tile.index < count) {
+    copy_rows_async<Tile::block_m, d, Tile::threads>(
+        q_smem, head.q, a.q_strides.row, query0, a.length_q, a.head_dim,
+        thread);
+    load_visible(tile, 0);
+  }
+  Accumulators<Tile, d> o = {};
+  WarpRowState<Tile> state;
+  init_row_state(state);
+  if constexpr (Functor::has_sink) {
+    add_sink<Tile>(state, functor.sink(head_index) / scale, lane);
+  }
+  const auto step = [&](int key0, int stage, auto partial) {
+    constexpr bool masked = decltype(partial)::value;
+    const int at = stage * Tile::kv_size;
+    Accumulators<Tile, Tile::block_n> s = {};
+    // S = Q K^T
+    multiply_q_k<d>(s, q_smem, k_smem + at, warp_row, lane);
+    change_scores<masked>(s, a, functor, batch, head_index, query0 + warp_row,
+                          key0, lane);
+    // P = exp2(scale (S - m))
+    softmax_step_base_2<Tile, masked>(s, o, state, scale * kLog2E);
+    // O += P V
+    multiply_p_v<d>(o, s, v_smem + at, lane);
+  };
+  //! [loop]
+  for (int stage = 0; tile.index < count; stage = 1 - stage) {
+    const VisibleTile now = tile;
+    cp_async_wait<0>();
+    __syncthreads();  // this tile has arrived, no warp reads the last one
+    tile = tiles.next(kind_of);
+    load_visible(tile, 1 - stage);
+    if (now.whole) {
+      step(now.index * Tile::block_n, stage, std::false_type{});
+    } else {
+      step(now.index * Tile::block_n, stage, std::true_type{});
+    }
+  }
+  //! [loop]
+#pragma unroll
+  for (int i = 0; i < Tile::row_tiles; ++i) {  // m of scaled scores
+    state.m[i][0] *= scale;
+    state.m[i][1] *= scale;
+  }
+  store_rows<Tile>(a, head, o, state, query0 + warp_row, lane);
+}
+//! [score_functor]
+
+/// The tile for a head dimension.
+template <int d>
+using FunctorTile = ForwardTileFor<d>;
+
+/// Bytes of workspace that launch_score_functor() needs for a functor with needs_map.
+/// @tparam d 64 or 128, at least head_dim
+template <int d, class T>
+std::int64_t score_functor_workspace(const Attention<T>& a) {
+  using Tile = FunctorTile<d>;
+  return tile_map_bytes(a, Tile::block_m, Tile::block_n);
+}
+
+/// Launches the kernel, for a mask without a rule after the one that maps its tiles.
+/// @param a         with a head_dim of at most d
+/// @param workspace of the device, score_functor_workspace() bytes
+//! [launch]
+template <int d, class T, class Functor>
+void launch_score_functor(const Attention<T>& a, const Functor& functor,
+                          const Stream& stream, TileKind* workspace) {
+  using Tile = FunctorTile<d>;
+  with_tile_kinds(a, functor, Tile::block_m, Tile::block_n, workspace, stream,
+                  [&](const auto& with_kinds) {
+                    using F = std::decay_t<decltype(with_kinds)>;
+                    launch(stream, flash_score_functor<Tile, T, F>,
+                           {grid_of(a, Tile::block_m),
+                            {Tile::threads},
+                            pipeline_bytes<Tile, T>(),
+                            kPipelineStages},
+                           a, with_kinds);
+                  });
+}
+//! [launch]
+
+}  // namespace fa::FA_TARGET

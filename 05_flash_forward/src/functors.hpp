@@ -1,0 +1,78 @@
+/// @file
+/// The kernels with functors as the program and the tests see them: inputs with the functor's
+/// parameters on the host, the functor for lesson 01, and a check of what a kernel returns.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "01_naive_attention/score_functor.hpp"
+#include "05_flash_forward/src/checker.hpp"
+#include "common/attention/functor_spec.hpp"
+#include "common/attention/host/ladder.hpp"
+
+namespace fa::flash::functors {
+
+/// What the pointers of a FunctorSpec point to; empty where its kind has no use for it.
+struct FunctorTables {
+  std::vector<std::int32_t> documents;
+  std::vector<float> slopes, sinks, bias;
+  std::vector<unsigned char> blocks;
+  std::vector<std::uint32_t> bits;
+
+  /// A spec whose pointers are to these tables, which must outlive it; without gradients.
+  FunctorSpec pointed(FunctorSpec spec) const;
+};
+
+/// Inputs of attention with a functor.
+struct FunctorInputs : Inputs {
+  FunctorSpec spec;  ///< without pointers
+  FunctorTables tables;
+};
+
+/// One kernel with functors.
+using Rung = attention::Rung<FunctorInputs, Outputs>;
+
+/// What runs them.
+struct Backend : LadderBackend<Rung> {};
+
+/// The backends of this build: the lab first.
+std::vector<Backend> backends();
+
+/// The document of each token, from where the documents of a sequence begin.
+/// @throws std::invalid_argument as check_cu_seqlens()
+std::vector<std::int32_t> documents_of(const std::vector<std::int32_t>& cu_seqlens,
+                                       std::int64_t tokens);
+
+/// Random tables of a problem for a spec, whose strides of the bias are set: documents of random
+/// lengths, slopes as in ALiBi's paper, and a mask of random blocks or of a random tree.
+/// @param spec on return with strides
+FunctorTables random_tables(const Problem& problem, FunctorSpec& spec, std::uint64_t seed);
+
+/// Random inputs of a problem with a functor.
+FunctorInputs functor_inputs(const Problem& problem, const FunctorSpec& spec, Values values,
+                             std::uint64_t seed);
+
+/// The functor in float64, for lesson 01.
+/// @param spec with pointers of the host, which must outlive the result
+/// @throws std::invalid_argument for an unknown kind
+ScoreFunctor reference_functor(const FunctorSpec& spec, const AttentionShape& shape);
+
+/// Checks O and LSE against lesson 01 with the functor.
+class FunctorChecker {
+ public:
+  /// Computes lesson 01 in float64, and in the problem's type.
+  FunctorChecker(const Problem& problem, const FunctorInputs& inputs);
+  /// The verdicts on O and LSE.
+  /// @throws std::invalid_argument when one has another shape
+  std::vector<Verdict> check(const std::string& name, const Outputs& outputs) const;
+
+ private:
+  Type type_;
+  naive::Forward<double> ref_;
+  Outputs plain_;
+  double score_magnitude_ = 0;
+};
+
+}  // namespace fa::flash::functors

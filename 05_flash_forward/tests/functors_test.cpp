@@ -1,0 +1,264 @@
+// Kernels with functors on every backend of this build that can run here, against lesson 01 with
+// the same functor; and the functors against their definitions, written here once more.
+#include "05_flash_forward/src/functors.hpp"
+
+#include <cmath>
+#include <functional>
+#include <stdexcept>
+
+#include <doctest/doctest.h>
+
+#include "common/attention/functor_instances.cuh"
+#include "common/attention/tests/rung_tests.hpp"
+
+using namespace fa;
+using namespace fa::attention;
+using flash::functors::FunctorChecker;
+using flash::functors::FunctorInputs;
+using on_lab::ScoreTile;
+using on_lab::TileKind;
+
+namespace {
+
+FunctorInputs plain_inputs(const Problem& problem, Values values, std::uint64_t seed) {
+  return flash::functors::functor_inputs(problem, {}, values, seed);
+}
+using Tests = RungTests<FunctorChecker, flash::functors::backends, plain_inputs>;
+
+FunctorSpec of_kind(FunctorKind kind, int left = -1, int right = -1) {
+  FunctorSpec spec;
+  spec.kind = kind;
+  spec.left = left;
+  spec.right = right;
+  return spec;
+}
+
+// Every kind, and what its parameters can be.
+std::vector<FunctorSpec> all_specs() {
+  std::vector<FunctorSpec> all{
+      of_kind(FunctorKind::kPlain),         of_kind(FunctorKind::kCausal),
+      of_kind(FunctorKind::kWindow, 70, 0), of_kind(FunctorKind::kWindow, 3, 40),
+      of_kind(FunctorKind::kWindow, -1, 9), of_kind(FunctorKind::kDocuments),
+      of_kind(FunctorKind::kAlibi, -1, 0),  of_kind(FunctorKind::kSinks, 20, 0),
+      of_kind(FunctorKind::kBits),          of_kind(FunctorKind::kDocuments, -1, 0)};
+  all.push_back(of_kind(FunctorKind::kPrefix));
+  all.back().prefix = 37;
+  all.push_back(of_kind(FunctorKind::kSoftCap, -1, 0));
+  all.back().cap = 1.25f;
+  all.push_back(of_kind(FunctorKind::kBlockSparse));
+  all.back().block_size = 40;
+  all.push_back(of_kind(FunctorKind::kBias));
+  all.push_back(of_kind(FunctorKind::kBias, -1, 0));
+  all.back().bias_head = all.back().bias_batch = 1;
+  return all;
+}
+
+// Whether a query sees a key, by the words of functor_spec.hpp. Position p is the query's among the
+// keys.
+bool seen(const FunctorSpec& spec, const AttentionShape& shape, int b, int h, int i, int j) {
+  const int p = i + static_cast<int>(shape.length_k - shape.length_q);
+  const bool in_window =
+      (spec.left < 0 || j >= p - spec.left) && (spec.right < 0 || j <= p + spec.right);
+  const auto document = [&](int token) { return spec.documents[b * shape.length_k + token]; };
+  switch (spec.kind) {
+    case FunctorKind::kPlain:
+      return true;
+    case FunctorKind::kCausal:
+      return j <= p;
+    case FunctorKind::kPrefix:
+      return j <= p || j < spec.prefix;
+    case FunctorKind::kDocuments:
+      return in_window && p >= 0 && document(p) == document(j);
+    case FunctorKind::kBlockSparse: {
+      const auto blocks = [&](std::int64_t length) {
+        return (length + spec.block_size - 1) / spec.block_size;
+      };
+      const std::int64_t row = h * blocks(shape.length_q) + i / spec.block_size;
+      return spec.blocks[row * blocks(shape.length_k) + j / spec.block_size] == 1;
+    }
+    case FunctorKind::kBits: {
+      const std::int64_t words = (shape.length_k + 31) / 32;
+      const std::uint32_t word = spec.bits[(b * shape.length_q + i) * words + j / 32];
+      return (word & (1u << j % 32)) != 0;
+    }
+    default:
+      return in_window;
+  }
+}
+
+// A changed score, likewise.
+double changed(const FunctorSpec& spec, const AttentionShape& shape, double s, int b, int h, int i,
+               int j) {
+  const int p = i + static_cast<int>(shape.length_k - shape.length_q);
+  switch (spec.kind) {
+    case FunctorKind::kAlibi:
+      return s - static_cast<double>(spec.slopes[h]) * std::abs(p - j);
+    case FunctorKind::kSoftCap:
+      return static_cast<double>(spec.cap) * std::tanh(s / static_cast<double>(spec.cap));
+    case FunctorKind::kBias:
+      return s + static_cast<double>(
+                     spec.bias[b * spec.bias_batch + h * spec.bias_head + i * spec.bias_query + j]);
+    default:
+      return s;
+  }
+}
+
+const AttentionShape kShapes[] = {{2, 4, 2, 113, 203, 64},
+                                  {2, 2, 1, 203, 113, 64},
+                                  {1, 2, 2, 1, 17, 64},
+                                  {1, 1, 1, 130, 130, 64}};
+
+// Calls work(spec, shape) for every functor with tables on each shape.
+void for_each_functor(const std::function<void(const FunctorSpec&, const AttentionShape&)>& work) {
+  for (const AttentionShape& shape : kShapes) {
+    for (FunctorSpec spec : all_specs()) {
+      const Problem problem = problem_of(Type::kBFloat16, shape);
+      const auto tables = flash::functors::random_tables(problem, spec, 7);
+      work(tables.pointed(spec), shape);
+    }
+  }
+}
+
+void check_everywhere(const Problem& problem, const FunctorSpec& spec,
+                      Values values = Values::kNormal) {
+  CAPTURE(static_cast<int>(spec.kind));
+  Tests::check_everywhere(problem, flash::functors::functor_inputs(problem, spec, values, 1), 1,
+                          [](const auto&) { return true; });
+}
+
+}  // namespace
+
+TEST_CASE("each functor sees and changes what its definition says") {
+  for_each_functor([](const FunctorSpec& spec, const AttentionShape& shape) {
+    const ScoreFunctor functor = flash::functors::reference_functor(spec, shape);
+    CAPTURE(static_cast<int>(spec.kind));
+    bool equal = true;
+    for_each_index(Shape<4>{shape.batch, shape.heads, shape.length_q, shape.length_k},
+                   [&](const Shape<4>& at) {
+                     const auto n = [&](int axis) { return static_cast<int>(at[axis]); };
+                     equal = equal && functor.visible(at[0], at[1], at[2], at[3]) ==
+                                          seen(spec, shape, n(0), n(1), n(2), n(3));
+                     if (!functor.score) return;
+                     const double expected = changed(spec, shape, 0.7, n(0), n(1), n(2), n(3));
+                     equal = equal && std::abs(functor.score(0.7, at[0], at[1], at[2], at[3]) -
+                                               expected) < 1e-6;
+                   });
+    CHECK(equal);
+  });
+}
+
+TEST_CASE("each derivative agrees with central differences") {
+  for_each_functor([](const FunctorSpec& spec, const AttentionShape& shape) {
+    const ScoreFunctor functor = flash::functors::reference_functor(spec, shape);
+    if (!functor.score) return;
+    CAPTURE(static_cast<int>(spec.kind));
+    const std::int64_t i = shape.length_q - 1;
+    for (const double s : {-3.0, -0.4, 0.0, 0.9, 2.5}) {
+      const double step = 1e-5;
+      const double above = functor.score(s + step, 0, 0, i, 0);
+      const double below = functor.score(s - step, 0, 0, i, 0);
+      CHECK(functor.derivative(s, 0, 0, i, 0) ==
+            doctest::Approx((above - below) / (2 * step)).epsilon(1e-6));
+    }
+  });
+}
+
+TEST_CASE("a tile rule skips no tile with a visible key, and masks none that is whole") {
+  for_each_functor([](const FunctorSpec& spec, const AttentionShape& shape) {
+    CAPTURE(static_cast<int>(spec.kind));
+    const int length_q = static_cast<int>(shape.length_q),
+              length_k = static_cast<int>(shape.length_k);
+    on_lab::with_functor(spec, length_q, length_k, [&](const auto& functor) {
+      if (functor.needs_map) return;
+      int wrong = 0, dull = 0;
+      for (const auto& [m, n] : {std::pair{16, 8}, {64, 32}, {5, 48}}) {
+        for (int query0 = 0; query0 < length_q; query0 += m) {
+          for (int key0 = 0; key0 < length_k; key0 += n) {
+            const ScoreTile tile{
+                static_cast<int>(shape.batch) - 1,  0,    query0,
+                std::min(query0 + m, length_q) - 1, key0, std::min(key0 + n, length_k) - 1};
+            bool any = false, all = true;
+            for (int i = tile.first_query; i <= tile.last_query; ++i) {
+              for (int j = tile.first_key; j <= tile.last_key; ++j) {
+                const bool visible = seen(spec, shape, tile.batch, 0, i, j);
+                any = any || visible;
+                all = all && visible;
+              }
+            }
+            const TileKind kind = functor.tile_kind(tile);
+            const TileKind best = all   ? TileKind::kWhole
+                                  : any ? TileKind::kPartial
+                                        : TileKind::kSkipped;
+            if (kind != best && kind != TileKind::kPartial) ++wrong;
+            if (kind != best) ++dull;
+          }
+        }
+      }
+      CHECK(wrong == 0);
+      // Only where two masks meet in a tile the rule may ask for a mask that is not needed.
+      const bool of_one = spec.kind != FunctorKind::kPrefix && spec.kind != FunctorKind::kDocuments;
+      if (of_one) CHECK(dull == 0);
+    });
+  });
+}
+
+TEST_CASE("every functor with odd lengths, groups and rows without keys") {
+  for (const FunctorSpec& spec : all_specs()) {
+    for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
+      check_everywhere(problem_of(type, {2, 4, 2, 113, 203, 64}), spec);
+      check_everywhere(problem_of(type, {1, 2, 1, 203, 113, 40}), spec);
+      check_everywhere(problem_of(type, {1, 2, 2, 130, 257, 128}), spec);
+      check_everywhere(problem_of(type, {1, 1, 1, 1, 17, 72}), spec);
+      check_everywhere(problem_of(type, {1, 1, 1, 17, 1, 64}), spec);
+    }
+  }
+}
+
+TEST_CASE("windows around the edges of tiles") {
+  for (const int left : {-1, 0, 1, 31, 32, 63, 64, 95, 96, 127, 128, 129}) {
+    for (const int right : {-1, 0, 33, 64}) {
+      check_everywhere(problem_of(Type::kBFloat16, {1, 1, 1, 260, 333, 64}),
+                       of_kind(FunctorKind::kWindow, left, right));
+    }
+  }
+}
+
+TEST_CASE("functors with a layout [batch, length, heads, head_dim]") {
+  for (const FunctorSpec& spec : all_specs()) {
+    Problem problem = problem_of(Type::kBFloat16, {2, 4, 2, 70, 75, 40});
+    problem.layout = Layout::kLengthFirst;
+    check_everywhere(problem, spec);
+  }
+}
+
+TEST_CASE("functors with scores of +-1e4, and maxima that rise from key to key") {
+  for (const FunctorSpec& spec : all_specs()) {
+    for (const Values values : {Values::kLarge, Values::kRising}) {
+      check_everywhere(problem_of(Type::kBFloat16, {1, 2, 1, 70, 300, 64}), spec, values);
+    }
+  }
+}
+
+TEST_CASE("documents are those of cu_seqlens") {
+  CHECK(flash::functors::documents_of({0, 2, 2, 5}, 5) == std::vector<std::int32_t>{0, 0, 2, 2, 2});
+  CHECK_THROWS_WITH_AS(flash::functors::documents_of({0, 3}, 5),
+                       "cu_seqlens[1], the last one, is 3; it must be 5, the number of tokens",
+                       std::invalid_argument);
+}
+
+TEST_CASE("every functor is right in the watched lab, with no finding") {
+  const auto* const watched = find_backend(Tests::all(), "watched");
+  if (watched == nullptr) return;
+  lab::Coverage coverage;
+  for (const auto& rung : watched->rungs) {
+    for (const FunctorSpec& spec : all_specs()) {
+      for (const AttentionShape& shape :
+           {AttentionShape{1, 2, 1, 150, 203, 40}, AttentionShape{1, 1, 1, 129, 256, 128}}) {
+        const Problem problem = problem_of(rung.types.back(), shape);
+        const auto inputs = flash::functors::functor_inputs(problem, spec, Values::kNormal, 1);
+        coverage.add(check_watched(rung, problem, inputs, FunctorChecker(problem, inputs)));
+      }
+    }
+  }
+  CHECK(lab::unreached_text(coverage) == kAllReached);
+}

@@ -1,0 +1,286 @@
+/// @file
+/// Few heads of K and V. In the rungs before, a block of keys goes through all query heads of its
+/// group, so there are no more blocks than tiles of K: with one head of K and V, batch 1 and 4096
+/// keys 32 blocks for 132 SMs. Here the query heads of a group are divided among several blocks.
+/// Each of them writes its part of dK and dV in float32, as its registers have it, and the last
+/// kernel adds the parts, always in the same order. dQ needs nothing new: each query head is in one
+/// part.
+///
+/// Source: split-K matmuls, and NVIDIA and FlashAttention's authors, split-KV (Flash-Decoding), for
+/// the same idea with keys.
+#pragma once
+
+#include "06_flash_backward/kernels/15_dependent_launch.cuh"
+
+namespace fa::FA_TARGET {
+
+/// A block of keys and some query heads of its group.
+struct NBlockPart : NBlock {
+  QueryHeads heads;
+  int part;  ///< of the group
+};
+/// Query heads of a part.
+template <class T>
+__device__ QueryHeads query_heads(const Attention<T>& /*a*/,
+                                  const NBlockPart& block) {
+  return block.heads;
+}
+
+/// The part for a place in the order: the scheduler has `parts` heads for each head of K and V.
+//! [n_block_part]
+template <class T>
+__device__ NBlockPart n_block_part(const Attention<T>& a, const NBlock& block,
+                                   int parts) {
+  const int kv_head = block.kv_head / parts, part = block.kv_head % parts;
+  const int group = group_size(a);
+  const int first = part * group / parts, end = (part + 1) * group / parts;
+  NBlockPart result{block, {kv_head * group + first, end - first}, part};
+  result.kv_head = kv_head;
+  return result;
+}
+//! [n_block_part]
+
+/// Floats of a part of dK and dV for the keys of a warpgroup: dV, then dK.
+constexpr int part_floats(int columns) {
+  return 2 * kKeys * columns;
+}
+
+/// Where the part of a warpgroup's keys lies in d_kv_parts. The parts of the same block of keys
+/// follow one another.
+/// @param key0 the keys' first, a multiple of kKeys
+template <class Tile, class T>
+__device__ float* d_kv_part(const AttentionGradient<T>& a, int key0,
+                            int kv_head, int batch, int part, int parts) {
+  const std::int64_t head = std::int64_t{batch} * a.kv_heads + kv_head;
+  const std::int64_t block =
+      head * ceil_div(a.length_k, Tile::block_n) + key0 / Tile::block_n;
+  const int warpgroup = key0 / kKeys % kKeyWarpgroups;
+  return a.d_kv_parts +
+         ((block * parts + part) * kKeyWarpgroups + warpgroup) *
+             part_floats(Tile::d);
+}
+
+/// What a block keeps in shared memory: rung 10's, and what registers have no room for during the
+/// main loop.
+template <class Tile>
+struct SplitGroupsShared : DelayedBackwardShared<Tile> {
+  float* d_kv;  ///< where the part of warpgroup 0 lies
+};
+
+/// What an MMA warpgroup does: all tiles of queries of the part, then its dK and dV.
+template <class Tile, class T>
+__device__ void compute_n_block_part(SplitGroupsShared<Tile>& shared,
+                                     const AttentionGradient<T>& a,
+                                     const NBlockPart& block, int warpgroup) {
+  with_warpgroup<Tile>(warpgroup, [&](auto of) {
+    const int key0 = block.key0 + of * kKeys;
+    DelayedMmaWarpgroup<Tile> mma{shared, shared.k, shared.v, a, of, key0};
+    mma.mainloop(block);
+    //! [store_part]
+    float* const to = shared.d_kv + of * part_floats(Tile::d);
+    store_accumulator(to, mma.d_v);
+    store_accumulator(to + kKeys * Tile::d, mma.d_k);
+    //! [store_part]
+  });
+}
+
+/// Parts of dK and dV, and d_q_accum.
+/// @tparam Tile    HopperBackwardTile
+/// @tparam ordered whether blocks add to dQ in the order of rung 11, or as in rung 12
+template <class Tile, bool ordered, class T>
+__global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
+    flash_backward_split_groups(const __grid_constant__ TmaGradient<T> maps,
+                                const TileScheduler scheduler) {
+  auto& shared = *dynamic_shared<SplitGroupsShared<Tile>>();
+  launch_dependents();
+  const AttentionGradient<T>& a = maps.a;
+  const int parts = scheduler.heads / a.kv_heads;
+  const NBlockPart block = n_block_part(
+      a, scheduled_n_block<Tile, ordered>(a, blockIdx.x, scheduler), parts);
+  if (threadIdx.x == 0) {
+    shared.d_kv = d_kv_part<Tile>(a, block.key0, block.kv_head, block.batch,
+                                  block.part, parts);
+  }
+  shared.init();
+  grid_dependency_wait();
+  const int warpgroup = warpgroup_index();
+  if (warpgroup == kKeyWarpgroups) {
+    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
+    const int warp = threadIdx.x / kWarp % 4;
+    if (threadIdx.x % kWarp != 0) return;
+    if (warp == 0) load_queries(shared, maps, block);
+    if (warp > 0 && warp <= kKeyWarpgroups) {
+      if constexpr (ordered) {
+        accumulate_d_q_in_order<Tile>(shared, a, block, warp - 1);
+      } else {
+        store_or_reduce_d_q<Tile>(shared, a, block, warp - 1);
+      }
+    }
+    return;
+  }
+  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
+  compute_n_block_part(shared, a, block, warpgroup);
+}
+
+/// dV, or dK, of 64 keys: the sum of the parts, rounded. Warpgroup 0 has dV, warpgroup 1 dK.
+template <class Tile, class T>
+__device__ void add_parts(const TmaGradient<T>& maps, int key0, int kv_head,
+                          int parts) {
+  auto& tiles = *dynamic_shared<typename Tile::KvTile[kKeyWarpgroups]>();
+  const AttentionGradient<T>& a = maps.a;
+  const int warpgroup = warpgroup_index(), batch = blockIdx.z;
+  //! [add_parts]
+  const float* from = d_kv_part<Tile>(a, key0, kv_head, batch, 0, parts) +
+                      warpgroup * kKeys * Tile::d;
+  KeyGradient<Tile> sum;
+  load_accumulator(sum, from);
+#pragma unroll 1
+  for (int part = 1; part < parts; ++part) {
+    from += kKeyWarpgroups * part_floats(Tile::d);
+    KeyGradient<Tile> x;
+    load_accumulator(x, from);
+#pragma unroll
+    for (int i = 0; i < Tile::d / 2; ++i) sum[i] += x[i];
+  }
+  //! [add_parts]
+  const bool has_d_v = warpgroup == 0;
+  store_gradient(has_d_v ? maps.d_v : maps.d_k, sum, has_d_v ? 1 : a.scale,
+                 tiles[warpgroup], key0, kv_head, batch);
+  if (threadIdx.x % kWarpgroup == 0) {
+    bulk_wait_read<0>();  // before the block's shared memory is freed
+  }
+}
+
+/// dQ as in the rungs before, then dK and dV: blockIdx.y is a query head, or behind these a head of
+/// K and V; blockIdx.x counts tiles of queries, or 64 keys each.
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
+    postprocess_split_groups(const __grid_constant__ TmaGradient<T> maps,
+                             int parts) {
+  grid_dependency_wait();  // for the sums of dQ and the parts of dK and dV
+  const AttentionGradient<T>& a = maps.a;
+  const int index = blockIdx.x, head = blockIdx.y;
+  if (head < a.heads) {
+    if (index * Tile::block_m < a.length_q) postprocess_m_block<Tile>(maps);
+  } else if (index * kKeys < a.length_k) {
+    add_parts<Tile>(maps, index * kKeys, head - a.heads, parts);
+  }
+}
+
+/// The SMs that share the blocks of a pass; the lab has as many as an H100.
+inline int sms_of(const DeviceProperties& device) {
+  return device.compute_capability == 0 ? 132 : device.sm_count;
+}
+
+/// How long blocks of keys take on some SMs when each group has so many parts: in rows of queries
+/// that an SM processes, with 128 more for the ends of a block, and 256 for a part of dK and dV
+/// that is written and read once.
+//! [cost]
+template <class T>
+double cost_of_parts(const Attention<T>& a, int block_n, int parts, int sms) {
+  constexpr double ends = 128, traffic = 256;
+  const double queries = a.length_q, keys = a.length_k;
+  const double blocks =
+      1.0 * ceil_div(a.length_k, block_n) * a.batch * a.kv_heads * parts;
+  const double heads = ceil_div(group_size(a), parts);  // of a block
+  const double more = parts > 1 ? traffic * blocks / sms : 0;
+  if (!a.causal) {
+    return std::ceil(blocks / sms) * (heads * queries + ends) + more;
+  }
+  // The longest blocks come first, and short ones fill the SMs.
+  const double seen = std::min(queries, keys);
+  const double scores = seen * (keys - seen / 2) * a.batch * a.heads;
+  const double average = (scores / block_n + blocks * ends) / sms;
+  return std::max(heads * seen + ends, average) + more;
+}
+//! [cost]
+
+/// The number of parts with the least cost: 1 unless more save 5 % at least. More than eight blocks
+/// for each SM would not.
+/// @param cost cost(parts)
+template <class T, class Cost>
+int cheapest_parts(const Attention<T>& a, int block_n, int sms, Cost cost) {
+  const std::int64_t blocks =
+      std::int64_t{ceil_div(a.length_k, block_n)} * a.batch * a.kv_heads;
+  const int most = static_cast<int>(
+      std::min<std::int64_t>(group_size(a), 8 * sms / blocks));
+  int best = 1;
+  double least = 0.95 * cost(1);
+  for (int parts = 2; parts <= most; ++parts) {
+    const double of_parts = cost(parts);
+    if (of_parts >= least) continue;
+    best = parts;
+    least = of_parts;
+  }
+  return best;
+}
+
+/// Into how many parts the query heads of a group are divided.
+template <class T>
+int parts_of_groups(const Attention<T>& a,
+                    const DeviceProperties& device = device_properties()) {
+  constexpr int block_n = kKeyWarpgroups * kKeys;
+  const int sms = sms_of(device);
+  return cheapest_parts(a, block_n, sms, [&](int parts) {
+    return cost_of_parts(a, block_n, parts, sms);
+  });
+}
+
+/// Floats of d_kv_parts; none for one part.
+/// @param block_n keys of a block
+/// @param columns of dK and dV together
+template <class T>
+std::int64_t d_kv_floats(const Attention<T>& a, int block_n, int columns,
+                         int parts) {
+  const std::int64_t keys =
+      std::int64_t{ceil_div(a.length_k, block_n)} * block_n;
+  return parts > 1 ? keys * a.batch * a.kv_heads * parts * columns : 0;
+}
+
+/// The problem with a head of K and V for each part, for a scheduler.
+//! [with_parts]
+template <class T>
+AttentionGradient<T> with_parts(AttentionGradient<T> a, int parts) {
+  a.kv_heads *= parts;
+  return a;
+}
+//! [with_parts]
+
+/// Launches the rung: rung 15 for one part.
+/// @tparam d             64, 96 or 128, at least head_dim
+/// @param  a             with a Workspace{d, true, d_kv_floats(a, 128, 2 * d, parts)}
+/// @param  parts         of each group, at most as many as it has query heads
+/// @param  deterministic whether every run gives the same bits
+/// @param  stream        where
+template <int d, class T>
+void launch_backward_split_groups(const AttentionGradient<T>& a, int parts,
+                                  bool deterministic, const Stream& stream) {
+  if (parts == 1) {
+    launch_backward_dependent<d>(a, deterministic, stream);
+    return;
+  }
+  using Tile = HopperBackwardTileFor<T, d>;
+  launch(stream, dependent_preprocess<d, T>, preprocess_launch<d>(a), a);
+  const TileScheduler scheduler =
+      n_block_scheduler<Tile>(with_parts(a, parts), deterministic);
+  const TmaGradient<T> maps = tma_gradient<Tile>(a);
+  Launch sizes{grid_of_work(scheduler),
+               {kWarpgroup * (kKeyWarpgroups + 1)},
+               sizeof(SplitGroupsShared<Tile>),
+               Tile::stages};
+  sizes.with_pdl = true;
+  launch(stream,
+         deterministic ? flash_backward_split_groups<Tile, true, T>
+                       : flash_backward_split_groups<Tile, false, T>,
+         sizes, maps, scheduler);
+  sizes = tma_postprocess_launch<Tile>(a);
+  sizes.grid.x = std::max(sizes.grid.x,
+                          static_cast<unsigned>(ceil_div(a.length_k, kKeys)));
+  sizes.grid.y += static_cast<unsigned>(a.kv_heads);
+  sizes.shared_bytes = std::max(
+      sizes.shared_bytes, kKeyWarpgroups * sizeof(typename Tile::KvTile));
+  sizes.with_pdl = true;
+  launch(stream, postprocess_split_groups<Tile, T>, sizes, maps, parts);
+}
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,301 @@
+/// @file
+/// Few heads of K and V with more than 128 columns: the query heads of a group are divided as in
+/// rung 19, in the blocks of keys of rung 13 and in the pairs of blocks of rung 18. Their sums have
+/// other shapes, so a kernel of its own adds the parts, 64 columns in a block.
+#pragma once
+
+#include "06_flash_backward/kernels/13_wide_heads.cuh"
+#include "06_flash_backward/kernels/18_block_pairs.cuh"
+#include "06_flash_backward/kernels/19_split_groups.cuh"
+
+namespace fa::FA_TARGET {
+
+/// Keys of a block of rung 18.
+constexpr int kPairKeys = 96;
+
+/// Floats of a block's part of dK and dV: dV, then dK.
+template <class Tile>
+constexpr int kWidePartFloats = Tile::block_n*(Tile::d + Tile::d_v);
+
+/// Where the part of a block lies in d_kv_parts. The parts of the same keys follow one another.
+template <class Tile, class T>
+__device__ float* wide_part(const AttentionGradient<T>& a,
+                            const NBlock& block, int part, int parts) {
+  const std::int64_t head =
+      std::int64_t{block.batch} * a.kv_heads + block.kv_head;
+  const std::int64_t keys =
+      head * ceil_div(a.length_k, Tile::block_n) + block.key0 / Tile::block_n;
+  return a.d_kv_parts + (keys * parts + part) * kWidePartFloats<Tile>;
+}
+
+/// Shared memory of a block, and what registers have no room for during the main loop.
+template <class Shared>
+struct WidePartShared : Shared {
+  float* d_kv;  ///< where the part of the block lies
+};
+
+/// A block of rung 13 that owns keys: a part of dK and dV.
+template <class Tile, class T>
+__device__ void wide_keys_part(const TmaGradient<T>& maps,
+                               const NBlockPart& block, int parts) {
+  auto& shared = *dynamic_shared<WidePartShared<WideKeysShared<Tile>>>();
+  if (threadIdx.x == 0) {
+    shared.d_kv = wide_part<Tile>(maps.a, block, block.part, parts);
+  }
+  shared.init();
+  const int warpgroup = warpgroup_index();
+  if (warpgroup == kKeyWarpgroups) {
+    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
+    if (threadIdx.x % kWarpgroup == 0) {
+      load_wide_queries<Tile>(shared, maps, block);
+    }
+    return;
+  }
+  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
+  if (warpgroup == 0) {
+    PdVWarpgroup<Tile> mma{shared, maps.a, block.key0};
+    wide_mainloop<Tile>(mma, block);
+    store_accumulator(shared.d_kv, mma.d_v);
+  } else {
+    DSdKWarpgroup<Tile> mma{shared, maps.a};
+    wide_mainloop<Tile>(mma, block);
+    store_accumulator(shared.d_kv + Tile::block_n * Tile::d_v, mma.d_k);
+  }
+}
+
+/// dQ, and parts of dK and dV: the kernel of rung 13, with blocks of keys as above.
+/// @tparam Tile WideTile
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
+    flash_backward_wide_parts(const __grid_constant__ TmaGradient<T> maps,
+                              const WideOrder order) {
+  const TileScheduler& front = order.keys_first ? order.keys : order.queries;
+  const int index = blockIdx.x, of_front = front.total_heads * front.blocks;
+  const bool behind = index >= of_front;
+  const int tile_index = behind ? index - of_front : index;  // of its kind
+  if (behind == order.keys_first) {
+    const WorkTile work = work_tile(tile_index, order.queries);
+    wide_queries_block<Tile>(maps, wide_m_block<Tile>(maps.a, work));
+  } else {
+    const int parts = order.keys.heads / maps.a.kv_heads;
+    const NBlock block =
+        longest_first_n_block<Tile>(maps.a, tile_index, order.keys);
+    wide_keys_part<Tile>(maps, n_block_part(maps.a, block, parts), parts);
+  }
+}
+
+/// A warpgroup of rung 18: all tiles of queries of the part, then its dV or dK.
+template <class Tile, int warpgroup, class T>
+__device__ void compute_pair_part(WidePartShared<PairShared<Tile>>& shared,
+                                  const AttentionGradient<T>& a,
+                                  const NBlockPart& block, int rank) {
+  const int key0 = block.key0 + warpgroup * Tile::keys;
+  PairWarpgroup<Tile, warpgroup> mma{&shared, a, rank, key0};
+  mma.mainloop(block);
+  if (shared.d_kv == nullptr) return;
+  float* to = shared.d_kv + warpgroup * Tile::block_n * Tile::d_v;
+#pragma unroll
+  for (auto& chunk : mma.sums) {
+    store_accumulator(to, chunk);
+    to += 64 * Tile::block_n;
+  }
+}
+
+/// Parts of dK and dV, and additions to d_q_accum: the kernel of rung 18.
+/// @tparam Tile PairTile
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
+    flash_backward_pair_parts(const __grid_constant__ PairGradient<T> maps,
+                              const TileScheduler scheduler) {
+  const AttentionGradient<T>& a = maps.a;
+  const int parts = scheduler.heads / a.kv_heads;
+  NBlockPart block = n_block_part(
+      a, spread_n_block<PairKeys<Tile>>(a, blockIdx.x / 2, scheduler), parts);
+  const int rank = cluster_rank();
+  block.key0 += rank * Tile::block_n;
+  auto& shared = *dynamic_shared<WidePartShared<PairShared<Tile>>>();
+  if (threadIdx.x == 0) {
+    const bool has_keys = block.key0 < a.length_k;
+    shared.d_kv =
+        has_keys ? wide_part<Tile>(a, block, block.part, parts) : nullptr;
+  }
+  shared.init();
+  const int warpgroup = warpgroup_index();
+  if (warpgroup == kKeyWarpgroups) {
+    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
+    if (threadIdx.x % kWarpgroup == 0) {
+      load_wide_queries<Tile>(shared, maps, block, Tile::PeerKTile::bytes,
+                              [&](Mbarrier& barrier) {
+                                load_peer_k(shared, maps, barrier, block,
+                                            rank);
+                              });
+    }
+    return;
+  }
+  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
+  if (warpgroup == 0) {
+    compute_pair_part<Tile, 0>(shared, a, block, rank);
+  } else {
+    compute_pair_part<Tile, 1>(shared, a, block, rank);
+  }
+  // The shared memory of a block that has ended must not be written any more.
+  cluster_arrive();
+  cluster_wait();
+}
+
+/// The sum of the parts of 64 columns of dV or dK, rounded: of 64 keys as the registers of rung 13
+/// had it, or of 96 keys, transposed, as those of rung 18.
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup)
+    add_wide_parts(const __grid_constant__ TmaGradient<T> maps, int parts) {
+  using ChunkTile = SwizzledTile<T, Tile::block_n, 64>;
+  auto& tile = *dynamic_shared<ChunkTile>();
+  const AttentionGradient<T>& a = maps.a;
+  constexpr int chunks = (Tile::d_v + Tile::d) / 64;
+  const int chunk = blockIdx.x % chunks;
+  const int key0 = blockIdx.x / chunks * Tile::block_n;
+  const int head = blockIdx.y, batch = blockIdx.z;
+  const NBlock block{key0, head, batch, {}};
+  const float* from =
+      wide_part<Tile>(a, block, 0, parts) + chunk * 64 * Tile::block_n;
+  float sum[Tile::block_n / 2];
+  load_accumulator(sum, from);
+#pragma unroll 1
+  for (int part = 1; part < parts; ++part) {
+    from += kWidePartFloats<Tile>;
+    float x[Tile::block_n / 2];
+    load_accumulator(x, from);
+#pragma unroll
+    for (int i = 0; i < Tile::block_n / 2; ++i) sum[i] += x[i];
+  }
+  const bool has_d_v = chunk < Tile::d_v / 64;
+  const TensorMap& map = has_d_v ? maps.d_v : maps.d_k;
+  const float factor = has_d_v ? 1 : a.scale;
+  const int col = 64 * chunk - (has_d_v ? 0 : Tile::d_v);
+  if constexpr (Tile::block_n == kKeys) {
+    store_gradient(map, sum, factor, tile, key0, head, batch, col);
+  } else {
+#pragma unroll
+    for (float& x : sum) x *= factor;
+    std::uint32_t rounded[Tile::block_n / 16][4];
+    round_to_operand<T>(rounded, sum);
+    store_d_s(tile, rounded, 0);
+    fence_async_proxy();  // TMA sees what this thread wrote
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      store_tile(map, tile, key0, head, batch, col);
+      bulk_commit();
+    }
+  }
+  if (threadIdx.x == 0) bulk_wait_read<0>();
+}
+/// Launches it.
+template <class Tile, class T>
+void launch_add_wide_parts(const TmaGradient<T>& maps, int parts,
+                           const Stream& stream) {
+  constexpr int chunks = (Tile::d_v + Tile::d) / 64;
+  Size grid = grid_of_keys(maps.a, Tile::block_n);
+  grid.x *= chunks;
+  launch(stream, add_wide_parts<Tile, T>,
+         {grid, {kWarpgroup}, sizeof(SwizzledTile<T, Tile::block_n, 64>)},
+         maps, parts);
+}
+
+/// cost_of_parts() for rung 13. In matmuls of 64 queries and 64 keys a block of keys has 4, one of
+/// 128 queries 6 of half as many keys each: see wide_order(). The blocks of queries fill the SMs
+/// beside the longest blocks of keys, with or without a mask.
+template <class T>
+double cost_of_wide_parts(const Attention<T>& a, int parts, int sms) {
+  constexpr double ends = 128, traffic = 256;
+  const double queries = a.length_q, keys = a.length_k;
+  const double seen = a.causal ? std::min(queries, keys) : queries;
+  const double scores =
+      seen * (keys - (a.causal ? seen / 2 : 0)) * a.batch * a.heads;
+  const double blocks =
+      1.0 * ceil_div(a.length_k, kKeys) * a.batch * a.kv_heads * parts;
+  const double all = scores * (1.0 / 64 + 1.5 / 128) + blocks * ends;
+  const double heads = ceil_div(group_size(a), parts);  // of a block
+  return std::max(heads * seen + ends, all / sms) +
+         (parts > 1 ? traffic * blocks / sms : 0);
+}
+
+/// parts_of_groups() for rung 13.
+template <class T>
+int parts_of_wide_groups(
+    const Attention<T>& a,
+    const DeviceProperties& device = device_properties()) {
+  const int sms = sms_of(device);
+  return cheapest_parts(a, kKeys, sms, [&](int parts) {
+    return cost_of_wide_parts(a, parts, sms);
+  });
+}
+/// The same for rung 18, where two SMs share a block of keys.
+template <class T>
+int parts_of_pair_groups(
+    const Attention<T>& a,
+    const DeviceProperties& device = device_properties()) {
+  const int pairs = std::max(sms_of(device) / 2, 1);
+  return cheapest_parts(a, 2 * kPairKeys, pairs, [&](int parts) {
+    return cost_of_parts(a, 2 * kPairKeys, parts, pairs);
+  });
+}
+
+/// Launches rung 13 with divided groups, or as it is for one part.
+/// @tparam d      192 or 256, at least head_dim
+/// @tparam d_v    d, or 128, at least head_dim_v
+/// @param  a      with a Workspace{0, false, d_kv_floats(a, 64, d + d_v, parts)}
+/// @param  parts  of each group, at most as many as it has query heads
+/// @param  stream where
+template <int d, int d_v, class T>
+void launch_backward_split_wide(const AttentionGradient<T>& a, int parts,
+                                const Stream& stream) {
+  if (parts == 1) {
+    launch_backward_wide_heads<d, d_v>(a, stream);
+    return;
+  }
+  using Tile = WideTile<T, d, d_v>;
+  launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
+  const TmaGradient<T> maps = tma_gradient<Tile>(a);
+  const WideOrder order = wide_order<Tile>(with_parts(a, parts));
+  launch(stream, flash_backward_wide_parts<Tile, T>,
+         {{grid_of_work(order.queries).x + grid_of_work(order.keys).x},
+          {kWarpgroup * (kKeyWarpgroups + 1)},
+          std::max(sizeof(WideQueriesShared<Tile>),
+                   sizeof(WidePartShared<WideKeysShared<Tile>>)),
+          Tile::stages},
+         maps, order);
+  launch_add_wide_parts<Tile>(maps, parts, stream);
+}
+
+/// Launches rung 18 with divided groups, or as it is for one part.
+/// @tparam d_v    columns of V, dO and dV in shared memory: 128 or 192
+/// @param  a      with a Workspace{192, false, d_kv_floats(a, 96, 192 + d_v, parts)}
+/// @param  parts  of each group, at most as many as it has query heads
+/// @param  stream where
+template <int d_v, class T>
+void launch_backward_split_pairs(const AttentionGradient<T>& a, int parts,
+                                 const Stream& stream) {
+  if (parts == 1) {
+    launch_backward_pairs<d_v>(a, stream);
+    return;
+  }
+  using Tile = PairTile<T, d_v>;
+  launch(stream, preprocess_16_bit<Tile::d, T>, preprocess_launch<Tile::d>(a),
+         a);
+  const PairGradient<T> maps = pair_gradient<Tile>(a);
+  const TileScheduler scheduler =
+      n_block_scheduler<PairKeys<Tile>>(with_parts(a, parts), false, 2);
+  launch(stream, flash_backward_pair_parts<Tile, T>,
+         {{2 * grid_of_work(scheduler).x},
+          {kWarpgroup * (kKeyWarpgroups + 1)},
+          sizeof(WidePartShared<PairShared<Tile>>),
+          Tile::stages,
+          false,
+          2},
+         maps, scheduler);
+  launch(stream, postprocess_pairs<Tile, T>, pair_postprocess_launch<Tile>(a),
+         maps);
+  launch_add_wide_parts<Tile>(maps, parts, stream);
+}
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,312 @@
+/// @file
+/// The gradients of attention with a functor: step 06 with the tiles that the functor shows, and
+/// its derivative. With S the scaled scores and S' = score(S),
+///
+///     P = exp(S' - LSE)      dS' = P * (dP - delta)      dS = dS' * score'(S)
+///
+/// elementwise. dS' is the gradient of an additive bias. A sink is a key whose value is 0, so its
+/// dP is 0, and its gradient the sum of -P delta over the rows.
+///
+/// Source: Dong et al., FlexAttention, 2024, section 4; for delta, Dao, FlashAttention-2, ICLR
+/// 2024, algorithm 2.
+#pragma once
+
+#include "06_flash_backward/kernels/06_swizzled_pipeline.cuh"
+#include "common/attention/visible_tiles.cuh"
+
+namespace fa::FA_TARGET {
+
+/// Masks the keys that a query does not see.
+/// @param s      S^T
+/// @param query0 the tile's first query
+/// @param key0   the warp's first key
+template <class Tile, class T, class Functor>
+__device__ void mask_transposed(Scores<Tile>& s,
+                                const AttentionGradient<T>& a,
+                                const Functor& functor, int batch, int head,
+                                int query0, int key0, int lane) {
+#pragma unroll
+  for (int j = 0; j < Tile::query_tiles; ++j) {
+#pragma unroll
+    for (int i = 0; i < Tile::row_tiles; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int query = query0 + 8 * j + fragment_column(lane, e);
+        const int key = key0 + 16 * i + fragment_row(lane, e);
+        if (query >= a.length_q || key >= a.length_k ||
+            !functor.visible(batch, head, query, key)) {
+          s[i][j][e] = -INFINITY;
+        }
+      }
+    }
+  }
+}
+
+/// P^T = exp2(S'^T / ln 2 - LSE) and dS^T of queries 8 j to 8 j + 7.
+/// @param s      S^T without the scale, -infinity where masked; P^T on return
+/// @param d_p    dP^T; dS^T on return
+/// @param lse    in base 2, of the tile's queries, as delta
+/// @param query0 the tile's first query
+/// @param key0   the warp's first key
+//! [functor_gradients]
+template <class Tile, class T, class Functor>
+__device__ void functor_gradients(Scores<Tile>& s, Scores<Tile>& d_p, int j,
+                                  const AttentionGradient<T>& a,
+                                  const Functor& functor, int batch, int head,
+                                  const float* lse, const float* delta,
+                                  int query0, int key0, int lane) {
+  float lse_of[2], delta_of[2];
+  load2(lse_of, lse + 8 * j + fragment_column(lane, 0));
+  load2(delta_of, delta + 8 * j + fragment_column(lane, 0));
+#pragma unroll
+  for (int i = 0; i < Tile::row_tiles; ++i) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      float& x = s[i][j][e];
+      float& g = d_p[i][j][e];
+      const int row = query0 + 8 * j + fragment_column(lane, e);
+      // P of a row beyond the last query is 0, whatever its scores.
+      const int query = row < a.length_q ? row : a.length_q - 1;
+      const int key = key0 + 16 * i + fragment_row(lane, e);
+      if constexpr (Functor::changes_scores) {
+        const bool seen = x != -INFINITY;
+        const float scaled = a.scale * x;
+        if (seen) x = functor.score(scaled, batch, head, query, key);
+        x = exp2_approx(x * kLog2E - lse_of[e % 2]);
+        g = x * (g - delta_of[e % 2]);
+        if constexpr (Functor::has_gradient) {
+          if (seen && row == query) {
+            functor.add_gradient(g, batch, head, query, key);
+          }
+        }
+        if (seen) g *= functor.derivative(scaled, batch, head, query, key);
+      } else {
+        x = exp2_approx(x * (a.scale * kLog2E) - lse_of[e % 2]);
+        g = x * (g - delta_of[e % 2]);
+      }
+    }
+  }
+}
+//! [functor_gradients]
+
+/// The loop of a block of keys: the visible tiles of queries of each head of its group.
+template <class Tile, class T, class Functor>
+class VisibleQueryTiles {
+ public:
+  __device__ VisibleQueryTiles(const AttentionGradient<T>& a,
+                               const Functor& functor, int batch, int kv_head,
+                               int key0)
+      : a_(a),
+        functor_(functor),
+        batch_(batch),
+        head_(kv_head * group_size(a)),
+        end_(head_ + group_size(a)),
+        key0_(key0),
+        count_(ceil_div(a.length_q, Tile::block_m)),
+        tiles_(count_) {}
+  /// A tile, and its query head; beyond the last one the head is end().
+  struct At {
+    int head, query0;
+    bool whole;
+  };
+  __device__ bool exists(const At& at) const { return at.head < end_; }
+  /// All lanes call it.
+  __device__ At next() {
+    while (head_ < end_) {
+      const VisibleTile tile = tiles_.next([&](int index) {
+        return tile_kind<Tile::block_m, Tile::block_n>(
+            a_, functor_, batch_, head_, index * Tile::block_m, key0_);
+      });
+      if (tile.index < count_) {
+        return {head_, tile.index * Tile::block_m, tile.whole};
+      }
+      ++head_;
+      tiles_ = VisibleTiles(count_);
+    }
+    return {end_, 0, false};
+  }
+
+ private:
+  const AttentionGradient<T>& a_;
+  const Functor& functor_;
+  int batch_, head_, end_, key0_, count_;
+  VisibleTiles tiles_;
+};
+
+/// dK and dV, and additions to d_q_accum. A block owns keys and loops over the visible tiles of
+/// queries.
+/// @tparam Tile    a BackwardTile
+/// @tparam Functor see score_functors.cuh
+//! [score_functor]
+template <class Tile, class T, class Functor>
+__global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
+    flash_backward_score_functor(AttentionGradient<T> a, Functor functor) {
+  constexpr int d = Tile::d;
+  T* const k_smem = dynamic_shared<T>();
+  T* const v_smem = k_smem + Tile::kv_size;
+  T* const q_smem = v_smem + Tile::kv_size;  // two of them
+  T* const d_o_smem = q_smem + 2 * Tile::q_size;
+  T* const ds_smem = d_o_smem + 2 * Tile::q_size;
+  float* const lse_smem = reinterpret_cast<float*>(ds_smem + Tile::ds_size);
+  float* const delta_smem = lse_smem + 2 * Tile::block_m;
+  const int thread = threadIdx.x, lane = thread % kWarp;
+  const int warp = thread / kWarp, warp_key = warp * Tile::warp_keys;
+  const int key0 = blockIdx.x * Tile::block_n;
+  const int kv_head = blockIdx.y, batch = blockIdx.z;
+  using Tiles = VisibleQueryTiles<Tile, T, Functor>;
+  const auto fetch = [&](const typename Tiles::At& at, int stage) {
+    const auto head = gradient_head(a, batch, at.head);
+    copy_rows_async<Tile::block_m, d, Tile::threads>(
+        q_smem + stage * Tile::q_size, head.q, a.q_strides.row, at.query0,
+        a.length_q, a.head_dim, thread);
+    copy_rows_async<Tile::block_m, d, Tile::threads>(
+        d_o_smem + stage * Tile::q_size, head.d_o, a.d_o_strides.row,
+        at.query0, a.length_q, a.head_dim, thread);
+    if (thread < Tile::block_m / 4) {
+      const std::int64_t row = head.padded_row + at.query0 + 4 * thread;
+      const int to = stage * Tile::block_m + 4 * thread;
+      cp_async16(lse_smem + to, a.lse_base_2 + row);
+      cp_async16(delta_smem + to, a.delta + row);
+    }
+  };
+  Tiles tiles(a, functor, batch, kv_head, key0);
+  typename Tiles::At next = tiles.next();
+  if (tiles.exists(next)) {
+    copy_rows_async<Tile::block_n, d, Tile::threads>(
+        k_smem, kv_rows(a.k, a.k_strides, batch, kv_head), a.k_strides.row,
+        key0, a.length_k, a.head_dim, thread);
+    copy_rows_async<Tile::block_n, d, Tile::threads>(
+        v_smem, kv_rows(a.v, a.v_strides, batch, kv_head), a.v_strides.row,
+        key0, a.length_k, a.head_dim, thread);
+    fetch(next, 0);
+    cp_async_commit();
+  }
+  KeySums<Tile> d_k = {}, d_v = {};
+  for (int stage = 0; tiles.exists(next); stage = 1 - stage) {
+    const T* const q_tile = q_smem + stage * Tile::q_size;
+    const T* const d_o_tile = d_o_smem + stage * Tile::q_size;
+    const float* const lse = lse_smem + stage * Tile::block_m;
+    const float* const delta = delta_smem + stage * Tile::block_m;
+    const typename Tiles::At at = next;
+    //! [step]
+    cp_async_wait<0>();
+    __syncthreads();  // this tile is loaded, the last one has been read
+    Scores<Tile> p = {}, d_s = {};
+    // S^T = K Q^T
+    multiply_k_q<d>(p, k_smem, q_tile, warp_key, lane, [](int) {});
+    next = tiles.next();
+    if (tiles.exists(next)) fetch(next, 1 - stage);
+    cp_async_commit();
+    if (!at.whole) {
+      mask_transposed<Tile>(p, a, functor, batch, at.head, at.query0,
+                            key0 + warp_key, lane);
+    }
+    // dP^T = V dO^T
+    multiply_k_q<d>(d_s, v_smem, d_o_tile, warp_key, lane, [](int) {});
+    PackedScores<Tile> d_s_packed;
+    // P^T and dS^T of eight queries
+    const auto finish_scores = [&](int j) {
+      functor_gradients<Tile>(p, d_s, j, a, functor, batch, at.head, lse,
+                              delta, at.query0, key0 + warp_key, lane);
+      pack_scores<T, Tile>(d_s_packed, d_s, j);
+      store_score_gradients<Tile>(ds_smem, d_s_packed, j, warp_key, lane);
+    };
+    finish_scores(0);
+    finish_scores(1);
+    // dV += P^T dO, overlapped with P^T and dS^T of its next operands
+    multiply_p_d_o<d>(d_v, p, d_o_tile, lane, 0, [&](int part) {
+      if (2 * part + 2 < Tile::query_tiles) {
+        finish_scores(2 * part + 2);
+        finish_scores(2 * part + 3);
+      }
+    });
+    __syncthreads();  // all warps have stored dS
+    // dK += dS^T Q
+    multiply_p_d_o<d>(d_k, d_s_packed, q_tile, lane, 0, [](int) {});
+    QuerySums<Tile> d_q = {};  // dQ = dS K
+    multiply_ds_k<Tile>(d_q, ds_smem, k_smem, warp, lane);
+    const std::int64_t row =
+        gradient_head(a, batch, at.head).padded_row + at.query0;
+    atomic_add_d_q<Tile>(a.d_q_accum + row * d, d_q, warp, lane);
+    //! [step]
+  }
+  store_key_sums<Tile>(kv_rows(a.d_k, a.d_k_strides, batch, kv_head),
+                       a.d_k_strides.row, a, d_k, a.scale, key0 + warp_key, 0,
+                       lane);
+  store_key_sums<Tile>(kv_rows(a.d_v, a.d_v_strides, batch, kv_head),
+                       a.d_v_strides.row, a, d_v, 1.0f, key0 + warp_key, 0,
+                       lane);
+}
+//! [score_functor]
+
+/// Threads of a block of sink_gradients().
+constexpr int kSinkThreads = 256;
+
+/// The gradient of each head's sink; a block has a head.
+//! [sink_gradients]
+template <class T, class Functor>
+__global__ void sink_gradients(AttentionGradient<T> a, Functor functor) {
+  __shared__ float sums[kSinkThreads / kWarp];
+  const int head = blockIdx.x, rows = padded_rows(a);
+  const float sink = functor.sink(head) * kLog2E;
+  float sum = 0;
+  for (int batch = 0; batch < a.batch; ++batch) {
+    const std::int64_t row0 = gradient_head(a, batch, head).padded_row;
+    for (int i = threadIdx.x; i < rows; i += kSinkThreads) {
+      // dP = 0: the sink's value is 0
+      sum -= exp2_approx(sink - a.lse_base_2[row0 + i]) * a.delta[row0 + i];
+    }
+  }
+  sum = warp_sum(sum);
+  if (threadIdx.x % kWarp == 0) sums[threadIdx.x / kWarp] = sum;
+  __syncthreads();  // the sums of all warps are stored
+  if (threadIdx.x >= kWarp) return;
+  const bool has_sum = threadIdx.x < kSinkThreads / kWarp;
+  sum = warp_sum(has_sum ? sums[threadIdx.x] : 0.0f);
+  if (threadIdx.x == 0) functor.d_sinks()[head] = sum;
+}
+//! [sink_gradients]
+
+/// The tile of the kernel: 32 keys and more, whose dK and dV one warp has.
+template <int d>
+using FunctorBackwardTile = SwizzledBackwardTile<d>;
+
+/// Bytes of workspace for tiles that launch_backward_score_functor() needs for a functor with
+/// needs_map.
+/// @tparam d 64 or 128, at least head_dim
+template <int d, class T>
+std::int64_t backward_functor_workspace(const Attention<T>& a) {
+  using Tile = FunctorBackwardTile<d>;
+  return tile_map_bytes(a, Tile::block_m, Tile::block_n);
+}
+
+/// Launches the kernels: row statistics, sinks where there are some, the gradients.
+/// @tparam d    64 or 128, at least head_dim
+/// @param a     with a Workspace{d}; what the functor's add_gradient() adds to must be zeroed before
+/// @param kinds of the device, backward_functor_workspace() bytes
+//! [launch]
+template <int d, class T, class Functor>
+void launch_backward_score_functor(const AttentionGradient<T>& a,
+                                   const Functor& functor,
+                                   const Stream& stream, TileKind* kinds) {
+  using Tile = FunctorBackwardTile<d>;
+  launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
+  if constexpr (Functor::has_sink) {
+    launch(stream, sink_gradients<T, Functor>,
+           {{static_cast<unsigned>(a.heads)}, {kSinkThreads}}, a, functor);
+  }
+  with_tile_kinds(static_cast<const Attention<T>&>(a), functor, Tile::block_m,
+                  Tile::block_n, kinds, stream, [&](const auto& with_kinds) {
+                    using F = std::decay_t<decltype(with_kinds)>;
+                    launch(stream, flash_backward_score_functor<Tile, T, F>,
+                           {grid_of_keys(a, Tile::block_n),
+                            {Tile::threads},
+                            swizzled_backward_bytes<Tile, T>(),
+                            kPipelineStages},
+                           a, with_kinds);
+                  });
+  launch(stream, postprocess_d_q<Tile, T>, postprocess_launch<Tile>(a), a);
+}
+//! [launch]
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,372 @@
+// Lesson 06, ring attention between GPUs: one process with a thread for each GPU, or, started by
+// `mpirun -n 2`, a process for each.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "05_flash_forward/src/checker.hpp"
+#include "06_flash_backward/ring/device_results.cuh"
+#include "06_flash_backward/ring/model.hpp"
+#include "06_flash_backward/ring/mpi_group.hpp"
+#include "06_flash_backward/ring/nccl_links.cuh"
+#include "common/cli/program.hpp"
+#include "common/cli/results.hpp"
+#include "common/cli/table.hpp"
+
+namespace fa::FA_TARGET {
+namespace {
+
+using ring::Group;
+using ring::Method;
+using ring::Problem;
+using ring::RowOrder;
+
+constexpr const char* kName = "ring_attention_nccl";
+
+struct Choice {
+  AttentionShape shape{1, 16, 16, 0, 0, 128};  // of the timed problems, without lengths
+  std::int64_t gpus = 0, timeout = 10, repeats = 5, shortest = 16, longest = 128, link = 450;
+  std::string mask = "all", json, commit, command;
+};
+
+std::string cell(const std::string& text) {
+  return text;
+}
+std::string cell(double number) {
+  return fmt::format("{:.1f}", number);
+}
+std::string cell(std::int64_t number) {
+  return std::to_string(number);
+}
+
+int gpus_here() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+// Runs the body on all ranks, each with a GPU.
+template <class Body>
+void on_ranks(int ranks, const Choice& choice, Body body) {
+  const auto limit = static_cast<double>(choice.timeout);
+  const auto on_rank = [&](Group& group) {
+    FA_CUDA(cudaSetDevice(group.rank() % gpus_here()));
+    NcclLinks links(group);
+    links.connect();
+    body(group, links);
+    links.close();
+  };
+  if (ring::mpi_started_this()) {
+    ring::run_processes(kName, limit, on_rank);
+  } else {
+    ring::run_threads(kName, ranks, limit, on_rank);
+  }
+}
+
+// Ends all ranks when one of them has another problem.
+void agree(Group& group, const Problem& problem) {
+  const AttentionShape& s = problem.shape;
+  const std::int64_t other = Group::fault_of(group.rank()) == "shape" ? 1 : 0;  // for tests
+  group.agree({{"batch", s.batch},
+               {"heads", s.heads},
+               {"kv_heads", s.kv_heads},
+               {"length_q", s.length_q + other},
+               {"length_k", s.length_k},
+               {"head_dim", s.head_dim},
+               {"causal", problem.causal},
+               {"zig-zag", problem.order == RowOrder::kZigZag}});
+}
+
+std::string text_of(const Problem& problem) {
+  return fmt::format("{} GPUs, {}{}", problem.ranks, attention_problem(problem).text(),
+                     problem.order == RowOrder::kZigZag ? ", zig-zag" : "");
+}
+
+// Problems and inputs, and what rank 0 has of their results.
+struct Case {
+  Problem problem;
+  std::shared_ptr<const backward::Inputs> inputs;
+  RingResults results{};
+};
+
+void compute(std::vector<Case>& cases, const Choice& choice) {
+  on_ranks(static_cast<int>(choice.gpus), choice, [&](Group& group, NcclLinks& links) {
+    for (Case& of : cases) {
+      agree(group, of.problem);
+      auto own = ring_results(group, links, of.problem, *of.inputs);
+      if (group.rank() == 0) of.results = std::move(own);
+    }
+  });
+}
+
+// Small problems against lesson 01.
+void check_small(cli::Program& program, const Choice& choice, bool prints) {
+  const int ranks = static_cast<int>(choice.gpus);
+  std::vector<Case> cases;
+  for (const AttentionShape& shape :
+       {AttentionShape{2, 4, 2, 1007, 1007, 64}, AttentionShape{1, 4, 4, 515, 1301, 128},
+        AttentionShape{1, 4, 1, 1301, 515, 128}, AttentionShape{1, 2, 1, 3, 2, 64},
+        AttentionShape{1, 2, 2, 1024, 1024, 128}}) {
+    for (const bool causal : {false, true}) {
+      if (choice.mask == (causal ? "full" : "causal")) continue;
+      const Problem contiguous{shape, causal, RowOrder::kContiguous, ranks};
+      const auto inputs = std::make_shared<const backward::Inputs>(
+          backward::make_inputs(attention_problem(contiguous), attention::Values::kNormal, 1));
+      cases.push_back({contiguous, inputs});
+      cases.push_back({{shape, causal, RowOrder::kZigZag, ranks}, inputs});
+    }
+  }
+  compute(cases, choice);
+  for (const Case& of : cases) {
+    if (!prints) break;
+    const auto whole = attention_problem(of.problem);
+    auto verdicts = flash::Checker(whole, of.inputs->forward).check("forward", of.results.outputs);
+    for (const auto& verdict :
+         backward::Checker(whole, *of.inputs).check("backward", of.results.gradients)) {
+      verdicts.push_back(verdict);
+    }
+    double worst = 0;
+    for (const Verdict& verdict : verdicts) {
+      if (!verdict.accepted) program.detail(verdict.report() + "\n");
+      worst = std::max(worst, attention::error_over_tolerance(verdict));
+    }
+    program.check(text_of(of.problem), worst, 1);
+  }
+}
+
+// Root of the mean square of a difference, relative to that of one side.
+template <class Tensor>
+double relative(const Tensor& a, const Tensor& b) {
+  double difference = 0, size = 0;
+  for (std::int64_t i = 0; i < a.count(); ++i) {
+    const double x = a.data()[i], y = b.data()[i];
+    difference += (x - y) * (x - y);
+    size += y * y;
+  }
+  return std::sqrt(difference / size);
+}
+
+// A longer problem against the kernels on one GPU.
+void check_long(cli::Program& program, const Choice& choice, bool prints) {
+  const AttentionShape shape{1, 4, 2, 16381, 16381, 128};
+  const int ranks = static_cast<int>(choice.gpus);
+  const auto whole = attention_problem({shape, false, RowOrder::kContiguous, 1});
+  const auto inputs = std::make_shared<const backward::Inputs>(backward::Inputs{
+      attention::make_inputs(whole, attention::Values::kNormal, 1),
+      {},
+      {},
+      attention::rounded(normal_tensor<float, 4>(whole.shape_of_o(), 9), whole.type)});
+  std::vector<Case> cases;
+  for (const bool causal : {false, true}) {
+    if (choice.mask == (causal ? "full" : "causal")) continue;
+    cases.push_back({{shape, causal, RowOrder::kContiguous, 1}, inputs});
+    cases.push_back(
+        {{shape, causal, causal ? RowOrder::kZigZag : RowOrder::kContiguous, ranks}, inputs});
+  }
+  compute(cases, choice);
+  for (std::size_t i = 0; prints && i < cases.size(); i += 2) {
+    const RingResults &one = cases[i].results, &all = cases[i + 1].results;
+    const double worst = std::max({relative(all.outputs.o, one.outputs.o),
+                                   relative(all.outputs.lse, one.outputs.lse),
+                                   relative(all.gradients.d_q, one.gradients.d_q),
+                                   relative(all.gradients.d_k, one.gradients.d_k),
+                                   relative(all.gradients.d_v, one.gradients.d_v)});
+    program.check(text_of(cases[i + 1].problem) + ": rms of the difference from one GPU", worst,
+                  0.01);
+  }
+}
+
+// Random values without a mean, as a GPU's power depends on them.
+__global__ void fill_random(bfloat16* to, std::int64_t count, std::uint32_t seed) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  std::uint32_t x = static_cast<std::uint32_t>(i) * 2654435761u + seed;
+  x = (x ^ (x >> 16)) * 0x7feb352du;
+  x = (x ^ (x >> 15)) * 0x846ca68bu;
+  const auto uniform = static_cast<float>(x >> 8) / 16777216.0f;
+  to[i] = from_float<bfloat16>(3.46f * (uniform - 0.5f));
+}
+
+// Seconds of a pass: the median of what the slowest rank takes from a common start on.
+template <class Pass>
+double seconds_of(Group& group, NcclLinks& links, const Stream& stream, std::int64_t repeats,
+                  Pass pass) {
+  std::vector<double> times;
+  for (std::int64_t i = -2; i < repeats; ++i) {
+    group.all_gather(std::vector<double>{0}, "a common start");
+    const auto start = Group::Clock::now();
+    pass();
+    links.synchronize(stream);
+    const double own = std::chrono::duration<double>(Group::Clock::now() - start).count();
+    const auto all = group.all_gather(std::vector<double>{own}, "the times of the other ranks");
+    if (i >= 0) times.push_back(*std::max_element(all.begin(), all.end()));
+  }
+  std::nth_element(times.begin(), times.begin() + repeats / 2, times.end());
+  return times[static_cast<std::size_t>(repeats / 2)];
+}
+
+struct Timed {
+  Problem problem;
+  double forward = 0, backward = 0;  // seconds
+  std::int64_t bytes = 0;            // of a rank
+  double seconds(bool of_backward) const { return of_backward ? backward : forward; }
+};
+
+// @param of on rank 0 with its times
+void time_problem(Group& group, NcclLinks& links, std::int64_t repeats, Timed& of) {
+  agree(group, of.problem);
+  const std::int64_t before = taken_bytes();
+  DeviceRank rank(of.problem, rank_of(of.problem, group));
+  const std::int64_t bytes = taken_bytes() - before;
+  const Stream stream;
+  std::uint32_t seed = 16 * static_cast<std::uint32_t>(group.rank());
+  for (DeviceBuffer<bfloat16>* x : {&rank.q, &rank.kv, &rank.d_o}) {
+    launch_flat(stream, x->count(), fill_random, x->data(), x->count(), ++seed);
+  }
+  const double forward =
+      seconds_of(group, links, stream, repeats, [&] { rank.forward(links, stream); });
+  const double backward =
+      seconds_of(group, links, stream, repeats, [&] { rank.backward(links, stream); });
+  if (group.rank() == 0) of = {of.problem, forward, backward, bytes};
+}
+
+// All lengths and masks on so many GPUs.
+std::vector<Timed> time_on(int gpus, const Choice& choice) {
+  std::vector<Timed> all;
+  for (std::int64_t kilo = choice.shortest; kilo <= choice.longest; kilo *= 2) {
+    AttentionShape shape = choice.shape;
+    shape.length_q = shape.length_k = 1024 * kilo;
+    for (const bool causal : {false, true}) {
+      if (choice.mask == (causal ? "full" : "causal")) continue;
+      all.push_back({{shape, causal, causal ? RowOrder::kZigZag : RowOrder::kContiguous, gpus}});
+    }
+  }
+  on_ranks(gpus, choice, [&](Group& group, NcclLinks& links) {
+    std::vector<Timed> own = all;
+    for (Timed& of : own) time_problem(group, links, choice.repeats, of);
+    if (group.rank() == 0) all = own;
+  });
+  return all;
+}
+
+// A row of the record: a pass, beside what the model predicts from the rate of one GPU.
+cli::Measurement row_of(const Timed& of, const Timed& one, bool backward, const Choice& choice) {
+  const Problem& p = of.problem;
+  const AttentionShape& s = p.shape;
+  const Method method = p.causal ? Method::kZigZag : Method::kOverlap;
+  const Problem whole{s, p.causal, RowOrder::kContiguous, 1};
+  const auto pairs = static_cast<double>(ring::counts_of(whole, Method::kOverlap, 0).pairs);
+  const double work =
+      ring::flops(static_cast<double>(s.batch) * pairs, s.head_dim, backward) / 1e12;
+  ring::Machine machine;
+  machine.tflops = work / one.seconds(backward);
+  machine.link = static_cast<double>(choice.link);
+  const double seconds = of.seconds(backward);
+  return {{"mask", p.causal ? "causal" : "full"},
+          {"pass", backward ? "backward" : "forward"},
+          {"gpus", std::int64_t{p.ranks}},
+          {"length", s.length_q},
+          {"milliseconds", 1e3 * seconds},
+          {"tflops_per_gpu", work / seconds / p.ranks},
+          {"percent_of_linear", 100 * one.seconds(backward) / (seconds * p.ranks)},
+          {"percent_predicted",
+           100 * ring::predicted_efficiency(s, p.causal, p.ranks, method, backward, machine)},
+          {"mebibytes_per_gpu", of.bytes >> 20}};
+}
+
+// Times of 1, 2, 4 ... GPUs.
+void time_all(const Choice& choice, bool prints) {
+  std::vector<int> counts{1};
+  // Processes cannot be fewer.
+  const bool processes = ring::mpi_started_this();
+  for (int gpus = 2; gpus < choice.gpus && !processes; gpus *= 2) counts.push_back(gpus);
+  if (choice.gpus > 1) counts.push_back(static_cast<int>(choice.gpus));
+  std::vector<std::vector<Timed>> all;
+  for (const int gpus : counts) all.push_back(time_on(gpus, choice));
+  if (!prints) return;
+  std::vector<cli::Measurement> rows;
+  cli::Table table({"mask", "pass", "GPUs", "N", "ms", "TFLOP/s per GPU", "efficiency, %",
+                    "predicted, %", "MiB per GPU"});
+  for (std::size_t i = 0; i < all[0].size(); ++i) {
+    for (const bool backward : {false, true}) {
+      for (const auto& of_gpus : all) {
+        rows.push_back(row_of(of_gpus[i], all[0][i], backward, choice));
+        std::vector<std::string> cells;
+        for (const auto& field : rows.back()) {
+          cells.push_back(std::visit([](const auto& value) { return cell(value); }, field.second));
+        }
+        table.add(cells);
+      }
+    }
+  }
+  const AttentionShape& s = choice.shape;
+  fmt::print("bfloat16, batch {}, {} query heads, {} key heads, head_dim {}, {}\n{}", s.batch,
+             s.heads, s.kv_heads, s.head_dim, device_properties().name, table.text());
+  if (!choice.json.empty()) {
+    cli::write_results(choice.json, device_properties(), choice.command, rows, choice.commit);
+  }
+}
+
+void add_options(cli::Program& program, Choice& choice) {
+  constexpr std::int64_t kMost = 1 << 16;
+  program.option("--gpus", choice.gpus, 0, 64, "GPUs of this process; 0: all");
+  program.option("--timeout", choice.timeout, 1, 3600, "seconds that a rank waits for another");
+  program.option("--mask", choice.mask, {"all", "full", "causal"}, "mask");
+  program.option("--heads", choice.shape.heads, 1, kMost, "query heads that are timed");
+  program.option("--kv-heads", choice.shape.kv_heads, 1, kMost, "key heads that are timed");
+  program.option("--head-dim", choice.shape.head_dim, 8, 256, "head dimension that is timed");
+  program.option("--shortest", choice.shortest, 1, kMost, "first length that is timed, in 1024");
+  program.option("--longest", choice.longest, 1, kMost, "last length, at twice the one before");
+  program.option("--repeats", choice.repeats, 1, 1000, "how often a pass is timed");
+  program.option("--link", choice.link, 1, 1000000, "GB/s from GPU to GPU, for the prediction");
+  program.output("--json", choice.json, "record of the times");
+  program.option("--commit", choice.commit, "of the code, for the record of a copy without git");
+}
+
+int run(int argc, char** argv) {
+  // NCCL's multicast is for collectives, which a ring has no use for. Kernels are loaded at once: a
+  // load waits for the GPU, which may wait for another rank.
+  setenv("NCCL_NVLS_ENABLE", "0", 1);
+  setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+  Choice choice;
+  for (int i = 0; i < argc; ++i) choice.command += (i > 0 ? " " : "") + std::string(argv[i]);
+  const bool processes = ring::mpi_started_this();
+  const bool prints = !processes || ring::begin_mpi(argc, argv) == 0;
+  if (!prints && std::freopen("/dev/null", "w", stdout) == nullptr) return cli::kCannotDo;
+  cli::Program program(kName, "Lesson 06: attention over several GPUs, with NCCL.");
+  add_options(program, choice);
+  bool skipped = false;
+  const auto with_gpus = [&](const std::function<void()>& work) {
+    if (gpus_here() == 0 || (choice.gpus == 0 && !processes && gpus_here() < 2)) {
+      fmt::print("skipped: there are {} GPUs; a ring needs 2\n", gpus_here());
+      skipped = true;
+      return;
+    }
+    if (choice.gpus > gpus_here()) {
+      throw std::invalid_argument(
+          fmt::format("--gpus is {}; this machine has {}", choice.gpus, gpus_here()));
+    }
+    if (processes) {
+      choice.gpus = ring::mpi_ranks();
+    } else if (choice.gpus == 0) {
+      choice.gpus = gpus_here();
+    }
+    work();
+  };
+  program.section("check", "A ring of GPUs against lesson 01",
+                  [&] { with_gpus([&] { check_small(program, choice, prints); }); });
+  program.section("long", "A longer sequence against one GPU",
+                  [&] { with_gpus([&] { check_long(program, choice, prints); }); });
+  program.section_apart("time", "Times and memory",
+                        [&] { with_gpus([&] { time_all(choice, prints); }); });
+  const int status = program.run(argc, argv);
+  if (processes) ring::end_mpi();
+  return status == cli::kSuccess && skipped ? 77 : status;
+}
+
+}  // namespace
+}  // namespace fa::FA_TARGET
+
+int main(int argc, char** argv) {
+  return fa::FA_TARGET::run(argc, argv);
+}

@@ -1,0 +1,219 @@
+// Rungs 19 and 20 in the lab: which query heads a part has, how many parts are chosen, and gradients with
+// parts of unequal size.
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "06_flash_backward/src/dispatch.cuh"
+#include "06_flash_backward/src/gradient_rung.cuh"
+#include "common/attention/tests/rung_tests.hpp"
+#include "common/gpu/tests/gpus.hpp"
+
+using namespace fa;
+using namespace fa::on_lab;
+using Half = fa::on_lab::half;
+
+namespace {
+
+DeviceProperties h100(int sms) {
+  DeviceProperties device = gpus::kH100;
+  device.sm_count = sms;
+  return device;
+}
+
+// The parts that are chosen for batch 1 and as many queries as keys.
+int parts_for(int heads, int kv_heads, int length, bool causal, int sms = 132) {
+  attention::Problem problem = attention::problem_of(
+      attention::Type::kFloat16, {1, heads, kv_heads, length, length, 128}, causal);
+  return parts_of_groups(attention_of<Half>(problem), h100(sms));
+}
+
+// Checks gradients by a launch function, twice.
+template <class Launch>
+void check_gradients(const attention::Problem& problem, const Workspace& what, bool same_d_q,
+                     Launch launch_kernels) {
+  CAPTURE(problem.text());
+  const auto inputs = backward::make_inputs(problem, attention::Values::kNormal, 1);
+  DeviceGradient<Half> x(problem, inputs);
+  const auto workspace = allocate_workspace(x.a, what);
+  const auto run = [&] {
+    launch_kernels(x.a);
+    device_synchronize();
+    return x.result();
+  };
+  const auto first = run();
+  attention::check_result(backward::Checker(problem, inputs), problem, "with parts", first);
+  const auto again = run();
+  CHECK(attention::same_bits(first.d_k, again.d_k));
+  CHECK(attention::same_bits(first.d_v, again.d_v));
+  if (same_d_q) CHECK(attention::same_bits(first.d_q, again.d_q));
+}
+
+// Of rung 19, with so many parts.
+template <int d>
+void check_parts(const attention::Problem& problem, int parts, bool deterministic) {
+  CAPTURE(parts);
+  CAPTURE(deterministic);
+  const auto floats = d_kv_floats(attention_of<Half>(problem), 128, 2 * d, parts);
+  check_gradients(problem, {d, true, floats}, deterministic, [&](const auto& a) {
+    launch_backward_split_groups<d>(a, parts, deterministic, Stream());
+  });
+}
+// Of rung 20: of the blocks of rung 13, and up to 192 columns of those of rung 18.
+template <int d, int d_v>
+void check_wide_parts(const attention::Problem& problem, int parts) {
+  CAPTURE(parts);
+  const auto of = attention_of<Half>(problem);
+  check_gradients(problem, {0, false, d_kv_floats(of, kKeys, d + d_v, parts)}, true,
+                  [&](const auto& a) { launch_backward_split_wide<d, d_v>(a, parts, Stream()); });
+  if constexpr (d == kTransposedColumns) {
+    check_gradients(problem, {d, false, d_kv_floats(of, kPairKeys, d + d_v, parts)}, false,
+                    [&](const auto& a) { launch_backward_split_pairs<d_v>(a, parts, Stream()); });
+  }
+}
+
+}  // namespace
+
+TEST_CASE("each query head of a group is in one part, and parts differ by one head at most") {
+  for (const int group : {1, 2, 3, 5, 7, 8, 16, 32}) {
+    for (int parts = 1; parts <= group; ++parts) {
+      CAPTURE(group);
+      CAPTURE(parts);
+      const Attention<Half> a = attention_of<Half>(
+          attention::problem_of(attention::Type::kFloat16, {1, 3 * group, 3, 8, 8, 64}));
+      int next = 0;
+      for (int head = 0; head < 3 * parts; ++head) {
+        const NBlockPart block = n_block_part(a, NBlock{128, head, 2, {1, 4, 3}}, parts);
+        CHECK(block.kv_head == head / parts);
+        CHECK(block.part == head % parts);
+        CHECK(block.key0 == 128);
+        CHECK(block.batch == 2);
+        CHECK(block.m_blocks.start == 3);
+        CHECK(block.heads.first == next);
+        CHECK(block.heads.count >= group / parts);
+        CHECK(block.heads.count <= (group + parts - 1) / parts);
+        next += block.heads.count;
+      }
+      CHECK(next == 3 * group);
+    }
+  }
+}
+
+TEST_CASE("parts of different keys, heads, sequences and groups do not overlap") {
+  using Tile = HopperBackwardTileFor<Half, 96>;
+  constexpr int parts = 3;
+  AttentionGradient<Half> a{};
+  a.batch = 2, a.heads = 12, a.kv_heads = 4, a.length_q = 8, a.length_k = 200;
+  std::set<std::int64_t> places;
+  for (int batch = 0; batch < 2; ++batch) {
+    for (int kv_head = 0; kv_head < 4; ++kv_head) {
+      for (int key0 = 0; key0 < 256; key0 += kKeys) {
+        for (int part = 0; part < parts; ++part) {
+          places.insert(d_kv_part<Tile>(a, key0, kv_head, batch, part, parts) - a.d_kv_parts);
+        }
+      }
+    }
+  }
+  const std::int64_t each = 2 * 64 * 96;
+  REQUIRE(places.size() == 2 * 4 * 4 * parts);
+  CHECK(*places.begin() == 0);
+  CHECK(*places.rbegin() == (2 * 4 * 4 * parts - 1) * each);
+  for (const std::int64_t place : places) CHECK(place % each == 0);
+  CHECK(d_kv_floats(a, 128, 2 * 96, parts) == *places.rbegin() + each);
+  CHECK(d_kv_floats(a, 128, 2 * 96, 1) == 0);
+}
+
+TEST_CASE("a group is divided where blocks of keys are fewer than SMs") {
+  // 32 blocks of 4096 keys, each with 32 heads.
+  CHECK(parts_for(32, 1, 4096, false) == 4);
+  CHECK(parts_for(32, 1, 2048, false) == 8);
+  CHECK(parts_for(32, 1, 4096, true) >= 8);
+  CHECK(parts_for(8, 1, 4096, false) == 4);
+  CHECK(parts_for(8, 1, 2048, false) == 8);
+  // 192 blocks: two parts make three full waves of two.
+  CHECK(parts_for(32, 8, 3072, false) == 2);
+  // One head each, a full grid, and grids with many waves.
+  CHECK(parts_for(8, 8, 2048, false) == 1);
+  CHECK(parts_for(32, 8, 2048, false) == 1);
+  for (const bool causal : {false, true}) {
+    CHECK(parts_for(32, 8, 16384, causal) == 1);
+    CHECK(parts_for(1, 1, 4096, causal) == 1);
+    CHECK(parts_for(32, 1, 4096, causal, 1) == 1);
+  }
+  // Blocks with few queries are not worth their parts.
+  CHECK(parts_for(8, 8, 1, false) == 1);
+  CHECK(parts_for(64, 8, 1, true) == 1);
+}
+
+TEST_CASE("parts are as many as query heads of a group at most") {
+  for (const int group : {1, 2, 3, 5, 7, 8, 16, 32}) {
+    for (const int kv_heads : {1, 2, 5}) {
+      for (const int length : {1, 100, 129, 1000, 4096, 100000}) {
+        for (const bool causal : {false, true}) {
+          for (const int sms : {1, 16, 132}) {
+            const int parts = parts_for(group * kv_heads, kv_heads, length, causal, sms);
+            CHECK(parts >= 1);
+            CHECK(parts <= group);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("gradients with parts of equal and of unequal size, in both modes") {
+  using attention::problem_of;
+  using attention::Type;
+  for (const bool deterministic : {false, true}) {
+    for (const auto& [group, parts] :
+         {std::pair{2, 2}, {3, 2}, {3, 3}, {5, 3}, {7, 2}, {7, 5}, {8, 4}, {16, 5}, {32, 32}}) {
+      const bool causal = parts % 2 == 1;
+      check_parts<64>(problem_of(Type::kFloat16, {1, group, 1, 70, 150, 64}, causal), parts,
+                      deterministic);
+    }
+    check_parts<96>(problem_of(Type::kFloat16, {2, 6, 2, 150, 70, 72}, true), 2, deterministic);
+    check_parts<128>(problem_of(Type::kFloat16, {2, 6, 2, 70, 300, 128}, true), 2, deterministic);
+    check_parts<128>(problem_of(Type::kFloat16, {2, 10, 2, 150, 140, 104}), 3, deterministic);
+  }
+}
+
+TEST_CASE("with parts, fully masked rows and keys that no row sees give zeros") {
+  using attention::problem_of;
+  using attention::Type;
+  check_parts<64>(problem_of(Type::kFloat16, {1, 4, 1, 300, 5, 64}, true), 3, false);
+  check_parts<64>(problem_of(Type::kFloat16, {1, 4, 1, 5, 300, 64}, true), 3, true);
+}
+
+TEST_CASE("wide heads: gradients with parts of equal and of unequal size") {
+  using attention::problem_of;
+  using attention::Type;
+  // Lengths around the tiles of 64 and 96 keys, and a pair whose second block has no keys.
+  check_wide_parts<192, 192>(problem_of(Type::kFloat16, {2, 6, 2, 130, 200, 192}), 2);
+  check_wide_parts<192, 192>(problem_of(Type::kFloat16, {1, 5, 1, 70, 97, 136}, true), 5);
+  check_wide_parts<192, 192>(problem_of(Type::kFloat16, {2, 4, 1, 5, 300, 192}, true), 3);
+  check_wide_parts<192, 192>(problem_of(Type::kFloat16, {1, 2, 1, 300, 5, 160}, true), 2);
+  check_wide_parts<256, 256>(problem_of(Type::kFloat16, {2, 6, 2, 140, 150, 256}, true), 2);
+  check_wide_parts<256, 256>(problem_of(Type::kFloat16, {1, 7, 1, 70, 130, 200}), 3);
+  attention::Problem mla = problem_of(Type::kFloat16, {2, 6, 2, 100, 200, kMlaHeadDim}, true);
+  mla.head_dim_v = kMlaHeadDimV;
+  check_wide_parts<kMlaHeadDim, kMlaHeadDimV>(mla, 3);
+  check_wide_parts<kMlaHeadDim, kMlaHeadDimV>(mla, 2);
+}
+
+TEST_CASE("a group of wide heads is divided where blocks of keys are long") {
+  const auto problem = [](int heads, int kv_heads, int length, int head_dim, bool causal) {
+    return attention_of<Half>(attention::problem_of(
+        attention::Type::kFloat16, {1, heads, kv_heads, length, length, head_dim}, causal));
+  };
+  for (const bool causal : {false, true}) {
+    CHECK(parts_of_wide_groups(problem(8, 1, 2048, 256, causal), h100(132)) > 1);
+    CHECK(parts_of_pair_groups(problem(8, 1, 2048, 192, causal), h100(132)) > 1);
+    CHECK(parts_of_wide_groups(problem(8, 8, 2048, 256, causal), h100(132)) == 1);
+    CHECK(parts_of_pair_groups(problem(8, 8, 2048, 192, causal), h100(132)) == 1);
+    CHECK(parts_of_wide_groups(problem(32, 8, 16384, 256, causal), h100(132)) == 1);
+    CHECK(parts_of_pair_groups(problem(32, 8, 16384, 192, causal), h100(132)) == 1);
+    CHECK(parts_of_pair_groups(problem(8, 1, 100, 192, causal), h100(1)) >= 1);
+  }
+}

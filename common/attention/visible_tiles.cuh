@@ -1,0 +1,154 @@
+/// @file
+/// The tiles of scores that a functor does not skip: the loop over them, and a map of their kinds
+/// for masks that have no rule.
+#pragma once
+
+#include "common/attention/attention.cuh"
+#include "common/attention/score_functors.cuh"
+
+namespace fa::FA_TARGET {
+
+/// The kind of a tile of block_m queries and block_n keys, some of which may not exist.
+/// @param query0 its first query, which exists
+/// @param key0   its first key, which exists
+template <int block_m, int block_n, class T, class Functor>
+__host__ __device__ TileKind tile_kind(const Attention<T>& a, const Functor& functor, int batch,
+                                       int head, int query0, int key0) {
+  const int query1 = query0 + block_m - 1, key1 = key0 + block_n - 1;
+  const bool ragged = key1 >= a.length_k;
+  const TileKind kind =
+      functor.tile_kind({batch, head, query0, query1 < a.length_q ? query1 : a.length_q - 1, key0,
+                         ragged ? a.length_k - 1 : key1});
+  return ragged && kind == TileKind::kWhole ? TileKind::kPartial : kind;
+}
+
+/// A tile of a row or column of tiles, and whether it needs no mask.
+struct VisibleTile {
+  int index;
+  bool whole;
+};
+
+/// The tiles of a row or column of tiles that are not skipped, in ascending order. A warp asks for
+/// the kinds of 32 tiles at once, one for each lane.
+//! [visible_tiles]
+class VisibleTiles {
+ public:
+  /// @param count of all tiles
+  __device__ explicit VisibleTiles(int count) : count_(count) {}
+  /// The next one; its index is `count` after the last. All lanes call it.
+  /// @param kind_of a tile's kind: kind_of(index)
+  template <class KindOf>
+  __device__ VisibleTile next(KindOf kind_of) {
+    while (visible_ == 0) {
+      begin_ += kWarp;
+      if (begin_ >= count_) return {count_, false};
+      const int index = begin_ + static_cast<int>(threadIdx.x) % kWarp;
+      const TileKind kind = index < count_ ? kind_of(index) : TileKind::kSkipped;
+      visible_ = __ballot_sync(kAllLanes, kind != TileKind::kSkipped);
+      whole_ = __ballot_sync(kAllLanes, kind == TileKind::kWhole);
+    }
+    const int bit = __ffs(static_cast<int>(visible_)) - 1;
+    visible_ &= visible_ - 1;  // without its lowest bit
+    return {begin_ + bit, (whole_ >> bit & 1) != 0};
+  }
+
+ private:
+  int count_;
+  int begin_ = -kWarp;
+  unsigned visible_ = 0;  // a bit for each tile from begin_ on
+  unsigned whole_ = 0;
+};
+//! [visible_tiles]
+
+/// The kinds of all tiles of a problem, [batch, heads, tiles of queries, tiles of keys].
+struct TileMap {
+  TileKind* kinds;
+  int heads;
+  int block_m, block_n;
+  int rows, columns;  ///< tiles of queries, of keys
+
+  __host__ __device__ std::int64_t at(int batch, int head, int row, int column) const {
+    return ((std::int64_t{batch} * heads + head) * rows + row) * columns + column;
+  }
+};
+
+/// A functor with the kinds of its tiles from a map.
+template <class Functor>
+struct Mapped : Functor {
+  TileMap map;
+  __host__ __device__ Mapped(const Functor& functor, const TileMap& the_map)
+      : Functor(functor), map(the_map) {}
+  __host__ __device__ TileKind tile_kind(const ScoreTile& t) const {
+    return map
+        .kinds[map.at(t.batch, t.head, t.first_query / map.block_m, t.first_key / map.block_n)];
+  }
+};
+
+/// Warps of a block of fill_tile_map(), which have a tile each.
+constexpr int kMapWarps = 4;
+
+/// Asks a mask for every score of a tile, once for each launch.
+//! [fill_tile_map]
+template <class T, class Functor>
+__global__ void fill_tile_map(Attention<T> a, Functor functor, TileMap map) {
+  const int tile = blockIdx.x * kMapWarps + threadIdx.x / kWarp;
+  if (tile >= map.rows * map.columns) return;  // the whole warp
+  const int row = tile / map.columns, column = tile % map.columns;
+  const int head = blockIdx.y, batch = blockIdx.z;
+  bool any = false, all = true;
+  for (int i = threadIdx.x % kWarp; i < map.block_m * map.block_n; i += kWarp) {
+    const int query = row * map.block_m + i / map.block_n;
+    const int key = column * map.block_n + i % map.block_n;
+    if (query >= a.length_q || key >= a.length_k) continue;
+    const bool visible = functor.visible(batch, head, query, key);
+    any = any || visible;
+    all = all && visible;
+  }
+  any = __any_sync(kAllLanes, any);
+  all = __all_sync(kAllLanes, all);
+  if (threadIdx.x % kWarp == 0) {
+    map.kinds[map.at(batch, head, row, column)] = all   ? TileKind::kWhole
+                                                  : any ? TileKind::kPartial
+                                                        : TileKind::kSkipped;
+  }
+}
+//! [fill_tile_map]
+
+/// The map of a problem's tiles, in memory for batch * heads * rows * columns kinds.
+template <class T>
+TileMap tile_map_of(const Attention<T>& a, int block_m, int block_n, TileKind* kinds) {
+  return {kinds,
+          a.heads,
+          block_m,
+          block_n,
+          ceil_div(a.length_q, block_m),
+          ceil_div(a.length_k, block_n)};
+}
+
+/// Bytes of memory for the map of a problem's tiles.
+template <class T>
+std::int64_t tile_map_bytes(const Attention<T>& a, int block_m, int block_n) {
+  const TileMap map = tile_map_of(a, block_m, block_n, nullptr);
+  return std::int64_t{a.batch} * a.heads * map.rows * map.columns;
+}
+
+/// Calls launch_kernel(functor) with a functor that has a tile_kind(): the given one, or, with a
+/// map that is filled first, one for a mask without a rule.
+/// @param kinds memory of the device for tile_map_bytes(); unused by other functors
+template <class T, class Functor, class LaunchKernel>
+void with_tile_kinds(const Attention<T>& a, const Functor& functor, int block_m, int block_n,
+                     TileKind* kinds, const Stream& stream, LaunchKernel launch_kernel) {
+  if constexpr (Functor::needs_map) {
+    const TileMap map = tile_map_of(a, block_m, block_n, kinds);
+    launch(stream, fill_tile_map<T, Functor>,
+           {{static_cast<unsigned>(ceil_div(map.rows * map.columns, kMapWarps)),
+             static_cast<unsigned>(a.heads), static_cast<unsigned>(a.batch)},
+            {kMapWarps * kWarp}},
+           a, functor, map);
+    launch_kernel(Mapped<Functor>(functor, map));
+  } else {
+    launch_kernel(functor);
+  }
+}
+
+}  // namespace fa::FA_TARGET

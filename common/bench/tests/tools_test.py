@@ -1,0 +1,69 @@
+"""Tests of tools.py with tools of paper."""
+
+import contextlib
+import io
+import os
+import pathlib
+import stat
+import tempfile
+import unittest
+from unittest import mock
+
+from common.bench import tools
+from common.flatten import flatten
+
+PAPER = {
+    "nvcc": """case "$*" in *--version*) echo "release 13.0, V13.0.88"; exit;; esac
+while [ "$1" != -o ]; do shift; done; touch $2""",
+    "nvidia-smi": 'echo "NVIDIA H100, 580.1"',
+    "ncu": """echo "==PROF== Connected"; echo "[7] step@host"; echo '  wavefronts  8   '""",
+    "compute-sanitizer": """case "$*" in *broken*) echo "========= Error: Race";; esac
+echo "PASS  O"; echo =========SUMMARY""",
+}
+
+
+class Tools(unittest.TestCase):
+    def run_main(self, *arguments, **changed):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, script in {**PAPER, **changed}.items():
+                tool = pathlib.Path(folder, name.replace("_", "-"))
+                tool.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+                tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+            out, err = io.StringIO(), io.StringIO()
+            with mock.patch.dict(os.environ, PATH=f"{folder}{os.pathsep}{os.environ['PATH']}"):
+                with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+                    status = tools.main([str(one) for one in arguments])
+        return status, out.getvalue(), err.getvalue()
+
+    def test_a_record_keeps_what_the_tools_say_of_the_kernel(self):
+        with tempfile.TemporaryDirectory() as folder:
+            record = pathlib.Path(folder, "record.json")
+            status, text, err = self.run_main("--json", record, "--commit", "abcdef0")
+            self.assertEqual((status, err), (0, ""))
+            self.assertEqual(text.count("  wavefronts  8\n"), 2)
+            self.assertEqual(text.count("Error: Race\n"), 1)
+            for noise in ("PROF", "host", "PASS"):
+                self.assertNotIn(noise, text)
+            status, shown, _ = self.run_main("--show", record, "races_no_barrier")
+        self.assertEqual(status, 0)
+        self.assertEqual(
+            shown.splitlines()[:3],
+            [
+                "$ compute-sanitizer --tool racecheck --print-limit 1 ./step05_broken",
+                "========= Error: Race",
+                "=========SUMMARY",
+            ],
+        )
+
+    def test_what_cannot_be_done_is_said(self):
+        self.assertEqual(self.run_main("--show", "nowhere.json", "races_05")[0], 2)
+        self.assertIn("ncu", self.run_main(ncu="echo no permission >&2; exit 1")[2])
+        self.assertIn("nvcc failed", self.run_main(nvcc="echo error; exit 1")[2])
+
+    def test_the_barrier_is_a_line_of_the_step(self):
+        text = flatten.flatten(tools.LESSON, "05_tensor_cores")
+        self.assertEqual(text.count(tools.BARRIER), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

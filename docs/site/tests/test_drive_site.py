@@ -1,0 +1,62 @@
+"""Tests of what drive_site.py asks of a page, on pages with one fault each."""
+
+import pathlib
+import tempfile
+import unittest
+
+from docs.site import browser, drive_site
+
+PAGE = """<!doctype html><html lang="en"><title>Page</title><style>body { color: #222 }</style>
+<main><h1>Page</h1><p>first</p><p>second</p><p style="%s">third <em>fourth</em></p><p>last</p>
+%s</main>"""
+
+
+@unittest.skipIf(browser.missing(), browser.missing())
+class Axe(unittest.TestCase):
+    def found(self, style="", more=""):
+        """What axe finds on the page with this style of its third paragraph."""
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "page.html"
+            page.write_text(PAGE % (style, more), encoding="utf-8")
+            self.window.open(page)
+            self.window.value(drive_site.axe())
+            return self.window.value(drive_site.AXE, drive_site.LEVELS)
+
+    @classmethod
+    def setUpClass(cls):
+        cls.window = browser.Browser()
+        cls.addClassCleanup(cls.window.close)
+
+    def test_a_page_without_a_fault_has_no_finding(self):
+        self.assertEqual(self.found(more="<p style='color: #222'>the same</p>"), [])
+
+    def test_text_of_its_own_colour_background_or_opacity_is_compared(self):
+        for style in ("color: #bbb", "background: #444", "opacity: 0.3"):
+            self.assertEqual(len(self.found(style)), 1, style)
+            self.assertIn("color-contrast: ", self.found(style)[0])
+
+    def test_text_below_an_element_with_a_background_is_compared(self):
+        more = "<div style='background: #333'><section><p>dark on dark</p></section></div>"
+        self.assertEqual(len(self.found(more=more)), 1)
+
+    def test_large_text_needs_less_contrast_than_small_text_of_the_same_colour(self):
+        large = "<p style='color: #888; font-size: 40px'>large</p>"
+        small = "<p style='color: #888'>small</p>"
+        self.assertEqual(self.found(more=large), [])
+        self.assertEqual(len(self.found(more=large + small)), 1)
+
+    def test_a_letter_or_covered_text_does_not_stand_for_the_others_of_its_style(self):
+        letters = "<p style='color: #bbb'>x</p>" * 5
+        covered = "<div style='position: relative'><p style='color: #bbb'>below</p><p style="
+        covered += "'position: absolute; inset: 0; background: #fff; margin: 0'>above</p></div>"
+        seen = "<p style='color: #bbb'>seen</p>"
+        self.assertEqual(self.found(more=letters + covered), [])
+        self.assertEqual(len(self.found(more=letters + covered + seen)), 1)
+
+    def test_what_is_no_matter_of_colour_is_found_at_every_element(self):
+        more = "<p><a href='#a'></a></p><p><a href='#b'></a></p>"
+        self.assertRegex(self.found(more=more)[0], "^link-name: .*; ")
+
+
+if __name__ == "__main__":
+    unittest.main()
