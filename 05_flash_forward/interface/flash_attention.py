@@ -234,7 +234,6 @@ class Library(CLibrary):
         call, o, lse = self.prepare(q, k, v)
         a = call.struct
         f = Functor(size=ctypes.sizeof(Functor), kind=FUNCTORS.index(kind), left=left, right=right)
-        tensors = [x for x in parameters.values() if torch.is_tensor(x)]
         for name, value in parameters.items():
             if name == "bias":
                 f.bias_per_batch, f.bias_per_head = (int(n > 1) for n in value.shape[:2])
@@ -252,7 +251,8 @@ class Library(CLibrary):
                 raise self.error()
 
         call_functor.struct, call_functor.functor = a, f
-        call_functor.tensors = (q, k, v, o, lse, workspace, tensors)
+        call_functor.parameters = parameters
+        call_functor.tensors = (q, k, v, o, lse, workspace)
         return call_functor, o, lse
 
 
