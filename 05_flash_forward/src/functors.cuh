@@ -3,7 +3,7 @@
 /// common/gpu/target.hpp.
 #pragma once
 
-#include "05_flash_forward/kernels/functors/score_functor.cuh"
+#include "05_flash_forward/kernels/functors/01_score_functor.cuh"
 #include "05_flash_forward/src/device_functor.cuh"
 #include "05_flash_forward/src/functors.hpp"
 #include "common/attention/functor_instances.cuh"
@@ -30,11 +30,11 @@ struct FunctorOnDevice {
 inline std::vector<flash::functors::Rung> functor_ladder() {
   using flash::functors::Rung;
   constexpr auto columns = kPow2<64, 128>;
-  const Blocks blocks{{{128, 96, 0, 2, 64}, {128, 64, 0, 2, 128}}, bytes_by(columns, [](auto d) {
+  const Blocks blocks{{{128, 64, 0, 2, 64}, {128, 48, 0, 2, 128}}, bytes_by(columns, [](auto d) {
                         return pipeline_bytes<FunctorTile<d>, half>();
                       })};
   return {
-      rung_row<Rung, FunctorOnDevice, half, bfloat16>("score_functor",
+      rung_row<Rung, FunctorOnDevice, half, bfloat16>("01_score_functor",
                                                       "masks and scores by functors")
           .columns(columns)
           .no_dropout()
