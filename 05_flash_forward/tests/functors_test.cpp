@@ -1,5 +1,5 @@
 // Kernels with functors on every backend of this build that can run here, against lesson 01 with
-// the same functor; and the functors against their definitions, written here once more.
+// the same functor; and the functors against their definitions, which are written here, too.
 #include "05_flash_forward/src/functors.hpp"
 
 #include <cmath>
