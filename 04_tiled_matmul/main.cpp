@@ -200,10 +200,9 @@ int main(int argc, char** argv) {
   cli::Program program(kLesson, "Lesson 04: from the first kernel to tensor cores.");
   const cli::KernelBackends<Backend> backends(program, tiled::backends());
   cli::KernelOptions options;
-  cli::add_kernel_options(
-      program, options,
-      {"sections time, trace, kernels, timeline and once", "sections time and kernels",
-       "rows, columns and depth", "; section timeline: the timelines instead"});
+  cli::add_kernel_options(program, options,
+                          {"sections time, trace, kernels, timeline and once",
+                           "sections time and kernels", "rows, columns and depth"});
   program.option("--group", options.group,
                  "section time: only groups whose name contains this text, such as \"mma\"");
 
@@ -232,9 +231,9 @@ int main(int argc, char** argv) {
                              [&] { time_groups(program, backends.used(), options); });
   program.section_apart("kernels", "Resources of the kernels",
                         [&] { show_kernels(backends.used(), backends.lab(), options); });
-  program.section_apart("timeline", "Timelines", [&] {
+  program.section_apart("timeline", "Order of operations", [&] {
     const Backend& lab = backends.lab();
-    tiled::show_timelines(lab, cli::timeline_options(options, kernels_of(lab), kLesson));
+    tiled::show_operations(lab, cli::timeline_options(options, kernels_of(lab), kLesson));
   });
   program.section_apart("once", "One launch of every kernel",
                         [&] { launch_once(backends.observed(), options); });

@@ -110,11 +110,10 @@ void add_sections(cli::Program& program, const Lesson<Backend>& lesson) {
       lesson.backends.watching([&](const Backend& watched) { trace_rungs(lesson, watched); }));
   program.section_on_request("time", "Times", [&] { show_times(lesson); });
   program.section_apart("kernels", "Resources of the kernels", [&] { show_kernels(lesson); });
-  program.section_apart("timeline", "Timelines", [&] {
+  program.section_apart("timeline", "Order of operations, and timelines of a GPU", [&] {
     const Backend& lab = lesson.backends.lab();
     flash::show_timelines(lab, cli::timeline_options(lesson.options, lab.rungs, lesson.name));
   });
-  program.section_apart("costs", "Cost model of the timelines", [] { cli::show_costs({}); });
   program.section_apart("schedule", "Model of the tile scheduler", flash::show_schedule);
   program.section_apart("experiments", "Experiments: tiles, types and lengths", [&] {
     flash::show_experiments(lesson.program, lesson.backends.used(),

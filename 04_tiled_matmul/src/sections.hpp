@@ -1,6 +1,6 @@
 /// @file
-/// Sections of this lesson's program: how fast the kernels are, compared with cuBLAS, and timelines
-/// of the rungs for Hopper on one SM, which show which warpgroup waits for what.
+/// Sections of this lesson's program: how fast the kernels are, compared with cuBLAS, and the order
+/// of operations of the rungs for Hopper, which shows which warpgroup waits for what.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,6 @@
 #include "04_tiled_matmul/src/backend.hpp"
 #include "common/cli/results.hpp"
 #include "common/cli/timelines.hpp"
-#include "common/lab/replay.hpp"
 
 namespace fa::tiled {
 
@@ -27,19 +26,17 @@ struct MatmulSizes {
   std::int64_t m, n, k;
 };
 
-/// What is drawn: two tiles of C, with 8 steps along k each.
+/// Whose operations are shown: two tiles of C, with 8 steps along k each.
 constexpr MatmulSizes kDrawn{128, 512, 512};
 
-/// The timeline of a rung that computes A B on one SM, from a run in the lab and a cost model.
+/// What the lab records of a rung that computes A B.
 /// @param backend the lab
 /// @param rung    of its group "mma", from rung 19 on
 /// @throws std::runtime_error when the rung does not compute in the lab
-lab::Timeline timeline_of(const Backend& backend, const Kernel& rung, const MatmulSizes& sizes,
-                          const lab::Costs& costs = {});
+cli::RecordedRung recorded(const Backend& backend, const Kernel& rung);
 
-/// Prints how busy tensor cores are in each rung, and what its warpgroups do; draws it if asked.
+/// Prints the order of operations of rungs 19 to 21.
 /// @param backend the lab
-/// @throws std::runtime_error when a file cannot be written
-void show_timelines(const Backend& backend, const cli::TimelineOptions& options);
+void show_operations(const Backend& backend, const cli::TimelineOptions& options);
 
 }  // namespace fa::tiled

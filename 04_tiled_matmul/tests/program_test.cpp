@@ -57,12 +57,10 @@ TEST_CASE("what the kernels are made of, group by group") {
   CHECK_FALSE(contains(one.output, "transpose"));
 }
 
-TEST_CASE("a timeline is printed, drawn and written for programs") {
-  testing::check_timeline(kProgram, {"21_matmul_persistent",
-                                     "C of 128 x 512",
-                                     {"producer", "consumer 0", "consumer 1"},
-                                     {"load", "by columns", "writes", "waits for copy"},
-                                     "17"});
+TEST_CASE("the order of operations of a Hopper kernel is printed") {
+  testing::check_operations(kProgram, "21_matmul_persistent", "C of 128 x 512, depth 512",
+                            {"block 1 of 1", "warp 8 (producer)", "    wait     room for A, B"},
+                            "17");
   // A timeline is of one SM, a cluster of two.
   const auto of_cluster = run(kProgram + " --device cpu --section timeline --kernel 22_matmul");
   CHECK(contains(of_cluster.output, "22_matmul has none"));

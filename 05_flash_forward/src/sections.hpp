@@ -9,7 +9,6 @@
 #include "common/attention/host/ladder.hpp"
 #include "common/attention/tile_scheduler.cuh"
 #include "common/cli/timelines.hpp"
-#include "common/lab/replay.hpp"
 
 namespace fa::flash {
 
@@ -27,13 +26,13 @@ void show_traffic(const Lesson<Backend>& lesson, const Backend& watched);
 /// with head_dim 128.
 Problem drawn_problem(const Rung& rung);
 
-/// The timeline of a rung on one SM, from a run in the lab and a model of costs.
-/// @param rung    of the backend "lab", from rung 09 on
+/// What the lab records of a rung.
+/// @param rung of the backend "lab", from rung 09 on
 /// @throws std::runtime_error when the rung does not compute in the lab
-lab::Timeline timeline_of(const Rung& rung, const Problem& problem, const lab::Costs& costs = {});
+cli::RecordedRung recorded(const Rung& rung, const Problem& problem);
 
-/// Prints how busy tensor cores are in each rung of the lab, and what its consumers do; draws it if
-/// asked.
+/// Prints the order of operations of the lab's rungs from 09 on; or, with stamps, shows what a GPU
+/// did.
 /// @throws std::runtime_error when a file cannot be written
 void show_timelines(const Backend& backend, const cli::TimelineOptions& options);
 

@@ -105,17 +105,16 @@ TEST_CASE("resources of the kernels: their own lines, threads, stages") {
   CHECK(contains(result.output, "      512     148480       3  3 x 160, 32  "));
 }
 
-TEST_CASE("a timeline is printed, drawn, and written as JSON") {
-  testing::check_timeline(kProgram, {"12_ping_pong",
-                                     "256 queries, 512 keys",
-                                     {"producer", "consumer 1"},
-                                     {"load", "store", "scores", "output"},
-                                     "08_edge_masks"});
+TEST_CASE("the order of operations of a Hopper kernel is printed") {
+  testing::check_operations(kProgram, "12_ping_pong", "256 queries, 512 keys",
+                            {"blocks 1, 2 of 2", "warp 8 (producer)", "    wait     room for K"},
+                            "08_edge_masks");
 }
 
-TEST_CASE("measured timelines are drawn below the model") {
+TEST_CASE("measured timelines are printed, drawn and written as JSON") {
   const testing::TemporaryDirectory directory;
-  const auto file = directory.path() / "stamps", svg = directory.path() / "svg";
+  const auto file = directory.path() / "stamps", svg = directory.path() / "svg",
+             json = directory.path() / "json";
   const auto stamp = [](std::uint32_t clock, StampKind kind) {
     return Stamp{0, clock, static_cast<std::uint32_t>(kind)};
   };
@@ -128,15 +127,23 @@ TEST_CASE("measured timelines are drawn below the model") {
           stamp(210, StampKind::kCommit), stamp(220, StampKind::kWaitMatmuls),
           stamp(1100, StampKind::kEnd)}}}});
   const std::string command = kProgram + " --device cpu --section timeline --stamps ";
-  const auto result =
-      run(command + testing::quoted(file) + " --kernel 12 --svg " + testing::quoted(svg));
+  const std::string measured = command + testing::quoted(file) + " --kernel 12 --svg ";
+  const auto result = run(measured + testing::quoted(svg) + " --json " + testing::quoted(json));
   CAPTURE(result.output);
   CHECK(result.status == 0);
-  CHECK(contains(result.output, "One SM of some GPU, beside the model"));
-  CHECK(contains(result.output, "12_ping_pong  20.0         30.0   1.50    1000  "));
+  CHECK(contains(result.output, "One SM of some GPU\n"));
+  // 32768 of 1000 cycles: the stamps are of one matmul, the kernel has 64.
+  CHECK(contains(result.output, "12_ping_pong  20.0         30.0   1.50    1000       3277"));
+  CHECK(
+      contains(result.output, "\nconsumer 0        0             88     0            0      0\n"));
   const std::string drawing = testing::file_bytes(svg);
-  CHECK(contains(drawing, "head_dim 128, measured"));
   CHECK(contains(drawing, "1000 cycles, "));
+  CHECK(contains(drawing, "Cycles of one SM of some GPU:"));
+  CHECK(run(measured + "-").output == drawing);
+  CHECK(testing::python_says("[s[\"kind\"] for s in json.load(open(file))[0][\"spans\"]]", json) ==
+        "['waits for matmuls', 'scores']\n");
+  CHECK(contains(testing::refusal(command + testing::quoted(file) + " --kernel 16"),
+                 "the stamps are of other kernels"));
   CHECK(run(command + testing::quoted(svg)).status == 2);
 }
 

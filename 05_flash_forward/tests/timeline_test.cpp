@@ -1,6 +1,7 @@
-// The timelines of the model show the purpose of each rung for Hopper.
+// The order of operations shows the purpose of each rung for Hopper.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,164 +11,123 @@
 
 using namespace fa;
 using flash::Rung;
-using lab::Span;
-using lab::Timeline;
-using Kind = Span::Kind;
+using lab::BlockRecord;
+using lab::Step;
+using Kind = Step::Kind;
 
 namespace {
-
-const flash::Backend& backend() {
-  static const std::vector<flash::Backend> all = flash::backends();
-  return all.front();
-}
-
-// The timeline that is drawn of a rung.
-const Timeline& drawn(const std::string& name) {
-  static std::map<std::string, Timeline> known;
-  if (known.count(name) == 0) {
-    const Rung& rung = attention::find_rung(backend(), name);
-    known[name] = flash::timeline_of(rung, flash::drawn_problem(rung));
-  }
-  return known[name];
-}
-
-// Cycles in which a warp computes while tensor cores work for it.
-double work_under_matmuls(const Timeline& timeline, int warp) {
-  double both = 0;
-  for (const Span& work : timeline.warps) {
-    if (work.warp != warp || work.kind != Kind::kWork) continue;
-    for (const Span& product : timeline.matmuls) {
-      if (product.warp != warp) continue;
-      both += std::max(0.0, std::min(work.end, product.end) - std::max(work.begin, product.begin));
-    }
-  }
-  return both;
-}
-
-// How often the tensor cores switch from one warp to another.
-int changes(const Timeline& timeline) {
-  int result = 0;
-  for (std::size_t i = 1; i < timeline.matmuls.size(); ++i) {
-    result += timeline.matmuls[i].warp != timeline.matmuls[i - 1].warp;
-  }
-  return result;
-}
-
-// When a block's first copy of Q, or the first store of O, begins.
-double first(const Timeline& timeline, Kind kind, double after) {
-  for (const Span& copy : timeline.copies) {
-    if (copy.kind == kind && copy.begin > after && copy.tensor % 3 == 0) {
-      return copy.begin;
-    }
-  }
-  return -1;
-}
-
-}  // namespace
 
 const char* const kRungs[] = {"09_wgmma", "10_warp_specialized", "11_overlap", "12_ping_pong",
                               "13_persistent"};
 
-TEST_CASE("tensor cores do the same work in rungs 09 to 13, in less time") {
+const Rung& rung_of(const std::string& name) {
+  static const std::vector<flash::Backend> all = flash::backends();
+  return attention::find_rung(all.front(), name);
+}
+
+// What the lab records of a rung with the problem that is drawn.
+const std::vector<BlockRecord>& blocks_of(const std::string& name) {
+  static std::map<std::string, std::vector<BlockRecord>> known;
+  if (known.count(name) == 0) {
+    const Rung& rung = rung_of(name);
+    known[name] = flash::recorded(rung, flash::drawn_problem(rung)).blocks;
+  }
+  return known[name];
+}
+
+// The warps of a block that do something.
+std::set<std::size_t> warps_with(const BlockRecord& block, Kind kind) {
+  std::set<std::size_t> warps;
+  for (std::size_t w = 0; w < block.warps.size(); ++w) {
+    for (const Step& step : block.warps[w]) {
+      if (step.kind == kind) warps.insert(w);
+    }
+  }
+  return warps;
+}
+
+// Exponentials of a warp while a matmul of it is in flight, in the order of the source.
+std::int64_t exponentials_beside_matmuls(const std::vector<Step>& steps) {
+  std::int64_t sum = 0;
+  int in_flight = 0;  // groups
+  for (const Step& step : steps) {
+    if (step.kind == Kind::kCommit) ++in_flight;
+    if (step.kind == Kind::kWaitWgmma) in_flight = std::min(in_flight, step.count);
+    if (in_flight > 0) sum += step.exponentials;
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("rungs 09 to 13 do the same matmuls") {
   for (const char* name : kRungs) {
     CAPTURE(std::string(name));
     // Two blocks of two warpgroups, 4 tiles of keys: two matmuls of 2 * 64 * 128 * 128 operations,
     // 4096 a cycle.
-    CHECK(drawn(name).tensor_busy == doctest::Approx(2 * 2 * 4 * 2 * (2. * 64 * 128 * 128 / 4096)));
-  }
-  const auto busy = [](const char* name) { return drawn(name).tensor_share(); };
-  for (const char* name : {"10_warp_specialized", "11_overlap", "12_ping_pong"}) {
-    CAPTURE(std::string(name));
-    CHECK(busy(name) > busy("09_wgmma") + 0.1);
-    CHECK(busy(name) < busy("13_persistent") - 0.1);
-  }
-}
-
-TEST_CASE("where the matmuls of two warps alternate, each rung is better") {
-  lab::Costs alternating;
-  alternating.waiting_matmuls = 1;
-  double range = 0;
-  for (const char* name : kRungs) {
-    CAPTURE(std::string(name));
-    const Rung& rung = attention::find_rung(backend(), name);
-    const Timeline timeline = flash::timeline_of(rung, flash::drawn_problem(rung), alternating);
-    CHECK(timeline.tensor_share() > range);
-    range = timeline.tensor_share();
-    if (rung.name == "11_overlap") CHECK(changes(timeline) > 100);
-    if (rung.name == "12_ping_pong") CHECK(changes(timeline) < 40);
+    CHECK(lab::peak_cycles(blocks_of(name)) ==
+          doctest::Approx(2 * 2 * 4 * 2 * (2. * 64 * 128 * 128 / 4096)));
   }
 }
 
 TEST_CASE("rungs 09 and 10 compute their softmax while no matmul is in flight") {
-  for (const int warp : {0, 4}) {
-    CHECK(work_under_matmuls(drawn("09_wgmma"), warp) == 0);
-    CHECK(work_under_matmuls(drawn("10_warp_specialized"), warp) == 0);
+  for (const char* name : {"09_wgmma", "10_warp_specialized"}) {
+    CAPTURE(std::string(name));
+    for (const std::size_t warp : {0, 4}) {
+      CHECK(exponentials_beside_matmuls(blocks_of(name)[0].warps[warp]) == 0);
+    }
   }
 }
 
-TEST_CASE("the producer of rung 10 issues copies while a consumer computes") {
-  const auto copies_under_work = [](const std::string& name) {
-    int count = 0;
-    for (const Span& copy : drawn(name).copies) {
-      for (const Span& work : drawn(name).warps) {
-        count += copy.kind == Kind::kLoad && work.warp == 0 && work.kind == Kind::kWork &&
-                 copy.begin > work.begin && copy.begin < work.end;
-      }
-    }
-    return count;
-  };
-  CHECK(copies_under_work("10_warp_specialized") > 0);
-}
-
-TEST_CASE("from rung 11 on the softmax overlaps the matmuls of the same warp") {
+TEST_CASE("from rung 11 on the source has the softmax between the issue of P V and its wait") {
   for (const char* name : {"11_overlap", "12_ping_pong", "13_persistent"}) {
-    for (const int warp : {0, 4}) {
-      CAPTURE(std::string(name));
-      CHECK(work_under_matmuls(drawn(name), warp) > 1000);
+    CAPTURE(std::string(name));
+    for (const std::size_t warp : {0, 4}) {
+      // Of 4 tiles of keys those of 3: 64 exponentials each.
+      CHECK(exponentials_beside_matmuls(blocks_of(name)[0].warps[warp]) >= 3 * 64);
     }
   }
 }
 
-TEST_CASE("rung 13 loads the next Q before it stores O, rung 12 after that") {
-  const auto next_q_before_o = [](const std::string& name) {
-    const Timeline& timeline = drawn(name);
-    const double o = first(timeline, Kind::kStore, 0);
-    REQUIRE(o > 0);
-    // The Q of the first block comes before any matmul.
-    return first(timeline, Kind::kLoad, timeline.matmuls.front().end) < o;
-  };
-  CHECK(next_q_before_o("13_persistent"));
-  CHECK_FALSE(next_q_before_o("12_ping_pong"));
-  CHECK(drawn("12_ping_pong").blocks.size() == 2);
-  CHECK(drawn("13_persistent").blocks.size() == 1);
+TEST_CASE("from rung 10 on a warp that does not multiply issues the copies") {
+  CHECK(warps_with(blocks_of("09_wgmma")[0], Kind::kLoad) == std::set<std::size_t>{0});
+  for (const char* name : {"10_warp_specialized", "11_overlap", "12_ping_pong"}) {
+    CAPTURE(std::string(name));
+    const BlockRecord& block = blocks_of(name)[0];
+    REQUIRE(warps_with(block, Kind::kLoad).size() == 1);
+    CHECK(warps_with(block, Kind::kWgmma).count(*warps_with(block, Kind::kLoad).begin()) == 0);
+    CHECK(warps_with(block, Kind::kWgmma).size() == 8);
+  }
+}
+
+TEST_CASE(
+    "in rung 12 the warpgroups take turns before each pair of matmuls, in rung 11 they do not") {
+  CHECK(warps_with(blocks_of("11_overlap")[0], Kind::kNamedArrive).empty());
+  const BlockRecord& block = blocks_of("12_ping_pong")[0];
+  CHECK(warps_with(block, Kind::kNamedArrive) == warps_with(block, Kind::kWgmma));
+  CHECK(warps_with(block, Kind::kNamedWait).size() == 8);
+}
+
+TEST_CASE("one block of rung 13 computes what two of rung 12 do") {
+  CHECK(blocks_of("12_ping_pong").size() == 2);
+  REQUIRE(blocks_of("13_persistent").size() == 1);
+  // Q of both tiles of queries, of two warpgroups each, in two panels.
+  int copies_of_q = 0;
+  for (const auto& steps : blocks_of("13_persistent")[0].warps) {
+    for (const Step& step : steps) copies_of_q += step.kind == Kind::kLoad && step.tensor == 0;
+  }
+  CHECK(copies_of_q == 2 * 2 * 2);
 }
 
 TEST_CASE("under the mask rung 15 has fewer matmuls than rung 14") {
-  const Rung& last = attention::find_rung(backend(), "15_warpgroup_tiles");
+  const Rung& last = rung_of("15_warpgroup_tiles");
   attention::Problem problem = flash::drawn_problem(last);
-  CHECK(problem.causal);
-  const Timeline causal = flash::timeline_of(last, problem);
-  const Timeline before =
-      flash::timeline_of(attention::find_rung(backend(), "14_lazy_rescaling"), problem);
-  CHECK(causal.tensor_busy < before.tensor_busy);
-  CHECK(causal.cycles < before.cycles);
-  problem.causal = false;
-  CHECK(flash::timeline_of(last, problem).tensor_busy > causal.tensor_busy);
-}
-
-TEST_CASE("with long rows the warpgroups of rung 10 alternate by themselves") {
-  attention::Problem problem =
-      flash::drawn_problem(attention::find_rung(backend(), "12_ping_pong"));
-  problem.shape.length_k = 2048;
-  const auto range = [&](const char* name, const lab::Costs& costs) {
-    return flash::timeline_of(attention::find_rung(backend(), name), problem, costs).tensor_share();
+  const auto cycles = [&](const Rung& rung) {
+    return lab::peak_cycles(flash::recorded(rung, problem).blocks);
   };
-  // In rungs 11 and 12 a stage of V is freed after the softmax, and the copy of the next one is
-  // late.
-  CHECK(range("10_warp_specialized", {}) > range("12_ping_pong", {}));
-  lab::Costs at_once;
-  at_once.copy_latency = 0;
-  at_once.copied_bytes = 1 << 20;
-  CHECK(range("10_warp_specialized", at_once) < range("12_ping_pong", at_once));
-  CHECK(range("11_overlap", at_once) > range("11_overlap", {}) + 0.1);
+  CHECK(problem.causal);
+  const double causal = cycles(last);
+  CHECK(causal < cycles(rung_of("14_lazy_rescaling")));
+  problem.causal = false;
+  CHECK(causal < cycles(last));
 }

@@ -171,7 +171,7 @@ void add_kernels(cli::Program& program, const std::vector<Backend>& backends) {
                       [lesson](const Backend& watched) { trace_rungs(*lesson, watched); }));
   program.section_on_request("time", "Times", [lesson] { show_times(*lesson); });
   program.section_apart("kernels", "Resources of the kernels", [lesson] { show_kernels(*lesson); });
-  program.section_apart("timeline", "Timelines", [lesson] {
+  program.section_apart("timeline", "Order of operations, and timelines of a GPU", [lesson] {
     const Backend& lab = lesson->backends.lab();
     show_timelines(lab, cli::timeline_options(lesson->options, lab.rungs, lesson->name));
   });

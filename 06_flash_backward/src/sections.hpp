@@ -9,7 +9,6 @@
 #include "common/attention/host/timing.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/timelines.hpp"
-#include "common/lab/replay.hpp"
 
 namespace fa::backward {
 
@@ -46,16 +45,13 @@ Inputs random_inputs(const Problem& problem);
 /// 256 of rung 13.
 Problem drawn_problem(const Rung& rung);
 
-/// The timeline of a rung on one SM, from a run in the lab and lesson 05's cost model, without the
-/// kernels before and after. What costs.rest_of_score stands for is charged where P is computed: a
-/// fused multiply-add, the subtraction of delta, the multiplication by P, and half a conversion of
-/// two elements each for P and dS.
-/// @param rung    of the backend "lab", from rung 08 on
+/// What the lab records of a rung, without the kernels before and after.
+/// @param rung of the backend "lab", from rung 08 on
 /// @throws std::runtime_error when the rung does not compute in the lab
-lab::Timeline timeline_of(const Rung& rung, const Problem& problem, const lab::Costs& costs = {});
+cli::RecordedRung recorded(const Rung& rung, const Problem& problem);
 
-/// Prints how busy tensor cores are in each rung of the lab, and what its warpgroups do; draws it
-/// if asked.
+/// Prints the order of operations of the lab's rungs from 08 on; or, with stamps, shows what a GPU
+/// did.
 /// @throws std::runtime_error when a file cannot be written
 void show_timelines(const Backend& backend, const cli::TimelineOptions& options);
 

@@ -119,13 +119,10 @@ TEST_CASE("trace writes a JSON report and draws the worst line") {
                        });
 }
 
-TEST_CASE("a timeline is printed, drawn, and written as JSON") {
-  testing::check_timeline(kProgram,
-                          {"10_delayed_dq",
-                           "256 queries, 256 keys",
-                           {"producer", "consumer 1", "adder 1"},
-                           {"load", "store", "scores", "output", "by columns", "bulk addition"},
-                           "07"});
+TEST_CASE("the order of operations of a Hopper kernel is printed") {
+  testing::check_operations(kProgram, "10_delayed_dq", "256 queries, 256 keys",
+                            {"warp 8 (producer)", "warp 9 (adder)", "    wait     floats to add"},
+                            "07");
 }
 
 TEST_CASE("the slow rungs are timed at one length, five products counted") {

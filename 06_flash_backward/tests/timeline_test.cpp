@@ -1,5 +1,6 @@
-// The timelines of the lab show what each Hopper rung was written for.
+// The order of operations shows what each Hopper rung was written for.
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -9,85 +10,99 @@
 
 using namespace fa;
 using backward::Rung;
-using lab::Span;
-using lab::Timeline;
-using Kind = Span::Kind;
+using lab::BlockRecord;
+using lab::Step;
+using Kind = Step::Kind;
 
 namespace {
-
-// The timeline that is drawn of a rung.
-const Timeline& drawn(const std::string& name) {
-  static std::map<std::string, Timeline> known;
-  if (known.count(name) == 0) {
-    static const std::vector<backward::Backend> all = backward::backends();
-    const Rung& rung = attention::find_rung(all.front(), name);
-    known[name] = backward::timeline_of(rung, backward::drawn_problem(rung));
-  }
-  return known[name];
-}
-
-// Cycles that warps spend with something.
-double sum_of(const Timeline& timeline, Kind kind) {
-  double sum = 0;
-  for (const Span& span : timeline.warps) {
-    if (span.kind == kind) sum += span.end - span.begin;
-  }
-  return sum;
-}
-
-// Bulk additions, and the lane that they stand in.
-std::map<int, int> additions_of(const Timeline& timeline) {
-  std::map<int, int> count;
-  for (const Span& copy : timeline.copies) {
-    if (copy.kind == Kind::kBulkAdd) ++count[copy.warp];
-  }
-  return count;
-}
 
 const char* const kRungs[] = {"08_wgmma", "09_warp_specialized", "10_delayed_dq", "11_ordered_dq",
                               "12_store_then_reduce"};
 
+// What the lab records of a rung with the problem that is drawn.
+const cli::RecordedRung& recorded(const std::string& name) {
+  static std::map<std::string, cli::RecordedRung> known;
+  if (known.count(name) == 0) {
+    static const std::vector<backward::Backend> all = backward::backends();
+    const Rung& rung = attention::find_rung(all.front(), name);
+    known[name] = backward::recorded(rung, backward::drawn_problem(rung));
+  }
+  return known[name];
+}
+
+// Calls a function with each step of all blocks, and its warp.
+template <class Function>
+void for_each_step(const std::string& name, Function function) {
+  for (const BlockRecord& block : recorded(name).blocks) {
+    for (std::size_t warp = 0; warp < block.warps.size(); ++warp) {
+      for (const Step& step : block.warps[warp]) function(step, warp);
+    }
+  }
+}
+
+// Bulk additions of each warp.
+std::map<std::size_t, int> additions_of(const std::string& name) {
+  std::map<std::size_t, int> count;
+  for_each_step(name, [&](const Step& step, std::size_t warp) {
+    if (step.kind == Kind::kStore && step.adds) ++count[warp];
+  });
+  return count;
+}
+
+std::set<std::size_t> warps_with(const std::string& name, Kind kind) {
+  std::set<std::size_t> warps;
+  for_each_step(name, [&](const Step& step, std::size_t warp) {
+    if (step.kind == kind) warps.insert(warp);
+  });
+  return warps;
+}
+
+// Copies of each tensor, by its name; "" for runs of bytes.
+std::map<std::string, int> copies_of(const std::string& name, Kind kind) {
+  std::map<std::string, int> copies;
+  for_each_step(name, [&](const Step& step, std::size_t) {
+    if (step.kind != kind || (kind == Kind::kStore && step.adds)) return;
+    ++copies[step.tensor < 0 ? ""
+                             : recorded(name).tensors.at(static_cast<std::size_t>(step.tensor))];
+  });
+  return copies;
+}
+
 }  // namespace
 
-TEST_CASE("tensor cores do the same work in rungs 08 to 12, in less time") {
+TEST_CASE("rungs 08 to 12 do the same matmuls") {
   for (const char* name : kRungs) {
     CAPTURE(std::string(name));
     // Two blocks, 4 tiles of queries: five products of 2 * 64 * 128 * 128 operations, 4096 a cycle.
-    CHECK(drawn(name).tensor_busy == doctest::Approx(2 * 4 * 5 * (2. * 64 * 128 * 128 / 4096)));
+    CHECK(lab::peak_cycles(recorded(name).blocks) ==
+          doctest::Approx(2 * 4 * 5 * (2. * 64 * 128 * 128 / 4096)));
     // The kernels before and after are left out.
-    CHECK(drawn(name).blocks.size() == 2);
+    CHECK(recorded(name).blocks.size() == 2);
   }
-  const auto range = [](const char* name) { return drawn(name).tensor_share(); };
-  CHECK(range("09_warp_specialized") > range("08_wgmma") + 0.1);
-  CHECK(range("10_delayed_dq") >= range("08_wgmma") + 0.1);
 }
 
 TEST_CASE("from rung 09 on no MMA warp adds to dQ") {
-  CHECK(sum_of(drawn("08_wgmma"), Kind::kAdds) > 0);
-  CHECK(additions_of(drawn("08_wgmma")).empty());
-  CHECK(lab::lanes_of(drawn("08_wgmma")).size() == 2);
+  CHECK(warps_with("08_wgmma", Kind::kAdd) == warps_with("08_wgmma", Kind::kWgmma));
+  CHECK(additions_of("08_wgmma").empty());
   for (const char* name :
        {"09_warp_specialized", "10_delayed_dq", "11_ordered_dq", "12_store_then_reduce"}) {
     CAPTURE(std::string(name));
-    CHECK(sum_of(drawn(name), Kind::kAdds) == 0);
+    CHECK(warps_with(name, Kind::kAdd).empty());
     // Two blocks of 4 tiles, for each of the two warpgroups.
-    CHECK((additions_of(drawn(name)) == std::map<int, int>{{9, 8}, {10, 8}}));
-    const auto lanes = lab::lanes_of(drawn(name));
-    REQUIRE(lanes.size() == 5);
-    CHECK(lanes[0].name == "producer");
-    CHECK(lanes[3].name == "adder 0");
-    CHECK(lanes[4].warp == 10);
+    CHECK((additions_of(name) == std::map<std::size_t, int>{{9, 8}, {10, 8}}));
+    CHECK(warps_with(name, Kind::kLoad) == std::set<std::size_t>{8});
+    CHECK(warps_with(name, Kind::kWgmma).size() == 8);
   }
 }
 
 TEST_CASE("rung 10 begins dQ a tile later than rung 09") {
-  // Products of a warpgroup until its first one of dQ ends: rung 09 has S, dP and dV of a tile
-  // before it, rung 10 all but dQ of the first tile, and S and dP of the second.
+  // Products of a warpgroup until its first one of dQ: rung 09 has S, dP and dV of a tile before
+  // it, rung 10 all but dQ of the first tile, and S and dP of the second.
   const auto before_d_q = [](const std::string& name) {
     int count = 0;
-    for (const Span& product : drawn(name).matmuls) {
-      if (product.warp != 0) continue;
-      if (product.kind == Kind::kByColumns) break;
+    for (const Step& step : recorded(name).blocks[0].warps[0]) {
+      if (step.kind != Kind::kWgmma) continue;
+      if (step.by_columns) break;
       ++count;
     }
     return count;
@@ -98,37 +113,31 @@ TEST_CASE("rung 10 begins dQ a tile later than rung 09") {
   CHECK(before_d_q("10_delayed_dq") == 8 + 8 + 4 + 4 + 8 + 8);
 }
 
-TEST_CASE("the drawn tensors have the names of the legend") {
-  // K, Q, V, dO, dV and dK, in all rungs.
+TEST_CASE("rung 11 asks for its turn before it adds, rung 10 does not") {
+  CHECK(warps_with("10_delayed_dq", Kind::kLook).empty());
+  CHECK((warps_with("11_ordered_dq", Kind::kLook) == std::set<std::size_t>{9, 10}));
+}
+
+TEST_CASE("tensors have the right names in all rungs") {
   for (const char* name : kRungs) {
     CAPTURE(std::string(name));
-    std::map<int, int> copies;
-    for (const Span& copy : drawn(name).copies) {
-      if (copy.kind == Kind::kLoad || copy.kind == Kind::kStore) {
-        ++copies[copy.tensor];
-        CHECK((copy.kind == Kind::kStore) == (copy.tensor > 3));
-      }
-    }
     // In panels of 64 columns: K, V and their gradients of 4 warpgroups, 8 tiles of Q and of dO; a
     // run for each of these tiles.
-    CHECK(
-        (copies == std::map<int, int>{{-1, 16}, {0, 8}, {1, 16}, {2, 8}, {3, 16}, {4, 8}, {5, 8}}));
+    CHECK((copies_of(name, Kind::kLoad) ==
+           std::map<std::string, int>{{"", 16}, {"K", 8}, {"Q", 16}, {"V", 8}, {"dO", 16}}));
+    CHECK((copies_of(name, Kind::kStore) == std::map<std::string, int>{{"dK", 8}, {"dV", 8}}));
   }
 }
 
 TEST_CASE("rung 13: seven matmuls, in blocks of queries and of keys") {
-  const Timeline& wide = drawn("13_wide_heads");
   // In 4 x 4 tiles of 64 queries and keys seven products of 2 * 64 * 64 * 256 operations, 4096 a
   // cycle.
-  CHECK(wide.tensor_busy == doctest::Approx(16 * 7 * (2. * 64 * 64 * 256 / 4096)));
-  CHECK(wide.blocks.size() == 2 + 4);
-  CHECK(additions_of(wide).empty());
-  CHECK(sum_of(wide, Kind::kAdds) == 0);
-  CHECK(lab::lanes_of(wide).size() == 3);
-  std::map<int, int> stores;
-  for (const Span& copy : wide.copies) {
-    if (copy.kind == Kind::kStore) ++stores[copy.tensor];
-  }
+  CHECK(lab::peak_cycles(recorded("13_wide_heads").blocks) ==
+        doctest::Approx(16 * 7 * (2. * 64 * 64 * 256 / 4096)));
+  CHECK(recorded("13_wide_heads").blocks.size() == 2 + 4);
+  CHECK(additions_of("13_wide_heads").empty());
+  CHECK(warps_with("13_wide_heads", Kind::kAdd).empty());
   // dV, dK and dQ: 4 tiles of 64 rows each, in 4 panels.
-  CHECK((stores == std::map<int, int>{{4, 16}, {5, 16}, {6, 16}}));
+  CHECK((copies_of("13_wide_heads", Kind::kStore) ==
+         std::map<std::string, int>{{"dK", 16}, {"dQ", 16}, {"dV", 16}}));
 }

@@ -18,7 +18,7 @@ void add_kernel_options(Program& program, KernelOptions& options, const KernelHe
                      help.timeline);
   if (!help.timeline.empty()) {
     program.option("--stamps", options.stamps,
-                   "section timeline: draw what a GPU did as well; the file is what the program "
+                   "section timeline: show what a GPU did; the file is what the program "
                    "*_stamped prints");
   }
   program.output("--results", options.results,

@@ -43,7 +43,7 @@ int print_stamps(const char* name, Backends backends, ProblemOf problem_of, Inpu
       const auto& rung = stamped.rungs[i];
       auto problem = problem_of(rung);
       const auto inputs = inputs_of(problem);
-      // The model has one head on one SM; here each SM has one.
+      // One head for each SM.
       problem.shape.heads = problem.shape.kv_heads = plain.properties.sm_count;
       lab::StampedRun run;
       run.kernel = rung.name;

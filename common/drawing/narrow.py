@@ -4,7 +4,7 @@ side by side. A comment in the picture says which parts these are:
     <!-- narrow: X Y WIDTH HEIGHT + X Y WIDTH HEIGHT; X Y WIDTH HEIGHT -->
 
 Rows stand below one another, the parts of a row side by side: the labels of a table and some of
-its columns, for example. A timeline of the lab gets the comment here: its titles in rows of their
+its columns, for example. A timeline of an SM gets the comment here: its titles in rows of their
 own, and each axis of time in two halves, both beside the labels.
 """
 

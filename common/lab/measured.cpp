@@ -21,6 +21,9 @@ constexpr double kKernelGap = 1500;
 
 const char kFirstWord[] = "stamps";
 
+// Quarters of an SM. Each has a tensor core and runs every fourth warp.
+constexpr int kSubPartitions = 4;
+
 bool waits(StampKind kind) {
   return kind >= StampKind::kWaitBarrier && kind <= StampKind::kWaitCounter;
 }

@@ -1,6 +1,5 @@
 /// @file
-/// Timelines of what a GPU did, from stamps: see common/gpu/stamps.hpp. They are drawn like those
-/// of the model in replay.hpp.
+/// Timelines of what a GPU did, from stamps: see common/gpu/stamps.hpp.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +7,7 @@
 #include <vector>
 
 #include "common/gpu/stamps.hpp"
-#include "common/lab/replay.hpp"
+#include "common/lab/timeline.hpp"
 
 namespace fa::lab {
 
@@ -38,7 +37,7 @@ StampedRuns read_stamps(const std::filesystem::path& file);
 /// The timeline of one SM. A matmul is drawn from its issue, or from the end of the one before it,
 /// to the end of the wait for it; a copy from its issue to the end of the first wait at its
 /// barrier, a store to the end of the wait for it. What lies between a wait and the next event is
-/// work. Tensors are counted by first appearance, as in the model.
+/// work. Tensors are counted by first appearance.
 /// @param stamps of the blocks of one kernel, with kernels before and after that have no matmuls
 Timeline timeline_of_stamps(std::vector<Stamp> stamps);
 

@@ -9,9 +9,6 @@
 namespace fa::lab {
 namespace {
 
-// Bytes that a warp adds or stores at a time: atomic_add4(), two of store2().
-constexpr std::int64_t kAtATime = 16 * kWarpSize;
-
 int index_in(std::vector<const void*>& known, const void* one) {
   const auto found = std::find(known.begin(), known.end(), one);
   const auto index = static_cast<int>(found - known.begin());
@@ -42,10 +39,10 @@ void Recorder::flush(std::size_t warp) {
     steps.back().kind = Step::Kind::kWork;
     steps.back().bytes = 0;
   }
-  for (std::int64_t left = work.bytes; left > 0; left -= kAtATime) {
+  if (work.bytes > 0) {
     Step change;
     change.kind = work.kind;
-    change.bytes = std::min(left, kAtATime);
+    change.bytes = work.bytes;
     steps.push_back(change);
   }
 }

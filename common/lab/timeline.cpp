@@ -18,6 +18,9 @@ using Kind = Span::Kind;
 constexpr int kWarpsOfGroup = 4;
 constexpr double kWidth = 760, kLeft = 88, kRight = 14;
 constexpr double kRow = 20, kGap = 7, kHead = 54, kCopyRow = 13;
+// Pixels. What threads do in less is not drawn, and gaps up to that are closed: stripes that no eye
+// can read.
+constexpr double kStripe = 4;
 
 // Colours of the spans, on white paper.
 struct Look {
@@ -36,10 +39,6 @@ Look look_of(Kind kind) {
       return {"waits for matmuls", nullptr};
     case Kind::kWaitsForStores:
       return {"waits for stores", "#dcdcdc"};
-    case Kind::kAdds:
-      return {"adds", "#e0a3bd"};
-    case Kind::kWrites:
-      return {"writes", "#f5e9a8"};
     case Kind::kScores:
       return {"scores", "#8fbce6"};
     case Kind::kByColumns:
@@ -95,7 +94,6 @@ class Canvas {
   double width_of(const Span& span) const { return (span.end - span.begin) * scale_; }
 
   Svg svg;
-  double stripe = 0;  // pixels; what the threads do in less is not drawn, see draw_joined()
 
  private:
   double scale_;
@@ -144,7 +142,7 @@ double draw_copies(Canvas& canvas, const std::vector<Span>& copies,
 }
 
 // Draws spans of one warp, those that follow each other as one. Gaps of up to `pixels` are closed,
-// and what is narrower than they is left out: stripes that no eye can read.
+// and what is narrower than they is left out.
 void draw_joined(Canvas& canvas, const std::vector<Span>& spans,
                  const std::function<bool(const Span&)>& chosen, double y, double height,
                  double pixels = 0) {
@@ -178,24 +176,19 @@ void draw_lane(Canvas& canvas, const Timeline& timeline, const Lane& lane, doubl
   const double height = multiplies ? kRow / 2 : kRow * 0.6;
   if (multiplies) draw_joined(canvas, timeline.matmuls, own, y, height);
   const double below = y + (multiplies ? height : kRow * 0.2);
-  const auto draw_kind = [&](Kind kind) {
+  for (const Kind kind :
+       {Kind::kWaitsForCopy, Kind::kWaitsForOthers, Kind::kWaitsForStores, Kind::kWork}) {
     draw_joined(
         canvas, timeline.warps, [&](const Span& span) { return own(span) && span.kind == kind; },
-        below, height, canvas.stripe);
-  };
-  for (const Kind kind : {Kind::kWaitsForCopy, Kind::kWaitsForOthers, Kind::kWaitsForStores,
-                          Kind::kWork, Kind::kAdds}) {
-    draw_kind(kind);
+        below, height, kStripe);
   }
-  const auto writes = [&](const Span& span) { return own(span) && span.kind == Kind::kWrites; };
-  draw_joined(canvas, timeline.warps, writes, below, height);  // of many steps
   for (const Span& copy : timeline.copies) {
     if (own(copy) && copy.kind == Kind::kBulkAdd) canvas.span(copy, y + kRow * 0.2, height);
   }
 }
 
-// The axis of time, and lines where blocks begin, from `top` down.
-void draw_axis(Canvas& canvas, const Timeline& timeline, double top, double y) {
+// The axis of time.
+void draw_axis(Canvas& canvas, const Timeline& timeline, double y) {
   const Svg::Attributes axis{{"stroke", "#999999"}, {"stroke-width", 0.8}};
   canvas.svg.line(kLeft, y, canvas.x_of(timeline.cycles), y, axis);
   double step = 2000;  // cycles; a number is up to 36 wide
@@ -206,41 +199,30 @@ void draw_axis(Canvas& canvas, const Timeline& timeline, double top, double y) {
     canvas.svg.text(std::min(x, kWidth - 20), y + 16, fmt::format("{:.0f}", at),
                     {{"text-anchor", "middle"}, {"fill", "#555555"}});
   }
-  for (const double begin : timeline.blocks) {
-    if (begin == 0) continue;
-    const double x = canvas.x_of(begin);
-    canvas.svg.line(x, top - 4, x, y,
-                    {{"stroke", "#b00020"}, {"stroke-width", 1.2}, {"stroke-dasharray", "4 3"}});
-    canvas.svg.text(x, top - 6, "next block", {{"text-anchor", "middle"}, {"fill", "#b00020"}});
-  }
 }
 
 // Draws one timeline from y on, and gives the y below it.
-double draw(Canvas& canvas, const NamedTimeline& one, const Timeline& timeline,
-            const Legend& legend, double y) {
+double draw(Canvas& canvas, const NamedTimeline& one, const Timeline& timeline, double y) {
   const Timeline& whole = one.timeline;
-  canvas.stripe = one.measured ? 4 : 0;
   canvas.svg.text(kLeft, y + 14, one.name, {{"font-weight", "bold"}});
-  canvas.svg.text(
-      kLeft, y + 30,
-      fmt::format(one.measured ? "{:.0f} cycles, {:.0f} % of the peak of the tensor cores{}"
-                               : "{:.0f} cycles, tensor cores busy for {:.0f} %{}",
-                  whole.cycles, 100 * whole.tensor_share(),
-                  timeline.blocks.size() < whole.blocks.size()
-                      ? fmt::format("; the first of {} blocks", whole.blocks.size())
-                      : ""));
+  canvas.svg.text(kLeft, y + 30,
+                  fmt::format("{:.0f} cycles, {:.0f} % of the peak of the tensor cores{}",
+                              whole.cycles, one.percent_of_peak(),
+                              timeline.blocks.size() < whole.blocks.size()
+                                  ? fmt::format("; the first of {} blocks", whole.blocks.size())
+                                  : ""));
   const double top = y + kHead;
-  y = draw_copies(canvas, timeline.copies, legend.tensors, top) + kGap;
+  y = draw_copies(canvas, timeline.copies, one.tensors, top) + kGap;
   for (const Lane& lane : lanes_of(timeline)) {
     draw_lane(canvas, timeline, lane, y);
     y += kRow + kGap;
   }
-  canvas.label(y + kRow / 2 + 4, "tensor cores");
+  canvas.label(y + kRow / 2 + 4, "matmuls");
   std::vector<Span> all = timeline.matmuls;
   for (Span& span : all) span.warp = 0;
   for (const Span& span : joined(all)) canvas.span(span, y, kRow);
   y += kRow + 4;
-  draw_axis(canvas, timeline, top, y);
+  draw_axis(canvas, timeline, y);
   return y + 34;
 }
 
@@ -277,25 +259,18 @@ std::vector<Lane> lanes_of(const Timeline& timeline) {
 }
 
 std::string draw_timelines(const std::vector<NamedTimeline>& timelines, const Legend& legend,
-                           double cycles) {
-  const bool measured = std::any_of(timelines.begin(), timelines.end(),
-                                    [](const NamedTimeline& one) { return one.measured; });
-  // Beside a measurement one block is enough, as large as the picture allows.
-  if (measured) cycles = 0;
+                           const std::string& source) {
+  double cycles = 0;
   std::vector<Timeline> shown;
   for (const NamedTimeline& one : timelines) {
-    shown.push_back(measured ? first_block(one.timeline) : one.timeline);
+    shown.push_back(first_block(one.timeline));
     cycles = std::max(cycles, shown.back().cycles);
   }
-  Canvas canvas(timelines.front().name + (measured ? ": a model, and what a GPU did"
-                                                   : ": a model of what waits for what"),
-                cycles);
+  Canvas canvas(timelines.front().name + ": what one SM of a GPU did", cycles);
   double y = 10;
-  for (std::size_t n = 0; n < timelines.size(); ++n) {
-    y = draw(canvas, timelines[n], shown[n], legend, y);
-  }
+  for (std::size_t n = 0; n < timelines.size(); ++n) y = draw(canvas, timelines[n], shown[n], y);
   double x = 18;
-  for (const auto& [kind, words] : legend.colours) {
+  for (const auto& [kind, words] : legend) {
     if (!canvas.has(look_of(kind).colour)) continue;
     const double width = 30 + 7.2 * static_cast<double>(words.size());
     if (x + width > kWidth) {
@@ -307,32 +282,27 @@ std::string draw_timelines(const std::vector<NamedTimeline>& timelines, const Le
     x += width;
   }
   // As wide as a phone.
-  std::vector<const char*> lines{"A consumer's upper half: its matmuls on the tensor cores;",
-                                 "lower half: its threads; empty there: they wait for matmuls.",
-                                 "Cycles of a model."};
-  if (measured) {
-    lines.back() = "Cycles of a model, or of one SM of a GPU where it says so:";
-    lines.insert(lines.end(),
-                 {"there a matmul is drawn from its issue, or the end of the one",
-                  "before, until the wait for it ends; a copy until the first wait",
-                  "for it ends. Of threads, what is shorter than 4 pixels is left out."});
-  }
-  for (const char* line : lines) {
+  const std::string lines[] = {
+      "A consumer's upper half: its matmuls on the tensor cores;",
+      "lower half: its threads; empty there: they wait for matmuls.",
+      "Cycles of one SM of " + source + ":",
+      "a matmul is drawn from its issue, or the end of the one",
+      "before, until the wait for it ends; a copy until the first wait",
+      "for it ends. Of threads, what is shorter than 4 pixels is left out."};
+  for (const std::string& line : lines) {
     y += 18;
     canvas.svg.text(18, y, line, {{"fill", "#555555"}});
   }
   return canvas.svg.str(kWidth, y + 14);
 }
 
-std::string timelines_json(const std::vector<NamedTimeline>& timelines,
-                           const std::vector<std::string>& tensors) {
+std::string timelines_json(const std::vector<NamedTimeline>& timelines) {
   std::string text;
   for (const NamedTimeline& one : timelines) {
     text += fmt::format(
-        "{}\n{{\"name\": {}, \"cycles\": {:.1f}, \"tensor_busy\": {:.1f}, "
+        "{}\n{{\"name\": {}, \"cycles\": {:.1f}, \"peak_cycles\": {:.1f}, "
         "\"spans\": [",
-        text.empty() ? "[" : ",", json_text(one.name), one.timeline.cycles,
-        one.timeline.tensor_busy);
+        text.empty() ? "[" : ",", json_text(one.name), one.timeline.cycles, one.peak_cycles);
     bool first = true;
     const auto add = [&](const char* lane, const std::vector<Span>& spans) {
       for (const Span& span : spans) {
@@ -342,13 +312,14 @@ std::string timelines_json(const std::vector<NamedTimeline>& timelines,
             "{}\n {{\"lane\": \"{}\", \"warp\": {}, \"kind\": \"{}\", "
             "\"begin\": {:.1f}, \"end\": {:.1f}{}}}",
             first ? "" : ",", lane, span.warp, look_of(span.kind).name, span.begin, span.end,
-            copy && tensor < tensors.size() ? ", \"tensor\": " + json_text(tensors[tensor]) : "");
+            copy && tensor < one.tensors.size() ? ", \"tensor\": " + json_text(one.tensors[tensor])
+                                                : "");
         first = false;
       }
     };
     add("copies", one.timeline.copies);
     add("warps", one.timeline.warps);
-    add("tensor cores", one.timeline.matmuls);
+    add("matmuls", one.timeline.matmuls);
     text += "]}";
   }
   return text + "]\n";

@@ -1,28 +1,60 @@
 /// @file
-/// Timelines of replay.hpp for people: drawn, in words, as JSON.
+/// Timelines of one SM of a GPU, made from stamps by measured.hpp: drawn, and as JSON.
 #pragma once
 
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "common/lab/replay.hpp"
-
 namespace fa::lab {
 
-/// A timeline with its name.
-struct NamedTimeline {
-  std::string name;       ///< of the kernel, and what else distinguishes it
-  Timeline timeline;      ///< what happened
-  bool measured = false;  ///< on a GPU, see measured.hpp; else in the model
+/// A stretch of time.
+struct Span {
+  /// What is done, or waited for.
+  enum class Kind {
+    kWork,             ///< arithmetic
+    kWaitsForCopy,     ///< at an mbarrier that copies report to
+    kWaitsForOthers,   ///< at another barrier
+    kWaitsForMatmuls,  ///< its own
+    kWaitsForStores,   ///< copies to global memory
+    kScores,           ///< a matmul whose operands are in shared memory
+    kByColumns,        ///< the same; the right one is read by its columns
+    kOutput,           ///< a matmul with an operand in registers
+    kLoad,             ///< a copy
+    kStore,            ///< a copy to global memory
+    kBulkAdd           ///< one that adds to a sum, or stores its first part
+  };
+  Kind kind = Kind::kWork;  ///< see there
+  double begin = 0;         ///< in cycles
+  double end = 0;           ///< in cycles
+  int warp = 0;             ///< whose it is
+  int tensor = 0;           ///< of a copy; -1: of a run of bytes
 };
 
-/// What a drawing says in words.
-struct Legend {
-  std::vector<std::string> tensors;  ///< that are copied, by Step::tensor
-  /// What is meant by a colour, in their order. A colour without words is not explained.
-  std::vector<std::pair<Span::Kind, std::string>> colours;
+/// What happened when.
+struct Timeline {
+  double cycles = 0;           ///< until the last warp of the last block
+  std::vector<double> blocks;  ///< when each block begins
+  std::vector<Span> warps;     ///< of all warps, as they end
+  std::vector<Span> matmuls;   ///< of the warps of one quarter of the SM
+  std::vector<Span> copies;    ///< in their order
 };
+
+/// A timeline with its names.
+struct NamedTimeline {
+  std::string name;                  ///< of the kernel, and what else distinguishes it
+  Timeline timeline;                 ///< what happened
+  double peak_cycles = 0;            ///< that its matmuls take at the peak of the tensor cores
+  std::vector<std::string> tensors;  ///< that are copied, by Span::tensor
+
+  /// Those cycles in percent of the timeline's.
+  double percent_of_peak() const {
+    return timeline.cycles > 0 ? 100 * peak_cycles / timeline.cycles : 0;
+  }
+};
+
+/// What is meant by a colour, in their order. A colour without words is not explained.
+using Legend = std::vector<std::pair<Span::Kind, std::string>>;
 
 /// A warpgroup, which one of its warps stands for; or a warp that adds to global memory for others.
 struct Lane {
@@ -34,16 +66,14 @@ struct Lane {
 /// of others that have copies add, "adders".
 std::vector<Lane> lanes_of(const Timeline& timeline);
 
-/// Draws timelines below one another, with the same scale: copies, the warpgroups, the tensor
-/// cores. The width stands for at least so many cycles: drawings with the same number have the same
-/// scale. Where one is measured, only first blocks are drawn, as large as the width allows. The
-/// legend names the colours that can be seen.
+/// Draws the first block of each timeline, below one another, with the same scale: copies, the
+/// warpgroups, the tensor cores. The legend names the colours that can be seen.
+/// @param source the GPU
 /// @return SVG
 std::string draw_timelines(const std::vector<NamedTimeline>& timelines, const Legend& legend,
-                           double cycles = 0);
+                           const std::string& source);
 
-/// The same for programs: an array of objects with name, cycles, tensor_busy and spans.
-std::string timelines_json(const std::vector<NamedTimeline>& timelines,
-                           const std::vector<std::string>& tensors);
+/// The same for programs: an array of objects with name, cycles, peak_cycles and spans.
+std::string timelines_json(const std::vector<NamedTimeline>& timelines);
 
 }  // namespace fa::lab

@@ -31,7 +31,6 @@ KINDS = {
         "work": "P and dS",
         "store": "store of dK, dV",
         "bulk addition": "addition to dQ",
-        "adds": "addition to dQ",
     },
 }
 WARPS = 4  # of a warpgroup
@@ -50,7 +49,7 @@ def joined(spans):
 
 
 def lanes(spans, names):
-    """[name, spans] of the copies, a warp of each warpgroup, and the tensor cores; see
+    """[name, spans] of the copies, a warp of each warpgroup, and the matmuls; see
     common/lab/timeline.cpp."""
 
     def of(lane, warps=None):
@@ -58,7 +57,7 @@ def lanes(spans, names):
         words = names if warps is None or warps[0] // WARPS in multiply else {"work": "other work"}
         return joined((s["begin"], s["end"], words.get(s["kind"], s["kind"])) for s in chosen)
 
-    multiply = sorted({s["warp"] // WARPS for s in spans if s["lane"] == "tensor cores"})
+    multiply = sorted({s["warp"] // WARPS for s in spans if s["lane"] == "matmuls"})
     copies = [s for s in spans if s["lane"] == "copies"]
     produce = {s["warp"] // WARPS for s in copies if s["kind"] == "load"} - set(multiply)
     result = [["copies", of("copies")]]
@@ -66,34 +65,31 @@ def lanes(spans, names):
         result.append(["producer", of("warps", [WARPS * group])])
     for i, group in enumerate(multiply):
         result.append([f"consumer {i}", of("warps", [WARPS * group])])
-    result.append(["tensor cores", of("tensor cores")])
+    result.append(["matmuls", of("matmuls")])
     return result
 
 
 def pipeline(programs):
-    """Timelines of the Hopper rungs: the model of the lab, and what a GPU did where there is a
-    record of its stamps."""
+    """Timelines of the Hopper rungs, from the records of their stamps."""
     result = []
-    for lesson, most in ((FORWARD, "16"), (BACKWARD, "13")):
+    for lesson in (FORWARD, BACKWARD):
         with tempfile.TemporaryDirectory() as scratch:
             file = pathlib.Path(scratch, "timeline.json")
+            stamps = RESULTS / f"h100_{lesson[:2]}_stamps.tsv"
             command = [programs / lesson / lesson, "--section", "timeline", "--json", file]
-            stamps = RESULTS / f"h200_{lesson[:2]}_stamps.tsv"
-            if stamps.is_file():
-                command += ["--stamps", stamps]
+            command += ["--stamps", stamps]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             timelines = json.loads(file.read_text(encoding="utf-8"))
         for one in timelines:
-            if one["name"] < most:
-                result.append(
-                    {
-                        "name": one["name"],
-                        "lesson": lesson,
-                        "cycles": round(one["cycles"]),
-                        "busy": round(one["tensor_busy"]),
-                        "lanes": lanes(one["spans"], KINDS[lesson]),
-                    }
-                )
+            result.append(
+                {
+                    "name": one["name"],
+                    "lesson": lesson,
+                    "cycles": round(one["cycles"]),
+                    "peak": round(one["peak_cycles"]),
+                    "lanes": lanes(one["spans"], KINDS[lesson]),
+                }
+            )
     return result
 
 

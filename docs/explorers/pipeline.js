@@ -1,9 +1,9 @@
-// Timelines of the Hopper kernels on one clock. The spans are those of the lab's model (data.py).
+// Timelines of the Hopper kernels on one clock, as one SM of a GPU ran them (data.py).
 (() => {
   "use strict";
   const { text, box, line, titled, hue } = Explorer;
   const all = window.explorerData.pipeline;
-  const short = (one) => (one.lesson.startsWith("05") ? "forward " : "backward ") + one.name.replace(/, \d+ queries.*head_dim \d+/, "") + (one.name.endsWith("measured") ? "" : ", model");
+  const short = (one) => (one.lesson.startsWith("05") ? "forward " : "backward ") + one.name.replace(/, \d+ queries.*head_dim \d+/, "");
   const WAITS = /^waits/;
   const order = ["load", "Q Kᵀ", "P V", "softmax", "store of O", "S, dP", "dV, dK", "dQ", "P and dS", "store of dK, dV", "addition to dQ", "other work"];
   const hues = [9, 7, 4, 1, 2, 7, 4, 6, 1, 2, 11, 0];
@@ -12,9 +12,8 @@
     return { ...hue(Math.max(0, hues[order.indexOf(kind)] ?? 0), 12), "fill-opacity": 0.62 };
   };
   const at = (spans, t) => spans.filter(([begin, end]) => begin <= t && t < end).map(([, , kind]) => kind);
-  // Of a GPU only the time is known in which matmuls are in flight.
-  const measured = (one) => one.name.endsWith("measured");
-  const busyUntil = (one, t) => {
+  // The percentage of the time in which matmuls are in flight; when the tensor cores work on them, no stamp says.
+  const inFlight = (one, t) => {
     const spans = one.lanes[one.lanes.length - 1][1];
     const sum = spans.reduce((total, [begin, end]) => total + Math.max(0, Math.min(end, t) - begin), 0);
     return t > 0 ? Math.round((100 * sum) / t) : 0;
@@ -36,7 +35,7 @@
       y += 20;
       const now = [];
       for (const [name, spans] of one.lanes) {
-        parts.push(text(left - 6, y + 15, name === "tensor cores" && measured(one) ? "matmuls" : name, { "text-anchor": "end" }), box(left, y + 1, room, high - 3, { stroke: "none", fill: "var(--x-line)", "fill-opacity": 0.18 }));
+        parts.push(text(left - 6, y + 15, name, { "text-anchor": "end" }), box(left, y + 1, room, high - 3, { stroke: "none", fill: "var(--x-line)", "fill-opacity": 0.18 }));
         for (const [begin, end, kind] of spans) {
           if (end < from || begin > from + seen) continue;
           kinds.add(WAITS.test(kind) ? "waits" : kind);
@@ -45,13 +44,13 @@
             box(x0, y + 1, Math.max(0.4, x1 - x0), high - 3, { ...look(kind), stroke: "none" })));
         }
         const doing = [...new Set(at(spans, state.t))];
-        if (/consumer|tensor/.test(name)) now.push((name === "tensor cores" && measured(one) ? "in flight" : name) + " " +
-          (doing.join(" and ").replace("waits for matmuls", "waits for its matmul") || (name === "tensor cores" && measured(one) ? "nothing" : "idle")));
+        if (name === "matmuls") now.push("in flight " + (doing.join(" and ") || "nothing"));
+        else if (/consumer/.test(name)) now.push(name + " " + (doing.join(" and ").replace("waits for matmuls", "waits for its matmul") || "idle"));
         y += high;
       }
       if (one.cycles >= from && one.cycles <= from + seen) parts.push(line(x(one.cycles), y - high * one.lanes.length, x(one.cycles), y, "ink", { "stroke-dasharray": "3 3" }));
-      says.push(short(one) + (state.t >= one.cycles ? ": done in " + one.cycles + " cycles, tensor cores busy " + (measured(one) ? "at least " : "") + Math.round((100 * one.busy) / one.cycles) + " % of them."
-        : ": " + now.join(", ") + "; " + (measured(one) ? "matmuls in flight " : "tensor cores busy ") + busyUntil(one, state.t) + " % so far."));
+      says.push(short(one) + (state.t >= one.cycles ? ": done in " + one.cycles + " cycles, " + Math.round((100 * one.peak) / one.cycles) + " % of the peak of the tensor cores."
+        : ": " + now.join(", ") + "; matmuls in flight " + inFlight(one, state.t) + " % so far."));
       y += 10;
     }
     parts.push(line(x(state.t), 20, x(state.t), y - 6, "accent", { "stroke-width": 2 }));
@@ -75,7 +74,7 @@
   const choices = all.map((one) => [one.name, short(one)]);
   const find = (words) => all.find((one) => one.name.includes(words)).name;
   Explorer.define({
-    name: "pipeline", title: "Timelines of the Hopper kernels", main: "t", draw, at, busyUntil,
+    name: "pipeline", title: "Timelines of the Hopper kernels", main: "t", draw, at, inFlight,
     fields: [
       { key: "first", label: "Kernel", value: find("10_warp"), choices },
       { key: "second", label: "Compare with", value: find("13_persistent"), choices: [["", "none"], ...choices] },

@@ -33,7 +33,7 @@ NO_HUE = re.compile(
     r"white paper|red-blue pebble|black[- ]box|colored? by|Color Universal|blank and colou?red",
     re.IGNORECASE,
 )
-TIMELINE, MAY_SCROLL = re.compile(r"(?:timeline|measured)_\d+\.svg"), "step.svg"
+TIMELINE, MAY_SCROLL = re.compile(r"timeline_\d+\.svg"), "step.svg"
 APART, ON_PAPER = 0.07, 1.35  # differences of fills; contrast of a fill with dark paper
 CODE = re.compile(r"`[^`]*`|\]\([^)]*\)|<!--.*?-->")
 WIDE = 0.6  # width of a letter, of its height

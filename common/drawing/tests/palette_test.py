@@ -49,7 +49,7 @@ class TimelineTest(unittest.TestCase):
         for i, words in enumerate(("copy", "matmul", "softmax")):
             d.box(18 + 240 * i, 120, 14, 12, "#dcdcdc")
             d.text(37 + 240 * i, 130, words)
-        d.text(18, 148, "Cycles of a model.")
+        d.text(18, 148, "Cycles of one SM.")
         return d.svg()
 
     def test_titles_stand_above_two_halves_with_labels_and_no_word_is_cut(self):

@@ -10,7 +10,6 @@
 
 #include <doctest/doctest.h>
 
-#include "common/lab/timeline.hpp"
 #include "common/testing/process.hpp"
 
 namespace fa::lab {
@@ -148,13 +147,6 @@ TEST_CASE("files of stamps are read as they were written") {
                  "is not a file of stamps"));
   std::filesystem::remove(file);
   CHECK(contains(message_of<std::runtime_error>([&] { read_stamps(file); }), "cannot be read"));
-}
-
-TEST_CASE("a drawing says what is measured") {
-  const Timeline timeline = timeline_of_stamps(block(0));
-  const Legend legend{{"Q", "O"}, {{Kind::kWork, "softmax"}}};
-  CHECK(contains(draw_timelines({{"one", timeline, true}}, legend), "of one SM of a GPU"));
-  CHECK(!contains(draw_timelines({{"one", timeline}}, legend), "of one SM of a GPU"));
 }
 
 }  // namespace

@@ -130,17 +130,16 @@ def descriptor(window, facts):
         yield from different(f"descriptor: {name}", got[name], values)
 
 
-MODELS = "explorerData.pipeline.filter((one) => !one.name.endsWith('measured'))"
-BUSY = f"{MODELS}.map((one) => Explorer.all.pipeline.busyUntil(one, one.cycles))"
+SHARES = """explorerData.pipeline.map((one) =>
+  [one.name, 100 * one.peak / one.cycles, Explorer.all.pipeline.inFlight(one, one.cycles)])"""
 
 
 def pipeline(window, _):
-    """The share of the time in which tensor cores are busy, from the spans that are drawn, is the
-    model's."""
-    wanted = window.value(f"{MODELS}.map((one) => 100 * one.busy / one.cycles)")
-    for i, (got, share) in enumerate(zip(window.value(BUSY), wanted)):
-        if abs(got - share) > 1:
-            yield f"timeline {i}: tensor cores are busy {got} % of the time, not {share:.1f} %"
+    """Matmuls are in flight, by the spans that are drawn, for at least the time that they take at
+    the peak."""
+    for name, peak, share in window.value(SHARES):
+        if not peak < share + 1 <= 101:
+            yield f"{name}: matmuls are in flight {share} % of the time, and take {peak:.1f} %"
 
 
 BACKWARD = """(rows => rows.map((one) => {

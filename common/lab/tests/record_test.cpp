@@ -1,0 +1,492 @@
+// Records of the lab, what is said of them in words, and how timelines are drawn.
+#include "common/lab/record.hpp"
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "common/gpu/hopper.cuh"
+#include "common/gpu/launch.cuh"
+#include "common/lab/operations.hpp"
+#include "common/lab/timeline.hpp"
+#include "common/testing/process.hpp"
+
+namespace fa::on_lab {
+namespace {
+
+using lab::BlockRecord;
+using lab::Span;
+using lab::Step;
+using lab::Timeline;
+using testing::contains;
+using Kind = Step::Kind;
+using Steps = std::vector<Step>;
+
+Step step(Kind kind, int count = 0, int barrier = 0, std::int64_t bytes = 0) {
+  Step result;
+  result.kind = kind;
+  result.count = count;
+  result.barrier = barrier;
+  result.bytes = bytes;
+  return result;
+}
+Step work(std::int64_t exponentials, std::int64_t exchanges = 0) {
+  Step result;
+  result.exponentials = exponentials;
+  result.exchanges = exchanges;
+  return result;
+}
+Step matmul(int columns, bool from_registers = false) {
+  Step result = step(Kind::kWgmma);
+  result.columns = columns;
+  result.from_registers = from_registers;
+  return result;
+}
+Step load(int barrier, int tensor, std::int64_t bytes) {
+  Step result = step(Kind::kLoad, 0, barrier, bytes);
+  result.tensor = tensor;
+  return result;
+}
+
+// ---------------------------------------------------------------- records
+
+struct Shared {
+  __align__(128) float numbers[64];
+  Mbarrier full;
+};
+
+// Two warps: one copies, both wait, take three exponentials, meet at a named barrier.
+__global__ void small_kernel(const float* in, float* out) {
+  Shared& shared = *dynamic_shared<Shared>();
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  if (threadIdx.x == 32) {
+    shared.full.init(1);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  if (threadIdx.x == 37) {
+    shared.full.arrive_and_expect(256);
+    bulk_load(shared.numbers, in, 256, shared.full);
+  }
+  shared.full.wait(0);
+  float x = shared.numbers[threadIdx.x];
+  for (int i = 0; i < 3; ++i) x = exp2_approx(x);
+  x = warp_max<4>(x);
+  if (warp == 0) {
+    named_barrier_wait(5, 64);
+    x = warp_max<2>(x);  // an exchange without an exponential
+  } else {
+    named_barrier_arrive(5, 64);
+  }
+  out[blockIdx.x * blockDim.x + threadIdx.x] = x;
+}
+
+std::vector<BlockRecord> record_of_small(unsigned blocks) {
+  const DeviceBuffer<float> in(64);
+  DeviceBuffer<float> out(64 * blocks);
+  return lab::record([&] {
+    CHECK(device_properties().sm_count == 1);
+    launch(small_kernel, {{blocks}, {64}, sizeof(Shared)}, in.data(), out.data());
+  });
+}
+
+TEST_CASE("a record has each warp's steps in their order") {
+  const std::vector<BlockRecord> blocks = record_of_small(3);
+  CHECK(lab::recorder == nullptr);
+  REQUIRE(blocks.size() == 3);
+  for (const BlockRecord& one : blocks) {
+    REQUIRE(one.warps.size() == 2);
+    const auto kinds_of = [&](std::size_t warp) {
+      std::vector<Kind> kinds;
+      for (const Step& of_warp : one.warps[warp]) {
+        kinds.push_back(of_warp.kind);
+      }
+      return kinds;
+    };
+    CHECK((kinds_of(0) == std::vector<Kind>{Kind::kMeet, Kind::kWait, Kind::kWork, Kind::kNamedWait,
+                                            Kind::kWork}));
+    CHECK(one.warps[0].back().exchanges == 1);
+    const Steps& second = one.warps[1];
+    // Lane 0 reaches its wait first and continues last.
+    CHECK((kinds_of(1) == std::vector<Kind>{Kind::kInit, Kind::kMeet, Kind::kArrive, Kind::kLoad,
+                                            Kind::kWait, Kind::kWork, Kind::kNamedArrive}));
+    CHECK(second[0].count == 1);
+    CHECK(second[2].bytes == 256);
+    CHECK(second[3].bytes == 256);
+    CHECK(second[4].count == 1);  // a phase has ended
+    CHECK(second[5].exponentials == 3);
+    CHECK(second[5].exchanges == 2);
+    CHECK(second[6].barrier == 5);
+    CHECK(second[6].count == 64);
+  }
+}
+
+// A warp adds by atomics, looks whether it is its turn, and has a copy add.
+__global__ void adding_kernel(float* out, unsigned* turn) {
+  Shared& shared = *dynamic_shared<Shared>();
+  shared.numbers[threadIdx.x] = exp2_approx(1);
+  atomicAdd(out + threadIdx.x, 1.0f);
+  atomicAdd(out + threadIdx.x, 1.0f);
+  fence_async_proxy();
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  while (atomicAdd(turn, 0u) != 0) {
+  }
+  bulk_add(out, shared.numbers, 128);
+  bulk_commit();
+  bulk_wait_read<0>();
+  bulk_wait<0>();
+  atomicAdd(turn, 1u);
+}
+
+TEST_CASE("a record has additions in their order") {
+  DeviceBuffer<float> out(32);
+  DeviceBuffer<unsigned> turn(1);
+  const std::vector<float> zeros(32);
+  const std::vector<unsigned> first_turn(1);
+  out.upload(zeros.data());
+  turn.upload(first_turn.data());
+  const std::vector<BlockRecord> blocks = lab::record([&] {
+    launch(adding_kernel, {{1}, {32}, sizeof(Shared)}, out.data(), turn.data());
+  });
+  REQUIRE(blocks.size() == 1);
+  const Steps& steps = blocks[0].warps.at(0);
+  const Kind kinds[] = {Kind::kWork,  Kind::kAdd,          Kind::kMeet,       Kind::kLook,
+                        Kind::kStore, Kind::kCommitStores, Kind::kWaitStores, Kind::kWaitArrivals};
+  REQUIRE(steps.size() == std::size(kinds));
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    CAPTURE(i);
+    CHECK((steps[i].kind == kinds[i]));
+  }
+  CHECK(steps[0].bytes == 0);
+  CHECK(steps[1].bytes == 2 * 128);
+  CHECK(steps[4].adds);
+  CHECK(steps[4].tensor == -1);
+  CHECK(steps[4].bytes == 128);
+}
+
+__global__ void storing_kernel(float* out) {
+  float* const own = out + 2 * threadIdx.x;
+  store2(own, exp2_approx(0.0f), 1);
+  store2(own, 2, 3);
+  store2(own, 4, 5);
+  atomicAdd(own, 1.0f);
+}
+
+TEST_CASE("a record has stores and additions apart") {
+  DeviceBuffer<float> out(64);
+  const std::vector<BlockRecord> blocks = lab::record([&] {
+    launch(storing_kernel, {{1}, {32}}, out.data());
+  });
+  REQUIRE(blocks.size() == 1);
+  const Steps& steps = blocks[0].warps.at(0);
+  REQUIRE(steps.size() == 3);
+  CHECK((steps[0].kind == Kind::kWork));
+  CHECK(steps[0].bytes == 0);
+  CHECK((steps[1].kind == Kind::kWrite));
+  CHECK(steps[1].bytes == 768);
+  CHECK((steps[2].kind == Kind::kAdd));
+  CHECK(steps[2].bytes == 128);
+}
+
+TEST_CASE("kernels that do not multiply are left out of a record of matmuls") {
+  DeviceBuffer<float> out(64);
+  const auto work_to_do = [&] { launch(storing_kernel, {{2}, {32}}, out.data()); };
+  CHECK(lab::record(work_to_do).size() == 2);
+  CHECK(lab::record_matmuls(work_to_do).empty());
+}
+
+TEST_CASE("matmuls take 4096 FLOPs a cycle at the peak, whichever warps they are of") {
+  BlockRecord warpgroup;
+  warpgroup.warps.assign(4, {work(3), matmul(128), matmul(64, true), step(Kind::kCommit)});
+  // 64 x 192 x 16, twice for two blocks.
+  const double cycles = 2. * 64 * 192 * 16 / 4096;
+  CHECK(lab::peak_cycles({warpgroup}) == doctest::Approx(cycles));
+  CHECK(lab::peak_cycles({warpgroup, warpgroup}) == doctest::Approx(2 * cycles));
+  CHECK(lab::peak_cycles({}) == 0);
+}
+
+TEST_CASE("only one record is made at a time, and none after an error") {
+  CHECK_THROWS_AS(lab::record([] { lab::record([] {}); }), std::logic_error);
+  CHECK(lab::recorder == nullptr);
+  CHECK(record_of_small(1).size() == 1);
+}
+
+// ---------------------------------------------------------------- in words
+
+TEST_CASE("each step of a warp has a line, and warps that do the same stand together") {
+  Step store = step(Kind::kStore, 0, 0, 512);
+  store.tensor = 1;
+  Step sum = step(Kind::kStore, 0, 0, 256);
+  sum.adds = true;
+  Step scores = matmul(128);
+  scores.by_columns = true;
+  const Steps consumer{step(Kind::kMeet),
+                       step(Kind::kWait, 1, 0),
+                       scores,
+                       scores,
+                       step(Kind::kCommit),
+                       matmul(64, true),
+                       step(Kind::kCommit),
+                       step(Kind::kWaitWgmma, 1),
+                       work(64, 2),
+                       step(Kind::kNamedWait, 64, 3),
+                       step(Kind::kArrive, 1, 2),
+                       step(Kind::kWaitWgmma, 0)};
+  const Steps producer{step(Kind::kInit, 1, 0),
+                       step(Kind::kInit, 1, 2),
+                       step(Kind::kMeet),
+                       step(Kind::kWait, 1, 2),
+                       step(Kind::kArrive, 1, 0, 3072),
+                       load(0, 0, 1024),
+                       load(0, 0, 2048),
+                       step(Kind::kNamedArrive, 64, 3),
+                       store,
+                       step(Kind::kCommitStores),
+                       step(Kind::kWaitStores, 1),
+                       step(Kind::kLook),
+                       sum,
+                       step(Kind::kCommitStores),
+                       step(Kind::kWaitArrivals, 0),
+                       step(Kind::kAdd, 0, 0, 128),
+                       step(Kind::kWrite, 0, 0, 64)};
+  BlockRecord block;
+  block.warps = {consumer, consumer, {}, consumer, producer};
+  CHECK(lab::operations_text({block}, {"K"}) ==
+        "block 1 of 1\n"
+        "warps 0, 1, 3 (consumer)\n"
+        "  wait     __syncthreads()\n"
+        "  wait     K\n"
+        "  wgmma    2 x (64 x 128 x 16), B by columns; commit\n"
+        "  wgmma    1 x (64 x 64 x 16), A in registers; commit\n"
+        "  wait     wgmma, all but 1 group\n"
+        "  compute  64 exponentials, 2 shuffles or votes\n"
+        "  wait     named barrier 3\n"
+        "  arrive   room for K\n"
+        "  wait     wgmma, all groups\n"
+        "warp 2\n"
+        "  nothing that is recorded\n"
+        "warp 4 (producer)\n"
+        "  init     2 mbarriers\n"
+        "  wait     __syncthreads()\n"
+        "  wait     room for K\n"
+        "  expect   3072 bytes: K\n"
+        "  load     3072 bytes of K\n"
+        "  arrive   named barrier 3\n"
+        "  store    512 bytes of tensor 1; commit\n"
+        "  wait     stores have been read, all but 1 group\n"
+        "  poll     a flag in global memory\n"
+        "  add      256 bytes of floats by a copy; commit\n"
+        "  wait     stores have arrived, all groups\n"
+        "  add      128 bytes by atomics\n"
+        "  write    64 bytes\n");
+}
+
+TEST_CASE("what repeats stands there once, loops in loops too, and equal blocks stand together") {
+  Steps steps{work(1)};
+  for (int outer = 0; outer < 3; ++outer) {
+    steps.push_back(step(Kind::kMeet));
+    for (int inner = 0; inner < 4; ++inner) {
+      steps.push_back(step(Kind::kWait, 1, 7));
+      steps.push_back(work(8));
+    }
+  }
+  BlockRecord block, other;
+  block.warps = {steps};
+  other.warps = {{work(2)}};
+  CHECK(lab::operations_text({block, block, other, block}, {}) ==
+        "blocks 1, 2 of 4\n"
+        "warp 0\n"
+        "  compute  1 exponential\n"
+        "  3 times\n"
+        "    wait     __syncthreads()\n"
+        "    4 times\n"
+        "      wait     mbarrier 7\n"
+        "      compute  8 exponentials\n"
+        "\n"
+        "block 3 of 4\n"
+        "warp 0\n"
+        "  compute  2 exponentials\n"
+        "\n"
+        "block 4 of 4\n"
+        "warp 0\n"
+        "  compute  1 exponential\n"
+        "  3 times\n"
+        "    wait     __syncthreads()\n"
+        "    4 times\n"
+        "      wait     mbarrier 7\n"
+        "      compute  8 exponentials\n");
+  CHECK(lab::operations_text({}, {}).empty());
+}
+
+TEST_CASE(
+    "of a warp that does most of what the first of its warpgroup does only the difference is "
+    "said") {
+  const Steps whole{step(Kind::kInit, 1, 0), step(Kind::kMeet), work(4), step(Kind::kAdd, 0, 0, 8)};
+  const Steps part{step(Kind::kMeet), work(4), step(Kind::kAdd, 0, 0, 8)}, little{work(4)},
+      other{work(4), step(Kind::kMeet)};
+  BlockRecord block;
+  block.warps = {whole, part, little, other, part};
+  CHECK(lab::operations_text({block}, {}) ==
+        "block 1 of 1\n"
+        "warp 0\n"
+        "  init     1 mbarrier\n"
+        "  wait     __syncthreads()\n"
+        "  compute  4 exponentials\n"
+        "  add      8 bytes by atomics\n"
+        "warp 1\n"
+        "  as warp 0, without\n"
+        "    init     1 mbarrier\n"
+        "warp 2\n"
+        "  compute  4 exponentials\n"
+        "warp 3\n"
+        "  compute  4 exponentials\n"
+        "  wait     __syncthreads()\n"
+        "warp 4\n"
+        "  wait     __syncthreads()\n"
+        "  compute  4 exponentials\n"
+        "  add      8 bytes by atomics\n");
+}
+
+TEST_CASE("a tile that comes once does not name a stage of a ring") {
+  Steps producer;
+  for (int tile = 0; tile < 4; ++tile) {
+    producer.push_back(step(Kind::kArrive, 1, tile % 2, 32));
+    if (tile == 0) producer.push_back(load(0, 0, 16));
+    producer.push_back(load(tile % 2, 1, 8));
+    producer.push_back(load(tile % 2, 1, 8));  // two panels
+  }
+  BlockRecord block;
+  block.warps = {producer};
+  CHECK(lab::operations_text({block}, {"K", "Q"}) ==
+        "block 1 of 1\n"
+        "warp 0 (producer)\n"
+        "  expect   32 bytes: Q\n"
+        "  load     16 bytes of K\n"
+        "  3 times\n"
+        "    load     16 bytes of Q\n"
+        "    expect   32 bytes: Q\n"
+        "  load     16 bytes of Q\n");
+}
+
+TEST_CASE("stages of a ring have one name, and a wait before an addition says so") {
+  Step sum = step(Kind::kStore, 0, 0, 64);
+  sum.adds = true;
+  Steps producer, adder;
+  for (int stage = 0; stage < 2; ++stage) {
+    producer.push_back(step(Kind::kWait, 1, 10 + stage));
+    producer.push_back(step(Kind::kArrive, 1, stage, 32));
+    producer.push_back(load(stage, 1, 24));
+    producer.push_back(load(stage, -1, 8));
+    adder.push_back(step(Kind::kWait, 1, 20 + stage));
+    adder.push_back(sum);
+  }
+  BlockRecord block;
+  block.warps = {producer, adder};
+  CHECK(lab::operations_text({block}, {"K", "V"}) ==
+        "block 1 of 1\n"
+        "warp 0 (producer)\n"
+        "  2 times\n"
+        "    wait     room for V\n"
+        "    expect   32 bytes: V\n"
+        "    load     24 bytes of V\n"
+        "    load     8 bytes of floats\n"
+        "warp 1 (adder)\n"
+        "  2 times\n"
+        "    wait     floats to add\n"
+        "    add      64 bytes of floats by a copy\n");
+}
+
+// ---------------------------------------------------------------- drawings
+
+TEST_CASE("a timeline has a lane for the producer and for each consumer") {
+  Timeline timeline;
+  timeline.cycles = 264;
+  timeline.blocks = {0};
+  timeline.copies = {{Span::Kind::kLoad, 0, 150, 0, 0}, {Span::Kind::kLoad, 100, 200, 0, 0}};
+  timeline.matmuls = {{Span::Kind::kScores, 200, 264, 4, 0}};
+  const auto lanes = lab::lanes_of(timeline);
+  REQUIRE(lanes.size() == 2);
+  CHECK(lanes[0].name == "producer");
+  CHECK(lanes[1].name == "consumer 0");
+  CHECK(lanes[1].warp == 4);
+  const std::vector<lab::NamedTimeline> named{{"a & b", timeline, 66, {"K"}}};
+  const lab::Legend legend{{Span::Kind::kLoad, "copy"}, {Span::Kind::kScores, "Q & K"}};
+  const std::string svg = lab::draw_timelines(named, legend, "some GPU");
+  CHECK(svg == lab::draw_timelines(named, legend, "some GPU"));
+  CHECK(contains(svg, ">Q &amp; K</text>"));
+  CHECK(contains(svg, ">a &amp; b</text>"));
+  CHECK(contains(svg, ">264 cycles, 25 % of the peak of the tensor cores</text>"));
+  CHECK(contains(svg, ">Cycles of one SM of some GPU:</text>"));
+  // Two panels are one tile.
+  const std::size_t tile = svg.find(">K</text>");
+  REQUIRE(tile != std::string::npos);
+  CHECK(svg.find(">K</text>", tile + 1) == std::string::npos);
+  CHECK(contains(svg, ">consumer 0</text>"));
+  // 64 of 264 cycles on 658 pixels.
+  CHECK(contains(svg, "width=\"159.5\" height=\"20\" fill=\"#8fbce6\""));
+  const std::string json = lab::timelines_json(named);
+  CHECK(contains(json, "\"cycles\": 264.0, \"peak_cycles\": 66.0"));
+  CHECK(contains(json,
+                 "{\"lane\": \"copies\", \"warp\": 0, \"kind\": \"load\", "
+                 "\"begin\": 0.0, \"end\": 150.0, \"tensor\": \"K\"}"));
+}
+
+TEST_CASE("a timeline shows its first block, without stripes, and a legend of what it shows") {
+  Timeline timeline;
+  timeline.cycles = 658;  // a pixel each, if all were drawn
+  timeline.blocks = {0, 329};
+  timeline.matmuls = {{Span::Kind::kScores, 0, 100, 0, 0}, {Span::Kind::kOutput, 400, 500, 0, 0}};
+  timeline.warps = {{Span::Kind::kWork, 110, 120, 0, 0},
+                    {Span::Kind::kWork, 121, 130, 0, 0},   // 2 pixels further: the same
+                    {Span::Kind::kWork, 200, 201, 0, 0}};  // 2 pixels wide: left out
+  const lab::Legend legend{{Span::Kind::kScores, "scores"}, {Span::Kind::kOutput, "output"}};
+  const std::string svg = lab::draw_timelines({{"a", timeline, 0, {}}}, legend, "some GPU");
+  CHECK(contains(svg, "the first of 2 blocks</text>"));
+  CHECK(contains(svg, ">scores</text>"));
+  CHECK_FALSE(contains(svg, ">output</text>"));
+  CHECK(contains(svg, "width=\"200\" height=\"20\" fill=\"#8fbce6\""));  // twice the scale
+  const std::string work_box = "height=\"10\" fill=\"#f6b98a\"";
+  const std::size_t joined = svg.find("width=\"40\" " + work_box);
+  REQUIRE(joined != std::string::npos);
+  CHECK(svg.find(work_box, joined + 30) == std::string::npos);
+}
+
+TEST_CASE("a warp that issues bulk additions for others has a lane of its own") {
+  Timeline timeline;
+  timeline.cycles = 210;
+  timeline.matmuls = {{Span::Kind::kScores, 0, 32, 0, 0}};
+  timeline.copies = {{Span::Kind::kLoad, 0, 200, 4, 0},
+                     {Span::Kind::kLoad, 100, 210, 4, -1},
+                     {Span::Kind::kBulkAdd, 0, 100, 6, -1}};
+  const auto lanes = lab::lanes_of(timeline);
+  REQUIRE(lanes.size() == 3);
+  CHECK(lanes[0].name == "producer");
+  CHECK(lanes[1].name == "consumer 0");
+  CHECK(lanes[2].name == "adder 0");
+  CHECK(lanes[2].warp == 6);
+  // The run of bytes belongs to the tile before it: one box of 210 cycles, the whole width of 658.
+  const std::string svg = lab::draw_timelines({{"a", timeline, 0, {"K"}}}, {}, "some GPU");
+  const std::string box = "height=\"13\" fill=\"#d9c2ea\"";
+  const std::size_t tile = svg.find("width=\"658\" " + box);
+  REQUIRE(tile != std::string::npos);
+  CHECK(svg.find(box, tile + 30) == std::string::npos);
+  // In the adder's lane, and nowhere else.
+  const std::size_t added = svg.find("#e0a3bd");
+  REQUIRE(added != std::string::npos);
+  CHECK(svg.find("#e0a3bd", added + 1) == std::string::npos);
+}
+
+TEST_CASE("a warp that copies and multiplies is a consumer") {
+  Timeline timeline;
+  timeline.matmuls = {{Span::Kind::kScores, 0, 32, 0, 0}};
+  timeline.copies = {{Span::Kind::kLoad, 0, 200, 0, 0}};
+  const auto lanes = lab::lanes_of(timeline);
+  REQUIRE(lanes.size() == 1);
+  CHECK(lanes[0].name == "consumer 0");
+}
+
+}  // namespace
+}  // namespace fa::on_lab
