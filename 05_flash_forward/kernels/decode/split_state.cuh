@@ -92,7 +92,8 @@ __device__ RowSplit<d> merge_row(const SplitStates& states, int parts,
         const float of_part = __shfl_sync(kAllLanes, factor, first + p);
 #pragma unroll
         for (int e = 0; e < d / kWarp; ++e) {
-          all.o[e] += of_part * o[p][e / 2][e % 2];
+          const float of_o = o[p][e / 2][e % 2];
+          all.o[e] += of_part == 0 ? 0 : of_part * of_o;  // not 0 x infinity
         }
       }
     }
