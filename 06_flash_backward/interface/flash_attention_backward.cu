@@ -6,46 +6,6 @@
 namespace fa::FA_TARGET {
 namespace {
 
-<<<<<<< HEAD
-// So that the bytes of the workspace are a number of 64 bits: at most 259 floats for each padded
-// row, and parts of dK and dV for eight blocks of each SM.
-constexpr std::int64_t kMaxRows = std::int64_t{1} << 50;
-
-// Sizes, type and options.
-void check_gradient(const fa_gradient* given) {
-  if (given == nullptr) refuse("the gradient is a null pointer");
-  if (given->size != sizeof(fa_gradient)) {
-    refuse("size is {}; fa_gradient has {} bytes in this library", given->size,
-           sizeof(fa_gradient));
-  }
-  const fa_attention& a = given->attention;
-  check_problem(&a);
-  if (a.batch * a.heads * a.length_q > kMaxRows) {
-    refuse("batch * heads * length_q is {}; allowed are 1 to {}", a.batch * a.heads * a.length_q,
-           kMaxRows);
-  }
-  if (given->deterministic != 0 && given->deterministic != 1) {
-    refuse("deterministic is {}; allowed are 0 and 1", given->deterministic);
-  }
-}
-
-// Calls work(gradient, name of the type) with the gradient for the kernels, which lacks a
-// workspace.
-template <class Work>
-void with_gradient(const fa_gradient& g, Work work) {
-  with_attention(g.attention, [&](const auto& a, const char* type) {
-    using T = std::remove_pointer_t<decltype(a.o)>;
-    work(AttentionGradient<T>{a, static_cast<const T*>(g.d_o), static_cast<T*>(g.d_q),
-                              static_cast<T*>(g.d_k), static_cast<T*>(g.d_v),
-                              row_strides(g.d_o_strides), row_strides(g.d_q_strides),
-                              row_strides(g.d_k_strides), row_strides(g.d_v_strides), nullptr,
-                              nullptr, nullptr, nullptr, nullptr, nullptr, nullptr},
-         type);
-  });
-}
-
-=======
->>>>>>> w44
 template <class T>
 std::size_t workspace_bytes(const AttentionGradient<T>& a, bool deterministic) {
   return sizeof(float) *

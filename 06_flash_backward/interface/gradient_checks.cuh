@@ -14,7 +14,7 @@ namespace fa::FA_TARGET {
 namespace {  // one source file for each library includes this
 
 // So that the bytes of the workspace are a number of 64 bits: at most 259 floats for each padded
-// row.
+// row, and parts of dK and dV for eight blocks of each SM.
 constexpr std::int64_t kMaxRows = std::int64_t{1} << 50;
 
 // Sizes, type and options.
