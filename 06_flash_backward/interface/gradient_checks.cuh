@@ -45,7 +45,7 @@ void with_gradient(const fa_gradient& g, Work work) {
                               static_cast<T*>(g.d_k), static_cast<T*>(g.d_v),
                               row_strides(g.d_o_strides), row_strides(g.d_q_strides),
                               row_strides(g.d_k_strides), row_strides(g.d_v_strides), nullptr,
-                              nullptr, nullptr, nullptr, nullptr, nullptr},
+                              nullptr, nullptr, nullptr, nullptr, nullptr, nullptr},
          type);
   });
 }
