@@ -66,13 +66,16 @@ void show_functors(cli::Program& program, const cli::KernelOptions& options) {
       const auto prepared = rung.prepare(timed.problem, inputs);
       add(rung.name, prepared.launch);
     }
-    // The kernel without a functor that computes the same.
+    // The kernels without a functor that compute the same.
     const bool causal = timed.spec.kind == FunctorKind::kCausal;
     if (!causal && timed.spec.kind != FunctorKind::kPlain) continue;
     Problem problem = timed.problem;
     problem.causal = causal;
-    const auto prepared = find_rung(ladder, "08_edge_masks").prepare(problem, one);
-    add("08_edge_masks", prepared.launch);
+    for (const flash::Rung& rung : ladder.rungs) {
+      if (rung.name != "08_edge_masks" && rung.name != "14_lazy_rescaling") continue;
+      const auto prepared = rung.prepare(problem, one);
+      add(rung.name, prepared.launch);
+    }
   }
   fmt::print(
       "bfloat16, 16 heads, head_dim 128, 16384 tokens; TFLOP/s of the visible scores; tiles of\n"
