@@ -132,16 +132,16 @@ TEST_CASE("measured timelines are printed, drawn and written as JSON") {
   CAPTURE(result.output);
   CHECK(result.status == 0);
   CHECK(contains(result.output, "One SM of some GPU\n"));
-  // 32768 of 1000 cycles: the stamps are of one matmul, the kernel has 64.
-  CHECK(contains(result.output, "12_ping_pong  20.0         30.0   1.50    1000       3277"));
+  // Its matmuls take 16384 cycles at the peak: the stamps are of one of them.
+  CHECK(contains(result.output, "12_ping_pong  20.0         30.0   1.50    1000       1638"));
   CHECK(
-      contains(result.output, "\nconsumer 0        0             88     0            0      0\n"));
+      contains(result.output, "\nconsumer 0       11             88     0            0      0\n"));
   const std::string drawing = testing::file_bytes(svg);
   CHECK(contains(drawing, "1000 cycles, "));
   CHECK(contains(drawing, "Cycles of one SM of some GPU:"));
   CHECK(run(measured + "-").output == drawing);
   CHECK(testing::python_says("[s[\"kind\"] for s in json.load(open(file))[0][\"spans\"]]", json) ==
-        "['waits for matmuls', 'scores']\n");
+        "['work', 'work', 'waits for matmuls', 'scores']\n");
   CHECK(contains(testing::refusal(command + testing::quoted(file) + " --kernel 16"),
                  "the stamps are of other kernels"));
   CHECK(run(command + testing::quoted(svg)).status == 2);
