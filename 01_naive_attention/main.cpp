@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "01_naive_attention/attention.hpp"
 #include "01_naive_attention/gradient_check.hpp"

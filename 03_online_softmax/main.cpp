@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "01_naive_attention/attention.hpp"
 #include "02_safe_softmax/softmax.hpp"

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "05_flash_forward/src/decode.hpp"
+#include "05_flash_forward/src/functors.hpp"
 #include "05_flash_forward/src/sections.hpp"
 #include "common/attention/host/sections.hpp"
 #include "common/tensor/npy.hpp"
@@ -120,6 +121,8 @@ void add_sections(cli::Program& program, const Lesson<Backend>& lesson) {
   });
   program.section_apart("decode", "Decode kernels: few queries, many keys",
                         [&] { flash::decode::show_decode(program, lesson.options); });
+  program.section_apart("functors", "Masks and scores by functors",
+                        [&] { flash::functors::show_functors(program, lesson.options); });
   program.section_apart("once", "One launch of every kernel", [&] { launch_once(lesson); });
 }
 
@@ -129,7 +132,8 @@ int main(int argc, char** argv) {
   cli::Program program("05_flash_forward",
                        "Lesson 05: the forward pass in one kernel, up to the hardware's limit.");
   Lesson<Backend> lesson(program, flash::backends(), "05_flash_forward", "O and LSE", kKernelLines,
-                         flash::random_inputs, "sections time, kernels, experiments and decode");
+                         flash::random_inputs,
+                         "sections time, kernels, experiments, decode and functors");
   add_sections(program, lesson);
   return program.run(argc, argv);
 }

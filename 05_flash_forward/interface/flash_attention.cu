@@ -4,6 +4,7 @@
 
 #include "05_flash_forward/interface/checks.cuh"
 #include "05_flash_forward/interface/decode.cuh"
+#include "05_flash_forward/interface/functors.cuh"
 
 namespace fa::FA_TARGET {
 namespace {
@@ -77,6 +78,14 @@ int fa_decode(const fa_attention* attention, const fa_cache* cache) {
 
 size_t fa_decode_workspace_bytes(const fa_attention* attention) {
   return fa::FA_TARGET::bytes_of_decode_workspace(attention);
+}
+
+int fa_forward_functor(const fa_attention* attention, const fa_functor* functor) {
+  return fa::FA_TARGET::forward_functor(attention, functor);
+}
+
+size_t fa_functor_workspace_bytes(const fa_attention* attention, const fa_functor* functor) {
+  return fa::FA_TARGET::bytes_of_functor_workspace(attention, functor);
 }
 
 size_t fa_workspace_bytes(const fa_attention* attention) {

@@ -129,6 +129,57 @@ int fa_decode(const fa_attention* attention, const fa_cache* cache);
 /// fa_last_error() says what was refused. Pointers are not looked at.
 size_t fa_decode_workspace_bytes(const fa_attention* attention);
 
+/// Masks and changes of scores, for fa_functor.kind. Each needs what is named. From FA_FUNCTOR_WINDOW
+/// on, where left and right are named, the keys that a query sees lie in that window, too.
+enum fa_functor_kind {
+  FA_FUNCTOR_PLAIN = 0,      ///< every key, and scores as they are
+  FA_FUNCTOR_CAUSAL = 1,     ///< query i sees keys up to i + length_k - length_q
+  FA_FUNCTOR_WINDOW = 2,     ///< left, right
+  FA_FUNCTOR_PREFIX = 3,     ///< prefix; the causal mask, but all see the first `prefix` keys
+  FA_FUNCTOR_DOCUMENTS = 4,  ///< documents, left, right; only keys of the query's own document
+  FA_FUNCTOR_ALIBI = 5,      ///< slopes, left, right; s - slope |i + length_k - length_q - j|
+  FA_FUNCTOR_SOFT_CAP = 6,   ///< cap, left, right; cap tanh(s / cap)
+  FA_FUNCTOR_BIAS = 7,       ///< bias, left, right; s + bias
+  FA_FUNCTOR_SINKS = 8,      ///< sinks, left, right; a further key for each head, whose value is 0
+  FA_FUNCTOR_BLOCK_SPARSE = 9,  ///< blocks, block_size
+  FA_FUNCTOR_BITS = 10          ///< bits
+};
+
+/// A mask and a change of scaled scores s of query i and key j. Pointers are to memory of the device;
+/// those that the kind does not need are not looked at. Tensors lie without gaps, at a multiple of
+/// the size of their elements.
+typedef struct fa_functor {
+  size_t size;   ///< sizeof(fa_functor); another one is refused
+  int32_t kind;  ///< an fa_functor_kind
+  /// @{ Query i sees keys from i + length_k - length_q - left up to i + length_k - length_q + right.
+  int32_t left;   ///< 0 to 10^9; -1: no limit on this side
+  int32_t right;  ///< likewise
+  /// @}
+  int32_t prefix;            ///< 0 to 10^9
+  int32_t block_size;        ///< queries and keys of a block: 1 to 10^9
+  float cap;                 ///< above 0, finite
+  int32_t bias_per_batch;    ///< 1: each sequence has a bias of its own; 0: all have the same
+  int32_t bias_per_head;     ///< the same of heads
+  const int32_t* documents;  ///< [batch, length_k]: the document of each token, ascending
+  const float* slopes;       ///< [heads]
+  const float* sinks;        ///< [heads]: logits
+  const float* bias;         ///< [batch or 1, heads or 1, length_q, length_k]
+  const uint8_t* blocks;     ///< [heads, blocks of queries, blocks of keys]: 0 masks a block
+  const uint32_t* bits;      ///< [batch, length_q, words]: bit j % 32 of word j / 32 shows key j
+} fa_functor;
+
+/// As fa_forward() with a mask and a change of the scores, compiled into the kernel. Types of 16
+/// bits, a head_dim up to 128, head_dim_v the same, no dropout; `causal` must be 0, and the functor
+/// says it. It needs the workspace for the kinds FA_FUNCTOR_BLOCK_SPARSE and FA_FUNCTOR_BITS only;
+/// what that holds before does not matter. With a sink, lse contains it, and a query that sees no
+/// key gets its head's sink.
+/// @return an fa_status; fa_last_error() says what was refused, or why it failed
+int fa_forward_functor(const fa_attention* attention, const fa_functor* functor);
+
+/// Bytes of workspace that fa_forward_functor() needs for a problem; 0 when it needs none, or when
+/// fa_last_error() says what was refused. Pointers are not looked at.
+size_t fa_functor_workspace_bytes(const fa_attention* attention, const fa_functor* functor);
+
 /// Bytes of workspace that fa_forward() can use for a problem on the current GPU; 0 when it needs
 /// none, or when fa_last_error() says what was refused. Pointers are not looked at.
 size_t fa_workspace_bytes(const fa_attention* attention);

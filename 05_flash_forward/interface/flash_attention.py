@@ -42,6 +42,37 @@ class Cache(ctypes.Structure):
     )
 
 
+# The kinds of fa_functor, in the order of fa_functor_kind.
+FUNCTORS = (
+    "plain",
+    "causal",
+    "window",
+    "prefix",
+    "documents",
+    "alibi",
+    "soft_cap",
+    "bias",
+    "sinks",
+    "block_sparse",
+    "bits",
+)
+
+
+class Functor(ctypes.Structure):
+    """fa_functor, field by field as in flash_attention.h."""
+
+    _fields_ = (
+        [("size", ctypes.c_size_t)]
+        + [(name, ctypes.c_int32) for name in ("kind", "left", "right", "prefix", "block_size")]
+        + [("cap", ctypes.c_float)]
+        + [(name, ctypes.c_int32) for name in ("bias_per_batch", "bias_per_head")]
+        + [
+            (name, ctypes.c_void_p)
+            for name in ("documents", "slopes", "sinks", "bias", "blocks", "bits")
+        ]
+    )
+
+
 def place(struct, name, tensor):
     """Tells a struct where a tensor [batch, heads, length, head_dim] is."""
     if tensor.stride(3) != 1:
@@ -93,6 +124,8 @@ class Library(CLibrary):
             "workspace_bytes": ctypes.c_size_t,
             "decode": ctypes.c_int,
             "decode_workspace_bytes": ctypes.c_size_t,
+            "forward_functor": ctypes.c_int,
+            "functor_workspace_bytes": ctypes.c_size_t,
         }
         super().__init__(path, "fa_", results)
         self.c.fa_default_scale.argtypes = [ctypes.c_int64]
@@ -190,6 +223,48 @@ class Library(CLibrary):
         call.struct = a
         call.tensors = (q, k, v, o, lse, workspace, lengths_k, block_table, cache)
         return call, o, lse
+
+    def prepare_functor(self, q, k, v, kind, left=-1, right=-1, **parameters):
+        """A call of fa_forward_functor() on tensors as prepare() takes them, 16 bits. kind is one
+        of FUNCTORS; parameters are the further fields of fa_functor, where a pointer is a tensor on
+        q's device, without gaps: documents int32, slopes, sinks and bias float32, blocks uint8,
+        bits int32. Returns (call, o, lse)."""
+        if kind not in FUNCTORS:
+            raise Failure(f"there is no functor '{kind}'; allowed are {', '.join(FUNCTORS)}")
+        call, o, lse = self.prepare(q, k, v)
+        a = call.struct
+        f = Functor(size=ctypes.sizeof(Functor), kind=FUNCTORS.index(kind), left=left, right=right)
+        for name, value in parameters.items():
+            if name == "bias":
+                f.bias_per_batch, f.bias_per_head = (int(n > 1) for n in value.shape[:2])
+            if torch.is_tensor(value):
+                check_table(name, value, q)
+            setattr(f, name, value.data_ptr() if torch.is_tensor(value) else value)
+        with on_device_of(q):
+            a.workspace_bytes = self.c.fa_functor_workspace_bytes(ctypes.byref(a), ctypes.byref(f))
+            workspace = torch.empty(a.workspace_bytes, dtype=torch.uint8, device=q.device)
+        a.workspace = workspace.data_ptr() or None
+
+        def call_functor():
+            a.stream = current_stream(q)
+            if self.c.fa_forward_functor(ctypes.byref(a), ctypes.byref(f)) != 0:
+                raise self.error()
+
+        call_functor.struct, call_functor.functor = a, f
+        call_functor.parameters = parameters
+        call_functor.tensors = (q, k, v, o, lse, workspace)
+        return call_functor, o, lse
+
+
+def check_table(name, tensor, q):
+    """Whether a functor's tensor has the type and the place that the library expects."""
+    types = {"documents": torch.int32, "blocks": torch.uint8, "bits": torch.int32}
+    expected = types.get(name, torch.float32)
+    if tensor.dtype != expected or tensor.device != q.device or not tensor.is_contiguous():
+        raise Failure(
+            f"{name} is {list(tensor.shape)} of {tensor.dtype} on {tensor.device}; allowed is "
+            f"{expected} without gaps on {q.device}"
+        )
 
 
 def empty_as(tensor, columns):

@@ -3,10 +3,10 @@
 /// common/gpu/target.hpp.
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
 #include "05_flash_forward/src/functors.hpp"
+#include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
 
 namespace fa::FA_TARGET {

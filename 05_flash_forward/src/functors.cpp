@@ -156,6 +156,94 @@ ScoreFunctor reference_functor(const FunctorSpec& spec, const AttentionShape& sh
   return result;
 }
 
+TileCounts count_tiles(const FunctorSpec& spec, const AttentionShape& shape, int block_m,
+                       int block_n) {
+  using on_lab::TileKind;
+  const int length_q = static_cast<int>(shape.length_q),
+            length_k = static_cast<int>(shape.length_k);
+  TileCounts counts;
+  on_lab::with_functor(spec, length_q, length_k, [&](const auto& functor) {
+    for (int query0 = 0; query0 < length_q; query0 += block_m) {
+      for (int key0 = 0; key0 < length_k; key0 += block_n) {
+        const on_lab::ScoreTile tile{0,      0,
+                                     query0, std::min(query0 + block_m, length_q) - 1,
+                                     key0,   std::min(key0 + block_n, length_k) - 1};
+        TileKind kind = TileKind::kPartial;
+        if (!functor.needs_map) kind = functor.tile_kind(tile);
+        const std::int64_t all =
+            std::int64_t{tile.last_query - query0 + 1} * (tile.last_key - key0 + 1);
+        std::int64_t visible = kind == TileKind::kWhole ? all : 0;
+        if (kind == TileKind::kPartial) {
+          for (int i = query0; i <= tile.last_query; ++i) {
+            for (int j = key0; j <= tile.last_key; ++j) visible += functor.visible(0, 0, i, j);
+          }
+        }
+        if (functor.needs_map) {
+          kind = visible == 0     ? TileKind::kSkipped
+                 : visible == all ? TileKind::kWhole
+                                  : TileKind::kPartial;
+        }
+        counts.visible_scores += visible;
+        (kind == TileKind::kSkipped   ? counts.skipped
+         : kind == TileKind::kPartial ? counts.partial
+                                      : counts.whole) += 1;
+      }
+    }
+  });
+  return counts;
+}
+
+double TimedFunctor::flops(int matmuls) const {
+  const AttentionShape& s = problem.shape;
+  const TileCounts counts = count_tiles(tables.pointed(spec), s, 128, 64);
+  return 2.0 * matmuls * static_cast<double>(s.batch * s.heads * s.head_dim) *
+         static_cast<double>(counts.visible_scores);
+}
+
+std::vector<TimedFunctor> timed_functors() {
+  std::vector<TimedFunctor> all;
+  const auto add = [&](const char* name, FunctorKind kind, std::int64_t length, int left,
+                       int right) -> TimedFunctor& {
+    const Problem problem =
+        problem_of(Type::kBFloat16, {16384 / length, 16, 16, length, length, 128});
+    FunctorSpec spec;
+    spec.kind = kind;
+    spec.left = left;
+    spec.right = right;
+    spec.cap = 20;
+    spec.block_size = 128;
+    spec.prefix = static_cast<int>(length / 4);
+    FunctorTables tables = random_tables(problem, spec, 1);
+    // All heads and sequences are alike: what one computes is counted for all.
+    const AttentionShape& s = problem.shape;
+    const auto repeat = [](auto& table, std::int64_t times) {
+      const std::size_t one = table.size() / static_cast<std::size_t>(times);
+      for (std::size_t i = one; i < table.size(); ++i) table[i] = table[i - one];
+    };
+    repeat(tables.blocks, s.heads);
+    repeat(tables.bits, s.batch);
+    repeat(tables.documents, s.batch);
+    all.push_back({name, problem, spec, std::move(tables)});
+    return all.back();
+  };
+  add("plain_4k", FunctorKind::kPlain, 4096, -1, -1);
+  add("causal_4k", FunctorKind::kCausal, 4096, -1, -1);
+  add("causal_16k", FunctorKind::kCausal, 16384, -1, -1);
+  add("window_4096_16k", FunctorKind::kWindow, 16384, 4096, 0);
+  add("window_512_16k", FunctorKind::kWindow, 16384, 512, 0);
+  add("prefix_4k", FunctorKind::kPrefix, 4096, -1, -1);
+  TimedFunctor& documents = add("documents_16k", FunctorKind::kDocuments, 16384, -1, 0);
+  documents.tables.documents =
+      documents_of({0, 2100, 2600, 5800, 9896, 10900, 13000, 13700, 16384}, 16384);
+  add("soft_cap_4k", FunctorKind::kSoftCap, 4096, -1, 0);
+  add("alibi_4k", FunctorKind::kAlibi, 4096, -1, 0);
+  add("sinks_4k", FunctorKind::kSinks, 4096, -1, 0);
+  add("bias_4k", FunctorKind::kBias, 4096, -1, 0);
+  add("blocks_4k", FunctorKind::kBlockSparse, 4096, -1, -1);
+  add("tree_4k", FunctorKind::kBits, 4096, -1, -1);
+  return all;
+}
+
 FunctorChecker::FunctorChecker(const Problem& problem, const FunctorInputs& inputs)
     : type_(problem.type) {
   const FunctorSpec spec = inputs.tables.pointed(inputs.spec);

@@ -3,7 +3,8 @@
 /// common/gpu/target.hpp.
 #pragma once
 
-#include "05_flash_forward/kernels/functors/score_functor.cuh"
+#include "05_flash_forward/kernels/functors/01_score_functor.cuh"
+#include "05_flash_forward/kernels/functors/02_persistent.cuh"
 #include "05_flash_forward/src/device_functor.cuh"
 #include "05_flash_forward/src/functors.hpp"
 #include "common/attention/functor_instances.cuh"
@@ -27,14 +28,25 @@ struct FunctorOnDevice {
   Tensors a;
 };
 
+// The kinds of tiles, and a tile counter, which is 0.
+struct PersistentFunctorWorkspace {
+  explicit PersistentFunctorWorkspace(std::int64_t tiles) : kinds(tiles), counter(1) {
+    counter.zero();
+  }
+  PersistentFunctorWorkspace* data() { return this; }
+
+  DeviceBuffer<TileKind> kinds;
+  DeviceBuffer<unsigned> counter;
+};
+
 inline std::vector<flash::functors::Rung> functor_ladder() {
   using flash::functors::Rung;
   constexpr auto columns = kPow2<64, 128>;
-  const Blocks blocks{{{128, 96, 0, 2, 64}, {128, 64, 0, 2, 128}}, bytes_by(columns, [](auto d) {
+  const Blocks blocks{{{128, 64, 0, 2, 64}, {128, 48, 0, 2, 128}}, bytes_by(columns, [](auto d) {
                         return pipeline_bytes<FunctorTile<d>, half>();
                       })};
   return {
-      rung_row<Rung, FunctorOnDevice, half, bfloat16>("score_functor",
+      rung_row<Rung, FunctorOnDevice, half, bfloat16>("01_score_functor",
                                                       "masks and scores by functors")
           .columns(columns)
           .no_dropout()
@@ -48,6 +60,21 @@ inline std::vector<flash::functors::Rung> functor_ladder() {
                 constexpr int d = decltype(on)::d;
                 with_functor(a.spec, a.length_q, a.length_k, [&](const auto& functor) {
                   launch_score_functor<d>(a, functor, on, on.workspace);
+                });
+              }),
+      rung_row<Rung, FunctorOnDevice, bfloat16>("02_persistent", "functors in persistent blocks")
+          .columns(kAny<128>)
+          .hopper()
+          .blocks({{{128, 128, 0, 2, 128, true}}})
+          .launch(
+              [](auto& a, auto) {
+                return std::make_shared<PersistentFunctorWorkspace>(
+                    persistent_functor_workspace(a));
+              },
+              [](auto& a, auto on) {
+                with_functor(a.spec, a.length_q, a.length_k, [&](const auto& functor) {
+                  launch_persistent_functor(a, functor, on, on.workspace->kinds.data(),
+                                            on.workspace->counter.data());
                 });
               }),
   };

@@ -16,10 +16,10 @@ namespace fa::flash::functors {
 
 /// What the pointers of a FunctorSpec point to; empty where its kind has no use for it.
 struct FunctorTables {
-  std::vector<std::int32_t> documents;
-  std::vector<float> slopes, sinks, bias;
-  std::vector<unsigned char> blocks;
-  std::vector<std::uint32_t> bits;
+  std::vector<std::int32_t> documents{};
+  std::vector<float> slopes{}, sinks{}, bias{};
+  std::vector<unsigned char> blocks{};
+  std::vector<std::uint32_t> bits{};
 
   /// A spec whose pointers are to these tables, which must outlive it; without gradients.
   FunctorSpec pointed(FunctorSpec spec) const;
@@ -58,6 +58,35 @@ FunctorInputs functor_inputs(const Problem& problem, const FunctorSpec& spec, Va
 /// @param spec with pointers of the host, which must outlive the result
 /// @throws std::invalid_argument for an unknown kind
 ScoreFunctor reference_functor(const FunctorSpec& spec, const AttentionShape& shape);
+
+/// The tiles of scores of one head of the first sequence, by their kinds, and its visible scores.
+struct TileCounts {
+  std::int64_t skipped = 0, partial = 0, whole = 0;
+  std::int64_t visible_scores = 0;
+  std::int64_t all() const { return skipped + partial + whole; }
+};
+/// Counts tiles of block_m queries and block_n keys.
+/// @param spec with pointers of the host
+TileCounts count_tiles(const FunctorSpec& spec, const AttentionShape& shape, int block_m,
+                       int block_n);
+
+/// A functor that is timed, on a problem with 16 heads of 128 columns.
+struct TimedFunctor {
+  std::string name;
+  Problem problem;
+  FunctorSpec spec;  ///< without pointers
+  FunctorTables tables;
+
+  /// Floating-point operations of so many matmuls over the visible scores of all heads.
+  double flops(int matmuls) const;
+};
+/// All of them.
+std::vector<TimedFunctor> timed_functors();
+
+/// The section "functors": every functor is checked on small problems and, on a GPU, timed.
+/// @param options with --results
+/// @throws std::runtime_error when the device reports an error, or the record cannot be written
+void show_functors(cli::Program& program, const cli::KernelOptions& options);
 
 /// Checks O and LSE against lesson 01 with the functor.
 class FunctorChecker {

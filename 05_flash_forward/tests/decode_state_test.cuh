@@ -58,6 +58,20 @@ std::vector<float> random_states(int count, int rows) {
   return memory;
 }
 
+// The states of random_states() merged on the device: the state of each row.
+std::vector<float> merged_on_device(const std::vector<float>& host, int count, int rows,
+                                    float scale) {
+  DeviceBuffer<float> memory(static_cast<std::int64_t>(host.size()));
+  memory.upload(host.data());
+  DeviceBuffer<float> result(state_floats(1, rows, kColumns));
+  launch(merge_kernel, {{static_cast<unsigned>(rows)}, {kWarp}},
+         states_at(memory.data(), count, rows, kPitch), count, scale * kLog2E,
+         states_at(result.data(), 1, rows, kColumns));
+  std::vector<float> merged(static_cast<std::size_t>(result.count()));
+  result.download(merged.data());
+  return merged;
+}
+
 }  // namespace
 
 TEST_CASE("states of parts are merged as in lesson 03, however many they are") {
@@ -66,13 +80,7 @@ TEST_CASE("states of parts are merged as in lesson 03, however many they are") {
   constexpr float scale = 0.25f;
   for (const int count : {1, 2, 3, 31, 32, 33, 70, 128, 200}) {
     std::vector<float> host = random_states(count, rows);
-    DeviceBuffer<float> memory(static_cast<std::int64_t>(host.size()));
-    memory.upload(host.data());
-    DeviceBuffer<float> result(state_floats(1, rows, kColumns));
-    launch(merge_kernel, {{rows}, {kWarp}}, states_at(memory.data(), count, rows, kPitch), count,
-           scale * kLog2E, states_at(result.data(), 1, rows, kColumns));
-    std::vector<float> merged(static_cast<std::size_t>(result.count()));
-    result.download(merged.data());
+    std::vector<float> merged = merged_on_device(host, count, rows, scale);
     const SplitStates out = states_at(merged.data(), 1, rows, kColumns);
     for (int row = 0; row < rows; ++row) {
       CAPTURE(count);
@@ -86,6 +94,23 @@ TEST_CASE("states of parts are merged as in lesson 03, however many they are") {
         CHECK(off <= 1e-5 * (1 + right.l));
       }
     }
+  }
+}
+
+TEST_CASE("an infinite O of a part makes the merged O infinite, not NaN") {
+  if (!device_available()) return;
+  for (const int count : {1, 3, 8, 33}) {
+    std::vector<float> host = random_states(count, 1);
+    const SplitStates states = states_at(host.data(), count, 1, kPitch);
+    for (const int part : {0, count - 1}) {
+      states.m[part] = 20;
+      states.l[part] = 1;
+      states.o[part * kPitch + 5] = INFINITY;
+    }
+    std::vector<float> merged = merged_on_device(host, count, 1, 0.25f);
+    CAPTURE(count);
+    CHECK(states_at(merged.data(), 1, 1, kColumns).o[5] == INFINITY);
+    CHECK(std::isfinite(states_at(merged.data(), 1, 1, kColumns).o[6]));
   }
 }
 

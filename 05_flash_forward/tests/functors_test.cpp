@@ -1,5 +1,5 @@
 // Kernels with functors on every backend of this build that can run here, against lesson 01 with
-// the same functor; and the functors against their definitions, written here once more.
+// the same functor; and the functors against their definitions, which are written here, too.
 #include "05_flash_forward/src/functors.hpp"
 
 #include <cmath>
@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "05_flash_forward/tests/functor_specs.hpp"
 #include "common/attention/functor_instances.cuh"
 #include "common/attention/tests/rung_tests.hpp"
 
@@ -24,34 +25,6 @@ FunctorInputs plain_inputs(const Problem& problem, Values values, std::uint64_t 
   return flash::functors::functor_inputs(problem, {}, values, seed);
 }
 using Tests = RungTests<FunctorChecker, flash::functors::backends, plain_inputs>;
-
-FunctorSpec of_kind(FunctorKind kind, int left = -1, int right = -1) {
-  FunctorSpec spec;
-  spec.kind = kind;
-  spec.left = left;
-  spec.right = right;
-  return spec;
-}
-
-// Every kind, and what its parameters can be.
-std::vector<FunctorSpec> all_specs() {
-  std::vector<FunctorSpec> all{
-      of_kind(FunctorKind::kPlain),         of_kind(FunctorKind::kCausal),
-      of_kind(FunctorKind::kWindow, 70, 0), of_kind(FunctorKind::kWindow, 3, 40),
-      of_kind(FunctorKind::kWindow, -1, 9), of_kind(FunctorKind::kDocuments),
-      of_kind(FunctorKind::kAlibi, -1, 0),  of_kind(FunctorKind::kSinks, 20, 0),
-      of_kind(FunctorKind::kBits),          of_kind(FunctorKind::kDocuments, -1, 0)};
-  all.push_back(of_kind(FunctorKind::kPrefix));
-  all.back().prefix = 37;
-  all.push_back(of_kind(FunctorKind::kSoftCap, -1, 0));
-  all.back().cap = 1.25f;
-  all.push_back(of_kind(FunctorKind::kBlockSparse));
-  all.back().block_size = 40;
-  all.push_back(of_kind(FunctorKind::kBias));
-  all.push_back(of_kind(FunctorKind::kBias, -1, 0));
-  all.back().bias_head = all.back().bias_batch = 1;
-  return all;
-}
 
 // Whether a query sees a key, by the words of functor_spec.hpp. Position p is the query's among the
 // keys.

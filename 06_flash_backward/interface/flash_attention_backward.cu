@@ -1,50 +1,10 @@
 // The C interface: looks at what it is given, and launches kernels. Compiled by nvcc for GPUs, and
 // as C++ for the lab: see common/gpu/target.hpp.
-#include <cstdint>
-
-#include "05_flash_forward/interface/checks.cuh"
-#include "06_flash_backward/interface/flash_attention_backward.h"
-#include "06_flash_backward/src/dispatch.cuh"
+#include "06_flash_backward/interface/functors.cuh"
+#include "06_flash_backward/interface/gradient_checks.cuh"
 
 namespace fa::FA_TARGET {
 namespace {
-
-// So that the bytes of the workspace are a number of 64 bits: at most 259 floats for each padded
-// row, and parts of dK and dV for eight blocks of each SM.
-constexpr std::int64_t kMaxRows = std::int64_t{1} << 50;
-
-// Sizes, type and options.
-void check_gradient(const fa_gradient* given) {
-  if (given == nullptr) refuse("the gradient is a null pointer");
-  if (given->size != sizeof(fa_gradient)) {
-    refuse("size is {}; fa_gradient has {} bytes in this library", given->size,
-           sizeof(fa_gradient));
-  }
-  const fa_attention& a = given->attention;
-  check_problem(&a);
-  if (a.batch * a.heads * a.length_q > kMaxRows) {
-    refuse("batch * heads * length_q is {}; allowed are 1 to {}", a.batch * a.heads * a.length_q,
-           kMaxRows);
-  }
-  if (given->deterministic != 0 && given->deterministic != 1) {
-    refuse("deterministic is {}; allowed are 0 and 1", given->deterministic);
-  }
-}
-
-// Calls work(gradient, name of the type) with the gradient for the kernels, which lacks a
-// workspace.
-template <class Work>
-void with_gradient(const fa_gradient& g, Work work) {
-  with_attention(g.attention, [&](const auto& a, const char* type) {
-    using T = std::remove_pointer_t<decltype(a.o)>;
-    work(AttentionGradient<T>{a, static_cast<const T*>(g.d_o), static_cast<T*>(g.d_q),
-                              static_cast<T*>(g.d_k), static_cast<T*>(g.d_v),
-                              row_strides(g.d_o_strides), row_strides(g.d_q_strides),
-                              row_strides(g.d_k_strides), row_strides(g.d_v_strides), nullptr,
-                              nullptr, nullptr, nullptr, nullptr, nullptr, nullptr},
-         type);
-  });
-}
 
 template <class T>
 std::size_t workspace_bytes(const AttentionGradient<T>& a, bool deterministic) {
@@ -52,36 +12,13 @@ std::size_t workspace_bytes(const AttentionGradient<T>& a, bool deterministic) {
          static_cast<std::size_t>(workspace_floats(a, workspace_of(a, deterministic)));
 }
 
-// Checks where tensors and workspace are.
-void check_memory(const fa_gradient& g) {
-  const fa_attention& a = g.attention;
-  auto [read, saved] = checked_memory(a);
-  read.insert(read.end(), saved.begin(), saved.end());
-  const std::int64_t d = a.head_dim, d_v = a.head_dim_v;
-  read.push_back(checked_tensor("d_o", g.d_o, g.d_o_strides, a, a.heads, a.length_q, d_v));
-  check_overlaps({checked_tensor("d_q", g.d_q, g.d_q_strides, a, a.heads, a.length_q, d, true),
-                  checked_tensor("d_k", g.d_k, g.d_k_strides, a, a.kv_heads, a.length_k, d, true),
-                  checked_tensor("d_v", g.d_v, g.d_v_strides, a, a.kv_heads, a.length_k, d_v, true),
-                  checked_bytes("workspace", g.workspace, 16, g.workspace_bytes)},
-                 read);
-}
-
 int backward(const fa_gradient* given) {
   return guarded([&] {
     check_gradient(given);
-    check_memory(*given);
+    check_gradient_memory(*given);
     const fa_gradient& g = *given;
     const fa_attention& a = g.attention;
-    const CurrentGpu gpu(common_gpu({{"q", a.q},
-                                     {"k", a.k},
-                                     {"v", a.v},
-                                     {"o", a.o},
-                                     {"lse", a.lse},
-                                     {"d_o", g.d_o},
-                                     {"d_q", g.d_q},
-                                     {"d_k", g.d_k},
-                                     {"d_v", g.d_v},
-                                     {"workspace", g.workspace}}));
+    const CurrentGpu gpu(gpu_of(g));
     const bool deterministic = g.deterministic != 0;
     with_gradient(g, [&](auto gradient, const char*) {
       const auto least = workspace_bytes(gradient, deterministic);
@@ -126,6 +63,15 @@ int fa_backward(const fa_gradient* gradient) {
 
 size_t fa_backward_workspace_bytes(const fa_gradient* gradient) {
   return fa::FA_TARGET::bytes_of_workspace(gradient);
+}
+
+int fa_backward_functor(const fa_gradient* gradient, const fa_functor* functor, float* d_bias,
+                        float* d_sinks) {
+  return fa::FA_TARGET::backward_functor(gradient, functor, d_bias, d_sinks);
+}
+
+size_t fa_backward_functor_workspace_bytes(const fa_gradient* gradient, const fa_functor* functor) {
+  return fa::FA_TARGET::bytes_of_functor_workspace(gradient, functor);
 }
 
 const char* fa_backward_kernel_name(const fa_gradient* gradient) {

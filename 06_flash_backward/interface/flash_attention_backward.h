@@ -56,6 +56,19 @@ int fa_backward(const fa_gradient* gradient);
 /// @return bytes; 0 when fa_backward_last_error() says what was refused
 size_t fa_backward_workspace_bytes(const fa_gradient* gradient);
 
+/// As fa_backward() for what fa_forward_functor() computed, with the same functor; see there for what
+/// is allowed. `deterministic` must be 0. A gradient of the bias or of the sinks that is not wanted,
+/// or that the functor does not have, is null.
+/// @param d_bias  of the bias' shape, without gaps: the gradient is added to what it holds
+/// @param d_sinks [heads]: the gradient
+/// @return an fa_status; fa_backward_last_error() says what was refused, or why it failed
+int fa_backward_functor(const fa_gradient* gradient, const fa_functor* functor, float* d_bias,
+                        float* d_sinks);
+
+/// How many bytes of workspace fa_backward_functor() needs. Pointers and strides are not looked at.
+/// @return bytes; 0 when fa_backward_last_error() says what was refused
+size_t fa_backward_functor_workspace_bytes(const fa_gradient* gradient, const fa_functor* functor);
+
 /// Which kernels fa_backward() would take, for example "06_swizzled_pipeline, bfloat16, 128
 /// columns". Pointers are not looked at; of strides only whether TMA takes them, as the kernels
 /// for Hopper ask: above 0 and below 2^40 bytes.

@@ -61,6 +61,15 @@ inline NcclLinks::NcclLinks(ring::Group& group) : group_(group) {
 }
 
 inline void NcclLinks::connect() {
+  int version = 0;
+  check(ncclGetVersion(&version), "ncclGetVersion");
+  if (version < NCCL_VERSION_CODE) {
+    throw std::runtime_error(
+        fmt::format("NCCL's library has version code {}, the header that this program was compiled "
+                    "with has {}: the library must not be older",
+                    version, NCCL_VERSION_CODE));
+  }
+  group_.agree({{"NCCL's version code", version}});
   ncclUniqueId id{};
   if (group_.rank() == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
   std::vector<char> bytes(sizeof id);

@@ -51,7 +51,7 @@ struct PlainScores {
   __host__ __device__ TileKind tile_kind(const ScoreTile&) const { return TileKind::kWhole; }
   /// The logit of a head's sink, a further key whose value is 0.
   __host__ __device__ float sink(int) const { return -INFINITY; }
-  /// Where the gradient of a head's sink goes, [heads].
+  /// Where the gradient of a head's sink goes, [heads]; null: it is not computed.
   __host__ __device__ float* d_sinks() const { return nullptr; }
   /// Adds the gradient of a changed score to that of a parameter.
   __device__ void add_gradient(float, int, int, int, int) const {}
@@ -273,7 +273,7 @@ struct Bias : PlainScores {
 struct Sinks : PlainScores {
   static constexpr bool has_sink = true;
   const float* sinks;  ///< [heads]
-  float* gradient;     ///< [heads]
+  float* gradient;     ///< [heads]; may be null
   __host__ __device__ Sinks(const float* the_sinks, float* the_gradient)
       : sinks(the_sinks), gradient(the_gradient) {}
   __host__ __device__ float sink(int head) const { return sinks[head]; }

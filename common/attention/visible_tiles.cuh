@@ -28,37 +28,26 @@ struct VisibleTile {
   bool whole;
 };
 
-/// The tiles of a row or column of tiles that are not skipped, in ascending order. A warp asks for
-/// the kinds of 32 tiles at once, one for each lane.
-//! [visible_tiles]
-class VisibleTiles {
- public:
-  /// @param count of all tiles
-  __device__ explicit VisibleTiles(int count) : count_(count) {}
-  /// The next one; its index is `count` after the last. All lanes call it.
-  /// @param kind_of a tile's kind: kind_of(index)
-  template <class KindOf>
-  __device__ VisibleTile next(KindOf kind_of) {
-    while (visible_ == 0) {
-      begin_ += kWarp;
-      if (begin_ >= count_) return {count_, false};
-      const int index = begin_ + static_cast<int>(threadIdx.x) % kWarp;
-      const TileKind kind = index < count_ ? kind_of(index) : TileKind::kSkipped;
-      visible_ = __ballot_sync(kAllLanes, kind != TileKind::kSkipped);
-      whole_ = __ballot_sync(kAllLanes, kind == TileKind::kWhole);
+/// The first tile from `begin` on that is not skipped; its index is `count` where there is none. A
+/// warp asks for the kinds of 32 tiles at once, one for each lane. All lanes call it.
+/// @param count   of the tiles in the row or column
+/// @param kind_of a tile's kind: kind_of(index)
+//! [next_visible]
+template <class KindOf>
+__device__ VisibleTile next_visible(int begin, int count, KindOf kind_of) {
+  for (; begin < count; begin += kWarp) {
+    const int index = begin + static_cast<int>(threadIdx.x) % kWarp;
+    const TileKind kind = index < count ? kind_of(index) : TileKind::kSkipped;
+    const int visible = static_cast<int>(__ballot_sync(kAllLanes, kind != TileKind::kSkipped));
+    const unsigned whole = __ballot_sync(kAllLanes, kind == TileKind::kWhole);
+    if (visible != 0) {
+      const int lane = __ffs(visible) - 1;
+      return {begin + lane, (whole >> lane & 1) != 0};
     }
-    const int bit = __ffs(static_cast<int>(visible_)) - 1;
-    visible_ &= visible_ - 1;  // without its lowest bit
-    return {begin_ + bit, (whole_ >> bit & 1) != 0};
   }
-
- private:
-  int count_;
-  int begin_ = -kWarp;
-  unsigned visible_ = 0;  // a bit for each tile from begin_ on
-  unsigned whole_ = 0;
-};
-//! [visible_tiles]
+  return {count, false};
+}
+//! [next_visible]
 
 /// The kinds of all tiles of a problem, [batch, heads, tiles of queries, tiles of keys].
 struct TileMap {

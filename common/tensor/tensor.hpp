@@ -14,7 +14,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "common/tensor/dtype.hpp"
 
@@ -25,10 +24,12 @@ namespace fa {
 template <int Rank>
 using Shape = std::array<std::int64_t, Rank>;
 
-/// A shape as text: "[1, 12, 128, 32]".
+/// A shape as text: "[1, 12, 128, 32]". Without fmt::join(), which takes a second to compile.
 template <std::size_t Rank>
 std::string to_string(const std::array<std::int64_t, Rank>& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
+  std::string text = "[";
+  for (std::int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  return text + "]";
 }
 
 /// The number of elements of a shape.
@@ -40,12 +41,12 @@ std::int64_t element_count(const std::array<std::int64_t, Rank>& shape) {
   bool empty = false;
   for (std::int64_t size : shape) {
     if (size < 0) {
-      throw std::invalid_argument(fmt::format("shape {} has a negative size", to_string(shape)));
+      throw std::invalid_argument("shape " + to_string(shape) + " has a negative size");
     }
     if (size == 0) {
       empty = true;
     } else if (count > std::numeric_limits<std::int64_t>::max() / size) {
-      throw std::invalid_argument(fmt::format("shape {} has too many elements", to_string(shape)));
+      throw std::invalid_argument("shape " + to_string(shape) + " has too many elements");
     } else {
       count *= size;
     }

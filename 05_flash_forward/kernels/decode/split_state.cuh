@@ -49,9 +49,6 @@ struct RowSplit {
   float o[d / kWarp];
 };
 
-/// Parts whose O a lane loads before it needs the first: loads in flight.
-constexpr int kMergedAtOnce = 8;
-
 /// The state of all parts of a row's keys: lesson 03's merge, with the maximum of all parts first.
 /// A warp calls it, and each lane gets m and l.
 /// @param slot_of where the state of a part is: slot_of(part)
@@ -60,6 +57,7 @@ template <int d, class SlotOf>
 __device__ RowSplit<d> merge_row(const SplitStates& states, int parts,
                                  int row, float exponent_scale,
                                  SlotOf slot_of) {
+  constexpr int at_once = 8;  // loads of O that are in flight
   const int lane = threadIdx.x % kWarp;
   const auto index = [&](int part) {
     return std::int64_t{slot_of(part)} * states.rows + row;
@@ -75,11 +73,11 @@ __device__ RowSplit<d> merge_row(const SplitStates& states, int parts,
     const float factor =
         own < parts ? part_factor(states.m[i], all.m, exponent_scale) : 0;
     all.l += factor * states.l[i];
-    for (int first = 0; first < kWarp && part0 + first < parts;
-         first += kMergedAtOnce) {
-      float o[kMergedAtOnce][d / kWarp / 2][2];
+    const int end = parts - part0 < kWarp ? parts - part0 : kWarp;
+    for (int first = 0; first < end; first += at_once) {
+      float o[at_once][d / kWarp / 2][2];
 #pragma unroll
-      for (int p = 0; p < kMergedAtOnce; ++p) {
+      for (int p = 0; p < at_once; ++p) {
         const float* const row_of_part =
             states.o + __shfl_sync(kAllLanes, i, first + p) * states.pitch;
 #pragma unroll
@@ -88,11 +86,12 @@ __device__ RowSplit<d> merge_row(const SplitStates& states, int parts,
         }
       }
 #pragma unroll
-      for (int p = 0; p < kMergedAtOnce; ++p) {
+      for (int p = 0; p < at_once; ++p) {
         const float of_part = __shfl_sync(kAllLanes, factor, first + p);
 #pragma unroll
         for (int e = 0; e < d / kWarp; ++e) {
-          all.o[e] += of_part * o[p][e / 2][e % 2];
+          // Not 0 x infinity.
+          all.o[e] += of_part == 0 ? 0 : of_part * o[p][e / 2][e % 2];
         }
       }
     }

@@ -1,5 +1,7 @@
 #include "common/classroom/grader.hpp"
 
+#include <fmt/ranges.h>
+
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;

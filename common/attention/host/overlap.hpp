@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace fa::attention {
 
@@ -40,25 +41,24 @@ class StrideSum {
   /// Adds the strides of a region.
   void add(const MemoryRegion& region) {
     for (const MemoryRegion::Dimension& of : region.dimensions) {
-      if (of.count > 1 && of.stride > 0) terms_[terms_count_++] = {of.stride, of.count - 1, 0, 0};
+      if (of.count > 1 && of.stride > 0) terms_.push_back({of.stride, of.count - 1, 0, 0});
     }
   }
   /// Whether a sum lies in [low, high].
   /// @param width of the interval before it was cut at 0
   bool reaches(std::uint64_t low, std::uint64_t high, std::uint64_t width) {
-    std::sort(terms_.begin(), terms_.begin() + terms_count_,
+    std::sort(terms_.begin(), terms_.end(),
               [](const Term& x, const Term& y) { return x.stride < y.stride; });
     std::uint64_t most = 0, gap = 0;
-    for (std::size_t i = 0; i < terms_count_; ++i) {
-      Term& term = terms_[i];
+    for (Term& term : terms_) {
       term.smaller = most;
       term.gap = gap;
       if (term.stride > most) gap = std::max(gap, term.stride - most);
       most += term.stride * term.steps;
     }
-    terms_[terms_count_] = {0, 0, most, gap};
+    terms_.push_back({0, 0, most, gap});
     width_ = width;
-    return search(terms_count_, low, high);
+    return search(terms_.size() - 1, low, high);
   }
 
  private:
@@ -86,8 +86,7 @@ class StrideSum {
 
   // Layouts of programs need a few dozen steps. Strides that let rows overlap could need any number.
   static constexpr int kMaxSearched = 100000;
-  std::array<Term, 7> terms_{};
-  std::size_t terms_count_ = 0;
+  std::vector<Term> terms_;  // after reaches() with one more, for all of them
   std::uint64_t width_ = 0;
   int searched_ = 0;
 };

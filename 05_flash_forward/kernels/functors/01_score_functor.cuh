@@ -11,14 +11,38 @@
 
 namespace fa::FA_TARGET {
 
-/// Applies a functor to the scores of a warp.
-/// @tparam masked whether keys may be masked, or not exist
-/// @param  s      Q K^T: [i][j] is of queries 16 i and keys 8 j; on return the changed scores, of
-///                a functor that changes none still without the scale
-/// @param  query0 the warp's first query
-/// @param  key0   the tile's first key
+/// Masks the scores of a warp by a functor, those of keys beyond the last one, too.
+/// @param s      Q K^T: [i][j] is of queries 16 i and keys 8 j
+/// @param query0 the warp's first query; a row beyond the last one is not stored, and may have any
+///               scores
+/// @param key0   the tile's first key
+//! [mask_scores]
+template <class T, class Functor, int row_tiles, int key_tiles>
+__device__ void mask_scores(float (&s)[row_tiles][key_tiles][4],
+                            const Attention<T>& a, const Functor& functor,
+                            int batch, int head, int query0, int key0,
+                            int lane) {
+#pragma unroll
+  for (int i = 0; i < row_tiles; ++i) {
+#pragma unroll
+    for (int j = 0; j < key_tiles; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int query = query0 + 16 * i + fragment_row(lane, e);
+        const int key = key0 + 8 * j + fragment_column(lane, e);
+        if (key >= a.length_k || query >= a.length_q ||
+            !functor.visible(batch, head, query, key)) {
+          s[i][j][e] = -INFINITY;
+        }
+      }
+    }
+  }
+}
+//! [mask_scores]
+
+/// S = score(scale S), but for masked scores.
 //! [change_scores]
-template <bool masked, class T, class Functor, int row_tiles, int key_tiles>
+template <class T, class Functor, int row_tiles, int key_tiles>
 __device__ void change_scores(float (&s)[row_tiles][key_tiles][4],
                               const Attention<T>& a, const Functor& functor,
                               int batch, int head, int query0, int key0,
@@ -26,22 +50,15 @@ __device__ void change_scores(float (&s)[row_tiles][key_tiles][4],
 #pragma unroll
   for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      // A row beyond the last query is not stored: it may have any scores.
-      const int row = query0 + 16 * i + fragment_row(lane, 2 * h);
-      const int query = row < a.length_q ? row : a.length_q - 1;
+    for (int j = 0; j < key_tiles; ++j) {
 #pragma unroll
-      for (int j = 0; j < key_tiles; ++j) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int key = key0 + 8 * j + fragment_column(lane, e);
-          float& x = s[i][j][2 * h + e];
-          if (masked && (key >= a.length_k ||
-                         !functor.visible(batch, head, query, key))) {
-            x = -INFINITY;
-          } else if constexpr (Functor::changes_scores) {
-            x = functor.score(a.scale * x, batch, head, query, key);
-          }
+      for (int e = 0; e < 4; ++e) {
+        const int row = query0 + 16 * i + fragment_row(lane, e);
+        const int query = row < a.length_q ? row : a.length_q - 1;
+        const int key = key0 + 8 * j + fragment_column(lane, e);
+        float& x = s[i][j][e];
+        if (x != -INFINITY) {
+          x = functor.score(a.scale * x, batch, head, query, key);
         }
       }
     }
@@ -85,38 +102,31 @@ __global__ void __launch_bounds__(Tile::threads, 2)
   const auto head = head_of(a, batch, head_index);
   // The scale of the scores that the softmax is given.
   const float scale = Functor::changes_scores ? 1.0f : a.scale;
-  const auto load = [&](int tile, int stage, auto last) {
-    constexpr bool ragged = decltype(last)::value;
-    const int key0 = tile * Tile::block_n, at = stage * Tile::kv_size;
-    copy_rows_async<Tile::block_n, d, Tile::threads, ragged>(
-        k_smem + at, head.k, a.k_strides.row, key0, a.length_k, a.head_dim,
-        thread);
-    copy_rows_async<Tile::block_n, d, Tile::threads, ragged>(
-        v_smem + at, head.v, a.v_strides.row, key0, a.length_k, a.head_dim,
-        thread);
-  };
   const int count = ceil_div(a.length_k, Tile::block_n);
-  const auto load_visible = [&](const VisibleTile& tile, int stage) {
-    if (tile.whole) {
-      load(tile.index, stage, std::false_type{});
-    } else if (tile.index < count) {
-      load(tile.index, stage, std::true_type{});
+  const auto load = [&](const VisibleTile& tile, int stage) {
+    const int key0 = tile.index * Tile::block_n, at = stage * Tile::kv_size;
+    if (tile.index < count) {
+      copy_rows_async<Tile::block_n, d, Tile::threads>(
+          k_smem + at, head.k, a.k_strides.row, key0, a.length_k, a.head_dim,
+          thread);
+      copy_rows_async<Tile::block_n, d, Tile::threads>(
+          v_smem + at, head.v, a.v_strides.row, key0, a.length_k, a.head_dim,
+          thread);
     }
     cp_async_commit();
   };
   //! [tiles]
-  VisibleTiles tiles(count);
   const auto kind_of = [&](int tile) {
     return tile_kind<Tile::block_m, Tile::block_n>(
         a, functor, batch, head_index, query0, tile * Tile::block_n);
   };
-  VisibleTile tile = tiles.next(kind_of);
+  VisibleTile tile = next_visible(0, count, kind_of);
   //! [tiles]
   if (tile.index < count) {
     copy_rows_async<Tile::block_m, d, Tile::threads>(
         q_smem, head.q, a.q_strides.row, query0, a.length_q, a.head_dim,
         thread);
-    load_visible(tile, 0);
+    load(tile, 0);
   }
   Accumulators<Tile, d> o = {};
   WarpRowState<Tile> state;
@@ -124,31 +134,30 @@ __global__ void __launch_bounds__(Tile::threads, 2)
   if constexpr (Functor::has_sink) {
     add_sink<Tile>(state, functor.sink(head_index) / scale, lane);
   }
-  const auto step = [&](int key0, int stage, auto partial) {
-    constexpr bool masked = decltype(partial)::value;
-    const int at = stage * Tile::kv_size;
-    Accumulators<Tile, Tile::block_n> s = {};
-    // S = Q K^T
-    multiply_q_k<d>(s, q_smem, k_smem + at, warp_row, lane);
-    change_scores<masked>(s, a, functor, batch, head_index, query0 + warp_row,
-                          key0, lane);
-    // P = exp2(scale (S - m))
-    softmax_step_base_2<Tile, masked>(s, o, state, scale * kLog2E);
-    // O += P V
-    multiply_p_v<d>(o, s, v_smem + at, lane);
-  };
   //! [loop]
   for (int stage = 0; tile.index < count; stage = 1 - stage) {
     const VisibleTile now = tile;
     cp_async_wait<0>();
     __syncthreads();  // this tile has arrived, no warp reads the last one
-    tile = tiles.next(kind_of);
-    load_visible(tile, 1 - stage);
-    if (now.whole) {
-      step(now.index * Tile::block_n, stage, std::false_type{});
-    } else {
-      step(now.index * Tile::block_n, stage, std::true_type{});
+    tile = next_visible(now.index + 1, count, kind_of);
+    load(tile, 1 - stage);
+    const int key0 = now.index * Tile::block_n, at = stage * Tile::kv_size;
+    Accumulators<Tile, Tile::block_n> s = {};
+    // S = Q K^T
+    multiply_q_k<d>(s, q_smem, k_smem + at, warp_row, lane);
+    if (!now.whole) {
+      mask_scores(s, a, functor, batch, head_index, query0 + warp_row, key0,
+                  lane);
     }
+    // S = score(scale S)
+    if constexpr (Functor::changes_scores) {
+      change_scores(s, a, functor, batch, head_index, query0 + warp_row, key0,
+                    lane);
+    }
+    // P = exp2(scale (S - m))
+    softmax_step_base_2<Tile, true>(s, o, state, scale * kLog2E);
+    // O += P V
+    multiply_p_v<d>(o, s, v_smem + at, lane);
   }
   //! [loop]
 #pragma unroll
@@ -160,9 +169,10 @@ __global__ void __launch_bounds__(Tile::threads, 2)
 }
 //! [score_functor]
 
-/// The tile for a head dimension.
+/// The tile for a head dimension. It has fewer keys than that of step 08: the functor, and which
+/// tile comes next, need registers, too.
 template <int d>
-using FunctorTile = ForwardTileFor<d>;
+using FunctorTile = ForwardTile<d, d == 128 ? 48 : 64, 4, 32>;
 
 /// Bytes of workspace that launch_score_functor() needs for a functor with needs_map.
 /// @tparam d 64 or 128, at least head_dim

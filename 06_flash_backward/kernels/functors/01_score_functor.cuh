@@ -89,49 +89,36 @@ __device__ void functor_gradients(Scores<Tile>& s, Scores<Tile>& d_p, int j,
 }
 //! [functor_gradients]
 
-/// The loop of a block of keys: the visible tiles of queries of each head of its group.
-template <class Tile, class T, class Functor>
-class VisibleQueryTiles {
- public:
-  __device__ VisibleQueryTiles(const AttentionGradient<T>& a,
-                               const Functor& functor, int batch, int kv_head,
-                               int key0)
-      : a_(a),
-        functor_(functor),
-        batch_(batch),
-        head_(kv_head * group_size(a)),
-        end_(head_ + group_size(a)),
-        key0_(key0),
-        count_(ceil_div(a.length_q, Tile::block_m)),
-        tiles_(count_) {}
-  /// A tile, and its query head; beyond the last one the head is end().
-  struct At {
-    int head, query0;
-    bool whole;
-  };
-  __device__ bool exists(const At& at) const { return at.head < end_; }
-  /// All lanes call it.
-  __device__ At next() {
-    while (head_ < end_) {
-      const VisibleTile tile = tiles_.next([&](int index) {
-        return tile_kind<Tile::block_m, Tile::block_n>(
-            a_, functor_, batch_, head_, index * Tile::block_m, key0_);
-      });
-      if (tile.index < count_) {
-        return {head_, tile.index * Tile::block_m, tile.whole};
-      }
-      ++head_;
-      tiles_ = VisibleTiles(count_);
-    }
-    return {end_, 0, false};
-  }
-
- private:
-  const AttentionGradient<T>& a_;
-  const Functor& functor_;
-  int batch_, head_, end_, key0_, count_;
-  VisibleTiles tiles_;
+/// A tile of queries of a head; beyond the last head, none.
+struct VisibleQueries {
+  int head, query0;
+  bool whole;
 };
+
+/// The first visible tile of a block of keys from one on, in this head or a later one of the group.
+/// All lanes call it.
+/// @param head    of the first tile
+/// @param query0  its first query
+/// @param heads   behind the last head of the group
+template <class Tile, class T, class Functor>
+__device__ VisibleQueries next_visible_queries(const AttentionGradient<T>& a,
+                                               const Functor& functor,
+                                               int batch, int head,
+                                               int query0, int heads,
+                                               int key0) {
+  const int count = ceil_div(a.length_q, Tile::block_m);
+  for (; head < heads; ++head, query0 = 0) {
+    const VisibleTile tile =
+        next_visible(query0 / Tile::block_m, count, [&](int index) {
+          return tile_kind<Tile::block_m, Tile::block_n>(
+              a, functor, batch, head, index * Tile::block_m, key0);
+        });
+    if (tile.index < count) {
+      return {head, tile.index * Tile::block_m, tile.whole};
+    }
+  }
+  return {heads, 0, false};
+}
 
 /// dK and dV, and additions to d_q_accum. A block owns keys and loops over the visible tiles of
 /// queries.
@@ -153,8 +140,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
   const int warp = thread / kWarp, warp_key = warp * Tile::warp_keys;
   const int key0 = blockIdx.x * Tile::block_n;
   const int kv_head = blockIdx.y, batch = blockIdx.z;
-  using Tiles = VisibleQueryTiles<Tile, T, Functor>;
-  const auto fetch = [&](const typename Tiles::At& at, int stage) {
+  const int end = (kv_head + 1) * group_size(a);  // of the group's heads
+  const auto fetch = [&](const VisibleQueries& at, int stage) {
     const auto head = gradient_head(a, batch, at.head);
     copy_rows_async<Tile::block_m, d, Tile::threads>(
         q_smem + stage * Tile::q_size, head.q, a.q_strides.row, at.query0,
@@ -169,9 +156,9 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
       cp_async16(delta_smem + to, a.delta + row);
     }
   };
-  Tiles tiles(a, functor, batch, kv_head, key0);
-  typename Tiles::At next = tiles.next();
-  if (tiles.exists(next)) {
+  VisibleQueries next = next_visible_queries<Tile>(
+      a, functor, batch, kv_head * group_size(a), 0, end, key0);
+  if (next.head < end) {
     copy_rows_async<Tile::block_n, d, Tile::threads>(
         k_smem, kv_rows(a.k, a.k_strides, batch, kv_head), a.k_strides.row,
         key0, a.length_k, a.head_dim, thread);
@@ -182,20 +169,21 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     cp_async_commit();
   }
   KeySums<Tile> d_k = {}, d_v = {};
-  for (int stage = 0; tiles.exists(next); stage = 1 - stage) {
+  for (int stage = 0; next.head < end; stage = 1 - stage) {
     const T* const q_tile = q_smem + stage * Tile::q_size;
     const T* const d_o_tile = d_o_smem + stage * Tile::q_size;
     const float* const lse = lse_smem + stage * Tile::block_m;
     const float* const delta = delta_smem + stage * Tile::block_m;
-    const typename Tiles::At at = next;
+    const VisibleQueries at = next;
     //! [step]
     cp_async_wait<0>();
     __syncthreads();  // this tile is loaded, the last one has been read
     Scores<Tile> p = {}, d_s = {};
     // S^T = K Q^T
     multiply_k_q<d>(p, k_smem, q_tile, warp_key, lane, [](int) {});
-    next = tiles.next();
-    if (tiles.exists(next)) fetch(next, 1 - stage);
+    next = next_visible_queries<Tile>(a, functor, batch, at.head,
+                                      at.query0 + Tile::block_m, end, key0);
+    if (next.head < end) fetch(next, 1 - stage);
     cp_async_commit();
     if (!at.whole) {
       mask_transposed<Tile>(p, a, functor, batch, at.head, at.query0,
@@ -282,7 +270,7 @@ std::int64_t backward_functor_workspace(const Attention<T>& a) {
 
 /// Launches the kernels: row statistics, sinks where there are some, the gradients.
 /// @tparam d    64 or 128, at least head_dim
-/// @param a     with a Workspace{d}; what the functor's add_gradient() adds to must be zeroed before
+/// @param a     with a Workspace{d}; what the functor's add_gradient() adds to must be zeroed before; without d_sinks() there is no gradient of sinks
 /// @param kinds of the device, backward_functor_workspace() bytes
 //! [launch]
 template <int d, class T, class Functor>
@@ -292,8 +280,10 @@ void launch_backward_score_functor(const AttentionGradient<T>& a,
   using Tile = FunctorBackwardTile<d>;
   launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
   if constexpr (Functor::has_sink) {
-    launch(stream, sink_gradients<T, Functor>,
-           {{static_cast<unsigned>(a.heads)}, {kSinkThreads}}, a, functor);
+    if (functor.d_sinks() != nullptr) {
+      launch(stream, sink_gradients<T, Functor>,
+             {{static_cast<unsigned>(a.heads)}, {kSinkThreads}}, a, functor);
+    }
   }
   with_tile_kinds(static_cast<const Attention<T>&>(a), functor, Tile::block_m,
                   Tile::block_n, kinds, stream, [&](const auto& with_kinds) {

@@ -1,0 +1,145 @@
+/// @file
+/// How the C interfaces of lessons 05 and 06 check an fa_functor, and make of it what the kernels
+/// are given. Compiled once for each backend: see common/gpu/target.hpp.
+#pragma once
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "05_flash_forward/interface/checks.cuh"
+#include "common/attention/functor_instances.cuh"
+
+namespace fa::FA_TARGET {
+namespace {  // one source file for each library includes this
+
+// What functions with a functor do not have, although others may.
+inline void check_functor_problem(const char* function, const fa_attention& a) {
+  if (a.type == FA_TYPE_FLOAT32) {
+    refuse("type is 0 (float32); {} allows 1 (float16) and 2 (bfloat16)", function);
+  }
+  if (a.head_dim > 128) {
+    refuse("head_dim is {}; {} allows multiples of 8 from 8 to 128", a.head_dim, function);
+  }
+  if (a.dropout != 0) refuse("dropout is {}; {} allows 0", a.dropout, function);
+  if (a.causal != 0) refuse("causal is 1; {} allows 0, and a functor that is causal", function);
+}
+
+// The numbers of a functor.
+inline void check_functor(const fa_functor* given) {
+  if (given == nullptr) refuse("the functor is a null pointer");
+  const fa_functor& f = *given;
+  if (f.size != sizeof(fa_functor)) {
+    refuse("the functor's size is {}; fa_functor has {} bytes in this library", f.size,
+           sizeof(fa_functor));
+  }
+  if (f.kind < FA_FUNCTOR_PLAIN || f.kind > FA_FUNCTOR_BITS) {
+    refuse("kind is {}; allowed are {} to {}", f.kind, int{FA_FUNCTOR_PLAIN}, int{FA_FUNCTOR_BITS});
+  }
+  for (const auto& [name, value] : {std::pair{"left", f.left}, {"right", f.right}}) {
+    if (value < -1 || value > kMaxLength)
+      refuse("{} is {}; allowed are -1 to {}", name, value, kMaxLength);
+  }
+  if (f.kind == FA_FUNCTOR_PREFIX && (f.prefix < 0 || f.prefix > kMaxLength)) {
+    refuse("prefix is {}; allowed are 0 to {}", f.prefix, kMaxLength);
+  }
+  if (f.kind == FA_FUNCTOR_BLOCK_SPARSE) check_size("block_size", f.block_size, kMaxLength);
+  if (f.kind == FA_FUNCTOR_SOFT_CAP && !(f.cap > 0 && std::isfinite(f.cap))) {
+    refuse("cap is {}; allowed are finite numbers above 0", f.cap);
+  }
+  for (const auto& [name, value] :
+       {std::pair{"bias_per_batch", f.bias_per_batch}, {"bias_per_head", f.bias_per_head}}) {
+    if (value != 0 && value != 1) refuse("{} is {}; allowed are 0 and 1", name, value);
+  }
+}
+
+// A table that a functor reads.
+struct FunctorTable {
+  const char* name;
+  const void* pointer;
+  std::int64_t count;
+  std::size_t element_bytes;
+};
+
+// The tables that a functor's kind needs.
+inline std::vector<FunctorTable> tables_of(const fa_attention& a, const fa_functor& f) {
+  switch (f.kind) {
+    case FA_FUNCTOR_DOCUMENTS:
+      return {{"documents", f.documents, a.batch * a.length_k, 4}};
+    case FA_FUNCTOR_ALIBI:
+      return {{"slopes", f.slopes, a.heads, 4}};
+    case FA_FUNCTOR_SINKS:
+      return {{"sinks", f.sinks, a.heads, 4}};
+    case FA_FUNCTOR_BIAS: {
+      const std::int64_t biases =
+          (f.bias_per_batch != 0 ? a.batch : 1) * (f.bias_per_head != 0 ? a.heads : 1);
+      const std::int64_t most = std::numeric_limits<std::int64_t>::max() / 4;
+      if (a.length_q * a.length_k > most / biases) {
+        refuse("length_q * length_k is {}; {} biases allow at most {}", a.length_q * a.length_k,
+               biases, most / biases);
+      }
+      return {{"bias", f.bias, biases * a.length_q * a.length_k, 4}};
+    }
+    case FA_FUNCTOR_BLOCK_SPARSE:
+      return {{"blocks", f.blocks,
+               a.heads * ceil_div<std::int64_t>(a.length_q, f.block_size) *
+                   ceil_div<std::int64_t>(a.length_k, f.block_size),
+               1}};
+    case FA_FUNCTOR_BITS:
+      return {{"bits", f.bits, a.batch * a.length_q * ceil_div<std::int64_t>(a.length_k, 32), 4}};
+    default:
+      return {};
+  }
+}
+
+// Checks where they are.
+inline std::vector<attention::MemoryRegion> checked_tables(const fa_attention& a,
+                                                           const fa_functor& f) {
+  std::vector<attention::MemoryRegion> regions;
+  for (const FunctorTable& t : tables_of(a, f)) {
+    regions.push_back(checked_bytes(t.name, t.pointer, t.element_bytes,
+                                    static_cast<std::uint64_t>(t.count) * t.element_bytes));
+  }
+  return regions;
+}
+
+// Whether the kind needs a map of its tiles, which must be numbered by ints.
+inline bool needs_map(const fa_functor& f) {
+  return f.kind == FA_FUNCTOR_BLOCK_SPARSE || f.kind == FA_FUNCTOR_BITS;
+}
+inline void check_map(const fa_attention& a) {
+  const std::int64_t tiles =
+      ceil_div<std::int64_t>(a.length_q, 32) * ceil_div<std::int64_t>(a.length_k, 32);
+  if (tiles > std::numeric_limits<int>::max()) {
+    refuse("length_q is {} and length_k {}; a mask without a rule allows {} tiles of 32 x 32",
+           a.length_q, a.length_k, std::numeric_limits<int>::max());
+  }
+}
+
+// The functor for the kernels.
+inline FunctorSpec functor_spec(const fa_attention& a, const fa_functor& f) {
+  FunctorSpec spec;
+  spec.kind = static_cast<FunctorKind>(f.kind);
+  spec.left = f.left;
+  spec.right = f.right;
+  spec.prefix = f.prefix;
+  spec.cap = f.cap;
+  spec.block_size = f.block_size;
+  spec.bias_query = a.length_k;
+  spec.bias_head = f.bias_per_head != 0 ? a.length_q * a.length_k : 0;
+  spec.bias_batch =
+      f.bias_per_batch != 0 ? (f.bias_per_head != 0 ? a.heads : 1) * a.length_q * a.length_k : 0;
+  spec.documents = f.documents;
+  spec.slopes = f.slopes;
+  spec.sinks = f.sinks;
+  spec.bias = f.bias;
+  spec.blocks = f.blocks;
+  spec.bits = f.bits;
+  return spec;
+}
+static_assert(static_cast<int>(FunctorKind::kBits) == FA_FUNCTOR_BITS &&
+                  static_cast<int>(FunctorKind::kSoftCap) == FA_FUNCTOR_SOFT_CAP,
+              "the kinds have the numbers of the C interface");
+
+}  // namespace
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,409 @@
+"""Masks and scores by functors on PyTorch's tensors, through this lesson's C interface; checked
+against float64 and timed beside FlexAttention and FlashAttention-3.
+
+    python3 -m 05_flash_forward.interface.functors --library LIBRARY
+    python3 -m 05_flash_forward.interface.functors --library LIBRARY --json FILE
+
+LIBRARY is BUILD/05_flash_forward/libflash_attention.so. One for the CPU is checked, on small
+tensors, and not timed.
+
+Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
+"""
+
+import argparse
+import math
+import statistics
+import sys
+import typing
+
+if __package__ != "05_flash_forward.interface":
+    print(
+        "functors.py: start it as a module, in the repository's root: "
+        "python3 -m 05_flash_forward.interface.functors",
+        file=sys.stderr,
+    )
+    sys.exit(2)
+
+from common.bench import peers
+from common.bench.checks import largest, rms
+from common.bench.command import Failure, Skipped, exit_with
+from common.bench.peers import FLASH_3, HEADINGS, OURS
+from common.bench.problems import name_of
+from common.bench.program import record_head, writing
+from common.bench.pytorch import torch
+from common.bench.timing import clock_and_power, percentiles, time_in_turn
+from common.data import records
+from common.data.files import check_writable, write_file
+
+from .flash_attention import Library
+
+FLEX = "FLEX_ATTENTION"
+BACKENDS = (OURS, FLEX, FLASH_3)
+NAMES = {**HEADINGS, FLEX: "flex"}
+
+
+class Point(typing.NamedTuple):
+    """A functor on a problem; cu_seqlens of the kind "documents"."""
+
+    group: str
+    kind: str
+    length: int
+    left: int = -1
+    right: int = -1
+    batch: int = 1
+    heads: int = 16
+    head_dim: int = 128
+    cap: float = 20.0
+    prefix: int = 0
+    block_size: int = 128
+    cu_seqlens: tuple = ()
+
+
+DOCUMENTS = (0, 2100, 2600, 5800, 9896, 10900, 13000, 13700, 16384)
+GOALS = (
+    Point("plain_4k", "plain", 4096, batch=4),
+    Point("causal_4k", "causal", 4096, batch=4),
+    Point("causal_16k", "causal", 16384),
+    Point("window_4096_16k", "window", 16384, 4096, 0),
+    Point("window_512_16k", "window", 16384, 512, 0),
+    Point("prefix_4k", "prefix", 4096, batch=4, prefix=1024),
+    Point("documents_16k", "documents", 16384, -1, 0, cu_seqlens=DOCUMENTS),
+    Point("soft_cap_4k", "soft_cap", 4096, -1, 0, batch=4),
+    Point("alibi_4k", "alibi", 4096, -1, 0, batch=4),
+    Point("sinks_4k", "sinks", 4096, -1, 0, batch=4),
+    Point("bias_4k", "bias", 4096, -1, 0, batch=4),
+    Point("blocks_4k", "block_sparse", 4096, batch=4),
+    Point("bits_4k", "bits", 4096, batch=4),
+)
+
+
+def small(point):
+    """The same functor on a problem that the CPU computes in a moment."""
+    return point._replace(
+        length=150,
+        batch=2 if point.kind != "documents" else 1,
+        heads=2,
+        left=min(point.left, 40),
+        prefix=min(point.prefix, 37),
+        block_size=40,
+        cap=1.5,
+        cu_seqlens=(0, 70, 100, 150) if point.cu_seqlens else (),
+    )
+
+
+class Case:
+    """The tensors of a point, its parameters for the library, and its functions for others."""
+
+    def __init__(self, point, device):
+        torch.manual_seed(1)
+        self.point, n = point, point.length
+        shape = (point.batch, n, point.heads, point.head_dim)
+        options = {"dtype": torch.bfloat16, "device": device}
+        self.q, self.k, self.v = (torch.randn(shape, **options).transpose(1, 2) for _ in range(3))
+        p = self.parameters = {}
+        if point.kind == "documents":
+            p["documents"] = torch.cat(
+                [
+                    torch.full((end - begin,), i, dtype=torch.int32)
+                    for i, (begin, end) in enumerate(zip(point.cu_seqlens, point.cu_seqlens[1:]))
+                ]
+            ).to(device)
+        elif point.kind == "alibi":
+            exponents = torch.arange(1, point.heads + 1, device=device) * (-8 / point.heads)
+            p["slopes"] = torch.exp2(exponents.float())
+        elif point.kind == "sinks":
+            p["sinks"] = torch.randn(point.heads, device=device)
+        elif point.kind == "bias":
+            p["bias"] = torch.randn(1, 1, n, n, device=device)
+        elif point.kind == "block_sparse":
+            blocks = -(-n // point.block_size)
+            kept = torch.rand(1, blocks, blocks, device=device) < 1 / 3
+            p["blocks"] = kept.expand(point.heads, -1, -1).to(torch.uint8).contiguous()
+            p["block_size"] = point.block_size
+        elif point.kind == "bits":
+            self.seen = torch.rand(n, n, device=device) < 0.5
+            self.seen &= torch.rand(-(-n // 64), -(-n // 64), device=device).lt(0.4)[
+                (torch.arange(n, device=device) // 64)[:, None],
+                torch.arange(n, device=device) // 64,
+            ]
+            p["bits"] = packed(self.seen).expand(point.batch, -1, -1).contiguous()
+        elif point.kind == "soft_cap":
+            p["cap"] = point.cap
+        elif point.kind == "prefix":
+            p["prefix"] = point.prefix
+
+    def visible(self, b, h, i, j):
+        """Whether query i sees key j, as FlexAttention's mask_mod."""
+        point, p = self.point, self.parameters
+        if point.kind == "causal":
+            return j <= i
+        if point.kind == "prefix":
+            return (j <= i) | (j < point.prefix)
+        if point.kind == "block_sparse":
+            return p["blocks"][h, i // point.block_size, j // point.block_size] == 1
+        if point.kind == "bits":
+            return self.seen[i, j]
+        seen = i == i
+        if point.left >= 0:
+            seen = seen & (j >= i - point.left)
+        if point.right >= 0:
+            seen = seen & (j <= i + point.right)
+        if point.kind == "documents":
+            seen = seen & (p["documents"][i] == p["documents"][j])
+        return seen
+
+    def score(self, s, b, h, i, j):
+        """The changed score, as FlexAttention's score_mod."""
+        point, p = self.point, self.parameters
+        if point.kind == "soft_cap":
+            return point.cap * torch.tanh(s / point.cap)
+        if point.kind == "alibi":
+            return s - p["slopes"][h] * (i - j).abs()
+        if point.kind == "bias":
+            return s + p["bias"][0, 0, i, j]
+        return s
+
+    def ours(self, library):
+        point = self.point
+        call, o, _ = library.prepare_functor(
+            self.q, self.k, self.v, point.kind, point.left, point.right, **self.parameters
+        )
+        return lambda: (call(), o)[1]
+
+    def flex(self):
+        """FlexAttention, compiled; None for sinks, which it adds after the fact."""
+        if self.point.kind == "sinks":
+            return None
+        from torch.nn.attention import flex_attention as flex
+
+        n, point = self.point.length, self.point
+        masks = point.kind != "plain" and (point.kind not in SCORES or point.right >= 0)
+        mask = (
+            flex.create_block_mask(
+                self.visible,
+                None,
+                point.heads if point.kind == "block_sparse" else None,
+                n,
+                n,
+                device=self.q.device,
+                _compile=True,
+            )
+            if masks
+            else None
+        )
+        score = self.score if point.kind in SCORES else None
+        attend = torch.compile(flex.flex_attention, dynamic=False)
+        return lambda: attend(self.q, self.k, self.v, score_mod=score, block_mask=mask)
+
+    def flash_3(self):
+        """FlashAttention-3, for what its operation has: windows, and documents as varlen."""
+        point = self.point
+        if not hasattr(torch.ops.flash_attn_3, "fwd"):
+            return None
+        q, k, v = (x.transpose(1, 2) for x in (self.q, self.k, self.v))
+        if point.kind in ("plain", "causal"):
+            causal = point.kind == "causal"
+            return lambda: torch.ops.flash_attn_3.fwd(q, k, v, is_causal=causal, num_splits=1)[
+                0
+            ].transpose(1, 2)
+        if point.kind == "window":
+            window = {"window_size_left": point.left, "window_size_right": point.right}
+            return lambda: torch.ops.flash_attn_3.fwd(q, k, v, num_splits=1, **window)[0].transpose(
+                1, 2
+            )
+        if point.kind == "documents":
+            ends = torch.tensor(point.cu_seqlens, dtype=torch.int32, device=q.device)
+            longest = int((ends[1:] - ends[:-1]).max())
+            options = {"cu_seqlens_q": ends, "cu_seqlens_k": ends, "is_causal": True}
+            options |= {"max_seqlen_q": longest, "max_seqlen_k": longest, "num_splits": 1}
+            return lambda: torch.ops.flash_attn_3.fwd(q[0], k[0], v[0], **options)[0][
+                None
+            ].transpose(1, 2)
+        return None
+
+    def calls(self, library):
+        """{name: call} of those that can compute it; a call returns o."""
+        found = {OURS: self.ours(library)}
+        if self.q.is_cuda:
+            for name, prepare in ((FLEX, self.flex), (FLASH_3, self.flash_3)):
+                call = prepared(name, prepare)
+                if call is not None:
+                    found[name] = call
+        return found
+
+    def rows(self, b, h, rows):
+        """O of some queries in float64."""
+        q, k, v = (x[b, h].double() for x in (self.q, self.k, self.v))
+        i, j = rows[:, None], torch.arange(self.point.length, device=q.device)
+        s = q[rows] @ k.T / math.sqrt(self.point.head_dim)
+        s = self.score(s, b, h, i, j).double()
+        seen = self.visible(b, h, i, j)
+        s = s.masked_fill(~torch.as_tensor(seen).expand_as(s), -math.inf)
+        if self.point.kind == "sinks":
+            sink = self.parameters["sinks"][h].double().expand(len(rows), 1)
+            return torch.softmax(torch.cat((s, sink), 1), 1)[:, :-1] @ v
+        return torch.nan_to_num(torch.softmax(s, 1)) @ v
+
+    def flops(self):
+        """Of two matmuls over the visible scores."""
+        n, count = self.point.length, 0
+        j = torch.arange(n, device=self.q.device)
+        for begin in range(0, n, 1024):
+            i = torch.arange(begin, min(n, begin + 1024), device=self.q.device)[:, None]
+            seen = torch.as_tensor(self.visible(0, 0, i, j))
+            count += int(seen.expand(len(i), n).sum())
+        return 4 * self.point.batch * self.point.heads * self.point.head_dim * count
+
+
+SCORES = ("soft_cap", "alibi", "bias")
+
+
+def packed(seen):
+    """The bits of a mask [length_q, length_k], a word for each 32 keys."""
+    rows, n = seen.shape
+    padded = torch.zeros(rows, -(-n // 32) * 32, dtype=torch.int64, device=seen.device)
+    padded[:, :n] = seen
+    powers = 2 ** torch.arange(32, device=seen.device)
+    words = (padded.view(rows, -1, 32) * powers).sum(2)
+    return torch.where(words >= 2**31, words - 2**32, words).to(torch.int32)[None]
+
+
+def prepared(name, prepare):
+    """A peer's call, if the peer takes it; prints why not."""
+    try:
+        call = prepare()
+        if call is not None:
+            call()
+        return call
+    except Exception as error:  # what a peer raises is not known
+        print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:200]}")
+        return None
+
+
+def label(point, backend):
+    """What a record says of a call."""
+    fields = point._asdict()
+    del fields["cu_seqlens"]
+    return {"backend": backend, "type": name_of(torch.bfloat16), **fields}
+
+
+def check_case(case, calls):
+    """Errors of some rows of the first and the last head. Returns rows for the record, and whether
+    ours is right."""
+    point, records_of, good = case.point, [], True
+    for name, call in calls.items():
+        o, off = call(), []
+        for b, h in {(0, 0), (point.batch - 1, point.heads - 1)}:
+            rows = torch.arange(0, point.length, max(1, point.length // 150), device=o.device)
+            off.append(o[b, h][rows].double() - case.rows(b, h, rows))
+        error, allowed = max(largest(x) for x in off), 2 * torch.finfo(torch.bfloat16).eps
+        allowed *= largest(case.v)
+        right = error <= allowed  # false for NaN
+        good = good and (right or name != OURS)
+        rms_error = max(rms(x) for x in off)
+        print(
+            f"{point.group:16}{NAMES[name]:>10}  largest error {error:.2e}, rms {rms_error:.2e}"
+            + ("" if right else f"  too large: {allowed:.2e} is allowed")
+        )
+        errors = {"largest_error": error, "rms_error": rms_error}
+        records_of.append({"what": "error", **label(point, name), **errors})
+    return records_of, good
+
+
+def time_case(case, calls, repeats, seconds):
+    """Rows for the record; all calls in turn."""
+    timed, flops = time_in_turn(calls, repeats, seconds), case.flops()
+    ran_at = clock_and_power()
+    rows = []
+    for name, rounds in timed.items():
+        milliseconds = statistics.median(rounds)
+        rows.append(
+            {
+                "what": "time",
+                **label(case.point, name),
+                "milliseconds": round(milliseconds, 6),
+                "milliseconds_5_95": [round(x, 6) for x in percentiles(rounds, (5, 95))],
+                "tflops": round(flops / milliseconds / 1e9, 1),
+                "rounds": len(rounds),
+                **ran_at,
+            }
+        )
+    return rows
+
+
+def print_times(rows):
+    """A line for each point: milliseconds and TFLOP/s over visible scores of each backend."""
+    by_group = {}
+    for row in rows:
+        by_group.setdefault(row["group"], {})[row["backend"]] = row
+    print(
+        "\nMilliseconds and TFLOP/s over visible scores; - is a backend that has no such functor."
+    )
+    print(f"{'':16}" + "".join(f"{NAMES[name]:>18}" for name in BACKENDS))
+    for group, found in by_group.items():
+        cells = [
+            f"{found[name]['milliseconds']:10.3f}{found[name]['tflops']:8.0f}"
+            if name in found
+            else f"{'-':>18}"
+            for name in BACKENDS
+        ]
+        print(f"{group:16}" + "".join(cells))
+
+
+def points_of(names):
+    """Points by their groups, "window_512_16k,alibi_4k"; all without names."""
+    if names is None:
+        return GOALS
+    known = {point.group: point for point in GOALS}
+    for name in names.split(","):
+        if name not in known:
+            raise Failure(f"there are no points '{name}'; allowed are {', '.join(known)}")
+    return [known[name] for name in names.split(",")]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--library", metavar="PATH", help="this lesson's library")
+    parser.add_argument("--points", metavar="NAMES", help="only these, with commas between")
+    parser.add_argument("--flash-attention-3", metavar="PATH", help="as in example.py")
+    parser.add_argument("--repeats", type=int, default=20, help="as in example.py")
+    parser.add_argument("--seconds", type=float, default=2, help="as in example.py")
+    parser.add_argument("--json", metavar="FILE", help="write a record of what was measured")
+    parser.add_argument("--commit", default="", help="the commit of a copy without git")
+    args = parser.parse_args()
+    if args.library is None:
+        raise Failure("which library is to be called? Give --library PATH")
+    if torch is None:
+        raise Skipped("PyTorch is needed, and this Python has none")
+    points = points_of(args.points)
+    library = Library(args.library)
+    on_gpu = library.runs_on == "gpu"
+    if on_gpu and not torch.cuda.is_available():
+        raise Failure(f"{args.library} is for GPUs, and PyTorch finds none")
+    found = peers.load(args.flash_attention_3) if on_gpu else {}
+    if args.json:
+        with writing(args.json):
+            check_writable(args.json)
+    rows, timed, good = [], [], True
+    for point in points:
+        case = Case(point if on_gpu else small(point), "cuda" if on_gpu else "cpu")
+        calls = case.calls(library)
+        of_case, right = check_case(case, calls)
+        rows, good = rows + of_case, good and right
+        if on_gpu:
+            timed += time_case(case, calls, args.repeats, args.seconds)
+            del case, calls
+            torch.cuda.empty_cache()
+    if on_gpu:
+        print_times(timed)
+    if args.json:
+        with writing(args.json):
+            write_file(
+                args.json,
+                records.text_of(record_head(on_gpu, args.commit, found), rows + timed),
+            )
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    exit_with(main)

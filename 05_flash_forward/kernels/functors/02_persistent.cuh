@@ -1,0 +1,336 @@
+/// @file
+/// Functors in the persistent kernel of step 14. The producer and the consumers ask the functor for
+/// the same tiles, each for itself: no list goes through memory. The producer is a warp here, since
+/// a warp asks for the kinds of 32 tiles at once; its first lane loads.
+///
+/// Source: Dong et al., FlexAttention, 2024, section 4; Shah et al., FlashAttention-3, NeurIPS 2024.
+#pragma once
+
+#include "05_flash_forward/kernels/14_lazy_rescaling.cuh"
+#include "common/attention/visible_tiles.cuh"
+
+namespace fa::FA_TARGET {
+
+/// The tiles of keys that a tile of queries sees.
+template <class Tile, class T, class Functor>
+struct VisibleKeys {
+  const Attention<T>& a;
+  const Functor& functor;
+  WorkTile work;
+  int count;  ///< of all tiles
+
+  __device__ VisibleKeys(const Attention<T>& the_a,
+                         const Functor& the_functor, const WorkTile& the_work)
+      : a(the_a),
+        functor(the_functor),
+        work(the_work),
+        count(ceil_div(the_a.length_k, Tile::block_n)) {}
+  /// The first one from a tile on; its index is `count` after the last. All lanes call it.
+  __device__ VisibleTile next(int begin) const {
+    return next_visible(begin, count, [&](int tile) {
+      return tile_kind<Tile::block_m, Tile::block_n>(
+          a, functor, work.batch, work.head, work.block * Tile::block_m,
+          tile * Tile::block_n);
+    });
+  }
+  /// The first of all; where there is none, a tile that is masked: each tile of queries takes the
+  /// same steps.
+  __device__ VisibleTile first() const {
+    const VisibleTile tile = next(0);
+    return tile.index < count ? tile : VisibleTile{0, false};
+  }
+};
+
+/// The producer's warp loads Q, and K and V of the visible tiles. K is a tile ahead of V.
+//! [load_visible]
+template <class Tile, class T, class Functor>
+__device__ void load_visible(PersistentShared<Tile>& shared,
+                             const TmaAttention<T>& maps,
+                             const Functor& functor, const WorkTile& work,
+                             ProducerState<Tile>& write) {
+  const bool loads = threadIdx.x % kWarp == 0;
+  const VisibleKeys<Tile, T, Functor> keys(maps.a, functor, work);
+  const int kv_head = kv_head_of(maps.a, work.head);
+  const auto load_q = [&](int i) {
+    if (!loads) return;
+    load_tile(shared.q[write.q.stage][i], maps.q,
+              shared.q_pipe[i].producer_acquire(write.q, Tile::QTile::bytes),
+              work.block * Tile::block_m + i * kQueries, work.head,
+              work.batch, CacheHint::kEvictFirst);
+  };
+  const auto load_k = [&](int tile) {
+    if (loads) {
+      load_tile(shared.k[write.k.stage], maps.k,
+                shared.k_pipe.producer_acquire(write.k, Tile::KTile::bytes),
+                tile * Tile::block_n, kv_head, work.batch,
+                CacheHint::kEvictLast);
+    }
+    write.k.advance();
+  };
+  VisibleTile tile = keys.first();
+  load_q(0);
+  load_k(tile.index);  // warpgroup 0 can start
+#pragma unroll 1       // the producer has few registers
+  for (int i = 1; i < Tile::consumers; ++i) load_q(i);
+#pragma unroll 1
+  while (tile.index < keys.count) {
+    const VisibleTile next = keys.next(tile.index + 1);
+    if (next.index < keys.count) load_k(next.index);
+    if (loads) {
+      load_tile(shared.v[write.v.stage], maps.v,
+                shared.v_pipe.producer_acquire(write.v, Tile::VTile::bytes),
+                tile.index * Tile::block_n, kv_head, work.batch,
+                CacheHint::kEvictLast);
+    }
+    write.v.advance();
+    tile = next;
+  }
+}
+//! [load_visible]
+
+/// The loop of the producer's warp: see producer_loop().
+template <class Tile, class T, class Functor>
+__device__ void functor_producer_loop(PersistentShared<Tile>& shared,
+                                      const TmaAttention<T>& maps,
+                                      const Functor& functor,
+                                      const TileScheduler& scheduler,
+                                      unsigned* tile_counter) {
+  const bool leads = threadIdx.x % kWarp == 0;
+  const TileCounter counter{tile_counter,
+                            scheduler.total_heads * scheduler.blocks};
+  PipelineState<2> work_write;
+  ProducerState<Tile> write;
+  for (int tile_index = blockIdx.x;;
+       work_write.advance(), write.q.advance()) {
+    // Early: the loads of this tile hide the latency of the counter.
+    const int next = leads ? counter.next(tile_index) : 0;
+    const bool over = tile_index >= counter.tiles;
+    const WorkTile work =
+        over ? WorkTile{-1, 0, 0} : work_tile(tile_index, scheduler);
+    if (leads) {
+      shared.work_pipe.empty[work_write.stage].wait(work_write.parity ^ 1);
+      shared.work[work_write.stage] = work;
+      shared.work_pipe.full[work_write.stage].arrive();
+    }
+    if (over) {
+      if (leads) counter.finish(next);
+      return;
+    }
+    load_visible(shared, maps, functor, work, write);
+    tile_index = warp_uniform(next);
+  }
+}
+
+/// Applies a functor to the scores of a warpgroup.
+/// @param s      Q K^T; on return the changed scores, of a functor that changes none still without
+///               the scale
+/// @param masked whether the tile is masked in part
+/// @param query0 the warpgroup's first query
+//! [apply_functor]
+template <class T, class Functor, int r>
+__device__ void apply_functor(float (&s)[r], const Attention<T>& a,
+                              const Functor& functor, bool masked, int batch,
+                              int head, int query0, int key0) {
+  if (masked) {
+#pragma unroll
+    for (int i = 0; i < r; ++i) {
+      const int query = query0 + lane_row(element_row(i));
+      const int key =
+          key0 + lane_column() + element_column(i / 4 * 2 + i % 2);
+      if (query >= a.length_q || key >= a.length_k ||
+          !functor.visible(batch, head, query, key)) {
+        s[i] = -INFINITY;
+      }
+    }
+  }
+  if constexpr (Functor::changes_scores) {
+#pragma unroll
+    for (int i = 0; i < r; ++i) {
+      const int row = query0 + lane_row(element_row(i));
+      // A row beyond the last query is not stored: it may have any scores.
+      const int query = row < a.length_q ? row : a.length_q - 1;
+      const int key =
+          key0 + lane_column() + element_column(i / 4 * 2 + i % 2);
+      if (s[i] != -INFINITY) {
+        s[i] = functor.score(a.scale * s[i], batch, head, query, key);
+      }
+    }
+  }
+}
+//! [apply_functor]
+
+/// The loop of a consumer warpgroup over the visible tiles of keys: adds to O and to the state of
+/// its rows.
+/// @param query0 the warpgroup's first query
+//! [mainloop]
+template <class Tile, class T, class Functor>
+__device__ void functor_mainloop(
+    WarpgroupOutput<Tile>& o, RowState& rows, PersistentShared<Tile>& shared,
+    ConsumerState<Tile>& read, const VisibleKeys<Tile, T, Functor>& keys,
+    float scale, int query0, PendingStore<Tile>& last_store, int warpgroup) {
+  const bool releases = threadIdx.x % kWarp == 0;
+  const auto& q = shared.q[read.q.stage][warpgroup];
+  const auto release_k = [&] {
+    if (releases) shared.k_pipe.consumer_release(read.k);
+    read.k.advance();
+  };
+  const auto release_v = [&] {
+    if (releases) shared.v_pipe.consumer_release(read.v);
+    read.v.advance();
+  };
+  WarpgroupScores<Tile> s;
+  WarpgroupProbs<Tile> p;
+  float rescale[2];
+  VisibleTile tile = keys.first();
+  const auto change = [&] {
+    apply_functor(s, keys.a, keys.functor, !tile.whole, keys.work.batch,
+                  keys.work.head, query0, tile.index * Tile::block_n);
+  };
+  // S = Q K^T of the first tile: there is no P V beside it
+  shared.k_pipe.consumer_wait(read.k);
+  scheduler_barrier_sync<Tile>(warpgroup);
+  issue_qk(s, q, shared.k[read.k.stage]);
+  scheduler_barrier_arrive<Tile>(warpgroup);
+  last_store.release_q();
+  wgmma_wait<0>(s);
+  release_k();
+  change();
+  online_softmax<true>(s, rows, rescale, scale);
+  round_to_operand<T>(p, s);
+  //! [step]
+  for (tile = keys.next(tile.index + 1); tile.index < keys.count;
+       tile = keys.next(tile.index + 1)) {
+    // S = Q K^T
+    shared.k_pipe.consumer_wait(read.k);
+    scheduler_barrier_sync<Tile>(warpgroup);
+    issue_qk(s, q, shared.k[read.k.stage]);
+    // O += P V of the tile before
+    shared.v_pipe.consumer_wait(read.v);
+    issue_pv(o, p, shared.v[read.v.stage]);
+    scheduler_barrier_arrive<Tile>(warpgroup);
+    wgmma_wait<1>(s);  // S has been computed, P V is in flight
+    release_k();
+    // S = score(scale S)
+    change();
+    // P = exp2(scale (S - m))
+    const bool rescaled = lazy_online_softmax<true>(s, rows, rescale, scale);
+    wgmma_wait<0>(o, p);
+    release_v();
+    round_to_operand<T>(p, s);
+    fence_operand(p);  // among the exponentials, not after the branch
+    if (rescaled) rescale_o(o, rescale);
+  }
+  //! [step]
+  // O += P V of the last tile
+  shared.v_pipe.consumer_wait(read.v);
+  issue_pv(o, p, shared.v[read.v.stage]);
+  wgmma_wait<0>(o, p);
+  release_v();
+}
+//! [mainloop]
+
+/// The state of the rows before the first key: after a sink, where there is one.
+/// @param scale of the scores that the softmax is given
+template <class Functor>
+__device__ RowState first_row_state(const Functor& functor, int head,
+                                    float scale) {
+  if constexpr (Functor::has_sink) {
+    const float m = functor.sink(head) / scale;
+    const float l = lane_column() == 0 ? 1.0f : 0.0f;  // four lanes share it
+    return {{m, m}, {l, l}};
+  } else {
+    return empty_row_state();
+  }
+}
+
+/// Attention in 16 bits with a functor. A consumer warpgroup processes 64 queries of each tile.
+/// @tparam Tile    a HopperTile
+/// @tparam T       half or bfloat16
+/// @tparam Functor see score_functors.cuh
+//! [persistent]
+template <class Tile, class T, class Functor>
+__global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
+    flash_persistent_functor(const __grid_constant__ TmaAttention<T> maps,
+                             const __grid_constant__ Functor functor,
+                             const TileScheduler scheduler,
+                             unsigned* tile_counter) {
+  auto& shared = *dynamic_shared<PersistentShared<Tile>>();
+  init_barriers(shared);
+  const int warpgroup = warpgroup_index();
+  if (warpgroup == Tile::consumers) {  // the producer
+    setmaxnreg_dec<kProducerRegisters<Tile>>();
+    if (threadIdx.x % kWarpgroup < kWarp) {
+      functor_producer_loop(shared, maps, functor, scheduler, tile_counter);
+    }
+    return;
+  }
+  setmaxnreg_inc<kConsumerRegisters<Tile>>();
+  const Attention<T>& a = maps.a;
+  const float unit = Functor::changes_scores ? 1.0f : a.scale;
+  ConsumerState<Tile> read;
+  if (warpgroup == Tile::consumers - 1) {
+    scheduler_barrier_arrive<Tile>(warpgroup);  // warpgroup 0 is first
+  }
+  PendingStore<Tile> last_store{shared, warpgroup};
+  WorkTile work;
+  for (; next_work_tile(shared, read.work, work); read.next_tile()) {
+    const int query0 = work.block * Tile::block_m + warpgroup * kQueries;
+    WarpgroupOutput<Tile> o = {};
+    RowState rows = first_row_state(functor, work.head, unit);
+    shared.q_pipe[warpgroup].consumer_wait(read.q);
+    functor_mainloop(o, rows, shared, read,
+                     VisibleKeys<Tile, T, Functor>(a, functor, work),
+                     unit * kLog2E, query0, last_store, warpgroup);
+    if constexpr (Functor::changes_scores) {  // m of scores without the scale
+      rows.m[0] /= a.scale;
+      rows.m[1] /= a.scale;
+    }
+    last_store.issued(
+        write_output<Tile>(maps, o, rows, shared.q[read.q.stage][warpgroup],
+                           query0, work.head, work.batch),
+        read.q);
+  }
+  last_store.release_q();
+  if (warpgroup == 0) {
+    scheduler_barrier_sync<Tile>(warpgroup);  // the last arrival
+  }
+}
+//! [persistent]
+
+/// Bytes of workspace for tiles that launch_persistent_functor() needs for a functor with
+/// needs_map.
+template <class T>
+std::int64_t persistent_functor_workspace(const Attention<T>& a) {
+  using Tile = HopperTile128<T>;
+  return tile_map_bytes(a, Tile::block_m, Tile::block_n);
+}
+
+/// Launches the kernel with a block for each SM, or for each tile of queries if these are fewer.
+/// @param a            with a head_dim of at most 128, for which can_use_tma() holds
+/// @param kinds        of the device, persistent_functor_workspace() bytes
+/// @param tile_counter as in launch_lazy_rescaling()
+//! [launch]
+template <class T, class Functor>
+void launch_persistent_functor(const Attention<T>& a, const Functor& functor,
+                               const Stream& stream, TileKind* kinds,
+                               unsigned* tile_counter) {
+  using Tile = HopperTile128<T>;
+  // The order of a causal mask: the last tiles of queries, which may have the most keys, first.
+  Attention<T> ordered = a;
+  ordered.causal = true;
+  const TileScheduler scheduler = tile_scheduler(ordered, Tile::block_m);
+  with_tile_kinds(a, functor, Tile::block_m, Tile::block_n, kinds, stream,
+                  [&](const auto& with_kinds) {
+                    using F = std::decay_t<decltype(with_kinds)>;
+                    launch(stream, flash_persistent_functor<Tile, T, F>,
+                           {{persistent_blocks(scheduler)},
+                            {kWarpgroup * (Tile::consumers + 1)},
+                            sizeof(PersistentShared<Tile>),
+                            Tile::stages},
+                           tma_attention<Tile>(a), with_kinds, scheduler,
+                           tile_counter);
+                  });
+}
+//! [launch]
+
+}  // namespace fa::FA_TARGET

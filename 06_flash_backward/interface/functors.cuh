@@ -1,0 +1,106 @@
+/// @file
+/// What fa_backward_functor() does: it looks at what it is given, and launches the kernels with the
+/// functor. Compiled once for each backend: see common/gpu/target.hpp.
+#pragma once
+
+#include "05_flash_forward/interface/functor_checks.cuh"
+#include "06_flash_backward/interface/gradient_checks.cuh"
+#include "06_flash_backward/kernels/functors/01_score_functor.cuh"
+
+namespace fa::FA_TARGET {
+namespace {  // one source file for each library includes this
+
+inline void check_functor_call(const fa_gradient* given, const fa_functor* functor) {
+  check_gradient(given);
+  check_functor_problem("fa_backward_functor", given->attention);
+  if (given->deterministic != 0) refuse("deterministic is 1; fa_backward_functor allows 0");
+  check_functor(functor);
+  if (needs_map(*functor)) check_map(given->attention);
+}
+
+// Calls work(gradient, d) with the gradient for the kernels and the columns of a kernel.
+template <class Work>
+void with_functor_gradient(const fa_gradient& g, Work work) {
+  with_gradient(g, [&](const auto& gradient, const char*) {
+    if constexpr (sizeof(*gradient.q) == 2) {
+      with_head_dim<64, 128>(g.attention.head_dim, [&](auto d) { work(gradient, d); });
+    }
+  });
+}
+
+// Row statistics and the accumulator of dQ, and behind them the kinds of tiles.
+template <int d, class T>
+std::size_t functor_row_bytes(const AttentionGradient<T>& a) {
+  return sizeof(float) * static_cast<std::size_t>(workspace_floats(a, {d}));
+}
+template <int d, class T>
+std::size_t functor_workspace_bytes(const AttentionGradient<T>& a, const fa_functor& functor) {
+  return functor_row_bytes<d>(a) +
+         (needs_map(functor) ? static_cast<std::size_t>(backward_functor_workspace<d>(a)) : 0);
+}
+
+inline std::size_t bytes_of_functor_workspace(const fa_gradient* given, const fa_functor* functor) {
+  std::size_t bytes = 0;
+  guarded([&] {
+    check_functor_call(given, functor);
+    with_functor_gradient(*given, [&](const auto& a, auto d) {
+      bytes = functor_workspace_bytes<decltype(d)::value>(a, *functor);
+    });
+  });
+  return bytes;
+}
+
+// The gradients of a functor's parameters, which are written, as they are wanted.
+inline std::vector<attention::MemoryRegion> parameter_gradients(const fa_attention& a,
+                                                                const fa_functor& functor,
+                                                                const float* d_bias,
+                                                                const float* d_sinks) {
+  std::vector<attention::MemoryRegion> regions;
+  const auto add = [&](const char* name, const float* pointer, bool exists) {
+    if (pointer == nullptr) return;
+    if (!exists) refuse("{} is given, and a functor of kind {} has none", name, functor.kind);
+    const std::int64_t count = tables_of(a, functor).front().count;
+    regions.push_back(checked_bytes(name, pointer, alignof(float),
+                                    sizeof(float) * static_cast<std::uint64_t>(count)));
+  };
+  add("d_bias", d_bias, functor.kind == FA_FUNCTOR_BIAS);
+  add("d_sinks", d_sinks, functor.kind == FA_FUNCTOR_SINKS);
+  return regions;
+}
+
+inline int backward_functor(const fa_gradient* given, const fa_functor* given_functor,
+                            float* d_bias, float* d_sinks) {
+  return guarded([&] {
+    check_functor_call(given, given_functor);
+    const fa_gradient& g = *given;
+    const fa_functor& functor = *given_functor;
+    check_gradient_memory(g, checked_tables(g.attention, functor),
+                          parameter_gradients(g.attention, functor, d_bias, d_sinks));
+    const CurrentGpu gpu(gpu_of(g));
+    with_functor_gradient(g, [&](auto gradient, auto columns) {
+      constexpr int d = decltype(columns)::value;
+      using T = std::remove_pointer_t<decltype(gradient.o)>;
+      const Needs needs =
+          kNeedsMma.with_shared(swizzled_backward_bytes<FunctorBackwardTile<d>, T>());
+      if (!can_run(device_properties(), needs)) {
+        throw std::runtime_error("fa_backward_functor " + missing(device_properties(), needs));
+      }
+      const std::size_t least = functor_workspace_bytes<d>(gradient, functor);
+      if (g.workspace_bytes < least) {
+        refuse("workspace_bytes is {}; allowed are {} and more", g.workspace_bytes, least);
+      }
+      set_workspace(gradient, static_cast<float*>(g.workspace), {d});
+      auto* const kinds = reinterpret_cast<TileKind*>(static_cast<char*>(g.workspace) +
+                                                      functor_row_bytes<d>(gradient));
+      FunctorSpec spec = functor_spec(g.attention, functor);
+      spec.d_bias = d_bias;
+      spec.d_sinks = d_sinks;
+      with_functor(spec, gradient.length_q, gradient.length_k, [&](const auto& f) {
+        launch_backward_score_functor<d>(gradient, f, stream_of(g.attention), kinds);
+      });
+    });
+  });
+}
+
+}  // namespace
+}  // namespace fa::FA_TARGET

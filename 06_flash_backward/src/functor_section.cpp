@@ -1,0 +1,90 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "06_flash_backward/src/backend.hpp"
+#include "06_flash_backward/src/functors.hpp"
+#include "06_flash_backward/src/sections.hpp"
+#include "common/cli/kernel_options.hpp"
+#include "common/cli/table.hpp"
+
+namespace fa::backward::functors {
+namespace {
+
+using flash::functors::TimedFunctor;
+
+void check_functors(cli::Program& program, const Backend& backend) {
+  for (const TimedFunctor& timed : flash::functors::timed_functors()) {
+    for (const Rung& rung : backend.rungs) {
+      const Problem problem = problem_of(Type::kBFloat16, {1, 4, 2, 150, 203, 128});
+      FunctorSpec spec = timed.spec;
+      if (spec.left >= 0) spec.left = 70;
+      spec.block_size = 40;
+      const FunctorInputs inputs = functor_inputs(problem, spec, Values::kNormal, 1);
+      const FunctorChecker checker(problem, inputs);
+      for (const Verdict& verdict : checker.check(timed.name, rung.run(problem, inputs))) {
+        program.check(verdict);
+      }
+    }
+  }
+}
+
+// One head, which stands for all. O and LSE are those of no functor: times do not depend on them.
+Inputs timed_inputs(const backward::Backend& ladder, const TimedFunctor& timed) {
+  Problem problem = timed.problem;
+  problem.causal = true;
+  return backward::timed_inputs(ladder, problem);
+}
+
+}  // namespace
+
+void show_functors(cli::Program& program, const cli::KernelOptions& options) {
+  const std::vector<Backend> all = backends();
+  const Backend& backend = *find_backend(all, program.on_gpu() ? "gpu" : "lab");
+  for (const std::string& why : backend.left_out) fmt::print("{}\n", why);
+  check_functors(program, backend);
+  if (!cli::can_time(program, options)) return;
+  const std::vector<backward::Backend> ladders = backward::backends();
+  const backward::Backend& ladder = *find_backend(ladders, "gpu");
+  cli::Table table({"functor", "kernel", "ms", "TFLOP/s"});
+  std::vector<cli::Measurement> rows;
+  for (const TimedFunctor& timed : flash::functors::timed_functors()) {
+    const double flops = timed.flops(5);
+    const auto add = [&](const std::string& kernel, const std::function<void()>& launch) {
+      const double ms = backend.milliseconds(launch, 20).value();
+      rows.push_back({{"group", "functors"},
+                      {"functor", timed.name},
+                      {"kernel", kernel},
+                      {"batch", timed.problem.shape.batch},
+                      {"length", timed.problem.shape.length_q},
+                      {"milliseconds", ms},
+                      {"tflops", flops / ms / 1e9}});
+      table.add(
+          {timed.name, kernel, fmt::format("{:.3f}", ms), fmt::format("{:.0f}", flops / ms / 1e9)});
+    };
+    const Inputs one = timed_inputs(ladder, timed);
+    for (const Rung& rung : backend.rungs) {
+      FunctorInputs inputs;
+      static_cast<Inputs&>(inputs) = one;
+      inputs.spec = timed.spec;
+      inputs.tables = timed.tables;
+      const auto prepared = rung.prepare(timed.problem, inputs);
+      add(rung.name, prepared.launch);
+    }
+    // The kernel without a functor that computes the same.
+    const bool causal = timed.spec.kind == FunctorKind::kCausal;
+    if (!causal && timed.spec.kind != FunctorKind::kPlain) continue;
+    Problem problem = timed.problem;
+    problem.causal = causal;
+    const auto prepared = find_rung(ladder, "06_swizzled_pipeline").prepare(problem, one);
+    add("06_swizzled_pipeline", prepared.launch);
+  }
+  fmt::print(
+      "bfloat16, 16 heads, head_dim 128, 16384 tokens; TFLOP/s of the visible scores, five\n"
+      "matmuls\n{}",
+      table.text());
+  cli::record(options, backend.properties, "06_flash_backward --device gpu --section functors",
+              rows);
+}
+
+}  // namespace fa::backward::functors
