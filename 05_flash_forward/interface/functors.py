@@ -180,7 +180,7 @@ class Case:
         masks = point.kind != "plain" and (point.kind not in SCORES or point.right >= 0)
         mask = (
             flex.create_block_mask(
-                self.visible,
+                lambda b, h, i, j: self.visible(b, h, i, j),  # not a method: it counts arguments
                 None,
                 point.heads if point.kind == "block_sparse" else None,
                 n,

@@ -1,7 +1,7 @@
 """Takes the ideas of a step back, one at a time and one after the other, and times what is left.
 
     python3 -m common.bench.ablations [LESSON[/STEP]...] [--json FILE] [--commit ID]
-    python3 -m common.bench.ablations --table FILE
+    python3 -m common.bench.ablations [LESSON[/STEP]...] --table FILE
 
 The ideas are changes to the one file of a step (./learn flatten), listed in its lesson's
 src/ablations.txt: each alone, and all up to it. Every variant is compiled by nvcc, checked as the
@@ -29,6 +29,8 @@ from common.data.records import Problem, aligned, read, source_lines, text_of
 from common.flatten import flatten
 
 ROUNDS = 3  # of all variants: what drifts, such as the clock, drifts for all
+MASKS = ("full_ms", "causal_ms")
+HEADINGS = ("full", "causal", "with all above: full", "with all above: causal")
 
 
 def timed(lesson, step):
@@ -128,36 +130,28 @@ def measure(lesson, step, nvcc):
     ]
 
 
-def table(record):
-    """Lines of a record's tables."""
+def table(record, wanted=()):
+    """Lines of a record's tables, of all its steps or of those (lesson, step) that are wanted."""
     lines = []
     steps = dict.fromkeys((row["lesson"], row["step"]) for row in record["measurements"])
     for lesson, step in steps:
-        rows = [
-            row for row in record["measurements"] if (row["lesson"], row["step"]) == (lesson, step)
-        ]
-        whole = next(row for row in rows if not row["taken_back"])
-        times = {(row["taken_back"], row["order"]): row for row in rows}
-        heads = [["taken back", "full", "causal", "all so far: full", "causal"]]
-        cells = [
-            ["nothing", *(f"{whole[mask]:.3f} ms" for mask in ("full_ms", "causal_ms")), "", ""]
-        ]
-        for row in rows:
-            if row["order"] == "alone" and row["taken_back"]:
-                both = [row, times[row["taken_back"], "so far"]]
-                cells.append(
-                    [
-                        row["taken_back"],
-                        *(
-                            f"{one[m] / whole[m]:.2f}"
-                            for one in both
-                            for m in ("full_ms", "causal_ms")
-                        ),
-                    ]
-                )
+        if wanted and not any(lesson == name[:2] and step == other for name, other in wanted):
+            continue
+        times = {
+            (row["taken_back"], row["order"]): row
+            for row in record["measurements"]
+            if (row["lesson"], row["step"]) == (lesson, step)
+        }
+        whole = times["", "alone"]
+        cells = [["taken back", *HEADINGS]]
+        for what in dict.fromkeys(what for what, _ in times if what):
+            both = (times[what, "alone"], times[what, "so far"])
+            ratios = [f"{one[mask] / whole[mask]:.2f}" for one in both for mask in MASKS]
+            cells.append([what, *ratios])
         lines += [
-            f"lesson {lesson}, {step}: time, and times as long",
-            *aligned(heads + cells, 1),
+            f"Times as long as {step} of lesson {lesson}: "
+            + ", ".join(f"{whole[mask]:.3f} ms {mask[:-3]}" for mask in MASKS),
+            *aligned(cells, 1),
             "",
         ]
     return lines + source_lines(record)
@@ -186,10 +180,11 @@ def main(arguments):
     parser.add_argument("--table", type=pathlib.Path, metavar="FILE", help="print a record")
     given = parser.parse_args(arguments)
     try:
+        steps = [step for text in given.steps for step in find_steps(text)]
         if given.table:
-            print("\n".join(table(read(given.table))))
+            print("\n".join(table(read(given.table), steps)))
             return 0
-        steps = [step for text in given.steps for step in find_steps(text)] or list(ideas())
+        steps = steps or list(ideas())
         nvcc = flatten.find_nvcc()
         if nvcc is None or shutil.which("nvidia-smi") is None:
             print("ablations: it needs nvcc and an NVIDIA GPU", file=sys.stderr)
