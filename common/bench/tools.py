@@ -40,7 +40,8 @@ SESSIONS = {
 }
 # What says nothing of the kernel: processes and progress, and each further access of a race.
 NOISE = re.compile(
-    r"==PROF==|\[\d+\]|=+\s*$|=+ +(and|COMPUTE-|Target)|PASS|no mask|causal mask|\s*$"
+    r"==PROF==|\[\d+\]|=+\s*$|=+ +(and|COMPUTE-|Target)|PASS|no mask|causal mask"
+    r"|\s*(Section:|Metric Name|-+ -|$)"
 )
 
 
@@ -73,7 +74,8 @@ def record_session(name, folder, nvcc):
 def shown(record, name):
     """Lines of a session: the command, and what it printed."""
     (row,) = rows_with(record, what="session", name=name)
-    return [f"$ {row['ran']}", *row["lines"], *source_lines(record)]
+    lines = [line for line in row["lines"] if not NOISE.match(line)]
+    return [f"$ {row['ran']}", *lines, *source_lines(record)]
 
 
 def main(arguments):
