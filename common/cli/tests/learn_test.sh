@@ -153,6 +153,28 @@ expect "... and says so" both says "the build failed" does_not_say "this is 02_b
 output=$(echo "$root"/build/learn/run/*.*)
 expect "... and leaves no file of its own" [ "$output" = "$root/build/learn/run/summary.tsv" ]
 unset SECOND_BUILD
+# Lesson 02 is there before lesson 01 has noted its checks, and the build goes on until lesson 02 has run.
+fake cmake '
+  case $* in
+    *--build*ready_01_alpha*) touch "$2/run/ready/01_alpha" ;;
+    *--build*ready_02_beta*)
+      touch "$2/run/ready/02_beta" "$2/early"
+      for i in 1 2 3 4 5 6; do [ -e "$2/ran" ] || sleep 0.5; done
+      [ -e "$2/ran" ] || exit 1 ;;
+    *--version*) echo "cmake version 3.25.1" ;;
+  esac'
+rm -f "$root/build/learn/ran" "$root/build/learn/early"
+# shellcheck disable=SC2028  # printf in the lesson reads them
+echo '#!/bin/sh
+until [ -e "${0%/*/*}/early" ]; do sleep 0.1; done
+sleep 0.1
+printf "PASS\t01_alpha\tsome check\t1.0e-07\t2.0e-07\n" >>"$2"' >"$root/build/learn/01_alpha/01_alpha"
+mv "$root/build/learn/02_beta/02_beta" "$root/build/learn/02_beta/kept"
+printf '#!/bin/sh\ntouch "%s/build/learn/ran"\n' "$root" >"$root/build/learn/02_beta/02_beta"
+chmod +x "$root/build/learn/02_beta/02_beta"
+learn run
+expect "a lesson that is compiled does not wait for the others" both status_is 0 does_not_say "the build failed"
+mv "$root/build/learn/02_beta/kept" "$root/build/learn/02_beta/02_beta"
 # A build of what checks of exercises need that is not done when the last lesson has run.
 fake cmake '
   case $* in
