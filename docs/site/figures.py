@@ -41,6 +41,8 @@ RECORDS = {
     "h100_06": "h100_06_flash_backward",
     "06_peers": "h200_06_interface",
     "06_counters": "h200_06_counters",
+    "06_ring": "h100_06_ring",
+    "06_ring_pytorch": "h100_06_ring_pytorch",
     "06_code": "sm_90a_06_machine_code",
     "first_minutes": "first_minutes",
 }
@@ -56,7 +58,7 @@ PEERS |= {"FLASH_ATTENTION_3": "FA-3", "FLASH_ATTENTION_4": "FA-4"}
 COLUMNS = {name: field for name, field, _ in KNOWN.values()}
 NAMED = ("group", "kernel", "backend", "type", "what", "note", "gradient")  # what a word may name
 POINT = ("group", "type", "D", "causal", "size", "length", "batch", "heads", "kv_heads", "gradient")
-POINT += ("dropout", "length_q", "length_k", "first")
+POINT += ("dropout", "length_q", "length_k", "first", "mask", "pass", "gpus", "implementation")
 GROUP = re.compile(
     r"(?:(?P<more>.*), )?(?P<type>b?float\d+), D (?P<D>\d+)(?P<causal>, causal)?(?P<behind>, .*)?"
 )
