@@ -51,7 +51,7 @@ class RingTest(TreeTest):
         for arguments, words in (
             ((own, torch), "lacks FLASH_ATTENTION"),
             ((torch, "--efficiency"), "0 rows"),
-            ((torch, own), "0 rows"),
+            ((torch, own), "2 numbers of GPUs"),
             ((self.root / "none.json",), "cannot be read"),
         ):
             status, out, err = self.run_main(ring.main, *arguments)
