@@ -1,27 +1,35 @@
 """Prints the records of ring attention between GPUs as tables.
 
-python3 -m docs.records.ring gpus RECORD               several GPUs beside one and the prediction
-python3 -m docs.records.ring efficiency RECORD         the same on fewer lines
-python3 -m docs.records.ring beside RECORD PYTORCH     beside PyTorch's context parallelism
-python3 -m docs.records.ring fastest RECORD PYTORCH    beside the faster rotation of each backend
+python3 -m docs.records.ring RECORD                all of a record, the lesson's or PyTorch's
+python3 -m docs.records.ring --efficiency RECORD   the lesson's percents beside the prediction
+python3 -m docs.records.ring RECORD PYTORCH        beside the faster rotation of each backend
+
+Exit status: 0, or 2 when a record has no such thing.
 """
 
+import argparse
 import sys
 
-from common.data.records import Problem, aligned, formatted, print_named, rows_with, source_lines
+from common.data.records import Problem, aligned, formatted, read, rows_with, source_lines
 
 NAMES = {"FLASH_ATTENTION": "FlashAttention-2", "CUDNN_ATTENTION": "cuDNN"}
 POINT = ("mask", "pass", "gpus", "length")
 PROBLEM = "bfloat16, batch 1, 16 query heads, 16 key heads, head_dim 128"
 
 
+def of_several_gpus(record, *passes):
+    """The rows of these passes on several GPUs; a Problem where there is none."""
+    rows = [r for r in record["measurements"] if r["gpus"] > 1 and r["pass"] in passes]
+    if not rows:
+        raise Problem(f"the record has 0 rows of several GPUs, {' or '.join(passes)}")
+    return rows
+
+
 def gpus(record):
     """A line for each problem on several GPUs, with the time of one."""
     cells = [["mask", "pass", "GPUs", "N", "1 GPU: ms", "ms", "TFLOP/s per GPU"]]
     cells[0] += ["efficiency, %", "predicted, %", "MiB per GPU"]
-    for row in record["measurements"]:
-        if row["gpus"] == 1:
-            continue
+    for row in of_several_gpus(record, "forward", "backward"):
         point = {name: row[name] for name in POINT} | {"gpus": 1}
         one = rows_with(record, **point)[0]
         cells.append(
@@ -43,9 +51,7 @@ def efficiency(record):
     """A line for both passes of each problem on several GPUs."""
     cells = [["N", "mask", "GPUs", "forward, %", "predicted, %", "backward, %", "predicted, %"]]
     cells[0].append("MiB per GPU")
-    for row in record["measurements"]:
-        if row["gpus"] == 1 or row["pass"] == "backward":
-            continue
+    for row in of_several_gpus(record, "forward"):
         point = {name: row[name] for name in POINT} | {"pass": "backward"}
         passes = [row, rows_with(record, **point)[0]]
         percents = [row[f"percent_{of}"] for row in passes for of in ("of_linear", "predicted")]
@@ -61,6 +67,19 @@ def efficiency(record):
     return [PROBLEM, *aligned(cells, 1, 2), *source_lines(record)]
 
 
+def implementations(record):
+    """A line for each problem and implementation of PyTorch."""
+    cells = [["mask", "pass", "implementation", "GPUs", "N", "ms", "TFLOP/s per GPU"]]
+    cells[0].append("MiB per GPU")
+    for row in record["measurements"]:
+        _, backend, rotation = row["implementation"].split(", ")
+        name = f"{NAMES.get(backend, backend)}, {rotation}"
+        place = [row["mask"], row["pass"], name, row["gpus"], row["length"]]
+        rates = [row[field] for field in ("milliseconds", "tflops_per_gpu", "mebibytes_per_gpu")]
+        cells.append([*place, *formatted("{:.2f} {:.0f} {}", *rates)])
+    return [f"PyTorch {record['torch']}", *aligned(cells, 1, 3), *source_lines(record)]
+
+
 def problems(pytorch):
     """(the number of GPUs, the problems in their order) of a record of PyTorch."""
     points = dict.fromkeys(tuple(row[name] for name in POINT) for row in pytorch["measurements"])
@@ -68,31 +87,6 @@ def problems(pytorch):
     if len(counts := {problem["gpus"] for problem in found}) != 1:
         raise Problem(f"the record of PyTorch is of {len(counts)} numbers of GPUs, not of one")
     return counts.pop(), found
-
-
-def beside(record, pytorch):
-    """A line for each problem and implementation."""
-    count, found = problems(pytorch)
-    cells = [["mask", "pass", "implementation", "N", "ms", "x lesson", "TFLOP/s per GPU"]]
-    cells[0].append("MiB per GPU")
-    for problem in found:
-        own = rows_with(record, **problem)
-        for row in own + rows_with(pytorch, **problem):
-            cells.append(
-                formatted(
-                    "{} {} {} {} {:.2f} {:.2f} {:.0f} {}",
-                    row["mask"],
-                    row["pass"],
-                    name_of(row),
-                    row["length"],
-                    row["milliseconds"],
-                    row["milliseconds"] / own[0]["milliseconds"],
-                    row["tflops_per_gpu"],
-                    row["mebibytes_per_gpu"],
-                )
-            )
-    title = f"{count} GPUs, PyTorch {pytorch['torch']}; x lesson: the time over the lesson's"
-    return [title, *aligned(cells, 1, 3), *source_lines(record, pytorch)]
 
 
 def fastest(record, pytorch):
@@ -116,19 +110,29 @@ def fastest(record, pytorch):
     return [title, *aligned(cells, 1, 3), *source_lines(record, pytorch)]
 
 
-def name_of(row):
-    """What a row of either record times."""
-    if "implementation" not in row:
-        return "lesson"
-    _, backend, rotation = row["implementation"].split(", ")
-    return f"{NAMES.get(backend, backend)}, {rotation}"
-
-
 def main(arguments):
     """Returns the exit status."""
-    choices = {"gpus": (gpus, 1), "efficiency": (efficiency, 1)}
-    choices |= {"beside": (beside, 2), "fastest": (fastest, 2)}
-    return print_named(sys.modules[__name__], choices, arguments)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("record", help="a file of docs/results")
+    parser.add_argument("pytorch", nargs="?", help="one of PyTorch, to compare with")
+    parser.add_argument("--efficiency", action="store_true", help="beside the prediction")
+    options = parser.parse_args(arguments)
+    try:
+        record = read(options.record)
+        if options.pytorch:
+            lines = fastest(record, read(options.pytorch))
+        elif options.efficiency:
+            lines = efficiency(record)
+        else:
+            lines = implementations(record) if "torch" in record else gpus(record)
+    except KeyError as error:
+        print(f"ring: the record has no {error}", file=sys.stderr)
+        return 2
+    except Problem as problem:
+        print(f"ring: {problem}", file=sys.stderr)
+        return 2
+    print("\n".join(lines))
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Tests of ring.py: tables of ring attention between GPUs, and records that do not fit."""
 
 import copy
-import unittest
+import json
 
 from common.data.records import Problem
+from common.testing.tree import TreeTest
 from docs.records import ring
 
 HEAD = {"gpu": "GPU 1", "driver": "2.3", "toolkit": "4.5", "commit": "abc", "date": "2026-01-02"}
@@ -25,7 +26,7 @@ SLOW = torch_row(6.0, "CUDNN_ATTENTION, alltoall")
 PYTORCH = {**HEAD, "torch": "9.8", "measurements": [SLOW]}
 
 
-class RingTest(unittest.TestCase):
+class RingTest(TreeTest):
     def test_a_line_has_the_time_of_one_gpu_and_of_several(self):
         lines = ring.gpus(RECORD)
         cells = "causal backward 2 64 7.00 4.00 10 87.5 98.0 7".split()
@@ -36,18 +37,33 @@ class RingTest(unittest.TestCase):
         with self.assertRaises(Problem):
             ring.gpus({**HEAD, "measurements": [row(1, 7.0, length=32), row(2, 4.0)]})
 
-    def test_pytorch_stands_below_the_lesson_at_the_same_problem(self):
-        lines = ring.beside(RECORD, PYTORCH)
-        self.assertEqual(lines[3].split(), "causal backward lesson 64 4.00 1.00 10 7".split())
-        cells = "causal backward cuDNN, alltoall 64 6.00 1.50 10 7".split()
-        self.assertEqual(lines[4].split(), cells)
+    def test_a_line_of_pytorch_names_backend_and_rotation(self):
+        cells = "causal backward cuDNN, alltoall 2 64 6.00 10 7".split()
+        self.assertEqual(ring.implementations(PYTORCH)[3].split(), cells)
+
+    def test_the_records_choose_the_table(self):
+        self.write("own.json", json.dumps(RECORD))
+        self.write("torch.json", json.dumps(PYTORCH))
+        own, torch = self.root / "own.json", self.root / "torch.json"
+        for arguments, title in (((own,), ring.PROBLEM), ((torch,), "PyTorch 9.8")):
+            status, out, err = self.run_main(ring.main, *arguments)
+            self.assertEqual((status, out.splitlines()[0], err), (0, title, ""))
+        for arguments, words in (
+            ((own, torch), "lacks FLASH_ATTENTION"),
+            ((torch, "--efficiency"), "0 rows"),
+            ((torch, own), "2 numbers of GPUs"),
+            ((self.root / "none.json",), "cannot be read"),
+        ):
+            status, out, err = self.run_main(ring.main, *arguments)
+            self.assertEqual((status, out), (2, ""), words)
+            self.assertIn(words, err)
 
     def test_a_problem_of_pytorch_that_the_lesson_did_not_compute_is_refused(self):
         for name, other in (("mask", "full"), ("pass", "forward"), ("gpus", 4), ("length", 65)):
             record = copy.deepcopy(PYTORCH)
             record["measurements"][0][name] = other
             with self.subTest(name), self.assertRaises(Problem):
-                ring.beside(RECORD, record)
+                ring.fastest(RECORD, record)
 
     def test_both_passes_stand_in_a_line(self):
         forward = row(2, 3.0, percent_of_linear=50.0, mebibytes_per_gpu=9, **{"pass": "forward"})
@@ -71,8 +87,4 @@ class RingTest(unittest.TestCase):
         record = copy.deepcopy(PYTORCH)
         record["measurements"].append({**SLOW, "gpus": 4})
         with self.assertRaisesRegex(Problem, "2 numbers of GPUs"):
-            ring.beside(RECORD, record)
-
-
-if __name__ == "__main__":
-    unittest.main()
+            ring.fastest(RECORD, record)
