@@ -178,6 +178,7 @@ std::vector<float> from_device(const T* memory, std::size_t count) {
 
 /// The median of the times of some calls in milliseconds, after calls that warm up. Each call works on
 /// more than the L2 holds, so that none finds its inputs there.
+//! [milliseconds]
 template <class Run>
 float milliseconds(Run run) {
   constexpr int warm_up = 5, count = 25;
@@ -197,6 +198,7 @@ float milliseconds(Run run) {
   std::sort(times.begin(), times.end());
   return times[count / 2];
 }
+//! [milliseconds]
 
 /// Random elements from -1 to 1 that an element of 16 bits holds exactly: multiples of 1/64.
 inline std::vector<float> random_values(std::size_t count, unsigned seed) {
