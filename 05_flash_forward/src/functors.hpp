@@ -63,6 +63,7 @@ ScoreFunctor reference_functor(const FunctorSpec& spec, const AttentionShape& sh
 struct TileCounts {
   std::int64_t skipped = 0, partial = 0, whole = 0;
   std::int64_t visible_scores = 0;
+  /// All tiles.
   std::int64_t all() const { return skipped + partial + whole; }
 };
 /// Counts tiles of block_m queries and block_n keys.

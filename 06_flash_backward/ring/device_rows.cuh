@@ -34,6 +34,7 @@ __device__ inline std::int64_t own_row() {
 struct RowElements {
   float x[kRowElements];
 };
+/// @{ Loads and stores such elements, of float32 or of 16 bits.
 __device__ inline RowElements load_row(const float* address) {
   RowElements result;
 #pragma unroll
@@ -71,6 +72,7 @@ __device__ void store_row(T* address, const RowElements& row) {
   }
   store4(address, as_float4(words));
 }
+/// @}
 
 /// Merges a part's normalised O and its LSE into those of the rows so far. Where `lse_sum` is
 /// -infinity, `o_sum` is not read.

@@ -75,14 +75,23 @@ class Group {
   void check_wait(Clock::time_point start, const std::string& what);
 
  protected:
+  /// Brings bytes of all ranks together.
+  /// @param own   this rank's
+  /// @param all   of all ranks, behind one another
+  /// @param bytes of each rank
+  /// @param what  is waited for
   virtual void gather(const void* own, void* all, const std::vector<std::int64_t>& bytes,
                       const std::string& what) = 0;
+  /// Whether another rank has failed.
   virtual bool another_failed() = 0;
-  // Counts what this rank has begun: the ranks that stopped have begun the least.
+  /// Counts what this rank has begun: the ranks that stopped have begun the least.
   virtual void advance() {}
-  // The ranks that others wait for, as text.
+  /// The ranks that others wait for, as text.
   virtual std::string stopped_ranks() = 0;
+  /// Ends a wait that took too long.
+  /// @throws RankFailure
   [[noreturn]] void stop_waiting(const std::string& what);
+  /// Seconds that a rank waits for another one.
   double limit() const { return limit_; }
 
  private:

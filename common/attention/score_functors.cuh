@@ -39,15 +39,19 @@ struct PlainScores {
   static constexpr bool has_gradient = false;    ///< add_gradient()
   static constexpr bool needs_map = false;       ///< no tile_kind()
   /// @}
+  /// The changed score, of a score that has been scaled: score(s, batch, head, query, key).
   template <class R>
   __host__ __device__ R score(R s, int, int, int, int) const {
     return s;
   }
+  /// The derivative of score() by s.
   template <class R>
   __host__ __device__ R derivative(R, int, int, int, int) const {
     return 1;
   }
+  /// Whether a query sees a key: visible(batch, head, query, key).
   __host__ __device__ bool visible(int, int, int, int) const { return true; }
+  /// What visible() says of a whole tile.
   __host__ __device__ TileKind tile_kind(const ScoreTile&) const { return TileKind::kWhole; }
   /// The logit of a head's sink, a further key whose value is 0.
   __host__ __device__ float sink(int) const { return -INFINITY; }
@@ -78,6 +82,7 @@ __host__ __device__ TileKind kind_by_corners(const Mask& mask, const ScoreTile& 
 /// larger offset, the right side of a window.
 struct UpToDiagonal : PlainScores {
   int offset;
+  /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ explicit UpToDiagonal(int the_offset) : offset(the_offset) {}
   __host__ __device__ bool visible(int, int, int query, int key) const {
     return key - query <= offset;
@@ -85,10 +90,12 @@ struct UpToDiagonal : PlainScores {
   __host__ __device__ TileKind tile_kind(const ScoreTile& tile) const {
     return kind_by_corners(*this, tile);
   }
+  /// @}
 };
 /// Query i sees keys from i + offset on: the left side of a window.
 struct FromDiagonal : PlainScores {
   int offset;
+  /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ explicit FromDiagonal(int the_offset) : offset(the_offset) {}
   __host__ __device__ bool visible(int, int, int query, int key) const {
     return key - query >= offset;
@@ -96,15 +103,18 @@ struct FromDiagonal : PlainScores {
   __host__ __device__ TileKind tile_kind(const ScoreTile& tile) const {
     return kind_by_corners(*this, tile);
   }
+  /// @}
 };
 /// Every query sees the first keys.
 struct Prefix : PlainScores {
   int length;
+  /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ explicit Prefix(int the_length) : length(the_length) {}
   __host__ __device__ bool visible(int, int, int, int key) const { return key < length; }
   __host__ __device__ TileKind tile_kind(const ScoreTile& tile) const {
     return kind_by_corners(*this, tile);
   }
+  /// @}
 };
 //! [monotone]
 
@@ -114,6 +124,7 @@ template <class A, class B>
 struct Both : PlainScores {
   A a;
   B b;
+  /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ Both(const A& the_a, const B& the_b) : a(the_a), b(the_b) {}
   __host__ __device__ bool visible(int batch, int head, int query, int key) const {
     return a.visible(batch, head, query, key) && b.visible(batch, head, query, key);
@@ -122,12 +133,14 @@ struct Both : PlainScores {
     const TileKind of_a = a.tile_kind(tile), of_b = b.tile_kind(tile);
     return of_a < of_b ? of_a : of_b;
   }
+  /// @}
 };
 /// What one of the masks shows: the rule is that of Both with whole and skipped exchanged.
 template <class A, class B>
 struct Either : PlainScores {
   A a;
   B b;
+  /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ Either(const A& the_a, const B& the_b) : a(the_a), b(the_b) {}
   __host__ __device__ bool visible(int batch, int head, int query, int key) const {
     return a.visible(batch, head, query, key) || b.visible(batch, head, query, key);
@@ -136,12 +149,14 @@ struct Either : PlainScores {
     const TileKind of_a = a.tile_kind(tile), of_b = b.tile_kind(tile);
     return of_a > of_b ? of_a : of_b;
   }
+  /// @}
 };
 /// A functor with another one's mask.
 template <class Mask, class Scores>
 struct Masked : Scores {
   static constexpr bool needs_map = Mask::needs_map;
   Mask mask;
+  /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ Masked(const Mask& the_mask, const Scores& scores)
       : Scores(scores), mask(the_mask) {}
   __host__ __device__ bool visible(int batch, int head, int query, int key) const {
@@ -150,6 +165,7 @@ struct Masked : Scores {
   __host__ __device__ TileKind tile_kind(const ScoreTile& tile) const {
     return mask.tile_kind(tile);
   }
+  /// @}
 };
 //! [combined]
 
@@ -160,6 +176,7 @@ struct Documents : PlainScores {
   const int* document;  ///< of each token, [batch, length_k]
   int length_k;
   int shift;  ///< length_k - length_q: query i is token i + shift
+  /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ Documents(const int* documents, int tokens, int the_shift)
       : document(documents), length_k(tokens), shift(the_shift) {}
   /// The document of a query; -1, which no key has, before the first token.
@@ -178,6 +195,7 @@ struct Documents : PlainScores {
     if (query1 < key0 || key1 < query0) return TileKind::kSkipped;
     return query0 == query1 && key0 == key1 ? TileKind::kWhole : TileKind::kPartial;
   }
+  /// @}
 };
 //! [documents]
 
@@ -187,12 +205,14 @@ struct BlockSparse : PlainScores {
   static constexpr bool needs_map = true;
   const unsigned char* blocks;  ///< [heads, rows, columns], 0 or 1
   int rows, columns, size;      ///< of a block: size queries and size keys
+  /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ BlockSparse(const unsigned char* the_blocks, int the_rows, int the_columns,
                                   int the_size)
       : blocks(the_blocks), rows(the_rows), columns(the_columns), size(the_size) {}
   __host__ __device__ bool visible(int, int head, int query, int key) const {
     return blocks[(std::int64_t{head} * rows + query / size) * columns + key / size] != 0;
   }
+  /// @}
 };
 /// A bit for each query and key, the same for all heads: the ancestors of each token in a tree of
 /// guesses, for example.
@@ -200,12 +220,14 @@ struct Bits : PlainScores {
   static constexpr bool needs_map = true;
   const std::uint32_t* bits;  ///< [batch, length_q, words]
   int length_q, words;
+  /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ Bits(const std::uint32_t* the_bits, int queries, int the_words)
       : bits(the_bits), length_q(queries), words(the_words) {}
   __host__ __device__ bool visible(int batch, int, int query, int key) const {
     const std::int64_t row = std::int64_t{batch} * length_q + query;
     return (bits[row * words + key / 32] >> key % 32 & 1) != 0;
   }
+  /// @}
 };
 //! [any_mask]
 
@@ -216,6 +238,7 @@ struct Alibi : PlainScores {
   static constexpr bool changes_scores = true;
   const float* slopes;  ///< [heads]
   int shift;            ///< length_k - length_q
+  /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ Alibi(const float* the_slopes, int the_shift)
       : slopes(the_slopes), shift(the_shift) {}
   template <class R>
@@ -223,12 +246,14 @@ struct Alibi : PlainScores {
     const int distance = query + shift - key;
     return s - R(slopes[head]) * R(distance < 0 ? -distance : distance);
   }
+  /// @}
 };
 /// Scores that stay between -cap and cap.
 /// Source: Gemma Team, Gemma 2, 2024, section 2.
 struct SoftCap : PlainScores {
   static constexpr bool changes_scores = true;
   float cap, inv_cap;
+  /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ explicit SoftCap(float the_cap) : cap(the_cap), inv_cap(1 / the_cap) {}
   template <class R>
   __host__ __device__ R score(R s, int, int, int, int) const {
@@ -239,6 +264,7 @@ struct SoftCap : PlainScores {
     const R t = tanh_approx(s * R(inv_cap));
     return R(1) - t * t;
   }
+  /// @}
 };
 /// A bias for each score, whose gradient is that of the changed score, summed over what the bias is
 /// broadcast to.
@@ -249,6 +275,7 @@ struct Bias : PlainScores {
   float* d_bias;                   ///< a sum, 0 before the launch; null: none
   std::int64_t of_batch, of_head;  ///< strides, 0 to broadcast
   std::int64_t of_query;           ///< a stride
+  /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ Bias(const float* the_bias, float* gradient, std::int64_t batch_stride,
                            std::int64_t head_stride, std::int64_t query_stride)
       : bias(the_bias),
@@ -266,6 +293,7 @@ struct Bias : PlainScores {
   __device__ void add_gradient(float d_s, int batch, int head, int query, int key) const {
     if (d_bias != nullptr) atomicAdd(d_bias + at(batch, head, query, key), d_s);
   }
+  /// @}
 };
 /// A learnable sink for each head.
 /// Source: Xiao et al., Efficient Streaming Language Models with Attention Sinks, ICLR 2024;
@@ -274,10 +302,12 @@ struct Sinks : PlainScores {
   static constexpr bool has_sink = true;
   const float* sinks;  ///< [heads]
   float* gradient;     ///< [heads]; may be null
+  /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ Sinks(const float* the_sinks, float* the_gradient)
       : sinks(the_sinks), gradient(the_gradient) {}
   __host__ __device__ float sink(int head) const { return sinks[head]; }
   __host__ __device__ float* d_sinks() const { return gradient; }
+  /// @}
 };
 //! [scores]
 

@@ -56,6 +56,7 @@ struct TileMap {
   int block_m, block_n;
   int rows, columns;  ///< tiles of queries, of keys
 
+  /// Where a tile's kind is.
   __host__ __device__ std::int64_t at(int batch, int head, int row, int column) const {
     return ((std::int64_t{batch} * heads + head) * rows + row) * columns + column;
   }
@@ -65,8 +66,10 @@ struct TileMap {
 template <class Functor>
 struct Mapped : Functor {
   TileMap map;
+  /// A functor, and the map of its tiles.
   __host__ __device__ Mapped(const Functor& functor, const TileMap& the_map)
       : Functor(functor), map(the_map) {}
+  /// From the map.
   __host__ __device__ TileKind tile_kind(const ScoreTile& t) const {
     return map
         .kinds[map.at(t.batch, t.head, t.first_query / map.block_m, t.first_key / map.block_n)];

@@ -19,6 +19,7 @@ struct VisibleKeys {
   WorkTile work;
   int count;  ///< of all tiles
 
+  /// Those of a block's tile of queries.
   __device__ VisibleKeys(const Attention<T>& the_a,
                          const Functor& the_functor, const WorkTile& the_work)
       : a(the_a),
