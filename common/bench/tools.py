@@ -1,10 +1,11 @@
 """What NVIDIA's tools say of two steps of lesson 05, kept as they print it.
 
     python3 -m common.bench.tools [--json FILE] [--commit ID]
+    python3 -m common.bench.tools --table FILE
     python3 -m common.bench.tools --show FILE NAME
 
 The first form writes the steps as one file each (./learn flatten), compiles them, and runs each
-command of SESSIONS. The second prints one of a record.
+command of SESSIONS. The second prints a record, the third one session of it.
 
 Exit status: 0 done, 2 a tool or the record is not as expected, 77 nvcc, a tool or a GPU is missing.
 """
@@ -71,20 +72,26 @@ def record_session(name, folder, nvcc):
     return {"what": "session", "name": name, "ran": f"{command} ./{program.name}", "lines": lines}
 
 
-def shown(record, name):
+def shown(record, name, with_source=True):
     """Lines of a session: the command, and what it printed."""
     (row,) = rows_with(record, what="session", name=name)
     lines = [line for line in row["lines"] if not NOISE.match(line)]
-    return [f"$ {row['ran']}", *lines, *source_lines(record)]
+    return [f"$ {row['ran']}", *lines, *(source_lines(record) if with_source else [])]
 
 
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="the record to write")
     parser.add_argument("--commit", default="unknown", metavar="ID", help="for the record")
+    parser.add_argument("--table", type=pathlib.Path, metavar="FILE", help="print a record")
     parser.add_argument("--show", nargs=2, metavar=("FILE", "NAME"), help="print one of a record")
     given = parser.parse_args(arguments)
     try:
+        if given.table:
+            record = read(given.table)
+            lines = [line for name in SESSIONS for line in [*shown(record, name, False), ""]]
+            print("\n".join(lines + source_lines(record)))
+            return 0
         if given.show:
             print("\n".join(shown(read(given.show[0]), given.show[1])))
             return 0

@@ -44,6 +44,8 @@ class Tools(unittest.TestCase):
             self.assertEqual(text.count("Error: Race\n"), 1)
             for noise in ("PROF", "host", "PASS"):
                 self.assertNotIn(noise, text)
+            status, table, _ = self.run_main("--table", record)
+            self.assertEqual((status, table.count("$ "), table.count("NVIDIA H100")), (0, 4, 1))
             status, shown, _ = self.run_main("--show", record, "races_no_barrier")
         self.assertEqual(status, 0)
         self.assertEqual(
