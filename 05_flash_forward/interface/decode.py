@@ -198,7 +198,7 @@ def check_point(point, library, device):
 
 
 def time_point(point, library, repeats, seconds):
-    """Rows for the record; all calls in turn."""
+    """Rows for the record; the calls alternate."""
     timed = time_in_turn(Cache(point, "cuda").calls(library), repeats, seconds)
     ran_at = clock_and_power()
     rows = []

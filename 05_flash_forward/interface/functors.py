@@ -311,7 +311,7 @@ def check_case(case, calls):
 
 
 def time_case(case, calls, repeats, seconds):
-    """Rows for the record; all calls in turn."""
+    """Rows for the record; the calls alternate."""
     timed, flops = time_in_turn(calls, repeats, seconds), case.flops()
     ran_at = clock_and_power()
     rows = []

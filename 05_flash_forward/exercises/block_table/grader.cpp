@@ -12,7 +12,7 @@ struct Case {
   std::vector<int> lengths;
   std::vector<int> table;  // [batch, most_pages]
   int cache_pages;
-  std::int64_t far_pages = 0;  // pages of the cache before the first one that is there
+  std::int64_t far_pages = 0;  // pages of the cache before the first one in memory
   std::string what = "";
 
   int most_pages() const { return static_cast<int>(table.size() / lengths.size()); }
