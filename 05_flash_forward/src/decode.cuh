@@ -10,9 +10,8 @@
 #include "05_flash_forward/kernels/decode/01_split_kv.cuh"
 #include "05_flash_forward/kernels/decode/02_packed_gqa.cuh"
 #include "05_flash_forward/kernels/decode/03_one_launch.cuh"
-#include "05_flash_forward/kernels/decode/04_even_tiles.cuh"
-#include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
 #include "05_flash_forward/src/decode.hpp"
+#include "05_flash_forward/src/functor_launches.cuh"
 #include "common/attention/host/rung_row.cuh"
 
 namespace fa::FA_TARGET {
