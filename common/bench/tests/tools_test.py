@@ -40,12 +40,12 @@ class Tools(unittest.TestCase):
             record = pathlib.Path(folder, "record.json")
             status, text, err = self.run_main("--json", record, "--commit", "abcdef0")
             self.assertEqual((status, err), (0, ""))
-            self.assertEqual(text.count("  wavefronts  8\n"), 2)
+            self.assertEqual(text.count("  wavefronts  8\n"), 4)
             self.assertEqual(text.count("Error: Race\n"), 1)
             for noise in ("PROF", "host", "PASS"):
                 self.assertNotIn(noise, text)
             status, table, _ = self.run_main("--table", record)
-            self.assertEqual((status, table.count("$ "), table.count("NVIDIA H100")), (0, 4, 1))
+            self.assertEqual((status, table.count("$ "), table.count("NVIDIA H100")), (0, 6, 1))
             status, shown, _ = self.run_main("--show", record, "races_no_barrier")
         self.assertEqual(status, 0)
         self.assertEqual(
