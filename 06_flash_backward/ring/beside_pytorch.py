@@ -102,7 +102,8 @@ def pytorch_flash_attention():
         deterministic=False,
     ):
         gradients = torch.ops.aten._flash_attention_backward(
-            *(dout, q, k, v, out, softmax_lse.contiguous(), None, None, q.shape[1], k.shape[1]),
+            *(dout.contiguous(), q, k, v, out.contiguous(), softmax_lse.contiguous()),
+            *(None, None, q.shape[1], k.shape[1]),
             *(float(dropout_p), causal, *kept["rng"]),
             scale=softmax_scale,
         )
