@@ -1,12 +1,11 @@
-"""What NVIDIA's tools say of steps of lesson 05, kept as they print it.
+"""What NVIDIA's tools say of two steps of lesson 05, kept as they print it.
 
     python3 -m common.bench.tools [--json FILE] [--commit ID]
     python3 -m common.bench.tools --table FILE
     python3 -m common.bench.tools --show FILE NAME
 
 The first form writes the steps as one file each (./learn flatten), compiles them, and runs each
-command of SESSIONS. Where a command skips launches, those of the check, the file also times the
-step, on a problem that fills the GPU. The second form prints a record, the third one session of it.
+command of SESSIONS. The second prints a record, the third one session of it.
 
 Exit status: 0 done, 2 a tool or the record is not as expected, 77 nvcc, a tool or a GPU is missing.
 """
@@ -19,7 +18,7 @@ import shutil
 import sys
 import tempfile
 
-from common.bench.ablations import head, timed
+from common.bench.ablations import head
 from common.data.files import write_file
 from common.data.records import Problem, read, rows_with, source_lines, text_of
 from common.flatten import flatten
@@ -29,13 +28,6 @@ LESSON = "05_flash_forward"
 SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
 BARRIER = "__syncthreads();  // all warps are done with the tiles"
-ISSUE = "smsp__issue_active.avg.pct_of_peak_sustained_active"
-TENSOR = "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active"
-DRAM = "dram__throughput.avg.pct_of_peak_sustained_elapsed"
-WARPS = "sm__warps_active.avg.per_cycle_active"
-SECTORS = "l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio"
-STALLS = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
-MATH, WAIT, LOAD = map(STALLS.format, ("math_pipe_throttle", "wait", "long_scoreboard"))
 # {name: (step, the line of its file that is left out, the command behind which its program stands)}
 SESSIONS = {
     "wavefronts_05": ("05_tensor_cores", "", f"ncu -c 1 --metrics {SHARED},{CONFLICTS}"),
@@ -46,12 +38,10 @@ SESSIONS = {
         BARRIER,
         "compute-sanitizer --tool racecheck --print-limit 1",
     ),
-    "limits_02": ("02_flash_1", "", f"ncu -s 2 -c 1 --metrics {WARPS},{SECTORS},{LOAD},{DRAM}"),
-    "limits_17": ("17_split_tf32", "", f"ncu -s 2 -c 1 --metrics {ISSUE},{TENSOR},{MATH},{WAIT}"),
 }
 # What says nothing of the kernel: processes and progress, and each further access of a race.
 NOISE = re.compile(
-    r"==PROF==|\[\d+\]|=+\s*$|=+ +(and|COMPUTE-|Target)|PASS|no mask|causal mask|full:|causal:"
+    r"==PROF==|\[\d+\]|=+\s*$|=+ +(and|COMPUTE-|Target)|PASS|no mask|causal mask"
     r"|\s*(Section:|Metric Name|-+ -|$)"
 )
 
@@ -65,8 +55,7 @@ def file_of(name):
 def record_session(name, folder, nvcc):
     """A row of the record."""
     step, left_out, command = SESSIONS[name]
-    text = (timed if " -s " in command else flatten.flatten)(LESSON, step)
-    program = folder / file_of(name)
+    text, program = flatten.flatten(LESSON, step), folder / file_of(name)
     if left_out and text.count(left_out) != 1:
         raise Problem(f"{step} has not one line '{left_out}'")
     program.with_suffix(".cu").write_text(text.replace(left_out, "") if left_out else text)

@@ -1,15 +1,12 @@
 """Tests of ablations.py: the lists fit the steps, and the whole with tools of paper."""
 
-import contextlib
-import io
-import os
 import pathlib
-import stat
 import tempfile
 import unittest
 from unittest import mock
 
 from common.bench import ablations
+from common.testing import paper
 
 # nvcc "compiles" to a program that takes as many ms as its source has 'for'.
 TOOLS = {
@@ -20,7 +17,7 @@ count=$(grep -o '\<for\>' "$source" | wc -l)
 printf '#!/bin/sh\necho "full: %d.0 ms"\necho "causal: 7.0 ms"\n' "$count" > "$out"
 chmod +x "$out"
 """,
-    "nvidia-smi": 'echo "NVIDIA H100, 580.1"',
+    "nvidia-smi": paper.SMI,
 }
 
 
@@ -46,17 +43,7 @@ class Lists(unittest.TestCase):
 
 class Whole(unittest.TestCase):
     def run_main(self, *arguments):
-        with tempfile.TemporaryDirectory() as folder:
-            for name, script in TOOLS.items():
-                tool = pathlib.Path(folder, name)
-                tool.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-                tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
-            path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-            out, err = io.StringIO(), io.StringIO()
-            with mock.patch.dict(os.environ, PATH=path), contextlib.redirect_stdout(out):
-                with contextlib.redirect_stderr(err):
-                    status = ablations.main([str(one) for one in arguments])
-        return status, out.getvalue(), err.getvalue()
+        return paper.run_main(ablations.main, TOOLS, *arguments)
 
     def test_a_record_is_written_and_printed_again(self):
         with tempfile.TemporaryDirectory() as folder:
