@@ -3,8 +3,7 @@
 /// of fa_decode() are compiled: see common/gpu/parts.hpp.
 #pragma once
 
-#include "05_flash_forward/kernels/decode/04_even_tiles.cuh"
-#include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
+#include "05_flash_forward/kernels/decode/06_tma.cuh"
 #include "05_flash_forward/kernels/functors/01_score_functor.cuh"
 #include "05_flash_forward/kernels/functors/02_persistent.cuh"
 #include "common/attention/functor_instances.cuh"
@@ -41,6 +40,10 @@ FA_PART_OF(decode, (const int*, const PagedKv&, const Stream&, const DecodeWorks
            launch_paged_kv<64>);
 FA_PART_OF(decode, (const int*, const PagedKv&, const Stream&, const DecodeWorkspace&),
            launch_paged_kv<128>);
+FA_PART_OF(decode, (const int*, const PagedKv&, const Stream&, const DecodeWorkspace&),
+           launch_decode_tma<64>);
+FA_PART_OF(decode, (const int*, const PagedKv&, const Stream&, const DecodeWorkspace&),
+           launch_decode_tma<128>);
 #undef FA_PART_OF
 
 }  // namespace fa::FA_TARGET
