@@ -13,6 +13,7 @@
 #include "05_flash_forward/kernels/decode/04_even_tiles.cuh"
 #include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
 #include "05_flash_forward/src/decode.hpp"
+#include "05_flash_forward/src/generate.cuh"
 #include "common/attention/host/rung_row.cuh"
 
 namespace fa::FA_TARGET {
@@ -203,7 +204,11 @@ inline std::vector<flash::decode::Rung> decode_ladder() {
 
 /// A backend with the decode kernels.
 inline flash::decode::Backend backend(const std::string& kind) {
-  return backend_with<flash::decode::Backend>(kind, decode_ladder());
+  auto result = backend_with<flash::decode::Backend>(kind, decode_ladder());
+  result.paged_cache = [](const flash::decode::CacheSize& size) {
+    return std::make_unique<PagedCacheOnDevice>(size);
+  };
+  return result;
 }
 
 }  // namespace fa::FA_TARGET

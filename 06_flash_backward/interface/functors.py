@@ -30,46 +30,33 @@ from common.bench.command import Failure, exit_with
 from common.bench.peers import OURS
 from common.bench.pytorch import torch
 
-from .example import FACTOR, GRADIENTS, Gradient, Libraries
+from .example import FACTOR, GRADIENTS, Libraries
 
 forward = importlib.import_module("05_flash_forward.interface.functors")
-forward_interface = importlib.import_module("05_flash_forward.interface.flash_attention")
 
 
 def prepare_functor(libraries, forward_call, d_o):
     """A call of fa_backward_functor() for what a call of Library.prepare_functor() computed.
     Returns (call, {name: gradient}); that of a bias is added to what it holds."""
-    q, k, v, o, lse, *_ = forward_call.tensors
-    functor, parameters = forward_call.functor, forward_call.parameters
-    gradients = {"d_" + name: torch.empty_like(x) for name, x in zip("qkv", (q, k, v))}
-    g = Gradient(size=ctypes.sizeof(Gradient), attention=forward_call.struct)
-    for name, tensor in (("d_o", d_o), *gradients.items()):
-        forward_interface.place(g, name, tensor)
-    for name in ("bias", "sinks"):
-        if name in parameters:
-            gradients["d_" + name] = torch.zeros_like(parameters[name])
-    c = libraries.c
-    c.fa_backward_functor_workspace_bytes.restype = ctypes.c_size_t
-    with forward_interface.on_device_of(q):
-        g.workspace_bytes = c.fa_backward_functor_workspace_bytes(
-            ctypes.byref(g), ctypes.byref(functor)
-        )
-    if g.workspace_bytes == 0:
-        raise libraries.error()
-    workspace = torch.empty(g.workspace_bytes, dtype=torch.uint8, device=q.device)
-    g.workspace = workspace.data_ptr()
-    pointers = [
-        ctypes.c_void_p(gradients[name].data_ptr() if name in gradients else None)
-        for name in ("d_bias", "d_sinks")
-    ]
-
-    def call():
-        g.attention.stream = forward_interface.current_stream(q)
-        if c.fa_backward_functor(ctypes.byref(g), ctypes.byref(functor), *pointers) != 0:
-            raise libraries.error()
-
-    call.tensors = (forward_call, d_o, gradients, workspace, g)  # memory that g points to
-    return call, gradients
+    parameters = forward_call.parameters
+    more = {
+        "d_" + name: torch.zeros_like(parameters[name])
+        for name in ("bias", "sinks")
+        if name in parameters
+    }
+    call, gradients = libraries.prepare(
+        forward_call.struct,
+        forward_call.tensors[:5],
+        d_o,
+        kind="_functor",
+        given=(forward_call.functor,),
+        outputs=[
+            ctypes.c_void_p(more[name].data_ptr() if name in more else None)
+            for name in ("d_bias", "d_sinks")
+        ],
+    )
+    call.kept = (forward_call, more)
+    return call, {**dict(zip(GRADIENTS, gradients)), **more}
 
 
 class GradientCase(forward.Case):
