@@ -98,7 +98,7 @@ void show_generation(cli::Program& program) {
   for (const std::string& prompt : prompts) tokens.push_back(model.tokens_of(prompt));
   const CacheSize size = cache_size(model, static_cast<int>(prompts.size()));
   const auto cache = backend.paged_cache(size);
-  const auto texts = generate(model, tokens, program.on_gpu() ? 200 : 20, *cache);
+  const auto texts = generate(model, tokens, 200, *cache);
   int differing = 0;
   double margin = std::numeric_limits<double>::infinity();
   for (std::size_t b = 0; b < texts.size(); ++b) {

@@ -60,8 +60,8 @@ struct Comparison {
 Comparison compare(const LanguageModel<double>& model, const std::vector<int>& prompt,
                    const std::vector<int>& generated);
 
-/// The section "generate": two texts, with their pages, compared with lesson 01; 20 tokens in the
-/// lab and 200 on a GPU.
+/// The section "generate": 200 tokens after each of two prompts, with their pages, compared with
+/// lesson 01.
 /// @throws std::runtime_error when the device reports an error
 void show_generation(cli::Program& program);
 
