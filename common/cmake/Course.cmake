@@ -291,13 +291,14 @@ function(fa_kernel_lines TARGET)
   target_include_directories(${TARGET} PRIVATE "${directory}")
 endfunction()
 
-# fa_interface(NAME LABEL [EXAMPLE argument...]): the C interface in interface/NAME.cu as the
+# fa_interface(NAME LABEL [EXAMPLE argument...] [ENVIRONMENT NAME=value...]): the C interface in interface/NAME.cu as the
 # library NAME, for GPUs where kernels are compiled for those, else for the CPU, where the same
 # kernels run in the lab. The tests need the latter in any case: fa::NAME_on_lab. They are those in
 # tests/interface*_test.cuh, whether interface/NAME.h is C, and interface/example.py, which is given
-# that library and further arguments. Other lessons get the libraries only.
+# that library and further arguments, and tests/operators_test.py, which has it in FA_LIBRARY. Other
+# lessons get the libraries only.
 function(fa_interface NAME LABEL)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "EXAMPLE")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "EXAMPLE;ENVIRONMENT")
   set(on_lab ${NAME})
   set(libraries ${NAME})
   if(FA_CUDA)
@@ -351,6 +352,14 @@ function(fa_interface NAME LABEL)
     set_tests_properties(${LABEL}.interface.example PROPERTIES LABELS ${LABEL} TIMEOUT 600
                          SKIP_RETURN_CODE 77
                          ENVIRONMENT "${FA_TEST_ENVIRONMENT}")
+    add_test(NAME ${LABEL}.interface.operators
+             COMMAND "${Python3_EXECUTABLE}" -B -m unittest ${lesson}/tests/operators_test.py
+             WORKING_DIRECTORY "${FA_ROOT}")
+    set(environment "${FA_TEST_ENVIRONMENT}" "FA_LIBRARY=$<TARGET_FILE:${on_lab}>"
+                    ${arg_ENVIRONMENT})
+    set_tests_properties(${LABEL}.interface.operators PROPERTIES LABELS ${LABEL} TIMEOUT 600
+                         SKIP_REGULAR_EXPRESSION "OK .skipped="
+                         ENVIRONMENT "${environment}")
   endif()
 endfunction()
 
