@@ -32,7 +32,7 @@ void launch_functor_persistent(const Attention<T>& a, const FunctorSpec& spec, c
 #define FA_PART_OF(part, parameters, ...) FA_LAUNCH_16_BIT(part, Attention, parameters, __VA_ARGS__)
 FA_PART_OF(functor, (const FunctorSpec&, const Stream&, TileKind*), launch_functor<64>);
 FA_PART_OF(functor, (const FunctorSpec&, const Stream&, TileKind*), launch_functor<128>);
-FA_PART_OF(functor, (const FunctorSpec&, const Stream&, TileKind*, unsigned*),
+FA_PART_OF(persistent_functor, (const FunctorSpec&, const Stream&, TileKind*, unsigned*),
            launch_functor_persistent);
 FA_PART_OF(decode, (const int*, const Stream&, const DecodeWorkspace&), launch_even_tiles<64>);
 FA_PART_OF(decode, (const int*, const Stream&, const DecodeWorkspace&), launch_even_tiles<128>);

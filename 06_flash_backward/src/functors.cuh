@@ -65,6 +65,20 @@ inline std::vector<backward::functors::Rung> functor_ladder() {
                                      DeviceBuffer<TileKind>(backward_functor_workspace<d>(a))});
               },
               [](auto& a, auto on) { launch_backward_functor<on.d>(a, a.spec, on, on.workspace); }),
+      rung_row<backward::functors::Rung, FunctorGradientOnDevice, bfloat16>(
+          "02_hopper", "the same with wgmma, TMA and producers")
+          .columns(kAny<128>)
+          .hopper()
+          .any_order()
+          .blocks({{{64, 128, 2, 0, 128}}})
+          .launch(
+              [](auto& a, auto d) {
+                return std::make_shared<FunctorWorkspace>(FunctorWorkspace{
+                    DqSemaphores{}(a, d), DeviceBuffer<TileKind>(hopper_functor_workspace(a))});
+              },
+              [](auto& a, auto on) {
+                launch_backward_functor_hopper(a, a.spec, on, on.workspace);
+              }),
   };
 }
 
