@@ -29,6 +29,15 @@ struct ScoreTile {
   int first_key, last_key;
 };
 
+/// What constants of a score function are: the numbers that it computes with; see Dual.
+template <class R>
+struct NumberOf {
+  using Type = R;
+};
+/// The same, in short.
+template <class R>
+using Number = typename NumberOf<R>::Type;
+
 //! [plain]
 /// Scores as they are, and every key visible: what a functor has that says
 /// nothing else.
@@ -244,7 +253,7 @@ struct Alibi : PlainScores {
   template <class R>
   __host__ __device__ R score(R s, int, int head, int query, int key) const {
     const int distance = query + shift - key;
-    return s - R(slopes[head]) * R(distance < 0 ? -distance : distance);
+    return s - Number<R>(slopes[head]) * Number<R>(distance < 0 ? -distance : distance);
   }
   /// @}
 };
@@ -257,7 +266,7 @@ struct SoftCap : PlainScores {
   __host__ __device__ explicit SoftCap(float the_cap) : cap(the_cap), inv_cap(1 / the_cap) {}
   template <class R>
   __host__ __device__ R score(R s, int, int, int, int) const {
-    return R(cap) * tanh_approx(s * R(inv_cap));
+    return Number<R>(cap) * tanh_approx(s * Number<R>(inv_cap));
   }
   template <class R>
   __host__ __device__ R derivative(R s, int, int, int, int) const {
@@ -288,7 +297,7 @@ struct Bias : PlainScores {
   }
   template <class R>
   __host__ __device__ R score(R s, int batch, int head, int query, int key) const {
-    return s + R(bias[at(batch, head, query, key)]);
+    return s + Number<R>(bias[at(batch, head, query, key)]);
   }
   __device__ void add_gradient(float d_s, int batch, int head, int query, int key) const {
     if (d_bias != nullptr) atomicAdd(d_bias + at(batch, head, query, key), d_s);
