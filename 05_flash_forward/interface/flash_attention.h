@@ -160,7 +160,8 @@ typedef struct fa_functor {
   float cap;                 ///< above 0, finite
   int32_t bias_per_batch;    ///< 1: each sequence has a bias of its own; 0: all have the same
   int32_t bias_per_head;     ///< the same of heads
-  const int32_t* documents;  ///< [batch, length_k]: the document of each token, ascending
+  const int32_t* documents;  ///< [batch, length_k, 2]: the first token of each token's document, and
+                             ///< the first one after it
   const float* slopes;       ///< [heads]
   const float* sinks;        ///< [heads]: logits
   const float* bias;         ///< [batch or 1, heads or 1, length_q, length_k]

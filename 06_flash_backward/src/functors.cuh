@@ -4,7 +4,7 @@
 #pragma once
 
 #include "05_flash_forward/src/device_functor.cuh"
-#include "06_flash_backward/kernels/functors/01_score_functor.cuh"
+#include "06_flash_backward/kernels/functors/02_hopper.cuh"
 #include "06_flash_backward/src/functors.hpp"
 #include "06_flash_backward/src/gradient_rung.cuh"
 #include "common/attention/functor_instances.cuh"
@@ -69,6 +69,24 @@ inline std::vector<backward::functors::Rung> functor_ladder() {
                 constexpr int d = decltype(on)::d;
                 with_functor(a.spec, a.length_q, a.length_k, [&](const auto& functor) {
                   launch_backward_score_functor<d>(a, functor, on, on.workspace);
+                });
+              }),
+      rung_row<backward::functors::Rung, FunctorGradientOnDevice, bfloat16>(
+          "02_hopper", "the same with wgmma, TMA and producers")
+          .columns(columns)
+          .hopper()
+          .any_order()
+          .blocks({{{128, 128, 2, 0, 64, true}, {64, 128, 2, 0, 128, true}}})
+          .launch(
+              [](auto& a, auto d) {
+                return std::make_shared<FunctorWorkspace>(
+                    FunctorWorkspace{DqSemaphores{}(a, d),
+                                     DeviceBuffer<TileKind>(hopper_functor_workspace<d>(a))});
+              },
+              [](auto& a, auto on) {
+                constexpr int d = decltype(on)::d;
+                with_functor(a.spec, a.length_q, a.length_k, [&](const auto& functor) {
+                  launch_backward_hopper_functor<d>(a, functor, on, on.workspace);
                 });
               }),
   };
