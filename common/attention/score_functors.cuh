@@ -18,6 +18,8 @@
 /// Kernels, 2024, sections 3 and 4.
 #pragma once
 
+#include <type_traits>
+
 #include "common/gpu/kernel.cuh"
 
 namespace fa::FA_TARGET {
@@ -124,6 +126,23 @@ struct RangeMask : PlainScores {
 };
 //! [range_mask]
 
+/// The class that declares a member function.
+template <class Class, class Function>
+Class declares(Function Class::*);
+/// Fails to compile where a mask inherits what speaks of another mask.
+template <class Mask>
+__host__ __device__ constexpr void check_mask() {
+  using Visible = decltype(declares(&Mask::visible));
+  if constexpr (Mask::shows_ranges) {
+    using Keys = decltype(declares(&Mask::keys));
+    static_assert(std::is_same_v<Visible, Keys> || std::is_same_v<Visible, RangeMask<Keys>>,
+                  "a functor with a visible() of its own shows no ranges");
+  } else if constexpr (!Mask::needs_map) {
+    static_assert(std::is_same_v<Visible, decltype(declares(&Mask::tile_kind))>,
+                  "a functor with a visible() of its own needs a tile_kind(), or needs_map");
+  }
+}
+
 //! [ranges]
 /// Every key.
 struct AllKeys : RangeMask<AllKeys> {
@@ -227,7 +246,9 @@ struct Masked : Scores {
   Mask mask;
   /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ Masked(const Mask& the_mask, const Scores& scores)
-      : Scores(scores), mask(the_mask) {}
+      : Scores(scores), mask(the_mask) {
+    check_mask<Mask>();
+  }
   __host__ __device__ IndexRange keys(int batch, int query) const {
     return mask.keys(batch, query);
   }

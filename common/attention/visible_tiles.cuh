@@ -178,10 +178,6 @@ std::int64_t tile_map_bytes(const Attention<T>& a, int block_m, int block_n) {
   return std::int64_t{a.batch} * a.heads * map.rows * map.columns;
 }
 
-/// The class that declares a member function.
-template <class Class, class Function>
-Class declares(Function Class::*);
-
 /// Calls launch_kernel(functor) with a functor that has a tile_kind(): the given one, or, with a
 /// map that is filled first, one for a mask without a rule.
 /// @param kinds memory of the device for tile_map_bytes(); unused by other functors
@@ -197,10 +193,7 @@ void with_tile_kinds(const Attention<T>& a, const Functor& functor, int block_m,
            a, functor, map);
     launch_kernel(Mapped<Functor>(functor, map));
   } else {
-    // An inherited tile_kind() would speak of another mask.
-    static_assert(std::is_same_v<decltype(declares(&Functor::visible)),
-                                 decltype(declares(&Functor::tile_kind))>,
-                  "a functor with a visible() of its own needs a tile_kind(), or needs_map");
+    check_mask<Functor>();
     launch_kernel(functor);
   }
 }
