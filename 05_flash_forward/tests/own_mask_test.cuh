@@ -119,7 +119,7 @@ TEST_CASE("the rule of a mask of one's own agrees with its definition") {
   for (const Lengths& lengths : kLengths) {
     for (const auto& [first, window] : {std::pair{4, 40}, {0, 7}, {30, 1}, {70, 500}}) {
       const FirstAndWindow f(first, window, lengths.k - lengths.q);
-      int lost = 0, shown = 0;
+      int differing = 0, lost = 0, shown = 0;
       for (const auto& [m, n] : {std::pair{16, 8}, {64, 48}, {5, 32}}) {
         for (int query0 = 0; query0 < lengths.q; query0 += m) {
           for (int key0 = 0; key0 < lengths.k; key0 += n) {
@@ -129,7 +129,7 @@ TEST_CASE("the rule of a mask of one's own agrees with its definition") {
             const TileKind kind = f.tile_kind(tile);
             for (int i = tile.first_query; i <= tile.last_query; ++i) {
               for (int j = tile.first_key; j <= tile.last_key; ++j) {
-                CHECK(f.visible(0, 0, i, j) == sees(f, i, j));
+                differing += f.visible(0, 0, i, j) != sees(f, i, j);
                 lost += kind == TileKind::kSkipped && sees(f, i, j);
                 shown += kind == TileKind::kWhole && !sees(f, i, j);
               }
@@ -137,6 +137,7 @@ TEST_CASE("the rule of a mask of one's own agrees with its definition") {
           }
         }
       }
+      CHECK(differing == 0);
       CHECK(lost == 0);
       CHECK(shown == 0);
     }
