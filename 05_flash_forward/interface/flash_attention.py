@@ -242,8 +242,8 @@ class Library(CLibrary):
             setattr(f, name, value.data_ptr() if torch.is_tensor(value) else value)
         with on_device_of(q):
             a.workspace_bytes = self.c.fa_functor_workspace_bytes(ctypes.byref(a), ctypes.byref(f))
-            workspace = torch.empty(a.workspace_bytes, dtype=torch.uint8, device=q.device)
-        a.workspace = workspace.data_ptr() or None
+            workspace = torch.zeros(a.workspace_bytes, dtype=torch.uint8, device=q.device)
+        a.workspace = workspace.data_ptr()
 
         def call_functor():
             a.stream = current_stream(q)

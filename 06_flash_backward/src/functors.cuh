@@ -73,20 +73,18 @@ inline std::vector<backward::functors::Rung> functor_ladder() {
               }),
       rung_row<backward::functors::Rung, FunctorGradientOnDevice, bfloat16>(
           "02_hopper", "the same with wgmma, TMA and producers")
-          .columns(columns)
+          .columns(kAny<128>)
           .hopper()
           .any_order()
-          .blocks({{{128, 128, 2, 0, 64, true}, {64, 128, 2, 0, 128, true}}})
+          .blocks({{{64, 128, 2, 0, 128}}})
           .launch(
               [](auto& a, auto d) {
-                return std::make_shared<FunctorWorkspace>(
-                    FunctorWorkspace{DqSemaphores{}(a, d),
-                                     DeviceBuffer<TileKind>(hopper_functor_workspace<d>(a))});
+                return std::make_shared<FunctorWorkspace>(FunctorWorkspace{
+                    DqSemaphores{}(a, d), DeviceBuffer<TileKind>(hopper_functor_workspace(a))});
               },
               [](auto& a, auto on) {
-                constexpr int d = decltype(on)::d;
                 with_functor(a.spec, a.length_q, a.length_k, [&](const auto& functor) {
-                  launch_backward_hopper_functor<d>(a, functor, on, on.workspace);
+                  launch_backward_hopper_functor(a, functor, on, on.workspace);
                 });
               }),
   };

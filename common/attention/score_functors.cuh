@@ -66,6 +66,7 @@ constexpr int kUnlimited = 1 << 30;
 struct PlainScores {
   /// @{ What kernels leave out at compile time where it is false.
   static constexpr bool changes_scores = false;   ///< score(), derivative()
+  static constexpr bool shifts_scores = false;    ///< it adds to s: its derivative is 1
   static constexpr bool folds_constants = false;  ///< lane(), unit()
   static constexpr bool has_sink = false;         ///< sink(), d_sinks()
   static constexpr bool has_gradient = false;     ///< add_gradient()
@@ -307,6 +308,7 @@ struct Bits : PlainScores {
 /// Source: Press, Smith, Lewis, Train Short, Test Long, ICLR 2022.
 struct Alibi : PlainScores {
   static constexpr bool changes_scores = true;
+  static constexpr bool shifts_scores = true;
   const float* slopes;  ///< [heads]
   int shift;            ///< length_k - length_q
   /// @{ As PlainScores has it, and what it takes.
@@ -346,6 +348,7 @@ struct SoftCap : PlainScores {
 /// broadcast to.
 struct Bias : PlainScores {
   static constexpr bool changes_scores = true;
+  static constexpr bool shifts_scores = true;
   static constexpr bool has_gradient = true;
   const float* bias;
   float* d_bias;                   ///< a sum, 0 before the launch; null: none

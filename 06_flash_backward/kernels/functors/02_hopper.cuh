@@ -144,8 +144,11 @@ struct FunctorMmaWarpgroup
   /// A tile of queries that the warpgroup's keys are seen by, and its head.
   struct At {
     const Functor& functor;
-    int batch, head, query0;
+    int head, query0;
   };
+  /// Whether dS is P * (dP - delta), so that P serves for both.
+  static constexpr bool keeps_probs =
+      !Functor::changes_scores || Functor::shifts_scores;
 
   /// Which queries of the tile see a key of this lane: sees(h, i), for the score that
   /// row_element() has for h and i.
@@ -157,15 +160,16 @@ struct FunctorMmaWarpgroup
         const int i_query = query + element_column(i);
         const int key = key0 + lane_row(h);
         return i_query < a.length_q && key < a.length_k &&
-               of.functor.visible(of.batch, of.head, i_query, key);
+               of.functor.visible(shared.block.batch, of.head, i_query, key);
       });
     } else {
       IndexRange seen[2];
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int key = key0 + lane_row(h);
-        seen[h] = key < a.length_k ? of.functor.queries(of.batch, key)
-                                   : IndexRange{0, 0};
+        seen[h] = key < a.length_k
+                      ? of.functor.queries(shared.block.batch, key)
+                      : IndexRange{0, 0};
         seen[h] = {seen[h].begin - query, seen[h].end - query};
       }
       visit([&](int h, int i) {
@@ -176,9 +180,9 @@ struct FunctorMmaWarpgroup
   }
 
   /// P^T = exp2(S'^T / ln 2 - LSE), and P^T * score'(S^T) for dS.
-  /// @param s    S^T without the scale; on return P^T * score'(S^T)
-  /// @param p    on return P^T, rounded
-  /// @param sees as with_visibility() has it; 0 where it is false
+  /// @param s    S^T without the scale; on return P^T, or P^T * score'(S^T)
+  /// @param p    on return P^T, rounded, if the derivative is not 1
+  /// @param sees as with_visibility() has it; P is 0 where it is false
   //! [functor_probs]
   template <class Sees>
   __device__ void functor_probs(TransposedScores<Tile>& s,
@@ -186,7 +190,7 @@ struct FunctorMmaWarpgroup
                                 Sees sees) const {
     const float scale = unit_of(of.functor, a.scale) * kLog2E;
     const auto lane =
-        lane_scores(a, of.functor, of.batch, of.head,
+        lane_scores(a, of.functor, shared.block.batch, of.head,
                     of.query0 + lane_column(), key0 + lane_row(0));
 #pragma unroll
     for (int j = 0; j < Tile::block_m / 8; ++j) {
@@ -201,19 +205,22 @@ struct FunctorMmaWarpgroup
           float changed = x, derivative = 1;
           if constexpr (Functor::changes_scores) {
             changed = lane.score(x, 8 * j + e, 8 * h);
+          }
+          if constexpr (!keeps_probs) {
             derivative = lane.derivative(x, changed, 8 * j + e, 8 * h);
           }
           probs[e] = exp2_approx(changed * scale - lse[e]);
           if (!sees(h, 2 * j + e)) probs[e] = 0;
           x = probs[e] * derivative;
         }
+        if constexpr (keeps_probs) continue;
         p[j / 2][j % 2 * 2 + h] = pack2<T>(probs[0], probs[1]);
       }
     }
   }
   //! [functor_probs]
 
-  /// Adds dS' to the gradient of a parameter, for a functor whose derivative is 1.
+  /// Adds dS' to the gradient of a parameter.
   __device__ void add_gradients(const TransposedScores<Tile>& d_s,
                                 const At& of) const {
 #pragma unroll
@@ -223,7 +230,7 @@ struct FunctorMmaWarpgroup
         const float g = row_element(d_s, h, i);
         // 0 where there is no such query or key
         if (g == 0) continue;
-        of.functor.add_gradient(g, of.batch, of.head,
+        of.functor.add_gradient(g, shared.block.batch, of.head,
                                 of.query0 + lane_column() + element_column(i),
                                 key0 + lane_row(h));
       }
@@ -255,9 +262,13 @@ struct FunctorMmaWarpgroup
     // dS = P * score'(scale S) * (dP - delta), elementwise
     wgmma_wait<0>(d_s);
     score_gradients(d_s, p, shared.delta[at.stage]);
-    if constexpr (Functor::has_gradient) add_gradients(d_s, of);
+    if constexpr (Functor::has_gradient) {
+      static_assert(keeps_probs, "dS is the gradient of S' as well");
+      add_gradients(d_s, of);
+    }
     //! [functor_gradients]
     round_to_operand<T>(d_s_operand, d_s);
+    if constexpr (keeps_probs) round_to_operand<T>(p_operand, p);
     // dQ = dS K of the previous tile, dV += P^T dO, dK += dS^T Q
     if constexpr (!first) this->wait_for_previous_d_s();
     store_d_s(shared.d_s[at.stage], d_s_operand, warpgroup * kKeys);
@@ -285,8 +296,7 @@ struct FunctorMmaWarpgroup
     if (!tile.exists()) return;
     const auto take = [&](auto first) {
       step<decltype(first)::value>(
-          {functor, block.batch, tile.head, tile.m_block * Tile::block_m},
-          tile.whole);
+          {functor, tile.head, tile.m_block * Tile::block_m}, tile.whole);
     };
     take(std::true_type{});
     for (tile.next(); tile.exists(); tile.next()) take(std::false_type{});
@@ -337,6 +347,15 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
 }
 //! [hopper_functor]
 
+/// Whether a query of this block's sequence sees a key.
+template <class T, class Functor>
+__device__ bool sees_keys(const AttentionGradient<T>& a,
+                          const Functor& functor, int query) {
+  if (query >= a.length_q) return false;
+  const IndexRange keys = functor.keys(blockIdx.z, query);
+  return larger(keys.begin, 0) < smaller(keys.end, a.length_k);
+}
+
 /// The row statistics of step 12, and zeros in d_q_accum where no block may store: for tiles of
 /// queries that see no key, and for all where the mask shows no ranges.
 /// @tparam d columns of d_q_accum, at least head_dim
@@ -346,12 +365,9 @@ __global__ void preprocess_functor(AttentionGradient<T> a, Functor functor) {
     const std::int64_t padded = head.padded_row + row;
     bool seen = false;
     if constexpr (Functor::shows_ranges) {
-      const int batch = blockIdx.z;
       const int first = row / kSemaphoreRows * kSemaphoreRows;
       const int last = smaller(first + kSemaphoreRows, a.length_q) - 1;
-      seen = first <= last &&
-             larger(functor.keys(batch, first).begin, 0) <
-                 smaller(functor.keys(batch, last).end, a.length_k);
+      seen = sees_keys(a, functor, first) || sees_keys(a, functor, last);
     }
     if (!seen) zero_d_q_accum<d>(a, padded, col);
     if (col > 0) return;
@@ -365,23 +381,22 @@ __global__ void preprocess_functor(AttentionGradient<T> a, Functor functor) {
 
 /// Bytes of workspace for tiles that launch_backward_hopper_functor() needs for a functor with
 /// needs_map.
-/// @tparam d 64 or 128, at least head_dim
-template <int d, class T>
+template <class T>
 std::int64_t hopper_functor_workspace(const Attention<T>& a) {
-  using Tile = HopperBackwardTileFor<T, d>;
+  using Tile = HopperBackwardTileFor<T, 128>;
   return tile_map_bytes(a, Tile::block_m, Tile::block_n);
 }
 
 /// Launches the kernels: row statistics, sinks where there are some, the gradients.
-/// @tparam d    64 or 128, at least head_dim
-/// @param a     with a Workspace{d, true}, for which can_use_tma() holds; as in
-///              launch_backward_score_functor()
+/// @param a     with a Workspace{128, true} and at most 128 columns, for which can_use_tma() holds;
+///              as in launch_backward_score_functor()
 /// @param kinds of the device, hopper_functor_workspace() bytes
 //! [launch]
-template <int d, class T, class Functor>
+template <class T, class Functor>
 void launch_backward_hopper_functor(const AttentionGradient<T>& a,
                                     const Functor& functor,
                                     const Stream& stream, TileKind* kinds) {
+  constexpr int d = 128;
   using Tile = HopperBackwardTileFor<T, d>;
   launch(stream, preprocess_functor<d, T, Functor>, preprocess_launch<d>(a),
          a, functor);
