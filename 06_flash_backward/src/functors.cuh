@@ -7,6 +7,7 @@
 #include "06_flash_backward/kernels/functors/02_hopper.cuh"
 #include "06_flash_backward/src/functors.hpp"
 #include "06_flash_backward/src/gradient_rung.cuh"
+#include "common/attention/dual.cuh"
 #include "common/attention/functor_instances.cuh"
 
 namespace fa::FA_TARGET {
@@ -67,9 +68,15 @@ inline std::vector<backward::functors::Rung> functor_ladder() {
               },
               [](auto& a, auto on) {
                 constexpr int d = decltype(on)::d;
-                with_functor(a.spec, a.length_q, a.length_k, [&](const auto& functor) {
+                const auto launch = [&](const auto& functor) {
                   launch_backward_score_functor<d>(a, functor, on, on.workspace);
-                });
+                };
+                if (a.spec.dual) {
+                  return launch(
+                      Masked<Window, WithDual<SoftCap>>(window_of(a.spec, a.length_k - a.length_q),
+                                                        WithDual<SoftCap>(SoftCap(a.spec.cap))));
+                }
+                with_functor(a.spec, a.length_q, a.length_k, launch);
               }),
       rung_row<backward::functors::Rung, FunctorGradientOnDevice, bfloat16>(
           "02_hopper", "the same with wgmma, TMA and producers")
