@@ -23,8 +23,8 @@ struct Dual {
   /// Both parts; the variable itself is Dual(x, 1).
   __host__ __device__ Dual(R the_value, R the_derivative)
       : value(the_value), derivative(the_derivative) {}
-  /// A constant. Where there is an operator for a number and a dual number, the
-  /// number is cheaper: no product with a derivative of 0 is computed.
+  /// A constant. A number itself is cheaper, where an operator takes it: no
+  /// product with a derivative of 0 is computed.
   template <class N, class = std::enable_if_t<std::is_arithmetic_v<N>>>
   __host__ __device__ Dual(N constant)
       : Dual(static_cast<R>(constant), R(0)) {}

@@ -372,7 +372,11 @@ struct Bias : PlainScores {
     //! [bias]
   }
   __device__ void add_gradient(float d_s, int batch, int head, int query, int key) const {
-    if (d_bias != nullptr) atomicAdd(d_bias + at(batch, head, query, key), d_s);
+    //! [add_gradient]
+    if (d_bias != nullptr) {
+      atomicAdd(d_bias + at(batch, head, query, key), d_s);
+    }
+    //! [add_gradient]
   }
   /// @}
 };
