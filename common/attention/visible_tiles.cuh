@@ -52,7 +52,7 @@ __device__ VisibleTile next_visible(int begin, int count, KindOf kind_of) {
 //! [next_visible]
 
 /// The tiles of keys that a tile of queries sees, or the tiles of queries that see a tile of keys.
-struct TileRange {
+struct VisibleTiles {
   int begin, end;
   int whole_begin, whole_end;  ///< those that need no mask
 };
@@ -60,15 +60,15 @@ struct TileRange {
 /// @param first  range of the first query or key of the tile, and last that of its last one
 /// @param length of all keys or queries in the ranges
 /// @param block  of them in a tile
-//! [tile_range]
-__device__ inline TileRange tile_range(const IndexRange& first, const IndexRange& last, int length,
-                                       int block) {
+//! [visible_tiles]
+__device__ inline VisibleTiles visible_tiles(const IndexRange& first, const IndexRange& last,
+                                             int length, int block) {
   const int begin = larger(first.begin, 0) / block;
   const int end = ceil_div(larger(smaller(last.end, length), 0), block);
   return {begin, larger(begin, end), ceil_div(larger(last.begin, 0), block),
           smaller(first.end, length) / block};
 }
-//! [tile_range]
+//! [visible_tiles]
 
 /// Masks the scores of a lane that lie outside of ranges.
 /// @param s      an accumulator of wgmma

@@ -15,7 +15,7 @@ namespace fa::FA_TARGET {
 /// What a block keeps in shared memory: step 14's, and the tiles of keys of each tile of queries.
 template <class Tile>
 struct FunctorShared : PersistentShared<Tile> {
-  TileRange key_tiles[2];
+  VisibleTiles key_tiles[2];
 };
 
 /// The tiles of keys that a tile of queries sees: of a range from the last one on, or else from
@@ -26,7 +26,7 @@ struct VisibleKeys {
   const Attention<T>& a;
   const Functor& functor;
   WorkTile work;
-  TileRange range;  ///< of a mask without ranges: all tiles
+  VisibleTiles range;  ///< of a mask without ranges: all tiles
 
   /// The first one. There is always one: each tile of queries takes the same
   /// steps.
@@ -61,18 +61,18 @@ struct VisibleKeys {
 
 /// The range of tiles for VisibleKeys: one tile at least, which is masked where no key is visible.
 template <class Tile, class T, class Functor>
-__device__ TileRange range_of_tiles(const Attention<T>& a,
-                                    const Functor& functor,
-                                    const WorkTile& work) {
+__device__ VisibleTiles range_of_tiles(const Attention<T>& a,
+                                       const Functor& functor,
+                                       const WorkTile& work) {
   if constexpr (!Functor::shows_ranges) {
     return {0, ceil_div(a.length_k, Tile::block_n), 0, 0};
   } else {
     const int query0 = work.block * Tile::block_m;
     const int query1 = smaller(query0 + Tile::block_m, a.length_q) - 1;
-    const TileRange range = tile_range(functor.keys(work.batch, query0),
-                                       functor.keys(work.batch, query1),
-                                       a.length_k, Tile::block_n);
-    return range.begin < range.end ? range : TileRange{0, 1, 0, 0};
+    const VisibleTiles range = visible_tiles(functor.keys(work.batch, query0),
+                                             functor.keys(work.batch, query1),
+                                             a.length_k, Tile::block_n);
+    return range.begin < range.end ? range : VisibleTiles{0, 1, 0, 0};
   }
 }
 
@@ -142,8 +142,8 @@ __device__ void functor_producer_loop(FunctorShared<Tile>& shared,
     const bool over = tile_index >= counter.tiles;
     const WorkTile work =
         over ? WorkTile{-1, 0, 0} : work_tile(tile_index, scheduler);
-    const TileRange range =
-        over ? TileRange{} : range_of_tiles<Tile>(maps.a, functor, work);
+    const VisibleTiles range =
+        over ? VisibleTiles{} : range_of_tiles<Tile>(maps.a, functor, work);
     if (leads) {
       shared.work_pipe.empty[work_write.stage].wait(work_write.parity ^ 1);
       shared.work[work_write.stage] = work;
@@ -166,9 +166,9 @@ __device__ void functor_producer_loop(FunctorShared<Tile>& shared,
 template <class Tile>
 __device__ bool next_functor_tile(FunctorShared<Tile>& shared,
                                   const PipelineState<2>& read,
-                                  WorkTile& work, TileRange& range) {
+                                  WorkTile& work, VisibleTiles& range) {
   shared.work_pipe.consumer_wait(read);
-  const TileRange& tiles = shared.key_tiles[read.stage];
+  const VisibleTiles& tiles = shared.key_tiles[read.stage];
   range = {warp_uniform(tiles.begin), warp_uniform(tiles.end),
            warp_uniform(tiles.whole_begin), warp_uniform(tiles.whole_end)};
   return next_work_tile(shared, read, work);
@@ -351,7 +351,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   }
   PendingStore<Tile> last_store{shared, warpgroup};
   WorkTile work;
-  TileRange range;
+  VisibleTiles range;
   for (; next_functor_tile(shared, read.work, work, range);
        read.next_tile()) {
     const int query0 = work.block * Tile::block_m + warpgroup * kQueries;

@@ -41,9 +41,9 @@ __device__ FunctorBlock<Functor> functor_block(const AttentionGradient<T>& a,
     return {{{key0, work.head, work.batch, {0, tiles, 0}}, 0, 0}, functor};
   } else {
     const int last = smaller(key0 + Tile::block_n, a.length_k) - 1;
-    const TileRange range = tile_range(functor.queries(work.batch, key0),
-                                       functor.queries(work.batch, last),
-                                       a.length_q, Tile::block_m);
+    const VisibleTiles range = visible_tiles(
+        functor.queries(work.batch, key0), functor.queries(work.batch, last),
+        a.length_q, Tile::block_m);
     const bool ragged = key0 + Tile::block_n > a.length_k;
     // Where all queries see all keys, each block of a head begins with another
     // tile, as in step 12.
