@@ -65,13 +65,13 @@ struct ProducerState {
 };
 
 /// The producer's thread loads Q, K and V of a tile. K is a tile ahead of V: S comes before P V.
+/// @param maps  TmaAttention, or maps of one sequence
 /// @param tiles of keys, at least one
 //! [load_work_tile]
-template <class Tile, class T>
+template <class Tile, class Maps>
 __device__ void load_work_tile(PersistentShared<Tile>& shared,
-                               const TmaAttention<T>& maps,
-                               const WorkTile& work, int tiles,
-                               ProducerState<Tile>& write) {
+                               const Maps& maps, const WorkTile& work,
+                               int tiles, ProducerState<Tile>& write) {
   const int kv_head = kv_head_of(maps.a, work.head);
   const auto load_q = [&](int i) {
     load_tile(shared.q[write.q.stage][i], maps.q,
