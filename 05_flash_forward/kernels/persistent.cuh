@@ -27,14 +27,16 @@ struct PersistentShared {
 };
 
 /// Initialises a block's barriers; all threads call it.
+/// @param work_readers that release each tile of work: a lane of each warp of the consumers
 template <class Tile>
-__device__ void init_barriers(PersistentShared<Tile>& shared) {
+__device__ void init_barriers(PersistentShared<Tile>& shared,
+                              int work_readers = 4 * Tile::consumers) {
   if (threadIdx.x == 0) {
     for (auto& pipe : shared.q_pipe)
       pipe.init(1);  // the thread that stores O
     shared.k_pipe.init(4 * Tile::consumers);
     shared.v_pipe.init(4 * Tile::consumers);
-    shared.work_pipe.init(4 * Tile::consumers);
+    shared.work_pipe.init(work_readers);
     fence_barrier_init();
   }
   __syncthreads();  // the barriers are initialised

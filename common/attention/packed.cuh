@@ -28,19 +28,20 @@ struct PackedRows {
   int sequences;
   int tokens;  ///< rows of the tensor
 
+  // clang-format off
   //! [slots]
   __device__ int begin(int sequence) const {
     const int row = cu_seqlens[sequence];
     return row < 0 ? 0 : row < tokens ? row : tokens;
   }
-  __device__ PackedRange range(int sequence) const {
-    const int first = begin(sequence), end = begin(sequence + 1);
-    return {first, end > first ? end - first : 0};
-  }
   /// Where a sequence begins in the list.
-  __device__ int first_slot(int sequence) const { return begin(sequence) / kSlotRows + sequence; }
+  __device__ int first_slot(int sequence) const {
+    return begin(sequence) / kSlotRows + sequence;
+  }
   /// Of the list.
-  __host__ __device__ int slots() const { return tokens / kSlotRows + sequences; }
+  __host__ __device__ int slots() const {
+    return tokens / kSlotRows + sequences;
+  }
   /// The sequence that a slot belongs to.
   __device__ int sequence_of(int slot) const {
     int low = 0, high = sequences - 1;
@@ -55,6 +56,12 @@ struct PackedRows {
     return low;
   }
   //! [slots]
+  // clang-format on
+  /// The rows of a sequence.
+  __device__ PackedRange range(int sequence) const {
+    const int first = begin(sequence), end = begin(sequence + 1);
+    return {first, end > first ? end - first : 0};
+  }
 };
 
 /// Where queries and keys of each sequence lie.

@@ -15,18 +15,20 @@ namespace fa::FA_TARGET {
 /// and its first dimension, that of a batch elsewhere, moves them by one row each: at index `end`
 /// the last `length` rows are those of the sequence that ends there, and a box ends with them.
 /// @throws as tensor_map()
+// clang-format off
 //! [packed_map]
 template <class T>
-TensorMap packed_map(const T* data, const RowStrides& strides, int tokens, int heads, int cols,
-                     int box_rows) {
-  const auto before =
-      static_cast<std::uintptr_t>(tokens) * static_cast<std::uintptr_t>(strides.row) * sizeof(T);
-  const auto* const first =
-      reinterpret_cast<const T*>(reinterpret_cast<std::uintptr_t>(data) - before);
+TensorMap packed_map(const T* data, const RowStrides& strides, int tokens,
+                     int heads, int cols, int box_rows) {
+  const auto before = static_cast<std::uintptr_t>(tokens) *
+                      static_cast<std::uintptr_t>(strides.row) * sizeof(T);
+  const auto* const first = reinterpret_cast<const T*>(
+      reinterpret_cast<std::uintptr_t>(data) - before);
   return tensor_map(first, {std::int64_t{tokens} + 1, heads, tokens, cols},
                     {strides.row, strides.head, strides.row}, box_rows);
 }
 //! [packed_map]
+// clang-format on
 
 /// One sequence in such a map.
 struct SequenceMap {

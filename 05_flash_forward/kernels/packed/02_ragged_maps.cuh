@@ -37,48 +37,59 @@ struct PackedShared : PersistentShared<Tile> {
   PackedRange k_range[2];
 };
 
-/// The loop of the producer's thread: see producer_loop(). Empty slots are skipped.
-//! [packed_producer_loop]
+/// The thread with the tile scheduler: passes tiles to the others, and is a tile ahead of them, since
+/// to find a sequence takes several loads. Empty slots are skipped.
+//! [schedule]
 template <class Tile, class T>
-__device__ void packed_producer_loop(PackedShared<Tile>& shared,
-                                     const TmaAttention<T>& maps,
-                                     const PackedSequences& sequences,
-                                     unsigned* tile_counter) {
-  const int heads = maps.a.heads;
-  const TileCounter counter{tile_counter, sequences.q.slots() * heads};
-  PipelineState<2> work_write;
-  ProducerState<Tile> write;
+__device__ void schedule_packed(PackedShared<Tile>& shared,
+                                const Attention<T>& a,
+                                const PackedSequences& sequences,
+                                unsigned* tile_counter) {
+  const TileCounter counter{tile_counter, sequences.q.slots() * a.heads};
+  PipelineState<2> write;
   for (int tile_index = blockIdx.x;;) {
-    // Early: the loads of this tile hide the latency of the counter.
     const int next = counter.next(tile_index);
     const bool over = tile_index >= counter.tiles;
     WorkTile work{-1, 0, 0};
     if (!over) {
-      work = packed_tile(sequences.q, tile_index, heads, maps.a.causal,
-                         gridDim.x);
+      work =
+          packed_tile(sequences.q, tile_index, a.heads, a.causal, gridDim.x);
     }
     if (over || work.block >= 0) {
-      const PackedRange q = sequences.q.range(work.batch);
-      const PackedRange k = sequences.k.range(work.batch);
-      shared.work_pipe.empty[work_write.stage].wait(work_write.parity ^ 1);
-      shared.work[work_write.stage] = {work.block, work.head, 0};
-      shared.q_range[work_write.stage] = q;
-      shared.k_range[work_write.stage] = k;
-      shared.work_pipe.full[work_write.stage].arrive();
-      if (over) {
-        counter.finish(next);
-        return;
-      }
-      const auto own = sequence_of(maps, q, k, work.head);
-      load_work_tile(shared, own, work, loaded_tiles<Tile>(own.a, work.block),
-                     write);
-      work_write.advance();
-      write.q.advance();
+      shared.work_pipe.empty[write.stage].wait(write.parity ^ 1);
+      shared.work[write.stage] = {work.block, work.head, 0};
+      shared.q_range[write.stage] = sequences.q.range(work.batch);
+      shared.k_range[write.stage] = sequences.k.range(work.batch);
+      shared.work_pipe.full[write.stage].arrive();
+      write.advance();
+    }
+    if (over) {
+      counter.finish(next);
+      return;
     }
     tile_index = next;
   }
 }
-//! [packed_producer_loop]
+//! [schedule]
+
+/// The thread that loads Q, K and V.
+template <class Tile, class T>
+__device__ void load_packed(PackedShared<Tile>& shared,
+                            const TmaAttention<T>& maps) {
+  PipelineState<2> read;
+  ProducerState<Tile> write;
+  for (;; read.advance(), write.q.advance()) {
+    shared.work_pipe.consumer_wait(read);
+    const WorkTile work = shared.work[read.stage];
+    const PackedRange q = shared.q_range[read.stage];
+    const PackedRange k = shared.k_range[read.stage];
+    shared.work_pipe.consumer_release(read);
+    if (work.block < 0) return;
+    const auto own = sequence_of(maps, q, k, work.head);
+    load_work_tile(shared, own, work, loaded_tiles<Tile>(own.a, work.block),
+                   write);
+  }
+}
 
 /// Attention in 16 bits within each of several packed sequences. A consumer warpgroup processes 64
 /// queries of each tile.
@@ -92,12 +103,14 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
                             unsigned* tile_counter) {
   static_assert(Tile::block_m == kSlotRows, "a tile is a slot");
   auto& shared = *dynamic_shared<PackedShared<Tile>>();
-  init_barriers(shared);
+  init_barriers(shared, 4 * Tile::consumers + 1);
   const int warpgroup = warpgroup_index();
-  if (warpgroup == Tile::consumers) {  // the producer
+  if (warpgroup == Tile::consumers) {  // the producers
     setmaxnreg_dec<kProducerRegisters<Tile>>();
-    if (threadIdx.x % kWarpgroup == 0) {
-      packed_producer_loop(shared, maps, sequences, tile_counter);
+    const int thread = threadIdx.x % kWarpgroup;
+    if (thread == 0) load_packed(shared, maps);
+    if (thread == kWarp) {
+      schedule_packed(shared, maps.a, sequences, tile_counter);
     }
     return;
   }
