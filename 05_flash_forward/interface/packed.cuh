@@ -21,7 +21,7 @@ void launch_forward_packed(const Attention<T>& a, const PackedSequences& sequenc
   }
   with_head_dim<64, 128>(a.head_dim, [&](auto d) {
     constexpr int columns = decltype(d)::value;
-    const Needs needs = kNeedsMma.with_shared(packed_bytes<ForwardTileFor<columns>, T>());
+    const Needs needs = kNeedsMma.with_shared(pipeline_bytes<ForwardTileFor<columns>, T>());
     if (!can_run(device_properties(), needs)) {
       throw std::runtime_error("fa_forward_packed " + missing(device_properties(), needs));
     }

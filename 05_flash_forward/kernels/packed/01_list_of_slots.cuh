@@ -8,12 +8,6 @@
 
 namespace fa::FA_TARGET {
 
-/// Shared memory of a block: tiles, and behind them its sequence.
-template <class Tile, class T>
-constexpr std::size_t packed_bytes() {
-  return pipeline_bytes<Tile, T>() + sizeof(Attention<T>);
-}
-
 /// Attention in 16 bits within each of several packed sequences.
 /// @tparam Tile    a ForwardTile
 /// @tparam T       half or bfloat16
@@ -26,13 +20,8 @@ __global__ void __launch_bounds__(Tile::threads, 2)
   const WorkTile work =
       packed_tile(sequences.q, blockIdx.x, a.heads, a.causal, at_once);
   if (work.block < 0) return;  // an empty slot
-  auto& own = *reinterpret_cast<Attention<T>*>(
-      dynamic_shared<unsigned char>() + pipeline_bytes<Tile, T>());
-  if (threadIdx.x == 0) {
-    own = sequence_of(a, sequences.q.range(work.batch),
-                      sequences.k.range(work.batch), work.head);
-  }
-  __syncthreads();  // in shared memory, since registers are few
+  const auto own = sequence_of(a, sequences.q.range(work.batch),
+                               sequences.k.range(work.batch), work.head);
   edge_masks_block<Tile, false>(own, work.block, work.head, 0);
 }
 //! [packed]
@@ -48,7 +37,7 @@ void launch_packed(const Attention<T>& a, const PackedSequences& sequences,
          {{static_cast<unsigned>(sequences.q.slots()) *
            static_cast<unsigned>(a.heads)},
           {Tile::threads},
-          packed_bytes<Tile, T>(),
+          pipeline_bytes<Tile, T>(),
           kPipelineStages},
          a, sequences, 2 * device_properties().sm_count);
 }
