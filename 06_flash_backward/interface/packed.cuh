@@ -55,8 +55,7 @@ void launch_gradient_packed(const AttentionGradient<T>& a, const PackedSequences
     launch_backward_packed_tma<d>(a, sequences, stream);
     return;
   }
-  using Least = std::conditional_t<d == 64, SwizzledBackwardTile<64>, SmallBackwardTile<128>>;
-  const Needs needs = kNeedsMma.with_shared(packed_backward_bytes<Least, T>());
+  const Needs needs = kNeedsMma.with_shared(sm_80_backward_bytes(d, false));
   if (!can_run(device, needs)) {
     throw std::runtime_error("fa_backward_packed " + missing(device, needs));
   }

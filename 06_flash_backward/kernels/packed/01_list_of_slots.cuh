@@ -17,12 +17,6 @@ __global__ void preprocess_packed(AttentionGradient<T> a,
   });
 }
 
-/// Shared memory of a block of flash_backward_packed(): tiles, and behind them its sequence.
-template <class Tile, class T>
-constexpr std::size_t packed_backward_bytes() {
-  return swizzled_backward_bytes<Tile, T>() + sizeof(AttentionGradient<T>);
-}
-
 /// dK and dV, and additions to d_q_accum.
 /// @tparam Tile    a BackwardTile
 /// @param  at_once blocks that run at once
@@ -35,12 +29,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
   const WorkTile work = packed_keys(sequences.k, blockIdx.x / per_slot,
                                     a.kv_heads, a.causal, at_once);
   if (work.block < 0) return;  // an empty slot
-  auto& own = *reinterpret_cast<AttentionGradient<T>*>(
-      dynamic_shared<unsigned char>() + swizzled_backward_bytes<Tile, T>());
-  if (threadIdx.x == 0) {
-    own = sequence_of<Tile::d>(a, sequences, work.batch, 0);
-  }
-  __syncthreads();  // in shared memory, since registers are few
+  const auto own = sequence_of<Tile::d>(a, sequences, work.batch, 0);
   const int key0 = work.block * kSlotRows +
                    static_cast<int>(blockIdx.x) % per_slot * Tile::block_n;
   if (key0 >= own.length_k) return;
@@ -80,7 +69,7 @@ void launch_backward_packed(const AttentionGradient<T>& a,
            {{grid_of_slots(k, 1, Tile::block_n).x *
              static_cast<unsigned>(a.kv_heads)},
             {Tile::threads},
-            packed_backward_bytes<Tile, T>(),
+            swizzled_backward_bytes<Tile, T>(),
             kPipelineStages},
            a, sequences, device.sm_count);
     launch(stream, postprocess_packed<Tile, T>,
@@ -92,7 +81,7 @@ void launch_backward_packed(const AttentionGradient<T>& a,
   if constexpr (d < 128) {
     launch_tile(Large{});
   } else if (can_run(device, kNeedsMma.with_shared(
-                                 packed_backward_bytes<Large, T>()))) {
+                                 swizzled_backward_bytes<Large, T>()))) {
     launch_tile(Large{});
   } else {
     launch_tile(SmallBackwardTile<d>{});
