@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "05_flash_forward/interface/checks.cuh"
-#include "05_flash_forward/kernels/decode/04_even_tiles.cuh"
-#include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
+#include "05_flash_forward/src/functor_launches.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each library includes this
@@ -172,13 +171,18 @@ inline int decode(const fa_attention* given, const fa_cache* given_cache) {
           reinterpret_cast<float*>(static_cast<char*>(given->workspace) + counter_bytes(size)),
           counters};
       const Stream stream = stream_of(*given);
-      if (cache.block_table == nullptr) {
-        launch_even_tiles<d>(a, cache.lengths_k, stream, workspace);
-        return;
-      }
+      const bool paged = cache.block_table != nullptr;
       const PagedKv pages{cache.block_table, static_cast<int>(cache.most_pages),
                           static_cast<int>(cache.cache_pages), static_cast<int>(cache.page_size)};
-      launch_paged_kv<d>(a, cache.lengths_k, pages, stream, workspace);
+      if (can_run(device_properties(), kNeedsHopper) &&
+          can_decode_with_tma(a, paged ? cache.cache_pages : given->batch,
+                              paged ? cache.page_size : given->length_k)) {
+        launch_decode_tma<d>(a, cache.lengths_k, pages, stream, workspace);
+      } else if (paged) {
+        launch_paged_kv<d>(a, cache.lengths_k, pages, stream, workspace);
+      } else {
+        launch_even_tiles<d>(a, cache.lengths_k, stream, workspace);
+      }
     });
   });
 }

@@ -33,7 +33,8 @@ struct FunctorSpec {
   int block_size = 1;                          ///< queries and keys of a block
   std::int64_t bias_batch = 0, bias_head = 0;  ///< strides, 0 to broadcast
   std::int64_t bias_query = 0;                 ///< stride
-  const std::int32_t* documents = nullptr;     ///< [batch, length_k], ascending
+  /// [batch, length_k, 2]: where the document of each token begins and ends.
+  const std::int32_t* documents = nullptr;
   const float* slopes = nullptr;               ///< [heads]
   const float* sinks = nullptr;                ///< [heads]
   float* d_sinks = nullptr;                    ///< [heads]
