@@ -80,7 +80,8 @@ struct DecodeOnDevice {
   }
 };
 
-// The same cache in pages, which lie in random order; NaN in two pages that no sequence has.
+// The same cache in pages, which lie in random order; NaN in two pages that no sequence has. Where one
+// head of one sequence stands for all of them, its first page stands for all pages.
 template <class T>
 struct PagedOnDevice : DecodeOnDevice<T> {
   PagedOnDevice(const Problem& problem, const DecodeInputs& in)
@@ -104,6 +105,11 @@ struct PagedOnDevice : DecodeOnDevice<T> {
     const std::int64_t most = most_pages(problem, in), batch = rows.size(0), heads = rows.size(1);
     const Shape<4> of_all = problem.shape_of_kv();
     const std::int64_t columns = of_all[3];
+    if (batch * heads < of_all[0] * of_all[1]) {
+      Tensor<float, 4> page({1, 1, in.page_size, columns});
+      std::copy_n(rows.data(), page.count(), page.data());
+      return page;
+    }
     const auto count = static_cast<std::int64_t>(pages.size());
     Tensor<float, 4> cache({count, of_all[1], in.page_size, columns});
     std::fill_n(cache.data(), cache.count(), std::numeric_limits<float>::quiet_NaN());
@@ -113,9 +119,7 @@ struct PagedOnDevice : DecodeOnDevice<T> {
           in.lengths_k.empty() ? of_all[2] : in.lengths_k[static_cast<std::size_t>(b)];
       if (j >= length) return;
       const auto page = static_cast<std::size_t>(b * most + j / in.page_size);
-      // One head of one sequence stands for all of them.
-      std::copy_n(&rows(b % batch, h % heads, j, 0), columns,
-                  &cache(pages[page], h, j % in.page_size, 0));
+      std::copy_n(&rows(b, h, j, 0), columns, &cache(pages[page], h, j % in.page_size, 0));
     });
     return cache;
   }

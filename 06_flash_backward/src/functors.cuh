@@ -7,6 +7,7 @@
 #include "06_flash_backward/src/functor_launches.cuh"
 #include "06_flash_backward/src/functors.hpp"
 #include "06_flash_backward/src/gradient_rung.cuh"
+#include "common/attention/dual.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each backend includes this
@@ -64,7 +65,17 @@ inline std::vector<backward::functors::Rung> functor_ladder() {
                     FunctorWorkspace{DqAccumulator{}(a, d),
                                      DeviceBuffer<TileKind>(backward_functor_workspace<d>(a))});
               },
-              [](auto& a, auto on) { launch_backward_functor<on.d>(a, a.spec, on, on.workspace); }),
+              [](auto& a, auto on) {
+                if (a.spec.dual) {
+                  launch_backward_score_functor<on.d>(
+                      a,
+                      Masked<Window, WithDual<SoftCap>>(window_of(a.spec, a.length_k - a.length_q),
+                                                        WithDual<SoftCap>(SoftCap(a.spec.cap))),
+                      on, on.workspace);
+                  return;
+                }
+                launch_backward_functor<on.d>(a, a.spec, on, on.workspace);
+              }),
       rung_row<backward::functors::Rung, FunctorGradientOnDevice, bfloat16>(
           "02_hopper", "the same with wgmma, TMA and producers")
           .columns(kAny<128>)
