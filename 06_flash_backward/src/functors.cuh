@@ -4,6 +4,7 @@
 #pragma once
 
 #include "05_flash_forward/src/device_functor.cuh"
+#include "06_flash_backward/kernels/functors/01_score_functor.cuh"
 #include "06_flash_backward/kernels/functors/02_hopper.cuh"
 #include "06_flash_backward/src/functors.hpp"
 #include "06_flash_backward/src/gradient_rung.cuh"
