@@ -35,13 +35,13 @@ struct FunctorSpec {
   std::int64_t bias_query = 0;                 ///< stride
   /// [batch, length_k, 2]: where the document of each token begins and ends.
   const std::int32_t* documents = nullptr;
-  const float* slopes = nullptr;               ///< [heads]
-  const float* sinks = nullptr;                ///< [heads]
-  float* d_sinks = nullptr;                    ///< [heads]
-  const float* bias = nullptr;                 ///< by its strides; keys are neighbours
-  float* d_bias = nullptr;                     ///< as bias
-  const unsigned char* blocks = nullptr;       ///< [heads, blocks of queries, of keys]
-  const std::uint32_t* bits = nullptr;         ///< [batch, length_q, words of 32 keys]
+  const float* slopes = nullptr;          ///< [heads]
+  const float* sinks = nullptr;           ///< [heads]
+  float* d_sinks = nullptr;               ///< [heads]
+  const float* bias = nullptr;            ///< by its strides; keys are neighbours
+  float* d_bias = nullptr;                ///< as bias
+  const unsigned char* blocks = nullptr;  ///< [heads, blocks of queries, of keys]
+  const std::uint32_t* bits = nullptr;    ///< [batch, length_q, words of 32 keys]
 };
 
 }  // namespace fa
