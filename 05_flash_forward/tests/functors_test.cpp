@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/tests/functor_specs.hpp"
+#include "common/attention/dual.cuh"
 #include "common/attention/functor_instances.cuh"
 #include "common/attention/tests/rung_tests.hpp"
 #include "common/attention/visible_tiles.cuh"
@@ -135,6 +136,40 @@ TEST_CASE("each derivative agrees with central differences") {
             doctest::Approx((above - below) / (2 * step)).epsilon(1e-6));
     }
   });
+}
+
+TEST_CASE("the derivative by dual numbers is the one by hand") {
+  for_each_functor([](const FunctorSpec& spec, const AttentionShape& shape) {
+    CAPTURE(static_cast<int>(spec.kind));
+    on_lab::with_functor(spec, static_cast<int>(shape.length_q), static_cast<int>(shape.length_k),
+                         [&](const auto& functor) {
+                           const on_lab::WithDual dual(functor);
+                           const int i = static_cast<int>(shape.length_q) - 1;
+                           for (const double s : {-30.0, -0.4, 0.0, 0.9, 2.5}) {
+                             CHECK(dual.derivative(s, 0, 0, i, 0) ==
+                                   doctest::Approx(functor.derivative(s, 0, 0, i, 0)));
+                             CHECK(dual.score(s, 0, 0, i, 0) == functor.score(s, 0, 0, i, 0));
+                           }
+                         });
+  });
+}
+
+TEST_CASE("dual numbers follow the rules of differentiation") {
+  using Dual = on_lab::Dual<double>;
+  using on_lab::tanh_approx;
+  // Each operator, with constants on either side.
+  const auto f = [](auto x) {
+    using R = decltype(x);
+    const R y = 2.0 * x - 0.5, z = (y * y + x) / (x * 3.0 + R(7));
+    return (x < y ? -z : z) / 4.0 - (1.5 - z * tanh_approx(x)) + (0.25 + x / (z - R(20)));
+  };
+  for (const double x : {-1.7, -0.2, 0.3, 0.9, 4.0}) {
+    const double h = 1e-6;
+    const Dual result = f(Dual(x, 1.0));
+    CHECK(result.value == doctest::Approx(f(x)));
+    CHECK(result.derivative == doctest::Approx((f(x + h) - f(x - h)) / (2 * h)).epsilon(1e-7));
+    CHECK(f(Dual(x)).derivative == 0);  // a constant
+  }
 }
 
 TEST_CASE("a tile rule skips no tile with a visible key, and masks none that is whole") {

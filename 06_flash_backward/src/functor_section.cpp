@@ -70,6 +70,11 @@ void show_functors(cli::Program& program, const cli::KernelOptions& options) {
       inputs.tables = timed.tables;
       const auto prepared = rung.prepare(timed.problem, inputs);
       add(rung.name, prepared.launch);
+      if (timed.spec.kind == FunctorKind::kSoftCap && rung.name == "01_score_functor") {
+        inputs.spec.dual = true;
+        const auto with_dual = rung.prepare(timed.problem, inputs);
+        add("01_score_functor, dual", with_dual.launch);
+      }
     }
     // The kernels without a functor that compute the same.
     const bool causal = timed.spec.kind == FunctorKind::kCausal;

@@ -30,6 +30,7 @@ struct FunctorSpec {
   /// @}
   int prefix = 0;                              ///< keys
   float cap = 1;                               ///< of the soft cap, more than 0
+  bool dual = false;                           ///< kSoftCap, backward: see WithDual
   int block_size = 1;                          ///< queries and keys of a block
   std::int64_t bias_batch = 0, bias_head = 0;  ///< strides, 0 to broadcast
   std::int64_t bias_query = 0;                 ///< stride

@@ -18,6 +18,8 @@
 /// Kernels, 2024, sections 3 and 4.
 #pragma once
 
+#include <type_traits>
+
 #include "common/gpu/kernel.cuh"
 
 namespace fa::FA_TARGET {
@@ -31,6 +33,15 @@ struct ScoreTile {
   int first_query, last_query;
   int first_key, last_key;
 };
+
+/// What constants of a score function are: the numbers that it computes with; see Dual.
+template <class R>
+struct NumberOf {
+  using Type = R;
+};
+/// The same, in short.
+template <class R>
+using Number = typename NumberOf<R>::Type;
 
 /// Keys, or queries, begin <= i < end. Either may lie outside of those that exist.
 struct IndexRange {
@@ -99,6 +110,7 @@ struct RangeMask : PlainScores {
     const IndexRange seen = self().keys(batch, query);
     return seen.begin <= key && key < seen.end;
   }
+  //! [range_rule]
   __host__ __device__ TileKind tile_kind(const ScoreTile& t) const {
     const IndexRange first = self().keys(t.batch, t.first_query);
     const IndexRange last = self().keys(t.batch, t.last_query);
@@ -108,11 +120,29 @@ struct RangeMask : PlainScores {
     const bool whole = last.begin <= t.first_key && t.last_key < first.end;
     return whole ? TileKind::kWhole : TileKind::kPartial;
   }
+  //! [range_rule]
   /// @}
  private:
   __host__ __device__ const Mask& self() const { return static_cast<const Mask&>(*this); }
 };
 //! [range_mask]
+
+/// The class that declares a member function.
+template <class Class, class Function>
+Class declares(Function Class::*);
+/// Fails to compile where a mask inherits what speaks of another mask.
+template <class Mask>
+__host__ __device__ constexpr void check_mask() {
+  using Visible = decltype(declares(&Mask::visible));
+  if constexpr (Mask::shows_ranges) {
+    using Keys = decltype(declares(&Mask::keys));
+    static_assert(std::is_same_v<Visible, Keys> || std::is_same_v<Visible, RangeMask<Keys>>,
+                  "a functor with a visible() of its own shows no ranges");
+  } else if constexpr (!Mask::needs_map) {
+    static_assert(std::is_same_v<Visible, decltype(declares(&Mask::tile_kind))>,
+                  "a functor with a visible() of its own needs a tile_kind(), or needs_map");
+  }
+}
 
 //! [ranges]
 /// Every key.
@@ -136,12 +166,14 @@ struct Window : RangeMask<Window> {
   int first, last;
   /// @{ See RangeMask, and what it takes.
   __host__ __device__ Window(int the_first, int the_last) : first(the_first), last(the_last) {}
+  //! [window]
   __host__ __device__ IndexRange keys(int, int query) const {
     return {query + first, query + last + 1};
   }
   __host__ __device__ IndexRange queries(int, int key) const {
     return {key - last, key - first + 1};
   }
+  //! [window]
   /// @}
 };
 /// Every query sees the first keys, and query i all keys up to i + offset.
@@ -150,12 +182,14 @@ struct Prefix : RangeMask<Prefix> {
   /// @{ See RangeMask, and what it takes.
   __host__ __device__ Prefix(int the_length, int the_offset)
       : length(the_length), offset(the_offset) {}
+  //! [prefix]
   __host__ __device__ IndexRange keys(int, int query) const {
     return {0, larger(length, query + offset + 1)};
   }
   __host__ __device__ IndexRange queries(int, int key) const {
     return {key < length ? 0 : key - offset, kUnlimited};
   }
+  //! [prefix]
   /// @}
 };
 /// Keys of the query's own document.
@@ -166,6 +200,7 @@ struct Documents : RangeMask<Documents> {
   /// @{ See RangeMask, and what it takes.
   __host__ __device__ Documents(const int* the_ranges, int tokens, int the_shift)
       : ranges(the_ranges), length_k(tokens), shift(the_shift) {}
+  //! [documents]
   __host__ __device__ IndexRange keys(int batch, int query) const {
     const int token = query + shift;
     return token < 0 ? IndexRange{0, 0} : range_of(batch, token);
@@ -174,6 +209,7 @@ struct Documents : RangeMask<Documents> {
     const IndexRange tokens = range_of(batch, key);
     return {tokens.begin - shift, tokens.end - shift};
   }
+  //! [documents]
   /// The tokens of a token's document.
   __host__ __device__ IndexRange range_of(int batch, int token) const {
     const int* const range = ranges + 2 * (std::int64_t{batch} * length_k + token);
@@ -211,7 +247,9 @@ struct Masked : Scores {
   Mask mask;
   /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ Masked(const Mask& the_mask, const Scores& scores)
-      : Scores(scores), mask(the_mask) {}
+      : Scores(scores), mask(the_mask) {
+    check_mask<Mask>();
+  }
   __host__ __device__ IndexRange keys(int batch, int query) const {
     return mask.keys(batch, query);
   }
@@ -238,9 +276,12 @@ struct BlockSparse : PlainScores {
   __host__ __device__ BlockSparse(const unsigned char* the_blocks, int the_rows, int the_columns,
                                   int the_size)
       : blocks(the_blocks), rows(the_rows), columns(the_columns), size(the_size) {}
+  //! [blocks]
   __host__ __device__ bool visible(int, int head, int query, int key) const {
-    return blocks[(std::int64_t{head} * rows + query / size) * columns + key / size] != 0;
+    const std::int64_t row = std::int64_t{head} * rows + query / size;
+    return blocks[row * columns + key / size] != 0;
   }
+  //! [blocks]
   /// @}
 };
 /// A bit for each query and key, the same for all heads: the ancestors of each token in a tree of
@@ -252,10 +293,12 @@ struct Bits : PlainScores {
   /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ Bits(const std::uint32_t* the_bits, int queries, int the_words)
       : bits(the_bits), length_q(queries), words(the_words) {}
+  //! [bits]
   __host__ __device__ bool visible(int batch, int, int query, int key) const {
     const std::int64_t row = std::int64_t{batch} * length_q + query;
     return (bits[row * words + key / 32] >> key % 32 & 1) != 0;
   }
+  //! [bits]
   /// @}
 };
 //! [any_mask]
@@ -271,11 +314,14 @@ struct Alibi : PlainScores {
   /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ Alibi(const float* the_slopes, int the_shift)
       : slopes(the_slopes), shift(the_shift) {}
+  //! [alibi]
   template <class R>
   __host__ __device__ R score(R s, int, int head, int query, int key) const {
     const int distance = query + shift - key;
-    return s - R(slopes[head]) * R(distance < 0 ? -distance : distance);
+    const int size = distance < 0 ? -distance : distance;
+    return s - Number<R>(slopes[head]) * Number<R>(size);
   }
+  //! [alibi]
   /// @}
 };
 /// Scores that stay between -cap and cap.
@@ -285,15 +331,17 @@ struct SoftCap : PlainScores {
   float cap, inv_cap;
   /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ explicit SoftCap(float the_cap) : cap(the_cap), inv_cap(1 / the_cap) {}
+  //! [soft_cap]
   template <class R>
   __host__ __device__ R score(R s, int, int, int, int) const {
-    return R(cap) * tanh_approx(s * R(inv_cap));
+    return Number<R>(cap) * tanh_approx(s * Number<R>(inv_cap));
   }
   template <class R>
   __host__ __device__ R derivative(R s, int, int, int, int) const {
     const R t = tanh_approx(s * R(inv_cap));
     return R(1) - t * t;
   }
+  //! [soft_cap]
   /// @}
 };
 /// A bias for each score, whose gradient is that of the changed score, summed over what the bias is
@@ -319,10 +367,16 @@ struct Bias : PlainScores {
   }
   template <class R>
   __host__ __device__ R score(R s, int batch, int head, int query, int key) const {
-    return s + R(bias[at(batch, head, query, key)]);
+    //! [bias]
+    return s + Number<R>(bias[at(batch, head, query, key)]);
+    //! [bias]
   }
   __device__ void add_gradient(float d_s, int batch, int head, int query, int key) const {
-    if (d_bias != nullptr) atomicAdd(d_bias + at(batch, head, query, key), d_s);
+    //! [add_gradient]
+    if (d_bias != nullptr) {
+      atomicAdd(d_bias + at(batch, head, query, key), d_s);
+    }
+    //! [add_gradient]
   }
   /// @}
 };

@@ -39,10 +39,11 @@ __device__ VisibleTile next_visible(int begin, int count, KindOf kind_of) {
   for (; begin < count; begin += kWarp) {
     const int index = begin + static_cast<int>(threadIdx.x) % kWarp;
     const TileKind kind = index < count ? kind_of(index) : TileKind::kSkipped;
-    const int visible = static_cast<int>(__ballot_sync(kAllLanes, kind != TileKind::kSkipped));
+    const bool is_visible = kind != TileKind::kSkipped;
+    const unsigned visible = __ballot_sync(kAllLanes, is_visible);
     const unsigned whole = __ballot_sync(kAllLanes, kind == TileKind::kWhole);
     if (visible != 0) {
-      const int lane = __ffs(visible) - 1;
+      const int lane = __ffs(static_cast<int>(visible)) - 1;
       return {begin + lane, (whole >> lane & 1) != 0};
     }
   }
@@ -139,8 +140,9 @@ __global__ void fill_tile_map(Attention<T> a, Functor functor, TileMap map) {
   if (tile >= map.rows * map.columns) return;  // the whole warp
   const int row = tile / map.columns, column = tile % map.columns;
   const int head = blockIdx.y, batch = blockIdx.z;
+  const int scores = map.block_m * map.block_n;
   bool any = false, all = true;
-  for (int i = threadIdx.x % kWarp; i < map.block_m * map.block_n; i += kWarp) {
+  for (int i = threadIdx.x % kWarp; i < scores; i += kWarp) {
     const int query = row * map.block_m + i / map.block_n;
     const int key = column * map.block_n + i % map.block_n;
     if (query >= a.length_q || key >= a.length_k) continue;
@@ -191,6 +193,7 @@ void with_tile_kinds(const Attention<T>& a, const Functor& functor, int block_m,
            a, functor, map);
     launch_kernel(Mapped<Functor>(functor, map));
   } else {
+    check_mask<Functor>();
     launch_kernel(functor);
   }
 }
