@@ -6,8 +6,7 @@
 #include <algorithm>
 
 #include "05_flash_forward/interface/functor_checks.cuh"
-#include "05_flash_forward/kernels/functors/01_score_functor.cuh"
-#include "05_flash_forward/kernels/functors/02_persistent.cuh"
+#include "05_flash_forward/src/functor_launches.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each library includes this
@@ -83,15 +82,13 @@ inline int forward_functor(const fa_attention* given, const fa_functor* given_fu
       auto* const counter = static_cast<unsigned*>(given->workspace);
       auto* const kinds =
           has_workspace ? static_cast<TileKind*>(given->workspace) + kCounterBytes : nullptr;
-      with_functor(functor_spec(*given, functor), a.length_q, a.length_k, [&](const auto& f) {
-        if (takes_persistent(a)) {
-          launch_persistent_functor(a, f, stream, kinds, counter);
-          return;
-        }
-        with_head_dim<64, 128>(a.head_dim, [&](auto d) {
-          launch_score_functor<decltype(d)::value>(a, f, stream, kinds);
-        });
-      });
+      const FunctorSpec spec = functor_spec(*given, functor);
+      if (takes_persistent(a)) {
+        launch_functor_persistent(a, spec, stream, kinds, counter);
+        return;
+      }
+      with_head_dim<64, 128>(
+          a.head_dim, [&](auto d) { launch_functor<decltype(d)::value>(a, spec, stream, kinds); });
     });
   });
 }

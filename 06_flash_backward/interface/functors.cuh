@@ -5,7 +5,7 @@
 
 #include "05_flash_forward/interface/functor_checks.cuh"
 #include "06_flash_backward/interface/gradient_checks.cuh"
-#include "06_flash_backward/kernels/functors/02_hopper.cuh"
+#include "06_flash_backward/src/functor_launches.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each library includes this
@@ -104,15 +104,13 @@ inline int backward_functor(const fa_gradient* given, const fa_functor* given_fu
       FunctorSpec spec = functor_spec(g.attention, functor);
       spec.d_bias = d_bias;
       spec.d_sinks = d_sinks;
-      with_functor(spec, gradient.length_q, gradient.length_k, [&](const auto& f) {
-        if constexpr (std::is_same_v<T, bfloat16> && d == 128) {
-          if (takes_hopper(gradient)) {
-            launch_backward_hopper_functor(gradient, f, stream_of(g.attention), kinds);
-            return;
-          }
+      if constexpr (std::is_same_v<T, bfloat16> && d == 128) {
+        if (takes_hopper(gradient)) {
+          launch_backward_functor_hopper(gradient, spec, stream_of(g.attention), kinds);
+          return;
         }
-        launch_backward_score_functor<d>(gradient, f, stream_of(g.attention), kinds);
-      });
+      }
+      launch_backward_functor<d>(gradient, spec, stream_of(g.attention), kinds);
     });
   });
 }

@@ -4,11 +4,10 @@
 #pragma once
 
 #include "05_flash_forward/src/device_functor.cuh"
-#include "06_flash_backward/kernels/functors/02_hopper.cuh"
+#include "06_flash_backward/src/functor_launches.cuh"
 #include "06_flash_backward/src/functors.hpp"
 #include "06_flash_backward/src/gradient_rung.cuh"
 #include "common/attention/dual.cuh"
-#include "common/attention/functor_instances.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each backend includes this
@@ -67,16 +66,15 @@ inline std::vector<backward::functors::Rung> functor_ladder() {
                                      DeviceBuffer<TileKind>(backward_functor_workspace<d>(a))});
               },
               [](auto& a, auto on) {
-                constexpr int d = decltype(on)::d;
-                const auto launch = [&](const auto& functor) {
-                  launch_backward_score_functor<d>(a, functor, on, on.workspace);
-                };
                 if (a.spec.dual) {
-                  return launch(
+                  launch_backward_score_functor<on.d>(
+                      a,
                       Masked<Window, WithDual<SoftCap>>(window_of(a.spec, a.length_k - a.length_q),
-                                                        WithDual<SoftCap>(SoftCap(a.spec.cap))));
+                                                        WithDual<SoftCap>(SoftCap(a.spec.cap))),
+                      on, on.workspace);
+                  return;
                 }
-                with_functor(a.spec, a.length_q, a.length_k, launch);
+                launch_backward_functor<on.d>(a, a.spec, on, on.workspace);
               }),
       rung_row<backward::functors::Rung, FunctorGradientOnDevice, bfloat16>(
           "02_hopper", "the same with wgmma, TMA and producers")
@@ -90,9 +88,7 @@ inline std::vector<backward::functors::Rung> functor_ladder() {
                     DqSemaphores{}(a, d), DeviceBuffer<TileKind>(hopper_functor_workspace(a))});
               },
               [](auto& a, auto on) {
-                with_functor(a.spec, a.length_q, a.length_k, [&](const auto& functor) {
-                  launch_backward_hopper_functor(a, functor, on, on.workspace);
-                });
+                launch_backward_functor_hopper(a, a.spec, on, on.workspace);
               }),
   };
 }
