@@ -182,7 +182,7 @@ def packed_slots():
     d.left(10, 20, "Tokens: begin 0, 200 and 260, of 410", **BOLD)
     for i, (begin, length) in enumerate(PACKED):
         d.cell(10 + 0.9 * begin, 30, 0.9 * length, 28, COLOURS[i], length, EDGE)
-    d.left(10, 84, "Slots: 410 / 128 + 3 = 6", **BOLD)
+    d.left(10, 84, "Slots: ⌊410 / 128⌋ + 3 = 6", **BOLD)
     firsts = [begin // 128 + i for i, (begin, _) in enumerate(PACKED)]
     for i, (_, length) in enumerate(PACKED):
         for slot in range(firsts[i], (firsts + [6])[i + 1]):
