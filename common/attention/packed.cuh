@@ -72,22 +72,21 @@ struct PackedSequences {
 
 /// A sequence's tile at a place in the list of slots, of all heads; block < 0 where a slot is empty.
 /// Like work_tile() within each sequence.
-/// @param heads     that have tiles: of q, or of k and v
+/// @param heads      that have tiles: of q, or of k and v
 /// @param last_first whether the last tiles of a sequence come first, so many heads at a time that
-///                  they have four tiles for each of the blocks that run at once
-/// @param at_once   these blocks
+///                   they have `enough` tiles
 __device__ inline WorkTile packed_tile(const PackedRows& rows, int place, int heads,
-                                       bool last_first, int at_once) {
+                                       bool last_first, int enough) {
   const int sequence = rows.sequence_of(place / heads);
   const int first = rows.first_slot(sequence);
   const int slots = rows.first_slot(sequence + 1) - first;
   const int in_sequence = place - first * heads;
   if (in_sequence < 0 || in_sequence >= slots * heads) return {-1, 0, 0};
-  const int together = ceil_div(4 * at_once, slots);
-  const WorkTile tile = work_tile(in_sequence, {slots, heads, heads,
-                                                !last_first        ? 0
-                                                : together < heads ? together
-                                                                   : heads});
+  // As heads_of_group(): in groups of about the same size.
+  const int wanted = ceil_div(enough, slots);
+  const int groups = heads > wanted ? (heads + wanted / 2) / wanted : 1;
+  const WorkTile tile =
+      work_tile(in_sequence, {slots, heads, heads, last_first ? ceil_div(heads, groups) : 0});
   const bool is_empty = tile.block * kSlotRows >= rows.range(sequence).length;
   return {is_empty ? -1 : tile.block, tile.head, sequence};
 }

@@ -85,10 +85,10 @@ __device__ void preprocess_sequence(const AttentionGradient<T>& a,
 }
 
 /// The order of blocks of keys: under the causal mask those with the most queries come first.
-/// @return its first key is negative where a slot is empty
+/// @return its block is negative where a slot is empty
 __device__ inline WorkTile packed_keys(const PackedRows& rows, int place,
-                                       int heads, bool causal, int at_once) {
-  WorkTile tile = packed_tile(rows, place, heads, causal, at_once);
+                                       int heads, bool causal, int enough) {
+  WorkTile tile = packed_tile(rows, place, heads, causal, enough);
   if (causal && tile.block >= 0) {
     tile.block =
         ceil_div(rows.range(tile.batch).length, kSlotRows) - 1 - tile.block;
