@@ -91,20 +91,25 @@ __device__ inline WorkTile packed_tile(const PackedRows& rows, int place, int he
   return {is_empty ? -1 : tile.block, tile.head, sequence};
 }
 
-/// One sequence of a packed attention, as a batch of its own.
+/// Makes a packed attention that of one of its sequences, as a batch of its own.
 /// @param head for which its lse is used: rows of lse are those of all sequences
 template <class T>
-__device__ Attention<T> sequence_of(const Attention<T>& a, const PackedRange& q,
-                                    const PackedRange& k, int head) {
-  Attention<T> own = a;
-  own.q += q.begin * a.q_strides.row;
-  own.k += k.begin * a.k_strides.row;
-  own.v += k.begin * a.v_strides.row;
-  own.o += q.begin * a.o_strides.row;
-  own.lse += q.begin + std::int64_t{head} * (a.length_q - q.length);
-  own.length_q = q.length;
-  own.length_k = k.length;
-  return own;
+__device__ void select_sequence(Attention<T>& a, const PackedRange& q, const PackedRange& k,
+                                int head) {
+  a.q += q.begin * a.q_strides.row;
+  a.k += k.begin * a.k_strides.row;
+  a.v += k.begin * a.v_strides.row;
+  a.o += q.begin * a.o_strides.row;
+  a.lse += q.begin + std::int64_t{head} * (a.length_q - q.length);
+  a.length_q = q.length;
+  a.length_k = k.length;
+}
+/// The attention of one sequence.
+template <class T>
+__device__ Attention<T> sequence_of(Attention<T> a, const PackedRange& q, const PackedRange& k,
+                                    int head) {
+  select_sequence(a, q, k, head);
+  return a;
 }
 
 }  // namespace fa::FA_TARGET

@@ -71,8 +71,16 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   launch_dependents();
   const WorkTile work = packed_keys(sequences.k, blockIdx.x, maps.a.kv_heads,
                                     maps.a.causal, enough);
-  if (threadIdx.x == 0) {
-    shared.a = sequence_of<Tile::d>(maps.a, sequences, work.batch, 0);
+  constexpr int words = sizeof(shared.a) / sizeof(int);
+  static_assert(words <= kWarpgroup, "each thread copies one");
+  const int thread = threadIdx.x;
+  if (thread < words) {
+    reinterpret_cast<int*>(&shared.a)[thread] =
+        reinterpret_cast<const int*>(&maps.a)[thread];
+  }
+  __syncthreads();
+  if (thread == 0) {
+    select_sequence<Tile::d>(shared.a, sequences, work.batch, 0);
   }
   shared.init();               // and all threads see shared.a
   grid_dependency_wait();      // for delta, LSE and semaphores
