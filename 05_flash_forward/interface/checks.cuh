@@ -71,6 +71,17 @@ inline void check_problem(const fa_attention* given) {
   }
 }
 
+// What the functions for decoding and for packed sequences do not have, although fa_forward() may.
+inline void check_16_bit_problem(const char* function, const fa_attention& a) {
+  if (a.type == FA_TYPE_FLOAT32) {
+    refuse("type is 0 (float32); {} allows 1 (float16) and 2 (bfloat16)", function);
+  }
+  if (a.head_dim > 128) {
+    refuse("head_dim is {}; {} allows multiples of 8 from 8 to 128", a.head_dim, function);
+  }
+  if (a.dropout != 0) refuse("dropout is {}; {} allows 0", a.dropout, function);
+}
+
 inline RowStrides row_strides(const fa_strides& strides) {
   return {strides.batch, strides.head, strides.row};
 }
@@ -107,6 +118,32 @@ inline AttentionMemory checked_memory(const fa_attention& a) {
            checked_bytes("lse", a.lse, alignof(float),
                          sizeof(float) * static_cast<std::uint64_t>(a.batch * a.heads) *
                              static_cast<std::uint64_t>(a.length_q))}};
+}
+
+// Checks where tensors and workspace are, and what else is read. No workspace is allowed: blocks then
+// take their tiles in a fixed order.
+inline void check_memory(const fa_attention& a,
+                         const std::vector<attention::MemoryRegion>& also_read = {}) {
+  AttentionMemory memory = checked_memory(a);
+  memory.inputs.insert(memory.inputs.end(), also_read.begin(), also_read.end());
+  if (a.workspace != nullptr) {
+    memory.outputs.push_back(checked_bytes("workspace", a.workspace, 16, a.workspace_bytes));
+  }
+  check_overlaps(memory.outputs, memory.inputs);
+}
+
+inline void check_workspace(const fa_attention& a, std::size_t least) {
+  if (a.workspace != nullptr && a.workspace_bytes < least) {
+    refuse("workspace_bytes is {}; allowed are {} and more, or no workspace", a.workspace_bytes,
+           least);
+  }
+}
+
+// Integers in the memory of the device; it waits for them.
+inline std::vector<std::int32_t> device_integers(const std::int32_t* from, std::int64_t count) {
+  std::vector<std::int32_t> values(static_cast<std::size_t>(count));
+  device_copy(values.data(), from, sizeof(std::int32_t) * values.size(), CopyKind::kToHost);
+  return values;
 }
 
 inline Stream stream_of(const fa_attention& a) {

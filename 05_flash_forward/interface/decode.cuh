@@ -1,13 +1,13 @@
 /// @file
-/// What fa_decode() does: it looks at what it is given, and launches a decode kernel. Compiled once
-/// for each backend: see common/gpu/target.hpp.
+/// What fa_decode() and fa_append() do: they look at what they are given, and launch a kernel.
+/// Compiled once for each backend: see common/gpu/target.hpp.
 #pragma once
 
 #include <vector>
 
 #include "05_flash_forward/interface/checks.cuh"
-#include "05_flash_forward/kernels/decode/04_even_tiles.cuh"
-#include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
+#include "05_flash_forward/kernels/decode/append.cuh"
+#include "05_flash_forward/src/functor_launches.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each library includes this
@@ -15,14 +15,7 @@ namespace {  // one source file for each library includes this
 // What fa_decode() does not have, although fa_forward() may.
 inline void check_decode_problem(const fa_attention* given) {
   check_problem(given);
-  const fa_attention& a = *given;
-  if (a.type == FA_TYPE_FLOAT32) {
-    refuse("type is 0 (float32); fa_decode allows 1 (float16) and 2 (bfloat16)");
-  }
-  if (a.head_dim > 128) {
-    refuse("head_dim is {}; fa_decode allows multiples of 8 from 8 to 128", a.head_dim);
-  }
-  if (a.dropout != 0) refuse("dropout is {}; fa_decode allows 0", a.dropout);
+  check_16_bit_problem("fa_decode", *given);
 }
 
 inline void check_cache(const fa_attention& a, const fa_cache* given) {
@@ -48,55 +41,57 @@ inline void check_cache(const fa_attention& a, const fa_cache* given) {
   }
 }
 
+// Checks where k or v of a cache is.
+inline attention::MemoryRegion checked_cache(const char* name, const void* pointer,
+                                             const fa_strides& strides, const fa_attention& a,
+                                             const fa_cache& cache, std::int64_t columns,
+                                             bool written = false) {
+  const bool paged = cache.block_table != nullptr;
+  fa_attention pages = a;
+  if (paged) pages.batch = cache.cache_pages;
+  return checked_tensor(name, pointer, strides, pages, a.kv_heads,
+                        paged ? cache.page_size : a.length_k, columns, written);
+}
+
+// Checks where lengths and table are.
+inline std::vector<attention::MemoryRegion> checked_tables(const fa_attention& a,
+                                                           const fa_cache& cache) {
+  std::vector<attention::MemoryRegion> regions;
+  const auto add = [&](const char* name, const std::int32_t* pointer, std::int64_t count) {
+    if (pointer == nullptr) return;
+    regions.push_back(checked_bytes(name, pointer, alignof(std::int32_t),
+                                    sizeof(std::int32_t) * static_cast<std::uint64_t>(count)));
+  };
+  add("lengths_k", cache.lengths_k, a.batch);
+  add("block_table", cache.block_table, a.batch * cache.most_pages);
+  return regions;
+}
+
 // Checks where the tensors, the table and the workspace are.
 inline void check_decode_memory(const fa_attention& a, const fa_cache& cache) {
   const std::int64_t d = a.head_dim;
-  const bool paged = cache.block_table != nullptr;
-  const auto of_cache = [&](const char* name, const void* pointer, const fa_strides& strides) {
-    const TensorCheck tensor{
-        name,
-        pointer,
-        row_strides(strides),
-        {paged ? cache.cache_pages : a.batch, a.kv_heads, paged ? cache.page_size : a.length_k, d},
-        2,
-        false,
-        "head_dim"};
-    check_tensor(tensor);
-    return region_of(tensor);
-  };
-  const auto integers = [&](const char* name, const std::int32_t* pointer, std::int64_t count) {
-    return checked_bytes(name, pointer, alignof(std::int32_t),
-                         sizeof(std::int32_t) * static_cast<std::uint64_t>(count));
-  };
   AttentionMemory memory{
       {checked_tensor("q", a.q, a.q_strides, a, a.heads, a.length_q, d),
-       of_cache("k", a.k, a.k_strides), of_cache("v", a.v, a.v_strides)},
+       checked_cache("k", a.k, a.k_strides, a, cache, d),
+       checked_cache("v", a.v, a.v_strides, a, cache, d)},
       {checked_tensor("o", a.o, a.o_strides, a, a.heads, a.length_q, d, true),
        checked_bytes("lse", a.lse, alignof(float),
                      sizeof(float) * static_cast<std::uint64_t>(a.batch * a.heads) *
                          static_cast<std::uint64_t>(a.length_q)),
        checked_bytes("workspace", a.workspace, 16, a.workspace_bytes)}};
-  if (cache.lengths_k != nullptr) {
-    memory.inputs.push_back(integers("lengths_k", cache.lengths_k, a.batch));
-  }
-  if (paged) {
-    memory.inputs.push_back(integers("block_table", cache.block_table, a.batch * cache.most_pages));
-  }
+  for (const auto& region : checked_tables(a, cache)) memory.inputs.push_back(region);
   check_overlaps(memory.outputs, memory.inputs);
 }
 
 // Reads the lengths and the table from the memory of the device and checks them.
 inline void check_pages(const fa_attention& a, const fa_cache& cache) {
-  const auto read = [](const std::int32_t* from, std::int64_t count) {
-    std::vector<std::int32_t> values(static_cast<std::size_t>(count));
-    device_copy(values.data(), from, sizeof(std::int32_t) * values.size(), CopyKind::kToHost);
-    return values;
-  };
   std::vector<std::int32_t> lengths(static_cast<std::size_t>(a.batch),
                                     static_cast<std::int32_t>(a.length_k));
-  if (cache.lengths_k != nullptr) lengths = read(cache.lengths_k, a.batch);
+  if (cache.lengths_k != nullptr) lengths = device_integers(cache.lengths_k, a.batch);
   std::vector<std::int32_t> table;
-  if (cache.block_table != nullptr) table = read(cache.block_table, a.batch * cache.most_pages);
+  if (cache.block_table != nullptr) {
+    table = device_integers(cache.block_table, a.batch * cache.most_pages);
+  }
   for (std::size_t b = 0; b < lengths.size(); ++b) {
     if (lengths[b] < 0 || lengths[b] > a.length_k) {
       refuse("lengths_k[{}] is {}; allowed are 0 to {}, which is length_k", b, lengths[b],
@@ -111,6 +106,12 @@ inline void check_pages(const fa_attention& a, const fa_cache& cache) {
       }
     }
   }
+}
+
+inline PagedKv pages_of(const fa_cache& cache) {
+  if (cache.block_table == nullptr) return {};
+  return {cache.block_table, static_cast<int>(cache.most_pages),
+          static_cast<int>(cache.cache_pages), static_cast<int>(cache.page_size)};
 }
 
 // Calls work(attention, d) with the attention for the kernels and the columns of a kernel.
@@ -172,14 +173,64 @@ inline int decode(const fa_attention* given, const fa_cache* given_cache) {
           reinterpret_cast<float*>(static_cast<char*>(given->workspace) + counter_bytes(size)),
           counters};
       const Stream stream = stream_of(*given);
-      if (cache.block_table == nullptr) {
+      const bool paged = cache.block_table != nullptr;
+      const PagedKv pages = pages_of(cache);
+      if (can_run(device_properties(), kNeedsHopper) &&
+          can_decode_with_tma(a, paged ? cache.cache_pages : given->batch,
+                              paged ? cache.page_size : given->length_k)) {
+        launch_decode_tma<d>(a, cache.lengths_k, pages, stream, workspace);
+      } else if (paged) {
+        launch_paged_kv<d>(a, cache.lengths_k, pages, stream, workspace);
+      } else {
         launch_even_tiles<d>(a, cache.lengths_k, stream, workspace);
-        return;
       }
-      const PagedKv pages{cache.block_table, static_cast<int>(cache.most_pages),
-                          static_cast<int>(cache.cache_pages), static_cast<int>(cache.page_size)};
-      launch_paged_kv<d>(a, cache.lengths_k, pages, stream, workspace);
     });
+  });
+}
+
+// Rows of elements of four bytes, as append_rows() takes them.
+inline NewRows new_rows(const fa_attention& a, const void* from, const fa_strides& from_strides,
+                        const void* to, const fa_strides& to_strides, std::int64_t columns) {
+  const std::int64_t each = a.type == FA_TYPE_FLOAT32 ? 1 : 2;  // elements of four bytes
+  const auto in_fours = [&](const fa_strides& s) {
+    return RowStrides{s.batch / each, s.head / each, s.row / each};
+  };
+  return {static_cast<const float*>(from), static_cast<float*>(const_cast<void*>(to)),
+          in_fours(from_strides), in_fours(to_strides), static_cast<int>(columns / each)};
+}
+
+inline int append(const fa_attention* given, const fa_cache* given_cache,
+                  const fa_new_keys* given_keys) {
+  return guarded([&] {
+    check_problem(given);
+    check_cache(*given, given_cache);
+    if (given_keys == nullptr) refuse("the new keys are a null pointer");
+    const fa_new_keys& keys = *given_keys;
+    if (keys.size != sizeof(fa_new_keys)) {
+      refuse("the new keys' size is {}; fa_new_keys has {} bytes in this library", keys.size,
+             sizeof(fa_new_keys));
+    }
+    const fa_attention& a = *given;
+    const fa_cache& cache = *given_cache;
+    const std::int64_t d = a.head_dim, d_v = a.head_dim_v;
+    std::vector<attention::MemoryRegion> read = checked_tables(a, cache);
+    read.push_back(checked_tensor("new k", keys.k, keys.k_strides, a, a.kv_heads, a.length_q, d));
+    read.push_back(checked_tensor("new v", keys.v, keys.v_strides, a, a.kv_heads, a.length_q, d_v));
+    check_overlaps({checked_cache("k", a.k, a.k_strides, a, cache, d, true),
+                    checked_cache("v", a.v, a.v_strides, a, cache, d_v, true)},
+                   read);
+    const CurrentGpu gpu(common_gpu({{"k", a.k},
+                                     {"v", a.v},
+                                     {"new k", keys.k},
+                                     {"new v", keys.v},
+                                     {"lengths_k", cache.lengths_k},
+                                     {"block_table", cache.block_table}}));
+    if (cache.check == 1) check_pages(a, cache);
+    launch_append(new_rows(a, keys.k, keys.k_strides, a.k, a.k_strides, d),
+                  new_rows(a, keys.v, keys.v_strides, a.v, a.v_strides, d_v),
+                  static_cast<int>(a.batch), static_cast<int>(a.kv_heads),
+                  static_cast<int>(a.length_q), static_cast<int>(a.length_k), cache.lengths_k,
+                  pages_of(cache), stream_of(a));
   });
 }
 

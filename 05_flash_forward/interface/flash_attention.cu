@@ -5,26 +5,10 @@
 #include "05_flash_forward/interface/checks.cuh"
 #include "05_flash_forward/interface/decode.cuh"
 #include "05_flash_forward/interface/functors.cuh"
+#include "05_flash_forward/interface/packed.cuh"
 
 namespace fa::FA_TARGET {
 namespace {
-
-// Checks where tensors and workspace are. No workspace is allowed: blocks then take their tiles in a
-// fixed order.
-void check_memory(const fa_attention& a) {
-  AttentionMemory memory = checked_memory(a);
-  if (a.workspace != nullptr) {
-    memory.outputs.push_back(checked_bytes("workspace", a.workspace, 16, a.workspace_bytes));
-  }
-  check_overlaps(memory.outputs, memory.inputs);
-}
-
-void check_workspace(const fa_attention& a, std::size_t least) {
-  if (a.workspace != nullptr && a.workspace_bytes < least) {
-    refuse("workspace_bytes is {}; allowed are {} and more, or no workspace", a.workspace_bytes,
-           least);
-  }
-}
 
 int forward(const fa_attention* given) {
   return guarded([&] {
@@ -78,6 +62,14 @@ int fa_decode(const fa_attention* attention, const fa_cache* cache) {
 
 size_t fa_decode_workspace_bytes(const fa_attention* attention) {
   return fa::FA_TARGET::bytes_of_decode_workspace(attention);
+}
+
+int fa_append(const fa_attention* attention, const fa_cache* cache, const fa_new_keys* new_keys) {
+  return fa::FA_TARGET::append(attention, cache, new_keys);
+}
+
+int fa_forward_packed(const fa_attention* attention, const fa_packed* packed) {
+  return fa::FA_TARGET::forward_packed(attention, packed);
 }
 
 int fa_forward_functor(const fa_attention* attention, const fa_functor* functor) {

@@ -129,6 +129,46 @@ int fa_decode(const fa_attention* attention, const fa_cache* cache);
 /// fa_last_error() says what was refused. Pointers are not looked at.
 size_t fa_decode_workspace_bytes(const fa_attention* attention);
 
+/// New keys and values of a cache, for fa_append(): length_q of the fa_attention in each sequence.
+typedef struct fa_new_keys {
+  size_t size;           ///< sizeof(fa_new_keys); another one is refused
+  const void* k;         ///< [batch, kv_heads, length_q, head_dim]
+  const void* v;         ///< of the same shape
+  fa_strides k_strides;  ///< of k
+  fa_strides v_strides;  ///< of v
+} fa_new_keys;
+
+/// Writes new keys and values to a cache, before fa_decode() with the same fa_attention and fa_cache
+/// reads it: the lengths count the new keys, which become the last length_q of each sequence. Where a
+/// sequence has fewer, its last ones are written. Rows are copied as they are: the caller has rotated
+/// them. Of the fa_attention q, o, lse and the workspace are not looked at; k and v are written, in
+/// pages that the sequences do not share. A head_dim up to 256 in all types. One launch, which can be
+/// captured unless the cache asks for the check. Without the check a length out of range counts as the
+/// nearest one that is allowed, and rows of a page out of range are not written.
+/// @return an fa_status; fa_last_error() says what was refused, or why it failed
+int fa_append(const fa_attention* attention, const fa_cache* cache, const fa_new_keys* new_keys);
+
+/// Sequences of different lengths, packed one behind another without padding. The fa_attention then
+/// has a batch of 1, all tokens as length_q and length_k, and lse [heads, length_q]. Sequence i has
+/// the queries from cu_seqlens_q[i] up to, not including, cu_seqlens_q[i + 1]; it may be empty.
+typedef struct fa_packed {
+  size_t size;                  ///< sizeof(fa_packed); another one is refused
+  const int32_t* cu_seqlens_q;  ///< [sequences + 1], on the device, from 0 up to length_q
+  const int32_t* cu_seqlens_k;  ///< the same of keys, up to length_k
+  int64_t sequences;            ///< 1 to 65535
+  /// 1: cu_seqlens that are not allowed are refused; this waits for the device, so that it cannot be
+  /// captured. 0: elements out of range count as the nearest ones that are allowed, and where they
+  /// decrease a sequence is empty; rows of no sequence are not written.
+  int32_t check;
+} fa_packed;
+
+/// As fa_forward() within each of several packed sequences; the causal mask is aligned to the bottom
+/// right in each. Types of 16 bits, a head_dim up to 128, head_dim_v the same, no dropout. cu_seqlens
+/// are read when the kernel runs, so that a captured call serves other lengths of as many tokens. A
+/// workspace is that of fa_forward(), fa_workspace_bytes() with the same fa_attention.
+/// @return an fa_status; fa_last_error() says what was refused, or why it failed
+int fa_forward_packed(const fa_attention* attention, const fa_packed* packed);
+
 /// Masks and changes of scores, for fa_functor.kind. Each needs what is named. From FA_FUNCTOR_WINDOW
 /// on, where left and right are named, the keys that a query sees lie in that window, too.
 enum fa_functor_kind {
@@ -160,7 +200,8 @@ typedef struct fa_functor {
   float cap;                 ///< above 0, finite
   int32_t bias_per_batch;    ///< 1: each sequence has a bias of its own; 0: all have the same
   int32_t bias_per_head;     ///< the same of heads
-  const int32_t* documents;  ///< [batch, length_k]: the document of each token, ascending
+  const int32_t* documents;  ///< [batch, length_k, 2]: the first token of each token's document, and
+                             ///< the first one after it
   const float* slopes;       ///< [heads]
   const float* sinks;        ///< [heads]: logits
   const float* bias;         ///< [batch or 1, heads or 1, length_q, length_k]
@@ -170,14 +211,14 @@ typedef struct fa_functor {
 
 /// As fa_forward() with a mask and a change of the scores, compiled into the kernel. Types of 16
 /// bits, a head_dim up to 128, head_dim_v the same, no dropout; `causal` must be 0, and the functor
-/// says it. It needs the workspace for the kinds FA_FUNCTOR_BLOCK_SPARSE and FA_FUNCTOR_BITS only;
-/// what that holds before does not matter. With a sink, lse contains it, and a query that sees no
+/// says it. The workspace is that of fa_forward(), of fa_functor_workspace_bytes() bytes, of which the
+/// first 16 are 0 before and after a call; FA_FUNCTOR_BLOCK_SPARSE and FA_FUNCTOR_BITS need it. With a sink, lse contains it, and a query that sees no
 /// key gets its head's sink.
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_forward_functor(const fa_attention* attention, const fa_functor* functor);
 
-/// Bytes of workspace that fa_forward_functor() needs for a problem; 0 when it needs none, or when
-/// fa_last_error() says what was refused. Pointers are not looked at.
+/// Bytes of workspace that fa_forward_functor() can use for a problem; 0 when fa_last_error() says
+/// what was refused. Pointers are not looked at.
 size_t fa_functor_workspace_bytes(const fa_attention* attention, const fa_functor* functor);
 
 /// Bytes of workspace that fa_forward() can use for a problem on the current GPU; 0 when it needs

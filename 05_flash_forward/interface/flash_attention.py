@@ -50,6 +50,16 @@ class Cache(ctypes.Structure):
     )
 
 
+class Packed(ctypes.Structure):
+    """fa_packed, field by field as in flash_attention.h."""
+
+    _fields_ = (
+        [("size", ctypes.c_size_t)]
+        + [(name, ctypes.c_void_p) for name in ("cu_seqlens_q", "cu_seqlens_k")]
+        + [("sequences", ctypes.c_int64), ("check", ctypes.c_int32)]
+    )
+
+
 # The kinds of fa_functor, in the order of fa_functor_kind.
 FUNCTORS = (
     "plain",
@@ -132,6 +142,7 @@ class Library(CLibrary):
             "workspace_bytes": ctypes.c_size_t,
             "decode": ctypes.c_int,
             "decode_workspace_bytes": ctypes.c_size_t,
+            "forward_packed": ctypes.c_int,
             "forward_functor": ctypes.c_int,
             "functor_workspace_bytes": ctypes.c_size_t,
         }
@@ -237,6 +248,29 @@ class Library(CLibrary):
         call.tensors = (q, k, v, o, lse, workspace, lengths_k, block_table, cache)
         return call, o, lse
 
+    def prepare_packed(self, q, k, v, cu_seqlens_q, cu_seqlens_k, causal=False, check=False):
+        """A call of fa_forward_packed() on packed sequences: q, k and v are [tokens, heads,
+        head_dim], cu_seqlens int32 tensors beside them. Returns (call, o, lse): o lies like q, and
+        lse is [heads, tokens]."""
+        inner, o, lse = self.prepare(*(as_batch(x) for x in (q, k, v)), causal)
+        a = inner.struct
+        p = Packed(size=ctypes.sizeof(Packed), check=int(check), sequences=len(cu_seqlens_q) - 1)
+        for name, tensor in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
+            wrong = tensor.dtype != torch.int32 or tensor.shape != cu_seqlens_q.shape
+            if wrong or tensor.device != q.device or not tensor.is_contiguous():
+                raise Failure(f"{name} is {list(tensor.shape)} of {tensor.dtype}")
+            setattr(p, name, tensor.data_ptr())
+
+        def call():
+            a.stream = current_stream(q)
+            if self.c.fa_forward_packed(ctypes.byref(a), ctypes.byref(p)) != 0:
+                raise self.error()
+
+        o, lse = o[0].transpose(0, 1), lse[0]
+        call.struct, call.packed = a, p
+        call.tensors = (q, k, v, o, lse, inner.tensors, cu_seqlens_q, cu_seqlens_k)
+        return call, o, lse
+
     def prepare_functor(self, q, k, v, kind, left=-1, right=-1, **parameters):
         """A call of fa_forward_functor() on tensors as prepare() takes them, 16 bits. kind is one
         of FUNCTORS; parameters are the further fields of fa_functor, where a pointer is a tensor on
@@ -255,8 +289,8 @@ class Library(CLibrary):
             setattr(f, name, value.data_ptr() if torch.is_tensor(value) else value)
         with on_device_of(q):
             a.workspace_bytes = self.c.fa_functor_workspace_bytes(ctypes.byref(a), ctypes.byref(f))
-            workspace = torch.empty(a.workspace_bytes, dtype=torch.uint8, device=q.device)
-        a.workspace = workspace.data_ptr() or None
+            workspace = torch.zeros(a.workspace_bytes, dtype=torch.uint8, device=q.device)
+        a.workspace = workspace.data_ptr()
 
         def call_functor():
             a.stream = current_stream(q)
@@ -278,6 +312,11 @@ def check_table(name, tensor, q):
             f"{name} is {list(tensor.shape)} of {tensor.dtype} on {tensor.device}; allowed is "
             f"{expected} without gaps on {q.device}"
         )
+
+
+def as_batch(tensor):
+    """[tokens, heads, head_dim] as [1, heads, tokens, head_dim]."""
+    return tensor.transpose(0, 1)[None]
 
 
 def empty_as(tensor, columns):

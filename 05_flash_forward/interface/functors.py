@@ -98,8 +98,8 @@ class Case(points.Case):
         if point.kind == "documents":
             p["documents"] = torch.cat(
                 [
-                    torch.full((end - begin,), i, dtype=torch.int32)
-                    for i, (begin, end) in enumerate(zip(point.cu_seqlens, point.cu_seqlens[1:]))
+                    torch.tensor([[begin, end]], dtype=torch.int32).repeat(end - begin, 1)
+                    for begin, end in zip(point.cu_seqlens, point.cu_seqlens[1:])
                 ]
             ).to(device)
         elif point.kind == "alibi":
@@ -143,7 +143,7 @@ class Case(points.Case):
         if point.right >= 0:
             seen = seen & (j <= i + point.right)
         if point.kind == "documents":
-            seen = seen & (p["documents"][i] == p["documents"][j])
+            seen = seen & (p["documents"][i, 0] == p["documents"][j, 0])
         return seen
 
     def score(self, s, b, h, i, j):

@@ -74,23 +74,21 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
 }
 //! [base_2]
 
-/// Attention in 16 bits. A warp processes Tile::warp_rows queries; tiles are swizzled, and the next
+/// A tile of queries. A warp processes Tile::warp_rows of them; tiles are swizzled, and the next
 /// ones of K and V are in flight.
 /// @tparam Tile a ForwardTile
-/// @tparam T    half or bfloat16
 //! [edge_masks]
-template <class Tile, class T, bool has_dropout>
-__global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
-    flash_edge_masks(Attention<T> a) {
+template <class Tile, bool has_dropout, class T>
+__device__ void edge_masks_block(const Attention<T>& a, int block,
+                                 int head_index, int batch) {
   constexpr int d = Tile::d;
   T* const q_smem = dynamic_shared<T>();
   T* const k_smem = q_smem + Tile::q_size;
   T* const v_smem = k_smem + 2 * Tile::kv_size;
   const int thread = threadIdx.x, lane = thread % kWarp;
   const int warp_row = thread / kWarp * Tile::warp_rows;
-  const int block = longest_first_m_block(a);
   const int query0 = block * Tile::block_m;
-  const auto head = head_of(a, blockIdx.z, blockIdx.y);
+  const auto head = head_of(a, batch, head_index);
   //! [tiles]
   const int tiles =
       ceil_div(visible_keys(a, query0 + Tile::block_m - 1), Tile::block_n);
@@ -155,6 +153,16 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
   store_rows<Tile>(a, head, o, state, query0 + warp_row, lane);
 }
 //! [edge_masks]
+
+/// Attention in 16 bits.
+/// @tparam Tile a ForwardTile
+/// @tparam T    half or bfloat16
+template <class Tile, class T, bool has_dropout>
+__global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
+    flash_edge_masks(Attention<T> a) {
+  edge_masks_block<Tile, has_dropout>(a, longest_first_m_block(a), blockIdx.y,
+                                      blockIdx.z);
+}
 
 /// Launches the kernel with a block for each tile of queries.
 /// @tparam Tile ForwardTile with at least head_dim columns

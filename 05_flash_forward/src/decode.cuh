@@ -10,9 +10,8 @@
 #include "05_flash_forward/kernels/decode/01_split_kv.cuh"
 #include "05_flash_forward/kernels/decode/02_packed_gqa.cuh"
 #include "05_flash_forward/kernels/decode/03_one_launch.cuh"
-#include "05_flash_forward/kernels/decode/04_even_tiles.cuh"
-#include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
 #include "05_flash_forward/src/decode.hpp"
+#include "05_flash_forward/src/functor_launches.cuh"
 #include "05_flash_forward/src/generate.cuh"
 #include "common/attention/host/rung_row.cuh"
 
@@ -81,7 +80,8 @@ struct DecodeOnDevice {
   }
 };
 
-// The same cache in pages, which lie in random order; NaN in two pages that no sequence has.
+// The same cache in pages, which lie in random order; NaN in two pages that no sequence has. Where one
+// head of one sequence stands for all of them, its first page stands for all pages.
 template <class T>
 struct PagedOnDevice : DecodeOnDevice<T> {
   PagedOnDevice(const Problem& problem, const DecodeInputs& in)
@@ -105,6 +105,11 @@ struct PagedOnDevice : DecodeOnDevice<T> {
     const std::int64_t most = most_pages(problem, in), batch = rows.size(0), heads = rows.size(1);
     const Shape<4> of_all = problem.shape_of_kv();
     const std::int64_t columns = of_all[3];
+    if (batch * heads < of_all[0] * of_all[1]) {
+      Tensor<float, 4> page({1, 1, in.page_size, columns});
+      std::copy_n(rows.data(), page.count(), page.data());
+      return page;
+    }
     const auto count = static_cast<std::int64_t>(pages.size());
     Tensor<float, 4> cache({count, of_all[1], in.page_size, columns});
     std::fill_n(cache.data(), cache.count(), std::numeric_limits<float>::quiet_NaN());
@@ -114,9 +119,7 @@ struct PagedOnDevice : DecodeOnDevice<T> {
           in.lengths_k.empty() ? of_all[2] : in.lengths_k[static_cast<std::size_t>(b)];
       if (j >= length) return;
       const auto page = static_cast<std::size_t>(b * most + j / in.page_size);
-      // One head of one sequence stands for all of them.
-      std::copy_n(&rows(b % batch, h % heads, j, 0), columns,
-                  &cache(pages[page], h, j % in.page_size, 0));
+      std::copy_n(&rows(b, h, j, 0), columns, &cache(pages[page], h, j % in.page_size, 0));
     });
     return cache;
   }
@@ -170,6 +173,9 @@ inline std::vector<flash::decode::Rung> decode_ladder() {
   const Blocks blocks{{{16, 64, 0, 3, 64}, {16, 64, 0, 3, 128}}, bytes_by(columns, [](auto d) {
     return decode_bytes<DecodeTile<d, 1>, half>();
   })};
+  const Blocks tma{{{64, 64, 0, 6, 64}, {64, 64, 0, 3, 128}}, bytes_by(columns, [](auto d) {
+    return sizeof(TmaDecodeShared<TmaDecodeTile<half, d>>);
+  })};
   const auto of_even_tiles = decode_workspace([](auto& a, auto d) {
     return even_tiles_workspace<d>(a);
   });
@@ -195,6 +201,15 @@ inline std::vector<flash::decode::Rung> decode_ladder() {
           .needs(kNeedsMma).blocks(blocks)
           .launch(of_even_tiles, [](auto& a, auto on) {
             launch_paged_kv<on.d>(a, a.lengths_k, a.pages, on, *on.workspace);
+          }),
+      contiguous("06_tma", "a producer warp, TMA and wgmma").needs(kNeedsHopper).blocks(tma)
+          .launch(of_even_tiles, [](auto& a, auto on) {
+            launch_decode_tma<on.d>(a, a.lengths_k, a.pages, on, *on.workspace);
+          }),
+      step(rung_row<Rung, PagedOnDevice, half, bfloat16>("06_tma_paged", "the same with a block table"))
+          .needs(kNeedsHopper).blocks(tma)
+          .launch(of_even_tiles, [](auto& a, auto on) {
+            launch_decode_tma<on.d>(a, a.lengths_k, a.pages, on, *on.workspace);
           }),
   };
 }

@@ -40,14 +40,24 @@ std::string group_of(const TimedCache& cache) {
                      cache.length_q == 1 ? "query" : "queries", cache.length_k);
 }
 
-cli::Measurement time_step(const Backend& backend, const Rung& rung, const TimedCache& cache) {
-  const Problem problem =
-      problem_of(Type::kBFloat16, {cache.batch, 32, 8, cache.length_q, cache.length_k, 128}, false);
-  const AttentionShape& s = problem.shape;
+Problem timed_problem(const TimedCache& cache) {
+  return problem_of(Type::kBFloat16, {cache.batch, 32, 8, cache.length_q, cache.length_k, 128},
+                    false);
+}
+
+// For all steps: it takes longer to draw them than to time a step.
+DecodeInputs timed_cache_inputs(const AttentionShape& s) {
   DecodeInputs inputs;
   static_cast<Inputs&>(inputs) = timed_inputs(s.length_k, s.head_dim);
   inputs.q = timed_inputs(s.length_q, s.head_dim).q;
   inputs.page_size = 64;
+  return inputs;
+}
+
+cli::Measurement time_step(const Backend& backend, const Rung& rung, const TimedCache& cache,
+                           const DecodeInputs& inputs) {
+  const Problem problem = timed_problem(cache);
+  const AttentionShape& s = problem.shape;
   const auto prepared = rung.prepare(problem, inputs);
   const double ms = backend.milliseconds(prepared.launch, 20).value();
   // K and V once, q and o.
@@ -87,9 +97,10 @@ void show_decode(cli::Program& program, const cli::KernelOptions& options) {
   fmt::print("bfloat16, 32 heads, 8 KV heads, head_dim 128; pages of 64 keys\n");
   for (const TimedCache& cache : kTimed) {
     cli::Table table({"kernel", "microseconds", "GB/s", "% of bandwidth"});
+    const DecodeInputs inputs = timed_cache_inputs(timed_problem(cache).shape);
     for (const Rung& rung : backend.rungs) {
       if (!options.wants(rung.name)) continue;
-      rows.push_back(time_step(backend, rung, cache));
+      rows.push_back(time_step(backend, rung, cache, inputs));
       table.add({rung.name, fmt::format("{:.1f}", 1e3 * number_of(rows.back(), "milliseconds")),
                  fmt::format("{:.0f}", number_of(rows.back(), "gigabytes_per_second")),
                  fmt::format("{:.1f}", number_of(rows.back(), "percent_of_bandwidth"))});

@@ -1,4 +1,4 @@
-// fa_decode(), as a program in C would call it: on the memory of the lab, and on that of a GPU.
+// fa_decode() and fa_append(), as a program in C would call them: on the memory of the lab, and on that of a GPU.
 #include <cmath>
 #include <optional>
 #include <string>
@@ -30,6 +30,8 @@ class DecodeCall {
         k_(shape_of_cache(), problem.layout, problem.shape.head_dim + 8),
         v_(shape_of_cache(), problem.layout, problem.shape.head_dim),
         o_(problem.shape_of_o(), problem.layout, problem.shape.head_dim + 16),
+        new_k_(shape_of_new(), problem.layout, problem.shape.head_dim + 16),
+        new_v_(shape_of_new(), problem.layout, problem.shape.head_dim),
         lse_(problem.shape.batch * problem.shape.heads * problem.shape.length_q),
         device_lengths_(problem.shape.batch),
         table_(problem.shape.batch * most_pages()) {
@@ -43,6 +45,9 @@ class DecodeCall {
     k_.give(attention.k, attention.k_strides);
     v_.give(attention.v, attention.v_strides);
     o_.give(attention.o, attention.o_strides);
+    new_k_.give(new_keys.k, new_keys.k_strides);
+    new_v_.give(new_keys.v, new_keys.v_strides);
+    new_keys.size = sizeof new_keys;
     attention.lse = lse_.data();
     cache.size = sizeof cache;
     cache.lengths_k = device_lengths_.data();
@@ -60,6 +65,28 @@ class DecodeCall {
 
   fa_attention attention{};
   fa_cache cache{};
+  fa_new_keys new_keys{};
+
+  // Takes the last length_q keys of each sequence out of the cache, and has them appended to it.
+  void append(const Numbers& lengths) {
+    new_k_.write(take_new(k_, inputs_.k, lengths));
+    new_v_.write(take_new(v_, inputs_.v, lengths));
+    const int status = fa_append(&attention, &cache, &new_keys);
+    CAPTURE(std::string(fa_last_error()));
+    REQUIRE(status == FA_STATUS_OK);
+  }
+  // What fa_append() says with something changed; "" when it succeeds.
+  template <class Change>
+  std::string append_says(Change change) {
+    fa_attention a = attention;
+    fa_cache c = cache;
+    fa_new_keys n = new_keys;
+    change(a, c, n);
+    const int status = fa_append(&a, &c, &n);
+    const std::string said = fa_last_error();
+    CHECK((status == FA_STATUS_OK) == said.empty());
+    return said;
+  }
 
   void set_lengths(const Numbers& lengths) { device_lengths_.upload(lengths.data()); }
   void set_table(Numbers table) {
@@ -116,6 +143,22 @@ class DecodeCall {
   }
 
  private:
+  Shape<4> shape_of_new() const {
+    const AttentionShape& s = problem_.shape;
+    return {s.batch, s.kv_heads, s.length_q, s.head_dim};
+  }
+  Tensor<float, 4> take_new(Placed<fa::bfloat16>& cache_of, Tensor<float, 4> rows,
+                            const Numbers& lengths) {
+    Tensor<float, 4> taken(shape_of_new());
+    for_each_index(taken.shape(), [&](const Shape<4>& at) {
+      const auto& [b, h, i, e] = at;
+      const std::int64_t key = lengths[static_cast<std::size_t>(b)] - taken.size(2) + i;
+      taken(b, h, i, e) = key < 0 ? NAN : rows(b, h, key, e);
+      if (key >= 0) rows(b, h, key, e) = NAN;
+    });
+    cache_of.write(in_cache(rows));
+    return taken;
+  }
   static Tensor<float, 4> part(const Tensor<float, 4>& all, std::int64_t b, std::int64_t length) {
     return converted<float>(all.view().narrow(0, b, b + 1).narrow(2, 0, length));
   }
@@ -150,7 +193,7 @@ class DecodeCall {
   Inputs inputs_;
   Numbers lengths_;
   std::int64_t page_size_;
-  Placed<fa::bfloat16> q_, k_, v_, o_;
+  Placed<fa::bfloat16> q_, k_, v_, o_, new_k_, new_v_;
   DeviceBuffer<float> lse_;
   DeviceBuffer<std::int32_t> device_lengths_, table_;
   std::optional<DeviceBuffer<char>> workspace_;
@@ -211,6 +254,53 @@ TEST_CASE("one CUDA graph of fa_decode() serves all steps of a generation") {
   }
 }
 #endif
+
+TEST_CASE("fa_append() writes new keys where fa_decode() reads them") {
+  for (const Layout layout : {Layout::kHeadsFirst, Layout::kLengthFirst}) {
+    for (const std::int64_t page_size : {0, 16, 64}) {
+      CAPTURE(page_size);
+      DecodeCall call(decode_problem(layout), {200, 0, 77}, page_size);
+      call.append({200, 0, 77});
+      call.check({200, 0, 77});
+      call.set_lengths({65, 1, 2});  // a sequence that begins, with fewer keys than new ones
+      call.append({65, 1, 2});
+      call.check({65, 1, 2});
+      call.cache.lengths_k = nullptr;
+      call.append({200, 200, 200});
+      call.check({200, 200, 200});
+    }
+  }
+}
+
+TEST_CASE("chunks of a prompt are appended and attend to all that was before") {
+  for (const std::int64_t chunk : {16, 100, 512}) {
+    CAPTURE(chunk);
+    DecodeCall call(problem_of(Type::kBFloat16, {2, 2, 1, chunk, 600, 40}, true), {600, 515}, 16);
+    call.append({600, 515});
+    call.check({600, 515});
+  }
+}
+
+TEST_CASE("fa_append() refuses what it cannot write, and skips pages out of range") {
+  DecodeCall call(decode_problem(), {64, 0, 77}, 64);
+  CHECK(call.append_says([](auto&, auto&, auto&) {}) == "");
+  CHECK(call.append_says([](auto&, auto&, auto& n) { n.size = 8; }) ==
+        "the new keys' size is 8; fa_new_keys has " + std::to_string(sizeof(fa_new_keys)) +
+            " bytes in this library");
+  CHECK(call.append_says([](auto&, auto&, auto& n) { n.k = nullptr; }) ==
+        "new k is a null pointer");
+  CHECK(call.append_says([](auto& a, auto&, auto& n) { n.v = a.v; }).find("overlaps new v") !=
+        std::string::npos);
+  CHECK(call.append_says([](auto& a, auto&, auto&) { a.k_strides.row = 0; }).find("rows overlap") !=
+        std::string::npos);
+  CHECK(fa_append(&call.attention, &call.cache, nullptr) == FA_STATUS_REFUSED);
+  CHECK(std::string(fa_last_error()) == "the new keys are a null pointer");
+  call.set_table({13, -1, -1, -1, -1, -1, -1, -1, 0, 1 << 30});
+  CHECK(call.append_says([](auto&, auto&, auto&) {}) == "");
+  CHECK(call.append_says([](auto&, auto& c, auto&) { c.check = 1; }) ==
+        "block_table[0][0] is 13; allowed are 0 to 12");
+  device_synchronize();
+}
 
 TEST_CASE("fa_decode() refuses what it cannot compute") {
   DecodeCall call(decode_problem(), {200, 0, 77}, 64);

@@ -514,6 +514,26 @@ def few_heads():
     return d
 
 
+def score_chain():
+    """From the scores over the functor to P and O, and the gradients back."""
+    d = Drawing(390, 276, "Scores, changed scores, probabilities, output; and their gradients")
+    steps = [("S", "dS"), ("S'", "dS'"), ("P", "dP"), ("O", "dO")]
+    names = ["score()", "softmax", "times V"]
+    back = ["score'(S) dS'", "P (dP - delta)", "dO V^T"]
+    for i, (value, gradient) in enumerate(steps):
+        y = 34 + 66 * i
+        d.cell(70, y, 60, 32, LINEAR, value, "#666666")
+        d.cell(250, y, 60, 32, QUADRATIC if i == 0 else SMALL, gradient, "#666666")
+        if i < 3:
+            d.vertical_arrow(100, y + 32, y + 66)
+            d.left(108, y + 53, names[i], font_size=11)
+            d.vertical_arrow(280, y + 66, y + 32)
+            d.left(288, y + 53, back[i], font_size=11)
+    d.text(100, 22, "forward", font_weight="bold")
+    d.text(280, 22, "backward", font_weight="bold")
+    return d
+
+
 if __name__ == "__main__":
     main(
         block_pairs,
@@ -531,4 +551,5 @@ if __name__ == "__main__":
         owners,
         rows,
         block_storage,
+        score_chain,
     )

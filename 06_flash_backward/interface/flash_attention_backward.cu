@@ -2,6 +2,7 @@
 // as C++ for the lab: see common/gpu/target.hpp.
 #include "06_flash_backward/interface/functors.cuh"
 #include "06_flash_backward/interface/gradient_checks.cuh"
+#include "06_flash_backward/interface/packed.cuh"
 
 namespace fa::FA_TARGET {
 namespace {
@@ -72,6 +73,14 @@ int fa_backward_functor(const fa_gradient* gradient, const fa_functor* functor, 
 
 size_t fa_backward_functor_workspace_bytes(const fa_gradient* gradient, const fa_functor* functor) {
   return fa::FA_TARGET::bytes_of_functor_workspace(gradient, functor);
+}
+
+int fa_backward_packed(const fa_gradient* gradient, const fa_packed* packed) {
+  return fa::FA_TARGET::backward_packed(gradient, packed);
+}
+
+size_t fa_backward_packed_workspace_bytes(const fa_gradient* gradient, const fa_packed* packed) {
+  return fa::FA_TARGET::bytes_of_packed_workspace(gradient, packed);
 }
 
 const char* fa_backward_kernel_name(const fa_gradient* gradient) {

@@ -69,6 +69,15 @@ int fa_backward_functor(const fa_gradient* gradient, const fa_functor* functor, 
 /// @return bytes; 0 when fa_backward_last_error() says what was refused
 size_t fa_backward_functor_workspace_bytes(const fa_gradient* gradient, const fa_functor* functor);
 
+/// As fa_backward() for what fa_forward_packed() computed, with the same sequences; see there for what
+/// is allowed. `deterministic` must be 0.
+/// @return an fa_status; fa_backward_last_error() says what was refused, or why it failed
+int fa_backward_packed(const fa_gradient* gradient, const fa_packed* packed);
+
+/// How many bytes of workspace fa_backward_packed() needs. Pointers and strides are not looked at.
+/// @return bytes; 0 when fa_backward_last_error() says what was refused
+size_t fa_backward_packed_workspace_bytes(const fa_gradient* gradient, const fa_packed* packed);
+
 /// Which kernels fa_backward() would take, for example "06_swizzled_pipeline, bfloat16, 128
 /// columns". Pointers are not looked at; of strides only whether TMA takes them, as the kernels
 /// for Hopper ask: above 0 and below 2^40 bytes.

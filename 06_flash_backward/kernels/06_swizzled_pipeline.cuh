@@ -156,10 +156,11 @@ constexpr std::size_t swizzled_backward_bytes() {
 /// dK and dV, and additions to d_q_accum. A block owns keys and loops over the queries.
 /// @tparam Tile        a BackwardTile
 /// @tparam has_dropout whether there may be dropout
+/// @param  key0        the block's first key
 //! [finish]
-template <class Tile, class T, bool has_dropout>
-__global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
-    flash_backward_swizzled_pipeline(AttentionGradient<T> a) {
+template <class Tile, bool has_dropout, class T>
+__device__ void swizzled_pipeline_block(const AttentionGradient<T>& a,
+                                        int key0, int kv_head, int batch) {
   constexpr int d = Tile::d;
   T* const k_smem = dynamic_shared<T>();
   T* const v_smem = k_smem + Tile::kv_size;
@@ -172,8 +173,6 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
   const int warp = thread / kWarp;
   const int warp_key = warp / Tile::column_parts * Tile::warp_keys;
   const int column0 = warp % Tile::column_parts * Tile::columns;
-  const int key0 = blockIdx.x * Tile::block_n;
-  const int kv_head = blockIdx.y, batch = blockIdx.z;
   const auto fetch = [&](const QueryTile<T>& tile, int stage) {
     copy_rows_async<Tile::block_m, d, Tile::threads>(
         q_smem + stage * Tile::q_size, tile.head.q, a.q_strides.row,
@@ -268,6 +267,13 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
                        column0, lane);
 }
 //! [finish]
+/// The kernel.
+template <class Tile, class T, bool has_dropout>
+__global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
+    flash_backward_swizzled_pipeline(AttentionGradient<T> a) {
+  swizzled_pipeline_block<Tile, has_dropout>(a, blockIdx.x * Tile::block_n,
+                                             blockIdx.y, blockIdx.z);
+}
 
 /// Launches the rung.
 /// @tparam d     32, 64, 128 or 256, at least head_dim

@@ -176,17 +176,17 @@ __device__ void atomic_add_d_q(float* accum, const QuerySums<Tile>& d_q,
 /// dQ = scale d_q_accum, rounded. atomic_add_d_q() left eight neighbours of a row, and of the row
 /// eight below, to four lanes; here one thread has them all.
 template <class Tile, class T>
-__global__ void postprocess_d_q(AttentionGradient<T> a) {
+__device__ void postprocess_d_q_block(const AttentionGradient<T>& a,
+                                      int query0, int head_index, int batch) {
   constexpr int rows = Tile::d_q_rows / 16, columns = Tile::d_q_columns / 8;
   const int fragment = threadIdx.x / 8;  // of 16 x 8 accumulators
   const int warp = fragment / (rows * columns);
-  const int query0 = blockIdx.x * Tile::block_m;
   const int row = query0 + warp % Tile::d_q_warp_rows * Tile::d_q_rows +
                   fragment / columns % rows * 16 + threadIdx.x % 8;
   const int col =
       warp / Tile::d_q_warp_rows * Tile::d_q_columns + fragment % columns * 8;
   if (col >= a.head_dim) return;
-  const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
+  const auto head = gradient_head(a, batch, head_index);
   const float* from = a.d_q_accum + (head.padded_row + query0) * Tile::d +
                       threadIdx.x * std::int64_t{16};
   std::uint32_t high[4], low[4];
@@ -201,6 +201,12 @@ __global__ void postprocess_d_q(AttentionGradient<T> a) {
   if (row + 8 < a.length_q) {
     store4(to + 8 * a.d_q_strides.row, as_float4(low));
   }
+}
+/// The kernel that does so for all tiles of queries.
+template <class Tile, class T>
+__global__ void postprocess_d_q(AttentionGradient<T> a) {
+  postprocess_d_q_block<Tile>(a, blockIdx.x * Tile::block_m, blockIdx.y,
+                              blockIdx.z);
 }
 
 /// The launch of postprocess_d_q().

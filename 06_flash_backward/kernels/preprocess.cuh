@@ -48,15 +48,29 @@ __device__ float row_delta(const AttentionGradient<T>& a,
   return warp_sum<kRowLanes<d>>(sum);
 }
 
+/// The rows of a block that preprocesses: of a head, from the first one on.
+struct RowBlock {
+  int first;
+  int head;
+  int batch;
+};
+/// Those of this block in the grid of preprocess_launch().
+template <int d>
+__device__ RowBlock row_block() {
+  constexpr int rows = kPreprocessThreads / kRowLanes<d>;
+  return {static_cast<int>(blockIdx.x) * rows, static_cast<int>(blockIdx.y),
+          static_cast<int>(blockIdx.z)};
+}
+
 /// Calls store(head, row, col, delta) in the lanes that share a row of the workspace; col is the
 /// lane's first column.
 template <int d, class T, class Store>
-__device__ void with_row_delta(const AttentionGradient<T>& a, Store store) {
+__device__ void with_row_delta(const AttentionGradient<T>& a, Store store,
+                               const RowBlock& block = row_block<d>()) {
   constexpr int lanes = kRowLanes<d>;
-  const int row = blockIdx.x * (kPreprocessThreads / lanes) +
-                  static_cast<int>(threadIdx.x) / lanes;
+  const int row = block.first + static_cast<int>(threadIdx.x) / lanes;
   const int col = threadIdx.x % lanes * 8;
-  const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
+  const auto head = gradient_head(a, block.batch, block.head);
   const float delta = row_delta<d>(a, head, row, col);
   if (row < padded_rows(a)) store(head, row, col, delta);
 }
@@ -94,13 +108,20 @@ __device__ void store_row_statistics(const AttentionGradient<T>& a,
 /// delta = rowsum(dO * O), LSE in base 2, and zeros for d_q_accum where there is one.
 /// @tparam d columns of d_q_accum, at least head_dim
 template <int d, class T>
-__global__ void preprocess_16_bit(AttentionGradient<T> a) {
-  with_row_delta<d>(a, [&](const auto& head, int row, int col, float delta) {
+__device__ void preprocess_rows(const AttentionGradient<T>& a,
+                                const RowBlock& block = row_block<d>()) {
+  const auto store = [&](const auto& head, int row, int col, float delta) {
     if (a.d_q_accum != nullptr) {
       zero_d_q_accum<d>(a, head.padded_row + row, col);
     }
     if (col == 0) store_row_statistics(a, head, row, delta);
-  });
+  };
+  with_row_delta<d>(a, store, block);
+}
+/// The kernel that computes them.
+template <int d, class T>
+__global__ void preprocess_16_bit(AttentionGradient<T> a) {
+  preprocess_rows<d>(a);
 }
 
 /// Blocks that cover all rows of the workspace, kRowLanes<d> threads for each.

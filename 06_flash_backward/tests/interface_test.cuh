@@ -484,7 +484,8 @@ TEST_CASE("each thread has its own last error") {
 TEST_CASE("the library exports its C functions and nothing else") {
   CHECK(exported_names() ==
         "fa_backward fa_backward_functor fa_backward_functor_workspace_bytes "
-        "fa_backward_kernel_name fa_backward_last_error fa_backward_runs_on "
+        "fa_backward_kernel_name fa_backward_last_error fa_backward_packed "
+        "fa_backward_packed_workspace_bytes fa_backward_runs_on "
         "fa_backward_workspace_bytes ");
 }
 #endif

@@ -12,12 +12,14 @@ and a table says which stage caught what. With --mutants: every mutant of every 
 import argparse
 import concurrent.futures
 import itertools
+import multiprocessing
 import os
 import subprocess
 import sys
 import time
 
-from common.classroom import catalogue, grading, mutants, numbers, record
+from common.classroom import batch, catalogue, grading, mutants, numbers, record, unset
+from common.classroom.toolchain import Toolchain
 
 
 def first_refusal(results):
@@ -28,6 +30,14 @@ def first_refusal(results):
 def one_line(message):
     """The beginning of a message."""
     return " ".join(message.split())[:70]
+
+
+def grade_cases(toolchain, batch_of):
+    """Grades a batch of answers; returns rows of the table."""
+    exercise, own = batch_of
+    together = [answer for _, _, answer, stage, _ in own if stage != "compiles"]
+    compile_together(toolchain, exercise, together)
+    return [grade_case(toolchain, exercise, *case) for case in own]
 
 
 def grade_case(toolchain, exercise, kind, name, answer, stage, says):
@@ -62,14 +72,59 @@ def grade_case(toolchain, exercise, kind, name, answer, stage, says):
 
 
 def cases(toolchain, exercise):
-    """All answers to an exercise with what must come of them."""
-    stage, says = exercise.start_fails
-    yield "start", "the start", exercise.start(), stage, says
-    yield "solution", "the solution", grading.solution(toolchain, exercise), None, ""
+    """All answers to an exercise with what must come of them; compiles its grader."""
+    toolchain.grader(exercise)
+    found = [
+        ("start", "the start", exercise.start(), *exercise.start_fails),
+        ("solution", "the solution", grading.solution(toolchain, exercise), None, ""),
+    ]
     for name, _about, stage, says, answer in grading.wrong_answers(toolchain, exercise):
-        yield "wrong", name, answer, stage, says
+        found.append(("wrong", name, answer, stage, says))
     for name, answer in exercise.right_answers():
-        yield "right", name, answer, None, ""
+        found.append(("right", name, answer, None, ""))
+    return found
+
+
+BATCH = 12  # answers that are compiled together
+
+
+def in_processes(jobs, toolchain, function, work):
+    """function(toolchain, item) of each item of work, in its order, as they become ready."""
+    context = multiprocessing.get_context("fork")
+    with concurrent.futures.ProcessPoolExecutor(
+        max(1, jobs), context, Worker.begin, (toolchain, function)
+    ) as pool:
+        yield from pool.map(Worker.run, work)
+
+
+class Worker:
+    """A process of in_processes(), which has what it needs from the one that began it."""
+
+    @classmethod
+    def begin(cls, toolchain, function):
+        """Once for a process."""
+        cls.toolchain, cls.function = toolchain, staticmethod(function)
+
+    @classmethod
+    def run(cls, item):
+        """Of one item."""
+        return cls.function(cls.toolchain, item)
+
+
+def batches(groups):
+    """(exercise, some of its items) for (exercise, items)."""
+    for exercise, items in groups:
+        for begin in range(0, len(items), BATCH):
+            yield exercise, items[begin : begin + BATCH]
+
+
+def compile_together(toolchain, exercise, answers, explain=True):
+    """Compiles what grading.grade() then finds."""
+    toolchain.made = {}
+    if not exercise.predicts and len(answers) > 1:
+        filled = (unset.filled(exercise, answer) for answer in answers if explain)
+        answers = [*answers, *(text for text, names in filled if names)]
+        toolchain.made = batch.programs(toolchain, exercise, answers)
 
 
 def few_styles(chosen):
@@ -137,17 +192,16 @@ def main(arguments, root, toolchain):
 
 def grade_answers(tools, chosen, options, faults):
     """Grades all answers of the exercises; returns 0 when all is as it must be."""
-    began, work = time.monotonic(), []
-    for exercise in chosen:
+    began = time.monotonic()
+    work = list(zip(chosen, in_processes(options.jobs, tools, cases, chosen)))
+    for exercise, own in work:
         if len(exercise.hints()) != 3:
             faults.append(f"{exercise.id} has {len(exercise.hints())} hints; three are needed")
-        own = list(cases(tools, exercise))
-        work += [(exercise, *case) for case in own]
         wrong = sum(case[0] == "wrong" for case in own)
         if wrong < 3:
             faults.append(f"{exercise.id} has {wrong} wrong answers; at least three are needed")
-    with concurrent.futures.ThreadPoolExecutor(max(1, options.jobs)) as pool:
-        rows = list(pool.map(lambda case: grade_case(tools, *case), work))
+    graded_batches = in_processes(options.jobs, tools, grade_cases, batches(work))
+    rows = [row for some in graded_batches for row in some]
     print_table(rows, options.messages)
     faults += [
         f"{row['exercise']}, {row['answer']}: {row['fault']}" for row in rows if row["fault"]
@@ -217,23 +271,19 @@ def grade_mutants(tools, chosen, options):
             print(f"FAULT: {exercise.id}/frame.txt: there is no mutant {change[0]} -> {change[1]}")
             return 1
         found = mutants.sample(found, options.mutants) if options.mutants else found
-        work += [(exercise, m) for m in found if not m.keys & equivalent.keys()]
-
-    def verdict(case):
-        exercise, mutant = case
-        refusal = first_refusal(grading.grade(tools, exercise, mutant.text, explain=False))
-        return exercise, mutant, refusal
-
+        work.append((exercise, [m for m in found if not m.keys & equivalent.keys()]))
+    list(in_processes(options.jobs, tools, Toolchain.grader, [exercise for exercise, _ in work]))
     compiled = []
-    with concurrent.futures.ThreadPoolExecutor(max(1, options.jobs)) as pool:
-        rows = pool.map(verdict, work)
-        for exercise, own in itertools.groupby(rows, key=lambda row: row[0]):
-            own = [row for row in own if row[2] is None or row[2].name != "compiles"]
-            print_mutants(exercise, own, options.messages)
-            sys.stdout.flush()
-            if not options.mutants:
-                note_mutants(tools, options, exercise, own)
-            compiled += own
+    rows = itertools.chain.from_iterable(
+        in_processes(options.jobs, tools, mutant_verdicts, batches(work))
+    )
+    for exercise, own in itertools.groupby(rows, key=lambda row: row[0]):
+        own = [row for row in own if row[2] is None or row[2].name != "compiles"]
+        print_mutants(exercise, own, options.messages)
+        sys.stdout.flush()
+        if not options.mutants:
+            note_mutants(tools, options, exercise, own)
+        compiled += own
     accepted = [row for row in compiled if row[2] is None]
     refused = [row for row in compiled if row[2] is not None]
     specific = [row for row in refused if not mutants.is_default(row[2].message)]
@@ -249,6 +299,20 @@ def grade_mutants(tools, chosen, options):
     if too_few:
         print(f"FAULT: at least {LEAST_SPECIFIC:.0%} of the messages must name something")
     return 1 if accepted or too_few else 0
+
+
+def mutant_verdicts(toolchain, batch_of):
+    """What came of a batch of mutants: rows of exercise, mutant and what refused it."""
+    exercise, own = batch_of
+    compile_together(toolchain, exercise, [mutant.text for mutant in own], explain=False)
+    return [
+        (
+            exercise,
+            mutant,
+            first_refusal(grading.grade(toolchain, exercise, mutant.text, explain=False)),
+        )
+        for mutant in own
+    ]
 
 
 def note_mutants(tools, options, exercise, rows):

@@ -255,6 +255,17 @@ __global__ void sink_gradients(AttentionGradient<T> a, Functor functor) {
 }
 //! [sink_gradients]
 
+/// Launches it for a functor with sinks whose gradient is wanted.
+template <class T, class Functor>
+void launch_sink_gradients(const AttentionGradient<T>& a,
+                           const Functor& functor, const Stream& stream) {
+  if constexpr (Functor::has_sink) {
+    if (functor.d_sinks() == nullptr) return;
+    launch(stream, sink_gradients<T, Functor>,
+           {{static_cast<unsigned>(a.heads)}, {kSinkThreads}}, a, functor);
+  }
+}
+
 /// The tile of the kernel: 32 keys and more, whose dK and dV one warp has.
 template <int d>
 using FunctorBackwardTile = SwizzledBackwardTile<d>;
@@ -279,12 +290,7 @@ void launch_backward_score_functor(const AttentionGradient<T>& a,
                                    const Stream& stream, TileKind* kinds) {
   using Tile = FunctorBackwardTile<d>;
   launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
-  if constexpr (Functor::has_sink) {
-    if (functor.d_sinks() != nullptr) {
-      launch(stream, sink_gradients<T, Functor>,
-             {{static_cast<unsigned>(a.heads)}, {kSinkThreads}}, a, functor);
-    }
-  }
+  launch_sink_gradients(a, functor, stream);
   with_tile_kinds(static_cast<const Attention<T>&>(a), functor, Tile::block_m,
                   Tile::block_n, kinds, stream, [&](const auto& with_kinds) {
                     using F = std::decay_t<decltype(with_kinds)>;

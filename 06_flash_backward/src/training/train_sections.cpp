@@ -277,7 +277,7 @@ void add_training(cli::Program& program, const std::vector<Backend>& backends) {
   options.output("--checkpoint", choice->checkpoint,
                  "the checkpoint to write at the end and on Ctrl-C (default: the "
                  "one resumed;\notherwise, on Ctrl-C, 06_flash_backward.checkpoint)");
-  options.output("--weights", choice.weights,
+  options.output("--weights", choice->weights,
                  "the file for what was learnt, which lesson 05 generates text from");
   options.output("--svg", choice->svg, "the file for a chart of the loss");
 }

@@ -1,0 +1,79 @@
+/// @file
+/// Appends to a cache: copies the keys and values of new tokens to their places, in pages or not.
+/// Where these are is read from the memory of the device, so that one CUDA graph serves all steps
+/// of a generation.
+#pragma once
+
+#include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
+
+namespace fa::FA_TARGET {
+
+/// Threads of a block that appends.
+constexpr int kAppendThreads = 256;
+
+/// New rows [batch, kv_heads, length, columns], and the cache that they go to. Elements have four
+/// bytes, whatever the type is; columns and strides that are used are multiples of 4.
+struct NewRows {
+  const float* from;
+  float* to;
+  RowStrides from_strides;
+  RowStrides to_strides;  ///< with pages, batch is from a page to the next
+  int columns;
+};
+
+/// A thread copies four elements of a row of K, and of V. The new tokens are the last ones of each
+/// sequence.
+/// @param length_new of the new rows
+/// @param length_k   the most keys of a sequence; what lengths_k has out of range counts as the
+///                   nearest length that is allowed
+/// @param lengths_k  with the new tokens; null: all have length_k
+/// @param pages      without a block_table: none
+//! [append]
+__global__ void __launch_bounds__(kAppendThreads)
+    append_rows(NewRows k, NewRows v, int length_new, int length_k,
+                const int* lengths_k, PagedKv pages) {
+  const int columns = k.columns > v.columns ? k.columns : v.columns;
+  const std::int64_t index =
+      std::int64_t{blockIdx.x} * kAppendThreads + threadIdx.x;
+  const auto row = static_cast<int>(index / (columns / 4));
+  const int col = static_cast<int>(index % (columns / 4)) * 4;
+  const int head = blockIdx.y, batch = blockIdx.z;
+  int keys = lengths_k == nullptr ? length_k : lengths_k[batch];
+  keys = keys < 0 ? 0 : keys < length_k ? keys : length_k;
+  const int key = keys - length_new + row;  // its place in the sequence
+  if (row >= length_new || key < 0) return;
+  int part = batch, token = key;
+  if (pages.block_table != nullptr) {
+    part = pages.block_table[std::int64_t{batch} * pages.most_pages +
+                             key / pages.page_size];
+    token = key % pages.page_size;
+    if (part < 0 || part >= pages.cache_pages) return;
+  }
+  const auto copy = [&](const NewRows& rows) {
+    if (col >= rows.columns) return;
+    const RowStrides &from = rows.from_strides, &to = rows.to_strides;
+    store4(rows.to + part * to.batch + head * to.head + token * to.row + col,
+           load4(rows.from + batch * from.batch + head * from.head +
+                 row * from.row + col));
+  };
+  copy(k);
+  copy(v);
+}
+//! [append]
+
+/// Launches the kernel.
+inline void launch_append(const NewRows& k, const NewRows& v, int batch,
+                          int kv_heads, int length_new, int length_k,
+                          const int* lengths_k, const PagedKv& pages,
+                          const Stream& stream) {
+  const std::int64_t threads =
+      std::int64_t{length_new} * (std::max(k.columns, v.columns) / 4);
+  launch(stream, append_rows,
+         {{static_cast<unsigned>(
+               ceil_div<std::int64_t>(threads, kAppendThreads)),
+           static_cast<unsigned>(kv_heads), static_cast<unsigned>(batch)},
+          {kAppendThreads}},
+         k, v, length_new, length_k, lengths_k, pages);
+}
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,45 @@
+/// @file
+/// Packed sequences: a block takes a tile of queries of one sequence, and processes it as step 08
+/// does. Which sequence and which tile follows from its place in a list whose length the host knows.
+#pragma once
+
+#include "05_flash_forward/kernels/08_edge_masks.cuh"
+#include "common/attention/packed.cuh"
+
+namespace fa::FA_TARGET {
+
+/// Attention in 16 bits within each of several packed sequences.
+/// @tparam Tile    a ForwardTile
+/// @tparam T       half or bfloat16
+/// @param  at_once blocks that run at once
+//! [packed]
+template <class Tile, class T>
+__global__ void __launch_bounds__(Tile::threads, 2)
+    flash_packed(Attention<T> a, PackedSequences sequences, int at_once) {
+  static_assert(Tile::block_m == kSlotRows, "a tile is a slot");
+  const WorkTile work =
+      packed_tile(sequences.q, blockIdx.x, a.heads, a.causal, at_once);
+  if (work.block < 0) return;  // an empty slot
+  const auto own = sequence_of(a, sequences.q.range(work.batch),
+                               sequences.k.range(work.batch), work.head);
+  edge_masks_block<Tile, false>(own, work.block, work.head, 0);
+}
+//! [packed]
+
+/// Launches the kernel with a block for each slot of each head.
+/// @tparam d 64 or 128, at least head_dim
+/// @param  a with a batch of 1, and all tokens as lengths
+template <int d, class T>
+void launch_packed(const Attention<T>& a, const PackedSequences& sequences,
+                   const Stream& stream) {
+  using Tile = ForwardTileFor<d>;
+  launch(stream, flash_packed<Tile, T>,
+         {{static_cast<unsigned>(sequences.q.slots()) *
+           static_cast<unsigned>(a.heads)},
+          {Tile::threads},
+          pipeline_bytes<Tile, T>(),
+          kPipelineStages},
+         a, sequences, 2 * device_properties().sm_count);
+}
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,89 @@
+/// @file
+/// What fa_backward_packed() does: it looks at what it is given, and launches the kernels for packed
+/// sequences. Compiled once for each backend: see common/gpu/target.hpp.
+#pragma once
+
+#include "05_flash_forward/interface/packed_checks.cuh"
+#include "06_flash_backward/interface/gradient_checks.cuh"
+#include "06_flash_backward/kernels/packed/01_list_of_slots.cuh"
+#include "06_flash_backward/kernels/packed/02_ragged_maps.cuh"
+
+namespace fa::FA_TARGET {
+namespace {  // one source file for each library includes this
+
+inline void check_packed_call(const fa_gradient* given, const fa_packed* packed) {
+  check_gradient(given);
+  check_packed("fa_backward_packed", given->attention, packed);
+  if (given->deterministic != 0) refuse("deterministic is 1; fa_backward_packed allows 0");
+}
+
+// Calls work(gradient, d) with the gradient for the kernels and the columns of a kernel.
+template <class Work>
+void with_packed_gradient(const fa_gradient& g, Work work) {
+  with_gradient(g, [&](const auto& gradient, const char*) {
+    if constexpr (sizeof(*gradient.q) == 2) {
+      with_head_dim<64, 128>(g.attention.head_dim, [&](auto d) { work(gradient, d); });
+    }
+  });
+}
+
+// Semaphores in any case: the strides, which decide on the kernels, are not looked at.
+template <int d, class T>
+std::size_t packed_workspace_bytes(const AttentionGradient<T>& a,
+                                   const PackedSequences& sequences) {
+  return sizeof(float) *
+         static_cast<std::size_t>(workspace_floats(with_slots(a, sequences), {d, true}));
+}
+
+inline std::size_t bytes_of_packed_workspace(const fa_gradient* given, const fa_packed* packed) {
+  std::size_t bytes = 0;
+  guarded([&] {
+    check_packed_call(given, packed);
+    with_packed_gradient(*given, [&](const auto& a, auto d) {
+      bytes =
+          packed_workspace_bytes<decltype(d)::value>(a, sequences_of(given->attention, *packed));
+    });
+  });
+  return bytes;
+}
+
+template <int d, class T>
+void launch_gradient_packed(const AttentionGradient<T>& a, const PackedSequences& sequences,
+                            const Stream& stream) {
+  const DeviceProperties device = device_properties();
+  if (prefers_hopper(device) && can_use_tma_backward(a) && can_use_packed_tma(a, sequences)) {
+    launch_backward_packed_tma<d>(a, sequences, stream);
+    return;
+  }
+  const Needs needs = kNeedsMma.with_shared(sm_80_backward_bytes(d, false));
+  if (!can_run(device, needs)) {
+    throw std::runtime_error("fa_backward_packed " + missing(device, needs));
+  }
+  launch_backward_packed<d>(a, sequences, stream, device);
+}
+
+inline int backward_packed(const fa_gradient* given, const fa_packed* given_packed) {
+  return guarded([&] {
+    check_packed_call(given, given_packed);
+    const fa_gradient& g = *given;
+    const fa_packed& packed = *given_packed;
+    check_gradient_memory(g, checked_cu_seqlens(packed));
+    const CurrentGpu gpu(gpu_of(g));
+    check_cu_seqlens(g.attention, packed);
+    with_packed_gradient(g, [&](auto gradient, auto columns) {
+      constexpr int d = decltype(columns)::value;
+      const PackedSequences sequences = sequences_of(g.attention, packed);
+      const std::size_t least = packed_workspace_bytes<d>(gradient, sequences);
+      if (g.workspace_bytes < least) {
+        refuse("workspace_bytes is {}; allowed are {} and more", g.workspace_bytes, least);
+      }
+      auto padded = with_slots(gradient, sequences);
+      set_workspace(padded, static_cast<float*>(g.workspace), {d, true});
+      padded.length_q = gradient.length_q;
+      launch_gradient_packed<d>(padded, sequences, stream_of(g.attention));
+    });
+  });
+}
+
+}  // namespace
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,91 @@
+/// @file
+/// Gradients of packed sequences: blocks take tiles of one sequence from the list of slots that
+/// lesson 05's packed/01_list_of_slots.cuh has, and process them as rung 06 does.
+#pragma once
+
+#include "06_flash_backward/kernels/06_swizzled_pipeline.cuh"
+#include "06_flash_backward/kernels/packed/sequence_gradient.cuh"
+
+namespace fa::FA_TARGET {
+
+/// delta, LSE in base 2, and zeros for d_q_accum.
+template <int d, class T>
+__global__ void preprocess_packed(AttentionGradient<T> a,
+                                  PackedSequences sequences) {
+  preprocess_sequence<d>(a, sequences, [](const auto& own, const auto& rows) {
+    preprocess_rows<d>(own, rows);
+  });
+}
+
+/// dK and dV, and additions to d_q_accum.
+/// @tparam Tile    a BackwardTile
+/// @param  at_once blocks that run at once
+template <class Tile, class T>
+__global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
+    flash_backward_packed(AttentionGradient<T> a, PackedSequences sequences,
+                          int at_once) {
+  constexpr int per_slot = kSlotRows / Tile::block_n;
+  static_assert(per_slot * Tile::block_n == kSlotRows, "tiles divide a slot");
+  const WorkTile work = packed_keys(sequences.k, blockIdx.x / per_slot,
+                                    a.kv_heads, a.causal, at_once);
+  if (work.block < 0) return;  // an empty slot
+  const auto own = sequence_of<Tile::d>(a, sequences, work.batch, 0);
+  const int key0 = work.block * kSlotRows +
+                   static_cast<int>(blockIdx.x) % per_slot * Tile::block_n;
+  if (key0 >= own.length_k) return;
+  swizzled_pipeline_block<Tile, false>(own, key0, work.head, 0);
+}
+
+/// dQ = scale d_q_accum.
+template <class Tile, class T>
+__global__ void postprocess_packed(AttentionGradient<T> a,
+                                   PackedSequences sequences) {
+  const PackedQueries rows =
+      packed_queries(sequences.q, blockIdx.x, Tile::block_m);
+  const int head = blockIdx.y;
+  const auto own = sequence_of<Tile::d>(a, sequences, rows.sequence, head);
+  if (rows.first < 0 || rows.first >= own.length_q) return;
+  postprocess_d_q_block<Tile>(own, rows.first, head, 0);
+}
+
+/// Launches these kernels.
+/// @tparam d     64 or 128, at least head_dim
+/// @param a      with a batch of 1, all tokens as lengths, and a Workspace{d} for with_slots()
+/// @param stream where
+/// @param device where; it decides on the tile
+template <int d, class T>
+void launch_backward_packed(const AttentionGradient<T>& a,
+                            const PackedSequences& sequences,
+                            const Stream& stream,
+                            const DeviceProperties& device) {
+  const auto launch_tile = [&](auto tile) {
+    using Tile = decltype(tile);
+    const PackedRows &q = sequences.q, &k = sequences.k;
+    launch(
+        stream, preprocess_packed<d, T>,
+        {grid_of_slots(q, a.heads, kPreprocessRows<d>), {kPreprocessThreads}},
+        a, sequences);
+    launch(stream, flash_backward_packed<Tile, T>,
+           {{grid_of_slots(k, 1, Tile::block_n).x *
+             static_cast<unsigned>(a.kv_heads)},
+            {Tile::threads},
+            swizzled_backward_bytes<Tile, T>(),
+            kPipelineStages},
+           a, sequences, device.sm_count);
+    launch(stream, postprocess_packed<Tile, T>,
+           {grid_of_slots(q, a.heads, Tile::block_m),
+            {Tile::block_m * Tile::d / 16}},
+           a, sequences);
+  };
+  using Large = SwizzledBackwardTile<d>;
+  if constexpr (d < 128) {
+    launch_tile(Large{});
+  } else if (can_run(device, kNeedsMma.with_shared(
+                                 swizzled_backward_bytes<Large, T>()))) {
+    launch_tile(Large{});
+  } else {
+    launch_tile(SmallBackwardTile<d>{});
+  }
+}
+
+}  // namespace fa::FA_TARGET

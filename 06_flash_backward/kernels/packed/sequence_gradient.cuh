@@ -1,0 +1,99 @@
+/// @file
+/// The gradients of one of several packed sequences, as a batch of its own, and where its rows of
+/// the workspace are: each slot has kSlotRows of them in each head, and those of a sequence follow
+/// one another, head by head.
+#pragma once
+
+#include "06_flash_backward/kernels/preprocess.cuh"
+#include "06_flash_backward/kernels/workspace.cuh"
+#include "common/attention/packed.cuh"
+
+namespace fa::FA_TARGET {
+
+static_assert(kSlotRows % kPaddedRows == 0,
+              "a sequence's padded rows fit in its slots");
+
+/// For the functions of workspace.cuh: one sequence with as many rows as the slots have.
+template <class Gradient>
+Gradient with_slots(Gradient a, const PackedSequences& sequences) {
+  a.length_q = sequences.q.slots() * kSlotRows;
+  return a;
+}
+
+/// One sequence of packed gradients; see sequence_of() of an Attention.
+/// @tparam d columns of d_q_accum
+template <int d, class T>
+__device__ AttentionGradient<T> sequence_of(const AttentionGradient<T>& a,
+                                            const PackedSequences& sequences,
+                                            int sequence, int head) {
+  const PackedRange q = sequences.q.range(sequence);
+  const PackedRange k = sequences.k.range(sequence);
+  AttentionGradient<T> own = a;
+  static_cast<Attention<T>&>(own) = sequence_of<T>(a, q, k, head);
+  own.d_o += q.begin * a.d_o_strides.row;
+  own.d_q += q.begin * a.d_q_strides.row;
+  own.d_k += k.begin * a.d_k_strides.row;
+  own.d_v += k.begin * a.d_v_strides.row;
+  const std::int64_t row =
+      std::int64_t{sequences.q.first_slot(sequence)} * kSlotRows * a.heads;
+  own.delta += row;
+  own.lse_base_2 += row;
+  own.d_q_accum += row * d;
+  if (a.d_q_semaphores != nullptr) {
+    own.d_q_semaphores += row / kSemaphoreRows * 2;
+  }
+  return own;
+}
+
+/// The rows of a tile of queries in its sequence.
+struct PackedQueries {
+  int sequence;
+  int first;  ///< negative, or beyond the last one, in an empty slot
+};
+/// Those of a place among all tiles of so many rows, which divide a slot.
+__device__ inline PackedQueries packed_queries(const PackedRows& rows,
+                                               int place, int tile_rows) {
+  const int per_slot = kSlotRows / tile_rows, slot = place / per_slot;
+  const int sequence = rows.sequence_of(slot);
+  return {sequence, (slot - rows.first_slot(sequence)) * kSlotRows +
+                        place % per_slot * tile_rows};
+}
+
+/// A block for each tile of so many rows in each slot and head.
+inline Size grid_of_slots(const PackedRows& rows, int heads, int tile_rows) {
+  return {static_cast<unsigned>(rows.slots()) *
+              static_cast<unsigned>(kSlotRows / tile_rows),
+          static_cast<unsigned>(heads)};
+}
+
+/// Rows of a block that preprocesses.
+template <int d>
+constexpr int kPreprocessRows = kPreprocessThreads / kRowLanes<d>;
+
+/// Calls work(gradients of the sequence, rows) for the rows of a block in a grid_of_slots() of
+/// kPreprocessRows.
+template <int d, class T, class Work>
+__device__ void preprocess_sequence(const AttentionGradient<T>& a,
+                                    const PackedSequences& sequences,
+                                    Work work) {
+  const int head = blockIdx.y;
+  const PackedQueries rows =
+      packed_queries(sequences.q, blockIdx.x, kPreprocessRows<d>);
+  if (rows.first < 0) return;
+  work(sequence_of<d>(a, sequences, rows.sequence, head),
+       RowBlock{rows.first, head, 0});
+}
+
+/// The order of blocks of keys: under the causal mask those with the most queries come first.
+/// @return its first key is negative where a slot is empty
+__device__ inline WorkTile packed_keys(const PackedRows& rows, int place,
+                                       int heads, bool causal, int at_once) {
+  WorkTile tile = packed_tile(rows, place, heads, causal, at_once);
+  if (causal && tile.block >= 0) {
+    tile.block =
+        ceil_div(rows.range(tile.batch).length, kSlotRows) - 1 - tile.block;
+  }
+  return tile;
+}
+
+}  // namespace fa::FA_TARGET
