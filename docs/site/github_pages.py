@@ -11,14 +11,20 @@ from common.drawing import narrow
 from docs.site import drawings
 from docs.site.links import OTHER_SITE, from_root, page_of
 
-SENTENCE = 40  # letters: a cell with more is no figure and no name
+SENTENCE, LONG = 40, 80  # letters: a cell with more is no figure and no name, nor the name of a row
+NAMED = 14  # letters: longer names of rows need room on a phone
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]\s*")
 
 
-def later_cells(table):
-    """The cells of a table that are not in its first column."""
-    for row in table.next_node(nodes.tbody):
-        yield from row[1:]
+def phone_form(table):
+    """The class of a table on a phone: stacked, each row a block, where it has sentences; named
+    where the first column stays and needs room for its names; else none."""
+    rows = list(table.next_node(nodes.tbody))
+    first = max(len(row[0].astext()) for row in rows)
+    later = max((len(cell.astext()) for row in rows for cell in row[1:]), default=0)
+    if first >= LONG or later >= SENTENCE:
+        return ["stacked"]
+    return ["named"] if first >= NAMED else []
 
 
 class GithubMarkdown(SphinxTransform):
@@ -45,8 +51,7 @@ class GithubMarkdown(SphinxTransform):
         for image in list(self.document.findall(nodes.image)):
             self.drawing(image)
         for table in self.document.findall(nodes.table):
-            if any(len(cell.astext()) >= SENTENCE for cell in later_cells(table)):
-                table["classes"].append("stacked")  # on a phone
+            table["classes"] += phone_form(table)
         for section in self.document.findall(nodes.section):
             section["ids"] = [section["slug"]]
 

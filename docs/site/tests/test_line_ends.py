@@ -7,7 +7,7 @@ from docutils import nodes
 from docutils.utils import new_document
 from pygments.token import Generic, Name, Token
 
-from docs.site.github_pages import later_cells
+from docs.site.github_pages import phone_form
 from docs.site.line_ends import UNIT, Console, Units, whole
 
 
@@ -39,8 +39,22 @@ class UnitsTest(unittest.TestCase):
         Units(document).apply()
         self.assertTrue(document.astext().endswith("\N{NO-BREAK SPACE}ms, then"))
 
+    def test_no_line_ends_behind_the_sign_of_infinity(self):
+        document = new_document("")
+        document += nodes.paragraph("", "", nodes.Text("LSE = -infinity, (-inf) and 0-inf"))
+        Units(document).apply()
+        self.assertEqual(document.astext(), "LSE = \u2212infinity, (\u2212inf) and 0-inf")
+
 
 class WholeTest(unittest.TestCase):
+    def test_a_formula_and_its_punctuation_stay_whole(self):
+        formula = "<math><mi>t</mi></math>"
+        for before, after in (("", "."), ("(", ""), ("", "),"), ("(", ")")):
+            kept = f'a <span class="whole">{before}{formula}{after}</span> b'
+            self.assertEqual(whole(f"a {before}{formula}{after} b"), kept)
+        for free in (f"a {formula} b", f"<td>{formula}</td>"):
+            self.assertEqual(whole(free), free)
+
     def test_options_and_short_words_of_code_stay_whole(self):
         for words in ("--epub", "-DFA_GPU=COMPILE", "wgmma_wait&lt;n&gt;(d)"):
             self.assertIn("pre whole", whole(f'<span class="pre">{words}</span>'))
@@ -55,11 +69,17 @@ class WholeTest(unittest.TestCase):
 
 
 class TableTest(unittest.TestCase):
-    def test_sentences_count_behind_the_first_column(self):
-        cells = [nodes.entry("", nodes.paragraph("", words)) for words in ("a name", "a sentence")]
+    def form(self, *words):
+        cells = [nodes.entry("", nodes.paragraph("", text)) for text in words]
         group = nodes.tgroup("", nodes.tbody("", nodes.row("", *cells)))
-        found = later_cells(nodes.table("", group))
-        self.assertEqual([cell.astext() for cell in found], ["a sentence"])
+        return phone_form(nodes.table("", group))
+
+    def test_sentences_are_stacked_and_long_names_keep_their_room(self):
+        name, sentence = "exp(x), after a multiplication by the scale", "a sentence of " * 3
+        self.assertEqual(self.form("a name", sentence), ["stacked"])
+        self.assertEqual(self.form(name, "1.02"), ["named"])
+        self.assertEqual(self.form(2 * name, "short"), ["stacked"])
+        self.assertEqual(self.form("07_matmul", "1.02"), [])
 
 
 class ConsoleTest(unittest.TestCase):
