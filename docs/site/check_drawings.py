@@ -13,12 +13,11 @@ text            no line goes through it, and no other text lies on it
 
 import html
 import re
-import sys
 import xml.etree.ElementTree
 
 from common.drawing import narrow
 from common.drawing.dark import COLOUR, contrast, dark, difference
-from docs.site import checks, navigation
+from docs.site import navigation
 from docs.site.drawings import COLUMN, LEAST, Look
 from docs.site.excerpts import read_lines
 from docs.site.fences import fences_of
@@ -243,12 +242,3 @@ def faults(root):
             if i not in inside:
                 yield from (f"{page}:{i + 1}: names {hue}" for hue in hues(CODE.sub("", line)))
     return f"{len(files)} drawings"
-
-
-def main(arguments=None):
-    """Returns the exit status."""
-    return checks.run("check_drawings.py", faults, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

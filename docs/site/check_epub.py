@@ -7,11 +7,8 @@ import posixpath
 import re
 import shutil
 import subprocess
-import sys
 import urllib.parse
 import zipfile
-
-from docs.site import checks
 
 OPF, NCX = "content.opf", "toc.ncx"
 SPECIAL = {"mimetype", OPF, "META-INF/container.xml"}
@@ -71,12 +68,3 @@ def faults(epub):
             line for line in done.stderr.splitlines() if line.startswith(("ERROR", "FATAL"))
         )
     return f"{epub}: {len(names)} files ({checked})"
-
-
-def main(arguments=None):
-    """Returns the exit status."""
-    return checks.run("check_epub.py", faults, arguments, "epub", root=False)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

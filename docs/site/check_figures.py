@@ -5,9 +5,7 @@ properties of hardware.
 """
 
 import re
-import sys
 
-from docs.site import checks
 from docs.site.excerpts import read_lines
 from docs.site.fences import fences_of
 from docs.site.figures import Figures
@@ -134,12 +132,3 @@ def faults(root):
             for number, figure in unbound(read_lines(root / page), constants):
                 yield f"{page}:{number}: '{figure}' is bound to no record; docs/README.md says how."
     return f"{len(known)} pages"
-
-
-def main(arguments=None):
-    """Returns the exit status."""
-    return checks.run("check_figures.py", faults, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

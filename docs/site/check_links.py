@@ -6,10 +6,8 @@ Links to other sites are not visited.
 import os
 import pathlib
 import re
-import sys
 import urllib.parse
 
-from docs.site import checks
 from docs.site.excerpts import read_lines
 from docs.site.markdown import Page
 
@@ -98,12 +96,3 @@ def faults(root):
     if count == 0:
         raise ValueError(f"there is no Markdown file below {root}.")
     return f"{count} pages, {links} links"
-
-
-def main(arguments=None):
-    """Returns the exit status."""
-    return checks.run("check_links.py", faults, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

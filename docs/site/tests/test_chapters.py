@@ -5,7 +5,7 @@ import unittest
 
 from common.classroom import catalogue
 from common.testing.tree import TreeTest
-from docs.site import chapters, check_chapters, course_map, navigation, sync_pages
+from docs.site import chapters, check, course_map, navigation, sync_pages
 from docs.site.excerpts import read_lines
 
 FOOT = "\n<!-- navigation -->\n"
@@ -25,7 +25,7 @@ class ChaptersTest(TreeTest):
         self.write("docs/results/README.md", "# Results\n")
 
     def check(self):
-        return self.run_main(check_chapters.main, "--root", self.root)
+        return self.run_main(check.main, "chapters", "--root", self.root)
 
     def assert_fault(self, *sentences):
         status, out, _ = self.check()
