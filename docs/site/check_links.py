@@ -1,4 +1,5 @@
-"""Checks that every relative link and every #anchor in the repository's Markdown files resolves.
+"""Checks that every relative link and every #anchor in the repository's Markdown files resolves, and
+that no page of theory is called a chapter: the lessons have chapters.
 
 Links to other sites are not visited.
 """
@@ -10,6 +11,9 @@ import urllib.parse
 
 from docs.site.excerpts import read_lines
 from docs.site.markdown import Page
+
+
+THEORY = re.compile(r"\[[Cc]hapter \d+\]\((?:[^)]*/)?theory/")
 
 
 def pages(root):
@@ -87,6 +91,9 @@ def faults(root):
         count += 1
         name = page.relative_to(root)
         try:
+            for number, line in enumerate(read_lines(page), 1):
+                if match := THEORY.search(line):
+                    yield f"{name}:{number}: {match[0]}...) is a page of theory, not a chapter."
             for line, target in sorted(checker.page(page).links):
                 links += 1
                 if sentence := checker.fault(page, target):

@@ -73,6 +73,12 @@ class LinksTest(TreeTest):
         self.assertEqual(status, 1)
         self.assertIn("README.md: is not UTF-8 text (byte 2).", out)
 
+    def test_a_page_of_theory_is_no_chapter(self):
+        self.write("docs/theory/05_a.md", "# A\n")
+        self.assertEqual(self.check("[theory 5](docs/theory/05_a.md)\n")[0], 0)
+        _, out, _ = self.check("\nSee [chapter 5](docs/theory/05_a.md).\n")
+        self.assertIn("README.md:2: [chapter 5](docs/theory/...) is a page of theory", out)
+
     def test_no_page(self):
         status, _, err = self.run_main(check.main, "links", "--root", self.root / "empty")
         self.assertEqual(status, 2)
