@@ -1,5 +1,5 @@
-"""Checks that every relative link and every #anchor in the repository's Markdown files resolves, and
-that no page of theory is called a chapter: the lessons have chapters.
+"""Checks that every relative link and every #anchor in Markdown files of the repository resolves,
+and that no page of theory is called a chapter: the lessons have chapters.
 
 Links to other sites are not visited.
 """
@@ -9,26 +9,10 @@ import pathlib
 import re
 import urllib.parse
 
-from docs.site.excerpts import read_lines
+from docs.site.excerpts import markdown_files, read_lines
 from docs.site.markdown import Page
 
-
 THEORY = re.compile(r"\[[Cc]hapter \d+\]\((?:[^)]*/)?theory/")
-
-
-def pages(root):
-    """The Markdown files below root; build directories and .git are left out."""
-    for directory, names, files in os.walk(root):
-        names[:] = sorted(
-            n
-            for n in names
-            if n != ".git"
-            and not (pathlib.Path(directory, n) / "CMakeCache.txt").exists()
-            and not (directory == str(root) and re.match(r"build($|-)", n))
-        )
-        for name in sorted(files):
-            if name.lower().endswith(".md"):
-                yield pathlib.Path(directory, name)
 
 
 class Checker:
@@ -87,7 +71,7 @@ class Checker:
 def faults(root):
     """Checks the links of all Markdown files."""
     checker, links, count = Checker(root), 0, 0
-    for page in pages(root):
+    for page in markdown_files(root):
         count += 1
         name = page.relative_to(root)
         try:
