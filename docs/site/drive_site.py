@@ -371,6 +371,9 @@ OVERFULL = """(() => {
       const words = open ? ', unfolded' : '';
       if (height > innerHeight + 2) found.push(`${slide.id} has ${height} pixels${words}`);
     }
+    for (const box of slide.querySelectorAll('.whole')) {
+      if (box.getClientRects().length > 1) found.push(`${slide.id}: ${box.textContent} is broken`);
+    }
     const cut = folds.some(fold => fold.clientHeight < Math.min(fold.scrollHeight, 100));
     if (cut) found.push(`${slide.id} has no room for its answer`);
     for (const fold of folds) fold.open = false;

@@ -27,6 +27,28 @@ def phone_form(table):
     return ["named"] if first >= NAMED else []
 
 
+def without_way(document):
+    """Takes the line of links from the end of a page, behind a rule: the site has its own ways to
+    the neighbours and up. Links to lessons stay."""
+    box = [document, *document.findall(nodes.section)][-1]
+    if len(box) < 2 or not isinstance(box[-2], nodes.transition):
+        return
+    rule, line = box[-2:]
+    if not isinstance(line, nodes.paragraph) or not line.next_node(nodes.reference):
+        return
+    parts = [[]]
+    for node in line.children:
+        first, *others = str(node).split("·") if isinstance(node, nodes.Text) else [node]
+        parts[-1].append(first)
+        parts += [[words] for words in others]
+    kept = next((part for part in parts if str(part[0]).startswith("Lesson")), [])
+    if kept:
+        line[:] = [nodes.Text(node) if isinstance(node, str) else node for node in kept]
+    else:
+        box.remove(line)
+        box.remove(rule)
+
+
 class GithubMarkdown(SphinxTransform):
     """Formulas, alerts, and anchors of headings as GitHub has them."""
 
@@ -54,6 +76,7 @@ class GithubMarkdown(SphinxTransform):
             table["classes"] += phone_form(table)
         for section in self.document.findall(nodes.section):
             section["ids"] = [section["slug"]]
+        without_way(self.document)
 
     def drawing(self, image):
         """A drawing in a paragraph of its own: its size on a wide page, and the least that it may

@@ -7,7 +7,7 @@ from docutils import nodes
 from docutils.utils import new_document
 from pygments.token import Generic, Name, Token
 
-from docs.site.github_pages import phone_form
+from docs.site.github_pages import phone_form, without_way
 from docs.site.line_ends import UNIT, Console, Units, whole
 
 
@@ -80,6 +80,24 @@ class TableTest(unittest.TestCase):
         self.assertEqual(self.form(name, "1.02"), ["named"])
         self.assertEqual(self.form(2 * name, "short"), ["stacked"])
         self.assertEqual(self.form("07_matmul", "1.02"), [])
+
+
+class EndTest(unittest.TestCase):
+    def end(self, *parts):
+        """What is left of a page whose last line has these parts."""
+        line = nodes.paragraph("", "", *parts)
+        document = new_document("")
+        document += nodes.section("", nodes.paragraph("", "text"), nodes.transition(), line)
+        without_way(document)
+        return [node.astext() for node in document[0]]
+
+    def test_the_line_of_links_is_not_needed_on_the_site(self):
+        link = nodes.reference("", "Course", refuri="/README.md")
+        other = nodes.reference("", "Kernel fusion", refuri="/docs/theory/02_kernel_fusion.md")
+        self.assertEqual(self.end(link.deepcopy(), nodes.Text(" · Next: "), other), ["text"])
+        lessons = nodes.Text("Lessons: "), link, nodes.Text(" · Next: "), other.deepcopy()
+        self.assertEqual(self.end(*lessons), ["text", "", "Lessons: Course "])
+        self.assertEqual(self.end(nodes.Text("words")), ["text", "", "words"])
 
 
 class ConsoleTest(unittest.TestCase):
