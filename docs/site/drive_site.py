@@ -87,6 +87,14 @@ SEARCHES = {
     "Blackwell": "docs/theory/10_beyond_hopper.html",
     "train a transformer": "06_flash_backward/7_training.html",
     "underflow": "02_safe_softmax/1_safe_softmax.html",
+    # Later chapters, and words of visitors.
+    "flash decoding": "05_flash_forward/7_decoding.html",
+    "paged attention": "05_flash_forward/8_serving.html",
+    "context parallelism on multiple GPUs": "06_flash_backward/8_ring_attention.html",
+    "zigzag load balancing": "06_flash_backward/8_ring_attention.html",
+    "recompute P in backward": "06_flash_backward/1_derivation.html",
+    "install cuda toolkit requirements": "docs/building.html",
+    "faster than cuDNN?": "docs/results/comparison.html",
 }
 FIRST = 26 / 30  # of them must be the first page found
 # Excerpts are sentences: no TeX, no runs of figures, no commit ids.

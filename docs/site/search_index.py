@@ -12,7 +12,12 @@ from docs.site import navigation
 
 LIMIT = 20000  # characters of one section; longer ones are printed tables
 GLOSSARY = "docs/glossary.md"
-OWN = {navigation.FRONT: "Front page", "docs/quiz.md": "Quiz", "docs/errata.md": "Errata"}  # groups
+OWN = {  # pages that are groups of their own
+    navigation.FRONT: "Front page",
+    "docs/quiz.md": "Quiz",
+    "docs/errata.md": "Errata",
+    "docs/results/comparison.md": "Comparison",
+}
 RESULTS = "docs/results/"
 UNREAD = {"printed-source", "printed-origin", "listing-caption"}  # where something comes from
 KINDS = {"class", "struct", "function", "enum"}
