@@ -120,7 +120,7 @@ window.pageFaults = (() => {
     for (const math of all("article math:not([display=block])")) {
       const next = math.nextSibling;
       if (next?.nodeType !== 3 || !/^[.,;:!?)]/.test(next.data) || !box(math).width) continue;
-      if (range(next, 0, 1).getBoundingClientRect().left < box(math).left) found.push(`a line begins with '${next.data.slice(0, 12)}'`);
+      if (range(next, 0, 1).getBoundingClientRect().left < box(math).right - 1) found.push(`a line begins with '${next.data.slice(0, 12)}'`);
     }
     for (const text of texts()) {
       for (const match of text.data.matchAll(/[-\u2212](?=inf)/g)) {
