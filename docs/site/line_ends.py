@@ -48,7 +48,7 @@ def whole(body):
     first column of a table may end a line behind an underscore."""
 
     def name(found):
-        return (found[1] or "") + found[2].replace("_", "_<wbr>")
+        return (found[1] or "") + found[2].replace("_", "_<wbr/>")
 
     def formula(found):
         if not found["open"] + found["close"]:

@@ -43,6 +43,9 @@ class CheckEpub(TreeTest):
             ({"content_opf": OPF.replace('idref="c"', 'idref="d"')}, "the order names d"),
             ({"c_svg": None}, "there is no file c.svg"),
             ({"x_css": ""}, "x.css is not in the list"),
+            ({"x_xhtml": "<p>a<wbr>b</p>"}, "x.xhtml is no XML: mismatched tag"),
+            ({"x_xhtml": '<p><img src="none.svg"/></p>'}, "x.xhtml: there is no none.svg"),
+            ({"x_xhtml": '<p id="a"><a href="#b"/></p>'}, "x.xhtml: x.xhtml has no place b"),
             ({"x_css": "@font-face { src: url('f.otf') }"}, "x.css: there is no f.otf"),
             ({"x_css": "@page { @bottom-center { content: none } }"}, "for paper"),
         ):

@@ -147,6 +147,12 @@ class PictureTest(unittest.TestCase):
         self.assertIn('width="350" height="206"', html)
         self.assertNotIn("min-width: ", html.split("<img")[1])
 
+    def test_in_a_book_an_image_has_its_size_alone(self):
+        halves = [(0, 0, 350, 100)], [(350, 0, 350, 100)]
+        html = picture(self.image(drawn(700, narrow=halves)), book=True)
+        self.assertTrue(html.startswith('<img width="700" height="100"'), html)
+        self.assertNotIn("min-width", html)
+
     def test_other_images_stay(self):
         self.assertEqual(picture('<img src="a.png">'), '<img src="a.png">')
 
