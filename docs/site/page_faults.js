@@ -133,10 +133,15 @@ window.pageFaults = (() => {
   // Figures whose unit may begin the next line.
   const units = () => texts().flatMap((text) => text.data.match(/\d (?:%|[GT]B\/s|TFLOP\/s|ms|hours)(?!\w)/g) || []).slice(0, 3);
 
-  // Tables, listings and formulas that would lose their right side on paper.
-  const paper = () => ["table", "pre", "math[display=block]"].flatMap((what) => all(`article ${what}`))
-    .filter((one) => box(one).right > document.documentElement.clientWidth + 1)
-    .map((one) => `${one.tagName} ${words(one)}`);
+  // On paper: tables, listings and formulas that would lose their right side, and what is longer than half a page and
+  // may not be divided.
+  const HALF = 480;
+  const paper = () => [
+    ...all("article :is(table, pre, math[display=block])").filter((one) => box(one).right > document.documentElement.clientWidth + 1)
+      .map((one) => `too wide: ${one.tagName} ${words(one)}`),
+    ...all("article :is(table, pre, ul, ol)").filter((one) => box(one).height > HALF && getComputedStyle(one).breakInside === "avoid")
+      .map((one) => `in one piece: ${one.tagName} ${words(one)}`),
+  ].slice(0, 3);
 
   return { clipped, formulas, gaps, drawings, tables, phones, ends, units, paper };
 })();

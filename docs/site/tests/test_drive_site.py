@@ -91,6 +91,13 @@ class PageFaults(unittest.TestCase):
         self.assertEqual(self.found("tables", box.format(900, 3 * cells)), [])
         self.assertEqual(self.found("tables", box.format(90, 13 * cells)), [])
 
+    def test_what_is_long_must_be_divided_on_paper(self):
+        text = '<pre style="break-inside: {}; height: {}px">text</pre>'
+        found = self.found("paper", text.format("avoid", 600))
+        self.assertEqual(found, ["in one piece: PRE text"])
+        for style in (("auto", 600), ("avoid", 300)):
+            self.assertEqual(self.found("paper", text.format(*style)), [])
+
     def test_a_squeezed_first_column_is_found(self):
         table = '<div class="table-wrapper"><table><tbody><tr><td style="{}">before the long wait'
         squeezed = self.found("phones", table.format("display: block; width: 50px"))
