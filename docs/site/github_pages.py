@@ -12,7 +12,7 @@ from docs.site import drawings
 from docs.site.links import OTHER_SITE, from_root, page_of
 
 SENTENCE, LONG = 40, 80  # letters: a cell with more is no figure and no name, nor the name of a row
-NAMED = 14  # letters: longer names of rows need room on a phone
+NAMED = 9  # letters: longer names of rows need room on a phone
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]\s*")
 
 

@@ -79,7 +79,7 @@ class TableTest(unittest.TestCase):
         self.assertEqual(self.form("a name", sentence), ["stacked"])
         self.assertEqual(self.form(name, "1.02"), ["named"])
         self.assertEqual(self.form(2 * name, "short"), ["stacked"])
-        self.assertEqual(self.form("07_matmul", "1.02"), [])
+        self.assertEqual(self.form("float32", "1.02"), [])
 
 
 class EndTest(unittest.TestCase):
