@@ -137,7 +137,8 @@ inline std::size_t workspace_bytes(const DecodeWorkspaceSize& size) {
 template <int d, class T>
 DecodeWorkspaceSize decode_workspace(const Attention<T>& a) {
   const DecodeWorkspaceSize even = even_tiles_workspace<d>(a), one = one_launch_workspace<d>(a);
-  return {std::max(even.states, one.states), std::max(even.counters, one.counters)};
+  return {std::max({even.states, one.states, packed_gqa_workspace<d>(a)}),
+          std::max(even.counters, one.counters)};
 }
 
 inline std::size_t bytes_of_decode_workspace(const fa_attention* given) {
@@ -182,16 +183,14 @@ inline int decode(const fa_attention* given, const fa_cache* given_cache) {
           counters};
       const Stream stream = stream_of(*given);
       const bool paged = cache.block_table != nullptr;
-      const PagedKv pages = pages_of(cache);
-      const bool few_rows = packed_rows(a) <= 16;
-      if (few_rows && !paged && cache.lengths_k == nullptr) {
-        launch_one_launch<d>(a, stream, workspace);
-      } else if (!few_rows && can_run(device_properties(), kNeedsHopper) &&
-                 can_decode_with_tma(a, paged ? cache.cache_pages : given->batch,
-                                     paged ? cache.page_size : given->length_k)) {
-        launch_decode_tma<d>(a, cache.lengths_k, pages, stream, workspace);
+      if (!paged && cache.lengths_k == nullptr) {
+        if (packed_rows(a) <= 16) {
+          launch_one_launch<d>(a, stream, workspace);
+        } else {  // so many states are merged by a kernel of their own
+          launch_packed_gqa<d>(a, stream, workspace.states);
+        }
       } else if (paged) {
-        launch_paged_kv<d>(a, cache.lengths_k, pages, stream, workspace);
+        launch_paged_kv<d>(a, cache.lengths_k, pages_of(cache), stream, workspace);
       } else {
         launch_even_tiles<d>(a, cache.lengths_k, stream, workspace);
       }

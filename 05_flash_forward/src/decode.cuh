@@ -173,9 +173,6 @@ inline std::vector<flash::decode::Rung> decode_ladder() {
   const Blocks blocks{{{16, 64, 0, 3, 64}, {16, 64, 0, 3, 128}}, bytes_by(columns, [](auto d) {
     return decode_bytes<DecodeTile<d, 1>, half>();
   })};
-  const Blocks tma{{{64, 64, 0, 6, 64}, {64, 64, 0, 3, 128}}, bytes_by(columns, [](auto d) {
-    return sizeof(TmaDecodeShared<TmaDecodeTile<half, d>>);
-  })};
   const auto of_even_tiles = decode_workspace([](auto& a, auto d) {
     return even_tiles_workspace<d>(a);
   });
@@ -201,15 +198,6 @@ inline std::vector<flash::decode::Rung> decode_ladder() {
           .needs(kNeedsMma).blocks(blocks)
           .launch(of_even_tiles, [](auto& a, auto on) {
             launch_paged_kv<on.d>(a, a.lengths_k, a.pages, on, *on.workspace);
-          }),
-      contiguous("06_tma", "a producer warp, TMA and wgmma").needs(kNeedsHopper).blocks(tma)
-          .launch(of_even_tiles, [](auto& a, auto on) {
-            launch_decode_tma<on.d>(a, a.lengths_k, a.pages, on, *on.workspace);
-          }),
-      step(rung_row<Rung, PagedOnDevice, half, bfloat16>("06_tma_paged", "the same with a block table"))
-          .needs(kNeedsHopper).blocks(tma)
-          .launch(of_even_tiles, [](auto& a, auto on) {
-            launch_decode_tma<on.d>(a, a.lengths_k, a.pages, on, *on.workspace);
           }),
   };
 }

@@ -3,7 +3,7 @@
 /// of fa_decode() are compiled: see common/gpu/parts.hpp.
 #pragma once
 
-#include "05_flash_forward/kernels/decode/06_tma.cuh"
+#include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
 #include "05_flash_forward/kernels/functors/01_score_functor.cuh"
 #include "05_flash_forward/kernels/functors/02_persistent.cuh"
 #include "common/attention/functor_instances.cuh"
@@ -34,16 +34,16 @@ FA_PART_OF(functor, (const FunctorSpec&, const Stream&, TileKind*), launch_funct
 FA_PART_OF(functor, (const FunctorSpec&, const Stream&, TileKind*), launch_functor<128>);
 FA_PART_OF(persistent_functor, (const FunctorSpec&, const Stream&, TileKind*, unsigned*),
            launch_functor_persistent);
+FA_PART_OF(decode, (const Stream&, float*), launch_packed_gqa<64>);
+FA_PART_OF(decode, (const Stream&, float*), launch_packed_gqa<128>);
+FA_PART_OF(decode, (const Stream&, const DecodeWorkspace&), launch_one_launch<64>);
+FA_PART_OF(decode, (const Stream&, const DecodeWorkspace&), launch_one_launch<128>);
 FA_PART_OF(decode, (const int*, const Stream&, const DecodeWorkspace&), launch_even_tiles<64>);
 FA_PART_OF(decode, (const int*, const Stream&, const DecodeWorkspace&), launch_even_tiles<128>);
 FA_PART_OF(decode, (const int*, const PagedKv&, const Stream&, const DecodeWorkspace&),
            launch_paged_kv<64>);
 FA_PART_OF(decode, (const int*, const PagedKv&, const Stream&, const DecodeWorkspace&),
            launch_paged_kv<128>);
-FA_PART_OF(decode, (const int*, const PagedKv&, const Stream&, const DecodeWorkspace&),
-           launch_decode_tma<64>);
-FA_PART_OF(decode, (const int*, const PagedKv&, const Stream&, const DecodeWorkspace&),
-           launch_decode_tma<128>);
 #undef FA_PART_OF
 
 }  // namespace fa::FA_TARGET

@@ -79,7 +79,7 @@ TEST_CASE("head dimensions that are multiples of 8 are padded") {
   const flash::decode::Rung& rung = Tests::all().front().rungs.back();
   CHECK_THROWS_WITH_AS(
       rung.check(problem_of(Type::kBFloat16, {1, 1, 1, 1, 9, 136})),
-      "06_tma_paged supports float16 or bfloat16 with a head_dim that is a multiple "
+      "05_paged_kv supports float16 or bfloat16 with a head_dim that is a multiple "
       "of 8 up to 128, not bfloat16 with 136",
       std::invalid_argument);
 }
