@@ -127,6 +127,7 @@ limited_to() {
 }
 limited_to 2 150000 100000
 fake getconf 'echo 64'
+: >"$log"
 learn run
 expect "a container builds on the cores that it may use" both status_is 0 called "-j 2 "
 limited_to 1 90000 100000
