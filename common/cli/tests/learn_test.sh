@@ -116,6 +116,26 @@ learn run --verbose
 expect "--verbose reaches the lessons" both says "this is 01_alpha" says "--verbose"
 expect "... and lists each check" both says "PASS    01_alpha  some check" says "PASS    02_beta   some check"
 expect "nothing is installed where nothing is missing" not called apt-get
+# limited_to VERSION QUOTA PERIOD: a container of cgroups of this version with so much processor time.
+limited_to() {
+  fake cat "case \$1:$1 in
+    */cpu.max:2) echo $2 $3 ;;
+    */cpu.max:1) exit 1 ;;
+    */cpu.cfs_quota_us:1) printf '%s\\n' $2 $3 ;;
+    *) exec $(command -v cat) \"\$@\" ;;
+  esac"
+}
+limited_to 2 150000 100000
+fake getconf 'echo 64'
+: >"$log"
+learn run
+expect "a container builds on the cores that it may use" both status_is 0 called "-j 2 "
+limited_to 1 90000 100000
+: >"$log"
+learn run
+expect "... with cgroups of version 1, too" both called "-j 1 " not_called "-j 2 "
+fake getconf 'echo 2'
+ln -sf "$(command -v cat)" "$bin/cat"
 : >"$log"
 learn run
 expect "a second run does not configure again" both status_is 0 not_called "cmake -S"
