@@ -1,7 +1,7 @@
 // wgmma for another shape than that of the appendix on inline PTX, 64 x 96, written as the appendix
 // says: with A from shared memory, and with A from registers. All else is inline_ptx.cu's.
 #define main inline_ptx_main
-#include "../src/inline_ptx.cu"
+#include "04_tiled_matmul/src/inline_ptx.cu"
 #undef main
 
 // clang-format off

@@ -1,9 +1,9 @@
 """Prints the records of ring attention between GPUs as tables.
 
-python3 -m docs.records.ring RECORD                all of a record, the lesson's or PyTorch's
+python3 -m docs.records.ring RECORD                all of a record, the lesson's or of others
 python3 -m docs.records.ring --efficiency RECORD   the lesson's percents beside the prediction
 python3 -m docs.records.ring --chart RECORD        the same as SVG
-python3 -m docs.records.ring RECORD PYTORCH        beside the faster rotation of each backend
+python3 -m docs.records.ring RECORD OTHERS         beside the faster rotation of each backend
 
 Exit status: 0, or 2 when a record has no such thing.
 """
@@ -14,7 +14,8 @@ import sys
 from common.data.records import Problem, aligned, formatted, read, rows_with, source, source_lines
 from common.drawing.charts import Series, line_chart
 
-NAMES = {"FLASH_ATTENTION": "FlashAttention-2", "CUDNN_ATTENTION": "cuDNN"}
+NAMES = {name: name for name in ("lesson", "ring-flash-attn")}
+NAMES |= {"FLASH_ATTENTION": "FlashAttention-2", "CUDNN_ATTENTION": "cuDNN"}
 POINT = ("mask", "pass", "gpus", "length")
 PROBLEM = "bfloat16, batch 1, 16 query heads, 16 key heads, head_dim 128"
 
@@ -86,61 +87,64 @@ def chart(record):
     return line_chart(title, drawn, "length N", "efficiency, %", source(record))
 
 
+def versions(record):
+    """What a record of others compares."""
+    peers = (f", {name} {version}" for name, version in record.get("peers", {}).items())
+    return f"PyTorch {record['torch']}" + "".join(peers)
+
+
 def implementations(record):
-    """A line for each problem and implementation of PyTorch."""
+    """A line for each problem and implementation of a record of others."""
     cells = [["mask", "pass", "implementation", "GPUs", "N", "ms", "TFLOP/s per GPU"]]
     cells[0].append("MiB per GPU")
     for row in record["measurements"]:
-        _, backend, rotation = row["implementation"].split(", ")
-        name = f"{NAMES.get(backend, backend)}, {rotation}"
+        parts = row["implementation"].removeprefix("PyTorch, ").split(", ")
+        name = ", ".join([NAMES.get(parts[0], parts[0]), *parts[1:]])
         place = [row["mask"], row["pass"], name, row["gpus"], row["length"]]
         rates = [row[field] for field in ("milliseconds", "tflops_per_gpu", "mebibytes_per_gpu")]
         cells.append([*place, *formatted("{:.2f} {:.0f} {}", *rates)])
-    return [f"PyTorch {record['torch']}", *aligned(cells, 1, 3), *source_lines(record)]
+    return [versions(record), *aligned(cells, 1, 3), *source_lines(record)]
 
 
-def problems(pytorch):
-    """(the number of GPUs, the problems in their order) of a record of PyTorch."""
-    points = dict.fromkeys(tuple(row[name] for name in POINT) for row in pytorch["measurements"])
-    found = [dict(zip(POINT, point)) for point in points]
-    if len(counts := {problem["gpus"] for problem in found}) != 1:
-        raise Problem(f"the record of PyTorch is of {len(counts)} numbers of GPUs, not of one")
-    return counts.pop(), found
-
-
-def fastest(record, pytorch):
-    """A line for each problem: milliseconds and MiB of the lesson and of the faster rotation of
-    each backend."""
-    count, found = problems(pytorch)
-    names = ["lesson", *NAMES.values()]
-    cells = [["N", "mask", "pass", *(f"{n}: ms" for n in names), *(f"{n}: MiB" for n in names)]]
-    for problem in found:
-        rows = rows_with(record, **problem)
-        for backend in NAMES:
-            of = [r for r in rows_with(pytorch, **problem) if backend in r["implementation"]]
-            if not of:
-                raise Problem(f"the record of PyTorch lacks {backend} of {problem}")
-            rows.append(min(of, key=lambda row: row["milliseconds"]))
-        times = [f"{row['milliseconds']:.1f}" for row in rows]
-        memory = [row["mebibytes_per_gpu"] for row in rows]
-        place = [problem[name] for name in ("length", "mask", "pass")]
-        cells.append([*place, *times, *memory])
-    title = f"{count} GPUs, PyTorch {pytorch['torch']}"
-    return [title, *aligned(cells, 1, 3), *source_lines(record, pytorch)]
+def fastest(record, others):
+    """A line for each problem: milliseconds and MiB of each implementation, of those with two
+    rotations the faster one. The lesson's are those of the same run, if it was timed there."""
+    rows = others["measurements"]
+    if not any(row["implementation"] == "lesson" for row in rows):
+        rows = [*rows, *({**row, "implementation": "lesson"} for row in record["measurements"])]
+    found = dict.fromkeys(tuple(r[name] for name in POINT) for r in others["measurements"])
+    if len(counts := {point[POINT.index("gpus")] for point in found}) != 1:
+        raise Problem(f"the record of others is of {len(counts)} numbers of GPUs, not of one")
+    keys = [key for key in NAMES if any(key in row["implementation"] for row in rows)]
+    heads = [f"{NAMES[key]}: {unit}" for unit in ("ms", "MiB") for key in keys]
+    cells = [["N", "mask", "pass", *heads]]
+    for point in found:
+        of = rows_with({"measurements": rows}, **dict(zip(POINT, point)))
+        best = []
+        for key in keys:
+            own = [row for row in of if key in row["implementation"]]
+            if not own:
+                raise Problem(f"the records lack {key} of {dict(zip(POINT, point))}")
+            best.append(min(own, key=lambda row: row["milliseconds"]))
+        times = [f"{row['milliseconds']:.1f}" for row in best]
+        mask, which, _, length = point
+        cells.append([length, mask, which, *times, *(row["mebibytes_per_gpu"] for row in best)])
+    title = f"{counts.pop()} GPUs, {versions(others)}"
+    return [title, *aligned(cells, 1, 3), *source_lines(record, others)]
 
 
 def main(arguments):
     """Returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("record", help="a file of docs/results")
-    parser.add_argument("pytorch", nargs="?", help="one of PyTorch, to compare with")
+    parser.add_argument("others", nargs="?", help="one of others, to compare with")
     parser.add_argument("--efficiency", action="store_true", help="beside the prediction")
     parser.add_argument("--chart", action="store_true", help="the same as SVG")
     options = parser.parse_args(arguments)
     try:
         record = read(options.record)
-        if options.pytorch:
-            lines = fastest(record, read(options.pytorch))
+        if options.others:
+            lines = fastest(record, read(options.others))
         elif options.chart:
             lines = [chart(record).rstrip("\n")]
         elif options.efficiency:

@@ -44,6 +44,8 @@ RECORDS = {
     "06_ring": "h100_06_ring",
     "06_ring_pytorch": "h100_06_ring_pytorch",
     "06_code": "sm_90a_06_machine_code",
+    "mma_rate": "h100_mma_rate",
+    "limits": "h100_limits",
     "first_minutes": "first_minutes",
 }
 # Expressions that several sentences use, as {NAME}.

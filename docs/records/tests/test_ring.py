@@ -17,13 +17,18 @@ def row(gpus, milliseconds, **fields):
     return {**point, "milliseconds": milliseconds, **rates, **percents, **fields}
 
 
-def torch_row(milliseconds, implementation, **fields):
-    return row(2, milliseconds, implementation=f"PyTorch, {implementation}", **fields)
+def of(implementation, milliseconds, **fields):
+    return row(2, milliseconds, implementation=implementation, **fields)
 
 
 RECORD = {**HEAD, "measurements": [row(1, 7.0), row(2, 4.0)]}
-SLOW = torch_row(6.0, "CUDNN_ATTENTION, alltoall")
-PYTORCH = {**HEAD, "torch": "9.8", "measurements": [SLOW]}
+OTHERS = [
+    of("lesson", 4.5, mebibytes_per_gpu=6),
+    of("PyTorch, CUDNN_ATTENTION, alltoall", 6.0),
+    of("PyTorch, CUDNN_ATTENTION, allgather", 5.0, mebibytes_per_gpu=8),
+    of("ring-flash-attn", 9.0),
+]
+BESIDE = {**HEAD, "torch": "9.8", "peers": {"ring-flash-attn": "0.1"}, "measurements": OTHERS}
 
 
 class RingTest(TreeTest):
@@ -37,33 +42,32 @@ class RingTest(TreeTest):
         with self.assertRaises(Problem):
             ring.gpus({**HEAD, "measurements": [row(1, 7.0, length=32), row(2, 4.0)]})
 
-    def test_a_line_of_pytorch_names_backend_and_rotation(self):
+    def test_a_line_of_others_names_what_ran(self):
+        lines = ring.implementations(BESIDE)
+        self.assertEqual(lines[0], "PyTorch 9.8, ring-flash-attn 0.1")
+        self.assertEqual(lines[3].split(), "causal backward lesson 2 64 4.50 10 6".split())
         cells = "causal backward cuDNN, alltoall 2 64 6.00 10 7".split()
-        self.assertEqual(ring.implementations(PYTORCH)[3].split(), cells)
+        self.assertEqual(lines[4].split(), cells)
 
-    def test_the_records_choose_the_table(self):
+    def test_the_record_and_the_options_choose_the_table(self):
         self.write("own.json", json.dumps(RECORD))
-        self.write("torch.json", json.dumps(PYTORCH))
-        own, torch = self.root / "own.json", self.root / "torch.json"
-        for arguments, title in (((own,), ring.PROBLEM), ((torch,), "PyTorch 9.8")):
+        self.write("others.json", json.dumps(BESIDE))
+        own, others = self.root / "own.json", self.root / "others.json"
+        for arguments, title in (
+            ((own,), ring.PROBLEM),
+            ((others,), "PyTorch 9.8, ring-flash-attn 0.1"),
+            ((own, others), "2 GPUs, PyTorch 9.8, ring-flash-attn 0.1"),
+        ):
             status, out, err = self.run_main(ring.main, *arguments)
             self.assertEqual((status, out.splitlines()[0], err), (0, title, ""))
         for arguments, words in (
-            ((own, torch), "lacks FLASH_ATTENTION"),
-            ((torch, "--efficiency"), "0 rows"),
-            ((torch, own), "2 numbers of GPUs"),
+            ((others, own), "no 'implementation'"),
+            ((others, "--efficiency"), "0 rows"),
             ((self.root / "none.json",), "cannot be read"),
         ):
             status, out, err = self.run_main(ring.main, *arguments)
             self.assertEqual((status, out), (2, ""), words)
             self.assertIn(words, err)
-
-    def test_a_problem_of_pytorch_that_the_lesson_did_not_compute_is_refused(self):
-        for name, other in (("mask", "full"), ("pass", "forward"), ("gpus", 4), ("length", 65)):
-            record = copy.deepcopy(PYTORCH)
-            record["measurements"][0][name] = other
-            with self.subTest(name), self.assertRaises(Problem):
-                ring.fastest(RECORD, record)
 
     def test_both_passes_stand_in_a_line(self):
         forward = row(2, 3.0, percent_of_linear=50.0, mebibytes_per_gpu=9, **{"pass": "forward"})
@@ -80,19 +84,22 @@ class RingTest(TreeTest):
         self.assertEqual((svg.count("<polyline"), svg.count("stroke-dasharray")), (4, 2))
 
     def test_the_faster_rotation_of_each_backend_counts(self):
-        others = [
-            torch_row(5.0, "CUDNN_ATTENTION, allgather", mebibytes_per_gpu=8),
-            torch_row(9.0, "FLASH_ATTENTION, alltoall"),
-        ]
-        lines = ring.fastest(RECORD, {**PYTORCH, "measurements": [SLOW, *others]})
+        lines = ring.fastest(RECORD, BESIDE)
+        self.assertEqual(lines[3].split(), "64 causal backward 4.5 9.0 5.0 6 7 8".split())
+
+    def test_the_lesson_of_its_own_record_counts_where_it_was_not_timed_beside_others(self):
+        lines = ring.fastest(RECORD, {**BESIDE, "measurements": OTHERS[1:]})
         self.assertEqual(lines[3].split(), "64 causal backward 4.0 9.0 5.0 7 7 8".split())
 
-    def test_a_backend_that_was_not_timed_is_reported(self):
-        with self.assertRaisesRegex(Problem, "lacks FLASH_ATTENTION"):
-            ring.fastest(RECORD, PYTORCH)
+    def test_a_problem_that_one_of_them_did_not_compute_is_refused(self):
+        for name, other in (("mask", "full"), ("pass", "forward"), ("length", 65)):
+            record = copy.deepcopy(BESIDE)
+            record["measurements"][-1][name] = other
+            with self.subTest(name), self.assertRaisesRegex(Problem, "lack"):
+                ring.fastest(RECORD, record)
 
     def test_a_record_of_two_and_of_four_gpus_is_refused(self):
-        record = copy.deepcopy(PYTORCH)
-        record["measurements"].append({**SLOW, "gpus": 4})
+        record = copy.deepcopy(BESIDE)
+        record["measurements"].append({**OTHERS[0], "gpus": 4})
         with self.assertRaisesRegex(Problem, "2 numbers of GPUs"):
             ring.fastest(RECORD, record)
