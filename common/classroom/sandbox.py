@@ -71,9 +71,21 @@ def processes():
     return [name for name in os.listdir("/proc") if name.isdigit()] if PROC else []
 
 
+def reap(process):
+    """Takes the status of a process that was killed, or of all in a group, which is a negative
+    number: a user can have only so many, those whose parent does not ask among them, and what they
+    have used of a processor is counted."""
+    try:
+        while os.waitpid(process, 0):
+            pass
+    except ChildProcessError:
+        pass
+
+
 def end_stragglers(directory):
     """Ends what has left the process group and still works in the folder, where the system lets it
     leave."""
+    killed = set()
     for _ in range(100):
         found = False
         for process in processes():
@@ -81,12 +93,15 @@ def end_stragglers(directory):
                 place = os.readlink(f"/proc/{process}/cwd")
                 if place == str(directory) or place.startswith(f"{directory}/"):
                     os.kill(int(process), signal.SIGKILL)
+                    killed.add(int(process))
                     found = True
             except OSError:
                 continue  # it has ended, or belongs to another user
         if not found:
-            return
+            break
         time.sleep(0.01)
+    for process in killed:
+        reap(process)
 
 
 def members(group):
@@ -246,16 +261,6 @@ def protect():
             pass
 
 
-def reap(group):
-    """Takes the status of a group's processes that were killed: a user can have only so many, those
-    without a parent that asks among them, and what they have used of a processor is counted."""
-    try:
-        while os.waitpid(-group, 0):
-            pass
-    except ChildProcessError:
-        pass
-
-
 class Channel:
     """Where a program writes its one result: behind a secret, on a pipe of its own."""
 
@@ -319,7 +324,7 @@ def run(confine, command, directory, limits, channel=False):
         except (ProcessLookupError, PermissionError):
             pass
         process.wait()
-        reap(process.pid)
+        reap(-process.pid)
         end_stragglers(directory)
         seconds = time.monotonic() - began
         text = output.text()

@@ -107,6 +107,8 @@ void grade(const std::vector<int>& targets, std::size_t classes, double spread, 
        rule([&](double p, double hit, double n) { return (p - (1 - e) * hit - e / n) / rows; })},
       {"this is the gradient without smoothing",
        rule([&](double p, double hit, double) { return (p - hit) / tokens; })},
+      {"the target's own part is 1 - e: with 1 the wanted ones sum to 1 + e",
+       rule([&](double p, double hit, double n) { return (p - hit - e / n) / tokens; })},
       {"the target is among the n classes: it gets e / n, too",
        rule([&](double p, double hit, double n) {
          return (p - (hit > 0 ? 1 - e : e / n)) / tokens;

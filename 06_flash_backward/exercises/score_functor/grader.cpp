@@ -137,6 +137,7 @@ FA_STAGE(easy) {
   grade_mask({64, 200, 233, 64, 48});
   grade_mask({7, 90, 41, 16, 8});
   grade_mask({64, 256, 256, 64, 64}, true);
+  for (int reach = 0; reach < 12; ++reach) grade_mask({reach, 24, 27, 8, 4});
 }
 
 FA_STAGE(odd) {

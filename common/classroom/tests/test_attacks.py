@@ -318,6 +318,13 @@ class Attacks(unittest.TestCase):
                 self.assertNotIn(os.fsencode(self.own), process.read_bytes())
             except OSError:
                 pass  # it has ended
+        for process in sandbox.processes():
+            try:
+                about = pathlib.Path(f"/proc/{process}/stat").read_text(errors="replace")
+            except OSError:
+                continue
+            state, parent = about.rpartition(")")[2].split()[:2]
+            self.assertFalse(state == "Z" and int(parent) == os.getpid(), about)
 
     def test_there_is_no_network(self):
         if "seccomp" not in self.layers:

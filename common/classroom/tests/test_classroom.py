@@ -11,7 +11,17 @@ import unittest
 import unittest.mock
 import zipfile
 
-from common.classroom import catalogue, export, formats, grade, grading, handout, student
+from common.classroom import (
+    batch,
+    catalogue,
+    export,
+    formats,
+    gate,
+    grade,
+    grading,
+    handout,
+    student,
+)
 from common.classroom.catalogue import Fault
 from common.classroom.plan import PLAN, Plan
 from common.classroom.stage import stages_of
@@ -200,6 +210,34 @@ class Linker(unittest.TestCase):
         results = grading.grade(tools, one, one.solution())
         self.assertTrue(all(result.passed for result in results), [r.message for r in results])
         self.assertEqual(tools.linker, [])
+
+
+class Gate(unittest.TestCase):
+    def setUp(self):
+        self.tools, self.one = toolchain(), exercise("03_one_step")
+        _, _, self.stage, self.says, self.wrong = grading.wrong_answers(self.tools, self.one)[0]
+
+    def test_answers_that_are_compiled_together_are_graded_as_alone(self):
+        right = self.one.solution()
+        broken, other = right + "\nint x = ;\n", "#include <map>\n" + right
+        self.tools.made = batch.programs(self.tools, self.one, [right, self.wrong, broken, other])
+        self.assertEqual(set(self.tools.made), {right, self.wrong})
+        self.assertIsNone(gate.first_refusal(grading.grade(self.tools, self.one, right)))
+        refusal = gate.first_refusal(grading.grade(self.tools, self.one, self.wrong))
+        self.assertEqual(refusal.name, self.stage)
+        self.assertIn(self.says, refusal.message)
+
+    def test_an_answer_with_another_verdict_than_is_meant_is_a_fault(self):
+        cases = [
+            ("wrong", "accepted", self.one.solution(), self.stage, self.says),
+            ("mutant", "accepted", self.one.solution(), "", ""),
+            ("right", "refused", self.wrong, None, ""),
+            ("wrong", "by another stage", self.wrong, "compiles", self.says),
+            ("wrong", "for another reason", self.wrong, self.stage, "no such words"),
+            ("wrong", "as is meant", self.wrong, self.stage, self.says),
+        ]
+        rows = gate.grade_cases(self.tools, (self.one, cases))
+        self.assertEqual([bool(row["fault"]) for row in rows], [True] * 5 + [False])
 
 
 class Grade(Folder):
