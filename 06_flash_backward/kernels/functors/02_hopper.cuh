@@ -84,7 +84,7 @@ struct VisibleMBlock {
   }
   /// Whether there is one.
   __device__ bool exists() const { return head < end(); }
-  /// Goes on to the next one.
+  /// Takes the next one.
   __device__ void next() {
     step();
     find();
