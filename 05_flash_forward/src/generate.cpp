@@ -29,12 +29,15 @@ CacheSize cache_size(const LanguageModel<float>& model, int sequences) {
 }
 
 // clang-format off
-//! [generate]
 std::vector<Tokens> generate(const LanguageModel<float>& model,
                              const std::vector<Tokens>& prompts, int count,
                              PagedCache& cache) {
   const int batch = static_cast<int>(prompts.size());
   std::vector<Tokens> texts = prompts;
+  for (const Tokens& prompt : prompts) {
+    if (prompt.empty()) throw std::invalid_argument("an empty prompt");
+  }
+  //! [generate]
   // Reads the last `tokens` tokens of some sequences, and adds one to each.
   const auto step = [&](int first, int sequences, int tokens) {
     Tokens read, places;
@@ -56,16 +59,15 @@ std::vector<Tokens> generate(const LanguageModel<float>& model,
     }
   };
   for (int b = 0; b < batch; ++b) {
-    if (prompts[b].empty()) throw std::invalid_argument("an empty prompt");
     step(b, 1, static_cast<int>(prompts[b].size()));  // prefill
   }
   for (int i = 1; i < count; ++i) step(0, batch, 1);  // decode
+  //! [generate]
   for (int b = 0; b < batch; ++b) {
     texts[b].erase(texts[b].begin(), texts[b].begin() + prompts[b].size());
   }
   return texts;
 }
-//! [generate]
 // clang-format on
 
 Comparison compare(const LanguageModel<double>& model, const Tokens& prompt,
