@@ -41,8 +41,9 @@ void with_functor(const FunctorSpec& spec, int length_q, int length_k, Work work
     case FunctorKind::kSoftCap:
       return work(Masked<Window, FoldedSoftCap>(window, FoldedSoftCap(spec.cap)));
     case FunctorKind::kBias:
-      return work(Masked<Window, Bias>(
-          window, Bias(spec.bias, spec.d_bias, spec.bias_batch, spec.bias_head, spec.bias_query)));
+      return work(Masked<Window, FoldedBias>(
+          window,
+          FoldedBias(spec.bias, spec.d_bias, spec.bias_batch, spec.bias_head, spec.bias_query)));
     case FunctorKind::kSinks:
       return work(Masked<Window, Sinks>(window, Sinks(spec.sinks, spec.d_sinks)));
     case FunctorKind::kBlockSparse:

@@ -440,7 +440,7 @@ struct CausalAlibi : Alibi {
     /// @}
   };
   /// That of a lane.
-  __device__ Lane lane(float scale, int head, int query, int key) const {
+  __device__ Lane lane(float scale, int, int head, int query, int key, int, int) const {
     const float slope = slopes[head];
     return {scale, slope, slope * static_cast<float>(key - query - shift)};
   }
@@ -460,9 +460,38 @@ struct FoldedSoftCap : SoftCap {
     /// @}
   };
   /// That of a lane.
-  __device__ Lane lane(float scale, int, int, int) const { return {scale * inv_cap}; }
+  __device__ Lane lane(float scale, int, int, int, int, int, int) const {
+    return {scale * inv_cap};
+  }
   /// What scores of lanes are to be multiplied by.
   __device__ float unit() const { return cap; }
+};
+/// The bias with the address of the lane's first one, from which the others lie at distances that
+/// the compiler knows.
+struct FoldedBias : Bias {
+  static constexpr bool folds_constants = true;
+  using Bias::Bias;
+  /// See LaneScores.
+  struct Lane {
+    float scale;
+    const float* first;
+    std::int64_t of_query;  ///< a stride
+    int queries, keys;      ///< that exist, from the first ones on
+    /// @{ As LaneScores has it.
+    __device__ float score(float s, int i, int j) const {
+      return s * scale + (i < queries && j < keys ? first[i * of_query + j] : 0.0f);
+    }
+    __device__ float derivative(float, float, int, int) const { return 1; }
+    /// @}
+  };
+  /// That of a lane.
+  __device__ Lane lane(float scale, int batch, int head, int query, int key, int last_query,
+                       int last_key) const {
+    return {scale, bias + at(batch, head, query, key), of_query, last_query - query + 1,
+            last_key - key + 1};
+  }
+  /// What scores of lanes are to be multiplied by.
+  __device__ float unit() const { return 1; }
 };
 
 /// What a lane's scores are to be multiplied by: the scale, where a functor does not change them.

@@ -95,7 +95,7 @@ template <class T, class Functor>
 __device__ auto lane_scores(const Attention<T>& a, const Functor& functor, int batch, int head,
                             int query, int key) {
   if constexpr (Functor::folds_constants) {
-    return functor.lane(a.scale, head, query, key);
+    return functor.lane(a.scale, batch, head, query, key, a.length_q - 1, a.length_k - 1);
   } else {
     return LaneScores<Functor>{functor, a.scale, batch,          head,
                                query,   key,     a.length_q - 1, a.length_k - 1};
