@@ -85,6 +85,7 @@ struct NumberOf<Dual<R>> {
 /// A functor whose derivative() follows from its score().
 template <class Functor>
 struct WithDual : Functor {
+  static constexpr bool folds_constants = false;  // no derivative by hand
   /// From a functor without one.
   __host__ __device__ explicit WithDual(const Functor& functor)
       : Functor(functor) {}

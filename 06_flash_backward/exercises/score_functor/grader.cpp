@@ -136,6 +136,7 @@ void grade_kernels(int heads, int length_q, int length_k, double cap, int reach)
 FA_STAGE(easy) {
   grade_mask({64, 200, 233, 64, 48});
   grade_mask({7, 90, 41, 16, 8});
+  for (int reach = 0; reach < 12; ++reach) grade_mask({reach, 24, 27, 8, 4});
   grade_mask({64, 256, 256, 64, 64}, true);
   for (int reach = 0; reach < 12; ++reach) grade_mask({reach, 24, 27, 8, 4});
 }
