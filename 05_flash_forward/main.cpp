@@ -121,6 +121,8 @@ void add_sections(cli::Program& program, const Lesson<Backend>& lesson) {
   });
   program.section_apart("decode", "Decode kernels: few queries, many keys",
                         [&] { flash::decode::show_decode(program, lesson.options); });
+  program.section_apart("generate", "A model generates text with a paged cache",
+                        [&] { flash::decode::show_generation(program); });
   program.section_apart("functors", "Masks and scores by functors",
                         [&] { flash::functors::show_functors(program, lesson.options); });
   program.section_apart("once", "One launch of every kernel", [&] { launch_once(lesson); });

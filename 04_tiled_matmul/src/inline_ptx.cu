@@ -225,7 +225,8 @@ bool right(const char* name, const Matrix& a, const Matrix& b, const float* c) {
         sum += a.floats[static_cast<std::size_t>(i * a.cols + k)] *
                b.floats[static_cast<std::size_t>(j * b.cols + k)];
       }
-      if (std::abs(sum - result[static_cast<std::size_t>(i * b.rows + j)]) > 1e-4f) ++wrong;
+      const float error = std::abs(sum - result[static_cast<std::size_t>(i * b.rows + j)]);
+      if (!(error <= 1e-4f)) ++wrong;  // NaN, too
     }
   }
   std::printf("%s  %s: %d of %d elements are wrong\n", wrong == 0 ? "PASS" : "FAIL", name, wrong,

@@ -97,20 +97,20 @@ def last_block():
     d = Drawing(390, 250, "Three blocks store states and add to a counter; the last one merges")
 
     def at(time):
-        return 62 + 2.4 * time
+        return 62 + 2 * time
 
     ends = [(30, 0), (62, 2), (46, 1)]
     for block, (end, before) in enumerate(ends):
         y = 24 + 60 * block
         d.right(56, y + 18, f"block {block}")
-        d.cell(at(0), y, 2.4 * end, 26, QUADRATIC, "its tiles", EDGE, **SMALLER)
+        d.cell(at(0), y, 2 * end, 26, QUADRATIC, "its tiles", EDGE, **SMALLER)
         d.cell(at(end), y, 34, 26, SMALL, "state", EDGE, **SMALLER)
         d.line(at(end) + 36, y - 4, at(end) + 36, y + 30, RED, 2.2)
         d.left(at(end) + 40, y + 12, f"counter: {before}", **SMALLER)
         d.left(at(end) + 40, y + 26, f"becomes {before + 1}", **SMALLER)
         if before == 2:
-            d.arrow(at(end) + 96, y + 13, at(end) + 116)
-            d.cell(at(end) + 118, y, 52, 26, SMALL, "merges", EDGE, **SMALLER)
+            d.arrow(at(end) + 110, y + 13, at(end) + 134)
+            d.cell(at(end) + 136, y, 52, 26, SMALL, "merges", EDGE, **SMALLER)
     d.arrow(at(0), 210, 380)
     d.right(380, 204, "time", **SMALLER)
     d.line(14, 226, 14, 242, RED, 2.2)

@@ -11,8 +11,6 @@ tensors, and not timed. The last command prints the record FILE as a table.
 Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
 """
 
-import argparse
-import statistics
 import sys
 import typing
 
@@ -24,22 +22,15 @@ if __package__ != "05_flash_forward.interface":
     )
     sys.exit(2)
 
-from common.bench import peers
-from common.bench.checks import largest, rms
-from common.bench.command import Failure, Skipped, exit_with
+from common.bench import peers, points
+from common.bench.command import exit_with
 from common.bench.peers import CUDNN, FLASH_2, FLASH_3, HEADINGS, OURS
-from common.bench.problems import name_of
-from common.bench.program import record_head, writing
 from common.bench.pytorch import torch
 from common.bench.tables import headings_in, points_in, ratio
-from common.bench.timing import clock_and_power, percentiles, time_in_turn
 from common.data import records
-from common.data.files import check_writable, write_file
 
 from .example import attention_in_float64
 from .flash_attention import Library
-
-BACKENDS = (OURS, CUDNN, FLASH_2, FLASH_3)
 
 
 class Point(typing.NamedTuple):
@@ -88,8 +79,10 @@ SMALL = (
 )
 
 
-class Cache:
+class Cache(points.Case):
     """The tensors of a point."""
+
+    rate, unit = "gigabytes_per_second", 1e9
 
     def __init__(self, point, device):
         torch.manual_seed(1)
@@ -140,92 +133,32 @@ class Cache:
             options["page_table"] = self.table
         return lambda: torch.ops.flash_attn_3.fwd(q, k, v, **options)[0].transpose(1, 2)
 
-    def calls(self, library):
-        """{name: call} of those that can compute it; a call returns o."""
-        found = {OURS: self.ours(library)}
-        if not self.q.is_cuda:
-            return found
+    def others(self):
+        found = {FLASH_3: self.flash_3}
         if self.lengths is None and self.table is None:
-            for name in (CUDNN, FLASH_2):
-                found[name] = peers.backend_call(name, self.q, self.k, self.v, False)
-        found[FLASH_3] = self.flash_3()
-        return {
-            name: call for name, call in found.items() if call is not None and works(name, call)
-        }
+            for name in (FLASH_2, CUDNN):
+                call = peers.backend_call(name, self.q, self.k, self.v, False)
+                found = {name: lambda call=call: call, **found}
+        return found
 
+    def differences(self, o):
+        """Of the first and the last sequence."""
+        return [
+            o[b : b + 1].double() - attention_in_float64(*self.sequence(b), False)[0]
+            for b in {0, self.point.batch - 1}
+        ]
 
-def works(name, call):
-    """Whether a peer takes this call; prints why not."""
-    try:
-        call()
-        return True
-    except Exception as error:  # what a peer raises is not known
-        if name == OURS:
-            raise
-        print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:200]}")
-        return False
-
-
-def label(point, backend):
-    """What a record says of a call."""
-    return {"backend": backend, "type": name_of(torch.bfloat16), **point._asdict()}
-
-
-def check_point(point, library, device):
-    """Errors of the first and the last sequence. Returns rows for the record, and whether ours is
-    right."""
-    cache = Cache(point, device)
-    rows, good = [], True
-    for name, call in cache.calls(library).items():
-        o = call()
-        off, scale = [], 0
-        for b in {0, point.batch - 1}:
-            q, k, v = cache.sequence(b)
-            off.append(o[b : b + 1].double() - attention_in_float64(q, k, v, False)[0])
-            scale = max(scale, largest(v))
-        error = max(largest(x) for x in off)
-        allowed = 2 * torch.finfo(torch.bfloat16).eps * scale
-        right = error <= allowed  # false for NaN
-        good = good and (right or name != OURS)
-        rms_error = max(rms(x) for x in off)
-        print(
-            f"{point.group:16}{HEADINGS[name]:>10}  largest error {error:.2e}, rms {rms_error:.2e}"
-            + ("" if right else f"  too large: {allowed:.2e} is allowed")
-        )
-        errors = {"largest_error": error, "rms_error": rms_error}
-        rows.append({"what": "error", **label(point, name), **errors})
-    return rows, good
-
-
-def time_point(point, library, repeats, seconds):
-    """Rows for the record; the calls alternate."""
-    timed = time_in_turn(Cache(point, "cuda").calls(library), repeats, seconds)
-    ran_at = clock_and_power()
-    rows = []
-    for name, rounds in timed.items():
-        milliseconds = statistics.median(rounds)
-        rows.append(
-            {
-                "what": "time",
-                **label(point, name),
-                "milliseconds": round(milliseconds, 6),
-                "milliseconds_5_95": [round(x, 6) for x in percentiles(rounds, (5, 95))],
-                "gigabytes_per_second": round(point.bytes() / milliseconds / 1e6, 1),
-                "rounds": len(rounds),
-                **ran_at,
-            }
-        )
-    torch.cuda.empty_cache()
-    return rows
+    def work(self):
+        return self.point.bytes()
 
 
 def print_times(rows):
     """A line for each point: GB/s of each backend, and our microseconds."""
-    points = points_in(rows)
+    found_points = points_in(rows)
     backends = list(headings_in(rows))
     names = ["us", *(HEADINGS[backend] for backend in backends), "x best", "best"]
     cells = [["point", "B", "queries", "keys", "page", *names]]
-    for of in points:
+    for of in found_points:
         row, found = of[OURS], ratio(of)
         length = f"{row['length_k'] // 8}-{row['length_k']}" if row["ragged"] else row["length_k"]
         line = [row["group"], row["batch"], row["length_q"], length, row["page_size"] or "-"]
@@ -248,61 +181,16 @@ def print_record(path):
     print("\n".join(records.source_lines(record)))
 
 
-def points_of(names):
-    """Points by their groups, "b1_32k,ragged"; all without names."""
-    if names is None:
-        return GOALS
-    known = {point.group: point for point in GOALS}
-    for name in names.split(","):
-        if name not in known:
-            raise Failure(f"there are no points '{name}'; allowed are {', '.join(known)}")
-    return [known[name] for name in names.split(",")]
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--library", metavar="PATH", help="this lesson's library")
-    parser.add_argument("--points", metavar="NAMES", help="only these, with commas between")
-    parser.add_argument("--flash-attention-3", metavar="PATH", help="as in example.py")
-    parser.add_argument("--repeats", type=int, default=20, help="as in example.py")
-    parser.add_argument("--seconds", type=float, default=2, help="as in example.py")
-    parser.add_argument("--json", metavar="FILE", help="write a record of what was measured")
-    parser.add_argument("--commit", default="", help="the commit of a copy without git")
+    parser = points.parser_of(__doc__)
     parser.add_argument("--table", metavar="FILE", help="print a record, and nothing else")
     args = parser.parse_args()
     if args.table:
         print_record(args.table)
         return 0
-    if args.library is None:
-        raise Failure("which library is to be called? Give --library PATH")
-    if torch is None:
-        raise Skipped("PyTorch is needed, and this Python has none")
-    points = points_of(args.points)
-    library = Library(args.library)
-    on_gpu = library.runs_on == "gpu"
-    if on_gpu and not torch.cuda.is_available():
-        raise Failure(f"{args.library} is for GPUs, and PyTorch finds none")
-    found = peers.load(args.flash_attention_3) if on_gpu else {}
-    if args.json:
-        with writing(args.json):
-            check_writable(args.json)
-    rows, good = [], True
-    for point in points if on_gpu else SMALL:
-        of_point, right = check_point(point, library, "cuda" if on_gpu else "cpu")
-        rows, good = rows + of_point, good and right
-    if on_gpu:
-        timed = [
-            row
-            for point in points
-            for row in time_point(point, library, args.repeats, args.seconds)
-        ]
-        print()
-        print_times(timed)
-        rows += timed
-    if args.json:
-        with writing(args.json):
-            write_file(args.json, records.text_of(record_head(on_gpu, args.commit, found), rows))
-    return 0 if good else 1
+    return points.run(
+        args, lambda _: Library(args.library), GOALS, lambda _: SMALL, Cache, print_times
+    )
 
 
 if __name__ == "__main__":

@@ -195,29 +195,31 @@ typedef struct fa_functor {
   int32_t left;   ///< 0 to 10^9; -1: no limit on this side
   int32_t right;  ///< likewise
   /// @}
-  int32_t prefix;            ///< 0 to 10^9
-  int32_t block_size;        ///< queries and keys of a block: 1 to 10^9
-  float cap;                 ///< above 0, finite
-  int32_t bias_per_batch;    ///< 1: each sequence has a bias of its own; 0: all have the same
-  int32_t bias_per_head;     ///< the same of heads
-  const int32_t* documents;  ///< [batch, length_k]: the document of each token, ascending
-  const float* slopes;       ///< [heads]
-  const float* sinks;        ///< [heads]: logits
-  const float* bias;         ///< [batch or 1, heads or 1, length_q, length_k]
-  const uint8_t* blocks;     ///< [heads, blocks of queries, blocks of keys]: 0 masks a block
-  const uint32_t* bits;      ///< [batch, length_q, words]: bit j % 32 of word j / 32 shows key j
+  int32_t prefix;          ///< 0 to 10^9
+  int32_t block_size;      ///< queries and keys of a block: 1 to 10^9
+  float cap;               ///< above 0, finite
+  int32_t bias_per_batch;  ///< 1: each sequence has a bias of its own; 0: all have the same
+  int32_t bias_per_head;   ///< the same of heads
+  const int32_t*
+      documents;          ///< [batch, length_k, 2]: the first token of each token's document, and
+                          ///< the first one after it
+  const float* slopes;    ///< [heads]
+  const float* sinks;     ///< [heads]: logits
+  const float* bias;      ///< [batch or 1, heads or 1, length_q, length_k]
+  const uint8_t* blocks;  ///< [heads, blocks of queries, blocks of keys]: 0 masks a block
+  const uint32_t* bits;   ///< [batch, length_q, words]: bit j % 32 of word j / 32 shows key j
 } fa_functor;
 
 /// As fa_forward() with a mask and a change of the scores, compiled into the kernel. Types of 16
 /// bits, a head_dim up to 128, head_dim_v the same, no dropout; `causal` must be 0, and the functor
-/// says it. It needs the workspace for the kinds FA_FUNCTOR_BLOCK_SPARSE and FA_FUNCTOR_BITS only;
-/// what that holds before does not matter. With a sink, lse contains it, and a query that sees no
+/// says it. The workspace is that of fa_forward(), of fa_functor_workspace_bytes() bytes, of which the
+/// first 16 are 0 before and after a call; FA_FUNCTOR_BLOCK_SPARSE and FA_FUNCTOR_BITS need it. With a sink, lse contains it, and a query that sees no
 /// key gets its head's sink.
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_forward_functor(const fa_attention* attention, const fa_functor* functor);
 
-/// Bytes of workspace that fa_forward_functor() needs for a problem; 0 when it needs none, or when
-/// fa_last_error() says what was refused. Pointers are not looked at.
+/// Bytes of workspace that fa_forward_functor() can use for a problem; 0 when fa_last_error() says
+/// what was refused. Pointers are not looked at.
 size_t fa_functor_workspace_bytes(const fa_attention* attention, const fa_functor* functor);
 
 /// Bytes of workspace that fa_forward() can use for a problem on the current GPU; 0 when it needs

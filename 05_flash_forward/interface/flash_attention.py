@@ -4,10 +4,18 @@ import contextlib
 import ctypes
 import pathlib
 
-from common.bench.command import Failure
-from common.bench.pytorch import torch
+try:
+    import torch
+except ImportError:
+    torch = None
 
 SIZES = ("batch", "heads", "kv_heads", "length_q", "length_k", "head_dim", "head_dim_v")
+
+
+class Refused(Exception):
+    """What is not allowed, or could not be done. A program ends with this status."""
+
+    status = 2
 
 
 class Strides(ctypes.Structure):
@@ -86,7 +94,7 @@ class Functor(ctypes.Structure):
 def place(struct, name, tensor):
     """Tells a struct where a tensor [batch, heads, length, head_dim] is."""
     if tensor.stride(3) != 1:
-        raise Failure(f"elements of the rows of {name} are {tensor.stride(3)} apart; allowed is 1")
+        raise Refused(f"elements of the rows of {name} are {tensor.stride(3)} apart; allowed is 1")
     setattr(struct, name, tensor.data_ptr())
     setattr(struct, name + "_strides", Strides(*tensor.stride()[:3]))
 
@@ -108,14 +116,14 @@ class CLibrary:
             }.items():
                 getattr(self.c, prefix + name).restype = result
         except (OSError, AttributeError) as error:
-            raise Failure(f"{path} is not a library of this lesson: {error}") from error
+            raise Refused(f"{path} is not a library of this lesson: {error}") from error
         self.runs_on = self.function("runs_on")().decode()
 
     def function(self, name):
         return getattr(self.c, self.prefix + name)
 
     def error(self):
-        return Failure(self.function("last_error")().decode())
+        return Refused(self.function("last_error")().decode())
 
     def kernel_name(self, call):
         name = self.function("kernel_name")(ctypes.byref(call.struct))
@@ -141,33 +149,39 @@ class Library(CLibrary):
         super().__init__(path, "fa_", results)
         self.c.fa_default_scale.argtypes = [ctypes.c_int64]
 
-    def prepare(self, q, k, v, causal=False, scale=None, dropout=0.0, seed=0, fixed_order=False):
-        """A call on tensors [batch, heads, length, head_dim] whose rows are contiguous, in whatever
-        order the other dimensions lie; where head_dim is 192, v may have 128 columns. Returns
-        (call, o, lse): o lies like q. `call()` begins it on the stream that is current. With
-        `fixed_order` it gets no workspace for the tile scheduler's counter."""
+    def describe(self, q, k, v, causal=False, scale=None, dropout=0.0, seed=0):
+        """The fa_attention of a problem, without o, lse, workspace and stream."""
         types = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
         if q.dtype not in types or not q.dtype == k.dtype == v.dtype:
-            raise Failure(
+            raise Refused(
                 f"types {q.dtype}, {k.dtype} and {v.dtype}; allowed is one of {list(types)}"
             )
         (batch, heads, length_q, head_dim), (kv_heads, length_k) = q.shape, k.shape[1:3]
         expected = (batch, kv_heads, length_k, head_dim)
         if tuple(k.shape) != expected or tuple(v.shape[:3]) != expected[:3]:
-            raise Failure(
+            raise Refused(
                 f"k is {list(k.shape)} and v {list(v.shape)}; q asks for {list(expected)}"
             )
         if not q.device == k.device == v.device:
-            raise Failure(f"q is on {q.device}, k on {k.device} and v on {v.device}")
-        o = empty_as(q, v.shape[3])
-        lse = torch.empty(batch, heads, length_q, dtype=torch.float32, device=q.device)
+            raise Refused(f"q is on {q.device}, k on {k.device} and v on {v.device}")
         a = Attention(size=ctypes.sizeof(Attention), batch=batch, heads=heads, kv_heads=kv_heads)
         a.length_q, a.length_k, a.type = length_q, length_k, types[q.dtype]
         a.head_dim, a.head_dim_v = head_dim, v.shape[3]
-        for name, tensor in (("q", q), ("k", k), ("v", v), ("o", o)):
+        for name, tensor in (("q", q), ("k", k), ("v", v)):
             place(a, name, tensor)
-        a.lse, a.causal, a.dropout, a.seed = lse.data_ptr(), int(causal), dropout, seed
+        a.causal, a.dropout, a.seed = int(causal), dropout, seed
         a.scale = self.c.fa_default_scale(head_dim) if scale is None else scale
+        return a
+
+    def prepare(self, q, k, v, causal=False, scale=None, dropout=0.0, seed=0, fixed_order=False):
+        """A call on tensors [batch, heads, length, head_dim] whose rows are contiguous, in whatever
+        order the other dimensions lie; where head_dim is 192, v may have 128 columns. Returns
+        (call, o, lse): o lies like q. `call()` begins it on the stream that is current. With
+        `fixed_order` it gets no workspace for the tile scheduler's counter."""
+        a = self.describe(q, k, v, causal, scale, dropout, seed)
+        o, lse = empty_outputs(q, v)
+        place(a, "o", o)
+        a.lse = lse.data_ptr()
         with on_device_of(q):
             a.workspace_bytes = 0 if fixed_order else self.c.fa_workspace_bytes(ctypes.byref(a))
             # Zeros before the first call; each call leaves zeros.
@@ -191,14 +205,13 @@ class Library(CLibrary):
         page_size, head_dim] and a length_k. lengths_k and block_table are int32 tensors beside q.
         Returns (call, o, lse). What the tensors hold is read whenever `call()` runs."""
         if q.dtype not in (torch.float16, torch.bfloat16) or not q.dtype == k.dtype == v.dtype:
-            raise Failure(f"types {q.dtype}, {k.dtype} and {v.dtype}; allowed is one of 16 bits")
+            raise Refused(f"types {q.dtype}, {k.dtype} and {v.dtype}; allowed is one of 16 bits")
         batch, heads, length_q, head_dim = q.shape
         if k.shape != v.shape or k.shape[3] != head_dim:
-            raise Failure(f"k is {list(k.shape)} and v {list(v.shape)}; head_dim is {head_dim}")
+            raise Refused(f"k is {list(k.shape)} and v {list(v.shape)}; head_dim is {head_dim}")
         if block_table is None and k.shape[0] != batch:
-            raise Failure(f"k is {list(k.shape)}, and there are {batch} sequences")
-        o = torch.empty_like(q)
-        lse = torch.empty(batch, heads, length_q, dtype=torch.float32, device=q.device)
+            raise Refused(f"k is {list(k.shape)}, and there are {batch} sequences")
+        o, lse = empty_outputs(q, v)
         a = Attention(size=ctypes.sizeof(Attention), batch=batch, heads=heads, kv_heads=k.shape[1])
         a.length_q, a.length_k = length_q, k.shape[2] if block_table is None else length_k
         a.type, a.head_dim, a.head_dim_v = 1 if q.dtype == torch.float16 else 2, head_dim, head_dim
@@ -214,7 +227,7 @@ class Library(CLibrary):
                 continue
             wrong = tensor.dtype != torch.int32 or tensor.dim() != len(shape)
             if wrong or tensor.shape[0] != batch or not tensor.is_contiguous():
-                raise Failure(f"{name} is {list(tensor.shape)} of {tensor.dtype}")
+                raise Refused(f"{name} is {list(tensor.shape)} of {tensor.dtype}")
             setattr(cache, name, tensor.data_ptr())
         if block_table is not None:
             cache.most_pages, cache.cache_pages = block_table.shape[1], k.shape[0]
@@ -264,7 +277,7 @@ class Library(CLibrary):
         q's device, without gaps: documents int32, slopes, sinks and bias float32, blocks uint8,
         bits int32. Returns (call, o, lse)."""
         if kind not in FUNCTORS:
-            raise Failure(f"there is no functor '{kind}'; allowed are {', '.join(FUNCTORS)}")
+            raise Refused(f"there is no functor '{kind}'; allowed are {', '.join(FUNCTORS)}")
         call, o, lse = self.prepare(q, k, v)
         a = call.struct
         f = Functor(size=ctypes.sizeof(Functor), kind=FUNCTORS.index(kind), left=left, right=right)
@@ -276,8 +289,8 @@ class Library(CLibrary):
             setattr(f, name, value.data_ptr() if torch.is_tensor(value) else value)
         with on_device_of(q):
             a.workspace_bytes = self.c.fa_functor_workspace_bytes(ctypes.byref(a), ctypes.byref(f))
-            workspace = torch.empty(a.workspace_bytes, dtype=torch.uint8, device=q.device)
-        a.workspace = workspace.data_ptr() or None
+            workspace = torch.zeros(a.workspace_bytes, dtype=torch.uint8, device=q.device)
+        a.workspace = workspace.data_ptr()
 
         def call_functor():
             a.stream = current_stream(q)
@@ -295,7 +308,7 @@ def check_table(name, tensor, q):
     types = {"documents": torch.int32, "blocks": torch.uint8, "bits": torch.int32}
     expected = types.get(name, torch.float32)
     if tensor.dtype != expected or tensor.device != q.device or not tensor.is_contiguous():
-        raise Failure(
+        raise Refused(
             f"{name} is {list(tensor.shape)} of {tensor.dtype} on {tensor.device}; allowed is "
             f"{expected} without gaps on {q.device}"
         )
@@ -311,6 +324,22 @@ def empty_as(tensor, columns):
     if columns == tensor.shape[3]:
         return torch.empty_like(tensor)
     return torch.empty_like(tensor[..., :1].expand(*tensor.shape[:3], columns))
+
+
+def empty_outputs(q, v):
+    """o, which lies like q, and lse."""
+    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    return empty_as(q, v.shape[3]), lse
+
+
+def with_rows(tensor):
+    """The tensor, or a copy where the kernels do not take its rows as they lie: elements side by
+    side, and addresses that are multiples of 16 bytes."""
+    apart = [n for n, count in zip(tensor.stride()[:3], tensor.shape) if count > 1]
+    apart.append(tensor.storage_offset())
+    if tensor.stride(3) == 1 and all(n * tensor.element_size() % 16 == 0 for n in apart):
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def on_device_of(tensor):

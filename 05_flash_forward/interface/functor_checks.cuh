@@ -65,7 +65,7 @@ struct FunctorTable {
 inline std::vector<FunctorTable> tables_of(const fa_attention& a, const fa_functor& f) {
   switch (f.kind) {
     case FA_FUNCTOR_DOCUMENTS:
-      return {{"documents", f.documents, a.batch * a.length_k, 4}};
+      return {{"documents", f.documents, a.batch * a.length_k * 2, 4}};
     case FA_FUNCTOR_ALIBI:
       return {{"slopes", f.slopes, a.heads, 4}};
     case FA_FUNCTOR_SINKS:

@@ -6,8 +6,7 @@
 #include <algorithm>
 
 #include "05_flash_forward/interface/functor_checks.cuh"
-#include "05_flash_forward/kernels/functors/01_score_functor.cuh"
-#include "05_flash_forward/kernels/functors/02_persistent.cuh"
+#include "05_flash_forward/src/functor_launches.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each library includes this
@@ -33,12 +32,16 @@ bool takes_persistent(const Attention<T>& a) {
   return can_run(device_properties(), kNeedsHopper) && can_use_tma(a);
 }
 
-// The larger map of the kernels: which one is taken depends on strides, too.
+// The tile counter, and behind it the larger map of the kernels: which one is taken depends on
+// strides, too.
+constexpr std::size_t kCounterBytes = 16;
 template <class T>
-std::size_t functor_workspace_bytes(const Attention<T>& a) {
+std::size_t functor_workspace_bytes(const Attention<T>& a, const fa_functor& functor) {
+  if (!needs_map(functor)) return kCounterBytes;
   const std::int64_t of_sm_80 = with_head_dim<64, 128>(
       a.head_dim, [&](auto d) { return score_functor_workspace<decltype(d)::value>(a); });
-  return static_cast<std::size_t>(std::max(of_sm_80, persistent_functor_workspace(a)));
+  return kCounterBytes +
+         static_cast<std::size_t>(std::max(of_sm_80, persistent_functor_workspace(a)));
 }
 
 inline std::size_t bytes_of_functor_workspace(const fa_attention* given,
@@ -46,8 +49,8 @@ inline std::size_t bytes_of_functor_workspace(const fa_attention* given,
   std::size_t bytes = 0;
   guarded([&] {
     check_functor_call(given, functor);
-    if (!needs_map(*functor)) return;
-    with_functor_attention(*given, [&](const auto& a) { bytes = functor_workspace_bytes(a); });
+    with_functor_attention(*given,
+                           [&](const auto& a) { bytes = functor_workspace_bytes(a, *functor); });
   });
   return bytes;
 }
@@ -59,9 +62,10 @@ inline int forward_functor(const fa_attention* given, const fa_functor* given_fu
     AttentionMemory memory = checked_memory(*given);
     const auto tables = checked_tables(*given, functor);
     memory.inputs.insert(memory.inputs.end(), tables.begin(), tables.end());
-    if (needs_map(functor)) {
+    const bool has_workspace = given->workspace != nullptr || needs_map(functor);
+    if (has_workspace) {
       memory.outputs.push_back(
-          checked_bytes("workspace", given->workspace, 1, given->workspace_bytes));
+          checked_bytes("workspace", given->workspace, 16, given->workspace_bytes));
     }
     check_overlaps(memory.outputs, memory.inputs);
     const CurrentGpu gpu(common_gpu(
@@ -70,21 +74,21 @@ inline int forward_functor(const fa_attention* given, const fa_functor* given_fu
       throw std::runtime_error("fa_forward_functor " + missing(device_properties(), kNeedsMma));
     }
     with_functor_attention(*given, [&](const auto& a) {
-      const std::size_t least = functor_workspace_bytes(a);
-      if (needs_map(functor) && given->workspace_bytes < least) {
+      const std::size_t least = functor_workspace_bytes(a, functor);
+      if (has_workspace && given->workspace_bytes < least) {
         refuse("workspace_bytes is {}; allowed are {} and more", given->workspace_bytes, least);
       }
       const Stream stream = stream_of(*given);
-      auto* const kinds = static_cast<TileKind*>(given->workspace);
-      with_functor(functor_spec(*given, functor), a.length_q, a.length_k, [&](const auto& f) {
-        if (takes_persistent(a)) {
-          launch_persistent_functor(a, f, stream, kinds, nullptr);
-          return;
-        }
-        with_head_dim<64, 128>(a.head_dim, [&](auto d) {
-          launch_score_functor<decltype(d)::value>(a, f, stream, kinds);
-        });
-      });
+      auto* const counter = static_cast<unsigned*>(given->workspace);
+      auto* const kinds =
+          has_workspace ? static_cast<TileKind*>(given->workspace) + kCounterBytes : nullptr;
+      const FunctorSpec spec = functor_spec(*given, functor);
+      if (takes_persistent(a)) {
+        launch_functor_persistent(a, spec, stream, kinds, counter);
+        return;
+      }
+      with_head_dim<64, 128>(
+          a.head_dim, [&](auto d) { launch_functor<decltype(d)::value>(a, spec, stream, kinds); });
     });
   });
 }

@@ -10,9 +10,7 @@ tensors, and not timed.
 Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
 """
 
-import argparse
 import math
-import statistics
 import sys
 import typing
 
@@ -24,16 +22,10 @@ if __package__ != "05_flash_forward.interface":
     )
     sys.exit(2)
 
-from common.bench import peers
-from common.bench.checks import largest, rms
-from common.bench.command import Failure, Skipped, exit_with
+from common.bench import points
+from common.bench.command import exit_with
 from common.bench.peers import FLASH_3, HEADINGS, OURS
-from common.bench.problems import name_of
-from common.bench.program import record_head, writing
 from common.bench.pytorch import torch
-from common.bench.timing import clock_and_power, percentiles, time_in_turn
-from common.data import records
-from common.data.files import check_writable, write_file
 
 from .flash_attention import Library
 
@@ -91,8 +83,10 @@ def small(point):
     )
 
 
-class Case:
+class Case(points.Case):
     """The tensors of a point, its parameters for the library, and its functions for others."""
+
+    headings = NAMES
 
     def __init__(self, point, device):
         torch.manual_seed(1)
@@ -104,8 +98,8 @@ class Case:
         if point.kind == "documents":
             p["documents"] = torch.cat(
                 [
-                    torch.full((end - begin,), i, dtype=torch.int32)
-                    for i, (begin, end) in enumerate(zip(point.cu_seqlens, point.cu_seqlens[1:]))
+                    torch.tensor([[begin, end]], dtype=torch.int32).repeat(end - begin, 1)
+                    for begin, end in zip(point.cu_seqlens, point.cu_seqlens[1:])
                 ]
             ).to(device)
         elif point.kind == "alibi":
@@ -149,7 +143,7 @@ class Case:
         if point.right >= 0:
             seen = seen & (j <= i + point.right)
         if point.kind == "documents":
-            seen = seen & (p["documents"][i] == p["documents"][j])
+            seen = seen & (p["documents"][i, 0] == p["documents"][j, 0])
         return seen
 
     def score(self, s, b, h, i, j):
@@ -221,15 +215,22 @@ class Case:
             ].transpose(1, 2)
         return None
 
-    def calls(self, library):
-        """{name: call} of those that can compute it; a call returns o."""
-        found = {OURS: self.ours(library)}
-        if self.q.is_cuda:
-            for name, prepare in ((FLEX, self.flex), (FLASH_3, self.flash_3)):
-                call = prepared(name, prepare)
-                if call is not None:
-                    found[name] = call
-        return found
+    def others(self):
+        return {FLEX: self.flex, FLASH_3: self.flash_3}
+
+    def label(self, backend):
+        fields = super().label(backend)
+        del fields["cu_seqlens"]
+        return fields
+
+    def differences(self, o):
+        """Of some rows of the first and the last head."""
+        point = self.point
+        rows = torch.arange(0, point.length, max(1, point.length // 150), device=o.device)
+        return [
+            o[b, h][rows].double() - self.rows(b, h, rows)
+            for b, h in {(0, 0), (point.batch - 1, point.heads - 1)}
+        ]
 
     def rows(self, b, h, rows):
         """O of some queries in float64."""
@@ -244,8 +245,8 @@ class Case:
             return torch.softmax(torch.cat((s, sink), 1), 1)[:, :-1] @ v
         return torch.nan_to_num(torch.softmax(s, 1)) @ v
 
-    def flops(self):
-        """Of two matmuls over the visible scores."""
+    def work(self):
+        """FLOPs of two matmuls over the visible scores."""
         n, count = self.point.length, 0
         j = torch.arange(n, device=self.q.device)
         for begin in range(0, n, 1024):
@@ -268,77 +269,12 @@ def packed(seen):
     return torch.where(words >= 2**31, words - 2**32, words).to(torch.int32)[None]
 
 
-def prepared(name, prepare):
-    """A peer's call, if the peer takes it; prints why not."""
-    try:
-        call = prepare()
-        if call is not None:
-            call()
-        return call
-    except Exception as error:  # what a peer raises is not known
-        print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:200]}")
-        return None
-
-
-def label(point, backend):
-    """What a record says of a call."""
-    fields = point._asdict()
-    del fields["cu_seqlens"]
-    return {"backend": backend, "type": name_of(torch.bfloat16), **fields}
-
-
-def check_case(case, calls):
-    """Errors of some rows of the first and the last head. Returns rows for the record, and whether
-    ours is right."""
-    point, records_of, good = case.point, [], True
-    for name, call in calls.items():
-        o, off = call(), []
-        for b, h in {(0, 0), (point.batch - 1, point.heads - 1)}:
-            rows = torch.arange(0, point.length, max(1, point.length // 150), device=o.device)
-            off.append(o[b, h][rows].double() - case.rows(b, h, rows))
-        error, allowed = max(largest(x) for x in off), 2 * torch.finfo(torch.bfloat16).eps
-        allowed *= largest(case.v)
-        right = error <= allowed  # false for NaN
-        good = good and (right or name != OURS)
-        rms_error = max(rms(x) for x in off)
-        print(
-            f"{point.group:16}{NAMES[name]:>10}  largest error {error:.2e}, rms {rms_error:.2e}"
-            + ("" if right else f"  too large: {allowed:.2e} is allowed")
-        )
-        errors = {"largest_error": error, "rms_error": rms_error}
-        records_of.append({"what": "error", **label(point, name), **errors})
-    return records_of, good
-
-
-def time_case(case, calls, repeats, seconds):
-    """Rows for the record; the calls alternate."""
-    timed, flops = time_in_turn(calls, repeats, seconds), case.flops()
-    ran_at = clock_and_power()
-    rows = []
-    for name, rounds in timed.items():
-        milliseconds = statistics.median(rounds)
-        rows.append(
-            {
-                "what": "time",
-                **label(case.point, name),
-                "milliseconds": round(milliseconds, 6),
-                "milliseconds_5_95": [round(x, 6) for x in percentiles(rounds, (5, 95))],
-                "tflops": round(flops / milliseconds / 1e9, 1),
-                "rounds": len(rounds),
-                **ran_at,
-            }
-        )
-    return rows
-
-
 def print_times(rows):
     """A line for each point: milliseconds and TFLOP/s over visible scores of each backend."""
     by_group = {}
     for row in rows:
         by_group.setdefault(row["group"], {})[row["backend"]] = row
-    print(
-        "\nMilliseconds and TFLOP/s over visible scores; - is a backend that has no such functor."
-    )
+    print("Milliseconds and TFLOP/s over visible scores; - is a backend that has no such functor.")
     print(f"{'':16}" + "".join(f"{NAMES[name]:>18}" for name in BACKENDS))
     for group, found in by_group.items():
         cells = [
@@ -350,59 +286,16 @@ def print_times(rows):
         print(f"{group:16}" + "".join(cells))
 
 
-def points_of(names):
-    """Points by their groups, "window_512_16k,alibi_4k"; all without names."""
-    if names is None:
-        return GOALS
-    known = {point.group: point for point in GOALS}
-    for name in names.split(","):
-        if name not in known:
-            raise Failure(f"there are no points '{name}'; allowed are {', '.join(known)}")
-    return [known[name] for name in names.split(",")]
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--library", metavar="PATH", help="this lesson's library")
-    parser.add_argument("--points", metavar="NAMES", help="only these, with commas between")
-    parser.add_argument("--flash-attention-3", metavar="PATH", help="as in example.py")
-    parser.add_argument("--repeats", type=int, default=20, help="as in example.py")
-    parser.add_argument("--seconds", type=float, default=2, help="as in example.py")
-    parser.add_argument("--json", metavar="FILE", help="write a record of what was measured")
-    parser.add_argument("--commit", default="", help="the commit of a copy without git")
-    args = parser.parse_args()
-    if args.library is None:
-        raise Failure("which library is to be called? Give --library PATH")
-    if torch is None:
-        raise Skipped("PyTorch is needed, and this Python has none")
-    points = points_of(args.points)
-    library = Library(args.library)
-    on_gpu = library.runs_on == "gpu"
-    if on_gpu and not torch.cuda.is_available():
-        raise Failure(f"{args.library} is for GPUs, and PyTorch finds none")
-    found = peers.load(args.flash_attention_3) if on_gpu else {}
-    if args.json:
-        with writing(args.json):
-            check_writable(args.json)
-    rows, timed, good = [], [], True
-    for point in points:
-        case = Case(point if on_gpu else small(point), "cuda" if on_gpu else "cpu")
-        calls = case.calls(library)
-        of_case, right = check_case(case, calls)
-        rows, good = rows + of_case, good and right
-        if on_gpu:
-            timed += time_case(case, calls, args.repeats, args.seconds)
-            del case, calls
-            torch.cuda.empty_cache()
-    if on_gpu:
-        print_times(timed)
-    if args.json:
-        with writing(args.json):
-            write_file(
-                args.json,
-                records.text_of(record_head(on_gpu, args.commit, found), rows + timed),
-            )
-    return 0 if good else 1
+    args = points.parser_of(__doc__).parse_args()
+    return points.run(
+        args,
+        lambda _: Library(args.library),
+        GOALS,
+        lambda chosen: map(small, chosen),
+        Case,
+        print_times,
+    )
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@
 #include "05_flash_forward/kernels/decode/01_split_kv.cuh"
 #include "05_flash_forward/kernels/decode/02_packed_gqa.cuh"
 #include "05_flash_forward/kernels/decode/03_one_launch.cuh"
-#include "05_flash_forward/kernels/decode/04_even_tiles.cuh"
-#include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
 #include "05_flash_forward/src/decode.hpp"
+#include "05_flash_forward/src/functor_launches.cuh"
+#include "05_flash_forward/src/generate.cuh"
 #include "common/attention/host/rung_row.cuh"
 
 namespace fa::FA_TARGET {
@@ -173,6 +173,9 @@ inline std::vector<flash::decode::Rung> decode_ladder() {
   const Blocks blocks{{{16, 64, 0, 3, 64}, {16, 64, 0, 3, 128}}, bytes_by(columns, [](auto d) {
     return decode_bytes<DecodeTile<d, 1>, half>();
   })};
+  const Blocks tma{{{64, 64, 0, 6, 64}, {64, 64, 0, 3, 128}}, bytes_by(columns, [](auto d) {
+    return sizeof(TmaDecodeShared<TmaDecodeTile<half, d>>);
+  })};
   const auto of_even_tiles = decode_workspace([](auto& a, auto d) {
     return even_tiles_workspace<d>(a);
   });
@@ -199,6 +202,15 @@ inline std::vector<flash::decode::Rung> decode_ladder() {
           .launch(of_even_tiles, [](auto& a, auto on) {
             launch_paged_kv<on.d>(a, a.lengths_k, a.pages, on, *on.workspace);
           }),
+      contiguous("06_tma", "a producer warp, TMA and wgmma").needs(kNeedsHopper).blocks(tma)
+          .launch(of_even_tiles, [](auto& a, auto on) {
+            launch_decode_tma<on.d>(a, a.lengths_k, a.pages, on, *on.workspace);
+          }),
+      step(rung_row<Rung, PagedOnDevice, half, bfloat16>("06_tma_paged", "the same with a block table"))
+          .needs(kNeedsHopper).blocks(tma)
+          .launch(of_even_tiles, [](auto& a, auto on) {
+            launch_decode_tma<on.d>(a, a.lengths_k, a.pages, on, *on.workspace);
+          }),
   };
 }
 // clang-format on
@@ -207,7 +219,11 @@ inline std::vector<flash::decode::Rung> decode_ladder() {
 
 /// A backend with the decode kernels.
 inline flash::decode::Backend backend(const std::string& kind) {
-  return backend_with<flash::decode::Backend>(kind, decode_ladder());
+  auto result = backend_with<flash::decode::Backend>(kind, decode_ladder());
+  result.paged_cache = [](const flash::decode::CacheSize& size) {
+    return std::make_unique<PagedCacheOnDevice>(size);
+  };
+  return result;
 }
 
 }  // namespace fa::FA_TARGET

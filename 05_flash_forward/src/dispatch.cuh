@@ -5,12 +5,7 @@
 
 #include <functional>
 
-#include "05_flash_forward/kernels/04_register_tiles.cuh"
-#include "05_flash_forward/kernels/08_edge_masks.cuh"
-#include "05_flash_forward/kernels/14_lazy_rescaling.cuh"
-#include "05_flash_forward/kernels/16_mirrored_tiles.cuh"
-#include "05_flash_forward/kernels/17_split_tf32.cuh"
-#include "05_flash_forward/kernels/any_gpu.cuh"
+#include "05_flash_forward/src/launches.cuh"
 #include "common/attention/head_dim.cuh"
 #include "common/attention/shape.hpp"
 #include "common/attention/tma_support.cuh"

@@ -64,12 +64,13 @@ FunctorSpec FunctorTables::pointed(FunctorSpec spec) const {
 std::vector<std::int32_t> documents_of(const std::vector<std::int32_t>& cu_seqlens,
                                        std::int64_t tokens) {
   check_cu_seqlens("cu_seqlens", cu_seqlens, tokens);
-  std::vector<std::int32_t> documents(static_cast<std::size_t>(tokens));
+  std::vector<std::int32_t> ranges;
   for (std::size_t i = 0; i + 1 < cu_seqlens.size(); ++i) {
-    std::fill(documents.begin() + cu_seqlens[i], documents.begin() + cu_seqlens[i + 1],
-              static_cast<std::int32_t>(i));
+    for (std::int32_t token = cu_seqlens[i]; token < cu_seqlens[i + 1]; ++token) {
+      ranges.insert(ranges.end(), {cu_seqlens[i], cu_seqlens[i + 1]});
+    }
   }
-  return documents;
+  return ranges;
 }
 
 FunctorTables random_tables(const Problem& problem, FunctorSpec& spec, std::uint64_t seed) {

@@ -3,11 +3,9 @@
 /// common/gpu/target.hpp.
 #pragma once
 
-#include "05_flash_forward/kernels/functors/01_score_functor.cuh"
-#include "05_flash_forward/kernels/functors/02_persistent.cuh"
 #include "05_flash_forward/src/device_functor.cuh"
+#include "05_flash_forward/src/functor_launches.cuh"
 #include "05_flash_forward/src/functors.hpp"
-#include "common/attention/functor_instances.cuh"
 #include "common/attention/host/rung_row.cuh"
 
 namespace fa::FA_TARGET {
@@ -56,12 +54,7 @@ inline std::vector<flash::functors::Rung> functor_ladder() {
               [](auto& a, auto d) {
                 return std::make_shared<DeviceBuffer<TileKind>>(score_functor_workspace<d>(a));
               },
-              [](auto& a, auto on) {
-                constexpr int d = decltype(on)::d;
-                with_functor(a.spec, a.length_q, a.length_k, [&](const auto& functor) {
-                  launch_score_functor<d>(a, functor, on, on.workspace);
-                });
-              }),
+              [](auto& a, auto on) { launch_functor<on.d>(a, a.spec, on, on.workspace); }),
       rung_row<Rung, FunctorOnDevice, bfloat16>("02_persistent", "functors in persistent blocks")
           .columns(kAny<128>)
           .hopper()
@@ -72,10 +65,8 @@ inline std::vector<flash::functors::Rung> functor_ladder() {
                     persistent_functor_workspace(a));
               },
               [](auto& a, auto on) {
-                with_functor(a.spec, a.length_q, a.length_k, [&](const auto& functor) {
-                  launch_persistent_functor(a, functor, on, on.workspace->kinds.data(),
-                                            on.workspace->counter.data());
-                });
+                launch_functor_persistent(a, a.spec, on, on.workspace->kinds.data(),
+                                          on.workspace->counter.data());
               }),
   };
 }

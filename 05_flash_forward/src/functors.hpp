@@ -40,7 +40,7 @@ struct Backend : LadderBackend<Rung> {};
 /// The backends of this build: the lab first.
 std::vector<Backend> backends();
 
-/// The document of each token, from where the documents of a sequence begin.
+/// Where the document of each token begins and ends, from where the documents of a sequence begin.
 /// @throws std::invalid_argument as check_cu_seqlens()
 std::vector<std::int32_t> documents_of(const std::vector<std::int32_t>& cu_seqlens,
                                        std::int64_t tokens);

@@ -9,8 +9,10 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/tests/functor_specs.hpp"
+#include "common/attention/dual.cuh"
 #include "common/attention/functor_instances.cuh"
 #include "common/attention/tests/rung_tests.hpp"
+#include "common/attention/visible_tiles.cuh"
 
 using namespace fa;
 using namespace fa::attention;
@@ -32,7 +34,7 @@ bool seen(const FunctorSpec& spec, const AttentionShape& shape, int b, int h, in
   const int p = i + static_cast<int>(shape.length_k - shape.length_q);
   const bool in_window =
       (spec.left < 0 || j >= p - spec.left) && (spec.right < 0 || j <= p + spec.right);
-  const auto document = [&](int token) { return spec.documents[b * shape.length_k + token]; };
+  const auto document = [&](int token) { return spec.documents[2 * (b * shape.length_k + token)]; };
   switch (spec.kind) {
     case FunctorKind::kPlain:
       return true;
@@ -136,6 +138,40 @@ TEST_CASE("each derivative agrees with central differences") {
   });
 }
 
+TEST_CASE("the derivative by dual numbers is the one by hand") {
+  for_each_functor([](const FunctorSpec& spec, const AttentionShape& shape) {
+    CAPTURE(static_cast<int>(spec.kind));
+    on_lab::with_functor(spec, static_cast<int>(shape.length_q), static_cast<int>(shape.length_k),
+                         [&](const auto& functor) {
+                           const on_lab::WithDual dual(functor);
+                           const int i = static_cast<int>(shape.length_q) - 1;
+                           for (const double s : {-30.0, -0.4, 0.0, 0.9, 2.5}) {
+                             CHECK(dual.derivative(s, 0, 0, i, 0) ==
+                                   doctest::Approx(functor.derivative(s, 0, 0, i, 0)));
+                             CHECK(dual.score(s, 0, 0, i, 0) == functor.score(s, 0, 0, i, 0));
+                           }
+                         });
+  });
+}
+
+TEST_CASE("dual numbers follow the rules of differentiation") {
+  using Dual = on_lab::Dual<double>;
+  using on_lab::tanh_approx;
+  // Each operator, with constants on either side.
+  const auto f = [](auto x) {
+    using R = decltype(x);
+    const R y = 2.0 * x - 0.5, z = (y * y + x) / (x * 3.0 + R(7));
+    return (x < y ? -z : z) / 4.0 - (1.5 - z * tanh_approx(x)) + (0.25 + x / (z - R(20)));
+  };
+  for (const double x : {-1.7, -0.2, 0.3, 0.9, 4.0}) {
+    const double h = 1e-6;
+    const Dual result = f(Dual(x, 1.0));
+    CHECK(result.value == doctest::Approx(f(x)));
+    CHECK(result.derivative == doctest::Approx((f(x + h) - f(x - h)) / (2 * h)).epsilon(1e-7));
+    CHECK(f(Dual(x)).derivative == 0);  // a constant
+  }
+}
+
 TEST_CASE("a tile rule skips no tile with a visible key, and masks none that is whole") {
   for_each_functor([](const FunctorSpec& spec, const AttentionShape& shape) {
     CAPTURE(static_cast<int>(spec.kind));
@@ -168,9 +204,50 @@ TEST_CASE("a tile rule skips no tile with a visible key, and masks none that is 
         }
       }
       CHECK(wrong == 0);
-      // Only where two masks meet in a tile the rule may ask for a mask that is not needed.
-      const bool of_one = spec.kind != FunctorKind::kPrefix && spec.kind != FunctorKind::kDocuments;
-      if (of_one) CHECK(dull == 0);
+      CHECK(dull == 0);
+    });
+  });
+}
+
+TEST_CASE("a range of tiles has the visible tiles and no other, and those without a mask") {
+  for_each_functor([](const FunctorSpec& spec, const AttentionShape& shape) {
+    CAPTURE(static_cast<int>(spec.kind));
+    const int length_q = static_cast<int>(shape.length_q),
+              length_k = static_cast<int>(shape.length_k);
+    const int batch = static_cast<int>(shape.batch) - 1;
+    on_lab::with_functor(spec, length_q, length_k, [&](const auto& functor) {
+      if constexpr (std::decay_t<decltype(functor)>::shows_ranges) {
+        bool equal = true;
+        const auto compare = [&](const on_lab::VisibleTiles& range, int index, TileKind kind,
+                                 bool ragged) {
+          const bool inside = range.begin <= index && index < range.end;
+          const bool whole = range.whole_begin <= index && index < range.whole_end;
+          equal = equal && inside == (kind != TileKind::kSkipped) &&
+                  (!inside || whole == (kind == TileKind::kWhole && !ragged));
+        };
+        const int m = 16, n = 32;
+        for (int query0 = 0; query0 < length_q; query0 += m) {
+          for (int key0 = 0; key0 < length_k; key0 += n) {
+            const int query1 = std::min(query0 + m, length_q) - 1;
+            const int key1 = std::min(key0 + n, length_k) - 1;
+            const TileKind kind = functor.tile_kind({batch, 0, query0, query1, key0, key1});
+            compare(on_lab::visible_tiles(functor.keys(batch, query0), functor.keys(batch, query1),
+                                          length_k, n),
+                    key0 / n, kind, key1 != key0 + n - 1);
+            compare(on_lab::visible_tiles(functor.queries(batch, key0),
+                                          functor.queries(batch, key1), length_q, m),
+                    query0 / m, kind, query1 != query0 + m - 1);
+          }
+        }
+        for (int i = 0; i < length_q; ++i) {
+          for (int j = 0; j < length_k; ++j) {
+            const auto queries = functor.queries(batch, j);
+            equal =
+                equal && (queries.begin <= i && i < queries.end) == functor.visible(batch, 0, i, j);
+          }
+        }
+        CHECK(equal);
+      }
     });
   });
 }
@@ -213,7 +290,8 @@ TEST_CASE("functors with scores of +-1e4, and maxima that rise from key to key")
 }
 
 TEST_CASE("documents are those of cu_seqlens") {
-  CHECK(flash::functors::documents_of({0, 2, 2, 5}, 5) == std::vector<std::int32_t>{0, 0, 2, 2, 2});
+  CHECK(flash::functors::documents_of({0, 2, 2, 5}, 5) ==
+        std::vector<std::int32_t>{0, 2, 0, 2, 2, 5, 2, 5, 2, 5});
   CHECK_THROWS_WITH_AS(flash::functors::documents_of({0, 3}, 5),
                        "cu_seqlens[1], the last one, is 3; it must be 5, the number of tokens",
                        std::invalid_argument);

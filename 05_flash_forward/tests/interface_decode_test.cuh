@@ -117,6 +117,10 @@ class DecodeCall {
     const int status = fa_decode(&attention, &cache);
     CAPTURE(std::string(fa_last_error()));
     REQUIRE(status == FA_STATUS_OK);
+    check_outputs(lengths);
+  }
+  // Checks what a call has written.
+  void check_outputs(const Numbers& lengths) {
     const Outputs all = outputs();
     for (std::int64_t b = 0; b < problem_.shape.batch; ++b) {
       const std::int64_t length = lengths[static_cast<std::size_t>(b)];
@@ -222,6 +226,34 @@ TEST_CASE("a workspace serves one call after another, with items of many parts")
     call.check({length});
   }
 }
+
+#if defined(__CUDACC__)
+TEST_CASE("one CUDA graph of fa_decode() serves all steps of a generation") {
+  for (const std::int64_t page_size : {0, 16}) {
+    DecodeCall call(decode_problem(), {1, 1, 1}, page_size);
+    CAPTURE(page_size);
+    device_synchronize();
+    cudaStream_t stream = nullptr;
+    FA_CUDA(cudaStreamCreate(&stream));
+    call.attention.stream = stream;
+    FA_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    const int status = fa_decode(&call.attention, &call.cache);
+    cudaGraph_t graph = nullptr;
+    FA_CUDA(cudaStreamEndCapture(stream, &graph));
+    REQUIRE(status == FA_STATUS_OK);
+    cudaGraphExec_t replayed = nullptr;
+    FA_CUDA(cudaGraphInstantiate(&replayed, graph, 0));
+    for (const Numbers& lengths : {Numbers{200, 0, 77}, {3, 200, 64}, {199, 17, 1}, {2, 2, 2}}) {
+      call.set_lengths(lengths);
+      FA_CUDA(cudaGraphLaunch(replayed, stream));
+      call.check_outputs(lengths);
+    }
+    FA_CUDA(cudaGraphExecDestroy(replayed));
+    FA_CUDA(cudaGraphDestroy(graph));
+    FA_CUDA(cudaStreamDestroy(stream));
+  }
+}
+#endif
 
 TEST_CASE("fa_append() writes new keys where fa_decode() reads them") {
   for (const Layout layout : {Layout::kHeadsFirst, Layout::kLengthFirst}) {

@@ -44,6 +44,7 @@ class FunctorCall {
     functor = given_functor(tables_.spec());
     attention.workspace_bytes = fa_functor_workspace_bytes(&attention, &functor);
     workspace_.emplace(static_cast<std::int64_t>(attention.workspace_bytes));
+    workspace_->zero();
     attention.workspace = workspace_->data();
   }
 
@@ -129,8 +130,10 @@ TEST_CASE("fa_forward_functor() refuses what it cannot compute") {
   CHECK(fa_forward_functor(&call.attention, nullptr) == FA_STATUS_REFUSED);
   CHECK(std::string(fa_last_error()) == "the functor is a null pointer");
   CHECK(fa_functor_workspace_bytes(nullptr, &call.functor) == 0);
-  // Other kinds need no workspace.
+  // Other kinds need no workspace, and one that is given holds a counter.
   CHECK(says([](auto& a, auto& f) { f.kind = FA_FUNCTOR_CAUSAL, a.workspace = nullptr; }) == "");
+  CHECK(says([](auto& a, auto& f) { f.kind = FA_FUNCTOR_CAUSAL, a.workspace_bytes = 8; }) ==
+        "workspace_bytes is 8; allowed are 16 and more");
 }
 
 }  // namespace

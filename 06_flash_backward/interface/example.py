@@ -61,32 +61,26 @@ class Gradient(ctypes.Structure):
     )
 
 
-def takes_rows(tensor):
-    """Whether the interface takes a tensor as it lies: an alignment of 16 bytes, elements of rows
-    side by side."""
-    distances = [n for n, count in zip(tensor.stride()[:3], tensor.shape) if count > 1]
-    bytes_apart = [n * tensor.element_size() for n in distances]
-    return tensor.stride(3) == 1 and all(n % 16 == 0 for n in bytes_apart + [tensor.data_ptr()])
-
-
 class Libraries(forward_interface.CLibrary):
     """libflash_attention_backward.so, and libflash_attention.so as `forward`."""
 
     def __init__(self, forward, backward):
-        super().__init__(backward, "fa_backward_", {"workspace_bytes": ctypes.c_size_t})
+        sizes = ("workspace_bytes", "functor_workspace_bytes")
+        super().__init__(backward, "fa_backward_", dict.fromkeys(sizes, ctypes.c_size_t))
         self.forward = forward_interface.Library(forward)
         if self.forward.runs_on != self.runs_on:
             raise Failure(
                 f"{forward} is for the {self.forward.runs_on}, {backward} for the {self.runs_on}"
             )
 
-    def prepare(self, attention, saved, d_o, deterministic):
+    def prepare(self, attention, saved, d_o, deterministic=False, kind="", given=(), outputs=()):
         """A call for gradients. `attention` and `saved`, which is (q, k, v, o, lse), are of the
         forward pass. Returns (call, (d_q, d_k, d_v)), which lie like q, k and v. `call()` begins it
-        on the stream that is current."""
+        on the stream that is current. Of fa_backward_functor() the kind is "_functor"; `given` are
+        the structs and `outputs` the pointers that it takes beside fa_gradient."""
         q, k, v, o, lse = saved
-        if not takes_rows(d_o):  # PyTorch may give one number for all elements, for instance
-            d_o = d_o.clone(memory_format=torch.contiguous_format)
+        # PyTorch may give one number for all elements, for instance.
+        d_o = forward_interface.with_rows(d_o)
         gradients = tuple(torch.empty_like(x) for x in (q, k, v))
         g = Gradient(
             size=ctypes.sizeof(Gradient), attention=attention, deterministic=int(deterministic)
@@ -96,8 +90,9 @@ class Libraries(forward_interface.CLibrary):
         g.attention.lse = lse.data_ptr()
         for name, tensor in zip(("d_o",) + GRADIENTS, (d_o,) + gradients):
             forward_interface.place(g, name, tensor)
+        arguments = [ctypes.byref(struct) for struct in (g, *given)]
         with forward_interface.on_device_of(q):
-            g.workspace_bytes = self.c.fa_backward_workspace_bytes(ctypes.byref(g))
+            g.workspace_bytes = getattr(self.c, f"fa_backward{kind}_workspace_bytes")(*arguments)
         if g.workspace_bytes == 0:
             raise self.error()
         workspace = torch.empty(g.workspace_bytes, dtype=torch.uint8, device=q.device)
@@ -105,16 +100,12 @@ class Libraries(forward_interface.CLibrary):
 
         def call():
             g.attention.stream = forward_interface.current_stream(q)
-            if self.c.fa_backward(ctypes.byref(g)) != 0:
+            if getattr(self.c, f"fa_backward{kind}")(*arguments, *outputs) != 0:
                 raise self.error()
 
         call.struct = g
-        call.tensors = (
-            saved,
-            d_o,
-            gradients,
-            workspace,
-        )  # memory that g points to, as in lesson 05
+        # Memory that the structs point to, as in lesson 05.
+        call.tensors = (saved, d_o, gradients, workspace, given)
         return call, gradients
 
 

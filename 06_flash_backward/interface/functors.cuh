@@ -5,7 +5,7 @@
 
 #include "05_flash_forward/interface/functor_checks.cuh"
 #include "06_flash_backward/interface/gradient_checks.cuh"
-#include "06_flash_backward/kernels/functors/01_score_functor.cuh"
+#include "06_flash_backward/src/functor_launches.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each library includes this
@@ -28,15 +28,24 @@ void with_functor_gradient(const fa_gradient& g, Work work) {
   });
 }
 
-// Row statistics and the accumulator of dQ, and behind them the kinds of tiles.
+// Whether the kernel for Hopper is taken, which is compiled for bfloat16 and 128 columns.
+template <class T>
+bool takes_hopper(const AttentionGradient<T>& a) {
+  return prefers_hopper(device_properties()) && can_use_tma_backward(a);
+}
+
+// Row statistics and the accumulator of dQ with its semaphores, and behind them the kinds of tiles;
+// the larger one where strides say which kernel is taken.
 template <int d, class T>
 std::size_t functor_row_bytes(const AttentionGradient<T>& a) {
-  return sizeof(float) * static_cast<std::size_t>(workspace_floats(a, {d}));
+  return sizeof(float) * static_cast<std::size_t>(workspace_floats(a, {d, true}));
 }
 template <int d, class T>
 std::size_t functor_workspace_bytes(const AttentionGradient<T>& a, const fa_functor& functor) {
+  if (!needs_map(functor)) return functor_row_bytes<d>(a);
   return functor_row_bytes<d>(a) +
-         (needs_map(functor) ? static_cast<std::size_t>(backward_functor_workspace<d>(a)) : 0);
+         static_cast<std::size_t>(
+             std::max(backward_functor_workspace<d>(a), hopper_functor_workspace(a)));
 }
 
 inline std::size_t bytes_of_functor_workspace(const fa_gradient* given, const fa_functor* functor) {
@@ -89,15 +98,19 @@ inline int backward_functor(const fa_gradient* given, const fa_functor* given_fu
       if (g.workspace_bytes < least) {
         refuse("workspace_bytes is {}; allowed are {} and more", g.workspace_bytes, least);
       }
-      set_workspace(gradient, static_cast<float*>(g.workspace), {d});
+      set_workspace(gradient, static_cast<float*>(g.workspace), {d, true});
       auto* const kinds = reinterpret_cast<TileKind*>(static_cast<char*>(g.workspace) +
                                                       functor_row_bytes<d>(gradient));
       FunctorSpec spec = functor_spec(g.attention, functor);
       spec.d_bias = d_bias;
       spec.d_sinks = d_sinks;
-      with_functor(spec, gradient.length_q, gradient.length_k, [&](const auto& f) {
-        launch_backward_score_functor<d>(gradient, f, stream_of(g.attention), kinds);
-      });
+      if constexpr (std::is_same_v<T, bfloat16> && d == 128) {
+        if (takes_hopper(gradient)) {
+          launch_backward_functor_hopper(gradient, spec, stream_of(g.attention), kinds);
+          return;
+        }
+      }
+      launch_backward_functor<d>(gradient, spec, stream_of(g.attention), kinds);
     });
   });
 }

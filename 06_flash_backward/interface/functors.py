@@ -11,11 +11,9 @@ tensors, and not timed. What is timed is the backward pass alone.
 Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
 """
 
-import argparse
 import ctypes
 import importlib
 import math
-import statistics
 import sys
 
 if __package__ != "06_flash_backward.interface":
@@ -26,56 +24,39 @@ if __package__ != "06_flash_backward.interface":
     )
     sys.exit(2)
 
-from common.bench import peers
+from common.bench import points
 from common.bench.checks import largest
-from common.bench.command import Failure, Skipped, exit_with
+from common.bench.command import Failure, exit_with
 from common.bench.peers import OURS
-from common.bench.program import record_head, writing
 from common.bench.pytorch import torch
-from common.bench.timing import clock_and_power, percentiles, time_in_turn
-from common.data import records
-from common.data.files import check_writable, write_file
 
-from .example import FACTOR, GRADIENTS, Gradient, Libraries
+from .example import FACTOR, GRADIENTS, Libraries
 
 forward = importlib.import_module("05_flash_forward.interface.functors")
-forward_interface = importlib.import_module("05_flash_forward.interface.flash_attention")
 
 
 def prepare_functor(libraries, forward_call, d_o):
     """A call of fa_backward_functor() for what a call of Library.prepare_functor() computed.
     Returns (call, {name: gradient}); that of a bias is added to what it holds."""
-    q, k, v, o, lse, *_ = forward_call.tensors
-    functor, parameters = forward_call.functor, forward_call.parameters
-    gradients = {"d_" + name: torch.empty_like(x) for name, x in zip("qkv", (q, k, v))}
-    g = Gradient(size=ctypes.sizeof(Gradient), attention=forward_call.struct)
-    for name, tensor in (("d_o", d_o), *gradients.items()):
-        forward_interface.place(g, name, tensor)
-    for name in ("bias", "sinks"):
-        if name in parameters:
-            gradients["d_" + name] = torch.zeros_like(parameters[name])
-    c = libraries.c
-    c.fa_backward_functor_workspace_bytes.restype = ctypes.c_size_t
-    with forward_interface.on_device_of(q):
-        g.workspace_bytes = c.fa_backward_functor_workspace_bytes(
-            ctypes.byref(g), ctypes.byref(functor)
-        )
-    if g.workspace_bytes == 0:
-        raise libraries.error()
-    workspace = torch.empty(g.workspace_bytes, dtype=torch.uint8, device=q.device)
-    g.workspace = workspace.data_ptr()
-    pointers = [
-        ctypes.c_void_p(gradients[name].data_ptr() if name in gradients else None)
-        for name in ("d_bias", "d_sinks")
-    ]
-
-    def call():
-        g.attention.stream = forward_interface.current_stream(q)
-        if c.fa_backward_functor(ctypes.byref(g), ctypes.byref(functor), *pointers) != 0:
-            raise libraries.error()
-
-    call.tensors = (forward_call, d_o, gradients, workspace, g)  # memory that g points to
-    return call, gradients
+    parameters = forward_call.parameters
+    more = {
+        "d_" + name: torch.zeros_like(parameters[name])
+        for name in ("bias", "sinks")
+        if name in parameters
+    }
+    call, gradients = libraries.prepare(
+        forward_call.struct,
+        forward_call.tensors[:5],
+        d_o,
+        kind="_functor",
+        given=(forward_call.functor,),
+        outputs=[
+            ctypes.c_void_p(more[name].data_ptr() if name in more else None)
+            for name in ("d_bias", "d_sinks")
+        ],
+    )
+    call.kept = (forward_call, more)
+    return call, {**dict(zip(GRADIENTS, gradients)), **more}
 
 
 class GradientCase(forward.Case):
@@ -141,92 +122,47 @@ class GradientCase(forward.Case):
         o = torch.where(seen.any(1, keepdim=True), p, torch.zeros_like(p)) @ v
         return torch.autograd.grad(o, (q, k, v), self.d_o[0, 0].to(dtype))
 
+    def work(self):
+        return 2.5 * super().work()
 
-def check_case(case, calls):
-    """Errors of the first head. Returns rows for the record, and whether ours is right."""
-    ref = [x.double() for x in case.reference(torch.float64)]
-    plain = [x.double() for x in case.reference(torch.bfloat16)]
-    rows, good = [], True
-    for name, call in calls.items():
-        shares = {}
-        for which, out, exact, rounded in zip(GRADIENTS, call(), ref, plain):
-            allowed = FACTOR * largest(rounded - exact)
-            shares[which] = largest(out[0, 0].double() - exact) / allowed
-        right = all(share <= 1 for share in shares.values())  # false for NaN
-        good = good and (right or name != OURS)
-        print(
-            f"{case.point.group:16}{forward.NAMES[name]:>10}  largest error / tolerance "
-            + ", ".join(f"{which} {share:.2f}" for which, share in shares.items())
-            + ("" if right else "  too large")
-        )
-        rows.append({"what": "error", **forward.label(case.point, name), **shares})
-    return rows, good
+    def check(self, calls):
+        """Errors of the first head."""
+        ref = [x.double() for x in self.reference(torch.float64)]
+        plain = [x.double() for x in self.reference(torch.bfloat16)]
+        rows, good = [], True
+        for name, call in calls.items():
+            shares = {}
+            for which, out, exact, rounded in zip(GRADIENTS, call(), ref, plain):
+                allowed = FACTOR * largest(rounded - exact)
+                shares[which] = largest(out[0, 0].double() - exact) / allowed
+            right = all(share <= 1 for share in shares.values())  # false for NaN
+            good = good and (right or name != OURS)
+            print(
+                f"{self.point.group:16}{self.headings[name]:>10}  largest error / tolerance "
+                + ", ".join(f"{which} {share:.2f}" for which, share in shares.items())
+                + ("" if right else "  too large")
+            )
+            rows.append({"what": "error", **self.label(name), **shares})
+        return rows, good
 
 
-def time_case(case, calls, repeats, seconds):
-    """Rows for the record; all calls in turn."""
-    flops = 2.5 * case.flops()
-    timed = time_in_turn(calls, repeats, seconds)
-    ran_at = clock_and_power()
-    return [
-        {
-            "what": "time",
-            **forward.label(case.point, name),
-            "milliseconds": round(statistics.median(rounds), 6),
-            "milliseconds_5_95": [round(x, 6) for x in percentiles(rounds, (5, 95))],
-            "tflops": round(flops / statistics.median(rounds) / 1e9, 1),
-            "rounds": len(rounds),
-            **ran_at,
-        }
-        for name, rounds in timed.items()
-    ]
+def load(args):
+    if args.forward is None:
+        raise Failure("which library computes the forward pass? Give --forward PATH")
+    return Libraries(args.forward, args.library)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = points.parser_of(__doc__)
     parser.add_argument("--forward", metavar="PATH", help="lesson 05's library")
-    parser.add_argument("--library", metavar="PATH", help="this lesson's library")
-    parser.add_argument("--points", metavar="NAMES", help="only these, with commas between")
-    parser.add_argument("--flash-attention-3", metavar="PATH", help="as in example.py")
-    parser.add_argument("--repeats", type=int, default=20, help="as in example.py")
-    parser.add_argument("--seconds", type=float, default=2, help="as in example.py")
-    parser.add_argument("--json", metavar="FILE", help="write a record of what was measured")
-    parser.add_argument("--commit", default="", help="the commit of a copy without git")
-    args = parser.parse_args()
-    if args.library is None or args.forward is None:
-        raise Failure("which libraries are to be called? Give --forward PATH and --library PATH")
-    if torch is None:
-        raise Skipped("PyTorch is needed, and this Python has none")
-    points = forward.points_of(args.points)
-    libraries = Libraries(args.forward, args.library)
-    on_gpu = libraries.runs_on == "gpu"
-    if on_gpu and not torch.cuda.is_available():
-        raise Failure(f"{args.library} is for GPUs, and PyTorch finds none")
-    found = peers.load(args.flash_attention_3) if on_gpu else {}
-    if args.json:
-        with writing(args.json):
-            check_writable(args.json)
-    rows, timed, good = [], [], True
-    for point in points:
-        point = point if on_gpu else forward.small(point)
-        case = GradientCase(point, "cuda" if on_gpu else "cpu")
-        calls = case.calls(libraries)
-        of_case, right = check_case(case, calls)
-        rows, good = rows + of_case, good and right
-        if on_gpu:
-            timed += time_case(case, calls, args.repeats, args.seconds)
-        del case, calls
-        if on_gpu:
-            torch.cuda.empty_cache()
-    if on_gpu:
-        forward.print_times(timed)
-    if args.json:
-        with writing(args.json):
-            write_file(
-                args.json,
-                records.text_of(record_head(on_gpu, args.commit, found), rows + timed),
-            )
-    return 0 if good else 1
+    return points.run(
+        parser.parse_args(),
+        load,
+        forward.GOALS,
+        lambda chosen: map(forward.small, chosen),
+        GradientCase,
+        forward.print_times,
+    )
 
 
 if __name__ == "__main__":

@@ -1,21 +1,38 @@
-"""Times PyTorch's context parallelism on the GPUs of one machine, for a comparison with
-ring_attention_nccl --section time, whose rows have the same fields.
+"""Times attention over the GPUs of one machine by others beside the lesson's ring: PyTorch's
+context parallelism and, where it is installed, ring-flash-attn.
 
-    torchrun --standalone --nproc-per-node 2 -m 06_flash_backward.ring.beside_pytorch
+    torchrun --standalone --nproc-per-node 2 -m 06_flash_backward.ring.beside_pytorch \
+        --program build/learn/06_flash_backward/ring_attention_nccl
+
+For each length the lesson's program is timed by --section time, then the others. Without
+flash-attn, ring-flash-attn gets FlashAttention-2 as PyTorch has it.
 """
 
 import argparse
+import contextlib
+import datetime
+import importlib
 import json
 import os
+import pathlib
+import shlex
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
+import types
 
 from common.bench.command import Failure, Skipped, exit_with
-from common.bench.pytorch import SDPBackend, sdpa_kernel, torch
+from common.bench.peers import folders_of, version_of
+from common.bench.program import record_head
+from common.bench.pytorch import SDPBackend, scaled_dot_product_attention, sdpa_kernel, torch
 from common.data.files import check_writable, write_file
+from common.data.records import text_of
 
 BACKENDS = ("FLASH_ATTENTION", "CUDNN_ATTENTION")
 ROTATIONS = ("allgather", "alltoall")  # of K and V: all at once, or round the ring
+FIELDS = ("mask", "pass", "gpus", "length", "milliseconds", "tflops_per_gpu", "mebibytes_per_gpu")
 
 
 def arguments():
@@ -25,7 +42,9 @@ def arguments():
     parser.add_argument("--heads", type=int, default=16, help="(default %(default)s)")
     parser.add_argument("--head-dim", type=int, default=128, help="(default %(default)s)")
     parser.add_argument("--repeats", type=int, default=5, help="(default %(default)s)")
+    parser.add_argument("--program", metavar="PATH", help="ring_attention_nccl, timed as well")
     parser.add_argument("--json", metavar="FILE", help="write a record")
+    parser.add_argument("--commit", help="of the code, for the record of a copy without git")
     return parser.parse_args()
 
 
@@ -36,6 +55,146 @@ def context_parallelism():
     except ImportError:
         from torch.distributed.tensor.experimental import _attention
     return _attention
+
+
+# ---------------------------------------------------------------- ring-flash-attn
+
+
+def pytorch_flash_attention():
+    """The two functions of flash-attn that ring-flash-attn calls, by PyTorch's operations. LSE is
+    [batch, heads, queries] in both; gradients are copied to where flash-attn writes them."""
+    kept = {}  # state of the random numbers of dropout, which is never used
+
+    def forward(
+        q,
+        k,
+        v,
+        dropout_p,
+        softmax_scale,
+        causal,
+        window_size_left=-1,
+        window_size_right=-1,
+        alibi_slopes=None,
+        return_softmax=False,
+    ):
+        o, lse, *kept["rng"], _ = torch.ops.aten._flash_attention_forward(
+            *(q, k, v, None, None, q.shape[1], k.shape[1], float(dropout_p), causal, False),
+            scale=softmax_scale,
+        )
+        return o, lse, None, None
+
+    def backward(
+        dout,
+        q,
+        k,
+        v,
+        out,
+        softmax_lse,
+        dq,
+        dk,
+        dv,
+        dropout_p,
+        softmax_scale,
+        causal,
+        window_size_left=-1,
+        window_size_right=-1,
+        alibi_slopes=None,
+        deterministic=False,
+    ):
+        gradients = torch.ops.aten._flash_attention_backward(
+            *(dout.contiguous(), q, k, v, out.contiguous(), softmax_lse.contiguous()),
+            *(None, None, q.shape[1], k.shape[1]),
+            *(float(dropout_p), causal, *kept["rng"]),
+            scale=softmax_scale,
+        )
+        for to, gradient in zip((dq, dk, dv), gradients):
+            to.copy_(gradient)
+
+    module = types.ModuleType("flash_attn.flash_attn_interface")
+    module._flash_attn_forward, module._flash_attn_backward = forward, backward
+    return module
+
+
+def load_ring_flash():
+    """ring-flash-attn's functions {causal: function} and what it is; ({}, "") without it."""
+    version, flash = version_of("ring-flash-attn"), version_of("flash-attn")
+    if not version:
+        return {}, ""
+    if not flash:
+        flash = "PyTorch's FlashAttention-2"
+        sys.modules.setdefault("flash_attn", types.ModuleType("flash_attn"))
+        sys.modules["flash_attn.flash_attn_interface"] = pytorch_flash_attention()
+    # Its __init__ imports adapters for a package that need not be there.
+    package = types.ModuleType("ring_flash_attn")
+    package.__path__ = [str(folder) for folder in folders_of("ring_flash_attn")]
+    sys.modules["ring_flash_attn"] = package
+    found = {}
+    for causal, name in ((False, "ring_flash_attn"), (True, "zigzag_ring_flash_attn")):
+        module = importlib.import_module(f"ring_flash_attn.{name}")
+        found[causal] = getattr(module, f"{name}_func")
+    return found, f"{version}, with {flash}"
+
+
+def own_rows(x, mesh, causal, dim):
+    """A rank's rows of a whole tensor, in zig-zag order under the causal mask."""
+    if not causal:
+        return x.chunk(mesh.size(), dim)[mesh.get_rank()]
+    pieces, rank = x.chunk(2 * mesh.size(), dim), mesh.get_rank()
+    return torch.cat((pieces[rank], pieces[-1 - rank]), dim)
+
+
+def check_ring_flash(functions, mesh):
+    """A Failure where O or a gradient is not what attention on one GPU gives."""
+    torch.manual_seed(1)  # the same inputs on all ranks
+    shape = (1, 2048, 4, 64)
+    whole = [torch.randn(shape, dtype=torch.bfloat16, device="cuda") for _ in range(4)]
+    for causal, function in functions.items():
+        heads_first = [x.transpose(1, 2).float().requires_grad_() for x in whole[:3]]
+        o = scaled_dot_product_attention(*heads_first, is_causal=causal)
+        gradients = torch.autograd.grad(o, heads_first, whole[3].transpose(1, 2).float())
+        own = [own_rows(x, mesh, causal, 1).detach().requires_grad_() for x in whole[:3]]
+        result = function(*own, causal=causal)
+        d_o = own_rows(whole[3], mesh, causal, 1)
+        results = (result, *torch.autograd.grad(result, own, d_o))
+        for name, got, right in zip(("O", "dQ", "dK", "dV"), results, (o, *gradients)):
+            right = own_rows(right.transpose(1, 2), mesh, causal, 1)
+            error = ((got.float() - right).norm() / right.norm()).item()
+            if not error < 0.02:
+                raise Failure(f"ring-flash-attn: {name} differs by {error:.3g} of its size")
+
+
+# ---------------------------------------------------------------- times
+
+
+@contextlib.contextmanager
+def in_pytorch(mesh, backend, rotation, shape, causal):
+    """The inputs of a rank, dO, and PyTorch's function, within its context."""
+    parallel = context_parallelism()
+    parallel.set_rotate_method(rotation)
+    parallel._cp_options.enable_load_balance = causal  # zig-zag order
+    q, k, v, d_o = (torch.randn(shape, dtype=torch.bfloat16, device="cuda") for _ in range(4))
+    buffers = [q, k, v, d_o]
+    ranks = parallel.context_parallel(
+        mesh, buffers=buffers, buffer_seq_dims=[2] * 4, no_restore_buffers=set(buffers)
+    )
+    with sdpa_kernel(getattr(SDPBackend, backend)), ranks:  # buffers have a rank's rows here
+        inputs = [x.detach().requires_grad_() for x in (q, k, v)]
+        # The attribute: PyTorch puts its own function there.
+        yield (
+            inputs,
+            d_o,
+            lambda: torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=causal),
+        )
+
+
+@contextlib.contextmanager
+def in_ring_flash(mesh, function, shape, causal):
+    """The same for ring-flash-attn."""
+    batch, heads, length, head_dim = shape
+    own = (batch, length // mesh.size(), heads, head_dim)
+    *inputs, d_o = (torch.randn(own, dtype=torch.bfloat16, device="cuda") for _ in range(4))
+    inputs = [x.requires_grad_() for x in inputs]
+    yield inputs, d_o, lambda: function(*inputs, causal=causal)
 
 
 def seconds_of(call, repeats):
@@ -55,59 +214,77 @@ def seconds_of(call, repeats):
     return statistics.median(times)
 
 
-def time_pass(mesh, backend, rotation, length, causal, args):
+def time_pass(prepared, repeats):
     """Seconds of the forward and of the backward pass, and the most memory of a rank."""
-    parallel = context_parallelism()
-    parallel.set_rotate_method(rotation)
-    parallel._cp_options.enable_load_balance = causal  # zig-zag order
-    shape = (1, args.heads, length, args.head_dim)
-    q, k, v, d_o = (torch.randn(shape, dtype=torch.bfloat16, device="cuda") for _ in range(4))
-    buffers = [q, k, v, d_o]
-    ranks = parallel.context_parallel(
-        mesh, buffers=buffers, buffer_seq_dims=[2] * 4, no_restore_buffers=set(buffers)
-    )
-    with sdpa_kernel(getattr(SDPBackend, backend)), ranks:  # buffers have a rank's rows here
+    with prepared as (inputs, d_o, forward):
         torch.cuda.reset_peak_memory_stats()
-        inputs = [x.detach().requires_grad_() for x in (q, k, v)]
-
-        def forward():
-            # The attribute: PyTorch puts its own function there.
-            return torch.nn.functional.scaled_dot_product_attention(*inputs, is_causal=causal)
-
-        of_forward = seconds_of(forward, args.repeats)
+        of_forward = seconds_of(forward, repeats)
         o = forward()
         of_backward = seconds_of(
-            lambda: torch.autograd.grad(o, inputs, d_o, retain_graph=True), args.repeats
+            lambda: torch.autograd.grad(o, inputs, d_o, retain_graph=True), repeats
         )
     return of_forward, of_backward, torch.cuda.max_memory_allocated()
 
 
-def rows_of(mesh, args):
-    """A row for each length, mask, pass, backend and rotation."""
+def others(mesh, functions, shape, causal):
+    """{implementation: what prepares it}."""
+    found = {
+        f"PyTorch, {backend}, {rotation}": in_pytorch(mesh, backend, rotation, shape, causal)
+        for backend in BACKENDS
+        for rotation in ROTATIONS
+    }
+    if functions:
+        found["ring-flash-attn"] = in_ring_flash(mesh, functions[causal], shape, causal)
+    return found
+
+
+def rows_of_lesson(mesh, length, args):
+    """The rows of the lesson's program, which rank 0 starts; the other ranks wait for its end on
+    the CPU, so that their GPUs are idle."""
+    store = torch.distributed.distributed_c10d._get_default_store()
+    key, rows = f"lesson {length}", []
+    if mesh.get_rank() == 0:
+        with tempfile.TemporaryDirectory() as folder:
+            record = pathlib.Path(folder, "record.json")
+            options = f"--section time --gpus {mesh.size()} --repeats {args.repeats}"
+            options += f" --shortest {length} --longest {length} --head-dim {args.head_dim}"
+            options += f" --heads {args.heads} --kv-heads {args.heads} --json {record}"
+            command = [args.program, *options.split()]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise Failure(f"{shlex.join(command)}: {done.stdout}{done.stderr}")
+            measured = json.loads(record.read_text(encoding="utf-8"))["measurements"]
+        for row in measured:
+            if row["gpus"] == mesh.size():
+                rows.append({"implementation": "lesson", **{name: row[name] for name in FIELDS}})
+        store.set(key, "timed")
+    else:
+        store.wait([key], datetime.timedelta(seconds=300))
+    return rows
+
+
+def rows_of(mesh, functions, args):
+    """A row for each length, mask, pass and implementation."""
     gpus = mesh.size()
-    for length in (1024 * int(n) for n in args.lengths.split(",")):
+    for kilo in map(int, args.lengths.split(",")):
+        length = 1024 * kilo
+        if args.program:
+            yield from rows_of_lesson(mesh, kilo, args)
         for causal in (False, True):
             pairs = length * (length + 1) // 2 if causal else length * length
-            for backend in BACKENDS:
-                for rotation in ROTATIONS:
-                    try:
-                        *times, most = time_pass(mesh, backend, rotation, length, causal, args)
-                    except (RuntimeError, NotImplementedError) as error:
-                        if mesh.get_rank() == 0:
-                            print(f"{backend}, {rotation}: {str(error).splitlines()[0]}")
-                        continue
-                    for name, seconds, matmuls in zip(("forward", "backward"), times, (2, 5)):
-                        flops = 2 * matmuls * args.heads * args.head_dim * pairs
-                        yield {
-                            "implementation": f"PyTorch, {backend}, {rotation}",
-                            "mask": "causal" if causal else "full",
-                            "pass": name,
-                            "gpus": gpus,
-                            "length": length,
-                            "milliseconds": round(1e3 * seconds, 4),
-                            "tflops_per_gpu": round(flops / seconds / gpus / 1e12, 2),
-                            "mebibytes_per_gpu": most >> 20,
-                        }
+            shape = (1, args.heads, length, args.head_dim)
+            for name, prepared in others(mesh, functions, shape, causal).items():
+                try:
+                    *times, most = time_pass(prepared, args.repeats)
+                except (RuntimeError, NotImplementedError) as error:
+                    if mesh.get_rank() == 0:
+                        print(f"{name}: {str(error).splitlines()[0]}")
+                    continue
+                for which, seconds, matmuls in zip(("forward", "backward"), times, (2, 5)):
+                    flops = 2 * matmuls * args.heads * args.head_dim * pairs
+                    values = ("causal" if causal else "full", which, gpus, length)
+                    values += (round(1e3 * seconds, 4), round(flops / seconds / gpus / 1e12, 2))
+                    yield {"implementation": name, **dict(zip(FIELDS, (*values, most >> 20)))}
 
 
 def main():
@@ -121,18 +298,20 @@ def main():
         check_writable(args.json)
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     mesh = torch.distributed.device_mesh.init_device_mesh("cuda", (int(os.environ["WORLD_SIZE"]),))
+    functions, ring_flash = load_ring_flash()
+    if functions:
+        check_ring_flash(functions, mesh)
     rows = []
-    for row in rows_of(mesh, args):
+    for row in rows_of(mesh, functions, args):
         rows.append(row)
         if mesh.get_rank() == 0:
             print("  ".join(f"{value}" for value in row.values()), flush=True)
     if args.json and mesh.get_rank() == 0:
-        record = {
-            "gpu": torch.cuda.get_device_name(),
-            "torch": torch.__version__,
-            "measurements": rows,
-        }
-        write_file(args.json, json.dumps(record, indent=1) + "\n")
+        peers = {"ring-flash-attn": ring_flash} if ring_flash else {}
+        head = record_head(True, args.commit, peers)
+        start = f"torchrun --standalone --nproc-per-node {mesh.size()}"
+        head["command"] = head["command"].replace("python3", start, 1)
+        write_file(args.json, text_of(head, rows))
     torch.distributed.destroy_process_group()
     return 0
 

@@ -5,9 +5,6 @@
 
 #include "05_flash_forward/src/backend.hpp"
 #include "06_flash_backward/kernels/02_preprocess.cuh"
-#include "06_flash_backward/kernels/05_tensor_cores.cuh"
-#include "06_flash_backward/kernels/08_wgmma.cuh"
-#include "06_flash_backward/kernels/16_transposed_gradients.cuh"
 #include "06_flash_backward/src/dispatch.cuh"
 #include "06_flash_backward/src/gradient_rung.cuh"
 

@@ -7,12 +7,8 @@
 #include <limits>
 
 #include "05_flash_forward/src/dispatch.cuh"
-#include "06_flash_backward/kernels/04_atomics.cuh"
-#include "06_flash_backward/kernels/07_deterministic.cuh"
-#include "06_flash_backward/kernels/17_split_tf32.cuh"
-#include "06_flash_backward/kernels/20_split_wide_groups.cuh"
-#include "06_flash_backward/kernels/any_gpu.cuh"
 #include "06_flash_backward/kernels/workspace.cuh"
+#include "06_flash_backward/src/launches.cuh"
 #include "common/attention/shape.hpp"
 
 namespace fa::FA_TARGET {

@@ -70,14 +70,22 @@ void show_functors(cli::Program& program, const cli::KernelOptions& options) {
       inputs.tables = timed.tables;
       const auto prepared = rung.prepare(timed.problem, inputs);
       add(rung.name, prepared.launch);
+      if (timed.spec.kind == FunctorKind::kSoftCap && rung.name == "01_score_functor") {
+        inputs.spec.dual = true;
+        const auto with_dual = rung.prepare(timed.problem, inputs);
+        add("01_score_functor, dual", with_dual.launch);
+      }
     }
-    // The kernel without a functor that computes the same.
+    // The kernels without a functor that compute the same.
     const bool causal = timed.spec.kind == FunctorKind::kCausal;
     if (!causal && timed.spec.kind != FunctorKind::kPlain) continue;
     Problem problem = timed.problem;
     problem.causal = causal;
-    const auto prepared = find_rung(ladder, "06_swizzled_pipeline").prepare(problem, one);
-    add("06_swizzled_pipeline", prepared.launch);
+    for (const char* name : {"06_swizzled_pipeline", "12_store_then_reduce"}) {
+      for (const backward::Rung& rung : ladder.rungs) {
+        if (rung.name == name) add(name, rung.prepare(problem, one).launch);
+      }
+    }
   }
   fmt::print(
       "bfloat16, 16 heads, head_dim 128, 16384 tokens; TFLOP/s of the visible scores, five\n"

@@ -4,10 +4,10 @@
 #pragma once
 
 #include "05_flash_forward/src/device_functor.cuh"
-#include "06_flash_backward/kernels/functors/01_score_functor.cuh"
+#include "06_flash_backward/src/functor_launches.cuh"
 #include "06_flash_backward/src/functors.hpp"
 #include "06_flash_backward/src/gradient_rung.cuh"
-#include "common/attention/functor_instances.cuh"
+#include "common/attention/dual.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each backend includes this
@@ -66,10 +66,29 @@ inline std::vector<backward::functors::Rung> functor_ladder() {
                                      DeviceBuffer<TileKind>(backward_functor_workspace<d>(a))});
               },
               [](auto& a, auto on) {
-                constexpr int d = decltype(on)::d;
-                with_functor(a.spec, a.length_q, a.length_k, [&](const auto& functor) {
-                  launch_backward_score_functor<d>(a, functor, on, on.workspace);
-                });
+                if (a.spec.dual) {
+                  launch_backward_score_functor<on.d>(
+                      a,
+                      Masked<Window, WithDual<SoftCap>>(window_of(a.spec, a.length_k - a.length_q),
+                                                        WithDual<SoftCap>(SoftCap(a.spec.cap))),
+                      on, on.workspace);
+                  return;
+                }
+                launch_backward_functor<on.d>(a, a.spec, on, on.workspace);
+              }),
+      rung_row<backward::functors::Rung, FunctorGradientOnDevice, bfloat16>(
+          "02_hopper", "the same with wgmma, TMA and producers")
+          .columns(kAny<128>)
+          .hopper()
+          .any_order()
+          .blocks({{{64, 128, 2, 0, 128}}})
+          .launch(
+              [](auto& a, auto d) {
+                return std::make_shared<FunctorWorkspace>(FunctorWorkspace{
+                    DqSemaphores{}(a, d), DeviceBuffer<TileKind>(hopper_functor_workspace(a))});
+              },
+              [](auto& a, auto on) {
+                launch_backward_functor_hopper(a, a.spec, on, on.workspace);
               }),
   };
 }

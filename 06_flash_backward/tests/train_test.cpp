@@ -11,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include "05_flash_forward/src/language_model.hpp"
 #include "06_flash_backward/src/training/model.hpp"
 #include "common/check/acceptance.hpp"
 #include "common/data/files.hpp"
@@ -393,6 +394,30 @@ TEST_CASE("train: a note says where no checkpoint can be written") {
                  "cannot be written"));
 }
 
+TEST_CASE("train: lesson 05 computes what a model has learnt from its file") {
+  const testing::TemporaryDirectory directory;
+  const auto path = directory.path() / "weights.npy";
+  const Text text = text_of("words", kWords);
+  Training<double> run(tiny_plan(), text, naive_engine<double>());
+  make_steps(run, 3);
+  for (const auto& parameter : run.model().parameters()) {  // as the file has them
+    Matrix<double>& value = parameter.value->value;
+    value =
+        value.unaryExpr([](double x) { return static_cast<double>(half(static_cast<float>(x))); });
+  }
+  write_weights(path, run.model(), text);
+  const flash::LanguageModel<double> model(path);
+  CHECK(model.alphabet == text.alphabet);
+  const std::vector<std::int64_t> ids(text.ids.begin(), text.ids.begin() + 12);
+  Tape<double> tape;
+  const Matrix<double> expected = run.model().logits(tape, ids, 1, naive_engine<double>())->value;
+  const Matrix<double> found = flash::logits<double>(
+      model, std::vector<int>(ids.begin(), ids.end()), {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
+      flash::plain_attention<double>(model.heads));
+  CHECK(expected.cwiseAbs().maxCoeff() > 1e-3);
+  CHECK((found - expected).cwiseAbs().maxCoeff() < 1e-12);
+}
+
 TEST_CASE("train: Ctrl-C leaves a checkpoint") {
   const testing::TemporaryDirectory directory;
   // Once a line is there, a step is made and Ctrl-C is waited for.
@@ -417,7 +442,7 @@ TEST_CASE("train: what it cannot use is refused: one sentence, exit 2") {
   const auto path = [&](const char* name) { return testing::quoted(directory.path() / name); };
   write_file(directory.path() / "short", "too short");
   write_file(directory.path() / "same", std::string(100, 'a'));
-  testing::check_refused(kTrain, {{"--size medium", "--size"},
+  testing::check_refused(kTrain, {{"--size huge", "--size"},
                                   {"--steps -1", "--steps"},
                                   {"--steps many", "--steps"},
                                   {"--engine magic", "--engine"},
@@ -432,6 +457,7 @@ TEST_CASE("train: what it cannot use is refused: one sentence, exit 2") {
                                   {"--resume " + path("nowhere"), "cannot be read"},
                                   {"--resume " + path("short"), "is not a checkpoint"},
                                   {"--checkpoint " + path("no/where"), "--checkpoint"},
+                                  {"--weights " + path("no/where"), "--weights"},
                                   {"--svg " + testing::quoted(directory.path()), "--svg"}});
   const auto help = testing::run(kTrain + " --help");
   CHECK(help.status == 0);

@@ -9,15 +9,11 @@
 
 namespace fa::FA_TARGET {
 
-/// A window of keys around each query.
-using Window = Both<FromDiagonal, UpToDiagonal>;
-
 /// The window of a spec.
 /// @param shift length_k - length_q
 inline Window window_of(const FunctorSpec& spec, int shift) {
-  constexpr int unlimited = 1 << 30;
-  return {FromDiagonal(spec.left < 0 ? -unlimited : shift - spec.left),
-          UpToDiagonal(spec.right < 0 ? unlimited : shift + spec.right)};
+  return {spec.left < 0 ? -kUnlimited : shift - spec.left,
+          spec.right < 0 ? kUnlimited : shift + spec.right};
 }
 
 /// Calls work(functor) with the functor that a spec means.
@@ -28,19 +24,22 @@ void with_functor(const FunctorSpec& spec, int length_q, int length_k, Work work
   const Window window = window_of(spec, shift);
   switch (spec.kind) {
     case FunctorKind::kPlain:
-      return work(PlainScores{});
+      return work(AllKeys{});
     case FunctorKind::kCausal:
       return work(UpToDiagonal(shift));
     case FunctorKind::kWindow:
       return work(window);
     case FunctorKind::kPrefix:
-      return work(Either<Prefix, UpToDiagonal>(Prefix(spec.prefix), UpToDiagonal(shift)));
+      return work(Prefix(spec.prefix, shift));
     case FunctorKind::kDocuments:
       return work(Both<Window, Documents>(window, Documents(spec.documents, length_k, shift)));
     case FunctorKind::kAlibi:
+      if (spec.right == 0) {
+        return work(Masked<Window, CausalAlibi>(window, CausalAlibi(spec.slopes, shift)));
+      }
       return work(Masked<Window, Alibi>(window, Alibi(spec.slopes, shift)));
     case FunctorKind::kSoftCap:
-      return work(Masked<Window, SoftCap>(window, SoftCap(spec.cap)));
+      return work(Masked<Window, FoldedSoftCap>(window, FoldedSoftCap(spec.cap)));
     case FunctorKind::kBias:
       return work(Masked<Window, Bias>(
           window, Bias(spec.bias, spec.d_bias, spec.bias_batch, spec.bias_head, spec.bias_query)));

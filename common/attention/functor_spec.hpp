@@ -30,17 +30,19 @@ struct FunctorSpec {
   /// @}
   int prefix = 0;                              ///< keys
   float cap = 1;                               ///< of the soft cap, more than 0
+  bool dual = false;                           ///< kSoftCap, backward: see WithDual
   int block_size = 1;                          ///< queries and keys of a block
   std::int64_t bias_batch = 0, bias_head = 0;  ///< strides, 0 to broadcast
   std::int64_t bias_query = 0;                 ///< stride
-  const std::int32_t* documents = nullptr;     ///< [batch, length_k], ascending
-  const float* slopes = nullptr;               ///< [heads]
-  const float* sinks = nullptr;                ///< [heads]
-  float* d_sinks = nullptr;                    ///< [heads]
-  const float* bias = nullptr;                 ///< by its strides; keys are neighbours
-  float* d_bias = nullptr;                     ///< as bias
-  const unsigned char* blocks = nullptr;       ///< [heads, blocks of queries, of keys]
-  const std::uint32_t* bits = nullptr;         ///< [batch, length_q, words of 32 keys]
+  /// [batch, length_k, 2]: where the document of each token begins and ends.
+  const std::int32_t* documents = nullptr;
+  const float* slopes = nullptr;          ///< [heads]
+  const float* sinks = nullptr;           ///< [heads]
+  float* d_sinks = nullptr;               ///< [heads]
+  const float* bias = nullptr;            ///< by its strides; keys are neighbours
+  float* d_bias = nullptr;                ///< as bias
+  const unsigned char* blocks = nullptr;  ///< [heads, blocks of queries, of keys]
+  const std::uint32_t* bits = nullptr;    ///< [batch, length_q, words of 32 keys]
 };
 
 }  // namespace fa

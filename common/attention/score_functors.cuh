@@ -8,12 +8,17 @@
 ///
 /// and, for a whole tile of scores, tile_kind(). A functor derives from PlainScores and replaces
 /// what differs. All are called for queries and keys that exist, score() and derivative() only
-/// where the key is visible. They run on the GPU in float32, and on the host, for lesson 01, in
+/// where the key exists. They run on the GPU in float32, and on the host, for lesson 01, in
 /// float64.
+///
+/// Most masks show a query a range of keys, and a key to a range of queries. These derive from
+/// RangeMask: keys() and queries() say it all.
 ///
 /// Source: Dong et al., FlexAttention: A Programming Model for Generating Optimized Attention
 /// Kernels, 2024, sections 3 and 4.
 #pragma once
+
+#include <type_traits>
 
 #include "common/gpu/kernel.cuh"
 
@@ -29,15 +34,44 @@ struct ScoreTile {
   int first_key, last_key;
 };
 
+/// What constants of a score function are: the numbers that it computes with; see Dual.
+template <class R>
+struct NumberOf {
+  using Type = R;
+};
+/// The same, in short.
+template <class R>
+using Number = typename NumberOf<R>::Type;
+
+/// Keys, or queries, begin <= i < end. Either may lie outside of those that exist.
+struct IndexRange {
+  int begin, end;
+};
+
+/// @{ The smaller and the larger of two numbers.
+__host__ __device__ constexpr int smaller(int a, int b) {
+  return a < b ? a : b;
+}
+__host__ __device__ constexpr int larger(int a, int b) {
+  return a < b ? b : a;
+}
+/// @}
+
+/// More keys or queries, or a larger distance, than there are.
+constexpr int kUnlimited = 1 << 30;
+
 //! [plain]
 /// Scores as they are, and every key visible: what a functor has that says
 /// nothing else.
 struct PlainScores {
   /// @{ What kernels leave out at compile time where it is false.
-  static constexpr bool changes_scores = false;  ///< score(), derivative()
-  static constexpr bool has_sink = false;        ///< sink(), d_sinks()
-  static constexpr bool has_gradient = false;    ///< add_gradient()
-  static constexpr bool needs_map = false;       ///< no tile_kind()
+  static constexpr bool changes_scores = false;   ///< score(), derivative()
+  static constexpr bool shifts_scores = false;    ///< it adds to s: its derivative is 1
+  static constexpr bool folds_constants = false;  ///< lane(), unit()
+  static constexpr bool has_sink = false;         ///< sink(), d_sinks()
+  static constexpr bool has_gradient = false;     ///< add_gradient()
+  static constexpr bool shows_ranges = false;     ///< keys(), queries(): see RangeMask
+  static constexpr bool needs_map = false;        ///< no tile_kind()
   /// @}
   /// The changed score, of a score that has been scaled: score(s, batch, head, query, key).
   template <class R>
@@ -62,103 +96,166 @@ struct PlainScores {
 };
 //! [plain]
 
-//! [corners]
-/// The kind of a tile of a monotone mask: from one edge of the matrix of scores
-/// to the opposite one each row, and each column, changes once at most, and all
-/// in the same direction. So the corners speak for the tile.
+//! [range_mask]
+/// A mask that shows a query a range of keys, keys(batch, query), and a key to
+/// a range of queries, queries(batch, key), the same for all heads. From a
+/// query or a key to the next one neither end decreases: so the first and the
+/// last one of a tile speak for those between them.
+/// @tparam Mask the functor
 template <class Mask>
-__host__ __device__ TileKind kind_by_corners(const Mask& mask, const ScoreTile& t) {
-  const auto visible = [&](int query, int key) {
-    return mask.visible(t.batch, t.head, query, key) ? 1 : 0;
-  };
-  const int seen = visible(t.first_query, t.first_key) + visible(t.first_query, t.last_key) +
-                   visible(t.last_query, t.first_key) + visible(t.last_query, t.last_key);
-  return seen == 4 ? TileKind::kWhole : seen == 0 ? TileKind::kSkipped : TileKind::kPartial;
-}
-//! [corners]
+struct RangeMask : PlainScores {
+  static constexpr bool shows_ranges = true;
+  /// @{ As PlainScores has it.
+  __host__ __device__ bool visible(int batch, int, int query, int key) const {
+    const IndexRange seen = self().keys(batch, query);
+    return seen.begin <= key && key < seen.end;
+  }
+  //! [range_rule]
+  __host__ __device__ TileKind tile_kind(const ScoreTile& t) const {
+    const IndexRange first = self().keys(t.batch, t.first_query);
+    const IndexRange last = self().keys(t.batch, t.last_query);
+    if (t.last_key < first.begin || last.end <= t.first_key) {
+      return TileKind::kSkipped;
+    }
+    const bool whole = last.begin <= t.first_key && t.last_key < first.end;
+    return whole ? TileKind::kWhole : TileKind::kPartial;
+  }
+  //! [range_rule]
+  /// @}
+ private:
+  __host__ __device__ const Mask& self() const { return static_cast<const Mask&>(*this); }
+};
+//! [range_mask]
 
-//! [monotone]
-/// Query i sees keys up to i + offset. With length_k - length_q it is the causal mask; with a
-/// larger offset, the right side of a window.
-struct UpToDiagonal : PlainScores {
+/// The class that declares a member function.
+template <class Class, class Function>
+Class declares(Function Class::*);
+/// Fails to compile where a mask inherits what speaks of another mask.
+template <class Mask>
+__host__ __device__ constexpr void check_mask() {
+  using Visible = decltype(declares(&Mask::visible));
+  if constexpr (Mask::shows_ranges) {
+    using Keys = decltype(declares(&Mask::keys));
+    static_assert(std::is_same_v<Visible, Keys> || std::is_same_v<Visible, RangeMask<Keys>>,
+                  "a functor with a visible() of its own shows no ranges");
+  } else if constexpr (!Mask::needs_map) {
+    static_assert(std::is_same_v<Visible, decltype(declares(&Mask::tile_kind))>,
+                  "a functor with a visible() of its own needs a tile_kind(), or needs_map");
+  }
+}
+
+//! [ranges]
+/// Every key.
+struct AllKeys : RangeMask<AllKeys> {
+  /// @{ See RangeMask.
+  __host__ __device__ IndexRange keys(int, int) const { return {0, kUnlimited}; }
+  __host__ __device__ IndexRange queries(int, int) const { return {0, kUnlimited}; }
+  /// @}
+};
+/// Query i sees keys up to i + offset. With length_k - length_q it is the causal mask.
+struct UpToDiagonal : RangeMask<UpToDiagonal> {
   int offset;
-  /// @{ As PlainScores has it, and what it takes.
+  /// @{ See RangeMask, and what it takes.
   __host__ __device__ explicit UpToDiagonal(int the_offset) : offset(the_offset) {}
-  __host__ __device__ bool visible(int, int, int query, int key) const {
-    return key - query <= offset;
+  __host__ __device__ IndexRange keys(int, int query) const { return {0, query + offset + 1}; }
+  __host__ __device__ IndexRange queries(int, int key) const { return {key - offset, kUnlimited}; }
+  /// @}
+};
+/// Query i sees keys from i + first up to i + last.
+struct Window : RangeMask<Window> {
+  int first, last;
+  /// @{ See RangeMask, and what it takes.
+  __host__ __device__ Window(int the_first, int the_last) : first(the_first), last(the_last) {}
+  //! [window]
+  __host__ __device__ IndexRange keys(int, int query) const {
+    return {query + first, query + last + 1};
   }
-  __host__ __device__ TileKind tile_kind(const ScoreTile& tile) const {
-    return kind_by_corners(*this, tile);
+  __host__ __device__ IndexRange queries(int, int key) const {
+    return {key - last, key - first + 1};
+  }
+  //! [window]
+  /// @}
+};
+/// Every query sees the first keys, and query i all keys up to i + offset.
+struct Prefix : RangeMask<Prefix> {
+  int length, offset;
+  /// @{ See RangeMask, and what it takes.
+  __host__ __device__ Prefix(int the_length, int the_offset)
+      : length(the_length), offset(the_offset) {}
+  //! [prefix]
+  __host__ __device__ IndexRange keys(int, int query) const {
+    return {0, larger(length, query + offset + 1)};
+  }
+  __host__ __device__ IndexRange queries(int, int key) const {
+    return {key < length ? 0 : key - offset, kUnlimited};
+  }
+  //! [prefix]
+  /// @}
+};
+/// Keys of the query's own document.
+struct Documents : RangeMask<Documents> {
+  const int* ranges;  ///< of each token's document, [batch, length_k, begin and end]
+  int length_k;
+  int shift;  ///< length_k - length_q: query i is token i + shift
+  /// @{ See RangeMask, and what it takes.
+  __host__ __device__ Documents(const int* the_ranges, int tokens, int the_shift)
+      : ranges(the_ranges), length_k(tokens), shift(the_shift) {}
+  //! [documents]
+  __host__ __device__ IndexRange keys(int batch, int query) const {
+    const int token = query + shift;
+    return token < 0 ? IndexRange{0, 0} : range_of(batch, token);
+  }
+  __host__ __device__ IndexRange queries(int batch, int key) const {
+    const IndexRange tokens = range_of(batch, key);
+    return {tokens.begin - shift, tokens.end - shift};
+  }
+  //! [documents]
+  /// The tokens of a token's document.
+  __host__ __device__ IndexRange range_of(int batch, int token) const {
+    const int* const range = ranges + 2 * (std::int64_t{batch} * length_k + token);
+    return {range[0], range[1]};
   }
   /// @}
 };
-/// Query i sees keys from i + offset on: the left side of a window.
-struct FromDiagonal : PlainScores {
-  int offset;
-  /// @{ As PlainScores has it, and what it takes.
-  __host__ __device__ explicit FromDiagonal(int the_offset) : offset(the_offset) {}
-  __host__ __device__ bool visible(int, int, int query, int key) const {
-    return key - query >= offset;
-  }
-  __host__ __device__ TileKind tile_kind(const ScoreTile& tile) const {
-    return kind_by_corners(*this, tile);
-  }
-  /// @}
-};
-/// Every query sees the first keys.
-struct Prefix : PlainScores {
-  int length;
-  /// @{ As PlainScores has it, and what it takes.
-  __host__ __device__ explicit Prefix(int the_length) : length(the_length) {}
-  __host__ __device__ bool visible(int, int, int, int key) const { return key < length; }
-  __host__ __device__ TileKind tile_kind(const ScoreTile& tile) const {
-    return kind_by_corners(*this, tile);
-  }
-  /// @}
-};
-//! [monotone]
+//! [ranges]
 
 //! [combined]
-/// What both masks show. A tile that one of them skips is skipped; it is whole where both are.
+/// What two ranges have in common.
+__host__ __device__ inline IndexRange common_range(const IndexRange& a, const IndexRange& b) {
+  return {larger(a.begin, b.begin), smaller(a.end, b.end)};
+}
+/// What both masks show.
 template <class A, class B>
-struct Both : PlainScores {
+struct Both : RangeMask<Both<A, B>> {
   A a;
   B b;
   /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ Both(const A& the_a, const B& the_b) : a(the_a), b(the_b) {}
-  __host__ __device__ bool visible(int batch, int head, int query, int key) const {
-    return a.visible(batch, head, query, key) && b.visible(batch, head, query, key);
+  __host__ __device__ IndexRange keys(int batch, int query) const {
+    return common_range(a.keys(batch, query), b.keys(batch, query));
   }
-  __host__ __device__ TileKind tile_kind(const ScoreTile& tile) const {
-    const TileKind of_a = a.tile_kind(tile), of_b = b.tile_kind(tile);
-    return of_a < of_b ? of_a : of_b;
-  }
-  /// @}
-};
-/// What one of the masks shows: the rule is that of Both with whole and skipped exchanged.
-template <class A, class B>
-struct Either : PlainScores {
-  A a;
-  B b;
-  /// @{ As PlainScores has it, and what it takes.
-  __host__ __device__ Either(const A& the_a, const B& the_b) : a(the_a), b(the_b) {}
-  __host__ __device__ bool visible(int batch, int head, int query, int key) const {
-    return a.visible(batch, head, query, key) || b.visible(batch, head, query, key);
-  }
-  __host__ __device__ TileKind tile_kind(const ScoreTile& tile) const {
-    const TileKind of_a = a.tile_kind(tile), of_b = b.tile_kind(tile);
-    return of_a > of_b ? of_a : of_b;
+  __host__ __device__ IndexRange queries(int batch, int key) const {
+    return common_range(a.queries(batch, key), b.queries(batch, key));
   }
   /// @}
 };
 /// A functor with another one's mask.
 template <class Mask, class Scores>
 struct Masked : Scores {
+  static constexpr bool shows_ranges = Mask::shows_ranges;
   static constexpr bool needs_map = Mask::needs_map;
   Mask mask;
   /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ Masked(const Mask& the_mask, const Scores& scores)
-      : Scores(scores), mask(the_mask) {}
+      : Scores(scores), mask(the_mask) {
+    check_mask<Mask>();
+  }
+  __host__ __device__ IndexRange keys(int batch, int query) const {
+    return mask.keys(batch, query);
+  }
+  __host__ __device__ IndexRange queries(int batch, int key) const {
+    return mask.queries(batch, key);
+  }
   __host__ __device__ bool visible(int batch, int head, int query, int key) const {
     return mask.visible(batch, head, query, key);
   }
@@ -168,36 +265,6 @@ struct Masked : Scores {
   /// @}
 };
 //! [combined]
-
-//! [documents]
-/// Keys of the query's own document. Document numbers ascend, so those of a tile's first and last
-/// tokens bound all others.
-struct Documents : PlainScores {
-  const int* document;  ///< of each token, [batch, length_k]
-  int length_k;
-  int shift;  ///< length_k - length_q: query i is token i + shift
-  /// @{ As PlainScores has it, and what it takes.
-  __host__ __device__ Documents(const int* documents, int tokens, int the_shift)
-      : document(documents), length_k(tokens), shift(the_shift) {}
-  /// The document of a query; -1, which no key has, before the first token.
-  __host__ __device__ int of_query(int batch, int query) const {
-    return query + shift < 0 ? -1 : of_key(batch, query + shift);
-  }
-  __host__ __device__ int of_key(int batch, int key) const {
-    return document[std::int64_t{batch} * length_k + key];
-  }
-  __host__ __device__ bool visible(int batch, int, int query, int key) const {
-    return of_query(batch, query) == of_key(batch, key);
-  }
-  __host__ __device__ TileKind tile_kind(const ScoreTile& t) const {
-    const int query0 = of_query(t.batch, t.first_query), key0 = of_key(t.batch, t.first_key);
-    const int query1 = of_query(t.batch, t.last_query), key1 = of_key(t.batch, t.last_key);
-    if (query1 < key0 || key1 < query0) return TileKind::kSkipped;
-    return query0 == query1 && key0 == key1 ? TileKind::kWhole : TileKind::kPartial;
-  }
-  /// @}
-};
-//! [documents]
 
 //! [any_mask]
 /// Blocks of scores, each visible or not. Its kinds of tiles come from a map: see TileMap.
@@ -209,9 +276,12 @@ struct BlockSparse : PlainScores {
   __host__ __device__ BlockSparse(const unsigned char* the_blocks, int the_rows, int the_columns,
                                   int the_size)
       : blocks(the_blocks), rows(the_rows), columns(the_columns), size(the_size) {}
+  //! [blocks]
   __host__ __device__ bool visible(int, int head, int query, int key) const {
-    return blocks[(std::int64_t{head} * rows + query / size) * columns + key / size] != 0;
+    const std::int64_t row = std::int64_t{head} * rows + query / size;
+    return blocks[row * columns + key / size] != 0;
   }
+  //! [blocks]
   /// @}
 };
 /// A bit for each query and key, the same for all heads: the ancestors of each token in a tree of
@@ -223,10 +293,12 @@ struct Bits : PlainScores {
   /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ Bits(const std::uint32_t* the_bits, int queries, int the_words)
       : bits(the_bits), length_q(queries), words(the_words) {}
+  //! [bits]
   __host__ __device__ bool visible(int batch, int, int query, int key) const {
     const std::int64_t row = std::int64_t{batch} * length_q + query;
     return (bits[row * words + key / 32] >> key % 32 & 1) != 0;
   }
+  //! [bits]
   /// @}
 };
 //! [any_mask]
@@ -236,16 +308,20 @@ struct Bits : PlainScores {
 /// Source: Press, Smith, Lewis, Train Short, Test Long, ICLR 2022.
 struct Alibi : PlainScores {
   static constexpr bool changes_scores = true;
+  static constexpr bool shifts_scores = true;
   const float* slopes;  ///< [heads]
   int shift;            ///< length_k - length_q
   /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ Alibi(const float* the_slopes, int the_shift)
       : slopes(the_slopes), shift(the_shift) {}
+  //! [alibi]
   template <class R>
   __host__ __device__ R score(R s, int, int head, int query, int key) const {
     const int distance = query + shift - key;
-    return s - R(slopes[head]) * R(distance < 0 ? -distance : distance);
+    const int size = distance < 0 ? -distance : distance;
+    return s - Number<R>(slopes[head]) * Number<R>(size);
   }
+  //! [alibi]
   /// @}
 };
 /// Scores that stay between -cap and cap.
@@ -255,21 +331,24 @@ struct SoftCap : PlainScores {
   float cap, inv_cap;
   /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ explicit SoftCap(float the_cap) : cap(the_cap), inv_cap(1 / the_cap) {}
+  //! [soft_cap]
   template <class R>
   __host__ __device__ R score(R s, int, int, int, int) const {
-    return R(cap) * tanh_approx(s * R(inv_cap));
+    return Number<R>(cap) * tanh_approx(s * Number<R>(inv_cap));
   }
   template <class R>
   __host__ __device__ R derivative(R s, int, int, int, int) const {
     const R t = tanh_approx(s * R(inv_cap));
     return R(1) - t * t;
   }
+  //! [soft_cap]
   /// @}
 };
 /// A bias for each score, whose gradient is that of the changed score, summed over what the bias is
 /// broadcast to.
 struct Bias : PlainScores {
   static constexpr bool changes_scores = true;
+  static constexpr bool shifts_scores = true;
   static constexpr bool has_gradient = true;
   const float* bias;
   float* d_bias;                   ///< a sum, 0 before the launch; null: none
@@ -288,10 +367,16 @@ struct Bias : PlainScores {
   }
   template <class R>
   __host__ __device__ R score(R s, int batch, int head, int query, int key) const {
-    return s + R(bias[at(batch, head, query, key)]);
+    //! [bias]
+    return s + Number<R>(bias[at(batch, head, query, key)]);
+    //! [bias]
   }
   __device__ void add_gradient(float d_s, int batch, int head, int query, int key) const {
-    if (d_bias != nullptr) atomicAdd(d_bias + at(batch, head, query, key), d_s);
+    //! [add_gradient]
+    if (d_bias != nullptr) {
+      atomicAdd(d_bias + at(batch, head, query, key), d_s);
+    }
+    //! [add_gradient]
   }
   /// @}
 };
@@ -310,5 +395,82 @@ struct Sinks : PlainScores {
   /// @}
 };
 //! [scores]
+
+//! [lane_scores]
+/// The scores of a tile that a lane has, of a functor that folds no constants. The lane has a first
+/// query and a first key, and a score is i queries and j keys from these; i and j are constants of
+/// the compiled code.
+template <class Functor>
+struct LaneScores {
+  const Functor& functor;
+  float scale;
+  int batch, head, query, key;
+  int last_query, last_key;  ///< that exist
+
+  /// The changed score.
+  /// @param s without the scale
+  __device__ float score(float s, int i, int j) const {
+    return functor.score(scale * s, batch, head, query_at(i), key_at(j));
+  }
+  /// The derivative of score() by the scaled score.
+  /// @param s likewise
+  __device__ float derivative(float s, float /*changed*/, int i, int j) const {
+    return functor.derivative(scale * s, batch, head, query_at(i), key_at(j));
+  }
+
+ private:
+  // A score of a query or a key that does not exist is masked: it may be any.
+  __device__ int query_at(int i) const { return smaller(query + i, last_query); }
+  __device__ int key_at(int j) const { return smaller(key + j, last_key); }
+};
+/// ALiBi where no query sees a key after it: without |distance| a score takes two multiply-adds,
+/// and the compiler computes one of them for a column.
+struct CausalAlibi : Alibi {
+  static constexpr bool folds_constants = true;
+  using Alibi::Alibi;
+  /// See LaneScores.
+  struct Lane {
+    float scale, slope;
+    float first;  ///< of the first query and the first key
+    /// @{ As LaneScores has it.
+    __device__ float score(float s, int i, int j) const {
+      return s * scale + (slope * static_cast<float>(j - i) + first);
+    }
+    __device__ float derivative(float, float, int, int) const { return 1; }
+    /// @}
+  };
+  /// That of a lane.
+  __device__ Lane lane(float scale, int head, int query, int key) const {
+    const float slope = slopes[head];
+    return {scale, slope, slope * static_cast<float>(key - query - shift)};
+  }
+  /// What scores of lanes are to be multiplied by.
+  __device__ float unit() const { return 1; }
+};
+/// The soft cap with its factors folded into those of the kernel: one multiplication and tanh.
+struct FoldedSoftCap : SoftCap {
+  static constexpr bool folds_constants = true;
+  using SoftCap::SoftCap;
+  /// See LaneScores.
+  struct Lane {
+    float scale;
+    /// @{ As LaneScores has it.
+    __device__ float score(float s, int, int) const { return tanh_approx(s * scale); }
+    __device__ float derivative(float, float t, int, int) const { return 1 - t * t; }
+    /// @}
+  };
+  /// That of a lane.
+  __device__ Lane lane(float scale, int, int, int) const { return {scale * inv_cap}; }
+  /// What scores of lanes are to be multiplied by.
+  __device__ float unit() const { return cap; }
+};
+
+/// What a lane's scores are to be multiplied by: the scale, where a functor does not change them.
+template <class Functor>
+__device__ float unit_of(const Functor& functor, float scale) {
+  if constexpr (Functor::folds_constants) return functor.unit();
+  return Functor::changes_scores ? 1.0f : scale;
+}
+//! [lane_scores]
 
 }  // namespace fa::FA_TARGET

@@ -5,6 +5,7 @@
 
 #include "common/attention/attention.cuh"
 #include "common/attention/score_functors.cuh"
+#include "common/gpu/fragment.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -38,16 +39,68 @@ __device__ VisibleTile next_visible(int begin, int count, KindOf kind_of) {
   for (; begin < count; begin += kWarp) {
     const int index = begin + static_cast<int>(threadIdx.x) % kWarp;
     const TileKind kind = index < count ? kind_of(index) : TileKind::kSkipped;
-    const int visible = static_cast<int>(__ballot_sync(kAllLanes, kind != TileKind::kSkipped));
+    const bool is_visible = kind != TileKind::kSkipped;
+    const unsigned visible = __ballot_sync(kAllLanes, is_visible);
     const unsigned whole = __ballot_sync(kAllLanes, kind == TileKind::kWhole);
     if (visible != 0) {
-      const int lane = __ffs(visible) - 1;
+      const int lane = __ffs(static_cast<int>(visible)) - 1;
       return {begin + lane, (whole >> lane & 1) != 0};
     }
   }
   return {count, false};
 }
 //! [next_visible]
+
+/// The tiles of keys that a tile of queries sees, or the tiles of queries that see a tile of keys.
+struct VisibleTiles {
+  int begin, end;
+  int whole_begin, whole_end;  ///< those that need no mask
+};
+/// Those of a mask that shows ranges.
+/// @param first  range of the first query or key of the tile, and last that of its last one
+/// @param length of all keys or queries in the ranges
+/// @param block  of them in a tile
+//! [visible_tiles]
+__device__ inline VisibleTiles visible_tiles(const IndexRange& first, const IndexRange& last,
+                                             int length, int block) {
+  const int begin = larger(first.begin, 0) / block;
+  const int end = ceil_div(larger(smaller(last.end, length), 0), block);
+  return {begin, larger(begin, end), ceil_div(larger(last.begin, 0), block),
+          smaller(first.end, length) / block};
+}
+//! [visible_tiles]
+
+/// Masks the scores of a lane that lie outside of ranges.
+/// @param s      an accumulator of wgmma
+/// @param seen   by the lane's two rows
+/// @param column of the lane's first score, as the ranges count
+//! [mask_ranges]
+template <int r>
+__device__ void mask_ranges(float (&s)[r], const IndexRange (&seen)[2], int column) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int begin = seen[h].begin - column, end = seen[h].end - column;
+#pragma unroll
+    for (int i = 0; i < r / 2; ++i) {
+      const int col = element_column(i);
+      if (col < begin || end <= col) row_element(s, h, i) = -INFINITY;
+    }
+  }
+}
+//! [mask_ranges]
+
+/// The scores of a tile that a lane has: see LaneScores.
+/// @param query the lane's first, and key its first key
+template <class T, class Functor>
+__device__ auto lane_scores(const Attention<T>& a, const Functor& functor, int batch, int head,
+                            int query, int key) {
+  if constexpr (Functor::folds_constants) {
+    return functor.lane(a.scale, head, query, key);
+  } else {
+    return LaneScores<Functor>{functor, a.scale, batch,          head,
+                               query,   key,     a.length_q - 1, a.length_k - 1};
+  }
+}
 
 /// The kinds of all tiles of a problem, [batch, heads, tiles of queries, tiles of keys].
 struct TileMap {
@@ -87,8 +140,10 @@ __global__ void fill_tile_map(Attention<T> a, Functor functor, TileMap map) {
   if (tile >= map.rows * map.columns) return;  // the whole warp
   const int row = tile / map.columns, column = tile % map.columns;
   const int head = blockIdx.y, batch = blockIdx.z;
+  //! [any_all]
+  const int scores = map.block_m * map.block_n;
   bool any = false, all = true;
-  for (int i = threadIdx.x % kWarp; i < map.block_m * map.block_n; i += kWarp) {
+  for (int i = threadIdx.x % kWarp; i < scores; i += kWarp) {
     const int query = row * map.block_m + i / map.block_n;
     const int key = column * map.block_n + i % map.block_n;
     if (query >= a.length_q || key >= a.length_k) continue;
@@ -98,6 +153,7 @@ __global__ void fill_tile_map(Attention<T> a, Functor functor, TileMap map) {
   }
   any = __any_sync(kAllLanes, any);
   all = __all_sync(kAllLanes, all);
+  //! [any_all]
   if (threadIdx.x % kWarp == 0) {
     map.kinds[map.at(batch, head, row, column)] = all   ? TileKind::kWhole
                                                   : any ? TileKind::kPartial
@@ -139,6 +195,7 @@ void with_tile_kinds(const Attention<T>& a, const Functor& functor, int block_m,
            a, functor, map);
     launch_kernel(Mapped<Functor>(functor, map));
   } else {
+    check_mask<Functor>();
     launch_kernel(functor);
   }
 }

@@ -1,9 +1,9 @@
-"""Takes the ideas of a step back, one at a time and one after the other, and times what is left.
+"""Times a step with changes, one at a time and one after the other; most take back an idea of it.
 
     python3 -m common.bench.ablations [LESSON[/STEP]...] [--json FILE] [--commit ID]
     python3 -m common.bench.ablations [LESSON[/STEP]...] --table FILE
 
-The ideas are changes to the one file of a step (./learn flatten), listed in its lesson's
+The changes are to the one file of a step (./learn flatten), listed in its lesson's
 src/ablations.txt: each alone, and all up to it. Every variant is compiled by nvcc, checked as the
 step is, and timed by src/time_step.cuh. The second form prints a record.
 
@@ -29,18 +29,16 @@ from common.data.records import Problem, aligned, read, source_lines, text_of
 from common.flatten import flatten
 
 ROUNDS = 3  # of all variants: what drifts, such as the clock, drifts for all
-MASKS = ("full_ms", "causal_ms")
-HEADINGS = ("full", "causal", "with all above: full", "with all above: causal")
+TIME = re.compile(r"^(\w+): ([\d.]+) ms$", re.MULTILINE)  # what a program prints
 
 
 def timed(lesson, step):
     """The step's one file with a main() that also times."""
-    program = flatten.program_of(lesson, step)
-    above, what, launches = program.partition("/// The step, with inputs")
+    above, what, launches = flatten.program_of(lesson, step).partition("/// The step")
     if not what:
         raise Problem(f"{lesson}/src/one_file.cu does not say where its launches begin")
     timing = (flatten.ROOT / lesson / "src" / "time_step.cuh").read_text(encoding="utf-8")
-    launches = launches.replace("return check<", "return check_and_time<")
+    launches = re.sub(r"return check(_\w+)?<", "return check_and_time<", launches)
     return flatten.flatten(lesson, step, above + timing + "\n" + what + launches)
 
 
@@ -112,8 +110,8 @@ def measure(lesson, step, nvcc):
         times = {variant: [] for variant in texts}
         for _ in range(ROUNDS):
             for variant, program in programs.items():
-                found = re.findall(r"^(full|causal): ([\d.]+) ms$", run(program), re.MULTILINE)
-                times[variant].append({mask: float(ms) for mask, ms in found})
+                found = TIME.findall(run(program))
+                times[variant].append({f"{name}_ms": float(ms) for name, ms in found})
     return [
         {
             "what": "ablation",
@@ -122,8 +120,8 @@ def measure(lesson, step, nvcc):
             "taken_back": what,
             "order": order,
             **{
-                f"{mask}_ms": round(statistics.median(one[mask] for one in times[what, order]), 4)
-                for mask in ("full", "causal")
+                name: round(statistics.median(one[name] for one in times[what, order]), 4)
+                for name in times[what, order][0]
             },
         }
         for what, order in texts
@@ -143,14 +141,17 @@ def table(record, wanted=()):
             if (row["lesson"], row["step"]) == (lesson, step)
         }
         whole = times["", "alone"]
-        cells = [["taken back", *HEADINGS]]
+        names = [field.removesuffix("_ms") for field in whole if field.endswith("_ms")]
+        cells = [["change", *names, *(f"with all above: {name}" for name in names)]]
         for what in dict.fromkeys(what for what, _ in times if what):
             both = (times[what, "alone"], times[what, "so far"])
-            ratios = [f"{one[mask] / whole[mask]:.2f}" for one in both for mask in MASKS]
+            ratios = [
+                f"{one[f'{name}_ms'] / whole[f'{name}_ms']:.2f}" for one in both for name in names
+            ]
             cells.append([what, *ratios])
         lines += [
             f"Times as long as {step} of lesson {lesson}: "
-            + ", ".join(f"{whole[mask]:.3f} ms {mask[:-3]}" for mask in MASKS),
+            + ", ".join(f"{whole[f'{name}_ms']:.3f} ms {name}" for name in names),
             *aligned(cells, 1),
             "",
         ]

@@ -21,9 +21,11 @@ def module():
 
 
 def exit_with(main):
-    """Runs main() as a program."""
+    """Runs main() as a program. An error with a `status` is one line, and ends it with that."""
     try:
         sys.exit(main())
-    except Failure as error:
+    except Exception as error:
+        if not hasattr(error, "status"):
+            raise
         print(f"{module().rpartition('.')[2]}.py: {error}", file=sys.stderr)
         sys.exit(error.status)

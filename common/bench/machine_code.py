@@ -1,6 +1,7 @@
 """Counts, in the machine code of Hopper kernels, which work overlaps with matmuls of wgmma.
 
     python3 -m common.bench.machine_code PROGRAM [--kernel TEXT] [--intervals] [--json FILE]
+    python3 -m common.bench.machine_code PROGRAM --instructions [--kernel TEXT] [--json FILE]
     python3 -m common.bench.machine_code --table FILE [--kernel TEXT] [--intervals]
 
 PROGRAM is a program, a library or a cubin with kernels for sm_90a. cuobjdump and nvdisasm
@@ -9,8 +10,9 @@ nvidia-cuda-nvdisasm. For each loop with matmuls the table counts the exponentia
 stand before and after the wait for matmuls that the warpgroup has issued: only those before it
 overlap with them. --intervals adds, for each point where the warpgroup issues matmuls or waits, the
 exponentials, maxima (FMNMX) and conversions to 16 bits (F2FP) up to the next one. What a branch may
-skip, such as the rescale factors, does not count. The second form prints a record, and which
-compiler made the code.
+skip, such as the rescale factors, does not count. The second form counts the instructions of whole
+kernels, with their functors. The third form prints a record of either kind, and which compiler made
+the code.
 
 Exit status: 0 done, 2 could not be done, 77 cuobjdump or nvdisasm is missing.
 """
@@ -26,9 +28,10 @@ import sys
 import tempfile
 
 from common.data.files import write_file
-from common.data.records import Problem, read, text_of
+from common.data.records import Problem, aligned, read, text_of
 
 COUNTED = {"MUFU.EX2": "exponentials", "FMNMX": "maxima", "F2FP": "conversions"}
+ALONE = {"FMUL": "multiplications", "FFMA": "multiply-adds", "MUFU.TANH": "tanh"}  # whole kernels
 MASKS = "FSEL"  # the instruction that replaces a masked score
 
 SECTION = re.compile(r"^\.text\.(\w+):", re.MULTILINE)
@@ -105,6 +108,17 @@ def readable(mangled):
     kind = "half " if "6__half" in rest else "bfloat16 " if "13__nv_bfloat16" in rest else ""
     tile = " mirrored" if "MirroredTile" in mangled else ""
     return f"{kind}{names[-1] if names else mangled}{shown}{tile}"
+
+
+def functor(mangled):
+    """The mask and the change of scores of a kernel with a functor: "Window, WithDual SoftCap"."""
+    names, rest = [], mangled.partition("6MaskedI")[2].partition("Ev")[0]
+    while size := re.search(r"\d+", rest):
+        end = size.end() + int(size[0])
+        names.append(rest[size.end() : end])
+        rest = rest[end:]
+    names = [name for name in names if name[:1].isupper()]
+    return ", ".join([*names[:1], " ".join(names[1:])]) if names else ""
 
 
 def parse(lines):
@@ -213,11 +227,31 @@ def measure(text, wanted=""):
     return sorted(result, key=lambda row: (row["kernel"], not row["masked"]))
 
 
+def count(text, wanted=""):
+    """Rows of a record: a kernel each, whose name has a text in it, and how many instructions it
+    has."""
+    result = []
+    for mangled, lines in kernels_in(text).items():
+        name = ": ".join(filter(None, (readable(mangled), functor(mangled))))
+        if wanted in name:
+            code = [i.name for i in parse(lines)[0] if i.name != "NOP"]
+            of = {
+                words: sum((i + ".").startswith(name + ".") for i in code)
+                for name, words in ALONE.items()
+            }
+            result.append({"kernel": name, "instructions": len(code), **of})
+    return sorted(result, key=lambda row: row["kernel"])
+
+
 # ---------------------------------------------------------------- what is printed
 
 
 def tables(rows, with_intervals):
-    """A table of all loops, then, if wanted, the intervals of each."""
+    """A table of all loops, then, if wanted, the intervals of each; or a table of kernels."""
+    if "instructions" in rows[0]:
+        columns = ["kernel", "instructions", *ALONE.values()]
+        cells = [columns, *([str(row[column]) for column in columns] for row in rows)]
+        return "\n".join(["Instructions of kernels:", "", *aligned(cells, 1), ""])
     lines = [
         "Exponentials of a thread in an iteration, before and after the wait for matmuls:",
         "",
@@ -246,12 +280,13 @@ def source(record):
 
 def record_of(rows, program, compiler, commit):
     """The text of a record."""
+    options = " --instructions" if "instructions" in rows[0] else ""
     version = re.search(r"V([\d.]+)", output_of(tool("nvdisasm"), "--version"))
     head = {
         "compiler": compiler,
         "disassembler": version[1] if version else "unknown",
         "commit": commit or "unknown",
-        "command": f"python3 -m common.bench.machine_code {pathlib.Path(program).name}",
+        "command": f"python3 -m common.bench.machine_code {pathlib.Path(program).name}{options}",
     }
     return text_of(head, rows)
 
@@ -262,6 +297,7 @@ def main(arguments=None):
     parser.add_argument("program", nargs="?", help="a program, a library or a cubin")
     parser.add_argument("--kernel", default="", help="only kernels with this text in their names")
     parser.add_argument("--intervals", action="store_true", help="print what stands where")
+    parser.add_argument("--instructions", action="store_true", help="count those of whole kernels")
     parser.add_argument("--json", metavar="FILE", help="write a record")
     parser.add_argument("--commit", help="of the code, for the record")
     parser.add_argument("--table", metavar="FILE", help="print a record")
@@ -274,9 +310,10 @@ def main(arguments=None):
             rows = [row for row in record["measurements"] if parsed.kernel in row["kernel"]]
         else:
             text, compiler = disassemble(parsed.program)
-            rows = measure(text, parsed.kernel)
+            rows = (count if parsed.instructions else measure)(text, parsed.kernel)
         if not rows:
-            raise Problem("no such kernel for sm_90a has a loop with matmuls and exponentials")
+            what = "" if parsed.instructions else " has a loop with matmuls and exponentials"
+            raise Problem(f"no such kernel for sm_90a{what or ' is there'}")
         print(tables(rows, parsed.intervals), end="")
         if parsed.table:
             print(source(record))

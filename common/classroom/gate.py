@@ -5,19 +5,24 @@
     exercise asks for code
     every typical wrong answer is refused by its stage, with a message that names the misconception
 
+    one mutant of the solution is refused
+
 and a table says which stage caught what. With --mutants: every mutant of every solution
 (mutants.py) is refused or listed as equivalent, most with a message that names a misconception.
+With --hostile: no hostile submission (hostile.py) gets marks.
 """
 
 import argparse
 import concurrent.futures
 import itertools
+import multiprocessing
 import os
 import subprocess
 import sys
 import time
 
-from common.classroom import catalogue, grading, mutants, numbers, record
+from common.classroom import batch, catalogue, grading, hostile, mutants, numbers, record, unset
+from common.classroom.toolchain import Toolchain
 
 
 def first_refusal(results):
@@ -28,6 +33,14 @@ def first_refusal(results):
 def one_line(message):
     """The beginning of a message."""
     return " ".join(message.split())[:70]
+
+
+def grade_cases(toolchain, batch_of):
+    """Grades a batch of answers; returns rows of the table."""
+    exercise, own = batch_of
+    together = [answer for _, _, answer, stage, _ in own if stage != "compiles"]
+    compile_together(toolchain, exercise, together)
+    return [grade_case(toolchain, exercise, *case) for case in own]
 
 
 def grade_case(toolchain, exercise, kind, name, answer, stage, says):
@@ -51,8 +64,8 @@ def grade_case(toolchain, exercise, kind, name, answer, stage, says):
         elif kind == "solution" and have != wanted:
             row["fault"] = f"lesson.json has the stages {wanted}, and the grader {have}"
     elif not refusal:
-        row["fault"] = f"must be refused by '{stage}', and passes"
-    elif refusal.name != stage:
+        row["fault"] = "must be refused" + f" by '{stage}'" * bool(stage) + ", and passes"
+    elif stage and refusal.name != stage:
         row["fault"] = (
             f"must be refused by '{stage}', and is by '{refusal.name}': {refusal.message}"
         )
@@ -62,14 +75,70 @@ def grade_case(toolchain, exercise, kind, name, answer, stage, says):
 
 
 def cases(toolchain, exercise):
-    """All answers to an exercise with what must come of them."""
-    stage, says = exercise.start_fails
-    yield "start", "the start", exercise.start(), stage, says
-    yield "solution", "the solution", grading.solution(toolchain, exercise), None, ""
+    """All answers to an exercise with what must come of them; compiles its grader."""
+    toolchain.grader(exercise)
+    found = [
+        ("start", "the start", exercise.start(), *exercise.start_fails),
+        ("solution", "the solution", grading.solution(toolchain, exercise), None, ""),
+    ]
     for name, _about, stage, says, answer in grading.wrong_answers(toolchain, exercise):
-        yield "wrong", name, answer, stage, says
+        found.append(("wrong", name, answer, stage, says))
     for name, answer in exercise.right_answers():
-        yield "right", name, answer, None, ""
+        found.append(("right", name, answer, None, ""))
+    for mutant in mutants.sample(to_refuse(exercise), 1):
+        found.append(("mutant", f"mutant {mutant.name}", mutant.text, "", ""))
+    return found
+
+
+BATCH = 12  # answers that are compiled together
+
+
+def in_processes(jobs, toolchain, function, work):
+    """function(toolchain, item) of each item of work, in its order, as they become ready."""
+    context = multiprocessing.get_context("fork")
+    with concurrent.futures.ProcessPoolExecutor(
+        max(1, jobs), context, Worker.begin, (toolchain, function)
+    ) as pool:
+        yield from pool.map(Worker.run, work)
+
+
+class Worker:
+    """A process of in_processes(), which has what it needs from the one that began it."""
+
+    @classmethod
+    def begin(cls, toolchain, function):
+        """Once for a process."""
+        cls.toolchain, cls.function = toolchain, staticmethod(function)
+
+    @classmethod
+    def run(cls, item):
+        """Of one item."""
+        return cls.function(cls.toolchain, item)
+
+
+def batches(groups):
+    """(exercise, some of its items) for (exercise, items)."""
+    for exercise, items in groups:
+        for begin in range(0, len(items), BATCH):
+            yield exercise, items[begin : begin + BATCH]
+
+
+def compile_together(toolchain, exercise, answers, explain=True):
+    """Compiles what grading.grade() then finds."""
+    toolchain.made = {}
+    if not exercise.predicts and len(answers) > 1:
+        filled = (unset.filled(exercise, answer) for answer in answers if explain)
+        answers = [*answers, *(text for text, names in filled if names)]
+        toolchain.made = batch.programs(toolchain, exercise, answers)
+
+
+def to_refuse(exercise):
+    """Mutants of an exercise that compute something else. A test of the student's own may be
+    another one and as good; predictions have no code."""
+    if exercise.predicts or exercise.kind == "prove":
+        return []
+    equivalent = mutants.equivalent(exercise)
+    return [m for m in mutants.mutants(exercise) if not m.keys & equivalent.keys()]
 
 
 def few_styles(chosen):
@@ -113,8 +182,8 @@ def read_options(arguments):
         metavar="FILE",
         help="add the figures to this record, docs/results/exercises.json",
     )
-    words = "grade mutants of the solutions: N of each exercise, always the same; without N all"
-    add("--mutants", nargs="?", type=int, const=0, metavar="N", help=words)
+    add("--mutants", action="store_true", help="only grade all mutants of the solutions")
+    add("--hostile", action="store_true", help="only grade hostile submissions")
     return parser.parse_args(arguments)
 
 
@@ -130,24 +199,25 @@ def main(arguments, root, toolchain):
         return 77
     if options.times:
         return print_times(tools, chosen, options)
-    if options.mutants is not None:
+    if options.mutants:
         return grade_mutants(tools, chosen, options)
+    if options.hostile:
+        return grade_hostile(tools, chosen, options)
     return grade_answers(tools, chosen, options, few_styles(chosen) + unlisted(root))
 
 
 def grade_answers(tools, chosen, options, faults):
     """Grades all answers of the exercises; returns 0 when all is as it must be."""
-    began, work = time.monotonic(), []
-    for exercise in chosen:
+    began = time.monotonic()
+    work = list(zip(chosen, in_processes(options.jobs, tools, cases, chosen)))
+    for exercise, own in work:
         if len(exercise.hints()) != 3:
             faults.append(f"{exercise.id} has {len(exercise.hints())} hints; three are needed")
-        own = list(cases(tools, exercise))
-        work += [(exercise, *case) for case in own]
         wrong = sum(case[0] == "wrong" for case in own)
         if wrong < 3:
             faults.append(f"{exercise.id} has {wrong} wrong answers; at least three are needed")
-    with concurrent.futures.ThreadPoolExecutor(max(1, options.jobs)) as pool:
-        rows = list(pool.map(lambda case: grade_case(tools, *case), work))
+    graded_batches = in_processes(options.jobs, tools, grade_cases, batches(work))
+    rows = [row for some in graded_batches for row in some]
     print_table(rows, options.messages)
     faults += [
         f"{row['exercise']}, {row['answer']}: {row['fault']}" for row in rows if row["fault"]
@@ -207,33 +277,25 @@ def grade_mutants(tools, chosen, options):
     message that names something."""
     began, work = time.monotonic(), []
     for exercise in chosen:
-        # A test of the student's own may be another one and as good; predictions have no code.
         if exercise.predicts or exercise.kind == "prove":
             continue
-        found = mutants.mutants(exercise)
-        equivalent = mutants.equivalent(exercise)
-        known = {key for m in found for key in m.keys}
-        for change in equivalent.keys() - known:
+        known = {key for mutant in mutants.mutants(exercise) for key in mutant.keys}
+        for change in mutants.equivalent(exercise).keys() - known:
             print(f"FAULT: {exercise.id}/frame.txt: there is no mutant {change[0]} -> {change[1]}")
             return 1
-        found = mutants.sample(found, options.mutants) if options.mutants else found
-        work += [(exercise, m) for m in found if not m.keys & equivalent.keys()]
-
-    def verdict(case):
-        exercise, mutant = case
-        refusal = first_refusal(grading.grade(tools, exercise, mutant.text, explain=False))
-        return exercise, mutant, refusal
-
+        work.append((exercise, to_refuse(exercise)))
+    list(in_processes(options.jobs, tools, Toolchain.grader, [exercise for exercise, _ in work]))
     compiled = []
-    with concurrent.futures.ThreadPoolExecutor(max(1, options.jobs)) as pool:
-        rows = pool.map(verdict, work)
-        for exercise, own in itertools.groupby(rows, key=lambda row: row[0]):
-            own = [row for row in own if row[2] is None or row[2].name != "compiles"]
-            print_mutants(exercise, own, options.messages)
-            sys.stdout.flush()
-            if not options.mutants:
-                note_mutants(tools, options, exercise, own)
-            compiled += own
+    rows = itertools.chain.from_iterable(
+        in_processes(options.jobs, tools, mutant_verdicts, batches(work))
+    )
+    for exercise, own in itertools.groupby(rows, key=lambda row: row[0]):
+        own = [row for row in own if row[2] is None or row[2].name != "compiles"]
+        print_mutants(exercise, own, options.messages)
+        sys.stdout.flush()
+        refused = sum(refusal is not None for _, _, refusal in own)
+        note(tools, options, exercise, mutants=len(own), mutants_refused=refused)
+        compiled += own
     accepted = [row for row in compiled if row[2] is None]
     refused = [row for row in compiled if row[2] is not None]
     specific = [row for row in refused if not mutants.is_default(row[2].message)]
@@ -245,21 +307,40 @@ def grade_mutants(tools, chosen, options):
     print(f"In all {time.monotonic() - began:.0f} s.", file=sys.stderr)
     for exercise, mutant, _ in accepted:
         print(f"FAULT: {exercise.id} accepts {mutant.name}")
-    too_few = not options.mutants and share < LEAST_SPECIFIC  # a sample is too small for a share
+    too_few = share < LEAST_SPECIFIC
     if too_few:
         print(f"FAULT: at least {LEAST_SPECIFIC:.0%} of the messages must name something")
     return 1 if accepted or too_few else 0
 
 
-def note_mutants(tools, options, exercise, rows):
-    """Adds what came of all mutants of an exercise to the record."""
-    note(
-        tools,
-        options,
-        exercise,
-        mutants=len(rows),
-        mutants_refused=sum(refusal is not None for _, _, refusal in rows),
-    )
+def mutant_verdicts(toolchain, batch_of):
+    """What came of a batch of mutants: rows of exercise, mutant and what refused it."""
+    exercise, own = batch_of
+    compile_together(toolchain, exercise, [mutant.text for mutant in own], explain=False)
+    return [
+        (
+            exercise,
+            mutant,
+            first_refusal(grading.grade(toolchain, exercise, mutant.text, explain=False)),
+        )
+        for mutant in own
+    ]
+
+
+def grade_hostile(tools, chosen, options):
+    """Grades hostile submissions; returns 0 when none gets marks."""
+    list(in_processes(options.jobs, tools, Toolchain.grader, chosen))
+    work = [(exercise, name) for exercise in chosen for name in hostile.submissions(exercise)]
+    rows = list(zip(work, in_processes(options.jobs, tools, hostile.passed, work)))
+    for exercise in chosen:
+        own = [passed for case, passed in rows if case[0] == exercise]
+        refused = sum(not passed for passed in own)
+        print(f"{exercise.id:<28} {len(own)} hostile submissions, {refused} refused")
+        note(tools, options, exercise, hostile=len(own), hostile_refused=refused)
+    faults = [(*case, passed) for case, passed in rows if passed]
+    for exercise, name, passed in faults:
+        print(f"FAULT: {exercise.id}: '{name}' passes {', '.join(passed)}")
+    return 1 if faults else 0
 
 
 def print_mutants(exercise, rows, messages):

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 
+PROC = os.path.isdir("/proc/self")
 NOBODY = 65534  # the user of that name, as which programs run when the grader is root
 
 
@@ -65,16 +66,21 @@ def restore_owner(directory):
             os.chown(path, 0, 0, follow_symlinks=False)
 
 
+def processes():
+    """Numbers of all processes, as text; none where the system does not show them."""
+    return [name for name in os.listdir("/proc") if name.isdigit()] if PROC else []
+
+
 def end_stragglers(directory):
     """Ends what has left the process group and still works in the folder, where the system lets it
     leave."""
     for _ in range(100):
         found = False
-        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        for process in processes():
             try:
-                place = os.readlink(entry / "cwd")
+                place = os.readlink(f"/proc/{process}/cwd")
                 if place == str(directory) or place.startswith(f"{directory}/"):
-                    os.kill(int(entry.name), signal.SIGKILL)
+                    os.kill(int(process), signal.SIGKILL)
                     found = True
             except OSError:
                 continue  # it has ended, or belongs to another user
@@ -85,17 +91,21 @@ def end_stragglers(directory):
 
 def members(group):
     """Process number -> threads, of the processes of a group."""
-    found = {}
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            try:
-                with open(f"/proc/{entry.name}/stat", encoding="utf-8", errors="replace") as file:
-                    # After the name, which may hold anything: state, parent, group, ..., threads.
-                    about = file.read().rpartition(")")[2].split()
-                    if int(about[2]) == group:
-                        found[int(entry.name)] = int(about[17])
-            except (OSError, ValueError, IndexError):
-                continue  # it has ended
+    found, group = {}, str(group).encode()
+    for process in processes():
+        try:
+            file = os.open(f"/proc/{process}/stat", os.O_RDONLY)  # there may be thousands
+        except OSError:
+            continue  # it has ended
+        try:
+            # After the name, which may hold anything: state, parent, group, ..., threads.
+            about = os.read(file, 4096).rpartition(b")")[2].split()
+            if about[2] == group:
+                found[int(process)] = int(about[17])
+        except (OSError, ValueError, IndexError):
+            continue
+        finally:
+            os.close(file)
     return found
 
 
@@ -135,10 +145,10 @@ def size_of(directory, most=4096):
 
 def excess(group, directory, limits):
     """Which limit all processes of a group exceed together, in words."""
-    processes = members(group) if os.path.isdir("/proc/self") else {}
-    if sum(processes.values()) > limits.processes:
+    own = members(group)
+    if sum(own.values()) > limits.processes:
         return f"it started more than {limits.processes} processes or threads"
-    if sum(map(memory_of, processes)) > limits.memory << 20:
+    if sum(map(memory_of, own)) > limits.memory << 20:
         return "it used more memory than a check may use"
     if size_of(directory) > limits.file << 22:
         return "its files are larger than a check may write"
@@ -226,12 +236,24 @@ def started(words, **options):
 
 
 def protect():
-    """Lets no other process read the memory of this one, which knows the secrets."""
+    """Lets no other process read the memory of this one, which knows the secrets; and makes it the
+    parent of what a program leaves behind: see reap()."""
     if sys.platform.startswith("linux"):
         try:
             ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+            ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
         except (OSError, AttributeError):
             pass
+
+
+def reap(group):
+    """Takes the status of a group's processes that were killed: a user can have only so many, those
+    without a parent that asks among them, and what they have used of a processor is counted."""
+    try:
+        while os.waitpid(-group, 0):
+            pass
+    except ChildProcessError:
+        pass
 
 
 class Channel:
@@ -297,6 +319,7 @@ def run(confine, command, directory, limits, channel=False):
         except (ProcessLookupError, PermissionError):
             pass
         process.wait()
+        reap(process.pid)
         end_stragglers(directory)
         seconds = time.monotonic() - began
         text = output.text()

@@ -110,6 +110,7 @@ class Toolchain:
         # Where it is, it takes a third of the default's time.
         self.linker = ["-fuse-ld=gold"] if shutil.which("ld.gold") else []
         self.lock, self.locks = threading.Lock(), {}
+        self.made = {}  # answer -> its program, of what was compiled before; see batch.py
 
     def here(self, word):
         """A word of CMake's with the paths of this clone, wherever it was when it was built."""
@@ -155,10 +156,11 @@ class Toolchain:
                     left.append(path.read_text(encoding="utf-8", errors="replace"))
         return met
 
-    def compile(self, exercise, scratch):
+    def compile(self, exercise, scratch, source=None):
         """Compiles the student's file, in scratch/student, with the exercise's entry.cpp and
         without the grader.
 
+        @param source in place of entry.cpp
         @return the sandbox's outcome; the program is scratch/program
         """
         flags = self.flags[exercise.machine]
@@ -168,7 +170,7 @@ class Toolchain:
             unprivileged=self.readable and everyone_may_read(exercise.entry),
             readable=(*system, *surface, *self.linked(exercise.machine, "entry")),
         )
-        source, depends = exercise.entry, scratch / "entry.d"
+        source, depends = source or exercise.entry, scratch / "entry.d"
         compilation = sandbox.run(
             self.confine,
             [*flags, *exercise.defines, f"-I{scratch}", "-MD", "-MF", depends]
@@ -200,9 +202,14 @@ class Toolchain:
 
     def link(self, objects, machine, kind, program, scratch, limits):
         """Links a program; without the flags: -fsanitize=thread would bring its own library."""
-        words = [self.compiler, *self.linker, "-pthread", "-o", program]
-        words += [*objects, *self.linked(machine, kind)]
-        return sandbox.run(self.confine, words, scratch, limits)
+        words = ["-pthread", "-o", program, *objects, *self.linked(machine, kind)]
+        linking = sandbox.run(self.confine, [self.compiler, *self.linker, *words], scratch, limits)
+        if linking.status and self.linker:
+            # gold ends at a library that is a link to nowhere; the default looks further.
+            linking = sandbox.run(self.confine, [self.compiler, *words], scratch, limits)
+            if linking.status == 0:
+                self.linker = []
+        return linking
 
     def foreign(self, depends, scratch, allowed):
         """The first file that a compilation has read and may not have, where the system lets it."""

@@ -130,13 +130,44 @@ function(fa_watch TARGET)
   target_link_libraries(${TARGET} PRIVATE fa_watched_lab)
 endfunction()
 
-# fa_backends(LIST NAMESPACE HEADER [KINDS lab|watched|gpu|stamped...]): sets LIST to sources that
+# fa_kernel_parts(TARGET HEADER [USES library...] PARTS part...): a library with the launch functions that HEADER lists, for
+# GPUs: common/gpu/parts.hpp. Each part is a source of its own, so that compilers run side by side,
+# and a program takes the parts that it needs. What includes HEADER links TARGET, which is empty
+# where no kernels are compiled for GPUs. USES: those of earlier lessons.
+function(fa_kernel_parts TARGET HEADER)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "USES;PARTS")
+  if(NOT FA_CUDA)
+    add_library(${TARGET} INTERFACE)
+    return()
+  endif()
+  set(definitions FA_IN_PARTS)
+  set(sources "")
+  foreach(part IN LISTS arg_PARTS)
+    list(APPEND definitions FA_PART_${part}=extern)
+    list(APPEND sources "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_${part}.cu")
+    file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_${part}.cu" @ONLY CONTENT
+"#undef FA_PART_${part}
+#define FA_PART_${part}
+#include \"${HEADER}\"
+")
+  endforeach()
+  add_library(${TARGET} STATIC ${sources})
+  target_compile_definitions(${TARGET} PUBLIC "$<$<COMPILE_LANGUAGE:CUDA>:${definitions}>")
+  target_link_libraries(${TARGET} PUBLIC fa_common ${arg_USES})
+  # A C interface has them, too.
+  set_target_properties(${TARGET} PROPERTIES POSITION_INDEPENDENT_CODE ON
+                                             CUDA_VISIBILITY_PRESET hidden
+                                             VISIBILITY_INLINES_HIDDEN ON)
+endfunction()
+
+# fa_backends(LIST NAMESPACE HEADER [KINDS lab|watched|gpu|stamped...] [PARTS library]): sets LIST to
+# sources that
 # compile HEADER, for example a lesson's src/backend.cuh, for the lab, for the watched lab and for
 # GPUs, as far as this build has them and KINDS names them, and that define NAMESPACE::backends().
 # HEADER defines `backend(kind)` in namespace fa::FA_TARGET; beside it stands a .hpp of the same
-# name that defines NAMESPACE::Backend.
+# name that defines NAMESPACE::Backend. PARTS: what fa_kernel_parts() has made of its kernels.
 function(fa_backends LIST NAMESPACE HEADER)
-  cmake_parse_arguments(PARSE_ARGV 3 arg "" "" "KINDS")
+  cmake_parse_arguments(PARSE_ARGV 3 arg "" "PARTS" "KINDS")
   if(NOT arg_KINDS)
     set(arg_KINDS lab watched gpu)
   endif()
@@ -173,7 +204,9 @@ Backend ${kind}_backend() { return fa::${where}::backend(\"${kind}\"); }
     else()
       add_library(${LIST}_${kind} OBJECT "${source}")
       target_link_libraries(${LIST}_${kind} PRIVATE fa_common)
-      if(kind STREQUAL "watched")
+      if(kind STREQUAL "gpu")
+        target_link_libraries(${LIST}_gpu PRIVATE ${arg_PARTS})
+      elseif(kind STREQUAL "watched")
         fa_watch(${LIST}_watched KNOWN)
       elseif(kind STREQUAL "stamped")
         target_compile_definitions(${LIST}_stamped PRIVATE FA_STAMPS)
@@ -258,20 +291,21 @@ function(fa_kernel_lines TARGET)
   target_include_directories(${TARGET} PRIVATE "${directory}")
 endfunction()
 
-# fa_interface(NAME LABEL [EXAMPLE argument...]): the C interface in interface/NAME.cu as the
+# fa_interface(NAME LABEL [EXAMPLE argument...] [ENVIRONMENT NAME=value...]): the C interface in interface/NAME.cu as the
 # library NAME, for GPUs where kernels are compiled for those, else for the CPU, where the same
 # kernels run in the lab. The tests need the latter in any case: fa::NAME_on_lab. They are those in
 # tests/interface*_test.cuh, whether interface/NAME.h is C, and interface/example.py, which is given
-# that library and further arguments. Other lessons get the libraries only.
+# that library and further arguments, and tests/operators_test.py, which has it in FA_LIBRARY. Other
+# lessons get the libraries only.
 function(fa_interface NAME LABEL)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "EXAMPLE")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "EXAMPLE;ENVIRONMENT")
   set(on_lab ${NAME})
   set(libraries ${NAME})
   if(FA_CUDA)
     set(on_lab ${NAME}_lab)
     list(APPEND libraries ${on_lab})
     add_library(${NAME} SHARED interface/${NAME}.cu)
-    target_link_libraries(${NAME} PRIVATE fa_common)
+    target_link_libraries(${NAME} PRIVATE ${LABEL}_kernels)
   endif()
   set(source "${CMAKE_CURRENT_BINARY_DIR}/${NAME}_lab.cpp")
   file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT
@@ -318,6 +352,14 @@ function(fa_interface NAME LABEL)
     set_tests_properties(${LABEL}.interface.example PROPERTIES LABELS ${LABEL} TIMEOUT 600
                          SKIP_RETURN_CODE 77
                          ENVIRONMENT "${FA_TEST_ENVIRONMENT}")
+    add_test(NAME ${LABEL}.interface.operators
+             COMMAND "${Python3_EXECUTABLE}" -B -m unittest ${lesson}/tests/operators_test.py
+             WORKING_DIRECTORY "${FA_ROOT}")
+    set(environment "${FA_TEST_ENVIRONMENT}" "FA_LIBRARY=$<TARGET_FILE:${on_lab}>"
+                    ${arg_ENVIRONMENT})
+    set_tests_properties(${LABEL}.interface.operators PROPERTIES LABELS ${LABEL} TIMEOUT 600
+                         SKIP_REGULAR_EXPRESSION "OK .skipped="
+                         ENVIRONMENT "${environment}")
   endif()
 endfunction()
 

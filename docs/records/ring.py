@@ -2,6 +2,7 @@
 
 python3 -m docs.records.ring RECORD                all of a record, the lesson's or PyTorch's
 python3 -m docs.records.ring --efficiency RECORD   the lesson's percents beside the prediction
+python3 -m docs.records.ring --chart RECORD        the same as SVG
 python3 -m docs.records.ring RECORD PYTORCH        beside the faster rotation of each backend
 
 Exit status: 0, or 2 when a record has no such thing.
@@ -10,7 +11,8 @@ Exit status: 0, or 2 when a record has no such thing.
 import argparse
 import sys
 
-from common.data.records import Problem, aligned, formatted, read, rows_with, source_lines
+from common.data.records import Problem, aligned, formatted, read, rows_with, source, source_lines
+from common.drawing.charts import Series, line_chart
 
 NAMES = {"FLASH_ATTENTION": "FlashAttention-2", "CUDNN_ATTENTION": "cuDNN"}
 POINT = ("mask", "pass", "gpus", "length")
@@ -67,6 +69,23 @@ def efficiency(record):
     return [PROBLEM, *aligned(cells, 1, 2), *source_lines(record)]
 
 
+def chart(record):
+    """Percents by length, measured and predicted, of each number of GPUs; a panel for each pass."""
+    panels = {}
+    for row in of_several_gpus(record, "forward", "backward"):
+        mask = {"causal": "causal, zig-zag"}.get(row["mask"], "no mask")
+        for of, what in (("of_linear", "measured"), ("predicted", "predicted")):
+            name = f"{row['gpus']} GPUs, {mask}: {what}"
+            points = panels.setdefault(row["pass"], {}).setdefault(name, [])
+            points.append((row["length"], row[f"percent_{of}"]))
+    drawn = [
+        (name, [Series(line, points, "predicted" in line) for line, points in lines.items()])
+        for name, lines in panels.items()
+    ]
+    title = "Parallel efficiency of a ring of GPUs, measured and predicted"
+    return line_chart(title, drawn, "length N", "efficiency, %", source(record))
+
+
 def implementations(record):
     """A line for each problem and implementation of PyTorch."""
     cells = [["mask", "pass", "implementation", "GPUs", "N", "ms", "TFLOP/s per GPU"]]
@@ -116,11 +135,14 @@ def main(arguments):
     parser.add_argument("record", help="a file of docs/results")
     parser.add_argument("pytorch", nargs="?", help="one of PyTorch, to compare with")
     parser.add_argument("--efficiency", action="store_true", help="beside the prediction")
+    parser.add_argument("--chart", action="store_true", help="the same as SVG")
     options = parser.parse_args(arguments)
     try:
         record = read(options.record)
         if options.pytorch:
             lines = fastest(record, read(options.pytorch))
+        elif options.chart:
+            lines = [chart(record).rstrip("\n")]
         elif options.efficiency:
             lines = efficiency(record)
         else:

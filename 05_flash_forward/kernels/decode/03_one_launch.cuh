@@ -17,19 +17,27 @@ struct DecodeWorkspace {
   unsigned* counters;
 };
 
+/// __syncthreads(), for last_to_arrive().
+struct BlockBarrier {
+  __device__ void operator()() const { __syncthreads(); }
+};
+
 /// Whether this block is the last of `parts` blocks to leave a state: it sees those of the others,
-/// and the counter is 0 again. All threads call it when they have stored theirs.
+/// and the counter is 0 again. All threads that store states call it when they have stored theirs.
+/// @param barrier of these threads, thread 0 among them
 //! [last_to_arrive]
-__device__ inline bool last_to_arrive(unsigned* counter, int parts) {
+template <class Barrier = BlockBarrier>
+__device__ bool last_to_arrive(unsigned* counter, int parts,
+                               Barrier barrier = {}) {
   __shared__ bool is_last;
-  __syncthreads();  // all threads have stored their rows
+  barrier();  // all threads have stored their rows
   if (threadIdx.x == 0) {
     __threadfence();  // before the counter, for all of them
     const unsigned before = atomic_add_acquire(counter, 1);
     is_last = before + 1 == static_cast<unsigned>(parts);
     if (is_last) *counter = 0;
   }
-  __syncthreads();  // is_last is set
+  barrier();  // is_last is set
   return is_last;
 }
 //! [last_to_arrive]
@@ -63,11 +71,8 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
   if (parts == 1) return;
   unsigned* const counter = counters + blockIdx.z * gridDim.y + blockIdx.y;
   if (!last_to_arrive(counter, parts)) return;
-  for_rows_of_warp<Tile>(a, item, [&](int, int query, int head) {
-    const int row = state_row(a, item.batch, head, query);
-    store_output(a, item.batch, head, query,
-                 merge_row<Tile::d>(states, parts, row, exponent_scale,
-                                    [](int i) { return i; }));
+  merge_item<Tile>(a, item, states, parts, [&](int i, int row) {
+    return std::int64_t{i} * states.rows + state_row_of(a, item, row);
   });
   //! [merge]
 }

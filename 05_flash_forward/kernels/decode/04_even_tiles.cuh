@@ -123,6 +123,14 @@ struct EvenTiles {
   //! [even_tiles]
 };
 
+/// The list's division among the blocks of a grid. A warp calls it.
+template <class Tile, class T>
+__device__ EvenTiles divide_evenly(const TileList<Tile, T>& list) {
+  const int total = list.total(), most = ceil_div(total, kLeastTiles);
+  const int all_blocks = static_cast<int>(gridDim.x);
+  return {total, most < all_blocks ? most : all_blocks};
+}
+
 /// A block's part of an item.
 struct ItemPart {
   DecodeItem item;
@@ -131,7 +139,36 @@ struct ItemPart {
   int tiles;  ///< of the item
   int begin;  ///< the part's first tile of the item
   int end;    ///< the tile behind the last one
+
+  /// Whether no other block has a part of the item.
+  __device__ bool is_whole() const { return begin == 0 && end == tiles; }
 };
+
+/// The counter of a part's item.
+template <class Tile, class T>
+__device__ unsigned* counter_of(const TileList<Tile, T>& list,
+                                const ItemPart& part, unsigned* counters) {
+  return counters + part.item.batch * list.items() + part.index;
+}
+
+/// The last block to leave its state of an item merges all of them.
+/// @param barrier of the threads that call it
+//! [merge_if_last]
+template <class Tile, class T, class Barrier = BlockBarrier>
+__device__ void merge_if_last(const Attention<T>& a, const ItemPart& part,
+                              const EvenTiles& even,
+                              const SplitStates& states, unsigned* counter,
+                              Barrier barrier = {}) {
+  const int first_block = even.block_of(part.first);
+  const int parts =
+      even.block_of(part.first + part.tiles - 1) - first_block + 1;
+  if (!last_to_arrive(counter, parts, barrier)) return;
+  merge_item<Tile>(a, part.item, states, parts, [&](int i, int row) {
+    const int slot = even.slot(first_block + i, part.first);
+    return std::int64_t{slot} * states.rows + row;
+  });
+}
+//! [merge_if_last]
 
 /// Writes O of a part that is the whole item; else leaves its state, and the last block to do so
 /// for this item merges all of them.
@@ -140,48 +177,28 @@ template <class Tile, class T>
 __device__ void finish_part(const Attention<T>& a, const ItemPart& part,
                             const EvenTiles& even, const SplitStates& states,
                             unsigned* counter) {
-  const DecodeItem& item = part.item;
-  const float exponent_scale = a.scale * kLog2E;
-  const bool is_whole = part.begin == 0 && part.end == part.tiles;
-  for_rows_of_warp<Tile>(a, item, [&](int row, int query, int head) {
-    const auto merged = merged_warps<Tile>(row, exponent_scale);
+  const bool is_whole = part.is_whole();
+  for_rows_of_warp<Tile>(a, part.item, [&](int row, int query, int head) {
+    const auto merged = merged_warps<Tile>(row, a.scale * kLog2E);
     if (is_whole) {
-      store_output(a, item.batch, head, query, merged);
+      store_output(a, part.item.batch, head, query, merged);
     } else {
       store_state(states, even.slot(blockIdx.x, part.first), row, merged);
     }
   });
-  if (is_whole) return;
-  const int first_block = even.block_of(part.first);
-  const int parts =
-      even.block_of(part.first + part.tiles - 1) - first_block + 1;
-  if (!last_to_arrive(counter, parts)) return;
-  for_rows_of_warp<Tile>(a, item, [&](int row, int query, int head) {
-    const auto slot_of = [&](int i) {
-      return even.slot(first_block + i, part.first);
-    };
-    store_output(
-        a, item.batch, head, query,
-        merge_row<Tile::d>(states, parts, row, exponent_scale, slot_of));
-  });
+  if (!is_whole) merge_if_last<Tile>(a, part, even, states, counter);
 }
 //! [finish_part]
 
-/// Attention of a block's tiles, which may be of several items. Blocks beyond those with work
-/// return.
-/// @param attend leaves the states of the warps for a part of an item, given the attention of its
-///               sequence: attend(own, item, begin, end)
-//! [attend_to_list]
-template <class Tile, class T, class Attend>
-__device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
-                               const SplitStates& states, unsigned* counters,
-                               Attend attend) {
-  const TileList<Tile, T> list{a, lengths_k};
-  const int total = list.total(), most = ceil_div(total, kLeastTiles);
-  const int all_blocks = static_cast<int>(gridDim.x);
-  const EvenTiles even{total, most < all_blocks ? most : all_blocks};
+/// Calls work(own, part) for each part of an item in a block's piece of the list, with the
+/// attention of its sequence. Whole warps call it. Blocks beyond those with work have none.
+//! [for_parts_of_block]
+template <class Tile, class T, class Work>
+__device__ void for_parts_of_block(const TileList<Tile, T>& list,
+                                   const EvenTiles& even, Work work) {
   const int block = static_cast<int>(blockIdx.x);
   if (block >= even.blocks) return;
+  const Attention<T>& a = list.a;
   int place = even.begin(block);
   const int end_of_block = even.begin(block + 1);
   SequenceTiles sequence = list.sequence_at(place);
@@ -198,10 +215,7 @@ __device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
                  part.index / a.kv_heads * Tile::block_m};
     Attention<T> own = a;  // this sequence
     own.length_k = sequence.keys;
-    attend(own, part.item, part.begin, part.end);
-    finish_part<Tile>(a, part, even, states,
-                      counters + sequence.batch * list.items() + part.index);
-    __syncthreads();  // no warp reads the states, whose place tiles take
+    work(own, part);
     place = part.first + part.end;
     if (place < end_of_block && part.index + 1 == list.items()) {
       sequence = list.sequence(sequence.batch + 1);
@@ -209,6 +223,26 @@ __device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
     }
   }
   //! [item_loop]
+}
+//! [for_parts_of_block]
+
+/// Attention of a block's tiles, which may be of several items.
+/// @param attend leaves the states of the warps for a part of an item, given the attention of its
+///               sequence: attend(own, item, begin, end)
+//! [attend_to_list]
+template <class Tile, class T, class Attend>
+__device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
+                               const SplitStates& states, unsigned* counters,
+                               Attend attend) {
+  const TileList<Tile, T> list{a, lengths_k};
+  const EvenTiles even = divide_evenly(list);
+  for_parts_of_block(
+      list, even, [&](const Attention<T>& own, const ItemPart& part) {
+        attend(own, part.item, part.begin, part.end);
+        finish_part<Tile>(a, part, even, states,
+                          counter_of(list, part, counters));
+        __syncthreads();  // no warp reads the states, whose place tiles take
+      });
 }
 //! [attend_to_list]
 

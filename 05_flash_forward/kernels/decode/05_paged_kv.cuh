@@ -107,19 +107,10 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
 }
 //! [paged_kv]
 
-/// Launches the kernel.
-/// @param a         as launch_even_tiles() has it, but k and v are the cache: k_strides.batch is
-///                  from a page to the next
-/// @param lengths_k in the memory of the device: keys of each sequence; null: all have length_k,
-///                  for which the table must have pages
-/// @param workspace of even_tiles_workspace(), with counters that are 0
 /// @throws std::invalid_argument for a page_size that is not a multiple of kPageMultiple, and for
 ///   fewer pages in the table than length_k needs
-//! [launch]
-template <int d, class T>
-void launch_paged_kv(const Attention<T>& a, const int* lengths_k,
-                     const PagedKv& pages, const Stream& stream,
-                     const DecodeWorkspace& workspace) {
+template <class T>
+void check_pages_of(const Attention<T>& a, const PagedKv& pages) {
   if (pages.page_size < 1 || pages.page_size % kPageMultiple != 0) {
     throw std::invalid_argument(
         fmt::format("page_size is {}; allowed are multiples of {}",
@@ -132,6 +123,21 @@ void launch_paged_kv(const Attention<T>& a, const int* lengths_k,
         pages.most_pages, pages.page_size, a.length_k,
         ceil_div(a.length_k, pages.page_size)));
   }
+}
+
+/// Launches the kernel.
+/// @param a         as launch_even_tiles() has it, but k and v are the cache: k_strides.batch is
+///                  from a page to the next
+/// @param lengths_k in the memory of the device: keys of each sequence; null: all have length_k,
+///                  for which the table must have pages
+/// @param workspace of even_tiles_workspace(), with counters that are 0
+/// @throws as check_pages_of()
+//! [launch]
+template <int d, class T>
+void launch_paged_kv(const Attention<T>& a, const int* lengths_k,
+                     const PagedKv& pages, const Stream& stream,
+                     const DecodeWorkspace& workspace) {
+  check_pages_of(a, pages);
   with_decode_tile<d>(a, [&](auto tile) {
     using Tile = decltype(tile);
     const int blocks = even_blocks();

@@ -1,7 +1,8 @@
 /// @file
-/// Functors in the persistent kernel of step 14. The producer and the consumers ask the functor for
-/// the same tiles, each for itself: no list goes through memory. The producer is a warp here, since
-/// a warp asks for the kinds of 32 tiles at once; its first lane loads.
+/// Functors in the persistent kernel of step 14. Where a mask shows ranges of keys, the tiles of a
+/// block of queries are a range, too: the producer computes it once and passes it to the consumers
+/// with the block. Of other masks both ask for the kinds of tiles. A tile's scores are changed
+/// first, and masked after that, in tiles that need a mask.
 ///
 /// Source: Dong et al., FlexAttention, 2024, section 4; Shah et al., FlashAttention-3, NeurIPS 2024.
 #pragma once
@@ -11,46 +12,81 @@
 
 namespace fa::FA_TARGET {
 
-/// The tiles of keys that a tile of queries sees.
+/// What a block keeps in shared memory: step 14's, and the tiles of keys of each tile of queries.
+template <class Tile>
+struct FunctorShared : PersistentShared<Tile> {
+  VisibleTiles key_tiles[2];
+};
+
+/// The tiles of keys that a tile of queries sees: of a range from the last one on, or else from
+/// the first one on. All lanes of a warp call it.
+//! [visible_keys]
 template <class Tile, class T, class Functor>
 struct VisibleKeys {
   const Attention<T>& a;
   const Functor& functor;
   WorkTile work;
-  int count;  ///< of all tiles
+  VisibleTiles range;  ///< of a mask without ranges: all tiles
 
-  /// Those of a block's tile of queries.
-  __device__ VisibleKeys(const Attention<T>& the_a,
-                         const Functor& the_functor, const WorkTile& the_work)
-      : a(the_a),
-        functor(the_functor),
-        work(the_work),
-        count(ceil_div(the_a.length_k, Tile::block_n)) {}
-  /// The first one from a tile on; its index is `count` after the last. All lanes call it.
-  __device__ VisibleTile next(int begin) const {
-    return next_visible(begin, count, [&](int tile) {
+  /// The first one. There is always one: each tile of queries takes the same
+  /// steps.
+  __device__ VisibleTile first() const {
+    if constexpr (Functor::shows_ranges) return of_range(range.end - 1);
+    const VisibleTile tile = find(0);
+    return exists(tile) ? tile : VisibleTile{0, false};
+  }
+  /// The one after a tile; exists() is false for it after the last one.
+  __device__ VisibleTile next(const VisibleTile& tile) const {
+    if constexpr (Functor::shows_ranges) return of_range(tile.index - 1);
+    return find(tile.index + 1);
+  }
+  /// Whether a tile is one of them.
+  __device__ bool exists(const VisibleTile& tile) const {
+    // One comparison: of two, nvcc 13.0 makes a loop that ends after a tile.
+    return Functor::shows_ranges ? range.begin <= tile.index
+                                 : tile.index < range.end;
+  }
+
+ private:
+  __device__ VisibleTile of_range(int index) const {
+    return {index, range.whole_begin <= index && index < range.whole_end};
+  }
+  __device__ VisibleTile find(int begin) const {
+    return next_visible(begin, range.end, [&](int tile) {
       return tile_kind<Tile::block_m, Tile::block_n>(
           a, functor, work.batch, work.head, work.block * Tile::block_m,
           tile * Tile::block_n);
     });
   }
-  /// The first of all; where there is none, a tile that is masked: each tile of queries takes the
-  /// same steps.
-  __device__ VisibleTile first() const {
-    const VisibleTile tile = next(0);
-    return tile.index < count ? tile : VisibleTile{0, false};
-  }
 };
+//! [visible_keys]
+
+/// The range of tiles for VisibleKeys: one tile at least, which is masked where no key is visible.
+template <class Tile, class T, class Functor>
+__device__ VisibleTiles range_of_tiles(const Attention<T>& a,
+                                       const Functor& functor,
+                                       const WorkTile& work) {
+  if constexpr (!Functor::shows_ranges) {
+    return {0, ceil_div(a.length_k, Tile::block_n), 0, 0};
+  } else {
+    const int query0 = work.block * Tile::block_m;
+    const int query1 = smaller(query0 + Tile::block_m, a.length_q) - 1;
+    const VisibleTiles range = visible_tiles(functor.keys(work.batch, query0),
+                                             functor.keys(work.batch, query1),
+                                             a.length_k, Tile::block_n);
+    return range.begin < range.end ? range : VisibleTiles{0, 1, 0, 0};
+  }
+}
 
 /// The producer's warp loads Q, and K and V of the visible tiles. K is a tile ahead of V.
 //! [load_visible]
 template <class Tile, class T, class Functor>
-__device__ void load_visible(PersistentShared<Tile>& shared,
+__device__ void load_visible(FunctorShared<Tile>& shared,
                              const TmaAttention<T>& maps,
-                             const Functor& functor, const WorkTile& work,
+                             const VisibleKeys<Tile, T, Functor>& keys,
                              ProducerState<Tile>& write) {
   const bool loads = threadIdx.x % kWarp == 0;
-  const VisibleKeys<Tile, T, Functor> keys(maps.a, functor, work);
+  const WorkTile& work = keys.work;
   const int kv_head = kv_head_of(maps.a, work.head);
   const auto load_q = [&](int i) {
     if (!loads) return;
@@ -74,9 +110,9 @@ __device__ void load_visible(PersistentShared<Tile>& shared,
 #pragma unroll 1       // the producer has few registers
   for (int i = 1; i < Tile::consumers; ++i) load_q(i);
 #pragma unroll 1
-  while (tile.index < keys.count) {
-    const VisibleTile next = keys.next(tile.index + 1);
-    if (next.index < keys.count) load_k(next.index);
+  while (keys.exists(tile)) {
+    const VisibleTile next = keys.next(tile);
+    if (keys.exists(next)) load_k(next.index);
     if (loads) {
       load_tile(shared.v[write.v.stage], maps.v,
                 shared.v_pipe.producer_acquire(write.v, Tile::VTile::bytes),
@@ -91,7 +127,7 @@ __device__ void load_visible(PersistentShared<Tile>& shared,
 
 /// The loop of the producer's warp: see producer_loop().
 template <class Tile, class T, class Functor>
-__device__ void functor_producer_loop(PersistentShared<Tile>& shared,
+__device__ void functor_producer_loop(FunctorShared<Tile>& shared,
                                       const TmaAttention<T>& maps,
                                       const Functor& functor,
                                       const TileScheduler& scheduler,
@@ -108,57 +144,84 @@ __device__ void functor_producer_loop(PersistentShared<Tile>& shared,
     const bool over = tile_index >= counter.tiles;
     const WorkTile work =
         over ? WorkTile{-1, 0, 0} : work_tile(tile_index, scheduler);
+    const VisibleTiles range =
+        over ? VisibleTiles{} : range_of_tiles<Tile>(maps.a, functor, work);
     if (leads) {
       shared.work_pipe.empty[work_write.stage].wait(work_write.parity ^ 1);
       shared.work[work_write.stage] = work;
+      shared.key_tiles[work_write.stage] = range;
       shared.work_pipe.full[work_write.stage].arrive();
     }
     if (over) {
       if (leads) counter.finish(next);
       return;
     }
-    load_visible(shared, maps, functor, work, write);
+    load_visible(shared, maps,
+                 VisibleKeys<Tile, T, Functor>{maps.a, functor, work, range},
+                 write);
     tile_index = warp_uniform(next);
   }
 }
 
-/// Applies a functor to the scores of a warpgroup.
-/// @param s      Q K^T; on return the changed scores, of a functor that changes none still without
-///               the scale
-/// @param masked whether the tile is masked in part
+/// A consumer reads the block's next tile: see next_work_tile().
+/// @param range on return its tiles of keys
+template <class Tile>
+__device__ bool next_functor_tile(FunctorShared<Tile>& shared,
+                                  const PipelineState<2>& read,
+                                  WorkTile& work, VisibleTiles& range) {
+  shared.work_pipe.consumer_wait(read);
+  const VisibleTiles& tiles = shared.key_tiles[read.stage];
+  range = {warp_uniform(tiles.begin), warp_uniform(tiles.end),
+           warp_uniform(tiles.whole_begin), warp_uniform(tiles.whole_end)};
+  return next_work_tile(shared, read, work);
+}
+
+/// The rows of a lane: which keys they see, of a mask that shows ranges.
 /// @param query0 the warpgroup's first query
-//! [apply_functor]
-template <class T, class Functor, int r>
-__device__ void apply_functor(float (&s)[r], const Attention<T>& a,
-                              const Functor& functor, bool masked, int batch,
-                              int head, int query0, int key0) {
-  if (masked) {
+/// @param seen   on return, by row
+template <class T, class Functor>
+__device__ void rows_keys(IndexRange (&seen)[2], const Attention<T>& a,
+                          const Functor& functor, int batch, int query0) {
 #pragma unroll
-    for (int i = 0; i < r; ++i) {
-      const int query = query0 + lane_row(element_row(i));
-      const int key =
-          key0 + lane_column() + element_column(i / 4 * 2 + i % 2);
-      if (query >= a.length_q || key >= a.length_k ||
-          !functor.visible(batch, head, query, key)) {
-        s[i] = -INFINITY;
-      }
-    }
+  for (int h = 0; h < 2; ++h) {
+    // A row beyond the last query is not stored: it may have any scores.
+    const int query = smaller(query0 + lane_row(h), a.length_q - 1);
+    seen[h] = functor.keys(batch, query);
+    seen[h].end = smaller(seen[h].end, a.length_k);
   }
-  if constexpr (Functor::changes_scores) {
+}
+
+/// Masks the scores of keys that a query does not see, of a mask without ranges.
+template <class T, class Functor, int r>
+__device__ void mask_each(float (&s)[r], const Attention<T>& a,
+                          const Functor& functor, int batch, int head,
+                          int query0, int key0) {
 #pragma unroll
-    for (int i = 0; i < r; ++i) {
-      const int row = query0 + lane_row(element_row(i));
-      // A row beyond the last query is not stored: it may have any scores.
-      const int query = row < a.length_q ? row : a.length_q - 1;
-      const int key =
-          key0 + lane_column() + element_column(i / 4 * 2 + i % 2);
-      if (s[i] != -INFINITY) {
-        s[i] = functor.score(a.scale * s[i], batch, head, query, key);
-      }
+  for (int i = 0; i < r; ++i) {
+    const int query = query0 + lane_row(element_row(i));
+    const int key = key0 + lane_column() + element_column(i / 4 * 2 + i % 2);
+    if (query >= a.length_q || key >= a.length_k ||
+        !functor.visible(batch, head, query, key)) {
+      s[i] = -INFINITY;
     }
   }
 }
-//! [apply_functor]
+
+/// S = score(scale S) / unit, for all scores of a lane.
+/// @param lane see LaneScores
+//! [change_scores]
+template <class Lane, int r>
+__device__ void change_scores(float (&s)[r], const Lane& lane) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int i = 0; i < r / 2; ++i) {
+      float& x = row_element(s, h, i);
+      x = lane.score(x, 8 * h, element_column(i));
+    }
+  }
+}
+//! [change_scores]
 
 /// The loop of a consumer warpgroup over the visible tiles of keys: adds to O and to the state of
 /// its rows.
@@ -166,7 +229,7 @@ __device__ void apply_functor(float (&s)[r], const Attention<T>& a,
 //! [mainloop]
 template <class Tile, class T, class Functor>
 __device__ void functor_mainloop(
-    WarpgroupOutput<Tile>& o, RowState& rows, PersistentShared<Tile>& shared,
+    WarpgroupOutput<Tile>& o, RowState& rows, FunctorShared<Tile>& shared,
     ConsumerState<Tile>& read, const VisibleKeys<Tile, T, Functor>& keys,
     float scale, int query0, PendingStore<Tile>& last_store, int warpgroup) {
   const bool releases = threadIdx.x % kWarp == 0;
@@ -182,10 +245,27 @@ __device__ void functor_mainloop(
   WarpgroupScores<Tile> s;
   WarpgroupProbs<Tile> p;
   float rescale[2];
+  const Attention<T>& a = keys.a;
+  const Functor& functor = keys.functor;
+  const int batch = keys.work.batch, head = keys.work.head;
+  IndexRange seen[2] = {};
+  if constexpr (Functor::shows_ranges) {
+    rows_keys(seen, a, functor, batch, query0);
+  }
   VisibleTile tile = keys.first();
   const auto change = [&] {
-    apply_functor(s, keys.a, keys.functor, !tile.whole, keys.work.batch,
-                  keys.work.head, query0, tile.index * Tile::block_n);
+    const int key0 = tile.index * Tile::block_n;
+    if constexpr (Functor::changes_scores) {
+      change_scores(s,
+                    lane_scores(a, functor, batch, head, query0 + lane_row(0),
+                                key0 + lane_column()));
+    }
+    if (tile.whole) return;
+    if constexpr (!Functor::shows_ranges) {
+      mask_each(s, a, functor, batch, head, query0, key0);
+    } else {
+      mask_ranges(s, seen, key0 + lane_column());
+    }
   };
   // S = Q K^T of the first tile: there is no P V beside it
   shared.k_pipe.consumer_wait(read.k);
@@ -199,8 +279,7 @@ __device__ void functor_mainloop(
   online_softmax<true>(s, rows, rescale, scale);
   round_to_operand<T>(p, s);
   //! [step]
-  for (tile = keys.next(tile.index + 1); tile.index < keys.count;
-       tile = keys.next(tile.index + 1)) {
+  for (tile = keys.next(tile); keys.exists(tile); tile = keys.next(tile)) {
     // S = Q K^T
     shared.k_pipe.consumer_wait(read.k);
     scheduler_barrier_sync<Tile>(warpgroup);
@@ -211,7 +290,7 @@ __device__ void functor_mainloop(
     scheduler_barrier_arrive<Tile>(warpgroup);
     wgmma_wait<1>(s);  // S has been computed, P V is in flight
     release_k();
-    // S = score(scale S)
+    // S = score(scale S) / unit
     change();
     // P = exp2(scale (S - m))
     const bool rescaled = lazy_online_softmax<true>(s, rows, rescale, scale);
@@ -255,7 +334,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
                              const __grid_constant__ Functor functor,
                              const TileScheduler scheduler,
                              unsigned* tile_counter) {
-  auto& shared = *dynamic_shared<PersistentShared<Tile>>();
+  auto& shared = *dynamic_shared<FunctorShared<Tile>>();
   init_barriers(shared);
   const int warpgroup = warpgroup_index();
   if (warpgroup == Tile::consumers) {  // the producer
@@ -267,24 +346,26 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   }
   setmaxnreg_inc<kConsumerRegisters<Tile>>();
   const Attention<T>& a = maps.a;
-  const float unit = Functor::changes_scores ? 1.0f : a.scale;
+  const float unit = unit_of(functor, a.scale);
   ConsumerState<Tile> read;
   if (warpgroup == Tile::consumers - 1) {
     scheduler_barrier_arrive<Tile>(warpgroup);  // warpgroup 0 is first
   }
   PendingStore<Tile> last_store{shared, warpgroup};
   WorkTile work;
-  for (; next_work_tile(shared, read.work, work); read.next_tile()) {
+  VisibleTiles range;
+  for (; next_functor_tile(shared, read.work, work, range);
+       read.next_tile()) {
     const int query0 = work.block * Tile::block_m + warpgroup * kQueries;
     WarpgroupOutput<Tile> o = {};
     RowState rows = first_row_state(functor, work.head, unit);
     shared.q_pipe[warpgroup].consumer_wait(read.q);
     functor_mainloop(o, rows, shared, read,
-                     VisibleKeys<Tile, T, Functor>(a, functor, work),
+                     VisibleKeys<Tile, T, Functor>{a, functor, work, range},
                      unit * kLog2E, query0, last_store, warpgroup);
     if constexpr (Functor::changes_scores) {  // m of scores without the scale
-      rows.m[0] /= a.scale;
-      rows.m[1] /= a.scale;
+      rows.m[0] *= unit / a.scale;
+      rows.m[1] *= unit / a.scale;
     }
     last_store.issued(
         write_output<Tile>(maps, o, rows, shared.q[read.q.stage][warpgroup],
@@ -318,7 +399,7 @@ void launch_persistent_functor(const Attention<T>& a, const Functor& functor,
   using Tile = HopperTile128<T>;
   // The order of a causal mask: the last tiles of queries, which may have the most keys, first.
   Attention<T> ordered = a;
-  ordered.causal = true;
+  ordered.causal = !std::is_same_v<Functor, AllKeys>;
   const TileScheduler scheduler = tile_scheduler(ordered, Tile::block_m);
   with_tile_kinds(a, functor, Tile::block_m, Tile::block_n, kinds, stream,
                   [&](const auto& with_kinds) {
@@ -326,7 +407,7 @@ void launch_persistent_functor(const Attention<T>& a, const Functor& functor,
                     launch(stream, flash_persistent_functor<Tile, T, F>,
                            {{persistent_blocks(scheduler)},
                             {kWarpgroup * (Tile::consumers + 1)},
-                            sizeof(PersistentShared<Tile>),
+                            sizeof(FunctorShared<Tile>),
                             Tile::stages},
                            tma_attention<Tile>(a), with_kinds, scheduler,
                            tile_counter);

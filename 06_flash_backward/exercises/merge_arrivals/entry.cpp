@@ -1,22 +1,18 @@
 #include "common/classroom/prelude_cpu.hpp"
 #include "student/merge_arrivals.hpp"
 
-namespace student {
+// O and the LSE.
+using Message = std::pair<std::vector<double>, double>;
 
-auto parts(Partial& x) {
-  return std::tie(x.o, x.lse);
-}
-
-}  // namespace student
-
-FA_ENTRY(results, [](const std::vector<student::Partial>& messages) {
+FA_ENTRY(results, [](const std::vector<Message>& messages) {
   student::Running all;
-  all.o.assign(messages[0].o.size(), 0.0);
-  std::vector<student::Partial> after_each;
-  for (const student::Partial& message : messages) {
-    student::arrive(all, message);
+  all.o.assign(messages[0].first.size(), 0.0);
+  std::vector<Message> after_each;
+  for (const auto& [o, lse] : messages) {
+    student::arrive(all, {o, lse});
     student::result(all);  // must not change the state
-    after_each.push_back(student::result(all));
+    const student::Partial result = student::result(all);
+    after_each.emplace_back(result.o, result.lse);
   }
   return after_each;
 });

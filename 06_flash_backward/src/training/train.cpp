@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "common/data/files.hpp"
+#include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 
 namespace fa::backward {
@@ -264,7 +265,25 @@ std::string Training<T>::load(const std::filesystem::path& path) {
   return engine;
 }
 
+template <class T>
+void write_weights(const std::filesystem::path& path, const Model<T>& model, const Text& text) {
+  const ModelSize& s = model.size();
+  std::vector<T> all;
+  for (const std::int64_t size : {s.layers, s.heads, s.width, s.inner, s.length, s.characters}) {
+    all.push_back(static_cast<T>(size));
+  }
+  for (const char c : text.alphabet) all.push_back(static_cast<unsigned char>(c));
+  for (const auto& parameter : model.parameters()) {
+    const Matrix<T>& value = parameter.value->value;
+    all.insert(all.end(), value.data(), value.data() + value.size());
+  }
+  const View<const T, 1> view(all.data(), {static_cast<std::int64_t>(all.size())});
+  write_npy(path, converted<half>(view));
+}
+
 template class Training<float>;
 template class Training<double>;
+template void write_weights(const std::filesystem::path&, const Model<float>&, const Text&);
+template void write_weights(const std::filesystem::path&, const Model<double>&, const Text&);
 
 }  // namespace fa::backward

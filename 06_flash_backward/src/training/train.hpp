@@ -99,6 +99,13 @@ class Training {
   std::vector<double> losses_;
 };
 
+/// Writes a model as one .npy vector of float16: its sizes (layers, heads, width, inner, length,
+/// characters), the alphabet, and the parameters in their order. Lesson 05 reads it.
+/// @param text that it has learnt
+/// @throws std::runtime_error when the file cannot be written
+template <class T>
+void write_weights(const std::filesystem::path& path, const Model<T>& model, const Text& text);
+
 /// A height that a curve is compared with.
 struct Level {
   std::string name;  ///< "bigram entropy"

@@ -28,14 +28,15 @@ const fs::path kRoot = FA_ROOT_DIRECTORY;
 // Options of the command.
 struct Choice {
   std::string size = "small", engine = "kernels", type = "float32";
-  std::string text, resume, checkpoint, svg;  // files; empty: none
-  std::int64_t steps = 0;                     // 0: the size's own
+  std::string text, resume, checkpoint, weights, svg;  // files; empty: none
+  std::int64_t steps = 0;                              // 0: the size's own
 };
 
 Plan plan_of(const std::string& size) {
   if (size == "small") return {};
   Plan plan;
-  plan.size = {2, 2, 128, 512, 512, 0};
+  plan.size =
+      size == "medium" ? ModelSize{2, 2, 64, 128, 256, 0} : ModelSize{2, 2, 128, 512, 512, 0};
   plan.batch = 8;
   plan.rate = 0.002;
   plan.warm_up = 50;
@@ -190,6 +191,10 @@ void train(const Backend& backend, const Choice& choice) {
     run.save(kept, engine);
     fmt::print("checkpoint: {}\n", printable(kept));
   }
+  if (!choice.weights.empty()) {
+    write_weights(choice.weights, run.model(), text);
+    fmt::print("weights: {}\n", printable(choice.weights));
+  }
   if (!choice.svg.empty()) {
     write_curve_svg(choice.svg, fmt::format("Loss on {}, in nats", text.name), run.losses(),
                     levels);
@@ -258,11 +263,11 @@ void add_training(cli::Program& program, const std::vector<Backend>& backends) {
   cli::Options& options = program.command(
       "train", "Trains a language model on a text with the kernels, and draws its loss.",
       [=] { train(backend(), *choice); });
-  options.option("--size", choice->size, {"small", "large"},
-                 "small: width 32, length 64, the text is LICENSE; large: "
-                 "width 128, length 512, the pages of the course");
+  options.option("--size", choice->size, {"small", "medium", "large"},
+                 "small: width 32, length 64, the text is LICENSE; medium: width 64, "
+                 "length 256;\nlarge: width 128, length 512; their text: the pages of the course");
   options.option("--steps", choice->steps, 0, 1000000,
-                 "number of the last step (0: 300 for small, 400 for large)");
+                 "number of the last step (0: 300 for small, else 400)");
   options.option("--text", choice->text, "the file to train on instead");
   options.option("--engine", choice->engine, {"kernels", "reference"},
                  "what computes attention; reference: lesson 01");
@@ -272,6 +277,8 @@ void add_training(cli::Program& program, const std::vector<Backend>& backends) {
   options.output("--checkpoint", choice->checkpoint,
                  "the checkpoint to write at the end and on Ctrl-C (default: the "
                  "one resumed;\notherwise, on Ctrl-C, 06_flash_backward.checkpoint)");
+  options.output("--weights", choice->weights,
+                 "the file for what was learnt, which lesson 05 generates text from");
   options.output("--svg", choice->svg, "the file for a chart of the loss");
 }
 

@@ -1,15 +1,12 @@
 """Tests of ablations.py: the lists fit the steps, and the whole with tools of paper."""
 
-import contextlib
-import io
-import os
 import pathlib
-import stat
 import tempfile
 import unittest
 from unittest import mock
 
 from common.bench import ablations
+from common.testing import paper
 
 # nvcc "compiles" to a program that takes as many ms as its source has 'for'.
 TOOLS = {
@@ -20,13 +17,13 @@ count=$(grep -o '\<for\>' "$source" | wc -l)
 printf '#!/bin/sh\necho "full: %d.0 ms"\necho "causal: 7.0 ms"\n' "$count" > "$out"
 chmod +x "$out"
 """,
-    "nvidia-smi": 'echo "NVIDIA H100, 580.1"',
+    "nvidia-smi": paper.SMI,
 }
 
 
 class Lists(unittest.TestCase):
     def test_every_idea_fits_its_step_alone_and_behind_the_ones_before_it(self):
-        self.assertEqual(len(ablations.ideas()), 2)
+        self.assertEqual(len(ablations.ideas()), 7)
         for (lesson, step), taken_back in ablations.ideas().items():
             with self.subTest(lesson=lesson, step=step):
                 texts = ablations.variants(lesson, step)
@@ -40,21 +37,13 @@ class Lists(unittest.TestCase):
         text = ablations.timed("05_flash_forward", "08_edge_masks")
         self.assertIn("check_and_time<half>(64", text)
         self.assertIn("milliseconds(", text)
+        matmul = ablations.timed("04_tiled_matmul", "21_matmul_persistent")
+        self.assertIn("return check_and_time<bfloat16>(", matmul)
 
 
 class Whole(unittest.TestCase):
     def run_main(self, *arguments):
-        with tempfile.TemporaryDirectory() as folder:
-            for name, script in TOOLS.items():
-                tool = pathlib.Path(folder, name)
-                tool.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-                tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
-            path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-            out, err = io.StringIO(), io.StringIO()
-            with mock.patch.dict(os.environ, PATH=path), contextlib.redirect_stdout(out):
-                with contextlib.redirect_stderr(err):
-                    status = ablations.main([str(one) for one in arguments])
-        return status, out.getvalue(), err.getvalue()
+        return paper.run_main(ablations.main, TOOLS, *arguments)
 
     def test_a_record_is_written_and_printed_again(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -68,13 +57,14 @@ class Whole(unittest.TestCase):
             self.assertEqual(self.run_main("--table", record), (0, text, ""))
 
     def test_a_lesson_alone_means_all_its_steps(self):
-        self.assertEqual(ablations.find_steps("05"), ablations.find_steps("05/08"))
+        steps = [step for _, step in ablations.find_steps("05")]
+        self.assertEqual(steps, ["02_flash_1", "08_edge_masks"])
 
     def test_what_cannot_be_done_is_said(self):
         for arguments, text in (
             (["05/07"], "says nothing of 07_pipeline"),
             (["05/99"], "no step '99'"),
-            (["04"], "'04' is neither LESSON/STEP nor a lesson with ablations"),
+            (["03"], "'03' is neither LESSON/STEP nor a lesson with ablations"),
             (["--table", "nowhere.json"], "cannot be read"),
         ):
             with self.subTest(arguments=arguments):

@@ -79,6 +79,18 @@ class Measure(unittest.TestCase):
         self.assertEqual((masked["before"], masked["behind"]), (0, 2))
         self.assertEqual((unmasked["before"], unmasked["behind"]), (2, 1))
 
+    def test_instructions_of_a_kernel_with_a_functor(self):
+        name = "_ZN2fa6on_gpu4passIN6MaskedINS0_6WindowENS0_8WithDualINS0_7SoftCapEEEEEEEvT_"
+        body = ("FMUL R1, R2, R3", "@P0 FMUL.FTZ R1, R2, R3", "MUFU.TANH R1, R2", "FFMA R1, R2")
+        (row,) = machine_code.count(function(name, *body, "EXIT", "NOP"), "WithDual")
+        self.assertEqual(row["kernel"], "pass: Window, WithDual SoftCap")
+        self.assertEqual(row["instructions"], 5)
+        self.assertEqual([row[words] for words in machine_code.ALONE.values()], [2, 1, 1])
+        self.assertEqual(machine_code.count(KERNEL, "WithDual"), [])
+        self.assertIn(
+            "pass: Window, WithDual SoftCap             5", machine_code.tables([row], False)
+        )
+
     def test_intervals(self):
         rows = machine_code.measure(KERNEL)[0]["intervals"]
         self.assertEqual(

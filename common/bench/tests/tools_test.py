@@ -1,21 +1,17 @@
 """Tests of tools.py with tools of paper."""
 
-import contextlib
-import io
-import os
 import pathlib
-import stat
 import tempfile
 import unittest
-from unittest import mock
 
 from common.bench import tools
 from common.flatten import flatten
+from common.testing import paper
 
 PAPER = {
     "nvcc": """case "$*" in *--version*) echo "release 13.0, V13.0.88"; exit;; esac
 while [ "$1" != -o ]; do shift; done; touch $2""",
-    "nvidia-smi": 'echo "NVIDIA H100, 580.1"',
+    "nvidia-smi": paper.SMI,
     "ncu": """echo "==PROF== Connected"; echo "[7] step@host"; echo '  wavefronts  8   '""",
     "compute-sanitizer": """case "$*" in *broken*) echo "========= Error: Race";; esac
 echo "PASS  O"; echo =========SUMMARY""",
@@ -24,16 +20,7 @@ echo "PASS  O"; echo =========SUMMARY""",
 
 class Tools(unittest.TestCase):
     def run_main(self, *arguments, **changed):
-        with tempfile.TemporaryDirectory() as folder:
-            for name, script in {**PAPER, **changed}.items():
-                tool = pathlib.Path(folder, name.replace("_", "-"))
-                tool.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
-                tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
-            out, err = io.StringIO(), io.StringIO()
-            with mock.patch.dict(os.environ, PATH=f"{folder}{os.pathsep}{os.environ['PATH']}"):
-                with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-                    status = tools.main([str(one) for one in arguments])
-        return status, out.getvalue(), err.getvalue()
+        return paper.run_main(tools.main, {**PAPER, **changed}, *arguments)
 
     def test_a_record_keeps_what_the_tools_say_of_the_kernel(self):
         with tempfile.TemporaryDirectory() as folder:

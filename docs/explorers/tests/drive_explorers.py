@@ -170,6 +170,18 @@ def backward(window, facts):
             yield f"backward: the sums of {one['length']}, {one['mask']} are not the kernel's"
 
 
+RING = """(rows => rows.map((one) => {
+  const {owner, play} = Explorer.all.ring, ranks = [...Array(one.ranks).keys()];
+  return {...one, owners: ranks.map((step) => ranks.map((rank) => owner(one, rank, step))),
+          pairs: play(one).work};
+}))"""
+
+
+def ring(window, facts):
+    """Whose keys a rank holds at each step, and the visible pairs that it then computes."""
+    yield from different("ring", window.value(RING, facts["ring"]), facts["ring"])
+
+
 ROOFLINE = """((kernels) => {
   const {intensity, bound} = Explorer.all.roofline;
   return kernels.map(([n, dim, type, fused]) => {
@@ -222,6 +234,7 @@ RULES = {
     "descriptor": descriptor,
     "pipeline": pipeline,
     "backward": backward,
+    "ring": ring,
     "roofline": roofline,
     "traces": traces,
 }

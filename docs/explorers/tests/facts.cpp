@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "06_flash_backward/kernels/11_ordered_dq.cuh"
+#include "06_flash_backward/ring/layout.hpp"
 #include "common/attention/hopper_tile.cuh"
 #include "common/attention/mma_tile.cuh"
 #include "common/gpu/hopper.cuh"
@@ -361,14 +362,51 @@ std::string backward() {
   return fmt::format("[{}]", fmt::join(all, ",\n"));
 }
 
+// ---------------------------------------------------------------- the ring
+
+// {..., "owners", "pairs": of each step those of all ranks}, with 2 pieces of 1024 positions for each rank.
+std::string ring_of(int ranks, bool causal, ring::RowOrder order) {
+  const std::int64_t length = 2048 * ranks;
+  const ring::Problem problem{{1, 1, 1, length, length, 64}, causal, order, ranks};
+  std::vector<std::string> owners, pairs;
+  for (int step = 0; step < ranks; ++step) {
+    std::vector<int> of_owners;
+    std::vector<std::int64_t> of_pairs;
+    for (int rank = 0; rank < ranks; ++rank) {
+      of_owners.push_back(ring::owner_at(rank, step, ranks));
+      of_pairs.push_back(
+          visible_pairs(problem, queries_of(problem, rank), keys_of(problem, of_owners.back())));
+    }
+    owners.push_back(fmt::format("[{}]", fmt::join(of_owners, ",")));
+    pairs.push_back(fmt::format("[{}]", fmt::join(of_pairs, ",")));
+  }
+  return fmt::format(
+      "{{\"ranks\":{},\"mask\":\"{}\",\"order\":\"{}\",\"owners\":[{}],\"pairs\":[{}]}}", ranks,
+      causal ? "causal" : "none", order == ring::RowOrder::kZigZag ? "zig-zag" : "contiguous",
+      fmt::join(owners, ","), fmt::join(pairs, ","));
+}
+
+std::string ring_attention() {
+  std::vector<std::string> all;
+  for (const int ranks : {2, 3, 4, 8}) {
+    all.push_back(ring_of(ranks, false, ring::RowOrder::kContiguous));
+    all.push_back(ring_of(ranks, true, ring::RowOrder::kContiguous));
+    all.push_back(ring_of(ranks, true, ring::RowOrder::kZigZag));
+  }
+  return fmt::format("[{}]", fmt::join(all, ",\n"));
+}
+
 }  // namespace
 }  // namespace fa::FA_TARGET
 
 int main() {
   try {
     namespace facts = fa::FA_TARGET;
-    fmt::print("{{\"banks\": {},\n\"fragments\": {},\n\"descriptors\": {},\n\"backward\": {}}}\n",
-               facts::banks(), facts::fragments(), facts::descriptors(), facts::backward());
+    fmt::print(
+        "{{\"banks\": {},\n\"fragments\": {},\n\"descriptors\": {},\n\"backward\": {},\n\"ring\": "
+        "{}}}\n",
+        facts::banks(), facts::fragments(), facts::descriptors(), facts::backward(),
+        facts::ring_attention());
     return 0;
   } catch (const std::exception& error) {
     fmt::print(stderr, "explorer_facts: {}\n", error.what());

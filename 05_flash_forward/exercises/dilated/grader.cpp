@@ -1,0 +1,103 @@
+#include "05_flash_forward/exercises/grading/attention.hpp"
+#include "05_flash_forward/exercises/grading/tiles.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+Sees dilated(const Mask& m) {
+  return [m](int query, int key) {
+    const int distance = query + m.length_k - m.length_q - key;
+    return distance % 2 == 0 && std::abs(distance) <= m.reach;
+  };
+}
+
+// What a rule of the distance shows.
+std::vector<double> picture(const Mask& m, const std::function<bool(int distance, int key)>& sees,
+                            bool top_left = false) {
+  std::vector<double> result;
+  for (int query = 0; query < m.length_q; ++query) {
+    for (int key = 0; key < m.length_k; ++key) {
+      const int place = query + (top_left ? 0 : m.length_k - m.length_q);
+      result.push_back(sees(place - key, key) ? 1 : 0);
+    }
+  }
+  return result;
+}
+
+void grade_pairs(const Mask& m) {
+  const auto pairs = call<std::vector<int>>("pairs", m);
+  const int reach = m.reach;
+  const auto inside = [=](int d) { return std::abs(d) <= reach; };
+  const auto even = [](int d) { return d % 2 == 0; };
+  const auto right = [=](int d, int) { return even(d) && inside(d); };
+  check({"visible", {pairs.begin(), pairs.end()}, m.length_k}, picture(m, right), 0,
+        {{"every key is visible: visible() is not there yet, so that of PlainScores answers",
+          picture(m, [](int, int) { return true; })},
+         {"every key of the window is visible; it must be every second one",
+          picture(m, [=](int d, int) { return inside(d); })},
+         {"every second key is visible, but those are left out that it begins with: it begins with "
+          "the query's own key",
+          picture(m, [=](int d, int) { return !even(d) && inside(d); })},
+         {"even keys are visible, whatever the query: it begins with the query's own key",
+          picture(m, [=](int d, int key) { return even(key) && inside(d); })},
+         {"a key that is exactly `reach` away is visible, too",
+          picture(m, [=](int d, int) { return even(d) && std::abs(d) < reach; })},
+         {"the window is on either side of the query's own key: keys after it are visible, too",
+          picture(m, [=](int d, int) { return even(d) && d >= 0 && inside(d); })},
+         {"the window is on either side of the query's own key: keys before it are visible, too",
+          picture(m, [=](int d, int) { return even(d) && d <= 0 && inside(d); })},
+         {"there is no window: keys further than `reach` away are visible",
+          picture(m, [=](int d, int) { return even(d); })},
+         {"query i stands at key i + shift, not at key i", picture(m, right, true)}},
+        words(m));
+}
+
+void grade_rule(const Mask& m, bool tight) {
+  check_kinds(m, call<std::vector<int>>("kinds", m), dilated(m), tight);
+}
+
+Ran run(const Inputs& in, int reach) {
+  return call<Ran>("run", in, reach);
+}
+
+void grade_attention(const Sizes& s, int reach) {
+  const Inputs in = random_inputs<fa::half>(s, 2);
+  const Sees sees = dilated({reach, s.length_q, s.length_k, 1, 1});
+  const Rows right = attention(in, [&](int, int query, int key, double product) {
+    return key < s.length_k && sees(query, key) ? static_cast<double>(in.scale) * product
+                                                : kMinusInfinity;
+  });
+  check_rows(run(in, reach), {}, in, right, 4e-3, {});
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade_pairs({4, 9, 9, 1, 1});
+  grade_pairs({7, 12, 25, 1, 1});
+  grade_pairs({64, 140, 90, 1, 1});
+}
+
+FA_STAGE(odd) {
+  grade_rule({64, 256, 256, 64, 64}, false);
+  grade_rule({64, 200, 233, 64, 48}, false);
+  grade_rule({7, 90, 41, 16, 8}, false);
+  grade_rule({0, 17, 17, 4, 1}, false);
+  grade_rule({100, 33, 65, 16, 16}, false);
+  for (int reach = 0; reach < 12; ++reach) grade_rule({reach, 24, 27, 8, 4}, false);
+}
+
+FA_STAGE(forward) {
+  grade_attention({1, 1, 70, 70, 32, false}, 8);
+  grade_attention({4, 2, 45, 101, 24, false}, 21);
+  grade_attention({1, 1, 90, 30, 32, false}, 10);  // the first queries see no key
+  const Ran ran = run(random_inputs<fa::half>({1, 1, 64, 96, 32, false}), 16);
+  if (ran.seen.watched) require_no_findings(ran.seen);
+}
+
+FA_STAGE(traffic) {
+  grade_rule({64, 256, 256, 64, 64}, true);
+  grade_rule({64, 256, 512, 32, 16}, true);
+  grade_rule({6, 96, 32, 16, 8}, true);
+}

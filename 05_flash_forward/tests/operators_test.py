@@ -1,0 +1,82 @@
+"""Tests of the operators for PyTorch, on the library that FA_LIBRARY names; skipped without it."""
+
+import importlib
+import math
+import os
+import unittest
+
+from common.bench.checks import for_all_heads, largest, visible
+from common.bench.pytorch import torch
+
+if torch is not None:
+    operators = importlib.import_module("05_flash_forward.interface.operators")
+    operators.load(os.environ["FA_LIBRARY"])
+    DEVICE = "cuda" if operators.library().runs_on == "gpu" else "cpu"
+
+
+def tensors(*shapes, dtype=None):
+    torch.manual_seed(1)
+    return [torch.randn(shape, dtype=dtype or torch.bfloat16, device=DEVICE) for shape in shapes]
+
+
+def qkv(dtype=None):
+    return tensors((2, 4, 33, 64), (2, 2, 50, 64), (2, 2, 50, 64), dtype=dtype)
+
+
+def textbook(q, k, v, causal=False):
+    k, v = (for_all_heads(x, q.shape[1]) for x in (k, v))
+    scores = q.double() @ k.double().transpose(2, 3) / math.sqrt(q.shape[3])
+    return scores.masked_fill(~visible(q, k, causal), -math.inf).softmax(-1) @ v.double()
+
+
+@unittest.skipIf(torch is None, "PyTorch is needed")
+class Operators(unittest.TestCase):
+    def check_close(self, found, expected):
+        self.assertLess(largest(found.double() - expected), 0.02)
+
+    def test_forward_is_an_operator_as_pytorch_asks(self):
+        q, k, v = qkv()
+        torch.library.opcheck(operators.forward, (q, k, v), {"causal": True})
+        torch.library.opcheck(operators.forward, tuple(qkv(torch.float32)), {"scale": 0.3})
+        across = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v))
+        torch.library.opcheck(operators.forward, tuple(across))
+
+    def test_rows_that_the_kernels_do_not_take_are_copied(self):
+        q, k, v = qkv()
+        expected = operators.attention(q, k, v)
+        q_odd = torch.empty(*q.shape[:3], 65, dtype=q.dtype, device=q.device)[..., 1:].copy_(q)
+        k_turned = k.transpose(2, 3).contiguous().transpose(2, 3)
+        self.assertTrue(torch.equal(operators.attention(q_odd, k_turned, v), expected))
+        torch.library.opcheck(operators.forward, (q_odd, k_turned, v))
+
+    def test_decode_is_an_operator_as_pytorch_asks(self):
+        q, k, v = tensors((3, 8, 2, 64), (7, 2, 16, 64), (7, 2, 16, 64))
+        table = torch.tensor([[5, 0], [3, -1], [6, 2]], dtype=torch.int32, device=DEVICE)
+        lengths = torch.tensor([31, 7, 32], dtype=torch.int32, device=DEVICE)
+        arguments = (q, k, v, lengths, table, 32, True)
+        torch.library.opcheck(operators.decode, arguments)
+        o, _ = operators.decode(*arguments)
+        for b, length in enumerate(lengths.tolist()):
+            pages = table[b, : -(-length // 16)].long()
+            own = [x[pages].transpose(0, 1).flatten(1, 2)[None, :, :length] for x in (k, v)]
+            self.check_close(o[b : b + 1], textbook(q[b : b + 1], *own, causal=True))
+
+    def test_a_compiled_function_without_a_graph_break(self):
+        def layer(q, k, v):
+            return operators.attention(2 * q, k, v, causal=True).transpose(1, 2).flatten(2) + 1
+
+        q, k, v = qkv()
+        compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+        self.assertTrue(torch.equal(compiled(q, k, v), layer(q, k, v)))
+        longer = torch.cat((q, q), 2)  # another length: dynamic shapes
+        self.assertTrue(torch.equal(compiled(longer, k, v), layer(longer, k, v)))
+        self.check_close(operators.attention(q, k, v, causal=True), textbook(q, k, v, causal=True))
+
+    def test_what_the_library_refuses_is_an_error(self):
+        q, k, v = qkv()
+        with self.assertRaisesRegex(Exception, "head_dim is 60"):
+            operators.attention(q[..., :60], k[..., :60], v[..., :60])
+
+
+if __name__ == "__main__":
+    unittest.main()

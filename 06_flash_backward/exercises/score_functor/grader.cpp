@@ -1,0 +1,154 @@
+#include <numeric>
+
+#include "05_flash_forward/exercises/grading/tiles.hpp"
+#include "06_flash_backward/exercises/plain.hpp"
+#include "common/classroom/lab.hpp"
+
+using namespace fa::classroom;
+namespace plain = fa::backward::plain;
+
+namespace {
+
+bool dilated(int distance, int reach) {
+  return distance % 2 == 0 && std::abs(distance) <= reach;
+}
+
+void grade_mask(const Mask& m, bool tight = false) {
+  const int shift = m.length_k - m.length_q;
+  const Sees sees = [&](int query, int key) { return dilated(query + shift - key, m.reach); };
+  const auto pairs = call<std::vector<int>>("pairs", m);
+  for (int i = 0; i < static_cast<int>(pairs.size()); ++i) {
+    const int query = i / m.length_k, key = i % m.length_k;
+    require((pairs[i] != 0) == sees(query, key),
+            fmt::format("visible() is not that of the task: it says that query {} {} key {} (case: "
+                        "{}). 05_dilated says more",
+                        query, pairs[i] != 0 ? "sees" : "does not see", key, words(m)));
+  }
+  check_kinds(m, call<std::vector<int>>("kinds", m), sees, tight);
+}
+
+void grade_score(double cap, const std::vector<double>& scores) {
+  const auto f = [&](double s) { return s / (1 + std::abs(s) / cap); };
+  std::vector<double> score, derivative, by_differences;
+  for (const double s : scores) {
+    const auto [value, slope] = call<std::pair<double, double>>("score", s, cap);
+    score.push_back(value);
+    derivative.push_back(slope);
+    const double h = 1e-5 * std::max(1.0, std::abs(s));
+    by_differences.push_back((f(s + h) - f(s - h)) / (2 * h));
+  }
+  using Rule = std::function<double(double s)>;
+  const auto by = [&](const Rule& rule) {
+    std::vector<double> result;
+    for (const double s : scores) result.push_back(rule(s));
+    return result;
+  };
+  const std::string where = fmt::format("cap {}", cap);
+  check(
+      {"score", score}, by(f), 1e-12 * cap,
+      {{"the score is not changed: score() is not there yet, so that of PlainScores answers",
+        by([](double s) { return s; })},
+       {"|s| is divided by cap: here it is added as it is",
+        by([](double s) { return s / (1 + std::abs(s)); })},
+       {"for negative scores it is wrong: the sum has |s| in it",
+        by([&](double s) { return s / (1 + s / cap); })},
+       {"this is the cap of the lesson, by tanh",
+        by([&](double s) { return cap * std::tanh(s / cap); })},
+       {"right in float32 only: in float64, which the reference asks for, digits are missing",
+        by([&](double s) {
+          const auto narrow = static_cast<float>(s);
+          return static_cast<double>(narrow / (1.0f + std::abs(narrow) / static_cast<float>(cap)));
+        })}},
+      where);
+  check({"derivative", derivative}, by_differences, 1e-7,
+        {{"the derivative is 1: that of PlainScores, or of a score that is not changed",
+          by([](double) { return 1.0; })},
+         {"the square is missing: d(s / u) is not ds / u, since u depends on s",
+          by([&](double s) { return 1 / (1 + std::abs(s) / cap); })},
+         {"for negative scores it is wrong: the sum has |s| in it",
+          by([&](double s) { return std::pow(1 + s / cap, -2); })},
+         {"it is the derivative at the place of the changed score; s is the score before",
+          by([&](double s) { return std::pow(1 + std::abs(f(s)) / cap, -2); })}},
+        where);
+}
+
+// O, LSE, dQ, dK and dV in float64.
+std::vector<std::vector<double>> attention(const plain::Problem& x, double cap, int reach) {
+  const int d = x.head_dim, rows = x.heads * x.length_q;
+  std::vector<std::vector<double>> r{
+      std::vector<double>(x.q.size()), std::vector<double>(rows), std::vector<double>(x.q.size()),
+      std::vector<double>(x.k.size()), std::vector<double>(x.v.size())};
+  const auto dot = [&](const double* a, const double* b) {
+    return std::inner_product(a, a + d, b, 0.0);
+  };
+  for (int row = 0; row < rows; ++row) {
+    const double* const q = &x.q[row * d];
+    const double* const d_o = &x.d_o[row * d];
+    std::vector<double> s(x.length_k), p(x.length_k);
+    double sum = 0;
+    for (int j = 0; j < x.length_k; ++j) {
+      if (!dilated(row % x.length_q + x.length_k - x.length_q - j, reach)) continue;
+      s[j] = x.scale * dot(q, &x.k[j * d]);
+      p[j] = std::exp(s[j] / (1 + std::abs(s[j]) / cap));
+      sum += p[j];
+    }
+    r[1][row] = sum == 0 ? -std::numeric_limits<double>::infinity() : std::log(sum);
+    for (int j = 0; j < x.length_k && sum > 0; ++j) {
+      p[j] /= sum;
+      for (int c = 0; c < d; ++c) r[0][row * d + c] += p[j] * x.v[j * d + c];
+    }
+    const double delta = dot(d_o, &r[0][row * d]);
+    for (int j = 0; j < x.length_k; ++j) {
+      const double of_changed = p[j] * (dot(d_o, &x.v[j * d]) - delta);
+      const double d_s = x.scale * of_changed * std::pow(1 + std::abs(s[j]) / cap, -2);
+      for (int c = 0; c < d; ++c) {
+        r[2][row * d + c] += d_s * x.k[j * d + c];
+        r[3][j * d + c] += d_s * q[c];
+        r[4][j * d + c] += p[j] * d_o[c];
+      }
+    }
+  }
+  return r;
+}
+
+void grade_kernels(int heads, int length_q, int length_k, double cap, int reach) {
+  plain::Problem x = plain::random_problem(heads, length_q, length_k, 32);
+  for (auto* const numbers : {&x.q, &x.k, &x.v, &x.d_o}) {
+    for (double& number : *numbers) {
+      number = static_cast<double>(static_cast<float>(fa::half(static_cast<float>(number))));
+    }
+  }
+  const auto [seen, out] =
+      call<std::pair<Seen, std::vector<std::vector<double>>>>("run", x, cap, reach);
+  const auto right = attention(x, cap, reach);
+  const std::string where = fmt::format("{} heads, {} queries, {} keys, cap {}, reach {}", heads,
+                                        length_q, length_k, cap, reach);
+  const char* const names[] = {"O", "LSE", "dQ", "dK", "dV"};
+  for (int part = 0; part < 5; ++part) {
+    check_result(seen, {}, {names[part], out[part], part == 1 ? 1 : x.head_dim}, right[part],
+                 part == 1 ? 1e-3 : 2e-2, {}, where);
+  }
+  if (seen.watched) require_no_findings(seen);
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade_mask({64, 200, 233, 64, 48});
+  grade_mask({7, 90, 41, 16, 8});
+  grade_mask({64, 256, 256, 64, 64}, true);
+}
+
+FA_STAGE(odd) {
+  grade_score(3, {-7, -3, -1.25, -0.1, 0.1, 0.5, 1, 2.5, 6, 40});
+  grade_score(0.5, {-1e4, -2, 0.25, 1e4});
+  grade_score(50, {-30, -1, 1e-3, 49});
+  require(call<bool>("changes_scores"),
+          "the kernels leave score() and derivative() out: changes_scores is still false");
+}
+
+FA_STAGE(backward) {
+  grade_kernels(1, 40, 40, 2, 8);
+  grade_kernels(2, 70, 33, 1, 15);
+  grade_kernels(1, 20, 90, 4, 64);
+}

@@ -1,0 +1,72 @@
+"""Gradients for the operators of lesson 05, so that torch.compile takes a model's training, too.
+
+    from 06_flash_backward.interface import operators     # by importlib
+    operators.load(FORWARD, BACKWARD)
+    operators.attention(q, k, v, causal=True).sum().backward()
+
+The gradients are deterministic where torch.use_deterministic_algorithms(True) asks for it.
+"""
+
+import importlib
+from typing import Optional
+
+import torch
+
+from .example import Libraries
+
+forward_operators = importlib.import_module("05_flash_forward.interface.operators")
+interface = importlib.import_module("05_flash_forward.interface.flash_attention")
+attention, forward = forward_operators.attention, forward_operators.forward
+loaded = []
+
+
+def load(forward_library, backward_library):
+    """Makes the operators call these libraries."""
+    loaded[:] = [Libraries(forward_library, backward_library)]
+    forward_operators.loaded[:] = [loaded[0].forward]
+
+
+@torch.library.custom_op(f"{forward_operators.NAMESPACE}::backward", mutates_args=())
+def backward(
+    d_o: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    o: torch.Tensor,
+    lse: torch.Tensor,
+    causal: bool = False,
+    scale: Optional[float] = None,
+    dropout: float = 0.0,
+    seed: int = 0,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """dQ, dK and dV, from what forward() was given and returned."""
+    q, k, v = map(interface.with_rows, (q, k, v))
+    (libraries,) = loaded
+    call, gradients = libraries.prepare(
+        libraries.forward.describe(q, k, v, causal, scale, dropout, seed),
+        (q, k, v, o, lse),
+        d_o,
+        torch.are_deterministic_algorithms_enabled(),
+    )
+    call()
+    return gradients
+
+
+@backward.register_fake
+def _(d_o, q, k, v, o, lse, causal=False, scale=None, dropout=0.0, seed=0):
+    return tuple(torch.empty_like(interface.with_rows(x)) for x in (q, k, v))
+
+
+def save(ctx, inputs, output):
+    ctx.save_for_backward(*inputs[:3], *output)
+    ctx.options = inputs[3:]
+    ctx.set_materialize_grads(False)
+
+
+def gradients_of(ctx, d_o, d_lse):
+    if d_lse is not None:
+        raise RuntimeError("flash_attention_lessons: the lse has no gradient")
+    return *backward(d_o, *ctx.saved_tensors, *ctx.options), None, None, None, None
+
+
+forward.register_autograd(gradients_of, setup_context=save)

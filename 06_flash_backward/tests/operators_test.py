@@ -1,0 +1,64 @@
+"""Tests of gradients through the operators for PyTorch, on the libraries that FA_FORWARD and
+FA_LIBRARY name; skipped without PyTorch."""
+
+import importlib
+import math
+import os
+import unittest
+
+from common.bench.pytorch import scaled_dot_product_attention, torch
+
+if torch is not None:
+    operators = importlib.import_module("06_flash_backward.interface.operators")
+    operators.load(os.environ["FA_FORWARD"], os.environ["FA_LIBRARY"])
+    DEVICE = "cuda" if operators.loaded[0].runs_on == "gpu" else "cpu"
+
+
+def qkv(dtype):
+    torch.manual_seed(1)
+    shapes = ((2, 4, 33, 64), (2, 2, 33, 64), (2, 2, 33, 64))
+    return [torch.randn(x, dtype=dtype, device=DEVICE, requires_grad=True) for x in shapes]
+
+
+def layer(q, k, v):
+    return (operators.attention(2 * q, k, v, causal=True) ** 2).sum()
+
+
+@unittest.skipIf(torch is None, "PyTorch is needed")
+class Operators(unittest.TestCase):
+    def test_both_passes_are_operators_as_pytorch_asks(self):
+        for dtype in (torch.float32, torch.bfloat16):
+            q, k, v = qkv(dtype)
+            torch.library.opcheck(operators.forward, (q, k, v), {"causal": True})
+            with torch.no_grad():
+                o, lse = operators.forward(q, k, v, True)
+                torch.library.opcheck(operators.backward, (o + 1, q, k, v, o, lse, True))
+
+    def test_gradients_are_those_of_pytorch_compiled_or_not(self):
+        inputs = qkv(torch.float32)
+        q, k, v = inputs
+        o = scaled_dot_product_attention(
+            2 * q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1), is_causal=True
+        )
+        expected = torch.autograd.grad((o**2).sum(), inputs)
+        compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+        for function in (layer, compiled):
+            for found, exact in zip(torch.autograd.grad(function(*inputs), inputs), expected):
+                torch.testing.assert_close(found, exact, rtol=1e-3, atol=1e-3)
+
+    def test_the_scale_is_that_of_the_forward_pass(self):
+        inputs = qkv(torch.float32)
+        q, k, v = inputs
+        scaled = operators.attention(q, k, v, scale=0.3)
+        usual = operators.attention(q * (0.3 * math.sqrt(64)), k, v)
+        for a, b in zip(*(torch.autograd.grad((o**2).sum(), inputs) for o in (scaled, usual))):
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+
+    def test_the_lse_has_no_gradient(self):
+        _, lse = operators.forward(*qkv(torch.float32))
+        with self.assertRaisesRegex(RuntimeError, "the lse has no gradient"):
+            lse.sum().backward()
+
+
+if __name__ == "__main__":
+    unittest.main()
