@@ -258,7 +258,7 @@ class Library(CLibrary):
         for name, tensor in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
             wrong = tensor.dtype != torch.int32 or tensor.shape != cu_seqlens_q.shape
             if wrong or tensor.device != q.device or not tensor.is_contiguous():
-                raise Failure(f"{name} is {list(tensor.shape)} of {tensor.dtype}")
+                raise Refused(f"{name} is {list(tensor.shape)} of {tensor.dtype}")
             setattr(p, name, tensor.data_ptr())
 
         def call():
