@@ -106,7 +106,7 @@ def transpose():
     d.box(210, 208, 12, 96, "#7a2fa0", "#666666")
     d.text(200, 320, "tile")
     d.box(292, 208, 96, 96, LINEAR, "#666666", 1)
-    d.cell(292, 266, 96, 12, "#7a2fa0", "out", "#666666", dy=52)
+    d.cell(292, 266, 96, 12, "#7a2fa0", "out", "#666666", dy=48)
     d.pointer(110, 238, 150, 238)
     d.pointer(250, 272, 290, 272)
     d.text(200, 342, "A warp stores a row of the tile; a warp reads a column of it.")

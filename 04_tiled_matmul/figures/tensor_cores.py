@@ -148,6 +148,8 @@ def pipeline():
         ready = begin[tile] + copy
         start.append(max(ready, free[-1] if free else 0))
         free.append(start[tile] + work)
+    for s in start:
+        d.line(left + unit * s, 18, left + unit * s, 140, RED, 1, stroke_dasharray="3 3")
     for stage in range(3):
         y = 28 + 34 * stage
         d.right(left - 8, y + 18, f"stage {stage}")
@@ -160,8 +162,6 @@ def pipeline():
                 if last > first:
                     d.box(left + unit * first, y, unit * (last - first), 26, colour, "#666666")
             d.text(left + unit * (begin[tile] + copy / 2), y + 18, f"tile {tile}")
-    for s in start:
-        d.line(left + unit * s, 28, left + unit * s, 134, RED, 1, stroke_dasharray="3 3")
     for x, colour, words in [
         (66, LINEAR, "copy in flight"),
         (186, SMALL, "ready"),

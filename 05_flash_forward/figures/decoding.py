@@ -1,4 +1,4 @@
-"""Pictures of chapter 7 as SVG: python3 -m 05_flash_forward.figures.decoding NAME.
+"""Pictures of chapters 7 and 8 as SVG: python3 -m 05_flash_forward.figures.decoding NAME.
 Without one it lists them."""
 
 from common.drawing.svg import COLOURS, LINEAR, QUADRATIC, RED, SMALL, Drawing, main
@@ -97,20 +97,20 @@ def last_block():
     d = Drawing(390, 250, "Three blocks store states and add to a counter; the last one merges")
 
     def at(time):
-        return 62 + 2.4 * time
+        return 62 + 2 * time
 
     ends = [(30, 0), (62, 2), (46, 1)]
     for block, (end, before) in enumerate(ends):
         y = 24 + 60 * block
         d.right(56, y + 18, f"block {block}")
-        d.cell(at(0), y, 2.4 * end, 26, QUADRATIC, "its tiles", EDGE, **SMALLER)
+        d.cell(at(0), y, 2 * end, 26, QUADRATIC, "its tiles", EDGE, **SMALLER)
         d.cell(at(end), y, 34, 26, SMALL, "state", EDGE, **SMALLER)
         d.line(at(end) + 36, y - 4, at(end) + 36, y + 30, RED, 2.2)
         d.left(at(end) + 40, y + 12, f"counter: {before}", **SMALLER)
         d.left(at(end) + 40, y + 26, f"becomes {before + 1}", **SMALLER)
         if before == 2:
-            d.arrow(at(end) + 96, y + 13, at(end) + 116)
-            d.cell(at(end) + 118, y, 52, 26, SMALL, "merges", EDGE, **SMALLER)
+            d.arrow(at(end) + 110, y + 13, at(end) + 134)
+            d.cell(at(end) + 136, y, 52, 26, SMALL, "merges", EDGE, **SMALLER)
     d.arrow(at(0), 210, 380)
     d.right(380, 204, "time", **SMALLER)
     d.line(14, 226, 14, 242, RED, 2.2)
@@ -173,5 +173,62 @@ def block_table():
     return d
 
 
+PACKED = ((0, 200), (200, 60), (260, 150))  # begin and length of sequences
+
+
+def packed_slots():
+    """Three packed sequences, and the list of slots with their tiles."""
+    d = Drawing(390, 190, "Three packed sequences and their slots, of which one is empty")
+    d.left(10, 20, "Tokens: begin 0, 200 and 260, of 410", **BOLD)
+    for i, (begin, length) in enumerate(PACKED):
+        d.cell(10 + 0.9 * begin, 30, 0.9 * length, 28, COLOURS[i], length, EDGE)
+    d.left(10, 84, "Slots: ⌊410 / 128⌋ + 3 = 6", **BOLD)
+    firsts = [begin // 128 + i for i, (begin, _) in enumerate(PACKED)]
+    for i, (_, length) in enumerate(PACKED):
+        for slot in range(firsts[i], (firsts + [6])[i + 1]):
+            row = 128 * (slot - firsts[i])
+            rows = min(128, length - row)
+            x = 10 + 62 * slot
+            d.text(x + 29, 104, f"slot {slot}", font_size=10)
+            fill, words = (COLOURS[i], f"{row}-{row + rows - 1}") if rows > 0 else (GREY, "empty")
+            d.cell(x, 110, 58, 28, fill, words, EDGE, **SMALLER)
+    d.left(10, 156, "In a slot: rows of its sequence.", **SMALLER)
+    d.legend(10, 180, [(COLOURS[i], f"sequence {i}") for i in range(3)])
+    return d
+
+
+def ragged_map():
+    """The rows of a map at the index of each sequence's end."""
+    d = Drawing(390, 226, "One map of a packed tensor: at each index another row is its last one")
+    scale, left = 0.45, 10
+
+    def at(row):
+        return left + scale * (row + 410)
+
+    d.left(10, 20, "Memory: 410 rows before the tensor, and its 410 rows", **BOLD)
+    d.box(at(-410), 30, 410 * scale, 28, "#ffffff", EDGE)
+    d.text(at(-205), 48, "never in a box", **SMALLER)
+    for i, (begin, length) in enumerate(PACKED):
+        d.cell(at(begin), 30, length * scale, 28, COLOURS[i], i, EDGE)
+    for i, (begin, length) in enumerate(PACKED):
+        end, y = begin + length, 88 + 44 * i
+        d.left(10, y - 6, f"map at index {end}", **SMALLER)
+        d.box(at(end - 410), y, 410 * scale, 18, GREY, EDGE)
+        d.box(at(begin), y, length * scale, 18, COLOURS[i], EDGE)
+        d.line(at(end), y - 4, at(end), y + 22, RED, 2.2)
+    d.legend(10, 216, [(COLOURS[i], f"sequence {i}") for i in range(3)])
+    return d
+
+
 if __name__ == "__main__":
-    main(wasted_tile, split_keys, packed_rows, waves, last_block, even_tiles, block_table)
+    main(
+        wasted_tile,
+        split_keys,
+        packed_rows,
+        waves,
+        last_block,
+        even_tiles,
+        block_table,
+        packed_slots,
+        ragged_map,
+    )

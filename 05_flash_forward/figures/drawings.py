@@ -85,7 +85,7 @@ def mma_fragments():
         ]
     ):
         d.left(left - 44, top + 16 * 19 + 26 + 18 * k, words)
-    d.narrow([(0, 0, 350, 370)], [(0, 0, 62, 370), (350, 0, 350, 370)], [(0, 374, 412, 66)])
+    d.narrow([(0, 0, 350, 370)], [(0, 0, 60, 370), (350, 0, 350, 370)], [(0, 374, 412, 66)])
     return d
 
 
@@ -405,7 +405,7 @@ def split_bits():
     bits(56, "high", 0, 11, LINEAR, "TF32: 11 bits")
     bits(98, "x - high", 12, 12, SMALL, "a sign and 12 bits")
     bits(140, "low", 12, 11, QUADRATIC, "TF32: 11 bits")
-    d.line(left + 11 * unit, 8, left + 11 * unit, 176, "#777777", 1, stroke_dasharray="3 3")
+    d.line(left + 11 * unit, 40, left + 11 * unit, 176, "#777777", 1, stroke_dasharray="3 3")
     return d
 
 

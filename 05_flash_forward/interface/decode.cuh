@@ -3,6 +3,7 @@
 /// Compiled once for each backend: see common/gpu/target.hpp.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "05_flash_forward/interface/checks.cuh"
@@ -132,12 +133,19 @@ inline std::size_t workspace_bytes(const DecodeWorkspaceSize& size) {
   return counter_bytes(size) + sizeof(float) * static_cast<std::size_t>(size.states);
 }
 
+// What any of the kernels needs.
+template <int d, class T>
+DecodeWorkspaceSize decode_workspace(const Attention<T>& a) {
+  const DecodeWorkspaceSize even = even_tiles_workspace<d>(a), one = one_launch_workspace<d>(a);
+  return {std::max(even.states, one.states), std::max(even.counters, one.counters)};
+}
+
 inline std::size_t bytes_of_decode_workspace(const fa_attention* given) {
   std::size_t bytes = 0;
   guarded([&] {
     check_decode_problem(given);
     with_decode_attention(*given, [&](const auto& a, auto d) {
-      bytes = workspace_bytes(even_tiles_workspace<decltype(d)::value>(a));
+      bytes = workspace_bytes(decode_workspace<decltype(d)::value>(a));
     });
   });
   return bytes;
@@ -163,7 +171,7 @@ inline int decode(const fa_attention* given, const fa_cache* given_cache) {
     if (cache.check == 1) check_pages(*given, cache);
     with_decode_attention(*given, [&](const auto& a, auto columns) {
       constexpr int d = decltype(columns)::value;
-      const DecodeWorkspaceSize size = even_tiles_workspace<d>(a);
+      const DecodeWorkspaceSize size = decode_workspace<d>(a);
       if (given->workspace_bytes < workspace_bytes(size)) {
         refuse("workspace_bytes is {}; allowed are {} and more", given->workspace_bytes,
                workspace_bytes(size));
@@ -175,9 +183,12 @@ inline int decode(const fa_attention* given, const fa_cache* given_cache) {
       const Stream stream = stream_of(*given);
       const bool paged = cache.block_table != nullptr;
       const PagedKv pages = pages_of(cache);
-      if (can_run(device_properties(), kNeedsHopper) &&
-          can_decode_with_tma(a, paged ? cache.cache_pages : given->batch,
-                              paged ? cache.page_size : given->length_k)) {
+      const bool few_rows = packed_rows(a) <= 16;
+      if (few_rows && !paged && cache.lengths_k == nullptr) {
+        launch_one_launch<d>(a, stream, workspace);
+      } else if (!few_rows && can_run(device_properties(), kNeedsHopper) &&
+                 can_decode_with_tma(a, paged ? cache.cache_pages : given->batch,
+                                     paged ? cache.page_size : given->length_k)) {
         launch_decode_tma<d>(a, cache.lengths_k, pages, stream, workspace);
       } else if (paged) {
         launch_paged_kv<d>(a, cache.lengths_k, pages, stream, workspace);

@@ -61,7 +61,7 @@ class DecodeChecker {
 };
 
 /// The section "decode": every step is checked on small problems and, on a GPU, timed on the caches
-/// that a server has.
+/// that a server has: a step that --kernel names, or those that read lengths from the device.
 /// @param options with --kernel and --results
 /// @throws std::invalid_argument when no step is wanted
 /// @throws std::runtime_error when the device reports an error, or the record cannot be written

@@ -100,6 +100,8 @@ void show_decode(cli::Program& program, const cli::KernelOptions& options) {
     const DecodeInputs inputs = timed_cache_inputs(timed_problem(cache).shape);
     for (const Rung& rung : backend.rungs) {
       if (!options.wants(rung.name)) continue;
+      // The library launches the others; caches for all of them take long to make.
+      if (options.kernel.empty() && !supports_lengths(rung)) continue;
       rows.push_back(time_step(backend, rung, cache, inputs));
       table.add({rung.name, fmt::format("{:.1f}", 1e3 * number_of(rows.back(), "milliseconds")),
                  fmt::format("{:.0f}", number_of(rows.back(), "gigabytes_per_second")),

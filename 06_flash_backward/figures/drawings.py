@@ -96,8 +96,8 @@ def flow():
     d.pointer(118, 222, 192, 278)
     d.pointer(336, 162, 292, 278)
     d.left(302, 300, "P \u2218 (dP - \u03b4)")
-    d.left(328, 190, "rowsum")
-    d.left(328, 206, "(dO \u2218 O)")
+    d.left(331, 196, "rowsum")
+    d.left(328, 212, "(dO \u2218 O)")
     for x, name, words in [
         (62, "dV", "P\u1d40 dO"),
         (190, "dK", "scale dS\u1d40 Q"),
@@ -209,14 +209,14 @@ def hopper():
     d = Drawing(390, 386, "Rungs 08 to 12: the operands of the five matmuls of a warpgroup")
     shared, registers = LINEAR, QUADRATIC
     width, height = 68, 30
-    for x, name in [(10, "result"), (104, "left"), (190, "right")]:
+    for x, name in [(6, "result"), (104, "left"), (190, "right")]:
         d.text(x + width / 2, 20, name, font_weight="bold")
 
     def product(y, result, sign, left, right, words):
-        for x, (name, size, fill) in [(10, result), (104, left), (190, right)]:
+        for x, (name, size, fill) in [(6, result), (104, left), (190, right)]:
             d.matrix(x, y, width, height, fill, name)
             d.text(x + width / 2, y + height + 14, size)
-        d.text(91, y + height / 2 + 5, sign, font_size=15)
+        d.text(89, y + height / 2 + 5, sign, font_size=14)
         d.text(181, y + height / 2 + 5, "\u00b7", font_size=15)
         d.lines_of_text(266, y + 13, words, step=15, text_anchor="start")
 
@@ -418,7 +418,7 @@ def transposed_sums():
     def halves(x, y, name):
         for k in range(2):
             d.box(x + k * keys / 2, y, keys / 2, rows, of[k], "#666666")
-        d.text(x + keys / 2, y + rows / 2 + 4, name)
+        d.text(x + keys / 4, y + rows / 2 + 4, name)
 
     def chunks(x, y, width, name, fill):
         for c in range(3):
@@ -427,9 +427,9 @@ def transposed_sums():
 
     d.text(195, 20, "S, P, dP, dS: 48 keys for each warpgroup", font_weight="bold")
     for x, name in [(96, "P"), (236, "dS")]:
-        halves(x, 40, name)
-        d.text(x + keys / 2, 34, "96 keys", font_size=12)
-        d.right(x - 8, 40 + rows / 2 + 4, "64 queries")
+        halves(x, 50, name)
+        d.text(x + keys / 2, 43, "96 keys", font_size=12)
+        d.right(x - 8, 50 + rows / 2 + 4, "64 queries")
     d.text(195, 112, "P and dS go to shared memory; both warpgroups read them")
     parts = [(14, "dO\u1d40", "P", "dV\u1d40"), (206, "Q\u1d40", "dS", "dK\u1d40")]
     for k, (x, left, right, result) in enumerate(parts):

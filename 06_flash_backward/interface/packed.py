@@ -31,6 +31,7 @@ from common.bench import peers
 from common.bench.checks import largest
 from common.bench.command import Failure, Skipped, exit_with
 from common.bench.peers import FLASH_3, HEADINGS, OURS
+from common.bench.problems import name_of
 from common.bench.program import record_head, writing
 from common.bench.pytorch import torch
 from common.bench.timing import clock_and_power, percentiles, time_in_turn
@@ -226,8 +227,9 @@ def time_point(point, libraries, repeats, seconds):
                 {
                     "what": "time",
                     "backend": name,
-                    "pass": of,
+                    "type": name_of(torch.bfloat16),
                     **point._asdict(),
+                    "group": f"{point.group}_{of}",
                     "lengths": len(point.lengths),
                     "mean_length": point.mean(),
                     "milliseconds": round(milliseconds, 6),
@@ -243,24 +245,24 @@ def time_point(point, libraries, repeats, seconds):
 
 def print_times(rows):
     """A line for each point and pass: TFLOP/s."""
-    cells = [["point", "pass", "sequences", "mean", "heads", "D", "mask", "lesson", "same length"]]
+    cells = [["point", "sequences", "mean", "heads", "D", "mask", "lesson", "same length"]]
     cells[0] += [HEADINGS[FLASH_3], "x same", "x flash 3"]
     lines = {}
     for row in rows:
-        lines.setdefault((row["group"], row["pass"]), {})[row["backend"]] = row
-    for (group, of), line in lines.items():
+        lines.setdefault(row["group"], {})[row["backend"]] = row
+    for group, line in lines.items():
         row = line[OURS]
         speeds = [line[name]["tflops"] if name in line else None for name in (OURS, DENSE, FLASH_3)]
         ratios = [f"{speeds[0] / x:.3f}" if x else "-" for x in speeds[1:]]
         mask = "causal" if row["causal"] else "full"
         heads = f"{row['heads']}/{row['kv_heads']}"
-        about = [group, of, row["lengths"], row["mean_length"], heads, row["head_dim"], mask]
+        about = [group, row["lengths"], row["mean_length"], heads, row["head_dim"], mask]
         cells.append(about + [f"{x:.1f}" if x else "-" for x in speeds] + ratios)
     print(
         "TFLOP/s. same length: our kernels on as many sequences of the mean length; "
         "x: our speed over that."
     )
-    print("\n".join(records.aligned([[str(x) for x in line] for line in cells], 2)))
+    print("\n".join(records.aligned([[str(x) for x in line] for line in cells], 1)))
 
 
 def print_record(path):

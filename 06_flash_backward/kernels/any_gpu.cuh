@@ -40,8 +40,10 @@ score_gradient(const AttentionGradient<T>& a, const GradientHead<T>& head,
 }
 
 /// inv_row_sum = 1 / rowsum(P), as recomputed_row_sums() computes it.
+/// @tparam T float
+template <class T>
 __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
-    any_gpu_row_sums(AttentionGradient<float> a) {
+    any_gpu_row_sums(AttentionGradient<T> a) {
   const int query = blockIdx.x * kAnyGpuWarps + threadIdx.x / kWarp;
   if (query >= a.length_q) return;
   const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
@@ -128,7 +130,7 @@ void launch_backward_any_gpu(const AttentionGradient<T>& given,
   const Launch of_queries{grid_of(a, kAnyGpuWarps), {kAnyGpuWarps * kWarp}};
   if constexpr (std::is_same_v<T, float>) {
     launch(stream, preprocess<d>, preprocess_launch<d>(a), a);
-    launch(stream, any_gpu_row_sums, of_queries, a);
+    launch(stream, any_gpu_row_sums<T>, of_queries, a);
   } else {
     launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
   }

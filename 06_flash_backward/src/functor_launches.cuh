@@ -3,6 +3,7 @@
 /// common/gpu/parts.hpp.
 #pragma once
 
+#include "06_flash_backward/kernels/functors/01_score_functor.cuh"
 #include "06_flash_backward/kernels/functors/02_hopper.cuh"
 #include "common/attention/functor_instances.cuh"
 #include "common/gpu/parts.hpp"

@@ -72,40 +72,44 @@ struct PackedSequences {
 
 /// A sequence's tile at a place in the list of slots, of all heads; block < 0 where a slot is empty.
 /// Like work_tile() within each sequence.
-/// @param heads     that have tiles: of q, or of k and v
+/// @param heads      that have tiles: of q, or of k and v
 /// @param last_first whether the last tiles of a sequence come first, so many heads at a time that
-///                  they have four tiles for each of the blocks that run at once
-/// @param at_once   these blocks
+///                   they have `enough` tiles
 __device__ inline WorkTile packed_tile(const PackedRows& rows, int place, int heads,
-                                       bool last_first, int at_once) {
+                                       bool last_first, int enough) {
   const int sequence = rows.sequence_of(place / heads);
   const int first = rows.first_slot(sequence);
   const int slots = rows.first_slot(sequence + 1) - first;
   const int in_sequence = place - first * heads;
   if (in_sequence < 0 || in_sequence >= slots * heads) return {-1, 0, 0};
-  const int together = ceil_div(4 * at_once, slots);
-  const WorkTile tile = work_tile(in_sequence, {slots, heads, heads,
-                                                !last_first        ? 0
-                                                : together < heads ? together
-                                                                   : heads});
+  // As heads_of_group(): in groups of about the same size.
+  const int wanted = ceil_div(enough, slots);
+  const int groups = heads > wanted ? (heads + wanted / 2) / wanted : 1;
+  const WorkTile tile =
+      work_tile(in_sequence, {slots, heads, heads, last_first ? ceil_div(heads, groups) : 0});
   const bool is_empty = tile.block * kSlotRows >= rows.range(sequence).length;
   return {is_empty ? -1 : tile.block, tile.head, sequence};
 }
 
-/// One sequence of a packed attention, as a batch of its own.
+/// Makes a packed attention that of one of its sequences, as a batch of its own.
 /// @param head for which its lse is used: rows of lse are those of all sequences
 template <class T>
-__device__ Attention<T> sequence_of(const Attention<T>& a, const PackedRange& q,
-                                    const PackedRange& k, int head) {
-  Attention<T> own = a;
-  own.q += q.begin * a.q_strides.row;
-  own.k += k.begin * a.k_strides.row;
-  own.v += k.begin * a.v_strides.row;
-  own.o += q.begin * a.o_strides.row;
-  own.lse += q.begin + std::int64_t{head} * (a.length_q - q.length);
-  own.length_q = q.length;
-  own.length_k = k.length;
-  return own;
+__device__ void select_sequence(Attention<T>& a, const PackedRange& q, const PackedRange& k,
+                                int head) {
+  a.q += q.begin * a.q_strides.row;
+  a.k += k.begin * a.k_strides.row;
+  a.v += k.begin * a.v_strides.row;
+  a.o += q.begin * a.o_strides.row;
+  a.lse += q.begin + std::int64_t{head} * (a.length_q - q.length);
+  a.length_q = q.length;
+  a.length_k = k.length;
+}
+/// The attention of one sequence.
+template <class T>
+__device__ Attention<T> sequence_of(Attention<T> a, const PackedRange& q, const PackedRange& k,
+                                    int head) {
+  select_sequence(a, q, k, head);
+  return a;
 }
 
 }  // namespace fa::FA_TARGET

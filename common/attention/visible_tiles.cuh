@@ -140,6 +140,7 @@ __global__ void fill_tile_map(Attention<T> a, Functor functor, TileMap map) {
   if (tile >= map.rows * map.columns) return;  // the whole warp
   const int row = tile / map.columns, column = tile % map.columns;
   const int head = blockIdx.y, batch = blockIdx.z;
+  //! [any_all]
   const int scores = map.block_m * map.block_n;
   bool any = false, all = true;
   for (int i = threadIdx.x % kWarp; i < scores; i += kWarp) {
@@ -152,6 +153,7 @@ __global__ void fill_tile_map(Attention<T> a, Functor functor, TileMap map) {
   }
   any = __any_sync(kAllLanes, any);
   all = __all_sync(kAllLanes, all);
+  //! [any_all]
   if (threadIdx.x % kWarp == 0) {
     map.kinds[map.at(batch, head, row, column)] = all   ? TileKind::kWhole
                                                   : any ? TileKind::kPartial

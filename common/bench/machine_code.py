@@ -280,12 +280,13 @@ def source(record):
 
 def record_of(rows, program, compiler, commit):
     """The text of a record."""
+    options = " --instructions" if "instructions" in rows[0] else ""
     version = re.search(r"V([\d.]+)", output_of(tool("nvdisasm"), "--version"))
     head = {
         "compiler": compiler,
         "disassembler": version[1] if version else "unknown",
         "commit": commit or "unknown",
-        "command": f"python3 -m common.bench.machine_code {pathlib.Path(program).name}",
+        "command": f"python3 -m common.bench.machine_code {pathlib.Path(program).name}{options}",
     }
     return text_of(head, rows)
 

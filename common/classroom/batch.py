@@ -37,7 +37,7 @@ namespace fa::{lab}::answer_{number} {{ using namespace fa::{lab}; }}
 #define FA_TARGET {lab}::answer_{number}
 #define FA_ANSWER {number}
 #define student student_{number}
-#line 1 "{scratch}/student/{file}"
+#line 1 "student/{file}"
 {answer}
 namespace answer_{number} {{
 #line {line} "{entry}"
@@ -54,7 +54,7 @@ def directives(text):
     return [line for line in found if not line.startswith("#pragma")]
 
 
-def source(toolchain, exercise, answers, scratch):
+def source(toolchain, exercise, answers):
     """The source of one program for several answers, numbered in their order."""
     entry = exercise.entry.read_text(encoding="utf-8")
     before, after = STUDENT.split(entry)
@@ -65,7 +65,6 @@ def source(toolchain, exercise, answers, scratch):
         text += ANSWER.format(
             lab="on_watched_lab" if toolchain.watched else "on_lab",
             number=number,
-            scratch=scratch,
             file=exercise.file,
             answer=DIRECTIVE.sub("", answer.replace(unset.FILL, "")),
             line=before.count("\n") + 2,
@@ -80,7 +79,7 @@ def compiled(toolchain, exercise, answers):
     with scratch_folder() as scratch:
         (scratch / "student").mkdir()
         batch = scratch / "batch.cpp"
-        batch.write_text(source(toolchain, exercise, answers, scratch), encoding="utf-8")
+        batch.write_text(source(toolchain, exercise, answers), encoding="utf-8")
         if toolchain.compile(exercise, scratch, batch).status == 0:
             program = (scratch / "program").read_bytes()
             at = program.index(MARK) + len(MARK)

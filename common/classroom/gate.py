@@ -5,8 +5,11 @@
     exercise asks for code
     every typical wrong answer is refused by its stage, with a message that names the misconception
 
+    one mutant of the solution is refused
+
 and a table says which stage caught what. With --mutants: every mutant of every solution
 (mutants.py) is refused or listed as equivalent, most with a message that names a misconception.
+With --hostile: no hostile submission (hostile.py) gets marks.
 """
 
 import argparse
@@ -18,7 +21,7 @@ import subprocess
 import sys
 import time
 
-from common.classroom import batch, catalogue, grading, mutants, numbers, record, unset
+from common.classroom import batch, catalogue, grading, hostile, mutants, numbers, record, unset
 from common.classroom.toolchain import Toolchain
 
 
@@ -61,8 +64,8 @@ def grade_case(toolchain, exercise, kind, name, answer, stage, says):
         elif kind == "solution" and have != wanted:
             row["fault"] = f"lesson.json has the stages {wanted}, and the grader {have}"
     elif not refusal:
-        row["fault"] = f"must be refused by '{stage}', and passes"
-    elif refusal.name != stage:
+        row["fault"] = "must be refused" + f" by '{stage}'" * bool(stage) + ", and passes"
+    elif stage and refusal.name != stage:
         row["fault"] = (
             f"must be refused by '{stage}', and is by '{refusal.name}': {refusal.message}"
         )
@@ -82,6 +85,8 @@ def cases(toolchain, exercise):
         found.append(("wrong", name, answer, stage, says))
     for name, answer in exercise.right_answers():
         found.append(("right", name, answer, None, ""))
+    for mutant in mutants.sample(to_refuse(exercise), 1):
+        found.append(("mutant", f"mutant {mutant.name}", mutant.text, "", ""))
     return found
 
 
@@ -127,6 +132,15 @@ def compile_together(toolchain, exercise, answers, explain=True):
         toolchain.made = batch.programs(toolchain, exercise, answers)
 
 
+def to_refuse(exercise):
+    """Mutants of an exercise that compute something else. A test of the student's own may be
+    another one and as good; predictions have no code."""
+    if exercise.predicts or exercise.kind == "prove":
+        return []
+    equivalent = mutants.equivalent(exercise)
+    return [m for m in mutants.mutants(exercise) if not m.keys & equivalent.keys()]
+
+
 def few_styles(chosen):
     """Faults: exercises with code that have fewer than two right answers besides the solution."""
     counts = {e.id: len(e.right_answers()) for e in chosen if not e.predicts}
@@ -168,8 +182,8 @@ def read_options(arguments):
         metavar="FILE",
         help="add the figures to this record, docs/results/exercises.json",
     )
-    words = "grade mutants of the solutions: N of each exercise, always the same; without N all"
-    add("--mutants", nargs="?", type=int, const=0, metavar="N", help=words)
+    add("--mutants", action="store_true", help="only grade all mutants of the solutions")
+    add("--hostile", action="store_true", help="only grade hostile submissions")
     return parser.parse_args(arguments)
 
 
@@ -185,8 +199,10 @@ def main(arguments, root, toolchain):
         return 77
     if options.times:
         return print_times(tools, chosen, options)
-    if options.mutants is not None:
+    if options.mutants:
         return grade_mutants(tools, chosen, options)
+    if options.hostile:
+        return grade_hostile(tools, chosen, options)
     return grade_answers(tools, chosen, options, few_styles(chosen) + unlisted(root))
 
 
@@ -261,17 +277,13 @@ def grade_mutants(tools, chosen, options):
     message that names something."""
     began, work = time.monotonic(), []
     for exercise in chosen:
-        # A test of the student's own may be another one and as good; predictions have no code.
         if exercise.predicts or exercise.kind == "prove":
             continue
-        found = mutants.mutants(exercise)
-        equivalent = mutants.equivalent(exercise)
-        known = {key for m in found for key in m.keys}
-        for change in equivalent.keys() - known:
+        known = {key for mutant in mutants.mutants(exercise) for key in mutant.keys}
+        for change in mutants.equivalent(exercise).keys() - known:
             print(f"FAULT: {exercise.id}/frame.txt: there is no mutant {change[0]} -> {change[1]}")
             return 1
-        found = mutants.sample(found, options.mutants) if options.mutants else found
-        work.append((exercise, [m for m in found if not m.keys & equivalent.keys()]))
+        work.append((exercise, to_refuse(exercise)))
     list(in_processes(options.jobs, tools, Toolchain.grader, [exercise for exercise, _ in work]))
     compiled = []
     rows = itertools.chain.from_iterable(
@@ -281,8 +293,8 @@ def grade_mutants(tools, chosen, options):
         own = [row for row in own if row[2] is None or row[2].name != "compiles"]
         print_mutants(exercise, own, options.messages)
         sys.stdout.flush()
-        if not options.mutants:
-            note_mutants(tools, options, exercise, own)
+        refused = sum(refusal is not None for _, _, refusal in own)
+        note(tools, options, exercise, mutants=len(own), mutants_refused=refused)
         compiled += own
     accepted = [row for row in compiled if row[2] is None]
     refused = [row for row in compiled if row[2] is not None]
@@ -295,7 +307,7 @@ def grade_mutants(tools, chosen, options):
     print(f"In all {time.monotonic() - began:.0f} s.", file=sys.stderr)
     for exercise, mutant, _ in accepted:
         print(f"FAULT: {exercise.id} accepts {mutant.name}")
-    too_few = not options.mutants and share < LEAST_SPECIFIC  # a sample is too small for a share
+    too_few = share < LEAST_SPECIFIC
     if too_few:
         print(f"FAULT: at least {LEAST_SPECIFIC:.0%} of the messages must name something")
     return 1 if accepted or too_few else 0
@@ -315,15 +327,20 @@ def mutant_verdicts(toolchain, batch_of):
     ]
 
 
-def note_mutants(tools, options, exercise, rows):
-    """Adds what came of all mutants of an exercise to the record."""
-    note(
-        tools,
-        options,
-        exercise,
-        mutants=len(rows),
-        mutants_refused=sum(refusal is not None for _, _, refusal in rows),
-    )
+def grade_hostile(tools, chosen, options):
+    """Grades hostile submissions; returns 0 when none gets marks."""
+    list(in_processes(options.jobs, tools, Toolchain.grader, chosen))
+    work = [(exercise, name) for exercise in chosen for name in hostile.submissions(exercise)]
+    rows = list(zip(work, in_processes(options.jobs, tools, hostile.passed, work)))
+    for exercise in chosen:
+        own = [passed for case, passed in rows if case[0] == exercise]
+        refused = sum(not passed for passed in own)
+        print(f"{exercise.id:<28} {len(own)} hostile submissions, {refused} refused")
+        note(tools, options, exercise, hostile=len(own), hostile_refused=refused)
+    faults = [(*case, passed) for case, passed in rows if passed]
+    for exercise, name, passed in faults:
+        print(f"FAULT: {exercise.id}: '{name}' passes {', '.join(passed)}")
+    return 1 if faults else 0
 
 
 def print_mutants(exercise, rows, messages):

@@ -47,17 +47,17 @@ double rows_ahead(const Seen& seen, int writer, int reader) {
   return static_cast<double>(written / FA_TARGET::kWarp);
 }
 
-FA_TARGET::DeviceBuffer<float> on_device(const std::vector<float>& numbers) {
-  FA_TARGET::DeviceBuffer<float> buffer(static_cast<std::int64_t>(numbers.size()));
-  buffer.upload(numbers.data());
-  return buffer;
+std::string thrown(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return {};
 }
 
-std::vector<double> from_device(const FA_TARGET::DeviceBuffer<float>& buffer) {
-  std::vector<float> numbers(static_cast<std::size_t>(buffer.count()));
-  buffer.download(numbers.data());
-  return {numbers.begin(), numbers.end()};
-}
+template FA_TARGET::DeviceBuffer<float> on_device(const std::vector<float>& elements);
+template std::vector<double> from_device(const FA_TARGET::DeviceBuffer<float>& buffer);
 
 Field::Field(std::int64_t count) : buffer_(count + 2 * kRoom) {}
 

@@ -41,11 +41,30 @@ __global__ void far_blocks(fa::Size first, fa::Size grid, Arguments... arguments
 /// another warp first reads one: how far a producer runs ahead of its consumer.
 double rows_ahead(const Seen& seen, int writer, int reader);
 
-/// A buffer on the device with these numbers.
-FA_TARGET::DeviceBuffer<float> on_device(const std::vector<float>& numbers);
+/// What the work throws, for call_waiting(); empty when it throws nothing.
+std::string thrown(const std::function<void()>& work);
 
-/// What is in a buffer, for check().
-std::vector<double> from_device(const FA_TARGET::DeviceBuffer<float>& buffer);
+/// A buffer on the device with these elements.
+template <class T>
+FA_TARGET::DeviceBuffer<T> on_device(const std::vector<T>& elements) {
+  FA_TARGET::DeviceBuffer<T> buffer(static_cast<std::int64_t>(elements.size()));
+  buffer.upload(elements.data());
+  return buffer;
+}
+
+/// The numbers in a buffer, for check().
+template <class T>
+std::vector<double> from_device(const FA_TARGET::DeviceBuffer<T>& buffer) {
+  std::vector<T> numbers(static_cast<std::size_t>(buffer.count()));
+  buffer.download(numbers.data());
+  return {numbers.begin(), numbers.end()};
+}
+
+/// @cond
+// Compiled beforehand, once for all answers.
+extern template FA_TARGET::DeviceBuffer<float> on_device(const std::vector<float>& elements);
+extern template std::vector<double> from_device(const FA_TARGET::DeviceBuffer<float>& buffer);
+/// @endcond
 
 /// Numbers on the device for a kernel to write, with room on either side: what lands far beside
 /// them is seen, and does not end the program.

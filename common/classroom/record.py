@@ -82,9 +82,18 @@ def table(record):
     """Its lines: a row for each exercise, the sums, and the machine."""
     rows = record["measurements"]
     counted = (*KINDS, "refused", "wrong_graded", "accepted", "right_graded")
-    counted += ("mutants_refused", "mutants")
+    counted += ("hostile_refused", "hostile", "mutants_refused", "mutants")
     sums = {field: sum(row.get(field, 0) for row in rows) for field in counted}
-    heads = ["exercise", *KINDS, "refused", "accepted", "mutants refused", "first", "later"]
+    heads = [
+        "exercise",
+        *KINDS,
+        "refused",
+        "accepted",
+        "hostile",
+        "mutants refused",
+        "first",
+        "later",
+    ]
     yield from aligned(
         [
             heads,
@@ -94,6 +103,7 @@ def table(record):
                     *(row.get(kind, "-") for kind in KINDS),
                     of(row, "refused", "wrong_graded"),
                     of(row, "accepted", "right_graded"),
+                    of(row, "hostile_refused", "hostile"),
                     of(row, "mutants_refused", "mutants"),
                     seconds(row, "first_seconds"),
                     seconds(row, "later_seconds"),

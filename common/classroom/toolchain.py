@@ -202,9 +202,14 @@ class Toolchain:
 
     def link(self, objects, machine, kind, program, scratch, limits):
         """Links a program; without the flags: -fsanitize=thread would bring its own library."""
-        words = [self.compiler, *self.linker, "-pthread", "-o", program]
-        words += [*objects, *self.linked(machine, kind)]
-        return sandbox.run(self.confine, words, scratch, limits)
+        words = ["-pthread", "-o", program, *objects, *self.linked(machine, kind)]
+        linking = sandbox.run(self.confine, [self.compiler, *self.linker, *words], scratch, limits)
+        if linking.status and self.linker:
+            # gold ends at a library that is a link to nowhere; the default looks further.
+            linking = sandbox.run(self.confine, [self.compiler, *words], scratch, limits)
+            if linking.status == 0:
+                self.linker = []
+        return linking
 
     def foreign(self, depends, scratch, allowed):
         """The first file that a compilation has read and may not have, where the system lets it."""

@@ -18,12 +18,27 @@ struct Access {
   std::uint32_t thread = 0;    ///< Order::id() of a thread or agent; 0: none
   std::uint32_t interval = 0;  ///< between two barriers, over all blocks
   std::uint32_t time = 0;      ///< of the thread, or phase or group of the agent
-  std::uint32_t site = 0;      ///< see Sites
-  bool atomic = false;         ///< with atomics of other threads it is no race
-  bool is_volatile = false;
-  bool of_block = false;     ///< atomic to threads of its block only
-  bool needs_value = false;  ///< what an atomic write stores depends on what was there
+  std::uint32_t site : 28;     ///< see Sites
+  bool atomic : 1;             ///< with atomics of other threads it is no race
+  bool is_volatile : 1;
+  bool of_block : 1;     ///< atomic to threads of its block only
+  bool needs_value : 1;  ///< what an atomic write stores depends on what was there
+
+  /// No access.
+  Access() : Access(0, 0, 0, 0) {}
+  /// With the fields of these names.
+  Access(std::uint32_t by, std::uint32_t since, std::uint32_t when, std::uint32_t at,
+         bool is_atomic = false, bool through_volatile = false)
+      : thread(by),
+        interval(since),
+        time(when),
+        site(at & 0xfffffff),
+        atomic(is_atomic),
+        is_volatile(through_volatile),
+        of_block(false),
+        needs_value(false) {}
 };
+static_assert(sizeof(Access) == 16, "each piece of memory has four");
 
 /// A vector clock: of each thread and agent, up to which time the clock's owner is ordered after
 /// it.

@@ -36,7 +36,10 @@ void Traffic::block_begins(int threads, const std::byte* statics, std::size_t st
   dynamic_ = reinterpret_cast<std::uint64_t>(dynamic);
   dynamic_position_ = static_cast<std::uint64_t>(static_bytes) / 128 * 128 + 256;
   const auto warps = static_cast<std::size_t>((threads + kWarpSize - 1) / kWarpSize);
-  warps_.assign(warps, {});
+  warps_.resize(warps);
+  for (OfWarp& warp : warps_) {
+    if (!warp.pending.empty()) warp = {};  // of a block that was given up
+  }
   alive_.assign(warps, 0xffffffffu);
   if (threads % kWarpSize != 0) {
     alive_.back() = (1u << (threads % kWarpSize)) - 1;
@@ -79,8 +82,16 @@ void Traffic::access(Memory memory, const std::byte* address, std::size_t size, 
   const auto warp = static_cast<std::size_t>(current->place / kWarpSize);
   const auto lane = static_cast<std::size_t>(current->lane);
   // One line may read and write; its two instructions are kept apart.
-  OfSite& traffic = warps_[warp].sites[2 * site + (write ? 1 : 0)];
-  if (traffic.requests.empty()) warps_[warp].pending.push_back(&traffic);
+  OfWarp& of_warp = warps_[warp];
+  const std::size_t key = 2 * std::size_t{site} + (write ? 1 : 0);
+  if (key >= of_warp.places.size()) of_warp.places.resize(key + 1);
+  std::uint32_t& place = of_warp.places[key];
+  if (place == 0) {
+    of_warp.sites.emplace_back();
+    place = static_cast<std::uint32_t>(of_warp.sites.size());
+  }
+  OfSite& traffic = of_warp.sites[place - 1];
+  if (traffic.requests.empty()) of_warp.pending.push_back(place - 1);
   traffic.site = site;
   traffic.shared = memory != Memory::kGlobal;
   traffic.write = write;
@@ -96,8 +107,8 @@ void Traffic::access(Memory memory, const std::byte* address, std::size_t size, 
 }
 
 void Traffic::count(std::size_t warp) {
-  for (OfSite* const of_site : warps_[warp].pending) {
-    OfSite& traffic = *of_site;
+  for (const std::size_t place : warps_[warp].pending) {
+    OfSite& traffic = warps_[warp].sites[place];
     Counted& c = counted_[{traffic.site, traffic.shared, traffic.write}];
     const int existing = std::min(kWarpSize, threads_ - static_cast<int>(warp) * kWarpSize);
     for (const Request& request : traffic.requests) {

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <map>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -33,8 +32,10 @@ struct TrafficOfBlock {
   };
   /// Of one warp.
   struct OfWarp {
-    std::unordered_map<std::uint32_t, OfSite> sites;
-    std::vector<OfSite*> pending;  // of these, those that have requests
+    // By site and direction: which of `sites` it is, counted from 1; 0: none yet.
+    std::vector<std::uint32_t> places;
+    std::vector<OfSite> sites;
+    std::vector<std::size_t> pending;  // those that have requests
   };
   std::vector<OfWarp> warps_;
   std::vector<std::uint32_t> alive_;  // lanes of each warp

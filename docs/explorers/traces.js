@@ -67,7 +67,7 @@
         return { memory, count, unit, least, words: memory + ": " + count + unit + ", " + least + " at best" };
       });
       const field = (x, wide, { count, least }) => box(x, y + 1, wide, high - 2,
-        { fill: count > least ? "var(--x-bad)" : "var(--x-good)", "fill-opacity": 0.18, stroke: "none" });
+        { fill: count > least ? "var(--x-bad)" : "var(--x-good)", "fill-opacity": 0.18, stroke: count > least ? "bad" : "none" });
       for (const one of narrow ? [] : counts) {
         const x = one.memory === "global" ? 34 : 106;
         parts.push(titled(one.words, field(x, 60, one), text(x + 30, y + 13, one.count)));
@@ -98,7 +98,7 @@
     const says = isBroken(one)
       ? (solved ? one.words + " The lab found it at " + found(one) + "."
         : "This kernel has one mistake. Find it, then show what the lab found.")
-      : one.words + ": " + counts + ". Green: the best count; red: more.";
+      : one.words + ": " + counts + ". Outlined: more than the least.";
     return { svg: parts.join(""), height: y + 8, width: wide, says };
   }
 

@@ -122,7 +122,7 @@ def picture():
             for x in (56, left + 120):
                 drawing.pointer(x, y - gap, x, y, stroke="#666666")
     cut, height = left + (width - left - 4) / 2 - 4, len(LAYERS) * (band + gap) + gap
-    drawing.narrow([(0, 0, cut, height)], [(0, 0, left, height), (cut, 0, width - cut, height)])
+    drawing.narrow([(0, 0, cut, height)], [(0, 0, left - 1, height), (cut, 0, width - cut, height)])
     return drawing
 
 

@@ -6,9 +6,8 @@ it needs to be.
 
 import pathlib
 import re
-import sys
 
-from docs.site import chapters, checks
+from docs.site import chapters
 from docs.site.excerpts import read_lines
 from docs.site.markdown import Page
 from docs.site.sync_pages import END, GENERATED
@@ -80,12 +79,3 @@ def faults(root):
         for page in [lesson, *pages]:
             yield from page_faults(root, page, page == lesson)
     return f"{len(lessons)} lessons, {count} chapters"
-
-
-def main(arguments=None):
-    """Returns the exit status."""
-    return checks.run("check_chapters.py", faults, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,17 +6,18 @@ words           drawings and pages name shapes and labels, never colours: a read
 fills           of a timeline can be told apart, and from the paper, in light and dark
 letters         of 9 pixels and more in windows of 390, 820, 1100 and 1440 pixels; from 820 on
                 no drawing scrolls, and on a phone only the tile stepper's
-narrow forms    every letter of a drawing is in one of the parts of its narrow form
+narrow forms    every letter of a drawing is in one of the parts of its narrow form, and no part has
+                a sliver of what stands beside it
+text            no line goes through it, and no other text lies on it
 """
 
 import html
 import re
-import sys
 import xml.etree.ElementTree
 
 from common.drawing import narrow
 from common.drawing.dark import COLOUR, contrast, dark, difference
-from docs.site import checks, navigation
+from docs.site import navigation
 from docs.site.drawings import COLUMN, LEAST, Look
 from docs.site.excerpts import read_lines
 from docs.site.fences import fences_of
@@ -35,8 +36,11 @@ NO_HUE = re.compile(
 )
 TIMELINE, MAY_SCROLL = re.compile(r"timeline_\d+\.svg"), "step.svg"
 APART, ON_PAPER = 0.07, 1.35  # differences of fills; contrast of a fill with dark paper
+SENTENCES = re.compile(r'"([^"\n]* [^"\n]*)"')  # in a script
 CODE = re.compile(r"`[^`]*`|\]\([^)]*\)|<!--.*?-->")
-WIDE = 0.6  # width of a letter, of its height
+WIDE, SURE = 0.6, 0.5  # width of a letter, of its height: about, and at least
+DARK_LINE = 2.5  # contrast of a line that makes letters illegible
+SLIVER, BORDER = 4, 0.3  # pixels
 
 
 def blend(over, under, share):
@@ -50,10 +54,13 @@ def blend(over, under, share):
 
 class Painter(list):
     """The shapes and texts of a drawing in the order in which they are painted: (left, top, right,
-    bottom, fill, share of the fill, words or None)."""
+    bottom, fill, share of the fill, words or None). `texts` has (number of a text among these, what
+    its letters cover at least, words), `lines` (how many of these are painted before a dark line,
+    its ends)."""
 
     def __init__(self, svg):
         super().__init__()
+        self.texts, self.lines = [], []
         self.walk(xml.etree.ElementTree.fromstring(svg), {}, 0.0, 0.0)
 
     def walk(self, element, above, dx, dy):
@@ -64,13 +71,19 @@ class Painter(list):
             dx, dy = dx + float(move[1]), dy + float(move[2])
         kind = element.tag.rpartition("}")[2]
         box = {"rect": self.rect, "circle": self.circle, "text": self.text}.get(kind)
-        fill = look.get("fill", "#000000")
+        fill, stroke = look.get("fill", "#000000"), look.get("stroke", "none")
+        if kind == "line" and stroke.startswith("#") and contrast(stroke, "#ffffff") > DARK_LINE:
+            ends = [float(element.get(name, "0")) for name in ("x1", "y1", "x2", "y2")]
+            self.lines.append((len(self), [a + b for a, b in zip(ends, (dx, dy, dx, dy))]))
+        if kind == "text" and "rotate" not in element.get("transform", ""):
+            sure = zip(self.text(element, look, SURE), (dx, dy, dx, dy))
+            self.texts.append((len(self), tuple(a + b for a, b in sure), element.text or ""))
         if box and fill.startswith("#"):
             left, top, right, bottom = box(element, look)
             share = float(look.get("fill-opacity", 1)) * float(look.get("opacity", 1))
             words = element.text or "" if kind == "text" else None
             self.append((left + dx, top + dy, right + dx, bottom + dy, fill, share, words))
-        passed = ("fill", "font-size", "text-anchor", "fill-opacity", "opacity")
+        passed = ("fill", "stroke", "font-size", "text-anchor", "fill-opacity", "opacity")
         for child in element:
             self.walk(child, {key: look[key] for key in passed if key in look}, dx, dy)
 
@@ -89,9 +102,9 @@ class Painter(list):
         return x - r, y - r, x + r, y + r
 
     @staticmethod
-    def text(element, look):
+    def text(element, look, wide=WIDE):
         size = float(look.get("font-size", 12))
-        width = WIDE * size * len(element.text or "")
+        width = wide * size * len(element.text or "")
         x, y = float(element.get("x", 0)), float(element.get("y", 0))
         left = {"middle": x - width / 2, "end": x - width}.get(look.get("text-anchor"), x)
         return left, y - 0.7 * size, left + width, y
@@ -168,16 +181,60 @@ def left_out(svg):
             yield f"the narrow form does not show '{words}'"
 
 
+def slivers(svg):
+    """Yields shapes of which a part of the narrow form shows next to nothing."""
+    parts = [part for row in narrow.rows_of(svg) or () for part in row]
+    for left, top, right, bottom, *_, words in Painter(svg)[1:]:
+        for x, y, width, height in parts if words is None else ():
+            wide = min(right, x + width) - max(left, x)
+            high = min(bottom, y + height) - max(top, y)
+            whole = wide >= min(SLIVER, right - left) and high >= min(SLIVER, bottom - top)
+            if min(wide, high) > -BORDER and not whole:
+                yield f"the narrow form shows a sliver of the shape at {left:g}, {top:g}"
+
+
+def inside(box, x, y):
+    """Is a point in a box?"""
+    return box[0] < x < box[2] and box[1] < y < box[3]
+
+
+def crossed(svg):
+    """Yields texts that a dark line crosses, unless a shape between them hides it, and texts that
+    lie on each other."""
+    painter = Painter(svg)
+    for number, box, words in painter.texts:
+        left, top, right, bottom = box
+        middle = (left + right) / 2, (top + bottom) / 2
+        for before, (x1, y1, x2, y2) in painter.lines:
+            steps = max(1, round(max(abs(x2 - x1), abs(y2 - y1))))
+            way = (
+                (x1 + k * (x2 - x1) / steps, y1 + k * (y2 - y1) / steps) for k in range(steps + 1)
+            )
+            shapes = (shape for shape in painter[before:number] if shape[6] is None)
+            if sum(inside(box, x, y - 1) and inside(box, x, y + 1) for x, y in way) > 1 and not any(
+                inside(shape, *middle) for shape in shapes
+            ):
+                yield f"a line goes through '{words}'"
+        for _, (a, b, c, d), other in painter.texts:
+            overlap = min(right, c) - max(left, a) > 2 and min(bottom, d) - max(top, b) > 2
+            if overlap and (left, top) < (a, b):
+                yield f"'{words}' and '{other}' lie on each other"
+
+
 def faults(root):
     """Checks the drawings."""
     files = drawings(root)
     for path in files:
         svg, name = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
-        found = [*palettes(svg), *sizes(path.name, svg), *left_out(svg)]
-        found += fills(svg) if TIMELINE.fullmatch(path.name) else ()
+        found = [*palettes(svg), *sizes(path.name, svg), *left_out(svg), *crossed(svg)]
+        found += fills(svg) if TIMELINE.fullmatch(path.name) else slivers(svg)
         for words in re.findall(r">([^<]+)</(?:text|title)>", svg):
             found += [f"'{html.unescape(words)}' names {hue}" for hue in hues(words)]
         yield from (f"{name}: {fault}" for fault in found)
+    for path in sorted(root.glob("docs/*/*.js")):
+        if not path.stem.endswith("_data"):
+            found = hues(" ".join(SENTENCES.findall(path.read_text(encoding="utf-8"))))
+            yield from (f"{path.relative_to(root)}: names {hue}" for hue in found)
     for page in navigation.pages(root):
         lines = read_lines(root / page)
         _, inside = fences_of(lines)
@@ -185,12 +242,3 @@ def faults(root):
             if i not in inside:
                 yield from (f"{page}:{i + 1}: names {hue}" for hue in hues(CODE.sub("", line)))
     return f"{len(files)} drawings"
-
-
-def main(arguments=None):
-    """Returns the exit status."""
-    return checks.run("check_drawings.py", faults, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,17 +1,16 @@
 """Checks an EPUB by the rules that this book has broken before: one identifier, a cover, every file
-in the list and no other, nothing that a style sheet names and the book lacks, and no style of pages
-that reading programs refuse. Where the program epubcheck is installed, it checks the rest.
+in the list and no other, pages that are XML, nothing that a page or a style sheet names and the
+book lacks, and no style of pages that reading programs refuse. Where the program epubcheck is
+installed, it checks the rest.
 """
 
 import posixpath
 import re
 import shutil
 import subprocess
-import sys
 import urllib.parse
+import xml.etree.ElementTree
 import zipfile
-
-from docs.site import checks
 
 OPF, NCX = "content.opf", "toc.ncx"
 SPECIAL = {"mimetype", OPF, "META-INF/container.xml"}
@@ -38,6 +37,29 @@ def package_faults(names, opf, ncx):
         yield f"{OPF}: {name} is not in the list."
 
 
+def page_faults(texts, names):
+    """Yields pages that are no XML, and what they name and the book lacks."""
+    pages = {}
+    for name, text in texts.items():
+        try:
+            pages[name] = xml.etree.ElementTree.fromstring(text)
+        except xml.etree.ElementTree.ParseError as error:
+            yield f"{name} is no XML: {error}."
+    ids = {name: {element.get("id") for element in page.iter()} for name, page in pages.items()}
+    for name, page in pages.items():
+        for element in page.iter():
+            url = element.get("href") or element.get("src") or element.get("srcset") or ""
+            if not url or re.match(r"[a-z][a-z+.-]*:", url):
+                continue
+            path, _, anchor = urllib.parse.unquote(url).partition("#")
+            folder = posixpath.dirname(name)
+            path = posixpath.normpath(posixpath.join(folder, path)) if path else name
+            if path not in names:
+                yield f"{name}: there is no {path}."
+            elif anchor and path in ids and anchor not in ids[path]:
+                yield f"{name}: {path} has no place {anchor}."
+
+
 def style_faults(name, text, names):
     """Yields what is wrong with a style sheet."""
     for url in re.findall(r"""url\(\s*["']?(?![a-z]+:|#)([^"')?#]+)""", text):
@@ -54,12 +76,14 @@ def faults(epub):
             texts = {
                 name: book.read(name).decode("utf-8")
                 for name in book.namelist()
-                if name.endswith((".css", ".opf", ".ncx"))
+                if name.endswith((".css", ".opf", ".ncx", ".xhtml"))
             }
             names = {name for name in book.namelist() if not name.endswith("/")}
     except zipfile.BadZipFile as error:
         raise ValueError(f"{epub} is not an EPUB") from error
     yield from package_faults(names, texts.get(OPF, ""), texts.get(NCX, ""))
+    pages = {name: text for name, text in texts.items() if name.endswith(".xhtml")}
+    yield from page_faults(pages, names)
     for name, text in texts.items():
         if name.endswith(".css"):
             yield from style_faults(name, text, names)
@@ -71,12 +95,3 @@ def faults(epub):
             line for line in done.stderr.splitlines() if line.startswith(("ERROR", "FATAL"))
         )
     return f"{epub}: {len(names)} files ({checked})"
-
-
-def main(arguments=None):
-    """Returns the exit status."""
-    return checks.run("check_epub.py", faults, arguments, "epub", root=False)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -4,16 +4,15 @@ A name may stand as it is in a listing, in what a program prints, in a comment, 
 of a folded answer, where a click opens the answer. A task names its own exercise in its title, and
 others as a terminal shows them; the site links those.
 
-    python3 -m docs.site.check_exercises --root .            prints what is not linked
-    python3 -m docs.site.check_exercises --root . --write    links it
+    python3 -m docs.site.check exercises --root .            prints what is not linked
+    python3 -m docs.site.check exercises --root . --write    links it
 """
 
 import os
 import re
-import sys
 
 from common.classroom import catalogue
-from docs.site import checks, navigation
+from docs.site import navigation
 from docs.site.excerpts import read_lines
 from docs.site.fences import fences_of
 from docs.site.sync_pages import END, GENERATED
@@ -98,14 +97,3 @@ def write(root):
         path.write_bytes("\n".join(lines).encode("utf-8"))
         print(f"{page}: {len(found)} lines written")
     return (yield from faults(root))
-
-
-def main(arguments=None):
-    """Returns the exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    wanted = write if "--write" in given else faults
-    return checks.run("check_exercises.py", wanted, [a for a in given if a != "--write"])
-
-
-if __name__ == "__main__":
-    sys.exit(main())

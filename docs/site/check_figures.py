@@ -5,10 +5,8 @@ properties of hardware.
 """
 
 import re
-import sys
 
-from docs.site import checks
-from docs.site.excerpts import read_lines
+from docs.site.excerpts import markdown_files, read_lines
 from docs.site.fences import fences_of
 from docs.site.figures import Figures
 from docs.site.sentences import CLAIM, VALUE, WORDS, with_figures
@@ -99,15 +97,6 @@ def listed(path):
     return [line.split("|")[0].strip() for line in lines if line.strip() and line[0] != "#"]
 
 
-def pages(root):
-    """The pages, relative to the repository."""
-    found = (p.relative_to(root) for p in root.rglob("*.md"))
-    hidden = {"build", "node_modules"}
-    return sorted(
-        p.as_posix() for p in found if not any(part[0] == "." or part in hidden for part in p.parts)
-    )
-
-
 def out_of_step(figures, page):
     """Yields a message for each value and claim of a page that is not as the records have it."""
     found, old = [], figures.text_of(page)
@@ -127,19 +116,10 @@ def faults(root):
     """Checks the figures in sentences."""
     constants = set(listed(root / "docs/site/constants.txt"))
     figures = Figures(root, lambda page: (root / page).read_text(encoding="utf-8"))
-    known = pages(root)
+    known = [path.relative_to(root).as_posix() for path in markdown_files(root)]
     for page in known:
         yield from out_of_step(figures, page)
         if page not in HISTORY:
             for number, figure in unbound(read_lines(root / page), constants):
                 yield f"{page}:{number}: '{figure}' is bound to no record; docs/README.md says how."
     return f"{len(known)} pages"
-
-
-def main(arguments=None):
-    """Returns the exit status."""
-    return checks.run("check_figures.py", faults, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,9 +10,7 @@ A term is a heading of level 3, with its text below:
 """
 
 import re
-import sys
 
-from docs.site import checks
 from docs.site.excerpts import read_lines
 from docs.site.markdown import Page
 
@@ -75,12 +73,3 @@ def faults(root):
         if heading.anchor not in linked:
             yield f"{GLOSSARY}: no lesson or theory chapter links to '{heading.text}'."
     return f"{len(list(terms(page)))} terms"
-
-
-def main(arguments=None):
-    """Returns the exit status."""
-    return checks.run("check_glossary.py", faults, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

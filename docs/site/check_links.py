@@ -1,4 +1,5 @@
-"""Checks that every relative link and every #anchor in the repository's Markdown files resolves.
+"""Checks that every relative link and every #anchor in Markdown files of the repository resolves,
+and that no page of theory is called a chapter: the lessons have chapters.
 
 Links to other sites are not visited.
 """
@@ -6,27 +7,12 @@ Links to other sites are not visited.
 import os
 import pathlib
 import re
-import sys
 import urllib.parse
 
-from docs.site import checks
-from docs.site.excerpts import read_lines
+from docs.site.excerpts import markdown_files, read_lines
 from docs.site.markdown import Page
 
-
-def pages(root):
-    """The Markdown files below root; build directories and .git are left out."""
-    for directory, names, files in os.walk(root):
-        names[:] = sorted(
-            n
-            for n in names
-            if n != ".git"
-            and not (pathlib.Path(directory, n) / "CMakeCache.txt").exists()
-            and not (directory == str(root) and re.match(r"build($|-)", n))
-        )
-        for name in sorted(files):
-            if name.lower().endswith(".md"):
-                yield pathlib.Path(directory, name)
+THEORY = re.compile(r"\[[Cc]hapter \d+\]\((?:[^)]*/)?theory/")
 
 
 class Checker:
@@ -85,10 +71,13 @@ class Checker:
 def faults(root):
     """Checks the links of all Markdown files."""
     checker, links, count = Checker(root), 0, 0
-    for page in pages(root):
+    for page in markdown_files(root):
         count += 1
         name = page.relative_to(root)
         try:
+            for number, line in enumerate(read_lines(page), 1):
+                if match := THEORY.search(line):
+                    yield f"{name}:{number}: {match[0]}...) is a page of theory, not a chapter."
             for line, target in sorted(checker.page(page).links):
                 links += 1
                 if sentence := checker.fault(page, target):
@@ -98,12 +87,3 @@ def faults(root):
     if count == 0:
         raise ValueError(f"there is no Markdown file below {root}.")
     return f"{count} pages, {links} links"
-
-
-def main(arguments=None):
-    """Returns the exit status."""
-    return checks.run("check_links.py", faults, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,10 +8,9 @@ one comment, or none. Sphinx fails by itself when it has something to say.
 import html.parser
 import os
 import re
-import sys
 import urllib.parse
 
-from docs.site import checks, navigation
+from docs.site import navigation
 from docs.site.excerpts import read_lines
 from docs.site.reference import Reference
 
@@ -106,12 +105,3 @@ def faults(root, site):
         elif anchor and path in pages and anchor not in pages[path].anchors:
             yield f"{name}:{line}: the link {url} leads to no anchor."
     return f"{site}: {len(pages)} files, {len(navigation.pages(root))} pages"
-
-
-def main(arguments=None):
-    """Returns the exit status."""
-    return checks.run("check_site.py", faults, arguments, "html")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -217,11 +217,14 @@ def mathml(node, display):
     return made
 
 
-def reserve_room(_app, _pagename, _template, context, _doctree):
+def reserve_room(app, _pagename, _template, context, _doctree):
     """Gives drawings their size as attributes, so that nothing moves when they have arrived, and
     their narrow form; and keeps short words of code whole."""
     for part in (context, *context.get("slides", ())):
-        body = IMAGE.sub(lambda match: drawings.picture(match[0]), part.get("body", ""))
+        body = IMAGE.sub(
+            lambda match: drawings.picture(match[0], book=app.builder.name != "html"),
+            part.get("body", ""),
+        )
         part["body"] = line_ends.whole(body)
 
 

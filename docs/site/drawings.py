@@ -39,17 +39,19 @@ class Look:
         return "drawn-" + "-".join(str(round(size)) for size in sizes)
 
 
-def picture(image):
-    """The HTML of an image with such a class, as it stands on a page."""
+def picture(image, book=False):
+    """The HTML of an image with such a class, as it stands on a page; in a book it has its size."""
     found = MARK.search(image)
     if not found:
         return image
     width, height, least, *parts = found.groups()
     image = image.replace("<img ", f'<img width="{width}" height="{height}" ', 1)
+    if book:
+        return image
     if not parts[0]:
         return re.sub(r'style="', f'style="min-width: {least}px; ', image, count=1)
     source = re.search(r'src="([^"]*)\.svg"', image)[1]
     return (
         f'<picture><source media="(max-width: {NARROW_WINDOW}px)" srcset="{source}.narrow.svg" '
-        f'width="{parts[0]}" height="{parts[1]}">{image}</picture>'
+        f'width="{parts[0]}" height="{parts[1]}"/>{image}</picture>'
     )

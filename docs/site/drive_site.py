@@ -7,7 +7,10 @@
                   all have the palette of the page
     phone         tables with sentences are stacked, of others the first column stays, and they show
                   that they scroll; options are whole; the bar's icons have their size
-    lines         none ends between a number and its unit
+    lines         none ends between a number and its unit, before the punctuation of a formula, or
+                  behind the sign of infinity
+    tables        on a wide page none of up to twelve columns is cut; on a phone no first column is
+                  squeezed
     axe           no finding of level A or AA, light and dark
     print         no table or listing is wider than the paper
     keyboard      from the front page to the source of a listing without a mouse
@@ -36,6 +39,7 @@ from docs.site.excerpts import read_lines
 from docs.site.stepper_driver import CUT, Stepper
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+FAULTS = pathlib.Path(__file__).with_name("page_faults.js")
 BROWSERS = 2  # at a time
 WIDE, PHONE, PAPER = 1440, 390, 718  # pixels; A4 without margins of 1 cm
 # What readers look for, and where they should find it. Written before the index.
@@ -83,6 +87,14 @@ SEARCHES = {
     "Blackwell": "docs/theory/10_beyond_hopper.html",
     "train a transformer": "06_flash_backward/7_training.html",
     "underflow": "02_safe_softmax/1_safe_softmax.html",
+    # Later chapters, and words of visitors.
+    "flash decoding": "05_flash_forward/7_decoding.html",
+    "paged attention": "05_flash_forward/8_serving.html",
+    "context parallelism on multiple GPUs": "06_flash_backward/8_ring_attention.html",
+    "zigzag load balancing": "06_flash_backward/8_ring_attention.html",
+    "recompute P in backward": "06_flash_backward/1_derivation.html",
+    "install cuda toolkit requirements": "docs/building.html",
+    "faster than cuDNN?": "docs/results/comparison.html",
 }
 FIRST = 26 / 30  # of them must be the first page found
 # Excerpts are sentences: no TeX, no runs of figures, no commit ids.
@@ -99,48 +111,6 @@ ABOVE = {
 STEPPER = "docs/stepper/index.html"
 LISTING = "05_flash_forward/1_one_kernel.html"
 
-# What sticks out to the right of the window, unless something around it scrolls or cuts it.
-CLIPPED = """(() => {
-  const width = document.documentElement.clientWidth, found = [];
-  const kept = (element) => {
-    for (let box = element; box && box.tagName !== 'ARTICLE'; box = box.parentElement) {
-      const style = getComputedStyle(box);
-      if (style.overflowX !== 'visible' || style.position === 'absolute') return true;
-    }
-    return false;
-  };
-  if (document.documentElement.scrollWidth > width) found.push('the page is wider than its window');
-  for (const element of document.querySelectorAll('article *')) {
-    if (element.namespaceURI !== 'http://www.w3.org/1999/xhtml') continue;
-    const box = element.getBoundingClientRect();
-    if (box.width && box.right > width + 1 && !kept(element)) {
-      found.push(element.tagName + ' ' + element.textContent.trim().slice(0, 40));
-    }
-  }
-  return found.slice(0, 3);
-})()"""
-FORMULAS = """(() => {
-  const all = [...document.querySelectorAll('math')];
-  const shown = all.filter((math) => math.checkVisibility({contentVisibilityAuto: true}));
-  return [all.length, shown.filter((math) => !math.getBoundingClientRect().width).length];
-})()"""
-# Gaps in formulas that TeX would not leave: beside infinity, before a point at the end, between +
-# and =, all in parts of the size of a letter.
-GAPS = """(() => {
-  const found = [], box = (element) => element.getBoundingClientRect();
-  for (const one of document.querySelectorAll('math mo, math mi')) {
-    const next = one.nextElementSibling, text = one.textContent.trim();
-    if (!next || next.localName === 'mspace' || !box(one).width) continue;
-    const gap = (box(next).left - box(one).right) / parseFloat(getComputedStyle(one).fontSize);
-    const after = next.textContent.trim();
-    const sign = '\u2212+\u00b1'.includes(text) && after === '\u221e';
-    const before = one.previousElementSibling;
-    const first = !before || /^[=,(]$/.test(before.textContent);
-    if ((sign && first || after === '.') && gap > 0.1) found.push(text + ' ' + after);
-    if ('+\u2212*'.includes(text) && after === '=') found.push(text + ' ' + after);
-  }
-  return found.slice(0, 3);
-})()"""
 # Text is compared with what is behind it at three places of each style of a page: a colour, size
 # and weight, and the backgrounds that it stands on. Three, since axe cannot judge what something
 # covers; nor can it judge a single letter.
@@ -173,73 +143,8 @@ AXE = """async (rules) => {
     (v) => v.id + ': ' + v.nodes.slice(0, 3).map((n) => n.target).join('; '));
 }"""
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
-# Drawings and other pictures: the width of the text, and what is wrong with them.
-DRAWINGS = """(dark) => {
-  const found = [];
-  for (const box of document.querySelectorAll('.drawing')) {
-    const image = box.querySelector('img'), name = image.currentSrc.split('/').pop();
-    const hidden = box.scrollWidth - box.clientWidth;
-    if (!box.checkVisibility()) continue;
-    if (hidden > 1 && innerWidth > 800) found.push(`${name} is cut by ${hidden} pixels`);
-    if (hidden > 1 && (box.tabIndex < 0 || !box.matches('.more-right'))) {
-      found.push(`${name} does not show that it scrolls`);
-    }
-  }
-  for (const image of document.querySelectorAll('article img')) {
-    const scheme = getComputedStyle(image);
-    if (scheme.colorScheme !== (dark ? 'dark' : 'light') || scheme.filter !== 'none') {
-      found.push(`${image.src.split('/').pop()} has not the palette of the page`);
-    }
-  }
-  return [document.querySelector('article').clientWidth, found.slice(0, 3)];
-}"""
-# On a phone.
-PHONES = """() => {
-  const found = [];
-  for (const table of document.querySelectorAll('article .table-wrapper table')) {
-    const box = table.parentElement, words = table.textContent.trim().slice(0, 30);
-    if (box.scrollWidth <= box.clientWidth + 1) continue;
-    const first = table.querySelector('tbody td');
-    const long = [...table.querySelectorAll('td + td')].some((c) => c.textContent.length > 60);
-    if (long) found.push(`a table with sentences is cut: ${words}`);
-    if (box.tabIndex < 0 || !box.matches('.more-right')) found.push(`not seen to scroll: ${words}`);
-    const stays = getComputedStyle(first).position === 'sticky';
-    if (!stays) found.push(`the first column goes: ${words}`);
-    if (first.offsetWidth > 0.6 * box.clientWidth) found.push(`a wide first column: ${words}`);
-  }
-  for (const word of document.querySelectorAll('article .pre')) {
-    if (/^-[\\w-]+$/.test(word.textContent) && word.getClientRects().length > 1) {
-      found.push(`${word.textContent} is broken`);
-    }
-  }
-  const boxes = [...document.querySelectorAll('.mobile-header svg')]
-    .filter((icon) => icon.checkVisibility()).map((icon) => icon.getBoundingClientRect())
-    .sort((a, b) => a.left - b.left);
-  boxes.forEach((box, i) => {
-    if (box.width < 20 || i && box.left < boxes[i - 1].right + 6) found.push('icons are squeezed');
-  });
-  return found.slice(0, 5);
-}"""
-# Figures whose unit may begin the next line.
-UNITS = r"""() => {
-  const found = [], walk = document.createTreeWalker(
-    document.querySelector('article'), NodeFilter.SHOW_TEXT);
-  while (walk.nextNode()) {
-    const box = walk.currentNode.parentElement;
-    if (box.closest('pre, code, script, svg, .stepper, .explorer')) continue;
-    found.push(...walk.currentNode.data.match(/\d (?:%|[GT]B\/s|TFLOP\/s|ms|hours)(?!\w)/g) || []);
-  }
-  return found.slice(0, 3);
-}"""
 # The page has seen its new size.
 SETTLED = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)))"
-# Tables and listings that would lose their right side on paper.
-TOO_WIDE = """['table', 'pre', 'math[display=block]']
-  .flatMap((what) => [...document.querySelectorAll('article ' + what)])
-  .filter((box) => box.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
-  .map((box) => box.tagName + ' ' + box.textContent.trim().slice(0, 40))"""
-
-
 FOUND = """([words, unreadable]) => {
   const query = document.getElementById('course-query');
   query.value = words;
@@ -293,12 +198,22 @@ def every_page(window, html, files, counts):
         window.look(dark=False)
         window.open(html / file)
         window.value("document.querySelectorAll('details').forEach((box) => box.open = true)")
-        formulas, empty = window.value(FORMULAS)
+        window.value(FAULTS.read_text(encoding="utf-8"))
+
+        def found(kind, argument="", where=""):
+            return [
+                f"{file}{where}: {words}"
+                for words in window.value(f"pageFaults.{kind}({argument})")
+            ]
+
+        formulas, empty = window.value("pageFaults.formulas()")
         counts["formulas"] += formulas
         if empty:
             yield f"{file}: {empty} of {formulas} formulas are not drawn"
-        yield from (f"{file}: a gap in a formula: {gap}" for gap in window.value(GAPS))
-        for figure in window.value(UNITS):
+        yield from (
+            f"{file}: a gap in a formula: {gap}" for gap in window.value("pageFaults.gaps()")
+        )
+        for figure in window.value("pageFaults.units()"):
             yield f"{file}: a line may end in '{figure}'"
         window.value(script)
         drawn = window.value("!!document.querySelector('.drawing')")
@@ -313,12 +228,15 @@ def every_page(window, html, files, counts):
             window.look(dark)
             window.size(width, 900)
             window.value(SETTLED)
-            for words in window.value(CLIPPED):
-                yield f"{file}, {width} pixels: clipped: {words}"
-            column, wrong = window.value(DRAWINGS, dark)
-            yield from (f"{file}, {width} pixels: {words}" for words in wrong)
-            if width == PHONE and dark:
-                yield from (f"{file}, {width} pixels: {words}" for words in window.value(PHONES))
+            where = f", {width} pixels"
+            yield from found("clipped", where=f"{where}: clipped")
+            column, wrong = window.value(f"pageFaults.drawings({str(dark).lower()})")
+            yield from (f"{file}{where}: {words}" for words in wrong)
+            if not dark:
+                yield from found("ends", where=where)
+                yield from found("tables", where=where) if width == WIDE else ()
+            elif width == PHONE:
+                yield from found("phones", where=where)
             if file == LISTING and column != COLUMN[width]:
                 yield f"{file}: in a window of {width} the text has {column} pixels"
             if rules:
@@ -327,8 +245,7 @@ def every_page(window, html, files, counts):
                     yield f"{file}, {'dark' if dark else 'light'}, {width} pixels: axe: {words}"
         window.look(False, paper=True)
         window.size(PAPER, 1000)
-        for words in window.value(TOO_WIDE):
-            yield f"{file}, on paper: {words}"
+        yield from found("paper", where=", on paper")
         yield from (f"{file}: {sentence}" for sentence in window.faults())
 
 
@@ -461,6 +378,9 @@ OVERFULL = """(() => {
       const height = open ? slide.offsetHeight : Math.max(slide.offsetHeight, slide.scrollHeight);
       const words = open ? ', unfolded' : '';
       if (height > innerHeight + 2) found.push(`${slide.id} has ${height} pixels${words}`);
+    }
+    for (const box of slide.querySelectorAll('.whole')) {
+      if (box.getClientRects().length > 1) found.push(`${slide.id}: ${box.textContent} is broken`);
     }
     const cut = folds.some(fold => fold.clientHeight < Math.min(fold.scrollHeight, 100));
     if (cut) found.push(`${slide.id} has no room for its answer`);

@@ -18,6 +18,21 @@ FOLD = "..."  # stands for lines that both files have
 COMMENT = re.compile(r"\s*//")
 
 
+def markdown_files(root):
+    """The Markdown files below root; build directories and .git are left out."""
+    for directory, names, files in os.walk(root):
+        names[:] = sorted(
+            n
+            for n in names
+            if n != ".git"
+            and not (pathlib.Path(directory, n) / "CMakeCache.txt").exists()
+            and not (directory == str(root) and re.match(r"build($|-)", n))
+        )
+        for name in sorted(files):
+            if name.lower().endswith(".md"):
+                yield pathlib.Path(directory, name)
+
+
 def read_lines(path):
     """The lines of a UTF-8 file without line ends. Raises ValueError when it is not UTF-8."""
     try:

@@ -11,14 +11,42 @@ from common.drawing import narrow
 from docs.site import drawings
 from docs.site.links import OTHER_SITE, from_root, page_of
 
-SENTENCE = 40  # letters: a cell with more is no figure and no name
+SENTENCE, LONG = 40, 80  # letters: a cell with more is no figure and no name, nor the name of a row
+NAMED = 9  # letters: longer names of rows need room on a phone
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]\s*")
 
 
-def later_cells(table):
-    """The cells of a table that are not in its first column."""
-    for row in table.next_node(nodes.tbody):
-        yield from row[1:]
+def phone_form(table):
+    """The class of a table on a phone: stacked, each row a block, where it has sentences; named
+    where the first column stays and needs room for its names; else none."""
+    rows = list(table.next_node(nodes.tbody))
+    first = max(len(row[0].astext()) for row in rows)
+    later = max((len(cell.astext()) for row in rows for cell in row[1:]), default=0)
+    if first >= LONG or later >= SENTENCE:
+        return ["stacked"]
+    return ["named"] if first >= NAMED else []
+
+
+def without_way(document):
+    """Takes the line of links from the end of a page, behind a rule: the site has its own ways to
+    the neighbours and up. Links to lessons stay."""
+    box = [document, *document.findall(nodes.section)][-1]
+    if len(box) < 2 or not isinstance(box[-2], nodes.transition):
+        return
+    rule, line = box[-2:]
+    if not isinstance(line, nodes.paragraph) or not line.next_node(nodes.reference):
+        return
+    parts = [[]]
+    for node in line.children:
+        first, *others = str(node).split("·") if isinstance(node, nodes.Text) else [node]
+        parts[-1].append(first)
+        parts += [[words] for words in others]
+    kept = next((part for part in parts if str(part[0]).startswith("Lesson")), [])
+    if kept:
+        line[:] = [nodes.Text(node) if isinstance(node, str) else node for node in kept]
+    else:
+        box.remove(line)
+        box.remove(rule)
 
 
 class GithubMarkdown(SphinxTransform):
@@ -45,10 +73,10 @@ class GithubMarkdown(SphinxTransform):
         for image in list(self.document.findall(nodes.image)):
             self.drawing(image)
         for table in self.document.findall(nodes.table):
-            if any(len(cell.astext()) >= SENTENCE for cell in later_cells(table)):
-                table["classes"].append("stacked")  # on a phone
+            table["classes"] += phone_form(table)
         for section in self.document.findall(nodes.section):
             section["ids"] = [section["slug"]]
+        without_way(self.document)
 
     def drawing(self, image):
         """A drawing in a paragraph of its own: its size on a wide page, and the least that it may

@@ -1,5 +1,6 @@
-"""Where a line does not end: between a number and its unit, and within a short word of code such as
-an option. And the lexer of commands."""
+"""Where a line does not end: between a number and its unit, behind the sign of infinity, between a
+formula and its punctuation, and within a short word of code such as an option. And the lexer of
+commands."""
 
 import re
 
@@ -12,15 +13,20 @@ UNIT = re.compile(
     r"(?<=\d) (?=%|(?:[KMGT]i?B(?:/s)?|kB|bytes?|bits?|[nmuµ]?s|min|h|hours?|minutes?|seconds?|"
     r"[kMG]Hz|[MGT]FLOPs?(?:/s)?|pixels?)\b)|(?<=\d h) (?=\d\d\b)"
 )
+INFINITY = re.compile(r"(?<![\w)\]-])-(?=inf)")
 CODE = (nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.raw)
 SHORT = re.compile(r'<span class="pre">(?=(?:-[^<]{1,30}|(?:[^<&]|&\w+;){1,20})</span>)')
 
 NAME = re.compile(r"(?<=<p>)(<a [^>]*>)?([^<]*_[^<]*)(?=</[ap]>)")
+FORMULA = re.compile(
+    r"(?P<open>[(\[“‘]*)(?P<math><math\b(?:(?!</math>).)*</math>)(?P<close>[.,;:!?)\]”’]*)",
+    re.DOTALL,
+)
 ROW = re.compile(r'<tr class="row-\w+">\s*<t[dh][^>]*>.*?</t[dh]>', re.DOTALL)
 
 
 class Units(SphinxTransform):
-    """A space that does not break before a unit."""
+    """A space that does not break before a unit, and a minus that does not before infinity."""
 
     default_priority = 870  # before titles are collected, for the sidebar and links
 
@@ -29,6 +35,7 @@ class Units(SphinxTransform):
         for text in list(self.document.findall(nodes.Text)):
             if not isinstance(text.parent, CODE):
                 made = UNIT.sub("\N{NO-BREAK SPACE}", before + text)[len(before) :]
+                made = INFINITY.sub("\N{MINUS SIGN}", made)
                 if made != text:
                     text.parent.replace(text, nodes.Text(made))
             if not isinstance(text.parent, nodes.raw):
@@ -36,12 +43,19 @@ class Units(SphinxTransform):
 
 
 def whole(body):
-    """The HTML of a page whose options and other short words of code have a class of their own.
-    Names in the first column of a table may end a line behind an underscore."""
+    """The HTML of a page whose options and other short words of code have a class of their own, as
+    have formulas with their punctuation: a browser may end a line beside any formula. Names in the
+    first column of a table may end a line behind an underscore."""
 
     def name(found):
-        return (found[1] or "") + found[2].replace("_", "_<wbr>")
+        return (found[1] or "") + found[2].replace("_", "_<wbr/>")
 
+    def formula(found):
+        if not found["open"] + found["close"]:
+            return found[0]
+        return f'<span class="whole">{found[0]}</span>'
+
+    body = FORMULA.sub(formula, body)
     body = ROW.sub(lambda row: NAME.sub(name, row[0], count=1), body)
     return SHORT.sub('<span class="pre whole">', body)
 

@@ -9,6 +9,7 @@ from docs.site import chapters
 
 FRONT, EXERCISES = "README.md", "common/classroom/exercises.md"
 LAB, RESULTS = "common/lab/README.md", "docs/results/README.md"
+STARTS = (LAB, RESULTS, "docs/explorers/README.md")  # each leads to the pages beside it
 GROUPS = [
     ("Start here", ["docs/building.md", LAB, EXERCISES]),
     ("Lessons", ["docs/quiz.md"]),  # behind the maps, which have their chapters below them
@@ -106,13 +107,15 @@ def pages(root):
 
 
 def parents(root, page):
-    """The pages above a page, from the lesson on: a chapter's map, a task's map and chapter."""
+    """The pages above a page, from the lesson on: a chapter's map, a task's map and chapter; the
+    first page of the lab, of the results and of the explorers."""
     if page.endswith("/task.md"):
         chapter = asked(root)[page]
         return [*parents(root, chapter), chapter]
     if chapters.is_chapter(page):
         return [f"{page.split('/')[0]}/README.md"]
-    return [LAB] if page in below(root, LAB) else []
+    start = str(pathlib.PurePosixPath(page).with_name("README.md"))
+    return [start] if start in STARTS and page != start else []
 
 
 @functools.lru_cache

@@ -2,7 +2,9 @@
 itself, and a start page. Doxygen reads the code, and writes what it found as XML."""
 
 import html
+import itertools
 import pathlib
+import posixpath
 import re
 import xml.etree.ElementTree as tree
 from typing import NamedTuple
@@ -192,6 +194,7 @@ def start_page(reference, titles):
         groups.setdefault(groups_of(path)[-1], []).append(path)
 
     def listed(paths):
+        paths = list(paths)
         known = [path for path in paths if reference.files[path]]
         items = (
             f'<li><a href="{path}.html">{path.rpartition("/")[2]}</a> '
@@ -227,7 +230,9 @@ def start_page(reference, titles):
         paths = groups[key]
         if kind == "kernels":
             rungs = [path for path in paths if re.match(r"\d\d_", path.rpartition("/")[2])]
-            made += [f'<h3 id="{key}">The ladder</h3>', *listed(rungs)]
+            for folder, steps in itertools.groupby(rungs, posixpath.dirname):
+                ladder = "The ladder" + folder.removeprefix(key).replace("/", " of ")
+                made += [f'<h3 id="{folder}">{ladder}</h3>', *listed(steps)]
             paths = [path for path in paths if path not in rungs]
             made += ["<h3>What its rungs share</h3>"] if paths else []
         elif top in titles:

@@ -11,7 +11,13 @@ from docutils import nodes
 from docs.site import navigation
 
 LIMIT = 20000  # characters of one section; longer ones are printed tables
-GLOSSARY, ERRATA = "docs/glossary.md", "docs/errata.md"
+GLOSSARY = "docs/glossary.md"
+OWN = {  # pages that are groups of their own
+    navigation.FRONT: "Front page",
+    "docs/quiz.md": "Quiz",
+    "docs/errata.md": "Errata",
+    "docs/results/comparison.md": "Comparison",
+}
 RESULTS = "docs/results/"
 UNREAD = {"printed-source", "printed-origin", "listing-caption"}  # where something comes from
 KINDS = {"class", "struct", "function", "enum"}
@@ -87,7 +93,7 @@ def index(env):
     """The pages: [address, title, group, [[anchor, heading, text, code], ...]]."""
     found = []
     root = pathlib.Path(env.srcdir)
-    group_of = {navigation.FRONT: "Start here"}
+    group_of = {}
     for title, members in navigation.groups(root):
         for page in members:
             for name in navigation.branch(root, page):
@@ -97,7 +103,7 @@ def index(env):
             group_of[page] = "Exercises"
         elif page.startswith(RESULTS):
             group_of[page] = "Results"
-    group_of[ERRATA] = "Errata"
+    group_of.update(OWN)
     for page in navigation.pages(root):
         doctree = env.get_doctree(navigation.docname(page))
         sections = []

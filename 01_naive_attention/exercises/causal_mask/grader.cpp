@@ -47,13 +47,12 @@ void grade(int queries, int keys, int prefix = 0) {
       {"a masked score is 0, whose exponential is e^0 = 1; it must be -infinity",
        masked(given, right, 0)},
       {"the past is masked and not the future",
-       masked(given, [=](int i, int j) { return j < prefix || j >= i + shift; })}};
+       masked(given, [=](int i, int j) { return j < prefix || j >= i + shift; })},
+      {"the prefix is one key too long: keys 0 to prefix - 1 belong to it",
+       masked(given, [=](int i, int j) { return j <= prefix || j <= i + shift; })}};
   if (prefix > 0) {
     mistakes.push_back({"the prefix is masked, too: every query sees its keys",
                         masked(given, [=](int i, int j) { return j <= i + shift; })});
-    mistakes.push_back(
-        {"the prefix is one key too long: keys 0 to prefix - 1 belong to it",
-         masked(given, [=](int i, int j) { return j <= prefix || j <= i + shift; })});
     mistakes.push_back(
         {"only the prefix is visible: behind it, a query still sees the keys up to its own",
          masked(given, [=](int, int j) { return j < prefix; })});

@@ -6,19 +6,17 @@ using namespace fa::FA_TARGET;
 
 // The rows of y, and then lse.
 FA_ENTRY(softmax, [](const std::vector<float>& matrix, int rows, int cols) {
-  Launched result;
   std::string error;
-  result.seen = watch([&] {
+  Launched result = watched([&] {
     const auto x = on_device(matrix);
     DeviceBuffer<float> y(std::int64_t{rows} * cols), lse(rows);
-    try {
+    error = thrown([&] {
       launch(softmax_block, {{static_cast<unsigned>(rows)}, {kThreads}}, x.data(), y.data(),
              lse.data(), cols);
-    } catch (const std::exception& failure) {
-      error = failure.what();
-    }
-    result.out = from_device(y);
-    for (const double value : from_device(lse)) result.out.push_back(value);
+    });
+    std::vector<double> all = from_device(y);
+    for (const double value : from_device(lse)) all.push_back(value);
+    return all;
   });
   return std::pair(result, error);
 });

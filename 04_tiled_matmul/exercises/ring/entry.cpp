@@ -27,17 +27,14 @@ double tiles_in_flight(const Seen& seen) {
 }  // namespace
 
 FA_ENTRY(run, [](const std::vector<float>& numbers, int tiles) {
-  Launched result;
   std::string error;
-  result.seen = watch([&] {
+  Launched result = watched([&] {
     const auto x = on_device(numbers);
     DeviceBuffer<float> out(2);
-    try {
+    error = thrown([&] {
       launch(sum_and_max, {{1}, {3 * kWarp}, sizeof(RingStorage)}, x.data(), out.data(), tiles);
-    } catch (const std::exception& failure) {
-      error = failure.what();
-    }
-    result.out = from_device(out);
+    });
+    return from_device(out);
   });
   result.out.push_back(tiles_in_flight(result.seen));
   return std::pair(result, error);

@@ -4,13 +4,6 @@ using namespace fa::classroom;
 
 namespace {
 
-// Queries and keys of a block's tile.
-int tile_rows, tile_keys;
-
-int ceil_div(int a, int b) {
-  return (a + b - 1) / b;
-}
-
 constexpr double kOneByLn2 = 1.4426950408889634;
 
 // What an answer does with products.
@@ -131,15 +124,9 @@ std::vector<Wrong> wrongs(const Inputs& in) {
   return result;
 }
 
-Ran launched(const Inputs& in, bool large = false) {
-  tile_rows = large ? 64 : 32;
-  tile_keys = large ? 32 : 16;
-  return call<Ran>("run", in, large);
-}
-
 void grade(const Sizes& sizes, float spread = 1, float scale = 0, bool large = false) {
   const Inputs in = random_inputs<fa::half>(sizes, spread, scale);
-  const Ran ran = launched(in, large);
+  const Ran ran = run_tiled(in, large);
   const Rows right = attention(in);
   // Weights and O are rounded to float16; the largest is 65504.
   if (spread > 8 && !agree(ran.rows.o, right.o, 3e-3)) {
@@ -156,7 +143,7 @@ void grade(const Sizes& sizes, float spread = 1, float scale = 0, bool large = f
 void grade_levels(const Sizes& sizes) {
   for (const float level : {-2e4f, 2e4f}) {
     const Inputs in = inputs_around<fa::half>(level, sizes);
-    check_level(launched(in), in, attention(in), level);
+    check_level(run_tiled(in), in, attention(in), level);
   }
 }
 
@@ -178,13 +165,13 @@ FA_STAGE(odd) {
 }
 
 FA_STAGE(races) {
-  const Ran ran = launched(random_inputs<fa::half>({1, 1, 50, 33, 32, true}));
+  const Ran ran = run_tiled(random_inputs<fa::half>({1, 1, 50, 33, 32, true}));
   require_no_races(ran.seen);
 }
 
 FA_STAGE(traffic) {
   const int n = 64, row = 2 * 32;
-  const Ran ran = launched(random_inputs<fa::half>({1, 1, n, n, 32, false}));
+  const Ran ran = run_tiled(random_inputs<fa::half>({1, 1, n, n, 32, false}));
   needs_watching(ran.seen);
   const std::int64_t least = n / tile_rows * n * 2 * row + n * 2 * row + 4 * n;
   budget("bytes of global memory", ran.seen.bytes, least, "all that a step needs is in registers",

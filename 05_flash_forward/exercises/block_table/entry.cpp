@@ -10,12 +10,7 @@ FA_ENTRY(gather, [](const std::vector<float>& cache, const std::vector<int>& blo
                     const std::vector<int>& lengths, int page_size, std::int64_t far_pages) {
   return watched([&] {
     const auto keys = on_device(cache);
-    const auto upload = [](const std::vector<int>& numbers) {
-      DeviceBuffer<int> buffer(static_cast<std::int64_t>(numbers.size()));
-      buffer.upload(numbers.data());
-      return buffer;
-    };
-    const auto table = upload(block_table), of_lengths = upload(lengths);
+    const auto table = on_device(block_table), of_lengths = on_device(lengths);
     const std::int64_t of_page = std::int64_t{page_size} * kColumns;
     const int batch = static_cast<int>(lengths.size());
     const int most_pages = static_cast<int>(block_table.size()) / batch;

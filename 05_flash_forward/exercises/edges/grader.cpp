@@ -4,13 +4,6 @@ using namespace fa::classroom;
 
 namespace {
 
-// Queries and keys of a block's tile.
-int tile_rows, tile_keys;
-
-int ceil_div(int a, int b) {
-  return (a + b - 1) / b;
-}
-
 // What an answer thinks of a problem.
 struct Answer {
   std::function<int(int query)> seen;
@@ -124,12 +117,6 @@ std::vector<Wrong> wrongs(const Inputs& in) {
   return result;
 }
 
-Ran launched(const Inputs& in, bool large = false) {
-  tile_rows = large ? 64 : 32;
-  tile_keys = large ? 32 : 16;
-  return call<Ran>("run", in, large);
-}
-
 const std::vector<Reason> kReasons = {
     {"out of bounds",
      "a tile beyond the last key is read: a query sees at most length_k keys, also one beyond the "
@@ -139,7 +126,7 @@ const std::vector<Reason> kReasons = {
 void grade(const Sizes& sizes, bool large = false) {
   const Inputs in = random_inputs<fa::half>(sizes);
   // Weights and O are rounded to float16.
-  const Ran ran = launched(in, large);
+  const Ran ran = run_tiled(in, large);
   check_rows(ran, kReasons, in, attention(in), 3e-3, wrongs(in));
 }
 
@@ -163,13 +150,13 @@ FA_STAGE(odd) {
 
 FA_STAGE(races) {
   for (const auto& [queries, keys] : {std::pair(37, 71), std::pair(100, 33)}) {
-    const Ran ran = launched(random_inputs<fa::half>({1, 1, queries, keys, 32, true}));
+    const Ran ran = run_tiled(random_inputs<fa::half>({1, 1, queries, keys, 32, true}));
     require_no_races(ran.seen, kReasons);
   }
 }
 
 FA_STAGE(traffic) {
-  const Ran ran = launched(random_inputs<fa::half>({1, 1, 128, 128, 32, true}));
+  const Ran ran = run_tiled(random_inputs<fa::half>({1, 1, 128, 128, 32, true}));
   needs_watching(ran.seen);
   // 4 blocks with 2, 4, 6 and 8 tiles of K and of V; Q and O; LSE.
   const std::int64_t row = 2 * 32,

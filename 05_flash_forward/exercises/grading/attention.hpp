@@ -134,6 +134,28 @@ inline Rows attention(const Inputs& in) {
   });
 }
 
+/// Launches the student's kernel.
+/// @param more arguments of the entry
+template <class... More>
+Ran launched(const Inputs& in, const More&... more) {
+  return call<Ran>("run", in, more...);
+}
+
+/// Queries and keys of a block's tile, as run_tiled() has set them.
+inline int tile_rows, tile_keys;
+
+/// Tiles of a size that so many rows need.
+inline int ceil_div(int rows, int size) {
+  return (rows + size - 1) / size;
+}
+
+/// Launches step 08's kernel with one of its two tiles: see edge_masks_entry.hpp.
+inline Ran run_tiled(const Inputs& in, bool large = false) {
+  tile_rows = large ? 64 : 32;
+  tile_keys = large ? 32 : 16;
+  return launched(in, large);
+}
+
 /// What an online softmax may leave out when the maximum rises.
 struct Rescales {
   bool l, o;  ///< what is rescaled

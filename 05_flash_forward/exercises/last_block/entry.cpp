@@ -7,8 +7,7 @@ using namespace fa::FA_TARGET;
 // lse of each matrix, by launches one after the other with the same counter, and then the counter.
 FA_ENTRY(run, [](const std::vector<std::vector<float>>& matrices, int parts) {
   return watched([&] {
-    DeviceBuffer<unsigned> counter(1);
-    counter.zero();
+    auto counter = on_device(std::vector<unsigned>{0});
     DeviceBuffer<float> m(parts * kColumns), l(parts * kColumns);
     std::vector<double> all;
     for (const std::vector<float>& matrix : matrices) {
@@ -18,9 +17,7 @@ FA_ENTRY(run, [](const std::vector<std::vector<float>>& matrices, int parts) {
              m.data(), l.data(), counter.data(), static_cast<int>(matrix.size()) / kColumns);
       for (const double value : from_device(lse)) all.push_back(value);
     }
-    unsigned left = 0;
-    counter.download(&left);
-    all.push_back(left);
+    all.push_back(from_device(counter)[0]);
     return all;
   });
 });

@@ -7,10 +7,6 @@ namespace {
 constexpr int kHeadDim = 32;
 constexpr int kTileKeys = 64;
 
-Ran launched(const Inputs& in) {
-  return call<Ran>("run", in);
-}
-
 // Why findings were made. A stage that is overwritten too early, or that others have copied, shows
 // as an open copy as well: races come first.
 std::vector<Reason> reasons(const Seen& seen) {

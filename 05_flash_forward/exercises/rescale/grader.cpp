@@ -109,10 +109,6 @@ std::vector<Wrong> wrongs(const Inputs& in) {
   return result;
 }
 
-Ran launched(const Inputs& in) {
-  return call<Ran>("run", in);
-}
-
 void grade(const Sizes& sizes) {
   const Inputs in = random_inputs<float>(sizes, 2);
   check_rows(launched(in), {}, in, attention(in), 2e-5, wrongs(in));

@@ -86,7 +86,11 @@ void grade(const Case& c) {
   const std::string costs = fmt::format("{} parts cost {:g}, and {} cost {:g}: ", parts,
                                         c.cost(parts), right, c.cost(right));
   const std::int64_t filling = std::clamp<std::int64_t>(c.blocks / c.units, 1, most);
-  require(parts != 1 || filling == 1, costs + "it seems to be always one part" + where);
+  require(parts != 1 || filling == 1,
+          costs +
+              "it seems to be always one part. Or does a wave that is not full cost a fraction? It "
+              "takes as long as one that is: the number of waves rounds up" +
+              where);
   for (const auto& [says, wrong] : wrong_costs(c)) {
     require(parts != cheapest(wrong, most), costs + says + where);
   }

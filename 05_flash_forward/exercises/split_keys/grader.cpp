@@ -6,14 +6,6 @@ namespace {
 
 constexpr int kHeadDim = 64, kDecodeWarps = 4;
 
-int ceil_div(int a, int b) {
-  return (a + b - 1) / b;
-}
-
-Ran launched(const Inputs& in) {
-  return call<Ran>("run", in);
-}
-
 // Which warp has a key, when keys are dealt round robin or in contiguous ranges.
 int owner(const Sizes& s, bool pieces, int key) {
   return pieces ? key / ceil_div(s.length_k, kDecodeWarps) : key % kDecodeWarps;

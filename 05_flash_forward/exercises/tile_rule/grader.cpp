@@ -74,4 +74,5 @@ FA_STAGE(traffic) {
   grade({20, 256, 256, 64, 64}, true);
   grade({100, 256, 320, 16, 32}, true);
   grade({40, 320, 256, 32, 16}, true);
+  for (int reach = 5; reach < 12; ++reach) grade({reach, 24, 27, 8, 4}, true);
 }

@@ -71,11 +71,8 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
   if (parts == 1) return;
   unsigned* const counter = counters + blockIdx.z * gridDim.y + blockIdx.y;
   if (!last_to_arrive(counter, parts)) return;
-  for_rows_of_warp<Tile>(a, item, [&](int, int query, int head) {
-    const int row = state_row(a, item.batch, head, query);
-    store_output(a, item.batch, head, query,
-                 merge_row<Tile::d>(states, parts, row, exponent_scale,
-                                    [](int i) { return i; }));
+  merge_item<Tile>(a, item, states, parts, [&](int i, int row) {
+    return std::int64_t{i} * states.rows + state_row_of(a, item, row);
   });
   //! [merge]
 }

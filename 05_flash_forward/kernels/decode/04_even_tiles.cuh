@@ -163,13 +163,9 @@ __device__ void merge_if_last(const Attention<T>& a, const ItemPart& part,
   const int parts =
       even.block_of(part.first + part.tiles - 1) - first_block + 1;
   if (!last_to_arrive(counter, parts, barrier)) return;
-  for_rows_of_warp<Tile>(a, part.item, [&](int row, int query, int head) {
-    const auto slot_of = [&](int i) {
-      return even.slot(first_block + i, part.first);
-    };
-    store_output(
-        a, part.item.batch, head, query,
-        merge_row<Tile::d>(states, parts, row, a.scale * kLog2E, slot_of));
+  merge_item<Tile>(a, part.item, states, parts, [&](int i, int row) {
+    const int slot = even.slot(first_block + i, part.first);
+    return std::int64_t{slot} * states.rows + row;
   });
 }
 //! [merge_if_last]

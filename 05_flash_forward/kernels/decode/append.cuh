@@ -28,7 +28,6 @@ struct NewRows {
 ///                   nearest length that is allowed
 /// @param lengths_k  with the new tokens; null: all have length_k
 /// @param pages      without a block_table: none
-//! [append]
 __global__ void __launch_bounds__(kAppendThreads)
     append_rows(NewRows k, NewRows v, int length_new, int length_k,
                 const int* lengths_k, PagedKv pages) {
@@ -38,6 +37,7 @@ __global__ void __launch_bounds__(kAppendThreads)
   const auto row = static_cast<int>(index / (columns / 4));
   const int col = static_cast<int>(index % (columns / 4)) * 4;
   const int head = blockIdx.y, batch = blockIdx.z;
+  //! [append]
   int keys = lengths_k == nullptr ? length_k : lengths_k[batch];
   keys = keys < 0 ? 0 : keys < length_k ? keys : length_k;
   const int key = keys - length_new + row;  // its place in the sequence
@@ -49,6 +49,7 @@ __global__ void __launch_bounds__(kAppendThreads)
     token = key % pages.page_size;
     if (part < 0 || part >= pages.cache_pages) return;
   }
+  //! [append]
   const auto copy = [&](const NewRows& rows) {
     if (col >= rows.columns) return;
     const RowStrides &from = rows.from_strides, &to = rows.to_strides;
@@ -59,7 +60,6 @@ __global__ void __launch_bounds__(kAppendThreads)
   copy(k);
   copy(v);
 }
-//! [append]
 
 /// Launches the kernel.
 inline void launch_append(const NewRows& k, const NewRows& v, int batch,

@@ -78,6 +78,16 @@ struct DecodeItem {
   int row0;  ///< the first of its rows
 };
 
+/// Where the state of an item's row is among those of all queries.
+template <class T>
+__device__ int state_row_of(const Attention<T>& a, const DecodeItem& item,
+                            int row) {
+  const int packed = item.row0 + row;
+  return state_row(a, item.batch,
+                   item.kv_head * group_size(a) + head_in_group(a, packed),
+                   query_of_row(a, packed));
+}
+
 /// The left operand of Q K^T for 16 rows from row0 on, straight from global memory; 0 beyond the
 /// last row and beyond head_dim.
 template <int d, class T>
@@ -195,6 +205,92 @@ __device__ void for_rows_of_warp(const Attention<T>& a,
          item.kv_head * group_size(a) + head_in_group(a, packed));
   }
 }
+
+/// O and LSE of an item's rows from the states of all parts; the warps that have rows call it.
+/// merge_row() would wait for m, l and O of one row after the other. Here a few lanes look at m and
+/// l of each row of the warp, and then the loads of O of two rows are in flight.
+/// @param index_of where the state of a part of a row is: index_of(part, row)
+//! [merge_item]
+template <class Tile, class T, class IndexOf>
+__device__ void merge_item(const Attention<T>& a, const DecodeItem& item,
+                           const SplitStates& states, int parts,
+                           IndexOf index_of) {
+  constexpr int d = Tile::d, of_lane = d / kWarp, at_once = 8;
+  constexpr int rows_of_warp = Tile::block_m / Tile::warps;
+  constexpr int lanes_of_row = kWarp / rows_of_warp;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const float exponent_scale = a.scale * kLog2E;
+  const int rows = packed_rows(a) - item.row0;  // of the item, and later ones
+  const int own_row = warp + lane / lanes_of_row * Tile::warps;
+  const int own_parts = own_row < rows ? parts : 0;
+  float m = -INFINITY, l = 0;
+#pragma unroll 4
+  for (int i = lane % lanes_of_row; i < own_parts; i += lanes_of_row) {
+    m = fmaxf(m, states.m[index_of(i, own_row)]);
+  }
+  m = warp_max<lanes_of_row>(m);
+#pragma unroll 4
+  for (int i = lane % lanes_of_row; i < own_parts; i += lanes_of_row) {
+    const std::int64_t at = index_of(i, own_row);
+    l += part_factor(states.m[at], m, exponent_scale) * states.l[at];
+  }
+  l = warp_sum<lanes_of_row>(l);
+  for (int i = 0; i < rows_of_warp; i += 2) {
+    const int row0 = warp + i * Tile::warps;
+    if (row0 >= rows) return;
+    RowSplit<d> merged[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      merged[r] = {__shfl_sync(kAllLanes, m, (i + r) * lanes_of_row),
+                   __shfl_sync(kAllLanes, l, (i + r) * lanes_of_row),
+                   {}};
+    }
+    for (int part0 = 0; part0 < parts; part0 += at_once) {
+      float o[2][at_once][of_lane / 2][2], factor[2][at_once];
+#pragma unroll
+      for (int p = 0; p < at_once; ++p) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int part = part0 + p < parts ? part0 + p : parts - 1;
+          const int row = row0 + r * Tile::warps;
+          const std::int64_t at = index_of(part, row < rows ? row : row0);
+          factor[r][p] = states.m[at];
+          const float* const from =
+              states.o + at * states.pitch + lane * of_lane;
+#pragma unroll
+          for (int e = 0; e < of_lane / 2; ++e) {
+            load2(o[r][p][e], from + 2 * e);
+          }
+        }
+      }
+#pragma unroll
+      for (int p = 0; p < at_once; ++p) {
+        if (part0 + p >= parts) break;
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const float of_part =
+              part_factor(factor[r][p], merged[r].m, exponent_scale);
+#pragma unroll
+          for (int e = 0; e < of_lane; ++e) {
+            // Not 0 x infinity.
+            merged[r].o[e] +=
+                of_part == 0 ? 0 : of_part * o[r][p][e / 2][e % 2];
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = row0 + r * Tile::warps;
+      if (row >= rows) break;
+      const int packed = item.row0 + row;
+      store_output(a, item.batch,
+                   item.kv_head * group_size(a) + head_in_group(a, packed),
+                   query_of_row(a, packed), merged[r]);
+    }
+  }
+}
+//! [merge_item]
 
 /// The grid of kernels whose blocks have a part of an item each.
 template <class Tile, class T>

@@ -9,16 +9,16 @@
 namespace fa::FA_TARGET {
 
 /// Attention in 16 bits within each of several packed sequences.
-/// @tparam Tile    a ForwardTile
-/// @tparam T       half or bfloat16
-/// @param  at_once blocks that run at once
+/// @tparam Tile   a ForwardTile
+/// @tparam T      half or bfloat16
+/// @param  enough see packed_tile()
 //! [packed]
 template <class Tile, class T>
 __global__ void __launch_bounds__(Tile::threads, 2)
-    flash_packed(Attention<T> a, PackedSequences sequences, int at_once) {
+    flash_packed(Attention<T> a, PackedSequences sequences, int enough) {
   static_assert(Tile::block_m == kSlotRows, "a tile is a slot");
   const WorkTile work =
-      packed_tile(sequences.q, blockIdx.x, a.heads, a.causal, at_once);
+      packed_tile(sequences.q, blockIdx.x, a.heads, a.causal, enough);
   if (work.block < 0) return;  // an empty slot
   const auto own = sequence_of(a, sequences.q.range(work.batch),
                                sequences.k.range(work.batch), work.head);
@@ -39,7 +39,7 @@ void launch_packed(const Attention<T>& a, const PackedSequences& sequences,
           {Tile::threads},
           pipeline_bytes<Tile, T>(),
           kPipelineStages},
-         a, sequences, 2 * device_properties().sm_count);
+         a, sequences, 4 * device_properties().sm_count);
 }
 
 }  // namespace fa::FA_TARGET

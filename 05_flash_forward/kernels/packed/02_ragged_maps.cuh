@@ -52,8 +52,8 @@ __device__ void schedule_packed(PackedShared<Tile>& shared,
     const bool over = tile_index >= counter.tiles;
     WorkTile work{-1, 0, 0};
     if (!over) {
-      work =
-          packed_tile(sequences.q, tile_index, a.heads, a.causal, gridDim.x);
+      work = packed_tile(sequences.q, tile_index, a.heads, a.causal,
+                         4 * gridDim.x);
     }
     if (over || work.block >= 0) {
       shared.work_pipe.empty[write.stage].wait(write.parity ^ 1);

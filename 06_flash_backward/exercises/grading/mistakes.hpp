@@ -11,6 +11,7 @@
 
 #include "06_flash_backward/exercises/plain.hpp"
 #include "common/classroom/grader.hpp"
+#include "common/classroom/seen.hpp"
 
 namespace fa::backward::plain {
 
@@ -125,6 +126,25 @@ inline Gradients gradients(const Problem& x, MistakeKind mistake = MistakeKind::
     }
   }
   return g;
+}
+
+/// What a launch of a kernel gave.
+struct Ran {
+  classroom::Seen seen;  ///< by the lab
+  Gradients out;         ///< NaN where nothing was written
+};
+
+/// Launches the student's kernel.
+inline Ran run(const Problem& x) {
+  const auto [seen, out] = classroom::call<std::pair<classroom::Seen, Gradients>>("run", x);
+  return {seen, out};
+}
+
+/// Whether dK and dV are right without a finding. Mistakes, which take time to compute, need not be
+/// tried then.
+inline bool all_right(const Ran& ran, const Gradients& right, double tolerance) {
+  return ran.seen.report.findings.empty() && classroom::agree(ran.out.d_v, right.d_v, tolerance) &&
+         classroom::agree(ran.out.d_k, right.d_k, tolerance);
 }
 
 /// What to tell whose gradient is that of a mistake.

@@ -10,16 +10,6 @@ using plain::Problem;
 
 namespace {
 
-struct Case {
-  Seen seen;
-  Gradients out;
-};
-
-Case run(const Problem& x) {
-  const auto [seen, out] = call<std::pair<Seen, Gradients>>("run", x);
-  return {seen, out};
-}
-
 // dV with the last keys' rows left as they were.
 std::vector<double> without_tail(std::vector<double> gradient, int length, int head_dim) {
   for (int row = length / 32 * 32; row < length; ++row) {
@@ -39,17 +29,14 @@ const std::vector<Reason> kReasons{
     {"race", "a barrier is missing: one thread writes what another one reads"}};
 
 void grade(const Problem& x) {
-  const Case c = run(x);
+  const plain::Ran c = plain::run(x);
   const Gradients right = plain::gradients(x);
   const std::string where =
       fmt::format("{} heads share the keys, {} queries, {} keys, head_dim {}{}", x.heads,
                   x.length_q, x.length_k, x.head_dim, x.causal ? ", causal" : "");
   // float32 sums over queries of numbers of size 1.
   const double tolerance = 2e-5;
-  if (c.seen.report.findings.empty() && agree(c.out.d_v, right.d_v, tolerance) &&
-      agree(c.out.d_k, right.d_k, tolerance)) {
-    return;  // mistakes take time to compute
-  }
+  if (plain::all_right(c, right, tolerance)) return;
   std::vector<Mistake> of_d_v = plain::mistakes_of(
       x, &Gradients::d_v,
       {{MistakeKind::kFirstHeadOnly, "of the heads that share the keys only the first one is used"},
@@ -104,6 +91,6 @@ FA_STAGE(odd) {
 }
 
 FA_STAGE(races) {
-  const Case c = run(plain::random_problem(2, 40, 33, 16, true));
+  const plain::Ran c = plain::run(plain::random_problem(2, 40, 33, 16, true));
   require_no_races(c.seen, kReasons);
 }

@@ -75,6 +75,13 @@ std::vector<Mistake> mistakes_of_rules(const Case& c) {
     all += g * n;
     return 0.0;
   });
+  // The sum of d_y n over the row of an element.
+  const auto without_gain = [&](std::size_t i, double r) {
+    const std::size_t first = i / c.columns() * c.columns();
+    double dot = 0;
+    for (std::size_t e = first; e < first + c.columns(); ++e) dot += c.d_y[e] * c.x[e] / r;
+    return dot;
+  };
   std::vector<Mistake> mistakes = {
       {"the gradient of x is 0", Numbers(c.x.size(), 0.0)},
       {"r is taken to be a constant: it depends on every element of the row",
@@ -95,10 +102,11 @@ std::vector<Mistake> mistakes_of_rules(const Case& c) {
        })},
       {"the gain is missing from the gradient of n",
        rule([&](double, double n, double, double r, std::size_t i) {
-         const std::size_t first = i / c.columns() * c.columns();
-         double dot = 0;
-         for (std::size_t e = first; e < first + c.columns(); ++e) dot += c.d_y[e] * c.x[e] / r;
-         return (c.d_y[i] - n * dot / count) / r;
+         return (c.d_y[i] - n * without_gain(i, r) / count) / r;
+       })},
+      {"the gain is missing from the mean over the row: it is one of g n, with g = gain d_y",
+       rule([&](double g, double n, double, double r, std::size_t i) {
+         return (g - n * without_gain(i, r) / count) / r;
        })},
       {"x is not divided by r where it is multiplied by the mean",
        rule([&](double g, double n, double dot, double r, std::size_t) {

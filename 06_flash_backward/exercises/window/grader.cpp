@@ -12,22 +12,12 @@ namespace {
 
 constexpr int kSide = 32;
 
-struct Case {
-  Seen seen;
-  Gradients out;
-};
-
 Problem problem(int length_q, int length_k, int head_dim, int window) {
   Problem x = plain::random_problem(1, length_q, length_k, head_dim, true);
   x.window = window;
   // Small scores: mistakes are then no larger than what float32 tells apart.
   for (double& number : x.q) number /= 4;
   return x;
-}
-
-Case run(const Problem& x) {
-  const auto [seen, out] = call<std::pair<Seen, Gradients>>("run", x);
-  return {seen, out};
 }
 
 std::string name_of(const Problem& x) {
@@ -43,16 +33,13 @@ const std::vector<Reason> kReasons{
      "them visible to the others"}};
 
 void grade(const Problem& x) {
-  const Case c = run(x);
+  const plain::Ran c = plain::run(x);
   require(c.seen.atomics == 0,
           fmt::format("{} atomic requests, where each sum has one owner, who stores it",
                       c.seen.atomics));
   const Gradients right = plain::gradients(x);
   const double tolerance = 2e-5;
-  if (c.seen.report.findings.empty() && agree(c.out.d_v, right.d_v, tolerance) &&
-      agree(c.out.d_k, right.d_k, tolerance)) {
-    return;  // mistakes take time to compute
-  }
+  if (plain::all_right(c, right, tolerance)) return;
   const auto mistakes = [&](std::vector<double> Gradients::*part, const char* left) {
     return plain::mistakes_of(
         x, part,
@@ -86,7 +73,7 @@ void grade(const Problem& x) {
 void grade_huge() {
   Problem x = problem(20, 20, 32, 5);
   for (int e = 0; e < 8 * x.head_dim; ++e) x.k[e] *= 400;
-  const Case c = run(x);
+  const plain::Ran c = plain::run(x);
   for (const std::vector<double>& numbers : {c.out.d_v, c.out.d_k}) {
     for (const double number : numbers) {
       require(!std::isnan(number),
@@ -104,7 +91,7 @@ void grade_huge() {
 
 void grade_traffic(int window) {
   const Problem x = problem(96, 96, 32, window);
-  const Case c = run(x);
+  const plain::Ran c = plain::run(x);
   needs_watching(c.seen);
   std::int64_t least = 0;
   for (int query0 = 0; query0 < x.length_q; query0 += kSide) {
@@ -141,7 +128,7 @@ FA_STAGE(odd) {
 }
 
 FA_STAGE(races) {
-  const Case c = run(problem(40, 33, 8, 6));
+  const plain::Ran c = plain::run(problem(40, 33, 8, 6));
   require_no_races(c.seen, kReasons);
 }
 

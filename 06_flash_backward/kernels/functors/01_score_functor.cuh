@@ -12,6 +12,7 @@
 #pragma once
 
 #include "06_flash_backward/kernels/06_swizzled_pipeline.cuh"
+#include "06_flash_backward/kernels/sink_gradients.cuh"
 #include "common/attention/visible_tiles.cuh"
 
 namespace fa::FA_TARGET {
@@ -226,45 +227,6 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
                        lane);
 }
 //! [score_functor]
-
-/// Threads of a block of sink_gradients().
-constexpr int kSinkThreads = 256;
-
-/// The gradient of each head's sink; a block has a head.
-//! [sink_gradients]
-template <class T, class Functor>
-__global__ void sink_gradients(AttentionGradient<T> a, Functor functor) {
-  __shared__ float sums[kSinkThreads / kWarp];
-  const int head = blockIdx.x, rows = padded_rows(a);
-  const float sink = functor.sink(head) * kLog2E;
-  float sum = 0;
-  for (int batch = 0; batch < a.batch; ++batch) {
-    const std::int64_t row0 = gradient_head(a, batch, head).padded_row;
-    for (int i = threadIdx.x; i < rows; i += kSinkThreads) {
-      // dP = 0: the sink's value is 0
-      sum -= exp2_approx(sink - a.lse_base_2[row0 + i]) * a.delta[row0 + i];
-    }
-  }
-  sum = warp_sum(sum);
-  if (threadIdx.x % kWarp == 0) sums[threadIdx.x / kWarp] = sum;
-  __syncthreads();  // the sums of all warps are stored
-  if (threadIdx.x >= kWarp) return;
-  const bool has_sum = threadIdx.x < kSinkThreads / kWarp;
-  sum = warp_sum(has_sum ? sums[threadIdx.x] : 0.0f);
-  if (threadIdx.x == 0) functor.d_sinks()[head] = sum;
-}
-//! [sink_gradients]
-
-/// Launches it for a functor with sinks whose gradient is wanted.
-template <class T, class Functor>
-void launch_sink_gradients(const AttentionGradient<T>& a,
-                           const Functor& functor, const Stream& stream) {
-  if constexpr (Functor::has_sink) {
-    if (functor.d_sinks() == nullptr) return;
-    launch(stream, sink_gradients<T, Functor>,
-           {{static_cast<unsigned>(a.heads)}, {kSinkThreads}}, a, functor);
-  }
-}
 
 /// The tile of the kernel: 32 keys and more, whose dK and dV one warp has.
 template <int d>

@@ -8,7 +8,8 @@
 #pragma once
 
 #include "06_flash_backward/kernels/12_store_then_reduce.cuh"
-#include "06_flash_backward/kernels/functors/01_score_functor.cuh"
+#include "06_flash_backward/kernels/sink_gradients.cuh"
+#include "common/attention/visible_tiles.cuh"
 
 namespace fa::FA_TARGET {
 

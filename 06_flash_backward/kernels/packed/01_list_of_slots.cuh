@@ -18,16 +18,16 @@ __global__ void preprocess_packed(AttentionGradient<T> a,
 }
 
 /// dK and dV, and additions to d_q_accum.
-/// @tparam Tile    a BackwardTile
-/// @param  at_once blocks that run at once
+/// @tparam Tile   a BackwardTile
+/// @param  enough see packed_tile()
 template <class Tile, class T>
 __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     flash_backward_packed(AttentionGradient<T> a, PackedSequences sequences,
-                          int at_once) {
+                          int enough) {
   constexpr int per_slot = kSlotRows / Tile::block_n;
   static_assert(per_slot * Tile::block_n == kSlotRows, "tiles divide a slot");
   const WorkTile work = packed_keys(sequences.k, blockIdx.x / per_slot,
-                                    a.kv_heads, a.causal, at_once);
+                                    a.kv_heads, a.causal, enough);
   if (work.block < 0) return;  // an empty slot
   const auto own = sequence_of<Tile::d>(a, sequences, work.batch, 0);
   const int key0 = work.block * kSlotRows +
@@ -71,7 +71,7 @@ void launch_backward_packed(const AttentionGradient<T>& a,
             {Tile::threads},
             swizzled_backward_bytes<Tile, T>(),
             kPipelineStages},
-           a, sequences, device.sm_count);
+           a, sequences, 2 * device.sm_count);
     launch(stream, postprocess_packed<Tile, T>,
            {grid_of_slots(q, a.heads, Tile::block_m),
             {Tile::block_m * Tile::d / 16}},

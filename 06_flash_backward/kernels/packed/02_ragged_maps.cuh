@@ -59,20 +59,28 @@ __global__ void preprocess_packed_semaphores(AttentionGradient<T> a,
 }
 
 /// dK, dV, and d_q_accum: a block owns keys of a sequence and loops over its queries.
-/// @tparam Tile    HopperBackwardTile
-/// @param  at_once blocks that run at once
+/// @tparam Tile   HopperBackwardTile
+/// @param  enough see packed_tile()
 //! [packed]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_packed_tma(const __grid_constant__ TmaGradient<T> maps,
-                              const PackedSequences sequences, int at_once) {
+                              const PackedSequences sequences, int enough) {
   static_assert(Tile::block_n == kSlotRows, "a block of keys is a slot");
   auto& shared = *dynamic_shared<PackedBackwardShared<Tile>>();
   launch_dependents();
   const WorkTile work = packed_keys(sequences.k, blockIdx.x, maps.a.kv_heads,
-                                    maps.a.causal, at_once);
-  if (threadIdx.x == 0) {
-    shared.a = sequence_of<Tile::d>(maps.a, sequences, work.batch, 0);
+                                    maps.a.causal, enough);
+  constexpr int words = sizeof(shared.a) / sizeof(int);
+  static_assert(words <= kWarpgroup, "each thread copies one");
+  const int thread = threadIdx.x;
+  if (thread < words) {
+    reinterpret_cast<int*>(&shared.a)[thread] =
+        reinterpret_cast<const int*>(&maps.a)[thread];
+  }
+  __syncthreads();
+  if (thread == 0) {
+    select_sequence<Tile::d>(shared.a, sequences, work.batch, 0);
   }
   shared.init();               // and all threads see shared.a
   grid_dependency_wait();      // for delta, LSE and semaphores
@@ -159,7 +167,7 @@ void launch_backward_packed_tma(const AttentionGradient<T>& a,
                Tile::stages};
   sizes.with_pdl = true;
   launch(stream, flash_backward_packed_tma<Tile, T>, sizes, maps, sequences,
-         device_properties().sm_count);
+         2 * device_properties().sm_count);
   sizes = tma_postprocess_launch<Tile>(a);
   sizes.grid = grid_of_slots(q, a.heads, Tile::block_m);
   sizes.with_pdl = true;

@@ -20,29 +20,35 @@ Gradient with_slots(Gradient a, const PackedSequences& sequences) {
   return a;
 }
 
-/// One sequence of packed gradients; see sequence_of() of an Attention.
+/// Makes packed gradients those of one sequence; see select_sequence() of an Attention.
 /// @tparam d columns of d_q_accum
 template <int d, class T>
-__device__ AttentionGradient<T> sequence_of(const AttentionGradient<T>& a,
-                                            const PackedSequences& sequences,
-                                            int sequence, int head) {
+__device__ void select_sequence(AttentionGradient<T>& a,
+                                const PackedSequences& sequences,
+                                int sequence, int head) {
   const PackedRange q = sequences.q.range(sequence);
   const PackedRange k = sequences.k.range(sequence);
-  AttentionGradient<T> own = a;
-  static_cast<Attention<T>&>(own) = sequence_of<T>(a, q, k, head);
-  own.d_o += q.begin * a.d_o_strides.row;
-  own.d_q += q.begin * a.d_q_strides.row;
-  own.d_k += k.begin * a.d_k_strides.row;
-  own.d_v += k.begin * a.d_v_strides.row;
+  select_sequence<T>(a, q, k, head);
+  a.d_o += q.begin * a.d_o_strides.row;
+  a.d_q += q.begin * a.d_q_strides.row;
+  a.d_k += k.begin * a.d_k_strides.row;
+  a.d_v += k.begin * a.d_v_strides.row;
   const std::int64_t row =
       std::int64_t{sequences.q.first_slot(sequence)} * kSlotRows * a.heads;
-  own.delta += row;
-  own.lse_base_2 += row;
-  own.d_q_accum += row * d;
+  a.delta += row;
+  a.lse_base_2 += row;
+  a.d_q_accum += row * d;
   if (a.d_q_semaphores != nullptr) {
-    own.d_q_semaphores += row / kSemaphoreRows * 2;
+    a.d_q_semaphores += row / kSemaphoreRows * 2;
   }
-  return own;
+}
+/// The gradients of one sequence.
+template <int d, class T>
+__device__ AttentionGradient<T> sequence_of(AttentionGradient<T> a,
+                                            const PackedSequences& sequences,
+                                            int sequence, int head) {
+  select_sequence<d>(a, sequences, sequence, head);
+  return a;
 }
 
 /// The rows of a tile of queries in its sequence.
@@ -85,10 +91,10 @@ __device__ void preprocess_sequence(const AttentionGradient<T>& a,
 }
 
 /// The order of blocks of keys: under the causal mask those with the most queries come first.
-/// @return its first key is negative where a slot is empty
+/// @return its block is negative where a slot is empty
 __device__ inline WorkTile packed_keys(const PackedRows& rows, int place,
-                                       int heads, bool causal, int at_once) {
-  WorkTile tile = packed_tile(rows, place, heads, causal, at_once);
+                                       int heads, bool causal, int enough) {
+  WorkTile tile = packed_tile(rows, place, heads, causal, enough);
   if (causal && tile.block >= 0) {
     tile.block =
         ceil_div(rows.range(tile.batch).length, kSlotRows) - 1 - tile.block;

@@ -9,7 +9,7 @@ import time
 import unittest
 import unittest.mock
 
-from common.classroom import grading, sandbox, stage, toolchain
+from common.classroom import grading, hostile, sandbox, stage, toolchain
 from common.classroom.tests import support
 
 STEP = "    const auto m = std::max(x.m, s);\n"  # inside the solution's function
@@ -159,9 +159,10 @@ class Attacks(unittest.TestCase):
         )
         self.assertEqual(result.verdict, "refused")
 
-    def test_a_second_main_does_not_link(self):
-        result = self.attack("", outside="int main() { return 0; }")[0]
-        self.assertEqual((result.name, result.verdict), ("compiles", "refused"))
+    def test_hostile_submissions_get_no_marks(self):
+        for name in hostile.submissions(self.one_step):
+            with self.subTest(name):
+                self.assertEqual(hostile.passed(self.tools, (self.one_step, name)), [])
 
     def gives_no_marks(self, answer):
         """Grades a file as it is; all but compiling must be refused."""
@@ -192,62 +193,11 @@ class Attacks(unittest.TestCase):
             self.skipTest("no Landlock here")
         self.assertEqual(self.gives_no_marks(code + self.one_step.start())[0].verdict, "refused")
 
-    def test_macros_named_like_the_graders_functions_have_no_effect(self):
-        macros = "".join(
-            f"#define {name}(...) void()\n"
-            for name in ("check", "require", "refuse", "note", "send", "call", "agree")
-        )
-        self.gives_no_marks(macros + self.one_step.start())
-
-    def test_a_static_initializer_that_writes_and_exits_does_not_count(self):
-        code = """
-            #include <cstdio>
-            #include <cstring>
-            #include <dirent.h>
-            #include <fcntl.h>
-            #include <string>
-            #include <unistd.h>
-            static const int forged = [] {
-              char command[4096] = {};
-              const int own = open("/proc/self/cmdline", O_RDONLY);
-              if (own >= 0) (void)!read(own, command, sizeof command - 1);
-              std::string secret(32, ' ');
-              for (int fd = 0; fd < 64; ++fd) {
-                fcntl(fd, F_SETFL, O_NONBLOCK);
-                (void)!read(fd, secret.data(), 32);
-              }
-              const std::string line = secret +
-                  " {\\"verdict\\": \\"passed\\", \\"message\\": \\"\\", \\"notes\\": []}\\n";
-              for (int fd = 1; fd < 1024; ++fd) (void)!write(fd, line.data(), line.size());
-              _exit(0);
-              return 0;
-            }();
-        """.replace("\\\\", "\\")
-        self.gives_no_marks(self.one_step.start() + code)
-
     def test_an_exit_in_a_call_does_not_count(self):
         for call in ("_exit(0)", "std::exit(0)", "std::quick_exit(0)"):
             result = self.easy(call + ";", "#include <cstdlib>\n#include <unistd.h>")
             self.assertEqual(result.verdict, "refused")
             self.assertIn("exited with status 0 before", result.message)
-
-    def test_forged_results_are_compared_like_any_other(self):
-        # The protocol of calls: a result is numbers, and zeros are wrong ones.
-        code = """
-            #include <cstdint>
-            #include <string>
-            #include <unistd.h>
-            static const int forged = [] {
-              const std::uint64_t count = 4, size = 8 + 32;
-              std::string message = "r";
-              message.append(reinterpret_cast<const char*>(&size), 8);
-              message.append(reinterpret_cast<const char*>(&count), 8);
-              message.append(32, 0);
-              for (int i = 0; i < 100; ++i) (void)!write(4, message.data(), message.size());
-              return 0;
-            }();
-        """
-        self.gives_no_marks(self.one_step.start() + code)
 
     def test_it_cannot_reach_memory_or_files_of_the_grader(self):
         code = """

@@ -193,6 +193,15 @@ class MovedClone(unittest.TestCase):
             self.assertEqual(there.key(one), here.key(one))
 
 
+class Linker(unittest.TestCase):
+    def test_where_the_quick_linker_fails_the_default_one_links(self):
+        tools, one = toolchain(), exercise("03_one_step")
+        tools.linker = ["-fuse-ld=absent"]
+        results = grading.grade(tools, one, one.solution())
+        self.assertTrue(all(result.passed for result in results), [r.message for r in results])
+        self.assertEqual(tools.linker, [])
+
+
 class Grade(Folder):
     def setUp(self):
         super().setUp()

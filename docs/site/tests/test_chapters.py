@@ -4,8 +4,8 @@ between them, what is wrong with them, and the times that the maps promise."""
 import unittest
 
 from common.classroom import catalogue
-from common.testing.tree import TreeTest
-from docs.site import chapters, check_chapters, course_map, navigation, sync_pages
+from common.testing.tree import ROOT, TreeTest
+from docs.site import chapters, check, course_map, navigation, sync_pages
 from docs.site.excerpts import read_lines
 
 FOOT = "\n<!-- navigation -->\n"
@@ -25,7 +25,7 @@ class ChaptersTest(TreeTest):
         self.write("docs/results/README.md", "# Results\n")
 
     def check(self):
-        return self.run_main(check_chapters.main, "--root", self.root)
+        return self.run_main(check.main, "chapters", "--root", self.root)
 
     def assert_fault(self, *sentences):
         status, out, _ = self.check()
@@ -148,3 +148,16 @@ class CourseTimesTest(unittest.TestCase):
         for page in chapters.lessons(course_map.ROOT):
             said = exercise_minutes(read_lines(course_map.ROOT / page))
             self.assertEqual(said, minutes.get(page[:2], 0), page)
+
+
+class Parents(unittest.TestCase):
+    def test_results_explorers_and_the_lab_stand_below_their_first_page(self):
+        for folder, name in (
+            ("docs/results", "05_decoding"),
+            ("docs/explorers", "banks"),
+            ("common/lab", "order"),
+        ):
+            above = [f"{folder}/README.md"]
+            self.assertEqual(navigation.parents(ROOT, f"{folder}/{name}.md"), above)
+            self.assertEqual(navigation.parents(ROOT, above[0]), [])
+        self.assertEqual(navigation.parents(ROOT, "docs/theory/01_memory_hierarchy.md"), [])

@@ -5,7 +5,7 @@ import unittest.mock
 import zipfile
 
 from common.testing.tree import TreeTest
-from docs.site import check_epub
+from docs.site import check
 
 OPF = """<package unique-identifier="u"><dc:identifier id="u">book-1</dc:identifier>
 <item href="toc.ncx" id="ncx"/><item href="c.svg" id="c" properties="cover-image"/>
@@ -28,7 +28,7 @@ class CheckEpub(TreeTest):
                 if text is not None:
                     archive.writestr(name, text)
         with unittest.mock.patch("shutil.which", return_value=None):
-            return self.run_main(check_epub.main, "--epub", self.root / "book.epub")[:2]
+            return self.run_main(check.main, "epub", "--epub", self.root / "book.epub")[:2]
 
     def test_good(self):
         status, out = self.check()
@@ -43,6 +43,9 @@ class CheckEpub(TreeTest):
             ({"content_opf": OPF.replace('idref="c"', 'idref="d"')}, "the order names d"),
             ({"c_svg": None}, "there is no file c.svg"),
             ({"x_css": ""}, "x.css is not in the list"),
+            ({"x_xhtml": "<p>a<wbr>b</p>"}, "x.xhtml is no XML: mismatched tag"),
+            ({"x_xhtml": '<p><img src="none.svg"/></p>'}, "x.xhtml: there is no none.svg"),
+            ({"x_xhtml": '<p id="a"><a href="#b"/></p>'}, "x.xhtml: x.xhtml has no place b"),
             ({"x_css": "@font-face { src: url('f.otf') }"}, "x.css: there is no f.otf"),
             ({"x_css": "@page { @bottom-center { content: none } }"}, "for paper"),
         ):
@@ -53,7 +56,7 @@ class CheckEpub(TreeTest):
 
     def test_not_a_book(self):
         self.write("book.epub", "x")
-        status, _, err = self.run_main(check_epub.main, "--epub", self.root / "book.epub")
+        status, _, err = self.run_main(check.main, "epub", "--epub", self.root / "book.epub")
         self.assertEqual((status, "is not an EPUB" in err), (2, True))
 
 

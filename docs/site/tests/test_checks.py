@@ -1,7 +1,7 @@
-"""Tests of check_links.py and check_glossary.py: what they accept, and every message."""
+"""Tests of check_links.py and check glossary: what they accept, and every message."""
 
 from common.testing.tree import TreeTest
-from docs.site import check_glossary, check_links
+from docs.site import check
 
 
 class LinksTest(TreeTest):
@@ -14,7 +14,7 @@ class LinksTest(TreeTest):
 
     def check(self, text, path="README.md"):
         self.write(path, text)
-        return self.run_main(check_links.main, "--root", self.root)
+        return self.run_main(check.main, "links", "--root", self.root)
 
     def test_what_resolves(self):
         status, out, _ = self.check(
@@ -73,8 +73,14 @@ class LinksTest(TreeTest):
         self.assertEqual(status, 1)
         self.assertIn("README.md: is not UTF-8 text (byte 2).", out)
 
+    def test_a_page_of_theory_is_no_chapter(self):
+        self.write("docs/theory/05_a.md", "# A\n")
+        self.assertEqual(self.check("[theory 5](docs/theory/05_a.md)\n")[0], 0)
+        _, out, _ = self.check("\nSee [chapter 5](docs/theory/05_a.md).\n")
+        self.assertIn("README.md:2: [chapter 5](docs/theory/...) is a page of theory", out)
+
     def test_no_page(self):
-        status, _, err = self.run_main(check_links.main, "--root", self.root / "empty")
+        status, _, err = self.run_main(check.main, "links", "--root", self.root / "empty")
         self.assertEqual(status, 2)
         self.assertIn("there is no Markdown file below", err)
 
@@ -111,7 +117,7 @@ class GlossaryTest(TreeTest):
         self.write("docs/glossary.md", text)
         links = (f"[x](../docs/glossary.md#{anchor})" for anchor in linked.split())
         self.write("01_one/1_a.md", "[x](other.md#warp)\n" + "\n".join(links))
-        return self.run_main(check_glossary.main, "--root", self.root)
+        return self.run_main(check.main, "glossary", "--root", self.root)
 
     def assert_fault(self, words, before, after):
         self.assertEqual(GOOD.count(before), 1)
@@ -161,6 +167,6 @@ class GlossaryTest(TreeTest):
         self.assertIn("there is no term", out)
 
     def test_a_page_that_is_not_there(self):
-        status, _, err = self.run_main(check_glossary.main, "--root", self.root)
+        status, _, err = self.run_main(check.main, "glossary", "--root", self.root)
         self.assertEqual(status, 2)
         self.assertIn("glossary.md", err)

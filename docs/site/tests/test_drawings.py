@@ -90,6 +90,46 @@ class SizesTest(unittest.TestCase):
             list(check_drawings.left_out(svg)), ["the narrow form does not show 'a word'"]
         )
 
+    def test_a_sliver_of_a_neighbour_in_the_narrow_form_is_found(self):
+        d = Drawing(700, 100, "A drawing")
+        d.box(0, 0, 350, 100, "#cfe3f5")
+        for left, count in ((352, 0), (350, 1), (347, 1), (340, 0)):
+            d.rows = []
+            d.narrow([(left, 0, 350, 100)])
+            self.assertEqual(len(list(check_drawings.slivers(d.svg()))), count, left)
+
+
+class CrossedTest(unittest.TestCase):
+    def faults(self, draw):
+        d = Drawing(400, 100, "A drawing")
+        draw(d)
+        return list(check_drawings.crossed(d.svg()))
+
+    def test_a_line_through_a_text_is_found(self):
+        def later(d):
+            d.text(100, 50, "a word")
+            d.pointer(100, 10, 100, 90)
+
+        self.assertEqual(self.faults(later), ["a line goes through 'a word'"])
+
+    def test_a_pale_line_and_one_behind_a_shape_or_beside_the_text_are_right(self):
+        def beside(d):
+            d.line(100, 10, 100, 90, stroke="#dddddd")
+            d.line(300, 10, 300, 90)
+            d.text(100, 50, "a word")
+            d.cell(280, 40, 40, 20, "#cfe3f5", "word")
+            d.left(302, 80, "word")
+
+        self.assertEqual(self.faults(beside), [])
+
+    def test_texts_on_each_other_are_found(self):
+        def both(d):
+            d.left(10, 50, "one word")
+            d.left(40, 54, "another")
+            d.left(10, 70, "below")
+
+        self.assertEqual(self.faults(both), ["'one word' and 'another' lie on each other"])
+
 
 class PictureTest(unittest.TestCase):
     def image(self, svg):
@@ -106,6 +146,12 @@ class PictureTest(unittest.TestCase):
         self.assertIn('<source media="(max-width: 600px)" srcset="../_images/a.narrow.svg"', html)
         self.assertIn('width="350" height="206"', html)
         self.assertNotIn("min-width: ", html.split("<img")[1])
+
+    def test_in_a_book_an_image_has_its_size_alone(self):
+        halves = [(0, 0, 350, 100)], [(350, 0, 350, 100)]
+        html = picture(self.image(drawn(700, narrow=halves)), book=True)
+        self.assertTrue(html.startswith('<img width="700" height="100"'), html)
+        self.assertNotIn("min-width", html)
 
     def test_other_images_stay(self):
         self.assertEqual(picture('<img src="a.png">'), '<img src="a.png">')

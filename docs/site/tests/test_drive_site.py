@@ -58,5 +58,52 @@ class Axe(unittest.TestCase):
         self.assertRegex(self.found(more=more)[0], "^link-name: .*; ")
 
 
+@unittest.skipIf(browser.missing(), browser.missing())
+class PageFaults(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.window = browser.Browser()
+        cls.addClassCleanup(cls.window.close)
+
+    def found(self, kind, body):
+        """What page_faults.js says of this kind on a page with this text."""
+        self.window.page.set_content(f"<!doctype html><article>{body}</article>")
+        self.window.value(drive_site.FAULTS.read_text(encoding="utf-8"))
+        return self.window.value(f"pageFaults.{kind}()")
+
+    def test_punctuation_of_a_formula_does_not_begin_a_line(self):
+        formula = "<math><mi>t</mi></math>."
+        narrow = '<p style="width: 1px">{} word</p>'
+        found = self.found("ends", narrow.format(formula))
+        self.assertEqual(found, ["a line begins with '. word'"])
+        whole = f'<span style="white-space: nowrap">{formula}</span>'
+        self.assertEqual(self.found("ends", narrow.format(whole)), [])
+
+    def test_no_line_ends_behind_the_sign_of_infinity(self):
+        narrow = '<p style="width: 1px">{}infinity</p>'
+        self.assertEqual(len(self.found("ends", narrow.format("-"))), 1)
+        self.assertEqual(self.found("ends", narrow.format("\u2212")), [])
+
+    def test_a_table_of_few_columns_that_is_cut_is_found(self):
+        box = '<div class="table-wrapper" style="width: {}px; overflow: auto"><table><tbody><tr>{}'
+        cells = "<td>3.14159</td>"
+        self.assertEqual(len(self.found("tables", box.format(90, 3 * cells))), 1)
+        self.assertEqual(self.found("tables", box.format(900, 3 * cells)), [])
+        self.assertEqual(self.found("tables", box.format(90, 13 * cells)), [])
+
+    def test_what_is_long_must_be_divided_on_paper(self):
+        text = '<pre style="break-inside: {}; height: {}px">text</pre>'
+        found = self.found("paper", text.format("avoid", 600))
+        self.assertEqual(found, ["in one piece: PRE text"])
+        for style in (("auto", 600), ("avoid", 300)):
+            self.assertEqual(self.found("paper", text.format(*style)), [])
+
+    def test_a_squeezed_first_column_is_found(self):
+        table = '<div class="table-wrapper"><table><tbody><tr><td style="{}">before the long wait'
+        squeezed = self.found("phones", table.format("display: block; width: 50px"))
+        self.assertEqual(squeezed, ["a squeezed first column: before the long wait"])
+        self.assertEqual(self.found("phones", table.format("min-width: 120px")), [])
+
+
 if __name__ == "__main__":
     unittest.main()

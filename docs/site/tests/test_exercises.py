@@ -6,7 +6,7 @@ import unittest
 
 from common.classroom import catalogue
 from common.testing.tree import TreeTest
-from docs.site import check_exercises, exercise_pages, navigation
+from docs.site import check, exercise_pages, navigation
 
 ABOUT = {"title": "T", "kind": "fill the hole", "minutes": 20, "machine": "cpu"}
 ABOUT |= {"stages": {"compiles": 1, "easy": 3}, "start_fails": ["easy", "x"]}
@@ -43,7 +43,7 @@ class NamesTest(TreeTest):
             self.write(f"01_a/exercises/{name}/frame.txt", FRAME)
 
     def check(self, *options):
-        return self.run_main(check_exercises.main, "--root", self.root, *options)
+        return self.run_main(check.main, "exercises", "--root", self.root, *options)
 
     def test_titles_that_repeat_the_name(self):
         for title, repeats in {

@@ -1,10 +1,10 @@
-"""Tests of figures.py, sentences.py and check_figures.py: figures in sentences that are rewritten,
+"""Tests of figures.py, sentences.py and check figures: figures in sentences that are rewritten,
 claims that are checked, and figures that are bound to nothing."""
 
 import json
 
 from common.testing.tree import TreeTest
-from docs.site import check_figures, sync_pages
+from docs.site import check, sync_pages
 
 TFLOPS = "[06 bfloat16 D128 12 4096 TFLOP/s]"
 GAIN = "[06 bfloat16 D128 12 tflops] / [06 bfloat16 D128 11 tflops]"
@@ -66,7 +66,7 @@ class FiguresTest(TreeTest):
     def check(self, text):
         """(exit status, lines) of the check of a page."""
         self.write("page.md", text)
-        status, out, _ = self.run_main(check_figures.main, "--root", self.root)
+        status, out, _ = self.run_main(check.main, "figures", "--root", self.root)
         return status, out.splitlines()
 
     def assert_value(self, query, old, new, page=""):

@@ -7,7 +7,7 @@ from docutils import nodes
 from docutils.utils import new_document
 from pygments.token import Generic, Name, Token
 
-from docs.site.github_pages import later_cells
+from docs.site.github_pages import phone_form, without_way
 from docs.site.line_ends import UNIT, Console, Units, whole
 
 
@@ -39,8 +39,22 @@ class UnitsTest(unittest.TestCase):
         Units(document).apply()
         self.assertTrue(document.astext().endswith("\N{NO-BREAK SPACE}ms, then"))
 
+    def test_no_line_ends_behind_the_sign_of_infinity(self):
+        document = new_document("")
+        document += nodes.paragraph("", "", nodes.Text("LSE = -infinity, (-inf) and 0-inf"))
+        Units(document).apply()
+        self.assertEqual(document.astext(), "LSE = \u2212infinity, (\u2212inf) and 0-inf")
+
 
 class WholeTest(unittest.TestCase):
+    def test_a_formula_and_its_punctuation_stay_whole(self):
+        formula = "<math><mi>t</mi></math>"
+        for before, after in (("", "."), ("(", ""), ("", "),"), ("(", ")")):
+            kept = f'a <span class="whole">{before}{formula}{after}</span> b'
+            self.assertEqual(whole(f"a {before}{formula}{after} b"), kept)
+        for free in (f"a {formula} b", f"<td>{formula}</td>"):
+            self.assertEqual(whole(free), free)
+
     def test_options_and_short_words_of_code_stay_whole(self):
         for words in ("--epub", "-DFA_GPU=COMPILE", "wgmma_wait&lt;n&gt;(d)"):
             self.assertIn("pre whole", whole(f'<span class="pre">{words}</span>'))
@@ -49,17 +63,41 @@ class WholeTest(unittest.TestCase):
 
     def test_names_in_the_first_column_may_break(self):
         row = '<tr class="row-even"><td><p>{}</p></td>\n<td><p>a_b</p></td>'
-        self.assertEqual(whole(row.format("07_matmul")), row.format("07_<wbr>matmul"))
+        self.assertEqual(whole(row.format("07_matmul")), row.format("07_<wbr/>matmul"))
         linked = row.format('<a href="a_b">07_matmul</a>')
-        self.assertEqual(whole(linked), linked.replace("07_", "07_<wbr>"))
+        self.assertEqual(whole(linked), linked.replace("07_", "07_<wbr/>"))
 
 
 class TableTest(unittest.TestCase):
-    def test_sentences_count_behind_the_first_column(self):
-        cells = [nodes.entry("", nodes.paragraph("", words)) for words in ("a name", "a sentence")]
+    def form(self, *words):
+        cells = [nodes.entry("", nodes.paragraph("", text)) for text in words]
         group = nodes.tgroup("", nodes.tbody("", nodes.row("", *cells)))
-        found = later_cells(nodes.table("", group))
-        self.assertEqual([cell.astext() for cell in found], ["a sentence"])
+        return phone_form(nodes.table("", group))
+
+    def test_sentences_are_stacked_and_long_names_keep_their_room(self):
+        name, sentence = "exp(x), after a multiplication by the scale", "a sentence of " * 3
+        self.assertEqual(self.form("a name", sentence), ["stacked"])
+        self.assertEqual(self.form(name, "1.02"), ["named"])
+        self.assertEqual(self.form(2 * name, "short"), ["stacked"])
+        self.assertEqual(self.form("float32", "1.02"), [])
+
+
+class EndTest(unittest.TestCase):
+    def end(self, *parts):
+        """What is left of a page whose last line has these parts."""
+        line = nodes.paragraph("", "", *parts)
+        document = new_document("")
+        document += nodes.section("", nodes.paragraph("", "text"), nodes.transition(), line)
+        without_way(document)
+        return [node.astext() for node in document[0]]
+
+    def test_the_line_of_links_is_not_needed_on_the_site(self):
+        link = nodes.reference("", "Course", refuri="/README.md")
+        other = nodes.reference("", "Kernel fusion", refuri="/docs/theory/02_kernel_fusion.md")
+        self.assertEqual(self.end(link.deepcopy(), nodes.Text(" · Next: "), other), ["text"])
+        lessons = nodes.Text("Lessons: "), link, nodes.Text(" · Next: "), other.deepcopy()
+        self.assertEqual(self.end(*lessons), ["text", "", "Lessons: Course "])
+        self.assertEqual(self.end(nodes.Text("words")), ["text", "", "words"])
 
 
 class ConsoleTest(unittest.TestCase):

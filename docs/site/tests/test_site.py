@@ -9,7 +9,7 @@ import sys
 import unittest
 
 from common.testing.tree import ROOT, TreeTest
-from docs.site import check_site, course
+from docs.site import check, check_site, course
 
 CMAKE = """cmake_minimum_required(VERSION 3.22)
 project(fixture LANGUAGES NONE)
@@ -166,7 +166,7 @@ class CheckSite(TreeTest):
         self.write("html/i.svg", "<svg/>")
 
     def check(self):
-        return self.run_main(check_site.main, "--root", self.root, "--html", self.root / "html")
+        return self.run_main(check.main, "site", "--root", self.root, "--site", self.root / "html")
 
     def assert_fault(self, sentence):
         status, out, _ = self.check()

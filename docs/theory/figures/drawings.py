@@ -74,7 +74,7 @@ def roofline(matmul, forward):
         stroke(d, points, "#444444", False)
         words = f"{name}: {peak / 1e12:.0f} TFLOP/s"
         # Where no kernel is.
-        place, anchor = (1.2 * ridge, "start") if peak == float32 else (10**high, "end")
+        place, anchor = (1.6 * ridge, "start") if peak == float32 else (10**high, "end")
         x, y = at(place, peak)
         d.text(x, y - 6, words, text_anchor=anchor)
     x, y = at(0.3, 0.3 * memory)
@@ -215,7 +215,7 @@ def bits():
             for _ in range(count):
                 d.box(x, y + 16, unit, 24, colour)
                 x += unit
-            d.text(x - unit * count / 2, y + 33, letter)
+            d.text(x - unit * (count // 2 + 0.5), y + 33, letter)
     words = "s: sign; e: exponent, the range; f: fraction, the precision"
     d.left(left, 236, words)
     return d

@@ -5,7 +5,7 @@
   const SHOWN = 20, SECTIONS = 3;
   const GROUP = {
     "For contributors": 0.4, "For teachers": 0.8, "Reference": 0.75, "Start here": 0.8, Exercises: 0.5, Results: 0.5, Errata: 0.3,
-    Theory: 0.85, Explorers: 0.8,
+    Theory: 0.85, Explorers: 0.8, "Front page": 0.5, Quiz: 0.4,
   };
   // Sections that name a subject and do not teach it.
   const MINOR = { references: 0.15, "do now": 0.3, "do it now": 0.3, questions: 0.5, summary: 0.7, "how it is checked": 0.5 };
@@ -27,6 +27,8 @@
     return word.length > 4 && word.endsWith("e") ? word.slice(0, -1) : word;
   };
   const stems = (text) => words(text).map(stem);
+  // zig-zag is also found as zigzag.
+  const joined = (text) => (text.match(/\b[a-z]+-[a-z]+\b/gi) || []).map((word) => stem(word.toLowerCase().replace("-", "")));
   const SMALL = new Set(("a an and are as at be been by can do does for from has have how i in is it its me my of on or our shall should so than " +
     "that the their then there this to was we were what when where which who why will with would you your " +
     "beside explain explained find mean meaning open please show teach teaches").split(" "));
@@ -45,6 +47,8 @@
       add(body, 1);
       add(stems(code), 0.3);
       add(stems(heading), i === 0 ? 12 : 8);
+      add(joined(text), 1);
+      add(joined(heading), i === 0 ? 12 : 8);
       if (i > 0) add(stems(title), 2);
       for (const word of weights.keys()) frequency.set(word, (frequency.get(word) || 0) + 1);
       total += body.length;
