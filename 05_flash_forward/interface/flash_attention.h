@@ -195,18 +195,19 @@ typedef struct fa_functor {
   int32_t left;   ///< 0 to 10^9; -1: no limit on this side
   int32_t right;  ///< likewise
   /// @}
-  int32_t prefix;            ///< 0 to 10^9
-  int32_t block_size;        ///< queries and keys of a block: 1 to 10^9
-  float cap;                 ///< above 0, finite
-  int32_t bias_per_batch;    ///< 1: each sequence has a bias of its own; 0: all have the same
-  int32_t bias_per_head;     ///< the same of heads
-  const int32_t* documents;  ///< [batch, length_k, 2]: the first token of each token's document, and
-                             ///< the first one after it
-  const float* slopes;       ///< [heads]
-  const float* sinks;        ///< [heads]: logits
-  const float* bias;         ///< [batch or 1, heads or 1, length_q, length_k]
-  const uint8_t* blocks;     ///< [heads, blocks of queries, blocks of keys]: 0 masks a block
-  const uint32_t* bits;      ///< [batch, length_q, words]: bit j % 32 of word j / 32 shows key j
+  int32_t prefix;          ///< 0 to 10^9
+  int32_t block_size;      ///< queries and keys of a block: 1 to 10^9
+  float cap;               ///< above 0, finite
+  int32_t bias_per_batch;  ///< 1: each sequence has a bias of its own; 0: all have the same
+  int32_t bias_per_head;   ///< the same of heads
+  const int32_t*
+      documents;          ///< [batch, length_k, 2]: the first token of each token's document, and
+                          ///< the first one after it
+  const float* slopes;    ///< [heads]
+  const float* sinks;     ///< [heads]: logits
+  const float* bias;      ///< [batch or 1, heads or 1, length_q, length_k]
+  const uint8_t* blocks;  ///< [heads, blocks of queries, blocks of keys]: 0 masks a block
+  const uint32_t* bits;   ///< [batch, length_q, words]: bit j % 32 of word j / 32 shows key j
 } fa_functor;
 
 /// As fa_forward() with a mask and a change of the scores, compiled into the kernel. Types of 16

@@ -462,8 +462,10 @@ TEST_CASE("each thread has its own last error") {
 #if defined(__linux__)
 TEST_CASE("the library exports its C functions and nothing else") {
   CHECK(exported_names() ==
-        "fa_append fa_decode fa_decode_workspace_bytes fa_default_scale fa_forward fa_forward_functor "
-        "fa_forward_packed fa_functor_workspace_bytes fa_kernel_name fa_last_error fa_runs_on fa_workspace_bytes ");
+        "fa_append fa_decode fa_decode_workspace_bytes fa_default_scale fa_forward "
+        "fa_forward_functor "
+        "fa_forward_packed fa_functor_workspace_bytes fa_kernel_name fa_last_error fa_runs_on "
+        "fa_workspace_bytes ");
 }
 #endif
 

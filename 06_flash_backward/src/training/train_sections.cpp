@@ -29,7 +29,7 @@ const fs::path kRoot = FA_ROOT_DIRECTORY;
 struct Choice {
   std::string size = "small", engine = "kernels", type = "float32";
   std::string text, resume, checkpoint, weights, svg;  // files; empty: none
-  std::int64_t steps = 0;                     // 0: the size's own
+  std::int64_t steps = 0;                              // 0: the size's own
 };
 
 Plan plan_of(const std::string& size) {
