@@ -254,19 +254,14 @@ class Library(CLibrary):
         lse is [heads, tokens]."""
         inner, o, lse = self.prepare(*(as_batch(x) for x in (q, k, v)), causal)
         a = inner.struct
-        p = Packed(size=ctypes.sizeof(Packed), check=int(check), sequences=len(cu_seqlens_q) - 1)
-        for name, tensor in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
-            wrong = tensor.dtype != torch.int32 or tensor.shape != cu_seqlens_q.shape
-            if wrong or tensor.device != q.device or not tensor.is_contiguous():
-                raise Refused(f"{name} is {list(tensor.shape)} of {tensor.dtype}")
-            setattr(p, name, tensor.data_ptr())
+        p = packed_struct(q, cu_seqlens_q, cu_seqlens_k, check)
 
         def call():
             a.stream = current_stream(q)
             if self.c.fa_forward_packed(ctypes.byref(a), ctypes.byref(p)) != 0:
                 raise self.error()
 
-        o, lse = o[0].transpose(0, 1), lse[0]
+        o, lse = of_batch(o), lse[0]
         call.struct, call.packed = a, p
         call.tensors = (q, k, v, o, lse, inner.tensors, cu_seqlens_q, cu_seqlens_k)
         return call, o, lse
@@ -317,6 +312,22 @@ def check_table(name, tensor, q):
 def as_batch(tensor):
     """[tokens, heads, head_dim] as [1, heads, tokens, head_dim]."""
     return tensor.transpose(0, 1)[None]
+
+
+def of_batch(tensor):
+    """The inverse of as_batch()."""
+    return tensor[0].transpose(0, 1)
+
+
+def packed_struct(q, cu_seqlens_q, cu_seqlens_k, check=False):
+    """The fa_packed of tensors that say where sequences begin."""
+    p = Packed(size=ctypes.sizeof(Packed), check=int(check), sequences=len(cu_seqlens_q) - 1)
+    for name, tensor in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
+        wrong = tensor.dtype != torch.int32 or tensor.shape != cu_seqlens_q.shape
+        if wrong or tensor.device != q.device or not tensor.is_contiguous():
+            raise Refused(f"{name} is {list(tensor.shape)} of {tensor.dtype}")
+        setattr(p, name, tensor.data_ptr())
+    return p
 
 
 def empty_as(tensor, columns):

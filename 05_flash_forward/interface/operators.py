@@ -14,7 +14,7 @@ from typing import Optional
 
 import torch
 
-from .flash_attention import Library, empty_outputs, with_rows
+from .flash_attention import Library, as_batch, empty_outputs, of_batch, with_rows
 
 NAMESPACE = "flash_attention_lessons"
 loaded = []
@@ -56,6 +56,33 @@ def _(q, k, v, causal=False, scale=None, dropout=0.0, seed=0):
 def attention(q, k, v, causal=False, scale=None, dropout=0.0, seed=0):
     """softmax(scale q k^T) v; the scale is 1 / sqrt(head_dim) if none is given."""
     return forward(q, k, v, causal, scale, dropout, seed)[0]
+
+
+@torch.library.custom_op(f"{NAMESPACE}::forward_packed", mutates_args=())
+def forward_packed(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    causal: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """O and LSE of packed sequences, as Library.prepare_packed() takes them."""
+    q, k, v = (of_batch(with_rows(as_batch(x))) for x in (q, k, v))
+    call, o, lse = library().prepare_packed(q, k, v, cu_seqlens_q, cu_seqlens_k, causal)
+    call()
+    return o, lse
+
+
+@forward_packed.register_fake
+def _(q, k, v, cu_seqlens_q, cu_seqlens_k, causal=False):
+    o, lse = empty_outputs(with_rows(as_batch(q)), as_batch(v))
+    return of_batch(o), lse[0]
+
+
+def packed_attention(q, k, v, cu_seqlens_q, cu_seqlens_k, causal=False):
+    """attention() within each of several sequences, [tokens, heads, head_dim]."""
+    return forward_packed(q, k, v, cu_seqlens_q, cu_seqlens_k, causal)[0]
 
 
 @torch.library.custom_op(f"{NAMESPACE}::decode", mutates_args=())

@@ -61,6 +61,17 @@ class Operators(unittest.TestCase):
             own = [x[pages].transpose(0, 1).flatten(1, 2)[None, :, :length] for x in (k, v)]
             self.check_close(o[b : b + 1], textbook(q[b : b + 1], *own, causal=True))
 
+    def test_packed_sequences_are_computed_each_by_itself(self):
+        q, k, v = tensors((50, 4, 64), (60, 2, 64), (60, 2, 64))
+        begins = ([0, 20, 20, 50], [0, 25, 30, 60])
+        cu_q, cu_k = (torch.tensor(x, dtype=torch.int32, device=DEVICE) for x in begins)
+        torch.library.opcheck(operators.forward_packed, (q, k, v, cu_q, cu_k, True))
+        o = operators.packed_attention(q, k, v, cu_q, cu_k, causal=True)
+        for i in (0, 2):
+            of_q, of_k = (slice(x[i], x[i + 1]) for x in begins)
+            own = [x.transpose(0, 1)[None] for x in (q[of_q], k[of_k], v[of_k])]
+            self.check_close(o[of_q].transpose(0, 1)[None], textbook(*own, causal=True))
+
     def test_a_compiled_function_without_a_graph_break(self):
         def layer(q, k, v):
             return operators.attention(2 * q, k, v, causal=True).transpose(1, 2).flatten(2) + 1

@@ -65,7 +65,7 @@ class Libraries(forward_interface.CLibrary):
     """libflash_attention_backward.so, and libflash_attention.so as `forward`."""
 
     def __init__(self, forward, backward):
-        sizes = ("workspace_bytes", "functor_workspace_bytes")
+        sizes = ("workspace_bytes", "functor_workspace_bytes", "packed_workspace_bytes")
         super().__init__(backward, "fa_backward_", dict.fromkeys(sizes, ctypes.c_size_t))
         self.forward = forward_interface.Library(forward)
         if self.forward.runs_on != self.runs_on:

@@ -17,6 +17,7 @@ from .example import Libraries
 forward_operators = importlib.import_module("05_flash_forward.interface.operators")
 interface = importlib.import_module("05_flash_forward.interface.flash_attention")
 attention, forward = forward_operators.attention, forward_operators.forward
+packed_attention = forward_operators.packed_attention
 loaded = []
 
 
@@ -57,16 +58,52 @@ def _(d_o, q, k, v, o, lse, causal=False, scale=None, dropout=0.0, seed=0):
     return tuple(torch.empty_like(interface.with_rows(x)) for x in (q, k, v))
 
 
-def save(ctx, inputs, output):
-    ctx.save_for_backward(*inputs[:3], *output)
-    ctx.options = inputs[3:]
-    ctx.set_materialize_grads(False)
+@torch.library.custom_op(f"{forward_operators.NAMESPACE}::backward_packed", mutates_args=())
+def backward_packed(
+    d_o: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    o: torch.Tensor,
+    lse: torch.Tensor,
+    causal: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """dQ, dK and dV, from what forward_packed() was given and returned."""
+    (libraries,) = loaded
+    heads = [interface.with_rows(interface.as_batch(x)) for x in (q, k, v)]
+    call, gradients = libraries.prepare(
+        libraries.forward.describe(*heads, causal),
+        (*heads, interface.as_batch(o), lse[None]),
+        interface.as_batch(d_o),
+        kind="_packed",
+        given=(interface.packed_struct(q, cu_seqlens_q, cu_seqlens_k),),
+    )
+    call()
+    return tuple(map(interface.of_batch, gradients))
 
 
-def gradients_of(ctx, d_o, d_lse):
-    if d_lse is not None:
-        raise RuntimeError("flash_attention_lessons: the lse has no gradient")
-    return *backward(d_o, *ctx.saved_tensors, *ctx.options), None, None, None, None
+@backward_packed.register_fake
+def _(d_o, q, k, v, cu_seqlens_q, cu_seqlens_k, o, lse, causal=False):
+    heads = (interface.with_rows(interface.as_batch(x)) for x in (q, k, v))
+    return tuple(interface.of_batch(torch.empty_like(x)) for x in heads)
 
 
-forward.register_autograd(gradients_of, setup_context=save)
+def register(operator, gradients, tensors):
+    """Gives an operator, whose first arguments are so many tensors, its gradients."""
+
+    def save(ctx, inputs, output):
+        ctx.save_for_backward(*inputs[:tensors], *output)
+        ctx.options = inputs[tensors:]
+        ctx.mark_non_differentiable(output[1])  # the lse
+
+    def gradients_of(ctx, d_o, _):
+        of_qkv = gradients(d_o, *ctx.saved_tensors, *ctx.options)
+        return *of_qkv, *[None] * (tensors - 3 + len(ctx.options))
+
+    operator.register_autograd(gradients_of, setup_context=save)
+
+
+register(forward, backward, 3)
+register(forward_operators.forward_packed, backward_packed, 5)

@@ -13,7 +13,6 @@ tensors, and not timed. The last command prints the record FILE as a table.
 Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
 """
 
-import ctypes
 import importlib
 import sys
 import typing
@@ -34,7 +33,7 @@ from common.bench.pytorch import torch
 from common.bench.tables import both, mask_of, points_in, ratio
 from common.data import records
 
-from .example import FACTOR, Gradient, Libraries, textbook
+from .example import FACTOR, Libraries, textbook
 
 forward_interface = importlib.import_module("05_flash_forward.interface.flash_attention")
 as_batch = forward_interface.as_batch
@@ -82,29 +81,17 @@ SMALL = (
 def prepare_backward(libraries, forward_call, d_o):
     """A call of fa_backward_packed() for what a call of Library.prepare_packed() computed; d_o lies
     like q. Returns (call, (d_q, d_k, d_v)), which lie like q, k and v."""
-    q, k, v, *_ = forward_call.tensors
-    gradients = tuple(torch.empty_like(x) for x in (q, k, v))
-    g = Gradient(size=ctypes.sizeof(Gradient), attention=forward_call.struct)
-    for name, tensor in zip(("d_o", "d_q", "d_k", "d_v"), (d_o, *gradients)):
-        forward_interface.place(g, name, forward_interface.as_batch(tensor))
-    c, packed = libraries.c, forward_call.packed
-    c.fa_backward_packed_workspace_bytes.restype = ctypes.c_size_t
-    with forward_interface.on_device_of(q):
-        g.workspace_bytes = c.fa_backward_packed_workspace_bytes(
-            ctypes.byref(g), ctypes.byref(packed)
-        )
-    if g.workspace_bytes == 0:
-        raise libraries.error()
-    workspace = torch.empty(g.workspace_bytes, dtype=torch.uint8, device=q.device)
-    g.workspace = workspace.data_ptr()
-
-    def call():
-        g.attention.stream = forward_interface.current_stream(q)
-        if c.fa_backward_packed(ctypes.byref(g), ctypes.byref(packed)) != 0:
-            raise libraries.error()
-
-    call.tensors = (forward_call, d_o, gradients, workspace, g)  # memory that g points to
-    return call, gradients
+    q, k, v, o, lse, *_ = forward_call.tensors
+    saved = tuple(map(forward_interface.as_batch, (q, k, v, o))) + (lse[None],)
+    call, gradients = libraries.prepare(
+        forward_call.struct,
+        saved,
+        forward_interface.as_batch(d_o),
+        kind="_packed",
+        given=(forward_call.packed,),
+    )
+    call.forward = forward_call
+    return call, tuple(map(forward_interface.of_batch, gradients))
 
 
 class Case(points.Case):
