@@ -173,12 +173,12 @@ inline int sms_of(const DeviceProperties& device) {
 }
 
 /// How long blocks of keys take on some SMs when each group has so many parts: in rows of queries
-/// that an SM processes, with 128 more for the ends of a block, and 256 for a part of dK and dV
+/// that an SM processes, with 128 more for the ends of a block, and 512 for a part of dK and dV
 /// that is written and read once.
 //! [cost]
 template <class T>
 double cost_of_parts(const Attention<T>& a, int block_n, int parts, int sms) {
-  constexpr double ends = 128, traffic = 256;
+  constexpr double ends = 128, traffic = 512;
   const double queries = a.length_q, keys = a.length_k;
   const double blocks =
       1.0 * ceil_div(a.length_k, block_n) * a.batch * a.kv_heads * parts;
@@ -187,11 +187,13 @@ double cost_of_parts(const Attention<T>& a, int block_n, int parts, int sms) {
   if (!a.causal) {
     return std::ceil(blocks / sms) * (heads * queries + ends) + more;
   }
-  // The longest blocks come first, and short ones fill the SMs.
+  // The longest blocks come first and short ones fill the SMs, but not to the
+  // end: a third of a longest block is lost.
   const double seen = std::min(queries, keys);
   const double scores = seen * (keys - seen / 2) * a.batch * a.heads;
   const double average = (scores / block_n + blocks * ends) / sms;
-  return std::max(heads * seen + ends, average) + more;
+  const double longest = heads * seen + ends;
+  return std::max(longest, average + longest / 3) + more;
 }
 //! [cost]
 

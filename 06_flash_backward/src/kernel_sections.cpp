@@ -106,7 +106,7 @@ struct Spread {
 void check_repeats(const Lesson<Backend>& lesson) {
   const Backend& backend = lesson.backends.used();
   const bool gpu = backend.kind == "gpu";
-  const int runs = gpu ? 250 : 6;
+  const int runs = gpu ? 25 : 6;
   Problem problem = repeated_problem(gpu, 50, 300);
   const std::int64_t head_dim = problem.shape.head_dim;
   std::map<std::pair<Type, std::int64_t>, Inputs> inputs;
