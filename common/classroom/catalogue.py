@@ -215,6 +215,7 @@ class Exercise:
             self.file = "answers.txt"
         opened = ("complete", "no number yet for") if self.predicts else about["start_fails"]
         self.start_fails = tuple(opened)  # the stage, and a part of its message
+        self.start_passes = about.get("start_passes", [])  # stages besides compiling
         seed = seed_of(root) if seed is None else seed
         self.variant = variant_of(about.get("variants"), seed, self.id)
         self.defines = about.get("defines", [])

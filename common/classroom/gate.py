@@ -46,7 +46,8 @@ def grade_cases(toolchain, batch_of):
 def grade_case(toolchain, exercise, kind, name, answer, stage, says):
     """Grades one answer as the gate wants it; returns a row of the table."""
     began = time.monotonic()
-    refusal = first_refusal(grading.grade(toolchain, exercise, answer))
+    results = grading.grade(toolchain, exercise, answer, stop=kind != "start")
+    refusal, passed = first_refusal(results), [r.name for r in results[1:] if r.passed]
     have = graded(toolchain, exercise) if kind == "solution" else []
     wanted = list(exercise.points)[1:]
     row = {
@@ -69,6 +70,8 @@ def grade_case(toolchain, exercise, kind, name, answer, stage, says):
         row["fault"] = (
             f"must be refused by '{stage}', and is by '{refusal.name}': {refusal.message}"
         )
+    elif kind == "start" and passed != exercise.start_passes:
+        row["fault"] = f"start_passes is {exercise.start_passes}, and the start passes {passed}"
     elif " ".join(says.split()) not in " ".join(refusal.message.split()):
         row["fault"] = f"the message must hold '{says}'; it is: {refusal.message}"
     return row

@@ -119,12 +119,12 @@ def mark(toolchain, exercise, submission):
 
 
 def graded(toolchain, exercise, answer):
-    """grading.grade(), tried twice: a computer that lacks something may have it a moment later."""
+    """grading.marks(), tried twice: a computer that lacks something may have it a moment later."""
     try:
-        return grading.grade(toolchain, exercise, answer, stop=False)
+        return grading.marks(toolchain, exercise, answer)
     except (OSError, RuntimeError, MemoryError):
         time.sleep(3)
-        return grading.grade(toolchain, exercise, answer, stop=False)
+        return grading.marks(toolchain, exercise, answer)
 
 
 def misconception(message):

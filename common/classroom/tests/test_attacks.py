@@ -164,6 +164,24 @@ class Attacks(unittest.TestCase):
             with self.subTest(name):
                 self.assertEqual(hostile.passed(self.tools, (self.one_step, name)), [])
 
+    def test_a_start_with_something_added_gets_no_marks_for_what_it_passed_before(self):
+        one = support.exercise("02_row_max")
+        right = one.solution()
+        found = one.start().replace("answer: ?", "answer: -3 -1 -2")
+        ends_early = right.replace("j < s.size(0)", "j < s.size(0) && j < 3")
+        for answer, passed in (
+            (one.start(), ["compiles"]),
+            (one.start() + "\n#define check(...) void()\n", ["compiles"]),
+            (one.start().replace("double m = ", "double m = 1 * "), ["compiles"]),
+            (found, ["compiles", "found", "easy"]),
+            (ends_early.replace("answer: -3 -1 -2", ""), ["compiles"]),
+            (right.replace("answer: -3 -1 -2", "answer: ?"), ["compiles", "easy", "odd"]),
+            (right, ["compiles", "found", "easy", "odd"]),
+        ):
+            results = grading.marks(self.tools, one, answer)
+            self.assertEqual([r.name for r in results if r.passed], passed, answer)
+        self.assertEqual(hostile.passed(self.tools, (one, "macros")), [])
+
     def gives_no_marks(self, answer):
         """Grades a file as it is; all but compiling must be refused."""
         results = grading.grade(self.tools, self.one_step, answer, stop=False)

@@ -239,6 +239,13 @@ class Gate(unittest.TestCase):
         rows = gate.grade_cases(self.tools, (self.one, cases))
         self.assertEqual([bool(row["fault"]) for row in rows], [True] * 5 + [False])
 
+    def test_the_stages_that_a_start_passes_must_be_those_of_lesson_json(self):
+        one = exercise("02_invariance")
+        start = ("start", "the start", one.start(), *one.start_fails)
+        for passes, fault in ((["easy"], False), ([], True), (["easy", "odd"], True)):
+            one.start_passes = passes
+            self.assertEqual(bool(gate.grade_case(self.tools, one, *start)["fault"]), fault)
+
 
 class Grade(Folder):
     def setUp(self):
