@@ -29,6 +29,7 @@ void launch_functor_persistent(const Attention<T>& a, const FunctorSpec& spec, c
   });
 }
 
+/// @cond
 #define FA_PART_OF(part, parameters, ...) FA_LAUNCH_16_BIT(part, Attention, parameters, __VA_ARGS__)
 FA_PART_OF(functor, (const FunctorSpec&, const Stream&, TileKind*), launch_functor<64>);
 FA_PART_OF(functor, (const FunctorSpec&, const Stream&, TileKind*), launch_functor<128>);
@@ -45,5 +46,6 @@ FA_PART_OF(decode, (const int*, const PagedKv&, const Stream&, const DecodeWorks
 FA_PART_OF(decode, (const int*, const PagedKv&, const Stream&, const DecodeWorkspace&),
            launch_paged_kv<128>);
 #undef FA_PART_OF
+/// @endcond
 
 }  // namespace fa::FA_TARGET

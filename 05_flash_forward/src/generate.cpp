@@ -13,8 +13,6 @@
 namespace fa::flash::decode {
 namespace {
 
-using Tokens = std::vector<int>;
-
 int likeliest(const Matrix<float>& of, std::int64_t row) {
   int best = 0;
   of.row(row).maxCoeff(&best);

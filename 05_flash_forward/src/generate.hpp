@@ -47,9 +47,8 @@ CacheSize cache_size(const LanguageModel<float>& model, int sequences);
 /// @param cache empty, of the model's sizes
 /// @return for each prompt `count` tokens
 /// @throws std::invalid_argument for an empty prompt, or one for which the model is too short
-std::vector<std::vector<int>> generate(const LanguageModel<float>& model,
-                                       const std::vector<std::vector<int>>& prompts, int count,
-                                       PagedCache& cache);
+std::vector<Tokens> generate(const LanguageModel<float>& model, const std::vector<Tokens>& prompts,
+                             int count, PagedCache& cache);
 
 /// What lesson 01 says, in float64 and without a cache, about generated tokens.
 struct Comparison {
@@ -57,8 +56,8 @@ struct Comparison {
   double margin = 0;  ///< least difference of the two largest logits
 };
 /// Computes all tokens of a sequence at once: under the causal mask each row is what a step sees.
-Comparison compare(const LanguageModel<double>& model, const std::vector<int>& prompt,
-                   const std::vector<int>& generated);
+Comparison compare(const LanguageModel<double>& model, const Tokens& prompt,
+                   const Tokens& generated);
 
 /// The section "generate": 200 tokens after each of two prompts, with their pages, compared with
 /// lesson 01.

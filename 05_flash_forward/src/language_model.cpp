@@ -12,8 +12,6 @@
 namespace fa::flash {
 namespace {
 
-using Tokens = std::vector<int>;
-
 constexpr double kLayerNormEpsilon = 1e-5;  // as lesson 06 trains
 
 template <class T>

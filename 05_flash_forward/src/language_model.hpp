@@ -12,6 +12,9 @@
 
 namespace fa::flash {
 
+/// Tokens of a text: indices of characters in a model's alphabet.
+using Tokens = std::vector<int>;
+
 /// A causal language model over characters, as lesson 06 trains it: each layer adds attention and
 /// a feed-forward network to its input, with layer normalisation before each. Vectors are matrices
 /// of one row.
@@ -30,7 +33,7 @@ struct LanguageModel {
 
   /// Tokens of a text.
   /// @throws std::invalid_argument for a character that is not in the alphabet
-  std::vector<int> tokens_of(const std::string& text) const;
+  Tokens tokens_of(const std::string& text) const;
 
   std::int64_t heads;           ///< of each layer
   std::string alphabet;         ///< token i is the character alphabet[i]
@@ -55,7 +58,7 @@ LayerAttention<T> plain_attention(std::int64_t heads);
 /// @param places position of each in its sequence, below the model's length
 /// @return logits, [tokens, characters]
 template <class T>
-Matrix<T> logits(const LanguageModel<T>& model, const std::vector<int>& tokens,
-                 const std::vector<int>& places, const LayerAttention<T>& attend);
+Matrix<T> logits(const LanguageModel<T>& model, const Tokens& tokens, const Tokens& places,
+                 const LayerAttention<T>& attend);
 
 }  // namespace fa::flash

@@ -22,6 +22,7 @@
 
 namespace fa::FA_TARGET {
 
+/// @cond
 // @{ What forward_kernel() chooses from.
 #define FA_FLOAT(...) FA_LAUNCH(forward_float, __VA_ARGS__(const Attention<float>&, const Stream&))
 FA_FLOAT(launch_register_tiles<FloatTile<32>>);
@@ -69,5 +70,6 @@ FA_RUNG((const Stream&, unsigned*), launch_persistent);
 FA_RUNG((const Stream&, unsigned*), launch_warpgroup_tiles<128>);
 #undef FA_RUNG
 // @}
+/// @endcond
 
 }  // namespace fa::FA_TARGET

@@ -28,6 +28,7 @@ void launch_backward_functor_hopper(const AttentionGradient<T>& a, const Functor
   });
 }
 
+/// @cond
 #define FA_FUNCTOR(...)                                 \
   FA_LAUNCH_16_BIT(backward_functor, AttentionGradient, \
                    (const FunctorSpec&, const Stream&, TileKind*), __VA_ARGS__)
@@ -37,5 +38,6 @@ FA_LAUNCH(backward_functor_hopper,
           launch_backward_functor_hopper(const AttentionGradient<bfloat16>&, const FunctorSpec&,
                                          const Stream&, TileKind*));
 #undef FA_FUNCTOR
+/// @endcond
 
 }  // namespace fa::FA_TARGET

@@ -15,6 +15,7 @@
 
 namespace fa::FA_TARGET {
 
+/// @cond
 // @{ What backward_kernels() chooses from.
 #define FA_FLOAT(...) \
   FA_LAUNCH(backward_float, __VA_ARGS__(const AttentionGradient<float>&, const Stream&))
@@ -92,5 +93,6 @@ FA_RUNG(launch_backward_persistent<false>);
 FA_RUNG(launch_backward_transposed);
 #undef FA_RUNG
 // @}
+/// @endcond
 
 }  // namespace fa::FA_TARGET

@@ -28,6 +28,7 @@ struct PackedRows {
   int sequences;
   int tokens;  ///< rows of the tensor
 
+  /// The first row of a sequence.
   // clang-format off
   //! [slots]
   __device__ int begin(int sequence) const {

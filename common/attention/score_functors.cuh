@@ -110,6 +110,7 @@ struct RangeMask : PlainScores {
     const IndexRange seen = self().keys(batch, query);
     return seen.begin <= key && key < seen.end;
   }
+  /// Of the ranges of its first and its last query.
   //! [range_rule]
   __host__ __device__ TileKind tile_kind(const ScoreTile& t) const {
     const IndexRange first = self().keys(t.batch, t.first_query);

@@ -7,13 +7,14 @@
 
 #if defined(FA_IN_PARTS)
 /// The launch function with this declaration belongs to a part of the list. The source of the part
-/// defines FA_PART_<part> as nothing, every other one as `extern`.
+/// defines FA_PART_name as nothing, every other one as `extern`.
 #define FA_LAUNCH(part, ...) FA_PART_##part template void __VA_ARGS__
 #else
+/// Without parts: nothing is declared.
 #define FA_LAUNCH(part, ...) static_assert(true)
 #endif
 
-/// The same for half and bfloat16, in parts <part>_half and <part>_bfloat16: a function of a Tensors
+/// The same for half and bfloat16, in parts name_half and name_bfloat16: a function of a Tensors
 /// and further parameters.
 #define FA_LAUNCH_16_BIT(part, Tensors, parameters, ...)                           \
   FA_LAUNCH(part##_half, __VA_ARGS__(const Tensors<half>&, FA_LISTED parameters)); \

@@ -283,7 +283,9 @@ void write_weights(const std::filesystem::path& path, const Model<T>& model, con
 
 template class Training<float>;
 template class Training<double>;
+/// @cond
 template void write_weights(const std::filesystem::path&, const Model<float>&, const Text&);
 template void write_weights(const std::filesystem::path&, const Model<double>&, const Text&);
+/// @endcond
 
 }  // namespace fa::backward

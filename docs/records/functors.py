@@ -1,0 +1,47 @@
+"""Prints a record of functors as a table: python3 -m docs.records.functors RECORD.
+
+A line for each functor, and milliseconds and TFLOP/s over visible scores of each kernel, or of each
+implementation. Exit status: 0, or 2 when RECORD has no such thing.
+"""
+
+import argparse
+import sys
+
+from common.bench.peers import HEADINGS
+from common.data.records import Problem, aligned, read, source_lines
+
+NAMES = {**HEADINGS, "FLEX_ATTENTION": "flex"}
+TITLE = "Milliseconds, and TFLOP/s over visible scores; - means not measured."
+
+
+def table(record):
+    """The lines of the table."""
+    found = {}  # functor -> {kernel or implementation: row}
+    for row in record["measurements"]:
+        if "milliseconds" in row:
+            name = row.get("kernel") or NAMES.get(row.get("backend"), "")
+            found.setdefault(row.get("functor", row.get("group")), {})[name] = row
+    columns = list(dict.fromkeys(name for of in found.values() for name in of))
+    if not columns or "" in columns or None in found:
+        raise Problem("the record has no times of functors")
+    cells = [["functor", *(f"{name}{unit}" for unit in (": ms", "") for name in columns)]]
+    for functor, of in found.items():
+        cells.append([functor])
+        for field, digits in (("milliseconds", 3), ("tflops", 1)):
+            cells[-1] += [f"{of[c][field]:.{digits}f}" if c in of else "-" for c in columns]
+    return [TITLE, *aligned(cells, 1), *source_lines(record)]
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("record")
+    try:
+        print("\n".join(table(read(parser.parse_args(arguments).record))))
+    except Problem as problem:
+        print(f"functors: {problem}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
