@@ -7,10 +7,11 @@ import re
 from common.classroom import catalogue
 from docs.site import chapters, check_exercises, navigation
 
-# The head of a function with a body.
+# The head of a function with a body, or of a structure with a base, whose members may be to write.
 HEAD = re.compile(
     r"^ *(?P<head>(?:template <[^\n]*>\n *)?(?!(?:if|for|while|switch|return|else)\b)"
-    r"[A-Za-z_](?:[\w:<>,*&\[\] ]*[\w&*>])? [*&]?\w+\([^;{}]*\)(?: const)?) \{$",
+    r"(?:[A-Za-z_](?:[\w:<>,*&\[\] ]*[\w&*>])? [*&]?\w+\([^;{}]*\)(?: const)?"
+    r"|struct \w+ : \w+)) \{$",
     re.MULTILINE,
 )
 RUNS_ON = {"cpu": "on the CPU", "lab": "a kernel, on the CPU in the lab"}
@@ -18,7 +19,7 @@ HINTS = "<details><summary>Hint 1</summary>"
 
 
 def signatures(start):
-    """The heads of the functions that a student writes, those that hold a TODO; in a program that
+    """The heads of what a student writes, which is what holds a TODO; in a program that
     is complete, the last one."""
     heads = list(HEAD.finditer(start))
     places = [match.start() for match in re.finditer("TODO", start)] or [len(start)]

@@ -145,7 +145,9 @@ class SignaturesTest(unittest.TestCase):
             heads = exercise_pages.signatures(exercise.start())
             self.assertTrue(heads, exercise.id)
             for head in heads:
-                self.assertRegex(head, r"(?s)^\S.*\w\(.*\)( const)?$", exercise.id)
+                self.assertRegex(
+                    head, r"(?s)^(\S.*\w\(.*\)( const)?|struct \w+ : \w+)$", exercise.id
+                )
         self.assertGreater(count, 50)
 
     def test_which_functions(self):
