@@ -1,7 +1,7 @@
 """Prints a record of functors as a table: python3 -m docs.records.functors RECORD.
 
-A line for each functor, and milliseconds and TFLOP/s over visible scores of each kernel, or of each
-implementation. Exit status: 0, or 2 when RECORD has no such thing.
+A line for each functor, and TFLOP/s over visible scores of each kernel, or milliseconds and TFLOP/s
+of each implementation. Exit status: 0, or 2 when RECORD has no such thing.
 """
 
 import argparse
@@ -11,7 +11,8 @@ from common.bench.peers import HEADINGS
 from common.data.records import Problem, aligned, read, source_lines
 
 NAMES = {**HEADINGS, "FLEX_ATTENTION": "flex"}
-TITLE = "Milliseconds, and TFLOP/s over visible scores; - means not measured."
+FIELDS = (("milliseconds", 3, ": ms"), ("tflops", 1, ""))
+TITLE = "TFLOP/s over visible scores; - means not measured."
 
 
 def table(record):
@@ -24,12 +25,18 @@ def table(record):
     columns = list(dict.fromkeys(name for of in found.values() for name in of))
     if not columns or "" in columns or None in found:
         raise Problem("the record has no times of functors")
-    cells = [["functor", *(f"{name}{unit}" for unit in (": ms", "") for name in columns)]]
+    kernels = any("kernel" in row for of in found.values() for row in of.values())
+    fields = FIELDS[1:] if kernels else FIELDS  # names of kernels are long
+    cells = [["functor", *(f"{name}{unit}" for *_, unit in fields for name in columns)]]
     for functor, of in found.items():
         cells.append([functor])
-        for field, digits in (("milliseconds", 3), ("tflops", 1)):
+        for field, digits, _ in fields:
             cells[-1] += [f"{of[c][field]:.{digits}f}" if c in of else "-" for c in columns]
-    return [TITLE, *aligned(cells, 1), *source_lines(record)]
+    return [
+        TITLE if kernels else f"Milliseconds, and {TITLE}",
+        *aligned(cells, 1),
+        *source_lines(record),
+    ]
 
 
 def main(arguments=None):
