@@ -272,7 +272,7 @@ TEST_CASE("fa_append() writes new keys where fa_decode() reads them") {
   }
 }
 
-TEST_CASE("chunks of a prompt are appended and attend to all that was before") {
+TEST_CASE("chunks of a prompt are appended and attend to all earlier keys") {
   for (const std::int64_t chunk : {16, 100, 512}) {
     CAPTURE(chunk);
     DecodeCall call(problem_of(Type::kBFloat16, {2, 2, 1, chunk, 600, 40}, true), {600, 515}, 16);

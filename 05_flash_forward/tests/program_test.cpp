@@ -69,7 +69,7 @@ TEST_CASE("the experiments try every tile and type, on the CPU without times") {
         is_traced(traced(kProgram, "--size 8 --kernel 08_edge_masks")));
 }
 
-TEST_CASE("section generate recites a text, and its pages are taken in turn") {
+TEST_CASE("section generate recites a text, and sequences take pages alternately") {
   const auto result = run(kProgram + " --device cpu --section generate");
   CAPTURE(result.output);
   CHECK(result.status == 0);
