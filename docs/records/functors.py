@@ -27,7 +27,8 @@ def table(record):
         raise Problem("the record has no times of functors")
     kernels = any("kernel" in row for of in found.values() for row in of.values())
     fields = FIELDS[1:] if kernels else FIELDS  # names of kernels are long
-    cells = [["functor", *(f"{name}{unit}" for *_, unit in fields for name in columns)]]
+    titles = [name.replace("_", " ") for name in columns]  # so that they can be two lines
+    cells = [["functor", *(f"{title}{unit}" for *_, unit in fields for title in titles)]]
     for functor, of in found.items():
         cells.append([functor])
         for field, digits, _ in fields:
