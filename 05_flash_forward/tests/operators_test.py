@@ -45,9 +45,9 @@ class Operators(unittest.TestCase):
         q, k, v = qkv()
         expected = operators.attention(q, k, v)
         q_odd = torch.empty(*q.shape[:3], 65, dtype=q.dtype, device=q.device)[..., 1:].copy_(q)
-        k_turned = k.transpose(2, 3).contiguous().transpose(2, 3)
-        self.assertTrue(torch.equal(operators.attention(q_odd, k_turned, v), expected))
-        torch.library.opcheck(operators.forward, (q_odd, k_turned, v))
+        k_transposed = k.transpose(2, 3).contiguous().transpose(2, 3)
+        self.assertTrue(torch.equal(operators.attention(q_odd, k_transposed, v), expected))
+        torch.library.opcheck(operators.forward, (q_odd, k_transposed, v))
 
     def test_decode_is_an_operator_as_pytorch_asks(self):
         q, k, v = tensors((3, 8, 2, 64), (7, 2, 16, 64), (7, 2, 16, 64))

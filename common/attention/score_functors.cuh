@@ -60,7 +60,6 @@ __host__ __device__ constexpr int larger(int a, int b) {
 /// More keys or queries, or a larger distance, than there are.
 constexpr int kUnlimited = 1 << 30;
 
-//! [plain]
 /// Scores as they are, and every key visible: what a functor has that says
 /// nothing else.
 struct PlainScores {
@@ -94,9 +93,7 @@ struct PlainScores {
   /// Adds the gradient of a changed score to that of a parameter.
   __device__ void add_gradient(float, int, int, int, int) const {}
 };
-//! [plain]
 
-//! [range_mask]
 /// A mask that shows a query a range of keys, keys(batch, query), and a key to
 /// a range of queries, queries(batch, key), the same for all heads. From a
 /// query or a key to the next one neither end decreases: so the first and the
@@ -126,7 +123,6 @@ struct RangeMask : PlainScores {
  private:
   __host__ __device__ const Mask& self() const { return static_cast<const Mask&>(*this); }
 };
-//! [range_mask]
 
 /// The class that declares a member function.
 template <class Class, class Function>
@@ -145,7 +141,6 @@ __host__ __device__ constexpr void check_mask() {
   }
 }
 
-//! [ranges]
 /// Every key.
 struct AllKeys : RangeMask<AllKeys> {
   /// @{ See RangeMask.
@@ -183,14 +178,12 @@ struct Prefix : RangeMask<Prefix> {
   /// @{ See RangeMask, and what it takes.
   __host__ __device__ Prefix(int the_length, int the_offset)
       : length(the_length), offset(the_offset) {}
-  //! [prefix]
   __host__ __device__ IndexRange keys(int, int query) const {
     return {0, larger(length, query + offset + 1)};
   }
   __host__ __device__ IndexRange queries(int, int key) const {
     return {key < length ? 0 : key - offset, kUnlimited};
   }
-  //! [prefix]
   /// @}
 };
 /// Keys of the query's own document.
@@ -218,9 +211,7 @@ struct Documents : RangeMask<Documents> {
   }
   /// @}
 };
-//! [ranges]
 
-//! [combined]
 /// What two ranges have in common.
 __host__ __device__ inline IndexRange common_range(const IndexRange& a, const IndexRange& b) {
   return {larger(a.begin, b.begin), smaller(a.end, b.end)};
@@ -265,9 +256,7 @@ struct Masked : Scores {
   }
   /// @}
 };
-//! [combined]
 
-//! [any_mask]
 /// Blocks of scores, each visible or not. Its kinds of tiles come from a map: see TileMap.
 struct BlockSparse : PlainScores {
   static constexpr bool needs_map = true;
@@ -277,12 +266,10 @@ struct BlockSparse : PlainScores {
   __host__ __device__ BlockSparse(const unsigned char* the_blocks, int the_rows, int the_columns,
                                   int the_size)
       : blocks(the_blocks), rows(the_rows), columns(the_columns), size(the_size) {}
-  //! [blocks]
   __host__ __device__ bool visible(int, int head, int query, int key) const {
     const std::int64_t row = std::int64_t{head} * rows + query / size;
     return blocks[row * columns + key / size] != 0;
   }
-  //! [blocks]
   /// @}
 };
 /// A bit for each query and key, the same for all heads: the ancestors of each token in a tree of
@@ -294,17 +281,13 @@ struct Bits : PlainScores {
   /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ Bits(const std::uint32_t* the_bits, int queries, int the_words)
       : bits(the_bits), length_q(queries), words(the_words) {}
-  //! [bits]
   __host__ __device__ bool visible(int batch, int, int query, int key) const {
     const std::int64_t row = std::int64_t{batch} * length_q + query;
     return (bits[row * words + key / 32] >> key % 32 & 1) != 0;
   }
-  //! [bits]
   /// @}
 };
-//! [any_mask]
 
-//! [scores]
 /// ALiBi: a penalty that grows with the distance of the key, by each head's slope.
 /// Source: Press, Smith, Lewis, Train Short, Test Long, ICLR 2022.
 struct Alibi : PlainScores {
@@ -395,9 +378,7 @@ struct Sinks : PlainScores {
   __host__ __device__ float* d_sinks() const { return gradient; }
   /// @}
 };
-//! [scores]
 
-//! [lane_scores]
 /// The scores of a tile that a lane has, of a functor that folds no constants. The lane has a first
 /// query and a first key, and a score is i queries and j keys from these; i and j are constants of
 /// the compiled code.
@@ -501,6 +482,5 @@ __device__ float unit_of(const Functor& functor, float scale) {
   if constexpr (Functor::folds_constants) return functor.unit();
   return Functor::changes_scores ? 1.0f : scale;
 }
-//! [lane_scores]
 
 }  // namespace fa::FA_TARGET

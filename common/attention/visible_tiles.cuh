@@ -60,7 +60,6 @@ struct VisibleTiles {
 /// @param first  range of the first query or key of the tile, and last that of its last one
 /// @param length of all keys or queries in the ranges
 /// @param block  of them in a tile
-//! [visible_tiles]
 __device__ inline VisibleTiles visible_tiles(const IndexRange& first, const IndexRange& last,
                                              int length, int block) {
   const int begin = larger(first.begin, 0) / block;
@@ -68,13 +67,11 @@ __device__ inline VisibleTiles visible_tiles(const IndexRange& first, const Inde
   return {begin, larger(begin, end), ceil_div(larger(last.begin, 0), block),
           smaller(first.end, length) / block};
 }
-//! [visible_tiles]
 
 /// Masks the scores of a lane that lie outside of ranges.
 /// @param s      an accumulator of wgmma
 /// @param seen   by the lane's two rows
 /// @param column of the lane's first score, as the ranges count
-//! [mask_ranges]
 template <int r>
 __device__ void mask_ranges(float (&s)[r], const IndexRange (&seen)[2], int column) {
 #pragma unroll
@@ -87,7 +84,6 @@ __device__ void mask_ranges(float (&s)[r], const IndexRange (&seen)[2], int colu
     }
   }
 }
-//! [mask_ranges]
 
 /// The scores of a tile that a lane has: see LaneScores.
 /// @param query the lane's first, and key its first key
@@ -133,14 +129,12 @@ struct Mapped : Functor {
 constexpr int kMapWarps = 4;
 
 /// Asks a mask for every score of a tile, once for each launch.
-//! [fill_tile_map]
 template <class T, class Functor>
 __global__ void fill_tile_map(Attention<T> a, Functor functor, TileMap map) {
   const int tile = blockIdx.x * kMapWarps + threadIdx.x / kWarp;
   if (tile >= map.rows * map.columns) return;  // the whole warp
   const int row = tile / map.columns, column = tile % map.columns;
   const int head = blockIdx.y, batch = blockIdx.z;
-  //! [any_all]
   const int scores = map.block_m * map.block_n;
   bool any = false, all = true;
   for (int i = threadIdx.x % kWarp; i < scores; i += kWarp) {
@@ -153,14 +147,12 @@ __global__ void fill_tile_map(Attention<T> a, Functor functor, TileMap map) {
   }
   any = __any_sync(kAllLanes, any);
   all = __all_sync(kAllLanes, all);
-  //! [any_all]
   if (threadIdx.x % kWarp == 0) {
     map.kinds[map.at(batch, head, row, column)] = all   ? TileKind::kWhole
                                                   : any ? TileKind::kPartial
                                                         : TileKind::kSkipped;
   }
 }
-//! [fill_tile_map]
 
 /// The map of a problem's tiles, in memory for batch * heads * rows * columns kinds.
 template <class T>
