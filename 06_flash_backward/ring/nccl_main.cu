@@ -356,7 +356,7 @@ void time_all(const Choice& choice, bool prints) {
     for (const auto& field : row) {
       cells.push_back(std::visit([](const auto& value) { return cell(value); }, field.second));
     }
-    cells.resize(13);
+    cells.resize(13, "-");
     table.add(cells);
   };
   for (std::size_t i = 0; i < all[0].size(); ++i) {
