@@ -111,10 +111,10 @@ class DeviceRank {
 
   ring::Problem problem_;
   int rank_;
-  std::array<DeviceBuffer<T>, 2> next_;            // blocks that arrive
-  std::array<DeviceBuffer<float>, 2> d_sums_;      // of a block: arriving, and leaving
-  DeviceBuffer<T> o_part_, d_q_part_, d_kv_part_;  // of a part, without gaps
-  DeviceBuffer<float> lse_part_, o_sum_, d_q_sum_;
+  std::array<DeviceBuffer<T>, 2> next_;        // blocks that arrive
+  std::array<DeviceBuffer<float>, 2> d_sums_;  // of a block: arriving, and leaving
+  DeviceBuffer<T> q_part_, d_kv_part_;         // of a part, without gaps: O or dQ; dK and dV
+  DeviceBuffer<float> lse_part_, q_sum_;       // LSE of a part; sums of O or of dQ
   DeviceBuffer<unsigned> tile_counter_;
   DeviceBuffer<char> workspace_;
 };
@@ -142,12 +142,10 @@ inline DeviceRank::DeviceRank(const ring::Problem& problem, int rank)
             DeviceBuffer<T>(problem.ranks > 2 ? largest_block() : 0)},
       d_sums_{DeviceBuffer<float>(merges() ? largest_block() : 0),
               DeviceBuffer<float>(merges() ? largest_block() : 0)},
-      o_part_(merges() ? q.count() : 0),
-      d_q_part_(o_part_.count()),
+      q_part_(merges() ? q.count() : 0),
       d_kv_part_(merges() ? largest_block() : 0),
       lse_part_(merges() ? lse.count() : 0),
-      o_sum_(o_part_.count()),
-      d_q_sum_(d_q_part_.count()),
+      q_sum_(q_part_.count()),
       tile_counter_(static_cast<std::int64_t>(most_workspace(false) / sizeof(unsigned))),
       workspace_(static_cast<std::int64_t>(most_workspace(true))) {
   tile_counter_.zero();
@@ -214,7 +212,7 @@ inline fa_gradient DeviceRank::gradient_of(const ring::Part& part, int owner, co
   g.attention.lse = lse_part_.data();
   g.d_o = d_o.data() + first;
   g.attention.o_strides = g.d_o_strides = strides(s.heads, queries());
-  g.d_q = d_q_part_.data();
+  g.d_q = q_part_.data();
   g.d_q_strides = strides(s.heads, part.queries.size());
   g.d_k = d_kv_part_.data();
   g.d_v = d_kv_part_.data() + kv_heads() * part.keys.size() * d();
@@ -256,13 +254,13 @@ inline void DeviceRank::attend(int step, const T* block, const Stream& stream) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (all[i].queries.size() > 0) {
       fa_attention a = attention_of(all[i], owner(step), block);
-      a.o = o_part_.data();
+      a.o = q_part_.data();
       a.lse = lse_part_.data();
       begin_forward(a, stream);
     }
     const PartRows to = query_rows(all[i]);
-    launch_rows(stream, to.all(), d(), merge_part<T>, to, o_part_.data(), lse_part_.data(),
-                sums_at(step, i, o_sum_.data(), o.data()), lse.data());
+    launch_rows(stream, to.all(), d(), merge_part<T>, to, q_part_.data(), lse_part_.data(),
+                sums_at(step, i, q_sum_.data(), o.data()), lse.data());
   }
 }
 
@@ -301,8 +299,8 @@ void DeviceRank::add_gradients(int step, T* block, float* d_block, Ready ready,
       begin_backward(g, stream);
     }
     ready();
-    launch_rows(stream, of_q.all(), d(), add_part<T>, of_q, d_q_part_.data(),
-                sums_at(step, i, d_q_sum_.data(), d_q.data()));
+    launch_rows(stream, of_q.all(), d(), add_part<T>, of_q, q_part_.data(),
+                sums_at(step, i, q_sum_.data(), d_q.data()));
     launch_rows(stream, of_kv.all(), d(), add_part<T>, of_kv, d_kv_part_.data(),
                 sums_at(step, i, d_block, block));
   }
