@@ -321,17 +321,16 @@ def main():
     functions, ring_flash = load_ring_flash(args.ring_flash_attn)
     if functions:
         check_ring_flash(functions, mesh)
+    head = record_head(True, args.commit, {"ring-flash-attn": ring_flash} if ring_flash else {})
+    start = f"torchrun --standalone --nproc-per-node {mesh.size()}"
+    head["command"] = head["command"].replace("python3", start, 1)
     rows = []
     for row in rows_of(mesh, functions, args):
         rows.append(row)
         if mesh.get_rank() == 0:
             print("  ".join(f"{value}" for value in row.values()), flush=True)
-    if args.json and mesh.get_rank() == 0:
-        peers = {"ring-flash-attn": ring_flash} if ring_flash else {}
-        head = record_head(True, args.commit, peers)
-        start = f"torchrun --standalone --nproc-per-node {mesh.size()}"
-        head["command"] = head["command"].replace("python3", start, 1)
-        write_file(args.json, text_of(head, rows))
+            if args.json:  # a run that is interrupted leaves what it has timed
+                write_file(args.json, text_of(head, rows))
     torch.distributed.destroy_process_group()
     return 0
 
