@@ -19,17 +19,14 @@ struct PartRows {
   std::int64_t count;     ///< rows of the part; may be 0
   std::int64_t head_dim;  ///< a multiple of kRowElements
 
-  /// The rank's rows of all heads.
+  /// The rank's rows of all heads, fewer than 2^32.
   __host__ __device__ std::int64_t all() const { return heads * rows; }
   /// The part's row that is row `row` of the rank, both counted over all heads; -1 for none.
   __host__ __device__ std::int64_t row_of(std::int64_t row) const {
-    const std::int64_t own = row % rows - first;
-    return own < 0 || own >= count ? -1 : row / rows * count + own;
-  }
-
-  /// The rank's row that is row `row` of the part, counted over all heads.
-  __host__ __device__ std::int64_t of(std::int64_t row) const {
-    return row / count * rows + first + row % count;
+    // A division of 64 bits would take as long as all else that a thread does.
+    const auto index = static_cast<std::uint32_t>(row), length = static_cast<std::uint32_t>(rows);
+    const std::int64_t head = index / length, own = index % length - first;
+    return own < 0 || own >= count ? -1 : head * count + own;
   }
 };
 
@@ -119,7 +116,8 @@ __global__ void merge_part(PartRows part, const T* o, const float* lse, Sums<T> 
   __syncthreads();  // all threads of the row have read its LSE
   if (idle) return;
   const float m = fmaxf(l1, l2);
-  const float w1 = exp_diff(l1, m), w2 = exp_diff(l2, m), l = w1 + w2;
+  const float l = exp_diff(l1, m) + exp_diff(l2, m), scale = l == 0 ? 0 : 1 / l;
+  const float w1 = scale * exp_diff(l1, m), w2 = scale * exp_diff(l2, m);
   const int col = threadIdx.x * kRowElements;
   const std::int64_t at = row * part.head_dim + col;
   RowElements sum{}, x{};  // zeros
@@ -127,7 +125,7 @@ __global__ void merge_part(PartRows part, const T* o, const float* lse, Sums<T> 
   if (l2 != -INFINITY) x = load_row(o + of_part * part.head_dim + col);
 #pragma unroll
   for (int i = 0; i < kRowElements; ++i) {
-    sum.x[i] = l == 0 ? 0 : (w1 * sum.x[i] + w2 * x.x[i]) / l;
+    sum.x[i] = w1 * sum.x[i] + w2 * x.x[i];
   }
   o_sum.store(at, sum);
   if (threadIdx.x == 0) lse_sum[row] = log_sum(m, l);
