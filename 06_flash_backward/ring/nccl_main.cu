@@ -193,16 +193,19 @@ struct NoLinks {
   void wait(const Stream& /*stream*/) {}
 };
 
-// Seconds that the slowest rank takes from a common start on.
+// Seconds that each rank takes from a common start on.
 template <class Work>
-double seconds_of(Group& group, NcclLinks& links, const Stream& stream, Work work) {
+std::vector<double> seconds_of(Group& group, NcclLinks& links, const Stream& stream, Work work) {
   group.all_gather(std::vector<double>{0}, "a common start");
   const auto start = Group::Clock::now();
   work();
   links.synchronize(stream);
   const double own = std::chrono::duration<double>(Group::Clock::now() - start).count();
-  const auto all = group.all_gather(std::vector<double>{own}, "the times of the other ranks");
-  return *std::max_element(all.begin(), all.end());
+  return group.all_gather(std::vector<double>{own}, "the times of the other ranks");
+}
+
+double slowest(const std::vector<double>& seconds) {
+  return *std::max_element(seconds.begin(), seconds.end());
 }
 
 double median(std::vector<double> values) {
@@ -213,7 +216,7 @@ double median(std::vector<double> values) {
 
 // Seconds of a pass, in each round.
 struct Rounds {
-  std::vector<double> one;    // of a GPU alone with the whole problem: the mean rate of all GPUs
+  std::vector<double> one;    // of the whole problem on one GPU: the mean rate of all GPUs
   std::vector<double> shift;  // of K and V by one rank, with nothing beside it
   std::vector<double> without_transfers, all;
 };
@@ -228,27 +231,24 @@ struct Ranks {
   DeviceRank one, own;
 };
 
-// Calls pass(a rank, links) for each GPU alone, for all without transfers, and for all.
+// Calls pass(a rank, links) with the whole problem on each GPU, and with parts, without transfers and
+// with them. All GPUs are busy all the time: the power limit sets a clock by the load of the last
+// second.
 template <class Pass>
 void time_round(Group& group, NcclLinks& links, const Stream& stream, Ranks& ranks, Rounds& rounds,
                 Pass pass) {
+  const auto timed = [&](auto work) { return seconds_of(group, links, stream, work); };
   double rate = 0;
-  for (int turn = 0; turn < group.size(); ++turn) {
-    rate += 1 / seconds_of(group, links, stream, [&] {
-              if (turn == group.rank()) pass(ranks.one, links);
-            });
-  }
+  for (const double seconds : timed([&] { pass(ranks.one, links); })) rate += 1 / seconds;
   rounds.one.push_back(group.size() / rate);
   // In a ring of two it is the only transfer of K and V, which the next run finds in their place.
-  rounds.shift.push_back(
-      seconds_of(group, links, stream, [&] { ranks.own.shift_block(links, stream); }));
+  rounds.shift.push_back(slowest(timed([&] { ranks.own.shift_block(links, stream); })));
   NoLinks none;
-  rounds.without_transfers.push_back(
-      seconds_of(group, links, stream, [&] { pass(ranks.own, none); }));
-  rounds.all.push_back(seconds_of(group, links, stream, [&] { pass(ranks.own, links); }));
+  rounds.without_transfers.push_back(slowest(timed([&] { pass(ranks.own, none); })));
+  rounds.all.push_back(slowest(timed([&] { pass(ranks.own, links); })));
 }
 
-// Times one GPU and all in turn, so that heat and power are alike.
+// Times a problem on each GPU by itself and on all together.
 void time_problem(Group& group, NcclLinks& links, std::int64_t repeats, Timed& of) {
   agree(group, of.problem);
   Problem whole = of.problem;
