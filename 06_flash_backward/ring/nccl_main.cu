@@ -232,8 +232,8 @@ struct Ranks {
 };
 
 // Calls pass(a rank, links) with the whole problem on each GPU, and with parts, without transfers and
-// with them. All GPUs are busy all the time: the power limit sets a clock by the load of the last
-// second.
+// with them. All GPUs are busy all the time: under the power limit a clock depends on what a GPU
+// has just done.
 template <class Pass>
 void time_round(Group& group, NcclLinks& links, const Stream& stream, Ranks& ranks, Rounds& rounds,
                 Pass pass) {
