@@ -64,6 +64,11 @@ fa_ring_test(one_key 3 --length-q 29 --length-k 1 --heads 2 --kv-heads 1 --head-
 
 find_package(Python3 3.9 QUIET COMPONENTS Interpreter)
 if(Python3_Interpreter_FOUND)
+  add_test(NAME lesson06.ring.beside
+           COMMAND "${Python3_EXECUTABLE}" -B -m unittest 06_flash_backward/tests/ring_beside_test.py
+           WORKING_DIRECTORY "${FA_ROOT}")
+  set_tests_properties(lesson06.ring.beside PROPERTIES
+    LABELS lesson06 TIMEOUT 60 ENVIRONMENT "${FA_TEST_ENVIRONMENT}")
   add_test(NAME lesson06.ring.faults
            COMMAND "${Python3_EXECUTABLE}" -B -m unittest 06_flash_backward/tests/ring_ranks_test.py
            WORKING_DIRECTORY "${FA_ROOT}")

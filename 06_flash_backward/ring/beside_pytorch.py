@@ -5,7 +5,8 @@ context parallelism and, where it is installed, ring-flash-attn.
         --program build/learn/06_flash_backward/ring_attention_nccl
 
 For each length the lesson's program is timed by --section time, then the others. Without
-flash-attn, ring-flash-attn gets FlashAttention-2 as PyTorch has it.
+flash-attn, ring-flash-attn gets FlashAttention-2 as PyTorch has it. --ring-flash-attn makes it an
+error that ring-flash-attn is not there.
 """
 
 import argparse
@@ -33,6 +34,8 @@ from common.data.records import text_of
 BACKENDS = ("FLASH_ATTENTION", "CUDNN_ATTENTION")
 ROTATIONS = ("allgather", "alltoall")  # of K and V: all at once, or round the ring
 FIELDS = ("mask", "pass", "gpus", "length", "milliseconds", "tflops_per_gpu", "mebibytes_per_gpu")
+FIELDS += ("milliseconds_least", "milliseconds_most")
+OF_LESSON = ("percent_of_linear",)
 
 
 def arguments():
@@ -41,7 +44,14 @@ def arguments():
     parser.add_argument("--lengths", default="16,32,64,128", help="in 1024 (default %(default)s)")
     parser.add_argument("--heads", type=int, default=16, help="(default %(default)s)")
     parser.add_argument("--head-dim", type=int, default=128, help="(default %(default)s)")
-    parser.add_argument("--repeats", type=int, default=5, help="(default %(default)s)")
+    parser.add_argument("--repeats", type=int, default=7, help="(default %(default)s)")
+    parser.add_argument(
+        "--ring-flash-attn",
+        nargs="?",
+        const="",
+        metavar="FOLDER",
+        help="ring-flash-attn must be there: installed, or in the folder of pip install --target",
+    )
     parser.add_argument("--program", metavar="PATH", help="ring_attention_nccl, timed as well")
     parser.add_argument("--json", metavar="FILE", help="write a record")
     parser.add_argument("--commit", help="of the code, for the record of a copy without git")
@@ -115,14 +125,21 @@ def pytorch_flash_attention():
     return module
 
 
-def load_ring_flash():
-    """ring-flash-attn's functions {causal: function} and what it is; ({}, "") without it."""
+def load_ring_flash(place=None):
+    """ring-flash-attn's functions {causal: function} and what it is; ({}, "") without it.
+
+    place: a folder that it is in, or "": a Failure without it
+    """
+    if place:
+        sys.path.insert(0, str(pathlib.Path(place).resolve()))
     version, flash = version_of("ring-flash-attn"), version_of("flash-attn")
     if not version:
+        if place is not None:
+            raise Failure(f"ring-flash-attn is not installed{f' in {place}' if place else ''}")
         return {}, ""
     if not flash:
         flash = "PyTorch's FlashAttention-2"
-        sys.modules.setdefault("flash_attn", types.ModuleType("flash_attn"))
+        sys.modules["flash_attn"] = types.ModuleType("flash_attn")
         sys.modules["flash_attn.flash_attn_interface"] = pytorch_flash_attention()
     # Its __init__ imports adapters for a package that need not be there.
     package = types.ModuleType("ring_flash_attn")
@@ -197,33 +214,33 @@ def in_ring_flash(mesh, function, shape, causal):
     yield inputs, d_o, lambda: function(*inputs, causal=causal)
 
 
-def seconds_of(call, repeats):
-    """The median of what the slowest rank takes from a common start on."""
-    times = []
-    for i in range(-2, repeats):
-        torch.cuda.synchronize()
-        torch.distributed.barrier()
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        call()
-        torch.cuda.synchronize()
-        own = torch.tensor([time.perf_counter() - begin], device="cuda")
-        torch.distributed.all_reduce(own, torch.distributed.ReduceOp.MAX)
-        if i >= 0:
-            times.append(own.item())
-    return statistics.median(times)
+def seconds_of(call):
+    """What the slowest rank takes from a common start on, and what the call returns."""
+    torch.cuda.synchronize()
+    torch.distributed.barrier()
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    result = call()
+    torch.cuda.synchronize()
+    own = torch.tensor([time.perf_counter() - begin], device="cuda")
+    torch.distributed.all_reduce(own, torch.distributed.ReduceOp.MAX)
+    return own.item(), result
 
 
 def time_pass(prepared, repeats):
-    """Seconds of the forward and of the backward pass, and the most memory of a rank."""
+    """Seconds of the forward and of the backward pass, each in turn, after two rounds that do not
+    count, and the most memory of a rank."""
     with prepared as (inputs, d_o, forward):
         torch.cuda.reset_peak_memory_stats()
-        of_forward = seconds_of(forward, repeats)
-        o = forward()
-        of_backward = seconds_of(
-            lambda: torch.autograd.grad(o, inputs, d_o, retain_graph=True), repeats
-        )
-    return of_forward, of_backward, torch.cuda.max_memory_allocated()
+        times = [], []
+        for i in range(-2, repeats):
+            of_forward, o = seconds_of(forward)
+            of_backward, _ = seconds_of(lambda o=o: torch.autograd.grad(o, inputs, d_o))
+            if i >= 0:
+                times[0].append(of_forward)
+                times[1].append(of_backward)
+            del o, _
+    return *times, torch.cuda.max_memory_allocated()
 
 
 def others(mesh, functions, shape, causal):
@@ -256,7 +273,8 @@ def rows_of_lesson(mesh, length, args):
             measured = json.loads(record.read_text(encoding="utf-8"))["measurements"]
         for row in measured:
             if row["gpus"] == mesh.size():
-                rows.append({"implementation": "lesson", **{name: row[name] for name in FIELDS}})
+                of_row = {name: row[name] for name in FIELDS + OF_LESSON}
+                rows.append({"implementation": "lesson", **of_row})
         store.set(key, "timed")
     else:
         store.wait([key], datetime.timedelta(seconds=300))
@@ -282,9 +300,11 @@ def rows_of(mesh, functions, args):
                     continue
                 for which, seconds, matmuls in zip(("forward", "backward"), times, (2, 5)):
                     flops = 2 * matmuls * args.heads * args.head_dim * pairs
+                    middle = statistics.median(seconds)
                     values = ("causal" if causal else "full", which, gpus, length)
-                    values += (round(1e3 * seconds, 4), round(flops / seconds / gpus / 1e12, 2))
-                    yield {"implementation": name, **dict(zip(FIELDS, (*values, most >> 20)))}
+                    values += (round(1e3 * middle, 4), round(flops / middle / gpus / 1e12, 2))
+                    values += (most >> 20, *(round(1e3 * f(seconds), 4) for f in (min, max)))
+                    yield {"implementation": name, **dict(zip(FIELDS, values))}
 
 
 def main():
@@ -298,20 +318,19 @@ def main():
         check_writable(args.json)
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     mesh = torch.distributed.device_mesh.init_device_mesh("cuda", (int(os.environ["WORLD_SIZE"]),))
-    functions, ring_flash = load_ring_flash()
+    functions, ring_flash = load_ring_flash(args.ring_flash_attn)
     if functions:
         check_ring_flash(functions, mesh)
+    head = record_head(True, args.commit, {"ring-flash-attn": ring_flash} if ring_flash else {})
+    start = f"torchrun --standalone --nproc-per-node {mesh.size()}"
+    head["command"] = head["command"].replace("python3", start, 1)
     rows = []
     for row in rows_of(mesh, functions, args):
         rows.append(row)
         if mesh.get_rank() == 0:
             print("  ".join(f"{value}" for value in row.values()), flush=True)
-    if args.json and mesh.get_rank() == 0:
-        peers = {"ring-flash-attn": ring_flash} if ring_flash else {}
-        head = record_head(True, args.commit, peers)
-        start = f"torchrun --standalone --nproc-per-node {mesh.size()}"
-        head["command"] = head["command"].replace("python3", start, 1)
-        write_file(args.json, text_of(head, rows))
+            if args.json:  # a run that is interrupted leaves what it has timed
+                write_file(args.json, text_of(head, rows))
     torch.distributed.destroy_process_group()
     return 0
 

@@ -49,6 +49,13 @@ class DeviceRank {
   /// Begins to compute dQ, dK and dV, after forward().
   template <class Links>
   void backward(Links& links, const Stream& stream);
+  /// Begins to pass K and V on, with nothing beside it.
+  template <class Links>
+  void shift_block(Links& links, const Stream& stream) {
+    if (!merges()) return;
+    links.shift({message(kv.data(), next_[0].data(), 0)}, stream);
+    links.wait(stream);
+  }
 
  private:
   static std::int64_t rows(const ring::Ranges& ranges) { return ring::rows(ranges); }
@@ -61,6 +68,17 @@ class DeviceRank {
   std::int64_t largest_block() const;
   bool merges() const { return problem_.ranks > 1; }
   int owner(int step) const { return ring::owner_at(rank_, step, problem_.ranks); }
+  // The parts of a step; where it has none, an empty one, as sums begin and end all the same.
+  std::vector<ring::Part> parts_at(int step) const {
+    auto found = parts(owner(step));
+    if (found.empty()) found.push_back({{0, 0}, {0, 0}, false});
+    return found;
+  }
+  // Sums before and after a part: the result is complete with the last one of the last step.
+  Sums<T> sums_at(int step, std::size_t part, float* sums, T* result) const {
+    const bool last = step + 1 == problem_.ranks && part + 1 == parts_at(step).size();
+    return {sums, step == 0 && part == 0, last ? result : nullptr};
+  }
   // One rank has the whole problem.
   ring::Part whole() const { return {{0, queries()}, {0, keys(rank_)}, problem_.causal}; }
   std::vector<ring::Part> parts(int owner) const {
@@ -87,16 +105,16 @@ class DeviceRank {
   void backward_alone(const Stream& stream);
   void begin_forward(fa_attention& a, const Stream& stream);
   void begin_backward(fa_gradient& g, const Stream& stream);
-  void attend(int owner, const T* block, const Stream& stream);
+  void attend(int step, const T* block, const Stream& stream);
   template <class Ready>
-  void add_gradients(int owner, const T* block, float* d_block, Ready ready, const Stream& stream);
+  void add_gradients(int step, T* block, float* d_block, Ready ready, const Stream& stream);
 
   ring::Problem problem_;
   int rank_;
-  std::array<DeviceBuffer<T>, 2> next_;            // blocks that arrive
-  std::array<DeviceBuffer<float>, 2> d_sums_;      // of a block: arriving, and leaving
-  DeviceBuffer<T> o_part_, d_q_part_, d_kv_part_;  // of a part, without gaps
-  DeviceBuffer<float> lse_part_, o_sum_, d_q_sum_;
+  std::array<DeviceBuffer<T>, 2> next_;        // blocks that arrive
+  std::array<DeviceBuffer<float>, 2> d_sums_;  // of a block: arriving, and leaving
+  DeviceBuffer<T> q_part_, d_kv_part_;         // of a part, without gaps: O or dQ; dK and dV
+  DeviceBuffer<float> lse_part_, q_sum_;       // LSE of a part; sums of O or of dQ
   DeviceBuffer<unsigned> tile_counter_;
   DeviceBuffer<char> workspace_;
 };
@@ -124,12 +142,10 @@ inline DeviceRank::DeviceRank(const ring::Problem& problem, int rank)
             DeviceBuffer<T>(problem.ranks > 2 ? largest_block() : 0)},
       d_sums_{DeviceBuffer<float>(merges() ? largest_block() : 0),
               DeviceBuffer<float>(merges() ? largest_block() : 0)},
-      o_part_(merges() ? q.count() : 0),
-      d_q_part_(o_part_.count()),
+      q_part_(merges() ? q.count() : 0),
       d_kv_part_(merges() ? largest_block() : 0),
       lse_part_(merges() ? lse.count() : 0),
-      o_sum_(o_part_.count()),
-      d_q_sum_(d_q_part_.count()),
+      q_sum_(q_part_.count()),
       tile_counter_(static_cast<std::int64_t>(most_workspace(false) / sizeof(unsigned))),
       workspace_(static_cast<std::int64_t>(most_workspace(true))) {
   tile_counter_.zero();
@@ -196,7 +212,7 @@ inline fa_gradient DeviceRank::gradient_of(const ring::Part& part, int owner, co
   g.attention.lse = lse_part_.data();
   g.d_o = d_o.data() + first;
   g.attention.o_strides = g.d_o_strides = strides(s.heads, queries());
-  g.d_q = d_q_part_.data();
+  g.d_q = q_part_.data();
   g.d_q_strides = strides(s.heads, part.queries.size());
   g.d_k = d_kv_part_.data();
   g.d_v = d_kv_part_.data() + kv_heads() * part.keys.size() * d();
@@ -233,15 +249,18 @@ inline void DeviceRank::begin_backward(fa_gradient& g, const Stream& stream) {
   check_interface(fa_backward(&g), fa_backward_last_error());
 }
 
-inline void DeviceRank::attend(int owner, const T* block, const Stream& stream) {
-  for (const ring::Part& part : parts(owner)) {
-    fa_attention a = attention_of(part, owner, block);
-    a.o = o_part_.data();
-    a.lse = lse_part_.data();
-    begin_forward(a, stream);
-    const PartRows to = query_rows(part);
-    launch_rows(stream, to.heads * to.count, d(), merge_part<T>, to, o_part_.data(),
-                lse_part_.data(), o_sum_.data(), lse.data());
+inline void DeviceRank::attend(int step, const T* block, const Stream& stream) {
+  const std::vector<ring::Part> all = parts_at(step);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].queries.size() > 0) {
+      fa_attention a = attention_of(all[i], owner(step), block);
+      a.o = q_part_.data();
+      a.lse = lse_part_.data();
+      begin_forward(a, stream);
+    }
+    const PartRows to = query_rows(all[i]);
+    launch_rows(stream, to.all(), d(), merge_part<T>, to, q_part_.data(), lse_part_.data(),
+                sums_at(step, i, q_sum_.data(), o.data()), lse.data());
   }
 }
 
@@ -250,49 +269,47 @@ inline void DeviceRank::attend(int owner, const T* block, const Stream& stream) 
 template <class Links>
 void DeviceRank::forward(Links& links, const Stream& stream) {
   if (!merges()) return forward_alone(stream);
-  launch_flat(stream, lse.count(), fill, lse.data(), lse.count(), -INFINITY);
   const T* block = kv.data();
   for (int step = 0; step < problem_.ranks; ++step) {
     const bool last = step + 1 == problem_.ranks;
     T* const next = next_[step % 2].data();
     if (!last) links.shift({message(block, next, step)}, stream);
-    attend(owner(step), block, stream);
+    attend(step, block, stream);
     if (!last) links.wait(stream);
     block = next;
   }
-  launch_rows(stream, lse.count(), d(), round_rows<T>, lse.count(), d(),
-              o_sum_.data(), lse.data(), o.data());
 }
 //! [forward]
 // clang-format on
 
-// Adds a rank's contribution to its dQ and to the sums of a block.
+// Adds a rank's contribution to its dQ and to the sums of a block. In the last step these sums are
+// complete; rounded, they take the place of the block.
 // @param ready called before the sums of the block are used
 template <class Ready>
-void DeviceRank::add_gradients(int owner, const T* block, float* d_block, Ready ready,
+void DeviceRank::add_gradients(int step, T* block, float* d_block, Ready ready,
                                const Stream& stream) {
-  for (const ring::Part& part : parts(owner)) {
+  const std::vector<ring::Part> all = parts_at(step);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const ring::Part& part = all[i];
     const PartRows of_q = query_rows(part);
-    const PartRows of_kv{2 * kv_heads(), keys(owner), part.keys.begin, part.keys.size(), d()};
-    launch_flat(stream, of_q.heads * of_q.count, copy_lse, of_q, lse.data(), lse_part_.data());
-    fa_gradient g = gradient_of(part, owner, block);
-    begin_backward(g, stream);
+    const PartRows of_kv{2 * kv_heads(), keys(owner(step)), part.keys.begin, part.keys.size(), d()};
+    if (part.queries.size() > 0) {
+      launch_flat(stream, of_q.all(), copy_lse, of_q, lse.data(), lse_part_.data());
+      fa_gradient g = gradient_of(part, owner(step), block);
+      begin_backward(g, stream);
+    }
     ready();
-    launch_rows(stream, of_q.heads * of_q.count, d(), add_part<T>, of_q, d_q_part_.data(),
-                d_q_sum_.data());
-    launch_rows(stream, of_kv.heads * of_kv.count, d(), add_part<T>, of_kv, d_kv_part_.data(),
-                d_block);
+    launch_rows(stream, of_q.all(), d(), add_part<T>, of_q, q_part_.data(),
+                sums_at(step, i, q_sum_.data(), d_q.data()));
+    launch_rows(stream, of_kv.all(), d(), add_part<T>, of_kv, d_kv_part_.data(),
+                sums_at(step, i, d_block, block));
   }
-  ready();
 }
 
 template <class Links>
 void DeviceRank::backward(Links& links, const Stream& stream) {
   if (!merges()) return backward_alone(stream);
-  for (DeviceBuffer<float>* sums : {&d_q_sum_, &d_sums_[0]}) {
-    launch_flat(stream, sums->count(), fill, sums->data(), sums->count(), 0);
-  }
-  const T* block = kv.data();
+  T* block = kv.data();
   const int ranks = problem_.ranks;
   for (int step = 0; step < ranks; ++step) {
     T* const next = next_[step % 2].data();
@@ -305,18 +322,12 @@ void DeviceRank::backward(Links& links, const Stream& stream) {
     }
     links.shift(messages, stream);
     add_gradients(
-        owner(step), block, sums, [&] { links.wait(stream); }, stream);
-    block = next;
+        step, block, sums, [&] { links.wait(stream); }, stream);
+    if (step + 1 < ranks) block = next;
   }
   // One step further, to the owner.
-  const float* const leaving = d_sums_[(ranks - 1) % 2].data();
-  float* const own = d_sums_[ranks % 2].data();
-  links.shift({message(leaving, own, ranks - 1)}, stream);
+  links.shift({message<T>(block, d_kv.data(), ranks - 1)}, stream);
   links.wait(stream);
-  launch_rows(stream, lse.count(), d(), round_rows<T>, lse.count(), d(), d_q_sum_.data(), nullptr,
-              d_q.data());
-  const std::int64_t kv_rows = kv.count() / d();
-  launch_rows(stream, kv_rows, d(), round_rows<T>, kv_rows, d(), own, nullptr, d_kv.data());
 }
 
 }  // namespace fa::FA_TARGET

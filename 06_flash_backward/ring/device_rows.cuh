@@ -16,12 +16,17 @@ struct PartRows {
   std::int64_t heads;     ///< in all sequences
   std::int64_t rows;      ///< of a rank, for each head
   std::int64_t first;     ///< row of the rank
-  std::int64_t count;     ///< rows of the part
+  std::int64_t count;     ///< rows of the part; may be 0
   std::int64_t head_dim;  ///< a multiple of kRowElements
 
-  /// The rank's row that is row `row` of the part, counted over all heads.
-  __host__ __device__ std::int64_t of(std::int64_t row) const {
-    return row / count * rows + first + row % count;
+  /// The rank's rows of all heads, fewer than 2^32.
+  __host__ __device__ std::int64_t all() const { return heads * rows; }
+  /// The part's row that is row `row` of the rank, both counted over all heads; -1 for none.
+  __host__ __device__ std::int64_t row_of(std::int64_t row) const {
+    // A division of 64 bits would take as long as all else that a thread does.
+    const auto index = static_cast<std::uint32_t>(row), length = static_cast<std::uint32_t>(rows);
+    const std::int64_t head = index / length, own = index % length - first;
+    return own < 0 || own >= count ? -1 : head * count + own;
   }
 };
 
@@ -74,72 +79,82 @@ __device__ void store_row(T* address, const RowElements& row) {
 }
 /// @}
 
-/// Merges a part's normalised O and its LSE into those of the rows so far. Where `lse_sum` is
-/// -infinity, `o_sum` is not read.
+/// What a kernel does with the sums of all rows of a rank, beside adding a part.
+template <class T>
+struct Sums {
+  float* sums;
+  bool first;  ///< whether there are none yet: what `sums` holds is not read
+  T* result;   ///< where the complete sums go, rounded; null: back to `sums`
+
+  /// A thread's elements of a row; zeros before the first part.
+  __device__ RowElements load(std::int64_t at) const {
+    return first ? RowElements{} : load_row(sums + at);
+  }
+  /// Stores them.
+  __device__ void store(std::int64_t at, const RowElements& row) const {
+    if (result != nullptr) {
+      store_row(result + at, row);
+    } else {
+      store_row(sums + at, row);
+    }
+  }
+  /// Whether a row that the part does not have changes all the same.
+  __device__ bool all_rows() const { return first || result != nullptr; }
+};
+
+/// Merges a part's normalised O and its LSE into those of a rank's rows. Where `lse_sum` is
+/// -infinity, the sum so far is not read.
 /// @param o, lse of the part, without gaps
 template <class T>
-__global__ void merge_part(PartRows part, const T* o, const float* lse, float* o_sum,
+__global__ void merge_part(PartRows part, const T* o, const float* lse, Sums<T> o_sum,
                            float* lse_sum) {
   const std::int64_t row = own_row();
-  const bool exists = row < part.heads * part.count;
-  const std::int64_t to = exists ? part.of(row) : 0;
-  const float before = exists ? lse_sum[to] : -INFINITY;
-  const float added = exists ? lse[row] : -INFINITY;
+  const std::int64_t of_part = row < part.all() ? part.row_of(row) : -1;
+  const bool idle = row >= part.all() || (of_part < 0 && !o_sum.all_rows());
+  const float l1 = idle || o_sum.first ? -INFINITY : lse_sum[row];
+  const float l2 = of_part < 0 ? -INFINITY : lse[of_part];
   __syncthreads();  // all threads of the row have read its LSE
-  if (!exists || added == -INFINITY) return;
-  const float m = fmaxf(before, added);
-  const float l_before = exp_diff(before, m), l_added = expf(added - m);
-  const float l = l_before + l_added;
+  if (idle) return;
+  const float m = fmaxf(l1, l2);
+  const float l = exp_diff(l1, m) + exp_diff(l2, m), scale = l == 0 ? 0 : 1 / l;
+  const float w1 = scale * exp_diff(l1, m), w2 = scale * exp_diff(l2, m);
   const int col = threadIdx.x * kRowElements;
-  RowElements sum{};  // zeros
-  float* const at = o_sum + to * part.head_dim + col;
-  if (before != -INFINITY) sum = load_row(at);
-  const RowElements x = load_row(o + row * part.head_dim + col);
+  const std::int64_t at = row * part.head_dim + col;
+  RowElements sum{}, x{};  // zeros
+  if (l1 != -INFINITY) sum = o_sum.load(at);
+  if (l2 != -INFINITY) x = load_row(o + of_part * part.head_dim + col);
 #pragma unroll
   for (int i = 0; i < kRowElements; ++i) {
-    sum.x[i] = (l_before * sum.x[i] + l_added * x.x[i]) / l;
+    sum.x[i] = w1 * sum.x[i] + w2 * x.x[i];
   }
-  store_row(at, sum);
-  if (threadIdx.x == 0) lse_sum[to] = m + logf(l);
+  o_sum.store(at, sum);
+  if (threadIdx.x == 0) lse_sum[row] = log_sum(m, l);
 }
 
-/// Adds a part's gradients, without gaps, to sums.
+/// Adds a part's gradients to those of a rank's rows.
+/// @param gradient of the part, without gaps
 template <class T>
-__global__ void add_part(PartRows part, const T* gradient, float* sums) {
+__global__ void add_part(PartRows part, const T* gradient, Sums<T> sums) {
   const std::int64_t row = own_row();
-  if (row >= part.heads * part.count) return;
+  if (row >= part.all()) return;
+  const std::int64_t of_part = part.row_of(row);
+  if (of_part < 0 && !sums.all_rows()) return;
   const int col = threadIdx.x * kRowElements;
-  float* const at = sums + part.of(row) * part.head_dim + col;
-  RowElements sum = load_row(at);
-  const RowElements x = load_row(gradient + row * part.head_dim + col);
+  const std::int64_t at = row * part.head_dim + col;
+  RowElements sum = sums.load(at);
+  RowElements x{};  // zeros
+  if (of_part >= 0) x = load_row(gradient + of_part * part.head_dim + col);
 #pragma unroll
   for (int i = 0; i < kRowElements; ++i) sum.x[i] += x.x[i];
-  store_row(at, sum);
-}
-
-/// Rounds sums to the type of a result; zeros where a row has seen no key.
-/// @param lse of each row, or null: all rows have sums
-template <class T>
-__global__ void round_rows(std::int64_t rows, std::int64_t head_dim, const float* sums,
-                           const float* lse, T* result) {
-  const std::int64_t row = own_row();
-  if (row >= rows) return;
-  const std::int64_t at = row * head_dim + threadIdx.x * kRowElements;
-  RowElements sum{};  // zeros
-  if (lse == nullptr || lse[row] != -INFINITY) sum = load_row(sums + at);
-  store_row(result + at, sum);
+  sums.store(at, sum);
 }
 
 /// The LSE of a part's rows, without gaps.
 __global__ void copy_lse(PartRows part, const float* lse, float* of_part) {
   const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (row < part.heads * part.count) of_part[row] = lse[part.of(row)];
-}
-
-/// Sets elements to a value.
-__global__ void fill(float* to, std::int64_t count, float value) {
-  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < count) to[i] = value;
+  if (row >= part.all()) return;
+  const std::int64_t to = part.row_of(row);
+  if (to >= 0) of_part[to] = lse[row];
 }
 
 /// Launches a kernel for rows of all heads: a block has as many threads in x as a row needs.

@@ -36,9 +36,10 @@ double ring_seconds(const Problem& problem, Method method, bool backward, const 
     if (method == Method::kRing) {
       seconds += compute + (last ? 0 : kv) + (backward ? d_kv : 0);
     } else {
-      // dK and dV of the step before travel with the next K and V.
+      // dK and dV of the step before travel with the next K and V. In the last shift they are
+      // complete, and rounded.
       const double transfers = (last ? 0 : kv) + (backward && step > 0 ? d_kv : 0);
-      seconds += std::max(compute, transfers) + (backward && last ? d_kv : 0);
+      seconds += std::max(compute, transfers) + (backward && last ? kv : 0);
     }
   }
   return seconds;

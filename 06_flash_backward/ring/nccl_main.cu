@@ -26,7 +26,7 @@ constexpr const char* kName = "ring_attention_nccl";
 
 struct Choice {
   AttentionShape shape{1, 16, 16, 0, 0, 128};  // of the timed problems, without lengths
-  std::int64_t gpus = 0, timeout = 10, repeats = 5, shortest = 16, longest = 128, link = 450;
+  std::int64_t gpus = 0, timeout = 10, repeats = 7, shortest = 16, longest = 128, link = 450;
   std::string mask = "all", json, commit, command;
 };
 
@@ -187,47 +187,94 @@ __global__ void fill_random(bfloat16* to, std::int64_t count, std::uint32_t seed
   to[i] = from_float<bfloat16>(3.46f * (uniform - 0.5f));
 }
 
-// Seconds of a pass: the median of what the slowest rank takes from a common start on.
-template <class Pass>
-double seconds_of(Group& group, NcclLinks& links, const Stream& stream, std::int64_t repeats,
-                  Pass pass) {
-  std::vector<double> times;
-  for (std::int64_t i = -2; i < repeats; ++i) {
-    group.all_gather(std::vector<double>{0}, "a common start");
-    const auto start = Group::Clock::now();
-    pass();
-    links.synchronize(stream);
-    const double own = std::chrono::duration<double>(Group::Clock::now() - start).count();
-    const auto all = group.all_gather(std::vector<double>{own}, "the times of the other ranks");
-    if (i >= 0) times.push_back(*std::max_element(all.begin(), all.end()));
-  }
-  std::nth_element(times.begin(), times.begin() + repeats / 2, times.end());
-  return times[static_cast<std::size_t>(repeats / 2)];
-}
-
-struct Timed {
-  Problem problem;
-  double forward = 0, backward = 0;  // seconds
-  std::int64_t bytes = 0;            // of a rank
-  double seconds(bool of_backward) const { return of_backward ? backward : forward; }
+// Links without transfers, which show what transfers cost.
+struct NoLinks {
+  void shift(const std::vector<RingMessage>& /*messages*/, const Stream& /*stream*/) {}
+  void wait(const Stream& /*stream*/) {}
 };
 
-// @param of on rank 0 with its times
+// Seconds that each rank takes from a common start on.
+template <class Work>
+std::vector<double> seconds_of(Group& group, NcclLinks& links, const Stream& stream, Work work) {
+  group.all_gather(std::vector<double>{0}, "a common start");
+  const auto start = Group::Clock::now();
+  work();
+  links.synchronize(stream);
+  const double own = std::chrono::duration<double>(Group::Clock::now() - start).count();
+  return group.all_gather(std::vector<double>{own}, "the times of the other ranks");
+}
+
+double slowest(const std::vector<double>& seconds) {
+  return *std::max_element(seconds.begin(), seconds.end());
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Seconds of a pass, in each round.
+struct Rounds {
+  std::vector<double> one;    // of the whole problem on one GPU: the mean rate of all GPUs
+  std::vector<double> shift;  // of K and V by one rank, with nothing beside it
+  std::vector<double> without_transfers, all;
+};
+struct Timed {
+  Problem problem;
+  Rounds forward{}, backward{};
+  std::int64_t bytes_of_one = 0, bytes = 0;  // of memory, of a rank
+};
+
+// What a rank computes with: the whole problem, and its part of it.
+struct Ranks {
+  DeviceRank one, own;
+};
+
+// Calls pass(a rank, links) with the whole problem on each GPU, and with parts, without transfers and
+// with them. All GPUs are busy all the time: under the power limit a clock depends on what a GPU
+// has just done.
+template <class Pass>
+void time_round(Group& group, NcclLinks& links, const Stream& stream, Ranks& ranks, Rounds& rounds,
+                Pass pass) {
+  const auto timed = [&](auto work) { return seconds_of(group, links, stream, work); };
+  double rate = 0;
+  for (const double seconds : timed([&] { pass(ranks.one, links); })) rate += 1 / seconds;
+  rounds.one.push_back(group.size() / rate);
+  // In a ring of two it is the only transfer of K and V, which the next run finds in their place.
+  rounds.shift.push_back(slowest(timed([&] { ranks.own.shift_block(links, stream); })));
+  NoLinks none;
+  rounds.without_transfers.push_back(slowest(timed([&] { pass(ranks.own, none); })));
+  rounds.all.push_back(slowest(timed([&] { pass(ranks.own, links); })));
+}
+
+// Times a problem on each GPU by itself and on all together.
 void time_problem(Group& group, NcclLinks& links, std::int64_t repeats, Timed& of) {
   agree(group, of.problem);
-  const std::int64_t before = taken_bytes();
-  DeviceRank rank(of.problem, rank_of(of.problem, group));
-  const std::int64_t bytes = taken_bytes() - before;
+  Problem whole = of.problem;
+  whole.ranks = 1;
+  const auto made = [](const Problem& problem, int rank, std::int64_t& bytes) {
+    const std::int64_t before = taken_bytes();
+    DeviceRank result(problem, rank);
+    bytes = taken_bytes() - before;
+    return result;
+  };
+  Ranks ranks{made(whole, 0, of.bytes_of_one), made(of.problem, group.rank(), of.bytes)};
   const Stream stream;
   std::uint32_t seed = 16 * static_cast<std::uint32_t>(group.rank());
-  for (DeviceBuffer<bfloat16>* x : {&rank.q, &rank.kv, &rank.d_o}) {
-    launch_flat(stream, x->count(), fill_random, x->data(), x->count(), ++seed);
+  for (DeviceRank* rank : {&ranks.one, &ranks.own}) {
+    for (DeviceBuffer<bfloat16>* x : {&rank->q, &rank->kv, &rank->d_o}) {
+      launch_flat(stream, x->count(), fill_random, x->data(), x->count(), ++seed);
+    }
   }
-  const double forward =
-      seconds_of(group, links, stream, repeats, [&] { rank.forward(links, stream); });
-  const double backward =
-      seconds_of(group, links, stream, repeats, [&] { rank.backward(links, stream); });
-  if (group.rank() == 0) of = {of.problem, forward, backward, bytes};
+  constexpr std::int64_t kWarmUp = 2;
+  for (std::int64_t i = 0; i < kWarmUp + repeats; ++i) {
+    if (i == kWarmUp) of.forward = of.backward = {};
+    time_round(group, links, stream, ranks, of.forward,
+               [&](DeviceRank& rank, auto& by) { rank.forward(by, stream); });
+    time_round(group, links, stream, ranks, of.backward,
+               [&](DeviceRank& rank, auto& by) { rank.backward(by, stream); });
+  }
 }
 
 // All lengths and masks on so many GPUs.
@@ -249,53 +296,74 @@ std::vector<Timed> time_on(int gpus, const Choice& choice) {
   return all;
 }
 
-// A row of the record: a pass, beside what the model predicts from the rate of one GPU.
-cli::Measurement row_of(const Timed& of, const Timed& one, bool backward, const Choice& choice) {
+// A row of the record: a pass of one GPU or of all, with what the model predicts from the rate of
+// one.
+cli::Measurement row_of(const Timed& of, bool backward, bool one, const Choice& choice) {
   const Problem& p = of.problem;
   const AttentionShape& s = p.shape;
-  const Method method = p.causal ? Method::kZigZag : Method::kOverlap;
+  const Rounds& rounds = backward ? of.backward : of.forward;
+  const std::vector<double>& times = one ? rounds.one : rounds.all;
+  const auto [least, most] = std::minmax_element(times.begin(), times.end());
+  const double seconds = median(times), of_one = median(rounds.one);
+  const int gpus = one ? 1 : p.ranks;
   const Problem whole{s, p.causal, RowOrder::kContiguous, 1};
   const auto pairs = static_cast<double>(ring::counts_of(whole, Method::kOverlap, 0).pairs);
   const double work =
       ring::flops(static_cast<double>(s.batch) * pairs, s.head_dim, backward) / 1e12;
   ring::Machine machine;
-  machine.tflops = work / one.seconds(backward);
+  machine.tflops = work / of_one;
   machine.link = static_cast<double>(choice.link);
-  const double seconds = of.seconds(backward);
-  return {{"mask", p.causal ? "causal" : "full"},
-          {"pass", backward ? "backward" : "forward"},
-          {"gpus", std::int64_t{p.ranks}},
-          {"length", s.length_q},
-          {"milliseconds", 1e3 * seconds},
-          {"tflops_per_gpu", work / seconds / p.ranks},
-          {"percent_of_linear", 100 * one.seconds(backward) / (seconds * p.ranks)},
-          {"percent_predicted",
-           100 * ring::predicted_efficiency(s, p.causal, p.ranks, method, backward, machine)},
-          {"mebibytes_per_gpu", of.bytes >> 20}};
+  const Method method = p.causal ? Method::kZigZag : Method::kOverlap;
+  cli::Measurement row = {
+      {"mask", p.causal ? "causal" : "full"},
+      {"pass", backward ? "backward" : "forward"},
+      {"gpus", std::int64_t{gpus}},
+      {"length", s.length_q},
+      {"milliseconds", 1e3 * seconds},
+      {"tflops_per_gpu", work / seconds / gpus},
+      {"percent_of_linear", 100 * of_one / (seconds * gpus)},
+      {"percent_predicted",
+       100 * ring::predicted_efficiency(s, p.causal, gpus, method, backward, machine)},
+      {"mebibytes_per_gpu", (one ? of.bytes_of_one : of.bytes) >> 20},
+      {"milliseconds_least", 1e3 * *least},
+      {"milliseconds_most", 1e3 * *most}};
+  if (!one) {
+    const double kv = 4.0 * static_cast<double>(s.batch * s.kv_heads * (s.length_k / gpus)) *
+                      static_cast<double>(s.head_dim);
+    row.push_back({"milliseconds_without_transfers", 1e3 * median(rounds.without_transfers)});
+    row.push_back({"gigabytes_per_second", kv / median(rounds.shift) / 1e9});
+  }
+  return row;
 }
 
-// Times of 1, 2, 4 ... GPUs.
+// Times of 2, 4 ... GPUs, each beside one.
 void time_all(const Choice& choice, bool prints) {
-  std::vector<int> counts{1};
+  std::vector<int> counts;
   // Processes cannot be fewer.
   const bool processes = ring::mpi_started_this();
   for (int gpus = 2; gpus < choice.gpus && !processes; gpus *= 2) counts.push_back(gpus);
-  if (choice.gpus > 1) counts.push_back(static_cast<int>(choice.gpus));
+  counts.push_back(static_cast<int>(choice.gpus));
   std::vector<std::vector<Timed>> all;
   for (const int gpus : counts) all.push_back(time_on(gpus, choice));
   if (!prints) return;
   std::vector<cli::Measurement> rows;
   cli::Table table({"mask", "pass", "GPUs", "N", "ms", "TFLOP/s per GPU", "efficiency, %",
-                    "predicted, %", "MiB per GPU"});
+                    "predicted, %", "MiB per GPU", "least: ms", "most: ms", "no transfers: ms",
+                    "GB/s"});
+  const auto add = [&](const cli::Measurement& row) {
+    rows.push_back(row);
+    std::vector<std::string> cells;
+    for (const auto& field : row) {
+      cells.push_back(std::visit([](const auto& value) { return cell(value); }, field.second));
+    }
+    cells.resize(13, "-");
+    table.add(cells);
+  };
   for (std::size_t i = 0; i < all[0].size(); ++i) {
     for (const bool backward : {false, true}) {
+      add(row_of(all[0][i], backward, true, choice));
       for (const auto& of_gpus : all) {
-        rows.push_back(row_of(of_gpus[i], all[0][i], backward, choice));
-        std::vector<std::string> cells;
-        for (const auto& field : rows.back()) {
-          cells.push_back(std::visit([](const auto& value) { return cell(value); }, field.second));
-        }
-        table.add(cells);
+        if (choice.gpus > 1) add(row_of(of_gpus[i], backward, false, choice));
       }
     }
   }
@@ -317,7 +385,7 @@ void add_options(cli::Program& program, Choice& choice) {
   program.option("--head-dim", choice.shape.head_dim, 8, 256, "head dimension that is timed");
   program.option("--shortest", choice.shortest, 1, kMost, "first length that is timed, in 1024");
   program.option("--longest", choice.longest, 1, kMost, "last length, at twice the one before");
-  program.option("--repeats", choice.repeats, 1, 1000, "how often a pass is timed");
+  program.option("--repeats", choice.repeats, 1, 1000, "rounds that time one GPU and all");
   program.option("--link", choice.link, 1, 1000000, "GB/s from GPU to GPU, for the prediction");
   program.output("--json", choice.json, "record of the times");
   program.option("--commit", choice.commit, "of the code, for the record of a copy without git");

@@ -108,6 +108,20 @@ TEST_CASE("parts that begin within a tile, and rows as wide as a warp") {
   check_orders({1, 1, 1, 70, 70, 256}, 2);
 }
 
+TEST_CASE("the memory of a rank is proportional to the length divided by the ranks") {
+  const auto bytes = [](int ranks, std::int64_t length) {
+    const std::int64_t before = taken_bytes();
+    const DeviceRank rank({{1, 2, 2, length, length, 64}, true, RowOrder::kZigZag, ranks}, 0);
+    return static_cast<double>(taken_bytes() - before);
+  };
+  const double of_four = bytes(4, 4096);
+  CHECK(of_four > 0);
+  CHECK(bytes(8, 8192) == doctest::Approx(of_four).epsilon(0.02));
+  CHECK(bytes(8, 4096) == doctest::Approx(of_four / 2).epsilon(0.02));
+  CHECK(bytes(4, 8192) == doctest::Approx(2 * of_four).epsilon(0.02));
+  CHECK(bytes(2, 2048) < of_four);  // one block arrives, not two
+}
+
 std::string failure_of(int ranks, double limit, const std::function<void(Group&)>& body) {
   try {
     ring::run_threads("test", ranks, limit, body);

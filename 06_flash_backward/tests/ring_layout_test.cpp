@@ -207,6 +207,16 @@ TEST_CASE("the model's limits: one GPU is itself, infinite links leave balance a
   }
 }
 
+TEST_CASE("the last shift, of rounded dK and dV, is never hidden") {
+  const AttentionShape shape{1, 16, 16, 131072, 131072, 128};
+  const Machine machine;
+  const double one =
+      predicted_seconds({shape, false, RowOrder::kContiguous, 1}, Method::kOverlap, true, machine);
+  const double bytes = 2.0 * 2 * 16 * 65536 * 128;
+  CHECK(predicted_seconds({shape, false, RowOrder::kContiguous, 2}, Method::kOverlap, true,
+                          machine) == doctest::Approx(one / 2 + bytes / 450e9).epsilon(1e-9));
+}
+
 TEST_CASE("transfers under compute are free until they take longer than it") {
   const AttentionShape shape{1, 16, 16, 1 << 20, 1 << 20, 128};
   const Machine machine;
