@@ -112,7 +112,7 @@ fa_docs_build(docs_epub epub "${fa_docs_out}/course/epub" course)
 add_custom_command(TARGET docs_epub POST_BUILD
   COMMAND "${CMAKE_COMMAND}" -E copy "${fa_docs_out}/course/epub/flash-attention-course.epub"
           "${fa_docs_out}"
-  COMMAND ${fa_docs_python} docs.site.check epub
+  COMMAND "${fa_docs_venv_python}" -B -m docs.site.check epub
           --epub "${fa_docs_out}/flash-attention-course.epub"
   WORKING_DIRECTORY "${fa_docs_root}" VERBATIM)
 add_dependencies(docs_epub docs_read_course)
@@ -123,7 +123,7 @@ fa_docs_build(docs_external_links linkcheck "${fa_docs_out}/linkcheck" "" --fres
 add_dependencies(docs_external_links docs_data)
 
 add_custom_target(docs
-  COMMAND ${fa_docs_python} docs.site.check site --root "${fa_docs_root}" --site "${fa_docs_next}"
+  COMMAND "${fa_docs_venv_python}" -B -m docs.site.check site --root "${fa_docs_root}" --site "${fa_docs_next}"
   COMMAND sh -c "rm -rf \"$0.old\"; mv -f \"$0\" \"$0.old\" 2>/dev/null; mv \"$1\" \"$0\" && rm -rf \"$0.old\""
           "${fa_docs_html}" "${fa_docs_next}"
   WORKING_DIRECTORY "${fa_docs_root}" COMMENT "Checking the site: ${fa_docs_html}/index.html"

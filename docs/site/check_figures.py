@@ -6,10 +6,8 @@ properties of hardware.
 
 import re
 
-from docs.site.excerpts import markdown_files, read_lines
-from docs.site.fences import fences_of
-from docs.site.figures import Figures
-from docs.site.sentences import CLAIM, VALUE, WORDS, with_figures
+from docs.site.excerpts import fences_of, markdown_files, read_lines
+from docs.site.figures import CLAIM, VALUE, WORDS, Figures, with_figures
 
 NUMBER = rf"(?:(?<![\w.,/-])\d[\d,]*(?:\.\d+)?|\b(?:{'|'.join(WORDS[2:])})\b)"
 AS_FAST = (

@@ -10,7 +10,7 @@ import sys
 
 from common.classroom import catalogue
 from common.data.records import aligned
-from docs.site import chapters, reading_time
+from docs.site import navigation, reading_time
 from docs.site.excerpts import read_lines
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -40,10 +40,10 @@ def ability(root, lesson):
 def lines(root):
     """The lines of the map."""
     rows, whole = [], (0, 0)
-    for lesson in chapters.lessons(root):
+    for lesson in navigation.lessons(root):
         spent = times(root, lesson)
         whole = tuple(map(sum, zip(whole, spent)))
-        title = re.sub("[*`]", "", chapters.title(root, lesson))
+        title = re.sub("[*`]", "", navigation.title(root, lesson))
         rows.append((title, ability(root, lesson), *spent))
     rows.append(("all", "", *whole))
     cells = [

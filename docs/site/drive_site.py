@@ -33,10 +33,10 @@ import json
 import pathlib
 import sys
 
-from docs.site import browser, chapters, navigation
+from docs.site import browser, navigation
 from docs.site.drawings import COLUMN
+from docs.site.drive_stepper import CUT, Stepper
 from docs.site.excerpts import read_lines
-from docs.site.stepper_driver import CUT, Stepper
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAULTS = pathlib.Path(__file__).with_name("page_faults.js")
@@ -395,9 +395,9 @@ def slides(window, html):
     """Yields faults of the slides of each lesson."""
     window.size(1280, 720)
     window.look(dark=False)
-    for lesson in chapters.lessons(ROOT):
+    for lesson in navigation.lessons(ROOT):
         name = lesson.replace("README.md", "slides.html")
-        numbered = [page for page in chapters.chapters(ROOT, lesson) if "/appendix" not in page]
+        numbered = [page for page in navigation.chapters(ROOT, lesson) if "/appendix" not in page]
         asked = sum(
             line.startswith("**Predict") for page in numbered for line in read_lines(ROOT / page)
         )

@@ -9,7 +9,7 @@ import unittest
 from unittest import mock
 
 from common.testing.tree import TreeTest
-from docs.site import browser, drive_site, drive_stepper, stepper_driver
+from docs.site import browser, drive_site, drive_stepper
 from docs.stepper import page
 
 STEPS = {"runs": [{"steps": []}], "queries": ["a"], "keys": ["</script>"]}
@@ -47,7 +47,7 @@ class Files(TreeTest):
 
 class Numbers(unittest.TestCase):
     def test_a_shown_number_is_the_rounded_one(self):
-        same = stepper_driver.same
+        same = drive_stepper.same
         for shown, value in (
             ("1.23", 1.2349),
             ("\u22121.23", -1.2251),
@@ -70,12 +70,12 @@ class Numbers(unittest.TestCase):
 
     def test_shades(self):
         orange, blue = "rgba(217, 114, 43, 0.6)", "rgba(42, 111, 184, 0.6)"
-        self.assertEqual(stepper_driver.strength(orange), 0.6)
-        self.assertEqual(stepper_driver.strength(""), 0)
+        self.assertEqual(drive_stepper.strength(orange), 0.6)
+        self.assertEqual(drive_stepper.strength(""), 0)
         for shade, x, right in ((orange, 1, True), (orange, -1, False), (blue, -1, True)):
-            self.assertEqual(stepper_driver.right_shade(shade, x), right)
-        self.assertFalse(stepper_driver.right_shade(orange, None))
-        self.assertTrue(stepper_driver.right_shade("", None))
+            self.assertEqual(drive_stepper.right_shade(shade, x), right)
+        self.assertFalse(drive_stepper.right_shade(orange, None))
+        self.assertTrue(drive_stepper.right_shade("", None))
 
 
 class Skipped(TreeTest):

@@ -1,11 +1,11 @@
-"""Tests of chapters.py, check_chapters.py, course_map.py and reading_time.py: the order of the
+"""Tests of navigation.py, check_pages.py, course_map.py and reading_time.py: the order of the
 pages, the links between them, what is wrong with them, and the times that the maps promise."""
 
 import unittest
 
 from common.classroom import catalogue
 from common.testing.tree import ROOT, TreeTest
-from docs.site import chapters, check, course_map, navigation, reading_time, sync_pages
+from docs.site import check, course_map, navigation, reading_time, sync_pages
 from docs.site.excerpts import read_lines
 from docs.site.tests.test_sync_pages import SyncTest
 
@@ -47,10 +47,10 @@ class ChaptersTest(TreeTest):
             "Previous: [01. First *lesson*](../01_a/README.md) · "
             "Next: [Results](../docs/results/README.md)",
         }.items():
-            self.assertEqual(chapters.navigation(self.root, page), line)
+            self.assertEqual(navigation.foot(self.root, page), line)
         for page in ("01_a/notes.md", "README.md", "03_c/README.md"):
             with self.assertRaisesRegex(ValueError, f"{page} is not the page of a lesson"):
-                chapters.navigation(self.root, page)
+                navigation.foot(self.root, page)
 
     def test_sync_pages_writes_them(self):
         page = "01_a/README.md"
@@ -99,7 +99,7 @@ class ChaptersTest(TreeTest):
     def test_a_page_without_a_title(self):
         self.write("01_a/1_one.md", "text\n")
         with self.assertRaisesRegex(ValueError, "01_a/1_one.md has no title"):
-            chapters.navigation(self.root, "01_a/README.md")
+            navigation.foot(self.root, "01_a/README.md")
 
     def test_which_chapter_sets_an_exercise(self):
         task = "01_a/exercises/sum/task.md"
@@ -146,7 +146,7 @@ class CourseTimesTest(unittest.TestCase):
         for exercise in catalogue.choose([]):
             minutes[exercise.id[:2]] = minutes.get(exercise.id[:2], 0) + exercise.minutes
         self.assertGreater(len(minutes), 5)
-        for page in chapters.lessons(course_map.ROOT):
+        for page in navigation.lessons(course_map.ROOT):
             said = exercise_minutes(read_lines(course_map.ROOT / page))
             self.assertEqual(said, minutes.get(page[:2], 0), page)
 

@@ -1,5 +1,5 @@
-"""Tests of markdown.py, check_links.py, check_glossary.py, check_exercises.py and
-exercise_pages.py: what is accepted, every message, and what the page of an exercise shows."""
+"""Tests of markdown.py, check_pages.py and exercise_pages.py: what is accepted, every message, and
+what the page of an exercise shows."""
 
 import json
 import unittest

@@ -1,4 +1,4 @@
-"""Tests of figures.py, sentences.py and check figures: figures in sentences that are rewritten,
+"""Tests of figures.py and check figures: figures in sentences that are rewritten,
 claims that are checked, and figures that are bound to nothing."""
 
 import json

@@ -1,10 +1,10 @@
-"""Tests of tables.py and digits.py: which text is a table, which part of it was asked for, which
+"""Tests of tables.py and programs.py: which text is a table, which part of it was asked for, which
 figures are the best, and which differences another processor may make."""
 
 import unittest
 
 from common.classroom import catalogue
-from docs.site.digits import clauses, in_step
+from docs.site.programs import clauses, in_step
 from docs.site.tables import Problem, Table, escaped, markdown
 
 TABLES = """First

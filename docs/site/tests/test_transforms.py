@@ -12,9 +12,8 @@ from pygments.styles import get_style_by_name
 from pygments.token import Generic, Name, Token
 
 from common.drawing.dark import contrast
-from docs.site import callouts, formulas
-from docs.site.github_pages import phone_form, without_way
-from docs.site.line_ends import UNIT, Console, Units, whole
+from docs.site import formulas, transforms
+from docs.site.transforms import UNIT, Console, Units, phone_form, whole, without_way
 
 
 def made(bold, rest=""):
@@ -22,7 +21,7 @@ def made(bold, rest=""):
     document = utils.new_document("a.md")
     lead = [nodes.Text(""), nodes.strong("", bold), nodes.Text(rest)]
     document += nodes.section("", nodes.paragraph("", "", *lead), nodes.table())
-    callouts.Callouts(document).apply()
+    transforms.Callouts(document).apply()
     return document.next_node(nodes.container)
 
 
