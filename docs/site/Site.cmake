@@ -58,6 +58,17 @@ if(TARGET 03_online_softmax AND EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/stepper/READ
             "Numbers of the tile stepper" VERBATIM)
   list(APPEND fa_docs_data "${steps}/stepper_data.js")
 endif()
+if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/explorers/data.py")
+  set(made "${fa_docs_made}/docs/explorers")
+  file(GLOB records CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/results/h200_0[45]_*.json")
+  add_custom_command(OUTPUT "${made}/roofline_data.js"
+    COMMAND "${CMAKE_COMMAND}" -E make_directory "${made}"
+    COMMAND ${fa_docs_python} docs.explorers.data --made "${made}"
+    WORKING_DIRECTORY "${fa_docs_root}"
+    DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/explorers/data.py" ${records}
+    COMMENT "Numbers of the explorers" VERBATIM)
+  list(APPEND fa_docs_data "${made}/roofline_data.js")
+endif()
 add_custom_target(docs_data DEPENDS ${fa_docs_data})
 
 # ---- Formulas are MathML; a font for it goes into the site (Debian package fonts-stix).

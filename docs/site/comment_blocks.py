@@ -40,7 +40,7 @@ def link(text, uri, **attributes):
     return nodes.reference("", text, refuri=uri, internal=False, **attributes)
 
 
-def explorer(folder, name, alt):
+def explorer(folders, name, alt):
     """The HTML of an explorer: its picture until its scripts run. NAME_data.js is read if there."""
     scripts = ["explorer", f"{name}_data", name]
     return "\n".join(
@@ -48,7 +48,11 @@ def explorer(folder, name, alt):
             '<link rel="stylesheet" href="explorer.css">',
             f'<div id="{name}-explorer" class="explorer"><img class="explorer-still explorer-off" '
             f'src="{name}.svg" alt="{html.escape(alt)}"></div>',
-            *(f'<script src="{s}.js"></script>' for s in scripts if (folder / f"{s}.js").is_file()),
+            *(
+                f'<script src="{s}.js"></script>'
+                for s in scripts
+                if any((folder / f"{s}.js").is_file() for folder in folders)
+            ),
             "",
         ]
     )
@@ -234,8 +238,9 @@ class CommentBlocks(SphinxTransform):
             return f'{match[1]}="{path}"'
 
         if file.suffix == ".js":
+            made = pathlib.Path(self.app.config.course_made, file.parent.relative_to(self.root))
             picture = next(image for node in replaced for image in node.findall(nodes.image))
-            text = explorer(file.parent, file.stem, picture["alt"])
+            text = explorer((file.parent, made), file.stem, picture["alt"])
         else:
             text = file.read_text(encoding="utf-8")
         text = ASSET.sub(named, text)

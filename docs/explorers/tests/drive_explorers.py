@@ -18,6 +18,7 @@ import time
 
 from common.data import records
 from common.drawing.dark import with_dark
+from docs.explorers import data
 from docs.site import browser
 from docs.site.comment_blocks import explorer
 from docs.theory import examples
@@ -45,8 +46,9 @@ def write_pages(directory):
     names = sorted(path.stem for path in HERE.glob("*.svg"))
     for path in [*HERE.glob("*.js"), *HERE.glob("*.css"), *HERE.glob("*.svg")]:
         shutil.copyfile(path, directory / path.name)
+    data.write_made(directory)
     for name in names:
-        page = PAGE.format(name, explorer(HERE, name, f"The explorer {name}"))
+        page = PAGE.format(name, explorer((HERE, directory), name, f"The explorer {name}"))
         (directory / f"{name}.html").write_text(page, encoding="utf-8")
     return names
 
