@@ -159,9 +159,8 @@ class RecordChartsTest(TreeTest):
         results = ROOT / "docs/results"
         pages = "\n".join(page.read_text(encoding="utf-8") for page in results.glob("*.md"))
         for file in sorted(results.glob("*.json")):
-            whole = (
-                rf"<!-- generated: [\w.]+ ((--table|\w+) )?docs/results/{file.name}( --source)? -->"
-            )
+            command = rf"[\w.]+ ((--table|\w+) )?docs/results/{file.name}( --source)?"
+            whole = f"<!-- generated: {command} -->"
             self.assertRegex(pages, whole, f"{file.name} has no table on a page of docs/results")
 
     def test_results_pages_are_of_one_lesson_each(self):
