@@ -4,8 +4,9 @@
     python3 -m docs.explorers.data --made FOLDER
 
 Each NAME_data.js sets explorerData.NAME, so that a page may load it from a file. --check compares
-instead of writing. The second form writes what follows from records alone, and is made with the
-site. Exit status: 0 done or in step, 1 not in step, 2 could not be done.
+instead of writing. The second form writes what follows from records alone, and from the steps.json
+of lesson 03 in that folder; it is made with the site. Exit status: 0 done or in step, 1 not in
+step, 2 could not be done.
 """
 
 import argparse
@@ -242,8 +243,12 @@ def text_of(name, value):
 
 
 def write_made(folder):
-    """The data that are not in the repository."""
-    (folder / "roofline_data.js").write_text(text_of("roofline", roofline()), encoding="utf-8")
+    """The data that are not in the repository; steps.json is what lesson 03 saves of its steps."""
+    made, steps = {"roofline": roofline()}, folder / "steps.json"
+    if steps.is_file():
+        made["stepper"] = [json.loads(steps.read_text(encoding="utf-8"))]
+    for name, value in made.items():
+        (folder / f"{name}_data.js").write_text(text_of(name, value), encoding="utf-8")
 
 
 def main(arguments=None):
@@ -251,7 +256,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description="Write the data of the explorers.")
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     parser.add_argument("--programs", type=pathlib.Path, default=pathlib.Path("build/learn"))
-    parser.add_argument("--made", type=pathlib.Path, help="write what follows from records")
+    parser.add_argument("--made", type=pathlib.Path, metavar="FOLDER", help="write the others")
     parser.add_argument("names", nargs="*", help="explorers; all without a name")
     options = parser.parse_args(arguments)
     old = []

@@ -42,32 +42,21 @@ add_custom_target(docs_reference
   COMMAND "${DOXYGEN_EXECUTABLE}" "${fa_docs_out}/Doxyfile"
   WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The comments of the code" USES_TERMINAL VERBATIM)
 
-# ---- What programs make for pages. On a fresh checkout lesson 03 is compiled for the tile
-# stepper's numbers.
+# ---- What programs make for pages: data of the explorers. On a fresh checkout lesson 03 is compiled
+# for the tile stepper's.
 set(fa_docs_data "")
-if(TARGET 03_online_softmax AND EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/stepper/README.md")
-  set(steps "${fa_docs_made}/docs/stepper")
-  add_custom_command(OUTPUT "${steps}/steps.json" "${steps}/stepper_data.js"
-    COMMAND "${CMAKE_COMMAND}" -E make_directory "${steps}"
-    COMMAND sh -c "exec \"$@\" >\"$0/steps.txt\"" "${steps}" "$<TARGET_FILE:03_online_softmax>"
-            --section steps --save "${steps}"
-    COMMAND ${fa_docs_python} docs.stepper.page data "${steps}/steps.json"
-            "${steps}/stepper_data.js"
-    WORKING_DIRECTORY "${fa_docs_root}"
-    DEPENDS 03_online_softmax "${CMAKE_CURRENT_SOURCE_DIR}/stepper/page.py" COMMENT
-            "Numbers of the tile stepper" VERBATIM)
-  list(APPEND fa_docs_data "${steps}/stepper_data.js")
-endif()
-if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/explorers/data.py")
+if(TARGET 03_online_softmax AND EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/explorers/data.py")
   set(made "${fa_docs_made}/docs/explorers")
   file(GLOB records CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/results/h200_0[45]_*.json")
-  add_custom_command(OUTPUT "${made}/roofline_data.js"
+  set(fa_docs_data "${made}/roofline_data.js" "${made}/stepper_data.js")
+  add_custom_command(OUTPUT ${fa_docs_data}
     COMMAND "${CMAKE_COMMAND}" -E make_directory "${made}"
+    COMMAND sh -c "exec \"$@\" >\"$0/steps.txt\"" "${made}" "$<TARGET_FILE:03_online_softmax>"
+            --section steps --save "${made}"
     COMMAND ${fa_docs_python} docs.explorers.data --made "${made}"
     WORKING_DIRECTORY "${fa_docs_root}"
-    DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/explorers/data.py" ${records}
+    DEPENDS 03_online_softmax "${CMAKE_CURRENT_SOURCE_DIR}/explorers/data.py" ${records}
     COMMENT "Numbers of the explorers" VERBATIM)
-  list(APPEND fa_docs_data "${made}/roofline_data.js")
 endif()
 add_custom_target(docs_data DEPENDS ${fa_docs_data})
 

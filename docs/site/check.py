@@ -13,10 +13,17 @@ import inspect
 import pathlib
 import sys
 
-# Name: the module that has the function of this name, or faults(). Some need packages.
-CHECKS = {"chapters": "check_pages", "drawings": "check_drawings", "epub": "check_site"}
-CHECKS |= {"exercises": "exercise_pages", "figures": "check_figures", "glossary": "check_pages"}
-CHECKS |= {"links": "check_pages", "site": "check_site"}
+# Name: module and function; some need packages.
+CHECKS = {
+    "chapters": "check_pages.chapters",
+    "drawings": "check_drawings.faults",
+    "epub": "check_site.epub",
+    "exercises": "exercise_pages.faults",
+    "figures": "check_figures.faults",
+    "glossary": "check_pages.glossary",
+    "links": "check_pages.links",
+    "site": "check_site.site",
+}
 
 
 def main(arguments=None):
@@ -25,8 +32,9 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description="Check pages.")
     parser.add_argument("name", choices=CHECKS)
     name = parser.parse_args(arguments[:1]).name
-    module = importlib.import_module(f"docs.site.{CHECKS[name]}")
-    faults = getattr(module, name, None) or module.faults
+    module, _, function = CHECKS[name].partition(".")
+    module = importlib.import_module(f"docs.site.{module}")
+    faults = getattr(module, function)
     paths = list(inspect.signature(faults).parameters)
     for path in paths:
         parser.add_argument(f"--{path}", required=True, type=pathlib.Path)

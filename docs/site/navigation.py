@@ -91,7 +91,7 @@ STARTS = (LAB, RESULTS, "docs/explorers/README.md")  # each leads to the pages b
 GROUPS = [
     ("Start here", ["docs/building.md", LAB, EXERCISES]),
     ("Lessons", ["docs/quiz.md"]),  # behind the maps, which have their chapters below them
-    ("Explorers", ["docs/stepper/README.md", "docs/explorers/*.md"]),
+    ("Explorers", ["docs/explorers/*.md"]),
     ("Theory", ["docs/theory/*.md"]),
     (
         "Reference",

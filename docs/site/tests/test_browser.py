@@ -1,7 +1,6 @@
-"""Tests of the programs that drive a browser: the tile stepper's files and numbers, what is said
-without a browser, and what drive_site.py asks of a page, on pages with one fault each."""
+"""Tests of the program that drives a browser over the site: what is said without a browser, and
+what it asks of a page, on pages with one fault each."""
 
-import json
 import os
 import pathlib
 import tempfile
@@ -9,92 +8,25 @@ import unittest
 from unittest import mock
 
 from common.testing.tree import TreeTest
-from docs.site import browser, drive_site, drive_stepper
-from docs.stepper import page
-
-STEPS = {"runs": [{"steps": []}], "queries": ["a"], "keys": ["</script>"]}
-
-
-class Files(TreeTest):
-    def test_the_numbers_as_a_script(self):
-        steps = self.write("steps.json", json.dumps(STEPS))
-        target = self.root / "data.js"
-        self.assertEqual(self.run_main(page.main, "data", steps, target), (0, "", ""))
-        text = self.read("data.js")
-        self.assertTrue(text.startswith("window.tileSteps = {") and text.endswith("};\n"), text)
-        self.assertEqual(json.loads(text[len("window.tileSteps = ") : -2]), STEPS)
-
-    def test_a_page_of_its_own(self):
-        steps = self.write("steps.json", json.dumps(STEPS))
-        self.assertEqual(self.run_main(page.main, "alone", steps, self.root / "out")[0], 0)
-        text = self.read("out/stepper.html")
-        for name in ("stepper.css", "stepper.js", "stepper_data.js"):
-            self.assertIn(f'"{name}"', text)
-            self.assertTrue((self.root / "out" / name).is_file())
-        self.assertNotIn("http", text)
-
-    def test_half_a_file_is_refused(self):
-        for text in (json.dumps(STEPS)[:20], '{"runs": []}', "{}"):
-            steps = self.write("steps.json", text)
-            status, _, err = self.run_main(page.main, "data", steps, self.root / "data.js")
-            self.assertEqual(status, 2, text)
-            self.assertTrue(err.startswith("page.py: "), err)
-            self.assertFalse((self.root / "data.js").exists())
-        self.assertEqual(
-            self.run_main(page.main, "data", self.root / "none", self.root / "x")[0], 2
-        )
-
-
-class Numbers(unittest.TestCase):
-    def test_a_shown_number_is_the_rounded_one(self):
-        same = drive_stepper.same
-        for shown, value in (
-            ("1.23", 1.2349),
-            ("\u22121.23", -1.2251),
-            (".12", 0.1199),
-            ("\u2212.12", -0.12),
-            ("\u2212\u221e", None),
-            ("3.600 \u2192", 3.60007),
-            ("0.00", -0.004),
-        ):
-            self.assertTrue(same(shown, value), (shown, value))
-        for shown, value in (
-            ("1.23", 1.2351),
-            ("1.23", -1.23),
-            ("0.00", None),
-            ("\u2212\u221e", 0.0),
-            ("", 0.0),
-            ("one", 1.0),
-        ):
-            self.assertFalse(same(shown, value), (shown, value))
-
-    def test_shades(self):
-        orange, blue = "rgba(217, 114, 43, 0.6)", "rgba(42, 111, 184, 0.6)"
-        self.assertEqual(drive_stepper.strength(orange), 0.6)
-        self.assertEqual(drive_stepper.strength(""), 0)
-        for shade, x, right in ((orange, 1, True), (orange, -1, False), (blue, -1, True)):
-            self.assertEqual(drive_stepper.right_shade(shade, x), right)
-        self.assertFalse(drive_stepper.right_shade(orange, None))
-        self.assertTrue(drive_stepper.right_shade("", None))
+from docs.site import browser, drive_site
 
 
 class Skipped(TreeTest):
-    def both_say(self, words):
+    def says(self, words):
         self.write("index.html", "")
-        for main, option in ((drive_site.main, "--html"), (drive_stepper.main, "--program")):
-            status, out, _ = self.run_main(main, option, self.root)
-            self.assertEqual((status, out), (77, f"skipped: {words}.\n"))
+        status, out, _ = self.run_main(drive_site.main, "--html", self.root)
+        self.assertEqual((status, out), (77, f"skipped: {words}.\n"))
 
     def test_without_playwright(self):
         with mock.patch("docs.site.browser.sync_playwright", None):
-            self.both_say("this Python has no Playwright (./learn docs installs it)")
+            self.says("this Python has no Playwright (./learn docs installs it)")
 
     def test_without_a_browser(self):
         with (
             mock.patch.dict(os.environ, {"PATH": str(self.root), "CHROME": ""}),
             mock.patch.multiple("docs.site.browser", MAC="/none", sync_playwright=True),
         ):
-            self.both_say("there is no Chromium (apt install chromium)")
+            self.says("there is no Chromium (apt install chromium)")
 
     def test_without_a_site(self):
         status, out, _ = self.run_main(drive_site.main, "--html", self.root)

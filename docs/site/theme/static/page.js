@@ -52,7 +52,7 @@ document.addEventListener("DOMContentLoaded", () => {
     }
   }
 
-  const boxes = [...document.querySelectorAll("pre, .table-wrapper, .formula, .drawing, .stepper-scroll, .explorer-view")];
+  const boxes = [...document.querySelectorAll("pre, .table-wrapper, .formula, .drawing, .explorer-view")];
   const faded = (box) => {
     box.classList.toggle("more-left", box.scrollLeft > 1);
     box.classList.toggle("more-right", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
@@ -93,13 +93,13 @@ document.addEventListener("DOMContentLoaded", () => {
   });
 })();
 
-// The arrow keys lead to the neighbours, unless something uses them: what is focused, the stepper, a page
-// that scrolls sideways.
+// The arrow keys lead to the neighbours, unless something uses them: what is focused, a page that
+// scrolls sideways.
 document.addEventListener("keydown", (event) => {
   const step = { ArrowLeft: "prev", ArrowRight: "next" }[event.key];
   if (!step || event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
   if (event.target !== document.body && event.target !== document.documentElement) return;
-  if (document.querySelector(".stepper") || !getSelection().isCollapsed) return;
+  if (!getSelection().isCollapsed) return;
   const page = document.documentElement;
   if (page.scrollWidth > page.clientWidth) return;
   const link = document.querySelector(`.related-pages .${step}-page`);
