@@ -93,11 +93,9 @@ def outline(pdf, entries):
         if place := known.get(anchor):
             while above[-1][0] >= rank:
                 above.pop()
-            fit = Fit.xyz(place.left, place.top)
-            number = numbers[anchor] - 1
-            item = writer.add_outline_item(
-                title, number, parent=above[-1][1], fit=fit, is_open=False
-            )
+            where = {"page_number": numbers[anchor] - 1, "fit": Fit.xyz(place.left, place.top)}
+            parent = above[-1][1]
+            item = writer.add_outline_item(title=title, parent=parent, is_open=False, **where)
             above.append((rank, item))
     writer.page_mode = "/UseOutlines"
     writer.write(pdf)

@@ -1,14 +1,12 @@
 """Tests of the programs that recorder.py frames, with tools of paper; and that the lists of
 ablations fit the steps."""
 
-import pathlib
-import tempfile
 import unittest
 from unittest import mock
 
 from common.bench import ablations, limits, mma_rate, tools
 from common.flatten import flatten
-from common.testing import paper
+from common.testing.tree import SMI, PaperTest
 
 # nvcc "compiles" to a program that takes as many ms as its source has 'for'.
 ABLATION_TOOLS = {
@@ -19,7 +17,7 @@ count=$(grep -o '\<for\>' "$source" | wc -l)
 printf '#!/bin/sh\necho "full: %d.0 ms"\necho "causal: 7.0 ms"\n' "$count" > "$out"
 chmod +x "$out"
 """,
-    "nvidia-smi": paper.SMI,
+    "nvidia-smi": SMI,
 }
 
 
@@ -43,20 +41,19 @@ class Lists(unittest.TestCase):
         self.assertIn("return check_and_time<bfloat16>(", matmul)
 
 
-class Whole(unittest.TestCase):
-    def run_main(self, *arguments):
-        return paper.run_main(ablations.main, ABLATION_TOOLS, *arguments)
+class Whole(PaperTest):
+    def ran(self, *arguments):
+        return self.run_with(ABLATION_TOOLS, ablations.main, *arguments)
 
     def test_a_record_is_written_and_printed_again(self):
-        with tempfile.TemporaryDirectory() as folder:
-            record = pathlib.Path(folder, "record.json")
-            status, text, err = self.run_main("05/08", "--json", record, "--commit", "abcdef0")
-            self.assertEqual((status, err), (0, ""))
-            self.assertIn("O rescaled after every tile", text)
-            self.assertIn("NVIDIA H100, driver 580.1, CUDA 13.0, commit abcdef0", text)
-            rows = [line.split() for line in text.splitlines()]
-            self.assertIn("1.00", [row[-1] for row in rows if row])
-            self.assertEqual(self.run_main("--table", record), (0, text, ""))
+        record = self.root / "record.json"
+        status, text, err = self.ran("05/08", "--json", record, "--commit", "abcdef0")
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("O rescaled after every tile", text)
+        self.assertIn("NVIDIA H100, driver 580.1, CUDA 13.0, commit abcdef0", text)
+        rows = [line.split() for line in text.splitlines()]
+        self.assertIn("1.00", [row[-1] for row in rows if row])
+        self.assertEqual(self.ran("--table", record), (0, text, ""))
 
     def test_a_lesson_alone_means_all_its_steps(self):
         steps = [step for _, step in ablations.find_steps("05")]
@@ -70,7 +67,7 @@ class Whole(unittest.TestCase):
             (["--table", "nowhere.json"], "cannot be read"),
         ):
             with self.subTest(arguments=arguments):
-                status, _, err = self.run_main(*arguments)
+                status, _, err = self.ran(*arguments)
                 self.assertEqual(status, 2)
                 self.assertIn(text, err)
 
@@ -79,7 +76,7 @@ class Whole(unittest.TestCase):
             with mock.patch.object(
                 ablations, "variants", return_value={("", "alone"): "-arch=sm_80 BROKEN"}
             ):
-                status, _, err = self.run_main("05/08")
+                status, _, err = self.ran("05/08")
         self.assertEqual(status, 2)
         self.assertIn("error: broken", err)
 
@@ -100,28 +97,27 @@ LIMIT_TOOLS = {
     "nvcc": """case "$*" in *--version*) echo "release 13.0, V13.0.88"; exit;; esac
 for out; do :; done; touch "$out"
 """,
-    "nvidia-smi": paper.SMI,
+    "nvidia-smi": SMI,
     "ncu": NCU,
 }
 
 
-class Limits(unittest.TestCase):
-    def run_main(self, *arguments, **changed):
-        return paper.run_main(limits.main, {**LIMIT_TOOLS, **changed}, *arguments)
+class Limits(PaperTest):
+    def ran(self, *arguments, **changed):
+        return self.run_with({**LIMIT_TOOLS, **changed}, limits.main, *arguments)
 
     def test_the_longest_launch_counts(self):
-        with tempfile.TemporaryDirectory() as folder:
-            record = pathlib.Path(folder, "record.json")
-            options = ("--json", record, "--commit", "abcdef0")
-            status, text, err = self.run_main("04/12", *options)
-            self.assertEqual((status, err), (0, ""))
-            self.assertIn('"function": "longest"', record.read_text(encoding="utf-8"))
-            row = ["04/12_matmul_vector_loads", *["8"] * 4, "1.0", "8.0", *["8.00"] * 6]
-            self.assertIn(row, [line.split() for line in text.splitlines()])
-            self.assertIn("NVIDIA H100, driver 580.1, CUDA 13.0, commit abcdef0", text)
-            self.assertEqual(self.run_main("--table", record), (0, text, ""))
-            _, other, _ = self.run_main("05/02", "--table", record)
-            self.assertNotIn("04/12", other)
+        record = self.root / "record.json"
+        options = ("--json", record, "--commit", "abcdef0")
+        status, text, err = self.ran("04/12", *options)
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn('"function": "longest"', record.read_text(encoding="utf-8"))
+        row = ["04/12_matmul_vector_loads", *["8"] * 4, "1.0", "8.0", *["8.00"] * 6]
+        self.assertIn(row, [line.split() for line in text.splitlines()])
+        self.assertIn("NVIDIA H100, driver 580.1, CUDA 13.0, commit abcdef0", text)
+        self.assertEqual(self.ran("--table", record), (0, text, ""))
+        _, other, _ = self.ran("05/02", "--table", record)
+        self.assertNotIn("04/12", other)
 
     def test_the_steps_can_be_timed(self):
         for step in limits.STEPS:
@@ -136,7 +132,7 @@ class Limits(unittest.TestCase):
             (["--table", "nowhere.json"], {}, "cannot be read"),
         ):
             with self.subTest(words):
-                status, _, err = self.run_main(*arguments, **changed)
+                status, _, err = self.ran(*arguments, **changed)
                 self.assertEqual(status, 2)
                 self.assertIn(words, err)
 
@@ -146,55 +142,53 @@ RATE_TOOLS = {
 for out; do :; done
 printf '#!/bin/sh\\necho "mma.sync m16n8k8 tf32 8 1024.0"\\n' > "$out"; chmod +x "$out"
 """,
-    "nvidia-smi": paper.SMI,
+    "nvidia-smi": SMI,
 }
 
 
-class MmaRate(unittest.TestCase):
-    def run_main(self, *arguments, **changed):
-        return paper.run_main(mma_rate.main, {**RATE_TOOLS, **changed}, *arguments)
+class MmaRate(PaperTest):
+    def ran(self, *arguments, **changed):
+        return self.run_with({**RATE_TOOLS, **changed}, mma_rate.main, *arguments)
 
     def test_a_record_is_written_and_printed_again(self):
-        with tempfile.TemporaryDirectory() as folder:
-            record = pathlib.Path(folder, "record.json")
-            status, text, err = self.run_main("--json", record, "--commit", "abcdef0")
-            self.assertEqual((status, err), (0, ""))
-            cells = [line.split() for line in text.splitlines()]
-            self.assertIn("mma.sync m16n8k8 tf32 8 1024 50.0".split(), cells)
-            self.assertIn("NVIDIA H100, driver 580.1, CUDA 13.0, commit abcdef0", text)
-            self.assertEqual(self.run_main("--table", record), (0, text, ""))
+        record = self.root / "record.json"
+        status, text, err = self.ran("--json", record, "--commit", "abcdef0")
+        self.assertEqual((status, err), (0, ""))
+        cells = [line.split() for line in text.splitlines()]
+        self.assertIn("mma.sync m16n8k8 tf32 8 1024 50.0".split(), cells)
+        self.assertIn("NVIDIA H100, driver 580.1, CUDA 13.0, commit abcdef0", text)
+        self.assertEqual(self.ran("--table", record), (0, text, ""))
 
     def test_what_cannot_be_done_is_said(self):
-        self.assertIn("cannot be read", self.run_main("--table", "nowhere.json")[2])
-        self.assertIn("failed", self.run_main(nvcc="echo error; exit 1")[2])
+        self.assertIn("cannot be read", self.ran("--table", "nowhere.json")[2])
+        self.assertIn("failed", self.ran(nvcc="echo error; exit 1")[2])
 
 
 PAPER = {
     "nvcc": """case "$*" in *--version*) echo "release 13.0, V13.0.88"; exit;; esac
 while [ "$1" != -o ]; do shift; done; touch $2""",
-    "nvidia-smi": paper.SMI,
+    "nvidia-smi": SMI,
     "ncu": """echo "==PROF== Connected"; echo "[7] step@host"; echo '  wavefronts  8   '""",
     "compute-sanitizer": """case "$*" in *broken*) echo "========= Error: Race";; esac
 echo "PASS  O"; echo =========SUMMARY""",
 }
 
 
-class Tools(unittest.TestCase):
-    def run_main(self, *arguments, **changed):
-        return paper.run_main(tools.main, {**PAPER, **changed}, *arguments)
+class Tools(PaperTest):
+    def ran(self, *arguments, **changed):
+        return self.run_with({**PAPER, **changed}, tools.main, *arguments)
 
     def test_a_record_keeps_what_the_tools_say_of_the_kernel(self):
-        with tempfile.TemporaryDirectory() as folder:
-            record = pathlib.Path(folder, "record.json")
-            status, text, err = self.run_main("--json", record, "--commit", "abcdef0")
-            self.assertEqual((status, err), (0, ""))
-            self.assertEqual(text.count("  wavefronts  8\n"), 2)
-            self.assertEqual(text.count("Error: Race\n"), 1)
-            for noise in ("PROF", "host", "PASS"):
-                self.assertNotIn(noise, text)
-            status, table, _ = self.run_main("--table", record)
-            self.assertEqual((status, table.count("$ "), table.count("NVIDIA H100")), (0, 4, 1))
-            status, shown, _ = self.run_main("--show", record, "races_no_barrier")
+        record = self.root / "record.json"
+        status, text, err = self.ran("--json", record, "--commit", "abcdef0")
+        self.assertEqual((status, err), (0, ""))
+        self.assertEqual(text.count("  wavefronts  8\n"), 2)
+        self.assertEqual(text.count("Error: Race\n"), 1)
+        for noise in ("PROF", "host", "PASS"):
+            self.assertNotIn(noise, text)
+        status, table, _ = self.ran("--table", record)
+        self.assertEqual((status, table.count("$ "), table.count("NVIDIA H100")), (0, 4, 1))
+        status, shown, _ = self.ran("--show", record, "races_no_barrier")
         self.assertEqual(status, 0)
         self.assertEqual(
             shown.splitlines()[:3],
@@ -206,9 +200,9 @@ class Tools(unittest.TestCase):
         )
 
     def test_what_cannot_be_done_is_said(self):
-        self.assertEqual(self.run_main("--show", "nowhere.json", "races_05")[0], 2)
-        self.assertIn("ncu", self.run_main(ncu="echo no permission >&2; exit 1")[2])
-        self.assertIn("nvcc failed", self.run_main(nvcc="echo error; exit 1")[2])
+        self.assertEqual(self.ran("--show", "nowhere.json", "races_05")[0], 2)
+        self.assertIn("ncu", self.ran(ncu="echo no permission >&2; exit 1")[2])
+        self.assertIn("nvcc failed", self.ran(nvcc="echo error; exit 1")[2])
 
     def test_the_barrier_is_a_line_of_the_step(self):
         text = flatten.flatten(tools.LESSON, "05_tensor_cores")

@@ -1,11 +1,11 @@
-"""Tests of navigation.py, check_pages.py, course_map.py and reading_time.py: the order of the
+"""Tests of navigation.py, check_pages.py and reading_time.py: the order of the
 pages, the links between them, what is wrong with them, and the times that the maps promise."""
 
 import unittest
 
 from common.classroom import catalogue
 from common.testing.tree import ROOT, TreeTest
-from docs.site import check, course_map, navigation, reading_time, sync_pages
+from docs.site import check, navigation, reading_time, sync_pages
 from docs.site.excerpts import read_lines
 from docs.site.tests.test_sync_pages import SyncTest
 
@@ -119,7 +119,7 @@ class CourseMapTest(TreeTest):
         self.write("01_a/README.md", "# 01. First *one*\n\n" + row.format(90, 120))
         self.write("02_b/README.md", "# 02. Second\n\n" + row.format(30, 15) * 2)
         self.write("01_a/exercises/lesson.json", '{"ability": "add.", "exercises": {}}')
-        lines = course_map.lines(self.root)
+        lines = reading_time.course_map(self.root)
         self.assertEqual(lines[2].split("  ")[0], "01. First one")
         rows = [[cell.strip() for cell in line.split("  ") if cell] for line in lines[2:5]]
         self.assertEqual(rows[0][1:], ["add", "1 h 30", "2 h 00", "3.5"])
@@ -129,7 +129,7 @@ class CourseMapTest(TreeTest):
 
 def exercise_minutes(lines):
     """The sum over the last column of a map's chapters."""
-    rows = [match for line in lines if (match := course_map.ROW.fullmatch(line))]
+    rows = [match for line in lines if (match := reading_time.MAP_ROW.fullmatch(line))]
     return sum(int(match[2]) for match in rows if match[2])
 
 
@@ -146,8 +146,8 @@ class CourseTimesTest(unittest.TestCase):
         for exercise in catalogue.choose([]):
             minutes[exercise.id[:2]] = minutes.get(exercise.id[:2], 0) + exercise.minutes
         self.assertGreater(len(minutes), 5)
-        for page in navigation.lessons(course_map.ROOT):
-            said = exercise_minutes(read_lines(course_map.ROOT / page))
+        for page in navigation.lessons(reading_time.ROOT):
+            said = exercise_minutes(read_lines(reading_time.ROOT / page))
             self.assertEqual(said, minutes.get(page[:2], 0), page)
 
 
