@@ -11,11 +11,8 @@ TILE = 32  # rows and columns of a tile, and banks
 
 def latency():
     # Cycles: W. Luo et al. 2024, table of memory latencies of an H100.
-    d = Drawing(
-        WIDTH,
-        158,
-        "Cycles from a load to its value: shared memory 30, L2 cache 260, global memory 480",
-    )
+    title = "Cycles from a load to its value: shared memory 30, L2 cache 260, global memory 480"
+    d = Drawing(WIDTH, 158, title)
     for k, (name, cycles, colour) in enumerate(
         [
             ("register", 0, SMALL),
@@ -33,11 +30,8 @@ def latency():
 
 
 def sectors():
-    d = Drawing(
-        WIDTH,
-        330,
-        "A warp reads 32 floats: 4 sectors for neighbours, 8 with stride 2, 32 with stride 8",
-    )
+    title = "A warp reads 32 floats: 4 sectors for neighbours, 8 with stride 2, 32 with stride 8"
+    d = Drawing(WIDTH, 330, title)
     cell, left = 11.75, 12
     for k, (stride, words) in enumerate(
         [
@@ -79,11 +73,8 @@ def sectors():
 
 
 def transpose():
-    d = Drawing(
-        WIDTH,
-        348,
-        "A transpose: a warp reads a row and writes a column, or uses a tile in shared memory",
-    )
+    title = "A transpose: a warp reads a row and writes a column, or uses a tile in shared memory"
+    d = Drawing(WIDTH, 348, title)
 
     def matrix(x, y, name, row=None, col=None):
         d.box(x, y, 96, 96, LINEAR, "#666666", 1)
@@ -115,11 +106,8 @@ def transpose():
 
 def banks():
     chosen = 5
-    d = Drawing(
-        WIDTH,
-        252,
-        "A tile of 32 x 32 floats in shared memory: the bank of each element of a column",
-    )
+    title = "A tile of 32 x 32 floats in shared memory: the bank of each element of a column"
+    d = Drawing(WIDTH, 252, title)
     side = 3.6
     for k, (name, place) in enumerate(
         [
@@ -167,15 +155,11 @@ def banks():
         rounds = max(of_column.count(bank) for bank in set(of_column))
         d.text(left + 16 * side, 190, f"{used} bank{'s' * (used > 1)}", font_weight="bold")
         d.text(left + 16 * side, 206, f"{rounds} wavefront{'s' * (rounds > 1)}", font_weight="bold")
-    d.lines_of_text(
-        12,
-        228,
-        [
-            f"Strong marks: column {chosen}, which a warp reads at once.",
-            "Stripes: even and odd rows. Empty: padding.",
-        ],
-        text_anchor="start",
-    )
+    words = [
+        f"Strong marks: column {chosen}, which a warp reads at once.",
+        "Stripes: even and odd rows. Empty: padding.",
+    ]
+    d.lines_of_text(12, 228, words, text_anchor="start")
     return d
 
 
