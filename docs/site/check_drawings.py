@@ -18,8 +18,8 @@ import xml.etree.ElementTree
 from common.drawing import narrow
 from common.drawing.dark import COLOUR, contrast, dark, difference
 from docs.site import navigation
-from docs.site.drawings import COLUMN, LEAST, Look
 from docs.site.excerpts import fences_of, read_lines
+from docs.site.transforms import COLUMN, LEAST, Look
 
 FOLDERS = "[0-9][0-9]_*/figures/*.svg", "docs/*/*.svg", "docs/theory/figures/*.svg"
 CONTRAST = 4.5  # WCAG 2, level AA

@@ -27,7 +27,6 @@ from common.drawing import narrow
 from common.flatten import flatten
 from docs.site import (
     book,
-    drawings,
     excerpts,
     exercise_pages,
     formulas,
@@ -220,7 +219,7 @@ def reserve_room(app, _pagename, _template, context, _doctree):
     their narrow form; and keeps short words of code whole."""
     for part in (context, *context.get("slides", ())):
         body = IMAGE.sub(
-            lambda match: drawings.picture(match[0], book=app.builder.name != "html"),
+            lambda match: transforms.picture(match[0], book=app.builder.name != "html"),
             part.get("body", ""),
         )
         part["body"] = transforms.whole(body)

@@ -32,8 +32,8 @@ import pathlib
 import sys
 
 from docs.site import browser, navigation
-from docs.site.drawings import COLUMN
 from docs.site.excerpts import read_lines
+from docs.site.transforms import COLUMN
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAULTS = pathlib.Path(__file__).with_name("page_faults.js")

@@ -1,12 +1,12 @@
-"""Tests of check_drawings.py and drawings.py: each kind of fault is found, and a good drawing has
-none."""
+"""Tests of check_drawings.py and of the size of drawings: each kind of fault is found, and a good
+drawing has none."""
 
 import unittest
 
 from common.drawing.dark import with_dark
 from common.drawing.svg import Drawing
 from docs.site import check_drawings
-from docs.site.drawings import Look, picture
+from docs.site.transforms import Look, picture
 
 
 def drawn(width=400, fill="#222222", behind="#ffffff", size=12, words="a word", narrow=()):
