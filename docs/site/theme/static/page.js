@@ -79,20 +79,6 @@ document.addEventListener("DOMContentLoaded", () => {
   if (below > 0) bar.scrollTop += below;
 });
 
-// Explorers ask html.dark-mode for the look.
-(() => {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const follow = () => {
-    const theme = document.body.dataset.theme;
-    document.documentElement.classList.toggle("dark-mode", theme === "dark" || (theme !== "light" && dark.matches));
-  };
-  document.addEventListener("DOMContentLoaded", () => {
-    follow();
-    dark.addEventListener("change", follow);
-    new MutationObserver(follow).observe(document.body, { attributeFilter: ["data-theme"] });
-  });
-})();
-
 // The arrow keys lead to the neighbours, unless something uses them: what is focused, a page that
 // scrolls sideways.
 document.addEventListener("keydown", (event) => {
