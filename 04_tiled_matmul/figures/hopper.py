@@ -233,14 +233,13 @@ def ring():
         end = writes[-1][1]
         d.line(left + unit * end, y - 4, left + unit * end, y + row * (stages + 1), RED, 1.5)
         y += row * (stages + 1) + 30
-    for k, (colour, words) in enumerate(
-        [
-            (LINEAR, "copy in flight"),
-            (SMALL, "ready"),
-            (QUADRATIC, "multiplied"),
-            (COLOURS[3], "C is stored"),
-        ]
-    ):
+    entries = [
+        (LINEAR, "copy in flight"),
+        (SMALL, "ready"),
+        (QUADRATIC, "multiplied"),
+        (COLOURS[3], "C is stored"),
+    ]
+    for k, (colour, words) in enumerate(entries):
         x = 12 + [0, 112, 182, 278][k]
         d.box(x, y - 16, 14, 12, colour, "#666666")
         d.left(x + 19, y - 6, words)

@@ -116,20 +116,19 @@ def groups():
     title = "The columns of B that lanes read: 8 neighbours each, or two groups of 4"
     d = Drawing(WIDTH, 214, title)
     cell = 5.875
-    for k, (title, owner, result) in enumerate(
-        [
-            (
-                "step 11: lane x owns columns 8x to 8x + 7",
-                lambda col: col // 8,
-                "first loads of 16 lanes: 8 apart, 4 banks",
-            ),
-            (
-                "step 12: lane x owns 4x to 4x + 3, and 64 more",
-                lambda col: col // 4 % 16,
-                "first loads of 16 lanes: neighbours, all banks",
-            ),
-        ]
-    ):
+    entries = [
+        (
+            "step 11: lane x owns columns 8x to 8x + 7",
+            lambda col: col // 8,
+            "first loads of 16 lanes: 8 apart, 4 banks",
+        ),
+        (
+            "step 12: lane x owns 4x to 4x + 3, and 64 more",
+            lambda col: col // 4 % 16,
+            "first loads of 16 lanes: neighbours, all banks",
+        ),
+    ]
+    for k, (title, owner, result) in enumerate(entries):
         y = 16 + 98 * k
         d.left(12, y + 1, title, font_weight="bold")
         for col in range(64):

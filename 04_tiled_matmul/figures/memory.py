@@ -13,14 +13,13 @@ def latency():
     # Cycles: W. Luo et al. 2024, table of memory latencies of an H100.
     title = "Cycles from a load to its value: shared memory 30, L2 cache 260, global memory 480"
     d = Drawing(WIDTH, 158, title)
-    for k, (name, cycles, colour) in enumerate(
-        [
-            ("register", 0, SMALL),
-            ("shared memory", 30, SMALL),
-            ("L2 cache", 260, LINEAR),
-            ("global memory", 480, QUADRATIC),
-        ]
-    ):
+    entries = [
+        ("register", 0, SMALL),
+        ("shared memory", 30, SMALL),
+        ("L2 cache", 260, LINEAR),
+        ("global memory", 480, QUADRATIC),
+    ]
+    for k, (name, cycles, colour) in enumerate(entries):
         y = 16 + 30 * k
         d.right(108, y + 15, name)
         d.box(116, y, max(cycles * 0.4, 1), 22, colour, "#666666")
@@ -33,13 +32,12 @@ def sectors():
     title = "A warp reads 32 floats: 4 sectors for neighbours, 8 with stride 2, 32 with stride 8"
     d = Drawing(WIDTH, 330, title)
     cell, left = 11.75, 12
-    for k, (stride, words) in enumerate(
-        [
-            (1, "x[lane]: 4 sectors, all bytes used"),
-            (2, "x[2 * lane]: 8 sectors, half used"),
-            (8, "x[8 * lane]: 32 sectors, 1/8 used"),
-        ]
-    ):
+    entries = [
+        (1, "x[lane]: 4 sectors, all bytes used"),
+        (2, "x[2 * lane]: 8 sectors, half used"),
+        (8, "x[8 * lane]: 32 sectors, 1/8 used"),
+    ]
+    for k, (stride, words) in enumerate(entries):
         y = 16 + 106 * k
         d.left(left, y + 4, words, font_weight="bold")
         d.left(left, y + 28, "lanes 0 to 7, ...", fill="#555555")
@@ -109,13 +107,12 @@ def banks():
     title = "A tile of 32 x 32 floats in shared memory: the bank of each element of a column"
     d = Drawing(WIDTH, 252, title)
     side = 3.6
-    for k, (name, place) in enumerate(
-        [
-            ("plain", lambda row, col: TILE * row + col),
-            ("padded", lambda row, col: (TILE + 1) * row + col),
-            ("swizzled", lambda row, col: TILE * row + (col ^ row)),
-        ]
-    ):
+    entries = [
+        ("plain", lambda row, col: TILE * row + col),
+        ("padded", lambda row, col: (TILE + 1) * row + col),
+        ("swizzled", lambda row, col: TILE * row + (col ^ row)),
+    ]
+    for k, (name, place) in enumerate(entries):
         left, top = 10 + 132 * k, 50
         d.text(left + 16 * side, 18, name, font_weight="bold")
         d.text(left + 5, 42, "0")

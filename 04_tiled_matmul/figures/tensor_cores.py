@@ -95,9 +95,8 @@ def pad():
     )
     d = Drawing(WIDTH, 226, title)
     cell = 11
-    for k, (title, pitch) in enumerate(
-        [("rows of 128 bytes: 8 wavefronts", 32), ("rows of 144 bytes: 1 wavefront", 36)]
-    ):
+    entries = [("rows of 128 bytes: 8 wavefronts", 32), ("rows of 144 bytes: 1 wavefront", 36)]
+    for k, (title, pitch) in enumerate(entries):
         y = 16 + 104 * k
         d.left(38, y + 2, title, font_weight="bold")
         for row in range(8):

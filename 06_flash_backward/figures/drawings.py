@@ -311,9 +311,8 @@ def transposed():
         (170, "warps compute S\u1d40 and dP\u1d40: rows are keys", (True, True, False)),
     ]:
         d.text(195, top - 8, name, font_weight="bold")
-        for k, (result, left, right) in enumerate(
-            [("dV", "P\u1d40", "dO"), ("dK", "dS\u1d40", "Q"), ("dQ", "dS", "K")]
-        ):
+        entries = [("dV", "P\u1d40", "dO"), ("dK", "dS\u1d40", "Q"), ("dQ", "dS", "K")]
+        for k, (result, left, right) in enumerate(entries):
             y = top + 36 * k
             d.text(34, y + 19, result + " +=")
             d.box(64, y + 2, 60, 26, QUADRATIC if good[k] else "#ffffff", "#666666", 1)
