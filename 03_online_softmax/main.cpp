@@ -358,7 +358,7 @@ std::int64_t most_rises(const Recording& run) {
   return std::max_element(rises.begin(), rises.end()) - rises.begin();
 }
 
-// One row of the attention, tile by tile, and the files for the page docs/stepper.
+// One row of the attention, tile by tile, and the file for the explorer docs/explorers/stepper.js.
 void steps_of_tiles(cli::Program& program) {
   const cli::Input& input = program.input();
   const RecordingNames names = recorded_names(input);
@@ -396,22 +396,6 @@ void steps_of_tiles(cli::Program& program) {
   if (program.save_directory()) {
     write_file(*program.save_directory() / "steps.json", steps_as_json(runs, names));
   }
-}
-
-// The picture of the step in which the most maxima rise after the first keys, for the pages.
-void picture_of_a_step(cli::Program& program) {
-  const Recording run = recorded(program.input(), false, kStepTiles[0]);
-  std::size_t best = 0;
-  std::int64_t most = 0;
-  for (std::size_t n = 0; n < run.steps.size(); ++n) {
-    const TileStep& step = run.steps[n];
-    std::int64_t rises = 0;
-    for (std::int64_t i = 0; step.key > 0 && i < step.queries; ++i) {
-      rises += step.m(i) > step.m_before(i);
-    }
-    if (rises > most) best = n, most = rises;
-  }
-  fmt::print("{}", step_as_svg(run, best, recorded_names(program.input())));
 }
 
 void memory_of_tiles(const Tiles& tiles) {
@@ -501,7 +485,6 @@ int main(int argc, char** argv) {
   program.section("steps",
                   "One row, tile by tile: where the maximum stays, the rescale factor is 1",
                   [&] { steps_of_tiles(program); });
-  program.section_apart("step_picture", "Picture of one step", [&] { picture_of_a_step(program); });
   program.section_of_checks("passes", "Passes over memory", [&] { passes_over_memory(program); });
   program.section_of_checks("induction", "Proof by induction", [&] { induction(program); });
   program.section_of_checks("merge", "Laws of the merge", [&] { merge_laws(program); });

@@ -1,5 +1,5 @@
 /// @file
-/// A recorded run of tiled attention, step by step, for the page docs/stepper.
+/// A recorded run of tiled attention, step by step, for the explorer docs/explorers/stepper.js.
 #pragma once
 
 #include <cstdint>
@@ -72,11 +72,5 @@ struct RecordingNames {
 /// the last tile of keys follows one of the kind "finish", where O is divided by l. Infinities and
 /// masked scores are null.
 std::string steps_as_json(const std::vector<Recording>& runs, const RecordingNames& names);
-
-/// One step as an SVG picture on a light panel: the place of the tile, its scores, m, l and the
-/// rescale factors, and O before the step, rescaled, and after it.
-/// @param step  the index of a step that is not skipped
-/// @throws std::invalid_argument when there is no such step, or it is skipped
-std::string step_as_svg(const Recording& run, std::size_t step, const RecordingNames& names);
 
 }  // namespace fa::online

@@ -39,13 +39,12 @@ def shift():
 def passes():
     d = Drawing(WIDTH, 300, "The three passes of safe softmax over one row of scores")
     left = 178
-    for k, (words, what, result) in enumerate(
-        [
-            ("Pass 1: the maximum", "m = max s", "m"),
-            ("Pass 2: the sum", "l = Σ exp(s − m)", "l"),
-            ("Pass 3: the quotients", "p = exp(s − m) / l", None),
-        ]
-    ):
+    entries = [
+        ("Pass 1: the maximum", "m = max s", "m"),
+        ("Pass 2: the sum", "l = Σ exp(s − m)", "l"),
+        ("Pass 3: the quotients", "p = exp(s − m) / l", None),
+    ]
+    for k, (words, what, result) in enumerate(entries):
         y = 30 + 76 * k
         d.left(16, y + 8, words, font_weight="bold")
         d.left(16, y + 28, what)

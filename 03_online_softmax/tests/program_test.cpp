@@ -45,8 +45,8 @@ TEST_CASE("the program takes any tiles, masks, GQA and unequal lengths") {
   const auto& path = directory.path();
   cli::write_gqa_input(path, 7, 5);
   const std::string input = " --input " + quoted(path);
-  for (const char* section : {"tiled --causal", "tiled --block-m 3", "tiled --block-n 1", "split",
-                              "steps", "step_picture"}) {
+  for (const char* section :
+       {"tiled --causal", "tiled --block-m 3", "tiled --block-n 1", "split", "steps"}) {
     const auto result = run(kProgram + input + " --section " + section);
     CAPTURE(result.output);
     CHECK(result.status == 0);

@@ -20,7 +20,6 @@
 using namespace fa;
 using doctest::Contains;
 using namespace fa::online;
-using testing::contains;
 
 namespace {
 
@@ -266,24 +265,4 @@ TEST_CASE("the JSON is valid and complete, with null for missing values") {
   CHECK(holds(fmt::format(R"x(all(abs(a - b) <= 1e-5 * abs(b) for a, b in)x"
                           R"x( zip(d["runs"][0]["steps"][0]["s"][1], [{}, {}, {}])))x",
                           s(1, 0), s(1, 1), s(1, 2))));
-}
-
-TEST_CASE("the picture is well-formed and shows the step's numbers") {
-  const testing::TemporaryDirectory directory;
-  const auto file = directory.path() / "step.svg";
-  const Problem p = problem(7, 5);
-  const Recording run = record(p.q, p.k, p.v, true, {2, 3});
-  const std::string svg = step_as_svg(run, 4, names_for(7, 5));
-  write_file(file, svg);
-  CHECK(testing::python_says(R"x(xml.dom.minidom.parse(file).documentElement.tagName == "svg")x",
-                             file) == "True\n");
-  const TileStep& step = run.steps[4];
-  REQUIRE(step.query == 4);
-  for (const float x : {step.s(1, 2), step.m(1), step.rescale(0), step.l(0)}) {
-    CHECK(contains(svg, fmt::format(">{:.2f}<", x)));
-  }
-  CHECK(contains(svg, ">q&lt;5<"));
-  CHECK_THROWS_AS(step_as_svg(run, 0, names_for(7, 5)), std::invalid_argument);
-  CHECK_THROWS_WITH_AS(step_as_svg(run, 99, names_for(7, 5)), Contains("step 99"),
-                       std::invalid_argument);
 }

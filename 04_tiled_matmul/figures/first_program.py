@@ -7,9 +7,8 @@ WIDTH = 400
 
 
 def host_device():
-    d = Drawing(
-        WIDTH, 268, "The CPU and the GPU have separate memories; the host copies and launches"
-    )
+    title = "The CPU and the GPU have separate memories; the host copies and launches"
+    d = Drawing(WIDTH, 268, title)
     d.text(90, 22, "CPU (host)", font_weight="bold")
     d.text(310, 22, "GPU (device)", font_weight="bold")
     for x in (12, 232):
@@ -36,11 +35,8 @@ def host_device():
 
 
 def grid():
-    d = Drawing(
-        WIDTH,
-        316,
-        "A grid of 4 blocks of 128 threads: block 2, its 4 warps, and the lanes of warp 1",
-    )
+    title = "A grid of 4 blocks of 128 threads: block 2, its 4 warps, and the lanes of warp 1"
+    d = Drawing(WIDTH, 316, title)
     d.left(12, 20, "grid: 4 blocks of 128 threads", font_weight="bold")
     for k in range(4):
         d.box(12 + 94 * k, 30, 94, 34, RED if k == 2 else LINEAR, "#666666")
@@ -116,11 +112,8 @@ def sms():
 
 
 def divergence():
-    d = Drawing(
-        WIDTH,
-        236,
-        "A warp in a branch that its lanes take differently: both sides, one after the other",
-    )
+    title = "A warp in a branch that its lanes take differently: both sides, one after the other"
+    d = Drawing(WIDTH, 236, title)
     d.left(12, 20, "lanes 0 to 31")
     d.left(12, 226, "Dashes: idle lanes. The two calls take the sum of their times.")
     rows = [

@@ -7,11 +7,8 @@ WIDTH = 400
 
 
 def tma():
-    d = Drawing(
-        WIDTH,
-        268,
-        "TMA copies a box of 64 columns to a panel in shared memory; outside it writes 0",
-    )
+    title = "TMA copies a box of 64 columns to a panel in shared memory; outside it writes 0"
+    d = Drawing(WIDTH, 268, title)
     d.text(100, 20, "global memory", font_weight="bold")
     d.text(316, 20, "shared memory", font_weight="bold")
     d.box(14, 32, 150, 150, LINEAR, "#666666", 1)
@@ -44,23 +41,17 @@ def tma():
     d.text(348, 176, "0")
     d.pointer(184, 150, 266, 86)
     d.pointer(184, 170, 266, 190)
-    d.lines_of_text(
-        12,
-        248,
-        [
-            "One thread issues one copy for each panel. Rows are",
-            "128 bytes; what lies outside of A arrives as 0.",
-        ],
-        text_anchor="start",
-        step=15,
-    )
+    words = [
+        "One thread issues one copy for each panel. Rows are",
+        "128 bytes; what lies outside of A arrives as 0.",
+    ]
+    d.lines_of_text(12, 248, words, text_anchor="start", step=15)
     return d
 
 
 def mbarrier():
-    d = Drawing(
-        WIDTH, 246, "An mbarrier over time: a phase ends when no arrival and no byte is missing"
-    )
+    title = "An mbarrier over time: a phase ends when no arrival and no byte is missing"
+    d = Drawing(WIDTH, 246, title)
     left, unit = 92, 30
     rows = ["arrivals left", "bytes left", "phase", "wait(0)", "wait(1)"]
     for k, name in enumerate(rows):
@@ -135,9 +126,8 @@ def swizzle():
 
 
 def descriptor():
-    d = Drawing(
-        WIDTH, 382, "The 64 bits of a descriptor, and the distances LBO and SBO in a tile of panels"
-    )
+    title = "The 64 bits of a descriptor, and the distances LBO and SBO in a tile of panels"
+    d = Drawing(WIDTH, 382, title)
     fields = [
         ("62-63", "swizzle", 62),
         ("32-45", "SBO / 16", 110),
@@ -168,18 +158,13 @@ def descriptor():
     d.text(290, 302, "LBO = bytes of a panel")
     d.line(360, 92, 360, 172, RED, 1.5)
     d.left(364, 136, "SBO")
-    d.lines_of_text(
-        12,
-        324,
-        [
-            "Each row is 128 bytes. Outlined: 16 steps of k, which one",
-            "wgmma reads (K-major: the first 16 of its rows are drawn).",
-            "SBO: from 8 rows to the next 8. LBO: from a panel to the next.",
-            "In K-major LBO is not used with this swizzle.",
-        ],
-        text_anchor="start",
-        step=16,
-    )
+    words = [
+        "Each row is 128 bytes. Outlined: 16 steps of k, which one",
+        "wgmma reads (K-major: the first 16 of its rows are drawn).",
+        "SBO: from 8 rows to the next 8. LBO: from a panel to the next.",
+        "In K-major LBO is not used with this swizzle.",
+    ]
+    d.lines_of_text(12, 324, words, text_anchor="start", step=16)
     return d
 
 
@@ -211,11 +196,8 @@ def ring():
         ("step 21: persistent", 3, True),
     ]
     unit, left, row = 7.0, 62, 20
-    d = Drawing(
-        WIDTH,
-        382,
-        "Two tiles of C on one SM: when the stages are filled and read in steps 19 to 21",
-    )
+    title = "Two tiles of C on one SM: when the stages are filled and read in steps 19 to 21"
+    d = Drawing(WIDTH, 382, title)
     y = 30
     for name, stages, runs_on in kinds:
         steps, writes = ring_times(stages, runs_on)
@@ -251,36 +233,28 @@ def ring():
         end = writes[-1][1]
         d.line(left + unit * end, y - 4, left + unit * end, y + row * (stages + 1), RED, 1.5)
         y += row * (stages + 1) + 30
-    for k, (colour, words) in enumerate(
-        [
-            (LINEAR, "copy in flight"),
-            (SMALL, "ready"),
-            (QUADRATIC, "multiplied"),
-            (COLOURS[3], "C is stored"),
-        ]
-    ):
+    entries = [
+        (LINEAR, "copy in flight"),
+        (SMALL, "ready"),
+        (QUADRATIC, "multiplied"),
+        (COLOURS[3], "C is stored"),
+    ]
+    for k, (colour, words) in enumerate(entries):
         x = 12 + [0, 112, 182, 278][k]
         d.box(x, y - 16, 14, 12, colour, "#666666")
         d.left(x + 19, y - 6, words)
-    d.lines_of_text(
-        12,
-        y + 14,
-        [
-            f"Numbers: steps along k. A copy takes {FETCH} units of time, a",
-            f"multiplication {MULTIPLY}, the store of a tile {WRITE}. Three stages are",
-            "drawn; the kernels of steps 20 and 21 have four.",
-        ],
-        text_anchor="start",
-    )
+    words = [
+        f"Numbers: steps along k. A copy takes {FETCH} units of time, a",
+        f"multiplication {MULTIPLY}, the store of a tile {WRITE}. Three stages are",
+        "drawn; the kernels of steps 20 and 21 have four.",
+    ]
+    d.lines_of_text(12, y + 14, words, text_anchor="start")
     return d
 
 
 def roles():
-    d = Drawing(
-        WIDTH,
-        330,
-        "Step 21: a producer warpgroup and two consumer warpgroups around a ring of stages",
-    )
+    title = "Step 21: a producer warpgroup and two consumer warpgroups around a ring of stages"
+    d = Drawing(WIDTH, 330, title)
     left, width, gap = 12, 84, 10
     d.cell(84, 12, 230, 64, LINEAR, "producer", "#666666", 1, dy=-16, font_weight="bold")
     d.lines_of_text(199, 48, ["1 thread issues TMA", "24 registers"])

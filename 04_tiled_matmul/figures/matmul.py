@@ -8,11 +8,10 @@ YELLOW = COLOURS[4]  # elements of C
 
 
 def coalesced():
-    d = Drawing(
-        WIDTH,
-        344,
-        "What one warp loads in an iteration: step 07 goes down columns of C, step 08 along a row",
+    title = (
+        "What one warp loads in an iteration: step 07 goes down columns of C, step 08 along a row"
     )
+    d = Drawing(WIDTH, 344, title)
 
     def step(y, title, a_rows, c_box, b_words, a_words):
         d.left(12, y, title, font_weight="bold")
@@ -63,18 +62,14 @@ def tiles():
     d.box(166, 36, 26, 80, SMALL, "#222222", 2)
     d.box(166, 60, 26, 26, RED, "#666666", 1)
     d.text(146, 56, "B")
-    d.lines_of_text(
-        250,
-        60,
-        [
-            "A tile of C (hatched)",
-            "needs a strip of A and",
-            "of B (outlined). The",
-            "block takes one pair of",
-            "tiles (filled) at a time.",
-        ],
-        text_anchor="start",
-    )
+    words = [
+        "A tile of C (hatched)",
+        "needs a strip of A and",
+        "of B (outlined). The",
+        "block takes one pair of",
+        "tiles (filled) at a time.",
+    ]
+    d.lines_of_text(250, 60, words, text_anchor="start")
     d.cell(8, 240, 184, 92, "#f4f4f4", "shared memory", "#bbbbbb", dy=40, font_weight="bold")
     d.box(30, 250, 44, 44, RED, "#666666", 1)
     d.box(116, 250, 44, 44, RED, "#666666", 1)
@@ -96,11 +91,8 @@ def tiles():
 
 
 def thread_tiles():
-    d = Drawing(
-        WIDTH,
-        246,
-        "Elements that a thread loads from shared memory, and multiply-adds, per step along k",
-    )
+    title = "Elements that a thread loads from shared memory, and multiply-adds, per step along k"
+    d = Drawing(WIDTH, 246, title)
     for x, title, rows, cols, words in [
         (14, "step 09", 1, 1, ["2 loads", "1 multiply-add"]),
         (112, "step 10", 8, 1, ["9 loads", "8 multiply-adds"]),
@@ -121,24 +113,22 @@ def thread_tiles():
 
 
 def groups():
-    d = Drawing(
-        WIDTH, 214, "The columns of B that lanes read: 8 neighbours each, or two groups of 4"
-    )
+    title = "The columns of B that lanes read: 8 neighbours each, or two groups of 4"
+    d = Drawing(WIDTH, 214, title)
     cell = 5.875
-    for k, (title, owner, result) in enumerate(
-        [
-            (
-                "step 11: lane x owns columns 8x to 8x + 7",
-                lambda col: col // 8,
-                "first loads of 16 lanes: 8 apart, 4 banks",
-            ),
-            (
-                "step 12: lane x owns 4x to 4x + 3, and 64 more",
-                lambda col: col // 4 % 16,
-                "first loads of 16 lanes: neighbours, all banks",
-            ),
-        ]
-    ):
+    entries = [
+        (
+            "step 11: lane x owns columns 8x to 8x + 7",
+            lambda col: col // 8,
+            "first loads of 16 lanes: 8 apart, 4 banks",
+        ),
+        (
+            "step 12: lane x owns 4x to 4x + 3, and 64 more",
+            lambda col: col // 4 % 16,
+            "first loads of 16 lanes: neighbours, all banks",
+        ),
+    ]
+    for k, (title, owner, result) in enumerate(entries):
         y = 16 + 98 * k
         d.left(12, y + 1, title, font_weight="bold")
         for col in range(64):
@@ -156,11 +146,8 @@ def groups():
 
 
 def stages():
-    d = Drawing(
-        WIDTH,
-        214,
-        "A loop over tiles with one stage and with two: copies and multiplications over time",
-    )
+    title = "A loop over tiles with one stage and with two: copies and multiplications over time"
+    d = Drawing(WIDTH, 214, title)
     copy, work, unit = 3, 4, 12.4
     for k, (title, count) in enumerate([("one stage", 1), ("two stages", 2)]):
         y = 18 + 90 * k

@@ -11,19 +11,15 @@ TILE = 32  # rows and columns of a tile, and banks
 
 def latency():
     # Cycles: W. Luo et al. 2024, table of memory latencies of an H100.
-    d = Drawing(
-        WIDTH,
-        158,
-        "Cycles from a load to its value: shared memory 30, L2 cache 260, global memory 480",
-    )
-    for k, (name, cycles, colour) in enumerate(
-        [
-            ("register", 0, SMALL),
-            ("shared memory", 30, SMALL),
-            ("L2 cache", 260, LINEAR),
-            ("global memory", 480, QUADRATIC),
-        ]
-    ):
+    title = "Cycles from a load to its value: shared memory 30, L2 cache 260, global memory 480"
+    d = Drawing(WIDTH, 158, title)
+    entries = [
+        ("register", 0, SMALL),
+        ("shared memory", 30, SMALL),
+        ("L2 cache", 260, LINEAR),
+        ("global memory", 480, QUADRATIC),
+    ]
+    for k, (name, cycles, colour) in enumerate(entries):
         y = 16 + 30 * k
         d.right(108, y + 15, name)
         d.box(116, y, max(cycles * 0.4, 1), 22, colour, "#666666")
@@ -33,19 +29,15 @@ def latency():
 
 
 def sectors():
-    d = Drawing(
-        WIDTH,
-        330,
-        "A warp reads 32 floats: 4 sectors for neighbours, 8 with stride 2, 32 with stride 8",
-    )
+    title = "A warp reads 32 floats: 4 sectors for neighbours, 8 with stride 2, 32 with stride 8"
+    d = Drawing(WIDTH, 330, title)
     cell, left = 11.75, 12
-    for k, (stride, words) in enumerate(
-        [
-            (1, "x[lane]: 4 sectors, all bytes used"),
-            (2, "x[2 * lane]: 8 sectors, half used"),
-            (8, "x[8 * lane]: 32 sectors, 1/8 used"),
-        ]
-    ):
+    entries = [
+        (1, "x[lane]: 4 sectors, all bytes used"),
+        (2, "x[2 * lane]: 8 sectors, half used"),
+        (8, "x[8 * lane]: 32 sectors, 1/8 used"),
+    ]
+    for k, (stride, words) in enumerate(entries):
         y = 16 + 106 * k
         d.left(left, y + 4, words, font_weight="bold")
         d.left(left, y + 28, "lanes 0 to 7, ...", fill="#555555")
@@ -79,11 +71,8 @@ def sectors():
 
 
 def transpose():
-    d = Drawing(
-        WIDTH,
-        348,
-        "A transpose: a warp reads a row and writes a column, or uses a tile in shared memory",
-    )
+    title = "A transpose: a warp reads a row and writes a column, or uses a tile in shared memory"
+    d = Drawing(WIDTH, 348, title)
 
     def matrix(x, y, name, row=None, col=None):
         d.box(x, y, 96, 96, LINEAR, "#666666", 1)
@@ -115,19 +104,15 @@ def transpose():
 
 def banks():
     chosen = 5
-    d = Drawing(
-        WIDTH,
-        252,
-        "A tile of 32 x 32 floats in shared memory: the bank of each element of a column",
-    )
+    title = "A tile of 32 x 32 floats in shared memory: the bank of each element of a column"
+    d = Drawing(WIDTH, 252, title)
     side = 3.6
-    for k, (name, place) in enumerate(
-        [
-            ("plain", lambda row, col: TILE * row + col),
-            ("padded", lambda row, col: (TILE + 1) * row + col),
-            ("swizzled", lambda row, col: TILE * row + (col ^ row)),
-        ]
-    ):
+    entries = [
+        ("plain", lambda row, col: TILE * row + col),
+        ("padded", lambda row, col: (TILE + 1) * row + col),
+        ("swizzled", lambda row, col: TILE * row + (col ^ row)),
+    ]
+    for k, (name, place) in enumerate(entries):
         left, top = 10 + 132 * k, 50
         d.text(left + 16 * side, 18, name, font_weight="bold")
         d.text(left + 5, 42, "0")
@@ -167,15 +152,11 @@ def banks():
         rounds = max(of_column.count(bank) for bank in set(of_column))
         d.text(left + 16 * side, 190, f"{used} bank{'s' * (used > 1)}", font_weight="bold")
         d.text(left + 16 * side, 206, f"{rounds} wavefront{'s' * (rounds > 1)}", font_weight="bold")
-    d.lines_of_text(
-        12,
-        228,
-        [
-            f"Strong marks: column {chosen}, which a warp reads at once.",
-            "Stripes: even and odd rows. Empty: padding.",
-        ],
-        text_anchor="start",
-    )
+    words = [
+        f"Strong marks: column {chosen}, which a warp reads at once.",
+        "Stripes: even and odd rows. Empty: padding.",
+    ]
+    d.lines_of_text(12, 228, words, text_anchor="start")
     return d
 
 

@@ -33,39 +33,25 @@ def fragments():
         if col % 2 == 0:
             x, y = 12 + side * col, 214 + side * row
             d.text(x + side, y + (23 if row < 8 else -3), f"a{register}", font_weight="bold")
-    d.lines_of_text(
-        302,
-        60,
-        [
-            "B, outlined:",
-            f"rows {2 * t}, {2 * t + 1}: b0",
-            f"rows {2 * t + 8}, {2 * t + 9}: b1",
-            f"column {g}",
-        ],
-        text_anchor="start",
-        step=16,
-    )
-    d.lines_of_text(
-        302,
-        262,
-        ["D, outlined:", f"row {g}:", "d0, d1", f"row {g + 8}:", "d2, d3"],
-        text_anchor="start",
-        step=16,
-    )
-    d.lines_of_text(
-        12,
-        22,
-        [
-            f"lane {LANE}:",
-            f"g = {LANE} / 4 = {g}",
-            f"t = {LANE} % 4 = {t}",
-            "",
-            "A pair of 16-bit",
-            "neighbours fills",
-            "one register.",
-        ],
-        text_anchor="start",
-    )
+    words = [
+        "B, outlined:",
+        f"rows {2 * t}, {2 * t + 1}: b0",
+        f"rows {2 * t + 8}, {2 * t + 9}: b1",
+        f"column {g}",
+    ]
+    d.lines_of_text(302, 60, words, text_anchor="start", step=16)
+    words = ["D, outlined:", f"row {g}:", "d0, d1", f"row {g + 8}:", "d2, d3"]
+    d.lines_of_text(302, 262, words, text_anchor="start", step=16)
+    words = [
+        f"lane {LANE}:",
+        f"g = {LANE} / 4 = {g}",
+        f"t = {LANE} % 4 = {t}",
+        "",
+        "A pair of 16-bit",
+        "neighbours fills",
+        "one register.",
+    ]
+    d.lines_of_text(12, 22, words, text_anchor="start")
     return d
 
 
@@ -95,28 +81,22 @@ def ldmatrix():
         else:
             for row in (0, 7):
                 d.left(x0 + 8 * side + 6, y0 + rows * row + 11, f"lane {8 * m + row}")
-    d.lines_of_text(
-        12,
-        296,
-        [
-            f"Lane {LANE} gives the address of row 5 of matrix 1.",
-            f"It gets columns 2 and 3 of row {LANE // 4} of each matrix (outlined).",
-        ],
-        text_anchor="start",
-    )
+    words = [
+        f"Lane {LANE} gives the address of row 5 of matrix 1.",
+        f"It gets columns 2 and 3 of row {LANE // 4} of each matrix (outlined).",
+    ]
+    d.lines_of_text(12, 296, words, text_anchor="start")
     return d
 
 
 def pad():
-    d = Drawing(
-        WIDTH,
-        226,
-        "Eight rows of 16 bytes: 128 bytes apart they meet in four banks, 144 apart they fill 32",
+    title = (
+        "Eight rows of 16 bytes: 128 bytes apart they meet in four banks, 144 apart they fill 32"
     )
+    d = Drawing(WIDTH, 226, title)
     cell = 11
-    for k, (title, pitch) in enumerate(
-        [("rows of 128 bytes: 8 wavefronts", 32), ("rows of 144 bytes: 1 wavefront", 36)]
-    ):
+    entries = [("rows of 128 bytes: 8 wavefronts", 32), ("rows of 144 bytes: 1 wavefront", 36)]
+    for k, (title, pitch) in enumerate(entries):
         y = 16 + 104 * k
         d.left(38, y + 2, title, font_weight="bold")
         for row in range(8):
@@ -169,15 +149,11 @@ def pipeline():
     ]:
         d.box(x, 172, 14, 12, colour, "#666666")
         d.left(x + 20, 182, words)
-    d.lines_of_text(
-        12,
-        208,
-        [
-            "Dashed lines are barriers: a tile has arrived for all threads,",
-            "and the stage used before it may be refilled.",
-        ],
-        text_anchor="start",
-    )
+    words = [
+        "Dashed lines are barriers: a tile has arrived for all threads,",
+        "and the stage used before it may be refilled.",
+    ]
+    d.lines_of_text(12, 208, words, text_anchor="start")
     return d
 
 

@@ -27,9 +27,8 @@ def wasted_tile():
 
 def split_keys():
     """The keys of a head divided among four blocks, and the merge."""
-    d = Drawing(
-        390, 232, "One query, many keys: four blocks with a part of the keys each, and a merge"
-    )
+    title = "One query, many keys: four blocks with a part of the keys each, and a merge"
+    d = Drawing(390, 232, title)
     d.left(10, 20, "K and V of a head, all keys of the sequence", **SMALLER)
     for part in range(4):
         x = 10 + 94 * part

@@ -50,8 +50,7 @@ def loops():
                 "O, m and l stay in its registers;",
                 "O and LSE are written at the end.",
             ]
-        for k, words in enumerate(lines):
-            d.text(left + 2 * width, bottom + 28 + 17 * k, words)
+        d.lines_of_text(left + 2 * width, bottom + 28, lines)
     d.narrow([(0, 0, 350, 300)], [(350, 0, 350, 300)])
     return d
 
@@ -77,14 +76,12 @@ def mma_fragments():
     d.text(right + 136, 24, "keys 0 to 15", font_weight="bold")
     d.text(right + 136, 44, "left operand, 16 bits, two in a register")
     matrix_of_pairs(d, right, top, 8, chosen, ["r0", "r1", "r2", "r3"])
-    for k, words in enumerate(
-        [
-            "A cell is two adjacent columns; its number is the lane that",
-            "holds them. Outlined: lane 9. Its cells name the two of its four",
-            "accumulator values, or the one of its four operand registers.",
-        ]
-    ):
-        d.left(left - 44, top + 16 * 19 + 26 + 18 * k, words)
+    words = [
+        "A cell is two adjacent columns; its number is the lane that",
+        "holds them. Outlined: lane 9. Its cells name the two of its four",
+        "accumulator values, or the one of its four operand registers.",
+    ]
+    d.lines_of_text(left - 44, top + 16 * 19 + 26, words, 18, text_anchor="start")
     d.narrow([(0, 0, 350, 370)], [(0, 0, 60, 370), (350, 0, 350, 370)], [(0, 374, 412, 66)])
     return d
 
@@ -110,14 +107,12 @@ def swizzle():
             x, y = left + (3 ^ (row * phase)) * width, top + row * height
             d.box(x, y, width, height, "#ffffff", RED, 2.2)
             d.text(x + width / 2, y + 16, 3, font_weight="bold")
-    for k, words in enumerate(
-        [
-            "The number in a cell is the piece of 8 columns stored there.",
-            "A load reads the same piece of eight rows, for example 3:",
-            "plain from four banks, swizzled from all 32.",
-        ]
-    ):
-        d.left(18, top + 8 * height + 28 + 18 * k, words)
+    words = [
+        "The number in a cell is the piece of 8 columns stored there.",
+        "A load reads the same piece of eight rows, for example 3:",
+        "plain from four banks, swizzled from all 32.",
+    ]
+    d.lines_of_text(18, top + 8 * height + 28, words, 18, text_anchor="start")
     d.narrow([(0, 0, 350, 264)], [(350, 0, 350, 264)], [(0, 268, 400, 66)])
     return d
 
@@ -154,17 +149,13 @@ def register_tiles():
     d.text(371, top + 112, "shared")
     d.text(371, top + 128, "memory")
     d.arrow(334, top + 90, 408)
-    d.lines_of_text(
-        18,
-        top + 32 * height + 30,
-        [
-            "Small boxes: the lane with x = 2 and y = 1. Of each 8 keys it",
-            "has number x; of each 32 columns it has four, from 4 x on.",
-            "Bands: its rows, 1, 5, 9 and so on, which it shares with the",
-            "other 7 lanes of the same y, on both sides.",
-        ],
-        text_anchor="start",
-    )
+    words = [
+        "Small boxes: the lane with x = 2 and y = 1. Of each 8 keys it",
+        "has number x; of each 32 columns it has four, from 4 x on.",
+        "Bands: its rows, 1, 5, 9 and so on, which it shares with the",
+        "other 7 lanes of the same y, on both sides.",
+    ]
+    d.lines_of_text(18, top + 32 * height + 30, words, text_anchor="start")
     d.narrow([(0, 0, 332, 258)], [(332, 0, 368, 258)], [(0, 262, 400, 92)])
     return d
 
@@ -292,18 +283,14 @@ def rows():
         d.line(left + 32, top, left + 44, top, "#888888", 0.8)
         d.line(left + 32, top + 8 * height, left + 44, top + 8 * zoom, "#888888", 0.8)
         d.text(left + 111, top + 8 * zoom + 16, "rows 0 to 7")
-    d.lines_of_text(
-        18,
-        308,
-        [
-            "Narrow: the rows of a head, a band for each warp, an outline",
-            "for each block. Wide: the owners of the first eight. In rung",
-            "04 rows 4 apart have the same lanes, from rung 05 on rows 8",
-            "apart. With 256 columns rung 08 has 8 warps of 16 rows, and",
-            "rung 04 has 4.",
-        ],
-        text_anchor="start",
-    )
+    words = [
+        "Narrow: the rows of a head, a band for each warp, an outline",
+        "for each block. Wide: the owners of the first eight. In rung",
+        "04 rows 4 apart have the same lanes, from rung 05 on rows 8",
+        "apart. With 256 columns rung 08 has 8 warps of 16 rows, and",
+        "rung 04 has 4.",
+    ]
+    d.lines_of_text(18, 308, words, text_anchor="start")
     d.narrow([(0, 0, 350, 288)], [(350, 0, 350, 288)], [(0, 292, 420, 98)])
     return d
 
@@ -311,9 +298,8 @@ def rows():
 def causal():
     """The tiles of rung 08 with 128 columns: see flash_edge_masks()."""
     block_m, block_n = 128, 64
-    d = Drawing(
-        700, 482, "Rung 08 under the causal mask: which tiles are computed, and in which order"
-    )
+    title = "Rung 08 under the causal mask: which tiles are computed, and in which order"
+    d = Drawing(700, 482, title)
     side, top = 30, 82
     for left, length_q, length_k in [(86, 640, 640), (478, 384, 448)]:
 

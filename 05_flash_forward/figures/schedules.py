@@ -56,14 +56,8 @@ def persistent():
     d.text(at(280), 304, "time", **NAME)
     d.line(14, 326, 14, 342, RED, 2.2)
     d.text(20, 338, "TMA has read O: the stage of Q is released.", font_size=11, **LEFT)
-    d.lines_of_text(
-        10,
-        304,
-        ["First box: the block sets up its barriers.", "A digit: Q, K and V of that tile."],
-        step=16,
-        font_size=11,
-        **LEFT,
-    )
+    words = ["First box: the block sets up its barriers.", "A digit: Q, K and V of that tile."]
+    d.lines_of_text(10, 304, words, step=16, font_size=11, **LEFT)
     return d
 
 
@@ -153,9 +147,8 @@ def order():
 
 def groups():
     """The order of the tiles of seven heads, three heads together."""
-    d = Drawing(
-        390, 214, "Seven heads of four tiles of queries each: the order, three heads together"
-    )
+    title = "Seven heads of four tiles of queries each: the order, three heads together"
+    d = Drawing(390, 214, title)
     blocks, heads, together = 4, 7, 3
     left, top, width, height = 66, 56, 43, 28
     left_over = heads % together
@@ -172,17 +165,11 @@ def groups():
         d.box(x, top, count * width, height * blocks, "none", "#222222", 1.6)
     for row in range(blocks):
         d.text(left - 6, top + height * row + 18, f"tile {blocks - 1 - row}", **NAME)
-    d.lines_of_text(
-        10,
-        top + blocks * height + 20,
-        [
-            "Rows: the tiles of queries of a head. Tile 3, the last queries,",
-            "sees the most keys. Number in a cell: its tile_index.",
-        ],
-        step=16,
-        font_size=11,
-        **LEFT,
-    )
+    words = [
+        "Rows: the tiles of queries of a head. Tile 3, the last queries,",
+        "sees the most keys. Number in a cell: its tile_index.",
+    ]
+    d.lines_of_text(10, top + blocks * height + 20, words, step=16, font_size=11, **LEFT)
     return d
 
 
@@ -226,9 +213,8 @@ def lazy():
 
 def ranges():
     """What each warpgroup of a block computes: 384 queries, 512 keys, causal, block 1."""
-    d = Drawing(
-        390, 262, "192 queries under the causal mask: the tiles of keys of three warpgroups"
-    )
+    title = "192 queries under the causal mask: the tiles of keys of three warpgroups"
+    d = Drawing(390, 262, title)
     left, top, width, height = 82, 50, 75, 46
     for tile in range(4):
         x = left + width * tile

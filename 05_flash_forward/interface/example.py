@@ -16,11 +16,8 @@ import math
 import sys
 
 if __package__ != "05_flash_forward.interface":
-    print(
-        "example.py: start it as a module, in the repository's root: "
-        "python3 -m 05_flash_forward.interface.example",
-        file=sys.stderr,
-    )
+    how = "start it as a module, in the repository's root: python3 -m"
+    print(f"example.py: {how} 05_flash_forward.interface.example", file=sys.stderr)
     sys.exit(2)
 
 from common.bench import peers

@@ -15,11 +15,8 @@ import sys
 import typing
 
 if __package__ != "05_flash_forward.interface":
-    print(
-        "functors.py: start it as a module, in the repository's root: "
-        "python3 -m 05_flash_forward.interface.functors",
-        file=sys.stderr,
-    )
+    how = "start it as a module, in the repository's root: python3 -m"
+    print(f"functors.py: {how} 05_flash_forward.interface.functors", file=sys.stderr)
     sys.exit(2)
 
 from common.bench import points

@@ -63,11 +63,8 @@ def block_storage():
 
 
 def flow():
-    d = Drawing(
-        390,
-        470,
-        "The data of the backward pass: what is loaded, what is recomputed, what is stored",
-    )
+    title = "The data of the backward pass: what is loaded, what is recomputed, what is stored"
+    d = Drawing(390, 470, title)
     for y, height, x, at, name in [
         (8, 84, 14, 25, "from global memory"),
         (100, 236, 92, 328, "one tile, on chip"),
@@ -145,22 +142,17 @@ def owners():
         d.text(x + side / 2, 18, name, font_weight="bold")
         d.text(x + side / 2, 36, words)
         bands_of(d, x, 46, side, *cut)
-    d.lines_of_text(
-        20,
-        228,
-        [
-            "64 queries, downwards, and 64 keys, across. Outline: block.",
-            "Band: 4 keys or queries of a warp, 8 lanes for each.",
-        ],
-        text_anchor="start",
-    )
+    words = [
+        "64 queries, downwards, and 64 keys, across. Outline: block.",
+        "Band: 4 keys or queries of a warp, 8 lanes for each.",
+    ]
+    d.lines_of_text(20, 228, words, text_anchor="start")
     return d
 
 
 def rows():
-    d = Drawing(
-        700, 506, "Which block and warp own which rows and columns of the scores, rung by rung"
-    )
+    title = "Which block and warp own which rows and columns of the scores, rung by rung"
+    d = Drawing(700, 506, title)
     side = 128
     pictures = [
         ("01, 02: matmuls", "32 x 32 elements of", "a result per block", None),
@@ -188,18 +180,14 @@ def rows():
                     d.box(x + 32 * j, y + 32 * i, 32, 32, COLOURS[7], "#222222", 1.4)
         else:
             bands_of(d, x, y, side, *cut)
-    d.lines_of_text(
-        18,
-        424,
-        [
-            "Scores of 128 queries, downwards, and 128 keys, across.",
-            "Outline: block. Band or part within it: warp.",
-            "A sum over queries is local where a warp owns keys;",
-            "a sum over keys, where it owns queries.",
-            "Rungs 05 to 11 are drawn with 128 columns.",
-        ],
-        text_anchor="start",
-    )
+    words = [
+        "Scores of 128 queries, downwards, and 128 keys, across.",
+        "Outline: block. Band or part within it: warp.",
+        "A sum over queries is local where a warp owns keys;",
+        "a sum over keys, where it owns queries.",
+        "Rungs 05 to 11 are drawn with 128 columns.",
+    ]
+    d.lines_of_text(18, 424, words, text_anchor="start")
     d.narrow([(0, 0, 356, 206)], [(356, 0, 344, 206)], [(0, 208, 356, 200)])
     d.narrow([(356, 208, 344, 200)], [(0, 408, 400, 92)])
     return d
@@ -323,9 +311,8 @@ def transposed():
         (170, "warps compute S\u1d40 and dP\u1d40: rows are keys", (True, True, False)),
     ]:
         d.text(195, top - 8, name, font_weight="bold")
-        for k, (result, left, right) in enumerate(
-            [("dV", "P\u1d40", "dO"), ("dK", "dS\u1d40", "Q"), ("dQ", "dS", "K")]
-        ):
+        entries = [("dV", "P\u1d40", "dO"), ("dK", "dS\u1d40", "Q"), ("dQ", "dS", "K")]
+        for k, (result, left, right) in enumerate(entries):
             y = top + 36 * k
             d.text(34, y + 19, result + " +=")
             d.box(64, y + 2, 60, 26, QUADRATIC if good[k] else "#ffffff", "#666666", 1)

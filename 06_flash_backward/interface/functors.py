@@ -17,11 +17,8 @@ import math
 import sys
 
 if __package__ != "06_flash_backward.interface":
-    print(
-        "functors.py: start it as a module, in the repository's root: "
-        "python3 -m 06_flash_backward.interface.functors",
-        file=sys.stderr,
-    )
+    how = "start it as a module, in the repository's root: python3 -m"
+    print(f"functors.py: {how} 06_flash_backward.interface.functors", file=sys.stderr)
     sys.exit(2)
 
 from common.bench import points

@@ -18,11 +18,8 @@ import sys
 import typing
 
 if __package__ != "06_flash_backward.interface":
-    print(
-        "packed.py: start it as a module, in the repository's root: "
-        "python3 -m 06_flash_backward.interface.packed",
-        file=sys.stderr,
-    )
+    how = "start it as a module, in the repository's root: python3 -m"
+    print(f"packed.py: {how} 06_flash_backward.interface.packed", file=sys.stderr)
     sys.exit(2)
 
 from common.bench import points

@@ -10,24 +10,21 @@ step is, and timed by src/time_step.cuh. The second form prints a record.
 Exit status: 0 done, 2 a variant is wrong or cannot be compiled, 77 nvcc or a GPU is missing.
 """
 
-import argparse
 import concurrent.futures
-import datetime
 import os
 import pathlib
 import re
-import shlex
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 
+from common.bench import recorder
+from common.bench.recorder import compiled, run
 from common.data.changes import Change, read_changes
-from common.data.files import write_file
-from common.data.records import Problem, aligned, read, source_lines, text_of
+from common.data.records import Problem, aligned, source_lines
 from common.flatten import flatten
 
+OPTIONS = ("-O3", "--expt-relaxed-constexpr")
 ROUNDS = 3  # of all variants: what drifts, such as the clock, drifts for all
 TIME = re.compile(r"^(\w+): ([\d.]+) ms$", re.MULTILINE)  # what a program prints
 
@@ -75,35 +72,18 @@ def variants(lesson, step):
     return found
 
 
-def run(*command):
-    """What a command prints; a Problem where it fails."""
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise Problem(
-            f"{pathlib.Path(command[0]).name} failed:\n{done.stdout}{done.stderr}".strip()
-        )
-    return done.stdout
+def measure(nvcc, steps):
+    """Rows of the record, of all steps that have ablations without steps."""
+    return [row for step in steps or ideas() for row in measure_step(*step, nvcc)]
 
 
-def measure(lesson, step, nvcc):
+def measure_step(lesson, step, nvcc):
     """A row for each variant."""
     texts = variants(lesson, step)
     with tempfile.TemporaryDirectory() as folder:
 
         def build(number, text):
-            file = pathlib.Path(folder, f"{number}.cu")
-            file.write_text(text, encoding="utf-8")
-            arch = re.search(r"-arch=\w+", text)[0]
-            run(
-                nvcc,
-                arch,
-                "-O3",
-                "--expt-relaxed-constexpr",
-                str(file),
-                "-o",
-                str(file.with_suffix("")),
-            )
-            return str(file.with_suffix(""))
+            return compiled(nvcc, text, pathlib.Path(folder, str(number)), *OPTIONS)
 
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             different = dict.fromkeys(texts.values())  # the first alone is all up to it, too
@@ -130,7 +110,7 @@ def measure(lesson, step, nvcc):
     ]
 
 
-def table(record, wanted=()):
+def table(record, wanted):
     """Lines of a record's tables, of all its steps or of those (lesson, step) that are wanted."""
     lines = []
     steps = dict.fromkeys((row["lesson"], row["step"]) for row in record["measurements"])
@@ -160,49 +140,8 @@ def table(record, wanted=()):
     return lines + source_lines(record)
 
 
-def head(nvcc, commit, module="common.bench.ablations"):
-    """What a record says of the machine and the code."""
-    release = re.search(r"release ([\d.]+)", run(nvcc, "--version"))
-    smi = [shutil.which("nvidia-smi"), "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    gpu, driver = run(*smi).splitlines()[0].rsplit(", ", 1)
-    return {
-        "gpu": gpu,
-        "driver": driver,
-        "toolkit": release[1] if release else "unknown",
-        "commit": commit,
-        "date": datetime.date.today().isoformat(),
-        "command": shlex.join(["python3", "-m", module, *sys.argv[1:]]),
-    }
-
-
 def main(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("steps", nargs="*", metavar="LESSON[/STEP]", help="all that have ablations")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="the record to write")
-    parser.add_argument("--commit", default="unknown", metavar="ID", help="for the record")
-    parser.add_argument("--table", type=pathlib.Path, metavar="FILE", help="print a record")
-    given = parser.parse_args(arguments)
-    try:
-        steps = [step for text in given.steps for step in find_steps(text)]
-        if given.table:
-            print("\n".join(table(read(given.table), steps)))
-            return 0
-        steps = steps or list(ideas())
-        nvcc = flatten.find_nvcc()
-        if nvcc is None or shutil.which("nvidia-smi") is None:
-            print("ablations: it needs nvcc and an NVIDIA GPU", file=sys.stderr)
-            return 77
-        record = head(nvcc, given.commit)
-        record["measurements"] = [row for step in steps for row in measure(*step, nvcc)]
-        if given.json:
-            rows = record.pop("measurements")
-            write_file(given.json, text_of(record, rows))
-            record["measurements"] = rows
-        print("\n".join(table(record)))
-    except (Problem, LookupError, ValueError) as problem:
-        print(f"ablations: {problem}", file=sys.stderr)
-        return 2
-    return 0
+    return recorder.main(arguments, "ablations", measure, table, steps_of=find_steps)
 
 
 if __name__ == "__main__":

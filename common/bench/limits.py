@@ -10,18 +10,17 @@ steps: those of STEPS. The second form prints a record.
 Exit status: 0 done, 2 a step cannot be compiled or ncu fails, 77 nvcc, ncu or a GPU is missing.
 """
 
-import argparse
 import concurrent.futures
 import os
 import pathlib
 import re
-import shutil
 import sys
 import tempfile
 
-from common.bench.ablations import head, run, timed
-from common.data.files import write_file
-from common.data.records import Problem, aligned, read, source_lines, text_of
+from common.bench import recorder
+from common.bench.ablations import OPTIONS, timed
+from common.bench.recorder import compiled
+from common.data.records import Problem, aligned, source_lines
 from common.flatten import flatten
 from common.lab import nvidia_tools
 
@@ -52,14 +51,18 @@ HEADINGS = ("issue, %", "tensor, %", "shared, %", "DRAM, %", "sectors of a load"
 WAITS = ("global", "shared", "barrier", "queue", "math", "fixed")
 
 
-def build(folder, nvcc, step):
-    """The program of a step, compiled."""
-    text, file = timed(*step), pathlib.Path(folder, f"{step[0][:2]}_{step[1]}.cu")
-    file.write_text(text, encoding="utf-8")
-    arch = re.search(r"-arch=\w+", text)[0]
-    program = file.with_suffix("")
-    run(nvcc, arch, "-O3", "--expt-relaxed-constexpr", str(file), "-o", str(program))
-    return program
+def measure(nvcc, steps):
+    """Rows of the record, of STEPS without steps."""
+    steps = steps or [step for text in STEPS for step in steps_of(text)]
+    with tempfile.TemporaryDirectory() as folder:
+
+        def build(step):
+            program = pathlib.Path(folder, f"{step[0][:2]}_{step[1]}")
+            return compiled(nvcc, timed(*step), program, *OPTIONS)
+
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            programs = list(pool.map(build, steps))
+        return [count(program, step) for program, step in zip(programs, steps)]
 
 
 def count(program, step):
@@ -79,7 +82,7 @@ def count(program, step):
     return row | {"sectors": round(sectors / requests, 1) if requests else None}
 
 
-def table(record, wanted=()):
+def table(record, wanted):
     """Lines of a record, of all steps or of those (lesson, step) that are wanted."""
     cells = [["step", *HEADINGS, *(f"wait: {name}" for name in WAITS)]]
     for row in record["measurements"]:
@@ -98,35 +101,12 @@ def table(record, wanted=()):
     return [title, *aligned(cells, 1), *source_lines(record)]
 
 
+def steps_of(text):
+    return [flatten.find_step(*text.split("/", 1))]
+
+
 def main(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("steps", nargs="*", metavar="LESSON/STEP", help="see above")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="the record to write")
-    parser.add_argument("--commit", default="unknown", metavar="ID", help="for the record")
-    parser.add_argument("--table", type=pathlib.Path, metavar="FILE", help="print a record")
-    given = parser.parse_args(arguments)
-    try:
-        wanted = [flatten.find_step(*text.split("/", 1)) for text in given.steps]
-        if given.table:
-            print("\n".join(table(read(given.table), wanted)))
-            return 0
-        steps = wanted or [flatten.find_step(*text.split("/")) for text in STEPS]
-        nvcc = flatten.find_nvcc()
-        if nvcc is None or not all(map(shutil.which, ("ncu", "nvidia-smi"))):
-            print("limits: it needs nvcc, ncu and an NVIDIA GPU", file=sys.stderr)
-            return 77
-        record = head(nvcc, given.commit, "common.bench.limits")
-        with tempfile.TemporaryDirectory() as folder:
-            with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-                programs = list(pool.map(lambda step: build(folder, nvcc, step), steps))
-            rows = [count(program, step) for program, step in zip(programs, steps)]
-        if given.json:
-            write_file(given.json, text_of(record, rows))
-        print("\n".join(table({**record, "measurements": rows})))
-    except (KeyError, LookupError, Problem, TypeError, ValueError) as problem:
-        print(f"limits: {problem}", file=sys.stderr)
-        return 2
-    return 0
+    return recorder.main(arguments, "limits", measure, table, ("ncu",), steps_of)
 
 
 if __name__ == "__main__":

@@ -10,16 +10,14 @@ Exit status: 0 done, 2 it cannot be compiled or the record is not as expected, 7
 missing.
 """
 
-import argparse
 import pathlib
-import shutil
 import sys
 import tempfile
 
-from common.bench.ablations import head, run
-from common.data.files import write_file
-from common.data.records import Problem, aligned, formatted, read, source_lines, text_of
-from common.flatten.flatten import ROOT, find_nvcc
+from common.bench import recorder
+from common.bench.recorder import run
+from common.data.records import aligned, formatted, source_lines
+from common.flatten.flatten import ROOT
 
 # FLOPs of dense matmuls per clock and SM: NVIDIA H100 Tensor Core GPU Architecture, white paper.
 RATES = {"bf16": 4096, "tf32": 2048}
@@ -38,7 +36,7 @@ def rows_of(output):
     return rows
 
 
-def measure(nvcc):
+def measure(nvcc, _):
     """Compiles and runs the program."""
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder, "mma_rate")
@@ -48,7 +46,7 @@ def measure(nvcc):
         return rows_of(run(str(program)))
 
 
-def table(record):
+def table(record, _):
     """Lines of a record."""
     cells = [["instruction", "shape", "type", "warps", "FLOPs per clock", "of the peak, %"]]
     for row in record["measurements"]:
@@ -61,27 +59,7 @@ def table(record):
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="the record to write")
-    parser.add_argument("--commit", default="unknown", metavar="ID", help="for the record")
-    parser.add_argument("--table", type=pathlib.Path, metavar="FILE", help="print a record")
-    given = parser.parse_args(arguments)
-    try:
-        if given.table:
-            print("\n".join(table(read(given.table))))
-            return 0
-        nvcc = find_nvcc()
-        if nvcc is None or shutil.which("nvidia-smi") is None:
-            print("mma_rate: it needs nvcc and an NVIDIA GPU", file=sys.stderr)
-            return 77
-        record, rows = head(nvcc, given.commit, "common.bench.mma_rate"), measure(nvcc)
-        if given.json:
-            write_file(given.json, text_of(record, rows))
-        print("\n".join(table({**record, "measurements": rows})))
-    except (KeyError, Problem, ValueError) as problem:
-        print(f"mma_rate: {problem}", file=sys.stderr)
-        return 2
-    return 0
+    return recorder.main(arguments, "mma_rate", measure, table)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,15 @@
 """The frame of programs that check and time problems with names, points, beside others."""
 
-import argparse
 import statistics
 
 from common.bench import peers
 from common.bench.checks import largest, rms
-from common.bench.command import Failure, Skipped
+from common.bench.command import Failure
 from common.bench.peers import HEADINGS, OURS
 from common.bench.problems import name_of
-from common.bench.program import record_head, writing
+from common.bench.program import begin, shared_parser, write_record
 from common.bench.pytorch import torch
 from common.bench.timing import clock_and_power, percentiles, time_in_turn
-from common.data import records
-from common.data.files import check_writable, write_file
 
 
 class Case:
@@ -84,14 +81,8 @@ class Case:
 
 def parser_of(doc):
     """The options of such a program."""
-    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
-    parser.add_argument("--library", metavar="PATH", help="this lesson's library")
+    parser = shared_parser(doc)
     parser.add_argument("--points", metavar="NAMES", help="only these, with commas between")
-    parser.add_argument("--flash-attention-3", metavar="PATH", help="as in example.py")
-    parser.add_argument("--repeats", type=int, default=20, help="as in example.py")
-    parser.add_argument("--seconds", type=float, default=2, help="as in example.py")
-    parser.add_argument("--json", metavar="FILE", help="write a record of what was measured")
-    parser.add_argument("--commit", default="", help="the commit of a copy without git")
     return parser
 
 
@@ -112,18 +103,9 @@ def run(args, load, goals, small, case_of, print_times):
     load(args) gives the library. small(points) gives those for the CPU. case_of(point, device)
     gives a Case. print_times(rows) prints a table.
     """
-    if args.library is None:
-        raise Failure("which library is to be called? Give --library PATH")
-    if torch is None:
-        raise Skipped("PyTorch is needed, and this Python has none")
-    points, library = points_of(args.points, goals), load(args)
-    on_gpu = library.runs_on == "gpu"
-    if on_gpu and not torch.cuda.is_available():
-        raise Failure(f"{args.library} is for GPUs, and PyTorch finds none")
+    points = points_of(args.points, goals)
+    library, on_gpu = begin(args, load)
     found = peers.load(args.flash_attention_3) if on_gpu else {}
-    if args.json:
-        with writing(args.json):
-            check_writable(args.json)
     rows, timed, good = [], [], True
     for point in points if on_gpu else small(points):
         case = case_of(point, "cuda" if on_gpu else "cpu")
@@ -137,8 +119,5 @@ def run(args, load, goals, small, case_of, print_times):
     if on_gpu:
         print()
         print_times(timed)
-    if args.json:
-        with writing(args.json):
-            head = record_head(on_gpu, args.commit, found)
-            write_file(args.json, records.text_of(head, rows + timed))
+    write_record(args, on_gpu, found, rows + timed)
     return 0 if good else 1

@@ -49,10 +49,27 @@ class Example:
         return []
 
 
-def parser_of(doc):
-    """The options of an example."""
+def shared_parser(doc):
+    """The options of every program that calls a library on PyTorch's tensors."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--library", metavar="PATH", help="this lesson's library")
+    parser.add_argument(
+        "--flash-attention-3",
+        metavar="PATH",
+        help="FlashAttention-3's library for PyTorch, if it is not that of an installed package",
+    )
+    words = "how often a call is timed at least (default 20)"
+    parser.add_argument("--repeats", type=int, default=20, help=words)
+    words = "how long the calls of a point are timed at least, in turn (default 2)"
+    parser.add_argument("--seconds", type=float, default=2, help=words)
+    parser.add_argument("--json", metavar="FILE", help="write a record of what was measured")
+    parser.add_argument("--commit", help="of the code, for the record of a copy without git")
+    return parser
+
+
+def parser_of(doc):
+    """The options of an example."""
+    parser = shared_parser(doc)
     parser.add_argument("--table", metavar="FILE", help="print a record; needs no PyTorch")
     parser.add_argument("--check", action="store_true", help="errors against float64")
     parser.add_argument("--time", action="store_true", help="times beside others")
@@ -67,46 +84,41 @@ def parser_of(doc):
         "--counters", action="store_true", help="what ncu counts, for Hopper GPUs; alone"
     )
     parser.add_argument(
-        "--flash-attention-3",
-        metavar="PATH",
-        help="FlashAttention-3's library for PyTorch, if it is not that of an installed package",
-    )
-    parser.add_argument(
         "--flash-attention-4",
         metavar="FOLDER",
         help="where pip --target has installed FlashAttention-4, if not in Python's path",
     )
-    parser.add_argument(
-        "--repeats", type=int, default=20, help="how often a call is timed at least (default 20)"
-    )
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        default=2,
-        help="how long the calls of a point are timed at least, in turn (default 2)",
-    )
-    parser.add_argument("--json", metavar="FILE", help="write a record of what was measured")
     parser.add_argument(
         "--continue",
         action="store_true",
         dest="goes_on",
         help="keep what the record --json has of other points",
     )
-    parser.add_argument("--commit", help="of the code, for the record of a copy without git")
     return parser
 
 
-def load(example, args):
-    """Loads the library. Returns whether it is for GPUs."""
-    example.load(args)
-    on_gpu = example.library.runs_on == "gpu"
+def begin(args, load):
+    """Loads the library. Returns it, and whether it is for GPUs."""
+    if args.library is None:
+        raise Failure("which library is to be called? Give --library PATH")
+    if torch is None:
+        raise Skipped("PyTorch is needed, and this Python has none")
+    library = load(args)
+    on_gpu = library.runs_on == "gpu"
     if on_gpu and not torch.cuda.is_available():
         raise Failure("the library is for GPUs, and PyTorch finds none")
-    if args.time and not on_gpu:
-        raise Failure("the library is for the CPU, where times would say nothing")
-    if args.counters and not on_gpu:
-        raise Failure("the library is for the CPU, where ncu counts nothing")
-    return on_gpu
+    if args.json:
+        with writing(args.json):
+            check_writable(args.json)
+    return library, on_gpu
+
+
+def write_record(args, on_gpu, peers, rows):
+    """Writes the record, if one is wanted."""
+    if args.json:
+        with writing(args.json):
+            head = record_head(on_gpu, args.commit, peers)
+            write_file(args.json, records.text_of(head, rows))
 
 
 def run(example, args):
@@ -118,16 +130,13 @@ def run(example, args):
         raise Failure(f"{args.repeats} repeats to time; at least 1 is needed")
     if args.counters and (args.check or args.time):
         raise Failure("--counters goes with neither --check nor --time: ncu would slow them down")
-    if args.library is None:
-        raise Failure("which library is to be called? Give --library PATH")
-    if torch is None:
-        raise Skipped("PyTorch is needed, and this Python has none")
     points = points_of(args.points)
-    on_gpu = load(example, args)
+    _, on_gpu = begin(args, lambda args: example.load(args) or example.library)
+    if args.time and not on_gpu:
+        raise Failure("the library is for the CPU, where times would say nothing")
+    if args.counters and not on_gpu:
+        raise Failure("the library is for the CPU, where ncu counts nothing")
     peers = load_peers(args.flash_attention_3, args.flash_attention_4) if on_gpu else {}
-    if args.json:
-        with writing(args.json):
-            check_writable(args.json)
     before = rows_before(args.json) if args.json and args.goes_on else []
     both = not (args.check or args.time or args.counters)
     rows, good = [], True
@@ -143,10 +152,7 @@ def run(example, args):
         timed = time_points(example, points, args.repeats, args.seconds)
         print_summary(timed)
         rows += timed
-    if args.json:
-        with writing(args.json):
-            head = record_head(on_gpu, args.commit, peers)
-            write_file(args.json, records.text_of(head, joined(before, rows)))
+    write_record(args, on_gpu, peers, joined(before, rows))
     return 0 if good else 1
 
 

@@ -10,17 +10,15 @@ command of SESSIONS. The second prints a record, the third one session of it.
 Exit status: 0 done, 2 a tool or the record is not as expected, 77 nvcc, a tool or a GPU is missing.
 """
 
-import argparse
 import pathlib
 import re
 import shlex
-import shutil
 import sys
 import tempfile
 
-from common.bench.ablations import head
-from common.data.files import write_file
-from common.data.records import Problem, read, rows_with, source_lines, text_of
+from common.bench import recorder
+from common.bench.recorder import compiled
+from common.data.records import Problem, rows_with, source_lines
 from common.flatten import flatten
 from common.lab import nvidia_tools
 
@@ -58,13 +56,7 @@ def record_session(name, folder, nvcc):
     text, program = flatten.flatten(LESSON, step), folder / file_of(name)
     if left_out and text.count(left_out) != 1:
         raise Problem(f"{step} has not one line '{left_out}'")
-    program.with_suffix(".cu").write_text(text.replace(left_out, "") if left_out else text)
-    arch = re.search(r"-arch=\w+", text)[0]
-    built = nvidia_tools.run(
-        [nvcc, arch, "-lineinfo", program.with_suffix(".cu"), "-o", program], 300
-    )
-    if built.status != 0:
-        raise Problem(f"nvcc failed: {built.last_words()}")
+    compiled(nvcc, text.replace(left_out, "") if left_out else text, program, "-lineinfo")
     outcome = nvidia_tools.run([*shlex.split(command), program])
     lines = [line.rstrip() for line in outcome.output.splitlines() if not NOISE.match(line)]
     if not lines:
@@ -79,38 +71,21 @@ def shown(record, name, with_source=True):
     return [f"$ {row['ran']}", *lines, *(source_lines(record) if with_source else [])]
 
 
+def measure(nvcc, _):
+    """A row for each session."""
+    with tempfile.TemporaryDirectory() as folder:
+        return [record_session(name, pathlib.Path(folder), nvcc) for name in SESSIONS]
+
+
+def table(record, _):
+    """Lines of a record."""
+    lines = [line for name in SESSIONS for line in [*shown(record, name, False), ""]]
+    return lines + source_lines(record)
+
+
 def main(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="the record to write")
-    parser.add_argument("--commit", default="unknown", metavar="ID", help="for the record")
-    parser.add_argument("--table", type=pathlib.Path, metavar="FILE", help="print a record")
-    parser.add_argument("--show", nargs=2, metavar=("FILE", "NAME"), help="print one of a record")
-    given = parser.parse_args(arguments)
-    try:
-        if given.table:
-            record = read(given.table)
-            lines = [line for name in SESSIONS for line in [*shown(record, name, False), ""]]
-            print("\n".join(lines + source_lines(record)))
-            return 0
-        if given.show:
-            print("\n".join(shown(read(given.show[0]), given.show[1])))
-            return 0
-        nvcc = flatten.find_nvcc()
-        if nvcc is None or not all(map(shutil.which, ("ncu", "compute-sanitizer", "nvidia-smi"))):
-            print("tools: it needs nvcc, ncu, compute-sanitizer and an NVIDIA GPU", file=sys.stderr)
-            return 77
-        record = head(nvcc, given.commit, "common.bench.tools")
-        with tempfile.TemporaryDirectory() as folder:
-            rows = [record_session(name, pathlib.Path(folder), nvcc) for name in SESSIONS]
-        if given.json:
-            write_file(given.json, text_of(record, rows))
-        record["measurements"] = rows
-        for name in SESSIONS:
-            print("\n".join(shown(record, name)), end="\n\n")
-    except (Problem, LookupError, ValueError) as problem:
-        print(f"tools: {problem}", file=sys.stderr)
-        return 2
-    return 0
+    tools = ("ncu", "compute-sanitizer")
+    return recorder.main(arguments, "tools", measure, table, tools, show=shown)
 
 
 if __name__ == "__main__":

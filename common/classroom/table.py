@@ -4,48 +4,42 @@
 import sys
 
 from common.classroom import catalogue
+from common.data.records import aligned
 
 KINDS = ("wrong", "right", "equivalent")
 
 
-def print_answers(chosen):
+def of_answers(chosen):
     """How many answers of each kind the exercises have."""
-    with_code = [exercise for exercise in chosen if not exercise.predicts]
-    print(f"{'exercise':<22}  {'stages':>6}  " + "  ".join(f"{kind:>10}" for kind in KINDS))
-    print(f"{'-' * 22}  {'-' * 6}  " + "  ".join("-" * 10 for _ in KINDS))
-    total = [0, 0, 0, 0]
-    for exercise in with_code:
-        row = [len(exercise.points), *(len(exercise.answers(kind)) for kind in KINDS)]
-        total = [sum(pair) for pair in zip(total, row)]
-        print(f"{exercise.id:<22}  {row[0]:>6}  " + "  ".join(f"{n:>10}" for n in row[1:]))
-    print(
-        f"{len(with_code):>12} exercises  {total[0]:>6}  "
-        + "  ".join(f"{n:>10}" for n in total[1:])
-    )
+    cells = [["exercise", "stages", *KINDS]]
+    for exercise in chosen:
+        if not exercise.predicts:
+            kinds = (len(exercise.answers(kind)) for kind in KINDS)
+            cells.append([exercise.id, len(exercise.points), *kinds])
+    sums = [sum(column) for column in list(zip(*cells[1:]))[1:]]
+    return aligned([*cells, [f"{len(cells) - 1} exercises", *sums]], 1)
+
+
+def of_exercises(chosen):
+    """What the exercises are, how long they take, and their points."""
+    cells = [["exercise", "kind", "minutes", "points"]]
+    for one in chosen:
+        cells.append([one.id, one.kind, one.minutes, sum(one.points.values())])
+    if len(chosen) > 1:
+        sums = [sum(column) for column in list(zip(*cells[1:]))[2:]]
+        cells.append([f"{len(chosen)} exercises", "", *sums])
+    return aligned(cells, 1, 2)
 
 
 def main(names):
     """Prints the table; returns the exit status."""
-    of_answers = "--answers" in names
-    names = [name for name in names if name != "--answers"]
+    show = of_answers if "--answers" in names else of_exercises
     try:
-        chosen = catalogue.choose(names)
+        chosen = catalogue.choose([name for name in names if name != "--answers"])
     except catalogue.Fault as fault:
         print(f"table.py: {fault}", file=sys.stderr)
         return 2
-    if of_answers:
-        print_answers(chosen)
-        return 0
-    print(f"{'exercise':<22}  {'kind':<17}  {'minutes':>7}  {'points':>6}")
-    print(f"{'-' * 22}  {'-' * 17}  {'-' * 7}  {'-' * 6}")
-    for exercise in chosen:
-        points = sum(exercise.points.values())
-        print(f"{exercise.id:<22}  {exercise.kind:<17}  {exercise.minutes:>7}  {points:>6}")
-    if len(chosen) > 1:
-        print(
-            f"{len(chosen):>12} exercises  {'':<17}  {sum(e.minutes for e in chosen):>7}  "
-            f"{sum(sum(e.points.values()) for e in chosen):>6}"
-        )
+    print("\n".join(show(chosen)))
     return 0
 
 

@@ -1,9 +1,12 @@
 """Writes the data of the explorers that show what programs of the course print.
 
     python3 -m docs.explorers.data [--check] [--programs BUILD] [NAME...]
+    python3 -m docs.explorers.data --made FOLDER
 
 Each NAME_data.js sets explorerData.NAME, so that a page may load it from a file. --check compares
-instead of writing. Exit status: 0 done or in step, 1 not in step, 2 could not be done.
+instead of writing. The second form writes what follows from records alone, and from the steps.json
+of lesson 03 in that folder; it is made with the site. Exit status: 0 done or in step, 1 not in
+step, 2 could not be done.
 """
 
 import argparse
@@ -93,7 +96,7 @@ def pipeline(programs):
     return result
 
 
-def roofline(_):
+def roofline():
     """The peaks of the records' GPU, and what each step of lesson 05 reached without a mask."""
     matmul = records.read(RESULTS / "h200_04_tiled_matmul.json")
     float32, bfloat16, memory = examples.machine(matmul)
@@ -230,7 +233,7 @@ def traces(programs):
     return result
 
 
-MAKERS = {"pipeline": pipeline, "roofline": roofline, "traces": traces}
+MAKERS = {"pipeline": pipeline, "traces": traces}
 
 
 def text_of(name, value):
@@ -239,15 +242,28 @@ def text_of(name, value):
     return f"(window.explorerData = window.explorerData || {{}}).{name} = [\n{lines}\n];\n"
 
 
+def write_made(folder):
+    """The data that are not in the repository; steps.json is what lesson 03 saves of its steps."""
+    made, steps = {"roofline": roofline()}, folder / "steps.json"
+    if steps.is_file():
+        made["stepper"] = [json.loads(steps.read_text(encoding="utf-8"))]
+    for name, value in made.items():
+        (folder / f"{name}_data.js").write_text(text_of(name, value), encoding="utf-8")
+
+
 def main(arguments=None):
     """Returns the exit status."""
     parser = argparse.ArgumentParser(description="Write the data of the explorers.")
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     parser.add_argument("--programs", type=pathlib.Path, default=pathlib.Path("build/learn"))
+    parser.add_argument("--made", type=pathlib.Path, metavar="FOLDER", help="write the others")
     parser.add_argument("names", nargs="*", help="explorers; all without a name")
     options = parser.parse_args(arguments)
     old = []
     try:
+        if options.made:
+            write_made(options.made)
+            return 0
         for name in options.names or MAKERS:
             file = HERE / f"{name}_data.js"
             text = text_of(name, MAKERS[name](options.programs.resolve()))

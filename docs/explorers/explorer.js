@@ -96,7 +96,9 @@ window.Explorer = window.Explorer || (() => {
       }
     }
     function change(key, value) {
+      const before = { ...state };
       put(key, value);
+      if (explorer.changed) explorer.changed(before, state);
       show();
       try {
         history.replaceState(null, "", address());

@@ -42,21 +42,21 @@ add_custom_target(docs_reference
   COMMAND "${DOXYGEN_EXECUTABLE}" "${fa_docs_out}/Doxyfile"
   WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The comments of the code" USES_TERMINAL VERBATIM)
 
-# ---- What programs make for pages. On a fresh checkout lesson 03 is compiled for the tile
-# stepper's numbers.
+# ---- What programs make for pages: data of the explorers. On a fresh checkout lesson 03 is compiled
+# for the tile stepper's.
 set(fa_docs_data "")
-if(TARGET 03_online_softmax AND EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/stepper/README.md")
-  set(steps "${fa_docs_made}/docs/stepper")
-  add_custom_command(OUTPUT "${steps}/steps.json" "${steps}/stepper_data.js"
-    COMMAND "${CMAKE_COMMAND}" -E make_directory "${steps}"
-    COMMAND sh -c "exec \"$@\" >\"$0/steps.txt\"" "${steps}" "$<TARGET_FILE:03_online_softmax>"
-            --section steps --save "${steps}"
-    COMMAND ${fa_docs_python} docs.stepper.page data "${steps}/steps.json"
-            "${steps}/stepper_data.js"
+if(TARGET 03_online_softmax AND EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/explorers/data.py")
+  set(made "${fa_docs_made}/docs/explorers")
+  file(GLOB records CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/results/h200_0[45]_*.json")
+  set(fa_docs_data "${made}/roofline_data.js" "${made}/stepper_data.js")
+  add_custom_command(OUTPUT ${fa_docs_data}
+    COMMAND "${CMAKE_COMMAND}" -E make_directory "${made}"
+    COMMAND sh -c "exec \"$@\" >\"$0/steps.txt\"" "${made}" "$<TARGET_FILE:03_online_softmax>"
+            --section steps --save "${made}"
+    COMMAND ${fa_docs_python} docs.explorers.data --made "${made}"
     WORKING_DIRECTORY "${fa_docs_root}"
-    DEPENDS 03_online_softmax "${CMAKE_CURRENT_SOURCE_DIR}/stepper/page.py" COMMENT
-            "Numbers of the tile stepper" VERBATIM)
-  list(APPEND fa_docs_data "${steps}/stepper_data.js")
+    DEPENDS 03_online_softmax "${CMAKE_CURRENT_SOURCE_DIR}/explorers/data.py" ${records}
+    COMMENT "Numbers of the explorers" VERBATIM)
 endif()
 add_custom_target(docs_data DEPENDS ${fa_docs_data})
 
@@ -112,7 +112,7 @@ fa_docs_build(docs_epub epub "${fa_docs_out}/course/epub" course)
 add_custom_command(TARGET docs_epub POST_BUILD
   COMMAND "${CMAKE_COMMAND}" -E copy "${fa_docs_out}/course/epub/flash-attention-course.epub"
           "${fa_docs_out}"
-  COMMAND ${fa_docs_python} docs.site.check epub
+  COMMAND "${fa_docs_venv_python}" -B -m docs.site.check epub
           --epub "${fa_docs_out}/flash-attention-course.epub"
   WORKING_DIRECTORY "${fa_docs_root}" VERBATIM)
 add_dependencies(docs_epub docs_read_course)
@@ -123,7 +123,7 @@ fa_docs_build(docs_external_links linkcheck "${fa_docs_out}/linkcheck" "" --fres
 add_dependencies(docs_external_links docs_data)
 
 add_custom_target(docs
-  COMMAND ${fa_docs_python} docs.site.check site --root "${fa_docs_root}" --site "${fa_docs_next}"
+  COMMAND "${fa_docs_venv_python}" -B -m docs.site.check site --root "${fa_docs_root}" --site "${fa_docs_next}"
   COMMAND sh -c "rm -rf \"$0.old\"; mv -f \"$0\" \"$0.old\" 2>/dev/null; mv \"$1\" \"$0\" && rm -rf \"$0.old\""
           "${fa_docs_html}" "${fa_docs_next}"
   WORKING_DIRECTORY "${fa_docs_root}" COMMENT "Checking the site: ${fa_docs_html}/index.html"

@@ -22,7 +22,6 @@ LAYERS = [
             "docs/results": "measurements",
             "docs/records": "tables, charts",
             "docs/explorers": "interactive",
-            "docs/stepper": "tile by tile",
             "docs/site": "builds the site",
         },
     ),

@@ -11,7 +11,7 @@ import re
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
 
-from docs.site import chapters, navigation
+from docs.site import navigation
 from docs.site.links import page_of
 
 TEACHING = "common/classroom/teaching.md"
@@ -48,7 +48,7 @@ def parts(root, book):
     if book == "teaching":
         there = [page for page in BOOKLET if (root / page).is_file()]
         return [("For teachers and contributors", there)]
-    found = [("Lessons", chapters.lessons(root))]
+    found = [("Lessons", navigation.lessons(root))]
     for title, patterns in BEHIND:
         pages = [
             path.relative_to(root).as_posix()
@@ -62,8 +62,8 @@ def parts(root, book):
 
 def below(root, page):
     """The pages below a page of the book: of a lesson its chapters, then its exercises."""
-    if page in chapters.lessons(root):
-        return chapters.chapters(root, page) + tasks(root, page)
+    if page in navigation.lessons(root):
+        return navigation.chapters(root, page) + tasks(root, page)
     return navigation.below(root, page) if page == navigation.LAB else []
 
 
@@ -101,7 +101,7 @@ class OnPaper(SphinxTransform):
             text = ANCHOR.sub(lambda found: found[1] + anchored(page, found[2]), raw.astext())
             if text != raw.astext():
                 raw[:] = [nodes.Text(text)]
-        if chapters.is_chapter(page):
+        if navigation.is_chapter(page):
             self.answers_last(page)
 
     def answers_last(self, page):

@@ -1,6 +1,5 @@
-"""Runs a check of the pages, of the finished site or of the EPUB: the function faults() of a module
-check_NAME.py, which yields messages and returns a summary. Its parameters are the paths that it
-needs.
+"""Runs a check of the pages, of the finished site or of the EPUB: a function that yields messages
+and returns a summary. Its parameters are the paths that it needs.
 
     python3 -m docs.site.check links --root .
     python3 -m docs.site.check exercises --root . --write     with write() of the module instead
@@ -14,22 +13,35 @@ import inspect
 import pathlib
 import sys
 
-NAMES = [path.stem[6:] for path in sorted(pathlib.Path(__file__).parent.glob("check_*.py"))]
+# Name: module and function; some need packages.
+CHECKS = {
+    "chapters": "check_pages.chapters",
+    "drawings": "check_drawings.faults",
+    "epub": "check_site.epub",
+    "exercises": "exercise_pages.faults",
+    "figures": "check_figures.faults",
+    "glossary": "check_pages.glossary",
+    "links": "check_pages.links",
+    "site": "check_site.site",
+}
 
 
 def main(arguments=None):
     """Returns the exit status."""
     arguments = sys.argv[1:] if arguments is None else list(map(str, arguments))
     parser = argparse.ArgumentParser(description="Check pages.")
-    parser.add_argument("name", choices=NAMES)
-    module = importlib.import_module(f"docs.site.check_{parser.parse_args(arguments[:1]).name}")
-    paths = list(inspect.signature(module.faults).parameters)
+    parser.add_argument("name", choices=CHECKS)
+    name = parser.parse_args(arguments[:1]).name
+    module, _, function = CHECKS[name].partition(".")
+    module = importlib.import_module(f"docs.site.{module}")
+    faults = getattr(module, function)
+    paths = list(inspect.signature(faults).parameters)
     for path in paths:
         parser.add_argument(f"--{path}", required=True, type=pathlib.Path)
     if hasattr(module, "write"):
         parser.add_argument("--write", action="store_true", help=module.write.__doc__)
     given = vars(parser.parse_args(arguments))
-    look = module.write if given.get("write") else module.faults
+    look = module.write if given.get("write") else faults
     count, found = 0, look(*(given[path].resolve() for path in paths))
     try:
         while True:
@@ -38,7 +50,7 @@ def main(arguments=None):
     except StopIteration as end:
         print(f"{end.value}, {count} faults.")
     except (OSError, ValueError) as error:
-        print(f"check {given['name']}: {error}", file=sys.stderr)
+        print(f"check {name}: {error}", file=sys.stderr)
         return 2
     return 1 if count else 0
 

@@ -4,8 +4,8 @@ two palettes    each colour has its dark one, and text has a contrast of 4.5 on 
                 it, in light and dark
 words           drawings and pages name shapes and labels, never colours: a reader may see others
 fills           of a timeline can be told apart, and from the paper, in light and dark
-letters         of 9 pixels and more in windows of 390, 820, 1100 and 1440 pixels; from 820 on
-                no drawing scrolls, and on a phone only the tile stepper's
+letters         of 9 pixels and more in windows of 390, 820, 1100 and 1440 pixels; and no
+                drawing scrolls
 narrow forms    every letter of a drawing is in one of the parts of its narrow form, and no part has
                 a sliver of what stands beside it
 text            no line goes through it, and no other text lies on it
@@ -18,9 +18,8 @@ import xml.etree.ElementTree
 from common.drawing import narrow
 from common.drawing.dark import COLOUR, contrast, dark, difference
 from docs.site import navigation
-from docs.site.drawings import COLUMN, LEAST, Look
-from docs.site.excerpts import read_lines
-from docs.site.fences import fences_of
+from docs.site.excerpts import fences_of, read_lines
+from docs.site.transforms import COLUMN, LEAST, Look
 
 FOLDERS = "[0-9][0-9]_*/figures/*.svg", "docs/*/*.svg", "docs/theory/figures/*.svg"
 CONTRAST = 4.5  # WCAG 2, level AA
@@ -34,7 +33,7 @@ NO_HUE = re.compile(
     r"white paper|red-blue pebble|black[- ]box|colored? by|Color Universal|blank and colou?red",
     re.IGNORECASE,
 )
-TIMELINE, MAY_SCROLL = re.compile(r"timeline_\d+\.svg"), "step.svg"
+TIMELINE = re.compile(r"timeline_\d+\.svg")
 APART, ON_PAPER = 0.07, 1.35  # differences of fills; contrast of a fill with dark paper
 SENTENCES = re.compile(r'"([^"\n]* [^"\n]*)"')  # in a script
 CODE = re.compile(r"`[^`]*`|\]\([^)]*\)|<!--.*?-->")
@@ -159,14 +158,14 @@ def hues(text):
     return HUE.findall(NO_HUE.sub("", text))
 
 
-def sizes(name, svg):
+def sizes(svg):
     """Yields faults of the size of letters."""
     look = Look(svg)
     for window in COLUMN:
         letters, scrolls = look.letters_at(window)
         if letters < LEAST - 0.01:
             yield f"letters of {letters:.1f} pixels in a window of {window}"
-        if scrolls and (window > 800 or name != MAY_SCROLL):
+        if scrolls:
             yield f"it is wider than a window of {window}, and has no narrow form"
 
 
@@ -226,7 +225,7 @@ def faults(root):
     files = drawings(root)
     for path in files:
         svg, name = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
-        found = [*palettes(svg), *sizes(path.name, svg), *left_out(svg), *crossed(svg)]
+        found = [*palettes(svg), *sizes(svg), *left_out(svg), *crossed(svg)]
         found += fills(svg) if TIMELINE.fullmatch(path.name) else slivers(svg)
         for words in re.findall(r">([^<]+)</(?:text|title)>", svg):
             found += [f"'{html.unescape(words)}' names {hue}" for hue in hues(words)]

@@ -1,15 +1,12 @@
 """Checks the figures in sentences, as docs/README.md says how they are bound and marked: it finds
 measured figures that are bound to no record, values that differ from their record, and claims that
-do not hold. It runs no program: what pages have printed is taken as it stands. constants.txt has
-properties of hardware.
+do not hold. It runs no program: what pages have printed is taken as it stands.
 """
 
 import re
 
-from docs.site.excerpts import markdown_files, read_lines
-from docs.site.fences import fences_of
-from docs.site.figures import Figures
-from docs.site.sentences import CLAIM, VALUE, WORDS, with_figures
+from docs.site.excerpts import fences_of, markdown_files, read_lines
+from docs.site.figures import CLAIM, VALUE, WORDS, Figures, with_figures
 
 NUMBER = rf"(?:(?<![\w.,/-])\d[\d,]*(?:\.\d+)?|\b(?:{'|'.join(WORDS[2:])})\b)"
 AS_FAST = (
@@ -38,6 +35,19 @@ COMPARED = re.compile(r"\b(?:fast|slow|price|ratio|speed|gain|best|peers?)", re.
 MARK = re.compile(r"<!-- (?:arithmetic|cited|hardware|example|limit)\b.*? -->")
 APART = re.compile(r"``.*?``|`[^`]*`|\]\([^)]*\)|<!--.*?-->|<[^>]+>|https?://\S+")
 GENERATED = re.compile(r"\s*<!-- (/?)(?:generated|on the site)\b")
+# Figures that no record has to say, on any page: properties of hardware, and their sources.
+CONSTANTS = {
+    "1071 TFLOP/s": "H200: 132 SMs x 4096 dense 16-bit FLOPs x 1.98 GHz, the tables' peak",
+    "989 TFLOP/s": "H100 and H200 data sheet: dense bfloat16",
+    "67 TFLOP/s": "the same, rounded",
+    "66.9 TFLOP/s": "H200: 132 SMs x 128 multiply-adds x 2 x 1.98 GHz, their float32 peak",
+    "4.81 TB/s": "H200: width of the memory's bus times its clock, the peak of the tables",
+    "4.8 TB/s": "H200 data sheet: HBM3e",
+    "3.35 TB/s": "H100 SXM data sheet: HBM3",
+    "255 registers": "CUDA C++ Programming Guide: the most that a thread may have",
+    "255 registers per thread": "CUDA C++ Programming Guide: the most that a thread may have",
+    "450 GB/s": "half of the 900 GB/s of NVLink in data sheets, which count both directions",
+}
 HISTORY = ("CHANGELOG.md",)  # what was true of a release stays as it is
 
 
@@ -73,7 +83,7 @@ def numbers(text):
             yield float(word.replace(",", "").rstrip("."))
 
 
-def unbound(lines, constants):
+def unbound(lines):
     """Yields (number of the line, figure) of each measured figure that is neither bound nor
     marked."""
     for number, line in sentences(lines):
@@ -86,15 +96,9 @@ def unbound(lines, constants):
         for pattern in patterns:
             for match in pattern.finditer(text):
                 figure = " ".join(match[0].split())
-                if figure in constants or (known and set(numbers(figure)) <= known):
+                if figure in CONSTANTS or (known and set(numbers(figure)) <= known):
                     continue
                 yield number, figure
-
-
-def listed(path):
-    """The first columns of a list: lines that begin with # are comments."""
-    lines = read_lines(path) if path.is_file() else []
-    return [line.split("|")[0].strip() for line in lines if line.strip() and line[0] != "#"]
 
 
 def out_of_step(figures, page):
@@ -114,12 +118,11 @@ def out_of_step(figures, page):
 
 def faults(root):
     """Checks the figures in sentences."""
-    constants = set(listed(root / "docs/site/constants.txt"))
     figures = Figures(root, lambda page: (root / page).read_text(encoding="utf-8"))
     known = [path.relative_to(root).as_posix() for path in markdown_files(root)]
     for page in known:
         yield from out_of_step(figures, page)
         if page not in HISTORY:
-            for number, figure in unbound(read_lines(root / page), constants):
+            for number, figure in unbound(read_lines(root / page)):
                 yield f"{page}:{number}: '{figure}' is bound to no record; docs/README.md says how."
     return f"{len(known)} pages"

@@ -3,8 +3,7 @@
 <!-- listing: FILE#TAG -->       a caption: file, lines, a link into the reference of the code
 <!-- diff: OLD NEW -->           a caption with links to both files
 <!-- generated: COMMAND -->      tables that sort and filter, and folded, where they come from
-<!-- on the site: FILE.html -->  that file of HTML, and the files that it names; for FILE.js, an
-                                explorer, HTML that names it and its picture
+<!-- on the site: FILE.js -->    an explorer: HTML that names its scripts, and its picture
 <!-- navigation -->              nothing: the theme has its own links
 """
 
@@ -21,7 +20,7 @@ from docs.site import excerpts, sync_pages
 from docs.site.links import one_file, page_of
 
 LOG = logging.getLogger(__name__)
-ON_SITE = re.compile(r"<!-- on the site: (?P<file>[\w./-]+\.(?:html|js)) -->\s*")
+ON_SITE = re.compile(r"<!-- on the site: (?P<file>[\w./-]+\.js) -->\s*")
 ON_SITE_END, DIFF_END, GENERATED_END = (
     f"<!-- /{name} -->" for name in ("on the site", "diff", "generated")
 )
@@ -40,7 +39,7 @@ def link(text, uri, **attributes):
     return nodes.reference("", text, refuri=uri, internal=False, **attributes)
 
 
-def explorer(folder, name, alt):
+def explorer(folders, name, alt):
     """The HTML of an explorer: its picture until its scripts run. NAME_data.js is read if there."""
     scripts = ["explorer", f"{name}_data", name]
     return "\n".join(
@@ -48,7 +47,11 @@ def explorer(folder, name, alt):
             '<link rel="stylesheet" href="explorer.css">',
             f'<div id="{name}-explorer" class="explorer"><img class="explorer-still explorer-off" '
             f'src="{name}.svg" alt="{html.escape(alt)}"></div>',
-            *(f'<script src="{s}.js"></script>' for s in scripts if (folder / f"{s}.js").is_file()),
+            *(
+                f'<script src="{s}.js"></script>'
+                for s in scripts
+                if any((folder / f"{s}.js").is_file() for folder in folders)
+            ),
             "",
         ]
     )
@@ -222,7 +225,8 @@ class CommentBlocks(SphinxTransform):
         if self.app.builder.name != "html":
             return  # a book has the picture
         replaced = self.until(raw, ON_SITE_END)
-        file = self.root / posixpath.dirname(self.page) / name
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(self.page), name))
+        file = self.root / path
         if not file.is_file():
             LOG.warning("there is no %s beside the page", name, location=raw)
             return
@@ -233,11 +237,9 @@ class CommentBlocks(SphinxTransform):
             self.note("assets", path)
             return f'{match[1]}="{path}"'
 
-        if file.suffix == ".js":
-            picture = next(image for node in replaced for image in node.findall(nodes.image))
-            text = explorer(file.parent, file.stem, picture["alt"])
-        else:
-            text = file.read_text(encoding="utf-8")
+        made = pathlib.Path(self.app.config.course_made, path).parent
+        picture = next(image for node in replaced for image in node.findall(nodes.image))
+        text = explorer((file.parent, made), file.stem, picture["alt"])
         text = ASSET.sub(named, text)
         raw.parent.insert(raw.parent.index(raw), nodes.raw("", text, format="html"))
 

@@ -27,21 +27,18 @@ from common.drawing import narrow
 from common.flatten import flatten
 from docs.site import (
     book,
-    callouts,
-    chapters,
-    drawings,
     excerpts,
     exercise_pages,
     formulas,
-    line_ends,
     navigation,
     reference,
     search_index,
     slides,
+    transforms,
 )
 from docs.site.comment_blocks import CommentBlocks, previous_step
-from docs.site.github_pages import GithubMarkdown
 from docs.site.links import changes_file, one_file, page_of, resolve_links
+from docs.site.transforms import GithubMarkdown
 
 LOG = logging.getLogger(__name__)
 CLONE = re.compile(r"Clone the repository[^.]*\.(?=\s+In its folder:)")
@@ -200,7 +197,7 @@ def write_reference(app, exception):
         entry = (navigation.html_file(page), app.env.titles[docname].astext())
         for path in dict.fromkeys(app.env.metadata[docname].get("listed", "").split()):
             explained.setdefault(path, []).append(entry)
-    for lesson in chapters.lessons(root):
+    for lesson in navigation.lessons(root):
         title = app.env.titles[navigation.docname(lesson)].astext()
         titles[lesson.split("/")[0]] = navigation.html_file(lesson), title
     for path in app.course_reference.files:
@@ -222,10 +219,10 @@ def reserve_room(app, _pagename, _template, context, _doctree):
     their narrow form; and keeps short words of code whole."""
     for part in (context, *context.get("slides", ())):
         body = IMAGE.sub(
-            lambda match: drawings.picture(match[0], book=app.builder.name != "html"),
+            lambda match: transforms.picture(match[0], book=app.builder.name != "html"),
             part.get("body", ""),
         )
-        part["body"] = line_ends.whole(body)
+        part["body"] = transforms.whole(body)
 
 
 def write_narrow(app, exception):
@@ -281,10 +278,10 @@ def setup(app):
     app.add_builder(BookBuilder, override=True)
     app.add_transform(CommentBlocks)
     app.add_transform(GithubMarkdown)
-    app.add_transform(callouts.Callouts)
-    app.add_transform(callouts.ChapterTitle)
-    app.add_transform(line_ends.Units)
-    app.add_lexer("sh", line_ends.Console)
+    app.add_transform(transforms.Callouts)
+    app.add_transform(transforms.ChapterTitle)
+    app.add_transform(transforms.Units)
+    app.add_lexer("sh", transforms.Console)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
     app.connect("builder-inited", read_reference)
     app.connect("source-read", add_toctrees)

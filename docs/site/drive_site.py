@@ -16,12 +16,11 @@
     keyboard      from the front page to the source of a listing without a mouse
     place         Back and reload return to the place on the page
     course        each lesson has its chapters and their exercises below it in the sidebar; arrow
-                  keys lead from chapter to chapter, and leave a page with a stepper alone
+                  keys lead from chapter to chapter
     front         what a newcomer looks for on the front page
     reference     no finding on three of its pages, light and dark
     slides        each question of the chapters, no answer unfolded, letters that a hall can read,
                   each fits the window, an answer too, which may scroll
-    stepper       the tile stepper works on its page, and its colours follow light and dark
 
 Exit status: browser.run_test; 77 also where there is no site.
 """
@@ -29,14 +28,12 @@ Exit status: browser.run_test; 77 also where there is no site.
 import argparse
 import concurrent.futures
 import importlib.util
-import json
 import pathlib
 import sys
 
-from docs.site import browser, chapters, navigation
-from docs.site.drawings import COLUMN
+from docs.site import browser, navigation
 from docs.site.excerpts import read_lines
-from docs.site.stepper_driver import CUT, Stepper
+from docs.site.transforms import COLUMN
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAULTS = pathlib.Path(__file__).with_name("page_faults.js")
@@ -108,7 +105,6 @@ ABOVE = {
     "bank conflit": ("count", "Did you mean bank conflict?"),
     "onlien softmax": ("count", "Did you mean online softmax?"),
 }
-STEPPER = "docs/stepper/index.html"
 LISTING = "05_flash_forward/1_one_kernel.html"
 
 # Text is compared with what is behind it at three places of each style of a page: a colour, size
@@ -332,11 +328,6 @@ def course(window, html):
     for key, wanted in (("ArrowRight", "4_overlap.html"), ("ArrowLeft", "3_hopper.html")):
         window.press(key)
         window.page.wait_for_url(f"**/{wanted}*")
-    if (html / STEPPER).is_file():
-        window.open(html / STEPPER)
-        window.press("ArrowRight")
-        if not window.page.url.split("#")[0].endswith(STEPPER):
-            yield f"an arrow key leaves the page of the stepper for {window.page.url}"
 
 
 def front(window, html):
@@ -344,7 +335,6 @@ def front(window, html):
     window.size(WIDE, 900)
     window.open(html / "index.html")
     tables = window.value("document.querySelectorAll('article table').length")
-    tables -= window.value("document.querySelectorAll('article .stepper table').length")
     if tables > 1:
         yield f"the front page has {tables} tables"
     if window.value("[...document.querySelectorAll('article .provenance')].some((d) => d.open)"):
@@ -395,9 +385,9 @@ def slides(window, html):
     """Yields faults of the slides of each lesson."""
     window.size(1280, 720)
     window.look(dark=False)
-    for lesson in chapters.lessons(ROOT):
+    for lesson in navigation.lessons(ROOT):
         name = lesson.replace("README.md", "slides.html")
-        numbered = [page for page in chapters.chapters(ROOT, lesson) if "/appendix" not in page]
+        numbered = [page for page in navigation.chapters(ROOT, lesson) if "/appendix" not in page]
         asked = sum(
             line.startswith("**Predict") for page in numbered for line in read_lines(ROOT / page)
         )
@@ -415,36 +405,6 @@ def slides(window, html):
         yield from (f"{name}: {sentence}" for sentence in window.faults())
 
 
-def stepper(window, html):
-    """Yields faults of the tile stepper on its page: a walk, and that its colours follow the site's
-    look."""
-    if not (html / STEPPER).is_file():
-        return
-    text = (html / STEPPER).with_name("stepper_data.js").read_text(encoding="utf-8")
-    data = json.loads(text[text.index("{") : text.rindex("}") + 1])
-    colour = "getComputedStyle(document.querySelector('#stepper-tile td')).color"
-    colours = []
-    for dark in (False, True):
-        window.look(dark)
-        window.size(WIDE, 900)
-        window.open(html / STEPPER)
-        for width in COLUMN:
-            window.size(width, 900)
-            for words in window.value(CUT):
-                yield f"{STEPPER}, {width} pixels: {words} is cut"
-        driven = Stepper(window, data)
-        window.press("ArrowRight")  # without the focus, the page's own
-        for step in range(4):
-            yield from driven.check(0, step)
-            window.click("#stepper-next")
-        window.press("ArrowRight")
-        yield from driven.check(0, 5)
-        colours.append(window.value(colour))
-        yield from (f"{STEPPER}: {sentence}" for sentence in window.faults())
-    if colours[0] == colours[1]:
-        yield f"{STEPPER}: the numbers have the same colour, {colours[0]}, in light and dark"
-
-
 REFERENCE = ("index.html", "05_flash_forward/kernels/12_ping_pong.cuh.html")
 
 
@@ -460,7 +420,7 @@ def reference(window, html):
                 yield f"reference/{name}, {'dark' if dark else 'light'}: axe: {words}"
 
 
-WALKS = (searches, above, keyboard, place, course, front, slides, reference, stepper)
+WALKS = (searches, above, keyboard, place, course, front, slides, reference)
 
 
 def look(html):

@@ -1,11 +1,89 @@
-"""Which pages the site has, in groups, and their order: what the sidebar shows."""
+"""Which pages the site has, in groups, and their order: what the sidebar shows. And the pages of
+the lessons.
+
+A lesson is a map, its README.md, and chapters beside it: 1_topic.md, 2_topic.md, ... and
+appendix_topic.md for what a first reading does not need. check_pages.py checks them.
+"""
 
 import functools
+import os
 import pathlib
 import re
 
 from common.classroom import catalogue
-from docs.site import chapters
+from docs.site.excerpts import read_lines
+
+CHAPTER = re.compile(r"[1-9]_\w+\.md|appendix\w*\.md", re.ASCII)
+AFTER_THE_COURSE = "docs/results/README.md"
+
+
+def is_chapter(page):
+    """Is this path, relative to the repository, the chapter of a lesson?"""
+    return bool(re.fullmatch(rf"\d\d_\w+/(?:{CHAPTER.pattern})", page, re.ASCII))
+
+
+def lessons(root):
+    """The lessons' maps in order, relative to the repository."""
+    return sorted(p.relative_to(root).as_posix() for p in root.glob("[0-9][0-9]_*/README.md"))
+
+
+def chapters(root, lesson):
+    """The chapters beside a lesson's map, in order, appendices last."""
+    folder = (root / lesson).parent
+    names = sorted(p.name for p in folder.glob("*.md") if CHAPTER.fullmatch(p.name))
+    return [(folder / name).relative_to(root).as_posix() for name in names]
+
+
+def title(root, page):
+    """The text of a page's title, in Markdown: its first heading."""
+    for line in read_lines(root / page):
+        if line.startswith("# "):
+            return line[2:].strip()
+    raise ValueError(f"{page} has no title")
+
+
+def number(page):
+    """5.3 for the chapter 05_*/3_*.md; empty for other pages."""
+    match = re.fullmatch(r"0*(\d+)_\w+/(\d)_\w+\.md", page, re.ASCII)
+    return f"{match[1]}.{match[2]}" if match else ""
+
+
+def numbered_title(root, page):
+    """A page's title outside of its lesson: 5.3 Attention on Hopper."""
+    if not number(page):
+        return title(root, page)
+    return re.sub(r"^\d\.", number(page), title(root, page))
+
+
+def foot(root, page):
+    """The line that a page of a lesson ends with: where one comes from, and what comes next."""
+    maps = lessons(root)
+    lesson = page if page in maps else str(pathlib.PurePosixPath(page).parent / "README.md")
+    if lesson not in maps or (page != lesson and not is_chapter(page)):
+        raise ValueError(f"{page} is not the page of a lesson")
+    course = [m for m in [*maps, AFTER_THE_COURSE] if (root / m).is_file()]
+    place = course.index(lesson)
+    steps = [lesson, *(c for c in chapters(root, lesson) if "/appendix" not in c)]
+
+    def link(target):
+        path = os.path.relpath(target, os.path.dirname(page)).replace(os.sep, "/")
+        return f"[{title(root, target)}]({path})"
+
+    words = [f"[Course]({os.path.relpath('README.md', os.path.dirname(page))})"]
+    if page != lesson:
+        words.append(link(lesson))
+    if page == lesson and place > 0:
+        words.append("Previous: " + link(course[place - 1]))
+    if page in steps:
+        at = steps.index(page)
+        if at > 1:
+            words.append("Previous: " + link(steps[at - 1]))
+        if at + 1 < len(steps):
+            words.append("Next: " + link(steps[at + 1]))
+        elif place + 1 < len(course):
+            words.append("Next: " + link(course[place + 1]))
+    return " · ".join(words)
+
 
 FRONT, EXERCISES = "README.md", "common/classroom/exercises.md"
 LAB, RESULTS = "common/lab/README.md", "docs/results/README.md"
@@ -13,7 +91,7 @@ STARTS = (LAB, RESULTS, "docs/explorers/README.md")  # each leads to the pages b
 GROUPS = [
     ("Start here", ["docs/building.md", LAB, EXERCISES]),
     ("Lessons", ["docs/quiz.md"]),  # behind the maps, which have their chapters below them
-    ("Explorers", ["docs/stepper/README.md", "docs/explorers/*.md"]),
+    ("Explorers", ["docs/explorers/*.md"]),
     ("Theory", ["docs/theory/*.md"]),
     (
         "Reference",
@@ -41,7 +119,7 @@ def groups(root):
     """[(title of the group, its pages)], paths relative to the repository, without empty groups."""
     found = []
     for title, patterns in GROUPS:
-        pages = chapters.lessons(root) if title == "Lessons" else []
+        pages = lessons(root) if title == "Lessons" else []
         for pattern in patterns:
             names = sorted(p.relative_to(root).as_posix() for p in root.glob(pattern))
             # A map before what is beside it.
@@ -54,9 +132,9 @@ def groups(root):
 def below(root, page):
     """The pages directly below a page in the navigation: chapters of a lesson, tasks of a chapter,
     the lab's other pages, results by lesson."""
-    if page in chapters.lessons(root):
-        return [*chapters.chapters(root, page), *tasks(root, page)]
-    if chapters.is_chapter(page):
+    if page in lessons(root):
+        return [*chapters(root, page), *tasks(root, page)]
+    if is_chapter(page):
         return tasks(root, page)
     if page in (LAB, RESULTS):
         beside = sorted((root / page).parent.glob("*.md"))
@@ -73,7 +151,7 @@ def asked_by(root, task):
     """The first chapter that names an exercise; if none does, the map of its lesson."""
     name = f"{task[:2]}_{pathlib.PurePath(task).parts[-2]}"
     lesson = f"{pathlib.PurePath(task).parts[0]}/README.md"
-    for page in chapters.chapters(root, lesson):
+    for page in chapters(root, lesson):
         if re.search(rf"\b{name}\b", (root / page).read_text(encoding="utf-8")):
             return page
     return lesson
@@ -112,7 +190,7 @@ def parents(root, page):
     if page.endswith("/task.md"):
         chapter = asked(root)[page]
         return [*parents(root, chapter), chapter]
-    if chapters.is_chapter(page):
+    if is_chapter(page):
         return [f"{page.split('/')[0]}/README.md"]
     start = str(pathlib.PurePosixPath(page).with_name("README.md"))
     return [start] if start in STARTS and page != start else []

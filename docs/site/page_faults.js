@@ -17,7 +17,7 @@ window.pageFaults = (() => {
   const texts = () => {
     const found = [], walk = document.createTreeWalker(document.querySelector("article"), NodeFilter.SHOW_TEXT);
     while (walk.nextNode()) {
-      if (!walk.currentNode.parentElement.closest("pre, code, script, svg, .stepper, .explorer")) found.push(walk.currentNode);
+      if (!walk.currentNode.parentElement.closest("pre, code, script, svg, .explorer")) found.push(walk.currentNode);
     }
     return found;
   };

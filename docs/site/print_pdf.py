@@ -14,6 +14,9 @@ import pathlib
 import re
 import sys
 
+from pypdf import PdfReader, PdfWriter
+from pypdf.generic import Fit
+
 from docs.site import browser
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -26,7 +29,6 @@ SECTION = re.compile(
     r'<section\b[^>]*\bid="([^"]*)"[^>]*>\s*(?:<span[^>]*></span>\s*)*<h([1-3])\b[^>]*>(.*?)</h\2>',
     re.S,
 )
-DESTINATION = re.compile(rb"(?:\n|<<)/(\S+) \[(\d+) 0 R /XYZ")
 UNKNOWN = "000"  # as wide as a number
 # What is longer than half a page may be divided.
 LONG = """document.querySelectorAll('.listing, .printed').forEach((box) => {
@@ -61,21 +63,16 @@ def contents(text):
     return f'<nav class="book-contents"><h2>Contents</h2><div>{tree}</div></nav>'
 
 
-def unescaped(name):
-    """A name as PDF writes it, as text."""
-    return re.sub(r"#(\w\w)", lambda code: chr(int(code[1], 16)), name.decode())
+def places(pdf):
+    """{anchor: where it is} in a PDF."""
+    found = PdfReader(pdf).named_destinations.items()
+    return {name.removeprefix("/"): place for name, place in found}
 
 
 def page_numbers(pdf):
-    """{anchor: page} of a PDF that Chromium wrote."""
-    raw = pdf.read_bytes()
-    kinds = rb"\n(\d+) 0 obj\s*<<\s*/Type /Page\s"
-    order = {int(number): i for i, number in enumerate(re.findall(kinds, raw), 1)}
-    return {
-        unescaped(name): order[int(page)]
-        for name, page in DESTINATION.findall(raw)
-        if int(page) in order
-    }
+    """{anchor: page} of a PDF."""
+    reader = PdfReader(pdf)
+    return {name: reader.get_destination_page_number(at) + 1 for name, at in places(pdf).items()}
 
 
 def headings(text):
@@ -88,44 +85,20 @@ def headings(text):
 
 
 def outline(pdf, entries):
-    """Adds an outline to a PDF that Chromium wrote, behind its end, as PDF allows; entries: as
-    headings() gives them. Chromium's own outline needs tags, which would be half of the file."""
-    raw = pdf.read_bytes()
-    trailer = re.search(rb"trailer\s*<<(.*?)>>\s*startxref\s+(\d+)\s+%%EOF\s*$", raw, re.S)
-    first, root = (int(re.search(key + rb" (\d+)", trailer[1])[1]) for key in (b"/Size", b"/Root"))
-    catalog = re.search(rb"\n%d 0 obj\s*<<(.*?)>>\s*endobj" % root, raw, re.S)[1]
-    names = {unescaped(name): name.decode() for name, _ in DESTINATION.findall(raw)}
-    above, below = [(0, first)], {first: []}  # ranks and objects; an object: those below it
-    words = {}
+    """Adds an outline to a PDF; entries: as headings() gives them. Chromium's own outline needs
+    tags, which would be half of the file."""
+    writer, known, numbers = PdfWriter(clone_from=pdf), places(pdf), page_numbers(pdf)
+    above = [(0, None)]  # ranks and items
     for rank, title, anchor in entries:
-        if anchor not in names:
-            continue
-        while above[-1][0] >= rank:
-            above.pop()
-        number = first + len(below)
-        below[above[-1][1]].append(number)
-        below[number] = []
-        title = title.encode("utf-16-be").hex()
-        words[number] = f"/Title <feff{title}> /Dest /{names[anchor]} /Parent {above[-1][1]} 0 R"
-        above.append((rank, number))
-    for number, inside in below.items():
-        fields = words.get(number, "/Type /Outlines")
-        if inside:
-            count = len(inside) if number == first else -len(inside)  # closed
-            fields += f" /First {inside[0]} 0 R /Last {inside[-1]} 0 R /Count {count}"
-        words[number] = fields
-        for before, after in zip(inside, inside[1:]):
-            words[before] += f" /Next {after} 0 R"
-            words[after] += f" /Prev {before} 0 R"
-    words[root] = f"{catalog.decode('latin-1')} /Outlines {first} 0 R /PageMode /UseOutlines"
-    table, out = ["0 1\n0000000000 65535 f \n"], bytearray(raw)
-    for number, fields in words.items():
-        table.append(f"{number} 1\n{len(out):010d} 00000 n \n")
-        out += f"{number} 0 obj\n<<{fields}>>\nendobj\n".encode("latin-1")
-    ending = re.sub(rb"/Size \d+", b"/Size %d" % (first + len(below)), trailer[1]).decode()
-    place, before = len(out), int(trailer[2])
-    out += f"xref\n{''.join(table)}trailer\n<<{ending} /Prev {before}>>\n".encode("latin-1")
-    pdf.write_bytes(out + f"startxref\n{place}\n%%EOF\n".encode())
+        if place := known.get(anchor):
+            while above[-1][0] >= rank:
+                above.pop()
+            where = {"page_number": numbers[anchor] - 1, "fit": Fit.xyz(place.left, place.top)}
+            parent = above[-1][1]
+            item = writer.add_outline_item(title=title, parent=parent, is_open=False, **where)
+            above.append((rank, item))
+    writer.page_mode = "/UseOutlines"
+    writer.write(pdf)
 
 
 def numbered(text, pages, form):

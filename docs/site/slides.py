@@ -14,7 +14,7 @@ import re
 
 from docutils import nodes
 
-from docs.site import chapters, navigation
+from docs.site import navigation
 
 QUESTION = re.compile(r"Predict\b")
 DETAILS = re.compile(r"<(/?)details\b")
@@ -171,7 +171,7 @@ def lead_to_chapter(doctree, file):
 
 def decks(root):
     """{the map of a lesson: its chapters that have slides}."""
-    found = {lesson: chapters.chapters(root, lesson) for lesson in chapters.lessons(root)}
+    found = {lesson: navigation.chapters(root, lesson) for lesson in navigation.lessons(root)}
     numbered = {
         lesson: [page for page in pages if "/appendix" not in page]
         for lesson, pages in found.items()

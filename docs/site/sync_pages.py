@@ -23,13 +23,10 @@ import sys
 from common.data.files import write_file
 from common.drawing.dark import with_dark
 from common.drawing.narrow import with_timeline
-from docs.site import chapters, reading_time
-from docs.site.digits import clauses, in_step
-from docs.site.excerpts import diff, listing, read_lines
-from docs.site.fences import fences_of
-from docs.site.figures import Figures
-from docs.site.programs import Programs
-from docs.site.sentences import with_figures
+from docs.site import navigation, reading_time
+from docs.site.excerpts import diff, fences_of, listing, read_lines
+from docs.site.figures import Figures, with_figures
+from docs.site.programs import Programs, clauses, in_step
 from docs.site.tables import Problem, markdown
 
 DIRECTIVE = re.compile(
@@ -215,7 +212,7 @@ class Page:
             raise Problem("there is no line end after <!-- navigation -->.")
         end = next((k for k in range(i + 1, len(self.lines)) if not self.lines[k].strip()), None)
         try:
-            links = chapters.navigation(self.root, self.path)
+            links = navigation.foot(self.root, self.path)
         except (OSError, ValueError) as error:
             raise Problem(f"the links to the neighbours cannot be made: {error}.") from error
         self.edits.append((i + 1, len(self.lines) if end is None else end, [links]))

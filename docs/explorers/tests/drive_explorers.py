@@ -1,7 +1,8 @@
 """Opens the explorers in Chromium: their rules give what the project's own code gives, their
 controls work by mouse, keyboard and address, and nothing is cut off on a phone.
 
-    python3 -m docs.explorers.tests.drive_explorers --facts explorer_facts [--write] [NAME...]
+    python3 -m docs.explorers.tests.drive_explorers --facts explorer_facts \
+        --steps 03_online_softmax [--write] [NAME...]
 
 --write writes the still pictures, which are the scripts' own drawings. Exit status:
 browser.run_test.
@@ -10,6 +11,7 @@ browser.run_test.
 import argparse
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +20,7 @@ import time
 
 from common.data import records
 from common.drawing.dark import with_dark
+from docs.explorers import data
 from docs.site import browser
 from docs.site.comment_blocks import explorer
 from docs.theory import examples
@@ -40,13 +43,16 @@ body {{ margin: 8px; }}
 """
 
 
-def write_pages(directory):
-    """Each explorer as a page of its own. Returns their names."""
-    names = sorted(path.stem for path in HERE.glob("*.svg"))
+def write_pages(directory, steps):
+    """Each explorer as a page of its own; `steps` is lesson 03's program. Returns their names."""
+    command = [steps.resolve(), "--section", "steps", "--save", directory]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    names = sorted(path.stem for path in HERE.glob("[!R]*.md"))
     for path in [*HERE.glob("*.js"), *HERE.glob("*.css"), *HERE.glob("*.svg")]:
         shutil.copyfile(path, directory / path.name)
+    data.write_made(directory)
     for name in names:
-        page = PAGE.format(name, explorer(HERE, name, f"The explorer {name}"))
+        page = PAGE.format(name, explorer((HERE, directory), name, f"The explorer {name}"))
         (directory / f"{name}.html").write_text(page, encoding="utf-8")
     return names
 
@@ -228,6 +234,67 @@ def traces(window, _):
                 yield f"traces: {one['name']} does not show {count} of line {line}"
 
 
+# [[mask, tiles, step, show, row, texts of numbers, sentence]]: everything that the stepper draws.
+STEPS = """(() => {
+  const {data, draw} = Explorer.all.stepper, all = [];
+  for (const {mask, block_m, block_n, steps} of data.runs) {
+    steps.forEach((one, step) => {
+      for (const show of ["s", "p"]) {
+        for (let row = 1; row <= one.queries; ++row) {
+          const state = {mask, tiles: block_m + "x" + block_n, show, step, row, numbers: "yes"};
+          const {svg, says} = draw(state, 800);
+          const drawn = new DOMParser().parseFromString(`<svg>${svg}</svg>`, "text/html");
+          const numbers = [...drawn.querySelectorAll("[data-n]")];
+          all.push([mask, block_m, block_n, step, show, row - 1,
+                    numbers.map((one) => [...one.dataset.n.split(","), one.textContent]), says]);
+        }
+      }
+    });
+  }
+  return all;
+})()"""
+FIELDS = {  # of a step: those of the tile, and those of O, of which the chosen row has numbers
+    "tile": (("m", "m_before", "rescale", "l", "l_before"), ("o_before", "o_rescaled", "o")),
+    "finish": (("m", "l", "lse"), ("o_before", "o")),
+    "skipped": ((), ()),
+}
+NUMBER = re.compile(r"\u2212?\d+\.\d{3,4}(?!\d)")
+
+
+def same(shown, value):
+    """Is this text the number, rounded to the digits that it has?"""
+    if value is None or shown == "\u2212\u221e":
+        return value is None and shown == "\u2212\u221e"
+    digits = len(shown.partition(".")[2])
+    return abs(float(shown.replace("\u2212", "-")) - value) <= 0.5 * 10.0**-digits * (1 + 1e-9)
+
+
+def stepper(window, _):
+    """Every number of each step is drawn, and the sentence has those of its row."""
+    runs = window.value("Explorer.all.stepper.data.runs")
+    runs = {(run["mask"], run["block_m"], run["block_n"]): run["steps"] for run in runs}
+    for mask, block_m, block_n, number, show, row, drawn, says in window.value(STEPS):
+        step, where = runs[mask, block_m, block_n][number], f"stepper: {mask}, step {number}"
+        of_rows, of_o = FIELDS[step["kind"]]
+        wanted = {(name, str(i), ""): x for name in of_rows for i, x in enumerate(step[name])}
+        wanted |= {
+            (name, str(row), str(j)): x for name in of_o for j, x in enumerate(step[name][row])
+        }
+        for i, scores in enumerate(step.get("s", ())):
+            places = [(show, str(i), str(j)) for j, score in enumerate(scores) if score is not None]
+            wanted |= {place: step[show][i][int(place[2])] for place in places}
+        found = {tuple(place): text for *place, text in drawn}
+        if found.keys() != wanted.keys():
+            yield f"{where}: drawn are {len(found)} numbers, not {len(wanted)}"
+        for place in found.keys() & wanted.keys():
+            if not same(found[place], wanted[place]):
+                yield f"{where}: {place} is {wanted[place]}, and drawn is {found[place]}"
+        known = [step[name][row] for name in of_rows]
+        for text in NUMBER.findall(says.replace("\u2212 \u2212", "\u2212")):
+            if not any(same(text, x) for x in known if x is not None):
+                yield f"{where}: {text} is none of row {row}: {says}"
+
+
 RULES = {
     "banks": banks,
     "fragments": fragments,
@@ -237,6 +304,7 @@ RULES = {
     "ring": ring,
     "roofline": roofline,
     "traces": traces,
+    "stepper": stepper,
 }
 
 READ = """((name) => {
@@ -320,7 +388,8 @@ MOVES = """(() => {
 
 
 def mouse(window, directory):
-    """A click on an element chooses its lane; play runs and stops; motion can be turned off."""
+    """A click on an element chooses its lane; another size keeps the tile; play runs and stops;
+    motion can be turned off."""
     window.size(900, 700)
     for reduced in (False, True):
         window.look(dark=False, reduced=reduced)
@@ -331,6 +400,10 @@ def mouse(window, directory):
     window.click('[data-pick="thread=30"] rect')
     if (lane := window.value("Explorer.all.fragments.state.thread")) != 30:
         yield f"fragments: a click on an element of lane 30 chooses lane {lane}"
+    window.open(directory / "stepper.html", "#stepper:mask=full&tiles=4x4&step=11")
+    window.page.select_option("[data-field=tiles]", "8x4")
+    if (now := window.value("Explorer.all.stepper.state.step")) != 6:
+        yield f"stepper: another size of tiles leads from tile (8, 4) to step {now}"
     window.open(directory / "backward.html")
     step = "Explorer.all.backward.state.step"
     first = window.value(step)
@@ -381,7 +454,7 @@ def look(options):
     facts = json.loads(text)
     with tempfile.TemporaryDirectory() as scratch:
         directory = pathlib.Path(scratch)
-        names = write_pages(directory)
+        names = write_pages(directory, options.steps)
         names = options.names or names
         with browser.Browser() as window:
             for name in names:
@@ -408,6 +481,7 @@ def main(arguments=None):
     """Returns the exit status."""
     parser = argparse.ArgumentParser(description="Drive the explorers.")
     parser.add_argument("--facts", required=True, type=pathlib.Path, help="explorer_facts")
+    parser.add_argument("--steps", required=True, type=pathlib.Path, help="03_online_softmax")
     parser.add_argument("--write", action="store_true", help="write the still pictures")
     parser.add_argument("names", nargs="*", help="explorers; all without a name")
     options = parser.parse_args(arguments)

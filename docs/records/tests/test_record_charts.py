@@ -1,12 +1,13 @@
-"""Tests of record_charts.py: the ladder, the charts of whole records, and the page that shows
-them."""
+"""Tests of record_charts.py: the ladder, the charts of whole records, the pictures of the front
+page, and what is refused."""
 
 import json
 import re
 import xml.dom.minidom
 
+from common.data.records import read
 from common.testing.tree import ROOT, TreeTest
-from docs.records import record_charts
+from docs.records import record_charts, tables
 
 HEAD = {"gpu": "GPU 1", "driver": "2.3", "toolkit": "4.5", "commit": "abc", "date": "2026-01-02"}
 
@@ -158,7 +159,8 @@ class RecordChartsTest(TreeTest):
         results = ROOT / "docs/results"
         pages = "\n".join(page.read_text(encoding="utf-8") for page in results.glob("*.md"))
         for file in sorted(results.glob("*.json")):
-            whole = rf"<!-- generated: [\w.]+ (--table )?docs/results/{file.name}( --source)? -->"
+            command = rf"[\w.]+ ((--table|\w+) )?docs/results/{file.name}( --source)?"
+            whole = f"<!-- generated: {command} -->"
             self.assertRegex(pages, whole, f"{file.name} has no table on a page of docs/results")
 
     def test_results_pages_are_of_one_lesson_each(self):
@@ -171,3 +173,52 @@ class RecordChartsTest(TreeTest):
             # A reader sees a chart before the first table.
             if "![" in text:
                 self.assertLess(text.index("!["), text.index("<!-- generated"), page.name)
+
+
+RESULTS = ROOT / "docs" / "results"
+FORWARD, BACKWARD = (RESULTS / f"h100_0{lesson}_interface.json" for lesson in (5, 6))
+LESSON, PEERS = RESULTS / "h200_05_flash_forward.json", RESULTS / "h200_05_interface.json"
+
+
+class FrontCharts(TreeTest):
+    def picture(self, *arguments):
+        status, out, err = self.run_main(record_charts.main, *arguments)
+        self.assertEqual((status, err), (0, ""))
+        return out
+
+    def test_steps_rise(self):
+        drawn = self.picture("steps", LESSON, PEERS)
+        widths = [float(w) for w in re.findall(r'width="([\d.]+)" height="13"', drawn)]
+        self.assertEqual(len(widths), len(record_charts.STEPS))
+        self.assertEqual(widths, sorted(widths))
+        self.assertRegex(drawn, r">FlashAttention-3: \d+<")
+
+    def test_no_number_touches_the_line(self):
+        drawn = self.picture("steps", LESSON, PEERS)
+        line = float(re.search(r'<line x1="([\d.]+)"[^>]*dasharray', drawn)[1])
+        numbers = re.findall(r'<text x="([\d.]+)"([^>]*bold[^>]*)>(\d+)<', drawn)
+        self.assertEqual(len(numbers), len(record_charts.STEPS))
+        for x, look, digits in numbers:
+            width = 8 * len(digits)
+            first = float(x) - (width if 'anchor="end"' in look else 0)
+            self.assertFalse(first - 2 < line < first + width + 2, digits)
+
+    def test_others_have_a_mark_for_each_figure(self):
+        drawn = self.picture("others", FORWARD, BACKWARD)
+        figures = 0
+        for path in (FORWARD, BACKWARD):
+            for lengths in tables.problems(read(path)).values():
+                figures += len(lengths[record_charts.LENGTH])
+        legend = 1 + len(record_charts.MARKS)
+        self.assertEqual(len(re.findall("<(?:circle|polygon)", drawn)), figures + legend)
+
+    def test_letters_are_legible_on_a_phone(self):
+        for arguments in (("steps", LESSON, PEERS), ("others", FORWARD, BACKWARD)):
+            drawn = self.picture(*arguments)
+            self.assertGreaterEqual(min(map(float, re.findall(r'font-size="([\d.]+)', drawn))), 12)
+            self.assertLessEqual(float(re.search(r'<svg [^>]*width="(\d+)', drawn)[1]), 420)
+
+    def test_what_is_missing_is_named(self):
+        status, _, err = self.run_main(record_charts.main, "steps", PEERS)
+        self.assertEqual(status, 2)
+        self.assertIn("no record of 05_flash_forward", err)

@@ -1,12 +1,13 @@
-"""Tests of chapters.py, check_chapters.py and course_map.py: the order of the pages, the links
-between them, what is wrong with them, and the times that the maps promise."""
+"""Tests of navigation.py, check_pages.py and reading_time.py: the order of the
+pages, the links between them, what is wrong with them, and the times that the maps promise."""
 
 import unittest
 
 from common.classroom import catalogue
 from common.testing.tree import ROOT, TreeTest
-from docs.site import chapters, check, course_map, navigation, sync_pages
+from docs.site import check, navigation, reading_time, sync_pages
 from docs.site.excerpts import read_lines
+from docs.site.tests.test_sync_pages import SyncTest
 
 FOOT = "\n<!-- navigation -->\n"
 
@@ -46,10 +47,10 @@ class ChaptersTest(TreeTest):
             "Previous: [01. First *lesson*](../01_a/README.md) · "
             "Next: [Results](../docs/results/README.md)",
         }.items():
-            self.assertEqual(chapters.navigation(self.root, page), line)
+            self.assertEqual(navigation.foot(self.root, page), line)
         for page in ("01_a/notes.md", "README.md", "03_c/README.md"):
             with self.assertRaisesRegex(ValueError, f"{page} is not the page of a lesson"):
-                chapters.navigation(self.root, page)
+                navigation.foot(self.root, page)
 
     def test_sync_pages_writes_them(self):
         page = "01_a/README.md"
@@ -98,7 +99,7 @@ class ChaptersTest(TreeTest):
     def test_a_page_without_a_title(self):
         self.write("01_a/1_one.md", "text\n")
         with self.assertRaisesRegex(ValueError, "01_a/1_one.md has no title"):
-            chapters.navigation(self.root, "01_a/README.md")
+            navigation.foot(self.root, "01_a/README.md")
 
     def test_which_chapter_sets_an_exercise(self):
         task = "01_a/exercises/sum/task.md"
@@ -118,7 +119,7 @@ class CourseMapTest(TreeTest):
         self.write("01_a/README.md", "# 01. First *one*\n\n" + row.format(90, 120))
         self.write("02_b/README.md", "# 02. Second\n\n" + row.format(30, 15) * 2)
         self.write("01_a/exercises/lesson.json", '{"ability": "add.", "exercises": {}}')
-        lines = course_map.lines(self.root)
+        lines = reading_time.course_map(self.root)
         self.assertEqual(lines[2].split("  ")[0], "01. First one")
         rows = [[cell.strip() for cell in line.split("  ") if cell] for line in lines[2:5]]
         self.assertEqual(rows[0][1:], ["add", "1 h 30", "2 h 00", "3.5"])
@@ -128,7 +129,7 @@ class CourseMapTest(TreeTest):
 
 def exercise_minutes(lines):
     """The sum over the last column of a map's chapters."""
-    rows = [match for line in lines if (match := course_map.ROW.fullmatch(line))]
+    rows = [match for line in lines if (match := reading_time.MAP_ROW.fullmatch(line))]
     return sum(int(match[2]) for match in rows if match[2])
 
 
@@ -145,8 +146,8 @@ class CourseTimesTest(unittest.TestCase):
         for exercise in catalogue.choose([]):
             minutes[exercise.id[:2]] = minutes.get(exercise.id[:2], 0) + exercise.minutes
         self.assertGreater(len(minutes), 5)
-        for page in chapters.lessons(course_map.ROOT):
-            said = exercise_minutes(read_lines(course_map.ROOT / page))
+        for page in navigation.lessons(reading_time.ROOT):
+            said = exercise_minutes(read_lines(reading_time.ROOT / page))
             self.assertEqual(said, minutes.get(page[:2], 0), page)
 
 
@@ -161,3 +162,73 @@ class Parents(unittest.TestCase):
             self.assertEqual(navigation.parents(ROOT, f"{folder}/{name}.md"), above)
             self.assertEqual(navigation.parents(ROOT, above[0]), [])
         self.assertEqual(navigation.parents(ROOT, "docs/theory/01_memory_hierarchy.md"), [])
+
+
+PAGE = """\
+# A title
+Four words stand here.
+<!-- listing: a.cpp#b -->
+```cpp
+int a;
+
+int b;
+```
+```math
+x = y
+```
+| head | of |
+| --- | ---: |
+| a | 1 |
+![words](a.svg)
+**Predict.**
+What? 1. is no question here
+## Questions
+**1.**
+Which?
+2. Why?
+""".splitlines()
+
+
+class CountsTest(unittest.TestCase):
+    def test_each_kind_is_counted_once(self):
+        found = reading_time.counts(PAGE)
+        expected = {"lines": 2, "rows": 2, "formulas": 1, "drawings": 1, "predictions": 1}
+        self.assertEqual({kind: found[kind] for kind in expected}, expected)
+        self.assertEqual(found["questions"], 2)
+        self.assertEqual(found["words"], 2 + 4 + 1 + 6 + 1 + 1 + 1 + 2)
+
+    def test_minutes_grow_with_the_page(self):
+        self.assertEqual(reading_time.minutes([]), 5)
+        self.assertEqual(reading_time.minutes(["word " * 100] * 10), 10)
+        self.assertEqual(reading_time.minutes(["word " * 100] * 30 + ["**Predict.**"] * 5), 50)
+
+    def test_only_rows_of_pages_with_minutes_are_filled(self):
+        def lines_of(page):
+            self.assertEqual(page, "1_one.md")
+            return ["**Predict.**"] * 5
+
+        row = "| [1. One](1_one.md) | a, b | 7 minutes | 80 minutes |"
+        filled = row.replace("7 m", "20 m")
+        self.assertEqual(reading_time.filled(row, lines_of), filled)
+        for other in ("| --- |", "| [A](a.md) | b | when you need it | |", "| `04_tail` | 5 min |"):
+            self.assertEqual(reading_time.filled(other, lines_of), other)
+
+    def test_the_factors_are_said(self):
+        self.assertTrue(reading_time.said().startswith("100 words a minute, 15 s for a line"))
+
+
+class ReadingTimesTest(SyncTest):
+    def test_the_table_below_the_comment_is_filled(self):
+        self.write("1_one.md", "**Predict.**\n" * 5)
+        table = (
+            "| a | b | c | d |\n|---|---|---|---|\n| [1](1_one.md) | x | {} minutes | 3 minutes |\n"
+        )
+        text = "<!-- reading times -->\n" + table
+        self.assertEqual(self.synced(text.format(1) + "\nend\n"), text.format(20) + "\nend\n")
+        without = table.format(1)  # a table without the comment stays
+        self.assertEqual(self.synced(without), without)
+
+    def test_what_stands_in_the_way(self):
+        self.assert_problem("<!-- reading times -->\n\n", "page.md:1", "must begin a table")
+        row = "<!-- reading times -->\n| [1](2_two.md) | x | 1 minutes | |\n"
+        self.assert_problem(row, "page.md:1", "a chapter cannot be read")

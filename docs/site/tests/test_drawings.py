@@ -1,12 +1,12 @@
-"""Tests of check_drawings.py and drawings.py: each kind of fault is found, and a good drawing has
-none."""
+"""Tests of check_drawings.py and of the size of drawings: each kind of fault is found, and a good
+drawing has none."""
 
 import unittest
 
 from common.drawing.dark import with_dark
 from common.drawing.svg import Drawing
 from docs.site import check_drawings
-from docs.site.drawings import Look, picture
+from docs.site.transforms import Look, picture
 
 
 def drawn(width=400, fill="#222222", behind="#ffffff", size=12, words="a word", narrow=()):
@@ -62,8 +62,8 @@ class WordsTest(unittest.TestCase):
 
 
 class SizesTest(unittest.TestCase):
-    def faults(self, svg, name="a.svg"):
-        return "\n".join(check_drawings.sizes(name, svg))
+    def faults(self, svg):
+        return "\n".join(check_drawings.sizes(svg))
 
     def test_a_drawing_for_a_phone_fits_everywhere(self):
         self.assertEqual(self.faults(drawn(400)), "")
@@ -72,11 +72,6 @@ class SizesTest(unittest.TestCase):
         self.assertIn("a window of 390, and has no narrow form", self.faults(drawn(700)))
         halves = [(0, 0, 350, 100)], [(350, 0, 350, 100)]
         self.assertEqual(self.faults(drawn(700, narrow=halves)), "")
-
-    def test_only_the_stepper_may_scroll_on_a_phone(self):
-        self.assertEqual(self.faults(drawn(760), "step.svg"), "")
-        self.assertIn("window of 390", self.faults(drawn(760), "timeline_09.svg"))
-        self.assertIn("window of 820", self.faults(drawn(1200), "step.svg"))
 
     def test_small_letters_of_a_narrow_form_are_found(self):
         row = [(0, 0, 700, 100)]

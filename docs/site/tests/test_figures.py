@@ -1,4 +1,4 @@
-"""Tests of figures.py, sentences.py and check figures: figures in sentences that are rewritten,
+"""Tests of figures.py and check figures: figures in sentences that are rewritten,
 claims that are checked, and figures that are bound to nothing."""
 
 import json
@@ -290,7 +290,6 @@ class Check(FiguresTest):
         self.assertEqual(self.check(f"A third more. <!-- claim: {GAIN} > 1 -->")[0], 0)
 
     def test_what_is_no_measured_figure(self):
-        self.write("docs/site/constants.txt", "# FIGURE | SOURCE\n4.8 TB/s | data sheet\n")
         self.write("CHANGELOG.md", "Twice as fast, 10 ms less.\n")
         for text in (
             "At 4.8 TB/s.",

@@ -118,27 +118,6 @@ class ExamplesTest(TreeTest):
         self.assertEqual(status, 1)
         self.assertIn("1 of ", err)
 
-    def test_every_example_prints_a_table_that_fits_on_a_page(self):
-        every = sorted(RESULTS.glob("h200_*.json"))
-        known = {path.stem[5:]: path for path in every}
-        takes = {
-            "roofline": RECORDS["roofline"],
-            "fusion": RECORDS["occupancy"],
-            "stages": [known["04_tiled_matmul"], known["05_flash_forward"]],
-            "occupancy": RECORDS["occupancy"],
-            "profile": [known["fidelity"], known["04_tiled_matmul"]],
-            "wavefronts_9_to_11": [known["fidelity"], known["04_tiled_matmul"]],
-            "wavefronts_12": [known["fidelity"], known["04_tiled_matmul"]],
-            "backward": [known["05_flash_forward"], known["06_flash_backward"]],
-            "thread": [known["05_flash_forward"]],
-        }
-        for name, (_, count) in examples.EXAMPLES.items():
-            records = takes.get(name, [known["04_tiled_matmul"]][: count or 0])
-            status, out, err = self.run_example(name, *records)
-            self.assertEqual((status, err), (0, ""), name)
-            widest = max(out.splitlines(), key=len)
-            self.assertLessEqual(len(widest), 88, f"{name}: {widest}")
-
     def test_what_cannot_be_read_is_refused(self):
         status, _, err = self.run_example("tiles")
         self.assertEqual(status, 2)

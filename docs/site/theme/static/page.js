@@ -52,7 +52,7 @@ document.addEventListener("DOMContentLoaded", () => {
     }
   }
 
-  const boxes = [...document.querySelectorAll("pre, .table-wrapper, .formula, .drawing, .stepper-scroll, .explorer-view")];
+  const boxes = [...document.querySelectorAll("pre, .table-wrapper, .formula, .drawing, .explorer-view")];
   const faded = (box) => {
     box.classList.toggle("more-left", box.scrollLeft > 1);
     box.classList.toggle("more-right", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
@@ -79,27 +79,13 @@ document.addEventListener("DOMContentLoaded", () => {
   if (below > 0) bar.scrollTop += below;
 });
 
-// Explorers ask html.dark-mode for the look.
-(() => {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const follow = () => {
-    const theme = document.body.dataset.theme;
-    document.documentElement.classList.toggle("dark-mode", theme === "dark" || (theme !== "light" && dark.matches));
-  };
-  document.addEventListener("DOMContentLoaded", () => {
-    follow();
-    dark.addEventListener("change", follow);
-    new MutationObserver(follow).observe(document.body, { attributeFilter: ["data-theme"] });
-  });
-})();
-
-// The arrow keys lead to the neighbours, unless something uses them: what is focused, the stepper, a page
-// that scrolls sideways.
+// The arrow keys lead to the neighbours, unless something uses them: what is focused, a page that
+// scrolls sideways.
 document.addEventListener("keydown", (event) => {
   const step = { ArrowLeft: "prev", ArrowRight: "next" }[event.key];
   if (!step || event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
   if (event.target !== document.body && event.target !== document.documentElement) return;
-  if (document.querySelector(".stepper") || !getSelection().isCollapsed) return;
+  if (!getSelection().isCollapsed) return;
   const page = document.documentElement;
   if (page.scrollWidth > page.clientWidth) return;
   const link = document.querySelector(`.related-pages .${step}-page`);

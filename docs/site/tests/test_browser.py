@@ -1,10 +1,38 @@
-"""Tests of what drive_site.py asks of a page, on pages with one fault each."""
+"""Tests of the program that drives a browser over the site: what is said without a browser, and
+what it asks of a page, on pages with one fault each."""
 
+import os
 import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
+from common.testing.tree import TreeTest
 from docs.site import browser, drive_site
+
+
+class Skipped(TreeTest):
+    def says(self, words):
+        self.write("index.html", "")
+        status, out, _ = self.run_main(drive_site.main, "--html", self.root)
+        self.assertEqual((status, out), (77, f"skipped: {words}.\n"))
+
+    def test_without_playwright(self):
+        with mock.patch("docs.site.browser.sync_playwright", None):
+            self.says("this Python has no Playwright (./learn docs installs it)")
+
+    def test_without_a_browser(self):
+        with (
+            mock.patch.dict(os.environ, {"PATH": str(self.root), "CHROME": ""}),
+            mock.patch.multiple("docs.site.browser", MAC="/none", sync_playwright=True),
+        ):
+            self.says("there is no Chromium (apt install chromium)")
+
+    def test_without_a_site(self):
+        status, out, _ = self.run_main(drive_site.main, "--html", self.root)
+        self.assertEqual(status, 77)
+        self.assertRegex(out, r"^skipped: there is no site in [^\n]*\n$")
+
 
 PAGE = """<!doctype html><html lang="en"><title>Page</title><style>body { color: #222 }</style>
 <main><h1>Page</h1><p>first</p><p>second</p><p style="%s">third <em>fourth</em></p><p>last</p>
@@ -103,7 +131,3 @@ class PageFaults(unittest.TestCase):
         squeezed = self.found("phones", table.format("display: block; width: 50px"))
         self.assertEqual(squeezed, ["a squeezed first column: before the long wait"])
         self.assertEqual(self.found("phones", table.format("min-width: 120px")), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

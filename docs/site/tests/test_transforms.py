@@ -1,14 +1,44 @@
-"""Tests of line_ends.py: units and options stay whole, names may break, commands are told from
-what they print."""
+"""Tests of what pages become on the site: callouts, ends of lines, formulas, colours of
+listings."""
 
+import pathlib
+import re
 import unittest
 
-from docutils import nodes
+from docutils import nodes, utils
 from docutils.utils import new_document
+from pygments import token
+from pygments.styles import get_style_by_name
 from pygments.token import Generic, Name, Token
 
-from docs.site.github_pages import phone_form, without_way
-from docs.site.line_ends import UNIT, Console, Units, whole
+from common.drawing.dark import contrast
+from docs.site import formulas, transforms
+from docs.site.transforms import UNIT, Console, Units, phone_form, whole, without_way
+
+
+def made(bold, rest=""):
+    """The box of a paragraph that begins with bold words."""
+    document = utils.new_document("a.md")
+    lead = [nodes.Text(""), nodes.strong("", bold), nodes.Text(rest)]
+    document += nodes.section("", nodes.paragraph("", "", *lead), nodes.table())
+    transforms.Callouts(document).apply()
+    return document.next_node(nodes.container)
+
+
+class Labels(unittest.TestCase):
+    def test_a_name_alone_is_a_label_above_what_follows(self):
+        for name, label in (("Measure.", "Measure"), ("The change.", "The change")):
+            box = made(name)
+            self.assertIn("callout-label", box["classes"])
+            self.assertEqual(box.astext(), label)
+
+    def test_a_question_keeps_its_mark(self):
+        self.assertEqual(made("What limits it?").astext(), "What limits it?")
+
+    def test_a_name_before_a_sentence_is_none(self):
+        box = made("Measure.", " It takes 3 ms.")
+        self.assertNotIn("callout-label", box["classes"])
+        self.assertEqual(box.astext(), "Measure. It takes 3 ms.")
 
 
 def parts(text):
@@ -123,5 +153,96 @@ class ConsoleTest(unittest.TestCase):
             self.assertEqual("".join(words for _, words in Console().get_tokens(text)), text)
 
 
-if __name__ == "__main__":
-    unittest.main()
+SITE = pathlib.Path(__file__).resolve().parents[1]
+PARTS = (token.Comment.Single, token.Keyword, token.Keyword.Type, token.Number.Integer)
+
+
+class Dark(unittest.TestCase):
+    def setUp(self):
+        text = (SITE / "conf.py").read_text("utf-8")
+        self.style = get_style_by_name(re.search(r'pygments_dark_style = "(.*)"', text)[1])
+
+    def test_parts_of_code_differ(self):
+        colours = [self.style.style_for_token(part)["color"] for part in PARTS]
+        self.assertEqual(len(set(colours)), len(PARTS), colours)
+
+    def test_comments_are_grey(self):
+        colour = self.style.style_for_token(token.Comment.Single)["color"]
+        parts = [int(colour[i : i + 2], 16) for i in (0, 2, 4)]
+        self.assertLess(max(parts) - min(parts), 48)
+
+    def test_letters_stand_out(self):
+        ground = self.style.background_color[1:]
+        for part, look in self.style:
+            if look["color"] and part is not token.Error:
+                own = look["bgcolor"] or ground
+                self.assertGreaterEqual(contrast(f"#{look['color']}", f"#{own}"), 4.5, part)
+
+
+def operators_of(tex):
+    """The elements of a formula: operators with their attributes, other elements by their text."""
+    made, unknown = formulas.mathml(tex, "inline")
+    assert not unknown, unknown
+    return re.findall(r"<(m[ino](?: form=\"\w+\"| [lr]space=\"0\")*)(?: [^>/]*)?>([^<]*)<", made)
+
+
+def functions(tex):
+    """The names of functions with their spaces."""
+    return re.findall(r"<(mo [lr]space=[^>]*)>(\w+)<", formulas.mathml(tex, "inline")[0])
+
+
+PREFIX = 'mo form="prefix"'
+
+
+class Formulas(unittest.TestCase):
+    def test_a_sign_without_an_operand_before_it_is_a_prefix(self):
+        for tex in (
+            r"-\infty",
+            r"m = -\infty",
+            r"(-\infty)",
+            r"e^{-\infty}",
+            r"\{-1, 1\}",
+            r"a, -b",
+            r"x \cdot -y",
+            r"\begin{aligned} a &= -b \end{aligned}",
+            r"|-x|",
+            r"a = {-b}",
+        ):
+            with self.subTest(tex):
+                self.assertIn((PREFIX, "\u2212"), operators_of(tex))
+
+    def test_a_sign_between_operands_is_none(self):
+        for tex in (r"a - b", r"(a) - b", r"a_i - b", r"e^{s - m}", r"|a| - b", r"n! - 1"):
+            with self.subTest(tex):
+                self.assertNotIn((PREFIX, "\u2212"), operators_of(tex))
+        self.assertEqual(
+            [tag for tag, text in operators_of(r"-\infty - (-\infty)") if text == "\u2212"],
+            [PREFIX, "mo", PREFIX],
+        )
+
+    def test_infinity_is_a_name(self):
+        self.assertIn(("mi", "\u221e"), operators_of(r"m = -\infty"))
+        self.assertIn(("mi", "\u22a4"), operators_of(r"Q K^\top"))
+
+    def test_an_operator_and_equals_are_one(self):
+        for tex in (
+            r"d \mathrel{+}= A B",
+            r"d += 1",
+            r"\begin{aligned} d &\mathrel{+}= a \end{aligned}",
+        ):
+            with self.subTest(tex):
+                found = [text for _, text in operators_of(tex)]
+                self.assertIn("+=", found)
+                self.assertNotIn("+", found)
+        self.assertIn("\u2212=", [text for _, text in operators_of("a -= b")])
+
+    def test_a_point_at_the_end_has_no_spaces(self):
+        self.assertIn(('mo lspace="0" rspace="0"', "."), operators_of(r"a = b ."))
+
+    def test_no_space_between_a_function_and_its_parenthesis(self):
+        self.assertIn(('mo lspace="0.167em" rspace="0"', "max"), [*functions(r"x \max(a, b)")])
+        self.assertIn(('mo lspace="0" rspace="0.167em"', "max"), [*functions(r"m = \max x")])
+
+    def test_what_becomes_no_mathml_is_named(self):
+        self.assertEqual(formulas.mathml(r"\nosuch", "inline"), ("", r"\nosuch"))
+        self.assertTrue(formulas.mathml(r"a &= b", "inline")[1])

@@ -1,0 +1,320 @@
+"""Prints tables of records: NAME RECORD...
+
+    front FORWARD BACKWARD          the course beside other implementations, from the records of the
+                                    interfaces of lessons 05 and 06
+    front_behind FORWARD BACKWARD   where another implementation is faster
+    functors RECORD                 masks and scores by functors, by kernel or by implementation
+    ring RECORD                     ring attention between GPUs: a record of the lesson or others
+    ring_efficiency RECORD          its percents beside the prediction
+    ring_chart RECORD               the same as SVG
+    ring_beside RECORD OTHERS       beside the faster rotation of each backend
+    first_minutes RECORD...         the first commands on a new machine
+
+Exit status: 0, or 2 when a record has nothing of the kind.
+"""
+
+import sys
+
+from common.bench.peers import FOR_16_BITS, HEADINGS, MATH, OURS, SAME_BITS
+from common.bench.tables import columns_of, mask_of, points_in
+from common.bench.tables import ratio as ratio_of_point
+from common.data.records import (
+    Problem,
+    aligned,
+    formatted,
+    print_named,
+    rows_with,
+    source,
+    source_lines,
+)
+from common.drawing.charts import Series, line_chart
+
+LENGTH = 4096  # queries and keys
+GROUPS = ("d64", "d128", "d256")  # the shapes of the FlashAttention papers, six or three lengths
+NAMES = {OURS: "course", "FLASH_ATTENTION": "FA-2", "FLASH_ATTENTION_3": "FA-3"}
+NAMES["FLASH_ATTENTION_4"] = "FA-4"
+NAMES[MATH] = "unfused"
+
+
+def problems(record):
+    """{(head_dim, mask): {length: {backend: TFLOP/s}}} of the times in bfloat16."""
+    found = {}
+    for row in record["measurements"]:
+        wanted = row["what"] == "time" and row["type"] == "bfloat16"
+        if not wanted or row.get("group", GROUPS[0]) not in GROUPS:
+            continue
+        if row["backend"] in (OURS, *FOR_16_BITS):
+            by_length = found.setdefault((row["head_dim"], mask_of(row)), {})
+            by_length.setdefault(row["length"], {})[row["backend"]] = row["tflops"]
+    return found
+
+
+def ratio(speeds):
+    """The course's speed over that of the fastest peer, at one length."""
+    return speeds[OURS] / max(speeds[peer] for peer in speeds if peer != OURS)
+
+
+def front(forward, backward, length=LENGTH):
+    """For each head dimension and mask in bfloat16: TFLOP/s of the course and of the peers that the
+    records have at one length; the course's speed over that of the fastest of them; and the least
+    such ratio over all recorded lengths."""
+    measured = {"forward": problems(forward), "backward": problems(backward)}
+    there = {
+        backend
+        for of_pass in measured.values()
+        for by_length in of_pass.values()
+        for backend in by_length.get(length, {})
+    }
+    columns = [backend for backend in (OURS, *FOR_16_BITS) if backend in there]
+    names = [NAMES.get(backend, HEADINGS[backend]) for backend in columns]
+    cells = [["pass", "D", "mask", *names, "x best", "least"]]
+    lengths = set()
+    for name, of_pass in measured.items():
+        for (head_dim, mask), by_length in sorted(of_pass.items(), key=lambda item: item[0][0]):
+            speeds = by_length.get(length, {})
+            compared = {n: of for n, of in by_length.items() if OURS in of and len(of) > 1}
+            if length not in compared:
+                raise Problem(f"nothing is compared at length {length}: {name}, D {head_dim}")
+            figures = [f"{speeds[c]:.0f}" if c in speeds else "-" for c in columns]
+            lengths |= set(compared)
+            least = min(ratio(of) for of in compared.values())
+            ratios = [f"{ratio(speeds):.3f}", f"{least:.3f}"]
+            cells.append([name, str(head_dim), mask, *figures, *ratios])
+    if len(cells) == 1:
+        raise Problem("the records have no times in bfloat16")
+    legend = [
+        "x best: the course's speed over that of the fastest other",
+        f"least: the same at the worst of the recorded lengths, {min(lengths)} to {max(lengths)}",
+    ]
+    title = f"TFLOP/s in bfloat16, {length} queries and keys"
+    return [title, *aligned(cells, 1), *legend, *source_lines(forward, backward)]
+
+
+def name_of(backend):
+    """A peer's name on the front page, whatever its mode."""
+    backend = SAME_BITS.get(backend, backend)
+    return NAMES.get(backend, HEADINGS[backend])
+
+
+def ratios(record, same_bits):
+    """For each type, head dimension and mask in a record: speed over that of the fastest other, who
+    that is, and the length, of each point."""
+    found = {}
+    for of in points_in([row for row in record["measurements"] if row["what"] == "time"]):
+        row, point = next(iter(of.values())), ratio_of_point(of, same_bits)
+        if point:
+            kind = (row["type"], row["head_dim"], columns_of(row), row["causal"])
+            found.setdefault(kind, []).append((*point, row["length"]))
+    return found
+
+
+def front_behind(forward, backward):
+    """Where another implementation is faster: all types, head dimensions and modes."""
+    records = {"forward": forward, "backward": backward}
+    cells = [["pass", "type", "D", "mask", "behind", "least", "N", "fastest"]]
+    totals = []
+    modes = [(name, same_bits) for name in records for same_bits in (False, True)]
+    for name, same_bits in modes:
+        what = f"{name}, deterministic" if same_bits else name
+        points, slower = ratios(records[name], same_bits), 0
+        for (dtype, _, columns, causal), found in sorted(points.items()):
+            less = [point for point in found if round(point[0], 3) < 1]
+            slower += len(less)
+            if less:
+                least, fastest, length = min(less)
+                cells.append([what, dtype, columns, mask_of({"causal": causal})])
+                cells[-1] += [f"{len(less)} of {len(found)}", f"{least:.3f}", str(length)]
+                cells[-1].append(name_of(fastest))
+        if points:
+            totals.append(f"{what} {slower} of {sum(map(len, points.values()))}")
+    if not totals:
+        raise Problem("the records compare nothing")
+    return [
+        "Where another is faster; least: the course's speed over that of the other, at N",
+        *aligned(cells, 1),
+        "points behind, of all: " + "; ".join(totals),
+        *source_lines(forward, backward),
+    ]
+
+
+FIELDS = (("milliseconds", 3, ": ms"), ("tflops", 1, ""))
+TITLE = "TFLOP/s over visible scores; - means not measured."
+
+
+def functors(record):
+    """A line for each functor: TFLOP/s over visible scores of each kernel, or milliseconds and
+    TFLOP/s of each implementation."""
+    headings = {**HEADINGS, "FLEX_ATTENTION": "flex"}
+    found = {}  # functor -> {kernel or implementation: row}
+    for row in record["measurements"]:
+        if "milliseconds" in row:
+            name = row.get("kernel") or headings.get(row.get("backend"), "")
+            found.setdefault(row.get("functor", row.get("group")), {})[name] = row
+    columns = list(dict.fromkeys(name for of in found.values() for name in of))
+    if not columns or "" in columns or None in found:
+        raise Problem("the record has no times of functors")
+    kernels = any("kernel" in row for of in found.values() for row in of.values())
+    fields = FIELDS[1:] if kernels else FIELDS  # names of kernels are long
+    titles = [name.replace("_", " ") for name in columns]  # so that they can be two lines
+    cells = [["functor", *(f"{title}{unit}" for *_, unit in fields for title in titles)]]
+    for functor, of in found.items():
+        cells.append([functor])
+        for field, digits, _ in fields:
+            cells[-1] += [f"{of[c][field]:.{digits}f}" if c in of else "-" for c in columns]
+    return [
+        TITLE if kernels else f"Milliseconds, and {TITLE}",
+        *aligned(cells, 1),
+        *source_lines(record),
+    ]
+
+
+IMPLEMENTATIONS = {name: name for name in ("lesson", "ring-flash-attn")}
+IMPLEMENTATIONS |= {"FLASH_ATTENTION": "FlashAttention-2", "CUDNN_ATTENTION": "cuDNN"}
+POINT = ("mask", "pass", "gpus", "length")
+PROBLEM = "bfloat16, batch 1, 16 query heads, 16 key heads, head_dim 128"
+
+
+def of_several_gpus(record, *passes):
+    """The rows of these passes on several GPUs; a Problem where there is none."""
+    rows = [r for r in record["measurements"] if r["gpus"] > 1 and r["pass"] in passes]
+    if not rows:
+        raise Problem(f"the record has 0 rows of several GPUs, {' or '.join(passes)}")
+    return rows
+
+
+def ring_gpus(record):
+    """A line for each problem on several GPUs, with the time of one."""
+    cells = [["mask", "pass", "GPUs", "N", "1 GPU: ms", "ms", "TFLOP/s per GPU"]]
+    cells[0] += ["efficiency, %", "predicted, %", "MiB per GPU"]
+    for row in of_several_gpus(record, "forward", "backward"):
+        point = {name: row[name] for name in POINT} | {"gpus": 1}
+        one = rows_with(record, **point)[0]
+        cells.append(
+            formatted(
+                "{} {} {} {} {:.2f} {:.2f} {:.0f} {:.1f} {:.1f} {}",
+                *(row[name] for name in POINT),
+                one["milliseconds"],
+                row["milliseconds"],
+                row["tflops_per_gpu"],
+                row["percent_of_linear"],
+                row["percent_predicted"],
+                row["mebibytes_per_gpu"],
+            )
+        )
+    return [PROBLEM, *aligned(cells, 1, 2), *source_lines(record)]
+
+
+def ring_efficiency(record):
+    """A line for both passes of each problem on several GPUs."""
+    cells = [["N", "mask", "GPUs", "forward, %", "predicted, %", "backward, %", "predicted, %"]]
+    cells[0].append("MiB per GPU")
+    for row in of_several_gpus(record, "forward"):
+        point = {name: row[name] for name in POINT} | {"pass": "backward"}
+        passes = [row, rows_with(record, **point)[0]]
+        percents = [row[f"percent_{of}"] for row in passes for of in ("of_linear", "predicted")]
+        most = max(row["mebibytes_per_gpu"] for row in passes)
+        cells.append(
+            formatted(
+                "{} {} {} {:.1f} {:.1f} {:.1f} {:.1f} {}",
+                *(row[name] for name in ("length", "mask", "gpus")),
+                *percents,
+                most,
+            )
+        )
+    return [PROBLEM, *aligned(cells, 1, 2), *source_lines(record)]
+
+
+def ring_chart(record):
+    """Percents by length, measured and predicted, of each number of GPUs; a panel for each pass."""
+    panels = {}
+    for row in of_several_gpus(record, "forward", "backward"):
+        mask = {"causal": "causal, zig-zag"}.get(row["mask"], "no mask")
+        for of, what in (("of_linear", "measured"), ("predicted", "predicted")):
+            name = f"{row['gpus']} GPUs, {mask}: {what}"
+            points = panels.setdefault(row["pass"], {}).setdefault(name, [])
+            points.append((row["length"], row[f"percent_{of}"]))
+    drawn = [
+        (name, [Series(line, points, "predicted" in line) for line, points in lines.items()])
+        for name, lines in panels.items()
+    ]
+    title = "Parallel efficiency of a ring of GPUs, measured and predicted"
+    return line_chart(title, drawn, "length N", "efficiency, %", source(record))
+
+
+def versions(record):
+    """What a record of others compares."""
+    peers = (f", {name} {version}" for name, version in record.get("peers", {}).items())
+    return f"PyTorch {record['torch']}" + "".join(peers)
+
+
+def ring_implementations(record):
+    """A line for each problem and implementation of a record of others."""
+    cells = [["mask", "pass", "implementation", "GPUs", "N", "ms", "TFLOP/s per GPU"]]
+    cells[0].append("MiB per GPU")
+    for row in record["measurements"]:
+        parts = row["implementation"].removeprefix("PyTorch, ").split(", ")
+        name = ", ".join([IMPLEMENTATIONS.get(parts[0], parts[0]), *parts[1:]])
+        place = [row["mask"], row["pass"], name, row["gpus"], row["length"]]
+        rates = [row[field] for field in ("milliseconds", "tflops_per_gpu", "mebibytes_per_gpu")]
+        cells.append([*place, *formatted("{:.2f} {:.0f} {}", *rates)])
+    return [versions(record), *aligned(cells, 1, 3), *source_lines(record)]
+
+
+def ring_beside(record, others):
+    """A line for each problem: milliseconds and MiB of each implementation, of those with two
+    rotations the faster one. The lesson's are those of the same run, if it was timed there."""
+    rows = others["measurements"]
+    if not any(row["implementation"] == "lesson" for row in rows):
+        rows = [*rows, *({**row, "implementation": "lesson"} for row in record["measurements"])]
+    found = dict.fromkeys(tuple(r[name] for name in POINT) for r in others["measurements"])
+    if len(counts := {point[POINT.index("gpus")] for point in found}) != 1:
+        raise Problem(f"the record of others is of {len(counts)} numbers of GPUs, not of one")
+    keys = [key for key in IMPLEMENTATIONS if any(key in row["implementation"] for row in rows)]
+    heads = [f"{IMPLEMENTATIONS[key]}: {unit}" for unit in ("ms", "MiB") for key in keys]
+    cells = [["N", "mask", "pass", *heads]]
+    for point in found:
+        of = rows_with({"measurements": rows}, **dict(zip(POINT, point)))
+        best = []
+        for key in keys:
+            own = [row for row in of if key in row["implementation"]]
+            if not own:
+                raise Problem(f"the records lack {key} of {dict(zip(POINT, point))}")
+            best.append(min(own, key=lambda row: row["milliseconds"]))
+        times = [f"{row['milliseconds']:.1f}" for row in best]
+        mask, which, _, length = point
+        cells.append([length, mask, which, *times, *(row["mebibytes_per_gpu"] for row in best)])
+    title = f"{counts.pop()} GPUs, {versions(others)}"
+    return [title, *aligned(cells, 1, 3), *source_lines(record, others)]
+
+
+def ring(record):
+    """All of a record, the lesson's or of others."""
+    return ring_implementations(record) if "torch" in record else ring_gpus(record)
+
+
+def first_minutes(*records):
+    """A column for each record of common/cli/tests/first_minutes.sh."""
+    columns = [{row["what"]: row["seconds"] for row in r["measurements"]} for r in records]
+    heads = ["", *(f"{r['cores']} cores{', ' + r['gpu'] if r['gpu'] else ''}" for r in records)]
+    rows = [
+        [what, *(f"{column[what]:.0f} s" if what in column else "-" for column in columns)]
+        for what in columns[0]
+    ]
+    machine = "{processor}, {system}, {compiler}, commit {commit}, {date}"
+    return [*aligned([heads, *rows], 1), *(machine.format(**record) for record in records)]
+
+
+TABLES = {  # how many records each takes; None for any number
+    "front": (front, 2),
+    "front_behind": (front_behind, 2),
+    "functors": (functors, 1),
+    "ring": (ring, 1),
+    "ring_efficiency": (ring_efficiency, 1),
+    "ring_chart": (ring_chart, 1),
+    "ring_beside": (ring_beside, 2),
+    "first_minutes": (first_minutes, None),
+}
+
+
+if __name__ == "__main__":
+    sys.exit(print_named(sys.modules[__name__], TABLES, sys.argv[1:]))

@@ -1,0 +1,225 @@
+"""Tests of tables.py: which rows it takes of a record, its ratios, and what it refuses."""
+
+import copy
+import functools
+import json
+
+from common.data.records import Problem, print_named
+from common.testing.tree import TreeTest
+from docs.records import tables
+
+main = functools.partial(print_named, tables, tables.TABLES)
+HEAD = {"gpu": "GPU 1", "driver": "2.3", "toolkit": "4.5", "commit": "abc", "date": "2026-01-02"}
+
+
+def time(milliseconds, tflops, **fields):
+    return {**fields, "milliseconds": milliseconds, "tflops": tflops}
+
+
+def cells_of(*rows):
+    """The table's cells, without the title and the source."""
+    lines = tables.functors({**HEAD, "measurements": list(rows)})
+    assert lines[-1].startswith("(GPU 1")
+    return [line.split("  ") for line in lines[1:-1]]
+
+
+def words(line):
+    return [cell.strip() for cell in line if cell.strip()]
+
+
+class FunctorsTest(TreeTest):
+    def test_implementations_stand_side_by_side_and_errors_are_left_out(self):
+        lines = cells_of(
+            {"what": "error", "backend": "this lesson", "group": "causal", "largest_error": 0.1},
+            time(1.0, 20.04, backend="this lesson", group="causal"),
+            time(2.0, 10.0, backend="FLEX_ATTENTION", group="causal"),
+            time(3.0, 6.0, backend="this lesson", group="sinks"),
+        )
+        self.assertEqual(words(lines[0]), ["functor", "lesson: ms", "flex: ms", "lesson", "flex"])
+        self.assertEqual(words(lines[-2]), ["causal", "1.000", "2.000", "20.0", "10.0"])
+        self.assertEqual(words(lines[-1]), ["sinks", "3.000", "-", "6.0", "-"])
+
+    def test_kernels_stand_side_by_side(self):
+        lines = cells_of(
+            time(4.0, 5.0, kernel="01_a", functor="alibi", group="functors"),
+            time(2.0, 10.0, kernel="02_b", functor="alibi", group="functors"),
+        )
+        self.assertEqual(words(lines[-1]), ["alibi", "5.0", "10.0"])
+
+    def test_a_record_without_functors_is_refused(self):
+        for rows in ([], [{"group": "a", "milliseconds": 1.0}]):
+            self.write("other.json", json.dumps({**HEAD, "measurements": rows}))
+            status, out, err = self.run_main(main, "functors", self.root / "other.json")
+            self.assertEqual((status, out), (2, ""))
+            self.assertIn("no times of functors", err)
+
+
+def ring_row(gpus, milliseconds, **fields):
+    point = {"mask": "causal", "pass": "backward", "gpus": gpus, "length": 64}
+    rates = {"tflops_per_gpu": 10.4, "mebibytes_per_gpu": 7}
+    percents = {"percent_of_linear": 87.46, "percent_predicted": 98.04}
+    return {**point, "milliseconds": milliseconds, **rates, **percents, **fields}
+
+
+def of(implementation, milliseconds, **fields):
+    return ring_row(2, milliseconds, implementation=implementation, **fields)
+
+
+RECORD = {**HEAD, "measurements": [ring_row(1, 7.0), ring_row(2, 4.0)]}
+OTHERS = [
+    of("lesson", 4.5, mebibytes_per_gpu=6),
+    of("PyTorch, CUDNN_ATTENTION, alltoall", 6.0),
+    of("PyTorch, CUDNN_ATTENTION, allgather", 5.0, mebibytes_per_gpu=8),
+    of("ring-flash-attn", 9.0),
+]
+BESIDE = {**HEAD, "torch": "9.8", "peers": {"ring-flash-attn": "0.1"}, "measurements": OTHERS}
+
+
+class RingTest(TreeTest):
+    def test_a_line_has_the_time_of_one_gpu_and_of_several(self):
+        lines = tables.ring_gpus(RECORD)
+        cells = "causal backward 2 64 7.00 4.00 10 87.5 98.0 7".split()
+        self.assertEqual(lines[3].split(), cells)
+        self.assertEqual(lines[4], "(GPU 1, driver 2.3, CUDA 4.5, commit abc, 2026-01-02)")
+
+    def test_a_problem_that_one_gpu_did_not_compute_is_refused(self):
+        with self.assertRaises(Problem):
+            tables.ring_gpus(
+                {**HEAD, "measurements": [ring_row(1, 7.0, length=32), ring_row(2, 4.0)]}
+            )
+
+    def test_a_line_of_others_names_what_ran(self):
+        lines = tables.ring_implementations(BESIDE)
+        self.assertEqual(lines[0], "PyTorch 9.8, ring-flash-attn 0.1")
+        self.assertEqual(lines[3].split(), "causal backward lesson 2 64 4.50 10 6".split())
+        cells = "causal backward cuDNN, alltoall 2 64 6.00 10 7".split()
+        self.assertEqual(lines[4].split(), cells)
+
+    def test_the_record_and_the_options_choose_the_table(self):
+        self.write("own.json", json.dumps(RECORD))
+        self.write("others.json", json.dumps(BESIDE))
+        own, others = self.root / "own.json", self.root / "others.json"
+        for arguments, title in (
+            (("ring", own), tables.PROBLEM),
+            (("ring", others), "PyTorch 9.8, ring-flash-attn 0.1"),
+            (("ring_beside", own, others), "2 GPUs, PyTorch 9.8, ring-flash-attn 0.1"),
+        ):
+            status, out, err = self.run_main(main, *arguments)
+            self.assertEqual((status, out.splitlines()[0], err), (0, title, ""))
+        for arguments, words in (
+            (("ring_beside", others, own), "no 'implementation'"),
+            (("ring_efficiency", others), "0 rows"),
+            (("ring", self.root / "none.json"), "cannot be read"),
+        ):
+            status, out, err = self.run_main(main, *arguments)
+            self.assertEqual((status, out), (2, ""), words)
+            self.assertIn(words, err)
+
+    def test_both_passes_stand_in_a_line(self):
+        forward = ring_row(
+            2, 3.0, percent_of_linear=50.0, mebibytes_per_gpu=9, **{"pass": "forward"}
+        )
+        lines = tables.ring_efficiency({**HEAD, "measurements": [forward, *RECORD["measurements"]]})
+        self.assertEqual(lines[3].split(), "64 causal 2 50.0 98.0 87.5 98.0 9".split())
+        self.assertEqual(len(lines), 5)
+
+    def test_the_chart_has_the_prediction_dashed_below_what_was_measured(self):
+        record = {
+            **HEAD,
+            "measurements": [ring_row(1, 7.0), ring_row(2, 4.0), ring_row(2, 9.0, length=128)],
+        }
+        svg = tables.ring_chart(record)
+        for words in ("2 GPUs, causal, zig-zag: measured", "2 GPUs, causal, zig-zag: predicted"):
+            self.assertEqual(svg.count(words), 1)
+        # A line in the panel and one in the legend.
+        self.assertEqual((svg.count("<polyline"), svg.count("stroke-dasharray")), (4, 2))
+
+    def test_the_faster_rotation_of_each_backend_counts(self):
+        lines = tables.ring_beside(RECORD, BESIDE)
+        self.assertEqual(lines[3].split(), "64 causal backward 4.5 9.0 5.0 6 7 8".split())
+
+    def test_the_lesson_of_its_own_record_counts_where_it_was_not_timed_beside_others(self):
+        lines = tables.ring_beside(RECORD, {**BESIDE, "measurements": OTHERS[1:]})
+        self.assertEqual(lines[3].split(), "64 causal backward 4.0 9.0 5.0 7 7 8".split())
+
+    def test_a_problem_that_one_of_them_did_not_compute_is_refused(self):
+        for name, other in (("mask", "full"), ("pass", "forward"), ("length", 65)):
+            record = copy.deepcopy(BESIDE)
+            record["measurements"][-1][name] = other
+            with self.subTest(name), self.assertRaisesRegex(Problem, "lack"):
+                tables.ring_beside(RECORD, record)
+
+    def test_a_record_of_two_and_of_four_gpus_is_refused(self):
+        record = copy.deepcopy(BESIDE)
+        record["measurements"].append({**OTHERS[0], "gpus": 4})
+        with self.assertRaisesRegex(Problem, "2 numbers of GPUs"):
+            tables.ring_beside(RECORD, record)
+
+
+def row(backend, tflops, length=4096, **other):
+    fields = {"what": "time", "type": "bfloat16", "head_dim": 64, "causal": False}
+    return {**fields, "backend": backend, "tflops": tflops, "length": length, **other}
+
+
+class FrontTest(TreeTest):
+    def run_front(self, rows, name="front"):
+        path = self.write("record.json", json.dumps({**HEAD, "measurements": rows}))
+        return self.run_main(main, name, path, path)
+
+    def lines(self, rows, name="front"):
+        status, out, err = self.run_front(rows, name)
+        self.assertEqual((status, err), (0, ""))
+        return [line.split() for line in out.splitlines()]
+
+    def test_all_peers_of_the_record_and_the_least_ratio(self):
+        rows = [row("this lesson", 110.0), row("FLASH_ATTENTION_4", 100.0)]
+        rows += [row("CUDNN_ATTENTION", 90.0), row("this lesson", 95.0, 512)]
+        rows += [row("FLASH_ATTENTION", 100.0, 512)]
+        lines = self.lines(rows)
+        heading = ["pass", "D", "mask", "course", "FA-4", "cuDNN", "x", "best", "least"]
+        self.assertEqual(lines[1], heading)
+        self.assertEqual(lines[3], ["forward", "64", "full", "110", "100", "90", "1.100", "0.950"])
+        self.assertEqual(lines[4][0], "backward")
+        record = {**HEAD, "measurements": rows}
+        shorter = tables.front(record, record, 512)[3]
+        self.assertEqual(shorter.split()[3:], ["95", "100", "0.950", "0.950"])
+
+    def test_other_types_groups_and_modes_are_left_out(self):
+        rows = [row("this lesson", 110.0, group="d64"), row("CUDNN_ATTENTION", 100.0, group="d64")]
+        rows += [row("deterministic", 500.0), row("MATH", 500.0)]
+        rows += [row("CUDNN_ATTENTION", 500.0, group="gqa")]
+        rows += [row("CUDNN_ATTENTION", 500.0, type="float16", group="d64")]
+        lines = self.lines(rows)
+        self.assertEqual(lines[3], ["forward", "64", "full", "110", "100", "1.100", "1.100"])
+        self.assertEqual(len([line for line in lines if line[0] == "forward"]), 1)
+
+    def test_what_is_behind(self):
+        rows = [row("this lesson", 110.0), row("CUDNN_ATTENTION", 100.0)]
+        rows += [row("this lesson", 80.0, 512), row("FLASH_ATTENTION_4", 100.0, 512)]
+        rows += [row("this lesson", 50.0, head_dim=96), row("FLASH_ATTENTION", 100.0, head_dim=96)]
+        rows += [row("deterministic", 90.0), row("CUDNN_ATTENTION, same bits", 100.0)]
+        rows += [row("this lesson", 30.0, type="float32"), row("MATH", 40.0, type="float32")]
+        lines = self.lines(rows, "front_behind")
+        self.assertEqual(
+            [line for line in lines if line[0] == "forward"],
+            [
+                ["forward", "bfloat16", "64", "full", "1", "of", "2", "0.800", "512", "FA-4"],
+                ["forward", "bfloat16", "96", "full", "1", "of", "1", "0.500", "4096", "FA-2"],
+                ["forward", "float32", "64", "full", "1", "of", "1", "0.750", "4096", "unfused"],
+            ],
+        )
+        same_bits = ["forward,", "deterministic", "bfloat16", "64", "full", "1", "of", "1"]
+        self.assertIn([*same_bits, "0.900", "4096", "cuDNN"], lines)
+        self.assertIn("points behind, of all: forward 3 of 4; forward,", " ".join(lines[-2]))
+
+    def test_nothing_is_behind(self):
+        rows = [row("this lesson", 100.0), row("CUDNN_ATTENTION", 100.01)]
+        self.assertIn("forward 0 of 1;", " ".join(self.lines(rows, "front_behind")[-2]))
+
+    def test_what_is_not_compared_is_refused(self):
+        for rows in ([], [row("this lesson", 1.0)], [row("CUDNN_ATTENTION", 1.0)]):
+            for name in ("front", "front_behind"):
+                status, _, err = self.run_front(rows, name)
+                self.assertEqual(status, 2)
+                self.assertIn("tables.py: ", err)
+        self.assertIn("length 4096", self.run_front([row("this lesson", 1.0)])[2])
