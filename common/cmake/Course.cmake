@@ -331,10 +331,10 @@ function(fa_interface NAME LABEL)
   file(GLOB files RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS
        tests/interface*_test.cuh)
   fa_kernel_tests(${tests} ${LABEL}.interface ${files})
-  target_link_libraries(${tests}_lab PRIVATE ${LABEL} ${on_lab})
+  target_link_libraries(${tests}_lab PRIVATE ${LABEL}_apart ${on_lab})
   target_compile_definitions(${tests}_lab PRIVATE FA_INTERFACE_LIBRARY="$<TARGET_FILE:${on_lab}>")
   if(FA_CUDA)
-    target_link_libraries(${tests}_gpu PRIVATE ${LABEL} ${NAME})
+    target_link_libraries(${tests}_gpu PRIVATE ${LABEL}_apart ${NAME})
     target_compile_definitions(${tests}_gpu PRIVATE FA_INTERFACE_LIBRARY="$<TARGET_FILE:${NAME}>")
   endif()
   add_test(NAME ${LABEL}.interface.is_c
@@ -363,7 +363,8 @@ function(fa_interface NAME LABEL)
   endif()
 endfunction()
 
-# fa_lesson(NAME [USES lesson...] [SOURCES ...] [PROGRAM ...] [TESTS ...] [LINK ...])
+# fa_lesson(NAME [USES lesson...] [SOURCES ...] [PROGRAM ...] [TESTS ...] [LINK ...]
+#           [APART_SOURCES ...] [APART ...] [APART_LINK ...])
 #   NAME     the directory, for example 03_online_softmax; the executable has the same name
 #   USES     earlier lessons this one builds on
 #   SOURCES  the lesson's library lessonNN; with none it is header-only
@@ -371,8 +372,11 @@ endfunction()
 #            include kernel_lines.hpp
 #   TESTS    sources of the test executable lessonNN_tests
 #   LINK     further libraries
+#   APART_*  the same of lessonNN_apart and NAME_apart, which ./learn run does not need: see
+#            cli::Program::sections_in_apart()
 function(fa_lesson NAME)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "USES;SOURCES;PROGRAM;TESTS;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" ""
+                        "USES;SOURCES;PROGRAM;TESTS;LINK;APART_SOURCES;APART;APART_LINK")
   string(SUBSTRING ${NAME} 0 2 number)
   set(library lesson${number})
   set(libraries fa_common ${arg_LINK})
@@ -392,23 +396,42 @@ function(fa_lesson NAME)
     add_library(${library} INTERFACE)
     target_link_libraries(${library} INTERFACE ${libraries})
   endif()
+  if(arg_APART_SOURCES)
+    add_library(${library}_apart STATIC ${arg_APART_SOURCES})
+    target_link_libraries(${library}_apart PUBLIC ${library} ${arg_APART_LINK})
+  endif()
   if(FA_LIBRARY_ONLY)
     return()
   endif()
   add_executable(${NAME} main.cpp ${arg_PROGRAM})
   target_link_libraries(${NAME} PRIVATE ${library} fa_program)
   target_compile_options(${NAME} PRIVATE ${FA_QUICK_TO_BUILD})
+  if(arg_APART)
+    add_executable(${NAME}_apart ${arg_APART})
+    target_link_libraries(${NAME}_apart PRIVATE ${library}_apart fa_program)
+    target_compile_options(${NAME}_apart PRIVATE ${FA_QUICK_TO_BUILD})
+    add_dependencies(${NAME}_apart ${NAME})  # which starts it
+  endif()
   # ./learn run starts the program as soon as this has been done.
   add_custom_target(ready_${NAME} DEPENDS ${NAME} COMMAND "${CMAKE_COMMAND}" -E touch
                     "${CMAKE_BINARY_DIR}/run/ready/${NAME}" VERBATIM)
   set(cost 0)
   if(IS_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/kernels")
+    # As in common/CMakeLists.txt; kernels stay in files of their own.
+    foreach(target IN ITEMS ${library} ${library}_apart ${NAME} ${NAME}_apart)
+      if(TARGET ${target})
+        set_target_properties(${target} PROPERTIES UNITY_BUILD ${FA_UNITY})
+      endif()
+    endforeach()
     fa_kernel_lines(${NAME})
     set(cost 100)  # all rungs in the watched lab
   endif()
   if(arg_TESTS AND BUILD_TESTING)
     fa_tests(${library}_tests ${library} ${arg_TESTS} LINK ${library} fa_program COST ${cost})
     add_dependencies(${library}_tests ${NAME})  # some tests run the program itself
+    if(arg_APART)
+      add_dependencies(${library}_tests ${NAME}_apart)
+    endif()
     set(program "$<TARGET_FILE:${NAME}>")
     if(CMAKE_CROSSCOMPILING_EMULATOR)
       set(program "${CMAKE_CURRENT_BINARY_DIR}/emulated")
