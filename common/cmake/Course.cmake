@@ -12,6 +12,7 @@ set(CMAKE_CXX_STANDARD 17)  # nvcc under CMake 3.25 knows no later one
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_OPTIMIZE_DEPENDENCIES ON)  # a static library alone needs no other one to be compiled
 
 option(FA_WERROR "Treat compiler warnings as errors" OFF)
 option(FA_SANITIZE "Build with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
@@ -130,34 +131,51 @@ function(fa_watch TARGET)
   target_link_libraries(${TARGET} PRIVATE fa_watched_lab)
 endfunction()
 
-# fa_kernel_parts(TARGET HEADER [USES library...] PARTS part...): a library with the launch functions that HEADER lists, for
-# GPUs: common/gpu/parts.hpp. Each part is a source of its own, so that compilers run side by side,
-# and a program takes the parts that it needs. What includes HEADER links TARGET, which is empty
-# where no kernels are compiled for GPUs. USES: those of earlier lessons.
+# fa_kernel_parts(TARGET HEADER [USES library...] PARTS part...): libraries with the launch functions
+# that HEADER lists, TARGET for GPUs and TARGET_lab: common/gpu/parts.hpp. For GPUs each part is a
+# source of its own, so that compilers run side by side, and a program takes the parts that it needs.
+# What includes HEADER links TARGET, which is empty where no kernels are compiled for GPUs, or
+# TARGET_lab, or both. USES: those of earlier lessons.
 function(fa_kernel_parts TARGET HEADER)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "USES;PARTS")
-  if(NOT FA_CUDA)
-    add_library(${TARGET} INTERFACE)
-    return()
-  endif()
-  set(definitions FA_IN_PARTS)
-  set(sources "")
-  foreach(part IN LISTS arg_PARTS)
-    list(APPEND definitions FA_PART_${part}=extern)
-    list(APPEND sources "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_${part}.cu")
-    file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_${part}.cu" @ONLY CONTENT
+  list(TRANSFORM arg_PARTS PREPEND FA_PART_ OUTPUT_VARIABLE parts)
+  list(TRANSFORM parts APPEND "=" OUTPUT_VARIABLE defined)
+  list(TRANSFORM parts APPEND "=extern" OUTPUT_VARIABLE declared)
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_lab.cpp")
+  file(CONFIGURE OUTPUT "${source}" CONTENT "#include \"${HEADER}\"\n" @ONLY)
+  add_library(${TARGET}_lab STATIC "${source}")
+  target_compile_options(${TARGET}_lab PRIVATE ${FA_QUICK_TO_BUILD})
+  target_compile_definitions(${TARGET}_lab
+    PRIVATE FA_IN_PARTS ${defined}
+    INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:FA_IN_PARTS;${declared}>")
+  target_link_libraries(${TARGET}_lab PUBLIC fa_lab)
+  set(libraries ${TARGET}_lab)
+  if(FA_CUDA)
+    set(sources "")
+    foreach(part IN LISTS arg_PARTS)
+      list(APPEND sources "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_${part}.cu")
+      file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_${part}.cu" @ONLY CONTENT
 "#undef FA_PART_${part}
 #define FA_PART_${part}
 #include \"${HEADER}\"
 ")
-  endforeach()
-  add_library(${TARGET} STATIC ${sources})
-  target_compile_definitions(${TARGET} PUBLIC "$<$<COMPILE_LANGUAGE:CUDA>:${definitions}>")
-  target_link_libraries(${TARGET} PUBLIC fa_common ${arg_USES})
+    endforeach()
+    add_library(${TARGET} STATIC ${sources})
+    target_compile_definitions(${TARGET} PUBLIC
+                               "$<$<COMPILE_LANGUAGE:CUDA>:FA_IN_PARTS;${declared}>")
+    target_link_libraries(${TARGET} PUBLIC fa_common ${arg_USES})
+    list(APPEND libraries ${TARGET})
+  else()
+    add_library(${TARGET} INTERFACE)
+  endif()
+  if(arg_USES)
+    list(TRANSFORM arg_USES APPEND _lab)
+    target_link_libraries(${TARGET}_lab PUBLIC ${arg_USES})
+  endif()
   # A C interface has them, too.
-  set_target_properties(${TARGET} PROPERTIES POSITION_INDEPENDENT_CODE ON
-                                             CUDA_VISIBILITY_PRESET hidden
-                                             VISIBILITY_INLINES_HIDDEN ON)
+  set_target_properties(${libraries} PROPERTIES POSITION_INDEPENDENT_CODE ON
+                                                CUDA_VISIBILITY_PRESET hidden
+                                                VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
 # fa_backends(LIST NAMESPACE HEADER [KINDS lab|watched|gpu|stamped...] [PARTS library]): sets LIST to
@@ -305,7 +323,6 @@ function(fa_interface NAME LABEL)
     set(on_lab ${NAME}_lab)
     list(APPEND libraries ${on_lab})
     add_library(${NAME} SHARED interface/${NAME}.cu)
-    target_link_libraries(${NAME} PRIVATE ${LABEL}_kernels)
   endif()
   set(source "${CMAKE_CURRENT_BINARY_DIR}/${NAME}_lab.cpp")
   file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT
@@ -315,6 +332,11 @@ function(fa_interface NAME LABEL)
   target_link_libraries(${on_lab} PRIVATE fa_lab)
   add_library(fa::${NAME}_on_lab ALIAS ${on_lab})
   foreach(library IN LISTS libraries)
+    set(kernels ${LABEL}_kernels ${LABEL}_functor_kernels)
+    if(library STREQUAL "${on_lab}")
+      list(TRANSFORM kernels APPEND _lab)
+    endif()
+    target_link_libraries(${library} PRIVATE ${kernels})
     set_target_properties(${library} PROPERTIES CXX_VISIBILITY_PRESET hidden
                                                 CUDA_VISIBILITY_PRESET hidden
                                                 VISIBILITY_INLINES_HIDDEN ON)
