@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "05_flash_forward/src/decode.hpp"
-#include "05_flash_forward/src/functors.hpp"
 #include "05_flash_forward/src/sections.hpp"
 #include "common/attention/host/sections.hpp"
 #include "common/tensor/npy.hpp"
@@ -115,17 +113,8 @@ void add_sections(cli::Program& program, const Lesson<Backend>& lesson) {
     flash::show_timelines(lab, cli::timeline_options(lesson.options, lab.rungs, lesson.name));
   });
   program.section_apart("schedule", "Model of the tile scheduler", flash::show_schedule);
-  program.section_apart("experiments", "Experiments: tiles, types and lengths", [&] {
-    flash::show_experiments(lesson.program, lesson.backends.used(),
-                            {lesson.options.results, lesson.options.commit});
-  });
-  program.section_apart("decode", "Decode kernels: few queries, many keys",
-                        [&] { flash::decode::show_decode(program, lesson.options); });
-  program.section_apart("generate", "A model generates text with a paged cache",
-                        [&] { flash::decode::show_generation(program); });
-  program.section_apart("functors", "Masks and scores by functors",
-                        [&] { flash::functors::show_functors(program, lesson.options); });
   program.section_apart("once", "One launch of every kernel", [&] { launch_once(lesson); });
+  program.sections_in_apart({"experiments", "decode", "generate", "functors"});
 }
 
 }  // namespace
@@ -134,8 +123,7 @@ int main(int argc, char** argv) {
   cli::Program program("05_flash_forward",
                        "Lesson 05: the forward pass in one kernel, up to the hardware's limit.");
   Lesson<Backend> lesson(program, flash::backends(), "05_flash_forward", "O and LSE", kKernelLines,
-                         flash::random_inputs,
-                         "sections time, kernels, experiments, decode and functors");
+                         flash::random_inputs, "sections time and kernels");
   add_sections(program, lesson);
   return program.run(argc, argv);
 }

@@ -114,7 +114,7 @@ TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
   lab::Coverage coverage = Tests::check_all_watched(*watched);
   // Without a tile counter; each of the two blocks processes three tiles.
   for (const std::int64_t head_dim : {64, 128}) {
-    coverage.add(check_watched(watched->dispatched(gpus::kH100), Type::kBFloat16,
+    coverage.add(check_watched(watched->dispatched(gpus::kH100), Type::kFloat16,
                                {1, 6, 2, 70, 90, head_dim}));
   }
   CHECK(lab::unreached_text(coverage) == kAllReached);
@@ -127,7 +127,7 @@ TEST_CASE("the watched lab finds nothing where the pipeline wraps around") {
   for (const AttentionShape& shape :
        {AttentionShape{1, 3, 1, 70, 1, 64}, AttentionShape{2, 6, 2, 40, 50, 32}}) {
     for (const char* name : {"13_persistent", "14_lazy_rescaling", "15_warpgroup_tiles"}) {
-      check_watched(find_rung(*watched, name), Type::kBFloat16, shape);
+      check_watched(find_rung(*watched, name), Type::kFloat16, shape);
     }
   }
 }

@@ -12,7 +12,6 @@ if(MPI_CXX_FOUND)
 endif()
 add_executable(ring_attention ring/main.cpp ${sources})
 target_link_libraries(ring_attention PRIVATE lesson06_ring fa_program)
-add_dependencies(06_flash_backward ring_attention)  # ./learn run builds both
 if(MPI_CXX_FOUND)
   target_link_libraries(ring_attention PRIVATE MPI::MPI_CXX)
   target_compile_definitions(ring_attention PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "06_flash_backward/src/backend.hpp"
-#include "06_flash_backward/src/functors.hpp"
 #include "06_flash_backward/src/sections.hpp"
 #include "common/attention/host/sections.hpp"
 #include "common/tensor/npy.hpp"
@@ -155,9 +154,9 @@ void show_times(const Lesson<Backend>& lesson) {
 
 void add_kernels(cli::Program& program, const std::vector<Backend>& backends) {
   // Kept by the sections.
-  const auto lesson = std::make_shared<Lesson<Backend>>(
-      program, backends, "06_flash_backward", "dQ, dK and dV", kKernelLines, random_inputs,
-      "sections time, kernels and functors");
+  const auto lesson =
+      std::make_shared<Lesson<Backend>>(program, backends, "06_flash_backward", "dQ, dK and dV",
+                                        kKernelLines, random_inputs, "sections time and kernels");
   program.section("real", "Every kernel on the input", [lesson] { check_real(*lesson); });
   program.section("ragged", "Every kernel on hard small problems",
                   [lesson] { check_ragged<Checker>(*lesson); });
@@ -175,9 +174,8 @@ void add_kernels(cli::Program& program, const std::vector<Backend>& backends) {
     const Backend& lab = lesson->backends.lab();
     show_timelines(lab, cli::timeline_options(lesson->options, lab.rungs, lesson->name));
   });
-  program.section_apart("functors", "Gradients of masks and scores by functors",
-                        [lesson] { functors::show_functors(lesson->program, lesson->options); });
   program.section_apart("once", "One launch of every kernel", [lesson] { launch_once(*lesson); });
+  program.sections_in_apart({"functors"});
 }
 
 }  // namespace fa::backward

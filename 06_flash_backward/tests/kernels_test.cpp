@@ -50,6 +50,7 @@ TEST_CASE("192 columns of q and k, 128 of v and o: the chosen kernels") {
       for (const bool causal : {false, true}) {
         Problem problem = problem_of(causal ? Type::kFloat16 : Type::kBFloat16,
                                      {2, 4, 2, length_q, length_k, kMlaHeadDim}, causal);
+        if (watched) problem.type = Type::kFloat16;
         problem.head_dim_v = kMlaHeadDimV;
         problem.layout = causal ? Layout::kLengthFirst : Layout::kHeadsFirst;
         const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
@@ -155,7 +156,7 @@ TEST_CASE("the deterministic kernels for Hopper add to dQ in order") {
     const backward::Rung rung = backend.dispatched(true, gpus::kH100);
     for (const bool causal : {false, true}) {
       for (const int head_dim : {64, 128}) {  // rungs 14 and 11
-        const Problem problem = problem_of(Type::kBFloat16, {1, 4, 2, 200, 300, head_dim}, causal);
+        const Problem problem = problem_of(Type::kFloat16, {1, 4, 2, 200, 300, head_dim}, causal);
         const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
         const backward::Checker checker(problem, inputs);
         if (backend.kind == "watched") {

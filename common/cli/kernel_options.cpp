@@ -21,13 +21,17 @@ void add_kernel_options(Program& program, KernelOptions& options, const KernelHe
                    "section timeline: show what a GPU did; the file is what the program "
                    "*_stamped prints");
   }
-  program.output("--results", options.results,
-                 help.recorded + ": record the measurements in this file, as in docs/results");
-  program.option("--commit", options.commit,
-                 help.recorded + ": the commit to record, for a copy without git");
+  add_record_options(program, options, help.recorded);
   program.option(
       "--size", options.size, 0, 16384,
       help.sizes + " in sections time, trace, kernels and once (0: the section's default)");
+}
+
+void add_record_options(Program& program, KernelOptions& options, const std::string& sections) {
+  program.output("--results", options.results,
+                 sections + ": record the measurements in this file, as in docs/results");
+  program.option("--commit", options.commit,
+                 sections + ": the commit to record, for a copy without git");
 }
 
 void check_kernel(const KernelOptions& options, const std::vector<std::string>& names,

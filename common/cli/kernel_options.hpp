@@ -45,6 +45,10 @@ struct KernelHelp {
 /// @param options set by Program::run(); must outlive it
 void add_kernel_options(Program& program, KernelOptions& options, const KernelHelp& help);
 
+/// Adds only those of records.
+/// @param sections that make them
+void add_record_options(Program& program, KernelOptions& options, const std::string& sections);
+
 /// Refuses a --kernel that selects no kernel.
 /// @param options with --kernel
 /// @throws std::invalid_argument if no name contains the text

@@ -1,10 +1,12 @@
 #include "common/cli/program.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <limits>
 #include <new>
 #include <stdexcept>
 #include <system_error>
+#include <unistd.h>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -115,6 +117,10 @@ void Program::section_apart(std::string name, std::string title, std::function<v
   sections_.back().shown = In::kNamedRun;
 }
 
+void Program::sections_in_apart(std::vector<std::string> names) {
+  apart_ = std::move(names);
+}
+
 void Program::section_of_checks(std::string name, std::string title, std::function<void()> body) {
   section(std::move(name), std::move(title), std::move(body));
   sections_.back().shown = In::kOneLine;
@@ -152,6 +158,10 @@ int Program::run(int argc, char** argv) {
                           section.shown == In::kNamedRun     ? " (only when named)"
                           : section.shown == In::kVerboseRun ? " (with --verbose, or when named)"
                                                              : "");
+  if (!apart_.empty()) {
+    footer += fmt::format("\nSections of {}_apart, which this program starts: {}\n", lesson_,
+                          fmt::join(apart_, ", "));
+  }
   command_line_->app.footer(footer +
                             "\nExit status: 0 all checks passed, 1 a check failed, 2 bad use or an "
                             "error.");
@@ -180,6 +190,7 @@ int Program::run(int argc, char** argv) {
       return any_failed_ ? kCheckFailed : kSuccess;
     }
     if (!only_section_.empty()) {
+      if (std::count(apart_.begin(), apart_.end(), only_section_) > 0) go_on_as_apart(argv);
       run_one_section();
       return any_failed_ ? kCheckFailed : kSuccess;
     }
@@ -219,6 +230,16 @@ void Program::make_save_directory() {
   save_ = save_name_;
 }
 
+void Program::go_on_as_apart(char** argv) const {
+  const std::string name = lesson_ + "_apart";
+  const std::filesystem::path beside = std::filesystem::path(argv[0]).parent_path() / name;
+  execv(beside.c_str(), argv);
+  throw std::runtime_error(
+      fmt::format("--section {}: needs the program {}, which ./learn run does not compile; first: "
+                  "cmake --build build/learn --target {}",
+                  only_section_, name, name));
+}
+
 void Program::run_one_section() {
   for (const Section& section : sections_) {
     if (section.name != only_section_) continue;
@@ -228,6 +249,7 @@ void Program::run_one_section() {
   }
   std::vector<std::string> names;
   for (const Section& section : sections_) names.push_back(section.name);
+  names.insert(names.end(), apart_.begin(), apart_.end());
   throw std::invalid_argument(fmt::format("--section {}: there is no such section; allowed are {}",
                                           only_section_, fmt::join(names, ", ")));
 }

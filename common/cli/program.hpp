@@ -90,6 +90,10 @@ class Program : public Options {
   /// @param name, title, body as for section()
   void section_apart(std::string name, std::string title, std::function<void()> body);
 
+  /// Names the sections of LESSON_apart, a program beside this one that takes longer to compile than
+  /// ./learn run should. `--section` with one of these names goes on as that program.
+  void sections_in_apart(std::vector<std::string> names);
+
   /// Adds a section of checks: in a full run without --verbose it takes one line, in which detail()
   /// prints nothing and check() only what fails.
   /// @param name, title, body as for section()
@@ -163,6 +167,7 @@ class Program : public Options {
   };
   void make_save_directory();
   int run_sections(const std::string& program);
+  [[noreturn]] void go_on_as_apart(char** argv) const;
   void run_one_section();
   void run_in_one_line(const Section& section);
   void report(bool passed, const std::string& line);
@@ -174,6 +179,7 @@ class Program : public Options {
   std::string lesson_;
   std::unique_ptr<CommandLine> command_line_;
   std::vector<Section> sections_;
+  std::vector<std::string> apart_;
   std::list<Command> commands_;
   std::string device_ = "auto", input_directory_, save_name_, summary_file_, only_section_;
   std::optional<std::filesystem::path> save_;

@@ -12,6 +12,7 @@ set(CMAKE_CXX_STANDARD 17)  # nvcc under CMake 3.25 knows no later one
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_OPTIMIZE_DEPENDENCIES ON)  # a static library alone needs no other one to be compiled
 
 option(FA_WERROR "Treat compiler warnings as errors" OFF)
 option(FA_SANITIZE "Build with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
@@ -130,34 +131,51 @@ function(fa_watch TARGET)
   target_link_libraries(${TARGET} PRIVATE fa_watched_lab)
 endfunction()
 
-# fa_kernel_parts(TARGET HEADER [USES library...] PARTS part...): a library with the launch functions that HEADER lists, for
-# GPUs: common/gpu/parts.hpp. Each part is a source of its own, so that compilers run side by side,
-# and a program takes the parts that it needs. What includes HEADER links TARGET, which is empty
-# where no kernels are compiled for GPUs. USES: those of earlier lessons.
+# fa_kernel_parts(TARGET HEADER [USES library...] PARTS part...): libraries with the launch functions
+# that HEADER lists, TARGET for GPUs and TARGET_lab: common/gpu/parts.hpp. For GPUs each part is a
+# source of its own, so that compilers run side by side, and a program takes the parts that it needs.
+# What includes HEADER links TARGET, which is empty where no kernels are compiled for GPUs, or
+# TARGET_lab, or both. USES: those of earlier lessons.
 function(fa_kernel_parts TARGET HEADER)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "USES;PARTS")
-  if(NOT FA_CUDA)
-    add_library(${TARGET} INTERFACE)
-    return()
-  endif()
-  set(definitions FA_IN_PARTS)
-  set(sources "")
-  foreach(part IN LISTS arg_PARTS)
-    list(APPEND definitions FA_PART_${part}=extern)
-    list(APPEND sources "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_${part}.cu")
-    file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_${part}.cu" @ONLY CONTENT
+  list(TRANSFORM arg_PARTS PREPEND FA_PART_ OUTPUT_VARIABLE parts)
+  list(TRANSFORM parts APPEND "=" OUTPUT_VARIABLE defined)
+  list(TRANSFORM parts APPEND "=extern" OUTPUT_VARIABLE declared)
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_lab.cpp")
+  file(CONFIGURE OUTPUT "${source}" CONTENT "#include \"${HEADER}\"\n" @ONLY)
+  add_library(${TARGET}_lab STATIC "${source}")
+  target_compile_options(${TARGET}_lab PRIVATE ${FA_QUICK_TO_BUILD})
+  target_compile_definitions(${TARGET}_lab
+    PRIVATE FA_IN_PARTS ${defined}
+    INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:FA_IN_PARTS;${declared}>")
+  target_link_libraries(${TARGET}_lab PUBLIC fa_lab)
+  set(libraries ${TARGET}_lab)
+  if(FA_CUDA)
+    set(sources "")
+    foreach(part IN LISTS arg_PARTS)
+      list(APPEND sources "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_${part}.cu")
+      file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_${part}.cu" @ONLY CONTENT
 "#undef FA_PART_${part}
 #define FA_PART_${part}
 #include \"${HEADER}\"
 ")
-  endforeach()
-  add_library(${TARGET} STATIC ${sources})
-  target_compile_definitions(${TARGET} PUBLIC "$<$<COMPILE_LANGUAGE:CUDA>:${definitions}>")
-  target_link_libraries(${TARGET} PUBLIC fa_common ${arg_USES})
+    endforeach()
+    add_library(${TARGET} STATIC ${sources})
+    target_compile_definitions(${TARGET} PUBLIC
+                               "$<$<COMPILE_LANGUAGE:CUDA>:FA_IN_PARTS;${declared}>")
+    target_link_libraries(${TARGET} PUBLIC fa_common ${arg_USES})
+    list(APPEND libraries ${TARGET})
+  else()
+    add_library(${TARGET} INTERFACE)
+  endif()
+  if(arg_USES)
+    list(TRANSFORM arg_USES APPEND _lab)
+    target_link_libraries(${TARGET}_lab PUBLIC ${arg_USES})
+  endif()
   # A C interface has them, too.
-  set_target_properties(${TARGET} PROPERTIES POSITION_INDEPENDENT_CODE ON
-                                             CUDA_VISIBILITY_PRESET hidden
-                                             VISIBILITY_INLINES_HIDDEN ON)
+  set_target_properties(${libraries} PROPERTIES POSITION_INDEPENDENT_CODE ON
+                                                CUDA_VISIBILITY_PRESET hidden
+                                                VISIBILITY_INLINES_HIDDEN ON)
 endfunction()
 
 # fa_backends(LIST NAMESPACE HEADER [KINDS lab|watched|gpu|stamped...] [PARTS library]): sets LIST to
@@ -305,7 +323,6 @@ function(fa_interface NAME LABEL)
     set(on_lab ${NAME}_lab)
     list(APPEND libraries ${on_lab})
     add_library(${NAME} SHARED interface/${NAME}.cu)
-    target_link_libraries(${NAME} PRIVATE ${LABEL}_kernels)
   endif()
   set(source "${CMAKE_CURRENT_BINARY_DIR}/${NAME}_lab.cpp")
   file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT
@@ -315,6 +332,11 @@ function(fa_interface NAME LABEL)
   target_link_libraries(${on_lab} PRIVATE fa_lab)
   add_library(fa::${NAME}_on_lab ALIAS ${on_lab})
   foreach(library IN LISTS libraries)
+    set(kernels ${LABEL}_kernels ${LABEL}_functor_kernels)
+    if(library STREQUAL "${on_lab}")
+      list(TRANSFORM kernels APPEND _lab)
+    endif()
+    target_link_libraries(${library} PRIVATE ${kernels})
     set_target_properties(${library} PROPERTIES CXX_VISIBILITY_PRESET hidden
                                                 CUDA_VISIBILITY_PRESET hidden
                                                 VISIBILITY_INLINES_HIDDEN ON)
@@ -331,10 +353,10 @@ function(fa_interface NAME LABEL)
   file(GLOB files RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS
        tests/interface*_test.cuh)
   fa_kernel_tests(${tests} ${LABEL}.interface ${files})
-  target_link_libraries(${tests}_lab PRIVATE ${LABEL} ${on_lab})
+  target_link_libraries(${tests}_lab PRIVATE ${LABEL}_apart ${on_lab})
   target_compile_definitions(${tests}_lab PRIVATE FA_INTERFACE_LIBRARY="$<TARGET_FILE:${on_lab}>")
   if(FA_CUDA)
-    target_link_libraries(${tests}_gpu PRIVATE ${LABEL} ${NAME})
+    target_link_libraries(${tests}_gpu PRIVATE ${LABEL}_apart ${NAME})
     target_compile_definitions(${tests}_gpu PRIVATE FA_INTERFACE_LIBRARY="$<TARGET_FILE:${NAME}>")
   endif()
   add_test(NAME ${LABEL}.interface.is_c
@@ -363,7 +385,8 @@ function(fa_interface NAME LABEL)
   endif()
 endfunction()
 
-# fa_lesson(NAME [USES lesson...] [SOURCES ...] [PROGRAM ...] [TESTS ...] [LINK ...])
+# fa_lesson(NAME [USES lesson...] [SOURCES ...] [PROGRAM ...] [TESTS ...] [LINK ...]
+#           [APART_SOURCES ...] [APART ...] [APART_LINK ...])
 #   NAME     the directory, for example 03_online_softmax; the executable has the same name
 #   USES     earlier lessons this one builds on
 #   SOURCES  the lesson's library lessonNN; with none it is header-only
@@ -371,8 +394,11 @@ endfunction()
 #            include kernel_lines.hpp
 #   TESTS    sources of the test executable lessonNN_tests
 #   LINK     further libraries
+#   APART_*  the same of lessonNN_apart and NAME_apart, which ./learn run does not need: see
+#            cli::Program::sections_in_apart()
 function(fa_lesson NAME)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "USES;SOURCES;PROGRAM;TESTS;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" ""
+                        "USES;SOURCES;PROGRAM;TESTS;LINK;APART_SOURCES;APART;APART_LINK")
   string(SUBSTRING ${NAME} 0 2 number)
   set(library lesson${number})
   set(libraries fa_common ${arg_LINK})
@@ -392,23 +418,42 @@ function(fa_lesson NAME)
     add_library(${library} INTERFACE)
     target_link_libraries(${library} INTERFACE ${libraries})
   endif()
+  if(arg_APART_SOURCES)
+    add_library(${library}_apart STATIC ${arg_APART_SOURCES})
+    target_link_libraries(${library}_apart PUBLIC ${library} ${arg_APART_LINK})
+  endif()
   if(FA_LIBRARY_ONLY)
     return()
   endif()
   add_executable(${NAME} main.cpp ${arg_PROGRAM})
   target_link_libraries(${NAME} PRIVATE ${library} fa_program)
   target_compile_options(${NAME} PRIVATE ${FA_QUICK_TO_BUILD})
+  if(arg_APART)
+    add_executable(${NAME}_apart ${arg_APART})
+    target_link_libraries(${NAME}_apart PRIVATE ${library}_apart fa_program)
+    target_compile_options(${NAME}_apart PRIVATE ${FA_QUICK_TO_BUILD})
+    add_dependencies(${NAME}_apart ${NAME})  # which starts it
+  endif()
   # ./learn run starts the program as soon as this has been done.
   add_custom_target(ready_${NAME} DEPENDS ${NAME} COMMAND "${CMAKE_COMMAND}" -E touch
                     "${CMAKE_BINARY_DIR}/run/ready/${NAME}" VERBATIM)
   set(cost 0)
   if(IS_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/kernels")
+    # As in common/CMakeLists.txt; kernels stay in files of their own.
+    foreach(target IN ITEMS ${library} ${library}_apart ${NAME} ${NAME}_apart)
+      if(TARGET ${target})
+        set_target_properties(${target} PROPERTIES UNITY_BUILD ${FA_UNITY})
+      endif()
+    endforeach()
     fa_kernel_lines(${NAME})
     set(cost 100)  # all rungs in the watched lab
   endif()
   if(arg_TESTS AND BUILD_TESTING)
     fa_tests(${library}_tests ${library} ${arg_TESTS} LINK ${library} fa_program COST ${cost})
     add_dependencies(${library}_tests ${NAME})  # some tests run the program itself
+    if(arg_APART)
+      add_dependencies(${library}_tests ${NAME}_apart)
+    endif()
     set(program "$<TARGET_FILE:${NAME}>")
     if(CMAKE_CROSSCOMPILING_EMULATOR)
       set(program "${CMAKE_CURRENT_BINARY_DIR}/emulated")

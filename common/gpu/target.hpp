@@ -14,3 +14,12 @@
 #else
 #define FA_TARGET on_lab
 #endif
+
+namespace fa::FA_TARGET {
+/// Whether this compilation is for the watched lab.
+#if defined(FA_LAB_WATCHED)
+constexpr bool kWatched = true;
+#else
+constexpr bool kWatched = false;
+#endif
+}  // namespace fa::FA_TARGET

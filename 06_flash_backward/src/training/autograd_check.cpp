@@ -10,7 +10,7 @@
 namespace fa::backward {
 namespace {
 
-Matrix<double> random_matrix(std::int64_t rows, std::int64_t cols, std::uint64_t seed,
+Matrix<double> normal_matrix(std::int64_t rows, std::int64_t cols, std::uint64_t seed,
                              double deviation = 1) {
   Matrix<double> result(rows, cols);
   fill_normal(View<double, 2>(result.data(), {rows, cols}), seed, deviation);
@@ -19,7 +19,7 @@ Matrix<double> random_matrix(std::int64_t rows, std::int64_t cols, std::uint64_t
 
 Variable<double> random_variable(std::int64_t rows, std::int64_t cols, std::uint64_t seed,
                                  double deviation = 1) {
-  return variable<double>(random_matrix(rows, cols, seed, deviation));
+  return variable<double>(normal_matrix(rows, cols, seed, deviation));
 }
 
 // An operation that the tape does not know: the sum of x o w.
@@ -32,7 +32,7 @@ Variable<double> weighted_sum(Tape<double>& tape, const Variable<double>& x,
 
 Variable<double> loss_of(const TapeCase& of, Tape<double>& tape) {
   const auto y = of.result(tape);
-  return weighted_sum(tape, y, random_matrix(y->value.rows(), y->value.cols(), 99));
+  return weighted_sum(tape, y, normal_matrix(y->value.rows(), y->value.cols(), 99));
 }
 
 // Attention as an operation by itself, with dropout; heads share keys.

@@ -3,6 +3,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <new>
 #include <stdexcept>
@@ -249,6 +250,27 @@ TEST_CASE("an unknown section is refused with the known ones") {
                 "--section sums: there is no such section; allowed are numbers, "
                 "apart, good, bad, nan, findings, tensor, input, save, throw, "
                 "controls, lines, long, memory, length");
+}
+
+TEST_CASE("a section of the program apart goes on as that program, with all arguments") {
+  const TemporaryDirectory directory;
+  const std::string name = (directory.path() / "09_example").string();
+  const auto run_far = [&] {
+    return run_in_child([&] {
+      Program program("09_example", "Is long to compile.");
+      program.sections_in_apart({"far", "farther"});
+      const char* arguments[] = {name.c_str(), "--section", "far", "--device", "cpu", nullptr};
+      return program.run(5, const_cast<char**>(arguments));
+    });
+  };
+  check_refused(run_far(),
+                "--section far: needs the program 09_example_apart, which ./learn run does not "
+                "compile; first: cmake --build build/learn --target 09_example_apart");
+  std::ofstream(name + "_apart") << "#!/bin/sh\necho \"$@\"\nexit 1\n";
+  fs::permissions(name + "_apart", fs::perms::owner_all);
+  const Outcome outcome = run_far();
+  CHECK(outcome.output == "--section far --device cpu\n");
+  CHECK(outcome.status == 1);
 }
 
 TEST_CASE("a GPU is refused where there is nothing to run on it") {

@@ -1,0 +1,24 @@
+// The sections of lesson 05 that ./learn run does not compile.
+#include "05_flash_forward/src/decode.hpp"
+#include "05_flash_forward/src/functors.hpp"
+#include "05_flash_forward/src/sections.hpp"
+
+int main(int argc, char** argv) {
+  using namespace fa;
+  cli::Program program("05_flash_forward", "Lesson 05: experiments, decode kernels and functors.");
+  const cli::KernelBackends<flash::Backend> backends(program, flash::backends());
+  cli::KernelOptions options;
+  program.option("--kernel", options.kernel,
+                 "section decode: only kernels whose name contains this text");
+  cli::add_record_options(program, options, "sections experiments, decode and functors");
+  program.section_apart("experiments", "Experiments: tiles, types and lengths", [&] {
+    flash::show_experiments(program, backends.used(), {options.results, options.commit});
+  });
+  program.section_apart("decode", "Decode kernels: few queries, many keys",
+                        [&] { flash::decode::show_decode(program, options); });
+  program.section_apart("generate", "A model generates text with a paged cache",
+                        [&] { flash::decode::show_generation(program); });
+  program.section_apart("functors", "Masks and scores by functors",
+                        [&] { flash::functors::show_functors(program, options); });
+  return program.run(argc, argv);
+}
