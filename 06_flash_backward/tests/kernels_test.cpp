@@ -154,7 +154,7 @@ TEST_CASE("the deterministic kernels for Hopper add to dQ in order") {
     if (!backend.available || backend.kind == "gpu") continue;
     const backward::Rung rung = backend.dispatched(true, gpus::kH100);
     for (const bool causal : {false, true}) {
-      for (const int head_dim : {64, 128}) {  // rungs 14 and 11
+      for (const int head_dim : {64, 128}) {  // rung 14, and two tiles of dQ
         const Problem problem = problem_of(Type::kBFloat16, {1, 4, 2, 200, 300, head_dim}, causal);
         const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
         const backward::Checker checker(problem, inputs);
