@@ -28,6 +28,15 @@ struct DelayedBackwardShared : SpecializedBackwardShared<Tile> {
   }
 };
 
+/// Sends a warpgroup's part of dQ as in rung 09.
+/// @param tile in the pipeline of Q
+template <class Tile>
+__device__ void send_d_q(DelayedBackwardShared<Tile>& shared,
+                         QueryGradient<Tile>& d_q, int warpgroup,
+                         const PipelineState<2>& tile) {
+  send_d_q<Tile>(shared, d_q, warpgroup, tile.stage);
+}
+
 /// An MMA warpgroup and its accumulators.
 /// @tparam Shared what the block keeps in shared memory
 template <class Tile, class Shared = DelayedBackwardShared<Tile>>
@@ -55,6 +64,12 @@ struct DelayedMmaWarpgroup {
   /// Issues dQ = dS K of the previous tile.
   __device__ void issue_previous_d_q(QueryGradient<Tile>& d_q) {
     issue_d_q<Tile>(d_q, shared.d_s[at.stage ^ 1], k, warpgroup);
+  }
+
+  /// Sends it to the thread that adds it.
+  __device__ void send_previous_d_q(QueryGradient<Tile>& d_q) {
+    send_d_q(shared, d_q, warpgroup,
+             PipelineState<2>{at.stage ^ 1, at.parity ^ at.stage ^ 1});
   }
 
   /// A tile of queries.
@@ -89,7 +104,7 @@ struct DelayedMmaWarpgroup {
     issue_gemm_rs(d_k, d_s_operand, shared.q[at.stage]);
     if constexpr (!first) {
       wgmma_wait<2>(d_q);
-      send_d_q<Tile>(shared, d_q, warpgroup, at.stage ^ 1);
+      send_previous_d_q(d_q);
     }
     fence_async_proxy();  // makes dS visible to wgmma
     __syncwarp();
@@ -122,18 +137,18 @@ struct DelayedMmaWarpgroup {
     wait_for_previous_d_s();
     issue_previous_d_q(d_q);
     wgmma_wait<0>(d_q);
-    send_d_q<Tile>(shared, d_q, warpgroup, at.stage ^ 1);
+    send_previous_d_q(d_q);
   }
 };
 
 /// What an MMA warpgroup does for a block of keys: all tiles of queries, then dK and dV.
-template <class Tile, class T>
-__device__ void compute_n_block(DelayedBackwardShared<Tile>& shared,
-                                const TmaGradient<T>& maps,
+template <class Tile, class Shared, class T>
+__device__ void compute_n_block(Shared& shared, const TmaGradient<T>& maps,
                                 const NBlock& block, int warpgroup) {
   with_warpgroup<Tile>(warpgroup, [&](auto of) {
-    DelayedMmaWarpgroup<Tile> mma{shared, shared.k, shared.v,
-                                  maps.a, of,       block.key0 + of * kKeys};
+    const int key0 = block.key0 + of * kKeys;
+    DelayedMmaWarpgroup<Tile, Shared> mma{shared, shared.k, shared.v,
+                                          maps.a, of,       key0};
     mma.mainloop(block);
     epilogue<Tile>(shared, maps, block, mma.d_k, mma.d_v);
   });
@@ -161,7 +176,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     return;
   }
   setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
-  compute_n_block(shared, maps, block, warpgroup);
+  compute_n_block<Tile>(shared, maps, block, warpgroup);
 }
 
 /// Launches the rung.

@@ -111,7 +111,7 @@ __device__ void ordered_dq_block(DelayedBackwardShared<Tile>& shared,
     return;
   }
   setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
-  compute_n_block(shared, maps, block, warpgroup);
+  compute_n_block<Tile>(shared, maps, block, warpgroup);
 }
 /// The kernel.
 /// @tparam Tile HopperBackwardTile

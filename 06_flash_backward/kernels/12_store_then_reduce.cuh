@@ -75,7 +75,7 @@ __device__ void store_then_reduce_block(DelayedBackwardShared<Tile>& shared,
     return;
   }
   setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
-  compute_n_block(shared, maps, block, warpgroup);
+  compute_n_block<Tile>(shared, maps, block, warpgroup);
 }
 /// The kernel.
 /// @tparam Tile HopperBackwardTile

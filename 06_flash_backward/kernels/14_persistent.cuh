@@ -53,6 +53,14 @@ struct PersistentBackwardShared {
   }
 };
 
+/// Sends a warpgroup's part of dQ as in rung 10.
+template <class Tile>
+__device__ void send_d_q(PersistentBackwardShared<Tile>& shared,
+                         QueryGradient<Tile>& d_q, int warpgroup,
+                         const PipelineState<2>& tile) {
+  send_d_q<Tile>(shared, d_q, warpgroup, tile.stage);
+}
+
 /// The state of the pipelines of K, V and work, which advance with each block of keys, from their
 /// count.
 __device__ inline PipelineState<2> state_at(int count) {

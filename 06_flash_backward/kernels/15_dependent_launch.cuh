@@ -8,6 +8,7 @@
 #pragma once
 
 #include "06_flash_backward/kernels/14_persistent.cuh"
+#include "06_flash_backward/kernels/ordered_tiles.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -31,16 +32,16 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   persistent_block<Tile, ordered>(shared, maps, scheduler);
 }
 //! [start]
-/// The second one, as in rung 11.
+/// The second one, in the order of rung 11.
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
-    dependent_ordered_dq(const __grid_constant__ TmaGradient<T> maps,
-                         const TileScheduler scheduler) {
-  auto& shared = *dynamic_shared<DelayedBackwardShared<Tile>>();
+    dependent_ordered_tiles(const __grid_constant__ TmaGradient<T> maps,
+                            const TileScheduler scheduler) {
+  auto& shared = *dynamic_shared<OrderedTilesShared<Tile>>();
   launch_dependents();
   shared.init();
   grid_dependency_wait();
-  ordered_dq_block(shared, maps, scheduler);
+  ordered_tiles_block(shared, maps, scheduler);
 }
 /// The second one, as in rung 12.
 template <class Tile, class T>
@@ -87,7 +88,8 @@ void launch_dependent(void (*second)(TmaGradient<T>, TileScheduler),
 }
 //! [launch]
 
-/// Launches the rung: as rung 14 where persistent blocks are faster, or else as rungs 11 and 12.
+/// Launches the rung: as rung 14 where persistent blocks are faster, or else as rung 12 or in the
+/// order of rung 11.
 /// @tparam d            64, 96 or 128, at least head_dim
 /// @param a             with a Workspace{d, true}
 /// @param deterministic whether every run gives the same bits
@@ -106,10 +108,14 @@ void launch_backward_dependent(const AttentionGradient<T>& a,
       return;
     }
   }
-  launch_dependent<Tile, DelayedBackwardShared<Tile>>(
-      deterministic ? dependent_ordered_dq<Tile, T>
-                    : dependent_store_then_reduce<Tile, T>,
-      grid_of_work(scheduler), a, scheduler, stream);
+  const Size grid = grid_of_work(scheduler);
+  if (deterministic) {
+    launch_dependent<Tile, OrderedTilesShared<Tile>>(
+        dependent_ordered_tiles<Tile, T>, grid, a, scheduler, stream);
+  } else {
+    launch_dependent<Tile, DelayedBackwardShared<Tile>>(
+        dependent_store_then_reduce<Tile, T>, grid, a, scheduler, stream);
+  }
 }
 
 }  // namespace fa::FA_TARGET

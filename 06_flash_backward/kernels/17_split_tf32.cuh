@@ -150,6 +150,20 @@ struct SplitRowSumTile {
       sizeof(float) * (q_size + 2 * k_size + (1 + warps) * block_m);
 };
 
+/// Whether the row sums of P of 64 rows need not be computed: with a thousand keys and an LSE of at
+/// most log(keys) + 1 no score is large, and LSE is rounded by 2^-21 at most. All lanes call it.
+/// @param lse     of the rows
+/// @param visible keys that the last row sees
+//! [moderate]
+__device__ inline bool scores_are_moderate(const float* lse, int visible) {
+  const int lane = threadIdx.x % kWarp;
+  const float most = logf(static_cast<float>(visible)) + 1;
+  const bool is_small =
+      fabsf(lse[lane]) <= most && fabsf(lse[lane + kWarp]) <= most;
+  return visible >= 1024 && __all_sync(kAllLanes, is_small);
+}
+//! [moderate]
+
 /// inv_row_sum = 1 / rowsum(P), with P recomputed tile by tile: see stored_row_sums() for what it
 /// is good for. A warp has 16 keys of each tile.
 template <int d>
@@ -170,6 +184,13 @@ __global__ void __launch_bounds__(128, d <= 64 ? 3 : 2)
                           : 0;  // rows that do not exist get a 0
   const int tiles = ceil_div(visible, Tile::block_n);
   const int unmasked_tiles = visible_keys(a, query0) / Tile::block_n;
+  if (query0 + Tile::block_m <= a.length_q &&
+      scores_are_moderate(head.lse + query0, visible)) {
+    if (thread < Tile::block_m) {
+      a.inv_row_sum[head.padded_row + query0 + thread] = 1;
+    }
+    return;
+  }
   const auto load = [&](int tile) {
     copy_float_rows_async<Tile::block_n, d, Tile::threads>(
         k_smem + tile % 2 * Tile::k_size, kv.k, a.k_strides.row,

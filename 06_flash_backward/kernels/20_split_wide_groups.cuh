@@ -225,7 +225,7 @@ int parts_of_wide_groups(
     const Attention<T>& a,
     const DeviceProperties& device = device_properties()) {
   const int sms = sms_of(device);
-  return cheapest_parts(a, kKeys, sms, [&](int parts) {
+  return cheapest_parts(a, kKeys, sms, 1, [&](int parts) {
     return cost_of_wide_parts(a, parts, sms);
   });
 }
@@ -235,7 +235,7 @@ int parts_of_pair_groups(
     const Attention<T>& a,
     const DeviceProperties& device = device_properties()) {
   const int pairs = std::max(sms_of(device) / 2, 1);
-  return cheapest_parts(a, 2 * kPairKeys, pairs, [&](int parts) {
+  return cheapest_parts(a, 2 * kPairKeys, pairs, 1, [&](int parts) {
     return cost_of_parts(a, 2 * kPairKeys, parts, pairs);
   });
 }

@@ -215,7 +215,7 @@ __device__ NBlock spread_n_block(const Attention<T>& a, int tile_index,
 /// Q, dO and d_q_accum in an eighth of the L2 cache.
 /// @tparam Tile   of the kernel
 /// @param ordered for blocks that wait for one another: so small groups in any
-///                case; without a mask of a third of the cache
+///                case; without a mask of two thirds of the cache
 /// @param sms     that share a block of keys
 template <class Tile, class T>
 TileScheduler n_block_scheduler(const AttentionGradient<T>& a,
@@ -228,8 +228,8 @@ TileScheduler n_block_scheduler(const AttentionGradient<T>& a,
       2 * sizeof(T) + (a.d_q_accum != nullptr ? sizeof(float) : 0);
   const std::int64_t bytes = row_bytes * group_size(a) * a.length_q * Tile::d;
   const std::int64_t fit = ordered || limited_by_memory(a, gpu)
-                               ? static_cast<std::int64_t>(gpu.l2_bytes) /
-                                     (a.causal ? 8 : 3) / bytes
+                               ? static_cast<std::int64_t>(gpu.l2_bytes) *
+                                     (a.causal ? 3 : 16) / 24 / bytes
                                : heads;
   return {blocks, a.kv_heads, heads,
           heads_of_group(heads, blocks, 2 * gpu.sm_count / sms, fit)};
@@ -377,6 +377,13 @@ template <int r>
 __device__ void store_accumulator(float* to, const float (&x)[r]) {
   for_each_four<r>([&](int at, int i) {
     store4(to + at, make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]));
+  });
+}
+/// Adds it to such an array instead, while other blocks may add as well.
+template <int r>
+__device__ void add_accumulator(float* to, const float (&x)[r]) {
+  for_each_four<r>([&](int at, int i) {
+    atomic_add4(to + at, make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]));
   });
 }
 /// Reads what store_accumulator() wrote in the same thread of another warpgroup or block.

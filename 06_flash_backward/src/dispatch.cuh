@@ -109,7 +109,8 @@ std::int64_t kv_part_floats(const Attention<T>& a, int tma, bool deterministic,
                             const DeviceProperties& device) {
   if (tma == 0) return 0;
   if (tma < kWideHeads) {
-    return d_kv_floats(a, kKeyWarpgroups * kKeys, 2 * tma, parts_of_groups(a, device));
+    return d_kv_floats(a, kKeyWarpgroups * kKeys, 2 * tma, parts_of_groups(a, device),
+                       deterministic);
   }
   const int columns = tma + (a.head_dim_v == a.head_dim ? tma : kMlaHeadDimV);
   return deterministic ? d_kv_floats(a, kKeys, columns, parts_of_wide_groups(a, device))

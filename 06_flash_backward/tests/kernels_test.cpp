@@ -155,7 +155,7 @@ TEST_CASE("the deterministic kernels for Hopper add to dQ in order") {
     if (!backend.available || backend.kind == "gpu") continue;
     const backward::Rung rung = backend.dispatched(true, gpus::kH100);
     for (const bool causal : {false, true}) {
-      for (const int head_dim : {64, 128}) {  // rungs 14 and 11
+      for (const int head_dim : {64, 128}) {  // rung 14, and two tiles of dQ
         const Problem problem = problem_of(Type::kFloat16, {1, 4, 2, 200, 300, head_dim}, causal);
         const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
         const backward::Checker checker(problem, inputs);
@@ -284,6 +284,42 @@ TEST_CASE("float32: of the only key of a row P is 1 and dS is 0, whatever the sc
     for (std::int64_t i = 0; i < 64; ++i) CHECK(gradients.d_q(0, 1, 20, i) == 0);
     CHECK(gradients.d_q(0, 1, 21, 0) != 0);
   });
+}
+
+TEST_CASE("float32: gradients where one of many keys has nearly all of the probability") {
+  // Scores of about 7.8, for which rung 17 leaves the row sums out, and of 100.
+  for (const double score : {7.8, 100.0}) {
+    const Problem problem = problem_of(Type::kFloat32, {1, 1, 1, 128, 1100, 32});
+    auto forward = backward::make_inputs(problem, Values::kNormal, 1).forward;
+    for (std::int64_t i = 0; i < 128; ++i) {
+      for (std::int64_t c = 0; c < 32; ++c) {
+        forward.q(0, 0, i, c) = c == 0 ? 4 : 0.3f * forward.q(0, 0, i, c);
+      }
+    }
+    for (std::int64_t j = 0; j < 1100; ++j) {
+      forward.k(0, 0, j, 0) = static_cast<float>((j == 3 ? score : -10) * std::sqrt(32.0) / 4);
+      for (std::int64_t c = 1; c < 32; ++c) forward.k(0, 0, j, c) *= 0.1f;
+    }
+    const auto inputs = backward::with_forward(problem, forward, 7);
+    // dV of this key has no more error than rounding of scores of 7.8 leaves in P.
+    const auto &q = inputs.forward.q, &k = inputs.forward.k, &d_o = inputs.d_o;
+    std::vector<double> exact(32);
+    for (std::int64_t i = 0; i < 128; ++i) {
+      std::vector<double> s(1100);
+      for (std::int64_t j = 0; j < 1100; ++j) {
+        for (std::int64_t c = 0; c < 32; ++c) s[j] += double{q(0, 0, i, c)} * k(0, 0, j, c);
+      }
+      double sum = 0;
+      for (const double x : s) sum += std::exp((x - s[3]) / std::sqrt(32.0));
+      for (std::int64_t c = 0; c < 32; ++c) exact[c] += d_o(0, 0, i, c) / sum;
+    }
+    with_float_gradients(problem, inputs, [&](const auto& rung, const Gradients& gradients) {
+      check_result(backward::Checker(problem, inputs), problem, rung.name, gradients);
+      for (std::int64_t c = 0; c < 32; ++c) {
+        CHECK(gradients.d_v(0, 0, 3, c) == doctest::Approx(exact[c]).epsilon(2e-6).scale(4));
+      }
+    });
+  }
 }
 
 TEST_CASE("the checker refuses gradients with a small error") {

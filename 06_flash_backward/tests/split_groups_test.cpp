@@ -1,5 +1,5 @@
-// Rungs 19 and 20 in the lab: which query heads a part has, how many parts are chosen, and gradients with
-// parts of unequal size.
+// Rungs 19 and 20 in the lab: which query heads and tiles of queries a part has, how many parts are
+// chosen, and gradients with parts of unequal size.
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -30,10 +30,10 @@ int parts_for(int heads, int kv_heads, int length, bool causal, int sms = 132) {
   return parts_of_groups(attention_of<Half>(problem), h100(sms));
 }
 
-// Checks gradients by a launch function, twice.
+// Checks gradients by a launch function, twice, and that the given ones have the same bits.
 template <class Launch>
 void check_gradients(const attention::Problem& problem, const Workspace& what, bool same_d_q,
-                     Launch launch_kernels) {
+                     bool same_d_kv, Launch launch_kernels) {
   CAPTURE(problem.text());
   const auto inputs = backward::make_inputs(problem, attention::Values::kNormal, 1);
   DeviceGradient<Half> x(problem, inputs);
@@ -46,8 +46,8 @@ void check_gradients(const attention::Problem& problem, const Workspace& what, b
   const auto first = run();
   attention::check_result(backward::Checker(problem, inputs), problem, "with parts", first);
   const auto again = run();
-  CHECK(attention::same_bits(first.d_k, again.d_k));
-  CHECK(attention::same_bits(first.d_v, again.d_v));
+  if (same_d_kv) CHECK(attention::same_bits(first.d_k, again.d_k));
+  if (same_d_kv) CHECK(attention::same_bits(first.d_v, again.d_v));
   if (same_d_q) CHECK(attention::same_bits(first.d_q, again.d_q));
 }
 
@@ -56,8 +56,8 @@ template <int d>
 void check_parts(const attention::Problem& problem, int parts, bool deterministic) {
   CAPTURE(parts);
   CAPTURE(deterministic);
-  const auto floats = d_kv_floats(attention_of<Half>(problem), 128, 2 * d, parts);
-  check_gradients(problem, {d, true, floats}, deterministic, [&](const auto& a) {
+  const auto floats = d_kv_floats(attention_of<Half>(problem), 128, 2 * d, parts, deterministic);
+  check_gradients(problem, {d, true, floats}, deterministic, deterministic, [&](const auto& a) {
     launch_backward_split_groups<d>(a, parts, deterministic, Stream());
   });
 }
@@ -66,10 +66,10 @@ template <int d, int d_v>
 void check_wide_parts(const attention::Problem& problem, int parts) {
   CAPTURE(parts);
   const auto of = attention_of<Half>(problem);
-  check_gradients(problem, {0, false, d_kv_floats(of, kKeys, d + d_v, parts)}, true,
+  check_gradients(problem, {0, false, d_kv_floats(of, kKeys, d + d_v, parts)}, true, true,
                   [&](const auto& a) { launch_backward_split_wide<d, d_v>(a, parts, Stream()); });
   if constexpr (d == kTransposedColumns) {
-    check_gradients(problem, {d, false, d_kv_floats(of, kPairKeys, d + d_v, parts)}, false,
+    check_gradients(problem, {d, false, d_kv_floats(of, kPairKeys, d + d_v, parts)}, false, true,
                     [&](const auto& a) { launch_backward_split_pairs<d_v>(a, parts, Stream()); });
   }
 }
@@ -101,6 +101,48 @@ TEST_CASE("each query head of a group is in one part, and parts differ by one he
   }
 }
 
+TEST_CASE("slices of a head have each tile of queries once, in the order of the whole") {
+  for (const int slices : {2, 3, 4}) {
+    for (int tiles = 0; tiles <= 9; ++tiles) {
+      for (int start = 5; start < 5 + std::max(tiles, 1); ++start) {
+        CAPTURE(slices);
+        CAPTURE(tiles);
+        CAPTURE(start);
+        int next = 5;
+        for (int slice = 0; slice < slices; ++slice) {
+          const MBlocks of = slice_of({5, 5 + tiles, start}, slice, slices);
+          CHECK(of.min == next);
+          CHECK(of.max - of.min >= tiles / slices);
+          CHECK(of.max - of.min <= tiles / slices + 1);
+          if (of.max > of.min) CHECK((of.start >= of.min && of.start < of.max));
+          next = of.max;
+        }
+        CHECK(next == 5 + tiles);
+      }
+    }
+  }
+  CHECK(slice_of({5, 15, 5}, 1, 2).start == 10);
+  CHECK(slice_of({5, 15, 14}, 1, 2).start == 14);
+  // No query sees the keys.
+  const MBlocks none = slice_of({9, 7, 9}, 1, 2);
+  CHECK(none.min >= none.max);
+}
+
+TEST_CASE("with more parts than query heads each part has a slice of one head") {
+  const Attention<Half> a =
+      attention_of<Half>(attention::problem_of(attention::Type::kFloat16, {1, 6, 2, 8, 8, 64}));
+  for (int part = 0; part < 6; ++part) {
+    const NBlockPart block = n_block_part(a, NBlock{128, 6 + part, 0, {0, 4, 0}}, 6);
+    CAPTURE(part);
+    CHECK(block.kv_head == 1);
+    CHECK(block.part == part);
+    CHECK(block.heads.first == 3 + part / 2);
+    CHECK(block.heads.count == 1);
+    CHECK(block.m_blocks.min == part % 2 * 2);
+    CHECK(block.m_blocks.max == part % 2 * 2 + 2);
+  }
+}
+
 TEST_CASE("parts of different keys, heads, sequences and groups do not overlap") {
   using Tile = HopperBackwardTileFor<Half, 96>;
   constexpr int parts = 3;
@@ -123,6 +165,8 @@ TEST_CASE("parts of different keys, heads, sequences and groups do not overlap")
   for (const std::int64_t place : places) CHECK(place % each == 0);
   CHECK(d_kv_floats(a, 128, 2 * 96, parts) == *places.rbegin() + each);
   CHECK(d_kv_floats(a, 128, 2 * 96, 1) == 0);
+  // Of their sum alone.
+  CHECK(parts * d_kv_floats(a, 128, 2 * 96, parts, false) == *places.rbegin() + each);
 }
 
 TEST_CASE("a group is divided where blocks of keys are fewer than SMs") {
@@ -132,6 +176,9 @@ TEST_CASE("a group is divided where blocks of keys are fewer than SMs") {
   CHECK(parts_for(32, 1, 4096, true) >= 8);
   CHECK(parts_for(8, 1, 4096, false) == 4);
   CHECK(parts_for(8, 1, 2048, false) == 8);
+  // Under the mask the longest of 128 blocks with one head each take twice an SM's even load.
+  CHECK(parts_for(8, 1, 2048, true) == 16);
+  CHECK(parts_for(8, 1, 4096, true) == 8);
   // 192 blocks: two parts make three full waves of two.
   CHECK(parts_for(32, 8, 3072, false) == 2);
   // One head each, a full grid, and grids with many waves.
@@ -147,7 +194,7 @@ TEST_CASE("a group is divided where blocks of keys are fewer than SMs") {
   CHECK(parts_for(64, 8, 1, true) == 1);
 }
 
-TEST_CASE("parts are as many as query heads of a group at most") {
+TEST_CASE("parts are query heads of a group, or slices of them with 512 queries at least") {
   for (const int group : {1, 2, 3, 5, 7, 8, 16, 32}) {
     for (const int kv_heads : {1, 2, 5}) {
       for (const int length : {1, 100, 129, 1000, 4096, 100000}) {
@@ -155,7 +202,10 @@ TEST_CASE("parts are as many as query heads of a group at most") {
           for (const int sms : {1, 16, 132}) {
             const int parts = parts_for(group * kv_heads, kv_heads, length, causal, sms);
             CHECK(parts >= 1);
-            CHECK(parts <= group);
+            if (parts <= group) continue;
+            CHECK(group > 1);
+            CHECK(parts % group == 0);
+            CHECK(length / (parts / group) >= 512);
           }
         }
       }
@@ -176,6 +226,22 @@ TEST_CASE("gradients with parts of equal and of unequal size, in both modes") {
     check_parts<96>(problem_of(Type::kFloat16, {2, 6, 2, 150, 70, 72}, true), 2, deterministic);
     check_parts<128>(problem_of(Type::kFloat16, {2, 6, 2, 70, 300, 128}, true), 2, deterministic);
     check_parts<128>(problem_of(Type::kFloat16, {2, 10, 2, 150, 140, 104}), 3, deterministic);
+  }
+}
+
+TEST_CASE("gradients with slices of heads, in both modes") {
+  using attention::problem_of;
+  using attention::Type;
+  for (const bool deterministic : {false, true}) {
+    for (const bool causal : {false, true}) {
+      check_parts<64>(problem_of(Type::kFloat16, {1, 2, 1, 400, 300, 64}, causal), 4,
+                      deterministic);
+      check_parts<128>(problem_of(Type::kFloat16, {2, 2, 2, 300, 400, 128}, causal), 3,
+                       deterministic);
+    }
+    // Blocks with fewer tiles of queries than slices, or none.
+    check_parts<64>(problem_of(Type::kFloat16, {1, 2, 1, 300, 5, 64}, true), 6, deterministic);
+    check_parts<64>(problem_of(Type::kFloat16, {1, 2, 1, 5, 300, 64}, true), 4, deterministic);
   }
 }
 

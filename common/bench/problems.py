@@ -136,6 +136,7 @@ class Point(typing.NamedTuple):
 # length or None for batch 1, lengths, heads, kv_heads, head_dim); (head_dim, head_dim_v) where they
 # differ, as in DeepSeek's latent attention.
 FEW = (2048, 4096, 8192, 16384)  # with few heads of K and V
+RAGGED = (300, 777, 3000)  # no multiples of a tile
 BFLOAT16, FLOAT32, BOTH = ("bfloat16",), ("float32",), ("bfloat16", "float16")
 GROUPS = {
     "d64": (BFLOAT16, TOKENS, LENGTHS, 32, 32, 64),
@@ -151,6 +152,8 @@ GROUPS = {
     "gqa8_d128": (BFLOAT16, None, FEW, 8, 1, 128),
     "gqa32_d64": (BFLOAT16, None, FEW, 32, 8, 64),
     "gqa32_d128": (BFLOAT16, None, FEW, 32, 8, 128),
+    "lengths_d64": (BFLOAT16, TOKENS, RAGGED, 32, 32, 64),
+    "lengths_d128": (BFLOAT16, TOKENS, RAGGED, 16, 16, 128),
     "small": (BFLOAT16, 1024, (1024,), 16, 16, 128),
     "float32_d64": (FLOAT32, 4 * 1024, (1024,), 16, 16, 64),
     "float32_d128": (FLOAT32, 4 * 4096, (4096,), 16, 16, 128),
@@ -161,6 +164,7 @@ SETS = {  # of groups
     "goals": ("d64", "d128"),
     "shapes": ("d96", "d192", "d192_v128", "d256", "gqa", "small", "float32_d64", "float32_d128"),
     "few_heads": ("mqa_d64", "mqa_d128", "gqa8_d64", "gqa8_d128", "gqa32_d64", "gqa32_d128"),
+    "lengths": ("lengths_d64", "lengths_d128"),
     "types": ("types_d64", "types_d128"),
 }
 

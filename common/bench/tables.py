@@ -148,9 +148,11 @@ def print_ratios(rows):
         if not found:
             continue
         print(f"\nThe lesson's speed over that of the fastest other{title}, by length")
-        lines = {}
+        lines, batches = {}, {}
+        for row, *_ in found:
+            batches.setdefault(row.get("group"), set()).add(row["batch"])
         for row, value, _ in found:
-            batch = "1" if row["batch"] == 1 and row["length"] < 16384 else ""
+            batch = "1" if batches[row.get("group")] == {1} else ""
             what = (row["type"], heads_of(row), columns_of(row), mask_of(row), batch)
             lines.setdefault(what, {})[row["length"]] = value
         print_by_length(lines, ("type", "heads", "D", "mask", "B"), ".3f")

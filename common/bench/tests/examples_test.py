@@ -233,6 +233,9 @@ class Points(unittest.TestCase):
         self.assertEqual({(p.heads, p.kv_heads) for p in few}, {(32, 1), (8, 1), (32, 8)})
         self.assertEqual({p.length for p in few}, {2048, 4096, 8192, 16384})
         self.assertEqual({p.batch for p in few}, {1})
+        lengths = problems.points_of("lengths")
+        self.assertEqual({p.length for p in lengths}, {300, 777, 3000})
+        self.assertTrue(all(16384 - p.length < p.batch * p.length <= 16384 for p in lengths))
         everything = problems.points_of(",".join(problems.SETS))
         self.assertEqual({p.group for p in everything}, set(problems.GROUPS))
 
