@@ -127,10 +127,10 @@ struct DelayedMmaWarpgroup {
 };
 
 /// What an MMA warpgroup does for a block of keys: all tiles of queries, then dK and dV.
-template <class Tile, class T>
+template <class Tile, class Maps>
 __device__ void compute_n_block(DelayedBackwardShared<Tile>& shared,
-                                const TmaGradient<T>& maps,
-                                const NBlock& block, int warpgroup) {
+                                const Maps& maps, const NBlock& block,
+                                int warpgroup) {
   with_warpgroup<Tile>(warpgroup, [&](auto of) {
     DelayedMmaWarpgroup<Tile> mma{shared, shared.k, shared.v,
                                   maps.a, of,       block.key0 + of * kKeys};
