@@ -10,13 +10,13 @@
 namespace fa::FA_TARGET {
 
 /// Attention with the TMA maps of its tensors.
-template <class T>
+template <class T, class Map = TensorMap>
 struct TmaAttention {
   // Boxes of kQueries rows (q, o) and of a tile of keys (k, v).
-  TensorMap q;
-  TensorMap k;
-  TensorMap v;
-  TensorMap o;
+  Map q;
+  Map k;
+  Map v;
+  Map o;
   Attention<T> a;
 };
 

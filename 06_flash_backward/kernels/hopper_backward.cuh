@@ -28,15 +28,15 @@ constexpr int kBackwardConsumerRegisters =
 
 /// The gradients of attention with the maps of its tensors. Boxes have block_m rows for q and d_o,
 /// kQueries for d_q, Tile::box_keys for the others.
-template <class T>
+template <class T, class Map = TensorMap>
 struct TmaGradient {
-  TensorMap q;
-  TensorMap d_o;
-  TensorMap k;
-  TensorMap v;
-  TensorMap d_k;
-  TensorMap d_v;
-  TensorMap d_q;
+  Map q;
+  Map d_o;
+  Map k;
+  Map v;
+  Map d_k;
+  Map d_v;
+  Map d_q;
   AttentionGradient<T> a;
 };
 

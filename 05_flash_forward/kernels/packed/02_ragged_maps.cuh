@@ -9,25 +9,14 @@
 
 namespace fa::FA_TARGET {
 
-/// TmaAttention of one sequence.
+/// The maps of one sequence.
 template <class T>
-struct SequenceAttention {
-  SequenceMap q;
-  SequenceMap k;
-  SequenceMap v;
-  SequenceMap o;
-  Attention<T> a;
-};
-/// Makes it.
-template <class T>
-__device__ SequenceAttention<T> sequence_of(const TmaAttention<T>& maps,
-                                            const PackedRange& q,
-                                            const PackedRange& k, int head) {
-  const int tokens_q = maps.a.length_q, tokens_k = maps.a.length_k;
-  return {sequence_map(maps.q, q, tokens_q),
-          sequence_map(maps.k, k, tokens_k),
-          sequence_map(maps.v, k, tokens_k),
-          sequence_map(maps.o, q, tokens_q), sequence_of(maps.a, q, k, head)};
+__device__ TmaAttention<T, SequenceMap> sequence_of(
+    const TmaAttention<T, RaggedMap>& maps, const PackedRange& q,
+    const PackedRange& k, int head) {
+  return {sequence_map(maps.q, q), sequence_map(maps.k, k),
+          sequence_map(maps.v, k), sequence_map(maps.o, q),
+          sequence_of(maps.a, q, k, head)};
 }
 
 /// Shared memory of a block: rung 14's, and where the sequence of each tile lies.
@@ -75,7 +64,7 @@ __device__ void schedule_packed(PackedShared<Tile>& shared,
 /// The thread that loads Q, K and V.
 template <class Tile, class T>
 __device__ void load_packed(PackedShared<Tile>& shared,
-                            const TmaAttention<T>& maps) {
+                            const TmaAttention<T, RaggedMap>& maps) {
   PipelineState<2> read;
   ProducerState<Tile> write;
   for (;; read.advance(), write.q.advance()) {
@@ -98,9 +87,9 @@ __device__ void load_packed(PackedShared<Tile>& shared,
 //! [packed]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
-    flash_packed_persistent(const __grid_constant__ TmaAttention<T> maps,
-                            const PackedSequences sequences,
-                            unsigned* tile_counter) {
+    flash_packed_persistent(
+        const __grid_constant__ TmaAttention<T, RaggedMap> maps,
+        const PackedSequences sequences, unsigned* tile_counter) {
   static_assert(Tile::block_m == kSlotRows, "a tile is a slot");
   auto& shared = *dynamic_shared<PackedShared<Tile>>();
   init_barriers(shared, 4 * Tile::consumers + 1);
@@ -159,12 +148,12 @@ void launch_packed_persistent(const Attention<T>& a,
                               const Stream& stream, unsigned* tile_counter) {
   using Tile = HopperTile128<T>;
   const auto of_queries = [&](const T* data, const RowStrides& strides) {
-    return packed_map(data, strides, a.length_q, a.heads, a.head_dim,
-                      kQueries);
+    return ragged_map(data, {a.length_q, a.heads, a.head_dim},
+                      {strides.row, strides.head}, kQueries);
   };
   const auto of_keys = [&](const T* data, const RowStrides& strides) {
-    return packed_map(data, strides, a.length_k, a.kv_heads, a.head_dim,
-                      Tile::block_n);
+    return ragged_map(data, {a.length_k, a.kv_heads, a.head_dim},
+                      {strides.row, strides.head}, Tile::block_n);
   };
   const int slots = sequences.q.slots();
   launch(stream, flash_packed_persistent<Tile, T>,
@@ -172,9 +161,9 @@ void launch_packed_persistent(const Attention<T>& a,
           {kWarpgroup * (Tile::consumers + 1)},
           sizeof(PackedShared<Tile>),
           Tile::stages},
-         TmaAttention<T>{of_queries(a.q, a.q_strides),
-                         of_keys(a.k, a.k_strides), of_keys(a.v, a.v_strides),
-                         of_queries(a.o, a.o_strides), a},
+         TmaAttention<T, RaggedMap>{
+             of_queries(a.q, a.q_strides), of_keys(a.k, a.k_strides),
+             of_keys(a.v, a.v_strides), of_queries(a.o, a.o_strides), a},
          sequences, tile_counter);
 }
 

@@ -24,21 +24,15 @@ struct SequenceGradient {
 /// Makes it.
 /// @param own the gradients of this sequence
 template <class T>
-__device__ SequenceGradient<T> sequence_of(const TmaGradient<T>& maps,
-                                           const PackedSequences& sequences,
-                                           int sequence,
-                                           const AttentionGradient<T>& own) {
+__device__ SequenceGradient<T> sequence_of(
+    const TmaGradient<T, RaggedMap>& maps, const PackedSequences& sequences,
+    int sequence, const AttentionGradient<T>& own) {
   const PackedRange q = sequences.q.range(sequence);
   const PackedRange k = sequences.k.range(sequence);
-  const int tokens_q = maps.a.length_q, tokens_k = maps.a.length_k;
-  return {sequence_map(maps.q, q, tokens_q),
-          sequence_map(maps.d_o, q, tokens_q),
-          sequence_map(maps.k, k, tokens_k),
-          sequence_map(maps.v, k, tokens_k),
-          sequence_map(maps.d_k, k, tokens_k),
-          sequence_map(maps.d_v, k, tokens_k),
-          sequence_map(maps.d_q, q, tokens_q),
-          own};
+  return {sequence_map(maps.q, q),   sequence_map(maps.d_o, q),
+          sequence_map(maps.k, k),   sequence_map(maps.v, k),
+          sequence_map(maps.d_k, k), sequence_map(maps.d_v, k),
+          sequence_map(maps.d_q, q), own};
 }
 
 /// What a block keeps in shared memory: rung 10's, and the gradients of its sequence, for which
@@ -64,8 +58,9 @@ __global__ void preprocess_packed_semaphores(AttentionGradient<T> a,
 //! [packed]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
-    flash_backward_packed_tma(const __grid_constant__ TmaGradient<T> maps,
-                              const PackedSequences sequences, int enough) {
+    flash_backward_packed_tma(
+        const __grid_constant__ TmaGradient<T, RaggedMap> maps,
+        const PackedSequences sequences, int enough) {
   static_assert(Tile::block_n == kSlotRows, "a block of keys is a slot");
   auto& shared = *dynamic_shared<PackedBackwardShared<Tile>>();
   launch_dependents();
@@ -110,8 +105,9 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
 /// dQ = scale d_q_accum.
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
-    postprocess_packed_tma(const __grid_constant__ TmaGradient<T> maps,
-                           const PackedSequences sequences) {
+    postprocess_packed_tma(
+        const __grid_constant__ TmaGradient<T, RaggedMap> maps,
+        const PackedSequences sequences) {
   const int head = blockIdx.y;
   const PackedQueries rows =
       packed_queries(sequences.q, blockIdx.x, Tile::block_m);
@@ -125,14 +121,15 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
 
 /// The maps of all sequences.
 template <class Tile, class T>
-TmaGradient<T> packed_tma_gradient(const AttentionGradient<T>& a) {
+TmaGradient<T, RaggedMap> packed_tma_gradient(const AttentionGradient<T>& a) {
   const auto of_queries = [&](const T* data, const RowStrides& strides,
                               int rows) {
-    return packed_map(data, strides, a.length_q, a.heads, a.head_dim, rows);
+    return ragged_map(data, {a.length_q, a.heads, a.head_dim},
+                      {strides.row, strides.head}, rows);
   };
   const auto of_keys = [&](const T* data, const RowStrides& strides) {
-    return packed_map(data, strides, a.length_k, a.kv_heads, a.head_dim,
-                      Tile::box_keys);
+    return ragged_map(data, {a.length_k, a.kv_heads, a.head_dim},
+                      {strides.row, strides.head}, Tile::box_keys);
   };
   return {of_queries(a.q, a.q_strides, Tile::block_m),
           of_queries(a.d_o, a.d_o_strides, Tile::block_m),
@@ -159,7 +156,7 @@ void launch_backward_packed_tma(const AttentionGradient<T>& a,
       stream, preprocess_packed_semaphores<d, T>,
       {grid_of_slots(q, a.heads, kPreprocessRows<d>), {kPreprocessThreads}},
       a, sequences);
-  const TmaGradient<T> maps = packed_tma_gradient<Tile>(a);
+  const TmaGradient<T, RaggedMap> maps = packed_tma_gradient<Tile>(a);
   Launch sizes{{grid_of_slots(k, 1, Tile::block_n).x *
                 static_cast<unsigned>(a.kv_heads)},
                {kWarpgroup * (kKeyWarpgroups + 1)},
