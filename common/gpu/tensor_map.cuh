@@ -96,9 +96,11 @@ RaggedMap ragged_map(const T* data, const std::array<std::int64_t, 3>& sizes,
   const std::int64_t row = tokens == 1 ? 8 : strides[0];
   // kRaggedRows * wrap = 2^64 elements.
   constexpr std::int64_t wrap = std::int64_t{1} << 34;
-  return {checked_tensor_map<T, 5>(
+  RaggedMap result;
+  result.map = checked_tensor_map<T, 5>(
       data, {kRaggedRows + 1, tokens + 1, heads, kRaggedRows, cols},
-      {wrap - row, row, strides[1], row}, box_rows, kPanelBytes)};
+      {wrap - row, row, strides[1], row}, box_rows, kPanelBytes);
+  return result;
 }
 //! [ragged_map]
 // clang-format on

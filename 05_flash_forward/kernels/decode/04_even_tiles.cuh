@@ -103,7 +103,7 @@ struct TileList {
 struct EvenTiles {
   int total;
   int blocks;  ///< with work: at most as many as tiles
-  int block;   ///< this one
+  int own;     ///< this block
 
   /// Where a block begins; the next one's begin is its end. The first blocks have a tile more.
   //! [even_tiles]
@@ -150,7 +150,7 @@ __device__ void finish_part(const Attention<T>& a, const ItemPart& part,
     if (is_whole) {
       store_output(a, item.batch, head, query, merged);
     } else {
-      store_state(states, even.slot(even.block, part.first), row, merged);
+      store_state(states, even.slot(even.own, part.first), row, merged);
     }
   });
   if (is_whole) return;
