@@ -104,6 +104,7 @@ struct EvenTiles {
   int total;
   int blocks;  ///< with work: at most as many as tiles
   int own;     ///< this block
+  int slots;   ///< of blocks of other heads, which come before
 
   /// Where a block begins; the next one's begin is its end. The first blocks have a tile more.
   //! [even_tiles]
@@ -120,7 +121,7 @@ struct EvenTiles {
   }
   /// Where a block leaves its part of an item that begins at `first`.
   __device__ int slot(int block, int first) const {
-    return 2 * block + (begin(block) < first ? 1 : 0);
+    return slots + 2 * block + (begin(block) < first ? 1 : 0);
   }
   //! [even_tiles]
 };
@@ -128,11 +129,12 @@ struct EvenTiles {
 /// A block's part of an item.
 struct ItemPart {
   DecodeItem item;
-  int index;  ///< of the item, in its sequence
-  int first;  ///< where the item begins in the list
-  int tiles;  ///< of the item
-  int begin;  ///< the part's first tile of the item
-  int end;    ///< the tile behind the last one
+  int counter;  ///< of the item
+  int keys;     ///< of its sequence
+  int first;    ///< where the item begins in the list
+  int tiles;    ///< of the item
+  int begin;    ///< the part's first tile of the item
+  int end;      ///< the tile behind the last one
 };
 
 /// Writes O of a part that is the whole item; else leaves its state, and the last block to do so
@@ -169,18 +171,48 @@ __device__ void finish_part(const Attention<T>& a, const ItemPart& part,
 }
 //! [finish_part]
 
-/// The states of the blocks of a head.
-__device__ inline SplitStates states_of_head(SplitStates states, int head,
-                                             int slots) {
-  const std::int64_t row = std::int64_t{head} * slots * states.rows;
-  states.o += row * states.pitch;
-  states.m += row;
-  states.l += row;
-  return states;
+/// Calls visit(part, even) for each part of a block, which may be of several items. Blocks beyond
+/// those with work have none.
+//! [for_each_part]
+template <class Tile, class T, class Visit>
+__device__ void for_each_part(const Attention<T>& a, const int* lengths_k,
+                              Visit visit) {
+  const TileList<Tile, T> list{a, lengths_k};
+  const int total = list.total(), most = ceil_div(total, kLeastTiles);
+  const int all_blocks = static_cast<int>(gridDim.x) / a.kv_heads;
+  const int head = static_cast<int>(blockIdx.x) % a.kv_heads;
+  const int block = static_cast<int>(blockIdx.x) / a.kv_heads;
+  const EvenTiles even{total, most < all_blocks ? most : all_blocks, block,
+                       2 * head * all_blocks};
+  if (block >= even.blocks) return;
+  int place = even.begin(block);
+  const int end_of_block = even.begin(block + 1);
+  SequenceTiles sequence = list.sequence_at(place);
+  //! [item_loop]
+  while (place < end_of_block) {
+    ItemPart part;
+    const int index = (place - sequence.first) / sequence.tiles;
+    part.item = {sequence.batch, head, index * Tile::block_m};
+    part.counter =
+        (sequence.batch * a.kv_heads + head) * list.items() + index;
+    part.keys = sequence.keys;
+    part.first = sequence.first + index * sequence.tiles;
+    part.tiles = sequence.tiles;
+    part.begin = place - part.first;
+    const int left = end_of_block - part.first;
+    part.end = part.tiles < left ? part.tiles : left;
+    visit(part, even);
+    place = part.first + part.end;
+    if (place < end_of_block && index + 1 == list.items()) {
+      sequence = list.sequence(sequence.batch + 1);
+      sequence.first = place;
+    }
+  }
+  //! [item_loop]
 }
+//! [for_each_part]
 
-/// Attention of a block's tiles, which may be of several items. Blocks beyond those with work
-/// return.
+/// Attention of a block's tiles.
 /// @param attend leaves the states of the warps for a part of an item, given the attention of its
 ///               sequence: attend(own, item, begin, end)
 //! [attend_to_list]
@@ -188,42 +220,14 @@ template <class Tile, class T, class Attend>
 __device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
                                const SplitStates& states, unsigned* counters,
                                Attend attend) {
-  const TileList<Tile, T> list{a, lengths_k};
-  const int total = list.total(), most = ceil_div(total, kLeastTiles);
-  const int all_blocks = static_cast<int>(gridDim.x) / a.kv_heads;
-  const int head = static_cast<int>(blockIdx.x) % a.kv_heads;
-  const int block = static_cast<int>(blockIdx.x) / a.kv_heads;
-  const EvenTiles even{total, most < all_blocks ? most : all_blocks, block};
-  if (block >= even.blocks) return;
-  const SplitStates own_states = states_of_head(states, head, 2 * all_blocks);
-  int place = even.begin(block);
-  const int end_of_block = even.begin(block + 1);
-  SequenceTiles sequence = list.sequence_at(place);
-  //! [item_loop]
-  while (place < end_of_block) {
-    ItemPart part;
-    part.index = (place - sequence.first) / sequence.tiles;
-    part.first = sequence.first + part.index * sequence.tiles;
-    part.tiles = sequence.tiles;
-    part.begin = place - part.first;
-    const int left = end_of_block - part.first;
-    part.end = part.tiles < left ? part.tiles : left;
-    part.item = {sequence.batch, head, part.index * Tile::block_m};
-    Attention<T> own = a;  // this sequence
-    own.length_k = sequence.keys;
-    attend(own, part.item, part.begin, part.end);
-    finish_part<Tile>(
-        a, part, even, own_states,
-        counters + (sequence.batch * a.kv_heads + head) * list.items() +
-            part.index);
-    __syncthreads();  // no warp reads the states, whose place tiles take
-    place = part.first + part.end;
-    if (place < end_of_block && part.index + 1 == list.items()) {
-      sequence = list.sequence(sequence.batch + 1);
-      sequence.first = place;
-    }
-  }
-  //! [item_loop]
+  for_each_part<Tile>(
+      a, lengths_k, [&](const ItemPart& part, const EvenTiles& even) {
+        Attention<T> own = a;  // this sequence
+        own.length_k = part.keys;
+        attend(own, part.item, part.begin, part.end);
+        finish_part<Tile>(a, part, even, states, counters + part.counter);
+        __syncthreads();  // no warp reads the states, whose place tiles take
+      });
 }
 //! [attend_to_list]
 
