@@ -136,11 +136,10 @@ inline std::size_t workspace_bytes(const DecodeWorkspaceSize& size) {
 // What any of the kernels needs.
 template <int d, class T>
 DecodeWorkspaceSize decode_workspace(const Attention<T>& a) {
-  const DecodeWorkspaceSize even = even_tiles_workspace<d>(a), one = one_launch_workspace<d>(a),
-                            tma = tma_list_workspace<d>(a);
-  return {std::max({even.states, one.states, tma.states, packed_gqa_workspace<d>(a),
-                    decode_wgmma_workspace<d>(a)}),
-          std::max({even.counters, one.counters, tma.counters})};
+  const DecodeWorkspaceSize even = even_tiles_workspace<d>(a), one = one_launch_workspace<d>(a);
+  return {
+      std::max({even.states, one.states, packed_gqa_workspace<d>(a), decode_wgmma_workspace<d>(a)}),
+      std::max(even.counters, one.counters)};
 }
 
 inline std::size_t bytes_of_decode_workspace(const fa_attention* given) {
@@ -193,8 +192,6 @@ inline int decode(const fa_attention* given, const fa_cache* given_cache) {
         } else {  // so many states are merged by a kernel of their own
           launch_packed_gqa<d>(a, stream, workspace.states);
         }
-      } else if (prefers_hopper() && can_use_tma_list(a, pages_of(cache))) {
-        launch_tma_list<d>(a, cache.lengths_k, pages_of(cache), stream, workspace);
       } else if (paged) {
         launch_paged_kv<d>(a, cache.lengths_k, pages_of(cache), stream, workspace);
       } else {

@@ -10,7 +10,6 @@
 #include "05_flash_forward/kernels/decode/01_split_kv.cuh"
 #include "05_flash_forward/kernels/decode/02_packed_gqa.cuh"
 #include "05_flash_forward/kernels/decode/03_one_launch.cuh"
-#include "05_flash_forward/kernels/decode/07_tma_list.cuh"
 #include "05_flash_forward/src/decode.hpp"
 #include "05_flash_forward/src/functor_launches.cuh"
 #include "05_flash_forward/src/generate.cuh"
@@ -200,13 +199,6 @@ inline std::vector<flash::decode::Rung> decode_ladder() {
           .launch(of_even_tiles, [](auto& a, auto on) {
             launch_paged_kv<on.d>(a, a.lengths_k, a.pages, on, *on.workspace);
           }),
-      contiguous("07_tma_list", "lists by TMA").needs(kNeedsHopper)
-          .launch(decode_workspace([](auto& a, auto d) { return tma_list_workspace<d>(a); }),
-                  [](auto& a, auto on) { launch_tma_list<on.d>(a, a.lengths_k, {}, on, *on.workspace); }),
-      step(rung_row<Rung, PagedOnDevice, half, bfloat16>("08_tma_pages", "pages by TMA"))
-          .needs(kNeedsHopper)
-          .launch(decode_workspace([](auto& a, auto d) { return tma_list_workspace<d>(a); }),
-                  [](auto& a, auto on) { launch_tma_list<on.d>(a, a.lengths_k, a.pages, on, *on.workspace); }),
       contiguous("06_wgmma", "64 rows: wgmma and TMA").needs(kNeedsHopper)
           .launch(state_workspace([](auto& a, auto d) { return decode_wgmma_workspace<d>(a); }),
                   [](auto& a, auto on) { launch_decode_wgmma<on.d>(a, on, on.workspace); }),

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
-#include "05_flash_forward/kernels/decode/07_tma_list.cuh"
+#include "05_flash_forward/kernels/decode/06_wgmma.cuh"
 #include "05_flash_forward/kernels/functors/01_score_functor.cuh"
 #include "05_flash_forward/kernels/functors/02_persistent.cuh"
 #include "common/attention/functor_instances.cuh"
@@ -48,10 +48,6 @@ FA_PART_OF(decode, (const int*, const PagedKv&, const Stream&, const DecodeWorks
            launch_paged_kv<64>);
 FA_PART_OF(decode, (const int*, const PagedKv&, const Stream&, const DecodeWorkspace&),
            launch_paged_kv<128>);
-FA_PART_OF(decode, (const int*, const PagedKv&, const Stream&, const DecodeWorkspace&),
-           launch_tma_list<64>);
-FA_PART_OF(decode, (const int*, const PagedKv&, const Stream&, const DecodeWorkspace&),
-           launch_tma_list<128>);
 #undef FA_PART_OF
 /// @endcond
 

@@ -19,23 +19,18 @@ struct DecodeWorkspace {
 
 /// Whether this block is the last of `parts` blocks to leave a state: it sees those of the others,
 /// and the counter is 0 again. All threads call it when they have stored theirs.
-/// @param sync a barrier for these threads
 //! [last_to_arrive]
-template <class Sync>
-__device__ bool last_to_arrive(unsigned* counter, int parts, Sync sync) {
+__device__ inline bool last_to_arrive(unsigned* counter, int parts) {
   __shared__ bool is_last;
-  sync();  // all threads have stored their rows
+  __syncthreads();  // all threads have stored their rows
   if (threadIdx.x == 0) {
     __threadfence();  // before the counter, for all of them
     const unsigned before = atomic_add_acquire(counter, 1);
     is_last = before + 1 == static_cast<unsigned>(parts);
     if (is_last) *counter = 0;
   }
-  sync();  // is_last is set
+  __syncthreads();  // is_last is set
   return is_last;
-}
-__device__ inline bool last_to_arrive(unsigned* counter, int parts) {
-  return last_to_arrive(counter, parts, [] { __syncthreads(); });
 }
 //! [last_to_arrive]
 

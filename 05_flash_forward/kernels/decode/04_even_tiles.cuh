@@ -103,7 +103,6 @@ struct TileList {
 struct EvenTiles {
   int total;
   int blocks;  ///< with work: at most as many as tiles
-  int own;     ///< this block
   int slots;   ///< of blocks of other heads, which come before
 
   /// Where a block begins; the next one's begin is its end. The first blocks have a tile more.
@@ -129,21 +128,21 @@ struct EvenTiles {
 /// A block's part of an item.
 struct ItemPart {
   DecodeItem item;
-  int counter;  ///< of the item
-  int keys;     ///< of its sequence
-  int first;    ///< where the item begins in the list
-  int tiles;    ///< of the item
-  int begin;    ///< the part's first tile of the item
-  int end;      ///< the tile behind the last one
+  int index;  ///< of the item, in its sequence
+  int first;  ///< where the item begins in the list
+  int tiles;  ///< of the item
+  int begin;  ///< the part's first tile of the item
+  int end;    ///< the tile behind the last one
 };
 
 /// Writes O of a part that is the whole item; else leaves its state, and the last block to do so
 /// for this item merges all of them.
+/// @param block of those of this head
 //! [finish_part]
 template <class Tile, class T>
 __device__ void finish_part(const Attention<T>& a, const ItemPart& part,
-                            const EvenTiles& even, const SplitStates& states,
-                            unsigned* counter) {
+                            const EvenTiles& even, int block,
+                            const SplitStates& states, unsigned* counter) {
   const DecodeItem& item = part.item;
   const float exponent_scale = a.scale * kLog2E;
   const bool is_whole = part.begin == 0 && part.end == part.tiles;
@@ -152,7 +151,7 @@ __device__ void finish_part(const Attention<T>& a, const ItemPart& part,
     if (is_whole) {
       store_output(a, item.batch, head, query, merged);
     } else {
-      store_state(states, even.slot(even.own, part.first), row, merged);
+      store_state(states, even.slot(block, part.first), row, merged);
     }
   });
   if (is_whole) return;
@@ -171,18 +170,21 @@ __device__ void finish_part(const Attention<T>& a, const ItemPart& part,
 }
 //! [finish_part]
 
-/// Calls visit(part, even) for each part of a block, which may be of several items. Blocks beyond
-/// those with work have none.
-//! [for_each_part]
-template <class Tile, class T, class Visit>
-__device__ void for_each_part(const Attention<T>& a, const int* lengths_k,
-                              Visit visit) {
+/// Attention of a block's tiles, which may be of several items. Blocks beyond those with work
+/// return.
+/// @param attend leaves the states of the warps for a part of an item, given the attention of its
+///               sequence: attend(own, item, begin, end)
+//! [attend_to_list]
+template <class Tile, class T, class Attend>
+__device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
+                               const SplitStates& states, unsigned* counters,
+                               Attend attend) {
   const TileList<Tile, T> list{a, lengths_k};
   const int total = list.total(), most = ceil_div(total, kLeastTiles);
   const int all_blocks = static_cast<int>(gridDim.x) / a.kv_heads;
   const int head = static_cast<int>(blockIdx.x) % a.kv_heads;
   const int block = static_cast<int>(blockIdx.x) / a.kv_heads;
-  const EvenTiles even{total, most < all_blocks ? most : all_blocks, block,
+  const EvenTiles even{total, most < all_blocks ? most : all_blocks,
                        2 * head * all_blocks};
   if (block >= even.blocks) return;
   int place = even.begin(block);
@@ -191,43 +193,27 @@ __device__ void for_each_part(const Attention<T>& a, const int* lengths_k,
   //! [item_loop]
   while (place < end_of_block) {
     ItemPart part;
-    const int index = (place - sequence.first) / sequence.tiles;
-    part.item = {sequence.batch, head, index * Tile::block_m};
-    part.counter =
-        (sequence.batch * a.kv_heads + head) * list.items() + index;
-    part.keys = sequence.keys;
-    part.first = sequence.first + index * sequence.tiles;
+    part.index = (place - sequence.first) / sequence.tiles;
+    part.first = sequence.first + part.index * sequence.tiles;
     part.tiles = sequence.tiles;
     part.begin = place - part.first;
     const int left = end_of_block - part.first;
     part.end = part.tiles < left ? part.tiles : left;
-    visit(part, even);
+    part.item = {sequence.batch, head, part.index * Tile::block_m};
+    Attention<T> own = a;  // this sequence
+    own.length_k = sequence.keys;
+    attend(own, part.item, part.begin, part.end);
+    const int row = sequence.batch * a.kv_heads + head;
+    finish_part<Tile>(a, part, even, block, states,
+                      counters + row * list.items() + part.index);
+    __syncthreads();  // no warp reads the states, whose place tiles take
     place = part.first + part.end;
-    if (place < end_of_block && index + 1 == list.items()) {
+    if (place < end_of_block && part.index + 1 == list.items()) {
       sequence = list.sequence(sequence.batch + 1);
       sequence.first = place;
     }
   }
   //! [item_loop]
-}
-//! [for_each_part]
-
-/// Attention of a block's tiles.
-/// @param attend leaves the states of the warps for a part of an item, given the attention of its
-///               sequence: attend(own, item, begin, end)
-//! [attend_to_list]
-template <class Tile, class T, class Attend>
-__device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
-                               const SplitStates& states, unsigned* counters,
-                               Attend attend) {
-  for_each_part<Tile>(
-      a, lengths_k, [&](const ItemPart& part, const EvenTiles& even) {
-        Attention<T> own = a;  // this sequence
-        own.length_k = part.keys;
-        attend(own, part.item, part.begin, part.end);
-        finish_part<Tile>(a, part, even, states, counters + part.counter);
-        __syncthreads();  // no warp reads the states, whose place tiles take
-      });
 }
 //! [attend_to_list]
 
