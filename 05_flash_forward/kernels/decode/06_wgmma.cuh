@@ -105,6 +105,7 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp, 1)
       visible_keys(a, query_of_row(a, item.row0)) / Tile::block_n;
   WarpgroupOutput<Tile> o = {};
   RowState rows = empty_row_state();
+  //! [loop]
   for (int tile = begin; tile < end; ++tile, at.advance()) {
     shared.pipe.consumer_wait(at);
     // S = Q K^T
@@ -131,6 +132,7 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp, 1)
     wgmma_wait<0>(o, p);
     if (threadIdx.x % kWarp == 0) shared.pipe.consumer_release(at);
   }
+  //! [loop]
   store_packed_rows(states, part, a, item, o, rows);
 }
 //! [decode_wgmma]
