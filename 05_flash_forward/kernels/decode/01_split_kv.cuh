@@ -92,20 +92,14 @@ __global__ void __launch_bounds__(kSplitThreads)
 /// Merges the parts of each row; a warp has one row.
 //! [merge_parts]
 template <int d, class T>
-__device__ void merge_row_of_warp(const Attention<T>& a,
-                                  const SplitStates& states, int parts) {
+__global__ void __launch_bounds__(kSplitThreads)
+    merge_parts(Attention<T> a, SplitStates states, int parts) {
   const int row = blockIdx.x * (kSplitThreads / kWarp) + threadIdx.x / kWarp;
   if (row >= states.rows) return;
   const int query = row % a.length_q, head = row / a.length_q % a.heads;
   store_output(a, row / a.length_q / a.heads, head, query,
                merge_row<d>(states, parts, row, a.scale * kLog2E,
                             [](int part) { return part; }));
-}
-/// The kernel that does so.
-template <int d, class T>
-__global__ void __launch_bounds__(kSplitThreads)
-    merge_parts(Attention<T> a, SplitStates states, int parts) {
-  merge_row_of_warp<d>(a, states, parts);
 }
 //! [merge_parts]
 

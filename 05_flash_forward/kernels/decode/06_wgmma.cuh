@@ -142,7 +142,12 @@ template <int d, class T>
 __global__ void __launch_bounds__(kSplitThreads)
     merge_dependent_parts(Attention<T> a, SplitStates states, int parts) {
   grid_dependency_wait();  // for the states
-  merge_row_of_warp<d>(a, states, parts);
+  const int row = blockIdx.x * (kSplitThreads / kWarp) + threadIdx.x / kWarp;
+  if (row >= states.rows) return;
+  const int query = row % a.length_q, head = row / a.length_q % a.heads;
+  store_output(a, row / a.length_q / a.heads, head, query,
+               merge_row<d>(states, parts, row, a.scale * kLog2E,
+                            [](int part) { return part; }));
 }
 
 /// Parts of each item's keys on this GPU.
