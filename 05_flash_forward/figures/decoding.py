@@ -196,6 +196,29 @@ def packed_slots():
     return d
 
 
+def ragged_map():
+    """The rows of a map at the index of each sequence's end."""
+    d = Drawing(390, 226, "One map of a packed tensor: at each index its rows end elsewhere")
+    scale, left = 0.45, 10
+
+    def at(row):
+        return left + scale * (row + 410)
+
+    d.left(10, 20, "Memory: what is before the tensor, and its 410 rows", **BOLD)
+    d.box(at(-410), 30, 410 * scale, 28, "#ffffff", EDGE)
+    d.text(at(-205), 48, "never in a box", **SMALLER)
+    for i, (begin, length) in enumerate(PACKED):
+        d.cell(at(begin), 30, length * scale, 28, COLOURS[i], i, EDGE)
+    for i, (begin, length) in enumerate(PACKED):
+        end, y = begin + length, 88 + 44 * i
+        d.left(10, y - 6, f"the last of 2³⁰ rows, at index {end}", **SMALLER)
+        d.box(at(end - 410), y, 410 * scale, 18, GREY, EDGE)
+        d.box(at(begin), y, length * scale, 18, COLOURS[i], EDGE)
+        d.line(at(end), y - 4, at(end), y + 22, RED, 2.2)
+    d.legend(10, 216, [(COLOURS[i], f"sequence {i}") for i in range(3)])
+    return d
+
+
 if __name__ == "__main__":
     main(
         wasted_tile,
@@ -206,4 +229,5 @@ if __name__ == "__main__":
         even_tiles,
         block_table,
         packed_slots,
+        ragged_map,
     )

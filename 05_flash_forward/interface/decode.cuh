@@ -137,8 +137,9 @@ inline std::size_t workspace_bytes(const DecodeWorkspaceSize& size) {
 template <int d, class T>
 DecodeWorkspaceSize decode_workspace(const Attention<T>& a) {
   const DecodeWorkspaceSize even = even_tiles_workspace<d>(a), one = one_launch_workspace<d>(a);
-  return {std::max({even.states, one.states, packed_gqa_workspace<d>(a)}),
-          std::max(even.counters, one.counters)};
+  return {
+      std::max({even.states, one.states, packed_gqa_workspace<d>(a), decode_wgmma_workspace<d>(a)}),
+      std::max(even.counters, one.counters)};
 }
 
 inline std::size_t bytes_of_decode_workspace(const fa_attention* given) {
@@ -186,6 +187,8 @@ inline int decode(const fa_attention* given, const fa_cache* given_cache) {
       if (!paged && cache.lengths_k == nullptr) {
         if (packed_rows(a) <= 16) {
           launch_one_launch<d>(a, stream, workspace);
+        } else if (prefers_hopper() && can_use_tma(a)) {
+          launch_decode_wgmma<d>(a, stream, workspace.states);
         } else {  // so many states are merged by a kernel of their own
           launch_packed_gqa<d>(a, stream, workspace.states);
         }

@@ -5,6 +5,7 @@
 
 #include "05_flash_forward/interface/packed_checks.cuh"
 #include "05_flash_forward/kernels/packed/01_list_of_slots.cuh"
+#include "05_flash_forward/kernels/packed/02_ragged_maps.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each library includes this
@@ -13,6 +14,11 @@ template <class T>
 void launch_forward_packed(const Attention<T>& a, const PackedSequences& sequences,
                            const fa_attention& given) {
   const Stream stream = stream_of(given);
+  if (prefers_hopper() && can_use_packed_tma(a, sequences)) {
+    check_workspace(given, sizeof(unsigned));
+    launch_packed_persistent(a, sequences, stream, static_cast<unsigned*>(given.workspace));
+    return;
+  }
   with_head_dim<64, 128>(a.head_dim, [&](auto d) {
     constexpr int columns = decltype(d)::value;
     const Needs needs = kNeedsMma.with_shared(pipeline_bytes<ForwardTileFor<columns>, T>());

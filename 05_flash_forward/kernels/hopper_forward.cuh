@@ -10,13 +10,13 @@
 namespace fa::FA_TARGET {
 
 /// Attention with the TMA maps of its tensors.
-template <class T>
+template <class T, class Map = TensorMap>
 struct TmaAttention {
   // Boxes of kQueries rows (q, o) and of a tile of keys (k, v).
-  TensorMap q;
-  TensorMap k;
-  TensorMap v;
-  TensorMap o;
+  Map q;
+  Map k;
+  Map v;
+  Map o;
   Attention<T> a;
 };
 
@@ -229,15 +229,16 @@ __device__ void rescale_o(float (&o)[r], const float (&rescale)[2]) {
 /// The epilogue, O /= l: rounds and writes O and LSE of a warpgroup, whose threads call it
 /// together.
 /// @param o_smem a stage for O: the warpgroup's tile of Q, whose matmuls this thread has waited for
+/// @param maps   TmaAttention, or maps of one sequence
 /// @param query0 the warpgroup's first query
 /// @return true in one thread, which calls bulk_wait_read<0>() before o_smem is used again or the
 ///         block ends
 //! [write_output]
-template <class Tile, class T>
-__device__ bool write_output(const TmaAttention<T>& maps,
-                             const WarpgroupOutput<Tile>& o, RowState rows,
-                             typename Tile::QTile& o_smem, int query0,
-                             int head, int batch) {
+template <class Tile, class Maps>
+__device__ bool write_output(const Maps& maps, const WarpgroupOutput<Tile>& o,
+                             RowState rows, typename Tile::QTile& o_smem,
+                             int query0, int head, int batch) {
+  using T = typename Tile::T;
   const Attention<T>& a = maps.a;
   float* const lse =
       a.lse + (std::int64_t{batch} * a.heads + head) * a.length_q;

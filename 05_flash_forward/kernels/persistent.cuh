@@ -27,14 +27,16 @@ struct PersistentShared {
 };
 
 /// Initialises a block's barriers; all threads call it.
+/// @param work_readers that release each tile of work: a lane of each warp of the consumers
 template <class Tile>
-__device__ void init_barriers(PersistentShared<Tile>& shared) {
+__device__ void init_barriers(PersistentShared<Tile>& shared,
+                              int work_readers = 4 * Tile::consumers) {
   if (threadIdx.x == 0) {
     for (auto& pipe : shared.q_pipe)
       pipe.init(1);  // the thread that stores O
     shared.k_pipe.init(4 * Tile::consumers);
     shared.v_pipe.init(4 * Tile::consumers);
-    shared.work_pipe.init(4 * Tile::consumers);
+    shared.work_pipe.init(work_readers);
     fence_barrier_init();
   }
   __syncthreads();  // the barriers are initialised
@@ -65,13 +67,13 @@ struct ProducerState {
 };
 
 /// The producer's thread loads Q, K and V of a tile. K is a tile ahead of V: S comes before P V.
+/// @param maps  TmaAttention, or maps of one sequence
 /// @param tiles of keys, at least one
 //! [load_work_tile]
-template <class Tile, class T>
+template <class Tile, class Maps>
 __device__ void load_work_tile(PersistentShared<Tile>& shared,
-                               const TmaAttention<T>& maps,
-                               const WorkTile& work, int tiles,
-                               ProducerState<Tile>& write) {
+                               const Maps& maps, const WorkTile& work,
+                               int tiles, ProducerState<Tile>& write) {
   const int kv_head = kv_head_of(maps.a, work.head);
   const auto load_q = [&](int i) {
     load_tile(shared.q[write.q.stage][i], maps.q,

@@ -199,6 +199,9 @@ inline std::vector<flash::decode::Rung> decode_ladder() {
           .launch(of_even_tiles, [](auto& a, auto on) {
             launch_paged_kv<on.d>(a, a.lengths_k, a.pages, on, *on.workspace);
           }),
+      contiguous("06_wgmma", "64 rows: wgmma and TMA").needs(kNeedsHopper)
+          .launch(state_workspace([](auto& a, auto d) { return decode_wgmma_workspace<d>(a); }),
+                  [](auto& a, auto on) { launch_decode_wgmma<on.d>(a, on, on.workspace); }),
   };
 }
 // clang-format on

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
+#include "05_flash_forward/kernels/decode/06_wgmma.cuh"
 #include "05_flash_forward/kernels/functors/01_score_functor.cuh"
 #include "05_flash_forward/kernels/functors/02_persistent.cuh"
 #include "common/attention/functor_instances.cuh"
@@ -37,6 +38,8 @@ FA_PART_OF(persistent_functor, (const FunctorSpec&, const Stream&, TileKind*, un
            launch_functor_persistent);
 FA_PART_OF(decode, (const Stream&, float*), launch_packed_gqa<64>);
 FA_PART_OF(decode, (const Stream&, float*), launch_packed_gqa<128>);
+FA_PART_OF(decode, (const Stream&, float*), launch_decode_wgmma<64>);
+FA_PART_OF(decode, (const Stream&, float*), launch_decode_wgmma<128>);
 FA_PART_OF(decode, (const Stream&, const DecodeWorkspace&), launch_one_launch<64>);
 FA_PART_OF(decode, (const Stream&, const DecodeWorkspace&), launch_one_launch<128>);
 FA_PART_OF(decode, (const int*, const Stream&, const DecodeWorkspace&), launch_even_tiles<64>);

@@ -25,7 +25,7 @@ using Tests = RungTests<DecodeChecker, flash::decode::backends, flash::decode::d
 
 // All steps, or those that read lengths.
 void check_inputs(const Problem& problem, const DecodeInputs& inputs) {
-  Tests::check_everywhere(problem, inputs, inputs.lengths_k.empty() ? 5 : 2,
+  Tests::check_everywhere(problem, inputs, inputs.lengths_k.empty() ? 6 : 2,
                           [&](const flash::decode::Rung& rung) {
                             return inputs.lengths_k.empty() || supports_lengths(rung);
                           });
@@ -43,6 +43,11 @@ void check_lengths(Problem problem, const Lengths& lengths_k, int page_size) {
 // 16 queries, or 1, on 8 heads and 2.
 Problem of_lengths(Type type, std::int64_t length_q, std::int64_t most, bool causal) {
   return problem_of(type, {1, 8, 2, length_q, most, 64}, causal);
+}
+
+// Step 05 in the lab.
+const flash::decode::Rung& paged_step() {
+  return Tests::all().front().rungs[4];
 }
 
 }  // namespace
@@ -76,7 +81,7 @@ TEST_CASE("head dimensions that are multiples of 8 are padded") {
   for (const int head_dim : {8, 40, 72, 96, 120}) {
     Tests::check_everywhere(problem_of(Type::kBFloat16, {1, 4, 2, 3, 150, head_dim}, true));
   }
-  const flash::decode::Rung& rung = Tests::all().front().rungs.back();
+  const flash::decode::Rung& rung = paged_step();
   CHECK_THROWS_WITH_AS(
       rung.check(problem_of(Type::kBFloat16, {1, 1, 1, 1, 9, 136})),
       "05_paged_kv supports float16 or bfloat16 with a head_dim that is a multiple "
@@ -130,7 +135,7 @@ TEST_CASE("pages of any multiple of 16 tokens") {
     wide.layout = page_size % 32 == 0 ? Layout::kLengthFirst : Layout::kHeadsFirst;
     check_lengths(wide, {333, 39, 17}, page_size);
   }
-  const flash::decode::Rung& rung = Tests::all().front().rungs.back();
+  const flash::decode::Rung& rung = paged_step();
   const Problem problem = of_lengths(Type::kBFloat16, 1, 100, false);
   DecodeInputs inputs = flash::decode::decode_inputs(problem, Values::kNormal, 1);
   inputs.page_size = 24;

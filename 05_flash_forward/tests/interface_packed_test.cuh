@@ -1,4 +1,5 @@
-// fa_forward_packed(), as a program in C would call it.
+// fa_forward_packed(), as a program in C would call it, and the kernels for TMA that the library
+// launches on Hopper GPUs only.
 #include <cmath>
 #include <functional>
 #include <string>
@@ -7,6 +8,8 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/interface/flash_attention.h"
+#include "05_flash_forward/kernels/packed/01_list_of_slots.cuh"
+#include "05_flash_forward/kernels/packed/02_ragged_maps.cuh"
 #include "05_flash_forward/src/checker.hpp"
 #include "common/attention/tests/packed_tensors.cuh"
 #include "common/attention/tests/problems.hpp"
@@ -74,6 +77,36 @@ class PackedCall {
   std::string says() {
     return says([](auto&, auto&) {});
   }
+  // The same for the kernels.
+  Attention<bfloat16> of_kernels() const {
+    const fa_attention& a = attention;
+    const auto strides = [](const fa_strides& s) { return RowStrides{s.batch, s.head, s.row}; };
+    return {static_cast<const bfloat16*>(a.q),
+            static_cast<const bfloat16*>(a.k),
+            static_cast<const bfloat16*>(a.v),
+            static_cast<bfloat16*>(a.o),
+            a.lse,
+            strides(a.q_strides),
+            strides(a.k_strides),
+            strides(a.v_strides),
+            strides(a.o_strides),
+            1,
+            static_cast<int>(a.heads),
+            static_cast<int>(a.kv_heads),
+            static_cast<int>(a.length_q),
+            static_cast<int>(a.length_k),
+            static_cast<int>(a.head_dim),
+            static_cast<int>(a.head_dim),
+            static_cast<float>(a.scale),
+            a.causal != 0,
+            {}};
+  }
+  PackedSequences sequences() const {
+    const auto count = static_cast<int>(packed.sequences);
+    return {{packed.cu_seqlens_q, count, static_cast<int>(attention.length_q)},
+            {packed.cu_seqlens_k, count, static_cast<int>(attention.length_k)}};
+  }
+  unsigned* counter() { return counter_.data(); }
 
   // Every element of a sequence becomes NaN, of all inputs; check() skips it then.
   void poison(std::size_t sequence) {
@@ -149,6 +182,27 @@ TEST_CASE("what a neighbour holds does not matter, nor whether there is a worksp
   call.check("fa_forward_packed");
 }
 
+TEST_CASE("the maps of TMA end where a packed sequence ends") {
+  if (!has_hopper()) return;
+  for_each_call([](PackedCall& call) {
+    for (int i = 0; i < 2; ++i) {  // the counter is ready for the next call
+      launch_packed_persistent(call.of_kernels(), call.sequences(), Stream(), call.counter());
+      call.check("02_ragged_maps");
+    }
+  });
+  PackedCall call({1, 2, 1, 0, 0, 64}, false, {{70, 20, 90}, {70, 20, 90}});
+  call.poison(1);
+  launch_packed_persistent(call.of_kernels(), call.sequences(), Stream(), nullptr);
+  call.check("02_ragged_maps");
+}
+
+TEST_CASE("packed sequences without TMA") {
+  if (!can_run(device_properties(), kNeedsMma)) return;
+  PackedCall call({1, 4, 2, 0, 0, 40}, true, odd_lengths());
+  launch_packed<64>(call.of_kernels(), call.sequences(), Stream());
+  call.check("01_list_of_slots");
+}
+
 TEST_CASE("more sequences than a block takes tiles, most of them of one token") {
   PackedLengths lengths;
   for (int i = 0; i < 37; ++i) {
@@ -205,6 +259,9 @@ TEST_CASE("without the check wrong cu_seqlens give wrong rows, but no crash") {
                                Lengths{300, 200, 100, 0}, Lengths{7, 7, 7, 7}}) {
     call.set_cu_seqlens(wrong, wrong);
     CHECK(call.says() == "");
+    if (!has_hopper()) continue;
+    launch_packed_persistent(call.of_kernels(), call.sequences(), Stream(), call.counter());
+    device_synchronize();
   }
   call.set_cu_seqlens({0, 200, 203, 300}, {0, 200, 203, 300});
   CHECK(call.says() == "");

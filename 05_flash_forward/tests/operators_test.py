@@ -72,6 +72,23 @@ class Operators(unittest.TestCase):
             own = [x.transpose(0, 1)[None] for x in (q[of_q], k[of_k], v[of_k])]
             self.check_close(o[of_q].transpose(0, 1)[None], textbook(*own, causal=True))
 
+    def test_packed_sequences_do_not_see_their_neighbours(self):
+        # Tensors of a few rows, at the beginning and at the end of what PyTorch allocates at once.
+        for lengths in ((1,), (0, 3), (1, 0, 1, 40), (5, 130, 2, 1), (200, 7, 128)):
+            begins = [sum(lengths[:i]) for i in range(len(lengths) + 1)]
+            cu = torch.tensor(begins, dtype=torch.int32, device=DEVICE)
+            q, k, v = tensors(*[(begins[-1], heads, 128) for heads in (4, 2, 2)])
+            for i, causal in ((i, c) for i in range(len(lengths)) for c in (False, True)):
+                own, others = slice(begins[i], begins[i + 1]), []
+                for x in (q, k, v):
+                    others.append(torch.full_like(x, math.nan))
+                    others[-1][own] = x[own]
+                o = operators.packed_attention(*others, cu, cu, causal=causal)
+                if lengths[i] == 0:
+                    continue
+                alone = [x[own].transpose(0, 1)[None] for x in (q, k, v)]
+                self.check_close(o[own].transpose(0, 1)[None], textbook(*alone, causal=causal))
+
     def test_a_compiled_function_without_a_graph_break(self):
         def layer(q, k, v):
             return operators.attention(2 * q, k, v, causal=True).transpose(1, 2).flatten(2) + 1

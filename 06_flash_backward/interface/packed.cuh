@@ -6,6 +6,7 @@
 #include "05_flash_forward/interface/packed_checks.cuh"
 #include "06_flash_backward/interface/gradient_checks.cuh"
 #include "06_flash_backward/kernels/packed/01_list_of_slots.cuh"
+#include "06_flash_backward/kernels/packed/02_ragged_maps.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each library includes this
@@ -50,6 +51,10 @@ template <int d, class T>
 void launch_gradient_packed(const AttentionGradient<T>& a, const PackedSequences& sequences,
                             const Stream& stream) {
   const DeviceProperties device = device_properties();
+  if (prefers_hopper(device) && can_use_tma_backward(a) && can_use_packed_tma(a, sequences)) {
+    launch_backward_packed_tma<d>(a, sequences, stream);
+    return;
+  }
   const Needs needs = kNeedsMma.with_shared(sm_80_backward_bytes(d, false));
   if (!can_run(device, needs)) {
     throw std::runtime_error("fa_backward_packed " + missing(device, needs));

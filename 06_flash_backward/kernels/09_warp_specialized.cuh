@@ -41,13 +41,13 @@ struct SpecializedBackwardShared {
 };
 
 /// The producer thread. K is loaded with the first tile of Q, V with the first one of dO.
-template <class Tile, class T, class Block>
+template <class Tile, class Maps, class Block>
 __device__ void load_queries(SpecializedBackwardShared<Tile>& shared,
-                             const TmaGradient<T>& maps, const Block& block) {
+                             const Maps& maps, const Block& block) {
   constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
-  const AttentionGradient<T>& a = maps.a;
+  const auto& a = maps.a;
   int keys_bytes = sizeof shared.k;  // then 0
-  const auto load_keys = [&](auto& tiles, const TensorMap& map,
+  const auto load_keys = [&](auto& tiles, const auto& map,
                              Mbarrier& barrier) {
     int key0 = block.key0;
 #pragma unroll 1  // registers are few here

@@ -142,8 +142,8 @@ struct DelayedMmaWarpgroup {
 };
 
 /// What an MMA warpgroup does for a block of keys: all tiles of queries, then dK and dV.
-template <class Tile, class Shared, class T>
-__device__ void compute_n_block(Shared& shared, const TmaGradient<T>& maps,
+template <class Tile, class Shared, class Maps>
+__device__ void compute_n_block(Shared& shared, const Maps& maps,
                                 const NBlock& block, int warpgroup) {
   with_warpgroup<Tile>(warpgroup, [&](auto of) {
     const int key0 = block.key0 + of * kKeys;

@@ -27,8 +27,8 @@ __device__ unsigned* d_q_semaphore(const AttentionGradient<T>& a,
 /// @tparam d columns of d_q_accum, at least head_dim
 template <int d, class T>
 __device__ void preprocess_rows_and_semaphores(
-    const AttentionGradient<T>& a) {
-  with_row_delta<d>(a, [&](const auto& head, int row, int col, float delta) {
+    const AttentionGradient<T>& a, const RowBlock& block = row_block<d>()) {
+  const auto store = [&](const auto& head, int row, int col, float delta) {
     const std::int64_t padded = head.padded_row + row;
     const int next_tile = (row / kSemaphoreRows + 1) * kSemaphoreRows;
     if (visible_keys(a, next_tile - 1) <= 0) {
@@ -40,7 +40,8 @@ __device__ void preprocess_rows_and_semaphores(
           0;
     }
     store_row_statistics(a, head, row, delta);
-  });
+  };
+  with_row_delta<d>(a, store, block);
 }
 /// The kernel that computes them.
 template <int d, class T>

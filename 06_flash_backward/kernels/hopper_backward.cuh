@@ -28,15 +28,15 @@ constexpr int kBackwardConsumerRegisters =
 
 /// The gradients of attention with the maps of its tensors. Boxes have block_m rows for q and d_o,
 /// kQueries for d_q, Tile::box_keys for the others.
-template <class T>
+template <class T, class Map = TensorMap>
 struct TmaGradient {
-  TensorMap q;
-  TensorMap d_o;
-  TensorMap k;
-  TensorMap v;
-  TensorMap d_k;
-  TensorMap d_v;
-  TensorMap d_q;
+  Map q;
+  Map d_o;
+  Map k;
+  Map v;
+  Map d_k;
+  Map d_v;
+  Map d_q;
   AttentionGradient<T> a;
 };
 
@@ -413,8 +413,8 @@ __device__ float* d_q_accum_part(const AttentionGradient<T>& a,
 /// @param x      this lane's part, to be multiplied by the factor
 /// @param tile   in shared memory; a barrier has ordered all reads by wgmma before this call
 /// @param row0   first row there, and col0 its first column
-template <class RowTile, int r>
-__device__ void store_gradient(const TensorMap& map, const float (&x)[r],
+template <class RowTile, class Map, int r>
+__device__ void store_gradient(const Map& map, const float (&x)[r],
                                float factor, RowTile& tile, int row0,
                                int head, int batch, int col0 = 0) {
   static_assert(RowTile::rows == 64 && RowTile::cols >= 2 * r,
@@ -444,8 +444,8 @@ __device__ inline void wait_for_d_s() {
 }
 
 /// Stores a warpgroup's dV and, when both warpgroups have read K, its dK.
-template <class Tile, class Shared, class T>
-__device__ void epilogue(Shared& shared, const TmaGradient<T>& maps,
+template <class Tile, class Shared, class Maps>
+__device__ void epilogue(Shared& shared, const Maps& maps,
                          const NBlock& block, const KeyGradient<Tile>& d_k,
                          const KeyGradient<Tile>& d_v) {
   const int warpgroup = warpgroup_index();
@@ -463,13 +463,13 @@ __device__ void epilogue(Shared& shared, const TmaGradient<T>& maps,
 /// dQ = scale d_q_accum, rounded, for a tile of queries: each warpgroup a part, as the registers of
 /// wgmma held it.
 /// @tparam Tile HopperBackwardTile of the kernel that accumulated
-template <class Tile, class T>
-__device__ void postprocess_m_block(const TmaGradient<T>& maps) {
+template <class Tile, class Maps>
+__device__ void postprocess_tile(const Maps& maps, int query0, int head_index,
+                                 int batch) {
   auto& tiles = *dynamic_shared<QueryGradientPart<Tile>[kKeyWarpgroups]>();
-  const AttentionGradient<T>& a = maps.a;
+  const auto& a = maps.a;
   const int warpgroup = warpgroup_index();
-  const int query0 = blockIdx.x * Tile::block_m;
-  const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
+  const auto head = gradient_head(a, batch, head_index);
   constexpr bool by_columns = Tile::block_m == 64;
   QueryGradient<Tile> d_q;
   with_d_q_part<Tile>(d_q, warpgroup, [&](auto& part) {
@@ -477,12 +477,18 @@ __device__ void postprocess_m_block(const TmaGradient<T>& maps) {
         part, d_q_accum_part<Tile>(a, head.padded_row + query0, warpgroup));
     store_gradient(maps.d_q, part, a.scale, tiles[warpgroup],
                    query0 + (by_columns ? 0 : kQueries * warpgroup),
-                   blockIdx.y, blockIdx.z,
+                   head_index, batch,
                    by_columns ? Tile::d_q_columns * warpgroup : 0);
   });
   if (threadIdx.x % kWarpgroup == 0) {
     bulk_wait_read<0>();  // before the block's shared memory is freed
   }
+}
+/// The same for a block of tma_postprocess_launch().
+template <class Tile, class T>
+__device__ void postprocess_m_block(const TmaGradient<T>& maps) {
+  postprocess_tile<Tile>(maps, blockIdx.x * Tile::block_m, blockIdx.y,
+                         blockIdx.z);
 }
 /// The kernel that does so.
 template <class Tile, class T>

@@ -1,4 +1,5 @@
-// fa_backward_packed(), as a program in C would call it.
+// fa_backward_packed(), as a program in C would call it, and the kernels for TMA that the library
+// launches on Hopper GPUs only.
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -7,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include "06_flash_backward/kernels/packed/02_ragged_maps.cuh"
 #include "06_flash_backward/src/problem.hpp"
 #include "06_flash_backward/tests/gradient_call.cuh"
 #include "common/attention/tests/packed_tensors.cuh"
@@ -77,6 +79,22 @@ class PackedGradientCall {
   std::string says() {
     return says([](auto&, auto&) {});
   }
+  // Launches the kernels for TMA.
+  template <int d>
+  void launch_tma() {
+    const fa_attention& g = gradient.attention;
+    const PackedSequences sequences{
+        {packed.cu_seqlens_q, static_cast<int>(packed.sequences), static_cast<int>(g.length_q)},
+        {packed.cu_seqlens_k, static_cast<int>(packed.sequences), static_cast<int>(g.length_k)}};
+    AttentionGradient<bfloat16> a = of_kernels();
+    const Workspace needed{d, true};
+    DeviceBuffer<float> workspace(workspace_floats(with_slots(a, sequences), needed));
+    auto padded = with_slots(a, sequences);
+    set_workspace(padded, workspace.data(), needed);
+    padded.length_q = a.length_q;
+    launch_backward_packed_tma<d>(padded, sequences, Stream());
+    device_synchronize();
+  }
   // Every element of a sequence becomes NaN, of all inputs; check() skips it then.
   void poison(std::size_t sequence) {
     backward::Inputs& in = inputs_[sequence];
@@ -124,6 +142,30 @@ class PackedGradientCall {
     q_.write(q), k_.write(k), v_.write(v), o_.write(o), d_o_.write(d_o);
     lse_.upload(lse.data());
   }
+  AttentionGradient<bfloat16> of_kernels() const {
+    AttentionGradient<bfloat16> to{};
+    const fa_gradient& g = gradient;
+    const fa_attention& a = g.attention;
+    const auto place = [](auto& pointer, RowStrides& strides, const void* data,
+                          const fa_strides& s) {
+      pointer = static_cast<std::decay_t<decltype(pointer)>>(const_cast<void*>(data));
+      strides = {s.batch, s.head, s.row};
+    };
+    place(to.q, to.q_strides, a.q, a.q_strides), place(to.k, to.k_strides, a.k, a.k_strides);
+    place(to.v, to.v_strides, a.v, a.v_strides), place(to.o, to.o_strides, a.o, a.o_strides);
+    place(to.d_o, to.d_o_strides, g.d_o, g.d_o_strides);
+    place(to.d_q, to.d_q_strides, g.d_q, g.d_q_strides);
+    place(to.d_k, to.d_k_strides, g.d_k, g.d_k_strides);
+    place(to.d_v, to.d_v_strides, g.d_v, g.d_v_strides);
+    to.lse = a.lse;
+    to.batch = 1;
+    to.heads = static_cast<int>(a.heads), to.kv_heads = static_cast<int>(a.kv_heads);
+    to.length_q = static_cast<int>(a.length_q), to.length_k = static_cast<int>(a.length_k);
+    to.head_dim = to.head_dim_v = static_cast<int>(a.head_dim);
+    to.scale = static_cast<float>(a.scale);
+    to.causal = a.causal != 0;
+    return to;
+  }
 
   std::vector<Problem> problems_;
   std::vector<backward::Inputs> inputs_;
@@ -145,11 +187,27 @@ TEST_CASE("fa_backward_packed() computes the gradients of each of several packed
   }
 }
 
+TEST_CASE("gradients with maps of TMA that end where a packed sequence ends") {
+  if (!has_hopper()) return;
+  for (const bool causal : {false, true}) {
+    CAPTURE(causal);
+    PackedGradientCall narrow({1, 4, 2, 0, 0, 40}, causal, odd_lengths());
+    narrow.launch_tma<64>();
+    narrow.check("02_ragged_maps");
+    PackedGradientCall wide({1, 2, 1, 0, 0, 128}, causal, odd_lengths());
+    wide.launch_tma<128>();
+    wide.check("02_ragged_maps");
+  }
+}
+
 TEST_CASE("what a neighbour holds does not matter for the gradients") {
   PackedGradientCall call({1, 2, 1, 0, 0, 64}, true, {{70, 20, 90}, {70, 20, 90}});
   call.poison(1);
   REQUIRE(call.says() == "");
   call.check("fa_backward_packed");
+  if (!has_hopper()) return;
+  call.launch_tma<64>();
+  call.check("02_ragged_maps");
 }
 
 TEST_CASE("fa_backward_packed() refuses what it cannot compute") {
@@ -174,6 +232,7 @@ TEST_CASE("without the check wrong cu_seqlens give wrong gradients, but no crash
                                Lengths{300, 200, 100, 0}, Lengths{7, 7, 7, 7}}) {
     call.set_cu_seqlens(wrong, wrong);
     CHECK(call.says() == "");
+    if (has_hopper()) call.launch_tma<64>();
   }
 }
 

@@ -19,6 +19,12 @@ namespace fa::FA_TARGET {
 /// A tensor map, see tensor_map(). Kernels take it as a `const __grid_constant__` parameter, or in
 /// one.
 using TensorMap = CUtensorMap;
+/// A tensor map of packed sequences, see ragged_map().
+struct RaggedMap {
+  TensorMap map;
+};
+/// Rows of such a map; a sequence of n has the last n.
+constexpr int kRaggedRows = 1 << 30;
 
 /// The address of something in shared memory of this block in another block of its cluster, as PTX
 /// takes it.
@@ -186,7 +192,29 @@ __device__ inline void tma_load(void* shared, const TensorMap& map, Mbarrier& ba
         : "memory");
   }
 }
-/// The same to several blocks of the cluster, to the same address in the shared memory of each,
+/// The same from rows of one sequence, see ragged_map(): the box begins at row `row` of the map, and
+/// what lies behind the sequence's last row is 0.
+__device__ inline void tma_load(void* shared, const RaggedMap& map, Mbarrier& barrier, int col,
+                                int row, int head, int end, CacheHint hint, SourceLocation = {}) {
+  FA_STAMP(kLoad, barrier.address() >> 3 | stamped_tensor(map.map) << 15);
+  if (hint == CacheHint::kEvictNormal) {
+    FA_HOPPER_ASM(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.tile"
+        ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], "
+        "[%2];\n" ::"r"(shared_address(shared)),
+        "l"(&map), "r"(barrier.address()), "r"(col), "r"(row), "r"(head), "r"(end), "r"(kRaggedRows)
+        : "memory");
+  } else {
+    FA_HOPPER_ASM(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.tile"
+        ".mbarrier::complete_tx::bytes.L2::cache_hint "
+        "[%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;\n" ::"r"(shared_address(shared)),
+        "l"(&map), "r"(barrier.address()), "r"(col), "r"(row), "r"(head), "r"(end),
+        "r"(kRaggedRows), "l"(cache_policy(hint))
+        : "memory");
+  }
+}
+/// tma_load() to several blocks of the cluster, to the same address in the shared memory of each,
 /// whose own barrier counts the bytes. Bit r of `blocks` is block r.
 __device__ inline void tma_load_multicast(void* shared, const TensorMap& map, Mbarrier& barrier,
                                           int col, int row, int head, int batch, unsigned blocks,
@@ -228,6 +256,16 @@ __device__ inline void tma_store(const TensorMap& map, const void* shared, int c
       "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
       "[%0, {%2, %3, %4, %5}], [%1];\n" ::"l"(&map),
       "r"(shared_address(shared)), "r"(col), "r"(row), "r"(head), "r"(batch)
+      : "memory");
+}
+/// The same to rows of one sequence: what lies behind its last row is not written.
+__device__ inline void tma_store(const RaggedMap& map, const void* shared, int col, int row,
+                                 int head, int end, SourceLocation = {}) {
+  FA_STAMP(kStore, stamped_tensor(map.map) << 15);
+  FA_HOPPER_ASM(
+      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group "
+      "[%0, {%2, %3, %4, %5, %6}], [%1];\n" ::"l"(&map),
+      "r"(shared_address(shared)), "r"(col), "r"(row), "r"(head), "r"(end), "r"(kRaggedRows)
       : "memory");
 }
 /// Begins to copy consecutive floats from shared to global memory.

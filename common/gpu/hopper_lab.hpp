@@ -9,6 +9,10 @@
 namespace fa::FA_TARGET {
 
 using TensorMap = lab::TensorBox;
+struct RaggedMap {
+  TensorMap map;
+};
+constexpr int kRaggedRows = 1 << 30;
 
 template <class T>
 T* peer_shared(T* pointer, int rank, SourceLocation location = caller_location()) {
@@ -91,7 +95,18 @@ inline void tma_load(void* shared, const TensorMap& map, Mbarrier& barrier, int 
                    box_bytes(map),
                    nullptr,
                    map,
-                   {batch, head, row, col},
+                   {0, batch, head, row, col},
+                   location},
+                  &barrier);
+}
+inline void tma_load(void* shared, const RaggedMap& map, Mbarrier& barrier, int col, int row,
+                     int head, int end, CacheHint, SourceLocation location = caller_location()) {
+  lab::begin_load({lab::BulkCopy::Kind::kLoadBox,
+                   static_cast<std::byte*>(shared),
+                   box_bytes(map.map),
+                   nullptr,
+                   map.map,
+                   {kRaggedRows, end, head, row, col},
                    location},
                   &barrier);
 }
@@ -103,7 +118,7 @@ inline void tma_load_multicast(void* shared, const TensorMap& map, Mbarrier& bar
                         box_bytes(map),
                         nullptr,
                         map,
-                        {batch, head, row, col},
+                        {0, batch, head, row, col},
                         location},
                        &barrier, blocks);
 }
@@ -136,7 +151,17 @@ inline void tma_store(const TensorMap& map, const void* shared, int col, int row
                     box_bytes(map),
                     nullptr,
                     map,
-                    {batch, head, row, col},
+                    {0, batch, head, row, col},
+                    location});
+}
+inline void tma_store(const RaggedMap& map, const void* shared, int col, int row, int head, int end,
+                      SourceLocation location = caller_location()) {
+  lab::begin_store({lab::BulkCopy::Kind::kStoreBox,
+                    static_cast<std::byte*>(const_cast<void*>(shared)),
+                    box_bytes(map.map),
+                    nullptr,
+                    map.map,
+                    {kRaggedRows, end, head, row, col},
                     location});
 }
 inline void bulk_store(float* global, const float* shared, int bytes,

@@ -28,6 +28,38 @@ constexpr bool is_tensor_map_stride(std::int64_t stride) {
   return stride >= 0 && stride % 8 == 0 && stride < std::int64_t{1} << 39;
 }
 
+/// A map whose box has so many rows, of the second last size, and the columns of a panel. Throws
+/// as tensor_map().
+template <class T, std::size_t rank>
+TensorMap checked_tensor_map(const T* data, const std::array<std::int64_t, rank>& sizes,
+                             std::array<std::int64_t, rank - 1> strides, int box_rows,
+                             int panel_bytes) {
+  static_assert(sizeof(T) == 2, "half or bfloat16");
+  for (const std::int64_t size : sizes) {
+    if (size < 1 || size > std::int64_t{1} << 32) {
+      throw std::invalid_argument(
+          fmt::format("a tensor {} x {} x {} x {} for TMA; allowed are sizes from 1 to 2^32",
+                      sizes[rank - 4], sizes[rank - 3], sizes[rank - 2], sizes[rank - 1]));
+    }
+  }
+  if (box_rows < 1 || box_rows > 256) {
+    throw std::invalid_argument(
+        fmt::format("a box of {} rows for TMA; allowed are 1 to 256", box_rows));
+  }
+  if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0) {
+    throw std::invalid_argument(
+        "a tensor for TMA begins at an address that is not a multiple of 16");
+  }
+  for (std::size_t i = 0; i + 1 < rank; ++i) {
+    if (sizes[i] == 1) strides[i] = 8;  // not used, but TMA wants one
+    if (!is_tensor_map_stride(strides[i])) {
+      throw std::invalid_argument(fmt::format(
+          "rows {} elements apart for TMA; allowed are multiples of 8 below 2^39", strides[i]));
+    }
+  }
+  return encode_tensor_map<T>(data, sizes, strides, box_rows, panel_bytes);
+}
+
 /// A map of a tensor [batch, heads, rows, cols] of 16-bit elements. Its box is what one copy moves:
 /// so many rows of a head, and the columns of a panel, swizzled.
 /// @tparam T       half or bfloat16
@@ -41,33 +73,37 @@ constexpr bool is_tensor_map_stride(std::int64_t stride) {
 /// @throws std::runtime_error where the driver has no TMA
 template <class T>
 TensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
-                     std::array<std::int64_t, 3> strides, int box_rows,
+                     const std::array<std::int64_t, 3>& strides, int box_rows,
                      int panel_bytes = kPanelBytes) {
-  static_assert(sizeof(T) == 2, "half or bfloat16");
-  for (const std::int64_t size : sizes) {
-    if (size < 1 || size > std::int64_t{1} << 32) {
-      throw std::invalid_argument(
-          fmt::format("a tensor {} x {} x {} x {} for TMA; allowed are sizes from 1 to 2^32",
-                      sizes[0], sizes[1], sizes[2], sizes[3]));
-    }
-  }
-  if (box_rows < 1 || box_rows > 256) {
-    throw std::invalid_argument(
-        fmt::format("a box of {} rows for TMA; allowed are 1 to 256", box_rows));
-  }
-  if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0) {
-    throw std::invalid_argument(
-        "a tensor for TMA begins at an address that is not a multiple of 16");
-  }
-  for (std::size_t i = 0; i < 3; ++i) {
-    if (sizes[i] == 1) strides[i] = 8;  // not used, but TMA wants one
-    if (!is_tensor_map_stride(strides[i])) {
-      throw std::invalid_argument(fmt::format(
-          "rows {} elements apart for TMA; allowed are multiples of 8 below 2^39", strides[i]));
-    }
-  }
-  return encode_tensor_map<T>(data, sizes, strides, box_rows, panel_bytes);
+  return checked_tensor_map<T, 4>(data, sizes, strides, box_rows, panel_bytes);
 }
+
+/// A map of a tensor [tokens, heads, cols] of sequences, packed one behind another, in which each
+/// sequence has an end of its own. Index `end` of the second dimension moves all kRaggedRows rows by
+/// as many tokens, so that the last row is the one before token `end`; the first dimension, whose
+/// only index is kRaggedRows, moves them back by kRaggedRows tokens, in 64 bits that wrap.
+/// @param strides from a token to the next, from a head, as in tensor_map()
+/// @throws as tensor_map()
+///
+/// Source: the ragged descriptors of Triton, triton/tools/ragged_tma.py.
+// clang-format off
+//! [ragged_map]
+template <class T>
+RaggedMap ragged_map(const T* data, const std::array<std::int64_t, 3>& sizes,
+                     const std::array<std::int64_t, 2>& strides,
+                     int box_rows) {
+  const auto [tokens, heads, cols] = sizes;
+  const std::int64_t row = tokens == 1 ? 8 : strides[0];
+  // kRaggedRows * wrap = 2^64 elements.
+  constexpr std::int64_t wrap = std::int64_t{1} << 34;
+  RaggedMap result;
+  result.map = checked_tensor_map<T, 5>(
+      data, {kRaggedRows + 1, tokens + 1, heads, kRaggedRows, cols},
+      {wrap - row, row, strides[1], row}, box_rows, kPanelBytes);
+  return result;
+}
+//! [ragged_map]
+// clang-format on
 
 /// The same of a matrix [rows, cols].
 /// @param ld from a row to the next, in elements, a multiple of 8

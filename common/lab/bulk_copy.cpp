@@ -50,18 +50,20 @@ std::byte* BulkCopy::place(std::byte* address) const {
 std::vector<Piece> BulkCopy::pieces() const {
   if (!swizzled()) return {{global, shared, size}};
   std::vector<Piece> result;
-  for (std::size_t i = 0; i < 2; ++i) {
+  auto of_head = reinterpret_cast<std::uintptr_t>(box.data);  // wraps, as TMA's addresses do
+  for (std::size_t i = 0; i < 3; ++i) {
+    of_head += static_cast<std::uintptr_t>(at[i]) * static_cast<std::uintptr_t>(box.strides[i]);
     if (at[i] < 0 || at[i] >= box.sizes[i]) return result;
   }
   const std::int64_t cols = box.row_bytes / 2;
-  const std::int64_t begin = std::max<std::int64_t>(0, -at[3]);
-  const std::int64_t end = std::min(cols, box.sizes[3] - at[3]);
+  const std::int64_t begin = std::max<std::int64_t>(0, -at[4]);
+  const std::int64_t end = std::min(cols, box.sizes[4] - at[4]);
   if (begin >= end) return result;
   for (int i = 0; i < box.rows; ++i) {
-    const std::int64_t row = at[2] + i;
-    if (row < 0 || row >= box.sizes[2]) continue;
-    result.push_back({box.data + at[0] * box.strides[0] + at[1] * box.strides[1] +
-                          row * box.strides[2] + (at[3] + begin) * 2,
+    const std::int64_t row = at[3] + i;
+    if (row < 0 || row >= box.sizes[3]) continue;
+    const auto offset = static_cast<std::uintptr_t>(row * box.strides[3] + (at[4] + begin) * 2);
+    result.push_back({reinterpret_cast<std::byte*>(of_head + offset),
                       shared + std::ptrdiff_t{i} * box.row_bytes + begin * 2,
                       static_cast<std::size_t>(end - begin) * 2});
   }
@@ -99,15 +101,15 @@ void BulkCopy::check(const std::byte* begin, std::size_t bytes) const {
          "that are multiples of 16",
          size);
   }
-  if (swizzled() && at[3] % 8 != 0) {
+  if (swizzled() && at[4] % 8 != 0) {
     fail(location, "a box whose first column is {}; allowed are multiples of 8, which are 16 bytes",
-         at[3]);
+         at[4]);
   }
   if (kind == Kind::kStoreBox && *std::min_element(at.begin(), at.end()) < 0) {
     fail(location,
          "a box is stored at row {} and column {} of head {} of sequence {}; none of these may be "
          "negative",
-         at[2], at[3], at[1], at[0]);
+         at[3], at[4], at[2], at[1]);
   }
   const auto offset = shared - begin;
   const auto end = static_cast<std::ptrdiff_t>(bytes);

@@ -18,8 +18,8 @@ namespace fa::lab {
 /// 32 columns.
 struct TensorBox {
   std::byte* data = nullptr;              ///< element 0
-  std::array<std::int64_t, 4> sizes{};    ///< batch, heads, rows, cols
-  std::array<std::int64_t, 3> strides{};  ///< of the first three, in bytes
+  std::array<std::int64_t, 5> sizes{};    ///< of a RaggedMap or 1; batch, heads, rows, cols
+  std::array<std::int64_t, 4> strides{};  ///< of all but the last, in bytes
   int rows = 0;                           ///< of the box
   int row_bytes = 0;                      ///< of its rows: 128 or 64
 };
@@ -50,7 +50,7 @@ struct BulkCopy {
   std::size_t size = 0;              ///< bytes in shared memory
   std::byte* global = nullptr;       ///< bytes and floats: the other end
   TensorBox box;                     ///< boxes: the other end
-  std::array<std::int64_t, 4> at{};  ///< batch, head, row and column where the box begins
+  std::array<std::int64_t, 5> at{};  ///< where the box begins: an index of each of its sizes
   SourceLocation location;           ///< where the kernel issued it
 
   /// Whether shared memory is swizzled.

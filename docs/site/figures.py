@@ -49,6 +49,7 @@ RECORDS = {
     "06_counters": "h200_06_counters",
     "06_functors": "h100_06_functors",
     "06_functor_steps": "h100_06_functor_steps",
+    "06_packed": "h100_06_packed",
     "06_ring": "h100_06_ring",
     "06_ring_pytorch": "h100_06_ring_pytorch",
     "06_code": "sm_90a_06_machine_code",

@@ -37,14 +37,15 @@ struct SequenceTiles {
   int first;  ///< where its first item begins in the list
 };
 
-/// The list of all tiles: for each sequence the items, for each item the tiles of keys.
+/// The list of all tiles of a head of K and V: for each sequence the items, for each item the tiles
+/// of keys.
 template <class Tile, class T>
 struct TileList {
   const Attention<T>& a;
   const int* lengths_k;
 
   /// Items of a sequence.
-  __device__ int items() const { return a.kv_heads * row_tiles_of<Tile>(a); }
+  __device__ int items() const { return row_tiles_of<Tile>(a); }
   /// Without its place in the list.
   __device__ SequenceTiles sequence(int batch) const {
     const int keys = keys_of_sequence(a, lengths_k, batch);
@@ -102,6 +103,7 @@ struct TileList {
 struct EvenTiles {
   int total;
   int blocks;  ///< with work: at most as many as tiles
+  int slots;   ///< of blocks of other heads, which come before
 
   /// Where a block begins; the next one's begin is its end. The first blocks have a tile more.
   //! [even_tiles]
@@ -118,7 +120,7 @@ struct EvenTiles {
   }
   /// Where a block leaves its part of an item that begins at `first`.
   __device__ int slot(int block, int first) const {
-    return 2 * block + (begin(block) < first ? 1 : 0);
+    return slots + 2 * block + (begin(block) < first ? 1 : 0);
   }
   //! [even_tiles]
 };
@@ -135,11 +137,12 @@ struct ItemPart {
 
 /// Writes O of a part that is the whole item; else leaves its state, and the last block to do so
 /// for this item merges all of them.
+/// @param block of those of this head
 //! [finish_part]
 template <class Tile, class T>
 __device__ void finish_part(const Attention<T>& a, const ItemPart& part,
-                            const EvenTiles& even, const SplitStates& states,
-                            unsigned* counter) {
+                            const EvenTiles& even, int block,
+                            const SplitStates& states, unsigned* counter) {
   const DecodeItem& item = part.item;
   const float exponent_scale = a.scale * kLog2E;
   const bool is_whole = part.begin == 0 && part.end == part.tiles;
@@ -148,7 +151,7 @@ __device__ void finish_part(const Attention<T>& a, const ItemPart& part,
     if (is_whole) {
       store_output(a, item.batch, head, query, merged);
     } else {
-      store_state(states, even.slot(blockIdx.x, part.first), row, merged);
+      store_state(states, even.slot(block, part.first), row, merged);
     }
   });
   if (is_whole) return;
@@ -178,9 +181,11 @@ __device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
                                Attend attend) {
   const TileList<Tile, T> list{a, lengths_k};
   const int total = list.total(), most = ceil_div(total, kLeastTiles);
-  const int all_blocks = static_cast<int>(gridDim.x);
-  const EvenTiles even{total, most < all_blocks ? most : all_blocks};
-  const int block = static_cast<int>(blockIdx.x);
+  const int all_blocks = static_cast<int>(gridDim.x) / a.kv_heads;
+  const int head = static_cast<int>(blockIdx.x) % a.kv_heads;
+  const int block = static_cast<int>(blockIdx.x) / a.kv_heads;
+  const EvenTiles even{total, most < all_blocks ? most : all_blocks,
+                       2 * head * all_blocks};
   if (block >= even.blocks) return;
   int place = even.begin(block);
   const int end_of_block = even.begin(block + 1);
@@ -194,13 +199,13 @@ __device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
     part.begin = place - part.first;
     const int left = end_of_block - part.first;
     part.end = part.tiles < left ? part.tiles : left;
-    part.item = {sequence.batch, part.index % a.kv_heads,
-                 part.index / a.kv_heads * Tile::block_m};
+    part.item = {sequence.batch, head, part.index * Tile::block_m};
     Attention<T> own = a;  // this sequence
     own.length_k = sequence.keys;
     attend(own, part.item, part.begin, part.end);
-    finish_part<Tile>(a, part, even, states,
-                      counters + sequence.batch * list.items() + part.index);
+    const int row = sequence.batch * a.kv_heads + head;
+    finish_part<Tile>(a, part, even, block, states,
+                      counters + row * list.items() + part.index);
     __syncthreads();  // no warp reads the states, whose place tiles take
     place = part.first + part.end;
     if (place < end_of_block && part.index + 1 == list.items()) {
@@ -234,9 +239,12 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
 }
 //! [even_tiles_kernel]
 
-/// Blocks of a launch: as many as run at once.
-inline int even_blocks() {
-  return kDecodeBlocks * device_properties().sm_count;
+/// Blocks of a launch: as many for each head as run at once. Blocks of different heads that have the
+/// same tiles are neighbours: rows of these heads lie side by side.
+template <class T>
+int even_blocks(const Attention<T>& a) {
+  const int at_once = kDecodeBlocks * device_properties().sm_count;
+  return a.kv_heads * std::max(1, at_once / a.kv_heads);
 }
 
 /// What launch_even_tiles() needs, whatever the lengths.
@@ -256,7 +264,7 @@ DecodeWorkspaceSize even_tiles_workspace(const Attention<T>& a) {
           tiles, Tile::block_n, items, most));
     }
     return DecodeWorkspaceSize{
-        state_floats(2 * even_blocks(), Tile::block_m, d), items};
+        state_floats(2 * even_blocks(a), Tile::block_m, d), items};
   });
 }
 
@@ -271,7 +279,7 @@ void launch_even_tiles(const Attention<T>& a, const int* lengths_k,
                        const DecodeWorkspace& workspace) {
   with_decode_tile<d>(a, [&](auto tile) {
     using Tile = decltype(tile);
-    const int blocks = even_blocks();
+    const int blocks = even_blocks(a);
     launch(stream, decode_even_tiles<Tile, T>,
            {{static_cast<unsigned>(blocks)},
             {Tile::threads},

@@ -134,7 +134,7 @@ void launch_paged_kv(const Attention<T>& a, const int* lengths_k,
   }
   with_decode_tile<d>(a, [&](auto tile) {
     using Tile = decltype(tile);
-    const int blocks = even_blocks();
+    const int blocks = even_blocks(a);
     launch(stream, decode_paged_kv<Tile, T>,
            {{static_cast<unsigned>(blocks)},
             {Tile::threads},

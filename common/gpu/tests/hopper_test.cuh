@@ -165,6 +165,55 @@ TEST_CASE("tma_store writes only those elements of a box that are in the tensor"
   check_stored_boxes<kNarrowPanelBytes>();
 }
 
+// Moves each box of a head of a packed tensor, one sequence after another.
+__global__ void move_sequence(const __grid_constant__ RaggedMap from,
+                              const __grid_constant__ RaggedMap to, int begin, int length) {
+  using Tile = BoxTile<kPanelBytes>;
+  auto& [tile, full] = *dynamic_shared<WithBarrier<Tile>>();
+  if (threadIdx.x != 0) return;
+  full.init(1);
+  fence_barrier_init();
+  int parity = 0;
+  for (int row = 0; row < length + kBoxRows; row += kBoxRows, parity ^= 1) {  // one is empty
+    const int at = kRaggedRows - length + row, head = blockIdx.x;
+    full.arrive_and_expect(Tile::bytes);
+    tma_load(tile.data, from, full, 0, at, head, begin + length, CacheHint::kEvictNormal);
+    full.wait(parity);
+    tma_store(to, tile.data, 0, at, head, begin + length);
+    bulk_commit();
+    bulk_wait<0>();
+  }
+}
+
+TEST_CASE("copies with a ragged map end where a sequence ends") {
+  FA_EACH_TEST;
+  // Of one token the distance to the next does not matter.
+  for (const int tokens : {200, 1}) {
+    const int heads = 3, cols = 64, row = heads * cols;
+    std::vector<std::uint16_t> bits(static_cast<std::size_t>(tokens * row));
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      bits[i] = static_cast<std::uint16_t>(random_bits(2, i));
+    }
+    DeviceBuffer<half> in(tokens * row), out(tokens * row);
+    in.upload(bits.data());
+    const auto map_of = [&](const DeviceBuffer<half>& of) {
+      return ragged_map(of.data(), {tokens, heads, cols}, {tokens == 1 ? 1 : row, cols}, kBoxRows);
+    };
+    // Sequences that begin at 0, end at the last row, have whole boxes, are empty.
+    for (const auto& [begin, end] : {std::pair{0, 1}, {0, 40}, {40, 72}, {72, 72}, {90, 200}}) {
+      CAPTURE(begin);
+      if (end > tokens) continue;
+      out.poison();
+      launch(move_sequence, {{heads}, {32}, sizeof(WithBarrier<BoxTile<kPanelBytes>>)}, map_of(in),
+             map_of(out), begin, end - begin);
+      auto expected = bits;
+      std::fill(expected.begin(), expected.begin() + begin * row, std::uint16_t{0xffff});
+      std::fill(expected.begin() + end * row, expected.end(), std::uint16_t{0xffff});
+      CHECK((bits_of<std::uint16_t>(out) == expected));
+    }
+  }
+}
+
 // A tile of two panels from one place to another.
 __global__ void move_tile(const __grid_constant__ TensorMap from,
                           const __grid_constant__ TensorMap to, int row, int head, int batch) {

@@ -1,0 +1,193 @@
+/// @file
+/// Chunks of queries on Hopper: 64 rows are those of wgmma, so that a warpgroup reads a tile of K and
+/// V from shared memory once, not once in each warp. One block on an SM, with a warp that loads by
+/// TMA as many tiles ahead as fit; half as many parts as blocks of step 02, so half as many states.
+/// The kernel that merges them is already there when the last of them is written.
+#pragma once
+
+#include "05_flash_forward/kernels/decode/03_one_launch.cuh"
+#include "05_flash_forward/kernels/hopper_forward.cuh"
+#include "common/attention/tma_support.cuh"
+
+namespace fa::FA_TARGET {
+
+/// 64 rows, 64 keys of a stage, and stages of 192 KiB.
+template <class T, int d>
+using WgmmaDecodeTile = HopperTile<T, d, 64, 1, d == 128 ? 6 : 12>;
+
+/// Shared memory of a block.
+template <class Tile>
+struct WgmmaDecodeShared {
+  typename Tile::KTile k[Tile::stages];
+  typename Tile::VTile v[Tile::stages];
+  Pipeline<Tile::stages> pipe;  // of K and V
+};
+
+/// mask_rows() of a warpgroup.
+template <class T, int r>
+__device__ void mask_packed_rows(float (&s)[r], const Attention<T>& a,
+                                 int row0, int key0) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int query = query_of_row(a, row0 + lane_row(h));
+    const int visible = visible_keys(a, query) - key0 - lane_column();
+#pragma unroll
+    for (int i = 0; i < r / 2; ++i) {
+      if (element_column(i) >= visible) row_element(s, h, i) = -INFINITY;
+    }
+  }
+}
+
+/// Leaves the states of a warpgroup's rows as those of a part.
+template <class T, int r>
+__device__ void store_packed_rows(const SplitStates& states, int part,
+                                  const Attention<T>& a,
+                                  const DecodeItem& item, const float (&o)[r],
+                                  const RowState& rows) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float l = warp_sum<4>(rows.l[h]);
+    const int row = item.row0 + lane_row(h);
+    if (row >= packed_rows(a)) continue;
+    const int head = item.kv_head * group_size(a) + head_in_group(a, row);
+    const std::int64_t i =
+        std::int64_t{part} * states.rows +
+        state_row(a, item.batch, head, query_of_row(a, row));
+#pragma unroll
+    for (int j = 0; j < r / 2; j += 2) {
+      store2(states.o + i * states.pitch + lane_column() + element_column(j),
+             row_element(o, h, j), row_element(o, h, j + 1));
+    }
+    if (lane_column() == 0) {
+      states.m[i] = rows.m[h];
+      states.l[i] = l;
+    }
+  }
+}
+
+/// The states of a part of the keys, for 64 rows.
+/// @tparam Tile a WgmmaDecodeTile
+//! [decode_wgmma]
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup + kWarp, 1)
+    decode_wgmma(const __grid_constant__ TensorMap k_map,
+                 const __grid_constant__ TensorMap v_map, Attention<T> a,
+                 SplitStates states, int parts) {
+  constexpr int d = Tile::d;
+  auto& shared = *dynamic_shared<WgmmaDecodeShared<Tile>>();
+  launch_dependents();
+  const DecodeItem item = item_of_block<Tile>(a);
+  const int part = blockIdx.x;
+  const auto [begin, end] = part_of_tiles<Tile>(a, item, part, parts);
+  if (threadIdx.x == 0) {
+    shared.pipe.init(kWarpgroup / kWarp);
+    fence_barrier_init();
+  }
+  __syncthreads();  // the barriers are initialised
+  PipelineState<Tile::stages> at;
+  if (threadIdx.x >= kWarpgroup) {  // the producer
+    if (threadIdx.x != kWarpgroup) return;
+    for (int tile = begin; tile < end; ++tile, at.advance()) {
+      const int key0 = tile * Tile::block_n;
+      Mbarrier& full = shared.pipe.producer_acquire(
+          at, Tile::KTile::bytes + Tile::VTile::bytes);
+      load_tile(shared.k[at.stage], k_map, full, key0, item.kv_head,
+                item.batch, CacheHint::kEvictFirst);
+      load_tile(shared.v[at.stage], v_map, full, key0, item.kv_head,
+                item.batch, CacheHint::kEvictFirst);
+    }
+    return;
+  }
+  std::uint32_t q[d / 16][4];
+  load_q_fragments<d>(q, a, item, item.row0 + threadIdx.x / kWarp * 16,
+                      threadIdx.x % kWarp);
+  const int unmasked =
+      visible_keys(a, query_of_row(a, item.row0)) / Tile::block_n;
+  WarpgroupOutput<Tile> o = {};
+  RowState rows = empty_row_state();
+  //! [loop]
+  for (int tile = begin; tile < end; ++tile, at.advance()) {
+    shared.pipe.consumer_wait(at);
+    // S = Q K^T
+    WarpgroupScores<Tile> s;
+    wgmma_fence(s, q);
+#pragma unroll
+    for (int kk = 0; kk < d; kk += 16) {
+      wgmma<T>(s, q[kk / 16], shared.k[at.stage].by_rows(0, kk), kk > 0);
+    }
+    wgmma_commit(s, q);
+    wgmma_wait<0>(s, q);
+    if (tile >= unmasked) {
+      mask_packed_rows(s, a, item.row0, tile * Tile::block_n);
+    }
+    // P = exp2(scale (S - m))
+    float rescale[2];
+    if (online_softmax<true>(s, rows, rescale, a.scale * kLog2E)) {
+      rescale_o(o, rescale);
+    }
+    WarpgroupProbs<Tile> p;
+    round_to_operand<T>(p, s);
+    // O += P V
+    issue_pv(o, p, shared.v[at.stage]);
+    wgmma_wait<0>(o, p);
+    if (threadIdx.x % kWarp == 0) shared.pipe.consumer_release(at);
+  }
+  //! [loop]
+  store_packed_rows(states, part, a, item, o, rows);
+}
+//! [decode_wgmma]
+
+/// merge_parts(), launched before the states are complete.
+template <int d, class T>
+__global__ void __launch_bounds__(kSplitThreads)
+    merge_dependent_parts(Attention<T> a, SplitStates states, int parts) {
+  grid_dependency_wait();  // for the states
+  const int row = blockIdx.x * (kSplitThreads / kWarp) + threadIdx.x / kWarp;
+  if (row >= states.rows) return;
+  const int query = row % a.length_q, head = row / a.length_q % a.heads;
+  store_output(a, row / a.length_q / a.heads, head, query,
+               merge_row<d>(states, parts, row, a.scale * kLog2E,
+                            [](int part) { return part; }));
+}
+
+/// Parts of each item's keys on this GPU.
+template <class Tile, class T>
+int decode_wgmma_parts(const Attention<T>& a) {
+  return split_count(
+      std::int64_t{a.batch} * a.kv_heads * row_tiles_of<Tile>(a),
+      ceil_div(a.length_k, Tile::block_n), device_properties().sm_count);
+}
+
+/// Floats of workspace that launch_decode_wgmma() needs.
+template <int d, class T>
+std::int64_t decode_wgmma_workspace(const Attention<T>& a) {
+  return state_floats(decode_wgmma_parts<WgmmaDecodeTile<T, d>>(a),
+                      std::int64_t{a.batch} * a.heads * a.length_q, d);
+}
+
+/// Launches both kernels.
+/// @param a with a head_dim of at most d, for which can_use_tma() holds
+//! [launch]
+template <int d, class T>
+void launch_decode_wgmma(const Attention<T>& a, const Stream& stream,
+                         float* workspace) {
+  using Tile = WgmmaDecodeTile<T, d>;
+  const int parts = decode_wgmma_parts<Tile>(a);
+  const int rows = a.batch * a.heads * a.length_q;
+  const SplitStates states = states_at(workspace, parts, rows, d);
+  launch(stream, decode_wgmma<Tile, T>,
+         {decode_grid<Tile>(a, parts),
+          {kWarpgroup + kWarp},
+          sizeof(WgmmaDecodeShared<Tile>),
+          Tile::stages},
+         map_of_keys(a, a.k, a.k_strides, a.head_dim, Tile::block_n),
+         map_of_keys(a, a.v, a.v_strides, a.head_dim, Tile::block_n), a,
+         states, parts);
+  const int blocks = ceil_div(rows, kSplitThreads / kWarp);
+  Launch merge{{static_cast<unsigned>(blocks)}, {kSplitThreads}};
+  merge.with_pdl = true;
+  launch(stream, merge_dependent_parts<d, T>, merge, a, states, parts);
+}
+//! [launch]
+
+}  // namespace fa::FA_TARGET
