@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     return;
   }
   setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
-  compute_n_block(shared, own, block, warpgroup);
+  compute_n_block<Tile>(shared, own, block, warpgroup);
 }
 //! [packed]
 
