@@ -401,17 +401,16 @@ void launch_persistent_functor(const Attention<T>& a, const Functor& functor,
   Attention<T> ordered = a;
   ordered.causal = !std::is_same_v<Functor, AllKeys>;
   const TileScheduler scheduler = tile_scheduler(ordered, Tile::block_m);
-  with_tile_kinds(a, functor, Tile::block_m, Tile::block_n, kinds, stream,
-                  [&](const auto& with_kinds) {
-                    using F = std::decay_t<decltype(with_kinds)>;
-                    launch(stream, flash_persistent_functor<Tile, T, F>,
-                           {{persistent_blocks(scheduler)},
-                            {kWarpgroup * (Tile::consumers + 1)},
-                            sizeof(FunctorShared<Tile>),
-                            Tile::stages},
-                           tma_attention<Tile>(a), with_kinds, scheduler,
-                           tile_counter);
-                  });
+  with_tile_kinds<Tile::block_m, Tile::block_n>(
+      a, functor, kinds, stream, [&](const auto& with_kinds) {
+        using F = std::decay_t<decltype(with_kinds)>;
+        launch(stream, flash_persistent_functor<Tile, T, F>,
+               {{persistent_blocks(scheduler)},
+                {kWarpgroup * (Tile::consumers + 1)},
+                sizeof(FunctorShared<Tile>),
+                Tile::stages},
+               tma_attention<Tile>(a), with_kinds, scheduler, tile_counter);
+      });
 }
 //! [launch]
 

@@ -407,16 +407,17 @@ void launch_backward_hopper_functor(const AttentionGradient<T>& a,
   AttentionGradient<T> ordered = a;
   ordered.causal = !std::is_same_v<Functor, AllKeys>;
   const TileScheduler scheduler = n_block_scheduler<Tile>(ordered);
-  with_tile_kinds(static_cast<const Attention<T>&>(a), functor, Tile::block_m,
-                  Tile::block_n, kinds, stream, [&](const auto& with_kinds) {
-                    using F = std::decay_t<decltype(with_kinds)>;
-                    launch(stream, flash_backward_hopper_functor<Tile, T, F>,
-                           {grid_of_work(scheduler),
-                            {kWarpgroup * (kKeyWarpgroups + 1)},
-                            sizeof(FunctorBackwardShared<Tile>),
-                            Tile::stages},
-                           maps, with_kinds, scheduler);
-                  });
+  with_tile_kinds<Tile::block_m, Tile::block_n>(
+      static_cast<const Attention<T>&>(a), functor, kinds, stream,
+      [&](const auto& with_kinds) {
+        using F = std::decay_t<decltype(with_kinds)>;
+        launch(stream, flash_backward_hopper_functor<Tile, T, F>,
+               {grid_of_work(scheduler),
+                {kWarpgroup * (kKeyWarpgroups + 1)},
+                sizeof(FunctorBackwardShared<Tile>),
+                Tile::stages},
+               maps, with_kinds, scheduler);
+      });
   launch_tma_postprocess<Tile>(maps, stream);
 }
 //! [launch]
