@@ -318,7 +318,7 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
                                  const WarpgroupTiles& tiles, float scale,
                                  PendingStore<Tile>& last_store,
                                  int warpgroup) {
-  constexpr int all = Tile::block_n / 2, half = all / 2;  // scores of a lane
+  constexpr int scores = Tile::block_n / 2;  // of a lane
   const Attention<T>& a = keys.a;
   const Functor& functor = keys.functor;
   const int batch = keys.work.batch, head = keys.work.head;
@@ -372,8 +372,8 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     }
   };
   // The first tile, of which r scores of a lane can be visible: there is no P V beside its S.
-  const auto first = [&](auto scores) {
-    constexpr int r = decltype(scores)::value;
+  const auto first = [&](auto count) {
+    constexpr int r = decltype(count)::value;
     float s[r];
     shared.k_pipe.consumer_wait(read.k);
     scheduler_barrier_sync<Tile>(warpgroup);
@@ -387,10 +387,10 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     set_probs<T, 0>(p, s);
   };
   //! [step]
-  const auto step = [&](auto edge, auto scores) {
+  const auto step = [&](auto edge, auto count) {
     constexpr bool masked = decltype(edge)::value;
-    constexpr int r = decltype(scores)::value;
-    constexpr int column = r == all ? 0 : Tile::block_n / 2;
+    constexpr int r = decltype(count)::value;
+    constexpr int column = r == scores ? 0 : Tile::block_n / 2;
     float s[r];
     // S = Q K^T
     shared.k_pipe.consumer_wait(read.k);
@@ -414,8 +414,8 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     if (rescaled) rescale_o(o, rescale);
   };
   //! [step]
-  constexpr std::integral_constant<int, all> whole_tile;
-  constexpr std::integral_constant<int, half> half_tile;
+  constexpr std::integral_constant<int, scores> whole_tile;
+  constexpr std::integral_constant<int, scores / 2> half_tile;
   constexpr std::true_type with_mask;
   constexpr std::false_type without;
   if constexpr (Functor::shows_ranges) {
