@@ -213,8 +213,8 @@ typedef struct fa_functor {
 /// As fa_forward() with a mask and a change of the scores, compiled into the kernel. Types of 16
 /// bits, a head_dim up to 128, head_dim_v the same, no dropout; `causal` must be 0, and the functor
 /// says it. The workspace is that of fa_forward(), of fa_functor_workspace_bytes() bytes, of which the
-/// first 16 are 0 before and after a call; FA_FUNCTOR_BLOCK_SPARSE and FA_FUNCTOR_BITS need it. With a sink, lse contains it, and a query that sees no
-/// key gets its head's sink.
+/// first 16 are 0 before and after a call; FA_FUNCTOR_BITS needs it. With a sink, lse contains it,
+/// and a query that sees no key gets its head's sink.
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_forward_functor(const fa_attention* attention, const fa_functor* functor);
 

@@ -105,7 +105,7 @@ inline std::vector<attention::MemoryRegion> checked_tables(const fa_attention& a
 
 // Whether the kind needs a map of its tiles, which must be numbered by ints.
 inline bool needs_map(const fa_functor& f) {
-  return f.kind == FA_FUNCTOR_BLOCK_SPARSE || f.kind == FA_FUNCTOR_BITS;
+  return f.kind == FA_FUNCTOR_BITS;
 }
 inline void check_map(const fa_attention& a) {
   const std::int64_t tiles =

@@ -10,6 +10,7 @@ tensors, and not timed.
 Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
 """
 
+import importlib
 import math
 import sys
 import typing
@@ -167,6 +168,10 @@ class Case(points.Case):
             return None
         from torch.nn.attention import flex_attention as flex
 
+        # A function that was compiled for several points is not compiled for another one.
+        torch.compiler.reset()
+        # Lesson 06 calls the gradients of one forward pass again and again.
+        importlib.import_module("torch._functorch.config").donated_buffer = False
         n, point = self.point.length, self.point
         masks = point.kind != "plain" and (point.kind not in SCORES or point.right >= 0)
         mask = (

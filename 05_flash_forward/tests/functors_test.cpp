@@ -101,6 +101,44 @@ void check_everywhere(const Problem& problem, const FunctorSpec& spec,
                           [](const auto&) { return true; });
 }
 
+// Blocks of 64 queries and 48 keys in three kinds: visible, masked, and every other one visible.
+template <bool by_head>
+struct Checkers : on_lab::PlainScores {
+  static constexpr bool needs_map = true;
+  static constexpr bool differs_by_head = by_head;
+  TileKind kind_of(int batch, int head, int query, int key) const {
+    const int kind = (query / 64 + key / 48 + batch + (by_head ? head : 0)) % 3;
+    return kind == 0 ? TileKind::kWhole : kind == 1 ? TileKind::kPartial : TileKind::kSkipped;
+  }
+  bool visible(int batch, int head, int query, int key) const {
+    const TileKind kind = kind_of(batch, head, query, key);
+    return kind == TileKind::kWhole || (kind == TileKind::kPartial && (query + key) % 2 == 0);
+  }
+};
+
+// The map of a mask in tiles of these blocks. There is a ragged tile in each direction.
+template <class Functor>
+void check_map(const Functor& functor) {
+  on_lab::Attention<half> a{};
+  a.batch = 2;
+  a.heads = 3;
+  a.length_q = 200;
+  a.length_k = 130;
+  std::vector<TileKind> kinds(on_lab::tile_map_bytes(a, 64, 48));
+  on_lab::with_tile_kinds<64, 48>(
+      a, functor, kinds.data(), on_lab::Stream{}, [&](const auto& mapped) {
+        int wrong = 0;
+        for_each_index(Shape<4>{a.batch, a.heads, 4, 3}, [&](const Shape<4>& at) {
+          const int b = static_cast<int>(at[0]), h = static_cast<int>(at[1]);
+          const int query = static_cast<int>(at[2]) * 64, key = static_cast<int>(at[3]) * 48;
+          const ScoreTile tile{
+              b, h, query, std::min(query + 64, 200) - 1, key, std::min(key + 48, 130) - 1};
+          wrong += mapped.tile_kind(tile) != functor.kind_of(b, h, query, key);
+        });
+        CHECK(wrong == 0);
+      });
+}
+
 }  // namespace
 
 TEST_CASE("each functor sees and changes what its definition says") {
@@ -252,6 +290,11 @@ TEST_CASE("a range of tiles has the visible tiles and no other, and those withou
   });
 }
 
+TEST_CASE("a map has the kind of each tile of each head") {
+  check_map(Checkers<true>{});
+  check_map(Checkers<false>{});
+}
+
 TEST_CASE("every functor with odd lengths, groups and rows without keys") {
   for (const FunctorSpec& spec : all_specs()) {
     for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
@@ -269,6 +312,19 @@ TEST_CASE("windows around the edges of tiles") {
     for (const int right : {-1, 0, 33, 64}) {
       check_everywhere(problem_of(Type::kBFloat16, {1, 1, 1, 260, 333, 64}),
                        of_kind(FunctorKind::kWindow, left, right));
+    }
+  }
+}
+
+TEST_CASE("documents that only one warpgroup of a tile of queries sees") {
+  // Tile 8 has the queries from 1024 on, and its second warpgroup those from 1088 on.
+  for (const std::int32_t border : {1030, 1088}) {
+    for (const int right : {-1, 0}) {
+      const Problem problem = problem_of(Type::kBFloat16, {1, 1, 1, 1600, 1600, 64});
+      auto inputs = flash::functors::functor_inputs(
+          problem, of_kind(FunctorKind::kDocuments, -1, right), Values::kNormal, 1);
+      inputs.tables.documents = flash::functors::documents_of({0, border, 1600}, 1600);
+      Tests::check_everywhere(problem, inputs, 1, [](const auto&) { return true; });
     }
   }
 }

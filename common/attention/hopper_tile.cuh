@@ -34,14 +34,15 @@ TensorMap map_of_keys(const Attention<T>& a, const T* data, const RowStrides& st
 /// Issues D = A B^T and closes the group: `d` holds 64 rows and 2 r columns, both operands lie in
 /// shared memory.
 /// @param a 64 rows
-/// @param b at least 2 r rows, of which the first 2 r are used
+/// @param b     has at least 2 r rows from b_row on
+/// @param b_row the first row of b that is used, a multiple of 8
 template <class A, class B, int r>
-__device__ void issue_gemm_nt(float (&d)[r], const A& a, const B& b) {
+__device__ void issue_gemm_nt(float (&d)[r], const A& a, const B& b, int b_row = 0) {
   FA_STAMP(kIssueScores, 0);  // for a timeline
   wgmma_fence(d);
 #pragma unroll
   for (int kk = 0; kk < A::cols; kk += 16) {
-    wgmma<typename A::Element>(d, a.by_rows(0, kk), b.by_rows(0, kk), kk > 0);
+    wgmma<typename A::Element>(d, a.by_rows(0, kk), b.by_rows(b_row, kk), kk > 0);
   }
   wgmma_commit(d);
 }

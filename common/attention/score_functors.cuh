@@ -71,6 +71,7 @@ struct PlainScores {
   static constexpr bool has_gradient = false;     ///< add_gradient()
   static constexpr bool shows_ranges = false;     ///< keys(), queries(): see RangeMask
   static constexpr bool needs_map = false;        ///< no tile_kind()
+  static constexpr bool differs_by_head = true;   ///< visible(): each head needs a map of its own
   /// @}
   /// The changed score, of a score that has been scaled: score(s, batch, head, query, key).
   template <class R>
@@ -236,6 +237,7 @@ template <class Mask, class Scores>
 struct Masked : Scores {
   static constexpr bool shows_ranges = Mask::shows_ranges;
   static constexpr bool needs_map = Mask::needs_map;
+  static constexpr bool differs_by_head = Mask::differs_by_head;
   Mask mask;
   /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ Masked(const Mask& the_mask, const Scores& scores)
@@ -257,9 +259,8 @@ struct Masked : Scores {
   /// @}
 };
 
-/// Blocks of scores, each visible or not. Its kinds of tiles come from a map: see TileMap.
+/// Blocks of scores, each visible or not.
 struct BlockSparse : PlainScores {
-  static constexpr bool needs_map = true;
   const unsigned char* blocks;  ///< [heads, rows, columns], 0 or 1
   int rows, columns, size;      ///< of a block: size queries and size keys
   /// @{ As PlainScores has it, and what it takes.
@@ -270,12 +271,26 @@ struct BlockSparse : PlainScores {
     const std::int64_t row = std::int64_t{head} * rows + query / size;
     return blocks[row * columns + key / size] != 0;
   }
+  //! [block_rule]
+  __host__ __device__ TileKind tile_kind(const ScoreTile& t) const {
+    bool any = false, all = true;
+    for (int row = t.first_query / size; row <= t.last_query / size; ++row) {
+      for (int col = t.first_key / size; col <= t.last_key / size; ++col) {
+        const bool seen = visible(t.batch, t.head, row * size, col * size);
+        any = any || seen;
+        all = all && seen;
+      }
+    }
+    return all ? TileKind::kWhole : any ? TileKind::kPartial : TileKind::kSkipped;
+  }
+  //! [block_rule]
   /// @}
 };
 /// A bit for each query and key, the same for all heads: the ancestors of each token in a tree of
 /// guesses, for example.
 struct Bits : PlainScores {
   static constexpr bool needs_map = true;
+  static constexpr bool differs_by_head = false;
   const std::uint32_t* bits;  ///< [batch, length_q, words]
   int length_q, words;
   /// @{ As PlainScores has it, and what it takes.

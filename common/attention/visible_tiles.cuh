@@ -101,13 +101,14 @@ __device__ auto lane_scores(const Attention<T>& a, const Functor& functor, int b
 /// The kinds of all tiles of a problem, [batch, heads, tiles of queries, tiles of keys].
 struct TileMap {
   TileKind* kinds;
-  int heads;
+  int heads;  ///< 1 for a mask that is the same for all
   int block_m, block_n;
   int rows, columns;  ///< tiles of queries, of keys
 
   /// Where a tile's kind is.
   __host__ __device__ std::int64_t at(int batch, int head, int row, int column) const {
-    return ((std::int64_t{batch} * heads + head) * rows + row) * columns + column;
+    return ((std::int64_t{batch} * heads + smaller(head, heads - 1)) * rows + row) * columns +
+           column;
   }
 };
 
@@ -128,25 +129,30 @@ struct Mapped : Functor {
 /// Warps of a block of fill_tile_map(), which have a tile each.
 constexpr int kMapWarps = 4;
 
-/// Asks a mask for every score of a tile, once for each launch.
-template <class T, class Functor>
+/// Asks a mask for the scores of each tile, once for each launch.
+template <int block_m, int block_n, class T, class Functor>
 __global__ void fill_tile_map(Attention<T> a, Functor functor, TileMap map) {
   const int tile = blockIdx.x * kMapWarps + threadIdx.x / kWarp;
   if (tile >= map.rows * map.columns) return;  // the whole warp
   const int row = tile / map.columns, column = tile % map.columns;
   const int head = blockIdx.y, batch = blockIdx.z;
-  const int scores = map.block_m * map.block_n;
+  constexpr int together = 8;  // queries whose loads are in flight at once
   bool any = false, all = true;
-  for (int i = threadIdx.x % kWarp; i < scores; i += kWarp) {
-    const int query = row * map.block_m + i / map.block_n;
-    const int key = column * map.block_n + i % map.block_n;
-    if (query >= a.length_q || key >= a.length_k) continue;
-    const bool visible = functor.visible(batch, head, query, key);
-    any = any || visible;
-    all = all && visible;
+  for (int first = 0; first < block_m; first += together) {
+#pragma unroll
+    for (int i = 0; i < together * block_n / kWarp; ++i) {
+      const int at = i * kWarp + threadIdx.x % kWarp;
+      const int query = row * block_m + first + at / block_n;
+      const int key = column * block_n + at % block_n;
+      if (query >= a.length_q || key >= a.length_k) continue;
+      const bool visible = functor.visible(batch, head, query, key);
+      any = any || visible;
+      all = all && visible;
+    }
+    any = __any_sync(kAllLanes, any);
+    all = __all_sync(kAllLanes, all);
+    if (any && !all) break;
   }
-  any = __any_sync(kAllLanes, any);
-  all = __all_sync(kAllLanes, all);
   if (threadIdx.x % kWarp == 0) {
     map.kinds[map.at(batch, head, row, column)] = all   ? TileKind::kWhole
                                                   : any ? TileKind::kPartial
@@ -156,33 +162,30 @@ __global__ void fill_tile_map(Attention<T> a, Functor functor, TileMap map) {
 
 /// The map of a problem's tiles, in memory for batch * heads * rows * columns kinds.
 template <class T>
-TileMap tile_map_of(const Attention<T>& a, int block_m, int block_n, TileKind* kinds) {
-  return {kinds,
-          a.heads,
-          block_m,
-          block_n,
-          ceil_div(a.length_q, block_m),
-          ceil_div(a.length_k, block_n)};
+TileMap tile_map_of(const Attention<T>& a, int block_m, int block_n, TileKind* kinds, int heads) {
+  return {
+      kinds, heads, block_m, block_n, ceil_div(a.length_q, block_m), ceil_div(a.length_k, block_n)};
 }
 
 /// Bytes of memory for the map of a problem's tiles.
 template <class T>
 std::int64_t tile_map_bytes(const Attention<T>& a, int block_m, int block_n) {
-  const TileMap map = tile_map_of(a, block_m, block_n, nullptr);
+  const TileMap map = tile_map_of(a, block_m, block_n, nullptr, a.heads);
   return std::int64_t{a.batch} * a.heads * map.rows * map.columns;
 }
 
 /// Calls launch_kernel(functor) with a functor that has a tile_kind(): the given one, or, with a
 /// map that is filled first, one for a mask without a rule.
 /// @param kinds memory of the device for tile_map_bytes(); unused by other functors
-template <class T, class Functor, class LaunchKernel>
-void with_tile_kinds(const Attention<T>& a, const Functor& functor, int block_m, int block_n,
-                     TileKind* kinds, const Stream& stream, LaunchKernel launch_kernel) {
+template <int block_m, int block_n, class T, class Functor, class LaunchKernel>
+void with_tile_kinds(const Attention<T>& a, const Functor& functor, TileKind* kinds,
+                     const Stream& stream, LaunchKernel launch_kernel) {
   if constexpr (Functor::needs_map) {
-    const TileMap map = tile_map_of(a, block_m, block_n, kinds);
-    launch(stream, fill_tile_map<T, Functor>,
+    const TileMap map =
+        tile_map_of(a, block_m, block_n, kinds, Functor::differs_by_head ? a.heads : 1);
+    launch(stream, fill_tile_map<block_m, block_n, T, Functor>,
            {{static_cast<unsigned>(ceil_div(map.rows * map.columns, kMapWarps)),
-             static_cast<unsigned>(a.heads), static_cast<unsigned>(a.batch)},
+             static_cast<unsigned>(map.heads), static_cast<unsigned>(a.batch)},
             {kMapWarps * kWarp}},
            a, functor, map);
     launch_kernel(Mapped<Functor>(functor, map));

@@ -18,8 +18,8 @@ FA_ENTRY(run, [](const Inputs& in, int reach) {
   using Tile = ForwardTile<32, 16, 2, 16>;
   return run<half>(in, [=](const Attention<half>& a) {
     const Dilated functor(reach, a.length_k - a.length_q);
-    with_tile_kinds(
-        a, functor, Tile::block_m, Tile::block_n, nullptr, Stream{}, [&](const auto& with_kinds) {
+    with_tile_kinds<Tile::block_m, Tile::block_n>(
+        a, functor, nullptr, Stream{}, [&](const auto& with_kinds) {
           launch(flash_score_functor<Tile, half, std::decay_t<decltype(with_kinds)>>,
                  {grid_of(a, Tile::block_m), {Tile::threads}, pipeline_bytes<Tile, half>()}, a,
                  with_kinds);

@@ -190,16 +190,16 @@ template <int d, class T, class Functor>
 void launch_score_functor(const Attention<T>& a, const Functor& functor,
                           const Stream& stream, TileKind* workspace) {
   using Tile = FunctorTile<d>;
-  with_tile_kinds(a, functor, Tile::block_m, Tile::block_n, workspace, stream,
-                  [&](const auto& with_kinds) {
-                    using F = std::decay_t<decltype(with_kinds)>;
-                    launch(stream, flash_score_functor<Tile, T, F>,
-                           {grid_of(a, Tile::block_m),
-                            {Tile::threads},
-                            pipeline_bytes<Tile, T>(),
-                            kPipelineStages},
-                           a, with_kinds);
-                  });
+  with_tile_kinds<Tile::block_m, Tile::block_n>(
+      a, functor, workspace, stream, [&](const auto& with_kinds) {
+        using F = std::decay_t<decltype(with_kinds)>;
+        launch(stream, flash_score_functor<Tile, T, F>,
+               {grid_of(a, Tile::block_m),
+                {Tile::threads},
+                pipeline_bytes<Tile, T>(),
+                kPipelineStages},
+               a, with_kinds);
+      });
 }
 //! [launch]
 

@@ -1,8 +1,8 @@
 /// @file
-/// Functors in the persistent kernel of step 14. Where a mask shows ranges of keys, the tiles of a
-/// block of queries are a range, too: the producer computes it once and passes it to the consumers
-/// with the block. Of other masks both ask for the kinds of tiles. A tile's scores are changed
-/// first, and masked after that, in tiles that need a mask.
+/// Functors in the persistent kernel of steps 14 and 15. Where a mask shows ranges of keys, the tiles
+/// of keys of a warpgroup are a range, too: the producer computes them for each tile of queries, and
+/// passes them to the consumers. Of other masks both ask for the kinds of tiles. A tile's scores are
+/// changed first, and masked after that, in tiles that need a mask.
 ///
 /// Source: Dong et al., FlexAttention, 2024, section 4; Shah et al., FlashAttention-3, NeurIPS 2024.
 #pragma once
@@ -12,32 +12,44 @@
 
 namespace fa::FA_TARGET {
 
+/// Keys of half a tile.
+template <class Tile>
+constexpr int kHalfKeys = Tile::block_n / 2;
+
+/// The tiles of keys that a block loads for a tile of queries, and those of a warpgroup.
+template <class Tile>
+struct FunctorTiles {
+  IndexRange block;
+  /// Here begin and end count halves of tiles.
+  VisibleTiles warpgroup[Tile::consumers];
+};
+
 /// What a block keeps in shared memory: step 14's, and the tiles of keys of each tile of queries.
 template <class Tile>
 struct FunctorShared : PersistentShared<Tile> {
-  VisibleTiles key_tiles[2];
+  FunctorTiles<Tile> key_tiles[2];
 };
 
-/// The tiles of keys that a tile of queries sees: of a range from the last one on, or else from
-/// the first one on. All lanes of a warp call it.
+/// The tiles of keys that a tile of queries sees: of a range from the last one on, or else from the
+/// first one on. All lanes of a warp call it.
 //! [visible_keys]
 template <class Tile, class T, class Functor>
 struct VisibleKeys {
   const Attention<T>& a;
   const Functor& functor;
   WorkTile work;
-  VisibleTiles range;  ///< of a mask without ranges: all tiles
+  IndexRange range;  ///< of a mask without ranges: all tiles
 
   /// The first one. There is always one: each tile of queries takes the same
   /// steps.
   __device__ VisibleTile first() const {
-    if constexpr (Functor::shows_ranges) return of_range(range.end - 1);
+    if constexpr (Functor::shows_ranges) return {range.end - 1, false};
     const VisibleTile tile = find(0);
     return exists(tile) ? tile : VisibleTile{0, false};
   }
   /// The one after a tile; exists() is false for it after the last one.
   __device__ VisibleTile next(const VisibleTile& tile) const {
-    if constexpr (Functor::shows_ranges) return of_range(tile.index - 1);
+    if constexpr (Functor::shows_ranges) return {tile.index - 1, false};
     return find(tile.index + 1);
   }
   /// Whether a tile is one of them.
@@ -48,9 +60,6 @@ struct VisibleKeys {
   }
 
  private:
-  __device__ VisibleTile of_range(int index) const {
-    return {index, range.whole_begin <= index && index < range.whole_end};
-  }
   __device__ VisibleTile find(int begin) const {
     return next_visible(begin, range.end, [&](int tile) {
       return tile_kind<Tile::block_m, Tile::block_n>(
@@ -61,21 +70,43 @@ struct VisibleKeys {
 };
 //! [visible_keys]
 
-/// The range of tiles for VisibleKeys: one tile at least, which is masked where no key is visible.
+/// The tiles of keys of a tile of queries: one at least for each warpgroup, which is masked where no
+/// key is visible.
 template <class Tile, class T, class Functor>
-__device__ VisibleTiles range_of_tiles(const Attention<T>& a,
-                                       const Functor& functor,
-                                       const WorkTile& work) {
+__device__ FunctorTiles<Tile> functor_tiles(const Attention<T>& a,
+                                            const Functor& functor,
+                                            const WorkTile& work) {
+  FunctorTiles<Tile> tiles = {};
   if constexpr (!Functor::shows_ranges) {
-    return {0, ceil_div(a.length_k, Tile::block_n), 0, 0};
+    tiles.block = {0, ceil_div(a.length_k, Tile::block_n)};
   } else {
+    tiles.block = {kUnlimited, 0};
     const int query0 = work.block * Tile::block_m;
-    const int query1 = smaller(query0 + Tile::block_m, a.length_q) - 1;
-    const VisibleTiles range = visible_tiles(functor.keys(work.batch, query0),
-                                             functor.keys(work.batch, query1),
-                                             a.length_k, Tile::block_n);
-    return range.begin < range.end ? range : VisibleTiles{0, 1, 0, 0};
+#pragma unroll
+    for (int i = 0; i < Tile::consumers; ++i) {
+      const int first = smaller(query0 + i * kQueries, a.length_q - 1);
+      const int last = smaller(first + kQueries, a.length_q) - 1;
+      const IndexRange first_keys = functor.keys(work.batch, first);
+      const IndexRange last_keys = functor.keys(work.batch, last);
+      const VisibleTiles halves =
+          visible_tiles(first_keys, last_keys, a.length_k, kHalfKeys<Tile>);
+      const VisibleTiles whole =
+          visible_tiles(first_keys, last_keys, a.length_k, Tile::block_n);
+      tiles.warpgroup[i] = {halves.begin, halves.end, whole.whole_begin,
+                            whole.whole_end};
+      if (halves.begin == halves.end) continue;
+      tiles.block.begin = smaller(tiles.block.begin, whole.begin);
+      tiles.block.end = larger(tiles.block.end, whole.end);
+    }
+    if (tiles.block.end == 0) tiles.block = {0, 1};
+#pragma unroll
+    for (int i = 0; i < Tile::consumers; ++i) {
+      VisibleTiles& own = tiles.warpgroup[i];
+      const int end = 2 * tiles.block.end;
+      if (own.begin == own.end) own = {end - 2, end, 0, 0};
+    }
   }
+  return tiles;
 }
 
 /// The producer's warp loads Q, and K and V of the visible tiles. K is a tile ahead of V.
@@ -144,35 +175,59 @@ __device__ void functor_producer_loop(FunctorShared<Tile>& shared,
     const bool over = tile_index >= counter.tiles;
     const WorkTile work =
         over ? WorkTile{-1, 0, 0} : work_tile(tile_index, scheduler);
-    const VisibleTiles range =
-        over ? VisibleTiles{} : range_of_tiles<Tile>(maps.a, functor, work);
+    const FunctorTiles<Tile> tiles =
+        over ? FunctorTiles<Tile>{}
+             : functor_tiles<Tile>(maps.a, functor, work);
     if (leads) {
       shared.work_pipe.empty[work_write.stage].wait(work_write.parity ^ 1);
       shared.work[work_write.stage] = work;
-      shared.key_tiles[work_write.stage] = range;
+      shared.key_tiles[work_write.stage] = tiles;
       shared.work_pipe.full[work_write.stage].arrive();
     }
     if (over) {
       if (leads) counter.finish(next);
       return;
     }
-    load_visible(shared, maps,
-                 VisibleKeys<Tile, T, Functor>{maps.a, functor, work, range},
-                 write);
+    load_visible(
+        shared, maps,
+        VisibleKeys<Tile, T, Functor>{maps.a, functor, work, tiles.block},
+        write);
     tile_index = warp_uniform(next);
   }
 }
 
+/// The tiles of keys of a consumer warpgroup, from the last one on.
+struct WarpgroupTiles {
+  IndexRange block;  ///< those that the block loads
+  int first, last;   ///< that it computes, of a mask that shows ranges
+  int whole_begin, whole_end;
+  bool first_half;  ///< of the first one its first half suffices
+  bool last_half;   ///< of the last one, if it is another, its second half
+
+  /// Whether a tile needs a mask.
+  __device__ bool masks(const VisibleTile& tile) const {
+    const bool in_range = whole_begin <= tile.index && tile.index < whole_end;
+    return !tile.whole && !in_range;
+  }
+};
+
 /// A consumer reads the block's next tile: see next_work_tile().
-/// @param range on return its tiles of keys
+/// @param tiles on return its tiles of keys
 template <class Tile>
 __device__ bool next_functor_tile(FunctorShared<Tile>& shared,
-                                  const PipelineState<2>& read,
-                                  WorkTile& work, VisibleTiles& range) {
+                                  const PipelineState<2>& read, int warpgroup,
+                                  WorkTile& work, WarpgroupTiles& tiles) {
   shared.work_pipe.consumer_wait(read);
-  const VisibleTiles& tiles = shared.key_tiles[read.stage];
-  range = {warp_uniform(tiles.begin), warp_uniform(tiles.end),
-           warp_uniform(tiles.whole_begin), warp_uniform(tiles.whole_end)};
+  const IndexRange& block = shared.key_tiles[read.stage].block;
+  const VisibleTiles& own = shared.key_tiles[read.stage].warpgroup[warpgroup];
+  const int begin = warp_uniform(own.begin), end = warp_uniform(own.end);
+  tiles = {{warp_uniform(block.begin), warp_uniform(block.end)},
+           (end - 1) / 2,
+           begin / 2,
+           warp_uniform(own.whole_begin),
+           warp_uniform(own.whole_end),
+           end % 2 != 0,
+           begin % 2 != 0};
   return next_work_tile(shared, read, work);
 }
 
@@ -223,91 +278,20 @@ __device__ void change_scores(float (&s)[r], const Lane& lane) {
 }
 //! [change_scores]
 
-/// The loop of a consumer warpgroup over the visible tiles of keys: adds to O and to the state of
-/// its rows.
-/// @param query0 the warpgroup's first query
-//! [mainloop]
-template <class Tile, class T, class Functor>
-__device__ void functor_mainloop(
-    WarpgroupOutput<Tile>& o, RowState& rows, FunctorShared<Tile>& shared,
-    ConsumerState<Tile>& read, const VisibleKeys<Tile, T, Functor>& keys,
-    float scale, int query0, PendingStore<Tile>& last_store, int warpgroup) {
-  const bool releases = threadIdx.x % kWarp == 0;
-  const auto& q = shared.q[read.q.stage][warpgroup];
-  const auto release_k = [&] {
-    if (releases) shared.k_pipe.consumer_release(read.k);
-    read.k.advance();
-  };
-  const auto release_v = [&] {
-    if (releases) shared.v_pipe.consumer_release(read.v);
-    read.v.advance();
-  };
-  WarpgroupScores<Tile> s;
-  WarpgroupProbs<Tile> p;
-  float rescale[2];
-  const Attention<T>& a = keys.a;
-  const Functor& functor = keys.functor;
-  const int batch = keys.work.batch, head = keys.work.head;
-  IndexRange seen[2] = {};
-  if constexpr (Functor::shows_ranges) {
-    rows_keys(seen, a, functor, batch, query0);
-  }
-  VisibleTile tile = keys.first();
-  const auto change = [&] {
-    const int key0 = tile.index * Tile::block_n;
-    if constexpr (Functor::changes_scores) {
-      change_scores(s,
-                    lane_scores(a, functor, batch, head, query0 + lane_row(0),
-                                key0 + lane_column()));
+/// P of a part of a tile of keys, from a column on, rounded; that of the others is 0.
+template <class T, int column, int parts, int r>
+__device__ void set_probs(std::uint32_t (&p)[parts][4], const float (&s)[r]) {
+  constexpr int first = column / 16, count = r / 8;
+#pragma unroll
+  for (int i = 0; i < parts; ++i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (i < first || first + count <= i) p[i][j] = 0;
     }
-    if (tile.whole) return;
-    if constexpr (!Functor::shows_ranges) {
-      mask_each(s, a, functor, batch, head, query0, key0);
-    } else {
-      mask_ranges(s, seen, key0 + lane_column());
-    }
-  };
-  // S = Q K^T of the first tile: there is no P V beside it
-  shared.k_pipe.consumer_wait(read.k);
-  scheduler_barrier_sync<Tile>(warpgroup);
-  issue_qk(s, q, shared.k[read.k.stage]);
-  scheduler_barrier_arrive<Tile>(warpgroup);
-  last_store.release_q();
-  wgmma_wait<0>(s);
-  release_k();
-  change();
-  online_softmax<true>(s, rows, rescale, scale);
-  round_to_operand<T>(p, s);
-  //! [step]
-  for (tile = keys.next(tile); keys.exists(tile); tile = keys.next(tile)) {
-    // S = Q K^T
-    shared.k_pipe.consumer_wait(read.k);
-    scheduler_barrier_sync<Tile>(warpgroup);
-    issue_qk(s, q, shared.k[read.k.stage]);
-    // O += P V of the tile before
-    shared.v_pipe.consumer_wait(read.v);
-    issue_pv(o, p, shared.v[read.v.stage]);
-    scheduler_barrier_arrive<Tile>(warpgroup);
-    wgmma_wait<1>(s);  // S has been computed, P V is in flight
-    release_k();
-    // S = score(scale S) / unit
-    change();
-    // P = exp2(scale (S - m))
-    const bool rescaled = lazy_online_softmax<true>(s, rows, rescale, scale);
-    wgmma_wait<0>(o, p);
-    release_v();
-    round_to_operand<T>(p, s);
-    fence_operand(p);  // among the exponentials, not after the branch
-    if (rescaled) rescale_o(o, rescale);
   }
-  //! [step]
-  // O += P V of the last tile
-  shared.v_pipe.consumer_wait(read.v);
-  issue_pv(o, p, shared.v[read.v.stage]);
-  wgmma_wait<0>(o, p);
-  release_v();
+  round_to_operand<T>(reinterpret_cast<std::uint32_t(&)[count][4]>(p[first]),
+                      s);
 }
-//! [mainloop]
 
 /// The state of the rows before the first key: after a sink, where there is one.
 /// @param scale of the scores that the softmax is given
@@ -322,6 +306,148 @@ __device__ RowState first_row_state(const Functor& functor, int head,
     return empty_row_state();
   }
 }
+
+/// The loop of a consumer warpgroup over its tiles of keys, as in step 15: adds to O and to the state
+/// of its rows.
+//! [mainloop]
+template <class Tile, class T, class Functor>
+__device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
+                                 FunctorShared<Tile>& shared,
+                                 ConsumerState<Tile>& read,
+                                 const VisibleKeys<Tile, T, Functor>& keys,
+                                 const WarpgroupTiles& tiles, float scale,
+                                 PendingStore<Tile>& last_store,
+                                 int warpgroup) {
+  constexpr int scores = Tile::block_n / 2;  // of a lane
+  const Attention<T>& a = keys.a;
+  const Functor& functor = keys.functor;
+  const int batch = keys.work.batch, head = keys.work.head;
+  const int query0 = keys.work.block * Tile::block_m + warpgroup * kQueries;
+  const bool releases = threadIdx.x % kWarp == 0;
+  const auto& q = shared.q[read.q.stage][warpgroup];
+  const auto release_k = [&] {
+    if (releases) shared.k_pipe.consumer_release(read.k);
+    read.k.advance();
+  };
+  const auto release_v = [&] {
+    if (releases) shared.v_pipe.consumer_release(read.v);
+    read.v.advance();
+  };
+  WarpgroupProbs<Tile> p;
+  float rescale[2];
+  IndexRange seen[2] = {};
+  VisibleTile tile{tiles.first, false};
+  if constexpr (Functor::shows_ranges) {
+    rows_keys(seen, a, functor, batch, query0);
+  } else {
+    tile = keys.first();
+  }
+  // S = score(scale S) / unit, and the mask, for keys from a column on
+  const auto change = [&](auto& s, int column, bool masked) {
+    const int key0 = tile.index * Tile::block_n + column;
+    if constexpr (Functor::changes_scores) {
+      change_scores(s,
+                    lane_scores(a, functor, batch, head, query0 + lane_row(0),
+                                key0 + lane_column()));
+    }
+    if (!masked) return;
+    if constexpr (Functor::shows_ranges) {
+      mask_ranges(s, seen, key0 + lane_column());
+    } else {
+      mask_each(s, a, functor, batch, head, query0, key0);
+    }
+  };
+  // Tiles that only the other warpgroup needs.
+  const auto skip = [&](int count) {
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) {
+      shared.k_pipe.consumer_wait(read.k);
+      __syncwarp();  // all lanes have seen the phase
+      release_k();
+      scheduler_barrier_sync<Tile>(warpgroup);
+      scheduler_barrier_arrive<Tile>(warpgroup);
+      shared.v_pipe.consumer_wait(read.v);
+      __syncwarp();
+      release_v();
+    }
+  };
+  // The first tile, of which r scores of a lane can be visible: there is no P V beside its S.
+  const auto first = [&](auto count) {
+    constexpr int r = decltype(count)::value;
+    float s[r];
+    shared.k_pipe.consumer_wait(read.k);
+    scheduler_barrier_sync<Tile>(warpgroup);
+    issue_qk(s, q, shared.k[read.k.stage]);
+    scheduler_barrier_arrive<Tile>(warpgroup);
+    last_store.release_q();
+    wgmma_wait<0>(s);
+    release_k();
+    change(s, 0, tiles.masks(tile));
+    online_softmax<true>(s, rows, rescale, scale);
+    set_probs<T, 0>(p, s);
+  };
+  //! [step]
+  const auto step = [&](auto edge, auto count) {
+    constexpr bool masked = decltype(edge)::value;
+    constexpr int r = decltype(count)::value;
+    constexpr int column = r == scores ? 0 : Tile::block_n / 2;
+    float s[r];
+    // S = Q K^T
+    shared.k_pipe.consumer_wait(read.k);
+    scheduler_barrier_sync<Tile>(warpgroup);
+    issue_gemm_nt(s, q, shared.k[read.k.stage], column);
+    // O += P V of the tile before
+    shared.v_pipe.consumer_wait(read.v);
+    issue_pv(o, p, shared.v[read.v.stage]);
+    scheduler_barrier_arrive<Tile>(warpgroup);
+    wgmma_wait<1>(s);  // S has been computed, P V is in flight
+    release_k();
+    // S = score(scale S) / unit
+    change(s, column, masked && (Functor::shows_ranges || !tile.whole));
+    // P = exp2(scale (S - m))
+    const bool rescaled =
+        lazy_online_softmax<masked>(s, rows, rescale, scale);
+    wgmma_wait<0>(o, p);
+    release_v();
+    set_probs<T, column>(p, s);
+    fence_operand(p);  // among the exponentials, not after the branch
+    if (rescaled) rescale_o(o, rescale);
+  };
+  //! [step]
+  constexpr std::integral_constant<int, scores> whole_tile;
+  constexpr std::integral_constant<int, scores / 2> half_tile;
+  constexpr std::true_type with_mask;
+  constexpr std::false_type without;
+  if constexpr (Functor::shows_ranges) {
+    skip(tiles.block.end - 1 - tiles.first);
+    if (tiles.first_half) {
+      first(half_tile);
+    } else {
+      first(whole_tile);
+    }
+    const bool last_half = tiles.last_half && tiles.last < tiles.first;
+    const int last = tiles.last + (last_half ? 1 : 0);
+    const int edge = larger(tiles.whole_end, last);
+    const int whole = larger(tiles.whole_begin, last);
+    int& t = tile.index;
+    for (--t; t >= edge; --t) step(with_mask, whole_tile);
+    for (; t >= whole; --t) step(without, whole_tile);
+    for (; t >= last; --t) step(with_mask, whole_tile);
+    if (last_half) step(with_mask, half_tile);
+  } else {
+    first(whole_tile);
+    for (tile = keys.next(tile); keys.exists(tile); tile = keys.next(tile)) {
+      step(with_mask, whole_tile);
+    }
+  }
+  // O += P V of the last tile
+  shared.v_pipe.consumer_wait(read.v);
+  issue_pv(o, p, shared.v[read.v.stage]);
+  wgmma_wait<0>(o, p);
+  release_v();
+  if constexpr (Functor::shows_ranges) skip(tiles.last - tiles.block.begin);
+}
+//! [mainloop]
 
 /// Attention in 16 bits with a functor. A consumer warpgroup processes 64 queries of each tile.
 /// @tparam Tile    a HopperTile
@@ -353,16 +479,17 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   }
   PendingStore<Tile> last_store{shared, warpgroup};
   WorkTile work;
-  VisibleTiles range;
-  for (; next_functor_tile(shared, read.work, work, range);
+  WarpgroupTiles tiles;
+  for (; next_functor_tile(shared, read.work, warpgroup, work, tiles);
        read.next_tile()) {
     const int query0 = work.block * Tile::block_m + warpgroup * kQueries;
     WarpgroupOutput<Tile> o = {};
     RowState rows = first_row_state(functor, work.head, unit);
     shared.q_pipe[warpgroup].consumer_wait(read.q);
-    functor_mainloop(o, rows, shared, read,
-                     VisibleKeys<Tile, T, Functor>{a, functor, work, range},
-                     unit * kLog2E, query0, last_store, warpgroup);
+    functor_mainloop(
+        o, rows, shared, read,
+        VisibleKeys<Tile, T, Functor>{a, functor, work, tiles.block}, tiles,
+        unit * kLog2E, last_store, warpgroup);
     if constexpr (Functor::changes_scores) {  // m of scores without the scale
       rows.m[0] *= unit / a.scale;
       rows.m[1] *= unit / a.scale;
@@ -401,17 +528,16 @@ void launch_persistent_functor(const Attention<T>& a, const Functor& functor,
   Attention<T> ordered = a;
   ordered.causal = !std::is_same_v<Functor, AllKeys>;
   const TileScheduler scheduler = tile_scheduler(ordered, Tile::block_m);
-  with_tile_kinds(a, functor, Tile::block_m, Tile::block_n, kinds, stream,
-                  [&](const auto& with_kinds) {
-                    using F = std::decay_t<decltype(with_kinds)>;
-                    launch(stream, flash_persistent_functor<Tile, T, F>,
-                           {{persistent_blocks(scheduler)},
-                            {kWarpgroup * (Tile::consumers + 1)},
-                            sizeof(FunctorShared<Tile>),
-                            Tile::stages},
-                           tma_attention<Tile>(a), with_kinds, scheduler,
-                           tile_counter);
-                  });
+  with_tile_kinds<Tile::block_m, Tile::block_n>(
+      a, functor, kinds, stream, [&](const auto& with_kinds) {
+        using F = std::decay_t<decltype(with_kinds)>;
+        launch(stream, flash_persistent_functor<Tile, T, F>,
+               {{persistent_blocks(scheduler)},
+                {kWarpgroup * (Tile::consumers + 1)},
+                sizeof(FunctorShared<Tile>),
+                Tile::stages},
+               tma_attention<Tile>(a), with_kinds, scheduler, tile_counter);
+      });
 }
 //! [launch]
 

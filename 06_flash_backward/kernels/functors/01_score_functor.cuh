@@ -253,16 +253,17 @@ void launch_backward_score_functor(const AttentionGradient<T>& a,
   using Tile = FunctorBackwardTile<d>;
   launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
   launch_sink_gradients(a, functor, stream);
-  with_tile_kinds(static_cast<const Attention<T>&>(a), functor, Tile::block_m,
-                  Tile::block_n, kinds, stream, [&](const auto& with_kinds) {
-                    using F = std::decay_t<decltype(with_kinds)>;
-                    launch(stream, flash_backward_score_functor<Tile, T, F>,
-                           {grid_of_keys(a, Tile::block_n),
-                            {Tile::threads},
-                            swizzled_backward_bytes<Tile, T>(),
-                            kPipelineStages},
-                           a, with_kinds);
-                  });
+  with_tile_kinds<Tile::block_m, Tile::block_n>(
+      static_cast<const Attention<T>&>(a), functor, kinds, stream,
+      [&](const auto& with_kinds) {
+        using F = std::decay_t<decltype(with_kinds)>;
+        launch(stream, flash_backward_score_functor<Tile, T, F>,
+               {grid_of_keys(a, Tile::block_n),
+                {Tile::threads},
+                swizzled_backward_bytes<Tile, T>(),
+                kPipelineStages},
+               a, with_kinds);
+      });
   launch(stream, postprocess_d_q<Tile, T>, postprocess_launch<Tile>(a), a);
 }
 //! [launch]

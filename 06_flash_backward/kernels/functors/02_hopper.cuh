@@ -290,12 +290,60 @@ struct FunctorMmaWarpgroup
     at.advance();
   }
 
+  /// A tile of queries none of which sees the warpgroup's keys: dS is 0. Only dQ of the previous
+  /// tile is computed.
+  template <bool first>
+  __device__ void skip() {
+    shared.q_pipe.consumer_wait(at);
+    shared.d_o_pipe.consumer_wait(at);
+    if constexpr (!first) this->wait_for_previous_d_s();
+    const RoundedScores<Tile> zeros = {};
+    store_d_s(shared.d_s[at.stage], zeros, warpgroup * kKeys);
+    if constexpr (!first) {
+      QueryGradient<Tile> d_q;
+      this->issue_previous_d_q(d_q);
+      wgmma_wait<0>(d_q);
+      send_d_q<Tile>(shared, d_q, warpgroup, at.stage ^ 1);
+    }
+    fence_async_proxy();  // makes dS visible to wgmma
+    __syncwarp();
+    if (threadIdx.x % kWarp == 0) shared.d_s_full[at.stage].arrive();
+    release_stage(shared.d_o_pipe, at);
+    release_stage(shared.q_pipe, at);
+    at.advance();
+  }
+  /// Whether tiles are skipped. Registers do not suffice for the gradient of a
+  /// bias as well.
+  static constexpr bool skips =
+      Functor::shows_ranges && !Functor::has_gradient;
+  /// The tiles of queries that see a key of the warpgroup.
+  __device__ VisibleTiles own_tiles(const Functor& functor) const {
+    if (key0 >= a.length_k) return {0, 0, 0, 0};
+    const int batch = shared.block.batch;
+    const int last = smaller(key0 + kKeys, a.length_k) - 1;
+    return visible_tiles(functor.queries(batch, key0),
+                         functor.queries(batch, last), a.length_q,
+                         Tile::block_m);
+  }
+
   /// All tiles of a block: see DelayedMmaWarpgroup.
   __device__ void mainloop(const Functor& functor) {
     const SeenBlock& block = shared.block;
     VisibleMBlock<Tile, T, Functor> tile(a, functor, block);
     if (!tile.exists()) return;
+    int begin = 0, end = 0;  // of the tiles that are not skipped
+    if constexpr (skips) {
+      const VisibleTiles own = own_tiles(functor);
+      begin = warp_uniform(own.begin);
+      end = warp_uniform(own.end);
+    }
     const auto take = [&](auto first) {
+      if constexpr (skips) {
+        if (tile.m_block < begin || end <= tile.m_block) {
+          skip<decltype(first)::value>();
+          return;
+        }
+      }
       step<decltype(first)::value>(
           {functor, tile.head, tile.m_block * Tile::block_m}, tile.whole);
     };
@@ -407,16 +455,17 @@ void launch_backward_hopper_functor(const AttentionGradient<T>& a,
   AttentionGradient<T> ordered = a;
   ordered.causal = !std::is_same_v<Functor, AllKeys>;
   const TileScheduler scheduler = n_block_scheduler<Tile>(ordered);
-  with_tile_kinds(static_cast<const Attention<T>&>(a), functor, Tile::block_m,
-                  Tile::block_n, kinds, stream, [&](const auto& with_kinds) {
-                    using F = std::decay_t<decltype(with_kinds)>;
-                    launch(stream, flash_backward_hopper_functor<Tile, T, F>,
-                           {grid_of_work(scheduler),
-                            {kWarpgroup * (kKeyWarpgroups + 1)},
-                            sizeof(FunctorBackwardShared<Tile>),
-                            Tile::stages},
-                           maps, with_kinds, scheduler);
-                  });
+  with_tile_kinds<Tile::block_m, Tile::block_n>(
+      static_cast<const Attention<T>&>(a), functor, kinds, stream,
+      [&](const auto& with_kinds) {
+        using F = std::decay_t<decltype(with_kinds)>;
+        launch(stream, flash_backward_hopper_functor<Tile, T, F>,
+               {grid_of_work(scheduler),
+                {kWarpgroup * (kKeyWarpgroups + 1)},
+                sizeof(FunctorBackwardShared<Tile>),
+                Tile::stages},
+               maps, with_kinds, scheduler);
+      });
   launch_tma_postprocess<Tile>(maps, stream);
 }
 //! [launch]
