@@ -209,6 +209,15 @@ __device__ NBlock spread_n_block(const Attention<T>& a, int tile_index,
   return block;
 }
 //! [first_stores]
+/// The block of keys for a place in the order of rung 11 or of rung 12.
+template <class Tile, bool ordered, class T>
+__device__ NBlock scheduled_n_block(const Attention<T>& a, int tile_index,
+                                    const TileScheduler& scheduler) {
+  if constexpr (!ordered)
+    return spread_n_block<Tile>(a, tile_index, scheduler);
+  const WorkTile work = work_tile(tile_index, scheduler);
+  return n_block<Tile>(a, work.block, work.head, work.batch);
+}
 
 /// The order of blocks of keys. Under the causal mask those with the most queries come first, in
 /// groups of heads: two blocks for each SM, but where memory limits no more heads than have their
