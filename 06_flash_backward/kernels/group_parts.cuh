@@ -1,6 +1,6 @@
 /// @file
-/// The query heads of a group divided into parts, one for each of several blocks: which heads a part
-/// has, how many parts cost least, and how much workspace they need. Rungs 19 and 20 share it.
+/// The query heads of a group divided into parts, one for each of several blocks: which heads a
+/// part has, how many parts cost least, and how much workspace they need. Rungs 19 and 20 share it.
 #pragma once
 
 #include "06_flash_backward/kernels/hopper_backward.cuh"

@@ -175,8 +175,8 @@ TEST_CASE("dropout through the interface drops the elements of the reference mas
   check_dropout(check);
 }
 
-// Kernels for Hopper have tiles of 64 columns at least, with two counters for 64 rows of dQ and one for
-// persistent blocks.
+// Kernels for Hopper have tiles of 64 columns at least, with two counters for 64 rows of dQ and one
+// for persistent blocks.
 TEST_CASE("the workspace has two floats for each padded row, and sums of dQ") {
   G g{};
   g.size = sizeof g;

@@ -1,5 +1,5 @@
-// Rungs 19 and 20 in the lab: which query heads a part has, how many parts are chosen, and gradients with
-// parts of unequal size.
+// Rungs 19 and 20 in the lab: which query heads a part has, how many parts are chosen, and
+// gradients with parts of unequal size.
 #include <algorithm>
 #include <set>
 #include <vector>
