@@ -8,9 +8,9 @@ minutes, machine, the stages and their points. Each is a folder NN_lesson/exerci
                  text, the questions whose answers are numbers
     frame.txt    the student's file with its holes, see Frame; other answers follow below a line
                  `//@ answers`, see read_answers(); none where the student's file holds numbers
-    grader.cpp   the stages
-    entry.cpp    what the grader calls, with the student's file; none where that holds numbers, and
-                 none for puzzles, which share one
+    grader.cpp   the stages; above them, between `#ifdef FA_ENTRIES` and `#else`, what they call,
+                 which is compiled with the student's file; not where that holds numbers, and not
+                 for puzzles, which share puzzle_entry.cpp
 
 An exercise may have variants: values for {{name}} in its texts and -DFA_NAME=value for its grader.
 The first is the course's own; a class has those that its seed chooses, see seed_of().
@@ -30,6 +30,7 @@ MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
 DIRECTIVE = re.compile(
     r"^(?P<indent>\s*)//@ (?P<word>from|hole|solution|start|end)(?: (?P<what>\S+))?\s*$"
 )
+ENTRIES = re.compile(r"^#ifdef FA_ENTRIES.*?\n(.*?)^#else.*?\n", re.MULTILINE | re.DOTALL)
 ANSWERS = "//@ answers\n"  # in frame.txt, between the frame and other answers
 QUESTIONS = re.compile(r"^```text\n(.*?^\w+ = \?\n)```\n+", re.MULTILINE | re.DOTALL)
 HINT = re.compile(
@@ -245,9 +246,13 @@ class Exercise:
 
     @property
     def entry(self):
-        """The source of what the grader calls."""
-        shared = ROOT / "common" / "classroom" / "puzzle_entry.cpp"
-        return shared if self.kernel else self.folder / "entry.cpp"
+        """What the grader calls: C++ that includes the student's file."""
+        if self.kernel:
+            return (ROOT / "common/classroom/puzzle_entry.cpp").read_text(encoding="utf-8")
+        found = ENTRIES.search(self.grader.read_text(encoding="utf-8"))
+        if not found:
+            raise Fault(f"{self.id}: grader.cpp has no lines from #ifdef FA_ENTRIES to #else")
+        return found[1]
 
     def hidden(self):
         """The lessons' files that hold what the exercise asks for."""

@@ -1,3 +1,22 @@
+#ifdef FA_ENTRIES  // the student's process
+#include "common/classroom/prelude_lab.hpp"
+#include "student/warp_merge.cuh"
+
+using namespace fa::classroom;
+using namespace fa::FA_TARGET;
+
+FA_ENTRY(softmax, [](const std::vector<float>& matrix, int rows, int cols) {
+  return watched([&] {
+    const auto x = on_device(matrix);
+    DeviceBuffer<float> y(std::int64_t{rows} * cols);
+    launch(softmax_half_warps,
+           {{static_cast<unsigned>(ceil_div(rows, 2 * kSoftmaxWarps))}, {32, kSoftmaxWarps}},
+           x.data(), y.data(), rows, cols);
+    return from_device(y);
+  });
+});
+
+#else  // the grader
 #include "common/classroom/lab.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
@@ -155,3 +174,5 @@ FA_STAGE(traffic) {
   budget("bytes of global memory", c.seen.bytes, least, "", least);
   require(c.seen.wavefronts == 0, "lanes of one warp need no shared memory to agree");
 }
+
+#endif
