@@ -175,10 +175,11 @@ void grade(const Sizes& sizes, float spread = 1, float scale = 0) {
   for (const int keys : {1, 8, 16, 32, 64, 128}) {
     const std::string where = fmt::format("when the maximum rose (as with tiles of {} {})", keys,
                                           keys == 1 ? "key" : "keys");
-    wrongs.push_back(
-        {"neither l nor O was rescaled " + where, online(in, score, keys, {false, false})});
-    wrongs.push_back({"l was not rescaled " + where, online(in, score, keys, {false, true})});
-    wrongs.push_back({"O was not rescaled " + where, online(in, score, keys, {true, false})});
+    OnlineSoftmax l_only{keys}, o_only{keys}, none{keys};
+    o_only.of_l = l_only.of_o = none.of_l = none.of_o = [](double, double) { return 1.0; };
+    wrongs.push_back({"neither l nor O was rescaled " + where, online(in, score, none)});
+    wrongs.push_back({"l was not rescaled " + where, online(in, score, o_only)});
+    wrongs.push_back({"O was not rescaled " + where, online(in, score, l_only)});
   }
   Rows base_2 = right, nan_rows = right, nan_sums = right, log_of_l = right, undivided = right;
   for (std::size_t i = 0; i < right.lse.size(); ++i) {
