@@ -15,7 +15,7 @@ from common.classroom.toolchain import scratch_folder
 
 MARK = b"answer of this program: "
 DIRECTIVE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
-STUDENT = re.compile(r'^#include (?:"student/.*|FA_STUDENT)\n', re.MULTILINE)
+STUDENT = re.compile(r'^#include "student/.*\n', re.MULTILINE)
 INCLUDE = re.compile(r'^#include "(.*)"$', re.MULTILINE)
 
 HEAD = """

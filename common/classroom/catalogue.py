@@ -10,7 +10,7 @@ minutes, machine, the stages and their points. Each is a folder NN_lesson/exerci
                  `//@ answers`, see read_answers(); none where the student's file holds numbers
     grader.cpp   the stages; above them, between `#ifdef FA_ENTRIES` and `#else`, what they call,
                  which is compiled with the student's file; not where that holds numbers, and not
-                 for puzzles, which share puzzle_entry.cpp
+                 for puzzles, which share PUZZLE_ENTRY
 
 An exercise may have variants: values for {{name}} in its texts and -DFA_NAME=value for its grader.
 The first is the course's own; a class has those that its seed chooses, see seed_of().
@@ -31,6 +31,11 @@ DIRECTIVE = re.compile(
     r"^(?P<indent>\s*)//@ (?P<word>from|hole|solution|start|end)(?: (?P<what>\S+))?\s*$"
 )
 ENTRIES = re.compile(r"^#ifdef FA_ENTRIES.*?\n(.*?)^#else.*?\n", re.MULTILINE | re.DOTALL)
+PUZZLE_ENTRY = """
+FA_ENTRY(run, [](const std::string& puzzle) {{
+  return fa::classroom::play(puzzle, fa::FA_TARGET::{});
+}});
+"""
 ANSWERS = "//@ answers\n"  # in frame.txt, between the frame and other answers
 QUESTIONS = re.compile(r"^```text\n(.*?^\w+ = \?\n)```\n+", re.MULTILINE | re.DOTALL)
 HINT = re.compile(
@@ -222,8 +227,6 @@ class Exercise:
         self.defines = about.get("defines", [])
         self.defines += [f"-DFA_{name.upper()}={x}" for name, x in self.variant.items()]
         self.kernel = about.get("kernel")  # of a puzzle
-        if self.kernel:
-            self.defines += [f"-DFA_KERNEL={self.kernel}", f'-DFA_STUDENT="student/{self.file}"']
 
     def __eq__(self, other):
         return isinstance(other, Exercise) and self.folder == other.folder
@@ -246,13 +249,17 @@ class Exercise:
 
     @property
     def entry(self):
-        """What the grader calls: C++ that includes the student's file."""
-        if self.kernel:
-            return (ROOT / "common/classroom/puzzle_entry.cpp").read_text(encoding="utf-8")
-        found = ENTRIES.search(self.grader.read_text(encoding="utf-8"))
-        if not found:
-            raise Fault(f"{self.id}: grader.cpp has no lines from #ifdef FA_ENTRIES to #else")
-        return found[1]
+        """What the grader calls: C++ with the student's file behind the includes at its top, unless
+        it includes that file itself."""
+        student, own = f'#include "student/{self.file}"\n', PUZZLE_ENTRY.format(self.kernel)
+        if not self.kernel:
+            found = ENTRIES.search(self.grader.read_text(encoding="utf-8"))
+            if not found:
+                raise Fault(f"{self.id}: grader.cpp has no lines from #ifdef FA_ENTRIES to #else")
+            own = found[1]
+        if student not in own:
+            own = re.sub(r"\A(?:#include .*\n)*", lambda top: top[0] + student, own)
+        return f'#include "common/classroom/prelude_{self.machine}.hpp"\n{own}'
 
     def hidden(self):
         """The lessons' files that hold what the exercise asks for."""

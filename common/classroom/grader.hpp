@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/classroom/prelude_cpu.hpp"
 #include "common/classroom/wire.hpp"
 
 namespace fa::classroom {

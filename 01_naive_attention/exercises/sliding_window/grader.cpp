@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_cpu.hpp"
-#include "student/sliding_window.hpp"
-
 FA_ENTRY(window, [](std::int64_t queries, std::int64_t keys, std::int64_t window) {
   const student::Window bounds{queries, keys, window};
   std::vector<std::int64_t> result;
@@ -11,10 +8,8 @@ FA_ENTRY(window, [](std::int64_t queries, std::int64_t keys, std::int64_t window
   }
   return result;
 });
-
 #else  // the grader
 #include "common/classroom/grader.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -135,5 +130,4 @@ FA_STAGE(traffic) {
   note("scores for 4096 tokens and a window of 128", scores);
   require(scores == least, fmt::format("{} scores are computed, and {} would do", scores, least));
 }
-
 #endif

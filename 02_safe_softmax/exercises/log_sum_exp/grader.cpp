@@ -1,6 +1,5 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "02_safe_softmax/softmax.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 // What the lesson has is to be written, not called.
 namespace fa::safe {
@@ -20,10 +19,8 @@ FA_ENTRY(log_sum_exp, [](const std::vector<double>& scores) {
   const auto n = static_cast<std::int64_t>(scores.size());
   return student::log_sum_exp2<double>(fa::View<const double, 1>(scores.data(), {n}));
 });
-
 #else  // the grader
 #include "common/classroom/grader.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -112,5 +109,4 @@ FA_STAGE(odd) {
   }
   grade(row, "1023 random scores");
 }
-
 #endif

@@ -2,7 +2,6 @@
 #include <map>
 
 #include "02_safe_softmax/softmax.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 // What the lesson has is to be written, not called.
 namespace fa::safe {
@@ -103,11 +102,9 @@ FA_ENTRY(accesses, [](int n) {
   const std::int64_t writes = std::count(accesses.begin(), accesses.end(), nullptr);
   return std::pair(reads_of(accesses), writes);
 });
-
 #else  // the grader
 #include "02_safe_softmax/softmax.hpp"
 #include "common/classroom/grader.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 using fa::half;
@@ -304,5 +301,4 @@ FA_STAGE(traffic) {
                       "you count {}, {} and {}",
                       traffic.passes, traffic.reads, traffic.writes));
 }
-
 #endif

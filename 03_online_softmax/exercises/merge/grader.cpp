@@ -1,6 +1,5 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "03_online_softmax/state.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 namespace online = fa::online;
 using State = online::State<online::BaseE<double>, double>;
@@ -26,11 +25,9 @@ FA_ENTRY(merge_exact, [](const std::vector<std::pair<Exact, Exact>>& parts) {
   }
   return result;
 });
-
 #else  // the grader
 #include "03_online_softmax/proof.hpp"
 #include "common/classroom/grader.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 namespace online = fa::online;
@@ -162,5 +159,4 @@ FA_STAGE(proof) {
   require(outcome.holds, "wrong for some cut of a row of " +
                              text(double(outcome.counterexample.length)) + " scores");
 }
-
 #endif

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_cpu.hpp"
-#include "student/one_step.hpp"
-
 namespace online = fa::online;
 using State = online::State<online::BaseE<double>, double>;
 using Exact = online::State<online::BaseTwo, online::Combination>;
@@ -34,12 +31,11 @@ FA_ENTRY(exact_rows, [](const std::vector<Row>& rows) {
   }
   return result;
 });
-
 #else  // the grader
+#include "common/classroom/grader.hpp"
+
 #include "03_online_softmax/proof.hpp"
 #include "03_online_softmax/recurrence.hpp"
-#include "common/classroom/grader.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 namespace online = fa::online;
@@ -259,5 +255,4 @@ FA_STAGE(proof) {
   }
   require(outcome.holds, "wrong for the scores" + row);
 }
-
 #endif

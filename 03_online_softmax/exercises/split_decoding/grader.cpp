@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_cpu.hpp"
-#include "student/split_decoding.hpp"
-
 // O and the LSE.
 using Part = std::pair<std::vector<double>, double>;
 
@@ -11,10 +8,8 @@ FA_ENTRY(combine, [](const std::vector<Part>& parts) {
   const student::Attention result = student::combine(all);
   return Part(result.o, result.lse);
 });
-
 #else  // the grader
 #include "common/classroom/grader.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -207,5 +202,4 @@ FA_STAGE(odd) {
   grade_wide(1);
   grade_wide(8);
 }
-
 #endif

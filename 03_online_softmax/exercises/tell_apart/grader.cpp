@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_cpu.hpp"
-#include "student/tell_apart.hpp"
-
 using State = fa::online::State<student::W, double>;
 using Step = fa::classroom::Callback<State(State, double, double)>;
 using Output = fa::classroom::Callback<double(State)>;
@@ -23,11 +20,10 @@ FA_ENTRY(follows_definition, [](Step step, Output output) {
   Given::of_output = output;
   return student::follows_definition<Given>();
 });
-
 #else  // the grader
-#include "03_online_softmax/recurrence.hpp"
 #include "common/classroom/grader.hpp"
-#include "common/classroom/prelude_cpu.hpp"
+
+#include "03_online_softmax/recurrence.hpp"
 
 using namespace fa::classroom;
 namespace online = fa::online;
@@ -122,5 +118,4 @@ FA_STAGE(odd) {
   must_refuse<NanForMasked>();
   must_refuse<MaximumFromZero>();
 }
-
 #endif

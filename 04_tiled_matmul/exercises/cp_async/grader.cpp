@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_lab.hpp"
-#include "student/cp_async.cuh"
-
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
@@ -35,10 +32,8 @@ FA_ENTRY(sum, [](const std::vector<float>& numbers, int tiles) {
   result.out.push_back(copies_in_flight(result.seen, tiles));
   return result;
 });
-
 #else  // the grader
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -142,5 +137,4 @@ FA_STAGE(races) {
             c.in_flight));
   }
 }
-
 #endif

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_lab.hpp"
-#include "student/fragments.cuh"
-
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
@@ -14,11 +11,9 @@ FA_ENTRY(multiply, [](const std::vector<float>& a, const std::vector<float>& b, 
     return from_device(c);
   });
 });
-
 #else  // the grader
 #include "04_tiled_matmul/exercises/grading/matmul.hpp"
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -147,5 +142,4 @@ FA_STAGE(races) {
   budget("bytes of global memory", c.seen.bytes, least,
          "a warp's fragments hold each element once, and mma multiplies them", least);
 }
-
 #endif

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_lab.hpp"
-#include "student/grid_stride.cuh"
-
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
@@ -10,9 +7,7 @@ FA_ENTRY(run, [](const std::string& puzzle) {
     launch(saxpy_any, launched, 2.5f, in[0], in[1], out, sizes[0]);
   });
 });
-
 #else  // the grader
-#include "common/classroom/prelude_cpu.hpp"
 #include "common/classroom/puzzles.hpp"
 
 using namespace fa::classroom;
@@ -67,5 +62,4 @@ FA_STAGE(traffic) {
          "apart",
          least);
 }
-
 #endif

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_lab.hpp"
-#include "student/missing_barrier.cuh"
-
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
@@ -25,10 +22,8 @@ FA_ENTRY(matmul, [](const std::vector<float>& a, const std::vector<float>& b, in
                     bool b_transposed) {
   return b_transposed ? matmul<true>(a, b, m, n, k) : matmul<false>(a, b, m, n, k);
 });
-
 #else  // the grader
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -108,5 +103,4 @@ FA_STAGE(traffic) {
   require(c.seen.wavefronts <= budget,
           fmt::format("bank conflicts: {} wavefronts, and {} would do", c.seen.wavefronts, budget));
 }
-
 #endif

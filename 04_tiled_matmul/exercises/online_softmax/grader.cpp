@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_lab.hpp"
-#include "student/online_softmax.cuh"
-
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
@@ -21,12 +18,10 @@ FA_ENTRY(softmax, [](const std::vector<float>& matrix, int rows, int cols) {
   });
   return std::pair(result, error);
 });
-
 #else  // the grader
 #include <numeric>
 
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -261,5 +256,4 @@ FA_STAGE(traffic) {
                       "that only four states go through it",
                       c.seen.wavefronts));
 }
-
 #endif

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_lab.hpp"
-#include "student/ring.cuh"
-
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
@@ -40,10 +37,8 @@ FA_ENTRY(run, [](const std::vector<float>& numbers, int tiles) {
   result.out.push_back(tiles_in_flight(result.seen));
   return std::pair(result, error);
 });
-
 #else  // the grader
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -136,5 +131,4 @@ FA_STAGE(races) {
             kStages, tiles, c.in_flight, c.in_flight == 1 ? "is" : "are", kStages));
   }
 }
-
 #endif

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_lab.hpp"
-#include "student/shared_matmul.cuh"
-
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
@@ -17,11 +14,9 @@ FA_ENTRY(matmul, [](const std::vector<float>& a, const std::vector<float>& b, in
     return from_device(c);
   });
 });
-
 #else  // the grader
 #include "04_tiled_matmul/exercises/grading/matmul.hpp"
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -139,5 +134,4 @@ FA_STAGE(traffic) {
           fmt::format("bank conflicts: {} wavefronts of shared memory, and {} would do",
                       c.seen.wavefronts, rounds));
 }
-
 #endif

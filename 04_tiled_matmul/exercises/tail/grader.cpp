@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_lab.hpp"
-#include "student/tail.cuh"
-
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
@@ -31,10 +28,8 @@ FA_ENTRY(far, [](const std::vector<float>& a, const std::vector<float>& b, std::
     return from_device(c);
   });
 });
-
 #else  // the grader
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -159,5 +154,4 @@ FA_STAGE(large) {
   grade_far(two_32, 300, two_32 + 300);
   grade_far(two_31, 256, two_32 + 5);
 }
-
 #endif

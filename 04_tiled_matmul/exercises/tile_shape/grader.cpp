@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_lab.hpp"
-#include "student/tile_shape.cuh"
-
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
@@ -34,11 +31,9 @@ FA_ENTRY(product, [](const std::vector<float>& a, const std::vector<float>& b, i
   });
   return result;
 });
-
 #else  // the grader
 #include "04_tiled_matmul/exercises/grading/matmul.hpp"
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -143,5 +138,4 @@ FA_STAGE(traffic) {
                           : "even without bank conflicts there are too many loads. Load each "
                             "operand once into a register, and multiply more results with it"));
 }
-
 #endif

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_lab.hpp"
-#include "student/transpose.cuh"
-
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
@@ -46,10 +43,8 @@ FA_ENTRY(far_tile, [](const std::vector<float>& tile, int rows, int cols, int x0
   }
   return result;
 });
-
 #else  // the grader
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -173,5 +168,4 @@ FA_STAGE(large) {
     }
   }
 }
-
 #endif

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_lab.hpp"
-#include "student/warp_merge.cuh"
-
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
@@ -15,10 +12,8 @@ FA_ENTRY(softmax, [](const std::vector<float>& matrix, int rows, int cols) {
     return from_device(y);
   });
 });
-
 #else  // the grader
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -174,5 +169,4 @@ FA_STAGE(traffic) {
   budget("bytes of global memory", c.seen.bytes, least, "", least);
   require(c.seen.wavefronts == 0, "lanes of one warp need no shared memory to agree");
 }
-
 #endif

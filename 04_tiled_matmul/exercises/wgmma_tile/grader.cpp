@@ -1,7 +1,5 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_lab.hpp"
 #include "common/gpu/tensor_map.cuh"
-#include "student/wgmma_tile.cuh"
 
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
@@ -30,11 +28,9 @@ FA_ENTRY(multiply,
            });
            return std::pair(result, error);
          });
-
 #else  // the grader
 #include "04_tiled_matmul/exercises/grading/matmul.hpp"
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -204,5 +200,4 @@ FA_STAGE(races) {
     require_no_findings(c.seen, reasons(c.seen));
   }
 }
-
 #endif

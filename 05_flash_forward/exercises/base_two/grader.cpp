@@ -1,10 +1,8 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "05_flash_forward/exercises/attention.hpp"
-#include "common/classroom/prelude_lab.hpp"
 #include "student/base_two.cuh"
 // After the student's kernel.
 #include "05_flash_forward/exercises/edge_masks_entry.hpp"
-
 #else  // the grader
 #include "05_flash_forward/exercises/grading/attention.hpp"
 
@@ -164,5 +162,4 @@ FA_STAGE(traffic) {
   budget("bytes of global memory", ran.seen.bytes, least, "all that a step needs is in registers",
          least);
 }
-
 #endif

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_lab.hpp"
-#include "student/block_table.cuh"
-
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
@@ -23,10 +20,8 @@ FA_ENTRY(gather, [](const std::vector<float>& cache, const std::vector<int>& blo
     return from_device(out);
   });
 });
-
 #else  // the grader
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -189,5 +184,4 @@ FA_STAGE(traffic) {
   budget("sectors of global memory", launched.seen.sectors, keys * (2 * of_key + 4),
          "is each key read once, and by threads that stand side by side?", keys * 2 * of_key);
 }
-
 #endif

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_cpu.hpp"
-#include "student/descriptor.hpp"
-
 FA_ENTRY(k, [](std::uint32_t base, int stage, int key, int column) {
   return std::uint64_t{student::k_descriptor(base, stage, key, column)};
 });
@@ -9,10 +6,8 @@ FA_ENTRY(k, [](std::uint32_t base, int stage, int key, int column) {
 FA_ENTRY(v, [](std::uint32_t base, int stage, int key, int column) {
   return std::uint64_t{student::v_descriptor(base, stage, key, column)};
 });
-
 #else  // the grader
 #include "common/classroom/grader.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -112,5 +107,4 @@ FA_STAGE(odd) {
     }
   }
 }
-
 #endif

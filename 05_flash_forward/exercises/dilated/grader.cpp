@@ -1,8 +1,6 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "05_flash_forward/exercises/attention.hpp"
 #include "05_flash_forward/exercises/tile_kinds.hpp"
-#include "common/classroom/prelude_lab.hpp"
-#include "student/dilated.cuh"
 
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
@@ -27,7 +25,6 @@ FA_ENTRY(run, [](const Inputs& in, int reach) {
         });
   });
 });
-
 #else  // the grader
 #include "05_flash_forward/exercises/grading/attention.hpp"
 #include "05_flash_forward/exercises/grading/tiles.hpp"
@@ -132,5 +129,4 @@ FA_STAGE(traffic) {
   grade_rule({64, 256, 512, 32, 16}, true);
   grade_rule({6, 96, 32, 16, 8}, true);
 }
-
 #endif

@@ -1,7 +1,6 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "05_flash_forward/exercises/attention.hpp"
 #include "common/attention/mma_tile.cuh"
-#include "common/classroom/prelude_lab.hpp"
 
 // What the lesson has is to be written, not called.
 namespace fa::FA_TARGET {
@@ -18,7 +17,6 @@ void apply_mask(float (&)[2][4][4], const Attention<half>&, int, int, int) = del
 #include "student/edges.cuh"
 // After the student's kernel.
 #include "05_flash_forward/exercises/edge_masks_entry.hpp"
-
 #else  // the grader
 #include "05_flash_forward/exercises/grading/attention.hpp"
 
@@ -186,5 +184,4 @@ FA_STAGE(traffic) {
   budget("bytes of global memory", ran.seen.bytes, least,
          "tiles are visited that no query of the block sees", least);
 }
-
 #endif

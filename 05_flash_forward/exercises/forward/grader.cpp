@@ -1,7 +1,5 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "05_flash_forward/exercises/attention.hpp"
-#include "common/classroom/prelude_lab.hpp"
-#include "student/forward.cuh"
 
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
@@ -20,7 +18,6 @@ FA_ENTRY(run, [](const Inputs& in, const std::vector<float>& slopes) {
 FA_ENTRY(run_without_counting_slopes, [](const Inputs& in, const std::vector<float>& slopes) {
   return run<float>(in, [&](const Attention<float>& a) { launched(a, slopes.data()); });
 });
-
 #else  // the grader
 #include "05_flash_forward/exercises/grading/attention.hpp"
 
@@ -265,5 +262,4 @@ FA_STAGE(traffic) {
            tensors);
   }
 }
-
 #endif

@@ -11,7 +11,6 @@
 
 #include "05_flash_forward/exercises/problem.hpp"
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 namespace fa::classroom {
 

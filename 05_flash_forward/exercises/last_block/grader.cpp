@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_lab.hpp"
-#include "student/last_block.cuh"
-
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
@@ -22,10 +19,8 @@ FA_ENTRY(run, [](const std::vector<std::vector<float>>& matrices, int parts) {
     return all;
   });
 });
-
 #else  // the grader
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -198,5 +193,4 @@ FA_STAGE(races) {
     require_no_races(launched.seen, kReasons);
   }
 }
-
 #endif

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_lab.hpp"
-#include "student/phase.cuh"
-
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
@@ -21,10 +18,8 @@ FA_ENTRY(run, [](const std::vector<float>& k, const std::vector<float>& v,
 });
 
 FA_ENTRY(stages, [] { return fa::FA_TARGET::student::kStages; });
-
 #else  // the grader
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -121,5 +116,4 @@ FA_STAGE(races) {
                       "n % 3",
                       c.ahead == 1 ? "only 1 is" : fmt::format("only {} are", c.ahead)));
 }
-
 #endif

@@ -1,7 +1,6 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "05_flash_forward/exercises/attention.hpp"
 #include "05_flash_forward/kernels/07_pipeline.cuh"
-#include "common/classroom/prelude_lab.hpp"
 
 // What the lesson has is to be written, not called.
 namespace fa::FA_TARGET {
@@ -29,7 +28,6 @@ FA_ENTRY(run, [](const Inputs& in) {
            a);
   });
 });
-
 #else  // the grader
 #include "05_flash_forward/exercises/grading/attention.hpp"
 
@@ -118,5 +116,4 @@ FA_STAGE(traffic) {
   budget("bytes of global memory", ran.seen.bytes, least,
          "something is copied twice, or copied and never used", least);
 }
-
 #endif

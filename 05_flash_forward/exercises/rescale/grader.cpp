@@ -1,7 +1,5 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "05_flash_forward/exercises/attention.hpp"
-#include "common/classroom/prelude_lab.hpp"
-#include "student/rescale.cuh"
 
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
@@ -15,7 +13,6 @@ FA_ENTRY(run, [](const Inputs& in) {
            a);
   });
 });
-
 #else  // the grader
 #include "05_flash_forward/exercises/grading/attention.hpp"
 
@@ -126,5 +123,4 @@ FA_STAGE(traffic) {
   const std::int64_t least = 4 * ((2 * tiles + 2) * n * d + n);
   budget("bytes of global memory", ran.seen.bytes, least, "m, l and o stay in registers", least);
 }
-
 #endif

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_lab.hpp"
-#include "student/ring.cuh"
-
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
@@ -18,10 +15,8 @@ FA_ENTRY(run, [](const std::vector<float>& x) {
 });
 
 FA_ENTRY(stages, [] { return fa::FA_TARGET::student::kStages; });
-
 #else  // the grader
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -117,5 +112,4 @@ FA_STAGE(races) {
                         c.ahead));
   }
 }
-
 #endif

@@ -1,7 +1,5 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "05_flash_forward/exercises/attention.hpp"
-#include "common/classroom/prelude_lab.hpp"
-#include "student/split_keys.cuh"
 
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
@@ -11,7 +9,6 @@ FA_ENTRY(run, [](const Inputs& in) {
     launch(decode, {{static_cast<unsigned>(a.heads)}, {kWarp, kDecodeWarps}}, a);
   });
 });
-
 #else  // the grader
 #include "05_flash_forward/exercises/grading/attention.hpp"
 
@@ -215,5 +212,4 @@ FA_STAGE(traffic) {
           fmt::format("bank conflicts: {} wavefronts of shared memory, and {} without conflicts",
                       ran.seen.wavefronts, ran.seen.ideal));
 }
-
 #endif

@@ -1,7 +1,5 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "05_flash_forward/exercises/tile_kinds.hpp"
-#include "common/classroom/prelude_lab.hpp"
-#include "student/tile_rule.cuh"
 
 using namespace fa::classroom;
 
@@ -11,7 +9,6 @@ FA_ENTRY(kinds, [](const Mask& m) {
 FA_ENTRY(pairs, [](const Mask& m) {
   return visible_pairs(m, fa::FA_TARGET::Band(m.reach, m.length_k - m.length_q));
 });
-
 #else  // the grader
 #include "05_flash_forward/exercises/grading/tiles.hpp"
 
@@ -91,5 +88,4 @@ FA_STAGE(traffic) {
   grade({40, 320, 256, 32, 16}, true);
   for (int reach = 5; reach < 12; ++reach) grade({reach, 24, 27, 8, 4}, true);
 }
-
 #endif

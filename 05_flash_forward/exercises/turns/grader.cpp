@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_lab.hpp"
-#include "student/turns.cuh"
-
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
@@ -13,10 +10,8 @@ FA_ENTRY(run, [](const std::vector<int>& steps) {
     return from_device(list);
   });
 });
-
 #else  // the grader
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -98,5 +93,4 @@ FA_STAGE(races) {
   needs_watching(launched.seen);
   require_no_findings(launched.seen, reasons(launched.seen));
 }
-
 #endif

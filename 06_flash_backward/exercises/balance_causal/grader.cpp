@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_cpu.hpp"
-#include "student/balance_causal.hpp"
-
 FA_ENTRY(owners, [](int blocks, int ranks) {
   std::vector<int> result;
   for (int block = 0; block < blocks; ++block) {
@@ -9,12 +6,10 @@ FA_ENTRY(owners, [](int blocks, int ranks) {
   }
   return result;
 });
-
 #else  // the grader
-#include <fmt/ranges.h>
-
 #include "common/classroom/grader.hpp"
-#include "common/classroom/prelude_cpu.hpp"
+
+#include <fmt/ranges.h>
 
 using namespace fa::classroom;
 
@@ -79,5 +74,4 @@ FA_STAGE(odd) {
     grade(2 * ranks * 9 + ranks, ranks);
   }
 }
-
 #endif

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_cpu.hpp"
-#include "student/delta.hpp"
-
 using Tensor4 = fa::Tensor<double, 4>;
 
 FA_ENTRY(row_dots, [](const Tensor4& o, const Tensor4& d_o) {
@@ -16,11 +13,10 @@ FA_ENTRY(row_dots_strided, [](const Tensor4& o, const Tensor4& d_o) {
   };
   return student::row_dots<double>(view(o), view(d_o));
 });
-
 #else  // the grader
-#include "06_flash_backward/exercises/plain.hpp"
 #include "common/classroom/grader.hpp"
-#include "common/classroom/prelude_cpu.hpp"
+
+#include "06_flash_backward/exercises/plain.hpp"
 
 using namespace fa::classroom;
 namespace plain = fa::backward::plain;
@@ -153,5 +149,4 @@ FA_STAGE(odd) {
   grade(2, plain::random_problem(4, 6, 4, 3, true, 0.25));
   grade_strided(3, 4, 5);
 }
-
 #endif

@@ -1,7 +1,5 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "06_flash_backward/exercises/plain.hpp"
-#include "common/classroom/prelude_lab.hpp"
-#include "student/delta_and_dv.cuh"
 
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
@@ -75,12 +73,10 @@ static Launched far(const fa::backward::plain::PackedInputs& in, bool of_delta) 
 
 FA_ENTRY(far_delta, [](const fa::backward::plain::PackedInputs& in) { return far(in, true); });
 FA_ENTRY(far_d_v, [](const fa::backward::plain::PackedInputs& in) { return far(in, false); });
-
 #else  // the grader
 #include "06_flash_backward/exercises/grading/mistakes.hpp"
 #include "06_flash_backward/exercises/plain.hpp"
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 namespace plain = fa::backward::plain;
@@ -336,5 +332,4 @@ FA_STAGE(traffic) {
          "lanes of a warp load from one address counts for each lane",
          bytes);
 }
-
 #endif

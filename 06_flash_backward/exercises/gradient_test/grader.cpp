@@ -1,17 +1,13 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "06_flash_backward/exercises/plain.hpp"
-#include "common/classroom/prelude_cpu.hpp"
-#include "student/gradient_test.hpp"
 
 namespace plain = fa::backward::plain;
 using Backward = fa::classroom::Callback<plain::Gradients(plain::Problem)>;
 
 FA_ENTRY(is_right, [](Backward backward) { return student::is_right(backward); });
-
 #else  // the grader
 #include "06_flash_backward/exercises/grading/mistakes.hpp"
 #include "common/classroom/grader.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 namespace plain = fa::backward::plain;
@@ -100,5 +96,4 @@ FA_STAGE(odd) {
   must_refuse("dK and dV of the first head only", MistakeKind::kFirstHeadOnly);
   must_refuse("dK and dV of the last head only", MistakeKind::kLastHeadOnly);
 }
-
 #endif

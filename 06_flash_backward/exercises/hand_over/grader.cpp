@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_lab.hpp"
-#include "student/hand_over.cuh"
-
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
@@ -19,10 +16,8 @@ FA_ENTRY(run, [](const std::vector<float>& q) {
 });
 
 FA_ENTRY(stages, [] { return fa::FA_TARGET::student::kStages; });
-
 #else  // the grader
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -110,5 +105,4 @@ FA_STAGE(races) {
     runs_ahead(c.p_ahead, "warp 1", "P");
   }
 }
-
 #endif

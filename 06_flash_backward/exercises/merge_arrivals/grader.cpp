@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_cpu.hpp"
-#include "student/merge_arrivals.hpp"
-
 // O and the LSE.
 using Message = std::pair<std::vector<double>, double>;
 
@@ -17,10 +14,8 @@ FA_ENTRY(results, [](const std::vector<Message>& messages) {
   }
   return after_each;
 });
-
 #else  // the grader
 #include "common/classroom/grader.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -173,5 +168,4 @@ FA_STAGE(odd) {
   grade({1, 1, 1, 1, 1, 1, 1}, 1);
   grade({3, 2, 1, 2, 3}, 8);
 }
-
 #endif

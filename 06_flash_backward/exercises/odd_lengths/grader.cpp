@@ -1,6 +1,5 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "06_flash_backward/exercises/on_device.cuh"
-#include "common/classroom/prelude_lab.hpp"
 
 // What the lesson has is to be written, not called.
 namespace fa::FA_TARGET {
@@ -26,11 +25,9 @@ FA_ENTRY(run, [](const plain::Problem& x) {
   });
   return result;
 });
-
 #else  // the grader
 #include "06_flash_backward/exercises/grading/mistakes.hpp"
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 namespace plain = fa::backward::plain;
@@ -124,5 +121,4 @@ FA_STAGE(races) {
   const plain::Ran c = plain::run(plain::random_problem(2, 40, 33, 16, true));
   require_no_races(c.seen, kReasons);
 }
-
 #endif

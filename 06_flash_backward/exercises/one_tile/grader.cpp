@@ -1,7 +1,5 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "06_flash_backward/exercises/plain.hpp"
-#include "common/classroom/prelude_cpu.hpp"
-#include "student/one_tile.hpp"
 
 namespace plain = fa::backward::plain;
 using M = fa::Matrix<double>;
@@ -29,11 +27,9 @@ FA_ENTRY(recompute, [](const plain::Problem& x, const Numbers& lse, const Number
   const auto tile = student::recompute<double>(head, queries, keys, s, d_o_v);
   return std::pair(M(tile.p_kept), M(tile.d_s));
 });
-
 #else  // the grader
 #include "06_flash_backward/exercises/plain.hpp"
 #include "common/classroom/grader.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 namespace plain = fa::backward::plain;
@@ -211,5 +207,4 @@ FA_STAGE(odd) {
   grade(causal, {2, 5}, {1, 7}, 900);
   grade(causal, {2, 5}, {1, 7}, -900);
 }
-
 #endif

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_lab.hpp"
-#include "student/ordered_sums.cuh"
-
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
@@ -22,10 +19,8 @@ FA_ENTRY(run, [](const std::vector<float>& parts, int blocks, int tiles, bool ca
     return all;
   });
 });
-
 #else  // the grader
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -126,5 +121,4 @@ FA_STAGE(races) {
   needs_watching(launched.seen);
   require_no_findings(launched.seen, reasons(launched.seen, 6));
 }
-
 #endif

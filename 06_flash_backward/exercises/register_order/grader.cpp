@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include "common/classroom/prelude_cpu.hpp"
-#include "student/register_order.hpp"
-
 FA_ENTRY(places, [] {
   std::vector<double> result;
   for (int query = 0; query < 32; ++query) {
@@ -21,12 +18,10 @@ FA_ENTRY(elements, [] {
   }
   return result;
 });
-
 #else  // the grader
-#include <array>
-
 #include "common/classroom/grader.hpp"
-#include "common/classroom/prelude_cpu.hpp"
+
+#include <array>
 
 using namespace fa::classroom;
 
@@ -122,5 +117,4 @@ FA_STAGE(odd) {
   grade("row: a place, column 0: the query, 1: the column",
         {"element_at", call<std::vector<double>>("elements"), 2}, true);
 }
-
 #endif

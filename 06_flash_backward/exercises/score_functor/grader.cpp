@@ -2,8 +2,6 @@
 #include "05_flash_forward/exercises/tile_kinds.hpp"
 #include "06_flash_backward/exercises/plain.hpp"
 #include "06_flash_backward/kernels/workspace.cuh"
-#include "common/classroom/prelude_lab.hpp"
-#include "student/score_functor.cuh"
 
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
@@ -87,7 +85,6 @@ FA_ENTRY(run, [](const fa::backward::plain::Problem& x, double cap, int reach) {
   });
   return result;
 });
-
 #else  // the grader
 #include <numeric>
 
@@ -245,5 +242,4 @@ FA_STAGE(backward) {
   grade_kernels(2, 70, 33, 1, 15);
   grade_kernels(1, 20, 90, 4, 64);
 }
-
 #endif

@@ -1,7 +1,5 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "06_flash_backward/exercises/on_device.cuh"
-#include "common/classroom/prelude_lab.hpp"
-#include "student/window.cuh"
 
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
@@ -17,11 +15,9 @@ FA_ENTRY(run, [](const plain::Problem& x) {
   });
   return result;
 });
-
 #else  // the grader
 #include "06_flash_backward/exercises/grading/mistakes.hpp"
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 namespace plain = fa::backward::plain;
@@ -157,5 +153,4 @@ FA_STAGE(traffic) {
   grade_traffic(10);
   grade_traffic(33);  // the last query that sees a tile of keys is the last of its own tile
 }
-
 #endif
