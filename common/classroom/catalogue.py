@@ -31,6 +31,7 @@ DIRECTIVE = re.compile(
     r"^(?P<indent>\s*)//@ (?P<word>from|hole|solution|start|end)(?: (?P<what>\S+))?\s*$"
 )
 ENTRIES = re.compile(r"^#ifdef FA_ENTRIES.*?\n(.*?)^#else.*?\n", re.MULTILINE | re.DOTALL)
+LAB_NAMES = "using namespace fa::classroom;\nusing namespace fa::FA_TARGET;\n"
 PUZZLE_ENTRY = """
 FA_ENTRY(run, [](const std::string& puzzle) {{
   return fa::classroom::play(puzzle, fa::FA_TARGET::{});
@@ -259,6 +260,8 @@ class Exercise:
             own = found[1]
         if student not in own:
             own = re.sub(r"\A(?:#include .*\n)*", lambda top: top[0] + student, own)
+        if self.machine == "lab":
+            own = own.replace(student, student + LAB_NAMES)
         return f'#include "common/classroom/prelude_{self.machine}.hpp"\n{own}'
 
     def hidden(self):

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 namespace {
 
 // Copies of the block's first thread that are in flight when it begins to add a tile; the fewest of

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 FA_ENTRY(multiply, [](const std::vector<float>& a, const std::vector<float>& b, int k) {
   return watched([&] {
     const auto on_a = on_device(std::vector<bfloat16>(a.begin(), a.end())),

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 template <bool b_transposed>
 Launched matmul(const std::vector<float>& a, const std::vector<float>& b, int m, int n, int k) {
   return watched([&] {

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 namespace {
 
 // Tiles whose copies have begun when a consumer first reads one.

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 FA_ENTRY(shape,
          [](int m, int n) { return std::tuple(int{kRows}, int{kCols}, blocks_x(n), blocks_y(m)); });
 // With so many unused elements behind each row of A and C, and twice as many behind those of B.

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 FA_ENTRY(transpose, [](const std::vector<float>& matrix, int rows, int cols) {
   constexpr int tile = 32;
   return watched([&] {

@@ -1,9 +1,6 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "common/gpu/tensor_map.cuh"
 
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 // A matrix with rows of 64 elements, of which it uses the first `cols`.
 static DeviceBuffer<bfloat16> of_16_bits(const std::vector<float>& numbers, int rows, int cols) {
   std::vector<bfloat16> matrix(static_cast<std::size_t>(rows * 64), static_cast<bfloat16>(NAN));

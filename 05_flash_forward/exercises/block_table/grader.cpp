@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 // The cache begins `far` elements before the one that the kernel is given, and its pages there are
 // those with numbers from far / elements of a page on.
 FA_ENTRY(gather, [](const std::vector<float>& cache, const std::vector<int>& block_table,

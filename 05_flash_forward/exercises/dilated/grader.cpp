@@ -2,9 +2,6 @@
 #include "05_flash_forward/exercises/attention.hpp"
 #include "05_flash_forward/exercises/tile_kinds.hpp"
 
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 FA_ENTRY(pairs,
          [](const Mask& m) { return visible_pairs(m, Dilated(m.reach, m.length_k - m.length_q)); });
 FA_ENTRY(kinds, [](const Mask& m) {

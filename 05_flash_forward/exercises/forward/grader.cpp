@@ -1,9 +1,6 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "05_flash_forward/exercises/attention.hpp"
 
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 static void launched(const Attention<float>& a, const float* slopes) {
   launch(fa::FA_TARGET::student::flash_alibi,
          {{static_cast<unsigned>(ceil_div(a.length_q, 64)), static_cast<unsigned>(a.heads)}, {64}},

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 // lse of each matrix, by launches one after the other with the same counter, and then the counter.
 FA_ENTRY(run, [](const std::vector<std::vector<float>>& matrices, int parts) {
   return watched([&] {

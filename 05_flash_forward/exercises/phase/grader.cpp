@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 FA_ENTRY(run, [](const std::vector<float>& k, const std::vector<float>& v,
                  const std::vector<int>& rows) {
   Launched result = watched([&] {

@@ -12,9 +12,6 @@ void __launch_bounds__(128) flash_pipeline<32, half>(Attention<half>) = delete;
 
 #include "student/pipeline.cuh"
 
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 constexpr int kHeadDim = 32;
 using Tile = PlainForwardTile<kHeadDim>;
 

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 FA_ENTRY(run, [](const std::vector<float>& x) {
   Launched result = watched([&] {
     const auto in = on_device(x);

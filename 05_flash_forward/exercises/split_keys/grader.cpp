@@ -1,9 +1,6 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "05_flash_forward/exercises/attention.hpp"
 
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 FA_ENTRY(run, [](const Inputs& in) {
   return run<float>(in, [](const Attention<float>& a) {
     launch(decode, {{static_cast<unsigned>(a.heads)}, {kWarp, kDecodeWarps}}, a);

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 FA_ENTRY(run, [](const std::vector<int>& steps) {
   return watched([&] {
     const auto of_jobs = on_device(steps);

@@ -1,9 +1,6 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "06_flash_backward/exercises/plain.hpp"
 
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 // Launches one of the two kernels.
 // @param lse_counts whether the LSE is in global memory; else it is in the host's memory, and the
 //                   lab does not count reads of it

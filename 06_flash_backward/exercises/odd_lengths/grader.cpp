@@ -11,9 +11,6 @@ void __launch_bounds__(256) backward_keys<32>(AttentionGradient<float>) = delete
 
 #include "student/odd_lengths.cuh"
 
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 namespace plain = fa::backward::plain;
 
 FA_ENTRY(run, [](const plain::Problem& x) {

@@ -1,7 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 // Launches with the same workspace; what is in sums after the last one, and in the semaphores.
 FA_ENTRY(run, [](const std::vector<float>& parts, int blocks, int tiles, bool causal,
                  int launches) {

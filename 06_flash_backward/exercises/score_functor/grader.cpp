@@ -3,9 +3,6 @@
 #include "06_flash_backward/exercises/plain.hpp"
 #include "06_flash_backward/kernels/workspace.cuh"
 
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 namespace {
 
 CappedDilated dilated(const Mask& m) {

@@ -1,9 +1,6 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "06_flash_backward/exercises/on_device.cuh"
 
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
 namespace plain = fa::backward::plain;
 
 FA_ENTRY(run, [](const plain::Problem& x) {
