@@ -1,6 +1,6 @@
 /// @file
-/// The softmax of one row in float32, without anything else: directly from its definition, and safe.
-/// softmax.hpp has both for all types, and counts what they do.
+/// The softmax of one row in float32, without anything else: directly from its definition, and
+/// safe. softmax.hpp has both for all types, and counts what they do.
 #pragma once
 
 #include <algorithm>

@@ -120,8 +120,8 @@ inline AttentionMemory checked_memory(const fa_attention& a) {
                              static_cast<std::uint64_t>(a.length_q))}};
 }
 
-// Checks where tensors and workspace are, and what else is read. No workspace is allowed: blocks then
-// take their tiles in a fixed order.
+// Checks where tensors and workspace are, and what else is read. No workspace is allowed: blocks
+// then take their tiles in a fixed order.
 inline void check_memory(const fa_attention& a,
                          const std::vector<attention::MemoryRegion>& also_read = {}) {
   AttentionMemory memory = checked_memory(a);

@@ -46,12 +46,12 @@ typedef struct fa_strides {
 
 /// Attention over all heads of all sequences: o = softmax(scale q k^T) v. Pointers are to memory of
 /// the device; those of q, k, v and o are multiples of 16 bytes. o, lse and the workspace overlap
-/// nothing, and a call in which they do is refused. Their rows may lie between those of others. Only
-/// where rows of an input overlap each other an overlap with an output may go unseen.
+/// nothing, and a call in which they do is refused. Their rows may lie between those of others.
+/// Only where rows of an input overlap each other an overlap with an output may go unseen.
 ///
-/// All is computed in float32 where it is not rounded to the type: q k^T first, then its product with
-/// scale. Results are finite where the sums of q k^T, their products with scale log2(e), and o are at
-/// most 3.4e38. Beyond that o and lse may be infinite or NaN.
+/// All is computed in float32 where it is not rounded to the type: q k^T first, then its product
+/// with scale. Results are finite where the sums of q k^T, their products with scale log2(e), and o
+/// are at most 3.4e38. Beyond that o and lse may be infinite or NaN.
 typedef struct fa_attention {
   size_t size;           ///< sizeof(fa_attention); another one is refused
   const void* q;         ///< [batch, heads, length_q, head_dim]
@@ -117,11 +117,11 @@ typedef struct fa_cache {
   int32_t check;
 } fa_cache;
 
-/// As fa_forward() for few queries and many keys: with one launch for all steps of a generation, the
-/// keys split among blocks, and the lengths and the block table, in memory of the device, read when
-/// it runs. Types of 16 bits, a head_dim up to 128, head_dim_v the same, no dropout. It needs the
-/// workspace: fa_decode_workspace_bytes(), all 0 before the first call, and before one with other
-/// sizes.
+/// As fa_forward() for few queries and many keys: with one launch for all steps of a generation,
+/// the keys split among blocks, and the lengths and the block table, in memory of the device, read
+/// when it runs. Types of 16 bits, a head_dim up to 128, head_dim_v the same, no dropout. It needs
+/// the workspace: fa_decode_workspace_bytes(), all 0 before the first call, and before one with
+/// other sizes.
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_decode(const fa_attention* attention, const fa_cache* cache);
 
@@ -138,13 +138,14 @@ typedef struct fa_new_keys {
   fa_strides v_strides;  ///< of v
 } fa_new_keys;
 
-/// Writes new keys and values to a cache, before fa_decode() with the same fa_attention and fa_cache
-/// reads it: the lengths count the new keys, which become the last length_q of each sequence. Where a
-/// sequence has fewer, its last ones are written. Rows are copied as they are: the caller has rotated
-/// them. Of the fa_attention q, o, lse and the workspace are not looked at; k and v are written, in
-/// pages that the sequences do not share. A head_dim up to 256 in all types. One launch, which can be
-/// captured unless the cache asks for the check. Without the check a length out of range counts as the
-/// nearest one that is allowed, and rows of a page out of range are not written.
+/// Writes new keys and values to a cache, before fa_decode() with the same fa_attention and
+/// fa_cache reads it: the lengths count the new keys, which become the last length_q of each
+/// sequence. Where a sequence has fewer, its last ones are written. Rows are copied as they are:
+/// the caller has rotated them. Of the fa_attention q, o, lse and the workspace are not looked at;
+/// k and v are written, in pages that the sequences do not share. A head_dim up to 256 in all
+/// types. One launch, which can be captured unless the cache asks for the check. Without the check
+/// a length out of range counts as the nearest one that is allowed, and rows of a page out of range
+/// are not written.
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_append(const fa_attention* attention, const fa_cache* cache, const fa_new_keys* new_keys);
 
@@ -156,21 +157,22 @@ typedef struct fa_packed {
   const int32_t* cu_seqlens_q;  ///< [sequences + 1], on the device, from 0 up to length_q
   const int32_t* cu_seqlens_k;  ///< the same of keys, up to length_k
   int64_t sequences;            ///< 1 to 65535
-  /// 1: cu_seqlens that are not allowed are refused; this waits for the device, so that it cannot be
-  /// captured. 0: elements out of range count as the nearest ones that are allowed, and where they
-  /// decrease a sequence is empty; rows of no sequence are not written.
+  /// 1: cu_seqlens that are not allowed are refused; this waits for the device, so that it cannot
+  /// be captured. 0: elements out of range count as the nearest ones that are allowed, and where
+  /// they decrease a sequence is empty; rows of no sequence are not written.
   int32_t check;
 } fa_packed;
 
-/// As fa_forward() within each of several packed sequences; the causal mask is aligned to the bottom
-/// right in each. Types of 16 bits, a head_dim up to 128, head_dim_v the same, no dropout. cu_seqlens
-/// are read when the kernel runs, so that a captured call serves other lengths of as many tokens. No
-/// workspace is used.
+/// As fa_forward() within each of several packed sequences; the causal mask is aligned to the
+/// bottom right in each. Types of 16 bits, a head_dim up to 128, head_dim_v the same, no dropout.
+/// cu_seqlens are read when the kernel runs, so that a captured call serves other lengths of as
+/// many tokens. No workspace is used.
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_forward_packed(const fa_attention* attention, const fa_packed* packed);
 
-/// Masks and changes of scores, for fa_functor.kind. Each needs what is named. From FA_FUNCTOR_WINDOW
-/// on, where left and right are named, the keys that a query sees lie in that window, too.
+/// Masks and changes of scores, for fa_functor.kind. Each needs what is named. From
+/// FA_FUNCTOR_WINDOW on, where left and right are named, the keys that a query sees lie in that
+/// window, too.
 enum fa_functor_kind {
   FA_FUNCTOR_PLAIN = 0,      ///< every key, and scores as they are
   FA_FUNCTOR_CAUSAL = 1,     ///< query i sees keys up to i + length_k - length_q
@@ -185,13 +187,14 @@ enum fa_functor_kind {
   FA_FUNCTOR_BITS = 10          ///< bits
 };
 
-/// A mask and a change of scaled scores s of query i and key j. Pointers are to memory of the device;
-/// those that the kind does not need are not looked at. Tensors lie without gaps, at a multiple of
-/// the size of their elements.
+/// A mask and a change of scaled scores s of query i and key j. Pointers are to memory of the
+/// device; those that the kind does not need are not looked at. Tensors lie without gaps, at a
+/// multiple of the size of their elements.
 typedef struct fa_functor {
   size_t size;   ///< sizeof(fa_functor); another one is refused
   int32_t kind;  ///< an fa_functor_kind
-  /// @{ Query i sees keys from i + length_k - length_q - left up to i + length_k - length_q + right.
+  /// @{ Query i sees keys from i + length_k - length_q - left up to i + length_k - length_q +
+  /// right.
   int32_t left;   ///< 0 to 10^9; -1: no limit on this side
   int32_t right;  ///< likewise
   /// @}
@@ -212,9 +215,9 @@ typedef struct fa_functor {
 
 /// As fa_forward() with a mask and a change of the scores, compiled into the kernel. Types of 16
 /// bits, a head_dim up to 128, head_dim_v the same, no dropout; `causal` must be 0, and the functor
-/// says it. The workspace is that of fa_forward(), of fa_functor_workspace_bytes() bytes, of which the
-/// first 16 are 0 before and after a call; FA_FUNCTOR_BITS needs it. With a sink, lse contains it,
-/// and a query that sees no key gets its head's sink.
+/// says it. The workspace is that of fa_forward(), of fa_functor_workspace_bytes() bytes, of which
+/// the first 16 are 0 before and after a call; FA_FUNCTOR_BITS needs it. With a sink, lse contains
+/// it, and a query that sees no key gets its head's sink.
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_forward_functor(const fa_attention* attention, const fa_functor* functor);
 
@@ -243,8 +246,8 @@ double fa_default_scale(int64_t head_dim);
 /// then, and the stream is ignored.
 const char* fa_runs_on(void);
 
-/// One message about this thread's latest call if it did not succeed; empty if it did. It lasts until
-/// the next call of another function that can fail.
+/// One message about this thread's latest call if it did not succeed; empty if it did. It lasts
+/// until the next call of another function that can fail.
 const char* fa_last_error(void);
 
 #ifdef __GNUC__

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "05_flash_forward/src/verdicts.hpp"
-
 namespace fa::flash {
 namespace {
 

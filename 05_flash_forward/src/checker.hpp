@@ -17,6 +17,19 @@ using namespace attention;  // problems and rungs, which lesson 06 has as well
 /// @param keep    filled when there is dropout
 AttentionOptions options_of(const Problem& problem, Tensor<std::uint8_t, 4>& keep);
 
+/// No sum of |q k| is larger, scaled: a bound by Cauchy and Schwarz. A score is a sum whose terms
+/// may cancel, so its rounding errors go by them.
+double score_magnitude(const AttentionOptions& options, const Inputs& inputs);
+
+/// The verdicts on O and LSE.
+/// @param ref       lesson 01 in float64
+/// @param plain     the textbook algorithm in the type
+/// @param magnitude of score_magnitude()
+/// @throws std::invalid_argument when one has another shape
+std::vector<Verdict> verdicts(const std::string& name, Type type, const Outputs& outputs,
+                              const naive::Forward<double>& ref, const Outputs& plain,
+                              double magnitude);
+
 /// Checks the outputs of a kernel, O and LSE, against lesson 01.
 class Checker {
  public:

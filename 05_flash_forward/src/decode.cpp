@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "01_naive_attention/ragged.hpp"
-#include "05_flash_forward/src/verdicts.hpp"
 
 namespace fa::flash::decode {
 

@@ -80,8 +80,8 @@ struct DecodeOnDevice {
   }
 };
 
-// The same cache in pages, which lie in random order; NaN in two pages that no sequence has. Where one
-// head of one sequence stands for all of them, its first page stands for all pages.
+// The same cache in pages, which lie in random order; NaN in two pages that no sequence has. Where
+// one head of one sequence stands for all of them, its first page stands for all pages.
 template <class T>
 struct PagedOnDevice : DecodeOnDevice<T> {
   PagedOnDevice(const Problem& problem, const DecodeInputs& in)

@@ -5,7 +5,6 @@
 #include <random>
 
 #include "01_naive_attention/ragged.hpp"
-#include "05_flash_forward/src/verdicts.hpp"
 #include "common/attention/functor_instances.cuh"
 #include "common/tensor/random.hpp"
 

@@ -1,4 +1,5 @@
-// fa_decode() and fa_append(), as a program in C would call them: on the memory of the lab, and on that of a GPU.
+// fa_decode() and fa_append(), as a program in C would call them: on the memory of the lab, and on
+// that of a GPU.
 #include <cmath>
 #include <optional>
 #include <string>

@@ -1,5 +1,5 @@
-// A mask that is not in the list of functors, as chapter 9 writes it: its rule for tiles against its
-// definition, and the kernel with it against plain loops. Compiled for the lab and for the GPU.
+// A mask that is not in the list of functors, as chapter 9 writes it: its rule for tiles against
+// its definition, and the kernel with it against plain loops. Compiled for the lab and for the GPU.
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -56,9 +56,9 @@ int fa_backward(const fa_gradient* gradient);
 /// @return bytes; 0 when fa_backward_last_error() says what was refused
 size_t fa_backward_workspace_bytes(const fa_gradient* gradient);
 
-/// As fa_backward() for what fa_forward_functor() computed, with the same functor; see there for what
-/// is allowed. `deterministic` must be 0. A gradient of the bias or of the sinks that is not wanted,
-/// or that the functor does not have, is null.
+/// As fa_backward() for what fa_forward_functor() computed, with the same functor; see there for
+/// what is allowed. `deterministic` must be 0. A gradient of the bias or of the sinks that is not
+/// wanted, or that the functor does not have, is null.
 /// @param d_bias  of the bias' shape, without gaps: the gradient is added to what it holds
 /// @param d_sinks [heads]: the gradient
 /// @return an fa_status; fa_backward_last_error() says what was refused, or why it failed
@@ -69,8 +69,8 @@ int fa_backward_functor(const fa_gradient* gradient, const fa_functor* functor, 
 /// @return bytes; 0 when fa_backward_last_error() says what was refused
 size_t fa_backward_functor_workspace_bytes(const fa_gradient* gradient, const fa_functor* functor);
 
-/// As fa_backward() for what fa_forward_packed() computed, with the same sequences; see there for what
-/// is allowed. `deterministic` must be 0.
+/// As fa_backward() for what fa_forward_packed() computed, with the same sequences; see there for
+/// what is allowed. `deterministic` must be 0.
 /// @return an fa_status; fa_backward_last_error() says what was refused, or why it failed
 int fa_backward_packed(const fa_gradient* gradient, const fa_packed* packed);
 

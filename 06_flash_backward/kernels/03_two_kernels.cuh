@@ -228,8 +228,8 @@ __device__ void add_float_row(FloatRow<Tile>& sums, float factor,
   }
 }
 
-/// all += sums. Sums over thousands of queries are added up tile by tile: so the rounding errors grow
-/// with the number of tiles, not of queries.
+/// all += sums. Sums over thousands of queries are added up tile by tile: so the rounding errors
+/// grow with the number of tiles, not of queries.
 template <class Tile>
 __device__ void add_sums(FloatRow<Tile>& all, const FloatRow<Tile>& sums) {
 #pragma unroll

@@ -6,7 +6,7 @@
 /// Source: the idea is ours.
 #pragma once
 
-#include "06_flash_backward/kernels/11_ordered_dq.cuh"
+#include "06_flash_backward/kernels/10_delayed_dq.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -14,8 +14,7 @@
 /// Source: the order of the matmuls is ours.
 #pragma once
 
-#include "06_flash_backward/kernels/row_scores.cuh"
-#include "06_flash_backward/kernels/wide_producer.cuh"
+#include "06_flash_backward/kernels/wide_backward.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -4,6 +4,7 @@
 /// sequence a block of keys has few tiles of queries, and to start and end takes as long as they.
 #pragma once
 
+#include "06_flash_backward/kernels/11_ordered_dq.cuh"
 #include "06_flash_backward/kernels/12_store_then_reduce.cuh"
 
 namespace fa::FA_TARGET {
@@ -65,16 +66,6 @@ __device__ void send_d_q(PersistentBackwardShared<Tile>& shared,
 /// count.
 __device__ inline PipelineState<2> state_at(int count) {
   return {count % 2, count / 2 % 2};
-}
-
-/// The block of keys for a place in the order of rung 11 or of rung 12.
-template <class Tile, bool ordered, class T>
-__device__ NBlock scheduled_n_block(const Attention<T>& a, int tile_index,
-                                    const TileScheduler& scheduler) {
-  if constexpr (!ordered)
-    return spread_n_block<Tile>(a, tile_index, scheduler);
-  const WorkTile work = work_tile(tile_index, scheduler);
-  return n_block<Tile>(a, work.block, work.head, work.batch);
 }
 
 /// The thread with the tile scheduler: takes blocks of keys, tells the others, and loads Q and dO.

@@ -11,8 +11,7 @@
 /// has three warpgroups, for the 96 keys and the transposed dK and dV.
 #pragma once
 
-#include "06_flash_backward/kernels/row_scores.cuh"
-#include "06_flash_backward/kernels/wide_producer.cuh"
+#include "06_flash_backward/kernels/wide_backward.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -6,7 +6,7 @@
 
 #include "06_flash_backward/kernels/13_wide_heads.cuh"
 #include "06_flash_backward/kernels/18_block_pairs.cuh"
-#include "06_flash_backward/kernels/19_split_groups.cuh"
+#include "06_flash_backward/kernels/group_parts.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -240,19 +240,15 @@ int parts_of_pair_groups(
   });
 }
 
-/// Launches rung 13 with divided groups, or as it is for one part.
+/// Launches rung 13 with divided groups.
 /// @tparam d      192 or 256, at least head_dim
 /// @tparam d_v    d, or 128, at least head_dim_v
 /// @param  a      with a Workspace{0, false, d_kv_floats(a, 64, d + d_v, parts)}
-/// @param  parts  of each group, at most as many as it has query heads
+/// @param  parts  of each group: two or more, at most as many as it has query heads
 /// @param  stream where
 template <int d, int d_v, class T>
 void launch_backward_split_wide(const AttentionGradient<T>& a, int parts,
                                 const Stream& stream) {
-  if (parts == 1) {
-    launch_backward_wide_heads<d, d_v>(a, stream);
-    return;
-  }
   using Tile = WideTile<T, d, d_v>;
   launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
@@ -267,18 +263,14 @@ void launch_backward_split_wide(const AttentionGradient<T>& a, int parts,
   launch_add_wide_parts<Tile>(maps, parts, stream);
 }
 
-/// Launches rung 18 with divided groups, or as it is for one part.
+/// Launches rung 18 with divided groups.
 /// @tparam d_v    columns of V, dO and dV in shared memory: 128 or 192
 /// @param  a      with a Workspace{192, false, d_kv_floats(a, 96, 192 + d_v, parts)}
-/// @param  parts  of each group, at most as many as it has query heads
+/// @param  parts  of each group: two or more, at most as many as it has query heads
 /// @param  stream where
 template <int d_v, class T>
 void launch_backward_split_pairs(const AttentionGradient<T>& a, int parts,
                                  const Stream& stream) {
-  if (parts == 1) {
-    launch_backward_pairs<d_v>(a, stream);
-    return;
-  }
   using Tile = PairTile<T, d_v>;
   launch(stream, preprocess_16_bit<Tile::d, T>, preprocess_launch<Tile::d>(a),
          a);

@@ -22,8 +22,8 @@ __device__ inline float recomputed_prob(float s, float scale, float lse) {
 }
 //! [recomputed_prob]
 
-/// The same for a query that sees so many keys. P of the only key is 1, whatever the rounding errors
-/// of S and LSE are.
+/// The same for a query that sees so many keys. P of the only key is 1, whatever the rounding
+/// errors of S and LSE are.
 __device__ inline float recomputed_prob(float s, float scale, float lse,
                                         int visible) {
   return visible == 1 ? 1.0f : recomputed_prob(s, scale, lse);

@@ -209,6 +209,15 @@ __device__ NBlock spread_n_block(const Attention<T>& a, int tile_index,
   return block;
 }
 //! [first_stores]
+/// The block of keys for a place in the order of rung 11 or of rung 12.
+template <class Tile, bool ordered, class T>
+__device__ NBlock scheduled_n_block(const Attention<T>& a, int tile_index,
+                                    const TileScheduler& scheduler) {
+  if constexpr (!ordered)
+    return spread_n_block<Tile>(a, tile_index, scheduler);
+  const WorkTile work = work_tile(tile_index, scheduler);
+  return n_block<Tile>(a, work.block, work.head, work.batch);
+}
 
 /// The order of blocks of keys. Under the causal mask those with the most queries come first, in
 /// groups of heads: two blocks for each SM, but where memory limits no more heads than have their
@@ -405,6 +414,49 @@ template <class Tile, class T>
 __device__ float* d_q_accum_part(const AttentionGradient<T>& a,
                                  std::int64_t row, int warpgroup) {
   return a.d_q_accum + row * Tile::d + warpgroup * Tile::d_q_part;
+}
+
+/// The semaphore of a warpgroup's part of a tile of d_q_accum; row is the tile's first in the
+/// workspace.
+template <class T>
+__device__ unsigned* d_q_semaphore(const AttentionGradient<T>& a,
+                                   std::int64_t row, int warpgroup) {
+  return a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
+}
+
+/// The row statistics of rung 10, semaphores that are zero, and an accumulator that is zero only
+/// for queries that see no key: for the others the first block stores.
+/// @tparam d columns of d_q_accum, at least head_dim
+template <int d, class T>
+__device__ void preprocess_rows_and_semaphores(
+    const AttentionGradient<T>& a, const RowBlock& block = row_block<d>()) {
+  const auto store = [&](const auto& head, int row, int col, float delta) {
+    const std::int64_t padded = head.padded_row + row;
+    const int next_tile = (row / kSemaphoreRows + 1) * kSemaphoreRows;
+    if (visible_keys(a, next_tile - 1) <= 0) {
+      zero_d_q_accum<d>(a, padded, col);
+    }
+    if (col > 0) return;
+    if (row % kSemaphoreRows < 2) {
+      a.d_q_semaphores[padded / kSemaphoreRows * 2 + row % kSemaphoreRows] =
+          0;
+    }
+    store_row_statistics(a, head, row, delta);
+  };
+  with_row_delta<d>(a, store, block);
+}
+/// The kernel that computes them.
+template <int d, class T>
+__global__ void preprocess_semaphores(AttentionGradient<T> a) {
+  preprocess_rows_and_semaphores<d>(a);
+}
+
+/// How many blocks add to a tile of queries before this one.
+template <class Tile, class T>
+__device__ int accumulation_rank(const Attention<T>& a, const NBlock& block,
+                                 int query0) {
+  const int visible = visible_keys(a, query0 + Tile::block_m - 1);
+  return (visible - 1) / Tile::block_n - block.key0 / Tile::block_n;
 }
 
 /// Rounds 64 rows, writes them to shared memory, and has TMA store them. All threads of the

@@ -5,7 +5,7 @@
 /// threads take turns, one for even tiles and one for odd ones, each with both parts of its tile.
 #pragma once
 
-#include "06_flash_backward/kernels/11_ordered_dq.cuh"
+#include "06_flash_backward/kernels/10_delayed_dq.cuh"
 
 namespace fa::FA_TARGET {
 

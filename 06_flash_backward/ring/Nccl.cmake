@@ -41,7 +41,7 @@ if(MPI_CXX_FOUND)
   target_link_libraries(ring_attention_nccl PRIVATE MPI::MPI_CXX)
   target_compile_definitions(ring_attention_nccl PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 else()
-  target_sources(ring_attention_nccl PRIVATE ring/mpi_group_missing.cpp)
+  target_sources(ring_attention_nccl PRIVATE ring/mpi_missing.cpp)
 endif()
 
 if(NOT BUILD_TESTING)

@@ -7,7 +7,7 @@
 
 #include "06_flash_backward/ring/device_rank.cuh"
 #include "06_flash_backward/ring/group.hpp"
-#include "06_flash_backward/ring/rows.hpp"
+#include "06_flash_backward/ring/layout.hpp"
 #include "06_flash_backward/src/problem.hpp"
 #include "common/tensor/random.hpp"
 

@@ -1,6 +1,6 @@
 /// @file
 /// Lesson 06: which rank owns which positions of a long sequence, and which pairs of queries and
-/// keys remain below a causal mask. Plain integers: no MPI, no tensors.
+/// keys remain below a causal mask. Plain integers, but for copies of a rank's rows: no MPI.
 ///
 /// Source of the zig-zag order: the causal load balancing of ring attention, after Brandon et al.,
 /// Striped Attention, 2023, which interleaves single tokens for the same purpose.
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/attention/shape.hpp"
+#include "common/tensor/tensor.hpp"
 
 namespace fa::ring {
 
@@ -60,8 +61,8 @@ struct Part {
 };
 
 /// What queries see of keys, as problems for lesson 03: each is either unmasked or has the causal
-/// mask of a problem of that size. At most two for each pair of ranges; neighbours that together are
-/// one problem are joined.
+/// mask of a problem of that size. At most two for each pair of ranges; neighbours that together
+/// are one problem are joined.
 std::vector<Part> visible_parts(const Problem& problem, const Ranges& queries, const Ranges& keys);
 
 /// The number of visible pairs of a query and a key, for one head.
@@ -69,5 +70,30 @@ std::int64_t visible_pairs(const Problem& problem, const Ranges& queries, const 
 
 /// Whose keys a rank holds at a step of the ring, 0 to P - 1; blocks move to the next rank.
 int owner_at(int rank, int step, int ranks);
+
+/// Calls visit(row as stored, position) for all positions.
+template <class Visit>
+void for_rows(const Ranges& ranges, Visit visit) {
+  std::int64_t row = 0;
+  for (const Range& range : ranges) {
+    for (std::int64_t i = range.begin; i < range.end; ++i) visit(row++, i);
+  }
+}
+
+/// Copies the rows of a rank from a whole tensor [batch, heads, length, columns].
+template <class T>
+void take_rows(View<const T, 4> whole, const Ranges& ranges, View<T, 4> own) {
+  for_rows(ranges, [&](std::int64_t row, std::int64_t i) {
+    copy(whole.narrow(2, i, i + 1), own.narrow(2, row, row + 1));
+  });
+}
+
+/// Copies the rows of a rank into a whole tensor.
+template <class T>
+void put_rows(View<const T, 4> own, const Ranges& ranges, View<T, 4> whole) {
+  for_rows(ranges, [&](std::int64_t row, std::int64_t i) {
+    copy(own.narrow(2, row, row + 1), whole.narrow(2, i, i + 1));
+  });
+}
 
 }  // namespace fa::ring

@@ -1,6 +1,6 @@
 /// @file
 /// Lesson 06, ring attention on GPUs: processes of MPI as ranks. mpi_group.cpp has it;
-/// mpi_group_missing.cpp stands in its place where MPI is not installed.
+/// mpi_missing.cpp stands in its place where MPI is not installed.
 #pragma once
 
 #include <functional>

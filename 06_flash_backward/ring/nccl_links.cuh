@@ -88,8 +88,8 @@ inline NcclLinks::~NcclLinks() {
   cudaStreamDestroy(transfers_);
 }
 
-// Ends transfers that have begun. Without it no memory of the GPU could be freed while one waits for
-// another rank.
+// Ends transfers that have begun. Without it no memory of the GPU could be freed while one waits
+// for another rank.
 inline void NcclLinks::abort() {
   if (comm_ != nullptr) ncclCommAbort(std::exchange(comm_, nullptr));
 }

@@ -12,7 +12,6 @@
 #include "06_flash_backward/ring/02_ring.hpp"
 #include "06_flash_backward/ring/03_overlap.hpp"
 #include "06_flash_backward/ring/04_heads.hpp"
-#include "06_flash_backward/ring/rows.hpp"
 #include "common/check/acceptance.hpp"
 #include "common/tensor/random.hpp"
 

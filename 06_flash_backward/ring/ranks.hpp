@@ -1,5 +1,5 @@
 /// @file
-/// Lesson 06: the run of ring attention on MPI ranks. ranks.cpp has it; ranks_missing.cpp stands in
+/// Lesson 06: the run of ring attention on MPI ranks. ranks.cpp has it; mpi_missing.cpp stands in
 /// its place where MPI is not installed.
 #pragma once
 
@@ -52,10 +52,5 @@ class RankSession {
   struct State;
   std::unique_ptr<State> state_;
 };
-
-/// Starts `mpirun -n RANKS` of this program with the same choice and shows what it prints; of its
-/// messages about faults, only the first.
-/// @return its exit status; 77 without MPI
-int start_ranks(const Choice& choice);
 
 }  // namespace fa::ring

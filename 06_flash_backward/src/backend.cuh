@@ -184,16 +184,16 @@ inline std::vector<Rung> ladder() {
           .columns(kTma<64, 128>).blocks(tma_blocks<2, 64, 96, 128>())
           .launch(parts,
               [](auto& a, auto on) {
-                launch_backward_split_groups<on.d>(a, parts_of_groups(a), false, on);
+                narrow_kernels<on.d>(a, false, device_properties()).launch(on);
               }),
       wide("20_split_wide_groups", "the same with wide heads").any_order()
           .columns(kTma<192, 256>).blocks(split_wide_blocks())
           .launch(parts,
               [](auto& a, auto on) {
                 if constexpr (on.d == kTransposedColumns) {
-                  launch_backward_split_pairs<on.d_v>(a, parts_of_pair_groups(a), on);
+                  pair_kernels<on.d_v>(a, device_properties()).launch(on);
                 } else {
-                  launch_backward_split_wide<on.d, on.d_v>(a, parts_of_wide_groups(a), on);
+                  wide_kernels<on.d, on.d_v>(a, device_properties()).launch(on);
                 }
               }),
   };

@@ -192,20 +192,42 @@ BackwardKernels sm_80_kernels(const AttentionGradient<T>& a, bool deterministic,
   });
 }
 
-/// Rung 13, with divided groups where heads of K and V are few.
+/// Rung 15, or with divided groups, where heads of K and V are few, rung 19.
+template <int d, class T>
+BackwardKernels narrow_kernels(const AttentionGradient<T>& a, bool deterministic,
+                               const DeviceProperties& device) {
+  const int parts = parts_of_groups(a, device);
+  if (parts == 1) {
+    return {[=](const Stream& stream) { launch_backward_dependent<d>(a, deterministic, stream); },
+            "15_dependent_launch", d};
+  }
+  return {[=](const Stream& stream) {
+            launch_backward_split_groups<d>(a, parts, deterministic, stream);
+          },
+          "19_split_groups", d};
+}
+/// Rung 13, or with divided groups rung 20.
 /// @tparam d_v columns of V and dO
 template <int d, int d_v, class T>
 BackwardKernels wide_kernels(const AttentionGradient<T>& a, const DeviceProperties& device) {
   const int parts = parts_of_wide_groups(a, device);
+  if (parts == 1) {
+    return {[=](const Stream& stream) { launch_backward_wide_heads<d, d_v>(a, stream); },
+            "13_wide_heads", d, d_v};
+  }
   return {[=](const Stream& stream) { launch_backward_split_wide<d, d_v>(a, parts, stream); },
-          parts > 1 ? "20_split_wide_groups" : "13_wide_heads", d, d_v};
+          "20_split_wide_groups", d, d_v};
 }
-/// Rung 18, likewise.
+/// Rung 18, or with divided groups rung 20.
 template <int d_v, class T>
 BackwardKernels pair_kernels(const AttentionGradient<T>& a, const DeviceProperties& device) {
   const int parts = parts_of_pair_groups(a, device);
+  if (parts == 1) {
+    return {[=](const Stream& stream) { launch_backward_pairs<d_v>(a, stream); }, "18_block_pairs",
+            kTransposedColumns, d_v};
+  }
   return {[=](const Stream& stream) { launch_backward_split_pairs<d_v>(a, parts, stream); },
-          parts > 1 ? "20_split_wide_groups" : "18_block_pairs", kTransposedColumns, d_v};
+          "20_split_wide_groups", kTransposedColumns, d_v};
 }
 
 /// The fastest kernels with Hopper's instructions, for a problem for which can_use_tma_backward()
@@ -224,13 +246,8 @@ BackwardKernels sm_90_kernels(const AttentionGradient<T>& a, bool deterministic,
       return wide_kernels<d, d>(a, device);
     });
   }
-  const int parts = parts_of_groups(a, device);
-  return with_tma_head_dim<64, 128>(a.head_dim, [&](auto columns) -> BackwardKernels {
-    constexpr int d = decltype(columns)::value;
-    return {[=](const Stream& stream) {
-              launch_backward_split_groups<d>(a, parts, deterministic, stream);
-            },
-            parts > 1 ? "19_split_groups" : "15_dependent_launch", d};
+  return with_tma_head_dim<64, 128>(a.head_dim, [&](auto columns) {
+    return narrow_kernels<decltype(columns)::value>(a, deterministic, device);
   });
 }
 

@@ -176,8 +176,8 @@ TEST_CASE("dropout through the interface drops the elements of the reference mas
   check_dropout(check);
 }
 
-// Kernels for Hopper have tiles of 64 columns at least, with two counters for 64 rows of dQ and one for
-// persistent blocks. There are no groups of heads here, which some GPUs would divide.
+// Kernels for Hopper have tiles of 64 columns at least, with two counters for 64 rows of dQ and one
+// for persistent blocks. There are no groups of heads here, which some GPUs would divide.
 TEST_CASE("the workspace has two floats for each padded row, and sums of dQ") {
   G g{};
   g.size = sizeof g;

@@ -1,5 +1,5 @@
-// Ring attention on GPUs without NCCL: ranks are threads that share one device, a GPU or the lab, and
-// copy through the host's memory.
+// Ring attention on GPUs without NCCL: ranks are threads that share one device, a GPU or the lab,
+// and copy through the host's memory.
 #include <cstdlib>
 #include <vector>
 
@@ -14,8 +14,8 @@ namespace {
 using ring::Group;
 using ring::RowOrder;
 
-// Transfers happen as late as they may, when a rank waits: until then what is received is NaN, and a
-// rank that writes what it sends corrupts it.
+// Transfers happen as late as they may, when a rank waits: until then what is received is NaN, and
+// a rank that writes what it sends corrupts it.
 class LateLinks {
  public:
   explicit LateLinks(Group& group) : group_(group) {}

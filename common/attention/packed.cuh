@@ -71,8 +71,8 @@ struct PackedSequences {
   PackedRows k;
 };
 
-/// A sequence's tile at a place in the list of slots, of all heads; block < 0 where a slot is empty.
-/// Like work_tile() within each sequence.
+/// A sequence's tile at a place in the list of slots, of all heads; block < 0 where a slot is
+/// empty. Like work_tile() within each sequence.
 /// @param heads      that have tiles: of q, or of k and v
 /// @param last_first whether the last tiles of a sequence come first, so many heads at a time that
 ///                   they have `enough` tiles

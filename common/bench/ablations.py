@@ -5,7 +5,7 @@
 
 The changes are to the one file of a step (./learn flatten), listed in its lesson's
 src/ablations.txt: each alone, and all up to it. Every variant is compiled by nvcc, checked as the
-step is, and timed by src/time_step.cuh. The second form prints a record.
+step is, and timed by check_and_time() in src/one_file.cu. The second form prints a record.
 
 Exit status: 0 done, 2 a variant is wrong or cannot be compiled, 77 nvcc or a GPU is missing.
 """
@@ -31,12 +31,10 @@ TIME = re.compile(r"^(\w+): ([\d.]+) ms$", re.MULTILINE)  # what a program print
 
 def timed(lesson, step):
     """The step's one file with a main() that also times."""
-    above, what, launches = flatten.program_of(lesson, step).partition("/// The step")
-    if not what:
-        raise Problem(f"{lesson}/src/one_file.cu does not say where its launches begin")
-    timing = (flatten.ROOT / lesson / "src" / "time_step.cuh").read_text(encoding="utf-8")
-    launches = re.sub(r"return check(_\w+)?<", "return check_and_time<", launches)
-    return flatten.flatten(lesson, step, above + timing + "\n" + what + launches)
+    program = flatten.program_of(lesson, step)
+    return flatten.flatten(
+        lesson, step, re.sub(r"return check(_\w+)?<", "return check_and_time<", program)
+    )
 
 
 def find_steps(text):

@@ -2,7 +2,7 @@
 compiled once.
 
 Each answer has names of its own. Kernels stand in a namespace inside of the lab's, `student` gets
-a number, and so does a namespace around what entry.cpp offers. The program offers the entries of
+a number, and so does a namespace around what the entry offers. The program offers the entries of
 the one answer whose number stands in its file behind a mark. What a batch cannot hold is compiled
 alone, as a student's file is: what does not compile, and answers whose lines for the preprocessor
 are others than the solution's.
@@ -15,7 +15,7 @@ from common.classroom.toolchain import scratch_folder
 
 MARK = b"answer of this program: "
 DIRECTIVE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
-STUDENT = re.compile(r'^#include (?:"student/.*|FA_STUDENT)\n', re.MULTILINE)
+STUDENT = re.compile(r'^#include "student/.*\n', re.MULTILINE)
 INCLUDE = re.compile(r'^#include "(.*)"$', re.MULTILINE)
 
 HEAD = """
@@ -40,7 +40,7 @@ namespace fa::{lab}::answer_{number} {{ using namespace fa::{lab}; }}
 #line 1 "student/{file}"
 {answer}
 namespace answer_{number} {{
-#line {line} "{entry}"
+#line {line} "entry.cpp"
 {offers}
 }}
 #undef FA_ANSWER
@@ -56,8 +56,7 @@ def directives(text):
 
 def source(toolchain, exercise, answers):
     """The source of one program for several answers, numbered in their order."""
-    entry = exercise.entry.read_text(encoding="utf-8")
-    before, after = STUDENT.split(entry)
+    before, after = STUDENT.split(exercise.entry)
     offers = INCLUDE.sub(lambda name: (exercise.root / name[1]).read_text(encoding="utf-8"), after)
     shared = "\n".join(directives(exercise.solution()))
     text = f"{before}\n{shared}\n{unset.FILL.replace('#line 1', '')}{HEAD}"
@@ -68,7 +67,6 @@ def source(toolchain, exercise, answers):
             file=exercise.file,
             answer=DIRECTIVE.sub("", answer.replace(unset.FILL, "")),
             line=before.count("\n") + 2,
-            entry=exercise.entry,
             offers=DIRECTIVE.sub("", offers),
         )
     return text
@@ -78,8 +76,7 @@ def compiled(toolchain, exercise, answers):
     """Compiles answers that a batch can hold; when it does not compile, its halves."""
     with scratch_folder() as scratch:
         (scratch / "student").mkdir()
-        batch = scratch / "batch.cpp"
-        batch.write_text(source(toolchain, exercise, answers), encoding="utf-8")
+        batch = source(toolchain, exercise, answers)
         if toolchain.compile(exercise, scratch, batch).status == 0:
             program = (scratch / "program").read_bytes()
             at = program.index(MARK) + len(MARK)

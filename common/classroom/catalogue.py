@@ -8,9 +8,9 @@ minutes, machine, the stages and their points. Each is a folder NN_lesson/exerci
                  text, the questions whose answers are numbers
     frame.txt    the student's file with its holes, see Frame; other answers follow below a line
                  `//@ answers`, see read_answers(); none where the student's file holds numbers
-    grader.cpp   the stages
-    entry.cpp    what the grader calls, with the student's file; none where that holds numbers, and
-                 none for puzzles, which share one
+    grader.cpp   the stages; above them, between `#ifdef FA_ENTRIES` and `#else`, what they call,
+                 which is compiled with the student's file; not where that holds numbers, and not
+                 for puzzles, which share PUZZLE_ENTRY
 
 An exercise may have variants: values for {{name}} in its texts and -DFA_NAME=value for its grader.
 The first is the course's own; a class has those that its seed chooses, see seed_of().
@@ -30,6 +30,13 @@ MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
 DIRECTIVE = re.compile(
     r"^(?P<indent>\s*)//@ (?P<word>from|hole|solution|start|end)(?: (?P<what>\S+))?\s*$"
 )
+ENTRIES = re.compile(r"^#ifdef FA_ENTRIES.*?\n(.*?)^#else.*?\n", re.MULTILINE | re.DOTALL)
+LAB_NAMES = "using namespace fa::classroom;\nusing namespace fa::FA_TARGET;\n"
+PUZZLE_ENTRY = """
+FA_ENTRY(run, [](const std::string& puzzle) {{
+  return fa::classroom::play(puzzle, fa::FA_TARGET::{});
+}});
+"""
 ANSWERS = "//@ answers\n"  # in frame.txt, between the frame and other answers
 QUESTIONS = re.compile(r"^```text\n(.*?^\w+ = \?\n)```\n+", re.MULTILINE | re.DOTALL)
 HINT = re.compile(
@@ -221,8 +228,6 @@ class Exercise:
         self.defines = about.get("defines", [])
         self.defines += [f"-DFA_{name.upper()}={x}" for name, x in self.variant.items()]
         self.kernel = about.get("kernel")  # of a puzzle
-        if self.kernel:
-            self.defines += [f"-DFA_KERNEL={self.kernel}", f'-DFA_STUDENT="student/{self.file}"']
 
     def __eq__(self, other):
         return isinstance(other, Exercise) and self.folder == other.folder
@@ -245,9 +250,19 @@ class Exercise:
 
     @property
     def entry(self):
-        """The source of what the grader calls."""
-        shared = ROOT / "common" / "classroom" / "puzzle_entry.cpp"
-        return shared if self.kernel else self.folder / "entry.cpp"
+        """What the grader calls: C++ with the student's file behind the includes at its top, unless
+        it includes that file itself."""
+        student, own = f'#include "student/{self.file}"\n', PUZZLE_ENTRY.format(self.kernel)
+        if not self.kernel:
+            found = ENTRIES.search(self.grader.read_text(encoding="utf-8"))
+            if not found:
+                raise Fault(f"{self.id}: grader.cpp has no lines from #ifdef FA_ENTRIES to #else")
+            own = found[1]
+        if student not in own:
+            own = re.sub(r"\A(?:#include .*\n)*", lambda top: top[0] + student, own)
+        if self.machine == "lab":
+            own = own.replace(student, student + LAB_NAMES)
+        return f'#include "common/classroom/prelude_{self.machine}.hpp"\n{own}'
 
     def hidden(self):
         """The lessons' files that hold what the exercise asks for."""

@@ -1,7 +1,7 @@
-// confine SECONDS MEBIBYTES FILE_MEBIBYTES USER DIRECTORY READABLE COMMAND...: runs a command that is
-// not trusted, in DIRECTORY, the only place it may write to. READABLE lists the paths that it may
-// read, with colons between them; "-" stands for all. teaching.md says what this protects from, and
-// from what not.
+// confine SECONDS MEBIBYTES FILE_MEBIBYTES USER DIRECTORY READABLE COMMAND...: runs a command that
+// is not trusted, in DIRECTORY, the only place it may write to. READABLE lists the paths that it
+// may read, with colons between them; "-" stands for all. teaching.md says what this protects from,
+// and from what not.
 //
 // Every layer stands for itself, and what this system has not is left out; `confine --layers`
 // prints what there is.
@@ -130,7 +130,8 @@ int main(int argc, char** argv) {
   const auto file = std::strtoull(argv[3], nullptr, 10) << 20;
   const auto user = static_cast<uid_t>(std::strtoul(argv[4], nullptr, 10));
 #if defined(__linux__)
-  // Files are opened before the user changes: another user cannot reach them in a course below /root.
+  // Files are opened before the user changes: another user cannot reach them in a course below
+  // /root.
   const int program =
       std::strchr(argv[7], '/') != nullptr ? open(argv[7], O_RDONLY | O_CLOEXEC) : -1;
 #endif

@@ -1,7 +1,7 @@
 /// @file
-/// The side of an exercise that runs the student's code. An exercise's entry.cpp includes the
-/// student's file and offers functions to the grader, which is another program and calls them by
-/// their names. README.md has the whole.
+/// The side of an exercise that runs the student's code. An exercise's entry includes the student's
+/// file and offers functions to the grader, which is another program and calls them by their names.
+/// README.md has the whole.
 #pragma once
 
 #include <string>

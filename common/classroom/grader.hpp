@@ -1,7 +1,7 @@
 /// @file
 /// What graders of exercises are written with. A grader has one function for each stage. It is a
 /// program without the student's code, which runs in a process of its own: the grader calls what
-/// the exercise's entry.cpp offers, and says on a channel that only it has how the stage ended.
+/// the exercise's entry offers, and says on a channel that only it has how the stage ended.
 /// README.md has the whole.
 #pragma once
 
@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/classroom/prelude_cpu.hpp"
 #include "common/classroom/wire.hpp"
 
 namespace fa::classroom {

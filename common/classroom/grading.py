@@ -42,7 +42,7 @@ def caller(output, scratch, shown):
 
 def renamed(text, scratch, shown):
     """A message with the student's own path in place of the copy's."""
-    text = text.replace(f"{scratch}/student/", "student/").replace(f"{catalogue.ROOT}/", "")
+    text = text.replace(f"{scratch}/", "").replace(f"{catalogue.ROOT}/", "")
     return re.sub(r"(?<![\w/.])(?:\.\./)*(?:tmp/[\w./-]*)?student/(?=[\w.]+)", shown, text)
 
 

@@ -19,10 +19,10 @@ inline void needs_watching(const Seen& seen) {
   }
 }
 
-/// True when a finding of a kind was made: see lab::Finding::kind. Stores of the same value count as
-/// races: in an exercise each thread has an element of its own. "blocks" are the races of which both
-/// stores stand at one line and are of two blocks, "bytes" the copies that bring more bytes than
-/// their mbarrier expects.
+/// True when a finding of a kind was made: see lab::Finding::kind. Stores of the same value count
+/// as races: in an exercise each thread has an element of its own. "blocks" are the races of which
+/// both stores stand at one line and are of two blocks, "bytes" the copies that bring more bytes
+/// than their mbarrier expects.
 bool found(const Seen& seen, const std::string& kind);
 
 /// A kind of finding, and the message for it.
@@ -54,9 +54,9 @@ void check_result(const Seen& seen, const std::vector<Reason>& reasons, const Ta
                   const std::vector<double>& reference, double tolerance,
                   const std::vector<Mistake>& mistakes, const std::string& where);
 
-/// For kernels whose threads may wait forever: calls an entry that launches and returns what the launch threw beside its result. What the lab
-/// found before a deadlock is reported first, then this exercise's likely cause and the lab's
-/// words.
+/// For kernels whose threads may wait forever: calls an entry that launches and returns what the
+/// launch threw beside its result. What the lab found before a deadlock is reported first, then
+/// this exercise's likely cause and the lab's words.
 /// @param likely    the likely cause of a deadlock, for the message
 template <class... Arguments>
 Launched call_waiting(const std::vector<Reason>& reasons, const std::string& likely,

@@ -143,11 +143,11 @@ class Toolchain:
         """The course's headers that a student's file may include: all but those of graders, of
         tests, and the ones that hold what the exercise asks for."""
         hidden = exercise.hidden() - self.needed(exercise)
-        return [path for path in (*headers(), exercise.entry.resolve()) if path not in hidden]
+        return [path for path in headers() if path not in hidden]
 
     def needed(self, exercise):
-        """Files of the course that the start and entry.cpp include, and what these include."""
-        met, left = set(), [exercise.start(), exercise.entry.read_text(encoding="utf-8")]
+        """Files of the course that the start and the entry include, and what these include."""
+        met, left = set(), [exercise.start(), exercise.entry]
         while left:
             for name in INCLUDE.findall(left.pop()):
                 path = catalogue.ROOT / name
@@ -157,24 +157,25 @@ class Toolchain:
         return met
 
     def compile(self, exercise, scratch, source=None):
-        """Compiles the student's file, in scratch/student, with the exercise's entry.cpp and
+        """Compiles the student's file, in scratch/student, with the exercise's entry and
         without the grader.
 
-        @param source in place of entry.cpp
+        @param source in place of the entry
         @return the sandbox's outcome; the program is scratch/program
         """
         flags = self.flags[exercise.machine]
         surface, system = self.surface(exercise), self.system(flags)
         limits = dataclasses.replace(
             COMPILE,
-            unprivileged=self.readable and everyone_may_read(exercise.entry),
+            unprivileged=self.readable and everyone_may_read(exercise.grader),
             readable=(*system, *surface, *self.linked(exercise.machine, "entry")),
         )
-        source, depends = source or exercise.entry, scratch / "entry.d"
+        entry, depends = scratch / "entry.cpp", scratch / "entry.d"
+        entry.write_text(source or exercise.entry, encoding="utf-8")
         compilation = sandbox.run(
             self.confine,
             [*flags, *exercise.defines, f"-I{scratch}", "-MD", "-MF", depends]
-            + ["-o", scratch / "entry.o", "-c", source],
+            + ["-o", scratch / "entry.o", "-c", entry],
             scratch,
             limits,
         )

@@ -176,8 +176,8 @@ std::vector<float> from_device(const T* memory, std::size_t count) {
   return std::vector<float>(values.begin(), values.end());
 }
 
-/// The median of the times of some calls in milliseconds, after calls that warm up. Each call works on
-/// more than the L2 holds, so that none finds its inputs there.
+/// The median of the times of some calls in milliseconds, after calls that warm up. Each call works
+/// on more than the L2 holds, so that none finds its inputs there.
 //! [milliseconds]
 template <class Run>
 float milliseconds(Run run) {

@@ -1,8 +1,8 @@
 /// @file
-/// Kernels take long to compile, so a lesson lists the launch functions that need them, in parts, and
-/// fa_kernel_parts() compiles them once, for a GPU each part in a source of its own: see
-/// common/cmake/Course.cmake. What is on no list, and everything in the watched lab, is compiled where
-/// it is used.
+/// Kernels take long to compile, so a lesson lists the launch functions that need them, in parts,
+/// and fa_kernel_parts() compiles them once, for a GPU each part in a source of its own: see
+/// common/cmake/Course.cmake. What is on no list, and everything in the watched lab, is compiled
+/// where it is used.
 #pragma once
 
 #if defined(FA_IN_PARTS)

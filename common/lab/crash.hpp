@@ -57,8 +57,8 @@ class CrashHandler {
   CrashHandler& operator=(const CrashHandler&) = delete;
 };
 
-/// Leaves the fiber that runs: the launch ends with this message. May be called by a signal handler.
-/// The text must live as long as the program.
+/// Leaves the fiber that runs: the launch ends with this message. May be called by a signal
+/// handler. The text must live as long as the program.
 void leave_kernel(const char* message);
 /// What the fiber that was left last was left with; null: it crashed or was stuck.
 extern const char* left_with;

@@ -37,8 +37,8 @@ class MbarrierCheck {
 };
 
 /// Waits at mbarriers. A wait knows a phase by its parity: a thread that looks only after the next
-/// phase has ended, too, waits for ever. So the next phase must need an arrival that comes after the
-/// thread has seen its own. Lanes of a warp need not leave a wait together.
+/// phase has ended, too, waits for ever. So the next phase must need an arrival that comes after
+/// the thread has seen its own. Lanes of a warp need not leave a wait together.
 class PhaseCheck {
  public:
   /// No waits.

@@ -41,8 +41,8 @@ bool alike(const Step& a, const Step& b) {
 
 // See operations_text().
 Names names_of(const BlockRecord& block, const std::vector<std::string>& tensors) {
-  // How often copies of each tensor report to each barrier; panels of a tile count once. A tile that
-  // comes once, with the first tiles of a ring, does not name the ring's stage.
+  // How often copies of each tensor report to each barrier; panels of a tile count once. A tile
+  // that comes once, with the first tiles of a ring, does not name the ring's stage.
   std::map<int, std::map<int, int>> loads;
   for (const Steps& steps : block.warps) {
     for (std::size_t i = 0; i < steps.size(); ++i) {

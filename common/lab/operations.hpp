@@ -19,9 +19,9 @@ std::vector<BlockRecord> record_matmuls(const std::function<void()>& work);
 double peak_cycles(const std::vector<BlockRecord>& blocks);
 
 /// The steps of blocks in words, a line for each. What a warp does several times in a row stands
-/// there once, below "4 times"; warps that do the same, and blocks that follow each other and do the
-/// same, stand there together. Of a warp that does most of what the first one of its warpgroup does
-/// only the difference is said.
+/// there once, below "4 times"; warps that do the same, and blocks that follow each other and do
+/// the same, stand there together. Of a warp that does most of what the first one of its warpgroup
+/// does only the difference is said.
 ///
 /// An mbarrier has the name of what copies bring there most often ("K", "A, B"); or of what a
 /// warp that waited there copies next ("room for K"); or its number in the block.

@@ -1,7 +1,7 @@
 /// @file
 /// What the warps of a kernel do one after the other, recorded while the lab runs it: copies,
-/// barriers, wgmma, and the arithmetic between them. The lab has no clock: a record has an order and
-/// no times. operations.hpp says it in words.
+/// barriers, wgmma, and the arithmetic between them. The lab has no clock: a record has an order
+/// and no times. operations.hpp says it in words.
 #pragma once
 
 #include <array>

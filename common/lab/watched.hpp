@@ -19,8 +19,8 @@ namespace fa::lab {
 struct Watched {
   Sites sites;
   Order order;  ///< of memory
-  /// Which operations have been executed before which: as of memory, and lanes that meet in any warp
-  /// operation have executed what comes before it.
+  /// Which operations have been executed before which: as of memory, and lanes that meet in any
+  /// warp operation have executed what comes before it.
   Order executed;
   Findings findings;
   ShadowMemory memory;

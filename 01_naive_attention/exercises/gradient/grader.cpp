@@ -1,8 +1,12 @@
+#ifdef FA_ENTRIES  // the student's process
+using M = fa::Matrix<double>;
+
+FA_ENTRY(softmax_backward,
+         [](const M& p, const M& d_p) { return student::softmax_backward<double>(p, d_p); });
+#else  // the grader
 #include "common/classroom/grader.hpp"
 
 #include <numeric>
-
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 using M = fa::Matrix<double>;
@@ -133,3 +137,4 @@ FA_STAGE(odd) {
   grade(3, 1, 1);
   grade(2, 11, 300);  // nearly all probabilities are 0
 }
+#endif

@@ -1,7 +1,5 @@
 #include "common/classroom/grader.hpp"
 
-#include "common/classroom/prelude_cpu.hpp"
-
 using namespace fa::classroom;
 
 namespace {

@@ -1,6 +1,15 @@
+#ifdef FA_ENTRIES  // the student's process
+FA_ENTRY(window, [](std::int64_t queries, std::int64_t keys, std::int64_t window) {
+  const student::Window bounds{queries, keys, window};
+  std::vector<std::int64_t> result;
+  for (std::int64_t i = 0; i < queries; ++i) {
+    result.push_back(bounds.first_key(i));
+    result.push_back(bounds.end_key(i));
+  }
+  return result;
+});
+#else  // the grader
 #include "common/classroom/grader.hpp"
-
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -121,3 +130,4 @@ FA_STAGE(traffic) {
   note("scores for 4096 tokens and a window of 128", scores);
   require(scores == least, fmt::format("{} scores are computed, and {} would do", scores, least));
 }
+#endif

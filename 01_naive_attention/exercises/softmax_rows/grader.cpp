@@ -1,6 +1,9 @@
-#include "common/classroom/grader.hpp"
+#ifdef FA_ENTRIES  // the student's process
+using Scores = fa::Matrix<double>;
 
-#include "common/classroom/prelude_cpu.hpp"
+FA_ENTRY(safe_softmax, [](const Scores& s) { return student::safe_softmax<double>(s); });
+#else  // the grader
+#include "common/classroom/grader.hpp"
 
 using namespace fa::classroom;
 using Scores = fa::Matrix<double>;
@@ -103,3 +106,4 @@ FA_STAGE(odd) {
   }
   grade(random, "17 x 113 random scores");
 }
+#endif

@@ -1,6 +1,10 @@
-#include "common/classroom/grader.hpp"
+#ifdef FA_ENTRIES  // the student's process
+using Row = std::vector<double>;
 
-#include "common/classroom/prelude_cpu.hpp"
+FA_ENTRY(is_right,
+         [](fa::classroom::Callback<Row(Row)> softmax) { return student::is_right(softmax); });
+#else  // the grader
+#include "common/classroom/grader.hpp"
 
 using namespace fa::classroom;
 
@@ -110,3 +114,4 @@ FA_STAGE(odd) {
   must_refuse([](const Row& s) { return softmax<double>(s, true, kLowest, kE, Divide::kSum, 5); },
               "that clips differences at 5: far below the maximum its probabilities are too large");
 }
+#endif

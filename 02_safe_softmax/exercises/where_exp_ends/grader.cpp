@@ -1,7 +1,6 @@
 #include "common/classroom/grader.hpp"
 
 #include "02_safe_softmax/limits.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 namespace safe = fa::safe;

@@ -1,7 +1,6 @@
 #include "common/classroom/grader.hpp"
 
 #include "03_online_softmax/proof.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 namespace wrong = fa::online::wrong;

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "common/classroom/grader.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 namespace fa::classroom {
 

@@ -1,4 +1,10 @@
-#include "common/classroom/prelude_cpu.hpp"
+#ifdef FA_ENTRIES  // the student's process
+FA_ENTRY(run, [](const std::string& puzzle) {
+  return play(puzzle, [](const auto& in, float* out, const auto& sizes, const auto& launched) {
+    launch(saxpy_any, launched, 2.5f, in[0], in[1], out, sizes[0]);
+  });
+});
+#else  // the grader
 #include "common/classroom/puzzles.hpp"
 
 using namespace fa::classroom;
@@ -53,3 +59,4 @@ FA_STAGE(traffic) {
          "apart",
          least);
 }
+#endif

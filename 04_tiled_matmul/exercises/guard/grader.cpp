@@ -1,4 +1,3 @@
-#include "common/classroom/prelude_cpu.hpp"
 #include "common/classroom/puzzles.hpp"
 
 using namespace fa::classroom;

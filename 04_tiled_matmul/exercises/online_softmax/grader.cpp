@@ -1,7 +1,24 @@
+#ifdef FA_ENTRIES  // the student's process
+// The rows of y, and then lse.
+FA_ENTRY(softmax, [](const std::vector<float>& matrix, int rows, int cols) {
+  std::string error;
+  Launched result = watched([&] {
+    const auto x = on_device(matrix);
+    DeviceBuffer<float> y(std::int64_t{rows} * cols), lse(rows);
+    error = thrown([&] {
+      launch(softmax_block, {{static_cast<unsigned>(rows)}, {kThreads}}, x.data(), y.data(),
+             lse.data(), cols);
+    });
+    std::vector<double> all = from_device(y);
+    for (const double value : from_device(lse)) all.push_back(value);
+    return all;
+  });
+  return std::pair(result, error);
+});
+#else  // the grader
 #include <numeric>
 
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -236,3 +253,4 @@ FA_STAGE(traffic) {
                       "that only four states go through it",
                       c.seen.wavefronts));
 }
+#endif

@@ -1,3 +1,23 @@
+#ifdef FA_ENTRIES  // the student's process
+#include "05_flash_forward/exercises/attention.hpp"
+#include "common/attention/mma_tile.cuh"
+
+// What the lesson has is to be written, not called.
+namespace fa::FA_TARGET {
+
+template <>
+int visible_keys<half>(const Attention<half>&, int) = delete;
+template <>
+void apply_mask(float (&)[1][2][4], const Attention<half>&, int, int, int) = delete;
+template <>
+void apply_mask(float (&)[2][4][4], const Attention<half>&, int, int, int) = delete;
+
+}  // namespace fa::FA_TARGET
+
+#include "student/edges.cuh"
+// After the student's kernel.
+#include "05_flash_forward/exercises/edge_masks_entry.hpp"
+#else  // the grader
 #include "05_flash_forward/exercises/grading/attention.hpp"
 
 using namespace fa::classroom;
@@ -164,3 +184,4 @@ FA_STAGE(traffic) {
   budget("bytes of global memory", ran.seen.bytes, least,
          "tiles are visited that no query of the block sees", least);
 }
+#endif

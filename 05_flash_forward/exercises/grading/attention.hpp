@@ -11,7 +11,6 @@
 
 #include "05_flash_forward/exercises/problem.hpp"
 #include "common/classroom/lab.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 namespace fa::classroom {
 
@@ -156,47 +155,67 @@ inline Ran run_tiled(const Inputs& in, bool large = false) {
   return launched(in, large);
 }
 
-/// What an online softmax may leave out when the maximum rises.
-struct Rescales {
-  bool l, o;  ///< what is rescaled
+/// e^(a - b), and 0 for an a of -infinity.
+inline double exp_diff(double a, double b) {
+  return a == kMinusInfinity ? 0 : std::exp(a - b);
+}
+
+/// An online softmax over tiles of keys; a wrong answer is one that changes something.
+struct OnlineSoftmax {
+  int keys;                ///< of a tile
+  int queries = 0;         ///< of a block, which ends with the tiles of its last one; 0: all
+  bool backwards = false;  ///< the last tile first
+  /// Factors of the sums so far when the maximum rises from m to m_new.
+  std::function<double(double m, double m_new)> of_l = exp_diff, of_o = exp_diff;
+  /// The weight of a score.
+  std::function<double(double x, double m)> p = exp_diff;
+  /// An element of O, from its sum.
+  std::function<double(double sum, double l)> o = [](double sum, double l) {
+    return l == 0 ? 0 : sum / l;
+  };
+  /// The LSE.
+  std::function<double(double m, double l)> lse = [](double m, double l) {
+    return l == 0 ? kMinusInfinity : m + std::log(l);
+  };
 };
 
-/// Attention in float64 by an online softmax over tiles of keys, which need not rescale.
-/// @param keys of a tile; those beyond the last key are masked
-inline Rows online(const Inputs& in, const Score& score, int keys, Rescales rescales) {
+/// Attention in float64 by an online softmax. Keys beyond the last one are masked.
+inline Rows online(const Inputs& in, const Score& score, const OnlineSoftmax& by) {
   const Sizes& s = in.sizes;
   Rows result;
   for (int head = 0; head < s.heads; ++head) {
     const int of_k = head / (s.heads / s.kv_heads);
     for (int query = 0; query < s.length_q; ++query) {
+      const int last =
+          by.queries == 0 ? s.length_q - 1 : query / by.queries * by.queries + by.queries - 1;
+      const int seen =
+          s.causal ? std::clamp(last + 1 + s.length_k - s.length_q, 0, s.length_k) : s.length_k;
+      const int tiles = ceil_div(seen, by.keys);
       double m = kMinusInfinity, l = 0;
       std::vector<double> o(static_cast<std::size_t>(s.head_dim), 0.0);
-      for (int key0 = 0; key0 < s.length_k; key0 += keys) {
-        const int end = std::min(key0 + keys, s.length_k);
+      for (int tile = 0; tile < tiles; ++tile) {
+        const int key0 = (by.backwards ? tiles - 1 - tile : tile) * by.keys;
         std::vector<double> x;
         double m_new = m;
-        for (int key = key0; key < end; ++key) {
-          x.push_back(score(head, query, key, product_of(in, head, of_k, query, key)));
+        for (int key = key0; key < key0 + by.keys; ++key) {
+          x.push_back(key < s.length_k
+                          ? score(head, query, key, product_of(in, head, of_k, query, key))
+                          : kMinusInfinity);
           m_new = std::max(m_new, x.back());
         }
-        if (m_new == kMinusInfinity) continue;
-        const double rescale = std::exp(m - m_new);
-        if (rescales.l) l *= rescale;
-        if (rescales.o) {
-          for (double& sum : o) sum *= rescale;
-        }
+        l *= by.of_l(m, m_new);
+        for (double& sum : o) sum *= by.of_o(m, m_new);
         m = m_new;
-        for (int key = key0; key < end; ++key) {
-          const double p = std::exp(x[key - key0] - m);
+        for (int j = 0; j < by.keys; ++j) {
+          const double p = by.p(x[j], m);
           l += p;
-          const float* v = in.v.data() + (of_k * s.length_k + key) * s.head_dim;
-          for (int e = 0; e < s.head_dim; ++e) {
-            o[e] += p * static_cast<double>(v[e]);
-          }
+          if (p == 0 || key0 + j >= s.length_k) continue;
+          const float* v = in.v.data() + (of_k * s.length_k + key0 + j) * s.head_dim;
+          for (int e = 0; e < s.head_dim; ++e) o[e] += p * static_cast<double>(v[e]);
         }
       }
-      for (const double sum : o) result.o.push_back(l == 0 ? 0 : sum / l);
-      result.lse.push_back(l == 0 ? kMinusInfinity : m + std::log(l));
+      for (const double sum : o) result.o.push_back(by.o(sum, l));
+      result.lse.push_back(by.lse(m, l));
     }
   }
   return result;

@@ -8,7 +8,6 @@
 
 #include "05_flash_forward/exercises/tile_kinds.hpp"
 #include "common/classroom/grader.hpp"
-#include "common/classroom/prelude_cpu.hpp"
 
 namespace fa::classroom {
 

@@ -1,3 +1,16 @@
+#ifdef FA_ENTRIES  // the student's process
+#include "05_flash_forward/exercises/attention.hpp"
+
+FA_ENTRY(run, [](const Inputs& in) {
+  return run<float>(in, [](const Attention<float>& a) {
+    launch(flash_2<32>,
+           {{static_cast<unsigned>(ceil_div(a.length_q, kFlash2Queries)),
+             static_cast<unsigned>(a.heads)},
+            {kFlash2Queries}},
+           a);
+  });
+});
+#else  // the grader
 #include "05_flash_forward/exercises/grading/attention.hpp"
 
 using namespace fa::classroom;
@@ -7,59 +20,15 @@ namespace {
 // Queries of a block, keys of a tile.
 constexpr int kFlash2Queries = 64, kFlash2Keys = 32;
 
-// What an answer does when the maximum rises, and at the end.
-struct Answer {
-  std::function<double(double m, double m_new)> of_l, of_o;
-  std::function<double(double sum, double l)> o;
-  std::function<double(double m, double l)> lse;
-};
-
-double power_of(double a, double b) {
-  return a == kMinusInfinity ? 0 : std::exp(a - b);
-}
-
-const Answer kRight = {
-    power_of, power_of, [](double sum, double l) { return l == 0 ? 0 : sum / l; },
-    [](double m, double l) { return l == 0 ? kMinusInfinity : m + std::log(l); }};
-
 // Tile by tile, as the kernel goes.
-Rows simulated(const Inputs& in, const Answer& answer) {
-  const Sizes& s = in.sizes;
-  Rows result;
-  for (int head = 0; head < s.heads; ++head) {
-    const int kv_head = head / (s.heads / s.kv_heads);
-    for (int query = 0; query < s.length_q; ++query) {
-      const int last = query / kFlash2Queries * kFlash2Queries + kFlash2Queries - 1;
-      double m = kMinusInfinity, l = 0;
-      std::vector<double> o(static_cast<std::size_t>(s.head_dim), 0.0);
-      for (int key0 = 0; key0 < s.length_k; key0 += kFlash2Keys) {
-        if (!sees(s, last, key0)) break;  // the block is done
-        double m_new = m;
-        std::vector<double> x;
-        for (int key = key0; key < key0 + kFlash2Keys; ++key) {
-          x.push_back(sees(s, query, key) ? static_cast<double>(in.scale) *
-                                                product_of(in, head, kv_head, query, key)
-                                          : kMinusInfinity);
-          m_new = std::max(m_new, x.back());
-        }
-        l *= answer.of_l(m, m_new);
-        for (double& sum : o) sum *= answer.of_o(m, m_new);
-        m = m_new;
-        for (int j = 0; j < kFlash2Keys; ++j) {
-          const double p = power_of(x[j], m);
-          l += p;
-          if (p == 0) continue;
-          const float* v = in.v.data() + (kv_head * s.length_k + key0 + j) * s.head_dim;
-          for (int e = 0; e < s.head_dim; ++e) {
-            o[e] += p * static_cast<double>(v[e]);
-          }
-        }
-      }
-      for (const double sum : o) result.o.push_back(answer.o(sum, l));
-      result.lse.push_back(answer.lse(m, l));
-    }
-  }
-  return result;
+Rows simulated(const Inputs& in, const OnlineSoftmax& answer) {
+  return online(
+      in,
+      [&](int, int query, int key, double product) {
+        return sees(in.sizes, query, key) ? static_cast<double>(in.scale) * product
+                                          : kMinusInfinity;
+      },
+      answer);
 }
 
 std::vector<Wrong> wrongs(const Inputs& in) {
@@ -69,7 +38,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
   const auto undivided = [](double sum, double) { return sum; };
   std::vector<Wrong> result;
   const auto add = [&](const std::string& says, auto change) {
-    Answer answer = kRight;
+    OnlineSoftmax answer{kFlash2Keys, kFlash2Queries};
     change(answer);
     result.push_back({says, simulated(in, answer)});
   };
@@ -79,22 +48,22 @@ std::vector<Wrong> wrongs(const Inputs& in) {
        "e^(m_new - m)? Both are infinite at the first tile",
        {all(right.o, NAN), all(right.lse, NAN)}});
   result.push_back({"the LSE was never written", {right.o, all(right.lse, NAN)}});
-  add("o was not rescaled when the maximum rose", [&](Answer& a) { a.of_o = one; });
-  add("l was not rescaled when the maximum rose", [&](Answer& a) { a.of_l = one; });
+  add("o was not rescaled when the maximum rose", [&](OnlineSoftmax& a) { a.of_o = one; });
+  add("l was not rescaled when the maximum rose", [&](OnlineSoftmax& a) { a.of_l = one; });
   add("neither l nor o was rescaled when the maximum rose: was m overwritten before the rescale "
       "factor was computed?",
-      [&](Answer& a) { a.of_l = a.of_o = one; });
+      [&](OnlineSoftmax& a) { a.of_l = a.of_o = one; });
   add("the rescale factor is a power of 2; scores need powers of e",
-      [&](Answer& a) { a.of_l = a.of_o = base_2; });
-  add("o was not divided by l at the end", [&](Answer& a) { a.o = undivided; });
+      [&](OnlineSoftmax& a) { a.of_l = a.of_o = base_2; });
+  add("o was not divided by l at the end", [&](OnlineSoftmax& a) { a.o = undivided; });
   add("a row that sees no key is NaN: 0 / 0",
-      [](Answer& a) { a.o = [](double sum, double l) { return sum / l; }; });
+      [](OnlineSoftmax& a) { a.o = [](double sum, double l) { return sum / l; }; });
   add("a row that sees no key is NaN: its m and m_new are both -infinity, and -infinity - "
       "-infinity is not a number",
-      [&](Answer& a) { a.of_l = a.of_o = bare; });
+      [&](OnlineSoftmax& a) { a.of_l = a.of_o = bare; });
   const double scale = static_cast<double>(in.scale);
   const auto lse = [&](const std::string& says, auto of) {
-    add(says, [&](Answer& a) {
+    add(says, [&](OnlineSoftmax& a) {
       a.lse = [=](double m, double l) { return l == 0 ? kMinusInfinity : of(m, l); };
     });
   };
@@ -151,3 +120,4 @@ FA_STAGE(traffic) {
   const std::int64_t least = 4 * ((2 * tiles + 2) * n * d + n);
   budget("bytes of global memory", ran.seen.bytes, least, "m, l and o stay in registers", least);
 }
+#endif

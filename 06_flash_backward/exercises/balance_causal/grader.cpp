@@ -1,8 +1,15 @@
+#ifdef FA_ENTRIES  // the student's process
+FA_ENTRY(owners, [](int blocks, int ranks) {
+  std::vector<int> result;
+  for (int block = 0; block < blocks; ++block) {
+    result.push_back(student::owner(block, blocks, ranks));
+  }
+  return result;
+});
+#else  // the grader
 #include "common/classroom/grader.hpp"
 
 #include <fmt/ranges.h>
-
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -67,3 +74,4 @@ FA_STAGE(odd) {
     grade(2 * ranks * 9 + ranks, ranks);
   }
 }
+#endif

@@ -1,6 +1,10 @@
+#ifdef FA_ENTRIES  // the student's process
+FA_ENTRY(backward, [](const std::vector<double>& logits, const std::vector<double>& lse,
+                      const std::vector<int>& targets, double smoothing) {
+  return student::cross_entropy_backward(logits, lse, targets, smoothing);
+});
+#else  // the grader
 #include "common/classroom/grader.hpp"
-
-#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
@@ -165,3 +169,4 @@ FA_STAGE(odd) {
   grade({1, 2}, 3, 1e4, 0.1, false);
   grade({-1, -1}, 3, 1, 0.1, false);
 }
+#endif

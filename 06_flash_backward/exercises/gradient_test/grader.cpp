@@ -1,7 +1,13 @@
-#include "common/classroom/grader.hpp"
+#ifdef FA_ENTRIES  // the student's process
+#include "06_flash_backward/exercises/plain.hpp"
 
+namespace plain = fa::backward::plain;
+using Backward = fa::classroom::Callback<plain::Gradients(plain::Problem)>;
+
+FA_ENTRY(is_right, [](Backward backward) { return student::is_right(backward); });
+#else  // the grader
 #include "06_flash_backward/exercises/grading/mistakes.hpp"
-#include "common/classroom/prelude_cpu.hpp"
+#include "common/classroom/grader.hpp"
 
 using namespace fa::classroom;
 namespace plain = fa::backward::plain;
@@ -90,3 +96,4 @@ FA_STAGE(odd) {
   must_refuse("dK and dV of the first head only", MistakeKind::kFirstHeadOnly);
   must_refuse("dK and dV of the last head only", MistakeKind::kLastHeadOnly);
 }
+#endif

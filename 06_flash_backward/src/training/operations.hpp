@@ -1,6 +1,6 @@
 /// @file
-/// Operations on the tape of autograd.hpp: those of a small language model, and attention, where one
-/// sees how a backward pass written by hand, as that of FlashAttention, is plugged in.
+/// Operations on the tape of autograd.hpp: those of a small language model, and attention, where
+/// one sees how a backward pass written by hand, as that of FlashAttention, is plugged in.
 ///
 /// Every value is a matrix. The rows of a sequence's matrix are its tokens; a batch is its
 /// sequences under one another, [batch * length, width].

@@ -37,8 +37,8 @@ inline Lengths running_sum(const Lengths& lengths) {
   return sums;
 }
 
-// Tensors [1, heads, length, columns] of all sequences, one behind another: [tokens, heads, columns],
-// with NaN between the rows.
+// Tensors [1, heads, length, columns] of all sequences, one behind another: [tokens, heads,
+// columns], with NaN between the rows.
 struct PackedTensor : Placed<fa::bfloat16> {
   PackedTensor(const Lengths& lengths, std::int64_t heads, std::int64_t columns)
       : Placed({1, heads, std::max(1, running_sum(lengths).back()), columns},

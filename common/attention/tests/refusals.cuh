@@ -134,8 +134,8 @@ struct UsedMemory {
   std::size_t bytes;
 };
 
-// Checks that outputs which overlap something else are refused by both names, from the first byte to
-// the last, whichever comes first.
+// Checks that outputs which overlap something else are refused by both names, from the first byte
+// to the last, whichever comes first.
 template <class Given, class Says>
 void check_refused_overlaps(Says& says, const std::vector<UsedMemory<Given>>& used) {
   constexpr std::size_t kStep = 16;  // a multiple of each alignment

@@ -104,6 +104,14 @@ class Frames(unittest.TestCase):
                 self.assertNotEqual(one.start(), one.solution(), one.id)
                 self.assertIn("TODO" if one.kind != "bug hunt" else "Exercise", one.start(), one.id)
 
+    def test_an_entry_has_the_students_file_once_and_nothing_of_the_grader(self):
+        for each in catalogue.exercises():
+            if each.predicts:
+                continue
+            with self.subTest(each.id):
+                self.assertEqual(each.entry.count('#include "student/'), 1)
+                self.assertNotRegex(each.entry, r"FA_STAGE|classroom/(grader|lab)\.hpp|/grading/")
+
     def test_an_exercise_needs_right_answers_in_other_styles(self):
         everything = catalogue.exercises()
         self.assertEqual(gate.few_styles(everything), [])

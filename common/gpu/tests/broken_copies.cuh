@@ -57,8 +57,9 @@ __global__ void wrong_parity(const __grid_constant__ TensorMap map, float* out) 
 
 /// How a warp skips a tile.
 enum class Skip { kAllWait, kOneWaits, kWarpBarrier };
-/// A warp skips tiles that another one loads. Where all lanes wait and one releases at once, the next
-/// tile may have arrived before the other lanes look, and they wait for a phase that has ended.
+/// A warp skips tiles that another one loads. Where all lanes wait and one releases at once, the
+/// next tile may have arrived before the other lanes look, and they wait for a phase that has
+/// ended.
 template <Skip how>
 __global__ void skipped_tiles(const __grid_constant__ TensorMap map, float* out) {
   auto& shared = *dynamic_shared<HopperShared>();

@@ -1,5 +1,5 @@
-// The end of the program: whether it returns from main(), calls exit(), crashes or runs too long, the
-// report is written.
+// The end of the program: whether it returns from main(), calls exit(), crashes or runs too long,
+// the report is written.
 #include <csignal>
 #include <cstdlib>
 #include <exception>

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "common/lab/cuda/include/lab_cuda/half_bits.h"
+#include "common/lab/cuda/include/lab_cuda/base.h"
 
 namespace lab_cuda {
 namespace {

@@ -59,8 +59,9 @@ void unpack(Element element, unsigned bits, T* to) {
   }
 }
 
-// A is 16 x k in registers of g and g + 8, then of the second half of k; B is k x 8; k of a register
-// is `numbers`. Lane 4 g + t has the sums at (g, 2 t), (g, 2 t + 1), and the same of row g + 8.
+// A is 16 x k in registers of g and g + 8, then of the second half of k; B is k x 8; k of a
+// register is `numbers`. Lane 4 g + t has the sums at (g, 2 t), (g, 2 t + 1), and the same of row g
+// + 8.
 template <class T>
 void multiply(Element element, int k, const unsigned* a, const unsigned* b, const T* c, T* d,
               Where where) {

@@ -11,7 +11,7 @@
 #include "common/gpu/hopper.cuh"
 #include "common/gpu/tensor_map.cuh"
 #include "common/gpu/tests/broken_hopper.cuh"
-#include "common/lab/tests/marked_lines.hpp"
+#include "common/lab/tests/reports.hpp"
 #include "common/testing/process.hpp"
 
 namespace fa::on_lab {

@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "common/gpu/tests/broken_hopper.cuh"
-#include "common/lab/tests/marked_lines.hpp"
+#include "common/lab/tests/reports.hpp"
 #include "common/lab/watch.hpp"
 #include "common/testing/process.hpp"
 

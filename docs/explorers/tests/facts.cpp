@@ -1,5 +1,6 @@
-// explorer_facts: what the explorers' rules are compared with, as JSON. Everything is asked of the project's own code:
-// the lab's banks, its instructions, the tiles and descriptors of the Hopper kernels.
+// explorer_facts: what the explorers' rules are compared with, as JSON. Everything is asked of the
+// project's own code: the lab's banks, its instructions, the tiles and descriptors of the Hopper
+// kernels.
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -21,7 +22,8 @@ namespace {
 
 constexpr int kRowBytes = 128;
 
-// Where 16 bytes stand that begin at an element of a tile of 64 columns: the XOR swizzle of the kernels.
+// Where 16 bytes stand that begin at an element of a tile of 64 columns: the XOR swizzle of the
+// kernels.
 std::uint64_t kernel_swizzle(int row, int chunk) {
   return static_cast<std::uint64_t>(2 * swizzled<64>(row, 8 * chunk));
 }
@@ -42,7 +44,8 @@ lab::Request request(int width, int stride, int pad, bool swizzle) {
   return result;
 }
 
-// [width, stride, pad, swizzle, wavefronts, least, words, checksum]: of round, bank and lanes of each word.
+// [width, stride, pad, swizzle, wavefronts, least, words, checksum]: of round, bank and lanes of
+// each word.
 std::string banks() {
   std::vector<std::string> rows;
   for (const int width : {4, 8, 16}) {
@@ -93,7 +96,8 @@ __global__ void load(float* straight, float* transposed) {
   for (int i = 0; i < 4; ++i) unpack(r[i], transposed + 8 * lane + 2 * i);
 }
 
-// The products of what the lanes are given with unit matrices: d holds A, with A's columns 8 n to 8 n + 7; or B.
+// The products of what the lanes are given with unit matrices: d holds A, with A's columns 8 n to 8
+// n + 7; or B.
 __global__ void mma(const float* a, const float* b, float* d, int n) {
   __shared__ __align__(16) half unit[16 * 16];
   const int lane = static_cast<int>(threadIdx.x);
@@ -116,8 +120,8 @@ __global__ void mma(const float* a, const float* b, float* d, int n) {
   for (int i = 0; i < 4; ++i) d[4 * lane + i] = sum[i];
 }
 
-// d = rows(A) of a matrix A in shared memory whose elements are `of_row` times the row and else the column; and A
-// from registers that hold the numbers of the registers.
+// d = rows(A) of a matrix A in shared memory whose elements are `of_row` times the row and else the
+// column; and A from registers that hold the numbers of the registers.
 __global__ void __launch_bounds__(kThreads) multiply(float* d, int mode) {
   using Square = SwizzledTile<half, 64, 64>;
   using Flat = SwizzledTile<half, 16, 64>;
@@ -251,8 +255,9 @@ __global__ void describe(std::vector<std::int64_t>* at, std::vector<std::string>
   }
 }
 
-// What wgmma reads of shared memory with a descriptor of B: the product of a unit matrix, 16 x 16 of it, and B. The
-// elements of shared memory are their own numbers, without the multiples of 128 or only these.
+// What wgmma reads of shared memory with a descriptor of B: the product of a unit matrix, 16 x 16
+// of it, and B. The elements of shared memory are their own numbers, without the multiples of 128
+// or only these.
 constexpr int kElements = 16 * 1024;
 
 template <int sums>
@@ -326,7 +331,8 @@ std::string descriptors() {
 
 // ---------------------------------------------------------------- the backward pass
 
-// {..., "visits": of each block of keys the tiles of queries in order, "ranks": its place among those that add to dQ}.
+// {..., "visits": of each block of keys the tiles of queries in order, "ranks": its place among
+// those that add to dQ}.
 template <int d>
 std::string blocks(int length, bool causal) {
   using Tile = HopperBackwardTileFor<bfloat16, d>;
@@ -364,7 +370,8 @@ std::string backward() {
 
 // ---------------------------------------------------------------- the ring
 
-// {..., "owners", "pairs": of each step those of all ranks}, with 2 pieces of 1024 positions for each rank.
+// {..., "owners", "pairs": of each step those of all ranks}, with 2 pieces of 1024 positions for
+// each rank.
 std::string ring_of(int ranks, bool causal, ring::RowOrder order) {
   const std::int64_t length = 2048 * ranks;
   const ring::Problem problem{{1, 1, 1, length, length, 64}, causal, order, ranks};

@@ -172,6 +172,14 @@ void sync_grid(Where where);
 /// assert() that does not hold, in a kernel or on the host.
 [[noreturn]] void assert_failed(const char* condition, const char* function, Where where);
 
+/// @{ Conversions between float32 and the two formats of 16 bits; Rounding is that of a number that
+/// does not fit.
+enum class Rounding { kNearest, kZero, kUp, kDown };
+float half_to_float(std::uint16_t half);
+std::uint16_t float_to_half(float x, Rounding rounding = Rounding::kNearest);
+std::uint16_t float_to_bfloat16(float x, Rounding rounding = Rounding::kNearest);
+/// @}
+
 /// Bytes that a lane can bring to exchange().
 inline constexpr std::size_t kDeposit = 48;
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <lab_cuda/atomics.h>
-#include <lab_cuda/half_bits.h>
 #include <lab_cuda/math.h>
 #include <lab_cuda/warp.h>
 

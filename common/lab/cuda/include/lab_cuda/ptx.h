@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cuda_runtime.h>
-#include <lab_cuda/half_bits.h>
 
 namespace lab_cuda {
 namespace ptx {

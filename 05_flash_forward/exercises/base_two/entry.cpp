@@ -1,5 +1,0 @@
-#include "05_flash_forward/exercises/attention.hpp"
-#include "common/classroom/prelude_lab.hpp"
-#include "student/base_two.cuh"
-// After the student's kernel.
-#include "05_flash_forward/exercises/edge_masks_entry.hpp"

@@ -1,3 +1,0 @@
-// Types of the driver's functions: the lab has no driver.
-#pragma once
-#include <cuda_runtime.h>
