@@ -12,7 +12,6 @@ set(CMAKE_CXX_STANDARD 17)  # nvcc under CMake 3.25 knows no later one
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-set(CMAKE_OPTIMIZE_DEPENDENCIES ON)  # a static library alone needs no other one to be compiled
 
 option(FA_WERROR "Treat compiler warnings as errors" OFF)
 option(FA_SANITIZE "Build with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
