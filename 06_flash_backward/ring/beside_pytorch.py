@@ -17,6 +17,7 @@ import json
 import os
 import pathlib
 import shlex
+import site
 import statistics
 import subprocess
 import sys
@@ -131,7 +132,7 @@ def load_ring_flash(place=None):
     place: a folder that it is in, or "": a Failure without it
     """
     if place:
-        sys.path.insert(0, str(pathlib.Path(place).resolve()))
+        site.addsitedir(str(pathlib.Path(place).resolve()))
     version, flash = version_of("ring-flash-attn"), version_of("flash-attn")
     if not version:
         if place is not None:

@@ -17,7 +17,8 @@ class RingFlashTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
-        for patch in (mock.patch.dict(sys.modules), mock.patch.object(sys, "path", [*sys.path])):
+        places = mock.patch.object(sys, "path", vars(sys)["path"][:])
+        for patch in (mock.patch.dict(sys.modules), places):
             patch.start()
             self.addCleanup(patch.stop)
 

@@ -182,19 +182,29 @@ def of_several_gpus(record, *passes):
     return rows
 
 
+def spread(row):
+    """How far the rounds of a row lie apart, in percent of the median."""
+    between = row["milliseconds_most"] - row["milliseconds_least"]
+    return 100 * between / row["milliseconds"]
+
+
 def ring_gpus(record):
     """A line for each problem on several GPUs, with the time of one."""
-    cells = [["mask", "pass", "GPUs", "N", "1 GPU: ms", "ms", "TFLOP/s per GPU"]]
-    cells[0] += ["efficiency, %", "predicted, %", "MiB per GPU"]
+    cells = [["mask", "pass", "GPUs", "N", "1 GPU: ms", "spread, %", "ms", "spread, %"]]
+    cells[0] += ["no transfers: ms", "TFLOP/s per GPU", "efficiency, %", "predicted, %"]
+    cells[0] += ["MiB per GPU"]
     for row in of_several_gpus(record, "forward", "backward"):
         point = {name: row[name] for name in POINT} | {"gpus": 1}
         one = rows_with(record, **point)[0]
         cells.append(
             formatted(
-                "{} {} {} {} {:.2f} {:.2f} {:.0f} {:.1f} {:.1f} {}",
+                "{} {} {} {} {:.2f} {:.1f} {:.2f} {:.1f} {:.2f} {:.0f} {:.1f} {:.1f} {}",
                 *(row[name] for name in POINT),
                 one["milliseconds"],
+                spread(one),
                 row["milliseconds"],
+                spread(row),
+                row["milliseconds_without_transfers"],
                 row["tflops_per_gpu"],
                 row["percent_of_linear"],
                 row["percent_predicted"],
@@ -243,20 +253,20 @@ def ring_chart(record):
 
 def versions(record):
     """What a record of others compares."""
-    peers = (f", {name} {version}" for name, version in record.get("peers", {}).items())
-    return f"PyTorch {record['torch']}" + "".join(peers)
+    return ", ".join([f"PyTorch {record['torch']}", *record.get("peers", {}).values()])
 
 
 def ring_implementations(record):
     """A line for each problem and implementation of a record of others."""
-    cells = [["mask", "pass", "implementation", "GPUs", "N", "ms", "TFLOP/s per GPU"]]
-    cells[0].append("MiB per GPU")
+    cells = [["mask", "pass", "implementation", "GPUs", "N", "ms", "spread, %"]]
+    cells[0] += ["TFLOP/s per GPU", "MiB per GPU"]
     for row in record["measurements"]:
         parts = row["implementation"].removeprefix("PyTorch, ").split(", ")
         name = ", ".join([IMPLEMENTATIONS.get(parts[0], parts[0]), *parts[1:]])
         place = [row["mask"], row["pass"], name, row["gpus"], row["length"]]
-        rates = [row[field] for field in ("milliseconds", "tflops_per_gpu", "mebibytes_per_gpu")]
-        cells.append([*place, *formatted("{:.2f} {:.0f} {}", *rates)])
+        rates = [row[field] for field in ("tflops_per_gpu", "mebibytes_per_gpu")]
+        values = (row["milliseconds"], spread(row), *rates)
+        cells.append([*place, *formatted("{:.2f} {:.1f} {:.0f} {}", *values)])
     return [versions(record), *aligned(cells, 1, 3), *source_lines(record)]
 
 

@@ -58,7 +58,9 @@ def ring_row(gpus, milliseconds, **fields):
     point = {"mask": "causal", "pass": "backward", "gpus": gpus, "length": 64}
     rates = {"tflops_per_gpu": 10.4, "mebibytes_per_gpu": 7}
     percents = {"percent_of_linear": 87.46, "percent_predicted": 98.04}
-    return {**point, "milliseconds": milliseconds, **rates, **percents, **fields}
+    times = {"milliseconds": milliseconds, "milliseconds_least": milliseconds - 0.5}
+    times |= {"milliseconds_most": milliseconds + 0.2, "milliseconds_without_transfers": 3.5}
+    return {**point, **times, **rates, **percents, **fields}
 
 
 def of(implementation, milliseconds, **fields):
@@ -72,13 +74,14 @@ OTHERS = [
     of("PyTorch, CUDNN_ATTENTION, allgather", 5.0, mebibytes_per_gpu=8),
     of("ring-flash-attn", 9.0),
 ]
-BESIDE = {**HEAD, "torch": "9.8", "peers": {"ring-flash-attn": "0.1"}, "measurements": OTHERS}
+PEERS = {"ring-flash-attn": "ring-flash-attn 0.1"}
+BESIDE = {**HEAD, "torch": "9.8", "peers": PEERS, "measurements": OTHERS}
 
 
 class RingTest(TreeTest):
     def test_a_line_has_the_time_of_one_gpu_and_of_several(self):
         lines = tables.ring_gpus(RECORD)
-        cells = "causal backward 2 64 7.00 4.00 10 87.5 98.0 7".split()
+        cells = "causal backward 2 64 7.00 10.0 4.00 17.5 3.50 10 87.5 98.0 7".split()
         self.assertEqual(lines[3].split(), cells)
         self.assertEqual(lines[4], "(GPU 1, driver 2.3, CUDA 4.5, commit abc, 2026-01-02)")
 
@@ -91,8 +94,8 @@ class RingTest(TreeTest):
     def test_a_line_of_others_names_what_ran(self):
         lines = tables.ring_implementations(BESIDE)
         self.assertEqual(lines[0], "PyTorch 9.8, ring-flash-attn 0.1")
-        self.assertEqual(lines[3].split(), "causal backward lesson 2 64 4.50 10 6".split())
-        cells = "causal backward cuDNN, alltoall 2 64 6.00 10 7".split()
+        self.assertEqual(lines[3].split(), "causal backward lesson 2 64 4.50 15.6 10 6".split())
+        cells = "causal backward cuDNN, alltoall 2 64 6.00 11.7 10 7".split()
         self.assertEqual(lines[4].split(), cells)
 
     def test_the_record_and_the_options_choose_the_table(self):
