@@ -90,8 +90,8 @@ class Program : public Options {
   /// @param name, title, body as for section()
   void section_apart(std::string name, std::string title, std::function<void()> body);
 
-  /// Names the sections of LESSON_apart, a program beside this one that `./learn run` does not
-  /// compile. `--section` with one of these names goes on as that program.
+  /// Names the sections of LESSON_apart, a program beside this one that is compiled only on request.
+  /// With --section and one of these names this program goes on as that one.
   void sections_in_apart(std::vector<std::string> names);
 
   /// Adds a section of checks: in a full run without --verbose it takes one line, in which detail()
