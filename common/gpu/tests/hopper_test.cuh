@@ -200,7 +200,9 @@ TEST_CASE("copies with a ragged map end where a sequence ends") {
       return ragged_map(of.data(), {tokens, heads, cols}, {tokens == 1 ? 1 : row, cols}, kBoxRows);
     };
     // Sequences that begin at 0, end at the last row, have whole boxes, are empty.
-    for (const auto& [begin, end] : {std::pair{0, 1}, {0, 40}, {40, 72}, {72, 72}, {90, 200}}) {
+    for (const auto& sequence : {std::pair{0, 1}, {0, 40}, {40, 72}, {72, 72}, {90, 200}}) {
+      // No structured binding: CAPTURE's lambda cannot capture one before C++20.
+      const int begin = sequence.first, end = sequence.second;
       CAPTURE(begin);
       if (end > tokens) continue;
       out.poison();
