@@ -101,7 +101,7 @@ __device__ void accumulate_d_q(SpecializedBackwardShared<Tile>& shared,
 /// @param shared    the block's
 /// @param d_q       this lane's part
 /// @param warpgroup whose part
-/// @param parity    of how often it was called before
+/// @param parity    of how often it was called before; with two stages, the stage
 template <class Tile, class Shared>
 __device__ void send_d_q(Shared& shared, QueryGradient<Tile>& d_q,
                          int warpgroup, int parity) {

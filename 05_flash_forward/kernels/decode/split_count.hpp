@@ -1,5 +1,6 @@
 /// @file
-/// Into how many parts the keys of a decoding problem are split: a model of what a launch costs.
+/// Into how many parts steps 03 and 06 split the keys of a decoding problem: a model of what a
+/// launch costs.
 #pragma once
 
 #include <cstdint>
