@@ -26,7 +26,7 @@ if __package__ != "05_flash_forward.interface":
 from common.bench import points
 from common.bench.command import exit_with
 from common.bench.peers import FLASH_3, HEADINGS, OURS
-from common.bench.pytorch import flex_attention, torch
+from common.bench.pytorch import torch
 
 from .flash_attention import Library
 
@@ -85,13 +85,14 @@ def small(point):
 
 
 @functools.cache
-def compiled_flex():
-    """FlexAttention, which is compiled for each functor, mask and shape that it is called with."""
+def flex_attention():
+    """PyTorch's module, and its function, which is compiled for each functor, mask and shape."""
+    module = importlib.import_module("torch.nn.attention.flex_attention")
     importlib.import_module("torch._dynamo.config").recompile_limit = 2 * len(GOALS)
     # Lesson 06 calls the gradients of one forward pass again and again.
     importlib.import_module("torch._functorch.config").donated_buffer = False
     # fullgraph: beyond the limit it would run without being compiled, and say nothing.
-    return torch.compile(flex_attention.flex_attention, dynamic=False, fullgraph=True)
+    return module, torch.compile(module.flex_attention, dynamic=False, fullgraph=True)
 
 
 class Case(points.Case):
@@ -181,11 +182,12 @@ class Case(points.Case):
         """FlexAttention, compiled; None for sinks, which it adds after the fact."""
         if self.point.kind == "sinks":
             return None
+        module, attend = flex_attention()
         n, point = self.point.length, self.point
         masks = point.kind != "plain" and (point.kind not in SCORES or point.right >= 0)
         heads = point.heads if point.kind == "block_sparse" else None
         mask = (
-            flex_attention.create_block_mask(
+            module.create_block_mask(
                 lambda b, h, i, j: self.visible(b, h, i, j),  # not a method: it counts arguments
                 *(None, heads, n, n),
                 device=self.q.device,
@@ -194,7 +196,6 @@ class Case(points.Case):
             else None
         )
         score = self.score if point.kind in SCORES else None
-        attend = compiled_flex()
         return lambda: attend(self.q, self.k, self.v, score_mod=score, block_mask=mask)
 
     def flash_3(self):

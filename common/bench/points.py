@@ -123,14 +123,12 @@ def points_of(names, goals):
 def compile_ahead(names):
     """Compiles points side by side, each in a process of its own, so that this one finds the
     kernels in the caches on disk. Returns {name: why it was not compiled}."""
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # for these processes, and this one
 
     def compile_one(name):
         command = [sys.executable, "-B", "-m", module(), *sys.argv[1:], "--compile", name]
-        alone = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=COMPILE_SECONDS, env=alone
-            )
+            done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS)
         except subprocess.TimeoutExpired:
             return f"it was not compiled within {COMPILE_SECONDS} s"
         return (done.stderr.splitlines() or ["it ended"])[-1] if done.returncode != 0 else ""

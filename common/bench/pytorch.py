@@ -2,9 +2,9 @@
 
 try:
     import torch
-    from torch.nn.attention import SDPBackend, flex_attention, sdpa_kernel
+    from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
 except ImportError:
-    torch = SDPBackend = flex_attention = sdpa_kernel = scaled_dot_product_attention = None
+    torch = SDPBackend = sdpa_kernel = scaled_dot_product_attention = None
 
-__all__ = ["SDPBackend", "flex_attention", "scaled_dot_product_attention", "sdpa_kernel", "torch"]
+__all__ = ["SDPBackend", "scaled_dot_product_attention", "sdpa_kernel", "torch"]

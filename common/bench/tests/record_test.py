@@ -5,6 +5,7 @@ import argparse
 import contextlib
 import io
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -236,7 +237,7 @@ class Compiling(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, argv:
             pathlib.Path(folder, "paper.py").write_text(program, encoding="utf-8")
             with mock.patch.multiple(points, module=lambda: "paper", COMPILE_SECONDS=seconds):
-                with mock.patch.dict(points.os.environ, PYTHONPATH=folder):
+                with mock.patch.dict(os.environ, PYTHONPATH=folder):
                     return points.compile_ahead(["a", "b"])
 
     def test_each_point_has_a_process_of_its_own(self):
