@@ -14,7 +14,7 @@ import types
 import unittest
 from unittest import mock
 
-from common.bench import points, record
+from common.bench import points, problems, record, timing
 from common.bench.command import Failure
 from common.bench.peers import FLASH_3, OURS
 
@@ -150,6 +150,33 @@ class RecordTest(FileTest):
             record.Record(self.args()).print_list(POINTS)
         lines = [line.split() for line in text.getvalue().splitlines()]
         self.assertEqual(lines, [["recorded", "a"], ["to", "do", "b"], ["to", "do", "c"]])
+
+
+class ExampleTest(FileTest):
+    def time(self, cut_at=None):
+        """time_points() with times of paper. Returns how many points were timed, and the lines."""
+        points, timed, text = problems.points_of("lengths_d64"), [], io.StringIO()
+
+        def time_point(_, point, __, ___):
+            if len(timed) == cut_at:
+                raise Cut
+            timed.append(point)
+            return [
+                {**point.fields("time"), **point.label(OURS, None), "milliseconds": 1, "tflops": 2}
+            ]
+
+        paper = {"time_point": time_point, "torch": mock.Mock()}
+        with mock.patch.multiple(timing, **paper), contextlib.redirect_stdout(text):
+            example = types.SimpleNamespace(timed=(OURS,))
+            timing.time_points(example, points, record.Record(self.args(), HEAD), 1, 0)
+        return len(timed), text.getvalue().splitlines()
+
+    def test_an_example_that_was_cut_goes_on_and_prints_all_points(self):
+        with self.assertRaises(Cut):
+            self.time(cut_at=2)
+        timed, lines = self.time()
+        self.assertEqual((timed, len(lines)), (4, 3 + 6))
+        self.assertEqual(self.time(), (0, lines))
 
 
 class Point(types.SimpleNamespace):
