@@ -7,6 +7,7 @@
 #include <ctime>
 #include <fstream>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -175,15 +176,19 @@ void write_results(const std::filesystem::path& file, const DeviceProperties& de
 }
 
 Record::Record(RecordOptions options, const DeviceProperties& device, const std::string& command)
-    : options_(std::move(options)), head_(head_text(device, command, options_.commit)) {
+    : options_(std::move(options)) {
+  if (options_.results.empty()) return;
+  head_ = head_text(device, command, options_.commit);
+  std::error_code error;
+  if (options_.again || !std::filesystem::is_regular_file(options_.results, error)) return;
   std::ifstream file(options_.results);
-  if (!file || file.peek() == EOF || options_.again) return;
   const auto refuse = [&](const std::string& why) {
     throw std::runtime_error(
         fmt::format("{} {}; --again writes it anew", printable(options_.results), why));
   };
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) lines.push_back(line);
+  if (lines.empty()) return;
   if (lines.front() != "{" || lines.back() != "}") refuse("is not a record");
   for (const char* field : {"gpu", "toolkit", "commit", "command"}) {
     const std::string own = line_of(head_, field);
