@@ -1,6 +1,7 @@
 // Lesson 04: kernels from the first one to tensor cores, each checked, counted in the lab and timed
 // on a GPU.
 #include <algorithm>
+#include <cstdio>
 #include <optional>
 #include <stdexcept>
 
@@ -87,7 +88,11 @@ void time_groups(cli::Program& program, const Backend& backend, const cli::Kerne
   if (!cli::can_time(program, options)) return;
   check_wanted(options, backend);
   const std::int64_t size = options.size_or(4096);
-  std::vector<cli::Measurement> rows;
+  std::string command = fmt::format("04_tiled_matmul --device gpu --section time --size {}", size);
+  if (!options.group.empty()) command += " --group " + options.group;
+  if (!options.kernel.empty()) command += " --kernel " + options.kernel;
+  cli::Record record(options, backend.properties, command);
+  bool any = false;
   for (Group group : backend.groups) {
     if (group.name.find(options.group) == std::string::npos) continue;
     std::vector<Kernel> wanted;
@@ -95,25 +100,25 @@ void time_groups(cli::Program& program, const Backend& backend, const cli::Kerne
       if (options.wants(kernel.name)) wanted.push_back(kernel);
     }
     if (wanted.empty()) continue;
+    any = true;
+    if (!record.lacks(group.name, {{"group", group.name}})) continue;
     group.kernels = wanted;
     const auto of_group = tiled::time_kernels(backend, group, size);
     fmt::print("{}, all sizes {}, on {}\n{}\n", group.title, size, backend.properties.name,
                cli::table_of(of_group, {"kernel"}));
     for (const std::string& why : group.left_out) fmt::print("{}\n", why);
     if (!group.left_out.empty()) fmt::print("\n");
-    rows.insert(rows.end(), of_group.begin(), of_group.end());
+    std::fflush(stdout);
+    record.add(of_group);
   }
-  if (rows.empty()) {
+  if (!any) {
     throw std::invalid_argument(
         fmt::format("--group {}: there is no such group with a kernel that --kernel "
                     "selects; allowed are add, transpose, softmax, matmul, matmul_bt, mma, "
                     "mma_bt and block",
                     options.group));
   }
-  std::string command = fmt::format("04_tiled_matmul --device gpu --section time --size {}", size);
-  if (!options.group.empty()) command += " --group " + options.group;
-  if (!options.kernel.empty()) command += " --kernel " + options.kernel;
-  cli::record(options, backend.properties, command, rows);
+  record.finish();
 }
 
 // The resources of the kernels.

@@ -11,9 +11,8 @@ int main(int argc, char** argv) {
   program.option("--kernel", options.kernel,
                  "section decode: only kernels whose name contains this text");
   cli::add_record_options(program, options, "sections experiments, decode and functors");
-  program.section_apart("experiments", "Experiments: tiles, types and lengths", [&] {
-    flash::show_experiments(program, backends.used(), {options.results, options.commit});
-  });
+  program.section_apart("experiments", "Experiments: tiles, types and lengths",
+                        [&] { flash::show_experiments(program, backends.used(), options); });
   program.section_apart("decode", "Decode kernels: few queries, many keys",
                         [&] { flash::decode::show_decode(program, options); });
   program.section_apart("generate", "A model generates text with a paged cache",

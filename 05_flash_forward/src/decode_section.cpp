@@ -93,9 +93,13 @@ void show_decode(cli::Program& program, const cli::KernelOptions& options) {
   for (const std::string& why : backend.left_out) fmt::print("{}\n", why);
   check_steps(program, backend, options);
   if (!cli::can_time(program, options)) return;
-  std::vector<cli::Measurement> rows;
+  std::string command = "05_flash_forward --device gpu --section decode";
+  if (!options.kernel.empty()) command += " --kernel " + options.kernel;
+  cli::Record record(options, backend.properties, command);
   fmt::print("bfloat16, 32 heads, 8 KV heads, head_dim 128; pages of 64 keys\n");
   for (const TimedCache& cache : kTimed) {
+    if (!record.lacks(group_of(cache), {{"group", group_of(cache)}})) continue;
+    std::vector<cli::Measurement> rows;
     cli::Table table({"kernel", "microseconds", "GB/s", "% of bandwidth"});
     const DecodeInputs inputs = timed_cache_inputs(timed_problem(cache).shape);
     for (const Rung& rung : backend.rungs) {
@@ -109,10 +113,9 @@ void show_decode(cli::Program& program, const cli::KernelOptions& options) {
     }
     fmt::print("\n{}\n{}", group_of(cache), table.text());
     std::fflush(stdout);
+    record.add(rows);
   }
-  std::string command = "05_flash_forward --device gpu --section decode";
-  if (!options.kernel.empty()) command += " --kernel " + options.kernel;
-  cli::record(options, backend.properties, command, rows);
+  record.finish();
 }
 
 }  // namespace fa::flash::decode

@@ -355,9 +355,9 @@ void time_lengths(std::vector<cli::Measurement>& record, const Backend& backend)
 
 }  // namespace
 
-void show_experiments(cli::Program& program, const Backend& backend, const ExperimentRecord& to) {
+void show_experiments(cli::Program& program, const Backend& backend, const cli::RecordOptions& to) {
   const bool gpu = backend.kind == "gpu";
-  if (!gpu && !to.file.empty()) {
+  if (!gpu && !to.results.empty()) {
     throw std::invalid_argument("--results records times on a GPU, and none is used");
   }
   const tiles::Backend on = tiles_on(backend);
@@ -394,10 +394,10 @@ void show_experiments(cli::Program& program, const Backend& backend, const Exper
   }
   fmt::print("\n");
   time_lengths(record, backend);
-  if (to.file.empty()) return;
-  cli::write_results(to.file, backend.properties,
+  if (to.results.empty()) return;
+  cli::write_results(to.results, backend.properties,
                      "05_flash_forward --device gpu --section experiments", record, to.commit);
-  fmt::print("Recorded in {}\n", printable(to.file));
+  fmt::print("Recorded in {}\n", printable(to.results));
 }
 
 }  // namespace fa::flash

@@ -46,8 +46,11 @@ void show_functors(cli::Program& program, const cli::KernelOptions& options) {
   const std::vector<flash::Backend> ladders = flash::backends();
   const flash::Backend& ladder = *find_backend(ladders, "gpu");
   cli::Table table({"functor", "kernel", "tiles", "partial", "whole", "ms", "TFLOP/s"});
-  std::vector<cli::Measurement> rows;
+  cli::Record record(options, backend.properties,
+                     "05_flash_forward --device gpu --section functors");
   for (const TimedFunctor& timed : timed_functors()) {
+    if (!record.lacks(timed.name, {{"group", "functors"}, {"functor", timed.name}})) continue;
+    std::vector<cli::Measurement> rows;
     const AttentionShape& s = timed.problem.shape;
     const TileCounts tiles = count_tiles(timed.tables.pointed(timed.spec), s, 128, 64);
     const auto add = [&](const std::string& kernel, const std::function<void()>& launch) {
@@ -68,21 +71,21 @@ void show_functors(cli::Program& program, const cli::KernelOptions& options) {
     }
     // The kernels without a functor that compute the same.
     const bool causal = timed.spec.kind == FunctorKind::kCausal;
-    if (!causal && timed.spec.kind != FunctorKind::kPlain) continue;
+    const bool computes = causal || timed.spec.kind == FunctorKind::kPlain;
     Problem problem = timed.problem;
     problem.causal = causal;
     for (const flash::Rung& rung : ladder.rungs) {
-      if (rung.name != "08_edge_masks" && rung.name != "14_lazy_rescaling") continue;
+      if (!computes || (rung.name != "08_edge_masks" && rung.name != "14_lazy_rescaling")) continue;
       const auto prepared = rung.prepare(problem, one);
       add(rung.name, prepared.launch);
     }
+    record.add(rows);
   }
   fmt::print(
       "bfloat16, 16 heads, head_dim 128, 16384 tokens; TFLOP/s of the visible scores; tiles of\n"
       "128 queries and 64 keys\n{}",
       table.text());
-  cli::record(options, backend.properties, "05_flash_forward --device gpu --section functors",
-              rows);
+  record.finish();
 }
 
 }  // namespace fa::flash::functors

@@ -54,19 +54,13 @@ on_lab::TileScheduler modelled_scheduler(int length);
 /// The section "schedule": bytes and idle time for several numbers of heads together.
 void show_schedule();
 
-/// Where measurements go.
-struct ExperimentRecord {
-  std::string file;    ///< empty: none is written
-  std::string commit;  ///< of the code; empty asks git
-};
-
 /// The section "experiments". Tiles are checked, and in the watched lab their traffic is counted;
 /// on a GPU they are timed. Errors of each type are measured. Lengths are timed on a GPU.
 /// @param backend the lab or a GPU
-/// @param record  of what was measured on a GPU
+/// @param record  of what was measured on a GPU, written at the end
 /// @throws std::invalid_argument when there is a file for the record, and no GPU is used
 /// @throws std::runtime_error when the device reports an error, or the record cannot be written
 void show_experiments(cli::Program& program, const Backend& backend,
-                      const ExperimentRecord& record);
+                      const cli::RecordOptions& record);
 
 }  // namespace fa::flash

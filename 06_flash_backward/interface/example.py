@@ -11,7 +11,8 @@ for the CPU take tensors in the host's memory: they are checked, on small tensor
 nor counted. Without the three: check and time for GPUs, the check alone for the CPU. What is timed
 and counted is the backward pass alone.
 
-Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
+Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 3 --limit came before
+the last point, 77 PyTorch is missing.
 """
 
 import collections

@@ -12,6 +12,7 @@ error that ring-flash-attn is not there.
 import argparse
 import contextlib
 import datetime
+import functools
 import importlib
 import json
 import os
@@ -29,8 +30,7 @@ from common.bench.command import Failure, Skipped, exit_with
 from common.bench.peers import folders_of, version_of
 from common.bench.program import record_head
 from common.bench.pytorch import SDPBackend, scaled_dot_product_attention, sdpa_kernel, torch
-from common.data.files import check_writable, write_file
-from common.data.records import text_of
+from common.bench.record import Record, add_options
 
 BACKENDS = ("FLASH_ATTENTION", "CUDNN_ATTENTION")
 ROTATIONS = ("allgather", "alltoall")  # of K and V: all at once, or round the ring
@@ -54,8 +54,7 @@ def arguments():
         help="ring-flash-attn must be there: installed, or in the folder of pip install --target",
     )
     parser.add_argument("--program", metavar="PATH", help="ring_attention_nccl, timed as well")
-    parser.add_argument("--json", metavar="FILE", help="write a record")
-    parser.add_argument("--commit", help="of the code, for the record of a copy without git")
+    add_options(parser, lists=False)
     return parser.parse_args()
 
 
@@ -282,30 +281,51 @@ def rows_of_lesson(mesh, length, args):
     return rows
 
 
-def rows_of(mesh, functions, args):
-    """A row for each length, mask, pass and implementation."""
-    gpus = mesh.size()
+def rows_beside(mesh, name, prepared, point, args):
+    """A row for each pass of an implementation that is not the lesson's; none where it fails."""
+    length = point["length"]
+    try:
+        *times, most = time_pass(prepared, args.repeats)
+    except (RuntimeError, NotImplementedError) as error:
+        if mesh.get_rank() == 0:
+            print(f"{name}: {str(error).splitlines()[0]}")
+        return []
+    pairs = length * (length + 1) // 2 if point["mask"] == "causal" else length * length
+    rows = []
+    for which, seconds, matmuls in zip(("forward", "backward"), times, (2, 5)):
+        middle = statistics.median(seconds)
+        flops = 2 * matmuls * args.heads * args.head_dim * pairs
+        values = (point["mask"], which, mesh.size(), length, round(1e3 * middle, 4))
+        values += (round(flops / middle / mesh.size() / 1e12, 2), most >> 20)
+        values += tuple(round(1e3 * f(seconds), 4) for f in (min, max))
+        rows.append({"implementation": name, **dict(zip(FIELDS, values))})
+    return rows
+
+
+def points_of(mesh, functions, args):
+    """{name: (point of a record, what measures its rows)}."""
+    found = {}
     for kilo in map(int, args.lengths.split(",")):
         length = 1024 * kilo
+        at = {"gpus": mesh.size(), "length": length}
         if args.program:
-            yield from rows_of_lesson(mesh, kilo, args)
+            point = {"implementation": "lesson", **at}
+            found[f"lesson {kilo}"] = point, functools.partial(rows_of_lesson, mesh, kilo, args)
         for causal in (False, True):
-            pairs = length * (length + 1) // 2 if causal else length * length
+            mask = "causal" if causal else "full"
             shape = (1, args.heads, length, args.head_dim)
             for name, prepared in others(mesh, functions, shape, causal).items():
-                try:
-                    *times, most = time_pass(prepared, args.repeats)
-                except (RuntimeError, NotImplementedError) as error:
-                    if mesh.get_rank() == 0:
-                        print(f"{name}: {str(error).splitlines()[0]}")
-                    continue
-                for which, seconds, matmuls in zip(("forward", "backward"), times, (2, 5)):
-                    flops = 2 * matmuls * args.heads * args.head_dim * pairs
-                    middle = statistics.median(seconds)
-                    values = ("causal" if causal else "full", which, gpus, length)
-                    values += (round(1e3 * middle, 4), round(flops / middle / gpus / 1e12, 2))
-                    values += (most >> 20, *(round(1e3 * f(seconds), 4) for f in (min, max)))
-                    yield {"implementation": name, **dict(zip(FIELDS, values))}
+                point = {"implementation": name, "mask": mask, **at}
+                measured = functools.partial(rows_beside, mesh, name, prepared, point, args)
+                found[f"{name} {mask} {kilo}"] = point, measured
+    return found
+
+
+def on_any_rank(late):
+    """Whether it holds on one of the ranks, which all ask."""
+    found = torch.tensor([float(late)], device="cuda")
+    torch.distributed.all_reduce(found, torch.distributed.ReduceOp.MAX)
+    return bool(found.item())
 
 
 def main():
@@ -315,25 +335,26 @@ def main():
         raise Skipped("skipped: PyTorch with GPUs is needed")
     if "LOCAL_RANK" not in os.environ:
         raise Failure("start it with torchrun, as its first lines show")
-    if args.json:
-        check_writable(args.json)
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    mesh = torch.distributed.device_mesh.init_device_mesh("cuda", (int(os.environ["WORLD_SIZE"]),))
     functions, ring_flash = load_ring_flash(args.ring_flash_attn)
+    head = record_head(True, args, {"ring-flash-attn": ring_flash} if ring_flash else {})
+    start = f"torchrun --standalone --nproc-per-node {os.environ['WORLD_SIZE']}"
+    head["command"] = head["command"].replace("python3", start, 1)
+    record = Record(args, head)  # all ranks read it before the first one can write
+    mesh = torch.distributed.device_mesh.init_device_mesh("cuda", (int(os.environ["WORLD_SIZE"]),))
     if functions:
         check_ring_flash(functions, mesh)
-    head = record_head(True, args.commit, {"ring-flash-attn": ring_flash} if ring_flash else {})
-    start = f"torchrun --standalone --nproc-per-node {mesh.size()}"
-    head["command"] = head["command"].replace("python3", start, 1)
-    rows = []
-    for row in rows_of(mesh, functions, args):
-        rows.append(row)
-        if mesh.get_rank() == 0:
+    points = points_of(mesh, functions, args)
+    if mesh.get_rank() > 0:
+        record.path = None
+    for name in record.left({name: point for name, (point, _) in points.items()}, on_any_rank):
+        point, measured = points[name]
+        rows = measured()
+        record.put(point, rows)
+        for row in rows if mesh.get_rank() == 0 else ():
             print("  ".join(f"{value}" for value in row.values()), flush=True)
-            if args.json:  # a run that is interrupted leaves what it has timed
-                write_file(args.json, text_of(head, rows))
     torch.distributed.destroy_process_group()
-    return 0
+    return record.status() if mesh.get_rank() == 0 else 0
 
 
 if __name__ == "__main__":

@@ -47,8 +47,11 @@ void show_functors(cli::Program& program, const cli::KernelOptions& options) {
   const std::vector<backward::Backend> ladders = backward::backends();
   const backward::Backend& ladder = *find_backend(ladders, "gpu");
   cli::Table table({"functor", "kernel", "ms", "TFLOP/s"});
-  std::vector<cli::Measurement> rows;
+  cli::Record record(options, backend.properties,
+                     "06_flash_backward --device gpu --section functors");
   for (const TimedFunctor& timed : flash::functors::timed_functors()) {
+    if (!record.lacks(timed.name, {{"group", "functors"}, {"functor", timed.name}})) continue;
+    std::vector<cli::Measurement> rows;
     const double flops = timed.flops(5);
     const auto add = [&](const std::string& kernel, const std::function<void()>& launch) {
       const double ms = backend.milliseconds(launch, 20).value();
@@ -78,21 +81,21 @@ void show_functors(cli::Program& program, const cli::KernelOptions& options) {
     }
     // The kernels without a functor that compute the same.
     const bool causal = timed.spec.kind == FunctorKind::kCausal;
-    if (!causal && timed.spec.kind != FunctorKind::kPlain) continue;
+    const bool computes = causal || timed.spec.kind == FunctorKind::kPlain;
     Problem problem = timed.problem;
     problem.causal = causal;
     for (const char* name : {"06_swizzled_pipeline", "12_store_then_reduce"}) {
       for (const backward::Rung& rung : ladder.rungs) {
-        if (rung.name == name) add(name, rung.prepare(problem, one).launch);
+        if (computes && rung.name == name) add(name, rung.prepare(problem, one).launch);
       }
     }
+    record.add(rows);
   }
   fmt::print(
       "bfloat16, 16 heads, head_dim 128, 16384 tokens; TFLOP/s of the visible scores, five\n"
       "matmuls\n{}",
       table.text());
-  cli::record(options, backend.properties, "06_flash_backward --device gpu --section functors",
-              rows);
+  record.finish();
 }
 
 }  // namespace fa::backward::functors

@@ -70,9 +70,18 @@ def variants(lesson, step):
     return found
 
 
-def measure(nvcc, steps):
-    """Rows of the record, of all steps that have ablations without steps."""
-    return [row for step in steps or ideas() for row in measure_step(*step, nvcc)]
+def points(steps):
+    """Of all steps that have ablations without steps."""
+    return {
+        f"{lesson}/{step}": {"lesson": lesson[:2], "step": step}
+        for lesson, step in steps or ideas()
+    }
+
+
+def measure(nvcc, names):
+    """Rows of the record."""
+    for name in names:
+        yield measure_step(*name.split("/"), nvcc)
 
 
 def measure_step(lesson, step, nvcc):
@@ -139,7 +148,7 @@ def table(record, wanted):
 
 
 def main(arguments):
-    return recorder.main(arguments, "ablations", measure, table, steps_of=find_steps)
+    return recorder.main(arguments, "ablations", points, measure, table, steps_of=find_steps)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,10 @@
 """How an example was started, and how it ends."""
 
 import sys
+import time
+
+BEGAN = time.monotonic()  # before PyTorch is imported, which takes long
+POINTS_MISSING = 3  # the exit status of a run that --limit has ended
 
 
 class Failure(Exception):
@@ -22,6 +26,7 @@ def module():
 
 def exit_with(main):
     """Runs main() as a program. An error with a `status` is one line, and ends it with that."""
+    sys.stdout.reconfigure(line_buffering=True)  # a run that is cut leaves its lines
     try:
         sys.exit(main())
     except Exception as error:

@@ -51,9 +51,15 @@ HEADINGS = ("issue, %", "tensor, %", "shared, %", "DRAM, %", "sectors of a load"
 WAITS = ("global", "shared", "barrier", "queue", "math", "fixed")
 
 
-def measure(nvcc, steps):
-    """Rows of the record, of STEPS without steps."""
+def points(steps):
+    """Of STEPS without steps."""
     steps = steps or [step for text in STEPS for step in steps_of(text)]
+    return {f"{lesson}/{step}": {"lesson": lesson[:2], "kernel": step} for lesson, step in steps}
+
+
+def measure(nvcc, names):
+    """Rows of the record."""
+    steps = [name.split("/") for name in names]
     with tempfile.TemporaryDirectory() as folder:
 
         def build(step):
@@ -62,7 +68,8 @@ def measure(nvcc, steps):
 
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             programs = list(pool.map(build, steps))
-        return [count(program, step) for program, step in zip(programs, steps)]
+        for program, step in zip(programs, steps):
+            yield [count(program, step)]
 
 
 def count(program, step):
@@ -106,7 +113,7 @@ def steps_of(text):
 
 
 def main(arguments):
-    return recorder.main(arguments, "limits", measure, table, ("ncu",), steps_of)
+    return recorder.main(arguments, "limits", points, measure, table, ("ncu",), steps_of)
 
 
 if __name__ == "__main__":

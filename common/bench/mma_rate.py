@@ -36,6 +36,10 @@ def rows_of(output):
     return rows
 
 
+def points(_):
+    return {"all": {}}
+
+
 def measure(nvcc, _):
     """Compiles and runs the program."""
     with tempfile.TemporaryDirectory() as folder:
@@ -43,7 +47,7 @@ def measure(nvcc, _):
         target = ("-gencode", "arch=compute_90a,code=sm_90a", "-std=c++17", f"-I{ROOT}")
         source = ROOT / "common" / "bench" / "mma_rate.cu"
         run(nvcc, *target, "-O3", "--expt-relaxed-constexpr", str(source), "-o", str(program))
-        return rows_of(run(str(program)))
+        yield rows_of(run(str(program)))
 
 
 def table(record, _):
@@ -59,7 +63,7 @@ def table(record, _):
 
 
 def main(arguments):
-    return recorder.main(arguments, "mma_rate", measure, table)
+    return recorder.main(arguments, "mma_rate", points, measure, table)
 
 
 if __name__ == "__main__":

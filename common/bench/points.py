@@ -1,15 +1,23 @@
 """The frame of programs that check and time problems with names, points, beside others."""
 
+import argparse
+import concurrent.futures
+import os
 import statistics
+import subprocess
+import sys
 
 from common.bench import peers
 from common.bench.checks import largest, rms
-from common.bench.command import Failure
+from common.bench.command import Failure, module
 from common.bench.peers import HEADINGS, OURS
 from common.bench.problems import name_of
-from common.bench.program import begin, shared_parser, write_record
+from common.bench.program import begin, record_head, shared_parser
 from common.bench.pytorch import torch
+from common.bench.record import Record
 from common.bench.timing import clock_and_power, percentiles, time_in_turn
+
+COMPILE_SECONDS = 120  # of a point
 
 
 class Case:
@@ -22,24 +30,38 @@ class Case:
     """
 
     headings = HEADINGS
+    compiled = ()  # names of others that take long to compile
     rate, unit = "tflops", 1e12
 
     def label(self, backend):
         """What a record says of a call."""
         return {"backend": backend, "type": name_of(torch.bfloat16), **self.point._asdict()}
 
-    def calls(self, library):
-        """{name: call} of those that can compute it."""
-        found = {OURS: self.ours(library)}
+    def calls(self, library, uncompiled=""):
+        """{name: call} of those that can compute it, and a row for each other one that fails.
+        uncompiled: why those that are compiled cannot."""
+        found, rows = {OURS: self.ours(library)}, []
         for name, prepare in self.others().items() if self.q.is_cuda else ():
             try:
+                if uncompiled and name in self.compiled:
+                    raise Failure(uncompiled)
                 call = prepare()
                 if call is not None:
                     call()
                     found[name] = call
             except Exception as error:  # what a peer raises is not known
-                print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0][:200]}")
-        return found
+                why = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                print(f"{self.point.group:16}{self.headings[name]:>10}  missing: {why}")
+                rows.append({"what": "missing", **self.label(name), "why": why})
+        return found, rows
+
+    def compile(self):
+        """Compiles those that are compiled."""
+        for name in self.compiled:
+            call = self.others()[name]()
+            if call is not None:
+                call()
+        torch.cuda.synchronize()
 
     def check(self, calls):
         """Prints errors. Returns rows for the record, and whether ours is right."""
@@ -83,6 +105,7 @@ def parser_of(doc):
     """The options of such a program."""
     parser = shared_parser(doc)
     parser.add_argument("--points", metavar="NAMES", help="only these, with commas between")
+    parser.add_argument("--compile", metavar="NAME", help=argparse.SUPPRESS)  # compile_ahead()
     return parser
 
 
@@ -97,27 +120,57 @@ def points_of(names, goals):
     return [known[name] for name in names.split(",")]
 
 
+def compile_ahead(names):
+    """Compiles points side by side, each in a process of its own, so that this one finds the
+    kernels in the caches on disk. Returns {name: why it was not compiled}."""
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # for these processes, and this one
+
+    def compile_one(name):
+        command = [sys.executable, "-B", "-m", module(), *sys.argv[1:], "--compile", name]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS)
+        except subprocess.TimeoutExpired:
+            return f"it was not compiled within {COMPILE_SECONDS} s"
+        return (done.stderr.splitlines() or ["it ended"])[-1] if done.returncode != 0 else ""
+
+    with concurrent.futures.ThreadPoolExecutor(max(1, os.cpu_count() // 2)) as pool:
+        return {name: why for name, why in zip(names, pool.map(compile_one, names)) if why}
+
+
 def run(args, load, goals, small, case_of, print_times):
     """Checks the points, and times them on a GPU. Returns the exit status.
 
     load(args) gives the library. small(points) gives those for the CPU. case_of(point, device)
     gives a Case. print_times(rows) prints a table.
     """
-    points = points_of(args.points, goals)
+    points = {point.group: point for point in points_of(args.points, goals)}
+    fields = {name: {"group": name} for name in points}
+    if args.list:
+        return Record(args).print_list(fields)
     library, on_gpu = begin(args, load)
+    if args.compile:
+        case_of(points[args.compile], "cuda").compile()
+        return 0
     found = peers.load(args.flash_attention_3) if on_gpu else {}
-    rows, timed, good = [], [], True
-    for point in points if on_gpu else small(points):
-        case = case_of(point, "cuda" if on_gpu else "cpu")
-        calls = case.calls(library)
+    record, good = Record(args, record_head(on_gpu, args, found)), True
+    if not on_gpu:
+        points = {point.group: point for point in small(points.values())}
+        fields = {name: {"group": name} for name in points}
+    ahead = [name for name in fields if not record.has(fields[name])]
+    uncompiled = compile_ahead(ahead) if on_gpu and case_of.compiled else {}
+    for name in record.left(fields):
+        case = case_of(points[name], "cuda" if on_gpu else "cpu")
+        calls, rows = case.calls(library, uncompiled.get(name, ""))
         of_case, right = case.check(calls)
-        rows, good = rows + of_case, good and right
+        rows += of_case
         if on_gpu:
-            timed += case.time(calls, args.repeats, args.seconds)
-            del case, calls
-            torch.cuda.empty_cache()
+            rows += case.time(calls, args.repeats, args.seconds)
+        if right:  # else it is measured again
+            record.put(fields[name], rows)
+        good = good and right
+        del case, calls
+        torch.cuda.empty_cache()
     if on_gpu:
         print()
-        print_times(timed)
-    write_record(args, on_gpu, found, rows + timed)
-    return 0 if good else 1
+        print_times([row for row in record.rows if row["what"] == "time"])
+    return record.status(good)

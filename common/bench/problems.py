@@ -116,6 +116,14 @@ class Point(typing.NamedTuple):
         of = (self.kv_heads, self.length, False, self.causal, self.head_dim_v)
         return Problem(dtype, shape, *of)
 
+    def name(self):
+        return f"{self.group} {'causal' if self.causal else 'full'} {self.length}"
+
+    def fields(self, what):
+        """Those that its rows in a record have, and no other rows."""
+        fields = {name: getattr(self, name) for name in ("group", "length", "causal")}
+        return {"what": what, **fields}
+
     def label(self, backend, dtype):
         """What a record says of a call. Old records lack group, kv_heads and head_dim_v."""
         fields = self._asdict()

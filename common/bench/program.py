@@ -1,26 +1,20 @@
 """The program of an example: its options, what they do, and the record that it writes."""
 
 import argparse
-import contextlib
 import datetime
-import pathlib
 import shlex
-import subprocess
 import sys
 
-from common.bench import counters
+from common.bench import counters, record
 from common.bench.checks import check_graphs_and_gpus, check_problems
 from common.bench.command import Failure, Skipped, module
 from common.bench.peers import OURS
 from common.bench.peers import load as load_peers
 from common.bench.problems import GROUPS, SETS, points_of
 from common.bench.pytorch import torch
+from common.bench.record import Record, commit_of, first_line, is_of
 from common.bench.tables import print_counted, print_record, print_summary
 from common.bench.timing import time_points
-from common.data import records
-from common.data.files import check_writable, write_file
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Example:
@@ -62,8 +56,7 @@ def shared_parser(doc):
     parser.add_argument("--repeats", type=int, default=20, help=words)
     words = "how long the calls of a point are timed at least, in turn (default 2)"
     parser.add_argument("--seconds", type=float, default=2, help=words)
-    parser.add_argument("--json", metavar="FILE", help="write a record of what was measured")
-    parser.add_argument("--commit", help="of the code, for the record of a copy without git")
+    record.add_options(parser)
     return parser
 
 
@@ -88,12 +81,6 @@ def parser_of(doc):
         metavar="FOLDER",
         help="where pip --target has installed FlashAttention-4, if not in Python's path",
     )
-    parser.add_argument(
-        "--continue",
-        action="store_true",
-        dest="goes_on",
-        help="keep what the record --json has of other points",
-    )
     return parser
 
 
@@ -107,18 +94,7 @@ def begin(args, load):
     on_gpu = library.runs_on == "gpu"
     if on_gpu and not torch.cuda.is_available():
         raise Failure("the library is for GPUs, and PyTorch finds none")
-    if args.json:
-        with writing(args.json):
-            check_writable(args.json)
     return library, on_gpu
-
-
-def write_record(args, on_gpu, peers, rows):
-    """Writes the record, if one is wanted."""
-    if args.json:
-        with writing(args.json):
-            head = record_head(on_gpu, args.commit, peers)
-            write_file(args.json, records.text_of(head, rows))
 
 
 def run(example, args):
@@ -131,78 +107,51 @@ def run(example, args):
     if args.counters and (args.check or args.time):
         raise Failure("--counters goes with neither --check nor --time: ncu would slow them down")
     points = points_of(args.points)
+    what = "counters" if args.counters else "time"
+    named = {point.name(): point for point in points}
+    fields = {name: point.fields(what) for name, point in named.items()}
+    if args.list:
+        return Record(args).print_list(fields)
     _, on_gpu = begin(args, lambda args: example.load(args) or example.library)
     if args.time and not on_gpu:
         raise Failure("the library is for the CPU, where times would say nothing")
     if args.counters and not on_gpu:
         raise Failure("the library is for the CPU, where ncu counts nothing")
     peers = load_peers(args.flash_attention_3, args.flash_attention_4) if on_gpu else {}
-    before = rows_before(args.json) if args.json and args.goes_on else []
+    kept, good = Record(args, record_head(on_gpu, args, peers)), True
     both = not (args.check or args.time or args.counters)
-    rows, good = [], True
     if args.counters:
-        rows = counters.count_problems(example.prepare, points)
+        left = {name: named[name] for name in kept.left(fields)}
+        rows = counters.count_problems(example.prepare, left.values()) if left else []
         if counters.under_ncu():
             return 0
-        print_counted(rows)
+        for name in left:
+            kept.put(fields[name], [row for row in rows if is_of(row, fields[name])])
+        print_counted(kept.rows)
     if args.check or both:
         rows, good = check_problems(example, "cuda" if on_gpu else "cpu")
         good = (not on_gpu or check_graphs_and_gpus(example.same_call)) and good
+        kept.put({"what": "error"}, rows)
     if args.time or (both and on_gpu):
-        timed = time_points(example, points, args.repeats, args.seconds)
-        print_summary(timed)
-        rows += timed
-    write_record(args, on_gpu, peers, joined(before, rows))
-    return 0 if good else 1
+        time_points(example, points, kept, args.repeats, args.seconds)
+        print_summary([row for row in kept.rows if row["what"] == "time"])
+    return kept.status(good)
 
 
-def joined(before, rows):
-    """Rows of a record with those of a later run, which replaces what it measures again."""
-    kinds = {(row["what"], row.get("group")) for row in rows}
-    return [row for row in before if (row["what"], row.get("group")) not in kinds] + rows
+# What changes the rows of a point: a record has one value of each.
+MEASURED_WITH = ("repeats", "seconds", "deterministic", "fixed_order", "heads", "head_dim")
 
 
-@contextlib.contextmanager
-def writing(path):
-    """Makes a Failure of what the system says."""
-    try:
-        yield
-    except OSError as error:
-        raise Failure(f"{path} cannot be written: {error.strerror}") from error
-
-
-def rows_before(path):
-    """The measurements of an earlier run on this GPU; none where there is no record."""
-    if not pathlib.Path(path).exists() or pathlib.Path(path).stat().st_size == 0:
-        return []
-    try:
-        record = records.read(path)
-    except records.Problem as problem:
-        raise Failure(str(problem)) from problem
-    if record.get("gpu") != torch.cuda.get_device_name():
-        raise Failure(f"{path} is of another GPU: {record.get('gpu')}")
-    return record["measurements"]
-
-
-def first_line(*command):
-    """What a command prints first; "unknown" when it prints nothing."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
-    return (done.stdout.splitlines() or ["unknown"])[0].strip()
-
-
-def record_head(on_gpu, commit, peers):
+def record_head(on_gpu, args, peers):
     """What a record says of the machine and the code. peers: {what was compared: its version}."""
-    describe = ("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12")
     return {
         "gpu": torch.cuda.get_device_name() if on_gpu else "none",
         "driver": first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
         "toolkit": torch.version.cuda or "none",
         "torch": torch.__version__,
-        "commit": commit or first_line(*describe),
+        "commit": commit_of(args),
         "date": datetime.date.today().isoformat(),
         "command": shlex.join(["python3", "-m", module(), *sys.argv[1:]]),
+        "options": {name: getattr(args, name) for name in MEASURED_WITH if hasattr(args, name)},
         "peers": peers,
     }

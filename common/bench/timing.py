@@ -102,8 +102,8 @@ def errors_of_head(call, exact):
     return errors
 
 
-def time_points(example, points, repeats, seconds):
-    """Prints times. Returns rows for the record.
+def time_points(example, points, record, repeats, seconds):
+    """Prints times, and puts them into the record.
 
     points: see points_of(); those of more than one type alternate between them.
     repeats, seconds: how often a call is timed at least, and how long a point takes at least.
@@ -114,13 +114,14 @@ def time_points(example, points, repeats, seconds):
     labels = [point.label("", None) for point in points]
     table = TimeTable([name for name in HEADINGS if name in example.timed + others], labels)
     table.print_heading()
-    rows = []
-    for point in points:
-        of_point = time_point(example, point, repeats, seconds)
+    named = {point.name(): point for point in points}
+    fields = {name: point.fields("time") for name, point in named.items()}
+    table.print_lines([row for of in fields.values() for row in record.of(of)])
+    for name in record.left(fields):
+        of_point = time_point(example, named[name], repeats, seconds)
         table.print_lines(of_point)
-        rows += of_point
+        record.put(fields[name], of_point)
         torch.cuda.empty_cache()
-    return rows
 
 
 def time_point(example, point, repeats, seconds):

@@ -71,10 +71,15 @@ def shown(record, name, with_source=True):
     return [f"$ {row['ran']}", *lines, *(source_lines(record) if with_source else [])]
 
 
-def measure(nvcc, _):
+def points(_):
+    return {name: {"name": name} for name in SESSIONS}
+
+
+def measure(nvcc, names):
     """A row for each session."""
     with tempfile.TemporaryDirectory() as folder:
-        return [record_session(name, pathlib.Path(folder), nvcc) for name in SESSIONS]
+        for name in names:
+            yield [record_session(name, pathlib.Path(folder), nvcc)]
 
 
 def table(record, _):
@@ -85,7 +90,7 @@ def table(record, _):
 
 def main(arguments):
     tools = ("ncu", "compute-sanitizer")
-    return recorder.main(arguments, "tools", measure, table, tools, show=shown)
+    return recorder.main(arguments, "tools", points, measure, table, tools, show=shown)
 
 
 if __name__ == "__main__":

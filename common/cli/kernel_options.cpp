@@ -27,9 +27,15 @@ void add_kernel_options(Program& program, KernelOptions& options, const KernelHe
       help.sizes + " in sections time, trace, kernels and once (0: the section's default)");
 }
 
-void add_record_options(Program& program, KernelOptions& options, const std::string& sections) {
+void add_record_options(Program& program, RecordOptions& options, const std::string& sections) {
   program.output("--results", options.results,
-                 sections + ": record the measurements in this file, as in docs/results");
+                 sections +
+                     ": record the measurements in this file, as in docs/results; times that "
+                     "it has are not measured again");
+  program.flag("--again", options.again, "measure again what the file of --results has");
+  program.option("--limit", options.limit, 0, 1000000,
+                 "begin no times that would end later, in seconds; the exit status is then 3 (0: "
+                 "no limit)");
   program.option("--commit", options.commit,
                  sections + ": the commit to record, for a copy without git");
 }

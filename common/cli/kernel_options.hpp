@@ -18,12 +18,12 @@
 namespace fa::cli {
 
 /// The values of the options.
-struct KernelOptions {
+struct KernelOptions : RecordOptions {
   /// @{ `kernel` and `group` select by a part of the name; a `size` of 0 is the section's default;
-  /// `json`, `svg` and `results` are files to write, or empty; an empty `commit` asks git.
+  /// `json` and `svg` are files to write, or empty.
   std::string kernel, group;
   std::int64_t size = 0;
-  std::string json, svg, results, commit, stamps;
+  std::string json, svg, stamps;
   /// @}
 
   /// Whether a kernel of this name is selected.
@@ -47,7 +47,7 @@ void add_kernel_options(Program& program, KernelOptions& options, const KernelHe
 
 /// Adds only those of records.
 /// @param sections that make them
-void add_record_options(Program& program, KernelOptions& options, const std::string& sections);
+void add_record_options(Program& program, RecordOptions& options, const std::string& sections);
 
 /// Refuses a --kernel that selects no kernel.
 /// @param options with --kernel

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/cli/results.hpp"
 #include "common/cli/table.hpp"
 #include "common/data/files.hpp"
 
@@ -198,6 +199,9 @@ int Program::run(int argc, char** argv) {
   } catch (const Interrupted& interrupted) {
     cannot_do(interrupted.what());
     return kInterrupted;
+  } catch (const PointsMissing& missing) {
+    cannot_do(missing.what());
+    return any_failed_ ? kCheckFailed : kPointsMissing;
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", command_line_->app.help());
     return kSuccess;

@@ -28,6 +28,8 @@ inline constexpr int kSuccess = 0;
 inline constexpr int kCheckFailed = 1;
 /// Exit status of bad use and of errors: a bad file, something missing.
 inline constexpr int kCannotDo = 2;
+/// Exit status when a limit ended a measurement.
+inline constexpr int kPointsMissing = 3;
 /// Exit status after an orderly end by Ctrl-C: what shells report for SIGINT.
 inline constexpr int kInterrupted = 130;
 

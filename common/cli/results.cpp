@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <fstream>
 #include <memory>
+#include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -68,6 +72,63 @@ std::string today() {
   return fmt::format("{:04}-{:02}-{:02}", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday);
 }
 
+// A measurement as JSON, in one line.
+std::string row_text(const Measurement& row) {
+  std::string text = "{";
+  for (const auto& [name, value] : row) {
+    text += fmt::format("{}\"{}\": ", text.size() == 1 ? "" : ", ", name);
+    if (const auto* words = std::get_if<std::string>(&value)) {
+      text += json_text(*words);
+    } else if (const auto* number = std::get_if<double>(&value)) {
+      text += fmt::format("{:.6g}", *number);
+    } else {
+      text += std::to_string(std::get<std::int64_t>(value));
+    }
+  }
+  return text + "}";
+}
+
+// What a record says of the machine and the code: a line for each field.
+std::string head_text(const DeviceProperties& device, const std::string& command,
+                      const std::string& commit) {
+  std::string text;
+  const auto field = [&](const char* name, const std::string& value) {
+    text += fmt::format("  \"{}\": {},\n", name, json_text(value));
+  };
+  field("gpu", device.name);
+  field("driver", first_line_of("nvidia-smi --query-gpu=driver_version --format=csv,noheader"));
+  field("toolkit", device.toolkit);
+  // Uncommitted changes show as -dirty.
+  field("commit", !commit.empty() ? commit
+                                  : first_line_of("git -C '" FA_ROOT_DIRECTORY
+                                                  "' describe --always --dirty --abbrev=12"));
+  field("date", today());
+  field("command", command);
+  return text;
+}
+
+std::string record_text(const std::string& head, const std::vector<std::string>& rows) {
+  std::string text = "{\n" + head + "  \"measurements\": [";
+  for (const std::string& row : rows) text += (&row == rows.data() ? "\n    " : ",\n    ") + row;
+  return text + "\n  ]\n}\n";
+}
+
+// The line of a head with a field.
+std::string line_of(const std::string& head, const char* field) {
+  const std::size_t begin = head.find(fmt::format("  \"{}\": ", field));
+  return head.substr(begin, head.find('\n', begin) - begin);
+}
+
+bool contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Since the program began.
+const auto kBegan = std::chrono::steady_clock::now();
+double seconds_so_far() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - kBegan).count();
+}
+
 }  // namespace
 
 void add_resources(Measurement& row, const KernelResources& takes) {
@@ -109,35 +170,74 @@ std::string table_of(const std::vector<Measurement>& rows, const std::vector<std
 void write_results(const std::filesystem::path& file, const DeviceProperties& device,
                    const std::string& command, const std::vector<Measurement>& rows,
                    const std::string& commit) {
-  std::string text = "{\n";
-  const auto field = [&](const char* name, const std::string& value) {
-    text += fmt::format("  \"{}\": {},\n", name, json_text(value));
+  std::vector<std::string> texts;
+  for (const Measurement& row : rows) texts.push_back(row_text(row));
+  write_file(file, record_text(head_text(device, command, commit), texts));
+}
+
+Record::Record(RecordOptions options, const DeviceProperties& device, const std::string& command)
+    : options_(std::move(options)) {
+  if (options_.results.empty()) return;
+  head_ = head_text(device, command, options_.commit);
+  std::error_code error;
+  if (options_.again || !std::filesystem::is_regular_file(options_.results, error)) return;
+  std::ifstream file(options_.results);
+  const auto refuse = [&](const std::string& why) {
+    throw std::runtime_error(
+        fmt::format("{} {}; --again writes it anew", printable(options_.results), why));
   };
-  field("gpu", device.name);
-  field("driver", first_line_of("nvidia-smi --query-gpu=driver_version --format=csv,noheader"));
-  field("toolkit", device.toolkit);
-  // Uncommitted changes show as -dirty.
-  field("commit", !commit.empty() ? commit
-                                  : first_line_of("git -C '" FA_ROOT_DIRECTORY
-                                                  "' describe --always --dirty --abbrev=12"));
-  field("date", today());
-  field("command", command);
-  text += "  \"measurements\": [";
-  for (const Measurement& row : rows) {
-    text += &row == rows.data() ? "\n    {" : ",\n    {";
-    for (const auto& [name, value] : row) {
-      text += fmt::format("{}\"{}\": ", &name == &row[0].first ? "" : ", ", name);
-      if (const auto* words = std::get_if<std::string>(&value)) {
-        text += json_text(*words);
-      } else if (const auto* number = std::get_if<double>(&value)) {
-        text += fmt::format("{:.6g}", *number);
-      } else {
-        text += std::to_string(std::get<std::int64_t>(value));
-      }
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  if (lines.empty()) return;
+  if (lines.front() != "{" || lines.back() != "}") refuse("is not a record");
+  for (const char* field : {"gpu", "toolkit", "commit", "command"}) {
+    const std::string own = line_of(head_, field);
+    if (std::find(lines.begin(), lines.end(), own) == lines.end()) {
+      refuse(fmt::format("does not have{}", own.substr(1, own.size() - 2)));
     }
-    text += "}";
   }
-  write_file(file, text + "\n  ]\n}\n");
+  const std::string commit = line_of(head_, "commit");
+  if (contains(commit, "-dirty\"") || contains(commit, "\"unknown\"")) {
+    refuse("may be of other code: no commit is known");
+  }
+  for (std::string& line : lines) {
+    if (line.rfind("    {", 0) != 0) continue;
+    if (line.back() == ',') line.pop_back();
+    rows_.push_back(line.substr(4));
+  }
+}
+
+bool Record::lacks(const std::string& name, const Measurement& begin) {
+  std::string text = row_text(begin);
+  text.back() = ',';
+  const bool there = std::any_of(rows_.begin(), rows_.end(),
+                                 [&](const std::string& row) { return row.rfind(text, 0) == 0; });
+  if (there) {
+    fmt::print("{}: recorded before\n", name);
+    return false;
+  }
+  begin_ = seconds_so_far();
+  if (options_.limit > 0 && begin_ + longest_ > static_cast<double>(options_.limit)) {
+    missing_ += (missing_.empty() ? "" : "; ") + name;
+    return false;
+  }
+  return true;
+}
+
+void Record::add(const std::vector<Measurement>& rows) {
+  longest_ = std::max(longest_, seconds_so_far() - begin_);
+  for (const Measurement& row : rows) rows_.push_back(row_text(row));
+  if (!options_.results.empty()) write_file(options_.results, record_text(head_, rows_));
+}
+
+void Record::finish() const {
+  if (!options_.results.empty()) fmt::print("Recorded in {}\n", printable(options_.results));
+  if (!missing_.empty()) {
+    throw PointsMissing(
+        fmt::format("missing, since {} s have passed: {}. The same command, with "
+                    "--results and without --again, goes on",
+                    options_.limit, missing_));
+  }
 }
 
 }  // namespace fa::cli

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <variant>
@@ -26,6 +27,43 @@ void add_resources(Measurement& row, const KernelResources& takes);
 /// @param rows  with fields as in docs/results
 /// @param names fields that identify a row
 std::string table_of(const std::vector<Measurement>& rows, const std::vector<std::string>& names);
+
+/// What the options of records say.
+struct RecordOptions {
+  /// @{ The file to write, or empty; an empty `commit` asks git; `again`: measure again what the file
+  /// has; `limit`: begin nothing that would end so many seconds after the program began, 0 for none.
+  std::string results, commit;
+  bool again = false;
+  std::int64_t limit = 0;
+  /// @}
+};
+
+/// Thrown when a limit has ended a measurement; Program::run() prints it and returns kPointsMissing.
+struct PointsMissing : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// A record that is written after each point, so that a run that is cut leaves what it has measured.
+/// It goes on with a file of the same GPU, toolkit, commit and command.
+class Record {
+ public:
+  /// @throws std::runtime_error when the file is something else, or cannot be read
+  Record(RecordOptions options, const DeviceProperties& device, const std::string& command);
+  /// Whether the point `name`, whose rows begin with these fields, is to be measured now.
+  bool lacks(const std::string& name, const Measurement& begin);
+  /// Writes the file with more rows, of the point that was asked for last.
+  /// @throws std::runtime_error when the file cannot be written
+  void add(const std::vector<Measurement>& rows);
+  /// Prints the name of the file.
+  /// @throws PointsMissing with the points that came after the limit
+  void finish() const;
+
+ private:
+  RecordOptions options_;
+  std::string head_, missing_;
+  std::vector<std::string> rows_;
+  double begin_ = 0, longest_ = 0;  // seconds, of a point
+};
 
 /// Writes a record: the GPU, its driver, the toolkit, the commit, the date, the command, and the
 /// measurements.

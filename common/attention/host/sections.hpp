@@ -245,32 +245,35 @@ void time_all(const Lesson& lesson, const std::vector<std::int64_t>& head_dims, 
   fmt::print("On {}\n", backend.properties.name);
   for (const std::string& why : backend.left_out) fmt::print("{}\n", why);
   fmt::print("\n");
-  std::vector<cli::Measurement> rows;
+  std::string command = lesson.name + " --device gpu --section time";
+  if (!options.group.empty()) command += fmt::format(" --group \"{}\"", options.group);
+  if (!options.kernel.empty()) command += " --kernel " + options.kernel;
+  if (options.size != 0) command += fmt::format(" --size {}", options.size);
+  cli::Record record(options, backend.properties, command);
+  bool any = false;
   for (const Type type : kTypes) {
     for (const std::int64_t head_dim : head_dims) {
       for (const bool causal : {false, true}) {
         const std::string name = timed_problem(type, head_dim, causal, 1024).group();
         if (name.find(options.group) == std::string::npos) continue;
+        any = true;
+        if (!record.lacks(name, {{"group", name}})) continue;
         const std::vector<cli::Measurement> of_group =
             time(TimedGroup{type, head_dim, causal, options.kernel, options.size});
         if (of_group.empty()) continue;
         fmt::print("{}\n{}\n", std::get<std::string>(of_group[0][1].second),
                    cli::table_of(of_group, {"kernel"}));
         std::fflush(stdout);  // a group takes a while
-        rows.insert(rows.end(), of_group.begin(), of_group.end());
+        record.add(of_group);
       }
     }
   }
-  if (rows.empty()) {
+  if (!any) {
     throw std::invalid_argument(fmt::format(
         "--group {}: there is no such group; allowed is any part of a name such as \"{}\"",
         options.group, timed_problem(Type::kBFloat16, 128, true, 1024).group()));
   }
-  std::string command = lesson.name + " --device gpu --section time";
-  if (!options.group.empty()) command += fmt::format(" --group \"{}\"", options.group);
-  if (!options.kernel.empty()) command += " --kernel " + options.kernel;
-  if (options.size != 0) command += fmt::format(" --size {}", options.size);
-  cli::record(options, backend.properties, command, rows);
+  record.finish();
 }
 
 }  // namespace fa::attention

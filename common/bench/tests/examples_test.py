@@ -13,7 +13,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-from common.bench import command, counters, peers, problems, program, tables, timing
+from common.bench import command, counters, peers, problems, tables, timing
 from common.bench.peers import CUDNN, FLASH_3, FLASH_4, OURS, OURS_SAME_BITS
 
 METRICS = [counters.CYCLES, counters.READ, *counters.SHARES.values()]
@@ -258,12 +258,11 @@ class Points(unittest.TestCase):
         self.assertEqual(point.flops((1, 1)), one * (192 + 128))
         self.assertEqual(point.flops((3, 2)), one * (3 * 192 + 2 * 128))
 
-    def test_a_later_run_replaces_its_groups(self):
-        before = [{"what": "time", "group": g, "run": 1} for g in ("d64", "d128")]
-        before.append({"what": "error", "run": 1})
-        rows = program.joined(before, [{"what": "time", "group": "d64", "run": 2}])
-        runs = {(row["what"], row.get("group")): row["run"] for row in rows}
-        self.assertEqual(runs, {("time", "d64"): 2, ("time", "d128"): 1, ("error", None): 1})
+    def test_every_point_has_a_name_and_fields_of_its_own(self):
+        points = problems.points_of(",".join(problems.SETS))
+        self.assertEqual(len({point.name() for point in points}), len(points))
+        fields = {json.dumps(point.fields("time")) for point in points}
+        self.assertEqual(len(fields), len(points))
 
 
 class Ratios(unittest.TestCase):

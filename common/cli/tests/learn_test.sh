@@ -230,7 +230,7 @@ expect "trace runs the lesson" both status_is 0 says "this is 02_beta --device c
 expect "... which writes JSON and a picture" both says "--json $root/build/learn/trace/02_beta/trace.json" says "--svg $root/build/learn/trace/02_beta/banks.svg"
 fake nvidia-smi 'echo "GPU 0: a GPU"'
 learn bench 2
-expect "bench times a lesson and records it" both status_is 0 says "this is 02_beta --device gpu --section time --results $root/build/learn/bench/02_beta.json"
+expect "bench times a lesson and records it" both status_is 0 says "this is 02_beta --device gpu --section time --again --results $root/build/learn/bench/02_beta.json"
 expect "... and makes no experiments where there are none" does_not_say "experiments"
 mkdir -p "$root/02_beta/src"; touch "$root/02_beta/src/experiments.cpp"
 expect "... and what its kernels are made of" both status_is 0 says "this is 02_beta --device gpu --section kernels --results $root/build/learn/bench/02_beta_kernels.json"
@@ -247,13 +247,13 @@ expect "... or bench says why not, and goes on" both status_is 0 says "The machi
 fake python3 'echo "Python 3.11"'
 mkdir -p "$root/02_beta/interface"; touch "$root/02_beta/interface/example.py"
 learn bench 2
-expect "a lesson with an interface is timed beside others" both status_is 0 called "python3 -B -m 02_beta.interface.example --library $root/build/learn/02_beta/libflash_attention.so --time --points goals,shapes --json $root/build/learn/bench/02_beta_interface.json"
+expect "a lesson with an interface is timed beside others" both status_is 0 called "python3 -B -m 02_beta.interface.example --library $root/build/learn/02_beta/libflash_attention.so --time --again --points goals,shapes --json $root/build/learn/bench/02_beta_interface.json"
 fake python3 '[ "$1" != -c ]'
 learn bench 2
 expect "... where PyTorch is" both status_is 0 says "PyTorch is not installed: 02_beta is not timed beside others."
 touch "$root/02_beta/src/ablations.txt"
 learn bench 2
-expect "ideas are timed one by one where they are listed" both status_is 0 called "python3 -B -m common.bench.ablations 02_beta --json $root/build/learn/bench/02_beta_ablations.json"
+expect "ideas are timed one by one where they are listed" both status_is 0 called "python3 -B -m common.bench.ablations 02_beta --again --json $root/build/learn/bench/02_beta_ablations.json"
 touch "$root/02_beta/src/stamped.cuh"
 echo FA_CUDA_ARCHITECTURES:INTERNAL=90a >"$root/build/learn/CMakeCache.txt"
 printf '#!/bin/sh\necho stamps of 02_beta\n' >"$root/build/learn/02_beta/02_beta_stamped"

@@ -1,8 +1,10 @@
 // Tables and records of measurements, and the resources and options of kernels.
 #include "common/cli/table.hpp"
 
+#include <chrono>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -11,6 +13,7 @@
 #include "common/cli/kernel_table.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/results.hpp"
+#include "common/data/files.hpp"
 #include "common/testing/process.hpp"
 
 using namespace fa;
@@ -128,6 +131,74 @@ TEST_CASE("measurements are shown as a table and recorded as JSON") {
   }
   CHECK_THROWS_AS(cli::write_results(directory.path() / "no" / "file", device, "prog", rows),
                   std::runtime_error);
+}
+
+TEST_CASE("a record is written after each point, and the same command goes on") {
+  const testing::TemporaryDirectory directory;
+  const auto file = directory.path() / "record.json";
+  cli::RecordOptions options{file.string(), "abcdef0"};
+  DeviceProperties device;
+  device.name = "A GPU";
+  const auto point = [](const std::string& group) { return cli::Measurement{{"group", group}}; };
+  const auto row = [&](const std::string& group, double ms) {
+    cli::Measurement result = point(group);
+    result.emplace_back("milliseconds", ms);
+    return result;
+  };
+  {  // cut after the first point
+    cli::Record record(options, device, "prog");
+    CHECK(record.lacks("one", point("one")));
+    record.add({row("one", 1), row("one", 2)});
+    CHECK(record.lacks("one, causal", point("one, causal")));
+  }
+  const std::string before = testing::file_bytes(file);
+  CHECK(contains(before, "[\n    {\"group\": \"one\", \"milliseconds\": 1},\n"));
+  cli::Record record(options, device, "prog");
+  CHECK_FALSE(record.lacks("one", point("one")));
+  CHECK(record.lacks("one, causal", point("one, causal")));
+  record.add({row("one, causal", 3)});
+  CHECK_NOTHROW(record.finish());
+  const std::string text = testing::file_bytes(file);
+  CHECK(contains(text, "2},\n    {\"group\": \"one, causal\", \"milliseconds\": 3}\n  ]\n}\n"));
+  CHECK(testing::python_says("len(json.load(open(file))[\"measurements\"])", file) == "3\n");
+
+  const auto refusal = [&](const std::string& name, const std::string& commit,
+                           const std::string& command) {
+    DeviceProperties other;
+    other.name = name;
+    return message_of<std::runtime_error>([&] {
+      (void)cli::Record({file.string(), commit}, other, command);
+    });
+  };
+  CHECK(contains(refusal("Other", "abcdef0", "prog"),
+                 "record.json does not have \"gpu\": \"Other\"; --again writes it anew"));
+  CHECK(contains(refusal("A GPU", "1234567", "prog"), "does not have \"commit\": \"1234567\""));
+  CHECK(contains(refusal("A GPU", "abcdef0", "prog -x"), "\"command\": \"prog -x\""));
+  options.again = true;
+  CHECK(cli::Record(options, device, "prog -x").lacks("one", point("one")));
+  options.again = false;
+  options.commit = "abcdef0-dirty";
+  cli::write_results(file, device, "prog", {row("one", 1)}, options.commit);
+  CHECK(contains(refusal("A GPU", options.commit, "prog"), "no commit is known"));
+  write_file(file, before.substr(0, before.size() / 2));
+  CHECK(contains(refusal("A GPU", "abcdef0", "prog"), "record.json is not a record"));
+}
+
+TEST_CASE("a limit ends a measurement, and the points that are missing are named") {
+  cli::RecordOptions options;
+  options.limit = 1000000;
+  cli::Record record(options, {}, "prog");
+  CHECK(record.lacks("one", {{"group", std::string("one")}}));
+  CHECK_NOTHROW(record.finish());
+  options.limit = 1;
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  cli::Record late(options, {}, "prog");
+  CHECK_FALSE(late.lacks("one", {{"group", std::string("one")}}));
+  CHECK_FALSE(late.lacks("two", {{"group", std::string("two")}}));
+  CHECK_THROWS_WITH_AS(late.finish(),
+                       "missing, since 1 s have passed: one; two. The same command, with --results "
+                       "and without --again, goes on",
+                       cli::PointsMissing);
 }
 
 TEST_CASE("asked registers are listed by warpgroup, in order") {
