@@ -68,5 +68,4 @@ class Entry {
 }  // namespace fa::classroom
 
 /// FA_ENTRY(name, [](std::vector<double> x) { return student::f(x); });
-#define FA_ENTRY(name, ...) \
-  static const ::fa::classroom::Entry fa_entry_##name(#name, +__VA_ARGS__)
+#define FA_ENTRY(name, ...) static const ::fa::classroom::Entry fa_entry_##name(#name, +__VA_ARGS__)
