@@ -363,7 +363,6 @@ function(fa_interface NAME LABEL)
                    -fsyntax-only
                    -I "${FA_ROOT}" "${CMAKE_CURRENT_SOURCE_DIR}/interface/${NAME}.h")
   set_tests_properties(${LABEL}.interface.is_c PROPERTIES LABELS ${LABEL})
-  find_package(Python3 3.9 QUIET COMPONENTS Interpreter)
   if(Python3_Interpreter_FOUND AND NOT FA_SANITIZE)  # Python would need the sanitizers, too
     get_filename_component(lesson "${CMAKE_CURRENT_SOURCE_DIR}" NAME)
     add_test(NAME ${LABEL}.interface.example
