@@ -7,7 +7,6 @@
 #include <string>
 #include <tuple>
 #include <type_traits>
-#include <utility>
 
 #include "common/classroom/wire.hpp"
 
