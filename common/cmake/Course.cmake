@@ -15,7 +15,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 option(FA_WERROR "Treat compiler warnings as errors" OFF)
 option(FA_SANITIZE "Build with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
-option(FA_UNITY "Compile the files of a library in common as a few large ones" ON)
+option(FA_UNITY "Compile the files of a library as a few large ones" ON)
 option(FA_NATIVE "Use all instructions of this machine (faster; last digits may differ)" OFF)
 set(FA_GPU AUTO CACHE STRING
     "AUTO: use an NVIDIA GPU where there is one; OFF; REQUIRED: fail without one; \
