@@ -52,7 +52,6 @@ foreach(section check long)
   set_tests_properties(lesson06.ring_nccl.${section} PROPERTIES
     LABELS lesson06 SKIP_RETURN_CODE 77 TIMEOUT 300 ENVIRONMENT "${FA_TEST_ENVIRONMENT}")
 endforeach()
-find_package(Python3 3.9 QUIET COMPONENTS Interpreter)
 if(Python3_Interpreter_FOUND)
   add_test(NAME lesson06.ring_nccl.faults
            COMMAND "${Python3_EXECUTABLE}" -B -m unittest 06_flash_backward/tests/ring_nccl_test.py

@@ -29,7 +29,7 @@ static int fa_chosen() {
 #undef FA_ENTRY
 #define FA_ENTRY(name, ...) \\
   [[maybe_unused]] static const auto* const fa_entry_##name = \\
-      fa_chosen() == FA_ANSWER ? new ::fa::classroom::Entry(#name, __VA_ARGS__) : nullptr
+      fa_chosen() == FA_ANSWER ? new ::fa::classroom::Entry(#name, +__VA_ARGS__) : nullptr
 """
 ANSWER = """
 namespace fa::{lab}::answer_{number} {{ using namespace fa::{lab}; }}

@@ -7,7 +7,6 @@
 #include <string>
 #include <tuple>
 #include <type_traits>
-#include <utility>
 
 #include "common/classroom/wire.hpp"
 
@@ -38,35 +37,34 @@ using Called = void (*)(const void* entry, Wire& arguments, Wire& result);
 /// Offers it by this name. The entry must live as long as the program.
 void offer(const char* name, const void* entry, Called called);
 
-/// Offers a function, whose parameters are values. Use FA_ENTRY().
-template <class Function>
+/// Offers a function, whose parameters are values. Use FA_ENTRY(). One type for all functions of a
+/// signature: the gate compiles many answers together.
+template <class R, class... Arguments>
 class Entry {
  public:
   /// For the grader by this name.
-  Entry(const char* name, Function function) : function_(std::move(function)) {
-    offer(name, this, [](const void* entry, Wire& arguments, Wire& result) {
-      static_cast<const Entry*>(entry)->call(&Function::operator(), arguments, result);
-    });
+  Entry(const char* name, R (*function)(Arguments...)) : function_(function) {
+    offer(name, this, call);
   }
 
  private:
-  template <class R, class... Arguments>
-  void call(R (Function::*)(Arguments...) const, Wire& in, Wire& out) const {
+  static void call(const void* entry, Wire& in, Wire& out) {
+    const auto function = static_cast<const Entry*>(entry)->function_;
     std::tuple<std::decay_t<Arguments>...> arguments;
     in.pass(arguments);
     in.end();
     if constexpr (std::is_void_v<R>) {
-      std::apply(function_, arguments);
+      std::apply(function, arguments);
     } else {
-      std::decay_t<R> result = std::apply(function_, arguments);
+      std::decay_t<R> result = std::apply(function, arguments);
       out.pass(result);
     }
   }
 
-  Function function_;
+  R (*function_)(Arguments...);
 };
 
 }  // namespace fa::classroom
 
 /// FA_ENTRY(name, [](std::vector<double> x) { return student::f(x); });
-#define FA_ENTRY(name, ...) static const ::fa::classroom::Entry fa_entry_##name(#name, __VA_ARGS__)
+#define FA_ENTRY(name, ...) static const ::fa::classroom::Entry fa_entry_##name(#name, +__VA_ARGS__)

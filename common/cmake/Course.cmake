@@ -15,7 +15,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 option(FA_WERROR "Treat compiler warnings as errors" OFF)
 option(FA_SANITIZE "Build with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
-option(FA_UNITY "Compile the files of a library in common as a few large ones" ON)
+option(FA_UNITY "Compile the files of a library as a few large ones" ON)
 option(FA_NATIVE "Use all instructions of this machine (faster; last digits may differ)" OFF)
 set(FA_GPU AUTO CACHE STRING
     "AUTO: use an NVIDIA GPU where there is one; OFF; REQUIRED: fail without one; \
@@ -363,7 +363,6 @@ function(fa_interface NAME LABEL)
                    -fsyntax-only
                    -I "${FA_ROOT}" "${CMAKE_CURRENT_SOURCE_DIR}/interface/${NAME}.h")
   set_tests_properties(${LABEL}.interface.is_c PROPERTIES LABELS ${LABEL})
-  find_package(Python3 3.9 QUIET COMPONENTS Interpreter)
   if(Python3_Interpreter_FOUND AND NOT FA_SANITIZE)  # Python would need the sanitizers, too
     get_filename_component(lesson "${CMAKE_CURRENT_SOURCE_DIR}" NAME)
     add_test(NAME ${LABEL}.interface.example

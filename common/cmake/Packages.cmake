@@ -90,3 +90,6 @@ else()
 endif()
 
 find_package(Threads REQUIRED)
+# For the classroom, the pages and some tests, which are left out without it. Once for all: each
+# call starts the interpreter several times.
+find_package(Python3 3.9 QUIET COMPONENTS Interpreter)

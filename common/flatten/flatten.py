@@ -14,6 +14,7 @@ Exit status: 0 the file is written, 2 there is no such step or no place for it.
 """
 
 import argparse
+import functools
 import os
 import pathlib
 import re
@@ -173,6 +174,7 @@ def defined_names(code):
     return {found[1]} if found else set()
 
 
+@functools.cache  # the steps of a ladder share most of their sources
 def split(text):
     """The Source of a file's text."""
     text = without_known_branches(text)
@@ -283,15 +285,15 @@ class Course:
         for _, item in self.items:
             for name in item.names - {"FA_TARGET"}:
                 by_name.setdefault(name, []).append(item)
-        for _, item in self.items:  # what `prefix##number` makes
-            for prefix in re.findall(r"\b(\w+) *##", item.text):
-                item.uses |= {name for name in by_name if re.fullmatch(rf"{prefix}\d+", name)}
         todo, kept = list(by_name["main"]), set()
         while todo:
             item = todo.pop()
             if item not in kept:
                 kept.add(item)
                 todo += [other for name in item.uses for other in by_name.get(name, [])]
+                for prefix in re.findall(r"\b(\w+) *##", item.text):  # what `prefix##number` makes
+                    made = [name for name in by_name if re.fullmatch(rf"{prefix}\d+", name)]
+                    todo += [other for name in made for other in by_name[name]]
         return [(path, item) for path, item in self.items if item in kept]
 
 

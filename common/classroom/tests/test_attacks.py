@@ -73,7 +73,7 @@ class Attacks(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for clock, status in ((60, 0), (1, -signal.SIGKILL)):
                 limits = sandbox.Limits(seconds=1, clock=clock)
-                words = ["/bin/sleep", "8"]  # as a machine that is busy with other work
+                words = ["/bin/sleep", "3"]  # as a machine that is busy with other work
                 outcome = sandbox.run(self.tools.confine, words, folder, limits)
                 self.assertEqual((outcome.status, outcome.timed_out), (status, status != 0))
 
