@@ -48,8 +48,7 @@ struct FirstAndWindow : PlainScores {
 };
 //! [first_and_window]
 
-//! [faded]
-/// Scores that fade with the distance of the key, at each head's rate.
+/// Scores that shrink with the distance of the key, at each head's rate.
 struct Faded : PlainScores {
   static constexpr bool changes_scores = true;
   const float* rates;  // [heads]
@@ -75,7 +74,6 @@ struct Faded : PlainScores {
     return 1 + N(rates[head]) * std::log(N(1 + size));
   }
 };
-//! [faded]
 //! [own]
 using Own = Masked<FirstAndWindow, Faded>;  // or one of the two alone
 constexpr float kRates[] = {0.0f, 0.25f, 1.0f, 3.0f};  // of the heads
