@@ -10,6 +10,8 @@
 /// sinks, OpenAI, gpt-oss-120b & gpt-oss-20b Model Card, 2025, section 2.2.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <optional>
 
@@ -31,6 +33,30 @@ struct ScoreFunctor {
   /// The logit of a head's sink, a further key in the softmax whose value is 0; -infinity: none.
   std::function<double(Index)> sink{};
 };
+
+/// A functor of kernels, for lesson 01: its own functions, in float64. They are asked even where a
+/// constant of the functor says that it has none, and the derivative is that of its score() by
+/// central differences: so a comparison finds a kernel that leaves one out, and a derivative() that
+/// is wrong.
+/// @param functor see common/attention/score_functors.cuh; with pointers of the host, which must
+///   outlive the result
+template <class Functor>
+ScoreFunctor reference_of(const Functor& functor) {
+  using Index = ScoreFunctor::Index;
+  const auto n = [](Index index) { return static_cast<int>(index); };
+  const auto score = [=](double s, Index b, Index h, Index i, Index j) -> double {
+    return functor.score(s, n(b), n(h), n(i), n(j));
+  };
+  const auto derivative = [=](double s, Index b, Index h, Index i, Index j) {
+    const double step = 1e-5 * std::max(1.0, std::abs(s));
+    return (score(s + step, b, h, i, j) - score(s - step, b, h, i, j)) / (2 * step);
+  };
+  const auto visible = [=](Index b, Index h, Index i, Index j) -> bool {
+    return functor.visible(n(b), n(h), n(i), n(j));
+  };
+  const auto sink = [=](Index h) -> double { return functor.sink(n(h)); };
+  return {score, derivative, visible, sink};
+}
 
 namespace naive {
 

@@ -132,27 +132,8 @@ FunctorInputs functor_inputs(const Problem& problem, const FunctorSpec& spec, Va
 
 ScoreFunctor reference_functor(const FunctorSpec& spec, const AttentionShape& shape) {
   ScoreFunctor result;
-  // The functors' own functions, in float64.
-  on_lab::with_functor(
-      spec, static_cast<int>(shape.length_q), static_cast<int>(shape.length_k), [&](auto functor) {
-        using Functor = decltype(functor);
-        using Index = ScoreFunctor::Index;
-        const auto n = [](Index index) { return static_cast<int>(index); };
-        result.visible = [=](Index b, Index h, Index i, Index j) {
-          return functor.visible(n(b), n(h), n(i), n(j));
-        };
-        if constexpr (Functor::changes_scores) {
-          result.score = [=](double s, Index b, Index h, Index i, Index j) {
-            return functor.score(s, n(b), n(h), n(i), n(j));
-          };
-          result.derivative = [=](double s, Index b, Index h, Index i, Index j) {
-            return functor.derivative(s, n(b), n(h), n(i), n(j));
-          };
-        }
-        if constexpr (Functor::has_sink) {
-          result.sink = [=](Index h) { return static_cast<double>(functor.sink(n(h))); };
-        }
-      });
+  on_lab::with_functor(spec, static_cast<int>(shape.length_q), static_cast<int>(shape.length_k),
+                       [&](const auto& functor) { result = reference_of(functor); });
   return result;
 }
 

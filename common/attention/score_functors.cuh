@@ -121,6 +121,9 @@ struct RangeMask : PlainScores {
   }
   //! [range_rule]
   /// @}
+  /// The mask has its own: see check_mask().
+  __host__ __device__ IndexRange queries(int batch, int key) const;
+
  private:
   __host__ __device__ const Mask& self() const { return static_cast<const Mask&>(*this); }
 };
@@ -136,10 +139,19 @@ __host__ __device__ constexpr void check_mask() {
     using Keys = decltype(declares(&Mask::keys));
     static_assert(std::is_same_v<Visible, Keys> || std::is_same_v<Visible, RangeMask<Keys>>,
                   "a functor with a visible() of its own shows no ranges");
+    static_assert(std::is_same_v<decltype(declares(&Mask::queries)), Keys>,
+                  "a mask with keys(batch, query) needs queries(batch, key) for a backward pass");
   } else if constexpr (!Mask::needs_map) {
     static_assert(std::is_same_v<Visible, decltype(declares(&Mask::tile_kind))>,
                   "a functor with a visible() of its own needs a tile_kind(), or needs_map");
   }
+}
+/// Fails to compile where kernels would leave out the score() of a functor.
+template <class Functor>
+__host__ __device__ constexpr void check_scores() {
+  using Score = decltype(declares(&Functor::template score<float>));
+  static_assert(Functor::changes_scores || std::is_same_v<Score, PlainScores>,
+                "a functor with a score() of its own needs changes_scores = true");
 }
 
 /// Every key.
@@ -223,7 +235,9 @@ struct Both : RangeMask<Both<A, B>> {
   A a;
   B b;
   /// @{ As PlainScores has it, and what it takes.
-  __host__ __device__ Both(const A& the_a, const B& the_b) : a(the_a), b(the_b) {}
+  __host__ __device__ Both(const A& the_a, const B& the_b) : a(the_a), b(the_b) {
+    check_mask<A>(), check_mask<B>();
+  }
   __host__ __device__ IndexRange keys(int batch, int query) const {
     return common_range(a.keys(batch, query), b.keys(batch, query));
   }
@@ -337,7 +351,7 @@ struct SoftCap : PlainScores {
   }
   template <class R>
   __host__ __device__ R derivative(R s, int, int, int, int) const {
-    const R t = tanh_approx(s * R(inv_cap));
+    const R t = tanh_approx(s * Number<R>(inv_cap));
     return R(1) - t * t;
   }
   //! [soft_cap]
@@ -366,9 +380,7 @@ struct Bias : PlainScores {
   }
   template <class R>
   __host__ __device__ R score(R s, int batch, int head, int query, int key) const {
-    //! [bias]
     return s + Number<R>(bias[at(batch, head, query, key)]);
-    //! [bias]
   }
   __device__ void add_gradient(float d_s, int batch, int head, int query, int key) const {
     //! [add_gradient]

@@ -33,7 +33,6 @@ struct VisibleTile {
 /// warp asks for the kinds of 32 tiles at once, one for each lane. All lanes call it.
 /// @param count   of the tiles in the row or column
 /// @param kind_of a tile's kind: kind_of(index)
-//! [next_visible]
 template <class KindOf>
 __device__ VisibleTile next_visible(int begin, int count, KindOf kind_of) {
   for (; begin < count; begin += kWarp) {
@@ -49,7 +48,6 @@ __device__ VisibleTile next_visible(int begin, int count, KindOf kind_of) {
   }
   return {count, false};
 }
-//! [next_visible]
 
 /// The tiles of keys that a tile of queries sees, or the tiles of queries that see a tile of keys.
 struct VisibleTiles {
@@ -180,6 +178,8 @@ std::int64_t tile_map_bytes(const Attention<T>& a, int block_m, int block_n) {
 template <int block_m, int block_n, class T, class Functor, class LaunchKernel>
 void with_tile_kinds(const Attention<T>& a, const Functor& functor, TileKind* kinds,
                      const Stream& stream, LaunchKernel launch_kernel) {
+  check_mask<Functor>();
+  check_scores<Functor>();
   if constexpr (Functor::needs_map) {
     const TileMap map =
         tile_map_of(a, block_m, block_n, kinds, Functor::differs_by_head ? a.heads : 1);
@@ -190,7 +190,6 @@ void with_tile_kinds(const Attention<T>& a, const Functor& functor, TileKind* ki
            a, functor, map);
     launch_kernel(Mapped<Functor>(functor, map));
   } else {
-    check_mask<Functor>();
     launch_kernel(functor);
   }
 }

@@ -32,7 +32,6 @@ FA_ENTRY(kinds, [](const Mask& m) {
   if (CappedDilated::needs_map) fail("this mask needs no map: a rule says which tiles it skips");
   return tile_kinds(m, dilated(m));
 });
-FA_ENTRY(changes_scores, [] { return bool{CappedDilated::changes_scores}; });
 // The changed score and the derivative, in float64.
 FA_ENTRY(score, [](double s, double cap) {
   const CappedDilated functor(static_cast<float>(cap), 1, 0);
@@ -230,8 +229,6 @@ FA_STAGE(odd) {
   grade_score(3, {-7, -3, -1.25, -0.1, 0.1, 0.5, 1, 2.5, 6, 40});
   grade_score(0.5, {-1e4, -2, 0.25, 1e4});
   grade_score(50, {-30, -1, 1e-3, 49});
-  require(call<bool>("changes_scores"),
-          "the kernels leave score() and derivative() out: changes_scores is still false");
 }
 
 FA_STAGE(backward) {
