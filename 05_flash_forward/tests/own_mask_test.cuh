@@ -51,37 +51,24 @@ struct Lengths {
 };
 constexpr Lengths kLengths[] = {{200, 200}, {130, 257}, {257, 130}, {1, 90}};
 
-constexpr int kColumns = 64;
-
-std::vector<half> random_rows(int rows, std::uint64_t seed) {
-  std::vector<half> result;
-  for (int i = 0; i < rows * kColumns; ++i) {
-    result.push_back(half(static_cast<float>(random_normal(seed, static_cast<std::uint64_t>(i)))));
-  }
-  return result;
-}
-
-// One head.
-struct Head {
-  std::vector<half> q, k, v, o;
-  std::vector<float> lse;
-
-  static double at(const std::vector<half>& x, int row, int e) {
-    return static_cast<double>(static_cast<float>(x[static_cast<std::size_t>(row * kColumns + e)]));
-  }
-};
-
-Head launched(const FirstAndWindow& f, const Lengths& lengths) {
-  constexpr int d = kColumns;
-  Head head{random_rows(lengths.q, 1), random_rows(lengths.k, 2), random_rows(lengths.k, 3),
-            std::vector<half>(static_cast<std::size_t>(lengths.q) * d),
-            std::vector<float>(static_cast<std::size_t>(lengths.q))};
+// O and LSE of one head by the formulas.
+void check_attention(const FirstAndWindow& f, const Lengths& lengths) {
+  constexpr int d = 64;
+  const auto values = [](int rows, std::uint64_t seed) {
+    std::vector<half> result;
+    for (int i = 0; i < rows * d; ++i) {
+      result.push_back(
+          half(static_cast<float>(random_normal(seed, static_cast<std::uint64_t>(i)))));
+    }
+    return result;
+  };
+  const auto q = values(lengths.q, 1), k = values(lengths.k, 2), v = values(lengths.k, 3);
   const auto copied = [](const std::vector<half>& from) {
     DeviceBuffer<half> to(static_cast<std::int64_t>(from.size()));
     to.upload(from.data());
     return to;
   };
-  const auto q_buffer = copied(head.q), k_buffer = copied(head.k), v_buffer = copied(head.v);
+  const auto q_buffer = copied(q), k_buffer = copied(k), v_buffer = copied(v);
   DeviceBuffer<half> o_buffer(q_buffer.count());
   DeviceBuffer<float> lse_buffer(lengths.q);
   Attention<half> a{};
@@ -97,35 +84,33 @@ Head launched(const FirstAndWindow& f, const Lengths& lengths) {
   a.head_dim = a.head_dim_v = d;
   a.scale = 0.125f;
   launch_score_functor<d>(a, f, Stream{}, nullptr);
-  o_buffer.download(head.o.data());
-  lse_buffer.download(head.lse.data());
-  return head;
-}
-
-// O and LSE by the formulas.
-void check_attention(const FirstAndWindow& f, const Lengths& lengths) {
-  constexpr int d = kColumns;
-  const Head head = launched(f, lengths);
+  std::vector<half> o(q.size());
+  std::vector<float> lse(static_cast<std::size_t>(lengths.q));
+  o_buffer.download(o.data());
+  lse_buffer.download(lse.data());
+  const auto at = [](const std::vector<half>& x, int row, int e) {
+    return static_cast<double>(static_cast<float>(x[static_cast<std::size_t>(row * d + e)]));
+  };
   for (int i = 0; i < lengths.q; ++i) {
     double l = 0;
     std::vector<double> expected(d);
     for (int j = 0; j < lengths.k; ++j) {
       if (!sees(f, i, j)) continue;
       double s = 0;
-      for (int e = 0; e < d; ++e) s += Head::at(head.q, i, e) * Head::at(head.k, j, e);
+      for (int e = 0; e < d; ++e) s += at(q, i, e) * at(k, j, e);
       const double p = std::exp(0.125 * s);
       l += p;
-      for (int e = 0; e < d; ++e) expected[e] += p * Head::at(head.v, j, e);
+      for (int e = 0; e < d; ++e) expected[e] += p * at(v, j, e);
     }
     double worst = 0;
     for (int e = 0; e < d; ++e) {
-      worst = std::max(worst, std::abs(Head::at(head.o, i, e) - (l == 0 ? 0 : expected[e] / l)));
+      worst = std::max(worst, std::abs(at(o, i, e) - (l == 0 ? 0 : expected[e] / l)));
     }
     CHECK(worst < 4e-3);
     if (l == 0) {
-      CHECK(head.lse[i] == -INFINITY);
+      CHECK(lse[i] == -INFINITY);
     } else {
-      CHECK(static_cast<double>(head.lse[i]) == doctest::Approx(std::log(l)).epsilon(1e-4));
+      CHECK(static_cast<double>(lse[i]) == doctest::Approx(std::log(l)).epsilon(1e-4));
     }
   }
 }
