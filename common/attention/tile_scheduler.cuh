@@ -68,10 +68,8 @@ bool limited_by_memory(const Attention<T>& a, const DeviceProperties& gpu) {
 
 /// How many heads are processed together: so many that a group has enough blocks to balance the
 /// SMs, but no more than fit; in groups of about the same size.
-/// @param heads  of all sequences
-/// @param blocks of a head
+/// @param heads  of all sequences, with so many blocks each
 /// @param enough blocks of a group
-/// @param fit    heads of a group at most
 inline int heads_of_group(int heads, std::int64_t blocks, std::int64_t enough, std::int64_t fit) {
   const std::int64_t balanced = ceil_div(enough, blocks);
   const std::int64_t together = std::max<std::int64_t>(std::min(balanced, fit), 1);
