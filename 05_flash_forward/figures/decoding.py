@@ -67,8 +67,8 @@ def packed_rows():
 
 
 def waves():
-    """Three units of eight tiles on four places for blocks, in 1, 2, 4 and 8 parts."""
-    d = Drawing(390, 372, "Three units of eight tiles on four places: 1, 2, 4 and 8 parts")
+    """Three items of eight tiles, four blocks at once, in 1, 2, 4 and 8 parts."""
+    d = Drawing(390, 372, "Three items of eight tiles, four blocks at once: 1, 2, 4 and 8 parts")
 
     def at(time):
         return 66 + 32 * time
@@ -79,14 +79,14 @@ def waves():
         cost = -(-3 * parts // 4) * (0.5 + tiles) + (0.03 * parts if parts > 1 else 0)
         d.right(380, top + 12, f"cost {cost:.2f}")
         for block in range(3 * parts):
-            wave, place = divmod(block, 4)
-            x, y = at(wave * (0.5 + tiles)), top + 20 + 14 * place
+            wave, row = divmod(block, 4)
+            x, y = at(wave * (0.5 + tiles)), top + 20 + 14 * row
             d.box(x, y, 32 * 0.5, 13, GREY, EDGE)
-            unit = COLOURS[block // parts]
-            d.cell(x + 16, y, 32 * tiles, 13, unit, tiles, EDGE, font_size=10)
-        for place in range(4):
-            d.right(60, top + 31 + 14 * place, f"place {place}", font_size=10)
-    colours = [(COLOURS[unit], f"unit {unit}") for unit in range(3)]
+            item = COLOURS[block // parts]
+            d.cell(x + 16, y, 32 * tiles, 13, item, tiles, EDGE, font_size=10)
+        d.right(60, top + 44, "4 blocks", font_size=10)
+        d.right(60, top + 58, "at once", font_size=10)
+    colours = [(COLOURS[item], f"item {item}") for item in range(3)]
     d.legend(10, 362, [*colours, (GREY, "a block begins")], 380)
     return d
 
@@ -113,13 +113,13 @@ def last_block():
     d.arrow(at(0), 210, 380)
     d.right(380, 204, "time", **SMALLER)
     d.line(14, 226, 14, 242, RED, 2.2)
-    d.left(20, 238, "fence, and the addition. Who finds parts - 1 is the last.", **SMALLER)
+    d.left(20, 238, "fence, and the addition. The block that finds parts - 1 is last.", **SMALLER)
     return d
 
 
 def even_tiles():
-    """Four items of 7, 2, 1 and 6 tiles as one list, in four equal pieces."""
-    d = Drawing(390, 196, "The tiles of four items as one list, cut into four equal pieces")
+    """Four items of 7, 2, 1 and 6 tiles as one list, in four equal ranges."""
+    d = Drawing(390, 196, "The tiles of four items as one list, cut into four equal ranges")
     width = 23
     d.left(10, 20, "One list: tiles of four items", **BOLD)
     x = 11

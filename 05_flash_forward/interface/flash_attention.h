@@ -103,8 +103,8 @@ typedef struct fa_cache {
   size_t size;                 ///< sizeof(fa_cache); another one is refused
   const int32_t* lengths_k;    ///< [batch]: keys of each sequence, 0 to length_k; null: all have
                                ///< length_k
-  const int32_t* block_table;  ///< [batch, most_pages]: in which page a sequence's keys from i
-                               ///< page_size on are; null: k and v have no pages
+  const int32_t* block_table;  ///< [batch, most_pages]: entry i is the page of a sequence's keys
+                               ///< from i * page_size on; null: k and v have no pages
   /// @{ Only with a block table. k and v are [cache_pages, kv_heads, page_size, head_dim] then, and
   /// their strides.batch is from a page to the next. Pages may be shared.
   int64_t most_pages;   ///< of a sequence: enough for length_k

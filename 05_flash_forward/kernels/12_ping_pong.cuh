@@ -143,7 +143,8 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
 }
 //! [ping_pong]
 
-/// Launches the kernel with a block for each tile of queries.
+/// Launches the kernel with a block for each tile of queries: grid_of() in
+/// attention.cuh.
 /// @param a with a head_dim of at most 128, for which can_use_tma() holds
 //! [launch]
 template <class T>

@@ -1,5 +1,5 @@
 /// @file
-/// Which kernel computes attention on a device. The C interface, lesson 06 and the last rungs of
+/// Which kernel computes attention on a device. The C interface, lesson 06, and rungs 04 and 08 of
 /// the ladder share it.
 #pragma once
 

@@ -251,12 +251,12 @@ TEST_CASE("the number of parts fills the SMs, and no more") {
   CHECK(split_count(1, 3, 264) == 3);
   CHECK(split_count(1, 1 << 20, 10'000) <= kMostParts);
   // What is chosen costs no more than any other number.
-  for (const int units : {1, 7, 8, 64, 200, 265, 512, 1000}) {
+  for (const int items : {1, 7, 8, 64, 200, 265, 512, 1000}) {
     for (const int tiles : {1, 2, 31, 64, 512, 5000}) {
-      const int best = split_count(units, tiles, 264);
+      const int best = split_count(items, tiles, 264);
       CHECK(best >= 1);
       for (int parts = 1; parts <= std::min(tiles, kMostParts); ++parts) {
-        CHECK(split_cost(units, tiles, 264, best) <= split_cost(units, tiles, 264, parts));
+        CHECK(split_cost(items, tiles, 264, best) <= split_cost(items, tiles, 264, parts));
       }
     }
   }

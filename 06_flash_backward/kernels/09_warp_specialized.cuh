@@ -98,7 +98,7 @@ __device__ void accumulate_d_q(SpecializedBackwardShared<Tile>& shared,
 }
 
 /// Sends a warpgroup's part of dQ to the thread that adds it.
-/// @param parity of how often it was called before
+/// @param parity of how often it was called before; with two stages, the stage
 template <class Tile, class Shared>
 __device__ void send_d_q(Shared& shared, QueryGradient<Tile>& d_q,
                          int warpgroup, int parity) {

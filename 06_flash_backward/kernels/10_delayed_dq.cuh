@@ -29,7 +29,7 @@ struct DelayedBackwardShared : SpecializedBackwardShared<Tile> {
 };
 
 /// Sends a warpgroup's part of dQ as in rung 09.
-/// @param tile in the pipeline of Q
+/// @param tile in the pipeline of Q; other rungs also need its parity
 template <class Tile>
 __device__ void send_d_q(DelayedBackwardShared<Tile>& shared,
                          QueryGradient<Tile>& d_q, int warpgroup,
@@ -37,14 +37,16 @@ __device__ void send_d_q(DelayedBackwardShared<Tile>& shared,
   send_d_q<Tile>(shared, d_q, warpgroup, tile.stage);
 }
 
-/// An MMA warpgroup and its accumulators.
+/// An MMA warpgroup and its accumulators: the core of rungs 11, 12, 14, 15
+/// and 19, of packed sequences and of functors, too.
 /// @tparam Shared what the block keeps in shared memory
 template <class Tile, class Shared = DelayedBackwardShared<Tile>>
 struct DelayedMmaWarpgroup {
   using T = typename Tile::T;
   static_assert(Tile::stages == 2, "as many as tiles of dS");
   Shared& shared;
-  const typename Tile::KvTile (&k)[kKeyWarpgroups];  ///< in shared memory
+  /// In shared memory; rung 14 gives those of a stage.
+  const typename Tile::KvTile (&k)[kKeyWarpgroups];
   const typename Tile::KvTile (&v)[kKeyWarpgroups];
   const AttentionGradient<T>& a;
   const int warpgroup;

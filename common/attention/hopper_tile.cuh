@@ -31,8 +31,8 @@ TensorMap map_of_keys(const Attention<T>& a, const T* data, const RowStrides& st
                     {strides.batch, strides.head, strides.row}, box_rows, panel_bytes);
 }
 
-/// Issues D = A B^T and closes the group: `d` holds 64 rows and 2 r columns, both operands lie in
-/// shared memory.
+/// Issues D = A B^T (nt: A is not transposed, B is) and closes the group: `d` holds 64 rows and
+/// 2 r columns, both operands lie in shared memory.
 /// @param b_row a multiple of 8: from there on b has 2 r rows, or more
 template <class A, class B, int r>
 __device__ void issue_gemm_nt(float (&d)[r], const A& a, const B& b, int b_row = 0) {
@@ -46,7 +46,7 @@ __device__ void issue_gemm_nt(float (&d)[r], const A& a, const B& b, int b_row =
 }
 
 /// Issues D += A B and closes the group: A is in registers, 16 columns in each part, and B in
-/// shared memory.
+/// shared memory (rs: registers, shared memory).
 template <class B, int r, int parts>
 __device__ void issue_gemm_rs(float (&d)[r], std::uint32_t (&a)[parts][4], const B& b) {
   FA_STAMP(kIssueOutput, 0);

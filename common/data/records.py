@@ -7,7 +7,8 @@ import re
 import sys
 import textwrap
 
-# What has been renamed since a record was written. Kernels, wherever a text names them: old: new.
+# What has been renamed since a record was written. Kernels, wherever a text names them, and the
+# label of a changed one: old: new.
 KERNELS = {
     "10_matmul_register_column": "10_matmul_1d_thread_tiling",
     "11_matmul_register_block": "11_matmul_2d_thread_tiling",
@@ -15,6 +16,7 @@ KERNELS = {
     "08_finish": "08_edge_masks",
     "14_patience": "14_lazy_rescaling",
     "15_shares": "15_warpgroup_tiles",
+    "behind the wait": "after the wait",
 }
 # Fields: old: new.
 FIELDS = {"percent_hidden": "percent_masked"}

@@ -35,7 +35,7 @@ enum class Major {
   kMN,  ///< M or N: as in V of P V, whose rows are summed over
 };
 
-/// Whether wgmma exists with so many accumulators of a thread, half of the columns.
+/// Whether wgmma() is written for so many accumulators of a thread, which are half of the columns.
 constexpr bool wgmma_takes(int sums) {
   return (sums % 8 == 0 && sums >= 16 && sums <= 96) || sums == 128;
 }

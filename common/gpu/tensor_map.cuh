@@ -86,24 +86,19 @@ TensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
 /// @throws as tensor_map()
 ///
 /// Source: the ragged descriptors of Triton, triton/tools/ragged_tma.py.
-// clang-format off
-//! [ragged_map]
 template <class T>
 RaggedMap ragged_map(const T* data, const std::array<std::int64_t, 3>& sizes,
-                     const std::array<std::int64_t, 2>& strides,
-                     int box_rows) {
+                     const std::array<std::int64_t, 2>& strides, int box_rows) {
   const auto [tokens, heads, cols] = sizes;
   const std::int64_t row = tokens == 1 ? 8 : strides[0];
   // kRaggedRows * wrap = 2^64 elements.
   constexpr std::int64_t wrap = std::int64_t{1} << 34;
   RaggedMap result;
-  result.map = checked_tensor_map<T, 5>(
-      data, {kRaggedRows + 1, tokens + 1, heads, kRaggedRows, cols},
-      {wrap - row, row, strides[1], row}, box_rows, kPanelBytes);
+  result.map =
+      checked_tensor_map<T, 5>(data, {kRaggedRows + 1, tokens + 1, heads, kRaggedRows, cols},
+                               {wrap - row, row, strides[1], row}, box_rows, kPanelBytes);
   return result;
 }
-//! [ragged_map]
-// clang-format on
 
 /// The same of a matrix [rows, cols].
 /// @param ld from a row to the next, in elements, a multiple of 8

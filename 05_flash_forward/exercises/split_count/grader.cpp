@@ -1,7 +1,7 @@
 #ifdef FA_ENTRIES  // the student's process
-FA_ENTRY(split_count, [](double block, double part, std::int64_t units, std::int64_t tiles,
+FA_ENTRY(split_count, [](double block, double part, std::int64_t items, std::int64_t tiles,
                          std::int64_t blocks) {
-  return int{student::split_count({block, part}, units, tiles, blocks)};
+  return int{student::split_count({block, part}, items, tiles, blocks)};
 });
 #else  // the grader
 #include "common/classroom/grader.hpp"
@@ -14,11 +14,11 @@ constexpr std::int64_t kMostParts = 128;
 
 struct Case {
   double block, part;  // costs
-  std::int64_t units, tiles, blocks;
+  std::int64_t items, tiles, blocks;
 
-  std::int64_t waves(std::int64_t parts) const { return (units * parts + blocks - 1) / blocks; }
+  std::int64_t waves(std::int64_t parts) const { return (items * parts + blocks - 1) / blocks; }
   double full(std::int64_t parts) const {
-    return static_cast<double>(units * parts) / static_cast<double>(blocks);
+    return static_cast<double>(items * parts) / static_cast<double>(blocks);
   }
   std::int64_t longest(std::int64_t parts) const { return (tiles + parts - 1) / parts; }
   double merge(std::int64_t parts) const {
@@ -30,9 +30,9 @@ struct Case {
   }
   std::string where() const {
     return fmt::format(
-        "{} units of {} tiles, {} blocks at once, costs of a block {:g} and of a "
+        "{} items of {} tiles, {} blocks at once, costs of a block {:g} and of a "
         "part {:g}",
-        units, tiles, blocks, block, part);
+        items, tiles, blocks, block, part);
   }
 };
 
@@ -53,7 +53,7 @@ std::vector<std::pair<std::string, Cost>> wrong_costs(const Case& c) {
   const auto waves_of = [=](std::int64_t parts) { return static_cast<double>(c.waves(parts)); };
   return {{"a wave that is not full takes as long as one that is: the number of waves rounds up",
            [=](std::int64_t parts) {
-             const auto whole = std::max<std::int64_t>(1, c.units * parts / c.blocks);
+             const auto whole = std::max<std::int64_t>(1, c.items * parts / c.blocks);
              return static_cast<double>(whole) * (c.block + tiles_of(parts)) + c.merge(parts);
            }},
           {"the longest part decides: its tiles round up",
@@ -78,7 +78,7 @@ std::vector<std::pair<std::string, Cost>> wrong_costs(const Case& c) {
 }
 
 void grade(const Case& c) {
-  const int parts = call<int>("split_count", c.block, c.part, c.units, c.tiles, c.blocks);
+  const int parts = call<int>("split_count", c.block, c.part, c.items, c.tiles, c.blocks);
   const std::string where = " (" + c.where() + fmt::format("; yours is {})", parts);
   require(parts >= 1, "there is at least one part" + where);
   require(parts <= kMostParts, "there are at most 128 parts" + where);
@@ -89,7 +89,7 @@ void grade(const Case& c) {
   if (parts == right) return;
   const std::string costs = fmt::format("{} parts cost {:g}, and {} cost {:g}: ", parts,
                                         c.cost(parts), right, c.cost(right));
-  const std::int64_t filling = std::clamp<std::int64_t>(c.blocks / c.units, 1, most);
+  const std::int64_t filling = std::clamp<std::int64_t>(c.blocks / c.items, 1, most);
   require(parts != 1 || filling == 1,
           costs +
               "it seems to be always one part. Or does a wave that is not full cost a fraction? It "
@@ -111,12 +111,12 @@ void grade(const Case& c) {
 
 // Cases of which each tells one wrong cost from the right one, among many.
 void grade_all(const std::vector<double>& of_blocks, const std::vector<double>& of_parts,
-               const std::vector<std::int64_t>& of_units,
+               const std::vector<std::int64_t>& of_items,
                const std::vector<std::int64_t>& of_tiles) {
   for (const double block : of_blocks) {
     for (const double part : of_parts) {
-      for (const std::int64_t units : of_units) {
-        for (const std::int64_t tiles : of_tiles) grade({block, part, units, tiles, 264});
+      for (const std::int64_t items : of_items) {
+        for (const std::int64_t tiles : of_tiles) grade({block, part, items, tiles, 264});
       }
     }
   }

@@ -75,7 +75,7 @@ __device__ void attend_to_tiles(const Attention<T>& a, const DecodeItem& item,
   int tile = begin;
   for (; tile < end && tile < unmasked; ++tile) step(tile, std::false_type{});
   for (; tile < end; ++tile) step(tile, std::true_type{});
-  __syncthreads();  // no warp reads the tiles, whose place states take
+  __syncthreads();  // no warp still reads the tiles; states overwrite them
   store_warp_state<Tile>(o, state, lane);
   __syncthreads();  // the states are complete
   //! [decode_step]

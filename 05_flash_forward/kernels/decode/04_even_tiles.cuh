@@ -1,6 +1,6 @@
 /// @file
 /// Lengths from the memory of the device, and the same number of tiles for each block. The tiles of
-/// all items form one list, and each block takes a piece of it, whatever the lengths of the
+/// all items form one list, and each block takes a range of it, whatever the lengths of the
 /// sequences: it begins in the middle of one item and ends in the middle of another. One launch,
 /// and one CUDA graph, serve all steps of a generation.
 ///
@@ -103,7 +103,7 @@ struct TileList {
 struct EvenTiles {
   int total;
   int blocks;  ///< with work: at most as many as tiles
-  int slots;   ///< of blocks of other heads, which come before
+  int slots;   ///< before those of this head's blocks
 
   /// Where a block begins; the next one's begin is its end. The first blocks have a tile more.
   //! [even_tiles]
@@ -132,7 +132,7 @@ struct ItemPart {
   int first;  ///< where the item begins in the list
   int tiles;  ///< of the item
   int begin;  ///< the part's first tile of the item
-  int end;    ///< the tile behind the last one
+  int end;    ///< the tile after the last one
 };
 
 /// Writes O of a part that is the whole item; else leaves its state, and the last block to do so
@@ -206,7 +206,7 @@ __device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
     const int row = sequence.batch * a.kv_heads + head;
     finish_part<Tile>(a, part, even, block, states,
                       counters + row * list.items() + part.index);
-    __syncthreads();  // no warp reads the states, whose place tiles take
+    __syncthreads();  // no warp still reads the states; tiles overwrite them
     place = part.first + part.end;
     if (place < end_of_block && part.index + 1 == list.items()) {
       sequence = list.sequence(sequence.batch + 1);

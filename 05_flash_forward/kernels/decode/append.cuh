@@ -42,18 +42,19 @@ __global__ void __launch_bounds__(kAppendThreads)
   keys = keys < 0 ? 0 : keys < length_k ? keys : length_k;
   const int key = keys - length_new + row;  // its place in the sequence
   if (row >= length_new || key < 0) return;
-  int part = batch, token = key;
+  int page_or_batch = batch, token = key;
   if (pages.block_table != nullptr) {
-    part = pages.block_table[std::int64_t{batch} * pages.most_pages +
-                             key / pages.page_size];
+    page_or_batch = pages.block_table[std::int64_t{batch} * pages.most_pages +
+                                      key / pages.page_size];
     token = key % pages.page_size;
-    if (part < 0 || part >= pages.cache_pages) return;
+    if (page_or_batch < 0 || page_or_batch >= pages.cache_pages) return;
   }
   //! [append]
   const auto copy = [&](const NewRows& rows) {
     if (col >= rows.columns) return;
     const RowStrides &from = rows.from_strides, &to = rows.to_strides;
-    store4(rows.to + part * to.batch + head * to.head + token * to.row + col,
+    store4(rows.to + page_or_batch * to.batch + head * to.head +
+               token * to.row + col,
            load4(rows.from + batch * from.batch + head * from.head +
                  row * from.row + col));
   };

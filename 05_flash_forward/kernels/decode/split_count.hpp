@@ -1,5 +1,6 @@
 /// @file
-/// Into how many parts the keys of a decoding problem are split: a model of what a launch costs.
+/// Into how many parts steps 03 and 06 split the keys of a decoding problem: a model of what a
+/// launch costs.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +16,15 @@ constexpr double kPartCost = 0.03;
 /// Parts at most: each of the lanes of a warp reads four maxima.
 constexpr int kMostParts = 128;
 
-/// What the launch costs with so many parts of each unit's tiles: waves of blocks, each as long as
+/// What the launch costs with so many parts of each item's tiles: waves of blocks, each as long as
 /// a part, and the merge.
-/// @param units  what has a block for each part
-/// @param tiles  of a unit
+/// @param items  what has a block for each part
+/// @param tiles  of an item
 /// @param blocks that a GPU runs at once
 //! [split_cost]
-constexpr double split_cost(std::int64_t units, std::int64_t tiles,
+constexpr double split_cost(std::int64_t items, std::int64_t tiles,
                             std::int64_t blocks, std::int64_t parts) {
-  const std::int64_t waves = (units * parts + blocks - 1) / blocks;
+  const std::int64_t waves = (items * parts + blocks - 1) / blocks;
   const std::int64_t longest = (tiles + parts - 1) / parts;
   const double of_merge =
       parts == 1 ? 0 : kPartCost * static_cast<double>(parts);
@@ -34,13 +35,13 @@ constexpr double split_cost(std::int64_t units, std::int64_t tiles,
 //! [split_cost]
 
 /// The number of parts that costs least; the smallest of several. At least 1.
-constexpr int split_count(std::int64_t units, std::int64_t tiles,
+constexpr int split_count(std::int64_t items, std::int64_t tiles,
                           std::int64_t blocks) {
   int best = 1;
   double least = std::numeric_limits<double>::infinity();
   const std::int64_t most = tiles < kMostParts ? tiles : kMostParts;
   for (int parts = 1; parts <= most; ++parts) {
-    const double cost = split_cost(units, tiles, blocks, parts);
+    const double cost = split_cost(items, tiles, blocks, parts);
     if (cost < least) {
       least = cost;
       best = parts;

@@ -52,7 +52,6 @@ struct RowSplit {
 /// The state of all parts of a row's keys: lesson 03's merge, with the maximum of all parts first.
 /// A warp calls it, and each lane gets m and l.
 /// @param slot_of where the state of a part is: slot_of(part)
-//! [merge_row]
 template <int d, class SlotOf>
 __device__ RowSplit<d> merge_row(const SplitStates& states, int parts,
                                  int row, float exponent_scale,
@@ -67,6 +66,7 @@ __device__ RowSplit<d> merge_row(const SplitStates& states, int parts,
     all.m = fmaxf(all.m, states.m[index(part)]);
   }
   all.m = warp_max(all.m);
+  //! [merge_loop]
   for (int part0 = 0; part0 < parts; part0 += kWarp) {
     const int own = part0 + lane;  // of which this lane has the factor
     const std::int64_t i = index(own < parts ? own : parts - 1);
@@ -97,9 +97,9 @@ __device__ RowSplit<d> merge_row(const SplitStates& states, int parts,
     }
   }
   all.l = warp_sum(all.l);
+  //! [merge_loop]
   return all;
 }
-//! [merge_row]
 
 /// Leaves a row's state as that of a part; a warp calls it.
 template <int d>

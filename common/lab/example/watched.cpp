@@ -13,7 +13,7 @@ int main() {
     const fa::lab::Watch watch;  // before the first buffer
     const bool right = fa::on_watched_lab::run_example();
     const fa::lab::Report report = watch.report();
-    fmt::print("{}{}\n", report.text(), right ? "right" : "wrong results");
+    fmt::print("{}\n{}\n", report.text(), right ? "right" : "wrong results");
     return right && report.findings.empty() ? 0 : 1;
   } catch (const std::exception& error) {  // a deadlock, for example
     fmt::print("{}\n", error.what());
