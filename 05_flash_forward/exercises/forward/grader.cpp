@@ -242,17 +242,6 @@ void grade(const Sizes& sizes, float spread = 1, float scale = 0) {
   check_rows(ran, kReasons, in, right, 3e-5 * spread, wrongs);
 }
 
-// Cases of before, in which only one thing changes.
-void grade_variations(const Sizes& sizes) {
-  Inputs apart = random_inputs<float>(sizes);
-  apart.gap = 4;
-  check_strides(launched(apart), apart, right_rows(apart), 3e-5);
-  for (const float level : {-2e4f, 2e4f}) {
-    const Inputs in = inputs_around<float>(level, sizes);
-    check_level(launched(in), in, right_rows(in), level);
-  }
-}
-
 }  // namespace
 
 FA_STAGE(easy) {
@@ -268,7 +257,7 @@ FA_STAGE(odd) {
   grade({1, 1, 1, 1, kHeadDim, true});
   grade({1, 1, 5, 40, kHeadDim, true}, 60);
   grade({1, 1, 20, 40, kHeadDim, true}, 1, 0.3f);
-  grade_variations({2, 2, 33, 70, kHeadDim, true});
+  check_variations({2, 2, 33, 70, kHeadDim, true}, launched, right_rows, 3e-5);
 }
 
 FA_STAGE(races) {
