@@ -189,50 +189,46 @@ def ring_times(stages, runs_on):
     return steps, writes
 
 
+def draw_ring(d, left, y, stages, runs_on):
+    """One kernel: a row for each stage and one for C; returns the height."""
+    unit, row = 7.0, 20
+    steps, writes = ring_times(stages, runs_on)
+
+    def box(first, last, line, colour):
+        width = unit * (last - first)
+        d.box(left + unit * first, y + row * line, width, row - 3, colour, "#666666")
+
+    for stage in range(stages):
+        d.right(left - 6, y + row * stage + 13, f"stage {stage}")
+    d.right(left - 6, y + row * stages + 13, "C")
+    for stage, step, fetch, there, read, end in steps:
+        for first, last, colour in [
+            (fetch, there, LINEAR),
+            (there, read, SMALL),
+            (read, end, QUADRATIC),
+        ]:
+            if first < last:
+                box(first, last, stage, colour)
+        d.text(left + unit * (read + end) / 2, y + row * stage + 13, step)
+    for first, last in writes:
+        box(first, last, stages, COLOURS[3])
+    end = left + unit * writes[-1][1]
+    d.line(end, y - 4, end, y + row * (stages + 1), RED, 1.5)
+    return row * (stages + 1)
+
+
 def ring():
     kinds = [
         ("step 19: one stage", 1, False),
         ("step 20: three stages", 3, False),
         ("step 21: persistent", 3, True),
     ]
-    unit, left, row = 7.0, 62, 20
     title = "Two tiles of C on one SM: when the stages are filled and read in steps 19 to 21"
     d = Drawing(WIDTH, 382, title)
     y = 30
     for name, stages, runs_on in kinds:
-        steps, writes = ring_times(stages, runs_on)
         d.left(12, y - 10, name, font_weight="bold")
-        for stage in range(stages):
-            d.right(left - 6, y + row * stage + 13, f"stage {stage}")
-        d.right(left - 6, y + row * stages + 13, "C")
-        for stage, step, fetch, there, read, end in steps:
-            for first, last, colour in [
-                (fetch, there, LINEAR),
-                (there, read, SMALL),
-                (read, end, QUADRATIC),
-            ]:
-                if first < last:
-                    d.box(
-                        left + unit * first,
-                        y + row * stage,
-                        unit * (last - first),
-                        row - 3,
-                        colour,
-                        "#666666",
-                    )
-            d.text(left + unit * (read + end) / 2, y + row * stage + 13, step)
-        for first, last in writes:
-            d.box(
-                left + unit * first,
-                y + row * stages,
-                unit * (last - first),
-                row - 3,
-                COLOURS[3],
-                "#666666",
-            )
-        end = writes[-1][1]
-        d.line(left + unit * end, y - 4, left + unit * end, y + row * (stages + 1), RED, 1.5)
-        y += row * (stages + 1) + 30
+        y += draw_ring(d, 62, y, stages, runs_on) + 30
     entries = [
         (LINEAR, "copy in flight"),
         (SMALL, "ready"),

@@ -58,6 +58,32 @@ __device__ int loaded_tiles(const Attention<T>& a, int block) {
   return visible > Tile::block_n ? ceil_div(visible, Tile::block_n) : 1;
 }
 
+/// Gives each persistent block the indices of its tiles: the first is blockIdx.x, the others come
+/// from a counter in global memory that all blocks share.
+struct TileCounter {
+  unsigned* counter;  ///< null: blocks take every gridDim.x-th tile
+  int tiles;          ///< of all blocks
+
+  //! [counter]
+  /// Unused if each block has at most one tile, or without a workspace.
+  __device__ bool is_used() const {
+    return counter != nullptr && tiles > static_cast<int>(gridDim.x);
+  }
+  /// The block's tile after this one; a value of at least `tiles` means that
+  /// none is left.
+  __device__ int next(int tile_index) const {
+    const int grid = gridDim.x;
+    return is_used() ? grid + int(atomicAdd(counter, 1u)) : tile_index + grid;
+  }
+  /// A block calls this with its last index. All blocks together call next()
+  /// once for each tile and once for each block.
+  __device__ void finish(int last) const {
+    const int grid = gridDim.x;
+    if (is_used() && last == tiles + 2 * grid - 1) *counter = 0;
+  }
+  //! [counter]
+};
+
 /// The producer's states of the pipelines of a tile's Q, K and V.
 template <class Tile>
 struct ProducerState {

@@ -153,14 +153,4 @@ ForwardKernel forward_kernel(const Attention<T>& a,
                                                   : sm_80_kernel(a, device);
 }
 
-/// Launches the kernel that forward_kernel() chooses.
-/// @param a            with a head dimension that is a multiple of 8 up to 256; see
-///                     supports_head_dim_v()
-/// @param tile_counter as for launch_persistent()
-/// @throws as launch()
-template <class T>
-void launch_forward(const Attention<T>& a, const Stream& stream, unsigned* tile_counter = nullptr) {
-  forward_kernel(a).launch(stream, tile_counter);
-}
-
 }  // namespace fa::FA_TARGET

@@ -86,6 +86,53 @@ bool near(double a, double b, double largest) {
   return std::abs(a - b) <= 3e-5 * largest;
 }
 
+// Checks l and o by the plain formula over all keys.
+// most:  the maxima of the rows
+// taken: the maxima that were taken last
+void check_sums(const Tensor<float, 2>& s, float scale, const std::vector<float>& most,
+                const std::vector<float>& taken, const Tensor<float, 1>& l,
+                const Tensor<float, 1>& o) {
+  for (int row = 0; row < kRows; ++row) {
+    CAPTURE(row);
+    if (most[row] == -INFINITY) {
+      CHECK(l(row) == 0);
+      CHECK(o(row) == 0);
+      continue;
+    }
+    double sum = 0, output = 0;
+    for (int key = 0; key < s.size(1); ++key) {
+      const double weight = std::exp2((static_cast<double>(s(row, key)) - most[row]) * scale);
+      sum += weight;
+      output += weight * value_of(key);
+    }
+    const double lse = most[row] * static_cast<double>(scale) + std::log2(sum);
+    const double out = taken[row] * static_cast<double>(scale) + std::log2(l(row));
+    CHECK(near(out, lse, 1));
+    CHECK(near(o(row) / l(row), output / sum, 3));
+  }
+}
+
+// What Found has, on the host.
+struct Results {
+  Tensor<float, 2> probs;
+  Tensor<float, 3> m;
+  Tensor<int, 2> rescaled;
+  Tensor<float, 1> l, o;
+};
+
+template <bool lazy, int r>
+Results results_of(const Tensor<float, 2>& s, int edges, float scale) {
+  const DeviceBuffer<float> scores(s);
+  DeviceBuffer<float> probs(s.count()), m(kTiles * kRows * 4), l(kRows), o(kRows);
+  DeviceBuffer<int> rescaled(kTiles * kWarp);
+  launch(softmax_of_tiles<lazy, r>, {{1}, {kWarp}}, scores.data(), edges, scale,
+         Found{probs.data(), m.data(), rescaled.data(), l.data(), o.data()});
+  return {probs.template tensor<float, 2>(s.shape()),
+          m.template tensor<float, 3>({kTiles, kRows, 4}),
+          rescaled.template tensor<int, 2>({kTiles, kWarp}), l.template tensor<float, 1>({kRows}),
+          o.template tensor<float, 1>({kRows})};
+}
+
 // Checks every step.
 // Returns after which tiles maxima were raised.
 template <bool lazy, int r>
@@ -99,16 +146,7 @@ std::vector<bool> check(const Scores& score, int edges, float scale) {
   for (int row = 0; row < kRows; ++row) {
     for (int key = 0; key < all; ++key) s(row, key) = score(row, key);
   }
-  const DeviceBuffer<float> scores(s);
-  DeviceBuffer<float> probs(s.count()), m(kTiles * kRows * 4), l(kRows), o(kRows);
-  DeviceBuffer<int> rescaled(kTiles * kWarp);
-  launch(softmax_of_tiles<lazy, r>, {{1}, {kWarp}}, scores.data(), edges, scale,
-         Found{probs.data(), m.data(), rescaled.data(), l.data(), o.data()});
-  const auto of_probs = probs.template tensor<float, 2>(s.shape());
-  const auto of_m = m.template tensor<float, 3>({kTiles, kRows, 4});
-  const auto of_rescaled = rescaled.template tensor<int, 2>({kTiles, kWarp});
-  const auto of_l = l.template tensor<float, 1>({kRows});
-  const auto of_o = o.template tensor<float, 1>({kRows});
+  const Results found = results_of<lazy, r>(s, edges, scale);
 
   // Maxima, tile by tile: those of all rows are raised, or none.
   std::vector<bool> result;
@@ -129,18 +167,18 @@ std::vector<bool> check(const Scores& score, int edges, float scale) {
       taken[row] = std::max(taken[row], in_tile[row]);
     }
     for (int lane = 0; lane < kWarp; ++lane) {
-      wrong_votes += of_rescaled(tile, lane) != static_cast<int>(expected);
+      wrong_votes += found.rescaled(tile, lane) != static_cast<int>(expected);
     }
     for (int row = 0; row < kRows; ++row) {
       for (int t = 0; t < 4; ++t) {
-        wrong_maxima += of_m(tile, row, t) != taken[row];
+        wrong_maxima += found.m(tile, row, t) != taken[row];
       }
       for (int key = keys * tile; key < keys * (tile + 1); ++key) {
         const double weight =
             s(row, key) == -INFINITY
                 ? 0
                 : std::exp2((static_cast<double>(s(row, key)) - taken[row]) * scale);
-        const double out = of_probs(row, key);
+        const double out = found.probs(row, key);
         wrong_probs += !near(out, weight, std::max(weight, 1e-9));
         too_large += !(out <= std::exp2(lazy ? kRescaleThreshold : 0) * 1.0001);
       }
@@ -151,26 +189,7 @@ std::vector<bool> check(const Scores& score, int edges, float scale) {
   CHECK(wrong_maxima == 0);
   CHECK(wrong_probs == 0);
   CHECK(too_large == 0);
-
-  // Sums: the plain formula over all keys.
-  for (int row = 0; row < kRows; ++row) {
-    CAPTURE(row);
-    if (most[row] == -INFINITY) {
-      CHECK(of_l(row) == 0);
-      CHECK(of_o(row) == 0);
-      continue;
-    }
-    double sum = 0, output = 0;
-    for (int key = 0; key < all; ++key) {
-      const double weight = std::exp2((static_cast<double>(s(row, key)) - most[row]) * scale);
-      sum += weight;
-      output += weight * value_of(key);
-    }
-    const double lse = most[row] * static_cast<double>(scale) + std::log2(sum);
-    const double out = taken[row] * static_cast<double>(scale) + std::log2(of_l(row));
-    CHECK(near(out, lse, 1));
-    CHECK(near(of_o(row) / of_l(row), output / sum, 3));
-  }
+  check_sums(s, scale, most, taken, found.l, found.o);
   return result;
 }
 

@@ -30,7 +30,6 @@ class OnDevice {
         lse_(on_device(forward(x).lse)),
         inv_row_sum_(on_device(padded(
             x, [](const Forward&, int) { return 1.0; }, 0))) {
-    const std::int64_t d = x.head_dim;
     a.q = q_.data();
     a.k = k_.data();
     a.v = v_.data();
@@ -41,18 +40,7 @@ class OnDevice {
     a.delta = delta_.data();
     a.lse = lse_.data();
     a.inv_row_sum = inv_row_sum_.data();
-    a.q_strides = {x.heads * x.length_q * d, x.length_q * d, d};
-    a.k_strides = {x.length_k * d, x.length_k * d, d};
-    a.v_strides = a.d_k_strides = a.d_v_strides = a.k_strides;
-    a.o_strides = a.d_o_strides = a.d_q_strides = a.q_strides;
-    a.batch = 1;
-    a.heads = x.heads;
-    a.kv_heads = 1;
-    a.length_q = x.length_q;
-    a.length_k = x.length_k;
-    a.head_dim = a.head_dim_v = x.head_dim;
-    a.scale = static_cast<float>(x.scale);
-    a.causal = x.causal;
+    set_sizes(a, x);
   }
 
   /// What was written so far; NaN where nothing was.

@@ -38,6 +38,25 @@ struct Problem {
   }
 };
 
+/// Tells kernels the strides, the sizes, the scale and the mask of a problem.
+/// @tparam Gradient fa::FA_TARGET::AttentionGradient
+template <class Gradient>
+void set_sizes(Gradient& a, const Problem& x) {
+  const std::int64_t d = x.head_dim;
+  a.q_strides = {x.heads * x.length_q * d, x.length_q * d, d};
+  a.k_strides = {x.length_k * d, x.length_k * d, d};
+  a.v_strides = a.d_k_strides = a.d_v_strides = a.k_strides;
+  a.o_strides = a.d_o_strides = a.d_q_strides = a.q_strides;
+  a.batch = 1;
+  a.heads = x.heads;
+  a.kv_heads = 1;
+  a.length_q = x.length_q;
+  a.length_k = x.length_k;
+  a.head_dim = a.head_dim_v = x.head_dim;
+  a.scale = static_cast<float>(x.scale);
+  a.causal = x.causal;
+}
+
 /// What a forward pass keeps.
 struct Forward {
   std::vector<double> o;    ///< [heads, length_q, head_dim]

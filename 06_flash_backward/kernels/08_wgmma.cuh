@@ -23,17 +23,6 @@ struct WgmmaBackwardShared {
   Mbarrier queries_full;  ///< q, d_o, lse and delta are loaded
 };
 
-/// Adds this lane's part of dQ to the accumulator.
-/// @param to  see d_q_accum_part()
-/// @param d_q this lane's
-template <class Tile>
-__device__ void atomic_add_d_q(float* to, const QueryGradient<Tile>& d_q) {
-  for_each_four<Tile::d_q_columns / 2>([&](int at, int i) {
-    atomic_add4(to + at,
-                make_float4(d_q[i], d_q[i + 1], d_q[i + 2], d_q[i + 3]));
-  });
-}
-
 /// dK, dV, and additions to d_q_accum. A block owns keys and loops over the queries.
 /// @tparam Tile HopperBackwardTile with one stage
 template <class Tile, class T>
@@ -101,7 +90,7 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups, 1)
     QueryGradient<Tile> d_q;
     issue_d_q<Tile>(d_q, shared.d_s, shared.k, warpgroup);
     wgmma_wait<0>(d_v, p_operand, d_k, d_s_operand, d_q);
-    atomic_add_d_q<Tile>(d_q_accum_part<Tile>(a, row, warpgroup), d_q);
+    add_accumulator(d_q_accum_part<Tile>(a, row, warpgroup), d_q);
     __syncthreads();  // all threads have read the tiles
     //! [tile_step]
   });

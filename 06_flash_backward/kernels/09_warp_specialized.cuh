@@ -98,10 +98,7 @@ __device__ void accumulate_d_q(SpecializedBackwardShared<Tile>& shared,
 }
 
 /// Sends a warpgroup's part of dQ to the thread that adds it.
-/// @param shared    the block's
-/// @param d_q       this lane's part
-/// @param warpgroup whose part
-/// @param parity    of how often it was called before; with two stages, the stage
+/// @param parity of how often it was called before; with two stages, the stage
 template <class Tile, class Shared>
 __device__ void send_d_q(Shared& shared, QueryGradient<Tile>& d_q,
                          int warpgroup, int parity) {
@@ -129,9 +126,7 @@ struct SpecializedMmaWarpgroup {
   KeyGradient<Tile> d_k{};
   KeyGradient<Tile> d_v{};
 
-  /// A tile of queries.
-  /// @param query0 the tile's first query
-  /// @param masked whether some of its queries do not see all keys
+  /// A tile of queries, masked if some of them do not see all keys.
   __device__ void step(int query0, bool masked) {
     TransposedScores<Tile> p, d_s;  // at first S^T and dP^T
     RoundedScores<Tile> p_operand, d_s_operand;

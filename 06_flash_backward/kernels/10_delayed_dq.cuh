@@ -74,10 +74,7 @@ struct DelayedMmaWarpgroup {
              PipelineState<2>{at.stage ^ 1, at.parity ^ at.stage ^ 1});
   }
 
-  /// A tile of queries.
-  /// @tparam first  whether it is the block's first one
-  /// @param  query0 the tile's first query
-  /// @param  masked whether some of its queries do not see all keys
+  /// A tile of queries, `first` of the block or not; masked if some of them do not see all keys.
   template <bool first>
   __device__ void step(int query0, bool masked) {
     TransposedScores<Tile> p, d_s;  // at first S^T and dP^T

@@ -14,6 +14,49 @@
 
 namespace fa::FA_TARGET {
 
+/// The semaphore of a warpgroup's part of a tile of d_q_accum; row is the tile's first in the
+/// workspace.
+template <class T>
+__device__ unsigned* d_q_semaphore(const AttentionGradient<T>& a,
+                                   std::int64_t row, int warpgroup) {
+  return a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
+}
+
+/// The row statistics of rung 10, semaphores that are zero, and an accumulator that is zero only
+/// for queries that see no key: for the others the first block stores.
+/// @tparam d columns of d_q_accum, at least head_dim
+template <int d, class T>
+__device__ void preprocess_rows_and_semaphores(
+    const AttentionGradient<T>& a, const RowBlock& block = row_block<d>()) {
+  const auto store = [&](const auto& head, int row, int col, float delta) {
+    const std::int64_t padded = head.padded_row + row;
+    const int next_tile = (row / kSemaphoreRows + 1) * kSemaphoreRows;
+    if (visible_keys(a, next_tile - 1) <= 0) {
+      zero_d_q_accum<d>(a, padded, col);
+    }
+    if (col > 0) return;
+    if (row % kSemaphoreRows < 2) {
+      a.d_q_semaphores[padded / kSemaphoreRows * 2 + row % kSemaphoreRows] =
+          0;
+    }
+    store_row_statistics(a, head, row, delta);
+  };
+  with_row_delta<d>(a, store, block);
+}
+/// The kernel that computes them.
+template <int d, class T>
+__global__ void preprocess_semaphores(AttentionGradient<T> a) {
+  preprocess_rows_and_semaphores<d>(a);
+}
+
+/// How many blocks add to a tile of queries before this one.
+template <class Tile, class T>
+__device__ int accumulation_rank(const Attention<T>& a, const NBlock& block,
+                                 int query0) {
+  const int visible = visible_keys(a, query0 + Tile::block_m - 1);
+  return (visible - 1) / Tile::block_n - block.key0 / Tile::block_n;
+}
+
 /// A thread that adds a warpgroup's parts of dQ to the accumulator, in order.
 /// @return where the block's next parts are in its pipeline
 template <class Tile, class Shared, class T, class Block>
@@ -101,6 +144,101 @@ void launch_backward_ordered_dq(const AttentionGradient<T>& a,
           Tile::stages},
          maps, scheduler);
   launch_tma_postprocess<Tile>(maps, stream);
+}
+
+/// What a block keeps in shared memory in rungs 15 and 19: rung 10's, and a second tile of dQ. With
+/// 128 columns the thread above takes longer for a part than the matmuls of a tile take. There two
+/// threads take turns, one for even tiles and one for odd ones, each with both parts of its tile.
+template <class Tile>
+struct OrderedTilesShared : DelayedBackwardShared<Tile> {
+  alignas(128) float odd_d_q[kKeyWarpgroups][Tile::d_q_part];
+  Mbarrier d_q_tile_full[2];  ///< both parts of an even tile, or an odd one
+
+  /// Initializes the barriers; all threads call it.
+  __device__ void init() {
+    if (threadIdx.x == 0) {
+      for (auto& barrier : d_q_tile_full) barrier.init(4 * kKeyWarpgroups);
+    }
+    DelayedBackwardShared<Tile>::init();
+  }
+  /// The parts of an even tile, or of an odd one.
+  __device__ float (*d_q_tile(int stage))[Tile::d_q_part] {
+    return stage == 0 ? this->d_q : odd_d_q;
+  }
+};
+
+/// Sends a warpgroup's part of a tile to the thread that adds it: see rung 09.
+template <class Tile>
+__device__ void send_d_q(OrderedTilesShared<Tile>& shared,
+                         QueryGradient<Tile>& d_q, int warpgroup,
+                         const PipelineState<2>& tile) {
+  shared.d_q_empty[tile.stage].wait(tile.parity ^ 1);
+  with_d_q_part<Tile>(d_q, warpgroup, [&](auto& part) {
+    store_accumulator(shared.d_q_tile(tile.stage)[warpgroup], part);
+  });
+  fence_async_proxy();  // TMA sees what this thread wrote
+  __syncwarp();
+  if (threadIdx.x % kWarp == 0) shared.d_q_tile_full[tile.stage].arrive();
+}
+
+/// A thread that adds even tiles of dQ to the accumulator, or odd ones, in order.
+/// @param stage 0 or 1
+//! [ordered_tiles]
+template <class Tile, class T, class Block>
+__device__ void accumulate_tiles_in_order(OrderedTilesShared<Tile>& shared,
+                                          const AttentionGradient<T>& a,
+                                          const Block& block, int stage) {
+  const int bytes = d_q_bytes<Tile>(0) + d_q_bytes<Tile>(1);
+  const float* const from = shared.d_q_tile(stage)[0];
+  int index = 0, parity = 0;
+  for_each_m_block<Tile>(a, block, [&](int head, int query0) {
+    if (index++ % 2 != stage) return;
+    const std::int64_t row = workspace_row(a, block, head, query0);
+    unsigned* const semaphore = d_q_semaphore(a, row, 0);
+    const auto rank =
+        static_cast<unsigned>(accumulation_rank<Tile>(a, block, query0));
+    float* const to = d_q_accum_part<Tile>(a, row, 0);  // the other follows
+    while (load_acquire(semaphore) != rank) {  // other blocks add before
+    }
+    shared.d_q_tile_full[stage].wait(parity);
+    fence_async_proxy_global();  // makes their sums visible to TMA
+    if (rank == 0) {
+      bulk_store(to, from, bytes);
+    } else {
+      bulk_add(to, from, bytes);
+    }
+    bulk_commit();
+    bulk_wait_read<0>();
+    shared.d_q_empty[stage].arrive();
+    bulk_wait<0>();  // the sums are in global memory
+    atomic_add_release(semaphore, 1);
+    parity ^= 1;
+  });
+}
+//! [ordered_tiles]
+
+/// dK, dV, and ordered additions to d_q_accum: as ordered_dq_block().
+/// @param shared of the block; its barriers are ready
+template <class Tile, class T>
+__device__ void ordered_tiles_block(OrderedTilesShared<Tile>& shared,
+                                    const TmaGradient<T>& maps,
+                                    const TileScheduler& scheduler) {
+  const AttentionGradient<T>& a = maps.a;
+  const WorkTile work = work_tile(blockIdx.x, scheduler);  // last keys first
+  const NBlock block = n_block<Tile>(a, work.block, work.head, work.batch);
+  const int warpgroup = warpgroup_index();
+  if (warpgroup == kKeyWarpgroups) {
+    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
+    const int warp = threadIdx.x / kWarp % 4;
+    if (threadIdx.x % kWarp != 0) return;
+    if (warp == 0) load_queries(shared, maps, block);
+    if (warp == 1 || warp == 2) {
+      accumulate_tiles_in_order(shared, a, block, warp - 1);
+    }
+    return;
+  }
+  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
+  compute_n_block<Tile>(shared, maps, block, warpgroup);
 }
 
 }  // namespace fa::FA_TARGET

@@ -6,7 +6,7 @@
 /// Source: the idea is ours.
 #pragma once
 
-#include "06_flash_backward/kernels/10_delayed_dq.cuh"
+#include "06_flash_backward/kernels/11_ordered_dq.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -53,6 +53,16 @@ __device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
     at.advance();
   });
   return at;
+}
+
+/// The block of keys for a place in the order of rung 11 or of rung 12.
+template <class Tile, bool ordered, class T>
+__device__ NBlock scheduled_n_block(const Attention<T>& a, int tile_index,
+                                    const TileScheduler& scheduler) {
+  if constexpr (!ordered)
+    return spread_n_block<Tile>(a, tile_index, scheduler);
+  const WorkTile work = work_tile(tile_index, scheduler);
+  return n_block<Tile>(a, work.block, work.head, work.batch);
 }
 
 /// dK, dV, and d_q_accum: a block owns keys and loops over the queries.

@@ -7,8 +7,8 @@
 /// Source: NVIDIA, CUDA C++ Programming Guide, programmatic dependent launch and synchronization.
 #pragma once
 
+#include "06_flash_backward/kernels/11_ordered_dq.cuh"
 #include "06_flash_backward/kernels/14_persistent.cuh"
-#include "06_flash_backward/kernels/ordered_tiles.cuh"
 
 namespace fa::FA_TARGET {
 

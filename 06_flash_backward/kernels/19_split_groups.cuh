@@ -11,9 +11,9 @@
 /// the same idea with keys.
 #pragma once
 
+#include "06_flash_backward/kernels/11_ordered_dq.cuh"
 #include "06_flash_backward/kernels/12_store_then_reduce.cuh"
 #include "06_flash_backward/kernels/group_parts.cuh"
-#include "06_flash_backward/kernels/ordered_tiles.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -1,8 +1,7 @@
 /// @file
-/// What the kernels with TMA and wgmma share: tiles and their maps, blocks of keys and their order,
-/// and for two warpgroups with 64 keys each, rungs 08 to 12, 14 and 15: the mask, P and dS, the
-/// accumulator of dQ, and the epilogue. There scores are transposed: P^T and dS^T are left operands
-/// of wgmma in registers, and only dS goes through shared memory.
+/// What the kernels with TMA and wgmma share. Rungs 08 to 12, 14, 15 and 19 have two warpgroups with
+/// 64 keys each and transposed scores: P^T and dS^T are left operands of wgmma in registers, and
+/// only dS goes through shared memory.
 ///
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024, section 3 and appendix B.
 #pragma once
@@ -209,22 +208,12 @@ __device__ NBlock spread_n_block(const Attention<T>& a, int tile_index,
   return block;
 }
 //! [first_stores]
-/// The block of keys for a place in the order of rung 11 or of rung 12.
-template <class Tile, bool ordered, class T>
-__device__ NBlock scheduled_n_block(const Attention<T>& a, int tile_index,
-                                    const TileScheduler& scheduler) {
-  if constexpr (!ordered)
-    return spread_n_block<Tile>(a, tile_index, scheduler);
-  const WorkTile work = work_tile(tile_index, scheduler);
-  return n_block<Tile>(a, work.block, work.head, work.batch);
-}
 
 /// The order of blocks of keys. Under the causal mask those with the most queries come first, in
 /// groups of heads: two blocks for each SM, but where memory limits no more heads than have their
 /// Q, dO and d_q_accum in an eighth of the L2 cache.
-/// @tparam Tile   of the kernel
-/// @param ordered for blocks that wait for one another: so small groups in any
-///                case; without a mask of two thirds of the cache
+/// @param ordered for blocks that wait for one another: such small groups in any case; without a
+///                mask of two thirds of the cache
 /// @param sms     that share a block of keys
 template <class Tile, class T>
 TileScheduler n_block_scheduler(const AttentionGradient<T>& a,
@@ -250,10 +239,8 @@ inline Size grid_of_work(const TileScheduler& scheduler) {
           static_cast<unsigned>(scheduler.blocks)};
 }
 
-/// Masks the keys that a query does not see. Rows beyond length_q have P = 0 in any case.
-/// @param s      S^T
-/// @param query0 the tile's first query
-/// @param key0   the warpgroup's first key
+/// Masks, in S^T, the keys of a warpgroup, from key0 on, that a query of the tile does not see. Rows
+/// beyond length_q have P = 0 in any case.
 template <class T, int r>
 __device__ void apply_mask_transposed(float (&s)[r], const Attention<T>& a,
                                       int query0, int key0) {
@@ -269,10 +256,7 @@ __device__ void apply_mask_transposed(float (&s)[r], const Attention<T>& a,
   }
 }
 
-/// P^T = exp2(scale S^T - LSE).
-/// @param s          S^T; P^T on return
-/// @param lse_base_2 of the tile's queries
-/// @param scale      of the scores / ln 2
+/// P^T = exp2(scale S^T - LSE) in place of S^T; scale is that of the scores / ln 2.
 template <int r>
 __device__ void recompute_probs(float (&s)[r], const float* lse_base_2,
                                 float scale) {
@@ -291,10 +275,7 @@ __device__ void recompute_probs(float (&s)[r], const float* lse_base_2,
   }
 }
 
-/// dS^T = P^T * (dP^T - delta), elementwise.
-/// @param d_p   dP^T; dS^T on return
-/// @param p     P^T
-/// @param delta of the tile's queries
+/// dS^T = P^T * (dP^T - delta), elementwise, in place of dP^T.
 template <int r>
 __device__ void score_gradients(float (&d_p)[r], const float (&p)[r],
                                 const float* delta) {
@@ -313,19 +294,17 @@ __device__ void score_gradients(float (&d_p)[r], const float (&p)[r],
   }
 }
 
-/// The row of a tile of 64 rows whose address this lane gives to stmatrix_x4(), for 16 columns.
+/// The row, and below the column, of a tile of 64 rows and 16 columns whose address this lane gives
+/// to stmatrix_x4().
 __device__ inline int stmatrix_row() {
   return threadIdx.x / kWarp % 4 * 16 + threadIdx.x % kWarp % 16;
 }
-/// Which of these columns the address is of.
 __device__ inline int stmatrix_column() {
   return threadIdx.x % kWarp / 16 * 8;
 }
 
-/// Stores dS of a warpgroup to shared memory: stmatrix transposes dS^T, and each query has a row.
-/// @param to   block_m x block_n
-/// @param d_s  rounded
-/// @param key  the warpgroup's first in the block
+/// Stores dS of a warpgroup to a tile block_m x block_n in shared memory: stmatrix transposes dS^T.
+/// @param key the warpgroup's first in the block
 //! [store_d_s]
 template <class ScoreTile, int parts>
 __device__ void store_d_s(ScoreTile& to, const std::uint32_t (&d_s)[parts][4],
@@ -380,8 +359,7 @@ __device__ void for_each_four(Visit visit) {
 #pragma unroll
   for (int i = 0; i < registers; i += 4) visit(own + i * kWarpgroup, i);
 }
-/// Writes this lane's part of an accumulator, for load_accumulator(), to an array as
-/// for_each_four() has it, at a multiple of 16 bytes.
+/// Writes this lane's part of an accumulator to such an array, at a multiple of 16 bytes.
 template <int r>
 __device__ void store_accumulator(float* to, const float (&x)[r]) {
   for_each_four<r>([&](int at, int i) {
@@ -416,55 +394,9 @@ __device__ float* d_q_accum_part(const AttentionGradient<T>& a,
   return a.d_q_accum + row * Tile::d + warpgroup * Tile::d_q_part;
 }
 
-/// The semaphore of a warpgroup's part of a tile of d_q_accum; row is the tile's first in the
-/// workspace.
-template <class T>
-__device__ unsigned* d_q_semaphore(const AttentionGradient<T>& a,
-                                   std::int64_t row, int warpgroup) {
-  return a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
-}
-
-/// The row statistics of rung 10, semaphores that are zero, and an accumulator that is zero only
-/// for queries that see no key: for the others the first block stores.
-/// @tparam d columns of d_q_accum, at least head_dim
-template <int d, class T>
-__device__ void preprocess_rows_and_semaphores(
-    const AttentionGradient<T>& a, const RowBlock& block = row_block<d>()) {
-  const auto store = [&](const auto& head, int row, int col, float delta) {
-    const std::int64_t padded = head.padded_row + row;
-    const int next_tile = (row / kSemaphoreRows + 1) * kSemaphoreRows;
-    if (visible_keys(a, next_tile - 1) <= 0) {
-      zero_d_q_accum<d>(a, padded, col);
-    }
-    if (col > 0) return;
-    if (row % kSemaphoreRows < 2) {
-      a.d_q_semaphores[padded / kSemaphoreRows * 2 + row % kSemaphoreRows] =
-          0;
-    }
-    store_row_statistics(a, head, row, delta);
-  };
-  with_row_delta<d>(a, store, block);
-}
-/// The kernel that computes them.
-template <int d, class T>
-__global__ void preprocess_semaphores(AttentionGradient<T> a) {
-  preprocess_rows_and_semaphores<d>(a);
-}
-
-/// How many blocks add to a tile of queries before this one.
-template <class Tile, class T>
-__device__ int accumulation_rank(const Attention<T>& a, const NBlock& block,
-                                 int query0) {
-  const int visible = visible_keys(a, query0 + Tile::block_m - 1);
-  return (visible - 1) / Tile::block_n - block.key0 / Tile::block_n;
-}
-
-/// Rounds 64 rows, writes them to shared memory, and has TMA store them. All threads of the
-/// warpgroup call it.
-/// @param map    of the tensor: boxes of 64 rows
-/// @param x      this lane's part, to be multiplied by the factor
-/// @param tile   in shared memory; a barrier has ordered all reads by wgmma before this call
-/// @param row0   first row there, and col0 its first column
+/// Rounds 64 rows, multiplied by the factor, writes them to a tile in shared memory, which wgmma
+/// does not read any more, and has TMA store them at row0 and col0. All threads of the warpgroup
+/// call it.
 template <class RowTile, class Map, int r>
 __device__ void store_gradient(const Map& map, const float (&x)[r],
                                float factor, RowTile& tile, int row0,
@@ -514,7 +446,6 @@ __device__ void epilogue(Shared& shared, const Maps& maps,
 
 /// dQ = scale d_q_accum, rounded, for a tile of queries: each warpgroup a part, as the registers of
 /// wgmma held it.
-/// @tparam Tile HopperBackwardTile of the kernel that accumulated
 template <class Tile, class Maps>
 __device__ void postprocess_tile(const Maps& maps, int query0, int head_index,
                                  int batch) {
@@ -564,10 +495,8 @@ void launch_tma_postprocess(const TmaGradient<T>& maps,
          tma_postprocess_launch<Tile>(maps.a), maps);
 }
 
-/// Gradients with tensor maps for a kernel. Where v has fewer columns than a tile, TMA fills the
-/// tile with zeros, and does not store what lies beyond them.
-/// @tparam Tile of the kernel, such as HopperBackwardTile or PairTile
-/// @throws as tensor_map()
+/// Gradients with tensor maps for a kernel with HopperBackwardTile, PairTile ... Where v has fewer
+/// columns than a tile, TMA fills the tile with zeros, and does not store what lies beyond them.
 template <class Tile, class T>
 TmaGradient<T> tma_gradient(const AttentionGradient<T>& a) {
   const int d = a.head_dim, d_v = a.head_dim_v;

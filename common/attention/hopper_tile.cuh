@@ -33,9 +33,7 @@ TensorMap map_of_keys(const Attention<T>& a, const T* data, const RowStrides& st
 
 /// Issues D = A B^T (nt: A is not transposed, B is) and closes the group: `d` holds 64 rows and
 /// 2 r columns, both operands lie in shared memory.
-/// @param a 64 rows
-/// @param b     has at least 2 r rows from b_row on
-/// @param b_row the first row of b that is used, a multiple of 8
+/// @param b_row a multiple of 8: from there on b has 2 r rows, or more
 template <class A, class B, int r>
 __device__ void issue_gemm_nt(float (&d)[r], const A& a, const B& b, int b_row = 0) {
   FA_STAMP(kIssueScores, 0);  // for a timeline

@@ -68,10 +68,8 @@ bool limited_by_memory(const Attention<T>& a, const DeviceProperties& gpu) {
 
 /// How many heads are processed together: so many that a group has enough blocks to balance the
 /// SMs, but no more than fit; in groups of about the same size.
-/// @param heads  of all sequences
-/// @param blocks of a head
+/// @param heads  of all sequences, with so many blocks each
 /// @param enough blocks of a group
-/// @param fit    heads of a group at most
 inline int heads_of_group(int heads, std::int64_t blocks, std::int64_t enough, std::int64_t fit) {
   const std::int64_t balanced = ceil_div(enough, blocks);
   const std::int64_t together = std::max<std::int64_t>(std::min(balanced, fit), 1);
@@ -107,31 +105,5 @@ TileScheduler tile_scheduler(const Attention<T>& a, int block_m,
   // clang-format on
   return {blocks, a.heads, all, std::max(together, std::min(all, a.head_dim > 128 ? 16 : 1))};
 }
-
-/// Gives each persistent block the indices of its tiles: the first is blockIdx.x, the others come
-/// from a counter in global memory that all blocks share.
-struct TileCounter {
-  unsigned* counter;  ///< null: blocks take every gridDim.x-th tile
-  int tiles;          ///< of all blocks
-
-  //! [counter]
-  /// Unused if each block has at most one tile, or without a workspace.
-  __device__ bool is_used() const {
-    return counter != nullptr && tiles > static_cast<int>(gridDim.x);
-  }
-  /// The block's tile after this one; a value of at least `tiles` means that
-  /// none is left.
-  __device__ int next(int tile_index) const {
-    const int grid = gridDim.x;
-    return is_used() ? grid + int(atomicAdd(counter, 1u)) : tile_index + grid;
-  }
-  /// A block calls this with its last index. All blocks together call next()
-  /// once for each tile and once for each block.
-  __device__ void finish(int last) const {
-    const int grid = gridDim.x;
-    if (is_used() && last == tiles + 2 * grid - 1) *counter = 0;
-  }
-  //! [counter]
-};
 
 }  // namespace fa::FA_TARGET

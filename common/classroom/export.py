@@ -41,8 +41,8 @@ def packed(folder, file):
                 archive.write(path, path.relative_to(folder))
 
 
-def main(arguments, root, _toolchain):
-    """Writes the copy; returns the exit status."""
+def parsed(arguments):
+    """The options."""
     parser = argparse.ArgumentParser(
         prog="./learn classroom export", description="Writes a course repository."
     )
@@ -70,16 +70,11 @@ def main(arguments, root, _toolchain):
         metavar="FILE",
         help="packs the copy as well: with --class, what Gradescope takes as an autograder",
     )
-    options = parser.parse_args(arguments)
-    plan = Plan(options.plan, catalogue.exercises(root)) if options.plan else None
-    if plan:
-        options.without_solutions, options.seed = True, options.seed or plan.seed
-        plan = Plan(options.plan, catalogue.exercises(root, options.seed or None))
-    target = pathlib.Path(options.folder)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise Fault(f"'{target}' exists and is not empty")
-    if root == target.resolve() or root in target.resolve().parents:
-        raise Fault(f"'{target}' lies in the course itself; choose a folder outside of it")
+    return parser.parse_args(arguments)
+
+
+def copy_files(root, target, options, plan):
+    """Copies what git knows, except what the options leave out; returns how many files."""
     count = 0
     for name in files_of(root):
         path = pathlib.PurePosixPath(name)
@@ -93,6 +88,22 @@ def main(arguments, root, _toolchain):
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(root / name, to)
         count += 1
+    return count
+
+
+def main(arguments, root, _toolchain):
+    """Writes the copy; returns the exit status."""
+    options = parsed(arguments)
+    plan = Plan(options.plan, catalogue.exercises(root)) if options.plan else None
+    if plan:
+        options.without_solutions, options.seed = True, options.seed or plan.seed
+        plan = Plan(options.plan, catalogue.exercises(root, options.seed or None))
+    target = pathlib.Path(options.folder)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise Fault(f"'{target}' exists and is not empty")
+    if root == target.resolve() or root in target.resolve().parents:
+        raise Fault(f"'{target}' lies in the course itself; choose a folder outside of it")
+    count = copy_files(root, target, options, plan)
     if options.seed:
         write_file(target / catalogue.SEED, json.dumps({"seed": options.seed}) + "\n")
     for name, text in files(plan).items() if plan else ():

@@ -146,6 +146,54 @@ Options& Program::command(const std::string& name, const std::string& descriptio
   return command;
 }
 
+std::string Program::footer() const {
+  std::string text = "\nSections, in order:\n";
+  for (const Section& section : sections_)
+    text += fmt::format("  {:<14}{}{}\n", section.name, section.title,
+                        section.shown == In::kNamedRun     ? " (only when named)"
+                        : section.shown == In::kVerboseRun ? " (with --verbose, or when named)"
+                                                           : "");
+  if (!apart_.empty()) {
+    text += fmt::format("\nSections of {}_apart, which this program starts: {}\n", lesson_,
+                        fmt::join(apart_, ", "));
+  }
+  return text +
+         "\nExit status: 0 all checks passed, 1 a check failed, 2 bad use or an "
+         "error.";
+}
+
+int Program::parse_and_run(int argc, char** argv) {
+  command_line_->app.parse(argc, argv);
+  if (device_ == "gpu" && !on_gpu()) {
+    throw std::invalid_argument(
+        fmt::format("--device gpu: {}; allowed are auto and cpu",
+                    !has_kernels_     ? "this lesson has no GPU kernels"
+                    : !gpu_available_ ? "this build has no code for GPUs; that needs nvcc and the "
+                                        "CMake option -DFA_GPU=REQUIRED"
+                                      : "there is no NVIDIA GPU here that this build can use"));
+  }
+  make_save_directory();
+  check_outputs();
+  for (const Command& command : commands_) {
+    if (!command.app_->parsed()) continue;
+    if (!only_section_.empty()) {
+      throw std::invalid_argument(
+          fmt::format("--section {}: {} is a command, which has no sections", only_section_,
+                      command.app_->get_name()));
+    }
+    command.check_outputs();
+    command.body();
+    if (std::fflush(stdout) != 0) throw std::runtime_error("standard output: cannot be written");
+    return any_failed_ ? kCheckFailed : kSuccess;
+  }
+  if (!only_section_.empty()) {
+    if (std::count(apart_.begin(), apart_.end(), only_section_) > 0) go_on_as_apart(argv);
+    run_one_section();
+    return any_failed_ ? kCheckFailed : kSuccess;
+  }
+  return run_sections(argv[0]);
+}
+
 int Program::run(int argc, char** argv) {
   const auto cannot_do = [&](const std::string& why) {
     std::fflush(stdout);
@@ -153,49 +201,9 @@ int Program::run(int argc, char** argv) {
     std::fputs(fmt::format("{}: {}\n", lesson_, printable_lines(why)).c_str(), stderr);
     return kCannotDo;
   };
-  std::string footer = "\nSections, in order:\n";
-  for (const Section& section : sections_)
-    footer += fmt::format("  {:<14}{}{}\n", section.name, section.title,
-                          section.shown == In::kNamedRun     ? " (only when named)"
-                          : section.shown == In::kVerboseRun ? " (with --verbose, or when named)"
-                                                             : "");
-  if (!apart_.empty()) {
-    footer += fmt::format("\nSections of {}_apart, which this program starts: {}\n", lesson_,
-                          fmt::join(apart_, ", "));
-  }
-  command_line_->app.footer(footer +
-                            "\nExit status: 0 all checks passed, 1 a check failed, 2 bad use or an "
-                            "error.");
+  command_line_->app.footer(footer());
   try {
-    command_line_->app.parse(argc, argv);
-    if (device_ == "gpu" && !on_gpu()) {
-      throw std::invalid_argument(fmt::format(
-          "--device gpu: {}; allowed are auto and cpu",
-          !has_kernels_     ? "this lesson has no GPU kernels"
-          : !gpu_available_ ? "this build has no code for GPUs; that needs nvcc and the "
-                              "CMake option -DFA_GPU=REQUIRED"
-                            : "there is no NVIDIA GPU here that this build can use"));
-    }
-    make_save_directory();
-    check_outputs();
-    for (const Command& command : commands_) {
-      if (!command.app_->parsed()) continue;
-      if (!only_section_.empty()) {
-        throw std::invalid_argument(
-            fmt::format("--section {}: {} is a command, which has no sections", only_section_,
-                        command.app_->get_name()));
-      }
-      command.check_outputs();
-      command.body();
-      if (std::fflush(stdout) != 0) throw std::runtime_error("standard output: cannot be written");
-      return any_failed_ ? kCheckFailed : kSuccess;
-    }
-    if (!only_section_.empty()) {
-      if (std::count(apart_.begin(), apart_.end(), only_section_) > 0) go_on_as_apart(argv);
-      run_one_section();
-      return any_failed_ ? kCheckFailed : kSuccess;
-    }
-    return run_sections(argv[0]);
+    return parse_and_run(argc, argv);
   } catch (const Interrupted& interrupted) {
     cannot_do(interrupted.what());
     return kInterrupted;

@@ -167,6 +167,8 @@ class Program : public Options {
   struct Command : Options {
     std::function<void()> body;
   };
+  std::string footer() const;
+  int parse_and_run(int argc, char** argv);
   void make_save_directory();
   int run_sections(const std::string& program);
   [[noreturn]] void go_on_as_apart(char** argv) const;

@@ -93,6 +93,33 @@ def legend(drawing, y, names, styles, width):
     return 20 * -(-len(names) // columns)
 
 
+def draw_panel(drawing, at_y, bounds, x_label, lines, styles):
+    """Axis x, its labels and the lines of a panel of a line chart.
+
+    at_y:   where a value is
+    bounds: left, bottom and width of the plot
+    """
+    x0, bottom, width = bounds
+    lengths = sorted({x for series in lines for x, _ in series.points})
+    first, last = math.log2(lengths[0]), math.log2(lengths[-1])
+    span = max(last - first, 1)
+
+    def at_x(value):
+        return x0 + 12 + (math.log2(value) - first) / span * (width - 24)
+
+    for length in lengths:
+        drawing.line(at_x(length), bottom, at_x(length), bottom + 4, "#222222", 1)
+        drawing.text(at_x(length), bottom + 18, short(length))
+    drawing.line(x0, bottom, x0 + width, bottom, "#222222", 1)
+    drawing.text(x0 + width / 2, bottom + 36, x_label)
+    for series in lines:
+        colour, kind, is_dashed = styles[series.name]
+        points = [(at_x(x), at_y(y)) for x, y in series.points]
+        stroke(drawing, points, colour, is_dashed)
+        for x, y in points:
+            marker(drawing, kind, x, y, colour)
+
+
 def line_chart(title, panels, x_label, y_label, footer, log_y=False):
     """Lines over a logarithmic x axis, panels with the same y axis, two side by side, one legend
     below.
@@ -128,13 +155,6 @@ def line_chart(title, panels, x_label, y_label, footer, log_y=False):
         def at_y(value, bottom=bottom):
             return bottom - (place(value) - low) / (high - low) * plot_height
 
-        lengths = sorted({x for series in lines for x, _ in series.points})
-        first, last = math.log2(lengths[0]), math.log2(lengths[-1])
-        span = max(last - first, 1)
-
-        def at_x(value):
-            return x0 + 12 + (math.log2(value) - first) / span * (plot_width - 24)
-
         drawing.text(x0 + plot_width / 2, bottom - plot_height - 20, heading, font_weight="bold")
         for tick in ticks:
             drawing.line(x0, at_y(tick), x0 + plot_width, at_y(tick), GRID, 1)
@@ -143,17 +163,7 @@ def line_chart(title, panels, x_label, y_label, footer, log_y=False):
         if i % columns == 0:
             middle = bottom - plot_height / 2
             drawing.text(16, middle, y_label, transform=f"rotate(-90 16 {middle:g})")
-        for length in lengths:
-            drawing.line(at_x(length), bottom, at_x(length), bottom + 4, "#222222", 1)
-            drawing.text(at_x(length), bottom + 18, short(length))
-        drawing.line(x0, bottom, x0 + plot_width, bottom, "#222222", 1)
-        drawing.text(x0 + plot_width / 2, bottom + 36, x_label)
-        for series in lines:
-            colour, kind, is_dashed = styles[series.name]
-            points = [(at_x(x), at_y(y)) for x, y in series.points]
-            stroke(drawing, points, colour, is_dashed)
-            for x, y in points:
-                marker(drawing, kind, x, y, colour)
+        draw_panel(drawing, at_y, (x0, bottom, plot_width), x_label, lines, styles)
         if columns > 1:
             part = (x0 - 6, i // columns * one, plot_width + 18, one)
             drawing.narrow([(0, part[1], left - 6, one), part])

@@ -14,52 +14,40 @@ using half = Eigen::half;
 /// The upper 16 bits of a float32: 1 sign, 8 exponent and 7 fraction bits.
 using bfloat16 = Eigen::bfloat16;
 
-/// The format of a floating-point type; specialised for the four types of the course.
+/// A binary floating-point format as IEEE 754 has it.
+template <int fraction, int exponent>
+struct BinaryFormat {
+  /// Bits stored after the leading 1.
+  static constexpr int fraction_bits = fraction;
+  /// Exponent of the largest power of two that is finite.
+  static constexpr int max_exponent = exponent;
+  /// Exponent of the smallest power of two that is normal.
+  static constexpr int min_exponent = 1 - exponent;
+};
+
+/// The format of a floating-point type, and the name that NumPy uses; specialised for the four
+/// types of the course.
 template <class T>
 struct FloatTraits;
 
-/// float64.
+/// @{ One of the four.
 template <>
-struct FloatTraits<double> {
-  /// The name that NumPy uses.
+struct FloatTraits<double> : BinaryFormat<52, 1023> {
   static constexpr const char* name = "float64";
-  /// Bits stored after the leading 1.
-  static constexpr int fraction_bits = 52;
-  /// Exponent of the largest power of two that is finite.
-  static constexpr int max_exponent = 1023;
-  /// Exponent of the smallest power of two that is normal.
-  static constexpr int min_exponent = -1022;
 };
-/// float32.
 template <>
-struct FloatTraits<float> {
-  /// @{ As for float64.
+struct FloatTraits<float> : BinaryFormat<23, 127> {
   static constexpr const char* name = "float32";
-  static constexpr int fraction_bits = 23;
-  static constexpr int max_exponent = 127;
-  static constexpr int min_exponent = -126;
-  /// @}
 };
-/// float16.
 template <>
-struct FloatTraits<half> {
-  /// @{ As for float64.
+struct FloatTraits<half> : BinaryFormat<10, 15> {
   static constexpr const char* name = "float16";
-  static constexpr int fraction_bits = 10;
-  static constexpr int max_exponent = 15;
-  static constexpr int min_exponent = -14;
-  /// @}
 };
-/// bfloat16.
 template <>
-struct FloatTraits<bfloat16> {
-  /// @{ As for float64.
+struct FloatTraits<bfloat16> : BinaryFormat<7, 127> {
   static constexpr const char* name = "bfloat16";
-  static constexpr int fraction_bits = 7;
-  static constexpr int max_exponent = 127;
-  static constexpr int min_exponent = -126;
-  /// @}
 };
+/// @}
 
 /// The distance from 1 to the next larger value of type T. The relative error of rounding to
 /// nearest is at most half of it for normal values.

@@ -57,12 +57,6 @@ void fill_normal(View<T, Rank> view, std::uint64_t seed, double deviation = 1.0)
   fill_with(view, [&](std::uint64_t i) { return deviation * random_normal(seed, i); });
 }
 
-/// Fills with numbers uniform in [low, high), before they are rounded to type T.
-template <class T, int Rank>
-void fill_uniform(View<T, Rank> view, std::uint64_t seed, double low, double high) {
-  fill_with(view, [&](std::uint64_t i) { return low + (high - low) * random_uniform(seed, i); });
-}
-
 /// Fills with NaN, so that an element that is never written fails every check.
 template <class T, int Rank>
 void poison(View<T, Rank> view) {

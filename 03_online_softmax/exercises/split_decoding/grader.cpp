@@ -72,10 +72,9 @@ std::vector<double> combined(const std::vector<Attention>& parts, const Weight& 
 }
 
 // @param levels of the parts' scores; the last one is that of all others
-void grade(const std::vector<std::size_t>& sizes, double spread, const std::vector<double>& levels,
-           bool masked = false) {
+Keys random_keys(const std::vector<std::size_t>& sizes, double spread,
+                 const std::vector<double>& levels, bool masked) {
   Keys keys;
-  std::vector<Attention> parts;
   std::size_t n = 0;
   for (const std::size_t size : sizes) n += size;
   std::size_t part = 0, left = sizes[0];
@@ -88,34 +87,21 @@ void grade(const std::vector<std::size_t>& sizes, double spread, const std::vect
       keys.values.push_back(fa::random_normal(2, kHeadDim * j + d));
     }
   }
-  std::size_t begin = 0;
-  std::string where = "parts of";
-  double m = kMinusInfinity, sum_of_powers = 0;
-  for (const std::size_t size : sizes) {
-    parts.push_back(attention(keys, begin, begin + size));
-    begin += size;
-    where += " " + std::to_string(size);
-    m = std::max(m, parts.back().lse);
-  }
-  const auto out = call<Attention>("combine", parts);
-  for (const auto& part : parts) sum_of_powers += std::exp(part.lse);
-  where += " keys, scores around";
-  for (const double level : levels) where += " " + text(level);
-  const std::vector<double> right = numbers(attention(keys, 0, n));
-  if (m == kMinusInfinity) {
-    check({"(o, LSE)", numbers(out)}, right, 0,
-          {{"all parts are empty: -infinity - -infinity is NaN",
-            std::vector<double>(kHeadDim + 1, NAN)}},
-          where);
-    return;
-  }
+  return keys;
+}
+
+// @param right the result
+// @param m     the largest LSE
+std::vector<Mistake> mistakes(const std::vector<Attention>& parts, const std::vector<double>& right,
+                              double m) {
   const double lse = right.back();
-  double sum2 = 0, sum_e = 0, sum_first = 0, of_lse = 0;
+  double sum2 = 0, sum_e = 0, sum_first = 0, of_lse = 0, sum_of_powers = 0;
   for (const auto& part : parts) {
     sum2 += std::exp2(part.lse - m);
     sum_e += std::exp(part.lse - m);
     sum_first += std::exp(part.lse - parts[0].lse);
     of_lse += part.lse;
+    sum_of_powers += std::exp(part.lse);
   }
   const Weight e = [=](double x) { return std::exp(x - m); };
   std::vector<double> largest = right, inverted = right;
@@ -126,44 +112,71 @@ void grade(const std::vector<std::size_t>& sizes, double spread, const std::vect
   summed.back() = of_lse;
   for (double& x : inverted) x = -x;
   inverted.back() = NAN;
-  check({"(o, LSE)", numbers(out)}, right, 1e-9,
-        {{"only the first part was returned", numbers(parts[0])},
-         {"the outputs were averaged; a part with large scores weighs more",
-          combined(
-              parts, [](double) { return 1.0; }, true, std::log(sum_of_powers))},
-         {"the weights were not divided by their sum", combined(parts, e, false, lse)},
-         {"the LSE is that of the largest part alone", largest},
-         {"the largest LSE is missing from the result's: it is m + ln(sum of weights)", without_m},
-         {"the sum of the weights was added to m as it is: the LSE is m + ln(sum of weights)",
-          no_logarithm},
-         {"the LSE of the parts were added; what adds up is e^LSE", summed},
-         {"zeros and -infinity, as if no part had a key: the largest LSE is not found, or the test "
-          "for it is inverted",
-          {0, 0, 0, kMinusInfinity}},
-         {"zeros, as if no part had a key: the maximum begins with the largest double; -infinity "
-          "is below all others",
-          {0, 0, 0, std::numeric_limits<double>::max()}},
-         {"the weights are subtracted from their sum", inverted},
-         {"the sum of the weights begins with 1, not 0",
-          combined(
-              parts, [=](double x) { return std::exp(x - m) / (1 + sum_e); }, false,
-              m + std::log1p(sum_e))},
-         {"the parts were weighted by powers of 2; LSE is a natural logarithm",
-          combined(
-              parts, [=](double x) { return std::exp2(x - m); }, true, m + std::log(sum2))},
-         {"the LSE itself was taken for a weight; e^LSE is one",
-          combined(
-              parts, [](double x) { return x; }, true, m + std::log(of_lse))},
-         {"the first part's LSE was subtracted, not the largest: e^(LSE - first) overflows, or all "
-          "weights are 0",
-          combined(
-              parts, [=, first = parts[0].lse](double x) { return std::exp(x - first); }, true,
-              parts[0].lse + std::log(sum_first))},
-         {m < 0 ? "every weight is 0, as e^LSE is: subtract the largest LSE first"
-                : "the largest LSE was not subtracted before e^LSE",
-          combined(
-              parts, [](double x) { return std::exp(x); }, true, std::log(sum_of_powers))}},
-        where);
+  return {
+      {"only the first part was returned", numbers(parts[0])},
+      {"the outputs were averaged; a part with large scores weighs more",
+       combined(
+           parts, [](double) { return 1.0; }, true, std::log(sum_of_powers))},
+      {"the weights were not divided by their sum", combined(parts, e, false, lse)},
+      {"the LSE is that of the largest part alone", largest},
+      {"the largest LSE is missing from the result's: it is m + ln(sum of weights)", without_m},
+      {"the sum of the weights was added to m as it is: the LSE is m + ln(sum of weights)",
+       no_logarithm},
+      {"the LSE of the parts were added; what adds up is e^LSE", summed},
+      {"zeros and -infinity, as if no part had a key: the largest LSE is not found, or the test "
+       "for it is inverted",
+       {0, 0, 0, kMinusInfinity}},
+      {"zeros, as if no part had a key: the maximum begins with the largest double; -infinity "
+       "is below all others",
+       {0, 0, 0, std::numeric_limits<double>::max()}},
+      {"the weights are subtracted from their sum", inverted},
+      {"the sum of the weights begins with 1, not 0",
+       combined(
+           parts, [=](double x) { return std::exp(x - m) / (1 + sum_e); }, false,
+           m + std::log1p(sum_e))},
+      {"the parts were weighted by powers of 2; LSE is a natural logarithm",
+       combined(
+           parts, [=](double x) { return std::exp2(x - m); }, true, m + std::log(sum2))},
+      {"the LSE itself was taken for a weight; e^LSE is one",
+       combined(
+           parts, [](double x) { return x; }, true, m + std::log(of_lse))},
+      {"the first part's LSE was subtracted, not the largest: e^(LSE - first) overflows, or all "
+       "weights are 0",
+       combined(
+           parts, [=, first = parts[0].lse](double x) { return std::exp(x - first); }, true,
+           parts[0].lse + std::log(sum_first))},
+      {m < 0 ? "every weight is 0, as e^LSE is: subtract the largest LSE first"
+             : "the largest LSE was not subtracted before e^LSE",
+       combined(
+           parts, [](double x) { return std::exp(x); }, true, std::log(sum_of_powers))}};
+}
+
+// @param levels as for random_keys()
+void grade(const std::vector<std::size_t>& sizes, double spread, const std::vector<double>& levels,
+           bool masked = false) {
+  const Keys keys = random_keys(sizes, spread, levels, masked);
+  std::vector<Attention> parts;
+  std::size_t begin = 0;
+  std::string where = "parts of";
+  double m = kMinusInfinity;
+  for (const std::size_t size : sizes) {
+    parts.push_back(attention(keys, begin, begin + size));
+    begin += size;
+    where += " " + std::to_string(size);
+    m = std::max(m, parts.back().lse);
+  }
+  where += " keys, scores around";
+  for (const double level : levels) where += " " + text(level);
+  const auto out = call<Attention>("combine", parts);
+  const std::vector<double> right = numbers(attention(keys, 0, begin));
+  if (m == kMinusInfinity) {
+    check({"(o, LSE)", numbers(out)}, right, 0,
+          {{"all parts are empty: -infinity - -infinity is NaN",
+            std::vector<double>(kHeadDim + 1, NAN)}},
+          where);
+    return;
+  }
+  check({"(o, LSE)", numbers(out)}, right, 1e-9, mistakes(parts, right, m), where);
 }
 
 // Two parts, the second of which has three quarters of the weight, of another head_dim.

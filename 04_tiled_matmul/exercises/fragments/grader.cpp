@@ -38,34 +38,41 @@ Case run(int k) {
   return result;
 }
 
-void grade(int k) {
-  const Case c = run(k);
-  using Place = std::function<std::pair<int, int>(int, int)>;
-  const Place same = [](int row, int col) { return std::pair(row, col); };
-  // The matmul, where the instruction is given other elements of A and B, and C is stored
-  // elsewhere. Places are within 16 steps of k.
-  const auto matmul = [&](const Place& of_a, const Place& of_b, const Place& of_c) {
-    std::vector<double> sums(16 * 8), result(16 * 8, NAN);
-    for (int l0 = 0; l0 < k; l0 += 16) {
-      for (int row = 0; row < 16; ++row) {
-        for (int col = 0; col < 8; ++col) {
-          for (int l = 0; l < 16; ++l) {
-            const auto [a_row, a_l] = of_a(row, l);
-            const auto [b_l, b_col] = of_b(l, col);
-            if (l0 + a_l >= k || l0 + b_l >= k) continue;
-            sums[8 * row + col] +=
-                double{c.a[16 * (l0 + a_l) + a_row]} * c.b[8 * (l0 + b_l) + b_col];
-          }
+using Place = std::function<std::pair<int, int>(int, int)>;
+
+std::pair<int, int> same(int row, int col) {
+  return {row, col};
+}
+
+// The matmul, where the instruction is given other elements of A and B, and C is stored elsewhere.
+// Places are within 16 steps of k.
+std::vector<double> matmul(const Case& c, int k, const Place& of_a, const Place& of_b,
+                           const Place& of_c) {
+  std::vector<double> sums(16 * 8), result(16 * 8, NAN);
+  for (int l0 = 0; l0 < k; l0 += 16) {
+    for (int row = 0; row < 16; ++row) {
+      for (int col = 0; col < 8; ++col) {
+        for (int l = 0; l < 16; ++l) {
+          const auto [a_row, a_l] = of_a(row, l);
+          const auto [b_l, b_col] = of_b(l, col);
+          if (l0 + a_l >= k || l0 + b_l >= k) continue;
+          sums[8 * row + col] += double{c.a[16 * (l0 + a_l) + a_row]} * c.b[8 * (l0 + b_l) + b_col];
         }
       }
     }
-    for (int row = 0; row < 16; ++row) {
-      for (int col = 0; col < 8; ++col) {
-        const auto [to_row, to_col] = of_c(row, col);
-        result[8 * to_row + to_col] = sums[8 * row + col];
-      }
+  }
+  for (int row = 0; row < 16; ++row) {
+    for (int col = 0; col < 8; ++col) {
+      const auto [to_row, to_col] = of_c(row, col);
+      result[8 * to_row + to_col] = sums[8 * row + col];
     }
-    return result;
+  }
+  return result;
+}
+
+std::vector<Mistake> mistakes(const Case& c, int k) {
+  const auto multiplied = [&](const Place& of_a, const Place& of_b, const Place& of_c) {
+    return matmul(c, k, of_a, of_b, of_c);
   };
   const Place quarters = [](int row, int l) {
     return std::pair(row % 8 + l / 8 * 8, l % 8 + row / 8 * 8);
@@ -86,25 +93,29 @@ void grade(int k) {
     const int lane = row % 8 * 4 + l % 8 / 2;
     return std::pair(row / 8 * 8 + lane % 8, l / 8 * 8 + lane / 8 * 2 + l % 2);
   };
-  const std::vector<Mistake> mistakes = {
+  return {
       {"C is 0: the fragments are empty", std::vector<double>(16 * 8, 0)},
       {"nothing was written", std::vector<double>(16 * 8, NAN)},
       {"A's registers 1 and 2 are swapped: register 1 has row g + 8, register 2 the columns 8 "
        "further",
-       matmul(quarters, same, same)},
-      {"B's two registers are swapped", matmul(same, other_half, same)},
+       multiplied(quarters, same, same)},
+      {"B's two registers are swapped", multiplied(same, other_half, same)},
       {"A's registers 1 and 2 are swapped, and d[1] and d[2] as well",
-       matmul(quarters, same, as_a_row)},
+       multiplied(quarters, same, as_a_row)},
       {"d[1] and d[2] are swapped: d[1] is the next column, d[2] is row g + 8",
-       matmul(same, same, as_a_row)},
+       multiplied(same, same, as_a_row)},
       {"the sums are right, but stored in the order of lanes: d[i] of a lane lies in rows g and g "
        "+ 8",
-       matmul(same, same, in_order)},
+       multiplied(same, same, in_order)},
       {"the two elements of each register of A are swapped: the first one is pack2's first",
-       matmul(pair_swapped, same, same)},
-      {"g is lane / 4 and t is lane % 4 for A as well", matmul(lanes_by_t, same, same)}};
-  const auto right = matmul(same, same, same);
-  if (unexplained(c.seen, {"C", c.out, 8}, right, 0, mistakes)) {
+       multiplied(pair_swapped, same, same)},
+      {"g is lane / 4 and t is lane % 4 for A as well", multiplied(lanes_by_t, same, same)}};
+}
+
+void grade(int k) {
+  const Case c = run(k);
+  const std::vector<double> right = matmul(c, k, same, same, same);
+  if (unexplained(c.seen, {"C", c.out, 8}, right, 0, mistakes(c, k))) {
     explain_matmul(
         [=](const std::vector<float>& of_a, const std::vector<float>& of_b) {
           return call<Launched>("multiply", of_a, of_b, k).out;
@@ -115,7 +126,7 @@ void grade(int k) {
       c.seen,
       {{"out of bounds",
         "an element outside of A, B or C: rows of A are 0 to 15, columns of B and C are 0 to 7"}},
-      {"C", c.out, 8}, right, 0, mistakes, fmt::format("k {}", k));
+      {"C", c.out, 8}, right, 0, mistakes(c, k), fmt::format("k {}", k));
 }
 
 }  // namespace

@@ -99,8 +99,26 @@ Case run(int m, int n, int k) {
   return result;
 }
 
-void grade(int m, int n, int k) {
-  const Case c = run(m, n, k);
+// C with d[i] of each lane stored to another row and column: to(warp, lane, i).
+template <class To>
+std::vector<double> stored(const std::vector<double>& right, int m, int n, To to) {
+  std::vector<double> result(right.size(), NAN);
+  for (int thread = 0; thread < 128; ++thread) {
+    const int warp = thread / 32, lane = thread % 32;
+    for (int i = 0; i < 32; ++i) {
+      const int row = 16 * warp + i / 2 % 2 * 8 + lane / 4;
+      const int col = i / 4 * 8 + lane % 4 * 2 + i % 2;
+      const auto [to_row, to_col] = to(warp, lane, i);
+      if (row < m && col < n && to_row < m && to_col < n) {
+        result[to_row * n + to_col] = right[row * n + col];
+      }
+    }
+  }
+  return result;
+}
+
+// The right C, and the mistakes.
+std::pair<std::vector<double>, std::vector<Mistake>> expected(const Case& c, int m, int n, int k) {
   const auto of_a = [&](int row, int l) { return row < m && l < k ? double{c.a[row * k + l]} : 0; };
   const auto of_b = [&](int l, int col) { return l < k && col < n ? double{c.b[l * n + col]} : 0; };
   const auto matmul = [&](auto a, auto b, int depth = 64) {
@@ -115,26 +133,7 @@ void grade(int m, int n, int k) {
     return result;
   };
   const auto right = matmul(of_a, of_b);
-  // d[i] of a lane, stored in the order of i; with its two bits swapped.
-  std::vector<double> in_order(right.size(), NAN), swapped = in_order;
-  for (int warp = 0; warp < 4; ++warp) {
-    for (int lane = 0; lane < 32; ++lane) {
-      for (int i = 0; i < 32; ++i) {
-        const int row = 16 * warp + i / 2 % 2 * 8 + lane / 4;
-        const int col = i / 4 * 8 + lane % 4 * 2 + i % 2;
-        const int row_x = 16 * warp + lane / 2, col_x = 32 * (lane % 2) + i;
-        const int row_s = 16 * warp + i % 2 * 8 + lane / 4;
-        const int col_s = i / 4 * 8 + lane % 4 * 2 + i / 2 % 2;
-        if (row < m && col < n && row_x < m && col_x < n) {
-          in_order[row_x * n + col_x] = right[row * n + col];
-        }
-        if (row < m && col < n && row_s < m && col_s < n) {
-          swapped[row_s * n + col_s] = right[row * n + col];
-        }
-      }
-    }
-  }
-  std::vector<Mistake> mistakes{
+  std::vector<Mistake> result{
       {"C is 0: nothing was multiplied", std::vector<double>(right.size(), 0)},
       {"this is A B^T: B is stored as [k, n], so its descriptor is of Major::kMN",
        matmul(of_a, [&](int l, int col) { return of_b(col, l); })},
@@ -158,14 +157,26 @@ void grade(int m, int n, int k) {
        matmul([&](int row, int l) { return of_a(row, l / 16 * 8 + l % 16); }, of_b)},
       {"the two bits of i are swapped: d[4 j + 2 h + e] is 8 h rows further down and e columns "
        "further right",
-       swapped},
+       stored(right, m, n,
+              [](int warp, int lane, int i) {
+                return std::pair(16 * warp + i % 2 * 8 + lane / 4,
+                                 i / 4 * 8 + lane % 4 * 2 + i / 2 % 2);
+              })},
       {"the last wgmma did not add: only the last 16 steps of k are in C",
        matmul(of_a, [&](int l, int col) { return l < 48 ? 0 : of_b(l, col); })},
       {"the sums are right, but not stored where they belong: d[i] of a thread lies in two rows",
-       in_order}};
+       stored(right, m, n, [](int warp, int lane, int i) {
+         return std::pair(16 * warp + lane / 2, 32 * (lane % 2) + i);
+       })}};
   if (c.seen.report.findings.empty()) {
-    mistakes.push_back({"nothing was written", std::vector<double>(right.size(), NAN)});
+    result.push_back({"nothing was written", std::vector<double>(right.size(), NAN)});
   }
+  return {right, result};
+}
+
+void grade(int m, int n, int k) {
+  const Case c = run(m, n, k);
+  const auto [right, mistakes] = expected(c, m, n, k);
   if (unexplained(c.seen, {"C", c.out, n}, right, 0, mistakes)) {
     explain_matmul(
         [=](const std::vector<float>& of_a, const std::vector<float>& of_b) {

@@ -297,4 +297,19 @@ inline void check_level(const Ran& ran, const Inputs& in, const Rows& right, flo
           level, level < 0 ? "0" : "infinite", words(in.sizes)));
 }
 
+/// For a case that was right before: only strides change, or the level of all scores.
+/// @param launched (inputs): what the student's kernel gives
+/// @param right    (inputs): what is right
+/// @param spread   as for random_inputs()
+inline void check_variations(const Sizes& sizes, Ran (*launched)(const Inputs&),
+                             Rows (*right)(const Inputs&), double tolerance, float spread = 1) {
+  Inputs apart = random_inputs<float>(sizes, spread);
+  apart.gap = 4;
+  check_strides(launched(apart), apart, right(apart), tolerance);
+  for (const float level : {-2e4f, 2e4f}) {
+    const Inputs in = inputs_around<float>(level, sizes);
+    check_level(launched(in), in, right(in), level);
+  }
+}
+
 }  // namespace fa::classroom

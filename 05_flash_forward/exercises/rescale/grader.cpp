@@ -83,17 +83,6 @@ void grade(const Sizes& sizes) {
   check_rows(launched(in), {}, in, attention(in), 2e-5, wrongs(in));
 }
 
-// Cases of before, in which only one thing changes.
-void grade_variations(const Sizes& sizes) {
-  Inputs apart = random_inputs<float>(sizes, 2);
-  apart.gap = 4;
-  check_strides(launched(apart), apart, attention(apart), 2e-5);
-  for (const float level : {-2e4f, 2e4f}) {
-    const Inputs in = inputs_around<float>(level, sizes);
-    check_level(launched(in), in, attention(in), level);
-  }
-}
-
 }  // namespace
 
 FA_STAGE(easy) {
@@ -105,7 +94,9 @@ FA_STAGE(odd) {
   grade({1, 1, 70, 133, 32, false});
   grade({2, 1, 67, 99, 32, true});
   grade({1, 1, 90, 40, 32, true});
-  grade_variations({1, 1, 70, 133, 32, false});
+  check_variations(
+      {1, 1, 70, 133, 32, false}, launched, [](const Inputs& in) { return attention(in); }, 2e-5,
+      2);
 }
 
 FA_STAGE(races) {

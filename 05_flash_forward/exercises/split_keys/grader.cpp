@@ -154,17 +154,6 @@ void grade(const Sizes& sizes, float spread = 1, float scale = 0) {
   check_rows(ran, kReasons, in, attention(in), 2e-5 * spread, wrongs(in));
 }
 
-// Cases of before, in which only one thing changes.
-void grade_variations(const Sizes& sizes) {
-  Inputs apart = random_inputs<float>(sizes);
-  apart.gap = 4;
-  check_strides(launched(apart), apart, attention(apart), 2e-5);
-  for (const float level : {-2e4f, 2e4f}) {
-    const Inputs in = inputs_around<float>(level, sizes);
-    check_level(launched(in), in, attention(in), level);
-  }
-}
-
 }  // namespace
 
 FA_STAGE(easy) {
@@ -181,7 +170,9 @@ FA_STAGE(odd) {
   grade({1, 1, 1, 40, kHeadDim, false}, 1, 0.3f);
   grade({8, 1, 1, 5, kHeadDim, false},
         400);  // each warp has the largest score of some head
-  grade_variations({6, 2, 1, 33, kHeadDim, false});
+  check_variations(
+      {6, 2, 1, 33, kHeadDim, false}, launched, [](const Inputs& in) { return attention(in); },
+      2e-5);
 }
 
 FA_STAGE(races) {

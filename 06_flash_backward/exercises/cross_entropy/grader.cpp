@@ -77,33 +77,15 @@ Numbers differences(const Case& c) {
   });
 }
 
-void grade(const std::vector<int>& targets, std::size_t classes, double spread, double smoothing,
-           bool masks) {
-  Case c{{}, targets, smoothing};
-  for (std::size_t i = 0; i < targets.size() * classes; ++i) {
-    c.logits.push_back(spread * fa::random_normal(7, i));
-  }
-  if (masks) {
-    // The class before the target, in each second row.
-    for (std::size_t row = 0; row < targets.size(); row += 2) {
-      const auto target = static_cast<std::size_t>(std::max(targets[row], 0));
-      c.logits[row * classes + (target + classes - 1) % classes] =
-          -std::numeric_limits<double>::infinity();
-    }
-  }
-  Numbers lse;
-  for (std::size_t row = 0; row < targets.size(); ++row) {
-    lse.push_back(c.lse(row));
-  }
-  const auto out = call<Numbers>("backward", c.logits, lse, targets, smoothing);
-  const double tokens = c.tokens(), rows = static_cast<double>(targets.size()), e = smoothing;
+std::vector<Mistake> mistakes(const Case& c) {
+  const double tokens = c.tokens(), rows = static_cast<double>(c.targets.size()), e = c.smoothing;
   const auto rule = [&](auto of) {
     return by(c, [&](std::size_t row, std::size_t k, double p, double hit) {
       if (c.targets[row] < 0 || !c.allowed(row, k)) return 0.0;
       return of(p, hit, c.count(row));
     });
   };
-  const std::vector<Mistake> mistakes = {
+  return {
       {"the gradient is 0", Numbers(c.logits.size(), 0.0)},
       {"the loss is a mean: the gradients are not divided by the number of tokens",
        rule([&](double p, double hit, double n) { return p - (1 - e) * hit - e / n; })},
@@ -123,7 +105,7 @@ void grade(const std::vector<int>& targets, std::size_t classes, double spread, 
        })},
       {"n counts the classes that are allowed in the row, not all",
        rule([&](double p, double hit, double) {
-         return (p - (1 - e) * hit - e / static_cast<double>(classes)) / tokens;
+         return (p - (1 - e) * hit - e / static_cast<double>(c.classes())) / tokens;
        })},
       {"every class is wanted but the target: the test is inverted",
        rule([&](double p, double hit, double n) {
@@ -144,15 +126,36 @@ void grade(const std::vector<int>& targets, std::size_t classes, double spread, 
          if (c.targets[row] < 0) return 0.0;
          return (p - (1 - e) * hit - e / c.count(row)) / tokens;
        })}};
+}
+
+void grade(const std::vector<int>& targets, std::size_t classes, double spread, double smoothing,
+           bool masks) {
+  Case c{{}, targets, smoothing};
+  for (std::size_t i = 0; i < targets.size() * classes; ++i) {
+    c.logits.push_back(spread * fa::random_normal(7, i));
+  }
+  if (masks) {
+    // The class before the target, in each second row.
+    for (std::size_t row = 0; row < targets.size(); row += 2) {
+      const auto target = static_cast<std::size_t>(std::max(targets[row], 0));
+      c.logits[row * classes + (target + classes - 1) % classes] =
+          -std::numeric_limits<double>::infinity();
+    }
+  }
+  Numbers lse;
+  for (std::size_t row = 0; row < targets.size(); ++row) {
+    lse.push_back(c.lse(row));
+  }
+  const auto out = call<Numbers>("backward", c.logits, lse, targets, smoothing);
   for (const double x : out) {
     require(!std::isnan(x),
-            tokens == 0
+            c.tokens() == 0
                 ? "no token counts, and 0 / 0 is NaN: all gradients are 0"
                 : "it is NaN: e^x is infinite for a large logit. The LSE is subtracted first");
   }
-  check({"d_logits", out, static_cast<std::int64_t>(classes)}, differences(c), 2e-6, mistakes,
+  check({"d_logits", out, static_cast<std::int64_t>(classes)}, differences(c), 2e-6, mistakes(c),
         fmt::format("{} rows, {} of which count, {} classes, smoothing {}{}", targets.size(),
-                    tokens, classes, smoothing, masks ? ", with masks" : ""));
+                    c.tokens(), classes, smoothing, masks ? ", with masks" : ""));
 }
 
 }  // namespace

@@ -45,12 +45,8 @@ std::vector<double> sums_over_keys(const plain::Problem& x, const plain::Forward
   return result;
 }
 
-void grade(int batch, const plain::Problem& x) {
-  const plain::Forward y = plain::forward(x);
+std::vector<Mistake> mistakes(int batch, const plain::Problem& x, const plain::Forward& y) {
   const int heads = x.heads / batch, d = x.head_dim, rows = x.heads * x.length_q;
-  Tensor4 o({batch, heads, x.length_q, d}), d_o({batch, heads, x.length_q, d});
-  std::copy(y.o.begin(), y.o.end(), o.data());
-  std::copy(x.d_o.begin(), x.d_o.end(), d_o.data());
   // delta by some formula of a row.
   const auto by = [&](const std::function<double(int)>& formula) {
     std::vector<double> result;
@@ -64,7 +60,7 @@ void grade(int batch, const plain::Problem& x) {
   };
   const auto right = [&](int row) { return sum(row, [&](int e) { return y.o[e] * x.d_o[e]; }); };
   double running = 0;
-  std::vector<Mistake> mistakes{
+  std::vector<Mistake> all{
       {"delta is zero: nothing was written", std::vector<double>(static_cast<std::size_t>(rows))},
       {"this is the sum of dO; each element belongs to one of O, and they are multiplied",
        by([&](int row) { return sum(row, [&](int e) { return x.d_o[e]; }); })},
@@ -94,7 +90,7 @@ void grade(int batch, const plain::Problem& x) {
        by([&](int row) { return right(row % (heads * x.length_q)); })}};
   const int ends[] = {batch, heads, x.length_q};
   for (int size = 2; size >= 0; --size) {
-    mistakes.push_back(
+    all.push_back(
         {fmt::format("only the first o.size({}) columns are in the sum; there are o.size(3)", size),
          by([&](int row) {
            double result = 0;
@@ -104,10 +100,19 @@ void grade(int batch, const plain::Problem& x) {
            return result;
          })});
   }
+  return all;
+}
+
+void grade(int batch, const plain::Problem& x) {
+  const plain::Forward y = plain::forward(x);
+  const int heads = x.heads / batch;
+  Tensor4 o({batch, heads, x.length_q, x.head_dim}), d_o(o.shape());
+  std::copy(y.o.begin(), y.o.end(), o.data());
+  std::copy(x.d_o.begin(), x.d_o.end(), d_o.data());
   const auto delta = call<fa::Tensor<double, 3>>("row_dots", o, d_o);
   check(
       {"delta", {delta.data(), delta.data() + delta.count()}, x.length_q}, sums_over_keys(x, y),
-      1e-12, mistakes,
+      1e-12, mistakes(batch, x, y),
       fmt::format("batch {}, heads {}, {} queries, {} keys", batch, heads, x.length_q, x.length_k));
 }
 

@@ -49,6 +49,55 @@ enum class MistakeKind {
   kEndTopLeft,            ///< the same, with query i taken to stand at key i
 };
 
+/// Whether query i sees key j.
+inline bool is_seen(const Problem& x, MistakeKind mistake, int i, int j) {
+  const int place = i + x.length_k - x.length_q;
+  const auto within = [&](int at, int window) {
+    return !x.causal || (j <= place && j > at - window);
+  };
+  switch (mistake) {
+    case MistakeKind::kMaskForgotten:
+      return true;
+    case MistakeKind::kMaskForgottenInTiles:
+      return x.sees(i, j) || i / 32 >= (j / 32 * 32 + x.length_q - x.length_k) / 32;
+    case MistakeKind::kMaskTopLeft:
+      return !x.causal || j <= i;
+    case MistakeKind::kNoWindow:
+      return !x.causal || j <= place;
+    case MistakeKind::kWindowOneMore:
+      return within(place, x.window + 1);
+    case MistakeKind::kWindowOneLess:
+      return within(place, x.window - 1);
+    case MistakeKind::kWindowTopLeft:
+      return within(i, x.window);
+    default:
+      return x.sees(i, j);
+  }
+}
+
+/// Whether query i of a head adds to dK and dV of key j.
+inline bool adds_to_keys(const Problem& x, MistakeKind mistake, int head, int i, int j) {
+  const int tile = i / 32 * 32, keys = j / 32 * 32, shift = x.length_k - x.length_q;
+  switch (mistake) {
+    case MistakeKind::kFirstHeadOnly:
+      return head == 0;
+    case MistakeKind::kLastHeadOnly:
+      return head + 1 == x.heads;
+    case MistakeKind::kLastQueryLeft:
+      return i + 1 < x.length_q;
+    case MistakeKind::kRaggedTileLeft:
+      return i < x.length_q / 32 * 32;
+    case MistakeKind::kEndOfFirstKey:
+      return tile < keys + x.window - shift;
+    case MistakeKind::kEndOneLess:
+      return tile < keys + 30 + x.window - shift;
+    case MistakeKind::kEndTopLeft:
+      return tile < keys + 31 + x.window;
+    default:
+      return true;
+  }
+}
+
 /// The gradients by the formulas of this lesson.
 inline Gradients gradients(const Problem& x, MistakeKind mistake = MistakeKind::kNone) {
   const Forward y = forward(x);
@@ -67,20 +116,7 @@ inline Gradients gradients(const Problem& x, MistakeKind mistake = MistakeKind::
       const double delta =
           row_delta(x, y, is(MistakeKind::kDeltaOfQuery0) ? head * x.length_q : row);
       for (int j = 0; j < x.length_k; ++j) {
-        const int place = i + x.length_k - x.length_q;
-        const auto within = [&](int at, int window) {
-          return !x.causal || (j <= place && j > at - window);
-        };
-        const bool seen =
-            is(MistakeKind::kMaskForgotten) ? true
-            : is(MistakeKind::kMaskForgottenInTiles)
-                ? x.sees(i, j) || i / 32 >= (j / 32 * 32 + x.length_q - x.length_k) / 32
-            : is(MistakeKind::kMaskTopLeft)   ? !x.causal || j <= i
-            : is(MistakeKind::kNoWindow)      ? !x.causal || j <= place
-            : is(MistakeKind::kWindowOneMore) ? within(place, x.window + 1)
-            : is(MistakeKind::kWindowOneLess) ? within(place, x.window - 1)
-            : is(MistakeKind::kWindowTopLeft) ? within(i, x.window)
-                                              : x.sees(i, j);
+        const bool seen = is_seen(x, mistake, i, j);
         const double s =
             seen ? x.scale * product(x, head, i, j) : -std::numeric_limits<double>::infinity();
         const bool fully_masked = std::isinf(lse) && !is(MistakeKind::kNanInMaskedRows);
@@ -101,16 +137,7 @@ inline Gradients gradients(const Problem& x, MistakeKind mistake = MistakeKind::
                                                                  : delta;
         const double d_s = p * (d_p - minus);
         const double weight = is(MistakeKind::kUndroppedInDv) ? p : p * z;
-        const bool goes_by =
-            !(is(MistakeKind::kFirstHeadOnly) && head > 0) &&
-            !(is(MistakeKind::kLastHeadOnly) && head + 1 < x.heads) &&
-            !(is(MistakeKind::kLastQueryLeft) && i + 1 == x.length_q) &&
-            !(is(MistakeKind::kRaggedTileLeft) && i >= x.length_q / 32 * 32) &&
-            !(is(MistakeKind::kEndOfFirstKey) &&
-              i / 32 * 32 >= j / 32 * 32 + x.window - x.length_k + x.length_q) &&
-            !(is(MistakeKind::kEndOneLess) &&
-              i / 32 * 32 >= j / 32 * 32 + 30 + x.window - x.length_k + x.length_q) &&
-            !(is(MistakeKind::kEndTopLeft) && i / 32 * 32 >= j / 32 * 32 + 31 + x.window);
+        const bool goes_by = adds_to_keys(x, mistake, head, i, j);
         for (int c = 0; c < d; ++c) {
           g.d_q[row * d + c] += in_d_q * d_s * x.k[j * d + c];
           if (!goes_by) continue;

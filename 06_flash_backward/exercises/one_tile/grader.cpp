@@ -67,125 +67,146 @@ double right_d_s(const Element& e) {
   return e.p() * (e.d_o_v * e.z - e.delta);
 }
 
-void grade(plain::Problem x, const Range& queries, const Range& keys, double level = 0) {
-  if (level != 0) {
-    // One column of Q and of K makes all scores about this large.
-    for (int i = 0; i < x.length_q; ++i) {
-      x.q[i * x.head_dim] = level / x.scale;
-    }
-    for (int j = 0; j < x.length_k; ++j) x.k[j * x.head_dim] = 1;
-    x.k[(x.length_k - 2) * x.head_dim] = 2;  // the first queries do not see it
-  }
-  const plain::Forward y = plain::forward(x);
-  const int d = x.head_dim;
+// A tile of a problem with one head.
+struct Case {
+  plain::Problem x;
+  Range queries, keys;
   std::vector<double> lse, delta;
-  std::vector<std::uint8_t> keep;
-  double factor = 1;
-  for (int i = 0; i < x.length_q; ++i) {
-    lse.push_back(y.lse[i]);
-    delta.push_back(plain::row_delta(x, y, i));
+
+  Case(const plain::Problem& problem, const Range& of_queries, const Range& of_keys)
+      : x(problem), queries(of_queries), keys(of_keys) {
+    const plain::Forward y = plain::forward(x);
+    for (int i = 0; i < x.length_q; ++i) {
+      lse.push_back(y.lse[i]);
+      delta.push_back(plain::row_delta(x, y, i));
+    }
   }
-  for (const double z : x.kept) {
-    keep.push_back(z != 0);
-    factor = std::max(factor, z);
-  }
-  const auto dropped = factor > 1;
-  const auto element = [&](int i, int j) {
+  Element element(int i, int j) const {
     Element e{i, j, int(queries.begin) + i, int(keys.begin) + j, 0, 0, 0, 0, 0, false};
     e.s = x.scale * plain::product(x, 0, e.query, e.key);
     e.lse = lse[e.query];
     e.delta = delta[e.query];
-    for (int c = 0; c < d; ++c) {
-      e.d_o_v += x.d_o[e.query * d + c] * x.v[e.key * d + c];
+    for (int c = 0; c < x.head_dim; ++c) {
+      e.d_o_v += x.d_o[e.query * x.head_dim + c] * x.v[e.key * x.head_dim + c];
     }
     e.z = x.kept[e.query * x.length_k + e.key];
     e.seen = x.sees(e.query, e.key) && !std::isinf(e.lse);
     return e;
-  };
-  const int height = int(queries.end - queries.begin), width = int(keys.end - keys.begin);
-  const auto by = [&](const Formula& formula) {
+  }
+  int height() const { return int(queries.end - queries.begin); }
+  int width() const { return int(keys.end - keys.begin); }
+  // Each element of the tile by a formula.
+  std::vector<double> by(const Formula& formula) const {
     std::vector<double> result;
-    for (int i = 0; i < height; ++i) {
-      for (int j = 0; j < width; ++j) result.push_back(formula(element(i, j)));
+    for (int i = 0; i < height(); ++i) {
+      for (int j = 0; j < width(); ++j) result.push_back(formula(element(i, j)));
     }
     return result;
-  };
+  }
+  M matrix(const Formula& formula) const {
+    M result(height(), width());
+    const std::vector<double> numbers = by(formula);
+    std::copy(numbers.begin(), numbers.end(), result.data());
+    return result;
+  }
+};
+
+std::vector<Mistake> wrong_p(const Case& c) {
+  return {
+      {"P is zero: nothing was computed", c.by([](const Element&) { return 0.0; })},
+      {"LSE is a natural logarithm: the exponential is e^x, not 2^x",
+       c.by([](const Element& e) { return e.seen ? std::exp2(e.s - e.lse) * e.z : 0; })},
+      {"these are e^s: LSE was left out",
+       c.by([](const Element& e) { return e.seen ? std::exp(e.s) * e.z : 0; })},
+      {"the exponentials are divided by LSE; it is a logarithm, and is subtracted in the exponent",
+       c.by([](const Element& e) { return e.seen ? std::exp(e.s) / e.lse * e.z : 0; })},
+      {"S is scaled already; here the scale is in it twice", c.by([&](const Element& e) {
+         return e.seen ? std::exp(c.x.scale * e.s - e.lse) * e.z : 0;
+       })},
+      {"LSE of row i of the head: row i of the tile is query queries.begin + i",
+       c.by([&](const Element& e) {
+         return c.x.sees(e.query, e.key) && !std::isinf(c.lse[e.i])
+                    ? std::exp(e.s - c.lse[e.i]) * e.z
+                    : 0;
+       })},
+      {"the mask was asked about row i and column j of the tile; it wants numbers in the head",
+       c.by([&](const Element& e) {
+         return c.x.sees(e.i, e.j) && !std::isinf(e.lse) ? std::exp(e.s - e.lse) * e.z : 0;
+       })},
+      {"a row that sees no key: its LSE is -infinity, and e^(s - LSE) is infinite where 0 is "
+       "meant",
+       c.by([&](const Element& e) {
+         if (!std::isinf(e.lse)) return e.p() * e.z;
+         return e.z == 0 ? kNan : -e.lse;
+       })},
+      {"masked keys have a probability above 0: the mask was forgotten",
+       c.by([&](const Element& e) { return std::isinf(e.lse) ? 0 : std::exp(e.s - e.lse) * e.z; })},
+      {"p_kept is P without dropout: dV is made of the probabilities that O was made of",
+       c.by([](const Element& e) { return e.p(); })}};
+}
+
+std::vector<Mistake> wrong_d_s(const Case& c) {
+  return {{"dS is zero: nothing was computed", c.by([](const Element&) { return 0.0; })},
+          {"delta was left out: dS is P * (dP - delta), elementwise",
+           c.by([](const Element& e) { return e.p() * e.d_o_v * e.z; })},
+          {"delta was added; it is subtracted",
+           c.by([](const Element& e) { return e.p() * (e.d_o_v * e.z + e.delta); })},
+          {"delta was subtracted after the product with P",
+           c.by([](const Element& e) { return e.p() * e.d_o_v * e.z - e.delta; })},
+          {"delta of row i of the head: row i of the tile is query queries.begin + i",
+           c.by([&](const Element& e) { return e.p() * (e.d_o_v * e.z - c.delta[e.i]); })},
+          {"the scale is not multiplied in here: dQ and dK get it at the end",
+           c.by([&](const Element& e) { return c.x.scale * right_d_s(e); })},
+          {"dP without dropout: a dropped probability passes no gradient on, and a kept one its "
+           "factor",
+           c.by([](const Element& e) { return e.p() * (e.d_o_v - e.delta); })},
+          {"dropout is in dS twice: the P before the bracket is the one before dropout",
+           c.by([](const Element& e) { return e.p() * e.z * (e.d_o_v * e.z - e.delta); })},
+          {"delta was dropped, too: dropout's factor belongs to dP only",
+           c.by([](const Element& e) { return e.p() * e.z * (e.d_o_v - e.delta); })}};
+}
+
+// One column of Q and of K makes all scores about this large.
+plain::Problem with_scores_around(double level, plain::Problem x) {
+  for (int i = 0; i < x.length_q; ++i) {
+    x.q[i * x.head_dim] = level / x.scale;
+  }
+  for (int j = 0; j < x.length_k; ++j) x.k[j * x.head_dim] = 1;
+  x.k[(x.length_k - 2) * x.head_dim] = 2;  // the first queries do not see it
+  return x;
+}
+
+void grade(const plain::Problem& problem, const Range& queries, const Range& keys,
+           double level = 0) {
+  const Case c(level == 0 ? problem : with_scores_around(level, problem), queries, keys);
+  const plain::Problem& x = c.x;
+  std::vector<std::uint8_t> keep;
+  double factor = 1;
+  for (const double z : x.kept) {
+    keep.push_back(z != 0);
+    factor = std::max(factor, z);
+  }
+  const bool dropped = factor > 1;
+  if (!dropped) keep.clear();
   const std::string where = fmt::format(
       "queries {} to {} of {}, keys {} to {} of {}{}{}{}", queries.begin, queries.end - 1,
       x.length_q, keys.begin, keys.end - 1, x.length_k, x.causal ? ", causal" : "",
       dropped ? ", dropout" : "", level == 0 ? "" : fmt::format(", scores around {}", level));
-
-  M scores(height, width), d_o_v(height, width);
-  for (int i = 0; i < height; ++i) {
-    for (int j = 0; j < width; ++j) {
-      scores(i, j) = element(i, j).s;
-      d_o_v(i, j) = element(i, j).d_o_v;
-    }
-  }
-  if (!dropped) keep.clear();
-  const auto tile =
-      call<Tile>("recompute", x, lse, delta, keep, factor, queries, keys, scores, d_o_v);
+  const auto tile = call<Tile>("recompute", x, c.lse, c.delta, keep, factor, queries, keys,
+                               c.matrix([](const Element& e) { return e.s; }),
+                               c.matrix([](const Element& e) { return e.d_o_v; }));
   const auto numbers = [](const M& m) {
     return std::vector<double>(m.data(), m.data() + m.size());
   };
+  const auto right_p = c.by([](const Element& e) { return e.p() * e.z; });
   if (level != 0) {
-    require(agree(numbers(tile.p_kept), by([](const Element& e) { return e.p() * e.z; }), 1e-11),
+    require(agree(numbers(tile.p_kept), right_p, 1e-11),
             "e^s and e^LSE alone are 0 or infinite here, and e^(s - LSE) is neither; what is "
             "masked is 0 by the mask, not by a small score (case: " +
                 where + ")");
   }
-  check(
-      {"p_kept", numbers(tile.p_kept), width}, by([](const Element& e) { return e.p() * e.z; }),
-      1e-12,
-      {{"P is zero: nothing was computed", by([](const Element&) { return 0.0; })},
-       {"LSE is a natural logarithm: the exponential is e^x, not 2^x",
-        by([](const Element& e) { return e.seen ? std::exp2(e.s - e.lse) * e.z : 0; })},
-       {"these are e^s: LSE was left out",
-        by([](const Element& e) { return e.seen ? std::exp(e.s) * e.z : 0; })},
-       {"the exponentials are divided by LSE; it is a logarithm, and is subtracted in the exponent",
-        by([](const Element& e) { return e.seen ? std::exp(e.s) / e.lse * e.z : 0; })},
-       {"S is scaled already; here the scale is in it twice",
-        by([&](const Element& e) { return e.seen ? std::exp(x.scale * e.s - e.lse) * e.z : 0; })},
-       {"LSE of row i of the head: row i of the tile is query queries.begin + i",
-        by([&](const Element& e) {
-          return x.sees(e.query, e.key) && !std::isinf(lse[e.i]) ? std::exp(e.s - lse[e.i]) * e.z
-                                                                 : 0;
-        })},
-       {"the mask was asked about row i and column j of the tile; it wants numbers in the head",
-        by([&](const Element& e) {
-          return x.sees(e.i, e.j) && !std::isinf(e.lse) ? std::exp(e.s - e.lse) * e.z : 0;
-        })},
-       {"a row that sees no key: its LSE is -infinity, and e^(s - LSE) is infinite where 0 is "
-        "meant",
-        by([&](const Element& e) {
-          if (!std::isinf(e.lse)) return e.p() * e.z;
-          return e.z == 0 ? kNan : -e.lse;
-        })},
-       {"masked keys have a probability above 0: the mask was forgotten",
-        by([&](const Element& e) { return std::isinf(e.lse) ? 0 : std::exp(e.s - e.lse) * e.z; })},
-       {"p_kept is P without dropout: dV is made of the probabilities that O was made of",
-        by([](const Element& e) { return e.p(); })}},
-      where);
-  check({"d_s", numbers(tile.d_s), width}, by(right_d_s), 1e-12,
-        {{"dS is zero: nothing was computed", by([](const Element&) { return 0.0; })},
-         {"delta was left out: dS is P * (dP - delta), elementwise",
-          by([](const Element& e) { return e.p() * e.d_o_v * e.z; })},
-         {"delta was added; it is subtracted",
-          by([](const Element& e) { return e.p() * (e.d_o_v * e.z + e.delta); })},
-         {"delta was subtracted after the product with P",
-          by([](const Element& e) { return e.p() * e.d_o_v * e.z - e.delta; })},
-         {"delta of row i of the head: row i of the tile is query queries.begin + i",
-          by([&](const Element& e) { return e.p() * (e.d_o_v * e.z - delta[e.i]); })},
-         {"the scale is not multiplied in here: dQ and dK get it at the end",
-          by([&](const Element& e) { return x.scale * right_d_s(e); })},
-         {"dP without dropout: a dropped probability passes no gradient on, and a kept one its "
-          "factor",
-          by([](const Element& e) { return e.p() * (e.d_o_v - e.delta); })},
-         {"dropout is in dS twice: the P before the bracket is the one before dropout",
-          by([](const Element& e) { return e.p() * e.z * (e.d_o_v * e.z - e.delta); })},
-         {"delta was dropped, too: dropout's factor belongs to dP only",
-          by([](const Element& e) { return e.p() * e.z * (e.d_o_v - e.delta); })}},
-        where);
+  check({"p_kept", numbers(tile.p_kept), c.width()}, right_p, 1e-12, wrong_p(c), where);
+  check({"d_s", numbers(tile.d_s), c.width()}, c.by(right_d_s), 1e-12, wrong_d_s(c), where);
 }
 
 }  // namespace

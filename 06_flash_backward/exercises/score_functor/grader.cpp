@@ -45,7 +45,6 @@ FA_ENTRY(run, [](const fa::backward::plain::Problem& x, double cap, int reach) {
     const auto q = uploaded(x.q), k = uploaded(x.k), v = uploaded(x.v), d_o = uploaded(x.d_o);
     DeviceBuffer<half> o(q.count()), d_q(q.count()), d_k(k.count()), d_v(k.count());
     DeviceBuffer<float> lse(std::int64_t{x.heads} * x.length_q);
-    const std::int64_t d = x.head_dim;
     AttentionGradient<half> a = {};
     a.q = q.data();
     a.k = k.data();
@@ -56,17 +55,7 @@ FA_ENTRY(run, [](const fa::backward::plain::Problem& x, double cap, int reach) {
     a.d_q = d_q.data();
     a.d_k = d_k.data();
     a.d_v = d_v.data();
-    a.q_strides = {x.heads * x.length_q * d, x.length_q * d, d};
-    a.k_strides = {x.length_k * d, x.length_k * d, d};
-    a.v_strides = a.d_k_strides = a.d_v_strides = a.k_strides;
-    a.o_strides = a.d_o_strides = a.d_q_strides = a.q_strides;
-    a.batch = 1;
-    a.heads = x.heads;
-    a.kv_heads = 1;
-    a.length_q = x.length_q;
-    a.length_k = x.length_k;
-    a.head_dim = a.head_dim_v = x.head_dim;
-    a.scale = static_cast<float>(x.scale);
+    fa::backward::plain::set_sizes(a, x);
     const CappedDilated functor(static_cast<float>(cap), reach, x.length_k - x.length_q);
     using Tile = ForwardTile<32, 32, 2, 32>;
     launch(flash_score_functor<Tile, half, CappedDilated>,

@@ -13,6 +13,9 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
+// A result by scaled and capped score, weight and gradient.
+using Formula = std::function<double(double s, double c, double p, double d)>;
+
 struct Row {
   std::vector<double> products, d_p;
   std::vector<bool> seen;
@@ -48,7 +51,94 @@ struct Row {
     for (std::size_t j = 0; j < p.size(); ++j) sum += d_p[j] * p[j];
     return sum;
   }
+  std::vector<double> by(const Formula& formula) const {
+    const std::vector<double> p = weights();
+    std::vector<double> result;
+    for (std::size_t j = 0; j < p.size(); ++j) {
+      const double x = products[j];
+      result.push_back(seen[j] ? formula(scale * x, score(x), p[j], d_p[j]) : 0);
+    }
+    return result;
+  }
 };
+
+const char* const kNoCap =
+    "a cap of 0 means that there is none: nothing is multiplied by it, and nothing divided";
+
+double not_a_number(double, double, double, double) {
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+std::vector<Mistake> wrong_weights(const Row& row) {
+  const double scale = row.scale, cap = row.cap, lse = row.lse();
+  std::vector<double> hidden_too;
+  for (const double product : row.products)
+    hidden_too.push_back(std::exp(row.score(product) - lse));
+  std::vector<Mistake> result{
+      {"masked keys have a probability above 0: the mask was forgotten", hidden_too},
+      {"the cap is not there: the LSE belongs to capped scores",
+       row.by([&](double s, double, double, double) { return std::exp(s - lse); })},
+      {"tanh was taken of the score itself: it is scaled / cap that goes into it",
+       row.by(
+           [&](double s, double, double, double) { return std::exp(cap * std::tanh(s) - lse); })},
+      {"the product was capped before it was scaled", row.by([&](double s, double, double, double) {
+         return std::exp(scale * cap * std::tanh(s / scale / cap) - lse);
+       })},
+      {"tanh is between -1 and 1: it is multiplied by the cap",
+       row.by(
+           [&](double s, double, double, double) { return std::exp(std::tanh(s / cap) - lse); })},
+      {"a hard cap, where a soft one is asked for", row.by([&](double s, double, double, double) {
+         return std::exp(std::clamp(s, -cap, cap) - lse);
+       })}};
+  if (cap == 0) {
+    result = {{kNoCap, row.by([&](double, double, double, double) { return std::exp(-lse); })},
+              {kNoCap, row.by(not_a_number)}};
+  }
+  return result;
+}
+
+std::vector<Mistake> wrong_products(const Row& row) {
+  const double scale = row.scale, cap = row.cap, delta = row.loss();
+  std::vector<Mistake> result{
+      {"the derivative of the cap is left out",
+       row.by([&](double, double, double w, double d) { return scale * w * (d - delta); })},
+      {"the factor is 1 - tanh^2, and tanh is capped / cap, not capped",
+       row.by([&](double, double c, double w, double d) {
+         return scale * w * (d - delta) * (1 - c * c);
+       })},
+      {"the square is missing: the derivative of tanh is 1 - tanh^2, not 1 - tanh",
+       row.by([&](double, double c, double w, double d) {
+         return scale * w * (d - delta) * (1 - c / cap);
+       })},
+      {"the cap in front and the cap inside of tanh cancel; here only one of them was taken",
+       row.by([&](double, double c, double w, double d) {
+         return scale * w * (d - delta) * (1 - c / cap * (c / cap)) * cap;
+       })},
+      {"the derivative of tanh x is 1 - tanh(x)^2, not 1 - x^2",
+       row.by([&](double s, double, double w, double d) {
+         return scale * w * (d - delta) * (1 - s / cap * (s / cap));
+       })},
+      {"tanh was applied to a score that is capped already",
+       row.by([&](double, double c, double w, double d) {
+         const double t = std::tanh(c / cap);
+         return scale * w * (d - delta) * (1 - t * t);
+       })},
+      {"the scale is missing: the gradient is asked for q . k",
+       row.by([&](double, double c, double w, double d) {
+         return w * (d - delta) * (1 - c / cap * (c / cap));
+       })},
+      {"the derivative of the cap belongs to delta, too: it multiplies the whole bracket",
+       row.by([&](double, double c, double w, double d) {
+         return scale * w * (d * (1 - c / cap * (c / cap)) - delta);
+       })}};
+  if (cap == 0) {
+    result = {{kNoCap, row.by(not_a_number)},
+              {kNoCap, row.by([&](double, double c, double w, double d) {
+                 return scale * w * (d - delta) * (1 - c / cap * (c / cap));
+               })}};
+  }
+  return result;
+}
 
 void grade(double spread, double scale, double cap, int keys, int visible) {
   Row row{{}, {}, {}, scale, cap};
@@ -72,87 +162,11 @@ void grade(double spread, double scale, double cap, int keys, int visible) {
     moved.products[j] = row.products[j] - h;
     right.push_back((up - moved.loss()) / (2 * h));
   }
-  const std::vector<double> weights = row.weights();
-  // Results by a formula of scaled and capped score, weight and gradient.
-  using Formula = std::function<double(double s, double c, double p, double d)>;
-  const auto by = [&](const Formula& formula) {
-    std::vector<double> result;
-    for (int j = 0; j < keys; ++j) {
-      result.push_back(row.seen[j] ? formula(scale * row.products[j], row.score(row.products[j]),
-                                             weights[j], row.d_p[j])
-                                   : 0);
-    }
-    return result;
-  };
   const std::string where =
       fmt::format("{} keys, {} of them seen, scale {}, cap {}, products of size {}", keys, visible,
                   scale, cap, spread);
-  std::vector<double> hidden_too = weights;
-  for (int j = visible; j < keys; ++j) {
-    hidden_too[j] = std::exp(row.score(row.products[j]) - lse);
-  }
-  std::vector<Mistake> of_weights{
-      {"masked keys have a probability above 0: the mask was forgotten", hidden_too},
-      {"the cap is not there: the LSE belongs to capped scores",
-       by([&](double s, double, double, double) { return std::exp(s - lse); })},
-      {"tanh was taken of the score itself: it is scaled / cap that goes into it",
-       by([&](double s, double, double, double) { return std::exp(cap * std::tanh(s) - lse); })},
-      {"the product was capped before it was scaled", by([&](double s, double, double, double) {
-         return std::exp(scale * cap * std::tanh(s / scale / cap) - lse);
-       })},
-      {"tanh is between -1 and 1: it is multiplied by the cap",
-       by([&](double s, double, double, double) { return std::exp(std::tanh(s / cap) - lse); })},
-      {"a hard cap, where a soft one is asked for", by([&](double s, double, double, double) {
-         return std::exp(std::clamp(s, -cap, cap) - lse);
-       })}};
-  const std::string none =
-      "a cap of 0 means that there is none: nothing is multiplied by it, and nothing divided";
-  const auto not_a_number =
-      by([](double, double, double, double) { return std::numeric_limits<double>::quiet_NaN(); });
-  if (cap == 0) {
-    of_weights = {{none, by([&](double, double, double, double) { return std::exp(-lse); })},
-                  {none, not_a_number}};
-  }
-  check({"p", p, keys}, weights, 1e-9, of_weights, where);
-  std::vector<Mistake> of_products{
-      {"the derivative of the cap is left out",
-       by([&](double, double, double w, double d) { return scale * w * (d - delta); })},
-      {"the factor is 1 - tanh^2, and tanh is capped / cap, not capped",
-       by([&](double, double c, double w, double d) {
-         return scale * w * (d - delta) * (1 - c * c);
-       })},
-      {"the square is missing: the derivative of tanh is 1 - tanh^2, not 1 - tanh",
-       by([&](double, double c, double w, double d) {
-         return scale * w * (d - delta) * (1 - c / cap);
-       })},
-      {"the cap in front and the cap inside of tanh cancel; here only one of them was taken",
-       by([&](double, double c, double w, double d) {
-         return scale * w * (d - delta) * (1 - c / cap * (c / cap)) * cap;
-       })},
-      {"the derivative of tanh x is 1 - tanh(x)^2, not 1 - x^2",
-       by([&](double s, double, double w, double d) {
-         return scale * w * (d - delta) * (1 - s / cap * (s / cap));
-       })},
-      {"tanh was applied to a score that is capped already",
-       by([&](double, double c, double w, double d) {
-         const double t = std::tanh(c / cap);
-         return scale * w * (d - delta) * (1 - t * t);
-       })},
-      {"the scale is missing: the gradient is asked for q . k",
-       by([&](double, double c, double w, double d) {
-         return w * (d - delta) * (1 - c / cap * (c / cap));
-       })},
-      {"the derivative of the cap belongs to delta, too: it multiplies the whole bracket",
-       by([&](double, double c, double w, double d) {
-         return scale * w * (d * (1 - c / cap * (c / cap)) - delta);
-       })}};
-  if (cap == 0) {
-    of_products = {{none, not_a_number}, {none, by([&](double, double c, double w, double d) {
-                                            return scale * w * (d - delta) *
-                                                   (1 - c / cap * (c / cap));
-                                          })}};
-  }
-  check({"d_product", d_product, keys}, right, 1e-7, of_products, where);
+  check({"p", p, keys}, row.weights(), 1e-9, wrong_weights(row), where);
+  check({"d_product", d_product, keys}, right, 1e-7, wrong_products(row), where);
 }
 
 }  // namespace

@@ -38,6 +38,31 @@ int run_with(Program& program, std::vector<std::string> arguments) {
   return program.run(static_cast<int>(argv.size()), argv.data());
 }
 
+// Sections with one check each, or more.
+void add_checks(Program& program) {
+  program.section("good", "A check that passes", [&] { program.check("theorem", 0.5, 0.5); });
+  program.section("bad", "A check that fails", [&] { program.check("claim", 0.75, 0.5); });
+  program.section("nan", "A check of NaN",
+                  [&] { program.check("nothing", std::numeric_limits<double>::quiet_NaN(), 1.0); });
+  program.section_apart("findings", "Counts that must be 0", [&] {
+    for (const int count : {0, 1, 3}) {
+      program.check_none("kernel", count, "finding");
+    }
+  });
+  program.section("tensor", "The verdict on a tensor", [&] {
+    Distance error, plain;
+    error.max_error = plain.max_error = 0.25;
+    program.check(decide("o", error, plain, 2, 0));
+    error.max_error = 2;
+    program.check(decide("d_q", error, plain, 3, 0));
+    error.max_error = 0.25;
+    error.rms_error = 0.125;
+    program.check(decide("d_k", error, plain, 3, 0));
+    error.invalid = 1;
+    program.check(decide("d_v", error, plain, 3, 0));
+  });
+}
+
 // A small program as a lesson would write it, run in a child process.
 Outcome run_program(std::vector<std::string> arguments) {
   return run_in_child([&] {
@@ -47,28 +72,7 @@ Outcome run_program(std::vector<std::string> arguments) {
     program.section("numbers", "Zahlen größer als null",
                     [&] { std::printf(twice ? "1 2 1 2\n" : "1 2\n"); });
     program.section_apart("apart", "For other programs", [] { std::printf("{}\n"); });
-    program.section("good", "A check that passes", [&] { program.check("theorem", 0.5, 0.5); });
-    program.section("bad", "A check that fails", [&] { program.check("claim", 0.75, 0.5); });
-    program.section("nan", "A check of NaN", [&] {
-      program.check("nothing", std::numeric_limits<double>::quiet_NaN(), 1.0);
-    });
-    program.section_apart("findings", "Counts that must be 0", [&] {
-      for (const int count : {0, 1, 3}) {
-        program.check_none("kernel", count, "finding");
-      }
-    });
-    program.section("tensor", "The verdict on a tensor", [&] {
-      Distance error, plain;
-      error.max_error = plain.max_error = 0.25;
-      program.check(decide("o", error, plain, 2, 0));
-      error.max_error = 2;
-      program.check(decide("d_q", error, plain, 3, 0));
-      error.max_error = 0.25;
-      error.rms_error = 0.125;
-      program.check(decide("d_k", error, plain, 3, 0));
-      error.invalid = 1;
-      program.check(decide("d_v", error, plain, 3, 0));
-    });
+    add_checks(program);
     program.section("input", "The input", [&] {
       const Input& input = program.input();
       std::printf("%s %zu\n", to_string(input.q.shape()).c_str(), input.tokens.size());

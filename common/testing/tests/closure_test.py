@@ -17,6 +17,11 @@ class Closure(unittest.TestCase):
             self.assertLessEqual(len(files), most_files, grown)
             self.assertLessEqual(sum(files.values()), most_lines, grown)
 
+    def test_a_step_of_a_ladder_includes_at_most_twelve_files(self):
+        for step, (most_files, _) in closure.limits().items():
+            if step.count("/") == 2:  # not one of kernels/decode, functors or packed
+                self.assertLessEqual(most_files, 12, step)
+
     def test_files_are_counted_once_and_only_those_of_lessons_and_of_attention(self):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
