@@ -34,7 +34,7 @@ struct Request {
     for (int lane = first; lane < last; ++lane) {
       if (has(lane)) *end++ = address[static_cast<std::size_t>(lane)];
     }
-    std::sort(begins.begin(), end);
+    if (!std::is_sorted(begins.begin(), end)) std::sort(begins.begin(), end);
     std::uint64_t next = 0;
     for (auto begin = begins.begin(); begin != end; ++begin) {
       next = std::max(next, *begin / unit_bytes);

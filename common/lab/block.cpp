@@ -51,7 +51,7 @@ std::string text_of_left(const LabThread& thread, bool stuck) {
         "{} has run for {} seconds without a barrier: if it reads a flag that another thread is to "
         "set, let it read with load_acquire(), so that the other one can run; the watched lab "
         "(./learn trace) names the line",
-        who, kLongestRun.count());
+        who, longest_run.load().count());
   }
   const Crash crash = last_crash();
   const std::string text =
@@ -158,14 +158,16 @@ bool Block::run_ready_threads() {
   bool any = false;
   for (std::size_t first = 0; first < threads_.size(); first += kWarpSize) {
     const std::size_t end = std::min(first + kWarpSize, threads_.size());
+    runs_ready_ = true;
     for (bool again = true; again;) {  // a warp continues while it can
       again = false;
       for (std::size_t i = first; i < end; ++i) {
         if (threads_[i].state != State::kReady) continue;
-        run(threads_[i]);
+        i = static_cast<std::size_t>(run(threads_[i]).place);
         any = again = true;
       }
     }
+    runs_ready_ = false;
     for (std::size_t i = first; i < end; ++i) {
       if (threads_[i].state != State::kPolling) continue;
       threads_[i].state = State::kReady;
@@ -176,14 +178,36 @@ bool Block::run_ready_threads() {
   return any;
 }
 
-void Block::run(LabThread& thread) {
+// Returns the thread that ran last: see yield_to_warp().
+LabThread& Block::run(LabThread& thread) {
   current = &thread;
   heartbeat_.beat();
   thread.fiber.resume();
+  LabThread& last = this_thread();
   current = nullptr;
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-  if (thread.fiber.left()) throw std::runtime_error(text_of_left(thread, heartbeat_.stuck));
-  if (repetition_.is_endless(threads_, thread)) end_repetition();
+  if (last.fiber.left()) throw std::runtime_error(text_of_left(last, heartbeat_.stuck));
+  if (repetition_.is_endless(threads_, last)) end_repetition();
+  return last;
+}
+
+// A thread waits for others of its warp. The next one that run_ready_threads() would run continues
+// at once: most switches are of this kind.
+void Block::yield_to_warp(LabThread& thread) {
+  const auto place = static_cast<std::size_t>(thread.place);
+  const std::size_t first = place / kWarpSize * kWarpSize;
+  const std::size_t end = std::min(first + kWarpSize, threads_.size());
+  for (std::size_t i = place + 1; runs_ready_; ++i) {
+    if (i == end) i = first;
+    if (i == place) break;
+    LabThread& next = threads_[i];
+    if (next.state != State::kReady) continue;
+    if (!repetition_.passes(thread)) break;
+    current = &next;
+    heartbeat_.beat();
+    return thread.fiber.yield_to(next.fiber);
+  }
+  thread.fiber.yield();
 }
 
 // A thread's life: one kernel after another.
@@ -197,7 +221,7 @@ void Block::live(LabThread& thread) {
       error_ = std::current_exception();
     }
     end(thread);
-    thread.fiber.yield();
+    if (!thread.fiber.yield_at_rest()) return;
   }
 }
 
@@ -352,7 +376,7 @@ void Block::end_repetition() const {
       "thread {} of block {} repeats an endless loop, with this barrier or warp operation in it: "
       "for {} seconds no local variable of any thread of the block has changed",
       waiting == threads_.end() ? 0 : waiting->number, text_of(threads_[0].block_index),
-      kLongestRun.count());
+      longest_run.load().count());
   note_finding("spin", where, {}, text);
   fail(where, "{}", text);
 }

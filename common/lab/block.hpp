@@ -101,7 +101,7 @@ class Block {
   const Deposits& exchange(LabThread& thread, unsigned mask, const void* bytes, std::size_t size,
                            const SourceLocation& location, bool orders, Last last) {
     return warps_[thread.warp()].exchange(threads_, thread, mask, bytes, size, location, orders,
-                                          last);
+                                          last, [&] { yield_to_warp(thread); });
   }
   /// What a thread's warp has in flight.
   WgmmaQueue& wgmma(const LabThread& thread) { return wgmma_[thread.warp()]; }
@@ -126,8 +126,9 @@ class Block {
   OfBlock& of(const Thread& thread) { return blocks_[static_cast<std::size_t>(thread.rank)]; }
 
   void live(LabThread& thread);
-  void run(LabThread& thread);
+  LabThread& run(LabThread& thread);
   bool run_ready_threads();
+  void yield_to_warp(LabThread& thread);
   void end(LabThread& thread);
   void check_end();
   void check_end(const LabThread& thread);
@@ -148,6 +149,8 @@ class Block {
   std::exception_ptr error_;
   int alive_ = 0;
   bool is_first_ = false, has_progressed_ = false;
+  // Whether ready threads run, in their order; else one that polls.
+  bool runs_ready_ = false;
   Threads threads_;  // last but what refers to it: fibers that are unwound may use all else
   Mbarriers mbarriers_{threads_};
 };

@@ -10,7 +10,7 @@
 #include "common/lab/block.hpp"
 #include "common/lab/errors.hpp"
 #include "common/lab/record.hpp"
-#include "common/tensor/dtype.hpp"
+#include "common/lab/widen.hpp"
 
 namespace fa::lab {
 namespace {
@@ -116,7 +116,7 @@ void wait_copies(int pending) {
       }
       if (observer != nullptr) observer->copy_ends(copy.destination, copy.size, copy.location);
     }
-    groups.pop_front();
+    groups.erase(groups.begin());
   }
 }
 
@@ -191,46 +191,28 @@ std::uint32_t tf32_operand(std::uint32_t bits, const SourceLocation& location) {
   return bits & ~unread;
 }
 
-// c + the sum of a[k] b[k].
-float tf32_sum(float c, const float (&a)[8], const float (&b)[8]) {
-  const auto exponent = [](float x) {  // that of the smallest normal number for those below it
-    std::uint32_t bits;
-    std::memcpy(&bits, &x, sizeof bits);
-    return std::max(static_cast<int>(bits >> 23 & 0xff), 1) - 127;
-  };
-  constexpr int special = 128, none = -1000;
-  int largest = c == 0 ? none : exponent(c);
-  bool finite = largest < special;
-  for (int k = 0; k < 8; ++k) {
-    const int of_a = exponent(a[k]), of_b = exponent(b[k]);
-    finite = finite && of_a < special && of_b < special;
-    if (a[k] != 0 && b[k] != 0) largest = std::max(largest, of_a + of_b);
-  }
-  if (!finite) {  // infinity or NaN
-    for (int k = 0; k < 8; ++k) c += a[k] * b[k];
-    return c;
-  }
-  if (largest == none) return 0;
-  constexpr int kept_bits = 25, bias = 1023, mantissa_bits = 52;
-  // 2^(kept_bits - largest)
-  const auto bits = static_cast<std::uint64_t>(bias + kept_bits - largest) << mantissa_bits;
-  double units;
-  std::memcpy(&units, &bits, sizeof units);
-  // Whole numbers below 2^(kept_bits + 2), cut off.
-  auto sum_of_units = static_cast<std::int64_t>(c * units);
-  for (int k = 0; k < 8; ++k) {
-    sum_of_units += static_cast<std::int64_t>(static_cast<double>(a[k]) * b[k] * units);
-  }
-  const double sum = static_cast<double>(sum_of_units) / units;
-  auto rounded = static_cast<float>(sum);
-  if (std::abs(rounded) > std::abs(sum)) {  // the next one towards 0
-    std::uint32_t of_rounded;
-    std::memcpy(&of_rounded, &rounded, sizeof of_rounded);
-    --of_rounded;
-    std::memcpy(&rounded, &of_rounded, sizeof rounded);
-  }
-  return rounded;
+// That of the smallest normal number for those below it; for 0 less than any sum of two others.
+constexpr int kNoExponent = -1000, kSpecialExponent = 128;  // of 0; of infinity and NaN
+float exponent_of(float x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  const int exponent = std::max(static_cast<int>(bits >> 23 & 0xff), 1) - 127;
+  return static_cast<float>(x == 0 ? kNoExponent : exponent);
 }
+
+// A float64 with the value 2^exponent.
+double power_of_2(int exponent) {
+  constexpr int bias = 1023, mantissa_bits = 52;
+  const auto bits = static_cast<std::uint64_t>(bias + exponent) << mantissa_bits;
+  double power;
+  std::memcpy(&power, &bits, sizeof power);
+  return power;
+}
+
+// Vector types of the compiler: one element for each of a lane's four sums.
+typedef float Float4 __attribute__((vector_size(16)));
+typedef std::int32_t Int4 __attribute__((vector_size(16)));
+typedef double Double4 __attribute__((vector_size(32)));
 
 const Fragments& of_lane(const Deposits& fragments, int lane) {
   const std::byte* const at = &fragments.bytes[static_cast<std::size_t>(lane) * kDepositSize];
@@ -238,18 +220,10 @@ const Fragments& of_lane(const Deposits& fragments, int lane) {
 }
 
 template <class T>
-void unpack(std::uint32_t pair, float* to) {
-  T elements[2];
-  std::memcpy(static_cast<void*>(elements), &pair, sizeof pair);
-  to[0] = static_cast<float>(elements[0]);
-  to[1] = static_cast<float>(elements[1]);
-}
-
-template <class T>
 Fragments unpacked(const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
   Fragments own;
-  for (int i = 0; i < 4; ++i) unpack<T>(a[i], own.a + 2 * i);
-  for (int i = 0; i < 2; ++i) unpack<T>(b[i], own.b + 2 * i);
+  widen<T>(a, own.a);
+  widen<T>(b, own.b);
   return own;
 }
 
@@ -269,41 +243,86 @@ Fragments fragments_of_tf32(const std::uint32_t (&a)[4], const std::uint32_t (&b
   };
   for (int i = 0; i < 4; ++i) put(a[i], own.a[i]);
   for (int i = 0; i < 2; ++i) put(b[i], own.b[i]);
+  // Their exponents, behind them, for all lanes that will need them.
+  for (int i = 0; i < 4; ++i) own.a[4 + i] = exponent_of(own.a[i]);
+  for (int i = 0; i < 2; ++i) own.b[2 + i] = exponent_of(own.b[i]);
   return own;
 }
 
 // A lane's sums are those of rows g and g + 8 of A with columns 2t and 2t + 1 of B.
 void add_products(const Deposits& fragments, float (&sums)[4]) {
   const int g = current->lane / 4, t = current->lane % 4;
+  Float4 result = {sums[0], sums[1], sums[2], sums[3]};
   for (int half_of_k = 0; half_of_k < 2; ++half_of_k) {
     for (int k = 0; k < 4; ++k) {
       const float* const rows = of_lane(fragments, 4 * g + k).a + 4 * half_of_k;
       const float* const col0 = of_lane(fragments, 8 * t + k).b + 2 * half_of_k;
       const float* const col1 = of_lane(fragments, 8 * t + 4 + k).b + 2 * half_of_k;
       for (int e = 0; e < 2; ++e) {
-        sums[0] += rows[e] * col0[e];
-        sums[1] += rows[e] * col1[e];
-        sums[2] += rows[2 + e] * col0[e];
-        sums[3] += rows[2 + e] * col1[e];
+        result += Float4{rows[e], rows[e], rows[2 + e], rows[2 + e]} *
+                  Float4{col0[e], col1[e], col0[e], col1[e]};
       }
     }
   }
+  for (int i = 0; i < 4; ++i) sums[i] = result[i];
 }
 
 void add_tf32_products(const Deposits& fragments, float (&sums)[4]) {
   const int g = current->lane / 4, t = current->lane % 4;
-  float row[2][8], col[2][8];
-  for (int k = 0; k < 4; ++k) {
-    const Fragments& of_rows = of_lane(fragments, 4 * g + k);
+  constexpr int depth = 8;
+  Float4 a[depth], b[depth];
+  const Float4 of_c = {exponent_of(sums[0]), exponent_of(sums[1]), exponent_of(sums[2]),
+                       exponent_of(sums[3])};
+  const auto larger = [](Float4 x, Float4 y) { return x > y ? x : y; };
+  constexpr float least = 2 * -126;  // of terms but 0
+  // Exponents: of terms, and of operands.
+  Float4 largest = larger(of_c, Float4{least, least, least, least}), special = of_c;
+  for (int k = 0; k < depth / 2; ++k) {
+    const float* const rows = of_lane(fragments, 4 * g + k).a;
+    const float* const col0 = of_lane(fragments, 8 * t + k).b;
+    const float* const col1 = of_lane(fragments, 8 * t + 4 + k).b;
     for (int h = 0; h < 2; ++h) {
-      row[0][k + 4 * h] = of_rows.a[2 * h];
-      row[1][k + 4 * h] = of_rows.a[2 * h + 1];
-      for (int c = 0; c < 2; ++c) {
-        col[c][k + 4 * h] = of_lane(fragments, 4 * (2 * t + c) + k).b[h];
-      }
+      const auto of_rows = [&](int i) {
+        return Float4{rows[i], rows[i], rows[i + 1], rows[i + 1]};
+      };
+      const auto of_cols = [&](int i) { return Float4{col0[i], col1[i], col0[i], col1[i]}; };
+      a[k + 4 * h] = of_rows(2 * h);
+      b[k + 4 * h] = of_cols(h);
+      const Float4 of_a = of_rows(4 + 2 * h), of_b = of_cols(2 + h);
+      largest = larger(largest, of_a + of_b);
+      special = larger(special, larger(of_a, of_b));
     }
   }
-  for (int i = 0; i < 4; ++i) sums[i] = tf32_sum(sums[i], row[i / 2], col[i % 2]);
+  constexpr int kept_bits = 25;
+  Double4 units, unit;
+  for (int i = 0; i < 4; ++i) {
+    const int exponent = static_cast<int>(largest[i]);
+    units[i] = power_of_2(kept_bits - exponent);
+    unit[i] = power_of_2(exponent - kept_bits);
+  }
+  // Whole numbers below 2^(kept_bits + 2), cut off.
+  const Float4 c = {sums[0], sums[1], sums[2], sums[3]};
+  Int4 sum_of_units = __builtin_convertvector(__builtin_convertvector(c, Double4) * units, Int4);
+  for (int k = 0; k < depth; ++k) {
+    const Double4 product =
+        __builtin_convertvector(a[k], Double4) * __builtin_convertvector(b[k], Double4);
+    sum_of_units += __builtin_convertvector(product * units, Int4);
+  }
+  for (int i = 0; i < 4; ++i) {
+    if (special[i] == kSpecialExponent) {
+      for (int k = 0; k < depth; ++k) sums[i] += a[k][i] * b[k][i];
+      continue;
+    }
+    const double sum = sum_of_units[i] * unit[i];
+    auto rounded = static_cast<float>(sum);
+    if (std::abs(rounded) > std::abs(sum)) {  // the next one towards 0
+      std::uint32_t bits;
+      std::memcpy(&bits, &rounded, sizeof bits);
+      --bits;
+      std::memcpy(&rounded, &bits, sizeof rounded);
+    }
+    sums[i] = rounded;
+  }
 }
 
 // ---------------------------------------------------------------- mbarriers and bulk copies

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/lab/fiber.hpp"
+#include "common/lab/progress.hpp"
 
 #ifndef __has_feature  // Clang's word
 #define __has_feature(feature) 0
@@ -159,7 +160,7 @@ void Watchdog::look() {
     if (switches != one->switches_) {
       one->switches_ = switches;
       one->since_ = now;
-    } else if (now - one->since_ >= kLongestRun) {
+    } else if (now - one->since_ >= longest_run.load()) {
       one->heartbeat_.stuck = true;
       pthread_kill(one->worker_, SIGURG);
     }

@@ -24,6 +24,7 @@
 namespace fa::lab {
 namespace {
 __thread Fiber* running_fiber = nullptr;
+__thread Fiber* yielded_fiber = nullptr;  // to the one that runs; null where its owner resumed it
 }  // namespace
 
 // Stacks of fibers that have ended, kept for the next launch: to map one anew takes longer than to
@@ -64,10 +65,25 @@ class Fiber::KeptStacks {
 void Fiber::before_switch([[maybe_unused]] const Stack& to, [[maybe_unused]] void** saved) {
   FA_ASAN(__sanitizer_start_switch_fiber(saved, to.bottom, to.size);)
 }
-void Fiber::after_switch([[maybe_unused]] void* saved, [[maybe_unused]] Stack* from) {
-  FA_ASAN(const void* bottom = nullptr; std::size_t size = 0;
-          __sanitizer_finish_switch_fiber(saved, &bottom, &size);
-          if (from != nullptr)* from = {bottom, size};)
+// Returns the stack that control comes from.
+Fiber::Stack Fiber::after_switch([[maybe_unused]] void* saved) {
+  Stack from;
+  FA_ASAN(__sanitizer_finish_switch_fiber(saved, &from.bottom, &from.size);)
+  return from;
+}
+
+// This fiber runs from now on: keeps where control came from.
+void Fiber::continues(boost::context::fiber&& from, void* saved) {
+  const Stack stack = after_switch(saved);
+  if (yielded_fiber == nullptr) {
+    owner_ = std::move(from);
+    owners_stack_ = stack;
+    return;
+  }
+  Fiber& before = *std::exchange(yielded_fiber, nullptr);
+  owner_ = std::move(before.owner_);
+  owners_stack_ = before.owners_stack_;
+  before.self_ = std::move(from);
 }
 
 Fiber* Fiber::running() {
@@ -81,9 +97,8 @@ void Fiber::start(std::function<void()> function) {
   stack_ = {static_cast<const char*>(memory.sp) - memory.size, memory.size};
   self_ = boost::context::fiber(std::allocator_arg,
                                 boost::context::preallocated(memory.sp, memory.size, memory),
-                                allocator, [this](boost::context::fiber&& owner) {
-                                  after_switch(nullptr, &owners_stack_);
-                                  owner_ = std::move(owner);
+                                allocator, [this](boost::context::fiber&& from) {
+                                  continues(std::move(from), nullptr);
                                   try {
                                     if (!unwinding_) function_();
                                   } catch (const Unwind&) {
@@ -116,16 +131,28 @@ void Fiber::resume() {
   running_fiber = this;
   void* saved = nullptr;
   before_switch(stack_, &saved);
-  self_ = std::move(self_).resume();
-  after_switch(saved, nullptr);
-  running_fiber = nullptr;
+  auto last = std::move(self_).resume();
+  after_switch(saved);
+  std::exchange(running_fiber, nullptr)->self_ = std::move(last);
+}
+
+bool Fiber::yield_at_rest() {
+  void* saved = nullptr;
+  before_switch(owners_stack_, &saved);
+  continues(std::move(owner_).resume(), saved);
+  return !unwinding_;
 }
 
 void Fiber::yield() {
+  if (!yield_at_rest()) throw Unwind{};
+}
+
+void Fiber::yield_to(Fiber& next) {
   void* saved = nullptr;
-  before_switch(owners_stack_, &saved);
-  owner_ = std::move(owner_).resume();
-  after_switch(saved, &owners_stack_);
+  before_switch(next.stack_, &saved);
+  yielded_fiber = this;
+  running_fiber = &next;
+  continues(std::move(next.self_).resume(), saved);
   if (unwinding_) throw Unwind{};
 }
 

@@ -31,6 +31,12 @@ class Fiber {
   void resume();
   /// Gives control back to resume(). Called by the function.
   void yield();
+  /// The same where nothing on the stack needs a destructor: nothing is thrown.
+  /// @return false when the fiber is destroyed: the function must end
+  bool yield_at_rest();
+  /// As yield(), but another fiber that has yielded, or not begun, continues in the place of the
+  /// owner, to whom it gives control back: one switch instead of two.
+  void yield_to(Fiber& next);
   /// The same where the compiler assumes that nothing throws: a fiber that is destroyed here is not
   /// unwound.
   void yield_in_the_middle();
@@ -66,7 +72,8 @@ class Fiber {
   };
   class KeptStacks;
   static void before_switch(const Stack& to, void** saved);
-  static void after_switch(void* saved, Stack* from);
+  static Stack after_switch(void* saved);
+  void continues(boost::context::fiber&& from, void* saved);
 
   std::function<void()> function_;
   boost::context::fiber self_, owner_;

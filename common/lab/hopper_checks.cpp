@@ -69,8 +69,14 @@ void PhaseCheck::report(const Access& wait, std::uint32_t next) {
 
 void RegisterCheck::lend(int thread, const void* address, std::size_t size, bool sums,
                          const void* agent, std::uint32_t when, std::uint32_t site) {
-  lent_[static_cast<std::size_t>(thread)].push_back(
-      {static_cast<const std::byte*>(address), size, sums, agent, when, site});
+  auto& lent = lent_[static_cast<std::size_t>(thread)];
+  const auto* const begin = static_cast<const std::byte*>(address);
+  // All wgmma of a group that have the same registers give them back together.
+  const bool known = std::any_of(lent.begin(), lent.end(), [&](const Lent& one) {
+    return one.begin == begin && one.size == size && one.sums == sums && one.agent == agent &&
+           one.when == when;
+  });
+  if (!known) lent.push_back({begin, size, sums, agent, when, site});
 }
 
 void RegisterCheck::changed(std::uint32_t site, const std::string& message) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <utility>
 #include <vector>
 
@@ -49,7 +48,7 @@ struct LabThread : Thread {
   std::vector<const void*> lent;  ///< registers that wgmma may have
   Stores stores;
   std::vector<ThreadCopy> open_copies;
-  std::deque<std::vector<ThreadCopy>> committed_copies;
+  std::vector<std::vector<ThreadCopy>> committed_copies;
   Fiber fiber;  // last: what it unwinds may use all else
 
   /// Its warp, counted through the cluster.
@@ -68,7 +67,10 @@ struct LabThread : Thread {
     barrier = polled = nullptr;
     in_cluster_phase = cluster_wait_due = false;
     lent.clear();
-    stores = {};
+    stores.open.clear();  // a new one would allocate memory
+    stores.groups.clear();
+    stores.ended = 0;
+    stores.arrived = true;
     open_copies.clear();
     committed_copies.clear();
   }

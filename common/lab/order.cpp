@@ -7,12 +7,15 @@
 namespace fa::lab {
 
 void VectorClock::join(const VectorClock& other) {
-  if (times_.size() < other.times_.size()) {
-    times_.resize(other.times_.size());
+  if (!other.times_ || times_ == other.times_) return;
+  if (!times_) {
+    times_ = other.times_;
+    return;
   }
-  for (std::size_t i = 0; i < other.times_.size(); ++i) {
-    times_[i] = std::max(times_[i], other.times_[i]);
-  }
+  Times& times = own_times();
+  const Times& others = *other.times_;
+  if (times.size() < others.size()) times.resize(others.size());
+  for (std::size_t i = 0; i < others.size(); ++i) times[i] = std::max(times[i], others[i]);
 }
 
 std::uint32_t Order::agent(const void* address) {
@@ -104,12 +107,14 @@ void Order::block_begins() {
 
 void Order::warp_meets(std::size_t first, unsigned mask) {
   VectorClock together;
-  for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
-    if ((mask >> lane & 1u) != 0) release(first + lane, together);
-  }
-  for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
-    if ((mask >> lane & 1u) != 0) clocks_[first + lane] = together;
-  }
+  const auto for_lanes = [&](auto visit) {
+    for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
+      if ((mask >> lane & 1u) != 0) visit(first + lane);
+    }
+  };
+  for_lanes([&](std::size_t thread) { together.join(clocks_[thread]); });
+  for_lanes([&](std::size_t thread) { together.raise(thread, times_[thread]++); });
+  for_lanes([&](std::size_t thread) { clocks_[thread] = together; });
 }
 
 void Order::block_meets() {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -39,23 +41,36 @@ struct Access {
         needs_value(false) {}
 };
 static_assert(sizeof(Access) == 16, "each piece of memory has four");
+/// Whether all of it is the same.
+inline bool operator==(const Access& a, const Access& b) {
+  return std::memcmp(&a, &b, sizeof a) == 0;  // no padding
+}
 
 /// A vector clock: of each thread and agent, up to which time the clock's owner is ordered after
-/// it.
+/// it. Copies share their times until one of them changes: the lanes of a warp mostly agree.
 class VectorClock {
  public:
   /// The time for one of them.
-  std::uint32_t at(std::size_t index) const { return index < times_.size() ? times_[index] : 0; }
+  std::uint32_t at(std::size_t index) const {
+    return times_ && index < times_->size() ? (*times_)[index] : 0;
+  }
   /// Sets the time for one of them, if it is later.
   void raise(std::size_t index, std::uint32_t time) {
-    if (times_.size() <= index) times_.resize(index + 1);
-    times_[index] = std::max(times_[index], time);
+    Times& times = own_times();
+    if (times.size() <= index) times.resize(index + 1);
+    times[index] = std::max(times[index], time);
   }
   /// Takes the later time for each, of this clock and another.
   void join(const VectorClock& other);
 
  private:
-  std::vector<std::uint32_t> times_;
+  using Times = std::vector<std::uint32_t>;
+  Times& own_times() {
+    if (!times_) times_ = std::make_shared<Times>();
+    if (times_.use_count() > 1) times_ = std::make_shared<Times>(*times_);
+    return *times_;
+  }
+  std::shared_ptr<Times> times_;
 };
 
 /// By the first thread of each block.

@@ -3,6 +3,9 @@
 #include <thread>
 
 namespace fa::lab {
+
+std::atomic<std::chrono::seconds> longest_run{kLongestRun};
+
 namespace {
 // Rounds before a worker counts as idle, and before a launch of idle workers is ended. A worker
 // that the operating system does not run needs time besides, and the host may set a flag.

@@ -7,7 +7,13 @@
 #include <chrono>
 #include <cstdint>
 
+#include "common/lab/crash.hpp"
+
 namespace fa::lab {
+
+/// For how long a thread may run without a switch, or a block repeat a loop: kLongestRun, but tests
+/// shorten it.
+extern std::atomic<std::chrono::seconds> longest_run;
 
 /// The workers of a launch: threads of the operating system that run its blocks.
 struct Workers {

@@ -194,15 +194,24 @@ void RaceCheck::access(Region& region, const std::byte* address, std::size_t siz
   bool reported =
       write && !region.async_reads.empty() && report_async_reads(region, address, size, now, "");
   const Use use{now, write, region, address - region.begin, size};
-  region.for_cells(address, size, [&](Cell& cell) {
-    reported = reported || report_before(cell, use);
-    if (write) {
-      (now.atomic ? cell.atomic_write : cell.write) = now;
-      cell.written = true;
-      cell.in_flight = false;
-    } else if (!cell.in_flight) {  // what a copy in flight does to a read has been reported
-      if (cell.read.thread != now.thread) cell.other_read = cell.read;
-      cell.read = now;
+  region.for_pages(address, size, [&](Cell* const first, Cell* const end) {
+    // What is right for a cell is right for the next one where both have been used alike.
+    for (const Cell* cell = first; cell != end && !reported; ++cell) {
+      if (cell != first && cell->has_writes_of(cell[-1]) &&
+          (!write || cell->has_reads_of(cell[-1]))) {
+        continue;
+      }
+      reported = report_before(*cell, use);
+    }
+    for (Cell* cell = first; cell != end; ++cell) {
+      if (write) {
+        (now.atomic ? cell->atomic_write : cell->write) = now;
+        cell->written = true;
+        cell->in_flight = false;
+      } else if (!cell->in_flight) {  // what a copy in flight does to a read has been reported
+        if (cell->read.thread != now.thread) cell->other_read = cell->read;
+        cell->read = now;
+      }
     }
   });
 }
@@ -340,8 +349,11 @@ void RaceCheck::async_read_begins(Region& region, const std::byte* address, std:
                                   const AsyncRead& read) {
   const auto offset = address - region.begin;
   bool reported = false;
-  region.for_cells(address, size, [&](const Cell& cell) {
-    reported = reported || report_async_read(cell, read, region, offset);
+  region.for_pages(address, size, [&](const Cell* const first, const Cell* const end) {
+    for (const Cell* cell = first; cell != end && !reported; ++cell) {
+      if (cell != first && cell->has_writes_of(cell[-1])) continue;
+      reported = report_async_read(*cell, read, region, offset);
+    }
   });
   if (region.async_reads.empty()) region.async_reads.resize(region.size / kGrainBytes + 1);
   auto& reads = region.async_reads[static_cast<std::size_t>(offset) / kGrainBytes];

@@ -25,26 +25,36 @@ struct Cell {
   Access other_read;       ///< by another thread than `read`
   bool written = false;    ///< by anything, since it was last unwritten
   bool in_flight = false;  ///< an asynchronous copy will write it
+
+  /// Whether another cell has the same writes.
+  bool has_writes_of(const Cell& other) const {
+    return write == other.write && atomic_write == other.atomic_write && written == other.written &&
+           in_flight == other.in_flight;
+  }
+  /// Whether it has the same reads.
+  bool has_reads_of(const Cell& other) const {
+    return read == other.read && other_read == other.other_read;
+  }
 };
 
 /// The cells of a page of memory, which share nothing: neighbouring elements are no race, however
 /// small they are.
 struct Page {
-  static constexpr std::size_t kBytes = 512;       ///< of memory
-  static constexpr std::size_t kLargestCell = 16;  ///< bytes of memory
-  std::vector<Cell> cells;                         ///< all of them; none before the first access
-  std::size_t cell_bytes = kLargestCell;           ///< of each: no access was smaller
+  static constexpr std::size_t kBytes = 512;  ///< of memory
+  std::vector<Cell> cells;                    ///< all of them; none before the first access
+  int cell_bits = 4;  ///< 1 << cell_bits bytes of each: no access was smaller
 
   /// Makes the cells small enough for an access to `bytes` bytes at `offset`.
   void split_for(std::size_t offset, std::size_t bytes) {
-    const std::size_t multiple = offset | bytes | kLargestCell;
-    const std::size_t smaller = std::min(cell_bytes, multiple & (~multiple + 1));
+    const std::size_t cell_bytes = std::size_t{1} << cell_bits;
     if (cells.empty()) cells.resize(kBytes / cell_bytes);
-    if (smaller == cell_bytes) return;
-    std::vector<Cell> pieces(kBytes / smaller);
-    for (std::size_t i = 0; i < pieces.size(); ++i) pieces[i] = cells[i * smaller / cell_bytes];
+    if (((offset | bytes) & (cell_bytes - 1)) == 0) return;
+    while (((offset | bytes) >> cell_bits << cell_bits) != (offset | bytes)) --cell_bits;
+    std::vector<Cell> pieces(kBytes >> cell_bits);
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      pieces[i] = cells[(i << cell_bits) / cell_bytes];
+    }
     cells = std::move(pieces);
-    cell_bytes = smaller;
   }
 };
 
@@ -83,20 +93,27 @@ struct Region {
   bool contains(const std::byte* address) const {
     return address >= begin && address < begin + size;
   }
-  /// Calls visit(cell) for the cells of some bytes, as far as they are in it.
+  /// Calls visit(first, end) for the cells of some bytes, as far as they are in it: once for each
+  /// page.
   template <class Visit>
-  void for_cells(const std::byte* address, std::size_t bytes, Visit visit) {
+  void for_pages(const std::byte* address, std::size_t bytes, Visit visit) {
     auto offset = static_cast<std::size_t>(address - begin);
     for (const std::size_t end = std::min(offset + bytes, size); offset < end;) {
       Page& page = pages[offset / Page::kBytes];
       const std::size_t first = offset % Page::kBytes;
       const std::size_t count = std::min(end - offset, Page::kBytes - first);
       page.split_for(first, count);
-      for (std::size_t i = first; i < first + count; i += page.cell_bytes) {
-        visit(page.cells[i / page.cell_bytes]);
-      }
+      Cell* const cells = page.cells.data();
+      visit(cells + (first >> page.cell_bits), cells + ((first + count) >> page.cell_bits));
       offset += count;
     }
+  }
+  /// Calls visit(cell) for each of these cells.
+  template <class Visit>
+  void for_cells(const std::byte* address, std::size_t bytes, Visit visit) {
+    for_pages(address, bytes, [&](Cell* cell, const Cell* end) {
+      for (; cell != end; ++cell) visit(*cell);
+    });
   }
   /// "byte 12 of a buffer of 400 bytes in global memory".
   std::string name(std::ptrdiff_t offset) const;

@@ -13,10 +13,7 @@ bool same(const SourceLocation& a, const SourceLocation& b) {
 
 }  // namespace
 
-Warp::OfMask& Warp::of_mask(unsigned mask) {
-  for (const auto& known : exchanges_) {
-    if (known->mask == mask) return *known;
-  }
+Warp::OfMask& Warp::add(unsigned mask) {
   exchanges_.push_back(std::make_unique<OfMask>());
   exchanges_.back()->mask = mask;
   return *exchanges_.back();
@@ -29,10 +26,7 @@ Warp::Exchange& Warp::arrive(const LabThread& thread, unsigned mask, const void*
   OfMask& of = of_mask(mask);
   Exchange& now = of.exchanges[of.which[lane]];
   of.which[lane] ^= 1;
-  if (now.complete) {  // the round before last
-    now.complete = false;
-    now.deposits.lanes = 0;
-  }
+  if (now.complete) now.clear();  // the round before last
   if (now.deposits.lanes == 0) {
     now.first = location;
     now.orders = orders;

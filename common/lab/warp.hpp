@@ -19,17 +19,20 @@ class Warp {
  public:
   /// A lane takes part in an exchange, and waits until all lanes of the mask have that exist and
   /// have not returned. `orders` says that it is a __syncwarp(), which orders memory. `last` is
-  /// called with the deposits when all have arrived, before any lane continues.
+  /// called with the deposits when all have arrived, before any lane continues; `wait` lets other
+  /// threads run until this one is ready.
   /// @return valid until this lane's next exchange but one
   /// @throws std::runtime_error if the lane is not in the mask
-  template <class Last>
+  template <class Last, class Wait>
   const Deposits& exchange(Threads& threads, LabThread& thread, unsigned mask, const void* bytes,
-                           std::size_t size, const SourceLocation& location, bool orders,
-                           Last last) {
+                           std::size_t size, const SourceLocation& location, bool orders, Last last,
+                           Wait wait) {
     Exchange& now = arrive(thread, mask, bytes, size, location, orders);
     if (!all_there(now, mask)) {
       thread.waits_for = mask;
-      thread.wait(State::kInExchange, location);
+      thread.state = State::kInExchange;
+      thread.location = location;
+      wait();
     }
     if (!now.complete) {  // the lane that arrived last; or the first after another has returned
       now.complete = true;
@@ -44,7 +47,10 @@ class Warp {
   /// Forgets all exchanges.
   /// @param lanes of the warp that exist
   void begin(unsigned lanes) {
-    exchanges_.clear();
+    for (const auto& of : exchanges_) {
+      of->which.fill(0);
+      for (Exchange& exchange : of->exchanges) exchange.clear();
+    }
     alive_ = lanes;
   }
 
@@ -54,6 +60,11 @@ class Warp {
     SourceLocation first;  // where the first lane arrived
     bool orders = false;
     bool complete = false;  // all lanes are there, and the results
+
+    void clear() {
+      complete = false;
+      deposits.lanes = 0;
+    }
   };
   // Two exchanges alternate: a fast lane may arrive at the next one before a slow lane has read the
   // results of this one.
@@ -62,7 +73,13 @@ class Warp {
     std::array<std::uint8_t, kWarpSize> which{};  // of each lane: 0 or 1
     std::array<Exchange, 2> exchanges;
   };
-  OfMask& of_mask(unsigned mask);
+  OfMask& of_mask(unsigned mask) {
+    for (const auto& known : exchanges_) {
+      if (known->mask == mask) return *known;
+    }
+    return add(mask);
+  }
+  OfMask& add(unsigned mask);
   Exchange& arrive(const LabThread& thread, unsigned mask, const void* bytes, std::size_t size,
                    const SourceLocation& location, bool orders);
   bool all_there(const Exchange& exchange, unsigned mask) const {

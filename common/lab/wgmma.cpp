@@ -6,7 +6,7 @@
 
 #include "common/lab/bulk_copy.hpp"
 #include "common/lab/errors.hpp"
-#include "common/tensor/dtype.hpp"
+#include "common/lab/widen.hpp"
 
 namespace fa::lab {
 namespace {
@@ -67,13 +67,11 @@ class Operand {
   template <class T>
   void fetch(std::size_t first, std::size_t count, float* to, std::size_t distance) const {
     for_chunks(first, count, [&](const std::byte* from, std::size_t i, std::size_t k) {
-      T elements[8];
-      std::memcpy(static_cast<void*>(elements), from, kChunk);
+      float elements[kChunk / sizeof(T)];
+      widen<T>(from, elements);
       float* const at = to + k * distance + i;
       const std::size_t step = mn_major_ ? 1 : distance;
-      for (std::size_t n = 0; n < 8; ++n) {
-        at[n * step] = static_cast<float>(elements[n]);
-      }
+      for (std::size_t n = 0; n < 8; ++n) at[n * step] = elements[n];
     });
   }
 
@@ -89,11 +87,11 @@ template <class T>
 void fetch_fragments(const std::array<const std::uint32_t*, kWarpSize>& a, float* to) {
   for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
     const std::size_t g = lane / 4, t = lane % 4;
+    float elements[8];
+    widen<T>(a[lane], elements);
     for (std::size_t i = 0; i < 4; ++i) {
-      T pair[2];
-      std::memcpy(static_cast<void*>(pair), a[lane] + i, sizeof pair);
       for (std::size_t e = 0; e < 2; ++e) {
-        to[(2 * t + 8 * (i / 2) + e) * kRows + g + 8 * (i % 2)] = static_cast<float>(pair[e]);
+        to[(2 * t + 8 * (i / 2) + e) * kRows + g + 8 * (i % 2)] = elements[2 * i + e];
       }
     }
   }
@@ -283,7 +281,10 @@ void WgmmaQueue::wait(const Setting& setting, std::size_t pending) {
 }
 
 void WgmmaQueue::clear() {
-  *this = WgmmaQueue();
+  open_.clear();
+  groups_.clear();
+  sums_.clear();
+  committed_ = ended_ = 0;
 }
 
 const SourceLocation* WgmmaQueue::uncommitted() const {
