@@ -30,24 +30,26 @@ struct BinaryFormat {
 template <class T>
 struct FloatTraits;
 
-/// @{ One of the four.
+/// float64.
 template <>
 struct FloatTraits<double> : BinaryFormat<52, 1023> {
   static constexpr const char* name = "float64";
 };
+/// float32.
 template <>
 struct FloatTraits<float> : BinaryFormat<23, 127> {
   static constexpr const char* name = "float32";
 };
+/// float16.
 template <>
 struct FloatTraits<half> : BinaryFormat<10, 15> {
   static constexpr const char* name = "float16";
 };
+/// bfloat16.
 template <>
 struct FloatTraits<bfloat16> : BinaryFormat<7, 127> {
   static constexpr const char* name = "bfloat16";
 };
-/// @}
 
 /// The distance from 1 to the next larger value of type T. The relative error of rounding to
 /// nearest is at most half of it for normal values.
