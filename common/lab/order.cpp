@@ -12,8 +12,8 @@ void VectorClock::join(const VectorClock& other) {
     times_ = other.times_;
     return;
   }
-  Times& times = own_times();
-  const Times& others = *other.times_;
+  std::vector<std::uint32_t>& times = own_times();
+  const std::vector<std::uint32_t>& others = other.times_->of;
   if (times.size() < others.size()) times.resize(others.size());
   for (std::size_t i = 0; i < others.size(); ++i) times[i] = std::max(times[i], others[i]);
 }

@@ -4,9 +4,10 @@
 #pragma once
 
 #include <algorithm>
+#include <boost/smart_ptr/intrusive_ptr.hpp>
+#include <boost/smart_ptr/intrusive_ref_counter.hpp>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -52,11 +53,11 @@ class VectorClock {
  public:
   /// The time for one of them.
   std::uint32_t at(std::size_t index) const {
-    return times_ && index < times_->size() ? (*times_)[index] : 0;
+    return times_ && index < times_->of.size() ? times_->of[index] : 0;
   }
   /// Sets the time for one of them, if it is later.
   void raise(std::size_t index, std::uint32_t time) {
-    Times& times = own_times();
+    std::vector<std::uint32_t>& times = own_times();
     if (times.size() <= index) times.resize(index + 1);
     times[index] = std::max(times[index], time);
   }
@@ -64,13 +65,17 @@ class VectorClock {
   void join(const VectorClock& other);
 
  private:
-  using Times = std::vector<std::uint32_t>;
-  Times& own_times() {
-    if (!times_) times_ = std::make_shared<Times>();
-    if (times_.use_count() > 1) times_ = std::make_shared<Times>(*times_);
-    return *times_;
+  // Not std::shared_ptr: where a kernel's file uses it, too, the linker may take that file's
+  // functions, which report their accesses as the kernel's.
+  struct Times : boost::intrusive_ref_counter<Times, boost::thread_unsafe_counter> {
+    std::vector<std::uint32_t> of;
+  };
+  std::vector<std::uint32_t>& own_times() {
+    if (!times_) times_ = new Times;
+    if (times_->use_count() > 1) times_ = new Times(*times_);
+    return times_->of;
   }
-  std::shared_ptr<Times> times_;
+  boost::intrusive_ptr<Times> times_;
 };
 
 /// By the first thread of each block.
