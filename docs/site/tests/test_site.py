@@ -13,6 +13,7 @@ from docs.site import check, check_site, course
 
 CMAKE = """cmake_minimum_required(VERSION 3.22)
 project(fixture LANGUAGES NONE)
+find_package(Python3 3.9 QUIET COMPONENTS Interpreter)
 set(FA_LESSONS 01_a 02_none)
 add_subdirectory(docs)
 """
