@@ -133,7 +133,8 @@ std::vector<Wrong> wrong_keys(const Inputs& in) {
        with([&](int query, int key) {
          return key < (sizes.length_k + 31) / 32 * 32 && (!sizes.causal || key <= query + shift);
        })},
-      {"the loop over keys ends where those of a block's first query end; it must go on to those "
+      {"the loop over keys ends where those of a block's first query end; it must continue to "
+       "those "
        "of its last one",
        until(0)},
       {"the loop over keys ends before the last key of the block's last query",
@@ -154,9 +155,10 @@ std::vector<Wrong> early_ends(const Inputs& in) {
   const int shift = sizes.length_k - sizes.length_q;
   std::vector<Wrong> result;
   if (!sizes.causal || sizes.length_q > kQueries) return result;
-  for (const auto& [of, end] : {std::pair("first query end; it must go on to those of its last one",
-                                          std::max(1 + shift, 0)),
-                                {"last query but one end", std::max(kQueries - 1 + shift, 0)}}) {
+  for (const auto& [of, end] :
+       {std::pair("first query end; it must continue to those of its last one",
+                  std::max(1 + shift, 0)),
+        {"last query but one end", std::max(kQueries - 1 + shift, 0)}}) {
     Inputs cut = in;
     for (int row = 0; row < sizes.kv_heads * sizes.length_k; ++row) {
       if (row % sizes.length_k < end) continue;
