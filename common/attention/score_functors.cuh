@@ -67,6 +67,7 @@ struct PlainScores {
   static constexpr bool changes_scores = false;   ///< score(), derivative()
   static constexpr bool shifts_scores = false;    ///< it adds to s: its derivative is 1
   static constexpr bool folds_constants = false;  ///< lane(), unit()
+  static constexpr bool has_row_terms = false;    ///< lane().row_term(): see CausalAlibi
   static constexpr bool has_sink = false;         ///< sink(), d_sinks()
   static constexpr bool has_gradient = false;     ///< add_gradient()
   static constexpr bool shows_ranges = false;     ///< keys(), queries(): see RangeMask
@@ -432,29 +433,36 @@ struct LaneScores {
   __device__ int query_at(int i) const { return smaller(query + i, last_query); }
   __device__ int key_at(int j) const { return smaller(key + j, last_key); }
 };
-/// ALiBi where no query sees a key after it: without |distance| a score takes two multiply-adds,
-/// and the compiler computes one of them for a column.
+/// ALiBi where no query sees a key after it: without |distance| the penalty is a sum of one term for
+/// the column, a product by a constant of the compiled code, and one for the row.
 struct CausalAlibi : Alibi {
   static constexpr bool folds_constants = true;
+  static constexpr bool has_row_terms = true;
   using Alibi::Alibi;
   /// See LaneScores.
   struct Lane {
-    float scale, slope;
+    float slope;  ///< divided by the scale
     float first;  ///< of the first query and the first key
     /// @{ As LaneScores has it.
     __device__ float score(float s, int i, int j) const {
-      return s * scale + (slope * static_cast<float>(j - i) + first);
+      return s + (slope * static_cast<float>(j - i) + first);
     }
     __device__ float derivative(float, float, int, int) const { return 1; }
+    /// @}
+    /// @{ The same in two parts: the score without what all scores of query i have in common, and that.
+    __device__ float column_score(float s, int j) const {
+      return s + slope * static_cast<float>(j);
+    }
+    __device__ float row_term(int i) const { return first - slope * static_cast<float>(i); }
     /// @}
   };
   /// That of a lane.
   __device__ Lane lane(float scale, int, int head, int query, int key, int, int) const {
-    const float slope = slopes[head];
-    return {scale, slope, slope * static_cast<float>(key - query - shift)};
+    const float slope = slopes[head] / scale;
+    return {slope, slope * static_cast<float>(key - query - shift)};
   }
   /// What scores of lanes are to be multiplied by.
-  __device__ float unit() const { return 1; }
+  __device__ float unit(float scale) const { return scale; }
 };
 /// The soft cap with its factors folded into those of the kernel: one multiplication and tanh.
 struct FoldedSoftCap : SoftCap {
@@ -473,7 +481,7 @@ struct FoldedSoftCap : SoftCap {
     return {scale * inv_cap};
   }
   /// What scores of lanes are to be multiplied by.
-  __device__ float unit() const { return cap; }
+  __device__ float unit(float) const { return cap; }
 };
 /// The bias with the address of the lane's first one, from which the others lie at distances that
 /// the compiler knows.
@@ -500,13 +508,13 @@ struct FoldedBias : Bias {
             last_key - key + 1};
   }
   /// What scores of lanes are to be multiplied by.
-  __device__ float unit() const { return 1; }
+  __device__ float unit(float) const { return 1; }
 };
 
 /// What a lane's scores are to be multiplied by: the scale, where a functor does not change them.
 template <class Functor>
 __device__ float unit_of(const Functor& functor, float scale) {
-  if constexpr (Functor::folds_constants) return functor.unit();
+  if constexpr (Functor::folds_constants) return functor.unit(scale);
   return Functor::changes_scores ? 1.0f : scale;
 }
 

@@ -262,21 +262,49 @@ __device__ void mask_each(float (&s)[r], const Attention<T>& a,
   }
 }
 
-/// S = score(scale S) / unit, for all scores of a lane.
+/// S = score(scale S) / unit, for all scores of a lane; without the terms of its rows, where the
+/// functor has some.
 /// @param lane see LaneScores
 //! [change_scores]
-template <class Lane, int r>
+template <bool has_row_terms, class Lane, int r>
 __device__ void change_scores(float (&s)[r], const Lane& lane) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
 #pragma unroll
     for (int i = 0; i < r / 2; ++i) {
       float& x = row_element(s, h, i);
-      x = lane.score(x, 8 * h, element_column(i));
+      if constexpr (has_row_terms) {
+        x = lane.column_score(x, element_column(i));
+      } else {
+        x = lane.score(x, 8 * h, element_column(i));
+      }
     }
   }
 }
 //! [change_scores]
+
+/// lazy_online_softmax() of scores that lack the terms of their rows: these go into m instead.
+template <bool masked, int r>
+__device__ bool row_term_softmax(float (&s)[r], RowState& rows,
+                                 float (&rescale)[2], float scale,
+                                 const float (&row_terms)[2]) {
+  float largest[2];
+  bool grows = false;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    largest[h] = lane_max(s, h) + row_terms[h];
+    grows = grows || (largest[h] - rows.m[h]) * scale > kRescaleThreshold;
+  }
+  const bool rescaled = __any_sync(kAllLanes, grows);
+  if (rescaled) raise_max<masked>(rows, largest, rescale, scale);
+  RowState shifted = {
+      {rows.m[0] - row_terms[0], rows.m[1] - row_terms[1]},
+      {rows.l[0], rows.l[1]}};
+  exp_scores<masked>(s, shifted, scale);
+  rows.l[0] = shifted.l[0];
+  rows.l[1] = shifted.l[1];
+  return rescaled;
+}
 
 /// P of a part of a tile of keys, from a column on, rounded; that of the others is 0.
 template <class T, int column, int parts, int r>
@@ -335,6 +363,7 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   };
   WarpgroupProbs<Tile> p;
   float rescale[2];
+  float row_terms[2];
   IndexRange seen[2] = {};
   VisibleTile tile{tiles.first, false};
   if constexpr (Functor::shows_ranges) {
@@ -346,15 +375,28 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   const auto change = [&](auto& s, int column, bool masked) {
     const int key0 = tile.index * Tile::block_n + column;
     if constexpr (Functor::changes_scores) {
-      change_scores(s,
-                    lane_scores(a, functor, batch, head, query0 + lane_row(0),
-                                key0 + lane_column()));
+      const auto lane =
+          lane_scores(a, functor, batch, head, query0 + lane_row(0),
+                      key0 + lane_column());
+      change_scores<Functor::has_row_terms>(s, lane);
+      if constexpr (Functor::has_row_terms) {
+        row_terms[0] = lane.row_term(0);
+        row_terms[1] = lane.row_term(8);
+      }
     }
     if (!masked) return;
     if constexpr (Functor::shows_ranges) {
       mask_ranges(s, seen, key0 + lane_column());
     } else {
       mask_each(s, a, functor, batch, head, query0, key0);
+    }
+  };
+  const auto softmax = [&](auto edge, auto& s) {
+    constexpr bool masked = decltype(edge)::value;
+    if constexpr (Functor::has_row_terms) {
+      return row_term_softmax<masked>(s, rows, rescale, scale, row_terms);
+    } else {
+      return lazy_online_softmax<masked>(s, rows, rescale, scale);
     }
   };
   // Tiles that only the other warpgroup needs.
@@ -383,7 +425,7 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     wgmma_wait<0>(s);
     release_k();
     change(s, 0, tiles.masks(tile));
-    online_softmax<true>(s, rows, rescale, scale);
+    softmax(std::true_type{}, s);
     set_probs<T, 0>(p, s);
   };
   //! [step]
@@ -405,8 +447,7 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     // S = score(scale S) / unit
     change(s, column, masked && (Functor::shows_ranges || !tile.whole));
     // P = exp2(scale (S - m))
-    const bool rescaled =
-        lazy_online_softmax<masked>(s, rows, rescale, scale);
+    const bool rescaled = softmax(edge, s);
     wgmma_wait<0>(o, p);
     release_v();
     set_probs<T, column>(p, s);

@@ -164,19 +164,18 @@ struct FunctorMmaWarpgroup
                of.functor.visible(shared.block.batch, of.head, i_query, key);
       });
     } else {
-      IndexRange seen[2];
+      static_assert(Tile::block_m <= 128, "a bit for each element of a row");
+      std::uint32_t seen[2];
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int key = key0 + lane_row(h);
-        seen[h] = key < a.length_k
-                      ? of.functor.queries(shared.block.batch, key)
-                      : IndexRange{0, 0};
-        seen[h] = {seen[h].begin - query, seen[h].end - query};
+        const IndexRange queries =
+            key < a.length_k
+                ? of.functor.queries(shared.block.batch, key)
+                : IndexRange{query, query};
+        seen[h] = elements_in({queries.begin - query, queries.end - query});
       }
-      visit([&](int h, int i) {
-        return seen[h].begin <= element_column(i) &&
-               element_column(i) < seen[h].end;
-      });
+      visit([&](int h, int i) { return (seen[h] >> i & 1) != 0; });
     }
   }
 
