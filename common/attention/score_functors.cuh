@@ -72,6 +72,7 @@ struct PlainScores {
   static constexpr bool has_gradient = false;     ///< add_gradient()
   static constexpr bool shows_ranges = false;     ///< keys(), queries(): see RangeMask
   static constexpr bool needs_map = false;        ///< no tile_kind()
+  static constexpr bool has_words = false;        ///< word()
   static constexpr bool differs_by_head = true;   ///< visible(): each head needs a map of its own
   /// @}
   /// The changed score, of a score that has been scaled: score(s, batch, head, query, key).
@@ -145,6 +146,10 @@ __host__ __device__ constexpr void check_mask() {
   } else if constexpr (!Mask::needs_map) {
     static_assert(std::is_same_v<Visible, decltype(declares(&Mask::tile_kind))>,
                   "a functor with a visible() of its own needs a tile_kind(), or needs_map");
+  }
+  if constexpr (Mask::has_words) {
+    static_assert(std::is_same_v<Visible, decltype(declares(&Mask::word))>,
+                  "a functor with a visible() of its own needs a word(), or has_words = false");
   }
 }
 /// Fails to compile where kernels would leave out the score() of a functor.
@@ -252,6 +257,7 @@ template <class Mask, class Scores>
 struct Masked : Scores {
   static constexpr bool shows_ranges = Mask::shows_ranges;
   static constexpr bool needs_map = Mask::needs_map;
+  static constexpr bool has_words = Mask::has_words;
   static constexpr bool differs_by_head = Mask::differs_by_head;
   Mask mask;
   /// @{ As PlainScores has it, and what it takes.
@@ -267,6 +273,9 @@ struct Masked : Scores {
   }
   __host__ __device__ bool visible(int batch, int head, int query, int key) const {
     return mask.visible(batch, head, query, key);
+  }
+  __host__ __device__ std::uint32_t word(int batch, int head, int query, int key) const {
+    return mask.word(batch, head, query, key);
   }
   __host__ __device__ TileKind tile_kind(const ScoreTile& tile) const {
     return mask.tile_kind(tile);
@@ -305,15 +314,20 @@ struct BlockSparse : PlainScores {
 /// guesses, for example.
 struct Bits : PlainScores {
   static constexpr bool needs_map = true;
+  static constexpr bool has_words = true;
   static constexpr bool differs_by_head = false;
   const std::uint32_t* bits;  ///< [batch, length_q, words]
   int length_q, words;
   /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ Bits(const std::uint32_t* the_bits, int queries, int the_words)
       : bits(the_bits), length_q(queries), words(the_words) {}
-  __host__ __device__ bool visible(int batch, int, int query, int key) const {
+  __host__ __device__ bool visible(int batch, int head, int query, int key) const {
+    return (word(batch, head, query, key) >> key % 32 & 1) != 0;
+  }
+  /// What visible() says of 32 keys, a bit for each: of this one and those with the same key / 32.
+  __host__ __device__ std::uint32_t word(int batch, int, int query, int key) const {
     const std::int64_t row = std::int64_t{batch} * length_q + query;
-    return (bits[row * words + key / 32] >> key % 32 & 1) != 0;
+    return bits[row * words + key / 32];
   }
   /// @}
 };

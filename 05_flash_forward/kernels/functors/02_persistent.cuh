@@ -247,17 +247,38 @@ __device__ void rows_keys(IndexRange (&seen)[2], const Attention<T>& a,
 }
 
 /// Masks the scores of keys that a query does not see, of a mask without ranges.
+/// @param key0 a multiple of 32
 template <class T, class Functor, int r>
 __device__ void mask_each(float (&s)[r], const Attention<T>& a,
                           const Functor& functor, int batch, int head,
                           int query0, int key0) {
+  if constexpr (Functor::has_words) {
 #pragma unroll
-  for (int i = 0; i < r; ++i) {
-    const int query = query0 + lane_row(element_row(i));
-    const int key = key0 + lane_column() + element_column(i / 4 * 2 + i % 2);
-    if (query >= a.length_q || key >= a.length_k ||
-        !functor.visible(batch, head, query, key)) {
-      s[i] = -INFINITY;
+    for (int i = 0; i < r / 8; ++i) {  // 32 keys of a row
+      const int h = i % 2, key = key0 + i / 2 * 32;
+      const int query = query0 + lane_row(h), keys = a.length_k - key;
+      std::uint32_t seen =
+          query < a.length_q && keys > 0
+              ? functor.word(batch, head, query, key)
+              : 0;
+      if (keys < 32) seen &= (1u << larger(keys, 0)) - 1;
+      seen >>= lane_column();
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        if ((seen >> element_column(j) & 1) == 0) {
+          row_element(s, h, i / 2 * 8 + j) = -INFINITY;
+        }
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < r; ++i) {
+      const int query = query0 + lane_row(element_row(i));
+      const int key = key0 + lane_column() + element_column(i / 4 * 2 + i % 2);
+      if (query >= a.length_q || key >= a.length_k ||
+          !functor.visible(batch, head, query, key)) {
+        s[i] = -INFINITY;
+      }
     }
   }
 }

@@ -155,8 +155,25 @@ struct FunctorMmaWarpgroup
   /// row_element() has for h and i.
   template <class Visit>
   __device__ void with_visibility(const At& of, Visit visit) const {
+    static_assert(Tile::block_m <= 128, "a bit for each element of a row");
     const int query = of.query0 + lane_column();
-    if constexpr (!Functor::shows_ranges) {
+    if constexpr (Functor::has_words) {
+      // Both keys of the lane are of the same 32.
+      const int key = key0 + lane_row(0);
+      std::uint32_t seen[2] = {0, 0};
+#pragma unroll
+      for (int i = 0; i < Tile::block_m / 4; ++i) {
+        const int i_query = query + element_column(i);
+        if (i_query >= a.length_q || key >= a.length_k) continue;
+        const std::uint32_t word =
+            of.functor.word(shared.block.batch, of.head, i_query, key) >>
+            key % 32;
+        seen[0] |= (word & 1) << i;
+        seen[1] |= (word >> 8 & 1) << i;
+      }
+      if (key + 8 >= a.length_k) seen[1] = 0;
+      visit([&](int h, int i) { return (seen[h] >> i & 1) != 0; });
+    } else if constexpr (!Functor::shows_ranges) {
       visit([&](int h, int i) {
         const int i_query = query + element_column(i);
         const int key = key0 + lane_row(h);
@@ -164,7 +181,6 @@ struct FunctorMmaWarpgroup
                of.functor.visible(shared.block.batch, of.head, i_query, key);
       });
     } else {
-      static_assert(Tile::block_m <= 128, "a bit for each element of a row");
       std::uint32_t seen[2];
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
