@@ -108,6 +108,14 @@ inline bool prefers_hopper(const DeviceProperties& device = device_properties())
   return device.compute_capability != 0 && can_run(device, kNeedsHopper);
 }
 
+/// Whether rung 15 is faster than rung 14 with 128 columns: the last tile of queries or of keys is at
+/// most half full, and rung 15 leaves the other half out.
+template <class T>
+bool leaves_out_half_tiles(const Attention<T>& a) {
+  const auto half = [](int length) { return (length - 1) % (2 * kHalfTile) < kHalfTile; };
+  return half(a.length_q) || half(a.length_k);
+}
+
 /// The fastest kernel with Hopper's instructions.
 /// @tparam T half or bfloat16
 /// @param a  a problem for which can_use_tma() holds
@@ -130,15 +138,18 @@ ForwardKernel sm_90_kernel(const Attention<T>& a, const DeviceProperties& device
   }
   return with_tma_head_dim<64, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
+    if constexpr (d == 128) {
+      if (!leaves_out_half_tiles(a)) {
+        return ForwardKernel{[=](const Stream& stream, unsigned* tile_counter) {
+                               launch_lazy_rescaling(a, stream, tile_counter);
+                             },
+                             "14_lazy_rescaling", d, sizeof(unsigned)};
+      }
+    }
     return ForwardKernel{[=](const Stream& stream, unsigned* tile_counter) {
-                           if constexpr (d == 128) {
-                             launch_lazy_rescaling(a, stream, tile_counter);
-                           } else {
-                             launch_warpgroup_tiles<d>(a, stream, tile_counter);
-                           }
+                           launch_warpgroup_tiles<d>(a, stream, tile_counter);
                          },
-                         d == 128 ? "14_lazy_rescaling" : "15_warpgroup_tiles", d,
-                         sizeof(unsigned)};
+                         "15_warpgroup_tiles", d, sizeof(unsigned)};
   });
 }
 

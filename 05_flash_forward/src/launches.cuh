@@ -48,6 +48,7 @@ FA_CHOSEN((const Stream&), launch_edge_masks<SmallForwardTile256>);
 FA_CHOSEN((const Stream&, unsigned*), launch_lazy_rescaling);
 FA_CHOSEN((const Stream&, unsigned*), launch_warpgroup_tiles<64>);
 FA_CHOSEN((const Stream&, unsigned*), launch_warpgroup_tiles<96>);
+FA_CHOSEN((const Stream&, unsigned*), launch_warpgroup_tiles<128>);
 FA_CHOSEN((const Stream&, unsigned*), launch_warpgroup_tiles<192>);
 FA_CHOSEN((const Stream&, unsigned*), launch_warpgroup_tiles<256>);
 FA_CHOSEN((const Stream&, unsigned*), launch_warpgroup_tiles<kMlaHeadDim, kMlaHeadDimV>);
@@ -67,7 +68,6 @@ FA_RUNG((const Stream&), launch_warp_specialized);
 FA_RUNG((const Stream&), launch_overlap);
 FA_RUNG((const Stream&), launch_ping_pong);
 FA_RUNG((const Stream&, unsigned*), launch_persistent);
-FA_RUNG((const Stream&, unsigned*), launch_warpgroup_tiles<128>);
 #undef FA_RUNG
 // @}
 /// @endcond

@@ -1,5 +1,7 @@
 // Which kernel is chosen for a GPU and the code that a build has for it, and that what is chosen
 // computes attention: all choices run on this build's backends, whatever GPU they are made for.
+#include <tuple>
+
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/src/backend.hpp"
@@ -45,13 +47,26 @@ TEST_CASE("16 bits: the chosen kernel can run on the GPU with this build's code"
       CHECK(chosen(gpus::kH100With80, type, head_dim) == "08_edge_masks");
       CHECK(chosen(gpus::kH100With90, type, head_dim) == "08_edge_masks");
       CHECK(chosen(gpus::kB200, type, head_dim) == "08_edge_masks");
-      CHECK(chosen(gpus::kH100, type, head_dim) == (head_dim <= 64 ? "16_mirrored_tiles"
-                                                    : head_dim == 104 || head_dim == 128
-                                                        ? "14_lazy_rescaling"
-                                                        : "15_warpgroup_tiles"));
+      CHECK(chosen(gpus::kH100, type, head_dim) ==
+            (head_dim <= 64 ? "16_mirrored_tiles" : "15_warpgroup_tiles"));
       CHECK(chosen(gpus::kH100, type, head_dim, 0.5) == "08_edge_masks");
       CHECK(chosen(gpus::kT4, type, head_dim, 0.5) == "any_gpu");
     }
+  }
+}
+
+TEST_CASE("128 columns on Hopper: half a tile left over, of queries or keys, takes rung 15") {
+  for (const auto& [queries, keys, rung] :
+       std::vector<std::tuple<int, int, const char*>>{{512, 512, "14_lazy_rescaling"},
+                                                      {512, 513, "15_warpgroup_tiles"},
+                                                      {512, 576, "15_warpgroup_tiles"},
+                                                      {512, 577, "14_lazy_rescaling"},
+                                                      {513, 512, "15_warpgroup_tiles"},
+                                                      {577, 640, "14_lazy_rescaling"}}) {
+    CAPTURE(queries);
+    CAPTURE(keys);
+    const Problem problem = problem_of(Type::kFloat16, {4, 64, 64, queries, keys, 128});
+    CHECK(Tests::all().front().chosen(problem, gpus::kH100) == std::string(rung));
   }
 }
 

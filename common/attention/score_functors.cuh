@@ -421,9 +421,10 @@ struct Sinks : PlainScores {
   /// @}
 };
 
-/// The scores of a tile that a lane has, of a functor that folds no constants. The lane has a first
-/// query and a first key, and a score is i queries and j keys from these; i and j are constants of
-/// the compiled code.
+/// The scores of a lane, of a functor that folds no constants. The lane has a first query and a first
+/// key, and a score is i queries and j keys from these; i and j are constants of the compiled code.
+/// What a functor reads for a head is read once for all tiles: the same lane of another tile is
+/// at_keys() of this one.
 template <class Functor>
 struct LaneScores {
   const Functor& functor;
@@ -440,6 +441,10 @@ struct LaneScores {
   /// @param s likewise
   __device__ float derivative(float s, float /*changed*/, int i, int j) const {
     return functor.derivative(scale * s, batch, head, query_at(i), key_at(j));
+  }
+  /// The lane so many keys further on.
+  __device__ LaneScores at_keys(int keys) const {
+    return {functor, scale, batch, head, query, key + keys, last_query, last_key};
   }
 
  private:
@@ -469,6 +474,10 @@ struct CausalAlibi : Alibi {
     }
     __device__ float row_term(int i) const { return first - slope * static_cast<float>(i); }
     /// @}
+    /// As LaneScores has it.
+    __device__ Lane at_keys(int keys) const {
+      return {slope, first + slope * static_cast<float>(keys)};
+    }
   };
   /// That of a lane.
   __device__ Lane lane(float scale, int, int head, int query, int key, int, int) const {
@@ -488,6 +497,7 @@ struct FoldedSoftCap : SoftCap {
     /// @{ As LaneScores has it.
     __device__ float score(float s, int, int) const { return tanh_approx(s * scale); }
     __device__ float derivative(float, float t, int, int) const { return 1 - t * t; }
+    __device__ Lane at_keys(int) const { return *this; }
     /// @}
   };
   /// That of a lane.
@@ -513,6 +523,9 @@ struct FoldedBias : Bias {
       return s * scale + (i < queries && j < keys ? first[i * of_query + j] : 0.0f);
     }
     __device__ float derivative(float, float, int, int) const { return 1; }
+    __device__ Lane at_keys(int distance) const {
+      return {scale, first + distance, of_query, queries, keys - distance};
+    }
     /// @}
   };
   /// That of a lane.

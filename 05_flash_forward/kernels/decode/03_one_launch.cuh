@@ -73,13 +73,16 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
 }
 //! [one_launch]
 
-/// Parts of each item's keys on this GPU.
+/// Parts of each item's keys on this GPU. A block on nearly each SM suffices to keep the memory busy:
+/// to fill the second places would cost a merge and gain nothing.
 template <class Tile, class T>
 int one_launch_parts(const Attention<T>& a) {
-  return split_count(
-      std::int64_t{a.batch} * a.kv_heads * row_tiles_of<Tile>(a),
-      ceil_div(a.length_k, Tile::block_n),
-      kDecodeBlocks * device_properties().sm_count);
+  const int sms = device_properties().sm_count;
+  const std::int64_t items =
+      std::int64_t{a.batch} * a.kv_heads * row_tiles_of<Tile>(a);
+  if (16 * items >= 15 * std::int64_t{sms}) return 1;
+  return split_count(items, ceil_div(a.length_k, Tile::block_n),
+                     kDecodeBlocks * sms);
 }
 
 /// Elements of a workspace.

@@ -19,6 +19,8 @@ constexpr int kHalfKeys = Tile::block_n / 2;
 /// The tiles of keys that a block loads for a tile of queries, and those of a warpgroup.
 template <class Tile>
 struct FunctorTiles {
+  /// The first key of tile 0: a range of keys then begins with a tile.
+  int origin;
   IndexRange block;
   /// Here begin and end count halves of tiles.
   VisibleTiles warpgroup[Tile::consumers];
@@ -39,7 +41,12 @@ struct VisibleKeys {
   const Functor& functor;
   WorkTile work;
   IndexRange range;  ///< of a mask without ranges: all tiles
+  int origin;        ///< see FunctorTiles
 
+  /// The first key of a tile.
+  __device__ int key0(const VisibleTile& tile) const {
+    return origin + tile.index * Tile::block_n;
+  }
   /// The first one. There is always one: each tile of queries takes the same
   /// steps.
   __device__ VisibleTile first() const {
@@ -82,16 +89,24 @@ __device__ FunctorTiles<Tile> functor_tiles(const Attention<T>& a,
   } else {
     tiles.block = {kUnlimited, 0};
     const int query0 = work.block * Tile::block_m;
+    // No later query has an earlier first key.
+    tiles.origin =
+        larger(functor.keys(work.batch, query0).begin, 0) % Tile::block_n;
+    const auto keys_of = [&](int query) {
+      const IndexRange keys = functor.keys(work.batch, query);
+      return IndexRange{keys.begin - tiles.origin, keys.end - tiles.origin};
+    };
+    const int length = a.length_k - tiles.origin;
 #pragma unroll
     for (int i = 0; i < Tile::consumers; ++i) {
       const int first = smaller(query0 + i * kQueries, a.length_q - 1);
       const int last = smaller(first + kQueries, a.length_q) - 1;
-      const IndexRange first_keys = functor.keys(work.batch, first);
-      const IndexRange last_keys = functor.keys(work.batch, last);
+      const IndexRange first_keys = keys_of(first);
+      const IndexRange last_keys = keys_of(last);
       const VisibleTiles halves =
-          visible_tiles(first_keys, last_keys, a.length_k, kHalfKeys<Tile>);
+          visible_tiles(first_keys, last_keys, length, kHalfKeys<Tile>);
       const VisibleTiles whole =
-          visible_tiles(first_keys, last_keys, a.length_k, Tile::block_n);
+          visible_tiles(first_keys, last_keys, length, Tile::block_n);
       tiles.warpgroup[i] = {halves.begin, halves.end, whole.whole_begin,
                             whole.whole_end};
       if (halves.begin == halves.end) continue;
@@ -126,29 +141,27 @@ __device__ void load_visible(FunctorShared<Tile>& shared,
               work.block * Tile::block_m + i * kQueries, work.head,
               work.batch, CacheHint::kEvictFirst);
   };
-  const auto load_k = [&](int tile) {
+  const auto load_k = [&](const VisibleTile& tile) {
     if (loads) {
       load_tile(shared.k[write.k.stage], maps.k,
                 shared.k_pipe.producer_acquire(write.k, Tile::KTile::bytes),
-                tile * Tile::block_n, kv_head, work.batch,
-                CacheHint::kEvictLast);
+                keys.key0(tile), kv_head, work.batch, CacheHint::kEvictLast);
     }
     write.k.advance();
   };
   VisibleTile tile = keys.first();
   load_q(0);
-  load_k(tile.index);  // warpgroup 0 can start
-#pragma unroll 1       // the producer has few registers
+  load_k(tile);   // warpgroup 0 can start
+#pragma unroll 1  // the producer has few registers
   for (int i = 1; i < Tile::consumers; ++i) load_q(i);
 #pragma unroll 1
   while (keys.exists(tile)) {
     const VisibleTile next = keys.next(tile);
-    if (keys.exists(next)) load_k(next.index);
+    if (keys.exists(next)) load_k(next);
     if (loads) {
       load_tile(shared.v[write.v.stage], maps.v,
                 shared.v_pipe.producer_acquire(write.v, Tile::VTile::bytes),
-                tile.index * Tile::block_n, kv_head, work.batch,
-                CacheHint::kEvictLast);
+                keys.key0(tile), kv_head, work.batch, CacheHint::kEvictLast);
     }
     write.v.advance();
     tile = next;
@@ -188,16 +201,17 @@ __device__ void functor_producer_loop(FunctorShared<Tile>& shared,
       if (leads) counter.finish(next);
       return;
     }
-    load_visible(
-        shared, maps,
-        VisibleKeys<Tile, T, Functor>{maps.a, functor, work, tiles.block},
-        write);
+    load_visible(shared, maps,
+                 VisibleKeys<Tile, T, Functor>{maps.a, functor, work,
+                                               tiles.block, tiles.origin},
+                 write);
     tile_index = warp_uniform(next);
   }
 }
 
 /// The tiles of keys of a consumer warpgroup, from the last one on.
 struct WarpgroupTiles {
+  int origin;        ///< see FunctorTiles
   IndexRange block;  ///< those that the block loads
   int first, last;   ///< that it computes, of a mask that shows ranges
   int whole_begin, whole_end;
@@ -218,10 +232,12 @@ __device__ bool next_functor_tile(FunctorShared<Tile>& shared,
                                   const PipelineState<2>& read, int warpgroup,
                                   WorkTile& work, WarpgroupTiles& tiles) {
   shared.work_pipe.consumer_wait(read);
+  const int origin = shared.key_tiles[read.stage].origin;
   const IndexRange& block = shared.key_tiles[read.stage].block;
   const VisibleTiles& own = shared.key_tiles[read.stage].warpgroup[warpgroup];
   const int begin = warp_uniform(own.begin), end = warp_uniform(own.end);
-  tiles = {{warp_uniform(block.begin), warp_uniform(block.end)},
+  tiles = {warp_uniform(origin),
+           {warp_uniform(block.begin), warp_uniform(block.end)},
            (end - 1) / 2,
            begin / 2,
            warp_uniform(own.whole_begin),
@@ -257,10 +273,9 @@ __device__ void mask_each(float (&s)[r], const Attention<T>& a,
     for (int i = 0; i < r / 8; ++i) {  // 32 keys of a row
       const int h = i % 2, key = key0 + i / 2 * 32;
       const int query = query0 + lane_row(h), keys = a.length_k - key;
-      std::uint32_t seen =
-          query < a.length_q && keys > 0
-              ? functor.word(batch, head, query, key)
-              : 0;
+      std::uint32_t seen = query < a.length_q && keys > 0
+                               ? functor.word(batch, head, query, key)
+                               : 0;
       if (keys < 32) seen &= (1u << larger(keys, 0)) - 1;
       seen >>= lane_column();
 #pragma unroll
@@ -274,7 +289,8 @@ __device__ void mask_each(float (&s)[r], const Attention<T>& a,
 #pragma unroll
     for (int i = 0; i < r; ++i) {
       const int query = query0 + lane_row(element_row(i));
-      const int key = key0 + lane_column() + element_column(i / 4 * 2 + i % 2);
+      const int key =
+          key0 + lane_column() + element_column(i / 4 * 2 + i % 2);
       if (query >= a.length_q || key >= a.length_k ||
           !functor.visible(batch, head, query, key)) {
         s[i] = -INFINITY;
@@ -318,9 +334,8 @@ __device__ bool row_term_softmax(float (&s)[r], RowState& rows,
   }
   const bool rescaled = __any_sync(kAllLanes, grows);
   if (rescaled) raise_max<masked>(rows, largest, rescale, scale);
-  RowState shifted = {
-      {rows.m[0] - row_terms[0], rows.m[1] - row_terms[1]},
-      {rows.l[0], rows.l[1]}};
+  RowState shifted = {{rows.m[0] - row_terms[0], rows.m[1] - row_terms[1]},
+                      {rows.l[0], rows.l[1]}};
   exp_scores<masked>(s, shifted, scale);
   rows.l[0] = shifted.l[0];
   rows.l[1] = shifted.l[1];
@@ -384,6 +399,8 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   };
   WarpgroupProbs<Tile> p;
   float rescale[2];
+  const auto scores_of_lane = lane_scores(
+      a, functor, batch, head, query0 + lane_row(0), lane_column());
   float row_terms[2];
   IndexRange seen[2] = {};
   VisibleTile tile{tiles.first, false};
@@ -394,11 +411,9 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   }
   // S = score(scale S) / unit, and the mask, for keys from a column on
   const auto change = [&](auto& s, int column, bool masked) {
-    const int key0 = tile.index * Tile::block_n + column;
+    const int key0 = keys.key0(tile) + column;
     if constexpr (Functor::changes_scores) {
-      const auto lane =
-          lane_scores(a, functor, batch, head, query0 + lane_row(0),
-                      key0 + lane_column());
+      const auto lane = scores_of_lane.at_keys(key0);
       change_scores<Functor::has_row_terms>(s, lane);
       if constexpr (Functor::has_row_terms) {
         row_terms[0] = lane.row_term(0);
@@ -548,10 +563,10 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     WarpgroupOutput<Tile> o = {};
     RowState rows = first_row_state(functor, work.head, unit);
     shared.q_pipe[warpgroup].consumer_wait(read.q);
-    functor_mainloop(
-        o, rows, shared, read,
-        VisibleKeys<Tile, T, Functor>{a, functor, work, tiles.block}, tiles,
-        unit * kLog2E, last_store, warpgroup);
+    functor_mainloop(o, rows, shared, read,
+                     VisibleKeys<Tile, T, Functor>{a, functor, work,
+                                                   tiles.block, tiles.origin},
+                     tiles, unit * kLog2E, last_store, warpgroup);
     if constexpr (Functor::changes_scores) {  // m of scores without the scale
       rows.m[0] *= unit / a.scale;
       rows.m[1] *= unit / a.scale;

@@ -155,9 +155,9 @@ struct FunctorMmaWarpgroup
   /// row_element() has for h and i.
   template <class Visit>
   __device__ void with_visibility(const At& of, Visit visit) const {
-    static_assert(Tile::block_m <= 128, "a bit for each element of a row");
     const int query = of.query0 + lane_column();
     if constexpr (Functor::has_words) {
+      static_assert(Tile::block_m <= 128, "a bit for each element of a row");
       // Both keys of the lane are of the same 32.
       const int key = key0 + lane_row(0);
       std::uint32_t seen[2] = {0, 0};
@@ -181,17 +181,19 @@ struct FunctorMmaWarpgroup
                of.functor.visible(shared.block.batch, of.head, i_query, key);
       });
     } else {
-      std::uint32_t seen[2];
+      IndexRange seen[2];
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int key = key0 + lane_row(h);
-        const IndexRange queries =
-            key < a.length_k
-                ? of.functor.queries(shared.block.batch, key)
-                : IndexRange{query, query};
-        seen[h] = elements_in({queries.begin - query, queries.end - query});
+        seen[h] = key < a.length_k
+                      ? of.functor.queries(shared.block.batch, key)
+                      : IndexRange{0, 0};
+        seen[h] = {seen[h].begin - query, seen[h].end - query};
       }
-      visit([&](int h, int i) { return (seen[h] >> i & 1) != 0; });
+      visit([&](int h, int i) {
+        return seen[h].begin <= element_column(i) &&
+               element_column(i) < seen[h].end;
+      });
     }
   }
 
