@@ -19,8 +19,6 @@ constexpr int kHalfKeys = Tile::block_n / 2;
 /// The tiles of keys that a block loads for a tile of queries, and those of a warpgroup.
 template <class Tile>
 struct FunctorTiles {
-  /// The first key of tile 0: a range of keys then begins with a tile.
-  int origin;
   IndexRange block;
   /// Here begin and end count halves of tiles.
   VisibleTiles warpgroup[Tile::consumers];
@@ -41,12 +39,7 @@ struct VisibleKeys {
   const Functor& functor;
   WorkTile work;
   IndexRange range;  ///< of a mask without ranges: all tiles
-  int origin;        ///< see FunctorTiles
 
-  /// The first key of a tile.
-  __device__ int key0(const VisibleTile& tile) const {
-    return origin + tile.index * Tile::block_n;
-  }
   /// The first one. There is always one: each tile of queries takes the same
   /// steps.
   __device__ VisibleTile first() const {
@@ -89,24 +82,16 @@ __device__ FunctorTiles<Tile> functor_tiles(const Attention<T>& a,
   } else {
     tiles.block = {kUnlimited, 0};
     const int query0 = work.block * Tile::block_m;
-    // No later query has an earlier first key.
-    tiles.origin =
-        larger(functor.keys(work.batch, query0).begin, 0) % Tile::block_n;
-    const auto keys_of = [&](int query) {
-      const IndexRange keys = functor.keys(work.batch, query);
-      return IndexRange{keys.begin - tiles.origin, keys.end - tiles.origin};
-    };
-    const int length = a.length_k - tiles.origin;
 #pragma unroll
     for (int i = 0; i < Tile::consumers; ++i) {
       const int first = smaller(query0 + i * kQueries, a.length_q - 1);
       const int last = smaller(first + kQueries, a.length_q) - 1;
-      const IndexRange first_keys = keys_of(first);
-      const IndexRange last_keys = keys_of(last);
+      const IndexRange first_keys = functor.keys(work.batch, first);
+      const IndexRange last_keys = functor.keys(work.batch, last);
       const VisibleTiles halves =
-          visible_tiles(first_keys, last_keys, length, kHalfKeys<Tile>);
+          visible_tiles(first_keys, last_keys, a.length_k, kHalfKeys<Tile>);
       const VisibleTiles whole =
-          visible_tiles(first_keys, last_keys, length, Tile::block_n);
+          visible_tiles(first_keys, last_keys, a.length_k, Tile::block_n);
       tiles.warpgroup[i] = {halves.begin, halves.end, whole.whole_begin,
                             whole.whole_end};
       if (halves.begin == halves.end) continue;
@@ -141,27 +126,29 @@ __device__ void load_visible(FunctorShared<Tile>& shared,
               work.block * Tile::block_m + i * kQueries, work.head,
               work.batch, CacheHint::kEvictFirst);
   };
-  const auto load_k = [&](const VisibleTile& tile) {
+  const auto load_k = [&](int tile) {
     if (loads) {
       load_tile(shared.k[write.k.stage], maps.k,
                 shared.k_pipe.producer_acquire(write.k, Tile::KTile::bytes),
-                keys.key0(tile), kv_head, work.batch, CacheHint::kEvictLast);
+                tile * Tile::block_n, kv_head, work.batch,
+                CacheHint::kEvictLast);
     }
     write.k.advance();
   };
   VisibleTile tile = keys.first();
   load_q(0);
-  load_k(tile);   // warpgroup 0 can start
-#pragma unroll 1  // the producer has few registers
+  load_k(tile.index);  // warpgroup 0 can start
+#pragma unroll 1       // the producer has few registers
   for (int i = 1; i < Tile::consumers; ++i) load_q(i);
 #pragma unroll 1
   while (keys.exists(tile)) {
     const VisibleTile next = keys.next(tile);
-    if (keys.exists(next)) load_k(next);
+    if (keys.exists(next)) load_k(next.index);
     if (loads) {
       load_tile(shared.v[write.v.stage], maps.v,
                 shared.v_pipe.producer_acquire(write.v, Tile::VTile::bytes),
-                keys.key0(tile), kv_head, work.batch, CacheHint::kEvictLast);
+                tile.index * Tile::block_n, kv_head, work.batch,
+                CacheHint::kEvictLast);
     }
     write.v.advance();
     tile = next;
@@ -201,17 +188,16 @@ __device__ void functor_producer_loop(FunctorShared<Tile>& shared,
       if (leads) counter.finish(next);
       return;
     }
-    load_visible(shared, maps,
-                 VisibleKeys<Tile, T, Functor>{maps.a, functor, work,
-                                               tiles.block, tiles.origin},
-                 write);
+    load_visible(
+        shared, maps,
+        VisibleKeys<Tile, T, Functor>{maps.a, functor, work, tiles.block},
+        write);
     tile_index = warp_uniform(next);
   }
 }
 
 /// The tiles of keys of a consumer warpgroup, from the last one on.
 struct WarpgroupTiles {
-  int origin;        ///< see FunctorTiles
   IndexRange block;  ///< those that the block loads
   int first, last;   ///< that it computes, of a mask that shows ranges
   int whole_begin, whole_end;
@@ -232,12 +218,10 @@ __device__ bool next_functor_tile(FunctorShared<Tile>& shared,
                                   const PipelineState<2>& read, int warpgroup,
                                   WorkTile& work, WarpgroupTiles& tiles) {
   shared.work_pipe.consumer_wait(read);
-  const int origin = shared.key_tiles[read.stage].origin;
   const IndexRange& block = shared.key_tiles[read.stage].block;
   const VisibleTiles& own = shared.key_tiles[read.stage].warpgroup[warpgroup];
   const int begin = warp_uniform(own.begin), end = warp_uniform(own.end);
-  tiles = {warp_uniform(origin),
-           {warp_uniform(block.begin), warp_uniform(block.end)},
+  tiles = {{warp_uniform(block.begin), warp_uniform(block.end)},
            (end - 1) / 2,
            begin / 2,
            warp_uniform(own.whole_begin),
@@ -411,7 +395,7 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   }
   // S = score(scale S) / unit, and the mask, for keys from a column on
   const auto change = [&](auto& s, int column, bool masked) {
-    const int key0 = keys.key0(tile) + column;
+    const int key0 = tile.index * Tile::block_n + column;
     if constexpr (Functor::changes_scores) {
       const auto lane = scores_of_lane.at_keys(key0);
       change_scores<Functor::has_row_terms>(s, lane);
@@ -563,10 +547,10 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     WarpgroupOutput<Tile> o = {};
     RowState rows = first_row_state(functor, work.head, unit);
     shared.q_pipe[warpgroup].consumer_wait(read.q);
-    functor_mainloop(o, rows, shared, read,
-                     VisibleKeys<Tile, T, Functor>{a, functor, work,
-                                                   tiles.block, tiles.origin},
-                     tiles, unit * kLog2E, last_store, warpgroup);
+    functor_mainloop(
+        o, rows, shared, read,
+        VisibleKeys<Tile, T, Functor>{a, functor, work, tiles.block}, tiles,
+        unit * kLog2E, last_store, warpgroup);
     if constexpr (Functor::changes_scores) {  // m of scores without the scale
       rows.m[0] *= unit / a.scale;
       rows.m[1] *= unit / a.scale;
