@@ -206,7 +206,7 @@ typedef struct fa_functor {
   const int32_t*
       documents;          ///< [batch, length_k, 2]: the first token of each token's document, and
                           ///< the first one after it
-  const float* slopes;    ///< [heads]
+  const float* slopes;    ///< [heads]; slope / scale times the distance of a key must be finite
   const float* sinks;     ///< [heads]: logits
   const float* bias;      ///< [batch or 1, heads or 1, length_q, length_k]
   const uint8_t* blocks;  ///< [heads, blocks of queries, blocks of keys]: 0 masks a block
