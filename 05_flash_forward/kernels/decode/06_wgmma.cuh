@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp, 1)
   launch_dependents();
   const DecodeItem item = item_of_block<Tile>(a);
   const int part = blockIdx.x;
-  const auto [begin, end] = part_of_tiles<Tile>(a, item, part, parts);
+  const int end = part_of_tiles<Tile>(a, item, 0, 1).end;
   if (threadIdx.x == 0) {
     shared.pipe.init(kWarpgroup / kWarp);
     fence_barrier_init();
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp, 1)
   PipelineState<Tile::stages> at;
   if (threadIdx.x >= kWarpgroup) {  // the producer
     if (threadIdx.x != kWarpgroup) return;
-    for (int tile = begin; tile < end; ++tile, at.advance()) {
+    for (int tile = part; tile < end; tile += parts, at.advance()) {
       const int key0 = tile * Tile::block_n;
       Mbarrier& full = shared.pipe.producer_acquire(
           at, Tile::KTile::bytes + Tile::VTile::bytes);
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp, 1)
   WarpgroupOutput<Tile> o = {};
   RowState rows = empty_row_state();
   //! [loop]
-  for (int tile = begin; tile < end; ++tile, at.advance()) {
+  for (int tile = part; tile < end; tile += parts, at.advance()) {
     shared.pipe.consumer_wait(at);
     // S = Q K^T
     WarpgroupScores<Tile> s;
