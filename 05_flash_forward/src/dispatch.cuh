@@ -112,8 +112,8 @@ inline bool prefers_hopper(const DeviceProperties& device = device_properties())
 /// most half full, and rung 15 leaves the other half out.
 template <class T>
 bool leaves_out_half_tiles(const Attention<T>& a) {
-  const auto half = [](int length) { return (length - 1) % (2 * kHalfTile) < kHalfTile; };
-  return half(a.length_q) || half(a.length_k);
+  const auto is_half = [](int length) { return (length - 1) % (2 * kHalfTile) < kHalfTile; };
+  return is_half(a.length_q) || is_half(a.length_k);
 }
 
 /// The fastest kernel with Hopper's instructions.

@@ -41,7 +41,7 @@ inline void set_tensors(G& g, const std::array<void*, 8>& at, const fa_strides& 
 
 // Calls the library on its stream, with exactly as much workspace as it asks for, and nothing
 // behind that is written. Where strides keep TMA away, its kernels have no use for the counters at
-// the end; pairs of blocks need fewer sums of dQ, or of dK and dV, than they.
+// the end.
 inline void run(G& g, bool all_is_used = true) {
   constexpr std::int64_t guard = 1024;
   const std::size_t bytes = fa_backward_workspace_bytes(&g);
