@@ -36,7 +36,6 @@ RECORDS = {
     "h100_06_peers": "h100_06_interface",
     "h100_06_few": "h100_06_few_heads",
     "06_types": "h100_06_types",
-    "06_deterministic": "h100_06_deterministic",
     "05_experiments": "h200_05_experiments",
     "05_exponentials": "h200_05_exponentials",
     "05_functors": "h100_05_functors",
@@ -56,6 +55,9 @@ RECORDS = {
     "mma_rate": "h100_mma_rate",
     "limits": "h100_limits",
     "first_minutes": "first_minutes",
+    "h100_05_lengths": "h100_05_lengths",
+    "h100_06_lengths": "h100_06_lengths",
+    "h100_04_hopper": "h100_04_hopper",
 }
 # Expressions that several sentences use, as {NAME}.
 NAMED_EXPRESSIONS = {
