@@ -63,17 +63,17 @@ class Attacks(unittest.TestCase):
         self.assertLess(result.seconds, stage.RUN.clock)
 
     def test_a_sleeping_program_is_killed(self):
-        with unittest.mock.patch.object(stage.RUN, "clock", 4):
+        with unittest.mock.patch.object(stage.RUN, "clock", 2):
             result = self.easy("for (;;) pause();", "#include <unistd.h>")
         self.assertEqual(result.verdict, "refused")
-        self.assertIn("still running after 4 seconds by the clock", result.message)
+        self.assertIn("still running after 2 seconds by the clock", result.message)
         self.assertLess(result.seconds, 10)
 
     def test_a_program_that_is_slow_by_the_clock_alone_is_not_killed(self):
         with tempfile.TemporaryDirectory() as folder:
             for clock, status in ((60, 0), (1, -signal.SIGKILL)):
                 limits = sandbox.Limits(seconds=1, clock=clock)
-                words = ["/bin/sleep", "3"]  # as a machine that is busy with other work
+                words = ["/bin/sleep", "2"]  # as a machine that is busy with other work
                 outcome = sandbox.run(self.tools.confine, words, folder, limits)
                 self.assertEqual((outcome.status, outcome.timed_out), (status, status != 0))
 
