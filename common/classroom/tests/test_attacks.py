@@ -383,16 +383,19 @@ class Attacks(unittest.TestCase):
         self.assertIn("it threw", self.easy("throw 7;").message)
 
     def test_a_compilation_without_end_is_killed(self):
-        limit, toolchain.COMPILE.seconds = toolchain.COMPILE.seconds, 4
+        limit, toolchain.COMPILE.seconds = toolchain.COMPILE.seconds, 2
         try:
             deep = (
-                "template <int n> struct Deep { static constexpr long value = Deep<n - 1>::value + "
-                "Deep<n - 2>::value + Deep<(n * 7) % 899>::value; };\nint deep = Deep<800>::value;"
+                "template <int n, long path> struct Deep { static constexpr long value = "
+                "Deep<n - 1, 2 * path>::value + Deep<n - 1, 2 * path + 1>::value; };\n"
+                "template <long path> struct Deep<0, path> { static constexpr long value = 0; };\n"
+                "const long deep = Deep<40, 1>::value;"
             )
-            wide = '#include "/dev/zero"'
+            wide = '#include "/dev/urandom"'
             for code in (deep, wide):
                 result = self.attack("", outside=code)[0]
                 self.assertEqual((result.name, result.verdict), ("compiles", "refused"))
+                self.assertRegex(result.message, "time limit|memory")
                 self.assertLess(result.seconds, toolchain.COMPILE.clock)
         finally:
             toolchain.COMPILE.seconds = limit
