@@ -48,7 +48,7 @@ function(fa_ring_test NAME RANKS)
   add_test(NAME lesson06.ring.${RANKS}_ranks_${NAME}
            COMMAND ring_attention --section ranks --ranks ${RANKS} --timeout 60 ${ARGN})
   set_tests_properties(lesson06.ring.${RANKS}_ranks_${NAME} PROPERTIES
-    LABELS lesson06 SKIP_RETURN_CODE 77 TIMEOUT 120 PROCESSORS 2
+    LABELS lesson06 SKIP_RETURN_CODE 77 TIMEOUT 120
     ENVIRONMENT "${FA_TEST_ENVIRONMENT};FA_THREADS=1;ASAN_OPTIONS=detect_leaks=0")
 endfunction()
 foreach(ranks RANGE 1 4)
@@ -72,6 +72,6 @@ if(Python3_Interpreter_FOUND)
            COMMAND "${Python3_EXECUTABLE}" -B -m unittest 06_flash_backward/tests/ring_ranks_test.py
            WORKING_DIRECTORY "${FA_ROOT}")
   set_tests_properties(lesson06.ring.faults PROPERTIES
-    LABELS lesson06 TIMEOUT 600 PROCESSORS 2 SKIP_REGULAR_EXPRESSION "skipped="
+    LABELS lesson06 TIMEOUT 600 COST 100 SKIP_REGULAR_EXPRESSION "skipped="
     ENVIRONMENT "${FA_TEST_ENVIRONMENT};FA_THREADS=1;RING_ATTENTION=$<TARGET_FILE:ring_attention>")
 endif()

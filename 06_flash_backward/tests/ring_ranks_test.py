@@ -1,6 +1,7 @@
 """Ring attention on MPI ranks, run as a reader runs it: results, and faults that must end all ranks
 with one message. RING_ATTENTION names the program."""
 
+import concurrent.futures
 import os
 import pathlib
 import shutil
@@ -11,6 +12,7 @@ import unittest
 
 PROGRAM = os.environ["RING_ATTENTION"]
 ENVIRONMENT = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}  # Open MPI keeps memory
+METHODS = ("all-gather", "ring", "overlap", "heads")
 SMALL = "--length-q 9 --length-k 9 --heads 2 --kv-heads 2 --head-dim 4".split()
 
 
@@ -52,6 +54,12 @@ def mpirun(*parts):
     )
 
 
+def side_by_side(function, calls):
+    """[function(*call) of each call]: such runs wait for most of their time."""
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        return list(pool.map(lambda call: function(*call), calls))
+
+
 class Faults(unittest.TestCase):
     def check_refused(self, outcome, *texts):
         """One line of the program on standard error, with these texts, and status 2."""
@@ -63,15 +71,16 @@ class Faults(unittest.TestCase):
             self.assertIn(text, lines[0])
 
     def check_fault(self, kind, *texts):
-        for method in ("all-gather", "ring", "overlap", "heads"):
+        def run_with(method):
+            words = ["--ranks", "3", "--timeout", "2", "--method", method, *SMALL]
+            return run(*words, fault=f"1:{kind}")
+
+        start = time.monotonic()
+        outcomes = side_by_side(run_with, [(method,) for method in METHODS])
+        self.assertLess(time.monotonic() - start, 30)
+        for method, outcome in zip(METHODS, outcomes):
             with self.subTest(method=method):
-                start = time.monotonic()
-                outcome = run(
-                    *("--ranks", "3", "--timeout", "2", "--method", method), *SMALL,
-                    fault=f"1:{kind}",
-                )  # fmt: skip
                 self.check_refused(outcome, "rank 1", *texts)
-                self.assertLess(time.monotonic() - start, 30)
 
     def test_a_rank_that_is_killed_is_named_with_its_signal(self):
         self.check_fault("kill", "signal 9")
@@ -87,13 +96,15 @@ class Faults(unittest.TestCase):
 
     def test_another_shape_on_one_rank_is_named(self):
         same = [PROGRAM, *SMALL]
-        for name in ("length_k", "heads", "head_dim", "batch"):
+        names = ("length_k", "heads", "head_dim", "batch")
+        calls = []
+        for other in (changed(name, "6") for name in names):
+            calls += [(same, same, other), (other, same, same)]
+        outcomes = side_by_side(mpirun, calls)
+        for name, last, first in zip(names, outcomes[::2], outcomes[1::2]):
             with self.subTest(name=name):
-                other = changed(name, "6")
-                outcome = mpirun(same, same, other)
-                self.check_refused(outcome, f"rank 2 has {name} 6, rank 0 has")
-                outcome = mpirun(other, same, same)
-                self.check_refused(outcome, f"rank 0 has {name} 6, rank 1 has")
+                self.check_refused(last, f"rank 2 has {name} 6, rank 0 has")
+                self.check_refused(first, f"rank 0 has {name} 6, rank 1 has")
         outcome = mpirun(same, [*same, "--mask", "causal"])
         self.check_refused(outcome, "rank 1 has another mask than rank 0")
 

@@ -17,6 +17,7 @@ MARK = b"answer of this program: "
 DIRECTIVE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 STUDENT = re.compile(r'^#include "student/.*\n', re.MULTILINE)
 INCLUDE = re.compile(r'^#include "(.*)"$', re.MULTILINE)
+NUMBERED = re.compile(r"\b(?:answer|student)_(\d+)\b")
 
 HEAD = """
 #include <cstdlib>
@@ -72,12 +73,24 @@ def source(toolchain, exercise, answers):
     return text
 
 
+def blamed(output):
+    """Numbers of the answers with errors, as far as a compiler's messages tell them."""
+    found, numbers = set(), []
+    for line in output.split("\n"):
+        numbers = NUMBERED.findall(line) or numbers  # "In function ..." stands above an error
+        if " error: " in line:
+            found.update(map(int, numbers))
+    return found
+
+
 def compiled(toolchain, exercise, answers):
-    """Compiles answers that a batch can hold; when it does not compile, its halves."""
+    """Compiles answers that a batch can hold. When it does not compile, then those without errors;
+    when the compiler does not say which these are, its halves."""
     with scratch_folder() as scratch:
         (scratch / "student").mkdir()
         batch = source(toolchain, exercise, answers)
-        if toolchain.compile(exercise, scratch, batch).status == 0:
+        compilation = toolchain.compile(exercise, scratch, batch)
+        if compilation.status == 0:
             program = (scratch / "program").read_bytes()
             at = program.index(MARK) + len(MARK)
             return {
@@ -87,8 +100,10 @@ def compiled(toolchain, exercise, answers):
     half = len(answers) // 2
     if half == 0:
         return {}
-    halves = answers[:half], answers[half:]
-    return {k: v for part in halves for k, v in compiled(toolchain, exercise, part).items()}
+    parts = answers[:half], answers[half:]
+    if faulty := blamed(compilation.output):
+        parts = ([text for number, text in enumerate(answers) if number not in faulty],)
+    return {k: v for part in parts if part for k, v in compiled(toolchain, exercise, part).items()}
 
 
 def programs(toolchain, exercise, answers):

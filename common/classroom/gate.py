@@ -93,7 +93,7 @@ def cases(toolchain, exercise):
     return found
 
 
-BATCH = 24  # answers that are compiled together
+BATCH = 40  # answers that are compiled together
 
 
 def in_processes(jobs, toolchain, function, work):

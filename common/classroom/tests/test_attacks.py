@@ -63,17 +63,17 @@ class Attacks(unittest.TestCase):
         self.assertLess(result.seconds, stage.RUN.clock)
 
     def test_a_sleeping_program_is_killed(self):
-        with unittest.mock.patch.object(stage.RUN, "clock", 4):
+        with unittest.mock.patch.object(stage.RUN, "clock", 2):
             result = self.easy("for (;;) pause();", "#include <unistd.h>")
         self.assertEqual(result.verdict, "refused")
-        self.assertIn("still running after 4 seconds by the clock", result.message)
+        self.assertIn("still running after 2 seconds by the clock", result.message)
         self.assertLess(result.seconds, 10)
 
     def test_a_program_that_is_slow_by_the_clock_alone_is_not_killed(self):
         with tempfile.TemporaryDirectory() as folder:
             for clock, status in ((60, 0), (1, -signal.SIGKILL)):
                 limits = sandbox.Limits(seconds=1, clock=clock)
-                words = ["/bin/sleep", "3"]  # as a machine that is busy with other work
+                words = ["/bin/sleep", "2"]  # as a machine that is busy with other work
                 outcome = sandbox.run(self.tools.confine, words, folder, limits)
                 self.assertEqual((outcome.status, outcome.timed_out), (status, status != 0))
 
@@ -383,16 +383,19 @@ class Attacks(unittest.TestCase):
         self.assertIn("it threw", self.easy("throw 7;").message)
 
     def test_a_compilation_without_end_is_killed(self):
-        limit, toolchain.COMPILE.seconds = toolchain.COMPILE.seconds, 4
+        limit, toolchain.COMPILE.seconds = toolchain.COMPILE.seconds, 2
         try:
             deep = (
-                "template <int n> struct Deep { static constexpr long value = Deep<n - 1>::value + "
-                "Deep<n - 2>::value + Deep<(n * 7) % 899>::value; };\nint deep = Deep<800>::value;"
+                "template <int n, long path> struct Deep { static constexpr long value = "
+                "Deep<n - 1, 2 * path>::value + Deep<n - 1, 2 * path + 1>::value; };\n"
+                "template <long path> struct Deep<0, path> { static constexpr long value = 0; };\n"
+                "const long deep = Deep<40, 1>::value;"
             )
-            wide = '#include "/dev/zero"'
+            wide = '#include "/dev/urandom"'
             for code in (deep, wide):
                 result = self.attack("", outside=code)[0]
                 self.assertEqual((result.name, result.verdict), ("compiles", "refused"))
+                self.assertRegex(result.message, "time limit|memory")
                 self.assertLess(result.seconds, toolchain.COMPILE.clock)
         finally:
             toolchain.COMPILE.seconds = limit

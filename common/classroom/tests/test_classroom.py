@@ -220,12 +220,23 @@ class Gate(unittest.TestCase):
     def test_answers_that_are_compiled_together_are_graded_as_alone(self):
         right = self.one.solution()
         broken, other = right + "\nint x = ;\n", "#include <map>\n" + right
-        self.tools.made = batch.programs(self.tools, self.one, [right, self.wrong, broken, other])
+        faulty = right.replace("const auto m =", "const auto m = nonsense +")
+        answers = [right, self.wrong, broken, faulty, other]
+        self.tools.made = batch.programs(self.tools, self.one, answers)
         self.assertEqual(set(self.tools.made), {right, self.wrong})
         self.assertIsNone(gate.first_refusal(grading.grade(self.tools, self.one, right)))
         refusal = gate.first_refusal(grading.grade(self.tools, self.one, self.wrong))
         self.assertEqual(refusal.name, self.stage)
         self.assertIn(self.says, refusal.message)
+
+    def test_an_error_of_the_compiler_tells_its_answer_where_it_can(self):
+        output = """student/a.hpp: In function 'void student_4::f()':
+student/a.hpp:3:1: warning: unused variable 'x'
+student/a.cuh: In instantiation of 'void fa::on_lab::answer_12::f(T) [with T = int]':
+entry.cpp:4:1:   required from here
+student/a.cuh:5:1: error: 'nonsense' was not declared"""
+        self.assertEqual(batch.blamed(output), {12})
+        self.assertEqual(batch.blamed("student/a.hpp:3:1: error: expected ';'"), set())
 
     def test_an_answer_with_another_verdict_than_is_meant_is_a_fault(self):
         cases = [
