@@ -9,7 +9,7 @@
 
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
-#include "common/lab/progress.hpp"
+#include "common/lab/tests/impatient.hpp"
 #include "common/testing/process.hpp"
 
 using fa::testing::contains;
@@ -215,18 +215,12 @@ TEST_CASE("a bad access ends the launch, and not the program") {
   }
 }
 
-// While it lives, endless loops end sooner.
-struct ImpatientLab {
-  ImpatientLab() { lab::longest_run = std::chrono::seconds(1); }
-  ~ImpatientLab() { lab::longest_run = lab::kLongestRun; }
-};
-
 __global__ void waits_for_a_plain_flag(const unsigned* flag) {
   while (*static_cast<const volatile unsigned*>(flag) == 0) continue;
 }
 
 TEST_CASE("a thread that polls a plain flag in an endless loop ends the launch") {
-  const ImpatientLab impatient;
+  const testing::ImpatientLab impatient;
   DeviceBuffer<unsigned> flag(1);
   flag.zero();
   CHECK(contains(message_of<std::runtime_error>([&] {
@@ -261,7 +255,7 @@ __global__ void meets_forever(float* out, bool in_a_warp) {
 }
 
 TEST_CASE("an endless loop with a barrier in it ends the launch") {
-  const ImpatientLab impatient;
+  const testing::ImpatientLab impatient;
   DeviceBuffer<float> out(64);
   for (const bool in_a_warp : {false, true}) {
     const std::string message = message_of<std::runtime_error>([&] {

@@ -9,6 +9,7 @@
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
 #include "common/gpu/tests/broken.cuh"
+#include "common/lab/tests/impatient.hpp"
 #include "common/lab/tests/reports.hpp"
 
 namespace fa::on_watched_lab {
@@ -216,6 +217,7 @@ __global__ void meets_forever(const int* flag, int* out) {
 }
 
 TEST_CASE("an endless loop with a barrier in it ends the launch with the line") {
+  const testing::ImpatientLab impatient;
   DeviceBuffer<int> flag(1), out(64);
   flag.zero();
   std::string message;
