@@ -318,14 +318,16 @@ void Block::store(LabThread& thread, const BulkCopy& copy) {
   stores.open.push_back(copy);
   if (observer == nullptr) return;
   const auto group = stores.ended + static_cast<std::uint32_t>(stores.groups.size()) + 1;
+  constexpr std::size_t kChunk = 16;
+  std::vector<const void*> chunks;
   for (const Piece& piece : copy.pieces()) {
-    const auto first = reinterpret_cast<std::uintptr_t>(piece.shared) % 16;
-    for (std::size_t i = 0; i < first + piece.size; i += 16) {
+    const auto first = reinterpret_cast<std::uintptr_t>(piece.shared) % kChunk;
+    for (std::size_t i = 0; i < first + piece.size; i += kChunk) {
       std::byte* const at = piece.shared - first + i;
-      observer->async_uses(&thread, AsyncUse::kStore, group, copy.swizzled() ? copy.place(at) : at,
-                           16, copy.location);
+      chunks.push_back(copy.swizzled() ? copy.place(at) : at);
     }
   }
+  observer->async_uses(&thread, AsyncUse::kStore, group, chunks, kChunk, copy.location);
   copy.note_global();
 }
 

@@ -134,11 +134,13 @@ void Mbarriers::begin_load(const LabThread& thread, const BulkCopy& copy, const 
   }
   std::memset(copy.shared, 0xff, copy.size);  // NaN until it is waited for
   if (observer != nullptr) {
-    observer->async_uses(barrier, AsyncUse::kCopy, phase + 1, copy.shared, copy.size,
+    observer->async_uses(barrier, AsyncUse::kCopy, phase + 1, {copy.shared}, copy.size,
                          copy.location);
-    for (std::size_t i = 0; copy.kind == BulkCopy::Kind::kPeerBytes && i < copy.size; i += 16) {
-      observer->async_uses(barrier, AsyncUse::kPeerCopy, phase + 1, copy.global + i, 16,
-                           copy.location);
+    if (copy.kind == BulkCopy::Kind::kPeerBytes) {
+      constexpr std::size_t piece = 16;
+      std::vector<const void*> pieces;
+      for (std::size_t i = 0; i < copy.size; i += piece) pieces.push_back(copy.global + i);
+      observer->async_uses(barrier, AsyncUse::kPeerCopy, phase + 1, pieces, piece, copy.location);
     }
   }
   state.copies.emplace_back(phase, copy);

@@ -128,11 +128,12 @@ class Observer {
   /// It is complete.
   virtual void copy_ends(const void* destination, std::size_t size,
                          const SourceLocation& location) = 0;
-  /// An asynchronous operation uses shared memory from now on. It is complete at the end of the
-  /// phase or group `when`, counted from 1, of an agent: a barrier for copies to shared memory, a
-  /// thread for stores, a warp for wgmma.
-  virtual void async_uses(const void* agent, AsyncUse use, std::uint32_t when, const void* address,
-                          std::size_t size, const SourceLocation& location) = 0;
+  /// An asynchronous operation uses pieces of `size` bytes of shared memory from now on. It is
+  /// complete at the end of the phase or group `when`, counted from 1, of an agent: a barrier for
+  /// copies to shared memory, a thread for stores, a warp for wgmma.
+  virtual void async_uses(const void* agent, AsyncUse use, std::uint32_t when,
+                          const std::vector<const void*>& pieces, std::size_t size,
+                          const SourceLocation& location) = 0;
   /// The thread, or its whole warp, has waited for the phases or groups of an agent up to `when`.
   virtual void async_ends(const void* agent, std::uint32_t when, bool whole_warp) = 0;
   /// Registers of the thread at a place in the cluster belong to a wgmma until its group is waited

@@ -346,13 +346,14 @@ bool RaceCheck::report_async_read(const Cell& cell, const AsyncRead& read, const
 }
 
 void RaceCheck::async_read_begins(Region& region, const std::byte* address, std::size_t size,
-                                  const AsyncRead& read) {
+                                  const AsyncRead& read, std::optional<Cell>& right) {
   const auto offset = address - region.begin;
   bool reported = false;
   region.for_pages(address, size, [&](const Cell* const first, const Cell* const end) {
     for (const Cell* cell = first; cell != end && !reported; ++cell) {
-      if (cell != first && cell->has_writes_of(cell[-1])) continue;
+      if (right && cell->has_writes_of(*right)) continue;
       reported = report_async_read(*cell, read, region, offset);
+      if (!reported) right = *cell;
     }
   });
   if (region.async_reads.empty()) region.async_reads.resize(region.size / kGrainBytes + 1);

@@ -36,8 +36,9 @@ class RaceCheck {
   /// A bulk copy to shared memory is issued.
   void copy_begins(Region& region, const std::byte* address, std::size_t size, const Access& copy);
   /// A wgmma or a bulk store is issued, which reads shared memory.
+  /// @param right a cell that it may read, found for an earlier piece; the last one from now on
   void async_read_begins(Region& region, const std::byte* address, std::size_t size,
-                         const AsyncRead& read);
+                         const AsyncRead& read, std::optional<Cell>& right);
 
  private:
   struct Use {  // an access that is checked

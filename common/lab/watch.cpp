@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <unordered_map>
 #include <utility>
@@ -408,24 +409,28 @@ struct Watch::State : Observer {
 
   // ---------------------------------------------------------------- asynchronous operations
 
-  void async_uses(const void* agent, AsyncUse use, std::uint32_t when, const void* begin,
-                  std::size_t size, const SourceLocation& location) override {
-    const auto* address = static_cast<const std::byte*>(begin);
-    Region* region = memory.shared(address);
-    if (region == nullptr) return;
+  void async_uses(const void* agent, AsyncUse use, std::uint32_t when,
+                  const std::vector<const void*>& pieces, std::size_t size,
+                  const SourceLocation& location) override {
     const std::uint32_t id = order.agent(agent);
     const std::uint32_t site = sites.id(location);
     const Access copy = order.of_agent(id, when, site);
-    // A copy to this block whose barrier no thread waits for is found by the engine.
-    if (use == AsyncUse::kPeerCopy ||
-        (use == AsyncUse::kCopy && memory.rank_of(*region) != current->rank)) {
-      note_peer_use(*region, copy);
-    }
-    if (use == AsyncUse::kCopy) {
-      note_touch(*region, address, size, true);
-      race_check.copy_begins(*region, address, size, copy);
-    } else {
-      race_check.async_read_begins(*region, address, size, {id, when, site, use});
+    std::optional<Cell> right;
+    for (const void* piece : pieces) {
+      const auto* address = static_cast<const std::byte*>(piece);
+      Region* region = memory.shared(address);
+      if (region == nullptr) continue;
+      // A copy to this block whose barrier no thread waits for is found by the engine.
+      if (use == AsyncUse::kPeerCopy ||
+          (use == AsyncUse::kCopy && memory.rank_of(*region) != current->rank)) {
+        note_peer_use(*region, copy);
+      }
+      if (use == AsyncUse::kCopy) {
+        note_touch(*region, address, size, true);
+        race_check.copy_begins(*region, address, size, copy);
+      } else {
+        race_check.async_read_begins(*region, address, size, {id, when, site, use}, right);
+      }
     }
   }
   void async_ends(const void* agent, std::uint32_t when, bool whole_warp) override {

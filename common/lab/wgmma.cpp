@@ -202,9 +202,8 @@ void WgmmaQueue::check(const Wgmma& wgmma) {
 // Reports to the observer what a wgmma reads from now on, and which registers it has.
 void WgmmaQueue::note_uses(const Setting& setting, const Wgmma& wgmma) const {
   const WgmmaShape& shape = wgmma.shape;
-  const auto reads = [&](const std::byte* at, std::size_t, std::size_t) {
-    observer->async_uses(this, AsyncUse::kWgmma, committed_ + 1, at, kChunk, wgmma.location);
-  };
+  std::vector<const void*> read;
+  const auto reads = [&](const std::byte* at, std::size_t, std::size_t) { read.push_back(at); };
   if (wgmma.a[0] == nullptr) {
     // All 64 rows: PTX does not promise that a warp reads its own ones only.
     Operand(setting, shape.a, shape.mn_major_a, wgmma.location)
@@ -212,6 +211,7 @@ void WgmmaQueue::note_uses(const Setting& setting, const Wgmma& wgmma) const {
   }
   Operand(setting, shape.b, shape.mn_major_b, wgmma.location)
       .for_chunks(0, 2 * static_cast<std::size_t>(shape.sums), reads);
+  observer->async_uses(this, AsyncUse::kWgmma, committed_ + 1, read, kChunk, wgmma.location);
   for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
     const int thread = setting.first_thread + static_cast<int>(lane);
     observer->registers_lent(thread, wgmma.sums->lanes[lane],
