@@ -28,7 +28,7 @@ std::vector<std::int32_t> random_documents(std::int64_t tokens, std::mt19937_64&
 
 // A tree: each query's parent is an earlier one, or the first keys, which all queries see. The last
 // length_q keys are the queries' own. A query sees its ancestors and itself; query 0 of a longer
-// sequence of queries than keys sees nothing.
+// sequence of queries than keys sees nothing. Bits of keys that do not exist are set: none may count.
 void add_tree(std::vector<std::uint32_t>& bits, std::int64_t length_q, std::int64_t length_k,
               std::mt19937_64& random) {
   const std::int64_t words = (length_k + 31) / 32, shift = length_k - length_q;
@@ -45,6 +45,7 @@ void add_tree(std::vector<std::uint32_t>& bits, std::int64_t length_q, std::int6
     }
     const std::int64_t own = i + shift;
     if (own >= 0) row(i)[own / 32] |= 1u << own % 32;
+    if (length_k % 32 > 0) row(i)[words - 1] |= ~0u << length_k % 32;
   }
 }
 
