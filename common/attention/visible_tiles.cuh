@@ -5,7 +5,6 @@
 
 #include "common/attention/attention.cuh"
 #include "common/attention/score_functors.cuh"
-#include "common/gpu/fragment.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -64,35 +63,6 @@ __device__ inline VisibleTiles visible_tiles(const IndexRange& first, const Inde
   const int end = ceil_div(larger(smaller(last.end, length), 0), block);
   return {begin, larger(begin, end), ceil_div(larger(last.begin, 0), block),
           smaller(first.end, length) / block};
-}
-
-/// Which elements of a lane's row in an accumulator of wgmma lie in a range of columns: bit i is
-/// that of element i. Bits that are constants of the compiled code become predicates, seven with one
-/// instruction; a comparison for each element and bound takes more.
-/// @param columns from the lane's first one on
-__device__ inline std::uint32_t elements_in(const IndexRange& columns) {
-  const auto before = [](int column) {  // the elements before a column
-    const int count = larger(column, 0) / 8 * 2 + smaller(larger(column, 0) % 8, 2);
-    return static_cast<std::uint32_t>((std::uint64_t{1} << smaller(count, 32)) - 1);
-  };
-  return before(columns.end) & ~before(columns.begin);
-}
-
-/// Masks the scores of a lane that lie outside of ranges.
-/// @param s      an accumulator of wgmma
-/// @param seen   by the lane's two rows
-/// @param column of the lane's first score, as the ranges count
-template <int r>
-__device__ void mask_ranges(float (&s)[r], const IndexRange (&seen)[2], int column) {
-  static_assert(r <= 64, "a bit for each element of a row");
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const std::uint32_t visible = elements_in({seen[h].begin - column, seen[h].end - column});
-#pragma unroll
-    for (int i = 0; i < r / 2; ++i) {
-      if ((visible >> i & 1) == 0) row_element(s, h, i) = -INFINITY;
-    }
-  }
 }
 
 /// The scores of a tile that a lane has: see LaneScores.

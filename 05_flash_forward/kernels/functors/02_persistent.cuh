@@ -246,6 +246,39 @@ __device__ void rows_keys(IndexRange (&seen)[2], const Attention<T>& a,
   }
 }
 
+/// Which elements of a lane's row in an accumulator of wgmma lie in a range of columns: bit i is
+/// that of element i. Bits that are constants of the compiled code become predicates, seven with one
+/// instruction; a comparison for each element and bound takes more.
+/// @param columns from the lane's first one on
+__device__ inline std::uint32_t elements_in(const IndexRange& columns) {
+  const auto before = [](int column) {  // the elements before a column
+    const int count =
+        larger(column, 0) / 8 * 2 + smaller(larger(column, 0) % 8, 2);
+    return static_cast<std::uint32_t>(
+        (std::uint64_t{1} << smaller(count, 32)) - 1);
+  };
+  return before(columns.end) & ~before(columns.begin);
+}
+
+/// Masks the scores of a lane that lie outside of ranges.
+/// @param s      an accumulator of wgmma
+/// @param seen   by the lane's two rows
+/// @param column of the lane's first score, as the ranges count
+template <int r>
+__device__ void mask_ranges(float (&s)[r], const IndexRange (&seen)[2],
+                            int column) {
+  static_assert(r <= 64, "a bit for each element of a row");
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const std::uint32_t visible =
+        elements_in({seen[h].begin - column, seen[h].end - column});
+#pragma unroll
+    for (int i = 0; i < r / 2; ++i) {
+      if ((visible >> i & 1) == 0) row_element(s, h, i) = -INFINITY;
+    }
+  }
+}
+
 /// Masks the scores of keys that a query does not see, of a mask without ranges.
 /// @param key0 a multiple of 32
 template <class T, class Functor, int r>
