@@ -159,7 +159,7 @@ class RecordChartsTest(TreeTest):
         results = ROOT / "docs/results"
         pages = "\n".join(page.read_text(encoding="utf-8") for page in results.glob("*.md"))
         for file in sorted(results.glob("*.json")):
-            command = rf"[\w.]+ ((--table|\w+) )?docs/results/{file.name}( --source)?"
+            command = rf"[\w.]+ ((--table|\w+) )?(\S+ )*docs/results/{file.name}( \S+)*"
             whole = f"<!-- generated: {command} -->"
             self.assertRegex(pages, whole, f"{file.name} has no table on a page of docs/results")
 
