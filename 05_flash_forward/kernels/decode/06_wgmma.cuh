@@ -78,6 +78,7 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp, 1)
   launch_dependents();
   const DecodeItem item = item_of_block<Tile>(a);
   const int part = blockIdx.x;
+  // Every parts-th tile: the blocks of an item read neighbouring memory.
   const int end = part_of_tiles<Tile>(a, item, 0, 1).end;
   if (threadIdx.x == 0) {
     shared.pipe.init(kWarpgroup / kWarp);
