@@ -521,8 +521,34 @@ def score_chain():
     return d
 
 
+def packed_workspace():
+    """The rows of the workspace that three packed sequences have."""
+    d = Drawing(390, 288, "Rows of the workspace of three packed sequences with two query heads")
+    lengths, heads, slot_rows = (200, 60, 150), 2, 128
+    begins = [sum(lengths[:i]) for i in range(4)]
+    firsts = [begin // slot_rows + i for i, begin in enumerate(begins)]
+    d.left(10, 20, "dQ: the rows of a head, packed", font_weight="bold")
+    for i, length in enumerate(lengths):
+        d.cell(10 + 0.9 * begins[i], 30, 0.9 * length, 24, COLOURS[i], length, "#666666")
+    d.left(10, 80, "Workspace: 128 rows for each slot and head", font_weight="bold")
+    for i, length in enumerate(lengths):
+        y, width = 108 + 56 * i, 90
+        slots, tiles = firsts[i + 1] - firsts[i], -(-length // slot_rows)
+        words = f"sequence {i}, from row {firsts[i] * slot_rows * heads} on"
+        d.left(10, y - 6, words, font_size=11)
+        d.box(10, y, slots * heads * width, 28, "#ffffff", "#666666")
+        for head in range(heads):
+            x = 10 + head * tiles * width
+            d.box(x, y, tiles * width, 28, "#f2f2f2", "#666666")
+            d.box(x, y, length / slot_rows * width, 28, COLOURS[i], "#666666")
+            d.text(x + length / slot_rows * width / 2, y + 18, f"head {head}", font_size=10)
+    d.legend(10, 278, [("#f2f2f2", "padding: LSE = ∞, δ = 0"), ("#ffffff", "not used")])
+    return d
+
+
 if __name__ == "__main__":
     main(
+        packed_workspace,
         block_pairs,
         few_heads,
         dependent,
