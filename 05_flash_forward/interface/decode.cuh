@@ -8,6 +8,7 @@
 
 #include "05_flash_forward/interface/checks.cuh"
 #include "05_flash_forward/kernels/decode/append.cuh"
+#include "05_flash_forward/src/dispatch.cuh"
 #include "05_flash_forward/src/functor_launches.cuh"
 
 namespace fa::FA_TARGET {
@@ -153,6 +154,13 @@ inline std::size_t bytes_of_decode_workspace(const fa_attention* given) {
   return bytes;
 }
 
+// Whether queries fill the tiles of fa_forward(), and these the SMs: then it computes faster.
+template <class T>
+bool fills_forward_tiles(const Attention<T>& a) {
+  const std::int64_t tiles = std::int64_t{a.batch} * a.heads * ceil_div(a.length_q, 128);
+  return a.length_q >= 96 && 4 * tiles >= 3 * std::int64_t{device_properties().sm_count};
+}
+
 inline int decode(const fa_attention* given, const fa_cache* given_cache) {
   return guarded([&] {
     check_decode_problem(given);
@@ -187,6 +195,8 @@ inline int decode(const fa_attention* given, const fa_cache* given_cache) {
       if (!paged && cache.lengths_k == nullptr) {
         if (packed_rows(a) <= 16) {
           launch_one_launch<d>(a, stream, workspace);
+        } else if (fills_forward_tiles(a)) {
+          forward_kernel(a).launch(stream, counters);
         } else if (prefers_hopper() && can_use_tma(a)) {
           launch_decode_wgmma<d>(a, stream, workspace.states);
         } else {  // so many states are merged by a kernel of their own

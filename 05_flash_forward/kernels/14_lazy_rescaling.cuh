@@ -119,9 +119,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   const int warpgroup = warpgroup_index();
   if (warpgroup == Tile::consumers) {  // the producer
     setmaxnreg_dec<kProducerRegisters<Tile>>();
-    if (threadIdx.x % kWarpgroup == 0) {
-      producer_loop(shared, maps, scheduler, tile_counter);
-    }
+    produce(shared, maps, scheduler, tile_counter);
     return;
   }
   setmaxnreg_inc<kConsumerRegisters<Tile>>();

@@ -246,10 +246,10 @@ __device__ bool write_output(const Maps& maps, const WarpgroupOutput<Tile>& o,
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const float l = warp_sum<4>(rows.l[h]);
-    factor[h] = l == 0 ? 0 : 1 / l;
+    factor[h] = l == 0 ? 0 : inverse_approx(l);
     const int query = query0 + lane_row(h);
     if (lane_column() == 0 && query < a.length_q) {
-      lse[query] = log_sum(rows.m[h] * a.scale, l);
+      lse[query] = l == 0 ? -INFINITY : rows.m[h] * a.scale + log_approx(l);
     }
   }
   const int lane = threadIdx.x % kWarp;

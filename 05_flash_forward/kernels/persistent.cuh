@@ -22,21 +22,20 @@ struct PersistentShared {
   Pipeline<kQueryStages<Tile>> q_pipe[Tile::consumers];
   Pipeline<Tile::stages> k_pipe;
   Pipeline<Tile::stages> v_pipe;
-  Pipeline<2> work_pipe;  // from the producer, which has the tile scheduler
-  WorkTile work[2];
+  Pipeline<1> work_pipe;  // from the thread with the tile scheduler
+  WorkTile work;
 };
 
 /// Initialises a block's barriers; all threads call it.
-/// @param work_readers that release each tile of work: a lane of each warp of the consumers
 template <class Tile>
-__device__ void init_barriers(PersistentShared<Tile>& shared,
-                              int work_readers = 4 * Tile::consumers) {
+__device__ void init_barriers(PersistentShared<Tile>& shared) {
   if (threadIdx.x == 0) {
     for (auto& pipe : shared.q_pipe)
       pipe.init(1);  // the thread that stores O
     shared.k_pipe.init(4 * Tile::consumers);
     shared.v_pipe.init(4 * Tile::consumers);
-    shared.work_pipe.init(work_readers);
+    // A lane of each warp of the consumers, and the thread that loads.
+    shared.work_pipe.init(4 * Tile::consumers + 1);
     fence_barrier_init();
   }
   __syncthreads();  // the barriers are initialised
@@ -76,10 +75,10 @@ struct TileCounter {
     return is_used() ? grid + int(atomicAdd(counter, 1u)) : tile_index + grid;
   }
   /// A block calls this with its last index. All blocks together call next()
-  /// once for each tile and once for each block.
+  /// once for each tile.
   __device__ void finish(int last) const {
     const int grid = gridDim.x;
-    if (is_used() && last == tiles + 2 * grid - 1) *counter = 0;
+    if (is_used() && last == tiles + grid - 1) *counter = 0;
   }
   //! [counter]
 };
@@ -130,44 +129,74 @@ __device__ void load_work_tile(PersistentShared<Tile>& shared,
 }
 //! [load_work_tile]
 
-/// The loop of the producer's thread: takes tiles from the scheduler, passes them to the
-/// consumers, and loads.
+/// Passes a tile to all who need it, and returns when they have begun it. One thread calls it.
+/// @param state of work_pipe; on return that of the next tile
+//! [pass_tile]
+template <class Tile>
+__device__ void pass_tile(PersistentShared<Tile>& shared,
+                          PipelineState<1>& state, const WorkTile& work) {
+  shared.work = work;
+  shared.work_pipe.full[0].arrive();
+  if (work.block < 0) return;  // the last one
+  shared.work_pipe.empty[0].wait(state.parity);
+  state.advance();
+}
+//! [pass_tile]
+
+/// The loop of the thread with the tile scheduler. It draws a tile when the one before it has begun:
+/// the counter's latency, and the divisions, pass while that one is computed.
 /// @param tile_counter null: a static schedule
-//! [producer_loop]
-template <class Tile, class T>
-__device__ void producer_loop(PersistentShared<Tile>& shared,
-                              const TmaAttention<T>& maps,
-                              const TileScheduler& scheduler,
-                              unsigned* tile_counter) {
+//! [schedule_tiles]
+template <class Tile>
+__device__ void schedule_tiles(PersistentShared<Tile>& shared,
+                               const TileScheduler& scheduler,
+                               unsigned* tile_counter) {
   const TileCounter counter{tile_counter,
                             scheduler.total_heads * scheduler.blocks};
-  PipelineState<2> work_write;
+  PipelineState<1> state;
+  int tile_index = blockIdx.x;
+  for (; tile_index < counter.tiles; tile_index = counter.next(tile_index)) {
+    pass_tile(shared, state, work_tile(tile_index, scheduler));
+  }
+  pass_tile(shared, state, {-1, 0, 0});
+  counter.finish(tile_index);
+}
+//! [schedule_tiles]
+
+/// The loop of the thread that loads.
+//! [load_work_tiles]
+template <class Tile, class T>
+__device__ void load_work_tiles(PersistentShared<Tile>& shared,
+                                const TmaAttention<T>& maps) {
+  PipelineState<1> read;
   ProducerState<Tile> write;
-  for (int tile_index = blockIdx.x;;
-       work_write.advance(), write.q.advance()) {
-    // Early: the loads of this tile hide the latency of the counter.
-    const int next = counter.next(tile_index);
-    const bool over = tile_index >= counter.tiles;
-    const WorkTile work =
-        over ? WorkTile{-1, 0, 0} : work_tile(tile_index, scheduler);
-    shared.work_pipe.empty[work_write.stage].wait(work_write.parity ^ 1);
-    shared.work[work_write.stage] = work;
-    shared.work_pipe.full[work_write.stage].arrive();
-    if (over) {
-      counter.finish(next);
-      return;
-    }
+  for (;; read.advance(), write.q.advance()) {
+    shared.work_pipe.consumer_wait(read);
+    const WorkTile work = shared.work;
+    shared.work_pipe.consumer_release(read);
+    if (work.block < 0) return;
     load_work_tile(shared, maps, work, loaded_tiles<Tile>(maps.a, work.block),
                    write);
-    tile_index = next;
   }
 }
-//! [producer_loop]
+//! [load_work_tiles]
+
+/// The producer's warpgroup: a thread of its first warp loads, one of its second warp has the tile
+/// scheduler.
+template <class Tile, class T>
+__device__ void produce(PersistentShared<Tile>& shared,
+                        const TmaAttention<T>& maps,
+                        const TileScheduler& scheduler,
+                        unsigned* tile_counter) {
+  const int thread = threadIdx.x % kWarpgroup;
+  if (thread == 0) load_work_tiles(shared, maps);
+  if (thread == kWarp) schedule_tiles(shared, scheduler, tile_counter);
+}
 
 /// A consumer's states of all pipelines.
 template <class Tile>
 struct ConsumerState {
-  PipelineState<2> work;
+  PipelineState<1> work;
   PipelineState<kQueryStages<Tile>> q;
   PipelineState<Tile::stages> k;
   PipelineState<Tile::stages> v;
@@ -184,9 +213,9 @@ struct ConsumerState {
 //! [next_work_tile]
 template <class Tile>
 __device__ bool next_work_tile(PersistentShared<Tile>& shared,
-                               const PipelineState<2>& read, WorkTile& work) {
+                               const PipelineState<1>& read, WorkTile& work) {
   shared.work_pipe.consumer_wait(read);
-  const WorkTile& next = shared.work[read.stage];
+  const WorkTile& next = shared.work;
   work = {warp_uniform(next.block), warp_uniform(next.head),
           warp_uniform(next.batch)};
   __syncwarp();  // all lanes have read it: a shuffle orders no memory

@@ -238,25 +238,26 @@ TEST_CASE("every decode kernel is right in the watched lab, with no finding") {
 }
 
 TEST_CASE("the number of parts fills the SMs, and no more") {
-  // 8 heads of K and V, 264 blocks at once: 32 parts fill 256 places, 33 all of them.
-  CHECK(split_count(8, 512, 264) == 32);
-  CHECK(split_count(8, 2048, 264) == 33);
+  // 8 heads of K and V, 132 SMs: 16 parts fill 128 of them, and 33 parts twice as many places.
+  CHECK(split_count(8, 512, 132) == 16);
+  CHECK(split_count(8, 2048, 132) == 16);
   // A wave and more without parts: splitting costs the merge and gains little.
-  CHECK(split_count(264, 64, 264) == 1);
-  CHECK(split_count(100'000, 64, 264) == 1);
-  // 136 blocks leave half of the GPU idle, two parts fill it.
-  CHECK(split_count(132, 128, 264) == 2);
+  CHECK(split_count(128, 128, 132) == 1);
+  CHECK(split_count(132, 64, 132) == 1);
+  CHECK(split_count(100'000, 64, 132) == 1);
+  // 66 blocks leave half of the GPU idle, two parts fill it.
+  CHECK(split_count(66, 128, 132) == 2);
   // Never more parts than tiles, or than a warp can read.
-  CHECK(split_count(1, 1, 264) == 1);
-  CHECK(split_count(1, 3, 264) == 3);
+  CHECK(split_count(1, 1, 132) == 1);
+  CHECK(split_count(1, 3, 132) == 3);
   CHECK(split_count(1, 1 << 20, 10'000) <= kMostParts);
   // What is chosen costs no more than any other number.
   for (const int items : {1, 7, 8, 64, 200, 265, 512, 1000}) {
     for (const int tiles : {1, 2, 31, 64, 512, 5000}) {
-      const int best = split_count(items, tiles, 264);
+      const int best = split_count(items, tiles, 132);
       CHECK(best >= 1);
       for (int parts = 1; parts <= std::min(tiles, kMostParts); ++parts) {
-        CHECK(split_cost(items, tiles, 264, best) <= split_cost(items, tiles, 264, parts));
+        CHECK(split_cost(items, tiles, 132, best) <= split_cost(items, tiles, 132, parts));
       }
     }
   }

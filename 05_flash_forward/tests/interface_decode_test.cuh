@@ -220,6 +220,18 @@ TEST_CASE("fa_decode() computes sequences of different lengths, paged or not") {
   }
 }
 
+TEST_CASE("fa_decode() computes chunks of a few queries or many") {
+  for (const std::int64_t length_q : {1, 4, 5, 33, 100, 130}) {
+    const auto length = static_cast<std::int32_t>(300 + length_q);
+    DecodeCall call(problem_of(Type::kBFloat16, {2, 8, 2, length_q, length, 64}, true),
+                    {length, length}, 0);
+    CAPTURE(length_q);
+    call.cache.lengths_k = nullptr;
+    call.check({length, length});
+    call.check({length, length});  // the workspace is as it was
+  }
+}
+
 TEST_CASE("a workspace serves one call after another, with items of many parts") {
   DecodeCall call(problem_of(Type::kBFloat16, {1, 4, 1, 2, 700, 40}, true), {700}, 16);
   for (const std::int32_t length : {700, 650, 1, 690, 0, 700}) {

@@ -31,17 +31,22 @@ TensorMap map_of_keys(const Attention<T>& a, const T* data, const RowStrides& st
                     {strides.batch, strides.head, strides.row}, box_rows, panel_bytes);
 }
 
-/// Issues D = A B^T (nt: A is not transposed, B is) and closes the group: `d` holds 64 rows and
+/// Issues D = A B^T (nt: A is not transposed, B is) behind wgmma_fence(): `d` holds 64 rows and
 /// 2 r columns, both operands lie in shared memory.
 /// @param b_row a multiple of 8: from there on b has 2 r rows, or more
 template <class A, class B, int r>
-__device__ void issue_gemm_nt(float (&d)[r], const A& a, const B& b, int b_row = 0) {
+__device__ void multiply_nt(float (&d)[r], const A& a, const B& b, int b_row) {
   FA_STAMP(kIssueScores, 0);  // for a timeline
-  wgmma_fence(d);
 #pragma unroll
   for (int kk = 0; kk < A::cols; kk += 16) {
     wgmma<typename A::Element>(d, a.by_rows(0, kk), b.by_rows(b_row, kk), kk > 0);
   }
+}
+/// The same, with the fence, and closes the group.
+template <class A, class B, int r>
+__device__ void issue_gemm_nt(float (&d)[r], const A& a, const B& b, int b_row = 0) {
+  wgmma_fence(d);
+  multiply_nt(d, a, b, b_row);
   wgmma_commit(d);
 }
 

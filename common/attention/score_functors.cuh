@@ -67,7 +67,7 @@ struct PlainScores {
   static constexpr bool changes_scores = false;   ///< score(), derivative()
   static constexpr bool shifts_scores = false;    ///< it adds to s: its derivative is 1
   static constexpr bool folds_constants = false;  ///< lane(), unit()
-  static constexpr bool has_row_terms = false;    ///< lane().row_term(): see CausalAlibi
+  static constexpr bool has_slope = false;        ///< score() adds lane().slope from key to key
   static constexpr bool has_sink = false;         ///< sink(), d_sinks()
   static constexpr bool has_gradient = false;     ///< add_gradient()
   static constexpr bool shows_ranges = false;     ///< keys(), queries(): see RangeMask
@@ -452,11 +452,11 @@ struct LaneScores {
   __device__ int query_at(int i) const { return smaller(query + i, last_query); }
   __device__ int key_at(int j) const { return smaller(key + j, last_key); }
 };
-/// ALiBi where no query sees a key after it: without |distance| the penalty is a sum of one term for
-/// the column, a product by a constant of the compiled code, and one for the row.
+/// ALiBi where no query sees a key after it: without |distance| each key has the slope more than the
+/// key before it. A mask goes with it that shows ranges.
 struct CausalAlibi : Alibi {
   static constexpr bool folds_constants = true;
-  static constexpr bool has_row_terms = true;
+  static constexpr bool has_slope = true;
   using Alibi::Alibi;
   /// See LaneScores.
   struct Lane {
@@ -467,17 +467,10 @@ struct CausalAlibi : Alibi {
       return s + (slope * static_cast<float>(j - i) + first);
     }
     __device__ float derivative(float, float, int, int) const { return 1; }
-    /// @}
-    /// @{ The same in two parts: the score without what all scores of query i have in common, and that.
-    __device__ float column_score(float s, int j) const {
-      return s + slope * static_cast<float>(j);
-    }
-    __device__ float row_term(int i) const { return first - slope * static_cast<float>(i); }
-    /// @}
-    /// As LaneScores has it.
     __device__ Lane at_keys(int keys) const {
       return {slope, first + slope * static_cast<float>(keys)};
     }
+    /// @}
   };
   /// That of a lane.
   __device__ Lane lane(float scale, int, int head, int query, int key, int, int) const {

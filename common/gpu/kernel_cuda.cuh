@@ -118,6 +118,17 @@ __device__ inline float exp2_approx(float x) {
   return y;
 }
 
+/// ln(x) of a normal x > 0: two instructions, an error of about 2^-22, or of its share of the result.
+__device__ inline float log_approx(float x) {
+  return __logf(x);
+}
+/// 1 / x to about 1 ulp, in one instruction; 0 for x > 2^126.
+__device__ inline float inverse_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 /// tanh(x) with a relative error of at most 2^-10.987, in one instruction of sm_75 and later.
 __host__ __device__ inline float tanh_approx(float x) {
 #if __CUDA_ARCH__ >= 750

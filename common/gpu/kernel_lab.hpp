@@ -288,6 +288,12 @@ inline float exp2_approx(float x) {
   lab::note_exponential();
   return std::exp2(x);
 }
+inline float log_approx(float x) {
+  return std::log(x);
+}
+inline float inverse_approx(float x) {
+  return 1 / x;
+}
 template <class R>
 R tanh_approx(R x) {
   return std::tanh(x);

@@ -25,14 +25,21 @@ __device__ void load_kv_tile(const Attention<T>& a, const DecodeItem& item,
       a.head_dim, threadIdx.x);
 }
 
-/// Attention of an item's rows to the tiles from `begin` up to, not including, `end`. On return the
-/// states of the warps are in shared memory: see merged_warps().
+/// Tiles from `begin` up to, not including, `end`, every step-th of them.
+struct TileRange {
+  int begin;
+  int end;
+  int step;
+};
+
+/// Attention of an item's rows to some tiles. On return the states of the warps are in shared
+/// memory: see merged_warps().
 /// @tparam Tile a DecodeTile
 /// @param load  issues copies of a tile: load(tile, k_tile, v_tile)
 //! [attend_to_tiles]
 template <class Tile, class T, class Load>
 __device__ void attend_to_tiles(const Attention<T>& a, const DecodeItem& item,
-                                int begin, int end, Load load) {
+                                const TileRange& tiles, Load load) {
   constexpr int d = Tile::d, stages = Tile::stages, keys = Tile::block_n;
   using Warp = typename Tile::Warp;
   T* const k_smem = dynamic_shared<T>();
@@ -42,25 +49,27 @@ __device__ void attend_to_tiles(const Attention<T>& a, const DecodeItem& item,
   const int warp_key = warp / Tile::row_warps * Warp::block_n;
   const float exponent_scale = a.scale * kLog2E;
   const int unmasked = visible_keys(a, query_of_row(a, item.row0)) / keys;
-  const auto load_stage = [&](int tile) {
-    const int at = (tile - begin) % stages * Tile::kv_size;
-    if (tile < end) load(tile, k_smem + at, v_smem + at);
+  const auto load_stage = [&](int i) {
+    const int tile = tiles.begin + i * tiles.step;
+    const int at = i % stages * Tile::kv_size;
+    if (tile < tiles.end) load(tile, k_smem + at, v_smem + at);
     cp_async_commit();  // an empty group counts, too
   };
 #pragma unroll
-  for (int i = 0; i < stages - 1; ++i) load_stage(begin + i);
+  for (int i = 0; i < stages - 1; ++i) load_stage(i);
   std::uint32_t q[d / 16][4];
   load_q_fragments<d>(q, a, item, warp_row, lane);
   Accumulators<Warp, d> o = {};
   WarpRowState<Warp> state;
   init_row_state(state);
   //! [decode_step]
-  const auto step = [&](int tile, auto edge) {
+  int i = 0, tile = tiles.begin;
+  const auto step = [&](auto edge) {
     constexpr bool masked = decltype(edge)::value;
     cp_async_wait<stages - 2>();
     __syncthreads();  // this tile has arrived, no warp reads the last one
-    load_stage(tile + stages - 1);
-    const int at = (tile - begin) % stages * Tile::kv_size + warp_key * d;
+    load_stage(i + stages - 1);
+    const int at = i % stages * Tile::kv_size + warp_key * d;
     Accumulators<Warp, Warp::block_n> s = {};
     // S = Q K^T
     multiply_fragments_k<d>(s, q, k_smem + at, lane);
@@ -71,10 +80,11 @@ __device__ void attend_to_tiles(const Attention<T>& a, const DecodeItem& item,
     softmax_step_base_2<Warp, masked>(s, o, state, exponent_scale);
     // O += P V
     multiply_p_v<d>(o, s, v_smem + at, lane);
+    ++i;
+    tile += tiles.step;
   };
-  int tile = begin;
-  for (; tile < end && tile < unmasked; ++tile) step(tile, std::false_type{});
-  for (; tile < end; ++tile) step(tile, std::true_type{});
+  while (tile < tiles.end && tile < unmasked) step(std::false_type{});
+  while (tile < tiles.end) step(std::true_type{});
   __syncthreads();  // no warp still reads the tiles; states overwrite them
   store_warp_state<Tile>(o, state, lane);
   __syncthreads();  // the states are complete
@@ -82,21 +92,14 @@ __device__ void attend_to_tiles(const Attention<T>& a, const DecodeItem& item,
 }
 //! [attend_to_tiles]
 
-/// A part of the tiles that the rows of an item see.
-struct PartOfTiles {
-  int begin;
-  int end;
-};
-/// Part `part` of `parts`; no two differ by more than a tile.
+/// Part `part` of `parts` of the tiles that the rows of an item see: every parts-th tile, so that the
+/// blocks of an item read neighbouring memory. No two parts differ by more than a tile.
 template <class Tile, class T>
-__device__ PartOfTiles part_of_tiles(const Attention<T>& a,
-                                     const DecodeItem& item, int part,
-                                     int parts) {
+__device__ TileRange part_of_tiles(const Attention<T>& a,
+                                   const DecodeItem& item, int part,
+                                   int parts) {
   const int last_query = query_of_row(a, item.row0 + Tile::block_m - 1);
-  const std::int64_t tiles =
-      ceil_div(visible_keys(a, last_query), Tile::block_n);
-  return {static_cast<int>(tiles * part / parts),
-          static_cast<int>(tiles * (part + 1) / parts)};
+  return {part, ceil_div(visible_keys(a, last_query), Tile::block_n), parts};
 }
 
 /// The states of a part of the keys, for a tile of rows.
@@ -108,8 +111,7 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
     decode_packed_gqa(Attention<T> a, SplitStates states, int parts) {
   const int part = blockIdx.x;
   const DecodeItem item = item_of_block<Tile>(a);
-  const auto [begin, end] = part_of_tiles<Tile>(a, item, part, parts);
-  attend_to_tiles<Tile>(a, item, begin, end,
+  attend_to_tiles<Tile>(a, item, part_of_tiles<Tile>(a, item, part, parts),
                         [&](int tile, T* k_tile, T* v_tile) {
                           load_kv_tile<Tile>(a, item, tile, k_tile, v_tile);
                         });

@@ -45,8 +45,7 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
   const int part = blockIdx.x;
   const float exponent_scale = a.scale * kLog2E;
   const DecodeItem item = item_of_block<Tile>(a);
-  const auto [begin, end] = part_of_tiles<Tile>(a, item, part, parts);
-  attend_to_tiles<Tile>(a, item, begin, end,
+  attend_to_tiles<Tile>(a, item, part_of_tiles<Tile>(a, item, part, parts),
                         [&](int tile, T* k_tile, T* v_tile) {
                           load_kv_tile<Tile>(a, item, tile, k_tile, v_tile);
                         });
@@ -73,16 +72,13 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
 }
 //! [one_launch]
 
-/// Parts of each item's keys on this GPU. A block on nearly each SM suffices to keep the memory busy:
-/// to fill the second places would cost a merge and gain nothing.
+/// Parts of each item's keys on this GPU, for a block on each SM, which suffices to keep the memory
+/// busy: to fill the second places would double the states and gain nothing.
 template <class Tile, class T>
 int one_launch_parts(const Attention<T>& a) {
-  const int sms = device_properties().sm_count;
-  const std::int64_t items =
-      std::int64_t{a.batch} * a.kv_heads * row_tiles_of<Tile>(a);
-  if (16 * items >= 15 * std::int64_t{sms}) return 1;
-  return split_count(items, ceil_div(a.length_k, Tile::block_n),
-                     kDecodeBlocks * sms);
+  return split_count(
+      std::int64_t{a.batch} * a.kv_heads * row_tiles_of<Tile>(a),
+      ceil_div(a.length_k, Tile::block_n), device_properties().sm_count);
 }
 
 /// Elements of a workspace.

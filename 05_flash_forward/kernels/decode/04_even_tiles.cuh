@@ -173,7 +173,7 @@ __device__ void finish_part(const Attention<T>& a, const ItemPart& part,
 /// Attention of a block's tiles, which may be of several items. Blocks beyond those with work
 /// return.
 /// @param attend leaves the states of the warps for a part of an item, given the attention of its
-///               sequence: attend(own, item, begin, end)
+///               sequence: attend(own, item, tiles)
 //! [attend_to_list]
 template <class Tile, class T, class Attend>
 __device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
@@ -202,7 +202,7 @@ __device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
     part.item = {sequence.batch, head, part.index * Tile::block_m};
     Attention<T> own = a;  // this sequence
     own.length_k = sequence.keys;
-    attend(own, part.item, part.begin, part.end);
+    attend(own, part.item, TileRange{part.begin, part.end, 1});
     const int row = sequence.batch * a.kv_heads + head;
     finish_part<Tile>(a, part, even, block, states,
                       counters + row * list.items() + part.index);
@@ -229,22 +229,21 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
                       SplitStates states, unsigned* counters) {
   attend_to_list<Tile>(
       a, lengths_k, states, counters,
-      [&](const Attention<T>& own, const DecodeItem& item, int begin,
-          int end) {
+      [&](const Attention<T>& own, const DecodeItem& item,
+          const TileRange& tiles) {
         attend_to_tiles<Tile>(
-            own, item, begin, end, [&](int tile, T* k_tile, T* v_tile) {
+            own, item, tiles, [&](int tile, T* k_tile, T* v_tile) {
               load_kv_tile<Tile>(own, item, tile, k_tile, v_tile);
             });
       });
 }
 //! [even_tiles_kernel]
 
-/// Blocks of a launch: as many for each head as run at once. Blocks of different heads that have the
+/// Blocks of a launch: one on each SM, as many for each head. Blocks of different heads that have the
 /// same tiles are neighbours: rows of these heads lie side by side.
 template <class T>
 int even_blocks(const Attention<T>& a) {
-  const int at_once = kDecodeBlocks * device_properties().sm_count;
-  return a.kv_heads * std::max(1, at_once / a.kv_heads);
+  return a.kv_heads * std::max(1, device_properties().sm_count / a.kv_heads);
 }
 
 /// What launch_even_tiles() needs, whatever the lengths.

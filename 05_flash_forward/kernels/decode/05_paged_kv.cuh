@@ -89,16 +89,17 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
                     SplitStates states, unsigned* counters) {
   attend_to_list<Tile>(
       a, lengths_k, states, counters,
-      [&](const Attention<T>& own, const DecodeItem& item, int begin,
-          int end) {
+      [&](const Attention<T>& own, const DecodeItem& item,
+          const TileRange& tiles) {
         const auto find = [&](int tile) {
           return find_piece<Tile::d>(pages, item.batch, tile, own.length_k);
         };
         const T* const k = a.k + item.kv_head * a.k_strides.head;
         const T* const v = a.v + item.kv_head * a.v_strides.head;
-        PagePiece piece = find(begin);  // of the next tile that is loaded
+        PagePiece piece =
+            find(tiles.begin);  // of the next tile that is loaded
         attend_to_tiles<Tile>(
-            own, item, begin, end, [&](int tile, T* k_tile, T* v_tile) {
+            own, item, tiles, [&](int tile, T* k_tile, T* v_tile) {
               copy_pieces_async<Tile>(k_tile, v_tile, k, v, a, piece,
                                       tile * Tile::block_n, own.length_k);
               piece = find(tile + 1);

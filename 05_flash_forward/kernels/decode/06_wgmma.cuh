@@ -1,8 +1,8 @@
 /// @file
 /// Chunks of queries on Hopper: 64 rows are those of wgmma, so that a warpgroup reads a tile of K and
 /// V from shared memory once, not once in each warp. One block on an SM, with a warp that loads by
-/// TMA as many tiles ahead as fit; half as many parts as blocks of step 02, so half as many states.
-/// The kernel that merges them is already there when the last of them is written.
+/// TMA; half as many parts as blocks of step 02, so half as many states. The kernel that merges them
+/// is already there when the last of them is written.
 #pragma once
 
 #include "05_flash_forward/kernels/decode/03_one_launch.cuh"
@@ -11,9 +11,9 @@
 
 namespace fa::FA_TARGET {
 
-/// 64 rows, 64 keys of a stage, and stages of 192 KiB.
+/// 64 rows, 64 keys of a stage, and stages of 96 KiB: with 192 KiB the memory was slower.
 template <class T, int d>
-using WgmmaDecodeTile = HopperTile<T, d, 64, 1, d == 128 ? 6 : 12>;
+using WgmmaDecodeTile = HopperTile<T, d, 64, 1, d == 128 ? 3 : 6>;
 
 /// Shared memory of a block.
 template <class Tile>
@@ -78,8 +78,7 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp, 1)
   launch_dependents();
   const DecodeItem item = item_of_block<Tile>(a);
   const int part = blockIdx.x;
-  // Every parts-th tile: the blocks of an item read neighbouring memory.
-  const int end = part_of_tiles<Tile>(a, item, 0, 1).end;
+  const int end = part_of_tiles<Tile>(a, item, part, parts).end;
   if (threadIdx.x == 0) {
     shared.pipe.init(kWarpgroup / kWarp);
     fence_barrier_init();
@@ -93,9 +92,9 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp, 1)
       Mbarrier& full = shared.pipe.producer_acquire(
           at, Tile::KTile::bytes + Tile::VTile::bytes);
       load_tile(shared.k[at.stage], k_map, full, key0, item.kv_head,
-                item.batch, CacheHint::kEvictFirst);
+                item.batch);
       load_tile(shared.v[at.stage], v_map, full, key0, item.kv_head,
-                item.batch, CacheHint::kEvictFirst);
+                item.batch);
     }
     return;
   }

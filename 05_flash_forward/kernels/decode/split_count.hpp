@@ -11,7 +11,7 @@ namespace fa {
 /// @{ Costs in units of a tile: the time in which a block loads one while all others load theirs.
 /// Of a block, before its first tile arrives; and of a part, whose state is written and read again.
 constexpr double kBlockCost = 0.5;
-constexpr double kPartCost = 0.03;
+constexpr double kPartCost = 0.1;
 /// @}
 /// Parts at most: each of the lanes of a warp reads four maxima.
 constexpr int kMostParts = 128;

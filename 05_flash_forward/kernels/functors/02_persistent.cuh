@@ -24,11 +24,63 @@ struct FunctorTiles {
   VisibleTiles warpgroup[Tile::consumers];
 };
 
-/// What a block keeps in shared memory: step 14's, and the tiles of keys of each tile of queries.
+/// The numbers of a tile's keys, 0 to block_n - 1, in its first three columns, and else 0: a product
+/// with the slope's parts is a term that grows from key to key.
+template <class Tile>
+using KeyRamp = SwizzledTile<bfloat16, Tile::block_n, 16, kNarrowPanelBytes>;
+
+/// What a block keeps in shared memory: step 14's, and the tiles of keys of a tile of queries.
 template <class Tile>
 struct FunctorShared : PersistentShared<Tile> {
-  FunctorTiles<Tile> key_tiles[2];
+  FunctorTiles<Tile> key_tiles;
+  KeyRamp<Tile> ramp;  // of a functor with a slope
 };
+
+/// Writes a ramp; all threads of the block call it, before init_barriers().
+template <class Tile>
+__device__ void write_ramp(KeyRamp<Tile>& ramp) {
+  static_assert(Tile::block_n <= 256, "bfloat16 has whole numbers up to 256");
+  for (int key = threadIdx.x; key < Tile::block_n; key += blockDim.x) {
+#pragma unroll
+    for (int col = 0; col < 16; ++col) {
+      ramp.at(key, col / 8 * 8)[col % 8] =
+          from_float<bfloat16>(col < 3 ? static_cast<float>(key) : 0);
+    }
+  }
+  fence_async_proxy();  // wgmma sees it after the next barrier
+}
+
+/// The left operand for a ramp: all rows have the slope in three parts of 8 bits each, so that none
+/// is lost.
+//! [slope_parts]
+__device__ inline void slope_parts(std::uint32_t (&a)[4], float slope) {
+  float parts[4] = {};
+#pragma unroll
+  for (int i = 0; i < 3; ++i) {
+    parts[i] = __uint_as_float(__float_as_uint(slope) & 0xffff0000);
+    slope -= parts[i];
+  }
+  const int t = threadIdx.x % 4;  // this lane has columns 2 t and 2 t + 1
+  a[0] = t == 0   ? pack2<bfloat16>(parts[0], parts[1])
+         : t == 1 ? pack2<bfloat16>(parts[2], parts[3])
+                  : 0;
+  a[1] = a[0];
+  a[2] = a[3] = 0;
+}
+//! [slope_parts]
+
+/// issue_gemm_nt() with a slope: S = Q K^T + slope (number of the key in its tile).
+//! [issue_sloped_qk]
+template <class Q, class K, class Ramp, int r>
+__device__ void issue_sloped_qk(float (&s)[r], const Q& q, const K& k,
+                                std::uint32_t (&slope)[4], const Ramp& ramp,
+                                int k_row) {
+  wgmma_fence(s, slope);
+  multiply_nt(s, q, k, k_row);
+  wgmma<bfloat16>(s, slope, ramp.by_rows(k_row, 0), true);
+  wgmma_commit(s, slope);
+}
+//! [issue_sloped_qk]
 
 /// The tiles of keys that a tile of queries sees: of a range from the last one on, or else from the
 /// first one on. All lanes of a warp call it.
@@ -156,43 +208,45 @@ __device__ void load_visible(FunctorShared<Tile>& shared,
 }
 //! [load_visible]
 
-/// The loop of the producer's warp: see producer_loop().
+/// schedule_tiles() that passes the tiles of keys, too.
 template <class Tile, class T, class Functor>
-__device__ void functor_producer_loop(FunctorShared<Tile>& shared,
-                                      const TmaAttention<T>& maps,
-                                      const Functor& functor,
-                                      const TileScheduler& scheduler,
-                                      unsigned* tile_counter) {
-  const bool leads = threadIdx.x % kWarp == 0;
+__device__ void schedule_functor_tiles(FunctorShared<Tile>& shared,
+                                       const Attention<T>& a,
+                                       const Functor& functor,
+                                       const TileScheduler& scheduler,
+                                       unsigned* tile_counter) {
   const TileCounter counter{tile_counter,
                             scheduler.total_heads * scheduler.blocks};
-  PipelineState<2> work_write;
+  PipelineState<1> state;
+  int tile_index = blockIdx.x;
+  for (; tile_index < counter.tiles; tile_index = counter.next(tile_index)) {
+    const WorkTile work = work_tile(tile_index, scheduler);
+    shared.key_tiles = functor_tiles<Tile>(a, functor, work);
+    pass_tile(shared, state, work);
+  }
+  pass_tile(shared, state, {-1, 0, 0});
+  counter.finish(tile_index);
+}
+
+/// The loop of the warp that loads; a single lane of a mask that shows ranges.
+template <class Tile, class T, class Functor>
+__device__ void load_functor_tiles(FunctorShared<Tile>& shared,
+                                   const TmaAttention<T>& maps,
+                                   const Functor& functor) {
+  const bool leads = threadIdx.x % kWarp == 0;
+  if (Functor::shows_ranges && !leads) return;
+  PipelineState<1> read;
   ProducerState<Tile> write;
-  for (int tile_index = blockIdx.x;;
-       work_write.advance(), write.q.advance()) {
-    // Early: the loads of this tile hide the latency of the counter.
-    const int next = leads ? counter.next(tile_index) : 0;
-    const bool over = tile_index >= counter.tiles;
-    const WorkTile work =
-        over ? WorkTile{-1, 0, 0} : work_tile(tile_index, scheduler);
-    const FunctorTiles<Tile> tiles =
-        over ? FunctorTiles<Tile>{}
-             : functor_tiles<Tile>(maps.a, functor, work);
-    if (leads) {
-      shared.work_pipe.empty[work_write.stage].wait(work_write.parity ^ 1);
-      shared.work[work_write.stage] = work;
-      shared.key_tiles[work_write.stage] = tiles;
-      shared.work_pipe.full[work_write.stage].arrive();
-    }
-    if (over) {
-      if (leads) counter.finish(next);
-      return;
-    }
-    load_visible(
-        shared, maps,
-        VisibleKeys<Tile, T, Functor>{maps.a, functor, work, tiles.block},
-        write);
-    tile_index = warp_uniform(next);
+  for (;; read.advance(), write.q.advance()) {
+    shared.work_pipe.consumer_wait(read);
+    const WorkTile work = shared.work;
+    const IndexRange block = shared.key_tiles.block;
+    if constexpr (!Functor::shows_ranges) __syncwarp();  // all have read them
+    if (leads) shared.work_pipe.consumer_release(read);
+    if (work.block < 0) return;
+    load_visible(shared, maps,
+                 VisibleKeys<Tile, T, Functor>{maps.a, functor, work, block},
+                 write);
   }
 }
 
@@ -215,11 +269,11 @@ struct WarpgroupTiles {
 /// @param tiles on return its tiles of keys
 template <class Tile>
 __device__ bool next_functor_tile(FunctorShared<Tile>& shared,
-                                  const PipelineState<2>& read, int warpgroup,
+                                  const PipelineState<1>& read, int warpgroup,
                                   WorkTile& work, WarpgroupTiles& tiles) {
   shared.work_pipe.consumer_wait(read);
-  const IndexRange& block = shared.key_tiles[read.stage].block;
-  const VisibleTiles& own = shared.key_tiles[read.stage].warpgroup[warpgroup];
+  const IndexRange& block = shared.key_tiles.block;
+  const VisibleTiles& own = shared.key_tiles.warpgroup[warpgroup];
   const int begin = warp_uniform(own.begin), end = warp_uniform(own.end);
   tiles = {{warp_uniform(block.begin), warp_uniform(block.end)},
            (end - 1) / 2,
@@ -316,48 +370,21 @@ __device__ void mask_each(float (&s)[r], const Attention<T>& a,
   }
 }
 
-/// S = score(scale S) / unit, for all scores of a lane; without the terms of its rows, where the
-/// functor has some.
+/// S = score(scale S) / unit, for all scores of a lane.
 /// @param lane see LaneScores
 //! [change_scores]
-template <bool has_row_terms, class Lane, int r>
+template <class Lane, int r>
 __device__ void change_scores(float (&s)[r], const Lane& lane) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
 #pragma unroll
     for (int i = 0; i < r / 2; ++i) {
       float& x = row_element(s, h, i);
-      if constexpr (has_row_terms) {
-        x = lane.column_score(x, element_column(i));
-      } else {
-        x = lane.score(x, 8 * h, element_column(i));
-      }
+      x = lane.score(x, 8 * h, element_column(i));
     }
   }
 }
 //! [change_scores]
-
-/// lazy_online_softmax() of scores that lack the terms of their rows: these go into m instead.
-template <bool masked, int r>
-__device__ bool row_term_softmax(float (&s)[r], RowState& rows,
-                                 float (&rescale)[2], float scale,
-                                 const float (&row_terms)[2]) {
-  float largest[2];
-  bool grows = false;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    largest[h] = lane_max(s, h) + row_terms[h];
-    grows = grows || (largest[h] - rows.m[h]) * scale > kRescaleThreshold;
-  }
-  const bool rescaled = __any_sync(kAllLanes, grows);
-  if (rescaled) raise_max<masked>(rows, largest, rescale, scale);
-  RowState shifted = {{rows.m[0] - row_terms[0], rows.m[1] - row_terms[1]},
-                      {rows.l[0], rows.l[1]}};
-  exp_scores<masked>(s, shifted, scale);
-  rows.l[0] = shifted.l[0];
-  rows.l[1] = shifted.l[1];
-  return rescaled;
-}
 
 /// P of a part of a tile of keys, from a column on, rounded; that of the others is 0.
 template <class T, int column, int parts, int r>
@@ -416,9 +443,11 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   };
   WarpgroupProbs<Tile> p;
   float rescale[2];
-  const auto scores_of_lane = lane_scores(
-      a, functor, batch, head, query0 + lane_row(0), lane_column());
-  float row_terms[2];
+  const auto scores_of_lane =
+      lane_scores(a, functor, batch, head, query0 + lane_row(0),
+                  Functor::has_slope ? 0 : lane_column());
+  std::uint32_t slope[4];
+  if constexpr (Functor::has_slope) slope_parts(slope, scores_of_lane.slope);
   IndexRange seen[2] = {};
   VisibleTile tile{tiles.first, false};
   if constexpr (Functor::shows_ranges) {
@@ -429,13 +458,8 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   // S = score(scale S) / unit, and the mask, for keys from a column on
   const auto change = [&](auto& s, int column, bool masked) {
     const int key0 = tile.index * Tile::block_n + column;
-    if constexpr (Functor::changes_scores) {
-      const auto lane = scores_of_lane.at_keys(key0);
-      change_scores<Functor::has_row_terms>(s, lane);
-      if constexpr (Functor::has_row_terms) {
-        row_terms[0] = lane.row_term(0);
-        row_terms[1] = lane.row_term(8);
-      }
+    if constexpr (Functor::changes_scores && !Functor::has_slope) {
+      change_scores(s, scores_of_lane.at_keys(key0));
     }
     if (!masked) return;
     if constexpr (Functor::shows_ranges) {
@@ -444,12 +468,12 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
       mask_each(s, a, functor, batch, head, query0, key0);
     }
   };
-  const auto softmax = [&](auto edge, auto& s) {
-    constexpr bool masked = decltype(edge)::value;
-    if constexpr (Functor::has_row_terms) {
-      return row_term_softmax<masked>(s, rows, rescale, scale, row_terms);
+  const auto issue_scores = [&](auto& s, int column) {
+    const auto& k = shared.k[read.k.stage];
+    if constexpr (Functor::has_slope) {
+      issue_sloped_qk(s, q, k, slope, shared.ramp, column);
     } else {
-      return lazy_online_softmax<masked>(s, rows, rescale, scale);
+      issue_gemm_nt(s, q, k, column);
     }
   };
   // Tiles that only the other warpgroup needs.
@@ -472,13 +496,13 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     float s[r];
     shared.k_pipe.consumer_wait(read.k);
     scheduler_barrier_sync<Tile>(warpgroup);
-    issue_qk(s, q, shared.k[read.k.stage]);
+    issue_scores(s, 0);
     scheduler_barrier_arrive<Tile>(warpgroup);
     last_store.release_q();
     wgmma_wait<0>(s);
     release_k();
     change(s, 0, tiles.masks(tile));
-    softmax(std::true_type{}, s);
+    lazy_online_softmax<true>(s, rows, rescale, scale);
     set_probs<T, 0>(p, s);
   };
   //! [step]
@@ -490,7 +514,7 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     // S = Q K^T
     shared.k_pipe.consumer_wait(read.k);
     scheduler_barrier_sync<Tile>(warpgroup);
-    issue_gemm_nt(s, q, shared.k[read.k.stage], column);
+    issue_scores(s, column);
     // O += P V of the tile before
     shared.v_pipe.consumer_wait(read.v);
     issue_pv(o, p, shared.v[read.v.stage]);
@@ -499,8 +523,14 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     release_k();
     // S = score(scale S) / unit
     change(s, column, masked && (Functor::shows_ranges || !tile.whole));
+    if constexpr (Functor::has_slope) {
+      // m was that of a score in the tile before, whose keys are block_n later
+      rows.m[0] += scores_of_lane.slope * Tile::block_n;
+      rows.m[1] += scores_of_lane.slope * Tile::block_n;
+    }
     // P = exp2(scale (S - m))
-    const bool rescaled = softmax(edge, s);
+    const bool rescaled =
+        lazy_online_softmax<masked>(s, rows, rescale, scale);
     wgmma_wait<0>(o, p);
     release_v();
     set_probs<T, column>(p, s);
@@ -540,6 +570,11 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   wgmma_wait<0>(o, p);
   release_v();
   if constexpr (Functor::shows_ranges) skip(tiles.last - tiles.block.begin);
+  if constexpr (Functor::has_slope) {  // m in the scores of the functor
+    const auto lane = scores_of_lane.at_keys(tiles.last * Tile::block_n);
+    rows.m[0] = lane.score(rows.m[0], 0, 0);
+    rows.m[1] = lane.score(rows.m[1], 8, 0);
+  }
 }
 //! [mainloop]
 
@@ -554,13 +589,19 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
                              const __grid_constant__ Functor functor,
                              const TileScheduler scheduler,
                              unsigned* tile_counter) {
+  static_assert(Functor::shows_ranges || !Functor::has_slope,
+                "a slope goes from each tile to the one before it");
   auto& shared = *dynamic_shared<FunctorShared<Tile>>();
+  if constexpr (Functor::has_slope) write_ramp<Tile>(shared.ramp);
   init_barriers(shared);
   const int warpgroup = warpgroup_index();
   if (warpgroup == Tile::consumers) {  // the producer
     setmaxnreg_dec<kProducerRegisters<Tile>>();
-    if (threadIdx.x % kWarpgroup < kWarp) {
-      functor_producer_loop(shared, maps, functor, scheduler, tile_counter);
+    const int thread = threadIdx.x % kWarpgroup;
+    if (thread < kWarp) load_functor_tiles(shared, maps, functor);
+    if (thread == kWarp) {
+      schedule_functor_tiles(shared, maps.a, functor, scheduler,
+                             tile_counter);
     }
     return;
   }

@@ -22,12 +22,11 @@ __device__ TmaAttention<T, SequenceMap> sequence_of(
 /// Shared memory of a block: rung 14's, and where the sequence of each tile lies.
 template <class Tile>
 struct PackedShared : PersistentShared<Tile> {
-  PackedRange q_range[2];
-  PackedRange k_range[2];
+  PackedRange q_range;
+  PackedRange k_range;
 };
 
-/// The thread with the tile scheduler: passes tiles to the others, and is a tile ahead of them, since
-/// to find a sequence takes several loads. Empty slots are skipped.
+/// schedule_tiles() of packed sequences. Empty slots are skipped.
 //! [schedule]
 template <class Tile, class T>
 __device__ void schedule_packed(PackedShared<Tile>& shared,
@@ -35,29 +34,18 @@ __device__ void schedule_packed(PackedShared<Tile>& shared,
                                 const PackedSequences& sequences,
                                 unsigned* tile_counter) {
   const TileCounter counter{tile_counter, sequences.q.slots() * a.heads};
-  PipelineState<2> write;
-  for (int tile_index = blockIdx.x;;) {
-    const int next = counter.next(tile_index);
-    const bool over = tile_index >= counter.tiles;
-    WorkTile work{-1, 0, 0};
-    if (!over) {
-      work = packed_tile(sequences.q, tile_index, a.heads, a.causal,
-                         4 * gridDim.x);
-    }
-    if (over || work.block >= 0) {
-      shared.work_pipe.empty[write.stage].wait(write.parity ^ 1);
-      shared.work[write.stage] = {work.block, work.head, 0};
-      shared.q_range[write.stage] = sequences.q.range(work.batch);
-      shared.k_range[write.stage] = sequences.k.range(work.batch);
-      shared.work_pipe.full[write.stage].arrive();
-      write.advance();
-    }
-    if (over) {
-      counter.finish(next);
-      return;
-    }
-    tile_index = next;
+  PipelineState<1> state;
+  int tile_index = blockIdx.x;
+  for (; tile_index < counter.tiles; tile_index = counter.next(tile_index)) {
+    const WorkTile work = packed_tile(sequences.q, tile_index, a.heads,
+                                      a.causal, 4 * gridDim.x);
+    if (work.block < 0) continue;
+    shared.q_range = sequences.q.range(work.batch);
+    shared.k_range = sequences.k.range(work.batch);
+    pass_tile(shared, state, {work.block, work.head, 0});
   }
+  pass_tile(shared, state, {-1, 0, 0});
+  counter.finish(tile_index);
 }
 //! [schedule]
 
@@ -65,13 +53,12 @@ __device__ void schedule_packed(PackedShared<Tile>& shared,
 template <class Tile, class T>
 __device__ void load_packed(PackedShared<Tile>& shared,
                             const TmaAttention<T, RaggedMap>& maps) {
-  PipelineState<2> read;
+  PipelineState<1> read;
   ProducerState<Tile> write;
   for (;; read.advance(), write.q.advance()) {
     shared.work_pipe.consumer_wait(read);
-    const WorkTile work = shared.work[read.stage];
-    const PackedRange q = shared.q_range[read.stage];
-    const PackedRange k = shared.k_range[read.stage];
+    const WorkTile work = shared.work;
+    const PackedRange q = shared.q_range, k = shared.k_range;
     shared.work_pipe.consumer_release(read);
     if (work.block < 0) return;
     const auto own = sequence_of(maps, q, k, work.head);
@@ -92,7 +79,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
         const PackedSequences sequences, unsigned* tile_counter) {
   static_assert(Tile::block_m == kSlotRows, "a tile is a slot");
   auto& shared = *dynamic_shared<PackedShared<Tile>>();
-  init_barriers(shared, 4 * Tile::consumers + 1);
+  init_barriers(shared);
   const int warpgroup = warpgroup_index();
   if (warpgroup == Tile::consumers) {  // the producers
     setmaxnreg_dec<kProducerRegisters<Tile>>();
@@ -115,8 +102,8 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   WorkTile work;
   for (;; read.next_tile()) {
     shared.work_pipe.consumer_wait(read.work);
-    const PackedRange q = uniform(shared.q_range[read.work.stage]);
-    const PackedRange k = uniform(shared.k_range[read.work.stage]);
+    const PackedRange q = uniform(shared.q_range);
+    const PackedRange k = uniform(shared.k_range);
     if (!next_work_tile(shared, read.work, work)) break;
     const auto own = sequence_of(maps, q, k, work.head);
     const int query0 = work.block * Tile::block_m + warpgroup * kQueries;
