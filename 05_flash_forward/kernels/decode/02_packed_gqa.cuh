@@ -26,7 +26,7 @@ __device__ void load_kv_tile(const Attention<T>& a, const DecodeItem& item,
 }
 
 /// Tiles from `begin` up to, not including, `end`, every step-th of them.
-struct TileRange {
+struct StridedTiles {
   int begin;
   int end;
   int step;
@@ -39,7 +39,7 @@ struct TileRange {
 //! [attend_to_tiles]
 template <class Tile, class T, class Load>
 __device__ void attend_to_tiles(const Attention<T>& a, const DecodeItem& item,
-                                const TileRange& tiles, Load load) {
+                                const StridedTiles& tiles, Load load) {
   constexpr int d = Tile::d, stages = Tile::stages, keys = Tile::block_n;
   using Warp = typename Tile::Warp;
   T* const k_smem = dynamic_shared<T>();
@@ -95,9 +95,9 @@ __device__ void attend_to_tiles(const Attention<T>& a, const DecodeItem& item,
 /// Part `part` of `parts` of the tiles that the rows of an item see: every parts-th tile, so that the
 /// blocks of an item read neighbouring memory. No two parts differ by more than a tile.
 template <class Tile, class T>
-__device__ TileRange part_of_tiles(const Attention<T>& a,
-                                   const DecodeItem& item, int part,
-                                   int parts) {
+__device__ StridedTiles part_of_tiles(const Attention<T>& a,
+                                      const DecodeItem& item, int part,
+                                      int parts) {
   const int last_query = query_of_row(a, item.row0 + Tile::block_m - 1);
   return {part, ceil_div(visible_keys(a, last_query), Tile::block_n), parts};
 }

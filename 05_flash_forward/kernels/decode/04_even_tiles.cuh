@@ -202,7 +202,7 @@ __device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
     part.item = {sequence.batch, head, part.index * Tile::block_m};
     Attention<T> own = a;  // this sequence
     own.length_k = sequence.keys;
-    attend(own, part.item, TileRange{part.begin, part.end, 1});
+    attend(own, part.item, StridedTiles{part.begin, part.end, 1});
     const int row = sequence.batch * a.kv_heads + head;
     finish_part<Tile>(a, part, even, block, states,
                       counters + row * list.items() + part.index);
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
   attend_to_list<Tile>(
       a, lengths_k, states, counters,
       [&](const Attention<T>& own, const DecodeItem& item,
-          const TileRange& tiles) {
+          const StridedTiles& tiles) {
         attend_to_tiles<Tile>(
             own, item, tiles, [&](int tile, T* k_tile, T* v_tile) {
               load_kv_tile<Tile>(own, item, tile, k_tile, v_tile);

@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
   attend_to_list<Tile>(
       a, lengths_k, states, counters,
       [&](const Attention<T>& own, const DecodeItem& item,
-          const TileRange& tiles) {
+          const StridedTiles& tiles) {
         const auto find = [&](int tile) {
           return find_piece<Tile::d>(pages, item.batch, tile, own.length_k);
         };
