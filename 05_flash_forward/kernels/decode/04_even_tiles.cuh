@@ -239,11 +239,11 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
 }
 //! [even_tiles_kernel]
 
-/// Blocks of a launch: one on each SM, as many for each head. Blocks of different heads that have the
-/// same tiles are neighbours: rows of these heads lie side by side.
+/// Blocks of a launch: one on each SM, as many for each head, and two at least. Blocks of different
+/// heads that have the same tiles are neighbours: rows of these heads lie side by side.
 template <class T>
 int even_blocks(const Attention<T>& a) {
-  return a.kv_heads * std::max(1, device_properties().sm_count / a.kv_heads);
+  return a.kv_heads * std::max(2, device_properties().sm_count / a.kv_heads);
 }
 
 /// What launch_even_tiles() needs, whatever the lengths.

@@ -221,7 +221,8 @@ __device__ void schedule_functor_tiles(FunctorShared<Tile>& shared,
   int tile_index = blockIdx.x;
   for (; tile_index < counter.tiles; tile_index = counter.next(tile_index)) {
     const WorkTile work = work_tile(tile_index, scheduler);
-    shared.key_tiles = functor_tiles<Tile>(a, functor, work);
+    const FunctorTiles<Tile> tiles = functor_tiles<Tile>(a, functor, work);
+    shared.key_tiles = tiles;
     pass_tile(shared, state, work);
   }
   pass_tile(shared, state, {-1, 0, 0});
