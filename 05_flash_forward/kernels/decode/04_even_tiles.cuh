@@ -239,11 +239,13 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
 }
 //! [even_tiles_kernel]
 
-/// Blocks of a launch: one on each SM, as many for each head, and two at least. Blocks of different
-/// heads that have the same tiles are neighbours: rows of these heads lie side by side.
+/// Blocks of a launch: as many for each head, and two at least. Blocks of different heads that have the
+/// same tiles are neighbours: rows of these heads lie side by side.
+/// @param of_sm blocks on each SM, at most kDecodeBlocks
 template <class T>
-int even_blocks(const Attention<T>& a) {
-  return a.kv_heads * std::max(2, device_properties().sm_count / a.kv_heads);
+int even_blocks(const Attention<T>& a, int of_sm) {
+  const int at_once = of_sm * device_properties().sm_count;
+  return a.kv_heads * std::max(2, at_once / a.kv_heads);
 }
 
 /// What launch_even_tiles() needs, whatever the lengths.
@@ -263,7 +265,8 @@ DecodeWorkspaceSize even_tiles_workspace(const Attention<T>& a) {
           tiles, Tile::block_n, items, most));
     }
     return DecodeWorkspaceSize{
-        state_floats(2 * even_blocks(a), Tile::block_m, d), items};
+        state_floats(2 * even_blocks(a, kDecodeBlocks), Tile::block_m, d),
+        items};
   });
 }
 
@@ -278,7 +281,7 @@ void launch_even_tiles(const Attention<T>& a, const int* lengths_k,
                        const DecodeWorkspace& workspace) {
   with_decode_tile<d>(a, [&](auto tile) {
     using Tile = decltype(tile);
-    const int blocks = even_blocks(a);
+    const int blocks = even_blocks(a, 1);  // they keep the memory busy
     launch(stream, decode_even_tiles<Tile, T>,
            {{static_cast<unsigned>(blocks)},
             {Tile::threads},

@@ -135,7 +135,8 @@ void launch_paged_kv(const Attention<T>& a, const int* lengths_k,
   }
   with_decode_tile<d>(a, [&](auto tile) {
     using Tile = decltype(tile);
-    const int blocks = even_blocks(a);
+    // Two on each SM: one computes while the other one waits for the table.
+    const int blocks = even_blocks(a, kDecodeBlocks);
     launch(stream, decode_paged_kv<Tile, T>,
            {{static_cast<unsigned>(blocks)},
             {Tile::threads},
