@@ -76,7 +76,7 @@ def waves():
     for k, parts in enumerate((1, 2, 4, 8)):
         top, tiles = 10 + 84 * k, 8 // parts
         d.left(10, top + 12, "1 part" if parts == 1 else f"{parts} parts", **BOLD)
-        cost = -(-3 * parts // 4) * (0.5 + tiles) + (0.03 * parts if parts > 1 else 0)
+        cost = -(-3 * parts // 4) * (0.5 + tiles) + (0.1 * parts if parts > 1 else 0)
         d.right(380, top + 12, f"cost {cost:.2f}")
         for block in range(3 * parts):
             wave, row = divmod(block, 4)
