@@ -41,6 +41,7 @@ RECORDS = {
     "05_functors": "h100_05_functors",
     "05_functor_steps": "h100_05_functor_steps",
     "05_scheduler": "h200_05_scheduler",
+    "05_scheduler_thread": "h100_05_scheduler_thread",
     "05_code": "sm_90a_05_machine_code",
     "06": "h200_06_flash_backward",
     "h100_06": "h100_06_flash_backward",
