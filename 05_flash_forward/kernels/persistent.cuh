@@ -143,8 +143,7 @@ __device__ void pass_tile(PersistentShared<Tile>& shared,
 }
 //! [pass_tile]
 
-/// The loop of the thread with the tile scheduler. It draws a tile when the one before it has begun:
-/// the counter's latency, and the divisions, pass while that one is computed.
+/// The loop of the thread with the tile scheduler. It draws a tile when the one before it has begun.
 /// @param tile_counter null: a static schedule
 //! [schedule_tiles]
 template <class Tile>
@@ -164,7 +163,6 @@ __device__ void schedule_tiles(PersistentShared<Tile>& shared,
 //! [schedule_tiles]
 
 /// The loop of the thread that loads.
-//! [load_work_tiles]
 template <class Tile, class T>
 __device__ void load_work_tiles(PersistentShared<Tile>& shared,
                                 const TmaAttention<T>& maps) {
@@ -179,7 +177,6 @@ __device__ void load_work_tiles(PersistentShared<Tile>& shared,
                    write);
   }
 }
-//! [load_work_tiles]
 
 /// The producer's warpgroup: a thread of its first warp loads, one of its second warp has the tile
 /// scheduler.
