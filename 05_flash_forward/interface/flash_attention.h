@@ -166,7 +166,7 @@ typedef struct fa_packed {
 /// As fa_forward() within each of several packed sequences; the causal mask is aligned to the
 /// bottom right in each. Types of 16 bits, a head_dim up to 128, head_dim_v the same, no dropout.
 /// cu_seqlens are read when the kernel runs, so that a captured call serves other lengths of as
-/// many tokens. No workspace is used.
+/// many tokens. A workspace is used as in fa_forward(), and optional.
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_forward_packed(const fa_attention* attention, const fa_packed* packed);
 
