@@ -229,7 +229,7 @@ __device__ void schedule_functor_tiles(FunctorShared<Tile>& shared,
   counter.finish(tile_index);
 }
 
-/// The loop of the warp that loads; a single lane of a mask that shows ranges.
+/// The loop of the warp that loads; for a mask that shows ranges, of its first lane only.
 template <class Tile, class T, class Functor>
 __device__ void load_functor_tiles(FunctorShared<Tile>& shared,
                                    const TmaAttention<T>& maps,
