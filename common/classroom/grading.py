@@ -8,12 +8,22 @@ from common.classroom.stage import run_stage, stages_of
 from common.classroom.toolchain import scratch_folder
 
 COMPILE_LINES = 14  # of a compiler's messages
+# What GCC and Clang print when the system has ended a process that they had started.
+ENDED_COMPILER = re.compile(
+    r"error: (?:(CPU time limit exceeded|Killed) signal terminated program"
+    r"|unable to execute command: (CPU time limit exceeded|Killed))"
+)
 
 
 def compiler_says(outcome, scratch, shown):
     """The first lines of a compiler that a student can use."""
-    if outcome.timed_out:
+    if outcome.exceeded:
+        return f"the compiler was stopped: {outcome.exceeded}"
+    ended = ENDED_COMPILER.search(outcome.output)
+    if outcome.timed_out or ended and "CPU" in ended[0]:
         return "the compiler did not finish within its time limit"
+    if ended:
+        return "the compiler was stopped: it used too much memory or reached its time limit"
     lines = []
     for line in outcome.output.replace(f"{scratch}/student/", "student/").split("\n"):
         if "error:" in line or lines:

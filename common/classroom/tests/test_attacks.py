@@ -400,6 +400,22 @@ class Attacks(unittest.TestCase):
         finally:
             toolchain.COMPILE.seconds = limit
 
+    def test_each_way_to_end_a_compiler_is_explained(self):
+        gcc = "c++: {}: {} signal terminated program cc1plus"
+        clang = "clang++: error: unable to execute command: {}"
+        over, killed = "CPU time limit exceeded", "Killed"
+        for output, exceeded, expected in (
+            (gcc.format("internal compiler error", over), "", "did not finish within its time"),
+            (gcc.format("fatal error", killed), "", "too much memory or reached its time limit"),
+            (clang.format(over), "", "did not finish within its time limit"),
+            (clang.format(killed), "", "too much memory or reached its time limit"),
+            (gcc.format("fatal error", killed), "it used more memory", "it used more memory"),
+            ("student/a.hpp:1:1: error: Killed", "", "it does not compile"),
+        ):
+            outcome = sandbox.Outcome(1, False, output, "", 1, exceeded)
+            message = grading.compiler_says(outcome, pathlib.Path("scratch"), "student/")
+            self.assertIn(expected, message)
+
     def test_its_folder_is_removed(self):
         self.attack(
             'if (once++ == 0) (void)!system("mkdir -p a/b && chmod 0 a");',
