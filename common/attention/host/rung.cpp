@@ -83,7 +83,7 @@ std::vector<Problem> watched_problems(const RungInfo& rung, Type type, bool caus
     const std::int64_t d = t.head_dim, narrow = t.head_dim_v ? d : d - 24;
     head_dim_v = t.head_dim_v;
     add({1, 1, 1, t.queries / 2 + 1, t.keys + 1, d}, rung.supports_dropout);
-    add({2, 4, 2, 2 * t.queries + 1, t.keys / 2 + 1, narrow});
+    add({2, 2, 2, 2 * t.queries + 1, t.keys / 2 + 1, narrow});
     const std::int64_t heads = t.persists ? 6 : 1;
     add({1, heads, heads, whole(t.queries, t.query_stages), whole(t.keys, t.key_stages), d});
     add({1, 2, 1, ragged(t.queries, t.query_stages), ragged(t.keys, t.key_stages), narrow});

@@ -90,7 +90,7 @@ struct Rung : RungInfo {
 /// - few queries, less than a tile, and one key more than a tile; with dropout where it is
 ///   supported;
 /// - few keys, little more than half a tile, and one query more than two tiles: under the mask a
-///   whole tile of queries sees no key. Two sequences of four heads, which share two heads of keys;
+///   whole tile of queries sees no key. Two sequences of two heads;
 /// - whole tiles of all columns, two tiles more than there are stages: no guard applies, and each
 ///   stage is used again. For persistent blocks there are heads enough for three tiles of queries
 ///   for each of two blocks;
