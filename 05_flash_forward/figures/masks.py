@@ -1,4 +1,4 @@
-"""Pictures of chapter 9 as SVG: python3 -m 05_flash_forward.figures.masks NAME.
+"""Pictures of chapter 10 as SVG: python3 -m 05_flash_forward.figures.masks NAME.
 Without one it lists them."""
 
 from common.drawing.svg import COLOURS, LINEAR, QUADRATIC, RED, Drawing, main

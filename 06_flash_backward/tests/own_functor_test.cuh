@@ -1,6 +1,7 @@
-// A functor of one's own, as chapter 9 of lessons 05 and 06 writes it: its rule for tiles, its
-// derivative, and the kernels of both passes with it beside lesson 01, in the lab and, where this
-// build has one, on a GPU. To try another functor, change what stands before the first test; then
+// A functor of one's own, as chapter 10 of lesson 05 and chapter 9 of lesson 06 write it: its rule
+// for tiles, its derivative, and the kernels of both passes with it beside lesson 01, in the lab and,
+// where this build has one, on a GPU. To try another functor, change what stands before the first
+// test; then
 //
 //     cmake --build build/learn --target own_functor
 #include <algorithm>

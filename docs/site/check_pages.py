@@ -84,7 +84,7 @@ def chapters(root):
             if name not in linked:
                 yield f"{lesson}: there is no link to the chapter {name}."
         numbered = [name for name in linked if name in names and name[0].isdigit()]
-        if numbered != sorted(numbered):
+        if numbered != navigation.in_order(numbered):
             yield f"{lesson}: the chapters are linked in the order {', '.join(numbered)}."
         for page in [lesson, *pages]:
             yield from chapter_faults(root, page, page == lesson)

@@ -6,6 +6,7 @@ appendix_topic.md for what a first reading does not need. check_pages.py checks 
 """
 
 import functools
+import math
 import os
 import pathlib
 import re
@@ -13,7 +14,7 @@ import re
 from common.classroom import catalogue
 from docs.site.excerpts import read_lines
 
-CHAPTER = re.compile(r"[1-9]_\w+\.md|appendix\w*\.md", re.ASCII)
+CHAPTER = re.compile(r"[1-9]\d*_\w+\.md|appendix\w*\.md", re.ASCII)
 AFTER_THE_COURSE = "docs/results/README.md"
 
 
@@ -27,10 +28,20 @@ def lessons(root):
     return sorted(p.relative_to(root).as_posix() for p in root.glob("[0-9][0-9]_*/README.md"))
 
 
+def in_order(names):
+    """Names of chapters: 9_topic.md before 10_topic.md, appendices last."""
+
+    def key(name):
+        number = name.partition("_")[0]
+        return int(number) if number.isdigit() else math.inf, name
+
+    return sorted(names, key=key)
+
+
 def chapters(root, lesson):
     """The chapters beside a lesson's map, in order, appendices last."""
     folder = (root / lesson).parent
-    names = sorted(p.name for p in folder.glob("*.md") if CHAPTER.fullmatch(p.name))
+    names = in_order(p.name for p in folder.glob("*.md") if CHAPTER.fullmatch(p.name))
     return [(folder / name).relative_to(root).as_posix() for name in names]
 
 
@@ -44,7 +55,7 @@ def title(root, page):
 
 def number(page):
     """5.3 for the chapter 05_*/3_*.md; empty for other pages."""
-    match = re.fullmatch(r"0*(\d+)_\w+/(\d)_\w+\.md", page, re.ASCII)
+    match = re.fullmatch(r"0*(\d+)_\w+/(\d+)_\w+\.md", page, re.ASCII)
     return f"{match[1]}.{match[2]}" if match else ""
 
 
@@ -52,7 +63,7 @@ def numbered_title(root, page):
     """A page's title outside of its lesson: 5.3 Attention on Hopper."""
     if not number(page):
         return title(root, page)
-    return re.sub(r"^\d\.", number(page), title(root, page))
+    return re.sub(r"^\d+\.", number(page), title(root, page))
 
 
 def foot(root, page):

@@ -135,7 +135,7 @@ NAMES = {
     "measure": r"Measure(?: the \w+)?",
     "write": r"Write it",
 }
-FIRST_NUMBER = re.compile(r"\d\.(?= )")
+FIRST_NUMBER = re.compile(r"\d+\.(?= )")
 
 
 def lead_in(paragraph):

@@ -78,6 +78,20 @@ class ChaptersTest(TreeTest):
             "01_a/README.md: the chapters are linked in the order 2_two.md, 1_one.md.",
         )
 
+    def test_ten_chapters(self):
+        names = [f"{k}_{word}.md" for k, word in enumerate(("nine", "ten"), 9)]
+        for name in names:
+            self.write(f"01_a/{name}", f"# {name[:-3].replace('_', '. ')}\n{FOOT}")
+        both = [f"01_a/{name}" for name in names]
+        found = navigation.chapters(self.root, "01_a/README.md")
+        self.assertEqual(found[-3:], [*both, "01_a/appendix_proof.md"])
+        self.assertEqual(navigation.numbered_title(self.root, both[1]), "1.10 ten")
+        links = "[a](1_one.md) [b](2_two.md) [c](appendix_proof.md)"
+        self.write("01_a/README.md", f"# L\n{links} [i](9_nine.md) [j](10_ten.md){FOOT}")
+        self.assertEqual(self.check()[0], 0)
+        self.write("01_a/README.md", f"# L\n{links} [j](10_ten.md) [i](9_nine.md){FOOT}")
+        self.assert_fault("linked in the order 1_one.md, 2_two.md, 10_ten.md, 9_nine.md.")
+
     def test_lengths(self):
         self.write("01_a/1_one.md", "# O\n" + "word " * 3499 + "\n| |\n|---|\n" + FOOT)
         self.write("01_a/appendix_proof.md", "# A\n" + "word " * 9999 + FOOT)
