@@ -80,6 +80,7 @@ function(fa_tests TARGET LABEL)
   add_executable(${TARGET} ${arg_UNPARSED_ARGUMENTS})
   target_link_libraries(${TARGET} PRIVATE ${arg_LINK} fa_testing)
   target_compile_options(${TARGET} PRIVATE ${FA_QUICK_TO_BUILD})
+  target_precompile_headers(${TARGET} REUSE_FROM fa_testing)
   doctest_discover_tests(${TARGET} TEST_PREFIX "${LABEL}."
                          PROPERTIES LABELS ${LABEL} SKIP_RETURN_CODE 77
                                     # A test that fails is not skipped.
@@ -123,6 +124,8 @@ function(fa_watch TARGET)
   target_compile_options(${TARGET} PRIVATE ${FA_WATCH_OPTIONS})
   if(NOT "PRECOMPILED" IN_LIST ARGN)
     target_compile_options(${TARGET} PRIVATE "SHELL:-include \"${FA_WATCH_INCLUDE}\"")
+    # A header that was compiled without these options does not fit.
+    set_target_properties(${TARGET} PROPERTIES DISABLE_PRECOMPILE_HEADERS ON)
   endif()
   if(FA_CXX_FILLS_LOCALS AND NOT "KNOWN" IN_LIST ARGN)
     target_compile_options(${TARGET} PRIVATE -ftrivial-auto-var-init=pattern)
