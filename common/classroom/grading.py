@@ -10,8 +10,9 @@ from common.classroom.toolchain import scratch_folder
 COMPILE_LINES = 14  # of a compiler's messages
 # What GCC and Clang print when the system has ended a process that they had started.
 ENDED_COMPILER = re.compile(
-    r"error: (?:(CPU time limit exceeded|Killed) signal terminated program"
-    r"|unable to execute command: (CPU time limit exceeded|Killed))"
+    r"error: (?:unable to execute command: )?(?:CPU time limit exceeded|Killed)"
+    r"(?: signal terminated program|$)",
+    re.MULTILINE,
 )
 
 

@@ -24,7 +24,7 @@ struct FunctorTiles {
   VisibleTiles warpgroup[Tile::consumers];
 };
 
-/// The numbers of a tile's keys, 0 to block_n - 1, in its first three columns, and else 0: a product
+/// The indices of a tile's keys, 0 to block_n - 1, in its first three columns, and else 0: a product
 /// with the slope's parts is a term that grows from key to key.
 template <class Tile>
 using KeyRamp = SwizzledTile<bfloat16, Tile::block_n, 16, kNarrowPanelBytes>;

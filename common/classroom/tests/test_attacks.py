@@ -410,7 +410,7 @@ class Attacks(unittest.TestCase):
             (clang.format(over), "", "did not finish within its time limit"),
             (clang.format(killed), "", "too much memory or reached its time limit"),
             (gcc.format("fatal error", killed), "it used more memory", "it used more memory"),
-            ("student/a.hpp:1:1: error: Killed", "", "it does not compile"),
+            ("student/a.hpp:1:1: error: Killer is not declared", "", "it does not compile"),
         ):
             outcome = sandbox.Outcome(1, False, output, "", 1, exceeded)
             message = grading.compiler_says(outcome, pathlib.Path("scratch"), "student/")
