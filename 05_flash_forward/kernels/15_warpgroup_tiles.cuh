@@ -84,6 +84,11 @@ __device__ void warpgroup_tiles_mainloop(
     if (releases) shared.v_pipe.consumer_release(read.v);
     read.v.advance();
   };
+  const auto release_q = [&] {
+    if (kWritesFromRegisters<Tile> && releases) {
+      shared.q_pipe[warpgroup].consumer_release(read.q);
+    }
+  };
   WarpgroupProbs<Tile> p;
   float rescale[2];
   //! [skip]
@@ -98,7 +103,7 @@ __device__ void warpgroup_tiles_mainloop(
     release_v();
   }
   //! [skip]
-  if (range.tiles == 0) return;
+  if (range.tiles == 0) return release_q();
   int tile = range.tiles - 1;  // the edge first
   // S = Q K^T of the first tile or its first half: there is no P V beside it
   const auto first = [&](auto keys) {
@@ -111,6 +116,7 @@ __device__ void warpgroup_tiles_mainloop(
     last_store.release_q();
     wgmma_wait<0>(s);
     release_k();
+    if (tile == 0) release_q();
     if (tile >= range.unmasked_tiles) {
       apply_mask(s, a, query0, tile * Tile::block_n);
     }
@@ -141,6 +147,7 @@ __device__ void warpgroup_tiles_mainloop(
     scheduler_barrier_arrive<Tile>(warpgroup);
     wgmma_wait<1>(s);  // S has been computed, P V is in flight
     release_k();
+    if (tile == 0) release_q();
     if constexpr (masked) {
       apply_mask(s, a, query0, tile * Tile::block_n);
     }
@@ -197,10 +204,15 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     warpgroup_tiles_mainloop<Tile>(o, rows, shared, read, a, range,
                                    last_store, warpgroup);
     last_store.release_q();  // if there was no tile of keys
-    last_store.issued(
-        write_output<Tile>(maps, o, rows, shared.q[read.q.stage][warpgroup],
-                           range.query0, work.head, work.batch),
-        read.q);
+    if constexpr (kWritesFromRegisters<Tile>) {
+      write_output_from_registers<Tile>(a, o, rows, range.query0, work.head,
+                                        work.batch);
+    } else {
+      last_store.issued(
+          write_output<Tile>(maps, o, rows, shared.q[read.q.stage][warpgroup],
+                             range.query0, work.head, work.batch),
+          read.q);
+    }
   }
   last_store.release_q();
   if (warpgroup == 0) {

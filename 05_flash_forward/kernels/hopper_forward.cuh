@@ -226,6 +226,26 @@ __device__ void rescale_o(float (&o)[r], const float (&rescale)[2]) {
   for (int i = 0; i < r; ++i) o[i] *= rescale[element_row(i)];
 }
 
+/// Writes LSE of a warpgroup's rows.
+/// @param factor  on return 1 / l of this lane's rows, 0 for l = 0
+/// @param query0  the warpgroup's first query
+template <class T>
+__device__ void write_lse(float (&factor)[2], const Attention<T>& a,
+                          const RowState& rows, int query0, int head,
+                          int batch) {
+  float* const lse =
+      a.lse + (std::int64_t{batch} * a.heads + head) * a.length_q;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float l = warp_sum<4>(rows.l[h]);
+    factor[h] = l == 0 ? 0 : inverse_approx(l);
+    const int query = query0 + lane_row(h);
+    if (lane_column() == 0 && query < a.length_q) {
+      lse[query] = l == 0 ? -INFINITY : rows.m[h] * a.scale + log_approx(l);
+    }
+  }
+}
+
 /// The epilogue, O /= l: rounds and writes O and LSE of a warpgroup, whose threads call it
 /// together.
 /// @param o_smem a stage for O: the warpgroup's tile of Q, whose matmuls this thread has waited for
@@ -236,22 +256,12 @@ __device__ void rescale_o(float (&o)[r], const float (&rescale)[2]) {
 //! [write_output]
 template <class Tile, class Maps>
 __device__ bool write_output(const Maps& maps, const WarpgroupOutput<Tile>& o,
-                             RowState rows, typename Tile::QTile& o_smem,
-                             int query0, int head, int batch) {
+                             const RowState& rows,
+                             typename Tile::QTile& o_smem, int query0,
+                             int head, int batch) {
   using T = typename Tile::T;
-  const Attention<T>& a = maps.a;
-  float* const lse =
-      a.lse + (std::int64_t{batch} * a.heads + head) * a.length_q;
   float factor[2];
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const float l = warp_sum<4>(rows.l[h]);
-    factor[h] = l == 0 ? 0 : inverse_approx(l);
-    const int query = query0 + lane_row(h);
-    if (lane_column() == 0 && query < a.length_q) {
-      lse[query] = l == 0 ? -INFINITY : rows.m[h] * a.scale + log_approx(l);
-    }
-  }
+  write_lse(factor, maps.a, rows, query0, head, batch);
   const int lane = threadIdx.x % kWarp;
   const int row = threadIdx.x / kWarp % 4 * 16 + lane % 16;
   // Until here wgmma of other warps may still read these rows of Q.
@@ -275,5 +285,41 @@ __device__ bool write_output(const Maps& maps, const WarpgroupOutput<Tile>& o,
   return true;
 }
 //! [write_output]
+
+/// write_output() straight from registers. Neighbouring lanes exchange halves, so that each stores
+/// four columns, and four lanes a sector of 32 bytes.
+//! [write_output_from_registers]
+template <class Tile, class T>
+__device__ void write_output_from_registers(const Attention<T>& a,
+                                            const WarpgroupOutput<Tile>& o,
+                                            const RowState& rows, int query0,
+                                            int head, int batch) {
+  float factor[2];
+  write_lse(factor, a, rows, query0, head, batch);
+  const int lane = threadIdx.x % 4;
+  const bool odd = lane % 2 == 1;
+  const int own_col = lane % 2 * 8 + lane / 2 * 4;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int query = query0 + lane_row(h);
+    T* const row = a.o + batch * a.o_strides.batch + head * a.o_strides.head +
+                   query * a.o_strides.row + own_col;
+#pragma unroll
+    for (int col = 0; col < Tile::d_v; col += 16) {
+      const auto rounded = [&](int i) {
+        return pack2<T>(factor[h] * row_element(o, h, i),
+                        factor[h] * row_element(o, h, i + 1));
+      };
+      // Columns 0 to 7 and 8 to 15: the even lane of two keeps the first ones.
+      const std::uint64_t low = rounded(col / 4), high = rounded(col / 4 + 2);
+      const std::uint64_t other = __shfl_xor_sync(
+          kAllLanes, static_cast<std::uint32_t>(odd ? low : high), 1);
+      if (query >= a.length_q || col + own_col >= a.head_dim_v) continue;
+      *reinterpret_cast<std::uint64_t*>(row + col) =
+          odd ? other | high << 32 : low | other << 32;
+    }
+  }
+}
+//! [write_output_from_registers]
 
 }  // namespace fa::FA_TARGET

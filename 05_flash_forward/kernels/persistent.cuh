@@ -13,6 +13,11 @@ namespace fa::FA_TARGET {
 template <class Tile>
 constexpr int kQueryStages = Tile::d == 256 ? 1 : 2;
 
+/// Whether O is written from registers. With one stage of Q the next Q would wait for the store of
+/// O; so it can be loaded when the last S has been computed.
+template <class Tile>
+constexpr bool kWritesFromRegisters = kQueryStages<Tile> == 1;
+
 /// Shared memory of a block in rungs 13 to 16.
 template <class Tile>
 struct PersistentShared {
@@ -30,8 +35,9 @@ struct PersistentShared {
 template <class Tile>
 __device__ void init_barriers(PersistentShared<Tile>& shared) {
   if (threadIdx.x == 0) {
+    // The thread that stores O, or a lane of each warp.
     for (auto& pipe : shared.q_pipe)
-      pipe.init(1);  // the thread that stores O
+      pipe.init(kWritesFromRegisters<Tile> ? 4 : 1);
     shared.k_pipe.init(4 * Tile::consumers);
     shared.v_pipe.init(4 * Tile::consumers);
     // A lane of each warp of the consumers, and the thread that loads.
@@ -222,7 +228,7 @@ __device__ bool next_work_tile(PersistentShared<Tile>& shared,
 //! [next_work_tile]
 
 /// The TMA store of the last tile's O from the place of its Q. Its completion is awaited only after
-/// the next S has been issued, unless Q has one stage.
+/// the next S has been issued. Q has two stages.
 template <class Tile>
 struct PendingStore {
   PersistentShared<Tile>& shared;
@@ -235,8 +241,6 @@ struct PendingStore {
                          const PipelineState<kQueryStages<Tile>>& q_read) {
     is_own = own;
     q = q_read;
-    if constexpr (kQueryStages<Tile> == 1)
-      release_q();  // the next Q needs it
   }
   /// Releases the stage of Q when TMA has read O from it, if that has not been done.
   //! [release_q]

@@ -128,6 +128,13 @@ TEST_CASE("more sequences than a warp has lanes") {
   check_lengths(problem_of(Type::kBFloat16, {1, 2, 1, 1, 900, 8}), lengths_k, 16);
 }
 
+TEST_CASE("blocks with more tiles than a warp looks up at once, twice") {
+  for (const int head_dim : {64, 128}) {
+    // In the lab each head has two blocks, of 20 tiles each.
+    check_lengths(problem_of(Type::kBFloat16, {1, 16, 16, 1, 2500, head_dim}), {2500}, 16);
+  }
+}
+
 TEST_CASE("pages of any multiple of 16 tokens") {
   for (const int page_size : {16, 32, 48, 64, 80, 256}) {
     check_lengths(of_lengths(Type::kBFloat16, 1, 333, false), {333, 40, 256}, page_size);

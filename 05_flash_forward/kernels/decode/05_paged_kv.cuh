@@ -1,7 +1,7 @@
 /// @file
 /// Paged K and V: the keys and values of a sequence lie in pages of a cache, and a block table says
-/// in which. A tile is copied in pieces of 8 or 16 rows, each of them in one page; the pages of the
-/// next tile are looked up while the last ones are in flight.
+/// in which. A tile is copied in runs of 16 rows, each of them in one page; the lanes of a warp look
+/// up the runs of eight tiles at once, before those of the eight tiles before are used.
 ///
 /// Source: Kwon et al., Efficient memory management for large language model serving with
 /// PagedAttention, SOSP 2023.
@@ -11,7 +11,7 @@
 
 namespace fa::FA_TARGET {
 
-/// Tokens of a page: a multiple of this, so that a piece of a tile lies in one page.
+/// Tokens of a page: a multiple of this, so that a run of so many rows of a tile lies in one page.
 constexpr int kPageMultiple = 16;
 
 /// Where the pages of each sequence are.
@@ -22,59 +22,59 @@ struct PagedKv {
   int page_size;           ///< tokens, a multiple of kPageMultiple
 };
 
-/// Rows of a tile that all threads copy at once: a piece.
-template <int d>
-constexpr int kPieceRows = DecodeTile<d, 1>::threads * 8 / d;
+/// Runs of a tile.
+template <class Tile>
+constexpr int kRunsOfTile = Tile::block_n / kPageMultiple;
+/// Tiles whose runs the lanes of a warp look up at once.
+template <class Tile>
+constexpr int kTilesLookedUp = kWarp / kRunsOfTile<Tile>;
 
-/// Where the first row of a piece is.
-struct PagePiece {
+/// Where the first row of a run is.
+struct PageRun {
   int page;
   int token;  ///< in the page
 };
 
-/// Piece `lane` of a tile: the lanes of a warp look up all pieces. Its page is in the cache even
-/// where the table has another index, and it is page 0 beyond the last key.
-//! [find_piece]
-template <int d>
-__device__ PagePiece find_piece(const PagedKv& pages, int batch, int tile,
-                                int length_k) {
-  constexpr int keys = DecodeTile<d, 1>::block_n;
-  const int lane = threadIdx.x % kWarp;
-  const int key = tile * keys + lane * kPieceRows<d>;
-  if (lane >= keys / kPieceRows<d> || key >= length_k) return {0, 0};
+/// The lane's run, counted from the first one of a tile. Its page is in the cache even where the
+/// table has another index, and it is page 0 beyond the last key.
+//! [find_run]
+template <class Tile>
+__device__ PageRun find_run(const PagedKv& pages, int batch, int tile,
+                            int length_k) {
+  const int key = tile * Tile::block_n +
+                  static_cast<int>(threadIdx.x % kWarp) * kPageMultiple;
+  if (key >= length_k) return {0, 0};
   const int page = pages.block_table[std::int64_t{batch} * pages.most_pages +
                                      key / pages.page_size];
   return {page >= 0 && page < pages.cache_pages ? page : 0,
           key % pages.page_size};
 }
-//! [find_piece]
+//! [find_run]
 
-/// Issues copies of a tile's rows of K and V from their pages; see copy_rows_async().
-/// @param k     of this head in the first page, as v
-/// @param piece of find_piece() for this tile
-//! [copy_pieces]
+/// Issues copies of a tile's rows of K, or of V, from their pages; see copy_rows_async().
+/// @param rows       of this head in the first page
+/// @param run        of find_run()
+/// @param first_lane which has the tile's first run
+/// @param keys       of the sequence from the tile on
+//! [copy_runs]
 template <class Tile, class T>
-__device__ void copy_pieces_async(T* k_tile, T* v_tile, const T* k,
-                                  const T* v, const Attention<T>& a,
-                                  const PagePiece& piece, int key0,
-                                  int length_k) {
-  constexpr int d = Tile::d, rows = kPieceRows<d>;
-  const int row = threadIdx.x / (d / 8), col = threadIdx.x % (d / 8) * 8;
+__device__ void copy_runs_async(T* tile, const T* rows,
+                                const RowStrides& strides, int head_dim,
+                                const PageRun& run, int first_lane,
+                                int keys) {
 #pragma unroll
-  for (int i = 0; i < Tile::block_n / rows; ++i) {
-    const std::int64_t page = __shfl_sync(kAllLanes, piece.page, i);
-    const int token = __shfl_sync(kAllLanes, piece.token, i) + row;
-    const int to = swizzled<d>(i * rows + row, col);
-    const bool inside = key0 + i * rows + row < length_k && col < a.head_dim;
-    cp_async16(k_tile + to,
-               k + page * a.k_strides.batch + token * a.k_strides.row + col,
-               inside);
-    cp_async16(v_tile + to,
-               v + page * a.v_strides.batch + token * a.v_strides.row + col,
-               inside);
+  for (int i = 0; i < kRunsOfTile<Tile>; ++i) {
+    const std::int64_t page =
+        __shfl_sync(kAllLanes, run.page, first_lane + i);
+    const int token = __shfl_sync(kAllLanes, run.token, first_lane + i);
+    const int row0 = i * kPageMultiple;
+    copy_rows_async<kPageMultiple, Tile::d, Tile::threads>(
+        tile + row0 * Tile::d,
+        rows + page * strides.batch + token * strides.row, strides.row, 0,
+        keys - row0, head_dim, threadIdx.x);
   }
 }
-//! [copy_pieces]
+//! [copy_runs]
 
 /// Attention of tiles of several items.
 /// @tparam Tile a DecodeTile
@@ -91,18 +91,25 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
       a, lengths_k, states, counters,
       [&](const Attention<T>& own, const DecodeItem& item,
           const StridedTiles& tiles) {
+        constexpr int group = kTilesLookedUp<Tile>;
         const auto find = [&](int tile) {
-          return find_piece<Tile::d>(pages, item.batch, tile, own.length_k);
+          return find_run<Tile>(pages, item.batch, tile, own.length_k);
         };
         const T* const k = a.k + item.kv_head * a.k_strides.head;
         const T* const v = a.v + item.kv_head * a.v_strides.head;
-        PagePiece piece =
-            find(tiles.begin);  // of the next tile that is loaded
+        PageRun run = find(tiles.begin), next = find(tiles.begin + group);
         attend_to_tiles<Tile>(
             own, item, tiles, [&](int tile, T* k_tile, T* v_tile) {
-              copy_pieces_async<Tile>(k_tile, v_tile, k, v, a, piece,
-                                      tile * Tile::block_n, own.length_k);
-              piece = find(tile + 1);
+              const int in_group = (tile - tiles.begin) % group;
+              const int lane = in_group * kRunsOfTile<Tile>;
+              const int keys = own.length_k - tile * Tile::block_n;
+              copy_runs_async<Tile>(k_tile, k, a.k_strides, a.head_dim, run,
+                                    lane, keys);
+              copy_runs_async<Tile>(v_tile, v, a.v_strides, a.head_dim, run,
+                                    lane, keys);
+              if (in_group + 1 < group) return;
+              run = next;
+              next = find(tile + 1 + group);
             });
       });
 }
