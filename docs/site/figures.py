@@ -57,6 +57,7 @@ RECORDS = {
     "limits": "h100_limits",
     "first_minutes": "first_minutes",
     "h100_05_lengths": "h100_05_lengths",
+    "h100_05_shapes": "h100_05_shapes",
     "h100_06_lengths": "h100_06_lengths",
     "h100_04_hopper": "h100_04_hopper",
 }
