@@ -159,7 +159,7 @@ struct Case {
 
 const std::vector<std::pair<Wrong, std::string>> kMistakes = {
     {Wrong::kNoPlus,
-     "two sequences share a slot: sequence i has the slots from floor(begin / 8) + i on"},
+     "sequences may share a slot: sequence i has the slots from floor(begin / 8) + i on"},
     {Wrong::kNoPlusInSearch,
      "the search finds sequences by another first slot than the tile's number has: both are "
      "floor(begin / 8) + i"},
@@ -196,7 +196,9 @@ const std::vector<Reason> kReasons = {
      "it reads beside cu_seqlens, or another array: sequences are numbered from 0 to "
      "sequences - 1, and slots behind those of the last one are empty"},
     own_elements(),
-    {"race", "several threads use the same element: each has elements of its own"}};
+    {"race",
+     "a thread uses an element that another one writes, with no barrier between them; and no two "
+     "blocks change the same row"}};
 
 // The first slot or row that is wrong, in words.
 std::string difference(const Case& c, const std::vector<double>& out) {
@@ -205,7 +207,7 @@ std::string difference(const Case& c, const std::vector<double>& out) {
   const std::vector<float> before = c.x();
   const bool rows_agree = std::equal(right.begin() + slots, right.end(), out.begin() + slots);
   if (!rows_agree && std::equal(before.begin(), before.end(), out.begin() + slots)) {
-    return "no row of x was changed";
+    return "no row of x was changed: every block returned, or rows is 0";
   }
   for (int slot = 0; slot < c.slots(); ++slot) {
     const auto at = static_cast<std::size_t>(slot);
@@ -215,11 +217,11 @@ std::string difference(const Case& c, const std::vector<double>& out) {
     if (wanted.returns) {
       const int length = c.length(i), last = c.first_slot(i) + (length - 1) / kTileRows;
       return fmt::format(
-          "{}: slot {} is empty, and its block did not return; sequence {} has length {}{}",
+          "{}: slot {} is empty, and its block {}; sequence {} has length {}{}",
           rows_agree ? "a slot without a tile was given a sequence"
                      : "a slot without a tile wrote rows",
-          slot, i, length,
-          length == 0 ? "" : fmt::format(", and its last tile is in slot {}", last));
+          slot, out[at] == i ? "did not return" : fmt::format("took sequence {:.0f}", out[at]), i,
+          length, length == 0 ? "" : fmt::format(", and its last tile is in slot {}", last));
     }
     return fmt::format("slot {} has tile {} of sequence {}, which begins in slot {}; its block {}",
                        slot, wanted.tile, i, c.first_slot(i),
@@ -284,6 +286,10 @@ FA_STAGE(odd) {
   grade({{0, 0}});
   grade({{13, 3}, 24});
   grade({{0, 7, 0}, 40});
+}
+
+FA_STAGE(races) {
+  require_no_races(Case{{10, 6, 0, 19}}.launched().seen, kReasons);
 }
 
 FA_STAGE(traffic) {
