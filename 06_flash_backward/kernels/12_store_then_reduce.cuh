@@ -15,12 +15,14 @@ namespace fa::FA_TARGET {
 constexpr unsigned kStored = 1u << 31;
 
 /// A thread that stores a warpgroup's parts of dQ, or adds them to what another block has stored.
+/// @param one_order whether all blocks of a head go through its tiles in one order, as under the
+///                  causal mask, where each begins with its first one
 /// @return where the block's next parts are in its pipeline
 template <class Tile, class Shared, class T, class Block>
 __device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
                                                 const AttentionGradient<T>& a,
                                                 const Block& block,
-                                                int warpgroup,
+                                                int warpgroup, bool one_order,
                                                 PipelineState<1> at = {}) {
   const int bytes = d_q_bytes<Tile>(warpgroup);
   for_each_m_block<Tile>(a, block, [&](int head, int query0) {
@@ -28,11 +30,15 @@ __device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
     unsigned* const semaphore = d_q_semaphore(a, row, warpgroup);
     float* const to = d_q_accum_part<Tile>(a, row, warpgroup);
     //! [store_tile]
-    // Before the part is complete: its matmul hides the latency of the load.
-    unsigned before = load_acquire(semaphore);
+    // Before the part is complete: its matmul hides the latency.
+    unsigned before = one_order ? atomic_add_acquire(semaphore, 1)
+                                : load_acquire(semaphore);
     shared.d_q_full[warpgroup].wait(at.parity);
-    // Only with a complete part: others wait for the block that gets 0.
-    if (before < kStored) before = atomic_add_acquire(semaphore, 1);
+    // Others wait for the block that gets 0. In several orders that must be
+    // one whose part is complete, or two blocks could wait for each other.
+    if (!one_order && before < kStored) {
+      before = atomic_add_acquire(semaphore, 1);
+    }
     const bool first = before == 0;
     if (first) {
       bulk_store(to, shared.d_q[warpgroup], bytes);
@@ -80,7 +86,7 @@ __device__ void store_then_reduce_block(DelayedBackwardShared<Tile>& shared,
     if (threadIdx.x % kWarp != 0) return;
     if (warp == 0) load_queries(shared, maps, block);
     if (warp > 0 && warp <= kKeyWarpgroups) {
-      store_or_reduce_d_q<Tile>(shared, a, block, warp - 1);
+      store_or_reduce_d_q<Tile>(shared, a, block, warp - 1, a.causal);
     }
     return;
   }

@@ -204,7 +204,7 @@ __device__ void persistent_block(PersistentBackwardShared<Tile>& shared,
         at = ordered ? accumulate_d_q_in_order<Tile>(shared, maps.a, block,
                                                      warp - 1, at)
                      : store_or_reduce_d_q<Tile>(shared, maps.a, block,
-                                                 warp - 1, at);
+                                                 warp - 1, false, at);
       });
     }
     if (warp > kKeyWarpgroups) load_keys_and_values(shared, maps);

@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
       if constexpr (ordered) {
         accumulate_tiles_in_order<Tile>(shared, a, block, warp - 1);
       } else {
-        store_or_reduce_d_q<Tile>(shared, a, block, warp - 1);
+        store_or_reduce_d_q<Tile>(shared, a, block, warp - 1, a.causal);
       }
     }
     return;

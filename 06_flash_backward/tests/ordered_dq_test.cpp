@@ -91,7 +91,8 @@ struct Parts {
 };
 // Thread 0 stores a part of rung 12, which another warp completes when it has looked at the
 // semaphore for a while.
-__global__ void complete_late(AttentionGradient<Half> a, NBlock block, unsigned* seen) {
+__global__ void complete_late(AttentionGradient<Half> a, NBlock block, bool one_order,
+                              unsigned* seen) {
   auto& shared = *dynamic_shared<Parts>();
   if (threadIdx.x == 0) {
     shared.d_q_full[0].init(1);
@@ -99,7 +100,7 @@ __global__ void complete_late(AttentionGradient<Half> a, NBlock block, unsigned*
     fence_barrier_init();
   }
   __syncthreads();
-  if (threadIdx.x == 0) store_or_reduce_d_q<Tile>(shared, a, block, 0);
+  if (threadIdx.x == 0) store_or_reduce_d_q<Tile>(shared, a, block, 0, one_order);
   if (threadIdx.x == kWarp) {
     for (int i = 0; i < 100; ++i) *seen = load_acquire(a.d_q_semaphores);
     shared.d_q_full[0].arrive();
@@ -135,13 +136,16 @@ TEST_CASE("a block of rung 12 adds to dQ after the first part is stored") {
 }
 
 // Otherwise two blocks that begin at different tiles could wait for each other.
-TEST_CASE("a block of rung 12 is first only when its part of dQ is complete") {
-  TwoBlocks x;
-  unsigned seen = ~0u;
-  launch(x.stream, complete_late, {{1}, {2 * kWarp}, sizeof(Parts)}, x.a,
-         NBlock{0, 0, 0, {0, 1, 0}}, &seen);
-  CHECK(seen == 0);
-  CHECK(__atomic_load_n(x.a.d_q_semaphores, __ATOMIC_RELAXED) == 1 + kStored);
+TEST_CASE("in several orders a block of rung 12 is first only when its part of dQ is complete") {
+  for (const bool one_order : {false, true}) {
+    CAPTURE(one_order);
+    TwoBlocks x;
+    unsigned seen = ~0u;
+    launch(x.stream, complete_late, {{1}, {2 * kWarp}, sizeof(Parts)}, x.a,
+           NBlock{0, 0, 0, {0, 1, 0}}, one_order, &seen);
+    CHECK(seen == (one_order ? 1 : 0));
+    CHECK(__atomic_load_n(x.a.d_q_semaphores, __ATOMIC_RELAXED) == 1 + kStored);
+  }
 }
 
 TEST_CASE("the first block of rungs 11 and 12 stores its part of dQ") {

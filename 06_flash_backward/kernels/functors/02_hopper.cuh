@@ -400,7 +400,8 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     if (threadIdx.x % kWarp != 0) return;
     if (warp == 0) load_queries(shared, maps, block);
     if (warp > 0 && warp <= kKeyWarpgroups) {
-      store_or_reduce_d_q<Tile>(shared, a, block, warp - 1);
+      store_or_reduce_d_q<Tile>(shared, a, block, warp - 1,
+                                !std::is_same_v<Functor, AllKeys>);
     }
     return;
   }

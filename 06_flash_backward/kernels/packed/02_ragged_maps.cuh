@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     if (threadIdx.x % kWarp != 0) return;
     if (warp == 0) load_queries(shared, own, block);
     if (warp > 0 && warp <= kKeyWarpgroups) {
-      store_or_reduce_d_q<Tile>(shared, own.a, block, warp - 1);
+      store_or_reduce_d_q<Tile>(shared, own.a, block, warp - 1, own.a.causal);
     }
     return;
   }
