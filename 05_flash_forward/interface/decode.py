@@ -1,5 +1,5 @@
 """Decoding on PyTorch's tensors, through this lesson's C interface: few queries, and a cache of
-many keys; checked and timed beside PyTorch's backends and FlashAttention-3.
+many keys; checked and timed beside PyTorch's backends, FlashAttention-3 and FlashInfer.
 
     python3 -m 05_flash_forward.interface.decode --library LIBRARY
     python3 -m 05_flash_forward.interface.decode --library LIBRARY --json FILE
@@ -12,6 +12,7 @@ Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 3 -
 the last point, 77 PyTorch is missing.
 """
 
+import importlib
 import sys
 import typing
 
@@ -22,7 +23,7 @@ if __package__ != "05_flash_forward.interface":
 
 from common.bench import peers, points
 from common.bench.command import exit_with
-from common.bench.peers import CUDNN, FLASH_2, FLASH_3, HEADINGS, OURS
+from common.bench.peers import CUDNN, FLASH_2, FLASH_3, FLASHINFER, HEADINGS, OURS
 from common.bench.pytorch import torch
 from common.bench.tables import headings_in, points_in, ratio
 from common.data import records
@@ -77,10 +78,14 @@ SMALL = (
 )
 
 
+PAGE_SIZE = 64  # for FlashInfer, where a point has none
+
+
 class Cache(points.Case):
     """The tensors of a point."""
 
     rate, unit = "gigabytes_per_second", 1e9
+    clean = True  # else the shortest points take a quarter longer
 
     def __init__(self, point, device):
         torch.manual_seed(1)
@@ -131,8 +136,41 @@ class Cache(points.Case):
             options["page_table"] = self.table
         return lambda: torch.ops.flash_attn_3.fwd(q, k, v, **options)[0].transpose(1, 2)
 
+    def flashinfer(self):
+        """FlashInfer, planned ahead; None when it is not there. It reads pages, so without a block
+        table they are neighbouring rows."""
+        if not peers.version_of("flashinfer-python"):
+            return None
+        library, point = importlib.import_module("flashinfer"), self.point
+        size = point.page_size or PAGE_SIZE
+        most = -(-point.length_k // size)
+        numbers = {"dtype": torch.int32, "device": self.q.device}
+        table = self.table
+        if table is None:
+            table = torch.arange(point.batch * most, **numbers).reshape(point.batch, most)
+        lengths = torch.tensor(point.lengths())
+        pages = (lengths + size - 1) // size
+        begins = torch.cat([torch.zeros(1, dtype=torch.int64), pages.cumsum(0)]).to(**numbers)
+        indices = torch.cat([table[b, : int(n)] for b, n in enumerate(pages)])
+        last = ((lengths - 1) % size + 1).to(**numbers)
+        sizes = (point.heads, point.kv_heads, point.head_dim)
+        k, v = (x.transpose(1, 2).reshape(-1, size, *sizes[1:]) for x in (self.k, self.v))
+        workspace = torch.empty(1 << 28, dtype=torch.uint8, device=self.q.device)
+        types = {"q_data_type": self.q.dtype, "kv_data_type": self.k.dtype}
+        if point.length_q == 1:
+            wrapper = library.BatchDecodeWithPagedKVCacheWrapper(workspace, use_tensor_cores=True)
+            wrapper.plan(begins, indices, last, *sizes, size, **types)
+            q = self.q[:, :, 0].contiguous()
+            return lambda: wrapper.run(q, (k, v)).unsqueeze(2)
+        wrapper = library.BatchPrefillWithPagedKVCacheWrapper(workspace)
+        rows = torch.arange(point.batch + 1, **numbers) * point.length_q
+        wrapper.plan(rows, begins, indices, last, *sizes, size, causal=False, **types)
+        q = self.q.transpose(1, 2).flatten(0, 1).contiguous()
+        shape = (point.batch, point.length_q, point.heads, point.head_dim)
+        return lambda: wrapper.run(q, (k, v)).reshape(shape).transpose(1, 2)
+
     def others(self):
-        found = {FLASH_3: self.flash_3}
+        found = {FLASH_3: self.flash_3, FLASHINFER: self.flashinfer}
         if self.lengths is None and self.table is None:
             for name in (FLASH_2, CUDNN):
                 call = peers.backend_call(name, self.q, self.k, self.v, False)

@@ -1,5 +1,5 @@
 """Attention of others, beside which the examples check and time their own: PyTorch's backends,
-FlashAttention-3 and FlashAttention-4."""
+FlashAttention-3, FlashAttention-4 and, for decoding, FlashInfer."""
 
 import ctypes
 import functools
@@ -21,6 +21,7 @@ FLASH_4 = "FLASH_ATTENTION_4"
 EFFICIENT = "EFFICIENT_ATTENTION"
 CUDNN = "CUDNN_ATTENTION"
 MATH = "MATH"
+FLASHINFER = "FLASHINFER"
 BACKENDS = (FLASH_2, FLASH_3, FLASH_4, EFFICIENT, CUDNN, MATH)
 FOR_16_BITS = (FLASH_2, FLASH_3, FLASH_4, CUDNN)
 FOR_FLOAT32 = (EFFICIENT, MATH)
@@ -39,6 +40,7 @@ HEADINGS = {  # of columns in the table of a record
     EFFICIENT: "efficient",
     CUDNN: "cuDNN",
     MATH: "math",
+    FLASHINFER: "flashinfer",
     **{name: f"{heading} det" for name, heading in zip(SAME_BITS, ("flash 3", "flash 4", "cuDNN"))},
 }
 INSTALL = {
@@ -47,6 +49,7 @@ INSTALL = {
     "nvidia-cutlass-dsl-libs-base nvidia-cutlass-dsl-libs-core nvidia-cutlass-dsl-libs-cu13 "
     "'apache-tvm-ffi<0.2' torch-c-dlpack-ext quack-kernels einops; then --flash-attention-4 FOLDER",
     f"{CUDNN}, same bits": "pip install 'nvidia-cudnn-frontend>=1.32'",
+    FLASHINFER: "pip install flashinfer-python; it compiles its kernels when they are called first",
 }
 
 
@@ -138,6 +141,7 @@ def load(flash_3_path=None, flash_4_folder=None):
     peers[FLASH_3] = load_flash_attention_3(flash_3_path)
     function, what = flash_attention_4()
     peers[FLASH_4] = what if function else ""
+    peers[FLASHINFER] = version_of("flashinfer-python")
     for name, version in peers.items():
         print(f"{name}: {version or 'not found. ' + INSTALL[name]}")
     if function is None and "No module named 'flash_attn" not in what:

@@ -31,6 +31,7 @@ class Case:
 
     headings = HEADINGS
     compiled = ()  # names of others that take long to compile
+    clean = False  # see median_milliseconds()
     rate, unit = "tflops", 1e12
 
     def label(self, backend):
@@ -82,7 +83,7 @@ class Case:
 
     def time(self, calls, repeats, seconds):
         """Rows for the record; the calls alternate."""
-        timed, work = time_in_turn(calls, repeats, seconds), self.work()
+        timed, work = time_in_turn(calls, repeats, seconds, self.clean), self.work()
         ran_at = clock_and_power()
         rows = []
         for name, rounds in timed.items():

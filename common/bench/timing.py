@@ -15,15 +15,17 @@ FLUSH_BYTES = 1 << 29  # more than any level 2 cache
 FLUSHES = 4  # they keep the GPU at work while the host prepares the launch
 
 
-def median_milliseconds(call, repeats):
+def median_milliseconds(call, repeats, clean=False):
     """The median time of a call on the GPU, each time with a cold level 2 cache; of a slow one,
-    fewer."""
+    fewer. clean: the cache has nothing to write back while the call runs."""
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     times = []
     for i in range(-1, repeats):
         for _ in range(FLUSHES):
             flush.zero_()
+        if clean:
+            flush.view(torch.int64).max()  # only reads
         start.record()
         call()
         stop.record()
@@ -47,7 +49,7 @@ def orders_of(count):
     return orders * -(-ROUNDS // len(orders)) if orders else []
 
 
-def time_in_turn(calls, repeats, seconds=0):
+def time_in_turn(calls, repeats, seconds=0, clean=False):
     """Times calls that are to be compared: {name: medians of the rounds} for {name: call}. The
     clock of a GPU depends on its load and temperature, and a call leaves the caches in a state that
     the next one finds: so they alternate, in balanced orders, and the median of the rounds counts.
@@ -63,7 +65,7 @@ def time_in_turn(calls, repeats, seconds=0):
                 if name not in rounds:
                     continue
                 try:
-                    of_round = median_milliseconds(calls[name], -(-repeats // len(orders)))
+                    of_round = median_milliseconds(calls[name], -(-repeats // len(orders)), clean)
                     rounds[name].append(of_round)
                 except torch.cuda.OutOfMemoryError:
                     torch.cuda.empty_cache()
