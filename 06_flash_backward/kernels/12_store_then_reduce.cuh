@@ -1,7 +1,7 @@
 /// @file
-/// No zeros for the accumulator of dQ, and no order: the first block with a complete part of a tile
-/// stores it, and the others add to it, so zeros need neither be written nor read. Without a mask
-/// all blocks of a head would reach its first tile at once; each begins with another tile.
+/// No zeros for the accumulator of dQ, and no order: the first block at a tile stores its part, and
+/// the others add to it, so zeros need neither be written nor read. Without a mask all blocks of a
+/// head would reach its first tile at once; each begins with another tile.
 ///
 /// Source: the idea is ours.
 #pragma once
@@ -10,13 +10,13 @@
 
 namespace fa::FA_TARGET {
 
-/// What a semaphore is raised by when the first part is stored. Below it are the blocks that came
-/// with their parts before that.
+/// What a semaphore is raised by when the first part is stored. Below it are the blocks that have
+/// counted themselves.
 constexpr unsigned kStored = 1u << 31;
 
 /// A thread that stores a warpgroup's parts of dQ, or adds them to what another block has stored.
-/// @param one_order whether all blocks of a head go through its tiles in one order, as under the
-///                  causal mask, where each begins with its first one
+/// @param one_order whether each block goes up through its tiles, with one block of keys, as under
+///                  the causal mask: then it may count itself before its part is complete
 /// @return where the block's next parts are in its pipeline
 template <class Tile, class Shared, class T, class Block>
 __device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
@@ -34,8 +34,8 @@ __device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
     unsigned before = one_order ? atomic_add_acquire(semaphore, 1)
                                 : load_acquire(semaphore);
     shared.d_q_full[warpgroup].wait(at.parity);
-    // Others wait for the block that gets 0. In several orders that must be
-    // one whose part is complete, or two blocks could wait for each other.
+    // Others wait for the block that gets 0. In several orders its part must
+    // be complete, or two blocks could wait for each other.
     if (!one_order && before < kStored) {
       before = atomic_add_acquire(semaphore, 1);
     }

@@ -1,8 +1,9 @@
 /// @file
 /// Chunks of queries on Hopper: 64 rows are those of wgmma, so that a warpgroup reads a tile of K and
 /// V from shared memory once, not once in each warp. One block on an SM, with a warp that loads by
-/// TMA; half as many parts as blocks of step 02, so half as many states. The kernel that merges them
-/// is already there when the last of them is written.
+/// TMA; half as many parts as blocks of step 02, so half as many states. Two warpgroups take the
+/// tiles in turn: while one waits for its matmuls, the other one computes. The kernel that merges the
+/// states of parts is already there when the last of them is written.
 #pragma once
 
 #include "05_flash_forward/kernels/decode/03_one_launch.cuh"
@@ -11,17 +12,59 @@
 
 namespace fa::FA_TARGET {
 
-/// 64 rows, 64 keys of a stage, and stages of 96 KiB: with 192 KiB the memory was slower.
+/// Warpgroups that take the tiles of a block in turn.
+constexpr int kDecodeWarpgroups = 2;
+
+/// 64 rows, 32 keys of a stage, and stages of 64 KiB: with more on the way the memory was slower.
 template <class T, int d>
-using WgmmaDecodeTile = HopperTile<T, d, 64, 1, d == 128 ? 3 : 6>;
+using WgmmaDecodeTile = HopperTile<T, d, 32, 1, d == 128 ? 4 : 8>;
 
 /// Shared memory of a block.
 template <class Tile>
 struct WgmmaDecodeShared {
   typename Tile::KTile k[Tile::stages];
   typename Tile::VTile v[Tile::stages];
-  Pipeline<Tile::stages> pipe;  // of K and V
+  Pipeline<Tile::stages> pipe;               // of K and V
+  float state[Tile::d / 2 + 4][kWarpgroup];  // see leave_state()
 };
+
+/// Leaves the states of a warpgroup's rows to the other one: of each lane O, m and l.
+template <int r>
+__device__ void leave_state(float (*state)[kWarpgroup], const float (&o)[r],
+                            const RowState& rows) {
+  const int lane = threadIdx.x % kWarpgroup;
+#pragma unroll
+  for (int i = 0; i < r; ++i) state[i][lane] = o[i];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    state[r + h][lane] = rows.m[h];
+    state[r + 2 + h][lane] = rows.l[h];
+  }
+}
+
+/// Merges what leave_state() left in the same lane of the other warpgroup with this one's states.
+template <int r>
+__device__ void merge_state(float (&o)[r], RowState& rows,
+                            const float (*state)[kWarpgroup],
+                            float exponent_scale) {
+  const int lane = threadIdx.x % kWarpgroup;
+  float others[r];
+#pragma unroll
+  for (int i = 0; i < r; ++i) others[i] = state[i][lane];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float m = state[r + h][lane], largest = fmaxf(rows.m[h], m);
+    const float of_own = part_factor(rows.m[h], largest, exponent_scale);
+    const float of_other = part_factor(m, largest, exponent_scale);
+    rows.m[h] = largest;
+    rows.l[h] = of_own * rows.l[h] + of_other * state[r + 2 + h][lane];
+#pragma unroll
+    for (int j = 0; j < r / 2; ++j) {
+      row_element(o, h, j) = of_own * row_element(o, h, j) +
+                             of_other * row_element(others, h, j);
+    }
+  }
+}
 
 /// mask_rows() of a warpgroup.
 template <class T, int r>
@@ -69,11 +112,13 @@ __device__ void store_packed_rows(const SplitStates& states, int part,
 /// @tparam Tile a WgmmaDecodeTile
 //! [decode_wgmma]
 template <class Tile, class T>
-__global__ void __launch_bounds__(kWarpgroup + kWarp, 1)
+__global__ void __launch_bounds__(kDecodeWarpgroups* kWarpgroup + kWarp, 1)
     decode_wgmma(const __grid_constant__ TensorMap k_map,
                  const __grid_constant__ TensorMap v_map, Attention<T> a,
                  SplitStates states, int parts) {
   constexpr int d = Tile::d;
+  static_assert(Tile::stages % kDecodeWarpgroups == 0,
+                "a stage is always of the same warpgroup");
   auto& shared = *dynamic_shared<WgmmaDecodeShared<Tile>>();
   launch_dependents();
   const DecodeItem item = item_of_block<Tile>(a);
@@ -85,8 +130,9 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp, 1)
   }
   __syncthreads();  // the barriers are initialised
   PipelineState<Tile::stages> at;
-  if (threadIdx.x >= kWarpgroup) {  // the producer
-    if (threadIdx.x != kWarpgroup) return;
+  const int warpgroup = warpgroup_index();
+  if (warpgroup == kDecodeWarpgroups) {  // the producer
+    if (threadIdx.x % kWarpgroup != 0) return;
     for (int tile = part; tile < end; tile += parts, at.advance()) {
       const int key0 = tile * Tile::block_n;
       Mbarrier& full = shared.pipe.producer_acquire(
@@ -99,14 +145,16 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp, 1)
     return;
   }
   std::uint32_t q[d / 16][4];
-  load_q_fragments<d>(q, a, item, item.row0 + threadIdx.x / kWarp * 16,
+  load_q_fragments<d>(q, a, item, item.row0 + threadIdx.x / kWarp % 4 * 16,
                       threadIdx.x % kWarp);
   const int unmasked =
       visible_keys(a, query_of_row(a, item.row0)) / Tile::block_n;
   WarpgroupOutput<Tile> o = {};
   RowState rows = empty_row_state();
   //! [loop]
-  for (int tile = part; tile < end; tile += parts, at.advance()) {
+  if (warpgroup == 1) at.advance();
+  for (int tile = part + warpgroup * parts; tile < end;
+       tile += kDecodeWarpgroups * parts) {
     shared.pipe.consumer_wait(at);
     // S = Q K^T
     WarpgroupScores<Tile> s;
@@ -131,8 +179,19 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp, 1)
     issue_pv(o, p, shared.v[at.stage]);
     wgmma_wait<0>(o, p);
     if (threadIdx.x % kWarp == 0) shared.pipe.consumer_release(at);
+    at.advance();  // over the other warpgroup's tile
+    at.advance();
   }
   //! [loop]
+  //! [merge]
+  if (warpgroup == 1) {
+    leave_state(shared.state, o, rows);
+    named_barrier_arrive(1, kDecodeWarpgroups * kWarpgroup);
+    return;
+  }
+  named_barrier_wait(1, kDecodeWarpgroups * kWarpgroup);
+  merge_state(o, rows, shared.state, a.scale * kLog2E);
+  //! [merge]
   store_packed_rows(states, part, a, item, o, rows);
 }
 //! [decode_wgmma]
@@ -177,7 +236,7 @@ void launch_decode_wgmma(const Attention<T>& a, const Stream& stream,
   const SplitStates states = states_at(workspace, parts, rows, d);
   launch(stream, decode_wgmma<Tile, T>,
          {decode_grid<Tile>(a, parts),
-          {kWarpgroup + kWarp},
+          {kDecodeWarpgroups * kWarpgroup + kWarp},
           sizeof(WgmmaDecodeShared<Tile>),
           Tile::stages},
          map_of_keys(a, a.k, a.k_strides, a.head_dim, Tile::block_n),
