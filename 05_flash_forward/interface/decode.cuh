@@ -154,11 +154,11 @@ inline std::size_t bytes_of_decode_workspace(const fa_attention* given) {
   return bytes;
 }
 
-// Whether queries fill the tiles of fa_forward(), and these the SMs: then it computes faster.
-template <class T>
-bool fills_forward_tiles(const Attention<T>& a) {
-  const std::int64_t tiles = std::int64_t{a.batch} * a.heads * ceil_div(a.length_q, 128);
-  return a.length_q >= 96 && 4 * tiles >= 3 * std::int64_t{device_properties().sm_count};
+// Whether fa_forward() computes faster: queries fill half of its tiles of 128, and there are so many
+// rows that step 06 would not split the keys.
+template <int d, class T>
+bool prefers_forward(const Attention<T>& a) {
+  return a.length_q >= 64 && decode_wgmma_parts<WgmmaDecodeTile<T, d>>(a) == 1;
 }
 
 inline int decode(const fa_attention* given, const fa_cache* given_cache) {
@@ -195,7 +195,7 @@ inline int decode(const fa_attention* given, const fa_cache* given_cache) {
       if (!paged && cache.lengths_k == nullptr) {
         if (packed_rows(a) <= 16) {
           launch_one_launch<d>(a, stream, workspace);
-        } else if (fills_forward_tiles(a)) {
+        } else if (prefers_forward<d>(a)) {
           forward_kernel(a).launch(stream, counters);
         } else if (prefers_hopper() && can_use_tma(a)) {
           launch_decode_wgmma<d>(a, stream, workspace.states);

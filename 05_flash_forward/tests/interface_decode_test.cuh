@@ -221,7 +221,7 @@ TEST_CASE("fa_decode() computes sequences of different lengths, paged or not") {
 }
 
 TEST_CASE("fa_decode() computes chunks of a few queries or many") {
-  for (const std::int64_t length_q : {1, 4, 5, 33, 100, 130}) {
+  for (const std::int64_t length_q : {1, 4, 5, 33, 100, 130, 300}) {
     const auto length = static_cast<std::int32_t>(300 + length_q);
     DecodeCall call(problem_of(Type::kBFloat16, {2, 8, 2, length_q, length, 64}, true),
                     {length, length}, 0);
