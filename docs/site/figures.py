@@ -57,9 +57,12 @@ RECORDS = {
     "limits": "h100_limits",
     "first_minutes": "first_minutes",
     "h100_05_lengths": "h100_05_lengths",
-    "h100_05_shapes": "h100_05_shapes",
     "h100_06_lengths": "h100_06_lengths",
     "h100_04_hopper": "h100_04_hopper",
+    "h200_05_decode": "h200_05_decode",
+    "h200_05_lengths": "h200_05_lengths",
+    "h200_06_lengths": "h200_06_lengths",
+    "h200_06_packed": "h200_06_packed",
 }
 # Expressions that several sentences use, as {NAME}.
 NAMED_EXPRESSIONS = {

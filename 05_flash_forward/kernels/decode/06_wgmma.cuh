@@ -1,9 +1,9 @@
 /// @file
 /// Chunks of queries on Hopper: 64 rows are those of wgmma, so that a warpgroup reads a tile of K and
 /// V from shared memory once, not once in each warp. One block on an SM, with a warp that loads by
-/// TMA; half as many parts as blocks of step 02, so half as many states. Two warpgroups take the
-/// tiles in turn: while one waits for its matmuls, the other one computes. The kernel that merges the
-/// states of parts is already there when the last of them is written.
+/// TMA; half as many parts as blocks of step 02, so half as many states. Two warpgroups alternate:
+/// while one computes exponentials, the other one multiplies. The kernel that merges the states of
+/// parts is already there when the last of them is written.
 #pragma once
 
 #include "05_flash_forward/kernels/decode/03_one_launch.cuh"
@@ -12,7 +12,7 @@
 
 namespace fa::FA_TARGET {
 
-/// Warpgroups that take the tiles of a block in turn.
+/// Warpgroups of a block, with every second tile each.
 constexpr int kDecodeWarpgroups = 2;
 
 /// 64 rows, 32 keys of a stage, and stages of 64 KiB: with more on the way the memory was slower.
