@@ -85,7 +85,7 @@ class Cache(points.Case):
     """The tensors of a point."""
 
     rate, unit = "gigabytes_per_second", 1e9
-    clean = True  # else the shortest points take a quarter longer
+    clean = True  # what the cache writes back would count as time of the call
 
     def __init__(self, point, device):
         torch.manual_seed(1)
@@ -204,7 +204,7 @@ def print_times(rows):
         ]
         cells.append(line + ([f"{found[0]:.3f}", HEADINGS[found[1]]] if found else ["-", "-"]))
     print(
-        "GB/s, and microseconds of the lesson; - means not supported. "
+        "GB/s, and microseconds of the lesson; - means not supported, or not measured. "
         "x best: our speed over that of the fastest other."
     )
     print("\n".join(records.aligned(cells, 1)))

@@ -203,6 +203,7 @@ __device__ void persistent_block(PersistentBackwardShared<Tile>& shared,
       for_each_n_block(shared, [&](const NBlock& block, int /*count*/) {
         at = ordered ? accumulate_d_q_in_order<Tile>(shared, maps.a, block,
                                                      warp - 1, at)
+                     // The next block of keys begins at lower tiles.
                      : store_or_reduce_d_q<Tile>(shared, maps.a, block,
                                                  warp - 1, false, at);
       });

@@ -183,7 +183,6 @@ __global__ void __launch_bounds__(kDecodeWarpgroups* kWarpgroup + kWarp, 1)
     at.advance();
   }
   //! [loop]
-  //! [merge]
   if (warpgroup == 1) {
     leave_state(shared.state, o, rows);
     named_barrier_arrive(1, kDecodeWarpgroups * kWarpgroup);
@@ -191,7 +190,6 @@ __global__ void __launch_bounds__(kDecodeWarpgroups* kWarpgroup + kWarp, 1)
   }
   named_barrier_wait(1, kDecodeWarpgroups * kWarpgroup);
   merge_state(o, rows, shared.state, a.scale * kLog2E);
-  //! [merge]
   store_packed_rows(states, part, a, item, o, rows);
 }
 //! [decode_wgmma]
