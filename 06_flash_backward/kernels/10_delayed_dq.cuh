@@ -37,6 +37,39 @@ __device__ void send_d_q(DelayedBackwardShared<Tile>& shared,
   send_d_q<Tile>(shared, d_q, warpgroup, tile.stage);
 }
 
+/// Whether a warpgroup keeps its V in registers, as the left operand of dP^T = V dO^T. With 96
+/// columns there is room; with 64 or 128, ptxas would move registers to memory.
+template <class Tile>
+constexpr bool kKeepsV = Tile::d == 96;
+
+/// V of a warpgroup as left operands of 16 columns each, if kKeepsV.
+template <class Tile>
+using LeftV = std::uint32_t[kKeepsV<Tile> ? Tile::d / 16 : 1][4];
+
+/// Loads a tile of 64 rows as left operands of 16 columns each. All threads of the warpgroup call it.
+//! [rs_nt]
+template <class Tile, int parts>
+__device__ void load_left_operand(std::uint32_t (&a)[parts][4], Tile& tile) {
+  static_assert(Tile::rows == 64 && Tile::cols == 16 * parts, "whole rows");
+#pragma unroll
+  for (int i = 0; i < parts; ++i) {
+    ldmatrix_x4(a[i], tile.at(stmatrix_row(), 16 * i + stmatrix_column()));
+  }
+}
+/// Issues D = A B^T and closes the group: A is in registers, B in shared memory.
+template <class B, int r, int parts>
+__device__ void issue_gemm_rs_nt(float (&d)[r], std::uint32_t (&a)[parts][4],
+                                 const B& b) {
+  FA_STAMP(kIssueScores, 0);  // for a timeline
+  wgmma_fence(d, a);
+#pragma unroll
+  for (int i = 0; i < parts; ++i) {
+    wgmma<typename B::Element>(d, a[i], b.by_rows(0, 16 * i), i > 0);
+  }
+  wgmma_commit(d, a);
+}
+//! [rs_nt]
+
 /// An MMA warpgroup and its accumulators: the core of rungs 11, 12, 14, 15
 /// and 19, of packed sequences and of functors, too.
 /// @tparam Shared what the block keeps in shared memory
@@ -47,13 +80,33 @@ struct DelayedMmaWarpgroup {
   Shared& shared;
   /// In shared memory; rung 14 gives those of a stage.
   const typename Tile::KvTile (&k)[kKeyWarpgroups];
-  const typename Tile::KvTile (&v)[kKeyWarpgroups];
+  typename Tile::KvTile (&v)[kKeyWarpgroups];
   const AttentionGradient<T>& a;
   const int warpgroup;
   const int key0;         ///< its first key
   PipelineState<2> at{};  ///< of Q, dO and dS
   KeyGradient<Tile> d_k{};
   KeyGradient<Tile> d_v{};
+  LeftV<Tile> v_operand{};
+
+  //! [keep_v]
+  /// Waits for a tile of dO. V has arrived with the block's first one.
+  template <bool first>
+  __device__ void wait_for_d_o() {
+    shared.d_o_pipe.consumer_wait(at);
+    if constexpr (first && kKeepsV<Tile>) {
+      load_left_operand(v_operand, v[warpgroup]);
+    }
+  }
+  /// Issues dP^T = V dO^T.
+  __device__ void issue_d_p(TransposedScores<Tile>& d_p) {
+    if constexpr (kKeepsV<Tile>) {
+      issue_gemm_rs_nt(d_p, v_operand, shared.d_o[at.stage]);
+    } else {
+      issue_gemm_nt(d_p, v[warpgroup], shared.d_o[at.stage]);
+    }
+  }
+  //! [keep_v]
 
   /// Waits until dS of the previous tile is complete, and that of the one before has been read.
   //! [wait_for_previous]
@@ -83,8 +136,8 @@ struct DelayedMmaWarpgroup {
     // S^T = K Q^T, dP^T = V dO^T
     shared.q_pipe.consumer_wait(at);
     issue_gemm_nt(p, k[warpgroup], shared.q[at.stage]);
-    shared.d_o_pipe.consumer_wait(at);
-    issue_gemm_nt(d_s, v[warpgroup], shared.d_o[at.stage]);
+    wait_for_d_o<first>();
+    issue_d_p(d_s);
     // P = exp(scale S - LSE)
     wgmma_wait<1>(p);
     if (masked) apply_mask_transposed(p, a, query0, key0);

@@ -294,7 +294,8 @@ __device__ void score_gradients(float (&d_p)[r], const float (&p)[r],
   }
 }
 
-/// The row of a tile of 64 rows and 16 columns whose address this lane gives to stmatrix_x4().
+/// The row of a tile of 64 rows and 16 columns whose address this lane gives to ldmatrix_x4() and
+/// stmatrix_x4().
 __device__ inline int stmatrix_row() {
   return threadIdx.x / kWarp % 4 * 16 + threadIdx.x % kWarp % 16;
 }

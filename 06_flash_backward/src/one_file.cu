@@ -201,8 +201,8 @@ inline bool check_step() {
   });
   //! [11_ordered_dq]
   //! [12_store_then_reduce]
-  return check<half>(128, Workspace{128, true}, [](const auto& a, const Stream& stream) {
-    launch_backward_store_then_reduce<128>(a, stream);
+  return check<half>(96, Workspace{96, true}, [](const auto& a, const Stream& stream) {
+    launch_backward_store_then_reduce<96>(a, stream);
   });
   //! [12_store_then_reduce]
   //! [13_wide_heads]

@@ -138,7 +138,6 @@ struct FunctorMmaWarpgroup
   using Base::k;
   using Base::key0;
   using Base::shared;
-  using Base::v;
   using Base::warpgroup;
   using typename Base::T;
 
@@ -266,8 +265,8 @@ struct FunctorMmaWarpgroup
     // S^T = K Q^T, dP^T = V dO^T
     shared.q_pipe.consumer_wait(at);
     issue_gemm_nt(p, k[warpgroup], shared.q[at.stage]);
-    shared.d_o_pipe.consumer_wait(at);
-    issue_gemm_nt(d_s, v[warpgroup], shared.d_o[at.stage]);
+    this->template wait_for_d_o<first>();
+    this->issue_d_p(d_s);
     //! [functor_gradients]
     // P = exp(score(scale S) - LSE), then P * score'(scale S)
     wgmma_wait<1>(p);
@@ -312,7 +311,7 @@ struct FunctorMmaWarpgroup
   template <bool first>
   __device__ void skip() {
     shared.q_pipe.consumer_wait(at);
-    shared.d_o_pipe.consumer_wait(at);
+    this->template wait_for_d_o<first>();
     if constexpr (!first) this->wait_for_previous_d_s();
     const RoundedScores<Tile> zeros = {};
     store_d_s(shared.d_s[at.stage], zeros, warpgroup * kKeys);
