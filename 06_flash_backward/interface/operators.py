@@ -4,10 +4,12 @@
     operators.load(FORWARD, BACKWARD)
     operators.attention(q, k, v, causal=True).sum().backward()
 
-The gradients are deterministic where torch.use_deterministic_algorithms(True) asks for it.
+The gradients are deterministic where torch.use_deterministic_algorithms(True) asks for it; those of
+packed sequences have no such form, and are refused then, or with warn_only=True warned of.
 """
 
 import importlib
+import warnings
 from typing import Optional
 
 import torch
@@ -71,6 +73,11 @@ def backward_packed(
     causal: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """dQ, dK and dV, from what forward_packed() was given and returned."""
+    if torch.are_deterministic_algorithms_enabled():
+        text = "gradients of packed sequences have no deterministic form"
+        if not torch.is_deterministic_algorithms_warn_only_enabled():
+            raise RuntimeError(text)
+        warnings.warn(text, stacklevel=2)
     (libraries,) = loaded
     heads = [interface.with_rows(interface.as_batch(x)) for x in (q, k, v)]
     call, gradients = libraries.prepare(

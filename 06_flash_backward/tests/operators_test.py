@@ -78,6 +78,15 @@ class Operators(unittest.TestCase):
             for found, exact in zip(torch.autograd.grad(function(*inputs), inputs), expected):
                 torch.testing.assert_close(found, exact, rtol=0.02, atol=0.02)
 
+        text = "gradients of packed sequences have no deterministic form"
+        self.addCleanup(torch.use_deterministic_algorithms, False)
+        torch.use_deterministic_algorithms(True)
+        with self.assertRaisesRegex(RuntimeError, text):
+            torch.autograd.grad(packed(*inputs), inputs)
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        with self.assertWarnsRegex(UserWarning, text):
+            torch.autograd.grad(packed(*inputs), inputs)
+
     def test_the_lse_has_no_gradient(self):
         o, lse = operators.forward(*qkv(torch.float32))
         self.assertEqual((o.requires_grad, lse.requires_grad), (True, False))
