@@ -56,7 +56,7 @@ __device__ void load_left_operand(std::uint32_t (&a)[parts][4], Tile& tile) {
     ldmatrix_x4(a[i], tile.at(stmatrix_row(), 16 * i + stmatrix_column()));
   }
 }
-/// Issues D = A B^T and closes the group: A is in registers, B in shared memory.
+/// Issues D = A B^T and closes the group: issue_gemm_nt() with A in registers.
 template <class B, int r, int parts>
 __device__ void issue_gemm_rs_nt(float (&d)[r], std::uint32_t (&a)[parts][4],
                                  const B& b) {
