@@ -46,7 +46,8 @@ constexpr bool kKeepsV = Tile::d == 96;
 template <class Tile>
 using LeftV = std::uint32_t[kKeepsV<Tile> ? Tile::d / 16 : 1][4];
 
-/// Loads a tile of 64 rows as left operands of 16 columns each. All threads of the warpgroup call it.
+/// Loads a tile of 64 rows as left operands of 16 columns each. All threads of the warpgroup call
+/// it.
 //! [rs_nt]
 template <class Tile, int parts>
 __device__ void load_left_operand(std::uint32_t (&a)[parts][4], Tile& tile) {
