@@ -69,6 +69,13 @@ template <class T, int d, int stages = 2>
 using HopperBackwardTileFor =
     HopperBackwardTile<T, d, d == 64 ? 128 : 64, stages>;
 
+/// A warpgroup as a constant. std::integral_constant has its value on the host only.
+template <int index>
+struct ConstantWarpgroup {
+  /// The warpgroup.
+  __device__ constexpr operator int() const { return index; }
+};
+
 /// Calls work(warpgroup). Where the two parts of dQ differ in size the warpgroup is a constant, so
 /// that each has code of its own: around branches on it ptxas would wait for each matmul.
 template <class Tile, class Work>
@@ -76,9 +83,9 @@ __device__ void with_warpgroup(int warpgroup, Work work) {
   if constexpr (Tile::last_d_q_columns == Tile::d_q_columns) {
     work(warpgroup);
   } else if (warpgroup == 0) {
-    work(std::integral_constant<int, 0>{});
+    work(ConstantWarpgroup<0>{});
   } else {
-    work(std::integral_constant<int, 1>{});
+    work(ConstantWarpgroup<1>{});
   }
 }
 
