@@ -4,8 +4,8 @@
     operators.load(FORWARD, BACKWARD)
     operators.attention(q, k, v, causal=True).sum().backward()
 
-The gradients are deterministic where torch.use_deterministic_algorithms(True) asks for it; those of
-packed sequences have no such form, and are refused then, or with warn_only=True warned of.
+The gradients are deterministic where torch.use_deterministic_algorithms(True) asks for it. Those of
+packed sequences have no such form: they are refused then, or, with warn_only, a warning is given.
 """
 
 import importlib

@@ -48,7 +48,6 @@ using LeftV = std::uint32_t[kKeepsV<Tile> ? Tile::d / 16 : 1][4];
 
 /// Loads a tile of 64 rows as left operands of 16 columns each. All threads of the warpgroup call
 /// it.
-//! [rs_nt]
 template <class Tile, int parts>
 __device__ void load_left_operand(std::uint32_t (&a)[parts][4], Tile& tile) {
   static_assert(Tile::rows == 64 && Tile::cols == 16 * parts, "whole rows");
@@ -69,7 +68,6 @@ __device__ void issue_gemm_rs_nt(float (&d)[r], std::uint32_t (&a)[parts][4],
   }
   wgmma_commit(d, a);
 }
-//! [rs_nt]
 
 /// An MMA warpgroup and its accumulators: the core of rungs 11, 12, 14, 15
 /// and 19, of packed sequences and of functors, too.

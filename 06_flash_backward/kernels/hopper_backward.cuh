@@ -69,7 +69,7 @@ template <class T, int d, int stages = 2>
 using HopperBackwardTileFor =
     HopperBackwardTile<T, d, d == 64 ? 128 : 64, stages>;
 
-/// A warpgroup as a constant. std::integral_constant has its value on the host only.
+/// A warpgroup as a constant. By default nvcc converts std::integral_constant on the host only.
 template <int index>
 struct ConstantWarpgroup {
   /// The warpgroup.
