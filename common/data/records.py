@@ -67,7 +67,7 @@ def text_of(head, rows):
 
 
 def program(record):
-    """The program that wrote a record: 05_flash_forward, or a module such as common.lab.fidelity.
+    """The program that wrote a record: 05_flash_forward, or a module such as common.bench.compare.
     Old records name the module's file."""
     words = [word for word in record.get("command", "").split() if word not in ("python3", "-m")]
     return words[0].removesuffix(".py").replace("/", ".") if words else ""

@@ -78,8 +78,8 @@ class Read(unittest.TestCase):
     def test_the_program_of_old_and_new_records(self):
         for command, program in (
             ("05_flash_forward --section time", "05_flash_forward"),
-            ("python3 common/lab/fidelity.py --build x", "common.lab.fidelity"),
-            ("python3 -m common.lab.fidelity --build x", "common.lab.fidelity"),
+            ("python3 common/bench/record.py --build x", "common.bench.record"),
+            ("python3 -m common.bench.record --build x", "common.bench.record"),
         ):
             self.assertEqual(records.program({"command": command}), program)
         self.assertEqual(records.program({}), "")
