@@ -66,17 +66,16 @@ struct Case {
   }
 };
 
-using RowOf = std::function<std::int64_t(int b, int key)>;
-
-// What is copied when key j is in some row of the cache; NaN for a row that it does not have.
-std::vector<double> copied(const Case& c, const std::vector<float>& cache, const RowOf& row_of) {
+// What is copied when each key is in some row of the cache; NaN for a row that it does not have.
+template <class RowOf>
+std::vector<double> copied(const Case& c, const std::vector<float>& cache, RowOf row_of) {
   std::vector<double> out(c.lengths.size() * static_cast<std::size_t>(c.most() * kColumns), 0.0);
   c.each([&](int b, int key, std::int64_t) {
-    const std::int64_t row = row_of(b, key);
-    for (int column = 0; column < kColumns; ++column) {
-      const std::int64_t from = row * kColumns + column;
-      out[static_cast<std::size_t>((std::int64_t{b} * c.most() + key) * kColumns + column)] =
-          from >= 0 && from < static_cast<std::int64_t>(cache.size()) ? cache[from] : NAN;
+    const std::int64_t from = row_of(b, key) * kColumns;
+    const auto to = static_cast<std::size_t>((std::int64_t{b} * c.most() + key) * kColumns);
+    const bool inside = from >= 0 && from < static_cast<std::int64_t>(cache.size());
+    for (std::size_t e = 0; e < kColumns; ++e) {
+      out[to + e] = inside ? cache[static_cast<std::size_t>(from) + e] : NAN;
     }
   });
   return out;
@@ -89,50 +88,6 @@ const std::vector<Reason> kReasons = {
     own_elements(),
     {"race", "several threads write the same element: each has elements of its own"}};
 
-std::vector<Mistake> mistakes_of(const Case& c, const std::vector<float>& cache,
-                                 const std::vector<double>& right) {
-  const auto page_of = [&](int b, int key) { return c.row_of(b, key) / c.page_size; };
-  std::vector<double> untouched = right, beyond = right, all = right, full = right;
-  for (int b = 0; b < static_cast<int>(c.lengths.size()); ++b) {
-    const int length = std::clamp(c.lengths[static_cast<std::size_t>(b)], 0, c.most());
-    for (int key = 0; key < c.most(); ++key) {
-      const auto at = [&](std::vector<double>& out) {
-        return out.begin() + (std::int64_t{b} * c.most() + key) * kColumns;
-      };
-      if (key >= length) {
-        std::fill_n(at(untouched), kColumns, NAN);
-        const std::int64_t row = c.row_of(b, key);
-        for (int column = 0; column < kColumns; ++column) {
-          const std::int64_t from = row * kColumns + column;
-          const double value =
-              from >= 0 && from < static_cast<std::int64_t>(cache.size()) ? cache[from] : NAN;
-          at(all)[column] = value;
-          if (key / c.page_size < (length + c.page_size - 1) / c.page_size) {
-            at(beyond)[column] = value;
-          }
-        }
-      } else if (key >= length / c.page_size * c.page_size) {
-        std::fill_n(at(full), kColumns, 0.0);
-      }
-    }
-  }
-  return {{"nothing was written", std::vector<double>(right.size(), NAN)},
-          {"the page of key j is block_table[...]; here it is page i of the cache for place i",
-           copied(c, cache, [&](int, int key) { return std::int64_t{key}; })},
-          {"all sequences read the first row of the table: row b begins at b * most_pages",
-           copied(c, cache, [&](int, int key) { return c.row_of(0, key); })},
-          {"the row in the page is key % page_size, not the key itself",
-           copied(c, cache, [&](int b, int key) { return page_of(b, key) * c.page_size + key; })},
-          {"a page begins at page times page_size rows",
-           copied(c, cache, [&](int b, int key) { return page_of(b, key) + key % c.page_size; })},
-          {"each key is the first key of its page",
-           copied(c, cache, [&](int b, int key) { return page_of(b, key) * c.page_size; })},
-          {"rows without a key must be zeros, and were not written", untouched},
-          {"keys of the last page behind the last key were copied", beyond},
-          {"lengths are not looked at: all pages were copied", all},
-          {"the last page, which is not full, was left out", full}};
-}
-
 void grade(const Case& c) {
   const std::vector<float> cache = c.cache();
   const auto launched = call_or<Launched>(
@@ -140,10 +95,17 @@ void grade(const Case& c) {
       "most_pages * page_size, or an offset that overflows 32 bits (" +
           c.where() + ")",
       "gather", cache, c.table, c.lengths, c.page_size, c.far_pages);
-  const std::vector<double> right =
-      copied(c, cache, [&](int b, int key) { return c.row_of(b, key); });
-  check_result(launched.seen, kReasons, {"out", launched.out, kColumns}, right, 0,
-               mistakes_of(c, cache, right), c.where());
+  const auto right = copied(c, cache, [&](int b, int key) { return c.row_of(b, key); });
+  check_result(
+      launched.seen, kReasons, {"out", launched.out, kColumns}, right, 0,
+      {{"nothing was written", std::vector<double>(right.size(), NAN)},
+       {"the page of key j is block_table[...]; here it is page i of the cache for place i",
+        copied(c, cache, [](int, int key) { return std::int64_t{key}; })},
+       {"all sequences read the first row of the table: row b begins at b * most_pages",
+        copied(c, cache, [&](int, int key) { return c.row_of(0, key); })},
+       {"each key is the first key of its page: the row in the page is key % page_size",
+        copied(c, cache, [&](int b, int key) { return c.row_of(b, key) - key % c.page_size; })}},
+      c.where() + "; rows without a key are zeros");
 }
 
 }  // namespace

@@ -102,72 +102,46 @@ FA_QUESTIONS {
   const double visited = tiles_by(queries, right);
   const double top_left =
       tiles_by(queries, [&](int query0) { return tiles_up_to(query0 + kFlash2Queries); });
-  const double of_first_query =
-      tiles_by(queries, [&](int query0) { return tiles_up_to(query0 + 1 + keys - queries); });
-  const double rounded_down = tiles_by(queries, [&](int query0) {
-    return std::floor(std::min(query0 + kFlash2Queries + keys - queries, keys) /
-                      static_cast<double>(kFlash2Keys));
-  });
 
   constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
+  const std::string elements = "these are elements; each has 4 bytes";
   return {
       exactly("unfused_bytes", of_3,
-              {{of_3 / 4, "these are numbers; each has 4 bytes"},
+              {{of_3 / 4, elements},
                {of_3 - 2 * score_bytes,
                 "the softmax reads its row three times: maximum, sum, probabilities"},
-               {of_3 - 3 * score_bytes,
-                "the softmax reads the scores, too: three times, once for each of its passes"},
                {4 * (4 * n * d + n) + 6 * score_bytes,
-                fmt::format("each tile of a product is read anew for each row or column of tiles: "
+                fmt::format("each tile of a matmul is read again for each row or column of tiles: "
                             "Q, K and V {} times",
-                            tiles)},
-               {of_3 - 4 * (tiles - 1) * n * d,
-                "K is read as often as Q: for each row of tiles of the scores"},
-               {of_2, "this is the fused kernel: here scores go through memory"}}),
-      exactly("flash_1_bytes", of_1,
-              {{of_1 / 4, "these are numbers; each has 4 bytes"},
-               {of_1 + 4 * n * (d + 2),
-                "for the first tile of keys O, m and l are not read: there is nothing yet"},
-               {of_1 - 4 * tiles * n, "the LSE is written with each tile of keys, too"},
-               {of_1 - 4 * (tiles - 1) * n, "the LSE is written with each tile of keys, not once"},
-               {4 * (2 * n * d + 2 * tiles * n * d + (2 * tiles - 1) * 2 * n + tiles * n),
-                "O is read and written with each tile of keys but the first, which only writes it: "
-                "twice as many bytes as Q's"},
-               {of_2, "this is FlashAttention-2: here O, m and l come and go"}}),
+                            tiles)}}),
+      exactly(
+          "flash_1_bytes", of_1,
+          {{of_1 / 4, elements},
+           {of_1 + 4 * n * (d + 2),
+            "for the first tile of keys O, m and l are not read: there is nothing yet"},
+           {of_1 - 4 * (tiles - 1) * n, "the LSE is written with each tile of keys, not once"}}),
       exactly("flash_2_bytes", of_2,
-              {{of_2 / 4, "these are numbers; each has 4 bytes"},
+              {{of_2 / 4, elements},
                {4 * (4 * n * d + n),
                 fmt::format("each block of 64 queries reads all of K and V: {} times in all",
                             kLength / kFlash2Queries)},
-               {of_2 - 4 * n, "the LSE is missing"},
-               {of_2 + 4 * 2 * (tiles - n / kFlash2Queries) * n * d,
-                "K and V are read once for each block of 64 queries, not once for each 32"}}),
+               {of_2 - 4 * n, "the LSE is missing"}}),
       exactly(
           "flash_2_sectors", number(flash_2.sectors),
           {{of_2 / 32,
             "this would be so if neighbouring lanes read neighbours everywhere. But each reads its "
             "own row of Q, 16 bytes of a sector at a time, and writes O the same way"},
-           {of_2 / 16,
-            "K, V and LSE are read and written by neighbours; only Q and O take twice their bytes"},
            {number(flash_2.sectors) - 4 * n * d / 32,
-            "O is written as Q is read: half a sector at a time"},
-           {number(flash_2.sectors) + 12 * 4 * n * d / 32,
-            "a thread asks for 16 bytes at a time, not 4: two requests for each sector, not 8"}}),
+            "O is written as Q is read: half a sector at a time"}}),
       exactly(
           "skipped_tiles", every - visited,
           {{visited, "these are loaded; how many are not?"},
            {every - top_left, fmt::format("the mask is aligned bottom right: query 0 sees {} keys",
-                                          keys - queries + 1)},
-           {every - of_first_query, "a block needs what its last query sees, not its first one"},
-           {every - rounded_down, "a tile that is seen in part must be loaded: round up"}}),
+                                          keys - queries + 1)}}),
       exactly(
           "first_overflow", first_beyond(FA_HEADS, 1, largest),
           {{first_beyond(FA_HEADS, 1, 2 * largest + 1), "an int has a sign: it ends at 2^31 - 1"},
            {first_beyond(1, 1, largest),
             fmt::format("this is for one head; all {} lie in one tensor", FA_HEADS)},
-           {first_beyond(FA_HEADS, 4, largest), "these are bytes; an offset counts elements"},
-           {first_beyond(FA_HEADS, 1, largest) - 1,
-            "this length still fits; the next one does not"},
-           {static_cast<double>(largest / (FA_HEADS * kHeadDim) + 2),
-            "this is Q's length; scores grow with its square"}})};
+           {first_beyond(FA_HEADS, 4, largest), "these are bytes; an offset counts elements"}})};
 }

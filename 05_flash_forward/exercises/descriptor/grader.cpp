@@ -39,46 +39,24 @@ void grade(const Case& c) {
                       swizzle = field(d, 62, 2);
   const std::uint64_t stage = c.base + c.stage * 2 * kPanel;
   const std::uint64_t right = stage + c.column / 64 * kPanel + c.key * 128 + c.column % 64 * 2;
-  // Wrong addresses that have a reason.
-  const std::vector<std::pair<std::uint64_t, std::string>> reasons = {
-      {stage + c.key * 256 + c.column * 2,
-       "rows of 256 bytes: each panel of 64 columns has rows of 128 bytes, and lies behind the "
-       "other"},
-      {right - c.stage * kPanel, "a stage has two panels"},
-      {right - c.stage * 2 * kPanel, "the stage is missing"},
-      {stage + c.key * 128 + c.column * 2,
-       "the second panel begins 96 * 128 bytes after the first, not 128"},
-      {right - c.column % 64, "a column has 2 bytes: 16 columns are 32 bytes further on"},
-      {right - c.key * 128, "the key is missing from the address"}};
-  if (address != right / 16) {
-    for (const auto& [wrong, says] : reasons) {
-      needs(address != (wrong / 16 & 0x3fff), says);
-    }
-    needs(address != (right & 0x3fff),
-          "the address is in bytes here; the descriptor holds it in units of 16");
-    needs(false,
-          fmt::format(
-              "the address field is {:#x}, which is byte {:#x}, and the operand begins elsewhere",
-              address, 16 * address));
-  }
-  needs(sbo != 1024, "SBO is in bytes here; the descriptor holds it in units of 16");
-  needs(sbo != 8, "SBO is the distance of 8 rows, not of one");
+  needs(address != (right & 0x3fff),
+        "the address is in bytes here; the descriptor holds it in units of 16");
+  needs(address != (stage + c.key * 256 + c.column * 2) / 16 || address == right / 16,
+        "rows of 256 bytes: each panel of 64 columns has rows of 128 bytes, and lies behind the "
+        "other");
+  needs(address == right / 16,
+        fmt::format("the address field is {:#x}, which is byte {:#x}, and the operand begins at "
+                    "byte {:#x} of shared memory",
+                    address, 16 * address, right));
   needs(!(sbo == 0 && lbo == 64), "SBO and LBO have changed places");
-  needs(sbo == 64, "SBO is the distance from 8 rows to the next 8 rows, here 8 * 128 bytes");
-  if (v) {
-    needs(lbo != 0, "V is MN-major, whose LBO is used: from a panel of 64 columns to the next");
-    needs(
-        lbo != 128 / 16,
-        "LBO is the distance of two panels, not 128 bytes: between them lie all keys of the stage");
-    needs(lbo != 2 * kPanel / 16, "this LBO is a whole stage: it has two panels");
-    needs(lbo == kPanel / 16,
-          "LBO is the distance from a panel of 64 columns to the next, here 96 rows of 128 bytes");
-  } else {
-    needs(lbo <= 1, "K is K-major: with this swizzle its LBO is not looked at. Write 0 or 1");
-  }
-  needs(swizzle != 2 && swizzle != 3,
-        "the swizzle of 128 bytes is code 1; 2 and 3 are shorter ones");
-  needs(swizzle == 1, "the swizzle in bits 62 and 63 is missing: was a 32-bit 1 shifted?");
+  needs(sbo == 64,
+        "SBO is the distance from 8 rows to the next 8 rows, here 8 * 128 bytes, in units of 16");
+  needs(v ? lbo == kPanel / 16 : lbo <= 1,
+        v ? "V is MN-major: its LBO is the distance from a panel of 64 columns to the next, here "
+            "96 rows of 128 bytes, in units of 16"
+          : "K is K-major: with this swizzle its LBO is not looked at. Write 0 or 1");
+  needs(swizzle == 1,
+        "the swizzle of 128 bytes is code 1 in bits 62 and 63: was a 32-bit 1 shifted?");
   const std::uint64_t fields = address | lbo << 16 | sbo << 32 | swizzle << 62;
   needs(d == fields, "there are bits beside the fields");
 }

@@ -37,14 +37,13 @@ Sees dilated(const Mask& m) {
   };
 }
 
-// What a rule of the distance shows.
-std::vector<double> picture(const Mask& m, const std::function<bool(int distance, int key)>& sees,
-                            bool top_left = false) {
+// Whether each query sees each key, by a rule of their distance.
+template <class SeesAt>
+std::vector<double> picture(const Mask& m, SeesAt sees_at) {
   std::vector<double> result;
   for (int query = 0; query < m.length_q; ++query) {
     for (int key = 0; key < m.length_k; ++key) {
-      const int place = query + (top_left ? 0 : m.length_k - m.length_q);
-      result.push_back(sees(place - key, key) ? 1 : 0);
+      result.push_back(sees_at(query + m.length_k - m.length_q - key) ? 1 : 0);
     }
   }
   return result;
@@ -52,29 +51,18 @@ std::vector<double> picture(const Mask& m, const std::function<bool(int distance
 
 void grade_pairs(const Mask& m) {
   const auto pairs = call<std::vector<int>>("pairs", m);
-  const int reach = m.reach;
-  const auto inside = [=](int d) { return std::abs(d) <= reach; };
-  const auto even = [](int d) { return d % 2 == 0; };
-  const auto right = [=](int d, int) { return even(d) && inside(d); };
+  const int shift = m.length_k - m.length_q;
+  const auto inside = [&](int d) { return std::abs(d) <= m.reach; };
+  const auto right = [&](int d) { return d % 2 == 0 && inside(d); };
   check({"visible", {pairs.begin(), pairs.end()}, m.length_k}, picture(m, right), 0,
         {{"every key is visible: visible() is not there yet, so that of PlainScores answers",
-          picture(m, [](int, int) { return true; })},
-         {"every key of the window is visible; it must be every second one",
-          picture(m, [=](int d, int) { return inside(d); })},
+          picture(m, [](int) { return true; })},
+         {"every key of the window is visible; it must be every second one", picture(m, inside)},
          {"every second key is visible, but those are left out that it begins with: it begins with "
           "the query's own key",
-          picture(m, [=](int d, int) { return !even(d) && inside(d); })},
-         {"even keys are visible, whatever the query: it begins with the query's own key",
-          picture(m, [=](int d, int key) { return even(key) && inside(d); })},
-         {"a key that is exactly `reach` away is visible, too",
-          picture(m, [=](int d, int) { return even(d) && std::abs(d) < reach; })},
-         {"the window is on either side of the query's own key: keys after it are visible, too",
-          picture(m, [=](int d, int) { return even(d) && d >= 0 && inside(d); })},
-         {"the window is on either side of the query's own key: keys before it are visible, too",
-          picture(m, [=](int d, int) { return even(d) && d <= 0 && inside(d); })},
-         {"there is no window: keys further than `reach` away are visible",
-          picture(m, [=](int d, int) { return even(d); })},
-         {"query i stands at key i + shift, not at key i", picture(m, right, true)}},
+          picture(m, [&](int d) { return d % 2 != 0 && inside(d); })},
+         {"query i stands at key i + shift, not at key i",
+          picture(m, [&](int d) { return right(d - shift); })}},
         words(m));
 }
 

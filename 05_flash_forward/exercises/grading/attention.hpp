@@ -3,6 +3,7 @@
 /// is also how wrong answers are foreseen. Students' files cannot include what is in this folder.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -155,128 +156,83 @@ inline Ran run_tiled(const Inputs& in, bool large = false) {
   return launched(in, large);
 }
 
-/// e^(a - b), and 0 for an a of -infinity.
-inline double exp_diff(double a, double b) {
-  return a == kMinusInfinity ? 0 : std::exp(a - b);
-}
-
-/// An online softmax over tiles of keys; a wrong answer is one that changes something.
-struct OnlineSoftmax {
-  int keys;                ///< of a tile
-  int queries = 0;         ///< of a block, which ends with the tiles of its last one; 0: all
-  bool backwards = false;  ///< the last tile first
-  /// Factors of the sums so far when the maximum rises from m to m_new.
-  std::function<double(double m, double m_new)> of_l = exp_diff, of_o = exp_diff;
-  /// The weight of a score.
-  std::function<double(double x, double m)> p = exp_diff;
-  /// An element of O, from its sum.
-  std::function<double(double sum, double l)> o = [](double sum, double l) {
-    return l == 0 ? 0 : sum / l;
-  };
-  /// The LSE.
-  std::function<double(double m, double l)> lse = [](double m, double l) {
-    return l == 0 ? kMinusInfinity : m + std::log(l);
-  };
-};
-
-/// Attention in float64 by an online softmax. Keys beyond the last one are masked.
-inline Rows online(const Inputs& in, const Score& score, const OnlineSoftmax& by) {
-  const Sizes& s = in.sizes;
-  Rows result;
-  for (int head = 0; head < s.heads; ++head) {
-    const int of_k = head / (s.heads / s.kv_heads);
-    for (int query = 0; query < s.length_q; ++query) {
-      const int last =
-          by.queries == 0 ? s.length_q - 1 : query / by.queries * by.queries + by.queries - 1;
-      const int seen =
-          s.causal ? std::clamp(last + 1 + s.length_k - s.length_q, 0, s.length_k) : s.length_k;
-      const int tiles = ceil_div(seen, by.keys);
-      double m = kMinusInfinity, l = 0;
-      std::vector<double> o(static_cast<std::size_t>(s.head_dim), 0.0);
-      for (int tile = 0; tile < tiles; ++tile) {
-        const int key0 = (by.backwards ? tiles - 1 - tile : tile) * by.keys;
-        std::vector<double> x;
-        double m_new = m;
-        for (int key = key0; key < key0 + by.keys; ++key) {
-          x.push_back(key < s.length_k
-                          ? score(head, query, key, product_of(in, head, of_k, query, key))
-                          : kMinusInfinity);
-          m_new = std::max(m_new, x.back());
-        }
-        l *= by.of_l(m, m_new);
-        for (double& sum : o) sum *= by.of_o(m, m_new);
-        m = m_new;
-        for (int j = 0; j < by.keys; ++j) {
-          const double p = by.p(x[j], m);
-          l += p;
-          if (p == 0 || key0 + j >= s.length_k) continue;
-          const float* v = in.v.data() + (of_k * s.length_k + key0 + j) * s.head_dim;
-          for (int e = 0; e < s.head_dim; ++e) o[e] += p * static_cast<double>(v[e]);
-        }
-      }
-      for (const double sum : o) result.o.push_back(by.o(sum, l));
-      result.lse.push_back(by.lse(m, l));
-    }
-  }
-  return result;
-}
-
-/// O or LSE, as many numbers as there are in another: the same in all places.
-inline std::vector<double> all(const std::vector<double>& like, double number) {
-  return std::vector<double>(like.size(), number);
-}
-
 /// A typical wrong answer to a case.
 struct Wrong {
   std::string says;  ///< names the misconception
-  Rows rows;         ///< its result
+  Rows rows;         ///< its result; without an LSE only O is compared
 };
 
-/// check_result() for O, and then for LSE. A mistake that explains both comes before one that
-/// explains O alone.
+/// Where to look, in words.
+inline std::string hint(const Ran& ran, const Rows& right, bool o_right, bool lse_right) {
+  const auto nan = [](double x) { return std::isnan(x); };
+  const std::vector<double>& o = ran.rows.o;
+  if (std::all_of(o.begin(), o.end(), nan)) {
+    return explains("nothing was written", ran.seen)
+               ? "nothing was written"
+               : "all of it is NaN. Was the maximum never raised? Or is the rescale factor "
+                 "inverted, e^(m_new - m)? Both are infinite at the first tile";
+  }
+  if (std::any_of(o.begin(), o.end(), nan)) {
+    return "there is NaN in O. For a row, or a tile of it, without a visible key -infinity - "
+           "-infinity is not a number, and 0 / 0 is none. Or is the exponential one of a score, "
+           "and not of its difference to the maximum?";
+  }
+  for (std::size_t row = 0; row < right.lse.size(); ++row) {
+    const bool masked = right.lse[row] == kMinusInfinity;
+    if (masked && !agree({ran.rows.lse[row]}, {right.lse[row]}, 0)) {
+      return "a row that sees no key has O = 0 and LSE = -infinity, and this one has not";
+    }
+  }
+  if (o_right) {
+    return "O is right and the LSE is not: it is m + ln(l), a natural logarithm, and m is the "
+           "largest of the scaled scores";
+  }
+  return lse_right ? "the LSE is right and O is not: so the scores, their maximum and their sum "
+                     "are right. Look at the probabilities times V, at the rescaling of O and at "
+                     "the division by l"
+                   : "O is wrong, and the LSE too: look at the scores, at their mask, and at the "
+                     "rescaling of their sum before anything of V";
+}
+
+/// The first element that differs, in words.
+inline std::string first_wrong(const std::string& name, std::size_t cols,
+                               const std::vector<double>& got, const std::vector<double>& right,
+                               double tolerance) {
+  std::size_t at = 0;
+  while (at + 1 < right.size() && agree({got[at]}, {right[at]}, tolerance)) ++at;
+  const std::string place =
+      cols == 1 ? fmt::format("[{}]", at) : fmt::format("[{}][{}]", at / cols, at % cols);
+  return fmt::format("The first wrong element is {}{} = {}, and {} is right", name, place,
+                     std::isnan(got[at]) ? "NaN" : text(got[at]), text(right[at]));
+}
+
+/// Refuses a wrong O or LSE: by a mistake that explains it, then by what the lab found, then by the
+/// first element that differs.
 /// @param tolerance of O; that of LSE is 1e-4
 inline void check_rows(const Ran& ran, const std::vector<Reason>& reasons, const Inputs& in,
                        const Rows& right, double tolerance, const std::vector<Wrong>& wrongs) {
   constexpr double of_lse = 1e-4;
-  const auto same = [&](const Rows& rows) {
-    return agree(ran.rows.o, rows.o, tolerance) && agree(ran.rows.lse, rows.lse, of_lse);
-  };
-  std::vector<Mistake> in_o, in_lse;
+  const Rows& got = ran.rows;
+  require(got.o.size() == right.o.size() && got.lse.size() == right.lse.size(),
+          "O or the LSE has another size than it should have");
+  const bool o_right = agree(got.o, right.o, tolerance);
+  const bool lse_right = agree(got.lse, right.lse, of_lse);
+  const std::string where = " (case: " + words(in.sizes) + ")";
+  if (o_right && lse_right) {
+    if (found(ran.seen, "out of bounds")) require_no_findings(ran.seen, reasons);
+    return;
+  }
   for (const Wrong& wrong : wrongs) {
-    if (same(wrong.rows) && !same(right) && explains(wrong.says, ran.seen)) {
-      refuse(wrong.says + " (case: " + words(in.sizes) + ")");
-    }
-    in_o.push_back({wrong.says, wrong.rows.o});
-    in_lse.push_back({wrong.says, wrong.rows.lse});
+    const bool lse_as_well =
+        wrong.rows.lse.empty() ? !o_right : agree(got.lse, wrong.rows.lse, of_lse);
+    require(!(lse_as_well && agree(got.o, wrong.rows.o, tolerance)), wrong.says + where);
   }
-  const bool o_unexplained =
-      unexplained(ran.seen, {"O", ran.rows.o, in.sizes.head_dim}, right.o, tolerance, in_o);
-  if (o_unexplained && ran.rows.o.size() == right.o.size()) {
-    std::size_t first = 0;
-    while (agree({ran.rows.o[first]}, {right.o[first]}, tolerance)) ++first;
-    const bool lse_right = agree(ran.rows.lse, right.lse, of_lse);
-    refuse(fmt::format(
-        "{}. The first wrong number is O[{}][{}] = {}, and {} is right (case: {})",
-        lse_right ? "the LSE is right and O is not: so the scores, their maximum and their sum are "
-                    "right. Look at the probabilities times V, and at the division"
-                  : "O is wrong, and the LSE too: look at the scores, their maximum and their sum "
-                    "before anything of V",
-        first / in.sizes.head_dim, first % in.sizes.head_dim, text(ran.rows.o[first]),
-        text(right.o[first]), words(in.sizes)));
-  }
-  check_result(ran.seen, reasons, {"O", ran.rows.o, in.sizes.head_dim}, right.o, tolerance, in_o,
-               words(in.sizes));
-  if (unexplained(ran.seen, {"LSE", ran.rows.lse}, right.lse, of_lse, in_lse) &&
-      ran.rows.lse.size() == right.lse.size()) {
-    std::size_t first = 0;
-    while (agree({ran.rows.lse[first]}, {right.lse[first]}, of_lse)) ++first;
-    refuse(fmt::format(
-        "O is right and the LSE is not: all scores of a row may be too large by the same number, "
-        "or m + ln(l) is put together wrongly. LSE[{}] is {}, and {} is right (case: {})",
-        first, text(ran.rows.lse[first]), text(right.lse[first]), words(in.sizes)));
-  }
-  check_result(ran.seen, reasons, {"LSE", ran.rows.lse}, right.lse, of_lse, in_lse,
-               words(in.sizes));
+  require_no_findings(ran.seen, reasons);
+  const auto cols = static_cast<std::size_t>(in.sizes.head_dim);
+  refuse(hint(ran, right, o_right, lse_right) + ". " +
+         (o_right ? first_wrong("LSE", 1, got.lse, right.lse, of_lse)
+                  : first_wrong("O", cols, got.o, right.o, tolerance)) +
+         where);
 }
 
 /// For a case that was right before, now with unused elements behind each row.

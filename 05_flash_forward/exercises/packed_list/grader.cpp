@@ -33,33 +33,9 @@ constexpr int kColumns = 16;
 // Position p has the embedding kAdded + p, in all columns: a sum of some shows how many they are.
 constexpr int kAdded = 1024;
 
-// Which of its tiles a sequence has in a slot; the block returns where it has none.
+// Which tile a slot has; without rows its block returns.
 struct Found {
-  int sequence;
-  int tile;
-  int rows;
-  bool returns;
-};
-
-// What a wrong answer does differently.
-enum class Wrong {
-  kNothing,
-  kNoPlus,          // first slots without + i
-  kNoPlusInSearch,  // the same in the search alone
-  kRoundedUp,       // first slots round up
-  kStrict,          // the last sequence whose first slot is before this one
-  kLowerBound,      // the first sequence whose first slot is not before this one
-  kNotTheLast,      // the search ends before the last sequence
-  kFirstOfEquals,   // of several sequences that begin at the same row
-  kStopsAtEmpty,    // the search ends at a sequence without rows
-  kTileOfList,      // the slot is the tile's number
-  kTileOfTensor,    // the tile's number among those of all sequences
-  kWholeTile,       // every tile has all rows
-  kEnd,             // the end is taken for the length
-  kEndOfAll,        // the end of the last sequence
-  kFullTiles,       // tiles that are not full are left out
-  kRest,            // tiles behind the last full one have the rest of the rows
-  kRestOfZero,      // the last tile has length % 8 rows
+  int sequence, tile, rows;
 };
 
 struct Case {
@@ -103,92 +79,31 @@ struct Case {
     return call<Launched>("run", cu_seqlens(), tokens(), room(), embeddings(), x());
   }
 
-  // What the block of a slot finds.
-  Found find(int slot, Wrong wrong) const {
-    const auto first = [&](int i, bool searches) {
-      const bool no_plus = wrong == Wrong::kNoPlus || (wrong == Wrong::kNoPlusInSearch && searches);
-      return (begin(i) + (wrong == Wrong::kRoundedUp ? kTileRows - 1 : 0)) / kTileRows +
-             (no_plus ? 0 : i);
-    };
+  // What the block of a slot must find.
+  Found find(int slot) const {
     int i = 0;
-    const int last = sequences() - (wrong == Wrong::kNotTheLast ? 2 : 1);
-    while (i < last && !(wrong == Wrong::kStopsAtEmpty && length(i) == 0) &&
-           (wrong == Wrong::kLowerBound ? first(i, true) < slot
-                                        : first(i + 1, true) + (wrong == Wrong::kStrict) <= slot)) {
-      ++i;
-    }
-    while (wrong == Wrong::kFirstOfEquals && i > 0 && begin(i - 1) == begin(i)) --i;
-    const int tile = slot - (wrong == Wrong::kTileOfList     ? 0
-                             : wrong == Wrong::kTileOfTensor ? i
-                                                             : first(i, false));
-    const int rows = wrong == Wrong::kEnd        ? begin(i + 1)
-                     : wrong == Wrong::kEndOfAll ? begin(sequences()) - begin(i)
-                                                 : length(i);
-    const int left = rows - tile * kTileRows;
-    const bool full_only = wrong == Wrong::kFullTiles;
-    Found found{i, tile, std::min(kTileRows, left), left < (full_only ? kTileRows : 1)};
-    if (wrong == Wrong::kWholeTile) found.rows = kTileRows;
-    if (wrong == Wrong::kRest) {
-      found = {i, tile, tile < rows / kTileRows ? kTileRows : rows % kTileRows, false};
-    }
-    if (wrong == Wrong::kRestOfZero && tile == (rows - 1) / kTileRows) {
-      found.rows = rows % kTileRows;
-    }
-    return found;
+    while (i + 1 < sequences() && first_slot(i + 1) <= slot) ++i;
+    const int tile = slot - first_slot(i);
+    return {i, tile, std::clamp(length(i) - tile * kTileRows, 0, kTileRows)};
   }
 
-  // What the launch leaves, likewise.
-  std::vector<double> result(Wrong wrong) const {
-    std::vector<double> slots_found;
+  // What the launch must leave: the sequence of each slot, and x.
+  std::vector<double> right() const {
+    std::vector<double> result;
     std::vector<float> all = x();
     for (int slot = 0; slot < slots(); ++slot) {
-      const Found found = find(slot, wrong);
-      slots_found.push_back(found.returns ? -1 : found.sequence);
-      for (int row = 0; row < (found.returns ? 0 : found.rows); ++row) {
+      const Found found = find(slot);
+      result.push_back(found.rows == 0 ? -1 : found.sequence);
+      for (int row = 0; row < found.rows; ++row) {
         const int position = found.tile * kTileRows + row;
-        const int token = begin(found.sequence) + position;
-        const auto of_row = all.begin() + (room() + token) * kColumns;
+        const auto of_row = all.begin() + (room() + begin(found.sequence) + position) * kColumns;
         std::for_each(of_row, of_row + kColumns,
                       [&](float& value) { value += static_cast<float>(kAdded + position); });
       }
     }
-    slots_found.insert(slots_found.end(), all.begin(), all.end());
-    return slots_found;
+    result.insert(result.end(), all.begin(), all.end());
+    return result;
   }
-};
-
-const std::vector<std::pair<Wrong, std::string>> kMistakes = {
-    {Wrong::kNoPlus,
-     "sequences may share a slot: sequence i has the slots from floor(begin / 8) + i on"},
-    {Wrong::kNoPlusInSearch,
-     "the search finds sequences by another first slot than the tile's number has: both are "
-     "floor(begin / 8) + i"},
-    {Wrong::kRoundedUp,
-     "begin / 8 rounds down in the first slot of a sequence; rounded up, the list has too few "
-     "slots"},
-    {Wrong::kStrict, "a sequence has its own first slot, too: compare with <="},
-    {Wrong::kLowerBound,
-     "it finds the first sequence whose first slot is this one or later; it is the last one whose "
-     "first slot is this one or earlier"},
-    {Wrong::kNotTheLast, "the last sequence is never found"},
-    {Wrong::kFirstOfEquals,
-     "of sequences that begin at the same row it finds the first of several; all but the last have "
-     "no rows"},
-    {Wrong::kStopsAtEmpty, "the search ends at a sequence without rows"},
-    {Wrong::kTileOfList, "a tile's number counts from the sequence's first slot, not from slot 0"},
-    {Wrong::kTileOfTensor,
-     "a tile's number counts from the sequence's first slot, not from the first tile of all"},
-    {Wrong::kWholeTile,
-     "a tile ends where its sequence ends, which may be before it is a whole tile of 8 rows"},
-    {Wrong::kEnd,
-     "a sequence has cu_seqlens[i + 1] - cu_seqlens[i] rows; cu_seqlens[i + 1] counts from row 0"},
-    {Wrong::kEndOfAll,
-     "a tile ends where its own sequence ends, not at the end of the last sequence"},
-    {Wrong::kFullTiles, "the last tile of a sequence, which is not full, was left out"},
-    {Wrong::kRest,
-     "behind the last tile of a sequence there may be a slot without a tile: its block must "
-     "return"},
-    {Wrong::kRestOfZero, "a last tile has 8 rows, not 0, if the length is a multiple of 8"},
 };
 
 const std::vector<Reason> kReasons = {
@@ -201,71 +116,48 @@ const std::vector<Reason> kReasons = {
      "blocks change the same row"}};
 
 // The first slot or row that is wrong, in words.
-std::string difference(const Case& c, const std::vector<double>& out) {
-  const std::vector<double> right = c.result(Wrong::kNothing);
-  const auto slots = static_cast<std::ptrdiff_t>(c.slots());
+std::string difference(const Case& c, const std::vector<double>& out,
+                       const std::vector<double>& right) {
+  const int slots = c.slots();
   const std::vector<float> before = c.x();
-  const bool rows_agree = std::equal(right.begin() + slots, right.end(), out.begin() + slots);
-  if (!rows_agree && std::equal(before.begin(), before.end(), out.begin() + slots)) {
+  if (std::equal(before.begin(), before.end(), out.begin() + slots)) {
     return "no row of x was changed: every block returned, or rows is 0";
   }
-  for (int slot = 0; slot < c.slots(); ++slot) {
-    const auto at = static_cast<std::size_t>(slot);
-    const Found wanted = c.find(slot, Wrong::kNothing);
-    const int i = wanted.sequence;
-    if (out[at] == right[at]) continue;
-    if (wanted.returns) {
-      const int length = c.length(i), last = c.first_slot(i) + (length - 1) / kTileRows;
-      return fmt::format(
-          "{}: slot {} is empty, and its block {}; sequence {} has length {}{}",
-          rows_agree ? "a slot without a tile was given a sequence"
-                     : "a slot without a tile wrote rows",
-          slot, out[at] == i ? "did not return" : fmt::format("took sequence {:.0f}", out[at]), i,
-          length, length == 0 ? "" : fmt::format(", and its last tile is in slot {}", last));
+  for (int slot = 0; slot < slots; ++slot) {
+    const double got = out[static_cast<std::size_t>(slot)];
+    if (got == right[static_cast<std::size_t>(slot)]) continue;
+    const Found wanted = c.find(slot);
+    const std::string begins = fmt::format("sequence {} begins in slot {}: ", wanted.sequence,
+                                           c.first_slot(wanted.sequence));
+    if (wanted.rows == 0) {
+      return fmt::format("{}slot {} is empty, and its block did not return", begins, slot);
     }
-    return fmt::format("slot {} has tile {} of sequence {}, which begins in slot {}; its block {}",
-                       slot, wanted.tile, i, c.first_slot(i),
-                       out[at] < 0 ? "returned" : fmt::format("found sequence {:.0f}", out[at]));
+    return fmt::format("{}slot {} has its tile {}, and its block {}", begins, slot, wanted.tile,
+                       got < 0 ? "returned" : fmt::format("found sequence {:.0f}", got));
   }
-  for (int token = -c.room(); token < c.tokens() + c.room(); ++token) {
-    const std::int64_t first = std::int64_t{c.room() + token} * kColumns;
-    for (std::int64_t at = first; at < first + kColumns; ++at) {
-      const auto in_out = static_cast<std::size_t>(slots + at);
-      if (out[in_out] == right[in_out]) continue;
-      const double added = out[in_out] - before[static_cast<std::size_t>(at)];
-      const double times = std::round(added / kAdded);
-      if (token < 0 || token >= c.begin(c.sequences())) {
-        return fmt::format("row {} of x is of no sequence, and was changed", token);
-      }
-      int i = 0;
-      while (c.begin(i + 1) <= token) ++i;
-      const int position = token - c.begin(i);
-      return fmt::format(
-          "sequence {} begins in slot {}; row {} of its tile {} {}", i, c.first_slot(i),
-          position % kTileRows, position / kTileRows,
-          times == 0 ? "was left as it was"
-          : times == 1
-              ? fmt::format("has the embedding of position {:.0f}, and {} is right", added - kAdded,
-                            position)
-              : fmt::format("was changed {:.0f} times: by its own block, and by another whose "
-                            "tile does not end where its sequence ends",
-                            times));
-    }
+  for (int row = 0; row < c.tokens() + 2 * c.room(); ++row) {
+    const auto at = static_cast<std::size_t>(row * kColumns);
+    const double got = out[at + static_cast<std::size_t>(slots)];
+    const double wanted = right[at + static_cast<std::size_t>(slots)];
+    if (got == wanted) continue;
+    return fmt::format(
+        "row {} of x is {} larger than before, and {} is right. The embedding of position p is {} "
+        "+ p; a position counts from the first row of its sequence, and a tile ends where its "
+        "sequence ends",
+        row - c.room(), got - before[at], wanted - before[at], kAdded);
   }
-  return {};
+  return "an element of x that is not in its first column is wrong";
 }
 
 void grade(const Case& c) {
   const Launched launched = c.launched();
-  const std::vector<double> right = c.result(Wrong::kNothing);
-  const std::string differs = difference(c, launched.out);
-  std::vector<Mistake> mistakes;
-  for (const auto& [wrong, says] : kMistakes) {
-    mistakes.push_back({says + ". Here " + differs, c.result(wrong)});
+  const std::vector<double> right = c.right();
+  require(launched.out.size() == right.size(), "x or sequence_of_slot has another size");
+  if (!agree(launched.out, right, 0) && !found(launched.seen, "out of bounds")) {
+    refuse(difference(c, launched.out, right) + " (case: " + c.where() + ")");
   }
-  if (!found(launched.seen, "out of bounds")) mistakes.push_back({differs, launched.out});
-  check_result(launched.seen, kReasons, {"sequence_of_slot and x", launched.out}, right, 0,
-               mistakes, c.where());
+  check_result(launched.seen, kReasons, {"sequence_of_slot and x", launched.out}, right, 0, {},
+               c.where());
 }
 
 }  // namespace

@@ -17,70 +17,11 @@ using namespace fa::classroom;
 
 namespace {
 
-// Queries of a block, keys of a tile.
-constexpr int kFlash2Queries = 64, kFlash2Keys = 32;
-
-// Tile by tile, as the kernel goes.
-Rows simulated(const Inputs& in, const OnlineSoftmax& answer) {
-  return online(
-      in,
-      [&](int, int query, int key, double product) {
-        return sees(in.sizes, query, key) ? static_cast<double>(in.scale) * product
-                                          : kMinusInfinity;
-      },
-      answer);
-}
-
-std::vector<Wrong> wrongs(const Inputs& in) {
-  const auto one = [](double, double) { return 1.0; };
-  const auto bare = [](double a, double b) { return std::exp(a - b); };
-  const auto base_2 = [](double a, double b) { return a == kMinusInfinity ? 0 : std::exp2(a - b); };
-  const auto undivided = [](double sum, double) { return sum; };
-  std::vector<Wrong> result;
-  const auto add = [&](const std::string& says, auto change) {
-    OnlineSoftmax answer{kFlash2Keys, kFlash2Queries};
-    change(answer);
-    result.push_back({says, simulated(in, answer)});
-  };
-  const Rows right = attention(in);
-  result.push_back(
-      {"all of it is NaN. Was m never raised to m_new? Or is the rescale factor upside down, "
-       "e^(m_new - m)? Both are infinite at the first tile",
-       {all(right.o, NAN), all(right.lse, NAN)}});
-  result.push_back({"the LSE was never written", {right.o, all(right.lse, NAN)}});
-  add("o was not rescaled when the maximum rose", [&](OnlineSoftmax& a) { a.of_o = one; });
-  add("l was not rescaled when the maximum rose", [&](OnlineSoftmax& a) { a.of_l = one; });
-  add("neither l nor o was rescaled when the maximum rose: was m overwritten before the rescale "
-      "factor was computed?",
-      [&](OnlineSoftmax& a) { a.of_l = a.of_o = one; });
-  add("the rescale factor is a power of 2; scores need powers of e",
-      [&](OnlineSoftmax& a) { a.of_l = a.of_o = base_2; });
-  add("o was not divided by l at the end", [&](OnlineSoftmax& a) { a.o = undivided; });
-  add("a row that sees no key is NaN: 0 / 0",
-      [](OnlineSoftmax& a) { a.o = [](double sum, double l) { return sum / l; }; });
-  add("a row that sees no key is NaN: its m and m_new are both -infinity, and -infinity - "
-      "-infinity is not a number",
-      [&](OnlineSoftmax& a) { a.of_l = a.of_o = bare; });
-  const double scale = static_cast<double>(in.scale);
-  const auto lse = [&](const std::string& says, auto of) {
-    add(says, [&](OnlineSoftmax& a) {
-      a.lse = [=](double m, double l) { return l == 0 ? kMinusInfinity : of(m, l); };
-    });
-  };
-  lse("m is missing from the LSE: l is a sum of e^(score - m)",
-      [](double, double l) { return std::log(l); });
-  const std::string in_base_2 = "the LSE is a natural logarithm, and this is one in base 2";
-  lse(in_base_2, [](double m, double l) { return m + std::log2(l); });
-  lse(in_base_2, [](double m, double l) { return (m + std::log(l)) / std::log(2.0); });
-  lse("this is m + l; the LSE is m + ln(l)", [](double m, double l) { return m + l; });
-  lse("m was scaled twice: scores are scaled already",
-      [=](double m, double l) { return scale * m + std::log(l); });
-  return result;
-}
+constexpr int kFlash2Queries = 64;  // of a block; a tile has 32 keys
 
 void grade(const Sizes& sizes) {
   const Inputs in = random_inputs<float>(sizes, 2);
-  check_rows(launched(in), {}, in, attention(in), 2e-5, wrongs(in));
+  check_rows(launched(in), {}, in, attention(in), 2e-5, {});
 }
 
 }  // namespace

@@ -36,45 +36,14 @@ struct Case {
   }
 };
 
-using Cost = std::function<double(std::int64_t parts)>;
-
-// The number up to `most` that costs least: the smallest of several, or the largest.
-int cheapest(const Cost& cost, std::int64_t most, bool largest = false) {
+// The number up to `most` that costs least, and the smallest of several.
+template <class Cost>
+std::int64_t cheapest(std::int64_t most, Cost cost) {
   std::int64_t best = 1;
   for (std::int64_t parts = 2; parts <= most; ++parts) {
-    if (cost(parts) < cost(best) || (largest && cost(parts) == cost(best))) best = parts;
+    if (cost(parts) < cost(best)) best = parts;
   }
-  return static_cast<int>(best);
-}
-
-// Costs that leave something out, with what to say.
-std::vector<std::pair<std::string, Cost>> wrong_costs(const Case& c) {
-  const auto tiles_of = [=](std::int64_t parts) { return static_cast<double>(c.longest(parts)); };
-  const auto waves_of = [=](std::int64_t parts) { return static_cast<double>(c.waves(parts)); };
-  return {{"a wave that is not full takes as long as one that is: the number of waves rounds up",
-           [=](std::int64_t parts) {
-             const auto whole = std::max<std::int64_t>(1, c.items * parts / c.blocks);
-             return static_cast<double>(whole) * (c.block + tiles_of(parts)) + c.merge(parts);
-           }},
-          {"the longest part decides: its tiles round up",
-           [=](std::int64_t parts) {
-             return waves_of(parts) * (c.block + static_cast<double>(c.tiles / parts)) +
-                    c.merge(parts);
-           }},
-          {"a wave that is not full takes as long as one that is: the number of waves rounds up",
-           [=](std::int64_t parts) {
-             return std::max(1.0, c.full(parts)) * (c.block + tiles_of(parts)) + c.merge(parts);
-           }},
-          {"a block costs something before its first tile in every wave, not only in the first",
-           [=](std::int64_t parts) {
-             return waves_of(parts) * tiles_of(parts) + c.block + c.merge(parts);
-           }},
-          {"a block costs something before its first tile",
-           [=](std::int64_t parts) { return waves_of(parts) * tiles_of(parts) + c.merge(parts); }},
-          {"one part has no merge, which costs nothing",
-           [=](std::int64_t parts) { return c.cost(parts) + (parts == 1 ? c.part : 0); }},
-          {"the merge costs something for each part",
-           [=](std::int64_t parts) { return waves_of(parts) * (c.block + tiles_of(parts)); }}};
+  return best;
 }
 
 void grade(const Case& c) {
@@ -84,29 +53,26 @@ void grade(const Case& c) {
   require(parts <= kMostParts, "there are at most 128 parts" + where);
   require(parts == 1 || parts <= c.tiles, "there are more parts than tiles" + where);
   const std::int64_t most = std::min(c.tiles, kMostParts);
-  const auto cost = [&](std::int64_t n) { return c.cost(n); };
-  const int right = cheapest(cost, most);
+  const std::int64_t right = cheapest(most, [&](std::int64_t n) { return c.cost(n); });
   if (parts == right) return;
   const std::string costs = fmt::format("{} parts cost {:g}, and {} cost {:g}: ", parts,
                                         c.cost(parts), right, c.cost(right));
-  const std::int64_t filling = std::clamp<std::int64_t>(c.blocks / c.items, 1, most);
-  require(parts != 1 || filling == 1,
-          costs +
-              "it seems to be always one part. Or does a wave that is not full cost a fraction? It "
-              "takes as long as one that is: the number of waves rounds up" +
-              where);
-  for (const auto& [says, wrong] : wrong_costs(c)) {
-    require(parts != cheapest(wrong, most), costs + says + where);
-  }
-  require(c.cost(parts) != c.cost(right), costs + "the smaller one of several is wanted" + where);
-  std::int64_t power = 1;
-  for (std::int64_t n = 2; n <= most; n *= 2) {
-    if (c.cost(n) < c.cost(power)) power = n;
-  }
-  require(parts != power, costs + "there are numbers between powers of two" + where);
-  require(parts != filling,
-          costs + "as many parts as fill the GPU once are not always best" + where);
-  refuse(costs + "the cost differs from that of the task" + where);
+  require(parts != 1, costs + "it seems to be always one part" + where);
+  require(
+      c.cost(parts) != c.cost(right),
+      costs + "of equal costs the smaller number is wanted, and one part needs no merge" + where);
+  require(parts != cheapest(most,
+                            [&](std::int64_t n) {
+                              const double waves = std::max(1.0, c.full(n));
+                              return waves * (c.block + static_cast<double>(c.longest(n))) +
+                                     c.merge(n);
+                            }),
+          costs + "a wave that is not full takes as long as one that is: round up" + where);
+  refuse(costs +
+         "the cost differs from that of the task. Does the number of waves round up, and "
+         "the tiles of the longest part? Does each wave cost what a block costs before its "
+         "first tile, does one part need no merge, and is each number tried?" +
+         where);
 }
 
 // Cases of which each tells one wrong cost from the right one, among many.

@@ -15,124 +15,46 @@ namespace {
 
 constexpr int kHeadDim = 64, kDecodeWarps = 4;
 
-// Which warp has a key, when keys are dealt round robin or in contiguous ranges.
-int owner(const Sizes& s, bool pieces, int key) {
-  return pieces ? key / ceil_div(s.length_k, kDecodeWarps) : key % kDecodeWarps;
-}
-
-// One head's part of the keys, as a warp has it.
-struct Part {
-  double m = kMinusInfinity, l = 0;
-  std::vector<double> o = std::vector<double>(kHeadDim, 0.0);
-};
-
-std::vector<Part> parts(const Inputs& in, int head, bool pieces) {
-  const Sizes& s = in.sizes;
-  const int kv_head = head / (s.heads / s.kv_heads);
-  std::vector<Part> result(kDecodeWarps);
-  for (int pass = 0; pass < 2; ++pass) {
-    for (int key = 0; key < s.length_k; ++key) {
-      Part& part = result[owner(s, pieces, key)];
-      const double score = static_cast<double>(in.scale) * product_of(in, head, kv_head, 0, key);
-      if (pass == 0) {
-        part.m = std::max(part.m, score);
-        continue;
-      }
-      const double p = std::exp(score - part.m);
-      part.l += p;
-      for (int e = 0; e < kHeadDim; ++e) {
-        part.o[e] += p * static_cast<double>(in.v[(kv_head * s.length_k + key) * kHeadDim + e]);
-      }
-    }
-  }
-  return result;
-}
-
-// Parts that are merged with some weights.
-Rows merged(const Inputs& in, bool pieces, const std::function<double(const Part&, double m)>& of_l,
-            const std::function<double(const Part&, double m)>& of_o) {
-  Rows rows;
-  for (int head = 0; head < in.sizes.heads; ++head) {
-    const std::vector<Part> all_parts = parts(in, head, pieces);
-    double m = kMinusInfinity, l = 0;
-    std::vector<double> o(kHeadDim, 0.0);
-    for (const Part& part : all_parts) m = std::max(m, part.m);
-    for (const Part& part : all_parts) {
-      l += of_l(part, m) * part.l;
-      for (int e = 0; e < kHeadDim; ++e) o[e] += of_o(part, m) * part.o[e];
-    }
-    for (const double x : o) rows.o.push_back(l == 0 ? 0 : x / l);
-    rows.lse.push_back(l == 0 ? kMinusInfinity : m + std::log(l));
-  }
-  return rows;
-}
-
-double weight(const Part& part, double m) {
-  return part.m == kMinusInfinity ? 0 : std::exp(part.m - m);
-}
-
 std::vector<Wrong> wrongs(const Inputs& in) {
   const Sizes& s = in.sizes;
   const auto scale = static_cast<double>(in.scale);
-  const Rows right = attention(in);
-  const auto some = [&](auto which) {
-    return attention(in, [&](int, int, int key, double product) {
-      return key < s.length_k && which(key) ? scale * product : kMinusInfinity;
-    });
+  const auto with = [&](auto score, const std::function<int(int)>& kv_head = nullptr) {
+    return attention(
+        in,
+        [&](int head, int, int key, double product) {
+          return key < s.length_k ? score(head, key, product) : kMinusInfinity;
+        },
+        kv_head);
   };
-  const auto scaled = [&](double by) {
-    return attention(in, [&](int, int, int key, double product) {
-      return key < s.length_k ? by * product : kMinusInfinity;
-    });
+  // The largest score of each head's and warp's keys, which are dealt round robin.
+  std::vector<double> m(static_cast<std::size_t>(s.heads * kDecodeWarps), kMinusInfinity);
+  const auto part_of = [&](int head, int key) {
+    return static_cast<std::size_t>(head * kDecodeWarps + key % kDecodeWarps);
   };
-  const auto one = [](const Part&, double) { return 1.0; };
-  std::vector<Wrong> result{
-      {s.length_k > 0 ? "nothing was written" : "without any key it is NaN: -infinity - -infinity",
-       {all(right.o, NAN), all(right.lse, NAN)}},
-      {"the LSE was never written", {right.o, all(right.lse, NAN)}}};
-  for (const bool pieces : {false, true}) {
-    for (int w = 0; w < kDecodeWarps; ++w) {
-      result.push_back(
-          {fmt::format("only the keys of warp {} are in the result: the warps were not merged", w),
-           some([=](int key) { return owner(s, pieces, key) == w; })});
-    }
-    result.push_back(
-        {"sums that are relative to different maxima were added: each warp's l and o need the "
-         "weight e^(m - m_all)",
-         merged(in, pieces, one, one)});
-    result.push_back(
-        {"the warps' o was not rescaled to the common maximum", merged(in, pieces, weight, one)});
-    result.push_back(
-        {"the warps' l was not rescaled to the common maximum", merged(in, pieces, one, weight)});
-  }
-  result.insert(
-      result.end(),
-      {{"the last keys are left out: the number of keys is not a multiple of the number of warps",
-        some([&](int key) { return key < s.length_k / kDecodeWarps * kDecodeWarps; })},
-       {"the scale is a.scale; here it is not 1 / sqrt(head_dim)", scaled(1 / std::sqrt(kHeadDim))},
-       {"the scores are not scaled", scaled(1)},
-       {"the scores are scaled twice", scaled(scale * scale)},
-       {"head h uses keys and values of h % kv_heads; the heads of a group are neighbours: h / "
-        "(heads / kv_heads)",
-        attention(
-            in,
-            [&](int, int, int key, double product) {
-              return key < s.length_k ? scale * product : kMinusInfinity;
-            },
-            [&](int head) { return head % s.kv_heads; })}});
-  // What it is when nothing is subtracted: infinite, and infinity / infinity.
-  Rows overflow = right;
-  for (std::size_t i = 0; i < right.lse.size(); ++i) {
-    if (right.lse[i] < 88) continue;
-    overflow.lse[i] = std::numeric_limits<double>::infinity();
-    std::fill_n(overflow.o.begin() + static_cast<std::ptrdiff_t>(i) * kHeadDim, kHeadDim, NAN);
-  }
-  result.push_back({"no maximum is subtracted: e^score is infinite for a large score", overflow});
-  result.push_back({"without any key O is NaN: 0 / 0", {all(right.o, NAN), right.lse}});
-  Rows base_2 = right;
-  for (double& lse : base_2.lse) lse /= std::log(2.0);
-  result.push_back({"the LSE is in base 2; it is a natural logarithm", base_2});
-  return result;
+  with([&](int head, int key, double product) {
+    double& of_part = m[part_of(head, key)];
+    of_part = std::max(of_part, scale * product);
+    return 0.0;
+  });
+  const Rows added = with(
+      [&](int head, int key, double product) { return scale * product - m[part_of(head, key)]; });
+  return {{"only the keys of warp 0 are in the result: the warps were not merged",
+           with([&](int, int key, double product) {
+             return key % kDecodeWarps == 0 ? scale * product : kMinusInfinity;
+           })},
+          {"sums that are relative to different maxima were added: each warp's l and o need the "
+           "weight e^(m - m_all)",
+           {added.o, {}}},
+          {"the last keys are left out: the number of keys is not a multiple of the number of "
+           "warps",
+           with([&](int, int key, double product) {
+             return key < s.length_k / kDecodeWarps * kDecodeWarps ? scale * product
+                                                                   : kMinusInfinity;
+           })},
+          {"head h uses keys and values of h % kv_heads; the heads of a group are neighbours: h / "
+           "(heads / kv_heads)",
+           with([&](int, int, double product) { return scale * product; },
+                [&](int head) { return head % s.kv_heads; })}};
 }
 
 const std::vector<Reason> kReasons = {
