@@ -105,6 +105,12 @@ std::string line_of(const SourceLines& lines, std::uintptr_t code) {
   return found->second.back();
 }
 
+bool is_of_course(const std::string& line) {
+  const auto is_digit = [&](std::size_t i) { return line[i] >= '0' && line[i] <= '9'; };
+  const bool is_of_lesson = line.size() > 2 && is_digit(0) && is_digit(1) && line[2] == '_';
+  return is_of_lesson || (line.compare(0, 7, "common/") == 0 && contains(line, "/tests/"));
+}
+
 bool is_of_kernel(const std::string& line) {
   return !contains(line, "??") && line.compare(0, 5, "/usr/") != 0 &&
          (contains(line, "/tests/") || !contains(line, "common/"));

@@ -29,6 +29,10 @@ std::string line_of(const SourceLines& lines, std::uintptr_t code);
 /// Whether the file of a line lies in one of the folders, which '|' separates.
 bool lies_in(const std::string& line, const std::string& folders);
 
+/// Whether a line is of a lesson, or of the tests in `common`. Headers of packages are not, wherever
+/// they lie: their names, seen from the repository, begin with neither.
+bool is_of_course(const std::string& line);
+
 /// Whether a line is a kernel's, and neither the lab's nor a library's.
 bool is_of_kernel(const std::string& line);
 

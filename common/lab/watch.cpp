@@ -553,7 +553,7 @@ Report Watch::State::report() {
   report.traffic = traffic.report(sites);
   for (const std::uintptr_t call : calls) {
     const std::string line = line_of(lines, call);
-    if (!is_of_kernel(line) || !says_something(FA_ROOT_DIRECTORY + line)) continue;
+    if (!is_of_course(line) || !says_something(FA_ROOT_DIRECTORY + line)) continue;
     report.coverage.lines.insert(line);
     if (has_reached(call)) report.coverage.reached.insert(line);
   }

@@ -83,6 +83,19 @@ TEST_CASE("a line of a package is not a kernel's, wherever the package lies") {
   CHECK_FALSE(lab::lies_in("mine.cu:2", ""));
 }
 
+TEST_CASE("only lines of lessons and tests count as reached or not") {
+  CHECK(lab::is_of_course("06_flash_backward/kernels/04_atomics.cuh:87"));
+  CHECK(lab::is_of_course("common/gpu/tests/broken.cuh:12"));
+  for (const char* const line :
+       {"/opt/eigen/include/eigen3/Eigen/src/Core/arch/Default/BFloat16.h:286",
+        "opt/eigen/include/eigen3/Eigen/Core:3",  // seen from a cache
+        "build/prefix/include/eigen3/Eigen/src/Core/arch/Default/Half.h:612",
+        "/home/me/06_flash_backward/mine.cuh:3", "common/gpu/hopper_lab.hpp:20", "??:0", "06"}) {
+    CAPTURE(line);
+    CHECK_FALSE(lab::is_of_course(line));
+  }
+}
+
 TEST_CASE("one mistake between two lines is reported once") {
   for (const char* name :
        {"sum_of_tiles_too_late", "barrier_in_two_branches", "returns_before_the_barrier",
