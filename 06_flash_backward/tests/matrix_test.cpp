@@ -31,17 +31,35 @@ void check(const Problem& problem, std::uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("the matrix of problems in float32") {
-  Tests::for_each_of_matrix(Type::kFloat32, check);
+TEST_CASE("the matrix of problems in float32, first part") {
+  Tests::for_each_of_matrix(Type::kFloat32, 0, check);
 }
-TEST_CASE("the matrix of problems in float16") {
-  Tests::for_each_of_matrix(Type::kFloat16, check);
+TEST_CASE("the matrix of problems in float32, second part") {
+  Tests::for_each_of_matrix(Type::kFloat32, 1, check);
 }
-TEST_CASE("the matrix of problems in bfloat16") {
-  Tests::for_each_of_matrix(Type::kBFloat16, check);
+TEST_CASE("the matrix of problems in float32, third part") {
+  Tests::for_each_of_matrix(Type::kFloat32, 2, check);
+}
+TEST_CASE("the matrix of problems in float16, first part") {
+  Tests::for_each_of_matrix(Type::kFloat16, 0, check);
+}
+TEST_CASE("the matrix of problems in float16, second part") {
+  Tests::for_each_of_matrix(Type::kFloat16, 1, check);
+}
+TEST_CASE("the matrix of problems in float16, third part") {
+  Tests::for_each_of_matrix(Type::kFloat16, 2, check);
+}
+TEST_CASE("the matrix of problems in bfloat16, first part") {
+  Tests::for_each_of_matrix(Type::kBFloat16, 0, check);
+}
+TEST_CASE("the matrix of problems in bfloat16, second part") {
+  Tests::for_each_of_matrix(Type::kBFloat16, 1, check);
+}
+TEST_CASE("the matrix of problems in bfloat16, third part") {
+  Tests::for_each_of_matrix(Type::kBFloat16, 2, check);
 }
 
-TEST_CASE("a hundred random problems") {
+TEST_CASE("random problems") {
   Tests::for_each_random_problem(check);
 }
 

@@ -193,10 +193,14 @@ struct RungTests {
     return coverage;
   }
 
-  /// Calls check(problem, seed) for the matrix of problems: all of it on a GPU, else a thinner one.
+  static Extent extent() {
+    return on_gpu() ? Extent::kAll : wants_all_tests() ? Extent::kThin : Extent::kFew;
+  }
+  /// Calls check(problem, seed) for a part of the matrix of problems: see
+  /// attention::for_each_of_matrix().
   template <class Check>
-  static void for_each_of_matrix(Type type, Check check) {
-    attention::for_each_of_matrix(type, on_gpu(), check);
+  static void for_each_of_matrix(Type type, std::size_t part, Check check) {
+    attention::for_each_of_matrix(type, extent(), part, check);
   }
   /// A problem with the head dimensions of MLA in its place, if a rung supports that.
   static Problem with_mla(Problem problem) {
@@ -208,12 +212,13 @@ struct RungTests {
     }
     return given;
   }
-  /// Calls check(problem, seed) for random problems, a hundred or FA_FUZZ_COUNT of the environment:
-  /// see fuzz_seed(). Those beyond the first hundred are short: the checker takes most of the time.
+  /// Calls check(problem, seed) for random problems: FA_FUZZ_COUNT of the environment, or a hundred, or
+  /// a quarter of that for Extent::kFew; see fuzz_seed(). Those beyond the first hundred are short:
+  /// the checker takes most of the time.
   template <class Check>
   static void for_each_random_problem(Check check) {
     const char* const given = std::getenv("FA_FUZZ_COUNT");
-    const int count = given != nullptr ? std::atoi(given) : 100;
+    const int count = given != nullptr ? std::atoi(given) : extent() == Extent::kFew ? 25 : 100;
     const std::uint64_t seed = fuzz_seed();
     MESSAGE("FA_FUZZ_SEED=" << seed);
     std::mt19937_64 random(seed);
