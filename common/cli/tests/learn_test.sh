@@ -112,6 +112,10 @@ learn BUILD_STATUS=1 run
 expect "a build that fails" 2
 learn CTEST_STATUS=8 test
 expect "a failing test" 1
+learn test
+expect "test leaves out what is for contributors" 0 "-LE ^contributor$"
+learn test 2 --all
+expect "test --all runs all tests of a lesson" 0 "-L ^lesson(02)" "!contributor"
 learn bench 2
 expect "bench needs a GPU" 2 GPU
 learn trace 1
@@ -158,6 +162,9 @@ doxygen|0|works|docs|0|doxygen;fonts-stix;python3-venv
 doctest-dev|1000|works|run|0|sudo -n env DEBIAN_FRONTEND=noninteractive apt-get install
 g++|1000|refuses|run|2|sudo apt-get install
 doctest-dev|1000|none|run|0|doctest-dev;!apt-get update
+chromium mpirun|0|works|test --all|0|install -y --no-install-recommends;openmpi-bin;chromium
+mpirun|1000|refuses|test --all|0|openmpi-bin;skipped
+mpirun|0|works|test|0|!openmpi-bin
 g++ doctest-dev|1000|none|run|2|g++
 g++|0|works|run --no-install|2|g++;!apt-get update
 g++|0|works|doctor|2|g++;!apt-get update
