@@ -1,0 +1,23 @@
+"""Facts of the course as a whole: the front page, and what several lessons share."""
+
+from docs.facts.lesson05 import _ratios as _forward_ratios
+from docs.facts.lesson06 import _ratios as _backward_ratios
+from docs.facts.records import cells, count
+
+
+def ahead_at_most_points():  # @475
+    """H200, h200_05_interface and h200_06_interface, bfloat16: the course is more than 2 % faster
+    than the fastest other implementation at more than half of all points."""
+    both = (_forward_ratios(), _backward_ratios())
+    ahead = sum(count(ratios, lambda ratio: ratio > 1.02) for ratios in both)
+    return ahead > 0.5 * sum(map(len, both))
+
+
+def course_hours():  # @476
+    """The table of the front page: hours of all lessons."""
+    return cells("README.md", "all", "hours")
+
+
+def first_lessons_hours():  # @477
+    """The same for lessons 01 to 03."""
+    return sum(cells("README.md", f"*0{lesson}.*", "hours") for lesson in (1, 2, 3))
