@@ -5,7 +5,7 @@ from docs.facts.lesson06 import _ratios as _backward_ratios
 from docs.facts.records import cells, count
 
 
-def ahead_at_most_points():  # @475
+def ahead_at_most_points():
     """H200, h200_05_interface and h200_06_interface, bfloat16: the course is more than 2 % faster
     than the fastest other implementation at more than half of all points."""
     both = (_forward_ratios(), _backward_ratios())
@@ -13,11 +13,11 @@ def ahead_at_most_points():  # @475
     return ahead > 0.5 * sum(map(len, both))
 
 
-def course_hours():  # @476
+def course_hours():
     """The table of the front page: hours of all lessons."""
     return cells("README.md", "all", "hours")
 
 
-def first_lessons_hours():  # @477
+def first_lessons_hours():
     """The same for lessons 01 to 03."""
     return sum(cells("README.md", f"*0{lesson}.*", "hours") for lesson in (1, 2, 3))

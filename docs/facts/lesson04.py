@@ -32,7 +32,7 @@ def matmul_tflops(step):
     return _of(step, "tflops")
 
 
-def cublas_tflops():  # @10
+def cublas_tflops():
     """TFLOP/s of cuBLAS, float32."""
     return _of("cuBLAS", "tflops", group="matmul")
 
@@ -72,86 +72,86 @@ def matmul_faster(new, old):
     return matmul_tflops(new) > matmul_tflops(old)
 
 
-def shared_transpose_speedup():  # @1
+def shared_transpose_speedup():
     """Steps 03 and 02, milliseconds."""
     return _memory("02_*", "milliseconds") / _memory(_FIRST_TRANSPOSE, "milliseconds")
 
 
-def padded_transpose_speedup():  # @2
+def padded_transpose_speedup():
     """Step 03 with and without padding, milliseconds."""
     return _memory(_FIRST_TRANSPOSE, "milliseconds") / _memory(_PADDED, "milliseconds")
 
 
-def padding_saves_wavefronts():  # @3
+def padding_saves_wavefronts():
     """The lab's count for step 03 without and with padding, in chapter 2's table: 16 times."""
     page = "04_tiled_matmul/2_memory.md"
     shared, padded = (cells(page, row, "wavefronts") for row in (_FIRST_TRANSPOSE, _PADDED))
     return within(shared / padded, 15, 17)
 
 
-def swizzled_as_fast_as_padded():  # @4
+def swizzled_as_fast_as_padded():
     """Steps 04 and 03 with padding are at most 2 % apart."""
     return apart(_memory(_PADDED, "milliseconds"), _memory("04_*", "milliseconds")) <= 2
 
 
-def padded_transpose_read_gb_per_s():  # @6
+def padded_transpose_read_gb_per_s():
     """Half of what step 03 with padding moves."""
     return _memory(_PADDED, "gigabytes_per_second") / 2
 
 
-def padded_transpose_latency_us():  # @7
+def padded_transpose_latency_us():
     """Little's law: 132 SMs with 8192 bytes in flight each, at that rate."""
     return 132 * 8192 / (padded_transpose_read_gb_per_s() * 1000)
 
 
-def vector_add_read_gb_per_s():  # @8
+def vector_add_read_gb_per_s():
     """Two thirds of what step 01 moves."""
     return _memory("01_*", "gigabytes_per_second") * 2 / 3
 
 
-def online_softmax_gain():  # @9
+def online_softmax_gain():
     """Step 06 over step 05, GB/s, in percent."""
     return more(*(_memory(step, "gigabytes_per_second") for step in ("06_*", "05_*")))
 
 
-def transposed_b_ms(step):  # @14 14:08 15:07
+def transposed_b_ms(step):
     """Milliseconds with B transposed."""
     return _of(step, "milliseconds", group="matmul_bt")
 
 
-def coalesced_requested_tb_per_s():  # @17
+def coalesced_requested_tb_per_s():
     """Step 08 requests 160 bytes for 64 FLOPs."""
     return matmul_tflops("08") * 160 / 64
 
 
-def coalesced_requested_over_peak():  # @18
+def coalesced_requested_over_peak():
     """The same over the bandwidth of global memory."""
     return coalesced_requested_tb_per_s() / _BANDWIDTH
 
 
-def shared_tiles_requested_tb_per_s():  # @19
+def shared_tiles_requested_tb_per_s():
     """Step 09 requests 8 bytes for 64 FLOPs."""
     return matmul_tflops("09") * 8 / 64
 
 
-def shared_tiles_requested_percent():  # @20
+def shared_tiles_requested_percent():
     """The same in percent of the bandwidth of global memory."""
     return 100 * shared_tiles_requested_tb_per_s() / _BANDWIDTH
 
 
-def matmuls_reach_what_wavefronts_allow():  # @23
+def matmuls_reach_what_wavefronts_allow():
     """Chapter 3's table: what each step reaches is 0.64 to 0.9 of what its wavefronts allow."""
     reached, allowed = (each(cells(_MATMUL, "*", f"{c} % of peak")) for c in ("reached", "at most"))
     return all(0.64 <= x / y <= 0.9 for x, y in zip(reached, allowed))
 
 
-def quarter_of_wavefronts():  # @24
+def quarter_of_wavefronts():
     """Chapter 3's table: the lab's wavefronts of step 11 are 0.25 to 0.34 of step 09's."""
     eleven, nine = (cells(_MATMUL, step, "wavefronts lab") for step in ("11_*", "09_*"))
     return within(eleven / nine, 0.25, 0.34)
 
 
-def half_of_wavefronts_conflict():  # @25
+def half_of_wavefronts_conflict():
     """The profile of step 11 in theory 08: 0.4 to 0.6 of its wavefronts are conflicts."""
     conflicts, all_of_them = (cells(_PROFILE, "11_*", c) for c in ("conflicts", "wavefronts"))
     return within(conflicts / all_of_them, 0.4, 0.6)
@@ -161,43 +161,43 @@ def _waits(step, *reasons):
     return [profile("04", step, f"{reason}_wait") for reason in reasons]
 
 
-def waits_for_memory_and_barrier_alike():  # @28
+def waits_for_memory_and_barrier_alike():
     """The profile of step 12: both waits are less than 10 % apart."""
     return apart(*_waits("12", "global", "barrier")) < 10
 
 
-def ms_that_tensor_cores_do_not_save():  # @36
+def ms_that_tensor_cores_do_not_save():
     """Step 12 without the 2.05 ms of its FLOPs at the peak."""
     return matmul_ms("12") - 2.05
 
 
-def predicted_tensor_core_ms():  # @37
+def predicted_tensor_core_ms():
     """A sixteenth of the 2.05 ms, and half of the rest."""
     return 2.05 / 16 + ms_that_tensor_cores_do_not_save() / 2
 
 
-def tensor_core_speedup():  # @39
+def tensor_core_speedup():
     """Steps 15 and 12, milliseconds."""
     return matmul_ms("12") / matmul_ms("15")
 
 
-def waits_for_shared_memory_most():  # @44
+def waits_for_shared_memory_most():
     """The profile of step 16: twice as long as for anything else."""
     others = _waits("16", "global", "barrier", "math", "fixed")
     return profile("04", "16", "shared_wait") > 2 * max(others)
 
 
-def back_to_back_below_shared_tiles():  # @49
+def back_to_back_below_shared_tiles():
     """Step 18 reaches less of the peak than step 09."""
     return matmul_percent_of_peak("18") < matmul_percent_of_peak("09")
 
 
-def persistent_8192_percent_of_cublas():  # @55
+def persistent_8192_percent_of_cublas():
     """Step 21 with 8192 rows and columns, bfloat16: h200_04_hopper."""
     return _hopper("21", "percent_of_cublas", group="mma")
 
 
-def float32_near_cublas():  # @56
+def float32_near_cublas():
     """Step 14 reaches 88 to 94 % of cuBLAS."""
     return within(matmul_percent_of_cublas("14"), 88, 94)
 
@@ -206,22 +206,22 @@ def _persistent_beyond_cublas():
     return [percent - 100 for percent in each(_hopper("21", "percent_of_cublas"))]
 
 
-def persistent_least_beyond_cublas():  # @57
+def persistent_least_beyond_cublas():
     """Step 21 with 8192 rows and columns, both forms of B: percent above cuBLAS, the smaller."""
     return min(_persistent_beyond_cublas())
 
 
-def persistent_most_beyond_cublas():  # @58
+def persistent_most_beyond_cublas():
     """The larger."""
     return max(_persistent_beyond_cublas())
 
 
-def cluster_reaches_cublas():  # @59
+def cluster_reaches_cublas():
     """Step 22, both forms of B: 98 to 102 % of cuBLAS."""
     return within(_of("22", "percent_of_cublas", group="mma*"), 98, 102)
 
 
-def cluster_loss():  # @60
+def cluster_loss():
     """Step 22 below step 21 with 8192 rows and columns, both forms of B, in percent."""
     return less(_hopper("22", "tflops"), _hopper("21", "tflops"))
 
@@ -236,22 +236,22 @@ def mma_sync_percent_of_peak(type):
     return points("h100_mma_rate", "percent", instruction="mma.sync", type=type, warps=16)
 
 
-def bytes_requested_over_bandwidth():  # @534
+def bytes_requested_over_bandwidth():
     """Step 08, in the table of theory 03."""
     return cells("docs/theory/03_tiling.md", "08_*", "% of peak") / 100
 
 
-def tiled_requests_near_a_quarter():  # @536
+def tiled_requests_near_a_quarter():
     """Steps 10 and on request 15 to 30 % of the bandwidth, in the table of theory 03."""
     return within(cells("docs/theory/03_tiling.md", "1*", "% of peak"), 15, 30)
 
 
-def double_buffer_spills():  # @538
+def double_buffer_spills():
     """Step 13 spills."""
     return _of("13", "spilled_bytes") > 0
 
 
-def pipelined_shared_memory_ratio():  # @549
+def pipelined_shared_memory_ratio():
     """Shared memory of step 16 over that of step 15."""
     return _of("16", "shared_bytes") / _of("15", "shared_bytes")
 
@@ -260,12 +260,12 @@ def _before(*steps):
     return [cells("docs/theory/07_software_pipelining.md", f"{s}_*", "x before") for s in steps]
 
 
-def pipelining_helps_tensor_cores_most():  # @545
+def pipelining_helps_tensor_cores_most():
     """The table of theory 07: steps 16 and 17 gain more than 13 and 14."""
     return min(_before("16", "17")) > max(_before("13", "14"))
 
 
-def pipelining_helps_attention_least():  # @546
+def pipelining_helps_attention_least():
     """The table of theory 07: attention's step 07 gains less than steps 13 and 14."""
     return _before("07")[0] < min(_before("13", "14"))
 
@@ -274,33 +274,33 @@ def _profiled(column, *kernels):
     return [cells(_PROFILE, kernel, column) for kernel in kernels]
 
 
-def padding_leaves_a_sixteenth():  # @550
+def padding_leaves_a_sixteenth():
     """Theory 08: the wavefronts of step 03 with and without padding."""
     padded, shared = _profiled("wavefronts", _PADDED, _FIRST_TRANSPOSE)
     return within(padded / shared, 0.06, 0.065)
 
 
-def padding_less_than_doubles_rate():  # @551
+def padding_less_than_doubles_rate():
     """Theory 08: the rate of step 03 with and without padding."""
     padded, shared = _profiled("% of peak", _PADDED, _FIRST_TRANSPOSE)
     return padded < 2 * shared
 
 
-def coalesced_third_of_sectors():  # @552
+def coalesced_third_of_sectors():
     """Theory 08: step 08 has less than a third of step 07's sectors."""
     return over(*_profiled("sectors", "08_*", "07_*")) < 1 / 3
 
 
-def register_tiles_more_sectors():  # @554
+def register_tiles_more_sectors():
     """Theory 08: step 11 has more sectors than step 10."""
     return below(*_profiled("sectors", "10_*", "11_*"))
 
 
-def register_tiles_conflict():  # @555
+def register_tiles_conflict():
     """Theory 08: step 11 has conflicts."""
     return _profiled("conflicts", "11_*")[0] > 0
 
 
-def register_tiles_fewer_wavefronts():  # @556
+def register_tiles_fewer_wavefronts():
     """Theory 08: step 11 has fewer wavefronts than step 10."""
     return below(*_profiled("wavefronts", "11_*", "10_*"))

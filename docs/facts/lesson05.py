@@ -45,17 +45,17 @@ def functor_forward_relative(case, base):
     return over(functor_forward_tflops(case, "course"), functor_forward_tflops(base, "course"))
 
 
-def functor_forward_slower_than_flex(case):  # @486 486:bias_4k
+def functor_forward_slower_than_flex(case):
     """The course is slower than FlexAttention."""
     return functor_forward_ratio(case, "flex") < 1
 
 
-def short_window_loses_a_fifth():  # @88
+def short_window_loses_a_fifth():
     """A window of 512 keys runs at less than 0.78 of the speed without a mask."""
     return functor_forward_relative("window_512_16k", "plain_4k") < 0.78
 
 
-def functor_windows_least_ratio():  # @487
+def functor_windows_least_ratio():
     """Both windows: the least ratio to FlexAttention."""
     return min(each(functor_forward_ratio("window_*", "flex")))
 
@@ -69,12 +69,12 @@ def _functor_step_losses():
         yield less(step, library)
 
 
-def functor_kernel_least_gain():  # @489
+def functor_kernel_least_gain():
     """H100, h100_05_functor_steps, no mask and causal: step 02 below step 14 in ms, percent."""
     return min(_functor_step_losses())
 
 
-def functor_kernel_most_gain():  # @490
+def functor_kernel_most_gain():
     """The largest of them."""
     return max(_functor_step_losses())
 
@@ -83,28 +83,28 @@ def _ratios(**fields):
     return points("h200_05_interface", "ratio", causal=None, type="bfloat16", **fields)
 
 
-def forward_ratio(group, mask="full"):  # @186 186:d192_v128 @187 187:d192_v128,causal
+def forward_ratio(group, mask="full"):
     """The course over the fastest other implementation for a group of shapes."""
     causal = mask == "causal"
     return points("h200_05_interface", "ratio", causal=causal, type="bfloat16", group=group)
 
 
-def forward_small_gain():  # @157
+def forward_small_gain():
     """The group small, causal: the course over the fastest other implementation, in percent."""
     return 100 * (forward_ratio("small", "causal") - 1)
 
 
-def forward_points_not_behind():  # @158
+def forward_points_not_behind():
     """All bfloat16 points: at how many the ratio is 1, rounded, or more."""
     return count(_ratios(), lambda ratio: ratio >= 0.9995)
 
 
-def forward_points():  # @159
+def forward_points():
     """How many bfloat16 points there are."""
     return len(_ratios())
 
 
-def forward_median_gain():  # @160
+def forward_median_gain():
     """All bfloat16 points: the median of the ratios, in percent above 1."""
     return 100 * (median(_ratios()) - 1)
 
@@ -113,22 +113,22 @@ def _float16_ratios():
     return points("h100_05_types", "ratio", causal=None, type="float16")
 
 
-def forward_float16_points_not_behind():  # @482
+def forward_float16_points_not_behind():
     """H100, h100_05_types, float16: at how many points the ratio is 1, rounded, or more."""
     return count(_float16_ratios(), lambda ratio: ratio >= 0.9995)
 
 
-def forward_float16_points():  # @483
+def forward_float16_points():
     """H100, h100_05_types, float16: how many points there are."""
     return len(_float16_ratios())
 
 
-def forward_float16_least_ratio():  # @484
+def forward_float16_least_ratio():
     """H100, h100_05_types, float16: the smallest ratio."""
     return min(each(_float16_ratios()))
 
 
-def forward_d256_ratio_to_fa3(mask="full"):  # @149 149: @150 150:causal
+def forward_d256_ratio_to_fa3(mask="full"):
     """H100, h100_05_interface, 256 columns, 4096 keys: the course over FlashAttention-3."""
     course, other = (
         points("h100_05_interface", "tflops", mask == "causal", D="256", length=4096, backend=who)
@@ -137,7 +137,7 @@ def forward_d256_ratio_to_fa3(mask="full"):  # @149 149: @150 150:causal
     return over(course, other)
 
 
-def interface_d128_16384_tflops():  # @531
+def interface_d128_16384_tflops():
     """bfloat16, 128 columns, 16384 keys: the course."""
     where = {"group": "d128", "type": "bfloat16", "length": 16384, "backend": "course"}
     return points("h200_05_interface", "tflops", **where)
@@ -151,53 +151,53 @@ def _counter(column, length=4096, type="bfloat16", causal=False):
     return points("h200_05_counters", column, causal=causal, **where)
 
 
-def forward_cycles():  # @124
+def forward_cycles():
     """bfloat16, 4096 keys: cycles of the course's kernel."""
     return _counter("cycles")
 
 
-def forward_million_cycles():  # @123
+def forward_million_cycles():
     """The same in millions."""
     return forward_cycles() / 1e6
 
 
-def forward_cycles_per_tile():  # @125
+def forward_cycles_per_tile():
     """The same for each of the 496.5 tiles of an SM."""
     return forward_cycles() / 496.5
 
 
-def forward_percent_of_matmul_cycles():  # @126
+def forward_percent_of_matmul_cycles():
     """The 2048 cycles that a tile's matmuls take at the peak, in percent of them."""
     return 100 * 2048 / forward_cycles_per_tile()
 
 
-def forward_tensor_percent():  # @127
+def forward_tensor_percent():
     """bfloat16, 4096 keys: percent of the time that tensor cores work."""
     return _counter("tensor")
 
 
-def forward_tensor_percent_long():  # @131
+def forward_tensor_percent_long():
     """Both types, 4096 keys and more: percent of the time that tensor cores work."""
     return _counter("tensor", lambda length: length >= 4096, "*")
 
 
-def forward_most_tensor_percent():  # @522
+def forward_most_tensor_percent():
     """Both types and masks, all lengths: the most."""
     return max(each(_counter("tensor", lambda length: length, "*", None)))
 
 
-def forward_ghz():  # @155
+def forward_ghz():
     """bfloat16, 4096 keys: cycles over the time of step 14."""
     return forward_cycles() / forward.ms("14", "128", "4096") / 1e6
 
 
-def forward_read_mb(who, length):  # @202 202:course,512 203:course,1024 204:cudnn,512 205:cudnn,1024 206:course,16384
+def forward_read_mb(who, length):
     """H100, causal: megabytes read from global memory."""
     where = {"D": "128", "backend": who, "length": int(length)}
     return points("h100_05_counters", "read_bytes", True, **where) / 1e6
 
 
-def modelled_read_mb():  # @207
+def modelled_read_mb():
     """The model's table in the appendix: megabytes read with 16384 keys."""
     return cells(_EXPERIMENTS, "16384", "read, MB", choice="the rule's")
 
@@ -205,28 +205,28 @@ def modelled_read_mb():  # @207
 # ---- The ladder.
 
 
-def naive_near_a_tenth_of_peak():  # @92
+def naive_near_a_tenth_of_peak():
     """Step 01, float32, 64 columns: 9 to 12 % of the peak."""
     return within(forward_float32.percent_of_peak("01", "64", "4096"), 9, 12)
 
 
-def first_steps_near_a_tenth_of_peak():  # @185
+def first_steps_near_a_tenth_of_peak():
     """Steps 01 and 02, float32, 64 columns: 8 to 12 % of the peak."""
     steps = (forward_float32.percent_of_peak(step, "64", "4096") for step in ("01", "02"))
     return all(within(step, 8, 12) for step in steps)
 
 
-def register_tiles_near_their_limit():  # @100 @212
+def register_tiles_near_their_limit():
     """Step 04, float32, 64 columns: 60 to 66.7 % of the peak."""
     return within(forward_float32.percent_of_peak("04", "64"), 60, 66.7)
 
 
-def flash_2_speedup_in_range():  # @532
+def flash_2_speedup_in_range():
     """Step 03 over step 01, float32, 64 columns: 2 to 3 times."""
     return within(forward_float32.speedup("03", "01", "64", "4096"), 2, 3)
 
 
-def pipeline_gains_little():  # @103
+def pipeline_gains_little():
     """Step 07 over step 06, 64 columns: 2 to 12 %."""
     return within(forward.gain("07", "06", "64"), 2, 12)
 
@@ -236,37 +236,37 @@ def _without(row, column="full", title="*"):
     return cells(_TENSOR_CORES, row, column, title)
 
 
-def exp2_costs_what_all_does():  # @105
+def exp2_costs_what_all_does():
     """Ablations of chapter 2: without exp2 it takes over 0.9 of what 64 keys take with all else."""
     return _without("exp(x)*") > 0.9 * _without("tiles of 64*", "with all above: full")
 
 
-def mask_ablation_costs_little():  # @106
+def mask_ablation_costs_little():
     """Ablations of chapter 2: the mask for every tile takes 1.05 to 1.12 times as long."""
     return within(_without("a mask*"), 1.05, 1.12)
 
 
-def dropout_ablation_costs_little():  # @107
+def dropout_ablation_costs_little():
     """Ablations of chapter 2: the code of dropout takes 1.05 to 1.12 times as long."""
     return within(_without("dropout*"), 1.05, 1.12)
 
 
-def rescaling_ablation_helps():  # @108
+def rescaling_ablation_helps():
     """Ablations of chapter 2: O rescaled always takes less than 0.97 of the time."""
     return _without("O rescaled*") < 0.97
 
 
-def tensor_core_attention_third_of_peak():  # @109
+def tensor_core_attention_third_of_peak():
     """Step 08, 128 columns: 30 to 37 % of the peak."""
     return within(forward.percent_of_peak("08", "128", "4096"), 30, 37)
 
 
-def wgmma_cycles():  # @111
+def wgmma_cycles():
     """Stamps of step 09, H100, in the appendix: cycles of a block."""
     return cells(_DETAILS, "09_wgmma", "cycles")
 
 
-def wgmma_percent_of_peak():  # @112
+def wgmma_percent_of_peak():
     """Stamps of step 09, H100, in the appendix: percent of the peak."""
     return cells(_DETAILS, "09_wgmma", "% of peak")
 
@@ -276,38 +276,38 @@ def _stamps(column, *steps):
     return [cells(_OVERLAP, step, column) for step in steps or ("11_overlap", "10_warp_specialized")]
 
 
-def stamped_steps_apart():  # @117
+def stamped_steps_apart():
     """Chapter 4's stamps: the times of steps 11 and 10, in percent."""
     return apart(*_stamps("us"))
 
 
-def overlap_saves_percent():  # @118
+def overlap_saves_percent():
     """Step 11 below step 10, 128 columns, milliseconds, in percent."""
     return less(forward.ms("11", "128", "4096"), forward.ms("10", "128", "4096"))
 
 
-def overlap_halves_matmul_waits():  # @119
+def overlap_halves_matmul_waits():
     """Chapter 4's stamps: step 11 waits less than 0.45 of step 10 for matmuls."""
     return below(over(*_stamps("waits: matmul")), 0.45)
 
 
-def overlap_more_softmax_cycles():  # @120
+def overlap_more_softmax_cycles():
     """Chapter 4's stamps: the softmax of step 11 takes so many cycles more."""
     return minus(*_stamps("softmax"))
 
 
-def overlap_longer_rest():  # @121
+def overlap_longer_rest():
     """Chapter 4's stamps: the rest of step 11 takes longer."""
     new, old = _stamps("rest")
     return new > old
 
 
-def overlap_shorter_copy_waits():  # @122
+def overlap_shorter_copy_waits():
     """Chapter 4's stamps: step 11 waits less for copies."""
     return below(*_stamps("copy"))
 
 
-def ping_pong_neither_faster_nor_slower():  # @130
+def ping_pong_neither_faster_nor_slower():
     """Steps 12 and 11, 128 columns, bfloat16 causal and float16: ratios on both sides of 1."""
     half = Ladder("h200_05_flash_forward", "float16").speedup("12", "11", "128", "all", "both")
     ratios = each(forward.speedup("12", "11", "128", "all", "causal")) + each(half)
@@ -318,12 +318,12 @@ def _exponentials(place):
     return points("h200_05_exponentials", "tflops", causal=None, D="128", kernel=f"{place} the wait")
 
 
-def exponentials_before_the_wait_slower():  # @133
+def exponentials_before_the_wait_slower():
     """H200, h200_05_exponentials, 128 columns, all lengths and masks."""
     return below(_exponentials("before"), _exponentials("after"))
 
 
-def exponentials_before_the_wait_loss():  # @208
+def exponentials_before_the_wait_loss():
     """The same, in percent."""
     return less(_exponentials("before"), _exponentials("after"))
 
@@ -333,23 +333,23 @@ def _scheduler(backend, type="*", length=1, causal=False):
     return points("h200_05_scheduler", "tflops", causal=causal, what="time", **where)
 
 
-def fixed_order_causal_loss():  # @142
+def fixed_order_causal_loss():
     """H200, h200_05_scheduler, from 1024 keys, causal: the fixed order below the dynamic one, %."""
     return less(_scheduler("fixed order", length=1024, causal=True), _scheduler("course", length=1024, causal=True))
 
 
-def fixed_order_full_within_noise():  # @143
+def fixed_order_full_within_noise():
     """H200, h200_05_scheduler, from 1024 keys, no mask: at most 2 % apart."""
     both = (_scheduler(who, length=1024) for who in ("fixed order", "course"))
     return within(apart(*both), 0, 2)
 
 
-def float16_most_below_bfloat16():  # @188
+def float16_most_below_bfloat16():
     """H200, h200_05_scheduler, all masks: float16 below bfloat16, in percent, the most."""
     return max(each(less(*(_scheduler("course", t, causal=None) for t in ("float16", "bfloat16")))))
 
 
-def flash_2_over_ten_times_math():  # @533
+def flash_2_over_ten_times_math():
     """H200, h200_05_scheduler, bfloat16: FlashAttention-2 over PyTorch's own, all points."""
     flash, plain = (
         points("h200_05_scheduler", "tflops", None, what="time", type="bfloat16", backend=who)
@@ -358,18 +358,18 @@ def flash_2_over_ten_times_math():  # @533
     return within(over(flash, plain), 10, float("inf"))
 
 
-def lazy_rescaling_d64_most_percent():  # @148
+def lazy_rescaling_d64_most_percent():
     """Step 14, 64 columns, no mask: the most percent of the peak."""
     return max(each(forward.percent_of_peak("14", "64")))
 
 
-def mirrored_tiles_mostly_slower():  # @156
+def mirrored_tiles_mostly_slower():
     """Step 16 is slower than step 15 at more than 0.8 of all points."""
     ratios = forward.speedup("16", "15", "all", "all", "both")
     return count(ratios, lambda ratio: ratio < 1) > 0.8 * len(ratios)
 
 
-def tensor_steps_percent_of_warps():  # @539
+def tensor_steps_percent_of_warps():
     """Steps 05 to 09, 64 columns: resident warps in percent of the most."""
     steps = (forward.percent_of_warps(f"{step:02}", "64", "4096") for step in range(5, 10))
     return list(steps)
@@ -378,22 +378,22 @@ def tensor_steps_percent_of_warps():  # @539
 # ---- float32 on tensor cores: steps 04 and 17.
 
 
-def tf32_multiply_adds_ratio():  # @214
+def tf32_multiply_adds_ratio():
     """TF32's 2048 multiply-adds in three parts over 256 of the units, as far as mma.sync gets."""
     return 2048 / 3 / 256 * mma_sync_percent_of_peak("tf32") / 100
 
 
-def tf32_steps_alike():  # @219
+def tf32_steps_alike():
     """Step 17 with 128 and 64 columns: less than 8 % apart."""
     return apart(*(forward_float32.tflops("17", d, "4096") for d in ("128", "64"))) < 8
 
 
-def tf32_cycles_percent():  # @220
+def tf32_cycles_percent():
     """24 % of the tensor cores' peak, of what mma.sync can reach, in percent."""
     return 24 / mma_sync_percent_of_peak("tf32") * 100
 
 
-def tf32_waits_are_short():  # @226
+def tf32_waits_are_short():
     """The profile of step 17: fixed and math waits are over 5 times the others."""
 
     def waits(*reasons):
@@ -439,42 +439,42 @@ def h200_decode_behind(case):
     return h200_decode_ratio(case) < 1
 
 
-def ragged_as_fast():  # @166
+def ragged_as_fast():
     """b64_4k and ragged, GB/s: less than 2 % apart."""
     return apart(decode_gb_per_s("b64_4k"), decode_gb_per_s("ragged")) < 2
 
 
-def pages_cost_percent(size):  # @167 167:16 168:64
+def pages_cost_percent(size):
     """Pages of so many keys, ragged: how many percent longer."""
     return more(decode_us(f"ragged_page_{size}"), decode_us("ragged"))
 
 
-def decode_us_per_32k(who):  # @491 491:course 492:cudnn 493:fa3
+def decode_us_per_32k(who):
     """Microseconds for each 32k keys: from 32k to 128k, a third."""
     return (decode_us("b1_128k", who) - decode_us("b1_32k", who)) / 3
 
 
-def decode_us_beside_keys(who):  # @171 171:course 494:cudnn 495:fa3
+def decode_us_beside_keys(who):
     """Microseconds for 32k keys without those that grow with the keys."""
     return decode_us("b1_32k", who) - decode_us_per_32k(who)
 
 
-def decode_grows_as_cudnn():  # @496
+def decode_grows_as_cudnn():
     """Microseconds for each 32k keys: less than 3 % from cuDNN's."""
     return apart(decode_us_per_32k("course"), decode_us_per_32k("cudnn")) < 3
 
 
-def decode_grows_as_fa3():  # @497
+def decode_grows_as_fa3():
     """Microseconds for each 32k keys: less than 6 % from FlashAttention-3's."""
     return apart(decode_us_per_32k("course"), decode_us_per_32k("fa3")) < 6
 
 
-def decode_one_sequence_us_more():  # @498
+def decode_one_sequence_us_more():
     """One sequence of 128k keys against 16 of 8k: microseconds more."""
     return decode_us("b1_128k") - decode_us("b16_8k")
 
 
-def decode_us_at_best_bandwidth():  # @195
+def decode_us_at_best_bandwidth():
     """q16_b4_32k at the GB/s of b64_4k: microseconds."""
     rate = decode_gb_per_s("q16_b4_32k") / decode_gb_per_s("b64_4k")
     return decode_us("q16_b4_32k") * rate
@@ -490,12 +490,12 @@ def decode_step_us(step, queries):
     return 1e3 * _decode_step(step, "milliseconds", queries)
 
 
-def decode_wgmma_slower_percent():  # @174
+def decode_wgmma_slower_percent():
     """Steps 05 and 06, 16 queries: how many percent longer."""
     return more(decode_step_us("05", "16"), decode_step_us("06", "16"))
 
 
-def packed_gqa_percent_of_bandwidth():  # @190
+def packed_gqa_percent_of_bandwidth():
     """Step 02, 16 queries, in percent of the peak."""
     return _decode_step("02", "gigabytes_per_second", "16") / 33.5
 
@@ -524,19 +524,19 @@ def forward_tile_loss(tile, other):
     return less(forward_tile_tflops(tile), forward_tile_tflops(other))
 
 
-def largest_tile_slowest():  # @199
+def largest_tile_slowest():
     """64 columns: no tile is slower than that of 256 x 64 with 8 warps."""
     return within(_tile("*x*, * warps", D="64"), _tile("256x64, 8 warps", D="64"), float("inf"))
 
 
-def tile_step_at_1152_keys(keys):  # @200 200:64 201:96
+def tile_step_at_1152_keys(keys):
     """One sequence, 64 columns, 128 queries and so many keys in a tile: percent longer than 1024."""
     where = {"group": "tiles, one sequence", "D": "64"}
     ms = (_tile(f"128x{keys}, 4 warps", "milliseconds", length=n, **where) for n in (1152, 1024))
     return more(*ms)
 
 
-def edge_masks_alike_at_odd_lengths():  # @481
+def edge_masks_alike_at_odd_lengths():
     """Step 08, 64 columns, all lengths from 2048 on: 0.95 to 1.10 of the speed at 2048."""
 
     def speed(length):
@@ -550,16 +550,16 @@ def _consumers(column):
     return cells(_EXPERIMENTS, "consumer*", column, "*11_*")
 
 
-def consumers_wait_for_matmuls_percent():  # @209 
+def consumers_wait_for_matmuls_percent():
     """Stamps in the appendix, both forms of step 11: percent of a consumer's time."""
     return _consumers("waits: matmul")
 
 
-def overlap_softmax_thousand_cycles():  # @210
+def overlap_softmax_thousand_cycles():
     """Stamps in the appendix: the median share of the softmax, of step 11's cycles."""
     return median(_consumers("softmax")) / 100 * cells(_EXPERIMENTS, "11_overlap", "cycles") / 1000
 
 
-def overlap_copy_percent():  # @211
+def overlap_copy_percent():
     """Chapter 4's stamps, step 11: waits for copies in percent of the cycles."""
     return 100 * over(*(_stamps(column, "11_overlap")[0] for column in ("copy", "cycles")))

@@ -34,59 +34,59 @@ def _float32_ms(step):
     return backward_float32.ms(step, "64", "4096")
 
 
-def score_traffic_ms():  # @228
+def score_traffic_ms():
     """8 passes over the 4096 x 4096 scores of 128 heads, 4 bytes each, at 4.8 TB/s."""
     return 8 * 4096**2 * 128 * 4 / 4.8e9
 
 
-def score_traffic_percent():  # @231
+def score_traffic_percent():
     """The same in percent of step 01's time."""
     return 100 * score_traffic_ms() / _float32_ms("01")
 
 
-def ms_saved(new, old):  # @233 233:02,01 239:03,02
+def ms_saved(new, old):
     """Milliseconds that the new step saves."""
     return minus(_float32_ms(old), _float32_ms(new))
 
 
-def fusing_saves_score_traffic():  # @234
+def fusing_saves_score_traffic():
     """Step 02 saves 12 to 20 ms."""
     return within(ms_saved("02", "01"), 12, 20)
 
 
-def tiles_double_speed():  # @238
+def tiles_double_speed():
     """Step 03 over step 02: 2.0 to 2.3 times."""
     return within(backward_float32.speedup("03", "02", "64", "4096"), 2.0, 2.3)
 
 
-def tiles_save_ten_times_traffic():  # @240
+def tiles_save_ten_times_traffic():
     """Step 03 saves 9 to 11 times the 14.3 ms of the scores."""
     return within(ms_saved("03", "02") / 14.3, 9, 11)
 
 
-def atomics_gain_near_limit():  # @244
+def atomics_gain_near_limit():
     """Step 04 over step 03: 1.25 to 1.334 times."""
     return within(backward_float32.speedup("04", "03", "64", "4096"), 1.25, 1.334)
 
 
-def atomics_read_two_thirds():  # @245
+def atomics_read_two_thirds():
     """The table of chapter 2, 128 keys: reads of step 04 over those of step 03."""
     reads = (cells(_FUSED, step, "reads", N="128", D="32") for step in ("04_atomics", "03_two_kernels"))
     return over(*reads) < 0.6667
 
 
-def efficient_twice_as_fast():  # @246
+def efficient_twice_as_fast():
     """H200, h200_06_interface, float32: PyTorch's efficient backend over twice step 04."""
     where = {"what": "time", "type": "float32", "backend": "EFFICIENT_ATTENTION"}
     return below(2 * backward_float32.tflops("04", "64", "4096"), points("h200_06_interface", "tflops", **where))
 
 
-def float32_near_a_fifth_of_peak():  # @247 @408
+def float32_near_a_fifth_of_peak():
     """Step 04, all head dimensions: 19 to 24 % of the peak."""
     return within(backward_float32.percent_of_peak("04", "all", "4096"), 19, 24)
 
 
-def tf32_speedup_in_range():  # @410
+def tf32_speedup_in_range():
     """Step 17 over step 04: 2.7 to 3.0 times."""
     return within(backward_float32.speedup("17", "04", "64", "4096"), 2.7, 3.0)
 
@@ -99,27 +99,27 @@ def _without(row, column="full"):
     return cells(_TENSOR_CORES, row, column)
 
 
-def padded_tiles_ablation():  # @251
+def padded_tiles_ablation():
     """Ablations of chapter 3: without swizzled tiles."""
     return _without("tiles without*")
 
 
-def ablation_percent(what):  # @252 252:copies 255:elementwise
+def ablation_percent(what):
     """Ablations of chapter 3: how many percent longer it takes."""
     return 100 * (_without(f"{what}*") - 1)
 
 
-def fragments_ablation_in_range():  # @253
+def fragments_ablation_in_range():
     """Ablations of chapter 3: without fragments from P and dS, 1.22 to 1.32 times as long."""
     return within(_without("fragments*"), 1.22, 1.32)
 
 
-def copies_ablation_in_range():  # @254
+def copies_ablation_in_range():
     """Ablations of chapter 3: without asynchronous copies, 1.05 to 1.09 times as long."""
     return within(_without("copies*"), 1.05, 1.09)
 
 
-def elementwise_ablation_in_range():  # @256
+def elementwise_ablation_in_range():
     """Ablations of chapter 3: the elementwise part, 0.98 to 1.02."""
     return within(_without("elementwise*"), 0.98, 1.02)
 
@@ -129,27 +129,27 @@ def _v_read_twice():
     return [100 * (cells(_DETAILS, "V read*", order) - 1) for order in orders]
 
 
-def v_read_twice_least_percent():  # @380
+def v_read_twice_least_percent():
     """Ablations of the appendix, V read a second time, both masks and orders: percent longer."""
     return min(_v_read_twice())
 
 
-def v_read_twice_most_percent():  # @381
+def v_read_twice_most_percent():
     """The largest of them."""
     return max(_v_read_twice())
 
 
-def hopper_third_faster():  # @262 @480
+def hopper_third_faster():
     """Step 08 over step 06, 128 columns, 4096 keys: 1.28 to 1.38 times."""
     return within(backward.speedup("08", "06", "128", "4096"), 1.28, 1.38)
 
 
-def delay_gains_at_8192():  # @274
+def delay_gains_at_8192():
     """Step 10 over step 09, 128 columns, 8192 keys: more than 7 %."""
     return backward.gain("10", "09", "128", "8192") > 7
 
 
-def delay_loses_at_three_short_points():  # @278
+def delay_loses_at_three_short_points():
     """Step 10 is slower than step 09 with 1024 keys at three points."""
     return count(backward.gain("10", "09", "all", "1024", "both"), lambda gain: gain < 0) == 3
 
@@ -164,22 +164,22 @@ def _waits(step, part):
     return each(backward_warpgroup_percent(step, part))
 
 
-def delayed_dq_waits_for_copies():  # @286
+def delayed_dq_waits_for_copies():
     """Stamps, step 10: waits for copies are over 3 times any other wait."""
     return min(_waits("10", "copy")) > 3 * max(_waits("10", "waits_matmul") + _waits("10", "other_warps"))
 
 
-def delay_does_not_shorten_waits_for_warps():  # @287
+def delay_does_not_shorten_waits_for_warps():
     """Stamps: step 10 waits for other warps at least as long as step 09."""
     return min(_waits("10", "other_warps")) >= max(_waits("09", "other_warps"))
 
 
-def order_does_not_lengthen_waits_for_warps():  # @300
+def order_does_not_lengthen_waits_for_warps():
     """Stamps: step 11 waits for other warps no longer than step 10."""
     return max(_waits("11", "other_warps")) <= max(_waits("10", "other_warps"))
 
 
-def delay_takes_more_stamped_cycles():  # @472
+def delay_takes_more_stamped_cycles():
     """Stamps in the appendix: cycles of steps 10 and 09."""
     return below(*(cells(_TABLES, s, "cycles") for s in ("09_warp_specialized", "10_delayed_dq")))
 
@@ -188,17 +188,17 @@ def _exponentials(where):
     return cells(_TABLES, "*delayed_dq*", where)
 
 
-def exponentials_before_the_wait():  # @473
+def exponentials_before_the_wait():
     """Machine code of step 10, sm_90a_06_machine_code: exponentials before the wait."""
     return _exponentials("before")
 
 
-def exponentials_of_a_thread():  # @474
+def exponentials_of_a_thread():
     """The same, before and after the wait."""
     return _exponentials("before") + _exponentials("after")
 
 
-def deterministic_price(mask="full"):  # @296 296: @297 297:causal
+def deterministic_price(mask="full"):
     """H200, h200_06_interface, 128 columns: the course over its deterministic mode."""
     where = {"what": "time", "group": "d128", "type": "bfloat16"}
     return over(
@@ -209,7 +209,7 @@ def deterministic_price(mask="full"):  # @296 296: @297 297:causal
     )
 
 
-def order_costs_more_with_the_mask():  # @298
+def order_costs_more_with_the_mask():
     """Step 10 over step 11, 128 columns: the most, causal and not."""
     full, causal = (
         backward.speedup("10", "11", "128", "all", mask) for mask in ("full", "causal")
@@ -217,37 +217,37 @@ def order_costs_more_with_the_mask():  # @298
     return max(each(causal)) > max(each(full))
 
 
-def dq_zeroing_us():  # @303
+def dq_zeroing_us():
     """Zeros into dQ and reading it again: twice 16384 x 2048 floats at 4.8 TB/s."""
     return 2 * 16384 * 2048 * 4 / 4.8e6
 
 
-def dq_zeroing_percent(length):  # @304 304:1024 305:4096
+def dq_zeroing_percent(length):
     """The same in percent of step 10's time, 128 columns."""
     return 100 * dq_zeroing_us() / 1000 / backward.ms("10", "128", length)
 
 
-def store_then_reduce_gains_causal_short():  # @309
+def store_then_reduce_gains_causal_short():
     """Step 12 over step 10, 128 columns, causal, up to 2048 keys: more than 1.03."""
     return below(1.03, backward.speedup("12", "10", "128", "to_2048", "causal"))
 
 
-def store_then_reduce_gains_little_causal_long():  # @311
+def store_then_reduce_gains_little_causal_long():
     """Step 12 over step 10, 128 columns, causal, from 4096 keys: at most 3 %."""
     return backward.largest_gain("12", "10", "128", "from_4096", "causal") <= 3
 
 
-def store_then_reduce_loses_at_8192():  # @313
+def store_then_reduce_loses_at_8192():
     """Step 12 below step 10, 128 columns, 8192 keys: more than 3 %."""
     return backward.loss("12", "10", "128", "8192") > 3
 
 
-def store_then_reduce_alike(length):  # @314 314:4096 315:16384
+def store_then_reduce_alike(length):
     """Steps 12 and 10, 128 columns: less than 1 % apart."""
     return backward.apart("12", "10", "128", length) < 1
 
 
-def h100_store_then_reduce_gains_most_short():  # @318
+def h100_store_then_reduce_gains_most_short():
     """H100, steps 12 and 10, 128 columns, causal: most with 1024 keys."""
     longer, short = (
         h100_backward.largest_gain("12", "10", "128", lengths, "causal")
@@ -256,59 +256,59 @@ def h100_store_then_reduce_gains_most_short():  # @318
     return longer < short
 
 
-def h100_store_then_reduce_alike_short():  # @387
+def h100_store_then_reduce_alike_short():
     """H100, steps 12 and 10, 128 columns, up to 2048 keys: less than 1 % apart."""
     return h100_backward.largest_apart("12", "10", "128", "to_2048") < 1
 
 
-def h100_store_then_reduce_d64_gains_little_long():  # @389
+def h100_store_then_reduce_d64_gains_little_long():
     """H100, steps 12 and 10, 64 columns, from 4096 keys, both masks: less than 2 %."""
     return h100_backward.largest_gain("12", "10", "64", "from_4096", "both") < 2
 
 
-def backward_counter(column, head_dim):  # @320 320:shared,128 321:tensor,128 331:shared,64 332:tensor,64
+def backward_counter(column, head_dim):
     """H200, h200_06_counters, from 4096 keys, both types and masks: percent of the peak."""
     where = {"D": head_dim, "type": "*", "length": lambda n: n >= 4096, "backend": "course"}
     return points("h200_06_counters", column, None, **where)
 
 
-def wide_heads_below_a_fifth():  # @323
+def wide_heads_below_a_fifth():
     """Step 06, 256 columns: less than 20 % of the peak."""
     return below(backward.percent_of_peak("06", "256"), 20)
 
 
-def wide_heads_speedup_in_range(mask="full"):  # @324 324: @325 325:causal
+def wide_heads_speedup_in_range(mask="full"):
     """Step 13 over step 06, 256 columns: 2 to 3 times."""
     return within(backward.speedup("13", "06", "256", "all", mask), 2, 3)
 
 
-def wide_heads_alike_at_all_lengths():  # @327
+def wide_heads_alike_at_all_lengths():
     """Step 13, 256 columns, from 2048 keys: 0.95 to 1.05 of the speed with 2048."""
     longer, short = (backward.tflops("13", "256", lengths) for lengths in ("from_2048", "2048"))
     return within(over(longer, short), 0.95, 1.05)
 
 
-def transposed_exponentials_before_the_wait():  # @328
+def transposed_exponentials_before_the_wait():
     """Machine code of the transposed order, in chapter 6: none after the wait."""
     return cells("06_flash_backward/6_wide_heads.md", "*transposed*", "after") < 1
 
 
-def wide_heads_copy_waits_percent():  # @326
+def wide_heads_copy_waits_percent():
     """Stamps of step 13 in chapter 6, 256 columns, H100: percent of each consumer's time."""
     return cells("06_flash_backward/6_wide_heads.md", "consumer*", "copy", "13_*")
 
 
-def d128_steps_percent_of_peak():  # @329
+def d128_steps_percent_of_peak():
     """Steps 10 to 12, 128 columns, 4096 keys."""
     return [backward.percent_of_peak(step, "128", "4096") for step in ("10", "11", "12")]
 
 
-def dependent_launch_most_apart():  # @462
+def dependent_launch_most_apart():
     """Steps 15 and 14, 64 columns, up to 2048 keys and causal up to 8192: percent."""
     return max(_dependent_launch(backward.largest_apart))
 
 
-def h100_dependent_launch_most_apart():  # @467
+def h100_dependent_launch_most_apart():
     """The same on an H100."""
     return max(_dependent_launch(h100_backward.largest_apart))
 
@@ -317,12 +317,12 @@ def _dependent_launch(compare):
     return compare("15", "14", "64", "to_2048"), compare("15", "14", "64", "to_8192", "causal")
 
 
-def dependent_launch_faster_at_few():  # @466
+def dependent_launch_faster_at_few():
     """Step 15 over step 14 at these points: faster at fewer than six."""
     return sum(count(gain, lambda x: x > 0) for gain in _dependent_launch(backward.gain)) < 6
 
 
-def h100_dependent_launch_alike(mask="full"):  # @468 468: @469 469:causal
+def h100_dependent_launch_alike(mask="full"):
     """H100, steps 15 and 14, 64 columns, up to 2048, causal 2048 to 8192 keys: less than 1 %."""
     if mask == "full":
         return h100_backward.largest_apart("15", "14", "64", "to_2048") < 1
@@ -330,12 +330,12 @@ def h100_dependent_launch_alike(mask="full"):  # @468 468: @469 469:causal
     return all(h100_backward.apart("15", "14", "64", n, "causal") < 1 for n in lengths)
 
 
-def few_blocks_near_a_third_of_peak():  # @461
+def few_blocks_near_a_third_of_peak():
     """Step 14, 64 columns, causal, 1024 keys: 30 to 36 % of the peak."""
     return within(backward.percent_of_peak("14", "64", "1024", "causal"), 30, 36)
 
 
-def noise():  # @390
+def noise():
     """Step 15 launches the kernels of step 12 at these points, so that these differences, in
     percent, are noise: the largest."""
     return max(_noise())
@@ -350,32 +350,32 @@ def _noise():
     return [x for points in where for x in each(backward.apart("15", "12", *points))]
 
 
-def noise_small_points():  # @524
+def noise_small_points():
     """How many of these points are at most 2 % apart."""
     return sum(x <= 2 for x in _noise())
 
 
-def noise_largest_small():  # @525
+def noise_largest_small():
     """The largest of those."""
     return max(x for x in _noise() if x <= 2)
 
 
-def noise_large_points():  # @526
+def noise_large_points():
     """How many are more than 2 % apart."""
     return sum(x > 2 for x in _noise())
 
 
-def noise_large():  # @527
+def noise_large():
     """Those, in percent."""
     return [x for x in _noise() if x > 2]
 
 
-def noise_below_ten():  # @528
+def noise_below_ten():
     """All are less than 10 % apart."""
     return noise() < 10
 
 
-def noise_mostly_small():  # @529
+def noise_mostly_small():
     """At least eight of them are at most 2 % apart."""
     return noise_small_points() >= 8
 
@@ -387,37 +387,37 @@ def _ratios(record="h200_06_interface", type="bfloat16", backend="course"):
     return points(record, "ratio", None, type=type, backend=backend)
 
 
-def backward_ratios():  # @330
+def backward_ratios():
     """bfloat16, all points: the course over the fastest other implementation."""
     return _ratios()
 
 
-def backward_most_ratio():  # @373
+def backward_most_ratio():
     """The largest of them."""
     return max(each(_ratios()))
 
 
-def backward_most_loss():  # @504
+def backward_most_loss():
     """The smallest of them, in percent below 1."""
     return 100 * (1 - min(each(_ratios())))
 
 
-def backward_behind_at_one():  # @374
+def backward_behind_at_one():
     """bfloat16: fewer than two points are below 0.98."""
     return count(_ratios(), lambda ratio: ratio < 0.98) < 2
 
 
-def backward_points_behind(mode):  # @502 502:course 505:deterministic
+def backward_points_behind(mode):
     """All types, a mode of the course: at how many points the ratio is below 1, rounded."""
     return count(_ratios(type="*", backend=mode), lambda ratio: ratio < 0.9995)
 
 
-def backward_points(mode):  # @503 503:course 506:deterministic
+def backward_points(mode):
     """How many points there are."""
     return len(_ratios(type="*", backend=mode))
 
 
-def deterministic_error_ratio():  # @507
+def deterministic_error_ratio():
     """float32: the largest error of the deterministic mode over that of the efficient backend."""
     where = {"what": "error", "type": "float32"}
     ours, other = (
@@ -427,17 +427,17 @@ def deterministic_error_ratio():  # @507
     return max(each(over(ours, other)))
 
 
-def backward_float16_points_not_behind():  # @508
+def backward_float16_points_not_behind():
     """H100, float16: at how many points the ratio is 1, rounded, or more."""
     return count(_ratios("h100_06_types", "float16"), lambda ratio: ratio >= 0.9995)
 
 
-def backward_float16_points():  # @509
+def backward_float16_points():
     """H100, float16: how many points there are."""
     return len(_ratios("h100_06_types", "float16"))
 
 
-def backward_float16_least_ratio():  # @510
+def backward_float16_least_ratio():
     """H100, float16: the smallest ratio."""
     return min(each(_ratios("h100_06_types", "float16")))
 
@@ -462,33 +462,33 @@ def functor_backward_relative(case, base):
     return over(functor_backward_tflops(case, "course"), functor_backward_tflops(base, "course"))
 
 
-def functor_backward_slower_than_flex(case):  # @513 513:blocks_4k 514:bits_4k
+def functor_backward_slower_than_flex(case):
     """The course is slower than FlexAttention."""
     return functor_backward_ratio(case, "flex") < 1
 
 
-def functor_backward_plain_ratio():
+def _functor_backward_plain_ratios():
     """No mask and causal: the course over FlexAttention."""
     return [functor_backward_ratio(case, "flex") for case in ("plain_4k", "causal_4k")]
 
 
-def functor_backward_least_plain_ratio():  # @515
+def functor_backward_least_plain_ratio():
     """The smaller one."""
-    return min(functor_backward_plain_ratio())
+    return min(_functor_backward_plain_ratios())
 
 
-def functor_backward_most_plain_ratio():  # @516
+def functor_backward_most_plain_ratio():
     """The larger one."""
-    return max(functor_backward_plain_ratio())
+    return max(_functor_backward_plain_ratios())
 
 
-def soft_cap_ms(kernel="01_score_functor"):  # @349 349: @350 350:dual
+def soft_cap_ms(kernel="01_score_functor"):
     """H100, h100_06_functor_steps, soft_cap_4k: milliseconds of step 01, and with dual numbers."""
     name = "01_score_functor" + (", dual" if kernel == "dual" else "")
     return points("h100_06_functor_steps", "milliseconds", functor="soft_cap_4k", kernel=name)
 
 
-def dual_numbers_cost_nothing():  # @351
+def dual_numbers_cost_nothing():
     """The same: less than 1 % longer."""
     return more(soft_cap_ms("dual"), soft_cap_ms()) < 1
 
@@ -511,7 +511,7 @@ def packed_gain_over_same_length(case):
     return over(packed_tflops(case, "course"), packed_tflops(case, "same_length"))
 
 
-def packed_full_backward_ratio():  # @340
+def packed_full_backward_ratio():
     """Documents without a mask: the course over FlashAttention-3."""
     return points("h100_06_packed", "ratio", group="documents_full_backward")
 
@@ -519,12 +519,12 @@ def packed_full_backward_ratio():  # @340
 # ---- Ring attention on two H100: h100_06_ring, and beside PyTorch's, h100_06_ring_pytorch.
 
 
-def ring_predicted_percent(column, length, gpus):  # @343 343:overlap,1024k,8 344:zig-zag,16k,4 345:zig-zag,16k,8 346:zig-zag,16k,2 347:heads,16k,2 348:heads,16k,8
+def ring_predicted_percent(column, length, gpus):
     """The model's tables in chapter 8: parallel efficiency, forward, full mask."""
     return cells(_RING, length, f"{column}, %", GPUs=gpus)
 
 
-def ring_forward_percent(length, gpus):  # @342 342:16k,8
+def ring_forward_percent(length, gpus):
     """The model of the plain ring in chapter 8: parallel efficiency, forward, full mask."""
     return cells(_RING, length, "ring, %", "*forward, full*", GPUs=gpus)
 
@@ -537,58 +537,58 @@ def _beside(column, implementation="lesson", length=131072):
     return points("h100_06_ring_pytorch", column, implementation=implementation, length=length)
 
 
-def ring_least_percent_of_linear():  # @411
+def ring_least_percent_of_linear():
     """128k positions, both masks and passes."""
     return min(each(_ring("percent_of_linear", 131072)))
 
 
-def ring_most_percent_of_linear():  # @412
+def ring_most_percent_of_linear():
     """The largest of them."""
     return max(each(_ring("percent_of_linear", 131072)))
 
 
-def ring_repeat_least_percent_of_linear():  # @413
+def ring_repeat_least_percent_of_linear():
     """128k positions, the repeat beside PyTorch."""
     return min(each(_beside("percent_of_linear")))
 
 
-def ring_repeat_most_percent_of_linear():  # @414
+def ring_repeat_most_percent_of_linear():
     """The largest of them."""
     return max(each(_beside("percent_of_linear")))
 
 
-def ring_repeats_most_apart():  # @415
+def ring_repeats_most_apart():
     """128k positions: times of both programs, in percent."""
     return max(each(apart(_ring("milliseconds", 131072), _beside("milliseconds"))))
 
 
-def ring_short_percent_of_linear():  # @416
+def ring_short_percent_of_linear():
     """16k positions, both masks and passes."""
     return _ring("percent_of_linear", 16384)
 
 
-def ring_short_percent_predicted():  # @417
+def ring_short_percent_predicted():
     """The same, as the model predicts."""
     return _ring("percent_predicted", 16384)
 
 
-def ring_ms_over_half(pass_, length):  # @418 418:forward,16384 419:backward,16384 420:forward,131072 421:backward,131072
+def ring_ms_over_half(pass_, length):
     """Both masks: milliseconds beyond half of those of one GPU."""
     one, two = (_ring("milliseconds", int(length), pass_, gpus=gpus) for gpus in (1, 2))
     return minus(two, over(one, 2))
 
 
-def ring_least_ms():  # @422
+def ring_least_ms():
     """128k positions, both masks and passes."""
     return min(each(_ring("milliseconds", 131072)))
 
 
-def ring_most_ms():  # @423
+def ring_most_ms():
     """The largest of them."""
     return max(each(_ring("milliseconds", 131072)))
 
 
-def ring_overhead_shrinks_with_length():  # @424
+def ring_overhead_shrinks_with_length():
     """Backward: what is beyond half of one GPU's time, with 128k and 16k positions."""
     return below(
         *(
@@ -598,27 +598,27 @@ def ring_overhead_shrinks_with_length():  # @424
     )
 
 
-def ring_half_of_one_gpu_ms(mask):  # @425 425:full 426:causal
+def ring_half_of_one_gpu_ms(mask):
     """128k positions, backward: half of one GPU's milliseconds."""
     return _ring("milliseconds", 131072, "backward", mask, gpus=1) / 2
 
 
-def ring_ms_without_transfers(mask):  # @427 427:full 428:causal
+def ring_ms_without_transfers(mask):
     """128k positions, backward."""
     return _ring("milliseconds_without_transfers", 131072, "backward", mask)
 
 
-def ring_ms(mask):  # @429 429:full 430:causal
+def ring_ms(mask):
     """128k positions, backward."""
     return _ring("milliseconds", 131072, "backward", mask)
 
 
-def ring_gb_per_s():  # @431
+def ring_gb_per_s():
     """128k positions, backward, both masks."""
     return _ring("gigabytes_per_second", 131072, "backward")
 
 
-def ring_transfer_ms():  # @432
+def ring_transfer_ms():
     """512 MiB at that rate."""
     return over(536.870912, ring_gb_per_s())
 
@@ -628,17 +628,17 @@ def _one_gpu_tflops():
     return each(points("h100_06_ring", "tflops_per_gpu", **where))
 
 
-def one_gpu_least_tflops():  # @433
+def one_gpu_least_tflops():
     """Forward without a mask, all lengths, one GPU."""
     return min(_one_gpu_tflops())
 
 
-def one_gpu_most_tflops():  # @434
+def one_gpu_most_tflops():
     """The largest of them."""
     return max(_one_gpu_tflops())
 
 
-def ring_memory_ratio():  # @435
+def ring_memory_ratio():
     """128k positions: memory of each of two GPUs over that of one."""
     return over(*(_ring("mebibytes_per_gpu", 131072, gpus=gpus) for gpus in (2, 1)))
 
@@ -656,39 +656,39 @@ def _pytorch(backend):
     return [f"*{backend}*{way}" for way in ("allgather", "alltoall")]
 
 
-def pytorch_ring_flash_ratio():  # @436
+def pytorch_ring_flash_ratio():
     """PyTorch's context parallelism with FlashAttention: milliseconds over the course's."""
     return _slower_than_ours(*_pytorch("FLASH"))
 
 
-def pytorch_ring_cudnn_ratio():  # @437
+def pytorch_ring_cudnn_ratio():
     """PyTorch's context parallelism with cuDNN: milliseconds over the course's."""
     return _slower_than_ours(*_pytorch("CUDNN"))
 
 
-def pytorch_ring_cudnn_slower():  # @438
+def pytorch_ring_cudnn_slower():
     """It takes longer everywhere."""
     return min(pytorch_ring_cudnn_ratio()) > 1
 
 
-def ring_flash_attn_ratio():  # @439
+def ring_flash_attn_ratio():
     """ring-flash-attn: milliseconds over the course's."""
     return _slower_than_ours("ring-flash-attn")
 
 
-def ring_flash_attn_slower():  # @440
+def ring_flash_attn_slower():
     """It takes longer everywhere."""
     return min(ring_flash_attn_ratio()) > 1
 
 
-def ring_flash_attn_over_pytorch():  # @441
+def ring_flash_attn_over_pytorch():
     """ring-flash-attn over PyTorch's all-to-all with FlashAttention, milliseconds."""
     length = {"length": lambda length: length >= 32768}
     times = (_beside("milliseconds", name, **length) for name in ("ring-flash-attn", "*FLASH*alltoall"))
     return over(*times)
 
 
-def pytorch_ring_memory_ratio(length):  # @520 520:32768 521:131072
+def pytorch_ring_memory_ratio(length):
     """The least memory of PyTorch's, without the whole gradients, over the course's most."""
     pytorch, ours = (
         each(_beside("mebibytes_per_gpu", who, int(length))) for who in ("PyTorch*", "lesson")

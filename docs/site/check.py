@@ -19,7 +19,6 @@ CHECKS = {
     "drawings": "check_drawings.faults",
     "epub": "check_site.epub",
     "exercises": "exercise_pages.faults",
-    "figures": "check_figures.faults",
     "glossary": "check_pages.glossary",
     "links": "check_pages.links",
     "site": "check_site.site",

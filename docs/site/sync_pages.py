@@ -23,9 +23,9 @@ import sys
 from common.data.files import write_file
 from common.drawing.dark import with_dark
 from common.drawing.narrow import with_timeline
+from docs.facts.pages import with_facts
 from docs.site import navigation, reading_time
 from docs.site.excerpts import diff, fences_of, listing, read_lines
-from docs.site.figures import Figures, with_figures
 from docs.site.programs import Programs, clauses, in_step
 from docs.site.tables import Problem, markdown
 
@@ -261,23 +261,11 @@ class Sync:
         self.problems += 1
         print(f"{name}:{line}: {sentence}" if line else f"{name}: {sentence}", file=sys.stderr)
 
-    def text_of(self, name):
-        """A page as it will be, but for its values."""
-        if name in self.texts:
-            return self.texts[name][1]
-        try:
-            return (self.root / name).read_text(encoding="utf-8")
-        except OSError as error:
-            raise Problem(f"{name} cannot be read: {error.strerror}.") from error
-
     def sentences(self):
-        """Compares the figures in sentences, when the blocks of all pages are known."""
-        figures = Figures(self.root, self.text_of)
+        """Compares the facts in sentences: docs/facts."""
         for name, (old, text) in self.texts.items():
-            new = with_figures(
+            new = with_facts(
                 text,
-                figures,
-                name,
                 lambda line, sentence, name=name: self.report(name, line, sentence),
                 lambda line, sentence, name=name: self.refuted.append(f"{name}:{line}: {sentence}"),
             )
