@@ -15,8 +15,6 @@ int main(int argc, char** argv) {
                         [&] { flash::show_experiments(program, backends.used(), options); });
   program.section_apart("decode", "Decode kernels: few queries, many keys",
                         [&] { flash::decode::show_decode(program, options); });
-  program.section_apart("generate", "A model generates text with a paged cache",
-                        [&] { flash::decode::show_generation(program); });
   program.section_apart("functors", "Masks and scores by functors",
                         [&] { flash::functors::show_functors(program, options); });
   return program.run(argc, argv);

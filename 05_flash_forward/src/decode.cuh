@@ -10,9 +10,9 @@
 #include "05_flash_forward/kernels/decode/01_split_kv.cuh"
 #include "05_flash_forward/kernels/decode/02_packed_gqa.cuh"
 #include "05_flash_forward/kernels/decode/03_one_launch.cuh"
+#include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
 #include "05_flash_forward/src/decode.hpp"
 #include "05_flash_forward/src/functor_launches.cuh"
-#include "05_flash_forward/src/generate.cuh"
 #include "common/attention/host/rung_row.cuh"
 
 namespace fa::FA_TARGET {
@@ -210,11 +210,7 @@ inline std::vector<flash::decode::Rung> decode_ladder() {
 
 /// A backend with the decode kernels.
 inline flash::decode::Backend backend(const std::string& kind) {
-  auto result = backend_with<flash::decode::Backend>(kind, decode_ladder());
-  result.paged_cache = [](const flash::decode::CacheSize& size) {
-    return std::make_unique<PagedCacheOnDevice>(size);
-  };
-  return result;
+  return backend_with<flash::decode::Backend>(kind, decode_ladder());
 }
 
 }  // namespace fa::FA_TARGET

@@ -4,12 +4,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "05_flash_forward/src/checker.hpp"
-#include "05_flash_forward/src/generate.hpp"
 #include "common/attention/host/ladder.hpp"
 
 namespace fa::flash::decode {
@@ -27,10 +25,7 @@ struct DecodeInputs : Inputs {
 using Rung = attention::Rung<DecodeInputs, Outputs>;
 
 /// What runs decode kernels.
-struct Backend : LadderBackend<Rung> {
-  /// Makes a paged cache, which is empty.
-  std::function<std::unique_ptr<PagedCache>(const CacheSize&)> paged_cache;
-};
+using Backend = LadderBackend<Rung>;
 
 /// The backends of this build: the lab first.
 std::vector<Backend> backends();

@@ -10,8 +10,6 @@
 #include "05_flash_forward/kernels/decode/split_count.hpp"
 #include "common/attention/tests/rung_tests.hpp"
 #include "common/parallel/parallel_for.hpp"
-#include "common/tensor/npy.hpp"
-#include "common/testing/process.hpp"
 
 using namespace fa;
 using namespace fa::attention;
@@ -160,52 +158,6 @@ TEST_CASE("a chunk of a prompt sees the cache and the tokens of the chunk before
     check_lengths(of_lengths(Type::kBFloat16, length_q, most, true), lengths_k, 64);
     check_lengths(of_lengths(Type::kFloat16, length_q, most, false), lengths_k, 16);
   }
-}
-
-TEST_CASE("a model generates with a paged cache what lesson 01 says without one") {
-  using flash::LanguageModel;
-  const LanguageModel<float> model(flash::model_file());
-  const LanguageModel<double> exact(flash::model_file());
-  // The first one fills its page with the third token that it generates.
-  const std::vector<std::vector<int>> prompts = {model.tokens_of("Alice was beg"),
-                                                 model.tokens_of("So"), model.tokens_of("White ")};
-  for (const flash::decode::Backend& backend : Tests::all()) {
-    if (!backend.available) continue;
-    CAPTURE(backend.kind);
-    const auto cache = backend.paged_cache(flash::decode::cache_size(model, 3));
-    const auto texts = flash::decode::generate(model, prompts, 5, *cache);
-    for (std::size_t b = 0; b < prompts.size(); ++b) {
-      REQUIRE(texts[b].size() == 5);
-      CHECK(flash::decode::compare(exact, prompts[b], texts[b]).differing == 0);
-      auto wrong = texts[b];
-      wrong[3] = (wrong[3] + 1) % static_cast<int>(model.alphabet.size());
-      CHECK(flash::decode::compare(exact, prompts[b], wrong).differing > 0);
-    }
-    CHECK(cache->pages_of(0) == std::vector<int>{0, 3});
-    CHECK(cache->pages_of(1) == std::vector<int>{1});
-    CHECK(cache->pages_of(2) == std::vector<int>{2});
-    CHECK_THROWS_WITH_AS(cache->extend(1, 1, 251), "a sequence of 257 tokens in a cache for 256",
-                         std::invalid_argument);
-  }
-}
-
-TEST_CASE("a model's file and its prompts are checked") {
-  using flash::LanguageModel;
-  const testing::TemporaryDirectory directory;
-  const auto path = directory.path() / "model.npy";
-  auto file = read_npy<half, 1>(flash::model_file());
-  write_npy<half, 1>(path, file.view().narrow(0, 0, file.count() - 1));
-  CHECK_THROWS_AS(LanguageModel<float>{path}, std::invalid_argument);
-  Tensor<half, 1> longer({file.count() + 1});
-  std::copy_n(file.data(), file.count(), longer.data());
-  write_npy(path, longer);
-  CHECK_THROWS_AS(LanguageModel<float>{path}, std::invalid_argument);
-  const LanguageModel<float> model(flash::model_file());
-  CHECK_THROWS_WITH_AS(model.tokens_of("Zebra"), "the model does not know the character 'Z'",
-                       std::invalid_argument);
-  const auto cache = Tests::all().front().paged_cache(flash::decode::cache_size(model, 1));
-  CHECK_THROWS_WITH_AS(flash::decode::generate(model, {{}}, 3, *cache), "an empty prompt",
-                       std::invalid_argument);
 }
 
 TEST_CASE("every launch gives the same bits, and leaves the counters at 0") {

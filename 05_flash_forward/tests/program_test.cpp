@@ -69,16 +69,6 @@ TEST_CASE("the experiments try every tile and type, on the CPU without times") {
         is_traced(traced(kProgram, "--size 8 --kernel 08_edge_masks")));
 }
 
-TEST_CASE("section generate recites a text, and sequences take pages alternately") {
-  const auto result = run(kProgram + " --device cpu --section generate");
-  CAPTURE(result.output);
-  CHECK(result.status == 0);
-  CHECK(contains(result.output, "Alice was beginning[ to get very tired of sitting by her sister"));
-  CHECK(contains(result.output, "pages of 16 tokens: 2, 3, 4, 6, 8,"));
-  CHECK(
-      contains(result.output, "PASS  200 tokens of 2 texts, lesson 01 in float64: no other token"));
-}
-
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   testing::check_refused(kProgram,
                          {{"--size -1", "--size"},

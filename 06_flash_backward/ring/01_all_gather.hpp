@@ -6,46 +6,56 @@
 
 namespace fa::ring::all_gather {
 
+/// Collects K and V of all ranks, one block after the other.
+template <class Rank>
+typename Rank::T* collect(Rank& rank) {
+  std::int64_t all = 0;
+  for (int r = 0; r < rank.ranks(); ++r) all += rank.block_elements(r);
+  auto* const blocks = rank.buffer(0, all);
+  Messages messages;
+  auto* to = blocks;
+  for (int r = 0; r < rank.ranks(); ++r) {
+    messages.send(r, rank.kv.data(), rank.kv.count());
+    messages.receive(r, to, rank.block_elements(r));
+    to += rank.block_elements(r);
+  }
+  rank.start(messages);
+  rank.wait();
+  return blocks;
+}
+
 // clang-format off
 /// The forward pass of a rank's queries.
-template <class T>
+template <class Rank>
 //! [forward]
-naive::Forward<T> forward(Rank<T>& rank) {
-  const auto counts = block_counts<T>(rank.problem);
-  const std::vector<T> all =
-      rank.comm.all_gather(rank.kv.data(), counts, "K and V of all ranks");
-  rank.stores(static_cast<std::int64_t>(all.size()));
-  States<T> states(rank.q.shape());
-  const T* next = all.data();
-  for (int owner = 0; owner < rank.problem.ranks; ++owner) {
-    const auto shape = empty_block<T>(rank.problem, owner).shape();
-    attend<T>(rank.problem, rank.queries(), rank.q,
-              keys_of(rank.problem, owner), {next, shape}, states);
-    next += element_count(shape);
+void forward(Rank& rank) {
+  const auto* block = collect(rank);
+  for (int owner = 0; owner < rank.ranks(); ++owner) {
+    rank.attend(owner, owner, block);
+    block += rank.block_elements(owner);
   }
-  return states.result();
 }
 //! [forward]
+// clang-format on
 
 /// The backward pass: K and V again, then the sum of all ranks' dK and dV, cut by owner.
-template <class T>
-RankGradients<T> backward(Rank<T>& rank, const naive::Forward<T>& kept) {
-  const auto counts = block_counts<T>(rank.problem);
-  const std::vector<T> all =
-      rank.comm.all_gather(rank.kv.data(), counts, "K and V of all ranks");
-  std::vector<T> d_all(all.size(), T(0));
-  RankGradients<T> sum{Tensor<T, 4>(rank.q.shape()), Block<T>(rank.kv.shape())};
-  std::int64_t next = 0;
-  for (int owner = 0; owner < rank.problem.ranks; ++owner) {
-    const auto shape = empty_block<T>(rank.problem, owner).shape();
-    add_gradients<T>(rank.problem, rank.queries(), saved(rank, kept),
-                     keys_of(rank.problem, owner), {all.data() + next, shape},
-                     sum.d_q, {d_all.data() + next, shape});
-    next += element_count(shape);
+template <class Rank>
+void backward(Rank& rank) {
+  const int ranks = rank.ranks();
+  const auto* block = collect(rank);
+  float* const d_all = rank.sums(0, ranks * rank.largest_block());
+  float* const own = rank.sums(1, ranks * rank.kv.count());  // dK and dV of each rank
+  Messages messages;
+  for (int owner = 0; owner < ranks; ++owner) {
+    float* const d_block = d_all + owner * rank.largest_block();
+    rank.add_gradients(owner, owner, block, {d_block, true}, [] {});
+    messages.send(owner, d_block, rank.block_elements(owner));
+    messages.receive(owner, own + owner * rank.kv.count(), rank.kv.count());
+    block += rank.block_elements(owner);
   }
-  rank.comm.reduce_scatter(d_all.data(), counts, sum.d_kv.data(), "sums of dK and dV");
-  return sum;
+  rank.start(messages);
+  rank.wait();
+  rank.engine.add_blocks(own, ranks, rank.kv.count(), rank.d_kv.data());
 }
-// clang-format on
 
 }  // namespace fa::ring::all_gather

@@ -11,57 +11,47 @@ namespace fa::ring::blocking {
 
 // clang-format off
 /// The forward pass of a rank's queries.
-template <class T>
+template <class Rank>
 //! [forward]
-naive::Forward<T> forward(Rank<T>& rank) {
-  States<T> states(rank.q.shape());
-  Block<T> kv = rank.kv;
-  for (int step = 0; step < rank.problem.ranks; ++step) {
-    const bool last = step + 1 == rank.problem.ranks;
-    Block<T> next;
-    if (!last) next = empty_block<T>(rank.problem, rank.owner(step + 1));
-    rank.stores(kv.count() + next.count());
-    Comm::Transfer transfer;
+void forward(Rank& rank) {
+  const auto* block = rank.kv.data();
+  for (int step = 0; step < rank.ranks(); ++step) {
+    const bool last = step + 1 == rank.ranks();
+    auto* const next = rank.buffer(step % 2, rank.largest_block());
     if (!last) {
-      transfer = rank.comm.shift(kv.data(), kv.count(), next.data(),
-                                 next.count(), step, "K and V");
-      rank.comm.wait(transfer);
+      rank.start(rank.shift(block, next, step));
+      rank.wait();
     }
-    attend<T>(rank.problem, rank.queries(), rank.q,
-              keys_of(rank.problem, rank.owner(step)), kv, states);
-    kv = std::move(next);
+    rank.attend(step, rank.owner(step), block);
+    block = next;
   }
-  return states.result();
 }
 //! [forward]
 
 /// The backward pass: dK and dV move with their K and V; one last shift, which K and V do not need,
 /// returns them to their owner.
-template <class T>
+template <class Rank>
 //! [backward]
-RankGradients<T> backward(Rank<T>& rank, const naive::Forward<T>& kept) {
-  RankGradients<T> sum{Tensor<T, 4>(rank.q.shape()), {}};
-  Block<T> kv = rank.kv, d_kv(kv.shape());
-  const int ranks = rank.problem.ranks;
-  for (int step = 0; step < ranks; ++step) {
-    add_gradients<T>(rank.problem, rank.queries(), saved(rank, kept),
-                     keys_of(rank.problem, rank.owner(step)), kv, sum.d_q,
-                     d_kv);
-    Block<T> next = empty_block<T>(rank.problem, rank.owner(step + 1));
-    Block<T> d_next = next;
-    if (step + 1 < ranks) {
-      auto transfer = rank.comm.shift(kv.data(), kv.count(), next.data(),
-                                      next.count(), step, "K and V");
-      rank.comm.wait(transfer);
+void backward(Rank& rank) {
+  const auto* block = rank.kv.data();
+  for (int step = 0; step < rank.ranks(); ++step) {
+    const bool last = step + 1 == rank.ranks();
+    auto* const next = rank.buffer(step % 2, rank.largest_block());
+    float* const sums = rank.sums(step % 2, rank.largest_block());
+    float* const next_sums = rank.sums(1 - step % 2, rank.largest_block());
+    rank.add_gradients(step, rank.owner(step), block,
+                       {sums, step == 0, last ? next : nullptr}, [] {});
+    Messages messages;
+    if (last) {  // the sums are complete: home, rounded
+      messages = rank.shift(next, rank.d_kv.data(), step);
+    } else {
+      messages = rank.shift(block, next, step);
+      messages.add(rank.shift(sums, next_sums, step));
     }
-    auto transfer = rank.comm.shift(d_kv.data(), d_kv.count(), d_next.data(),
-                                    d_next.count(), ranks + step, "dK, dV");
-    rank.comm.wait(transfer);
-    kv = std::move(next);
-    d_kv = std::move(d_next);
+    rank.start(messages);
+    rank.wait();
+    block = next;
   }
-  sum.d_kv = std::move(d_kv);  // of this rank's own keys: the ring is closed
-  return sum;
 }
 //! [backward]
 // clang-format on

@@ -5,183 +5,135 @@
 /// Source: Jacobs et al., DeepSpeed Ulysses, 2023.
 #pragma once
 
-#include "03_online_softmax/tiled.hpp"
 #include "06_flash_backward/ring/rank.hpp"
-#include "06_flash_backward/src/derivation/tiled.hpp"
 
 namespace fa::ring::by_heads {
 
-/// Heads and rows that one message of an all-to-all holds: `heads` of the rank that computes,
-/// positions of the rank that owns.
-struct Share {
-  Range heads;
-  Ranges positions;
-  /// Its elements, of a tensor with so many columns.
-  std::int64_t count(std::int64_t batch, std::int64_t columns) const {
-    return batch * heads.size() * rows(positions) * columns;
-  }
+/// Tensors [batch, heads, rows, columns]: queries or keys, with head_dim columns or, LSE, with one.
+struct Kind {
+  bool of_keys;
+  std::int64_t columns;
 };
 
-/// Moves a tensor [batch, heads, rows, columns] between its two layouts.
+/// Adds the messages of an all-to-all between own positions of all heads and all positions of own
+/// heads. A message is the rows of one head, which lie without gaps on both sides.
+/// @param back from heads to positions
 template <class T>
-class Exchange {
- public:
-  /// @param of_keys  K and V: positions are those of keys, heads those of keys
-  /// @param columns head_dim, or 1 for LSE
-  Exchange(Rank<T>& rank, bool of_keys, std::int64_t columns)
-      : rank_(rank), of_keys_(of_keys), columns_(columns) {}
-
-  /// From own positions of all heads to all positions of own heads.
-  Tensor<T, 4> to_heads(View<const T, 4> x, const std::string& what) const {
-    const int me = rank_.comm.rank();
-    Tensor<T, 4> result({batch(), share(me, 0).heads.size(), length(), columns_});
-    const auto flat = exchange(
-        what,
-        [&](int r, auto visit) {
-          rows_here(share(r, me), [&](auto head, auto row, auto) { visit(x, head, row); });
-        },
-        [&](int r) { return share(r, me); }, [&](int r) { return share(me, r); });
-    std::size_t at = 0;
-    for (int r = 0; r < rank_.problem.ranks; ++r) {
-      rows_here(share(me, r), [&](auto head, auto, auto position) {
-        put(result, head - share(me, r).heads.begin, position, flat, at);
-      });
+void exchange(const Problem& problem, int me, Kind kind, T* by_positions, T* by_heads, bool back,
+              Messages& messages) {
+  const AttentionShape& s = problem.shape;
+  const std::int64_t heads = kind.of_keys ? s.kv_heads : s.heads;
+  const std::int64_t length = kind.of_keys ? s.length_k : s.length_q;
+  const auto heads_of = [&](int r) {
+    const Range of = kv_heads_of(problem, r);
+    return Range{of.begin * heads / s.kv_heads, of.end * heads / s.kv_heads};
+  };
+  const auto positions_of = [&](int r) {  // contiguous: one range
+    return (kind.of_keys ? keys_of(problem, r) : queries_of(problem, r)).front();
+  };
+  const auto add = [&](bool sends, int r, T* data, std::int64_t rows) {
+    if (sends) {
+      messages.send(r, data, rows * kind.columns);
+    } else {
+      messages.receive(r, data, rows * kind.columns);
     }
-    return result;
-  }
-
-  /// Back: from all positions of own heads to own positions of all heads.
-  Tensor<T, 4> to_positions(View<const T, 4> x, const std::string& what) const {
-    const int me = rank_.comm.rank();
-    Tensor<T, 4> result({batch(), heads(), rows(positions(me)), columns_});
-    const auto flat = exchange(
-        what,
-        [&](int r, auto visit) {
-          rows_here(share(me, r), [&](auto head, auto, auto position) {
-            visit(x, head - share(me, r).heads.begin, position);
-          });
-        },
-        [&](int r) { return share(me, r); }, [&](int r) { return share(r, me); });
-    std::size_t at = 0;
-    for (int r = 0; r < rank_.problem.ranks; ++r) {
-      rows_here(share(r, me), [&](auto head, auto row, auto) { put(result, head, row, flat, at); });
-    }
-    return result;
-  }
-
- private:
-  std::int64_t batch() const { return rank_.problem.shape.batch; }
-  std::int64_t heads() const {
-    return of_keys_ ? rank_.problem.shape.kv_heads : rank_.problem.shape.heads;
-  }
-  std::int64_t length() const {
-    return of_keys_ ? rank_.problem.shape.length_k : rank_.problem.shape.length_q;
-  }
-  Ranges positions(int r) const {
-    return of_keys_ ? keys_of(rank_.problem, r) : queries_of(rank_.problem, r);
-  }
-  Share share(int computes, int owns) const {
-    const Range kv = kv_heads_of(rank_.problem, computes);
-    const std::int64_t group =
-        of_keys_ ? 1 : rank_.problem.shape.heads / rank_.problem.shape.kv_heads;
-    return {{kv.begin * group, kv.end * group}, positions(owns)};
-  }
-  // Calls visit(head, row as its owner stores it, position) in the order of a message; the same
-  // order for each element of the batch.
-  template <class Visit>
-  static void rows_here(const Share& share, Visit visit) {
-    for (std::int64_t head = share.heads.begin; head < share.heads.end; ++head) {
-      std::int64_t row = 0;
-      for (const Range& range : share.positions) {
-        for (std::int64_t i = range.begin; i < range.end; ++i) visit(head, row++, i);
+  };
+  const std::int64_t own_heads = heads_of(me).size(), own_rows = positions_of(me).size();
+  for (int r = 0; r < problem.ranks; ++r) {
+    const Range theirs = heads_of(r), there = positions_of(r);
+    for (std::int64_t b = 0; b < s.batch; ++b) {
+      for (std::int64_t head = theirs.begin; head < theirs.end; ++head) {
+        add(!back, r, by_positions + (b * heads + head) * own_rows * kind.columns, own_rows);
+      }
+      for (std::int64_t head = 0; head < own_heads; ++head) {
+        add(back, r, by_heads + ((b * own_heads + head) * length + there.begin) * kind.columns,
+            there.size());
       }
     }
   }
-  template <class Fill, class Sent, class Received>
-  std::vector<T> exchange(const std::string& what, Fill fill, Sent sent, Received received) const {
-    std::vector<T> send;
-    std::vector<std::int64_t> to, from;
-    for (int r = 0; r < rank_.problem.ranks; ++r) {
-      to.push_back(sent(r).count(batch(), columns_));
-      from.push_back(received(r).count(batch(), columns_));
-      fill(r, [&](View<const T, 4> x, std::int64_t head, std::int64_t row) {
-        for (std::int64_t b = 0; b < batch(); ++b) {
-          for (std::int64_t c = 0; c < columns_; ++c) send.push_back(x(b, head, row, c));
-        }
-      });
-    }
-    return rank_.comm.all_to_all(send, to, from, what);
-  }
-  void put(Tensor<T, 4>& x, std::int64_t head, std::int64_t row, const std::vector<T>& flat,
-           std::size_t& at) const {
-    for (std::int64_t b = 0; b < batch(); ++b) {
-      for (std::int64_t c = 0; c < columns_; ++c) x(b, head, row, c) = flat[at++];
-    }
-  }
-
-  Rank<T>& rank_;
-  bool of_keys_;
-  std::int64_t columns_;
-};
-
-/// What a rank keeps for the backward pass: all positions of its heads.
-template <class T>
-struct Kept {
-  Tensor<T, 4> q, k, v;
-  naive::Forward<T> forward;
-};
-
-/// LSE as a tensor with one column.
-template <class T>
-View<const T, 4> with_column(const Tensor<T, 3>& lse) {
-  return {lse.data(), {lse.size(0), lse.size(1), lse.size(2), 1}};
 }
+
+/// A rank's heads of the whole problem, in its buffers.
+template <class Rank>
+struct Heads {
+  using T = typename Rank::T;
+  explicit Heads(Rank& of) : rank(of), shape(of.problem.shape) {
+    const std::int64_t group = shape.heads / shape.kv_heads;
+    shape.kv_heads = kv_heads_of(rank.problem, rank.me).size();
+    shape.heads = shape.kv_heads * group;
+    const std::int64_t q_count = shape.batch * shape.heads * shape.length_q * shape.head_dim,
+                       kv_count = shape.batch * shape.kv_heads * shape.length_k * shape.head_dim;
+    k = rank.buffer(0, 2 * kv_count);
+    v = k + kv_count;
+    q = rank.buffer(Rank::kOther, q_count);
+    o = rank.buffer(Rank::kOther + 1, q_count);
+    d_o = rank.buffer(Rank::kOther + 2, q_count);
+    d_q = rank.buffer(Rank::kOther + 3, q_count);
+    d_k = rank.buffer(Rank::kOther + 4, 2 * kv_count);
+    d_v = d_k + kv_count;
+    lse = rank.sums(Rank::kOtherSums, q_count / shape.head_dim);
+  }
+  /// K and V of own positions, or their gradients.
+  T* second(typename Rank::template Buffer<T>& block) { return block.data() + block.count() / 2; }
+  template <class X>
+  void exchange_q(X* by_positions, X* by_heads, std::int64_t columns, bool back) {
+    exchange(rank.problem, rank.me, {false, columns}, by_positions, by_heads, back, messages);
+  }
+  void exchange_k(T* by_positions, T* by_heads, bool back) {
+    exchange(rank.problem, rank.me, {true, shape.head_dim}, by_positions, by_heads, back, messages);
+  }
+  /// Sends and receives what the calls above have added.
+  void move() {
+    rank.start(messages);
+    rank.wait();
+    messages = {};
+  }
+  Piece<T> piece() const {
+    return {shape, rank.problem.causal, q, k, v, shape.length_q, shape.length_k};
+  }
+
+  Rank& rank;
+  AttentionShape shape;  ///< of own heads; may have none
+  T *q, *k, *v, *o, *d_o, *d_q, *d_k, *d_v;
+  float* lse;
+  Messages messages;
+};
 
 // clang-format off
 /// The forward pass of a rank's queries.
-/// @param kept set for backward()
-template <class T>
+template <class Rank>
 //! [forward]
-naive::Forward<T> forward(Rank<T>& rank, Kept<T>& kept) {
+void forward(Rank& rank) {
+  Heads<Rank> own(rank);
   const std::int64_t d = rank.problem.shape.head_dim;
-  const Exchange<T> of_q(rank, false, d), of_k(rank, true, d), of_lse(rank, false, 1);
-  kept.q = of_q.to_heads(rank.q, "Q of my heads");
-  kept.k = of_k.to_heads(rank.kv.view().at(0), "K of my heads");
-  kept.v = of_k.to_heads(rank.kv.view().at(1), "V of my heads");
-  rank.stores(kept.k.count() + kept.v.count());
-  AttentionOptions options;
-  options.causal = rank.problem.causal;
-  if (kept.q.count() > 0) {  // else there are more ranks than heads
-    kept.forward = online::tiled_forward<T>(kept.q, kept.k, kept.v, options);
+  own.exchange_q(rank.q.data(), own.q, d, false);
+  own.exchange_k(rank.kv.data(), own.k, false);
+  own.exchange_k(own.second(rank.kv), own.v, false);
+  own.move();
+  if (own.shape.heads > 0) {  // else there are more ranks than heads
+    rank.engine.attend(own.piece(), own.o, own.lse);
   }
-  const auto o = of_q.to_positions(kept.forward.o, "O of all heads");
-  const auto lse = of_lse.to_positions(with_column(kept.forward.lse), "LSE of all heads");
-  naive::Forward<T> result{o, Tensor<T, 3>({o.size(0), o.size(1), o.size(2)})};
-  std::copy_n(lse.data(), lse.count(), result.lse.data());
-  return result;
+  own.exchange_q(rank.o.data(), own.o, d, true);
+  own.exchange_q(rank.lse.data(), own.lse, 1, true);
+  own.move();
 }
 //! [forward]
-
-/// The backward pass.
-template <class T>
-RankGradients<T> backward(Rank<T>& rank, const Kept<T>& kept) {
-  const std::int64_t d = rank.problem.shape.head_dim;
-  const Exchange<T> of_q(rank, false, d), of_k(rank, true, d);
-  const auto d_o = of_q.to_heads(rank.d_o, "dO of my heads");
-  AttentionOptions options;
-  options.causal = rank.problem.causal;
-  naive::Gradients<T> own;
-  if (kept.q.count() > 0) {
-    own = ::fa::backward::tiled_backward<T>(kept.q, kept.k, kept.v, kept.forward.o,
-                                            kept.forward.lse, d_o, options);
-  }
-  RankGradients<T> result{of_q.to_positions(own.d_q, "dQ of all heads"), Block<T>(rank.kv.shape())};
-  copy(View<const T, 4>(of_k.to_positions(own.d_k, "dK of all heads")),
-       result.d_kv.view().at(0));
-  copy(View<const T, 4>(of_k.to_positions(own.d_v, "dV of all heads")),
-       result.d_kv.view().at(1));
-  return result;
-}
 // clang-format on
+
+/// The backward pass, after forward(), which leaves Q, K, V, O and LSE of own heads.
+template <class Rank>
+void backward(Rank& rank) {
+  Heads<Rank> own(rank);
+  const std::int64_t d = rank.problem.shape.head_dim;
+  own.exchange_q(rank.d_o.data(), own.d_o, d, false);
+  own.move();
+  if (own.shape.heads > 0) {
+    rank.engine.gradients(own.piece(), own.o, own.lse, own.d_o, own.d_q, own.d_k, own.d_v);
+  }
+  own.exchange_q(rank.d_q.data(), own.d_q, d, true);
+  own.exchange_k(rank.d_kv.data(), own.d_k, true);
+  own.exchange_k(own.second(rank.d_kv), own.d_v, true);
+  own.move();
+}
 
 }  // namespace fa::ring::by_heads

@@ -51,10 +51,14 @@ RankCounts of_heads(const Problem& problem, int rank) {
                      kv_in = 2 * s.batch * kv_heads * others_k * s.head_dim,
                      rows_back = s.batch * other_kv_heads * group * q_rows;
   counts.forward_elements = q_in + kv_in + rows_back * (s.head_dim + 1);
-  counts.forward_messages = 5 * (problem.ranks - 1);
+  // One for each head of each other rank: Q, K, V; O and LSE back.
+  const std::int64_t others = s.batch * (problem.ranks - 1);
+  counts.forward_messages =
+      others * kv_heads * (group + 2) + 2 * s.batch * other_kv_heads * group;
   counts.backward_elements =
       q_in + rows_back * s.head_dim + 2 * s.batch * other_kv_heads * k_rows * s.head_dim;
-  counts.backward_messages = 4 * (problem.ranks - 1);
+  counts.backward_messages =
+      others * kv_heads * group + s.batch * other_kv_heads * (group + 2);  // dO; dQ, dK, dV
   counts.stored = 2 * s.batch * kv_heads * s.length_k * s.head_dim;
   const Problem whole{s, problem.causal, RowOrder::kContiguous, 1};
   counts.pairs = kv_heads * group * visible_pairs(whole, queries_of(whole, 0), keys_of(whole, 0));

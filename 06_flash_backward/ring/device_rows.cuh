@@ -4,6 +4,7 @@
 /// kernels that compute them.
 #pragma once
 
+#include "06_flash_backward/ring/rank.hpp"
 #include "common/attention/attention.cuh"
 
 namespace fa::FA_TARGET {
@@ -11,24 +12,18 @@ namespace fa::FA_TARGET {
 /// Elements of a row that a thread handles: 16 bytes of a 16-bit type.
 constexpr int kRowElements = 8;
 
-/// Where the rows of a part are among those of a rank: of each head, `count` rows from `first` on.
-struct PartRows {
-  std::int64_t heads;     ///< in all sequences
-  std::int64_t rows;      ///< of a rank, for each head
-  std::int64_t first;     ///< row of the rank
-  std::int64_t count;     ///< rows of the part; may be 0
-  std::int64_t head_dim;  ///< a multiple of kRowElements
+using ring::PartRows;
+using ring::Sums;
 
-  /// The rank's rows of all heads, fewer than 2^32.
-  __host__ __device__ std::int64_t all() const { return heads * rows; }
-  /// The part's row that is row `row` of the rank, both counted over all heads; -1 for none.
-  __host__ __device__ std::int64_t row_of(std::int64_t row) const {
-    // A division of 64 bits would take as long as all else that a thread does.
-    const auto index = static_cast<std::uint32_t>(row), length = static_cast<std::uint32_t>(rows);
-    const std::int64_t head = index / length, own = index % length - first;
-    return own < 0 || own >= count ? -1 : head * count + own;
-  }
-};
+/// The part's row that is row `row` of the rank, both counted over all heads, fewer than 2^32; -1
+/// for none.
+__device__ inline std::int64_t row_of_part(const PartRows& part, std::int64_t row) {
+  // A division of 64 bits would take as long as all else that a thread does.
+  const auto index = static_cast<std::uint32_t>(row);
+  const auto length = static_cast<std::uint32_t>(part.rows);
+  const std::int64_t head = index / length, own = index % length - part.first;
+  return own < 0 || own >= part.count ? -1 : head * part.count + own;
+}
 
 /// The row of a thread, counted over all heads.
 __device__ inline std::int64_t own_row() {
@@ -79,28 +74,25 @@ __device__ void store_row(T* address, const RowElements& row) {
 }
 /// @}
 
-/// What a kernel does with the sums of all rows of a rank, beside adding a part.
+/// @{ Loads a thread's elements of the sums, zeros before the first part, and stores them.
 template <class T>
-struct Sums {
-  float* sums;
-  bool first;  ///< whether there are none yet: what `sums` holds is not read
-  T* result;   ///< where the complete sums go, rounded; null: back to `sums`
-
-  /// A thread's elements of a row; zeros before the first part.
-  __device__ RowElements load(std::int64_t at) const {
-    return first ? RowElements{} : load_row(sums + at);
+__device__ RowElements load_sums(const Sums<T>& sums, std::int64_t at) {
+  return sums.first ? RowElements{} : load_row(sums.sums + at);
+}
+template <class T>
+__device__ void store_sums(const Sums<T>& sums, std::int64_t at, const RowElements& row) {
+  if (sums.result != nullptr) {
+    store_row(sums.result + at, row);
+  } else {
+    store_row(sums.sums + at, row);
   }
-  /// Stores them.
-  __device__ void store(std::int64_t at, const RowElements& row) const {
-    if (result != nullptr) {
-      store_row(result + at, row);
-    } else {
-      store_row(sums + at, row);
-    }
-  }
-  /// Whether a row that the part does not have changes all the same.
-  __device__ bool all_rows() const { return first || result != nullptr; }
-};
+}
+/// @}
+/// Whether a row that the part does not have changes all the same.
+template <class T>
+__device__ bool all_rows(const Sums<T>& sums) {
+  return sums.first || sums.result != nullptr;
+}
 
 /// Merges a part's normalised O and its LSE into those of a rank's rows. Where `lse_sum` is
 /// -infinity, the sum so far is not read.
@@ -109,8 +101,9 @@ template <class T>
 __global__ void merge_part(PartRows part, const T* o, const float* lse, Sums<T> o_sum,
                            float* lse_sum) {
   const std::int64_t row = own_row();
-  const std::int64_t of_part = row < part.all() ? part.row_of(row) : -1;
-  const bool idle = row >= part.all() || (of_part < 0 && !o_sum.all_rows());
+  const std::int64_t rows = part.heads * part.rows;
+  const std::int64_t of_part = row < rows ? row_of_part(part, row) : -1;
+  const bool idle = row >= rows || (of_part < 0 && !all_rows(o_sum));
   const float l1 = idle || o_sum.first ? -INFINITY : lse_sum[row];
   const float l2 = of_part < 0 ? -INFINITY : lse[of_part];
   __syncthreads();  // all threads of the row have read its LSE
@@ -121,13 +114,13 @@ __global__ void merge_part(PartRows part, const T* o, const float* lse, Sums<T> 
   const int col = threadIdx.x * kRowElements;
   const std::int64_t at = row * part.head_dim + col;
   RowElements sum{}, x{};  // zeros
-  if (l1 != -INFINITY) sum = o_sum.load(at);
+  if (l1 != -INFINITY) sum = load_sums(o_sum, at);
   if (l2 != -INFINITY) x = load_row(o + of_part * part.head_dim + col);
 #pragma unroll
   for (int i = 0; i < kRowElements; ++i) {
     sum.x[i] = w1 * sum.x[i] + w2 * x.x[i];
   }
-  o_sum.store(at, sum);
+  store_sums(o_sum, at, sum);
   if (threadIdx.x == 0) lse_sum[row] = log_sum(m, l);
 }
 
@@ -136,25 +129,35 @@ __global__ void merge_part(PartRows part, const T* o, const float* lse, Sums<T> 
 template <class T>
 __global__ void add_part(PartRows part, const T* gradient, Sums<T> sums) {
   const std::int64_t row = own_row();
-  if (row >= part.all()) return;
-  const std::int64_t of_part = part.row_of(row);
-  if (of_part < 0 && !sums.all_rows()) return;
+  if (row >= part.heads * part.rows) return;
+  const std::int64_t of_part = row_of_part(part, row);
+  if (of_part < 0 && !all_rows(sums)) return;
   const int col = threadIdx.x * kRowElements;
   const std::int64_t at = row * part.head_dim + col;
-  RowElements sum = sums.load(at);
+  RowElements sum = load_sums(sums, at);
   RowElements x{};  // zeros
   if (of_part >= 0) x = load_row(gradient + of_part * part.head_dim + col);
 #pragma unroll
   for (int i = 0; i < kRowElements; ++i) sum.x[i] += x.x[i];
-  sums.store(at, sum);
+  store_sums(sums, at, sum);
 }
 
 /// The LSE of a part's rows, without gaps.
 __global__ void copy_lse(PartRows part, const float* lse, float* of_part) {
   const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (row >= part.all()) return;
-  const std::int64_t to = part.row_of(row);
+  if (row >= part.heads * part.rows) return;
+  const std::int64_t to = row_of_part(part, row);
   if (to >= 0) of_part[to] = lse[row];
+}
+
+/// The sum of several blocks of gradients, rounded.
+template <class T>
+__global__ void sum_blocks(const float* blocks, int count, std::int64_t elements, T* result) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= elements) return;
+  float sum = 0;
+  for (int b = 0; b < count; ++b) sum += blocks[b * elements + i];
+  result[i] = from_float<T>(sum);
 }
 
 /// Launches a kernel for rows of all heads: a block has as many threads in x as a row needs.

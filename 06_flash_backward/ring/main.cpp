@@ -1,24 +1,39 @@
 // Lesson 06, ring attention: started alone, or by `mpirun -n 4`.
-#include <array>
+#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <regex>
-#include <stdexcept>
 #include <string>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "06_flash_backward/ring/cpu_engine.hpp"
+#include "06_flash_backward/ring/forms.hpp"
 #include "06_flash_backward/ring/model.hpp"
-#include "06_flash_backward/ring/ranks.hpp"
+#include "common/cli/program.hpp"
 #include "common/cli/table.hpp"
 
 namespace {
 
 using namespace fa;
 using namespace fa::ring;
+
+constexpr const char* kName = "ring_attention";
+
+// What the command line chooses.
+struct Choice {
+  AttentionShape shape{1, 4, 2, 301, 301, 16};
+  std::string method = "all", mask = "all", fault = "none";
+  std::int64_t ranks = 4;
+  std::int64_t timeout = 10;  // seconds that a rank waits for another one
+};
+
+std::vector<Method> methods_of(const Choice& choice) {
+  std::vector<Method> methods;
+  for (const Method method : kMethods) {
+    if (choice.method == "all" || choice.method == name_of(method)) methods.push_back(method);
+  }
+  return methods;
+}
 
 // A long sequence for the tables; no element of it exists.
 struct Large {
@@ -143,89 +158,68 @@ void model(const Large& large, const std::string& mask, const std::string& pass)
       large.tflops, large.link, large.shape.heads, large.shape.kv_heads, large.shape.head_dim);
 }
 
-std::string quoted(const std::string& word) {
-  std::string result = "'";
-  for (const char c : word) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
+// How many of a rank's counts differ from those that follow from the layout.
+std::int64_t unexpected_counts(const Results& results, const Problem& problem, Method method,
+                               int rank) {
+  const RankCounts counts = counts_of(problem, method, rank);
+  constexpr std::int64_t kBytes = sizeof(float);
+  return (results.in_forward.bytes != counts.forward_elements * kBytes) +
+         (results.in_forward.messages != counts.forward_messages) +
+         (results.in_backward.bytes != counts.backward_elements * kBytes) +
+         (results.in_backward.messages != counts.backward_messages);
 }
 
-std::string own_path() {
-  std::array<char, 4096> path{};
-  const auto length = readlink("/proc/self/exe", path.data(), path.size() - 1);
-  if (length < 0) throw std::runtime_error("the path of this program is not known; use mpirun");
-  return std::string(path.data(), static_cast<std::size_t>(length));
+void copy_in(float* to, const Tensor<float, 4>& from) {
+  std::copy_n(from.data(), from.count(), to);
+}
+std::vector<float> copy_out(const float* from, std::int64_t count) {
+  return {from, from + count};
 }
 
-std::string command_of(const Choice& choice) {
-  const AttentionShape& s = choice.shape;
-  return fmt::format(
-      "mpirun {}--oversubscribe --bind-to none -n {} {} --batch {} --heads {} --kv-heads {} "
-      "--length-q {} --length-k {} --head-dim {} --method {} --type {} --mask {} --timeout {}",
-      geteuid() == 0 ? "--allow-run-as-root " : "", choice.ranks, quoted(own_path()), s.batch,
-      s.heads, s.kv_heads, s.length_q, s.length_k, s.head_dim, choice.method, choice.type,
-      choice.mask, choice.timeout);
-}
-
-// The cause in what Open MPI says about a rank that ended; empty when there is none.
-std::string cause_in(const std::string& text) {
-  std::smatch found;
-  static const std::regex by_signal("process rank (\\d+)[^]*?exited on signal (\\d+ \\([^)]*\\))");
-  static const std::regex by_status(
-      "Process name: \\[\\[\\d+,\\d+\\],(\\d+)\\]\\s*Exit code:\\s*(\\d+)");
-  if (std::regex_search(text, found, by_signal)) {
-    return fmt::format("rank {} was ended by signal {}", found[1].str(), found[2].str());
+// Runs the body on all ranks: processes under mpirun, else threads.
+void on_ranks(const Choice& choice, const std::function<void(Comm&)>& body) {
+  const auto limit = static_cast<double>(choice.timeout);
+  if (mpi_started_this()) {
+    run_processes(kName, limit, body);
+  } else {
+    run_threads(kName, static_cast<int>(choice.ranks), limit, body);
   }
-  if (std::regex_search(text, found, by_status)) {
-    return fmt::format("rank {} ended before the others, with status {}", found[1].str(),
-                       found[2].str());
-  }
-  return "";
 }
 
-// Starts `mpirun -n RANKS` of this program with the same choice and shows what it prints; of its
-// messages about faults, only the first. Returns its exit status; 77 without MPI.
-int start_ranks(const Choice& choice) {
-  if (!has_mpi()) {
-    fmt::print(
-        "skipped: this build has no MPI. On Debian and Ubuntu install libopenmpi-dev and "
-        "openmpi-bin,\n"
-        "then remove build/learn/CMakeCache.txt and build again.\n");
-    return 77;
-  }
-  // The ranks' standard output stays this program's, as descriptor 9; their messages are read.
-  constexpr int kOutput = 9;
-  std::fflush(stdout);
-  if (dup2(STDOUT_FILENO, kOutput) < 0) throw std::runtime_error("no file descriptor is free");
-  FILE* const pipe = popen((command_of(choice) + " 2>&1 1>&9 9>&- </dev/null").c_str(), "r");
-  close(kOutput);
-  if (pipe == nullptr) throw std::runtime_error("mpirun could not be started");
-  std::string others;
-  bool explained = false;
-  std::array<char, 4096> line{};
-  while (std::fgets(line.data(), static_cast<int>(line.size()), pipe) != nullptr) {
-    const std::string text = line.data();
-    if (text.rfind("ring_attention: ", 0) != 0) {
-      others += text;
-    } else if (!explained) {
-      explained = true;
-      fmt::print(stderr, "{}", text);
+// Every chosen form and mask on this run's ranks, against lesson 01.
+void check_ranks(cli::Program& program, const Choice& choice) {
+  for (const bool causal : {false, true}) {
+    if (choice.mask == (causal ? "full" : "causal")) continue;
+    const Reference reference({choice.shape, causal}, attention::Type::kFloat32);
+    for (const Method method : methods_of(choice)) {
+      const Problem problem{choice.shape, causal, order_of(method), static_cast<int>(choice.ranks)};
+      Results results;
+      std::int64_t unexpected = 0;  // of rank 0, which has all
+      on_ranks(choice, [&](Comm& comm) {
+        if (comm.rank() + 1 == comm.size()) comm.set_fault(choice.fault);
+        CpuEngine engine(comm);
+        Results own = results_of(comm, engine, problem, method, reference.inputs, copy_in, copy_out);
+        const auto all = gather(comm, unexpected_counts(own, problem, method, comm.rank()));
+        if (comm.rank() != 0) return;
+        for (const std::int64_t of : all) unexpected += of;
+        results = std::move(own);
+      });
+      if (results.outputs.o.count() == 0) continue;  // another process has them
+      double worst = 0;
+      for (const Verdict& verdict : reference.check(results)) {
+        if (!verdict.accepted) program.detail(verdict.report() + "\n");
+        worst = std::max(worst, attention::error_over_tolerance(verdict));
+      }
+      const auto name = fmt::format("{}, {}", name_of(method), causal ? "causal" : "full");
+      program.check(name + ": error / limit", worst, 1);
+      program.check_none(name + ": bytes and messages", unexpected, "unexpected count");
     }
   }
-  const int ended = pclose(pipe);
-  const int status = WIFEXITED(ended) ? WEXITSTATUS(ended) : cli::kCannotDo;
-  if (status == cli::kSuccess || status == cli::kCheckFailed || explained) return status;
-  const std::string cause = cause_in(others);
-  if (cause.empty()) {
-    fmt::print(stderr, "{}", others);
-  } else {
-    fmt::print(stderr, "ring_attention: {}; all ranks are ended\n", cause);
-  }
-  return cli::kCannotDo;
 }
 
 void add_options(cli::Program& program, Choice& choice) {
   constexpr std::int64_t kMost = 1 << 20;
-  program.option("--ranks", choice.ranks, 1, 64, "ranks that the program starts when run alone");
+  program.option("--ranks", choice.ranks, 1, 64, "ranks; under mpirun, its processes");
   program.option("--batch", choice.shape.batch, 1, kMost, "batch size of the check");
   program.option("--heads", choice.shape.heads, 1, kMost, "query heads of the check");
   program.option("--kv-heads", choice.shape.kv_heads, 1, kMost, "key heads of the check");
@@ -233,12 +227,13 @@ void add_options(cli::Program& program, Choice& choice) {
   program.option("--length-k", choice.shape.length_k, 1, kMost, "keys of the check");
   program.option("--head-dim", choice.shape.head_dim, 1, kMost, "head dimension of the check");
   program.option("--timeout", choice.timeout, 1, 3600, "seconds that a rank waits for another");
-  program.option("--type", choice.type, {"all", "float32", "float64"}, "type of the check");
   program.option("--mask", choice.mask, {"all", "full", "causal"},
                  "mask of the check and of the model");
   std::vector<std::string> methods{"all"};
   for (const Method method : kMethods) methods.push_back(name_of(method));
   program.option("--method", choice.method, methods, "way to distribute attention");
+  program.option("--fault", choice.fault, {"none", "throw", "stop"},
+                 "what the last rank does at its first message, to see how the others end");
 }
 
 }  // namespace
@@ -247,17 +242,14 @@ int main(int argc, char** argv) {
   Choice choice;
   Large large;
   std::string pass = "all";
-  int status_of_ranks = 0;
-  std::unique_ptr<RankSession> session;
-  if (is_rank()) session = std::make_unique<RankSession>(argc, argv);
-  cli::Program program("ring_attention",
-                       "Lesson 06: attention over several ranks, checked on CPUs with MPI.");
-  add_options(program, choice);
-  if (session) {
-    program.section("ranks", "Ring attention against lesson 01",
-                    [&] { session->run(program, choice); });
-    return session->finish(program.run(argc, argv));
+  const bool processes = mpi_started_this();
+  bool quiet = false;
+  if (processes) {
+    quiet = begin_mpi(argc, argv) > 0 && std::freopen("/dev/null", "w", stdout) != nullptr;
+    choice.ranks = mpi_ranks();
   }
+  cli::Program program(kName, "Lesson 06: attention over several ranks, checked on CPUs.");
+  add_options(program, choice);
   program.option("--gpus", large.gpus, 2, 64, "GPUs of the chart");
   program.option("--pass", pass, {"all", "forward", "backward"}, "pass of the model");
   program.option("--tflops", large.tflops, 1, 1000000, "TFLOP/s of a GPU, for the model");
@@ -274,7 +266,8 @@ int main(int argc, char** argv) {
                efficiency_chart(large.shape, static_cast<int>(large.gpus), machine_of(large)));
   });
   program.section("ranks", "Ring attention against lesson 01",
-                  [&] { status_of_ranks = start_ranks(choice); });
+                  [&] { check_ranks(program, choice); });
   const int status = program.run(argc, argv);
-  return status != cli::kSuccess ? status : status_of_ranks;
+  if (processes) end_mpi();
+  return quiet ? cli::kSuccess : status;
 }

@@ -1,13 +1,11 @@
-// Ring attention without MPI: layouts, masks, and all ranks simulated one after the other.
+// Ring attention without MPI: layouts, masks, the model, and every form on ranks that are threads.
 #include <algorithm>
 
 #include <doctest/doctest.h>
 
-#include "06_flash_backward/ring/blocks.hpp"
-#include "06_flash_backward/ring/counts.hpp"
+#include "06_flash_backward/ring/cpu_engine.hpp"
+#include "06_flash_backward/ring/forms.hpp"
 #include "06_flash_backward/ring/model.hpp"
-#include "common/check/acceptance.hpp"
-#include "common/tensor/random.hpp"
 
 using namespace fa;
 using namespace fa::ring;
@@ -20,18 +18,6 @@ std::vector<std::int64_t> positions(const Ranges& ranges) {
   std::vector<std::int64_t> result;
   for (const Range& range : ranges) {
     for (std::int64_t i = range.begin; i < range.end; ++i) result.push_back(i);
-  }
-  return result;
-}
-
-// Rows of a rank, of a tensor of the whole sequence.
-Tensor<double, 4> rows_of(View<const double, 4> whole, const Ranges& ranges) {
-  const auto own = positions(ranges);
-  Tensor<double, 4> result(
-      {whole.size(0), whole.size(1), static_cast<std::int64_t>(own.size()), whole.size(3)});
-  for (std::size_t row = 0; row < own.size(); ++row) {
-    const auto r = static_cast<std::int64_t>(row);
-    copy(whole.narrow(2, own[row], own[row] + 1), result.view().narrow(2, r, r + 1));
   }
   return result;
 }
@@ -128,64 +114,61 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("simulated ranks give the result of lesson 01, forward and backward") {
-  for (const RowOrder order : kOrders) {
+TEST_CASE("every form gives what lesson 01 gives, and receives what the layout says") {
+  const AttentionShape shapes[] = {
+      {2, 6, 3, 61, 61, 8}, {1, 4, 1, 19, 83, 5}, {1, 2, 2, 83, 19, 16},  // odd lengths, groups
+      {1, 2, 1, 3, 2, 4},   {1, 2, 1, 1, 29, 4},  {1, 2, 1, 29, 1, 4}};   // ranks without rows
+  for (const AttentionShape& shape : shapes) {
     for (const bool causal : {false, true}) {
-      for (const auto& [length_q, length_k] : {std::pair{23, 23}, {7, 30}, {30, 7}, {2, 2}}) {
-        const AttentionShape s{2, 4, 2, length_q, length_k, 3};
-        const Problem problem{s, causal, order, 3};
-        const auto q = normal_tensor<double, 4>({2, 4, length_q, 3}, 1),
-                   k = normal_tensor<double, 4>({2, 2, length_k, 3}, 2),
-                   v = normal_tensor<double, 4>({2, 2, length_k, 3}, 3),
-                   d_o = normal_tensor<double, 4>({2, 4, length_q, 3}, 4);
-        AttentionOptions options;
-        options.causal = causal;
-        const auto ref = naive::forward<double>(q, k, v, options);
-        const auto gradients = naive::backward<double>(q, k, v, d_o, options);
-        std::vector<Block<double>> blocks, d_blocks;
-        for (int owner = 0; owner < 3; ++owner) {
-          blocks.push_back(empty_block<double>(problem, owner));
-          d_blocks.push_back(blocks.back());
-          copy(rows_of(k, keys_of(problem, owner)).view(), blocks.back().view().at(0));
-          copy(rows_of(v, keys_of(problem, owner)).view(), blocks.back().view().at(1));
-        }
-        double worst = 0;
-        const auto compare = [&](View<const double, 4> out, View<const double, 4> expected,
-                                 const Ranges& ranges) {
-          const auto right = rows_of(expected, ranges);
-          if (right.count() == 0) return;
-          const Distance error = distance<double, 4>(out, right.view());
-          CHECK(error.invalid == 0);
-          worst = std::max(worst, error.max_error);
-        };
-        for (int rank = 0; rank < 3; ++rank) {
-          const Ranges queries = queries_of(problem, rank);
-          const auto own_q = rows_of(q, queries), own_d_o = rows_of(d_o, queries);
-          States<double> states(own_q.shape());
-          for (int step = 0; step < 3; ++step) {
-            const int owner = owner_at(rank, step, 3);
-            attend<double>(problem, queries, own_q, keys_of(problem, owner),
-                           blocks[static_cast<std::size_t>(owner)], states);
+      const Reference reference({shape, causal}, attention::Type::kFloat32);
+      for (const int ranks : {1, 2, 3, 4}) {
+        for (const Method method : kMethods) {
+          const Problem problem{shape, causal, order_of(method), ranks};
+          CAPTURE(reference.whole.text());
+          CAPTURE(ranks);
+          CAPTURE(name_of(method));
+          std::vector<Results> all(static_cast<std::size_t>(ranks));
+          run_threads("test", ranks, 60, [&](Comm& comm) {
+            CpuEngine engine(comm);
+            all[static_cast<std::size_t>(comm.rank())] = results_of(
+                comm, engine, problem, method, reference.inputs,
+                [](float* to, const auto& from) { std::copy_n(from.data(), from.count(), to); },
+                [](const float* from, std::int64_t n) { return std::vector(from, from + n); });
+          });
+          for (const Verdict& verdict : reference.check(all[0])) {
+            INFO(verdict.report());
+            CHECK(verdict.accepted);
           }
-          const auto out = states.result();
-          compare(out.o, ref.o, queries);
-          Tensor<double, 4> d_q(own_q.shape());
-          const Saved<double> saved{own_q.view(), out.o.view(), own_d_o.view(), out.lse.view()};
-          for (int owner = 0; owner < 3; ++owner) {
-            const auto index = static_cast<std::size_t>(owner);
-            add_gradients<double>(problem, queries, saved, keys_of(problem, owner), blocks[index],
-                                  d_q, d_blocks[index]);
+          for (int rank = 0; rank < ranks; ++rank) {
+            const Results& own = all[static_cast<std::size_t>(rank)];
+            const RankCounts counts = counts_of(problem, method, rank);
+            CHECK(own.in_forward.bytes == 4 * counts.forward_elements);
+            CHECK(own.in_forward.messages == counts.forward_messages);
+            CHECK(own.in_backward.bytes == 4 * counts.backward_elements);
+            CHECK(own.in_backward.messages == counts.backward_messages);
           }
-          compare(d_q, gradients.d_q, queries);
         }
-        for (int owner = 0; owner < 3; ++owner) {
-          const auto& d_block = d_blocks[static_cast<std::size_t>(owner)];
-          compare(d_block.view().at(0), gradients.d_k, keys_of(problem, owner));
-          compare(d_block.view().at(1), gradients.d_v, keys_of(problem, owner));
-        }
-        CHECK(worst < 1e-13);
       }
     }
+  }
+}
+
+TEST_CASE("a rank stores two blocks in the ring, all of them after an all-gather") {
+  const AttentionShape shape{1, 4, 4, 64, 64, 8};
+  const Reference reference({shape, true}, attention::Type::kFloat32);
+  for (const Method method : kMethods) {
+    CAPTURE(name_of(method));
+    const Problem problem{shape, true, order_of(method), 4};
+    run_threads("test", 4, 60, [&](Comm& comm) {
+      CpuEngine engine(comm);
+      Rank<CpuEngine> rank(engine, problem, comm.rank());
+      std::fill_n(rank.q.data(), rank.q.count(), 0.0f);
+      std::fill_n(rank.kv.data(), rank.kv.count(), 0.0f);
+      fa::ring::forward(rank, method);
+      if (rank.stored() != counts_of(problem, method, comm.rank()).stored) {
+        throw std::runtime_error("stored " + std::to_string(rank.stored()));
+      }
+    });
   }
 }
 
