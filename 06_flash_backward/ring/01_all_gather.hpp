@@ -48,7 +48,7 @@ void backward(Rank& rank) {
   Messages messages;
   for (int owner = 0; owner < ranks; ++owner) {
     float* const d_block = d_all + owner * rank.largest_block();
-    rank.add_gradients(owner, owner, block, {d_block, true}, [] {});
+    rank.add_gradients(owner, owner, block, {d_block, true});
     messages.send(owner, d_block, rank.block_elements(owner));
     messages.receive(owner, own + owner * rank.kv.count(), rank.kv.count());
     block += rank.block_elements(owner);

@@ -40,7 +40,7 @@ void backward(Rank& rank) {
     float* const sums = rank.sums(step % 2, rank.largest_block());
     float* const next_sums = rank.sums(1 - step % 2, rank.largest_block());
     rank.add_gradients(step, rank.owner(step), block,
-                       {sums, step == 0, last ? next : nullptr}, [] {});
+                       {sums, step == 0, last ? next : nullptr});
     Messages messages;
     if (last) {  // the sums are complete: home, rounded
       messages = rank.shift(next, rank.d_kv.data(), step);

@@ -24,10 +24,10 @@ struct Shared {
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::pair<int, int>, std::deque<Message>> posted;  // from a rank to another, unread
-  std::vector<int> unread;            // messages of each rank that no rank has read yet
-  std::vector<std::int64_t> begun;    // transfers of each rank
-  std::int64_t progress = 0;          // counts whatever happens
-  int ended = 0;                      // ranks
+  std::vector<int> unread;          // messages of each rank that no rank has read yet
+  std::vector<std::int64_t> begun;  // transfers of each rank
+  std::int64_t progress = 0;        // counts whatever happens
+  int ended = 0;                    // ranks
 
   void note() {
     ++progress;

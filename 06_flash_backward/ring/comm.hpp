@@ -85,7 +85,7 @@ class Comm {
 /// Collects `counts[r]` elements of each rank r in the order of the ranks.
 template <class T>
 std::vector<T> gather(Comm& comm, const std::vector<T>& own,
-                          const std::vector<std::int64_t>& counts) {
+                      const std::vector<std::int64_t>& counts) {
   std::int64_t sum = 0;
   for (const std::int64_t count : counts) sum += count;
   std::vector<T> all(static_cast<std::size_t>(sum));
@@ -106,7 +106,7 @@ std::vector<T> gather(Comm& comm, const std::vector<T>& own,
 template <class T>
 std::vector<T> gather(Comm& comm, T own) {
   return gather(comm, std::vector<T>{own},
-                    std::vector<std::int64_t>(static_cast<std::size_t>(comm.size()), 1));
+                std::vector<std::int64_t>(static_cast<std::size_t>(comm.size()), 1));
 }
 
 /// Runs the body on a thread for each rank. When one throws, or when no rank sends, receives or
@@ -116,7 +116,7 @@ void run_threads(const std::string& program, int ranks, double limit,
                  const std::function<void(Comm&)>& body);
 
 /// @{ Processes of MPI as ranks (mpi.cpp). A build without MPI has none.
-bool mpi_started_this();             ///< whether mpirun started this process
+bool mpi_started_this();               ///< whether mpirun started this process
 int begin_mpi(int argc, char** argv);  ///< before all else; returns the rank
 /// Runs the body with all processes as ranks. When one throws, or waits for longer than `limit`
 /// seconds, all processes end with status 2.

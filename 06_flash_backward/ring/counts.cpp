@@ -53,8 +53,7 @@ RankCounts of_heads(const Problem& problem, int rank) {
   counts.forward_elements = q_in + kv_in + rows_back * (s.head_dim + 1);
   // One for each head of each other rank: Q, K, V; O and LSE back.
   const std::int64_t others = s.batch * (problem.ranks - 1);
-  counts.forward_messages =
-      others * kv_heads * (group + 2) + 2 * s.batch * other_kv_heads * group;
+  counts.forward_messages = others * kv_heads * (group + 2) + 2 * s.batch * other_kv_heads * group;
   counts.backward_elements =
       q_in + rows_back * s.head_dim + 2 * s.batch * other_kv_heads * k_rows * s.head_dim;
   counts.backward_messages =

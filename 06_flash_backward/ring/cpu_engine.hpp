@@ -35,17 +35,16 @@ class CpuEngine {
   void wait() { comm_.wait(); }
 
   void attend(const Piece<float>& p, float* o, float* lse) {
-    const auto part = online::tiled_forward<float>(q_of(p, p.q), k_of(p, p.k), k_of(p, p.v),
-                                                   options_of(p));
+    const auto part =
+        online::tiled_forward<float>(q_of(p, p.q), k_of(p, p.k), k_of(p, p.v), options_of(p));
     std::copy_n(part.o.data(), part.o.count(), o);
     std::copy_n(part.lse.data(), part.lse.count(), lse);
   }
   void gradients(const Piece<float>& p, const float* o, const float* lse, const float* d_o,
                  float* d_q, float* d_k, float* d_v) {
     const View<const float, 3> lse_of(lse, {p.shape.batch, p.shape.heads, p.shape.length_q});
-    const auto part = backward::tiled_backward<float>(q_of(p, p.q), k_of(p, p.k), k_of(p, p.v),
-                                                      q_of(p, o), lse_of, q_of(p, d_o),
-                                                      options_of(p));
+    const auto part = backward::tiled_backward<float>(
+        q_of(p, p.q), k_of(p, p.k), k_of(p, p.v), q_of(p, o), lse_of, q_of(p, d_o), options_of(p));
     std::copy_n(part.d_q.data(), part.d_q.count(), d_q);
     std::copy_n(part.d_k.data(), part.d_k.count(), d_k);
     std::copy_n(part.d_v.data(), part.d_v.count(), d_v);
@@ -61,8 +60,7 @@ class CpuEngine {
         state = online::merge(state, state_of(o + of_part * d, lse[of_part], d));
       }
       lse_sum[row] = online::lse_of(state);
-      Eigen::Map<Vector<float>>(target(sums) + row * d, d) =
-          state.o / (state.l == 0 ? 1 : state.l);
+      Eigen::Map<Vector<float>>(target(sums) + row * d, d) = state.o / (state.l == 0 ? 1 : state.l);
     });
   }
   void add_part(const PartRows& part, const float* gradient, Sums<float> sums) {

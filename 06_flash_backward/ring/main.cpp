@@ -38,12 +38,8 @@ std::vector<Method> methods_of(const Choice& choice) {
 // A long sequence for the tables; no element of it exists.
 struct Large {
   AttentionShape shape{1, 16, 16, 131072, 131072, 128};
-  std::int64_t gpus = 8, tflops = 989, link = 450;
+  std::int64_t tflops = 989, link = 450;
 };
-
-std::string share(double value, double of) {
-  return fmt::format("{:.2f}", of == 0 ? 0 : value / of);
-}
 
 // What each rank stores and receives.
 void memory(const Large& large) {
@@ -65,31 +61,6 @@ void memory(const Large& large) {
   fmt::print(
       "{} positions, {} query heads, {} key heads, head_dim {}, 2 bytes per element, forward\n{}",
       s.length_q, s.heads, s.kv_heads, s.head_dim, table.text());
-}
-
-// Pairs of query and key for each rank: who works how much under a causal mask.
-void balance(const Choice& choice) {
-  constexpr std::int64_t kLength = 4096;
-  AttentionShape shape = choice.shape;
-  shape.length_q = shape.length_k = kLength;
-  const int ranks = static_cast<int>(choice.ranks);
-  cli::Table table({"rank", "contiguous: pairs", "contiguous: relative to the mean",
-                    "zig-zag: pairs", "zig-zag: relative to the mean"});
-  const Problem contiguous{shape, true, RowOrder::kContiguous, ranks},
-      zigzag{shape, true, RowOrder::kZigZag, ranks};
-  const auto pairs = [&](const Problem& problem, int rank) {
-    return counts_of(problem, Method::kOverlap, rank).pairs / shape.heads;
-  };
-  const double mean = static_cast<double>(kLength) * (kLength + 1) / 2 / ranks;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const std::int64_t a = pairs(contiguous, rank), b = pairs(zigzag, rank);
-    table.add({std::to_string(rank), std::to_string(a), share(static_cast<double>(a), mean),
-               std::to_string(b), share(static_cast<double>(b), mean)});
-  }
-  const std::int64_t a = pairs_in_step(contiguous), b = pairs_in_step(zigzag);
-  table.add({"slowest of each step", std::to_string(a), share(static_cast<double>(a), mean),
-             std::to_string(b), share(static_cast<double>(b), mean)});
-  fmt::print("{} positions, causal, one head\n{}", kLength, table.text());
 }
 
 // What the ranks of the check receive, in elements and messages.
@@ -115,16 +86,11 @@ void counts(const Choice& choice) {
       s.batch, s.length_q, s.length_k, s.heads, s.kv_heads, s.head_dim, table.text());
 }
 
-Machine machine_of(const Large& large) {
+// @param pass "all", "forward" or "backward"
+void model(const Large& large, const std::string& mask, const std::string& pass) {
   Machine machine;
   machine.tflops = static_cast<double>(large.tflops);
   machine.link = static_cast<double>(large.link);
-  return machine;
-}
-
-// @param pass "all", "forward" or "backward"
-void model(const Large& large, const std::string& mask, const std::string& pass) {
-  const Machine machine = machine_of(large);
   for (const bool backward : {false, true}) {
     for (const bool causal : {false, true}) {
       if (mask == (causal ? "full" : "causal") || pass == (backward ? "forward" : "backward")) {
@@ -198,7 +164,8 @@ void check_ranks(cli::Program& program, const Choice& choice) {
       on_ranks(choice, [&](Comm& comm) {
         if (comm.rank() + 1 == comm.size()) comm.set_fault(choice.fault);
         CpuEngine engine(comm);
-        Results own = results_of(comm, engine, problem, method, reference.inputs, copy_in, copy_out);
+        Results own =
+            results_of(comm, engine, problem, method, reference.inputs, copy_in, copy_out);
         const auto all = gather(comm, unexpected_counts(own, problem, method, comm.rank()));
         if (comm.rank() != 0) return;
         for (const std::int64_t of : all) unexpected += of;
@@ -250,7 +217,6 @@ int main(int argc, char** argv) {
   }
   cli::Program program(kName, "Lesson 06: attention over several ranks, checked on CPUs.");
   add_options(program, choice);
-  program.option("--gpus", large.gpus, 2, 64, "GPUs of the chart");
   program.option("--pass", pass, {"all", "forward", "backward"}, "pass of the model");
   program.option("--tflops", large.tflops, 1, 1000000, "TFLOP/s of a GPU, for the model");
   program.option("--link", large.link, 1, 1000000, "GB/s from GPU to GPU, for the model");
@@ -258,13 +224,8 @@ int main(int argc, char** argv) {
   program.option("--model-kv-heads", large.shape.kv_heads, 1, 1024, "key heads of the model");
   program.option("--model-head-dim", large.shape.head_dim, 1, 1024, "head dimension of the model");
   program.section("memory", "What a rank stores and receives", [&] { memory(large); });
-  program.section("balance", "The causal mask, rank by rank", [&] { balance(choice); });
   program.section("counts", "Bytes and messages of the check", [&] { counts(choice); });
   program.section("model", "Time, predicted", [&] { model(large, choice.mask, pass); });
-  program.section_apart("chart", "The prediction as SVG", [&] {
-    fmt::print("{}",
-               efficiency_chart(large.shape, static_cast<int>(large.gpus), machine_of(large)));
-  });
   program.section("ranks", "Ring attention against lesson 01",
                   [&] { check_ranks(program, choice); });
   const int status = program.run(argc, argv);

@@ -2,10 +2,6 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
-#include "common/drawing/svg.hpp"
-
 namespace fa::ring {
 namespace {
 
@@ -75,66 +71,6 @@ double predicted_efficiency(AttentionShape shape, bool causal, int gpus, Method 
   const Problem all{shape, causal, order_of(method), gpus};
   return predicted_seconds(one, Method::kRing, backward, machine) /
          (gpus * predicted_seconds(all, method, backward, machine));
-}
-
-std::string efficiency_chart(AttentionShape shape, int gpus, const Machine& machine) {
-  constexpr double kLeft = 44, kTop = 66, kWidth = 236, kHeight = 230, kLabels = 156;
-  constexpr int kFirst = 14, kLast = 20;  // powers of two
-  Svg svg(fmt::format("Predicted parallel efficiency of {} GPUs by length", gpus));
-  const auto x_of = [&](int power) { return kLeft + kWidth * (power - kFirst) / (kLast - kFirst); };
-  const auto y_of = [&](double fraction) { return kTop + kHeight * (1 - fraction); };
-  svg.text(12, 24, fmt::format("{} GPUs, causal, forward: predicted", gpus),
-           {{"font-weight", "bold"}, {"font-size", 14}});
-  svg.text(12, 46, "parallel efficiency, %", {{"font-size", 14}});
-  for (int percent = 0; percent <= 100; percent += 25) {
-    const double y = y_of(percent / 100.0);
-    svg.line(kLeft, y, kLeft + kWidth, y, {{"stroke", "#bbbbbb"}});
-    svg.text(kLeft - 8, y + 5, std::to_string(percent),
-             {{"text-anchor", "end"}, {"font-size", 14}});
-  }
-  for (int power = kFirst; power <= kLast; power += 2) {
-    svg.text(x_of(power), kTop + kHeight + 22,
-             power == 20 ? "1M" : fmt::format("{}k", 1 << (power - 10)),
-             {{"text-anchor", "middle"}, {"font-size", 14}});
-  }
-  svg.text(kLeft + kWidth / 2, kTop + kHeight + 46, "length N",
-           {{"text-anchor", "middle"}, {"font-size", 14}});
-  const char* const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#444444"};
-  const char* const dashes[] = {"2 4", "10 4", "6 3 2 3", "", "4 4"};
-  struct Line {
-    double end;
-    std::string points, name;
-    Svg::Attributes look;
-  };
-  std::vector<Line> lines;  // methods that coincide share one
-  for (int m = 0; m < 5; ++m) {
-    Line line{0, "", name_of(kMethods[m]), {}};
-    for (int power = kFirst; power <= kLast; ++power) {
-      shape.length_q = shape.length_k = std::int64_t{1} << power;
-      line.end = y_of(predicted_efficiency(shape, true, gpus, kMethods[m], false, machine));
-      line.points += fmt::format("{:.1f},{:.1f} ", x_of(power), line.end);
-    }
-    line.look = {{"stroke", colours[m]}, {"stroke-width", 2.5}, {"stroke-dasharray", dashes[m]}};
-    const auto same = std::find_if(lines.begin(), lines.end(),
-                                   [&](const Line& other) { return other.points == line.points; });
-    if (same != lines.end()) {
-      same->name += " = " + line.name;
-    } else {
-      lines.push_back(line);
-    }
-  }
-  // Names beside the ends of the lines, at least a line of text apart.
-  std::sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.end < b.end; });
-  double last = 0;
-  for (const Line& line : lines) {
-    Svg::Attributes curve = line.look;
-    curve.insert(curve.end(), {{"points", line.points}, {"fill", "none"}});
-    svg.element("polyline", curve);
-    last = std::max(line.end + 5, last + 19);
-    svg.line(kLeft + kWidth + 6, last - 5, kLeft + kWidth + 24, last - 5, line.look);
-    svg.text(kLeft + kWidth + 28, last, line.name, {{"font-size", 14}});
-  }
-  return svg.str(kLeft + kWidth + kLabels, kTop + kHeight + 60);
 }
 
 }  // namespace fa::ring

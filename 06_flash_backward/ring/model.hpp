@@ -3,8 +3,6 @@
 /// the links. What it leaves out makes real runs slower: latencies, launches, partial tiles.
 #pragma once
 
-#include <string>
-
 #include "06_flash_backward/ring/counts.hpp"
 
 namespace fa::ring {
@@ -25,9 +23,5 @@ double predicted_seconds(const Problem& problem, Method method, bool backward,
 /// The speed of all GPUs as a fraction of their number times the speed of one.
 double predicted_efficiency(AttentionShape shape, bool causal, int gpus, Method method,
                             bool backward, const Machine& machine);
-
-/// A chart of the efficiency of each method by length: causal, forward pass.
-/// @param shape its lengths are replaced by those of the chart
-std::string efficiency_chart(AttentionShape shape, int gpus, const Machine& machine);
 
 }  // namespace fa::ring

@@ -73,9 +73,9 @@ void check_all(cli::Program& program, const Choice& choice) {
       ring::Results results;
       on_gpus(ranks, choice, [&](Comm& comm, NcclLinks& links, const Stream& stream) {
         Engine engine(links, stream);
-        auto own = ring::results_of(
-            comm, engine, problem, method, reference.inputs, put_rounded,
-            [](const auto* from, std::int64_t n) { return get_floats(from, n); });
+        auto own =
+            ring::results_of(comm, engine, problem, method, reference.inputs, put_rounded,
+                             [](const auto* from, std::int64_t n) { return get_floats(from, n); });
         if (comm.rank() == 0) results = std::move(own);
       });
       double worst = 0;
@@ -83,9 +83,9 @@ void check_all(cli::Program& program, const Choice& choice) {
         if (!verdict.accepted) program.detail(verdict.report() + "\n");
         worst = std::max(worst, attention::error_over_tolerance(verdict));
       }
-      program.check(fmt::format("{} GPUs, {}, {}", ranks, ring::name_of(method),
-                                reference.whole.text()),
-                    worst, 1);
+      program.check(
+          fmt::format("{} GPUs, {}, {}", ranks, ring::name_of(method), reference.whole.text()),
+          worst, 1);
     });
   }
 }

@@ -28,7 +28,7 @@ struct PartRows {
 template <class T>
 struct Sums {
   float* sums;
-  bool first;          ///< whether there are none yet: what `sums` holds is not read
+  bool first;           ///< whether there are none yet: what `sums` holds is not read
   T* result = nullptr;  ///< where the complete sums go, rounded; null: back to `sums`
 };
 
@@ -133,8 +133,9 @@ class Rank {
   /// @param step   as in attend()
   /// @param of_kv  of dK and dV of this block
   /// @param before called before these are used
-  template <class Before>
-  void add_gradients(int step, int owner, const T* block, Sums<T> of_kv, Before before) {
+  template <class Before = void (*)()>
+  void add_gradients(
+      int step, int owner, const T* block, Sums<T> of_kv, Before before = [] {}) {
     T* const d_block = buffer(kPartOfKv, largest_block());
     T* const d_q_part = buffer(kPartOfQ, q.count());
     float* const lse_part = sums(kPartOfLse, lse.count());
@@ -152,9 +153,9 @@ class Rank {
       }
       if (i == 0) before();
       engine.add_part(of_q, d_q_part, q_sums(step, i, all.size(), d_q));
-      engine.add_part(of_k, d_block,
-                      Sums<T>{of_kv.sums, of_kv.first && i == 0,
-                              i + 1 == all.size() ? of_kv.result : nullptr});
+      engine.add_part(
+          of_k, d_block,
+          Sums<T>{of_kv.sums, of_kv.first && i == 0, i + 1 == all.size() ? of_kv.result : nullptr});
     }
   }
 
@@ -194,8 +195,13 @@ class Rank {
     shape.length_k = part.keys.size();
     const std::int64_t k_rows = rows(keys_of(problem, owner));
     const T* const k = block + part.keys.begin * d();
-    return {shape,     part.causal, q.data() + part.queries.begin * d(), k,
-            k + kv_heads() * k_rows * d(), queries(), k_rows};
+    return {shape,
+            part.causal,
+            q.data() + part.queries.begin * d(),
+            k,
+            k + kv_heads() * k_rows * d(),
+            queries(),
+            k_rows};
   }
   template <class X, std::size_t n>
   static X* grown(std::array<std::unique_ptr<Buffer<X>>, n>& buffers, int number,
