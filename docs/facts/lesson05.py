@@ -273,7 +273,9 @@ def wgmma_percent_of_peak():
 
 def _stamps(column, *steps):
     """Chapter 4's table of stamps on an H100: h100_05_stamps."""
-    return [cells(_OVERLAP, step, column) for step in steps or ("11_overlap", "10_warp_specialized")]
+    return [
+        cells(_OVERLAP, step, column) for step in steps or ("11_overlap", "10_warp_specialized")
+    ]
 
 
 def stamped_steps_apart():
@@ -315,7 +317,9 @@ def ping_pong_neither_faster_nor_slower():
 
 
 def _exponentials(place):
-    return points("h200_05_exponentials", "tflops", causal=None, D="128", kernel=f"{place} the wait")
+    return points(
+        "h200_05_exponentials", "tflops", causal=None, D="128", kernel=f"{place} the wait"
+    )
 
 
 def exponentials_before_the_wait_slower():
@@ -335,7 +339,10 @@ def _scheduler(backend, type="*", length=1, causal=False):
 
 def fixed_order_causal_loss():
     """H200, h200_05_scheduler, from 1024 keys, causal: the fixed order below the dynamic one, %."""
-    return less(_scheduler("fixed order", length=1024, causal=True), _scheduler("course", length=1024, causal=True))
+    return less(
+        _scheduler("fixed order", length=1024, causal=True),
+        _scheduler("course", length=1024, causal=True),
+    )
 
 
 def fixed_order_full_within_noise():

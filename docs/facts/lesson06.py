@@ -71,14 +71,19 @@ def atomics_gain_near_limit():
 
 def atomics_read_two_thirds():
     """The table of chapter 2, 128 keys: reads of step 04 over those of step 03."""
-    reads = (cells(_FUSED, step, "reads", N="128", D="32") for step in ("04_atomics", "03_two_kernels"))
+    reads = (
+        cells(_FUSED, step, "reads", N="128", D="32") for step in ("04_atomics", "03_two_kernels")
+    )
     return over(*reads) < 0.6667
 
 
 def efficient_twice_as_fast():
     """H200, h200_06_interface, float32: PyTorch's efficient backend over twice step 04."""
     where = {"what": "time", "type": "float32", "backend": "EFFICIENT_ATTENTION"}
-    return below(2 * backward_float32.tflops("04", "64", "4096"), points("h200_06_interface", "tflops", **where))
+    return below(
+        2 * backward_float32.tflops("04", "64", "4096"),
+        points("h200_06_interface", "tflops", **where),
+    )
 
 
 def float32_near_a_fifth_of_peak():
@@ -166,7 +171,9 @@ def _waits(step, part):
 
 def delayed_dq_waits_for_copies():
     """Stamps, step 10: waits for copies are over 3 times any other wait."""
-    return min(_waits("10", "copy")) > 3 * max(_waits("10", "waits_matmul") + _waits("10", "other_warps"))
+    return min(_waits("10", "copy")) > 3 * max(
+        _waits("10", "waits_matmul") + _waits("10", "other_warps")
+    )
 
 
 def delay_does_not_shorten_waits_for_warps():
@@ -211,9 +218,7 @@ def deterministic_price(mask="full"):
 
 def order_costs_more_with_the_mask():
     """Step 10 over step 11, 128 columns: the most, causal and not."""
-    full, causal = (
-        backward.speedup("10", "11", "128", "all", mask) for mask in ("full", "causal")
-    )
+    full, causal = (backward.speedup("10", "11", "128", "all", mask) for mask in ("full", "causal"))
     return max(each(causal)) > max(each(full))
 
 
@@ -684,7 +689,9 @@ def ring_flash_attn_slower():
 def ring_flash_attn_over_pytorch():
     """ring-flash-attn over PyTorch's all-to-all with FlashAttention, milliseconds."""
     length = {"length": lambda length: length >= 32768}
-    times = (_beside("milliseconds", name, **length) for name in ("ring-flash-attn", "*FLASH*alltoall"))
+    times = (
+        _beside("milliseconds", name, **length) for name in ("ring-flash-attn", "*FLASH*alltoall")
+    )
     return over(*times)
 
 

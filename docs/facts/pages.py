@@ -61,7 +61,9 @@ def with_facts(text, report, refute):
     def fact(match):
         value = value_of(match["name"])
         if isinstance(value, bool) != (match["text"] is None):
-            raise Problem(f"{match['name']} is {value}: a truth stands alone, a number is enclosed.")
+            raise Problem(
+                f"{match['name']} is {value}: a truth stands alone, a number is enclosed."
+            )
         if value is False:
             refute(number, f"{match['name']} does not hold.")
         if isinstance(value, bool):

@@ -162,7 +162,9 @@ def tables(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     for block in re.findall(r"<!-- generated.*?-->(.*?)<!-- /generated -->", text, re.DOTALL):
         for part in re.finditer(r"(?P<title>(?:^(?!\|).*\n)*)(?P<table>(?:^\|.*\n)+)", block, re.M):
-            lines = [line.replace("\\", "").strip().strip("|") for line in part["table"].splitlines()]
+            lines = [
+                line.replace("\\", "").strip().strip("|") for line in part["table"].splitlines()
+            ]
             heads, _, *body = ([cell.strip() for cell in line.split("|")] for line in lines)
             yield part["title"], heads, body
 

@@ -23,6 +23,7 @@ LAYERS = [
             "docs/records": "tables, charts",
             "docs/explorers": "interactive",
             "docs/site": "builds the site",
+            "docs/facts": "figures in sentences",
         },
     ),
     (

@@ -212,14 +212,19 @@ class CommentBlocks(SphinxTransform):
         wrapper += [nodes.paragraph("", "", *parts, classes=["listing-caption"]), block]
 
     def printed(self, raw, command):
+        found = self.until(raw, GENERATED_END)
+        index = raw.parent.index(raw)
+        if found and all(node.next_node(nodes.image) for node in found):  # a drawing
+            raw.parent[index:index] = found
+            return
         box = nodes.container("", classes=["printed"])
         sources = []
-        for node in self.until(raw, GENERATED_END):
+        for node in found:
             parts = styled(node)
             is_source = "printed-source" in node.get("classes", ())
             (sources if is_source else box).extend(parts)
         box += folded([*sources, origin(command)], self.app.builder.name == "html")
-        raw.parent.insert(raw.parent.index(raw), box)
+        raw.parent.insert(index, box)
 
     def on_site(self, raw, name):
         if self.app.builder.name != "html":

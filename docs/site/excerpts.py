@@ -34,85 +34,61 @@ def markdown_files(root):
 
 
 def read_lines(path):
-    """The lines of a UTF-8 file without line ends. Raises ValueError when it is not UTF-8."""
-    try:
-        return path.read_text(encoding="utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"is not UTF-8 text (byte {error.start})") from error
+    """The lines of a UTF-8 file without line ends."""
+    return path.read_text(encoding="utf-8-sig").split("\n")
 
 
-def source(root, path, what):
-    """The lines of root/path; `what` begins the messages."""
-    file = root / path
-    if pathlib.PurePosixPath(path).is_absolute() or ".." in pathlib.PurePosixPath(path).parts:
-        raise Problem(
-            f"{what} path is '{path}'; it must be relative to the repository, without '..'."
-        )
-    if not file.is_file():
-        raise Problem(f"{what} file {path} does not exist.")
+def source(root, path):
+    """The lines of root/path."""
     try:
-        return read_lines(file)
-    except ValueError as error:
-        raise Problem(f"{what} file {path} {error}.") from error
+        return read_lines(root / path)
+    except (OSError, ValueError) as error:
+        raise Problem(f"{path} cannot be read: {error}.") from error
 
 
 def region(lines, path, tag):
     """The numbers of the lines between the two marks `//! [tag]`, other marks left out."""
     marks = [i for i, line in enumerate(lines) if (m := MARK.match(line)) and m["tag"] == tag]
-    if not marks:
+    if len(marks) != 2:
         others = sorted({m["tag"] for line in lines if (m := MARK.match(line))})
         raise Problem(
-            f"{path} has no mark //! [{tag}]; its marks are: {', '.join(others) or 'none'}."
+            f"{path} has {len(marks)} marks //! [{tag}]; there must be two. Its marks are: "
+            f"{', '.join(others) or 'none'}."
         )
-    if len(marks) == 1:
-        raise Problem(f"{path}:{marks[0] + 1}: the mark //! [{tag}] is not closed by a second one.")
-    if len(marks) > 2:
-        raise Problem(f"{path} has {len(marks)} marks //! [{tag}]; there must be exactly two.")
     return [i for i in range(marks[0] + 1, marks[1]) if not MARK.match(lines[i])]
 
 
-def dedented(lines, numbers, path, what, most_columns=MAX_COLUMNS):
-    """Those lines at the left margin; a line that is too wide is a problem."""
+def dedented(lines, numbers, path, most_columns=MAX_COLUMNS):
+    """Those lines at the left margin; one that is too wide is a problem, and so is none."""
     texts = [lines[i].rstrip() for i in numbers]
     indents = [re.match(r"[ \t]*", text)[0] for text in texts if text]
     shared = len(os.path.commonprefix(indents)) if indents else 0
-    result = []
     for number, text in zip(numbers, texts):
-        text = text[shared:]
-        columns = len(text.expandtabs(8))
-        if columns > most_columns:
+        if len(text) - shared > most_columns:
             raise Problem(
-                f"{path}:{number + 1} has {columns} columns without its indentation; "
-                f"{what} may have {most_columns}."
+                f"{path}:{number + 1} has {len(text) - shared} columns without its indentation; a "
+                f"page may show {most_columns}."
             )
-        result.append(text)
-    return stripped(result)
+    if not indents:
+        raise Problem(f"what the page shows of {path} is empty.")
+    return stripped([text[shared:] for text in texts])
 
 
 def listing(root, path, tag):
     """The lines between the two marks `//! [tag]` of root/path, dedented."""
-    lines = source(root, path, "the listing's")
-    result = dedented(lines, region(lines, path, tag), path, "a listing")
-    if not result:
-        raise Problem(f"the listing {path}#{tag} is empty.")
-    return result
+    lines = source(root, path)
+    return dedented(lines, region(lines, path, tag), path)
 
 
 def code(root, place, most_columns=MAX_COLUMNS):
-    """The lines of PATH, PATH#TAG or PATH#TAG,TAG that a difference compares: the regions, one
-    after the other, or the whole file; without the BOILERPLATE."""
-    path, _, tags = place.partition("#")
-    lines = source(root, path, "the diff's")
-    parts = [region(lines, path, tag) for tag in tags.split(",")] if tags else [range(len(lines))]
-    result = []
-    for part in parts:
-        numbers = [i for i in part if not BOILERPLATE.match(lines[i]) and not MARK.match(lines[i])]
-        texts = dedented(lines, numbers, path, "a diff", most_columns)
-        result += [""] * bool(result and texts) + texts
-    if not result:
-        raise Problem(f"the diff's {place} has no code.")
+    """The lines of PATH or PATH#TAG that a difference compares, without the BOILERPLATE."""
+    path, _, tag = place.partition("#")
+    lines = source(root, path)
+    part = region(lines, path, tag) if tag else range(len(lines))
+    numbers = [i for i in part if not BOILERPLATE.match(lines[i]) and not MARK.match(lines[i])]
+    texts = dedented(lines, numbers, path, most_columns)
     # Where boilerplate was between two blank lines, one is enough.
-    return [t for i, t in enumerate(result) if t or result[i - 1]]
+    return [t for i, t in enumerate(texts) if t or texts[i - 1]]
 
 
 class Names:

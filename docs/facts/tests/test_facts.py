@@ -64,7 +64,9 @@ class Records(Case):
         self.assertEqual(len(records.points("paper", "tflops", None, kernel="01_*")), 3)
 
     def test_points_are_paired_by_what_both_have(self):
-        self.assertEqual(records.each(self.paper.gain("02", "01", "64", "from_2000")), [100 * 10 / 12])
+        self.assertEqual(
+            records.each(self.paper.gain("02", "01", "64", "from_2000")), [100 * 10 / 12]
+        )
         self.assertAlmostEqual(records.each(self.paper.speedup("02", "01", "64"))[0], 21 / 11)
 
     def test_points_that_have_no_pair_are_an_error(self):
@@ -113,7 +115,9 @@ class Pages(Case):
             ([2.2, 2.3], "1 to 9", "2"),
             (-0.01, "1.0", "0.0"),
         ]:
-            text, reported, refuted = self.with_facts(f"Is <!-- fact: x -->{old}<!-- /fact -->.", x=value)
+            text, reported, refuted = self.with_facts(
+                f"Is <!-- fact: x -->{old}<!-- /fact -->.", x=value
+            )
             self.assertEqual(text, f"Is <!-- fact: x -->{new}<!-- /fact -->.")
             self.assertEqual((reported, refuted), ([], []))
 

@@ -5,9 +5,8 @@ import unittest
 
 from common.classroom import catalogue
 from common.testing.tree import ROOT, TreeTest
-from docs.site import check, navigation, reading_time, sync_pages
+from docs.site import check, navigation, reading_time
 from docs.site.excerpts import read_lines
-from docs.site.tests.test_sync_pages import SyncTest
 
 FOOT = "\n<!-- navigation -->\n"
 
@@ -51,21 +50,6 @@ class ChaptersTest(TreeTest):
         for page in ("01_a/notes.md", "README.md", "03_c/README.md"):
             with self.assertRaisesRegex(ValueError, f"{page} is not the page of a lesson"):
                 navigation.foot(self.root, page)
-
-    def test_sync_pages_writes_them(self):
-        page = "01_a/README.md"
-        arguments = ["--root", self.root, "--programs", self.root, page]
-        self.assertEqual(self.run_main(sync_pages.main, *arguments)[0], 0)
-        text = self.read(page)
-        self.assertTrue(text.endswith("<!-- navigation -->\n[Course](../README.md) · Next: "
-                                      "[1. One](1_one.md)\n"))  # fmt: skip
-        self.write(page, text.replace("Next: ", "Next:\n") + "\nlast\n")
-        self.assertEqual(self.run_main(sync_pages.main, *arguments)[0], 0)
-        self.assertEqual(self.read(page), text + "\nlast\n")
-        self.write("01_a/notes.md", "# N\n" + FOOT)
-        status, _, err = self.run_main(sync_pages.main, *arguments[:-1], "01_a/notes.md")
-        self.assertEqual(status, 2)
-        self.assertIn("01_a/notes.md:3: the links to the neighbours cannot be made", err)
 
     def test_good(self):
         status, out, _ = self.check()
@@ -229,20 +213,3 @@ class CountsTest(unittest.TestCase):
 
     def test_the_factors_are_said(self):
         self.assertTrue(reading_time.said().startswith("100 words a minute, 15 s for a line"))
-
-
-class ReadingTimesTest(SyncTest):
-    def test_the_table_below_the_comment_is_filled(self):
-        self.write("1_one.md", "**Predict.**\n" * 5)
-        table = (
-            "| a | b | c | d |\n|---|---|---|---|\n| [1](1_one.md) | x | {} minutes | 3 minutes |\n"
-        )
-        text = "<!-- reading times -->\n" + table
-        self.assertEqual(self.synced(text.format(1) + "\nend\n"), text.format(20) + "\nend\n")
-        without = table.format(1)  # a table without the comment stays
-        self.assertEqual(self.synced(without), without)
-
-    def test_what_stands_in_the_way(self):
-        self.assert_problem("<!-- reading times -->\n\n", "page.md:1", "must begin a table")
-        row = "<!-- reading times -->\n| [1](2_two.md) | x | 1 minutes | |\n"
-        self.assert_problem(row, "page.md:1", "a chapter cannot be read")

@@ -77,7 +77,7 @@ class LinksTest(TreeTest):
     def test_page_is_not_utf8(self):
         status, out, _ = self.check(b"# \xff")
         self.assertEqual(status, 1)
-        self.assertIn("README.md: is not UTF-8 text (byte 2).", out)
+        self.assertIn("README.md: 'utf-8' codec can't decode byte 0xff", out)
 
     def test_a_page_of_theory_is_no_chapter(self):
         self.write("docs/theory/05_a.md", "# A\n")
