@@ -1,7 +1,7 @@
 """Facts of lesson 04. Unless a fact says otherwise: an H200, h200_04_tiled_matmul, 4096 rows and
 columns; steps by the numbers of their files."""
 
-from docs.facts.records import apart, below, cells, each, less, more, over, points, within
+from docs.facts.records import apart, cells, each, least_or_most, less, more, over, points, within
 
 _MATMUL = "04_tiled_matmul/3_matmul.md"
 _PROFILE = "docs/theory/08_reading_a_profile.md"
@@ -202,18 +202,9 @@ def float32_near_cublas():
     return within(matmul_percent_of_cublas("14"), 88, 94)
 
 
-def _persistent_beyond_cublas():
-    return [percent - 100 for percent in each(_hopper("21", "percent_of_cublas"))]
-
-
-def persistent_least_beyond_cublas():
-    """Step 21 with 8192 rows and columns, both forms of B: percent above cuBLAS, the smaller."""
-    return min(_persistent_beyond_cublas())
-
-
-def persistent_most_beyond_cublas():
-    """The larger."""
-    return max(_persistent_beyond_cublas())
+def persistent_beyond_cublas(which):
+    """Step 21 with 8192 rows and columns, both forms of B: percent above cuBLAS."""
+    return least_or_most(which, _hopper("21", "percent_of_cublas")) - 100
 
 
 def cluster_reaches_cublas():
@@ -246,11 +237,6 @@ def tiled_requests_near_a_quarter():
     return within(cells("docs/theory/03_tiling.md", "1*", "% of peak"), 15, 30)
 
 
-def double_buffer_spills():
-    """Step 13 spills."""
-    return _of("13", "spilled_bytes") > 0
-
-
 def pipelined_shared_memory_ratio():
     """Shared memory of step 16 over that of step 15."""
     return _of("16", "shared_bytes") / _of("15", "shared_bytes")
@@ -274,16 +260,11 @@ def _profiled(column, *kernels):
     return [cells(_PROFILE, kernel, column) for kernel in kernels]
 
 
-def padding_leaves_a_sixteenth():
-    """Theory 08: the wavefronts of step 03 with and without padding."""
-    padded, shared = _profiled("wavefronts", _PADDED, _FIRST_TRANSPOSE)
-    return within(padded / shared, 0.06, 0.065)
-
-
-def padding_less_than_doubles_rate():
-    """Theory 08: the rate of step 03 with and without padding."""
-    padded, shared = _profiled("% of peak", _PADDED, _FIRST_TRANSPOSE)
-    return padded < 2 * shared
+def padding_saves_more_wavefronts_than_time():
+    """Theory 08, step 03 with padding: a sixteenth of the wavefronts, less than twice the rate."""
+    wavefronts = over(*_profiled("wavefronts", _PADDED, _FIRST_TRANSPOSE))
+    rate = over(*_profiled("% of peak", _PADDED, _FIRST_TRANSPOSE))
+    return within(wavefronts, 0.06, 0.065) and rate < 2
 
 
 def coalesced_third_of_sectors():
@@ -291,16 +272,16 @@ def coalesced_third_of_sectors():
     return over(*_profiled("sectors", "08_*", "07_*")) < 1 / 3
 
 
-def register_tiles_more_sectors():
-    """Theory 08: step 11 has more sectors than step 10."""
-    return below(*_profiled("sectors", "10_*", "11_*"))
+def register_tiles_win_by_wavefronts():
+    """Theory 08: step 11 has more sectors than step 10, and conflicts, but fewer wavefronts."""
+    ten, eleven = (
+        [cells(_PROFILE, step, column) for column in ("sectors", "conflicts", "wavefronts")]
+        for step in ("10_*", "11_*")
+    )
+    worse = eleven[0] > ten[0] and eleven[1] > 0
+    return worse and eleven[2] < ten[2] and matmul_faster("11", "10")
 
 
-def register_tiles_conflict():
-    """Theory 08: step 11 has conflicts."""
-    return _profiled("conflicts", "11_*")[0] > 0
-
-
-def register_tiles_fewer_wavefronts():
-    """Theory 08: step 11 has fewer wavefronts than step 10."""
-    return below(*_profiled("wavefronts", "11_*", "10_*"))
+def double_buffer_spills_and_gains():
+    """Step 13 spills, and is faster than step 12."""
+    return _of("13", "spilled_bytes") > 0 and matmul_faster("13", "12")

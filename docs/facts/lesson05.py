@@ -3,12 +3,15 @@ columns of all heads together: h200_05_flash_forward. Decoding and functors are 
 
 from docs.facts.lesson04 import mma_sync_percent_of_peak, profile
 from docs.facts.records import (
+    Cases,
     Ladder,
+    Ratios,
     apart,
     below,
     cells,
     count,
     each,
+    least_or_most,
     less,
     median,
     minus,
@@ -20,6 +23,9 @@ from docs.facts.records import (
 
 forward = Ladder("h200_05_flash_forward")
 forward_float32 = Ladder("h200_05_flash_forward", "float32")
+forward_functors = Cases("h100_05_functors")
+forward_ratios = Ratios("h200_05_interface")
+forward_float16_ratios = Ratios("h100_05_types", "float16")
 
 _TENSOR_CORES = "05_flash_forward/2_tensor_cores.md"
 _OVERLAP = "05_flash_forward/4_overlap.md"
@@ -30,57 +36,24 @@ _EXPERIMENTS = "05_flash_forward/appendix_experiments.md"
 # ---- Beside other implementations: functors, h100_05_functors; H200, h200_05_interface.
 
 
-def functor_forward_tflops(case, who):
-    """TFLOP/s of an implementation on an H100."""
-    return points("h100_05_functors", "tflops", causal=None, group=case, backend=who)
-
-
-def functor_forward_ratio(case, who):
-    """The course over another implementation."""
-    return over(functor_forward_tflops(case, "course"), functor_forward_tflops(case, who))
-
-
-def functor_forward_relative(case, base):
-    """The course in a case over the course in another."""
-    return over(functor_forward_tflops(case, "course"), functor_forward_tflops(base, "course"))
-
-
-def functor_forward_slower_than_flex(case):
-    """The course is slower than FlexAttention."""
-    return functor_forward_ratio(case, "flex") < 1
-
-
 def short_window_loses_a_fifth():
     """A window of 512 keys runs at less than 0.78 of the speed without a mask."""
-    return functor_forward_relative("window_512_16k", "plain_4k") < 0.78
+    return forward_functors.relative("window_512_16k", "plain_4k") < 0.78
 
 
 def functor_windows_least_ratio():
     """Both windows: the least ratio to FlexAttention."""
-    return min(each(functor_forward_ratio("window_*", "flex")))
+    return min(each(forward_functors.ratio("window_*", "flex")))
 
 
-def _functor_step_losses():
-    for case in ("plain_4k", "causal_4k", "causal_16k"):
-        step, library = (
-            points("h100_05_functor_steps", "milliseconds", functor=case, kernel=kernel)
-            for kernel in ("02_*", "14_*")
-        )
-        yield less(step, library)
-
-
-def functor_kernel_least_gain():
+def functor_kernel_gain(which):
     """H100, h100_05_functor_steps, no mask and causal: step 02 below step 14 in ms, percent."""
-    return min(_functor_step_losses())
 
+    def ms(kernel):
+        where = {"functor": ("plain_4k", "causal_4k", "causal_16k"), "kernel": kernel}
+        return points("h100_05_functor_steps", "milliseconds", **where)
 
-def functor_kernel_most_gain():
-    """The largest of them."""
-    return max(_functor_step_losses())
-
-
-def _ratios(**fields):
-    return points("h200_05_interface", "ratio", causal=None, type="bfloat16", **fields)
+    return least_or_most(which, less(ms("02_*"), ms("14_*")))
 
 
 def forward_ratio(group, mask="full"):
@@ -94,38 +67,9 @@ def forward_small_gain():
     return 100 * (forward_ratio("small", "causal") - 1)
 
 
-def forward_points_not_behind():
-    """All bfloat16 points: at how many the ratio is 1, rounded, or more."""
-    return count(_ratios(), lambda ratio: ratio >= 0.9995)
-
-
-def forward_points():
-    """How many bfloat16 points there are."""
-    return len(_ratios())
-
-
 def forward_median_gain():
     """All bfloat16 points: the median of the ratios, in percent above 1."""
-    return 100 * (median(_ratios()) - 1)
-
-
-def _float16_ratios():
-    return points("h100_05_types", "ratio", causal=None, type="float16")
-
-
-def forward_float16_points_not_behind():
-    """H100, h100_05_types, float16: at how many points the ratio is 1, rounded, or more."""
-    return count(_float16_ratios(), lambda ratio: ratio >= 0.9995)
-
-
-def forward_float16_points():
-    """H100, h100_05_types, float16: how many points there are."""
-    return len(_float16_ratios())
-
-
-def forward_float16_least_ratio():
-    """H100, h100_05_types, float16: the smallest ratio."""
-    return min(each(_float16_ratios()))
+    return 100 * (median(forward_ratios.all()) - 1)
 
 
 def forward_d256_ratio_to_fa3(mask="full"):
@@ -537,7 +481,7 @@ def largest_tile_slowest():
 
 
 def tile_step_at_1152_keys(keys):
-    """One sequence, 64 columns, 128 queries and so many keys in a tile: percent longer than 1024."""
+    """One sequence, 64 columns, tiles of 128 queries and so many keys: percent more than 1024."""
     where = {"group": "tiles, one sequence", "D": "64"}
     ms = (_tile(f"128x{keys}, 4 warps", "milliseconds", length=n, **where) for n in (1152, 1024))
     return more(*ms)

@@ -2,13 +2,15 @@
 columns of all heads together: h200_06_flash_backward; h100_backward is of an H100."""
 
 from docs.facts.records import (
+    Cases,
     Ladder,
+    Ratios,
     apart,
     below,
     cells,
     count,
     each,
-    less,
+    least_or_most,
     minus,
     more,
     over,
@@ -19,6 +21,12 @@ from docs.facts.records import (
 backward = Ladder("h200_06_flash_backward")
 backward_float32 = Ladder("h200_06_flash_backward", "float32")
 h100_backward = Ladder("h100_06_flash_backward")
+backward_functors = Cases("h100_06_functors")
+packed = Cases("h100_06_packed")
+backward_ratios = Ratios("h200_06_interface")
+backward_all_ratios = Ratios("h200_06_interface", "*")
+backward_deterministic_ratios = Ratios("h200_06_interface", "*", "deterministic")
+backward_float16_ratios = Ratios("h100_06_types", "float16")
 
 _FUSED = "06_flash_backward/2_fused_kernels.md"
 _TENSOR_CORES = "06_flash_backward/3_tensor_cores.md"
@@ -65,16 +73,10 @@ def tiles_save_ten_times_traffic():
 
 
 def atomics_gain_near_limit():
-    """Step 04 over step 03: 1.25 to 1.334 times."""
-    return within(backward_float32.speedup("04", "03", "64", "4096"), 1.25, 1.334)
-
-
-def atomics_read_two_thirds():
-    """The table of chapter 2, 128 keys: reads of step 04 over those of step 03."""
-    reads = (
-        cells(_FUSED, step, "reads", N="128", D="32") for step in ("04_atomics", "03_two_kernels")
-    )
-    return over(*reads) < 0.6667
+    """Step 04 over step 03: 1.25 to 1.334 times; by chapter 2's table it reads under two thirds."""
+    reads = (cells(_FUSED, step, "reads", N="128", D="32") for step in ("04_atomics", "03_two_*"))
+    speedup = backward_float32.speedup("04", "03", "64", "4096")
+    return within(speedup, 1.25, 1.334) and over(*reads) < 0.6667
 
 
 def efficient_twice_as_fast():
@@ -114,14 +116,10 @@ def ablation_percent(what):
     return 100 * (_without(f"{what}*") - 1)
 
 
-def fragments_ablation_in_range():
-    """Ablations of chapter 3: without fragments from P and dS, 1.22 to 1.32 times as long."""
-    return within(_without("fragments*"), 1.22, 1.32)
-
-
-def copies_ablation_in_range():
-    """Ablations of chapter 3: without asynchronous copies, 1.05 to 1.09 times as long."""
-    return within(_without("copies*"), 1.05, 1.09)
+def swizzled_pipeline_ablations_in_range():
+    """Ablations of chapter 3: 1.22 to 1.32 times as long without `ldmatrix`, 1.05 to 1.09 without
+    asynchronous copies."""
+    return within(_without("fragments*"), 1.22, 1.32) and within(_without("copies*"), 1.05, 1.09)
 
 
 def elementwise_ablation_in_range():
@@ -129,19 +127,11 @@ def elementwise_ablation_in_range():
     return within(_without("elementwise*"), 0.98, 1.02)
 
 
-def _v_read_twice():
-    orders = ("full", "causal", "with all above: full", "with all above: causal")
-    return [100 * (cells(_DETAILS, "V read*", order) - 1) for order in orders]
-
-
-def v_read_twice_least_percent():
+def v_read_twice_percent(which):
     """Ablations of the appendix, V read a second time, both masks and orders: percent longer."""
-    return min(_v_read_twice())
-
-
-def v_read_twice_most_percent():
-    """The largest of them."""
-    return max(_v_read_twice())
+    orders = ("full", "causal", "with all above: full", "with all above: causal")
+    chosen = {"least": min, "most": max}[which]
+    return 100 * (chosen(cells(_DETAILS, "V read*", order) for order in orders) - 1)
 
 
 def hopper_third_faster():
@@ -149,9 +139,10 @@ def hopper_third_faster():
     return within(backward.speedup("08", "06", "128", "4096"), 1.28, 1.38)
 
 
-def delay_gains_at_8192():
-    """Step 10 over step 09, 128 columns, 8192 keys: more than 7 %."""
-    return backward.gain("10", "09", "128", "8192") > 7
+def delay_gains_only_at_8192():
+    """Step 10 over step 09, 128 columns: more than 7 % with 8192 keys, noise with 16384."""
+    gains = backward.gain("10", "09", "128", "8192") > 7
+    return gains and backward.within_noise("10", "09", "128", "16384")
 
 
 def delay_loses_at_three_short_points():
@@ -242,14 +233,10 @@ def store_then_reduce_gains_little_causal_long():
     return backward.largest_gain("12", "10", "128", "from_4096", "causal") <= 3
 
 
-def store_then_reduce_loses_at_8192():
-    """Step 12 below step 10, 128 columns, 8192 keys: more than 3 %."""
-    return backward.loss("12", "10", "128", "8192") > 3
-
-
-def store_then_reduce_alike(length):
-    """Steps 12 and 10, 128 columns: less than 1 % apart."""
-    return backward.apart("12", "10", "128", length) < 1
+def store_then_reduce_loses_only_at_8192():
+    """Step 12 below step 10, 128 columns: more than 3 % with 8192 keys, less than 1 % beside it."""
+    beside = (backward.apart("12", "10", "128", length) for length in ("4096", "16384"))
+    return backward.loss("12", "10", "128", "8192") > 3 and max(beside) < 1
 
 
 def h100_store_then_reduce_gains_most_short():
@@ -327,12 +314,10 @@ def dependent_launch_faster_at_few():
     return sum(count(gain, lambda x: x > 0) for gain in _dependent_launch(backward.gain)) < 6
 
 
-def h100_dependent_launch_alike(mask="full"):
+def h100_dependent_launch_alike():
     """H100, steps 15 and 14, 64 columns, up to 2048, causal 2048 to 8192 keys: less than 1 %."""
-    if mask == "full":
-        return h100_backward.largest_apart("15", "14", "64", "to_2048") < 1
-    lengths = ("2048", "4096", "8192")
-    return all(h100_backward.apart("15", "14", "64", n, "causal") < 1 for n in lengths)
+    points = [("1024",), ("2048",), *((length, "causal") for length in ("2048", "4096", "8192"))]
+    return all(h100_backward.apart("15", "14", "64", *point) < 1 for point in points)
 
 
 def few_blocks_near_a_third_of_peak():
@@ -388,38 +373,14 @@ def noise_mostly_small():
 # ---- Beside other implementations: H200, h200_06_interface; H100, h100_06_types, h100_06_functors.
 
 
-def _ratios(record="h200_06_interface", type="bfloat16", backend="course"):
-    return points(record, "ratio", None, type=type, backend=backend)
-
-
-def backward_ratios():
-    """bfloat16, all points: the course over the fastest other implementation."""
-    return _ratios()
-
-
-def backward_most_ratio():
-    """The largest of them."""
-    return max(each(_ratios()))
-
-
 def backward_most_loss():
     """The smallest of them, in percent below 1."""
-    return 100 * (1 - min(each(_ratios())))
+    return 100 * (1 - backward_ratios.least())
 
 
 def backward_behind_at_one():
     """bfloat16: fewer than two points are below 0.98."""
-    return count(_ratios(), lambda ratio: ratio < 0.98) < 2
-
-
-def backward_points_behind(mode):
-    """All types, a mode of the course: at how many points the ratio is below 1, rounded."""
-    return count(_ratios(type="*", backend=mode), lambda ratio: ratio < 0.9995)
-
-
-def backward_points(mode):
-    """How many points there are."""
-    return len(_ratios(type="*", backend=mode))
+    return count(backward_ratios.all(), lambda ratio: ratio < 0.98) < 2
 
 
 def deterministic_error_ratio():
@@ -432,59 +393,9 @@ def deterministic_error_ratio():
     return max(each(over(ours, other)))
 
 
-def backward_float16_points_not_behind():
-    """H100, float16: at how many points the ratio is 1, rounded, or more."""
-    return count(_ratios("h100_06_types", "float16"), lambda ratio: ratio >= 0.9995)
-
-
-def backward_float16_points():
-    """H100, float16: how many points there are."""
-    return len(_ratios("h100_06_types", "float16"))
-
-
-def backward_float16_least_ratio():
-    """H100, float16: the smallest ratio."""
-    return min(each(_ratios("h100_06_types", "float16")))
-
-
 def few_heads_ratio(group, length, mask="full"):
     """H100, h100_06_few_heads: the course over the fastest other implementation."""
     return points("h100_06_few_heads", "ratio", mask == "causal", group=group, length=int(length))
-
-
-def functor_backward_tflops(case, who):
-    """TFLOP/s of an implementation."""
-    return points("h100_06_functors", "tflops", None, group=case, backend=who)
-
-
-def functor_backward_ratio(case, who):
-    """The course over another implementation."""
-    return over(functor_backward_tflops(case, "course"), functor_backward_tflops(case, who))
-
-
-def functor_backward_relative(case, base):
-    """The course in a case over the course in another."""
-    return over(functor_backward_tflops(case, "course"), functor_backward_tflops(base, "course"))
-
-
-def functor_backward_slower_than_flex(case):
-    """The course is slower than FlexAttention."""
-    return functor_backward_ratio(case, "flex") < 1
-
-
-def _functor_backward_plain_ratios():
-    """No mask and causal: the course over FlexAttention."""
-    return [functor_backward_ratio(case, "flex") for case in ("plain_4k", "causal_4k")]
-
-
-def functor_backward_least_plain_ratio():
-    """The smaller one."""
-    return min(_functor_backward_plain_ratios())
-
-
-def functor_backward_most_plain_ratio():
-    """The larger one."""
-    return max(_functor_backward_plain_ratios())
 
 
 def soft_cap_ms(kernel="01_score_functor"):
@@ -493,32 +404,18 @@ def soft_cap_ms(kernel="01_score_functor"):
     return points("h100_06_functor_steps", "milliseconds", functor="soft_cap_4k", kernel=name)
 
 
+def functor_backward_plain_ratio(which):
+    """No mask and causal: the course over FlexAttention."""
+    cases = [backward_functors.ratio(case, "flex") for case in ("plain_4k", "causal_4k")]
+    return {"least": min, "most": max}[which](cases)
+
+
 def dual_numbers_cost_nothing():
     """The same: less than 1 % longer."""
     return more(soft_cap_ms("dual"), soft_cap_ms()) < 1
 
 
 # ---- Packed sequences: H100, h100_06_packed, causal.
-
-
-def packed_tflops(case, who):
-    """TFLOP/s of an implementation, or of sequences of the same length."""
-    return points("h100_06_packed", "tflops", True, group=case, backend=who)
-
-
-def packed_ratio(case):
-    """The course over FlashAttention-3."""
-    return points("h100_06_packed", "ratio", True, group=case)
-
-
-def packed_gain_over_same_length(case):
-    """The course, packed, over sequences of the same length."""
-    return over(packed_tflops(case, "course"), packed_tflops(case, "same_length"))
-
-
-def packed_full_backward_ratio():
-    """Documents without a mask: the course over FlashAttention-3."""
-    return points("h100_06_packed", "ratio", group="documents_full_backward")
 
 
 # ---- Ring attention on two H100: h100_06_ring, and beside PyTorch's, h100_06_ring_pytorch.
@@ -542,24 +439,14 @@ def _beside(column, implementation="lesson", length=131072):
     return points("h100_06_ring_pytorch", column, implementation=implementation, length=length)
 
 
-def ring_least_percent_of_linear():
+def ring_percent_of_linear(which):
     """128k positions, both masks and passes."""
-    return min(each(_ring("percent_of_linear", 131072)))
+    return least_or_most(which, _ring("percent_of_linear", 131072))
 
 
-def ring_most_percent_of_linear():
-    """The largest of them."""
-    return max(each(_ring("percent_of_linear", 131072)))
-
-
-def ring_repeat_least_percent_of_linear():
+def ring_repeat_percent_of_linear(which):
     """128k positions, the repeat beside PyTorch."""
-    return min(each(_beside("percent_of_linear")))
-
-
-def ring_repeat_most_percent_of_linear():
-    """The largest of them."""
-    return max(each(_beside("percent_of_linear")))
+    return least_or_most(which, _beside("percent_of_linear"))
 
 
 def ring_repeats_most_apart():
@@ -583,14 +470,9 @@ def ring_ms_over_half(pass_, length):
     return minus(two, over(one, 2))
 
 
-def ring_least_ms():
+def ring_all_ms(which):
     """128k positions, both masks and passes."""
-    return min(each(_ring("milliseconds", 131072)))
-
-
-def ring_most_ms():
-    """The largest of them."""
-    return max(each(_ring("milliseconds", 131072)))
+    return least_or_most(which, _ring("milliseconds", 131072))
 
 
 def ring_overhead_shrinks_with_length():
@@ -628,19 +510,10 @@ def ring_transfer_ms():
     return over(536.870912, ring_gb_per_s())
 
 
-def _one_gpu_tflops():
-    where = {"pass": "forward", "mask": "full", "gpus": 1}
-    return each(points("h100_06_ring", "tflops_per_gpu", **where))
-
-
-def one_gpu_least_tflops():
+def one_gpu_tflops(which):
     """Forward without a mask, all lengths, one GPU."""
-    return min(_one_gpu_tflops())
-
-
-def one_gpu_most_tflops():
-    """The largest of them."""
-    return max(_one_gpu_tflops())
+    where = {"pass": "forward", "mask": "full", "gpus": 1}
+    return least_or_most(which, points("h100_06_ring", "tflops_per_gpu", **where))
 
 
 def ring_memory_ratio():

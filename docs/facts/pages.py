@@ -53,8 +53,8 @@ def written(values, old):
 
 
 def with_facts(text, report, refute):
-    """The text with its facts. Calls report(line, sentence) for what cannot be read or computed, and
-    refute(line, sentence) for a fact that does not hold or a number that has become negative."""
+    """The text with its facts. Calls report(line, sentence) for what cannot be read or computed,
+    and refute(line, sentence) for what does not hold and for a number that has become negative."""
     lines = text.split("\n")
     _, inside = fences_of(lines)
 

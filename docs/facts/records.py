@@ -1,7 +1,7 @@
 """Reads records of measurements and printed tables for facts.
 
-points("h200_04_tiled_matmul", "tflops", kernel="07_*") is the TFLOP/s of step 07. Where several rows
-are left it is Points, which over(), more() and less() pair by the fields that are not fixed."""
+points("h200_04_tiled_matmul", "tflops", kernel="07_*") is the TFLOP/s of step 07. Where several
+rows are left it is Points, which over(), more() and less() pair by the fields that both have."""
 
 import fnmatch
 import functools
@@ -19,7 +19,17 @@ GROUP = re.compile(
 )
 # What tells the points of a record apart, beside the kernel or the implementation.
 POINT = ("group", "type", "D", "causal", "size", "length", "batch", "heads", "kv_heads", "gradient")
-POINT += ("dropout", "length_q", "length_k", "first", "mask", "pass", "gpus", "implementation")
+POINT += (
+    "dropout",
+    "functor",
+    "length_q",
+    "length_k",
+    "first",
+    "mask",
+    "pass",
+    "gpus",
+    "implementation",
+)
 # What pages call implementations, beside those that they call as the records do.
 BACKENDS = {"course": OURS, "same_length": "same length", "flex": "FLEX_ATTENTION"}
 BACKENDS |= {"fa3": "FLASH_ATTENTION_3", "cudnn": "CUDNN_ATTENTION", "fa2": "FLASH_ATTENTION"}
@@ -153,6 +163,11 @@ def count(x, condition):
     return sum(map(condition, each(x)))
 
 
+def least_or_most(which, x):
+    """The smallest or the largest value."""
+    return {"least": min, "most": max}[which](each(x))
+
+
 def median(x):
     return statistics.median(each(x))
 
@@ -188,9 +203,69 @@ def cells(page, row, column, title="*", **others):
     raise Problem(f"{page}: no printed table has the row {row} and the column {column}.")
 
 
-class Ladder:
-    """Facts of the steps of a ladder: `forward.gain 12 11 128 4096 causal`. Steps are the numbers of
-    their files. Lengths: all, 4096, from_4096, to_2048 or above_1024; masks: full, causal or both."""
+class Family:
+    """An object of a module whose methods are facts."""
+
+
+class Cases(Family):
+    """Facts of implementations beside one another in the cases of a record, its groups, such as
+    `packed.ratio documents_forward fa3`. Implementations are named as in BACKENDS."""
+
+    def __init__(self, record):
+        self._record = record
+
+    def tflops(self, case, who):
+        """TFLOP/s of an implementation."""
+        return points(self._record, "tflops", None, group=case, backend=who)
+
+    def ratio(self, case, who):
+        """The course over another implementation."""
+        return over(self.tflops(case, "course"), self.tflops(case, who))
+
+    def relative(self, case, base):
+        """The course in a case over the course in another."""
+        return over(self.tflops(case, "course"), self.tflops(base, "course"))
+
+    def slower_than_flex(self, *cases):
+        """The course is slower than FlexAttention in these cases."""
+        return all(self.ratio(case, "flex") < 1 for case in cases)
+
+
+class Ratios(Family):
+    """Facts of the course over the fastest other implementation at all points of a record."""
+
+    def __init__(self, record, type="bfloat16", backend="course"):
+        self._where = {"name": record, "type": type, "backend": backend}
+
+    def all(self):
+        """The ratios."""
+        return points(column="ratio", causal=None, **self._where)
+
+    def points(self):
+        """How many points there are."""
+        return len(self.all())
+
+    def not_behind(self):
+        """At how many points the ratio is 1, rounded, or more."""
+        return count(self.all(), lambda ratio: ratio >= 0.9995)
+
+    def behind(self):
+        """At how many points it is less."""
+        return self.points() - self.not_behind()
+
+    def least(self):
+        """The smallest ratio."""
+        return min(each(self.all()))
+
+    def most(self):
+        """The largest ratio."""
+        return max(each(self.all()))
+
+
+class Ladder(Family):
+    """Facts of the steps of a ladder: `forward.gain 12 11 128 4096 causal`. Steps are the numbers
+    of their files; then head dimension, lengths (all, 4096, from_4096, to_2048, above_1024) and
+    mask (full, causal, both)."""
 
     def __init__(self, record, type="bfloat16"):
         self._record, self._type = record, type
