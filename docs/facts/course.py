@@ -2,7 +2,7 @@
 
 from docs.facts.lesson05 import forward_ratios
 from docs.facts.lesson06 import backward_ratios
-from docs.facts.records import cells, count
+from docs.facts.records import count
 
 
 def ahead_at_most_points():
@@ -11,13 +11,3 @@ def ahead_at_most_points():
     both = (forward_ratios.all(), backward_ratios.all())
     ahead = sum(count(ratios, lambda ratio: ratio > 1.02) for ratios in both)
     return ahead > 0.5 * sum(map(len, both))
-
-
-def course_hours():
-    """The table of the front page: hours of all lessons."""
-    return cells("README.md", "all", "hours")
-
-
-def first_lessons_hours():
-    """The same for lessons 01 to 03."""
-    return sum(cells("README.md", f"*0{lesson}.*", "hours") for lesson in (1, 2, 3))

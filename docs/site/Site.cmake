@@ -1,14 +1,12 @@
-# Target docs: what Doxygen finds in the code, then the pages and the reference of the code by Sphinx,
-# then a check of all links. Part of CMakeLists.txt.
-#   <build>/docs/made      what programs make for pages: the data of explorers
-#   <build>/docs/xml       what Doxygen finds in the code
-#   <build>/docs/html      the site; the reference is in its folder reference
-#   <build>/docs/next      the site while it is built: it takes the place of html when it is right
+# Target docs: the reference of the code by Doxygen, then the pages by Sphinx. Part of
+# CMakeLists.txt.
+#   <build>/docs/made             what programs make for pages: the data of explorers
+#   <build>/docs/html             the site; the reference is in its folder reference
+#   <build>/docs/next             the site while it is built: it takes the place of html when it is right
+#   <build>/docs/tags.xml         the names in the reference, for links
 set(fa_docs_out "${CMAKE_CURRENT_BINARY_DIR}")
-set(fa_docs_html "${fa_docs_out}/html")
 set(fa_docs_next "${fa_docs_out}/next")
 set(fa_docs_made "${fa_docs_out}/made")
-set(fa_docs_xml "${fa_docs_out}/xml")
 set(fa_docs_site "${CMAKE_CURRENT_SOURCE_DIR}/site")
 
 option(FA_DOCS_PARAMS "Target docs: warn about parameters and results without a description" OFF)
@@ -17,7 +15,8 @@ if(FA_DOCS_PARAMS)
   set(fa_docs_params YES)
 endif()
 
-# ---- Doxygen: what the code says of itself.
+# ---- Doxygen. Its warnings fail the target, except that a field or a member type has no comment: a
+# group of trivial ones needs one comment, or none.
 set(fa_docs_input "")
 foreach(directory IN LISTS FA_LESSONS ITEMS common)
   if(IS_DIRECTORY "${fa_docs_root}/${directory}")
@@ -25,8 +24,7 @@ foreach(directory IN LISTS FA_LESSONS ITEMS common)
   endif()
 endforeach()
 # A command inside a quoted value of the Doxyfile: its own quotation marks are escaped.
-set(fa_docs_code_filter "awk -f \\\"${CMAKE_CURRENT_SOURCE_DIR}/site/cpp2dox.awk\\\"")
-
+set(fa_docs_code_filter "awk -f \\\"${fa_docs_site}/cpp2dox.awk\\\"")
 # Tags that not all of the versions know.
 set(fa_docs_versioned "")
 if(NOT DOXYGEN_VERSION VERSION_LESS 1.9.2)
@@ -34,13 +32,16 @@ if(NOT DOXYGEN_VERSION VERSION_LESS 1.9.2)
   string(APPEND fa_docs_versioned "WARN_IF_INCOMPLETE_DOC = ${fa_docs_params}\n")
 endif()
 if(NOT DOXYGEN_VERSION VERSION_LESS 1.9.5)
-  string(APPEND fa_docs_versioned "WARN_IF_UNDOC_ENUM_VAL = YES\n")
+  string(APPEND fa_docs_versioned "WARN_IF_UNDOC_ENUM_VAL = YES\nHTML_COLORSTYLE = LIGHT\n")
 endif()
 configure_file(site/Doxyfile.in "${fa_docs_out}/Doxyfile" @ONLY)
+set(trivial "Member .* \\((variable|typedef)\\) of (struct|class) .* is not documented")
 add_custom_target(docs_reference
-  COMMAND "${CMAKE_COMMAND}" -E rm -rf "${fa_docs_next}" "${fa_docs_xml}"  # of the last build
+  COMMAND "${CMAKE_COMMAND}" -E rm -rf "${fa_docs_next}"  # of the last build
+  COMMAND "${CMAKE_COMMAND}" -E make_directory "${fa_docs_next}"
   COMMAND "${DOXYGEN_EXECUTABLE}" "${fa_docs_out}/Doxyfile"
-  WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The comments of the code" USES_TERMINAL VERBATIM)
+  COMMAND sh -c "! grep -vE \"$0\" \"$1\"" "${trivial}" "${fa_docs_out}/warnings.txt"
+  WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The reference of the code" USES_TERMINAL VERBATIM)
 
 # ---- What programs make for pages: data of the explorers. On a fresh checkout lesson 03 is compiled
 # for the tile stepper's.
@@ -69,63 +70,25 @@ if(NOT FA_MATH_FONT)
           "docs: fonts-stix is not installed; the browser chooses a font for the site's formulas")
 endif()
 
-# ---- Sphinx: the pages. fa_docs_build(TARGET BUILDER DIRECTORY BOOK option...): BOOK is "" for the
-# site, else "course" or "teaching", whose builders share the pages as they were read.
-function(fa_docs_build TARGET BUILDER DIRECTORY BOOK)
-  set(read "${BUILDER}")
-  if(BOOK)
-    set(read "${BOOK}")
-  endif()
+# ---- Sphinx: the pages, as the site and as an EPUB, and a visit of all links to other sites.
+function(fa_docs_build TARGET BUILDER DIRECTORY)
   add_custom_target(${TARGET}
     COMMAND "${CMAKE_COMMAND}" -E env "COURSE_MATH_FONT=$<$<BOOL:${FA_MATH_FONT}>:${FA_MATH_FONT}>"
-            "COURSE_BOOK=${BOOK}"
             "${fa_docs_venv_python}" -B -m sphinx --jobs auto --fail-on-warning --keep-going
-            --conf-dir "${fa_docs_site}" --doctree-dir "${fa_docs_out}/doctrees_${read}"
-            --builder ${BUILDER}
-            --define "course_xml=${fa_docs_xml}" --define "course_made=${fa_docs_made}" ${ARGN}
+            --fresh-env --conf-dir "${fa_docs_site}"
+            --doctree-dir "${fa_docs_out}/doctrees_${BUILDER}" --builder ${BUILDER}
+            --define "course_tags=${fa_docs_out}/tags.xml" --define "course_made=${fa_docs_made}"
             "${fa_docs_root}" "${DIRECTORY}"
-    COMMENT "The pages, by Sphinx: ${BUILDER} ${BOOK}" WORKING_DIRECTORY "${fa_docs_root}"
+    COMMENT "The pages, by Sphinx: ${BUILDER}" WORKING_DIRECTORY "${fa_docs_root}"
     USES_TERMINAL VERBATIM)
-  add_dependencies(${TARGET} docs_venv)
+  add_dependencies(${TARGET} docs_venv docs_data)
 endfunction()
-fa_docs_build(docs_pages html "${fa_docs_next}" "" --fresh-env)
-add_dependencies(docs_pages docs_reference docs_data)
-
-# ---- On demand: the course as a book, and a booklet for teachers and contributors. What both forms
-# of a book are made from is read once.
-add_custom_target(docs_pdf)
-function(fa_docs_book BOOK FRONT)
-  set(out "${fa_docs_out}/${BOOK}")
-  fa_docs_build(docs_read_${BOOK} dummy "${out}/dummy" ${BOOK} --fresh-env)
-  fa_docs_build(docs_single_${BOOK} singlehtml "${out}/single" ${BOOK})
-  add_custom_target(docs_pdf_${BOOK}
-    COMMAND "${fa_docs_venv_python}" -B -m docs.site.print_pdf "${out}/single/${FRONT}.html"
-            "${fa_docs_out}/flash-attention-${BOOK}.pdf"
-    WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The book, printed by Chromium: ${BOOK}"
-    USES_TERMINAL VERBATIM)
-  add_dependencies(docs_single_${BOOK} docs_read_${BOOK})
-  add_dependencies(docs_pdf_${BOOK} docs_single_${BOOK})
-  add_dependencies(docs_pdf docs_pdf_${BOOK})
-endfunction()
-fa_docs_book(course README)
-fa_docs_build(docs_epub epub "${fa_docs_out}/course/epub" course)
-add_custom_command(TARGET docs_epub POST_BUILD
-  COMMAND "${CMAKE_COMMAND}" -E copy "${fa_docs_out}/course/epub/flash-attention-course.epub"
-          "${fa_docs_out}"
-  COMMAND "${fa_docs_venv_python}" -B -m docs.site.check epub
-          --epub "${fa_docs_out}/flash-attention-course.epub"
-  WORKING_DIRECTORY "${fa_docs_root}" VERBATIM)
-add_dependencies(docs_epub docs_read_course)
-if(EXISTS "${fa_docs_root}/common/classroom/teaching.md")
-  fa_docs_book(teaching common/classroom/teaching)
-endif()
-fa_docs_build(docs_external_links linkcheck "${fa_docs_out}/linkcheck" "" --fresh-env)
-add_dependencies(docs_external_links docs_data)
+fa_docs_build(docs_pages html "${fa_docs_next}")
+add_dependencies(docs_pages docs_reference)
+fa_docs_build(docs_epub epub "${fa_docs_out}/epub")
+fa_docs_build(docs_external_links linkcheck "${fa_docs_out}/linkcheck")
 
 add_custom_target(docs
-  COMMAND "${fa_docs_venv_python}" -B -m docs.site.check site --root "${fa_docs_root}" --site "${fa_docs_next}"
-  COMMAND sh -c "rm -rf \"$0.old\"; mv -f \"$0\" \"$0.old\" 2>/dev/null; mv \"$1\" \"$0\" && rm -rf \"$0.old\""
-          "${fa_docs_html}" "${fa_docs_next}"
-  WORKING_DIRECTORY "${fa_docs_root}" COMMENT "Checking the site: ${fa_docs_html}/index.html"
-  USES_TERMINAL VERBATIM)
+  COMMAND sh -c "rm -rf \"$0\" && mv \"$1\" \"$0\"" "${fa_docs_out}/html" "${fa_docs_next}"
+  COMMENT "The site: ${fa_docs_out}/html/index.html" VERBATIM)
 add_dependencies(docs docs_pages)

@@ -1,5 +1,5 @@
-"""Chromium without a window, for tests and for the book: opens files, presses keys, clicks, reads
-values. Playwright drives the Chromium of this machine; it downloads none. The network is off.
+"""Chromium without a window, for tests: opens files, presses keys, clicks, reads values. Playwright
+drives the Chromium of this machine; it downloads none. The network is off.
 """
 
 import os
@@ -7,17 +7,12 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 
 try:
     from playwright.sync_api import Error as PageError
     from playwright.sync_api import sync_playwright
 except ImportError:
     sync_playwright = None
-
-    class PageError(Exception):
-        """A script of the page failed, an element is missing, or a condition never became true."""
-
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
@@ -30,20 +25,11 @@ def program():
     return next(filter(None, map(shutil.which, names)), None)
 
 
-def missing():
-    """What this machine lacks, in words, or None when nothing is missing."""
-    if sync_playwright is None:
-        return "this Python has no Playwright (./learn docs installs it)"
-    if program() is None:
-        return "there is no Chromium (apt install chromium)"
-    return None
-
-
 def run_test(name, look):
     """Runs a test in a browser. look() returns (faults, a summary). Returns the exit status: 0 all
     is well, 1 something is wrong, 2 could not be done, 77 there is no browser or no Playwright."""
-    if lack := missing():
-        print(f"skipped: {lack}.")
+    if sync_playwright is None or program() is None:
+        print("skipped: there is no Chromium (apt install chromium), or no Playwright (./learn docs)")
         return 77
     try:
         found, summary = look()
@@ -66,37 +52,24 @@ class Browser:
 
     def __init__(self, size=(1400, 900), reduced=False, dark=False):
         self.messages = []  # errors since the page was opened
-        # Chromium also writes outside of the profile that Playwright gives it.
-        self.home = tempfile.TemporaryDirectory(prefix="browser.", ignore_cleanup_errors=True)
         self.playwright = sync_playwright().start()
-        try:
-            self.chromium = self.playwright.chromium.launch(
-                executable_path=program(),
-                args=["--host-resolver-rules=MAP * ~NOTFOUND"],
-                proxy={"server": "127.0.0.1:9"},
-                chromium_sandbox=getattr(os, "getuid", lambda: 1)() != 0,  # it refuses root
-                env={**os.environ, "HOME": self.home.name},
-            )
-            self.page = self.chromium.new_page()
-            self.page.set_default_timeout(1000 * SECONDS)
-            self.page.on("pageerror", lambda error: self.messages.append(str(error)))
-            self.page.on("console", self.note)
-            self.size(*size)
-            self.look(dark, reduced)
-        except BaseException:
-            self.close()
-            raise
+        self.chromium = self.playwright.chromium.launch(
+            executable_path=program(),
+            args=["--host-resolver-rules=MAP * ~NOTFOUND"],
+            chromium_sandbox=getattr(os, "getuid", lambda: 1)() != 0,  # it refuses root
+        )
+        self.page = self.chromium.new_page()
+        self.page.set_default_timeout(1000 * SECONDS)
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
+        self.page.on("console", self.note)
+        self.size(*size)
+        self.look(dark, reduced)
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self.close()
-
-    def close(self):
-        """Ends the browser."""
         self.playwright.stop()
-        self.home.cleanup()
 
     def note(self, message):
         """Keeps what the console shows as an error, files not found included."""
@@ -107,10 +80,9 @@ class Browser:
         """Gives the window this size in pixels."""
         self.page.set_viewport_size({"width": width, "height": height})
 
-    def look(self, dark, reduced=False, paper=False):
-        """Tells the page what its reader likes, and whether it is printed."""
+    def look(self, dark, reduced=False):
+        """Tells the page what its reader likes."""
         self.page.emulate_media(
-            media="print" if paper else "screen",
             color_scheme="dark" if dark else "light",
             reduced_motion="reduce" if reduced else "no-preference",
         )

@@ -2,9 +2,8 @@
 
 <!-- listing: FILE#TAG -->       a caption: file, lines, a link into the reference of the code
 <!-- diff: OLD NEW -->           a caption with links to both files
-<!-- generated: COMMAND -->      tables that sort and filter, and folded, where they come from
+<!-- generated: COMMAND -->      tables that sort, and folded, where they come from
 <!-- on the site: FILE.js -->    an explorer: HTML that names its scripts, and its picture
-<!-- navigation -->              nothing: the theme has its own links
 """
 
 import html
@@ -17,7 +16,7 @@ from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
 from docs.site import excerpts, sync_pages
-from docs.site.links import one_file, page_of
+from docs.site.links import page_of
 
 LOG = logging.getLogger(__name__)
 ON_SITE = re.compile(r"<!-- on the site: (?P<file>[\w./-]+\.js) -->\s*")
@@ -26,16 +25,11 @@ ON_SITE_END, DIFF_END, GENERATED_END = (
 )
 ASSET = re.compile(r'\b(src|href)="([\w./-]+\.(?:js|css|json|svg|png))"')
 RECORD = re.compile(r"docs/results/\w+\.json")
-FILTERED_FROM, SORTED_FROM, MANY_COLUMNS = 10, 5, 10  # rows, rows, columns
-# Made here and not by the script, so that nothing moves when the script runs.
-FILTER = (
-    '<label class="results-filter">Rows with '
-    '<input type="search" placeholder="words, such as 128 causal 4096"></label>'
-)
+SORTED_FROM, MANY_COLUMNS = 5, 10  # rows, columns
 
 
 def link(text, uri, **attributes):
-    """A link in a caption; `reference:` begins a page of the reference."""
+    """A link in a caption."""
     return nodes.reference("", text, refuri=uri, internal=False, **attributes)
 
 
@@ -57,20 +51,8 @@ def explorer(folders, name, alt):
     )
 
 
-def previous_step(root, path):
-    """The file of the step before this one in its ladder, or None."""
-    match = re.fullmatch(r"(\d\d_\w+/kernels)/(\d\d)_\w+\.cuh", path)
-    if not match:
-        return None
-    for number in range(int(match[2]) - 1, 0, -1):
-        files = sorted((root / match[1]).glob(f"{number:02d}_*.cuh"))
-        if files:
-            return files[0].relative_to(root).as_posix()
-    return None
-
-
 def styled(node):
-    """The nodes that stand for a part of a printed block."""
+    """A part of a printed block, with the classes of its kind."""
     if isinstance(node, nodes.table):
         rows = len(node.next_node(nodes.tbody))
         node["classes"].append("results")
@@ -81,12 +63,10 @@ def styled(node):
         for strong in list(node.findall(nodes.strong)):  # the best figures
             strong.parent.parent["classes"].append("best")
             strong.replace_self(strong.children)
-        if rows >= FILTERED_FROM:
-            return [nodes.raw("", FILTER, format="html", classes=["results-filter"]), node]
     elif isinstance(node, nodes.paragraph):
         source = node.astext().startswith("(")
         node["classes"].append("printed-source" if source else "printed-title")
-    return [node]
+    return node
 
 
 def origin(command):
@@ -134,8 +114,6 @@ class CommentBlocks(SphinxTransform):
             self.diff(raw, match["old"], match["new"])
         elif match := sync_pages.GENERATED.match(text):
             self.printed(raw, match["command"])
-        elif sync_pages.NAVIGATION.match(text):
-            self.navigation(raw)
         raw.parent.remove(raw)
 
     def after(self, raw, kind):
@@ -171,32 +149,17 @@ class CommentBlocks(SphinxTransform):
         while numbers and not lines[numbers[0]].strip():
             numbers = numbers[1:]
         first, last = numbers[0] + 1, numbers[-1] + 1
-        self.note("listed", path)
-        parts = [link(path, f"reference:{path}#{first}"), nodes.Text(f", lines {first} to {last}")]
-        parts += self.more(path)
+        parts = [link(path, f"/{path}#L{first}"), nodes.Text(f", lines {first} to {last}")]
         self.captioned(block, parts)
-
-    def more(self, path):
-        """Further links of a caption: the difference to the step before, the step as one file."""
-        parts = []
-        before = previous_step(self.root, path)
-        if before:
-            number = pathlib.PurePosixPath(before).name.split("_")[0]
-            parts += [nodes.Text(" · "), link(f"changes since {number}", f"changes:{path}")]
-        if one_file(self.root, path):
-            parts += [nodes.Text(" · "), link("as one file", f"step:{path}")]
-        return parts
 
     def diff(self, raw, old, new):
         old, new = old.partition("#")[0], new.partition("#")[0]
         if "/" not in new:
             new = posixpath.join(posixpath.dirname(old), new)
-        self.note("listed", new)
         name = posixpath.basename(old)
-        parts = [nodes.Text("What "), link(new, f"reference:{new}")]
+        parts = [nodes.Text("What "), link(new, f"/{new}")]
         if old != new:
-            parts += [nodes.Text(" changes in "), link(name, f"reference:{old}")]
-        parts += self.more(new)
+            parts += [nodes.Text(" changes in "), link(name, f"/{old}")]
         # The folded link to the whole file is for GitHub.
         block = next(
             (n for n in self.until(raw, DIFF_END) if isinstance(n, nodes.literal_block)), None
@@ -220,9 +183,8 @@ class CommentBlocks(SphinxTransform):
         box = nodes.container("", classes=["printed"])
         sources = []
         for node in found:
-            parts = styled(node)
-            is_source = "printed-source" in node.get("classes", ())
-            (sources if is_source else box).extend(parts)
+            is_source = "printed-source" in styled(node).get("classes", ())
+            (sources if is_source else box).append(node)
         box += folded([*sources, origin(command)], self.app.builder.name == "html")
         raw.parent.insert(index, box)
 
@@ -247,12 +209,3 @@ class CommentBlocks(SphinxTransform):
         text = explorer((file.parent, made), file.stem, picture["alt"])
         text = ASSET.sub(named, text)
         raw.parent.insert(raw.parent.index(raw), nodes.raw("", text, format="html"))
-
-    @staticmethod
-    def navigation(raw):
-        node = raw.next_node(descend=False, siblings=True)
-        if isinstance(node, nodes.paragraph):
-            node.parent.remove(node)
-        index = raw.parent.index(raw)
-        if index and isinstance(raw.parent[index - 1], nodes.transition):
-            raw.parent.remove(raw.parent[index - 1])
