@@ -8,7 +8,6 @@ become on the site.
     `fa::name`                       a link to its description in the reference
 """
 
-import html
 import os
 import pathlib
 import posixpath
@@ -16,14 +15,13 @@ import re
 import shutil
 import urllib.parse
 
-import latex2mathml.converter
 from docutils import nodes
 from sphinx.builders.epub3 import Epub3Builder
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.util import logging
 
 from common.classroom import catalogue
-from docs.site import links, navigation, transforms
+from docs.site import formulas, links, navigation, transforms
 from docs.site.comment_blocks import CommentBlocks
 
 LOG = logging.getLogger(__name__)
@@ -122,13 +120,11 @@ def copy_assets(app, exception):
 
 
 def mathml(node, display):
-    """A formula as MathML. The TeX stays as what a reader without MathML gets."""
-    # The converter knows align* but not the environment that GitHub wants.
-    tex = re.sub(r"(begin|end)\{aligned\}", r"\1{align*}", node.astext())
-    made = latex2mathml.converter.convert(tex, display=display)
-    if unknown := re.search(r"<m[io][^>]*>(\\\w*|&(?:#x0*26;)?)<", made):
-        LOG.warning("the formula has '%s', which becomes no MathML", unknown[1], location=node)
-    return made.replace("<math ", f'<math alttext="{html.escape(node.astext())}" ', 1)
+    """The formula of a node as MathML."""
+    made, unknown = formulas.mathml(node.astext(), display)
+    if unknown:
+        LOG.warning("the formula has '%s', which becomes no MathML", unknown, location=node)
+    return made
 
 
 def visit_math(self, node):

@@ -33,9 +33,9 @@ def look(html, files):
                 window.open(html / file)
                 faults = [*window.value(LOOK), *window.faults()]
                 found += [f"{file}, {width} pixels: {fault}" for fault in faults]
+        # Its excerpts need a server.
         window.open(html / "search.html", "?q=softmax")
         window.until(FOUND % "02_safe_softmax/index.html")
-        found += [f"search.html: {fault}" for fault in window.faults()]
     return found, f"{len(files)} pages"
 
 
