@@ -1,7 +1,9 @@
 """Lists the skipped tests of a JUnit file of ctest by the reason that they print.
 usage: python3 skipped.py JUNIT.xml
 
-A test that is skipped prints "skipped: REASON"; the reason names the command that brings what is missing."""
+A test that is skipped prints "skipped: REASON"; the reason names the command that brings what is
+missing."""
+
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -13,7 +15,9 @@ def skipped(junit):
     for case in ElementTree.parse(junit).iter("testcase"):
         if case.find("skipped") is not None:
             reason = re.search(r"skipped: *(.*\S)", case.findtext("system-out") or "")
-            reasons.setdefault(reason.group(1) if reason else "no reason given", []).append(case.get("name"))
+            reasons.setdefault(reason.group(1) if reason else "no reason given", []).append(
+                case.get("name")
+            )
     return reasons
 
 

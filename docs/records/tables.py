@@ -6,7 +6,6 @@
     functors RECORD                 masks and scores by functors, by kernel or by implementation
     ring RECORD                     ring attention between GPUs: a record of the lesson or others
     ring_efficiency RECORD          its percents beside the prediction
-    ring_chart RECORD               the same as SVG
     ring_beside RECORD OTHERS       beside the faster rotation of each backend
     first_minutes RECORD...         the first commands on a new machine
 
@@ -24,10 +23,8 @@ from common.data.records import (
     formatted,
     print_named,
     rows_with,
-    source,
     source_lines,
 )
-from common.drawing.charts import Series, line_chart
 
 LENGTH = 4096  # queries and keys
 GROUPS = ("d64", "d128", "d256")  # the shapes of the FlashAttention papers, six or three lengths
@@ -234,23 +231,6 @@ def ring_efficiency(record):
     return [PROBLEM, *aligned(cells, 1, 2), *source_lines(record)]
 
 
-def ring_chart(record):
-    """Percents by length, measured and predicted, of each number of GPUs; a panel for each pass."""
-    panels = {}
-    for row in of_several_gpus(record, "forward", "backward"):
-        mask = {"causal": "causal, zig-zag"}.get(row["mask"], "no mask")
-        for of, what in (("of_linear", "measured"), ("predicted", "predicted")):
-            name = f"{row['gpus']} GPUs, {mask}: {what}"
-            points = panels.setdefault(row["pass"], {}).setdefault(name, [])
-            points.append((row["length"], row[f"percent_{of}"]))
-    drawn = [
-        (name, [Series(line, points, "predicted" in line) for line, points in lines.items()])
-        for name, lines in panels.items()
-    ]
-    title = "Parallel efficiency of a ring of GPUs, measured and predicted"
-    return line_chart(title, drawn, "length N", "efficiency, %", source(record))
-
-
 def versions(record):
     """What a record of others compares."""
     return ", ".join([f"PyTorch {record['torch']}", *record.get("peers", {}).values()])
@@ -320,7 +300,6 @@ TABLES = {  # how many records each takes; None for any number
     "functors": (functors, 1),
     "ring": (ring, 1),
     "ring_efficiency": (ring_efficiency, 1),
-    "ring_chart": (ring_chart, 1),
     "ring_beside": (ring_beside, 2),
     "first_minutes": (first_minutes, None),
 }

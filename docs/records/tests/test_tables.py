@@ -126,17 +126,6 @@ class RingTest(TreeTest):
         self.assertEqual(lines[3].split(), "64 causal 2 50.0 98.0 87.5 98.0 9".split())
         self.assertEqual(len(lines), 5)
 
-    def test_the_chart_has_the_prediction_dashed_below_what_was_measured(self):
-        record = {
-            **HEAD,
-            "measurements": [ring_row(1, 7.0), ring_row(2, 4.0), ring_row(2, 9.0, length=128)],
-        }
-        svg = tables.ring_chart(record)
-        for words in ("2 GPUs, causal, zig-zag: measured", "2 GPUs, causal, zig-zag: predicted"):
-            self.assertEqual(svg.count(words), 1)
-        # A line in the panel and one in the legend.
-        self.assertEqual((svg.count("<polyline"), svg.count("stroke-dasharray")), (4, 2))
-
     def test_the_faster_rotation_of_each_backend_counts(self):
         lines = tables.ring_beside(RECORD, BESIDE)
         self.assertEqual(lines[3].split(), "64 causal backward 4.5 9.0 5.0 6 7 8".split())

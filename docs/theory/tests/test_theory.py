@@ -1,12 +1,10 @@
 """Tests of the theory chapters' figures: small cases that one can check by hand, and refusals."""
 
 import json
-import xml.etree.ElementTree
 from fractions import Fraction
 
 from common.testing.tree import ROOT, TreeTest
 from docs.theory import examples
-from docs.theory.figures import drawings
 
 RESULTS = ROOT / "docs" / "results"
 RECORDS = {
@@ -128,25 +126,3 @@ class ExamplesTest(TreeTest):
         status, _, err = self.run_example("tiles", self.write("a.json", '{"measurements": []}'))
         self.assertEqual(status, 2)
         self.assertIn("has 0 rows", err)
-
-
-class DrawingsTest(TreeTest):
-    def test_every_drawing_is_svg_and_keeps_to_its_panel(self):
-        for name, (_, count) in drawings.PICTURES.items():
-            status, out, err = self.run_main(drawings.main, name, *RECORDS.get(name, []))
-            self.assertEqual((status, err), (0, ""), name)
-            root = xml.etree.ElementTree.fromstring(out)
-            width, height = (float(root.get(key)) for key in ("width", "height"))
-            for element in root.iter():
-                x, y = float(element.get("x", 0)), float(element.get("y", 0))
-                if "transform" not in element.attrib:
-                    right = x + float(element.get("width", 0))
-                    bottom = y + float(element.get("height", 0))
-                    self.assertTrue(0 <= x and right <= width, (name, element.attrib))
-                    self.assertTrue(0 <= y and bottom <= height, (name, element.attrib))
-            self.assertEqual(count, len(RECORDS.get(name, [])))
-
-    def test_records_are_counted(self):
-        status, _, err = self.run_main(drawings.main, "roofline")
-        self.assertEqual(status, 2)
-        self.assertIn("takes 2 records, not 0", err)
