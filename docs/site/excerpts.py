@@ -8,6 +8,7 @@ import re
 from docs.site.programs import stripped
 from docs.site.tables import Problem
 
+MAX_LINES = 60  # of a difference
 MAX_COLUMNS = 78  # beside the site's navigation a longer line is cut off
 MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
 # What the page says better: documentation for Doxygen, and what every file has around its code.
@@ -58,16 +59,16 @@ def region(lines, path, tag):
     return [i for i in range(marks[0] + 1, marks[1]) if not MARK.match(lines[i])]
 
 
-def dedented(lines, numbers, path, most_columns=MAX_COLUMNS):
+def dedented(lines, numbers, path):
     """Those lines at the left margin; one that is too wide is a problem, and so is none."""
     texts = [lines[i].rstrip() for i in numbers]
     indents = [re.match(r"[ \t]*", text)[0] for text in texts if text]
     shared = len(os.path.commonprefix(indents)) if indents else 0
     for number, text in zip(numbers, texts):
-        if len(text) - shared > most_columns:
+        if len(text) - shared > MAX_COLUMNS:
             raise Problem(
                 f"{path}:{number + 1} has {len(text) - shared} columns without its indentation; a "
-                f"page may show {most_columns}."
+                f"page may show {MAX_COLUMNS}."
             )
     if not indents:
         raise Problem(f"what the page shows of {path} is empty.")
@@ -80,61 +81,50 @@ def listing(root, path, tag):
     return dedented(lines, region(lines, path, tag), path)
 
 
-def code(root, place, most_columns=MAX_COLUMNS):
+def code(root, place):
     """The lines of PATH or PATH#TAG that a difference compares, without the BOILERPLATE."""
     path, _, tag = place.partition("#")
     lines = source(root, path)
     part = region(lines, path, tag) if tag else range(len(lines))
     numbers = [i for i in part if not BOILERPLATE.match(lines[i]) and not MARK.match(lines[i])]
-    texts = dedented(lines, numbers, path, most_columns)
+    texts = dedented(lines, numbers, path)
     # Where boilerplate was between two blank lines, one is enough.
     return [t for i, t in enumerate(texts) if t or texts[i - 1]]
 
 
-class Names:
-    """Which names of the older file the newer one has under another name. The kernels of two
+def renamed(old_path, new_path, renames):
+    """A function that gives a line of the older file the names of the newer one. The kernels of two
     steps have the names of their files: 07_matmul_naive has a launch_matmul_naive."""
+    stems = [re.sub(r"^\d+_", "", pathlib.PurePosixPath(p).stem) for p in (old_path, new_path)]
 
-    def __init__(self, old_path, new_path, renames):
-        stems = [re.sub(r"^\d+_", "", pathlib.PurePosixPath(p).stem) for p in (old_path, new_path)]
-        self.renames = [tuple(stems)] if stems[0] != stems[1] else []
-        self.renames += renames
-
-    def newer(self, text):
-        """The text with the newer names."""
-        for old, new in self.renames:
+    def newer(text):
+        for old, new in [stems, *renames]:
             text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(old)}(?![A-Za-z0-9])", new, text)
         return text
 
-    def same(self, old, new):
-        """Do these lines differ in nothing but names, and spaces and line ends because of them?"""
-        squeezed = ["".join("".join(lines).split()) for lines in (old, new)]
-        return squeezed[1] in (squeezed[0], "".join(self.newer("".join(old)).split()))
+    return newer
 
 
-def changes(old, new, names):
+def changes(old, new, newer):
     """The lines of both as (sign, text): " " for a line of both, as the newer one has it; "-" for
-    one that only the older has; "+" for one that only the newer has."""
+    one that only the older has; "+" for one that only the newer has. What differs in names or in
+    its indentation only, because a loop was put around it, has not changed."""
     known = set(new)
-    keys = [
-        line if line in known or names.newer(line) not in known else names.newer(line)
-        for line in old
-    ]
+    keys = [line if line in known else newer(line) for line in old]
     result = []
     for tag, a, b, c, d in opcodes(keys, new):
-        if tag == "equal" or (tag == "replace" and names.same(old[a:b], new[c:d])):
+        if tag == "equal":
             result += [(" ", line) for line in new[c:d]]
             continue
-        # What differs in its indentation only has not changed: a loop was put around it.
         inner = opcodes([k.strip() for k in keys[a:b]], [n.strip() for n in new[c:d]])
-        for kind, w, x, y, z in inner:
-            if kind == "equal" and any(len(line.strip()) > 2 for line in new[c + y : c + z]):
-                result += [(" ", line) for line in new[c + y : c + z]]
-            elif kind == "replace" and names.same(old[a + w : a + x], new[c + y : c + z]):
-                result += [(" ", line) for line in new[c + y : c + z]]
+        for _, w, x, y, z in inner:
+            both = (keys[a + w : a + x], new[c + y : c + z])
+            words = ["".join("".join(part).split()) for part in both]
+            if words[0] == words[1] and len(words[0]) > 2:
+                result += [(" ", line) for line in both[1]]
             else:
                 result += [("-", line) for line in old[a + w : a + x]]
-                result += [("+", line) for line in new[c + y : c + z]]
+                result += [("+", line) for line in both[1]]
     return grouped(result)
 
 
@@ -174,9 +164,7 @@ def folded(lines, context):
     for i in sorted(shown):
         if i - 1 not in shown and (head := around(lines, i)) is not None:
             shown.add(head)
-    for i in range(
-        len(lines)
-    ):  # a fold of one line, or of blank ones, is longer than what it hides
+    for i in range(len(lines)):  # a fold of one line is longer than what it hides
         if i not in shown and {i - 1, i + 1} <= shown | {-1, len(lines)}:
             shown.add(i)
     result = []
@@ -188,18 +176,17 @@ def folded(lines, context):
     return [line for i, line in enumerate(result) if line or 0 < i < len(result) - 1]
 
 
-def diff(root, old, new, context=2, most=60, renames=(), most_columns=MAX_COLUMNS):
+def diff(root, old, new, context=2, renames=()):
     """The lines of a ```diff block: what the code NEW changes of OLD, each PATH or PATH#TAG."""
     paths = [place.partition("#")[0] for place in (old, new)]
-    names = Names(*paths, list(renames))
-    lines = changes(code(root, old, most_columns), code(root, new, most_columns), names)
+    lines = changes(code(root, old), code(root, new), renamed(*paths, renames))
     if all(sign == " " for sign, _ in lines):
         raise Problem(f"{old} and {new} differ in nothing but names; there is no diff.")
     result = folded(lines, context)
-    if len(result) > most:
+    if len(result) > MAX_LINES:
         raise Problem(
-            f"the diff of {old} and {new} has {len(result)} lines; allowed are {most}. Choose "
-            "regions (#TAG), or allow more (--most)."
+            f"the diff of {old} and {new} has {len(result)} lines; allowed are {MAX_LINES}. Choose "
+            "regions (#TAG)."
         )
     return result
 
