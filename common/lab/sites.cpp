@@ -28,12 +28,17 @@ bool is_surface(const std::string& line) {
 }
 
 // "file:line" with the file's name as seen from the repository. A compiler's cache may have made it
-// relative.
+// relative, or may bring what was compiled in another clone.
 std::string short_name(const std::string& line) {
   const std::string root = FA_ROOT_DIRECTORY, up = "../";
   std::string name = std::filesystem::path(line).lexically_normal().string();
   if (name.compare(0, root.size(), root) == 0) name.erase(0, root.size());
   while (name.compare(0, up.size(), up) == 0) name.erase(0, up.size());
+  for (std::size_t at = name.find('/'); name[0] == '/' && at != std::string::npos;
+       at = name.find('/', at + 1)) {
+    const std::string inner = name.substr(at + 1), file = inner.substr(0, inner.rfind(':'));
+    if (is_of_course(inner) && std::filesystem::exists(root + file)) return inner;
+  }
   return name;
 }
 
