@@ -70,7 +70,7 @@ if(NOT FA_MATH_FONT)
           "docs: fonts-stix is not installed; the browser chooses a font for the site's formulas")
 endif()
 
-# ---- Sphinx: the pages, as the site and as an EPUB, and a visit of all links to other sites.
+# ---- Sphinx: the pages, as the site and as books, and a visit of all links to other sites.
 function(fa_docs_build TARGET BUILDER DIRECTORY)
   add_custom_target(${TARGET}
     COMMAND "${CMAKE_COMMAND}" -E env "COURSE_MATH_FONT=$<$<BOOL:${FA_MATH_FONT}>:${FA_MATH_FONT}>"
@@ -86,6 +86,12 @@ endfunction()
 fa_docs_build(docs_pages html "${fa_docs_next}")
 add_dependencies(docs_pages docs_reference)
 fa_docs_build(docs_epub epub "${fa_docs_out}/epub")
+fa_docs_build(docs_single singlehtml "${fa_docs_out}/pdf")
+add_custom_target(docs_pdf
+  COMMAND "${fa_docs_venv_python}" -B -m docs.site.browser "${fa_docs_out}/pdf/README.html"
+          "${fa_docs_out}/pdf/flash-attention.pdf"
+  WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The book, printed by Chromium" VERBATIM)
+add_dependencies(docs_pdf docs_single)
 fa_docs_build(docs_external_links linkcheck "${fa_docs_out}/linkcheck")
 
 add_custom_target(docs

@@ -1,5 +1,7 @@
-"""Chromium without a window, for tests: opens files, presses keys, clicks, reads values. Playwright
-drives the Chromium of this machine; it downloads none. The network is off.
+"""Chromium without a window, for tests and for the PDF: opens files, presses keys, clicks, reads
+values. Playwright drives the Chromium of this machine; it downloads none. The network is off.
+
+    python3 -m docs.site.browser PAGE.html BOOK.pdf     prints a page
 """
 
 import os
@@ -116,3 +118,29 @@ class Browser:
     def faults(self):
         """What went wrong in the page since it was opened: exceptions, errors, files not found."""
         return list(self.messages)
+
+
+def main(page, book):
+    """Prints a page. Returns the exit status."""
+    if sync_playwright is None or program() is None:
+        print("the PDF needs Chromium: apt install chromium", file=sys.stderr)
+        return 2
+    with Browser() as window:
+        window.page.set_default_timeout(1000 * 10 * SECONDS)
+        window.open(page)
+        number = '<div style="width: 100%; font-size: 8px; text-align: center" class="pageNumber"></div>'
+        window.page.pdf(
+            path=book,
+            format="A4",
+            margin={"top": "16mm", "bottom": "18mm", "left": "14mm", "right": "14mm"},
+            display_header_footer=True,
+            header_template="<div></div>",
+            footer_template=number,
+            outline=True,
+            tagged=True,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -62,7 +62,7 @@ linkcheck_anchors = False  # many sites make theirs by script
 linkcheck_timeout = 30
 linkcheck_retries = 2
 
-# ./learn docs --epub
+# ./learn docs --epub, and --pdf
 epub_basename = "flash-attention"
 epub_title = project
 epub_author = epub_publisher = author

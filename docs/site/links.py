@@ -58,7 +58,7 @@ class Links:
         self.app, self.docname, self.root = app, docname, pathlib.Path(app.srcdir)
         self.page = page_of(app.env, docname)
         self.pages = {page_of(app.env, name): name for name in app.env.found_docs}
-        self.on_site = app.builder.name == "html"  # an EPUB has no reference and no other files
+        self.on_site = app.builder.name == "html"  # a book has no reference and no other files
 
     def relative(self, target):
         """The address of a file of the site, seen from this page."""
@@ -69,13 +69,13 @@ class Links:
         if OTHER_SITE.match(uri):
             return uri
         path, _, anchor = uri.partition("#")
-        path = urllib.parse.unquote(path)
-        folder = "" if path.startswith("/") else posixpath.dirname(self.page)
-        target = posixpath.normpath(posixpath.join(folder, path.lstrip("/"))) if path else self.page
+        target = urllib.parse.unquote(path).lstrip("/")  # transforms.py begins it at the root
         if (self.root / target).is_dir():
             readme = posixpath.normpath(posixpath.join(target, "README.md"))
             target = readme if readme in self.pages else target
         if target in self.pages:
+            if anchor and self.app.builder.name == "singlehtml":
+                return f"#{self.pages[target]}--{anchor}"
             to = "" if target == self.page and anchor else self.address(target)
             return to + (f"#{anchor}" if anchor else "")
         if not (self.root / target).exists():

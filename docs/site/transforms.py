@@ -1,10 +1,13 @@
 """What GitHub's Markdown becomes on the site, where MyST reads it otherwise: formulas, alerts,
 anchors, drawings, the parts of a step, and the links at the end of a page."""
 
+import posixpath
 import re
 
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
+
+from docs.site.links import OTHER_SITE, page_of
 
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]\s*")
 # The parts of a step: a paragraph that begins with these words in bold has a class of that name.
@@ -25,9 +28,21 @@ class GithubMarkdown(SphinxTransform):
             drawing(image)
         for section in self.document.findall(nodes.section):
             section["ids"] = [section["slug"]]
+            if self.app.builder.name == "singlehtml":
+                section["ids"] = [f"{self.env.docname}--{section['slug']}"]
+        for reference in self.document.findall(nodes.reference):
+            from_root(reference, page_of(self.env, self.env.docname))
         for strong in self.document.findall(nodes.strong):
             part(strong)
         without_foot(self.document)
+
+
+def from_root(reference, page):
+    """A relative address, seen from the repository's root: all pages of a PDF are one."""
+    path, mark, anchor = reference.get("refuri", "").partition("#")
+    if (path or mark) and not OTHER_SITE.match(path) and not path.startswith("/"):
+        path = posixpath.join(posixpath.dirname(page), path) if path else page
+        reference["refuri"] = "/" + posixpath.normpath(path) + mark + anchor
 
 
 def formula(literal):
