@@ -79,7 +79,7 @@ class Links:
             to = "" if target == self.page and anchor else self.address(target)
             return to + (f"#{anchor}" if anchor else "")
         if not (self.root / target).exists():
-            LOG.warning("the link %s leads to no file", uri, location=self.docname)
+            LOG.warning("the link %s leads to no file", target, location=self.docname)
             return None
         return self.other(target, re.match(r"L(\d+)", anchor)) if self.on_site else None
 
