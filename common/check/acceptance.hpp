@@ -33,24 +33,17 @@ inline constexpr double kGradientFactor = 3.0;
 
 /// How far a tensor is from its reference.
 struct Distance {
-  /// Largest |out - ref| over elements finite in both.
-  double max_error = 0;
-  /// Root of the mean square of out - ref over the same elements.
-  double rms_error = 0;
-  /// Largest |ref| over the same elements.
-  double max_reference = 0;
-  /// Root of the mean square of ref over the same elements.
-  double rms_reference = 0;
-  /// Number of elements.
-  std::int64_t count = 0;
-  /// Elements that can never pass: NaN on either side, or infinite on one side only.
-  std::int64_t invalid = 0;
-  /// Index of the first invalid element, else of the largest error.
+  /// @{ Over elements finite in both: the largest |out - ref|, the root of the mean square of
+  /// out - ref, and the same two of ref.
+  double max_error = 0, rms_error = 0, max_reference = 0, rms_reference = 0;
+  /// @}
+  /// @{ Elements; and those that can never pass: NaN on either side, or infinite on one side only.
+  std::int64_t count = 0, invalid = 0;
+  /// @}
+  /// @{ Index of the first invalid element, else of the largest error; both values there.
   std::vector<std::int64_t> worst;
-  /// The tested value there.
-  double out_at_worst = 0;
-  /// The reference there.
-  double ref_at_worst = 0;
+  double out_at_worst = 0, ref_at_worst = 0;
+  /// @}
 };
 
 /// Measures how far `out` is from `ref`, in the unit of their elements. Equal infinities agree.
@@ -63,22 +56,17 @@ Distance distance(View<const T, Rank> out, View<const double, Rank> ref);
 
 /// The decision on one tensor, with the figures for the report.
 struct Verdict {
-  /// Name of the tensor, "o" or "d_q".
+  /// @{ Name of the tensor, "o" or "d_q", and the decision.
   std::string what;
-  /// The decision.
   bool accepted = false;
-  /// Distance of the tested tensor.
-  Distance error;
-  /// Distance of the textbook algorithm in the same storage type.
-  Distance plain;
-  /// How much worse than `plain` is allowed.
-  double factor = 0;
-  /// Added to the allowed maximum.
-  double floor = 0;
-  /// Bound on error.max_error.
-  double allowed_max = 0;
-  /// Bound on error.rms_error.
-  double allowed_rms = 0;
+  /// @}
+  /// @{ Distances of the tested tensor, and of the textbook algorithm in the same storage type.
+  Distance error, plain;
+  /// @}
+  /// @{ How much worse than `plain` is allowed, what is added to the allowed maximum, and the
+  /// bounds on error.max_error and error.rms_error.
+  double factor = 0, floor = 0, allowed_max = 0, allowed_rms = 0;
+  /// @}
 
   /// The check_line(); a refusal adds the worst element, its value and reference, and how the limit
   /// was computed.

@@ -13,13 +13,11 @@ namespace {
 
 constexpr std::size_t kWarpsOfGroup = 4;
 
-// Field and heading.
-constexpr std::pair<const char*, const char*> kColumns[] = {
-    {"kernel", "kernel"},       {"lines", "lines"},
-    {"threads", "threads"},     {"shared_bytes", "shared, B"},
-    {"stages", "stages"},       {"asked_registers", "setmaxnreg"},
-    {"registers", "registers"}, {"spilled_bytes", "spilled, B"},
-    {"blocks", "blocks/SM"}};
+const std::vector<Column> kColumns = {{"kernel", "kernel"},       {"lines", "lines"},
+                                      {"threads", "threads"},     {"shared, B", "shared_bytes"},
+                                      {"stages", "stages"},       {"setmaxnreg", "asked_registers"},
+                                      {"registers", "registers"}, {"spilled, B", "spilled_bytes"},
+                                      {"blocks/SM", "blocks"}};
 
 // The longest file name that begins the rung's name.
 const std::pair<const std::string, int>* lines_of(const std::string& rung,
@@ -93,23 +91,7 @@ std::vector<Measurement> kernel_rows(const std::vector<LaunchedRung>& rungs,
 }
 
 std::string kernel_table(const std::vector<Measurement>& rows) {
-  std::vector<std::string> headings;
-  for (const auto& column : kColumns) headings.emplace_back(column.second);
-  Table table(headings);
-  for (const Measurement& row : rows) {
-    std::vector<std::string> cells;
-    for (const auto& column : kColumns) {
-      std::string cell = "-";
-      for (const auto& [field, value] : row) {
-        if (field != column.first) continue;
-        const auto* const words = std::get_if<std::string>(&value);
-        cell = words != nullptr ? *words : std::to_string(std::get<std::int64_t>(value));
-      }
-      cells.push_back(cell);
-    }
-    table.add(cells);
-  }
-  return table.text();
+  return table_of(rows, kColumns);
 }
 
 void show_kernel_tables(const KernelOptions& options, const BackendBase& used,

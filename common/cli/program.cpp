@@ -109,29 +109,6 @@ void Options::flag(const std::string& name, bool& value, const std::string& help
   app_->add_flag(name, value, help);
 }
 
-void Program::section(std::string name, std::string title, std::function<void()> body) {
-  sections_.push_back({std::move(name), std::move(title), std::move(body)});
-}
-
-void Program::section_apart(std::string name, std::string title, std::function<void()> body) {
-  section(std::move(name), std::move(title), std::move(body));
-  sections_.back().shown = In::kNamedRun;
-}
-
-void Program::sections_in_apart(std::vector<std::string> names) {
-  apart_ = std::move(names);
-}
-
-void Program::section_of_checks(std::string name, std::string title, std::function<void()> body) {
-  section(std::move(name), std::move(title), std::move(body));
-  sections_.back().shown = In::kOneLine;
-}
-
-void Program::section_on_request(std::string name, std::string title, std::function<void()> body) {
-  section(std::move(name), std::move(title), std::move(body));
-  sections_.back().shown = In::kVerboseRun;
-}
-
 Options& Program::command(const std::string& name, const std::string& description,
                           std::function<void()> body) {
   commands_.emplace_back();

@@ -83,27 +83,28 @@ class Program : public Options {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  /// Adds a section. Sections run in the order in which they were added.
+  /// @{ Adds a section. Sections run in the order in which they were added; one of checks takes one
+  /// line in a full run without --verbose, in which detail() prints nothing and check() only what
+  /// fails; one on request needs --verbose or its name, one apart its name.
   /// @param title printed above the section in a full run
   /// @param body  prints the section; throws std::invalid_argument for bad input
-  void section(std::string name, std::string title, std::function<void()> body);
-
-  /// Adds a section that runs only when it is named.
-  /// @param name, title, body as for section()
-  void section_apart(std::string name, std::string title, std::function<void()> body);
+  void section(std::string name, std::string title, std::function<void()> body) {
+    sections_.push_back({std::move(name), std::move(title), std::move(body), In::kEveryRun});
+  }
+  void section_of_checks(std::string name, std::string title, std::function<void()> body) {
+    sections_.push_back({std::move(name), std::move(title), std::move(body), In::kOneLine});
+  }
+  void section_on_request(std::string name, std::string title, std::function<void()> body) {
+    sections_.push_back({std::move(name), std::move(title), std::move(body), In::kVerboseRun});
+  }
+  void section_apart(std::string name, std::string title, std::function<void()> body) {
+    sections_.push_back({std::move(name), std::move(title), std::move(body), In::kNamedRun});
+  }
+  /// @}
 
   /// Names the sections of LESSON_apart, a program beside this one that is compiled only on request.
   /// With --section and one of these names this program goes on as that one.
-  void sections_in_apart(std::vector<std::string> names);
-
-  /// Adds a section of checks: in a full run without --verbose it takes one line, in which detail()
-  /// prints nothing and check() only what fails.
-  /// @param name, title, body as for section()
-  void section_of_checks(std::string name, std::string title, std::function<void()> body);
-
-  /// Adds a section that a full run leaves out unless --verbose is given.
-  /// @param name, title, body as for section()
-  void section_on_request(std::string name, std::string title, std::function<void()> body);
+  void sections_in_apart(std::vector<std::string> names) { apart_ = std::move(names); }
 
   /// Adds a command: `PROGRAM NAME` runs `body` in place of the sections. The program's options
   /// apply too.
@@ -162,7 +163,7 @@ class Program : public Options {
   struct Section {
     std::string name, title;
     std::function<void()> body;
-    In shown = In::kEveryRun;
+    In shown;
   };
   struct Command : Options {
     std::function<void()> body;

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <ctime>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -31,12 +32,6 @@ std::string first_line_of(const std::string& command) {
   return text.empty() ? "unknown" : text;
 }
 
-// A field that a table may show.
-struct Column {
-  const char* heading;
-  const char* field;
-  int digits;  // after the point
-};
 constexpr Column kMeasuredColumns[] = {{"N", "length", 0},
                                        {"ms", "milliseconds", 3},
                                        {"TFLOP/s", "tflops", 2},
@@ -143,16 +138,7 @@ void add_resources(Measurement& row, const KernelResources& takes) {
   }
 }
 
-std::string table_of(const std::vector<Measurement>& rows, const std::vector<std::string>& names) {
-  std::vector<Column> columns;
-  for (const std::string& name : names) {
-    columns.push_back({name.c_str(), name.c_str(), 0});
-  }
-  for (const Column& column : kMeasuredColumns) {
-    const bool any = std::any_of(rows.begin(), rows.end(),
-                                 [&](auto& row) { return !cell(row, column.field, 0).empty(); });
-    if (any) columns.push_back(column);
-  }
+std::string table_of(const std::vector<Measurement>& rows, const std::vector<Column>& columns) {
   std::vector<std::string> headings;
   for (const Column& column : columns) headings.emplace_back(column.heading);
   Table table(headings);
@@ -165,6 +151,18 @@ std::string table_of(const std::vector<Measurement>& rows, const std::vector<std
     table.add(cells);
   }
   return table.text();
+}
+
+std::string table_of(const std::vector<Measurement>& rows, const std::vector<std::string>& names) {
+  std::vector<Column> columns;
+  for (const std::string& name : names) columns.push_back({name.c_str(), name.c_str()});
+  std::copy_if(std::begin(kMeasuredColumns), std::end(kMeasuredColumns),
+               std::back_inserter(columns), [&](const Column& column) {
+                 return std::any_of(rows.begin(), rows.end(), [&](const Measurement& row) {
+                   return !cell(row, column.field, 0).empty();
+                 });
+               });
+  return table_of(rows, columns);
 }
 
 void write_results(const std::filesystem::path& file, const DeviceProperties& device,

@@ -22,6 +22,15 @@ using Measurement =
 /// bytes, blocks per SM, occupancy, threads per block and, if it has any, pipeline stages.
 void add_resources(Measurement& row, const KernelResources& takes);
 
+/// A field of rows as a column of a table, with so many digits after the point.
+struct Column {
+  const char *heading, *field;
+  int digits = 0;
+};
+
+/// Measurements as a table, with "-" for a missing field.
+std::string table_of(const std::vector<Measurement>& rows, const std::vector<Column>& columns);
+
 /// Measurements as a table: the columns of `names`, then those of length, time, rate, percentages
 /// and resources that any row has.
 /// @param rows  with fields as in docs/results

@@ -1,9 +1,13 @@
 #include "common/tensor/npy.hpp"
 
 #include <algorithm>
-#include <ostream>
+#include <charconv>
+#include <cstring>
+#include <fstream>
 #include <stdexcept>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,126 +25,70 @@ constexpr char kMagic[] = "\x93NUMPY";
 constexpr std::size_t kMagicBytes = 6;
 // NumPy pads its header so that the elements start aligned.
 constexpr std::size_t kAlignment = 64;
-constexpr std::int64_t kMaxHeaderBytes = 1 << 16;
+constexpr std::uint64_t kMaxHeaderBytes = 1 << 16;
+constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 60;
 
-struct DtypeCode {
-  const char* code;  // without the byte-order mark
+struct Dtype {
+  const char* code;  // without the byte order
   const char* name;
-  std::int64_t bytes;
+  std::uint64_t bytes;
 };
-constexpr DtypeCode kDtypes[] = {
+constexpr Dtype kDtypes[] = {
     {"f8", "float64", 8}, {"f4", "float32", 4}, {"f2", "float16", 2}, {"V2", "bfloat16", 2}};
 
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::string& why) {
   throw std::invalid_argument(fmt::format("{}: {}", printable(path.string()), why));
 }
 
-// The header is a Python dictionary literal with three known keys. Finds the text after one of
-// them.
-std::string_view value_of(const std::filesystem::path& path, std::string_view header,
-                          const std::string& key) {
-  const std::string quoted = "'" + key + "':";
+// What the header, a Python dictionary, has behind a key: `'f4'` or `(2, 3)` up to a character.
+std::string value_of(const std::filesystem::path& path, const std::string& header,
+                     const std::string& key, char end) {
+  const std::string quoted = "'" + key + "': ";
   const auto at = header.find(quoted);
-  if (at == std::string_view::npos) refuse(path, fmt::format("the header has no entry '{}'", key));
-  std::string_view rest = header.substr(at + quoted.size());
-  rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
-  return rest;
+  const auto begin = at + quoted.size();
+  const auto stop = at == std::string::npos ? at : header.find(end, begin + 1);
+  if (stop == std::string::npos) {
+    refuse(path, fmt::format("the header has no readable entry '{}'", key));
+  }
+  return header.substr(begin, stop - begin + 1);
 }
 
-std::string parse_dtype(const std::filesystem::path& path, std::string_view value) {
-  const char quote = value.empty() ? '\0' : value.front();
-  const auto end = value.find(quote, 1);
-  if ((quote != '\'' && quote != '"') || end == std::string_view::npos) {
-    refuse(path,
-           "holds a structured or unreadable element type; allowed are float64, float32, "
-           "float16 and bfloat16");
+const Dtype& parse_dtype(const std::filesystem::path& path, const std::string& value) {
+  for (const Dtype& known : kDtypes) {
+    const std::string code = std::string(known.code) + "'";
+    if (value == "'<" + code || (value == "'|" + code && known.code[0] == 'V')) return known;
   }
-  const std::string code(value.substr(1, end - 1));
-  // The first character is the byte order; opaque bytes may have none (|).
-  const std::string kind = code.substr(std::min<std::size_t>(1, code.size()));
-  for (const DtypeCode& known : kDtypes) {
-    if (kind != known.code) continue;
-    if (code[0] == '<' || (code[0] == '|' && kind[0] == 'V')) return known.name;
-    if (code[0] == '>')
-      refuse(path, fmt::format("holds big-endian {}; save it as little-endian", known.name));
-  }
-  refuse(path, fmt::format("holds elements of type '{}'; allowed are "
-                           "float64, float32, float16 and bfloat16",
-                           printable(code)));
+  refuse(path, fmt::format("holds elements of type {}; allowed are little-endian float64, float32, "
+                           "float16 and bfloat16",
+                           printable(value)));
 }
 
-std::vector<std::int64_t> parse_shape(const std::filesystem::path& path, std::string_view value) {
-  const auto end = value.find(')');
-  if (value.empty() || value.front() != '(' || end == std::string_view::npos) {
-    refuse(path, "the header has no readable shape");
-  }
+std::vector<std::int64_t> parse_shape(const std::filesystem::path& path, const std::string& value) {
   std::vector<std::int64_t> shape;
-  std::int64_t number = -1;  // -1: between numbers
-  for (char c : value.substr(1, end - 1)) {
-    if (c >= '0' && c <= '9') {
-      number = std::max<std::int64_t>(number, 0) * 10 + (c - '0');
-      if (number > (std::int64_t{1} << 48)) refuse(path, "the header has a size that is too large");
-    } else if (c == ',' || c == ' ') {
-      if (number >= 0) shape.push_back(number);
-      number = -1;
-    } else {
-      refuse(path, "the header has no readable shape");
+  const char* at = value.data();
+  const char* const end = at + value.size();
+  while (++at < end) {  // behind '(', a comma or a blank
+    if (*at == ' ' || *at == ')') continue;
+    std::int64_t size = -1;
+    at = std::from_chars(at, end, size).ptr;
+    if (value[0] != '(' || size < 0 || (*at != ',' && *at != ')')) {
+      refuse(path, fmt::format("the header has shape {}", printable(value)));
     }
+    shape.push_back(size);
   }
-  if (number >= 0) shape.push_back(number);
   return shape;
 }
 
-std::int64_t bytes_of(const std::string& dtype) {
-  for (const DtypeCode& known : kDtypes) {
-    if (dtype == known.name) return known.bytes;
-  }
-  return 0;
+// Reads bytes; false at the end of the file.
+bool read_bytes(std::istream& file, void* bytes, std::uint64_t count) {
+  file.read(static_cast<char*>(bytes), static_cast<std::streamsize>(count));
+  return static_cast<std::uint64_t>(file.gcount()) == count;
 }
 
-template <int Rank>
-Shape<Rank> fixed_rank(const std::filesystem::path& path, const NpyHeader& header) {
-  if (header.shape.size() != Rank) {
-    refuse(path, fmt::format("has shape [{}], which is {} dimensions; {} are needed",
-                             fmt::join(header.shape, ", "), header.shape.size(), Rank));
-  }
-  Shape<Rank> shape{};
-  for (int axis = 0; axis < Rank; ++axis) shape[axis] = header.shape[axis];
-  return shape;
-}
-
-// Reads elements of type T.
-template <class T>
-void read_elements(const std::filesystem::path& path, const NpyHeader& header,
-                   View<T, 1> elements) {
-  std::ifstream file(path, std::ios::binary);
-  file.seekg(header.data_offset);
-  const auto bytes = static_cast<std::streamsize>(elements.count() * sizeof(T));
-  file.read(reinterpret_cast<char*>(elements.data()), bytes);
-  if (file.gcount() != bytes) refuse(path, "could not be read to its end");
-}
-
-// Reads elements of type Stored and rounds them to type T.
-template <class Stored, class T>
-void read_converted(const std::filesystem::path& path, const NpyHeader& header,
-                    View<T, 1> elements) {
-  Tensor<Stored, 1> stored(elements.shape());
-  read_elements(path, header, stored.view());
-  copy(stored.view(), elements);
-}
-
-}  // namespace
-
-NpyHeader read_npy_header(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) refuse(path, "there is no such file");
-  if (!std::filesystem::is_regular_file(path, error)) refuse(path, "is not a file");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) refuse(path, "cannot be opened for reading");
-
+// Reads magic, version, length and the header itself.
+std::string read_header(const std::filesystem::path& path, std::istream& file) {
   unsigned char start[kMagicBytes + 2];
-  file.read(reinterpret_cast<char*>(start), sizeof start);
-  if (file.gcount() != sizeof start || std::memcmp(start, kMagic, kMagicBytes) != 0) {
+  if (!read_bytes(file, start, sizeof start) || std::memcmp(start, kMagic, kMagicBytes) != 0) {
     refuse(path, "is not a .npy file (it does not begin as NumPy writes it)");
   }
   const int version = start[kMagicBytes];
@@ -148,85 +96,97 @@ NpyHeader read_npy_header(const std::filesystem::path& path) {
     refuse(path, fmt::format("has .npy version {}; versions 1 to 3 are known", version));
   }
   unsigned char length_bytes[4] = {};
-  const int length_size = version == 1 ? 2 : 4;
-  file.read(reinterpret_cast<char*>(length_bytes), length_size);
-  std::int64_t length = 0;
+  const bool whole = read_bytes(file, length_bytes, version == 1 ? 2 : 4);
+  std::uint64_t length = 0;
   for (int i = 3; i >= 0; --i) length = length * 256 + length_bytes[i];
-  if (!file || length > kMaxHeaderBytes)
-    refuse(path, "is truncated or damaged: no readable header");
-  std::string text(static_cast<std::size_t>(length), '\0');
-  file.read(text.data(), length);
-  if (file.gcount() != length) refuse(path, "is truncated: it ends inside its header");
-
-  NpyHeader header;
-  header.dtype = parse_dtype(path, value_of(path, text, "descr"));
-  header.shape = parse_shape(path, value_of(path, text, "shape"));
-  header.data_offset = static_cast<std::int64_t>(sizeof start) + length_size + length;
-  const std::string_view order = value_of(path, text, "fortran_order");
-  if (order.substr(0, 4) == "True") {
-    refuse(path, "is stored column-major (fortran_order); save np.ascontiguousarray(x) instead");
-  }
-  if (order.substr(0, 5) != "False") refuse(path, "the header does not say its order");
-
-  std::int64_t needed = bytes_of(header.dtype);
-  bool empty = false;
-  for (std::int64_t size : header.shape) {
-    if (size == 0) {
-      empty = true;
-    } else if (needed > std::numeric_limits<std::int64_t>::max() / size) {
-      refuse(path, "the header has a shape that is too large");
-    } else {
-      needed *= size;
-    }
-  }
-  if (empty) needed = 0;
-  const auto present =
-      static_cast<std::int64_t>(std::filesystem::file_size(path)) - header.data_offset;
-  if (present != needed) {
-    refuse(path, fmt::format("{}: shape [{}] of {} needs {} bytes of elements, the file has {}",
-                             present < needed ? "is truncated" : "is too long",
-                             fmt::join(header.shape, ", "), header.dtype, needed, present));
+  std::string header(std::min(length, kMaxHeaderBytes), '\0');
+  if (!whole || length > kMaxHeaderBytes || !read_bytes(file, header.data(), length)) {
+    refuse(path, "is truncated or damaged: it ends inside its header");
   }
   return header;
 }
 
+// Reads elements of type Stored and rounds them to type T.
+template <class Stored, class T>
+bool read_elements(std::istream& file, View<T, 1> elements) {
+  if constexpr (std::is_same_v<Stored, T>) {
+    return read_bytes(file, elements.data(), sizeof(T) * elements.count());
+  } else {
+    Tensor<Stored, 1> stored(elements.shape());
+    const bool whole = read_elements<Stored, Stored>(file, stored.view());
+    copy(stored.view(), elements);
+    return whole;
+  }
+}
+
+template <class T, int Rank>
+Tensor<T, Rank> read(const std::filesystem::path& path, bool of_any_type) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) refuse(path, "there is no such file");
+  if (!std::filesystem::is_regular_file(path, error)) refuse(path, "is not a file");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) refuse(path, "cannot be opened for reading");
+  const std::string header = read_header(path, file);
+  const Dtype& dtype = parse_dtype(path, value_of(path, header, "descr", '\''));
+  if (!of_any_type && dtype.name != std::string(FloatTraits<T>::name)) {
+    refuse(path, fmt::format("holds {}; {} is needed", dtype.name, FloatTraits<T>::name));
+  }
+  if (value_of(path, header, "fortran_order", 'e') != "False") {
+    refuse(path, "is stored column-major (fortran_order); save np.ascontiguousarray(x) instead");
+  }
+  const auto sizes = parse_shape(path, value_of(path, header, "shape", ')'));
+  const std::string shown = fmt::format("shape [{}]", fmt::join(sizes, ", "));
+  if (sizes.size() != Rank) {
+    refuse(path,
+           fmt::format("has {}, which is {} dimensions; {} are needed", shown, sizes.size(), Rank));
+  }
+  Shape<Rank> shape{};
+  std::copy(sizes.begin(), sizes.end(), shape.begin());
+  // The file is compared with the shape before memory is asked for.
+  std::uint64_t count = 1;
+  for (const std::int64_t size : sizes) {
+    const auto factor = static_cast<std::uint64_t>(size);
+    count = factor > 0 && count > kMaxElements / factor ? kMaxElements : count * factor;
+  }
+  const std::uint64_t needed = count * dtype.bytes,
+                      present = std::filesystem::file_size(path) -
+                                static_cast<std::uint64_t>(file.tellg());
+  if (present != needed) {
+    refuse(path, fmt::format("is {}: {} of {} needs {} bytes of elements, the file has {}",
+                             present < needed ? "truncated" : "too long", shown, dtype.name, needed,
+                             present));
+  }
+  Tensor<T, Rank> result(shape);
+  const View<T, 1> elements(result.data(), {result.count()});
+  const bool whole = dtype.bytes == 8       ? read_elements<double>(file, elements)
+                     : dtype.bytes == 4     ? read_elements<float>(file, elements)
+                     : dtype.code[0] == 'f' ? read_elements<half>(file, elements)
+                                            : read_elements<bfloat16>(file, elements);
+  if (!whole) refuse(path, "could not be read to its end");
+  return result;
+}
+
+}  // namespace
+
 template <class T, int Rank>
 Tensor<T, Rank> read_npy_as(const std::filesystem::path& path) {
-  const NpyHeader header = read_npy_header(path);
-  Tensor<T, Rank> result(fixed_rank<Rank>(path, header));
-  const View<T, 1> elements(result.data(), {result.count()});
-  if (header.dtype == FloatTraits<T>::name) {
-    read_elements(path, header, elements);
-  } else if (header.dtype == FloatTraits<double>::name) {
-    read_converted<double>(path, header, elements);
-  } else if (header.dtype == FloatTraits<float>::name) {
-    read_converted<float>(path, header, elements);
-  } else if (header.dtype == FloatTraits<half>::name) {
-    read_converted<half>(path, header, elements);
-  } else {
-    read_converted<bfloat16>(path, header, elements);
-  }
-  return result;
+  return read<T, Rank>(path, true);
 }
 
 template <class T, int Rank>
 Tensor<T, Rank> read_npy(const std::filesystem::path& path) {
-  const NpyHeader header = read_npy_header(path);
-  if (header.dtype != FloatTraits<T>::name) {
-    refuse(path, fmt::format("holds {}; {} is needed", header.dtype, FloatTraits<T>::name));
-  }
-  return read_npy_as<T, Rank>(path);
+  return read<T, Rank>(path, false);
 }
 
 template <class T, int Rank>
 void write_npy(const std::filesystem::path& path, View<const T, Rank> view) {
-  std::string code;
-  for (const DtypeCode& known : kDtypes) {
-    if (std::string(known.name) == FloatTraits<T>::name) code = known.code;
-  }
+  const auto* const dtype = std::find_if(std::begin(kDtypes), std::end(kDtypes), [](auto& each) {
+    return std::string_view(each.name) == FloatTraits<T>::name;
+  });
   // Python writes a one-element tuple with a comma: (5,).
-  std::string header = fmt::format("{{'descr': '<{}', 'fortran_order': False, 'shape': ({}{}), }}",
-                                   code, fmt::join(view.shape(), ", "), Rank == 1 ? "," : "");
+  std::string header =
+      fmt::format("{{'descr': '<{}', 'fortran_order': False, 'shape': ({}{}), }}", dtype->code,
+                  fmt::join(view.shape(), ", "), Rank == 1 ? "," : "");
   const std::size_t unpadded = kMagicBytes + 2 + 2 + header.size() + 1;
   header.append((kAlignment - unpadded % kAlignment) % kAlignment, ' ');
   header.push_back('\n');

@@ -3,39 +3,22 @@
 /// Proposal 1, versions 1.0 to 3.0). PyTorch writes the same file by `np.save(path, t.numpy())`.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include "common/tensor/tensor.hpp"
 
 namespace fa {
 
-/// The header of a `.npy` file.
-struct NpyHeader {
-  /// "float64", "float32", "float16" or "bfloat16".
-  std::string dtype;
-  /// Sizes, outermost first.
-  std::vector<std::int64_t> shape;
-  /// Where the elements begin, in bytes from the start of the file.
-  std::int64_t data_offset = 0;
-};
-
-/// Reads and checks the header of a `.npy` file, and checks the size of the file.
-/// @throws std::invalid_argument when the file is missing, is not a `.npy` file, is truncated, or
-///   holds another type than the four above, big-endian elements or column-major order
-NpyHeader read_npy_header(const std::filesystem::path& path);
-
 /// Reads a file of element type T and `Rank` dimensions. T is double, float, half or bfloat16.
 /// NumPy has no bfloat16; such a file has the type `V2` (two opaque bytes), as the Python package
 /// ml_dtypes writes it.
-/// @throws std::invalid_argument as read_npy_header(), and for another type or rank
+/// @throws std::invalid_argument when the file is missing, is not a `.npy` file, is truncated, or
+///   holds another type or rank, big-endian elements or column-major order
 template <class T, int Rank>
 Tensor<T, Rank> read_npy(const std::filesystem::path& path);
 
 /// Reads a file of any of the four types and rounds its elements to type T.
-/// @throws std::invalid_argument as read_npy_header(), and for another rank
+/// @throws std::invalid_argument as read_npy()
 template <class T, int Rank>
 Tensor<T, Rank> read_npy_as(const std::filesystem::path& path);
 

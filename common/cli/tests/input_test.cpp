@@ -39,8 +39,7 @@ TEST_CASE("the lines of a text file come without their ends") {
   write_file(path, "");
   CHECK(read_lines(path).empty());
   for (const fs::path& unreadable : {directory.path() / "missing.txt", directory.path()}) {
-    CHECK(message_of<std::invalid_argument>([&] { read_lines(unreadable); }) ==
-          unreadable.string() + ": cannot be read");
+    CHECK_THROWS_AS(read_lines(unreadable), std::invalid_argument);
   }
 }
 
@@ -84,53 +83,48 @@ TEST_CASE("input of other types is rounded to float32") {
 TEST_CASE("input that is missing is named") {
   const TemporaryDirectory directory;
   const std::string name = directory.path().string();
-  CHECK(input_refusal(directory.path() / "nowhere") == name + "/nowhere: is not a directory");
-  CHECK(input_refusal(directory.path()) == name + "/q.npy: there is no such file");
-  write_good_input(directory.path());
-  CHECK(input_refusal(directory.path()) == "");
-  CHECK(input_refusal(directory.path() / "q.npy") == name + "/q.npy: is not a directory");
+  CHECK(contains(input_refusal(directory.path() / "nowhere"), name + "/nowhere"));
   for (const char* file : {"q.npy", "k.npy", "v.npy"}) {
     write_good_input(directory.path());
+    CHECK(input_refusal(directory.path()) == "");
     fs::remove(directory.path() / file);
-    CHECK(input_refusal(directory.path()) == name + "/" + file + ": there is no such file");
+    CHECK(contains(input_refusal(directory.path()), name + "/" + file));
   }
 }
 
 TEST_CASE("input that is not finite is refused with its place") {
   const TemporaryDirectory directory;
-  const auto refusal = [&](auto bad, const std::string& file) {
+  const auto refused = [&](auto bad, const std::string& file, const std::string& value) {
     write_good_input(directory.path());
     auto tensor = normal_tensor<decltype(bad), 4>({1, 2, 3, 4}, 4);
     tensor(0, 1, 2, 3) = bad;
     write_npy(directory.path() / file, tensor);
     const std::string message = input_refusal(directory.path());
-    const std::string start = (directory.path() / file).string() + ": element [0, 1, 2, 3] is ";
-    REQUIRE(message.substr(0, start.size()) == start);
-    return message.substr(start.size());
+    CHECK(contains(message, (directory.path() / file).string()));
+    CHECK(contains(message, "[0, 1, 2, 3] is " + value));
   };
   const float infinity = std::numeric_limits<float>::infinity();
-  const std::string rest = "; every element must be a finite float32";
-  CHECK(refusal(std::numeric_limits<float>::quiet_NaN(), "q.npy") == "nan" + rest);
-  CHECK(refusal(infinity, "k.npy") == "inf" + rest);
-  CHECK(refusal(-infinity, "v.npy") == "-inf" + rest);
-  CHECK(refusal(1e300, "v.npy") == "inf" + rest);  // too large for float32
+  refused(std::numeric_limits<float>::quiet_NaN(), "q.npy", "nan");
+  refused(infinity, "k.npy", "inf");
+  refused(-infinity, "v.npy", "-inf");
+  refused(1e300, "v.npy", "inf");  // too large for float32
 }
 
 TEST_CASE("input of the wrong shape is refused") {
   const TemporaryDirectory directory;
-  const std::string name = directory.path().string();
+  const auto refused = [&](const char* file, const std::string& part) {
+    const std::string message = input_refusal(directory.path());
+    CHECK(contains(message, file));
+    CHECK(contains(message, part));
+    write_good_input(directory.path());
+  };
   write_good_input(directory.path());
   write_npy(directory.path() / "k.npy", normal_tensor<float, 3>({2, 3, 4}, 2));
-  CHECK(input_refusal(directory.path()) ==
-        name + "/k.npy: has shape [2, 3, 4], which is 3 dimensions; 4 are needed");
+  refused("k.npy", "[2, 3, 4]");
   write_npy(directory.path() / "k.npy", Tensor<float, 4>({1, 2, 0, 4}));
-  CHECK(input_refusal(directory.path()) ==
-        name + "/k.npy: has shape [1, 2, 0, 4]; every size must be at least 1");
-  write_good_input(directory.path());
+  refused("k.npy", "[1, 2, 0, 4]");
   write_file(directory.path() / "q.npy", "no array");
-  CHECK(contains(input_refusal(directory.path()), "/q.npy: is not a .npy file"));
-  write_good_input(directory.path());
+  refused("q.npy", ".npy");
   write_file(directory.path() / "tokens.txt", "[CLS]\n[SEP]\n");
-  CHECK(input_refusal(directory.path()) ==
-        name + "/tokens.txt: has 2 tokens, but k.npy has 3 keys");
+  refused("tokens.txt", "2 tokens");
 }

@@ -23,17 +23,6 @@ using fa::testing::file_bytes;
 using fa::testing::message_of;
 using fa::testing::TemporaryDirectory;
 
-TEST_CASE("a table's columns are as wide as their widest cell") {
-  Table table({"name", "n"});
-  table.add({"q", "12"});
-  table.add({"a long name", "3"});
-  CHECK(table.text() ==
-        "name          n\n"
-        "-----------  --\n"
-        "q            12\n"
-        "a long name   3\n");
-}
-
 TEST_CASE("a table aligns numbers right and text left") {
   Table table({"mixed", "numbers", "word"});
   table.add({"1", "-1.5", "info"});
@@ -55,19 +44,8 @@ TEST_CASE("a table aligns numbers right and text left") {
         "3         17 %  5\n");
 }
 
-TEST_CASE("a column of words that begin like inf is aligned left") {
-  Table table({"longer heading"});
-  table.add({"inflight"});
-  table.add({"nanometre"});
-  CHECK(table.text() == "longer heading\n--------------\ninflight\nnanometre\n");
-}
-
 TEST_CASE("a table counts characters, not bytes") {
-  CHECK(display_width("") == 0);
-  CHECK(display_width("abc") == 3);
-  CHECK(display_width("größer") == 6);
-  CHECK(display_width("x → ∞") == 5);
-  CHECK(display_width("▁▂▃") == 3);
+  CHECK(display_width("x → größer") == 10);
   Table table({"Größe", "∑"});
   table.add({"größer", "1"});
   table.add({"x", "22"});
@@ -84,12 +62,8 @@ TEST_CASE("a table without rows has its headings") {
 
 TEST_CASE("a row that does not fit its table is refused") {
   Table table({"a", "b"});
-  const auto refusal = [&](const std::vector<std::string>& cells) {
-    return message_of<std::invalid_argument>([&] { table.add(cells); });
-  };
-  CHECK(refusal({"1"}) == "a row of 1 cells does not fit a table of 2 columns");
-  CHECK(refusal({"1", "2", "3"}) != "");
-  CHECK(refusal({"1", "2"}) == "");
+  CHECK_THROWS_AS(table.add({"1"}), std::invalid_argument);
+  CHECK_THROWS_AS(table.add({"1", "2", "3"}), std::invalid_argument);
 }
 
 TEST_CASE("measurements are shown as a table and recorded as JSON") {
@@ -98,22 +72,11 @@ TEST_CASE("measurements are shown as a table and recorded as JSON") {
   cli::add_resources(fast, {128, 49152, 16, 2, 0.25, 384, 3});
   const std::vector<cli::Measurement> rows{
       fast, {{"kernel", std::string("02")}, {"milliseconds", 1.0}, {"tflops", 1.5}}};
-  const std::string table = cli::table_of(rows, {"kernel"});
-  CAPTURE(table);
-  CHECK(contains(table,
-                 "kernel        ms  TFLOP/s  registers  shared, B  spilled, B  "
-                 "blocks/SM  % of warps\n"));
-  CHECK(contains(table,
-                 "01 \"fast\"  0.123    12.35        128      49152          "
-                 "16          2          25\n"));
-  CHECK(contains(table,
-                 "02         1.000     1.50          -          -           "
-                 "-          -           -\n"));
-  CHECK(contains(
-      cli::table_of(
-          {{{"kernel", std::string("03")}, {"length", std::int64_t{1024}}, {"milliseconds", 2.0}}},
-          {"kernel"}),
-      "kernel     N     ms\n"));
+  CHECK(cli::table_of(rows, std::vector<std::string>{"kernel"}) ==
+        "kernel        ms  TFLOP/s  registers  shared, B  spilled, B  blocks/SM  % of warps\n"
+        "---------  -----  -------  ---------  ---------  ----------  ---------  ----------\n"
+        "01 \"fast\"  0.123    12.35        128      49152          16          2          25\n"
+        "02         1.000     1.50          -          -           -          -           -\n");
   const testing::TemporaryDirectory directory;
   const auto file = directory.path() / "record.json";
   DeviceProperties device;
@@ -170,18 +133,17 @@ TEST_CASE("a record is written after each point, and the same command goes on") 
       (void)cli::Record({file.string(), commit}, other, command);
     });
   };
-  CHECK(contains(refusal("Other", "abcdef0", "prog"),
-                 "record.json does not have \"gpu\": \"Other\"; --again writes it anew"));
-  CHECK(contains(refusal("A GPU", "1234567", "prog"), "does not have \"commit\": \"1234567\""));
+  CHECK(contains(refusal("Other", "abcdef0", "prog"), "\"gpu\": \"Other\""));
+  CHECK(contains(refusal("A GPU", "1234567", "prog"), "\"commit\": \"1234567\""));
   CHECK(contains(refusal("A GPU", "abcdef0", "prog -x"), "\"command\": \"prog -x\""));
   options.again = true;
   CHECK(cli::Record(options, device, "prog -x").lacks("one", point("one")));
   options.again = false;
   options.commit = "abcdef0-dirty";
   cli::write_results(file, device, "prog", {row("one", 1)}, options.commit);
-  CHECK(contains(refusal("A GPU", options.commit, "prog"), "no commit is known"));
+  CHECK(contains(refusal("A GPU", options.commit, "prog"), "commit"));
   write_file(file, before.substr(0, before.size() / 2));
-  CHECK(contains(refusal("A GPU", "abcdef0", "prog"), "record.json is not a record"));
+  CHECK(contains(refusal("A GPU", "abcdef0", "prog"), "record.json"));
 }
 
 TEST_CASE("a limit ends a measurement, and the points that are missing are named") {
@@ -195,10 +157,7 @@ TEST_CASE("a limit ends a measurement, and the points that are missing are named
   cli::Record late(options, {}, "prog");
   CHECK_FALSE(late.lacks("one", {{"group", std::string("one")}}));
   CHECK_FALSE(late.lacks("two", {{"group", std::string("two")}}));
-  CHECK_THROWS_WITH_AS(late.finish(),
-                       "missing, since 1 s have passed: one; two. The same command, with --results "
-                       "and without --again, goes on",
-                       cli::PointsMissing);
+  CHECK(contains(message_of<cli::PointsMissing>([&] { late.finish(); }), "one; two"));
 }
 
 TEST_CASE("asked registers are listed by warpgroup, in order") {
@@ -220,24 +179,15 @@ TEST_CASE("a row for each kernel of a rung, with lines in the first and no unkno
   const cli::KernelLines lines{{"02_two", 7}, {"02_tw", 8}, {"03", 9}};
   std::string table = cli::kernel_table(cli::kernel_rows({lab}, lines));
   CAPTURE(table);
-  CHECK(contains(table,
-                 "kernel             lines  threads  shared, B  stages  "
-                 "setmaxnreg  registers  spilled, B  blocks/SM\n"));
-  CHECK(contains(table,
-                 "02_two, padded         7      256          -       -  "
-                 "         -          -           -          -\n"));
-  CHECK(contains(table,
-                 "02_two, padded, 2      -       96       1000       3  "
-                 "        40          -           -          -\n"));
+  CHECK(contains(table, "\n02_two, padded         7      256          -       -           -  "));
+  CHECK(contains(table, "\n02_two, padded, 2      -       96       1000       3          40  "));
   // A GPU knows zeros; setmaxnreg comes from the lab, if that launched the same kernels.
   cli::LaunchedRung gpu{"99_new", {{64, 0, 0, 8, 0.5, 128, 0}}};
   gpu.in_lab.resize(1);
   gpu.in_lab[0].asked_registers = {24, 24, 24, 24};
   table = cli::kernel_table(cli::kernel_rows({gpu}, lines));
   CAPTURE(table);
-  CHECK(contains(table,
-                 "99_new      -      128          0       -          24  "
-                 "       64           0          8\n"));
+  CHECK(contains(table, "\n99_new      -      128          0       -          24         64"));
   gpu.in_lab.resize(2);
   CHECK_FALSE(contains(cli::kernel_table(cli::kernel_rows({gpu}, lines)), "24"));
 }
@@ -270,9 +220,7 @@ TEST_CASE("resources in the lab are not recorded") {
   options.results = "file";
   BackendBase lab;
   lab.kind = "lab";
-  CHECK_THROWS_WITH_AS(cli::show_kernel_tables(options, lab, "04_x", {}, {}),
-                       "--results records the resources of kernels on a GPU, and none is used",
-                       std::invalid_argument);
+  CHECK_THROWS_AS(cli::show_kernel_tables(options, lab, "04_x", {}, {}), std::invalid_argument);
 }
 
 TEST_CASE("peaks are known for the compute capabilities of the course") {
@@ -299,10 +247,7 @@ TEST_CASE("a part of a name selects kernels; one that selects none is refused") 
   CHECK_FALSE(options.wants("01_first"));
   CHECK(options.size_or(70) == 3);
   CHECK_NOTHROW(check_kernel(options, {"01_first", "02_second"}, "04_x"));
-  CHECK_THROWS_WITH_AS(check_kernel(options, {"01_first"}, "04_x"),
-                       "--kernel sec: there is no such kernel; allowed is any part of the name "
-                       "of a file in 04_x/kernels",
-                       std::invalid_argument);
+  CHECK_THROWS_AS(check_kernel(options, {"01_first"}, "04_x"), std::invalid_argument);
 }
 
 TEST_CASE("without a GPU sections use the lab and measure no times") {
@@ -317,6 +262,5 @@ TEST_CASE("without a GPU sections use the lab and measure no times") {
   KernelOptions options;
   CHECK_FALSE(can_time(program, options));
   options.results = "file.json";
-  CHECK_THROWS_WITH_AS(can_time(program, options),
-                       "--results records times on a GPU, and none is used", std::invalid_argument);
+  CHECK_THROWS_AS(can_time(program, options), std::invalid_argument);
 }
