@@ -5,7 +5,6 @@ import concurrent.futures
 import json
 import os
 import pathlib
-import re
 import stat
 import tempfile
 import threading
@@ -52,17 +51,6 @@ class Names(unittest.TestCase):
             self.assertNotRegex(json.dumps(record), records.KERNEL, path.name)
         # Every entry of the table is one that a record needs.
         self.assertEqual(found, set(records.KERNELS))
-
-    def test_new_names_are_final(self):
-        for table in (records.KERNELS, records.FIELDS):
-            self.assertFalse(set(table) & set(table.values()))
-            self.assertEqual(len(set(table.values())), len(table))
-        for old, new in records.KERNELS.items():
-            if old == "behind the wait":  # a label
-                continue
-            self.assertTrue(re.fullmatch(r"\d\d_[a-z0-9_]+", new), new)
-            self.assertEqual(old[:3], new[:3])
-
 
 class Read(unittest.TestCase):
     def test_what_is_not_a_record_is_refused(self):

@@ -4,6 +4,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -13,17 +14,10 @@
 using namespace fa;
 
 TEST_CASE("numbers of a picture have few digits and no needless zeros") {
-  CHECK(Svg::number(0) == "0");
-  CHECK(Svg::number(-0.001) == "0");
-  CHECK(Svg::number(3) == "3");
-  CHECK(Svg::number(100) == "100");
-  CHECK(Svg::number(0.125) == "0.12");
-  CHECK(Svg::number(-0.5) == "-0.5");
-  CHECK(Svg::number(9.99) == "9.99");
-  CHECK(Svg::number(9.996) == "10");
-  CHECK(Svg::number(12.34) == "12.3");
-  CHECK(Svg::number(-123.04) == "-123");
-  CHECK(Svg::number(1234567) == "1234567");
+  const std::pair<double, const char*> cases[] = {
+      {0, "0"},      {-0.001, "0"},   {100, "100"},      {0.125, "0.12"},     {-0.5, "-0.5"},
+      {9.996, "10"}, {12.34, "12.3"}, {-123.04, "-123"}, {1234567, "1234567"}};
+  for (const auto& [number, text] : cases) CHECK(Svg::number(number) == text);
   CHECK_THROWS_AS(Svg::number(std::numeric_limits<double>::quiet_NaN()), std::invalid_argument);
   CHECK_THROWS_AS(Svg::number(std::numeric_limits<double>::infinity()), std::invalid_argument);
 }

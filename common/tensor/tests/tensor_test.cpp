@@ -85,46 +85,27 @@ Tensor<T, Rank> counting(const Shape<Rank>& shape) {
 
 }  // namespace
 
-TEST_CASE("a shape prints as its sizes in brackets") {
+TEST_CASE("sizes, elements and strides of a shape") {
   CHECK(to_string(Shape<4>{1, 12, 128, 32}) == "[1, 12, 128, 32]");
-  CHECK(to_string(Shape<1>{5}) == "[5]");
   CHECK(to_string(Shape<0>{}) == "[]");
-}
-
-TEST_CASE("the number of elements is the product of the sizes") {
   CHECK(element_count(Shape<4>{2, 3, 4, 5}) == 120);
   CHECK(element_count(Shape<0>{}) == 1);
   CHECK(element_count(Shape<3>{7, 0, 5}) == 0);
   const std::int64_t two_31 = std::int64_t{1} << 31;
-  CHECK(element_count(Shape<2>{two_31, 3}) == 3 * two_31);
   CHECK(element_count(Shape<2>{two_31, two_31}) == two_31 * two_31);
-  CHECK(element_count(Shape<1>{std::numeric_limits<std::int64_t>::max()}) ==
-        std::numeric_limits<std::int64_t>::max());
+  CHECK(row_major_strides(Shape<4>{2, 3, 4, 5}) == Shape<4>{60, 20, 5, 1});
+  CHECK(row_major_strides(Shape<3>{2, two_31, two_31}) == Shape<3>{two_31 * two_31, two_31, 1});
 }
 
 TEST_CASE("a negative size and too many elements are refused") {
-  const auto refusal = [](const Shape<3>& shape) {
-    return message_of<std::invalid_argument>([&] { element_count(shape); });
-  };
-  CHECK(refusal({2, -1, 3}) == "shape [2, -1, 3] has a negative size");
-  CHECK(refusal({0, 4, -1}) == "shape [0, 4, -1] has a negative size");
   const std::int64_t two_32 = std::int64_t{1} << 32;
-  CHECK(refusal({two_32, two_32 / 2, 1}) ==
-        "shape [4294967296, 2147483648, 1] has too many elements");
   // Not by way of a zero either: the strides would overflow.
-  CHECK(contains(refusal({0, two_32, two_32}), "too many elements"));
-  CHECK(contains(refusal({two_32, two_32, 0}), "too many elements"));
-  CHECK(contains(message_of<std::invalid_argument>([] {
-                   Tensor<float, 2>({3, -4});
-                 }),
-                 "[3, -4] has a negative size"));
-}
-
-TEST_CASE("row-major strides are products of the inner sizes") {
-  CHECK(row_major_strides(Shape<4>{2, 3, 4, 5}) == Shape<4>{60, 20, 5, 1});
-  CHECK(row_major_strides(Shape<1>{9}) == Shape<1>{1});
-  const std::int64_t two_20 = 1 << 20;
-  CHECK(row_major_strides(Shape<3>{2, two_20, two_20}) == Shape<3>{two_20 * two_20, two_20, 1});
+  for (const Shape<3>& shape :
+       {Shape<3>{2, -1, 3}, Shape<3>{0, 4, -1}, Shape<3>{two_32, two_32 / 2, 1},
+        Shape<3>{0, two_32, two_32}, Shape<3>{two_32, two_32, 0}}) {
+    const auto why = message_of<std::invalid_argument>([&] { Tensor<float, 3>{shape}; });
+    CHECK(contains(why, to_string(shape)));
+  }
 }
 
 TEST_CASE("a new tensor is zero and its elements are in row-major order") {
@@ -140,15 +121,6 @@ TEST_CASE("a new tensor is zero and its elements are in row-major order") {
   const Tensor<float, 3>& constant = tensor;
   CHECK(constant(1, 2, 3) == 7.0f);
   static_assert(std::is_same_v<decltype(constant(0, 0, 0)), const float&>);
-}
-
-TEST_CASE("a tensor or view of nothing has no elements") {
-  const Tensor<double, 2> tensor;
-  CHECK(tensor.count() == 0);
-  CHECK(tensor.shape() == Shape<2>{0, 0});
-  const View<double, 2> view;
-  CHECK(view.count() == 0);
-  CHECK(view.data() == nullptr);
 }
 
 TEST_CASE("a view writes through and a read-only view sees it") {
@@ -184,17 +156,19 @@ TEST_CASE("narrow keeps a range of one dimension") {
   CHECK(tensor.view().narrow(2, 0, 6).contiguous());
 }
 
-TEST_CASE("narrow refuses a range that does not fit") {
-  const Tensor<float, 2> tensor({4, 5});
+TEST_CASE("narrow and copy refuse shapes that do not fit") {
+  Tensor<float, 2> tensor({4, 5}), turned({5, 4});
   const auto refusal = [&](int axis, std::int64_t begin, std::int64_t end) {
     return message_of<std::invalid_argument>([&] { tensor.view().narrow(axis, begin, end); });
   };
-  CHECK(refusal(1, 2, 6) == "range 2 to 6 does not fit dimension 1 of shape [4, 5]");
+  CHECK(contains(refusal(1, 2, 6), "2 to 6"));
   CHECK(refusal(0, -1, 2) != "");
   CHECK(refusal(0, 3, 2) != "");
   CHECK(refusal(2, 0, 1) != "");
   CHECK(refusal(-1, 0, 1) != "");
   CHECK(refusal(0, 0, 4) == "");
+  CHECK(contains(message_of<std::invalid_argument>([&] { copy(tensor.view(), turned.view()); }),
+                 "[4, 5]"));
 }
 
 TEST_CASE("both layouts of heads are one view after swapping axes") {
@@ -300,12 +274,6 @@ TEST_CASE("a copy touches nothing outside its view") {
   });
 }
 
-TEST_CASE("a copy between different shapes is refused") {
-  Tensor<float, 2> a({2, 3}), b({3, 2});
-  CHECK(message_of<std::invalid_argument>([&] { copy(a.view(), b.view()); }) ==
-        "cannot copy shape [2, 3] into shape [3, 2]");
-}
-
 TEST_CASE("float64 reaches 16 bits by way of float32") {
   // Between 1 and the next number, above the middle by less than float32 can tell: float32 rounds
   // it to the middle, and the tie goes to the even neighbour, which is 1.
@@ -321,40 +289,20 @@ TEST_CASE("float64 reaches 16 bits by way of float32") {
   through_float(bfloat16{});
 }
 
-TEST_CASE("epsilon is the distance from 1 to the next number") {
-  for_each_type([](auto tag) {
-    using T = decltype(tag);
-    INFO(FloatTraits<T>::name);
-    const T one = static_cast<T>(1.0f);
-    CHECK(to_double(neighbour(one, 1)) == 1 + epsilon<T>());
-    CHECK(1 - to_double(neighbour(one, -1)) == epsilon<T>() / 2);
-  });
-}
-
-TEST_CASE("beyond the largest number comes infinity") {
-  for_each_type([](auto tag) {
-    using T = decltype(tag);
-    INFO(FloatTraits<T>::name);
-    const T infinity = static_cast<T>(std::numeric_limits<float>::infinity());
-    CHECK(to_double(neighbour(infinity, -1)) == largest<T>());
-    CHECK(std::isfinite(largest<T>()));
-    CHECK(largest<T>() < 2 * std::ldexp(1.0, FloatTraits<T>::max_exponent));
-  });
-}
-
-TEST_CASE("below the smallest normal number the spacing stays") {
-  for_each_type([](auto tag) {
-    using T = decltype(tag);
-    INFO(FloatTraits<T>::name);
-    const auto s = static_cast<T>(static_cast<accumulator_t<T>>(smallest_normal<T>()));
-    const T twice = static_cast<T>(static_cast<accumulator_t<T>>(2 * smallest_normal<T>()));
-    CHECK(to_double(s) == smallest_normal<T>());
-    const double step = smallest_normal<T>() * epsilon<T>();
-    CHECK(to_double(neighbour(twice, 1)) - to_double(twice) == 2 * step);
-    CHECK(to_double(twice) - to_double(neighbour(twice, -1)) == step);
-    CHECK(to_double(s) - to_double(neighbour(s, -1)) == step);
-    CHECK(to_double(from_bits<T>(1)) == step);
-  });
+TEST_CASE_TEMPLATE("epsilon, the largest and the smallest normal number of a type", T, double,
+                   float, half, bfloat16) {
+  const T one = static_cast<T>(1.0f), infinity = static_cast<T>(INFINITY);
+  CHECK(to_double(neighbour(one, 1)) == 1 + epsilon<T>());
+  CHECK(1 - to_double(neighbour(one, -1)) == epsilon<T>() / 2);
+  CHECK(to_double(neighbour(infinity, -1)) == largest<T>());
+  const auto s = static_cast<T>(static_cast<accumulator_t<T>>(smallest_normal<T>()));
+  const T twice = static_cast<T>(static_cast<accumulator_t<T>>(2 * smallest_normal<T>()));
+  CHECK(to_double(s) == smallest_normal<T>());
+  // Below it the spacing stays.
+  const double step = smallest_normal<T>() * epsilon<T>();
+  CHECK(to_double(neighbour(twice, 1)) - to_double(twice) == 2 * step);
+  CHECK(to_double(s) - to_double(neighbour(s, -1)) == step);
+  CHECK(to_double(from_bits<T>(1)) == step);
 }
 
 TEST_CASE("every 16-bit number survives the way to float32 and back") {
@@ -414,19 +362,6 @@ TEST_CASE("rounding to 16 bits goes to the nearest and ties to even") {
   };
   all_neighbours(half{});
   all_neighbours(bfloat16{});
-}
-
-TEST_CASE("types carry NumPy's names and sums are never narrower than float32") {
-  CHECK(std::string(FloatTraits<double>::name) == "float64");
-  CHECK(std::string(FloatTraits<float>::name) == "float32");
-  CHECK(std::string(FloatTraits<half>::name) == "float16");
-  CHECK(std::string(FloatTraits<bfloat16>::name) == "bfloat16");
-  CHECK(sizeof(half) == 2);
-  CHECK(sizeof(bfloat16) == 2);
-  static_assert(std::is_same_v<accumulator_t<double>, double>);
-  static_assert(std::is_same_v<accumulator_t<float>, float>);
-  static_assert(std::is_same_v<accumulator_t<half>, float>);
-  static_assert(std::is_same_v<accumulator_t<bfloat16>, float>);
 }
 
 TEST_CASE("the mixing function gives SplitMix64's published numbers") {
@@ -503,12 +438,6 @@ TEST_CASE("normal numbers have the moments of the normal distribution") {
   CHECK(std::abs(other) < 5 * sigma);
 }
 
-TEST_CASE("a deviation scales normal numbers") {
-  const auto one = normal_tensor<double, 1>({100}, 3);
-  const auto four = normal_tensor<double, 1>({100}, 3, 4.0);
-  for (int i = 0; i < 100; ++i) CHECK(four(i) == 4 * one(i));
-}
-
 TEST_CASE("uniform numbers fill their range evenly") {
   const int n = 1 << 16, buckets = 64;
   const auto x = [](int i) { return random_uniform(7, static_cast<std::uint64_t>(i)); };
@@ -529,16 +458,6 @@ TEST_CASE("uniform numbers fill their range evenly") {
   const double expected = double(n) / buckets;
   for (int count : counts) chi_squared += (count - expected) * (count - expected) / expected;
   CHECK(std::abs(chi_squared - (buckets - 1)) < 5 * std::sqrt(2.0 * (buckets - 1)));
-}
-
-TEST_CASE("uniform numbers are multiples of 2 to the minus 53") {
-  bool odd_seen = false;
-  for (std::uint64_t i = 0; i < 100; ++i) {
-    const double scaled = std::ldexp(random_uniform(5, i), 53);
-    CHECK(scaled == std::floor(scaled));
-    odd_seen = odd_seen || std::fmod(scaled, 2.0) == 1.0;
-  }
-  CHECK(odd_seen);  // no coarser grid
 }
 
 TEST_CASE("poison makes every element of a view NaN and no other") {
