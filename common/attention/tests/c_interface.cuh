@@ -205,7 +205,7 @@ inline void check_graph(const MakeCall& make) {
 // last_error(): the interface's function
 template <class Says, class LastError>
 void check_own_errors(Says says, LastError last_error) {
-  CHECK(says(0) == "batch is 0; allowed are 1 to 65535");
+  CHECK(testing::contains(says(0), "batch is 0"));
   std::string before = "?", after;
   std::thread other([&] {
     before = last_error();
@@ -213,8 +213,8 @@ void check_own_errors(Says says, LastError last_error) {
   });
   other.join();
   CHECK(before.empty());
-  CHECK(after == "batch is -1; allowed are 1 to 65535");
-  CHECK(std::string(last_error()) == "batch is 0; allowed are 1 to 65535");
+  CHECK(testing::contains(after, "batch is -1"));
+  CHECK(testing::contains(last_error(), "batch is 0"));
 }
 
 #if defined(__linux__)

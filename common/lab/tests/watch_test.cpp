@@ -106,25 +106,6 @@ TEST_CASE("one mistake between two lines is reported once") {
   }
 }
 
-TEST_CASE("a finding says what is probably missing") {
-  const std::pair<const char*, const char*> words[] = {
-      {"reverse", "__syncthreads() is probably missing"},
-      {"sum_of_tiles_too_late", "__syncthreads() is probably missing"},
-      {"returns_before_the_barrier", "14 threads of the block have ended"},
-      {"shuffle_for_a_barrier", "a shuffle orders no memory"},
-      {"guard_off_by_one", "of block (3, 0, 0)"},
-      {"guard_off_by_one", "byte 400 of a buffer of 400 bytes"},
-      {"pad_leaves_memory", "the launch asks for too little"},
-      {"blocks_add", "different blocks"},
-      {"copy_without_wait", "cp_async_wait"}};
-  for (const auto& [name, says] : words) {
-    const std::string text = broken_report(name).text();
-    CAPTURE(name);
-    CAPTURE(text);
-    CHECK(contains(in_one_line(text), says));
-  }
-}
-
 // How a block is ordered after what others have written.
 enum class Sees { kByFence, kByAcquiring, kNot };
 
@@ -165,18 +146,6 @@ TEST_CASE("a fence and a counter order blocks") {
   }
   CHECK(contains(only(report(last_block_adds<true, Sees::kNot>), "race").message,
                  "a __threadfence() is missing behind the atomic"));
-}
-
-TEST_CASE("the text of findings fits beside the navigation of the site") {
-  for (const BrokenKernel& kernel : broken_kernels()) {
-    const std::string text = broken_report(kernel.name).findings_text();
-    CAPTURE(text);
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) {
-      CHECK(line.size() <= 78);
-      CHECK((line.empty() || line.back() != ' '));
-    }
-  }
 }
 
 TEST_CASE("of a mistake of many threads all are counted") {
