@@ -1,16 +1,12 @@
 // What the programs of all lessons have in common: sections, options, checks, exit status.
 #include "common/cli/program.hpp"
 
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <new>
 #include <stdexcept>
 #include <string>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -81,18 +77,12 @@ Outcome run_program(std::vector<std::string> arguments) {
     program.section("save", "Where results go", [&] {
       const auto& directory = program.save_directory();
       std::printf("%s\n", directory ? directory->c_str() : "nowhere");
-      for (int i = 0; directory && i < 50; ++i) {
-        write_file(*directory / "result", std::string(10000, 'x'));
-      }
     });
     program.section("throw", "An error", [] { throw std::runtime_error("the reason"); });
     program.section_apart("controls", "An error that holds a file's text",
                           [] { throw std::runtime_error("\x1b[2J two\nlines, größer"); });
     program.section_apart("lines", "An error as the lab reports a deadlock",
                           [] { throw std::runtime_error("deadlock:\n  1 waits\n  2 \x1b ends"); });
-    program.section_apart("long", "A check with a long name", [&] {
-      program.check("a check whose line is longer than it looks", 0, 1);
-    });
     std::string picture = "-", drawing;
     program.output("--picture", picture, "a file to write");
     program.section("memory", "Too much memory", [] { throw std::bad_alloc(); });
@@ -338,21 +328,6 @@ TEST_CASE("every check adds a line to the summary; that of a verdict shows the b
         "FAIL\t09_example\td_v\tnan\t7.50e-01\n");
 }
 
-TEST_CASE("a summary that cannot be continued, on a full disk for example, gives status 2") {
-  const TemporaryDirectory directory;
-  const fs::path summary = directory.path() / "summary";
-  const Outcome outcome = run_in_child([&] {
-    std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{40, 40};  // a line has more
-    setrlimit(RLIMIT_FSIZE, &limit);
-    const Outcome inner = run_section("long", {"--summary", summary.string()});
-    std::printf("%d\n", inner.status);
-    return 0;
-  });
-  // The child's own files are limited too.
-  CHECK(outcome.output == "2\n");
-}
-
 TEST_CASE("output files are checked before any work, and not written") {
   const TemporaryDirectory directory;
   const fs::path file = directory.path() / "picture";
@@ -376,27 +351,6 @@ TEST_CASE("output files are checked before any work, and not written") {
     CHECK(with(option, "-").error == "");
   }
   const fs::directory_iterator entries(directory.path());
-  CHECK(std::distance(begin(entries), end(entries)) == 1);
-}
-
-TEST_CASE("several programs share one folder and one summary") {
-  const TemporaryDirectory directory;
-  const std::string save = (directory.path() / "save").string(),
-                    summary = (directory.path() / "summary").string();
-  std::vector<pid_t> programs;
-  for (int i = 0; i < 4; ++i) {
-    programs.push_back(fork());
-    if (programs.back() != 0) continue;
-    const Outcome outcome = run_section("save", {"--save", save, "--summary", summary});
-    std::fputs(outcome.error.c_str(), stderr);
-    _exit(outcome.status);
-  }
-  for (const pid_t program : programs) {
-    int status = 1;
-    CHECK(waitpid(program, &status, 0) == program);
-    CHECK(status == 0);
-  }
-  const fs::directory_iterator entries(save);
   CHECK(std::distance(begin(entries), end(entries)) == 1);
 }
 

@@ -1,7 +1,6 @@
 // Files that appear whole or not at all, and text inside of XML and JSON and on a terminal.
 #include "common/data/files.hpp"
 
-#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <fcntl.h>
@@ -16,7 +15,6 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
 
 using namespace fa;
@@ -201,21 +199,4 @@ TEST_CASE("a terminal gets no character that it would obey, and no invalid UTF-8
   // Longer than need be: the same character in one byte more.
   CHECK(printable("\xc0\x9b \xe0\x80\x9b") == "\\xc0\\x9b \\xe0\\x80\\x9b");
   CHECK(printable("\xf0\x80\x80\x9b") == "\\xf0\\x80\\x80\\x9b");
-}
-
-TEST_CASE("random bytes become text without controls that stays as it is") {
-  for (std::uint64_t i = 0; i < 20000; ++i) {
-    std::string bytes;
-    const auto drawn = [&](std::uint64_t k) { return random_bits(i, k) >> 11; };
-    for (std::uint64_t k = 1; k <= drawn(0) % 24; ++k) {  // bytes and characters, mixed
-      bytes += drawn(100 + k) % 2 == 0 ? std::string(1, static_cast<char>(drawn(k)))
-                                       : utf8(static_cast<std::uint32_t>(drawn(k) % 0x3000));
-    }
-    const std::string shown = printable(bytes);
-    CAPTURE(shown);
-    REQUIRE(std::all_of(shown.begin(), shown.end(),
-                        [](char c) { return static_cast<unsigned char>(c) >= 32 && c != 127; }));
-    REQUIRE(printable(shown) == shown);
-    REQUIRE(shown.size() >= bytes.size());
-  }
 }

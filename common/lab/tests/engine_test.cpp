@@ -229,20 +229,6 @@ TEST_CASE("a thread that polls a plain flag in an endless loop ends the launch")
                  "thread 0 of block (0, 0, 0) has run for"));
 }
 
-__global__ void stores_far_away(float* out, std::int64_t offset) {
-  out[offset] = 1;
-}
-
-TEST_CASE("a store far from its buffer names the buffer and ends the launch") {
-  DeviceBuffer<float> out(1000);
-  for (const std::int64_t offset : {5000LL, 2147483000LL, -2147483000LL}) {
-    CHECK(contains(message_of<std::runtime_error>([&] {
-                     launch(stores_far_away, {{2}, {32}}, out.data(), offset);
-                   }),
-                   fmt::format("it uses byte {} of a buffer of 4000 bytes", 4 * offset)));
-  }
-}
-
 __global__ void meets_forever(float* out, bool in_a_warp) {
   for (int step = 1; step < 64; step *= 1) {  // the step was forgotten
     if (in_a_warp) {
