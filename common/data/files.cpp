@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <fstream>
+#include <map>
 #include <random>
 #include <stdexcept>
 #include <system_error>
@@ -31,7 +32,7 @@ bool in_place(const fs::path& path) {
          path.lexically_normal().string().compare(0, 5, "/dev/") == 0;
 }
 
-// A new file that takes the place of another one, or disappears.
+// A new file beside the one that it replaces: removed unless it has become that one.
 class Partial {
  public:
   // Errors name `asked`.
@@ -41,24 +42,21 @@ class Partial {
     errno = 0;
     file.open(path_, std::ios::binary);
     if (file) return;
-    const std::string why = system_error(),
-                      shown = printable(folder.empty() ? "." : folder.string());
-    std::error_code ignored;
-    if (!fs::exists(shown, ignored)) refuse_path(asked, "there is no folder " + shown);
-    refuse_path(asked, fmt::format("no file can be made in {}: {}", shown, why));
+    refuse_path(asked,
+                fmt::format("no file can be made in {}: {}",
+                            printable(folder.empty() ? "." : folder.string()), system_error()));
   }
   ~Partial() {
     file.close();
     std::error_code ignored;
-    if (!path_.empty()) fs::remove(path_, ignored);
+    fs::remove(path_, ignored);
   }
   Partial(const Partial&) = delete;
   Partial& operator=(const Partial&) = delete;
 
-  // Writes a byte, to see whether there is room.
-  void probe() {
-    file << '\n';
-    close();
+  void close() {
+    file.close();
+    if (!file) refuse_path(asked_, system_error());
   }
   void become(const fs::path& target) {
     close();
@@ -67,17 +65,19 @@ class Partial {
     if (fs::exists(old)) fs::permissions(path_, old.permissions(), error);
     fs::rename(path_, target, error);
     if (error) refuse_path(asked_, error.message());
-    path_.clear();
   }
   std::ofstream file;
 
  private:
-  void close() {
-    file.close();
-    if (!file) refuse_path(asked_, system_error());
-  }
   fs::path asked_, path_;
 };
+
+// Writes a byte into a new file of a folder, to see whether there is room.
+void probe(const fs::path& asked, const fs::path& folder) {
+  Partial partial(asked, folder);
+  partial.file << '\n';
+  partial.close();
+}
 
 // The file that links lead to; refuses what cannot be replaced.
 fs::path target_of(const fs::path& path) {
@@ -122,14 +122,6 @@ std::size_t harmless_bytes(std::string_view text) {
              : bytes;
 }
 
-// A text with another one for some of its characters.
-template <class Escaped>
-std::string replaced(const std::string& text, Escaped escaped) {
-  std::string result;
-  for (const char c : text) result += escaped(c);
-  return result;
-}
-
 }  // namespace
 
 void write_file(const fs::path& path, const std::function<void(std::ostream&)>& write) {
@@ -150,11 +142,11 @@ void append_to_file(const fs::path& path, std::string_view line) {
 
 void check_writable(const fs::path& path) {
   const fs::path target = target_of(path);
-  if (!in_place(path)) Partial(path, target.parent_path()).probe();
+  if (!in_place(path)) probe(path, target.parent_path());
 }
 
 void check_folder_writable(const fs::path& folder) {
-  Partial(folder, folder).probe();
+  probe(folder, folder);
 }
 
 std::string printable(std::string_view bytes) {
@@ -172,22 +164,28 @@ std::string printable(std::string_view bytes) {
 }
 
 std::string xml_text(const std::string& text) {
-  return replaced(text, [](char c) -> std::string {
-    return c == '&'                               ? "&amp;"
-           : c == '<'                             ? "&lt;"
-           : c == '>'                             ? "&gt;"
-           : c == '"'                             ? "&quot;"
-           : static_cast<unsigned char>(c) < 0x20 ? " "
-                                                  : std::string(1, c);
-  });
+  static const std::map<char, const char*> names{
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}};
+  std::string result;
+  for (const char c : text) {
+    const auto name = names.find(c);
+    const bool control = static_cast<unsigned char>(c) < 0x20;
+    result += name != names.end() ? name->second : std::string(1, control ? ' ' : c);
+  }
+  return result;
 }
 
 std::string json_text(const std::string& text) {
-  const std::string inner = replaced(text, [](char c) -> std::string {
-    if (static_cast<unsigned char>(c) < 0x20) return fmt::format("\\u{:04x}", static_cast<int>(c));
-    return (c == '"' || c == '\\' ? "\\" : "") + std::string(1, c);
-  });
-  return '"' + inner + '"';
+  std::string result = "\"";
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20) {
+      result += fmt::format("\\u{:04x}", static_cast<int>(c));
+      continue;
+    }
+    if (c == '"' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result + '"';
 }
 
 }  // namespace fa

@@ -15,7 +15,7 @@ namespace fa::FA_TARGET {
 /// An entry of the table. Its kind is that of a lab::Finding, or "deadlock": then the launch
 /// throws.
 struct BrokenHopperKernel : BrokenKernel {
-  std::string says;    ///< words of the message
+  std::string says{};  ///< values that the message has; may be empty
   std::string file{};  ///< in this folder, which has the marked lines
 };
 

@@ -172,8 +172,7 @@ inline std::vector<BrokenHopperKernel> broken_warps() {
            "at an address 8 bytes beyond a multiple of 16"},
           {{"shuffles_in_two_branches", "Lanes shuffle in two branches.", "warp",
             "branches: second half", "branches: first half",
-            one_warp(shuffles_in_two_branches<true>, shuffles_in_two_branches<false>)},
-           "move it out of the branch"},
+            one_warp(shuffles_in_two_branches<true>, shuffles_in_two_branches<false>)}},
           {{"shuffle_from_outside", "A shuffle takes from outside of its mask.", "warp",
             "outside: shuffle", "",
             one_warp(shuffle_from_outside<true>, shuffle_from_outside<false>)},
@@ -196,8 +195,7 @@ inline std::vector<BrokenHopperKernel> broken_warps() {
             "early: read", "early: written",
             [](bool broken) {
               launch_early(previous_kernel, broken ? early_kernel<true> : early_kernel<false>);
-            }},
-           "grid_dependency_wait() is missing before this line"},
+            }}},
       });
 }
 

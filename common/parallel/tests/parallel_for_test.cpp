@@ -10,7 +10,6 @@
 #include <stdexcept>
 #include <stdlib.h>
 #include <string>
-#include <sys/resource.h>
 #include <thread>
 #include <vector>
 
@@ -158,31 +157,3 @@ TEST_CASE("a call may itself call parallel_for") {
   });
   CHECK(calls == 4 * 5 * 6);
 }
-
-// The sanitizers themselves need more address space than this test leaves.
-#if defined(__SANITIZE_ADDRESS__)
-#define FA_ADDRESS_SANITIZER
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define FA_ADDRESS_SANITIZER
-#endif
-#endif
-#ifndef FA_ADDRESS_SANITIZER
-TEST_CASE("where the system gives no more threads the others do the work") {
-  const auto child = testing::run_in_child([] {
-    // The stacks of 1000 threads do not fit.
-    const rlimit limit{1u << 28, 1u << 28};
-    if (setrlimit(RLIMIT_AS, &limit) != 0) return 98;
-    const Threads setting("1000");
-    std::atomic<int> calls{0};
-    parallel_for(1000, [&](std::int64_t) {
-      ++calls;
-      // Long enough for all threads to be started.
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    });
-    return calls == 1000 ? 0 : 1;
-  });
-  CHECK(child.status == 0);
-  CHECK(child.error == "");
-}
-#endif

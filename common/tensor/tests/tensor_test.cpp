@@ -415,28 +415,6 @@ TEST_CASE("normal numbers have the moments of the normal distribution") {
   CHECK(std::abs(other) < 5 * sigma);
 }
 
-TEST_CASE("uniform numbers fill their range evenly") {
-  const int n = 1 << 16, buckets = 64;
-  const auto x = [](int i) { return random_uniform(7, static_cast<std::uint64_t>(i)); };
-  std::vector<int> counts(buckets);
-  double mean = 0, next = 0;
-  for (int i = 0; i < n; ++i) {
-    REQUIRE(x(i) >= 0);
-    REQUIRE(x(i) < 1);
-    ++counts[static_cast<std::size_t>(x(i) * buckets)];
-    mean += x(i) / n;
-    next += (x(i) - 0.5) * (x((i + 1) % n) - 0.5) / n;
-  }
-  const double variance = 1.0 / 12, sigma = std::sqrt(variance / n);
-  CHECK(std::abs(mean - 0.5) < 5 * sigma);
-  CHECK(std::abs(next) < 5 * variance / std::sqrt(double(n)));
-  // Chi squared with 63 degrees of freedom: mean 63, variance 126.
-  double chi_squared = 0;
-  const double expected = double(n) / buckets;
-  for (int count : counts) chi_squared += (count - expected) * (count - expected) / expected;
-  CHECK(std::abs(chi_squared - (buckets - 1)) < 5 * std::sqrt(2.0 * (buckets - 1)));
-}
-
 TEST_CASE("poison makes every element of a view NaN and no other") {
   for_each_type([](auto tag) {
     using T = decltype(tag);
