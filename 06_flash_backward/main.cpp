@@ -7,7 +7,6 @@ int main(int argc, char** argv) {
   fa::cli::Program program("06_flash_backward",
                            "Lesson 06: the backward pass: derivation, kernels and training.");
   fa::backward::add_derivation(program);
-  fa::backward::add_autograd(program);
   fa::backward::add_kernels(program, backends);
   fa::backward::add_training(program, backends);
   return program.run(argc, argv);

@@ -154,11 +154,12 @@ void on_ranks(const Choice& choice, const std::function<void(Comm&)>& body) {
 
 // Every chosen form and mask on this run's ranks, against lesson 01.
 void check_ranks(cli::Program& program, const Choice& choice) {
+  const int ranks = mpi_started_this() ? mpi_ranks() : static_cast<int>(choice.ranks);
   for (const bool causal : {false, true}) {
     if (choice.mask == (causal ? "full" : "causal")) continue;
     const Reference reference({choice.shape, causal}, attention::Type::kFloat32);
     for (const Method method : methods_of(choice)) {
-      const Problem problem{choice.shape, causal, order_of(method), static_cast<int>(choice.ranks)};
+      const Problem problem{choice.shape, causal, order_of(method), ranks};
       Results results;
       std::int64_t unexpected = 0;  // of rank 0, which has all
       on_ranks(choice, [&](Comm& comm) {
@@ -210,11 +211,8 @@ int main(int argc, char** argv) {
   Large large;
   std::string pass = "all";
   const bool processes = mpi_started_this();
-  bool quiet = false;
-  if (processes) {
-    quiet = begin_mpi(argc, argv) > 0 && std::freopen("/dev/null", "w", stdout) != nullptr;
-    choice.ranks = mpi_ranks();
-  }
+  const bool quiet =
+      processes && begin_mpi(argc, argv) > 0 && std::freopen("/dev/null", "w", stdout) != nullptr;
   cli::Program program(kName, "Lesson 06: attention over several ranks, checked on CPUs.");
   add_options(program, choice);
   program.option("--pass", pass, {"all", "forward", "backward"}, "pass of the model");

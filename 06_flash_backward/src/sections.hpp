@@ -15,13 +15,10 @@ namespace fa::backward {
 /// From the derivative to gradients by tiles (derivation_sections.cpp).
 void add_derivation(cli::Program& program);
 
-/// The tape (autograd_sections.cpp).
-void add_autograd(cli::Program& program);
-
 /// The kernels (kernel_sections.cpp). Adds options, too.
 void add_kernels(cli::Program& program, const std::vector<Backend>& backends);
 
-/// Training, as a section and as a command (train_sections.cpp).
+/// The tape and training (training_sections.cpp).
 /// @param backends with the lab; must outlive the program
 void add_training(cli::Program& program, const std::vector<Backend>& backends);
 

@@ -20,7 +20,7 @@ TEST_CASE("each statement of the derivation holds") {
     CHECK(c.difference <= c.allowed);
     CHECK(c.allowed <= naive::kDifferenceTolerance);
   }
-  CHECK(statements().size() == 16);
+  CHECK(statements().size() == 12);
 }
 
 TEST_CASE("the best step is where Taylor's error meets rounding") {

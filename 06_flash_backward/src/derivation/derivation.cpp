@@ -112,45 +112,10 @@ struct FromScores {
   double loss() const { return (probs().cwiseProduct(z) * v).cwiseProduct(d_o).sum(); }
 };
 
-FromScores from_scores(std::uint64_t seed, bool dropout) {
+FromScores from_scores(std::uint64_t seed) {
   const HeadProblem problem = head_problem(seed);
-  FromScores result{random_matrix(7, 5, seed + 10), dropout_of(problem), only_head(problem.v),
-                    only_head(problem.d_o)};
-  if (!dropout) result.z.setOnes();
-  return result;
-}
-
-Comparison delta_comparison(const char* what, const FromScores& x) {
-  const Matrix<double> p = x.probs();
-  const Matrix<double> o = p.cwiseProduct(x.z) * x.v;
-  const Matrix<double> d_p = (x.d_o * x.v.transpose()).cwiseProduct(x.z);
-  const Vector<double> from_probs = p.cwiseProduct(d_p).rowwise().sum();
-  const Vector<double> from_outputs = x.d_o.cwiseProduct(o).rowwise().sum();
-  return {what, difference(from_outputs, from_probs), kRounding};
-}
-
-// By how much the loss moves when a score is moved, against the formula; hidden or visible scores
-// only.
-Comparison scores_comparison(const char* what, bool masked) {
-  FromScores x = from_scores(5, true);
-  const Matrix<double> moved = gradient_of([&] { return x.loss(); }, x.s);
-  const Matrix<double> p = x.probs();
-  const Matrix<double> d_p = (x.d_o * x.v.transpose()).cwiseProduct(x.z);
-  Matrix<double> d_s(p.rows(), p.cols());
-  for (std::int64_t i = 0; i < p.rows(); ++i) {
-    d_s.row(i) = softmax_backward(p.row(i), d_p.row(i));
-  }
-  double worst = 0;
-  const double largest = moved.cwiseAbs().maxCoeff();
-  for (std::int64_t i = 0; i < p.rows(); ++i) {
-    for (std::int64_t j = 0; j < p.cols(); ++j) {
-      if ((j > i + p.cols() - p.rows()) != masked) continue;
-      const double d = masked ? std::abs(moved(i, j)) + std::abs(d_s(i, j))
-                              : std::abs(moved(i, j) - d_s(i, j)) / largest;
-      worst = naive::worse(worst, d);
-    }
-  }
-  return {what, worst, masked ? 0 : kDifferenceTolerance};
+  return {random_matrix(7, 5, seed + 10), dropout_of(problem), only_head(problem.v),
+          only_head(problem.d_o)};
 }
 
 }  // namespace
@@ -324,15 +289,6 @@ Comparison vector_times_jacobian_is_a_gradient() {
   return {"u^T J = gradient of u . f(x)", difference(product, gradient), kDifferenceTolerance};
 }
 
-Comparison chain_rule() {
-  const Vector<double> x = random_vector(4, 22), y = first(x);
-  const Matrix<double> product = jacobian(second, y) * jacobian(first, x);
-  const Matrix<double> composed =
-      jacobian([](const Vector<double>& at) { return second(first(at)); }, x);
-  return {"J of f(g(x)) = J of f times J of g", difference(product, composed),
-          kDifferenceTolerance};
-}
-
 // A loss of three functions in a row, differentiated from the loss inwards, a vector at a time.
 Comparison reverse_mode() {
   //! [reverse]
@@ -366,23 +322,14 @@ Comparison score_gradients_sum_to_zero() {
   return {"a row of dS sums to 0", std::abs(d_s.sum()) / d_s.cwiseAbs().maxCoeff(), kRounding};
 }
 
-struct Product {
-  Matrix<double> a = random_matrix(3, 4, 10), b = random_matrix(4, 5, 11),
-                 d_c = random_matrix(3, 5, 12);
-  double loss() const { return (a * b).cwiseProduct(d_c).sum(); }
-};
-
-Comparison product_gradient_of_first() {
-  Product x;
-  const auto numerical = gradient_of([&] { return x.loss(); }, x.a);
-  return {"C = A B: dA = dC B^T", difference(product_backward(x.a, x.b, x.d_c).d_a, numerical),
-          kDifferenceTolerance};
-}
-
-Comparison product_gradient_of_second() {
-  Product x;
-  const auto numerical = gradient_of([&] { return x.loss(); }, x.b);
-  return {"C = A B: dB = A^T dC", difference(product_backward(x.a, x.b, x.d_c).d_b, numerical),
+Comparison product_gradients() {
+  Matrix<double> a = random_matrix(3, 4, 10), b = random_matrix(4, 5, 11);
+  const Matrix<double> d_c = random_matrix(3, 5, 12);
+  const auto loss = [&] { return (a * b).cwiseProduct(d_c).sum(); };
+  const ProductGradients gradients = product_backward(a, b, d_c);
+  return {"C = A B: dA = dC B^T, dB = A^T dC",
+          naive::worse(difference(gradients.d_a, gradient_of(loss, a)),
+                       difference(gradients.d_b, gradient_of(loss, b))),
           kDifferenceTolerance};
 }
 
@@ -394,21 +341,33 @@ Comparison weights_from_lse() {
           kRounding};
 }
 
+// With dropout: dP = (dO V^T) * Z and O = (P * Z) V, elementwise.
 Comparison delta_identity() {
-  return delta_comparison("rowsum(P o dP) = rowsum(dO * O)", from_scores(14, false));
+  const FromScores x = from_scores(15);
+  const Matrix<double> p = x.probs();
+  const Matrix<double> o = p.cwiseProduct(x.z) * x.v;
+  const Matrix<double> d_p = (x.d_o * x.v.transpose()).cwiseProduct(x.z);
+  const Vector<double> from_probs = p.cwiseProduct(d_p).rowwise().sum();
+  const Vector<double> from_outputs = x.d_o.cwiseProduct(o).rowwise().sum();
+  return {"rowsum(P o dP) = rowsum(dO * O)", difference(from_outputs, from_probs), kRounding};
 }
 
-// Here dP = (dO V^T) * Z and O = (P * Z) V, elementwise.
-Comparison delta_identity_with_dropout() {
-  return delta_comparison("the same with dropout", from_scores(15, true));
-}
-
-Comparison masked_scores_get_no_gradient() {
-  return scores_comparison("masked scores: dS = 0", true);
-}
-
-Comparison visible_scores_get_d_s() {
-  return scores_comparison("visible scores: dS", false);
+// By how much the loss moves when a score is moved: not at all when it is masked.
+Comparison gradient_of_scores() {
+  FromScores x = from_scores(5);
+  const Matrix<double> moved = gradient_of([&] { return x.loss(); }, x.s);
+  const Matrix<double> p = x.probs();
+  const Matrix<double> d_p = (x.d_o * x.v.transpose()).cwiseProduct(x.z);
+  Matrix<double> d_s(p.rows(), p.cols());
+  for (std::int64_t i = 0; i < p.rows(); ++i) {
+    d_s.row(i) = softmax_backward(p.row(i), d_p.row(i));
+    for (std::int64_t j = i + p.cols() - p.rows() + 1; j < p.cols(); ++j) {
+      if (j >= 0 && (d_s(i, j) != 0 || moved(i, j) != 0)) {
+        d_s(i, j) = std::numeric_limits<double>::infinity();
+      }
+    }
+  }
+  return {"dS; masked scores: 0", difference(d_s, moved), kDifferenceTolerance};
 }
 
 // Attention of scale Q with scale 1 is attention of Q.
@@ -451,18 +410,14 @@ Comparison groups_sum() {
 std::vector<Comparison> statements() {
   return {slope_is_gradient_times_direction(),
           vector_times_jacobian_is_a_gradient(),
-          chain_rule(),
           reverse_mode(),
           softmax_jacobian_formula(),
           softmax_without_jacobian(),
           score_gradients_sum_to_zero(),
-          product_gradient_of_first(),
-          product_gradient_of_second(),
+          product_gradients(),
           weights_from_lse(),
           delta_identity(),
-          delta_identity_with_dropout(),
-          masked_scores_get_no_gradient(),
-          visible_scores_get_d_s(),
+          gradient_of_scores(),
           scale_of_d_q(),
           groups_sum()};
 }
