@@ -108,7 +108,7 @@ class DeviceEngine {
       workspace->zero();
     }
     data = wanted > 0 ? workspace->data() : nullptr;
-    size = static_cast<std::size_t>(workspace->count());
+    size = wanted > 0 ? static_cast<std::size_t>(workspace->count()) : 0;
   }
   static void check(int status, const char* message) {
     if (status == FA_STATUS_REFUSED) throw std::invalid_argument(message);

@@ -42,6 +42,20 @@ Text licence() {
   return Text({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
 }
 
+// The gradients of all parameters, one after the other, with the parameters of another run.
+template <class T>
+Tensor<T, 1> gradients_at(Training<T>& run, const Training<double>& at) {
+  std::vector<T> all;
+  for (std::size_t i = 0; i < run.parameters.size(); ++i) {
+    run.parameters[i]->value = at.parameters[i]->value.cast<float>().cast<T>();
+  }
+  run.loss_and_gradients(1);
+  for (const auto& x : run.parameters) {
+    all.insert(all.end(), x->grad.data(), x->grad.data() + x->grad.size());
+  }
+  return converted<T>(View<const T, 1>(all.data(), {static_cast<std::int64_t>(all.size())}));
+}
+
 // A run of each engine from the same parameters: lesson 01 in float64 and in float32, the kernels.
 void train(cli::Program& program, const Backend& backend) {
   constexpr std::int64_t kSteps = 112;
@@ -86,6 +100,9 @@ void train(cli::Program& program, const Backend& backend) {
   double last = 0;
   for (std::int64_t i = kSteps - 16; i < kSteps; ++i) last += out(i) / 16;
   program.check("mean of the last 16 losses", last, bigram_entropy(text));
+  const auto of_kernels = gradients_at(kernels, exact), of_textbook = gradients_at(textbook, exact);
+  program.check(accept("gradients of all parameters", of_kernels, gradients_at(exact, exact),
+                       of_textbook, kGradientFactor));
 }
 
 }  // namespace
