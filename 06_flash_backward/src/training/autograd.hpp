@@ -77,8 +77,9 @@ template <class T>
 Variable<T> matmul(Tape<T>& tape, const Variable<T>& x,
                    const Variable<T>& w) {
   if (x->value.cols() != w->value.rows()) {
-    throw std::invalid_argument("matmul: x has " + std::to_string(x->value.cols()) +
-                                " columns, w " + std::to_string(w->value.rows()) + " rows");
+    throw std::invalid_argument(
+        "matmul: x has " + std::to_string(x->value.cols()) + " columns, w " +
+        std::to_string(w->value.rows()) + " rows");
   }
   return tape.record(x->value * w->value, [x, w](const Matrix<T>& d_y) {
     x->grad.noalias() += d_y * w->value.transpose();
