@@ -114,7 +114,7 @@ void add_sections(cli::Program& program, const Lesson<Backend>& lesson) {
   });
   program.section_apart("schedule", "Model of the tile scheduler", flash::show_schedule);
   program.section_apart("once", "One launch of every kernel", [&] { launch_once(lesson); });
-  program.sections_in_apart({"experiments", "decode", "functors"});
+  program.sections_in_apart({"decode", "functors"});
 }
 
 }  // namespace

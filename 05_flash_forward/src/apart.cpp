@@ -5,14 +5,12 @@
 
 int main(int argc, char** argv) {
   using namespace fa;
-  cli::Program program("05_flash_forward", "Lesson 05: experiments, decode kernels and functors.");
+  cli::Program program("05_flash_forward", "Lesson 05: decode kernels and functors.");
   const cli::KernelBackends<flash::Backend> backends(program, flash::backends());
   cli::KernelOptions options;
   program.option("--kernel", options.kernel,
                  "section decode: only kernels whose name contains this text");
-  cli::add_record_options(program, options, "sections experiments, decode and functors");
-  program.section_apart("experiments", "Experiments: tiles, types and lengths",
-                        [&] { flash::show_experiments(program, backends.used(), options); });
+  cli::add_record_options(program, options, "sections decode and functors");
   program.section_apart("decode", "Decode kernels: few queries, many keys",
                         [&] { flash::decode::show_decode(program, options); });
   program.section_apart("functors", "Masks and scores by functors",

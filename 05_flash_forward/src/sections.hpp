@@ -1,6 +1,6 @@
 /// @file
 /// Sections of this lesson's program that no other lesson has: global memory traffic by formulas
-/// and by counting, timelines of an SM, and experiments with tiles, types and lengths.
+/// and by counting, and timelines of an SM.
 #pragma once
 
 #include <string>
@@ -53,14 +53,5 @@ on_lab::TileScheduler modelled_scheduler(int length);
 
 /// The section "schedule": bytes and idle time for several numbers of heads together.
 void show_schedule();
-
-/// The section "experiments". Tiles are checked, and in the watched lab their traffic is counted;
-/// on a GPU they are timed. Errors of each type are measured. Lengths are timed on a GPU.
-/// @param backend the lab or a GPU
-/// @param record  of what was measured on a GPU, written at the end
-/// @throws std::invalid_argument when there is a file for the record, and no GPU is used
-/// @throws std::runtime_error when the device reports an error, or the record cannot be written
-void show_experiments(cli::Program& program, const Backend& backend,
-                      const cli::RecordOptions& record);
 
 }  // namespace fa::flash

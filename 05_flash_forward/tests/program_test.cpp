@@ -53,22 +53,6 @@ TEST_CASE("section once launches a kernel with and without the mask") {
   testing::check_once(kProgram, "08_edge_masks", {"float16, D 64", "float16, D 64, causal"}, 40);
 }
 
-TEST_CASE("the experiments try every tile and type, on the CPU without times") {
-  const auto result = run(kProgram + " --device cpu --section experiments");
-  CAPTURE(result.output);
-  CHECK(result.status == 0);
-  CHECK(result.error == "");
-  for (const char* tile : {"128 x 96, 4 warps", "256 x 64, 8 warps"}) {
-    CHECK(contains(result.output, std::string(" 64  ") + tile));
-  }
-  CHECK(contains(result.output, "128  256 x 192, 8 warps     262144              -           -"));
-  CHECK(contains(result.output, "tiles: largest error / limit"));
-  CHECK(contains(result.output, "LSE     bfloat16  128  16_mirrored_tiles "));
-  CHECK(contains(result.output, "No GPU is used, so no kernel is timed."));
-  CHECK(contains(result.output, "PASS  tiles, traffic formula: no unexpected bytes") ==
-        is_traced(traced(kProgram, "--size 8 --kernel 08_edge_masks")));
-}
-
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   testing::check_refused(kProgram,
                          {{"--size -1", "--size"},
@@ -81,8 +65,7 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
                           {"--device cpu --section time --results file", "none is used"},
                           {"--device cpu --section kernels --kernel 99", "no such kernel"},
                           {"--device cpu --section kernels --results file", "none is used"},
-                          {"--device cpu --section timeline --kernel 99", "no such kernel"},
-                          {"--device cpu --section experiments --results file", "none is used"}});
+                          {"--device cpu --section timeline --kernel 99", "no such kernel"}});
 }
 
 TEST_CASE("resources of the kernels: their own lines, threads, stages") {
