@@ -61,12 +61,12 @@ LESSON = """# Lesson one
 
 Back to [the front](../README.md). See `fa::twice()`.
 
-- It has <!-- value: [06 12 tflops] -->644<!-- /value --> TFLOP/s.
-  It is *faster*. <!-- claim: [06 12 tflops] > 1 -->
+- It has <!-- fact: backward.tflops 12 -->644<!-- /fact --> TFLOP/s.
+  It is *faster*. <!-- fact: backward.faster 12 11 -->
 
 | a | b |
 |---|---|
-| one | <!-- value: [06 12 tflops] -->645<!-- /value --> ms <!-- arithmetic --> |
+| one | <!-- fact: backward.tflops 12 -->645<!-- /fact --> ms |
 
 1. [First](1_first.md), then
 2. [*Second*](2_second.md); [again](2_second.md).
