@@ -57,6 +57,7 @@ void exchange(const Problem& problem, int me, Kind kind, T* by_positions, T* by_
 template <class Rank>
 struct Heads {
   using T = typename Rank::T;
+  /// Takes the rank's buffers.
   explicit Heads(Rank& of) : rank(of), shape(of.problem.shape) {
     const std::int64_t group = shape.heads / shape.kv_heads;
     shape.kv_heads = kv_heads_of(rank.problem, rank.me).size();
@@ -75,6 +76,7 @@ struct Heads {
   }
   /// K and V of own positions, or their gradients.
   T* second(typename Rank::template Buffer<T>& block) { return block.data() + block.count() / 2; }
+  /// @{ Adds what goes between own positions and own heads, `back` to the positions.
   template <class X>
   void exchange_q(X* by_positions, X* by_heads, std::int64_t columns, bool back) {
     exchange(rank.problem, rank.me, {false, columns}, by_positions, by_heads, back, messages);
@@ -82,12 +84,14 @@ struct Heads {
   void exchange_k(T* by_positions, T* by_heads, bool back) {
     exchange(rank.problem, rank.me, {true, shape.head_dim}, by_positions, by_heads, back, messages);
   }
+  /// @}
   /// Sends and receives what the calls above have added.
   void move() {
     rank.start(messages);
     rank.wait();
     messages = {};
   }
+  /// The rank's heads as one piece.
   Piece<T> piece() const {
     return {shape, rank.problem.causal, q, k, v, shape.length_q, shape.length_k};
   }

@@ -49,6 +49,7 @@ struct Arrived {
 /// The ranks of a run, seen from one of them.
 class Comm {
  public:
+  /// One of `size` ranks.
   Comm(int rank, int size) : rank_(rank), size_(size) {}
   virtual ~Comm() = default;
   Comm(const Comm&) = delete;
@@ -74,6 +75,7 @@ class Comm {
   void set_fault(std::string kind) { fault_ = std::move(kind); }
 
  protected:
+  /// What start() does where no fault is set.
   virtual void begin(const Messages& messages) = 0;
 
  private:

@@ -17,19 +17,23 @@ namespace fa::ring {
 class CpuEngine {
  public:
   using T = float;
+  /// Memory that begins as NaN.
   template <class X>
   class Buffer {
    public:
+    /// @{ As DeviceBuffer.
     explicit Buffer(std::int64_t count)
         : elements_(static_cast<std::size_t>(count), std::numeric_limits<X>::quiet_NaN()) {}
     X* data() { return elements_.data(); }
     const X* data() const { return elements_.data(); }
     std::int64_t count() const { return static_cast<std::int64_t>(elements_.size()); }
+    /// @}
 
    private:
     std::vector<X> elements_;
   };
 
+  /// @{ What Rank says of an engine.
   explicit CpuEngine(Comm& comm) : comm_(comm) {}
   void start(const Messages& messages) { comm_.start(messages); }
   void wait() { comm_.wait(); }
@@ -81,6 +85,7 @@ class CpuEngine {
     std::fill_n(result, elements, 0.0f);
     for (std::int64_t i = 0; i < count * elements; ++i) result[i % elements] += blocks[i];
   }
+  /// @}
 
  private:
   static AttentionOptions options_of(const Piece<float>& p) {

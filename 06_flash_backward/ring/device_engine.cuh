@@ -24,9 +24,11 @@ class DeviceEngine {
   using Buffer = DeviceBuffer<X>;
   using Piece = ring::Piece<T>;
 
+  /// @{ What ring::Rank says of an engine.
   DeviceEngine(Links& links, const Stream& stream) : links_(links), stream_(stream) {}
   void start(const ring::Messages& messages) { links_.start(messages); }
   void wait() { links_.wait(); }
+  /// @}
 
   /// @throws std::invalid_argument for a problem that the interface refuses
   /// @throws std::runtime_error when the device reports an error
@@ -57,6 +59,7 @@ class DeviceEngine {
     check(fa_backward(&g), fa_backward_last_error());
   }
 
+  /// @{ What ring::Rank says of an engine.
   void merge_part(const PartRows& part, const T* o, const float* lse, Sums<T> sums,
                   float* lse_sum) {
     launch_rows(stream_, part.heads * part.rows, part.head_dim, fa::FA_TARGET::merge_part<T>, part,
@@ -72,6 +75,7 @@ class DeviceEngine {
   void add_blocks(const float* blocks, int count, std::int64_t elements, T* result) {
     launch_flat(stream_, elements, sum_blocks<T>, blocks, count, elements, result);
   }
+  /// @}
 
  private:
   static fa_strides strides(const Piece& p, std::int64_t heads, std::int64_t rows) {

@@ -121,6 +121,7 @@ struct Reference {
   flash::Checker of_forward;
   fa::backward::Checker of_backward;
 
+  /// Inputs of normally distributed values.
   Reference(const Problem& problem, attention::Type type)
       : whole(attention::problem_of(type, problem.shape, problem.causal)),
         inputs(fa::backward::make_inputs(whole, attention::Values::kNormal, 1)),

@@ -56,6 +56,7 @@ class Rank {
   template <class X>
   using Buffer = typename Engine::template Buffer<X>;
 
+  /// Allocates the memory of one rank.
   Rank(Engine& of, const Problem& problem_of_all, int rank)
       : engine(of),
         problem(problem_of_all),
@@ -111,8 +112,10 @@ class Rank {
     messages.receive((me + ranks() - 1) % ranks(), receive, block_elements(owner(step + 1)));
     return messages;
   }
+  /// @{ As Comm.
   void start(const Messages& messages) { engine.start(messages); }
   void wait() { engine.wait(); }
+  /// @}
 
   /// Attention of the rank's queries over a block of keys, merged into O and LSE.
   /// @param step 0 for the first block, P - 1 for the last
