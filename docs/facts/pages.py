@@ -27,7 +27,7 @@ def value_of(name):
         raise Problem(f"there is no fact {name} in docs/facts.")
     try:
         value = known[name](*arguments)
-    except (ArithmeticError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, KeyError, OSError, TypeError, ValueError) as error:
         raise Problem(f"the fact {name}: {type(error).__name__}: {error}.") from error
     return value if isinstance(value, (bool, list)) else each(value)
 

@@ -179,40 +179,28 @@ def parts(lines):
     return found
 
 
-def cut(found, rows=None, columns=None):
+def cut(found, rows, columns):
     """The parts with the tables cut down to these rows and columns; both may be patterns, `07_*`.
     None keeps all of them."""
-    if not any(isinstance(part, Table) for part in found):
+    names = {row[0] for part in found if isinstance(part, Table) for row in part.rows}
+    if not names:
         raise Problem("the program printed no table; rows and columns are of tables.")
-    kept, names, gone, stays = [], set(), set(), set()
-    below, wanted = None, True
-    for part in found:
-        if not isinstance(part, Table):
-            # The lines below a table go with it; see parts().
-            if wanted or part is not below:
-                kept.append(part)
-            continue
-        below = part.below
-        for row in part.rows if rows is not None else []:
-            matching = [name for name in rows if fnmatch.fnmatchcase(row[0], name)]
-            names.update(matching)
-            (stays if matching else gone).add(row[0])
-        if rows is not None:
+    for pattern in rows or ():
+        if not fnmatch.filter(names, pattern):
+            raise Problem(f"no table has a row '{pattern}'.")
+    stays = {name for name in names if any(fnmatch.fnmatchcase(name, r) for r in rows or "*")}
+    kept = []
+    for before, part in zip([None, *found], found):
+        if isinstance(part, Table):
             part.rows = [row for row in part.rows if row[0] in stays]
-        if wanted := bool(part.rows):
-            if columns is not None:
+            if part.rows and columns is not None:
                 part.keep_columns(columns)
-            kept.append(part)
-    missing = [name for name in rows or () if name not in names]
-    if missing:
-        raise Problem(f"no table has a row '{missing[0]}'.")
-    gone -= stays
-    return [
-        part if isinstance(part, Table) else lines
-        for part in kept
-        if isinstance(part, Table)
-        or (lines := [t for t in part if not ((m := CHECK.match(t)) and m[1] in gone)])
-    ]
+            kept += [part] if part.rows else []
+        # The lines below a table go with it; see parts().
+        elif not isinstance(before, Table) or part is not before.below or before.rows:
+            gone = names - stays
+            kept.append([t for t in part if not ((m := CHECK.match(t)) and m[1] in gone)])
+    return list(filter(None, kept))
 
 
 def markdown(lines, rows=None, columns=None):
