@@ -24,6 +24,7 @@ namespace fa::backward {
 /// it.
 template <class T>
 struct Node {
+  /// With the gradient 0.
   explicit Node(Matrix<T> of) : value(std::move(of)) {}
   Matrix<T> value;
   /// Same shape; each use of the value adds to it.
@@ -44,6 +45,7 @@ class Tape {
   /// gradients of its arguments.
   using Vjp = std::function<void(const Matrix<T>& d_result)>;
 
+  /// Adds an operation, and returns its result.
   //! [record]
   Variable<T> record(Matrix<T> result, Vjp vjp) {
     auto node = std::make_shared<Node<T>>(std::move(result));
@@ -72,6 +74,8 @@ class Tape {
   std::vector<Step> steps_;
 };
 
+/// The matmul of x and w.
+/// @throws std::invalid_argument when their shapes do not fit
 //! [matmul]
 template <class T>
 Variable<T> matmul(Tape<T>& tape, const Variable<T>& x,

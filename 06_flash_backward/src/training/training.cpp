@@ -222,10 +222,12 @@ void Training<T>::adam() {
   }
 }
 
+/// @cond
 template AttentionEngine<float> naive_engine<float>();
 template AttentionEngine<double> naive_engine<double>();
 template AttentionEngine<double> tiled_engine<double>();
 template class Training<float>;
 template class Training<double>;
+/// @endcond
 
 }  // namespace fa::backward
