@@ -44,7 +44,6 @@ Program::Program(std::string lesson, std::string description)
     : lesson_(std::move(lesson)),
       command_line_(new CommandLine{CLI::App(std::move(description), lesson_)}) {
   CLI::App& app = command_line_->app;
-  app_ = &app;
   app.add_option("--device", device_,
                  "where kernels run: cpu is the lab, gpu an NVIDIA GPU, auto a GPU "
                  "where there is one, else the lab")
@@ -61,31 +60,35 @@ Program::Program(std::string lesson, std::string description)
 
 Program::~Program() = default;
 
-void Options::option(const std::string& name, std::int64_t& value, std::int64_t low,
+void Program::option(const std::string& name, std::int64_t& value, std::int64_t low,
                      std::int64_t high, const std::string& help) {
-  app_->add_option(name, value, help)->check(CLI::Range(low, high))->capture_default_str();
+  command_line_->app.add_option(name, value, help)
+      ->check(CLI::Range(low, high))
+      ->capture_default_str();
 }
 
-void Options::option(const std::string& name, std::optional<std::int64_t>& value,
+void Program::option(const std::string& name, std::optional<std::int64_t>& value,
                      const std::string& help) {
-  app_->add_option(name, value, help);
+  command_line_->app.add_option(name, value, help);
 }
 
-void Options::option(const std::string& name, std::string& value, const std::string& help) {
-  app_->add_option(name, value, help)->capture_default_str();
+void Program::option(const std::string& name, std::string& value, const std::string& help) {
+  command_line_->app.add_option(name, value, help)->capture_default_str();
 }
 
-void Options::option(const std::string& name, std::string& value,
+void Program::option(const std::string& name, std::string& value,
                      const std::vector<std::string>& allowed, const std::string& help) {
-  app_->add_option(name, value, help)->check(CLI::IsMember(allowed))->capture_default_str();
+  command_line_->app.add_option(name, value, help)
+      ->check(CLI::IsMember(allowed))
+      ->capture_default_str();
 }
 
-void Options::output(const std::string& name, std::string& file, const std::string& help) {
-  app_->add_option(name, file, help);
+void Program::output(const std::string& name, std::string& file, const std::string& help) {
+  command_line_->app.add_option(name, file, help);
   outputs_.emplace_back(name, &file);
 }
 
-void Options::check_outputs() const {
+void Program::check_outputs() const {
   for (const auto& [name, file] : outputs_) {
     if (file->empty() || *file == "-") continue;
     try {
@@ -105,22 +108,8 @@ bool Program::on_gpu() const {
   return gpu_available_.value_or(false) && device_ != "cpu";
 }
 
-void Options::flag(const std::string& name, bool& value, const std::string& help) {
-  app_->add_flag(name, value, help);
-}
-
-Options& Program::command(const std::string& name, const std::string& description,
-                          std::function<void()> body) {
-  commands_.emplace_back();
-  Command& command = commands_.back();
-  command.app_ = app_->add_subcommand(name, description);
-  command.app_->group("Commands");
-  command.app_->fallthrough();  // to the options of the program
-  command.app_->footer(
-      "The options of the program, such as --device, apply too.\n"
-      "\nExit status: 0 success, 2 bad use or an error, 130 interrupted by Ctrl-C.");
-  command.body = std::move(body);
-  return command;
+void Program::flag(const std::string& name, bool& value, const std::string& help) {
+  command_line_->app.add_flag(name, value, help);
 }
 
 std::string Program::footer() const {
@@ -151,18 +140,6 @@ int Program::parse_and_run(int argc, char** argv) {
   }
   make_save_directory();
   check_outputs();
-  for (const Command& command : commands_) {
-    if (!command.app_->parsed()) continue;
-    if (!only_section_.empty()) {
-      throw std::invalid_argument(
-          fmt::format("--section {}: {} is a command, which has no sections", only_section_,
-                      command.app_->get_name()));
-    }
-    command.check_outputs();
-    command.body();
-    if (std::fflush(stdout) != 0) throw std::runtime_error("standard output: cannot be written");
-    return any_failed_ ? kCheckFailed : kSuccess;
-  }
   if (!only_section_.empty()) {
     if (std::count(apart_.begin(), apart_.end(), only_section_) > 0) go_on_as_apart(argv);
     run_one_section();
@@ -181,9 +158,6 @@ int Program::run(int argc, char** argv) {
   command_line_->app.footer(footer());
   try {
     return parse_and_run(argc, argv);
-  } catch (const Interrupted& interrupted) {
-    cannot_do(interrupted.what());
-    return kInterrupted;
   } catch (const PointsMissing& missing) {
     cannot_do(missing.what());
     return any_failed_ ? kCheckFailed : kPointsMissing;

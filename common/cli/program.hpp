@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <list>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -15,10 +14,6 @@
 
 #include "common/check/acceptance.hpp"
 #include "common/cli/input.hpp"
-
-namespace CLI {  // the command-line library
-class App;
-}
 
 namespace fa::cli {
 
@@ -30,51 +25,10 @@ inline constexpr int kCheckFailed = 1;
 inline constexpr int kCannotDo = 2;
 /// Exit status when a limit ended a measurement.
 inline constexpr int kPointsMissing = 3;
-/// Exit status after an orderly end by Ctrl-C: what shells report for SIGINT.
-inline constexpr int kInterrupted = 130;
-
-/// Thrown by work that Ctrl-C ended early; Program::run() prints it and returns kInterrupted.
-struct Interrupted : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-/// Something that takes options: a program, or one of its commands.
-class Options {
- public:
-  /// Adds an option that takes an integer; its present value is the default.
-  /// @param name  "--length"
-  /// @param value set by Program::run(); must outlive it
-  /// @param low   smallest allowed value
-  /// @param high  largest allowed value
-  void option(const std::string& name, std::int64_t& value, std::int64_t low, std::int64_t high,
-              const std::string& help);
-  /// Adds an optional integer; the lesson checks its range.
-  void option(const std::string& name, std::optional<std::int64_t>& value, const std::string& help);
-  /// Adds an option that takes a string; its present value is the default.
-  void option(const std::string& name, std::string& value, const std::string& help);
-  /// Adds an option that takes one of several words; its present value is the default.
-  void option(const std::string& name, std::string& value, const std::vector<std::string>& allowed,
-              const std::string& help);
-  /// Adds an option that names a file to write. Program::run() refuses a file that cannot be
-  /// written before any work begins.
-  /// @param name  "--svg"
-  /// @param file  set by Program::run(); must outlive it. Empty: none; "-", where `help` says so:
-  ///              standard output
-  void output(const std::string& name, std::string& file, const std::string& help);
-  /// Adds an option without a value.
-  void flag(const std::string& name, bool& value, const std::string& help);
-
- private:
-  friend class Program;
-  Options() = default;
-  void check_outputs() const;
-  CLI::App* app_ = nullptr;
-  std::vector<std::pair<std::string, const std::string*>> outputs_;
-};
 
 /// A lesson's program: named sections that run in order, or one of them alone (`--section NAME`,
 /// the form that the pages quote).
-class Program : public Options {
+class Program {
  public:
   /// @param lesson      name of the lesson's folder and program, "01_naive_attention"
   /// @param description one sentence for --help
@@ -106,18 +60,26 @@ class Program : public Options {
   /// With --section and one of these names this program goes on as that one.
   void sections_in_apart(std::vector<std::string> names) { apart_ = std::move(names); }
 
-  /// Adds a command: `PROGRAM NAME` runs `body` in place of the sections. The program's options
-  /// apply too.
-  /// @param name        the word to type
-  /// @param description one sentence for --help
-  /// @param body        may throw what a section may throw, and Interrupted
-  /// @return an object that takes the command's own options
-  Options& command(const std::string& name, const std::string& description,
-                   std::function<void()> body);
+  /// @{ Adds an option; its present value is the default: an integer within bounds, an optional one
+  /// whose range the lesson checks, a text, one of several words, or none (a flag).
+  /// @param name  "--length"
+  /// @param value set by run(); must outlive it
+  void option(const std::string& name, std::int64_t& value, std::int64_t low, std::int64_t high,
+              const std::string& help);
+  void option(const std::string& name, std::optional<std::int64_t>& value, const std::string& help);
+  void option(const std::string& name, std::string& value, const std::string& help);
+  void option(const std::string& name, std::string& value, const std::vector<std::string>& allowed,
+              const std::string& help);
+  void flag(const std::string& name, bool& value, const std::string& help);
+  /// @}
+  /// Adds an option that names a file to write. run() refuses a file that cannot be written before
+  /// any work begins.
+  /// @param file  empty: none; "-", where `help` says so: standard output
+  void output(const std::string& name, std::string& file, const std::string& help);
 
-  /// Parses the command line, checks that its output files can be written, and runs the sections or
-  /// a command. An exception becomes one sentence on standard error and kCannotDo or kInterrupted;
-  /// after a failed check the remaining sections still run, and the status is kCheckFailed.
+  /// Parses the command line, checks that its output files can be written, and runs the sections.
+  /// An exception becomes one sentence on standard error and kCannotDo; after a failed check the
+  /// remaining sections still run, and the status is kCheckFailed.
   /// @return the exit status
   int run(int argc, char** argv);
 
@@ -165,10 +127,8 @@ class Program : public Options {
     std::function<void()> body;
     In shown;
   };
-  struct Command : Options {
-    std::function<void()> body;
-  };
   std::string footer() const;
+  void check_outputs() const;
   int parse_and_run(int argc, char** argv);
   void make_save_directory();
   int run_sections(const std::string& program);
@@ -185,7 +145,7 @@ class Program : public Options {
   std::unique_ptr<CommandLine> command_line_;
   std::vector<Section> sections_;
   std::vector<std::string> apart_;
-  std::list<Command> commands_;
+  std::vector<std::pair<std::string, const std::string*>> outputs_;
   std::string device_ = "auto", input_directory_, save_name_, summary_file_, only_section_;
   std::optional<std::filesystem::path> save_;
   std::optional<Input> input_;
