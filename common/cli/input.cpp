@@ -35,20 +35,6 @@ std::filesystem::path shipped_input() {
   return FA_DATA_DIR;
 }
 
-std::vector<std::string> read_lines(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  if (!file) throw std::invalid_argument(fmt::format("{}: cannot be read", path.string()));
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) {
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    lines.push_back(line);
-  }
-  if (file.bad()) {  // a directory, for example
-    throw std::invalid_argument(fmt::format("{}: cannot be read", path.string()));
-  }
-  return lines;
-}
-
 Input read_input(const std::filesystem::path& directory) {
   std::error_code error;
   if (!std::filesystem::is_directory(directory, error)) {
@@ -60,7 +46,9 @@ Input read_input(const std::filesystem::path& directory) {
   input.k = read_tensor(directory / "k.npy");
   input.v = read_tensor(directory / "v.npy");
   if (std::filesystem::exists(directory / "tokens.txt", error)) {
-    for (const std::string& line : read_lines(directory / "tokens.txt")) {
+    std::ifstream file(directory / "tokens.txt");
+    for (std::string line; std::getline(file, line);) {
+      if (!line.empty() && line.back() == '\r') line.pop_back();
       input.tokens.push_back(printable(line));
     }
     if (static_cast<std::int64_t>(input.tokens.size()) != input.k.size(2)) {

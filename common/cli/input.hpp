@@ -29,8 +29,4 @@ std::filesystem::path shipped_input();
 ///   an element that is NaN or infinite, or a number of tokens that is not the number of keys
 Input read_input(const std::filesystem::path& directory);
 
-/// The lines of a text file, without their line ends (LF or CRLF).
-/// @throws std::invalid_argument when it cannot be read
-std::vector<std::string> read_lines(const std::filesystem::path& path);
-
 }  // namespace fa::cli

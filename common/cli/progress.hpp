@@ -32,8 +32,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   /// Counts one finished step.
-  /// @param note appended to the line, "loss 2.31"; may be empty
-  void step(const std::string& note = {}) {
+  void step() {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto done = static_cast<double>(++done_);
     const auto now = Clock::now();
@@ -42,9 +41,8 @@ class Progress {
     shown_ = true;
     const double elapsed = std::chrono::duration<double>(now - start_).count();
     const auto total = static_cast<double>(total_);
-    fmt::print(stderr, "{}{}: {:.0f} %, about {:.0f} s left{}{}{}", terminal_ ? "\r" : "", title_,
-               100.0 * done / total, elapsed * (total - done) / done, note.empty() ? "" : ", ",
-               note, terminal_ ? "\033[K" : "\n");
+    fmt::print(stderr, "{}{}: {:.0f} %, about {:.0f} s left{}", terminal_ ? "\r" : "", title_,
+               100.0 * done / total, elapsed * (total - done) / done, terminal_ ? "\033[K" : "\n");
     std::fflush(stderr);
   }
 

@@ -31,18 +31,6 @@ std::string input_refusal(const fs::path& directory) {
 
 }  // namespace
 
-TEST_CASE("the lines of a text file come without their ends") {
-  const TemporaryDirectory directory;
-  const fs::path path = directory.path() / "lines.txt";
-  write_file(path, "one\n\ntwo words\nwindows\r\nlast");
-  CHECK(read_lines(path) == std::vector<std::string>{"one", "", "two words", "windows", "last"});
-  write_file(path, "");
-  CHECK(read_lines(path).empty());
-  for (const fs::path& unreadable : {directory.path() / "missing.txt", directory.path()}) {
-    CHECK_THROWS_AS(read_lines(unreadable), std::invalid_argument);
-  }
-}
-
 TEST_CASE("good input is read with its tokens") {
   const TemporaryDirectory directory;
   write_good_input(directory.path());
@@ -63,7 +51,7 @@ TEST_CASE("good input is read with its tokens") {
 TEST_CASE("control characters of tokens are shown, not obeyed") {
   const TemporaryDirectory directory;
   write_good_input(directory.path());
-  write_file(directory.path() / "tokens.txt", "\x1b[31mred\nno\tUTF-8 \xff\r\ngrößer\n");
+  write_file(directory.path() / "tokens.txt", "\x1b[31mred\nno\tUTF-8 \xff\r\ngrößer");
   CHECK(read_input(directory.path()).tokens ==
         std::vector<std::string>{"\\x1b[31mred", "no\\x09UTF-8 \\xff", "größer"});
 }
