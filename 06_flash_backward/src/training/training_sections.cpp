@@ -83,8 +83,7 @@ void train(cli::Program& program, const Backend& backend) {
   Tensor<double, 1> ref({kSteps});
   Tensor<float, 1> plain({kSteps}), out({kSteps});
   cli::Progress progress("training", kSteps);
-  cli::Table table(
-      {"step", "lesson 01, float64", "kernels, float32", "difference", "lesson 01, float32"});
+  cli::Table table({"step", "lesson 01, float64", "kernels, float32", "lesson 01, float32"});
   for (std::int64_t i = 0; i < kSteps; ++i) {
     ref(i) = exact.step();
     plain(i) = static_cast<float>(textbook.step());
@@ -92,8 +91,8 @@ void train(cli::Program& program, const Backend& backend) {
     progress.step();
     const std::int64_t step = i + 1;
     if ((step & i) != 0) continue;  // powers of two
-    table.add({std::to_string(step), fmt::format("{:.4f}", ref(i)), fmt::format("{:.4f}", out(i)),
-               fmt::format("{:.1e}", out(i) - ref(i)), fmt::format("{:.1e}", plain(i) - ref(i))});
+    table.add({std::to_string(step), fmt::format("{:.5f}", ref(i)), fmt::format("{:.5f}", out(i)),
+               fmt::format("{:.5f}", plain(i))});
   }
   fmt::print("{}", table.text());
   program.check(accept("loss curve", out, ref, plain, kGradientFactor));
