@@ -23,7 +23,7 @@ void show_operations(const Backend& backend, const cli::TimelineOptions& options
                                 [](const Kernel& kernel) { return kernel.tiles.cluster == 1; })) {
     rungs.push_back(recorded(backend, *rung));
   }
-  cli::show_timelines(options, rungs, first, {}, "");
+  cli::show_timelines(options, rungs, first, "");
 }
 
 }  // namespace fa::tiled

@@ -6,13 +6,6 @@
 namespace fa::flash {
 namespace {
 
-const lab::Legend kLegend{{lab::Span::Kind::kLoad, "copy, until it arrives"},
-                          {lab::Span::Kind::kStore, "store of O"},
-                          {lab::Span::Kind::kScores, "matmul Q K^T"},
-                          {lab::Span::Kind::kOutput, "matmul P V"},
-                          {lab::Span::Kind::kWork, "softmax"},
-                          {lab::Span::Kind::kWaitsForOthers, "waits"}};
-
 Problem one_head(std::int64_t length_q, std::int64_t length_k, std::int64_t head_dim, bool causal) {
   return problem_of(Type::kFloat16, {1, 1, 1, length_q, length_k, head_dim}, causal);
 }
@@ -42,7 +35,7 @@ void show_timelines(const Backend& backend, const cli::TimelineOptions& options)
                                 [](const Rung& one) { return one.supports(drawn_problem(one)); })) {
     rungs.push_back(recorded(*rung, drawn_problem(*rung)));
   }
-  cli::show_timelines(options, rungs, first, kLegend, "softmax");
+  cli::show_timelines(options, rungs, first, "softmax");
 }
 
 }  // namespace fa::flash

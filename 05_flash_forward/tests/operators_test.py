@@ -29,6 +29,10 @@ def textbook(q, k, v, causal=False):
     return scores.masked_fill(~visible(q, k, causal), -math.inf).softmax(-1) @ v.double()
 
 
+if torch is None:
+    print("skipped: PyTorch is not installed; python3 -m pip install torch")
+
+
 @unittest.skipIf(torch is None, "PyTorch is needed")
 class Operators(unittest.TestCase):
     def check_close(self, found, expected):

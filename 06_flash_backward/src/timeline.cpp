@@ -8,23 +8,6 @@
 namespace fa::backward {
 namespace {
 
-using Kind = lab::Span::Kind;
-
-// Of the rungs that add to dQ.
-const lab::Legend kLegend{
-    {Kind::kLoad, "copy, until it arrives"}, {Kind::kStore, "store of dV, dK"},
-    {Kind::kScores, "matmuls S, dP"},        {Kind::kOutput, "matmuls dV, dK"},
-    {Kind::kByColumns, "matmul dQ"},         {Kind::kWork, "P and dS"},
-    {Kind::kBulkAdd, "additions to dQ"},     {Kind::kWaitsForOthers, "waits"}};
-
-// Of rungs with blocks of queries, alone.
-const lab::Legend kWideLegend{{Kind::kLoad, "copy, until it arrives"},
-                              {Kind::kStore, "store of dQ, dV, dK"},
-                              {Kind::kScores, "matmuls S, dP"},
-                              {Kind::kOutput, "matmuls dQ, dV, dK"},
-                              {Kind::kWork, "P and dS"},
-                              {Kind::kWaitsForOthers, "waits"}};
-
 // Of the problems that are drawn; the second one for rungs of wide heads.
 constexpr std::int64_t kDrawnHeadDim = 128, kDrawnWideHeadDim = 256;
 
@@ -74,16 +57,14 @@ cli::RecordedRung recorded(const Rung& rung, const Problem& problem) {
 void show_timelines(const Backend& backend, const cli::TimelineOptions& options) {
   const std::string first = "08";
   std::vector<cli::RecordedRung> rungs;
-  bool wide = true;  // all of them
   for (const Rung* rung :
        cli::rungs_with_timeline(backend.rungs, options.kernel, first, [](const Rung& one) {
          // They are of one SM.
          return one.supports(drawn_problem(one)) && one.tiles.front().cluster == 1;
        })) {
     rungs.push_back(recorded(*rung, drawn_problem(*rung)));
-    wide = wide && has_blocks_of_queries(*rung);
   }
-  cli::show_timelines(options, rungs, first, wide ? kWideLegend : kLegend, "P, dS");
+  cli::show_timelines(options, rungs, first, "P, dS");
 }
 
 Inputs timed_inputs(const Backend& backend, const Problem& problem) {

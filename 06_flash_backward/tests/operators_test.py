@@ -24,6 +24,10 @@ def layer(q, k, v):
     return (operators.attention(2 * q, k, v, causal=True) ** 2).sum()
 
 
+if torch is None:
+    print("skipped: PyTorch is not installed; python3 -m pip install torch")
+
+
 @unittest.skipIf(torch is None, "PyTorch is needed")
 class Operators(unittest.TestCase):
     def test_both_passes_are_operators_as_pytorch_asks(self):

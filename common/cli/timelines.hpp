@@ -23,9 +23,8 @@ namespace fa::cli {
 
 /// The options of section timeline.
 struct TimelineOptions {
-  /// @{ A part of the rung's name, a file for the drawing ("-": print the drawing and nothing
-  /// else), and a file for JSON; may be empty.
-  std::string kernel, svg, json;
+  /// @{ A part of the step's name, and a trace file that is to be written; may be empty.
+  std::string kernel, json;
   /// @}
   /// What a GPU did; without it the order of operations is shown.
   lab::StampedRuns stamps{};
@@ -147,42 +146,28 @@ inline std::vector<lab::NamedTimeline> timelines_of(const lab::StampedRuns& stam
   return result;
 }
 
-/// Shows measured timelines as the options ask: the drawing alone, or tables and files.
-/// @param drawn  one at least
-/// @param legend of the drawing
-/// @param work   the name of the arithmetic: "softmax"
+/// Shows measured timelines: tables, and a trace file if the options ask for one.
+/// @param drawn one at least
+/// @param work  the name of the arithmetic: "softmax"
 /// @throws std::runtime_error when a file cannot be written
 inline void show_measured(const TimelineOptions& options,
-                          const std::vector<lab::NamedTimeline>& drawn, const lab::Legend& legend,
-                          const std::string& work) {
-  const std::string svg =
-      lab::draw_timelines(drawn, legend, std::string(printable(options.stamps.source)));
-  if (options.svg == "-") {
-    fmt::print("{}", svg);
-    return;
-  }
+                          const std::vector<lab::NamedTimeline>& drawn, const std::string& work) {
   show_cycles(options.stamps, drawn);
   if (options.kernel.empty()) show_consumers(drawn, work);
   for (const lab::NamedTimeline& one : drawn) show_shares(one, work);
-  if (!options.svg.empty()) {
-    write_file(options.svg, svg);
-    fmt::print("Timeline: {}\n", printable(options.svg));
-  }
   if (!options.json.empty()) {
-    write_file(options.json, lab::timelines_json(drawn));
-    fmt::print("Timeline as JSON: {}\n", printable(options.json));
+    write_file(options.json, lab::trace_events(drawn));
+    fmt::print("Trace file: {}; ui.perfetto.dev opens it\n", printable(options.json));
   }
 }
 
 /// Shows the order of operations of rungs; or, with stamps, what a GPU did.
 /// @param rungs  empty if the selected rungs have no timeline
 /// @param first  the number of the first rung with a timeline, "09"
-/// @param legend of the drawing
 /// @param work   the name of the arithmetic: "softmax"
 /// @throws std::runtime_error when a file cannot be written
 inline void show_timelines(const TimelineOptions& options, const std::vector<RecordedRung>& rungs,
-                           const std::string& first, const lab::Legend& legend,
-                           const std::string& work) {
+                           const std::string& first, const std::string& work) {
   if (rungs.empty()) {
     fmt::print("Rungs {} and later have a timeline: {} has none.\n", first, options.kernel);
     return;
@@ -190,7 +175,7 @@ inline void show_timelines(const TimelineOptions& options, const std::vector<Rec
   if (!options.stamps.runs.empty()) {
     const std::vector<lab::NamedTimeline> drawn = timelines_of(options.stamps, rungs);
     if (drawn.empty()) throw std::runtime_error("the stamps are of other kernels");
-    show_measured(options, drawn, legend, work);
+    show_measured(options, drawn, work);
     return;
   }
   for (const RecordedRung& rung : rungs) {
@@ -207,12 +192,12 @@ TimelineOptions timeline_options(const KernelOptions& options, const std::vector
   std::vector<std::string> names;
   for (const Rung& rung : rungs) names.push_back(rung.name);
   check_kernel(options, names, lesson);
-  if (options.stamps.empty() && !(options.svg.empty() && options.json.empty())) {
+  if (!options.svg.empty()) throw std::invalid_argument("section timeline has no --svg");
+  if (options.stamps.empty() && !options.json.empty()) {
     throw std::invalid_argument(
-        "section timeline draws, and writes as JSON, what a GPU did: it needs stamps (--stamps, in "
-        "lessons 05 and 06)");
+        "section timeline writes what a GPU did: it needs stamps (--stamps, in lessons 05 and 06)");
   }
-  TimelineOptions result{options.kernel, options.svg, options.json};
+  TimelineOptions result{options.kernel, options.json};
   if (!options.stamps.empty()) result.stamps = lab::read_stamps(options.stamps);
   return result;
 }

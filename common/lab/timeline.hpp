@@ -1,5 +1,5 @@
 /// @file
-/// Timelines of one SM of a GPU, made from stamps by measured.hpp: drawn, and as JSON.
+/// Timelines of one SM of a GPU, made from stamps by measured.hpp.
 #pragma once
 
 #include <string>
@@ -53,9 +53,6 @@ struct NamedTimeline {
   }
 };
 
-/// What is meant by a colour, in their order. A colour without words is not explained.
-using Legend = std::vector<std::pair<Span::Kind, std::string>>;
-
 /// A warpgroup, which one of its warps stands for; or a warp that adds to global memory for others.
 struct Lane {
   std::string name;  ///< "producer", "consumer 0", "adder 0"
@@ -66,14 +63,10 @@ struct Lane {
 /// of others that have copies add, "adders".
 std::vector<Lane> lanes_of(const Timeline& timeline);
 
-/// Draws the first block of each timeline, below one another, with the same scale: copies, the
-/// warpgroups, the tensor cores. The legend names the colours that can be seen.
-/// @param source the GPU
-/// @return SVG
-std::string draw_timelines(const std::vector<NamedTimeline>& timelines, const Legend& legend,
-                           const std::string& source);
-
-/// The same for programs: an array of objects with name, cycles, peak_cycles and spans.
-std::string timelines_json(const std::vector<NamedTimeline>& timelines);
+/// The timelines as a trace file in the Trace Event Format, which Perfetto (ui.perfetto.dev) and
+/// chrome://tracing open: a process for each timeline, a thread for the copies, the doings and the
+/// matmuls of each warp. A microsecond there is a cycle. The name of a process comes with its
+/// cycles and those at the peak.
+std::string trace_events(const std::vector<NamedTimeline>& timelines);
 
 }  // namespace fa::lab

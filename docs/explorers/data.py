@@ -72,6 +72,12 @@ def lanes(spans, names):
     return result
 
 
+def span_of(event):
+    """A span of a trace file; a microsecond there is a cycle."""
+    place = {key: event["args"][key] for key in ("lane", "warp")}
+    return {**place, "kind": event["name"], "begin": event["ts"], "end": event["ts"] + event["dur"]}
+
+
 def pipeline(programs):
     """Timelines of the Hopper rungs, from the records of their stamps."""
     result = []
@@ -82,15 +88,16 @@ def pipeline(programs):
             command = [programs / lesson / lesson, "--section", "timeline", "--json", file]
             command += ["--stamps", stamps]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-            timelines = json.loads(file.read_text(encoding="utf-8"))
-        for one in timelines:
+            events = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
+        for head in (event for event in events if event["ph"] == "M"):
+            spans = [e for e in events if e["ph"] == "X" and e["pid"] == head["pid"]]
             result.append(
                 {
-                    "name": one["name"],
+                    "name": head["args"]["name"],
                     "lesson": lesson,
-                    "cycles": round(one["cycles"]),
-                    "peak": round(one["peak_cycles"]),
-                    "lanes": lanes(one["spans"], KINDS[lesson]),
+                    "cycles": round(head["args"]["cycles"]),
+                    "peak": round(head["args"]["peak_cycles"]),
+                    "lanes": lanes([span_of(event) for event in spans], KINDS[lesson]),
                 }
             )
     return result
