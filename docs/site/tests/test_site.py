@@ -1,6 +1,7 @@
 """Tests of the site: the target docs on a small repository, and the packages that it needs."""
 
 import importlib.metadata
+import pathlib
 import re
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import unittest
 
 from common.testing.tree import ROOT, TreeTest
+from docs.site import navigation
 
 CMAKE = """cmake_minimum_required(VERSION 3.22)
 project(fixture LANGUAGES NONE)
@@ -342,6 +344,16 @@ class Target(TreeTest):
             self.assert_broken(
                 "01_a/a.hpp", HEADER.replace("@param number any", "@param nmuber any", 1), "nmuber"
             )
+
+
+class Navigation(unittest.TestCase):
+    def test_every_page_has_a_place(self):
+        self.assertEqual(navigation.unlisted(ROOT), [])
+
+    def test_order_of_chapters(self):
+        names = [pathlib.PurePath(p).name for p in navigation.chapters(ROOT, "05_flash_forward/README.md")]
+        self.assertLess(names.index("9_packed_sequences.md"), names.index("10_masks_and_scores.md"))
+        self.assertTrue(names[-1].startswith("appendix"))
 
 
 class Requirements(unittest.TestCase):
