@@ -1,9 +1,9 @@
 # Target docs: the reference of the code by Doxygen, then the pages by Sphinx. Part of
 # CMakeLists.txt.
-#   <build>/docs/made             what programs make for pages: the data of explorers
-#   <build>/docs/html             the site; the reference is in its folder reference
-#   <build>/docs/next             the site while it is built: it takes the place of html when it is right
-#   <build>/docs/tags.xml         the names in the reference, for links
+#   <build>/docs/made      what programs make for pages: the data of explorers
+#   <build>/docs/html      the site; the reference is in its folder reference
+#   <build>/docs/next      the site while it is built: it takes the place of html when it is right
+#   <build>/docs/tags.xml  the names in the reference, for links
 set(fa_docs_out "${CMAKE_CURRENT_BINARY_DIR}")
 set(fa_docs_next "${fa_docs_out}/next")
 set(fa_docs_made "${fa_docs_out}/made")

@@ -31,7 +31,9 @@ def run_test(name, look):
     """Runs a test in a browser. look() returns (faults, a summary). Returns the exit status: 0 all
     is well, 1 something is wrong, 2 could not be done, 77 there is no browser or no Playwright."""
     if sync_playwright is None or program() is None:
-        print("skipped: there is no Chromium (apt install chromium), or no Playwright (./learn docs)")
+        print(
+            "skipped: there is no Chromium (apt install chromium), or no Playwright (./learn docs)"
+        )
         return 77
     try:
         found, summary = look()
@@ -128,7 +130,9 @@ def main(page, book):
     with Browser() as window:
         window.page.set_default_timeout(1000 * 10 * SECONDS)
         window.open(page)
-        number = '<div style="width: 100%; font-size: 8px; text-align: center" class="pageNumber"></div>'
+        number = (
+            '<div style="width: 100%; font-size: 8px; text-align: center" class="pageNumber"></div>'
+        )
         window.page.pdf(
             path=book,
             format="A4",

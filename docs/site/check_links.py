@@ -19,11 +19,13 @@ from mdit_py_plugins.anchors import anchors_plugin
 
 from docs.site.excerpts import markdown_files, read_lines
 
-READER = MarkdownIt("commonmark").enable(["table", "strikethrough"]).use(anchors_plugin, max_level=6)
+READER = (
+    MarkdownIt("commonmark").enable(["table", "strikethrough"]).use(anchors_plugin, max_level=6)
+)
 IN_HTML = re.compile(r'<[^>]*\b(href|src|srcset|id|name)="([^"]+)"')
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def read(path):
     """([(line, target)], anchors) of a page."""
     defined = {}

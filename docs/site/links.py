@@ -11,8 +11,6 @@ import xml.etree.ElementTree as tree
 from docutils import nodes
 from sphinx.util import logging
 
-from docs.site import navigation
-
 LOG = logging.getLogger(__name__)
 OTHER_SITE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 REFERENCE = "reference"  # the folder of Doxygen's pages on the site
@@ -24,8 +22,8 @@ def page_of(env, docname):
 
 
 class Reference:
-    """The pages of Doxygen: {file of the repository: page of its source}, by their titles, and {name
-    with its namespace: page and anchor}, by its tag file. Without Doxygen both are empty."""
+    """The pages of Doxygen: {file of the repository: page of its source}, by their titles, and
+    {name with its namespace: page and anchor}, by its tag file. Without Doxygen both are empty."""
 
     def __init__(self, tags, pages):
         self.sources, self.names = {}, {}

@@ -11,7 +11,9 @@ from docs.site.links import OTHER_SITE, page_of
 
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]\s*")
 # The parts of a step: a paragraph that begins with these words in bold has a class of that name.
-PARTS = re.compile(r"(Where we stand|What limits it|Predict|The idea|The change|Measure|Write it)\b")
+PARTS = re.compile(
+    r"(Where we stand|What limits it|Predict|The idea|The change|Measure|Write it)\b"
+)
 
 
 class GithubMarkdown(SphinxTransform):
@@ -86,5 +88,9 @@ def part(strong):
 def without_foot(document):
     """Takes the links at the end of a page, behind a rule: the site has its own."""
     box = [document, *document.findall(nodes.section)][-1]
-    if len(box) > 1 and isinstance(box[-2], nodes.transition) and box[-1].next_node(nodes.reference):
+    if (
+        len(box) > 1
+        and isinstance(box[-2], nodes.transition)
+        and box[-1].next_node(nodes.reference)
+    ):
         del box[-2:]

@@ -15,7 +15,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 WIDTHS = 1440, 390  # pixels
 LOOK = """() => {
   const found = [...document.images]
-    .filter((image) => image.complete && !image.naturalWidth).map((image) => 'no image ' + image.src);
+    .filter((image) => image.complete && !image.naturalWidth)
+    .map((image) => 'no image ' + image.src);
   const { scrollWidth, clientWidth } = document.documentElement;
   if (scrollWidth > clientWidth) found.push(`the page has ${scrollWidth} pixels`);
   return found;

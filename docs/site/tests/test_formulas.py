@@ -19,7 +19,11 @@ class Formulas(unittest.TestCase):
             self.assertNotIn(sign, self.made(tex), tex)
 
     def test_names_are_no_operators(self):
-        for tex, name in ((r"\infty", "&#x0221E;"), (r"\partial x", "&#x02202;"), (r"\max x", "max")):
+        for tex, name in (
+            (r"\infty", "&#x0221E;"),
+            (r"\partial x", "&#x02202;"),
+            (r"\max x", "max"),
+        ):
             self.assertIn(f"<mi>{name}</mi>", self.made(tex))
 
     def test_a_space_between_a_name_and_its_operand(self):

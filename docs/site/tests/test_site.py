@@ -287,7 +287,9 @@ class Target(TreeTest):
             self.assertIn('href="1_first.html"', lesson)
             self.assertRegex(first, r'class="next-page" href="2_second.html"')
             self.assertNotIn("Next: ", first)
-            self.assertRegex(self.html_file("searchindex.js"), r'"docnames": *\["01_a/1_first",.*"index"')
+            self.assertRegex(
+                self.html_file("searchindex.js"), r'"docnames": *\["01_a/1_first",.*"index"'
+            )
         with self.subTest("a listing"):
             self.assertIn('href="../reference/a_8hpp_source.html#l00012"', first)
             self.assertIn(", lines 12 to 12", first)
@@ -351,7 +353,10 @@ class Navigation(unittest.TestCase):
         self.assertEqual(navigation.unlisted(ROOT), [])
 
     def test_order_of_chapters(self):
-        names = [pathlib.PurePath(p).name for p in navigation.chapters(ROOT, "05_flash_forward/README.md")]
+        names = [
+            pathlib.PurePath(p).name
+            for p in navigation.chapters(ROOT, "05_flash_forward/README.md")
+        ]
         self.assertLess(names.index("9_packed_sequences.md"), names.index("10_masks_and_scores.md"))
         self.assertTrue(names[-1].startswith("appendix"))
 
