@@ -1,6 +1,7 @@
 """What GitHub's Markdown becomes on the site, where MyST reads it otherwise: formulas, alerts,
 anchors, drawings, the parts of a step, and the links at the end of a page."""
 
+import pathlib
 import posixpath
 import re
 
@@ -9,6 +10,8 @@ from sphinx.transforms import SphinxTransform
 
 from docs.site.links import OTHER_SITE, page_of
 
+SMALL = 440  # pixels
+WIDTH = re.compile(r'<svg\b[^>]* width="([\d.]+)(pt)?')
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]\s*")
 # The parts of a step: a paragraph that begins with these words in bold has a class of that name.
 PARTS = re.compile(
@@ -27,7 +30,7 @@ class GithubMarkdown(SphinxTransform):
         for quote in list(self.document.findall(nodes.block_quote)):
             alert(quote)
         for image in list(self.document.findall(nodes.image)):
-            drawing(image)
+            drawing(image, pathlib.Path(self.env.doc2path(self.env.docname)).parent)
         for section in self.document.findall(nodes.section):
             section["ids"] = [section["slug"]]
             if self.app.builder.name == "singlehtml":
@@ -70,9 +73,13 @@ def alert(quote):
         quote.replace_self(getattr(nodes, match[1].lower())("", *quote.children))
 
 
-def drawing(image):
-    """A drawing in a paragraph of its own: where the window has no room for it, it scrolls."""
-    paragraph = image.parent
+def drawing(image, folder):
+    """A drawing in a paragraph of its own: where the window has no room for it, it scrolls; one that
+    is small shrinks to the window of a phone."""
+    paragraph, file = image.parent, folder / image["uri"]
+    found = WIDTH.search(file.read_text(encoding="utf-8")) if file.suffix == ".svg" else None
+    if found and float(found[1]) * (4 / 3 if found[2] else 1) <= SMALL:
+        image["classes"].append("small")
     if isinstance(paragraph, nodes.paragraph) and len(paragraph) == 1:
         paragraph.replace_self(nodes.container("", image, classes=["drawing"]))
 
