@@ -5,10 +5,11 @@
 FOLDER is what paths in the command are relative to.
 """
 
+import functools
 import os
 import sys
 
-from common.classroom import catalogue, export, gate, grade, handout, student
+from common.classroom import catalogue, export, gate, grade, student
 from common.classroom.toolchain import Toolchain
 
 USAGE = """usage: ./learn classroom COMMAND ...
@@ -16,7 +17,6 @@ USAGE = """usage: ./learn classroom COMMAND ...
 For teachers. ./learn classroom COMMAND --help explains each.
 
   export    write a course repository: lessons, exercises, no solutions
-  handout   print the tasks of some exercises, without hints and solutions
   gate      test the graders: right answers pass, known mistakes fail, for their reasons
 """
 
@@ -25,23 +25,18 @@ def main(arguments):
     """Runs a command; returns the exit status: 0 done, 1 a check failed, 2 it could not be done."""
     build, folder, command, *rest = arguments
     os.chdir(folder)
-
-    def toolchain():
-        return Toolchain(build)
-
     commands = {"exercise": student.main, "grade": grade.main}
     if command == "classroom":
         command, *rest = rest or ["--help"]
-        commands = {"export": export.main, "handout": handout.main, "gate": gate.main}
+        commands = {"export": export.main, "gate": gate.main}
         if command in ("-h", "--help"):
             print(USAGE)
             return 0
     try:
         if command not in commands:
-            raise catalogue.Fault(
-                f"unknown command '{command}'; there are {' and '.join(commands)}"
-            )
-        return commands[command](rest, catalogue.ROOT, toolchain)
+            known = " and ".join(commands)
+            raise catalogue.Fault(f"unknown command '{command}'; there are {known}")
+        return commands[command](rest, catalogue.ROOT, functools.partial(Toolchain, build))
     except BrokenPipeError:  # the reader closed the pipe
         sys.stdout = None
         return 0

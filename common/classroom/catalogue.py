@@ -6,8 +6,9 @@ minutes, machine, the stages and their points. Each is a folder NN_lesson/exerci
 
     task.md      what to do, and why; three hints, folded, at the end; before them, in a block of
                  text, the questions whose answers are numbers
-    frame.txt    the student's file with its holes, see Frame; other answers follow below a line
-                 `//@ answers`, see read_answers(); none where the student's file holds numbers
+    frame.txt    the student's file with its holes, see Frame; right and wrong answers follow below
+                 a line `//@ answers`, see read_answers(); none where the student's file holds
+                 numbers
     grader.cpp   the stages; above them, between `#ifdef FA_ENTRIES` and `#else`, what they call,
                  which is compiled with the student's file; not where that holds numbers, and not
                  for puzzles, which share PUZZLE_ENTRY
@@ -31,7 +32,10 @@ DIRECTIVE = re.compile(
     r"^(?P<indent>\s*)//@ (?P<word>from|hole|solution|start|end)(?: (?P<what>\S+))?\s*$"
 )
 ENTRIES = re.compile(r"^#ifdef FA_ENTRIES.*?\n(.*?)^#else.*?\n", re.MULTILINE | re.DOTALL)
-LAB_NAMES = "using namespace fa::classroom;\nusing namespace fa::FA_TARGET;\n"
+LAB_NAMES = """using namespace fa::classroom;
+using namespace fa::FA_TARGET;
+static const bool fa_lines_from_grader = lines_from_grader();
+"""
 PUZZLE_ENTRY = """
 FA_ENTRY(run, [](const std::string& puzzle) {{
   return fa::classroom::play(puzzle, fa::FA_TARGET::{});
@@ -162,23 +166,18 @@ def read_answers(text, name):
     # name: in which style it is right
     @ right
 
-    # why no check can tell this mutant (see mutants.py) from the solution
-    @ equivalent
-
-    @return changes with `kind` (wrong, right or equivalent), `name`, `about`, `stage` and `says`
+    @return changes with `kind` (wrong or right), `name`, `about`, `stage` and `says`
     """
     answers = read_changes(text, name)
     for answer in answers:
         answer.name, _, answer.about = answer.what.partition(": ")
         answer.stage, _, answer.says = answer.mark.partition(": ")
         answer.kind = "wrong" if answer.says else answer.mark
-        if not answer.says and answer.mark not in ("right", "equivalent"):
+        if answer.kind not in ("wrong", "right") or not answer.about:
             raise Fault(
-                f"{name}: '{answer.what}' has the mark '{answer.mark}'; "
-                f"allowed are STAGE: TEXT, right and equivalent"
+                f"{name}: '{answer.what}' needs a name and a description, and '@ {answer.mark}' "
+                f"must be '@ STAGE: TEXT' or '@ right'"
             )
-        if answer.kind != "equivalent" and not answer.about:
-            raise Fault(f"{name}: '{answer.what}' needs a name and a description")
     return answers
 
 
@@ -309,8 +308,8 @@ class Exercise:
         return "\n".join(self._frame().solution)
 
     def answers(self, kind):
-        """The answers of frame.txt that are wrong, right or equivalent; none for predictions, whose
-        grader knows them: see numbers.wrong_answers()."""
+        """The answers of frame.txt that are wrong, or right; none for predictions, whose grader
+        knows them: see numbers.wrong_answers()."""
         if self.predicts:
             return []
         frame, _, answers = self._text("frame.txt").partition(ANSWERS)

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,84 +38,25 @@ bool agree(const std::vector<double>& a, const std::vector<double>& b, double to
 
 namespace {
 
-// Which rows or columns hold all wrong elements, in words; empty when that says nothing. Those of
-// the two that hold fewer right elements say more.
+// Which rows or columns hold all wrong elements, in words; empty when these are scattered, or all.
 std::string lines_of(const std::vector<std::size_t>& wrong, std::size_t rows, std::size_t cols) {
-  std::vector<std::size_t> in_rows, in_cols;
-  for (const std::size_t i : wrong) {
-    in_rows.push_back(i / cols);
-    in_cols.push_back(i % cols);
-  }
-  for (auto* in : {&in_rows, &in_cols}) {
-    std::sort(in->begin(), in->end());
-    in->erase(std::unique(in->begin(), in->end()), in->end());
-  }
-  const auto words = [](const std::vector<std::size_t>& in, std::size_t count, const char* what) {
-    const std::size_t first = in.front(), last = in.back();
-    if (in.size() == count || last - first + 1 != in.size()) return std::string();
+  for (const bool of_rows : {true, false}) {
+    const char* const what = cols == 1 ? "element" : of_rows ? "row" : "column";
+    const std::size_t count = of_rows ? rows : cols;
+    std::set<std::size_t> in;
+    for (const std::size_t i : wrong) in.insert(of_rows ? i / cols : i % cols);
+    const std::size_t first = *in.begin(), last = *in.rbegin();
+    if (in.size() == count || last - first + 1 != in.size()) continue;
     if (in.size() == 1 && first == 0) return fmt::format("only the first {} is wrong", what);
     if (in.size() == 1 && last + 1 == count) return fmt::format("only the last {} is wrong", what);
-    if (in.size() == 1) return fmt::format("only {} {} is wrong", what, first);
-    if (last + 1 == count) return fmt::format("every {} from {} on is wrong", what, first);
-    if (first == 0) return fmt::format("every {} up to {} is wrong", what, last);
     return fmt::format("only {}s {} to {} are wrong", what, first, last);
-  };
-  if (cols == 1) return words(in_rows, rows, "element");
-  const std::string of_rows = words(in_rows, rows, "row"), of_cols = words(in_cols, cols, "column");
-  const bool columns_say_more = in_cols.size() * rows < in_rows.size() * cols;
-  return of_rows.empty() || (columns_say_more && !of_cols.empty()) ? of_cols : of_rows;
+  }
+  return {};
 }
 
 // "[3][5]", or "[3]" of a list.
 std::string place_of(std::size_t i, std::size_t cols) {
   return cols == 1 ? fmt::format("[{}]", i) : fmt::format("[{}][{}]", i / cols, i % cols);
-}
-
-// Whether the wrong elements are right ones of other places, in words.
-std::string misplaced(const std::vector<double>& out, const std::vector<double>& right,
-                      const std::vector<std::size_t>& wrong, std::size_t cols) {
-  std::vector<std::pair<double, std::size_t>> known;
-  for (std::size_t i = 0; i < right.size(); ++i) {
-    if (std::isfinite(right[i])) known.emplace_back(right[i], i);
-  }
-  std::sort(known.begin(), known.end());
-  std::size_t distinct = 0, found = 0, example = 0, home = 0;
-  for (std::size_t i = 0; i < known.size(); ++i) {
-    distinct += i == 0 || known[i].first != known[i - 1].first;
-  }
-  if (wrong.size() < 8 || distinct < known.size() / 2 || distinct < 16) return {};
-  for (const std::size_t i : wrong) {
-    const auto at = std::lower_bound(known.begin(), known.end(), std::pair(out[i], std::size_t{0}));
-    if (at == known.end() || at->first != out[i]) continue;
-    if (found++ == 0) {
-      example = i;
-      home = at->second;
-    }
-  }
-  if (found * 10 < wrong.size() * 9) return {};
-  return fmt::format("right numbers at the wrong places: {} holds what belongs at {}",
-                     place_of(example, cols), place_of(home, cols));
-}
-
-// Whether all wrong elements lie in rows or columns of one kind in each tile, in words.
-std::string regular_lines(const std::vector<std::size_t>& wrong, std::size_t rows,
-                          std::size_t cols) {
-  for (const bool of_rows : {true, false}) {
-    const std::size_t count = of_rows ? rows : cols;
-    for (std::size_t tile = 2; tile <= 128 && 2 * tile <= count; tile *= 2) {
-      std::vector<bool> hit(tile);
-      for (const std::size_t i : wrong) hit[(of_rows ? i / cols : i % cols) % tile] = true;
-      const auto first = std::find(hit.begin(), hit.end(), true);
-      const auto end = std::find(first, hit.end(), false);
-      if (std::find(end, hit.end(), true) != hit.end() || end - first == std::ptrdiff_t(tile)) {
-        continue;
-      }
-      return fmt::format("only {0}s are wrong whose number, modulo {1}, is {2} to {3}",
-                         of_rows ? "row" : "column", tile, first - hit.begin(),
-                         end - hit.begin() - 1);
-    }
-  }
-  return {};
 }
 
 // What is compared.
@@ -130,15 +72,6 @@ struct Compared {
   bool all(Holds holds) const {
     return std::all_of(wrong.begin(), wrong.end(),
                        [&](std::size_t i) { return holds(out[i], right[i]); });
-  }
-  // Whether all elements, not only the wrong ones, are what a function of the index makes.
-  template <class Made>
-  bool same(Made made, double relative = 1e-6) const {
-    for (std::size_t i = 0; i < count(); ++i) {
-      const double y = made(i);
-      if (!near(out[i], y, tolerance + relative * std::abs(y))) return false;
-    }
-    return true;
   }
 };
 
@@ -188,33 +121,26 @@ std::string special_numbers(const Compared& c) {
   return {};
 }
 
-// Whether all elements have the same factor or difference, in words; else empty.
+// Whether all elements have the same factor, in words; else empty.
 std::string common_factor(const Compared& c) {
-  const std::vector<double>& right = c.right;
-  const bool several = c.count() > 1;  // one number has a factor in any case
-  if (several && c.same([&](std::size_t i) { return -right[i]; })) return "every sign is inverted";
-  // By the largest, which is known best.
-  std::size_t largest = 0;
+  if (c.count() == 1) return {};  // one number has a factor in any case
+  std::size_t largest = 0;        // is known best
   for (std::size_t i = 0; i < c.count(); ++i) {
-    if (std::isfinite(right[i]) && !(std::abs(right[i]) <= std::abs(right[largest]))) largest = i;
+    const double x = c.right[i];
+    if (std::isfinite(x) && !(std::abs(x) <= std::abs(c.right[largest]))) largest = i;
   }
-  const double factor = c.out[largest] / right[largest], more = c.out[largest] - right[largest];
-  // Another message would name a factor of 1; one number, or one count, may be close by chance.
-  const bool close = several ? std::abs(factor - 1) < 1e-4
-                             : std::abs(factor - 1) < 1e-6 && std::floor(c.out[0]) != c.out[0];
-  if (close && c.same([&](std::size_t i) { return right[i]; }, 1e-4)) {
-    return "every number is right in its first digits only: is something rounded, or computed in "
-           "a narrower type?";
+  const double factor = c.out[largest] / c.right[largest];
+  const bool rounded = std::abs(factor - 1) < 1e-4;
+  for (std::size_t i = 0; i < c.count(); ++i) {
+    const double y = factor * c.right[i];
+    const double within = c.tolerance + (rounded ? 1e-4 : 1e-6) * std::abs(y);
+    if (!std::isfinite(factor) || !near(c.out[i], y, within)) return {};
   }
-  if (!several) return {};
-  if (std::isfinite(factor) && c.same([&](std::size_t i) { return factor * right[i]; })) {
-    return fmt::format("every number is {:.4g} times the right one", factor);
+  if (rounded) {
+    return "every number is right in its first digits only: is something rounded, or computed in a "
+           "narrower type?";
   }
-  if (std::isfinite(more) && c.same([&](std::size_t i) { return right[i] + more; })) {
-    return fmt::format("every number is {:.4g} {} than the right one", std::abs(more),
-                       more > 0 ? "larger" : "smaller");
-  }
-  return {};
+  return fmt::format("every number is {:.4g} times the right one", factor);
 }
 
 // Whether the elements are those of a neighbour, in words; else empty.
@@ -246,18 +172,8 @@ std::string pattern(const Compared& c) {
   if (const std::string special = special_numbers(c); !special.empty()) {
     return special + (place.empty() ? "" : "; " + place);
   }
-  for (const std::string& words :
-       {common_factor(c), moved_by_one(c), misplaced(c.out, c.right, c.wrong, c.cols), place,
-        regular_lines(c.wrong, rows, c.cols)}) {
+  for (const std::string& words : {common_factor(c), moved_by_one(c), place}) {
     if (!words.empty()) return words;
-  }
-  const char* const all =
-      c.wrong.size() == c.count() ? "every number is" : "all that are wrong are";
-  if (c.count() >= 4 && c.all([](double x, double y) { return x > y; })) {
-    return fmt::format("{} too large", all);
-  }
-  if (c.count() >= 4 && c.all([](double x, double y) { return x < y; })) {
-    return fmt::format("{} too small", all);
   }
   return {};
 }

@@ -21,7 +21,7 @@ extern "C" char __executable_start;
 namespace fa::classroom {
 namespace {
 
-constexpr int kFrom = 3, kTo = 4;  // the grader gives these two and no other
+int from_grader = -1, to_grader = -1;
 
 struct Known {
   std::string name;
@@ -136,8 +136,8 @@ void fail(const std::string& message) {
 }
 
 std::string call_back(std::uint32_t function, const std::string& arguments) {
-  send(kTo, {'b', packed(function) + arguments});
-  const Message message = receive(kFrom);
+  send(to_grader, {'b', packed(function) + arguments});
+  const Message message = receive(from_grader);
   if (message.kind != 'r') std::_Exit(1);
   return message.bytes;
 }
@@ -148,15 +148,18 @@ void offer(const char* name, const void* entry, Called called) {
 
 }  // namespace fa::classroom
 
-int main() {
+int main(int argc, char** argv) {
   using namespace fa::classroom;
+  if (argc != 3) return 2;
+  from_grader = std::atoi(argv[1]);
+  to_grader = std::atoi(argv[2]);
   watch_signals();
   for (;;) {
-    const Message message = receive(kFrom);
+    const Message message = receive(from_grader);
     if (message.kind != 'c') break;
     const Message result = answer(message);
     std::fflush(nullptr);
-    if (!send(kTo, result)) break;
+    if (!send(to_grader, result)) break;
   }
   _exit(0);  // what the student's destructors do no longer matters
 }

@@ -1,165 +1,223 @@
-"""./learn grade: marks submissions, offline.
+"""./learn grade: finds submissions and marks them, offline.
 
-A submission is a folder as the student's own my_exercises: one folder for each exercise with the
-student's file, or the files directly. A folder of submissions has one folder for each student.
+A submission is a folder as the student's own: my_exercises, or what is in it, or the files directly.
+A folder of submissions has one folder for each student.
 """
 
 import argparse
-import hashlib
+import csv
+import io
 import json
 import os
 import pathlib
 import re
 import sys
-import time
+import xml.etree.ElementTree as xml
 
-from common.classroom import catalogue, formats, grading, sandbox, student
+from common.classroom import catalogue, grading, sandbox, student
 from common.classroom.catalogue import Fault
-from common.classroom.plan import Plan
-from common.classroom.stage import stages_of
 from common.data.files import check_writable, printable, write_file
 
 LONGEST = 200_000  # bytes of a student's file
-# What no answer needs but an attack on the grader does: not refused, but reported to the teacher.
+# No answer needs it, and an attack on the grader does: reported to the teacher, and not refused.
 SUSPICIOUS = re.compile(
-    r"(\bmain\s*\(|\b(?:asm|__asm__|v?fork|exec[lv]p?e?|popen|socket|syscall|ptrace|mmap|dlopen|dlsym"
-    r"|fopen|fwrite|freopen|fdopen|dprintf|FA_ENTRY|fa::classroom|classroom|getenv|setenv|_?_[eE]xit"
-    r"|quick_exit|atexit|include_next|__has_include|__FILE__|verdict|FA_UNWATCHED|\w*sanitize\w*)\b"
-    r"|\b(?:system|kill|raise|exit|longjmp)\s*\(|<(?:unistd|fcntl|signal|csignal|thread|fstream|dirent)\b"
-    r"|\bstd::j?thread\b|\blab\b|\boperator\s+(?:new|delete)\b|\bextern\s*\"C\"|##|%:|\b_Pragma\b|\bpragma\s+(?!once|unroll)\w+"
-    r"|\bdefine\s+(?:private|protected)\b|/(?:proc|dev)/|\bframe\.txt|\bgrad(?:er|ing)\b"
-    r"|__attribute__(?!\s*\(\(\s*(?:aligned|always_inline|noinline|unused|packed)\b)"
-    r"|\bgnu::(?!aligned|always_inline|noinline|unused|packed)\w+)"
+    r"\b(?:asm|syscall|fork|exec[lv]p?e?|system|ptrace|mmap|dlsym|fopen|_?_[eE]xit|exit|FA_ENTRY|main)"
+    r"\s*\(|\bclassroom\b|\blab::\w*|\bnamespace\s+\w+\s*=|##|%:|<(?:unistd|fcntl|csignal)\b|/proc/"
+    r"|\bextern\s*\"C\"|\boperator\s+new\b|\bconstructor\b|\binit_array\b|\bpragma\s+GCC\b"
+    r"|\bframe\.txt|\bdefine\s+private\b|\binclude_next\b"
 )
-
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 NOT_GRADED = "not graded, the check itself failed"
-# What the compiler says of a file that is closed to submissions.
-FORBIDDEN = re.compile(r"(?:fatal error:|Error:).*: Permission denied|which it may not use$")
+
+
+# ---------------------------------------------------------------- submissions
 
 
 def answer_of(submission, exercise):
     """The student's text for an exercise; None when there is none, or it is not a regular file of a
     sensible size."""
-    for path in (submission / exercise.id / exercise.file, submission / exercise.file):
-        try:
-            # A link could show the marks the grader's own files.
-            if path.is_symlink() or path.parent.is_symlink() or not path.is_file():
-                continue
-            if path.stat().st_size > LONGEST:
-                return None
-            return path.read_bytes().decode("utf-8-sig", "replace")
-        except OSError:
+    own = pathlib.Path(exercise.id) / exercise.file
+    for path in (student.WORK / own, own, pathlib.Path(exercise.file)):
+        parts = [submission / part for part in (path, *path.parents[:-1])]
+        # A link could show the marks the grader's own files.
+        if any(part.is_symlink() for part in parts) or not parts[0].is_file():
             continue
+        if parts[0].stat().st_size <= LONGEST:
+            return parts[0].read_bytes().decode("utf-8-sig", "replace")
     return None
 
 
-def handed_in(folder, exercise):
-    """Has a student's folder an answer to an exercise?"""
-    return answer_of(folder, exercise) is not None
+def handed_in(folder, exercises):
+    """Whether a folder holds a student's file for one of the exercises."""
+    return any(answer_of(folder, exercise) is not None for exercise in exercises)
 
 
-def is_submission(folder, exercises):
-    """Whether a folder holds a student's files, rather than students."""
-    return any(handed_in(folder, exercise) for exercise in exercises)
+def students_in(folder, exercises):
+    """The submissions in a folder: itself, or those of several students."""
+    if not folder.is_dir():
+        raise Fault(f"'{folder}' is not a folder; a submission is one, with files of exercises")
+    if handed_in(folder, exercises):
+        return [folder]
+    found = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.is_symlink()]
+    if not any(handed_in(path, exercises) for path in found):
+        raise Fault(f"'{folder}' has no file of these exercises, and neither has a folder in it")
+    return [path for path in found if not path.name.startswith(".")]
 
 
 def read_points(path, exercises):
-    """Applies a teacher's points: {"03_one_step": {"easy": 5}, "01_sums": 0}; 0 leaves an exercise
-    out."""
+    """Applies a teacher's points: {"03_one_step": {"easy": 5}, "01_memory": 0}; 0 leaves an
+    exercise out. Returns the exercises that are left."""
     try:
         points = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise Fault(f"{path} is not a file of points: {error}") from error
     by_id = {exercise.id: exercise for exercise in exercises}
-    for name, value in points.items():
+    for name, stages in points.items():
         if name not in by_id:
             raise Fault(f"{path}: there is no exercise '{name}'; there are {', '.join(by_id)}")
-        exercise = by_id[name]
-        if value == 0:
-            exercises.remove(exercise)
+        if stages == 0:
+            del by_id[name]
             continue
-        if not isinstance(value, dict):
-            raise Fault(f"{path}: '{name}' has {value!r}; allowed are 0 and an object of stages")
-        for stage, number in value.items():
-            if stage not in exercise.points:
-                raise Fault(
-                    f"{path}: {name} has no stage '{stage}'; it has {', '.join(exercise.points)}"
-                )
-            if not isinstance(number, (int, float)) or isinstance(number, bool) or number < 0:
+        for stage, number in stages.items():
+            allowed = by_id[name].points
+            if stage not in allowed:
+                raise Fault(f"{path}: {name} has no stage '{stage}'; it has {', '.join(allowed)}")
+            if type(number) not in (int, float) or number < 0:
                 raise Fault(f"{path}: {name}, {stage} has {number!r}; allowed are numbers from 0")
-            exercise.points[stage] = number
+            allowed[stage] = number
+    return list(by_id.values())
 
 
-def suspicious(answer):
-    """What no answer needs, in order; comments may hold it."""
-    return sorted({word.strip("( ") for word in SUSPICIOUS.findall(grading.code_of(answer))})
+# ---------------------------------------------------------------- marks
 
 
 def mark(toolchain, exercise, submission):
     """The stages of one exercise of one student."""
     answer = answer_of(submission, exercise)
     if answer is None:
-        results = stages_of(exercise)
+        results = grading.stages_of(exercise)
         for result in results:
             result.message = "no submission"
         return results
     name = f"{printable(submission.name)}, {exercise.id}"
-    for word in suspicious(answer):
+    for word in sorted(set(SUSPICIOUS.findall(answer))):
         print(f"{name}: it has '{word}', which no answer needs; look at it", file=sys.stderr)
     try:
-        results = graded(toolchain, exercise, answer)
+        return grading.marks(toolchain, exercise, answer)
     except Exception as error:  # whatever it is, the next submission is marked all the same
-        results = stages_of(exercise)
+        results = grading.stages_of(exercise)
         results[0].verdict = "refused"
         results[0].message = f"{NOT_GRADED}: {printable(repr(error))}; grade it again"
         print(f"{name}: {results[0].message}", file=sys.stderr)
-    if FORBIDDEN.search(results[0].message):
-        print(f"{name}: it includes a file that it may not use; look at it", file=sys.stderr)
-    return results
+        return results
 
 
-def graded(toolchain, exercise, answer):
-    """grading.marks(), tried twice: a computer that lacks something may have it a moment later."""
-    try:
-        return grading.marks(toolchain, exercise, answer)
-    except (OSError, RuntimeError, MemoryError):
-        time.sleep(3)
-        return grading.marks(toolchain, exercise, answer)
+def given(results):
+    """Points for some stages."""
+    return sum(result.points for result in results if result.passed)
 
 
-def misconception(message):
-    """A refusal's message without what differs between students: its case, places, numbers."""
-    first = message.split("\n")[0]
-    first = re.sub(r" ?\((?:allowed difference|case:)[^)]*\)", "", first)
-    first = re.sub(r"my_exercises/\S+|[\w./]+\.(?:hpp|cuh|h):\d+(?::\d+)?", "FILE", first)
-    return re.sub(r"; the worst is .*", "", re.sub(r"\d+ of \d+: ", "", first)).strip()
+def said(result):
+    """The message of a stage for the student, without what XML and terminals cannot have."""
+    words = {"not reached": "not reached", "skipped": "not graded here, points given"}
+    parts = [words.get(result.verdict, ""), result.message]
+    parts += [f"{name}: {number}" for name, number in result.notes]
+    return CONTROL.sub(" ", "\n".join(part for part in parts if part))
 
 
-def common_mistakes(marks, most=3):
-    """A report over several students: how many passed each exercise, and what was wrong most often.
-
-    @param marks (name, [(exercise, stages)]) of each student
-    @param most  so many mistakes of an exercise
-    """
-    tried, passed, mistakes = {}, {}, {}
-    for name, exercises in marks:
-        for exercise, results in exercises:
-            if results[0].message == "no submission":
-                continue
-            tried.setdefault(exercise.id, []).append(name)
-            refusals = [r for r in results if r.verdict == "refused"]
-            passed[exercise.id] = passed.get(exercise.id, 0) + (not refusals)
-            if refusals:
-                key = (refusals[0].title, misconception(refusals[0].message))
-                mistakes.setdefault(exercise.id, {}).setdefault(key, []).append(name)
-    lines = ["Common mistakes"]
-    for one, names in tried.items():
-        lines.append(f"\n{one}: {passed[one]} of {len(names)} passed")
-        found = sorted(mistakes.get(one, {}).items(), key=lambda item: (-len(item[1]), item[0]))
-        for (title, says), who in found[:most]:
-            lines.append(f"  {len(who):>3}  {title}: {printable(says)}")
-            lines.append(f"       {printable(', '.join(sorted(who)))}")
+def mistakes(everyone, most=3):
+    """A report over several students: how many passed each exercise, and what was wrong most
+    often."""
+    lines = []
+    for at, (exercise, _) in enumerate(everyone[0][1]):
+        tried, passed, wrong = 0, 0, {}
+        for name, marks in everyone:
+            results = marks[at][1]
+            refusal = next((r for r in results if r.verdict == "refused"), None)
+            tried += results[0].message != "no submission"
+            passed += given(results) == sum(result.points for result in results)
+            if refusal:  # without its case and its numbers
+                says = re.sub(r"\(.*|\d+ of \d+: |; the worst is.*|\n.*", "", refusal.message)
+                wrong.setdefault(f"{refusal.title}: {says.strip()}", []).append(name)
+        lines.append(f"{exercise.id}: {passed} of {tried} passed")
+        for says, names in sorted(wrong.items(), key=lambda item: -len(item[1]))[:most]:
+            lines.append(f"  {len(names):>3}  {printable(says)}\n       {', '.join(names)}")
     return "\n".join(lines)
+
+
+# ---------------------------------------------------------------- formats
+
+
+def plain(name, marks):
+    """For people."""
+    lines, everything = [name], [result for _, results in marks for result in results]
+    for exercise, results in marks:
+        full = sum(result.points for result in results)
+        lines.append(f"  {exercise.id:<28} {given(results):>5g} of {full:<5g} {exercise.title}")
+        for result in results:
+            if result.verdict == "refused":
+                lines.append(f"      {result.title}: {printable(result.message.split(chr(10))[0])}")
+    full = sum(result.points for result in everything)
+    return "\n".join([*lines, f"  {'in all':<28} {given(everything):>5g} of {full:g}"])
+
+
+def gradescope(_name, marks):
+    """results.json of Gradescope. Source: its Autograder Specifications, "Output format"."""
+    tests = [
+        {
+            "name": f"{exercise.id}: {result.title}",
+            "score": given([result]),
+            "max_score": result.points,
+            "status": "passed" if result.passed else "failed",
+            "output": said(result),
+        }
+        for exercise, results in marks
+        for result in results
+    ]
+    return json.dumps({"score": sum(test["score"] for test in tests), "tests": tests}, indent=1)
+
+
+def junit(name, marks):
+    """JUnit XML. Source: the schema junit-10.xsd of the Jenkins xUnit plugin."""
+    suites = xml.Element("testsuites", name=CONTROL.sub(" ", name))
+    for exercise, results in marks:
+        failed = sum(result.verdict == "refused" for result in results)
+        passed = sum(result.verdict == "passed" for result in results)
+        counts = {"tests": len(results), "failures": failed, "errors": 0}
+        counts["skipped"] = len(results) - failed - passed
+        counts = {what: str(count) for what, count in counts.items()}
+        suite = xml.SubElement(suites, "testsuite", name=exercise.id, **counts)
+        for result in results:
+            case = xml.SubElement(suite, "testcase", classname=exercise.id, name=result.title)
+            message = said(result)
+            if result.verdict == "refused":
+                first = message.split("\n")[0]
+                failure = xml.SubElement(case, "failure", message=first, type=result.name)
+                failure.text = message
+            elif result.verdict != "passed":
+                xml.SubElement(case, "skipped", message=message)
+    xml.indent(suites)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(suites, encoding="unicode")
+
+
+def comma_separated(everyone):
+    """A class as CSV: a row for each student. A name that a spreadsheet would take for a formula
+    gets an apostrophe."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["student", *(exercise.id for exercise, _ in everyone[0][1]), "points", "of"])
+    for name, marks in everyone:
+        points = [given(results) for _, results in marks]
+        full = sum(result.points for _, results in marks for result in results)
+        safe = f"'{name}" if name[:1] in "=+-@" else name
+        writer.writerow([safe, *(f"{x:g}" for x in (*points, sum(points), full))])
+    return text.getvalue().rstrip("\n")
+
+
+WRITERS = {"text": (plain, ".txt"), "gradescope": (gradescope, ".json"), "junit": (junit, ".xml")}
+
+
+# ---------------------------------------------------------------- the command
 
 
 def read_options(arguments):
@@ -170,75 +228,20 @@ def read_options(arguments):
         "limits of time and memory.",
     )
     add = parser.add_argument
-    add(
-        "folder",
-        nargs="?",
-        default=student.WORK,
-        help=f"of one student, or of several ({student.WORK})",
-    )
-    add(
-        "--exercises",
-        nargs="+",
-        default=[],
-        metavar="ID",
-        help="only these, or lessons; default: every exercise that was handed in",
-    )
-    add("--format", choices=("text", *formats.WRITERS, *formats.OF_CLASS), default="text")
+    words = f"of one student, or of several ({student.WORK})"
+    add("folder", nargs="?", default=student.WORK, help=words)
+    words = "only these, or lessons; default: every exercise that was handed in"
+    add("--exercises", nargs="+", default=[], metavar="ID", help=words)
+    add("--format", choices=(*WRITERS, "csv"), default="text")
     words = "JSON: exercise -> stage -> points; 0 leaves an exercise out"
     add("--points", metavar="FILE", help=words)
-    words = "a class's weeks and weights, see ./learn classroom export --help: only its exercises"
-    add("--class", dest="plan", metavar="FILE", help=words)
-    words = "file for one student and for csv and html, folder for several students; else printed"
+    words = "file for one student and for csv, folder for several students; else printed"
     add("--output", metavar="PATH", help=words)
     words = "print the most common mistakes of all students, and no marks"
     add("--mistakes", action="store_true", help=words)
     words = "print which layers of protection this computer has, and end"
     add("--layers", action="store_true", help=words)
     return parser.parse_args(arguments)
-
-
-def students_in(folder, exercises):
-    """The submissions in a folder, and whether it is itself the only one."""
-    if not folder.is_dir():
-        raise Fault(
-            f"'{folder}' is not a folder; a submission is one, with the files of the exercises"
-        )
-    if is_submission(folder, exercises):
-        return [folder], True
-    found = sorted(
-        path
-        for path in folder.iterdir()
-        if path.is_dir() and not path.is_symlink() and not path.name.startswith(".")
-    )
-    if not any(is_submission(path, exercises) for path in found):
-        raise Fault(f"'{folder}' has no file of these exercises, and neither has a folder in it")
-    return found, False
-
-
-def file_name(submission, suffix):
-    """A name for a student's marks, which may be no longer than file systems allow."""
-    name = os.fsencode(submission.resolve().name)
-    if len(name) > 200:
-        name = name[:180] + b"-" + hashlib.sha256(name).hexdigest()[:12].encode()
-    return os.fsdecode(name) + suffix
-
-
-def output_files(students, alone, options):
-    """Where the marks of each student go; None for those that are printed. Checked before the long
-    work begins."""
-    if not options.output:
-        return [None] * len(students)
-    output = pathlib.Path(options.output)
-    if options.format in formats.OF_CLASS:
-        check_writable(output)
-        return [None] * len(students)
-    suffix = {"junit": ".xml", "text": ".txt", "rubric": ".md"}.get(options.format, ".json")
-    if not alone:
-        output.mkdir(parents=True, exist_ok=True)
-    files = [output if alone else output / file_name(path, suffix) for path in students]
-    for file in files:
-        check_writable(file)
-    return files
 
 
 def main(arguments, root, toolchain):
@@ -249,46 +252,39 @@ def main(arguments, root, toolchain):
             stream.reconfigure(errors="backslashreplace")
     options = read_options(arguments)
     if options.layers:
-        print("\n".join(sandbox.layers(toolchain().confine)))
+        print("\n".join(sandbox.layers()))
         return 0
     chosen = catalogue.choose(options.exercises, root)
-    if options.plan:
-        planned = Plan(options.plan, catalogue.exercises(root)).exercises()
-        chosen = [one for one in planned if one in chosen]
     if options.points:
-        read_points(options.points, chosen)
-    if not chosen:
-        raise Fault("no exercise is left to mark")
-    students, alone = students_in(pathlib.Path(options.folder), chosen)
-    if not (options.exercises or options.plan):
-        chosen = [one for one in chosen if any(handed_in(path, one) for path in students)]
-    files = output_files(students, alone, options)
-    tools, everyone, status = toolchain(), [], 0
+        chosen = read_points(options.points, chosen)
+    students = students_in(pathlib.Path(options.folder), chosen)
+    if not options.exercises:
+        chosen = [one for one in chosen if any(handed_in(path, [one]) for path in students)]
+    of_class = options.mistakes or options.format == "csv"
+    writer, suffix = WRITERS.get(options.format, (None, ""))
+    files = [pathlib.Path(options.output) if options.output else None] * len(students)
+    if options.output and len(students) > 1 and not of_class:
+        files[0].mkdir(parents=True, exist_ok=True)
+        names = [os.fsencode(path.name)[:200] + os.fsencode(suffix) for path in students]
+        files = [files[0] / os.fsdecode(name) for name in names]
+    for file in filter(None, files):
+        check_writable(file)  # before the long work begins
+    tools, everyone = toolchain(), []
     for submission, file in zip(students, files):
         name = printable(submission.resolve().name)
         marks = [(exercise, mark(tools, exercise, submission)) for exercise in chosen]
         everyone.append((name, marks))
-        if options.mistakes or options.format in formats.OF_CLASS:
-            continue
-        text = formats.WRITERS.get(options.format, formats.plain)(name, marks)
-        try:
-            if file:
-                write_file(file, text + "\n")
-            else:
-                print(text)
-        except OSError as error:
-            if isinstance(error, BrokenPipeError):
-                raise
-            print(f"{name}: the marks cannot be written: {error}", file=sys.stderr)
-            status = 2
-        sys.stdout.flush()
-    if options.mistakes:
-        print(common_mistakes(everyone))
-    elif options.format in formats.OF_CLASS:
-        text = formats.OF_CLASS[options.format](everyone)
-        if options.output:
-            write_file(options.output, text + "\n")
-        else:
-            print(text)
+        if not of_class:
+            show(writer(name, marks), file)
+    if of_class:
+        show(mistakes(everyone) if options.mistakes else comma_separated(everyone), files[0])
     failed = any(r[0].message.startswith(NOT_GRADED) for _, marks in everyone for _, r in marks)
-    return 2 if failed else status
+    return 2 if failed else 0
+
+
+def show(text, file):
+    """Prints a text, or writes it into a file."""
+    if file:
+        write_file(file, text + "\n")
+    else:
+        print(text, flush=True)

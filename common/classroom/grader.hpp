@@ -84,6 +84,9 @@ struct Function {
   std::uint32_t number;  ///< as call_packed() knows it
 };
 
+/// The path of the student's program.
+const std::string& student_program();
+
 /// Gives a function a number; see function().
 Function known(std::function<std::string(const std::string&)> function);
 

@@ -1,39 +1,73 @@
-"""Grades an answer to an exercise, stage by stage."""
+"""Grades an answer to an exercise, stage by stage: compiles it, runs each stage of the grader beside
+the student's program, and says in words how that ended."""
 
-import concurrent.futures
+import contextlib
+import dataclasses
+import json
+import os
 import re
+import shutil
+import signal
+import subprocess
+import tempfile
 
-from common.classroom import catalogue, numbers, sandbox, unset
-from common.classroom.stage import run_stage, stages_of
+from common.classroom import catalogue, numbers, sandbox
+from common.classroom.catalogue import Fault
 from common.classroom.toolchain import scratch_folder
 
+RUN = sandbox.Limits()
 COMPILE_LINES = 14  # of a compiler's messages
-# What GCC and Clang print when the system has ended a process that they had started.
-ENDED_COMPILER = re.compile(
-    r"error: (?:unable to execute command: )?(?:CPU time limit exceeded|Killed)"
-    r"(?: signal terminated program|$)",
-    re.MULTILINE,
-)
+ANSWER = re.compile(r"^\s*(?://|#)\s*answer:(.*)$", re.MULTILINE)
+# Keeps an access from the lab.
+HIDING = re.compile(r"FA_UNWATCHED|\w*sanitize\w*")
+# Addresses where a program was when it ended, from entry.cpp.
+FRAMES = re.compile(r"^@frames((?: [0-9a-f]+)+)$", re.MULTILINE)
+ASSERTION = re.compile(r"Assertion [`'](.*?)' failed", re.DOTALL)
+REASONS = {
+    signal.SIGSEGV: "it accessed memory that is not its own: an index out of range?",
+    signal.SIGABRT: "it called abort(), or the C++ library did",
+    signal.SIGILL: "an index lies beyond the end of an array",
+    signal.SIGFPE: "it divided an integer by zero",
+    signal.SIGXFSZ: "it printed or wrote more than a check may",
+    signal.SIGBUS: "it accessed memory that is not mapped",
+}
 
 
-def compiler_says(outcome, scratch, shown):
+@dataclasses.dataclass
+class StageResult:
+    """How one stage ended."""
+
+    name: str
+    title: str
+    points: float
+    verdict: str = "not reached"  # or passed, refused, skipped
+    message: str = ""
+    notes: list = dataclasses.field(default_factory=list)
+    drawing: str = ""
+
+    @property
+    def passed(self):
+        """Whether its points are given; what this machine cannot grade costs nothing."""
+        return self.verdict in ("passed", "skipped")
+
+
+def stages_of(exercise):
+    """The stages of an exercise, none of them run."""
+    titles = exercise.titles
+    return [StageResult(n, titles.get(n, n), points) for n, points in exercise.points.items()]
+
+
+# ---------------------------------------------------------------- the compiler
+
+
+def compiler_says(output, scratch, shown):
     """The first lines of a compiler that a student can use."""
-    if outcome.exceeded:
-        return f"the compiler was stopped: {outcome.exceeded}"
-    ended = ENDED_COMPILER.search(outcome.output)
-    if outcome.timed_out or ended and "CPU" in ended[0]:
-        return "the compiler did not finish within its time limit"
-    if ended:
-        return "the compiler was stopped: it used too much memory or reached its time limit"
-    lines = []
-    for line in outcome.output.replace(f"{scratch}/student/", "student/").split("\n"):
-        if "error:" in line or lines:
-            lines.append(line)
-    lines = lines or outcome.output.strip().split("\n")
-    text = "\n".join(lines[:COMPILE_LINES])
-    return f"it does not compile{caller(outcome.output, scratch, shown)}:\n\n" + renamed(
-        text, scratch, shown
-    )
+    if re.search(r"error: .*(?:CPU time limit exceeded|Killed)|error: (?:CPU|Killed)", output):
+        return "the compiler was stopped: it used too much time or memory"
+    lines = output.replace(f"{scratch}/student/", "student/").strip().split("\n")
+    errors = [i for i, line in enumerate(lines) if "error:" in line] or [0]
+    text = "\n".join(lines[errors[0] :][:COMPILE_LINES])
+    return f"it does not compile{caller(output, scratch, shown)}:\n\n{renamed(text, scratch, shown)}"
 
 
 def caller(output, scratch, shown):
@@ -57,7 +91,91 @@ def renamed(text, scratch, shown):
     return re.sub(r"(?<![\w/.])(?:\.\./)*(?:tmp/[\w./-]*)?student/(?=[\w.]+)", shown, text)
 
 
-ANSWER = re.compile(r"^\s*(?://|#)\s*answer:(.*)$", re.MULTILINE)
+# ---------------------------------------------------------------- one stage
+
+
+def place(program, output, shown):
+    """The line of the student's file where a program was, " at FILE:LINE"; empty when its addresses
+    do not tell it."""
+    frames = FRAMES.findall(output)
+    if not frames or not shutil.which("addr2line"):
+        return ""
+    # All but the first are addresses to return to, one beyond the call.
+    first, *others = (int(address, 16) for address in frames[-1].split())
+    addresses = [f"{address:x}" for address in (first, *(max(a - 1, 0) for a in others))]
+    words = ["addr2line", "-i", "-e", str(program), *addresses]
+    lines = subprocess.run(words, capture_output=True, text=True).stdout
+    found = re.search(r"/student/([\w.]+:[1-9]\d*)", lines)
+    return f" at {shown}{found[1]}" if found else ""
+
+
+def ended(status, output, where):
+    """Why the student's program gave no result; None is a status that took too long."""
+    if status is None:
+        reason = "does it wait for something that never comes, or is this computer busy?"
+        return f"it was still running after {RUN.clock} seconds by the clock{where}: {reason}"
+    if status in (-signal.SIGXCPU, -signal.SIGKILL):
+        reason = "an endless loop, or far too many iterations?"
+        spent = f"{RUN.seconds} seconds of processor time"
+        return f"it was still running after {spent}{where}: {reason}"
+    if status < 0:
+        reason = REASONS.get(-status, "for an unknown reason")
+        if assertion := ASSERTION.search(output):
+            library = "an Eigen" if "/Eigen/" in output else "an"
+            reason = f"{library} assertion failed, `{assertion[1]}`: an index out of range?"
+        names = {one.value: one.name for one in signal.Signals}
+        return f"your program crashed ({names.get(-status, -status)}){where}: {reason}"
+    words = FRAMES.sub("", output).strip().split("\n")[-1][:200]
+    return f"it exited with status {status} before the check was complete" + (
+        f"; its last output: {words}" if words else ""
+    )
+
+
+def said_by(command, files=()):
+    """What a grader says: JSON in the last line that it prints; None when its time was over."""
+    with subprocess.Popen(
+        list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=files
+    ) as grader:
+        for file in files:
+            os.close(file)
+        try:
+            text = grader.communicate(timeout=RUN.clock)[0].decode("utf-8", "replace")
+        except subprocess.TimeoutExpired:
+            grader.kill()
+            return None
+    try:
+        return json.loads(text.strip().split("\n")[-1])
+    except ValueError as error:
+        raise Fault(f"{command[0]} ended with status {grader.returncode}: {text}") from error
+
+
+def run_stage(toolchain, exercise, stage, scratch, shown, found):
+    """Runs one stage of a grader beside the student's program; returns what the grader says.
+
+    @param scratch with the program
+    @param found   evidence(), where the exercise asks for it
+    """
+    grader, program = toolchain.grader(exercise), scratch / "program"
+    limits = dataclasses.replace(RUN, readable=(*toolchain.system(), program))
+    from_grader, to_student = os.pipe()
+    from_student, to_grader = os.pipe()
+    theirs, ours = (from_grader, to_grader), (to_student, from_student)
+    with tempfile.TemporaryFile() as output:
+        with sandbox.started([program, *theirs], scratch, limits, output, theirs) as student:
+            for file in theirs:
+                os.close(file)
+            said = said_by([grader, stage, found, program, *ours], ours)
+            if said and said["verdict"] == "ended":
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    student.wait(limits.seconds)
+        text = sandbox.printed(output)
+    where = place(program, text, shown)
+    if said is None or said["verdict"] == "ended":
+        message = ended(student.returncode if said else None, text, where)
+        said = {"verdict": "refused", "message": message}
+    elif said["verdict"] == "refused" and "more memory than a check" in said["message"]:
+        said["message"] += f"{where}: an endless loop, or an array that is too large?"
+    return said
 
 
 def evidence(exercise, answer):
@@ -69,64 +187,10 @@ def evidence(exercise, answer):
     return "\n".join([given, *(lines[n - 1] for n in named if 0 < n <= len(lines))])
 
 
-# Tokens that end what a comment could seem to begin in, and comments.
-PIECES = re.compile(
-    r"""(\b\d[\w.']*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|//[^\n]*|/\*.*?\*/""", re.DOTALL
-)
-# Keeps an access from the lab.
-HIDING = re.compile(r"FA_UNWATCHED|\w*sanitize\w*")
+# ---------------------------------------------------------------- an answer
 
 
-def code_of(text):
-    """A file without its comments, its continued lines joined, so that names are whole; with its
-    comments where a raw string could hold what looks like one."""
-    text = re.sub(r"\\[ \t]*\n", "", text)
-    return text if 'R"' in text else PIECES.sub(lambda piece: piece[1] or " ", text)
-
-
-def one_thread():
-    """For what is done at the same time."""
-    return concurrent.futures.ThreadPoolExecutor(1)
-
-
-def compiled(toolchain, exercise, answer, scratch):
-    """Compiles a text of the student's file; returns the sandbox's outcome."""
-    (scratch / "student").mkdir()
-    (scratch / "student" / exercise.file).write_text(answer, encoding="utf-8")
-    if made := toolchain.made.get(answer):
-        (scratch / "program").write_bytes(made)
-        (scratch / "program").chmod(0o755)
-        return sandbox.Outcome(0, False, "", "", 0)
-    return toolchain.compile(exercise, scratch)
-
-
-def compile_answer(toolchain, exercise, answer, scratch, result, progress):
-    """Compiles the student's file, and at the same time the grader, which is compiled once.
-    `result` is the stage's."""
-    progress("compiling your file")
-    with one_thread() as pool:
-        grader = pool.submit(toolchain.grader, exercise)
-        outcome = compiled(toolchain, exercise, answer, scratch)
-        result.seconds = outcome.seconds
-        if outcome.status == 0:
-            if not grader.done():
-                progress("building this exercise's grader, once")
-            grader.result()
-    result.verdict = "refused" if outcome.status else "passed"
-    return outcome
-
-
-def take(result, said, verdict_required):
-    """Takes into a stage's result what its grader said."""
-    result.verdict, result.message = said["verdict"], said.get("message", "")
-    result.notes, result.drawing = said.get("notes", []), said.get("drawing", "")
-    if result.verdict == "skipped" and verdict_required:
-        result.message = "the stage ended without a verdict, which is allowed only without a lab"
-    if result.verdict != "passed" and (result.verdict != "skipped" or verdict_required):
-        result.verdict = "refused"
-
-
-def grade(toolchain, exercise, answer, stop=True, shown="", progress=None, explain=True):
+def grade(toolchain, exercise, answer, stop=True, shown="", progress=lambda _words: None):
     """Grades an answer.
 
     @param answer the text of the student's file
@@ -134,33 +198,47 @@ def grade(toolchain, exercise, answer, stop=True, shown="", progress=None, expla
         result is left out
     @param shown  what to call the folder of the student's file in messages, with its slash
     @param progress called with what is done next, in words
-    @param explain whether a refusal may become one that names a variable without a value
     """
-    progress = progress or (lambda _words: None)
-    if exercise.predicts:
-        return numbers.grade(toolchain, exercise, answer)
     results = stages_of(exercise)
-    if exercise.machine == "lab" and (hiding := HIDING.search(code_of(answer))):
-        results[0].verdict = "refused"
+    if exercise.predicts:
+        numbers.grade(questions(toolchain, exercise), exercise, answer, results)
+        return results
+    results[0].verdict = "refused"
+    if exercise.machine == "lab" and (hiding := HIDING.search(answer.replace("\\\n", ""))):
         results[0].message = f"'{hiding[0]}' keeps accesses from the lab, and no answer needs it"
         return results
-    filled, names = unset.filled(exercise, answer)
-    with scratch_folder() as scratch, scratch_folder() as other, one_thread() as pool:
-
-        def fill():
-            return pool.submit(compiled, toolchain, exercise, filled, other)
-
-        # At the same time as the answer: it is needed for all that compile.
-        filling = fill() if names and explain else None
-        outcome = compile_answer(toolchain, exercise, answer, scratch, results[0], progress)
-        if not results[0].passed:
-            results[0].message = compiler_says(outcome, scratch, shown)
+    with scratch_folder() as scratch:
+        (scratch / "student").mkdir()
+        (scratch / "student" / exercise.file).write_text(answer, encoding="utf-8")
+        progress("compiling your file")
+        status, output = toolchain.compile(exercise, scratch)
+        if status != 0:
+            results[0].message = compiler_says(output, scratch, shown)
             return results
-        run_stages(toolchain, exercise, answer, scratch, results, stop, shown, progress)
-        if names and (explain or all(result.passed for result in results)):
-            if (filling or fill()).result().status == 0:
-                refuse_unset(toolchain, exercise, answer, results, shown, names, other)
+        results[0].verdict = "passed"
+        progress("building this exercise's grader, once")
+        toolchain.grader(exercise)
+        # What a bug hunt asks for first is not needed for the rest.
+        first = next(r for r in results[1:] if r.name != "found")
+        for result in results[1:]:
+            progress(f"checking: {result.title}")
+            found = evidence(exercise, answer)
+            said = run_stage(toolchain, exercise, result.name, scratch, shown, found)
+            take(result, said, toolchain.watched or exercise.machine != "lab")
+            result.message = renamed(result.message, scratch, shown)
+            if not result.passed and (stop or result is first):
+                break
     return results
+
+
+def take(result, said, verdict_required):
+    """Takes into a stage's result what its grader said."""
+    result.verdict, result.message = said["verdict"], said["message"]
+    result.notes, result.drawing = said.get("notes", []), said.get("drawing", "")
+    if result.verdict == "skipped" and verdict_required:
+        result.message = "the stage ended without a verdict, which is allowed only without a lab"
+    if result.verdict != "passed" and (result.verdict != "skipped" or verdict_required):
+        result.verdict = "refused"
 
 
 def marks(toolchain, exercise, answer):
@@ -176,75 +254,30 @@ def marks(toolchain, exercise, answer):
     return results
 
 
-def run_stages(toolchain, exercise, answer, scratch, results, stop, shown, progress):
-    """Runs all stages but the first, which has compiled the student's program."""
-    for result in results[1:]:
-        # Each its own: what a stage leaves may not be removable.
-        folder = scratch / f"work_{result.name}"
-        folder.mkdir()
-        progress(f"checking: {result.title}")
-        found, program = evidence(exercise, answer), scratch / "program"
-        said, result.seconds = run_stage(
-            toolchain, exercise, folder, result.name, program, shown, found=found
-        )
-        take(result, said, toolchain.watched or exercise.machine != "lab")
-        result.message = renamed(result.message, scratch, shown)
-        # What a bug hunt asks for first is not needed for the rest.
-        first = next(r for r in results[1:] if r.name != "found")
-        if not result.passed and (stop or result is first):
-            return
-
-
-def differing_stage(toolchain, exercise, scratch, results, shown):
-    """The first of the stages that ends otherwise with another program."""
-    for result in results:
-        folder = scratch / f"work_{result.name}"
-        folder.mkdir()
-        program = scratch / "program"
-        said, _seconds = run_stage(toolchain, exercise, folder, result.name, program, shown)
-        message = renamed(said.get("message", ""), scratch, shown)
-        if (said["verdict"], message) != (result.verdict, result.message):
-            return result
-    return None
-
-
-def refuse_unset(toolchain, exercise, answer, results, shown, names, scratch):
-    """Refuses an answer whose result depends on a local variable that was never set: it may be
-    right by chance, and what it is says nothing.
-
-    @param names   of the variables that the answer declares without a value
-    @param scratch with the program in which all of them have one
-    """
-    refused = [result for result in results if result.verdict == "refused"]
-    # Counts and findings change with the stores that set the variables.
-    others = ("found", "races", "traffic")
-    tried = [result for result in refused[:1] or results[1:] if result.name not in others]
-    differing = differing_stage(toolchain, exercise, scratch, tried, shown)
-    for name in names if differing else ():
-        if len(names) > 1:
-            filled, _ = unset.filled(exercise, answer, name)
-            with scratch_folder() as own:
-                if compiled(toolchain, exercise, filled, own).status != 0:
-                    continue
-                differing = differing_stage(toolchain, exercise, own, tried, shown)
-        if differing:
-            differing.verdict = "refused"
-            differing.message = (
-                f"the result depends on {name}, which is read before it has a value: set it where "
-                f"it is declared; without, it holds whatever was in its register or memory before"
-            )
-            return
+def questions(toolchain, exercise):
+    """The questions of predictions with the truth, which the grader counts, once; none where this
+    machine cannot count."""
+    grader = toolchain.grader(exercise)
+    kept = grader.with_name(f"{grader.name}.json")
+    if not kept.exists():
+        said = said_by([grader, "questions", ""])
+        if not said or said["verdict"] not in ("questions", "skipped"):
+            raise Fault(f"the grader of {exercise.id} gives no answers: {said}")
+        kept.write_text(json.dumps(said.get("questions", [])), encoding="utf-8")
+    return json.loads(kept.read_text(encoding="utf-8"))
 
 
 def solution(toolchain, exercise):
     """The solution of any exercise."""
-    return numbers.solution(toolchain, exercise) if exercise.predicts else exercise.solution()
+    if exercise.predicts:
+        return numbers.solution(questions(toolchain, exercise), exercise)
+    return exercise.solution()
 
 
 def wrong_answers(toolchain, exercise):
     """Typical wrong answers: name, description, stage that refuses, part of its message, text of
     the file."""
     if exercise.predicts:
-        return numbers.wrong_answers(toolchain, exercise)
+        return numbers.wrong_answers(questions(toolchain, exercise), exercise)
     right = exercise.solution()
     return [(w.name, w.about, w.stage, w.says, w.apply(right)) for w in exercise.answers("wrong")]

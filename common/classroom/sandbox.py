@@ -1,341 +1,231 @@
-"""Runs a program that is not trusted: in its own folder, with limits, without a way to the grader.
+"""How a program that is not trusted is isolated: the compiler with a student's file, and the
+student's own program. All of it is in this file. Between fork() and exec() a process gives up what
+the program must not have:
 
-The layers are in confine.cpp. Here are the limit of wall-clock time, the end of the whole process
-group, and the channel on which the one true result comes.
+    limits     processor time, memory, the size of a file
+    the user   nobody, where the grader is root
+    Landlock   only the files that are named can be read or written; no TCP
+    seccomp    no sockets, no signals to others, no memory of others, no other processes
+
+Each layer stands for itself, and what a system does not have is left out; layers() says what there
+is. Landlock and seccomp are system calls of Linux without a function in the C library.
 """
 
+import contextlib
 import ctypes
 import dataclasses
+import errno
 import os
-import pathlib
-import secrets
-import select
+import platform
 import signal
+import stat
+import struct
 import subprocess
 import sys
-import time
+import tempfile
 
-PROC = os.path.isdir("/proc/self")
-NOBODY = 65534  # the user of that name, as which programs run when the grader is root
+import resource
+
+LINUX = sys.platform.startswith("linux")
+NOBODY = 65534  # a user without any rights
+libc = ctypes.CDLL(None, use_errno=True)
+
+# Landlock's rights, as bits.
+WRITE_FILE, READ_FILE, READ_FOLDER, TRUNCATE = 1 << 1, 1 << 2, 1 << 3, 1 << 14
+MAKE_AND_REMOVE, LINK = sum(1 << bit for bit in range(4, 13)), 1 << 13
+# What seccomp refuses, by the numbers of x86-64 and of arm64.
+REFUSED = {
+    "socket": (41, 198),
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "tkill": (200, 130),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+    "setsid": (112, 157),
+    "setpgid": (109, 154),
+    "unshare": (272, 97),
+    "pidfd_send_signal": (424, 424),
+    "io_uring_setup": (425, 425),
+    "pidfd_open": (434, 434),
+    "pidfd_getfd": (438, 438),
+}
+CLONE, CLONE3 = (56, 220), (435, 435)  # start threads, and processes unless the first is told so
+FORK, VFORK = 57, 58  # of x86-64 only
+CLONE_THREAD = 1 << 16
+# Allowed for the process itself: 0 is kill()'s own group, and prlimit64()'s caller.
+ONLY_ITSELF = {"kill": (62, 129), "tgkill": (234, 131), "prlimit64": (302, 261)}
+MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column, number for BPF
 
 
 @dataclasses.dataclass
 class Limits:
-    """What a program and its children may use together."""
+    """What a program may use."""
 
-    seconds: int = 5  # of processor time, of one process
+    seconds: int = 5  # of processor time, of each process
     clock: int = 60  # seconds, for what waits: a busy machine takes long for little work
-    memory: int = 3072  # MiB of address space of one process, and of memory of all
-    file: int = 16  # MiB of one file; four times as much of all files
-    processes: int = 32
-    unprivileged: bool = True  # as another user when the grader is root
-    readable: tuple = ()  # paths; of none, everything
-    pause: float = 0.1  # seconds from one look at what all use to the next
-
-
-@dataclasses.dataclass
-class Outcome:
-    """How a program ended."""
-
-    status: int  # exit status, or minus the number of a signal
-    timed_out: bool
-    output: str  # standard output and error, the first of it
-    result: str  # the line that bore the secret; empty without one
-    seconds: float
-    exceeded: str = ""  # the limit of all processes that it exceeded, in words
-
-
-def quiet_environment(directory):
-    """No secrets of the grader, no colours, no other language; temporary files in the folder that
-    may be written."""
-    keep = ("PATH", "LD_LIBRARY_PATH")
-    own = {"LC_ALL": "C.UTF-8", "TERM": "dumb", "TMPDIR": str(directory), "HOME": str(directory)}
-    return {**{k: os.environ[k] for k in keep if k in os.environ}, **own}
+    memory: int = 3072  # MiB of address space, of each process
+    file: int = 16  # MiB of each file, and of what it prints
+    starts_others: bool = False  # processes; threads are its own
+    nobody: bool = True  # as that user where the grader is root
+    readable: tuple = ()  # paths of files, and of folders with all that is in them
+    writable: tuple = ()  # paths, besides /dev/null
 
 
 def is_root():
     """Whether this process may become any user."""
-    return hasattr(os, "geteuid") and os.geteuid() == 0
+    return os.geteuid() == 0
 
 
-def restore_owner(directory):
-    """Makes root the owner again of a folder that another user worked in, and of what is directly
-    in it."""
-    if is_root():
-        for path in (directory, *pathlib.Path(directory).iterdir()):
-            os.chown(path, 0, 0, follow_symlinks=False)
+def syscall(number, *arguments):
+    """A system call; numbers are as wide as registers."""
+    wide = [ctypes.c_long(x) if isinstance(x, int) else x for x in arguments]
+    return libc.syscall(ctypes.c_long(number), *wide)
 
 
-def processes():
-    """Numbers of all processes, as text; none where the system does not show them."""
-    return [name for name in os.listdir("/proc") if name.isdigit()] if PROC else []
+def landlock_version():
+    """0 or less where there is none."""
+    return syscall(444, None, 0, 1) if LINUX else 0
 
 
-def reap(process):
-    """Takes the status of a process that was killed, or of all in a group, which is a negative
-    number: a user can have only so many, those whose parent does not ask among them, and what they
-    have used of a processor is counted."""
-    try:
-        while os.waitpid(process, 0):
-            pass
-    except ChildProcessError:
-        pass
+def restrict_files(readable, writable):
+    """Landlock: nothing but these paths can be read or written."""
+    version = landlock_version()
+    if version < 1:
+        return
+    reads = READ_FILE | READ_FOLDER
+    writes = WRITE_FILE | MAKE_AND_REMOVE | LINK * (version >= 2) | TRUNCATE * (version >= 3)
+    network = scope = 3  # TCP; abstract sockets and signals
+    attributes = struct.pack("=QQQ", reads | writes, network, scope)
+    rules = syscall(444, attributes, 24 if version >= 6 else 16 if version >= 4 else 8, 0)
+    paths = [(path, reads) for path in readable]
+    paths += [(path, reads | writes) for path in (*writable, "/dev/null")]
+    for path, allowed in paths:
+        with contextlib.suppress(OSError):  # what is not there cannot be read
+            opened = os.open(path, os.O_PATH)
+            if not stat.S_ISDIR(os.fstat(opened).st_mode):
+                allowed &= WRITE_FILE | READ_FILE | TRUNCATE
+            syscall(445, rules, 1, struct.pack("=Qi", allowed, opened), 0)
+            os.close(opened)
+    syscall(446, rules, 0)
+    os.close(rules)
 
 
-def end_stragglers(directory):
-    """Ends what has left the process group and still works in the folder, where the system lets it
-    leave."""
-    killed = set()
-    for _ in range(100):
-        found = False
-        for process in processes():
-            try:
-                place = os.readlink(f"/proc/{process}/cwd")
-                if place == str(directory) or place.startswith(f"{directory}/"):
-                    os.kill(int(process), signal.SIGKILL)
-                    killed.add(int(process))
-                    found = True
-            except OSError:
-                continue  # it has ended, or belongs to another user
-        if not found:
-            break
-        time.sleep(0.01)
-    for process in killed:
-        reap(process)
+def refuse_system_calls(starts_others):
+    """seccomp: a filter that the kernel runs before each system call."""
+    if not LINUX or platform.machine() not in MACHINES:
+        return
+    column, machine = MACHINES[platform.machine()]
+    load, equal, at_least, any_bit, give = 0x20, 0x15, 0x35, 0x45, 0x06  # instructions of BPF
+    number, architecture, first_argument = 0, 4, 16  # where it finds them
+    allow, refuse = 0x7FFF0000, 0x00050000 | errno.EPERM
+    code = [(load, 0, 0, architecture), (equal, 1, 0, machine), (give, 0, 0, refuse)]
+    code += [(load, 0, 0, number)]
+    if machine == MACHINES["x86_64"][1]:  # the same calls by the numbers of x32
+        code += [(at_least, 0, 1, 0x40000000), (give, 0, 0, refuse)]
+    refused = {call[column]: refuse for call in REFUSED.values()}
+    if not starts_others:
+        code += [(equal, 0, 4, CLONE[column]), (load, 0, 0, first_argument)]
+        code += [(any_bit, 0, 1, CLONE_THREAD), (give, 0, 0, allow), (give, 0, 0, refuse)]
+        refused[CLONE3[column]] = 0x00050000 | errno.ENOSYS  # the C library then takes clone()
+        if column == 0:
+            refused.update({FORK: refuse, VFORK: refuse})
+    for call, answer in refused.items():
+        code += [(equal, 0, 1, call), (give, 0, 0, answer)]
+    for call in ONLY_ITSELF.values():
+        code += [(equal, 0, 5, call[column]), (load, 0, 0, first_argument)]
+        code += [(equal, 2, 0, os.getpid()), (equal, 1, 0, 0)]
+        code += [(give, 0, 0, refuse), (give, 0, 0, allow)]
+    code += [(give, 0, 0, allow)]
+    text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in code))
+    libc.prctl(22, 2, struct.pack("HP", len(code), ctypes.addressof(text)), 0, 0)  # SET_SECCOMP
 
 
-def members(group):
-    """Process number -> threads, of the processes of a group."""
-    found, group = {}, str(group).encode()
-    for process in processes():
-        try:
-            file = os.open(f"/proc/{process}/stat", os.O_RDONLY)  # there may be thousands
-        except OSError:
-            continue  # it has ended
-        try:
-            # After the name, which may hold anything: state, parent, group, ..., threads.
-            about = os.read(file, 4096).rpartition(b")")[2].split()
-            if about[2] == group:
-                found[int(process)] = int(about[17])
-        except (OSError, ValueError, IndexError):
-            continue
-        finally:
-            os.close(file)
-    return found
+def limit(what, most, grace=0):
+    """Sets a limit, which the system may have lower already."""
+    known = resource.getrlimit(what)[1]
+    highest = most + grace if known == resource.RLIM_INFINITY else min(most + grace, known)
+    with contextlib.suppress(ValueError, OSError):  # macOS knows no limit of memory
+        resource.setrlimit(what, (min(most, highest), highest))
 
 
-def memory_of(process):
-    """Bytes of memory that a process uses, what it shares with others by its part."""
-    try:
-        with open(f"/proc/{process}/smaps_rollup", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("Pss:"):
-                    return 1024 * int(line.split()[1])
-    except (OSError, ValueError):
-        pass
-    try:
-        with open(f"/proc/{process}/statm", encoding="utf-8") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0
+def confine(limits):
+    """Gives up what a program must not have; for a process that becomes this program at once."""
+    if LINUX:
+        libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+    restrict_files(limits.readable, limits.writable)
+    limit(resource.RLIMIT_CPU, limits.seconds, grace=2)  # first a signal that says where it was
+    limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_FSIZE, limits.file << 20)
+    limit(resource.RLIMIT_NOFILE, 1024)
+    if not limits.starts_others and not LINUX:  # there it counts threads, too
+        limit(resource.RLIMIT_NPROC, 0)
+    refuse_system_calls(limits.starts_others)
+    limit(resource.RLIMIT_AS, limits.memory << 20)
 
 
-def size_of(directory, most=4096):
-    """Bytes of the files in a folder; without an end for more than `most` of them."""
-    total, count, folders = 0, 0, [str(directory)]
-    while folders:
-        try:
-            for entry in os.scandir(folders.pop()):
-                count += 1
-                if count > most:
-                    return float("inf")
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
-                else:
-                    total += entry.stat(follow_symlinks=False).st_blocks * 512
-        except OSError:
-            continue
-    return total
+@contextlib.contextmanager
+def started(command, folder, limits, output, files=()):
+    """Starts a program in a folder; at the end it is killed, with all that it has started.
 
-
-def excess(group, directory, limits):
-    """Which limit all processes of a group exceed together, in words."""
-    own = members(group)
-    if sum(own.values()) > limits.processes:
-        return f"it started more than {limits.processes} processes or threads"
-    if sum(map(memory_of, own)) > limits.memory << 20:
-        return "it used more memory than a check may use"
-    if size_of(directory) > limits.file << 22:
-        return "its files are larger than a check may write"
-    return ""
-
-
-class Output:
-    """The first of what a program prints, and the last, in which a crash says where it was. Read
-    without a thread: a program may use up all that its user can have."""
-
-    KEPT, LAST = 200_000, 8192
-
-    def __init__(self, stream):
-        self.fd, self.kept = stream.fileno(), b""
-        os.set_blocking(self.fd, False)
-
-    def read(self):
-        """Takes what there is now; false when no more can come."""
-        try:
-            piece = os.read(self.fd, 1 << 16)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        if len(self.kept) < self.KEPT:
-            self.kept += piece
-        else:
-            last = (self.kept[self.KEPT :] + piece)[-self.LAST :]
-            self.kept = self.kept[: self.KEPT] + last
-        return bool(piece)
-
-    def text(self):
-        """What was kept, once the program has ended."""
-        for _ in range(64):  # no more than a pipe holds
-            before = len(self.kept)
-            if not self.read() or len(self.kept) == before:
-                break
-        return self.kept.decode("utf-8", "replace")
-
-
-def wait(process, directory, limits, output):
-    """Waits until a process ends or exceeds what its group may use, and reads what it prints.
-
-    @return (whether its time was over, the limit that was exceeded)
+    @param output a file for all that it prints
+    @param files  numbers of open files that it has besides
     """
-    end = time.monotonic() + limits.clock
-    looked = time.monotonic()
-    try:
-        ending = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):  # only Linux has it, and not every sandbox allows it
-        ending = None
-    try:
-        watched = select.poll()
-        watched.register(output.fd, select.POLLIN)
-        if ending is not None:
-            watched.register(ending, select.POLLIN)
-        pause = limits.pause if ending is not None else 0.02
-        while (now := time.monotonic()) < end:
-            ready = dict(watched.poll(1000 * min(end - now, pause)))
-            if output.fd in ready and not output.read():
-                watched.unregister(output.fd)
-            if ending in ready or (ending is None and process.poll() is not None):
-                return False, ""
-            if time.monotonic() - looked > limits.pause:
-                if too_much := excess(process.pid, directory, limits):
-                    return False, too_much
-                looked = time.monotonic()
-        return True, ""
-    finally:
-        if ending is not None:
-            os.close(ending)
-
-
-def started(words, **options):
-    """subprocess.Popen(), tried again for ten seconds: the processes of an earlier submission may
-    still be ending, and a user can have only so many."""
-    end = time.monotonic() + 10
-    while True:
-        try:
-            return subprocess.Popen(words, **options)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.1)
-
-
-def protect():
-    """Lets no other process read the memory of this one, which knows the secrets; and makes it the
-    parent of what a program leaves behind: see reap()."""
-    if sys.platform.startswith("linux"):
-        try:
-            ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
-            ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
-        except (OSError, AttributeError):
-            pass
-
-
-class Channel:
-    """Where a program writes its one result: behind a secret, on a pipe of its own."""
-
-    def __init__(self):
-        self.secret = secrets.token_hex(16)
-        secret_read, secret_write = os.pipe()
-        self.result, result_write = os.pipe()
-        os.write(secret_write, self.secret.encode())
-        os.close(secret_write)
-        os.set_blocking(self.result, False)
-        self.of_program = [secret_read, result_write]
-
-    def line(self):
-        """The line that bore the secret, once the program has ended; empty unless it is one."""
-        said = b""
-        try:
-            while piece := os.read(self.result, 65536):
-                said += piece
-        except BlockingIOError:
-            pass
-        os.close(self.result)
-        begin = self.secret + " "
-        lines = said.decode("utf-8", "replace").split("\n")
-        lines = [line[len(begin) :] for line in lines if line.startswith(begin)]
-        return lines[0] if len(lines) == 1 else ""
-
-
-def run(confine, command, directory, limits, channel=False):
-    """Runs a command in a folder.
-
-    @param confine   path of the program of that name
-    @param command   words; with a channel two file numbers are added
-    @param directory the only place that it may write to
-    @param channel   whether it gets a secret and a place to write its result to
-    """
-    directory = pathlib.Path(directory)
-    protect()
-    channel = Channel() if channel else None
-    fds = channel.of_program if channel else []
-    user = NOBODY if limits.unprivileged and is_root() else 0
-    if user:
-        os.chown(directory, user, user)
-    readable = ":".join(map(str, limits.readable)) or "-"
-    words = [confine, limits.seconds, limits.memory, limits.file, user, directory, readable]
-    began = time.monotonic()
-    with started(
-        [str(word) for word in (*words, *command, *fds)],
+    if LINUX:  # not even the same user may then open this process's files by /proc
+        libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+    user = {}
+    if limits.nobody and is_root():
+        user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    paths = {key: os.environ[key] for key in ("PATH", "LD_LIBRARY_PATH") if key in os.environ}
+    own = {"LC_ALL": "C.UTF-8", "TERM": "dumb", "TMPDIR": str(folder), "HOME": str(folder)}
+    process = subprocess.Popen(
+        [str(word) for word in command],
+        cwd=folder,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=quiet_environment(directory),
-        pass_fds=fds,
+        stdout=output,
+        stderr=output,
+        env={**paths, **own},
+        pass_fds=files,
         start_new_session=True,
-    ) as process:
-        output = Output(process.stdout)
-        for fd in fds:
-            os.close(fd)
-        timed_out, exceeded = wait(process, directory, limits, output)
-        try:  # the whole group, not only the first process
+        preexec_fn=lambda: confine(limits),
+        **user,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
         process.wait()
-        reap(-process.pid)
-        end_stragglers(directory)
-        seconds = time.monotonic() - began
-        text = output.text()
-    killed = process.returncode == -signal.SIGKILL and not exceeded and seconds > limits.seconds
-    timed_out = timed_out or process.returncode == -signal.SIGXCPU or killed
-    result = channel.line() if channel else ""
-    return Outcome(process.returncode, timed_out, text, result, seconds, exceeded)
 
 
-def layers(confine):
+def printed(output, most=200_000):
+    """The first of what a program has printed into a file, and the last, where a crash says why."""
+    size = output.seek(0, os.SEEK_END)
+    output.seek(0)
+    text = output.read(most)
+    output.seek(max(most, size - 8192))
+    return (text + output.read()).decode("utf-8", "replace")
+
+
+def run(command, folder, limits):
+    """Runs a program to its end; returns its exit status, or minus the number of the signal that
+    ended it, and what it printed."""
+    with tempfile.TemporaryFile() as output:
+        with started(command, folder, limits, output) as process:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(limits.clock)
+        return process.returncode, printed(output)
+
+
+def layers():
     """What this system offers, in words."""
-    return subprocess.run([str(confine), "--layers"], capture_output=True, text=True).stdout.split(
-        "\n"
-    )[:-1]
+    found = ["limits of time, memory and file sizes"]
+    if is_root():
+        found.append("another user than root")
+    if landlock_version() >= 1:
+        found.append("no writing, no reading of the course (Landlock)")
+    if LINUX and platform.machine() in MACHINES:
+        libc.prctl(22, 2, None, 0, 0)
+        if ctypes.get_errno() == errno.EFAULT:  # it knows filters, and wants one
+            found.append("no network, no other processes (seccomp)")
+    return found

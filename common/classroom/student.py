@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import itertools
 import json
 import pathlib
 import sys
@@ -28,10 +29,7 @@ class Progress:
         except (OSError, ValueError):
             kept = self.path.with_suffix(".damaged.json")
             self.path.replace(kept)
-            print(
-                f"{self.path} could not be read; it is kept as {kept.name}, and progress "
-                f"starts over."
-            )
+            print(f"{self.path} is damaged: it is kept as {kept.name}, and progress starts over.")
 
     def __getitem__(self, exercise):
         return self.of.setdefault(
@@ -65,16 +63,11 @@ class Student:
         if name:
             found = catalogue.choose([name], self.root)
             if len(found) > 1:
-                raise Fault(
-                    f"'{name}' has {len(found)} exercises: {', '.join(e.id for e in found)}; "
-                    f"name one of them"
-                )
+                raise Fault(f"name one of the exercises {', '.join(e.id for e in found)}")
             return found[0]
         begun = [e for e in self.all if self.file(e).exists()]
         if not begun:
-            raise Fault(
-                "no exercise was begun; see ./learn exercise list, then ./learn exercise start ID"
-            )
+            raise Fault("no exercise was begun; see ./learn exercise list")
         return max(begun, key=lambda e: self.progress[e]["last"])
 
     def begun(self, exercise):
@@ -82,9 +75,8 @@ class Student:
         try:
             return self.file(exercise).read_text(encoding="utf-8")
         except FileNotFoundError:
-            raise Fault(
-                f"{exercise.id} was not begun; ./learn exercise start {exercise.id}"
-            ) from None
+            words = f"{exercise.id} was not begun; ./learn exercise start {exercise.id}"
+            raise Fault(words) from None
         except UnicodeDecodeError:
             raise Fault(f"{self.file(exercise)} is not UTF-8 text") from None
 
@@ -95,16 +87,19 @@ class Student:
         lesson = exercise.lesson if exercise else ""
         return next((e for e in open_ones if e.lesson >= lesson), next(iter(open_ones), None))
 
-    def by_lesson(self):
-        """Lesson -> its exercises, in the order of the course."""
-        lessons = {}
-        for exercise in self.all:
-            lessons.setdefault(exercise.lesson, []).append(exercise)
-        return lessons
+    def lessons(self):
+        """(lesson, its exercises, how many are passed), in the order of the course."""
+        for lesson, own in itertools.groupby(self.all, key=lambda exercise: exercise.lesson):
+            own = list(own)
+            yield lesson, own, sum(self.progress[e]["passed"] for e in own)
 
-    def ability(self, lesson):
-        """What one can do after a lesson's exercises."""
-        return catalogue.read_lesson(self.root / lesson / "exercises" / "lesson.json")["ability"]
+    def show_lesson(self, lesson, exercises, done):
+        """Prints how far a lesson is, and after its last exercise what one can do."""
+        print(f"  {lesson:<22} {bar(done, len(exercises), 12)}  {done} of {len(exercises)}")
+        if done == len(exercises):
+            path = self.root / lesson / "exercises" / "lesson.json"
+            words = f"You can now {catalogue.read_lesson(path)['ability']}"
+            print(textwrap.indent(textwrap.fill(words, 74), "    "))
 
     # ------------------------------------------------------------ commands
 
@@ -112,20 +107,13 @@ class Student:
         """Prints how far one is, what one was working on, and what comes next."""
         passed = [e for e in self.all if self.progress[e]["passed"]]
         print(f"{bar(len(passed), len(self.all), 40)}  {len(passed)} of {len(self.all)} exercises")
-        for lesson, exercises in self.by_lesson().items():
-            done = sum(self.progress[e]["passed"] for e in exercises)
-            print(f"  {lesson:<22} {bar(done, len(exercises), 12)}  {done} of {len(exercises)}")
-            if done == len(exercises):
-                words = f"You can now {self.ability(lesson)}"
-                print(textwrap.indent(textwrap.fill(words, 74), "    "))
-        open_ones = [
-            e for e in self.all if self.file(e).exists() and not self.progress[e]["passed"]
-        ]
+        for lesson in self.lessons():
+            self.show_lesson(*lesson)
+        begun = [e for e in self.all if self.file(e).exists() and e not in passed]
         print()
-        if open_ones:
-            now = max(open_ones, key=lambda e: self.progress[e]["last"])
-            checks = self.progress[now]["checks"]
-            print(f"You are at {now.id}: {now.title} ({checks} check{'' if checks == 1 else 's'}).")
+        if begun:
+            now = max(begun, key=lambda e: self.progress[e]["last"])
+            print(f"You are at {now.id}: {now.title} ({self.progress[now]['checks']} checks).")
             print(f"  Your file  {self.file(now).relative_to(self.root)}")
             print(f"  Continue   ./learn exercise watch {now.id}")
             print(f"  Stuck      ./learn exercise hint {now.id}")
@@ -138,28 +126,17 @@ class Student:
 
     def list(self):
         """Prints all exercises by lesson."""
-        lesson = ""
-        for exercise in self.all:
-            if exercise.lesson != lesson:
-                lesson = exercise.lesson
-                print(f"\n{lesson}")
-            state = (
-                "passed"
-                if self.progress[exercise]["passed"]
-                else "begun"
-                if self.file(exercise).exists()
-                else ""
-            )
-            print(
-                f"  {exercise.id:<28} {exercise.kind:<18} {exercise.minutes:>3} min  "
-                f"{state:<7} {exercise.title}"
-            )
+        for lesson, exercises, _done in self.lessons():
+            print(f"\n{lesson}")
+            for one in exercises:
+                state = "begun" if self.file(one).exists() else ""
+                state = "passed" if self.progress[one]["passed"] else state
+                about = f"{one.kind:<18} {one.minutes:>3} min  {state:<7} {one.title}"
+                print(f"  {one.id:<28} {about}")
         done = sum(self.progress[e]["passed"] for e in self.all)
-        print(f"\n{done} of {len(self.all)} passed.", end=" ")
         following = self.next_open()
-        print(
-            f"Next: ./learn exercise start {following.id}" if following else "That was all of them."
-        )
+        after = f"Next: ./learn exercise start {following.id}" if following else "That was all."
+        print(f"\n{done} of {len(self.all)} passed. {after}")
         return 0
 
     def start(self, name):
@@ -185,10 +162,8 @@ class Student:
         exercise = self.one(name)
         answer = self.begun(exercise)
         began = time.monotonic()
-        shown = f"{WORK}/{exercise.id}/"
-        results = grading.grade(
-            self.toolchain(), exercise, answer, shown=shown, progress=show_progress
-        )
+        shown, tools = f"{WORK}/{exercise.id}/", self.toolchain()
+        results = grading.grade(tools, exercise, answer, shown=shown, progress=show_progress)
         show_progress("")
         seconds = time.monotonic() - began
         passed = all(result.passed for result in results)
@@ -202,21 +177,12 @@ class Student:
         if passed:
             following = self.next_open(exercise)
             print(f"\nPassed. Compare with ours: ./learn exercise solution {exercise.id}")
-            self.praise(exercise)
+            self.show_lesson(*next(own for own in self.lessons() if own[0] == exercise.lesson))
             if following:
                 print(f"Next: ./learn exercise start {following.id}  ({following.title})")
         elif state["hints"] < 3:
             print(f"\nStuck? ./learn exercise hint {exercise.id}")
         return 0 if passed else 1
-
-    def praise(self, exercise):
-        """After the last exercise of a lesson: what one can do now."""
-        of_lesson = self.by_lesson()[exercise.lesson]
-        done = sum(self.progress[e]["passed"] for e in of_lesson)
-        print(f"{exercise.lesson}  {bar(done, len(of_lesson), 12)}  {done} of {len(of_lesson)}")
-        if done == len(of_lesson):
-            words = f"This lesson is complete. You can now {self.ability(exercise.lesson)}"
-            print(textwrap.fill(words, 78))
 
     def watch(self, name):
         """Checks whenever the file was saved, until it passes."""
@@ -246,10 +212,7 @@ class Student:
         for number, hint in enumerate(hints[: state["hints"]], 1):
             print(f"Hint {number} of {len(hints)}\n\n{hint}\n")
         if state["hints"] == len(hints):
-            print(
-                f"There are no more hints. ./learn exercise solution {exercise.id} --anyway "
-                f"shows the solution."
-            )
+            print(f"There are no more hints; ./learn exercise solution {exercise.id} --anyway")
         return 0
 
     def reset(self, name):
@@ -277,12 +240,8 @@ class Student:
             own = self.file(exercise).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             own = exercise.start()
-        lines = list(
-            difflib.unified_diff(
-                own.splitlines(), right.splitlines(), "yours", "ours", n=3, lineterm=""
-            )
-        )
-        print("\n".join(lines) if lines else "Your file is identical to the solution.")
+        lines = difflib.unified_diff(own.splitlines(), right.splitlines(), "yours", "ours")
+        print("\n".join(map(str.rstrip, lines)) or "Your file is identical to the solution.")
         return 0
 
 

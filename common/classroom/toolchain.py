@@ -1,4 +1,5 @@
-"""Compiles graders and students' files, as CMake compiles the preludes."""
+"""Compiles graders and students' files, as CMake compiles the preludes: it has written how into the
+build directory. A student's file is compiled in the sandbox."""
 
 import contextlib
 import dataclasses
@@ -10,16 +11,14 @@ import pathlib
 import re
 import shlex
 import shutil
+import subprocess
 import tempfile
-import threading
 
 from common.classroom import catalogue, sandbox
 from common.classroom.catalogue import Fault
 
-COMPILE = sandbox.Limits(
-    seconds=60, clock=300, memory=4096, file=512, unprivileged=False, pause=0.5
-)
-SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/nix", "/dev/urandom")
+COMPILE = sandbox.Limits(seconds=60, clock=300, memory=4096, file=512, starts_others=True)
+SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/nix")
 HEADERS = (".hpp", ".cuh", ".h", ".inc")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 # Of the classroom, what the student's side is compiled with.
@@ -37,7 +36,7 @@ def everyone_may_read(path):
     )
 
 
-@functools.lru_cache
+@functools.cache
 def headers_in(folder):
     """All headers in a folder of the course, in order."""
     return sorted(path for path in (catalogue.ROOT / folder).rglob("*") if path.suffix in HEADERS)
@@ -49,19 +48,19 @@ def digest(path):
     return hashlib.sha256(pathlib.Path(path).read_bytes()).digest()
 
 
-@functools.lru_cache(maxsize=1)
+@functools.cache
 def headers():
-    """The course's headers that students' files may include, those with solutions among them."""
-    root = catalogue.ROOT
-    found = [root / "common" / "classroom" / f"{name}.hpp" for name in SURFACE]
-    for folder in sorted((root / "common").iterdir()):
-        if folder.name not in ("classroom", "testing") and folder.is_dir():
-            found += [path for path in folder.rglob("*") if path.suffix in HEADERS]
-    for lesson in root.glob("[0-9][0-9]_*"):
-        for path in lesson.rglob("*"):
+    """The headers that students' files may include, those with solutions among them: none of
+    graders and of tests."""
+    folder = catalogue.ROOT / "common" / "classroom"
+    found = [folder / f"{name}.hpp" for name in SURFACE]
+    for path in headers_in("common"):
+        if path.relative_to(catalogue.ROOT).parts[1] not in ("classroom", "testing"):
+            found.append(path)
+    for lesson in catalogue.ROOT.glob("[0-9][0-9]_*"):
+        for path in headers_in(lesson.name):
             inner = path.relative_to(lesson).parts
-            of_graders = inner[0] == "exercises" and len(inner) > 2
-            if path.suffix in HEADERS and inner[0] != "tests" and not of_graders:
+            if inner[0] != "tests" and not (inner[0] == "exercises" and len(inner) > 2):
                 found.append(path)
     return found
 
@@ -71,202 +70,131 @@ class Toolchain:
 
     def __init__(self, build):
         self.build = pathlib.Path(build).resolve()
+        described, compiled = self.build / "classroom/toolchain.json", "compile_commands.json"
         try:
-            files = json.loads(
-                (self.build / "classroom" / "toolchain.json").read_text(encoding="utf-8")
-            )
-            commands = json.loads(
-                (self.build / "compile_commands.json").read_text(encoding="utf-8")
-            )
+            files = json.loads(described.read_text(encoding="utf-8"))
+            commands = json.loads((self.build / compiled).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise Fault(
                 f"{self.build} is not a build of this course with the target classroom: {error}"
             ) from error
         self.made_in = {files["build"]: self.build, files["root"]: catalogue.ROOT}
-        self.confine, self.libraries, self.flags = self.here(files["confine"]), {}, {}
-        self.objects = {k: self.all_here(files[k]) for k in ("grader", "entry", "lab_grader")}
-        for machine in ("cpu", "lab"):
-            self.libraries[machine] = self.all_here(files[machine])
-            source = f"common/classroom/{COMPILED_ALIKE[machine]}"
-            found = [c for c in commands if c["file"].endswith(source)]
+        self.objects = {k: self.here(files[k]) for k in ("grader", "entry", "lab_grader")}
+        self.libraries, self.flags = {}, {}
+        for machine, source in COMPILED_ALIKE.items():
+            self.libraries[machine] = self.here(files[machine])
+            found = [c for c in commands if c["file"].endswith(f"common/classroom/{source}")]
             if not found:
-                raise Fault(
-                    f"{self.build}/compile_commands.json does not say how graders are compiled"
-                )
-            words = self.all_here(shlex.split(found[0]["command"]))
-            where = [i for i, word in enumerate(words) if word in ("-o", "-c")]
-            for i in sorted(where, reverse=True):
-                del words[i : i + 2]
+                raise Fault(f"{self.build / compiled} does not say how graders are compiled")
+            words = self.here(shlex.split(found[0]["command"]))
+            for option in ("-o", "-c"):
+                del words[words.index(option) : words.index(option) + 2]
             self.flags[machine] = [word for word in words if not UNWANTED.fullmatch(word)]
         # A compiler that is not root cannot show what only root may read.
-        self.readable = everyone_may_read(pathlib.Path(__file__).resolve()) and everyone_may_read(
-            self.build / "classroom" / "toolchain.json"
-        )
+        self.readable = everyone_may_read(pathlib.Path(__file__).resolve())
+        self.readable = self.readable and everyone_may_read(described)
         # Only without a watched lab may a stage be left without a verdict.
         self.watched = any("FA_LAB_WATCHED" in flag for flag in self.flags["lab"])
         self.cache = self.build / "classroom" / "graders"
-
         self.compiler = self.flags["cpu"][0]
-        # Where it is, it takes a third of the default's time.
-        self.linker = ["-fuse-ld=gold"] if shutil.which("ld.gold") else []
-        self.lock, self.locks = threading.Lock(), {}
-        self.made = {}  # answer -> its program, of what was compiled before; see batch.py
 
-    def here(self, word):
-        """A word of CMake's with the paths of this clone, wherever it was when it was built."""
-        for before, now in self.made_in.items():
-            if found := re.match(rf"(-I|){re.escape(before)}(/.*|)$", word):
-                return f"{found[1]}{now}{found[2]}"
-        return word
+    def here(self, words):
+        """CMake's words with the paths of this clone, wherever it was when it was built."""
+        found = []
+        for word in words:
+            for before, now in self.made_in.items():
+                if inside := re.match(rf"(-I|){re.escape(before)}(/.*|)$", word):
+                    word = f"{inside[1]}{now}{inside[2]}"
+                    break
+            found.append(word)
+        return found
 
-    def all_here(self, words):
-        """The same for several."""
-        return [self.here(word) for word in words]
-
-    def system(self, flags):
+    def system(self, flags=()):
         """Paths outside of the course that a compiler reads, or a program."""
-        found = list(SYSTEM)
-        compiler = pathlib.Path(shutil.which(self.compiler) or self.compiler).resolve()
-        found.append(compiler.parent.parent)
+        found = [*SYSTEM, pathlib.Path(shutil.which(self.compiler) or "/").resolve().parents[1]]
         found += [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
+        found += [pathlib.Path(path).parent for path in self.libraries["lab"] if ".so" in path]
         for before, word in zip(flags, flags[1:]):
             if before in ("-isystem", "-include", "-isysroot"):
-                path = pathlib.Path(word)
-                found.append(path.parent if before == "-include" else path)
+                found.append(pathlib.Path(word).parent if before == "-include" else word)
             elif word.startswith("-I"):
                 found.append(word[2:])
         found = {pathlib.Path(path).resolve() for path in found}
-        root = catalogue.ROOT
-        return sorted(path for path in found if path not in (root, *root.parents))
+        return sorted(found - {catalogue.ROOT, *catalogue.ROOT.parents})
 
     def surface(self, exercise):
         """The course's headers that a student's file may include: all but those of graders, of
         tests, and the ones that hold what the exercise asks for."""
-        hidden = exercise.hidden() - self.needed(exercise)
-        return [path for path in headers() if path not in hidden]
-
-    def needed(self, exercise):
-        """Files of the course that the start and the entry include, and what these include."""
-        met, left = set(), [exercise.start(), exercise.entry]
-        while left:
+        needed, left = set(), [exercise.start(), exercise.entry]
+        while left:  # what the start and the entry include, and what these include
             for name in INCLUDE.findall(left.pop()):
                 path = catalogue.ROOT / name
-                if path not in met and path.is_file():
-                    met.add(path)
+                if path not in needed and path.is_file():
+                    needed.add(path)
                     left.append(path.read_text(encoding="utf-8", errors="replace"))
-        return met
+        hidden = exercise.hidden() - needed
+        return [path for path in headers() if path not in hidden]
 
-    def compile(self, exercise, scratch, source=None):
-        """Compiles the student's file, in scratch/student, with the exercise's entry and
-        without the grader.
-
-        @param source in place of the entry
-        @return the sandbox's outcome; the program is scratch/program
-        """
-        flags = self.flags[exercise.machine]
-        surface, system = self.surface(exercise), self.system(flags)
+    def compile(self, exercise, scratch):
+        """Compiles the student's file, in scratch/student, with the exercise's entry and without
+        the grader, into scratch/program; returns the compiler's status and what it prints."""
+        flags, objects = self.flags[exercise.machine], self.linked(exercise.machine, "entry")
+        may_read = [*self.surface(exercise), *self.system(flags), *objects]
         limits = dataclasses.replace(
             COMPILE,
-            unprivileged=self.readable and everyone_may_read(exercise.grader),
-            readable=(*system, *surface, *self.linked(exercise.machine, "entry")),
+            nobody=self.readable and everyone_may_read(exercise.grader),
+            readable=tuple(may_read),
+            writable=(scratch,),
         )
         entry, depends = scratch / "entry.cpp", scratch / "entry.d"
-        entry.write_text(source or exercise.entry, encoding="utf-8")
-        compilation = sandbox.run(
-            self.confine,
-            [*flags, *exercise.defines, f"-I{scratch}", "-MD", "-MF", depends]
-            + ["-o", scratch / "entry.o", "-c", entry],
-            scratch,
-            limits,
-        )
-        if compilation.status != 0:
-            return compilation
-        if unwanted := self.foreign(depends, scratch, {*surface, *system}):
-            compilation.status = 1
-            compilation.output = f"error: your file includes {unwanted}, which it may not use"
-            return compilation
-        linking = self.link(
-            [scratch / "entry.o"], exercise.machine, "entry", scratch / "program", scratch, limits
-        )
-        linking.seconds += compilation.seconds
-        sandbox.restore_owner(scratch)  # no stage may change the program of the next
-        return linking
-
-    def shared(self):
-        """Folders of shared libraries that programs are linked with."""
-        return {pathlib.Path(path).parent for path in self.libraries["lab"] if ".so" in path}
+        entry.write_text(exercise.entry, encoding="utf-8")
+        if limits.nobody and sandbox.is_root():
+            os.chown(scratch, sandbox.NOBODY, sandbox.NOBODY)
+        words = [*flags, *exercise.defines, f"-I{scratch}", "-MD", "-MF", depends]
+        words += ["-o", scratch / "entry.o", "-c", entry]
+        status, output = sandbox.run(words, scratch, limits)
+        if status != 0:
+            return status, output
+        if unwanted := foreign(depends, scratch, {*may_read, scratch}):
+            return 1, f"error: your file includes {unwanted}, which it may not use"
+        program = scratch / "program"
+        done = sandbox.run(self.linking([scratch / "entry.o"], objects, program), scratch, limits)
+        if sandbox.is_root() and program.exists():  # no stage may change the program of the next
+            os.chown(scratch, 0, 0)
+            os.chown(program, 0, 0)
+        return done
 
     def linked(self, machine, kind):
         """Files that are linked with a grader, or with an entry."""
         of_labs = self.objects["lab_grader"] if (machine, kind) == ("lab", "grader") else []
         return [*self.objects[kind], *of_labs, *self.libraries[machine]]
 
-    def link(self, objects, machine, kind, program, scratch, limits):
+    def linking(self, objects, libraries, program):
         """Links a program; without the flags: -fsanitize=thread would bring its own library."""
-        words = ["-pthread", "-o", program, *objects, *self.linked(machine, kind)]
-        linking = sandbox.run(self.confine, [self.compiler, *self.linker, *words], scratch, limits)
-        if linking.status and self.linker:
-            # gold ends at a library that is a link to nowhere; the default looks further.
-            linking = sandbox.run(self.confine, [self.compiler, *words], scratch, limits)
-            if linking.status == 0:
-                self.linker = []
-        return linking
-
-    def foreign(self, depends, scratch, allowed):
-        """The first file that a compilation has read and may not have, where the system lets it."""
-        try:
-            text = depends.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return "what cannot be listed"
-        words = text.partition(":")[2].replace("\\\n", " ")
-        for word in re.split(r"(?<!\\)\s+", words.strip()):
-            path = pathlib.Path(os.path.realpath(os.path.join(scratch, word.replace("\\ ", " "))))
-            inside = {path, *path.parents}
-            if not inside & (allowed | {scratch}):
-                return word
-        return ""
+        return [self.compiler, "-pthread", "-o", program, *objects, *libraries]
 
     def grader(self, exercise):
         """The program of an exercise's grader. It holds no student's code and is kept."""
-        with self.lock:
-            lock = self.locks.setdefault(exercise.id, threading.Lock())
-        with lock:
-            key = self.key(exercise)
-            kept = self.cache / f"{exercise.id}-{key}"
-            if kept.exists():
-                return kept
-            machine = "lab" if exercise.predicts and exercise.machine == "lab" else "cpu"
-            limits = dataclasses.replace(COMPILE, unprivileged=False)
-            with scratch_folder() as scratch:
-                made = sandbox.run(
-                    self.confine,
-                    [*self.flags[machine], *exercise.defines]
-                    + ["-o", scratch / "grader.o", "-c", exercise.grader],
-                    scratch,
-                    limits,
-                )
-                if made.status == 0:
-                    made = self.link(
-                        [scratch / "grader.o"],
-                        exercise.machine,
-                        "grader",
-                        scratch / "grader",
-                        scratch,
-                        limits,
-                    )
-                if made.status != 0:
-                    raise Fault(
-                        f"the grader of {exercise.id} does not compile: "
-                        f"{made.output.strip()[:2000]}"
-                    )
-                self.cache.mkdir(parents=True, exist_ok=True)
-                for old in self.cache.glob(f"{exercise.id}-*"):
-                    old.unlink(missing_ok=True)
-                own = kept.with_name(f"{kept.name}.{os.getpid()}")
-                shutil.copy2(scratch / "grader", own)
-                own.chmod(0o755)
-                own.replace(kept)
+        kept = self.cache / f"{exercise.id}-{self.key(exercise)}"
+        if kept.exists():
             return kept
+        machine = "lab" if exercise.predicts and exercise.machine == "lab" else "cpu"
+        with scratch_folder() as scratch:
+            made, program = scratch / "grader.o", scratch / "grader"
+            words = [*self.flags[machine], *exercise.defines, "-o", made, "-c", exercise.grader]
+            linking = self.linking([made], self.linked(exercise.machine, "grader"), program)
+            for command in (words, linking):
+                done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+                if done.returncode != 0:
+                    says = done.stderr.strip()[:2000]
+                    raise Fault(f"the grader of {exercise.id} does not compile: {says}")
+            self.cache.mkdir(parents=True, exist_ok=True)
+            for old in self.cache.glob(f"{exercise.id}-*"):
+                old.unlink(missing_ok=True)
+            own = kept.with_name(f"{kept.name}.{os.getpid()}")
+            shutil.copy2(program, own)
+            own.replace(kept)
+        return kept
 
     def key(self, exercise):
         """Changes with all that a grader is made of, and not with where that is."""
@@ -281,20 +209,22 @@ class Toolchain:
         return key.hexdigest()[:16]
 
 
+def foreign(depends, scratch, allowed):
+    """The first file that a compilation has read and may not have, where the system lets it."""
+    words = depends.read_text(encoding="utf-8", errors="replace").partition(":")[2]
+    for word in re.split(r"(?<!\\)\s+", words.replace("\\\n", " ").strip()):
+        path = pathlib.Path(os.path.realpath(os.path.join(scratch, word.replace("\\ ", " "))))
+        if not {path, *path.parents} & allowed:
+            return word
+    return ""
+
+
 @contextlib.contextmanager
 def scratch_folder():
-    """A folder that goes away, even when it was filled with what cannot be removed at once."""
+    """A folder that every user can read, and that goes away."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="classroom-")).resolve()
     folder.chmod(0o755)
     try:
         yield folder
     finally:
-        for parent, names, _files in os.walk(
-            folder
-        ):  # from the top: what may not be listed is made so first
-            for name in names:
-                inner = os.path.join(parent, name)
-                if not os.path.islink(inner):  # the mode of what it leads to is not ours
-                    with contextlib.suppress(OSError):
-                        os.chmod(inner, 0o700)
         shutil.rmtree(folder, ignore_errors=True)

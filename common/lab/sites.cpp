@@ -68,35 +68,45 @@ bool lies_in(const std::string& line, const std::string& folders) {
   return false;
 }
 
+std::string addr2line(const std::string& program, const std::string& addresses) {
+  const std::string command = "addr2line -a -i -e '" + program + "' " + addresses;
+  std::FILE* const pipe = popen((command + " 2>/dev/null").c_str(), "r");
+  if (pipe == nullptr) return {};
+  std::string text;
+  char piece[4096];
+  while (std::fgets(piece, sizeof piece, pipe) != nullptr) text += piece;
+  pclose(pipe);
+  return text;
+}
+
+std::string (*own_addr2line)(const std::string& addresses) = [](const std::string& addresses) {
+  return addr2line(fmt::format("/proc/{}/exe", getpid()), addresses);
+};
+
 const SourceLines& source_lines(const std::vector<std::uintptr_t>& codes) {
   const std::uintptr_t base = Program::running().load_address;
-  // Each start of addr2line reads all of the program's lines.
   // Never destroyed: a report may be the last thing that a program does.
   static SourceLines& known = *new SourceLines;
   std::vector<std::uintptr_t> asked;
   for (const std::uintptr_t code : codes) {
     if (known.count(code) == 0) asked.push_back(code);
   }
-  constexpr std::size_t kAtOnce = 5000;
+  constexpr std::size_t kAtOnce = 5000;  // each start reads all of the program's lines
   for (std::size_t begin = 0; begin < asked.size(); begin += kAtOnce) {
-    std::string command = fmt::format("addr2line -a -i -e /proc/{}/exe", getpid());
+    std::string addresses;
     const std::size_t end = std::min(begin + kAtOnce, asked.size());
     for (std::size_t i = begin; i < end; ++i) {
-      command += fmt::format(" {:#x}", asked[i] - base - 1);  // in the call
+      addresses += fmt::format(" {:#x}", asked[i] - base - 1);  // in the call
     }
-    std::FILE* const pipe = popen((command + " 2>/dev/null").c_str(), "r");
-    if (pipe == nullptr) return known;
-    char line[4096];
+    std::istringstream lines(own_addr2line(addresses));
     std::uintptr_t code = 0;
-    while (std::fgets(line, sizeof line, pipe) != nullptr) {
-      std::string text(line, std::strcspn(line, "\n"));
+    for (std::string text; std::getline(lines, text);) {
       if (text.compare(0, 2, "0x") == 0) {
         code = static_cast<std::uintptr_t>(std::strtoull(text.c_str(), nullptr, 16)) + base + 1;
         continue;
       }
       known[code].push_back(short_name(text.substr(0, text.find(" (discriminator"))));
     }
-    pclose(pipe);
   }
   return known;
 }

@@ -19,6 +19,12 @@ namespace fa::lab {
 /// Code addresses, and of each the chain of inlined calls, the innermost first, as "file:line".
 using SourceLines = std::map<std::uintptr_t, std::vector<std::string>>;
 
+/// What addr2line prints of a program's addresses, which are separated by blanks.
+std::string addr2line(const std::string& program, const std::string& addresses);
+
+/// The same of the program that runs. One that may not start others sets another function.
+extern std::string (*own_addr2line)(const std::string& addresses);
+
 /// The lines of code addresses, with those that were asked for earlier.
 const SourceLines& source_lines(const std::vector<std::uintptr_t>& codes);
 
