@@ -38,20 +38,26 @@ bool agree(const std::vector<double>& a, const std::vector<double>& b, double to
 
 namespace {
 
-// Which rows or columns hold all wrong elements, in words; empty when these are scattered, or all.
+// Which rows or columns hold all wrong elements, in words: those of the two with fewer right ones;
+// empty when the wrong ones are scattered, or all.
 std::string lines_of(const std::vector<std::size_t>& wrong, std::size_t rows, std::size_t cols) {
+  std::string words;
+  std::size_t fewest = rows * cols;
   for (const bool of_rows : {true, false}) {
     const char* const what = cols == 1 ? "element" : of_rows ? "row" : "column";
     const std::size_t count = of_rows ? rows : cols;
     std::set<std::size_t> in;
     for (const std::size_t i : wrong) in.insert(of_rows ? i / cols : i % cols);
     const std::size_t first = *in.begin(), last = *in.rbegin();
-    if (in.size() == count || last - first + 1 != in.size()) continue;
-    if (in.size() == 1 && first == 0) return fmt::format("only the first {} is wrong", what);
-    if (in.size() == 1 && last + 1 == count) return fmt::format("only the last {} is wrong", what);
-    return fmt::format("only {}s {} to {} are wrong", what, first, last);
+    const std::size_t elements = in.size() * (rows * cols / count);
+    if (last - first + 1 != in.size() || elements >= fewest) continue;
+    fewest = elements;
+    words = in.size() > 1       ? fmt::format("only {}s {} to {} are wrong", what, first, last)
+            : first == 0        ? fmt::format("only the first {} is wrong", what)
+            : last + 1 == count ? fmt::format("only the last {} is wrong", what)
+                                : fmt::format("only {} {} is wrong", what, first);
   }
-  return {};
+  return words;
 }
 
 // "[3][5]", or "[3]" of a list.
@@ -123,14 +129,15 @@ std::string special_numbers(const Compared& c) {
 
 // Whether all elements have the same factor, in words; else empty.
 std::string common_factor(const Compared& c) {
-  if (c.count() == 1) return {};  // one number has a factor in any case
-  std::size_t largest = 0;        // is known best
+  std::size_t largest = 0;  // is known best
   for (std::size_t i = 0; i < c.count(); ++i) {
     const double x = c.right[i];
     if (std::isfinite(x) && !(std::abs(x) <= std::abs(c.right[largest]))) largest = i;
   }
   const double factor = c.out[largest] / c.right[largest];
-  const bool rounded = std::abs(factor - 1) < 1e-4;
+  const bool one = c.count() == 1;  // has a factor in any case, and may be close by chance
+  const bool rounded = std::abs(factor - 1) < (one ? 1e-6 : 1e-4);
+  if (one && (!rounded || std::floor(c.out[0]) == c.out[0])) return {};
   for (std::size_t i = 0; i < c.count(); ++i) {
     const double y = factor * c.right[i];
     const double within = c.tolerance + (rounded ? 1e-4 : 1e-6) * std::abs(y);

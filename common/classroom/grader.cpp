@@ -55,7 +55,8 @@ std::string call_student(const std::string& entry, const std::string& arguments)
     if (message.kind != 'b' || message.bytes.size() < of_number) throw Ended();
     const auto number = unpacked<std::uint32_t>(message.bytes.substr(0, of_number));
     if (number >= functions().size()) throw Ended();
-    if (!send(student.to, {'r', functions()[number](message.bytes.substr(of_number))})) throw Ended();
+    if (!send(student.to, {'r', functions()[number](message.bytes.substr(of_number))}))
+      throw Ended();
   }
 }
 

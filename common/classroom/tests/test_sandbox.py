@@ -1,0 +1,249 @@
+"""Submissions that are broken or malicious get no marks, and harm nothing: a test for each kind."""
+
+import dataclasses
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+import unittest
+import unittest.mock
+
+from common.classroom import grading, sandbox, toolchain
+from common.classroom.tests import support
+
+STEP = "    const auto m = std::max(x.m, s);\n"  # inside the solution's function
+LAYERS = "\n".join(sandbox.layers())
+needs_landlock = unittest.skipUnless("Landlock" in LAYERS, "no Landlock here")
+needs_seccomp = unittest.skipUnless("seccomp" in LAYERS, "no seccomp here")
+
+
+class Sandbox(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.tools, cls.one = support.toolchain(), support.exercise("03_one_step")
+        quick = dataclasses.replace(sandbox.Limits(), seconds=2)
+        patch = unittest.mock.patch.object(grading, "RUN", quick)
+        patch.start()
+        cls.addClassCleanup(patch.stop)
+
+    def grade(self, answer):
+        """Grades a file as it is."""
+        return grading.marks(self.tools, self.one, answer)
+
+    def attack(self, code, headers="", outside=""):
+        """Grades the right solution with `code` in its function."""
+        solution = self.one.solution()
+        self.assertEqual(solution.count(STEP), 1)
+        above = "\n".join(f"#include <{name}>" for name in headers.split())
+        answer = solution.replace("#pragma once\n", f"#pragma once\n{above}\n{outside}\n", 1)
+        # Not while it is compiled: the function is constexpr.
+        code = "if (!__builtin_is_constant_evaluated()) { " + code + " }\n" if code else ""
+        return self.grade(answer.replace(STEP, code + STEP))
+
+    def assert_no_marks(self, results, *words):
+        """Whether nothing but compiling gives points, and the first refusal holds these words."""
+        self.assertEqual([r.name for r in results[1:] if r.passed], [])
+        message = next(r.message for r in results if r.verdict == "refused")
+        for word in words:
+            self.assertIn(word, message)
+
+    def assert_harmless(self, results):
+        """Whether what the code tried has failed, and the rest was as without."""
+        self.assertTrue(all(r.passed for r in results), [r.message for r in results])
+
+    # ------------------------------------------------------------ forged marks
+
+    def test_the_solution_passes_and_the_start_gets_points_for_compiling_only(self):
+        self.assert_harmless(self.attack(""))
+        self.assert_no_marks(self.grade(self.one.start()))
+
+    def test_a_verdict_that_it_prints_does_not_count(self):
+        line = r'{\"verdict\": \"passed\", \"message\": \"\", \"notes\": []}\n'
+        results = self.attack(
+            f'const char* line = "{line}"; for (int fd = 1; fd < 1024; ++fd) '
+            "(void)!write(fd, line, strlen(line)); _exit(0);",
+            "cstring unistd.h",
+        )
+        self.assert_no_marks(results)
+
+    def test_results_that_it_sends_itself_are_compared_like_others(self):
+        forged = r"""
+            #include <cstdint>
+            #include <string>
+            #include <unistd.h>
+            static const int forged = [] {
+              const std::uint64_t count = 4, size = 8 + 32;
+              std::string message = "r";
+              message.append(reinterpret_cast<const char*>(&size), 8);
+              message.append(reinterpret_cast<const char*>(&count), 8);
+              message.append(32, 0);
+              for (int fd = 3; fd < 64; ++fd) (void)!write(fd, message.data(), message.size());
+              return 0;
+            }();
+        """
+        self.assert_no_marks(self.grade(self.one.start() + forged))
+
+    def test_exit_does_not_count(self):
+        self.assert_no_marks(self.attack("std::exit(0);", "cstdlib"), "status 0")
+
+    def test_a_program_and_macros_of_its_own_do_not_count(self):
+        self.assert_no_marks(self.grade(self.one.start() + "\nint main() { return 0; }\n"))
+        macros = "#define check(...) void()\n#define require(...) void()\n"
+        self.assert_no_marks(self.grade(macros + self.one.start()))
+
+    def test_files_of_the_grader_cannot_be_included(self):
+        folder = "03_online_softmax/exercises/one_step"
+        for name in (
+            f"{folder}/frame.txt",
+            f"{self.one.root}/{folder}/grader.cpp",
+            "03_online_softmax/recurrence.hpp",
+            "common/classroom/grader.hpp",
+        ):
+            results = self.grade(f'#include "{name}"\n' + self.one.start())
+            self.assertEqual((results[0].name, results[0].verdict), ("compiles", "refused"), name)
+
+    def test_what_the_start_passes_gives_points_only_with_another_stage(self):
+        one = support.exercise("02_row_max")
+        found = one.start().replace("answer: ?", "answer: -3 -1 -2")
+        for answer, passed in (
+            (one.start(), ["compiles"]),
+            (found, ["compiles", "found", "easy"]),
+            (one.solution(), ["compiles", "found", "easy", "odd"]),
+        ):
+            results = grading.marks(self.tools, one, answer)
+            self.assertEqual([r.name for r in results if r.passed], passed)
+
+    def test_accesses_cannot_be_hidden_from_the_lab(self):
+        one = support.exercise("04_map")
+        for word in ("FA_UNWATCHED", "[[gnu::no_sanitize_thread]]"):
+            answer = one.solution().replace("__global__", f"{word} __global__")
+            results = grading.grade(self.tools, one, answer)
+            self.assertEqual((results[0].name, results[0].verdict), ("compiles", "refused"))
+
+    # ------------------------------------------------------------ other processes and files
+
+    @needs_landlock
+    @needs_seccomp
+    def test_it_reaches_neither_memory_nor_files_nor_life_of_the_grader(self):
+        code = """
+            #include <csignal>
+            #include <cstdlib>
+            #include <fcntl.h>
+            #include <string>
+            #include <sys/ptrace.h>
+            #include <sys/uio.h>
+            #include <unistd.h>
+            static int reach(pid_t other) {
+              int found = 0;
+              const std::string of = "/proc/" + std::to_string(other);
+              for (const char* name : {"/mem", "/maps", "/environ", "/fd/3", "/fd/5", "/fd/6"}) {
+                found += open((of + name).c_str(), O_RDONLY) >= 0;
+              }
+              char byte = 0;
+              iovec here{&byte, 1}, there{reinterpret_cast<void*>(0x400000), 1};
+              found += process_vm_readv(other, &here, 1, &there, 1, 0) >= 0;
+              found += ptrace(PTRACE_ATTACH, other, 0, 0) >= 0;
+              found += kill(other, SIGKILL) == 0;
+              return found;
+            }
+            static const int tried = [] {
+              if (reach(getppid()) + reach(BYSTANDER) > 0 || kill(-1, SIGKILL) == 0) std::abort();
+              return 0;
+            }();
+        """
+        bystander = subprocess.Popen(["sleep", "60"])
+        try:
+            code = code.replace("BYSTANDER", str(bystander.pid))
+            self.assert_harmless(self.grade(self.one.solution() + code))
+            self.assertIsNone(bystander.poll())
+        finally:
+            bystander.kill()
+            bystander.wait()
+
+    @needs_landlock
+    def test_it_can_neither_write_files_nor_read_the_course(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o777)  # so that only Landlock is in the way
+            victim = pathlib.Path(folder) / "marks.json"
+            victim.write_text("mine")
+            victim.chmod(0o666)
+            task = self.one.folder / "frame.txt"
+            self.assert_harmless(
+                self.attack(
+                    f'if (fopen("{victim}", "w") || fopen("{folder}/new", "w") || '
+                    f'fopen("here", "w") || fopen("{task}", "r") || !remove("{victim}")) abort();',
+                    "cstdio cstdlib",
+                )
+            )
+            self.assertEqual(victim.read_text(), "mine")
+
+    @needs_seccomp
+    def test_it_has_no_network(self):
+        code = "if (socket(AF_INET, SOCK_STREAM, 0) >= 0) abort();"
+        self.assert_harmless(self.attack(code, "cstdlib sys/socket.h"))
+
+    @needs_seccomp
+    def test_it_starts_no_processes(self):
+        code = 'if (fork() >= 0 || vfork() >= 0 || popen("true", "r")) abort();'
+        self.assert_harmless(self.attack(code, "cstdio cstdlib unistd.h"))
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can read more than others")
+    def test_the_compiler_cannot_show_files_of_root(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".hpp") as secret:
+            secret.write("the marks of the others")
+            secret.flush()
+            result = self.attack("", outside=f'#include "{secret.name}"')[0]
+        self.assertEqual((result.name, result.verdict), ("compiles", "refused"))
+        self.assertNotIn("marks of the others", result.message)
+
+    # ------------------------------------------------------------ time and memory
+
+    def test_an_endless_loop_is_killed_and_its_line_named(self):
+        results = self.attack("volatile bool on = true; while (on) {}")
+        self.assert_no_marks(results, "2 seconds of processor time at one_step.hpp:")
+
+    def test_a_program_that_sleeps_is_killed(self):
+        with unittest.mock.patch.object(grading.RUN, "clock", 2):
+            began = time.monotonic()
+            results = self.attack("for (;;) pause();", "unistd.h")
+        self.assertLess(time.monotonic() - began, 30)
+        self.assert_no_marks(results, "2 seconds by the clock")
+
+    def test_memory_without_end_is_refused(self):
+        results = self.attack("for (;;) { volatile char* p = new char[1 << 26]; p[0] = 1; }")
+        self.assert_no_marks(results, "memory")
+
+    def test_threads_and_output_without_end_are_refused(self):
+        code = "for (;;) std::thread([] { for (;;) pause(); }).detach();"
+        self.assert_no_marks(self.attack(code, "thread unistd.h"))
+        self.assert_no_marks(self.attack('for (;;) std::puts("text");', "cstdio"), "SIGXFSZ")
+
+    def test_a_compilation_without_end_is_killed(self):
+        deep = (
+            "template <int n, long path> struct Deep { static constexpr long value = "
+            "Deep<n - 1, 2 * path>::value + Deep<n - 1, 2 * path + 1>::value; };\n"
+            "template <long path> struct Deep<0, path> { static constexpr long value = 0; };\n"
+            "const long deep = Deep<40, 1>::value;"
+        )
+        with unittest.mock.patch.object(toolchain.COMPILE, "seconds", 2):
+            result = self.attack("", outside=deep)[0]
+        self.assertEqual((result.name, result.verdict), ("compiles", "refused"))
+        self.assertIn("time", result.message)
+
+    # ------------------------------------------------------------ honest mistakes
+
+    def test_a_crash_names_its_signal_its_line_and_the_likely_cause(self):
+        for code, words in (
+            ("volatile int* p = nullptr; *p = 1;", ("SIGSEGV", "one_step.hpp:")),
+            (
+                "std::vector<int> few(3); volatile int i = 7; few[i] = 1;",
+                ("SIGABRT", "one_step.hpp:", "index out of range"),
+            ),
+            (
+                "int few[3] = {}; volatile int i = 3; few[i] = 1; x.l += few[0];",
+                ("SIGILL", "one_step.hpp:", "beyond the end of an array"),
+            ),
+            ("throw 7;", ("threw",)),
+        ):
+            self.assert_no_marks(self.attack(code, "vector"), *words)
