@@ -78,54 +78,23 @@ Numbers differences(const Case& c) {
 }
 
 std::vector<Mistake> mistakes(const Case& c) {
-  const double tokens = c.tokens(), rows = static_cast<double>(c.targets.size()), e = c.smoothing;
+  const double tokens = c.tokens(), e = c.smoothing;
   const auto rule = [&](auto of) {
     return by(c, [&](std::size_t row, std::size_t k, double p, double hit) {
       if (c.targets[row] < 0 || !c.allowed(row, k)) return 0.0;
       return of(p, hit, c.count(row));
     });
   };
-  return {
-      {"the gradient is 0", Numbers(c.logits.size(), 0.0)},
-      {"the loss is a mean: the gradients are not divided by the number of tokens",
-       rule([&](double p, double hit, double n) { return p - (1 - e) * hit - e / n; })},
-      {"the mean is over the tokens that count, not over all rows",
-       rule([&](double p, double hit, double n) { return (p - (1 - e) * hit - e / n) / rows; })},
-      {"this is the gradient without smoothing",
-       rule([&](double p, double hit, double) { return (p - hit) / tokens; })},
-      {"the target's own part is 1 - e: with 1 the wanted ones sum to 1 + e",
-       rule([&](double p, double hit, double n) { return (p - hit - e / n) / tokens; })},
-      {"the target is among the n classes: it gets e / n, too",
-       rule([&](double p, double hit, double n) {
-         return (p - (hit > 0 ? 1 - e : e / n)) / tokens;
-       })},
-      {"e is shared by all n allowed classes, the target among them, not by the n - 1 others",
-       rule([&](double p, double hit, double n) {
-         return (p - (hit > 0 ? 1 - e : e / (n - 1))) / tokens;
-       })},
-      {"n counts the classes that are allowed in the row, not all",
-       rule([&](double p, double hit, double) {
-         return (p - (1 - e) * hit - e / static_cast<double>(c.classes())) / tokens;
-       })},
-      {"every class is wanted but the target: the test is inverted",
-       rule([&](double p, double hit, double n) {
-         return (p - (1 - e) * (1 - hit) - e / n) / tokens;
-       })},
-      {"the sign is that of a gain, not of a loss",
-       rule([&](double p, double hit, double n) { return ((1 - e) * hit + e / n - p) / tokens; })},
-      {"these are the probabilities; the wanted ones are not subtracted",
-       rule([&](double p, double, double) { return p / tokens; })},
-      {"rows that do not count have a gradient",
-       by(c,
-          [&](std::size_t row, std::size_t k, double p, double hit) {
-            if (!c.allowed(row, k)) return 0.0;
-            return (p - (1 - e) * hit - e / c.count(row)) / tokens;
-          })},
-      {"a class that is not allowed has a gradient: nothing is wanted of it",
-       by(c, [&](std::size_t row, std::size_t k, double p, double hit) {
-         if (c.targets[row] < 0) return 0.0;
-         return (p - (1 - e) * hit - e / c.count(row)) / tokens;
-       })}};
+  return {{"the gradient is 0", Numbers(c.logits.size(), 0.0)},
+          {"the loss is a mean: the gradients are not divided by the number of tokens",
+           rule([&](double p, double hit, double n) { return p - (1 - e) * hit - e / n; })},
+          {"this is the gradient without smoothing",
+           rule([&](double p, double hit, double) { return (p - hit) / tokens; })},
+          {"rows that do not count have a gradient",
+           by(c, [&](std::size_t row, std::size_t k, double p, double hit) {
+             if (!c.allowed(row, k)) return 0.0;
+             return (p - (1 - e) * hit - e / c.count(row)) / tokens;
+           })}};
 }
 
 void grade(const std::vector<int>& targets, std::size_t classes, double spread, double smoothing,

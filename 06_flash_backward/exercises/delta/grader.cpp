@@ -16,6 +16,8 @@ FA_ENTRY(row_dots_strided, [](const Tensor4& o, const Tensor4& d_o) {
 #else  // the grader
 #include "common/classroom/grader.hpp"
 
+#include <numeric>
+
 #include "06_flash_backward/exercises/plain.hpp"
 
 using namespace fa::classroom;
@@ -46,61 +48,21 @@ std::vector<double> sums_over_keys(const plain::Problem& x, const plain::Forward
 }
 
 std::vector<Mistake> mistakes(int batch, const plain::Problem& x, const plain::Forward& y) {
-  const int heads = x.heads / batch, d = x.head_dim, rows = x.heads * x.length_q;
-  // delta by some formula of a row.
-  const auto by = [&](const std::function<double(int)>& formula) {
-    std::vector<double> result;
-    for (int row = 0; row < rows; ++row) result.push_back(formula(row));
-    return result;
-  };
-  const auto sum = [&](int row, const std::function<double(int)>& of) {
-    double result = 0;
-    for (int c = 0; c < d; ++c) result += of(row * d + c);
-    return result;
-  };
-  const auto right = [&](int row) { return sum(row, [&](int e) { return y.o[e] * x.d_o[e]; }); };
-  double running = 0;
-  std::vector<Mistake> all{
-      {"delta is zero: nothing was written", std::vector<double>(static_cast<std::size_t>(rows))},
-      {"this is the sum of dO; each element belongs to one of O, and they are multiplied",
-       by([&](int row) { return sum(row, [&](int e) { return x.d_o[e]; }); })},
-      {"this is the sum of O o O; one of the two is dO",
-       by([&](int row) { return sum(row, [&](int e) { return y.o[e] * y.o[e]; }); })},
-      {"this is the mean; delta is the sum", by([&](int row) { return right(row) / d; })},
-      {"the sum continues from the row before: it must begin at 0 in each row",
-       by([&](int row) { return running += right(row); })},
-      {"only the product of the last column is left: the products are added, with += in place of =",
-       by([&](int row) { return y.o[row * d + d - 1] * x.d_o[row * d + d - 1]; })},
-      {"this is the product of two sums; delta is the sum of products", by([&](int row) {
-         return sum(row, [&](int e) { return y.o[e]; }) * sum(row, [&](int e) { return x.d_o[e]; });
-       })},
-      {"delta has the scale of the scores; it has none",
-       by([&](int row) { return x.scale * right(row); })},
-      {"the last column is left out", by([&](int row) {
-         const int last = row * d + d - 1;
-         return right(row) - y.o[last] * x.d_o[last];
-       })},
-      {"the sign is wrong: delta is subtracted later, from dP",
-       by([&](int row) { return -right(row); })},
-      {"all heads have the first one's delta", by([&](int row) {
-         const int of_sequence = heads * x.length_q;
-         return right(row / of_sequence * of_sequence + row % x.length_q);
-       })},
-      {"all sequences have the first one's delta",
-       by([&](int row) { return right(row % (heads * x.length_q)); })}};
-  const int ends[] = {batch, heads, x.length_q};
-  for (int size = 2; size >= 0; --size) {
-    all.push_back(
-        {fmt::format("only the first o.size({}) columns are in the sum; there are o.size(3)", size),
-         by([&](int row) {
-           double result = 0;
-           for (int c = 0; c < std::min(ends[size], d); ++c) {
-             result += y.o[row * d + c] * x.d_o[row * d + c];
-           }
-           return result;
-         })});
+  const int of_sequence = x.heads / batch * x.length_q;
+  std::vector<double> d_o_only, running, first_head;
+  double sum = 0;
+  for (int row = 0; row < x.heads * x.length_q; ++row) {
+    const auto begin = x.d_o.begin() + row * x.head_dim;
+    d_o_only.push_back(std::accumulate(begin, begin + x.head_dim, 0.0));
+    running.push_back(sum += plain::row_delta(x, y, row));
+    first_head.push_back(
+        plain::row_delta(x, y, row / of_sequence * of_sequence + row % x.length_q));
   }
-  return all;
+  return {{"delta is zero: nothing was written", std::vector<double>(running.size())},
+          {"this is the sum of dO; each element belongs to one of O, and they are multiplied",
+           d_o_only},
+          {"the sum continues from the row before: it must begin at 0 in each row", running},
+          {"all heads have the first one's delta", first_head}};
 }
 
 void grade(int batch, const plain::Problem& x) {

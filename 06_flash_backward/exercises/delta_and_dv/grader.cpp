@@ -165,28 +165,6 @@ std::string words(const Case& c) {
                      c.in.heads == 1 ? "head" : "heads", c.in.causal ? ", causal" : "");
 }
 
-// dV where the LSE of a query and a head is taken from some place of the packed array.
-std::vector<double> with_lse_at(const Case& c,
-                                const std::function<int(int query, int head)>& place) {
-  std::vector<std::vector<double>> d_v;
-  for (const plain::Problem& x : c.heads) {
-    std::vector<double>& of_head = d_v.emplace_back(x.v.size());
-    const int head = static_cast<int>(d_v.size()) - 1;
-    for (int i = 0; i < x.length_q; ++i) {
-      const double lse = c.in.lse[static_cast<std::size_t>(place(i, head))];
-      for (int j = 0; j < x.length_k; ++j) {
-        if (!x.sees(i, j)) continue;
-        const double p = std::exp(x.scale * plain::product(x, 0, i, j) - lse);
-        for (int e = 0; e < kColumns; ++e) {
-          of_head[j * kColumns + e] += p * x.d_o[i * kColumns + e];
-        }
-      }
-    }
-  }
-  return packed(c, c.in.length_k, kColumns,
-                [&](std::size_t head, int at) { return d_v[head][static_cast<std::size_t>(at)]; });
-}
-
 std::vector<double> nan(std::size_t count) {
   return std::vector<double>(count, NAN);
 }
@@ -194,25 +172,12 @@ std::vector<double> nan(std::size_t count) {
 void grade_delta(int heads, int length_q) {
   const Case c = made(heads, length_q, 8, false);
   const auto launched = call<Launched>("row_delta", c.in);
-  const auto rows = [&](auto of) {
-    return packed(c, length_q, 1, [&](std::size_t head, int row) {
-      double sum = 0;
-      for (int e = 0; e < kColumns; ++e) {
-        const auto at = (static_cast<std::size_t>(row) * c.heads.size() + head) * kColumns +
-                        static_cast<std::size_t>(e);
-        sum += of(static_cast<double>(c.in.o[at]), static_cast<double>(c.in.d_o[at]));
-      }
-      return sum;
-    });
-  };
-  const auto right = rows([](double o, double d) { return o * d; });
+  const auto right = packed(c, length_q, 1, [&](std::size_t head, int row) {
+    const plain::Problem& x = c.heads[head];
+    return plain::row_delta(x, plain::forward(x), row);
+  });
   check_result(launched.seen, kReasons, {"delta", launched.out, heads}, right, 1e-4,
-               {{"nothing was written", nan(right.size())},
-                {"this is the sum of dO o dO", rows([](double, double d) { return d * d; })},
-                {"this is the sum of O o O", rows([](double o, double) { return o * o; })},
-                {"this is a mean, where delta is a sum",
-                 rows([](double o, double d) { return o * d / kColumns; })}},
-               words(c));
+               {{"nothing was written", nan(right.size())}}, words(c));
 }
 
 void grade(int heads, int length_q, int length_k, bool causal) {
@@ -231,27 +196,10 @@ void grade(int heads, int length_q, int length_k, bool causal) {
   std::vector<Mistake> mistakes = {
       {"nothing was written", nan(right.size())},
       {"the LSE is a natural logarithm: it goes with expf()", with(MistakeKind::kLseInBaseTwo)},
-      {"dV has no factor of the scale", with(MistakeKind::kScaleInDv)},
-      {"this is P dO; dV is P^T dO", with(MistakeKind::kProbsNotTransposed)},
-      {"the queries of the last, ragged tile are left out", with(MistakeKind::kRaggedTileLeft)}};
-  if (heads > 1) {
-    mistakes.insert(
-        mistakes.end(),
-        {{"LSE is taken to be [heads, length]; it is [length, heads]: a head's values are `heads` "
-          "elements apart",
-          with_lse_at(c, [&](int query, int head) { return head * length_q + query; })},
-         {"all heads have the first one's LSE",
-          with_lse_at(c, [&](int query, int) { return query * heads; })},
-         {"LSE is taken to be that of one head, [length]; it is [length, heads]",
-          with_lse_at(c, [](int query, int) { return query; })}});
-  }
+      {"this is P dO; dV is P^T dO", with(MistakeKind::kProbsNotTransposed)}};
   if (causal) {
     mistakes.push_back(
         {"masked keys have a probability above 0", with(MistakeKind::kMaskForgotten)});
-    mistakes.push_back(
-        {"masked keys of the tiles that are computed have a probability above 0: a tile at the "
-         "mask's edge needs the mask for each element",
-         with(MistakeKind::kMaskForgottenInTiles)});
     mistakes.push_back({"the mask is aligned top left; the last query sees the last key",
                         with(MistakeKind::kMaskTopLeft)});
   }

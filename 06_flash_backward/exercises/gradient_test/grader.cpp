@@ -26,31 +26,6 @@ Gradients rounded(const Problem& x) {
   return g;
 }
 
-// Right, each head by itself and added.
-Gradients head_by_head(const Problem& x) {
-  Gradients sum{std::vector<double>(x.q.size()), std::vector<double>(x.k.size()),
-                std::vector<double>(x.v.size())};
-  const std::size_t rows = std::size_t(x.length_q) * x.head_dim,
-                    scores = std::size_t(x.length_q) * x.length_k;
-  for (int head = x.heads - 1; head >= 0; --head) {
-    Problem one = x;
-    one.heads = 1;
-    const auto part = [&](const std::vector<double>& of, std::size_t size) {
-      return std::vector<double>(of.begin() + head * size, of.begin() + (head + 1) * size);
-    };
-    one.q = part(x.q, rows);
-    one.d_o = part(x.d_o, rows);
-    one.kept = part(x.kept, scores);
-    const Gradients g = plain::gradients(one);
-    std::copy(g.d_q.begin(), g.d_q.end(), sum.d_q.begin() + head * rows);
-    for (std::size_t i = 0; i < g.d_k.size(); ++i) {
-      sum.d_k[i] += g.d_k[i];
-      sum.d_v[i] += g.d_v[i];
-    }
-  }
-  return sum;
-}
-
 using Backward = std::function<Gradients(const Problem&)>;
 
 bool is_right(const Backward& backward) {
@@ -74,7 +49,6 @@ void must_refuse(const std::string& name, MistakeKind mistake) {
 FA_STAGE(easy) {
   must_accept("the formulas of the lesson", [](const Problem& x) { return plain::gradients(x); });
   must_accept("the same, rounded otherwise", rounded);
-  must_accept("head by head, from the last one", head_by_head);
 }
 
 FA_STAGE(odd) {

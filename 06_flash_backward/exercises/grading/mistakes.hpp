@@ -17,85 +17,40 @@ namespace fa::backward::plain {
 
 /// What is wrong with a backward pass.
 enum class MistakeKind {
-  kNone,                  ///< nothing
-  kNoDelta,               ///< dS = P o dP
-  kDeltaPerElement,       ///< dS = P o (dP - P o dP)
-  kDeltaOfQuery0,         ///< all rows have the first one's delta
-  kNoScaleInDq,           ///< dQ = dS K
-  kNoScaleInDk,           ///< dK = dS^T Q
-  kScaleTwiceInDk,        ///< dK from Q that is scaled already, and scaled
-  kLseInBaseTwo,          ///< exp(S - LSE) with LSE in base 2
-  kMaskForgotten,         ///< masked keys have a probability above 0
-  kMaskForgottenInTiles,  ///< the same in tiles of 32 x 32 that are computed
-  kMaskTopLeft,           ///< query i sees j <= i
-  kNanInMaskedRows,       ///< exp(S - LSE) of -infinity and -infinity
-  kUndroppedInDv,         ///< dV = P^T dO, although dropout was applied
-  kUndroppedInDp,         ///< dP = dO V^T, although dropout was applied
-  kFirstHeadOnly,         ///< dK and dV of one head of the group
-  kLastHeadOnly,          ///< the same, assigned where it is to be added
-  kProbsNotTransposed,    ///< dV = P dO
-  kNextRowOfDo,           ///< dO of the next query
-  kLastQueryLeft,         ///< the last query gives nothing to dK and dV
-  kRaggedTileLeft,        ///< nor do those of a last, ragged tile of 32
-  kRowsOfKeys,            ///< dO of the tile of 32 that the key is in
-  kScaleInDv,             ///< dV = scale P^T dO
-  kProbsInDk,             ///< dK = scale P^T Q
-  kNoWindow,              ///< hidden by the mask only
-  kWindowOneMore,         ///< a window of one key more
-  kWindowOneLess,         ///< a window of one key less
-  kWindowTopLeft,         ///< query i is taken to stand at key i
-  kEndOfFirstKey,         ///< of 32 keys: queries stop after those of the first
-  kEndOneLess,            ///< of 32 keys: the last query that sees one is left out
-  kEndTopLeft,            ///< the same, with query i taken to stand at key i
+  kNone,                ///< nothing
+  kNoDelta,             ///< dS = P o dP
+  kDeltaPerElement,     ///< dS = P o (dP - P o dP)
+  kDeltaOfQuery0,       ///< all rows have the first one's delta
+  kNoScaleInDq,         ///< dQ = dS K
+  kNoScaleInDk,         ///< dK = dS^T Q
+  kScaleTwiceInDk,      ///< dK from Q that is scaled already, and scaled
+  kLseInBaseTwo,        ///< exp(S - LSE) with LSE in base 2
+  kMaskForgotten,       ///< masked keys have a probability above 0
+  kMaskTopLeft,         ///< query i sees j <= i
+  kNoWindow,            ///< masked by the causal mask only
+  kNanInMaskedRows,     ///< exp(S - LSE) of -infinity and -infinity
+  kUndroppedInDv,       ///< dV = P^T dO, although dropout was applied
+  kUndroppedInDp,       ///< dP = dO V^T, although dropout was applied
+  kFirstHeadOnly,       ///< dK and dV of one head of the group
+  kLastHeadOnly,        ///< the same, assigned where it is to be added
+  kProbsNotTransposed,  ///< dV = P dO
+  kNextRowOfDo,         ///< dO of the next query
+  kLastQueryLeft,       ///< the last query gives nothing to dK and dV
 };
 
 /// Whether query i sees key j.
 inline bool is_seen(const Problem& x, MistakeKind mistake, int i, int j) {
-  const int place = i + x.length_k - x.length_q;
-  const auto within = [&](int at, int window) {
-    return !x.causal || (j <= place && j > at - window);
-  };
-  switch (mistake) {
-    case MistakeKind::kMaskForgotten:
-      return true;
-    case MistakeKind::kMaskForgottenInTiles:
-      return x.sees(i, j) || i / 32 >= (j / 32 * 32 + x.length_q - x.length_k) / 32;
-    case MistakeKind::kMaskTopLeft:
-      return !x.causal || j <= i;
-    case MistakeKind::kNoWindow:
-      return !x.causal || j <= place;
-    case MistakeKind::kWindowOneMore:
-      return within(place, x.window + 1);
-    case MistakeKind::kWindowOneLess:
-      return within(place, x.window - 1);
-    case MistakeKind::kWindowTopLeft:
-      return within(i, x.window);
-    default:
-      return x.sees(i, j);
-  }
+  if (mistake == MistakeKind::kMaskForgotten) return true;
+  if (mistake == MistakeKind::kMaskTopLeft) return !x.causal || j <= i;
+  if (mistake == MistakeKind::kNoWindow) return !x.causal || j <= i + x.length_k - x.length_q;
+  return x.sees(i, j);
 }
 
-/// Whether query i of a head adds to dK and dV of key j.
-inline bool adds_to_keys(const Problem& x, MistakeKind mistake, int head, int i, int j) {
-  const int tile = i / 32 * 32, keys = j / 32 * 32, shift = x.length_k - x.length_q;
-  switch (mistake) {
-    case MistakeKind::kFirstHeadOnly:
-      return head == 0;
-    case MistakeKind::kLastHeadOnly:
-      return head + 1 == x.heads;
-    case MistakeKind::kLastQueryLeft:
-      return i + 1 < x.length_q;
-    case MistakeKind::kRaggedTileLeft:
-      return i < x.length_q / 32 * 32;
-    case MistakeKind::kEndOfFirstKey:
-      return tile < keys + x.window - shift;
-    case MistakeKind::kEndOneLess:
-      return tile < keys + 30 + x.window - shift;
-    case MistakeKind::kEndTopLeft:
-      return tile < keys + 31 + x.window;
-    default:
-      return true;
-  }
+/// Whether query i of a head adds to dK and dV.
+inline bool adds_to_keys(const Problem& x, MistakeKind mistake, int head, int i) {
+  if (mistake == MistakeKind::kFirstHeadOnly) return head == 0;
+  if (mistake == MistakeKind::kLastHeadOnly) return head + 1 == x.heads;
+  return mistake != MistakeKind::kLastQueryLeft || i + 1 < x.length_q;
 }
 
 /// The gradients by the formulas of this lesson.
@@ -122,31 +77,26 @@ inline Gradients gradients(const Problem& x, MistakeKind mistake = MistakeKind::
         const bool fully_masked = std::isinf(lse) && !is(MistakeKind::kNanInMaskedRows);
         const double p = fully_masked ? 0 : std::exp(s - lse);
         const double z = x.kept[row * x.length_k + j];
-        int taken = i;  // the query whose dO is taken
-        if (is(MistakeKind::kNextRowOfDo)) taken = std::min(i + 1, x.length_q - 1);
-        if (is(MistakeKind::kRowsOfKeys)) taken = j / 32 * 32 + i % 32;
-        const double* const d_o =
-            taken < x.length_q ? &x.d_o[(head * x.length_q + taken) * d] : nullptr;
+        // The query whose dO is taken.
+        const int taken = is(MistakeKind::kNextRowOfDo) ? std::min(i + 1, x.length_q - 1) : i;
+        const double* const d_o = &x.d_o[(head * x.length_q + taken) * d];
         double d_p = 0;
-        for (int c = 0; c < d && d_o != nullptr; ++c) {
-          d_p += d_o[c] * x.v[j * d + c];
-        }
+        for (int c = 0; c < d; ++c) d_p += d_o[c] * x.v[j * d + c];
         if (!is(MistakeKind::kUndroppedInDp)) d_p *= z;
         const double minus = is(MistakeKind::kNoDelta)           ? 0
                              : is(MistakeKind::kDeltaPerElement) ? p * d_p
                                                                  : delta;
         const double d_s = p * (d_p - minus);
         const double weight = is(MistakeKind::kUndroppedInDv) ? p : p * z;
-        const bool goes_by = adds_to_keys(x, mistake, head, i, j);
+        const bool adds = adds_to_keys(x, mistake, head, i);
         for (int c = 0; c < d; ++c) {
           g.d_q[row * d + c] += in_d_q * d_s * x.k[j * d + c];
-          if (!goes_by) continue;
-          g.d_k[j * d + c] += in_d_k * (is(MistakeKind::kProbsInDk) ? p : d_s) * x.q[row * d + c];
-          if (is(MistakeKind::kProbsNotTransposed)) {
-            if (i >= x.length_k || j >= x.length_q) continue;
+          if (!adds) continue;
+          g.d_k[j * d + c] += in_d_k * d_s * x.q[row * d + c];
+          if (!is(MistakeKind::kProbsNotTransposed)) {
+            g.d_v[j * d + c] += weight * d_o[c];
+          } else if (i < x.length_k && j < x.length_q) {
             g.d_v[i * d + c] += weight * x.d_o[(head * x.length_q + j) * d + c];
-          } else if (d_o != nullptr) {
-            g.d_v[j * d + c] += (is(MistakeKind::kScaleInDv) ? x.scale : 1) * weight * d_o[c];
           }
         }
       }

@@ -33,7 +33,7 @@ const std::vector<Reason> kReasons = {
 
 struct Case {
   Seen seen;
-  std::vector<double> out, right, last_twice, doubled;
+  std::vector<double> out, right;
   double q_ahead, p_ahead;  // rows that are written when the first one is read
 };
 
@@ -44,28 +44,18 @@ Case run(int tiles) {
   launched.out.pop_back();
   const double q_ahead = launched.out.back();
   launched.out.pop_back();
-  Case c{launched.seen, launched.out, {}, {}, {}, q_ahead, p_ahead};
+  Case c{launched.seen, launched.out, {}, q_ahead, p_ahead};
   for (std::size_t lane = 0; lane < kWarp; ++lane) {
-    double sum = 0, wrong = 0, doubled = 0;
-    for (std::size_t n = 0; n < static_cast<std::size_t>(tiles); ++n) {
-      const auto at = [&](std::size_t tile) { return static_cast<double>(q[tile * kWarp + lane]); };
-      const std::size_t next = std::min(n + 1, static_cast<std::size_t>(tiles) - 1);
-      sum += at(n) * at(n) * at(n);
-      doubled += 2 * at(n) * at(n);
-      wrong += at(next) * at(next) * at(n);
-    }
+    double sum = 0;
+    for (std::size_t at = lane; at < q.size(); at += kWarp) sum += std::pow(q[at], 3);
     c.right.push_back(sum);
-    c.last_twice.push_back(wrong);
-    c.doubled.push_back(doubled);
   }
   return c;
 }
 
 void grade(int tiles) {
   const Case c = run(tiles);
-  check_result(c.seen, kReasons, {"out", c.out, kWarp}, c.right, 1e-3,
-               {{"each P is overwritten by the next one before it is read", c.last_twice},
-                {"P is twice Q, where it must be the square of Q", c.doubled}},
+  check_result(c.seen, kReasons, {"out", c.out, kWarp}, c.right, 1e-3, {},
                fmt::format("{} tiles", tiles));
 }
 

@@ -38,94 +38,42 @@ std::vector<double> numbers(const Partial& x) {
   return all;
 }
 
-// A way, right or wrong, to merge a message: it returns the factors of the state's O, of its l, and
-// of the message, from the old and the new maximum and the message's LSE.
-struct Factors {
-  double o, l, part;
-};
-using Way = std::function<Factors(double m_old, double m, double lse)>;
-
-// The results of a way to merge the messages; divided, and with ln(l), where these are true.
-Partial merged(const std::vector<Partial>& messages, const Way& way, bool divide = true,
-               bool logarithm = true) {
-  std::vector<double> o(messages[0].o.size(), 0.0);
-  double m = kMinusInfinity, l = 0;
-  for (const Partial& message : messages) {
-    if (message.lse == kMinusInfinity) continue;
-    const double m_new = std::max(m, message.lse);
-    const Factors factors = way(m, m_new, message.lse);
-    for (std::size_t d = 0; d < o.size(); ++d) {
-      o[d] = factors.o * o[d] + factors.part * message.o[d];
-    }
-    l = factors.l * l + factors.part;
-    m = m_new;
-  }
-  if (l == 0) return {o, kMinusInfinity};
-  for (double& x : o) x /= divide ? l : 1;
-  return {o, m + (logarithm ? std::log(l) : 0)};
-}
-
-// By the definition: weights e^(LSE - largest LSE), all messages at once.
-Partial reference(const std::vector<Partial>& messages) {
+// O and LSE of all messages, by the weight of each. `so_far` is the largest LSE up to the message.
+template <class Weight>
+Partial merged(const std::vector<Partial>& messages, Weight weight) {
   Partial all{std::vector<double>(messages[0].o.size(), 0.0), kMinusInfinity};
-  double m = kMinusInfinity, sum = 0;
+  double m = kMinusInfinity, so_far = kMinusInfinity, sum = 0;
   for (const Partial& message : messages) m = std::max(m, message.lse);
   if (m == kMinusInfinity) return all;
-  for (const Partial& message : messages) sum += std::exp(message.lse - m);
   for (const Partial& message : messages) {
-    const double w = std::exp(message.lse - m) / sum;
+    if (message.lse == kMinusInfinity) continue;
+    so_far = std::max(so_far, message.lse);
+    const double w = weight(message.lse, so_far, m);
     for (std::size_t d = 0; d < all.o.size(); ++d) all.o[d] += w * message.o[d];
+    sum += w;
   }
+  for (double& x : all.o) x /= sum;
   all.lse = m + std::log(sum);
   return all;
 }
 
 void check_after(const std::vector<Partial>& so_far, const Partial& out, const std::string& where) {
-  const Partial right = reference(so_far);
-  const auto e = [](double a, double b) { return std::exp(a - b); };
-  std::vector<double> no_maximum = right.o;
-  const double unsafe = std::exp(right.lse);
-  for (double& o : no_maximum) o = unsafe == 0 ? 0 : NAN;
-  no_maximum.push_back(unsafe == 0 ? kMinusInfinity : unsafe);
-  const Way safe = [=](double old, double m, double lse) {
-    return Factors{e(old, m), e(old, m), e(lse, m)};
-  };
-  const bool none = right.lse == kMinusInfinity;
-  std::vector<double> nan(right.o.size() + 1, NAN), nan_o(right.o.size(), NAN);
-  nan_o.push_back(kMinusInfinity);
-  check({"(o, LSE)", numbers(out)}, numbers(right), 1e-9,
+  const std::vector<double> got = numbers(out);
+  const bool none = std::all_of(so_far.begin(), so_far.end(),
+                                [](const Partial& x) { return x.lse == kMinusInfinity; });
+  require(std::none_of(got.begin(), got.end(), [](double x) { return std::isnan(x); }),
+          (none ? "no key has arrived yet, and the result is NaN: o must be 0, LSE -infinity ("
+                : "the result is NaN: is it -infinity - -infinity, or e^LSE without the largest "
+                  "LSE subtracted? (") +
+              where + ")");
+  const auto with = [&](auto weight) { return numbers(merged(so_far, weight)); };
+  check({"(o, LSE)", got}, with([](double lse, double, double m) { return std::exp(lse - m); }),
+        1e-9,
         {{"the earlier messages are lost: only the last one counts", numbers(so_far.back())},
-         {none ? "no key has arrived yet, and the result is NaN: o must be 0, LSE -infinity"
-               : "the result is NaN: -infinity - -infinity is, where no key has arrived before",
-          nan},
-         {none ? "no key has arrived yet: 0 / 0 is NaN, and o must be 0" : "o is NaN", nan_o},
-         {unsafe == 0 ? "zeros, as if no key had arrived: e^LSE is 0 unless the largest LSE is "
-                        "subtracted first, and no LSE is too small to count"
-                      : "e^LSE was taken without the largest LSE subtracted: it is infinite",
-          no_maximum},
          {"the outputs were averaged; a message with a larger LSE weighs more",
-          numbers(merged(so_far,
-                         [](double, double, double) {
-                           return Factors{1, 1, 1};
-                         }))},
+          with([](double, double, double) { return 1.0; })},
          {"the state was not rescaled when the maximum rose",
-          numbers(merged(so_far,
-                         [=](double, double m, double lse) {
-                           return Factors{1, 1, e(lse, m)};
-                         }))},
-         {"the message was not rescaled to the larger maximum",
-          numbers(merged(so_far,
-                         [=](double old, double m, double) {
-                           return Factors{e(old, m), e(old, m), 1};
-                         }))},
-         {"the sum l was not rescaled when the maximum rose",
-          numbers(merged(so_far,
-                         [=](double old, double m, double lse) {
-                           return Factors{e(old, m), 1, e(lse, m)};
-                         }))},
-         {"the output is not divided by l", numbers(merged(so_far, safe, false))},
-         {"the LSE is the largest one alone: ln(l) is missing",
-          numbers(merged(so_far, safe, true, false))}},
+          with([](double lse, double up_to_now, double) { return std::exp(lse - up_to_now); })}},
         where);
 }
 

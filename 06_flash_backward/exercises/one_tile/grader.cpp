@@ -48,8 +48,6 @@ auto parts(Tile& x) {
   return std::tie(x.p_kept, x.d_s);
 }
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 // What the formulas of P and dS are made of.
 struct Element {
   int i, j;           // in the tile
@@ -116,54 +114,23 @@ std::vector<Mistake> wrong_p(const Case& c) {
       {"P is zero: nothing was computed", c.by([](const Element&) { return 0.0; })},
       {"LSE is a natural logarithm: the exponential is e^x, not 2^x",
        c.by([](const Element& e) { return e.seen ? std::exp2(e.s - e.lse) * e.z : 0; })},
-      {"these are e^s: LSE was left out",
-       c.by([](const Element& e) { return e.seen ? std::exp(e.s) * e.z : 0; })},
-      {"the exponentials are divided by LSE; it is a logarithm, and is subtracted in the exponent",
-       c.by([](const Element& e) { return e.seen ? std::exp(e.s) / e.lse * e.z : 0; })},
-      {"S is scaled already; here the scale is in it twice", c.by([&](const Element& e) {
-         return e.seen ? std::exp(c.x.scale * e.s - e.lse) * e.z : 0;
-       })},
-      {"LSE of row i of the head: row i of the tile is query queries.begin + i",
-       c.by([&](const Element& e) {
-         return c.x.sees(e.query, e.key) && !std::isinf(c.lse[e.i])
-                    ? std::exp(e.s - c.lse[e.i]) * e.z
-                    : 0;
-       })},
       {"the mask was asked about row i and column j of the tile; it wants numbers in the head",
        c.by([&](const Element& e) {
          return c.x.sees(e.i, e.j) && !std::isinf(e.lse) ? std::exp(e.s - e.lse) * e.z : 0;
        })},
-      {"a row that sees no key: its LSE is -infinity, and e^(s - LSE) is infinite where 0 is "
-       "meant",
-       c.by([&](const Element& e) {
-         if (!std::isinf(e.lse)) return e.p() * e.z;
-         return e.z == 0 ? kNan : -e.lse;
-       })},
       {"masked keys have a probability above 0: the mask was forgotten",
-       c.by([&](const Element& e) { return std::isinf(e.lse) ? 0 : std::exp(e.s - e.lse) * e.z; })},
-      {"p_kept is P without dropout: dV is made of the probabilities that O was made of",
-       c.by([](const Element& e) { return e.p(); })}};
+       c.by([](const Element& e) { return std::isinf(e.lse) ? 0 : std::exp(e.s - e.lse) * e.z; })}};
 }
 
 std::vector<Mistake> wrong_d_s(const Case& c) {
   return {{"dS is zero: nothing was computed", c.by([](const Element&) { return 0.0; })},
           {"delta was left out: dS is P * (dP - delta), elementwise",
            c.by([](const Element& e) { return e.p() * e.d_o_v * e.z; })},
-          {"delta was added; it is subtracted",
-           c.by([](const Element& e) { return e.p() * (e.d_o_v * e.z + e.delta); })},
-          {"delta was subtracted after the product with P",
-           c.by([](const Element& e) { return e.p() * e.d_o_v * e.z - e.delta; })},
-          {"delta of row i of the head: row i of the tile is query queries.begin + i",
-           c.by([&](const Element& e) { return e.p() * (e.d_o_v * e.z - c.delta[e.i]); })},
           {"the scale is not multiplied in here: dQ and dK get it at the end",
            c.by([&](const Element& e) { return c.x.scale * right_d_s(e); })},
           {"dP without dropout: a dropped probability passes no gradient on, and a kept one its "
            "factor",
-           c.by([](const Element& e) { return e.p() * (e.d_o_v - e.delta); })},
-          {"dropout is in dS twice: the P before the bracket is the one before dropout",
-           c.by([](const Element& e) { return e.p() * e.z * (e.d_o_v * e.z - e.delta); })},
-          {"delta was dropped, too: dropout's factor belongs to dP only",
-           c.by([](const Element& e) { return e.p() * e.z * (e.d_o_v - e.delta); })}};
+           c.by([](const Element& e) { return e.p() * (e.d_o_v - e.delta); })}};
 }
 
 // One column of Q and of K makes all scores about this large.

@@ -21,89 +21,57 @@ FA_ENTRY(elements, [] {
 #else  // the grader
 #include "common/classroom/grader.hpp"
 
-#include <array>
-
 using namespace fa::classroom;
 
 namespace {
 
 constexpr int kQueries = 32, kColumns = 64;
 
-// What a lane holds, and where it stores it; by the description, register by register.
+// A register of a lane: an element of dQ and its place in memory.
 struct Register {
   int warp, j, lane, value;
 
-  int query(int warp_rows = 2) const { return 16 * (warp % warp_rows) + lane / 4 + value / 2 * 8; }
-  int column(int warp_rows = 2) const {
-    return 32 * (warp / warp_rows) + 8 * j + lane % 4 * 2 + value % 2;
-  }
+  int query() const { return 16 * (warp % 2) + lane / 4 + value / 2 * 8; }
+  int column() const { return 32 * (warp / 2) + 8 * j + lane % 4 * 2 + value % 2; }
   int place() const { return ((warp * 4 + j) * 32 + lane) * 4 + value; }
 };
 
-using Rule = std::function<std::array<int, 3>(const Register&)>;
-
-// query, column and place of each register; by elements, or by places.
-std::vector<double> places(const Rule& rule) {
-  std::vector<double> result(kQueries * kColumns, -1);
+std::vector<Register> registers() {
+  std::vector<Register> all;
   for (int i = 0; i < kQueries * kColumns; ++i) {
-    const auto [query, column, place] = rule({i / 512, i / 128 % 4, i / 4 % 32, i % 4});
-    result[static_cast<std::size_t>(query % 32 * kColumns + column % 64)] = place;
+    all.push_back({i / 512, i / 128 % 4, i / 4 % 32, i % 4});
+  }
+  return all;
+}
+
+// The place of each element, or the elements of each place, by a rule for the place of a register.
+template <class Place>
+std::vector<double> expected(bool by_places, Place place_of) {
+  std::vector<double> result(static_cast<std::size_t>((by_places ? 2 : 1) * kQueries * kColumns));
+  for (const Register& r : registers()) {
+    const auto place = static_cast<std::size_t>(place_of(r));
+    if (by_places) {
+      result[2 * place] = r.query();
+      result[2 * place + 1] = r.column();
+    } else {
+      result[static_cast<std::size_t>(r.query() * kColumns + r.column())] = place_of(r);
+    }
   }
   return result;
 }
-std::vector<double> elements(const Rule& rule) {
-  std::vector<double> result(2 * kQueries * kColumns, -1);
-  for (int i = 0; i < kQueries * kColumns; ++i) {
-    const auto [query, column, place] = rule({i / 512, i / 128 % 4, i / 4 % 32, i % 4});
-    result[static_cast<std::size_t>(2 * place)] = query;
-    result[static_cast<std::size_t>(2 * place + 1)] = column;
-  }
-  return result;
-}
-
-std::array<int, 3> right(const Register& r) {
-  return {r.query(), r.column(), r.place()};
-}
-
-const std::vector<std::pair<std::string, Rule>> kWrong = {
-    {"this is the order of a matrix, row by row",
-     [](const Register& r) -> std::array<int, 3> {
-       return {r.query(), r.column(), r.query() * kColumns + r.column()};
-     }},
-    {"the warps are divided the other way: warp 1 has the next 16 queries, not the next 32 columns",
-     [](const Register& r) -> std::array<int, 3> {
-       const Register other{r.warp / 2 + r.warp % 2 * 2, r.j, r.lane, r.value};
-       return {r.query(), r.column(), other.place()};
-     }},
-    {"in an accumulator a lane's values 2 and 3 are in row l / 4 + 8; here they are 8 rows and 2 "
-     "columns in the wrong order",
-     [](const Register& r) -> std::array<int, 3> {
-       const Register other{r.warp, r.j, r.lane, r.value / 2 + r.value % 2 * 2};
-       return {r.query(), r.column(), other.place()};
-     }},
-    {"rows and columns of a lane are exchanged: row l / 4, columns 2 (l % 4)",
-     [](const Register& r) -> std::array<int, 3> {
-       const Register other{r.warp, r.j, r.lane % 4 * 8 + r.lane / 4, r.value};
-       return {r.query(), r.column(), other.place()};
-     }},
-    {"a lane's four values are neighbours in memory; here the lanes are, value by value",
-     [](const Register& r) -> std::array<int, 3> {
-       return {r.query(), r.column(), (r.warp * 4 + r.j) * 128 + r.value * 32 + r.lane};
-     }},
-    {"of a warp the accumulators follow one another, and of these the lanes; here a lane has all "
-     "its accumulators together",
-     [](const Register& r) -> std::array<int, 3> {
-       return {r.query(), r.column(), (r.warp * 32 + r.lane) * 16 + r.j * 4 + r.value};
-     }}};
 
 void grade(const std::string& entry, const Table& table, bool by_places) {
-  std::vector<Mistake> mistakes;
-  for (const auto& [says, rule] : kWrong) {
-    mistakes.push_back({says, by_places ? elements(rule) : places(rule)});
-  }
-  mistakes.push_back(
-      {"all elements have the same place", std::vector<double>(table.values.size(), 0.0)});
-  check(table, by_places ? elements(right) : places(right), 0, mistakes, entry);
+  const auto with = [&](auto place_of) { return expected(by_places, place_of); };
+  check(table, with([](const Register& r) { return r.place(); }), 0,
+        {{"all elements have the same place", std::vector<double>(table.values.size(), 0.0)},
+         {"this is the order of a matrix, row by row",
+          with([](const Register& r) { return r.query() * kColumns + r.column(); })},
+         {"the warps are divided the other way: warp 1 has the next 16 queries, not the next 32 "
+          "columns",
+          with([](const Register& r) {
+            return Register{r.warp / 2 + r.warp % 2 * 2, r.j, r.lane, r.value}.place();
+          })}},
+        entry);
 }
 
 }  // namespace

@@ -62,82 +62,29 @@ struct Row {
   }
 };
 
-const char* const kNoCap =
-    "a cap of 0 means that there is none: nothing is multiplied by it, and nothing divided";
-
-double not_a_number(double, double, double, double) {
-  return std::numeric_limits<double>::quiet_NaN();
-}
-
 std::vector<Mistake> wrong_weights(const Row& row) {
-  const double scale = row.scale, cap = row.cap, lse = row.lse();
+  const double lse = row.lse();
   std::vector<double> hidden_too;
-  for (const double product : row.products)
+  for (const double product : row.products) {
     hidden_too.push_back(std::exp(row.score(product) - lse));
-  std::vector<Mistake> result{
-      {"masked keys have a probability above 0: the mask was forgotten", hidden_too},
-      {"the cap is not there: the LSE belongs to capped scores",
-       row.by([&](double s, double, double, double) { return std::exp(s - lse); })},
-      {"tanh was taken of the score itself: it is scaled / cap that goes into it",
-       row.by(
-           [&](double s, double, double, double) { return std::exp(cap * std::tanh(s) - lse); })},
-      {"the product was capped before it was scaled", row.by([&](double s, double, double, double) {
-         return std::exp(scale * cap * std::tanh(s / scale / cap) - lse);
-       })},
-      {"tanh is between -1 and 1: it is multiplied by the cap",
-       row.by(
-           [&](double s, double, double, double) { return std::exp(std::tanh(s / cap) - lse); })},
-      {"a hard cap, where a soft one is asked for", row.by([&](double s, double, double, double) {
-         return std::exp(std::clamp(s, -cap, cap) - lse);
-       })}};
-  if (cap == 0) {
-    result = {{kNoCap, row.by([&](double, double, double, double) { return std::exp(-lse); })},
-              {kNoCap, row.by(not_a_number)}};
   }
-  return result;
+  return {{"masked keys have a probability above 0: the mask was forgotten", hidden_too},
+          {"the cap is not there: the LSE belongs to capped scores",
+           row.by([&](double s, double, double, double) { return std::exp(s - lse); })}};
 }
 
 std::vector<Mistake> wrong_products(const Row& row) {
-  const double scale = row.scale, cap = row.cap, delta = row.loss();
-  std::vector<Mistake> result{
+  const double scale = row.scale, delta = row.loss();
+  const auto slope = [cap = row.cap](double c) { return cap > 0 ? 1 - c / cap * (c / cap) : 1; };
+  return {
       {"the derivative of the cap is left out",
-       row.by([&](double, double, double w, double d) { return scale * w * (d - delta); })},
-      {"the factor is 1 - tanh^2, and tanh is capped / cap, not capped",
-       row.by([&](double, double c, double w, double d) {
-         return scale * w * (d - delta) * (1 - c * c);
-       })},
-      {"the square is missing: the derivative of tanh is 1 - tanh^2, not 1 - tanh",
-       row.by([&](double, double c, double w, double d) {
-         return scale * w * (d - delta) * (1 - c / cap);
-       })},
-      {"the cap in front and the cap inside of tanh cancel; here only one of them was taken",
-       row.by([&](double, double c, double w, double d) {
-         return scale * w * (d - delta) * (1 - c / cap * (c / cap)) * cap;
-       })},
-      {"the derivative of tanh x is 1 - tanh(x)^2, not 1 - x^2",
-       row.by([&](double s, double, double w, double d) {
-         return scale * w * (d - delta) * (1 - s / cap * (s / cap));
-       })},
-      {"tanh was applied to a score that is capped already",
-       row.by([&](double, double c, double w, double d) {
-         const double t = std::tanh(c / cap);
-         return scale * w * (d - delta) * (1 - t * t);
-       })},
+       row.by([&](double, double, double p, double d) { return scale * p * (d - delta); })},
       {"the scale is missing: the gradient is asked for q . k",
-       row.by([&](double, double c, double w, double d) {
-         return w * (d - delta) * (1 - c / cap * (c / cap));
-       })},
+       row.by([&](double, double c, double p, double d) { return p * (d - delta) * slope(c); })},
       {"the derivative of the cap belongs to delta, too: it multiplies the whole bracket",
-       row.by([&](double, double c, double w, double d) {
-         return scale * w * (d * (1 - c / cap * (c / cap)) - delta);
+       row.by([&](double, double c, double p, double d) {
+         return scale * p * (d * slope(c) - delta);
        })}};
-  if (cap == 0) {
-    result = {{kNoCap, row.by(not_a_number)},
-              {kNoCap, row.by([&](double, double c, double w, double d) {
-                 return scale * w * (d - delta) * (1 - c / cap * (c / cap));
-               })}};
-  }
-  return result;
 }
 
 void grade(double spread, double scale, double cap, int keys, int visible) {
@@ -163,8 +110,8 @@ void grade(double spread, double scale, double cap, int keys, int visible) {
     right.push_back((up - moved.loss()) / (2 * h));
   }
   const std::string where =
-      fmt::format("{} keys, {} of them seen, scale {}, cap {}, products of size {}", keys, visible,
-                  scale, cap, spread);
+      fmt::format("{} keys, {} of them seen, scale {}, cap {}, products of size {}; 0 is no cap",
+                  keys, visible, scale, cap, spread);
   check({"p", p, keys}, row.weights(), 1e-9, wrong_weights(row), where);
   check({"d_product", d_product, keys}, right, 1e-7, wrong_products(row), where);
 }

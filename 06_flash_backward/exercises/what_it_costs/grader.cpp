@@ -103,55 +103,34 @@ FA_QUESTIONS {
                two_loops = counted({by_head_dim, by_head_dim, by_queries, by_queries, by_head_dim,
                                     by_head_dim, by_keys}) /
                            forward;
-  const std::string elements = "these are numbers; a float32 has 4 bytes";
+  const std::string elements = "these are elements; a float32 has 4 bytes";
   const double q = kQueries / 32, k = kKeys / 32;
   return {
       exactly(
           "stored", stored,
           {{stored / 2, "this is one of the two; P and dS are both stored"},
            {stored / 4, elements},
-           {stored / 8, "this is one of the two, in numbers of 4 bytes"},
-           {recomputed, "this is what is left when P is recomputed"},
            {2 * stored, "S becomes P and dP becomes dS where they lie: two matrices, not four"}}),
+      exactly("recomputed", recomputed,
+              {{recomputed / 2, "this is one of the two; delta and the row sums are both kept"},
+               {recomputed / 4, elements}}),
       exactly(
-          "recomputed", recomputed,
-          {{recomputed / 2, "this is one of the two; delta and the row sums are both kept"},
-           {recomputed / 4, elements},
-           {0, "nothing is not enough: each query needs its delta and its row sum"},
-           {recomputed * kHeadDim,
-            "delta and the row sum are one number for each query, not a row"},
-           {2.0 * kKeys * 4, "delta and the row sums belong to queries, the rows of the softmax"}}),
-      exactly("keys_outside", of_keys,
-              {{of_queries, "this is with queries outside"},
-               {of_keys / 2, "this is half of them: K and V, Q and dO"},
-               {k * 2 * q, "the tiles of K and V that each block owns are read, too"},
-               {k + 2 * k * q, "a block owns a tile of K and one of V"},
-               {2 * k + k * q, "dO is loaded like Q"},
-               {2 * (q + k), "the queries go by once for each block of keys, not once for all"}}),
+          "keys_outside", of_keys,
+          {{of_queries, "this is with queries outside"},
+           {k * 2 * q, "the tiles of K and V that each block owns are read, too"},
+           {2 * (q + k), "the queries are read once for each block of keys, not once for all"}}),
       exactly("queries_outside", of_queries,
               {{of_keys, "this is with keys outside"},
-               {of_queries / 2, "this is half of them: Q and dO, K and V"},
-               {k * 2 * q, "the tiles of Q and dO that each block owns are read, too"},
-               {2 * (q + k), "the keys go by once for each block of queries, not once for all"}}),
-      exactly(
-          "causal", masked,
-          {{of_keys, "this is without a mask"},
-           {of_keys / 2,
-            "not simply one half: tiles on the diagonal are read as a whole, and the mask does not "
-            "begin in a corner"},
-           {2 * k + k * (2 * q - k + 1),
-            fmt::format("the mask is aligned to the last key: query i sees keys up to i + {} - {}",
-                        kKeys, kQueries)},
-           {masked - 2 * k,
-            "two kinds of tiles are easily forgotten: K and V that each block owns, and those on "
-            "the diagonal"}}),
+               {k * 2 * q, "the tiles of Q and dO that each block owns are read, too"}}),
+      exactly("causal", masked,
+              {{of_keys, "this is without a mask"},
+               {of_keys / 2,
+                "not simply one half: tiles on the diagonal are read as a whole, and the mask does "
+                "not begin in a corner"}}),
       exactly("one_loop", one_loop,
-              {{5, "these are its products; the forward pass has two"},
-               {2, "four products: S is computed a second time, that makes five"},
-               {two_loops, "this is with two loops"}}),
+              {{5, "these are its matmuls; the forward pass has two"},
+               {2, "four matmuls: S is computed a second time, that makes five"}}),
       exactly("two_loops", two_loops,
-              {{7, "these are its products; the forward pass has two"},
-               {one_loop, "each loop needs P and dS, and so computes S and dP for itself"},
-               {2 * one_loop, "no loop computes all five products"},
-               {3, "not only S: dS takes dP as well, and so both are computed twice"}})};
+              {{7, "these are its matmuls; the forward pass has two"},
+               {one_loop, "each loop needs P and dS, and so computes S and dP for itself"}})};
 }

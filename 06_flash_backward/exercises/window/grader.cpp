@@ -54,32 +54,18 @@ void grade(const Problem& x) {
   const Gradients right = plain::gradients(x);
   const double tolerance = 2e-5;
   if (plain::all_right(c, right, tolerance)) return;
-  const auto mistakes = [&](std::vector<double> Gradients::*part, const char* left) {
-    return plain::mistakes_of(
-        x, part,
-        {{MistakeKind::kNoWindow, left},
-         {MistakeKind::kWindowOneMore,
-          "the window is one key too large: the query's own place is one of its keys"},
-         {MistakeKind::kWindowOneLess, "the window is one key too small"},
-         {MistakeKind::kEndTopLeft,
-          "the loop over queries ends too early: query i stands at key i + length_k - length_q, "
-          "not at key i"},
-         {MistakeKind::kWindowTopLeft,
-          "query i stands at key i + length_k - length_q, not at key i"},
-         {MistakeKind::kEndOneLess,
-          "the loop over queries ends one query too early: the last key of the tile is still seen "
-          "window - 1 queries later"},
-         {MistakeKind::kEndOfFirstKey,
-          "queries that see only the later keys of the tile are not visited: the end belongs to "
-          "the last key of the 32"}});
+  const auto no_window = [&](std::vector<double> Gradients::*part, const char* says) {
+    return plain::mistakes_of(x, part, {{MistakeKind::kNoWindow, says}});
   };
+  const std::string where =
+      name_of(x) + "; query i stands at key i + length_k - length_q, and sees the last of them";
   check_result(c.seen, kReasons, {"dV", c.out.d_v, x.head_dim}, right.d_v, tolerance,
-               mistakes(&Gradients::d_v, "keys that the window has left still have a probability"),
-               name_of(x));
+               no_window(&Gradients::d_v, "keys that the window has left still have a probability"),
+               where);
   check_result(c.seen, kReasons, {"dK", c.out.d_k, x.head_dim}, right.d_k, tolerance,
-               mistakes(&Gradients::d_k,
-                        "keys that the window has left still have a dS; P alone was set to 0"),
-               name_of(x));
+               no_window(&Gradients::d_k,
+                         "keys that the window has left still have a dS; P alone was set to 0"),
+               where);
 }
 
 // Early keys are so large that their scores, beside the LSE of later windows, are powers that
