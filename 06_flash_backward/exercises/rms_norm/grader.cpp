@@ -48,36 +48,16 @@ Numbers differences(Case c, Numbers Case::*part) {
   return result;
 }
 
-// d_x by a rule: from g = gain d_y, n = x / r, the mean of g n over the row, and r.
-using Rule = std::function<double(double g, double n, double mean, double r)>;
-
-Numbers by(const Case& c, const Rule& rule) {
-  Numbers result;
-  for (std::size_t first = 0; first < c.x.size(); first += c.columns()) {
-    const double r = c.root(first / c.columns());
-    double mean = 0;
-    for (std::size_t e = 0; e < c.columns(); ++e) {
-      mean += c.gain[e] * c.d_y[first + e] * c.x[first + e] / r / static_cast<double>(c.columns());
-    }
-    for (std::size_t e = 0; e < c.columns(); ++e) {
-      result.push_back(rule(c.gain[e] * c.d_y[first + e], c.x[first + e] / r, mean, r));
-    }
-  }
-  return result;
-}
-
 std::vector<Mistake> mistakes_of(const Case& c) {
   Case no_epsilon = c;
   no_epsilon.epsilon = 0;
-  return {
-      {"the gradient of x is 0", Numbers(c.x.size(), 0.0)},
-      {"r is taken to be a constant: it depends on every element of the row",
-       by(c, [](double g, double, double, double r) { return g / r; })},
-      {"the mean is subtracted as it is; it must be multiplied by n",
-       by(c, [](double g, double, double mean, double r) { return (g - mean) / r; })},
-      {"epsilon is left out of r", by(no_epsilon, [](double g, double n, double mean, double r) {
-         return (g - n * mean) / r;
-       })}};
+  Numbers constant(c.x.size());
+  for (std::size_t i = 0; i < c.x.size(); ++i) {
+    constant[i] = c.gain[i % c.columns()] * c.d_y[i] / c.root(i / c.columns());
+  }
+  return {{"the gradient of x is 0", Numbers(c.x.size(), 0.0)},
+          {"r is taken to be a constant: it depends on every element of the row", constant},
+          {"epsilon is left out of r", differences(no_epsilon, &Case::x)}};
 }
 
 void grade(int rows, int columns, double size, double epsilon) {
