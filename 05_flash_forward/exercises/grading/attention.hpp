@@ -235,14 +235,6 @@ inline void check_rows(const Ran& ran, const std::vector<Reason>& reasons, const
          where);
 }
 
-/// For a case that was right before, now with unused elements behind each row.
-inline void check_strides(const Ran& ran, const Inputs& in, const Rows& right, double tolerance) {
-  require(agree(ran.rows.o, right.o, tolerance) && agree(ran.rows.lse, right.lse, 1e-4),
-          "wrong, and right where the rows of a tensor follow one another without a gap. Q, K, V "
-          "and O each have a stride of their own (case: " +
-              words(in.sizes) + ")");
-}
-
 /// For a case that was right before, now with all scores around a level.
 inline void check_level(const Ran& ran, const Inputs& in, const Rows& right, float level) {
   require(
@@ -261,7 +253,12 @@ inline void check_variations(const Sizes& sizes, Ran (*launched)(const Inputs&),
                              Rows (*right)(const Inputs&), double tolerance, float spread = 1) {
   Inputs apart = random_inputs<float>(sizes, spread);
   apart.gap = 4;
-  check_strides(launched(apart), apart, right(apart), tolerance);
+  const Ran ran = launched(apart);
+  const Rows expected = right(apart);
+  require(agree(ran.rows.o, expected.o, tolerance) && agree(ran.rows.lse, expected.lse, 1e-4),
+          "wrong, and right where the rows of a tensor follow one another without a gap. Q, K, V "
+          "and O each have a stride of their own (case: " +
+              words(sizes) + ")");
   for (const float level : {-2e4f, 2e4f}) {
     const Inputs in = inputs_around<float>(level, sizes);
     check_level(launched(in), in, right(in), level);

@@ -110,8 +110,7 @@ void grade_score(double cap, const std::vector<double>& scores) {
     const double h = 1e-5 * std::max(1.0, std::abs(s));
     by_differences.push_back((f(s + h) - f(s - h)) / (2 * h));
   }
-  using Rule = std::function<double(double s)>;
-  const auto by = [&](const Rule& rule) {
+  const auto by = [&](auto rule) {
     std::vector<double> result;
     for (const double s : scores) result.push_back(rule(s));
     return result;
@@ -197,7 +196,6 @@ FA_STAGE(easy) {
   grade_mask({7, 90, 41, 16, 8});
   for (int reach = 0; reach < 12; ++reach) grade_mask({reach, 24, 27, 8, 4});
   grade_mask({64, 256, 256, 64, 64}, true);
-  for (int reach = 0; reach < 12; ++reach) grade_mask({reach, 24, 27, 8, 4});
 }
 
 FA_STAGE(odd) {

@@ -13,9 +13,6 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
-// A result by scaled and capped score, weight and gradient.
-using Formula = std::function<double(double s, double c, double p, double d)>;
-
 struct Row {
   std::vector<double> products, d_p;
   std::vector<bool> seen;
@@ -51,41 +48,7 @@ struct Row {
     for (std::size_t j = 0; j < p.size(); ++j) sum += d_p[j] * p[j];
     return sum;
   }
-  std::vector<double> by(const Formula& formula) const {
-    const std::vector<double> p = weights();
-    std::vector<double> result;
-    for (std::size_t j = 0; j < p.size(); ++j) {
-      const double x = products[j];
-      result.push_back(seen[j] ? formula(scale * x, score(x), p[j], d_p[j]) : 0);
-    }
-    return result;
-  }
 };
-
-std::vector<Mistake> wrong_weights(const Row& row) {
-  const double lse = row.lse();
-  std::vector<double> hidden_too;
-  for (const double product : row.products) {
-    hidden_too.push_back(std::exp(row.score(product) - lse));
-  }
-  return {{"masked keys have a probability above 0: the mask was forgotten", hidden_too},
-          {"the cap is not there: the LSE belongs to capped scores",
-           row.by([&](double s, double, double, double) { return std::exp(s - lse); })}};
-}
-
-std::vector<Mistake> wrong_products(const Row& row) {
-  const double scale = row.scale, delta = row.loss();
-  const auto slope = [cap = row.cap](double c) { return cap > 0 ? 1 - c / cap * (c / cap) : 1; };
-  return {
-      {"the derivative of the cap is left out",
-       row.by([&](double, double, double p, double d) { return scale * p * (d - delta); })},
-      {"the scale is missing: the gradient is asked for q . k",
-       row.by([&](double, double c, double p, double d) { return p * (d - delta) * slope(c); })},
-      {"the derivative of the cap belongs to delta, too: it multiplies the whole bracket",
-       row.by([&](double, double c, double p, double d) {
-         return scale * p * (d * slope(c) - delta);
-       })}};
-}
 
 void grade(double spread, double scale, double cap, int keys, int visible) {
   Row row{{}, {}, {}, scale, cap};
@@ -112,8 +75,22 @@ void grade(double spread, double scale, double cap, int keys, int visible) {
   const std::string where =
       fmt::format("{} keys, {} of them seen, scale {}, cap {}, products of size {}; 0 is no cap",
                   keys, visible, scale, cap, spread);
-  check({"p", p, keys}, row.weights(), 1e-9, wrong_weights(row), where);
-  check({"d_product", d_product, keys}, right, 1e-7, wrong_products(row), where);
+  const std::vector<double> weights = row.weights();
+  std::vector<double> hidden_too, uncapped, no_slope, no_scale;
+  for (int j = 0; j < keys; ++j) {
+    hidden_too.push_back(std::exp(row.score(row.products[j]) - lse));
+    uncapped.push_back(row.seen[j] ? std::exp(scale * row.products[j] - lse) : 0);
+    no_slope.push_back(scale * weights[j] * (row.d_p[j] - delta));
+    no_scale.push_back(right[j] / scale);
+  }
+  check({"p", p, keys}, weights, 1e-9,
+        {{"masked keys have a probability above 0: the mask was forgotten", hidden_too},
+         {"the cap is not there: the LSE belongs to capped scores", uncapped}},
+        where);
+  check({"d_product", d_product, keys}, right, 1e-7,
+        {{"the derivative of the cap is left out", no_slope},
+         {"the scale is missing: the gradient is asked for q . k", no_scale}},
+        where);
 }
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include <array>
+
 #include "06_flash_backward/exercises/on_device.cuh"
 #include "06_flash_backward/kernels/01_unfused.cuh"
 #include "common/classroom/lab.hpp"
@@ -44,29 +46,15 @@ double bytes_of(std::int64_t count, Launch launch) {
   return static_cast<double>(count * sizeof(float));
 }
 
-std::int64_t multiplications = 0;
+// Matmuls of [rows, inner] and [inner, columns]: S and dP, O and dQ, dK and dV.
+using Matmul = std::array<int, 3>;
+constexpr Matmul kScores{kQueries, kHeadDim, kKeys}, kRows{kQueries, kKeys, kHeadDim},
+    kColumns{kKeys, kQueries, kHeadDim};
 
-// A matmul, as far as it matters here.
-void multiply(int rows, int inner, int cols) {
-  for (int i = 0; i < rows; ++i) {
-    for (int j = 0; j < cols; ++j) {
-      for (int e = 0; e < inner; ++e) ++multiplications;
-    }
-  }
-}
-void by_head_dim() {  // S, dP
-  multiply(kQueries, kHeadDim, kKeys);
-}
-void by_keys() {  // O, dQ
-  multiply(kQueries, kKeys, kHeadDim);
-}
-void by_queries() {  // dK, dV
-  multiply(kKeys, kQueries, kHeadDim);
-}
-double counted(const std::vector<void (*)()>& products) {
-  multiplications = 0;
-  for (const auto product : products) product();
-  return static_cast<double>(multiplications);
+double multiplications(const std::vector<Matmul>& matmuls) {
+  double sum = 0;
+  for (const auto& [rows, inner, columns] : matmuls) sum += double{1} * rows * inner * columns;
+  return sum;
 }
 
 }  // namespace
@@ -97,12 +85,10 @@ FA_QUESTIONS {
   const double of_keys = tiles(backward_keys<32>, kKeys, false),
                of_queries = tiles(backward_queries<32>, kQueries, false),
                masked = tiles(backward_keys<32>, kKeys, true);
-  const double forward = counted({by_head_dim, by_keys}),
-               one_loop =
-                   counted({by_head_dim, by_head_dim, by_queries, by_queries, by_keys}) / forward,
-               two_loops = counted({by_head_dim, by_head_dim, by_queries, by_queries, by_head_dim,
-                                    by_head_dim, by_keys}) /
-                           forward;
+  const double forward = multiplications({kScores, kRows});
+  const double one_loop = multiplications({kScores, kScores, kColumns, kColumns, kRows}) / forward;
+  const double two_loops =
+      multiplications({kScores, kScores, kColumns, kColumns, kScores, kScores, kRows}) / forward;
   const std::string elements = "these are elements; a float32 has 4 bytes";
   const double q = kQueries / 32, k = kKeys / 32;
   return {
