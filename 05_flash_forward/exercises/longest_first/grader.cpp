@@ -29,15 +29,6 @@ double dynamic(const std::vector<int>& order, int sms) {
   return *std::max_element(done.begin(), done.end());
 }
 
-// The same if tile i belongs to SM i % sms.
-double dealt(const std::vector<int>& order, int sms) {
-  std::vector<int> done(static_cast<std::size_t>(sms));
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    done[i % done.size()] += order[i];
-  }
-  return *std::max_element(done.begin(), done.end());
-}
-
 double work(const std::vector<int>& order) {
   double sum = 0;
   for (const int units : order) sum += units;
@@ -57,21 +48,15 @@ FA_QUESTIONS {
   const double first = dynamic(three, kSmsOfThree), after = dynamic(last, kSmsOfThree);
   return {
       exactly("in_order", in_order,
-              {{longest, "this is with the longest first"},
-               {dynamic(plain, 3) + 1, "an SM takes the next tile as soon as it is done itself"},
-               {work(one), sum}}),
+              {{longest, "this is with the longest first"}, {work(one), sum}}),
       exactly("longest_first", longest,
               {{in_order, "this is with the shortest first"}, {work(one), sum}}),
       exactly("at_least", least,
-              {{work(one) / 3,
-                "this bound is right, but the last SM is done after whole units: round up"},
-               {std::floor(work(one) / 3), "round up"},
-               {kTiles, "the longest tile is a bound, too, but a lower one here"},
+              {{std::floor(work(one) / 3), "the last SM is done after whole units: round up"},
                {work(one), sum}}),
       exactly("two_heads", dynamic(two, kSmsOfTwo),
               {{2 * longest,
                 "the SMs do not wait for one head to end before they take tiles of the other"},
-               {dealt(two, kSmsOfTwo), "here the tiles are dealt out beforehand"},
                {work(two), sum}}),
       exactly("fewer_first", first,
               {{after, "this is with the group of two heads first"},

@@ -39,7 +39,6 @@ FA_ENTRY(run, [](const PackedInputs& in, bool of_delta, bool lse_counts, int fir
 });
 #else  // the grader
 #include "06_flash_backward/exercises/grading/mistakes.hpp"
-#include "common/classroom/lab.hpp"
 
 using namespace fa::classroom;
 namespace plain = fa::backward::plain;

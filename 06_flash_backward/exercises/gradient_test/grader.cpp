@@ -7,7 +7,6 @@ using Backward = fa::classroom::Callback<plain::Gradients(plain::Problem)>;
 FA_ENTRY(is_right, [](Backward backward) { return student::is_right(backward); });
 #else  // the grader
 #include "06_flash_backward/exercises/grading/mistakes.hpp"
-#include "common/classroom/grader.hpp"
 
 using namespace fa::classroom;
 namespace plain = fa::backward::plain;

@@ -5,13 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "06_flash_backward/exercises/plain.hpp"
-#include "common/classroom/grader.hpp"
-#include "common/classroom/seen.hpp"
+#include "common/classroom/lab.hpp"
 
 namespace fa::backward::plain {
 
@@ -117,29 +116,30 @@ inline Ran run(const Problem& x) {
   return {seen, out};
 }
 
-/// Whether dK and dV are right without a finding. Mistakes, which take time to compute, need not be
-/// tried then.
-inline bool all_right(const Ran& ran, const Gradients& right, double tolerance) {
-  return ran.seen.report.findings.empty() && classroom::agree(ran.out.d_v, right.d_v, tolerance) &&
-         classroom::agree(ran.out.d_k, right.d_k, tolerance);
-}
-
 /// What to tell whose gradient is that of a mistake.
 struct Told {
   MistakeKind mistake;  ///< what goes wrong
   const char* says;     ///< names the misconception
 };
 
-/// The gradients that mistakes lead to, as mistakes for check_result().
-/// @param told mistakes, in the order in which they are tried
-inline std::vector<classroom::Mistake> mistakes_of(const Problem& x,
-                                                   std::vector<double> Gradients::*part,
-                                                   std::initializer_list<Told> told) {
-  std::vector<classroom::Mistake> result;
-  for (const Told& one : told) {
-    result.push_back({one.says, gradients(x, one.mistake).*part});
-  }
-  return result;
+/// check_result() for dV, and then for dK.
+/// @param in_d_v, in_d_k mistakes, in the order in which they are tried
+inline void check_gradients(const Ran& ran, const std::vector<classroom::Reason>& reasons,
+                            const Problem& x, double tolerance, const std::string& where,
+                            const std::vector<Told>& in_d_v = {},
+                            const std::vector<Told>& in_d_k = {}) {
+  const Gradients right = gradients(x);
+  const auto check_part = [&](const char* name, std::vector<double> Gradients::*part,
+                              const std::vector<Told>& told) {
+    std::vector<classroom::Mistake> mistakes;
+    if (!classroom::agree(ran.out.*part, right.*part, tolerance)) {
+      for (const Told& one : told) mistakes.push_back({one.says, gradients(x, one.mistake).*part});
+    }
+    classroom::check_result(ran.seen, reasons, {name, ran.out.*part, x.head_dim}, right.*part,
+                            tolerance, mistakes, where);
+  };
+  check_part("dV", &Gradients::d_v, in_d_v);
+  check_part("dK", &Gradients::d_k, in_d_k);
 }
 
 }  // namespace fa::backward::plain

@@ -24,11 +24,9 @@ FA_ENTRY(run, [](const plain::Problem& x) {
 });
 #else  // the grader
 #include "06_flash_backward/exercises/grading/mistakes.hpp"
-#include "common/classroom/lab.hpp"
 
 using namespace fa::classroom;
 namespace plain = fa::backward::plain;
-using plain::Gradients;
 using plain::MistakeKind;
 using plain::Problem;
 
@@ -46,28 +44,18 @@ const std::vector<Reason> kReasons{
 
 void grade(const Problem& x) {
   const plain::Ran c = plain::run(x);
-  const Gradients right = plain::gradients(x);
   const std::string where =
       fmt::format("{} heads share the keys, {} queries, {} keys, head_dim {}{}", x.heads,
                   x.length_q, x.length_k, x.head_dim, x.causal ? ", causal" : "");
   // float32 sums over queries of numbers of size 1.
-  const double tolerance = 2e-5;
-  if (plain::all_right(c, right, tolerance)) return;
-  check_result(
-      c.seen, kReasons, {"dV", c.out.d_v, x.head_dim}, right.d_v, tolerance,
-      plain::mistakes_of(
-          x, &Gradients::d_v,
-          {{MistakeKind::kFirstHeadOnly,
-            "of the heads that share the keys only the first one is used"},
-           {MistakeKind::kLastHeadOnly,
-            "of the heads that share the keys only the last one is left: the sums begin before the "
-            "loop over heads"},
-           {MistakeKind::kMaskForgotten, "masked keys have a probability above 0"}}),
-      where);
-  check_result(
-      c.seen, kReasons, {"dK", c.out.d_k, x.head_dim}, right.d_k, tolerance,
-      plain::mistakes_of(x, &Gradients::d_k, {{MistakeKind::kNoScaleInDk, "dK without the scale"}}),
-      where);
+  plain::check_gradients(
+      c, kReasons, x, 2e-5, where,
+      {{MistakeKind::kFirstHeadOnly, "of the heads that share the keys only the first one is used"},
+       {MistakeKind::kLastHeadOnly,
+        "of the heads that share the keys only the last one is left: the sums begin before the "
+        "loop over heads"},
+       {MistakeKind::kMaskForgotten, "masked keys have a probability above 0"}},
+      {{MistakeKind::kNoScaleInDk, "dK without the scale"}});
 }
 
 }  // namespace

@@ -14,11 +14,9 @@ FA_ENTRY(run, [](const plain::Problem& x) {
 });
 #else  // the grader
 #include "06_flash_backward/exercises/grading/mistakes.hpp"
-#include "common/classroom/lab.hpp"
 
 using namespace fa::classroom;
 namespace plain = fa::backward::plain;
-using plain::Gradients;
 using plain::MistakeKind;
 using plain::Problem;
 
@@ -51,21 +49,12 @@ void grade(const Problem& x) {
   require(c.seen.atomics == 0,
           fmt::format("{} atomic requests, where each sum has one owner, who stores it",
                       c.seen.atomics));
-  const Gradients right = plain::gradients(x);
-  const double tolerance = 2e-5;
-  if (plain::all_right(c, right, tolerance)) return;
-  const auto no_window = [&](std::vector<double> Gradients::*part, const char* says) {
-    return plain::mistakes_of(x, part, {{MistakeKind::kNoWindow, says}});
-  };
-  const std::string where =
-      name_of(x) + "; query i stands at key i + length_k - length_q, and sees the last of them";
-  check_result(c.seen, kReasons, {"dV", c.out.d_v, x.head_dim}, right.d_v, tolerance,
-               no_window(&Gradients::d_v, "keys that the window has left still have a probability"),
-               where);
-  check_result(c.seen, kReasons, {"dK", c.out.d_k, x.head_dim}, right.d_k, tolerance,
-               no_window(&Gradients::d_k,
-                         "keys that the window has left still have a dS; P alone was set to 0"),
-               where);
+  plain::check_gradients(
+      c, kReasons, x, 2e-5,
+      name_of(x) + "; query i stands at key i + length_k - length_q, and sees the last of them",
+      {{MistakeKind::kNoWindow, "keys that the window has left still have a probability"}},
+      {{MistakeKind::kNoWindow,
+        "keys that the window has left still have a dS; P alone was set to 0"}});
 }
 
 // Early keys are so large that their scores, beside the LSE of later windows, are powers that
@@ -81,12 +70,8 @@ void grade_huge() {
               "hidden is set to 0 and not multiplied");
     }
   }
-  const Gradients right = plain::gradients(x);
-  // Scores of some hundred are off by 1e-4, and so are weights.
-  check_result(c.seen, kReasons, {"dV", c.out.d_v, x.head_dim}, right.d_v, 2e-3, {},
-               name_of(x) + ", huge scores outside of it");
-  check_result(c.seen, kReasons, {"dK", c.out.d_k, x.head_dim}, right.d_k, 2e-3, {},
-               name_of(x) + ", huge scores outside of it");
+  // Scores of some hundred are off by 1e-4, and so are probabilities.
+  plain::check_gradients(c, kReasons, x, 2e-3, name_of(x) + ", huge scores outside of it");
 }
 
 void grade_traffic(int window) {
