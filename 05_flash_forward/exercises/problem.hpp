@@ -28,8 +28,6 @@ struct Inputs {
   /// Elements that are not used behind each row of the kernel's q; twice as many behind those of k,
   /// and three and four times as many behind those of v and o.
   int gap;
-  /// Of queries and keys, for graders only: [heads, length_q, kv_heads, length_k].
-  std::vector<double> products;
 };
 
 /// The members, for Wire.

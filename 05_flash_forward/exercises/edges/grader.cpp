@@ -31,8 +31,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
   const int shift = s.length_k - s.length_q;
   const auto with = [&](const SeesKey& seen) {
     return attention(in, [&](int, int query, int key, double product) {
-      return key < s.length_k && seen(query, key) ? static_cast<double>(in.scale) * product
-                                                  : kMinusInfinity;
+      return seen(query, key) ? static_cast<double>(in.scale) * product : kMinusInfinity;
     });
   };
   const auto up_to = [&](int more) {

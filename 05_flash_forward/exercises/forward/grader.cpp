@@ -87,13 +87,6 @@ std::vector<Wrong> wrongs(const Inputs& in) {
            attention_with(
                in, [&](double slope, int distance) { return slope * std::abs(distance - shift); },
                seen)},
-          {"keys beyond the last one count as well: their scores must be -infinity, not the "
-           "product with a row of zeros",
-           attention_with(in, right_bias,
-                          [&](int query, int key) {
-                            return key < ceil_div(s.length_k, 32) * 32 &&
-                                   (!s.causal || key <= query + shift);
-                          })},
           {"head h uses keys and values of h % kv_heads; the heads of a group are neighbours: h / "
            "(heads / kv_heads)",
            attention_with(in, right_bias, seen, [&](int head) { return head % s.kv_heads; })}};

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -26,21 +27,6 @@ inline std::string words(const Sizes& s) {
   return s.causal ? result + ", causal" : result;
 }
 
-/// Computes the products of queries and keys.
-inline void multiply(Inputs& in) {
-  const int d = in.sizes.head_dim;
-  in.products.clear();
-  for (std::size_t i = 0; i < in.q.size(); i += d) {
-    for (std::size_t j = 0; j < in.k.size(); j += d) {
-      double sum = 0;
-      for (int e = 0; e < d; ++e) {
-        sum += static_cast<double>(in.q[i + e]) * static_cast<double>(in.k[j + e]);
-      }
-      in.products.push_back(sum);
-    }
-  }
-}
-
 /// @param spread queries are multiplied by it, and with them the scores
 /// @param scale  of the scores; 0 is 1 / sqrt(head_dim)
 template <class T>
@@ -50,15 +36,12 @@ Inputs random_inputs(const Sizes& s, float spread = 1, float scale = 0) {
     return numbers;
   };
   const int d = s.head_dim, of_q = s.heads * s.length_q, of_k = s.kv_heads * s.length_k;
-  Inputs in{s,
-            rounded(random_floats(std::int64_t{of_q} * d, 1), spread),
-            rounded(random_floats(std::int64_t{of_k} * d, 2), 1),
-            rounded(random_floats(std::int64_t{of_k} * d, 3), 1),
-            scale != 0 ? scale : 1 / std::sqrt(static_cast<float>(d)),
-            0,
-            {}};
-  multiply(in);
-  return in;
+  return {s,
+          rounded(random_floats(std::int64_t{of_q} * d, 1), spread),
+          rounded(random_floats(std::int64_t{of_k} * d, 2), 1),
+          rounded(random_floats(std::int64_t{of_k} * d, 3), 1),
+          scale != 0 ? scale : 1 / std::sqrt(static_cast<float>(d)),
+          0};
 }
 
 /// Inputs whose scores all lie around a level. Products are exact in float32, so that a step of the
@@ -72,19 +55,12 @@ Inputs inputs_around(float level, const Sizes& s) {
   const auto d = static_cast<std::size_t>(s.head_dim);
   for (std::size_t i = 0; i < in.q.size(); i += d) in.q[i] = level / 4;
   for (std::size_t i = 0; i < in.k.size(); i += d) in.k[i] = 16;
-  multiply(in);
   return in;
 }
 
 /// The score of a query and a key; -infinity where it is masked.
-/// @param product of the two rows, not scaled; 0 for a key beyond the last one
+/// @param product of the two rows, not scaled
 using Score = std::function<double(int head, int query, int key, double product)>;
-
-/// Product of a query and a key.
-inline double product_of(const Inputs& in, int head, int kv_head, int query, int key) {
-  const Sizes& s = in.sizes;
-  return in.products[((head * s.length_q + query) * s.kv_heads + kv_head) * s.length_k + key];
-}
 
 /// Attention in float64.
 /// @param score   which keys have which score
@@ -92,28 +68,27 @@ inline double product_of(const Inputs& in, int head, int kv_head, int query, int
 inline Rows attention(const Inputs& in, const Score& score,
                       const std::function<int(int)>& kv_head = nullptr) {
   const Sizes& s = in.sizes;
-  const int padded = (s.length_k + 127) / 128 * 128;  // as tiles are
+  const int d = s.head_dim;
   Rows result;
-  std::vector<double> x(static_cast<std::size_t>(padded));
+  std::vector<double> x(static_cast<std::size_t>(s.length_k));
   for (int head = 0; head < s.heads; ++head) {
     const int of_k = kv_head ? kv_head(head) : head / (s.heads / s.kv_heads);
     for (int query = 0; query < s.length_q; ++query) {
+      const float* const q = in.q.data() + (head * s.length_q + query) * d;
       double m = kMinusInfinity, l = 0;
-      for (int key = 0; key < padded; ++key) {
-        const double product = key < s.length_k ? product_of(in, head, of_k, query, key) : 0;
+      for (int key = 0; key < s.length_k; ++key) {
+        const float* const k = in.k.data() + (of_k * s.length_k + key) * d;
+        const double product = std::inner_product(q, q + d, k, 0.0, std::plus<>(),
+                                                  [](double a, double b) { return a * b; });
         x[key] = score(head, query, key, product);
         m = std::max(m, x[key]);
       }
-      std::vector<double> o(static_cast<std::size_t>(s.head_dim), 0.0);
-      for (int key = 0; key < padded; ++key) {
-        if (x[key] == kMinusInfinity) continue;
+      std::vector<double> o(static_cast<std::size_t>(d), 0.0);
+      for (int key = 0; key < s.length_k && m != kMinusInfinity; ++key) {
         const double p = std::exp(x[key] - m);
+        const float* const v = in.v.data() + (of_k * s.length_k + key) * d;
         l += p;
-        if (key >= s.length_k) continue;
-        const float* v = in.v.data() + (of_k * s.length_k + key) * s.head_dim;
-        for (int e = 0; e < s.head_dim; ++e) {
-          o[e] += p * static_cast<double>(v[e]);
-        }
+        for (int e = 0; e < d; ++e) o[e] += p * static_cast<double>(v[e]);
       }
       for (const double sum : o) result.o.push_back(l == 0 ? 0 : sum / l);
       result.lse.push_back(l == 0 ? kMinusInfinity : m + std::log(l));
@@ -124,7 +99,7 @@ inline Rows attention(const Inputs& in, const Score& score,
 
 /// The lesson's own rule.
 inline bool sees(const Sizes& s, int query, int key) {
-  return key < s.length_k && (!s.causal || key <= query + s.length_k - s.length_q);
+  return !s.causal || key <= query + s.length_k - s.length_q;
 }
 
 /// Attention as it should be.

@@ -18,39 +18,32 @@ constexpr int kHeadDim = 64, kDecodeWarps = 4;
 std::vector<Wrong> wrongs(const Inputs& in) {
   const Sizes& s = in.sizes;
   const auto scale = static_cast<double>(in.scale);
-  const auto with = [&](auto score, const std::function<int(int)>& kv_head = nullptr) {
-    return attention(
-        in,
-        [&](int head, int, int key, double product) {
-          return key < s.length_k ? score(head, key, product) : kMinusInfinity;
-        },
-        kv_head);
-  };
+  const Score scaled = [=](int, int, int, double product) { return scale * product; };
   // The largest score of each head's and warp's keys, which are dealt round robin.
   std::vector<double> m(static_cast<std::size_t>(s.heads * kDecodeWarps), kMinusInfinity);
-  const auto part_of = [&](int head, int key) {
-    return static_cast<std::size_t>(head * kDecodeWarps + key % kDecodeWarps);
+  const auto of_part = [&](int head, int key) -> double& {
+    return m[static_cast<std::size_t>(head * kDecodeWarps + key % kDecodeWarps)];
   };
-  with([&](int head, int key, double product) {
-    double& of_part = m[part_of(head, key)];
-    of_part = std::max(of_part, scale * product);
+  attention(in, [&](int head, int, int key, double product) {
+    of_part(head, key) = std::max(of_part(head, key), scale * product);
     return 0.0;
   });
-  const Rows added = with(
-      [&](int head, int key, double product) { return scale * product - m[part_of(head, key)]; });
+  const Rows added = attention(in, [&](int head, int, int key, double product) {
+    return scale * product - of_part(head, key);
+  });
   return {{"sums that are relative to different maxima were added: each warp's l and o need the "
            "weight e^(m - m_all)",
            {added.o, {}}},
           {"the last keys are left out: the number of keys is not a multiple of the number of "
            "warps",
-           with([&](int, int key, double product) {
-             return key < s.length_k / kDecodeWarps * kDecodeWarps ? scale * product
-                                                                   : kMinusInfinity;
-           })},
+           attention(in,
+                     [&](int, int, int key, double product) {
+                       return key < s.length_k / kDecodeWarps * kDecodeWarps ? scale * product
+                                                                             : kMinusInfinity;
+                     })},
           {"head h uses keys and values of h % kv_heads; the heads of a group are neighbours: h / "
            "(heads / kv_heads)",
-           with([&](int, int, double product) { return scale * product; },
-                [&](int head) { return head % s.kv_heads; })}};
+           attention(in, scaled, [&](int head) { return head % s.kv_heads; })}};
 }
 
 const std::vector<Reason> kReasons = {
