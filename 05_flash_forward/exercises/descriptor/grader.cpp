@@ -33,7 +33,7 @@ void grade(const Case& c) {
       fmt::format(" ({}, base {:#x}, stage {}, key {}, column {}; yours is {:#018x})", c.operand,
                   c.base, c.stage, c.key, c.column, d);
   const auto needs = [&](bool holds, const std::string& says) { require(holds, says + where); };
-  needs(d != 0, "0 is no descriptor");
+  needs(d != 0, "0 is not a descriptor");
   const bool v = c.operand == "v";
   const std::uint64_t address = field(d, 0, 14), lbo = field(d, 16, 14), sbo = field(d, 32, 14),
                       swizzle = field(d, 62, 2);

@@ -144,18 +144,19 @@ inline std::string hint(const Ran& ran, const Rows& right, bool o_right, bool ls
   if (std::all_of(o.begin(), o.end(), nan)) {
     return explains("nothing was written", ran.seen)
                ? "nothing was written"
-               : "all of it is NaN. Was the maximum never raised? Or is the rescale factor "
+               : "every element is NaN. Was the maximum never raised? Or is the rescale factor "
                  "inverted, e^(m_new - m)? Both are infinite at the first tile";
   }
   if (std::any_of(o.begin(), o.end(), nan)) {
-    return "there is NaN in O. For a row, or a tile of it, without a visible key -infinity - "
-           "-infinity is not a number, and 0 / 0 is none. Or is the exponential one of a score, "
-           "and not of its difference to the maximum?";
+    return "O contains NaN. In a row, or a tile, without a visible key, -infinity - -infinity is "
+           "not a number, and neither is 0 / 0. Or does the exponential take a score instead of "
+           "its "
+           "difference from the maximum?";
   }
   for (std::size_t row = 0; row < right.lse.size(); ++row) {
     const bool masked = right.lse[row] == kMinusInfinity;
     if (masked && !agree({ran.rows.lse[row]}, {right.lse[row]}, 0)) {
-      return "a row that sees no key has O = 0 and LSE = -infinity, and this one has not";
+      return "a row that sees no key must have O = 0 and LSE = -infinity";
     }
   }
   if (o_right) {

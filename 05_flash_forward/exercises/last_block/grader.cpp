@@ -28,7 +28,7 @@ constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 const std::string kUnordered =
     "nothing orders a store before a load of another thread. All threads of a block have stored "
-    "(barrier), these stores come before the addition (fence), only the last block goes on, the "
+    "(barrier), these stores come before the addition (fence), only the last block continues, the "
     "addition comes before its loads (acquire), and all of its threads learn of it (barrier)";
 
 const std::vector<Reason> kReasons = {

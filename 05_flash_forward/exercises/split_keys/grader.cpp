@@ -32,7 +32,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
     return scale * product - of_part(head, key);
   });
   return {{"sums that are relative to different maxima were added: each warp's l and o need the "
-           "weight e^(m - m_all)",
+           "factor e^(m - m_all)",
            {added.o, {}}},
           {"the last keys are left out: the number of keys is not a multiple of the number of "
            "warps",

@@ -235,7 +235,7 @@ FA_STAGE(traffic) {
   require(launched.seen.atomics == 0,
           fmt::format("{} atomic requests: each block owns its rows of dV", launched.seen.atomics));
   budget("bytes of K, Q, dO and dV", launched.seen.bytes, bytes,
-         "is each tile loaded once for a block, and left out where the mask hides it? What all "
+         "is each tile loaded once for a block, and left out where it is masked? What all "
          "lanes of a warp load from one address counts for each lane",
          bytes);
 }

@@ -64,7 +64,7 @@ FA_STAGE(found) {
   const Evidence given = evidence("a line and a number of threads");
   require(given.numbers.size() == 2, "not found: the answer is two numbers");
   require(given.lines.size() >= 1 && given.lines[0].find("__syncthreads") != std::string::npos,
-          "not found: that line of the file as it was is no barrier");
+          "not found: that line of the file as it was is not a barrier");
   require(given.lines[0].find("the tiles are loaded") != std::string::npos,
           "not found: an earlier barrier is not reached by all threads");
   // The last 8 of 40 keys; 8 threads have the same key.

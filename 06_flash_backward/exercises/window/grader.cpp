@@ -67,7 +67,7 @@ void grade_huge() {
     for (const double number : numbers) {
       require(!std::isnan(number),
               "NaN when scores outside of the window are huge: infinity times 0 is NaN, so what is "
-              "hidden is set to 0 and not multiplied");
+              "masked is set to 0 and not multiplied");
     }
   }
   // Scores of some hundred are off by 1e-4, and so are probabilities.
