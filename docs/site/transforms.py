@@ -74,10 +74,11 @@ def alert(quote):
 
 
 def drawing(image, folder):
-    """A drawing in a paragraph of its own: where the window has no room for it, it scrolls; one that
-    is small shrinks to the window of a phone."""
+    """A drawing in a paragraph of its own: where the window has no room for it, it scrolls; a small
+    one shrinks to the window of a phone."""
     paragraph, file = image.parent, folder / image["uri"]
-    found = WIDTH.search(file.read_text(encoding="utf-8")) if file.suffix == ".svg" else None
+    svg = file.suffix == ".svg" and file.is_file()
+    found = WIDTH.search(file.read_text(encoding="utf-8")) if svg else None
     if found and float(found[1]) * (4 / 3 if found[2] else 1) <= SMALL:
         image["classes"].append("small")
     if isinstance(paragraph, nodes.paragraph) and len(paragraph) == 1:
