@@ -31,4 +31,13 @@ void launch_matmul_naive(const MatmulParams<float>& p) {
   launch(matmul_naive<b_transposed>, {grid, block}, p);
 }
 
+/// The step's row: see 04_tiled_matmul/src/step_row.cuh.
+template <class Row>
+auto tiled_step(std::integral_constant<int, 7>, Row row) {
+  return row("07_matmul_naive", "a thread for each element")
+      .tile(16, 16)
+      .matmul(float{},
+              [](auto bt, const auto& p) { launch_matmul_naive<bt>(p); });
+}
+
 }  // namespace fa::FA_TARGET

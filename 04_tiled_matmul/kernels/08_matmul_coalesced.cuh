@@ -32,4 +32,13 @@ void launch_matmul_coalesced(const MatmulParams<float>& p) {
   launch(matmul_coalesced<b_transposed>, {grid, block}, p);
 }
 
+/// The step's row: see 04_tiled_matmul/src/step_row.cuh.
+template <class Row>
+auto tiled_step(std::integral_constant<int, 8>, Row row) {
+  return row("08_matmul_coalesced", "lanes along the columns")
+      .tile(8, 32)
+      .matmul(float{},
+              [](auto bt, const auto& p) { launch_matmul_coalesced<bt>(p); });
+}
+
 }  // namespace fa::FA_TARGET

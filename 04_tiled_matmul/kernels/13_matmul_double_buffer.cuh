@@ -131,4 +131,15 @@ void launch_matmul_double_buffer(const MatmulParams<float>& p) {
   launch(matmul_double_buffer<b_transposed>, {grid, block, 0, 2}, p);
 }
 
+/// The step's row: see 04_tiled_matmul/src/step_row.cuh.
+template <class Row>
+auto tiled_step(std::integral_constant<int, 13>, Row row) {
+  return row("13_matmul_double_buffer", "copies while multiplying")
+      .needs(kNeedsCpAsync)
+      .tile(128, 128, 16, 2)
+      .matmul(float{}, [](auto bt, const auto& p) {
+        launch_matmul_double_buffer<bt>(p);
+      });
+}
+
 }  // namespace fa::FA_TARGET

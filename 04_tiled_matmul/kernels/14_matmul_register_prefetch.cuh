@@ -171,4 +171,15 @@ void launch_matmul_register_prefetch(const MatmulParams<float>& p) {
          {grid, block, Tile::smem_bytes, Tile::stages}, p);
 }
 
+/// The step's row: see 04_tiled_matmul/src/step_row.cuh.
+template <class Row>
+auto tiled_step(std::integral_constant<int, 14>, Row row) {
+  return row("14_matmul_register_prefetch", "8 x 16 elements, a step ahead")
+      .needs(kNeedsCpAsync.with_shared(RegisterTile::smem_bytes))
+      .tile([](auto) { return RegisterTile{}; })
+      .matmul(float{}, [](auto bt, const auto& p) {
+        launch_matmul_register_prefetch<bt>(p);
+      });
+}
+
 }  // namespace fa::FA_TARGET

@@ -70,4 +70,15 @@ void launch_matmul_pipelined(const MatmulParams<T>& p) {
          {grid, block, Tile::smem_bytes, Tile::stages}, p);
 }
 
+/// The step's row: see 04_tiled_matmul/src/step_row.cuh.
+template <class Row>
+auto tiled_step(std::integral_constant<int, 16>, Row row) {
+  return row("16_matmul_pipelined", "two more tiles in flight")
+      .needs(kNeedsMma)
+      .tile([](auto bt) { return PipelinedTile<bt>{}; })
+      .shared_bytes([](auto bt) { return PipelinedTile<bt>::smem_bytes; })
+      .matmul(bfloat16{},
+              [](auto bt, const auto& p) { launch_matmul_pipelined<bt>(p); });
+}
+
 }  // namespace fa::FA_TARGET

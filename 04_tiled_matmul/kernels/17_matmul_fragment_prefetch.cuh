@@ -83,4 +83,16 @@ void launch_matmul_fragment_prefetch(const MatmulParams<T>& p) {
          {grid, block, Tile::smem_bytes, Tile::stages}, p);
 }
 
+/// The step's row: see 04_tiled_matmul/src/step_row.cuh.
+template <class Row>
+auto tiled_step(std::integral_constant<int, 17>, Row row) {
+  return row("17_matmul_fragment_prefetch", "fragments a step ahead")
+      .needs(kNeedsMma)
+      .tile([](auto bt) { return PrefetchTile<bt>{}; })
+      .shared_bytes([](auto bt) { return PrefetchTile<bt>::smem_bytes; })
+      .matmul(bfloat16{}, [](auto bt, const auto& p) {
+        launch_matmul_fragment_prefetch<bt>(p);
+      });
+}
+
 }  // namespace fa::FA_TARGET

@@ -96,4 +96,12 @@ inline void launch_back_to_back_matmul(const float* q, const float* k,
          length_k, scale);
 }
 
+/// The step's row: see 04_tiled_matmul/src/step_row.cuh.
+template <class Row>
+auto tiled_step(std::integral_constant<int, 18>, Row row) {
+  return row("18_back_to_back_matmul", "both matmuls, scores never stored")
+      .tile(kBackToBackTile, kBackToBackTile)
+      .two_matmuls(launch_back_to_back_matmul);
+}
+
 }  // namespace fa::FA_TARGET

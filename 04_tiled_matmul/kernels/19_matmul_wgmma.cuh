@@ -67,4 +67,15 @@ void launch_matmul_wgmma(const MatmulParams<T>& p) {
          tma_matmul<Tile>(p));
 }
 
+/// The step's row: see 04_tiled_matmul/src/step_row.cuh.
+template <class Row>
+auto tiled_step(std::integral_constant<int, 19>, Row row) {
+  return row("19_matmul_wgmma", "tiles by TMA, 64 x 256 x 16 at once")
+      .needs(kNeedsHopper)
+      .tile([](auto bt) { return MatmulWgmmaTile<bt, bfloat16>{}; })
+      .matmul(bfloat16{}, [](auto bt, const auto& p) {
+        launch_matmul_wgmma<MatmulWgmmaTile<bt, bfloat16>>(p);
+      });
+}
+
 }  // namespace fa::FA_TARGET

@@ -78,4 +78,15 @@ void launch_matmul_stages(const MatmulParams<T>& p) {
          tma_matmul<Tile>(p));
 }
 
+/// The step's row: see 04_tiled_matmul/src/step_row.cuh.
+template <class Row>
+auto tiled_step(std::integral_constant<int, 20>, Row row) {
+  return row("20_matmul_stages", "four stages, wgmma in flight")
+      .needs(kNeedsHopper)
+      .tile([](auto bt) { return MatmulStagesTile<bt, bfloat16>{}; })
+      .matmul(bfloat16{}, [](auto bt, const auto& p) {
+        launch_matmul_stages<MatmulStagesTile<bt, bfloat16>>(p);
+      });
+}
+
 }  // namespace fa::FA_TARGET

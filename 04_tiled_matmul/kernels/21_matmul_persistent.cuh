@@ -129,4 +129,16 @@ void launch_matmul_persistent(const MatmulParams<T>& p, int group_m = 16,
          tma_matmul<Tile>(p), raster);
 }
 
+/// The step's row: see 04_tiled_matmul/src/step_row.cuh.
+template <class Row>
+auto tiled_step(std::integral_constant<int, 21>, Row row) {
+  return row("21_matmul_persistent", "a producer warpgroup, tile after tile")
+      .needs(kNeedsHopper)
+      .tile([](auto bt) { return MatmulPersistentTile<bt, bfloat16>{}; })
+      .persistent(1)
+      .matmul(bfloat16{}, [](auto bt, const auto& p) {
+        launch_matmul_persistent<MatmulPersistentTile<bt, bfloat16>>(p);
+      });
+}
+
 }  // namespace fa::FA_TARGET

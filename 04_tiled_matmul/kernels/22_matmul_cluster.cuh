@@ -235,4 +235,16 @@ void launch_matmul_cluster(const MatmulParams<T>& p, int group_m = 8,
       raster);
 }
 
+/// The step's row: see 04_tiled_matmul/src/step_row.cuh.
+template <class Row>
+auto tiled_step(std::integral_constant<int, 22>, Row row) {
+  return row("22_matmul_cluster", "two blocks share what they load")
+      .needs(kNeedsHopper)
+      .tile([](auto bt) { return MatmulClusterTile<bt, bfloat16>{}; })
+      .persistent(kClusterBlocks)
+      .matmul(bfloat16{}, [](auto bt, const auto& p) {
+        launch_matmul_cluster<MatmulClusterTile<bt, bfloat16>>(p);
+      });
+}
+
 }  // namespace fa::FA_TARGET

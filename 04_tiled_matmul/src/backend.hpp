@@ -31,31 +31,7 @@ struct Tiles {
   std::int64_t vector = 1;   ///< elements of the widest load
   bool persistent = false;   ///< blocks compute one tile after the other
   int cluster = 1;           ///< blocks that share tiles
-
-  /// @{ The same with other values.
-  constexpr Tiles with_stages(std::int64_t count) const {
-    Tiles result = *this;
-    result.stages = count;
-    return result;
-  }
-  constexpr Tiles with_vector(std::int64_t elements) const {
-    Tiles result = *this;
-    result.vector = elements;
-    return result;
-  }
-  constexpr Tiles in_persistent_blocks(int of_a_cluster = 1) const {
-    Tiles result = *this;
-    result.persistent = true;
-    result.cluster = of_a_cluster;
-    return result;
-  }
-  /// @}
 };
-
-/// Tiles of a kernel: the part of the result that a block computes, and the depth.
-constexpr Tiles tiles(std::int64_t block_m, std::int64_t block_n, std::int64_t block_k = 1) {
-  return {block_m, block_n, block_k};
-}
 
 /// One rung of a ladder.
 struct Kernel {

@@ -16,14 +16,14 @@ cli::RecordedRung recorded(const Backend& backend, const Kernel& rung) {
 }
 
 void show_operations(const Backend& backend, const cli::TimelineOptions& options) {
-  const std::string first = "19";
   std::vector<cli::RecordedRung> rungs;
-  for (const Kernel* rung :
-       cli::rungs_with_timeline(group_of(backend, "mma").kernels, options.kernel, first,
-                                [](const Kernel& kernel) { return kernel.tiles.cluster == 1; })) {
+  for (const Kernel* rung : cli::rungs_with_timeline(
+           group_of(backend, "mma").kernels, options.kernel, [](const Kernel& kernel) {
+             return kernel.needs.architecture == 90 && kernel.tiles.cluster == 1;
+           })) {
     rungs.push_back(recorded(backend, *rung));
   }
-  cli::show_timelines(options, rungs, first, "");
+  cli::show_timelines(options, rungs, "");
 }
 
 }  // namespace fa::tiled

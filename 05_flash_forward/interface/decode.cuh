@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "05_flash_forward/interface/checks.cuh"
+#include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
+#include "05_flash_forward/kernels/decode/06_wgmma.cuh"
 #include "05_flash_forward/kernels/decode/append.cuh"
 #include "05_flash_forward/src/dispatch.cuh"
-#include "05_flash_forward/src/functor_launches.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each library includes this

@@ -6,7 +6,8 @@
 #include <algorithm>
 
 #include "05_flash_forward/interface/functor_checks.cuh"
-#include "05_flash_forward/src/functor_launches.cuh"
+#include "05_flash_forward/kernels/functors/01_score_functor.cuh"
+#include "05_flash_forward/kernels/functors/02_persistent.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each library includes this

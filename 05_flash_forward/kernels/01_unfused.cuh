@@ -10,6 +10,8 @@ namespace fa::FA_TARGET {
 /// Rows and columns of a tile of a matmul.
 constexpr int kUnfusedTile = 32;
 
+namespace {  // several sources include these kernels
+
 /// S = scale Q K^T. A block computes a tile of 32 x 32 scores, a thread one of them.
 /// @param scores [batch, heads, length_q, length_k]
 //! [scores]
@@ -96,6 +98,8 @@ __global__ void unfused_output(Attention<float> a, const float* probs) {
 }
 //! [output]
 
+}  // namespace
+
 /// Elements of S, which is also P: the workspace of launch_unfused().
 inline std::int64_t unfused_workspace(const Attention<float>& a) {
   return std::int64_t{a.batch} * a.heads * a.length_q * a.length_k;
@@ -121,5 +125,16 @@ inline void launch_unfused(const Attention<float>& a, const Stream& stream,
          workspace);
 }
 //! [launch]
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto forward_step(std::integral_constant<int, 1>, Row row) {
+  return row("01_unfused", "three kernels, scores in global memory", float{})
+      .tile(kUnfusedTile, kUnfusedTile, 0, 1)
+      .floats([](const auto& a, auto) { return unfused_workspace(a); })
+      .launch([](auto& a, auto, auto& stream, float* scores) {
+        launch_unfused(a, stream, scores);
+      });
+}
 
 }  // namespace fa::FA_TARGET

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "05_flash_forward/kernels/float_rows.cuh"
-#include "common/attention/head_dim.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -90,7 +89,7 @@ inline std::int64_t flash_1_workspace(const Attention<float>& a) {
 //! [launch]
 inline void launch_flash_1(const Attention<float>& a, const Stream& stream,
                            float* workspace) {
-  with_head_dim<32, 128>(a.head_dim, [&](auto d) {
+  with_head_dim<32, 64, 128>(a.head_dim, [&](auto d) {
     launch(stream, flash_1<decltype(d)::value>,
            {{static_cast<unsigned>(a.heads), static_cast<unsigned>(a.batch)},
             {kFlash1Queries}},
@@ -98,5 +97,17 @@ inline void launch_flash_1(const Attention<float>& a, const Stream& stream,
   });
 }
 //! [launch]
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto forward_step(std::integral_constant<int, 2>, Row row) {
+  return row("02_flash_1", "outer loop over tiles of keys", float{})
+      .head_dims(HeadDims<32, 64, 128>{})
+      .tile(kFlash1Queries, kFlash1Keys, 1, 1)
+      .floats([](const auto& a, auto) { return flash_1_workspace(a); })
+      .launch([](auto& a, auto, auto& stream, float* sums) {
+        launch_flash_1(a, stream, sums);
+      });
+}
 
 }  // namespace fa::FA_TARGET

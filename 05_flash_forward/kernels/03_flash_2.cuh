@@ -8,7 +8,6 @@
 #pragma once
 
 #include "05_flash_forward/kernels/float_rows.cuh"
-#include "common/attention/head_dim.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -82,11 +81,20 @@ __global__ void flash_2(Attention<float> a) {
 /// @param a with a head_dim of at most 128
 //! [launch]
 inline void launch_flash_2(const Attention<float>& a, const Stream& stream) {
-  with_head_dim<32, 128>(a.head_dim, [&](auto d) {
+  with_head_dim<32, 64, 128>(a.head_dim, [&](auto d) {
     launch(stream, flash_2<decltype(d)::value>,
            {grid_of(a, kFlash2Queries), {kFlash2Queries}}, a);
   });
 }
 //! [launch]
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto forward_step(std::integral_constant<int, 3>, Row row) {
+  return row("03_flash_2", "one block per tile of queries", float{})
+      .head_dims(HeadDims<32, 64, 128>{})
+      .tile(kFlash2Queries, kFlash2Keys, 0, 1)
+      .launch([](auto& a, auto, auto& stream) { launch_flash_2(a, stream); });
+}
 
 }  // namespace fa::FA_TARGET

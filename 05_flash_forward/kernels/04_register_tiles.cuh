@@ -6,6 +6,7 @@
 #pragma once
 
 #include "common/attention/attention.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -257,5 +258,48 @@ void launch_register_tiles(const Attention<float>& a, const Stream& stream) {
          {grid_of(a, Tile::block_m), {Tile::threads}, Tile::shared_bytes}, a);
 }
 //! [launch]
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH(forward_float,
+          launch_register_tiles<FloatTile<32>>(const Attention<float>&,
+                                               const Stream&));
+FA_LAUNCH(forward_float,
+          launch_register_tiles<FloatTile<64>>(const Attention<float>&,
+                                               const Stream&));
+FA_LAUNCH(forward_float,
+          launch_register_tiles<FloatTile<128>>(const Attention<float>&,
+                                                const Stream&));
+FA_LAUNCH(forward_float,
+          launch_register_tiles<FloatTile<256>>(const Attention<float>&,
+                                                const Stream&));
+FA_LAUNCH(forward_float,
+          launch_register_tiles<FloatTile<64, true>>(const Attention<float>&,
+                                                     const Stream&));
+FA_LAUNCH(forward_float,
+          launch_register_tiles<FloatTile<128, true>>(const Attention<float>&,
+                                                      const Stream&));
+FA_LAUNCH(forward_float,
+          launch_register_tiles<FloatTile<256, true>>(const Attention<float>&,
+                                                      const Stream&));
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto forward_step(std::integral_constant<int, 4>, Row row) {
+  return row("04_register_tiles", "8 x 8 scores per lane", float{})
+      .needs(kNeedsCpAsync)
+      .head_dims(HeadDims<32, 64, 128, 256>{})
+      .over_keys(FloatTile<64>{}, 1)
+      .over_keys(FloatTile<256>{}, 1)
+      .shared_bytes(
+          [](auto d) { return FloatTile<d, (d > 32)>::shared_bytes; })
+      .launch([](auto& a, auto d, auto& stream) {
+        if (FloatTile<d>::shared_bytes <= device_properties().shared_bytes) {
+          launch_register_tiles<FloatTile<d>>(a, stream);
+        } else {
+          launch_register_tiles<FloatTile<d, (d > 32)>>(a, stream);
+        }
+      });
+}
 
 }  // namespace fa::FA_TARGET

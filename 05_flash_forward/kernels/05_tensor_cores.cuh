@@ -5,7 +5,7 @@
 #pragma once
 
 #include "05_flash_forward/kernels/mma_forward.cuh"
-#include "common/attention/head_dim.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -116,5 +116,23 @@ void launch_tensor_cores(const Attention<T>& a, const Stream& stream) {
   });
 }
 //! [launch]
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(forward_rungs, Attention, (const Stream&),
+                 launch_tensor_cores);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto forward_step(std::integral_constant<int, 5>, Row row) {
+  return row("05_tensor_cores", "P stays in registers", half{}, bfloat16{})
+      .needs(kNeedsMma)
+      .head_dims(HeadDims<64, 128>{})
+      .over_keys(PlainForwardTile<64>{}, 1)
+      .shared_bytes([](auto d) { return plain_forward_bytes<d, half>(); })
+      .launch([](auto& a, auto, auto& stream) {
+        launch_tensor_cores(a, stream);
+      });
+}
 
 }  // namespace fa::FA_TARGET

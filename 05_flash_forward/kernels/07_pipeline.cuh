@@ -4,7 +4,7 @@
 #pragma once
 
 #include "05_flash_forward/kernels/mma_forward.cuh"
-#include "common/attention/head_dim.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -86,5 +86,22 @@ void launch_pipeline(const Attention<T>& a, const Stream& stream) {
   });
 }
 //! [launch]
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(forward_rungs, Attention, (const Stream&), launch_pipeline);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto forward_step(std::integral_constant<int, 7>, Row row) {
+  return row("07_pipeline", "cp.async pipeline", half{}, bfloat16{})
+      .needs(kNeedsMma)
+      .head_dims(HeadDims<64, 128>{})
+      .over_keys(PlainForwardTile<64>{}, kPipelineStages)
+      .shared_bytes(
+          [](auto d) { return pipeline_bytes<PlainForwardTile<d>, half>(); })
+      .launch(
+          [](auto& a, auto, auto& stream) { launch_pipeline(a, stream); });
+}
 
 }  // namespace fa::FA_TARGET

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "05_flash_forward/kernels/mma_forward.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -19,6 +20,9 @@ using ForwardTileFor = ForwardTile<d,
 
 /// The tile for 256 columns, on GPUs whose blocks have at most 99 KiB of shared memory.
 using SmallForwardTile256 = ForwardTile<256, 32, 4, 16>;
+template <int d>
+using SmallForwardTileFor =
+    std::conditional_t<d == 256, SmallForwardTile256, ForwardTileFor<d>>;
 
 /// softmax_step() for scores that are not scaled: P = exp2(exponent_scale (S - m)).
 /// @tparam masked         whether scores may be -infinity
@@ -180,5 +184,40 @@ void launch_edge_masks(const Attention<T>& a, const Stream& stream) {
          a);
 }
 //! [launch]
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(forward, Attention, (const Stream&),
+                 launch_edge_masks<ForwardTileFor<32>>);
+FA_LAUNCH_16_BIT(forward, Attention, (const Stream&),
+                 launch_edge_masks<ForwardTileFor<64>>);
+FA_LAUNCH_16_BIT(forward, Attention, (const Stream&),
+                 launch_edge_masks<ForwardTileFor<128>>);
+FA_LAUNCH_16_BIT(forward, Attention, (const Stream&),
+                 launch_edge_masks<ForwardTileFor<256>>);
+FA_LAUNCH_16_BIT(forward, Attention, (const Stream&),
+                 launch_edge_masks<SmallForwardTile256>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto forward_step(std::integral_constant<int, 8>, Row row) {
+  return row("08_edge_masks", "masks at the edge only, exp2", half{},
+             bfloat16{})
+      .needs(kNeedsMma)
+      .head_dims(HeadDims<32, 64, 128, 256>{})
+      .over_keys(ForwardTileFor<64>{}, kPipelineStages)
+      .over_keys(ForwardTileFor<256>{}, kPipelineStages)
+      .shared_bytes([](auto d) {
+        return pipeline_bytes<SmallForwardTileFor<d>, half>();
+      })
+      .launch([](auto& a, auto d, auto& stream) {
+        if (pipeline_bytes<ForwardTileFor<d>, half>() <=
+            device_properties().shared_bytes) {
+          launch_edge_masks<ForwardTileFor<d>>(a, stream);
+        } else {
+          launch_edge_masks<SmallForwardTileFor<d>>(a, stream);
+        }
+      });
+}
 
 }  // namespace fa::FA_TARGET

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "05_flash_forward/kernels/hopper_forward.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -106,5 +107,20 @@ void launch_wgmma(const Attention<T>& a, const Stream& stream) {
          tma_attention<Tile>(a));
 }
 //! [launch]
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(forward_rungs, Attention, (const Stream&), launch_wgmma);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto forward_step(std::integral_constant<int, 9>, Row row) {
+  return row("09_wgmma", "wgmma and TMA", half{}, bfloat16{})
+      .hopper()
+      .head_dims(HeadDims<128>{})
+      .over_keys(HopperTile128<half>{}, 2)
+      .timeline(HeadDims<128>{}, 256, 512)
+      .launch([](auto& a, auto, auto& stream) { launch_wgmma(a, stream); });
+}
 
 }  // namespace fa::FA_TARGET

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "05_flash_forward/kernels/hopper_forward.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -122,5 +123,24 @@ void launch_warp_specialized(const Attention<T>& a, const Stream& stream) {
          tma_attention<Tile>(a));
 }
 //! [launch]
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(forward_rungs, Attention, (const Stream&),
+                 launch_warp_specialized);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto forward_step(std::integral_constant<int, 10>, Row row) {
+  return row("10_warp_specialized", "a producer warpgroup", half{},
+             bfloat16{})
+      .hopper()
+      .head_dims(HeadDims<128>{})
+      .over_keys(HopperTile128<half>{}, 2)
+      .timeline(HeadDims<128>{}, 256, 512)
+      .launch([](auto& a, auto, auto& stream) {
+        launch_warp_specialized(a, stream);
+      });
+}
 
 }  // namespace fa::FA_TARGET

@@ -8,6 +8,7 @@
 
 #include "05_flash_forward/kernels/hopper_forward.cuh"
 #include "05_flash_forward/kernels/scheduler_barrier.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -158,5 +159,22 @@ void launch_ping_pong(const Attention<T>& a, const Stream& stream) {
          tma_attention<Tile>(a));
 }
 //! [launch]
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(forward_rungs, Attention, (const Stream&), launch_ping_pong);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto forward_step(std::integral_constant<int, 12>, Row row) {
+  return row("12_ping_pong", "ping-pong warpgroup scheduling", half{},
+             bfloat16{})
+      .hopper()
+      .head_dims(HeadDims<128>{})
+      .over_keys(HopperTile128<half>{}, 2)
+      .timeline(HeadDims<128>{}, 256, 512)
+      .launch(
+          [](auto& a, auto, auto& stream) { launch_ping_pong(a, stream); });
+}
 
 }  // namespace fa::FA_TARGET

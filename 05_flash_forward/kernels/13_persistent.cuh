@@ -7,6 +7,7 @@
 
 #include "05_flash_forward/kernels/persistent.cuh"
 #include "05_flash_forward/kernels/scheduler_barrier.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -150,5 +151,25 @@ void launch_persistent(const Attention<T>& a, const Stream& stream,
          tma_attention<Tile>(a), scheduler, tile_counter);
 }
 //! [launch]
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(forward_rungs, Attention, (const Stream&, unsigned*),
+                 launch_persistent);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto forward_step(std::integral_constant<int, 13>, Row row) {
+  return row("13_persistent", "dynamic tile scheduler", half{}, bfloat16{})
+      .hopper()
+      .head_dims(HeadDims<128>{})
+      .over_keys(HopperTile128<half>{}, 2)
+      .persistent()
+      .timeline(HeadDims<128>{}, 256, 512)
+      .tile_counter()
+      .launch([](auto& a, auto, auto& stream, unsigned* tile_counter) {
+        launch_persistent(a, stream, tile_counter);
+      });
+}
 
 }  // namespace fa::FA_TARGET

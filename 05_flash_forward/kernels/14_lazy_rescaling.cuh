@@ -7,6 +7,7 @@
 
 #include "05_flash_forward/kernels/persistent.cuh"
 #include "05_flash_forward/kernels/scheduler_barrier.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -168,5 +169,25 @@ void launch_lazy_rescaling(const Attention<T>& a, const Stream& stream,
          tma_attention<Tile>(a), scheduler, tile_counter);
 }
 //! [launch]
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(forward, Attention, (const Stream&, unsigned*),
+                 launch_lazy_rescaling);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto forward_step(std::integral_constant<int, 14>, Row row) {
+  return row("14_lazy_rescaling", "lazy rescaling", half{}, bfloat16{})
+      .hopper()
+      .head_dims(HeadDims<128>{})
+      .over_keys(HopperTile128<half>{}, 2)
+      .persistent()
+      .timeline(HeadDims<128>{}, 256, 512)
+      .tile_counter()
+      .launch([](auto& a, auto, auto& stream, unsigned* tile_counter) {
+        launch_lazy_rescaling(a, stream, tile_counter);
+      });
+}
 
 }  // namespace fa::FA_TARGET

@@ -8,6 +8,8 @@
 #include "05_flash_forward/kernels/14_lazy_rescaling.cuh"
 #include "05_flash_forward/kernels/persistent.cuh"
 #include "05_flash_forward/kernels/scheduler_barrier.cuh"
+#include "common/attention/shape.hpp"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -275,5 +277,41 @@ void launch_warpgroup_tiles(const Attention<T>& a, const Stream& stream,
          tma_attention<Tile>(a), scheduler, tile_counter);
 }
 //! [launch]
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(forward, Attention, (const Stream&, unsigned*),
+                 launch_warpgroup_tiles<64>);
+FA_LAUNCH_16_BIT(forward, Attention, (const Stream&, unsigned*),
+                 launch_warpgroup_tiles<96>);
+FA_LAUNCH_16_BIT(forward, Attention, (const Stream&, unsigned*),
+                 launch_warpgroup_tiles<128>);
+FA_LAUNCH_16_BIT(forward, Attention, (const Stream&, unsigned*),
+                 launch_warpgroup_tiles<192>);
+FA_LAUNCH_16_BIT(forward, Attention, (const Stream&, unsigned*),
+                 launch_warpgroup_tiles<256>);
+FA_LAUNCH_16_BIT(forward, Attention, (const Stream&, unsigned*),
+                 launch_warpgroup_tiles<kMlaHeadDim, kMlaHeadDimV>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto forward_step(std::integral_constant<int, 15>, Row row) {
+  return row("15_warpgroup_tiles", "skip masked tiles per warpgroup", half{},
+             bfloat16{})
+      .hopper()
+      .head_dims(HeadDims<64, 96, 128, 192, 256>{})
+      .mla()
+      .over_keys(HopperTileFor<half, 64>{}, 3)
+      .over_keys(HopperTileFor<half, 96>{}, 2)
+      .over_keys(HopperTileFor<half, 192>{}, 2)
+      .over_keys(HopperTileFor<half, 256>{}, 2)
+      .over_keys(HopperTileFor<half, kMlaHeadDim, kMlaHeadDimV>{}, 2)
+      .persistent()
+      .timeline(HeadDims<64>{}, 384, 512, true)
+      .tile_counter()
+      .launch([](auto& a, auto d, auto& stream, unsigned* tile_counter) {
+        launch_warpgroup_tiles<d, d.v>(a, stream, tile_counter);
+      });
+}
 
 }  // namespace fa::FA_TARGET

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "05_flash_forward/kernels/15_warpgroup_tiles.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -53,5 +54,28 @@ void launch_mirrored_tiles(const Attention<T>& a, const Stream& stream) {
          tma_attention<Tile>(a), scheduler, nullptr);
 }
 //! [launch]
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(forward, Attention, (const Stream&),
+                 launch_mirrored_tiles<64>);
+FA_LAUNCH_16_BIT(forward, Attention, (const Stream&),
+                 launch_mirrored_tiles<128>);
+FA_LAUNCH_16_BIT(forward, Attention, (const Stream&),
+                 launch_mirrored_tiles<256>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto forward_step(std::integral_constant<int, 16>, Row row) {
+  return row("16_mirrored_tiles", "mirrored tiles for small problems", half{},
+             bfloat16{})
+      .hopper()
+      .head_dims(HeadDims<64, 128, 256>{})
+      .over_keys(MirroredTile<half, 64>{}, 3)
+      .over_keys(MirroredTile<half, 256>{}, 2)
+      .launch([](auto& a, auto d, auto& stream) {
+        launch_mirrored_tiles<d>(a, stream);
+      });
+}
 
 }  // namespace fa::FA_TARGET

@@ -6,6 +6,7 @@
 
 #include "05_flash_forward/kernels/08_edge_masks.cuh"
 #include "common/attention/split_tf32.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -127,5 +128,32 @@ void launch_split_tf32(const Attention<float>& a, const Stream& stream) {
          a);
 }
 //! [launch]
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH(forward_float,
+          launch_split_tf32<SplitForwardTile<32>>(const Attention<float>&,
+                                                  const Stream&));
+FA_LAUNCH(forward_float,
+          launch_split_tf32<SplitForwardTile<64>>(const Attention<float>&,
+                                                  const Stream&));
+FA_LAUNCH(forward_float,
+          launch_split_tf32<SplitForwardTile<128>>(const Attention<float>&,
+                                                   const Stream&));
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto forward_step(std::integral_constant<int, 17>, Row row) {
+  return row("17_split_tf32", "float32 on tensor cores, 3xTF32", float{})
+      .needs(kNeedsMma)
+      .head_dims(HeadDims<32, 64, 128>{})
+      .over_keys(SplitForwardTile<64>{}, kPipelineStages)
+      .over_keys(SplitForwardTile<128>{}, kPipelineStages)
+      .shared_bytes(
+          [](auto d) { return pipeline_bytes<SplitForwardTile<d>, float>(); })
+      .launch([](auto& a, auto d, auto& stream) {
+        launch_split_tf32<SplitForwardTile<d>>(a, stream);
+      });
+}
 
 }  // namespace fa::FA_TARGET

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "common/attention/lane_columns.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -45,5 +46,11 @@ void launch_any_gpu(const Attention<T>& a, const Stream& stream) {
   launch(stream, flash_any_gpu<T>,
          {grid_of(a, kAnyGpuWarps), {kAnyGpuWarps * kWarp}}, a);
 }
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH(forward_float,
+          launch_any_gpu<float>(const Attention<float>&, const Stream&));
+FA_LAUNCH_16_BIT(forward, Attention, (const Stream&), launch_any_gpu);
+/// @endcond
 
 }  // namespace fa::FA_TARGET

@@ -7,13 +7,9 @@
 #include <numeric>
 #include <random>
 
-#include "05_flash_forward/kernels/decode/01_split_kv.cuh"
-#include "05_flash_forward/kernels/decode/02_packed_gqa.cuh"
-#include "05_flash_forward/kernels/decode/03_one_launch.cuh"
-#include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
 #include "05_flash_forward/src/decode.hpp"
-#include "05_flash_forward/src/functor_launches.cuh"
-#include "common/attention/host/rung_row.cuh"
+#include "common/attention/host/step_row.cuh"
+#include "steps/decode.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each backend includes this
@@ -137,80 +133,17 @@ struct PagedOnDevice : DecodeOnDevice<T> {
   DeviceBuffer<int> table;
 };
 
-// What a launch is given, with the memory that it points to.
-class OwnedDecodeWorkspace {
- public:
-  explicit OwnedDecodeWorkspace(const DecodeWorkspaceSize& size)
-      : states_(size.states), counters_(size.counters), both_{states_.data(), counters_.data()} {
-    counters_.zero();
-  }
-  DecodeWorkspace* data() { return &both_; }
-
- private:
-  DeviceBuffer<float> states_;
-  DeviceBuffer<unsigned> counters_;
-  DecodeWorkspace both_;
+struct DecodeRow : RowMaker<flash::decode::Rung, DecodeOnDevice> {
+  // For a cache in pages.
+  auto paged() const { return RowMaker<flash::decode::Rung, PagedOnDevice>{}; }
 };
-
-// As the rows of the ladder's table have them: size<d>(a) of a step.
-template <class Size>
-auto decode_workspace(Size size) {
-  return [=](auto& a, auto d) { return std::make_shared<OwnedDecodeWorkspace>(size(a, d)); };
-}
-template <class Count>
-auto state_workspace(Count count) {
-  return [=](auto& a, auto d) { return std::make_shared<DeviceBuffer<float>>(count(a, d)); };
-}
-
-// clang-format off
-inline std::vector<flash::decode::Rung> decode_ladder() {
-  using flash::decode::Rung;
-  constexpr auto columns = kPow2<64, 128>;
-  const auto step = [=](auto row) { return row.columns(columns).no_dropout(); };
-  const auto contiguous = [=](const char* name, const char* idea) {
-    return step(rung_row<Rung, DecodeOnDevice, half, bfloat16>(name, idea));
-  };
-  const Blocks blocks{{{16, 64, 0, 3, 64}, {16, 64, 0, 3, 128}}, bytes_by(columns, [](auto d) {
-    return decode_bytes<DecodeTile<d, 1>, half>();
-  })};
-  const auto of_even_tiles = decode_workspace([](auto& a, auto d) {
-    return even_tiles_workspace<d>(a);
-  });
-  return {
-      contiguous("01_split_kv", "keys split among blocks")
-          .blocks({{{1, 8, 0, 1, 64}, {1, 8, 0, 1, 128}}})
-          .launch(state_workspace([](auto& a, auto d) { return split_kv_workspace<d>(a); }),
-                  [](auto& a, auto on) { launch_split_kv<on.d>(a, on, on.workspace); }),
-      contiguous("02_packed_gqa", "heads of a group as rows of a tile").needs(kNeedsMma)
-          .blocks(blocks)
-          .launch(state_workspace([](auto& a, auto d) { return packed_gqa_workspace<d>(a); }),
-                  [](auto& a, auto on) { launch_packed_gqa<on.d>(a, on, on.workspace); }),
-      contiguous("03_one_launch", "cost model, the last block merges").needs(kNeedsMma)
-          .blocks(blocks)
-          .launch(decode_workspace([](auto& a, auto d) { return one_launch_workspace<d>(a); }),
-                  [](auto& a, auto on) { launch_one_launch<on.d>(a, on, *on.workspace); }),
-      contiguous("04_even_tiles", "lengths on the device, even pieces").needs(kNeedsMma)
-          .blocks(blocks)
-          .launch(of_even_tiles, [](auto& a, auto on) {
-            launch_even_tiles<on.d>(a, a.lengths_k, on, *on.workspace);
-          }),
-      step(rung_row<Rung, PagedOnDevice, half, bfloat16>("05_paged_kv", "block table"))
-          .needs(kNeedsMma).blocks(blocks)
-          .launch(of_even_tiles, [](auto& a, auto on) {
-            launch_paged_kv<on.d>(a, a.lengths_k, a.pages, on, *on.workspace);
-          }),
-      contiguous("06_wgmma", "64 rows: wgmma and TMA").needs(kNeedsHopper)
-          .launch(state_workspace([](auto& a, auto d) { return decode_wgmma_workspace<d>(a); }),
-                  [](auto& a, auto on) { launch_decode_wgmma<on.d>(a, on, on.workspace); }),
-  };
-}
-// clang-format on
 
 }  // namespace
 
 /// A backend with the decode kernels.
 inline flash::decode::Backend backend(const std::string& kind) {
-  return backend_with<flash::decode::Backend>(kind, decode_ladder());
+  return backend_with<flash::decode::Backend>(
+      kind, ladder_of<kDecodeSteps>([](auto number) { return decode_step(number, DecodeRow{}); }));
 }
 
 }  // namespace fa::FA_TARGET

@@ -1,12 +1,14 @@
 /// @file
-/// Which kernel computes attention on a device. The C interface, lesson 06, and rungs 04 and 08 of
-/// the ladder share it.
+/// Which kernel computes attention on a device: for the C interface and lesson 06.
 #pragma once
 
 #include <functional>
 
-#include "05_flash_forward/src/launches.cuh"
-#include "common/attention/head_dim.cuh"
+#include "05_flash_forward/kernels/04_register_tiles.cuh"
+#include "05_flash_forward/kernels/08_edge_masks.cuh"
+#include "05_flash_forward/kernels/16_mirrored_tiles.cuh"
+#include "05_flash_forward/kernels/17_split_tf32.cuh"
+#include "05_flash_forward/kernels/any_gpu.cuh"
 #include "common/attention/shape.hpp"
 #include "common/attention/tma_support.cuh"
 
@@ -47,7 +49,7 @@ inline ForwardKernel register_tiles_kernel(const Attention<float>& a,
         [=](const Stream& stream, unsigned*) { launch_register_tiles<Tile>(a, stream); },
         "04_register_tiles", Tile::d};
   };
-  return with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
+  return with_head_dim<32, 64, 128, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
     if (fits(FloatTile<d>{})) return kernel(FloatTile<d>{});
     if constexpr (d > 32) {
@@ -66,7 +68,7 @@ inline ForwardKernel forward_kernel(const Attention<float>& a,
   if (device.compute_capability == 0 || a.head_dim > 128 || a.head_dim_v != a.head_dim) {
     return register_tiles_kernel(a, device);
   }
-  return with_head_dim<32, 128>(a.head_dim, [&](auto head_dim) {
+  return with_head_dim<32, 64, 128>(a.head_dim, [&](auto head_dim) {
     using Tile = SplitForwardTile<decltype(head_dim)::value>;
     if (!can_run(device, kNeedsMma.with_shared(pipeline_bytes<Tile, float>()))) {
       return register_tiles_kernel(a, device);
@@ -92,7 +94,7 @@ ForwardKernel sm_80_kernel(const Attention<T>& a,
         [=](const Stream& stream, unsigned*) { launch_edge_masks<Tile>(a, stream); },
         "08_edge_masks", Tile::d};
   };
-  return with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
+  return with_head_dim<32, 64, 128, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
     if (fits(ForwardTileFor<d>{})) return kernel(ForwardTileFor<d>{});
     if constexpr (d == 256) {
@@ -129,14 +131,14 @@ ForwardKernel sm_90_kernel(const Attention<T>& a, const DeviceProperties& device
   }
   if (prefers_mirrored_tiles(a, device.sm_count)) {
     // Whatever the size of a problem, callers give the same workspace.
-    return with_head_dim<64, 256>(a.head_dim, [&](auto head_dim) {
+    return with_head_dim<64, 128, 256>(a.head_dim, [&](auto head_dim) {
       constexpr int d = decltype(head_dim)::value;
       return ForwardKernel{
           [=](const Stream& stream, unsigned*) { launch_mirrored_tiles<d>(a, stream); },
           "16_mirrored_tiles", d, sizeof(unsigned)};
     });
   }
-  return with_tma_head_dim<64, 256>(a.head_dim, [&](auto head_dim) {
+  return with_head_dim<64, 96, 128, 192, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
     if constexpr (d == 128) {
       if (!leaves_out_half_tiles(a)) {

@@ -5,7 +5,8 @@
 
 #include "05_flash_forward/interface/functor_checks.cuh"
 #include "06_flash_backward/interface/gradient_checks.cuh"
-#include "06_flash_backward/src/functor_launches.cuh"
+#include "06_flash_backward/kernels/functors/01_score_functor.cuh"
+#include "06_flash_backward/kernels/functors/02_hopper.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each library includes this

@@ -73,6 +73,8 @@ __device__ float* own_score(const Attention<T>& a, float* scores) {
          (std::int64_t{blockIdx.z} * a.length_q + query) * a.length_k + key;
 }
 
+namespace {  // several sources include these kernels
+
 /// S = scale Q K^T.
 /// @param a      what is computed
 /// @param scores [batch, heads, length_q, length_k]
@@ -179,6 +181,8 @@ __global__ void unfused_d_k_d_v(AttentionGradient<float> a,
           kv_head)[key * a.d_v_strides.row + col] = d_v;
 }
 
+}  // namespace
+
 /// Blocks of 32 x 32 that cover a [rows, columns] matrix of each head.
 inline Launch matmul_launch(int rows, int columns, int heads) {
   constexpr int tile = kUnfusedGradientTile;
@@ -219,6 +223,17 @@ inline void launch_backward_unfused(const AttentionGradient<float>& a,
   launch(stream, unfused_d_k_d_v,
          matmul_launch(a.length_k, a.head_dim, a.batch * a.kv_heads), a,
          probs, gradients);
+}
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_step(std::integral_constant<int, 1>, Row row) {
+  return row("01_unfused", "a kernel for each formula", float{})
+      .tile(kUnfusedGradientTile, kUnfusedGradientTile, 1, 1)
+      .floats([](const auto& a, auto) { return 2 * score_count(a); })
+      .launch([](auto& a, auto, auto& stream, float* scores) {
+        launch_backward_unfused(a, scores, stream);
+      });
 }
 
 }  // namespace fa::FA_TARGET

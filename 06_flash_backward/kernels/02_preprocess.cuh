@@ -12,6 +12,8 @@
 
 namespace fa::FA_TARGET {
 
+namespace {  // several sources include these kernels
+
 /// P = exp(scale Q K^T - LSE).
 /// @param a     what is computed
 /// @param probs [batch, heads, length_q, length_k]
@@ -76,6 +78,8 @@ __global__ void score_gradients_by_element(AttentionGradient<float> a,
   //! [element]
 }
 
+}  // namespace
+
 /// Launches the rung.
 /// @tparam d     32, 64, 128 or 256, at least head_dim
 /// @param a      with a Workspace{0}
@@ -97,6 +101,19 @@ void launch_backward_preprocess(const AttentionGradient<float>& a,
   launch(stream, unfused_d_k_d_v,
          matmul_launch(a.length_k, a.head_dim, a.batch * a.kv_heads), a,
          probs, gradients);
+}
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_step(std::integral_constant<int, 2>, Row row) {
+  return row("02_preprocess", "LSE and delta, one sum of each row", float{})
+      .head_dims(HeadDims<32, 64, 128, 256>{})
+      .tile(kUnfusedGradientTile, kUnfusedGradientTile, 1, 1)
+      .workspace([](auto&, auto) { return Workspace{0}; })
+      .floats([](const auto& a, auto) { return 2 * score_count(a); })
+      .launch([](auto& a, auto d, auto& stream, float* scores) {
+        launch_backward_preprocess<d>(a, scores, stream);
+      });
 }
 
 }  // namespace fa::FA_TARGET

@@ -10,6 +10,7 @@
 
 #include "06_flash_backward/kernels/float_gradient.cuh"
 #include "06_flash_backward/kernels/preprocess.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -380,6 +381,34 @@ void launch_backward_two_kernels(const AttentionGradient<float>& a,
          a);
   launch(stream, backward_queries<d>,
          {grid_of(a, Tile::side), {Tile::threads}, Tile::shared_bytes}, a);
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH(backward_float,
+          launch_backward_two_kernels<32>(const AttentionGradient<float>&,
+                                          const Stream&));
+FA_LAUNCH(backward_float,
+          launch_backward_two_kernels<64>(const AttentionGradient<float>&,
+                                          const Stream&));
+FA_LAUNCH(backward_float,
+          launch_backward_two_kernels<128>(const AttentionGradient<float>&,
+                                           const Stream&));
+FA_LAUNCH(backward_float,
+          launch_backward_two_kernels<256>(const AttentionGradient<float>&,
+                                           const Stream&));
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_step(std::integral_constant<int, 3>, Row row) {
+  return row("03_two_kernels", "keys outside, then queries", float{})
+      .head_dims(HeadDims<32, 64, 128, 256>{})
+      .tile(FloatBackwardTile<64>::side, FloatBackwardTile<64>::side, 1, 1)
+      .shared_bytes([](auto d) { return kTwoKernelsBytes<d>; })
+      .workspace([](auto&, auto) { return Workspace{0}; })
+      .launch([](auto& a, auto d, auto& stream) {
+        launch_backward_two_kernels<d>(a, stream);
+      });
 }
 
 }  // namespace fa::FA_TARGET

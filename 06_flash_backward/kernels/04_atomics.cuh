@@ -7,6 +7,7 @@
 #pragma once
 
 #include "06_flash_backward/kernels/03_two_kernels.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -102,6 +103,35 @@ void launch_backward_atomics(const AttentionGradient<float>& a,
   launch(stream, backward_atomics<d>,
          {grid_of_keys(a, Tile::side), {Tile::threads}, Tile::shared_bytes},
          a);
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH(backward_float,
+          launch_backward_atomics<32>(const AttentionGradient<float>&,
+                                      const Stream&));
+FA_LAUNCH(backward_float,
+          launch_backward_atomics<64>(const AttentionGradient<float>&,
+                                      const Stream&));
+FA_LAUNCH(backward_float,
+          launch_backward_atomics<128>(const AttentionGradient<float>&,
+                                       const Stream&));
+FA_LAUNCH(backward_float,
+          launch_backward_atomics<256>(const AttentionGradient<float>&,
+                                       const Stream&));
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_step(std::integral_constant<int, 4>, Row row) {
+  return row("04_atomics", "one kernel adds to dQ", float{})
+      .any_order()
+      .head_dims(HeadDims<32, 64, 128, 256>{})
+      .tile(FloatBackwardTile<64>::side, FloatBackwardTile<64>::side, 1, 0)
+      .shared_bytes([](auto d) { return kTwoKernelsBytes<d>; })
+      .workspace([](auto&, auto) { return Workspace{0}; })
+      .launch([](auto& a, auto d, auto& stream) {
+        launch_backward_atomics<d>(a, stream);
+      });
 }
 
 }  // namespace fa::FA_TARGET

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "06_flash_backward/kernels/mma_backward.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -222,6 +223,31 @@ void launch_backward_tensor_cores(const AttentionGradient<T>& a,
           plain_backward_bytes<Tile, T>()},
          a);
   launch(stream, postprocess_d_q<Tile, T>, postprocess_launch<Tile>(a), a);
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+                 launch_backward_tensor_cores<64>);
+FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+                 launch_backward_tensor_cores<128>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_step(std::integral_constant<int, 5>, Row row) {
+  return row("05_tensor_cores", "P and dS stay in registers", half{},
+             bfloat16{})
+      .needs(kNeedsMma)
+      .any_order()
+      .head_dims(HeadDims<64, 128>{})
+      .over_queries(PlainBackwardTile<64>{}, 1)
+      .shared_bytes([](auto d) {
+        return plain_backward_bytes<PlainBackwardTile<d>, half>();
+      })
+      .workspace([](auto&, auto d) { return Workspace{d}; })
+      .launch([](auto& a, auto d, auto& stream) {
+        launch_backward_tensor_cores<d>(a, stream);
+      });
 }
 
 }  // namespace fa::FA_TARGET

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "06_flash_backward/kernels/mma_backward.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -151,6 +152,14 @@ template <class Tile, class T>
 constexpr std::size_t swizzled_backward_bytes() {
   return sizeof(T) * (2 * Tile::kv_size + 4 * Tile::q_size + Tile::ds_size) +
          sizeof(float) * 4 * Tile::block_m;
+}
+
+/// The same of the smallest tile for d columns.
+template <int d>
+constexpr std::size_t least_keys_bytes() {
+  using Tile = std::conditional_t <
+               d<128, SwizzledBackwardTile<d>, SmallBackwardTile<d>>;
+  return swizzled_backward_bytes<Tile, half>();
 }
 
 /// dK and dV, and additions to d_q_accum. A block owns keys and loops over the queries.
@@ -308,6 +317,39 @@ void launch_backward_swizzled_pipeline(
   } else {
     launch_tile(SmallBackwardTile<d>{});
   }
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(backward_mma, AttentionGradient,
+                 (const Stream&, const DeviceProperties&),
+                 launch_backward_swizzled_pipeline<32>);
+FA_LAUNCH_16_BIT(backward_mma, AttentionGradient,
+                 (const Stream&, const DeviceProperties&),
+                 launch_backward_swizzled_pipeline<64>);
+FA_LAUNCH_16_BIT(backward_mma, AttentionGradient,
+                 (const Stream&, const DeviceProperties&),
+                 launch_backward_swizzled_pipeline<128>);
+FA_LAUNCH_16_BIT(backward_mma, AttentionGradient,
+                 (const Stream&, const DeviceProperties&),
+                 launch_backward_swizzled_pipeline<256>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_step(std::integral_constant<int, 6>, Row row) {
+  return row("06_swizzled_pipeline",
+             "swizzle, cp.async, P and dS between matmuls", half{},
+             bfloat16{})
+      .needs(kNeedsMma)
+      .any_order()
+      .head_dims(HeadDims<32, 64, 128, 256>{})
+      .over_queries(SwizzledBackwardTile<64>{}, kPipelineStages)
+      .over_queries(SwizzledBackwardTile<256>{}, kPipelineStages)
+      .shared_bytes([](auto d) { return least_keys_bytes<d>(); })
+      .workspace([](auto&, auto d) { return Workspace{d}; })
+      .launch([](auto& a, auto d, auto& stream) {
+        launch_backward_swizzled_pipeline<d>(a, stream);
+      });
 }
 
 }  // namespace fa::FA_TARGET

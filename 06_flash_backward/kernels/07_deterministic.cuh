@@ -6,6 +6,7 @@
 #pragma once
 
 #include "06_flash_backward/kernels/06_swizzled_pipeline.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -145,6 +146,13 @@ using SmallQueryGradientTile = QueryGradientSizes<d, d == 256 ? 16 : 32, 4>;
 template <class Tile, class T>
 constexpr std::size_t query_gradient_bytes() {
   return sizeof(T) * (2 * Tile::q_size + 4 * Tile::kv_size);
+}
+/// The same of the smallest tile for d columns.
+template <int d>
+constexpr std::size_t least_queries_bytes() {
+  using Tile = std::conditional_t <
+               d<128, QueryGradientTile<d>, SmallQueryGradientTile<d>>;
+  return query_gradient_bytes<Tile, half>();
 }
 
 /// dQ. A block owns queries and loops over the keys.
@@ -296,6 +304,40 @@ void launch_backward_deterministic(
       launch_queries(SmallQueryGradientTile<d>{});
     }
   }
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(backward_mma, AttentionGradient,
+                 (const Stream&, const DeviceProperties&),
+                 launch_backward_deterministic<32>);
+FA_LAUNCH_16_BIT(backward_mma, AttentionGradient,
+                 (const Stream&, const DeviceProperties&),
+                 launch_backward_deterministic<64>);
+FA_LAUNCH_16_BIT(backward_mma, AttentionGradient,
+                 (const Stream&, const DeviceProperties&),
+                 launch_backward_deterministic<128>);
+FA_LAUNCH_16_BIT(backward_mma, AttentionGradient,
+                 (const Stream&, const DeviceProperties&),
+                 launch_backward_deterministic<256>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_step(std::integral_constant<int, 7>, Row row) {
+  return row("07_deterministic", "the same bits in every run", half{},
+             bfloat16{})
+      .needs(kNeedsMma)
+      .head_dims(HeadDims<32, 64, 128, 256>{})
+      .over_both(SwizzledBackwardTile<64>{}, kPipelineStages, kPipelineStages)
+      .over_both(SwizzledBackwardTile<256>{}, kPipelineStages,
+                 kPipelineStages)
+      .shared_bytes([](auto d) {
+        return std::max(least_keys_bytes<d>(), least_queries_bytes<d>());
+      })
+      .workspace([](auto&, auto) { return Workspace{0}; })
+      .launch([](auto& a, auto d, auto& stream) {
+        launch_backward_deterministic<d>(a, stream);
+      });
 }
 
 }  // namespace fa::FA_TARGET

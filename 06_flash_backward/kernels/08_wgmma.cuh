@@ -6,6 +6,7 @@
 #pragma once
 
 #include "06_flash_backward/kernels/hopper_backward.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -114,6 +115,29 @@ void launch_backward_wgmma(const AttentionGradient<T>& a,
           Tile::stages},
          maps);
   launch_tma_postprocess<Tile>(maps, stream);
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+                 launch_backward_wgmma<64>);
+FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+                 launch_backward_wgmma<128>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_step(std::integral_constant<int, 8>, Row row) {
+  return row("08_wgmma", "Hopper's matmuls and copies", half{}, bfloat16{})
+      .hopper()
+      .any_order()
+      .head_dims(HeadDims<64, 128>{})
+      .over_queries(HopperBackwardTileFor<half, 64, 1>{}, 1)
+      .over_queries(HopperBackwardTileFor<half, 128, 1>{}, 1)
+      .timeline(HeadDims<128>{}, 256, 256)
+      .workspace([](auto&, auto d) { return Workspace{d}; })
+      .launch([](auto& a, auto d, auto& stream) {
+        launch_backward_wgmma<d>(a, stream);
+      });
 }
 
 }  // namespace fa::FA_TARGET

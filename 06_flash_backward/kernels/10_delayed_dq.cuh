@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "06_flash_backward/kernels/09_warp_specialized.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -248,6 +249,29 @@ void launch_backward_delayed_dq(const AttentionGradient<T>& a,
           Tile::stages},
          maps, scheduler);
   launch_tma_postprocess<Tile>(maps, stream);
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+                 launch_backward_delayed_dq<64>);
+FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+                 launch_backward_delayed_dq<128>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_step(std::integral_constant<int, 10>, Row row) {
+  return row("10_delayed_dq", "dQ one tile later", half{}, bfloat16{})
+      .hopper()
+      .any_order()
+      .head_dims(HeadDims<64, 128>{})
+      .over_queries(HopperBackwardTileFor<half, 64>{}, 2)
+      .over_queries(HopperBackwardTileFor<half, 128>{}, 2)
+      .timeline(HeadDims<128>{}, 256, 256)
+      .workspace([](auto&, auto d) { return Workspace{d}; })
+      .launch([](auto& a, auto d, auto& stream) {
+        launch_backward_delayed_dq<d>(a, stream);
+      });
 }
 
 }  // namespace fa::FA_TARGET

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "06_flash_backward/kernels/10_delayed_dq.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -239,6 +240,34 @@ __device__ void ordered_tiles_block(OrderedTilesShared<Tile>& shared,
   }
   setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
   compute_n_block<Tile>(shared, maps, block, warpgroup);
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+                 launch_backward_ordered_dq<64>);
+FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+                 launch_backward_ordered_dq<96>);
+FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+                 launch_backward_ordered_dq<128>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_step(std::integral_constant<int, 11>, Row row) {
+  return row("11_ordered_dq", "the same bits, ordered accumulation", half{},
+             bfloat16{})
+      .hopper()
+      .head_dims(HeadDims<64, 96, 128>{})
+      .over_queries(HopperBackwardTileFor<half, 64>{}, 2)
+      .over_queries(HopperBackwardTileFor<half, 96>{}, 2)
+      .over_queries(HopperBackwardTileFor<half, 128>{}, 2)
+      .timeline(HeadDims<128>{}, 256, 256)
+      .workspace([](auto&, auto d) {
+        return Workspace{d, true};
+      })
+      .launch([](auto& a, auto d, auto& stream) {
+        launch_backward_ordered_dq<d>(a, stream);
+      });
 }
 
 }  // namespace fa::FA_TARGET

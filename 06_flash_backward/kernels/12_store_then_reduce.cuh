@@ -7,6 +7,7 @@
 #pragma once
 
 #include "06_flash_backward/kernels/11_ordered_dq.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -123,6 +124,35 @@ void launch_backward_store_then_reduce(const AttentionGradient<T>& a,
           Tile::stages},
          maps, scheduler);
   launch_tma_postprocess<Tile>(maps, stream);
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+                 launch_backward_store_then_reduce<64>);
+FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+                 launch_backward_store_then_reduce<96>);
+FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+                 launch_backward_store_then_reduce<128>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_step(std::integral_constant<int, 12>, Row row) {
+  return row("12_store_then_reduce", "the first stores, no zeros", half{},
+             bfloat16{})
+      .hopper()
+      .any_order()
+      .head_dims(HeadDims<64, 96, 128>{})
+      .over_queries(HopperBackwardTileFor<half, 64>{}, 2)
+      .over_queries(HopperBackwardTileFor<half, 96>{}, 2)
+      .over_queries(HopperBackwardTileFor<half, 128>{}, 2)
+      .timeline(HeadDims<128>{}, 256, 256)
+      .workspace([](auto&, auto d) {
+        return Workspace{d, true};
+      })
+      .launch([](auto& a, auto d, auto& stream) {
+        launch_backward_store_then_reduce<d>(a, stream);
+      });
 }
 
 }  // namespace fa::FA_TARGET

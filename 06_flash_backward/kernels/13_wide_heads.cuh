@@ -15,6 +15,8 @@
 #pragma once
 
 #include "06_flash_backward/kernels/wide_backward.cuh"
+#include "common/attention/shape.hpp"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -492,6 +494,34 @@ void launch_backward_wide_heads(const AttentionGradient<T>& a,
           kWideBytes<Tile>,
           Tile::stages},
          maps, order);
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (const Stream&),
+                 launch_backward_wide_heads<192>);
+FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (const Stream&),
+                 launch_backward_wide_heads<256>);
+FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (const Stream&),
+                 launch_backward_wide_heads<kMlaHeadDim, kMlaHeadDimV>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_step(std::integral_constant<int, 13>, Row row) {
+  return row("13_wide_heads", "wide heads, no accumulation of dQ", half{},
+             bfloat16{})
+      .hopper()
+      .head_dims(HeadDims<192, 256>{})
+      .from(kWideHeads)
+      .mla()
+      .tile(kWideQueries, kKeys, 2, 2, 192)
+      .tile(kWideQueries, kKeys, 2, 2, kMlaHeadDim, kMlaHeadDimV)
+      .tile(kWideQueries, kKeys, 2, 2, 256)
+      .timeline(HeadDims<256>{}, 256, 256)
+      .workspace([](auto&, auto) { return Workspace{0}; })
+      .launch([](auto& a, auto d, auto& stream) {
+        launch_backward_wide_heads<d, d.v>(a, stream);
+      });
 }
 
 }  // namespace fa::FA_TARGET

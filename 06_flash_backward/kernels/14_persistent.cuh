@@ -6,6 +6,7 @@
 
 #include "06_flash_backward/kernels/11_ordered_dq.cuh"
 #include "06_flash_backward/kernels/12_store_then_reduce.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -284,6 +285,27 @@ void launch_backward_persistent(const AttentionGradient<T>& a,
           Tile::stages},
          maps, scheduler);
   launch_tma_postprocess<Tile>(maps, stream);
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+                 launch_backward_persistent<false>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_step(std::integral_constant<int, 14>, Row row) {
+  return row("14_persistent", "persistent blocks", half{}, bfloat16{})
+      .hopper()
+      .any_order()
+      .head_dims(HeadDims<64>{})
+      .over_queries(HopperBackwardTileFor<half, 64>{}, 2)
+      .workspace([](auto&, auto d) {
+        return Workspace{d, true};
+      })
+      .launch([](auto& a, auto, auto& stream) {
+        launch_backward_persistent<false>(a, stream);
+      });
 }
 
 }  // namespace fa::FA_TARGET

@@ -9,6 +9,7 @@
 
 #include "06_flash_backward/kernels/11_ordered_dq.cuh"
 #include "06_flash_backward/kernels/14_persistent.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -116,6 +117,34 @@ void launch_backward_dependent(const AttentionGradient<T>& a,
     launch_dependent<Tile, DelayedBackwardShared<Tile>>(
         dependent_store_then_reduce<Tile, T>, grid, a, scheduler, stream);
   }
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(backward_hopper, AttentionGradient, (bool, const Stream&),
+                 launch_backward_dependent<64>);
+FA_LAUNCH_16_BIT(backward_hopper, AttentionGradient, (bool, const Stream&),
+                 launch_backward_dependent<96>);
+FA_LAUNCH_16_BIT(backward_hopper, AttentionGradient, (bool, const Stream&),
+                 launch_backward_dependent<128>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_step(std::integral_constant<int, 15>, Row row) {
+  return row("15_dependent_launch", "programmatic dependent launch", half{},
+             bfloat16{})
+      .hopper()
+      .any_order()
+      .head_dims(HeadDims<64, 96, 128>{})
+      .over_queries(HopperBackwardTileFor<half, 64>{}, 2)
+      .over_queries(HopperBackwardTileFor<half, 96>{}, 2)
+      .over_queries(HopperBackwardTileFor<half, 128>{}, 2)
+      .workspace([](auto&, auto d) {
+        return Workspace{d, true};
+      })
+      .launch([](auto& a, auto d, auto& stream) {
+        launch_backward_dependent<d>(a, false, stream);
+      });
 }
 
 }  // namespace fa::FA_TARGET

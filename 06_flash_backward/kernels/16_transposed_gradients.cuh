@@ -12,6 +12,7 @@
 #pragma once
 
 #include "06_flash_backward/kernels/wide_backward.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -350,6 +351,28 @@ void launch_backward_transposed(const AttentionGradient<T>& a,
           {kWarpgroup * kKeyWarpgroups},
           sizeof(typename Tile::QTile)},
          maps);
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+                 launch_backward_transposed);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_step(std::integral_constant<int, 16>, Row row) {
+  return row("16_transposed_gradients", "dK and dV transposed, 96 keys",
+             half{}, bfloat16{})
+      .hopper()
+      .any_order()
+      .head_dims(HeadDims<kTransposedColumns>{})
+      .from(kWideHeads)
+      .over_queries(TransposedTile<half>{}, TransposedTile<half>::stages)
+      .timeline(HeadDims<kTransposedColumns>{}, 256, 256)
+      .workspace([](auto&, auto d) { return Workspace{d}; })
+      .launch([](auto& a, auto, auto& stream) {
+        launch_backward_transposed(a, stream);
+      });
 }
 
 }  // namespace fa::FA_TARGET

@@ -10,6 +10,7 @@
 #include "06_flash_backward/kernels/float_gradient.cuh"
 #include "06_flash_backward/kernels/mma_backward.cuh"
 #include "common/attention/split_tf32.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -514,6 +515,11 @@ using SplitBackwardTileFor = SplitBackwardTile<d,
                                                                          : 32,
                                                4, 16, d == 128 ? 1 : 2>;
 
+/// Dynamic shared memory of the largest block of the step.
+template <int d>
+constexpr std::size_t kSplitBackwardBytes = std::max(
+    SplitBackwardTileFor<d>::shared_bytes, SplitRowSumTile<d>::shared_bytes);
+
 /// Launches the rung.
 /// @tparam d     32, 64 or 128, at least head_dim
 /// @param a      with a Workspace{0}
@@ -544,6 +550,34 @@ void launch_backward_split_tf32(const AttentionGradient<float>& a,
   } else {
     launch_gradients(std::false_type{});
   }
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH(backward_float,
+          launch_backward_split_tf32<32>(const AttentionGradient<float>&,
+                                         const Stream&));
+FA_LAUNCH(backward_float,
+          launch_backward_split_tf32<64>(const AttentionGradient<float>&,
+                                         const Stream&));
+FA_LAUNCH(backward_float,
+          launch_backward_split_tf32<128>(const AttentionGradient<float>&,
+                                          const Stream&));
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_step(std::integral_constant<int, 17>, Row row) {
+  return row("17_split_tf32", "float32 on tensor cores, 3xTF32", float{})
+      .needs(kNeedsMma)
+      .any_order()
+      .head_dims(HeadDims<32, 64, 128>{})
+      .over_queries(SplitBackwardTileFor<64>{}, 2)
+      .over_queries(SplitBackwardTileFor<128>{}, 1)
+      .shared_bytes([](auto d) { return kSplitBackwardBytes<d>; })
+      .workspace([](auto&, auto) { return Workspace{0}; })
+      .launch([](auto& a, auto d, auto& stream) {
+        launch_backward_split_tf32<d>(a, stream);
+      });
 }
 
 }  // namespace fa::FA_TARGET

@@ -11,6 +11,8 @@
 #pragma once
 
 #include "06_flash_backward/kernels/16_transposed_gradients.cuh"
+#include "common/attention/shape.hpp"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -440,6 +442,31 @@ void launch_backward_pairs(const AttentionGradient<T>& a,
          maps, scheduler);
   launch(stream, postprocess_pairs<Tile, T>, pair_postprocess_launch<Tile>(a),
          maps);
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (const Stream&),
+                 launch_backward_pairs<kMlaHeadDimV>);
+FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (const Stream&),
+                 launch_backward_pairs<192>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_step(std::integral_constant<int, 18>, Row row) {
+  return row("18_block_pairs", "pairs of blocks share dQ", half{}, bfloat16{})
+      .hopper()
+      .any_order()
+      .head_dims(HeadDims<kTransposedColumns>{})
+      .from(kWideHeads)
+      .mla()
+      .over_queries(PairTile<half, 192>{}, 2)
+      .over_queries(PairTile<half, kMlaHeadDimV>{}, 2)
+      .cluster(2)
+      .workspace([](auto&, auto d) { return Workspace{d}; })
+      .launch([](auto& a, auto d, auto& stream) {
+        launch_backward_pairs<d.v>(a, stream);
+      });
 }
 
 }  // namespace fa::FA_TARGET

@@ -13,7 +13,9 @@
 
 #include "06_flash_backward/kernels/11_ordered_dq.cuh"
 #include "06_flash_backward/kernels/12_store_then_reduce.cuh"
+#include "06_flash_backward/kernels/15_dependent_launch.cuh"
 #include "06_flash_backward/kernels/group_parts.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -221,6 +223,44 @@ void launch_backward_split_groups(const AttentionGradient<T>& a, int parts,
   sizes.with_pdl = true;
   launch(stream, postprocess_split_groups<Tile, T>, sizes, maps,
          deterministic ? parts : 1);
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(backward_hopper, AttentionGradient,
+                 (int, bool, const Stream&),
+                 launch_backward_split_groups<64>);
+FA_LAUNCH_16_BIT(backward_hopper, AttentionGradient,
+                 (int, bool, const Stream&),
+                 launch_backward_split_groups<96>);
+FA_LAUNCH_16_BIT(backward_hopper, AttentionGradient,
+                 (int, bool, const Stream&),
+                 launch_backward_split_groups<128>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_step(std::integral_constant<int, 19>, Row row) {
+  return row("19_split_groups", "query heads of a group divided", half{},
+             bfloat16{})
+      .hopper()
+      .any_order()
+      .head_dims(HeadDims<64, 96, 128>{})
+      .over_queries(HopperBackwardTileFor<half, 64>{}, 2)
+      .over_queries(HopperBackwardTileFor<half, 96>{}, 2)
+      .over_queries(HopperBackwardTileFor<half, 128>{}, 2)
+      .workspace([](const auto& a, auto d) {
+        return Workspace{d, true,
+                         d_kv_floats(a, kKeyWarpgroups * kKeys, 2 * d,
+                                     parts_of_groups(a), false)};
+      })
+      .launch([](auto& a, auto d, auto& stream) {
+        const int parts = parts_of_groups(a);
+        if (parts == 1) {
+          launch_backward_dependent<d>(a, false, stream);
+        } else {
+          launch_backward_split_groups<d>(a, parts, false, stream);
+        }
+      });
 }
 
 }  // namespace fa::FA_TARGET

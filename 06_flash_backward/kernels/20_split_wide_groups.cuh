@@ -7,6 +7,8 @@
 #include "06_flash_backward/kernels/13_wide_heads.cuh"
 #include "06_flash_backward/kernels/18_block_pairs.cuh"
 #include "06_flash_backward/kernels/group_parts.cuh"
+#include "common/attention/shape.hpp"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -288,6 +290,63 @@ void launch_backward_split_pairs(const AttentionGradient<T>& a, int parts,
   launch(stream, postprocess_pairs<Tile, T>, pair_postprocess_launch<Tile>(a),
          maps);
   launch_add_wide_parts<Tile>(maps, parts, stream);
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (int, const Stream&),
+                 launch_backward_split_wide<192, 192>);
+FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (int, const Stream&),
+                 launch_backward_split_wide<256, 256>);
+FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (int, const Stream&),
+                 launch_backward_split_wide<kMlaHeadDim, kMlaHeadDimV>);
+FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (int, const Stream&),
+                 launch_backward_split_pairs<kMlaHeadDimV>);
+FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (int, const Stream&),
+                 launch_backward_split_pairs<192>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_step(std::integral_constant<int, 20>, Row row) {
+  return row("20_split_wide_groups", "the same with wide heads", half{},
+             bfloat16{})
+      .hopper()
+      .any_order()
+      .head_dims(HeadDims<kTransposedColumns, 256>{})
+      .from(kWideHeads)
+      .mla()
+      .over_queries(PairTile<half, 192>{}, 2)
+      .over_queries(PairTile<half, kMlaHeadDimV>{}, 2)
+      .cluster(2)
+      .tile(kWideQueries, kKeys, 2, 2, 256)
+      .workspace([](const auto& a, auto d) {
+        if constexpr (d == kTransposedColumns) {
+          return Workspace{
+              d, false,
+              d_kv_floats(a, kPairKeys, d + d.v, parts_of_pair_groups(a))};
+        } else {
+          return Workspace{
+              0, false,
+              d_kv_floats(a, kKeys, d + d.v, parts_of_wide_groups(a))};
+        }
+      })
+      .launch([](auto& a, auto d, auto& stream) {
+        if constexpr (d == kTransposedColumns) {
+          const int parts = parts_of_pair_groups(a);
+          if (parts == 1) {
+            launch_backward_pairs<d.v>(a, stream);
+          } else {
+            launch_backward_split_pairs<d.v>(a, parts, stream);
+          }
+        } else {
+          const int parts = parts_of_wide_groups(a);
+          if (parts == 1) {
+            launch_backward_wide_heads<d, d.v>(a, stream);
+          } else {
+            launch_backward_split_wide<d, d.v>(a, parts, stream);
+          }
+        }
+      });
 }
 
 }  // namespace fa::FA_TARGET

@@ -9,6 +9,7 @@
 #include "06_flash_backward/kernels/float_gradient.cuh"
 #include "06_flash_backward/kernels/preprocess.cuh"
 #include "common/attention/lane_columns.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -137,5 +138,13 @@ void launch_backward_any_gpu(const AttentionGradient<T>& given,
   launch(stream, any_gpu_keys<T>, of_keys, a);
   launch(stream, any_gpu_queries<T>, of_queries, a);
 }
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH(backward_float,
+          launch_backward_any_gpu<float>(const AttentionGradient<float>&,
+                                         const Stream&));
+FA_LAUNCH_16_BIT(backward_mma, AttentionGradient, (const Stream&),
+                 launch_backward_any_gpu);
+/// @endcond
 
 }  // namespace fa::FA_TARGET

@@ -7,8 +7,13 @@
 #include <limits>
 
 #include "05_flash_forward/src/dispatch.cuh"
-#include "06_flash_backward/kernels/workspace.cuh"
-#include "06_flash_backward/src/launches.cuh"
+#include "06_flash_backward/kernels/04_atomics.cuh"
+#include "06_flash_backward/kernels/07_deterministic.cuh"
+#include "06_flash_backward/kernels/17_split_tf32.cuh"
+#include "06_flash_backward/kernels/19_split_groups.cuh"
+#include "06_flash_backward/kernels/20_split_wide_groups.cuh"
+#include "06_flash_backward/kernels/any_gpu.cuh"
+#include "06_flash_backward/kernels/gradient.cuh"
 #include "common/attention/shape.hpp"
 
 namespace fa::FA_TARGET {
@@ -18,13 +23,14 @@ namespace fa::FA_TARGET {
 template <class T>
 int tma_columns(const Attention<T>& a) {
   if (sizeof(T) != 2 || a.dropout.threshold != 0) return 0;
-  return with_tma_head_dim<64, 256>(a.head_dim, [](auto d) { return decltype(d)::value; });
+  return with_head_dim<64, 96, 128, 192, 256>(a.head_dim,
+                                              [](auto d) { return decltype(d)::value; });
 }
 
 /// Columns that the other kernels are compiled for.
 template <class T>
 int sm_80_columns(const Attention<T>& a) {
-  return with_head_dim<32, 256>(a.head_dim, [](auto d) { return decltype(d)::value; });
+  return with_head_dim<32, 64, 128, 256>(a.head_dim, [](auto d) { return decltype(d)::value; });
 }
 
 /// Whether the kernels with TMA take a problem: see can_use_tma(). Blocks of keys must be countable
@@ -53,18 +59,14 @@ bool is_deterministic(const Attention<T>& a, bool requested, const DevicePropert
 
 /// Shared memory of a block of rungs 03 and 04.
 inline std::size_t float_backward_bytes(std::int64_t head_dim) {
-  return with_head_dim<32, 256>(head_dim,
-                                [](auto d) { return kTwoKernelsBytes<decltype(d)::value>; });
+  return with_head_dim<32, 64, 128, 256>(head_dim, [](auto d) { return kTwoKernelsBytes<d>; });
 }
 
 /// Shared memory of a block of rung 06, or of 07, at least.
 inline std::size_t sm_80_backward_bytes(std::int64_t head_dim, bool deterministic) {
-  return with_head_dim<32, 256>(head_dim, [=](auto columns) {
-    constexpr int d = decltype(columns)::value;
-    using OfKeys = std::conditional_t < d<128, SwizzledBackwardTile<d>, SmallBackwardTile<d>>;
-    using OfQueries = std::conditional_t < d<128, QueryGradientTile<d>, SmallQueryGradientTile<d>>;
-    const std::size_t bytes = swizzled_backward_bytes<OfKeys, half>();
-    return deterministic ? std::max(bytes, query_gradient_bytes<OfQueries, half>()) : bytes;
+  return with_head_dim<32, 64, 128, 256>(head_dim, [=](auto d) {
+    return deterministic ? std::max(least_keys_bytes<d>(), least_queries_bytes<d>())
+                         : least_keys_bytes<d>();
   });
 }
 
@@ -84,10 +86,7 @@ bool runs_backward(const Attention<T>& a, bool deterministic, const DeviceProper
 
 /// Shared memory of a block of rung 17.
 inline std::size_t split_backward_bytes(std::int64_t head_dim) {
-  return with_head_dim<32, 128>(head_dim, [](auto columns) {
-    constexpr int d = decltype(columns)::value;
-    return std::max(SplitBackwardTileFor<d>::shared_bytes, SplitRowSumTile<d>::shared_bytes);
-  });
+  return with_head_dim<32, 64, 128>(head_dim, [](auto d) { return kSplitBackwardBytes<d>; });
 }
 
 /// Whether rung 17 is chosen for a problem in float32; not in the lab, as rung 17 of lesson 05.
@@ -160,13 +159,13 @@ inline BackwardKernels backward_kernels(const AttentionGradient<float>& a, bool 
                                         const DeviceProperties& device = device_properties()) {
   if (!runs_backward(a, deterministic, device)) return any_gpu_kernels(a);
   if (prefers_split_tf32(a, deterministic, device)) {
-    return with_head_dim<32, 128>(a.head_dim, [&](auto columns) -> BackwardKernels {
+    return with_head_dim<32, 64, 128>(a.head_dim, [&](auto columns) -> BackwardKernels {
       constexpr int d = decltype(columns)::value;
       return {[=](const Stream& stream) { launch_backward_split_tf32<d>(a, stream); },
               "17_split_tf32", d};
     });
   }
-  return with_head_dim<32, 256>(a.head_dim, [&](auto columns) -> BackwardKernels {
+  return with_head_dim<32, 64, 128, 256>(a.head_dim, [&](auto columns) -> BackwardKernels {
     constexpr int d = decltype(columns)::value;
     if (deterministic) {
       return {[=](const Stream& stream) { launch_backward_two_kernels<d>(a, stream); },
@@ -181,7 +180,7 @@ template <class T>
 BackwardKernels sm_80_kernels(const AttentionGradient<T>& a, bool deterministic,
                               const DeviceProperties& device) {
   if (!runs_backward(a, deterministic, device)) return any_gpu_kernels(a);
-  return with_head_dim<32, 256>(a.head_dim, [&](auto columns) -> BackwardKernels {
+  return with_head_dim<32, 64, 128, 256>(a.head_dim, [&](auto columns) -> BackwardKernels {
     constexpr int d = decltype(columns)::value;
     if (deterministic) {
       return {[=](const Stream& stream) { launch_backward_deterministic<d>(a, stream, device); },
@@ -241,12 +240,12 @@ BackwardKernels sm_90_kernels(const AttentionGradient<T>& a, bool deterministic,
   }
   if (a.head_dim >= kWideHeads && !deterministic) return pair_kernels<192>(a, device);
   if (a.head_dim >= kWideHeads) {
-    return with_tma_head_dim<192, 256>(a.head_dim, [&](auto columns) {
+    return with_head_dim<192, 256>(a.head_dim, [&](auto columns) {
       constexpr int d = decltype(columns)::value;
       return wide_kernels<d, d>(a, device);
     });
   }
-  return with_tma_head_dim<64, 128>(a.head_dim, [&](auto columns) {
+  return with_head_dim<64, 96, 128>(a.head_dim, [&](auto columns) {
     return narrow_kernels<decltype(columns)::value>(a, deterministic, device);
   });
 }

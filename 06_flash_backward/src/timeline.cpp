@@ -6,28 +6,12 @@
 #include "06_flash_backward/src/sections.hpp"
 
 namespace fa::backward {
-namespace {
-
-// Of the problems that are drawn; the second one for rungs of wide heads.
-constexpr std::int64_t kDrawnHeadDim = 128, kDrawnWideHeadDim = 256;
-
-bool is_wide(const Rung& rung) {
-  return rung.min_head_dim > 128;
-}
-
-Problem one_head(std::int64_t length_q, std::int64_t length_k, std::int64_t head_dim, bool causal) {
-  return problem_of(Type::kFloat16, {1, 1, 1, length_q, length_k, head_dim}, causal);
-}
-
-}  // namespace
-
 Inputs random_inputs(const Problem& problem) {
   return backward::make_inputs(problem, Values::kNormal, 1);
 }
 
 Problem drawn_problem(const Rung& rung) {
-  const std::int64_t head_dim = is_wide(rung) ? kDrawnWideHeadDim : kDrawnHeadDim;
-  return one_head(256, 256, rung.head_dim_near(head_dim), false);
+  return rung.drawn.value();
 }
 
 namespace {
@@ -55,16 +39,12 @@ cli::RecordedRung recorded(const Rung& rung, const Problem& problem) {
 }
 
 void show_timelines(const Backend& backend, const cli::TimelineOptions& options) {
-  const std::string first = "08";
   std::vector<cli::RecordedRung> rungs;
-  for (const Rung* rung :
-       cli::rungs_with_timeline(backend.rungs, options.kernel, first, [](const Rung& one) {
-         // They are of one SM.
-         return one.supports(drawn_problem(one)) && one.tiles.front().cluster == 1;
-       })) {
+  for (const Rung* rung : cli::rungs_with_timeline(
+           backend.rungs, options.kernel, [](const Rung& one) { return one.drawn.has_value(); })) {
     rungs.push_back(recorded(*rung, drawn_problem(*rung)));
   }
-  cli::show_timelines(options, rungs, first, "P, dS");
+  cli::show_timelines(options, rungs, "P, dS");
 }
 
 Inputs timed_inputs(const Backend& backend, const Problem& problem) {

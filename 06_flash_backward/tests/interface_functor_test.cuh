@@ -8,7 +8,7 @@
 #include "05_flash_forward/tests/functor_specs.hpp"
 #include "05_flash_forward/tests/given_functor.hpp"
 #include "06_flash_backward/src/functors.hpp"
-#include "06_flash_backward/src/gradient_rung.cuh"
+#include "06_flash_backward/src/gradient_rows.cuh"
 #include "06_flash_backward/tests/gradient_call.cuh"
 #include "common/attention/tests/refusals.cuh"
 

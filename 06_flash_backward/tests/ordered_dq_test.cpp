@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "06_flash_backward/src/dispatch.cuh"
-#include "06_flash_backward/src/gradient_rung.cuh"
+#include "06_flash_backward/src/gradient_rows.cuh"
 #include "common/tensor/random.hpp"
 
 using namespace fa;

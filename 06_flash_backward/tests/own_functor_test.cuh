@@ -15,7 +15,7 @@
 #include "05_flash_forward/kernels/functors/02_persistent.cuh"
 #include "06_flash_backward/kernels/functors/01_score_functor.cuh"
 #include "06_flash_backward/kernels/functors/02_hopper.cuh"
-#include "06_flash_backward/kernels/workspace.cuh"
+#include "06_flash_backward/kernels/gradient.cuh"
 #include "common/check/acceptance.hpp"
 #include "common/tensor/random.hpp"
 

@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "06_flash_backward/src/dispatch.cuh"
-#include "06_flash_backward/src/gradient_rung.cuh"
+#include "06_flash_backward/src/gradient_rows.cuh"
 #include "common/attention/tests/rung_tests.hpp"
 #include "common/gpu/tests/gpus.hpp"
 
@@ -37,7 +37,8 @@ void check_gradients(const attention::Problem& problem, const Workspace& what, b
   CAPTURE(problem.text());
   const auto inputs = backward::make_inputs(problem, attention::Values::kNormal, 1);
   DeviceGradient<Half> x(problem, inputs);
-  const auto workspace = allocate_workspace(x.a, what);
+  DeviceBuffer<float> workspace(workspace_floats(x.a, what));
+  set_workspace(x.a, workspace.data(), what);
   const auto run = [&] {
     launch_kernels(x.a);
     device_synchronize();

@@ -10,6 +10,27 @@
 
 namespace fa::FA_TARGET {
 
+/// Head dimensions that a kernel is compiled for, in ascending order.
+template <int... d>
+struct HeadDims {};
+
+/// One of them, and that of V.
+template <int columns, int columns_v = columns>
+struct HeadDim : std::integral_constant<int, columns> {
+  static constexpr int v = columns_v;
+};
+
+/// Calls work(std::integral_constant<int, d>) with the first d of an ascending list that is not
+/// less than head_dim.
+/// @param head_dim at most the last of them
+template <int d, int... larger, class Work>
+auto with_head_dim(std::int64_t head_dim, Work work) {
+  if constexpr (sizeof...(larger) > 0) {
+    if (head_dim > d) return with_head_dim<larger...>(head_dim, work);
+  }
+  return work(std::integral_constant<int, d>{});
+}
+
 /// exp(x) = 2^(kLog2E x)
 constexpr float kLog2E = 1.4426950408889634f;
 

@@ -26,20 +26,4 @@ bool can_use_tma(const Attention<T>& a) {
          fits(a.v_strides, a.kv_heads, a.length_k) && tiles < std::numeric_limits<int>::max() / 2;
 }
 
-/// Calls work(std::integral_constant<int, d>) with the smallest d that is not less than head_dim,
-/// of those that the Hopper kernels are compiled for: 64, 96, 128, 192 and 256.
-/// @tparam least, most which of these
-/// @param  head_dim    at most `most`
-template <int least, int most, class Work>
-auto with_tma_head_dim(std::int64_t head_dim, Work work) {
-  if constexpr (least < most) {
-    constexpr bool power_of_two = (least & (least - 1)) == 0;
-    constexpr int next = power_of_two ? least / 2 * 3 : least / 3 * 4;
-    if (head_dim > least) {
-      return with_tma_head_dim<next, most>(head_dim, work);
-    }
-  }
-  return work(std::integral_constant<int, least>{});
-}
-
 }  // namespace fa::FA_TARGET

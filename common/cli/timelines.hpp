@@ -40,15 +40,13 @@ struct RecordedRung {
 /// The rungs that have a timeline and whose name contains a text.
 /// @param rungs  of the backend "lab"; must outlive the result
 /// @param kernel the text
-/// @param first  the number of the first rung with a timeline, "09"
-/// @param draws  whether the problem that is drawn is one for a rung
+/// @param draws  whether a rung has a timeline
 template <class Rung, class Draws>
 std::vector<const Rung*> rungs_with_timeline(const std::vector<Rung>& rungs,
-                                             const std::string& kernel, const std::string& first,
-                                             Draws draws) {
+                                             const std::string& kernel, Draws draws) {
   std::vector<const Rung*> result;
   for (const Rung& rung : rungs) {
-    if (rung.name >= first && rung.name.find(kernel) != std::string::npos && draws(rung)) {
+    if (rung.name.find(kernel) != std::string::npos && draws(rung)) {
       result.push_back(&rung);
     }
   }
@@ -163,13 +161,12 @@ inline void show_measured(const TimelineOptions& options,
 
 /// Shows the order of operations of rungs; or, with stamps, what a GPU did.
 /// @param rungs  empty if the selected rungs have no timeline
-/// @param first  the number of the first rung with a timeline, "09"
 /// @param work   the name of the arithmetic: "softmax"
 /// @throws std::runtime_error when a file cannot be written
 inline void show_timelines(const TimelineOptions& options, const std::vector<RecordedRung>& rungs,
-                           const std::string& first, const std::string& work) {
+                           const std::string& work) {
   if (rungs.empty()) {
-    fmt::print("Rungs {} and later have a timeline: {} has none.\n", first, options.kernel);
+    fmt::print("Steps for Hopper have a timeline: {} has none.\n", options.kernel);
     return;
   }
   if (!options.stamps.runs.empty()) {

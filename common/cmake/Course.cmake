@@ -135,18 +135,41 @@ function(fa_watch TARGET)
   target_link_libraries(${TARGET} PRIVATE fa_watched_lab)
 endfunction()
 
-# fa_kernel_parts(TARGET HEADER [USES library...] PARTS part...): libraries with the launch functions
-# that HEADER lists, TARGET for GPUs and TARGET_lab: common/gpu/parts.hpp. For GPUs each part is a
+# Sources and headers that CMake writes. Those of a ladder are included as "steps/NAME.cuh".
+set(FA_WRITTEN "${CMAKE_BINARY_DIR}/written")
+target_include_directories(fa_flags INTERFACE "${FA_WRITTEN}")
+set(FA_TEMPLATES "${CMAKE_CURRENT_LIST_DIR}")
+
+# fa_steps(NAME FOLDER [WITH file...]): writes "steps/NAME.cuh", in small letters, which includes the
+# numbered files of this lesson's FOLDER, and further ones, and says how many steps there are.
+function(fa_steps NAME FOLDER)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "WITH")
+  file(GLOB files CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${FOLDER}/[0-9]*.cuh")
+  list(LENGTH files COUNT)
+  list(TRANSFORM arg_WITH PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/${FOLDER}/")
+  set(INCLUDES "")
+  foreach(file IN LISTS files arg_WITH)
+    file(RELATIVE_PATH file "${FA_ROOT}" "${file}")
+    string(APPEND INCLUDES "#include \"${file}\"\n")
+  endforeach()
+  string(TOLOWER "${NAME}" name)
+  configure_file("${FA_TEMPLATES}/steps.cuh.in" "${FA_WRITTEN}/steps/${name}.cuh" @ONLY)
+endfunction()
+
+# fa_kernel_parts(TARGET HEADERS... [USES library...] PARTS part...): libraries with the launch functions
+# that HEADERS list, TARGET for GPUs and TARGET_lab: common/gpu/parts.hpp. For GPUs each part is a
 # source of its own, so that compilers run side by side, and a program takes the parts that it needs.
-# What includes HEADER links TARGET, which is empty where no kernels are compiled for GPUs, or
+# What includes one of HEADERS links TARGET, which is empty where no kernels are compiled for GPUs, or
 # TARGET_lab, or both. USES: those of earlier lessons.
-function(fa_kernel_parts TARGET HEADER)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "USES;PARTS")
+function(fa_kernel_parts TARGET)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "USES;PARTS")
   list(TRANSFORM arg_PARTS PREPEND FA_PART_ OUTPUT_VARIABLE parts)
   list(TRANSFORM parts APPEND "=" OUTPUT_VARIABLE defined)
   list(TRANSFORM parts APPEND "=extern" OUTPUT_VARIABLE declared)
+  list(TRANSFORM arg_UNPARSED_ARGUMENTS REPLACE "(.+)" "#include \"\\1\"\n" OUTPUT_VARIABLE INCLUDES)
+  list(JOIN INCLUDES "" INCLUDES)
   set(source "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_lab.cpp")
-  file(CONFIGURE OUTPUT "${source}" CONTENT "#include \"${HEADER}\"\n" @ONLY)
+  configure_file("${FA_TEMPLATES}/includes.in" "${source}" @ONLY)
   add_library(${TARGET}_lab STATIC "${source}")
   target_compile_options(${TARGET}_lab PRIVATE ${FA_QUICK_TO_BUILD})
   target_compile_definitions(${TARGET}_lab
@@ -157,12 +180,9 @@ function(fa_kernel_parts TARGET HEADER)
   if(FA_CUDA)
     set(sources "")
     foreach(part IN LISTS arg_PARTS)
-      list(APPEND sources "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_${part}.cu")
-      file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_${part}.cu" @ONLY CONTENT
-"#undef FA_PART_${part}
-#define FA_PART_${part}
-#include \"${HEADER}\"
-")
+      set(source "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_${part}.cu")
+      configure_file("${FA_TEMPLATES}/part.cu.in" "${source}" @ONLY)
+      list(APPEND sources "${source}")
     endforeach()
     add_library(${TARGET} STATIC ${sources})
     target_compile_definitions(${TARGET} PUBLIC
@@ -203,23 +223,18 @@ function(fa_backends LIST NAMESPACE HEADER)
        fa_watched_lab))
       continue()
     endif()
-    set(where on_${kind})
+    set(where ${kind})
     set(suffix cpp)
     if(kind STREQUAL "watched")
-      set(where on_watched_lab)
+      set(where watched_lab)
     elseif(kind STREQUAL "gpu")
       set(suffix cu)
     elseif(kind STREQUAL "stamped")
-      set(where on_stamped_gpu)
+      set(where stamped_gpu)
       set(suffix cu)
     endif()
     set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}_${kind}.${suffix}")
-    file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT
-"#include \"${HEADER}\"
-namespace ${NAMESPACE} {
-Backend ${kind}_backend() { return fa::${where}::backend(\"${kind}\"); }
-}  // namespace ${NAMESPACE}
-")
+    configure_file("${FA_TEMPLATES}/backend.in" "${source}" @ONLY)
     if(kind STREQUAL "lab")
       set_source_files_properties("${source}" PROPERTIES COMPILE_OPTIONS "${FA_QUICK_TO_BUILD}"
                                                          SKIP_UNITY_BUILD_INCLUSION ON)
@@ -240,12 +255,7 @@ Backend ${kind}_backend() { return fa::${where}::backend(\"${kind}\"); }
     string(APPEND calls "${kind}_backend(), ")
   endforeach()
   set(all "${CMAKE_CURRENT_BINARY_DIR}/${name}_all.cpp")
-  file(CONFIGURE OUTPUT "${all}" @ONLY CONTENT
-"#include \"${declaring}\"
-namespace ${NAMESPACE} {
-${declarations}std::vector<Backend> backends() { return {${calls}}; }
-}  // namespace ${NAMESPACE}
-")
+  configure_file("${FA_TEMPLATES}/backends.cpp.in" "${all}" @ONLY)
   set(${LIST} ${sources} "${all}" PARENT_SCOPE)
 endfunction()
 
@@ -261,14 +271,7 @@ function(fa_stamped NAME NAMESPACE LIBRARY)
     set_target_properties(${LIBRARY}_stamps_${kind} PROPERTIES EXCLUDE_FROM_ALL ON)
   endforeach()
   set(main "${CMAKE_CURRENT_BINARY_DIR}/stamped_main.cpp")
-  file(CONFIGURE OUTPUT "${main}" @ONLY CONTENT
-"#include \"${NAME}/src/sections.hpp\"
-#include \"${NAME}/src/stamped.hpp\"
-int main() {
-  using namespace ${NAMESPACE};
-  return fa::cli::print_stamps(\"${NAME}_stamped\", stamped::backends, drawn_problem, random_inputs);
-}
-")
+  configure_file("${FA_TEMPLATES}/stamped_main.cpp.in" "${main}" @ONLY)
   add_executable(${NAME}_stamped EXCLUDE_FROM_ALL "${main}" ${${LIBRARY}_stamps})
   target_link_libraries(${NAME}_stamped PRIVATE ${LIBRARY} fa_program)
 endfunction()
@@ -279,11 +282,11 @@ function(fa_kernel_tests TARGET LABEL)
   set(sources "")
   foreach(file IN LISTS ARGN)
     get_filename_component(name "${file}" NAME_WE)
-    set(include "#include \"${CMAKE_CURRENT_SOURCE_DIR}/${file}\"\n")
+    set(INCLUDES "#include \"${CMAKE_CURRENT_SOURCE_DIR}/${file}\"")
     set(source "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_${name}")
-    file(CONFIGURE OUTPUT "${source}_lab.cpp" CONTENT "${include}" @ONLY)
+    configure_file("${FA_TEMPLATES}/includes.in" "${source}_lab.cpp" @ONLY)
     if(FA_CUDA)
-      file(CONFIGURE OUTPUT "${source}_gpu.cu" CONTENT "${include}" @ONLY)
+      configure_file("${FA_TEMPLATES}/includes.in" "${source}_gpu.cu" @ONLY)
     endif()
     list(APPEND sources "${source}")
   endforeach()
@@ -329,8 +332,8 @@ function(fa_interface NAME LABEL)
     add_library(${NAME} SHARED interface/${NAME}.cu)
   endif()
   set(source "${CMAKE_CURRENT_BINARY_DIR}/${NAME}_lab.cpp")
-  file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT
-       "#include \"${CMAKE_CURRENT_SOURCE_DIR}/interface/${NAME}.cu\"\n")
+  set(INCLUDES "#include \"${CMAKE_CURRENT_SOURCE_DIR}/interface/${NAME}.cu\"")
+  configure_file("${FA_TEMPLATES}/includes.in" "${source}" @ONLY)
   add_library(${on_lab} SHARED "${source}")
   target_compile_options(${on_lab} PRIVATE ${FA_QUICK_TO_BUILD})
   target_link_libraries(${on_lab} PRIVATE fa_lab)

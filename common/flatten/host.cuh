@@ -32,6 +32,7 @@ struct Stream {
 
 /// What kernels' launches ask of a GPU.
 struct DeviceProperties {
+  int compute_capability = 0;  ///< 90 for sm_90
   int sm_count = 0;
   std::size_t shared_bytes = 0;  ///< of a block, at most
   std::size_t l2_bytes = 0;
@@ -48,7 +49,7 @@ inline const DeviceProperties& device_properties() {
     FA_CUDA(cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, 0));
     FA_CUDA(cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, 0));
     FA_CUDA(cudaDeviceGetAttribute(&memory_bits, cudaDevAttrGlobalMemoryBusWidth, 0));
-    return DeviceProperties{p.multiProcessorCount, p.sharedMemPerBlockOptin,
+    return DeviceProperties{10 * p.major + p.minor, p.multiProcessorCount, p.sharedMemPerBlockOptin,
                             static_cast<std::size_t>(p.l2CacheSize), 1e3 * clock_khz,
                             2e3 * memory_khz * memory_bits / 8};
   }();
@@ -60,7 +61,7 @@ struct Needs {
   std::size_t shared_bytes = 0;  ///< of a block
   constexpr Needs with_shared(std::size_t bytes) const { return {bytes}; }
 };
-constexpr Needs kNeedsMma{};
+constexpr Needs kNeedsCpAsync{}, kNeedsMma{}, kNeedsHopper{};
 /// Whether a GPU has so much.
 inline bool can_run(const DeviceProperties& device, const Needs& needs) {
   return needs.shared_bytes <= device.shared_bytes;

@@ -10,7 +10,6 @@
 #include <algorithm>
 
 #include "05_flash_forward/kernels/decode/split_state.cuh"
-#include "common/attention/head_dim.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -146,5 +145,19 @@ void launch_split_kv(const Attention<T>& a, const Stream& stream,
          states, parts);
 }
 //! [launch]
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto decode_step(std::integral_constant<int, 1>, Row row) {
+  return row("01_split_kv", "keys split among blocks", half{}, bfloat16{})
+      .no_dropout()
+      .head_dims(HeadDims<64, 128>{})
+      .tile(1, 8, 0, 1, 64)
+      .tile(1, 8, 0, 1, 128)
+      .floats([](const auto& a, auto d) { return split_kv_workspace<d>(a); })
+      .launch([](auto& a, auto d, auto& stream, float* states) {
+        launch_split_kv<d>(a, stream, states);
+      });
+}
 
 }  // namespace fa::FA_TARGET

@@ -6,6 +6,7 @@
 
 #include "05_flash_forward/kernels/decode/01_split_kv.cuh"
 #include "05_flash_forward/kernels/decode/decode_tile.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -163,5 +164,31 @@ void launch_packed_gqa(const Attention<T>& a, const Stream& stream,
   });
 }
 //! [launch]
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(decode, Attention, (const Stream&, float*),
+                 launch_packed_gqa<64>);
+FA_LAUNCH_16_BIT(decode, Attention, (const Stream&, float*),
+                 launch_packed_gqa<128>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto decode_step(std::integral_constant<int, 2>, Row row) {
+  return row("02_packed_gqa", "heads of a group as rows of a tile", half{},
+             bfloat16{})
+      .needs(kNeedsMma)
+      .no_dropout()
+      .head_dims(HeadDims<64, 128>{})
+      .tile(16, 64, 0, 3, 64)
+      .tile(16, 64, 0, 3, 128)
+      .shared_bytes(
+          [](auto d) { return decode_bytes<DecodeTile<d, 1>, half>(); })
+      .floats(
+          [](const auto& a, auto d) { return packed_gqa_workspace<d>(a); })
+      .launch([](auto& a, auto d, auto& stream, float* states) {
+        launch_packed_gqa<d>(a, stream, states);
+      });
+}
 
 }  // namespace fa::FA_TARGET

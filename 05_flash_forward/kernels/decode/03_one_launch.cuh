@@ -7,6 +7,7 @@
 
 #include "05_flash_forward/kernels/decode/02_packed_gqa.cuh"
 #include "05_flash_forward/kernels/decode/split_count.hpp"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -119,5 +120,36 @@ void launch_one_launch(const Attention<T>& a, const Stream& stream,
   });
 }
 //! [launch]
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(decode, Attention, (const Stream&, const DecodeWorkspace&),
+                 launch_one_launch<64>);
+FA_LAUNCH_16_BIT(decode, Attention, (const Stream&, const DecodeWorkspace&),
+                 launch_one_launch<128>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto decode_step(std::integral_constant<int, 3>, Row row) {
+  return row("03_one_launch", "cost model, the last block merges", half{},
+             bfloat16{})
+      .needs(kNeedsMma)
+      .no_dropout()
+      .head_dims(HeadDims<64, 128>{})
+      .tile(16, 64, 0, 3, 64)
+      .tile(16, 64, 0, 3, 128)
+      .shared_bytes(
+          [](auto d) { return decode_bytes<DecodeTile<d, 1>, half>(); })
+      .floats([](const auto& a, auto d) {
+        return one_launch_workspace<d>(a).states;
+      })
+      .zeros([](const auto& a, auto d) {
+        return one_launch_workspace<d>(a).counters;
+      })
+      .launch([](auto& a, auto d, auto& stream, float* states,
+                 unsigned* counters) {
+        launch_one_launch<d>(a, stream, {states, counters});
+      });
+}
 
 }  // namespace fa::FA_TARGET

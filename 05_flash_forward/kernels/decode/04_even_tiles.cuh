@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "05_flash_forward/kernels/decode/03_one_launch.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -293,5 +294,38 @@ void launch_even_tiles(const Attention<T>& a, const int* lengths_k,
   });
 }
 //! [launch]
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(decode, Attention,
+                 (const int*, const Stream&, const DecodeWorkspace&),
+                 launch_even_tiles<64>);
+FA_LAUNCH_16_BIT(decode, Attention,
+                 (const int*, const Stream&, const DecodeWorkspace&),
+                 launch_even_tiles<128>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto decode_step(std::integral_constant<int, 4>, Row row) {
+  return row("04_even_tiles", "lengths on the device, even pieces", half{},
+             bfloat16{})
+      .needs(kNeedsMma)
+      .no_dropout()
+      .head_dims(HeadDims<64, 128>{})
+      .tile(16, 64, 0, 3, 64)
+      .tile(16, 64, 0, 3, 128)
+      .shared_bytes(
+          [](auto d) { return decode_bytes<DecodeTile<d, 1>, half>(); })
+      .floats([](const auto& a, auto d) {
+        return even_tiles_workspace<d>(a).states;
+      })
+      .zeros([](const auto& a, auto d) {
+        return even_tiles_workspace<d>(a).counters;
+      })
+      .launch([](auto& a, auto d, auto& stream, float* states,
+                 unsigned* counters) {
+        launch_even_tiles<d>(a, a.lengths_k, stream, {states, counters});
+      });
+}
 
 }  // namespace fa::FA_TARGET

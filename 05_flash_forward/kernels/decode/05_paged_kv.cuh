@@ -8,6 +8,7 @@
 #pragma once
 
 #include "05_flash_forward/kernels/decode/04_even_tiles.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -155,5 +156,40 @@ void launch_paged_kv(const Attention<T>& a, const int* lengths_k,
   });
 }
 //! [launch]
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(decode, Attention,
+                 (const int*, const PagedKv&, const Stream&,
+                  const DecodeWorkspace&),
+                 launch_paged_kv<64>);
+FA_LAUNCH_16_BIT(decode, Attention,
+                 (const int*, const PagedKv&, const Stream&,
+                  const DecodeWorkspace&),
+                 launch_paged_kv<128>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto decode_step(std::integral_constant<int, 5>, Row row) {
+  return row.paged()("05_paged_kv", "block table", half{}, bfloat16{})
+      .needs(kNeedsMma)
+      .no_dropout()
+      .head_dims(HeadDims<64, 128>{})
+      .tile(16, 64, 0, 3, 64)
+      .tile(16, 64, 0, 3, 128)
+      .shared_bytes(
+          [](auto d) { return decode_bytes<DecodeTile<d, 1>, half>(); })
+      .floats([](const auto& a, auto d) {
+        return even_tiles_workspace<d>(a).states;
+      })
+      .zeros([](const auto& a, auto d) {
+        return even_tiles_workspace<d>(a).counters;
+      })
+      .launch([](auto& a, auto d, auto& stream, float* states,
+                 unsigned* counters) {
+        launch_paged_kv<d>(a, a.lengths_k, a.pages, stream,
+                           {states, counters});
+      });
+}
 
 }  // namespace fa::FA_TARGET

@@ -9,6 +9,7 @@
 #include "05_flash_forward/kernels/decode/03_one_launch.cuh"
 #include "05_flash_forward/kernels/hopper_forward.cuh"
 #include "common/attention/tma_support.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -246,5 +247,26 @@ void launch_decode_wgmma(const Attention<T>& a, const Stream& stream,
   launch(stream, merge_dependent_parts<d, T>, merge, a, states, parts);
 }
 //! [launch]
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(decode, Attention, (const Stream&, float*),
+                 launch_decode_wgmma<64>);
+FA_LAUNCH_16_BIT(decode, Attention, (const Stream&, float*),
+                 launch_decode_wgmma<128>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto decode_step(std::integral_constant<int, 6>, Row row) {
+  return row("06_wgmma", "64 rows: wgmma and TMA", half{}, bfloat16{})
+      .needs(kNeedsHopper)
+      .no_dropout()
+      .head_dims(HeadDims<64, 128>{})
+      .floats(
+          [](const auto& a, auto d) { return decode_wgmma_workspace<d>(a); })
+      .launch([](auto& a, auto d, auto& stream, float* states) {
+        launch_decode_wgmma<d>(a, stream, states);
+      });
+}
 
 }  // namespace fa::FA_TARGET

@@ -7,7 +7,9 @@
 #pragma once
 
 #include "05_flash_forward/kernels/08_edge_masks.cuh"
+#include "common/attention/functor_instances.cuh"
 #include "common/attention/visible_tiles.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -202,5 +204,42 @@ void launch_score_functor(const Attention<T>& a, const Functor& functor,
       });
 }
 //! [launch]
+
+/// launch_score_functor() with the functor of a spec.
+template <int d, class T>
+void launch_functor(const Attention<T>& a, const FunctorSpec& spec,
+                    const Stream& stream, TileKind* workspace) {
+  with_functor(spec, a.length_q, a.length_k, [&](const auto& functor) {
+    launch_score_functor<d>(a, functor, stream, workspace);
+  });
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(functor, Attention,
+                 (const FunctorSpec&, const Stream&, TileKind*),
+                 launch_functor<64>);
+FA_LAUNCH_16_BIT(functor, Attention,
+                 (const FunctorSpec&, const Stream&, TileKind*),
+                 launch_functor<128>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto functor_step(std::integral_constant<int, 1>, Row row) {
+  return row("01_score_functor", "masks and scores by functors", half{},
+             bfloat16{})
+      .needs(kNeedsMma)
+      .no_dropout()
+      .head_dims(HeadDims<64, 128>{})
+      .tile(128, 64, 0, 2, 64)
+      .tile(128, 48, 0, 2, 128)
+      .shared_bytes(
+          [](auto d) { return pipeline_bytes<FunctorTile<d>, half>(); })
+      .array(TileKind{}, [](const auto& a,
+                            auto d) { return score_functor_workspace<d>(a); })
+      .launch([](auto& a, auto d, auto& stream, TileKind* kinds) {
+        launch_functor<d>(a, a.spec, stream, kinds);
+      });
+}
 
 }  // namespace fa::FA_TARGET

@@ -8,7 +8,9 @@
 #pragma once
 
 #include "05_flash_forward/kernels/14_lazy_rescaling.cuh"
+#include "common/attention/functor_instances.cuh"
 #include "common/attention/visible_tiles.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -676,5 +678,38 @@ void launch_persistent_functor(const Attention<T>& a, const Functor& functor,
       });
 }
 //! [launch]
+
+/// launch_persistent_functor() with the functor of a spec.
+template <class T>
+void launch_functor_persistent(const Attention<T>& a, const FunctorSpec& spec,
+                               const Stream& stream, TileKind* kinds,
+                               unsigned* tile_counter) {
+  with_functor(spec, a.length_q, a.length_k, [&](const auto& functor) {
+    launch_persistent_functor(a, functor, stream, kinds, tile_counter);
+  });
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(persistent_functor, Attention,
+                 (const FunctorSpec&, const Stream&, TileKind*, unsigned*),
+                 launch_functor_persistent);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto functor_step(std::integral_constant<int, 2>, Row row) {
+  return row("02_persistent", "functors in persistent blocks", bfloat16{})
+      .hopper()
+      .head_dims(HeadDims<128>{})
+      .tile(128, 128, 0, 2, 128)
+      .persistent()
+      .array(TileKind{}, [](const auto& a,
+                            auto) { return persistent_functor_workspace(a); })
+      .tile_counter()
+      .launch([](auto& a, auto, auto& stream, TileKind* kinds,
+                 unsigned* tile_counter) {
+        launch_functor_persistent(a, a.spec, stream, kinds, tile_counter);
+      });
+}
 
 }  // namespace fa::FA_TARGET

@@ -1,7 +1,7 @@
 #ifdef FA_ENTRIES  // the student's process
 #include "05_flash_forward/exercises/tile_kinds.hpp"
 #include "06_flash_backward/exercises/plain.hpp"
-#include "06_flash_backward/kernels/workspace.cuh"
+#include "06_flash_backward/kernels/gradient.cuh"
 
 namespace {
 

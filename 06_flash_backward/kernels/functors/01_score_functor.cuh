@@ -13,7 +13,10 @@
 
 #include "06_flash_backward/kernels/06_swizzled_pipeline.cuh"
 #include "06_flash_backward/kernels/sink_gradients.cuh"
+#include "common/attention/dual.cuh"
+#include "common/attention/functor_instances.cuh"
 #include "common/attention/visible_tiles.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -267,5 +270,55 @@ void launch_backward_score_functor(const AttentionGradient<T>& a,
   launch(stream, postprocess_d_q<Tile, T>, postprocess_launch<Tile>(a), a);
 }
 //! [launch]
+
+/// launch_backward_score_functor() with the functor of a spec.
+template <int d, class T>
+void launch_backward_functor(const AttentionGradient<T>& a,
+                             const FunctorSpec& spec, const Stream& stream,
+                             TileKind* kinds) {
+  with_functor(spec, a.length_q, a.length_k, [&](const auto& functor) {
+    launch_backward_score_functor<d>(a, functor, stream, kinds);
+  });
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH_16_BIT(backward_functor, AttentionGradient,
+                 (const FunctorSpec&, const Stream&, TileKind*),
+                 launch_backward_functor<64>);
+FA_LAUNCH_16_BIT(backward_functor, AttentionGradient,
+                 (const FunctorSpec&, const Stream&, TileKind*),
+                 launch_backward_functor<128>);
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_functor_step(std::integral_constant<int, 1>, Row row) {
+  return row("01_score_functor", "gradients of masks and scores by functors",
+             half{}, bfloat16{})
+      .needs(kNeedsMma)
+      .no_dropout()
+      .any_order()
+      .head_dims(HeadDims<64, 128>{})
+      .tile(32, 128, 2, 0, 64)
+      .tile(64, 128, 2, 0, 128)
+      .shared_bytes([](auto d) {
+        return swizzled_backward_bytes<FunctorBackwardTile<d>, half>();
+      })
+      .workspace([](auto&, auto d) { return Workspace{d}; })
+      .array(TileKind{},
+             [](const auto& a, auto d) {
+               return backward_functor_workspace<d>(a);
+             })
+      .launch([](auto& a, auto d, auto& stream, TileKind* kinds) {
+        if (a.spec.dual) {
+          const Masked<Window, WithDual<SoftCap>> functor(
+              window_of(a.spec, a.length_k - a.length_q),
+              WithDual<SoftCap>(SoftCap(a.spec.cap)));
+          launch_backward_score_functor<d>(a, functor, stream, kinds);
+        } else {
+          launch_backward_functor<d>(a, a.spec, stream, kinds);
+        }
+      });
+}
 
 }  // namespace fa::FA_TARGET

@@ -9,7 +9,9 @@
 
 #include "06_flash_backward/kernels/12_store_then_reduce.cuh"
 #include "06_flash_backward/kernels/sink_gradients.cuh"
+#include "common/attention/functor_instances.cuh"
 #include "common/attention/visible_tiles.cuh"
+#include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -486,5 +488,41 @@ void launch_backward_hopper_functor(const AttentionGradient<T>& a,
   launch_tma_postprocess<Tile>(maps, stream);
 }
 //! [launch]
+
+/// launch_backward_hopper_functor() with the functor of a spec.
+template <class T>
+void launch_backward_functor_hopper(const AttentionGradient<T>& a,
+                                    const FunctorSpec& spec,
+                                    const Stream& stream, TileKind* kinds) {
+  with_functor(spec, a.length_q, a.length_k, [&](const auto& functor) {
+    launch_backward_hopper_functor(a, functor, stream, kinds);
+  });
+}
+
+/// @cond compiled once for all who launch it: common/gpu/parts.hpp
+FA_LAUNCH(backward_functor_hopper,
+          launch_backward_functor_hopper(const AttentionGradient<bfloat16>&,
+                                         const FunctorSpec&, const Stream&,
+                                         TileKind*));
+/// @endcond
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto backward_functor_step(std::integral_constant<int, 2>, Row row) {
+  return row("02_hopper", "the same with wgmma, TMA and producers",
+             bfloat16{})
+      .hopper()
+      .any_order()
+      .head_dims(HeadDims<128>{})
+      .tile(64, 128, 2, 0, 128)
+      .workspace([](auto&, auto d) {
+        return Workspace{d, true};
+      })
+      .array(TileKind{},
+             [](const auto& a, auto) { return hopper_functor_workspace(a); })
+      .launch([](auto& a, auto, auto& stream, TileKind* kinds) {
+        launch_backward_functor_hopper(a, a.spec, stream, kinds);
+      });
+}
 
 }  // namespace fa::FA_TARGET

@@ -4,8 +4,8 @@
 /// one another, head by head.
 #pragma once
 
+#include "06_flash_backward/kernels/gradient.cuh"
 #include "06_flash_backward/kernels/preprocess.cuh"
-#include "06_flash_backward/kernels/workspace.cuh"
 #include "common/attention/packed.cuh"
 
 namespace fa::FA_TARGET {

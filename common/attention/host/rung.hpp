@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -42,6 +43,8 @@ struct RungInfo {
   std::function<std::size_t(std::int64_t)> shared_bytes{};
   /// For each head_dim whose tiles are of another form.
   std::vector<Tiles> tiles{};
+  /// One head whose timeline is drawn; none where there is no timeline.
+  std::optional<Problem> drawn{};
 
   /// The supported head dimension that is nearest to another one.
   std::int64_t head_dim_near(std::int64_t head_dim) const;
@@ -81,7 +84,7 @@ struct Rung : RungInfo {
     return prepared.result();
   }
 
-  /// What prepare() does for a problem that is supported; given by RungRow.
+  /// What prepare() does for a problem that is supported; given by StepRow.
   std::function<Prepared(const Problem&, const Given&)> start;
 };
 

@@ -1,14 +1,13 @@
 /// @file
-/// A problem of the backward pass in the memory of a device, its workspaces, and the rows of this
-/// lesson's tables of rungs: see common/attention/host/rung_row.cuh.
+/// A problem of the backward pass in the memory of a device, and the rows of this lesson's steps: see common/attention/host/step_row.cuh.
 #pragma once
 
 #include <algorithm>
 #include <memory>
 
-#include "06_flash_backward/kernels/workspace.cuh"
+#include "06_flash_backward/kernels/gradient.cuh"
 #include "06_flash_backward/src/backend.hpp"
-#include "common/attention/host/rung_row.cuh"
+#include "common/attention/host/step_row.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -68,31 +67,9 @@ struct DeviceGradient {
   AttentionGradient<T> a;
 };
 
-// The beginning of a row, for elements of types Ts.
-template <class... Ts>
-auto gradient_rung(const char* name, const char* idea) {
-  return rung_row<Rung, DeviceGradient, Ts...>(name, idea);
-}
-
-// Allocates a workspace and sets the pointers to it.
-template <class T>
-auto allocate_workspace(AttentionGradient<T>& a, const Workspace& what) {
-  const auto memory = std::make_shared<DeviceBuffer<float>>(workspace_floats(a, what));
-  set_workspace(a, memory->data(), what);
-  return memory;
-}
-
-// A rung's workspace: row statistics, and with `sums` an accumulator of dQ with the columns of the
-// kernel, with `semaphores` its semaphores.
-template <bool sums, bool semaphores = false>
-struct RowStatistics {
-  template <class T, class D>
-  auto operator()(AttentionGradient<T>& a, D d) const {
-    return allocate_workspace(a, {sums ? int{d} : 0, semaphores});
-  }
-};
-using DqAccumulator = RowStatistics<true>;
-using DqSemaphores = RowStatistics<true, true>;
-
 }  // namespace
+
+/// What a step is given to make its row.
+using GradientRow = RowMaker<Rung, DeviceGradient>;
+
 }  // namespace fa::FA_TARGET
