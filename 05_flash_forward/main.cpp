@@ -31,16 +31,6 @@ void check_real(const Lesson<Backend>& lesson) {
 // Memory beside inputs and outputs.
 void show_memory(const Lesson<Backend>& lesson) {
   constexpr std::int64_t kDim = 64;
-  const auto row_of = [](const Rung& rung) -> MemoryRow {
-    if (rung.name == "01_unfused") {
-      return {rung.name, "4 N^2", [](auto n) { return 4 * n * n; }};
-    }
-    if (rung.name == "02_flash_1") {
-      return {rung.name, "8 N", [](auto n) { return 8 * n; }};
-    }
-    const std::int64_t counter = rung.tiles.back().persists ? 4 : 0;
-    return {rung.name, std::to_string(counter), [=](auto) { return counter; }};
-  };
   const auto zeros = [](const Problem& problem) {
     const Tensor<float, 4> all(problem.shape_of_q());
     return Inputs{all, all, all};
@@ -49,7 +39,7 @@ void show_memory(const Lesson<Backend>& lesson) {
   attention::show_memory(
       lesson.program, lesson.backends.lab(),
       {{"inputs and outputs", "16 N D + 4 N", [](auto n) { return 4 * (4 * n * kDim + n); }}},
-      row_of, zeros, kDim,
+      zeros, kDim,
       "Bytes of one head: q, k, v, o and LSE in float32, head_dim 64, and the "
       "memory\nthat a kernel allocates in addition\n\n{}");
 }

@@ -131,6 +131,7 @@ template <class Row>
 auto forward_step(std::integral_constant<int, 1>, Row row) {
   return row("01_unfused", "three kernels, scores in global memory", float{})
       .tile(kUnfusedTile, kUnfusedTile, 0, 1)
+      .memory_is("4 N^2", [](auto n, auto) { return 4 * n * n; })
       .floats([](const auto& a, auto) { return unfused_workspace(a); })
       .launch([](auto& a, auto, auto& stream, float* scores) {
         launch_unfused(a, stream, scores);

@@ -104,6 +104,7 @@ auto forward_step(std::integral_constant<int, 2>, Row row) {
   return row("02_flash_1", "outer loop over tiles of keys", float{})
       .head_dims(HeadDims<32, 64, 128>{})
       .tile(kFlash1Queries, kFlash1Keys, 1, 1)
+      .memory_is("8 N", [](auto n, auto) { return 8 * n; })
       .floats([](const auto& a, auto) { return flash_1_workspace(a); })
       .launch([](auto& a, auto, auto& stream, float* sums) {
         launch_flash_1(a, stream, sums);

@@ -184,6 +184,7 @@ auto forward_step(std::integral_constant<int, 14>, Row row) {
       .over_keys(HopperTile128<half>{}, 2)
       .persistent()
       .timeline(HeadDims<128>{}, 256, 512)
+      .memory_is("4", [](auto, auto) { return 4; })
       .tile_counter()
       .launch([](auto& a, auto, auto& stream, unsigned* tile_counter) {
         launch_lazy_rescaling(a, stream, tile_counter);

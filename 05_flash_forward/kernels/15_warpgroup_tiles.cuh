@@ -308,6 +308,7 @@ auto forward_step(std::integral_constant<int, 15>, Row row) {
       .over_keys(HopperTileFor<half, kMlaHeadDim, kMlaHeadDimV>{}, 2)
       .persistent()
       .timeline(HeadDims<64>{}, 384, 512, true)
+      .memory_is("4", [](auto, auto) { return 4; })
       .tile_counter()
       .launch([](auto& a, auto d, auto& stream, unsigned* tile_counter) {
         launch_warpgroup_tiles<d, d.v>(a, stream, tile_counter);

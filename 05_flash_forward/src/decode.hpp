@@ -30,11 +30,6 @@ using Backend = LadderBackend<Rung>;
 /// The backends of this build: the lab first.
 std::vector<Backend> backends();
 
-/// Whether a step reads lengths from the memory of the device.
-inline bool supports_lengths(const Rung& rung) {
-  return rung.name == "04_even_tiles" || rung.name == "05_paged_kv";
-}
-
 /// Random inputs of a problem.
 DecodeInputs decode_inputs(const Problem& problem, Values values, std::uint64_t seed);
 

@@ -19,7 +19,7 @@ void check_steps(cli::Program& program, const Backend& backend, const cli::Kerne
          {AttentionShape{2, 8, 2, 1, 333, 64}, AttentionShape{1, 4, 1, 16, 203, 128}}) {
       const Problem problem = problem_of(Type::kBFloat16, shape, true);
       DecodeInputs inputs = decode_inputs(problem, Values::kNormal, 1);
-      if (supports_lengths(rung) && shape.batch == 2) inputs.lengths_k = {77, 333};
+      if (rung.supports_lengths && shape.batch == 2) inputs.lengths_k = {77, 333};
       const DecodeChecker checker(problem, inputs);
       for (const Verdict& verdict : checker.check(problem.words(), rung.run(problem, inputs))) {
         program.check(verdict);
@@ -105,7 +105,7 @@ void show_decode(cli::Program& program, const cli::KernelOptions& options) {
     for (const Rung& rung : backend.rungs) {
       if (!options.wants(rung.name)) continue;
       // The library launches the others; caches for all of them take long to make.
-      if (options.kernel.empty() && !supports_lengths(rung)) continue;
+      if (options.kernel.empty() && !rung.supports_lengths) continue;
       rows.push_back(time_step(backend, rung, cache, inputs));
       table.add({rung.name, fmt::format("{:.1f}", 1e3 * number_of(rows.back(), "milliseconds")),
                  fmt::format("{:.0f}", number_of(rows.back(), "gigabytes_per_second")),

@@ -27,7 +27,7 @@ using Tests = RungTests<DecodeChecker, flash::decode::backends, flash::decode::d
 void check_inputs(const Problem& problem, const DecodeInputs& inputs) {
   Tests::check_everywhere(problem, inputs, inputs.lengths_k.empty() ? 6 : 2,
                           [&](const flash::decode::Rung& rung) {
-                            return inputs.lengths_k.empty() || supports_lengths(rung);
+                            return inputs.lengths_k.empty() || rung.supports_lengths;
                           });
 }
 
@@ -184,10 +184,10 @@ TEST_CASE("every decode kernel is right in the watched lab, with no finding") {
            {AttentionShape{2, 4, 2, 1, 500, 128}, AttentionShape{2, 4, 2, 1, 5, 64},
             AttentionShape{1, 3, 1, 9, 330, 40}, AttentionShape{2, 4, 2, 16, 3, 64},
             AttentionShape{34, 1, 1, 1, 1100, 8}}) {
-        if (shape.batch == 34 && !supports_lengths(rung)) continue;
+        if (shape.batch == 34 && !rung.supports_lengths) continue;
         const Problem problem = problem_of(rung.types.back(), shape, causal);
         DecodeInputs inputs = flash::decode::decode_inputs(problem, Values::kNormal, 1);
-        if (supports_lengths(rung) && shape.length_k == 500) inputs.lengths_k = {470, 0};
+        if (rung.supports_lengths && shape.length_k == 500) inputs.lengths_k = {470, 0};
         if (shape.batch == 34) {  // more than half of the tiles are of the last two sequences
           inputs.lengths_k.assign(32, 1);
           inputs.lengths_k.insert(inputs.lengths_k.end(), {1100, 1000});

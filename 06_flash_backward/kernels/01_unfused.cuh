@@ -230,6 +230,7 @@ template <class Row>
 auto backward_step(std::integral_constant<int, 1>, Row row) {
   return row("01_unfused", "a kernel for each formula", float{})
       .tile(kUnfusedGradientTile, kUnfusedGradientTile, 1, 1)
+      .memory_is("8 N^2", [](auto n, auto) { return 8 * n * n; })
       .floats([](const auto& a, auto) { return 2 * score_count(a); })
       .launch([](auto& a, auto, auto& stream, float* scores) {
         launch_backward_unfused(a, scores, stream);

@@ -109,6 +109,8 @@ auto backward_step(std::integral_constant<int, 2>, Row row) {
   return row("02_preprocess", "LSE and delta, one sum of each row", float{})
       .head_dims(HeadDims<32, 64, 128, 256>{})
       .tile(kUnfusedGradientTile, kUnfusedGradientTile, 1, 1)
+      .memory_is("8 N^2 + 8 N",
+                 [](auto n, auto) { return 8 * n * n + 8 * n; })
       .workspace([](auto&, auto) { return Workspace{0}; })
       .floats([](const auto& a, auto) { return 2 * score_count(a); })
       .launch([](auto& a, auto d, auto& stream, float* scores) {

@@ -405,6 +405,7 @@ auto backward_step(std::integral_constant<int, 3>, Row row) {
       .head_dims(HeadDims<32, 64, 128, 256>{})
       .tile(FloatBackwardTile<64>::side, FloatBackwardTile<64>::side, 1, 1)
       .shared_bytes([](auto d) { return kTwoKernelsBytes<d>; })
+      .memory_is("8 N", [](auto n, auto) { return 8 * n; })
       .workspace([](auto&, auto) { return Workspace{0}; })
       .launch([](auto& a, auto d, auto& stream) {
         launch_backward_two_kernels<d>(a, stream);

@@ -244,6 +244,8 @@ auto backward_step(std::integral_constant<int, 5>, Row row) {
       .shared_bytes([](auto d) {
         return plain_backward_bytes<PlainBackwardTile<d>, half>();
       })
+      .memory_is("4 N D + 8 N",
+                 [](auto n, auto d) { return 4 * n * d + 8 * n; })
       .workspace([](auto&, auto d) { return Workspace{d}; })
       .launch([](auto& a, auto d, auto& stream) {
         launch_backward_tensor_cores<d>(a, stream);

@@ -346,6 +346,8 @@ auto backward_step(std::integral_constant<int, 6>, Row row) {
       .over_queries(SwizzledBackwardTile<64>{}, kPipelineStages)
       .over_queries(SwizzledBackwardTile<256>{}, kPipelineStages)
       .shared_bytes([](auto d) { return least_keys_bytes<d>(); })
+      .memory_is("4 N D + 8 N",
+                 [](auto n, auto d) { return 4 * n * d + 8 * n; })
       .workspace([](auto&, auto d) { return Workspace{d}; })
       .launch([](auto& a, auto d, auto& stream) {
         launch_backward_swizzled_pipeline<d>(a, stream);

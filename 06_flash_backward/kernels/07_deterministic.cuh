@@ -334,6 +334,7 @@ auto backward_step(std::integral_constant<int, 7>, Row row) {
       .shared_bytes([](auto d) {
         return std::max(least_keys_bytes<d>(), least_queries_bytes<d>());
       })
+      .memory_is("8 N", [](auto n, auto) { return 8 * n; })
       .workspace([](auto&, auto) { return Workspace{0}; })
       .launch([](auto& a, auto d, auto& stream) {
         launch_backward_deterministic<d>(a, stream);

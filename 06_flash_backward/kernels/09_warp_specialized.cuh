@@ -235,6 +235,8 @@ auto backward_step(std::integral_constant<int, 9>, Row row) {
       .over_queries(HopperBackwardTileFor<half, 64>{}, 2)
       .over_queries(HopperBackwardTileFor<half, 128>{}, 2)
       .timeline(HeadDims<128>{}, 256, 256)
+      .memory_is("4 N D + 8 N",
+                 [](auto n, auto d) { return 4 * n * d + 8 * n; })
       .workspace([](auto&, auto d) { return Workspace{d}; })
       .launch([](auto& a, auto d, auto& stream) {
         launch_backward_warp_specialized<d>(a, stream);

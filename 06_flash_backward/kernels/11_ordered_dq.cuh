@@ -262,6 +262,8 @@ auto backward_step(std::integral_constant<int, 11>, Row row) {
       .over_queries(HopperBackwardTileFor<half, 96>{}, 2)
       .over_queries(HopperBackwardTileFor<half, 128>{}, 2)
       .timeline(HeadDims<128>{}, 256, 256)
+      .memory_is("4 N D + 8 N + N / 8 + 4",
+                 [](auto n, auto d) { return 4 * n * d + 8 * n + n / 8 + 4; })
       .workspace([](auto&, auto d) {
         return Workspace{d, true};
       })

@@ -300,6 +300,8 @@ auto backward_step(std::integral_constant<int, 14>, Row row) {
       .any_order()
       .head_dims(HeadDims<64>{})
       .over_queries(HopperBackwardTileFor<half, 64>{}, 2)
+      .memory_is("4 N D + 8 N + N / 8 + 4",
+                 [](auto n, auto d) { return 4 * n * d + 8 * n + n / 8 + 4; })
       .workspace([](auto&, auto d) {
         return Workspace{d, true};
       })

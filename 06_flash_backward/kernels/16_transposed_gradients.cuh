@@ -369,6 +369,7 @@ auto backward_step(std::integral_constant<int, 16>, Row row) {
       .from(kWideHeads)
       .over_queries(TransposedTile<half>{}, TransposedTile<half>::stages)
       .timeline(HeadDims<kTransposedColumns>{}, 256, 256)
+      .memory_is("776 N", [](auto n, auto d) { return (4 * d + 8) * n; })
       .workspace([](auto&, auto d) { return Workspace{d}; })
       .launch([](auto& a, auto, auto& stream) {
         launch_backward_transposed(a, stream);

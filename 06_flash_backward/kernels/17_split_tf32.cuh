@@ -574,6 +574,7 @@ auto backward_step(std::integral_constant<int, 17>, Row row) {
       .over_queries(SplitBackwardTileFor<64>{}, 2)
       .over_queries(SplitBackwardTileFor<128>{}, 1)
       .shared_bytes([](auto d) { return kSplitBackwardBytes<d>; })
+      .memory_is("8 N", [](auto n, auto) { return 8 * n; })
       .workspace([](auto&, auto) { return Workspace{0}; })
       .launch([](auto& a, auto d, auto& stream) {
         launch_backward_split_tf32<d>(a, stream);

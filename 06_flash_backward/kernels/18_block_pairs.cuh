@@ -463,6 +463,7 @@ auto backward_step(std::integral_constant<int, 18>, Row row) {
       .over_queries(PairTile<half, 192>{}, 2)
       .over_queries(PairTile<half, kMlaHeadDimV>{}, 2)
       .cluster(2)
+      .memory_is("776 N", [](auto n, auto d) { return (4 * d + 8) * n; })
       .workspace([](auto&, auto d) { return Workspace{d}; })
       .launch([](auto& a, auto d, auto& stream) {
         launch_backward_pairs<d.v>(a, stream);

@@ -248,6 +248,8 @@ auto backward_step(std::integral_constant<int, 19>, Row row) {
       .over_queries(HopperBackwardTileFor<half, 64>{}, 2)
       .over_queries(HopperBackwardTileFor<half, 96>{}, 2)
       .over_queries(HopperBackwardTileFor<half, 128>{}, 2)
+      .memory_is("4 N D + 8 N + N / 8 + 4",
+                 [](auto n, auto d) { return 4 * n * d + 8 * n + n / 8 + 4; })
       .workspace([](const auto& a, auto d) {
         return Workspace{d, true,
                          d_kv_floats(a, kKeyWarpgroups * kKeys, 2 * d,

@@ -319,6 +319,7 @@ auto backward_step(std::integral_constant<int, 20>, Row row) {
       .over_queries(PairTile<half, kMlaHeadDimV>{}, 2)
       .cluster(2)
       .tile(kWideQueries, kKeys, 2, 2, 256)
+      .memory_is("776 N", [](auto n, auto d) { return (4 * d + 8) * n; })
       .workspace([](const auto& a, auto d) {
         if constexpr (d == kTransposedColumns) {
           return Workspace{

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -33,37 +32,8 @@ void check_real(const Lesson<Backend>& lesson) {
   }
 }
 
-// What a rung allocates beside inputs and gradients, for one head of n queries, n keys and kDim
-// columns. Lengths are multiples of the padding of the workspace.
-constexpr std::int64_t kDim = 64;
-MemoryRow memory_of(const Rung& rung) {
-  const std::string& name = rung.name;
-  if (name == "01_unfused") {
-    return {name, "8 N^2", [](auto n) { return 8 * n * n; }};
-  }
-  if (name == "02_preprocess") {
-    return {name, "8 N^2 + 8 N", [](auto n) { return 8 * n * n + 8 * n; }};
-  }
-  const std::set<std::string> with_semaphores{"11_ordered_dq", "12_store_then_reduce",
-                                              "14_persistent", "15_dependent_launch",
-                                              "19_split_groups"};
-  if (with_semaphores.count(name) > 0) {
-    return {name, "4 N D + 8 N + N / 8 + 4",
-            [](auto n) { return 4 * n * kDim + 8 * n + n / 8 + 4; }};
-  }
-  if (name == "16_transposed_gradients" || name == "18_block_pairs" ||
-      name == "20_split_wide_groups") {
-    return {name, "776 N",  // for 192 columns
-            [](auto n) { return (4 * 192 + 8) * n; }};
-  }
-  // Sums of dQ in float32, where d_q itself has 16 bits and others add to it.
-  if (!rung.deterministic && rung.types.front() != Type::kFloat32) {
-    return {name, "4 N D + 8 N", [](auto n) { return 4 * n * kDim + 8 * n; }};
-  }
-  return {name, "8 N", [](auto n) { return 8 * n; }};
-}
-
 void show_memory(const Lesson<Backend>& lesson) {
+  constexpr std::int64_t kDim = 64;
   std::vector<MemoryRow> own;
   for (const auto& [name, size] : {std::pair{"float32", 4}, {"16 bits", 2}}) {
     own.push_back({fmt::format("inputs and gradients, {}", name),
@@ -74,7 +44,7 @@ void show_memory(const Lesson<Backend>& lesson) {
     const Tensor<float, 4> all(problem.shape_of_q());
     return Inputs{{all, all, all}, all, Tensor<float, 3>({1, 1, problem.shape.length_q}), all};
   };
-  attention::show_memory(lesson.program, lesson.backends.used(), own, memory_of, zeros, kDim,
+  attention::show_memory(lesson.program, lesson.backends.used(), own, zeros, kDim,
                          "Bytes of one head: q, k, v, o, LSE, dO, dQ, dK and dV, head_dim 64, "
                          "and the\nmemory that a kernel allocates in addition\n{}");
 }

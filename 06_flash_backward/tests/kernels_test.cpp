@@ -259,15 +259,14 @@ TEST_CASE("rung 13 supports wide heads only, in 16 bits and without dropout") {
 
 namespace {
 
-// Gradients of a problem, by the rungs for float32 on each backend but the watched one.
+// Gradients of a problem, by the steps for float32 with tiles in dynamic shared memory, on each
+// backend but the watched one.
 template <class Work>
 void with_float_gradients(const Problem& problem, const backward::Inputs& inputs, Work work) {
   for (const Backend& backend : Tests::all()) {
     if (!backend.available || backend.kind == "watched") continue;
     for (const backward::Rung& rung : backend.rungs) {
-      const bool of_interface = rung.name == "03_two_kernels" || rung.name == "04_atomics" ||
-                                rung.name == "17_split_tf32";
-      if (!of_interface || !rung.supports(problem)) continue;
+      if (!rung.shared_bytes || !rung.supports(problem)) continue;
       CAPTURE(backend.kind);
       CAPTURE(rung.name);
       work(rung, rung.run(problem, inputs));

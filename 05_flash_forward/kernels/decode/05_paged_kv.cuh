@@ -179,6 +179,7 @@ auto decode_step(std::integral_constant<int, 5>, Row row) {
       .tile(16, 64, 0, 3, 128)
       .shared_bytes(
           [](auto d) { return decode_bytes<DecodeTile<d, 1>, half>(); })
+      .lengths()
       .floats([](const auto& a, auto d) {
         return even_tiles_workspace<d>(a).states;
       })

@@ -85,6 +85,7 @@ class OneRow {
   template <class... All> OneRow persistent(const All&...) const { return *this; }
   template <class... All> OneRow cluster(const All&...) const { return *this; }
   template <class... All> OneRow shared_bytes(const All&...) const { return *this; }
+  template <class... All> OneRow memory_is(const All&...) const { return *this; }
   template <class... All> OneRow timeline(const All&...) const { return *this; }
   // clang-format on
 

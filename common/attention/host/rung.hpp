@@ -43,6 +43,11 @@ struct RungInfo {
   std::function<std::size_t(std::int64_t)> shared_bytes{};
   /// For each head_dim whose tiles are of another form.
   std::vector<Tiles> tiles{};
+  bool supports_lengths = false;  ///< reads lengths of keys from the memory of the device
+  /// Bytes that it allocates beside its tensors for one head of n queries and n keys, with the d
+  /// columns of its first tiles, and the formula for people; null for none.
+  std::function<std::int64_t(std::int64_t n, std::int64_t d)> memory{};
+  std::string memory_formula = "0";
   /// One head whose timeline is drawn; none where there is no timeline.
   std::optional<Problem> drawn{};
 

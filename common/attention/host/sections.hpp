@@ -171,12 +171,11 @@ struct MemoryRow {
 
 /// Compares the memory that each rung allocates, as the allocator counts it, with a formula.
 /// @param own      rows of what every kernel has
-/// @param row_of   the row of a rung, beside its inputs and results
 /// @param head_dim of the rungs that support it
 /// @param text     the table is printed in place of {}
-template <class Backend, class RowOf, class Zeros>
+template <class Backend, class Zeros>
 void show_memory(cli::Program& program, const Backend& backend, const std::vector<MemoryRow>& own,
-                 RowOf row_of, Zeros zeros, std::int64_t head_dim, const std::string& text) {
+                 Zeros zeros, std::int64_t head_dim, const std::string& text) {
   constexpr std::array<std::int64_t, 4> kLengths{256, 512, 1024, 2048};
   std::vector<std::string> headings{"kernel"};
   for (const std::int64_t n : kLengths) headings.push_back(fmt::format("N = {}", n));
@@ -191,7 +190,9 @@ void show_memory(cli::Program& program, const Backend& backend, const std::vecto
   for (const MemoryRow& row : own) add(row, row.bytes);
   std::int64_t off = 0;
   for (const auto& rung : backend.rungs) {
-    const MemoryRow row = row_of(rung);
+    const MemoryRow row{rung.name, rung.memory_formula, [&](std::int64_t n) {
+                          return rung.memory ? rung.memory(n, rung.tiles.front().head_dim) : 0;
+                        }};
     add(row, [&](std::int64_t n) {
       const Problem problem =
           problem_of(rung.types.front(), {1, 1, 1, n, n, rung.head_dim_near(head_dim)});

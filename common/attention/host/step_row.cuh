@@ -122,6 +122,19 @@ class StepRow {
   // Hopper's instructions; its kernels have no dropout.
   StepRow hopper() const { return needs(kNeedsHopper).no_dropout(); }
 
+  // The kernel reads lengths of keys from the memory of the device.
+  StepRow lengths() const {
+    return changed([](Rung& rung) { rung.supports_lengths = true; });
+  }
+  // What the step allocates for one head: bytes(n, d), see RungInfo::memory.
+  template <class Bytes>
+  StepRow memory_is(const char* formula, Bytes bytes) const {
+    return changed([=](Rung& rung) {
+      rung.memory_formula = formula;
+      rung.memory = bytes;
+    });
+  }
+
   // @{ What a block computes at once, for each form of tiles: a tile of queries, over the keys; a
   // tile of keys, over the queries; or both, in kernels of two loops. With the stages of a loop in
   // shared memory.
