@@ -123,7 +123,7 @@ TEST_CASE("measured timelines are printed and written as a trace file") {
                              json) ==
         "[('process_name', 0), ('work', 100.0), ('work', 10.0), ('waits for matmuls', 880.0), "
         "('scores', 900.0)]\n");
-  CHECK(contains(testing::refusal(command + testing::quoted(file) + " --kernel 16"),
+  CHECK(contains(testing::refusal(command + testing::quoted(file) + " --kernel 15"),
                  "the stamps are of other kernels"));
   CHECK(run(command + testing::quoted(json)).status == 2);
 }
