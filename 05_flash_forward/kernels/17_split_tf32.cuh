@@ -4,7 +4,7 @@
 /// 32 bits: P stays in registers, copies are asynchronous, masks at the edge only.
 #pragma once
 
-#include "05_flash_forward/kernels/08_edge_masks.cuh"
+#include "05_flash_forward/library/mma_loop.cuh"
 #include "common/attention/split_tf32.cuh"
 #include "common/gpu/parts.hpp"
 

@@ -85,22 +85,13 @@ template <class T>
 ForwardKernel sm_80_kernel(const Attention<T>& a,
                            const DeviceProperties& device = device_properties()) {
   if (a.head_dim_v != a.head_dim) return any_gpu_kernel(a);
-  const auto fits = [&](auto tile) {
-    return can_run(device, kNeedsMma.with_shared(pipeline_bytes<decltype(tile), T>()));
-  };
-  const auto kernel = [&](auto tile) {
-    using Tile = decltype(tile);
-    return ForwardKernel{
-        [=](const Stream& stream, unsigned*) { launch_edge_masks<Tile>(a, stream); },
-        "08_edge_masks", Tile::d};
-  };
-  return with_head_dim<32, 64, 128, 256>(a.head_dim, [&](auto head_dim) {
-    constexpr int d = decltype(head_dim)::value;
-    if (fits(ForwardTileFor<d>{})) return kernel(ForwardTileFor<d>{});
-    if constexpr (d == 256) {
-      if (fits(SmallForwardTile256{})) return kernel(SmallForwardTile256{});
+  return with_head_dim<32, 64, 128, 256>(a.head_dim, [&](auto d) {
+    if (!can_run(device, kNeedsMma.with_shared(SmallEdgeMasksBlock<T, d>::shared_bytes))) {
+      return any_gpu_kernel(a);
     }
-    return any_gpu_kernel(a);
+    return ForwardKernel{
+        [=](const Stream& stream, unsigned*) { launch_edge_masks(a, stream, device); },
+        "08_edge_masks", d};
   });
 }
 

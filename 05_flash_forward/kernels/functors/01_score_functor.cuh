@@ -6,7 +6,7 @@
 /// Source: Dong et al., FlexAttention, 2024, section 4.
 #pragma once
 
-#include "05_flash_forward/kernels/08_edge_masks.cuh"
+#include "05_flash_forward/library/mma_loop.cuh"
 #include "common/attention/functor_instances.cuh"
 #include "common/attention/visible_tiles.cuh"
 #include "common/gpu/parts.hpp"

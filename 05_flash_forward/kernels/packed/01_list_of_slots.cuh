@@ -3,7 +3,7 @@
 /// does. Which sequence and which tile follows from its place in a list whose length the host knows.
 #pragma once
 
-#include "05_flash_forward/kernels/08_edge_masks.cuh"
+#include "05_flash_forward/library/mma_loop.cuh"
 #include "common/attention/packed.cuh"
 
 namespace fa::FA_TARGET {
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(Tile::threads, 2)
   if (work.block < 0) return;  // an empty slot
   const auto own = sequence_of(a, sequences.q.range(work.batch),
                                sequences.k.range(work.batch), work.head);
-  edge_masks_block<Tile, false>(own, work.block, work.head, 0);
+  mma_block<Tile, false>(own, work.block, work.head, 0);
 }
 //! [packed]
 
