@@ -66,7 +66,6 @@ __device__ void scale_scores(Accumulators<Tile, Tile::block_n>& s,
 }
 
 /// One step of the online softmax: S becomes P = exp(S - m), l and O are rescaled.
-//! [softmax_step]
 template <class Tile>
 __device__ void softmax_step(Accumulators<Tile, Tile::block_n>& s,
                              Accumulators<Tile, Tile::d>& o,
@@ -100,7 +99,6 @@ __device__ void softmax_step(Accumulators<Tile, Tile::block_n>& s,
     }
   }
 }
-//! [softmax_step]
 
 /// Drops probabilities; l has the sum of all of them.
 template <class Tile, class T>

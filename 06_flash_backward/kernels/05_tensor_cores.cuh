@@ -65,9 +65,8 @@ struct GradientBlock {
                                        load_pair(row + 8 * d + 8)};
 #pragma unroll
       for (int j = 0; j < block_m / 8; ++j) {
-        const T* query = q_smem + (8 * j + g) * d + kk + 2 * t;
-        const std::uint32_t q_frag[2] = {load_pair(query),
-                                         load_pair(query + 8)};
+        const T* q = q_smem + (8 * j + g) * d + kk + 2 * t;
+        const std::uint32_t q_frag[2] = {load_pair(q), load_pair(q + 8)};
         mma_m16n8k16<T>(s[j], k_frag, q_frag);
       }
     }
@@ -86,8 +85,9 @@ struct GradientBlock {
 #pragma unroll
       for (int j = 0; j < d / 8; ++j) {
         const T* column = d_o_smem + (kk + 2 * t) * d + 8 * j + g;
-        const std::uint32_t d_o_frag[2] = {
-            pack2(column[0], column[d]), pack2(column[8 * d], column[9 * d])};
+        const std::uint32_t low = pack2(column[0], column[d]);
+        const std::uint32_t high = pack2(column[8 * d], column[9 * d]);
+        const std::uint32_t d_o_frag[2] = {low, high};
         mma_m16n8k16<T>(sums[j], p_frag, d_o_frag);
       }
     }
@@ -145,6 +145,7 @@ struct GradientBlock {
   /// pass multiplied it by V.
   /// @param s   S^T; P^T on return
   /// @param d_p dP^T; dS^T on return
+  //! [score_gradients]
   static __device__ void score_gradients(Scores& s, Scores& d_p, int j,
                                          const AttentionGradient<T>& a,
                                          const GradientHead<T>& head,
@@ -163,9 +164,11 @@ struct GradientBlock {
       s[j][e] = p * kept;
     }
   }
+  //! [score_gradients]
 
   /// Adds a warp's part of dQ to the accumulator in global memory, in the order of the registers:
   /// the four elements of a lane are neighbours there, and so are the lanes.
+  //! [add_d_q]
   static __device__ void atomic_add_d_q(float* accum, const QuerySums& d_q,
                                         int warp, int lane) {
     constexpr int fragments = d_q_columns / 8;
@@ -180,6 +183,7 @@ struct GradientBlock {
       }
     }
   }
+  //! [add_d_q]
 
   /// Writes a warp's rows of dK or dV, multiplied by a factor.
   static __device__ void store_key_sums(T* rows, std::int64_t stride,

@@ -97,7 +97,6 @@ __device__ void apply_mask_transposed(Scores<Tile>& s,
 /// @param scale      of the scores / ln 2
 /// @param lse_base_2 of the tile's queries
 /// @param lane       in the warp
-//! [recompute]
 template <class Tile>
 __device__ void recompute_probs(Scores<Tile>& s, int j, float scale,
                                 const float* lse_base_2, int lane) {
@@ -111,7 +110,6 @@ __device__ void recompute_probs(Scores<Tile>& s, int j, float scale,
     }
   }
 }
-//! [recompute]
 
 /// dS^T = P^T * (dP^T - delta), elementwise for queries 8 j to 8 j + 7. With dropout, dP^T is that
 /// of the kept probabilities, and P^T is left as the forward pass multiplied it by V.
@@ -155,7 +153,6 @@ __device__ void score_gradients(Scores<Tile>& d_p, Scores<Tile>& p, int j,
 /// @param d_q   what is added
 /// @param warp  of the block
 /// @param lane  in the warp
-//! [add_d_q]
 template <class Tile>
 __device__ void atomic_add_d_q(float* accum, const QuerySums<Tile>& d_q,
                                int warp, int lane) {
@@ -171,7 +168,6 @@ __device__ void atomic_add_d_q(float* accum, const QuerySums<Tile>& d_q,
     }
   }
 }
-//! [add_d_q]
 
 /// dQ = scale d_q_accum, rounded. atomic_add_d_q() left eight neighbours of a row, and of the row
 /// eight below, to four lanes; here one thread has them all.

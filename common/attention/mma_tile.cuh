@@ -31,7 +31,6 @@ __device__ void for_row_pieces(const T* matrix, std::int64_t stride, int row0, i
 
 /// The left operand of P V for 16 keys: accumulators of Q K^T, rounded to T.
 // clang-format off
-//! [operand]
 template <class T, int count>
 __device__ void probs_as_operand(std::uint32_t (&fragment)[4],
                                  const float (&p)[count][4], int key) {
@@ -41,7 +40,6 @@ __device__ void probs_as_operand(std::uint32_t (&fragment)[4],
   fragment[2] = pack2<T>(high[0], high[1]);
   fragment[3] = pack2<T>(high[2], high[3]);
 }
-//! [operand]
 // clang-format on
 /// The same for probabilities that are rounded and packed already.
 template <class T, int count>

@@ -47,9 +47,9 @@ def lesson(path):
 
 
 def kernels(path):
-    """The folder of the kernels that `path` is in, or ""."""
-    found = re.match(r"0\d_\w+/kernels/", path)
-    return found[0] if found else ""
+    """The lesson whose kernels, or library of kernels, have `path`, or ""."""
+    found = re.match(r"(0\d_\w+/)(kernels|library)/", path)
+    return found[1] if found else ""
 
 
 def step(path):
