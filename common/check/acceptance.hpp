@@ -1,5 +1,5 @@
 /// @file
-/// The acceptance rule: when is a result correct?
+/// The acceptance rule, with the tolerance of a comparison: when is a result correct?
 ///
 /// Three tensors are compared. `ref` is lesson 01 in float64 on exactly the inputs that the tested
 /// code saw. `plain` is the textbook algorithm evaluated in the tested code's own storage type; its

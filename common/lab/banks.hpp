@@ -1,6 +1,6 @@
 /// @file
 /// Shared memory, whose 32 banks hand out one word of 4 bytes each in a round: how many rounds a
-/// request of a warp takes, and a picture of them.
+/// request of a warp takes, bank conflicts included, and a picture of them.
 #pragma once
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 /// Source: Dong et al., FlexAttention, 2024, section 4; Shah et al., FlashAttention-3, NeurIPS 2024.
 #pragma once
 
-#include "05_flash_forward/kernels/14_lazy_rescaling.cuh"
+#include "05_flash_forward/library/hopper_loop.cuh"
 #include "common/attention/functor_instances.cuh"
 #include "common/attention/visible_tiles.cuh"
 #include "common/gpu/parts.hpp"
@@ -505,7 +505,7 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     wgmma_wait<0>(s);
     release_k();
     change(s, 0, tiles.masks(tile));
-    lazy_online_softmax<true>(s, rows, rescale, scale);
+    loop_online_softmax<true>(s, rows, rescale, scale);
     set_probs<T, 0>(p, s);
   };
   //! [step]
@@ -533,7 +533,7 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     }
     // P = exp2(scale (S - m))
     const bool rescaled =
-        lazy_online_softmax<masked>(s, rows, rescale, scale);
+        loop_online_softmax<masked>(s, rows, rescale, scale);
     wgmma_wait<0>(o, p);
     release_v();
     set_probs<T, column>(p, s);
@@ -655,7 +655,7 @@ std::int64_t persistent_functor_workspace(const Attention<T>& a) {
 /// Launches the kernel with a block for each SM, or for each tile of queries if these are fewer.
 /// @param a            with a head_dim of at most 128, for which can_use_tma() holds
 /// @param kinds        of the device, persistent_functor_workspace() bytes
-/// @param tile_counter as in launch_lazy_rescaling()
+/// @param tile_counter as in launch_persistent()
 //! [launch]
 template <class T, class Functor>
 void launch_persistent_functor(const Attention<T>& a, const Functor& functor,

@@ -4,7 +4,7 @@
 /// that nothing else changes: see common/attention/packed_maps.cuh.
 #pragma once
 
-#include "05_flash_forward/kernels/14_lazy_rescaling.cuh"
+#include "05_flash_forward/library/hopper_loop.cuh"
 #include "common/attention/packed_maps.cuh"
 
 namespace fa::FA_TARGET {
@@ -110,9 +110,9 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     WarpgroupOutput<Tile> o = {};
     RowState rows = empty_row_state();
     shared.q_pipe[warpgroup].consumer_wait(read.q);
-    lazy_rescaling_mainloop<Tile>(o, rows, shared, read, own.a, query0,
-                                  loaded_tiles<Tile>(own.a, work.block),
-                                  last_store, warpgroup);
+    hopper_mainloop<Tile>(o, rows, shared, read, own.a, query0,
+                          loaded_tiles<Tile>(own.a, work.block), last_store,
+                          warpgroup);
     last_store.issued(
         write_output<Tile>(own, o, rows, shared.q[read.q.stage][warpgroup],
                            query0, work.head, 0),
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
 /// Launches the kernel with a block for each SM, or for each slot if these are fewer.
 /// @param a            with a batch of 1, and all tokens as lengths, for which can_use_packed_tma()
 ///                     holds
-/// @param tile_counter as in launch_lazy_rescaling()
+/// @param tile_counter as in launch_persistent()
 template <class T>
 void launch_packed_persistent(const Attention<T>& a,
                               const PackedSequences& sequences,

@@ -18,7 +18,7 @@
 #include <fmt/format.h>
 
 #include "common/attention/attention.cuh"
-#include "common/attention/host/overlap.hpp"
+#include "common/attention/host/aliasing.hpp"
 #include "common/gpu/launch.cuh"
 #include "common/tensor/tensor.hpp"
 

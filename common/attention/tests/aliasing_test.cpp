@@ -1,4 +1,4 @@
-#include "common/attention/host/overlap.hpp"
+#include "common/attention/host/aliasing.hpp"
 
 #include <cstdint>
 #include <limits>
