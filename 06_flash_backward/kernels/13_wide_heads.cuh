@@ -20,9 +20,6 @@
 
 namespace fa::FA_TARGET {
 
-/// The head dimension from which on this rung takes over.
-constexpr int kWideHeads = 129;
-
 /// Sizes of a kernel.
 /// @tparam head_dim   columns, at least those of the inputs: 192 or 256
 /// @tparam head_dim_v of V and dO: as many, or 128

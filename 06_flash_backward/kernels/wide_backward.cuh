@@ -8,6 +8,9 @@
 
 namespace fa::FA_TARGET {
 
+/// The head dimension from which on these steps take over.
+constexpr int kWideHeads = 129;
+
 /// P = exp2(scale S - LSE).
 /// @param s          S; P on return
 /// @param lse_base_2 of this lane's two rows
