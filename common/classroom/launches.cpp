@@ -4,7 +4,16 @@
 #include <cmath>
 #include <utility>
 
+#include "common/lab/sites.hpp"
+
 namespace fa::classroom {
+
+bool find_lines_by([[maybe_unused]] std::string (*lines)(const std::string& addresses)) {
+#if defined(FA_LAB_WATCHED)
+  lab::own_addr2line = lines;
+#endif
+  return true;
+}
 
 Seen watch(const std::function<void()>& work) {
   Seen seen;
