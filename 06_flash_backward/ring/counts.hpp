@@ -1,6 +1,8 @@
 /// @file
 /// Lesson 06: what each way to distribute attention moves, stores and computes on a rank, from the
-/// layout alone. The program counts the same with MPI and compares.
+/// layout alone, and how long that takes, predicted from FLOPs, bytes and the bandwidth of the links.
+/// The programs count the same as messages arrive, and compare. What the prediction leaves out makes
+/// real runs slower: latencies, launches, partial tiles.
 #pragma once
 
 #include <cstdint>
@@ -39,11 +41,24 @@ RankCounts counts_of(const Problem& problem, Method method, int rank);
 /// The pairs of one head that the busiest rank computes at a step of the ring.
 std::int64_t most_pairs(const Problem& problem, int step);
 
-/// The pairs of one head that the busiest rank computes at each step of the ring, added up: how
-/// long a ring takes that moves all blocks at once.
-std::int64_t pairs_in_step(const Problem& problem);
-
 /// The FLOPs of pairs: 4 head_dim each in the forward pass, 10 head_dim in the backward pass.
 double flops(double pairs, std::int64_t head_dim, bool backward);
+
+/// GPUs and their links; the defaults are those of the data sheets of H100 and H200 SXM.
+struct Machine {
+  double tflops = 989;          ///< TFLOP/s of a GPU: dense bfloat16
+  double link = 450;            ///< GB/s from a GPU to another: half of NVLink's 900 both ways
+  double element = 2;           ///< bytes of an element of Q, K, V and O
+  double gradient_element = 4;  ///< bytes of an element of dK and dV that travel: float32 sums
+};
+
+/// Predicted seconds of a pass.
+/// @param problem with order_of(method)
+double predicted_seconds(const Problem& problem, Method method, bool backward,
+                         const Machine& machine);
+
+/// The speed of all GPUs as a fraction of their number times the speed of one.
+double predicted_efficiency(AttentionShape shape, bool causal, int gpus, Method method,
+                            bool backward, const Machine& machine);
 
 }  // namespace fa::ring

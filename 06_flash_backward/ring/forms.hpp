@@ -12,6 +12,7 @@
 #include "06_flash_backward/ring/04_heads.hpp"
 #include "06_flash_backward/ring/counts.hpp"
 #include "06_flash_backward/src/problem.hpp"
+#include "common/cli/program.hpp"
 #include "common/tensor/random.hpp"
 
 namespace fa::ring {
@@ -134,6 +135,15 @@ struct Reference {
       verdicts.push_back(verdict);
     }
     return verdicts;
+  }
+  /// Reports the largest error of results, relative to its limit.
+  void report(cli::Program& program, const std::string& name, const Results& results) const {
+    double worst = 0;
+    for (const Verdict& verdict : check(results)) {
+      if (!verdict.accepted) program.detail(verdict.report() + "\n");
+      worst = std::max(worst, attention::error_over_tolerance(verdict));
+    }
+    program.check(name + ": error / limit", worst, 1);
   }
 };
 

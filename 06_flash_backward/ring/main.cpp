@@ -8,8 +8,6 @@
 
 #include "06_flash_backward/ring/cpu_engine.hpp"
 #include "06_flash_backward/ring/forms.hpp"
-#include "06_flash_backward/ring/model.hpp"
-#include "common/cli/program.hpp"
 #include "common/cli/table.hpp"
 
 namespace {
@@ -173,13 +171,8 @@ void check_ranks(cli::Program& program, const Choice& choice) {
         results = std::move(own);
       });
       if (results.outputs.o.count() == 0) continue;  // another process has them
-      double worst = 0;
-      for (const Verdict& verdict : reference.check(results)) {
-        if (!verdict.accepted) program.detail(verdict.report() + "\n");
-        worst = std::max(worst, attention::error_over_tolerance(verdict));
-      }
       const auto name = fmt::format("{}, {}", name_of(method), causal ? "causal" : "full");
-      program.check(name + ": error / limit", worst, 1);
+      reference.report(program, name, results);
       program.check_none(name + ": bytes and messages", unexpected, "unexpected count");
     }
   }
