@@ -44,99 +44,38 @@ std::vector<double> differences(std::vector<double> s, const std::vector<double>
   return result;
 }
 
-struct Case {
-  M p, d_p;
-  std::vector<double> right;  // dS, by differences
-  std::vector<double> delta, d_p_sums, column_sums;
-
-  Case(int queries, int keys, double spread)
-      : p(queries, keys), d_p(queries, keys), column_sums(keys, 0.0) {
-    for (int i = 0; i < queries; ++i) {
-      std::vector<double> s, d;
-      for (int j = 0; j < keys; ++j) {
-        const auto place = static_cast<std::uint64_t>(i * keys + j);
-        s.push_back(spread * fa::random_normal(1, place));
-        d.push_back(fa::random_normal(2, place));
-      }
-      const std::vector<double> row = softmax(s), moved = differences(s, d);
-      right.insert(right.end(), moved.begin(), moved.end());
-      double of_row = 0, of_d_p = 0;
-      for (int j = 0; j < keys; ++j) {
-        p(i, j) = row[j];
-        d_p(i, j) = d[j];
-        of_row += row[j] * d[j];
-        of_d_p += d[j];
-        column_sums[j] += row[j] * d[j];
-      }
-      delta.push_back(of_row);
-      d_p_sums.push_back(of_d_p);
-    }
-  }
-};
-
-std::vector<Mistake> mistakes(const Case& c) {
-  const M &p = c.p, &d_p = c.d_p;
-  const auto queries = static_cast<int>(p.rows()), keys = static_cast<int>(p.cols());
-  // dS by some formula of i and j.
-  const auto by = [&](const std::function<double(int, int)>& formula) {
-    std::vector<double> result;
-    for (int i = 0; i < queries; ++i) {
-      for (int j = 0; j < keys; ++j) result.push_back(formula(i, j));
-    }
-    return result;
-  };
-  std::vector<Mistake> result{
-      {"the gradient is zero", by([](int, int) { return 0.0; })},
-      {"delta was left out: each probability of a row depends on all of its scores",
-       by([&](int i, int j) { return p(i, j) * d_p(i, j); })},
-      {"delta is the sum of dP here; it is the sum of P o dP",
-       by([&](int i, int j) { return p(i, j) * (d_p(i, j) - c.d_p_sums[i]); })},
-      {"delta is the sum of P here, which is 1; it is the sum of P o dP",
-       by([&](int i, int j) { return p(i, j) * (d_p(i, j) - 1); })},
-      {"delta is the mean of P o dP here; it is the sum",
-       by([&](int i, int j) { return p(i, j) * (d_p(i, j) - c.delta[i] / keys); })},
-      {"delta continues from the row before: it must begin at 0 in each row", by([&](int i, int j) {
-         const double sum = std::accumulate(c.delta.begin(), c.delta.begin() + i + 1, 0.0);
-         return p(i, j) * (d_p(i, j) - sum);
-       })},
-      {"delta was subtracted after the product with P",
-       by([&](int i, int j) { return p(i, j) * d_p(i, j) - c.delta[i]; })},
-      {"delta was added; it is subtracted",
-       by([&](int i, int j) { return p(i, j) * (d_p(i, j) + c.delta[i]); })},
-      {"the product with P is missing", by([&](int i, int j) { return d_p(i, j) - c.delta[i]; })},
-      {"delta is one value per row of scores, not for each column",
-       by([&](int i, int j) { return p(i, j) * (d_p(i, j) - c.column_sums[j]); })},
-      {"only the diagonal of the Jacobian was used, P (1 - P); each probability of a row depends "
-       "on all of its scores",
-       by([&](int i, int j) { return p(i, j) * (1 - p(i, j)) * d_p(i, j); })},
-      {"the diagonal of the Jacobian was left out: this is -P o delta",
-       by([&](int i, int j) { return -p(i, j) * c.delta[i]; })},
-      {"P was multiplied as a matrix; use cwiseProduct", by([&](int i, int j) {
-         double sum = 0;
-         for (int k = 0; k < std::min(queries, keys); ++k) {
-           sum += p(i, k) * (d_p(k, j) - c.delta[k]);
-         }
-         return sum;
-       })},
-      {"delta is the sum of the element-wise product P o dP, not of a matmul",
-       by([&](int i, int j) {
-         double sum = 0;
-         for (int k = 0; k < std::min(queries, keys); ++k) {
-           sum += p(i, k) * c.d_p_sums[k];
-         }
-         return p(i, j) * (d_p(i, j) - sum);
-       })}};
-  if (queries == keys) {
-    result.push_back({"delta was summed over the columns; it is the sum of each row",
-                      by([&](int i, int j) { return p(i, j) * (d_p(i, j) - c.column_sums[i]); })});
-  }
-  return result;
-}
-
 void grade(int queries, int keys, double spread) {
-  const Case c(queries, keys, spread);
-  const M d_s = call<M>("softmax_backward", c.p, c.d_p);
-  check({"dS", {d_s.data(), d_s.data() + d_s.size()}, keys}, c.right, 1e-8, mistakes(c),
+  M p(queries, keys), d_p(queries, keys);
+  std::vector<double> right;
+  std::vector<double> without_delta, of_d_p, behind_product, not_weighted;
+  for (int i = 0; i < queries; ++i) {
+    std::vector<double> s, d;
+    for (int j = 0; j < keys; ++j) {
+      const auto place = static_cast<std::uint64_t>(i * keys + j);
+      s.push_back(spread * fa::random_normal(1, place));
+      d.push_back(fa::random_normal(2, place));
+    }
+    const std::vector<double> row = softmax(s), moved = differences(s, d);
+    right.insert(right.end(), moved.begin(), moved.end());
+    const double delta = std::inner_product(row.begin(), row.end(), d.begin(), 0.0);
+    const double sum = std::accumulate(d.begin(), d.end(), 0.0);
+    for (int j = 0; j < keys; ++j) {
+      p(i, j) = row[j];
+      d_p(i, j) = d[j];
+      without_delta.push_back(row[j] * d[j]);
+      of_d_p.push_back(row[j] * (d[j] - sum));
+      behind_product.push_back(row[j] * d[j] - delta);
+      not_weighted.push_back(d[j] - delta);
+    }
+  }
+  const M d_s = call<M>("softmax_backward", p, d_p);
+  check({"dS", {d_s.data(), d_s.data() + d_s.size()}, keys}, right, 1e-8,
+        {{"the gradient is zero", std::vector<double>(right.size(), 0)},
+         {"delta was left out: each probability of a row depends on all of its scores",
+          without_delta},
+         {"delta is the sum of dP here; it is the sum of P o dP", of_d_p},
+         {"delta was subtracted after the product with P", behind_product},
+         {"the product with P is missing", not_weighted}},
         fmt::format("{} queries, {} keys", queries, keys));
 }
 

@@ -54,42 +54,35 @@ FA_QUESTIONS {
     return static_cast<double>(n);
   };
   constexpr std::int64_t kGiB = std::int64_t{1} << 30;
-  const std::string wide = "these are elements of 8 bytes; a float32 has 4";
+  const std::string elements = "these are elements; a float32 has 4 bytes";
+  const std::string all_heads = "these are all heads; the question asks for one";
   const auto products = static_cast<double>(multiplications),
              exps = static_cast<double>(exponentials);
   const double n = longest_in(kGiB, 4);
   return {
       exactly("q_bytes", q_bytes,
-              {{q_bytes / 4, "these are elements; a float32 has 4 bytes"},
-               {q_bytes * 2, wide},
+              {{q_bytes / 4, elements},
                {q_bytes / kHeads, fmt::format("this is one head; there are {}", kHeads)}}),
       exactly(
           "s_bytes", s_bytes,
-          {{s_bytes / 4, "these are elements; a float32 has 4 bytes"},
-           {s_bytes * 2, wide},
+          {{s_bytes / 4, elements},
            {s_bytes / kHeads, "this is one head; each head has its own scores"},
            {q_bytes, "this is as large as Q; S has a score for each pair of a query and a key"}}),
       exactly("multiplications", products,
               {{products / kHeadDim,
                 fmt::format("these are the elements of S; each is a sum of {} products", kHeadDim)},
                {products * 2, "additions are counted, too; the question asks for multiplications"},
-               {products * kHeads, "these are all heads; the question asks for one"}}),
+               {products * kHeads, all_heads}}),
       exactly(
           "exponentials", exps,
           {{exps / kTokens,
             "one for each query: that is the number of sums; each score needs its own exponential"},
-           {exps * kHeads, "these are all heads; the question asks for one"},
+           {exps * kHeads, all_heads},
            {exps * kHeadDim,
             fmt::format("the exponential is taken of the score, after the {} products were summed",
                         kHeadDim)}}),
-      exactly(
-          "longest", n,
-          {{longest_in(kGiB, 4 * kHeads),
-            fmt::format("here the scores of {} heads fit together; the question asks for one head",
-                        kHeads)},
-           {longest_in(kGiB, 8), wide},
-           {n - 1, "one more still fits: its scores take 1 GiB exactly"},
-           {longest_in(1000000000, 4), "1 GiB is 2^30 bytes, not 10^9"},
-           {n * 2, "these are 2^30 elements of one byte; a float32 has 4"},
-           {n * n, "this is the number of scores, N^2; the question asks for N"}})};
+      exactly("longest", n,
+              {{longest_in(kGiB, 4 * kHeads), all_heads},
+               {longest_in(1000000000, 4), "1 GiB is 2^30 bytes, not 10^9"},
+               {n * n, "this is the number of scores, N^2; the question asks for N"}})};
 }

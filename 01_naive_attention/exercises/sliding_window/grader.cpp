@@ -44,48 +44,20 @@ void grade(std::int64_t queries, std::int64_t keys, std::int64_t window) {
   const std::string where = fmt::format("{} queries, {} keys, window {}", queries, keys, window);
   const std::int64_t shift = keys - queries;
   const auto mask = [&](const Sees& sees) { return picture(queries, keys, sees); };
-  const auto moved = [&](std::int64_t by) {
-    return mask([=](std::int64_t i, std::int64_t j) {
-      return j <= i + shift + by && j > i + shift + by - window;
-    });
+  // A query sees so many keys, the last of which is its own.
+  const auto from = [&](std::int64_t count) {
+    return mask([=](auto i, auto j) { return j <= i + shift && j > i + shift - count; });
   };
-  check(
-      {"sees", mask([&](std::int64_t i, std::int64_t j) {
-         return bounds.first_key(i) <= j && j < bounds.end_key(i);
-       }),
-       keys},
-      mask(
-          [&](std::int64_t i, std::int64_t j) { return j <= i + shift && j > i + shift - window; }),
-      0,
-      {{"the window is not there: a query sees everything before it",
-        mask([&](std::int64_t i, std::int64_t j) { return j <= i + shift; })},
-       {"first_key is aligned to the top left; query i stands at key i + length_k - length_q",
-        mask([&](std::int64_t i, std::int64_t j) { return j <= i + shift && j > i - window; })},
-       {"first_key is shifted the wrong way; query i stands at key i + length_k - length_q",
-        mask([&](std::int64_t i, std::int64_t j) {
-          return j <= i + shift && j > i - shift - window;
-        })},
-       {"the query itself is one of the window's keys", mask([&](std::int64_t i, std::int64_t j) {
-          return j <= i + shift && j >= i + shift - window;
-        })},
-       {"one key too few: the window counts the query itself, once",
-        mask([&](std::int64_t i, std::int64_t j) {
-          return j <= i + shift && j > i + shift - window + 1;
-        })},
-       {"the window is aligned to the top left; the last query stands at the last key",
-        mask([&](std::int64_t i, std::int64_t j) { return j <= i && j > i - window; })},
-       {"the window ends one key before the query's own", moved(-1)},
-       {"the window ends two keys before the query's own: end_key is one beyond the last key",
-        moved(-2)},
-       {"the window ends one key behind the query's own: end_key itself is not seen", moved(1)},
-       {"a query sees the future, as far as the window", mask([&](std::int64_t i, std::int64_t j) {
-          return j < i + shift + window && j > i + shift - window;
-        })},
-       {"the window does not slide: it begins at multiples of its size",
-        mask([&](std::int64_t i, std::int64_t j) {
-          return j <= i + shift && j >= (i + shift) / window * window;
-        })}},
-      where);
+  check({"sees",
+         mask([&](auto i, auto j) { return bounds.first_key(i) <= j && j < bounds.end_key(i); }),
+         keys},
+        from(window), 0,
+        {{"the window is not there: a query sees everything before it", from(keys + queries)},
+         {"the query itself is one of the window's keys", from(window + 1)},
+         {"one key too few: the window counts the query itself, once", from(window - 1)},
+         {"first_key is aligned to the top left; query i stands at key i + length_k - length_q",
+          mask([&](auto i, auto j) { return j <= i + shift && j > i - window; })}},
+        where);
   for (std::int64_t i = 0; i < queries; ++i) {
     const std::int64_t first = bounds.first_key(i), end = bounds.end_key(i);
     const std::string of = fmt::format("query {} sees {} to {} (case: {}); ", i, first, end, where);
