@@ -1,6 +1,4 @@
 #ifdef FA_ENTRIES  // the student's process
-#include <map>
-
 #include "02_safe_softmax/softmax.hpp"
 
 // What the lesson has is to be written, not called.
@@ -45,31 +43,15 @@ class Tracked {
   bool element_ = false;
 };
 
-// Elements read in all passes. Several reads in a row of one element are one, as a compiler makes
-// them. But a pass may begin with the element with which the one before ended, as a pass backwards
-// does. It has one read apart from others less than elements of all passes; there are fewer such
-// elements than passes.
+// Elements read. Several reads in a row of one element are one, as a compiler makes them.
 std::int64_t reads_of(const std::vector<const Tracked*>& accesses) {
-  struct Reads {
-    std::int64_t apart = 0, all = 0;
-  };
-  std::map<const Tracked*, Reads> of_element;
+  std::int64_t reads = 0;
   const Tracked* last = nullptr;
   for (const Tracked* const element : accesses) {
-    if (element != nullptr) {
-      Reads& reads = of_element[element];
-      reads.apart += element != last;
-      ++reads.all;
-    }
+    reads += element != nullptr && element != last;
     last = element;
   }
-  std::int64_t apart = 0, turns = 0, passes = 0;
-  for (const auto& [element, reads] : of_element) passes = std::max(passes, reads.apart);
-  for (const auto& [element, reads] : of_element) {
-    apart += reads.apart;
-    turns += reads.apart == passes - 1 && reads.all >= passes;
-  }
-  return turns < passes ? apart + turns : apart;
+  return reads;
 }
 
 }  // namespace
@@ -142,19 +124,15 @@ void grade(const std::vector<double>& scores, const std::string& where) {
     l += e;
     stalls = fa::safe::rounded<half>(stalls + e);
   }
-  std::vector<double> right, undivided, stalled, unshifted, plain, of_y, added;
-  double plain_l = 0;
-  for (const double v : s) plain_l += fa::safe::exp_in<half>(v);
+  std::vector<double> right, undivided, stalled, unshifted;
+  double unshifted_l = 0;
+  for (const double v : s) unshifted_l += fa::safe::exp_in<half>(v);
   for (const double v : s) {
     const double e = fa::safe::exp_in<half>(v - shift);
     right.push_back(fully_masked ? 0 : e / l);
     undivided.push_back(e);
     stalled.push_back(e / stalls);
-    unshifted.push_back(fa::safe::exp_in<half>(v) / plain_l);
-    plain.push_back(fa::safe::exp_in<half>(v));
-    of_y.push_back(fa::safe::rounded<half>(
-        e / (static_cast<double>(n) * fa::safe::exp_in<half>(kUntouched - shift))));
-    added.push_back(fa::safe::rounded<half>(fa::safe::exp_in<half>(v + shift) / l));
+    unshifted.push_back(fa::safe::exp_in<half>(v) / unshifted_l);
   }
   // Two roundings to float16 of a probability, each half an epsilon, and the wide sum.
   const double largest = *std::max_element(right.begin(), right.end());
@@ -162,10 +140,7 @@ void grade(const std::vector<double>& scores, const std::string& where) {
       {"nothing was written", std::vector<double>(s.size(), kUntouched)},
       {"the exponentials were not divided by their sum", undivided},
       {"the sum is kept in 16 bits, where it stops growing", stalled},
-      {"the maximum was not subtracted: e^x overflows beyond 11 in float16", unshifted},
-      {"e^x is neither shifted nor divided: the row was taken for one of -infinity", plain},
-      {"the sum is over y, which holds no scores", of_y},
-      {"the maximum was added in the exponent of a probability; it is subtracted", added}};
+      {"the maximum was not subtracted: e^x overflows beyond 11 in float16", unshifted}};
   if (fully_masked) {
     mistakes = {
         {"a row of -infinity sees no key: -infinity - -infinity and 0 / 0 are NaN, and its "
@@ -207,65 +182,24 @@ void grade_roundings(std::uint64_t seed) {
   const std::vector<double> s = numbers(x);
   const double m = *std::max_element(s.begin(), s.end());
   const auto exp_t = [=](double v) { return exp_in<half>(v - m); };
-  const auto exact = [=](double v) { return std::exp(v - m); };
   const auto narrow = [=](double v) { return exp_in<half>(rounded<half>(v - m)); };
-  double l = 0, exact_l = 0, narrow_l = 0, of_narrow = 0;
-  for (const double v : s) {
-    l = rounded<float>(l + exp_t(v));
-    exact_l += exact(v);
-    of_narrow += narrow(v);
-    narrow_l = rounded<half>(narrow_l + narrow(v));
-  }
-  fa::Tensor<half, 1> y = call<Result>("safe_softmax", x, unset).first;
-  const std::int64_t off = different(y, s, exp_t, l);
-  // The likeliest mistake is the one that explains most probabilities.
-  const std::vector<std::pair<std::int64_t, const char*>> mistakes{
-      {different(y, s, exact, exact_l), "the exponentials were not rounded to T: exp_in<T>"},
-      {different(y, s, exact, l),
-       "the exponentials of the third pass were not rounded to T: exp_in<T>"},
-      {different(y, s, exp_t, exact_l),
-       "the exponentials of the second pass were not rounded to T: exp_in<T>"},
-      {different(y, s, exp_t, rounded<half>(l)),
-       "the sum was rounded to T before the division; it stays in A"},
-      {different(y, s, narrow, of_narrow),
-       "the differences were rounded to T; they are rounded to A: rounded<A>"}};
-  const auto& [unlike, says] = *std::min_element(
-      mistakes.begin(), mistakes.end(), [](auto& a, auto& b) { return a.first < b.first; });
+  double l = 0;
+  for (const double v : s) l = rounded<float>(l + exp_t(v));
+  const std::int64_t off = different(call<Result>("safe_softmax", x, unset).first, s, exp_t, l);
   require(off <= kFew,
-          fmt::format("{} of {} probabilities differ in their last bits: {}", off, kScores,
-                      unlike <= kFew ? says
-                                     : "each exponential is rounded to T, exp_in<T>, and "
-                                       "differences and partial sums to A, rounded<A>"));
-  y = call<fa::Tensor<half, 1>>("narrow", x, unset);
-  std::int64_t wide = different(y, s, narrow, narrow_l);
+          fmt::format("{} of {} probabilities differ in their last bits: each exponential is "
+                      "rounded to T, exp_in<T>, and differences and partial sums to A, rounded<A>",
+                      off, kScores));
   // Another order of the sum gives another number of 16 bits.
-  for (double sum = rounded<half>(0.85 * l); wide > kFew && sum < 1.15 * l;
+  const auto y = call<fa::Tensor<half, 1>>("narrow", x, unset);
+  std::int64_t least = kScores;
+  for (double sum = rounded<half>(0.85 * l); least > kFew && sum < 1.15 * l;
        sum += std::exp2(std::floor(std::log2(sum)) - 10)) {
-    wide = std::min(wide, different(y, s, narrow, sum));
+    least = std::min(least, different(y, s, narrow, sum));
   }
-  require(wide <= kFew, fmt::format("with A = float16, {} of {} probabilities differ; each "
-                                    "difference and each partial sum is rounded to A: rounded<A>",
-                                    wide, kScores));
-}
-
-// Refuses a sum that is rounded once, in whatever order its terms are added. A sum of rounded
-// partial sums may be what is nearest to the exact one, in some rows.
-void grade_partial_sums() {
-  constexpr int kRows = 64;
-  for (std::uint64_t seed = 3; seed < 3 + kRows; ++seed) {
-    const fa::Tensor<half, 1> x = random_row(seed), unset({kScores});
-    const std::vector<double> s = numbers(x);
-    const double m = *std::max_element(s.begin(), s.end());
-    const auto narrow = [=](double v) { return exp_in<half>(rounded<half>(v - m)); };
-    double l = 0;
-    for (const double v : s) l += narrow(v);
-    const auto y = call<fa::Tensor<half, 1>>("narrow", x, unset);
-    if (different(y, s, narrow, rounded<half>(l)) > kFew) return;
-  }
-  refuse(
-      fmt::format("with A = float16 the sum was rounded only at the end, in each of {} rows; each "
-                  "partial sum is rounded to A: rounded<A>",
-                  kRows));
+  require(least <= kFew, fmt::format("with A = float16, {} of {} probabilities differ; each "
+                                     "difference and each partial sum is rounded to A: rounded<A>",
+                                     least, kScores));
 }
 
 }  // namespace
@@ -282,7 +216,6 @@ FA_STAGE(odd) {
   grade({kMasked, kMasked}, "-inf -inf");
   grade(std::vector<double>(5000, 3.0), "5000 equal scores");
   for (const std::uint64_t seed : {3, 4, 5}) grade_roundings(seed);
-  grade_partial_sums();
 }
 
 FA_STAGE(traffic) {
@@ -292,7 +225,8 @@ FA_STAGE(traffic) {
   note("elements read, by your count", traffic.reads);
   note("elements written, by your count", traffic.writes);
   const auto [reads, writes] = call<std::pair<std::int64_t, std::int64_t>>("accesses", 100);
-  require(traffic.passes != 3 || (reads == 300 && writes == 100),
+  // A pass may begin with the element with which the one before ended.
+  require(traffic.passes != 3 || (reads >= 298 && reads <= 300 && writes == 100),
           fmt::format("100 elements were read {} times and written {} times; three passes read "
                       "each once, and the last one writes. (Each call of row_max(s) is a pass.)",
                       reads, writes));
