@@ -45,91 +45,23 @@ namespace {
 using W = online::BaseE<double>;
 constexpr double kMasked = W::neg_inf;
 
-// What else is often written.
-struct NothingRescaled : online::Unnormalised {
+double one(double, double) {
+  return 1;
+}
+double zero(double, double) {
+  return 0;
+}
+double plain_exp(double a, double b) {
+  return std::exp(a - b);
+}
+// A step with another rescale factor, or another weight of the new key.
+template <double (*rescale)(double m, double m_new), double (*weight)(double s, double m)>
+struct With : online::Unnormalised {
   template <class S>
   static void step(S& x, double s, double v) {
-    const double m = std::max(x.m, s), p = W::exp_diff(s, m);
-    x.l += p;
-    x.o += p * v;
-    x.m = m;
-  }
-};
-struct MaximumNotKept : online::Unnormalised {
-  template <class S>
-  static void step(S& x, double s, double v) {
-    const double m = x.m;
-    online::Unnormalised::step(x, s, v);
-    x.m = m;
-  }
-};
-struct OldMaximum : online::Unnormalised {
-  template <class S>
-  static void step(S& x, double s, double v) {
-    const double m = std::max(x.m, s), p = W::exp_diff(s, x.m);
-    x.l = W::exp_diff(x.m, m) * x.l + p;
-    x.o = W::exp_diff(x.m, m) * x.o + p * v;
-    x.m = m;
-  }
-};
-struct SmallerMaximum : online::Unnormalised {
-  template <class S>
-  static void step(S& x, double s, double v) {
-    const double m = std::min(x.m, s);
-    const double rescale = W::exp_diff(x.m, m), p = W::exp_diff(s, m);
-    x.l = rescale * x.l + p;
-    x.o = rescale * x.o + p * v;
-    x.m = m;
-  }
-};
-struct NotTakenIn : online::Unnormalised {
-  template <class S>
-  static void step(S& x, double s, double) {
-    x.m = std::max(x.m, s);
-  }
-};
-
-// The last score in place of the largest.
-struct LastScore : online::Unnormalised {
-  template <class S>
-  static void step(S& x, double s, double v) {
-    const double rescale = W::exp_diff(x.m, s);
-    x.l = rescale * x.l + W::exp_diff(s, s);
-    x.o = rescale * x.o + W::exp_diff(s, s) * v;
-    x.m = s;
-  }
-};
-// Counts keys, or adds values, without the weight of the new key.
-template <bool of_l, bool of_o>
-struct NoWeight : online::Unnormalised {
-  template <class S>
-  static void step(S& x, double s, double v) {
-    const double m = std::max(x.m, s);
-    const double rescale = W::exp_diff(x.m, m), p = W::exp_diff(s, m);
-    x.l = rescale * x.l + (of_l ? 1 : p);
-    x.o = rescale * x.o + (of_o ? 1 : p) * v;
-    x.m = m;
-  }
-};
-// std::exp() of a difference, which is NaN while all keys are masked.
-struct PlainExp : online::Unnormalised {
-  template <class S>
-  static void step(S& x, double s, double v) {
-    const double m = std::max(x.m, s);
-    const double rescale = std::exp(x.m - m), p = std::exp(s - m);
-    x.l = rescale * x.l + p;
-    x.o = rescale * x.o + p * v;
-    x.m = m;
-  }
-};
-// e^(m_new - m_old), which is infinite at the first key.
-struct InvertedAtOnce : online::Unnormalised {
-  template <class S>
-  static void step(S& x, double s, double v) {
-    const double m = std::max(x.m, s), p = W::exp_diff(s, m);
-    const double rescale = W::exp_diff(m, x.m);
-    x.l = rescale * x.l + p;
-    x.o = rescale * x.o + p * v;
+    const double m = std::max(x.m, s), r = rescale(x.m, m), p = weight(s, m);
+    x.l = r * x.l + p;
+    x.o = r * x.o + p * v;
     x.m = m;
   }
 };
@@ -162,49 +94,24 @@ std::vector<double> by_definition(const std::vector<double>& scores) {
 }
 
 void check_row(const std::vector<double>& scores) {
-  namespace wrong = online::wrong;
   std::string where = "scores";
   for (const double s : scores) where += " " + text(s);
   where += "; m, l, O, O / l";
   const auto out = call<std::vector<double>>("row", scores);
   check(
       {"state", out}, by_definition(scores), 1e-12,
-      {{"the sum l and the output O do not take in the new key", after<NotTakenIn>(scores)},
+      {{"the sum l and the output O do not take in the new key", after<With<one, zero>>(scores)},
        {"a masked key makes the state NaN: with std::exp() the difference -infinity - -infinity "
         "is NaN; W::exp_diff() gives 0 there",
-        after<PlainExp>(scores)},
-       {"m was set to s, the last score; it is the larger one of m and s",
-        after<LastScore>(scores)},
-       {"the new key is added to l as 1; its term is e^(s - m)",
-        after<NoWeight<true, false>>(scores)},
-       {"v is added to O without its weight e^(s - m)", after<NoWeight<false, true>>(scores)},
-       {"the new key is added without its weight: 1 to l, v to O; the weight is e^(s - m)",
-        after<NoWeight<true, true>>(scores)},
+        after<With<plain_exp, plain_exp>>(scores)},
        {"neither l nor O was rescaled when the maximum rose: was m overwritten before the rescale "
         "factor was computed?",
-        after<NothingRescaled>(scores)},
+        after<With<one, W::exp_diff>>(scores)},
        {"the sum l was not rescaled when the maximum rose: it is too large by e^(m_new - m_old)",
-        after<wrong::SumNotRescaled>(scores)},
-       {"the output O was not rescaled when the maximum rose",
-        after<wrong::OutputNotRescaled>(scores)},
-       {"the rescale factor is inverted: e^(m_new - m_old) is infinite at the first key, where "
-        "m_old is -infinity",
-        after<InvertedAtOnce>(scores)},
+        after<online::wrong::SumNotRescaled>(scores)},
        {"this is the form of FlashAttention-1, in which O is divided by l in each step; here "
         "output() divides, so O must stay a sum",
-        after<NormalisedInStep>(scores)},
-       {"the rescale factor is inverted: it is e^(m_old - m_new), which is at most 1",
-        after<wrong::InvertedCorrection>(scores)},
-       {"the new term is divided by l in the step, the earlier ones are not: P is normalised and "
-        "O is not. And output() divides again",
-        after<wrong::DividedTwice>(scores)},
-       {"the maximum m was not stored: the next step takes it for that of no keys",
-        after<MaximumNotKept>(scores)},
-       {"the smaller of m and s was taken: m is the largest score so far",
-        after<SmallerMaximum>(scores)},
-       {"the exponential of the new key is relative to the old maximum, which is -infinity at "
-        "first",
-        after<OldMaximum>(scores)}},
+        after<NormalisedInStep>(scores)}},
       where);
 }
 
