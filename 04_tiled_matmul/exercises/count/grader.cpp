@@ -36,9 +36,6 @@ FA_QUESTIONS {
                   {{of_shared,
                     "this is reading and writing whole rows; the naive kernel writes a column with "
                     "each warp"},
-                   {2 * numbers,
-                    "here reading takes a sector for each number, too; lanes read neighbours, 8 of "
-                    "them in a sector"},
                    {numbers,
                     "these are the sectors that are written; those that are read count as well"}}),
           exactly("shared_sectors", of_shared,

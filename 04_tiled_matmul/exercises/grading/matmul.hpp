@@ -1,5 +1,6 @@
 /// @file
-/// For graders of matmuls: what becomes of the identity tells which element is taken for which.
+/// For graders of matmuls: the reference, and the comparison. What becomes of the identity tells
+/// which element is taken for which.
 #pragma once
 
 #include <cmath>
@@ -7,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/classroom/grader.hpp"
+#include "common/classroom/lab.hpp"
 
 namespace fa::classroom {
 
@@ -19,14 +20,47 @@ using Multiply =
 /// How a kernel's A is stored: [m, k] or [k, m].
 enum class StoredA { kByRows, kByColumns };
 
+/// The sizes of C = A B, C is [m, n].
+struct MatmulSizes {
+  int m, n, k;
+  StoredA stored = StoredA::kByRows;
+};
+
+/// Small whole numbers, whose sums are exact.
+inline std::vector<float> whole_numbers(std::int64_t count, std::uint64_t seed) {
+  std::vector<float> result;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto bits = fa::random_bits(seed, static_cast<std::uint64_t>(i));
+    result.push_back(static_cast<float>(bits % 9) - 4);
+  }
+  return result;
+}
+
+/// The reference for C.
+inline std::vector<double> matmul(const std::vector<float>& a, const std::vector<float>& b,
+                                  const MatmulSizes& s) {
+  std::vector<double> c;
+  for (int i = 0; i < s.m; ++i) {
+    for (int j = 0; j < s.n; ++j) {
+      double sum = 0;
+      for (int l = 0; l < s.k; ++l) {
+        const int of_a = s.stored == StoredA::kByRows ? i * s.k + l : l * s.m + i;
+        sum += double{a[of_a]} * b[l * s.n + j];
+      }
+      c.push_back(sum);
+    }
+  }
+  return c;
+}
+
 /// Refuses a wrong matmul by an example: with the identity for A, C should be
 /// B, and the other way round. Returns where both are right.
-/// @param m, n, k of C = A B; a sum of numbers up to 128 must be exact
-inline void explain_matmul(const Multiply& multiply, int m, int n, int k,
-                           StoredA stored = StoredA::kByRows) {
-  const auto matmul = [&](const Element& a, const Element& b) {
+/// A sum of numbers up to 128 must be exact.
+inline void explain_matmul(const Multiply& multiply, const MatmulSizes& sizes) {
+  const auto [m, n, k, stored] = sizes;
+  const auto product = [&, m = m, n = n, k = k, by_rows = stored == StoredA::kByRows](
+                           const Element& a, const Element& b) {
     std::vector<float> of_a, of_b;
-    const bool by_rows = stored == StoredA::kByRows;
     for (int i = 0; i < m * k; ++i) {
       of_a.push_back(by_rows ? a(i / k, i % k) : a(i % m, i / m));
     }
@@ -38,8 +72,8 @@ inline void explain_matmul(const Multiply& multiply, int m, int n, int k,
   const Element col_number = [](int, int col) { return static_cast<float>(col + 1); };
   for (const bool of_b : {true, false}) {
     // The other matrix holds in each element its row, then its column.
-    const auto rows = of_b ? matmul(identity, row_number) : matmul(row_number, identity);
-    const auto cols = of_b ? matmul(identity, col_number) : matmul(col_number, identity);
+    const auto rows = of_b ? product(identity, row_number) : product(row_number, identity);
+    const auto cols = of_b ? product(identity, col_number) : product(col_number, identity);
     const char* const other = of_b ? "B" : "A";
     const int rows_of = of_b ? k : m, cols_of = of_b ? n : k;
     int wrong = 0;
@@ -74,6 +108,17 @@ inline void explain_matmul(const Multiply& multiply, int m, int n, int k,
                     "{} (m {}, n {}, k {})",
                     what, of_b ? "A" : "B", other, wrong, m * n, example, m, n, k));
   }
+}
+
+/// Refuses a wrong C: by a mistake, or what the lab found, else by an example.
+inline void check_matmul(const Seen& seen, const std::vector<Reason>& reasons,
+                         const std::vector<double>& out, const std::vector<double>& right,
+                         double tolerance, const MatmulSizes& s, const Multiply& multiply,
+                         const std::vector<Mistake>& mistakes = {}) {
+  const Table c{"C", out, s.n};
+  if (unexplained(seen, c, right, tolerance, mistakes)) explain_matmul(multiply, s);
+  check_result(seen, reasons, c, right, tolerance, mistakes,
+               fmt::format("m {}, n {}, k {}", s.m, s.n, s.k));
 }
 
 }  // namespace fa::classroom

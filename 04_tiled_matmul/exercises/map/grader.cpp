@@ -13,12 +13,8 @@ PuzzleCase make(int n) {
   const std::vector<float>& x = c.puzzle.in[0];
   const auto of = [&](auto f) { return made(n, [&](std::int64_t i) { return f(double{x[i]}); }); };
   c.right = of([](double a) { return 1.8 * a + 32; });
-  c.mistakes = {
-      {"9 / 5 is 1: a quotient of integers is rounded down. Write 1.8f",
-       of([](double a) { return a + 32; })},
-      {"32 was added before the multiplication", of([](double a) { return 1.8 * (a + 32); })},
-      {"this is the way back, from Fahrenheit to Celsius",
-       of([](double a) { return (a - 32) / 1.8; })}};
+  c.mistakes = {{"9 / 5 is 1: a quotient of integers is rounded down. Write 1.8f",
+                 of([](double a) { return a + 32; })}};
   if (n > 1) {
     std::vector<double> one(static_cast<std::size_t>(n), NAN);
     one[0] = c.right[0];

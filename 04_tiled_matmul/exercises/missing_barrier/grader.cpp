@@ -20,50 +20,39 @@ FA_ENTRY(matmul, [](const std::vector<float>& a, const std::vector<float>& b, in
   return b_transposed ? matmul<true>(a, b, m, n, k) : matmul<false>(a, b, m, n, k);
 });
 #else  // the grader
-#include "common/classroom/lab.hpp"
+#include "04_tiled_matmul/exercises/grading/matmul.hpp"
 
 using namespace fa::classroom;
 
 namespace {
 
-struct Case : Launched {
-  std::vector<double> right, floored;
-};
+const std::vector<Reason> kReasons = {
+    {"barrier", "some threads never come to the barrier: those outside of C must wait, too"},
+    {"out of bounds", "it writes beside C: the tail is not masked"},
+    {"unwritten", "the first barrier is missing: the tiles are read before they are there"},
+    {"race", "two threads use the same element, and nothing orders them"}};
 
-template <bool b_transposed>
-Case run(int m, int n, int k) {
-  Case result;
-  const std::vector<float> a = random_floats(std::int64_t{m} * k, 1),
-                           b = random_floats(std::int64_t{n} * k, 2);
-  const int whole = k < 32 ? k : k / 32 * 32;
-  for (int i = 0; i < m; ++i) {
-    for (int j = 0; j < n; ++j) {
-      double sum = 0;
-      for (int l = 0; l < k; ++l) {
-        if (l == whole) result.floored.push_back(sum);
-        sum += static_cast<double>(a[i * k + l]) * b[b_transposed ? j * k + l : l * n + j];
-      }
-      result.right.push_back(sum);
-    }
+Launched multiply(const std::vector<float>& a, std::vector<float> b, const MatmulSizes& s,
+                  bool b_transposed) {
+  if (b_transposed) {
+    const std::vector<float> rows = b;
+    for (int i = 0; i < s.k * s.n; ++i) b[i % s.n * s.k + i / s.n] = rows[i];
   }
-  static_cast<Launched&>(result) = call<Launched>("matmul", a, b, m, n, k, b_transposed);
-  return result;
+  return call<Launched>("matmul", a, b, s.m, s.n, s.k, b_transposed);
 }
 
-template <bool b_transposed>
-void grade(int m, int n, int k) {
-  const Case c = run<b_transposed>(m, n, k);
+Seen run(const MatmulSizes& s) {
+  return multiply(random_floats(s.m * s.k, 1), random_floats(s.k * s.n, 2), s, true).seen;
+}
+
+void grade(const MatmulSizes& s, bool b_transposed = false) {
+  const std::vector<float> a = random_floats(s.m * s.k, 1), b = random_floats(s.k * s.n, 2);
+  const Launched c = multiply(a, b, s, b_transposed);
   // float32 sums of k terms of size 1, many times over.
-  const double tolerance = 4e-6 * k;
-  check_result(
-      c.seen,
-      {{"barrier", "some threads never come to the barrier: those outside of C must wait, too"},
-       {"out of bounds", "it writes beside C: the tail is not masked"},
-       {"unwritten", "the first barrier is missing: the tiles are read before they are there"},
-       {"race", "two threads use the same element, and nothing orders them"}},
-      {"c", c.out, n}, c.right, tolerance,
-      {{"the last, ragged tile of the sum is left out", c.floored}},
-      fmt::format("m {}, n {}, k {}{}", m, n, k, b_transposed ? ", B transposed" : ""));
+  check_matmul(c.seen, kReasons, c.out, matmul(a, b, s), 4e-6 * s.k, s,
+               [=](const auto& of_a, const auto& of_b) {
+                 return multiply(of_a, of_b, s, b_transposed).out;
+               });
 }
 
 }  // namespace
@@ -75,29 +64,28 @@ FA_STAGE(found) {
 }
 
 FA_STAGE(easy) {
-  grade<false>(31, 31, 31);
-  grade<false>(32, 64, 32);
+  grade({31, 31, 31});
+  grade({32, 64, 32});
 }
 
 FA_STAGE(odd) {
-  grade<false>(32, 32, 64);
-  grade<false>(31, 33, 65);
-  grade<true>(33, 31, 70);
-  grade<true>(1, 5, 3);
+  grade({32, 32, 64});
+  grade({31, 33, 65});
+  grade({33, 31, 70}, true);
+  grade({1, 5, 3}, true);
 }
 
 FA_STAGE(races) {
-  const Case c = run<true>(33, 40, 64);
-  require_no_races(c.seen);
+  require_no_races(run({33, 40, 64}));
 }
 
 FA_STAGE(traffic) {
-  const Case c = run<true>(64, 64, 64);
-  needs_watching(c.seen);
+  const Seen seen = run({64, 64, 64});
+  needs_watching(seen);
   // Reading A's tile is one word for a warp, B's a row: one wavefront each, and one for each store.
   const std::int64_t budget = 2 * 64 * 64 * 64 / 32 + 4 * 64 * 64 * 2 / 32;
-  note("wavefronts of shared memory", c.seen.wavefronts);
-  require(c.seen.wavefronts <= budget,
-          fmt::format("bank conflicts: {} wavefronts, and {} would do", c.seen.wavefronts, budget));
+  note("wavefronts of shared memory", seen.wavefronts);
+  require(seen.wavefronts <= budget,
+          fmt::format("bank conflicts: {} wavefronts, and {} would do", seen.wavefronts, budget));
 }
 #endif

@@ -27,8 +27,7 @@ FA_QUESTIONS {
   const double bytes = TileA::bytes + TileB::bytes;
   return {exactly("stage", stage,
                   {{kTile / kStages, "this is the round; the stage is the remainder"},
-                   {stage - 1, "tiles are numbered from 0: tile 0 is in stage 0"},
-                   {stage + 1, "stages are numbered from 0"}}),
+                   {stage + 1, "stages and tiles are numbered from 0"}}),
           exactly("consumer_parity", parity,
                   {{1 - parity,
                     "the first round has parity 0: the consumer waits for the parity of its round"},
@@ -40,7 +39,6 @@ FA_QUESTIONS {
           exactly("expected_bytes", bytes,
                   {{bytes / 2, "an element has two bytes"},
                    {TileA::bytes, "this is A alone; both tiles report to the barrier"},
-                   {TileB::bytes, "this is B alone; both tiles report to the barrier"},
                    {2 * bytes, "an element has two bytes, not four"}}),
           exactly("element_bytes", element,
                   {{kRow * kPanelBytes + 2 * kCol,

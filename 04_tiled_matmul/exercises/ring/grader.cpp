@@ -35,6 +35,8 @@ FA_ENTRY(run, [](const std::vector<float>& numbers, int tiles) {
   return std::pair(result, error);
 });
 #else  // the grader
+#include <numeric>
+
 #include "common/classroom/lab.hpp"
 
 using namespace fa::classroom;
@@ -85,19 +87,11 @@ Case run(int tiles) {
 
 void grade(int tiles) {
   const Case c = run(tiles);
-  double sum = 0, largest = -INFINITY, last = 0;
-  for (std::size_t i = 0; i < c.x.size(); ++i) {
-    sum += c.x[i];
-    largest = std::max<double>(largest, c.x[i]);
-    if (i + kTileSize >= c.x.size()) last += c.x[i];
-  }
-  if (c.out.size() == 2 && std::isnan(c.out[0])) {
-    require_no_findings(c.seen, kReasons);
-  }
+  const double sum = std::accumulate(c.x.begin(), c.x.end(), 0.0);
+  const double largest = *std::max_element(c.x.begin(), c.x.end());
   check_result(c.seen, kReasons, {"sum and maximum", c.out, 2}, {sum, largest}, 0,
                {{"nothing was written", {NAN, NAN}},
-                {"no tile was read: the sum is 0 and the maximum -infinity", {0, -INFINITY}},
-                {"the last tile is missing in the sum", {sum - last, largest}}},
+                {"no tile was read: the sum is 0 and the maximum -infinity", {0, -INFINITY}}},
                fmt::format("{} tiles", tiles));
 }
 

@@ -15,31 +15,19 @@ PuzzleCase make(int n) {
   c.puzzle.block[0] = kPiece;
   c.arrays = {{"x", n}, {"y", n}};
   const std::vector<float>& x = c.puzzle.in[0];
-  const auto reversed = [&](bool ragged) {
-    return made(n, [&](std::int64_t i) {
-      const std::int64_t begin = i / kPiece * kPiece;
-      const std::int64_t length = ragged ? std::min<std::int64_t>(kPiece, n - begin) : kPiece;
-      const std::int64_t from = begin + length - 1 - (i - begin);
-      // What the last block has not stored is left from the one before.
-      if (from >= n) return begin > 0 ? double{x[from - kPiece]} : 0.0;
-      return double{x[from]};
-    });
-  };
-  c.right = reversed(true);
+  c.right = made(n, [&](std::int64_t i) {
+    const std::int64_t begin = i / kPiece * kPiece;
+    const std::int64_t end = std::min<std::int64_t>(begin + kPiece, n);
+    return double{x[begin + end - 1 - i]};
+  });
   c.mistakes = {{"the pieces are copied and not reversed",
-                 made(n, [&](std::int64_t i) { return double{x[i]}; })},
-                {"the whole of x was reversed, not each piece",
-                 made(n, [&](std::int64_t i) { return double{x[n - 1 - i]}; })}};
-  if (n % kPiece != 0) {
-    c.mistakes.push_back(
-        {"the last piece is shorter: its last element is tile[length - 1]", reversed(false)});
-  }
+                 made(n, [&](std::int64_t i) { return double{x[i]}; })}};
   c.reasons = {{"barrier",
                 "only some threads come to the barrier: it must not stand in a branch, and no "
                 "thread may return before it"},
                {"unwritten",
                 "a thread takes out what no thread has stored yet: is there a barrier between "
-                "storing and taking out?"},
+                "storing and taking out? In a shorter piece the last element is tile[length - 1]"},
                {"race",
                 "a thread may take out an element before another one has stored it: a barrier "
                 "belongs between them"}};

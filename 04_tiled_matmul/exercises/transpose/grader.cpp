@@ -85,18 +85,6 @@ void grade(int rows, int cols, const std::vector<Reason>& reasons) {
         "four elements",
         made(c, rows, cols,
              [&](int y, int x) { return x % kTile < 8 ? std::int64_t{x} * rows + y : -1; })},
-       {"the tiles change places, but each tile is not transposed",
-        made(c, rows, cols,
-             [&](int y, int x) {
-               return std::int64_t{x / kTile * kTile + y % kTile} * rows + y / kTile * kTile +
-                      x % kTile;
-             })},
-       {"each tile is transposed, but written to the place that it came from",
-        made(c, rows, cols,
-             [&](int y, int x) {
-               return std::int64_t{y / kTile * kTile + x % kTile} * rows + x / kTile * kTile +
-                      y % kTile;
-             })},
        {"the matrix is copied and not transposed",
         made(c, rows, cols, [&](int y, int x) { return std::int64_t{y} * cols + x; })},
        {"a row of out has rows elements, not cols",

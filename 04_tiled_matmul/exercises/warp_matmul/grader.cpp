@@ -12,43 +12,22 @@ PuzzleCase make(int m, int n, int k) {
   p.puzzle.block[0] = 32;
   p.arrays = {{"A", m * k, k}, {"B", k * n, n}, {"out", m * n, n}};
   const std::vector<float>&a = p.puzzle.in[0], &b = p.puzzle.in[1];
-  const auto matmul = [&](auto place_a, auto place_b, int first, int last) {
-    return made(m * n, [&](std::int64_t at) {
-      const std::int64_t r = at / n, c = at % n;
+  // With A[r][i] and B[i][c] at these distances from row to row and from column to column.
+  const auto matmul = [&](int a_row, int a_col, int b_row, int b_col) {
+    return made(m * n, [&, a_row, a_col, b_row, b_col](std::int64_t at) {
       double sum = 0;
-      for (int i = first; i < last; ++i) {
-        const std::int64_t of_a = place_a(r, i), of_b = place_b(i, c);
-        if (of_a >= m * k || of_b >= k * n) return double{NAN};
-        sum += double{a[of_a]} * b[of_b];
+      for (int i = 0; i < k; ++i) {
+        const std::int64_t of_a = at / n * a_row + i * a_col, of_b = i * b_row + at % n * b_col;
+        sum += of_a < m * k && of_b < k * n ? double{a[of_a]} * b[of_b] : NAN;
       }
       return sum;
     });
   };
-  const auto in_a = [=](auto r, auto i) { return r * k + i; };
-  const auto in_b = [=](auto i, auto c) { return i * n + c; };
-  p.right = matmul(in_a, in_b, 0, k);
+  p.right = matmul(k, 1, n, 1);
   p.mistakes = {
-      {"B was read as if it were transposed: B[i][c] is b[i * n + c]",
-       matmul(
-           in_a, [=](auto i, auto c) { return c * k + i; }, 0, k)},
-      {"A was read as if it were transposed: A[r][i] is a[r * k + i]",
-       matmul([=](auto r, auto i) { return i * m + r; }, in_b, 0, k)},
-      {"a row of A has k elements, not n",
-       matmul([=](auto r, auto i) { return r * n + i; }, in_b, 0, k)},
-      {"only the last product was stored: add them up", matmul(in_a, in_b, k - 1, k)},
-      {"the first product is left out of the sum", matmul(in_a, in_b, 1, k)},
-      {"A[r][i] is a[r * k + i], not a[r + k + i]",
-       matmul([=](auto r, auto i) { return r + k + i; }, in_b, 0, k)},
-      {"B[i][c] is b[i * n + c], not b[i + n + c]",
-       matmul(
-           in_a, [=](auto i, auto c) { return i + n + c; }, 0, k)},
-      {"a row of A and a column of B are added, not multiplied", made(m * n, [&](std::int64_t at) {
-         double sum = 0;
-         for (int i = 0; i < k; ++i) {
-           sum += double{a[in_a(at / n, i)]} + b[in_b(i, at % n)];
-         }
-         return sum;
-       })}};
+      {"B was read as if it were transposed: B[i][c] is b[i * n + c]", matmul(k, 1, 1, k)},
+      {"A was read as if it were transposed: A[r][i] is a[r * k + i]", matmul(1, m, n, 1)},
+      {"a row of A has k elements, not n", matmul(n, 1, n, 1)}};
   p.reasons = {{"out of bounds",
                 "an index is too large: lanes without an element of C must do nothing; rows of A "
                 "have k elements, rows of B have n"}};
