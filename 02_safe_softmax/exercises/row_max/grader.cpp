@@ -5,11 +5,7 @@
 namespace fa::safe {
 
 template <>
-double row_max<float>(View<const float, 1>) = delete;
-template <>
 double row_max<double>(View<const double, 1>) = delete;
-template <>
-double row_max<long double>(View<const long double, 1>) = delete;
 
 }  // namespace fa::safe
 
@@ -94,13 +90,7 @@ FA_STAGE(odd) {
   grade({-3, -1, -2}, -1, "-3 -1 -2");
   grade({-3e4, -2e4}, -2e4, "-3e4 -2e4");
   grade({-kInfinity, -kInfinity}, -kInfinity, "-inf -inf");
-  grade({-kInfinity, -1e300}, -1e300, "-inf -1e300");
-  grade({0}, 0, "0");
   grade({1, kNan, 2}, kNan, "1 NaN 2");
-  grade({kNan, 1}, kNan, "NaN 1");
-  grade({1, kInfinity}, kInfinity, "1 inf");
-  grade({kInfinity, kNan}, kNan, "inf NaN");
-  grade({1e308, 1.7e308}, 1.7e308, "1e308 1.7e308");
   // All rows of up to four of these numbers: a rule for one order may fail in another.
   const std::vector<double> numbers{-kInfinity, -1e300, -1, 0, 1, kInfinity, kNan};
   for (std::size_t length = 1, rows = 7; length <= 4; ++length, rows *= 7) {
