@@ -99,8 +99,7 @@ FA_STAGE(odd) {
 //! [stages]
 
 FA_STAGE(races) {
-  const Case c = run(1000);
-  require_no_races(c.seen);
+  require_no_races(run(1000).seen);
 }
 
 FA_STAGE(traffic) {
