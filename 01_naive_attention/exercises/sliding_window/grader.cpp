@@ -27,23 +27,17 @@ class Bounds {
   std::vector<std::int64_t> all_;
 };
 
-using Sees = std::function<bool(std::int64_t, std::int64_t)>;
-
-std::vector<double> picture(std::int64_t queries, std::int64_t keys, const Sees& sees) {
-  std::vector<double> result;
-  for (std::int64_t i = 0; i < queries; ++i) {
-    for (std::int64_t j = 0; j < keys; ++j) {
-      result.push_back(sees(i, j) ? 1 : 0);
-    }
-  }
-  return result;
-}
-
 void grade(std::int64_t queries, std::int64_t keys, std::int64_t window) {
   const Bounds bounds(queries, keys, window);
   const std::string where = fmt::format("{} queries, {} keys, window {}", queries, keys, window);
   const std::int64_t shift = keys - queries;
-  const auto mask = [&](const Sees& sees) { return picture(queries, keys, sees); };
+  const auto mask = [&](auto sees) {
+    std::vector<double> result;
+    for (std::int64_t i = 0; i < queries; ++i) {
+      for (std::int64_t j = 0; j < keys; ++j) result.push_back(sees(i, j) ? 1 : 0);
+    }
+    return result;
+  };
   // A query sees so many keys, the last of which is its own.
   const auto from = [&](std::int64_t count) {
     return mask([=](auto i, auto j) { return j <= i + shift && j > i + shift - count; });

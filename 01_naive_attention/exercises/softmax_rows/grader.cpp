@@ -49,28 +49,16 @@ FA_STAGE(easy) {
 }
 
 FA_STAGE(odd) {
-  Scores half(1, 3), low(1, 3), far(2, 3), large(2, 3), fully_masked(3, 2), one(1, 1), huge(2, 3);
-  half << 400, 401, 402;
-  grade(half, "scores around 400");
-  large << 1000, 1001, 1002, 900, 900, 901;
-  grade(large, "scores around 1000");
-  low << -800, -801, -802;
-  far << 800, 801, 802, -800, -801, -802;
-  grade(low, "scores around -800");
-  grade(far, "one row around 800, one around -800");
+  Scores far(2, 3), fully_masked(3, 2), one(1, 1), huge(2, 3), random(17, 113);
+  far << 1000, 1001, 1002, -800, -801, -802;
+  grade(far, "one row around 1000, one around -800");
   fully_masked << 1, 2, kMasked, kMasked, kMasked, 3;
   grade(fully_masked, "a row of -infinity");
   one << -1e4;
   grade(one, "a single score");
   huge << 1e4, 1e4 - 1, -1e4, 1e300, -1e300, -1;
   grade(huge, "scores of 10000 and more");
-  Scores wide(2, 3);
-  wide << -1000, 0, 1000, 1000, -1000, 0;
-  grade(wide, "scores from -1000 to 1000");
-  Scores random(17, 113);
-  for (int i = 0; i < random.size(); ++i) {
-    random.data()[i] = 50 * fa::random_normal(1, i);
-  }
+  for (int i = 0; i < random.size(); ++i) random.data()[i] = 50 * fa::random_normal(1, i);
   grade(random, "17 x 113 random scores");
 }
 #endif
