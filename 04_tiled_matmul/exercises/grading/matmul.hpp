@@ -53,9 +53,8 @@ inline std::vector<double> matmul(const std::vector<float>& a, const std::vector
   return c;
 }
 
-/// Refuses a wrong matmul by an example: with the identity for A, C should be
-/// B, and the other way round. Returns where both are right.
-/// A sum of numbers up to 128 must be exact.
+/// Refuses a wrong matmul by an example: with the identity for A, C should be B, and the other way
+/// round. Returns where both are right. A sum of numbers up to 128 must be exact.
 inline void explain_matmul(const Multiply& multiply, const MatmulSizes& sizes) {
   const auto [m, n, k, stored] = sizes;
   const auto product = [&, m = m, n = n, k = k, by_rows = stored == StoredA::kByRows](
@@ -76,37 +75,22 @@ inline void explain_matmul(const Multiply& multiply, const MatmulSizes& sizes) {
     const auto cols = of_b ? product(identity, col_number) : product(col_number, identity);
     const char* const other = of_b ? "B" : "A";
     const int rows_of = of_b ? k : m, cols_of = of_b ? n : k;
-    int wrong = 0;
-    std::string what, example;
-    for (int i = 0; i < m; ++i) {
-      for (int j = 0; j < n; ++j) {
-        const bool there = i < rows_of && j < cols_of;
-        const double row = rows[i * n + j], col = cols[i * n + j];
-        if (row == (there ? i + 1 : 0) && col == (there ? j + 1 : 0)) continue;
-        if (wrong++ > 0) continue;
-        const bool whole = row >= 1 && row <= rows_of && col >= 1 && col <= cols_of &&
-                           row == std::floor(row) && col == std::floor(col);
-        example = fmt::format("C[{}][{}] is ", i, j);
-        if (std::isnan(row)) {
-          what = "an element is not computed";
-          example += "NaN";
-        } else if (row == 0 && col == 0) {
-          what = "a product is missing";
-          example += "0";
-        } else if (whole) {
-          what = "an element is taken for another one";
-          example += fmt::format("{}[{:g}][{:g}]", other, row - 1, col - 1);
-        } else {
-          what = "numbers are added that are not products of this element";
-          example += fmt::format("no element of {}", other);
-        }
-      }
+    for (int i = 0; i < m * n; ++i) {
+      const bool there = i / n < rows_of && i % n < cols_of;
+      const double row = rows[i], col = cols[i];
+      if (row == (there ? i / n + 1 : 0) && col == (there ? i % n + 1 : 0)) continue;
+      const bool whole = row >= 1 && row <= rows_of && col >= 1 && col <= cols_of &&
+                         row == std::floor(row) && col == std::floor(col);
+      const std::string element =
+          whole ? fmt::format("{}[{:g}][{:g}]", other, row - 1, col - 1) : text(row);
+      refuse(fmt::format(
+          "{}: with the identity for {}, C should be {}, and C[{}][{}] is {} (m {}, n {}, k {})",
+          std::isnan(row)        ? "an element is not computed"
+          : row == 0 && col == 0 ? "a product is missing"
+          : whole                ? "an element is taken for another one"
+                                 : "numbers are added that are not products of this element",
+          of_b ? "A" : "B", other, i / n, i % n, element, m, n, k));
     }
-    if (wrong == 0) continue;
-    refuse(
-        fmt::format("{}: with the identity for {}, C should be {}, and {} of {} elements are not. "
-                    "{} (m {}, n {}, k {})",
-                    what, of_b ? "A" : "B", other, wrong, m * n, example, m, n, k));
   }
 }
 
