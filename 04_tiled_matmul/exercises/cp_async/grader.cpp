@@ -46,10 +46,8 @@ const std::vector<Reason> kReasons = {
     {"race",
      "a stage is overwritten while other threads still add it, or read before the other threads' "
      "copies have landed: a barrier belongs between the wait and the next fetch"},
-    {"barrier", "only some threads come to the barrier"},
     {"unwritten",
-     "a stage is read to which no tile was copied: how many tiles are fetched before the loop?"},
-    {"out of bounds", "a tile is fetched that does not exist"}};
+     "a stage is read to which no tile was copied: how many tiles are fetched before the loop?"}};
 
 struct Case : Launched {
   std::vector<float> x;

@@ -50,9 +50,6 @@ const std::vector<Reason> kReasons = {
     {"copy",
      "a stage is read or overwritten while a copy is in flight: consumers wait at full for the "
      "parity of their round"},
-    {"unwritten",
-     "a stage is read to which nothing was copied: consumers wait at full for the parity of their "
-     "round"},
     {"race",
      "a stage is overwritten while a consumer still reads it, or read before its tile has arrived. "
      "The producer must wait until both consumer warps have released the stage, and a warp "

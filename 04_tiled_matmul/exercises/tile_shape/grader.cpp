@@ -35,7 +35,6 @@ using namespace fa::classroom;
 namespace {
 
 const std::vector<Reason> kReasons = {
-    {"barrier", "some threads never come to the barrier"},
     {"out of bounds", "it reads or writes beside C: the tail is not masked"},
     {"unwritten", "a barrier is missing: the tiles are read before they are there"},
     {"race", "a barrier is missing: a tile is overwritten while others still multiply with it"}};

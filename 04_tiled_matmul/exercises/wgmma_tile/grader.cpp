@@ -45,14 +45,8 @@ const std::vector<Reason> kReasons = {
     {"unwritten",
      "wgmma reads what no copy has written: how many bytes is it from 16 steps of k to the next "
      "16?"},
-    {"proxy",
-     "the barrier may not be initialised when the copy begins: fence_barrier_init() follows "
-     "init()"},
-    {"barrier",
-     "a thread may wait at the barrier before it is initialised: __syncthreads() follows"},
     {"out of bounds",
-     "C is written beside its m x n elements: guard the store, and a row of C has n elements"},
-    {"race", "threads write the same element of C"}};
+     "C is written beside its m x n elements: guard the store, and a row of C has n elements"}};
 
 Launched multiply(const std::vector<float>& a, const std::vector<float>& b, int m, int n, int k) {
   return call_waiting(kReasons,
