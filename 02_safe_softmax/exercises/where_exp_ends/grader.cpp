@@ -31,7 +31,6 @@ FA_QUESTIONS {
               {of_half.normal_until, "here e^x becomes subnormal; it is 0 only further down"}}),
       exactly("half_sum", half_sum,
               {{half_sum / 2, more_bits},
-               {half_sum - FA_STEP, "one more step still has an effect on this"},
                {largest_half, "the sum stops long before it overflows: its digits run out"},
                {half_sum * 2,
                 fmt::format("one bit less: above {} the numbers that can be stored are {} apart",

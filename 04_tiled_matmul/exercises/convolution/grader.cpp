@@ -15,14 +15,13 @@ PuzzleCase make(int n) {
   c.puzzle.block[0] = kThreads;
   c.arrays = {{"x", n}, {"w", 3}, {"y", n - 2}};
   const std::vector<float>&x = c.puzzle.in[0], &w = c.puzzle.in[1];
-  const auto of = [&](auto f) {
-    return made(n - 2, [&](std::int64_t i) -> double { return f(i); });
+  const auto convolved = [&](int first, int last) {
+    return made(n - 2, [&, first, last](std::int64_t i) {
+      return double{w[first]} * x[i] + w[1] * x[i + 1] + w[last] * x[i + 2];
+    });
   };
-  c.right =
-      of([&](std::int64_t i) { return double{w[0]} * x[i] + w[1] * x[i + 1] + w[2] * x[i + 2]; });
-  c.mistakes = {{"the weights are flipped: w[0] belongs to x[i]", of([&](std::int64_t i) {
-                   return double{w[2]} * x[i] + w[1] * x[i + 1] + w[0] * x[i + 2];
-                 })}};
+  c.right = convolved(0, 2);
+  c.mistakes = {{"the weights are flipped: w[0] belongs to x[i]", convolved(2, 0)}};
   c.reasons = {
       {"barrier", "only some threads come to the barrier: it must stand outside of every if"},
       {"out of bounds",

@@ -29,8 +29,7 @@ namespace {
 const std::vector<Reason> kReasons = {
     {"barrier", "some threads never come to the barrier: those outside of C must wait, too"},
     {"out of bounds", "it writes beside C: the tail is not masked"},
-    {"unwritten", "the first barrier is missing: the tiles are read before they are there"},
-    {"race", "two threads use the same element, and nothing orders them"}};
+    {"unwritten", "the first barrier is missing: the tiles are read before they are there"}};
 
 Launched multiply(const std::vector<float>& a, std::vector<float> b, const MatmulSizes& s,
                   bool b_transposed) {

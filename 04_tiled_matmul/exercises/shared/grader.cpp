@@ -43,7 +43,6 @@ FA_PLAY_STRICTLY(races, make(16), make(13));
 
 FA_STAGE(traffic) {
   const Played played = play_strictly(make(32));
-  note("sectors of global memory", played.seen.sectors);
   require(played.seen.wavefronts > 0,
           "shared memory was not used: store each element to the tile, and take another one out");
   require(
