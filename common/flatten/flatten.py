@@ -11,18 +11,15 @@ Exit status: 0 the file is written, 2 there is no such step or no place for it.
 """
 
 import argparse
-import os
 import pathlib
 import re
-import shutil
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # The host's side by CUDA alone, and nothing of the lab.
-HOST = "common/flatten/host.cuh"
 REPLACED = {
-    "common/gpu/launch.cuh": [HOST],
-    "common/gpu/tensor_map.cuh": ["common/gpu/hopper.cuh", HOST],
+    "common/gpu/launch.cuh": "common/flatten/host.cuh",
+    "common/gpu/tensor_map.cuh": "common/flatten/tensor_map.cuh",
 }
 LEFT_OUT = re.compile(r".*_lab\.hpp|fmt/.*")
 
@@ -57,14 +54,14 @@ def find_step(lesson, step):
 
 def inlined(path, seen):
     """The text of a file, with the files that it includes in their places, each once."""
-    if path in REPLACED:
-        return "".join(inlined(other, seen) for other in REPLACED[path])
+    path = REPLACED.get(path, path)
     if path in seen or LEFT_OUT.fullmatch(path):
         return ""
     seen.add(path)
 
     def included(found):
-        return inlined(found[2], seen) if found[1] == '"' or LEFT_OUT.fullmatch(found[2]) else found[0]
+        own = found[1] == '"' or LEFT_OUT.fullmatch(found[2])
+        return inlined(found[2], seen) if own else found[0]
 
     text = (ROOT / path).read_text(encoding="utf-8")
     text = re.sub(r"^#pragma once\n|^ *//! \[\w+\]\n|^ *// clang-format .*\n", "", text, flags=re.M)
@@ -83,13 +80,6 @@ def flatten(lesson, step):
         f"//   {command}\n#pragma nv_diag_suppress 177  // constants that it does not use\n"
         f"#define FA_STEP {int(step[:2])}\n\n{text}"
     )
-
-
-def find_nvcc():
-    """The path of nvcc or None: on PATH, in CUDA_HOME, or from common/cmake/fetch_nvcc.sh."""
-    folders = [os.environ.get("CUDA_HOME", "/usr/local/cuda"), ROOT / "build" / "nvcc"]
-    found = [shutil.which("nvcc"), *(pathlib.Path(folder) / "bin" / "nvcc" for folder in folders)]
-    return next((str(path) for path in found if path and os.access(path, os.X_OK)), None)
 
 
 def main(arguments):

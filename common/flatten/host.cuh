@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cudaTypedefs.h>
 #include <cuda_runtime.h>
 #include <vector>
 
@@ -49,9 +48,9 @@ inline const DeviceProperties& device_properties() {
     FA_CUDA(cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, 0));
     FA_CUDA(cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, 0));
     FA_CUDA(cudaDeviceGetAttribute(&memory_bits, cudaDevAttrGlobalMemoryBusWidth, 0));
-    return DeviceProperties{10 * p.major + p.minor, p.multiProcessorCount, p.sharedMemPerBlockOptin,
-                            static_cast<std::size_t>(p.l2CacheSize), 1e3 * clock_khz,
-                            2e3 * memory_khz * memory_bits / 8};
+    return DeviceProperties{10 * p.major + p.minor,   p.multiProcessorCount,
+                            p.sharedMemPerBlockOptin, static_cast<std::size_t>(p.l2CacheSize),
+                            1e3 * clock_khz,          2e3 * memory_khz * memory_bits / 8};
   }();
   return properties;
 }
@@ -99,51 +98,6 @@ void launch(const Stream& stream, void (*kernel)(Parameters...), const Launch& s
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const Launch& sizes, const Arguments&... arguments) {
   launch(Stream{}, kernel, sizes, arguments...);
-}
-
-/// The map by which TMA finds boxes of a tensor [batch, heads, rows, cols] of 16-bit elements.
-/// @param strides    from a sequence to the next, from a head, from a row, in elements
-/// @param box_rows   rows that one copy moves; its columns are those of a swizzled panel
-/// @param row_bytes  bytes of a row of the panel, 128 or 64
-template <class T>
-CUtensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
-                       std::array<std::int64_t, 3> strides, int box_rows, int row_bytes = 128) {
-  void* encode = nullptr;  // the driver's function: nothing links with it
-  cudaDriverEntryPointQueryResult found;
-  FA_CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000,
-                                           cudaEnableDefault, &found));
-  cuuint64_t extents[4], bytes[3];  // the fastest index first
-  for (int i = 0; i < 4; ++i) {
-    extents[i] = static_cast<cuuint64_t>(sizes[3 - i]);
-  }
-  for (int i = 0; i < 3; ++i) {
-    const std::int64_t stride = sizes[2 - i] == 1 ? 8 : strides[2 - i];
-    bytes[i] = static_cast<cuuint64_t>(stride) * sizeof(T);
-  }
-  const cuuint32_t box[4] = {static_cast<cuuint32_t>(row_bytes) / 2,
-                             static_cast<cuuint32_t>(box_rows), 1, 1};
-  const cuuint32_t steps[4] = {1, 1, 1, 1};
-  CUtensorMap map;
-  const CUresult status = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(encode)(
-      &map,
-      std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-      4, const_cast<T*>(data), extents, bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      row_bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (status != CUDA_SUCCESS) {
-    std::fprintf(stderr, "cuTensorMapEncodeTiled: error %d\n", status);
-    std::exit(2);
-  }
-  return map;
-}
-
-/// The same of a matrix [rows, cols].
-/// @param ld from a row to the next, in elements
-template <class T>
-CUtensorMap tensor_map(const T* data, std::int64_t rows, std::int64_t cols, std::int64_t ld,
-                       int box_rows, int row_bytes = 128) {
-  return tensor_map(data, {1, 1, rows, cols}, {0, 0, ld}, box_rows, row_bytes);
 }
 
 /// Memory of the GPU, all bytes 0xff: NaN until it is written. The program's end frees it.
@@ -209,19 +163,6 @@ inline std::vector<float> random_values(std::size_t count, unsigned seed) {
     value = static_cast<float>(static_cast<int>(seed >> 25) - 64) / 64;
   }
   return values;
-}
-
-/// Random values on the GPU, a million of them again and again: as many of their own take seconds.
-template <class T>
-T* device_values(std::size_t count, unsigned seed) {
-  const std::vector<float> values = random_values(std::min<std::size_t>(count, 1 << 20), seed);
-  const std::vector<T> converted(values.begin(), values.end());
-  T* const memory = device_array<T>(count);
-  for (std::size_t done = 0; done < count; done += converted.size()) {
-    const std::size_t bytes = std::min(converted.size(), count - done) * sizeof(T);
-    FA_CUDA(cudaMemcpy(memory + done, converted.data(), bytes, cudaMemcpyHostToDevice));
-  }
-  return memory;
 }
 
 /// Compares with a reference, prints a line, and returns whether no element is further away than

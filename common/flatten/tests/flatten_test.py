@@ -5,7 +5,9 @@ The last one needs nvcc: without it it is skipped.
 
 import contextlib
 import io
+import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -13,6 +15,13 @@ import unittest
 from common.flatten import flatten
 
 ALL = [(lesson, step) for lesson in flatten.lessons().values() for step in flatten.steps(lesson)]
+
+
+def find_nvcc():
+    """The path of nvcc or None: on PATH, in CUDA_HOME, or from common/cmake/fetch_nvcc.sh."""
+    folders = [os.environ.get("CUDA_HOME", "/usr/local/cuda"), flatten.ROOT / "build" / "nvcc"]
+    found = [shutil.which("nvcc"), *(pathlib.Path(folder) / "bin" / "nvcc" for folder in folders)]
+    return next((str(path) for path in found if path and os.access(path, os.X_OK)), None)
 
 
 class Steps(unittest.TestCase):
@@ -46,14 +55,14 @@ class Steps(unittest.TestCase):
             written = (pathlib.Path(folder) / "new" / "step.cu").read_text(encoding="utf-8")
             self.assertEqual(written, flatten.flatten("05_flash_forward", "08_edge_masks"))
 
-    @unittest.skipUnless(flatten.find_nvcc(), "nvcc is not installed")
+    @unittest.skipUnless(find_nvcc(), "nvcc is not installed")
     def test_nvcc_compiles_steps_without_the_repository(self):
         options = ("-arch=compute_90a", "--expt-relaxed-constexpr", "-ptx", "-Xcicc", "-O0")
         for lesson, step in (("04", "19"), ("06", "05")):
             with tempfile.TemporaryDirectory() as folder:
                 source = pathlib.Path(folder) / "step.cu"
                 source.write_text(flatten.flatten(*flatten.find_step(lesson, step)), "utf-8")
-                command = [flatten.find_nvcc(), *options, source, "-o", f"{source}.ptx"]
+                command = [find_nvcc(), *options, source, "-o", f"{source}.ptx"]
                 result = subprocess.run(command, capture_output=True, text=True)
                 self.assertEqual((result.returncode, result.stderr), (0, ""), f"{lesson} {step}")
 
