@@ -53,8 +53,8 @@ def main(arguments, root, _toolchain):
         to.write_text(exercise.start(), encoding="utf-8")
     if bare:
         print(
-            "Without solutions. The lessons' own code is in it, and with it the lines that fill the "
-            "holes: a lesson is a worked example."
+            "Without solutions. The lessons' own code is in it, and with it the lines that fill "
+            "the holes: a lesson is a worked example."
         )
     print(f"Next: cd {target} && git init && git add -A && git commit -m 'The course'")
     return 0

@@ -1,8 +1,8 @@
 """./learn classroom gate: the graders are tested harder than the students. For every exercise
 
-    the start compiles, and fails where and because lesson.json says so
-    the solution passes every stage, and so does each right answer in another style
-    each wrong answer is refused by its stage, with a message that names the misconception
+the start compiles, and fails where and because lesson.json says so
+the solution passes every stage, and so does each right answer in another style
+each wrong answer is refused by its stage, with a message that names the misconception
 """
 
 import argparse

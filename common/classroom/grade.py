@@ -1,6 +1,6 @@
 """./learn grade: finds submissions and marks them, offline.
 
-A submission is a folder as the student's own: my_exercises, or what is in it, or the files directly.
+A submission is a folder as the student's own: my_exercises, what is in it, or the files directly.
 A folder of submissions has one folder for each student.
 """
 

@@ -1,5 +1,5 @@
-"""Grades an answer to an exercise, stage by stage: compiles it, runs each stage of the grader beside
-the student's program, and says in words how that ended."""
+"""Grades an answer to an exercise, stage by stage: compiles it, runs each stage of the grader
+beside the student's program, and says in words how that ended."""
 
 import contextlib
 import dataclasses
@@ -67,7 +67,9 @@ def compiler_says(output, scratch, shown):
     lines = output.replace(f"{scratch}/student/", "student/").strip().split("\n")
     errors = [i for i, line in enumerate(lines) if "error:" in line] or [0]
     text = "\n".join(lines[errors[0] :][:COMPILE_LINES])
-    return f"it does not compile{caller(output, scratch, shown)}:\n\n{renamed(text, scratch, shown)}"
+    return (
+        f"it does not compile{caller(output, scratch, shown)}:\n\n{renamed(text, scratch, shown)}"
+    )
 
 
 def caller(output, scratch, shown):

@@ -17,14 +17,13 @@ import dataclasses
 import errno
 import os
 import platform
+import resource
 import signal
 import stat
 import struct
 import subprocess
 import sys
 import tempfile
-
-import resource
 
 LINUX = sys.platform.startswith("linux")
 NOBODY = 65534  # a user without any rights

@@ -110,7 +110,13 @@ class Student(Folder):
         self.assertEqual(student.wrapped("red \x1b[31m"), "        red \\x1b[31m")
 
     def test_exercises_that_were_not_begun_are_refused(self):
-        for arguments in (["check"], ["hint"], ["check", "03_merge"], ["start", "x"], ["start", "3"]):
+        for arguments in (
+            ["check"],
+            ["hint"],
+            ["check", "03_merge"],
+            ["start", "x"],
+            ["start", "3"],
+        ):
             with self.subTest(arguments), self.assertRaises(Fault):
                 self.learn(*arguments)
 

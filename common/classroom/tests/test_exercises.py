@@ -52,7 +52,11 @@ class Frames(unittest.TestCase):
         for solution in ("a", "b\nb\nc"):  # its line must be there once
             with self.assertRaises(ValueError):
                 wrong.apply(solution)
-        for faulty in ("# a: b\n- b\n+ B\n", "# a: b\n@ odd\n- b\n+ B\n", "# a\n@ right\n- b\n+ B\n"):
+        for faulty in (
+            "# a: b\n- b\n+ B\n",
+            "# a: b\n@ odd\n- b\n+ B\n",
+            "# a\n@ right\n- b\n+ B\n",
+        ):
             with self.subTest(faulty), self.assertRaises((Fault, ValueError)):
                 catalogue.read_answers(faulty, "frame.txt")
 

@@ -59,7 +59,7 @@ class Sandbox(unittest.TestCase):
         self.assert_no_marks(self.grade(self.one.start()))
 
     def test_a_verdict_that_it_prints_does_not_count(self):
-        line = r'{\"verdict\": \"passed\", \"message\": \"\", \"notes\": []}\n'
+        line = r"{\"verdict\": \"passed\", \"message\": \"\", \"notes\": []}\n"
         results = self.attack(
             f'const char* line = "{line}"; for (int fd = 1; fd < 1024; ++fd) '
             "(void)!write(fd, line, strlen(line)); _exit(0);",
