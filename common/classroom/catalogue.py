@@ -168,7 +168,7 @@ def read_answers(text, name):
 
     @return changes with `kind` (wrong or right), `name`, `about`, `stage` and `says`
     """
-    answers = [answer for answer in read_changes(text, name) if answer.mark != "equivalent"]
+    answers = read_changes(text, name)
     for answer in answers:
         answer.name, _, answer.about = answer.what.partition(": ")
         answer.stage, _, answer.says = answer.mark.partition(": ")
