@@ -71,8 +71,14 @@ if(NOT FA_MATH_FONT)
 endif()
 
 # ---- Sphinx: the pages, as the site and as books, and a visit of all links to other sites.
+# A book has all files of its folder, so none may be left of an earlier build.
 function(fa_docs_build TARGET BUILDER DIRECTORY)
+  set(old "${DIRECTORY}")
+  if(BUILDER STREQUAL "html")
+    set(old "${DIRECTORY}.old")  # the reference is already there
+  endif()
   add_custom_target(${TARGET}
+    COMMAND "${CMAKE_COMMAND}" -E rm -rf "${old}"
     COMMAND "${CMAKE_COMMAND}" -E env "COURSE_MATH_FONT=$<$<BOOL:${FA_MATH_FONT}>:${FA_MATH_FONT}>"
             "${fa_docs_venv_python}" -B -m sphinx --jobs auto --fail-on-warning --keep-going
             --fresh-env --conf-dir "${fa_docs_site}"
