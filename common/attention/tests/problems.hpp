@@ -15,8 +15,8 @@
 
 namespace fa::attention {
 
-/// How much the tests of many problems do: all of the matrix on a GPU, a thinner one in the lab, and
-/// half of that where a user tests a machine (`./learn test` without --all).
+/// How much the tests of many problems do: all of the matrix, a thinner one, or half of that. With
+/// `./learn test --all` that is all on a GPU and the thinner one in the lab, else a step less.
 enum class Extent { kAll, kThin, kFew };
 
 /// Whether contributors' tests are wanted: FA_TESTS=all, as `./learn test --all` sets it.

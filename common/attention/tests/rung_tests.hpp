@@ -194,7 +194,8 @@ struct RungTests {
   }
 
   static Extent extent() {
-    return on_gpu() ? Extent::kAll : wants_all_tests() ? Extent::kThin : Extent::kFew;
+    if (on_gpu()) return wants_all_tests() ? Extent::kAll : Extent::kThin;
+    return wants_all_tests() ? Extent::kThin : Extent::kFew;
   }
   /// Calls check(problem, seed) for a part of the matrix of problems: see
   /// attention::for_each_of_matrix().
