@@ -42,9 +42,10 @@ struct TensorCoresBlock {
     const T* from = matrix + (row0 + row) * stride + col;
 #pragma unroll
     for (int i = 0; i < rows; i += at_once) {
+      const T* const piece = from + i * stride;
       const bool inside = row0 + row + i < length && col < head_dim;
       store4(tile + (row + i) * d + col,
-             inside ? load4(from + i * stride) : make_float4(0, 0, 0, 0));
+             inside ? load4(piece) : make_float4(0, 0, 0, 0));
     }
   }
 

@@ -127,7 +127,7 @@ Tensor<T, Rank> read(const std::filesystem::path& path, bool of_any_type) {
   std::ifstream file(path, std::ios::binary);
   if (!file) refuse(path, "cannot be opened for reading");
   const std::string header = read_header(path, file);
-  const Dtype& dtype = parse_dtype(path, value_of(path, header, "descr", '\''));
+  const Dtype dtype = parse_dtype(path, value_of(path, header, "descr", '\''));
   if (!of_any_type && dtype.name != std::string(FloatTraits<T>::name)) {
     refuse(path, fmt::format("holds {}; {} is needed", dtype.name, FloatTraits<T>::name));
   }
