@@ -9,6 +9,7 @@
 #include "common/flatten/host.cuh"
 
 namespace fa::FA_TARGET {
+/// @cond of flattened files only
 
 /// Memory of a step: count(a, d) elements.
 template <class T, bool zeros, class Count>
@@ -165,4 +166,5 @@ struct OneSize {
   }
 };
 
+/// @endcond
 }  // namespace fa::FA_TARGET
