@@ -36,9 +36,7 @@ class Threads(unittest.TestCase):
 
     def check_ends(self, fault, *texts):
         start = time.monotonic()
-        outcome = run(
-            3, ["--fault", fault, "--timeout", "2", *SMALL], processes=self.processes
-        )
+        outcome = run(3, ["--fault", fault, "--timeout", "2", *SMALL], processes=self.processes)
         self.assertLess(time.monotonic() - start, 30)
         self.assertEqual(outcome.returncode, 2, outcome)
         for text in ("ring_attention: ", *texts):

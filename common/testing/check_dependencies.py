@@ -83,7 +83,9 @@ def read_cpp(root, name):
         if used and (root / used[2]).is_file():
             yield first, USES, f"includes {used[2]}", used[2]
         # The build writes the files that are excepted here.
-        elif used and used[1] == '"' and not re.match(r"student/|steps/|kernel_lines\.hpp$", used[2]):
+        elif (
+            used and used[1] == '"' and not re.match(r"student/|steps/|kernel_lines\.hpp$", used[2])
+        ):
             yield first, LOST, f"includes {used[2]}", used[2]
         elif re.match(r"\s*#\s*(el)?if", line):
             yield first, ASKS, " ".join(line.split()), line

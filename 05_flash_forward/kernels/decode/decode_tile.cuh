@@ -3,8 +3,8 @@
 /// rows side by side, its operands, its mask, and the states that its warps leave.
 #pragma once
 
-#include "05_flash_forward/library/mma_loop.cuh"
 #include "05_flash_forward/kernels/decode/split_state.cuh"
+#include "05_flash_forward/library/mma_loop.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -52,6 +52,7 @@ class Names(unittest.TestCase):
         # Every entry of the table is one that a record needs.
         self.assertEqual(found, set(records.KERNELS))
 
+
 class Read(unittest.TestCase):
     def test_what_is_not_a_record_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -55,7 +55,9 @@ class CheckDependencies(unittest.TestCase):
             return status, out.getvalue().splitlines()
 
     def test_each_rule_forbids_and_allows(self):
-        self.assertEqual({case[0] for case in CASES}, {rule[0] for rule in check_dependencies.RULES})
+        self.assertEqual(
+            {case[0] for case in CASES}, {rule[0] for rule in check_dependencies.RULES}
+        )
         for rule, name, forbidden, allowed in CASES:
             for statement in forbidden + allowed:
                 with self.subTest(rule=rule, file=name, statement=statement):
