@@ -1,8 +1,8 @@
 """Lists the skipped tests of a JUnit file of ctest by the reason that they print.
 usage: python3 skipped.py JUNIT.xml
 
-A test that is skipped prints "skipped: REASON"; the reason names the command that brings what is
-missing."""
+A test that is skipped prints "skipped: REASON", or one line; the reason names the command that
+brings what is missing."""
 
 import re
 import sys
@@ -14,10 +14,9 @@ def skipped(junit):
     reasons = {}
     for case in ElementTree.parse(junit).iter("testcase"):
         if case.find("skipped") is not None:
-            reason = re.search(r"skipped: *(.*\S)", case.findtext("system-out") or "")
-            reasons.setdefault(reason.group(1) if reason else "no reason given", []).append(
-                case.get("name")
-            )
+            text = (case.findtext("system-out") or "").strip()
+            said = re.findall(r"skipped: *(.*\S)", text) or text.split("\n")
+            reasons.setdefault(said[0] or "no reason given", []).append(case.get("name"))
     return reasons
 
 
