@@ -57,11 +57,6 @@ def _seen(colour):
     return _times(TO_LAB, cones)
 
 
-def difference(one, other):
-    """How different a person sees two colours, from 0 to 1."""
-    return sum((v - w) ** 2 for v, w in zip(_seen(one), _seen(other))) ** 0.5
-
-
 def dark(colour):
     """The colour that stands for this one on dark pages, as #rrggbb."""
     lightness, a, b = _seen(colour)
