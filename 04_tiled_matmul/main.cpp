@@ -135,7 +135,7 @@ void show_kernels(const Backend& used, const Backend& lab, const cli::KernelOpti
       const auto in_lab =
           std::find_if(of_lab.kernels.begin(), of_lab.kernels.end(),
                        [&](const Kernel& other) { return other.name == kernel.name; });
-      launched.rungs.push_back(cli::launched_rung(kernel.name, used, kernel.prepare(inputs).launch,
+      launched.steps.push_back(cli::launched_step(kernel.name, used, kernel.prepare(inputs).launch,
                                                   lab, in_lab->prepare(inputs).launch));
     }
     groups.push_back(std::move(launched));

@@ -1,4 +1,4 @@
-// Lesson 05: attention by one kernel, from three kernels to the hardware's limit; each rung
+// Lesson 05: attention by one kernel, from three kernels to the hardware's limit; each step
 // checked, counted in the lab and timed on a GPU.
 #include <map>
 
@@ -14,9 +14,9 @@ namespace {
 using namespace fa;
 using namespace fa::attention;
 using flash::Backend;
-using flash::Rung;
+using flash::LadderStep;
 
-// Each rung on the real input, in all its types.
+// Each step on the real input, in all its types.
 void check_real(const Lesson<Backend>& lesson) {
   const cli::Input& input = lesson.program.input();
   const Outputs last = attention::check_real<flash::Checker>(
@@ -35,7 +35,7 @@ void show_memory(const Lesson<Backend>& lesson) {
     const Tensor<float, 4> all(problem.shape_of_q());
     return Inputs{all, all, all};
   };
-  // In the lab, which runs every rung: a GPU may lack some.
+  // In the lab, which runs every step: a GPU may lack some.
   attention::show_memory(
       lesson.program, lesson.backends.lab(),
       {{"inputs and outputs", "16 N D + 4 N", [](auto n) { return 4 * (4 * n * kDim + n); }}},
@@ -55,9 +55,9 @@ void check_repeats(const Lesson<Backend>& lesson) {
     problem.type = type;
     inputs[type] = lesson.inputs_of(problem);
   }
-  for (const Rung& rung : backend.rungs) {
-    problem.type = rung.types.front();
-    const auto prepared = rung.prepare(problem, inputs.at(problem.type));
+  for (const LadderStep& step : backend.steps) {
+    problem.type = step.types.front();
+    const auto prepared = step.prepare(problem, inputs.at(problem.type));
     prepared.launch();
     const Outputs first = prepared.result();
     int others = 0;
@@ -67,20 +67,20 @@ void check_repeats(const Lesson<Backend>& lesson) {
       const bool same = same_bits(outputs.o, first.o) && same_bits(outputs.lse, first.lse);
       others += same ? 0 : 1;
     }
-    lesson.program.check_none(fmt::format("{}, bits of {} runs", rung.name, runs), others,
+    lesson.program.check_none(fmt::format("{}, bits of {} runs", step.name, runs), others,
                               "difference");
   }
 }
 
 // On a GPU only.
 void show_times(const Lesson<Backend>& lesson) {
-  // Rungs 01 to 03 have a thread for each query or for each score.
+  // Steps 01 to 03 have a thread for each query or for each score.
   const TimingRules<Inputs> rules{flash::kMatmuls, "04", [](const Problem& problem) {
                                     return timed_inputs(problem.shape.length_q,
                                                         problem.shape.head_dim);
                                   }};
   time_all(lesson, {64, 128, 256}, [&](const TimedGroup& group) {
-    return time_rungs(lesson.backends.used(), group, rules);
+    return time_steps(lesson.backends.used(), group, rules);
   });
 }
 
@@ -95,12 +95,12 @@ void add_sections(cli::Program& program, const Lesson<Backend>& lesson) {
   program.section("repeat", "Determinism", [&] { check_repeats(lesson); });
   program.section(
       "trace", "Every kernel in the watched lab",
-      lesson.backends.watching([&](const Backend& watched) { trace_rungs(lesson, watched); }));
+      lesson.backends.watching([&](const Backend& watched) { trace_steps(lesson, watched); }));
   program.section_on_request("time", "Times", [&] { show_times(lesson); });
   program.section_apart("kernels", "Resources of the kernels", [&] { show_kernels(lesson); });
   program.section_apart("timeline", "Order of operations, and timelines of a GPU", [&] {
     const Backend& lab = lesson.backends.lab();
-    flash::show_timelines(lab, cli::timeline_options(lesson.options, lab.rungs, lesson.name));
+    flash::show_timelines(lab, cli::timeline_options(lesson.options, lab.steps, lesson.name));
   });
   program.section_apart("schedule", "Model of the tile scheduler", flash::show_schedule);
   program.section_apart("once", "One launch of every kernel", [&] { launch_once(lesson); });

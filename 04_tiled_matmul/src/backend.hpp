@@ -33,7 +33,7 @@ struct Tiles {
   int cluster = 1;           ///< blocks that share tiles
 };
 
-/// One rung of a ladder.
+/// One step of a ladder.
 struct Kernel {
   std::string name;  ///< of the file in kernels/, and the variant if any
   std::string idea;  ///< what is new, in a few words

@@ -1,6 +1,6 @@
 /// @file
 /// Sections of this lesson's program: how fast the kernels are, compared with cuBLAS, and the order
-/// of operations of the rungs for Hopper, which shows which warpgroup waits for what.
+/// of operations of the steps for Hopper, which shows which warpgroup waits for what.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +29,13 @@ struct MatmulSizes {
 /// Whose operations are shown: two tiles of C, with 8 steps along k each.
 constexpr MatmulSizes kDrawn{128, 512, 512};
 
-/// What the lab records of a rung that computes A B.
+/// What the lab records of a step that computes A B.
 /// @param backend the lab
-/// @param rung    of its group "mma", from rung 19 on
-/// @throws std::runtime_error when the rung does not compute in the lab
-cli::RecordedRung recorded(const Backend& backend, const Kernel& rung);
+/// @param step    of its group "mma", from step 19 on
+/// @throws std::runtime_error when the step does not compute in the lab
+cli::RecordedStep recorded(const Backend& backend, const Kernel& step);
 
-/// Prints the order of operations of rungs 19 to 21.
+/// Prints the order of operations of steps 19 to 21.
 /// @param backend the lab
 void show_operations(const Backend& backend, const cli::TimelineOptions& options);
 

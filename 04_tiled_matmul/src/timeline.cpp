@@ -7,23 +7,23 @@
 
 namespace fa::tiled {
 
-cli::RecordedRung recorded(const Backend& backend, const Kernel& rung) {
+cli::RecordedStep recorded(const Backend& backend, const Kernel& step) {
   const Inputs inputs = group_of(backend, "mma").inputs(kDrawn.m, kDrawn.n, kDrawn.k);
-  return {rung.name,
+  return {step.name,
           fmt::format("C of {} x {}, depth {}", kDrawn.m, kDrawn.n, kDrawn.k),
           {"A", "B"},
-          lab::record_matmuls([&] { rung.prepare(inputs).launch(); })};
+          lab::record_matmuls([&] { step.prepare(inputs).launch(); })};
 }
 
 void show_operations(const Backend& backend, const cli::TimelineOptions& options) {
-  std::vector<cli::RecordedRung> rungs;
-  for (const Kernel* rung : cli::rungs_with_timeline(
+  std::vector<cli::RecordedStep> steps;
+  for (const Kernel* step : cli::steps_with_timeline(
            group_of(backend, "mma").kernels, options.kernel, [](const Kernel& kernel) {
              return kernel.needs.architecture == 90 && kernel.tiles.cluster == 1;
            })) {
-    rungs.push_back(recorded(backend, *rung));
+    steps.push_back(recorded(backend, *step));
   }
-  cli::show_timelines(options, rungs, "");
+  cli::show_timelines(options, steps, "");
 }
 
 }  // namespace fa::tiled

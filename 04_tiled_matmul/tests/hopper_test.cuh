@@ -1,4 +1,4 @@
-// Rungs 19 to 22 with both types, tiles of other sizes, and few blocks, so that each of them has
+// Steps 19 to 22 with both types, tiles of other sizes, and few blocks, so that each of them has
 // several tiles.
 #include <utility>
 #include <vector>
@@ -107,7 +107,7 @@ void check_tile() {
   }
 }
 
-TEST_CASE("rungs for Hopper with tiles of other sizes, and both types") {
+TEST_CASE("steps for Hopper with tiles of other sizes, and both types") {
   FA_SKIP_WHERE_MISSING(device_properties(), kNeedsHopper);
   check_tile<half, fa::half, true, 128, 256, 4>();
   check_tile<half, fa::half, false, 128, 256, 4>();

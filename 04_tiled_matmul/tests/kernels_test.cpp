@@ -102,7 +102,7 @@ TEST_CASE("wavefronts are those that ncu counts on an H200") {
     const Group& group = tiled::group_of(backend, "matmul");
     const auto kernel =
         std::find_if(group.kernels.begin(), group.kernels.end(),
-                     [](const auto& rung) { return rung.name == "12_matmul_vector_loads"; });
+                     [](const auto& step) { return step.name == "12_matmul_vector_loads"; });
     REQUIRE(kernel != group.kernels.end());
     const auto trace = tiled::trace(group, *kernel, {{128, 128, 128}});
     REQUIRE(trace.has_value());

@@ -1,4 +1,4 @@
-// The order of operations shows the improvement that each rung for Hopper is written for.
+// The order of operations shows the improvement that each step for Hopper is written for.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -17,7 +17,7 @@ using Kind = Step::Kind;
 
 namespace {
 
-const char* const kRungs[] = {"19_matmul_wgmma", "20_matmul_stages", "21_matmul_persistent"};
+const char* const kSteps[] = {"19_matmul_wgmma", "20_matmul_stages", "21_matmul_persistent"};
 // Steps along k of a tile of C, and copies of a step: A, and B in panels of 64 columns.
 constexpr int kSteps = 8, kCopies = 1 + 4;
 
@@ -25,8 +25,8 @@ const std::vector<BlockRecord>& blocks_of(const std::string& name) {
   static const std::vector<tiled::Backend> all = tiled::backends();
   static std::map<std::string, std::vector<BlockRecord>> known;
   if (known.count(name) == 0) {
-    for (const tiled::Kernel& rung : tiled::group_of(all.front(), "mma").kernels) {
-      if (rung.name == name) known[name] = tiled::recorded(all.front(), rung).blocks;
+    for (const tiled::Kernel& step : tiled::group_of(all.front(), "mma").kernels) {
+      if (step.name == name) known[name] = tiled::recorded(all.front(), step).blocks;
     }
   }
   REQUIRE(!known[name].empty());
@@ -68,8 +68,8 @@ int copies_during_matmuls(const std::vector<Step>& steps) {
 
 }  // namespace
 
-TEST_CASE("rungs 19 to 21 do the same matmuls") {
-  for (const char* name : kRungs) {
+TEST_CASE("steps 19 to 21 do the same matmuls") {
+  for (const char* name : kSteps) {
     CAPTURE(std::string(name));
     CHECK(lab::peak_cycles(blocks_of(name)) ==
           doctest::Approx(2. * kDrawn.m * kDrawn.n * kDrawn.k / 4096));
@@ -78,13 +78,13 @@ TEST_CASE("rungs 19 to 21 do the same matmuls") {
   CHECK(blocks_of("21_matmul_persistent").size() == 1);
 }
 
-TEST_CASE("in rung 19 nothing is copied while a matmul is in flight") {
+TEST_CASE("in step 19 nothing is copied while a matmul is in flight") {
   const std::vector<Step>& steps = blocks_of("19_matmul_wgmma")[0].warps[0];
   CHECK(copies_before_matmuls(steps) == kCopies);
   CHECK(copies_during_matmuls(steps) == 0);
 }
 
-TEST_CASE("rung 20 issues the copies of several steps before its first matmul") {
+TEST_CASE("step 20 issues the copies of several steps before its first matmul") {
   const std::vector<Step>& steps = blocks_of("20_matmul_stages")[0].warps[0];
   CHECK(copies_before_matmuls(steps) >= 3 * kCopies);
   CHECK(std::count_if(steps.begin(), steps.end(), [](const Step& step) {
@@ -92,7 +92,7 @@ TEST_CASE("rung 20 issues the copies of several steps before its first matmul") 
         }) == kSteps * kCopies);
 }
 
-TEST_CASE("a consumer fetches in rungs 19 and 20, the producer in 21") {
+TEST_CASE("a consumer fetches in steps 19 and 20, the producer in 21") {
   for (const char* name : {"19_matmul_wgmma", "20_matmul_stages"}) {
     CAPTURE(std::string(name));
     CHECK(warps_with(blocks_of(name)[0], Kind::kLoad) == std::set<std::size_t>{0});
@@ -105,7 +105,7 @@ TEST_CASE("a consumer fetches in rungs 19 and 20, the producer in 21") {
   CHECK(warps_with(persistent, Kind::kWgmma).size() == 8);
 }
 
-TEST_CASE("the producer of rung 21 waits for free stages only, through both tiles of C") {
+TEST_CASE("the producer of step 21 waits for free stages only, through both tiles of C") {
   const BlockRecord& block = blocks_of("21_matmul_persistent")[0];
   const std::vector<Step>& steps = block.warps[*warps_with(block, Kind::kLoad).begin()];
   int copies = 0;

@@ -1,5 +1,5 @@
 /// @file
-/// Hopper's matmuls and copies, in the order of rung 07: one thread issues TMA copies of the next
+/// Hopper's matmuls and copies, in the order of step 07: one thread issues TMA copies of the next
 /// tiles, then all threads wait for the current ones, compute S = Q K^T by wgmma, the softmax, and
 /// O += P V. K and V never pass through registers, and no thread computes an address.
 ///
@@ -313,7 +313,7 @@ void launch_wgmma(const Attention<T>& a, const Stream& stream) {
 //! [launch]
 
 /// @cond compiled once for all who launch it: common/gpu/parts.hpp
-FA_LAUNCH_16_BIT(forward_rungs, Attention, (const Stream&), launch_wgmma);
+FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&), launch_wgmma);
 /// @endcond
 
 /// The step's row: see common/attention/host/step_row.cuh.

@@ -125,7 +125,7 @@ void launch_warp_specialized(const Attention<T>& a, const Stream& stream) {
 //! [launch]
 
 /// @cond compiled once for all who launch it: common/gpu/parts.hpp
-FA_LAUNCH_16_BIT(forward_rungs, Attention, (const Stream&),
+FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&),
                  launch_warp_specialized);
 /// @endcond
 

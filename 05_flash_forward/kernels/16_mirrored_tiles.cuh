@@ -28,8 +28,8 @@ __device__ int warpgroup_query0(MirroredTile<T, d>, const Attention<T>& a,
 }
 //! [query0]
 
-/// Whether there are no more tiles than SMs, and rung 16 is faster than rungs 14 and 15: under the
-/// causal mask, or with up to 64 columns, for which rung 15's tile has more queries.
+/// Whether there are no more tiles than SMs, and step 16 is faster than steps 14 and 15: under the
+/// causal mask, or with up to 64 columns, for which step 15's tile has more queries.
 template <class T>
 bool prefers_mirrored_tiles(const Attention<T>& a, int sm_count) {
   const std::int64_t tiles =
@@ -37,7 +37,7 @@ bool prefers_mirrored_tiles(const Attention<T>& a, int sm_count) {
   return tiles <= sm_count && (a.causal || a.head_dim <= 64);
 }
 
-/// Launches rung 15's kernel with mirrored tiles, a block for each.
+/// Launches step 15's kernel with mirrored tiles, a block for each.
 /// @tparam d 64, 128 or 256 columns, at least head_dim
 /// @param  a for which can_use_tma() holds; it may have more tiles than there are SMs
 //! [launch]

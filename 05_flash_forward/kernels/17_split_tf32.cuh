@@ -1,6 +1,6 @@
 /// @file
 /// float32 on tensor cores. Each operand is the sum of two TF32 numbers, and three of their four
-/// products are computed: see common/attention/split_tf32.cuh. The rest is rung 08 with elements of
+/// products are computed: see common/attention/split_tf32.cuh. The rest is step 08 with elements of
 /// 32 bits: P stays in registers, copies are asynchronous, masks at the edge only.
 #pragma once
 

@@ -1,5 +1,5 @@
 /// @file
-/// Rows of float32 in registers and in shared memory, for rungs 02 and 03.
+/// Rows of float32 in registers and in shared memory, for steps 02 and 03.
 #pragma once
 
 #include "common/attention/attention.cuh"

@@ -1,5 +1,5 @@
 /// @file
-/// What rungs 09 to 16 share: a warpgroup processes 64 queries, its S and O are accumulators of
+/// What steps 09 to 16 share: a warpgroup processes 64 queries, its S and O are accumulators of
 /// wgmma, and tiles lie in shared memory as TMA writes them.
 ///
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024.
@@ -53,7 +53,7 @@ struct HopperTile {
   using VTile = SwizzledTile<T, block_n, d_v>;
 };
 
-/// The tile of rungs 09 to 14: 128 queries and keys, up to 128 columns.
+/// The tile of steps 09 to 14: 128 queries and keys, up to 128 columns.
 template <class T>
 using HopperTile128 = HopperTile<T, 128, 128, 2, 2>;
 
@@ -71,7 +71,7 @@ constexpr int kProducerRegisters = Tile::consumers == 3 ? 32 : 40;
 template <class Tile>
 constexpr int kConsumerRegisters = Tile::consumers == 3 ? 160 : 232;
 
-/// Shared memory of a block in rungs 10 to 12.
+/// Shared memory of a block in steps 10 to 12.
 template <class Tile>
 struct SpecializedShared {
   typename Tile::QTile q[Tile::consumers];  // of each warpgroup; at the end O

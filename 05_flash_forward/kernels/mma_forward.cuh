@@ -1,5 +1,5 @@
 /// @file
-/// What rungs 05 to 08 and 17 share: tile sizes, the accumulators of mma.sync, the online softmax on them,
+/// What steps 05 to 08 and 17 share: tile sizes, the accumulators of mma.sync, the online softmax on them,
 /// dropout, and the epilogue.
 #pragma once
 
@@ -158,7 +158,7 @@ __device__ void store_rows(const Attention<T>& a,
   }
 }
 
-/// The tile of rungs 05 to 07.
+/// The tile of steps 05 to 07.
 template <int d>
 using PlainForwardTile = ForwardTile<d, 64, 4, 32>;
 

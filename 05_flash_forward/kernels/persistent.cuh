@@ -1,5 +1,5 @@
 /// @file
-/// What rungs 13 to 16 share: the pipelines of a persistent block, its producer, which takes tiles
+/// What steps 13 to 16 share: the pipelines of a persistent block, its producer, which takes tiles
 /// of queries from the tile scheduler, and the asynchronous store of O.
 #pragma once
 
@@ -18,7 +18,7 @@ constexpr int kQueryStages = Tile::d == 256 ? 1 : 2;
 template <class Tile>
 constexpr bool kWritesFromRegisters = kQueryStages<Tile> == 1;
 
-/// Shared memory of a block in rungs 13 to 16.
+/// Shared memory of a block in steps 13 to 16.
 template <class Tile>
 struct PersistentShared {
   typename Tile::QTile q[kQueryStages<Tile>][Tile::consumers];
@@ -47,7 +47,7 @@ __device__ void init_barriers(PersistentShared<Tile>& shared) {
   __syncthreads();  // the barriers are initialised
 }
 
-/// The first query of a warpgroup of a block. Rung 16's tile needs the length for it.
+/// The first query of a warpgroup of a block. Step 16's tile needs the length for it.
 template <class Tile, class T>
 __device__ int warpgroup_query0(Tile, const Attention<T>&, int block,
                                 int warpgroup) {

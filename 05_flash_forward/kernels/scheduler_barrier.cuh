@@ -1,5 +1,5 @@
 /// @file
-/// The scheduler barriers of rungs 12 to 16: named barriers by which the consumer warpgroups issue
+/// The scheduler barriers of steps 12 to 16: named barriers by which the consumer warpgroups issue
 /// their matmuls in turn.
 #pragma once
 

@@ -10,8 +10,8 @@
 namespace fa::FA_TARGET {
 namespace {  // one source file for each backend includes this
 
-// The kernel that is chosen for a device, as a rung of this backend.
-inline flash::Rung dispatched_rung(const DeviceProperties& device) {
+// The kernel that is chosen for a device, as a step of this backend.
+inline flash::LadderStep dispatched_step(const DeviceProperties& device) {
   return ForwardRow{}("dispatched", "", float{}, half{}, bfloat16{})
       .mla()
       .launch(
@@ -34,7 +34,7 @@ inline flash::Backend backend(const std::string& kind) {
                                                return forward_step(number, ForwardRow{});
                                              }));
   result.chosen = chosen_kernel;
-  result.dispatched = dispatched_rung;
+  result.dispatched = dispatched_step;
   return result;
 }
 

@@ -14,22 +14,22 @@
 
 namespace fa::flash {
 
-/// One rung of this lesson's ladder.
-using Rung = attention::Rung<Inputs, Outputs>;
+/// One step of this lesson's ladder.
+using LadderStep = attention::LadderStep<Inputs, Outputs>;
 
 /// What runs kernels.
-struct Backend : LadderBackend<Rung> {
+struct Backend : LadderBackend<LadderStep> {
   /// The file of the kernel that the C interface chooses for a problem on a device.
   std::function<std::string(const Problem&, const DeviceProperties&)> chosen;
-  /// The kernel that is chosen for a device, as a rung of this backend.
-  std::function<Rung(const DeviceProperties&)> dispatched;
+  /// The kernel that is chosen for a device, as a step of this backend.
+  std::function<LadderStep(const DeviceProperties&)> dispatched;
 };
 
 /// The backends of this build: the lab first.
 std::vector<Backend> backends();
 
 /// The forward pass for lesson 06: the kernel that is chosen on the backend of a kind.
-/// @throws std::invalid_argument without such a backend, and as Rung::prepare
+/// @throws std::invalid_argument without such a backend, and as LadderStep::prepare
 inline Outputs dispatched_forward(const std::string& kind, const Problem& problem,
                                   const Inputs& inputs) {
   static const std::vector<Backend> all = backends();

@@ -11,7 +11,7 @@
 
 namespace fa::flash {
 
-using namespace attention;  // problems and rungs, which lesson 06 has as well
+using namespace attention;  // problems and steps, which lesson 06 has as well
 
 /// Lesson 01's options for a problem. They point into the mask, which must outlive them.
 /// @param keep    filled when there is dropout

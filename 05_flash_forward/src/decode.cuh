@@ -133,9 +133,9 @@ struct PagedOnDevice : DecodeOnDevice<T> {
   DeviceBuffer<int> table;
 };
 
-struct DecodeRow : RowMaker<flash::decode::Rung, DecodeOnDevice> {
+struct DecodeRow : RowMaker<flash::decode::LadderStep, DecodeOnDevice> {
   // For a cache in pages.
-  auto paged() const { return RowMaker<flash::decode::Rung, PagedOnDevice>{}; }
+  auto paged() const { return RowMaker<flash::decode::LadderStep, PagedOnDevice>{}; }
 };
 
 }  // namespace

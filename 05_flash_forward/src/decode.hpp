@@ -22,10 +22,10 @@ struct DecodeInputs : Inputs {
 };
 
 /// One step of the ladder of decode kernels.
-using Rung = attention::Rung<DecodeInputs, Outputs>;
+using LadderStep = attention::LadderStep<DecodeInputs, Outputs>;
 
 /// What runs decode kernels.
-using Backend = LadderBackend<Rung>;
+using Backend = LadderBackend<LadderStep>;
 
 /// The backends of this build: the lab first.
 std::vector<Backend> backends();

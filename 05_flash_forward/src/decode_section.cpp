@@ -12,16 +12,16 @@ namespace {
 
 // The steps that are selected, checked on small problems: in the lab, which runs them as well.
 void check_steps(cli::Program& program, const Backend& backend, const cli::KernelOptions& options) {
-  for (const auto& rung : backend.rungs) {
-    if (!options.wants(rung.name)) continue;
-    fmt::print("{}: {}\n", rung.name, rung.idea);
+  for (const auto& step : backend.steps) {
+    if (!options.wants(step.name)) continue;
+    fmt::print("{}: {}\n", step.name, step.idea);
     for (const AttentionShape& shape :
          {AttentionShape{2, 8, 2, 1, 333, 64}, AttentionShape{1, 4, 1, 16, 203, 128}}) {
       const Problem problem = problem_of(Type::kBFloat16, shape, true);
       DecodeInputs inputs = decode_inputs(problem, Values::kNormal, 1);
-      if (rung.supports_lengths && shape.batch == 2) inputs.lengths_k = {77, 333};
+      if (step.supports_lengths && shape.batch == 2) inputs.lengths_k = {77, 333};
       const DecodeChecker checker(problem, inputs);
-      for (const Verdict& verdict : checker.check(problem.words(), rung.run(problem, inputs))) {
+      for (const Verdict& verdict : checker.check(problem.words(), step.run(problem, inputs))) {
         program.check(verdict);
       }
     }
@@ -54,11 +54,11 @@ DecodeInputs timed_cache_inputs(const AttentionShape& s) {
   return inputs;
 }
 
-cli::Measurement time_step(const Backend& backend, const Rung& rung, const TimedCache& cache,
+cli::Measurement time_step(const Backend& backend, const LadderStep& step, const TimedCache& cache,
                            const DecodeInputs& inputs) {
   const Problem problem = timed_problem(cache);
   const AttentionShape& s = problem.shape;
-  const auto prepared = rung.prepare(problem, inputs);
+  const auto prepared = step.prepare(problem, inputs);
   const double ms = backend.milliseconds(prepared.launch, 20).value();
   // K and V once, q and o.
   const double bytes = 4.0 * static_cast<double>(s.batch * s.head_dim) *
@@ -66,7 +66,7 @@ cli::Measurement time_step(const Backend& backend, const Rung& rung, const Timed
   const std::string group = group_of(cache);
   cli::Measurement row{
       {"group", group},         {"title", group + ": bfloat16, 32 heads, 8 KV heads, head_dim 128"},
-      {"kernel", rung.name},    {"batch", s.batch},
+      {"kernel", step.name},    {"batch", s.batch},
       {"length_q", s.length_q}, {"length", s.length_k},
       {"milliseconds", ms},     {"gigabytes_per_second", bytes / ms / 1e6}};
   if (backend.properties.memory_bandwidth > 0) {
@@ -89,7 +89,7 @@ double number_of(const cli::Measurement& row, const std::string& name) {
 void show_decode(cli::Program& program, const cli::KernelOptions& options) {
   const std::vector<Backend> all = backends();
   const Backend& backend = *find_backend(all, program.on_gpu() ? "gpu" : "lab");
-  cli::check_kernel(options, rung_names(backend), "05_flash_forward");
+  cli::check_kernel(options, step_names(backend), "05_flash_forward");
   for (const std::string& why : backend.left_out) fmt::print("{}\n", why);
   check_steps(program, backend, options);
   if (!cli::can_time(program, options)) return;
@@ -102,12 +102,12 @@ void show_decode(cli::Program& program, const cli::KernelOptions& options) {
     std::vector<cli::Measurement> rows;
     cli::Table table({"kernel", "microseconds", "GB/s", "% of bandwidth"});
     const DecodeInputs inputs = timed_cache_inputs(timed_problem(cache).shape);
-    for (const Rung& rung : backend.rungs) {
-      if (!options.wants(rung.name)) continue;
+    for (const LadderStep& step : backend.steps) {
+      if (!options.wants(step.name)) continue;
       // The library launches the others; caches for all of them take long to make.
-      if (options.kernel.empty() && !rung.supports_lengths) continue;
-      rows.push_back(time_step(backend, rung, cache, inputs));
-      table.add({rung.name, fmt::format("{:.1f}", 1e3 * number_of(rows.back(), "milliseconds")),
+      if (options.kernel.empty() && !step.supports_lengths) continue;
+      rows.push_back(time_step(backend, step, cache, inputs));
+      table.add({step.name, fmt::format("{:.1f}", 1e3 * number_of(rows.back(), "milliseconds")),
                  fmt::format("{:.0f}", number_of(rows.back(), "gigabytes_per_second")),
                  fmt::format("{:.1f}", number_of(rows.back(), "percent_of_bandwidth"))});
     }

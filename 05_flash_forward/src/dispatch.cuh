@@ -60,7 +60,7 @@ inline ForwardKernel register_tiles_kernel(const Attention<float>& a,
   });
 }
 
-/// The fastest kernel for a problem with a head dimension up to 256, for float32. Not rung 17 in
+/// The fastest kernel for a problem with a head dimension up to 256, for float32. Not step 17 in
 /// the lab: nothing is fast there, and it takes longest to emulate tensor cores.
 /// @param device the choice depends on nothing else
 inline ForwardKernel forward_kernel(const Attention<float>& a,
@@ -101,8 +101,8 @@ inline bool prefers_hopper(const DeviceProperties& device = device_properties())
   return device.compute_capability != 0 && can_run(device, kNeedsHopper);
 }
 
-/// Whether rung 15 is faster than rung 14 with 128 columns: the last tile of queries or of keys is at
-/// most half full, and rung 15 leaves the other half out.
+/// Whether step 15 is faster than step 14 with 128 columns: the last tile of queries or of keys is at
+/// most half full, and step 15 leaves the other half out.
 template <class T>
 bool leaves_out_half_tiles(const Attention<T>& a) {
   const auto is_half = [](int length) { return (length - 1) % (2 * kHalfTile) < kHalfTile; };

@@ -8,6 +8,6 @@
 namespace fa::FA_TARGET {
 
 /// What a step is given to make its row.
-using ForwardRow = RowMaker<flash::Rung, DeviceAttention>;
+using ForwardRow = RowMaker<flash::LadderStep, DeviceAttention>;
 
 }  // namespace fa::FA_TARGET

@@ -11,14 +11,14 @@ namespace {
 
 void check_functors(cli::Program& program, const Backend& backend) {
   for (const TimedFunctor& timed : timed_functors()) {
-    for (const Rung& rung : backend.rungs) {
+    for (const LadderStep& step : backend.steps) {
       const Problem problem = problem_of(Type::kBFloat16, {1, 4, 2, 150, 203, 128});
       FunctorSpec spec = timed.spec;
       if (spec.left >= 0) spec.left = 70;
       spec.block_size = 40;
       const FunctorInputs inputs = functor_inputs(problem, spec, Values::kNormal, 1);
       const FunctorChecker checker(problem, inputs);
-      for (const Verdict& verdict : checker.check(timed.name, rung.run(problem, inputs))) {
+      for (const Verdict& verdict : checker.check(timed.name, step.run(problem, inputs))) {
         program.check(verdict);
       }
     }
@@ -61,23 +61,23 @@ void show_functors(cli::Program& program, const cli::KernelOptions& options) {
                  fmt::format("{:.0f}", timed.flops(2) / ms / 1e9)});
     };
     const Inputs one = timed_inputs(s.length_q, s.head_dim);
-    for (const Rung& rung : backend.rungs) {
+    for (const LadderStep& step : backend.steps) {
       FunctorInputs inputs;
       static_cast<Inputs&>(inputs) = one;
       inputs.spec = timed.spec;
       inputs.tables = timed.tables;
-      const auto prepared = rung.prepare(timed.problem, inputs);
-      add(rung.name, prepared.launch);
+      const auto prepared = step.prepare(timed.problem, inputs);
+      add(step.name, prepared.launch);
     }
     // The kernels without a functor that compute the same.
     const bool causal = timed.spec.kind == FunctorKind::kCausal;
     const bool computes = causal || timed.spec.kind == FunctorKind::kPlain;
     Problem problem = timed.problem;
     problem.causal = causal;
-    for (const flash::Rung& rung : ladder.rungs) {
-      if (!computes || (rung.name != "08_edge_masks" && rung.name != "14_lazy_rescaling")) continue;
-      const auto prepared = rung.prepare(problem, one);
-      add(rung.name, prepared.launch);
+    for (const flash::LadderStep& step : ladder.steps) {
+      if (!computes || (step.name != "08_edge_masks" && step.name != "14_lazy_rescaling")) continue;
+      const auto prepared = step.prepare(problem, one);
+      add(step.name, prepared.launch);
     }
     record.add(rows);
   }

@@ -32,7 +32,7 @@ struct FunctorOnDevice {
 inline flash::functors::Backend backend(const std::string& kind) {
   return backend_with<flash::functors::Backend>(
       kind, ladder_of<kFunctorSteps>([](auto number) {
-        return functor_step(number, RowMaker<flash::functors::Rung, FunctorOnDevice>{});
+        return functor_step(number, RowMaker<flash::functors::LadderStep, FunctorOnDevice>{});
       }));
 }
 

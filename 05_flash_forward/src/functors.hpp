@@ -32,10 +32,10 @@ struct FunctorInputs : Inputs {
 };
 
 /// One kernel with functors.
-using Rung = attention::Rung<FunctorInputs, Outputs>;
+using LadderStep = attention::LadderStep<FunctorInputs, Outputs>;
 
 /// What runs them.
-struct Backend : LadderBackend<Rung> {};
+struct Backend : LadderBackend<LadderStep> {};
 
 /// The backends of this build: the lab first.
 std::vector<Backend> backends();

@@ -21,17 +21,17 @@ Inputs random_inputs(const Problem& problem);
 /// The section "traffic": formulas, counts, and a check that they are equal.
 void show_traffic(const Lesson<Backend>& lesson, const Backend& watched);
 
-/// What is drawn of a rung: two blocks of queries of one head, and 512 keys. Of rung 15, which is
+/// What is drawn of a step: two blocks of queries of one head, and 512 keys. Of step 15, which is
 /// about the mask, with it and with head_dim 64, where it has three consumers; else without it and
 /// with head_dim 128.
-Problem drawn_problem(const Rung& rung);
+Problem drawn_problem(const LadderStep& step);
 
-/// What the lab records of a rung.
-/// @param rung of the backend "lab", from rung 09 on
-/// @throws std::runtime_error when the rung does not compute in the lab
-cli::RecordedRung recorded(const Rung& rung, const Problem& problem);
+/// What the lab records of a step.
+/// @param step of the backend "lab", from step 09 on
+/// @throws std::runtime_error when the step does not compute in the lab
+cli::RecordedStep recorded(const LadderStep& step, const Problem& problem);
 
-/// Prints the order of operations of the lab's rungs from 09 on; or, with stamps, shows what a GPU
+/// Prints the order of operations of the lab's steps from 09 on; or, with stamps, shows what a GPU
 /// did.
 /// @throws std::runtime_error when a file cannot be written
 void show_timelines(const Backend& backend, const cli::TimelineOptions& options);

@@ -13,7 +13,7 @@ namespace fa::FA_TARGET {
 /// A backend with these steps.
 inline flash::stamped::Backend backend(const std::string&) {
   auto result = backend_with<flash::stamped::Backend>(
-      "gpu", drawn_ladder<flash::Rung, DeviceAttention, kForwardSteps>(
+      "gpu", drawn_ladder<flash::LadderStep, DeviceAttention, kForwardSteps>(
                  [](auto number, auto row) { return forward_step(number, row); }));
   result.clear_stamps = clear_stamps;
   result.take_stamps = take_stamps;

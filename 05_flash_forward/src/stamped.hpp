@@ -1,5 +1,5 @@
 /// @file
-/// The Hopper rungs with stamps, see common/gpu/stamps.hpp.
+/// The Hopper steps with stamps, see common/gpu/stamps.hpp.
 #pragma once
 
 #include "05_flash_forward/src/backend.hpp"

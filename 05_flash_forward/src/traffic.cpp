@@ -30,7 +30,7 @@ Traffic of_flash_2(const Tiles& tiles, std::int64_t n, std::int64_t d) {
 
 void show_traffic(const Lesson<Backend>& lesson, const Backend& watched) {
   const auto tiles_of = [&](const char* kernel) {
-    return find_rung(watched, kernel).tiles.front();
+    return find_step(watched, kernel).tiles.front();
   };
   // What the outer tiles are of, and how many there are.
   const auto keys = tiles_of("01_unfused").keys, flash_1_keys = tiles_of("02_flash_1").keys,

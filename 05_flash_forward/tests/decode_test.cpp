@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/kernels/decode/split_count.hpp"
-#include "common/attention/tests/rung_tests.hpp"
+#include "common/attention/tests/step_tests.hpp"
 #include "common/parallel/parallel_for.hpp"
 
 using namespace fa;
@@ -21,13 +21,13 @@ namespace {
 
 constexpr Type kTypes16[] = {Type::kFloat16, Type::kBFloat16};
 
-using Tests = RungTests<DecodeChecker, flash::decode::backends, flash::decode::decode_inputs>;
+using Tests = StepTests<DecodeChecker, flash::decode::backends, flash::decode::decode_inputs>;
 
 // All steps, or those that read lengths.
 void check_inputs(const Problem& problem, const DecodeInputs& inputs) {
   Tests::check_everywhere(problem, inputs, inputs.lengths_k.empty() ? 6 : 2,
-                          [&](const flash::decode::Rung& rung) {
-                            return inputs.lengths_k.empty() || rung.supports_lengths;
+                          [&](const flash::decode::LadderStep& step) {
+                            return inputs.lengths_k.empty() || step.supports_lengths;
                           });
 }
 
@@ -46,8 +46,8 @@ Problem of_lengths(Type type, std::int64_t length_q, std::int64_t most, bool cau
 }
 
 // Step 05 in the lab.
-const flash::decode::Rung& paged_step() {
-  return Tests::all().front().rungs[4];
+const flash::decode::LadderStep& paged_step() {
+  return Tests::all().front().steps[4];
 }
 
 }  // namespace
@@ -81,9 +81,9 @@ TEST_CASE("head dimensions that are multiples of 8 are padded") {
   for (const int head_dim : {8, 40, 72, 96, 120}) {
     Tests::check_everywhere(problem_of(Type::kBFloat16, {1, 4, 2, 3, 150, head_dim}, true));
   }
-  const flash::decode::Rung& rung = paged_step();
+  const flash::decode::LadderStep& step = paged_step();
   CHECK_THROWS_WITH_AS(
-      rung.check(problem_of(Type::kBFloat16, {1, 1, 1, 1, 9, 136})),
+      step.check(problem_of(Type::kBFloat16, {1, 1, 1, 1, 9, 136})),
       "05_paged_kv supports float16 or bfloat16 with a head_dim that is a multiple "
       "of 8 up to 128, not bfloat16 with 136",
       std::invalid_argument);
@@ -143,11 +143,11 @@ TEST_CASE("pages of any multiple of 16 tokens") {
     wide.layout = page_size % 32 == 0 ? Layout::kLengthFirst : Layout::kHeadsFirst;
     check_lengths(wide, {333, 39, 17}, page_size);
   }
-  const flash::decode::Rung& rung = paged_step();
+  const flash::decode::LadderStep& step = paged_step();
   const Problem problem = of_lengths(Type::kBFloat16, 1, 100, false);
   DecodeInputs inputs = flash::decode::decode_inputs(problem, Values::kNormal, 1);
   inputs.page_size = 24;
-  CHECK_THROWS_WITH_AS(rung.run(problem, inputs), "page_size is 24; allowed are multiples of 16",
+  CHECK_THROWS_WITH_AS(step.run(problem, inputs), "page_size is 24; allowed are multiples of 16",
                        std::invalid_argument);
 }
 
@@ -165,8 +165,8 @@ TEST_CASE("every launch gives the same bits, and leaves the counters at 0") {
        {AttentionShape{1, 4, 1, 3, 700, 64}, AttentionShape{3, 8, 2, 1, 330, 128}}) {
     const Problem problem = problem_of(Type::kBFloat16, shape, true);
     const DecodeInputs inputs = flash::decode::decode_inputs(problem, Values::kNormal, 1);
-    for (const flash::decode::Rung& rung : Tests::best().rungs) {
-      check_repeats(rung, problem, inputs, Tests::on_gpu() ? 250 : 4,
+    for (const flash::decode::LadderStep& step : Tests::best().steps) {
+      check_repeats(step, problem, inputs, Tests::on_gpu() ? 250 : 4,
                     [](const Outputs& first, const Outputs& again) {
                       return same_bits(first.o, again.o) && same_bits(first.lse, again.lse);
                     });
@@ -178,21 +178,21 @@ TEST_CASE("every decode kernel is right in the watched lab, with no finding") {
   const auto* const watched = find_backend(Tests::all(), "watched");
   if (watched == nullptr) return;
   lab::Coverage coverage;
-  for (const flash::decode::Rung& rung : watched->rungs) {
+  for (const flash::decode::LadderStep& step : watched->steps) {
     for (const bool causal : {false, true}) {
       for (const AttentionShape& shape :
            {AttentionShape{2, 4, 2, 1, 500, 128}, AttentionShape{2, 4, 2, 1, 5, 64},
             AttentionShape{1, 3, 1, 9, 330, 40}, AttentionShape{2, 4, 2, 16, 3, 64},
             AttentionShape{34, 1, 1, 1, 1100, 8}}) {
-        if (shape.batch == 34 && !rung.supports_lengths) continue;
-        const Problem problem = problem_of(rung.types.back(), shape, causal);
+        if (shape.batch == 34 && !step.supports_lengths) continue;
+        const Problem problem = problem_of(step.types.back(), shape, causal);
         DecodeInputs inputs = flash::decode::decode_inputs(problem, Values::kNormal, 1);
-        if (rung.supports_lengths && shape.length_k == 500) inputs.lengths_k = {470, 0};
+        if (step.supports_lengths && shape.length_k == 500) inputs.lengths_k = {470, 0};
         if (shape.batch == 34) {  // more than half of the tiles are of the last two sequences
           inputs.lengths_k.assign(32, 1);
           inputs.lengths_k.insert(inputs.lengths_k.end(), {1100, 1000});
         }
-        coverage.add(check_watched(rung, problem, inputs, DecodeChecker(problem, inputs)));
+        coverage.add(check_watched(step, problem, inputs, DecodeChecker(problem, inputs)));
       }
     }
   }

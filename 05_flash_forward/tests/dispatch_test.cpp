@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/src/backend.hpp"
-#include "common/attention/tests/rung_tests.hpp"
+#include "common/attention/tests/step_tests.hpp"
 #include "common/gpu/tests/gpus.hpp"
 
 using namespace fa;
@@ -15,7 +15,7 @@ using flash::Backend;
 namespace {
 
 // What lessons 05 and 06 test alike.
-using Tests = RungTests<flash::Checker, flash::backends, make_inputs>;
+using Tests = StepTests<flash::Checker, flash::backends, make_inputs>;
 
 std::string chosen(const DeviceProperties& gpu, Type type, std::int64_t head_dim,
                    double dropout = 0) {
@@ -55,8 +55,8 @@ TEST_CASE("16 bits: the chosen kernel can run on the GPU with this build's code"
   }
 }
 
-TEST_CASE("128 columns on Hopper: half a tile left over, of queries or keys, takes rung 15") {
-  for (const auto& [queries, keys, rung] :
+TEST_CASE("128 columns on Hopper: half a tile left over, of queries or keys, takes step 15") {
+  for (const auto& [queries, keys, step] :
        std::vector<std::tuple<int, int, const char*>>{{512, 512, "14_lazy_rescaling"},
                                                       {512, 513, "15_warpgroup_tiles"},
                                                       {512, 576, "15_warpgroup_tiles"},
@@ -66,7 +66,7 @@ TEST_CASE("128 columns on Hopper: half a tile left over, of queries or keys, tak
     CAPTURE(queries);
     CAPTURE(keys);
     const Problem problem = problem_of(Type::kFloat16, {4, 64, 64, queries, keys, 128});
-    CHECK(Tests::all().front().chosen(problem, gpus::kH100) == std::string(rung));
+    CHECK(Tests::all().front().chosen(problem, gpus::kH100) == std::string(step));
   }
 }
 
@@ -146,39 +146,39 @@ TEST_CASE("blocks of the chosen kernels fit the shared memory of their GPU") {
 }
 
 TEST_CASE("a GPU leaves steps out that it cannot run, and says why") {
-  const auto all = Tests::all().front().rungs;
+  const auto all = Tests::all().front().steps;
   for (const DeviceProperties& gpu : {gpus::kT4, gpus::kH100With80, gpus::kRtx4090, gpus::kH100}) {
     CAPTURE(gpu.name);
-    auto rungs = all;
-    const auto left_out = fit_ladder(rungs, gpu);
-    CHECK(rungs.size() + left_out.size() == all.size());
-    for (const auto& rung : rungs) CHECK(can_run(gpu, rung.needs));
+    auto steps = all;
+    const auto left_out = fit_ladder(steps, gpu);
+    CHECK(steps.size() + left_out.size() == all.size());
+    for (const auto& step : steps) CHECK(can_run(gpu, step.needs));
     for (const std::string& why : left_out) CHECK(why.find("it needs sm_") != std::string::npos);
     CHECK(left_out.empty() == (gpu.name == gpus::kH100.name && gpu.has_sm_90a_code));
   }
 }
 
-TEST_CASE("a rung may run with small head dimensions only") {
-  flash::Rung rung;
-  rung.name = "some_rung";
-  rung.max_head_dim = 128;
-  rung.shared_bytes = [](std::int64_t head_dim) {
+TEST_CASE("a step may run with small head dimensions only") {
+  flash::LadderStep step;
+  step.name = "some_step";
+  step.max_head_dim = 128;
+  step.shared_bytes = [](std::int64_t head_dim) {
     return static_cast<std::size_t>(head_dim <= 64 ? 50000 : 70000);
   };
-  std::vector<flash::Rung> rungs{rung};
-  CHECK(fit_ladder(rungs, gpus::kA100).empty());
-  CHECK(rungs[0].max_head_dim == 128);
-  const auto left_out = fit_ladder(rungs, gpus::kT4);
+  std::vector<flash::LadderStep> steps{step};
+  CHECK(fit_ladder(steps, gpus::kA100).empty());
+  CHECK(steps[0].max_head_dim == 128);
+  const auto left_out = fit_ladder(steps, gpus::kT4);
   REQUIRE(left_out.size() == 1);
   CHECK(left_out[0] ==
-        "some_rung is left out with a head_dim above 64: it needs 70000 "
+        "some_step is left out with a head_dim above 64: it needs 70000 "
         "bytes of shared memory in a block; T4 has 65536");
-  REQUIRE(rungs.size() == 1);
-  CHECK(rungs[0].max_head_dim == 64);
-  rungs[0].min_head_dim = 8;
-  rungs[0].shared_bytes = [](std::int64_t) { return std::size_t{65537}; };
-  CHECK(fit_ladder(rungs, gpus::kT4) ==
-        std::vector<std::string>{"some_rung is left out: it needs 65537 bytes of shared memory in "
+  REQUIRE(steps.size() == 1);
+  CHECK(steps[0].max_head_dim == 64);
+  steps[0].min_head_dim = 8;
+  steps[0].shared_bytes = [](std::int64_t) { return std::size_t{65537}; };
+  CHECK(fit_ladder(steps, gpus::kT4) ==
+        std::vector<std::string>{"some_step is left out: it needs 65537 bytes of shared memory in "
                                  "a block; T4 has 65536"});
-  CHECK(rungs.empty());
+  CHECK(steps.empty());
 }

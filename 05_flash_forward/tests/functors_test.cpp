@@ -11,7 +11,7 @@
 #include "05_flash_forward/tests/functor_specs.hpp"
 #include "common/attention/dual.cuh"
 #include "common/attention/functor_instances.cuh"
-#include "common/attention/tests/rung_tests.hpp"
+#include "common/attention/tests/step_tests.hpp"
 #include "common/attention/visible_tiles.cuh"
 
 using namespace fa;
@@ -26,7 +26,7 @@ namespace {
 FunctorInputs plain_inputs(const Problem& problem, Values values, std::uint64_t seed) {
   return flash::functors::functor_inputs(problem, {}, values, seed);
 }
-using Tests = RungTests<FunctorChecker, flash::functors::backends, plain_inputs>;
+using Tests = StepTests<FunctorChecker, flash::functors::backends, plain_inputs>;
 
 // Whether a query sees a key, by the words of functor_spec.hpp. Position p is the query's among the
 // keys.
@@ -356,13 +356,13 @@ TEST_CASE("every functor is right in the watched lab, with no finding") {
   const auto* const watched = find_backend(Tests::all(), "watched");
   if (watched == nullptr) return;
   lab::Coverage coverage;
-  for (const auto& rung : watched->rungs) {
+  for (const auto& step : watched->steps) {
     for (const FunctorSpec& spec : all_specs()) {
       for (const AttentionShape& shape :
            {AttentionShape{1, 2, 1, 150, 203, 40}, AttentionShape{1, 1, 1, 129, 256, 128}}) {
-        const Problem problem = problem_of(rung.types.back(), shape);
+        const Problem problem = problem_of(step.types.back(), shape);
         const auto inputs = flash::functors::functor_inputs(problem, spec, Values::kNormal, 1);
-        coverage.add(check_watched(rung, problem, inputs, FunctorChecker(problem, inputs)));
+        coverage.add(check_watched(step, problem, inputs, FunctorChecker(problem, inputs)));
       }
     }
   }

@@ -1,11 +1,11 @@
-// Every rung on every backend of this build that can run here: types, sizes, masks, layouts, hard
+// Every step on every backend of this build that can run here: types, sizes, masks, layouts, hard
 // inputs.
 #include <cmath>
 
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/src/backend.hpp"
-#include "common/attention/tests/rung_tests.hpp"
+#include "common/attention/tests/step_tests.hpp"
 #include "common/gpu/tests/gpus.hpp"
 
 using namespace fa;
@@ -15,7 +15,7 @@ using flash::Backend;
 namespace {
 
 // What lessons 05 and 06 test alike.
-using Tests = RungTests<flash::Checker, flash::backends, make_inputs>;
+using Tests = StepTests<flash::Checker, flash::backends, make_inputs>;
 
 }  // namespace
 
@@ -29,13 +29,13 @@ TEST_CASE("head dimensions that are not a power of two are padded") {
 
 TEST_CASE("192 columns of q and k, 128 of v and o") {
   Tests::check_mla();
-  const flash::Rung& rung = find_rung(Tests::all().front(), "15_warpgroup_tiles");
+  const flash::LadderStep& step = find_step(Tests::all().front(), "15_warpgroup_tiles");
   Problem problem = problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 192});
   for (const std::int64_t head_dim_v : {64, 128, 192, 256}) {
     problem.head_dim_v = head_dim_v;
-    CHECK(rung.supports(problem) == (head_dim_v == 128 || head_dim_v == 192));
+    CHECK(step.supports(problem) == (head_dim_v == 128 || head_dim_v == 192));
   }
-  CHECK_THROWS_WITH_AS(rung.check(problem),
+  CHECK_THROWS_WITH_AS(step.check(problem),
                        "head_dim is 192 and head_dim_v 256; 15_warpgroup_tiles supports 192 "
                        "and 128, or the same number",
                        std::invalid_argument);
@@ -76,11 +76,11 @@ TEST_CASE("where the row maximum does not change, the rescale factor is exactly 
       }
       for (const Backend& backend : Tests::all()) {
         if (!backend.available || backend.kind == "watched") continue;
-        for (const flash::Rung& rung : backend.rungs) {
-          if (!rung.supports(problem)) continue;
-          const auto lse = rung.run(problem, inputs).lse;
+        for (const flash::LadderStep& step : backend.steps) {
+          if (!step.supports(problem)) continue;
+          const auto lse = step.run(problem, inputs).lse;
           for (std::int64_t i = 0; i < length_q; ++i) {
-            CAPTURE(rung.name);
+            CAPTURE(step.name);
             CAPTURE(i);
             // A few of the smallest steps of a float32 of this size.
             CHECK(std::abs(static_cast<double>(lse(0, 0, i)) - score(i)) < 6e-6);
@@ -102,13 +102,13 @@ TEST_CASE("dropout drops the elements of the reference mask") {
 }
 
 // In the watched lab; see check_watched().
-lab::Coverage check_watched(const flash::Rung& rung, Type type, const AttentionShape& shape) {
+lab::Coverage check_watched(const flash::LadderStep& step, Type type, const AttentionShape& shape) {
   const Problem problem = problem_of(type, shape, true);
   const auto inputs = make_inputs(problem, Values::kNormal, 1);
-  return check_watched(rung, problem, inputs, flash::Checker(problem, inputs));
+  return check_watched(step, problem, inputs, flash::Checker(problem, inputs));
 }
 
-TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
+TEST_CASE("the watched lab finds nothing in any step, causal or not") {
   const Backend* const watched = find_backend(Tests::all(), "watched");
   if (watched == nullptr) return;
   lab::Coverage coverage = Tests::check_all_watched(*watched);
@@ -127,7 +127,7 @@ TEST_CASE("the watched lab finds nothing where the pipeline wraps around") {
   for (const AttentionShape& shape :
        {AttentionShape{1, 3, 1, 70, 1, 64}, AttentionShape{2, 6, 2, 40, 50, 32}}) {
     for (const char* name : {"13_persistent", "14_lazy_rescaling", "15_warpgroup_tiles"}) {
-      check_watched(find_rung(*watched, name), Type::kFloat16, shape);
+      check_watched(find_step(*watched, name), Type::kFloat16, shape);
     }
   }
 }

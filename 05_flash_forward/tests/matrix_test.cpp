@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/src/backend.hpp"
-#include "common/attention/tests/rung_tests.hpp"
+#include "common/attention/tests/step_tests.hpp"
 
 using namespace fa;
 using namespace fa::attention;
@@ -11,11 +11,11 @@ using namespace fa::attention;
 namespace {
 
 // What lessons 05 and 06 test alike.
-using Tests = RungTests<flash::Checker, flash::backends, make_inputs>;
+using Tests = StepTests<flash::Checker, flash::backends, make_inputs>;
 
 // The finished ones have tiles for several head dimensions, or persistent blocks.
-bool is_finished(const flash::Rung& rung) {
-  return rung.tiles.size() > 1 || rung.tiles.front().persists;
+bool is_finished(const flash::LadderStep& step) {
+  return step.tiles.size() > 1 || step.tiles.front().persists;
 }
 
 void check(const Problem& problem, std::uint64_t seed) {
@@ -64,9 +64,9 @@ TEST_CASE("repeated runs are equal to the last bit") {
     const Problem problem = problem_of(type, {2, 4, 2, 300, 257, 64}, true);
     const auto inputs = make_inputs(problem, Values::kNormal, 1);
     int checked = 0;
-    for (const flash::Rung& rung : Tests::best().rungs) {
-      if (!is_finished(rung) || !rung.supports(problem)) continue;
-      check_repeats(rung, problem, inputs, Tests::on_gpu() ? 250 : 5, same);
+    for (const flash::LadderStep& step : Tests::best().steps) {
+      if (!is_finished(step) || !step.supports(problem)) continue;
+      check_repeats(step, problem, inputs, Tests::on_gpu() ? 250 : 5, same);
       ++checked;
     }
     REQUIRE(checked > 0);

@@ -31,7 +31,7 @@ TEST_CASE("kernels are timed on a GPU only, when asked") {
   CHECK(result.output == "No GPU is used, so no kernel is timed.\n");
 }
 
-TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
+TEST_CASE("the whole walk is right, on the CPU, and saves the last step") {
   const testing::TemporaryDirectory directory;
   const auto summary = directory.path() / "summary.tsv";
   const auto saved = directory.path() / "saved";
@@ -73,14 +73,14 @@ TEST_CASE("resources of the kernels: their own lines, threads, stages") {
   CAPTURE(result.output);
   CHECK(result.status == 0);
   const std::vector<flash::Backend> backends = flash::backends();
-  for (const flash::Rung& rung : backends.front().rungs) {
+  for (const flash::LadderStep& step : backends.front().steps) {
     const std::string text =
         testing::file_bytes(std::filesystem::path(__FILE__).parent_path().parent_path() /
-                            "kernels" / (rung.name + ".cuh"));
+                            "kernels" / (step.name + ".cuh"));
     const std::string lines = std::to_string(std::count(text.begin(), text.end(), '\n'));
-    const std::size_t at = result.output.find(rung.name + "  ");
+    const std::size_t at = result.output.find(step.name + "  ");
     REQUIRE(at != std::string::npos);
-    const std::size_t first = result.output.find_first_not_of(' ', at + rung.name.size());
+    const std::size_t first = result.output.find_first_not_of(' ', at + step.name.size());
     CHECK(result.output.substr(first, result.output.find(' ', first) - first) == lines);
   }
   // 64 KiB of registers are 3 x 128 x 168: less for the producer.
@@ -154,8 +154,8 @@ TEST_CASE("one head of inputs stands for all, and other sizes are refused") {
   attention::Problem small = problem;
   small.shape = {1, 1, 1, 20, 30, 32};
   const auto one = attention::make_inputs(small, attention::Values::kNormal, 1);
-  const flash::Rung& rung = lab.rungs.front();
-  const auto expected = rung.run(small, one), found = rung.run(problem, one);
+  const flash::LadderStep& step = lab.steps.front();
+  const auto expected = step.run(small, one), found = step.run(problem, one);
   int others = 0;
   for_each_index(found.o.shape(), [&](const Shape<4>& at) {
     others += found.o.view()[at] != expected.o(0, 0, at[2], at[3]);
@@ -163,7 +163,7 @@ TEST_CASE("one head of inputs stands for all, and other sizes are refused") {
   CHECK(others == 0);
   small.shape.batch = 3;
   const auto three = attention::make_inputs(small, attention::Values::kNormal, 1);
-  CHECK_THROWS_AS(rung.prepare(problem, three), std::invalid_argument);
+  CHECK_THROWS_AS(step.prepare(problem, three), std::invalid_argument);
 }
 
 TEST_CASE("timed problems have the same tokens and width at every length") {

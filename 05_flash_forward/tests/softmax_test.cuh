@@ -1,4 +1,4 @@
-// The softmax of the Hopper rungs on tiles of scores, without the matmuls: online_softmax(),
+// The softmax of the Hopper steps on tiles of scores, without the matmuls: online_softmax(),
 // lazy_online_softmax() and rescale_o() against the plain formula. Compiled for the lab and for the
 // GPU.
 #include <algorithm>
@@ -34,7 +34,7 @@ struct Found {
   float* o;       // kRows, unnormalised
 };
 
-// One warp processes kTiles tiles of 2 r keys, as the main loops of rungs 11 and 14 do.
+// One warp processes kTiles tiles of 2 r keys, as the main loops of steps 11 and 14 do.
 // lazy:  lazy_online_softmax() from the second tile on
 // edges: from this tile on no score is masked
 template <bool lazy, int r>

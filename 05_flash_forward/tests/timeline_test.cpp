@@ -1,4 +1,4 @@
-// The order of operations shows the purpose of each rung for Hopper.
+// The order of operations shows the purpose of each step for Hopper.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -10,27 +10,27 @@
 #include "05_flash_forward/src/sections.hpp"
 
 using namespace fa;
-using flash::Rung;
+using flash::LadderStep;
 using lab::BlockRecord;
 using lab::Step;
 using Kind = Step::Kind;
 
 namespace {
 
-const char* const kRungs[] = {"09_wgmma", "10_warp_specialized", "11_overlap", "12_ping_pong",
+const char* const kSteps[] = {"09_wgmma", "10_warp_specialized", "11_overlap", "12_ping_pong",
                               "13_persistent"};
 
-const Rung& rung_of(const std::string& name) {
+const LadderStep& step_of(const std::string& name) {
   static const std::vector<flash::Backend> all = flash::backends();
-  return attention::find_rung(all.front(), name);
+  return attention::find_step(all.front(), name);
 }
 
-// What the lab records of a rung with the problem that is drawn.
+// What the lab records of a step with the problem that is drawn.
 const std::vector<BlockRecord>& blocks_of(const std::string& name) {
   static std::map<std::string, std::vector<BlockRecord>> known;
   if (known.count(name) == 0) {
-    const Rung& rung = rung_of(name);
-    known[name] = flash::recorded(rung, flash::drawn_problem(rung)).blocks;
+    const LadderStep& step = step_of(name);
+    known[name] = flash::recorded(step, flash::drawn_problem(step)).blocks;
   }
   return known[name];
 }
@@ -60,8 +60,8 @@ std::int64_t exponentials_beside_matmuls(const std::vector<Step>& steps) {
 
 }  // namespace
 
-TEST_CASE("rungs 09 to 13 do the same matmuls") {
-  for (const char* name : kRungs) {
+TEST_CASE("steps 09 to 13 do the same matmuls") {
+  for (const char* name : kSteps) {
     CAPTURE(std::string(name));
     // Two blocks of two warpgroups, 4 tiles of keys: two matmuls of 2 * 64 * 128 * 128 operations,
     // 4096 a cycle.
@@ -70,7 +70,7 @@ TEST_CASE("rungs 09 to 13 do the same matmuls") {
   }
 }
 
-TEST_CASE("rungs 09 and 10 compute their softmax while no matmul is in flight") {
+TEST_CASE("steps 09 and 10 compute their softmax while no matmul is in flight") {
   for (const char* name : {"09_wgmma", "10_warp_specialized"}) {
     CAPTURE(std::string(name));
     for (const std::size_t warp : {0, 4}) {
@@ -79,7 +79,7 @@ TEST_CASE("rungs 09 and 10 compute their softmax while no matmul is in flight") 
   }
 }
 
-TEST_CASE("from rung 11 on the source has the softmax between the issue of P V and its wait") {
+TEST_CASE("from step 11 on the source has the softmax between the issue of P V and its wait") {
   for (const char* name : {"11_overlap", "12_ping_pong", "13_persistent"}) {
     CAPTURE(std::string(name));
     for (const std::size_t warp : {0, 4}) {
@@ -89,7 +89,7 @@ TEST_CASE("from rung 11 on the source has the softmax between the issue of P V a
   }
 }
 
-TEST_CASE("from rung 10 on a warp that does not multiply issues the copies") {
+TEST_CASE("from step 10 on a warp that does not multiply issues the copies") {
   CHECK(warps_with(blocks_of("09_wgmma")[0], Kind::kLoad) == std::set<std::size_t>{0});
   for (const char* name : {"10_warp_specialized", "11_overlap", "12_ping_pong"}) {
     CAPTURE(std::string(name));
@@ -101,14 +101,14 @@ TEST_CASE("from rung 10 on a warp that does not multiply issues the copies") {
 }
 
 TEST_CASE(
-    "in rung 12 the warpgroups take turns before each pair of matmuls, in rung 11 they do not") {
+    "in step 12 the warpgroups take turns before each pair of matmuls, in step 11 they do not") {
   CHECK(warps_with(blocks_of("11_overlap")[0], Kind::kNamedArrive).empty());
   const BlockRecord& block = blocks_of("12_ping_pong")[0];
   CHECK(warps_with(block, Kind::kNamedArrive) == warps_with(block, Kind::kWgmma));
   CHECK(warps_with(block, Kind::kNamedWait).size() == 8);
 }
 
-TEST_CASE("one block of rung 13 computes what two of rung 12 do") {
+TEST_CASE("one block of step 13 computes what two of step 12 do") {
   CHECK(blocks_of("12_ping_pong").size() == 2);
   REQUIRE(blocks_of("13_persistent").size() == 1);
   // Q of both tiles of queries, of two warpgroups each, in two panels.
@@ -119,15 +119,15 @@ TEST_CASE("one block of rung 13 computes what two of rung 12 do") {
   CHECK(copies_of_q == 2 * 2 * 2);
 }
 
-TEST_CASE("under the mask rung 15 has fewer matmuls than rung 14") {
-  const Rung& last = rung_of("15_warpgroup_tiles");
+TEST_CASE("under the mask step 15 has fewer matmuls than step 14") {
+  const LadderStep& last = step_of("15_warpgroup_tiles");
   attention::Problem problem = flash::drawn_problem(last);
-  const auto cycles = [&](const Rung& rung) {
-    return lab::peak_cycles(flash::recorded(rung, problem).blocks);
+  const auto cycles = [&](const LadderStep& step) {
+    return lab::peak_cycles(flash::recorded(step, problem).blocks);
   };
   CHECK(problem.causal);
   const double causal = cycles(last);
-  CHECK(causal < cycles(rung_of("14_lazy_rescaling")));
+  CHECK(causal < cycles(step_of("14_lazy_rescaling")));
   problem.causal = false;
   CHECK(causal < cycles(last));
 }

@@ -347,7 +347,7 @@ __global__ void __launch_bounds__(256)
                         a.head_dim);
 }
 
-/// Dynamic shared memory of the largest block of this rung.
+/// Dynamic shared memory of the largest block of this step.
 template <int d>
 constexpr std::size_t kTwoKernelsBytes =
     FloatBackwardTile<d>::shared_bytes > RowSumTile<d>::shared_bytes
@@ -367,7 +367,7 @@ void launch_float_row_sums(const AttentionGradient<float>& a,
          {grid, {Tile::threads}, Tile::shared_bytes}, a);
 }
 
-/// Launches the rung.
+/// Launches the step.
 /// @tparam d     32, 64, 128 or 256, at least head_dim
 /// @param a      with a Workspace{0}
 /// @param stream where

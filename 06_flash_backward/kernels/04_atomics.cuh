@@ -39,7 +39,7 @@ __device__ void atomic_add_float_d_q(const FloatBackwardTiles<Tile>& tiles,
   //! [add_fours]
 }
 
-/// dK and dV as in rung 03, and dQ by additions to what zero_d_q() left.
+/// dK and dV as in step 03, and dQ by additions to what zero_d_q() left.
 template <int d>
 __global__ void __launch_bounds__(256)
     backward_atomics(AttentionGradient<float> a) {
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(256)
       all_d_v, 1.0f, a.head_dim);
 }
 
-/// Launches the rung.
+/// Launches the step.
 /// @tparam d     32, 64, 128 or 256, at least head_dim
 /// @param a      with a Workspace{0}
 /// @param stream where

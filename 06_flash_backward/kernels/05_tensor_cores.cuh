@@ -369,9 +369,9 @@ void launch_backward_tensor_cores(const AttentionGradient<T>& a,
 }
 
 /// @cond compiled once for all who launch it: common/gpu/parts.hpp
-FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_tensor_cores<64>);
-FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_tensor_cores<128>);
 /// @endcond
 

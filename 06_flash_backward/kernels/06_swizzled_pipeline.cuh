@@ -1,5 +1,5 @@
 /// @file
-/// What lesson 05 does in rungs 06 to 08: tiles are swizzled and read by ldmatrix, which transposes
+/// What lesson 05 does in steps 06 to 08: tiles are swizzled and read by ldmatrix, which transposes
 /// where a matmul needs it; cp.async loads the next tiles of Q and dO while the tensor cores work;
 /// only tiles at the edge of the mask pay for it. New is that P and dS are computed between the mma
 /// instructions of another matmul.
@@ -284,7 +284,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
                                              blockIdx.y, blockIdx.z);
 }
 
-/// Launches the rung.
+/// Launches the step.
 /// @tparam d     32, 64, 128 or 256, at least head_dim
 /// @param a      with a Workspace{d}
 /// @param stream where

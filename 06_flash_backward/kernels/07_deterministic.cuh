@@ -1,8 +1,8 @@
 /// @file
-/// The same bits in every run, at the speed of tensor cores: rung 03's two kernels with rung 06's
-/// means. One kernel computes dK and dV, rung 06's without dQ; another computes dQ and loops over
+/// The same bits in every run, at the speed of tensor cores: step 03's two kernels with step 06's
+/// means. One kernel computes dK and dV, step 06's without dQ; another computes dQ and loops over
 /// the keys. S and dP are computed twice: seven matmuls instead of five.
-/// (Ordered accumulation of dQ with semaphores, as in FlashAttention-3, is rung 11.)
+/// (Ordered accumulation of dQ with semaphores, as in FlashAttention-3, is step 11.)
 #pragma once
 
 #include "06_flash_backward/kernels/06_swizzled_pipeline.cuh"
@@ -10,7 +10,7 @@
 
 namespace fa::FA_TARGET {
 
-/// dK and dV: rung 06's kernel without dQ. A block owns keys and loops over the queries.
+/// dK and dV: step 06's kernel without dQ. A block owns keys and loops over the queries.
 /// @tparam Tile        a BackwardTile
 /// @tparam has_dropout whether there may be dropout
 //! [keys]
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
   T* const v_smem = k_smem + Tile::kv_size;
   T* const q_smem = v_smem + Tile::kv_size;  // two of them
   T* const d_o_smem = q_smem + 2 * Tile::q_size;
-  // As far as in rung 06, where dS lies before.
+  // As far as in step 06, where dS lies before.
   float* const lse_smem =
       reinterpret_cast<float*>(d_o_smem + 2 * Tile::q_size + Tile::ds_size);
   float* const delta_smem = lse_smem + 2 * Tile::block_m;
@@ -249,7 +249,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
   }
 }
 
-/// Launches the rung.
+/// Launches the step.
 /// @tparam d     32, 64, 128 or 256, at least head_dim
 /// @param given  with a Workspace{0}; an accumulator of dQ is left alone
 /// @param stream where

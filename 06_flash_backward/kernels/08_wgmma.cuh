@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups, 1)
   epilogue<Tile>(shared, maps, block, d_k, d_v);
 }
 
-/// Launches the rung.
+/// Launches the step.
 /// @tparam d     64 or 128, at least head_dim
 /// @param a      with a Workspace{d}
 /// @param stream where
@@ -118,9 +118,9 @@ void launch_backward_wgmma(const AttentionGradient<T>& a,
 }
 
 /// @cond compiled once for all who launch it: common/gpu/parts.hpp
-FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_wgmma<64>);
-FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_wgmma<128>);
 /// @endcond
 

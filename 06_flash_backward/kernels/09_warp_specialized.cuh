@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   epilogue<Tile>(shared, maps, block, mma.d_k, mma.d_v);
 }
 
-/// Launches the rung.
+/// Launches the step.
 /// @tparam d     64 or 128, at least head_dim
 /// @param a      with a Workspace{d}
 /// @param stream where
@@ -218,9 +218,9 @@ void launch_backward_warp_specialized(const AttentionGradient<T>& a,
 }
 
 /// @cond compiled once for all who launch it: common/gpu/parts.hpp
-FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_warp_specialized<64>);
-FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_warp_specialized<128>);
 /// @endcond
 

@@ -1,5 +1,5 @@
 /// @file
-/// dQ one tile later. dS of a tile goes to the other warpgroup through shared memory, and in rung
+/// dQ one tile later. dS of a tile goes to the other warpgroup through shared memory, and in step
 /// 09 both wait for it at a barrier. Here its matmul with K is issued a tile later, together with
 /// dV and dK of that tile. So the two warpgroups need not stay in step: one computes P and dS
 /// while the other's matmuls run. Under the causal mask the blocks with the most queries go first.
@@ -14,7 +14,7 @@
 
 namespace fa::FA_TARGET {
 
-/// What a block keeps in shared memory: rung 09's and a barrier for each tile of dS. When a phase
+/// What a block keeps in shared memory: step 09's and a barrier for each tile of dS. When a phase
 /// of it ends, both warpgroups have stored this tile and have read the other one.
 template <class Tile>
 struct DelayedBackwardShared : SpecializedBackwardShared<Tile> {
@@ -29,8 +29,8 @@ struct DelayedBackwardShared : SpecializedBackwardShared<Tile> {
   }
 };
 
-/// Sends a warpgroup's part of dQ as in rung 09.
-/// @param tile in the pipeline of Q; other rungs also need its parity
+/// Sends a warpgroup's part of dQ as in step 09.
+/// @param tile in the pipeline of Q; other steps also need its parity
 template <class Tile>
 __device__ void send_d_q(DelayedBackwardShared<Tile>& shared,
                          QueryGradient<Tile>& d_q, int warpgroup,
@@ -70,7 +70,7 @@ __device__ void issue_gemm_rs_nt(float (&d)[r], std::uint32_t (&a)[parts][4],
   wgmma_commit(d, a);
 }
 
-/// An MMA warpgroup and its accumulators: the core of rungs 11, 12, 14, 15
+/// An MMA warpgroup and its accumulators: the core of steps 11, 12, 14, 15
 /// and 19, of packed sequences and of functors, too.
 /// @tparam Shared what the block keeps in shared memory
 template <class Tile, class Shared = DelayedBackwardShared<Tile>>
@@ -78,7 +78,7 @@ struct DelayedMmaWarpgroup {
   using T = typename Tile::T;
   static_assert(Tile::stages == 2, "as many as tiles of dS");
   Shared& shared;
-  /// In shared memory; rung 14 gives those of a stage.
+  /// In shared memory; step 14 gives those of a stage.
   const typename Tile::KvTile (&k)[kKeyWarpgroups];
   typename Tile::KvTile (&v)[kKeyWarpgroups];
   const AttentionGradient<T>& a;
@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   compute_n_block<Tile>(shared, maps, block, warpgroup);
 }
 
-/// Launches the rung.
+/// Launches the step.
 /// @tparam d     64 or 128, at least head_dim
 /// @param a      with a Workspace{d}
 /// @param stream where
@@ -252,9 +252,9 @@ void launch_backward_delayed_dq(const AttentionGradient<T>& a,
 }
 
 /// @cond compiled once for all who launch it: common/gpu/parts.hpp
-FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_delayed_dq<64>);
-FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_delayed_dq<128>);
 /// @endcond
 

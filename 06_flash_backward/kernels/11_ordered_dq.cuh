@@ -1,5 +1,5 @@
 /// @file
-/// The same bits in every run, for some more time than rung 10 takes: blocks add to a tile of dQ
+/// The same bits in every run, for some more time than step 10 takes: blocks add to a tile of dQ
 /// one after the other, always in the same order. A semaphore counts them. Blocks of the last keys
 /// begin: under the causal mask they have the fewest queries, and a block seldom waits, since the
 /// block before it in that order is one tile ahead. The head changes from block to
@@ -23,7 +23,7 @@ __device__ unsigned* d_q_semaphore(const AttentionGradient<T>& a,
   return a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
 }
 
-/// The row statistics of rung 10, semaphores that are zero, and an accumulator that is zero only
+/// The row statistics of step 10, semaphores that are zero, and an accumulator that is zero only
 /// for queries that see no key: for the others the first block stores.
 /// @tparam d columns of d_q_accum, at least head_dim
 template <int d, class T>
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   ordered_dq_block(shared, maps, scheduler);
 }
 
-/// Launches the rung.
+/// Launches the step.
 /// @tparam d     64, 96 or 128, at least head_dim
 /// @param a      with a Workspace{d, true}
 /// @param stream where
@@ -147,7 +147,7 @@ void launch_backward_ordered_dq(const AttentionGradient<T>& a,
   launch_tma_postprocess<Tile>(maps, stream);
 }
 
-/// What a block keeps in shared memory in rungs 15 and 19: rung 10's, and a second tile of dQ. With
+/// What a block keeps in shared memory in steps 15 and 19: step 10's, and a second tile of dQ. With
 /// 128 columns the thread above takes longer for a part than the matmuls of a tile take. There two
 /// threads take turns, one for even tiles and one for odd ones, each with both parts of its tile.
 template <class Tile>
@@ -168,7 +168,7 @@ struct OrderedTilesShared : DelayedBackwardShared<Tile> {
   }
 };
 
-/// Sends a warpgroup's part of a tile to the thread that adds it: see rung 09.
+/// Sends a warpgroup's part of a tile to the thread that adds it: see step 09.
 template <class Tile>
 __device__ void send_d_q(OrderedTilesShared<Tile>& shared,
                          QueryGradient<Tile>& d_q, int warpgroup,
@@ -243,11 +243,11 @@ __device__ void ordered_tiles_block(OrderedTilesShared<Tile>& shared,
 }
 
 /// @cond compiled once for all who launch it: common/gpu/parts.hpp
-FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_ordered_dq<64>);
-FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_ordered_dq<96>);
-FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_ordered_dq<128>);
 /// @endcond
 

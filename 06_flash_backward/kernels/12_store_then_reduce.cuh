@@ -62,7 +62,7 @@ __device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
   return at;
 }
 
-/// The block of keys for a place in the order of rung 11 or of rung 12.
+/// The block of keys for a place in the order of step 11 or of step 12.
 template <class Tile, bool ordered, class T>
 __device__ NBlock scheduled_n_block(const Attention<T>& a, int tile_index,
                                     const TileScheduler& scheduler) {
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   store_then_reduce_block(shared, maps, scheduler);
 }
 
-/// Launches the rung.
+/// Launches the step.
 /// @tparam d     64, 96 or 128, at least head_dim
 /// @param a      with a Workspace{d, true}
 /// @param stream where
@@ -127,11 +127,11 @@ void launch_backward_store_then_reduce(const AttentionGradient<T>& a,
 }
 
 /// @cond compiled once for all who launch it: common/gpu/parts.hpp
-FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_store_then_reduce<64>);
-FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_store_then_reduce<96>);
-FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_store_then_reduce<128>);
 /// @endcond
 

@@ -1,7 +1,7 @@
 /// @file
 /// Head dimensions from 129 to 256, and 192 columns of Q and K with 128 of V and dO. dK and dV of
 /// 64 keys fill the registers of a warpgroup each, so a block has no more keys than that, and twice
-/// as many blocks would add to a tile of dQ that is twice as wide. Here no block adds: as in rung
+/// as many blocks would add to a tile of dQ that is twice as wide. Here no block adds: as in step
 /// 03, dK and dV belong to blocks that own keys, and dQ to blocks that own queries. That takes
 /// seven matmuls in place of five, and gives the same bits in every run. One launch has both kinds
 /// of blocks.
@@ -473,7 +473,7 @@ WideOrder wide_order(const AttentionGradient<T>& a) {
   return {queries, n_block_scheduler<Tile>(a), keys_first};
 }
 
-/// Launches the rung.
+/// Launches the step.
 /// @tparam d      192 or 256, at least head_dim
 /// @tparam d_v    d, or 128, at least head_dim_v
 /// @param  a      with a Workspace{0}

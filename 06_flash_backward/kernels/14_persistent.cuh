@@ -14,7 +14,7 @@ namespace fa::FA_TARGET {
 /// last ones. With 128 columns there is no room for both.
 constexpr int kKvStages = 2;
 
-/// What a block keeps in shared memory: rung 10's, with pipelines of K, V and of work.
+/// What a block keeps in shared memory: step 10's, with pipelines of K, V and of work.
 template <class Tile>
 struct PersistentBackwardShared {
   typename Tile::KvTile k[kKvStages][kKeyWarpgroups];
@@ -55,7 +55,7 @@ struct PersistentBackwardShared {
   }
 };
 
-/// Sends a warpgroup's part of dQ as in rung 10.
+/// Sends a warpgroup's part of dQ as in step 10.
 template <class Tile>
 __device__ void send_d_q(PersistentBackwardShared<Tile>& shared,
                          QueryGradient<Tile>& d_q, int warpgroup,
@@ -187,7 +187,7 @@ __device__ void process_n_block(PersistentBackwardShared<Tile>& shared,
 }
 
 /// dK, dV, and d_q_accum, for blocks of keys until none is left.
-/// @tparam ordered whether blocks add to dQ in the order of rung 11, or as in rung 12
+/// @tparam ordered whether blocks add to dQ in the order of step 11, or as in step 12
 /// @param  shared  of the block; its barriers are ready
 template <class Tile, bool ordered, class T>
 __device__ void persistent_block(PersistentBackwardShared<Tile>& shared,
@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   persistent_block<Tile, ordered>(shared, maps, scheduler);
 }
 
-/// What rung 11 computes of each row, and a tile counter that is zero.
+/// What step 11 computes of each row, and a tile counter that is zero.
 /// @tparam d columns of d_q_accum, at least head_dim
 template <int d, class T>
 __device__ void preprocess_rows_and_counter(const AttentionGradient<T>& a) {
@@ -266,8 +266,8 @@ bool prefers_persistent_blocks(const AttentionGradient<T>& a) {
   return a.head_dim <= 64 && queries <= (a.causal ? 8192 : 2048);
 }
 
-/// Launches the rung.
-/// @tparam ordered whether every run gives the same bits, as in rung 11
+/// Launches the step.
+/// @tparam ordered whether every run gives the same bits, as in step 11
 /// @param a      with a Workspace{64, true}, head_dim at most 64
 /// @param stream where
 template <bool ordered, class T>
@@ -288,7 +288,7 @@ void launch_backward_persistent(const AttentionGradient<T>& a,
 }
 
 /// @cond compiled once for all who launch it: common/gpu/parts.hpp
-FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_persistent<false>);
 /// @endcond
 

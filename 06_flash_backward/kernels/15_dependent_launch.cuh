@@ -20,7 +20,7 @@ __global__ void dependent_preprocess(AttentionGradient<T> a) {
   preprocess_rows_and_counter<d>(a);
 }
 
-/// The second one, as in rung 14.
+/// The second one, as in step 14.
 //! [start]
 template <class Tile, bool ordered, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   persistent_block<Tile, ordered>(shared, maps, scheduler);
 }
 //! [start]
-/// The second one, in the order of rung 11.
+/// The second one, in the order of step 11.
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     dependent_ordered_tiles(const __grid_constant__ TmaGradient<T> maps,
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   grid_dependency_wait();
   ordered_tiles_block(shared, maps, scheduler);
 }
-/// The second one, as in rung 12.
+/// The second one, as in step 12.
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     dependent_store_then_reduce(const __grid_constant__ TmaGradient<T> maps,
@@ -89,8 +89,8 @@ void launch_dependent(void (*second)(TmaGradient<T>, TileScheduler),
 }
 //! [launch]
 
-/// Launches the rung: as rung 14 where persistent blocks are faster, or else as rung 12 or in the
-/// order of rung 11.
+/// Launches the step: as step 14 where persistent blocks are faster, or else as step 12 or in the
+/// order of step 11.
 /// @tparam d            64, 96 or 128, at least head_dim
 /// @param a             with a Workspace{d, true}
 /// @param deterministic whether every run gives the same bits

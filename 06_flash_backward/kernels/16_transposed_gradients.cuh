@@ -329,7 +329,7 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
   bulk_wait_read<0>();
 }
 
-/// Launches the rung.
+/// Launches the step.
 /// @param a      with a Workspace{192}
 /// @param stream where
 template <class T>
@@ -354,7 +354,7 @@ void launch_backward_transposed(const AttentionGradient<T>& a,
 }
 
 /// @cond compiled once for all who launch it: common/gpu/parts.hpp
-FA_LAUNCH_16_BIT(backward_rungs, AttentionGradient, (const Stream&),
+FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_transposed);
 /// @endcond
 

@@ -1,8 +1,8 @@
 /// @file
-/// float32 gradients on tensor cores, as lesson 05's rung 17: operands are sums of two TF32
-/// numbers. The loop is that of rung 06. Two things differ. Elements of 32 bits cannot be
+/// float32 gradients on tensor cores, as lesson 05's step 17: operands are sums of two TF32
+/// numbers. The loop is that of step 06. Two things differ. Elements of 32 bits cannot be
 /// transposed by ldmatrix, so dS goes to shared memory in the orientation that dQ = dS K wants. And
-/// float32 cannot do with LSE alone: a first kernel recomputes the row sums of P, as in rung 03,
+/// float32 cannot do with LSE alone: a first kernel recomputes the row sums of P, as in step 03,
 /// and here as well each score must come out with the same bits both times, so both kernels compute
 /// S^T.
 #pragma once
@@ -520,7 +520,7 @@ template <int d>
 constexpr std::size_t kSplitBackwardBytes = std::max(
     SplitBackwardTileFor<d>::shared_bytes, SplitRowSumTile<d>::shared_bytes);
 
-/// Launches the rung.
+/// Launches the step.
 /// @tparam d     32, 64 or 128, at least head_dim
 /// @param a      with a Workspace{0}
 /// @param stream where

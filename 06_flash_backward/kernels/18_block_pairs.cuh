@@ -1,6 +1,6 @@
 /// @file
 /// Head dimensions from 129 to 192, and 192 columns of Q and K with 128 of V and dO, as multi-head
-/// latent attention has them. Each block is one of rung 16: 96 keys, dK and dV transposed, each of
+/// latent attention has them. Each block is one of step 16: 96 keys, dK and dV transposed, each of
 /// them by one warpgroup. Two blocks with neighbouring keys are a cluster and share the work on dQ:
 /// each sends its dS to the other one, computes half of the columns of dQ for the keys of both, and
 /// adds them to global memory. So half as much is added as if each block computed dQ for its own
@@ -419,7 +419,7 @@ Launch pair_postprocess_launch(const AttentionGradient<T>& a) {
           parts * sizeof(SwizzledTile<T, Tile::block_m, Tile::d_q_part>)};
 }
 
-/// Launches the rung.
+/// Launches the step.
 /// @tparam d_v    columns of V, dO and dV in shared memory: 128 or 192
 /// @param  a      with a Workspace{192}
 /// @param  stream where

@@ -1,5 +1,5 @@
 /// @file
-/// Few heads of K and V. In the rungs before, a block of keys goes through all query heads of its
+/// Few heads of K and V. In the steps before, a block of keys goes through all query heads of its
 /// group, so there are no more blocks than tiles of K: with one head of K and V, batch 1 and 4096
 /// keys 32 blocks for 132 SMs. Here the query heads of a group are divided among several blocks,
 /// and the queries of a head where heads are few. Each block adds its part of dK and dV to an
@@ -39,7 +39,7 @@ __device__ float* d_kv_part(const AttentionGradient<T>& a, int key0,
              part_floats(Tile::d);
 }
 
-/// What a block keeps in shared memory: what rung 10 or rung 15 keeps, and what registers have no
+/// What a block keeps in shared memory: what step 10 or step 15 keeps, and what registers have no
 /// room for during the main loop.
 template <class Tile, bool ordered>
 struct SplitGroupsShared
@@ -75,7 +75,7 @@ __device__ void compute_n_block_part(SplitGroupsShared<Tile, ordered>& shared,
 
 /// Parts of dK and dV, or their sums, and d_q_accum.
 /// @tparam Tile    HopperBackwardTile
-/// @tparam ordered whether all sums have an order; if not, blocks add to dQ as in rung 12
+/// @tparam ordered whether all sums have an order; if not, blocks add to dQ as in step 12
 template <class Tile, bool ordered, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_split_groups(const __grid_constant__ TmaGradient<T> maps,
@@ -141,7 +141,7 @@ __device__ void add_parts(const TmaGradient<T>& maps, int key0, int kv_head,
   }
 }
 
-/// dQ as in the rungs before, then dK and dV: blockIdx.y is a query head, or behind these a head of
+/// dQ as in the steps before, then dK and dV: blockIdx.y is a query head, or behind these a head of
 /// K and V; blockIdx.x counts tiles of queries, or 64 keys each.
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
@@ -170,8 +170,8 @@ int parts_of_groups(const Attention<T>& a,
   });
 }
 
-/// The first kernel of a pass: what rung 11 computes of each row, and zeros for the sums of dK and
-/// dV. The next kernel may start at once, as in rung 15.
+/// The first kernel of a pass: what step 11 computes of each row, and zeros for the sums of dK and
+/// dV. The next kernel may start at once, as in step 15.
 /// @param floats of these, a multiple of 4; 0 where parts are stored
 template <int d, class T>
 __global__ void preprocess_split_groups(AttentionGradient<T> a,
@@ -187,7 +187,7 @@ __global__ void preprocess_split_groups(AttentionGradient<T> a,
   }
 }
 
-/// Launches the rung.
+/// Launches the step.
 /// @tparam d             64, 96 or 128, at least head_dim
 /// @param  a             with a Workspace{d, true, d_kv_floats(a, 128, 2 * d, parts, deterministic)}
 /// @param  parts         of each group: two or more, see n_block_part()

@@ -1,6 +1,6 @@
 /// @file
 /// Few heads of K and V with more than 128 columns: the query heads of a group are divided as in
-/// rung 19, in the blocks of keys of rung 13 and in the pairs of blocks of rung 18. Their sums have
+/// step 19, in the blocks of keys of step 13 and in the pairs of blocks of step 18. Their sums have
 /// other shapes, so a kernel of its own adds the parts, 64 columns in a block.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace fa::FA_TARGET {
 
-/// Keys of a block of rung 18.
+/// Keys of a block of step 18.
 constexpr int kPairKeys = 96;
 
 /// Floats of a block's part of dK and dV: dV, then dK.
@@ -36,7 +36,7 @@ struct WidePartShared : Shared {
   float* d_kv;  ///< where the part of the block lies
 };
 
-/// A block of rung 13 that owns keys: a part of dK and dV.
+/// A block of step 13 that owns keys: a part of dK and dV.
 template <class Tile, class T>
 __device__ void wide_keys_part(const TmaGradient<T>& maps,
                                const NBlockPart& block, int parts) {
@@ -65,7 +65,7 @@ __device__ void wide_keys_part(const TmaGradient<T>& maps,
   }
 }
 
-/// dQ, and parts of dK and dV: the kernel of rung 13, with blocks of keys as above.
+/// dQ, and parts of dK and dV: the kernel of step 13, with blocks of keys as above.
 /// @tparam Tile WideTile
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   }
 }
 
-/// A warpgroup of rung 18: all tiles of queries of the part, then its dV or dK.
+/// A warpgroup of step 18: all tiles of queries of the part, then its dV or dK.
 template <class Tile, int warpgroup, class T>
 __device__ void compute_pair_part(WidePartShared<PairShared<Tile>>& shared,
                                   const AttentionGradient<T>& a,
@@ -103,7 +103,7 @@ __device__ void compute_pair_part(WidePartShared<PairShared<Tile>>& shared,
   }
 }
 
-/// Parts of dK and dV, and additions to d_q_accum: the kernel of rung 18.
+/// Parts of dK and dV, and additions to d_q_accum: the kernel of step 18.
 /// @tparam Tile PairTile
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
@@ -145,8 +145,8 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   cluster_wait();
 }
 
-/// The sum of the parts of 64 columns of dV or dK, rounded: of 64 keys as the registers of rung 13
-/// had it, or of 96 keys, transposed, as those of rung 18.
+/// The sum of the parts of 64 columns of dV or dK, rounded: of 64 keys as the registers of step 13
+/// had it, or of 96 keys, transposed, as those of step 18.
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup)
     add_wide_parts(const __grid_constant__ TmaGradient<T> maps, int parts) {
@@ -203,7 +203,7 @@ void launch_add_wide_parts(const TmaGradient<T>& maps, int parts,
          maps, parts);
 }
 
-/// cost_of_parts() for rung 13. In matmuls of 64 queries and 64 keys a block of keys has 4, one of
+/// cost_of_parts() for step 13. In matmuls of 64 queries and 64 keys a block of keys has 4, one of
 /// 128 queries 6 of half as many keys each: see wide_order(). The blocks of queries fill the SMs
 /// beside the longest blocks of keys, with or without a mask.
 template <class T>
@@ -221,7 +221,7 @@ double cost_of_wide_parts(const Attention<T>& a, int parts, int sms) {
          (parts > 1 ? traffic * blocks / sms : 0);
 }
 
-/// parts_of_groups() for rung 13.
+/// parts_of_groups() for step 13.
 template <class T>
 int parts_of_wide_groups(
     const Attention<T>& a,
@@ -231,7 +231,7 @@ int parts_of_wide_groups(
     return cost_of_wide_parts(a, parts, sms);
   });
 }
-/// The same for rung 18, where two SMs share a block of keys.
+/// The same for step 18, where two SMs share a block of keys.
 template <class T>
 int parts_of_pair_groups(
     const Attention<T>& a,
@@ -242,7 +242,7 @@ int parts_of_pair_groups(
   });
 }
 
-/// Launches rung 13 with divided groups.
+/// Launches step 13 with divided groups.
 /// @tparam d      192 or 256, at least head_dim
 /// @tparam d_v    d, or 128, at least head_dim_v
 /// @param  a      with a Workspace{0, false, d_kv_floats(a, 64, d + d_v, parts)}
@@ -265,7 +265,7 @@ void launch_backward_split_wide(const AttentionGradient<T>& a, int parts,
   launch_add_wide_parts<Tile>(maps, parts, stream);
 }
 
-/// Launches rung 18 with divided groups.
+/// Launches step 18 with divided groups.
 /// @tparam d_v    columns of V, dO and dV in shared memory: 128 or 192
 /// @param  a      with a Workspace{192, false, d_kv_floats(a, 96, 192 + d_v, parts)}
 /// @param  parts  of each group: two or more, at most as many as it has query heads

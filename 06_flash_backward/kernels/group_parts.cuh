@@ -1,6 +1,6 @@
 /// @file
 /// The query heads of a group, or slices of their queries, divided among several blocks: what each
-/// part has, how many parts cost least, and how much workspace they need, for rungs 19 and 20.
+/// part has, how many parts cost least, and how much workspace they need, for steps 19 and 20.
 #pragma once
 
 #include "06_flash_backward/kernels/hopper_backward.cuh"

@@ -1,5 +1,5 @@
 /// @file
-/// What the kernels with TMA and wgmma share. Rungs 08 to 12, 14, 15 and 19 have two warpgroups with
+/// What the kernels with TMA and wgmma share. Steps 08 to 12, 14, 15 and 19 have two warpgroups with
 /// 64 keys each and transposed scores: P^T and dS^T are left operands of wgmma in registers, and
 /// only dS goes through shared memory.
 ///
@@ -63,7 +63,7 @@ struct HopperBackwardTile {
   static_assert(kPaddedRows % block_m == 0, "whole tiles in the workspace");
 };
 
-/// The tile of rungs 08 to 12 for a head dimension, 64, 96 or 128: as many scores as a thread has
+/// The tile of steps 08 to 12 for a head dimension, 64, 96 or 128: as many scores as a thread has
 /// registers for.
 template <class T, int d, int stages = 2>
 using HopperBackwardTileFor =

@@ -1,5 +1,5 @@
 /// @file
-/// What the tensor-core kernels for sm_80, rungs 05 to 07, share: sizes of tiles, fragments of S^T
+/// What the tensor-core kernels for sm_80, steps 05 to 07, share: sizes of tiles, fragments of S^T
 /// and dP^T, the mask, P and dS from them, the accumulator of dQ in global memory, and the loop
 /// over tiles of queries.
 #pragma once

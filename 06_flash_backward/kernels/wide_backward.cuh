@@ -1,5 +1,5 @@
 /// @file
-/// What rungs 13, 16 and 18 share, for more than 128 columns: P and dS of scores that are not
+/// What steps 13, 16 and 18 share, for more than 128 columns: P and dS of scores that are not
 /// transposed, S = Q K^T, of which a lane needs LSE and delta of its two rows of queries only, and
 /// the producer of blocks that own keys, where K and V are one tile each.
 #pragma once

@@ -12,7 +12,7 @@ namespace fa::FA_TARGET {
 namespace {  // one source file for each backend includes this
 
 // What is chosen for a device.
-inline Rung dispatched_rung(bool deterministic, const DeviceProperties& device) {
+inline LadderStep dispatched_step(bool deterministic, const DeviceProperties& device) {
   return GradientRow{}("dispatched", "", float{}, half{}, bfloat16{})
       .mla()
       .workspace([=](const auto& a, auto) { return workspace_of(a, deterministic, device); })
@@ -40,7 +40,7 @@ inline backward::Backend backend(const std::string& kind) {
     return flash::dispatched_forward(kind, problem, inputs);
   };
   result.chosen = chosen_kernels;
-  result.dispatched = dispatched_rung;
+  result.dispatched = dispatched_step;
   return result;
 }
 

@@ -12,19 +12,19 @@
 
 namespace fa::backward {
 
-/// One rung of this lesson's ladder.
-using Rung = attention::Rung<Inputs, Gradients>;
+/// One step of this lesson's ladder.
+using LadderStep = attention::LadderStep<Inputs, Gradients>;
 
 /// What runs kernels.
-struct Backend : LadderBackend<Rung> {
+struct Backend : LadderBackend<LadderStep> {
   /// The fastest kernels of lesson 05: o and lse for q, k and v of the problem's type.
-  /// @throws std::invalid_argument as Rung::prepare
+  /// @throws std::invalid_argument as LadderStep::prepare
   std::function<Outputs(const Problem&, const attention::Inputs&)> forward;
   /// The file of the kernels that the C interface chooses for a problem on a device, deterministic
   /// or not.
   std::function<std::string(const Problem&, bool deterministic, const DeviceProperties&)> chosen;
-  /// What is chosen for a device, as a rung on this backend.
-  std::function<Rung(bool deterministic, const DeviceProperties&)> dispatched;
+  /// What is chosen for a device, as a step on this backend.
+  std::function<LadderStep(bool deterministic, const DeviceProperties&)> dispatched;
 };
 
 /// The backends of this build: the lab first.

@@ -49,7 +49,7 @@ bool can_use_tma_backward(const AttentionGradient<T>& a) {
 }
 
 /// Whether every run gives the same bits. On a Hopper GPU it does for the widest heads without
-/// dropout: by rung 13, or by rung 07 where strides rule out rung 13, so that neither needs
+/// dropout: by step 13, or by step 07 where strides rule out step 13, so that neither needs
 /// d_q_accum.
 /// @param requested whether the caller asked for it
 template <class T>
@@ -57,12 +57,12 @@ bool is_deterministic(const Attention<T>& a, bool requested, const DevicePropert
   return requested || (prefers_hopper(device) && tma_columns(a) > kTransposedColumns);
 }
 
-/// Shared memory of a block of rungs 03 and 04.
+/// Shared memory of a block of steps 03 and 04.
 inline std::size_t float_backward_bytes(std::int64_t head_dim) {
   return with_head_dim<32, 64, 128, 256>(head_dim, [](auto d) { return kTwoKernelsBytes<d>; });
 }
 
-/// Shared memory of a block of rung 06, or of 07, at least.
+/// Shared memory of a block of step 06, or of 07, at least.
 inline std::size_t sm_80_backward_bytes(std::int64_t head_dim, bool deterministic) {
   return with_head_dim<32, 64, 128, 256>(head_dim, [=](auto d) {
     return deterministic ? std::max(least_keys_bytes<d>(), least_queries_bytes<d>())
@@ -84,12 +84,12 @@ bool runs_backward(const Attention<T>& a, bool deterministic, const DeviceProper
          can_run(device, kNeedsMma.with_shared(sm_80_backward_bytes(a.head_dim, deterministic)));
 }
 
-/// Shared memory of a block of rung 17.
+/// Shared memory of a block of step 17.
 inline std::size_t split_backward_bytes(std::int64_t head_dim) {
   return with_head_dim<32, 64, 128>(head_dim, [](auto d) { return kSplitBackwardBytes<d>; });
 }
 
-/// Whether rung 17 is chosen for a problem in float32; not in the lab, as rung 17 of lesson 05.
+/// Whether step 17 is chosen for a problem in float32; not in the lab, as step 17 of lesson 05.
 inline bool prefers_split_tf32(const Attention<float>& a, bool deterministic,
                                const DeviceProperties& device) {
   return !deterministic && device.compute_capability != 0 && a.head_dim <= 128 &&
@@ -99,7 +99,7 @@ inline bool prefers_split_tf32(const Attention<float>& a, bool deterministic,
 /// What launch_backward() needs.
 inline Workspace workspace_of(const Attention<float>&, bool /*requested*/,
                               const DeviceProperties& /*device*/ = device_properties()) {
-  return {0};  // rungs 04 and 17 add to dQ itself
+  return {0};  // steps 04 and 17 add to dQ itself
 }
 /// Floats of d_kv_parts in the kernels for Hopper.
 /// @param tma columns of q: see tma_columns()
@@ -191,7 +191,7 @@ BackwardKernels sm_80_kernels(const AttentionGradient<T>& a, bool deterministic,
   });
 }
 
-/// Rung 15, or with divided groups, where heads of K and V are few, rung 19.
+/// Step 15, or with divided groups, where heads of K and V are few, step 19.
 template <int d, class T>
 BackwardKernels narrow_kernels(const AttentionGradient<T>& a, bool deterministic,
                                const DeviceProperties& device) {
@@ -205,7 +205,7 @@ BackwardKernels narrow_kernels(const AttentionGradient<T>& a, bool deterministic
           },
           "19_split_groups", d};
 }
-/// Rung 13, or with divided groups rung 20.
+/// Step 13, or with divided groups step 20.
 /// @tparam d_v columns of V and dO
 template <int d, int d_v, class T>
 BackwardKernels wide_kernels(const AttentionGradient<T>& a, const DeviceProperties& device) {
@@ -217,7 +217,7 @@ BackwardKernels wide_kernels(const AttentionGradient<T>& a, const DeviceProperti
   return {[=](const Stream& stream) { launch_backward_split_wide<d, d_v>(a, parts, stream); },
           "20_split_wide_groups", d, d_v};
 }
-/// Rung 18, or with divided groups rung 20.
+/// Step 18, or with divided groups step 20.
 template <int d_v, class T>
 BackwardKernels pair_kernels(const AttentionGradient<T>& a, const DeviceProperties& device) {
   const int parts = parts_of_pair_groups(a, device);

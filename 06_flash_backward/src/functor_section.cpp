@@ -15,14 +15,14 @@ using flash::functors::TimedFunctor;
 
 void check_functors(cli::Program& program, const Backend& backend) {
   for (const TimedFunctor& timed : flash::functors::timed_functors()) {
-    for (const Rung& rung : backend.rungs) {
+    for (const LadderStep& step : backend.steps) {
       const Problem problem = problem_of(Type::kBFloat16, {1, 4, 2, 150, 203, 128});
       FunctorSpec spec = timed.spec;
       if (spec.left >= 0) spec.left = 70;
       spec.block_size = 40;
       const FunctorInputs inputs = functor_inputs(problem, spec, Values::kNormal, 1);
       const FunctorChecker checker(problem, inputs);
-      for (const Verdict& verdict : checker.check(timed.name, rung.run(problem, inputs))) {
+      for (const Verdict& verdict : checker.check(timed.name, step.run(problem, inputs))) {
         program.check(verdict);
       }
     }
@@ -66,16 +66,16 @@ void show_functors(cli::Program& program, const cli::KernelOptions& options) {
           {timed.name, kernel, fmt::format("{:.3f}", ms), fmt::format("{:.0f}", flops / ms / 1e9)});
     };
     const Inputs one = timed_inputs(ladder, timed);
-    for (const Rung& rung : backend.rungs) {
+    for (const LadderStep& step : backend.steps) {
       FunctorInputs inputs;
       static_cast<Inputs&>(inputs) = one;
       inputs.spec = timed.spec;
       inputs.tables = timed.tables;
-      const auto prepared = rung.prepare(timed.problem, inputs);
-      add(rung.name, prepared.launch);
-      if (timed.spec.kind == FunctorKind::kSoftCap && rung.name == "01_score_functor") {
+      const auto prepared = step.prepare(timed.problem, inputs);
+      add(step.name, prepared.launch);
+      if (timed.spec.kind == FunctorKind::kSoftCap && step.name == "01_score_functor") {
         inputs.spec.dual = true;
-        const auto with_dual = rung.prepare(timed.problem, inputs);
+        const auto with_dual = step.prepare(timed.problem, inputs);
         add("01_score_functor, dual", with_dual.launch);
       }
     }
@@ -85,8 +85,8 @@ void show_functors(cli::Program& program, const cli::KernelOptions& options) {
     Problem problem = timed.problem;
     problem.causal = causal;
     for (const char* name : {"06_swizzled_pipeline", "12_store_then_reduce"}) {
-      for (const backward::Rung& rung : ladder.rungs) {
-        if (computes && rung.name == name) add(name, rung.prepare(problem, one).launch);
+      for (const backward::LadderStep& step : ladder.steps) {
+        if (computes && step.name == name) add(name, step.prepare(problem, one).launch);
       }
     }
     record.add(rows);

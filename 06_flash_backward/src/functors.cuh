@@ -44,8 +44,8 @@ struct FunctorGradientOnDevice {
 inline backward::functors::Backend backend(const std::string& kind) {
   return backend_with<backward::functors::Backend>(
       kind, ladder_of<kBackwardFunctorSteps>([](auto number) {
-        return backward_functor_step(number,
-                                     RowMaker<backward::functors::Rung, FunctorGradientOnDevice>{});
+        return backward_functor_step(
+            number, RowMaker<backward::functors::LadderStep, FunctorGradientOnDevice>{});
       }));
 }
 

@@ -27,10 +27,10 @@ struct FunctorGradients : Gradients {
 };
 
 /// One kernel with functors.
-using Rung = attention::Rung<FunctorInputs, FunctorGradients>;
+using LadderStep = attention::LadderStep<FunctorInputs, FunctorGradients>;
 
 /// What runs them.
-struct Backend : LadderBackend<Rung> {};
+struct Backend : LadderBackend<LadderStep> {};
 
 /// The backends of this build: the lab first.
 std::vector<Backend> backends();

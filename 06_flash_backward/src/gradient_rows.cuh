@@ -25,7 +25,7 @@ AttentionGradient<T> gradient_of(const attention::Problem& problem) {
 
 namespace {  // one source file for each backend includes this
 
-using backward::Rung;
+using backward::LadderStep;
 
 // A problem in the memory of the device.
 template <class T>
@@ -70,6 +70,6 @@ struct DeviceGradient {
 }  // namespace
 
 /// What a step is given to make its row.
-using GradientRow = RowMaker<Rung, DeviceGradient>;
+using GradientRow = RowMaker<LadderStep, DeviceGradient>;
 
 }  // namespace fa::FA_TARGET

@@ -1,4 +1,4 @@
-// The sections that run the kernels: each rung checked, counted in the lab and timed on a GPU.
+// The sections that run the kernels: each step checked, counted in the lab and timed on a GPU.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -17,7 +17,7 @@
 namespace fa::backward {
 namespace {
 
-// Each rung on the real input, with a random dO.
+// Each step on the real input, with a random dO.
 void check_real(const Lesson<Backend>& lesson) {
   const cli::Input& input = lesson.program.input();
   const Gradients last = attention::check_real<Checker>(
@@ -71,7 +71,7 @@ struct Spread {
   }
 };
 
-// Deterministic rungs give the same bits; by how much do the others differ?
+// Deterministic steps give the same bits; by how much do the others differ?
 void check_repeats(const Lesson<Backend>& lesson) {
   const Backend& backend = lesson.backends.used();
   const bool gpu = backend.kind == "gpu";
@@ -82,14 +82,14 @@ void check_repeats(const Lesson<Backend>& lesson) {
   cli::Table table(
       {"kernel", "type", "runs", "runs with other bits", "largest difference", "deterministic"});
   int broken = 0;
-  for (const Rung& rung : backend.rungs) {
-    problem.type = rung.types.back();
-    problem.shape.head_dim = rung.head_dim_near(head_dim);
+  for (const LadderStep& step : backend.steps) {
+    problem.type = step.types.back();
+    problem.shape.head_dim = step.head_dim_near(head_dim);
     const std::pair key{problem.type, problem.shape.head_dim};
     if (inputs.find(key) == inputs.end()) {
       inputs.emplace(key, lesson.inputs_of(problem));
     }
-    const auto prepared = rung.prepare(problem, inputs.at(key));
+    const auto prepared = step.prepare(problem, inputs.at(key));
     prepared.launch();
     const Gradients first = prepared.result();
     Spread spread;
@@ -97,13 +97,13 @@ void check_repeats(const Lesson<Backend>& lesson) {
       prepared.launch();
       spread.note(first, prepared.result());
     }
-    if (rung.deterministic) broken += spread.others;
-    table.add({rung.name, name_of(problem.type), std::to_string(runs),
+    if (step.deterministic) broken += spread.others;
+    table.add({step.name, name_of(problem.type), std::to_string(runs),
                std::to_string(spread.others), fmt::format("{:.1e}", spread.difference),
-               rung.deterministic ? "yes" : "no"});
+               step.deterministic ? "yes" : "no"});
   }
   fmt::print(
-      "Differences relative to the largest element. Rungs that add to dQ from "
+      "Differences relative to the largest element. Steps that add to dQ from "
       "many blocks\nadd in the order in which blocks run, which {}.\n{}",
       gpu ? "differs from run to run on a GPU"
           : "depends on the lab's threads (a\nsingle thread always gives the same order)",
@@ -116,7 +116,7 @@ void show_times(const Lesson<Backend>& lesson) {
     // In float32 192 columns are padded to 256.
     return group.type == Type::kFloat32 && group.head_dim == 192
                ? std::vector<cli::Measurement>{}
-               : time_rungs(lesson.backends.used(), group);
+               : time_steps(lesson.backends.used(), group);
   });
 }
 
@@ -137,12 +137,12 @@ void add_kernels(cli::Program& program, const std::vector<Backend>& backends) {
   program.section("repeat", "Determinism", [lesson] { check_repeats(*lesson); });
   program.section("trace", "Every kernel in the watched lab",
                   lesson->backends.watching(
-                      [lesson](const Backend& watched) { trace_rungs(*lesson, watched); }));
+                      [lesson](const Backend& watched) { trace_steps(*lesson, watched); }));
   program.section_on_request("time", "Times", [lesson] { show_times(*lesson); });
   program.section_apart("kernels", "Resources of the kernels", [lesson] { show_kernels(*lesson); });
   program.section_apart("timeline", "Order of operations, and timelines of a GPU", [lesson] {
     const Backend& lab = lesson->backends.lab();
-    show_timelines(lab, cli::timeline_options(lesson->options, lab.rungs, lesson->name));
+    show_timelines(lab, cli::timeline_options(lesson->options, lab.steps, lesson->name));
   });
   program.section_apart("once", "One launch of every kernel", [lesson] { launch_once(*lesson); });
   program.sections_in_apart({"functors"});

@@ -12,7 +12,7 @@
 
 namespace fa::backward {
 
-using namespace attention;  // problems and rungs, as in lesson 05
+using namespace attention;  // problems and steps, as in lesson 05
 
 /// What the backward pass is given, as numbers that the type holds exactly.
 struct Inputs {

@@ -1,6 +1,6 @@
 /// @file
 /// Lesson 06: sections of the program, in the files that narrate them; timelines of an SM, traffic
-/// and timing of the rungs.
+/// and timing of the steps.
 #pragma once
 
 #include <vector>
@@ -22,7 +22,7 @@ void add_kernels(cli::Program& program, const std::vector<Backend>& backends);
 /// @param backends with the lab; must outlive the program
 void add_training(cli::Program& program, const std::vector<Backend>& backends);
 
-/// What the float32 rungs ask of global memory, by their own formulas and as the watched lab counts
+/// What the float32 steps ask of global memory, by their own formulas and as the watched lab counts
 /// it, and that both are equal.
 void show_traffic(const Lesson<Backend>& lesson, const Backend& watched);
 
@@ -31,23 +31,23 @@ void show_traffic(const Lesson<Backend>& lesson, const Backend& watched);
 /// @param problem what is timed; its type is one of the backend's forward pass
 Inputs timed_inputs(const Backend& backend, const Problem& problem);
 
-/// Times the rungs on one group, five matmuls counted, lesson 05's forward pass on its problems
-/// before; see attention::time_rungs(). Rungs 01 to 05 are slow.
-std::vector<cli::Measurement> time_rungs(const Backend& backend, const TimedGroup& group);
+/// Times the steps on one group, five matmuls counted, lesson 05's forward pass on its problems
+/// before; see attention::time_steps(). Steps 01 to 05 are slow.
+std::vector<cli::Measurement> time_steps(const Backend& backend, const TimedGroup& group);
 
 /// Random inputs of a problem, for all sections.
 Inputs random_inputs(const Problem& problem);
 
-/// What is drawn of a rung: 256 keys of one head and 256 queries, without a mask; head_dim 128, or
-/// 256 of rung 13.
-Problem drawn_problem(const Rung& rung);
+/// What is drawn of a step: 256 keys of one head and 256 queries, without a mask; head_dim 128, or
+/// 256 of step 13.
+Problem drawn_problem(const LadderStep& step);
 
-/// What the lab records of a rung, without the kernels before and after.
-/// @param rung of the backend "lab", from rung 08 on
-/// @throws std::runtime_error when the rung does not compute in the lab
-cli::RecordedRung recorded(const Rung& rung, const Problem& problem);
+/// What the lab records of a step, without the kernels before and after.
+/// @param step of the backend "lab", from step 08 on
+/// @throws std::runtime_error when the step does not compute in the lab
+cli::RecordedStep recorded(const LadderStep& step, const Problem& problem);
 
-/// Prints the order of operations of the lab's rungs from 08 on; or, with stamps, shows what a GPU
+/// Prints the order of operations of the lab's steps from 08 on; or, with stamps, shows what a GPU
 /// did.
 /// @throws std::runtime_error when a file cannot be written
 void show_timelines(const Backend& backend, const cli::TimelineOptions& options);

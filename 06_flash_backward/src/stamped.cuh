@@ -13,7 +13,7 @@ namespace fa::FA_TARGET {
 /// A backend with these steps.
 inline backward::stamped::Backend backend(const std::string&) {
   auto result = backend_with<backward::stamped::Backend>(
-      "gpu", drawn_ladder<Rung, DeviceGradient, kBackwardSteps>(
+      "gpu", drawn_ladder<LadderStep, DeviceGradient, kBackwardSteps>(
                  [](auto number, auto row) { return backward_step(number, row); }));
   result.clear_stamps = clear_stamps;
   result.take_stamps = take_stamps;

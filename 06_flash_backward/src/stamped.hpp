@@ -1,5 +1,5 @@
 /// @file
-/// The Hopper rungs with stamps, see common/gpu/stamps.hpp.
+/// The Hopper steps with stamps, see common/gpu/stamps.hpp.
 #pragma once
 
 #include "06_flash_backward/src/backend.hpp"

@@ -8,10 +8,10 @@ namespace {
 
 // One head, no mask: n queries, and as many keys; n and d are multiples of 32. For people N, D,
 // T = N / 32, and R, padded rows.
-constexpr std::int64_t kTile = 32;      // of all these rungs
+constexpr std::int64_t kTile = 32;      // of all these steps
 constexpr std::int64_t kPadding = 128;  // of rows in the workspace
 
-// A number for each padded row: delta, and in rungs 03 and 04 also inv_row_sum.
+// A number for each padded row: delta, and in steps 03 and 04 also inv_row_sum.
 std::int64_t padded(std::int64_t n) {
   return (n + kPadding - 1) / kPadding * kPadding;
 }

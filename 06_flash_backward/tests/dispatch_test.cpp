@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "06_flash_backward/src/backend.hpp"
-#include "common/attention/tests/rung_tests.hpp"
+#include "common/attention/tests/step_tests.hpp"
 #include "common/gpu/tests/gpus.hpp"
 
 using namespace fa;
@@ -15,7 +15,7 @@ using backward::Backend;
 namespace {
 
 // What lessons 05 and 06 test alike.
-using Tests = RungTests<backward::Checker, backward::backends, backward::make_inputs>;
+using Tests = StepTests<backward::Checker, backward::backends, backward::make_inputs>;
 
 std::string chosen(const DeviceProperties& gpu, Type type, std::int64_t head_dim,
                    bool deterministic) {
@@ -167,17 +167,17 @@ TEST_CASE("blocks of the chosen kernels fit the shared memory of their GPU") {
 }
 
 TEST_CASE("a GPU leaves steps out that it cannot run, and says why") {
-  const auto all = Tests::all().front().rungs;
-  auto rungs = all;
-  const auto left_out = fit_ladder(rungs, gpus::kT4);
+  const auto all = Tests::all().front().steps;
+  auto steps = all;
+  const auto left_out = fit_ladder(steps, gpus::kT4);
   std::size_t narrower = 0;  // steps that stay for fewer columns
-  for (const auto& rung : rungs) {
-    CHECK(can_run(gpus::kT4, rung.needs));
+  for (const auto& step : steps) {
+    CHECK(can_run(gpus::kT4, step.needs));
     narrower +=
-        rung.max_head_dim < attention::find_rung(Tests::all().front(), rung.name).max_head_dim;
+        step.max_head_dim < attention::find_step(Tests::all().front(), step.name).max_head_dim;
   }
   CHECK(narrower > 0);
-  CHECK(rungs.size() + left_out.size() == all.size() + narrower);
+  CHECK(steps.size() + left_out.size() == all.size() + narrower);
   CHECK(left_out.front().find("above 64") != std::string::npos);
   CHECK(left_out.back().find("sm_90a") != std::string::npos);
 }

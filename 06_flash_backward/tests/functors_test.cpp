@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/tests/functor_specs.hpp"
-#include "common/attention/tests/rung_tests.hpp"
+#include "common/attention/tests/step_tests.hpp"
 
 using namespace fa;
 using namespace fa::attention;
@@ -17,7 +17,7 @@ namespace {
 FunctorInputs plain_inputs(const Problem& problem, Values values, std::uint64_t seed) {
   return backward::functors::functor_inputs(problem, {}, values, seed);
 }
-using Tests = RungTests<FunctorChecker, backward::functors::backends, plain_inputs>;
+using Tests = StepTests<FunctorChecker, backward::functors::backends, plain_inputs>;
 
 void check_everywhere(const Problem& problem, const FunctorSpec& spec,
                       Values values = Values::kNormal) {
@@ -79,13 +79,13 @@ TEST_CASE("the gradients of every functor are right in the watched lab, with no 
   const auto* const watched = find_backend(Tests::all(), "watched");
   if (watched == nullptr) return;
   lab::Coverage coverage;
-  for (const auto& rung : watched->rungs) {
+  for (const auto& step : watched->steps) {
     for (const FunctorSpec& spec : all_specs()) {
       for (const AttentionShape& shape :
            {AttentionShape{1, 2, 1, 150, 203, 40}, AttentionShape{1, 1, 1, 203, 128, 128}}) {
-        const Problem problem = problem_of(rung.types.back(), shape);
+        const Problem problem = problem_of(step.types.back(), shape);
         const auto inputs = backward::functors::functor_inputs(problem, spec, Values::kNormal, 1);
-        coverage.add(check_watched(rung, problem, inputs, FunctorChecker(problem, inputs)));
+        coverage.add(check_watched(step, problem, inputs, FunctorChecker(problem, inputs)));
       }
     }
   }

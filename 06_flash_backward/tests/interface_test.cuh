@@ -72,8 +72,8 @@ Gradients call(const Problem& problem, const backward::Inputs& in, std::int64_t 
   const char* name = fa_backward_kernel_name(&g);
   REQUIRE(name != nullptr);
   kernel = name;
-  // Rung 18 needs fewer sums of dQ than others, rung 19 no counter of tiles.
-  const auto runs = [&](const char* rung) { return kernel.find(rung) != std::string::npos; };
+  // Step 18 needs fewer sums of dQ than others, step 19 no counter of tiles.
+  const auto runs = [&](const char* step) { return kernel.find(step) != std::string::npos; };
   const bool all_is_used = !runs("18_block_pairs") && !runs("19_split_groups");
   // In float32 any_gpu writes nothing for padding.
   run(g, problem.head_dim_v ? problem.type != Type::kFloat32 : all_is_used);
@@ -198,7 +198,7 @@ TEST_CASE("the workspace has two floats for each padded row, and sums of dQ") {
   CHECK(fa_backward_workspace_bytes(&g) ==
         (rows / 2 * (2 + (on_hopper() ? 64 : 32)) + (on_hopper() ? rows / 64 + 1 : 0)) *
             sizeof(float));
-  // Rung 16 needs less, but any strides may come.
+  // Step 16 needs less, but any strides may come.
   g.attention.head_dim = g.attention.head_dim_v = 136;
   CHECK(fa_backward_workspace_bytes(&g) == rows / 2 * (2 + 256) * sizeof(float));
   g.attention.head_dim = g.attention.head_dim_v = 200;
@@ -361,7 +361,7 @@ TEST_CASE("random strides are accepted and refused as a reference says") {
       [](G& g) { g.workspace = nullptr; }, "workspace");
 }
 
-// Whether rungs 08 and later support a problem with these sizes, whatever its strides.
+// Whether steps 08 and later support a problem with these sizes, whatever its strides.
 bool is_mapped_size(int batch, int kv_heads, int length_k) {
   AttentionGradient<fa::half> a{};
   for (RowStrides* strides : {&a.q_strides, &a.k_strides, &a.v_strides, &a.o_strides,

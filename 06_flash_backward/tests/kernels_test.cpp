@@ -1,4 +1,4 @@
-// Every rung on every backend of this build that can run here: types, sizes, masks, layouts, hard
+// Every step on every backend of this build that can run here: types, sizes, masks, layouts, hard
 // inputs.
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "06_flash_backward/src/backend.hpp"
-#include "common/attention/tests/rung_tests.hpp"
+#include "common/attention/tests/step_tests.hpp"
 #include "common/gpu/tests/gpus.hpp"
 
 using namespace fa;
@@ -20,7 +20,7 @@ using backward::Gradients;
 namespace {
 
 // What lessons 05 and 06 test alike.
-using Tests = RungTests<backward::Checker, backward::backends, backward::make_inputs>;
+using Tests = StepTests<backward::Checker, backward::backends, backward::make_inputs>;
 
 }  // namespace
 
@@ -55,11 +55,11 @@ TEST_CASE("192 columns of q and k, 128 of v and o: the chosen kernels") {
         problem.layout = causal ? Layout::kLengthFirst : Layout::kHeadsFirst;
         const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
         const backward::Checker checker(problem, inputs);
-        const auto rung = backend.dispatched(false, gpus::kH100);
+        const auto step = backend.dispatched(false, gpus::kH100);
         if (watched) {
-          check_watched(rung, problem, inputs, checker);
+          check_watched(step, problem, inputs, checker);
         } else {
-          check_rung(rung, problem, inputs, checker);
+          check_step(step, problem, inputs, checker);
         }
       }
     }
@@ -90,7 +90,7 @@ TEST_CASE("keys beyond length_k stay masked where all scores are far below 0") {
 
 TEST_CASE(
     "keys beyond length_k stay masked in every tile of queries where all scores are far below 0") {
-  // Without a mask the blocks of rung 12 begin with different tiles.
+  // Without a mask the blocks of step 12 begin with different tiles.
   for (const int head_dim : {64, 128}) {  // tiles of 128 queries, and of 64
     const Problem problem = problem_of(Type::kBFloat16, {1, 1, 1, 300, 150, head_dim});
     Inputs inputs = make_inputs(problem, Values::kNormal, 1);
@@ -117,26 +117,26 @@ TEST_CASE("dropout drops the elements that the forward pass dropped") {
   Tests::check_dropout();
 }
 
-TEST_CASE("every run gives the same bits: of dK and dV, and of dQ in the deterministic rungs") {
+TEST_CASE("every run gives the same bits: of dK and dV, and of dQ in the deterministic steps") {
   for (const Backend& backend : Tests::all()) {
     if (!backend.available || backend.kind == "watched") continue;
     const bool gpu = backend.kind == "gpu";
     const int runs = gpu ? 250 : 3;
     const AttentionShape shape =
         gpu ? AttentionShape{2, 4, 2, 300, 257, 64} : AttentionShape{1, 2, 1, 70, 130, 64};
-    for (const backward::Rung& rung : backend.rungs) {
+    for (const backward::LadderStep& step : backend.steps) {
       const auto same = [&](const Gradients& a, const Gradients& b) {
-        return (!rung.deterministic || same_bits(a.d_q, b.d_q)) && same_bits(a.d_k, b.d_k) &&
+        return (!step.deterministic || same_bits(a.d_q, b.d_q)) && same_bits(a.d_k, b.d_k) &&
                same_bits(a.d_v, b.d_v);
       };
-      Problem problem = problem_of(rung.types.front(), shape, true);
-      problem.shape.head_dim = rung.head_dim_near(shape.head_dim);
+      Problem problem = problem_of(step.types.front(), shape, true);
+      problem.shape.head_dim = step.head_dim_near(shape.head_dim);
       const auto check = [&] {
-        check_repeats(rung, problem, backward::make_inputs(problem, Values::kNormal, 1), runs,
+        check_repeats(step, problem, backward::make_inputs(problem, Values::kNormal, 1), runs,
                       same);
       };
       check();
-      if (!rung.supports_mla) continue;
+      if (!step.supports_mla) continue;
       problem.shape.head_dim = kMlaHeadDim;
       problem.head_dim_v = kMlaHeadDimV;
       check();
@@ -144,20 +144,20 @@ TEST_CASE("every run gives the same bits: of dK and dV, and of dQ in the determi
   }
 }
 
-TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
+TEST_CASE("the watched lab finds nothing in any step, causal or not") {
   const Backend* const watched = find_backend(Tests::all(), "watched");
   if (watched == nullptr) return;
   lab::Coverage coverage = Tests::check_all_watched(*watched);
-  const auto add = [&](const backward::Rung& rung, Type type, const AttentionShape& shape) {
+  const auto add = [&](const backward::LadderStep& step, Type type, const AttentionShape& shape) {
     const Problem problem = problem_of(type, shape);
     const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
-    coverage.add(check_watched(rung, problem, inputs, backward::Checker(problem, inputs)));
+    coverage.add(check_watched(step, problem, inputs, backward::Checker(problem, inputs)));
   };
   // So many keys that row sums are left out; so many queries that heads are cut into slices.
-  add(find_rung(*watched, "17_split_tf32"), Type::kFloat32, {1, 1, 1, 64, 1040, 32});
-  add(find_rung(*watched, "19_split_groups"), Type::kFloat16, {1, 2, 1, 1024, 8, 64});
+  add(find_step(*watched, "17_split_tf32"), Type::kFloat32, {1, 1, 1, 64, 1040, 32});
+  add(find_step(*watched, "19_split_groups"), Type::kFloat16, {1, 2, 1, 1024, 8, 64});
   // V in registers.
-  add(find_rung(*watched, "12_store_then_reduce"), Type::kFloat16, {1, 1, 1, 130, 150, 96});
+  add(find_step(*watched, "12_store_then_reduce"), Type::kFloat16, {1, 1, 1, 130, 150, 96});
   // Parts that are added in a fixed order.
   DeviceProperties device = gpus::kH100;
   device.sm_count = 132;
@@ -168,28 +168,28 @@ TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
 TEST_CASE("the deterministic kernels for Hopper add to dQ in order") {
   for (const Backend& backend : Tests::all()) {
     if (!backend.available || backend.kind == "gpu") continue;
-    const backward::Rung rung = backend.dispatched(true, gpus::kH100);
+    const backward::LadderStep step = backend.dispatched(true, gpus::kH100);
     for (const bool causal : {false, true}) {
-      for (const int head_dim : {64, 128}) {  // rung 14, and two tiles of dQ
+      for (const int head_dim : {64, 128}) {  // step 14, and two tiles of dQ
         const Problem problem = problem_of(Type::kFloat16, {1, 4, 2, 200, 300, head_dim}, causal);
         const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
         const backward::Checker checker(problem, inputs);
         if (backend.kind == "watched") {
-          check_watched(rung, problem, inputs, checker);
+          check_watched(step, problem, inputs, checker);
         } else {
-          check_rung(rung, problem, inputs, checker);
+          check_step(step, problem, inputs, checker);
         }
       }
     }
   }
 }
 
-// Checks rungs 13, 16 and 18 on a problem with a wide head, on all backends but the watched one.
+// Checks steps 13, 16 and 18 on a problem with a wide head, on all backends but the watched one.
 void check_wide(const Problem& problem, Values values = Values::kNormal) {
   const std::set<std::string> wide{"13_wide_heads", "16_transposed_gradients", "18_block_pairs"};
-  Tests::check_everywhere(problem, backward::make_inputs(problem, values, 3),
-                          problem.shape.head_dim <= 192 ? 3 : 1,
-                          [&](const backward::Rung& rung) { return wide.count(rung.name) > 0; });
+  Tests::check_everywhere(
+      problem, backward::make_inputs(problem, values, 3), problem.shape.head_dim <= 192 ? 3 : 1,
+      [&](const backward::LadderStep& step) { return wide.count(step.name) > 0; });
 }
 
 TEST_CASE("wide heads: lengths around the edges of the tiles, in blocks of keys and of queries") {
@@ -233,26 +233,26 @@ TEST_CASE("wide heads: scores of +-1e4") {
   check_wide(problem_of(Type::kFloat16, {1, 2, 1, 70, 1, 136}), Values::kLarge);
 }
 
-TEST_CASE("rung 13 supports wide heads only, in 16 bits and without dropout") {
+TEST_CASE("step 13 supports wide heads only, in 16 bits and without dropout") {
   for (const Backend& backend : Tests::all()) {
-    for (const backward::Rung& rung : backend.rungs) {
-      if (rung.name != "13_wide_heads") continue;
+    for (const backward::LadderStep& step : backend.steps) {
+      if (step.name != "13_wide_heads") continue;
       Problem problem = problem_of(Type::kFloat16, {1, 1, 1, 8, 8, 136});
-      CHECK(rung.supports(problem));
+      CHECK(step.supports(problem));
       problem.dropout = 0.1;
-      CHECK_FALSE(rung.supports(problem));
+      CHECK_FALSE(step.supports(problem));
       problem = problem_of(Type::kFloat16, {1, 1, 1, 8, 8, 128});
-      CHECK_FALSE(rung.supports(problem));
+      CHECK_FALSE(step.supports(problem));
       const std::string types = backend.kind == "watched" ? "float16" : "float16 or bfloat16";
       const std::string refusal = "13_wide_heads supports " + types +
                                   " with a head_dim that is a multiple of 8 from 136 up to 256, "
                                   "not float16 with 128";
-      CHECK_THROWS_WITH(rung.check(problem), refusal.c_str());
+      CHECK_THROWS_WITH(step.check(problem), refusal.c_str());
       problem.shape.head_dim = 264;
-      CHECK_FALSE(rung.supports(problem));
-      CHECK(rung.head_dim_near(64) == 136);
-      CHECK(rung.head_dim_near(200) == 200);
-      CHECK(rung.head_dim_near(512) == 256);
+      CHECK_FALSE(step.supports(problem));
+      CHECK(step.head_dim_near(64) == 136);
+      CHECK(step.head_dim_near(200) == 200);
+      CHECK(step.head_dim_near(512) == 256);
     }
   }
 }
@@ -265,11 +265,11 @@ template <class Work>
 void with_float_gradients(const Problem& problem, const backward::Inputs& inputs, Work work) {
   for (const Backend& backend : Tests::all()) {
     if (!backend.available || backend.kind == "watched") continue;
-    for (const backward::Rung& rung : backend.rungs) {
-      if (!rung.shared_bytes || !rung.supports(problem)) continue;
+    for (const backward::LadderStep& step : backend.steps) {
+      if (!step.shared_bytes || !step.supports(problem)) continue;
       CAPTURE(backend.kind);
-      CAPTURE(rung.name);
-      work(rung, rung.run(problem, inputs));
+      CAPTURE(step.name);
+      work(step, step.run(problem, inputs));
     }
   }
 }
@@ -284,8 +284,8 @@ TEST_CASE("float32: of the only key of a row P is 1 and dS is 0, whatever the sc
       auto without_scores = inputs;
       without_scores.forward.k = Tensor<float, 4>(problem.shape_of_kv());
       without_scores.lse = Tensor<float, 3>(inputs.lse.shape());
-      with_float_gradients(problem, inputs, [&](const auto& rung, const Gradients& gradients) {
-        CHECK(same_bits(gradients.d_v, rung.run(problem, without_scores).d_v));
+      with_float_gradients(problem, inputs, [&](const auto& step, const Gradients& gradients) {
+        CHECK(same_bits(gradients.d_v, step.run(problem, without_scores).d_v));
         for (const auto* tensor : {&gradients.d_q, &gradients.d_k}) {
           CHECK(std::all_of(tensor->data(), tensor->data() + tensor->count(),
                             [](float x) { return x == 0; }));
@@ -303,7 +303,7 @@ TEST_CASE("float32: of the only key of a row P is 1 and dS is 0, whatever the sc
 }
 
 TEST_CASE("float32: gradients where one of many keys has nearly all of the probability") {
-  // Scores of about 7.8, for which rung 17 leaves the row sums out, and of 100.
+  // Scores of about 7.8, for which step 17 leaves the row sums out, and of 100.
   for (const double score : {7.8, 100.0}) {
     const Problem problem = problem_of(Type::kFloat32, {1, 1, 1, 128, 1100, 32});
     auto forward = backward::make_inputs(problem, Values::kNormal, 1).forward;
@@ -329,8 +329,8 @@ TEST_CASE("float32: gradients where one of many keys has nearly all of the proba
       for (const double x : s) sum += std::exp((x - s[3]) / std::sqrt(32.0));
       for (std::int64_t c = 0; c < 32; ++c) exact[c] += d_o(0, 0, i, c) / sum;
     }
-    with_float_gradients(problem, inputs, [&](const auto& rung, const Gradients& gradients) {
-      check_result(backward::Checker(problem, inputs), problem, rung.name, gradients);
+    with_float_gradients(problem, inputs, [&](const auto& step, const Gradients& gradients) {
+      check_result(backward::Checker(problem, inputs), problem, step.name, gradients);
       for (std::int64_t c = 0; c < 32; ++c) {
         CHECK(gradients.d_v(0, 0, 3, c) == doctest::Approx(exact[c]).epsilon(2e-6).scale(4));
       }
@@ -345,10 +345,10 @@ TEST_CASE("the checker refuses gradients with a small error") {
     const Problem problem = problem_of(type, {1, 2, 1, 40, 60, 32}, true);
     const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
     const backward::Checker checker(problem, inputs);
-    const auto rung = std::find_if(lab.rungs.begin(), lab.rungs.end(),
+    const auto step = std::find_if(lab.steps.begin(), lab.steps.end(),
                                    [&](const auto& r) { return r.supports(problem); });
-    REQUIRE(rung != lab.rungs.end());
-    const Gradients right = rung->run(problem, inputs);
+    REQUIRE(step != lab.steps.end());
+    const Gradients right = step->run(problem, inputs);
     const auto accepted = [&](const Gradients& gradients) {
       int count = 0;
       for (const Verdict& verdict : checker.check("", gradients)) {

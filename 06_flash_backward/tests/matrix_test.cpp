@@ -8,7 +8,7 @@
 
 #include "05_flash_forward/src/checker.hpp"
 #include "06_flash_backward/src/backend.hpp"
-#include "common/attention/tests/rung_tests.hpp"
+#include "common/attention/tests/step_tests.hpp"
 
 using namespace fa;
 using namespace fa::attention;
@@ -16,16 +16,16 @@ using namespace fa::attention;
 namespace {
 
 // What lessons 05 and 06 test alike.
-using Tests = RungTests<backward::Checker, backward::backends, backward::make_inputs>;
+using Tests = StepTests<backward::Checker, backward::backends, backward::make_inputs>;
 
 // The finished ones: in float32 03, 04 and 17, in 16 bits 06 and 07, and those from 10 on.
-bool is_finished(const backward::Rung& rung) {
-  const std::string number = rung.name.substr(0, 2);
+bool is_finished(const backward::LadderStep& step) {
+  const std::string number = step.name.substr(0, 2);
   return number == "03" || number == "04" || number == "06" || number == "07" || number > "09";
 }
 
 void check(const Problem& problem, std::uint64_t seed) {
-  // 192 and 128 columns: rungs 13, 16 and 18
+  // 192 and 128 columns: steps 13, 16 and 18
   REQUIRE(Tests::check_best(problem, seed, is_finished) >= (problem.head_dim_v ? 3 : 2));
 }
 
@@ -85,7 +85,7 @@ TEST_CASE("float32: dV is as exact as by the textbook formulas, with scores of 1
   std::map<std::string, std::vector<double>> ratios;  // error / limit
   const int problems = 200;
   for (int i = 0; i < problems; ++i) {
-    // Small, on a GPU as well: rungs 01 and 02 sum up a long row one by one,
+    // Small, on a GPU as well: steps 01 and 02 sum up a long row one by one,
     // which the textbook does not. In the lab few heads, since an error is that of one row.
     Problem problem = random_problem(random, 70, 128, Tests::on_gpu() ? 18 : 2);
     if (!Tests::on_gpu()) {
@@ -106,21 +106,21 @@ TEST_CASE("float32: dV is as exact as by the textbook formulas, with scores of 1
     }
     const auto ref = textbook_d_v<double>(problem, inputs);
     const auto plain = textbook_d_v<float>(problem, inputs);
-    for (const backward::Rung& rung : Tests::best().rungs) {
-      if (!rung.supports(problem)) continue;
-      ratios[rung.name].push_back(error_over_tolerance(
-          accept("d_v", rung.run(problem, inputs).d_v, ref, plain, kGradientFactor)));
+    for (const backward::LadderStep& step : Tests::best().steps) {
+      if (!step.supports(problem)) continue;
+      ratios[step.name].push_back(error_over_tolerance(
+          accept("d_v", step.run(problem, inputs).d_v, ref, plain, kGradientFactor)));
     }
   }
   REQUIRE(ratios.size() == 5);
-  for (auto& [name, of_rung] : ratios) {
+  for (auto& [name, of_step] : ratios) {
     CAPTURE(name);
-    REQUIRE(of_rung.size() == problems);
-    std::sort(of_rung.begin(), of_rung.end());
-    CAPTURE(of_rung.back());
-    CHECK(of_rung[problems / 2] < 0.5);  // 1/3: an error as large as plain's
+    REQUIRE(of_step.size() == problems);
+    std::sort(of_step.begin(), of_step.end());
+    CAPTURE(of_step.back());
+    CHECK(of_step[problems / 2] < 0.5);  // 1/3: an error as large as plain's
     // A few by chance: where one row has two scores that nearly tie, it makes all of the error,
     // and plain may be lucky.
-    CHECK(of_rung[problems * 95 / 100] <= 1);
+    CHECK(of_step[problems * 95 / 100] <= 1);
   }
 }

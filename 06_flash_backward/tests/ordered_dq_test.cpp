@@ -1,4 +1,4 @@
-// Which block adds to dQ, and when, in rungs 11 and 12, in the lab. The test plays the other block,
+// Which block adds to dQ, and when, in steps 11 and 12, in the lab. The test plays the other block,
 // since no result would show which one came first.
 #include <chrono>
 #include <cmath>
@@ -89,7 +89,7 @@ struct Parts {
   float d_q[kKeyWarpgroups][Tile::d_q_part];
   Mbarrier d_q_full[kKeyWarpgroups], d_q_empty[kKeyWarpgroups];
 };
-// Thread 0 stores a part of rung 12, which another warp completes when it has looked at the
+// Thread 0 stores a part of step 12, which another warp completes when it has looked at the
 // semaphore for a while.
 __global__ void complete_late(AttentionGradient<Half> a, NBlock block, bool one_order,
                               unsigned* seen) {
@@ -109,7 +109,7 @@ __global__ void complete_late(AttentionGradient<Half> a, NBlock block, bool one_
 
 }  // namespace
 
-TEST_CASE("a block of rung 11 adds to dQ when its rank is reached, not before") {
+TEST_CASE("a block of step 11 adds to dQ when its rank is reached, not before") {
   TwoBlocks x;
   REQUIRE(x.untouched());
   // Of two blocks the first one is the second to add.
@@ -123,7 +123,7 @@ TEST_CASE("a block of rung 11 adds to dQ when its rank is reached, not before") 
   CHECK(x.counted(2));
 }
 
-TEST_CASE("a block of rung 12 adds to dQ after the first part is stored") {
+TEST_CASE("a block of step 12 adds to dQ after the first part is stored") {
   TwoBlocks x;
   x.count_on(1);  // another block has come, and stores
   std::thread second([&] { x.launch_first_block(flash_backward_store_then_reduce<Tile, Half>); });
@@ -136,7 +136,7 @@ TEST_CASE("a block of rung 12 adds to dQ after the first part is stored") {
 }
 
 // Otherwise two blocks that begin at different tiles could wait for each other.
-TEST_CASE("in several orders a block of rung 12 is first only when its part of dQ is complete") {
+TEST_CASE("in several orders a block of step 12 is first only when its part of dQ is complete") {
   for (const bool one_order : {false, true}) {
     CAPTURE(one_order);
     TwoBlocks x;
@@ -148,7 +148,7 @@ TEST_CASE("in several orders a block of rung 12 is first only when its part of d
   }
 }
 
-TEST_CASE("the first block of rungs 11 and 12 stores its part of dQ") {
+TEST_CASE("the first block of steps 11 and 12 stores its part of dQ") {
   for (const bool in_order : {false, true}) {
     CAPTURE(in_order);
     TwoBlocks x;

@@ -22,8 +22,8 @@ const std::string kProgram = FA_PROGRAM;
 backward::Backend clockwork() {
   backward::Backend backend = backward::backends().front();
   backend.kind = "gpu";
-  for (backward::Rung& rung : backend.rungs) {
-    rung.start = [](const auto&, const auto&) { return backward::Rung::Prepared(); };
+  for (backward::LadderStep& step : backend.steps) {
+    step.start = [](const auto&, const auto&) { return backward::LadderStep::Prepared(); };
   }
   backend.milliseconds = [count = 0](const auto&, int) mutable {
     return std::optional<double>(++count);
@@ -53,7 +53,7 @@ TEST_CASE("kernels are timed on a GPU only, when asked") {
   CHECK(result.output == "No GPU is used, so no kernel is timed.\n");
 }
 
-TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
+TEST_CASE("the whole walk is right, on the CPU, and saves the last step") {
   const testing::TemporaryDirectory directory;
   const auto summary = directory.path() / "summary.tsv";
   const auto saved = directory.path() / "saved";
@@ -93,12 +93,12 @@ TEST_CASE("the program accepts GQA and unequal lengths") {
   }
 }
 
-TEST_CASE("section once launches a rung with and without the mask") {
+TEST_CASE("section once launches a step with and without the mask") {
   testing::check_once(kProgram, "06_swizzled_pipeline", {"float16, D 64", "float16, D 64, causal"},
                       20);
 }
 
-TEST_CASE("resources of the kernels: a row for each kernel of a rung") {
+TEST_CASE("resources of the kernels: a row for each kernel of a step") {
   const auto result = run(kProgram + " --device cpu --section kernels --kernel 06");
   CAPTURE(result.output);
   CHECK(result.status == 0);
@@ -125,9 +125,9 @@ TEST_CASE("the order of operations of a Hopper kernel is printed") {
                             "07");
 }
 
-TEST_CASE("the slow rungs are timed at one length, five products counted") {
+TEST_CASE("the slow steps are timed at one length, five products counted") {
   const backward::Backend backend = clockwork();
-  const auto rows = backward::time_rungs(backend, {attention::Type::kBFloat16, 64, true});
+  const auto rows = backward::time_steps(backend, {attention::Type::kBFloat16, 64, true});
   REQUIRE(rows.size() == 51);  // 05 once, others five times, 13 and 16 not at all
   CHECK(field<std::string>(rows[0], "kernel") == "05_tensor_cores");
   CHECK(field<std::int64_t>(rows[0], "length") == 4096);
@@ -138,23 +138,23 @@ TEST_CASE("the slow rungs are timed at one length, five products counted") {
 
 TEST_CASE("the price of determinism is a ratio at the same length") {
   const backward::Backend backend = clockwork();
-  const auto rows = backward::time_rungs(backend, {attention::Type::kFloat16, 128, false});
+  const auto rows = backward::time_steps(backend, {attention::Type::kFloat16, 128, false});
   REQUIRE(rows.size() == 46);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const double price = field<double>(rows[i], "deterministic_price");
     const auto at = static_cast<double>(i);                          // it took i + 1 milliseconds
-    const bool same_bits = (i > 5 && i < 11) || (i > 25 && i < 31);  // rungs 07 and 11
+    const bool same_bits = (i > 5 && i < 11) || (i > 25 && i < 31);  // steps 07 and 11
     CHECK(price == doctest::Approx(same_bits ? (at + 1) / (at - 4) : 0));
   }
-  const auto alone = backward::time_rungs(backend, {attention::Type::kFloat16, 128, false, "07"});
+  const auto alone = backward::time_steps(backend, {attention::Type::kFloat16, 128, false, "07"});
   REQUIRE(alone.size() == 5);
   CHECK(field<double>(alone[0], "deterministic_price") == 0);
 }
 
-TEST_CASE("a rung for wide heads alone is timed with those, and priced") {
+TEST_CASE("a step for wide heads alone is timed with those, and priced") {
   const backward::Backend backend = clockwork();
-  const auto rows = backward::time_rungs(backend, {attention::Type::kBFloat16, 256, false});
-  REQUIRE(rows.size() == 20);  // rungs 06, 07, 13 and 20
+  const auto rows = backward::time_steps(backend, {attention::Type::kBFloat16, 256, false});
+  REQUIRE(rows.size() == 20);  // steps 06, 07, 13 and 20
   CHECK(field<std::string>(rows[10], "kernel") == "13_wide_heads");
   CHECK(field<double>(rows[10], "deterministic_price") == 0);
   const auto made = run(kProgram + " --device cpu --section kernels --kernel 13 --size 9");

@@ -1,4 +1,4 @@
-// Rungs 19 and 20 in the lab: which query heads and tiles of queries a part has, how many parts are
+// Steps 19 and 20 in the lab: which query heads and tiles of queries a part has, how many parts are
 // chosen, and gradients with parts of unequal size.
 #include <algorithm>
 #include <set>
@@ -8,7 +8,7 @@
 
 #include "06_flash_backward/src/dispatch.cuh"
 #include "06_flash_backward/src/gradient_rows.cuh"
-#include "common/attention/tests/rung_tests.hpp"
+#include "common/attention/tests/step_tests.hpp"
 #include "common/gpu/tests/gpus.hpp"
 
 using namespace fa;
@@ -52,7 +52,7 @@ void check_gradients(const attention::Problem& problem, const Workspace& what, b
   if (same_d_q) CHECK(attention::same_bits(first.d_q, again.d_q));
 }
 
-// Of rung 19, with so many parts.
+// Of step 19, with so many parts.
 template <int d>
 void check_parts(const attention::Problem& problem, int parts, bool deterministic) {
   CAPTURE(parts);
@@ -62,7 +62,7 @@ void check_parts(const attention::Problem& problem, int parts, bool deterministi
     launch_backward_split_groups<d>(a, parts, deterministic, Stream());
   });
 }
-// Of rung 20: of the blocks of rung 13, and up to 192 columns of those of rung 18.
+// Of step 20: of the blocks of step 13, and up to 192 columns of those of step 18.
 template <int d, int d_v>
 void check_wide_parts(const attention::Problem& problem, int parts) {
   CAPTURE(parts);

@@ -1,4 +1,4 @@
-// The order of operations shows what each Hopper rung was written for.
+// The order of operations shows what each Hopper step was written for.
 #include <map>
 #include <set>
 #include <string>
@@ -9,23 +9,23 @@
 #include "06_flash_backward/src/sections.hpp"
 
 using namespace fa;
-using backward::Rung;
+using backward::LadderStep;
 using lab::BlockRecord;
 using lab::Step;
 using Kind = Step::Kind;
 
 namespace {
 
-const char* const kRungs[] = {"08_wgmma", "09_warp_specialized", "10_delayed_dq", "11_ordered_dq",
+const char* const kSteps[] = {"08_wgmma", "09_warp_specialized", "10_delayed_dq", "11_ordered_dq",
                               "12_store_then_reduce"};
 
-// What the lab records of a rung with the problem that is drawn.
-const cli::RecordedRung& recorded(const std::string& name) {
-  static std::map<std::string, cli::RecordedRung> known;
+// What the lab records of a step with the problem that is drawn.
+const cli::RecordedStep& recorded(const std::string& name) {
+  static std::map<std::string, cli::RecordedStep> known;
   if (known.count(name) == 0) {
     static const std::vector<backward::Backend> all = backward::backends();
-    const Rung& rung = attention::find_rung(all.front(), name);
-    known[name] = backward::recorded(rung, backward::drawn_problem(rung));
+    const LadderStep& step = attention::find_step(all.front(), name);
+    known[name] = backward::recorded(step, backward::drawn_problem(step));
   }
   return known[name];
 }
@@ -70,8 +70,8 @@ std::map<std::string, int> copies_of(const std::string& name, Kind kind) {
 
 }  // namespace
 
-TEST_CASE("rungs 08 to 12 do the same matmuls") {
-  for (const char* name : kRungs) {
+TEST_CASE("steps 08 to 12 do the same matmuls") {
+  for (const char* name : kSteps) {
     CAPTURE(std::string(name));
     // Two blocks, 4 tiles of queries: five products of 2 * 64 * 128 * 128 operations, 4096 a cycle.
     CHECK(lab::peak_cycles(recorded(name).blocks) ==
@@ -81,7 +81,7 @@ TEST_CASE("rungs 08 to 12 do the same matmuls") {
   }
 }
 
-TEST_CASE("from rung 09 on no MMA warp adds to dQ") {
+TEST_CASE("from step 09 on no MMA warp adds to dQ") {
   CHECK(warps_with("08_wgmma", Kind::kAdd) == warps_with("08_wgmma", Kind::kWgmma));
   CHECK(additions_of("08_wgmma").empty());
   for (const char* name :
@@ -95,9 +95,9 @@ TEST_CASE("from rung 09 on no MMA warp adds to dQ") {
   }
 }
 
-TEST_CASE("rung 10 begins dQ a tile later than rung 09") {
-  // Products of a warpgroup until its first one of dQ: rung 09 has S, dP and dV of a tile before
-  // it, rung 10 all but dQ of the first tile, and S and dP of the second.
+TEST_CASE("step 10 begins dQ a tile later than step 09") {
+  // Products of a warpgroup until its first one of dQ: step 09 has S, dP and dV of a tile before
+  // it, step 10 all but dQ of the first tile, and S and dP of the second.
   const auto before_d_q = [](const std::string& name) {
     int count = 0;
     for (const Step& step : recorded(name).blocks[0].warps[0]) {
@@ -113,13 +113,13 @@ TEST_CASE("rung 10 begins dQ a tile later than rung 09") {
   CHECK(before_d_q("10_delayed_dq") == 8 + 8 + 4 + 4 + 8 + 8);
 }
 
-TEST_CASE("rung 11 asks for its turn before it adds, rung 10 does not") {
+TEST_CASE("step 11 asks for its turn before it adds, step 10 does not") {
   CHECK(warps_with("10_delayed_dq", Kind::kLook).empty());
   CHECK((warps_with("11_ordered_dq", Kind::kLook) == std::set<std::size_t>{9, 10}));
 }
 
-TEST_CASE("tensors have the right names in all rungs") {
-  for (const char* name : kRungs) {
+TEST_CASE("tensors have the right names in all steps") {
+  for (const char* name : kSteps) {
     CAPTURE(std::string(name));
     // In panels of 64 columns: K, V and their gradients of 4 warpgroups, 8 tiles of Q and of dO; a
     // run for each of these tiles.
@@ -129,7 +129,7 @@ TEST_CASE("tensors have the right names in all rungs") {
   }
 }
 
-TEST_CASE("rung 13: seven matmuls, in blocks of queries and of keys") {
+TEST_CASE("step 13: seven matmuls, in blocks of queries and of keys") {
   // In 4 x 4 tiles of 64 queries and keys seven products of 2 * 64 * 64 * 256 operations, 4096 a
   // cycle.
   CHECK(lab::peak_cycles(recorded("13_wide_heads").blocks) ==

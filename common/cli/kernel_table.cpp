@@ -19,12 +19,12 @@ const std::vector<Column> kColumns = {{"kernel", "kernel"},       {"lines", "lin
                                       {"registers", "registers"}, {"spilled, B", "spilled_bytes"},
                                       {"blocks/SM", "blocks"}};
 
-// The longest file name that begins the rung's name.
-const std::pair<const std::string, int>* lines_of(const std::string& rung,
+// The longest file name that begins the step's name.
+const std::pair<const std::string, int>* lines_of(const std::string& step,
                                                   const KernelLines& lines) {
   const std::pair<const std::string, int>* found = nullptr;
   for (const auto& entry : lines) {
-    if (rung.rfind(entry.first, 0) == 0 &&
+    if (step.rfind(entry.first, 0) == 0 &&
         (found == nullptr || entry.first.size() > found->first.size())) {
       found = &entry;
     }
@@ -34,10 +34,10 @@ const std::pair<const std::string, int>* lines_of(const std::string& rung,
 
 }  // namespace
 
-LaunchedRung launched_rung(const std::string& name, const BackendBase& used,
+LaunchedStep launched_step(const std::string& name, const BackendBase& used,
                            const std::function<void()>& launch, const BackendBase& lab,
                            const std::function<void()>& launch_in_lab) {
-  LaunchedRung result{name, used.resources(launch)};
+  LaunchedStep result{name, used.resources(launch)};
   result.in_lab = used.kind == lab.kind ? result.takes : lab.resources(launch_in_lab);
   return result;
 }
@@ -56,18 +56,18 @@ std::string asked_text(const std::vector<int>& registers) {
   return text;
 }
 
-std::vector<Measurement> kernel_rows(const std::vector<LaunchedRung>& rungs,
+std::vector<Measurement> kernel_rows(const std::vector<LaunchedStep>& steps,
                                      const KernelLines& lines) {
   std::vector<Measurement> rows;
-  for (const LaunchedRung& rung : rungs) {
-    for (std::size_t i = 0; i < rung.takes.size(); ++i) {
-      const KernelResources& takes = rung.takes[i];
+  for (const LaunchedStep& step : steps) {
+    for (std::size_t i = 0; i < step.takes.size(); ++i) {
+      const KernelResources& takes = step.takes[i];
       Measurement row;
       const auto number = [&](const char* field, auto value) {
         row.emplace_back(field, static_cast<std::int64_t>(value));
       };
-      row.emplace_back("kernel", i == 0 ? rung.name : fmt::format("{}, {}", rung.name, i + 1));
-      const auto* const file = lines_of(rung.name, lines);
+      row.emplace_back("kernel", i == 0 ? step.name : fmt::format("{}, {}", step.name, i + 1));
+      const auto* const file = lines_of(step.name, lines);
       if (i == 0 && file != nullptr) number("lines", file->second);
       number("threads", takes.threads);
       const bool compiled = takes.registers > 0;
@@ -76,8 +76,8 @@ std::vector<Measurement> kernel_rows(const std::vector<LaunchedRung>& rungs,
         number("shared_bytes", takes.shared_bytes);
       }
       if (takes.stages > 0) number("stages", takes.stages);
-      if (rung.in_lab.size() == rung.takes.size() && !rung.in_lab[i].asked_registers.empty()) {
-        row.emplace_back("asked_registers", asked_text(rung.in_lab[i].asked_registers));
+      if (step.in_lab.size() == step.takes.size() && !step.in_lab[i].asked_registers.empty()) {
+        row.emplace_back("asked_registers", asked_text(step.in_lab[i].asked_registers));
       }
       if (compiled) {
         number("registers", takes.registers);
@@ -104,8 +104,8 @@ void show_kernel_tables(const KernelOptions& options, const BackendBase& used,
   }
   std::vector<Measurement> all;
   for (const LaunchedGroup& group : groups) {
-    if (group.rungs.empty()) continue;
-    std::vector<Measurement> rows = kernel_rows(group.rungs, lines);
+    if (group.steps.empty()) continue;
+    std::vector<Measurement> rows = kernel_rows(group.steps, lines);
     fmt::print("{}, on {}\n{}\n", group.name, used.properties.name, kernel_table(rows));
     for (Measurement& row : rows) {
       row.insert(row.begin(), {{"group", group.name}, {"title", group.name}});

@@ -16,8 +16,8 @@ namespace fa::cli {
 /// Lines of each kernel file, by its name without folder and suffix; counted by the build.
 using KernelLines = std::map<std::string, int>;
 
-/// A rung that has been launched once.
-struct LaunchedRung {
+/// A step that has been launched once.
+struct LaunchedStep {
   /// @{ The name of the file, possibly with a suffix, and the resources of the kernels: on the
   /// backend of interest and in the lab, which records setmaxnreg. If the numbers of kernels
   /// differ, those of the lab are ignored.
@@ -26,19 +26,19 @@ struct LaunchedRung {
   /// @}
 };
 
-/// The rungs of one table.
+/// The steps of one table.
 struct LaunchedGroup {
   /// @{ The title of the table, and its rows in the order of the lesson.
   std::string name;
-  std::vector<LaunchedRung> rungs;
+  std::vector<LaunchedStep> steps;
   /// @}
 };
 
-/// Launches a rung on a backend and, if that is not the lab, in the lab as well.
-/// @param launch runs the rung there
-/// @param launch_in_lab runs the rung there
+/// Launches a step on a backend and, if that is not the lab, in the lab as well.
+/// @param launch runs the step there
+/// @param launch_in_lab runs the step there
 /// @throws what the launches throw
-LaunchedRung launched_rung(const std::string& name, const BackendBase& used,
+LaunchedStep launched_step(const std::string& name, const BackendBase& used,
                            const std::function<void()>& launch, const BackendBase& lab,
                            const std::function<void()>& launch_in_lab);
 
@@ -46,11 +46,11 @@ LaunchedRung launched_rung(const std::string& name, const BackendBase& used,
 /// none did.
 std::string asked_text(const std::vector<int>& registers);
 
-/// A row for each kernel of the rungs: kernel, lines, threads, shared_bytes, stages,
+/// A row for each kernel of the steps: kernel, lines, threads, shared_bytes, stages,
 /// asked_registers and, where known, registers, spilled_bytes and blocks. The first kernel of a
-/// rung has its lines; the names of further kernels end in their number.
-/// @param lines of the files; a rung belongs to the longest file name that begins its own
-std::vector<Measurement> kernel_rows(const std::vector<LaunchedRung>& rungs,
+/// step has its lines; the names of further kernels end in their number.
+/// @param lines of the files; a step belongs to the longest file name that begins its own
+std::vector<Measurement> kernel_rows(const std::vector<LaunchedStep>& steps,
                                      const KernelLines& lines);
 
 /// These rows as a table, with "-" for a missing field.

@@ -23,10 +23,10 @@ struct StampedBackend : Backend {
   std::function<std::vector<Stamp>()> take_stamps;  ///< those since then
 };
 
-/// The main program: runs each rung without stamps and with them, and prints the stamps.
+/// The main program: runs each step without stamps and with them, and prints the stamps.
 /// @param name       of the program
-/// @param backends   (): the same rungs without stamps and with them
-/// @param problem_of (rung): what is drawn of it, one head
+/// @param backends   (): the same steps without stamps and with them
+/// @param problem_of (step): what is drawn of it, one head
 /// @param inputs_of  (problem): its inputs
 /// @return exit status
 template <class Backends, class ProblemOf, class InputsOf>
@@ -39,18 +39,18 @@ int print_stamps(const char* name, Backends backends, ProblemOf problem_of, Inpu
       throw std::runtime_error("there is no GPU with the kernels' instructions");
     }
     lab::StampedRuns runs{plain.properties.name, {}};
-    for (std::size_t i = 0; i < stamped.rungs.size(); ++i) {
-      const auto& rung = stamped.rungs[i];
-      auto problem = problem_of(rung);
+    for (std::size_t i = 0; i < stamped.steps.size(); ++i) {
+      const auto& step = stamped.steps[i];
+      auto problem = problem_of(step);
       const auto inputs = inputs_of(problem);
       // One head for each SM.
       problem.shape.heads = problem.shape.kv_heads = plain.properties.sm_count;
       lab::StampedRun run;
-      run.kernel = rung.name;
+      run.kernel = step.name;
       run.milliseconds =
-          plain.milliseconds(plain.rungs.at(i).prepare(problem, inputs).launch, repeats)
+          plain.milliseconds(plain.steps.at(i).prepare(problem, inputs).launch, repeats)
               .value_or(0);
-      const auto prepared = rung.prepare(problem, inputs);
+      const auto prepared = step.prepare(problem, inputs);
       run.stamped_milliseconds = stamped.milliseconds(prepared.launch, repeats).value_or(0);
       stamped.clear_stamps();
       prepared.launch();

@@ -1,5 +1,5 @@
 /// @file
-/// Section timeline of the lessons' programs: the order of operations of Hopper rungs as the lab
+/// Section timeline of the lessons' programs: the order of operations of Hopper steps as the lab
 /// records it, and timelines of what a GPU did.
 #pragma once
 
@@ -30,24 +30,24 @@ struct TimelineOptions {
   lab::StampedRuns stamps{};
 };
 
-/// What the lab has recorded of a rung.
-struct RecordedRung {
-  std::string name, problem;             ///< of the rung; the problem in words
+/// What the lab has recorded of a step.
+struct RecordedStep {
+  std::string name, problem;             ///< of the step; the problem in words
   std::vector<std::string> tensors;      ///< by Step::tensor
   std::vector<lab::BlockRecord> blocks;  ///< that multiply
 };
 
-/// The rungs that have a timeline and whose name contains a text.
-/// @param rungs  of the backend "lab"; must outlive the result
+/// The steps that have a timeline and whose name contains a text.
+/// @param steps  of the backend "lab"; must outlive the result
 /// @param kernel the text
-/// @param draws  whether a rung has a timeline
-template <class Rung, class Draws>
-std::vector<const Rung*> rungs_with_timeline(const std::vector<Rung>& rungs,
-                                             const std::string& kernel, Draws draws) {
-  std::vector<const Rung*> result;
-  for (const Rung& rung : rungs) {
-    if (rung.name.find(kernel) != std::string::npos && draws(rung)) {
-      result.push_back(&rung);
+/// @param draws  whether a step has a timeline
+template <class LadderStep, class Draws>
+std::vector<const LadderStep*> steps_with_timeline(const std::vector<LadderStep>& steps,
+                                                   const std::string& kernel, Draws draws) {
+  std::vector<const LadderStep*> result;
+  for (const LadderStep& step : steps) {
+    if (step.name.find(kernel) != std::string::npos && draws(step)) {
+      result.push_back(&step);
     }
   }
   return result;
@@ -129,17 +129,17 @@ inline void show_consumers(const std::vector<lab::NamedTimeline>& drawn, const s
   fmt::print("{}\n", table.text());
 }
 
-/// The timelines of those rungs of which there are stamps. Their matmuls are those that the lab has
+/// The timelines of those steps of which there are stamps. Their matmuls are those that the lab has
 /// recorded.
 inline std::vector<lab::NamedTimeline> timelines_of(const lab::StampedRuns& stamps,
-                                                    const std::vector<RecordedRung>& rungs) {
+                                                    const std::vector<RecordedStep>& steps) {
   std::vector<lab::NamedTimeline> result;
-  for (const RecordedRung& rung : rungs) {
-    const lab::StampedRun* const run = stamps.find(rung.name);
+  for (const RecordedStep& step : steps) {
+    const lab::StampedRun* const run = stamps.find(step.name);
     if (run == nullptr) continue;
-    result.push_back({fmt::format("{}, {}", rung.name, rung.problem),
-                      lab::timeline_of_stamps(run->stamps), lab::peak_cycles(rung.blocks),
-                      rung.tensors});
+    result.push_back({fmt::format("{}, {}", step.name, step.problem),
+                      lab::timeline_of_stamps(run->stamps), lab::peak_cycles(step.blocks),
+                      step.tensors});
   }
   return result;
 }
@@ -159,35 +159,35 @@ inline void show_measured(const TimelineOptions& options,
   }
 }
 
-/// Shows the order of operations of rungs; or, with stamps, what a GPU did.
-/// @param rungs  empty if the selected rungs have no timeline
+/// Shows the order of operations of steps; or, with stamps, what a GPU did.
+/// @param steps  empty if the selected steps have no timeline
 /// @param work   the name of the arithmetic: "softmax"
 /// @throws std::runtime_error when a file cannot be written
-inline void show_timelines(const TimelineOptions& options, const std::vector<RecordedRung>& rungs,
+inline void show_timelines(const TimelineOptions& options, const std::vector<RecordedStep>& steps,
                            const std::string& work) {
-  if (rungs.empty()) {
+  if (steps.empty()) {
     fmt::print("Steps for Hopper have a timeline: {} has none.\n", options.kernel);
     return;
   }
   if (!options.stamps.runs.empty()) {
-    const std::vector<lab::NamedTimeline> drawn = timelines_of(options.stamps, rungs);
+    const std::vector<lab::NamedTimeline> drawn = timelines_of(options.stamps, steps);
     if (drawn.empty()) throw std::runtime_error("the stamps are of other kernels");
     show_measured(options, drawn, work);
     return;
   }
-  for (const RecordedRung& rung : rungs) {
-    fmt::print("{}, {}: the order of operations\n\n{}\n", rung.name, rung.problem,
-               lab::operations_text(rung.blocks, rung.tensors));
+  for (const RecordedStep& step : steps) {
+    fmt::print("{}, {}: the order of operations\n\n{}\n", step.name, step.problem,
+               lab::operations_text(step.blocks, step.tensors));
   }
 }
 
 /// The options of section timeline.
-/// @throws std::invalid_argument when no rung is selected, or nothing can be drawn
-template <class Rung>
-TimelineOptions timeline_options(const KernelOptions& options, const std::vector<Rung>& rungs,
+/// @throws std::invalid_argument when no step is selected, or nothing can be drawn
+template <class LadderStep>
+TimelineOptions timeline_options(const KernelOptions& options, const std::vector<LadderStep>& steps,
                                  const std::string& lesson) {
   std::vector<std::string> names;
-  for (const Rung& rung : rungs) names.push_back(rung.name);
+  for (const LadderStep& step : steps) names.push_back(step.name);
   check_kernel(options, names, lesson);
   if (!options.svg.empty()) throw std::invalid_argument("section timeline has no --svg");
   if (options.stamps.empty() && !options.json.empty()) {

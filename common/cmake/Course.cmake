@@ -452,7 +452,7 @@ function(fa_lesson NAME)
       endif()
     endforeach()
     fa_kernel_lines(${NAME})
-    set(cost 100)  # all rungs in the watched lab
+    set(cost 100)  # all steps in the watched lab
   endif()
   if(arg_TESTS AND BUILD_TESTING)
     fa_tests(${library}_tests ${library} ${arg_TESTS} LINK ${library} fa_program COST ${cost})

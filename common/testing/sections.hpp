@@ -70,28 +70,28 @@ void check_trace(const std::string& program, const std::string& arguments, Check
 
 /// Runs section timeline and checks the order of operations that it prints.
 /// @param program as a command
-/// @param rung    and its problem in words
+/// @param step    and its problem in words
 /// @param lines   that it prints
-/// @param without a rung without asynchronous operations
-inline void check_operations(const std::string& program, const std::string& rung,
+/// @param without a step without asynchronous operations
+inline void check_operations(const std::string& program, const std::string& step,
                              const std::string& problem, const std::vector<std::string>& lines,
                              const std::string& without) {
   const std::string section = program + " --device cpu --section timeline --kernel ";
-  const auto result = run(section + rung);
+  const auto result = run(section + step);
   CAPTURE(result.output);
   CHECK(result.status == 0);
-  CHECK(contains(result.output, rung + ", " + problem));
+  CHECK(contains(result.output, step + ", " + problem));
   for (const std::string& line : lines) {
     CAPTURE(line);
     CHECK(contains(result.output, line + "\n"));
   }
   // Independent of the number of threads.
-  CHECK(run("FA_THREADS=3 " + section + rung).output == result.output);
+  CHECK(run("FA_THREADS=3 " + section + step).output == result.output);
   CHECK(contains(run(section + without).output, without + " has none"));
   // Without stamps there is no trace file.
   const TemporaryDirectory directory;
   const auto file = directory.path() / "drawing";
-  CHECK(contains(refusal(section + rung + " --json " + quoted(file)), "needs stamps"));
+  CHECK(contains(refusal(section + step + " --json " + quoted(file)), "needs stamps"));
 }
 
 /// Checks that a program refuses a GPU that is not there, in one sentence, with status 2.

@@ -98,7 +98,7 @@
       { key: "length", label: "Queries and keys", value: 1024, still: 512, choices: [[512, "512"], [1024, "1024"]] },
       { key: "dim", label: "head_dim", value: 128, choices: [[64, "64"], [128, "128"]] },
       { key: "mask", label: "Mask", value: "none", choices: [["none", "none"], ["causal", "causal"]] },
-      { key: "order", label: "Sums of dQ", value: "atomics", still: "ordered", choices: [["atomics", "atomics (rung 10)"], ["ordered", "ordered (rung 11)"]] },
+      { key: "order", label: "Sums of dQ", value: "atomics", still: "ordered", choices: [["atomics", "atomics (step 10)"], ["ordered", "ordered (step 11)"]] },
       { key: "run", label: "Run", value: 1, choices: [[1, "1"], [2, "2"], [3, "3"]], when: (state) => state.order === "atomics" },
       { key: "step", label: "Step", value: 3, still: 1, play: 1.5, shown: (value) => value + 1, range: (state) => [0, play(state).steps.length - 1] },
     ],

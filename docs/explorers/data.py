@@ -79,7 +79,7 @@ def span_of(event):
 
 
 def pipeline(programs):
-    """Timelines of the Hopper rungs, from the records of their stamps."""
+    """Timelines of the Hopper steps, from the records of their stamps."""
     result = []
     for lesson in (FORWARD, BACKWARD):
         with tempfile.TemporaryDirectory() as scratch:
@@ -216,7 +216,7 @@ def report(name, words, text, ran, found):
 
 
 def traces(programs):
-    """What the watched lab counts for rungs of lesson 04, and finds in the broken kernels."""
+    """What the watched lab counts for steps of lesson 04, and finds in the broken kernels."""
     lesson = "04_tiled_matmul"
     result = []
     with tempfile.TemporaryDirectory() as scratch:

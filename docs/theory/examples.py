@@ -356,7 +356,7 @@ def in_flight(matmul):
 
 
 def stages(matmul, forward):
-    """Rungs before and after they pipeline."""
+    """Steps before and after they pipeline."""
     cells = [["kernel", "stages", "shared", "regs", "blocks", "TFLOP/s", "x before"]]
     before = None
     for record, group, name, count in (

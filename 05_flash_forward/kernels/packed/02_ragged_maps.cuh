@@ -19,7 +19,7 @@ __device__ TmaAttention<T, SequenceMap> sequence_of(
           sequence_of(maps.a, q, k, head)};
 }
 
-/// Shared memory of a block: rung 14's, and where the sequence of each tile lies.
+/// Shared memory of a block: step 14's, and where the sequence of each tile lies.
 template <class Tile>
 struct PackedShared : PersistentShared<Tile> {
   PackedRange q_range;

@@ -1,6 +1,6 @@
 /// @file
 /// Gradients of packed sequences: blocks take tiles of one sequence from the list of slots that
-/// lesson 05's packed/01_list_of_slots.cuh has, and process them as rung 06 does.
+/// lesson 05's packed/01_list_of_slots.cuh has, and process them as step 06 does.
 #pragma once
 
 #include "06_flash_backward/kernels/06_swizzled_pipeline.cuh"

@@ -1,5 +1,5 @@
 /// @file
-/// Gradients of packed sequences with TMA and wgmma: rung 15 without its persistent blocks, with
+/// Gradients of packed sequences with TMA and wgmma: step 15 without its persistent blocks, with
 /// maps that end where a sequence ends, as lesson 05's packed/02_ragged_maps.cuh.
 #pragma once
 
@@ -35,7 +35,7 @@ __device__ SequenceGradient<T> sequence_of(
           sequence_map(maps.d_q, q), own};
 }
 
-/// What a block keeps in shared memory: rung 10's, and the gradients of its sequence, for which
+/// What a block keeps in shared memory: step 10's, and the gradients of its sequence, for which
 /// registers are too few.
 template <class Tile>
 struct PackedBackwardShared : DelayedBackwardShared<Tile> {

@@ -52,10 +52,10 @@ AttentionEngine<T> tiled_engine() {
 }
 
 AttentionEngine<float> kernel_engine(const Backend& backend, Type type) {
-  Rung kernel = backend.dispatched(true, backend.properties);  // where there is no other
-  for (const Rung& rung : backend.rungs) {
-    if (rung.name == (type == Type::kFloat32 ? "03_two_kernels" : "07_deterministic")) {
-      kernel = rung;
+  LadderStep kernel = backend.dispatched(true, backend.properties);  // where there is no other
+  for (const LadderStep& step : backend.steps) {
+    if (step.name == (type == Type::kFloat32 ? "03_two_kernels" : "07_deterministic")) {
+      kernel = step;
     }
   }
   const auto problem_of = [type](const auto& q, const auto& k, const auto& v) {

@@ -7,25 +7,25 @@
 #include <utility>
 #include <vector>
 
-#include "common/attention/host/rung.hpp"
+#include "common/attention/host/step.hpp"
 #include "common/cli/kernel_options.hpp"
 #include "common/cli/kernel_table.hpp"
 
 namespace fa::attention {
 
 /// The kernels of a lesson on one backend.
-template <class RungOfLesson>
+template <class StepOfLesson>
 struct LadderBackend : BackendBase {
-  std::vector<RungOfLesson> rungs;
+  std::vector<StepOfLesson> steps;
 };
 
 /// A lesson's program as its sections see it.
 /// @tparam Backend of the lesson, a LadderBackend
 template <class Backend>
 struct Lesson {
-  using Rung = typename decltype(Backend::rungs)::value_type;
-  using Given = typename Rung::GivenType;
-  using Result = typename Rung::ResultType;
+  using LadderStep = typename decltype(Backend::steps)::value_type;
+  using Given = typename LadderStep::GivenType;
+  using Result = typename LadderStep::ResultType;
 
   /// Adds the options of the sections, and the section that names the backend.
   Lesson(cli::Program& the_program, const std::vector<Backend>& all, std::string the_name,
@@ -48,9 +48,9 @@ struct Lesson {
   Lesson(const Lesson&) = delete;  // sections point to it
   Lesson& operator=(const Lesson&) = delete;
 
-  /// @throws std::invalid_argument when --kernel selects no rung
+  /// @throws std::invalid_argument when --kernel selects no step
   void check_kernel(const Backend& backend) const {
-    cli::check_kernel(options, rung_names(backend), name);
+    cli::check_kernel(options, step_names(backend), name);
   }
 
   cli::Program& program;

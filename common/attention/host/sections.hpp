@@ -1,5 +1,5 @@
 /// @file
-/// The sections that the programs of lessons 05 and 06 share: what is done with each rung of a
+/// The sections that the programs of lessons 05 and 06 share: what is done with each step of a
 /// ladder.
 #pragma once
 
@@ -35,10 +35,10 @@ struct Task {
   Checker checker;
 };
 
-/// Checks each rung on the real input, in all its types.
+/// Checks each step on the real input, in all its types.
 /// @param inputs_of the input, rounded for a problem
-/// @return the result of the last rung without a mask
-/// @throws std::invalid_argument when no rung supports the input
+/// @return the result of the last step without a mask
+/// @throws std::invalid_argument when no step supports the input
 template <class Checker, class Lesson, class InputsOf>
 auto check_real(const Lesson& lesson, const AttentionShape& shape, InputsOf inputs_of) {
   using OneTask = Task<Checker, typename Lesson::Given>;
@@ -52,18 +52,18 @@ auto check_real(const Lesson& lesson, const AttentionShape& shape, InputsOf inpu
   fmt::print("{} heads, {} KV heads, {} queries, {} keys, head_dim {}\n", shape.heads,
              shape.kv_heads, shape.length_q, shape.length_k, shape.head_dim);
   std::optional<typename Lesson::Result> last;
-  for (const auto& rung : lesson.backends.used().rungs) {
-    fmt::print("{}: {}\n", rung.name, rung.idea);
-    for (const Type type : rung.types) {
+  for (const auto& step : lesson.backends.used().steps) {
+    fmt::print("{}: {}\n", step.name, step.idea);
+    for (const Type type : step.types) {
       for (const bool causal : {false, true}) {
         const OneTask& task = tasks.at({type, causal});
-        if (!rung.supports(task.problem)) {
+        if (!step.supports(task.problem)) {
           fmt::print("      head_dim {} is not supported\n", shape.head_dim);
           continue;
         }
-        auto result = rung.run(task.problem, task.inputs);
+        auto result = step.run(task.problem, task.inputs);
         const std::string name =
-            fmt::format("{}, {}{}", rung.name, name_of(type), causal ? ", causal" : "");
+            fmt::format("{}, {}{}", step.name, name_of(type), causal ? ", causal" : "");
         for (const Verdict& verdict : task.checker.check(name, result)) {
           lesson.program.check(verdict);
         }
@@ -113,7 +113,7 @@ inline void show_ragged_problems() {
   fmt::print("{}\n", sizes.text());
 }
 
-/// Checks each rung on these problems, in all its types.
+/// Checks each step on these problems, in all its types.
 template <class Checker, class Lesson>
 void check_ragged(const Lesson& lesson) {
   using OneTask = Task<Checker, typename Lesson::Given>;
@@ -130,15 +130,15 @@ void check_ragged(const Lesson& lesson) {
   }
   cli::Table table(headings);
   double worst_of_all = 0;
-  for (const auto& rung : lesson.backends.used().rungs) {
-    std::vector<std::string> cells{rung.name};
+  for (const auto& step : lesson.backends.used().steps) {
+    std::vector<std::string> cells{step.name};
     for (const auto& [name, problem] : ragged_problems()) {
       std::optional<double> worst;
-      for (const Type type : rung.types) {
+      for (const Type type : step.types) {
         const OneTask& task = tasks.at({name, type});
-        if (!rung.supports(task.problem)) continue;
+        if (!step.supports(task.problem)) continue;
         for (const Verdict& verdict :
-             task.checker.check(rung.name + ", " + name, rung.run(task.problem, task.inputs))) {
+             task.checker.check(step.name + ", " + name, step.run(task.problem, task.inputs))) {
           worst = std::max(worst.value_or(0), error_over_tolerance(verdict));
           if (!verdict.accepted) lesson.program.check(verdict);  // with its place
         }
@@ -169,9 +169,9 @@ struct MemoryRow {
   std::function<std::int64_t(std::int64_t n)> bytes;
 };
 
-/// Compares the memory that each rung allocates, as the allocator counts it, with a formula.
+/// Compares the memory that each step allocates, as the allocator counts it, with a formula.
 /// @param own      rows of what every kernel has
-/// @param head_dim of the rungs that support it
+/// @param head_dim of the steps that support it
 /// @param text     the table is printed in place of {}
 template <class Backend, class Zeros>
 void show_memory(cli::Program& program, const Backend& backend, const std::vector<MemoryRow>& own,
@@ -189,14 +189,14 @@ void show_memory(cli::Program& program, const Backend& backend, const std::vecto
   };
   for (const MemoryRow& row : own) add(row, row.bytes);
   std::int64_t off = 0;
-  for (const auto& rung : backend.rungs) {
-    const MemoryRow row{rung.name, rung.memory_formula, [&](std::int64_t n) {
-                          return rung.memory ? rung.memory(n, rung.tiles.front().head_dim) : 0;
+  for (const auto& step : backend.steps) {
+    const MemoryRow row{step.name, step.memory_formula, [&](std::int64_t n) {
+                          return step.memory ? step.memory(n, step.tiles.front().head_dim) : 0;
                         }};
     add(row, [&](std::int64_t n) {
       const Problem problem =
-          problem_of(rung.types.front(), {1, 1, 1, n, n, rung.head_dim_near(head_dim)});
-      const std::int64_t extra = rung.prepare(problem, zeros(problem)).extra_bytes;
+          problem_of(step.types.front(), {1, 1, 1, n, n, step.head_dim_near(head_dim)});
+      const std::int64_t extra = step.prepare(problem, zeros(problem)).extra_bytes;
       off += std::abs(extra - row.bytes(n));
       return extra;
     });
@@ -205,9 +205,9 @@ void show_memory(cli::Program& program, const Backend& backend, const std::vecto
   program.check_none("additional memory, formula", off, "unexpected byte");
 }
 
-/// The resources of the kernels of each rung, for a head dimension of 64 and of 128, or of 256
-/// where a rung supports neither: launched once on a small problem.
-/// @throws std::invalid_argument when no rung is wanted
+/// The resources of the kernels of each step, for a head dimension of 64 and of 128, or of 256
+/// where a step supports neither: launched once on a small problem.
+/// @throws std::invalid_argument when no step is wanted
 template <class Lesson>
 void show_kernels(const Lesson& lesson) {
   const auto &used = lesson.backends.used(), &lab = lesson.backends.lab();
@@ -216,27 +216,27 @@ void show_kernels(const Lesson& lesson) {
   std::vector<cli::LaunchedGroup> groups;
   for (const std::int64_t head_dim : {64, 128, 256}) {
     cli::LaunchedGroup group{fmt::format("D {}", head_dim), {}};
-    for (const auto& rung : used.rungs) {
-      const Problem problem = problem_of(rung.types.front(), {1, 1, 1, size, size, head_dim});
-      const bool wide = head_dim > 128, only_wide = rung.min_head_dim > 128;
-      if (!lesson.options.wants(rung.name) || !rung.supports(problem) || wide != only_wide) {
+    for (const auto& step : used.steps) {
+      const Problem problem = problem_of(step.types.front(), {1, 1, 1, size, size, head_dim});
+      const bool wide = head_dim > 128, only_wide = step.min_head_dim > 128;
+      if (!lesson.options.wants(step.name) || !step.supports(problem) || wide != only_wide) {
         continue;
       }
       const auto inputs = lesson.inputs_of(problem);
-      group.rungs.push_back(
-          cli::launched_rung(rung.name, used, rung.prepare(problem, inputs).launch, lab,
-                             find_rung(lab, rung.name).prepare(problem, inputs).launch));
+      group.steps.push_back(
+          cli::launched_step(step.name, used, step.prepare(problem, inputs).launch, lab,
+                             find_step(lab, step.name).prepare(problem, inputs).launch));
     }
-    if (head_dim > 128 && group.rungs.empty()) continue;
+    if (head_dim > 128 && group.steps.empty()) continue;
     groups.push_back(std::move(group));
   }
   cli::show_kernel_tables(lesson.options, used, lesson.name, lesson.lines, groups);
 }
 
-/// On a GPU only: how fast each rung is, in groups of a type, a head dimension and a mask.
+/// On a GPU only: how fast each step is, in groups of a type, a head dimension and a mask.
 /// @param head_dims of the groups
 /// @param time      gives the rows of a group, or none: time(group)
-/// @throws std::invalid_argument when no rung is wanted, or no group
+/// @throws std::invalid_argument when no step is wanted, or no group
 template <class Lesson, class TimeGroup>
 void time_all(const Lesson& lesson, const std::vector<std::int64_t>& head_dims, TimeGroup time) {
   const cli::KernelOptions& options = lesson.options;

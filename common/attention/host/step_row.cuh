@@ -12,7 +12,7 @@
 
 #include "common/attention/attention.cuh"
 #include "common/attention/host/device_tensor.cuh"
-#include "common/attention/host/rung.hpp"
+#include "common/attention/host/step.hpp"
 #include "common/attention/shape.hpp"
 #include "common/gpu/backend.cuh"
 
@@ -85,53 +85,54 @@ auto with_device_type(Type type, Work work) {
 // OnDevice<T> has the tensors of a problem in memory of the device, `a`, and their result().
 // Memory: a tuple of arrays, to which launches are given pointers. Drawn: HeadDims of the timeline. only_drawn: the kernel is compiled for the first type and for Drawn alone; without
 // Drawn, not at all.
-template <class Rung, template <class> class OnDevice, bool only_drawn, class Dims, class Drawn,
-          class Memory, class Space, class... Ts>
+template <class LadderStep, template <class> class OnDevice, bool only_drawn, class Dims,
+          class Drawn, class Memory, class Space, class... Ts>
 class StepRow {
   template <class NewDims, class NewDrawn, class NewMemory, class NewSpace>
-  using Row = StepRow<Rung, OnDevice, only_drawn, NewDims, NewDrawn, NewMemory, NewSpace, Ts...>;
+  using Row =
+      StepRow<LadderStep, OnDevice, only_drawn, NewDims, NewDrawn, NewMemory, NewSpace, Ts...>;
 
  public:
-  StepRow(Rung rung, Memory memory, Space space)
-      : rung_(std::move(rung)), memory_(memory), space_(space) {}
+  StepRow(LadderStep step, Memory memory, Space space)
+      : step_(std::move(step)), memory_(memory), space_(space) {}
 
   // The head dimensions that the kernel is compiled for; it takes smaller ones, too.
   template <int... d>
   auto head_dims(HeadDims<d...> dims) const {
-    Rung rung = rung_;
-    rung.max_head_dim = largest(dims);
-    return Row<HeadDims<d...>, Drawn, Memory, Space>(std::move(rung), memory_, space_);
+    LadderStep step = step_;
+    step.max_head_dim = largest(dims);
+    return Row<HeadDims<d...>, Drawn, Memory, Space>(std::move(step), memory_, space_);
   }
   // Head dimensions from the first multiple of 8 that is not less.
   StepRow from(std::int64_t head_dim) const {
-    return changed([=](Rung& rung) { rung.min_head_dim = (head_dim + 7) / 8 * 8; });
+    return changed([=](LadderStep& step) { step.min_head_dim = (head_dim + 7) / 8 * 8; });
   }
   StepRow mla() const {
-    return changed([](Rung& rung) { rung.supports_mla = true; });
+    return changed([](LadderStep& step) { step.supports_mla = true; });
   }
   StepRow no_dropout() const {
-    return changed([](Rung& rung) { rung.supports_dropout = false; });
+    return changed([](LadderStep& step) { step.supports_dropout = false; });
   }
   // Not every run gives the same bits.
   StepRow any_order() const {
-    return changed([](Rung& rung) { rung.deterministic = false; });
+    return changed([](LadderStep& step) { step.deterministic = false; });
   }
   StepRow needs(const Needs& needs) const {
-    return changed([&](Rung& rung) { rung.needs = needs; });
+    return changed([&](LadderStep& step) { step.needs = needs; });
   }
   // Hopper's instructions; its kernels have no dropout.
   StepRow hopper() const { return needs(kNeedsHopper).no_dropout(); }
 
   // The kernel reads lengths of keys from the memory of the device.
   StepRow lengths() const {
-    return changed([](Rung& rung) { rung.supports_lengths = true; });
+    return changed([](LadderStep& step) { step.supports_lengths = true; });
   }
-  // What the step allocates for one head: bytes(n, d), see RungInfo::memory.
+  // What the step allocates for one head: bytes(n, d), see StepInfo::memory.
   template <class Bytes>
   StepRow memory_is(const char* formula, Bytes bytes) const {
-    return changed([=](Rung& rung) {
-      rung.memory_formula = formula;
-      rung.memory = bytes;
+    return changed([=](LadderStep& step) {
+      step.memory_formula = formula;
+      step.memory = bytes;
     });
   }
 
@@ -153,20 +154,20 @@ class StepRow {
   }
   StepRow tile(int queries, int keys, int query_stages, int key_stages, int head_dim = 64,
                int head_dim_v = 0) const {
-    return changed([=](Rung& rung) {
+    return changed([=](LadderStep& step) {
       Tiles tiles{queries, keys, query_stages, key_stages, head_dim};
       if (head_dim_v != 0 && head_dim_v != head_dim) tiles.head_dim_v = head_dim_v;
-      rung.tiles.push_back(tiles);
+      step.tiles.push_back(tiles);
     });
   }
   StepRow persistent() const {
-    return changed([](Rung& rung) {
-      for (Tiles& tiles : rung.tiles) tiles.persists = true;
+    return changed([](LadderStep& step) {
+      for (Tiles& tiles : step.tiles) tiles.persists = true;
     });
   }
   StepRow cluster(int blocks) const {
-    return changed([=](Rung& rung) {
-      for (Tiles& tiles : rung.tiles) tiles.cluster = blocks;
+    return changed([=](LadderStep& step) {
+      for (Tiles& tiles : step.tiles) tiles.cluster = blocks;
     });
   }
   // @}
@@ -174,8 +175,8 @@ class StepRow {
   // head_dims().
   template <class Bytes>
   StepRow shared_bytes(Bytes bytes) const {
-    return changed([=](Rung& rung) {
-      rung.shared_bytes = [=](std::int64_t head_dim) -> std::size_t {
+    return changed([=](LadderStep& step) {
+      step.shared_bytes = [=](std::int64_t head_dim) -> std::size_t {
         return with_one_of(Dims{}, head_dim, bytes);
       };
     });
@@ -183,9 +184,9 @@ class StepRow {
   // A timeline is drawn of one head with these lengths and this head dimension of head_dims().
   template <int d>
   auto timeline(HeadDims<d> drawn, int length_q, int length_k, bool causal = false) const {
-    Rung rung = rung_;
-    rung.drawn = attention::problem_of(Type::kFloat16, {1, 1, 1, length_q, length_k, d}, causal);
-    return Row<Dims, decltype(drawn), Memory, Space>(std::move(rung), memory_, space_);
+    LadderStep step = step_;
+    step.drawn = attention::problem_of(Type::kFloat16, {1, 1, 1, length_q, length_k, d}, causal);
+    return Row<Dims, decltype(drawn), Memory, Space>(std::move(step), memory_, space_);
   }
 
   // @{ Memory for launches, count(a, d) elements: floats, values of another type, or zeros.
@@ -207,21 +208,21 @@ class StepRow {
   // What `a` is given pointers to: what(a, d) is a Workspace.
   template <class What>
   auto workspace(What what) const {
-    return Row<Dims, Drawn, Memory, Workspaces<What>>(rung_, memory_, {what});
+    return Row<Dims, Drawn, Memory, Workspaces<What>>(step_, memory_, {what});
   }
   // @}
 
   // The step: launch_kernels(a, d, stream, pointers...) launches its kernels, with `a` as of
   // OnDevice, d a HeadDim, and pointers to the memory above.
   template <class Launch>
-  Rung launch(Launch launch_kernels) const {
-    Rung rung = rung_;
+  LadderStep launch(Launch launch_kernels) const {
+    LadderStep step = step_;
     if constexpr (!only_drawn) {
-      rung.start = start<Ts...>(Dims{}, launch_kernels);
+      step.start = start<Ts...>(Dims{}, launch_kernels);
     } else if constexpr (!std::is_same_v<Drawn, HeadDims<>>) {
-      rung.start = first_type<Ts...>(launch_kernels);
+      step.start = first_type<Ts...>(launch_kernels);
     }
-    return rung;
+    return step;
   }
 
  private:
@@ -250,7 +251,7 @@ class StepRow {
   template <class Change>
   StepRow changed(Change change) const {
     StepRow row = *this;
-    change(row.rung_);
+    change(row.step_);
     return row;
   }
   // @{ Columns of V that a tile is compiled for; 0 where it has none of its own.
@@ -264,8 +265,8 @@ class StepRow {
   }
   // @}
   template <class D, class Device, class Launch>
-  typename Rung::Prepared prepared(D d, const std::shared_ptr<Device>& device,
-                                   Launch launch_kernels) const {
+  typename LadderStep::Prepared prepared(D d, const std::shared_ptr<Device>& device,
+                                         Launch launch_kernels) const {
     const std::int64_t before = taken_bytes();
     const auto space = std::make_shared<decltype(space_(device->a, d))>(space_(device->a, d));
     auto memory = std::apply(
@@ -288,10 +289,10 @@ class StepRow {
   template <class NewArray>
   auto with(NewArray array) const {
     const auto memory = std::tuple_cat(memory_, std::make_tuple(array));
-    return Row<Dims, Drawn, std::remove_const_t<decltype(memory)>, Space>(rung_, memory, space_);
+    return Row<Dims, Drawn, std::remove_const_t<decltype(memory)>, Space>(step_, memory, space_);
   }
 
-  Rung rung_;
+  LadderStep step_;
   Memory memory_;
   Space space_;
 };
@@ -304,17 +305,17 @@ void add_types(std::vector<Type>& types) {
 
 // What a numbered file is given to make its row: row(name of the file, idea, elements of the types
 // that it takes...).
-template <class Rung, template <class> class OnDevice, bool only_drawn = false>
+template <class LadderStep, template <class> class OnDevice, bool only_drawn = false>
 struct RowMaker {
   template <class... Ts>
   auto operator()(const char* name, const char* idea, Ts...) const {
-    Rung rung;
-    rung.name = name;
-    rung.idea = idea;
-    add_types<Ts...>(rung.types);
-    rung.max_head_dim = 256;
-    return StepRow<Rung, OnDevice, only_drawn, HeadDims<256>, HeadDims<>, std::tuple<>, NoWorkspace,
-                   Ts...>(std::move(rung), {}, {});
+    LadderStep step;
+    step.name = name;
+    step.idea = idea;
+    add_types<Ts...>(step.types);
+    step.max_head_dim = 256;
+    return StepRow<LadderStep, OnDevice, only_drawn, HeadDims<256>, HeadDims<>, std::tuple<>,
+                   NoWorkspace, Ts...>(std::move(step), {}, {});
   }
 };
 
@@ -328,23 +329,24 @@ auto ladder_of(Step step) {
   return ladder_of(std::make_integer_sequence<int, steps>{}, step);
 }
 // The steps with a timeline, compiled for what is drawn: step(number, row maker).
-template <class Rung, template <class> class OnDevice, int steps, class Step>
-std::vector<Rung> drawn_ladder(Step step) {
-  std::vector<Rung> drawn = ladder_of<steps>(
-      [&](auto number) -> Rung { return step(number, RowMaker<Rung, OnDevice, true>{}); });
-  drawn.erase(std::remove_if(drawn.begin(), drawn.end(), [](auto& rung) { return !rung.start; }),
+template <class LadderStep, template <class> class OnDevice, int steps, class Step>
+std::vector<LadderStep> drawn_ladder(Step step) {
+  std::vector<LadderStep> drawn = ladder_of<steps>([&](auto number) -> LadderStep {
+    return step(number, RowMaker<LadderStep, OnDevice, true>{});
+  });
+  drawn.erase(std::remove_if(drawn.begin(), drawn.end(), [](auto& step) { return !step.start; }),
               drawn.end());
   return drawn;
 }
 
 // A lesson's backend with a ladder, of which it keeps what the device can run.
-template <class Backend, class Rung>
-Backend backend_with(const std::string& kind, std::vector<Rung> ladder) {
+template <class Backend, class LadderStep>
+Backend backend_with(const std::string& kind, std::vector<LadderStep> ladder) {
   Backend backend{};
   static_cast<BackendBase&>(backend) = backend_base(kind);
-  backend.rungs = std::move(ladder);
+  backend.steps = std::move(ladder);
   if (backend.available) {
-    backend.left_out = attention::fit_ladder(backend.rungs, backend.properties);
+    backend.left_out = attention::fit_ladder(backend.steps, backend.properties);
   }
   return backend;
 }

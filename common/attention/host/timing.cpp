@@ -9,7 +9,7 @@
 namespace fa::attention {
 namespace {
 
-// The kernel of a rung that uses the most registers.
+// The kernel of a step that uses the most registers.
 KernelResources largest(const std::vector<KernelResources>& all) {
   return *std::max_element(all.begin(), all.end(), [](const auto& left, const auto& right) {
     return left.registers < right.registers;

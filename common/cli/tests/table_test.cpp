@@ -167,8 +167,8 @@ TEST_CASE("asked registers are listed by warpgroup, in order") {
   CHECK(cli::asked_text({0, 0, 0, 0, 40, 40, 40, 40}) == "-, 40");
 }
 
-TEST_CASE("a row for each kernel of a rung, with lines in the first and no unknown fields") {
-  cli::LaunchedRung lab{"02_two, padded", {}};
+TEST_CASE("a row for each kernel of a step, with lines in the first and no unknown fields") {
+  cli::LaunchedStep lab{"02_two, padded", {}};
   lab.takes.resize(2);
   lab.takes[0].threads = 256;
   lab.takes[1].threads = 96;
@@ -182,7 +182,7 @@ TEST_CASE("a row for each kernel of a rung, with lines in the first and no unkno
   CHECK(contains(table, "\n02_two, padded         7      256          -       -           -  "));
   CHECK(contains(table, "\n02_two, padded, 2      -       96       1000       3          40  "));
   // A GPU knows zeros; setmaxnreg comes from the lab, if that launched the same kernels.
-  cli::LaunchedRung gpu{"99_new", {{64, 0, 0, 8, 0.5, 128, 0}}};
+  cli::LaunchedStep gpu{"99_new", {{64, 0, 0, 8, 0.5, 128, 0}}};
   gpu.in_lab.resize(1);
   gpu.in_lab[0].asked_registers = {24, 24, 24, 24};
   table = cli::kernel_table(cli::kernel_rows({gpu}, lines));

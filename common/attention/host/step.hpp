@@ -1,5 +1,5 @@
 /// @file
-/// A rung of a ladder: a kernel with what it supports, from host tensors to host tensors.
+/// A step of a ladder: a kernel with what it supports, from host tensors to host tensors.
 #pragma once
 
 #include <functional>
@@ -30,7 +30,7 @@ struct Tiles {
 };
 
 /// A kernel, and the problems that it supports.
-struct RungInfo {
+struct StepInfo {
   std::string name;         ///< of the file in kernels/
   std::string idea;         ///< the technique, in a few words
   std::vector<Type> types;  ///< of the inputs
@@ -65,7 +65,7 @@ struct RungInfo {
 /// A kernel that can be launched.
 /// @tparam Result what it returns, on the host
 template <class Given, class Result>
-struct Rung : RungInfo {
+struct LadderStep : StepInfo {
   using GivenType = Given;
   using ResultType = Result;
   /// A kernel with its inputs in the memory of the device.
@@ -76,7 +76,7 @@ struct Rung : RungInfo {
   };
 
   /// Copies inputs to the device. A tensor with one head of one sequence stands for all of them.
-  /// @throws std::invalid_argument for problems that the rung does not support, and for tensors of
+  /// @throws std::invalid_argument for problems that the step does not support, and for tensors of
   /// other sizes
   Prepared prepare(const Problem& problem, const Given& given) const {
     check(problem);
@@ -93,7 +93,7 @@ struct Rung : RungInfo {
   std::function<Prepared(const Problem&, const Given&)> start;
 };
 
-/// The problems with which the watched lab observes a rung. For each form of its tiles they are
+/// The problems with which the watched lab observes a step. For each form of its tiles they are
 /// chosen so that every branch is taken:
 /// - few queries, less than a tile, and one key more than a tile; with dropout where it is
 ///   supported;
@@ -105,41 +105,42 @@ struct Rung : RungInfo {
 /// - ragged: one query and one key more than whole tiles, one tile more than there are stages,
 ///   fewer columns than the kernel is compiled for, unless it has a head_dim_v of its own; two
 ///   heads share one of keys.
-std::vector<Problem> watched_problems(const RungInfo& rung, Type type, bool causal);
+std::vector<Problem> watched_problems(const StepInfo& step, Type type, bool causal);
 
 /// The sizes of such a problem: "2 x 4 on 2 heads, 257 queries, 33 keys, D 40, causal".
 std::string watched_words(const Problem& problem);
 
-/// Removes the rungs that a device cannot run.
-/// @return a message for each rung that was changed or removed
-template <class Rung>
-std::vector<std::string> fit_ladder(std::vector<Rung>& rungs, const DeviceProperties& device) {
+/// Removes the steps that a device cannot run.
+/// @return a message for each step that was changed or removed
+template <class LadderStep>
+std::vector<std::string> fit_ladder(std::vector<LadderStep>& steps,
+                                    const DeviceProperties& device) {
   std::vector<std::string> left_out;
-  std::vector<Rung> fitting;
-  for (Rung& rung : rungs) {
-    const std::string why = rung.fit(device);
+  std::vector<LadderStep> fitting;
+  for (LadderStep& step : steps) {
+    const std::string why = step.fit(device);
     if (!why.empty()) left_out.push_back(why);
-    if (rung.min_head_dim <= rung.max_head_dim) fitting.push_back(rung);
+    if (step.min_head_dim <= step.max_head_dim) fitting.push_back(step);
   }
-  rungs = std::move(fitting);
+  steps = std::move(fitting);
   return left_out;
 }
 
-/// A backend's rung.
+/// A backend's step.
 /// @throws std::logic_error when there is none
 template <class Backend>
-const auto& find_rung(const Backend& backend, const std::string& name) {
-  for (const auto& rung : backend.rungs) {
-    if (rung.name == name) return rung;
+const auto& find_step(const Backend& backend, const std::string& name) {
+  for (const auto& step : backend.steps) {
+    if (step.name == name) return step;
   }
-  throw std::logic_error("there is no rung " + name);
+  throw std::logic_error("there is no step " + name);
 }
 
-/// The names of a backend's rungs.
+/// The names of a backend's steps.
 template <class Backend>
-std::vector<std::string> rung_names(const Backend& backend) {
+std::vector<std::string> step_names(const Backend& backend) {
   std::vector<std::string> names;
-  for (const auto& rung : backend.rungs) names.push_back(rung.name);
+  for (const auto& step : backend.steps) names.push_back(step.name);
   return names;
 }
 

@@ -1,4 +1,4 @@
-#include "common/attention/host/rung.hpp"
+#include "common/attention/host/step.hpp"
 
 #include <algorithm>
 #include <stdexcept>
@@ -7,18 +7,18 @@
 
 namespace fa::attention {
 
-std::int64_t RungInfo::head_dim_near(std::int64_t head_dim) const {
+std::int64_t StepInfo::head_dim_near(std::int64_t head_dim) const {
   return std::clamp(head_dim, min_head_dim, max_head_dim);
 }
 
-bool RungInfo::supports(const Problem& problem) const {
+bool StepInfo::supports(const Problem& problem) const {
   const std::int64_t d = problem.shape.head_dim;
   return std::find(types.begin(), types.end(), problem.type) != types.end() && d % 8 == 0 &&
          d >= min_head_dim && d <= max_head_dim && (supports_dropout || problem.dropout == 0) &&
          (problem.columns_v() == d || (supports_mla && is_mla(d, problem.columns_v())));
 }
 
-void RungInfo::check(const Problem& problem) const {
+void StepInfo::check(const Problem& problem) const {
   if (supports(problem)) return;
   if (!supports_dropout && problem.dropout > 0) {
     throw std::invalid_argument(fmt::format(
@@ -41,7 +41,7 @@ void RungInfo::check(const Problem& problem) const {
                   name, allowed, from, max_head_dim, name_of(problem.type), d));
 }
 
-std::string RungInfo::fit(const DeviceProperties& device) {
+std::string StepInfo::fit(const DeviceProperties& device) {
   const std::string lacks = missing(device, needs);
   if (!lacks.empty()) {
     max_head_dim = min_head_dim - 1;
@@ -60,7 +60,7 @@ std::string RungInfo::fit(const DeviceProperties& device) {
                                                    name, max_head_dim, too_large);
 }
 
-std::vector<Problem> watched_problems(const RungInfo& rung, Type type, bool causal) {
+std::vector<Problem> watched_problems(const StepInfo& step, Type type, bool causal) {
   std::vector<Problem> problems;
   std::optional<std::int64_t> head_dim_v;
   const auto add = [&](const AttentionShape& shape, bool has_dropout = false) {
@@ -79,10 +79,10 @@ std::vector<Problem> watched_problems(const RungInfo& rung, Type type, bool caus
   const auto ragged = [](std::int64_t tile, std::int64_t stages) {
     return (stages == 0 ? 1 : stages) * tile + 1;
   };
-  for (const Tiles& t : rung.tiles) {
+  for (const Tiles& t : step.tiles) {
     const std::int64_t d = t.head_dim, narrow = t.head_dim_v ? d : d - 24;
     head_dim_v = t.head_dim_v;
-    add({1, 1, 1, t.queries / 2 + 1, t.keys + 1, d}, rung.supports_dropout);
+    add({1, 1, 1, t.queries / 2 + 1, t.keys + 1, d}, step.supports_dropout);
     add({2, 2, 2, 2 * t.queries + 1, t.keys / 2 + 1, narrow});
     const std::int64_t heads = t.persists ? 6 : 1;
     add({1, heads, heads, whole(t.queries, t.query_stages), whole(t.keys, t.key_stages), d});

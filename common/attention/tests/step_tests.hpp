@@ -1,5 +1,5 @@
 /// @file
-/// The tests of a ladder's rungs that are the same forward and backward.
+/// The tests of a ladder's steps that are the same forward and backward.
 #pragma once
 
 #include <random>
@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "common/attention/host/rung.hpp"
+#include "common/attention/host/step.hpp"
 #include "common/attention/tests/problems.hpp"
 #include "common/lab/trace.hpp"
 
@@ -20,39 +20,39 @@ inline const std::pair<int, int> kEdgeLengths[] = {
 /// What lab::unreached_text() says where every line was reached.
 constexpr char kAllReached[] = "Every line of the kernels was reached.\n";
 
-/// Runs a rung once and checks what it returns.
-template <class Rung, class Inputs, class Checker>
-void check_rung(const Rung& rung, const Problem& problem, const Inputs& inputs,
+/// Runs a step once and checks what it returns.
+template <class LadderStep, class Inputs, class Checker>
+void check_step(const LadderStep& step, const Problem& problem, const Inputs& inputs,
                 const Checker& checker) {
-  check_result(checker, problem, rung.name, rung.run(problem, inputs));
+  check_result(checker, problem, step.name, step.run(problem, inputs));
 }
 
-/// Checks that a rung of the watched lab is right, with no finding.
+/// Checks that a step of the watched lab is right, with no finding.
 /// @return which lines of its kernels were reached
-template <class Rung, class Inputs, class Checker>
-lab::Coverage check_watched(const Rung& rung, const Problem& problem, const Inputs& inputs,
+template <class LadderStep, class Inputs, class Checker>
+lab::Coverage check_watched(const LadderStep& step, const Problem& problem, const Inputs& inputs,
                             const Checker& checker) {
-  const auto seen = lab::trace({rung.name, problem.text(), {}},
-                               [&] { check_rung(rung, problem, inputs, checker); });
+  const auto seen = lab::trace({step.name, problem.text(), {}},
+                               [&] { check_step(step, problem, inputs, checker); });
   REQUIRE(seen);
-  CAPTURE(rung.name);
+  CAPTURE(step.name);
   CAPTURE(problem.text());
   CAPTURE(seen->text);
   CHECK(seen->findings == 0);
   return seen->coverage;
 }
 
-/// Launches a rung several times and checks that the results are the same.
+/// Launches a step several times and checks that the results are the same.
 /// @param same whether two results are: same(first, again)
-template <class Rung, class Inputs, class Same>
-void check_repeats(const Rung& rung, const Problem& problem, const Inputs& inputs, int runs,
+template <class LadderStep, class Inputs, class Same>
+void check_repeats(const LadderStep& step, const Problem& problem, const Inputs& inputs, int runs,
                    Same same) {
-  const auto prepared = rung.prepare(problem, inputs);
+  const auto prepared = step.prepare(problem, inputs);
   prepared.launch();
   const auto first = prepared.result();
   for (int run = 1; run < runs; ++run) {
     prepared.launch();
-    CAPTURE(rung.name);
+    CAPTURE(step.name);
     CAPTURE(run);
     REQUIRE(same(first, prepared.result()));
   }
@@ -61,7 +61,7 @@ void check_repeats(const Rung& rung, const Problem& problem, const Inputs& input
 /// The tests of a lesson.
 /// @tparam make_inputs make_inputs(problem, values, seed) of the lesson
 template <class Checker, auto backends, auto make_inputs>
-struct RungTests {
+struct StepTests {
   using Backends = decltype(backends());
   using Backend = typename Backends::value_type;
   using Inputs = decltype(make_inputs(Problem(), Values::kNormal, 1));
@@ -80,16 +80,16 @@ struct RungTests {
   }
   static bool on_gpu() { return best().kind == "gpu"; }
 
-  /// Checks the rungs of a backend that support a problem and are wanted: wanted(rung).
+  /// Checks the steps of a backend that support a problem and are wanted: wanted(step).
   /// @return how many
   template <class Wanted>
-  static int check_rungs(const Backend& backend, const Problem& problem, const Inputs& inputs,
+  static int check_steps(const Backend& backend, const Problem& problem, const Inputs& inputs,
                          const Checker& checker, Wanted wanted) {
     CAPTURE(backend.kind);
     int checked = 0;
-    for (const auto& rung : backend.rungs) {
-      if (!wanted(rung) || !rung.supports(problem)) continue;
-      check_rung(rung, problem, inputs, checker);
+    for (const auto& step : backend.steps) {
+      if (!wanted(step) || !step.supports(problem)) continue;
+      check_step(step, problem, inputs, checker);
       ++checked;
     }
     return checked;
@@ -98,10 +98,10 @@ struct RungTests {
   template <class Wanted>
   static int check_best(const Problem& problem, std::uint64_t seed, Wanted wanted) {
     const Inputs inputs = make_inputs(problem, Values::kNormal, seed);
-    return check_rungs(best(), problem, inputs, Checker(problem, inputs), wanted);
+    return check_steps(best(), problem, inputs, Checker(problem, inputs), wanted);
   }
   /// Checks them on all backends but the watched one.
-  /// @param least that a backend which runs the whole ladder must have: a name that selects no rung
+  /// @param least that a backend which runs the whole ladder must have: a name that selects no step
   ///   is a mistake of the test
   template <class Wanted>
   static void check_everywhere(const Problem& problem, const Inputs& inputs, int least,
@@ -109,18 +109,18 @@ struct RungTests {
     const Checker checker(problem, inputs);
     for (const Backend& backend : all()) {
       if (!backend.available || backend.kind == "watched") continue;
-      const int checked = check_rungs(backend, problem, inputs, checker, wanted);
+      const int checked = check_steps(backend, problem, inputs, checker, wanted);
       CAPTURE(backend.kind);
       CAPTURE(problem.text());
       if (backend.left_out.empty()) REQUIRE(checked >= least);
     }
   }
-  /// Checks every rung that supports a problem so; there must be one.
+  /// Checks every step that supports a problem so; there must be one.
   static void check_everywhere(const Problem& problem, Values values = Values::kNormal) {
     check_everywhere(problem, make_inputs(problem, values, 1), 1, [](const auto&) { return true; });
   }
 
-  /// @{ Problems for every rung.
+  /// @{ Problems for every step.
   static void check_edge_lengths() {
     for (const Type type : kTypes) {
       for (const auto& [length_q, length_k] : kEdgeLengths) {
@@ -177,16 +177,16 @@ struct RungTests {
   }
   /// @}
 
-  /// Checks every rung of the watched lab with all problems of watched_problems().
+  /// Checks every step of the watched lab with all problems of watched_problems().
   /// @return which lines of the kernels were reached
   static lab::Coverage check_all_watched(const Backend& watched) {
     lab::Coverage coverage;
-    for (const auto& rung : watched.rungs) {
-      REQUIRE(!rung.tiles.empty());
+    for (const auto& step : watched.steps) {
+      REQUIRE(!step.tiles.empty());
       for (const bool causal : {false, true}) {
-        for (const Problem& problem : watched_problems(rung, rung.types.back(), causal)) {
+        for (const Problem& problem : watched_problems(step, step.types.back(), causal)) {
           const Inputs inputs = make_inputs(problem, Values::kNormal, 1);
-          coverage.add(check_watched(rung, problem, inputs, Checker(problem, inputs)));
+          coverage.add(check_watched(step, problem, inputs, Checker(problem, inputs)));
         }
       }
     }
@@ -203,13 +203,13 @@ struct RungTests {
   static void for_each_of_matrix(Type type, std::size_t part, Check check) {
     attention::for_each_of_matrix(type, extent(), part, check);
   }
-  /// A problem with the head dimensions of MLA in its place, if a rung supports that.
+  /// A problem with the head dimensions of MLA in its place, if a step supports that.
   static Problem with_mla(Problem problem) {
     const Problem given = problem;
     problem.shape.head_dim = kMlaHeadDim;
     problem.head_dim_v = kMlaHeadDimV;
-    for (const auto& rung : best().rungs) {
-      if (rung.supports(problem)) return problem;
+    for (const auto& step : best().steps) {
+      if (step.supports(problem)) return problem;
     }
     return given;
   }
@@ -235,7 +235,7 @@ struct RungTests {
 
   /// Checks what is chosen for a GPU, on every backend that can run it; in the watched lab on a
   /// smaller problem and with no finding.
-  /// @param dispatched the choice as a rung of a backend: dispatched(backend)
+  /// @param dispatched the choice as a step of a backend: dispatched(backend)
   template <class Dispatched>
   static void check_choice(const DeviceProperties& gpu, const Problem& problem,
                            Dispatched dispatched) {
@@ -256,12 +256,12 @@ struct RungTests {
       if (watched) {
         check_watched(dispatched(backend), fitting, inputs, checker);
       } else {
-        check_rung(dispatched(backend), fitting, inputs, checker);
+        check_step(dispatched(backend), fitting, inputs, checker);
       }
     }
   }
   /// Checks that the blocks of what is chosen for a GPU are within its shared memory.
-  /// @param dispatched the choice as a rung of the lab: dispatched(lab, gpu)
+  /// @param dispatched the choice as a step of the lab: dispatched(lab, gpu)
   template <class Dispatched>
   static void check_shared_memory(const std::vector<DeviceProperties>& gpus,
                                   Dispatched dispatched) {
