@@ -223,8 +223,8 @@ def profile(lesson, step, column):
 
 
 def mma_sync_percent_of_peak(type):
-    """What mma.sync reaches with 16 warps of an SM of an H100: h100_mma_rate."""
-    return points("h100_mma_rate", "percent", instruction="mma.sync", type=type, warps=16)
+    """What mma.sync reaches with 16 warps of an SM of an H100: h100_limits."""
+    return points("h100_limits", "percent", instruction="mma.sync", type=type, warps=16)
 
 
 def bytes_requested_over_bandwidth():

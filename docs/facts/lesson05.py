@@ -266,11 +266,6 @@ def exponentials_before_the_wait_slower():
     return below(_exponentials("before"), _exponentials("after"))
 
 
-def exponentials_before_the_wait_loss():
-    """The same, in percent."""
-    return less(_exponentials("before"), _exponentials("after"))
-
-
 def _scheduler(backend, type="*", length=1, causal=False):
     where = {"D": "128", "type": type, "length": lambda n: n >= length, "backend": backend}
     return points("h200_05_scheduler", "tflops", causal=causal, what="time", **where)
@@ -486,22 +481,3 @@ def edge_masks_alike_at_odd_lengths():
         return points("h200_05_experiments", "tflops", length=length, **where)
 
     return within(over(speed(lambda length: length >= 2048), speed(2048)), 0.95, 1.10)
-
-
-def _consumers(column):
-    return cells(_EXPERIMENTS, "consumer*", column, "*11_*")
-
-
-def consumers_wait_for_matmuls_percent():
-    """Stamps in the appendix, both forms of step 11: percent of a consumer's time."""
-    return _consumers("waits: matmul")
-
-
-def overlap_softmax_thousand_cycles():
-    """Stamps in the appendix: the median share of the softmax, of step 11's cycles."""
-    return median(_consumers("softmax")) / 100 * cells(_EXPERIMENTS, "11_overlap", "cycles") / 1000
-
-
-def overlap_copy_percent():
-    """Chapter 4's stamps, step 11: waits for copies in percent of the cycles."""
-    return 100 * over(*(_stamps(column, "11_overlap")[0] for column in ("copy", "cycles")))

@@ -52,22 +52,10 @@ def grouped(record, *groups):
     return [row for group in groups for row in rows_with(record, group=group)]
 
 
-def bars(title, x_label, panels, names, records, remark=""):
-    """panels: {heading: {label: [a value for each name, or None]}}"""
-    shown = {
-        "drawing": "bars",
-        "title": title,
-        "x_label": x_label,
-        "names": names,
-        "panels": panels,
-    }
-    return {**shown, "remark": remark, "source": source(*records)}
-
-
-def lines(title, y_label, panels, records, log=False):
-    """panels: {heading: {name: [[length, value]]}}"""
-    shown = {"drawing": "lines", "title": title, "y_label": y_label, "log": log, "panels": panels}
-    return {**shown, "source": source(*records)}
+def chart(drawing, title, records, **shown):
+    """What a chart shows. panels, of bars: {heading: {label: [a value for each name, or None]}}; of
+    lines: {heading: {name: [[length, value]]}}; of dots: {heading: [[label, {name: value}]]}."""
+    return {"drawing": drawing, "title": title, **shown, "source": source(*records)}
 
 
 def steps_of(records, lesson, groups):
@@ -114,10 +102,7 @@ def ladder(records, _):
             for (group, name), speed in timed.items()
         ] + [[name, {"other implementations": speed}] for name, speed in peers.items()]
     title = "TFLOP/s of every step of lessons 04, 05 and 06"
-    return {"drawing": "dots", "title": title, "x_label": "TFLOP/s, logarithmic", "log": True} | {
-        "panels": panels,
-        "source": source(*records),
-    }
+    return chart("dots", title, records, x_label="TFLOP/s, logarithmic", log=True, panels=panels)
 
 
 def matmuls(records, _):
@@ -130,23 +115,8 @@ def matmuls(records, _):
                 name = row["kernel"].replace("_matmul", "")
                 of.setdefault(name, [None, None])[k] = row["percent_of_peak"]
     title = "Lesson 04: matmuls of 4096 x 4096 matrices, in % of the peak of the type"
-    return bars(title, "% of peak", panels, ["A B", "A B transposed"], records)
-
-
-def memory_bound(records, _):
-    """Lesson 04: sums, transposes and softmax, in % of the memory's peak."""
-    panels = {
-        heading: {
-            re.sub("_transpose|softmax_", "", row["kernel"]): [row["percent_of_peak"]]
-            for row in grouped(records[0], *groups)
-        }
-        for heading, groups in (
-            ("vectors, rows", ("add", "softmax")),
-            ("transposes", ("transpose",)),
-        )
-    }
-    title = "Lesson 04: kernels that only move bytes, in % of the memory's peak"
-    return bars(title, "% of peak", panels, ["4096 x 4096"], records)
+    names = ["A B", "A B transposed"]
+    return chart("bars", title, records, x_label="% of peak", names=names, panels=panels)
 
 
 def first_and_last(records, groups):
@@ -160,7 +130,8 @@ def first_and_last(records, groups):
                 values = panels.setdefault(group, {}).setdefault(row["kernel"], [None, None])
                 values[ends.index(row["length"])] = row["tflops"]
     title = f"TFLOP/s of each kernel: {'; '.join(groups)}"
-    return bars(title, "TFLOP/s", panels, [f"{length} keys" for length in ends], records)
+    names = [f"{length} keys" for length in ends]
+    return chart("bars", title, records, x_label="TFLOP/s", names=names, panels=panels)
 
 
 def by_length(records, groups):
@@ -170,14 +141,8 @@ def by_length(records, groups):
         for row in grouped(records[0], group):
             of = panels.setdefault(group, {}).setdefault(row["kernel"], [])
             of.append([row["length"], row["tflops"]])
-    values = [y for of in panels.values() for points in of.values() for _, y in points]
-    return lines(
-        f"TFLOP/s by length: {'; '.join(groups)}",
-        "TFLOP/s",
-        panels,
-        records,
-        max(values) > 20 * min(values),
-    )
+    title = f"TFLOP/s by length: {'; '.join(groups)}"
+    return chart("lines", title, records, y_label="TFLOP/s", log=False, panels=panels)
 
 
 def backends(records, _):
@@ -188,74 +153,8 @@ def backends(records, _):
         of = panels.setdefault(f"D = {head_dim}, {'causal' if causal else 'no mask'}", {})
         for row in interface_rows(records[0], names, head_dim, causal):
             of.setdefault(names[row["backend"]], []).append([row["length"], row["tflops"]])
-    return lines(
-        "TFLOP/s of a lesson's interface beside others, bfloat16", "TFLOP/s", panels, records
-    )
-
-
-def errors(records, _):
-    """Lesson 05: how far from float64, beside the textbook in the same type."""
-    panels = {
-        heading: {
-            f"{row['type']}, D {row['head_dim']}": [
-                100 * row[name] / row["plain_" + name] for name in ("max_error", "rms_error")
-            ]
-            for row in grouped(records[0], f"errors of {heading}")
-        }
-        for heading in ("O", "LSE")
-    }
-    title = (
-        "Errors of lesson 05's kernels, in % of those of the textbook algorithm in the same type"
-    )
-    names = ["largest error", "root mean square"]
-    return bars(title, "% of the textbook's error", panels, names, records, "allowed: 200 %")
-
-
-def tiles(records, _):
-    """Lesson 05: rates by tile, without a mask and with the causal one."""
-    panels = {}
-    for head_dim in (64, 128):
-        of = panels.setdefault(f"D = {head_dim}", {})
-        for k, mask in enumerate(("", ", causal")):
-            for row in grouped(records[0], f"tiles, bfloat16, D {head_dim}{mask}"):
-                of.setdefault(row["kernel"], [None, None])[k] = row.get("tflops")
-    title = "TFLOP/s of step 08 with its own tile and with others"
-    return bars(title, "TFLOP/s, bfloat16, N = 4096", panels, ["no mask", "causal"], records)
-
-
-def types(records, _):
-    """Lesson 05: rates by length, for each type."""
-    of = {}
-    for row in grouped(records[0], "lengths, D 64"):
-        of.setdefault(f"{row['kernel']}, {row['type']}", []).append([row["length"], row["tflops"]])
-    panels = {"D = 64, no mask, 16384 tokens in all": of}
-    return lines("TFLOP/s by length and type", "TFLOP/s, logarithmic", panels, records, log=True)
-
-
-def occupancy(records, _):
-    """Occupancy and speed of steps, in %."""
-    matmul, forward = records
-
-    def of(*rows):
-        shown = [r for r in rows if "registers" in r and r.get("length", LENGTH) == LENGTH]
-        return {
-            r["kernel"].replace("_matmul", ""): [r["percent_of_warps"], r["percent_of_peak"]]
-            for r in shown
-        }
-
-    panels = {
-        "matmuls in float32": of(*grouped(matmul, "matmul")),
-        "bfloat16: matmuls, attention": of(
-            *grouped(matmul, "mma"), *grouped(forward, "bfloat16, D 64")
-        ),
-    }
-    return bars(
-        "Occupancy and speed of the steps",
-        "%",
-        panels,
-        ["% of the warps", "% of the peak rate"],
-        records,
-    )
+    title = "TFLOP/s of a lesson's interface beside others, bfloat16"
+    return chart("lines", title, records, y_label="TFLOP/s", log=False, panels=panels)
 
 
 def roofline(records, _):
@@ -270,48 +169,27 @@ def roofline(records, _):
     }
     labels, kernels = {}, examples.kernels(*records)
     for number, kernel in enumerate(kernels, 1):
-        panel.setdefault(f"kernels, {kernel.kind}", []).append(
-            [kernel.intensity, kernel.rate / 1e12]
-        )
-        labels.setdefault(f"kernels, {kernel.kind}", []).append(str(number))
-    shown = lines(
-        "Measured kernels and the roofline of an H200", "TFLOP/s", {"": panel}, records, log=True
-    )
-    return {**shown, "x_label": "operations per byte that must be moved", "labels": labels} | {
-        "remark": "; ".join(f"{number}: {kernel.name}" for number, kernel in enumerate(kernels, 1))
-    }
-
-
-def ring(records, _):
-    """Parallel efficiency of ring attention, measured and predicted."""
-    panels = {}
-    for row in tables.of_several_gpus(records[0], "forward", "backward"):
-        mask = {"causal": "causal, zig-zag"}.get(row["mask"], "no mask")
-        for of, what in (("of_linear", "measured"), ("predicted", "predicted")):
-            points = panels.setdefault(row["pass"], {}).setdefault(
-                f"{row['gpus']} GPUs, {mask}: {what}", []
-            )
-            points.append([row["length"], row[f"percent_{of}"]])
-    return lines("Parallel efficiency of a ring of GPUs", "efficiency, %", panels, records)
+        name = f"kernels, {kernel.kind}"
+        panel.setdefault(name, []).append([kernel.intensity, kernel.rate / 1e12])
+        labels.setdefault(name, []).append(str(number))
+    title = "Measured kernels and the roofline of an H200"
+    shown = chart("lines", title, records, y_label="TFLOP/s", log=True, panels={"": panel})
+    shown |= {"x_label": "operations per byte that must be moved", "labels": labels}
+    names = (f"{number}: {kernel.name}" for number, kernel in enumerate(kernels, 1))
+    return {**shown, "remark": "; ".join(names)}
 
 
 def front_steps(records, _):
     """For the front page: attention's forward pass in a few steps, and the fastest other one."""
-    timed, peers = steps_of(
-        records, "05_flash_forward", ["float32, D 64", f"bfloat16, D {HEAD_DIM}"]
-    )
+    groups = ["float32, D 64", f"bfloat16, D {HEAD_DIM}"]
+    timed, peers = steps_of(records, "05_flash_forward", groups)
     own = {name: speed for (_, name), speed in timed.items()}
     if missing := [name for name in FRONT_STEPS if name not in own]:
         raise Problem(f"no record of {missing[0]}")
     fastest, speed = list(peers.items())[-1]
-    rows = {words: [own[name]] for name, words in FRONT_STEPS.items()}
-    shown = bars(
-        "Attention on one GPU, step by step",
-        "TFLOP/s, 10¹² operations a second",
-        {"": rows},
-        [""],
-        records,
-    )
+    panels = {"": {words: [own[name]] for name, words in FRONT_STEPS.items()}}
+    title, x_label = "Attention on one GPU, step by step", "TFLOP/s, 10¹² operations a second"
+    shown = chart("bars", title, records, x_label=x_label, names=[""], panels=panels)
     return {**shown, "line": [fastest, speed]}
 
 
@@ -319,31 +197,19 @@ def front_others(records, _):
     """For the front page: the course beside other implementations."""
     rows = []
     for name, record in zip(("forward", "backward"), records):
-        for (head_dim, mask), lengths in sorted(
-            tables.problems(record).items(), key=lambda item: item[0][0]
-        ):
+        by_problem = sorted(tables.problems(record).items(), key=lambda item: item[0][0])
+        for (head_dim, mask), lengths in by_problem:
             speeds = lengths.get(LENGTH, {})
             if OURS in speeds and len(speeds) > 1:
-                names = {backend: tables.name_of(backend) for backend in speeds}
-                shown = {
-                    "the course" if b == OURS else names[b]: value for b, value in speeds.items()
-                }
+                names = {b: tables.name_of(b) for b in speeds} | {OURS: "the course"}
+                shown = {names[backend]: speed for backend, speed in speeds.items()}
                 rows.append([f"{name}, {head_dim}, {mask}", shown])
     title = f"The course beside others: TFLOP/s in bfloat16, {LENGTH} keys"
-    return {
-        "drawing": "dots",
-        "title": title,
-        "x_label": "TFLOP/s",
-        "log": False,
-        "panels": {"": rows},
-    } | {"source": source(*records)}
+    return chart("dots", title, records, x_label="TFLOP/s", log=False, panels={"": rows})
 
 
-CHARTS = [ladder, matmuls, memory_bound, first_and_last, by_length, backends, errors, tiles, types]
-CHARTS = {
-    chart.__name__: chart
-    for chart in [*CHARTS, occupancy, roofline, ring, front_steps, front_others]
-}
+CHARTS = [ladder, matmuls, first_and_last, by_length, backends, roofline, front_steps, front_others]
+CHARTS = {chart.__name__: chart for chart in CHARTS}
 
 
 # ---------------------------------------------------------------- how they are drawn
@@ -366,10 +232,8 @@ def table(spec):
 
 
 def draw_bars(plot, spec):
-    for axes, (heading, rows) in zip(
-        plot(spec, [0.36 + 0.19 * len(r) * len(spec["names"]) for r in spec["panels"].values()]),
-        spec["panels"].items(),
-    ):
+    heights = [0.36 + 0.19 * len(rows) * len(spec["names"]) for rows in spec["panels"].values()]
+    for axes, (heading, rows) in zip(plot(spec, heights), spec["panels"].items()):
         count = len(spec["names"])
         for k in range(count):
             at = [i + 0.8 * (k + 0.5) / count - 0.4 for i in range(len(rows))]
@@ -377,29 +241,27 @@ def draw_bars(plot, spec):
             axes.barh(at, values, 0.8 / count, color=COLOURS[k])
             for y, row in zip(at, rows.values()):
                 if row[k] is not None:
-                    axes.annotate(
-                        f"{row[k]:.0f}",
-                        (row[k], y),
-                        (3, 0),
-                        textcoords="offset points",
-                        va="center",
-                    )
+                    beside(axes, f"{row[k]:.0f}", row[k], y, (3, 0), va="center")
         if "line" in spec:
-            axes.axvline(spec["line"][1], color="#333333", linestyle="--")
-            axes.annotate(
-                f"{spec['line'][0]}: {spec['line'][1]:.0f}",
-                (spec["line"][1], -0.5),
-                (-3, 0),
-                textcoords="offset points",
-                va="top",
-                ha="right",
-            )
-        axes.set_yticks(range(len(rows)), rows)
-        axes.set_ylim(len(rows) - 0.4, -0.6)
-        axes.margins(x=0.12)
-        axes.set_title(heading)
+            name, x = spec["line"]
+            axes.axvline(x, color="#333333", linestyle="--")
+            beside(axes, f"{name}: {x:.0f}", x, -0.5, (-3, 0), va="top", ha="right")
+        rows_down(axes, rows, heading)
     axes.set_xlabel(spec["x_label"])
     return {} if spec["names"] == [""] else dict(zip(spec["names"], axes.containers)), 2
+
+
+def beside(axes, text, x, y, points, **how):
+    """Writes beside a place of the drawing."""
+    axes.annotate(text, (x, y), points, textcoords="offset points", **how)
+
+
+def rows_down(axes, labels, heading):
+    """Labels the rows of a panel, the first at the top."""
+    axes.margins(x=0.12)
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.set_title(heading)
 
 
 def draw_lines(plot, spec):
@@ -407,19 +269,17 @@ def draw_lines(plot, spec):
     if len(names) > len(COLOURS):
         raise Problem(f"{len(names)} lines in one chart; {len(COLOURS)} can be told apart")
     x_label, handles = spec.get("x_label", "length N"), {}
-    for axes, (heading, panel) in zip(
-        plot(spec, [2.3 if len(spec["panels"]) > 1 else 3] * len(spec["panels"])),
-        spec["panels"].items(),
-    ):
+    heights = [2.3 if len(spec["panels"]) > 1 else 3] * len(spec["panels"])
+    for axes, (heading, panel) in zip(plot(spec, heights), spec["panels"].items()):
         for name, points in panel.items():
             k = names.index(name)
-            dashed = "predicted" in name or "bfloat16" in name or name in BACKENDS.values()
+            dashed = "bfloat16" in name or name in BACKENDS.values()
             look = {"color": COLOURS[k], "marker": MARKERS[k % len(MARKERS)], "markersize": 4}
             labels = spec.get("labels", {}).get(name)
             style = "" if labels else "--" if dashed else "-"
             handles[name] = axes.plot(*zip(*sorted(points)), linestyle=style, **look)[0]
             for (x, y), label in zip(points, labels or []):
-                axes.annotate(label, (x, y), (4, 3), textcoords="offset points", fontsize=7)
+                beside(axes, label, x, y, (4, 3), fontsize=7)
         axes.set_xscale("log", base=2 if x_label == "length N" else 10)
         if x_label == "length N":
             ticks = sorted({x for points in panel.values() for x, _ in points})
@@ -435,44 +295,27 @@ def draw_lines(plot, spec):
 
 
 def draw_dots(plot, spec):
-    names = list(
-        dict.fromkeys(n for rows in spec["panels"].values() for _, row in rows for n in row)
-    )
-    handles = {}
-    for axes, (heading, rows) in zip(
-        plot(spec, [0.4 + 0.17 * len(r) for r in spec["panels"].values()]), spec["panels"].items()
-    ):
+    panels, handles = spec["panels"], {}
+    names = list(dict.fromkeys(n for rows in panels.values() for _, row in rows for n in row))
+    heights = [0.4 + 0.17 * len(rows) for rows in panels.values()]
+    for axes, (heading, rows) in zip(plot(spec, heights), panels.items()):
         for y, (_, row) in enumerate(rows):
-            axes.plot(
-                [min(row.values()), max(row.values())],
-                [y, y],
-                color="#bbbbbb",
-                linewidth=1,
-                zorder=1,
-            )
+            ends = [min(row.values()), max(row.values())]
+            axes.plot(ends, [y, y], color="#bbbbbb", linewidth=1, zorder=1)
             for name, value in row.items():
                 k = names.index(name)
                 own = name in ("the course", "float32", "bfloat16")
-                look = {
-                    "marker": MARKERS[k % len(MARKERS)],
-                    "color": COLOURS[k],
-                    "zorder": 3 if own else 2,
-                }
-                handles[name] = axes.plot(
-                    value, y, linestyle="", fillstyle="full" if own else "none", **look
-                )[0]
+                look = {"color": COLOURS[k], "marker": MARKERS[k % len(MARKERS)], "linestyle": ""}
+                look |= {"fillstyle": "full" if own else "none", "zorder": 3 if own else 2}
+                handles[name] = axes.plot(value, y, **look)[0]
                 if len(row) == 1:
-                    axes.annotate(
-                        f"{value:.3g}", (value, y), (6, 0), textcoords="offset points", va="center"
-                    )
+                    beside(axes, f"{value:.3g}", value, y, (6, 0), va="center")
         if spec["log"]:
             axes.set_xscale("log")
         else:
             axes.set_xlim(left=0)
-        axes.margins(x=0.12)
-        axes.set_yticks(range(len(rows)), [label for label, _ in rows])
-        axes.set_ylim(len(rows) - 0.4, -0.6)
-        axes.set_title(textwrap.fill(heading, 44), fontsize=8.5)
+        rows_down(axes, [label for label, _ in rows], textwrap.fill(heading, 44))
+        axes.title.set_fontsize(8.5)
     axes.set_xlabel(spec["x_label"])
     return handles, 3
 
@@ -488,35 +331,22 @@ def svg(spec):
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    grey = "#222222"
     look = {
         "svg.fonttype": "none",
         "svg.hashsalt": "charts",
         "font.size": 8.5,
         "font.family": "sans-serif",
-    }
-    look |= {
         "axes.titlesize": 9,
         "axes.titleweight": "bold",
         "axes.spines.top": False,
         "axes.spines.right": False,
-    }
-    look |= {
-        "legend.frameon": False,
         "axes.grid": True,
-        "grid.color": "#dddddd",
         "axes.axisbelow": True,
+        "grid.color": "#dddddd",
+        "legend.frameon": False,
     }
-    look |= {
-        name: grey
-        for name in (
-            "text.color",
-            "axes.labelcolor",
-            "axes.edgecolor",
-            "xtick.color",
-            "ytick.color",
-        )
-    }
+    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    look |= dict.fromkeys(inked, "#222222")
 
     def plot(spec, heights):
         size = (4.2, sum(heights) + 0.4 * len(heights) + 1.1)

@@ -5,9 +5,9 @@ group there is a table for each of them, all lengths beside one another. Without
 has times and rates; with --resources what each kernel takes of the GPU, once if it is the same for
 all lengths; with --columns the columns that are named, "TFLOP/s,registers". With --across the
 values of one column stand side by side: a line for each length, a column for each kernel and type.
-With --rows only the kernels that are named are shown, "07_*,08_matmul_coalesced". The last lines
-say where the figures are from, and with --source there is nothing else. Exit status: 0, or 2 when
-FILE has no such thing.
+With --rows only the kernels that are named are shown, "07_*,08_matmul_coalesced". A group may also
+be a step with changes, or a session of one of NVIDIA's tools. The last lines say where the figures
+are from, and with --source there is nothing else. Exit status: 0, or 2 when FILE has no such thing.
 """
 
 import argparse
@@ -53,12 +53,14 @@ OTHERS = [
 KNOWN = {column[0]: column for column in SIZE + SPEED + RESOURCES + OTHERS}
 
 
-def named(headings):
-    """The columns with these headings, "ms,TFLOP/s"."""
-    unknown = [heading for heading in headings.split(",") if heading not in KNOWN]
+def named(headings, rows):
+    """The columns with these headings, "ms,TFLOP/s", or names of fields."""
+    fields = {field: (field.replace("_", " "), field, "{}") for row in rows for field in row}
+    known = fields | {h: c for h, c in KNOWN.items() if c[1] in fields or h not in fields}
+    unknown = [heading for heading in headings.split(",") if heading not in known]
     if unknown:
-        raise Problem(f"there is no column '{unknown[0]}'; there are {', '.join(KNOWN)}.")
-    return [KNOWN[heading] for heading in headings.split(",")]
+        raise Problem(f"there is no column '{unknown[0]}'; there are {', '.join(known)}.")
+    return [known[heading] for heading in headings.split(",")]
 
 
 def rows_of(record, group):
@@ -108,29 +110,47 @@ def of_resources(rows):
     return table(list(first.values()), SIZE + RESOURCES if several else RESOURCES)
 
 
-def across(rows, column):
-    """The lines of a table with a line for each length and a column for each kernel and type."""
+def by_length(rows, column, across=False):
+    """The lines of a table with a line for each kernel and type and a column for each length;
+    across: with a column for each kernel and type and a line for each length."""
     if not all("length" in row for row in rows):
         raise Problem("the rows have no lengths.")
     kernels = list(dict.fromkeys((row["kernel"], row.get("type", "")) for row in rows))
     values = {(row["length"], row["kernel"], row.get("type", "")): row for row in rows}
-    cells = [["", *(kernel for kernel, _ in kernels)], ["N", *(kind for _, kind in kernels)]]
+    cells = [["N", *(kernel for kernel, _ in kernels)]]
+    if any(kind for _, kind in kernels):
+        cells = [["", *cells[0][1:]], ["N", *(kind for _, kind in kernels)]]
+    headings, left = len(cells), 1
     for length in sorted({row["length"] for row in rows}):
-        cells.append(
-            [str(length)] + [cell(values.get((length, *kernel), {}), column) for kernel in kernels]
-        )
-    return [f"{column[0]}: {rows[0]['title']}", *aligned(cells, 2)]
+        found = (values.get((length, *kernel), {}) for kernel in kernels)
+        cells.append([str(length), *(cell(row, column) for row in found)])
+    if not across:
+        headings, left, cells = 1, headings, list(zip(*cells))
+    return [f"{column[0]}: {rows[0]['title']}", *aligned(cells, headings, left)]
 
 
-def by_length(rows, column):
-    """The lines of a table with a line for each kernel and a column for each length."""
-    lengths = sorted({row["length"] for row in rows})
-    kernels = list(dict.fromkeys(row["kernel"] for row in rows))
-    values = {(row["kernel"], row["length"]): row for row in rows}
-    cells = [["N", *map(str, lengths)]]
-    for kernel in kernels:
-        cells.append([kernel] + [cell(values.get((kernel, n), {}), column) for n in lengths])
-    return [f"{column[0]}: {rows[0]['title']}", *aligned(cells, 1)]
+def ablations(rows):
+    """Times of a step with each change over its own, alone and with those above it."""
+    times = {(row["taken_back"], row["order"]): row for row in rows}
+    whole = times["", "alone"]
+    masks = [field.removesuffix("_ms") for field in whole if field.endswith("_ms")]
+    cells = [["change", *masks, *(f"with all above: {mask}" for mask in masks)]]
+    for what in dict.fromkeys(what for what, _ in times if what):
+        both = times[what, "alone"], times[what, "so far"]
+        ratios = (row[f"{mask}_ms"] / whole[f"{mask}_ms"] for row in both for mask in masks)
+        cells.append([what, *map("{:.2f}".format, ratios)])
+    own = ", ".join(f"{whole[f'{mask}_ms']:.3f} ms {mask}" for mask in masks)
+    title = f"Times as long as {whole['step']} of lesson {whole['lesson']}: {own}"
+    return [title, *aligned(cells, 1)]
+
+
+def session(row):
+    """A command, and what it printed of the kernel."""
+    left_out = ("Section:", "Metric Name", "-- -")
+    lines = [line for line in row["lines"] if line.strip()]
+    return [f"$ {row['ran']}"] + [
+        line for line in lines if not any(words in line for words in left_out)
+    ]
 
 
 def everything(record):
@@ -141,8 +161,6 @@ def everything(record):
         lengths = {row.get("length") for row in rows}
         if len(lengths) == 1 or not all("tflops" in row or "note" in row for row in rows):
             lines += table(rows, SPEED + OTHERS)
-        elif len({row.get("type") for row in rows}) > 1:
-            lines += across(rows, KNOWN["TFLOP/s"])
         else:
             lines += by_length(rows, KNOWN["TFLOP/s"])
         lines.append("")
@@ -193,11 +211,15 @@ def main(arguments):
         elif not rows:
             lines = everything(record)
         elif options.across:
-            if len(chosen := named(options.across)) != 1:
+            if len(chosen := named(options.across, rows)) != 1:
                 raise Problem(f"--across takes one column, not {options.across}.")
-            lines = across(rows, chosen[0])
+            lines = by_length(rows, chosen[0], across=True)
         elif options.columns:
-            lines = table(rows, named(options.columns))
+            lines = table(rows, named(options.columns, rows))
+        elif "taken_back" in rows[0]:
+            lines = ablations(rows)
+        elif "ran" in rows[0]:
+            lines = session(rows[0])
         elif options.resources:
             lines = of_resources(rows)
         else:

