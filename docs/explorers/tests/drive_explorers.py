@@ -47,7 +47,8 @@ def write_pages(directory, steps):
     """Each explorer as a page of its own; `steps` is lesson 03's program. Returns their names."""
     command = [steps.resolve(), "--section", "steps", "--save", directory]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    names = sorted(path.stem for path in HERE.glob("[!R]*.md"))
+    names = sorted(path.stem for path in HERE.glob("*.js"))
+    names = [name for name in names if name != "explorer" and not name.endswith("_data")]
     for path in [*HERE.glob("*.js"), *HERE.glob("*.css"), *HERE.glob("*.svg")]:
         shutil.copyfile(path, directory / path.name)
     data.write_made(directory)
