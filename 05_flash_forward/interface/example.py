@@ -3,11 +3,10 @@ PyTorch's own.
 
     python3 -m 05_flash_forward.interface.example --library LIBRARY --check
     python3 -m 05_flash_forward.interface.example --library LIBRARY --time
-    python3 -m 05_flash_forward.interface.example --library LIBRARY --counters
 
 LIBRARY is BUILD/05_flash_forward/libflash_attention.so. One for GPUs takes CUDA tensors. One for
-the CPU takes those in the host's memory: it is checked, on small tensors, but neither timed nor
-counted. Without the three: check and time for GPUs, the check alone for the CPU.
+the CPU takes those in the host's memory: it is checked, on small tensors, but not timed. Without
+the two: check and time for GPUs, the check alone for the CPU.
 
 Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 3 --limit came before
 the last point, 77 PyTorch is missing.

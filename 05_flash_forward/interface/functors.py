@@ -99,7 +99,6 @@ class Case(points.Case):
     """The tensors of a point, its parameters for the library, and its functions for others."""
 
     headings = NAMES
-    compiled = (FLEX,)
 
     def __init__(self, point, device):
         torch.manual_seed(1)

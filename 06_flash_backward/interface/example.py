@@ -3,13 +3,12 @@ timed beside PyTorch's.
 
     python3 -m 06_flash_backward.interface.example --forward FORWARD --library LIBRARY --check
     python3 -m 06_flash_backward.interface.example ... --time --deterministic
-    python3 -m 06_flash_backward.interface.example ... --counters
 
 FORWARD is BUILD/05_flash_forward/libflash_attention.so, and LIBRARY
 BUILD/06_flash_backward/libflash_attention_backward.so. Libraries for GPUs take CUDA tensors. Those
-for the CPU take tensors in the host's memory: they are checked, on small tensors, but neither timed
-nor counted. Without the three: check and time for GPUs, the check alone for the CPU. What is timed
-and counted is the backward pass alone.
+for the CPU take tensors in the host's memory: they are checked, on small tensors, but not timed.
+Without the two: check and time for GPUs, the check alone for the CPU. What is timed is the backward
+pass alone.
 
 Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 3 --limit came before
 the last point, 77 PyTorch is missing.
@@ -303,7 +302,7 @@ def main():
     parser = parser_of(__doc__)
     parser.add_argument("--forward", metavar="PATH", help="lesson 05's library")
     parser.add_argument(
-        "--deterministic", action="store_true", help="time that mode of all, too; it is not counted"
+        "--deterministic", action="store_true", help="time that mode of all, too"
     )
     return run(Backward(), parser.parse_args())
 

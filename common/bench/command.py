@@ -25,12 +25,13 @@ def module():
 
 
 def exit_with(main):
-    """Runs main() as a program. An error with a `status` is one line, and ends it with that."""
+    """Runs main() as a program. An error with a `status` is one line, and ends it with that; one of
+    the system ends it with 2."""
     sys.stdout.reconfigure(line_buffering=True)  # a run that is cut leaves its lines
     try:
         sys.exit(main())
     except Exception as error:
-        if not hasattr(error, "status"):
+        if not isinstance(error, OSError) and not hasattr(error, "status"):
             raise
         print(f"{module().rpartition('.')[2]}.py: {error}", file=sys.stderr)
-        sys.exit(error.status)
+        sys.exit(getattr(error, "status", 2))

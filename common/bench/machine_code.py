@@ -21,7 +21,8 @@ def table(rows):
     """Lines of a table of all loops."""
     cells = [["kernel", "masked", "before", "after"]]
     for row in rows:
-        cells.append([row["kernel"], "yes" if row["masked"] else "no", row["before"], row["behind"]])
+        masked = "yes" if row["masked"] else "no"
+        cells.append([row["kernel"], masked, row["before"], row["behind"]])
     title = "Exponentials of a thread in an iteration, before and after the wait for matmuls:"
     return [title, "", *aligned(cells, 1, left=2)]
 

@@ -6,7 +6,6 @@ import functools
 import importlib
 import importlib.metadata
 import importlib.util
-import os
 import pathlib
 import site
 import warnings
@@ -25,11 +24,10 @@ FLASHINFER = "FLASHINFER"
 BACKENDS = (FLASH_2, FLASH_3, FLASH_4, EFFICIENT, CUDNN, MATH)
 FOR_16_BITS = (FLASH_2, FLASH_3, FLASH_4, CUDNN)
 FOR_FLOAT32 = (EFFICIENT, MATH)
-FOR_HOPPER = (FLASH_3, FLASH_4, CUDNN)  # counted
 FIXED_ORDER = "fixed order"  # ours, without the dynamic tile scheduler
 OURS_SAME_BITS = "deterministic"  # our kernels that give the same bits in every run
-# The same mode of the others. PyTorch does not offer cuDNN's: nvidia-cudnn-frontend does.
-SAME_BITS = {f"{name}, same bits": name for name in FOR_HOPPER}
+# The same mode of the others. PyTorch does not offer cuDNN's: only records have it.
+SAME_BITS = {f"{name}, same bits": name for name in (FLASH_3, FLASH_4, CUDNN)}
 HEADINGS = {  # of columns in the table of a record
     OURS: "lesson",
     FIXED_ORDER: "fixed",
@@ -48,7 +46,6 @@ INSTALL = {
     FLASH_4: "pip install --pre --target FOLDER --no-deps flash-attn-4 nvidia-cutlass-dsl "
     "nvidia-cutlass-dsl-libs-base nvidia-cutlass-dsl-libs-core nvidia-cutlass-dsl-libs-cu13 "
     "'apache-tvm-ffi<0.2' torch-c-dlpack-ext quack-kernels einops; then --flash-attention-4 FOLDER",
-    f"{CUDNN}, same bits": "pip install 'nvidia-cudnn-frontend>=1.32'",
     FLASHINFER: "pip install flashinfer-python; it compiles its kernels when they are called first",
 }
 
@@ -110,22 +107,6 @@ def flash_attention_4():
         return None, f"{type(error).__name__}: {error}"
 
 
-@functools.cache
-def cudnn_frontend():
-    """Whether cuDNN's deterministic mode can be had, and why not. FlashAttention-3 may have loaded
-    a second runtime of CUDA, so the frontend, from 1.32 on, is told which one is PyTorch's."""
-    runtime = f"libcudart.so.{str(torch.version.cuda).split('.', maxsplit=1)[0]}"
-    os.environ.setdefault("CUDNN_FRONTEND_CUDART_LIB_NAME", runtime)
-    try:
-        q, o = (torch.zeros(1, 1, 64, 64, dtype=torch.bfloat16, device="cuda") for _ in range(2))
-        cudnn_gradients(q, q, q, o, torch.zeros(1, 1, 64, 1, device="cuda"), False)
-        return True, ""
-    except ModuleNotFoundError:
-        return False, ""
-    except Exception as error:  # as above
-        return False, f"{type(error).__name__}: {error}"
-
-
 def load(flash_3_path=None, flash_4_folder=None):
     """Finds the peers that PyTorch does not have. Returns {peer: its version} and prints it, and
     for those that are not there how to install them."""
@@ -135,9 +116,6 @@ def load(flash_3_path=None, flash_4_folder=None):
     cudnn = torch.backends.cudnn.version()
     peers = {f"{FLASH_2}, {EFFICIENT}, {MATH}": f"PyTorch {torch.__version__}"}
     peers[CUDNN] = f"cuDNN {cudnn}"
-    same_bits = f"{CUDNN}, same bits"
-    there, why = cudnn_frontend()
-    peers[same_bits] = version_of("nvidia-cudnn-frontend") if there else ""
     peers[FLASH_3] = load_flash_attention_3(flash_3_path)
     function, what = flash_attention_4()
     peers[FLASH_4] = what if function else ""
@@ -146,8 +124,6 @@ def load(flash_3_path=None, flash_4_folder=None):
         print(f"{name}: {version or 'not found. ' + INSTALL[name]}")
     if function is None and "No module named 'flash_attn" not in what:
         print(f"{FLASH_4} was not imported: {what}")
-    if why:
-        print(f"{same_bits} was refused: {why}")
     return {name: version for name, version in peers.items() if version}
 
 
@@ -167,85 +143,10 @@ class FlashAttention3(torch.autograd.Function if torch else object):
     def backward(ctx, d_o):
         q, k, v, o, lse = ctx.saved_tensors
         d_q, d_k, d_v = (torch.empty_like(x) for x in (q, k, v))
-        torch.ops.flash_attn_3.bwd(
-            d_o.transpose(1, 2),
-            q,
-            k,
-            v,
-            o,
-            lse,
-            dq=d_q,
-            dk=d_k,
-            dv=d_v,
-            is_causal=ctx.causal,
-            deterministic=ctx.same_bits,
-        )
+        options = {"is_causal": ctx.causal, "deterministic": ctx.same_bits}
+        options |= {"dq": d_q, "dk": d_k, "dv": d_v}
+        torch.ops.flash_attn_3.bwd(d_o.transpose(1, 2), q, k, v, o, lse, **options)
         return *(x.transpose(1, 2) for x in (d_q, d_k, d_v)), None, None
-
-
-class CudnnSameBits(torch.autograd.Function if torch else object):
-    """cuDNN's attention, with gradients that are the same bits in every run."""
-
-    @staticmethod
-    def forward(ctx, q, k, v, causal):
-        group = q.shape[1] // k.shape[1]
-        wide = [x.repeat_interleave(group, 1) if group > 1 else x for x in (k, v)]
-        o, lse, *_ = torch.ops.aten._scaled_dot_product_cudnn_attention(
-            q, *wide, None, True, 0.0, causal
-        )
-        lse = lse.reshape(*lse.shape[:3], 1).contiguous()
-        ctx.save_for_backward(q, k, v, o, lse)
-        ctx.launch = cudnn_gradients(q, k, v, o, lse, causal)
-        return o
-
-    @staticmethod
-    def backward(ctx, d_o):
-        q, k, v, o, lse = ctx.saved_tensors
-        gradients = [torch.empty_like(x) for x in (q, k, v)]
-        ctx.launch([q, k, v, o, d_o, lse, *gradients])
-        return *gradients, None
-
-
-def cudnn_gradients(q, k, v, o, lse, causal):
-    """What launches cuDNN's deterministic backward pass on a list of q, k, v, o, d_o, lse, d_q, d_k
-    and d_v."""
-    cudnn = importlib.import_module("cudnn")
-    kind = cudnn.data_type.HALF if q.dtype == torch.float16 else cudnn.data_type.BFLOAT16
-    graph = cudnn.pygraph(
-        io_data_type=kind,
-        intermediate_data_type=cudnn.data_type.FLOAT,
-        compute_data_type=cudnn.data_type.FLOAT,
-    )
-    inputs = [
-        graph.tensor(dim=list(x.shape), stride=list(x.stride()), data_type=of)
-        for x, of in ((q, kind), (k, kind), (v, kind), (o, kind), (o, kind))
-    ]
-    inputs.append(
-        graph.tensor(
-            dim=list(lse.shape), stride=list(lse.stride()), data_type=cudnn.data_type.FLOAT
-        )
-    )
-    outputs = graph.sdpa_backward(
-        **dict(zip(("q", "k", "v", "o", "dO", "stats"), inputs)),
-        attn_scale=q.shape[3] ** -0.5,
-        use_causal_mask=causal,
-        use_deterministic_algorithm=True,
-    )
-    for tensor, like in zip(outputs, (q, k, v)):
-        tensor.set_output(True).set_dim(list(like.shape)).set_stride(list(like.stride()))
-    graph.validate()
-    graph.build_operation_graph()
-    graph.create_execution_plans([cudnn.heur_mode.A])
-    graph.check_support()
-    graph.build_plans()
-    workspace = torch.empty(graph.get_workspace_size(), dtype=torch.uint8, device=q.device)
-    handle = cudnn.create_handle()
-
-    def launch(tensors):
-        cudnn.set_stream(handle=handle, stream=torch.cuda.current_stream(q.device).cuda_stream)
-        graph.execute(dict(zip((*inputs, *outputs), tensors)), workspace, handle=handle)
-
-    return launch
 
 
 def call_of(name, q, k, v, causal):
@@ -271,9 +172,7 @@ def call_of(name, q, k, v, causal):
             return (o[0] if isinstance(o, tuple) else o).transpose(1, 2)
 
         return flash_4
-    if same_bits:
-        return (lambda: CudnnSameBits.apply(q, k, v, causal)) if cudnn_frontend()[0] else None
-    backend = getattr(SDPBackend, name, None)
+    backend = getattr(SDPBackend, name, None)  # None for a mode with the same bits
     if backend is None:
         return None
     gqa = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}

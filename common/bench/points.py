@@ -1,23 +1,14 @@
 """The frame of programs that check and time problems with names, points, beside others."""
 
-import argparse
-import concurrent.futures
-import os
-import statistics
-import subprocess
-import sys
-
 from common.bench import peers
 from common.bench.checks import largest, rms
-from common.bench.command import Failure, module
+from common.bench.command import Failure
 from common.bench.peers import HEADINGS, OURS
 from common.bench.problems import name_of
 from common.bench.program import begin, record_head, shared_parser
 from common.bench.pytorch import torch
 from common.bench.record import Record
-from common.bench.timing import clock_and_power, percentiles, time_in_turn
-
-COMPILE_SECONDS = 120  # of a point
+from common.bench.timing import clock_and_power, row_of_times, time_in_turn
 
 
 class Case:
@@ -30,7 +21,6 @@ class Case:
     """
 
     headings = HEADINGS
-    compiled = ()  # names of others that take long to compile
     clean = False  # see median_milliseconds()
     rate, unit = "tflops", 1e12
 
@@ -38,14 +28,11 @@ class Case:
         """What a record says of a call."""
         return {"backend": backend, "type": name_of(torch.bfloat16), **self.point._asdict()}
 
-    def calls(self, library, uncompiled=""):
-        """{name: call} of those that can compute it, and a row for each other one that fails.
-        uncompiled: why those that are compiled cannot."""
+    def calls(self, library):
+        """{name: call} of those that can compute it, and a row for each other one that fails."""
         found, rows = {OURS: self.ours(library)}, []
         for name, prepare in self.others().items() if self.q.is_cuda else ():
             try:
-                if uncompiled and name in self.compiled:
-                    raise Failure(uncompiled)
                 call = prepare()
                 if call is not None:
                     call()
@@ -55,14 +42,6 @@ class Case:
                 print(f"{self.point.group:16}{self.headings[name]:>10}  missing: {why}")
                 rows.append({"what": "missing", **self.label(name), "why": why})
         return found, rows
-
-    def compile(self):
-        """Compiles those that are compiled."""
-        for name in self.compiled:
-            call = self.others()[name]()
-            if call is not None:
-                call()
-        torch.cuda.synchronize()
 
     def check(self, calls):
         """Prints errors. Returns rows for the record, and whether ours is right."""
@@ -83,30 +62,18 @@ class Case:
 
     def time(self, calls, repeats, seconds):
         """Rows for the record; the calls alternate."""
-        timed, work = time_in_turn(calls, repeats, seconds, self.clean), self.work()
-        ran_at = clock_and_power()
-        rows = []
-        for name, rounds in timed.items():
-            milliseconds = statistics.median(rounds)
-            rows.append(
-                {
-                    "what": "time",
-                    **self.label(name),
-                    "milliseconds": round(milliseconds, 6),
-                    "milliseconds_5_95": [round(x, 6) for x in percentiles(rounds, (5, 95))],
-                    self.rate: round(work / (milliseconds / 1e3) / self.unit, 1),
-                    "rounds": len(rounds),
-                    **ran_at,
-                }
-            )
-        return rows
+        timed = time_in_turn(calls, repeats, seconds, self.clean)
+        rates, ran_at = {self.rate: 1e3 * self.work() / self.unit}, clock_and_power()
+        return [
+            row_of_times(self.label(name), rounds, ran_at, **rates)
+            for name, rounds in timed.items()
+        ]
 
 
 def parser_of(doc):
     """The options of such a program."""
     parser = shared_parser(doc)
     parser.add_argument("--points", metavar="NAMES", help="only these, with commas between")
-    parser.add_argument("--compile", metavar="NAME", help=argparse.SUPPRESS)  # compile_ahead()
     return parser
 
 
@@ -121,23 +88,6 @@ def points_of(names, goals):
     return [known[name] for name in names.split(",")]
 
 
-def compile_ahead(names):
-    """Compiles points side by side, each in a process of its own, so that this one finds the
-    kernels in the caches on disk. Returns {name: why it was not compiled}."""
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # for these processes, and this one
-
-    def compile_one(name):
-        command = [sys.executable, "-B", "-m", module(), *sys.argv[1:], "--compile", name]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS)
-        except subprocess.TimeoutExpired:
-            return f"it was not compiled within {COMPILE_SECONDS} s"
-        return (done.stderr.splitlines() or ["it ended"])[-1] if done.returncode != 0 else ""
-
-    with concurrent.futures.ThreadPoolExecutor(max(1, os.cpu_count() // 2)) as pool:
-        return {name: why for name, why in zip(names, pool.map(compile_one, names)) if why}
-
-
 def run(args, load, goals, small, case_of, print_times):
     """Checks the points, and times them on a GPU. Returns the exit status.
 
@@ -146,22 +96,15 @@ def run(args, load, goals, small, case_of, print_times):
     """
     points = {point.group: point for point in points_of(args.points, goals)}
     fields = {name: {"group": name} for name in points}
-    if args.list:
-        return Record(args).print_list(fields)
     library, on_gpu = begin(args, load)
-    if args.compile:
-        case_of(points[args.compile], "cuda").compile()
-        return 0
     found = peers.load(args.flash_attention_3) if on_gpu else {}
     record, good = Record(args, record_head(on_gpu, args, found)), True
     if not on_gpu:
         points = {point.group: point for point in small(points.values())}
         fields = {name: {"group": name} for name in points}
-    ahead = [name for name in fields if not record.has(fields[name])]
-    uncompiled = compile_ahead(ahead) if on_gpu and case_of.compiled else {}
     for name in record.left(fields):
         case = case_of(points[name], "cuda" if on_gpu else "cpu")
-        calls, rows = case.calls(library, uncompiled.get(name, ""))
+        calls, rows = case.calls(library)
         of_case, right = case.check(calls)
         rows += of_case
         if on_gpu:

@@ -5,15 +5,15 @@ import datetime
 import shlex
 import sys
 
-from common.bench import counters, record
+from common.bench import record
 from common.bench.checks import check_graphs_and_gpus, check_problems
 from common.bench.command import Failure, Skipped, module
 from common.bench.peers import OURS
 from common.bench.peers import load as load_peers
 from common.bench.problems import GROUPS, SETS, points_of
 from common.bench.pytorch import torch
-from common.bench.record import Record, commit_of, first_line, is_of
-from common.bench.tables import print_counted, print_record, print_summary
+from common.bench.record import Record, commit_of, first_line
+from common.bench.tables import print_record, print_times
 from common.bench.timing import time_points
 
 
@@ -70,11 +70,8 @@ def parser_of(doc):
         "--points",
         default="goals",
         metavar="NAMES",
-        help="what is timed or counted, with commas between: "
+        help="what is timed, with commas between: "
         f"{', '.join([*SETS, *GROUPS])} (default goals)",
-    )
-    parser.add_argument(
-        "--counters", action="store_true", help="what ncu counts, for Hopper GPUs; alone"
     )
     parser.add_argument(
         "--flash-attention-4",
@@ -104,37 +101,20 @@ def run(example, args):
         return 0
     if args.repeats < 1:
         raise Failure(f"{args.repeats} repeats to time; at least 1 is needed")
-    if args.counters and (args.check or args.time):
-        raise Failure("--counters goes with neither --check nor --time: ncu would slow them down")
     points = points_of(args.points)
-    what = "counters" if args.counters else "time"
-    named = {point.name(): point for point in points}
-    fields = {name: point.fields(what) for name, point in named.items()}
-    if args.list:
-        return Record(args).print_list(fields)
     _, on_gpu = begin(args, lambda args: example.load(args) or example.library)
     if args.time and not on_gpu:
         raise Failure("the library is for the CPU, where times would say nothing")
-    if args.counters and not on_gpu:
-        raise Failure("the library is for the CPU, where ncu counts nothing")
     peers = load_peers(args.flash_attention_3, args.flash_attention_4) if on_gpu else {}
     kept, good = Record(args, record_head(on_gpu, args, peers)), True
-    both = not (args.check or args.time or args.counters)
-    if args.counters:
-        left = {name: named[name] for name in kept.left(fields)}
-        rows = counters.count_problems(example.prepare, left.values()) if left else []
-        if counters.under_ncu():
-            return 0
-        for name in left:
-            kept.put(fields[name], [row for row in rows if is_of(row, fields[name])])
-        print_counted(kept.rows)
+    both = not (args.check or args.time)
     if args.check or both:
         rows, good = check_problems(example, "cuda" if on_gpu else "cpu")
         good = (not on_gpu or check_graphs_and_gpus(example.same_call)) and good
         kept.put({"what": "error"}, rows)
     if args.time or (both and on_gpu):
         time_points(example, points, kept, args.repeats, args.seconds)
-        print_summary([row for row in kept.rows if row["what"] == "time"])
+        print_times(kept.rows)
     return kept.status(good)
 
 

@@ -1,7 +1,6 @@
 """A record that is written after each point: a run that is cut leaves what it has measured, and the
 same command goes on from there."""
 
-import contextlib
 import pathlib
 import subprocess
 import time
@@ -11,20 +10,16 @@ from common.data import records
 from common.data.files import check_writable, write_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# What may differ between runs of one record, and how its head then names both; None: the last one.
-MAY_DIFFER = {"driver": " and ", "command": "; ", "date": None}
+MAY_DIFFER = ("command", "date")  # between runs of one record, whose head names the last one
 
 
-def add_options(parser, lists=True):
+def add_options(parser):
     """The options of a program that writes a record."""
     words = "the record to write, or to go on with: what it has is not measured again"
     parser.add_argument("--json", metavar="FILE", help=words)
     parser.add_argument("--again", action="store_true", help="measure again what the record has")
     words = "begin nothing that would end later; the exit status is then 3"
     parser.add_argument("--limit", type=float, metavar="SECONDS", help=words)
-    if lists:
-        words = "list what is to be measured and what the record has, and measure nothing"
-        parser.add_argument("--list", action="store_true", help=words)
     parser.add_argument("--commit", metavar="ID", help="of the code, for a copy without git")
 
 
@@ -43,17 +38,6 @@ def commit_of(args):
     return args.commit or first_line(*describe)
 
 
-@contextlib.contextmanager
-def failing(path):
-    """Makes a Failure of what the system or the record says."""
-    try:
-        yield
-    except records.Problem as problem:
-        raise Failure(str(problem)) from problem
-    except OSError as error:
-        raise Failure(f"{path} cannot be written: {error.strerror}") from error
-
-
 def read(path):
     """A record whose measurements are rows; None where there is no file."""
     if not pathlib.Path(path).exists() or pathlib.Path(path).stat().st_size == 0:
@@ -65,8 +49,8 @@ def read(path):
     return record
 
 
-def joined(path, old, head):
-    """The head of a record that goes on; a Failure where it is of something else."""
+def check_same(path, old, head):
+    """A Failure where a record that is to go on is of something else."""
     rest = f"; --again begins {path} anew"
     if records.program(old) != records.program(head):
         raise Failure(f"{path} is not a record of {records.program(head)}{rest}")
@@ -75,12 +59,6 @@ def joined(path, old, head):
             raise Failure(f"{path} has another {field}: {old.get(field)}, not {value}{rest}")
     if head["commit"] == "unknown" or head["commit"].endswith("-dirty"):
         raise Failure(f"{path} may be of other code: {head['commit']} names no commit{rest}")
-    both = {
-        field: between.join(dict.fromkeys([*old[field].split(between), head[field]]))
-        for field, between in MAY_DIFFER.items()
-        if between and field in old
-    }
-    return {**head, **both}
 
 
 def is_of(row, point):
@@ -90,23 +68,21 @@ def is_of(row, point):
 class Record:
     """A point is a dictionary: fields that its rows have, and no other ones do."""
 
-    def __init__(self, args, head=None):
-        """args: of add_options(). Without a head, for --list, nothing is written."""
+    def __init__(self, args, head):
+        """args: of add_options()."""
         self.path, self.again, self.limit = args.json, args.again, args.limit
         self.head, self.rows, self.missing, self.longest = head, [], [], 0.0
         if not self.path:
             return
-        with failing(self.path):
-            if head:
-                check_writable(self.path)
-            try:
-                old = read(self.path)
-                if old and head:
-                    self.head = joined(self.path, old, head)
-                self.rows = old["measurements"] if old else []
-            except (Failure, records.Problem):
-                if not self.again:
-                    raise
+        check_writable(self.path)
+        try:
+            old = read(self.path)
+            if old:
+                check_same(self.path, old, head)
+                self.rows = old["measurements"]
+        except (Failure, records.Problem):
+            if not self.again:
+                raise
 
     def of(self, point):
         """The rows of a point."""
@@ -116,15 +92,14 @@ class Record:
         """Whether a point need not be measured."""
         return bool(self.of(point)) and not self.again
 
-    def left(self, points, agreed=bool):
+    def left(self, points):
         """The names of {name: point} that are to be measured, one at a time: the caller put()s a
-        point before it takes the next one. None begins after the limit. agreed(late) gives what
-        holds for all processes that measure together."""
+        point before it takes the next one. None begins after the limit."""
         for name, point in points.items():
             if self.has(point):
                 continue
             begin = time.monotonic()
-            if self.limit and agreed(begin - BEGAN + self.longest > self.limit):
+            if self.limit and begin - BEGAN + self.longest > self.limit:
                 self.missing.append(name)
                 continue
             yield name
@@ -134,16 +109,7 @@ class Record:
         """Writes the file with these rows of a point, in place of those that it had."""
         self.rows = [row for row in self.rows if not is_of(row, point)] + rows
         if self.path:
-            with failing(self.path):
-                write_file(self.path, records.text_of(self.head, self.rows))
-
-    def print_list(self, points):
-        """Says of {name: point} what is to be measured. Returns the exit status."""
-        lines = [
-            f"{'recorded' if self.has(of) else 'to do':10}{name}" for name, of in points.items()
-        ]
-        print("\n".join(lines))
-        return 0
+            write_file(self.path, records.text_of(self.head, self.rows))
 
     def status(self, good=True):
         """The exit status; prints the points that are missing."""

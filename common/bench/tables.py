@@ -4,7 +4,7 @@ import statistics
 
 from common.bench.command import Failure, module
 from common.bench.peers import BACKENDS, HEADINGS, OURS, OURS_SAME_BITS, SAME_BITS
-from common.data.records import Problem, aligned, program, read
+from common.data.records import aligned, program, read
 
 
 def figures(values, columns, form):
@@ -86,58 +86,27 @@ def spread(of):
     return max(100 * (high - low) / m for (low, high), m in zip(both_times, medians))
 
 
-class TimeTable:
-    """Times of points as lines: TFLOP/s of each backend, the ratio to the best other one, and how
-    far the rounds of both spread."""
-
-    def __init__(self, columns, rows):
-        """rows: all that are printed, or their labels."""
-        self.columns = columns
-        self.modes = (False, True) if any(name in SAME_BITS for name in columns) else (False,)
-        # Headings and widths; lines are printed while later points are still timed.
-        self.widths = {"type": 8, "B": 3, "heads": 5}
-        self.widths["D"] = max([4, *(len(columns_of(row)) for row in rows)])
-        self.widths.update({"mask": 6, "N": 6})
-        self.widths.update({HEADINGS[name]: max(7, len(HEADINGS[name])) for name in columns})
-        for mode in self.modes:
-            other = max(len(HEADINGS[name]) for name in (SAME_BITS if mode else BACKENDS))
-            self.widths.update(
-                {"x det": 6, "best det": other} if mode else {"x best": 6, "best": other}
-            )
-
-        # Labels of points that are still to be timed have no times; old records lack percentiles.
-        self.spreads = any("milliseconds_5_95" in r or "milliseconds" not in r for r in rows)
-        if self.spreads:
-            self.widths["5-95 %"] = 6
-
-    def line(self, cells):
-        """A line of the table."""
-        return "  ".join(map(str.rjust, cells, self.widths.values()))
-
-    def print_heading(self):
-        same = "; x det: the same with equal bits" if len(self.modes) > 1 else ""
-        what = "x best: our speed over that of the fastest other"
-        apart = (
-            "; 5-95 %: how far these percentiles of the rounds lie apart" if self.spreads else ""
-        )
-        print(f"TFLOP/s; - means not supported. {what}{same}{apart}.")
-        print(self.line(self.widths))
-        print(self.line("-" * width for width in self.widths.values()))
-
-    def print_lines(self, rows):
-        """Prints the points of some rows."""
-        for of in points_in(rows):
-            row = next(iter(of.values()))
-            cells = [row["type"], str(row["batch"]), heads_of(row), columns_of(row), mask_of(row)]
-            cells.append(str(row["length"]))
-            cells += (f"{of[name]['tflops']:.1f}" if name in of else "-" for name in self.columns)
-            for mode in self.modes:
-                found = ratio(of, mode)
-                cells += [f"{found[0]:.3f}", HEADINGS[found[1]]] if found else ["-", "-"]
-            if self.spreads:
-                percent = spread(of)
-                cells.append("-" if percent is None else f"{percent:.1f}")
-            print(self.line(cells), flush=True)
+def time_table(rows):
+    """Cells of a table of times, a line for each point: TFLOP/s of each backend, the ratio to the
+    best other one, and how far the rounds of both spread. Old records have no percentiles."""
+    columns = headings_in(rows)
+    modes = (False, True) if any(name in SAME_BITS for name in columns) else (False,)
+    spreads = any("milliseconds_5_95" in row for row in rows)
+    cells = [["type", "B", "heads", "D", "mask", "N", *columns.values(), "x best", "best"]]
+    cells[0] += ["x det", "best det"] * (len(modes) - 1) + ["5-95 %"] * spreads
+    for of in points_in(rows):
+        row = next(iter(of.values()))
+        line = [row["type"], row["batch"], heads_of(row), columns_of(row), mask_of(row)]
+        line.append(row["length"])
+        line += (f"{of[name]['tflops']:.1f}" if name in of else "-" for name in columns)
+        for mode in modes:
+            found = ratio(of, mode)
+            line += [f"{found[0]:.3f}", HEADINGS[found[1]]] if found else ["-", "-"]
+        if spreads:
+            percent = spread(of)
+            line.append("-" if percent is None else f"{percent:.1f}")
+        cells.append(line)
+    return cells
 
 
 def print_ratios(rows):
@@ -199,15 +168,13 @@ def print_rms_ratios(rows):
 def print_times(rows):
     """All tables of times."""
     timed = [row for row in rows if row["what"] == "time" and row["backend"] in HEADINGS]
-    lines = [row for row in timed if row["type"] != "float16"]  # float16: below
-    table = TimeTable(list(headings_in(timed)), lines)
-    table.print_heading()
-    table.print_lines(lines)
-    print_summary(timed)
-
-
-def print_summary(timed):
-    """What is said of all points together."""
+    cells = time_table([row for row in timed if row["type"] != "float16"])  # float16: below
+    same = "; x det: the same with equal bits" if "x det" in cells[0] else ""
+    what = "x best: our speed over that of the fastest other"
+    apart = "; 5-95 %: how far these percentiles of the rounds lie apart"
+    apart = apart if "5-95 %" in cells[0] else ""
+    print(f"TFLOP/s; - means not supported. {what}{same}{apart}.")
+    print("\n".join(aligned(cells, 1)))
     print_ratios(timed)
     print_rms_ratios(timed)
     types = [row for row in timed if row.get("group", "types").startswith("types")]
@@ -217,10 +184,7 @@ def print_summary(timed):
 
 def print_record(path, what):
     """The times of a record as tables, and the errors of `what`."""
-    try:
-        record = read(path)
-    except Problem as problem:
-        raise Failure(str(problem)) from problem
+    record = read(path)
     if program(record) != module():
         raise Failure(f"{path} is not a record of {module()}")
     rows = record["measurements"]
@@ -278,31 +242,23 @@ def print_counted(rows, headings=HEADINGS):
         "Clock cycles of all kernels of a pass, counted by ncu. Then, for the kernel that "
         "takes longest, the\npercentage of its peak that each unit of the GPU reaches."
     )
-    # Of each group of columns: its title, and the backends or counters that it has.
-    groups = [("Mcycles", headings), ("over ours", others), ("tensor, %", headings)]
-    has_bytes = any("read_bytes" in row for row in rows)  # old records lack them
-    if has_bytes:
+    # Of each column: its headings, and the field of a row, its unit and its digits.
+    columns = [("Mcycles", name, "cycles", 1e6, 3) for name in headings]
+    columns += [("over ours", name, "cycles", None, 2) for name in others]
+    columns += [("tensor, %", name, "tensor", 1, 0) for name in headings]
+    if any("read_bytes" in row for row in rows):  # old records lack them
         print("The MB are what all kernels of a pass read from global memory.")
-        groups.append(("read, MB", headings))
-    titles, names = ["", "", ""], ["D", "mask", "N"]
-    for title, columns in groups:
-        titles += [title] * len(columns)
-        names += [headings[name] for name in columns]
-    cells = [[*titles, *["ours, %"] * 3], [*names, "shared", "L2", "DRAM"]]
-
-    def column(of, backend, field, unit, digits):
-        return f"{of[backend][field] / unit:.{digits}f}" if backend in of else "-"
-
-    for (dtype, head_dim, mask, length), of in by_problem(rows).items():
+        columns += [("read, MB", name, "read_bytes", 1e6, 0) for name in headings]
+    units = {"shared": "shared", "l2": "L2", "dram": "DRAM"}
+    cells = [["", "", "", *(column[0] for column in columns), *["ours, %"] * len(units)]]
+    cells.append(["D", "mask", "N", *(headings[name] for _, name, *_ in columns), *units.values()])
+    columns += [("", OURS, field, 1, 0) for field in units]
+    for (dtype, *problem), of in by_problem(rows).items():
         if dtype == "bfloat16":
-            line = [head_dim, mask, length]
-            line += (column(of, b, "cycles", 1e6, 3) for b in headings)
-            line += (column(of, b, "cycles", of[OURS]["cycles"], 2) for b in others)
-            line += (column(of, b, "tensor", 1, 0) for b in headings)
-            if has_bytes:
-                line += (column(of, b, "read_bytes", 1e6, 0) for b in headings)
-            line += (column(of, OURS, name, 1, 0) for name in ("shared", "l2", "dram"))
-            cells.append(line)
+            cells.append(problem)
+            for _, name, field, unit, digits in columns:
+                over = unit or of[OURS][field]
+                cells[-1].append(f"{of[name][field] / over:.{digits}f}" if name in of else "-")
     print("\n".join(aligned(cells, 2)))
     title = "Cycles in bfloat16 over those in float16"
     print_types(title, rows, headings, lambda row: 1 / row["cycles"], 3)

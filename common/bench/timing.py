@@ -7,7 +7,6 @@ import time
 from common.bench.checks import rms
 from common.bench.peers import FOR_16_BITS, FOR_FLOAT32, HEADINGS
 from common.bench.pytorch import torch
-from common.bench.tables import TimeTable
 
 ROUNDS = 6  # in which calls alternate, at least
 SLOW_MILLISECONDS = 300  # after which a call is not timed again in a round
@@ -104,25 +103,33 @@ def errors_of_head(call, exact):
     return errors
 
 
+def row_of_times(label, rounds, ran_at, **rates):
+    """A row for the record. rates: fields by name, each work per millisecond in its unit."""
+    milliseconds = statistics.median(rounds)
+    return {
+        "what": "time",
+        **label,
+        "milliseconds": round(milliseconds, 6),
+        "milliseconds_5_95": [round(float(x), 6) for x in percentiles(rounds, (5, 95))],
+        **{name: round(work / milliseconds, 3) for name, work in rates.items()},
+        "rounds": len(rounds),
+        **ran_at,
+    }
+
+
 def time_points(example, points, record, repeats, seconds):
-    """Prints times, and puts them into the record.
+    """Prints times while they are measured, and puts them into the record.
 
     points: see points_of(); those of more than one type alternate between them.
     repeats, seconds: how often a call is timed at least, and how long a point takes at least.
     """
-    of_types = {name for point in points for name in point.types}
-    others = FOR_16_BITS if of_types != {"float32"} else ()
-    others += FOR_FLOAT32 if "float32" in of_types else ()
-    labels = [point.label("", None) for point in points]
-    table = TimeTable([name for name in HEADINGS if name in example.timed + others], labels)
-    table.print_heading()
     named = {point.name(): point for point in points}
     fields = {name: point.fields("time") for name, point in named.items()}
-    table.print_lines([row for of in fields.values() for row in record.of(of)])
     for name in record.left(fields):
-        of_point = time_point(example, named[name], repeats, seconds)
-        table.print_lines(of_point)
-        record.put(fields[name], of_point)
+        rows = time_point(example, named[name], repeats, seconds)
+        of = (f"{HEADINGS[row['backend']]} {row['tflops']:.1f}" for row in rows)
+        print(f"{name}, TFLOP/s: {', '.join(of)}")
+        record.put(fields[name], rows)
         torch.cuda.empty_cache()
 
 
@@ -143,17 +150,9 @@ def time_point(example, point, repeats, seconds):
     timed = time_in_turn(calls, repeats, seconds)
     ran_at = clock_and_power()
     for (dtype, name), rounds in timed.items():
-        milliseconds = statistics.median(rounds)
-        row = {
-            "what": "time",
-            **point.label(name, dtype),
-            "milliseconds": round(milliseconds, 6),
-            "milliseconds_5_95": [round(x, 6) for x in percentiles(rounds, (5, 95))],
-            "tflops": round(point.flops(example.matmuls) / milliseconds / 1e9, 3),
-            "rounds": len(rounds),
-            **ran_at,
-            "rms_errors": errors[dtype, name],
-        }
+        work = point.flops(example.matmuls) / 1e9
+        row = row_of_times(point.label(name, dtype), rounds, ran_at, tflops=work)
+        row["rms_errors"] = errors[dtype, name]
         if name in kernels[dtype]:
             row["kernel"] = kernels[dtype][name]
         rows.append(row)

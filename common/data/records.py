@@ -28,6 +28,8 @@ KERNEL = re.compile(rf"\b(?:{'|'.join(map(re.escape, KERNELS))})\b")
 class Problem(Exception):
     """One sentence about what is wrong."""
 
+    status = 2  # of a program that ends with it
+
 
 def renamed(value):
     """A part of a record with today's names."""

@@ -1,5 +1,5 @@
 """Tests of what the examples of lessons 05 and 06 share, as far as it needs no GPU: the orders in
-which calls alternate, and what is read from ncu, which a script stands in for."""
+which calls alternate, the points, and the tables of records."""
 
 import collections
 import contextlib
@@ -7,37 +7,15 @@ import io
 import json
 import os
 import pathlib
-import stat
-import sys
-import tempfile
 import unittest
 from unittest import mock
 
-from common.bench import command, counters, peers, problems, tables, timing
+from common.bench import command, peers, problems, tables, timing
 from common.bench.peers import CUDNN, FLASH_3, FLASH_4, OURS, OURS_SAME_BITS
-
-METRICS = [counters.CYCLES, counters.READ, *counters.SHARES.values()]
-
-
-def line(*cells):
-    return ",".join(f'"{cell}"' for cell in cells)
-
-
-def printed(*kernels):
-    """ncu's CSV for kernels (name, metrics)."""
-    lines = ["==PROF== Connected to process 4711", line("ID", "Kernel Name", *METRICS)]
-    lines.append(line("", "", *["" for _ in METRICS]))
-    lines += [line(i, name, *metrics) for i, (name, metrics) in enumerate(kernels)]
-    return "\n".join(lines) + "\n"
 
 
 def label(backend="a", dtype="bfloat16", length=512):
     return {"backend": backend, "type": dtype, "length": length, "head_dim": 64, "causal": False}
-
-
-MARK = ("spin_kernel(long)", (9, 9, 9, 9, 9, 9))
-SHORT = ("preprocess", ("1,000", 100, 1, 2, 3, 4))
-LONG = ("flash", ("2,000,000", "5,000", 66.666, 75, 26, 2))
 
 
 class Orders(unittest.TestCase):
@@ -58,31 +36,6 @@ class Orders(unittest.TestCase):
         self.assertEqual(timing.orders_of(0), [])
 
 
-class Rows(unittest.TestCase):
-    def test_cycles_are_those_of_all_kernels_and_shares_of_the_longest(self):
-        labels = json.dumps(label()) + "\n" + json.dumps(label("b")) + "\n"
-        first, second = counters.rows_of(printed(MARK, SHORT, LONG, SHORT, MARK, SHORT), labels)
-        self.assertEqual(first["kernels"], 3)
-        self.assertEqual((first["cycles"], first["read_bytes"]), (2002000, 5200))
-        self.assertEqual([first[name] for name in counters.SHARES], [66.67, 75, 26, 2])
-        self.assertEqual((second["backend"], second["cycles"]), ("b", 1000))
-
-    def test_a_call_that_is_missing_or_launched_nothing(self):
-        labels = json.dumps(label()) + "\n" + json.dumps(label("b")) + "\n"
-        for text in (printed(MARK, LONG), printed(MARK, LONG, MARK), ""):
-            with self.assertRaisesRegex(counters.Uncounted, "calls of 2"):
-                counters.rows_of(text, labels)
-
-    def test_a_metric_that_this_gpu_lacks(self):
-        lacks = ("flash", (1, 1, "n/a", 1, 1, 1))
-        with self.assertRaisesRegex(counters.Uncounted, "sm__pipe_tensor"):
-            counters.rows_of(printed(MARK, SHORT, lacks), json.dumps(label()))
-
-    def test_nothing_was_called(self):
-        with self.assertRaisesRegex(counters.Uncounted, "0 calls of 0"):
-            counters.rows_of("", "")
-
-
 class Spread(unittest.TestCase):
     def test_percentiles_are_values_that_were_measured(self):
         values = list(range(101))[::-1]
@@ -94,78 +47,6 @@ class Spread(unittest.TestCase):
             self.assertEqual(timing.clock_and_power(), {})
 
 
-class Counting(unittest.TestCase):
-    def test_every_call_of_every_point_is_launched(self):
-        class Point:
-            types, causal = ("bfloat16",), True
-            label = staticmethod(lambda name, dtype: (name, dtype))
-            problem = staticmethod(
-                lambda dtype: mock.Mock(tensors=mock.Mock(return_value=("q", "k", "v")))
-            )
-
-        calls = {"ours": 1, "theirs": 2}
-        with mock.patch.multiple(counters, torch=mock.Mock(bfloat16=16), launch=mock.DEFAULT) as of:
-            with mock.patch.dict(os.environ, {counters.LABELS: "file"}):
-                counters.count_problems(lambda *_: (calls, {}, ()), [Point, Point])
-        expected = [mock.call(call, (name, 16)) for name, call in calls.items()]
-        self.assertEqual(of["launch"].mock_calls, 2 * expected)
-
-    def with_ncu(self, script):
-        """count(), with an ncu that is a script."""
-        with tempfile.TemporaryDirectory() as folder:
-            if script is not None:
-                ncu = pathlib.Path(folder, "ncu")
-                ncu.write_text(f"#!{sys.executable}\nimport os, sys\n{script}\n", encoding="utf-8")
-                ncu.chmod(ncu.stat().st_mode | stat.S_IXUSR)
-            with mock.patch.dict(os.environ, {"PATH": folder, "CUDA_HOME": folder}):
-                return counters.count()
-
-    def test_ncu_runs_this_program_again_and_is_told_where_labels_go(self):
-        again = ["-m", command.module(), *sys.argv[1:]]
-        script = (
-            f"assert sys.argv[-{len(again)}:] == {again!r}\n"
-            f"with open(os.environ[{counters.LABELS!r}], 'a') as file: "
-            f"file.write({json.dumps(label())!r})\n"
-            f"print({printed(MARK, LONG)!r})"
-        )
-        (row,) = self.with_ncu(script)
-        self.assertEqual((row["what"], row["length"], row["cycles"]), ("counters", 512, 2000000))
-
-    def test_why_it_failed_is_told(self):
-        error = (
-            "print('==ERROR== ERR_NVGPUCTRPERM: no permission\\n==ERROR== second\\n"
-            + '"0","x"'
-            + "')\n"
-        )
-        with self.assertRaisesRegex(
-            counters.Uncounted, "status 3: ERR_NVGPUCTRPERM: no permission$"
-        ):
-            self.with_ncu(error + "sys.exit(3)")
-        with self.assertRaisesRegex(counters.Uncounted, "0 calls of 0; it says: ERR_NVGPUCTRPERM"):
-            self.with_ncu(error)
-        with self.assertRaisesRegex(counters.Uncounted, "status 1: example.py: no such library$"):
-            self.with_ncu(
-                error + "print('example.py: no such library', file=sys.stderr)\nsys.exit(1)"
-            )
-        with self.assertRaisesRegex(counters.Uncounted, "status 2: nothing$"):
-            self.with_ncu("sys.exit(2)")
-
-    def test_what_takes_too_long_is_ended(self):
-        with mock.patch.object(counters, "SECONDS", 0.2):
-            with self.assertRaisesRegex(counters.Uncounted, "more than 0.2 s"):
-                self.with_ncu("import time\ntime.sleep(60)")
-
-    def test_numbers_have_a_point_in_every_country(self):
-        script = "sys.exit(0 if os.environ.get('LC_ALL') == 'C' else 9)"
-        with mock.patch.dict(os.environ, {"LC_ALL": "de_DE.UTF-8"}):
-            with self.assertRaisesRegex(counters.Uncounted, "0 calls of 0"):
-                self.with_ncu(script)
-
-    def test_without_ncu(self):
-        with self.assertRaisesRegex(counters.Uncounted, "ncu, of the CUDA Toolkit, is not"):
-            self.with_ncu(None)
-
-
 class Table(unittest.TestCase):
     def test_a_line_for_each_problem_and_one_for_each_backend_of_both_types(self):
         shares = {"tensor": 66.6, "shared": 75.4, "l2": 26, "dram": 2}
@@ -174,30 +55,12 @@ class Table(unittest.TestCase):
             for dtype in ("bfloat16", "float16")
             for backend, cycles in ((OURS, 2000000), ("theirs", 3000000 + 3000 * len(dtype)))
         ]
-        text = io.StringIO()
-        with contextlib.redirect_stdout(text):
-            tables.print_counted(rows, {OURS: "lesson", "theirs": "them", "nobody": "-"})
-        lines = text.getvalue().splitlines()
+        headings = {OURS: "lesson", "theirs": "them", "nobody": "-"}
+        lines = printed_by(tables.print_counted, rows, headings).splitlines()
         wanted = "64 full 512 2.000 3.024 1.51 67 67 75 26 2".split()
         self.assertIn(wanted, [line.split() for line in lines])
         self.assertEqual(lines[-1].split(), ["them", "64", "full", "1.001"])  # 3.024 / 3.021
         self.assertLessEqual(max(map(len, lines)), 120)
-
-    def test_alone(self):
-        row = {
-            **label(OURS),
-            "tensor": 66.6,
-            "shared": 75.4,
-            "l2": 26,
-            "dram": 2,
-            "cycles": 2000000,
-        }
-        text = io.StringIO()
-        with contextlib.redirect_stdout(text):
-            tables.print_counted([row], {OURS: "lesson", "theirs": "them"})
-        self.assertNotIn("over ours", text.getvalue())
-        wanted = "64 full 512 2.000 67 75 26 2".split()
-        self.assertIn(wanted, [line.split() for line in text.getvalue().splitlines()])
 
 
 def timed(backend, tflops, length=512, dtype="bfloat16", error=None, kv_heads=16, **more):
@@ -304,9 +167,7 @@ class Ratios(unittest.TestCase):
     def test_points_with_other_columns_of_v_are_other_points(self):
         rows = [timed(OURS, 300), timed(OURS, 100, head_dim_v=32)]
         self.assertEqual(len(tables.points_in(rows)), 2)
-        first, second = printed_by(tables.print_times, rows).splitlines()[3:5]
-        self.assertEqual(first.index(" causal"), second.index(" causal"))
-        self.assertIn(" 64/32  causal", second)
+        self.assertIn(" 64/32  causal", printed_by(tables.print_times, rows))
 
     def test_the_spread_is_the_larger_of_ours_and_the_fastest_other(self):
         ours = timed(OURS, 300, milliseconds_5_95=[0.95, 1.05])
@@ -339,18 +200,6 @@ class Ratios(unittest.TestCase):
         rows += [timed(OURS, 300, 1024, error=2e-3), timed(FLASH_3, 1, 1024, error=4e-3)]
         text = printed_by(tables.print_times, rows)
         self.assertIn("d_q 1.500 (3.0e-03), d_k 1.500 (6.0e-03)", text)
-
-    def test_columns_line_up(self):
-        names = [*peers.HEADINGS]
-        rows = [timed(name, 100.0) for name in names]
-        table = tables.TimeTable(names, rows)
-        heading, line = (
-            printed_by(table.print_heading).splitlines()[1],
-            printed_by(table.print_lines, rows).rstrip("\n"),
-        )
-        for name in names:
-            end = heading.index(peers.HEADINGS[name] + " ") + len(peers.HEADINGS[name])
-            self.assertTrue(line[:end].endswith("100.0") or name == peers.FLASH_2, (name, line))
 
 
 class Installed(unittest.TestCase):
