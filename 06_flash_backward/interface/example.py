@@ -301,9 +301,7 @@ class Backward(Example):
 def main():
     parser = parser_of(__doc__)
     parser.add_argument("--forward", metavar="PATH", help="lesson 05's library")
-    parser.add_argument(
-        "--deterministic", action="store_true", help="time that mode of all, too"
-    )
+    parser.add_argument("--deterministic", action="store_true", help="time that mode of all, too")
     return run(Backward(), parser.parse_args())
 
 

@@ -70,8 +70,7 @@ def parser_of(doc):
         "--points",
         default="goals",
         metavar="NAMES",
-        help="what is timed, with commas between: "
-        f"{', '.join([*SETS, *GROUPS])} (default goals)",
+        help=f"what is timed, with commas between: {', '.join([*SETS, *GROUPS])} (default goals)",
     )
     parser.add_argument(
         "--flash-attention-4",
