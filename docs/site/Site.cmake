@@ -23,8 +23,8 @@ foreach(directory IN LISTS FA_LESSONS ITEMS common)
     string(APPEND fa_docs_input "INPUT += \"${fa_docs_root}/${directory}\"\n")
   endif()
 endforeach()
-# A command inside a quoted value of the Doxyfile: its own quotation marks are escaped.
-set(fa_docs_code_filter "awk -f \\\"${fa_docs_site}/cpp2dox.awk\\\"")
+# Blanks the marks of listings, `//! [tag]`, which Doxygen would take for a description.
+set(fa_docs_code_filter "sed 's,^ *//! .*,,'")
 # Tags that not all of the versions know.
 set(fa_docs_versioned "")
 if(NOT DOXYGEN_VERSION VERSION_LESS 1.9.2)

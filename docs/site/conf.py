@@ -68,7 +68,7 @@ epub_title = project
 epub_author = epub_publisher = author
 epub_description = _citation["abstract"]
 epub_identifier = epub_uid = f"{epub_basename}-{version}"  # EPUB wants the same in both places
-epub_cover = ("_static/cover.svg", "")
+epub_cover = ()
 epub_css_files = ["ebook.css"]
 epub_show_urls = "no"
 epub_exclude_files = [f"_static/{name}" for name in ("course.css", "page.js", "copybutton.js")]

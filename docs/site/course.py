@@ -15,13 +15,12 @@ import re
 import shutil
 import urllib.parse
 
-from docutils import nodes
 from sphinx.builders.epub3 import Epub3Builder
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.util import logging
 
 from common.classroom import catalogue
-from docs.site import formulas, links, navigation, transforms
+from docs.site import links, navigation, transforms
 from docs.site.comment_blocks import CommentBlocks
 
 LOG = logging.getLogger(__name__)
@@ -119,24 +118,6 @@ def copy_assets(app, exception):
             shutil.copyfile(file, out / path)
 
 
-def mathml(node, display):
-    """The formula of a node as MathML."""
-    made, unknown = formulas.mathml(node.astext(), display)
-    if unknown:
-        LOG.warning("the formula has '%s', which becomes no MathML", unknown, location=node)
-    return made
-
-
-def visit_math(self, node):
-    self.body.append(mathml(node, "inline"))
-    raise nodes.SkipNode
-
-
-def visit_math_block(self, node):
-    self.body.append(f'<div class="formula">{mathml(node, "block")}</div>\n')
-    raise nodes.SkipNode
-
-
 def setup(app):
     """Called by Sphinx."""
     app.add_config_value("course_tags", "", "env", str)
@@ -145,7 +126,9 @@ def setup(app):
     app.add_builder(BookBuilder, override=True)
     app.add_transform(CommentBlocks)
     app.add_transform(transforms.GithubMarkdown)
-    app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
+    app.add_html_math_renderer(
+        "mathml", (transforms.visit_math, None), (transforms.visit_math_block, None)
+    )
     app.connect("builder-inited", read_reference)
     app.connect("source-read", add_to_source)
     app.connect("doctree-resolved", links.resolve_links)

@@ -5,7 +5,6 @@ import os
 import pathlib
 import re
 
-from docs.site.programs import stripped
 from docs.site.tables import Problem
 
 MAX_LINES = 60  # of a difference
@@ -37,6 +36,12 @@ def markdown_files(root):
 def read_lines(path):
     """The lines of a UTF-8 file without line ends."""
     return path.read_text(encoding="utf-8-sig").split("\n")
+
+
+def stripped(lines):
+    """The lines without blank ones at either end."""
+    filled = [i for i, line in enumerate(lines) if line.strip()]
+    return lines[filled[0] : filled[-1] + 1] if filled else []
 
 
 def source(root, path):

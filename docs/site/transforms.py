@@ -1,15 +1,19 @@
 """What GitHub's Markdown becomes on the site, where MyST reads it otherwise: formulas, alerts,
 anchors, drawings, the parts of a step, and the links at the end of a page."""
 
+import html
 import pathlib
 import posixpath
 import re
 
+import latex2mathml.converter
 from docutils import nodes
 from sphinx.transforms import SphinxTransform
+from sphinx.util import logging
 
 from docs.site.links import OTHER_SITE, page_of
 
+LOG = logging.getLogger(__name__)
 SMALL = 440  # pixels
 WIDTH = re.compile(r'<svg\b[^>]* width="([\d.]+)(pt)?')
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]\s*")
@@ -102,3 +106,53 @@ def without_foot(document):
         and box[-1].next_node(nodes.reference)
     ):
         del box[-2:]
+
+
+# ---- Formulas: TeX as MathML by latex2mathml, with the spaces that TeX has.
+
+OPENING = r'<mo stretchy="false">(?:&#x00028;|\[|&#x0007B;)</mo>'
+NAMED = r"<m[io]>(max|min|gcd|ln|log|exp|tanh)</m[io]>"
+RULES = [
+    # \mathrel{+}= is one operator.
+    (r"<mo><mrow><mo>([^<]*)</mo></mrow></mo><mo>&#x0003D;</mo>", r"<mo>\1=</mo>"),
+    # Infinity, a partial derivative and a transpose are no operators.
+    (r"<mo>(&#x(?:0221E|02202|022A4);)</mo>", r"<mi>\1</mi>"),
+    # A minus behind an operator, or before anything else, is a sign.
+    (rf"(<(?:mrow|mtd[^>]*)>|<mo>[^<]*</mo>|{OPENING})<mo>&#x02212;</mo>",
+     r'\1<mo form="prefix">&#x02212;</mo>'),
+    # Between a function's name and its operand there is a space.
+    (rf"(?<!<msub>)(?<!<msup>)(?<!<munder>){NAMED}(?=<m(?:i|n|row|sub|sup|frac)>)",
+     r'<mi>\1</mi><mspace width="0.167em"/>'),
+    (NAMED, r"<mi>\1</mi>"),
+]  # fmt: skip
+
+
+def mathml(tex, display):
+    """(MathML, the command that became none or None). The TeX stays as what a reader without MathML
+    gets."""
+    # The converter knows align* but not the environment that GitHub wants.
+    known = re.sub(r"(begin|end)\{aligned\}", r"\1{align*}", tex)
+    made = latex2mathml.converter.convert(known, display=display)
+    unknown = re.search(r"<m[io][^>]*>(\\\w*|&(?:#x0*26;)?)<", made)
+    for pattern, new in RULES:
+        made = re.sub(pattern, new, made)
+    made = made.replace("<math ", f'<math alttext="{html.escape(tex)}" ', 1)
+    return made, unknown and unknown[1]
+
+
+def made_of(node, display):
+    """The formula of a node as MathML."""
+    made, unknown = mathml(node.astext(), display)
+    if unknown:
+        LOG.warning("the formula has '%s', which becomes no MathML", unknown, location=node)
+    return made
+
+
+def visit_math(self, node):
+    self.body.append(made_of(node, "inline"))
+    raise nodes.SkipNode
+
+
+def visit_math_block(self, node):
+    self.body.append(f'<div class="formula">{made_of(node, "block")}</div>\n')
+    raise nodes.SkipNode

@@ -1,4 +1,5 @@
-"""Tests of the site: the target docs on a small repository, and the packages that it needs."""
+"""Tests of the site: the target docs on a small repository, links, formulas, and the packages that
+the site needs."""
 
 import importlib.metadata
 import pathlib
@@ -9,7 +10,7 @@ import sys
 import unittest
 
 from common.testing.tree import ROOT, TreeTest
-from docs.site import navigation
+from docs.site import check_links, navigation, transforms
 
 CMAKE = """cmake_minimum_required(VERSION 3.22)
 project(fixture LANGUAGES NONE)
@@ -150,18 +151,6 @@ constexpr int old = 1;
 """
 
 
-class CodeFilter(TreeTest):
-    """cpp2dox.awk."""
-
-    def filtered(self, name, text):
-        command = ["awk", "-f", ROOT / "docs/site/cpp2dox.awk", self.write(name, text)]
-        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-
-    def test_marks_are_blanked(self):
-        text = "  //! [a]\n//!< [b]\nint x;  //! [c]\n//! [d] e\n//! [f] \n"
-        self.assertEqual(self.filtered("a.hpp", text), "\n//!< [b]\nint x;  //! [c]\n//! [d] e\n\n")
-
-
 CITATION = """title: A course
 abstract: >-
   All of it.
@@ -209,14 +198,7 @@ class Target(TreeTest):
                 "tests", "__pycache__", "results", "theory", "explorers", "*.md"
             ),
         )
-        for folder in (
-            "bench",
-            "classroom",
-            "data",
-            "drawing",
-            "flatten",
-            "testing",
-        ):  # that docs imports
+        for folder in ("bench", "classroom", "data", "drawing", "testing"):  # that docs imports
             for path in (ROOT / "common" / folder).glob("*.py"):
                 copy = self.root / "common" / folder / path.name
                 copy.parent.mkdir(parents=True, exist_ok=True)
@@ -331,16 +313,8 @@ class Target(TreeTest):
             self.assert_broken("01_a/2_second.md", "# 2.\n\n$`\\nosuch`$\n", "\\nosuch")
         self.write("01_a/2_second.md", SECOND)
         with self.subTest("an undocumented function"):
-            self.assert_broken(
-                "01_a/a.hpp",
-                HEADER.replace(
-                    "/// Halves a number.\n/// @param number any number\n"
-                    "/// @return half the number\n",
-                    "",
-                ),
-                "half",
-                "not documented",
-            )
+            bare = re.sub(r"/// Halves(.*\n///)+.*\n", "", HEADER)
+            self.assert_broken("01_a/a.hpp", bare, "half", "not documented")
         self.write("01_a/a.hpp", HEADER)
         with self.subTest("a description of a parameter that there is not"):
             self.assert_broken(
@@ -372,3 +346,76 @@ class Requirements(unittest.TestCase):
             found = re.search(r">=\s*(\d+)\.(\d+)", needed)
             least = tuple(map(int, found.groups())) if found else oldest
             self.assertLessEqual(least, oldest, name)
+
+
+class LinksTest(TreeTest):
+    def setUp(self):
+        super().setUp()
+        check_links.read.cache_clear()
+        self.write("lesson/README.md", "# Lesson\n\n## The *idea*\n\n## The idea\n")
+        self.write("lesson/a.cpp", "1\n2\n3\n")
+        self.write("img/a b.svg", "<svg/>")
+
+    def check(self, text, path="README.md"):
+        check_links.read.cache_clear()
+        self.write(path, text)
+        return self.run_main(check_links.main, "--root", self.root)
+
+    def test_what_resolves(self):
+        status, out, _ = self.check(
+            "# Front\n[a](lesson/README.md) [b](lesson/) [c](lesson#the-idea-1) [d](#front)\n"
+            "[e](/lesson/a.cpp) [f](lesson/a.cpp#L1-L3) ![g](img/a%20b.svg) ![h](<img/a b.svg>)\n"
+            "[i](https://example.org/none#x) [j](lesson/README.md?plain=1) `[k](none)`\n\n"
+            '<a id="here"></a><a href="#here">l</a>\n\n```\n[m](none)\n```\n'
+        )
+        self.assertEqual((status, out), (0, "2 pages, 11 links, 0 faults.\n"))
+
+    def test_what_does_not(self):
+        for target in (
+            "none.md",
+            "../other/x.md",
+            "#fronts",
+            "#Front",
+            "lesson#none",
+            "img#x",
+            "lesson/a.cpp#main",
+            "lesson/a.cpp#L4",
+            "lesson/a.cpp#L3-L2",
+        ):
+            status, out, _ = self.check(f"# Front\n\ntext [x]({target})\n")
+            self.assertEqual(status, 1, target)
+            self.assertIn(f"README.md:3: the link {target} ", out)
+
+    def test_links_of_deeper_pages_are_relative_to_them(self):
+        self.assertEqual(self.check("[a](../lesson/README.md) [b](../img)", "docs/deep.md")[0], 0)
+        self.assertEqual(self.check("[a](lesson/README.md)", "docs/deep.md")[0], 1)
+
+    def test_a_page_that_cannot_be_read(self):
+        status, out, _ = self.check(b"# \xff")
+        self.assertEqual(status, 1)
+        self.assertIn("README.md: ", out)
+
+
+class Formulas(unittest.TestCase):
+    def made(self, tex):
+        made, unknown = transforms.mathml(tex, "inline")
+        self.assertIsNone(unknown, tex)
+        return made.partition("<mrow>")[2]
+
+    def test_a_minus_without_an_operand_before_it_is_a_sign(self):
+        sign = '<mo form="prefix">&#x02212;</mo>'
+        for tex in (r"m = -\infty", "-x", r"e^{-\infty}", "[0, -1]", "(-a)"):
+            self.assertIn(sign, "<mrow>" + self.made(tex), tex)
+        for tex in ("a - b", "(a) - b", "x_1 - b"):
+            self.assertNotIn(sign, self.made(tex), tex)
+
+    def test_a_space_between_a_name_and_its_operand(self):
+        self.assertIn('<mi>ln</mi><mspace width="0.167em"/><mi>l</mi>', self.made(r"\ln l"))
+        for tex in (r"\max(a, b)", r"\max_j"):
+            self.assertNotIn("mspace", self.made(tex), tex)
+
+    def test_an_operator_and_equals_are_one(self):
+        self.assertIn("<mo>&#x0002B;=</mo>", self.made(r"a \mathrel{+}= b"))
+
+    def test_what_becomes_no_mathml_is_named(self):
+        self.assertEqual(transforms.mathml(r"\nosuch", "inline")[1], r"\nosuch")
