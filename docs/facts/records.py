@@ -44,15 +44,19 @@ class Points(dict):
     """Several values: {((field, value), ...): number}."""
 
 
+def head(name):
+    """What docs/results/NAME.json says of the machine and the code, with its rows."""
+    try:
+        return records.read(ROOT / "docs/results" / f"{name}.json")
+    except records.Problem as error:
+        raise Problem(f"{error}.") from error
+
+
 @functools.cache
 def rows(name):
     """The rows of docs/results/NAME.json, whatever program wrote it with the fields `type`, `D` and
     `causal`, and `ratio`: our speed over that of the fastest other implementation."""
-    try:
-        record = records.read(ROOT / "docs/results" / f"{name}.json")
-    except records.Problem as error:
-        raise Problem(f"{error}.") from error
-    found = [dict(row) for row in record["measurements"]]
+    found = [dict(row) for row in head(name)["measurements"]]
     for of in points_in([row for row in found if row.get("what") == "time"]):
         for backend, same_bits in ((OURS, False), (OURS_SAME_BITS, True)):
             if backend in of and (best := ratio(of, same_bits)):
