@@ -23,8 +23,7 @@ if __package__ != "05_flash_forward.interface":
 
 from common.bench import peers, points
 from common.bench.command import exit_with
-from common.bench.peers import CUDNN, FLASH_2, FLASH_3, FLASHINFER, HEADINGS, OURS
-from common.bench.pytorch import torch
+from common.bench.peers import CUDNN, FLASH_2, FLASH_3, FLASHINFER, HEADINGS, OURS, torch
 from common.bench.tables import headings_in, points_in, ratio
 from common.data import records
 

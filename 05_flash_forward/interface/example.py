@@ -23,9 +23,15 @@ if __package__ != "05_flash_forward.interface":
 from common.bench import peers
 from common.bench.checks import for_all_heads, largest, rms, visible
 from common.bench.command import exit_with
-from common.bench.peers import FIXED_ORDER, OURS
+from common.bench.peers import (
+    FIXED_ORDER,
+    OURS,
+    SDPBackend,
+    scaled_dot_product_attention,
+    sdpa_kernel,
+    torch,
+)
 from common.bench.program import Example, parser_of, run
-from common.bench.pytorch import SDPBackend, scaled_dot_product_attention, sdpa_kernel, torch
 
 from .flash_attention import Library
 

@@ -25,8 +25,7 @@ if __package__ != "05_flash_forward.interface":
 
 from common.bench import points
 from common.bench.command import exit_with
-from common.bench.peers import FLASH_3, HEADINGS, OURS
-from common.bench.pytorch import torch
+from common.bench.peers import FLASH_3, HEADINGS, OURS, torch
 
 from .flash_attention import Library
 

@@ -6,7 +6,7 @@ import os
 import unittest
 
 from common.bench.checks import for_all_heads, largest, visible
-from common.bench.pytorch import torch
+from common.bench.peers import torch
 
 if torch is not None:
     operators = importlib.import_module("05_flash_forward.interface.operators")

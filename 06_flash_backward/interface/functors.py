@@ -25,8 +25,7 @@ if __package__ != "06_flash_backward.interface":
 from common.bench import points
 from common.bench.checks import largest
 from common.bench.command import Failure, exit_with
-from common.bench.peers import OURS
-from common.bench.pytorch import torch
+from common.bench.peers import OURS, torch
 
 from .example import FACTOR, GRADIENTS, Libraries
 

@@ -26,8 +26,7 @@ if __package__ != "06_flash_backward.interface":
 from common.bench import points
 from common.bench.checks import largest
 from common.bench.command import Failure, exit_with
-from common.bench.peers import FLASH_3, HEADINGS, OURS
-from common.bench.pytorch import torch
+from common.bench.peers import FLASH_3, HEADINGS, OURS, torch
 from common.bench.tables import both, mask_of, points_in, ratio
 from common.data import records
 

@@ -6,7 +6,7 @@ import math
 import os
 import unittest
 
-from common.bench.pytorch import scaled_dot_product_attention, torch
+from common.bench.peers import scaled_dot_product_attention, torch
 
 if torch is not None:
     operators = importlib.import_module("06_flash_backward.interface.operators")

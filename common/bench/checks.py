@@ -2,9 +2,8 @@
 
 import math
 
-from common.bench.peers import BACKENDS
+from common.bench.peers import BACKENDS, torch
 from common.bench.problems import Problem, problems_to_check
-from common.bench.pytorch import torch
 from common.bench.tables import figures
 
 

@@ -10,8 +10,14 @@ import pathlib
 import site
 import warnings
 
-from common.bench.command import Failure
-from common.bench.pytorch import SDPBackend, scaled_dot_product_attention, sdpa_kernel, torch
+from common.bench.command import Failure  # before PyTorch, which takes long: see BEGAN
+
+try:
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.functional import scaled_dot_product_attention
+except ImportError:  # Python has no PyTorch
+    torch = SDPBackend = sdpa_kernel = scaled_dot_product_attention = None
 
 OURS = "this lesson"
 FLASH_2 = "FLASH_ATTENTION"

@@ -3,10 +3,9 @@
 from common.bench import peers
 from common.bench.checks import largest, rms
 from common.bench.command import Failure
-from common.bench.peers import HEADINGS, OURS
+from common.bench.peers import HEADINGS, OURS, torch
 from common.bench.problems import name_of
 from common.bench.program import begin, record_head, shared_parser
-from common.bench.pytorch import torch
 from common.bench.record import Record
 from common.bench.timing import clock_and_power, row_of_times, time_in_turn
 

@@ -3,8 +3,7 @@
 import typing
 
 from common.bench.command import Failure
-from common.bench.peers import BACKENDS
-from common.bench.pytorch import torch
+from common.bench.peers import BACKENDS, torch
 
 LENGTHS = [512 << i for i in range(6)]  # in 16 bits
 TOKENS = 16384  # of what is timed: batch * length
