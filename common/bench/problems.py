@@ -36,11 +36,8 @@ class Problem(typing.NamedTuple):
             x = torch.randn((batch, *order, columns), device=device).to(self.dtype)
             return x.transpose(1, 2) if self.length_first else x
 
-        return (
-            make(heads, length_q, head_dim),
-            make(self.kv_heads, self.length_k, head_dim),
-            make(self.kv_heads, self.length_k, self.head_dim_v or head_dim),
-        )
+        q, k = make(heads, length_q, head_dim), make(self.kv_heads, self.length_k, head_dim)
+        return q, k, make(self.kv_heads, self.length_k, self.head_dim_v or head_dim)
 
     def backends(self):
         """Those that can be asked: PyTorch's causal mask is another one when lengths differ, and
@@ -59,24 +56,12 @@ class Problem(typing.NamedTuple):
 
     def row(self, backend, largest_error, rms_error, **more):
         """For the record."""
-        batch, heads, length_q, head_dim = self.shape
-        return {
-            "what": "error",
-            "backend": backend,
-            **more,
-            "type": name_of(self.dtype),
-            "batch": batch,
-            "heads": heads,
-            "kv_heads": self.kv_heads,
-            "length_q": length_q,
-            "length_k": self.length_k,
-            "head_dim": head_dim,
-            "head_dim_v": self.head_dim_v or head_dim,
-            "first": self.first(),
-            "causal": self.causal,
-            "largest_error": largest_error,
-            "rms_error": rms_error,
-        }
+        sizes = dict(zip(("batch", "heads", "length_q", "head_dim"), self.shape))
+        sizes |= {"kv_heads": self.kv_heads, "length_k": self.length_k}
+        sizes["head_dim_v"] = self.head_dim_v or self.shape[3]
+        kind = {"type": name_of(self.dtype), "first": self.first(), "causal": self.causal}
+        errors = {"largest_error": largest_error, "rms_error": rms_error}
+        return {"what": "error", "backend": backend, **more, **kind, **sizes, **errors}
 
 
 def problems_to_check(small):

@@ -46,11 +46,8 @@ def shared_parser(doc):
     """The options of every program that calls a library on PyTorch's tensors."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--library", metavar="PATH", help="this lesson's library")
-    parser.add_argument(
-        "--flash-attention-3",
-        metavar="PATH",
-        help="FlashAttention-3's library for PyTorch, if it is not that of an installed package",
-    )
+    words = "FlashAttention-3's library for PyTorch, if it is not that of an installed package"
+    parser.add_argument("--flash-attention-3", metavar="PATH", help=words)
     words = "how often a call is timed at least (default 20)"
     parser.add_argument("--repeats", type=int, default=20, help=words)
     words = "how long the calls of a point are timed at least, in turn (default 2)"
@@ -65,17 +62,10 @@ def parser_of(doc):
     parser.add_argument("--table", metavar="FILE", help="print a record; needs no PyTorch")
     parser.add_argument("--check", action="store_true", help="errors against float64")
     parser.add_argument("--time", action="store_true", help="times beside others")
-    parser.add_argument(
-        "--points",
-        default="goals",
-        metavar="NAMES",
-        help=f"what is timed, with commas between: {', '.join([*SETS, *GROUPS])} (default goals)",
-    )
-    parser.add_argument(
-        "--flash-attention-4",
-        metavar="FOLDER",
-        help="where pip --target has installed FlashAttention-4, if not in Python's path",
-    )
+    words = f"what is timed, with commas between: {', '.join([*SETS, *GROUPS])} (default goals)"
+    parser.add_argument("--points", default="goals", metavar="NAMES", help=words)
+    words = "where pip --target has installed FlashAttention-4, if not in Python's path"
+    parser.add_argument("--flash-attention-4", metavar="FOLDER", help=words)
     return parser
 
 
