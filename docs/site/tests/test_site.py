@@ -122,17 +122,6 @@ int twice(int number);
 > [!WARNING]
 > Take care.
 
-## A step
-
-**Predict.**
-How many?
-
-<details><summary>Answer</summary>
-
-Three.
-
-</details>
-
 ---
 
 [Course](../README.md) · Next: [2. The second one](2_second.md)
@@ -167,19 +156,6 @@ SECOND = """# 2. The second one
 
 This is a still picture.
 <!-- /on the site -->
-
-**What limits it?**
-The memory.
-
-**Predict.**
-How fast is it?
-<details><summary>Answer</summary>
-
-Twice.
-
-</details>
-
-**More** is no part of a step.
 """
 EXPLORER = ("explorer.css", "explorer.js", "look.js", "look_data.js")
 
@@ -287,18 +263,12 @@ class Target(TreeTest):
             self.assertNotIn("a still picture", second)
             for name in EXPLORER:
                 self.assertTrue((self.html / "01_a" / name).is_file(), name)
-        with self.subTest("the parts of a step"):
-            self.assertRegex(second, r'<p class="part what-limits-it"><strong>What limits it\?')
-            self.assertNotIn('part">', second.split("More</strong>")[1])
         with self.subTest("an alert"):
             self.assertRegex(first, r'(?s)<div class="admonition warning">.*?Take care')
         with self.subTest("the reference has no tests, and marks of listings are no documentation"):
             self.assertIn("Doubles a number.", self.html_file("reference/namespacefa.html"))
             self.assertEqual(list(self.html.rglob("t_8hpp*")), [])
             self.assertNotIn("[twice]", self.html_file("reference/namespacefa.html"))
-        with self.subTest("nothing from the network"):
-            for page in (front, lesson, first, self.html_file("search.html")):
-                self.assertNotRegex(page, r'(?:src|href)="https?://[^"]*\.(?:js|css)')
         with self.subTest("the site stays when a build fails"):
             self.assert_broken("README.md", FRONT + "\n[x](none.md)\n", "leads to no file")
             self.assertEqual(self.html_file("index.html"), front)
