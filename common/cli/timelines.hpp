@@ -15,7 +15,6 @@
 #include "common/cli/table.hpp"
 #include "common/data/files.hpp"
 #include "common/lab/measured.hpp"
-#include "common/lab/operations.hpp"
 #include "common/lab/record.hpp"
 #include "common/lab/timeline.hpp"
 

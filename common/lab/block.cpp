@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "common/lab/errors.hpp"
+#include "common/lab/lab_thread.hpp"
 #include "common/lab/record.hpp"
 
 namespace fa::lab {

@@ -17,8 +17,6 @@
 #include "common/lab/lab_thread.hpp"
 #include "common/lab/mbarrier.hpp"
 #include "common/lab/progress.hpp"
-#include "common/lab/repetition.hpp"
-#include "common/lab/warp.hpp"
 #include "common/lab/wgmma.hpp"
 
 namespace fa::lab {

@@ -5,7 +5,7 @@
 
 #include "common/lab/address_space.hpp"
 #include "common/lab/engine.hpp"
-#include "common/lab/errors.hpp"
+#include "common/lab/lab_thread.hpp"
 
 namespace fa::lab {
 namespace {

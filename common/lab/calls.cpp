@@ -8,9 +8,9 @@
 
 #include "common/lab/async.hpp"
 #include "common/lab/block.hpp"
-#include "common/lab/errors.hpp"
+#include "common/lab/lab_thread.hpp"
 #include "common/lab/record.hpp"
-#include "common/lab/widen.hpp"
+#include "common/lab/wgmma.hpp"
 
 namespace fa::lab {
 namespace {

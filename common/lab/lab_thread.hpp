@@ -1,13 +1,20 @@
 /// @file
-/// A CUDA thread as the lab runs it: its fiber, what it waits for, what it has in flight.
+/// A CUDA thread as the lab runs it: its fiber, what it waits for, what it has in flight; and what
+/// the engine does about a mistake of it: a finding for the observer, or an exception that ends the
+/// launch.
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "common/lab/bulk_copy.hpp"
 #include "common/lab/fiber.hpp"
+#include "common/lab/observer.hpp"
 #include "common/lab/thread.hpp"
 
 namespace fa::lab {
@@ -91,5 +98,30 @@ void wake(Threads& threads, State waiting, Condition condition) {
     if (thread.state == waiting && condition(thread)) thread.state = State::kReady;
   }
 }
+
+/// "file:line".
+inline std::string text_of(const SourceLocation& location) {
+  return fmt::format("{}:{}", location.file, location.line);
+}
+
+/// Ends the launch.
+/// @throws std::runtime_error "file:line: message"
+template <class... Arguments>
+[[noreturn]] void fail(const SourceLocation& location, fmt::format_string<Arguments...> message,
+                       Arguments&&... arguments) {
+  throw std::runtime_error(text_of(location) + ": " +
+                           fmt::format(message, std::forward<Arguments>(arguments)...));
+}
+
+/// Reports a finding if there is an observer; see Observer::finds().
+inline void note_finding(const char* kind, const SourceLocation& location,
+                         const SourceLocation& other, const std::string& message) {
+  if (observer != nullptr) observer->finds(kind, location, other, message);
+}
+
+/// Reports a finding; ends the launch if there is no observer.
+/// @throws std::runtime_error
+void finding_or_fail(const char* kind, const SourceLocation& location, const SourceLocation& other,
+                     const std::string& message);
 
 }  // namespace fa::lab

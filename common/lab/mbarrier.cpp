@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "common/lab/errors.hpp"
+#include "common/lab/lab_thread.hpp"
 #include "common/lab/record.hpp"
 
 namespace fa::lab {

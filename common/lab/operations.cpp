@@ -1,11 +1,11 @@
-#include "common/lab/operations.hpp"
-
 #include <algorithm>
 #include <cstddef>
 #include <map>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "common/lab/record.hpp"
 
 namespace fa::lab {
 namespace {

@@ -1,5 +1,6 @@
 #include "common/lab/progress.hpp"
 
+#include <ctime>
 #include <thread>
 
 namespace fa::lab {
@@ -30,6 +31,57 @@ bool Progress::is_over(bool alone) {
     return true;
   }
   if (running > 1) std::this_thread::yield();
+  return false;
+}
+
+namespace {
+
+constexpr int kCompared = 64;
+
+std::chrono::nanoseconds processor_time() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+// A hash of what a thread has on its stack, and of another hash.
+__attribute__((no_sanitize("address"))) std::uint64_t hash(const LabThread& thread,
+                                                           std::uint64_t result = 0) {
+  const auto [begin, end] = thread.fiber.used_stack();
+  for (const std::uint64_t* word = begin; word < end; ++word) {
+    result = (result ^ *word) * 0x9e3779b97f4a7c15u;
+    result ^= result >> 29;
+  }
+  return result;
+}
+
+// The same of all threads that have not ended.
+std::uint64_t hash(const Threads& threads) {
+  std::uint64_t result = 0;
+  for (const LabThread& thread : threads) {
+    if (thread.state != State::kEnded) result = hash(thread, result);
+  }
+  return result;
+}
+
+}  // namespace
+
+bool Repetition::choose(const Threads& threads, const LabThread& yielded) {
+  chosen_ = &yielded;
+  left_ = kCompared;
+  stack_ = hash(yielded);
+  stacks_ = hash(threads);
+  return false;
+}
+
+bool Repetition::compare(const Threads& threads) {
+  const bool same = hash(*chosen_) == stack_ && hash(threads) == stacks_;
+  if (!same && --left_ > 0) return false;
+  chosen_ = nullptr;
+  const std::chrono::nanoseconds now = processor_time();
+  if (same && repeats_) return now - since_ >= longest_run.load();
+  repeats_ = same;
+  since_ = now;
   return false;
 }
 

@@ -1,12 +1,13 @@
 /// @file
 /// What the warps of a kernel do one after the other, recorded while the lab runs it: copies,
 /// barriers, wgmma, and the arithmetic between them. The lab has no clock: a record has an order
-/// and no times. operations.hpp says it in words.
+/// and no times.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "common/lab/thread.hpp"
@@ -130,6 +131,28 @@ inline void note_change(Step::Kind kind, std::int64_t bytes) {
 inline void note_look() {
   if (recorder != nullptr) record_step(*current, Step::Kind::kLook);
 }
+/// @}
+
+/// @name A record in words, without times: operations.cpp
+/// @{
+
+/// record() without the blocks that do not multiply: those of kernels before and after.
+std::vector<BlockRecord> record_matmuls(const std::function<void()>& work);
+
+/// The cycles that the matmuls of some blocks take, one block after the other on an SM, at the peak
+/// of its tensor cores: 4096 FLOPs a cycle in 16 bits (NVIDIA's white paper on the H100).
+double peak_cycles(const std::vector<BlockRecord>& blocks);
+
+/// The steps of blocks in words, a line for each. What a warp does several times in a row stands
+/// there once, below "4 times"; warps that do the same, and blocks that follow each other and do
+/// the same, stand there together. Of a warp that does most of what the first one of its warpgroup
+/// does only the difference is said.
+///
+/// An mbarrier has the name of what copies bring there most often ("K", "A, B"); or of what a
+/// warp that waited there copies next ("room for K"); or its number in the block.
+/// @param tensors names, by Step::tensor
+std::string operations_text(const std::vector<BlockRecord>& blocks,
+                            const std::vector<std::string>& tensors);
 /// @}
 
 }  // namespace fa::lab

@@ -123,14 +123,13 @@ def summary(results):
     return dict(sorted(kinds.items()))
 
 
-def table(record):
+def table(files):
     """The summary as a table."""
 
     def share(value):
         return "-" if value is None else f"{value:.2f}"
 
     cells = [("finding", "files with it", "found", "missed", "false alarms", "precision", "recall")]
-    files = record["measurements"]
     for kind, c in summary(files).items():
         counts = (c["found"] + c["missed"], c["found"], c["missed"], c["false"])
         cells.append((kind, *counts, share(c["precision"]), share(c["recall"])))
@@ -142,51 +141,8 @@ def table(record):
     return "\n".join(lines)
 
 
-def parser(name, description):
-    """What this program and common.lab.beside take."""
-    result = argparse.ArgumentParser(
-        prog=f"python3 -m {name}",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    result.add_argument("folder", type=pathlib.Path, nargs="?", help="the files")
-    result.add_argument("labels", type=pathlib.Path, nargs="?", help="what is wrong with them")
-    result.add_argument("--build", type=pathlib.Path, default=lab.ROOT / "build/learn",
-                        help="where `./learn lab` was built; without one build/learn")  # fmt: skip
-    result.add_argument("--json", type=pathlib.Path, help="write a record to this file")
-    result.add_argument("--table", type=pathlib.Path, help="print the table of a record")
-    return result
-
-
-def main(arguments, command, table, results_of):
-    """The main program of a suite. results_of(options, folder, labels, compiler) runs it; it
-    returns the head of a record, its rows, and whether all is well."""
-    options = command.parse_args(arguments)
-    if options.table:
-        print(table(records.read(options.table)))
-        return 0
-    if options.folder is None or options.labels is None:
-        command.error("a folder and its labels are needed")
-    with tempfile.TemporaryDirectory(prefix="lab-") as scratch:
-        try:
-            labels = read_labels(options.labels.read_text())
-            folder = with_edited_files(options.folder, scratch)
-            absent = [label.name for label in labels if not (folder / label.name).is_file()]
-            if absent:
-                raise BadLabels(f"there is no file {options.folder / absent[0]}")
-            compiler = Compiler(options.build.resolve(), lab.ROOT)
-        except (BadLabels, OSError, ValueError) as error:
-            print(f"{command.prog.split('.')[-1]}: {error}", file=sys.stderr)
-            return 2
-        head, rows, right = results_of(options, folder, labels, compiler)
-    if options.json:
-        options.json.write_text(records.text_of(head, rows))
-    print("\n" + table({**head, "measurements": rows}))
-    return 0 if right else 1
-
-
 def run_suite(options, folder, labels, compiler):
-    """Runs the files and prints a line for each."""
+    """Runs the files and prints a line for each. Returns rows for a record."""
     results = []
     with concurrent.futures.ThreadPoolExecutor(options.j) as pool:
         runs = pool.map(lambda label: run_file(compiler, folder, label, options), labels)
@@ -198,14 +154,48 @@ def run_suite(options, folder, labels, compiler):
             wrong = [f"{verdict} {kind}" for kind, verdict in found if verdict != "found"]
             text = ": ".join([label.name, *filter(None, [", ".join(wrong), error])])
             print(f"{'NO' if wrong or error else 'ok'}  {text}", flush=True)
-    right = all(f["error"] is None and all(v == "found" for _, v in f["verdicts"]) for f in results)
-    return {}, results, right
+    return results
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        prog="python3 -m common.lab.suite",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=pathlib.Path, nargs="?", help="the files")
+    parser.add_argument("labels", type=pathlib.Path, nargs="?", help="what is wrong with them")
+    parser.add_argument("--build", type=pathlib.Path, default=lab.ROOT / "build/learn",
+                        help="where `./learn lab` was built; without one build/learn")  # fmt: skip
+    parser.add_argument("--json", type=pathlib.Path, help="write a record to this file")
+    parser.add_argument("--table", type=pathlib.Path, help="print the table of a record")
+    parser.add_argument("--seconds", type=int, default=20, help="time limit for each file")
+    parser.add_argument("-j", type=int, default=os.cpu_count(), help="files at a time")
+    parser.add_argument("-I", dest="folders", action="append", default=[], type=pathlib.Path)
+    parser.add_argument("-D", dest="definitions", action="append", default=[])
+    options = parser.parse_args()
+    if options.table:
+        print(table(records.read(options.table)["measurements"]))
+        return 0
+    if options.folder is None or options.labels is None:
+        parser.error("a folder and its labels are needed")
+    with tempfile.TemporaryDirectory(prefix="lab-") as scratch:
+        try:
+            labels = read_labels(options.labels.read_text())
+            folder = with_edited_files(options.folder, scratch)
+            absent = [label.name for label in labels if not (folder / label.name).is_file()]
+            if absent:
+                raise BadLabels(f"there is no file {options.folder / absent[0]}")
+            compiler = Compiler(options.build.resolve(), lab.ROOT)
+        except (BadLabels, OSError, ValueError) as error:
+            print(f"suite: {error}", file=sys.stderr)
+            return 2
+        results = run_suite(options, folder, labels, compiler)
+    if options.json:
+        options.json.write_text(records.text_of({}, results))
+    print("\n" + table(results))
+    return any(f["error"] or any(v != "found" for _, v in f["verdicts"]) for f in results)
 
 
 if __name__ == "__main__":
-    options = parser("common.lab.suite", __doc__)
-    options.add_argument("--seconds", type=int, default=20, help="time limit for each file")
-    options.add_argument("-j", type=int, default=os.cpu_count(), help="files at a time")
-    options.add_argument("-I", dest="folders", action="append", default=[], type=pathlib.Path)
-    options.add_argument("-D", dest="definitions", action="append", default=[])
-    sys.exit(main(sys.argv[1:], options, table, run_suite))
+    sys.exit(main())

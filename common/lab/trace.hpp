@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/lab/coverage.hpp"
+#include "common/lab/program.hpp"
 
 namespace fa::lab {
 

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "common/lab/banks.hpp"
-#include "common/lab/coverage.hpp"
 #include "common/lab/engine.hpp"
+#include "common/lab/program.hpp"
 
 namespace fa::lab {
 

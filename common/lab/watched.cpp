@@ -1,8 +1,89 @@
 #include "common/lab/watched.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
+#include "common/lab/watch.hpp"
+
 namespace fa::lab {
+
+void Findings::add(const std::string& kind, std::uint32_t site, std::uint32_t other,
+                   const std::string& message, int distance) {
+  if (count(kind, site, other, message, distance)) return;
+  found_.push_back({kind, site, other, message, distance, 1, call_stack()});
+}
+
+void Findings::add(const std::string& kind, std::uint32_t site, std::uint32_t other,
+                   const std::string& message, int distance,
+                   const std::vector<std::uintptr_t>& stack) {
+  if (count(kind, site, other, message, distance)) return;
+  found_.push_back({kind, site, other, message, distance, 1, stack});
+}
+
+bool Findings::count(const std::string& kind, std::uint32_t site, std::uint32_t other,
+                     const std::string& message, int distance) {
+  for (Found& found : found_) {
+    if (found.kind != kind || found.site != site || found.other != other) continue;
+    ++found.count;
+    if (distance > found.distance) {
+      found.message = message;
+      found.distance = distance;
+    }
+    return true;
+  }
+  return false;
+}
+
+bool Findings::has(const std::string& kind, std::uint32_t site, std::uint32_t other) const {
+  return std::any_of(found_.begin(), found_.end(), [&](const Found& found) {
+    return found.kind == kind && found.site == site && found.other == other;
+  });
+}
+
+bool Findings::has(const std::string& kind, std::uint32_t other) const {
+  return std::any_of(found_.begin(), found_.end(), [&](const Found& found) {
+    return found.kind == kind && found.other == other;
+  });
+}
+
+std::vector<std::uintptr_t> Findings::codes() const {
+  std::vector<std::uintptr_t> result;
+  for (const Found& found : found_) {
+    result.insert(result.end(), found.stack.begin(), found.stack.end());
+  }
+  return result;
+}
+
+std::vector<Finding> Findings::report(const Sites& sites, const SourceLines& lines) const {
+  std::vector<Finding> findings;
+  std::vector<int> distances;
+  for (const Found& found : found_) {
+    const std::string at = sites.line(found.site);
+    const Finding finding{
+        found.kind,    at,         caller_of(lines, found.stack, at), sites.line(found.other),
+        found.message, found.count};
+    const auto same = std::find_if(findings.begin(), findings.end(), [&](const Finding& other) {
+      return other.kind == finding.kind &&
+             ((other.where == finding.where && other.other == finding.other) ||
+              (other.where == finding.other && other.other == finding.where));
+    });
+    if (same == findings.end()) {
+      findings.push_back(finding);
+      distances.push_back(found.distance);
+      continue;
+    }
+    same->count += finding.count;
+    int& distance = distances[static_cast<std::size_t>(same - findings.begin())];
+    if (found.distance > distance) {
+      const std::int64_t count = same->count;
+      *same = finding;
+      same->count = count;
+      distance = found.distance;
+    }
+  }
+  return findings;
+}
 
 void Watched::launch_begins(const Launch& launch, std::uint64_t stream) {
   cluster = static_cast<std::size_t>(launch.cluster);

@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "common/lab/bulk_copy.hpp"
-#include "common/lab/errors.hpp"
-#include "common/lab/widen.hpp"
+#include "common/lab/lab_thread.hpp"
 
 namespace fa::lab {
 namespace {

@@ -8,11 +8,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <list>
+#include <type_traits>
 #include <vector>
 
 #include "common/lab/thread.hpp"
+#include "common/tensor/dtype.hpp"
 
 namespace fa::lab {
 
@@ -86,5 +89,27 @@ class WgmmaQueue {
   std::list<Sums> sums_;
   std::uint32_t committed_ = 0, ended_ = 0;
 };
+
+/// For operands of tensor cores: converts n numbers of type T, half or bfloat16, of which the compiler computes several at once.
+template <class T, std::size_t n>
+void widen(const void* from, float (&to)[n]) {
+  std::uint16_t numbers[n];
+  std::memcpy(numbers, from, sizeof numbers);
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint32_t x = numbers[i];
+    std::uint32_t bits = x << 16;
+    if constexpr (std::is_same_v<T, half>) {
+      // Moved to its place in a float32, the exponent is too small by the difference of the biases.
+      const std::uint32_t moved = (x & 0x7fff) << 13;
+      float value;
+      std::memcpy(&value, &moved, sizeof value);
+      value *= 0x1p112f;
+      std::memcpy(&bits, &value, sizeof bits);
+      bits |= (x & 0x7c00) == 0x7c00 ? 0x7f800000 : 0;  // infinity and NaN
+      bits |= (x & 0x8000) << 16;
+    }
+    std::memcpy(to + i, &bits, sizeof bits);
+  }
+}
 
 }  // namespace fa::lab

@@ -45,6 +45,13 @@ struct Strided {
   }
 };
 
+// 1, 2, 3 ...
+std::vector<std::uint16_t> counted(std::int64_t count) {
+  std::vector<std::uint16_t> bits(static_cast<std::size_t>(count));
+  std::iota(bits.begin(), bits.end(), std::uint16_t{1});
+  return bits;
+}
+
 constexpr int kBoxRows = 16;
 
 // Where a box begins.
@@ -148,8 +155,7 @@ void check_stored_boxes() {
     CAPTURE(at.row);
     tensor.data.poison();
     launch(store_box<panel_bytes>, {{1}, {64}, Tile::bytes}, map, at);
-    auto expected = tensor.bits;
-    std::fill(expected.begin(), expected.end(), std::uint16_t{0xffff});
+    std::vector<std::uint16_t> expected(tensor.bits.size(), 0xffff);
     for (int i = 0; i < kBoxRows * Tile::cols; ++i) {
       const int row = at.row + i / Tile::cols, col = at.col + i % Tile::cols;
       if (!Strided::has(at.batch, at.head, row, col)) continue;
@@ -216,17 +222,27 @@ TEST_CASE("copies with a ragged map end where a sequence ends") {
   }
 }
 
-// A tile of two panels from one place to another.
+// A tile of two panels from one place to another, of a head of a tensor or of a matrix.
+template <bool of_matrix>
 __global__ void move_tile(const __grid_constant__ TensorMap from,
-                          const __grid_constant__ TensorMap to, int row, int head, int batch) {
+                          const __grid_constant__ TensorMap to, int row, int head_or_col,
+                          int batch) {
   auto& [tile, full] = *dynamic_shared<TwoPanels>();
   if (threadIdx.x != 0) return;
   full.init(1);
   fence_barrier_init();
   full.arrive_and_expect(TwoPanels::Tile::bytes);
-  load_tile(tile, from, full, row, head, batch, CacheHint::kEvictFirst);
+  if (of_matrix) {
+    load_tile(tile, from, full, row, head_or_col);
+  } else {
+    load_tile(tile, from, full, row, head_or_col, batch, CacheHint::kEvictFirst);
+  }
   full.wait(0);
-  store_tile(to, tile, row, head, batch);
+  if (of_matrix) {
+    store_tile(to, tile, row, head_or_col);
+  } else {
+    store_tile(to, tile, row, head_or_col, batch);
+  }
   bulk_commit();
   bulk_wait<0>();
 }
@@ -236,9 +252,9 @@ TEST_CASE("a tile of several panels is loaded and stored as a whole") {
   const Strided from;
   Strided to;
   to.data.poison();
-  launch(move_tile, {{1}, {32}, sizeof(TwoPanels)}, from.map(kBoxRows), to.map(kBoxRows), 30, 2, 1);
-  auto expected = to.bits;
-  std::fill(expected.begin(), expected.end(), std::uint16_t{0xffff});
+  launch(move_tile<false>, {{1}, {32}, sizeof(TwoPanels)}, from.map(kBoxRows), to.map(kBoxRows), 30,
+         2, 1);
+  std::vector<std::uint16_t> expected(to.bits.size(), 0xffff);
   for (int row = 30; row < Strided::rows; ++row) {
     for (int col = 0; col < Strided::cols; ++col) {
       const std::size_t at = Strided::offset(1, 2, row, col);
@@ -248,26 +264,11 @@ TEST_CASE("a tile of several panels is loaded and stored as a whole") {
   CHECK((bits_of<std::uint16_t>(to.data) == expected));
 }
 
-// The same of a matrix.
-__global__ void move_matrix_tile(const __grid_constant__ TensorMap from,
-                                 const __grid_constant__ TensorMap to, int row, int col) {
-  auto& [tile, full] = *dynamic_shared<TwoPanels>();
-  if (threadIdx.x != 0) return;
-  full.init(1);
-  fence_barrier_init();
-  full.arrive_and_expect(TwoPanels::Tile::bytes);
-  load_tile(tile, from, full, row, col);
-  full.wait(0);
-  store_tile(to, tile, row, col);
-  bulk_commit();
-  bulk_wait<0>();
-}
-
 TEST_CASE("load_tile() and store_tile() of a matrix take a row and a column") {
   FA_EACH_TEST;
   constexpr int rows = 37, cols = 200, ld = 208, row0 = 24, col0 = 72;
-  std::vector<std::uint16_t> bits(rows * ld), expected(bits.size(), 0xffff);
-  std::iota(bits.begin(), bits.end(), std::uint16_t{1});
+  const auto bits = counted(rows * ld);
+  std::vector<std::uint16_t> expected(bits.size(), 0xffff);
   for (std::size_t row = row0; row < rows; ++row) {
     for (std::size_t col = col0; col < cols; ++col) {
       expected[row * ld + col] = bits[row * ld + col];
@@ -275,11 +276,10 @@ TEST_CASE("load_tile() and store_tile() of a matrix take a row and a column") {
   }
   DeviceBuffer<half> from(rows * ld), to(rows * ld);
   from.upload(bits.data());
-  to.poison();
   const auto map = [](const DeviceBuffer<half>& buffer) {
     return tensor_map(buffer.data(), rows, cols, ld, kBoxRows);
   };
-  launch(move_matrix_tile, {{1}, {32}, sizeof(TwoPanels)}, map(from), map(to), row0, col0);
+  launch(move_tile<true>, {{1}, {32}, sizeof(TwoPanels)}, map(from), map(to), row0, col0, 0);
   CHECK((bits_of<std::uint16_t>(to) == expected));
 }
 
@@ -370,8 +370,7 @@ void check_pipeline() {
   for (const int tiles : {1, 2, 3, 7, 12}) {
     CAPTURE(tiles);
     const std::int64_t rows = 8 * tiles;
-    std::vector<std::uint16_t> bits(static_cast<std::size_t>(rows * 64));
-    std::iota(bits.begin(), bits.end(), std::uint16_t{1});
+    const auto bits = counted(rows * 64);
     DeviceBuffer<half> in(rows * 64);
     in.upload(bits.data());
     DeviceBuffer<std::uint16_t> out(rows * 64);
@@ -561,8 +560,7 @@ TEST_CASE("tma_load_multicast writes to both blocks of a cluster") {
   for (const int tiles : {1, 2, 3, 8}) {
     CAPTURE(tiles);
     const std::int64_t rows = 16 * tiles;
-    std::vector<std::uint16_t> bits(static_cast<std::size_t>(rows * 64));
-    std::iota(bits.begin(), bits.end(), std::uint16_t{1});
+    const auto bits = counted(rows * 64);
     DeviceBuffer<half> in(rows * 64);
     in.upload(bits.data());
     DeviceBuffer<std::uint16_t> out(2 * rows * 64);

@@ -9,7 +9,6 @@
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
 #include "common/gpu/tests/broken.cuh"
-#include "common/lab/tests/impatient.hpp"
 #include "common/lab/tests/reports.hpp"
 
 namespace fa::on_watched_lab {

@@ -15,7 +15,6 @@
 #include "common/gpu/launch.cuh"
 #include "common/gpu/tests/broken.cuh"
 #include "common/lab/tests/reports.hpp"
-#include "common/lab/trace.hpp"
 
 namespace fa::on_watched_lab {
 namespace {
@@ -46,43 +45,32 @@ __global__ void shared_at(float* out, std::int64_t offset) {
   out[threadIdx.x] = 1;
 }
 
-TEST_CASE("a store far from its buffer names the line, the buffer and the distance") {
+TEST_CASE("an access far from its memory names the line, the memory and the distance") {
+  const auto in = ones(5);
   DeviceBuffer<float> before(10), out(1000), after(10);
+  const auto check = [&](const char* mark, const std::string& what, auto work) {
+    std::string message;
+    check_only(failed(work, &message), "out of bounds", marked(mark), what);
+    CHECK(contains(message, marked(mark)));
+    CHECK(contains(message, what));
+  };
   // Up to the reach of an index of 32 bits.
   for (const std::int64_t offset : {5000LL, 100'000LL, -70'000LL, 2147483000LL, -2147483000LL}) {
-    std::string message;
-    const Report report = failed(
-        [&] {
-          launch(stores_at, {{1}, {32}}, out.data(), offset);
-        },
-        &message);
-    const std::string place = fmt::format("byte {} of a buffer of 4000 bytes", 4 * offset);
-    check_only(report, "out of bounds", marked("far store"), "writes 4 bytes at " + place);
-    CHECK(contains(message, marked("far store")));
-    CHECK(contains(message, place));
+    check("far store", fmt::format("writes 4 bytes at byte {} of a buffer of 4000", 4 * offset),
+          [&] {
+            launch(stores_at, {{1}, {32}}, out.data(), offset);
+          });
   }
-}
-
-TEST_CASE("a load far from its buffer is found, also in a kernel without shared memory") {
-  const auto in = ones(5);
-  DeviceBuffer<float> out(32);
-  for (const std::int64_t offset : {4096LL, 12'288LL, -1'000'000LL}) {
-    check_only(failed([&] {
-                 launch(loads_at, {{1}, {32}}, in.data(), out.data(), offset);
-               }),
-               "out of bounds", marked("far load"),
-               fmt::format("reads 4 bytes at byte {} of a buffer of 20 bytes", 4 * offset));
+  for (const std::int64_t offset : {4096LL, -1'000'000LL}) {
+    check("far load", fmt::format("reads 4 bytes at byte {} of a buffer of 20", 4 * offset), [&] {
+      launch(loads_at, {{1}, {32}}, in.data(), out.data(), offset);
+    });
   }
-}
-
-TEST_CASE("an index far outside of dynamic shared memory is found") {
-  DeviceBuffer<float> out(32);
   for (const std::int64_t offset : {100'000LL, -100'000LL}) {
-    check_only(failed([&] {
-                 launch(shared_at, {{1}, {32}, 256}, out.data(), offset);
-               }),
-               "out of bounds", marked("far shared"),
-               fmt::format("byte {} of the dynamic shared memory of 256 bytes", 4 * offset));
+    check("far shared", fmt::format("byte {} of the dynamic shared memory of 256", 4 * offset),
+          [&] {
+            launch(shared_at, {{1}, {32}, 256}, out.data(), offset);
+          });
   }
 }
 
@@ -136,12 +124,6 @@ TEST_CASE("findings before an error are in its message, in lines that programs p
   for (std::size_t at = 0; (at = message.find('\n', at)) != std::string::npos; ++at) {
     CHECK(message.compare(at, 3, "\n  ") == 0);
   }
-  CHECK(message_of<std::runtime_error>([] {
-          lab::trace({"stores_at", "", {}}, [] {
-            DeviceBuffer<float> out(32);
-            launch(stores_at, {{1}, {32}}, out.data(), std::int64_t{100'000});
-          });
-        }).find("1 finding:") != std::string::npos);
 }
 
 // ---------------------------------------------------------------- local memory
@@ -237,9 +219,6 @@ TEST_CASE("alignas() may stand behind __shared__") {
 
 // ---------------------------------------------------------------- copies by the library
 
-struct Triple {
-  float a, b, c;
-};
 struct Row {
   float values[24];
 };
@@ -305,9 +284,6 @@ __global__ void fills(float* out, int bytes) {
   __syncthreads();
   out[threadIdx.x] = tile[threadIdx.x];  // after memset
 }
-__global__ void copies_triples(const Triple* in, Triple* out) {
-  out[threadIdx.x] = in[threadIdx.x];  // a triple
-}
 
 TEST_CASE("what memset() has filled is written") {
   DeviceBuffer<float> out(32);
@@ -315,16 +291,6 @@ TEST_CASE("what memset() has filled is written") {
   check_clean(watched([&] { launch(fills<128>, {{1}, {32}}, out.data(), 0); }));
   const Report report = watched([&] { launch(fills<124>, {{1}, {32}}, out.data(), 0); });
   check_only(report, "unwritten", marked("after memset"), "thread 31 (warp 0, lane 31) reads");
-}
-
-TEST_CASE("a struct of 12 bytes is counted by its bytes") {
-  const Report report = watched([] {
-    DeviceBuffer<Triple> in(32), out(32);
-    in.zero();
-    launch(copies_triples, {{1}, {32}}, in.data(), out.data());
-  });
-  check_clean(report);
-  for (const bool write : {false, true}) CHECK(bytes_at(report, "a triple", write) == 12 * 32);
 }
 
 // ---------------------------------------------------------------- the same value
@@ -407,16 +373,6 @@ TEST_CASE("a shuffle from a lane that does not exist or has returned is found") 
   CHECK(got[0] == 16);
   CHECK(got[1] == -1);  // all bits are 1
   taken(half, 17, 16, &report);
-  check_clean(report);
-}
-
-TEST_CASE("votes are of the lanes that are there") {
-  const auto voted = [](int lane) {
-    return static_cast<int>(__ballot_sync(kAllLanes, lane % 2 == 0)) +
-           (__all_sync(kAllLanes, lane < 20) != 0 ? 1 << 20 : 0);
-  };
-  Report report;
-  CHECK(taken(voted, 32, 17, &report)[3] == 0x15555 + (1 << 20));
   check_clean(report);
 }
 

@@ -2,6 +2,7 @@
 // their end.
 #pragma once
 
+#include <chrono>
 #include <fstream>
 #include <functional>
 #include <sstream>
@@ -10,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include "common/lab/progress.hpp"
 #include "common/lab/watch.hpp"
 #include "common/testing/process.hpp"
 
@@ -43,6 +45,14 @@ inline int line_of(const std::string& path, const std::string& mark) {
 inline std::string place_of(const std::string& path, const std::string& mark) {
   return mark.empty() ? "" : path + ":" + std::to_string(line_of(path, mark));
 }
+
+// While it lives, the lab ends endless loops after a second.
+struct ImpatientLab {
+  ImpatientLab() { lab::longest_run = std::chrono::seconds(1); }
+  ~ImpatientLab() { lab::longest_run = lab::kLongestRun; }
+  ImpatientLab(const ImpatientLab&) = delete;
+  ImpatientLab& operator=(const ImpatientLab&) = delete;
+};
 
 // What is found in some work.
 inline lab::Report watched(const std::function<void()>& work) {

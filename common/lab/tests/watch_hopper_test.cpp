@@ -1,7 +1,6 @@
 // The watched lab and asynchronous operations: each broken kernel is found at its line, with a
 // message that says what is missing, and its right twin shows nothing.
 #include <algorithm>
-#include <set>
 #include <stdexcept>
 
 #include <doctest/doctest.h>
@@ -15,9 +14,12 @@ namespace fa::on_watched_lab {
 namespace {
 
 using lab::Report;
+using testing::check_clean;
+using testing::check_only;
 using testing::contains;
 using testing::in_one_line;
 using testing::place_of;
+using testing::watched;
 
 const std::string kThisFile = "common/lab/tests/watch_hopper_test.cpp";
 const std::string kBroken = "common/gpu/tests/";
@@ -34,7 +36,7 @@ struct Seen {
   std::string error;
   Report report;
 };
-Seen watched(const BrokenHopperKernel& kernel, bool broken) {
+Seen seen_of(const BrokenHopperKernel& kernel, bool broken) {
   Seen result;
   const lab::Watch watch;
   try {
@@ -49,11 +51,10 @@ Seen watched(const BrokenHopperKernel& kernel, bool broken) {
 TEST_CASE("each broken kernel for Hopper is found, its right twin is not") {
   for (const BrokenHopperKernel& kernel : broken_hopper_kernels()) {
     CAPTURE(kernel.name);
-    const Seen right = watched(kernel, false);
-    CAPTURE(right.report.text());
+    const Seen right = seen_of(kernel, false);
     CHECK(right.error == "");
-    CHECK(right.report.findings.empty());
-    const Seen seen = watched(kernel, true);
+    check_clean(right.report);
+    const Seen seen = seen_of(kernel, true);
     CAPTURE(seen.report.text());
     CAPTURE(seen.error);
     const std::string line = place_of(kBroken + kernel.file, kernel.line),
@@ -79,14 +80,6 @@ TEST_CASE("each broken kernel for Hopper is found, its right twin is not") {
   }
 }
 
-TEST_CASE("no two broken kernels have the same name") {
-  std::set<std::string> names;
-  for (const BrokenKernel& kernel : broken_kernels()) CHECK(names.insert(kernel.name).second);
-  for (const BrokenKernel& kernel : broken_hopper_kernels()) {
-    CHECK_MESSAGE(names.insert(kernel.name).second, kernel.name);
-  }
-}
-
 // out[0] = in[0], behind a wait for previous launches or not.
 template <bool waits>
 __global__ void copy_one(const float* in, float* out) {
@@ -98,19 +91,20 @@ TEST_CASE("in a chain of early launches each must wait, for the first one too") 
   // A plain launch, an early one that waits, and one more that reads buffer `from` and writes
   // buffer `to`.
   const auto findings = [](auto* kernel, bool early, std::size_t from, std::size_t to) {
-    const lab::Watch watch;
-    std::vector<DeviceBuffer<float>> buffers;
-    for (int i = 0; i < 4; ++i) {
-      buffers.emplace_back(1);
-      buffers.back().zero();
-    }
-    Launch sizes{{1}, {1}};
-    launch(copy_one<false>, sizes, buffers[0].data(), buffers[1].data());
-    sizes.with_pdl = true;
-    launch(copy_one<true>, sizes, buffers[1].data(), buffers[2].data());
-    sizes.with_pdl = early;
-    launch(kernel, sizes, buffers[from].data(), buffers[to].data());
-    return watch.report().findings.size();
+    const Report report = watched([&] {
+      std::vector<DeviceBuffer<float>> buffers;
+      for (int i = 0; i < 4; ++i) {
+        buffers.emplace_back(1);
+        buffers.back().zero();
+      }
+      Launch sizes{{1}, {1}};
+      launch(copy_one<false>, sizes, buffers[0].data(), buffers[1].data());
+      sizes.with_pdl = true;
+      launch(copy_one<true>, sizes, buffers[1].data(), buffers[2].data());
+      sizes.with_pdl = early;
+      launch(kernel, sizes, buffers[from].data(), buffers[to].data());
+    });
+    return report.findings.size();
   };
   for (const std::size_t from : {1, 2}) {
     CHECK(findings(copy_one<true>, true, from, 3) == 0);
@@ -121,47 +115,31 @@ TEST_CASE("in a chain of early launches each must wait, for the first one too") 
   CHECK(findings(copy_one<false>, true, 3, 0) == 1);  // it may still be read
 }
 
+// What a producer, a warp, does in its order. One arrival stands for all lanes of a warp: of the
+// others it orders only what precedes a __syncwarp().
+enum class Arrives { kAllAtLast, kAllAtFirst, kOneAtLast, kOneSynced };
+
 // A producer writes with ordinary stores, a consumer in another warp reads: only the barrier
 // between orders them.
-template <bool arrives_first>
+template <Arrives how>
 __global__ void ordered_by_an_mbarrier(float* out) {
   __shared__ float number[kWarp];
   __shared__ Mbarrier ready;
+  constexpr bool one = how == Arrives::kOneAtLast || how == Arrives::kOneSynced;
   const unsigned i = threadIdx.x, lane = i % kWarp;
   if (i == 0) {
-    ready.init(kWarp);
+    ready.init(one ? 1 : kWarp);
     fence_barrier_init();
   }
   __syncthreads();
   if (i < kWarp) {
-    if (arrives_first) ready.arrive();
+    if (how == Arrives::kAllAtFirst) ready.arrive();
     number[lane] = 1;
-    if (!arrives_first) ready.arrive();
+    if (how == Arrives::kOneSynced) __syncwarp();
+    if (how == Arrives::kAllAtLast || (one && lane == 0)) ready.arrive();
   } else {
     ready.wait(0);
-    out[lane] = number[(lane + 1) % kWarp];
-  }
-}
-
-// The same with one arrival, for all lanes of a warp: of the other lanes it orders only what
-// precedes a __syncwarp().
-template <bool synced>
-__global__ void ordered_by_one_lane(float* out) {
-  __shared__ float number[kWarp];
-  __shared__ Mbarrier ready;
-  const unsigned i = threadIdx.x, lane = i % kWarp;
-  if (i == 0) {
-    ready.init(1);
-    fence_barrier_init();
-  }
-  __syncthreads();
-  if (i < kWarp) {
-    number[lane] = 1;
-    if (synced) __syncwarp();
-    if (lane == 0) ready.arrive();
-  } else {
-    ready.wait(0);
-    out[lane] = number[(lane + 1) % kWarp];
+    out[lane] = number[(lane + 1) % kWarp];  // behind the mbarrier
   }
 }
 
@@ -175,52 +153,40 @@ __global__ void ordered_by_a_named_barrier(float* out) {
     named_barrier_arrive(barrier, all ? 96 : 64);
   } else {
     if (all || i < 2 * kWarp) named_barrier_wait(barrier, all ? 96 : 64);
-    out[i - kWarp] = number[(lane + 1) % kWarp];
+    out[i - kWarp] = number[(lane + 1) % kWarp];  // behind the named one
   }
 }
 
 Report with_out(void (*kernel)(float*), unsigned threads) {
-  const lab::Watch watch;
-  DeviceBuffer<float> out(threads - kWarp);
-  launch(kernel, {{1}, {threads}}, out.data());
-  return watch.report();
+  return watched([&] {
+    DeviceBuffer<float> out(threads - kWarp);
+    launch(kernel, {{1}, {threads}}, out.data());
+  });
 }
 
 TEST_CASE("a barrier orders what precedes each arrival, not what follows") {
-  for (const auto kernel : {ordered_by_an_mbarrier<false>, ordered_by_one_lane<true>}) {
-    const Report right = with_out(kernel, 64);
-    CAPTURE(right.text());
-    CHECK(right.findings.empty());
+  check_clean(with_out(ordered_by_an_mbarrier<Arrives::kAllAtLast>, 64));
+  check_clean(with_out(ordered_by_an_mbarrier<Arrives::kOneSynced>, 64));
+  check_clean(with_out(ordered_by_a_named_barrier<true>, 96));
+  // The advice differs.
+  const std::string advice = "an arrival at an mbarrier";
+  for (const auto kernel : {ordered_by_an_mbarrier<Arrives::kAllAtFirst>,
+                            ordered_by_an_mbarrier<Arrives::kOneAtLast>}) {
+    const Report report = with_out(kernel, 64);
+    check_only(report, "race", place_of(kThisFile, "behind the mbarrier"), advice);
   }
-  CHECK(with_out(ordered_by_a_named_barrier<true>, 96).findings.empty());
-  for (const Report& report :
-       {with_out(ordered_by_an_mbarrier<true>, 64), with_out(ordered_by_one_lane<false>, 64),
-        with_out(ordered_by_a_named_barrier<false>, 96)}) {
-    CAPTURE(report.text());
-    REQUIRE(report.findings.size() == 1);
-    CHECK(report.findings[0].kind == "race");
-  }
-}
-
-TEST_CASE("the advice for a race in a block with mbarriers is an arrival and a wait") {
-  const std::string advice = "an arrival at an mbarrier after the other line and a wait for it";
-  const Report with = with_out(ordered_by_an_mbarrier<true>, 64);
-  CAPTURE(with.text());
-  REQUIRE(with.findings.size() == 1);
-  CHECK(contains(with.findings[0].message, advice));
-  const Report without = with_out(ordered_by_a_named_barrier<false>, 96);
-  CAPTURE(without.text());
-  REQUIRE(without.findings.size() == 1);
-  CHECK(!contains(without.findings[0].message, advice));
+  const Report named = with_out(ordered_by_a_named_barrier<false>, 96);
+  check_only(named, "race", place_of(kThisFile, "behind the named one"), "");
+  CHECK(!contains(named.findings[0].message, advice));
 }
 
 TEST_CASE("a part of a block does not use the barrier of __syncthreads()") {
-  CHECK(with_out(ordered_by_a_named_barrier<true, 0>, 96).findings.empty());  // of all 96
+  check_clean(with_out(ordered_by_a_named_barrier<true, 0>, 96));  // of all 96
   const Report report = with_out(ordered_by_a_named_barrier<false, 0>, 96);
   CAPTURE(report.text());
   REQUIRE(!report.findings.empty());
   CHECK(report.findings[0].kind == "barrier");
-  CHECK(report.findings[0].message.find("__syncthreads() uses the same") != std::string::npos);
+  CHECK(contains(report.findings[0].message, "__syncthreads()"));
 }
 
 // Fills a tile by a function of another file, and has too little shared memory for it.
@@ -229,9 +195,9 @@ __global__ void fills_too_much() {
 }
 
 TEST_CASE("a finding in a shared function names the line that calls it") {
-  const lab::Watch watch;
-  launch(fills_too_much, {{1}, {kWarpgroup}, HopperTile::bytes - 64});
-  const Report report = watch.report();
+  const Report report = watched([] {
+    launch(fills_too_much, {{1}, {kWarpgroup}, HopperTile::bytes - 64});
+  });
   CAPTURE(report.text());
   REQUIRE(report.findings.size() == 1);
   const lab::Finding& finding = report.findings[0];
@@ -260,10 +226,10 @@ __global__ void __launch_bounds__(kWarpgroup) odd_operand(float* out) {
 }
 
 TEST_CASE("an operand of wgmma must be at a multiple of 16") {
-  const lab::Watch watch;
-  DeviceBuffer<float> out(kWarpgroup);
-  launch(odd_operand, {{1}, {kWarpgroup}, HopperTile::bytes}, out.data());
-  const Report report = watch.report();
+  const Report report = watched([] {
+    DeviceBuffer<float> out(kWarpgroup);
+    launch(odd_operand, {{1}, {kWarpgroup}, HopperTile::bytes}, out.data());
+  });
   CAPTURE(report.text());
   REQUIRE(report.findings.size() == 1);
   CHECK(report.findings[0].kind == "misaligned");
@@ -286,16 +252,20 @@ __global__ void one_box(const __grid_constant__ TensorMap map, int row) {
   bulk_wait<0>();
 }
 
-TEST_CASE("a copied box counts the sectors of its rows in the tensor") {
-  for (const int row : {0, 10, 30}) {
-    const lab::Watch watch;
+// Of a tensor in a buffer of 20 rows of 64 elements.
+Report box_report(std::int64_t rows, std::int64_t cols, int row) {
+  return watched([&] {
     DeviceBuffer<half> data(20 * 64);
     data.zero();
-    const TensorMap map = tensor_map(data.data(), {1, 1, 20, 40}, {0, 0, 64}, 16);
+    const TensorMap map = tensor_map(data.data(), {1, 1, rows, cols}, {0, 0, 64}, 16);
     launch(one_box, {{1}, {32}, 2048}, map, row);
-    const Report report = watch.report();
-    CAPTURE(report.text());
-    CHECK(report.findings.empty());
+  });
+}
+
+TEST_CASE("a copied box counts the sectors of its rows in the tensor") {
+  for (const int row : {0, 10, 30}) {
+    const Report report = box_report(20, 40, row);
+    check_clean(report);
     const int rows = row == 0 ? 16 : row == 10 ? 10 : 0;
     REQUIRE(report.traffic.size() == (rows > 0 ? 2 : 0));
     for (const lab::LineTraffic& line : report.traffic) {
@@ -309,12 +279,7 @@ TEST_CASE("a copied box counts the sectors of its rows in the tensor") {
 }
 
 TEST_CASE("a box that leaves its buffer is out of bounds") {
-  const lab::Watch watch;
-  DeviceBuffer<half> data(20 * 64);
-  data.zero();
-  const TensorMap map = tensor_map(data.data(), {1, 1, 21, 64}, {0, 0, 64}, 16);
-  launch(one_box, {{1}, {32}, 2048}, map, 10);
-  const Report report = watch.report();
+  const Report report = box_report(21, 64, 10);
   CAPTURE(report.text());
   REQUIRE(report.findings.size() == 2);
   CHECK(report.findings[0].kind == "out of bounds");
