@@ -239,7 +239,7 @@ void attention_of_the_input(cli::Program& program, bool causal) {
     return;
   }
   // Its o has the heads side by side: a view with the strides of that layout.
-  const auto layer = read_npy_as<double, 3>(model);
+  const auto layer = read_npy<double, 3>(model);
   const std::int64_t length = q.size(2), dim = v.size(3), width = layer.size(2);
   const View<const double, 4> o(layer.view().at(1).data(), {1, q.size(1), length, dim},
                                 {length * width, dim, width, 1});
@@ -255,8 +255,8 @@ naive::Linear<T> linear_of(const Tensor<T, 3>& projections, std::int64_t index) 
 
 template <class T>
 naive::MultiHeadForward<T> run_layer(const cli::Input& input) {
-  const auto layer = read_npy_as<T, 3>(input.directory / "layer.npy");
-  const auto projections = read_npy_as<T, 3>(input.directory / "projections.npy");
+  const auto layer = read_npy<T, 3>(input.directory / "layer.npy");
+  const auto projections = read_npy<T, 3>(input.directory / "projections.npy");
   const naive::MultiHeadWeights<T> weights{linear_of(projections, 0), linear_of(projections, 1),
                                            linear_of(projections, 2), linear_of(projections, 3)};
   return naive::multi_head_forward<T>(layer.view().narrow(0, 0, 1), weights, input.q.size(1));
@@ -270,7 +270,7 @@ void whole_layer(cli::Program& program) {
   }
   const auto layer = run_layer<double>(input);
   const auto single = run_layer<float>(input);
-  const auto model = read_npy_as<double, 3>(input.directory / "layer.npy");
+  const auto model = read_npy<double, 3>(input.directory / "layer.npy");
   const auto y = converted<double>(model.view().narrow(0, 2, 3));
   program.detail(fmt::format("x {} -> q, k, v, o {} -> y {}\n", to_string(y.shape()),
                              to_string(layer.q.shape()), to_string(layer.y.shape())));

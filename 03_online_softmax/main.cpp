@@ -15,7 +15,6 @@
 #include "03_online_softmax/steps.hpp"
 #include "03_online_softmax/tiled.hpp"
 #include "common/cli/program.hpp"
-#include "common/cli/progress.hpp"
 #include "common/cli/table.hpp"
 #include "common/data/files.hpp"
 #include "common/parallel/parallel_for.hpp"

@@ -10,12 +10,9 @@
 #include "04_tiled_matmul/src/backend.hpp"
 #include "04_tiled_matmul/src/sections.hpp"
 #include "04_tiled_matmul/src/trace.hpp"
-#include "common/cli/kernel_options.hpp"
-#include "common/cli/kernel_table.hpp"
+#include "common/cli/kernels.hpp"
 #include "common/cli/program.hpp"
-#include "common/cli/results.hpp"
 #include "common/cli/table.hpp"
-#include "kernel_lines.hpp"
 
 namespace {
 
@@ -140,7 +137,7 @@ void show_kernels(const Backend& used, const Backend& lab, const cli::KernelOpti
     }
     groups.push_back(std::move(launched));
   }
-  cli::show_kernel_tables(options, used, kLesson, kKernelLines, groups);
+  cli::show_kernel_tables(options, used, kLesson, groups);
 }
 
 // Launches kernels whose name contains --kernel once each, for a profiler, and prints a line of

@@ -7,7 +7,6 @@
 #include "05_flash_forward/src/sections.hpp"
 #include "common/attention/host/sections.hpp"
 #include "common/tensor/npy.hpp"
-#include "kernel_lines.hpp"
 
 namespace {
 
@@ -112,7 +111,7 @@ void add_sections(cli::Program& program, const Lesson<Backend>& lesson) {
 int main(int argc, char** argv) {
   cli::Program program("05_flash_forward",
                        "Lesson 05: the forward pass in one kernel, up to the hardware's limit.");
-  Lesson<Backend> lesson(program, flash::backends(), "05_flash_forward", "O and LSE", kKernelLines,
+  Lesson<Backend> lesson(program, flash::backends(), "05_flash_forward", "O and LSE",
                          flash::random_inputs, "sections time and kernels");
   add_sections(program, lesson);
   return program.run(argc, argv);

@@ -11,7 +11,7 @@
 
 #include "01_naive_attention/gradient_check.hpp"
 #include "common/check/acceptance.hpp"
-#include "common/cli/input.hpp"
+#include "common/cli/program.hpp"
 #include "common/cli/tests/good_input.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
@@ -177,7 +177,7 @@ TEST_CASE("a model's tensor that is not ours fails the check, exit 1") {
   };
   CHECK(section("output").status == 0);
   CHECK(section("layer").status == 0);
-  auto model = read_npy_as<float, 3>(path / "layer.npy");  // x, o and y
+  auto model = read_npy<float, 3>(path / "layer.npy");  // x, o and y
   model(1, 20, 30) += 1;
   write_npy(path / "layer.npy", model);
   CHECK(section("output").status == 1);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "04_tiled_matmul/src/backend.hpp"
-#include "common/cli/results.hpp"
+#include "common/cli/table.hpp"
 #include "common/cli/timelines.hpp"
 
 namespace fa::tiled {

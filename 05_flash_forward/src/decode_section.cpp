@@ -4,7 +4,7 @@
 
 #include "05_flash_forward/src/decode.hpp"
 #include "common/attention/host/timing.hpp"
-#include "common/cli/kernel_options.hpp"
+#include "common/cli/kernels.hpp"
 #include "common/cli/table.hpp"
 
 namespace fa::flash::decode {

@@ -7,7 +7,7 @@
 #include "06_flash_backward/ring/device_engine.cuh"
 #include "06_flash_backward/ring/forms.hpp"
 #include "06_flash_backward/ring/nccl_links.cuh"
-#include "common/cli/results.hpp"
+#include "common/cli/table.hpp"
 
 namespace fa::FA_TARGET {
 namespace {
@@ -275,7 +275,7 @@ void time_all(const Choice& choice) {
              s.heads, s.kv_heads, s.head_dim, device_properties().name,
              cli::table_of(rows, {"form", "mask", "pass", "gpus"}));
   if (!choice.json.empty()) {
-    cli::write_results(choice.json, device_properties(), choice.command, rows, choice.commit);
+    cli::Record({choice.json, choice.commit, true}, device_properties(), choice.command).add(rows);
   }
 }
 

@@ -5,7 +5,7 @@
 #include "06_flash_backward/src/backend.hpp"
 #include "06_flash_backward/src/functors.hpp"
 #include "06_flash_backward/src/sections.hpp"
-#include "common/cli/kernel_options.hpp"
+#include "common/cli/kernels.hpp"
 #include "common/cli/table.hpp"
 
 namespace fa::backward::functors {

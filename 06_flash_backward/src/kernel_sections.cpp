@@ -12,7 +12,6 @@
 #include "06_flash_backward/src/sections.hpp"
 #include "common/attention/host/sections.hpp"
 #include "common/tensor/npy.hpp"
-#include "kernel_lines.hpp"
 
 namespace fa::backward {
 namespace {
@@ -126,7 +125,7 @@ void add_kernels(cli::Program& program, const std::vector<Backend>& backends) {
   // Kept by the sections.
   const auto lesson =
       std::make_shared<Lesson<Backend>>(program, backends, "06_flash_backward", "dQ, dK and dV",
-                                        kKernelLines, random_inputs, "sections time and kernels");
+                                        random_inputs, "sections time and kernels");
   program.section("real", "Every kernel on the input", [lesson] { check_real(*lesson); });
   program.section("ragged", "Every kernel on hard small problems",
                   [lesson] { check_ragged<Checker>(*lesson); });

@@ -1,8 +1,9 @@
 #include "common/cli/program.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
-#include <limits>
+#include <fstream>
 #include <new>
 #include <stdexcept>
 #include <system_error>
@@ -13,9 +14,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "common/cli/results.hpp"
 #include "common/cli/table.hpp"
 #include "common/data/files.hpp"
+#include "common/tensor/npy.hpp"
 
 namespace fa::cli {
 
@@ -34,7 +35,49 @@ std::string printable_lines(const std::string& text) {
   return result + printable(text.substr(begin));
 }
 
+Tensor<float, 4> read_tensor(const std::filesystem::path& path) {
+  auto tensor = read_npy<float, 4>(path);
+  if (tensor.count() == 0) {
+    throw std::invalid_argument(fmt::format("{}: has shape {}; every size must be at least 1",
+                                            path.string(), to_string(tensor.shape())));
+  }
+  for_each_index(tensor.shape(), [&](const Shape<4>& index) {
+    const float value = tensor.view()[index];
+    if (std::isfinite(value)) return;
+    throw std::invalid_argument(
+        fmt::format("{}: element {} is {}; every element must be a finite float32", path.string(),
+                    to_string(index), value));
+  });
+  return tensor;
+}
+
 }  // namespace
+
+std::filesystem::path shipped_input() {
+  return FA_DATA_DIR;
+}
+
+Input read_input(const std::filesystem::path& directory) {
+  std::error_code error;
+  Input input;
+  input.directory = directory;
+  input.q = read_tensor(directory / "q.npy");
+  input.k = read_tensor(directory / "k.npy");
+  input.v = read_tensor(directory / "v.npy");
+  if (std::filesystem::exists(directory / "tokens.txt", error)) {
+    std::ifstream file(directory / "tokens.txt");
+    for (std::string line; std::getline(file, line);) {
+      if (!line.empty() && line.back() == '\r') line.pop_back();
+      input.tokens.push_back(printable(line));
+    }
+    if (static_cast<std::int64_t>(input.tokens.size()) != input.k.size(2)) {
+      throw std::invalid_argument(fmt::format("{}: has {} tokens, but k.npy has {} keys",
+                                              (directory / "tokens.txt").string(),
+                                              input.tokens.size(), input.k.size(2)));
+    }
+  }
+  return input;
+}
 
 struct Program::CommandLine {
   CLI::App app;
@@ -88,15 +131,22 @@ void Program::output(const std::string& name, std::string& file, const std::stri
   outputs_.emplace_back(name, &file);
 }
 
-void Program::check_outputs() const {
-  for (const auto& [name, file] : outputs_) {
-    if (file->empty() || *file == "-") continue;
+void Program::check_outputs() {
+  const auto check_output = [](const std::string& option, const std::filesystem::path& file) {
     try {
-      check_writable(*file);
+      check_writable(file);
     } catch (const std::runtime_error& error) {
-      throw std::runtime_error(fmt::format("{} {}", name, error.what()));
+      throw std::runtime_error(fmt::format("{} {}", option, error.what()));
     }
+  };
+  for (const auto& [name, file] : outputs_) {
+    if (!file->empty() && *file != "-") check_output(name, *file);
   }
+  if (save_name_.empty()) return;
+  save_ = save_name_;
+  std::error_code ignored;  // the check says what is wrong
+  std::filesystem::create_directories(*save_, ignored);
+  check_output("--save", *save_ / "o.npy");
 }
 
 void Program::has_kernels(std::optional<bool> gpu_available) {
@@ -138,7 +188,6 @@ int Program::parse_and_run(int argc, char** argv) {
                                         "CMake option -DFA_GPU=REQUIRED"
                                       : "there is no NVIDIA GPU here that this build can use"));
   }
-  make_save_directory();
   check_outputs();
   if (!only_section_.empty()) {
     if (std::count(apart_.begin(), apart_.end(), only_section_) > 0) go_on_as_apart(argv);
@@ -158,9 +207,6 @@ int Program::run(int argc, char** argv) {
   command_line_->app.footer(footer());
   try {
     return parse_and_run(argc, argv);
-  } catch (const PointsMissing& missing) {
-    cannot_do(missing.what());
-    return any_failed_ ? kCheckFailed : kPointsMissing;
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", command_line_->app.help());
     return kSuccess;
@@ -170,27 +216,9 @@ int Program::run(int argc, char** argv) {
     return cannot_do(fmt::format("{} (see --help)", error.what()));
   } catch (const std::bad_alloc&) {
     return cannot_do("out of memory");
-  } catch (const std::length_error&) {  // more than any memory could hold
-    return cannot_do("out of memory");
   } catch (const std::exception& error) {
     return cannot_do(error.what());
   }
-}
-
-void Program::make_save_directory() {
-  if (save_name_.empty()) return;
-  std::error_code error;
-  std::filesystem::create_directories(save_name_, error);
-  if (!std::filesystem::is_directory(save_name_, error)) {
-    throw std::invalid_argument(
-        fmt::format("--save {}: is not a directory and cannot be created", save_name_));
-  }
-  try {
-    check_folder_writable(save_name_);
-  } catch (const std::runtime_error& failure) {
-    throw std::runtime_error(fmt::format("--save {}", failure.what()));
-  }
-  save_ = save_name_;
 }
 
 void Program::go_on_as_apart(char** argv) const {
@@ -275,16 +303,14 @@ const Input& Program::input() {
 void Program::check(const Verdict& verdict) {
   report(verdict.accepted, verdict.report());
   const Distance& error = verdict.error;
-  const auto add = [&](const std::string& what, double figure, double limit) {
-    summarise(verdict.accepted, what, fmt::format("{:.2e}", figure), fmt::format("{:.2e}", limit));
-  };
-  if (error.invalid > 0) {
-    add(verdict.what, std::numeric_limits<double>::quiet_NaN(), verdict.allowed_max);
-  } else if (error.max_error <= verdict.allowed_max && !(error.rms_error <= verdict.allowed_rms)) {
-    add(verdict.what + " (rms)", error.rms_error, verdict.allowed_rms);
-  } else {
-    add(verdict.what, error.max_error, verdict.allowed_max);
-  }
+  const bool only_rms = error.invalid == 0 && error.max_error <= verdict.allowed_max &&
+                        !(error.rms_error <= verdict.allowed_rms);
+  const double figure = error.invalid > 0 ? std::nan("")
+                        : only_rms        ? error.rms_error
+                                          : error.max_error;
+  summarise(verdict.accepted, verdict.what + (only_rms ? " (rms)" : ""),
+            fmt::format("{:.2e}", figure),
+            fmt::format("{:.2e}", only_rms ? verdict.allowed_rms : verdict.allowed_max));
 }
 
 void Program::check(const std::string& what, double figure, double limit) {
@@ -310,6 +336,29 @@ void Program::summarise(bool passed, const std::string& what, const std::string&
   } catch (const std::runtime_error& failure) {
     throw std::runtime_error(fmt::format("--summary {}", failure.what()));
   }
+}
+
+Progress::Progress(std::string title, std::int64_t total, std::chrono::milliseconds delay)
+    : title_(std::move(title)),
+      total_(total),
+      terminal_(isatty(STDERR_FILENO) != 0),
+      next_report_(start_ + delay) {}
+
+Progress::~Progress() {
+  if (shown_ && terminal_) fmt::print(stderr, "\r\033[K");
+}
+
+void Progress::step() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto done = static_cast<double>(++done_), total = static_cast<double>(total_);
+  const auto now = Clock::now();
+  if (now < next_report_) return;
+  next_report_ = now + std::chrono::milliseconds(terminal_ ? 200 : 10000);
+  shown_ = true;
+  const double elapsed = std::chrono::duration<double>(now - start_).count();
+  fmt::print(stderr, "{}{}: {:.0f} %, about {:.0f} s left{}", terminal_ ? "\r" : "", title_,
+             100 * done / total, elapsed * (total - done) / done, terminal_ ? "\033[K" : "\n");
+  std::fflush(stderr);
 }
 
 }  // namespace fa::cli

@@ -1,11 +1,13 @@
 /// @file
-/// The base of every lesson's program: options, sections, checks, exit status.
+/// The base of every lesson's program: options, input, sections, checks, progress, exit status.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -13,7 +15,7 @@
 #include <vector>
 
 #include "common/check/acceptance.hpp"
-#include "common/cli/input.hpp"
+#include "common/tensor/tensor.hpp"
 
 namespace fa::cli {
 
@@ -23,8 +25,25 @@ inline constexpr int kSuccess = 0;
 inline constexpr int kCheckFailed = 1;
 /// Exit status of bad use and of errors: a bad file, something missing.
 inline constexpr int kCannotDo = 2;
-/// Exit status when a limit ended a measurement.
-inline constexpr int kPointsMissing = 3;
+
+/// The input of a lesson and the directory that it was read from.
+struct Input {
+  /// @{ Q is [batch, heads, length_q, head_dim], K and V are [batch, kv_heads, length_k, head_dim].
+  std::filesystem::path directory;
+  Tensor<float, 4> q, k, v;
+  /// @}
+  /// One per key from tokens.txt, as printable() shows it; empty without that file.
+  std::vector<std::string> tokens;
+};
+
+/// The directory of the shipped input: one attention layer applied to a real text (common/data).
+std::filesystem::path shipped_input();
+
+/// Reads q.npy, k.npy, v.npy and, where present, tokens.txt. Wider elements are rounded to float32,
+/// before anything is computed from them.
+/// @throws std::invalid_argument for a missing or malformed file, a rank other than 4, a size of 0,
+///   an element that is NaN or infinite, or a number of tokens that is not the number of keys
+Input read_input(const std::filesystem::path& directory);
 
 /// A lesson's program: named sections that run in order, or one of them alone (`--section NAME`,
 /// the form that the pages quote).
@@ -128,9 +147,8 @@ class Program {
     In shown;
   };
   std::string footer() const;
-  void check_outputs() const;
   int parse_and_run(int argc, char** argv);
-  void make_save_directory();
+  void check_outputs();
   int run_sections(const std::string& program);
   [[noreturn]] void go_on_as_apart(char** argv) const;
   void run_one_section();
@@ -152,6 +170,31 @@ class Program {
   bool any_failed_ = false, has_kernels_ = false, verbose_ = false, one_line_ = false;
   int passed_ = 0, failed_ = 0;        // checks of the section that takes one line
   std::optional<bool> gpu_available_;  // none: no code for GPUs
+};
+
+/// Counts finished steps and, after two seconds, prints the percentage done and the time left on
+/// standard error: on a terminal in one line, which the end clears; elsewhere a line every ten
+/// seconds. Several threads may call step() at once.
+class Progress {
+ public:
+  /// @param title what is being done, "attention over 65536 keys"
+  /// @param total number of steps, at least 1
+  /// @param delay how long to wait before the first line
+  Progress(std::string title, std::int64_t total,
+           std::chrono::milliseconds delay = std::chrono::seconds(2));
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  /// Counts one finished step.
+  void step();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string title_;
+  std::int64_t total_, done_ = 0;
+  bool terminal_, shown_ = false;
+  Clock::time_point start_ = Clock::now(), next_report_;
+  std::mutex mutex_;
 };
 
 }  // namespace fa::cli

@@ -1,13 +1,113 @@
 #include "common/cli/table.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <memory>
 #include <stdexcept>
-#include <utility>
+#include <system_error>
 
 #include <fmt/format.h>
 
+#include "common/data/files.hpp"
+
 namespace fa::cli {
+namespace {
+
+// The first line that a command prints, or "unknown".
+std::string first_line_of(const std::string& command) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(
+      popen((command + " 2>/dev/null").c_str(), "r"), pclose);
+  std::array<char, 200> line{};
+  if (!pipe || std::fgets(line.data(), line.size(), pipe.get()) == nullptr) {
+    return "unknown";
+  }
+  std::string text = line.data();
+  text.erase(text.find_last_not_of("\r\n") + 1);
+  return text.empty() ? "unknown" : text;
+}
+
+constexpr Column kMeasuredColumns[] = {{"N", "length", 0},
+                                       {"ms", "milliseconds", 3},
+                                       {"TFLOP/s", "tflops", 2},
+                                       {"GB/s", "gigabytes_per_second", 0},
+                                       {"% of peak", "percent_of_peak", 1},
+                                       {"% of cuBLAS", "percent_of_cublas", 1},
+                                       {"price", "deterministic_price", 2},
+                                       {"registers", "registers", 0},
+                                       {"shared, B", "shared_bytes", 0},
+                                       {"spilled, B", "spilled_bytes", 0},
+                                       {"blocks/SM", "blocks", 0},
+                                       {"% of warps", "percent_of_warps", 0},
+                                       {"waves", "waves", 2},
+                                       {"% masked", "percent_hidden", 0}};
+
+// The value of a field as a cell; empty when the row has no such field.
+std::string cell(const Measurement& row, const std::string& field, int digits) {
+  for (const auto& [name, value] : row) {
+    if (name != field) continue;
+    if (const auto* words = std::get_if<std::string>(&value)) return *words;
+    if (const auto* number = std::get_if<double>(&value)) {
+      return fmt::format("{:.{}f}", *number, digits);
+    }
+    return std::to_string(std::get<std::int64_t>(value));
+  }
+  return "";
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  return fmt::format("{:04}-{:02}-{:02}", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday);
+}
+
+// A measurement as JSON, in one line.
+std::string row_text(const Measurement& row) {
+  std::string text = "{";
+  for (const auto& [name, value] : row) {
+    text += fmt::format("{}\"{}\": ", text.size() == 1 ? "" : ", ", name);
+    if (const auto* words = std::get_if<std::string>(&value)) {
+      text += json_text(*words);
+    } else if (const auto* number = std::get_if<double>(&value)) {
+      text += fmt::format("{:.6g}", *number);
+    } else {
+      text += std::to_string(std::get<std::int64_t>(value));
+    }
+  }
+  return text + "}";
+}
+
+// What a record says of the machine and the code: a line for each field.
+std::string head_text(const DeviceProperties& device, const std::string& command,
+                      const std::string& commit) {
+  std::string text;
+  const auto field = [&](const char* name, const std::string& value) {
+    text += fmt::format("  \"{}\": {},\n", name, json_text(value));
+  };
+  field("gpu", device.name);
+  field("driver", first_line_of("nvidia-smi --query-gpu=driver_version --format=csv,noheader"));
+  field("toolkit", device.toolkit);
+  // Uncommitted changes show as -dirty.
+  field("commit", !commit.empty() ? commit
+                                  : first_line_of("git -C '" FA_ROOT_DIRECTORY
+                                                  "' describe --always --dirty --abbrev=12"));
+  field("date", today());
+  field("command", command);
+  return text;
+}
+
+// The line of a head with a field.
+std::string line_of(const std::string& head, const char* field) {
+  const std::size_t begin = head.find(fmt::format("  \"{}\": ", field));
+  return head.substr(begin, head.find('\n', begin) - begin);
+}
+
+}  // namespace
 
 std::size_t display_width(const std::string& text) {
   // Bytes 10xxxxxx continue a code point.
@@ -61,6 +161,99 @@ std::string Table::text() const {
   std::string result = line(headings_) + line(rules);
   for (const auto& row : rows_) result += line(row);
   return result;
+}
+
+void add_resources(Measurement& row, const KernelResources& takes) {
+  row.emplace_back("registers", std::int64_t{takes.registers});
+  row.emplace_back("shared_bytes", static_cast<std::int64_t>(takes.shared_bytes));
+  row.emplace_back("spilled_bytes", static_cast<std::int64_t>(takes.spilled_bytes));
+  row.emplace_back("blocks", std::int64_t{takes.blocks});
+  row.emplace_back("percent_of_warps", 100 * takes.occupancy);
+  row.emplace_back("threads", std::int64_t{takes.threads});
+  if (takes.stages > 0) {
+    row.emplace_back("stages", std::int64_t{takes.stages});
+  }
+}
+
+std::string table_of(const std::vector<Measurement>& rows, const std::vector<Column>& columns) {
+  std::vector<std::string> headings;
+  for (const Column& column : columns) headings.emplace_back(column.heading);
+  Table table(headings);
+  for (const Measurement& row : rows) {
+    std::vector<std::string> cells;
+    for (const Column& column : columns) {
+      const std::string text = cell(row, column.field, column.digits);
+      cells.push_back(text.empty() ? "-" : text);
+    }
+    table.add(cells);
+  }
+  return table.text();
+}
+
+std::string table_of(const std::vector<Measurement>& rows, const std::vector<std::string>& names) {
+  std::vector<Column> columns;
+  for (const std::string& name : names) columns.push_back({name.c_str(), name.c_str()});
+  std::copy_if(std::begin(kMeasuredColumns), std::end(kMeasuredColumns),
+               std::back_inserter(columns), [&](const Column& column) {
+                 return std::any_of(rows.begin(), rows.end(), [&](const Measurement& row) {
+                   return !cell(row, column.field, 0).empty();
+                 });
+               });
+  return table_of(rows, columns);
+}
+
+Record::Record(RecordOptions options, const DeviceProperties& device, const std::string& command)
+    : options_(std::move(options)) {
+  if (options_.results.empty()) return;
+  head_ = head_text(device, command, options_.commit);
+  std::error_code error;
+  if (options_.again || !std::filesystem::is_regular_file(options_.results, error)) return;
+  std::ifstream file(options_.results);
+  const auto refuse = [&](const std::string& why) {
+    throw std::runtime_error(
+        fmt::format("{} {}; --again writes it anew", printable(options_.results), why));
+  };
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  if (lines.empty()) return;
+  if (lines.front() != "{" || lines.back() != "}") refuse("is not a record");
+  for (const char* field : {"gpu", "toolkit", "commit", "command"}) {
+    const std::string own = line_of(head_, field);
+    if (std::find(lines.begin(), lines.end(), own) == lines.end()) {
+      refuse(fmt::format("does not have{}", own.substr(1, own.size() - 2)));
+    }
+  }
+  const std::string commit = line_of(head_, "commit");
+  if (commit.find("-dirty\"") != std::string::npos ||
+      commit.find("\"unknown\"") != std::string::npos) {
+    refuse("may be of other code: no commit is known");
+  }
+  for (std::string& line : lines) {
+    if (line.rfind("    {", 0) != 0) continue;
+    if (line.back() == ',') line.pop_back();
+    rows_.push_back(line.substr(4));
+  }
+}
+
+bool Record::lacks(const std::string& name, const Measurement& begin) const {
+  std::string text = row_text(begin);
+  text.back() = ',';
+  const bool there = std::any_of(rows_.begin(), rows_.end(),
+                                 [&](const std::string& row) { return row.rfind(text, 0) == 0; });
+  if (there) fmt::print("{}: recorded before\n", name);
+  return !there;
+}
+
+void Record::add(const std::vector<Measurement>& rows) {
+  for (const Measurement& row : rows) rows_.push_back(row_text(row));
+  if (options_.results.empty()) return;
+  std::string text = "{\n" + head_ + "  \"measurements\": [";
+  for (const std::string& row : rows_) text += (&row == rows_.data() ? "\n    " : ",\n    ") + row;
+  write_file(options_.results, text + "\n  ]\n}\n");
+}
+
+void Record::finish() const {
+  if (!options_.results.empty()) fmt::print("Recorded in {}\n", printable(options_.results));
 }
 
 }  // namespace fa::cli

@@ -1,10 +1,17 @@
 /// @file
-/// Tables for the terminal and for the pages.
+/// Tables for the terminal and for the pages, and records of measurements on a GPU:
+/// docs/results/*.json.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <filesystem>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
+
+#include "common/gpu/device.hpp"
 
 namespace fa::cli {
 
@@ -29,5 +36,59 @@ class Table {
 
 /// The width of a UTF-8 text on a terminal: one column per code point.
 std::size_t display_width(const std::string& text);
+
+/// One row of a record: names and values in order. The name tells the unit: "milliseconds".
+using Measurement =
+    std::vector<std::pair<std::string, std::variant<std::string, double, std::int64_t>>>;
+
+/// Adds the resources that a kernel uses: registers per thread, bytes of shared memory, spilled
+/// bytes, blocks per SM, occupancy, threads per block and, if it has any, pipeline stages.
+void add_resources(Measurement& row, const KernelResources& takes);
+
+/// A field of rows as a column of a table, with so many digits after the point.
+struct Column {
+  const char *heading, *field;
+  int digits = 0;
+};
+
+/// Measurements as a table, with "-" for a missing field.
+std::string table_of(const std::vector<Measurement>& rows, const std::vector<Column>& columns);
+
+/// Measurements as a table: the columns of `names`, then those of length, time, rate, percentages
+/// and resources that any row has.
+/// @param rows  with fields as in docs/results
+/// @param names fields that identify a row
+std::string table_of(const std::vector<Measurement>& rows, const std::vector<std::string>& names);
+
+/// What the options of records say.
+struct RecordOptions {
+  /// @{ The file to write, or empty; an empty `commit` asks git; `again`: measure again what the
+  /// file has.
+  std::string results, commit;
+  bool again = false;
+  /// @}
+};
+
+/// A record: the GPU, its driver, the toolkit, the commit, the date, the command, and the
+/// measurements. It is written after each point, so that a run that is cut leaves what it has
+/// measured, and goes on with a file of the same GPU, toolkit, commit and command.
+class Record {
+ public:
+  /// @param command the command line that repeats the measurement
+  /// @throws std::runtime_error when the file is something else, or cannot be read
+  Record(RecordOptions options, const DeviceProperties& device, const std::string& command);
+  /// Whether the point `name`, whose rows begin with these fields, is to be measured.
+  bool lacks(const std::string& name, const Measurement& begin) const;
+  /// Writes the file with more rows, completely or not at all.
+  /// @throws std::runtime_error when the file cannot be written
+  void add(const std::vector<Measurement>& rows);
+  /// Prints the name of the file.
+  void finish() const;
+
+ private:
+  RecordOptions options_;
+  std::string head_;
+  std::vector<std::string> rows_;
+};
 
 }  // namespace fa::cli

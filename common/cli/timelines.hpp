@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "common/cli/kernel_options.hpp"
+#include "common/cli/kernels.hpp"
 #include "common/cli/table.hpp"
 #include "common/data/files.hpp"
 #include "common/lab/measured.hpp"

@@ -299,23 +299,6 @@ function(fa_kernel_tests TARGET LABEL)
   endif()
 endfunction()
 
-# fa_kernel_lines(TARGET): writes kernel_lines.hpp, which says how many lines each file in kernels/
-# has, anew whenever one of them changes.
-function(fa_kernel_lines TARGET)
-  file(GLOB kernels CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/kernels/*.cuh")
-  set(script "${FA_ROOT}/common/cmake/KernelLines.cmake")
-  set(directory "${CMAKE_CURRENT_BINARY_DIR}/kernel_lines")
-  add_custom_command(OUTPUT "${directory}/kernel_lines.hpp"
-    COMMAND "${CMAKE_COMMAND}" "-DKERNELS=${CMAKE_CURRENT_SOURCE_DIR}/kernels"
-            "-DOUTPUT=${directory}/kernel_lines.hpp" -P "${script}"
-    DEPENDS ${kernels} "${script}" VERBATIM)
-  # A target of its own: as a source of the program it would wait for the program's libraries, and
-  # the program for it.
-  add_custom_target(${TARGET}_kernel_lines DEPENDS "${directory}/kernel_lines.hpp")
-  add_dependencies(${TARGET} ${TARGET}_kernel_lines)
-  target_include_directories(${TARGET} PRIVATE "${directory}")
-endfunction()
-
 # fa_interface(NAME LABEL [EXAMPLE argument...] [ENVIRONMENT NAME=value...]): the C interface in interface/NAME.cu as the
 # library NAME, for GPUs where kernels are compiled for those, else for the CPU, where the same
 # kernels run in the lab. The tests need the latter in any case: fa::NAME_on_lab. They are those in
@@ -396,8 +379,7 @@ endfunction()
 #   NAME     the directory, for example 03_online_softmax; the executable has the same name
 #   USES     earlier lessons this one builds on
 #   SOURCES  the lesson's library lessonNN; with none it is header-only
-#   PROGRAM  further sources of the executable beside main.cpp; where there are kernels/, they can
-#            include kernel_lines.hpp
+#   PROGRAM  further sources of the executable beside main.cpp
 #   TESTS    sources of the test executable lessonNN_tests
 #   LINK     further libraries
 #   APART_*  the same of lessonNN_apart and NAME_apart, which ./learn run does not need: see
@@ -451,7 +433,6 @@ function(fa_lesson NAME)
         set_target_properties(${target} PROPERTIES UNITY_BUILD ${FA_UNITY})
       endif()
     endforeach()
-    fa_kernel_lines(${NAME})
     set(cost 100)  # all steps in the watched lab
   endif()
   if(arg_TESTS AND BUILD_TESTING)

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <random>
 #include <stdexcept>
@@ -32,51 +33,22 @@ bool in_place(const fs::path& path) {
          path.lexically_normal().string().compare(0, 5, "/dev/") == 0;
 }
 
-// A new file beside the one that it replaces: removed unless it has become that one.
-class Partial {
- public:
-  // Errors name `asked`.
-  Partial(const fs::path& asked, const fs::path& folder) : asked_(asked) {
-    std::random_device random;
-    path_ = folder / fmt::format(".{:08x}{:08x}.partial", random(), random());
-    errno = 0;
-    file.open(path_, std::ios::binary);
-    if (file) return;
-    refuse_path(asked,
-                fmt::format("no file can be made in {}: {}",
-                            printable(folder.empty() ? "." : folder.string()), system_error()));
-  }
-  ~Partial() {
-    file.close();
-    std::error_code ignored;
-    fs::remove(path_, ignored);
-  }
-  Partial(const Partial&) = delete;
-  Partial& operator=(const Partial&) = delete;
-
-  void close() {
-    file.close();
-    if (!file) refuse_path(asked_, system_error());
-  }
-  void become(const fs::path& target) {
-    close();
-    std::error_code error;
-    const fs::file_status old = fs::status(target, error);
-    if (fs::exists(old)) fs::permissions(path_, old.permissions(), error);
-    fs::rename(path_, target, error);
-    if (error) refuse_path(asked_, error.message());
-  }
-  std::ofstream file;
-
- private:
-  fs::path asked_, path_;
-};
-
-// Writes a byte into a new file of a folder, to see whether there is room.
-void probe(const fs::path& asked, const fs::path& folder) {
-  Partial partial(asked, folder);
-  partial.file << '\n';
-  partial.close();
+// Writes a new file into a folder and has it used; it is removed unless that renames it. Errors
+// name `asked`.
+void with_new_file(const fs::path& asked, const fs::path& folder, std::string_view text,
+                   const std::function<std::error_code(const fs::path&)>& use) {
+  std::random_device random;
+  const fs::path path = folder / fmt::format(".{:08x}{:08x}.partial", random(), random());
+  errno = 0;
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  const std::string why = file ? "" : system_error();
+  const std::error_code error = file ? use(path) : std::error_code();
+  std::error_code ignored;
+  fs::remove(path, ignored);
+  if (!file) refuse_path(asked, why);
+  if (error) refuse_path(asked, error.message());
 }
 
 // The file that links lead to; refuses what cannot be replaced.
@@ -93,10 +65,10 @@ fs::path target_of(const fs::path& path) {
   return target;
 }
 
-void append(const fs::path& path, const std::function<void(std::ostream&)>& write) {
+void write_in_place(const fs::path& path, std::string_view text) {
   errno = 0;
   std::ofstream file(path, std::ios::binary | std::ios::app);
-  if (file) write(file);
+  file << text;
   file.close();
   if (!file) refuse_path(path, system_error());
 }
@@ -124,29 +96,27 @@ std::size_t harmless_bytes(std::string_view text) {
 
 }  // namespace
 
-void write_file(const fs::path& path, const std::function<void(std::ostream&)>& write) {
-  if (in_place(path)) return append(path, write);
-  const fs::path target = target_of(path);
-  Partial partial(path, target.parent_path());
-  write(partial.file);
-  partial.become(target);
-}
-
 void write_file(const fs::path& path, std::string_view text) {
-  write_file(path, [&](std::ostream& file) { file << text; });
+  if (in_place(path)) return write_in_place(path, text);
+  const fs::path target = target_of(path);
+  with_new_file(path, target.parent_path(), text, [&](const fs::path& written) {
+    std::error_code error;
+    const fs::file_status old = fs::status(target, error);
+    if (fs::exists(old)) fs::permissions(written, old.permissions(), error);
+    fs::rename(written, target, error);
+    return error;
+  });
 }
 
 void append_to_file(const fs::path& path, std::string_view line) {
-  append(path, [&](std::ostream& file) { file << line; });
+  write_in_place(path, line);
 }
 
 void check_writable(const fs::path& path) {
   const fs::path target = target_of(path);
-  if (!in_place(path)) probe(path, target.parent_path());
-}
-
-void check_folder_writable(const fs::path& folder) {
-  probe(folder, folder);
+  if (in_place(path)) return;
+  with_new_file(path, target.parent_path(), "\n",
+                [](const fs::path&) { return std::error_code(); });
 }
 
 std::string printable(std::string_view bytes) {

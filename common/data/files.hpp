@@ -4,32 +4,24 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
-#include <ostream>
 #include <string>
 #include <string_view>
 
 namespace fa {
 
-/// @{ Writes a new file beside the old one, then renames it, so that a reader never sees half a
-/// file and programs that write the same file do not interfere. Symbolic links are followed, and an
+/// Writes a new file beside the old one, then renames it, so that a reader never sees half a file
+/// and programs that write the same file do not interfere. Symbolic links are followed, and an
 /// existing file keeps its mode. Devices, FIFOs and /dev/stdout are written in place.
-/// @param write writes the bytes into the stream
 /// @throws std::runtime_error when the file cannot be written; no temporary file remains
-void write_file(const std::filesystem::path& path, const std::function<void(std::ostream&)>& write);
 void write_file(const std::filesystem::path& path, std::string_view text);
-/// @}
 
 /// Appends a line to a file, which is created if missing. Lines of several programs do not mix.
 /// @throws std::runtime_error when the file cannot be written
 void append_to_file(const std::filesystem::path& path, std::string_view line);
 
-/// @{ Checks, before long work, that write_file() could write a file, or a new file in a folder.
-/// Nothing is changed.
+/// Checks, before long work, that write_file() could write a file. Nothing is changed.
 /// @throws std::runtime_error when it cannot
 void check_writable(const std::filesystem::path& path);
-void check_folder_writable(const std::filesystem::path& folder);
-/// @}
 
 /// Text from a file made safe for a terminal: every byte of a control character, of a character
 /// that changes the line or the writing direction, and of invalid UTF-8 becomes four characters

@@ -25,9 +25,8 @@ LEFT_OUT = re.compile(r".*_lab\.hpp|fmt/.*")
 
 
 def lessons():
-    """Lessons whose steps can be written, by number."""
-    found = sorted(ROOT.glob("0*_*/src/one_problem.cuh"))
-    return {path.parts[-3][:2]: path.parts[-3] for path in found}
+    """Lessons whose steps can be written."""
+    return sorted(path.parts[-3] for path in ROOT.glob("0*_*/src/one_problem.cuh"))
 
 
 def steps(lesson):
@@ -35,21 +34,12 @@ def steps(lesson):
     return sorted(path.stem for path in (ROOT / lesson / "kernels").glob("[0-9]*.cuh"))
 
 
-def find_lesson(lesson):
-    """The full name of a lesson, given that or its number."""
-    for number, name in lessons().items():
-        if lesson in (name, number, number.lstrip("0")):
+def find(kind, wanted, names):
+    """The one of the names that is wanted, given that or its number."""
+    for name in names:
+        if wanted in (name, name[:2], name[:2].lstrip("0")):
             return name
-    raise LookupError(f"lesson '{lesson}' has no steps; allowed are {', '.join(lessons())}")
-
-
-def find_step(lesson, step):
-    """The full names of a lesson and a step, given those or their numbers."""
-    lesson = find_lesson(lesson)
-    for name in steps(lesson):
-        if step in (name, name[:2], name[:2].lstrip("0")):
-            return lesson, name
-    raise LookupError(f"{lesson} has no step '{step}'; allowed are {', '.join(steps(lesson))}")
+    raise LookupError(f"there is no {kind} '{wanted}'; allowed are {', '.join(names)}")
 
 
 def inlined(path, seen):
@@ -89,12 +79,11 @@ def main(arguments):
     parser.add_argument("--out", type=pathlib.Path, metavar="FILE", help="the file to write")
     given = parser.parse_args(arguments)
     try:
+        chosen = [find("lesson", given.lesson, lessons())] if given.lesson else lessons()
         if given.step is None:
-            for name in [given.lesson] if given.lesson else lessons():
-                lesson = find_lesson(name)
-                print(*(f"{lesson[:2]} {step}" for step in steps(lesson)), sep="\n")
+            print(*(f"{name[:2]} {step}" for name in chosen for step in steps(name)), sep="\n")
             return 0
-        lesson, step = find_step(given.lesson, given.step)
+        lesson, step = chosen[0], find("step", given.step, steps(chosen[0]))
         text = flatten(lesson, step)
         out = given.out or ROOT / "build" / "flatten" / lesson / f"{step}.cu"
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -33,8 +33,7 @@ struct Dtype {
   const char* name;
   std::uint64_t bytes;
 };
-constexpr Dtype kDtypes[] = {
-    {"f8", "float64", 8}, {"f4", "float32", 4}, {"f2", "float16", 2}, {"V2", "bfloat16", 2}};
+constexpr Dtype kDtypes[] = {{"f8", "float64", 8}, {"f4", "float32", 4}, {"f2", "float16", 2}};
 
 [[noreturn]] void refuse(const std::filesystem::path& path, const std::string& why) {
   throw std::invalid_argument(fmt::format("{}: {}", printable(path.string()), why));
@@ -55,11 +54,10 @@ std::string value_of(const std::filesystem::path& path, const std::string& heade
 
 const Dtype& parse_dtype(const std::filesystem::path& path, const std::string& value) {
   for (const Dtype& known : kDtypes) {
-    const std::string code = std::string(known.code) + "'";
-    if (value == "'<" + code || (value == "'|" + code && known.code[0] == 'V')) return known;
+    if (value == fmt::format("'<{}'", known.code)) return known;
   }
-  refuse(path, fmt::format("holds elements of type {}; allowed are little-endian float64, float32, "
-                           "float16 and bfloat16",
+  refuse(path, fmt::format("holds elements of type {}; allowed are little-endian float64, float32 "
+                           "and float16",
                            printable(value)));
 }
 
@@ -106,21 +104,19 @@ std::string read_header(const std::filesystem::path& path, std::istream& file) {
   return header;
 }
 
-// Reads elements of type Stored and rounds them to type T.
+// Reads elements of type Stored and rounds them to type T; false at the end of the file.
 template <class Stored, class T>
 bool read_elements(std::istream& file, View<T, 1> elements) {
-  if constexpr (std::is_same_v<Stored, T>) {
-    return read_bytes(file, elements.data(), sizeof(T) * elements.count());
-  } else {
-    Tensor<Stored, 1> stored(elements.shape());
-    const bool whole = read_elements<Stored, Stored>(file, stored.view());
-    copy(stored.view(), elements);
-    return whole;
-  }
+  Tensor<Stored, 1> stored(elements.shape());
+  const bool whole = read_bytes(file, stored.data(), sizeof(Stored) * stored.count());
+  copy(stored.view(), elements);
+  return whole;
 }
 
+}  // namespace
+
 template <class T, int Rank>
-Tensor<T, Rank> read(const std::filesystem::path& path, bool of_any_type) {
+Tensor<T, Rank> read_npy(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) refuse(path, "there is no such file");
   if (!std::filesystem::is_regular_file(path, error)) refuse(path, "is not a file");
@@ -128,9 +124,6 @@ Tensor<T, Rank> read(const std::filesystem::path& path, bool of_any_type) {
   if (!file) refuse(path, "cannot be opened for reading");
   const std::string header = read_header(path, file);
   const Dtype dtype = parse_dtype(path, value_of(path, header, "descr", '\''));
-  if (!of_any_type && dtype.name != std::string(FloatTraits<T>::name)) {
-    refuse(path, fmt::format("holds {}; {} is needed", dtype.name, FloatTraits<T>::name));
-  }
   if (value_of(path, header, "fortran_order", 'e') != "False") {
     refuse(path, "is stored column-major (fortran_order); save np.ascontiguousarray(x) instead");
   }
@@ -158,24 +151,11 @@ Tensor<T, Rank> read(const std::filesystem::path& path, bool of_any_type) {
   }
   Tensor<T, Rank> result(shape);
   const View<T, 1> elements(result.data(), {result.count()});
-  const bool whole = dtype.bytes == 8       ? read_elements<double>(file, elements)
-                     : dtype.bytes == 4     ? read_elements<float>(file, elements)
-                     : dtype.code[0] == 'f' ? read_elements<half>(file, elements)
-                                            : read_elements<bfloat16>(file, elements);
+  const bool whole = dtype.bytes == 8   ? read_elements<double>(file, elements)
+                     : dtype.bytes == 4 ? read_elements<float>(file, elements)
+                                        : read_elements<half>(file, elements);
   if (!whole) refuse(path, "could not be read to its end");
   return result;
-}
-
-}  // namespace
-
-template <class T, int Rank>
-Tensor<T, Rank> read_npy_as(const std::filesystem::path& path) {
-  return read<T, Rank>(path, true);
-}
-
-template <class T, int Rank>
-Tensor<T, Rank> read_npy(const std::filesystem::path& path) {
-  return read<T, Rank>(path, false);
 }
 
 template <class T, int Rank>
@@ -191,26 +171,20 @@ void write_npy(const std::filesystem::path& path, View<const T, Rank> view) {
   header.append((kAlignment - unpadded % kAlignment) % kAlignment, ' ');
   header.push_back('\n');
 
-  const char version_and_length[4] = {1, 0, static_cast<char>(header.size() & 0xff),
-                                      static_cast<char>(header.size() >> 8)};
+  std::string text(kMagic);
+  text += {1, 0, static_cast<char>(header.size() & 0xff), static_cast<char>(header.size() >> 8)};
+  text += header;
   const Tensor<T, Rank> packed = converted<T>(view);
-  write_file(path, [&](std::ostream& file) {
-    file.write(kMagic, kMagicBytes);
-    file.write(version_and_length, sizeof version_and_length);
-    file << header;
-    file.write(reinterpret_cast<const char*>(packed.data()),
-               static_cast<std::streamsize>(packed.count() * sizeof(T)));
-  });
+  text.append(reinterpret_cast<const char*>(packed.data()), packed.count() * sizeof(T));
+  write_file(path, text);
 }
 
-#define FA_NPY_FOR(T, RANK)                                                    \
-  template Tensor<T, RANK> read_npy<T, RANK>(const std::filesystem::path&);    \
-  template Tensor<T, RANK> read_npy_as<T, RANK>(const std::filesystem::path&); \
+#define FA_NPY_FOR(T, RANK)                                                 \
+  template Tensor<T, RANK> read_npy<T, RANK>(const std::filesystem::path&); \
   template void write_npy<T, RANK>(const std::filesystem::path&, View<const T, RANK>);
 #define FA_NPY_FOR_RANKS(T) FA_NPY_FOR(T, 1) FA_NPY_FOR(T, 2) FA_NPY_FOR(T, 3) FA_NPY_FOR(T, 4)
 FA_NPY_FOR_RANKS(double)
 FA_NPY_FOR_RANKS(float)
 FA_NPY_FOR_RANKS(half)
-FA_NPY_FOR_RANKS(bfloat16)
 
 }  // namespace fa

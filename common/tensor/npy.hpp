@@ -9,18 +9,12 @@
 
 namespace fa {
 
-/// Reads a file of element type T and `Rank` dimensions. T is double, float, half or bfloat16.
-/// NumPy has no bfloat16; such a file has the type `V2` (two opaque bytes), as the Python package
-/// ml_dtypes writes it.
+/// Reads a file of float64, float32 or float16 and `Rank` dimensions, and rounds its elements to
+/// type T: double, float or half.
 /// @throws std::invalid_argument when the file is missing, is not a `.npy` file, is truncated, or
 ///   holds another type or rank, big-endian elements or column-major order
 template <class T, int Rank>
 Tensor<T, Rank> read_npy(const std::filesystem::path& path);
-
-/// Reads a file of any of the four types and rounds its elements to type T.
-/// @throws std::invalid_argument as read_npy()
-template <class T, int Rank>
-Tensor<T, Rank> read_npy_as(const std::filesystem::path& path);
 
 /// Writes a view as a row-major, little-endian `.npy` file, version 1.0, completely or not at all.
 /// @throws std::runtime_error when the file cannot be written

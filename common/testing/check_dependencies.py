@@ -7,40 +7,47 @@ broken, 1 at least one is, 2 there is nothing to check.
 """
 
 import argparse
-import ast
 import pathlib
 import re
 import sys
 
-GPU, LAB, ATTENTION = "common/gpu", "common/lab", "common/attention"
-USES, LOST, ASKS, PATH = "a file that is found", "one that is not", "#if", "a change of sys.path"
-BACKEND = re.compile(r"\b(__CUDA\w*|__NVCC__|CUDART_VERSION|FA_(LAB|CUDA|GPU)\w*)\b")
-# Name, the statements that it is about, what it says, and whether it forbids `b` in the file `a`.
+SOURCE = re.compile(
+    r"(?!build|my_exercises/|\.).*(\.(cpp|hpp|h|cu|cuh|py)|/exercises/\w+/frame\.txt)"
+)
+USED = re.compile(  # what a line includes or imports
+    r'\s*#\s*include\s*["<](?P<file>[^">]+)|\s*(?:from|import) +(?P<module>[\w.]+)'
+    r'( +import +(?P<name>\w+))?|.*import_module\("(?P<named>[\w.]+)"'
+)
+MADE = re.compile(r"student/|steps/")  # the build writes these files
+GPU, LAB, ATTENTION = "common/gpu/", "common/lab/", "common/attention/"
+# Name, what it says, and whether it forbids the file `a` to use `b`.
 RULES = [
-    ("root", LOST, "an include begins at the repository's root", lambda a, b: True),
-    ("lesson", USES, "a lesson uses common and earlier lessons only",
-     lambda a, b: lesson(a) and not under(b, "common") and not 0 < lesson(b) <= lesson(a)),
-    ("common", USES, "common uses no lesson and nothing of docs",
-     lambda a, b: under(a, "common") and not under(b, "common")),
-    ("foundation", USES, "common/tensor and common/check use neither common/gpu nor common/lab",
-     lambda a, b: under(a, "common/tensor", "common/check") and under(b, GPU, LAB)),
-    ("surface", USES, "common/gpu uses common/lab only in its half for the lab, *_lab.hpp",
-     lambda a, b: under(a, GPU) and under(b, LAB) and not a.endswith("_lab.hpp")),
-    ("kernel", USES, "a kernel uses common/gpu, common/attention and its own lesson's kernels only",
-     lambda a, b: kernels(a) not in ("", kernels(b)) and not under(b, GPU, ATTENTION)),
-    ("step", USES, "a numbered kernel uses earlier numbers only",
+    ("lesson", "a lesson uses common and earlier lessons only",
+     lambda a, b: lesson(a) and not b.startswith("common/") and not 0 < lesson(b) <= lesson(a)),
+    ("common", "common uses no lesson and nothing of docs",
+     lambda a, b: a.startswith("common/") and not b.startswith("common/")),
+    ("foundation", "common/tensor and common/check use neither common/gpu nor common/lab",
+     lambda a, b: a.startswith(("common/tensor/", "common/check/")) and b.startswith((GPU, LAB))),
+    ("surface", "common/gpu uses common/lab only in its half for the lab, *_lab.hpp",
+     lambda a, b: a.startswith(GPU) and b.startswith(LAB) and not a.endswith("_lab.hpp")),
+    ("kernel", "a kernel uses common/gpu, common/attention and its own lesson's kernels only",
+     lambda a, b: kernels(a) not in ("", kernels(b)) and not b.startswith((GPU, ATTENTION))),
+    ("step", "a numbered kernel uses earlier numbers only",
      lambda a, b: kernels(a) == kernels(b) and 0 < step(a) <= step(b)),
-    ("backend", ASKS, "only common/gpu, tests and the classroom's lab ask which backend it is",
-     lambda a, b: not under(a, GPU) and "/tests/" not in a
-     and a != "common/classroom/launches.cpp" and BACKEND.search(b)),
-    # The test of optional packages hides modules by a path.
-    ("path", PATH, "Python modules are named from the repository's root",
-     lambda a, b: a != "common/testing/tests/optional_test.py"),
 ]  # fmt: skip
-
-
-def under(path, *folders):
-    return path.startswith(tuple(folder + "/" for folder in folders))
+# The same for the text of a line.
+LINES = [
+    ("root", "an include and an import begin at the repository's root",
+     lambda a, line: re.match(r"\s*from \.\.", line) if a.endswith(".py") else lost(line)),
+    ("backend", "only common/gpu, tests and the classroom's lab ask which backend it is",
+     lambda a, line: re.match(r"\s*#\s*(el)?if", line) and not a.startswith(GPU)
+     and "/tests/" not in a and a != "common/classroom/launches.cpp"
+     and re.search(r"\b(__CUDA\w*|__NVCC__|CUDART_VERSION|FA_(LAB|CUDA|GPU)\w*)\b", line)),
+    ("path", "Python programs run in the repository's root and change no path",
+     lambda a, line: a.endswith(".py") and "/testing/" not in a
+     and re.search(r"\bsys\.path\b|from sys import.*\bpath\b|[\"']PYTHONPATH", line)),
+]  # fmt: skip
+root = pathlib.Path()
 
 
 def lesson(path):
@@ -60,101 +67,50 @@ def step(path):
     return int(found[1]) if found else 0
 
 
-def source_files(root):
-    """The files to read, named from the root: C++, CUDA, Python, and what students begin with."""
-    for folder in sorted(root.iterdir()):
-        if not re.match(r"build(-|$)|my_exercises$|\.", folder.name):
-            for path in sorted(folder.rglob("*.*")):
-                name = path.relative_to(root).as_posix()
-                if re.search(r"\.(cpp|hpp|h|cu|cuh|py)$|/exercises/\w+/frame\.txt$", name):
-                    yield name
+def lost(line):
+    """Whether it includes a file that is not there, except for what the build writes."""
+    used = re.match(r'\s*#\s*include\s*"([^"]+)"', line)
+    return used and not MADE.match(used[1]) and not (root / used[1]).is_file()
 
 
-def read_cpp(root, name):
-    """Yields (line, kind of statement, text, file that is included or condition)."""
-    text = (root / name).read_text(encoding="utf-8")
-    line = first = ""
-    for number, part in enumerate(text.splitlines(), 1):
-        line, first = (line + part, first) if line else (part, number)
-        if line.endswith("\\"):
-            line = line[:-1] + " "
-            continue
-        used = re.match(r'\s*#\s*include\s*(["<])([^">]+)', line)
-        if used and (root / used[2]).is_file():
-            yield first, USES, f"includes {used[2]}", used[2]
-        # The build writes the files that are excepted here.
-        elif (
-            used and used[1] == '"' and not re.match(r"student/|steps/|kernel_lines\.hpp$", used[2])
-        ):
-            yield first, LOST, f"includes {used[2]}", used[2]
-        elif re.match(r"\s*#\s*(el)?if", line):
-            yield first, ASKS, " ".join(line.split()), line
-        line = ""
+def target(line):
+    """The file or folder of the repository that a line uses, or ""."""
+    used = USED.match(line)
+    if not used:
+        return ""
+    module = used["module"] or used["named"] or ""
+    modules = [name.replace(".", "/") for name in (f"{module}.{used['name']}", module)]
+    for name in [used["file"], *modules]:
+        if name and any((root / (name + end)).exists() for end in ("", ".py")):
+            return name if used["file"] else name + "/"
+    return ""
 
 
-def module_file(root, module):
-    """The file of a module, a folder of modules with "/" at its end, or "" for what is not ours."""
-    path = root.joinpath(*module.split("."))
-    for file in (path.with_name(path.name + ".py"), path / "__init__.py"):
-        if file.is_file():
-            return file.relative_to(root).as_posix()
-    return path.relative_to(root).as_posix() + "/" if path.is_dir() else ""
-
-
-def imported(root, name, node):
-    """Yields the files that the import `node` of the file `name` uses."""
-    if isinstance(node, ast.Import):
-        modules = [[alias.name] for alias in node.names]
-    elif isinstance(node, ast.ImportFrom):
-        package = name.split("/")[: -node.level] if node.level else []
-        base = ".".join(package + ([node.module] if node.module else []))
-        modules = [[f"{base}.{alias.name}", base] for alias in node.names]
-    elif isinstance(node, ast.Call) and ast.unparse(node.func) in (
-        "importlib.import_module", "import_module", "__import__"
-    ):  # fmt: skip
-        modules = [[a.value] for a in node.args[:1] if isinstance(a, ast.Constant)]
-    else:
-        return
-    beside = name.rpartition("/")[0].replace("/", ".")
-    for choices in modules:
-        files = [module_file(root, module) for module in choices]
-        files += [module_file(root, f"{beside}.{module}") for module in choices]
-        yield from [file for file in files if file][:1]
-
-
-def read_python(root, name):
-    """Yields (line, kind of statement, text, file that is imported)."""
-    for node in ast.walk(ast.parse((root / name).read_bytes(), name)):
-        for file in imported(root, name, node):
-            yield node.lineno, USES, f"imports {file}", file
-        changes = isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.path"
-        if isinstance(node, ast.ImportFrom) and node.module == "sys":
-            changes = "path" in [alias.name for alias in node.names]
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            changes = re.fullmatch("PYTHONPATH=?", node.value)
-        if changes:
-            yield node.lineno, PATH, "uses sys.path or PYTHONPATH", ""
-
-
-def check(root):
-    """Returns how many files were read, and a message for each place that breaks a rule."""
-    names, broken = list(source_files(root)), set()
-    for name in names:
-        read = read_python if name.endswith(".py") else read_cpp
-        for line, kind, text, what in read(root, name):
-            for order, (rule, about, says, forbids) in enumerate(RULES):
-                if kind == about and forbids(name, what):
-                    broken.add((order, name, line, f"{text}: {says} [{rule}]"))
-    return len(names), [f"{name}:{line}: {text}" for _, name, line, text in sorted(broken)]
+def check(name):
+    """A message for each line of a file that breaks a rule."""
+    lines = (root / name).read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
+        for rest in lines[number:]:
+            if not line.endswith("\\"):
+                break
+            line = line[:-1] + rest
+        used = target(line) if name.endswith(".py") or "include" in line else ""
+        broken = [rule for rule in RULES if used and rule[2](name, used)]
+        for rule, says, _ in broken + [rule for rule in LINES if rule[2](name, line)]:
+            yield f"{name}:{number}: {' '.join(line.split())}: {says} [{rule}]"
 
 
 def main(arguments):
+    global root
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", type=pathlib.Path, metavar="DIRECTORY",
                         default=pathlib.Path(__file__).resolve().parents[2])  # fmt: skip
-    files, broken = check(parser.parse_args(arguments).root.resolve())
-    print(*broken, f"{files} files, {len(broken)} forbidden dependencies", sep="\n")
-    return 2 if not files else 1 if broken else 0
+    root = parser.parse_args(arguments).root.resolve()
+    names = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.*"))]
+    names = [name for name in names if SOURCE.fullmatch(name)]
+    broken = [message for name in names for message in check(name)]
+    print(*broken, f"{len(names)} files, {len(broken)} forbidden dependencies", sep="\n")
+    return 2 if not names else 1 if broken else 0
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ it), 2 a list does not fit the code.
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,50 +23,32 @@ from pathlib import Path
 from common.data.changes import read_changes
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD_SECONDS, TEST_SECONDS = 600, 300
+BUILD_SECONDS, TEST_SECONDS = "600", "300"
+FAILED = re.compile(r"Test\s+#\d+: (.*?) \.+\**(?:Failed|Exception|Subprocess|Timeout)")
+ASSERTION = re.compile(
+    r"^\S*?([^/:\s]+/[^/:\s]+:\d+):\d+: error: (?:static assertion failed|static_assert|"
+    r"non-constant condition for static assertion)",
+    re.M,
+)
 
 
-def run(command, seconds, **options):
-    """As subprocess.run(), with what was printed until then when time is up; nothing that it began
-    goes on."""
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        **options,
-    )
-    try:
-        output, errors = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        return subprocess.CompletedProcess(command, 124, process.communicate()[0], "")
-    return subprocess.CompletedProcess(command, process.returncode, output, errors)
+def run(seconds, *command):
+    """What a command prints, and whether it succeeds; it and what it began ends when time is up."""
+    command = ["timeout", "--kill-after=1", seconds, *command]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.stdout, done.returncode == 0
 
 
-def failing_tests(build):
-    """Names of the ctest tests that fail."""
-    result = run(
-        ["ctest", "--test-dir", build, "-j", str(os.cpu_count()), "--timeout", "120"], TEST_SECONDS
-    )
-    return re.findall(
-        r"Test\s+#\d+: (.*?) \.+\**(?:Failed|Exception|Subprocess|Timeout)", result.stdout
-    )
-
-
-def failing_assertions(compilation):
-    """Where the static_asserts stand that stopped a compilation: they are tests as well."""
-    places = re.findall(
-        r"^(\S+:\d+):\d+: error: (?:static assertion failed|non-constant condition for static "
-        r"assertion"
-        r"|static_assert failed|static_assert expression is not an integral constant expression)",
-        compilation.stdout + compilation.stderr,
-        re.M,
-    )
-    return [
-        f"the compiler, at {'/'.join(place.split('/')[-2:])}" for place in dict.fromkeys(places)
-    ]
+def noticed(build):
+    """Compiles and runs the tests: the tests that fail, or the static_asserts that stopped the
+    compilation, which are tests as well; and whether it compiles."""
+    cores = str(os.cpu_count())
+    output, compiled = run(BUILD_SECONDS, "cmake", "--build", build, "-j", cores)
+    if not compiled:
+        places = dict.fromkeys(ASSERTION.findall(output))
+        return [f"the compiler, at {place}" for place in places], False
+    tests = ["ctest", "--test-dir", build, "-j", cores, "--timeout", "120"]
+    return FAILED.findall(run(TEST_SECONDS, *tests)[0]), True
 
 
 def fitting_mutants(lesson):
@@ -86,52 +67,34 @@ def test_mutants(lesson):
     with tempfile.TemporaryDirectory() as scratch:
         copy, build = Path(scratch) / "copy", str(Path(scratch) / "build")
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", "build", "build-*"))
-        configured = run(["cmake", "-S", str(copy / lesson), "-B", build], BUILD_SECONDS)
-        compile_all = ["cmake", "--build", build, "-j", str(os.cpu_count())]
-        if (
-            configured.returncode
-            or run(compile_all, BUILD_SECONDS).returncode
-            or failing_tests(build)
-        ):
+        run(BUILD_SECONDS, "cmake", "-S", str(copy / lesson), "-B", build)
+        if noticed(build) != ([], True):
             raise ValueError(f"{lesson}: does not build and pass as it is")
         for mutant in mutants:
             path = copy / mutant.mark
             source = path.read_text(encoding="utf-8")
             path.write_text(mutant.apply(source), encoding="utf-8")
-            compilation = run(compile_all, BUILD_SECONDS)
-            compiled = compilation.returncode == 0
-            caught = failing_tests(build) if compiled else failing_assertions(compilation)
+            caught, compiled = noticed(build)
             path.write_text(source, encoding="utf-8")
             survivors += not caught
             verdict = "caught by" if caught else "SURVIVES" if compiled else "DOES NOT COMPILE"
-            print(f"{lesson}: {mutant.what}: {verdict}")
-            for name in caught[:3]:
-                print(f"    {name}")
+            print(f"{lesson}: {mutant.what}: {verdict}", *caught[:3], sep="\n    ", flush=True)
             if len(caught) > 3:
                 print(f"    and {len(caught) - 3} more")
-            sys.stdout.flush()
     return survivors
 
 
 def main(lessons):
-    only_fit = lessons == ["--fit"]
-    if only_fit:
-        lessons = sorted(path.parents[1].name for path in ROOT.glob("*/tests/mutants.txt"))
-    if not lessons or any(
-        not (ROOT / lesson / "tests" / "mutants.txt").exists() for lesson in lessons
-    ):
-        print(
-            "usage: mutants.py --fit, or mutants.py LESSON..., each a directory with "
-            "tests/mutants.txt",
-            file=sys.stderr,
-        )
-        return 2
     try:
-        if only_fit:
-            print(f"{sum(len(fitting_mutants(lesson)) for lesson in lessons)} mutants fit the code")
+        if lessons == ["--fit"]:
+            lists = sorted(ROOT.glob("*/tests/mutants.txt"))
+            fitting = sum(len(fitting_mutants(path.parents[1].name)) for path in lists)
+            print(f"{fitting} mutants fit the code")
             return 0
+        if not lessons:
+            raise ValueError("takes lessons, or --fit")
         survivors = sum(test_mutants(lesson) for lesson in lessons)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         print(f"mutants.py: {error}", file=sys.stderr)
         return 2
     print(f"{survivors} mutants survive" if survivors else "every mutant is caught")

@@ -9,7 +9,7 @@
 #include "01_naive_attention/gradient_check.hpp"
 #include "06_flash_backward/src/sections.hpp"
 #include "06_flash_backward/src/training/training_check.hpp"
-#include "common/cli/progress.hpp"
+#include "common/cli/program.hpp"
 #include "common/cli/table.hpp"
 
 namespace fa::backward {

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "common/attention/host/step.hpp"
-#include "common/cli/kernel_options.hpp"
-#include "common/cli/kernel_table.hpp"
+#include "common/cli/kernels.hpp"
 
 namespace fa::attention {
 
@@ -29,13 +28,12 @@ struct Lesson {
 
   /// Adds the options of the sections, and the section that names the backend.
   Lesson(cli::Program& the_program, const std::vector<Backend>& all, std::string the_name,
-         std::string the_results, const cli::KernelLines& the_lines,
-         std::function<Given(const Problem&)> the_inputs, const std::string& recorded)
+         std::string the_results, std::function<Given(const Problem&)> the_inputs,
+         const std::string& recorded)
       : program(the_program),
         backends(the_program, all),
         name(std::move(the_name)),
         results(std::move(the_results)),
-        lines(the_lines),
         inputs_of(std::move(the_inputs)) {
     cli::add_kernel_options(program, options,
                             {"sections trace, time, kernels, timeline and once", recorded,
@@ -56,9 +54,8 @@ struct Lesson {
   cli::Program& program;
   cli::KernelBackends<Backend> backends;
   cli::KernelOptions options{};
-  std::string name;     ///< its folder
-  std::string results;  ///< what its kernels return: "O and LSE"
-  const cli::KernelLines& lines;
+  std::string name;                                ///< its folder
+  std::string results;                             ///< what its kernels return: "O and LSE"
   std::function<Given(const Problem&)> inputs_of;  ///< random inputs of a problem
 };
 

@@ -19,7 +19,7 @@
 #include "common/attention/host/ladder.hpp"
 #include "common/attention/host/timing.hpp"
 #include "common/attention/host/traces.hpp"
-#include "common/cli/kernel_table.hpp"
+#include "common/cli/kernels.hpp"
 #include "common/cli/table.hpp"
 
 namespace fa::attention {
@@ -230,7 +230,7 @@ void show_kernels(const Lesson& lesson) {
     if (head_dim > 128 && group.steps.empty()) continue;
     groups.push_back(std::move(group));
   }
-  cli::show_kernel_tables(lesson.options, used, lesson.name, lesson.lines, groups);
+  cli::show_kernel_tables(lesson.options, used, lesson.name, groups);
 }
 
 /// On a GPU only: how fast each step is, in groups of a type, a head dimension and a mask.

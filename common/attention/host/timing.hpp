@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/attention/host/step.hpp"
-#include "common/cli/results.hpp"
+#include "common/cli/table.hpp"
 
 namespace fa::attention {
 

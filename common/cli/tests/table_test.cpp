@@ -1,18 +1,14 @@
 // Tables and records of measurements, and the resources and options of kernels.
 #include "common/cli/table.hpp"
 
-#include <chrono>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "common/cli/kernel_options.hpp"
-#include "common/cli/kernel_table.hpp"
+#include "common/cli/kernels.hpp"
 #include "common/cli/program.hpp"
-#include "common/cli/results.hpp"
 #include "common/data/files.hpp"
 #include "common/testing/process.hpp"
 
@@ -56,14 +52,9 @@ TEST_CASE("a table counts characters, not bytes") {
         "x       22\n");
 }
 
-TEST_CASE("a table without rows has its headings") {
-  CHECK(Table({"a", "bcd"}).text() == "a  bcd\n-  ---\n");
-}
-
 TEST_CASE("a row that does not fit its table is refused") {
-  Table table({"a", "b"});
-  CHECK_THROWS_AS(table.add({"1"}), std::invalid_argument);
-  CHECK_THROWS_AS(table.add({"1", "2", "3"}), std::invalid_argument);
+  CHECK_THROWS_AS(Table({"a", "b"}).add({"1"}), std::invalid_argument);
+  CHECK(Table({"a", "bcd"}).text() == "a  bcd\n-  ---\n");
 }
 
 TEST_CASE("measurements are shown as a table and recorded as JSON") {
@@ -82,18 +73,16 @@ TEST_CASE("measurements are shown as a table and recorded as JSON") {
   DeviceProperties device;
   device.name = "A GPU";
   device.toolkit = "1.2";
-  cli::write_results(file, device, "prog --size 3", rows);
+  cli::Record({file.string(), "", true}, device, "prog --size 3").add(rows);
   const std::string text = testing::file_bytes(file);
+  CAPTURE(text);
   for (const char* part :
        {"\"gpu\": \"A GPU\"", "\"driver\": \"", "\"toolkit\": \"1.2\"", "\"commit\": \"",
         "\"date\": \"20", "\"command\": \"prog --size 3\"",
         "{\"kernel\": \"01 \\\"fast\\\"\", \"milliseconds\": 0.1234, ",
         "\"registers\": 128, \"shared_bytes\": 49152", "\"threads\": 384, \"stages\": 3"}) {
-    CAPTURE(text);
     CHECK(contains(text, part));
   }
-  CHECK_THROWS_AS(cli::write_results(directory.path() / "no" / "file", device, "prog", rows),
-                  std::runtime_error);
 }
 
 TEST_CASE("a record is written after each point, and the same command goes on") {
@@ -140,24 +129,10 @@ TEST_CASE("a record is written after each point, and the same command goes on") 
   CHECK(cli::Record(options, device, "prog -x").lacks("one", point("one")));
   options.again = false;
   options.commit = "abcdef0-dirty";
-  cli::write_results(file, device, "prog", {row("one", 1)}, options.commit);
+  cli::Record({file.string(), options.commit, true}, device, "prog").add({row("one", 1)});
   CHECK(contains(refusal("A GPU", options.commit, "prog"), "commit"));
   write_file(file, before.substr(0, before.size() / 2));
   CHECK(contains(refusal("A GPU", "abcdef0", "prog"), "record.json"));
-}
-
-TEST_CASE("a limit ends a measurement, and the points that are missing are named") {
-  cli::RecordOptions options;
-  options.limit = 1000000;
-  cli::Record record(options, {}, "prog");
-  CHECK(record.lacks("one", {{"group", std::string("one")}}));
-  CHECK_NOTHROW(record.finish());
-  options.limit = 1;
-  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
-  cli::Record late(options, {}, "prog");
-  CHECK_FALSE(late.lacks("one", {{"group", std::string("one")}}));
-  CHECK_FALSE(late.lacks("two", {{"group", std::string("two")}}));
-  CHECK(contains(message_of<cli::PointsMissing>([&] { late.finish(); }), "one; two"));
 }
 
 TEST_CASE("asked registers are listed by warpgroup, in order") {
@@ -167,7 +142,7 @@ TEST_CASE("asked registers are listed by warpgroup, in order") {
   CHECK(cli::asked_text({0, 0, 0, 0, 40, 40, 40, 40}) == "-, 40");
 }
 
-TEST_CASE("a row for each kernel of a step, with lines in the first and no unknown fields") {
+TEST_CASE("a row for each kernel of a step, without unknown fields") {
   cli::LaunchedStep lab{"02_two, padded", {}};
   lab.takes.resize(2);
   lab.takes[0].threads = 256;
@@ -176,20 +151,19 @@ TEST_CASE("a row for each kernel of a step, with lines in the first and no unkno
   lab.takes[1].stages = 3;
   lab.in_lab = lab.takes;
   lab.in_lab[1].asked_registers = {40, 40, 40, 40};
-  const cli::KernelLines lines{{"02_two", 7}, {"02_tw", 8}, {"03", 9}};
-  std::string table = cli::kernel_table(cli::kernel_rows({lab}, lines));
+  std::string table = cli::kernel_table(cli::kernel_rows({lab}));
   CAPTURE(table);
-  CHECK(contains(table, "\n02_two, padded         7      256          -       -           -  "));
-  CHECK(contains(table, "\n02_two, padded, 2      -       96       1000       3          40  "));
+  CHECK(contains(table, "\n02_two, padded         256          -       -           -  "));
+  CHECK(contains(table, "\n02_two, padded, 2       96       1000       3          40  "));
   // A GPU knows zeros; setmaxnreg comes from the lab, if that launched the same kernels.
   cli::LaunchedStep gpu{"99_new", {{64, 0, 0, 8, 0.5, 128, 0}}};
   gpu.in_lab.resize(1);
   gpu.in_lab[0].asked_registers = {24, 24, 24, 24};
-  table = cli::kernel_table(cli::kernel_rows({gpu}, lines));
+  table = cli::kernel_table(cli::kernel_rows({gpu}));
   CAPTURE(table);
-  CHECK(contains(table, "\n99_new      -      128          0       -          24         64"));
+  CHECK(contains(table, "\n99_new      128          0       -          24         64"));
   gpu.in_lab.resize(2);
-  CHECK_FALSE(contains(cli::kernel_table(cli::kernel_rows({gpu}, lines)), "24"));
+  CHECK_FALSE(contains(cli::kernel_table(cli::kernel_rows({gpu})), "24"));
 }
 
 TEST_CASE("resources of kernels on a GPU are recorded, group by group") {
@@ -201,26 +175,16 @@ TEST_CASE("resources of kernels on a GPU are recorded, group by group") {
   BackendBase gpu;
   gpu.kind = "gpu";
   gpu.properties.name = "A GPU";
-  cli::show_kernel_tables(options, gpu, "04_x", {{"01_one", 5}},
+  cli::show_kernel_tables(options, gpu, "04_x",
                           {{"empty", {}}, {"D 64", {{"01_one", {{64, 7, 0, 8, 0.5, 128, 2}}}}}});
   const std::string text = testing::file_bytes(file);
   CAPTURE(text);
+  CHECK(contains(text, "\"command\": \"04_x --device gpu --section kernels --kernel one\""));
   CHECK(contains(text,
-                 "\"command\": \"04_x --device gpu --section kernels "
-                 "--kernel one\""));
-  CHECK(contains(text,
-                 "\"measurements\": [\n    {\"group\": \"D 64\", "
-                 "\"title\": \"D 64\", \"kernel\": \"01_one\", "
-                 "\"lines\": 5, \"threads\": 128, \"shared_bytes\": 7, "
-                 "\"stages\": 2, \"registers\": 64, "));
-}
-
-TEST_CASE("resources in the lab are not recorded") {
-  KernelOptions options;
-  options.results = "file";
-  BackendBase lab;
-  lab.kind = "lab";
-  CHECK_THROWS_AS(cli::show_kernel_tables(options, lab, "04_x", {}, {}), std::invalid_argument);
+                 "{\"group\": \"D 64\", \"title\": \"D 64\", \"kernel\": \"01_one\", "
+                 "\"threads\": 128, \"shared_bytes\": 7, \"stages\": 2, "));
+  gpu.kind = "lab";
+  CHECK_THROWS_AS(cli::show_kernel_tables(options, gpu, "04_x", {}), std::invalid_argument);
 }
 
 TEST_CASE("peaks are known for the compute capabilities of the course") {

@@ -1,4 +1,4 @@
-// Files of NumPy. Those in npy_fixtures.txt, a name and bytes in each line, were written by NumPy and
+// Files of NumPy. Those in npy_fixtures.txt, a name and bytes in each line, were written by NumPy
 // PyTorch (by npy_fixtures.py, beside it until commit 4c7b1771). Their element i, in row-major order,
 // is (i - 2) * 0.75.
 #include "common/tensor/npy.hpp"
@@ -117,14 +117,10 @@ void check_round_trip(Tensor<T, Rank> tensor) {
 
 }  // namespace
 
-TEST_CASE("the four types are read and written byte for byte as NumPy does") {
+TEST_CASE("three types and ranks 1 to 4 are read and written byte for byte as NumPy does") {
   check_fixture<double, 2>("float64_rank2", {2, 3});
   check_fixture<float, 2>("float32_rank2", {2, 3});
   check_fixture<half, 2>("float16_rank2", {2, 3});
-  check_fixture<bfloat16, 2>("bfloat16_rank2", {2, 3});
-}
-
-TEST_CASE("ranks 1 to 4 are read and written byte for byte as NumPy does") {
   check_fixture<float, 1>("float32_rank1", {5});
   check_fixture<float, 2>("float32_empty", {0, 3});
   check_fixture<float, 3>("float32_rank3", {2, 1, 3});
@@ -139,21 +135,11 @@ TEST_CASE("versions 2 and 3 of the format are read") {
   }
 }
 
-TEST_CASE("arrays from PyTorch are read as they are") {
-  const auto wanted = fixture_tensor<float, 2>({2, 3});
-  CHECK(same_bytes(read_npy<float, 2>(fixture("torch_float32")), wanted));
-  const auto transposed = read_npy<float, 2>(fixture("torch_transposed"));
-  REQUIRE(transposed.shape() == Shape<2>{3, 2});
-  for (int i = 0; i < 3; ++i) {
-    for (int j = 0; j < 2; ++j) CHECK(transposed(i, j) == wanted(j, i));
-  }
-}
-
 TEST_CASE("what was written is read back bit for bit") {
   check_round_trip(normal_tensor<double, 1>({7}, 1));
   check_round_trip(normal_tensor<float, 2>({3, 4}, 2));
   check_round_trip(normal_tensor<half, 3>({2, 3, 4}, 3));
-  check_round_trip(normal_tensor<bfloat16, 4>({2, 3, 4, 5}, 4));
+  check_round_trip(normal_tensor<float, 4>({2, 3, 4, 5}, 4));
 }
 
 TEST_CASE("a strided view is written as its elements in row-major order") {
@@ -168,22 +154,21 @@ TEST_CASE("a strided view is written as its elements in row-major order") {
   CHECK(back(1, 2, 0, 3) == tensor(1, 1, 2, 3));
 }
 
-TEST_CASE("read_npy_as rounds what it finds to the type that is wanted") {
+TEST_CASE("read_npy rounds what it finds to the type that is wanted") {
   const auto wanted = fixture_tensor<float, 2>({2, 3});
-  for (const char* name : {"float64_rank2", "float32_rank2", "float16_rank2", "bfloat16_rank2"}) {
-    CHECK(same_bytes(read_npy_as<float, 2>(fixture(name)), wanted));
+  for (const char* name : {"float64_rank2", "float32_rank2", "float16_rank2"}) {
+    CHECK(same_bytes(read_npy<float, 2>(fixture(name)), wanted));
   }
   const TemporaryDirectory directory;
   const auto wide = normal_tensor<double, 1>({50}, 6);
   write_npy(directory.path() / "x.npy", wide);
-  CHECK(same_bytes(read_npy_as<half, 1>(directory.path() / "x.npy"), converted<half>(wide)));
+  CHECK(same_bytes(read_npy<half, 1>(directory.path() / "x.npy"), converted<half>(wide)));
 }
 
 TEST_CASE("files that cannot be read are refused by name, with what they hold") {
   // Name, and a part of the reason.
   const std::pair<const char*, const char*> cases[] = {
-      {"float64_rank2", "float64"},
-      {"bfloat16_rank2", "bfloat16"},
+      {"refused_bfloat16", "V2"},
       {"float32_rank0", "0 dimensions"},
       {"float32_rank1", "1 dimensions"},
       {"float32_rank3", "[2, 1, 3]"},
@@ -194,7 +179,7 @@ TEST_CASE("files that cannot be read are refused by name, with what they hold") 
       {"refused_structured", "type"},
       {"refused_big_endian", ">f4"},
       {"refused_fortran_order", "fortran_order"},
-      {"refused_torch_transposed_view", "ascontiguousarray"}};
+      {"refused_fortran_order", "ascontiguousarray"}};
   for (const auto& [name, part] : cases) {
     CAPTURE(name);
     const std::string why = refusal_of(file_bytes(fixture(name)));
@@ -208,8 +193,8 @@ TEST_CASE("headers that NumPy does not write are refused") {
   };
   REQUIRE(refusal(header_text("'<f4'", "False", "(2, 3)")) == "");
   REQUIRE(refusal("{'shape': (2, 3), 'fortran_order': False, 'descr': '<f4'}") == "");
-  for (const char* descr : {"'f4'", "'?f4'", "'|f4'", "'4'", "''", "'<f44'", "None"}) {
-    CHECK(contains(refusal(header_text(descr, "False", "(2, 3)")), "float16 and bfloat16"));
+  for (const char* descr : {"'f4'", "'|f4'", "'4'", "''", "'<f44'", "None"}) {
+    CHECK(contains(refusal(header_text(descr, "False", "(2, 3)")), "float16"));
   }
   for (const char* shape : {"2", "[2, 3]", "(2, 3", "(2, -3)", "(2.0, 3)", "(a, b)", "(2, (3,))",
                             "(99999999999999999999, 3)"}) {
@@ -262,7 +247,7 @@ TEST_CASE("a damaged file is read or refused but never more than that") {
   const auto try_bytes = [&](const std::string& bytes) {
     std::ofstream(path, std::ios::binary) << bytes;
     try {  // another exception than std::invalid_argument fails the test
-      const auto tensor = read_npy_as<double, 2>(path);
+      const auto tensor = read_npy<double, 2>(path);
       ++read;
       // No more elements than the file has bytes for.
       REQUIRE(tensor.count() * 2 <= static_cast<std::int64_t>(bytes.size()));

@@ -1,38 +1,62 @@
-#include "common/cli/kernel_table.hpp"
+#include "common/cli/kernels.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <stdexcept>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "common/cli/table.hpp"
-
 namespace fa::cli {
-namespace {
 
-constexpr std::size_t kWarpsOfGroup = 4;
-
-const std::vector<Column> kColumns = {{"kernel", "kernel"},       {"lines", "lines"},
-                                      {"threads", "threads"},     {"shared, B", "shared_bytes"},
-                                      {"stages", "stages"},       {"setmaxnreg", "asked_registers"},
-                                      {"registers", "registers"}, {"spilled, B", "spilled_bytes"},
-                                      {"blocks/SM", "blocks"}};
-
-// The longest file name that begins the step's name.
-const std::pair<const std::string, int>* lines_of(const std::string& step,
-                                                  const KernelLines& lines) {
-  const std::pair<const std::string, int>* found = nullptr;
-  for (const auto& entry : lines) {
-    if (step.rfind(entry.first, 0) == 0 &&
-        (found == nullptr || entry.first.size() > found->first.size())) {
-      found = &entry;
-    }
+void add_kernel_options(Program& program, KernelOptions& options, const KernelHelp& help) {
+  program.option("--kernel", options.kernel,
+                 help.narrowed + ": only kernels whose name contains this text");
+  program.output("--json", options.json,
+                 "section trace: write the reports to this file as JSON" + help.timeline);
+  program.output("--svg", options.svg,
+                 "section trace: draw the bank conflicts of the worst access to "
+                 "shared memory into this file" +
+                     help.timeline);
+  if (!help.timeline.empty()) {
+    program.option("--stamps", options.stamps,
+                   "section timeline: show what a GPU did; the file is what the program "
+                   "*_stamped prints");
   }
-  return found;
+  add_record_options(program, options, help.recorded);
+  program.option(
+      "--size", options.size, 0, 16384,
+      help.sizes + " in sections time, trace, kernels and once (0: the section's default)");
 }
 
-}  // namespace
+void add_record_options(Program& program, RecordOptions& options, const std::string& sections) {
+  program.output("--results", options.results,
+                 sections +
+                     ": record the measurements in this file, as in docs/results; times that "
+                     "it has are not measured again");
+  program.flag("--again", options.again, "measure again what the file of --results has");
+  program.option("--commit", options.commit,
+                 sections + ": the commit to record, for a copy without git");
+}
+
+void check_kernel(const KernelOptions& options, const std::vector<std::string>& names,
+                  const std::string& lesson) {
+  if (std::any_of(names.begin(), names.end(),
+                  [&](const std::string& name) { return options.wants(name); })) {
+    return;
+  }
+  throw std::invalid_argument(
+      fmt::format("--kernel {}: there is no such kernel; allowed is any part of the name "
+                  "of a file in {}/kernels",
+                  options.kernel, lesson));
+}
+
+bool can_time(const Program& program, const KernelOptions& options) {
+  if (program.on_gpu()) return true;
+  if (!options.results.empty()) {
+    throw std::invalid_argument("--results records times on a GPU, and none is used");
+  }
+  fmt::print("No GPU is used, so no kernel is timed.\n");
+  return false;
+}
 
 LaunchedStep launched_step(const std::string& name, const BackendBase& used,
                            const std::function<void()>& launch, const BackendBase& lab,
@@ -47,7 +71,7 @@ std::string asked_text(const std::vector<int>& registers) {
   for (std::size_t warp = 0; warp < registers.size();) {
     std::size_t end = warp;
     while (end < registers.size() && registers[end] == registers[warp]) ++end;
-    const std::size_t groups = (end - warp) / kWarpsOfGroup;
+    const std::size_t groups = (end - warp) / 4;  // warps of a warpgroup
     text += text.empty() ? "" : ", ";
     if (groups > 1) text += fmt::format("{} x ", groups);
     text += registers[warp] == 0 ? "-" : std::to_string(registers[warp]);
@@ -56,8 +80,7 @@ std::string asked_text(const std::vector<int>& registers) {
   return text;
 }
 
-std::vector<Measurement> kernel_rows(const std::vector<LaunchedStep>& steps,
-                                     const KernelLines& lines) {
+std::vector<Measurement> kernel_rows(const std::vector<LaunchedStep>& steps) {
   std::vector<Measurement> rows;
   for (const LaunchedStep& step : steps) {
     for (std::size_t i = 0; i < step.takes.size(); ++i) {
@@ -67,8 +90,6 @@ std::vector<Measurement> kernel_rows(const std::vector<LaunchedStep>& steps,
         row.emplace_back(field, static_cast<std::int64_t>(value));
       };
       row.emplace_back("kernel", i == 0 ? step.name : fmt::format("{}, {}", step.name, i + 1));
-      const auto* const file = lines_of(step.name, lines);
-      if (i == 0 && file != nullptr) number("lines", file->second);
       number("threads", takes.threads);
       const bool compiled = takes.registers > 0;
       // The lab does not know static shared memory.
@@ -91,12 +112,19 @@ std::vector<Measurement> kernel_rows(const std::vector<LaunchedStep>& steps,
 }
 
 std::string kernel_table(const std::vector<Measurement>& rows) {
-  return table_of(rows, kColumns);
+  static const std::vector<Column> columns = {{"kernel", "kernel"},
+                                              {"threads", "threads"},
+                                              {"shared, B", "shared_bytes"},
+                                              {"stages", "stages"},
+                                              {"setmaxnreg", "asked_registers"},
+                                              {"registers", "registers"},
+                                              {"spilled, B", "spilled_bytes"},
+                                              {"blocks/SM", "blocks"}};
+  return table_of(rows, columns);
 }
 
 void show_kernel_tables(const KernelOptions& options, const BackendBase& used,
-                        const std::string& lesson, const KernelLines& lines,
-                        const std::vector<LaunchedGroup>& groups) {
+                        const std::string& lesson, const std::vector<LaunchedGroup>& groups) {
   const bool on_gpu = used.kind == "gpu";
   if (!options.results.empty() && !on_gpu) {
     throw std::invalid_argument(
@@ -105,7 +133,7 @@ void show_kernel_tables(const KernelOptions& options, const BackendBase& used,
   std::vector<Measurement> all;
   for (const LaunchedGroup& group : groups) {
     if (group.steps.empty()) continue;
-    std::vector<Measurement> rows = kernel_rows(group.steps, lines);
+    std::vector<Measurement> rows = kernel_rows(group.steps);
     fmt::print("{}, on {}\n{}\n", group.name, used.properties.name, kernel_table(rows));
     for (Measurement& row : rows) {
       row.insert(row.begin(), {{"group", group.name}, {"title", group.name}});
@@ -113,7 +141,6 @@ void show_kernel_tables(const KernelOptions& options, const BackendBase& used,
     }
   }
   Table legend({"column", "meaning"});
-  legend.add({"lines", "of the kernel's own file, with comments"});
   legend.add({"threads", "per block"});
   legend.add({"shared, B", on_gpu ? "shared memory per block" : "dynamic shared memory per block"});
   legend.add({"stages", "of the copy pipeline"});
@@ -128,7 +155,10 @@ void show_kernel_tables(const KernelOptions& options, const BackendBase& used,
   std::string command = lesson + " --device gpu --section kernels";
   if (!options.kernel.empty()) command += " --kernel " + options.kernel;
   if (options.size != 0) command += fmt::format(" --size {}", options.size);
-  record(options, used.properties, command, all);
+  if (options.results.empty()) return;
+  Record record({options.results, options.commit, true}, used.properties, command);
+  record.add(all);
+  record.finish();
 }
 
 }  // namespace fa::cli

@@ -1,5 +1,6 @@
 /// @file
-/// The options of programs with kernels, and the backend that their sections use.
+/// What programs with kernels share: their options, the backend that their sections use, and the
+/// section of the kernels' resources.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 #include <fmt/format.h>
 
 #include "common/cli/program.hpp"
-#include "common/cli/results.hpp"
+#include "common/cli/table.hpp"
 #include "common/gpu/backend.hpp"
 
 namespace fa::cli {
@@ -58,13 +59,6 @@ void check_kernel(const KernelOptions& options, const std::vector<std::string>& 
 /// Whether kernels run on a GPU and can be timed; prints a line if not.
 /// @throws std::invalid_argument when there is no GPU to time and --results asks for a record
 bool can_time(const Program& program, const KernelOptions& options);
-
-/// Writes a record if --results asks for one, and prints its name.
-/// @param options with --results and --commit
-/// @param command the command line that repeats the measurement
-/// @throws std::runtime_error when the file cannot be written
-void record(const KernelOptions& options, const DeviceProperties& device,
-            const std::string& command, const std::vector<Measurement>& rows);
 
 /// The backends of a lesson, and the one that a section uses.
 template <class Backend>
@@ -114,5 +108,51 @@ class KernelBackends {
   Program* program_;
   std::vector<Backend> all_;
 };
+
+/// A step that has been launched once.
+struct LaunchedStep {
+  /// @{ The name of the file, possibly with a suffix, and the resources of the kernels: on the
+  /// backend of interest and in the lab, which records setmaxnreg. If the numbers of kernels
+  /// differ, those of the lab are ignored.
+  std::string name;
+  std::vector<KernelResources> takes{}, in_lab{};
+  /// @}
+};
+
+/// The steps of one table.
+struct LaunchedGroup {
+  /// @{ The title of the table, and its rows in the order of the lesson.
+  std::string name;
+  std::vector<LaunchedStep> steps;
+  /// @}
+};
+
+/// Launches a step on a backend and, if that is not the lab, in the lab as well.
+/// @param launch runs the step there
+/// @param launch_in_lab runs the step there
+/// @throws what the launches throw
+LaunchedStep launched_step(const std::string& name, const BackendBase& used,
+                           const std::function<void()>& launch, const BackendBase& lab,
+                           const std::function<void()>& launch_in_lab);
+
+/// The registers that warpgroups asked for: "2 x 240, 24"; "-" for one that did not ask, empty when
+/// none did.
+std::string asked_text(const std::vector<int>& registers);
+
+/// A row for each kernel of the steps: kernel, threads, shared_bytes, stages, asked_registers and,
+/// where known, registers, spilled_bytes and blocks. The names of further kernels of a step end in
+/// their number.
+std::vector<Measurement> kernel_rows(const std::vector<LaunchedStep>& steps);
+
+/// These rows as a table, with "-" for a missing field.
+std::string kernel_table(const std::vector<Measurement>& rows);
+
+/// Prints a table for each group and the meaning of the columns, and records the rows if --results
+/// asks for it.
+/// @param groups  as launched; empty ones are omitted
+/// @throws std::invalid_argument when --results is given and no GPU is used
+/// @throws std::runtime_error when the record cannot be written
+void show_kernel_tables(const KernelOptions& options, const BackendBase& used,
+                        const std::string& lesson, const std::vector<LaunchedGroup>& groups);
 
 }  // namespace fa::cli
