@@ -118,28 +118,6 @@ void time_groups(cli::Program& program, const Backend& backend, const cli::Kerne
   record.finish();
 }
 
-// The resources of the kernels.
-void show_kernels(const Backend& used, const Backend& lab, const cli::KernelOptions& options) {
-  check_wanted(options, used);
-  const std::int64_t size = options.size_or(70);
-  std::vector<cli::LaunchedGroup> groups;
-  for (const Group& group : used.groups) {
-    const Inputs inputs = group.inputs(size, size, size);
-    const Group& of_lab = group_of(lab, group.name);
-    cli::LaunchedGroup launched{group.title, {}};
-    for (const Kernel& kernel : group.kernels) {
-      if (!options.wants(kernel.name)) continue;
-      const auto in_lab =
-          std::find_if(of_lab.kernels.begin(), of_lab.kernels.end(),
-                       [&](const Kernel& other) { return other.name == kernel.name; });
-      launched.steps.push_back(cli::launched_step(kernel.name, used, kernel.prepare(inputs).launch,
-                                                  lab, in_lab->prepare(inputs).launch));
-    }
-    groups.push_back(std::move(launched));
-  }
-  cli::show_kernel_tables(options, used, kLesson, groups);
-}
-
 // Launches kernels whose name contains --kernel once each, for a profiler, and prints a line of
 // JSON for each; in the watched lab with its report. Nothing is checked.
 void launch_once(const Backend& backend, const cli::KernelOptions& options) {
@@ -202,9 +180,9 @@ int main(int argc, char** argv) {
   cli::Program program(kLesson, "Lesson 04: from the first kernel to tensor cores.");
   const cli::KernelBackends<Backend> backends(program, tiled::backends());
   cli::KernelOptions options;
-  cli::add_kernel_options(program, options,
-                          {"sections time, trace, kernels, timeline and once",
-                           "sections time and kernels", "rows, columns and depth"});
+  cli::add_kernel_options(
+      program, options,
+      {"sections time, trace, timeline and once", "section time", "rows, columns and depth"});
   program.option("--group", options.group,
                  "section time: only groups whose name contains this text, such as \"mma\"");
 
@@ -231,8 +209,6 @@ int main(int argc, char** argv) {
       backends.watching([&](const Backend& watched) { trace_kernels(program, watched, options); }));
   program.section_on_request("time", "Times",
                              [&] { time_groups(program, backends.used(), options); });
-  program.section_apart("kernels", "Resources of the kernels",
-                        [&] { show_kernels(backends.used(), backends.lab(), options); });
   program.section_apart("timeline", "Order of operations", [&] {
     const Backend& lab = backends.lab();
     tiled::show_operations(lab, cli::timeline_options(options, kernels_of(lab), kLesson));

@@ -96,7 +96,6 @@ void add_sections(cli::Program& program, const Lesson<Backend>& lesson) {
       "trace", "Every kernel in the watched lab",
       lesson.backends.watching([&](const Backend& watched) { trace_steps(lesson, watched); }));
   program.section_on_request("time", "Times", [&] { show_times(lesson); });
-  program.section_apart("kernels", "Resources of the kernels", [&] { show_kernels(lesson); });
   program.section_apart("timeline", "Order of operations, and timelines of a GPU", [&] {
     const Backend& lab = lesson.backends.lab();
     flash::show_timelines(lab, cli::timeline_options(lesson.options, lab.steps, lesson.name));
@@ -112,7 +111,7 @@ int main(int argc, char** argv) {
   cli::Program program("05_flash_forward",
                        "Lesson 05: the forward pass in one kernel, up to the hardware's limit.");
   Lesson<Backend> lesson(program, flash::backends(), "05_flash_forward", "O and LSE",
-                         flash::random_inputs, "sections time and kernels");
+                         flash::random_inputs, "section time");
   add_sections(program, lesson);
   return program.run(argc, argv);
 }

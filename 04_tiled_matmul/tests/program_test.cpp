@@ -44,19 +44,6 @@ TEST_CASE("a kernel is launched once, for programs that watch") {
   testing::check_once(kProgram, "07_matmul_naive", {"matmul", "matmul_bt"}, 40);
 }
 
-TEST_CASE("what the kernels are made of, group by group") {
-  const auto result = run(kProgram + " --device cpu --section kernels");
-  CAPTURE(result.output);
-  CHECK(result.status == 0);
-  CHECK(contains(result.output, "Transpose of a matrix, on the lab\n"));
-  CHECK(contains(result.output, "\n03_transpose_shared, padded  "));
-  CHECK(contains(result.output, "      256      74496       3  "));
-  const auto one = run(kProgram + " --device cpu --section kernels --kernel 13_matmul");
-  CHECK(contains(one.output, "13_matmul_double_buffer  "));
-  CHECK_FALSE(contains(one.output, "14_matmul"));
-  CHECK_FALSE(contains(one.output, "transpose"));
-}
-
 TEST_CASE("the order of operations of a Hopper kernel is printed") {
   testing::check_operations(kProgram, "21_matmul_persistent", "C of 128 x 512, depth 512",
                             {"block 1 of 1", "warp 8 (producer)", "    wait     room for A, B"},
@@ -126,8 +113,4 @@ TEST_CASE("a trace that cannot be written: one sentence, exit 2, no file") {
     CHECK(contains(words, "cannot be written"));
   }
   CHECK(std::filesystem::is_empty(directory.path()));
-}
-
-TEST_CASE("a GPU that is not there is refused: one sentence, exit 2") {
-  testing::check_missing_gpu(kProgram, tiled::backends());
 }

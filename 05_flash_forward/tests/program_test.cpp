@@ -63,29 +63,7 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
                           {"--section nowhere", "there is no such section"},
                           {"--device cpu --section once --kernel 99", "no such kernel"},
                           {"--device cpu --section time --results file", "none is used"},
-                          {"--device cpu --section kernels --kernel 99", "no such kernel"},
-                          {"--device cpu --section kernels --results file", "none is used"},
                           {"--device cpu --section timeline --kernel 99", "no such kernel"}});
-}
-
-TEST_CASE("resources of the kernels: their own lines, threads, stages") {
-  const auto result = run(kProgram + " --device cpu --section kernels");
-  CAPTURE(result.output);
-  CHECK(result.status == 0);
-  const std::vector<flash::Backend> backends = flash::backends();
-  for (const flash::LadderStep& step : backends.front().steps) {
-    const std::string text =
-        testing::file_bytes(std::filesystem::path(__FILE__).parent_path().parent_path() /
-                            "kernels" / (step.name + ".cuh"));
-    const std::string lines = std::to_string(std::count(text.begin(), text.end(), '\n'));
-    const std::size_t at = result.output.find(step.name + "  ");
-    REQUIRE(at != std::string::npos);
-    const std::size_t first = result.output.find_first_not_of(' ', at + step.name.size());
-    CHECK(result.output.substr(first, result.output.find(' ', first) - first) == lines);
-  }
-  // 64 KiB of registers are 3 x 128 x 168: less for the producer.
-  CHECK(contains(result.output, "      384     164864       2  2 x 232, 40  "));
-  CHECK(contains(result.output, "      512     148480       3  3 x 160, 32  "));
 }
 
 TEST_CASE("the order of operations of a Hopper kernel is printed") {
@@ -177,8 +155,4 @@ TEST_CASE("timed problems have the same tokens and width at every length") {
   }
   CHECK(attention::timed_problem(attention::Type::kBFloat16, 64, true, 1024).group() ==
         "bfloat16, D 64, causal");
-}
-
-TEST_CASE("a GPU that is not there is refused: one sentence, exit 2") {
-  testing::check_missing_gpu(kProgram, flash::backends());
 }

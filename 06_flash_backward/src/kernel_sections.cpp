@@ -123,9 +123,8 @@ void show_times(const Lesson<Backend>& lesson) {
 
 void add_kernels(cli::Program& program, const std::vector<Backend>& backends) {
   // Kept by the sections.
-  const auto lesson =
-      std::make_shared<Lesson<Backend>>(program, backends, "06_flash_backward", "dQ, dK and dV",
-                                        random_inputs, "sections time and kernels");
+  const auto lesson = std::make_shared<Lesson<Backend>>(
+      program, backends, "06_flash_backward", "dQ, dK and dV", random_inputs, "section time");
   program.section("real", "Every kernel on the input", [lesson] { check_real(*lesson); });
   program.section("ragged", "Every kernel on hard small problems",
                   [lesson] { check_ragged<Checker>(*lesson); });
@@ -138,7 +137,6 @@ void add_kernels(cli::Program& program, const std::vector<Backend>& backends) {
                   lesson->backends.watching(
                       [lesson](const Backend& watched) { trace_steps(*lesson, watched); }));
   program.section_on_request("time", "Times", [lesson] { show_times(*lesson); });
-  program.section_apart("kernels", "Resources of the kernels", [lesson] { show_kernels(*lesson); });
   program.section_apart("timeline", "Order of operations, and timelines of a GPU", [lesson] {
     const Backend& lab = lesson->backends.lab();
     show_timelines(lab, cli::timeline_options(lesson->options, lab.steps, lesson->name));

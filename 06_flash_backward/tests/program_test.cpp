@@ -98,16 +98,6 @@ TEST_CASE("section once launches a step with and without the mask") {
                       20);
 }
 
-TEST_CASE("resources of the kernels: a row for each kernel of a step") {
-  const auto result = run(kProgram + " --device cpu --section kernels --kernel 06");
-  CAPTURE(result.output);
-  CHECK(result.status == 0);
-  CHECK(contains(result.output, "D 64, on the lab\n"));
-  CHECK(contains(result.output, "\n06_swizzled_pipeline, 2      -      128      57856"));
-  CHECK(contains(result.output, "\n06_swizzled_pipeline, 3      -      512          -"));
-  CHECK_FALSE(contains(result.output, "04_atomics"));
-}
-
 TEST_CASE("trace writes a JSON report and draws the worst line") {
   testing::check_trace(kProgram, "--size 20 --kernel 06_swizzled_pipeline",
                        [](const auto& output, const auto& json, const auto&) {
@@ -157,10 +147,6 @@ TEST_CASE("a step for wide heads alone is timed with those, and priced") {
   REQUIRE(rows.size() == 20);  // steps 06, 07, 13 and 20
   CHECK(field<std::string>(rows[10], "kernel") == "13_wide_heads");
   CHECK(field<double>(rows[10], "deterministic_price") == 0);
-  const auto made = run(kProgram + " --device cpu --section kernels --kernel 13 --size 9");
-  CAPTURE(made.output);
-  CHECK(made.status == 0);
-  CHECK(contains(made.output, "D 256, on the lab\n"));
   const auto once = run(kProgram + " --device cpu --section once --size 20 --kernel 13");
   CHECK(contains(once.output, "\"group\": \"float16, D 136, causal\""));
 }
@@ -176,8 +162,4 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
                  {"--device cpu --section once --kernel 99", "a file in 06_flash_backward/kernels"},
                  {"--device cpu --section timeline --kernel 99", "no such kernel"},
                  {"--device cpu --section time --results file", "none is used"}});
-}
-
-TEST_CASE("a GPU that is not there is refused: one sentence, exit 2") {
-  testing::check_missing_gpu(kProgram, backward::backends());
 }

@@ -1,7 +1,6 @@
 """Files that appear whole or not at all, and text that a terminal may show: files.hpp for
 Python."""
 
-import contextlib
 import os
 import pathlib
 import re
@@ -20,14 +19,16 @@ def printable(text):
     )
 
 
-def is_special(path):
-    """Whether it is a device or a FIFO, which is written in place."""
-    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
-
-
-@contextlib.contextmanager
-def neighbour_of(target, data):
-    """A new file with these bytes beside another one; removed at the end unless it was renamed."""
+def write_file(path, data, keep=True):
+    """Writes a text or bytes into a new file beside the old one, which then takes its place. Links
+    are followed, the mode of an old file is kept, and devices and FIFOs are written as they are.
+    OSError when it cannot be written; nothing is left behind. keep=False: only tries."""
+    data = data.encode("utf-8") if isinstance(data, str) else data
+    target = pathlib.Path(os.path.realpath(path))
+    if target.exists() and not target.is_file() and not target.is_dir():
+        if keep:
+            target.write_bytes(data)
+        return
     if target.is_dir():
         raise IsADirectoryError(21, "Is a directory", str(target))
     if target.exists() and not os.access(target, os.W_OK):
@@ -35,28 +36,14 @@ def neighbour_of(target, data):
     partial = target.with_name(f".{secrets.token_hex(8)}.partial")
     try:
         partial.write_bytes(data)
-        yield partial
+        if keep:
+            if target.exists():
+                shutil.copymode(target, partial)
+            os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
 
 
-def write_file(path, data):
-    """Writes a text or bytes into a new file beside the old one, which then takes its place. Links
-    are followed, the mode of an old file is kept, and devices are written as they are. OSError when
-    it cannot be written; nothing is left behind."""
-    data = data.encode("utf-8") if isinstance(data, str) else data
-    target = pathlib.Path(os.path.realpath(path))
-    if is_special(path):
-        target.write_bytes(data)
-        return
-    with neighbour_of(target, data) as partial:
-        if target.exists():
-            shutil.copymode(target, partial)
-        os.replace(partial, target)
-
-
 def check_writable(path):
     """OSError when write_file() could not write this file now. The file is not touched."""
-    if not is_special(path):
-        with neighbour_of(pathlib.Path(os.path.realpath(path)), b"\n"):
-            pass
+    write_file(path, b"\n", keep=False)

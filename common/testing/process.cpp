@@ -101,17 +101,23 @@ Outcome run_in_child(const std::function<int()>& body) {
   return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, file_bytes(out), file_bytes(err)};
 }
 
-Threads::Threads(int count) {
-  if (const char* before = std::getenv("FA_THREADS")) before_ = before;
-  setenv("FA_THREADS", std::to_string(count).c_str(), 1);
-}
-
-Threads::~Threads() {
-  if (before_) {
-    setenv("FA_THREADS", before_->c_str(), 1);
+namespace {
+void set_threads(const char* value) {
+  if (value != nullptr) {
+    setenv("FA_THREADS", value, 1);
   } else {
     unsetenv("FA_THREADS");
   }
+}
+}  // namespace
+
+Threads::Threads(const char* wanted) {
+  if (const char* before = std::getenv("FA_THREADS")) before_ = before;
+  set_threads(wanted);
+}
+
+Threads::~Threads() {
+  set_threads(before_ ? before_->c_str() : nullptr);
 }
 
 #if defined(__linux__)

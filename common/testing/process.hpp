@@ -87,8 +87,10 @@ class TemporaryDirectory {
 /// Sets FA_THREADS and restores the old value at the end of its scope.
 class Threads {
  public:
+  /// @param wanted the value; null removes it
+  explicit Threads(const char* wanted);
   /// @param count threads that parallel_for() uses within the scope
-  explicit Threads(int count);
+  explicit Threads(int count) : Threads(std::to_string(count).c_str()) {}
   ~Threads();
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;

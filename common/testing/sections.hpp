@@ -94,18 +94,4 @@ inline void check_operations(const std::string& program, const std::string& step
   CHECK(contains(refusal(section + step + " --json " + quoted(file)), "needs stamps"));
 }
 
-/// Checks that a program refuses a GPU that is not there, in one sentence, with status 2.
-/// @param program  as a command
-/// @param backends of the lesson
-template <class Backends>
-void check_missing_gpu(const std::string& program, const Backends& backends) {
-  // Hides all GPUs from CUDA, so that it holds on every machine.
-  const std::string words = refusal("CUDA_VISIBLE_DEVICES= " + program + " --device gpu");
-  CAPTURE(words);
-  const bool compiled = std::any_of(backends.begin(), backends.end(),
-                                    [](const auto& backend) { return backend.kind == "gpu"; });
-  CHECK(contains(words,
-                 compiled ? "there is no NVIDIA GPU here" : "this build has no code for GPUs"));
-}
-
 }  // namespace fa::testing

@@ -47,8 +47,6 @@ OTHERS = [
     ("rms", "rms_error", "{:.1e}"),
     ("plain rms", "plain_rms_error", "{:.1e}"),
     ("note", "note", "{}"),
-    ("lines", "lines", "{}"),
-    ("setmaxnreg", "asked_registers", "{}"),
 ]
 KNOWN = {column[0]: column for column in SIZE + SPEED + RESOURCES + OTHERS}
 

@@ -36,7 +36,7 @@ struct Lesson {
         results(std::move(the_results)),
         inputs_of(std::move(the_inputs)) {
     cli::add_kernel_options(program, options,
-                            {"sections trace, time, kernels, timeline and once", recorded,
+                            {"sections trace, time, timeline and once", recorded,
                              "queries and keys", "; section timeline: what a GPU did instead"});
     program.option("--group", options.group,
                    "section time: only groups whose name contains this text, such as \"bfloat16, "

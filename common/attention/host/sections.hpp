@@ -19,7 +19,6 @@
 #include "common/attention/host/ladder.hpp"
 #include "common/attention/host/timing.hpp"
 #include "common/attention/host/traces.hpp"
-#include "common/cli/kernels.hpp"
 #include "common/cli/table.hpp"
 
 namespace fa::attention {
@@ -203,34 +202,6 @@ void show_memory(cli::Program& program, const Backend& backend, const std::vecto
   }
   fmt::print(fmt::runtime(text), table.text());
   program.check_none("additional memory, formula", off, "unexpected byte");
-}
-
-/// The resources of the kernels of each step, for a head dimension of 64 and of 128, or of 256
-/// where a step supports neither: launched once on a small problem.
-/// @throws std::invalid_argument when no step is wanted
-template <class Lesson>
-void show_kernels(const Lesson& lesson) {
-  const auto &used = lesson.backends.used(), &lab = lesson.backends.lab();
-  lesson.check_kernel(used);
-  const std::int64_t size = lesson.options.size_or(70);
-  std::vector<cli::LaunchedGroup> groups;
-  for (const std::int64_t head_dim : {64, 128, 256}) {
-    cli::LaunchedGroup group{fmt::format("D {}", head_dim), {}};
-    for (const auto& step : used.steps) {
-      const Problem problem = problem_of(step.types.front(), {1, 1, 1, size, size, head_dim});
-      const bool wide = head_dim > 128, only_wide = step.min_head_dim > 128;
-      if (!lesson.options.wants(step.name) || !step.supports(problem) || wide != only_wide) {
-        continue;
-      }
-      const auto inputs = lesson.inputs_of(problem);
-      group.steps.push_back(
-          cli::launched_step(step.name, used, step.prepare(problem, inputs).launch, lab,
-                             find_step(lab, step.name).prepare(problem, inputs).launch));
-    }
-    if (head_dim > 128 && group.steps.empty()) continue;
-    groups.push_back(std::move(group));
-  }
-  cli::show_kernel_tables(lesson.options, used, lesson.name, groups);
 }
 
 /// On a GPU only: how fast each step is, in groups of a type, a head dimension and a mask.

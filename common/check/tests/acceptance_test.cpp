@@ -81,13 +81,6 @@ TEST_CASE("the rule passes at its bounds and no further") {
   CHECK(kGradientFactor == 3);
 }
 
-TEST_CASE("twice the error of the textbook algorithm passes and more does not") {
-  const std::vector<double> ref{1, -2, 3}, plain{1.25, -2.5, 3};
-  CHECK(decide_on({0.5, -3, 3}, ref, plain).accepted);
-  CHECK(decide_on(ref, ref, plain).accepted);
-  CHECK(!decide_on({1, -3.001, 3}, ref, plain).accepted);
-}
-
 TEST_CASE("NaN in the tested tensor never passes") {
   const std::vector<double> ref{1, 2, 3}, bad{100, 200, 300};
   CHECK(!decide_on({1, kNaN, 3}, ref, bad).accepted);
@@ -209,14 +202,6 @@ TEST_CASE_TEMPLATE("the floor follows the type in which the result is stored", T
   CHECK(accept("o", out, vector_of({1.0, 0.5}), out).floor == 2 * epsilon<T>());
 }
 
-TEST_CASE_TEMPLATE("16-bit tensors are compared by their exact values", T, half, bfloat16) {
-  const auto out = vector_of<T>({1.0, 1.0 / 3});
-  const auto stored = static_cast<double>(static_cast<float>(out(1)));
-  const Distance d = distance<T, 1>(out, vector_of({1.0, 1.0 / 3}));
-  CHECK(d.max_error == std::abs(stored - 1.0 / 3));
-  CHECK(d.max_error > 0);
-}
-
 TEST_CASE("strided views are compared index by index") {
   const auto ref = normal_tensor<double, 4>({2, 3, 4, 5}, 11);
   Tensor<float, 4> out({2, 4, 3, 5});  // heads and length exchanged
@@ -239,13 +224,6 @@ TEST_CASE("the worst element is the first invalid one else the farthest") {
   CHECK(distance_of({1, 2, kInfinity, 40}, ref).worst == std::vector<std::int64_t>{2});
   CHECK(distance_of({1, 5, 3, 7}, ref).worst == std::vector<std::int64_t>{1});
   CHECK(distance_of(ref, ref).worst == std::vector<std::int64_t>{0});
-}
-
-TEST_CASE("the report of an accepted tensor is one line with its bounds") {
-  const Verdict verdict = decide_on({1.5, 2}, {1, 2}, {1.5, 2});
-  CHECK(verdict.report() ==
-        "PASS  o                                       "
-        "max    0.500  (limit 1.00)  rms    0.354  (limit 0.707)");
 }
 
 TEST_CASE("the report of a refused tensor says where, by how much and what can never pass") {

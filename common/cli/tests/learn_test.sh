@@ -47,7 +47,7 @@ give_tools() {
   fake ctest 'exit "${CTEST_STATUS:-0}"'
   fake cmake '
     case $1 in
-      --version) echo "cmake version ${CMAKE_SAYS:-3.25.1}" ;;
+      --version) echo "cmake version 3.25.1" ;;
       -S) mkdir -p "$4"; echo "CMAKE_HOME_DIRECTORY:INTERNAL=$2" >"$4/CMakeCache.txt"; touch "$4/build.ninja"
         exit "${CONFIGURE_STATUS:-0}" ;;
       --build)
@@ -118,14 +118,10 @@ learn test 2 --all
 expect "test --all runs all tests of a lesson" 0 "-L ^lesson(02)" "!contributor"
 learn bench 2
 expect "bench needs a GPU" 2 GPU
-learn trace 1
-expect "a lesson without kernels cannot be traced" 2 kernels
 learn trace 2 some_kernel
 expect "trace runs the lesson in the lab" 0 "02_beta --device cpu --section trace" "--kernel some_kernel"
 learn lab my.cu --counts -- --help
 expect "lab runs the file" 0 "common.lab.cuda.lab" "my.cu --counts -- --help"
-learn exercise list -x
-expect "Python gets the arguments of exercise" 0 "common.classroom" "exercise list -x"
 learn PYTHON_STATUS=1 exercise check 03_one_step
 expect "an exercise that fails" 1 "exercise check 03_one_step"
 echo "CMAKE_HOME_DIRECTORY:INTERNAL=/old/place" >"$root/build/learn/CMakeCache.txt"
@@ -161,19 +157,14 @@ ninja libfmt-dev|0|works|run|0|install -y --no-install-recommends ninja-build ma
 doxygen|0|works|docs|0|doxygen;fonts-stix;python3-venv
 doctest-dev|1000|works|run|0|sudo -n env DEBIAN_FRONTEND=noninteractive apt-get install
 g++|1000|refuses|run|2|sudo apt-get install
-doctest-dev|1000|none|run|0|doctest-dev;!apt-get update
 chromium mpirun|0|works|test --all|0|install -y --no-install-recommends;openmpi-bin;chromium
-mpirun|1000|refuses|test --all|0|openmpi-bin;skipped
 mpirun|0|works|test|0|!openmpi-bin
 g++ doctest-dev|1000|none|run|2|g++
 g++|0|works|run --no-install|2|g++;!apt-get update
-g++|0|works|doctor|2|g++;!apt-get update
 END
 
 new_machine
 give_tools
-learn CMAKE_SAYS=3.18.4 doctor
-expect "an old CMake is found" 2 3.22
 for system in Darwin:brew MINGW64_NT-10.0:WSL Linux:dnf; do
   rm -f "$bin/apt-get" "$bin/g++"
   fake uname "echo ${system%:*}"

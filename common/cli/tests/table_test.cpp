@@ -135,58 +135,6 @@ TEST_CASE("a record is written after each point, and the same command goes on") 
   CHECK(contains(refusal("A GPU", "abcdef0", "prog"), "record.json"));
 }
 
-TEST_CASE("asked registers are listed by warpgroup, in order") {
-  CHECK(cli::asked_text({}) == "");
-  CHECK(cli::asked_text({24, 24, 24, 24}) == "24");
-  CHECK(cli::asked_text({240, 240, 240, 240, 240, 240, 240, 240, 24, 24, 24, 24}) == "2 x 240, 24");
-  CHECK(cli::asked_text({0, 0, 0, 0, 40, 40, 40, 40}) == "-, 40");
-}
-
-TEST_CASE("a row for each kernel of a step, without unknown fields") {
-  cli::LaunchedStep lab{"02_two, padded", {}};
-  lab.takes.resize(2);
-  lab.takes[0].threads = 256;
-  lab.takes[1].threads = 96;
-  lab.takes[1].shared_bytes = 1000;
-  lab.takes[1].stages = 3;
-  lab.in_lab = lab.takes;
-  lab.in_lab[1].asked_registers = {40, 40, 40, 40};
-  std::string table = cli::kernel_table(cli::kernel_rows({lab}));
-  CAPTURE(table);
-  CHECK(contains(table, "\n02_two, padded         256          -       -           -  "));
-  CHECK(contains(table, "\n02_two, padded, 2       96       1000       3          40  "));
-  // A GPU knows zeros; setmaxnreg comes from the lab, if that launched the same kernels.
-  cli::LaunchedStep gpu{"99_new", {{64, 0, 0, 8, 0.5, 128, 0}}};
-  gpu.in_lab.resize(1);
-  gpu.in_lab[0].asked_registers = {24, 24, 24, 24};
-  table = cli::kernel_table(cli::kernel_rows({gpu}));
-  CAPTURE(table);
-  CHECK(contains(table, "\n99_new      128          0       -          24         64"));
-  gpu.in_lab.resize(2);
-  CHECK_FALSE(contains(cli::kernel_table(cli::kernel_rows({gpu})), "24"));
-}
-
-TEST_CASE("resources of kernels on a GPU are recorded, group by group") {
-  const testing::TemporaryDirectory directory;
-  const auto file = directory.path() / "kernels.json";
-  KernelOptions options;
-  options.results = file.string();
-  options.kernel = "one";
-  BackendBase gpu;
-  gpu.kind = "gpu";
-  gpu.properties.name = "A GPU";
-  cli::show_kernel_tables(options, gpu, "04_x",
-                          {{"empty", {}}, {"D 64", {{"01_one", {{64, 7, 0, 8, 0.5, 128, 2}}}}}});
-  const std::string text = testing::file_bytes(file);
-  CAPTURE(text);
-  CHECK(contains(text, "\"command\": \"04_x --device gpu --section kernels --kernel one\""));
-  CHECK(contains(text,
-                 "{\"group\": \"D 64\", \"title\": \"D 64\", \"kernel\": \"01_one\", "
-                 "\"threads\": 128, \"shared_bytes\": 7, \"stages\": 2, "));
-  gpu.kind = "lab";
-  CHECK_THROWS_AS(cli::show_kernel_tables(options, gpu, "04_x", {}), std::invalid_argument);
-}
-
 TEST_CASE("peaks are known for the compute capabilities of the course") {
   DeviceProperties device;
   device.compute_capability = 90;

@@ -1,7 +1,8 @@
 # Drives the choice of architectures with stand-ins for nvidia-smi and nvcc.
 #   cmake -DSCRATCH=directory -P gpu_architectures_test.cmake
 cmake_minimum_required(VERSION 3.22...3.31)
-include("${CMAKE_CURRENT_LIST_DIR}/../GpuArchitectures.cmake")
+set(FA_GPU OFF)
+include("${CMAKE_CURRENT_LIST_DIR}/../Gpu.cmake")
 unset(ENV{CUDAARCHS})
 file(MAKE_DIRECTORY "${SCRATCH}")
 

@@ -1,7 +1,6 @@
 """Tests of records.py and files.py: old names in records, what is refused, and files that appear
 whole or not at all."""
 
-import concurrent.futures
 import json
 import os
 import pathlib
@@ -74,22 +73,13 @@ class Read(unittest.TestCase):
         self.assertEqual(records.program({}), "")
 
     def test_the_source_names_a_machine_once_with_all_commits(self):
-        record = {
-            "gpu": "GPU 1",
-            "driver": "2.3",
-            "toolkit": "4.5",
-            "commit": "0123456789ab",
-            "date": "2026-01-02",
-        }
-        machine = "GPU 1, driver 2.3, CUDA 4.5"
-        self.assertEqual(records.source(record, record), f"{machine}, commit 0123456, 2026-01-02")
+        record = {"gpu": "GPU 1", "driver": "2.3", "toolkit": "4.5", "date": "2026-01-02"}
+        one, other = {**record, "commit": "0123456789ab"}, {**record, "commit": "feed"}
         self.assertEqual(
-            records.source(record, dict(record, commit="feed", date="2026-01-03T01:02")),
-            f"{machine}, commit 0123456 and feed, 2026-01-02 and 2026-01-03",
+            records.source(one, {**other, "date": "2026-01-03T01:02"}),
+            "GPU 1, driver 2.3, CUDA 4.5, commit 0123456 and feed, 2026-01-02 and 2026-01-03",
         )
-        both = dict(record, commit="0123456 (float32) and fedcba9876")
-        self.assertIn("commit 0123456 and fedcba9, ", records.source(record, both))
-        self.assertIn("; GPU 2, ", records.source(record, dict(record, gpu="GPU 2")))
+        self.assertIn("; GPU 2, ", records.source(one, {**other, "gpu": "GPU 2"}))
 
 
 class WriteFile(unittest.TestCase):
@@ -139,24 +129,7 @@ class WriteFile(unittest.TestCase):
             for attempt in (lambda: write_file(path, "text"), lambda: check_writable(path)):
                 with self.assertRaises(OSError):
                     attempt()
-        with self.assertRaises(TypeError):
-            write_file(self.file, 3)
-        if os.geteuid() != 0:  # the superuser may write everywhere
-            self.file.chmod(0o444)
-            for attempt in (
-                lambda: write_file(self.file, "new"),
-                lambda: check_writable(self.file),
-            ):
-                with self.assertRaises(PermissionError):
-                    attempt()
         self.assertEqual(self.file.read_text(), "old")
-        self.assertEqual(self.names(), ["file"])
-
-    def test_several_at_once_do_not_interfere(self):
-        texts = [str(i) * 100000 for i in range(8)]
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            list(pool.map(lambda text: write_file(self.file, text), texts * 4))
-        self.assertIn(self.file.read_text(), texts)
         self.assertEqual(self.names(), ["file"])
 
 

@@ -8,7 +8,6 @@
 
 #include <doctest/doctest.h>
 
-#include "common/data/files.hpp"
 #include "common/testing/process.hpp"
 
 using namespace fa;
@@ -40,28 +39,18 @@ TEST_CASE("a picture has its elements in their order") {
   CHECK(text == svg.str(70, 80.5));
 }
 
-TEST_CASE("texts and attributes of a picture are escaped; XML parsers read it") {
+TEST_CASE("texts and attributes of a picture are escaped") {
   for (const auto paper : {Svg::Paper::kWhite, Svg::Paper::kAdaptive}) {
     Svg svg("a < b & \"c\"\a", paper, "<desc>");
     svg.open("g", {{"data-name", "x\" onclick=\"y"}});
-    svg.element("title", {}, "1 < 2");
     svg.text(1, 2, "]]> & QKᵀ");
     svg.close();
-    const testing::TemporaryDirectory directory;
-    const auto file = directory.path() / "picture.svg";
-    write_file(file, svg.str(10, 20));
-    const auto says = [&](const std::string& expression) {
-      return testing::python_says("(lambda d: " + expression + ")(xml.dom.minidom.parse(file))",
-                                  file);
-    };
-    CHECK(says(R"x(d.documentElement.tagName == "svg")x") == "True\n");
-    CHECK(says(R"x(d.getElementsByTagName("title")[0].firstChild.data == )x"
-               R"x("a < b & \x22c\x22 ")x") == "True\n");
-    CHECK(says(R"x(d.getElementsByTagName("g")[0].getAttribute("data-name"))x"
-               R"x( == "x\x22 onclick=\x22y")x") == "True\n");
-    CHECK(says(R"x(d.getElementsByTagName("text")[0].firstChild.data == )x"
-               R"x("]]> & QK\u1d40")x") == "True\n");
-    CHECK(testing::contains(svg.str(10, 20), "prefers-color-scheme: dark") ==
+    const std::string text = svg.str(10, 20);
+    for (const char* part : {"<title>a &lt; b &amp; &quot;c&quot; </title>", "<desc>&lt;desc&gt;",
+                             "data-name=\"x&quot; onclick=&quot;y\"", ">]]&gt; &amp; QKᵀ<"}) {
+      CHECK_MESSAGE(testing::contains(text, part), part);
+    }
+    CHECK(testing::contains(text, "prefers-color-scheme: dark") ==
           (paper == Svg::Paper::kAdaptive));
   }
 }

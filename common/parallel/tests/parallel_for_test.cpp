@@ -3,12 +3,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <stdexcept>
-#include <stdlib.h>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,31 +15,9 @@
 #include "common/testing/process.hpp"
 
 using namespace fa;
+using fa::testing::Threads;
 
 namespace {
-
-// Sets FA_THREADS and restores the old value at the end of its scope.
-class Threads {
- public:
-  explicit Threads(const char* wanted) {
-    const char* const before = std::getenv("FA_THREADS");
-    if (before != nullptr) before_ = before;
-    set(wanted);
-  }
-  ~Threads() { set(before_ ? before_->c_str() : nullptr); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  static void set(const char* value) {
-    if (value != nullptr) {
-      setenv("FA_THREADS", value, 1);
-    } else {
-      unsetenv("FA_THREADS");
-    }
-  }
-  std::optional<std::string> before_;
-};
 
 // True when `wanted` calls run at the same time.
 bool run_together(int wanted) {
@@ -65,7 +40,7 @@ bool run_together(int wanted) {
 }  // namespace
 
 TEST_CASE("every index is called once") {
-  for (const char* threads : {"1", "2", "7"}) {
+  for (const int threads : {1, 2, 7}) {
     const Threads setting(threads);
     for (std::int64_t count : {0, 1, 2, 6, 7, 8, 1000}) {
       std::vector<std::atomic<int>> calls(static_cast<std::size_t>(count));
@@ -85,7 +60,7 @@ TEST_CASE("every index is called once") {
 
 TEST_CASE("FA_THREADS says how many threads work") {
   {
-    const Threads setting("5");
+    const Threads setting(5);
     CHECK(thread_count() == 5);
     CHECK(run_together(5));
     std::mutex mutex;
@@ -96,22 +71,13 @@ TEST_CASE("FA_THREADS says how many threads work") {
     });
     CHECK(seen.size() <= 5);
   }
-  const Threads setting("1");
+  const Threads setting(1);
   CHECK(thread_count() == 1);
   bool elsewhere = false;
   const auto here = std::this_thread::get_id();
   parallel_for(20,
                [&](std::int64_t) { elsewhere = elsewhere || std::this_thread::get_id() != here; });
   CHECK(!elsewhere);
-}
-
-TEST_CASE("without FA_THREADS every core gets a thread") {
-  int cores = static_cast<int>(std::thread::hardware_concurrency());
-  if (cores < 1) cores = 1;
-  for (const char* wanted : {static_cast<const char*>(nullptr), ""}) {
-    const Threads setting(wanted);
-    CHECK(thread_count() == cores);
-  }
 }
 
 TEST_CASE("an FA_THREADS that is not an integer of at least 1 is refused") {
@@ -125,7 +91,7 @@ TEST_CASE("an FA_THREADS that is not an integer of at least 1 is refused") {
 
 TEST_CASE("an exception comes back to the caller and stops the rest") {
   {
-    const Threads setting("1");
+    const Threads setting(1);
     int calls = 0;
     CHECK_THROWS_AS(parallel_for(1000,
                                  [&](std::int64_t i) {
@@ -135,7 +101,7 @@ TEST_CASE("an exception comes back to the caller and stops the rest") {
                     std::out_of_range);
     CHECK(calls == 4);
   }
-  const Threads setting("4");
+  const Threads setting(4);
   std::atomic<int> calls{0};
   CHECK(testing::message_of<std::runtime_error>([&] {
           parallel_for(100000, [&](std::int64_t i) {
@@ -150,7 +116,7 @@ TEST_CASE("an exception comes back to the caller and stops the rest") {
 }
 
 TEST_CASE("a call may itself call parallel_for") {
-  const Threads setting("3");
+  const Threads setting(3);
   std::atomic<int> calls{0};
   parallel_for(4, [&](std::int64_t) {
     parallel_for(5, [&](std::int64_t) { parallel_for(6, [&](std::int64_t) { ++calls; }); });

@@ -1,6 +1,6 @@
-// Files of NumPy. Those in npy_fixtures.txt, a name and bytes in each line, were written by NumPy
-// PyTorch (by npy_fixtures.py, beside it until commit 4c7b1771). Their element i, in row-major order,
-// is (i - 2) * 0.75.
+// Files of NumPy. Those in npy_fixtures.txt, a name and bytes in each line, were written by NumPy (by
+// npy_fixtures.py, beside it until commit 4c7b1771). Their element i, in row-major order, is
+// (i - 2) * 0.75.
 #include "common/tensor/npy.hpp"
 
 #include <cstdint>
