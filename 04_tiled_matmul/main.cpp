@@ -98,7 +98,6 @@ void time_groups(cli::Program& program, const Backend& backend, const cli::Kerne
     }
     if (wanted.empty()) continue;
     any = true;
-    if (!record.lacks(group.name, {{"group", group.name}})) continue;
     group.kernels = wanted;
     const auto of_group = tiled::time_kernels(backend, group, size);
     fmt::print("{}, all sizes {}, on {}\n{}\n", group.title, size, backend.properties.name,

@@ -98,7 +98,6 @@ void show_decode(cli::Program& program, const cli::KernelOptions& options) {
   cli::Record record(options, backend.properties, command);
   fmt::print("bfloat16, 32 heads, 8 KV heads, head_dim 128; pages of 64 keys\n");
   for (const TimedCache& cache : kTimed) {
-    if (!record.lacks(group_of(cache), {{"group", group_of(cache)}})) continue;
     std::vector<cli::Measurement> rows;
     cli::Table table({"kernel", "microseconds", "GB/s", "% of bandwidth"});
     const DecodeInputs inputs = timed_cache_inputs(timed_problem(cache).shape);

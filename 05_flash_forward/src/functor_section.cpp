@@ -49,7 +49,6 @@ void show_functors(cli::Program& program, const cli::KernelOptions& options) {
   cli::Record record(options, backend.properties,
                      "05_flash_forward --device gpu --section functors");
   for (const TimedFunctor& timed : timed_functors()) {
-    if (!record.lacks(timed.name, {{"group", "functors"}, {"functor", timed.name}})) continue;
     std::vector<cli::Measurement> rows;
     const AttentionShape& s = timed.problem.shape;
     const TileCounts tiles = count_tiles(timed.tables.pointed(timed.spec), s, 128, 64);

@@ -275,7 +275,7 @@ void time_all(const Choice& choice) {
              s.heads, s.kv_heads, s.head_dim, device_properties().name,
              cli::table_of(rows, {"form", "mask", "pass", "gpus"}));
   if (!choice.json.empty()) {
-    cli::Record({choice.json, choice.commit, true}, device_properties(), choice.command).add(rows);
+    cli::Record({choice.json, choice.commit}, device_properties(), choice.command).add(rows);
   }
 }
 

@@ -50,7 +50,6 @@ void show_functors(cli::Program& program, const cli::KernelOptions& options) {
   cli::Record record(options, backend.properties,
                      "06_flash_backward --device gpu --section functors");
   for (const TimedFunctor& timed : flash::functors::timed_functors()) {
-    if (!record.lacks(timed.name, {{"group", "functors"}, {"functor", timed.name}})) continue;
     std::vector<cli::Measurement> rows;
     const double flops = timed.flops(5);
     const auto add = [&](const std::string& kernel, const std::function<void()>& launch) {

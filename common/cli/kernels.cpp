@@ -26,10 +26,7 @@ void add_kernel_options(Program& program, KernelOptions& options, const KernelHe
 
 void add_record_options(Program& program, RecordOptions& options, const std::string& sections) {
   program.output("--results", options.results,
-                 sections +
-                     ": record the measurements in this file, as in docs/results; times that "
-                     "it has are not measured again");
-  program.flag("--again", options.again, "measure again what the file of --results has");
+                 sections + ": record the measurements in this file, as in docs/results");
   program.option("--commit", options.commit,
                  sections + ": the commit to record, for a copy without git");
 }

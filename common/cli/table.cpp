@@ -5,11 +5,9 @@
 #include <cctype>
 #include <cstdio>
 #include <ctime>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <stdexcept>
-#include <system_error>
 
 #include <fmt/format.h>
 
@@ -99,12 +97,6 @@ std::string head_text(const DeviceProperties& device, const std::string& command
   field("date", today());
   field("command", command);
   return text;
-}
-
-// The line of a head with a field.
-std::string line_of(const std::string& head, const char* field) {
-  const std::size_t begin = head.find(fmt::format("  \"{}\": ", field));
-  return head.substr(begin, head.find('\n', begin) - begin);
 }
 
 }  // namespace
@@ -202,58 +194,22 @@ std::string table_of(const std::vector<Measurement>& rows, const std::vector<std
   return table_of(rows, columns);
 }
 
-Record::Record(RecordOptions options, const DeviceProperties& device, const std::string& command)
-    : options_(std::move(options)) {
-  if (options_.results.empty()) return;
-  head_ = head_text(device, command, options_.commit);
-  std::error_code error;
-  if (options_.again || !std::filesystem::is_regular_file(options_.results, error)) return;
-  std::ifstream file(options_.results);
-  const auto refuse = [&](const std::string& why) {
-    throw std::runtime_error(
-        fmt::format("{} {}; --again writes it anew", printable(options_.results), why));
-  };
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(line);
-  if (lines.empty()) return;
-  if (lines.front() != "{" || lines.back() != "}") refuse("is not a record");
-  for (const char* field : {"gpu", "toolkit", "commit", "command"}) {
-    const std::string own = line_of(head_, field);
-    if (std::find(lines.begin(), lines.end(), own) == lines.end()) {
-      refuse(fmt::format("does not have{}", own.substr(1, own.size() - 2)));
-    }
-  }
-  const std::string commit = line_of(head_, "commit");
-  if (commit.find("-dirty\"") != std::string::npos ||
-      commit.find("\"unknown\"") != std::string::npos) {
-    refuse("may be of other code: no commit is known");
-  }
-  for (std::string& line : lines) {
-    if (line.rfind("    {", 0) != 0) continue;
-    if (line.back() == ',') line.pop_back();
-    rows_.push_back(line.substr(4));
-  }
-}
-
-bool Record::lacks(const std::string& name, const Measurement& begin) const {
-  std::string text = row_text(begin);
-  text.back() = ',';
-  const bool there = std::any_of(rows_.begin(), rows_.end(),
-                                 [&](const std::string& row) { return row.rfind(text, 0) == 0; });
-  if (there) fmt::print("{}: recorded before\n", name);
-  return !there;
+Record::Record(const RecordOptions& options, const DeviceProperties& device,
+               const std::string& command)
+    : file_(options.results) {
+  if (!file_.empty()) head_ = head_text(device, command, options.commit);
 }
 
 void Record::add(const std::vector<Measurement>& rows) {
-  for (const Measurement& row : rows) rows_.push_back(row_text(row));
-  if (options_.results.empty()) return;
-  std::string text = "{\n" + head_ + "  \"measurements\": [";
-  for (const std::string& row : rows_) text += (&row == rows_.data() ? "\n    " : ",\n    ") + row;
-  write_file(options_.results, text + "\n  ]\n}\n");
+  for (const Measurement& row : rows) {
+    rows_ += (rows_.empty() ? "\n    " : ",\n    ") + row_text(row);
+  }
+  if (file_.empty()) return;
+  write_file(file_, "{\n" + head_ + "  \"measurements\": [" + rows_ + "\n  ]\n}\n");
 }
 
 void Record::finish() const {
-  if (!options_.results.empty()) fmt::print("Recorded in {}\n", printable(options_.results));
+  if (!file_.empty()) fmt::print("Recorded in {}\n", printable(file_));
 }
 
 }  // namespace fa::cli

@@ -62,23 +62,18 @@ std::string table_of(const std::vector<Measurement>& rows, const std::vector<std
 
 /// What the options of records say.
 struct RecordOptions {
-  /// @{ The file to write, or empty; an empty `commit` asks git; `again`: measure again what the
-  /// file has.
+  /// @{ The file to write, or empty; an empty `commit` asks git.
   std::string results, commit;
-  bool again = false;
   /// @}
 };
 
 /// A record: the GPU, its driver, the toolkit, the commit, the date, the command, and the
 /// measurements. It is written after each point, so that a run that is cut leaves what it has
-/// measured, and goes on with a file of the same GPU, toolkit, commit and command.
+/// measured.
 class Record {
  public:
   /// @param command the command line that repeats the measurement
-  /// @throws std::runtime_error when the file is something else, or cannot be read
-  Record(RecordOptions options, const DeviceProperties& device, const std::string& command);
-  /// Whether the point `name`, whose rows begin with these fields, is to be measured.
-  bool lacks(const std::string& name, const Measurement& begin) const;
+  Record(const RecordOptions& options, const DeviceProperties& device, const std::string& command);
   /// Writes the file with more rows, completely or not at all.
   /// @throws std::runtime_error when the file cannot be written
   void add(const std::vector<Measurement>& rows);
@@ -86,9 +81,7 @@ class Record {
   void finish() const;
 
  private:
-  RecordOptions options_;
-  std::string head_;
-  std::vector<std::string> rows_;
+  std::string file_, head_, rows_;
 };
 
 }  // namespace fa::cli

@@ -128,55 +128,36 @@ inline void show_consumers(const std::vector<lab::NamedTimeline>& drawn, const s
   fmt::print("{}\n", table.text());
 }
 
-/// The timelines of those steps of which there are stamps. Their matmuls are those that the lab has
-/// recorded.
-inline std::vector<lab::NamedTimeline> timelines_of(const lab::StampedRuns& stamps,
-                                                    const std::vector<RecordedStep>& steps) {
-  std::vector<lab::NamedTimeline> result;
-  for (const RecordedStep& step : steps) {
-    const lab::StampedRun* const run = stamps.find(step.name);
-    if (run == nullptr) continue;
-    result.push_back({fmt::format("{}, {}", step.name, step.problem),
-                      lab::timeline_of_stamps(run->stamps), lab::peak_cycles(step.blocks),
-                      step.tensors});
-  }
-  return result;
-}
-
-/// Shows measured timelines: tables, and a trace file if the options ask for one.
-/// @param drawn one at least
-/// @param work  the name of the arithmetic: "softmax"
-/// @throws std::runtime_error when a file cannot be written
-inline void show_measured(const TimelineOptions& options,
-                          const std::vector<lab::NamedTimeline>& drawn, const std::string& work) {
-  show_cycles(options.stamps, drawn);
-  if (options.kernel.empty()) show_consumers(drawn, work);
-  for (const lab::NamedTimeline& one : drawn) show_shares(one, work);
-  if (!options.json.empty()) {
-    write_file(options.json, lab::trace_events(drawn));
-    fmt::print("Trace file: {}; ui.perfetto.dev opens it\n", printable(options.json));
-  }
-}
-
-/// Shows the order of operations of steps; or, with stamps, what a GPU did.
+/// Shows the order of operations of steps; or, with stamps, what a GPU did: tables, and a trace file
+/// if the options ask for one. Matmuls are those that the lab has recorded.
 /// @param steps  empty if the selected steps have no timeline
 /// @param work   the name of the arithmetic: "softmax"
-/// @throws std::runtime_error when a file cannot be written
+/// @throws std::runtime_error when a file cannot be written, or the stamps are of other kernels
 inline void show_timelines(const TimelineOptions& options, const std::vector<RecordedStep>& steps,
                            const std::string& work) {
   if (steps.empty()) {
     fmt::print("Steps for Hopper have a timeline: {} has none.\n", options.kernel);
     return;
   }
-  if (!options.stamps.runs.empty()) {
-    const std::vector<lab::NamedTimeline> drawn = timelines_of(options.stamps, steps);
-    if (drawn.empty()) throw std::runtime_error("the stamps are of other kernels");
-    show_measured(options, drawn, work);
-    return;
-  }
+  std::vector<lab::NamedTimeline> drawn;
   for (const RecordedStep& step : steps) {
-    fmt::print("{}, {}: the order of operations\n\n{}\n", step.name, step.problem,
-               lab::operations_text(step.blocks, step.tensors));
+    const std::string name = fmt::format("{}, {}", step.name, step.problem);
+    if (options.stamps.runs.empty()) {
+      fmt::print("{}: the order of operations\n\n{}\n", name,
+                 lab::operations_text(step.blocks, step.tensors));
+    } else if (const lab::StampedRun* const run = options.stamps.find(step.name)) {
+      drawn.push_back({name, lab::timeline_of_stamps(run->stamps), lab::peak_cycles(step.blocks),
+                       step.tensors});
+    }
+  }
+  if (options.stamps.runs.empty()) return;
+  if (drawn.empty()) throw std::runtime_error("the stamps are of other kernels");
+  show_cycles(options.stamps, drawn);
+  if (options.kernel.empty()) show_consumers(drawn, work);
+  for (const lab::NamedTimeline& one : drawn) show_shares(one, work);
+  if (!options.json.empty()) {
+    write_file(options.json, lab::trace_events(drawn));
+    fmt::print("Trace file: {}; ui.perfetto.dev opens it\n", printable(options.json));
   }
 }
 

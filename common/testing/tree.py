@@ -3,11 +3,9 @@ main()."""
 
 import contextlib
 import io
-import os
 import pathlib
 import tempfile
 import unittest
-from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -41,18 +39,3 @@ class TreeTest(unittest.TestCase):
                 status = exit_.code
         out.flush()
         return status, out.buffer.getvalue().decode("utf-8"), err.getvalue()
-
-
-SMI = 'echo "NVIDIA H100, 580.1"'  # nvidia-smi
-
-
-class PaperTest(TreeTest):
-    """Runs a program's main() with tools of paper: shell scripts in place of nvcc and the like."""
-
-    def run_with(self, tools, main, *arguments):
-        """As run_main(); tools: {name: script}."""
-        for name, script in tools.items():
-            self.write(f"tools/{name}", f"#!/bin/sh\n{script}\n", 0o755)
-        path = f"{self.root}/tools{os.pathsep}{os.environ['PATH']}"
-        with mock.patch.dict(os.environ, PATH=path):
-            return self.run_main(main, *arguments)

@@ -99,14 +99,6 @@ TEST_CASE("an infinity passes only where the reference has the same one") {
   }
 }
 
-TEST_CASE("equal infinities add neither error nor magnitude") {
-  const Distance d = distance_of({-kInfinity, 2, 3}, {-kInfinity, 2, 5});
-  CHECK(d.max_error == 2);
-  CHECK(d.rms_error == std::sqrt(2.0));
-  CHECK(d.max_reference == 5);
-  CHECK(d.worst == std::vector<std::int64_t>{2});
-}
-
 TEST_CASE("a textbook algorithm that fails proves nothing") {
   const std::vector<double> ref{1, 2, 3};
   REQUIRE(decide_on(ref, ref, ref).accepted);
@@ -176,13 +168,6 @@ TEST_CASE("an exact textbook result still leaves room for roundings") {
   const Verdict verdict = decide_on(out, ref, ref);
   CHECK(verdict.error.max_error <= verdict.allowed_max);
   CHECK(!verdict.accepted);
-}
-
-TEST_CASE("where everything must be zero only zero passes") {
-  const std::vector<double> zero(5, 0.0);
-  CHECK(decide_on(zero, zero, zero).accepted);
-  CHECK(decide_on({0, -0.0, 0, 0, 0}, zero, zero).accepted);
-  CHECK(!decide_on({0, 0, 1e-300, 0, 0}, zero, zero).accepted);
 }
 
 TEST_CASE("a magnitude widens the floor for results that cancel") {

@@ -141,30 +141,18 @@ expect "exercise without Python" 2 python3
 learn test
 expect "what is missing is installed, and the build configured again" 0 "apt-get install -y --no-install-recommends python3" "cmake -S"
 
-# What is installed: the tool or package that is gone, the user and what sudo does, the exit status and texts.
-while IFS='|' read -r gone user sudo arguments wanted texts; do
-  new_machine
-  give_tools
-  fake id "echo $user"
-  for name in $gone; do rm -f "$bin/$name" "$scratch/m/installed/$name"; done
-  case $sudo in none) rm "$bin/sudo" ;; refuses) fake sudo 'exit 1' ;; esac
-  # shellcheck disable=SC2086  # several words
-  learn $arguments
-  IFS=';' read -ra words <<<"$texts"
-  expect "without $gone, user $user, sudo $sudo: $arguments" "$wanted" "${words[@]}"
-done <<'END'
-ninja libfmt-dev|0|works|run|0|install -y --no-install-recommends ninja-build make libfmt-dev;!sudo
-doxygen|0|works|docs|0|doxygen;fonts-stix;python3-venv
-doctest-dev|1000|works|run|0|sudo -n env DEBIAN_FRONTEND=noninteractive apt-get install
-g++|1000|refuses|run|2|sudo apt-get install
-chromium mpirun|0|works|test --all|0|install -y --no-install-recommends;openmpi-bin;chromium
-mpirun|0|works|test|0|!openmpi-bin
-g++ doctest-dev|1000|none|run|2|g++
-g++|0|works|run --no-install|2|g++;!apt-get update
-END
-
 new_machine
 give_tools
+rm "$bin/ninja" "$scratch/m/installed/libfmt-dev"
+learn run --no-install
+expect "nothing is installed against the reader's will" 2 "libfmt-dev" "!apt-get update"
+learn run
+expect "what is missing is installed" 0 "install -y --no-install-recommends ninja-build make libfmt-dev" !sudo
+rm "$bin/g++"
+fake id 'echo 1000'
+fake sudo 'exit 1'
+learn run
+expect "a user who may not install is told what to install" 2 "sudo apt-get install" g++
 for system in Darwin:brew MINGW64_NT-10.0:WSL Linux:dnf; do
   rm -f "$bin/apt-get" "$bin/g++"
   fake uname "echo ${system%:*}"

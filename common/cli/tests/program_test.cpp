@@ -1,15 +1,12 @@
-// What the programs of all lessons have in common: sections, options, input, checks, progress, exit
-// status.
+// What the programs of all lessons have in common: sections, options, input, checks, exit status.
 #include "common/cli/program.hpp"
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <new>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -358,27 +355,4 @@ TEST_CASE("input of the wrong shape is refused") {
   refused("k.npy", "[1, 2, 0, 4]");
   write_file(directory.path() / "tokens.txt", "[CLS]\n[SEP]\n");
   refused("tokens.txt", "2 tokens");
-}
-
-TEST_CASE("progress prints nothing before its delay, then one line, also from several threads") {
-  const Outcome quick = run_in_child([] {
-    Progress progress("quick", 1000);
-    for (int i = 0; i < 1000; ++i) progress.step();
-    return 0;
-  });
-  CHECK(quick.output + quick.error == "");
-  const Outcome outcome = run_in_child([] {
-    Progress progress("together", 400, std::chrono::milliseconds(0));
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 4; ++i) {
-      threads.emplace_back([&] {
-        for (int step = 0; step < 100; ++step) progress.step();
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return 0;
-  });
-  CHECK(outcome.status == 0);
-  CHECK(contains(outcome.error, "together: 0 %, about "));
-  CHECK(outcome.error.find('\n') == outcome.error.size() - 1);  // the next would come after 10 s
 }
