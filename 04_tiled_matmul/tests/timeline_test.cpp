@@ -17,7 +17,7 @@ using Kind = Step::Kind;
 
 namespace {
 
-const char* const kSteps[] = {"19_matmul_wgmma", "20_matmul_stages", "21_matmul_persistent"};
+const char* const kHopperSteps[] = {"19_matmul_wgmma", "20_matmul_stages", "21_matmul_persistent"};
 // Steps along k of a tile of C, and copies of a step: A, and B in panels of 64 columns.
 constexpr int kSteps = 8, kCopies = 1 + 4;
 
@@ -69,7 +69,7 @@ int copies_during_matmuls(const std::vector<Step>& steps) {
 }  // namespace
 
 TEST_CASE("steps 19 to 21 do the same matmuls") {
-  for (const char* name : kSteps) {
+  for (const char* name : kHopperSteps) {
     CAPTURE(std::string(name));
     CHECK(lab::peak_cycles(blocks_of(name)) ==
           doctest::Approx(2. * kDrawn.m * kDrawn.n * kDrawn.k / 4096));
