@@ -17,7 +17,7 @@ using Kind = Step::Kind;
 
 namespace {
 
-const char* const kSteps[] = {"09_wgmma", "10_warp_specialized", "11_overlap", "12_ping_pong",
+const char* const kNames[] = {"09_wgmma", "10_warp_specialized", "11_overlap", "12_ping_pong",
                               "13_persistent"};
 
 const LadderStep& step_of(const std::string& name) {
@@ -61,7 +61,7 @@ std::int64_t exponentials_beside_matmuls(const std::vector<Step>& steps) {
 }  // namespace
 
 TEST_CASE("steps 09 to 13 do the same matmuls") {
-  for (const char* name : kSteps) {
+  for (const char* name : kNames) {
     CAPTURE(std::string(name));
     // Two blocks of two warpgroups, 4 tiles of keys: two matmuls of 2 * 64 * 128 * 128 operations,
     // 4096 a cycle.

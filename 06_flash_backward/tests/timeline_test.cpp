@@ -16,7 +16,7 @@ using Kind = Step::Kind;
 
 namespace {
 
-const char* const kSteps[] = {"08_wgmma", "09_warp_specialized", "10_delayed_dq", "11_ordered_dq",
+const char* const kNames[] = {"08_wgmma", "09_warp_specialized", "10_delayed_dq", "11_ordered_dq",
                               "12_store_then_reduce"};
 
 // What the lab records of a step with the problem that is drawn.
@@ -71,7 +71,7 @@ std::map<std::string, int> copies_of(const std::string& name, Kind kind) {
 }  // namespace
 
 TEST_CASE("steps 08 to 12 do the same matmuls") {
-  for (const char* name : kSteps) {
+  for (const char* name : kNames) {
     CAPTURE(std::string(name));
     // Two blocks, 4 tiles of queries: five products of 2 * 64 * 128 * 128 operations, 4096 a cycle.
     CHECK(lab::peak_cycles(recorded(name).blocks) ==
@@ -119,7 +119,7 @@ TEST_CASE("step 11 asks for its turn before it adds, step 10 does not") {
 }
 
 TEST_CASE("tensors have the right names in all steps") {
-  for (const char* name : kSteps) {
+  for (const char* name : kNames) {
     CAPTURE(std::string(name));
     // In panels of 64 columns: K, V and their gradients of 4 warpgroups, 8 tiles of Q and of dO; a
     // run for each of these tiles.

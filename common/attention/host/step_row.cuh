@@ -319,20 +319,20 @@ struct RowMaker {
   }
 };
 
-// The ladder of steps 1 to `steps`: what step(number) gives for each, a std::integral_constant.
-template <class Step, int... before>
-auto ladder_of(std::integer_sequence<int, before...>, Step step) {
-  return std::vector{step(std::integral_constant<int, before + 1>{})...};
+// The ladder of steps 1 to `steps`: what make(number) gives for each, a std::integral_constant.
+template <class Make, int... before>
+auto ladder_of(std::integer_sequence<int, before...>, Make make) {
+  return std::vector{make(std::integral_constant<int, before + 1>{})...};
 }
-template <int steps, class Step>
-auto ladder_of(Step step) {
-  return ladder_of(std::make_integer_sequence<int, steps>{}, step);
+template <int steps, class Make>
+auto ladder_of(Make make) {
+  return ladder_of(std::make_integer_sequence<int, steps>{}, make);
 }
-// The steps with a timeline, compiled for what is drawn: step(number, row maker).
-template <class LadderStep, template <class> class OnDevice, int steps, class Step>
-std::vector<LadderStep> drawn_ladder(Step step) {
+// The steps with a timeline, compiled for what is drawn: make(number, row maker).
+template <class LadderStep, template <class> class OnDevice, int steps, class Make>
+std::vector<LadderStep> drawn_ladder(Make make) {
   std::vector<LadderStep> drawn = ladder_of<steps>([&](auto number) -> LadderStep {
-    return step(number, RowMaker<LadderStep, OnDevice, true>{});
+    return make(number, RowMaker<LadderStep, OnDevice, true>{});
   });
   drawn.erase(std::remove_if(drawn.begin(), drawn.end(), [](auto& step) { return !step.start; }),
               drawn.end());
