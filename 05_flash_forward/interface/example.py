@@ -21,7 +21,6 @@ if __package__ != "05_flash_forward.interface":
     sys.exit(2)
 
 from common.bench import peers
-from common.bench.checks import for_all_heads, largest, rms, visible
 from common.bench.command import exit_with
 from common.bench.peers import (
     FIXED_ORDER,
@@ -31,6 +30,7 @@ from common.bench.peers import (
     sdpa_kernel,
     torch,
 )
+from common.bench.problems import for_all_heads, largest, rms, visible
 from common.bench.program import Example, parser_of, run
 
 from .flash_attention import Library

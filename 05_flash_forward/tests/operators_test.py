@@ -5,8 +5,8 @@ import math
 import os
 import unittest
 
-from common.bench.checks import for_all_heads, largest, visible
 from common.bench.peers import torch
+from common.bench.problems import for_all_heads, largest, visible
 
 if torch is not None:
     operators = importlib.import_module("05_flash_forward.interface.operators")

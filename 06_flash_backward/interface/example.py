@@ -26,11 +26,10 @@ if __package__ != "06_flash_backward.interface":
     sys.exit(2)
 
 from common.bench import peers
-from common.bench.checks import for_all_heads, largest, rms, visible
 from common.bench.command import Failure, exit_with
 from common.bench.peers import OURS, SAME_BITS, torch
 from common.bench.peers import OURS_SAME_BITS as DETERMINISTIC
-from common.bench.problems import Problem
+from common.bench.problems import Problem, for_all_heads, largest, rms, visible
 from common.bench.program import Example, parser_of, run
 
 # Lesson 05's side of the interface; a name that begins with a digit cannot stand in an import

@@ -23,9 +23,9 @@ if __package__ != "06_flash_backward.interface":
     sys.exit(2)
 
 from common.bench import points
-from common.bench.checks import largest
 from common.bench.command import Failure, exit_with
 from common.bench.peers import OURS, torch
+from common.bench.problems import largest
 
 from .example import FACTOR, GRADIENTS, Libraries
 

@@ -24,9 +24,9 @@ if __package__ != "06_flash_backward.interface":
     sys.exit(2)
 
 from common.bench import points
-from common.bench.checks import largest
 from common.bench.command import Failure, exit_with
 from common.bench.peers import FLASH_3, HEADINGS, OURS, torch
+from common.bench.problems import largest
 from common.bench.tables import both, mask_of, points_in, ratio
 from common.data import records
 

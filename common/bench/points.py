@@ -1,10 +1,9 @@
 """The frame of programs that check and time problems with names, points, beside others."""
 
 from common.bench import peers
-from common.bench.checks import largest, rms
 from common.bench.command import Failure
 from common.bench.peers import HEADINGS, OURS, torch
-from common.bench.problems import name_of
+from common.bench.problems import largest, name_of, rms
 from common.bench.program import begin, record_head, shared_parser
 from common.bench.record import Record
 from common.bench.timing import clock_and_power, row_of_times, time_in_turn

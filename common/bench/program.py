@@ -6,11 +6,10 @@ import shlex
 import sys
 
 from common.bench import record
-from common.bench.checks import check_graphs_and_gpus, check_problems
 from common.bench.command import Failure, Skipped, module
 from common.bench.peers import OURS, torch
 from common.bench.peers import load as load_peers
-from common.bench.problems import GROUPS, SETS, points_of
+from common.bench.problems import GROUPS, SETS, check_graphs_and_gpus, check_problems, points_of
 from common.bench.record import Record, commit_of, first_line
 from common.bench.tables import print_record, print_times
 from common.bench.timing import time_points

@@ -4,8 +4,8 @@ import statistics
 import subprocess
 import time
 
-from common.bench.checks import rms
 from common.bench.peers import FOR_16_BITS, FOR_FLOAT32, HEADINGS, torch
+from common.bench.problems import rms
 
 ROUNDS = 6  # in which calls alternate, at least
 SLOW_MILLISECONDS = 300  # after which a call is not timed again in a round

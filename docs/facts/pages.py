@@ -1,4 +1,6 @@
-"""Writes facts into the sentences of pages, and says which do not hold:
+"""Writes facts into the sentences of pages, and says which do not hold. A fact is a public function
+of one of the MODULES, or a method of one of their objects: `forward.gain 12 11` on a page is
+lesson05.forward.gain("12", "11"). It returns a number, several numbers or a truth.
 
     Step 12 reaches <!-- fact: forward.tflops 12 -->644<!-- /fact --> TFLOP/s.
     It is the fastest. <!-- fact: forward.faster 12 11 -->
@@ -7,17 +9,36 @@ What stands there says how a number is written: 391, 0.707, 12,500, 3.1e-06, fou
 are a range, 2 to 6. A truth writes nothing. As a program it compares all pages with their facts,
 and says which facts no page names: python3 -m docs.facts.pages. Exit status: 0 or 1."""
 
+import importlib
+import inspect
 import re
 import sys
 
-from docs.facts import facts
-from docs.facts.records import ROOT, Problem, each
+from docs.facts.records import ROOT, Family, Problem, each
 from docs.site.excerpts import fences_of, markdown_files
 
+MODULES = ("lesson04", "lesson05", "lesson06", "course")
 FACT = re.compile(r"<!-- fact: (?P<name>[^<>]+?) -->(?:(?P<text>[^<>]*)<!-- /fact -->)?")
 LIKE = re.compile(r"<!--\s*/?\s*(?:fact|value|claim)\b", re.IGNORECASE)
 WORDS = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 WORDS = (WORDS + " fifteen sixteen seventeen eighteen nineteen twenty").split()
+
+
+def facts():
+    """{name: function} of all facts. A name that two modules have is an error."""
+    found = {}
+    for module in (importlib.import_module(f"docs.facts.{name}") for name in MODULES):
+        here = {}
+        for name, thing in vars(module).items():
+            if inspect.isfunction(thing) and thing.__module__ == module.__name__:
+                here[name] = thing
+            elif isinstance(thing, Family):
+                here |= {f"{name}.{m}": f for m, f in inspect.getmembers(thing, inspect.ismethod)}
+        for name, fact in here.items():
+            private = name.rpartition(".")[2].startswith("_")
+            if not private and found.setdefault(name, fact) != fact:
+                raise ValueError(f"two modules have a fact {name}.")
+    return found
 
 
 def value_of(name):
