@@ -8,8 +8,7 @@ many keys; checked and timed beside PyTorch's backends, FlashAttention-3 and Fla
 LIBRARY is BUILD/05_flash_forward/libflash_attention.so. One for the CPU is checked, on small
 tensors, and not timed. The last command prints the record FILE as a table.
 
-Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 3 --limit came before
-the last point, 77 PyTorch is missing.
+Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
 """
 
 import importlib

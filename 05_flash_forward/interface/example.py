@@ -8,8 +8,7 @@ LIBRARY is BUILD/05_flash_forward/libflash_attention.so. One for GPUs takes CUDA
 the CPU takes those in the host's memory: it is checked, on small tensors, but not timed. Without
 the two: check and time for GPUs, the check alone for the CPU.
 
-Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 3 --limit came before
-the last point, 77 PyTorch is missing.
+Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
 """
 
 import math

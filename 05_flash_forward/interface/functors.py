@@ -8,8 +8,7 @@ LIBRARY is BUILD/05_flash_forward/libflash_attention.so. One for the CPU is chec
 tensors, and not timed. FlexAttention is compiled for all points first, side by side; what has been
 compiled stays in TORCHINDUCTOR_CACHE_DIR, by default in /tmp, for the next time.
 
-Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 3 --limit came before
-the last point, 77 PyTorch is missing.
+Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
 """
 
 import functools

@@ -10,8 +10,7 @@ for the CPU take tensors in the host's memory: they are checked, on small tensor
 Without the two: check and time for GPUs, the check alone for the CPU. What is timed is the backward
 pass alone.
 
-Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 3 --limit came before
-the last point, 77 PyTorch is missing.
+Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
 """
 
 import collections

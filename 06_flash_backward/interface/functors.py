@@ -8,8 +8,7 @@ FORWARD is BUILD/05_flash_forward/libflash_attention.so, and LIBRARY
 BUILD/06_flash_backward/libflash_attention_backward.so. Libraries for the CPU are checked, on small
 tensors, and not timed. What is timed is the backward pass alone.
 
-Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 3 --limit came before
-the last point, 77 PyTorch is missing.
+Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
 """
 
 import ctypes

@@ -1,10 +1,6 @@
 """How an example was started, and how it ends."""
 
 import sys
-import time
-
-BEGAN = time.monotonic()  # before PyTorch is imported, which takes long
-POINTS_MISSING = 3  # the exit status of a run that --limit has ended
 
 
 class Failure(Exception):

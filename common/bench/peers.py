@@ -10,7 +10,7 @@ import pathlib
 import site
 import warnings
 
-from common.bench.command import Failure  # before PyTorch, which takes long: see BEGAN
+from common.bench.command import Failure
 
 try:
     import torch

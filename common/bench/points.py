@@ -4,8 +4,7 @@ from common.bench import peers
 from common.bench.command import Failure
 from common.bench.peers import HEADINGS, OURS, torch
 from common.bench.problems import largest, name_of, rms
-from common.bench.program import begin, record_head, shared_parser
-from common.bench.record import Record
+from common.bench.program import Record, begin, record_head, shared_parser
 from common.bench.timing import clock_and_power, row_of_times, time_in_turn
 
 
@@ -92,27 +91,25 @@ def run(args, load, goals, small, case_of, print_times):
     load(args) gives the library. small(points) gives those for the CPU. case_of(point, device)
     gives a Case. print_times(rows) prints a table.
     """
-    points = {point.group: point for point in points_of(args.points, goals)}
-    fields = {name: {"group": name} for name in points}
+    points = points_of(args.points, goals)
     library, on_gpu = begin(args, load)
     found = peers.load(args.flash_attention_3) if on_gpu else {}
-    record, good = Record(args, record_head(on_gpu, args, found)), True
+    record, good = Record(args.json, record_head(on_gpu, args, found)), True
     if not on_gpu:
-        points = {point.group: point for point in small(points.values())}
-        fields = {name: {"group": name} for name in points}
-    for name in record.left(fields):
-        case = case_of(points[name], "cuda" if on_gpu else "cpu")
+        points = small(points)
+    for point in points:
+        case = case_of(point, "cuda" if on_gpu else "cpu")
         calls, rows = case.calls(library)
         of_case, right = case.check(calls)
         rows += of_case
         if on_gpu:
             rows += case.time(calls, args.repeats, args.seconds)
-        if right:  # else it is measured again
-            record.put(fields[name], rows)
+        if right:
+            record.put(rows)
         good = good and right
         del case, calls
         torch.cuda.empty_cache()
     if on_gpu:
         print()
         print_times([row for row in record.rows if row["what"] == "time"])
-    return record.status(good)
+    return 0 if good else 1

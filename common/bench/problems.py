@@ -105,11 +105,6 @@ class Point(typing.NamedTuple):
     def name(self):
         return f"{self.group} {'causal' if self.causal else 'full'} {self.length}"
 
-    def fields(self, what):
-        """Those that its rows in a record have, and no other rows."""
-        fields = {name: getattr(self, name) for name in ("group", "length", "causal")}
-        return {"what": what, **fields}
-
     def label(self, backend, dtype):
         """What a record says of a call. Old records lack group, kv_heads and head_dim_v."""
         fields = self._asdict()

@@ -3,16 +3,17 @@
 import argparse
 import datetime
 import shlex
+import subprocess
 import sys
 
-from common.bench import record
 from common.bench.command import Failure, Skipped, module
 from common.bench.peers import OURS, torch
 from common.bench.peers import load as load_peers
 from common.bench.problems import GROUPS, SETS, check_graphs_and_gpus, check_problems, points_of
-from common.bench.record import Record, commit_of, first_line
 from common.bench.tables import print_record, print_times
 from common.bench.timing import time_points
+from common.data.files import check_writable, write_file
+from common.data.records import text_of
 
 
 class Example:
@@ -51,7 +52,8 @@ def shared_parser(doc):
     parser.add_argument("--repeats", type=int, default=20, help=words)
     words = "how long the calls of a point are timed at least, in turn (default 2)"
     parser.add_argument("--seconds", type=float, default=2, help=words)
-    record.add_options(parser)
+    parser.add_argument("--json", metavar="FILE", help="the record to write, after each point")
+    parser.add_argument("--commit", metavar="ID", help="of the code, for a copy without git")
     return parser
 
 
@@ -93,16 +95,41 @@ def run(example, args):
     if args.time and not on_gpu:
         raise Failure("the library is for the CPU, where times would say nothing")
     peers = load_peers(args.flash_attention_3, args.flash_attention_4) if on_gpu else {}
-    kept, good = Record(args, record_head(on_gpu, args, peers)), True
+    kept, good = Record(args.json, record_head(on_gpu, args, peers)), True
     both = not (args.check or args.time)
     if args.check or both:
         rows, good = check_problems(example, "cuda" if on_gpu else "cpu")
         good = (not on_gpu or check_graphs_and_gpus(example.same_call)) and good
-        kept.put({"what": "error"}, rows)
+        kept.put(rows)
     if args.time or (both and on_gpu):
         time_points(example, points, kept, args.repeats, args.seconds)
         print_times(kept.rows)
-    return kept.status(good)
+    return 0 if good else 1
+
+
+class Record:
+    """A record that is written after each point: a run that is cut leaves what it has measured."""
+
+    def __init__(self, path, head):
+        """path: None where nothing is written."""
+        self.path, self.head, self.rows = path, head, []
+        if path:
+            check_writable(path)
+
+    def put(self, rows):
+        """Writes the file with these rows, too."""
+        self.rows += rows
+        if self.path:
+            write_file(self.path, text_of(self.head, self.rows))
+
+
+def first_line(*command):
+    """What a command prints first; "unknown" when it prints nothing."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return (done.stdout.splitlines() or ["unknown"])[0].strip()
 
 
 # What changes the rows of a point: a record has one value of each.
@@ -116,7 +143,8 @@ def record_head(on_gpu, args, peers):
         "driver": first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
         "toolkit": torch.version.cuda or "none",
         "torch": torch.__version__,
-        "commit": commit_of(args),
+        "commit": args.commit
+        or first_line("git", "describe", "--always", "--dirty", "--abbrev=12"),
         "date": datetime.date.today().isoformat(),
         "command": shlex.join(["python3", "-m", module(), *sys.argv[1:]]),
         "options": {name: getattr(args, name) for name in MEASURED_WITH if hasattr(args, name)},

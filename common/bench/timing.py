@@ -122,13 +122,11 @@ def time_points(example, points, record, repeats, seconds):
     points: see points_of(); those of more than one type alternate between them.
     repeats, seconds: how often a call is timed at least, and how long a point takes at least.
     """
-    named = {point.name(): point for point in points}
-    fields = {name: point.fields("time") for name, point in named.items()}
-    for name in record.left(fields):
-        rows = time_point(example, named[name], repeats, seconds)
+    for point in points:
+        rows = time_point(example, point, repeats, seconds)
         of = (f"{HEADINGS[row['backend']]} {row['tflops']:.1f}" for row in rows)
-        print(f"{name}, TFLOP/s: {', '.join(of)}")
-        record.put(fields[name], rows)
+        print(f"{point.name()}, TFLOP/s: {', '.join(of)}")
+        record.put(rows)
         torch.cuda.empty_cache()
 
 

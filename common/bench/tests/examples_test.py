@@ -1,16 +1,21 @@
 """Tests of what the examples of lessons 05 and 06 share, as far as it needs no GPU: the orders in
 which calls alternate, the points, and the tables of records."""
 
+import argparse
 import collections
 import contextlib
 import io
 import json
 import os
 import pathlib
+import subprocess
+import sys
+import tempfile
+import types
 import unittest
 from unittest import mock
 
-from common.bench import command, peers, problems, tables, timing
+from common.bench import command, peers, points, problems, program, tables, timing
 from common.bench.peers import CUDNN, FLASH_3, FLASH_4, OURS, OURS_SAME_BITS
 
 
@@ -121,11 +126,9 @@ class Points(unittest.TestCase):
         self.assertEqual(point.flops((1, 1)), one * (192 + 128))
         self.assertEqual(point.flops((3, 2)), one * (3 * 192 + 2 * 128))
 
-    def test_every_point_has_a_name_and_fields_of_its_own(self):
+    def test_every_point_has_a_name_of_its_own(self):
         points = problems.points_of(",".join(problems.SETS))
         self.assertEqual(len({point.name() for point in points}), len(points))
-        fields = {json.dumps(point.fields("time")) for point in points}
-        self.assertEqual(len(fields), len(points))
 
 
 class Ratios(unittest.TestCase):
@@ -200,6 +203,97 @@ class Ratios(unittest.TestCase):
         rows += [timed(OURS, 300, 1024, error=2e-3), timed(FLASH_3, 1, 1024, error=4e-3)]
         text = printed_by(tables.print_times, rows)
         self.assertIn("d_q 1.500 (3.0e-03), d_k 1.500 (6.0e-03)", text)
+
+
+class Point(types.SimpleNamespace):
+    def _asdict(self):
+        return vars(self)
+
+
+class PaperCase(points.Case):
+    """A point whose kernels are functions of paper."""
+
+    wrong = ()
+    q = types.SimpleNamespace(is_cuda=True)
+
+    def __init__(self, point, _):
+        self.point = point
+
+    def label(self, backend):
+        return {"backend": backend, "group": self.point.group}
+
+    def ours(self, _):
+        return lambda: 1
+
+    def others(self):
+        def broken():
+            raise ValueError("no kernel for it\nwith a long explanation")
+
+        return {FLASH_3: lambda: lambda: 1, "MATH": broken}
+
+    def check(self, calls):
+        right = self.point.group not in self.wrong
+        return [{"what": "error", **self.label(name)} for name in calls], right
+
+    def time(self, calls, _, __):
+        return [{"what": "time", **self.label(name)} for name in calls]
+
+
+class RecordTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name, "record.json")
+
+    def rows(self, **fields):
+        rows = json.loads(self.path.read_text(encoding="utf-8"))["measurements"]
+        return [row for row in rows if fields.items() <= row.items()]
+
+    def test_a_process_that_is_killed_leaves_what_it_has_measured(self):
+        command = (
+            "import os, signal\n"
+            "from common.bench.program import Record\n"
+            f"kept = Record({str(self.path)!r}, {{'gpu': 'H100'}})\n"
+            "for run in (1, 2):\n"
+            "    kept.put([{'run': run}])\n"
+            "os.kill(os.getpid(), signal.SIGKILL)\n"
+        )
+        done = subprocess.run([sys.executable, "-B", "-c", command], check=False)
+        self.assertEqual((done.returncode, self.rows()), (-9, [{"run": 1}, {"run": 2}]))
+        self.assertEqual([path.name for path in self.path.parent.iterdir()], [self.path.name])
+
+    def test_a_place_that_cannot_be_written_is_found_first(self):
+        with self.assertRaises(OSError):
+            program.Record(str(self.path / "none.json"), {})
+
+    def run_points(self, wrong=()):
+        """points.run() on a GPU of paper. Returns the exit status, and what it prints."""
+        text = io.StringIO()
+        args = argparse.Namespace(json=str(self.path), points=None, repeats=1, seconds=0)
+        args.flash_attention_3 = None
+        patched = {
+            "begin": mock.Mock(return_value=("library", True)),
+            "record_head": lambda *_: {"gpu": "H100"},
+            "peers": mock.Mock(load=mock.Mock(return_value={})),
+            "torch": mock.Mock(),
+        }
+        goals = [Point(group=name) for name in "abc"]
+        with mock.patch.multiple(points, **patched), mock.patch.object(PaperCase, "wrong", wrong):
+            with contextlib.redirect_stdout(text):
+                status = points.run(args, None, goals, None, PaperCase, lambda r: print(len(r)))
+        return status, text.getvalue()
+
+    def test_a_peer_that_fails_is_missing_with_its_reason(self):
+        status, text = self.run_points()
+        self.assertEqual(status, 0)
+        self.assertIn("missing: ValueError: no kernel for it\n", text)
+        self.assertEqual(len(self.rows(what="missing", backend="MATH")), 3)
+        self.assertEqual(len(self.rows(what="time", backend=OURS)), 3)
+
+    def test_a_point_that_is_wrong_is_not_recorded(self):
+        self.assertEqual(self.run_points(wrong=("b",))[0], 1)
+        self.assertEqual(self.rows(group="b"), [])
+        self.assertEqual(len(self.rows(what="time", backend=OURS)), 2)
 
 
 class Installed(unittest.TestCase):
