@@ -12,13 +12,7 @@ Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 
 """
 
 import importlib
-import sys
 import typing
-
-if __package__ != "05_flash_forward.interface":
-    how = "start it as a module, in the repository's root: python3 -m"
-    print(f"decode.py: {how} 05_flash_forward.interface.decode", file=sys.stderr)
-    sys.exit(2)
 
 from common.bench import peers, points
 from common.bench.command import exit_with
@@ -208,20 +202,8 @@ def print_times(rows):
     print("\n".join(records.aligned(cells, 1)))
 
 
-def print_record(path):
-    """The times of a record, and where they are from."""
-    record = records.read(path)
-    print_times(records.rows_with(record, what="time"))
-    print("\n".join(records.source_lines(record)))
-
-
 def main():
-    parser = points.parser_of(__doc__)
-    parser.add_argument("--table", metavar="FILE", help="print a record, and nothing else")
-    args = parser.parse_args()
-    if args.table:
-        print_record(args.table)
-        return 0
+    args = points.parser_of(__doc__).parse_args()
     return points.run(
         args, lambda _: Library(args.library), GOALS, lambda _: SMALL, Cache, print_times
     )

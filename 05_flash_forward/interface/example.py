@@ -12,12 +12,6 @@ Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 
 """
 
 import math
-import sys
-
-if __package__ != "05_flash_forward.interface":
-    how = "start it as a module, in the repository's root: python3 -m"
-    print(f"example.py: {how} 05_flash_forward.interface.example", file=sys.stderr)
-    sys.exit(2)
 
 from common.bench import peers
 from common.bench.command import exit_with

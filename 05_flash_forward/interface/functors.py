@@ -14,13 +14,7 @@ Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 
 import functools
 import importlib
 import math
-import sys
 import typing
-
-if __package__ != "05_flash_forward.interface":
-    how = "start it as a module, in the repository's root: python3 -m"
-    print(f"functors.py: {how} 05_flash_forward.interface.functors", file=sys.stderr)
-    sys.exit(2)
 
 from common.bench import points
 from common.bench.command import exit_with

@@ -17,12 +17,6 @@ import collections
 import ctypes
 import importlib
 import math
-import sys
-
-if __package__ != "06_flash_backward.interface":
-    how = "start it as a module, in the repository's root: python3 -m"
-    print(f"example.py: {how} 06_flash_backward.interface.example", file=sys.stderr)
-    sys.exit(2)
 
 from common.bench import peers
 from common.bench.command import Failure, exit_with
@@ -66,6 +60,13 @@ class Libraries(forward_interface.CLibrary):
             raise Failure(
                 f"{forward} is for the {self.forward.runs_on}, {backward} for the {self.runs_on}"
             )
+
+    @classmethod
+    def of(cls, args):
+        """Those that a program's options name."""
+        if args.forward is None:
+            raise Failure("which library computes the forward pass? Give --forward PATH")
+        return cls(args.forward, args.library)
 
     def prepare(self, attention, saved, d_o, deterministic=False, kind="", given=(), outputs=()):
         """A call for gradients. `attention` and `saved`, which is (q, k, v, o, lse), are of the
@@ -194,9 +195,7 @@ class Backward(Example):
     matmuls = (3, 2)
 
     def load(self, args):
-        if args.forward is None:
-            raise Failure("which library computes the forward pass? Give --forward PATH")
-        self.library = Libraries(args.forward, args.library)
+        self.library = Libraries.of(args)
         if args.deterministic:
             self.timed = (OURS, DETERMINISTIC, *SAME_BITS)
 

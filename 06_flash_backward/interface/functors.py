@@ -14,15 +14,9 @@ Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 
 import ctypes
 import importlib
 import math
-import sys
-
-if __package__ != "06_flash_backward.interface":
-    how = "start it as a module, in the repository's root: python3 -m"
-    print(f"functors.py: {how} 06_flash_backward.interface.functors", file=sys.stderr)
-    sys.exit(2)
 
 from common.bench import points
-from common.bench.command import Failure, exit_with
+from common.bench.command import exit_with
 from common.bench.peers import OURS, torch
 from common.bench.problems import largest
 
@@ -142,18 +136,12 @@ class GradientCase(forward.Case):
         return rows, good
 
 
-def load(args):
-    if args.forward is None:
-        raise Failure("which library computes the forward pass? Give --forward PATH")
-    return Libraries(args.forward, args.library)
-
-
 def main():
     parser = points.parser_of(__doc__)
     parser.add_argument("--forward", metavar="PATH", help="lesson 05's library")
     return points.run(
         parser.parse_args(),
-        load,
+        Libraries.of,
         forward.GOALS,
         lambda chosen: map(forward.small, chosen),
         GradientCase,

@@ -14,16 +14,10 @@ Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 
 """
 
 import importlib
-import sys
 import typing
 
-if __package__ != "06_flash_backward.interface":
-    how = "start it as a module, in the repository's root: python3 -m"
-    print(f"packed.py: {how} 06_flash_backward.interface.packed", file=sys.stderr)
-    sys.exit(2)
-
 from common.bench import points
-from common.bench.command import Failure, exit_with
+from common.bench.command import exit_with
 from common.bench.peers import FLASH_3, HEADINGS, OURS, torch
 from common.bench.problems import largest
 from common.bench.tables import both, mask_of, points_in, ratio
@@ -230,28 +224,11 @@ def print_times(rows):
     print("\n".join(records.aligned(cells, 1)))
 
 
-def print_record(path):
-    """The times of a record, and where they are from."""
-    record = records.read(path)
-    print_times(records.rows_with(record, what="time"))
-    print("\n".join(records.source_lines(record)))
-
-
-def load(args):
-    if args.forward is None:
-        raise Failure("which library computes the forward pass? Give --forward PATH")
-    return Libraries(args.forward, args.library)
-
-
 def main():
     parser = points.parser_of(__doc__)
     parser.add_argument("--forward", metavar="PATH", help="lesson 05's library")
-    parser.add_argument("--table", metavar="FILE", help="print a record, and nothing else")
     args = parser.parse_args()
-    if args.table:
-        print_record(args.table)
-        return 0
-    return points.run(args, load, POINTS, lambda _: SMALL, Case, print_times)
+    return points.run(args, Libraries.of, POINTS, lambda _: SMALL, Case, print_times)
 
 
 if __name__ == "__main__":

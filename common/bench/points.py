@@ -6,6 +6,7 @@ from common.bench.peers import HEADINGS, OURS, torch
 from common.bench.problems import largest, name_of, rms
 from common.bench.program import Record, begin, record_head, shared_parser
 from common.bench.timing import clock_and_power, row_of_times, time_in_turn
+from common.data import records
 
 
 class Case:
@@ -71,6 +72,7 @@ def parser_of(doc):
     """The options of such a program."""
     parser = shared_parser(doc)
     parser.add_argument("--points", metavar="NAMES", help="only these, with commas between")
+    parser.add_argument("--table", metavar="FILE", help="print a record; needs no PyTorch")
     return parser
 
 
@@ -91,6 +93,11 @@ def run(args, load, goals, small, case_of, print_times):
     load(args) gives the library. small(points) gives those for the CPU. case_of(point, device)
     gives a Case. print_times(rows) prints a table.
     """
+    if args.table:
+        record = records.read(args.table)
+        print_times(records.rows_with(record, what="time"))
+        print("\n".join(records.source_lines(record)))
+        return 0
     points = points_of(args.points, goals)
     library, on_gpu = begin(args, load)
     found = peers.load(args.flash_attention_3) if on_gpu else {}
