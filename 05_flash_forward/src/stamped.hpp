@@ -3,7 +3,7 @@
 #pragma once
 
 #include "05_flash_forward/src/backend.hpp"
-#include "common/cli/stamped.hpp"
+#include "common/cli/timelines.hpp"
 
 namespace fa::flash::stamped {
 

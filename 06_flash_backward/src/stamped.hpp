@@ -3,7 +3,7 @@
 #pragma once
 
 #include "06_flash_backward/src/backend.hpp"
-#include "common/cli/stamped.hpp"
+#include "common/cli/timelines.hpp"
 
 namespace fa::backward::stamped {
 

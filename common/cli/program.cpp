@@ -338,27 +338,19 @@ void Program::summarise(bool passed, const std::string& what, const std::string&
   }
 }
 
-Progress::Progress(std::string title, std::int64_t total, std::chrono::milliseconds delay)
-    : title_(std::move(title)),
-      total_(total),
-      terminal_(isatty(STDERR_FILENO) != 0),
-      next_report_(start_ + delay) {}
-
 Progress::~Progress() {
-  if (shown_ && terminal_) fmt::print(stderr, "\r\033[K");
+  if (shown_ > 0) fmt::print(stderr, "\r\033[K");
 }
 
 void Progress::step() {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto done = static_cast<double>(++done_), total = static_cast<double>(total_);
-  const auto now = Clock::now();
-  if (now < next_report_) return;
-  next_report_ = now + std::chrono::milliseconds(terminal_ ? 200 : 10000);
-  shown_ = true;
-  const double elapsed = std::chrono::duration<double>(now - start_).count();
-  fmt::print(stderr, "{}{}: {:.0f} %, about {:.0f} s left{}", terminal_ ? "\r" : "", title_,
-             100 * done / total, elapsed * (total - done) / done, terminal_ ? "\033[K" : "\n");
-  std::fflush(stderr);
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  if (seconds < shown_ + 0.2 || isatty(STDERR_FILENO) == 0) return;
+  shown_ = seconds;
+  fmt::print(stderr, "\r{}: {:.0f} %, about {:.0f} s left\033[K", title_, 100 * done / total,
+             seconds * (total - done) / done);
 }
 
 }  // namespace fa::cli

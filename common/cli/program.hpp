@@ -172,16 +172,13 @@ class Program {
   std::optional<bool> gpu_available_;  // none: no code for GPUs
 };
 
-/// Counts finished steps and, after two seconds, prints the percentage done and the time left on
-/// standard error: on a terminal in one line, which the end clears; elsewhere a line every ten
-/// seconds. Several threads may call step() at once.
+/// Counts finished steps and shows on a terminal how many percent are done and the time left, in a
+/// line on standard error that the end clears. Several threads may call step() at once.
 class Progress {
  public:
   /// @param title what is being done, "attention over 65536 keys"
   /// @param total number of steps, at least 1
-  /// @param delay how long to wait before the first line
-  Progress(std::string title, std::int64_t total,
-           std::chrono::milliseconds delay = std::chrono::seconds(2));
+  Progress(std::string title, std::int64_t total) : title_(std::move(title)), total_(total) {}
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -189,11 +186,10 @@ class Progress {
   void step();
 
  private:
-  using Clock = std::chrono::steady_clock;
   std::string title_;
   std::int64_t total_, done_ = 0;
-  bool terminal_, shown_ = false;
-  Clock::time_point start_ = Clock::now(), next_report_;
+  double shown_ = 0;  // seconds after the beginning
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   std::mutex mutex_;
 };
 

@@ -13,13 +13,9 @@ die() {
   exit 2
 }
 
-wanted=(--requirement "$here/nvcc_requirements.txt")
 case $* in
-  '') last=$target/bin/nvcc ;;
-  --with-cublas)
-    last=$target/include/cublas_v2.h
-    wanted+=(--requirement "$here/cublas_requirements.txt")
-    ;;
+  '') last=$target/bin/nvcc leave_out="/^nvidia-cublas/,\$d" ;;
+  --with-cublas) last=$target/include/cublas_v2.h leave_out="" ;;
   *) die "unknown option '$*'; there is --with-cublas" ;;
 esac
 if [ -x "$target/bin/nvcc" ] && [ -e "$last" ]; then
@@ -36,7 +32,8 @@ rm -rf "$new"
 trap 'rm -rf "$new"' EXIT
 # No warning to an administrator: nothing of the system is touched.
 PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-compile --no-deps \
-  --only-binary :all: --require-hashes "${wanted[@]}" --target "$new" ||
+  --only-binary :all: --target "$new" \
+  --require-hashes --requirement <(sed "$leave_out" "$here/nvcc_requirements.txt") ||
   die "nvcc could not be fetched from the Python package index; the lines above say why"
 # Where nvcc looks for libraries, and the names by which they are linked.
 ln -s lib "$new/nvidia/cu13/lib64"

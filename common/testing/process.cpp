@@ -97,8 +97,10 @@ Outcome run_in_child(const std::function<int()>& body) {
     _exit(status);  // no destructors of the parent's objects
   }
   int raw = 0;
-  while (waitpid(child, &raw, 0) < 0 && errno == EINTR) continue;
-  return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, file_bytes(out), file_bytes(err)};
+  rusage usage{};
+  while (wait4(child, &raw, 0, &usage) < 0 && errno == EINTR) continue;
+  return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, file_bytes(out), file_bytes(err),
+          usage.ru_maxrss};
 }
 
 namespace {
@@ -120,21 +122,13 @@ Threads::~Threads() {
   set_threads(before_ ? before_->c_str() : nullptr);
 }
 
-#if defined(__linux__)
 double peak_mebibytes(const std::function<void()>& work) {
-  const pid_t child = fork();
-  if (child < 0) throw std::runtime_error("cannot start a child process");
-  if (child == 0) {
+  const Outcome outcome = run_in_child([&] {
     work();
-    _exit(0);
-  }
-  int status = 1;
-  rusage usage{};
-  if (wait4(child, &status, 0, &usage) != child || status != 0) {
-    throw std::runtime_error("the child process did not end well");
-  }
-  return static_cast<double>(usage.ru_maxrss) / 1024;
+    return 0;
+  });
+  if (outcome.status != 0) throw std::runtime_error("the child process did not end well");
+  return static_cast<double>(outcome.peak) / 1024;
 }
-#endif
 
 }  // namespace fa::testing

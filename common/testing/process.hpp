@@ -2,6 +2,7 @@
 /// For tests: running programs, temporary directories, the number of threads, peak memory.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -13,9 +14,11 @@ namespace fa::testing {
 
 /// The result of a program.
 struct Outcome {
-  /// @{ The exit status, or -1 after a signal; standard output and standard error.
+  /// @{ The exit status, or -1 after a signal; standard output and standard error; of
+  /// run_in_child(), the peak memory as the system counts it: on Linux in KiB.
   int status = -1;
   std::string output, error;
+  std::int64_t peak = 0;
   /// @}
 };
 
@@ -99,12 +102,10 @@ class Threads {
   std::optional<std::string> before_;
 };
 
-#if defined(__linux__)
-/// The peak memory, in MiB, of a process that runs only `work`. It runs in a child process, so that
-/// it cannot reuse memory that other tests have freed. The system counts pages, which covers every
-/// allocation (Eigen bypasses operator new) and works under AddressSanitizer too.
+/// The peak memory, in MiB, of a process that runs only `work`, on Linux. It runs in a child
+/// process, so that it cannot reuse memory that other tests have freed. The system counts pages,
+/// which covers every allocation (Eigen bypasses operator new) and works under AddressSanitizer too.
 /// @throws std::runtime_error when the child cannot be started or fails
 double peak_mebibytes(const std::function<void()>& work);
-#endif
 
 }  // namespace fa::testing

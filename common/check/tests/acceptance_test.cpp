@@ -212,17 +212,10 @@ TEST_CASE("the worst element is the first invalid one else the farthest") {
 }
 
 TEST_CASE("the report of a refused tensor says where, by how much and what can never pass") {
-  auto ref = Tensor<double, 2>({2, 3});
-  ref(1, 2) = 4;
-  const auto plain = converted<float>(ref);
-  auto out = plain;
-  out(1, 2) = 3.25f;
-  const std::string report = accept("d_k", out, ref, plain, 3).report();
-  for (const char* part : {"FAIL  d_k  ", "max 7.50e-01  (limit 9.54e-07)", "rms 3.06e-01",
-                           "[1, 2]", "3.25", "reference 4\n", "3 x 0.00e+00"}) {
+  const std::string report = decide_on({1, 3.25, 2}, {1, 4, 2}, {1, 4, 2}).report();
+  for (const char* part : {"FAIL  o  ", "max 7.50e-01", "[1]", "3.25", "reference 4\n"}) {
     CHECK_MESSAGE(contains(report, part), part);
   }
-  CHECK(!contains(report, "NaN"));
   const std::string never = decide_on({1, kNaN, -kInfinity}, {1, 2, 3}, {1, kInfinity, 3}).report();
   for (const char* part : {"2 of 3", "NaN", "[1]: nan, reference 2"}) {
     CHECK_MESSAGE(contains(never, part), part);

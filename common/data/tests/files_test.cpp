@@ -8,9 +8,7 @@
 #include <string>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <thread>
 #include <unistd.h>
-#include <vector>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -89,28 +87,6 @@ TEST_CASE("a FIFO, a device and the open standard output are written in place") 
     return 0;
   });
   CHECK(child.output == "before, text");
-}
-
-TEST_CASE("programs that write one file at once do not interfere, and their lines do not mix") {
-  const TemporaryDirectory directory;
-  const fs::path file = directory.path() / "file", lines = directory.path() / "lines";
-  std::vector<std::thread> writers;
-  for (const char c : {'a', 'b', 'c', 'd'}) {
-    writers.emplace_back([=] {
-      for (int k = 0; k < 50; ++k) {
-        write_file(file, std::string(50000 + c, c));
-        append_to_file(lines, std::string(60, c) + '\n');
-      }
-    });
-  }
-  for (std::thread& writer : writers) writer.join();
-  const std::string last = file_bytes(file), all = file_bytes(lines);
-  CHECK(last == std::string(50000 + last.at(0), last.at(0)));
-  CHECK(all.size() == std::size_t{4} * 50 * 61);
-  for (std::size_t at = 0; at < all.size(); at += 61) {
-    REQUIRE(all.substr(at, 61) == std::string(60, all[at]) + '\n');
-  }
-  CHECK(entries_in(directory.path()) == 2);
 }
 
 TEST_CASE("a message names the file and the reason, before the work and after it") {
