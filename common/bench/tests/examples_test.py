@@ -270,7 +270,7 @@ class RecordTest(unittest.TestCase):
         """points.run() on a GPU of paper. Returns the exit status, and what it prints."""
         text = io.StringIO()
         args = argparse.Namespace(json=str(self.path), points=None, repeats=1, seconds=0)
-        args.flash_attention_3 = None
+        args.flash_attention_3 = args.table = None
         patched = {
             "begin": mock.Mock(return_value=("library", True)),
             "record_head": lambda *_: {"gpu": "H100"},
