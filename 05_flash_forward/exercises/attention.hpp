@@ -7,7 +7,7 @@
 
 #include "05_flash_forward/exercises/problem.hpp"
 #include "common/attention/attention.cuh"
-#include "common/classroom/prelude_lab.hpp"
+#include "common/classroom/launches.hpp"
 
 namespace fa::classroom {
 

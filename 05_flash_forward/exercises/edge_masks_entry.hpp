@@ -3,7 +3,7 @@
 #pragma once
 
 #include "05_flash_forward/exercises/attention.hpp"
-#include "common/classroom/prelude_lab.hpp"
+#include "common/classroom/launches.hpp"
 
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;

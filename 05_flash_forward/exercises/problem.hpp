@@ -5,7 +5,7 @@
 #include <tuple>
 #include <vector>
 
-#include "common/classroom/seen.hpp"
+#include "common/classroom/wire.hpp"
 
 namespace fa::classroom {
 

@@ -7,7 +7,7 @@
 
 #include "06_flash_backward/exercises/plain.hpp"
 #include "06_flash_backward/kernels/03_two_kernels.cuh"
-#include "common/classroom/prelude_lab.hpp"
+#include "common/classroom/launches.hpp"
 
 namespace fa::backward::plain {
 

@@ -4,19 +4,18 @@ own code.
 NN_lesson/exercises/lesson.json lists the exercises of a lesson in their order, with title, kind,
 minutes, machine, the stages and their points. Each is a folder NN_lesson/exercises/NAME with
 
-    task.md      what to do, and why; three hints, folded, at the end; before them, in a block of
-                 text, the questions whose answers are numbers
-    frame.txt    the student's file with its holes, see Frame; right and wrong answers follow below
-                 a line `//@ answers`, see read_answers(); none where the student's file holds
-                 numbers
-    grader.cpp   the stages; above them, between `#ifdef FA_ENTRIES` and `#else`, what they call,
-                 which is compiled with the student's file; not where that holds numbers, and not
-                 for puzzles, which share PUZZLE_ENTRY
+    task.md       what to do, and why; three hints, folded, at the end; before them, in a block of
+                  text, the questions whose answers are numbers
+    exercise.cpp  in the branches of one #if: FA_STUDENT, the student's file with the solution, see
+                  filled(); FA_ENTRIES, what the grader calls, which is compiled with the student's
+                  file; FA_GRADER, the grader. A comment below has other answers, see
+                  read_answers(). Only the grader where the student's file holds numbers; no entries
+                  for puzzles, which share PUZZLE_ENTRY
 
-An exercise may have variants: values for {{name}} in its texts and -DFA_NAME=value for its grader.
-The first is the course's own; a class has those that its seed chooses, see seed_of().
+An exercise may have variants: values for {{name}} in its task and -DFA_NAME=value for its grader.
+The first is the course's own; a class has those that its seed chooses, see settings_of().
 
-Nothing of a solution is written twice: where a lesson has the code, the frame takes it from there.
+Nothing of a solution is written twice: where a lesson has the code, the student's file lists it.
 """
 
 import hashlib
@@ -28,10 +27,12 @@ from common.data.changes import read_changes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
-DIRECTIVE = re.compile(
-    r"^(?P<indent>\s*)//@ (?P<word>from|hole|solution|start|end)(?: (?P<what>\S+))?\s*$"
+LISTING = re.compile(r"^(\s*)// listing: (\S+)$")
+STUDENT, ENTRIES = "#if defined(FA_STUDENT)", "#elif defined(FA_ENTRIES)"
+GRADER, ANSWERS = "#elif defined(FA_GRADER)", "/* Other answers"
+PARTS = re.compile(
+    f"^({'|'.join(map(re.escape, (STUDENT, ENTRIES, GRADER, ANSWERS, '*/')))}).*\n", re.MULTILINE
 )
-ENTRIES = re.compile(r"^#ifdef FA_ENTRIES.*?\n(.*?)^#else.*?\n", re.MULTILINE | re.DOTALL)
 LAB_NAMES = """using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 static const bool fa_lines_from_grader = lines_from_grader();
@@ -41,7 +42,6 @@ FA_ENTRY(run, [](const std::string& puzzle) {{
   return fa::classroom::play(puzzle, fa::FA_TARGET::{});
 }});
 """
-ANSWERS = "//@ answers\n"  # in frame.txt, between the frame and other answers
 QUESTIONS = re.compile(r"^```text\n(.*?^\w+ = \?\n)```\n+", re.MULTILINE | re.DOTALL)
 HINT = re.compile(
     r"^<details><summary>Hint \d</summary>\n+(.*?)\n+</details>\n*", re.MULTILINE | re.DOTALL
@@ -61,9 +61,8 @@ class Fault(Exception):
     """What is asked cannot be done, in one sentence."""
 
 
-def region(root, place):
-    """The lines between the two marks `//! [TAG]` of PATH, for place = PATH#TAG; inner marks
-    stay."""
+def listed(root, place, indent):
+    """The lines between the two marks `//! [TAG]` of PATH, for place = PATH#TAG, indented anew."""
     path, _, tag = place.partition("#")
     try:
         lines = (root / path).read_text(encoding="utf-8").split("\n")
@@ -72,93 +71,39 @@ def region(root, place):
     marks = [i for i, line in enumerate(lines) if (m := MARK.match(line)) and m["tag"] == tag]
     if len(marks) != 2:
         raise Fault(f"{path} has {len(marks)} marks //! [{tag}]; there must be exactly two")
-    return lines[marks[0] + 1 : marks[1]]
+    inner = [line for line in lines[marks[0] + 1 : marks[1]] if not MARK.match(line)]
+    width = min((len(line) - len(line.lstrip()) for line in inner if line.strip()), default=0)
+    return [indent + line[width:] if line.strip() else "" for line in inner]
 
 
-def indented(lines, indent):
-    """The lines with their common indentation replaced."""
-    widths = [len(line) - len(line.lstrip()) for line in lines if line.strip()]
-    shared = min(widths, default=0)
-    return [indent + line[shared:] if line.strip() else "" for line in lines]
+def filled(root, text, solution):
+    """A student's file with the solution, or as it is at first. Lines `// listing: PATH#TAG` are
+    replaced by that region of a lesson, and of `#ifdef FA_SOLUTION`, `#else`, `#endif` one branch
+    stays.
 
-
-class Frame:
-    """A student's file with holes. Its directives:
-
-    //@ from PATH#TAG     takes a marked region of a source file ...
-    //@ hole INNER        ... in which the marked region INNER is replaced, in the student's file,
-    by the lines                 lines up to the next directive; without a hole the region is given
-    as it is //@ end //@ solution          for what no lesson has: lines of the solution ... lines
-    //@ start             ... and what stands there instead in the student's file lines //@ end
+    @return the text, and the places that it lists
     """
-
-    def __init__(self, root, text, name):
-        self.solution, self.start = [], []
-        self.sources = set()  # files whose lines are left out
-        source, holes, hole, mode, indent = None, {}, None, None, ""
-        for number, line in enumerate(text.split("\n"), 1):
-            match = DIRECTIVE.match(line)
-            if line.lstrip().startswith("//@") and not match:
-                raise Fault(f"{name}:{number}: no such directive: {line.strip()}")
-            if not match:
-                if mode is None:
-                    self.solution.append(line)
-                    self.start.append(line)
-                elif mode == "hole":
-                    holes[hole].append(line)
-                elif mode in ("solution", "start"):
-                    getattr(self, mode).append(line)
-                elif line.strip():
-                    raise Fault(f"{name}:{number}: only a hole may stand in a region")
-                continue
-            word, what = match["word"], match["what"]
-            if word == "from":
-                source, holes, mode, indent = region(root, what), {}, "from", match["indent"]
-                where = what
-            elif word == "hole":
-                hole, mode = what, "hole"
-                holes[hole] = []
-            elif word in ("solution", "start"):
-                mode = word
-            else:
-                if source is not None:
-                    self._take(source, holes, indent, where)
-                source, mode = None, None
-        if mode is not None:
-            raise Fault(f"{name}: '//@ end' is missing at the end")
-
-    def _take(self, source, holes, indent, where):
-        if holes:
-            self.sources.add(where.partition("#")[0])
-        solution, start, inside = [], [], None
-        if holes and where.partition("#")[2] in holes:  # the whole region
-            self.solution += indented([line for line in source if not MARK.match(line)], indent)
-            self.start += indented(next(iter(holes.values())), indent)
-            return
-        met = set()
-        for line in source:
-            mark = MARK.match(line)
-            if mark and mark["tag"] in holes:
-                if inside is None:
-                    inside = mark["tag"]
-                    met.add(inside)
-                    width = len(line) - len(line.lstrip())
-                    start += indented(holes[inside], " " * width)
-                else:
-                    inside = None
-            elif not mark:
-                solution.append(line)
-                if inside is None:
-                    start.append(line)
-        if met != set(holes):
-            raise Fault(f"{where} has no region {', '.join(set(holes) - met)}")
-        self.solution += indented(solution, indent)
-        self.start += indented(start, indent)
+    lines, places, keep = [], set(), None
+    for line in text.split("\n"):
+        if line == "#ifdef FA_SOLUTION":
+            keep = solution
+        elif keep is not None and line == "#else":
+            keep = not keep
+        elif keep is not None and line == "#endif":
+            keep = None
+        elif keep is False:
+            continue
+        elif listing := LISTING.match(line):
+            places.add(listing[2])
+            lines += listed(root, listing[2], listing[1])
+        else:
+            lines.append(line)
+    return "\n".join(lines), places
 
 
 def read_answers(text, name):
-    """Reads the answers of frame.txt, a list as changes.py describes it. What is changed is the
-    solution; the answer is
+    """Reads the other answers of an exercise, a list as changes.py describes it. What is changed is
+    the solution; the answer is
 
     # name: what is wrong, in words
     @ stage: what the message of the stage that refuses it must hold
@@ -166,32 +111,36 @@ def read_answers(text, name):
     # name: in which style it is right
     @ right
 
-    @return changes with `kind` (wrong or right), `name`, `about`, `stage` and `says`
+    # name: what the student begins with, where that is changed besides FA_SOLUTION
+    @ start
+
+    @return changes with `kind` (wrong, right, start), `name`, `about`, `stage` and `says`
     """
     answers = read_changes(text, name)
     for answer in answers:
         answer.name, _, answer.about = answer.what.partition(": ")
         answer.stage, _, answer.says = answer.mark.partition(": ")
         answer.kind = "wrong" if answer.says else answer.mark
-        if answer.kind not in ("wrong", "right") or not answer.about:
+        if answer.kind not in ("wrong", "right", "start") or not answer.about:
             raise Fault(
                 f"{name}: '{answer.what}' needs a name and a description, and '@ {answer.mark}' "
-                f"must be '@ STAGE: TEXT' or '@ right'"
+                f"must be '@ STAGE: TEXT', '@ right' or '@ start'"
             )
     return answers
 
 
-SEED = ".classroom.json"  # in the root of a class's copy: {"seed": "autumn"}
+SETTINGS = ".classroom.json"  # in the root of a class's copy: {"seed": "autumn", "solutions": false}
 
 
-def seed_of(root):
-    """The word that chooses the variants of a class; empty for the course itself."""
+def settings_of(root):
+    """The seed that chooses the variants of a class, and whether its copy has solutions."""
     try:
-        return str(json.loads((root / SEED).read_text(encoding="utf-8"))["seed"])
+        found = json.loads((root / SETTINGS).read_text(encoding="utf-8"))
+        return str(found["seed"]), bool(found["solutions"])
     except FileNotFoundError:
-        return ""
+        return "", True
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Fault(f"{root / SEED} is not as it should be: {error!r}") from error
+        raise Fault(f"{root / SETTINGS} is not as it should be: {error!r}") from error
 
 
 def variant_of(variants, seed, name):
@@ -222,11 +171,13 @@ class Exercise:
         opened = ("complete", "no number yet for") if self.predicts else about["start_fails"]
         self.start_fails = tuple(opened)  # the stage, and a part of its message
         self.start_passes = about.get("start_passes", [])  # stages besides compiling
-        seed = seed_of(root) if seed is None else seed
+        known, self.has_solution = settings_of(root)
+        seed = known if seed is None else seed
         self.variant = variant_of(about.get("variants"), seed, self.id)
         self.defines = about.get("defines", [])
         self.defines += [f"-DFA_{name.upper()}={x}" for name, x in self.variant.items()]
         self.kernel = about.get("kernel")  # of a puzzle
+        self.evidence = about.get("answer")  # of a bug hunt
 
     def __eq__(self, other):
         return isinstance(other, Exercise) and self.folder == other.folder
@@ -243,36 +194,45 @@ class Exercise:
             text = text.replace("{{" + word + "}}", str(value))
         return text
 
-    def _frame(self):
-        text = self._text("frame.txt").partition(ANSWERS)[0]
-        return Frame(self.root, text, f"{self.id}/frame.txt")
+    def _part(self, which):
+        """A branch of exercise.cpp, or the other answers; empty where it has none."""
+        found = PARTS.split(self._text("exercise.cpp"))
+        return dict(zip(found[1::2], found[2::2])).get(which, "")
+
+    def _file(self, solution):
+        """The student's file without the changes of its start, and the places that it lists."""
+        text, places = filled(self.root, self._part(STUDENT), solution)
+        answer = f"// answer: {self.evidence if solution else '?'}\n" if self.evidence else ""
+        kind = "Puzzle" if self.kernel else "Exercise"
+        head = f"// {kind} {self.id}: see ./learn exercise start {self.id}\n{answer}#pragma once\n\n"
+        return head + text, places
 
     @property
     def entry(self):
         """What the grader calls: C++ with the student's file behind the includes at its top, unless
         it includes that file itself."""
         student, own = f'#include "student/{self.file}"\n', PUZZLE_ENTRY.format(self.kernel)
-        if not self.kernel:
-            found = ENTRIES.search(self.grader.read_text(encoding="utf-8"))
-            if not found:
-                raise Fault(f"{self.id}: grader.cpp has no lines from #ifdef FA_ENTRIES to #else")
-            own = found[1]
+        if not self.kernel and not (own := self._part(ENTRIES)):
+            raise Fault(f"{self.id}: exercise.cpp has no branch {ENTRIES}")
         if student not in own:
             own = re.sub(r"\A(?:#include .*\n)*", lambda top: top[0] + student, own)
         if self.machine == "lab":
             own = own.replace(student, student + LAB_NAMES)
-        return f'#include "common/classroom/prelude_{self.machine}.hpp"\n{own}'
+        first = "launches" if self.machine == "lab" else "entry"
+        return f'#include "common/classroom/{first}.hpp"\n{own}'
 
     def hidden(self):
         """The lessons' files that hold what the exercise asks for."""
-        if self.predicts or not self.has_solution():
+        if self.predicts or not self.has_solution:
             return set()
-        return {ROOT / path for path in self._frame().sources}
+        # What the start changes it may hold elsewhere, too.
+        shown = set() if self.answers("start") else self._file(False)[1]
+        return {ROOT / place.partition("#")[0] for place in self._file(True)[1] - shown}
 
     @property
     def grader(self):
         """The source of the grader."""
-        return self.folder / "grader.cpp"
+        return self.folder / "exercise.cpp"
 
     def task(self):
         """What to do, without the questions, which are in the student's file, and the hints."""
@@ -285,10 +245,6 @@ class Exercise:
         """Three hints, from a nudge to nearly the answer."""
         return HINT.findall(self._text("task.md"))
 
-    def has_solution(self):
-        """False in a copy that was made without."""
-        return not (self.folder / "start.txt").exists()
-
     def start(self):
         """The student's file at first."""
         if self.predicts:
@@ -296,26 +252,31 @@ class Exercise:
             if not questions:
                 raise Fault(f"{self.id}: task.md has no block of questions 'name = ?'")
             return f"# Exercise {self.id}: see ./learn exercise start {self.id}\n{questions[1]}"
-        if not self.has_solution():
-            return self._text("start.txt")
-        return "\n".join(self._frame().start)
+        text = self._file(False)[0]
+        for change in self.answers("start"):
+            text = change.apply(text)
+        return text
 
     def solution(self):
         """The student's file with the solution; of questions without code grading.solution() knows
         it."""
-        if not self.has_solution():
+        if not self.has_solution:
             raise Fault("this copy of the course was made without solutions; ask your teacher")
-        return "\n".join(self._frame().solution)
+        return self._file(True)[0]
 
     def answers(self, kind):
-        """The answers of frame.txt that are wrong, or right; none for predictions, whose grader
-        knows them: see numbers.wrong_answers()."""
-        if self.predicts:
-            return []
-        frame, _, answers = self._text("frame.txt").partition(ANSWERS)
-        above = "\n" * (frame.count("\n") + 1)  # messages count the lines of the file
-        found = read_answers(above + answers, f"{self.id}/frame.txt")
+        """The other answers of a kind; none for predictions, whose grader knows them: see
+        numbers.wrong_answers()."""
+        found = read_answers(self._part(ANSWERS), f"{self.id}/exercise.cpp")
         return [answer for answer in found if answer.kind == kind]
+
+    def without_solution(self):
+        """exercise.cpp for a copy without solutions."""
+        text = self._text("exercise.cpp")
+        if self.predicts:
+            return text
+        start = self.start().partition("#pragma once\n\n")[2]
+        return text.replace(self._part(STUDENT), start).partition(ANSWERS)[0]
 
     def right_answers(self):
         """Right answers in other styles than the solution's: name and text of the file."""

@@ -1,12 +1,20 @@
 /// @file
 /// The side of an exercise that runs the student's code. An exercise's entry includes the student's
 /// file and offers functions to the grader, which is another program and calls them by their names.
-/// README.md has the whole.
+/// README.md has the whole. It is precompiled for entries and graders without kernels: a check then
+/// takes a second or two. Nothing of a grader is in it.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "common/classroom/wire.hpp"
 

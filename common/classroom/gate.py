@@ -82,7 +82,7 @@ def main(arguments, root, toolchain):
     add("--messages", action="store_true", help="print the message of each refusal")
     options = parser.parse_args(arguments)
     chosen = catalogue.choose(options.names, root, options.seed)
-    if not all(exercise.has_solution() for exercise in chosen):
+    if not all(exercise.has_solution for exercise in chosen):
         print("This copy of the course was made without solutions: there is nothing to test with.")
         return 77
     began, count, faults = time.monotonic(), 0, unlisted(root)

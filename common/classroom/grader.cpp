@@ -45,21 +45,6 @@ struct Student {
   int to = -1, from = -1;
 } student;
 
-std::string call_student(const std::string& entry, const std::string& arguments) {
-  if (!send(student.to, {'c', entry + std::string(1, '\0') + arguments})) throw Ended();
-  for (;;) {
-    const Message message = receive(student.from);
-    if (message.kind == 'r') return message.bytes;
-    if (message.kind == 'f') refuse(message.bytes);
-    constexpr std::size_t of_number = sizeof(std::uint32_t);
-    if (message.kind != 'b' || message.bytes.size() < of_number) throw Ended();
-    const auto number = unpacked<std::uint32_t>(message.bytes.substr(0, of_number));
-    if (number >= functions().size()) throw Ended();
-    if (!send(student.to, {'r', functions()[number](message.bytes.substr(of_number))}))
-      throw Ended();
-  }
-}
-
 // What stands behind `answer:`, and then a line for each whole number in it.
 std::string given;
 
@@ -155,7 +140,18 @@ void show(const std::string& drawing) {
   shown = drawing;
 }
 std::string call_packed(const std::string& entry, const std::string& arguments) {
-  return call_student(entry, arguments);
+  if (!send(student.to, {'c', entry + std::string(1, '\0') + arguments})) throw Ended();
+  for (;;) {
+    const Message message = receive(student.from);
+    if (message.kind == 'r') return message.bytes;
+    if (message.kind == 'f') refuse(message.bytes);
+    constexpr std::size_t of_number = sizeof(std::uint32_t);
+    if (message.kind != 'b' || message.bytes.size() < of_number) throw Ended();
+    const auto number = unpacked<std::uint32_t>(message.bytes.substr(0, of_number));
+    if (number >= functions().size()) throw Ended();
+    if (!send(student.to, {'r', functions()[number](message.bytes.substr(of_number))}))
+      throw Ended();
+  }
 }
 std::string call_packed_or(const std::string& message, const std::string& entry,
                            const std::string& arguments) {

@@ -14,8 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/classroom/prelude_cpu.hpp"
-#include "common/classroom/wire.hpp"
+#include "common/classroom/entry.hpp"
 
 namespace fa::classroom {
 
@@ -135,6 +134,9 @@ struct Table {
 /// True when two lists are the same up to a tolerance; NaN is the same as NaN, infinities must be
 /// equal.
 bool agree(const std::vector<double>& a, const std::vector<double>& b, double tolerance);
+
+/// True when all are as memory of the device is before a launch.
+bool never_written(const std::vector<double>& values);
 
 /// What all wrong elements have in common, in words; empty when nothing is recognised.
 std::string recognised(const Table& out, const std::vector<double>& reference, double tolerance);

@@ -1,6 +1,11 @@
 #include "common/classroom/lab.hpp"
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "common/lab/sites.hpp"
 
@@ -81,36 +86,281 @@ void require_no_races(const Seen& seen, const std::vector<Reason>& reasons) {
   require_no_findings(seen, reasons);
 }
 
-bool explains(const std::string& says, const Seen& seen) {
-  const auto stores = [](const lab::LineTraffic& line) { return line.write && !line.shared; };
-  return says.rfind("nothing was written", 0) != 0 ||
-         std::none_of(seen.report.traffic.begin(), seen.report.traffic.end(), stores);
-}
-
-bool unexplained(const Seen& seen, const Table& out, const std::vector<double>& reference,
-                 double tolerance, const std::vector<Mistake>& mistakes) {
-  const bool explained = std::any_of(mistakes.begin(), mistakes.end(), [&](const Mistake& mistake) {
-    return agree(out.values, mistake.result, tolerance) && explains(mistake.says, seen);
-  });
-  return !explained && seen.report.findings.empty() && !agree(out.values, reference, tolerance) &&
-         recognised(out, reference, tolerance).empty();
-}
-
 void check_result(const Seen& seen, const std::vector<Reason>& reasons, const Table& out,
                   const std::vector<double>& reference, double tolerance,
-                  const std::vector<Mistake>& mistakes, const std::string& where) {
+                  const std::vector<Mistake>& mistakes, const std::string& where,
+                  const std::function<void()>& explain) {
   if (agree(out.values, reference, tolerance)) {
     // What lands beside a matrix may leave the result as it is, and end the next launch.
     if (found(seen, "out of bounds")) require_no_findings(seen, reasons);
     return;
   }
+  if (never_written(out.values) && !found(seen, "out of bounds")) {
+    refuse("nothing was written (case: " + where + ")");
+  }
   for (const Mistake& mistake : mistakes) {
-    if (agree(out.values, mistake.result, tolerance) && explains(mistake.says, seen)) {
+    if (agree(out.values, mistake.result, tolerance)) {
       refuse(mistake.says + " (case: " + where + ")");
     }
   }
   require_no_findings(seen, reasons);
+  if (explain && recognised(out, reference, tolerance).empty()) explain();
   check(out, reference, tolerance, {}, where);
+}
+
+namespace {
+
+// Threads that touch an element: block and thread.
+using Threads = std::set<std::pair<int, int>>;
+
+// A thread as drawings name it: "3"; "(2,1)" in a block of two dimensions.
+std::string thread_name(const Puzzle& p, int thread) {
+  const int width = static_cast<int>(p.block[0]);
+  if (p.block[1] == 1) return std::to_string(thread);
+  return fmt::format("({},{})", thread % width, thread / width);
+}
+
+// The threads of a block of two dimensions that fill a rectangle, as "(0-7,2)"; else nothing.
+std::string rectangle(const Puzzle& p, const Threads& threads) {
+  const int width = static_cast<int>(p.block[0]);
+  int left = width, right = 0, top = static_cast<int>(p.block[1]), bottom = 0;
+  for (const auto& [block, thread] : threads) {
+    left = std::min(left, thread % width);
+    right = std::max(right, thread % width);
+    top = std::min(top, thread / width);
+    bottom = std::max(bottom, thread / width);
+  }
+  const int filled = (right - left + 1) * (bottom - top + 1);
+  if (filled != static_cast<int>(threads.size())) return "";
+  const auto range = [](int first, int last) {
+    return first == last ? std::to_string(first) : fmt::format("{}-{}", first, last);
+  };
+  return fmt::format("({},{})", range(left, right), range(top, bottom));
+}
+
+// Several threads, short: "3", "0-7", "1:0-3" in block 1, "12 thr." for a mixture.
+std::string threads_name(const Puzzle& p, const Threads& threads) {
+  if (threads.empty()) return ".";
+  const auto [block, first] = *threads.begin();
+  const auto [last_block, last] = *threads.rbegin();
+  const int count = static_cast<int>(threads.size());
+  std::string name;
+  if (count == 1) {
+    name = thread_name(p, first);
+  } else if (block == last_block && last - first + 1 == count && p.block[1] == 1) {
+    name = fmt::format("{}-{}", first, last);
+  } else if (block == last_block && count == 2) {
+    name = thread_name(p, first) + "+" + thread_name(p, last);
+  } else if (count == 2) {
+    return fmt::format("{}:{}+{}:{}", block, thread_name(p, first), last_block,
+                       thread_name(p, last));
+  } else if (block == last_block && p.block[1] > 1) {
+    name = rectangle(p, threads);
+  }
+  if (name.empty()) return fmt::format("{} thr.", count);
+  return p.grid[0] * p.grid[1] == 1 ? name : fmt::format("{}:{}", block, name);
+}
+
+// A table of cells, each as wide as the widest, in lines of up to 76 columns.
+std::string cells(const std::string& title, const std::vector<std::string>& head,
+                  const std::vector<std::string>& body) {
+  std::size_t width = 1, begin = 0;
+  for (const std::string& cell : head) width = std::max(width, cell.size());
+  for (const std::string& cell : body) width = std::max(width, cell.size());
+  const std::size_t in_line = (76 - 12) / (width + 2);
+  std::string text;
+  do {
+    const std::size_t end = std::min(body.size(), begin + in_line);
+    text += fmt::format("{:<12}", begin == 0 ? title : "");
+    for (std::size_t i = begin; i < end; ++i) {
+      text += fmt::format("  {:>{}}", head[i], width);
+    }
+    text += fmt::format("\n{:<12}", "  thread");
+    for (std::size_t i = begin; i < end; ++i) {
+      text += fmt::format("  {:>{}}", body[i], width);
+    }
+    text += "\n";
+    begin = end;
+  } while (begin < body.size());
+  return text;
+}
+
+// One array and one direction: which thread touches which element.
+std::string draw_array(const Puzzle& p, const Drawn& array,
+                       const std::map<std::int64_t, Threads>& touched, bool write) {
+  constexpr std::int64_t most = 64;
+  const char* how = write ? "written" : "read";
+  const auto of = [&](std::int64_t element) {
+    const auto found = touched.find(element);
+    return threads_name(p, found == touched.end() ? Threads{} : found->second);
+  };
+  const std::int64_t size = std::min(array.size, most);
+  std::string text;
+  // A long array that each thread of one block uses at its own number needs one line.
+  const auto own = [&](const auto& element) {
+    return element.second == Threads{{0, static_cast<int>(element.first)}};
+  };
+  if (array.cols == 0 && array.size > 16 &&
+      static_cast<std::int64_t>(touched.size()) == array.size &&
+      std::all_of(touched.begin(), touched.end(), own)) {
+    return fmt::format("{}, {}: element i by thread i, all {}\n", array.name, how, array.size);
+  }
+  if (array.cols == 0) {
+    std::vector<std::string> head, body;
+    for (std::int64_t i = 0; i < size; ++i) {
+      head.push_back(fmt::format("[{}]", i));
+      body.push_back(of(i));
+    }
+    text = cells(array.name + ", " + how, head, body);
+  } else {
+    text = fmt::format("{}, {}\n", array.name, how);
+    std::size_t width = 1;
+    for (std::int64_t i = 0; i < size; ++i) {
+      width = std::max(width, of(i).size());
+    }
+    for (std::int64_t i = 0; i < size; ++i) {
+      if (i % array.cols == 0) text += fmt::format("  row {:<2}    ", i / array.cols);
+      text += fmt::format("  {:>{}}", of(i), width);
+      if ((i + 1) % array.cols == 0 || i + 1 == size) text += "\n";
+    }
+  }
+  if (array.size > most) {
+    text += fmt::format("  ... {} elements more\n", array.size - most);
+  }
+  int beside = 0;
+  for (const auto& [element, threads] : touched) {
+    if (element >= 0 && element < array.size) continue;
+    if (++beside > 4) continue;
+    text += fmt::format("  outside: {}[{}] is {} by thread {}\n", array.name, element, how,
+                        threads_name(p, threads));
+  }
+  if (beside > 4) text += fmt::format("  outside: {} more\n", beside - 4);
+  return text;
+}
+
+// Which thread touches what, for the terminal; arrays as the parameters of the kernel.
+std::string drawing(const Puzzle& p, const Played& played, const std::vector<Drawn>& arrays) {
+  if (played.places.empty()) return "";
+  std::string text =
+      fmt::format("Which thread touches what: {} block{} of {}{} threads{}\n\n",
+                  p.grid[0] * p.grid[1], p.grid[0] * p.grid[1] == 1 ? "" : "s", p.block[0],
+                  p.block[1] == 1 ? "" : fmt::format(" x {}", p.block[1]),
+                  p.grid[0] * p.grid[1] > 1 ? "; 1:0 is thread 0 of block 1"
+                  : p.block[1] > 1          ? "; (2,1) has threadIdx.x = 2 and threadIdx.y = 1"
+                                            : "");
+  std::map<std::pair<int, int>, std::map<std::int64_t, Threads>> touched;
+  std::int64_t shared = 0;  // words of it
+  for (const Place& place : played.places) {
+    if (place.array < 0 && place.block > 0) continue;  // as block 0 does
+    touched[{place.array, place.write}][place.element].insert({place.block, place.thread});
+    if (place.array < 0) shared = std::max(shared, place.element + 1);
+  }
+  const auto draw = [&](const Drawn& array, int number, int write) {
+    const auto found = touched.find({number, write});
+    if (found == touched.end()) return;
+    text += draw_array(p, array, found->second, write == 1);
+  };
+  const int out = static_cast<int>(arrays.size()) - 1;
+  for (int i = 0; i < out; ++i) {
+    draw(arrays[static_cast<std::size_t>(i)], i, 0);
+  }
+  draw({"shared", shared, 0}, -1, 1);
+  draw({"shared", shared, 0}, -1, 0);
+  draw(arrays.back(), out, 0);
+  draw(arrays.back(), out, 1);
+  return text;
+}
+
+// Refuses when a thread does the work of others.
+void refuse_one_for_all(const PuzzleCase& c, const std::map<std::int64_t, Threads>& writers) {
+  std::map<std::pair<int, int>, std::int64_t> elements;
+  for (const auto& [element, threads] : writers) {
+    for (const auto& thread : threads) ++elements[thread];
+  }
+  for (const auto& [thread, count] : elements) {
+    if (count <= c.per_thread) continue;
+    refuse(fmt::format(
+        "thread {} of block {} writes {} elements, and {} is its share: a thread must not do the "
+        "work of the others (case: {})",
+        thread_name(c.puzzle, thread.second), thread.first, count, c.per_thread, c.where));
+  }
+}
+
+// Refuses when a result came from elements that no access of the kernel has touched: by a function
+// of the C library, which the lab does not see.
+void require_seen_accesses(const PuzzleCase& c, const Played& played) {
+  std::set<std::pair<int, std::int64_t>> touched;
+  for (const Place& place : played.places) touched.insert({place.array, place.element});
+  const int arrays = static_cast<int>(c.arrays.size());
+  for (int array = c.reads_all ? 0 : arrays - 1; array < arrays; ++array) {
+    const Drawn& drawn = c.arrays[static_cast<std::size_t>(array)];
+    for (std::int64_t i = 0; i < drawn.size; ++i) {
+      require(touched.count({array, i}) > 0,
+              fmt::format("the result is right, and the lab has not seen {}[{}] {}: read and write "
+                          "by assignments, so that accesses can be counted (case: {})",
+                          drawn.name, i, array + 1 < arrays ? "read" : "written", c.where));
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t reads(const Played& played, int array) {
+  return std::count_if(played.places.begin(), played.places.end(), [&](const Place& place) {
+    return place.array == array && place.write == 0;
+  });
+}
+
+std::int64_t most_loads(const Played& played) {
+  std::map<std::pair<int, int>, std::int64_t> count;
+  std::int64_t most = 0;
+  for (const Place& place : played.places) {
+    if (place.write == 0) most = std::max(most, ++count[{place.block, place.thread}]);
+  }
+  return most;
+}
+
+Played play_puzzle(const PuzzleCase& c, double tolerance) {
+  auto played = unpacked<Played>(call<std::string>("run", packed(c.puzzle)));
+  show(drawing(c.puzzle, played, c.arrays));
+  std::vector<Reason> reasons = c.reasons;
+  reasons.push_back(
+      {"out of bounds",
+       "a thread touches an element that does not exist; the drawing has it as 'outside'"});
+  if (c.unwritten_first && found(played.seen, "unwritten")) {
+    require_no_findings(played.seen, reasons);
+  }
+  const auto out = static_cast<int>(c.arrays.size()) - 1;
+  std::map<std::int64_t, Threads> writers;
+  std::pair<std::int64_t, int> most{0, 1};
+  for (const Place& place : played.places) {
+    if (place.array != out || place.write == 0) continue;
+    Threads& threads = writers[place.element];
+    threads.insert({place.block, place.thread});
+    const int count = static_cast<int>(threads.size());
+    if (count > most.second) most = {place.element, count};
+  }
+  const auto explained = [&](const Mistake& mistake) {
+    return agree(played.out, mistake.result, tolerance) &&
+           !agree(mistake.result, c.right, tolerance);
+  };
+  if (most.second > 1 && std::none_of(c.mistakes.begin(), c.mistakes.end(), explained)) {
+    refuse(fmt::format("{} threads write {}[{}]: {} (case: {})", most.second, c.arrays.back().name,
+                       most.first, c.twice, c.where));
+  }
+  check_result(played.seen, reasons,
+               {c.arrays.back().name, played.out, std::max<std::int64_t>(1, c.arrays.back().cols)},
+               c.right, tolerance, c.mistakes, c.where);
+  refuse_one_for_all(c, writers);
+  if (played.seen.watched) require_seen_accesses(c, played);
+  return played;
+}
+
+Played play_strictly(const PuzzleCase& c) {
+  Played played = play_puzzle(c);
+  needs_watching(played.seen);
+  require_no_findings(played.seen, c.reasons);
+  return played;
 }
 
 }  // namespace fa::classroom

@@ -1,14 +1,16 @@
 /// @file
 /// For graders of kernels: what the lab saw as counts, and findings as refusals. Where there is no
-/// watched lab, results are graded and the rest is skipped.
+/// watched lab, results are graded and the rest is skipped. Below stands what the graders of the
+/// puzzles share: a drawing of which thread touches what, from the trace of the student's own kernel,
+/// and the mistakes that every puzzle knows.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/classroom/grader.hpp"
-#include "common/classroom/seen.hpp"
 
 namespace fa::classroom {
 
@@ -41,18 +43,13 @@ void require_no_findings(const Seen& seen, const std::vector<Reason>& reasons = 
 /// Skips the stage where nothing was watched, and refuses findings as require_no_findings() does.
 void require_no_races(const Seen& seen, const std::vector<Reason>& reasons = {});
 
-/// False for "nothing was written" of a launch that has written: a kernel can store NaN, too.
-bool explains(const std::string& says, const Seen& seen);
-
-/// True when check_result() would refuse with nothing but the numbers that differ.
-bool unexplained(const Seen& seen, const Table& out, const std::vector<double>& reference,
-                 double tolerance, const std::vector<Mistake>& mistakes);
-
 /// check() for what a kernel wrote: a mistake that explains the result comes first, then what the
 /// lab found, then where the numbers differ. The parameters are those of both functions.
+/// @param explain called in place of check() where that recognises nothing; may refuse
 void check_result(const Seen& seen, const std::vector<Reason>& reasons, const Table& out,
                   const std::vector<double>& reference, double tolerance,
-                  const std::vector<Mistake>& mistakes, const std::string& where);
+                  const std::vector<Mistake>& mistakes, const std::string& where,
+                  const std::function<void()>& explain = {});
 
 /// For kernels whose threads may wait forever: calls an entry that launches and returns what the
 /// launch threw beside its result. What the lab found before a deadlock is reported first, then
@@ -70,4 +67,65 @@ Launched call_waiting(const std::vector<Reason>& reasons, const std::string& lik
   refuse("threads wait forever: " + likely + "\n\n" + error);
 }
 
+/// An array in a drawing: those that are read in the order of the parameters, then the output.
+struct Drawn {
+  std::string name;       ///< "x"
+  std::int64_t size = 0;  ///< elements
+  std::int64_t cols = 0;  ///< of a matrix; 0 for a vector
+};
+
+/// How often an array was read: see Place::array.
+std::int64_t reads(const Played& played, int array);
+
+/// The most elements that one thread loads: work that is not shared shows in loads, while a store
+/// may also clear a tile.
+std::int64_t most_loads(const Played& played);
+
+/// A case of a puzzle's grader.
+struct PuzzleCase {
+  Puzzle puzzle;
+  std::vector<Drawn> arrays;      ///< as the parameters of the kernel
+  std::vector<double> right;      ///< the output
+  std::vector<Mistake> mistakes;  ///< in the order in which they are tried
+  std::vector<Reason> reasons;    ///< for findings of the lab
+  std::string where;              ///< the case, in words
+  /// Whether a read of unwritten memory is reported before the mistakes: it may give the same
+  /// result.
+  bool unwritten_first = false;
+  /// Whether the output depends on every element of the input.
+  bool reads_all = true;
+  /// Elements of the output that one thread may write.
+  std::int64_t per_thread = 1;
+  /// The message when several threads write the same element.
+  std::string twice =
+      "each element of the output belongs to one thread. A kernel has no loop over all elements: "
+      "the launch has taken its place";
+};
+
+/// Runs the kernel, draws it, and refuses a wrong result.
+Played play_puzzle(const PuzzleCase& c, double tolerance = 1e-5);
+
+/// play_puzzle() for the stage "races": findings of every kind are refused.
+Played play_strictly(const PuzzleCase& c);
+
+/// A vector of a function of its index.
+template <class F>
+std::vector<double> made(std::int64_t size, F f) {
+  std::vector<double> result;
+  for (std::int64_t i = 0; i < size; ++i) result.push_back(f(i));
+  return result;
+}
+
 }  // namespace fa::classroom
+
+/// FA_PLAY(odd, make(1), make(7)); is a stage that plays cases, one after the other.
+#define FA_PLAY(stage, ...) FA_PLAY_BY(play_puzzle, stage, __VA_ARGS__)
+/// The same with play_strictly().
+#define FA_PLAY_STRICTLY(stage, ...) FA_PLAY_BY(play_strictly, stage, __VA_ARGS__)
+/// @cond
+#define FA_PLAY_BY(play, stage, ...)                                                 \
+  FA_STAGE(stage) {                                                                  \
+    for (const fa::classroom::PuzzleCase& c : {__VA_ARGS__}) fa::classroom::play(c); \
+  }                                                                                  \
+  static_assert(true)
+/// @endcond

@@ -1,16 +1,15 @@
 /// @file
-/// For entries of kernels: launches in the watched lab, and buffers. Where there is no watched lab,
-/// kernels run unobserved.
+/// For entries of kernels, and for graders that launch kernels of the lessons: launches in the watched
+/// lab, and buffers; precompiled. Where there is no watched lab, kernels run unobserved. At its end
+/// stand CUDA's own words that no lesson uses and a student's kernel may; nvcc knows them without a
+/// header.
 #pragma once
 
-#include <functional>
-#include <string>
-#include <tuple>
-#include <type_traits>
-#include <vector>
+// clang-format off
+#include "common/gpu/kernel_watched.hpp"  // first
+// clang-format on
 
 #include "common/classroom/entry.hpp"
-#include "common/classroom/seen.hpp"
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
 
@@ -133,3 +132,55 @@ std::string play(const std::string& puzzle, void (*kernel)(Parameters...)) {
 }
 
 }  // namespace fa::classroom
+
+/// A macro, so that findings name the student's line.
+#define __ldg(address) (*(address))
+
+namespace fa::FA_TARGET {
+
+/// Lanes of a warp.
+constexpr int warpSize = 32;
+
+/// Two floats that one instruction loads.
+struct alignas(8) float2 {
+  float x;  ///< the first
+  float y;  ///< the second
+};
+/// Both of them.
+__forceinline__ float2 make_float2(float x, float y) {
+  return {x, y};
+}
+
+/// The smaller one, of numbers of any types; the other one where one is NaN.
+template <class A, class B>
+__forceinline__ std::common_type_t<A, B> min(A a, B b) {
+  using T = std::common_type_t<A, B>;
+  if constexpr (std::is_floating_point_v<T>) return std::fmin(T(a), T(b));
+  return T(a) < T(b) ? T(a) : T(b);
+}
+/// The larger one, likewise.
+template <class A, class B>
+__forceinline__ std::common_type_t<A, B> max(A a, B b) {
+  using T = std::common_type_t<A, B>;
+  if constexpr (std::is_floating_point_v<T>) return std::fmax(T(a), T(b));
+  return T(a) < T(b) ? T(b) : T(a);
+}
+
+/// e^x; on a GPU less exact than here, as are the next two.
+__forceinline__ float __expf(float x) {
+  return std::exp(x);
+}
+/// ln x.
+__forceinline__ float __logf(float x) {
+  return std::log(x);
+}
+/// x / y.
+__forceinline__ float __fdividef(float x, float y) {
+  return x / y;
+}
+/// 1 / sqrt(x).
+__forceinline__ float rsqrtf(float x) {
+  return 1 / std::sqrt(x);
+}
+
+}  // namespace fa::FA_TARGET

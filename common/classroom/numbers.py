@@ -108,7 +108,7 @@ def filled(exercise, numbers):
 
 def solution(questions, exercise):
     """The file of answers with the right ones."""
-    if not exercise.has_solution():
+    if not exercise.has_solution:
         raise Fault("this copy of the course was made without solutions; ask your teacher")
     return filled(exercise, {q["name"]: digits(q["truth"]) for q in questions})
 

@@ -22,7 +22,7 @@ SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/nix")
 HEADERS = (".hpp", ".cuh", ".h", ".inc")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 # Of the classroom, what the student's side is compiled with.
-SURFACE = ("wire", "entry", "seen", "launches", "prelude_cpu", "prelude_lab")
+SURFACE = ("wire", "entry", "launches")
 # The files whose commands say how graders and entries are compiled.
 COMPILED_ALIKE = {"cpu": "wire.cpp", "lab": "launches.cpp"}
 # Warnings in the course's own code do not concern a student.
@@ -181,7 +181,8 @@ class Toolchain:
         machine = "lab" if exercise.predicts and exercise.machine == "lab" else "cpu"
         with scratch_folder() as scratch:
             made, program = scratch / "grader.o", scratch / "grader"
-            words = [*self.flags[machine], *exercise.defines, "-o", made, "-c", exercise.grader]
+            words = [*self.flags[machine], *exercise.defines, "-DFA_GRADER"]
+            words += ["-o", made, "-c", exercise.grader]
             linking = self.linking([made], self.linked(exercise.machine, "grader"), program)
             for command in (words, linking):
                 done = subprocess.run(list(map(str, command)), capture_output=True, text=True)

@@ -3,8 +3,6 @@
 #include <cerrno>
 #include <unistd.h>
 
-#include "common/classroom/seen.hpp"
-
 namespace fa::lab {
 
 /// What is sent of a finding.
@@ -85,6 +83,7 @@ void Wire::end() const {
 
 /// @cond
 FA_WIRE_TYPES(template);
+template void Wire::pass(Seen& seen);
 /// @endcond
 
 bool send(int fd, const Message& message) {
@@ -106,19 +105,6 @@ Message receive(int fd) {
   if (!read_all(fd, message.bytes.data(), message.bytes.size())) return {};
   message.kind = kind;
   return message;
-}
-
-Seen::Seen() = default;
-Seen::Seen(const Seen&) = default;
-Seen::Seen(Seen&&) noexcept = default;
-Seen& Seen::operator=(const Seen&) = default;
-Seen& Seen::operator=(Seen&&) noexcept = default;
-Seen::~Seen() = default;
-
-void pass_by(Wire& wire, Seen& x) {
-  auto members = std::tie(x.watched, x.report.findings, x.report.traffic, x.bytes, x.sectors,
-                          x.wavefronts, x.ideal, x.atomics);
-  wire.pass(members);
 }
 
 }  // namespace fa::classroom

@@ -2,9 +2,11 @@
 /// Values as bytes: how the grader and the process that runs the student's code exchange arguments
 /// and results. Known are numbers and other trivially copyable types, strings, vectors, pairs,
 /// matrices, tensors, and every struct with a function `parts(x)` in its namespace that returns
-/// std::tie() of its members, or with `pass_by(wire, x)`, which passes them.
+/// std::tie() of its members. Below stands what a watched launch saw, and the launches of puzzles,
+/// of which each access is noted so that a grader can draw which thread touches what.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,7 +18,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/lab/watch.hpp"
 #include "common/tensor/matrix.hpp"
+#include "common/tensor/random.hpp"
 #include "common/tensor/tensor.hpp"
 
 namespace fa::classroom {
@@ -40,8 +44,6 @@ class Wire {
   void pass(T& value) {
     if constexpr (is_tuple<T>::value) {
       std::apply([&](auto&... parts) { (pass(parts), ...); }, value);
-    } else if constexpr (has_pass<T>::value) {
-      pass_by(*this, value);
     } else if constexpr (has_parts<T>::value) {
       auto members = parts(value);
       pass(members);
@@ -80,12 +82,6 @@ class Wire {
   struct has_parts : std::false_type {};
   template <class T>
   struct has_parts<T, std::void_t<decltype(parts(std::declval<T&>()))>> : std::true_type {};
-
-  template <class T, class = void>
-  struct has_pass : std::false_type {};
-  template <class T>
-  struct has_pass<T, std::void_t<decltype(pass_by(std::declval<Wire&>(), std::declval<T&>()))>>
-      : std::true_type {};
 
   static constexpr std::int64_t kMost = 1 << 24;
   static void check(bool holds);
@@ -171,5 +167,78 @@ struct Message {
 bool send(int fd, const Message& message);
 /// Waits for a message.
 Message receive(int fd);
+
+/// What the lab saw of some launches.
+struct Seen {
+  bool watched = false;               ///< whether there is a watched lab
+  lab::Report report;                 ///< findings, and counts line by line
+  std::int64_t bytes = 0;             ///< of global memory, requested
+  std::int64_t sectors = 0;           ///< of global memory
+  std::int64_t wavefronts = 0;        ///< of shared memory
+  std::int64_t ideal = 0;             ///< wavefronts without bank conflicts
+  std::int64_t atomics = 0;           ///< requests by atomic operations
+  std::vector<lab::Touch> touches{};  ///< one by one; for entries only
+};
+
+/// The members, for Wire; the coverage and the touches stay where they are.
+inline auto parts(Seen& x) {
+  return std::tie(x.watched, x.report.findings, x.report.traffic, x.bytes, x.sectors, x.wavefronts,
+                  x.ideal, x.atomics);
+}
+/// @cond
+extern template void Wire::pass(Seen& seen);
+/// @endcond
+
+/// What a launch gave.
+struct Launched {
+  Seen seen;                ///< by the lab
+  std::vector<double> out;  ///< what the kernel wrote; NaN where it did not
+};
+/// The members, for Wire.
+inline auto parts(Launched& x) {
+  return std::tie(x.seen, x.out);
+}
+
+/// A launch of a puzzle's kernel.
+struct Puzzle {
+  std::vector<std::vector<float>> in;   ///< arrays that it reads
+  std::int64_t out = 0;                 ///< elements of the array that it writes
+  std::vector<int> sizes;               ///< its last parameters
+  std::array<unsigned, 2> grid{1, 1};   ///< blocks, x and y
+  std::array<unsigned, 2> block{1, 1};  ///< threads of a block, x and y
+};
+/// The members, for Wire.
+inline auto parts(Puzzle& x) {
+  return std::tie(x.in, x.out, x.sizes, x.grid, x.block);
+}
+
+/// A load or store of one element by one thread.
+struct Place {
+  int block = 0;             ///< in the grid, x fastest
+  int thread = 0;            ///< in the block, x fastest
+  int array = 0;             ///< in the order of the parameters; -1 is shared memory
+  std::int64_t element = 0;  ///< of the array, which may be outside of it
+  int write = 0;             ///< 1 for a store
+};
+
+/// What came of it.
+struct Played {
+  Seen seen;                  ///< by the lab
+  std::vector<double> out;    ///< what the kernel wrote; NaN where it did not
+  std::vector<Place> places;  ///< in their order; none without a watched lab
+};
+/// The members, for Wire.
+inline auto parts(Played& x) {
+  return std::tie(x.seen, x.out, x.places);
+}
+
+/// Random numbers, as float, for a seed.
+inline std::vector<float> random_floats(std::int64_t count, std::uint64_t seed) {
+  std::vector<float> result;
+  for (std::int64_t i = 0; i < count; ++i) {
+    result.push_back(static_cast<float>(random_normal(seed, static_cast<std::uint64_t>(i))));
+  }
+  return result;
+}
 
 }  // namespace fa::classroom

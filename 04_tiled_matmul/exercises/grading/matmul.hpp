@@ -99,10 +99,9 @@ inline void check_matmul(const Seen& seen, const std::vector<Reason>& reasons,
                          const std::vector<double>& out, const std::vector<double>& right,
                          double tolerance, const MatmulSizes& s, const Multiply& multiply,
                          const std::vector<Mistake>& mistakes = {}) {
-  const Table c{"C", out, s.n};
-  if (unexplained(seen, c, right, tolerance, mistakes)) explain_matmul(multiply, s);
-  check_result(seen, reasons, c, right, tolerance, mistakes,
-               fmt::format("m {}, n {}, k {}", s.m, s.n, s.k));
+  check_result(seen, reasons, {"C", out, s.n}, right, tolerance, mistakes,
+               fmt::format("m {}, n {}, k {}", s.m, s.n, s.k),
+               [&] { explain_matmul(multiply, s); });
 }
 
 }  // namespace fa::classroom
