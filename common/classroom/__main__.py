@@ -9,7 +9,7 @@ import functools
 import os
 import sys
 
-from common.classroom import catalogue, export, gate, grade, student
+from common.classroom import catalogue, grade, student, teacher
 from common.classroom.toolchain import Toolchain
 
 USAGE = """usage: ./learn classroom COMMAND ...
@@ -28,7 +28,7 @@ def main(arguments):
     commands = {"exercise": student.main, "grade": grade.main}
     if command == "classroom":
         command, *rest = rest or ["--help"]
-        commands = {"export": export.main, "gate": gate.main}
+        commands = {"export": teacher.export, "gate": teacher.gate}
         if command in ("-h", "--help"):
             print(USAGE)
             return 0

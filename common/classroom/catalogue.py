@@ -22,11 +22,13 @@ import hashlib
 import json
 import pathlib
 import re
+import sys
 
 from common.data.changes import read_changes
+from common.data.records import aligned
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
+MARK = re.compile(r"^\s*//!\s*\[([^\]]+)\]\s*$")
 LISTING = re.compile(r"^(\s*)// listing: (\S+)$")
 STUDENT, ENTRIES = "#if defined(FA_STUDENT)", "#elif defined(FA_ENTRIES)"
 GRADER, ANSWERS = "#elif defined(FA_GRADER)", "/* Other answers"
@@ -68,7 +70,7 @@ def listed(root, place, indent):
         lines = (root / path).read_text(encoding="utf-8").split("\n")
     except OSError as error:
         raise Fault(f"{path} cannot be read: {error.strerror}") from error
-    marks = [i for i, line in enumerate(lines) if (m := MARK.match(line)) and m["tag"] == tag]
+    marks = [i for i, line in enumerate(lines) if (m := MARK.match(line)) and m[1] == tag]
     if len(marks) != 2:
         raise Fault(f"{path} has {len(marks)} marks //! [{tag}]; there must be exactly two")
     inner = [line for line in lines[marks[0] + 1 : marks[1]] if not MARK.match(line)]
@@ -178,12 +180,6 @@ class Exercise:
         self.defines += [f"-DFA_{name.upper()}={x}" for name, x in self.variant.items()]
         self.kernel = about.get("kernel")  # of a puzzle
         self.evidence = about.get("answer")  # of a bug hunt
-
-    def __eq__(self, other):
-        return isinstance(other, Exercise) and self.folder == other.folder
-
-    def __hash__(self):
-        return hash(self.folder)
 
     def _text(self, name):
         try:
@@ -317,13 +313,26 @@ def choose(names, root=ROOT, seed=None):
     for no names."""
     everything, chosen = exercises(root, seed), []
     for name in names:
-        number = name.lstrip("0")[:1].rjust(2, "0") if name[:2].strip("0123456789") == "" else None
         found = [e for e in everything if name in (e.id, e.folder.name)]
-        if not found and number and name in (number, number[1:], *(e.lesson for e in everything)):
-            found = [e for e in everything if e.lesson.startswith(number)]
+        found = found or [e for e in everything if f"{e.lesson}_".startswith(f"{name.zfill(2)}_")]
         if not found:
             raise Fault(
                 f"there is no exercise '{name}'; there are {', '.join(e.id for e in everything)}"
             )
         chosen += [e for e in found if e not in chosen]
     return chosen if names else everything
+
+
+def table(names):
+    """Prints the exercises as a table: all of them, or those of the lessons that are named."""
+    chosen = choose(names)
+    cells = [["exercise", "kind", "minutes", "points"]]
+    cells += [[one.id, one.kind, one.minutes, sum(one.points.values())] for one in chosen]
+    if len(chosen) > 1:
+        sums = [sum(column) for column in list(zip(*cells[1:]))[2:]]
+        cells.append([f"{len(chosen)} exercises", "", *sums])
+    print("\n".join(aligned(cells, 1, 2)))
+
+
+if __name__ == "__main__":
+    table(sys.argv[1:])

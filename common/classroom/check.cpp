@@ -12,11 +12,6 @@
 #include "common/classroom/grader.hpp"
 
 namespace fa::classroom {
-
-std::string text(double x) {
-  return fmt::format("{:.6g}", x);
-}
-
 namespace {
 
 // Whether two numbers are the same up to a tolerance. The difference of infinities says nothing.
@@ -25,18 +20,6 @@ bool near(double a, double b, double tolerance) {
   if (std::isinf(a) || std::isinf(b)) return a == b;
   return std::abs(a - b) <= tolerance;
 }
-
-}  // namespace
-
-bool agree(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (!near(a[i], b[i], tolerance)) return false;
-  }
-  return true;
-}
-
-namespace {
 
 // Which rows or columns hold all wrong elements, in words: those of the two with fewer right ones;
 // empty when the wrong ones are scattered, or all.
@@ -81,20 +64,12 @@ struct Compared {
   }
 };
 
-// What kinds of numbers stand at some places, in words.
-std::string kinds(const std::vector<double>& numbers, const std::vector<std::size_t>& places) {
-  const auto any = [&](auto is) {
-    return std::any_of(places.begin(), places.end(), [&](std::size_t i) { return is(numbers[i]); });
-  };
-  std::string words;
-  const auto name = [&](bool found, const char* kind) {
-    if (found) words += (words.empty() ? "" : " or ") + std::string(kind);
-  };
-  name(any([](double x) { return std::isfinite(x); }), "a finite number");
-  name(any([](double x) { return std::isinf(x) && x > 0; }), "infinity");
-  name(any([](double x) { return std::isinf(x) && x < 0; }), "-infinity");
-  name(any([](double x) { return std::isnan(x); }), "NaN");
-  return words;
+// What kind of number it is, in words.
+const char* kind(double x) {
+  return std::isnan(x)      ? "NaN"
+         : std::isfinite(x) ? "a finite number"
+         : x > 0            ? "infinity"
+                            : "-infinity";
 }
 
 // Whether a number still is what memory of the device holds before a launch: all bytes 0xff, as
@@ -116,9 +91,8 @@ std::string special_numbers(const Compared& c) {
   }
   if (c.all([](double x, double) { return !std::isfinite(x); }) ||
       c.all([](double, double y) { return !std::isfinite(y); })) {
-    const std::string found = kinds(c.out, c.wrong), right = kinds(c.right, c.wrong);
-    return found == right ? found + " at the wrong places"
-                          : fmt::format("{} where {} is right", found, right);
+    const std::size_t first = c.wrong.front();
+    return fmt::format("{} where {} is right", kind(c.out[first]), kind(c.right[first]));
   }
   if (c.all([](double x, double y) { return x == 0 && y != 0; })) {
     return "0 where another number is right";
@@ -195,6 +169,18 @@ std::vector<std::size_t> differing(const std::vector<double>& out, const std::ve
 }
 
 }  // namespace
+
+std::string text(double x) {
+  return fmt::format("{:.6g}", x);
+}
+
+bool agree(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (!near(a[i], b[i], tolerance)) return false;
+  }
+  return true;
+}
 
 bool never_written(const std::vector<double>& values) {
   return std::all_of(values.begin(), values.end(), [](double x) { return never_written(x); });

@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #if defined(__linux__)
 #include <sys/prctl.h>
 #endif
@@ -213,14 +212,8 @@ Questions::Questions(std::vector<Question> (*ask)()) {
 }  // namespace fa::classroom
 
 int main(int argc, char** argv) {
-  if (argc == 2 && std::strcmp(argv[1], "--stages") == 0) {
-    for (const auto& stage : fa::classroom::stages()) {
-      std::puts(stage.name.c_str());
-    }
-    return 0;
-  }
   if (argc != 3 && argc != 6) {
-    std::fputs("usage: grader STAGE EVIDENCE [PROGRAM TO_IT FROM_IT], or --stages\n", stderr);
+    std::fputs("usage: grader STAGE EVIDENCE [PROGRAM TO_IT FROM_IT]\n", stderr);
     return 2;
   }
 #if defined(__linux__)

@@ -7,8 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -18,20 +18,13 @@
 
 namespace fa::classroom {
 
-/// Thrown by refuse().
-class Refused : public std::exception {
- public:
-  /// With a message for the student.
-  explicit Refused(std::string message) : message_(std::move(message)) {}
-  /// The message.
-  const char* what() const noexcept override { return message_.c_str(); }
-
- private:
-  std::string message_;
+/// Thrown by refuse(), with a message for the student.
+struct Refused : std::runtime_error {
+  using runtime_error::runtime_error;
 };
 
 /// Thrown by skip().
-class Skipped : public Refused {
+struct Skipped : Refused {
   using Refused::Refused;
 };
 

@@ -65,11 +65,6 @@ std::string thrown(const std::function<void()>& work) {
   return {};
 }
 
-/// @cond
-template FA_TARGET::DeviceBuffer<float> on_device(const std::vector<float>& elements);
-template std::vector<double> from_device(const FA_TARGET::DeviceBuffer<float>& buffer);
-/// @endcond
-
 Field::Field(std::int64_t count) : buffer_(count + 2 * kRoom) {}
 
 float* Field::data() {

@@ -69,12 +69,6 @@ std::vector<double> from_device(const FA_TARGET::DeviceBuffer<T>& buffer) {
   return {numbers.begin(), numbers.end()};
 }
 
-/// @cond
-// Compiled beforehand, once for all answers.
-extern template FA_TARGET::DeviceBuffer<float> on_device(const std::vector<float>& elements);
-extern template std::vector<double> from_device(const FA_TARGET::DeviceBuffer<float>& buffer);
-/// @endcond
-
 /// Numbers on the device for a kernel to write, with room on either side: what lands far beside
 /// them is seen, and does not end the program.
 class Field {

@@ -78,7 +78,8 @@ class Toolchain:
             raise Fault(
                 f"{self.build} is not a build of this course with the target classroom: {error}"
             ) from error
-        self.made_in = {files["build"]: self.build, files["root"]: catalogue.ROOT}
+        files = {name: words.split(";") for name, words in files.items()}
+        self.made_in = {files["build"][0]: self.build, files["root"][0]: catalogue.ROOT}
         self.objects = {k: self.here(files[k]) for k in ("grader", "entry", "lab_grader")}
         self.libraries, self.flags = {}, {}
         for machine, source in COMPILED_ALIKE.items():

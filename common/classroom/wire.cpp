@@ -46,10 +46,6 @@ bool read_all(int fd, char* data, std::size_t count) {
 
 }  // namespace
 
-Wire::Wire() = default;
-Wire::Wire(std::string bytes) : bytes_(std::move(bytes)), reads_(true) {}
-Wire::~Wire() = default;
-
 void Wire::check(bool holds) {
   if (!holds) throw std::runtime_error("a value of another type or size was expected");
 }
@@ -81,10 +77,12 @@ void Wire::end() const {
   check(left() == 0);
 }
 
-/// @cond
-FA_WIRE_TYPES(template);
-template void Wire::pass(Seen& seen);
-/// @endcond
+void Wire::pass(Seen& seen) {
+  lab::Report& report = seen.report;
+  auto members = std::tie(seen.watched, report.findings, report.traffic, seen.bytes, seen.sectors,
+                          seen.wavefronts, seen.ideal, seen.atomics);
+  pass(members);
+}
 
 bool send(int fd, const Message& message) {
   const std::uint64_t size = message.bytes.size();

@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -25,16 +24,15 @@
 
 namespace fa::classroom {
 
+struct Seen;
+
 /// Writes or reads bytes. Which of the two is a flag, so that each type lists its members once.
 class Wire {
  public:
   /// For writing.
-  Wire();
+  Wire() = default;
   /// For reading.
-  explicit Wire(std::string bytes);
-  ~Wire();
-  Wire(const Wire&) = delete;
-  Wire& operator=(const Wire&) = delete;
+  explicit Wire(std::string bytes) : bytes_(std::move(bytes)), reads_(true) {}
   /// What was written.
   const std::string& bytes() const { return bytes_; }
 
@@ -57,7 +55,15 @@ class Wire {
   void pass(std::string& text);
   /// The same for a vector: its length, then its elements.
   template <class T>
-  void pass(std::vector<T>& values);
+  void pass(std::vector<T>& values) {
+    static_assert(!std::is_same_v<T, bool>, "use std::uint8_t");
+    values.resize(size(values.size(), 1));
+    if constexpr (std::is_arithmetic_v<T>) {
+      raw(values.data(), values.size() * sizeof(T));
+    } else {
+      for (T& value : values) pass(value);
+    }
+  }
   /// The same for a pair.
   template <class A, class B>
   void pass(std::pair<A, B>& both) {
@@ -66,10 +72,28 @@ class Wire {
   }
   /// The same for a matrix: its sizes, then its elements.
   template <class T>
-  void pass(Matrix<T>& matrix);
+  void pass(Matrix<T>& matrix) {
+    std::int64_t rows = matrix.rows(), cols = matrix.cols();
+    pass(rows);
+    pass(cols);
+    check(rows >= 0 && cols >= 0 && rows <= kMost && cols <= kMost);
+    if (reads_) check(static_cast<std::size_t>(rows * cols) * sizeof(T) <= left());
+    matrix.resize(rows, cols);
+    raw(matrix.data(), static_cast<std::size_t>(matrix.size()) * sizeof(T));
+  }
   /// The same for a tensor: its shape, then its elements.
   template <class T, int Rank>
-  void pass(Tensor<T, Rank>& tensor);
+  void pass(Tensor<T, Rank>& tensor) {
+    Shape<Rank> shape = tensor.shape();
+    for (auto& length : shape) {
+      pass(length);
+      check(length >= 0 && length <= kMost);
+    }
+    if (reads_) tensor = Tensor<T, Rank>(shape);
+    raw(tensor.data(), static_cast<std::size_t>(tensor.count()) * sizeof(T));
+  }
+  /// The same for what the lab saw; its coverage and touches stay where they are.
+  void pass(Seen& seen);
   /// Refuses bytes that no value has asked for.
   void end() const;
 
@@ -93,50 +117,6 @@ class Wire {
   bool reads_ = false;
   std::size_t place_ = 0;
 };
-
-template <class T>
-void Wire::pass(std::vector<T>& values) {
-  static_assert(!std::is_same_v<T, bool>, "use std::uint8_t");
-  values.resize(size(values.size(), 1));
-  if constexpr (std::is_arithmetic_v<T>) {
-    raw(values.data(), values.size() * sizeof(T));
-  } else {
-    for (T& value : values) pass(value);
-  }
-}
-
-template <class T>
-void Wire::pass(Matrix<T>& matrix) {
-  std::int64_t rows = matrix.rows(), cols = matrix.cols();
-  pass(rows);
-  pass(cols);
-  check(rows >= 0 && cols >= 0 && rows <= kMost && cols <= kMost);
-  if (reads_) check(static_cast<std::size_t>(rows * cols) * sizeof(T) <= left());
-  matrix.resize(rows, cols);
-  raw(matrix.data(), static_cast<std::size_t>(matrix.size()) * sizeof(T));
-}
-
-template <class T, int Rank>
-void Wire::pass(Tensor<T, Rank>& tensor) {
-  Shape<Rank> shape = tensor.shape();
-  for (auto& length : shape) {
-    pass(length);
-    check(length >= 0 && length <= kMost);
-  }
-  if (reads_) tensor = Tensor<T, Rank>(shape);
-  raw(tensor.data(), static_cast<std::size_t>(tensor.count()) * sizeof(T));
-}
-
-/// @cond
-// Compiled beforehand, once for all answers.
-#define FA_WIRE_TYPES(declare)                          \
-  declare void Wire::pass(std::vector<int>& values);    \
-  declare void Wire::pass(std::vector<float>& values);  \
-  declare void Wire::pass(std::vector<double>& values); \
-  declare void Wire::pass(Matrix<float>& matrix);       \
-  declare void Wire::pass(Matrix<double>& matrix)
-FA_WIRE_TYPES(extern template);
-/// @endcond
 
 /// The values as bytes.
 template <class... T>
@@ -179,15 +159,6 @@ struct Seen {
   std::int64_t atomics = 0;           ///< requests by atomic operations
   std::vector<lab::Touch> touches{};  ///< one by one; for entries only
 };
-
-/// The members, for Wire; the coverage and the touches stay where they are.
-inline auto parts(Seen& x) {
-  return std::tie(x.watched, x.report.findings, x.report.traffic, x.bytes, x.sectors, x.wavefronts,
-                  x.ideal, x.atomics);
-}
-/// @cond
-extern template void Wire::pass(Seen& seen);
-/// @endcond
 
 /// What a launch gave.
 struct Launched {

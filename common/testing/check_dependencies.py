@@ -12,7 +12,7 @@ import re
 import sys
 
 SOURCE = re.compile(
-    r"(?!build|my_exercises/|\.).*(\.(cpp|hpp|h|cu|cuh|py)|/exercises/\w+/frame\.txt)"
+    r"(?!build|my_exercises/|\.).*\.(cpp|hpp|h|cu|cuh|py)"
 )
 USED = re.compile(  # what a line includes or imports
     r'\s*#\s*include\s*["<](?P<file>[^">]+)|\s*(?:from|import) +(?P<module>[\w.]+)'

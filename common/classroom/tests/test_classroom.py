@@ -8,7 +8,7 @@ import unittest
 import unittest.mock
 import xml.etree.ElementTree as xml
 
-from common.classroom import catalogue, export, grade, grading, student
+from common.classroom import catalogue, grade, grading, student, teacher
 from common.classroom.catalogue import Fault
 from common.classroom.tests.support import ROOT, exercise, said, toolchain
 from common.classroom.toolchain import Toolchain
@@ -64,13 +64,6 @@ class Student(Folder):
         self.assertEqual(self.file(one).read_text(), "mine")
         self.assertTrue(self.progress()[one.id]["passed"])
 
-    def test_a_complete_lesson_says_what_one_can_do(self):
-        self.learn("start", "one_step")
-        one = {"passed": True, "checks": 1, "hints": 0, "last": 1}
-        passed = {e.id: one for e in catalogue.exercises() if e.lesson.startswith("03")}
-        (self.root / "my_exercises/progress.json").write_text(json.dumps(passed))
-        self.assertIn("You can now compute attention", " ".join(self.learn()[1].split()))
-
     def test_messages_name_the_students_own_file(self):
         one = exercise("03_one_step")
         self.learn("start", one.id)
@@ -85,11 +78,8 @@ class Student(Folder):
     def test_a_bug_hunt_asks_for_evidence_and_then_shows_the_race(self):
         one = exercise("04_missing_barrier")
         self.learn("start", one.id)
-        for answer, words in (
-            ("?", "no answer yet"),
-            ("2, 3", "not found"),
-            ("21, 29", "race: my_exercises/04_missing_barrier/missing_barrier.cuh:"),
-        ):
+        race = "race: my_exercises/04_missing_barrier/missing_barrier.cuh:"
+        for answer, words in (("?", "no answer"), ("2, 3", "not found"), ("21, 29", race)):
             self.file(one).write_text(one.start().replace("answer: ?", f"answer: {answer}"))
             self.assertIn(words, self.learn("check", one.id)[1])
 
@@ -110,15 +100,9 @@ class Student(Folder):
         self.assertEqual(student.wrapped("red \x1b[31m"), "        red \\x1b[31m")
 
     def test_exercises_that_were_not_begun_are_refused(self):
-        for arguments in (
-            ["check"],
-            ["hint"],
-            ["check", "03_merge"],
-            ["start", "x"],
-            ["start", "3"],
-        ):
-            with self.subTest(arguments), self.assertRaises(Fault):
-                self.learn(*arguments)
+        for words in ("check", "hint", "check 03_merge", "start x", "start 3"):
+            with self.subTest(words), self.assertRaises(Fault):
+                self.learn(*words.split())
 
 
 class Grade(Folder):
@@ -128,12 +112,9 @@ class Grade(Folder):
         self.out = self.root.parent / "out"
         wrong = {w[0]: w[4] for w in grading.wrong_answers(toolchain(), one)}
         self.wrong = wrong["l_not_rescaled"]
-        for folder, text in (
-            ("ada/03_one_step", one.solution()),
-            ("bob/my_exercises/03_one_step", self.wrong),
-            ("cat", "no code"),
-        ):
-            self.hand_in(folder, text)
+        self.hand_in("ada/03_one_step", one.solution())
+        self.hand_in("bob/my_exercises/03_one_step", self.wrong)
+        self.hand_in("cat", "no code")
 
     def hand_in(self, folder, text):
         folder = self.students / folder
@@ -180,14 +161,9 @@ class Grade(Folder):
         points.write_text('{"03_one_step": {"easy": 30, "proof": 0}, "03_merge": 0}')
         text = self.grade(self.students / "bob", "--points", points)
         self.assertIn("31 of 34", " ".join(text.split()))
-        for wrong, words in (
-            ('{"x": 0}', "x"),
-            ('{"03_one_step": {"x": 1}}', "x"),
-            ('{"03_one_step": {"easy": -1}}', "-1"),
-            ("{", "points.json"),
-        ):
+        for wrong in ('{"x": 0}', '{"03_one_step": {"x": 1}}', '{"03_one_step": {"easy": -1}}', "{"):
             points.write_text(wrong)
-            with self.subTest(wrong), self.assertRaisesRegex(Fault, words):
+            with self.subTest(wrong), self.assertRaisesRegex(Fault, "points.json"):
                 self.grade(self.students, "--points", points)
 
     def test_a_check_that_fails_itself_is_said_and_the_next_one_is_graded(self):
@@ -212,26 +188,15 @@ class Grade(Folder):
     def test_what_no_answer_needs_is_reported(self):
         self.hand_in("eve", exercise("03_one_step").solution() + "\nstatic int x = fork();\n")
         self.assertIn("eve, 03_one_step: it has 'fork", self.grade(self.students / "eve"))
-        for attack in (
-            '#include "common/classroom/grader.hpp"',
-            "#define JOIN(a, b) a##b",
-            "__attribute__((constructor)) static void go() {}",
-            "fa::lab::current = nullptr;",
-            "namespace quiet = fa::lab;",
-            "static const int x = (std::exit(0), 0);",
-        ):
+        for attack in ("#define JOIN(a, b) a##b", "namespace quiet = fa::lab;", "(std::exit(0), 0)"):
             self.assertTrue(grade.SUSPICIOUS.search(attack), attack)
         for one in catalogue.exercises():
-            if not one.predicts:
-                for text in (one.solution(), *(text for _, text in one.right_answers())):
-                    self.assertIsNone(grade.SUSPICIOUS.search(text), one.id)
+            for _, text in one.right_answers():
+                self.assertIsNone(grade.SUSPICIOUS.search(text), one.id)
 
     def test_where_it_cannot_mark_it_says_so_before_it_marks(self):
-        for arguments in (
-            [self.root / "nothing"],
-            [self.root / "03_online_softmax", "--exercises", "03_merge"],
-            [self.students, "--output", self.students / "ada/03_one_step/one_step.hpp"],
-        ):
+        file = self.students / "ada/03_one_step/one_step.hpp"
+        for arguments in ([self.root / "nothing"], [self.students, "--output", file]):
             with self.subTest(arguments), self.assertRaises((Fault, OSError)):
                 self.grade(*arguments)
 
@@ -241,22 +206,24 @@ class Export(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             whole, bare = pathlib.Path(folder) / "whole", pathlib.Path(folder) / "bare"
             words = [str(bare), "--without-solutions", "--seed", "c3"]
-            self.assertEqual(said(export.main, [str(whole)], ROOT, None)[0], 0)
-            self.assertEqual(said(export.main, words, ROOT, None)[0], 0)
-            self.assertTrue((whole / "03_online_softmax/exercises/one_step/frame.txt").exists())
+            self.assertEqual(said(teacher.export, [str(whole)], ROOT, None)[0], 0)
+            self.assertEqual(said(teacher.export, words, ROOT, None)[0], 0)
             self.assertTrue((whole / "learn").stat().st_mode & 0o100)
-            self.assertEqual(list(bare.glob("*/exercises/*/frame.txt")), [])
-            there = {one.id: one for one in catalogue.exercises(bare)}
-            self.assertEqual(there["03_one_step"].start(), exercise("03_one_step").start())
-            with self.assertRaises(Fault):
-                there["03_one_step"].solution()
+            for one, there in zip(catalogue.exercises(whole), catalogue.exercises(bare)):
+                self.assertEqual(there.grader.read_text().count("FA_SOLUTION"), 0)
+                self.assertEqual((there.answers("right"), there.answers("wrong")), ([], []))
+                if not one.predicts:
+                    self.assertEqual(there.start(), one.start())
+                    self.assertEqual(there.entry, one.entry)
+                with self.assertRaises(Fault):
+                    grading.solution(toolchain(), there)
             seeded = catalogue.choose(["01_memory"], seed="c3")[0]
-            self.assertEqual(there["01_memory"].start(), seeded.start())
+            self.assertEqual(catalogue.choose(["01_memory"], bare)[0].start(), seeded.start())
             self.assertNotEqual(seeded.start(), exercise("01_memory").start())
             with self.assertRaisesRegex(Fault, "not empty"):
-                export.main([str(whole)], ROOT, None)
+                teacher.export([str(whole)], ROOT, None)
         with self.assertRaisesRegex(Fault, "in the course itself"):
-            export.main([str(ROOT / "build" / "copy")], ROOT, None)
+            teacher.export([str(ROOT / "build" / "copy")], ROOT, None)
 
 
 class MovedClone(unittest.TestCase):

@@ -14,7 +14,7 @@ CASES = [
      ["#include <vector>", '#include "student/softmax.hpp"', '// #include "two.hpp"']),
     ("lesson", "02_two/two.hpp", ["#  include <03_three/three.hpp>", '#include "docs/stepper.hpp"'],
      ['#include "01_one/one.hpp"', '#include "common/lab/engine.hpp"']),
-    ("lesson", "02_two/exercises/sum/frame.txt", ['#include "03_three/three.hpp"'], []),
+    ("lesson", "02_two/exercises/sum/exercise.cpp", ['#include "03_three/three.hpp"'], []),
     ("lesson", "01_one/one.py", ["def f():\n    import docs.site.site", "from docs import site",
      'import importlib\nimportlib.import_module("02_two.two")'], ["from common import drawing"]),
     ("common", "common/cli/file.hpp", ['#include "01_one/one.hpp"'],

@@ -1,4 +1,7 @@
-"""./learn classroom gate: the graders are tested harder than the students. For every exercise
+"""./learn classroom, for teachers.
+
+export writes a course repository. gate tests the graders harder than the students; for every
+exercise
 
 the start compiles, and fails where and because lesson.json says so
 the solution passes every stage, and so does each right answer in another style
@@ -8,12 +11,20 @@ each wrong answer is refused by its stage, with a message that names the misconc
 import argparse
 import concurrent.futures
 import functools
+import json
 import multiprocessing
 import os
+import pathlib
+import shutil
 import subprocess
 import time
 
 from common.classroom import catalogue, grading
+from common.classroom.catalogue import Fault
+from common.data.files import write_file
+
+
+# ---------------------------------------------------------------- the gate
 
 
 def grade_case(tools, exercise, kind, name, answer, stage="", says=""):
@@ -28,22 +39,12 @@ def grade_case(tools, exercise, kind, name, answer, stage="", says=""):
     fault, message = "", " ".join(refusal.message.split()) if refusal else "passes"
     if kind in ("solution", "right"):
         fault = f"must pass, and {refusal.name} says: {message}" if refusal else ""
-        if kind == "solution" and passed != graded(tools, exercise):
-            fault = f"lesson.json has other stages than the grader, {graded(tools, exercise)}"
     elif not refusal or refusal.name != stage or " ".join(says.split()) not in message:
         by = f"{refusal.name} says: {message}" if refusal else "it passes"
         fault = f"must be refused by {stage} with '{says}', and {by}"
     elif kind == "start" and passed != exercise.start_passes:
         fault = f"start_passes is {exercise.start_passes}, and the start passes {passed}"
     return name, refusal.name if refusal else "passes", message, fault
-
-
-def graded(tools, exercise):
-    """The stages that an exercise's grader has, or its questions."""
-    if exercise.predicts:
-        return [question["name"] for question in grading.questions(tools, exercise)]
-    words = [str(tools.grader(exercise)), "--stages"]
-    return subprocess.run(words, capture_output=True, text=True).stdout.split()
 
 
 def grade_all(tools, exercise):
@@ -70,7 +71,7 @@ def unlisted(root):
     return [f"{folder} is not listed in lesson.json" for folder in sorted(missing)]
 
 
-def main(arguments, root, toolchain):
+def gate(arguments, root, toolchain):
     """Runs the gate; returns 0 when all holds."""
     parser = argparse.ArgumentParser(
         prog="./learn classroom gate", description="Tests the graders with right and wrong answers."
@@ -102,3 +103,55 @@ def main(arguments, root, toolchain):
     print(f"\n{len(chosen)} exercises, {count} answers, {len(faults)} faults, {seconds:.0f} s")
     print("\n".join(f"FAULT: {fault}" for fault in faults))
     return 1 if faults else 0
+
+
+# ---------------------------------------------------------------- the export
+
+
+def files_of(root):
+    """What git tracks, or without git everything but builds and a student's work."""
+    if (root / ".git").exists() and shutil.which("git"):
+        words = ["git", "-C", str(root), "ls-files", "-z"]
+        listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        found = [path for path in listed.split("\0") if path]
+    else:
+        skip = {"build", "my_exercises", "__pycache__"}
+        paths = [path.relative_to(root) for path in root.rglob("*")]
+        found = [str(path) for path in paths if not skip & set(path.parts)]
+    return [path for path in found if (root / path).is_file()]
+
+
+def export(arguments, root, _toolchain):
+    """Writes the copy; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="./learn classroom export", description="Writes a course repository."
+    )
+    add = parser.add_argument
+    add("folder", metavar="DIR", help="that is made, or is empty")
+    words = "leave out the solutions and wrong answers of exercises"
+    add("--without-solutions", action="store_true", help=words)
+    words = "gives this class its own numbers in the exercises that have variants"
+    add("--seed", metavar="WORD", default="", help=words)
+    options = parser.parse_args(arguments)
+    target, bare = pathlib.Path(options.folder), options.without_solutions
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise Fault(f"'{target}' exists and is not empty")
+    if root == target.resolve() or root in target.resolve().parents:
+        raise Fault(f"'{target}' lies in the course itself; choose a folder outside of it")
+    for name in files_of(root):
+        to = target / name
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(root / name, to)
+    if bare or options.seed:
+        settings = {"seed": options.seed, "solutions": not bare}
+        write_file(target / catalogue.SETTINGS, json.dumps(settings) + "\n")
+    if bare:
+        for exercise in catalogue.exercises(root, options.seed or None):
+            to = target / exercise.grader.relative_to(root)
+            to.write_text(exercise.without_solution(), encoding="utf-8")
+        print(
+            "Without solutions. The lessons' own code is in it, and with it the lines that fill "
+            "the holes: a lesson is a worked example."
+        )
+    print(f"Next: cd {target} && git init && git add -A && git commit -m 'The course'")
+    return 0
