@@ -102,8 +102,11 @@ void apply_mask(float (&)[2][4][4], const Attention<half>&, int, int, int) = del
 
 }  // namespace fa::FA_TARGET
 
-#include "05_flash_forward/exercises/edge_masks_entry.hpp"
+// clang-format off
 #include "student/edges.cuh"
+// After the student's kernel.
+#include "05_flash_forward/exercises/edge_masks_entry.hpp"
+// clang-format on
 #elif defined(FA_GRADER)
 #include "05_flash_forward/exercises/grading/attention.hpp"
 
