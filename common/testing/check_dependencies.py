@@ -11,9 +11,7 @@ import pathlib
 import re
 import sys
 
-SOURCE = re.compile(
-    r"(?!build|my_exercises/|\.).*\.(cpp|hpp|h|cu|cuh|py)"
-)
+SOURCE = re.compile(r"(?!build|my_exercises/|\.).*\.(cpp|hpp|h|cu|cuh|py)")
 USED = re.compile(  # what a line includes or imports
     r'\s*#\s*include\s*["<](?P<file>[^">]+)|\s*(?:from|import) +(?P<module>[\w.]+)'
     r'( +import +(?P<name>\w+))?|.*import_module\("(?P<named>[\w.]+)"'
