@@ -67,14 +67,12 @@ def compiler_says(output, scratch, shown):
     lines = output.replace(f"{scratch}/student/", "student/").strip().split("\n")
     errors = [i for i, line in enumerate(lines) if "error:" in line] or [0]
     text = "\n".join(lines[errors[0] :][:COMPILE_LINES])
-    return (
-        f"it does not compile{caller(output, scratch, shown)}:\n\n{renamed(text, scratch, shown)}"
-    )
+    return caller(output, scratch, shown) + renamed(text, scratch, shown)
 
 
 def caller(output, scratch, shown):
-    """The student's line that leads to an error in a library's template, ", because of FILE:LINE:
-    CODE"; empty when the error is in the student's file."""
+    """The student's line that leads to an error in a library's template, "because of FILE:LINE:
+    CODE", above it; empty when the error is in the student's file."""
     first = re.search(r"^(.*): (?:fatal )?error:", output, re.MULTILINE)
     if not first or "/student/" in first[1]:
         return ""
@@ -84,7 +82,7 @@ def caller(output, scratch, shown):
     if not met:
         return ""
     code = (scratch / "student" / met[1]).read_text(encoding="utf-8").split("\n")
-    return f", because of {shown}{met[1]}:{met[2]}: `{code[int(met[2]) - 1].strip()}`"
+    return f"because of {shown}{met[1]}:{met[2]}: `{code[int(met[2]) - 1].strip()}`\n\n"
 
 
 def renamed(text, scratch, shown):
