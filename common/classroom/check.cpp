@@ -182,10 +182,6 @@ bool agree(const std::vector<double>& a, const std::vector<double>& b, double to
   return true;
 }
 
-bool never_written(const std::vector<double>& values) {
-  return std::all_of(values.begin(), values.end(), [](double x) { return never_written(x); });
-}
-
 std::string recognised(const Table& out, const std::vector<double>& reference, double tolerance) {
   const auto wrong = differing(out.values, reference, tolerance);
   if (out.values.size() != reference.size() || wrong.empty()) return {};

@@ -128,9 +128,6 @@ struct Table {
 /// equal.
 bool agree(const std::vector<double>& a, const std::vector<double>& b, double tolerance);
 
-/// True when all are as memory of the device is before a launch.
-bool never_written(const std::vector<double>& values);
-
 /// What all wrong elements have in common, in words; empty when nothing is recognised.
 std::string recognised(const Table& out, const std::vector<double>& reference, double tolerance);
 

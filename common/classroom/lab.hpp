@@ -43,6 +43,9 @@ void require_no_findings(const Seen& seen, const std::vector<Reason>& reasons = 
 /// Skips the stage where nothing was watched, and refuses findings as require_no_findings() does.
 void require_no_races(const Seen& seen, const std::vector<Reason>& reasons = {});
 
+/// True when the launches have stored nothing in global memory, and the result still is NaN.
+bool nothing_written(const Seen& seen, const std::vector<double>& out);
+
 /// check() for what a kernel wrote: a mistake that explains the result comes first, then what the
 /// lab found, then where the numbers differ. The parameters are those of both functions.
 /// @param explain called in place of check() where that recognises nothing; may refuse

@@ -142,7 +142,7 @@ inline std::string hint(const Ran& ran, const Rows& right, bool o_right, bool ls
   const auto nan = [](double x) { return std::isnan(x); };
   const std::vector<double>& o = ran.rows.o;
   if (std::all_of(o.begin(), o.end(), nan)) {
-    return never_written(o)
+    return nothing_written(ran.seen, o)
                ? "nothing was written"
                : "every element is NaN. Was the maximum never raised? Or is the rescale factor "
                  "inverted, e^(m_new - m)? Both are infinite at the first tile";
