@@ -184,13 +184,14 @@ def ring(record):
     rows = [row for row in record["measurements"] if row["gpus"] > 1 and "percent_predicted" in row]
     if not rows:
         raise Problem("the record has no times of several GPUs")
+    point = ("form", *POINT) if "form" in rows[0] else POINT  # old records are of one form
+    cells[0] = [*point[: -len(POINT)], *cells[0]]
     for row in rows:
-        point = {name: row[name] for name in POINT} | {"gpus": 1}
-        one = rows_with(record, **point)[0]
+        one = rows_with(record, **{name: row[name] for name in point} | {"gpus": 1})[0]
         cells.append(
             formatted(
-                "{} {} {} {} {:.2f} {:.1f} {:.2f} {:.1f} {:.2f} {:.0f} {:.1f} {:.1f} {}",
-                *(row[name] for name in POINT),
+                "{} " * len(point) + "{:.2f} {:.1f} {:.2f} {:.1f} {:.2f} {:.0f} {:.1f} {:.1f} {}",
+                *(row[name] for name in point),
                 one["milliseconds"],
                 spread(one),
                 row["milliseconds"],
@@ -202,7 +203,7 @@ def ring(record):
                 row["mebibytes_per_gpu"],
             )
         )
-    return [PROBLEM, *aligned(cells, 1, 2), *source_lines(record)]
+    return [PROBLEM, *aligned(cells, 1, len(point) - 2), *source_lines(record)]
 
 
 def ring_beside(record):

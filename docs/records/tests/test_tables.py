@@ -85,6 +85,15 @@ class RingTest(TreeTest):
         self.assertEqual(lines[3].split(), cells)
         self.assertEqual(lines[4], "(GPU 1, driver 2.3, CUDA 4.5, commit abc, 2026-01-02)")
 
+    def test_each_form_is_beside_its_own_time_of_one_gpu(self):
+        rows = [
+            ring_row(gpus, ms, form=form)
+            for form, ms in (("ring", 7.0), ("zig-zag", 5.0))
+            for gpus in (1, 2)
+        ]
+        lines = tables.ring({**HEAD, "measurements": rows})
+        self.assertEqual(lines[4].split()[:6], "zig-zag causal backward 2 64 5.00".split())
+
     def test_the_faster_rotation_of_each_backend_counts(self):
         lines = tables.ring_beside(BESIDE)
         self.assertEqual(lines[3].split(), "64 causal backward 4.5 9.0 5.0 6 7 8".split())
