@@ -14,9 +14,8 @@ EXERCISES = "common/classroom/exercises.md"
 CHAPTER = re.compile(r"(?:[1-9]\d*|appendix)(?:_\w+)?\.md", re.ASCII)
 # A pattern stands for all files that match it; a README.md comes before what is beside it.
 GROUPS = {
-    "Start here": ["docs/building.md", LAB, EXERCISES],
+    "Start here": ["docs/building.md", LAB, EXERCISES, "docs/explorers/README.md"],
     "Lessons": ["0*/README.md", "docs/quiz.md"],
-    "Explorers": ["docs/explorers/README.md"],
     "Theory": ["docs/theory/*.md"],
     "Reference": [
         RESULTS,
