@@ -31,12 +31,14 @@ __device__ int keys_of_sequence(const Attention<T>& a, const int* lengths_k,
 }
 
 /// The part of the list of tiles that belongs to a sequence.
+//! [sequence_tiles]
 struct SequenceTiles {
   int batch;
   int keys;   ///< its length
   int tiles;  ///< of each item; one at least, which writes O
   int first;  ///< where its first item begins in the list
 };
+//! [sequence_tiles]
 
 /// The list of all tiles of a head of K and V: for each sequence the items, for each item the tiles
 /// of keys.
@@ -119,14 +121,15 @@ struct EvenTiles {
     return place < of_longer ? place / (each + 1)
                              : longer + (place - of_longer) / each;
   }
+  //! [even_tiles]
   /// Where a block leaves its part of an item that begins at `first`.
   __device__ int slot(int block, int first) const {
     return slots + 2 * block + (begin(block) < first ? 1 : 0);
   }
-  //! [even_tiles]
 };
 
 /// A block's part of an item.
+//! [item_part]
 struct ItemPart {
   DecodeItem item;
   int index;  ///< of the item, in its sequence
@@ -135,6 +138,7 @@ struct ItemPart {
   int begin;  ///< the part's first tile of the item
   int end;    ///< the tile after the last one
 };
+//! [item_part]
 
 /// Writes O of a part that is the whole item; else leaves its state, and the last block to do so
 /// for this item merges all of them.
