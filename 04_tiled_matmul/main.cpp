@@ -179,9 +179,7 @@ int main(int argc, char** argv) {
   cli::Program program(kLesson, "Lesson 04: from the first kernel to tensor cores.");
   const cli::KernelBackends<Backend> backends(program, tiled::backends());
   cli::KernelOptions options;
-  cli::add_kernel_options(
-      program, options,
-      {"sections time, trace, timeline and once", "section time", "rows, columns and depth"});
+  cli::add_kernel_options(program, options, "rows, columns and depth", false);
   program.option("--group", options.group,
                  "section time: only groups whose name contains this text, such as \"mma\"");
 

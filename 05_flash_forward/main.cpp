@@ -111,7 +111,7 @@ int main(int argc, char** argv) {
   cli::Program program("05_flash_forward",
                        "Lesson 05: the forward pass in one kernel, up to the hardware's limit.");
   Lesson<Backend> lesson(program, flash::backends(), "05_flash_forward", "O and LSE",
-                         flash::random_inputs, "section time");
+                         flash::random_inputs);
   add_sections(program, lesson);
   return program.run(argc, argv);
 }

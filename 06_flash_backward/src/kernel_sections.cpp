@@ -123,8 +123,8 @@ void show_times(const Lesson<Backend>& lesson) {
 
 void add_kernels(cli::Program& program, const std::vector<Backend>& backends) {
   // Kept by the sections.
-  const auto lesson = std::make_shared<Lesson<Backend>>(
-      program, backends, "06_flash_backward", "dQ, dK and dV", random_inputs, "section time");
+  const auto lesson = std::make_shared<Lesson<Backend>>(program, backends, "06_flash_backward",
+                                                        "dQ, dK and dV", random_inputs);
   program.section("real", "Every kernel on the input", [lesson] { check_real(*lesson); });
   program.section("ragged", "Every kernel on hard small problems",
                   [lesson] { check_ragged<Checker>(*lesson); });

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,32 +33,63 @@ struct KernelOptions : RecordOptions {
   std::int64_t size_or(std::int64_t own) const { return size == 0 ? own : size; }
 };
 
-/// The parts of --help that differ between lessons.
-struct KernelHelp {
-  /// @{ The sections that --kernel selects in ("sections trace and once") and that --results
-  /// records ("section time"), what --size sets ("queries and keys"), and what else --json and
-  /// --svg write ("; section timeline: the timelines").
-  std::string narrowed, recorded, sizes, timeline{};
-  /// @}
-};
+/// Adds only the options of records.
+/// @param options set by Program::run(); must outlive it
+/// @param sections that make them
+inline void add_record_options(Program& program, RecordOptions& options,
+                               const std::string& sections) {
+  program.output("--results", options.results,
+                 sections + ": record the measurements in this file, as in docs/results");
+  program.option("--commit", options.commit,
+                 sections + ": the commit to record, for a copy without git");
+}
 
 /// Adds the options.
 /// @param options set by Program::run(); must outlive it
-void add_kernel_options(Program& program, KernelOptions& options, const KernelHelp& help);
-
-/// Adds only those of records.
-/// @param sections that make them
-void add_record_options(Program& program, RecordOptions& options, const std::string& sections);
+/// @param sizes   what --size sets: "queries and keys"
+/// @param stamped whether the lesson has a program *_stamped
+inline void add_kernel_options(Program& program, KernelOptions& options, const std::string& sizes,
+                               bool stamped) {
+  program.option("--kernel", options.kernel,
+                 "sections time, trace, timeline and once: only kernels whose name contains this "
+                 "text");
+  program.output("--json", options.json, "section trace: write the reports to this file as JSON");
+  program.output("--svg", options.svg,
+                 "section trace: draw the bank conflicts of the worst access to shared memory into "
+                 "this file");
+  if (stamped) {
+    program.option("--stamps", options.stamps,
+                   "section timeline: show what a GPU did, and write it to the file of --json; the "
+                   "file is what the program *_stamped prints");
+  }
+  add_record_options(program, options, "section time");
+  program.option("--size", options.size, 0, 16384,
+                 sizes + " in sections time, trace and once (0: the section's default)");
+}
 
 /// Refuses a --kernel that selects no kernel.
-/// @param options with --kernel
 /// @throws std::invalid_argument if no name contains the text
-void check_kernel(const KernelOptions& options, const std::vector<std::string>& names,
-                  const std::string& lesson);
+inline void check_kernel(const KernelOptions& options, const std::vector<std::string>& names,
+                         const std::string& lesson) {
+  for (const std::string& name : names) {
+    if (options.wants(name)) return;
+  }
+  throw std::invalid_argument(
+      fmt::format("--kernel {}: there is no such kernel; allowed is any part of the name of a file "
+                  "in {}/kernels",
+                  options.kernel, lesson));
+}
 
 /// Whether kernels run on a GPU and can be timed; prints a line if not.
 /// @throws std::invalid_argument when there is no GPU to time and --results asks for a record
-bool can_time(const Program& program, const KernelOptions& options);
+inline bool can_time(const Program& program, const KernelOptions& options) {
+  if (program.on_gpu()) return true;
+  if (!options.results.empty()) {
+    throw std::invalid_argument("--results records times on a GPU, and none is used");
+  }
+  fmt::print("No GPU is used, so no kernel is timed.\n");
+  return false;
+}
 
 /// The backends of a lesson, and the one that a section uses.
 template <class Backend>

@@ -7,9 +7,9 @@
 Each lesson lists its mutants in tests/mutants.txt, in the form of changes.py; a line @ names the
 file.
 
-The work is done in a copy of the repository. Exit status: 0 every mutant is caught by a named test
-or static_assert, 1 one survives (or does not compile for another reason, so that no test ran on
-it), 2 a list does not fit the code.
+The work is done in a copy of the repository, and needs `timeout` of GNU coreutils. Exit status: 0
+every mutant is caught by a named test or static_assert, 1 one survives (or does not compile for
+another reason, so that no test ran on it), 2 a list does not fit the code.
 """
 
 import os

@@ -28,16 +28,13 @@ struct Lesson {
 
   /// Adds the options of the sections, and the section that names the backend.
   Lesson(cli::Program& the_program, const std::vector<Backend>& all, std::string the_name,
-         std::string the_results, std::function<Given(const Problem&)> the_inputs,
-         const std::string& recorded)
+         std::string the_results, std::function<Given(const Problem&)> the_inputs)
       : program(the_program),
         backends(the_program, all),
         name(std::move(the_name)),
         results(std::move(the_results)),
         inputs_of(std::move(the_inputs)) {
-    cli::add_kernel_options(program, options,
-                            {"sections trace, time, timeline and once", recorded,
-                             "queries and keys", "; section timeline: what a GPU did instead"});
+    cli::add_kernel_options(program, options, "queries and keys", true);
     program.option("--group", options.group,
                    "section time: only groups whose name contains this text, such as \"bfloat16, "
                    "D 128\"");
