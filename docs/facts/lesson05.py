@@ -432,9 +432,9 @@ def decode_wgmma_slower_percent():
     return more(decode_step_us("05", "16"), decode_step_us("06", "16"))
 
 
-def packed_gqa_percent_of_bandwidth():
-    """Step 02, 16 queries, in percent of the peak."""
-    return _decode_step("02", "gigabytes_per_second", "16") / 33.5
+def decode_step_percent(step, queries):
+    """A step with 32768 keys, in percent of the peak."""
+    return _decode_step(step, "gigabytes_per_second", queries) / 33.5
 
 
 # ---- Experiments with tiles: H200, h200_05_experiments, bfloat16.

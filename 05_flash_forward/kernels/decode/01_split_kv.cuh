@@ -47,6 +47,7 @@ __global__ void __launch_bounds__(kSplitThreads)
   const std::int64_t visible = visible_keys(a, query);
   const int begin = static_cast<int>(visible * part / parts);
   const int end = static_cast<int>(visible * (part + 1) / parts);
+  //! [split_loop]
   float q[8] = {}, m = -INFINITY, l = 0, o[8] = {};
   const bool has_columns = col < a.head_dim;
   if (has_columns) load_eight(q, h.q + query * a.q_strides.row + col);
@@ -71,6 +72,7 @@ __global__ void __launch_bounds__(kSplitThreads)
 #pragma unroll
     for (int e = 0; e < 8; ++e) o[e] = o[e] * rescale + p * v[e];
   }
+  //! [split_loop]
   // The states of the block's rows of lanes, which are parts of its part.
   const SplitStates own = states_at(memory, keys, 1, d);
   float* const row = own.o + own_key * d + col;
