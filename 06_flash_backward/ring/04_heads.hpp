@@ -9,49 +9,9 @@
 
 namespace fa::ring::by_heads {
 
-/// Tensors [batch, heads, rows, columns]: queries or keys, with head_dim columns or, LSE, with one.
-struct Kind {
-  bool of_keys;
-  std::int64_t columns;
-};
-
-/// Adds the messages of an all-to-all between own positions of all heads and all positions of own
-/// heads. A message is the rows of one head, which lie without gaps on both sides.
-/// @param back from heads to positions
-template <class T>
-void exchange(const Problem& problem, int me, Kind kind, T* by_positions, T* by_heads, bool back,
-              Messages& messages) {
-  const AttentionShape& s = problem.shape;
-  const std::int64_t heads = kind.of_keys ? s.kv_heads : s.heads;
-  const std::int64_t length = kind.of_keys ? s.length_k : s.length_q;
-  const auto heads_of = [&](int r) {
-    const Range of = kv_heads_of(problem, r);
-    return Range{of.begin * heads / s.kv_heads, of.end * heads / s.kv_heads};
-  };
-  const auto positions_of = [&](int r) {  // contiguous: one range
-    return (kind.of_keys ? keys_of(problem, r) : queries_of(problem, r)).front();
-  };
-  const auto add = [&](bool sends, int r, T* data, std::int64_t rows) {
-    if (sends) {
-      messages.send(r, data, rows * kind.columns);
-    } else {
-      messages.receive(r, data, rows * kind.columns);
-    }
-  };
-  const std::int64_t own_heads = heads_of(me).size(), own_rows = positions_of(me).size();
-  for (int r = 0; r < problem.ranks; ++r) {
-    const Range theirs = heads_of(r), there = positions_of(r);
-    for (std::int64_t b = 0; b < s.batch; ++b) {
-      for (std::int64_t head = theirs.begin; head < theirs.end; ++head) {
-        add(!back, r, by_positions + (b * heads + head) * own_rows * kind.columns, own_rows);
-      }
-      for (std::int64_t head = 0; head < own_heads; ++head) {
-        add(back, r, by_heads + ((b * own_heads + head) * length + there.begin) * kind.columns,
-            there.size());
-      }
-    }
-  }
-}
+/// Where an all-to-all moves rows: from own positions of all heads to all positions of own heads, or
+/// back.
+enum class Way { kToHeads, kToPositions };
 
 /// A rank's heads of the whole problem, in its buffers.
 template <class Rank>
@@ -74,15 +34,15 @@ struct Heads {
     d_v = d_k + kv_count;
     lse = rank.sums(Rank::kOtherSums, q_count / shape.head_dim);
   }
-  /// K and V of own positions, or their gradients.
-  T* second(typename Rank::template Buffer<T>& block) { return block.data() + block.count() / 2; }
-  /// @{ Adds what goes between own positions and own heads, `back` to the positions.
+  /// @{ Adds the messages for a tensor of queries, with head_dim columns or, LSE, with one, or for K
+  /// and V, or their gradients, of which the second half of `by_positions` is V's.
   template <class X>
-  void exchange_q(X* by_positions, X* by_heads, std::int64_t columns, bool back) {
-    exchange(rank.problem, rank.me, {false, columns}, by_positions, by_heads, back, messages);
+  void exchange_q(Way way, X* by_positions, X* by_heads, std::int64_t columns) {
+    exchange(way, false, columns, by_positions, by_heads);
   }
-  void exchange_k(T* by_positions, T* by_heads, bool back) {
-    exchange(rank.problem, rank.me, {true, shape.head_dim}, by_positions, by_heads, back, messages);
+  void exchange_kv(Way way, typename Rank::template Buffer<T>& by_positions, T* of_k, T* of_v) {
+    exchange(way, true, shape.head_dim, by_positions.data(), of_k);
+    exchange(way, true, shape.head_dim, by_positions.data() + by_positions.count() / 2, of_v);
   }
   /// @}
   /// Sends and receives what the calls above have added.
@@ -101,42 +61,70 @@ struct Heads {
   T *q, *k, *v, *o, *d_o, *d_q, *d_k, *d_v;
   float* lse;
   Messages messages;
+
+ private:
+  // A message is the rows of one head, which lie without gaps on both sides.
+  template <class X>
+  void exchange(Way way, bool of_keys, std::int64_t columns, X* by_positions, X* by_heads) {
+    const Problem& all = rank.problem;
+    const AttentionShape& s = all.shape;
+    const std::int64_t heads = of_keys ? s.kv_heads : s.heads, group = heads / s.kv_heads;
+    const std::int64_t length = of_keys ? s.length_k : s.length_q;
+    const auto positions_of = [&](int r) {  // contiguous: one range
+      return (of_keys ? keys_of(all, r) : queries_of(all, r)).front();
+    };
+    const auto add = [&](Way sends, int r, X* data, std::int64_t rows) {
+      if (way == sends) {
+        messages.send(r, data, rows * columns);
+      } else {
+        messages.receive(r, data, rows * columns);
+      }
+    };
+    const std::int64_t own_heads = kv_heads_of(all, rank.me).size() * group;
+    const std::int64_t own_rows = positions_of(rank.me).size();
+    for (int r = 0; r < all.ranks; ++r) {
+      const Range theirs = kv_heads_of(all, r), there = positions_of(r);
+      for (std::int64_t b = 0; b < s.batch; ++b) {
+        for (std::int64_t head = theirs.begin * group; head < theirs.end * group; ++head) {
+          add(Way::kToHeads, r, by_positions + (b * heads + head) * own_rows * columns, own_rows);
+        }
+        for (std::int64_t head = 0; head < own_heads; ++head) {
+          add(Way::kToPositions, r,
+              by_heads + ((b * own_heads + head) * length + there.begin) * columns, there.size());
+        }
+      }
+    }
+  }
 };
 
-// clang-format off
 /// The forward pass of a rank's queries.
 template <class Rank>
-//! [forward]
 void forward(Rank& rank) {
   Heads<Rank> own(rank);
   const std::int64_t d = rank.problem.shape.head_dim;
-  own.exchange_q(rank.q.data(), own.q, d, false);
-  own.exchange_k(rank.kv.data(), own.k, false);
-  own.exchange_k(own.second(rank.kv), own.v, false);
+  own.exchange_q(Way::kToHeads, rank.q.data(), own.q, d);
+  own.exchange_kv(Way::kToHeads, rank.kv, own.k, own.v);
   own.move();
   if (own.shape.heads > 0) {  // else there are more ranks than heads
     rank.engine.attend(own.piece(), own.o, own.lse);
   }
-  own.exchange_q(rank.o.data(), own.o, d, true);
-  own.exchange_q(rank.lse.data(), own.lse, 1, true);
+  own.exchange_q(Way::kToPositions, rank.o.data(), own.o, d);
+  own.exchange_q(Way::kToPositions, rank.lse.data(), own.lse, 1);
   own.move();
 }
-//! [forward]
-// clang-format on
 
 /// The backward pass, after forward(), which leaves Q, K, V, O and LSE of own heads.
 template <class Rank>
 void backward(Rank& rank) {
   Heads<Rank> own(rank);
   const std::int64_t d = rank.problem.shape.head_dim;
-  own.exchange_q(rank.d_o.data(), own.d_o, d, false);
+  own.exchange_q(Way::kToHeads, rank.d_o.data(), own.d_o, d);
   own.move();
   if (own.shape.heads > 0) {
     rank.engine.gradients(own.piece(), own.o, own.lse, own.d_o, own.d_q, own.d_k, own.d_v);
   }
-  own.exchange_q(rank.d_q.data(), own.d_q, d, true);
-  own.exchange_k(rank.d_kv.data(), own.d_k, true);
-  own.exchange_k(own.second(rank.d_kv), own.d_v, true);
+  own.exchange_q(Way::kToPositions, rank.d_q.data(), own.d_q, d);
+  own.exchange_kv(Way::kToPositions, rank.d_kv, own.d_k, own.d_v);
   own.move();
 }
 

@@ -1,38 +1,42 @@
+// Ranks that are threads of this process, and ranks that are processes of MPI.
+//
+// Source: MPI: A Message-Passing Interface Standard, version 3.1, chapter 3.7.
 #include "06_flash_backward/ring/comm.hpp"
 
-#include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
 #include <unistd.h>
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
+
+#if defined(FA_MPI)
+#include <mpi.h>
+#endif
 
 namespace fa::ring {
 namespace {
 
 constexpr int kFailedStatus = 2;  // cli::kCannotDo
 
+void print_error(int rank, const std::exception& error) {
+  fmt::print(stderr, "rank {}: {}\n", rank, error.what());
+  std::fflush(stderr);
+}
+
 // What the threads of a run share.
 struct Shared {
-  std::string program;
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::pair<int, int>, std::deque<Message>> posted;  // from a rank to another, unread
-  std::vector<int> unread;          // messages of each rank that no rank has read yet
-  std::vector<std::int64_t> begun;  // transfers of each rank
-  std::int64_t progress = 0;        // counts whatever happens
-  int ended = 0;                    // ranks
-
-  void note() {
-    ++progress;
-    changed.notify_all();
-  }
+  std::map<int, int> unread;  // messages of each rank that no rank has read yet
 };
 
 class ThreadComm : public Comm {
@@ -45,33 +49,21 @@ class ThreadComm : public Comm {
       auto& from = shared_.posted[{to.rank, rank()}];
       shared_.changed.wait(lock, [&] { return !from.empty(); });
       if (from.front().bytes != to.bytes) {
-        fail(fmt::format("rank {} receives {} bytes from rank {}, which sends {}", rank(), to.bytes,
-                         to.rank, from.front().bytes));
+        throw std::logic_error(fmt::format("receives {} bytes from rank {}, which sends {}",
+                                           to.bytes, to.rank, from.front().bytes));
       }
       if (to.bytes > 0) std::memcpy(to.data, from.front().data, static_cast<std::size_t>(to.bytes));
       from.pop_front();
-      --shared_.unread[static_cast<std::size_t>(to.rank)];
-      shared_.note();
+      --shared_.unread[to.rank];
+      shared_.changed.notify_all();
     }
     receives_.clear();
     // What this rank sent may be written when all of it has been read.
-    shared_.changed.wait(lock,
-                         [&] { return shared_.unread[static_cast<std::size_t>(rank())] == 0; });
-  }
-  void note_progress() override {
-    const std::lock_guard<std::mutex> lock(shared_.mutex);
-    ++shared_.begun[static_cast<std::size_t>(rank())];
-    shared_.note();
-  }
-  [[noreturn]] void fail(const std::string& message) override {
-    fmt::print(stderr, "{}: {}\n", shared_.program, message);
-    std::fflush(stderr);
-    _exit(kFailedStatus);
+    shared_.changed.wait(lock, [&] { return shared_.unread[rank()] == 0; });
   }
 
  private:
   void begin(const Messages& messages) override {
-    note_progress();
     const std::lock_guard<std::mutex> lock(shared_.mutex);
     receives_ = messages.receives;
     // Copies are made in wait(), as late as possible: until then what is received is NaN.
@@ -80,7 +72,7 @@ class ThreadComm : public Comm {
     }
     for (const Message& m : messages.sends) {
       shared_.posted[{rank(), m.rank}].push_back(m);
-      ++shared_.unread[static_cast<std::size_t>(rank())];
+      ++shared_.unread[rank()];
     }
     shared_.changed.notify_all();
   }
@@ -91,53 +83,114 @@ class ThreadComm : public Comm {
 
 }  // namespace
 
-void Comm::start(const Messages& messages) {
-  if (fault_ == "throw") throw std::runtime_error("a fault that was asked for");
-  while (fault_ == "stop") std::this_thread::sleep_for(std::chrono::seconds(1));
-  for (const Message& from : messages.receives) {
-    if (from.rank == rank_) continue;
-    arrived_.bytes += from.bytes;
-    ++arrived_.messages;
-  }
-  begin(messages);
-}
-
-void run_threads(const std::string& program, int ranks, double limit,
-                 const std::function<void(Comm&)>& body) {
+void run_threads(int ranks, const std::function<void(Comm&)>& body) {
   Shared shared;
-  shared.program = program;
-  shared.unread.resize(static_cast<std::size_t>(ranks));
-  shared.begun.resize(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&shared, rank, ranks, &body] {
       ThreadComm comm(shared, rank, ranks);
       try {
         body(comm);
-      } catch (const std::exception& error) {
-        comm.fail(fmt::format("rank {}: {}", rank, error.what()));
-      }
-      const std::lock_guard<std::mutex> lock(shared.mutex);
-      ++shared.ended;
-      shared.note();
-    });
-  }
-  {
-    std::unique_lock<std::mutex> lock(shared.mutex);
-    while (shared.ended < ranks) {
-      const std::int64_t before = shared.progress;
-      if (!shared.changed.wait_for(lock, std::chrono::duration<double>(limit),
-                                   [&] { return shared.progress != before; })) {
-        fmt::print(stderr,
-                   "{}: no message for {} s (--timeout); transfers that ranks 0 to {} have begun: "
-                   "{}\n",
-                   program, limit, ranks - 1, fmt::join(shared.begun, ", "));
-        std::fflush(stderr);
+      } catch (const std::exception& error) {  // the others would wait for it forever
+        print_error(rank, error);
         _exit(kFailedStatus);
       }
-    }
+    });
   }
   for (std::thread& thread : threads) thread.join();
 }
+
+namespace {
+
+bool mpirun_started_this() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}) {
+    if (std::getenv(name) != nullptr) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+#if defined(FA_MPI)
+namespace {
+
+int count_of(const Message& message) {
+  if (message.bytes > std::numeric_limits<int>::max()) {
+    throw std::runtime_error(fmt::format(
+        "a message of {} bytes; MPI 3 counts with int, so at most 2147483647", message.bytes));
+  }
+  return static_cast<int>(message.bytes);
+}
+
+// clang-format off
+//! [mpi]
+class MpiComm : public Comm {
+ public:
+  using Comm::Comm;
+  void wait() override {
+    MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(),
+                MPI_STATUSES_IGNORE);
+    requests_.clear();
+  }
+
+ private:
+  void begin(const Messages& messages) override {
+    for (const Message& from : messages.receives) {
+      MPI_Irecv(from.data, count_of(from), MPI_BYTE, from.rank, 0,
+                MPI_COMM_WORLD, &requests_.emplace_back());
+    }
+    for (const Message& to : messages.sends) {
+      MPI_Isend(to.data, count_of(to), MPI_BYTE, to.rank, 0, MPI_COMM_WORLD,
+                &requests_.emplace_back());
+    }
+  }
+  std::vector<MPI_Request> requests_;
+};
+//! [mpi]
+// clang-format on
+
+// MPI from its first use to the end of the process; false where mpirun did not start this.
+bool use_mpi() {
+  struct Mpi {
+    Mpi() { MPI_Init(nullptr, nullptr); }
+    ~Mpi() { MPI_Finalize(); }
+  };
+  if (mpirun_started_this()) static const Mpi mpi;
+  return mpirun_started_this();
+}
+
+}  // namespace
+
+int mpi_rank() {
+  int rank = 0;
+  if (use_mpi()) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+int mpi_ranks() {
+  int ranks = 0;
+  if (use_mpi()) MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  return ranks;
+}
+void run_processes(const std::function<void(Comm&)>& body) {
+  MpiComm comm(mpi_rank(), mpi_ranks());
+  try {
+    body(comm);
+  } catch (const std::exception& error) {
+    print_error(comm.rank(), error);
+    MPI_Abort(MPI_COMM_WORLD, kFailedStatus);
+  }
+}
+
+#else
+
+int mpi_rank() {
+  return 0;
+}
+int mpi_ranks() {
+  if (!mpirun_started_this()) return 0;
+  throw std::runtime_error("this build has no MPI: start the program without mpirun");
+}
+void run_processes(const std::function<void(Comm&)>&) {}
+#endif
 
 }  // namespace fa::ring

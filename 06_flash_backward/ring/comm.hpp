@@ -1,12 +1,11 @@
 /// @file
 /// Lesson 06: the ranks of a run and the messages between them. Every form of ring attention needs
-/// two operations: begin to send to some ranks and to receive from some, and wait for that. Here are
-/// ranks that are threads of one process; mpi.cpp has processes, nccl.cuh GPUs.
+/// two operations: begin to send to some ranks and to receive from some, and wait for that. Ranks
+/// are threads of one process, or processes of MPI; nccl_main.cu has GPUs.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -61,27 +60,26 @@ class Comm {
   int size() const { return size_; }
   /// Begins to send and to receive, and waits for neither. Until wait() returns, what is sent must
   /// not be written, and what is received not be used. Only one call may be in flight.
-  void start(const Messages& messages);
+  void start(const Messages& messages) {
+    for (const Message& from : messages.receives) {
+      if (from.rank == rank_) continue;
+      arrived_.bytes += from.bytes;
+      ++arrived_.messages;
+    }
+    begin(messages);
+  }
   /// Waits for the messages of start().
   virtual void wait() = 0;
-  /// Says that this rank is at work. Ranks that say nothing for too long are ended.
-  virtual void note_progress() {}
-  /// Ends all ranks, with one message and exit status 2.
-  [[noreturn]] virtual void fail(const std::string& message) = 0;
   /// What has arrived since the last call.
   Arrived take_arrived() { return std::exchange(arrived_, {}); }
 
-  /// Makes this rank "throw" or "stop" at its next message; for tests.
-  void set_fault(std::string kind) { fault_ = std::move(kind); }
-
  protected:
-  /// What start() does where no fault is set.
+  /// What start() does.
   virtual void begin(const Messages& messages) = 0;
 
  private:
   int rank_, size_;
   Arrived arrived_;
-  std::string fault_;
 };
 
 /// Collects `counts[r]` elements of each rank r in the order of the ranks.
@@ -104,28 +102,22 @@ std::vector<T> gather(Comm& comm, const std::vector<T>& own,
   return all;
 }
 
-/// Collects one number of each rank.
+/// Collects one number of each rank; also a barrier.
 template <class T>
 std::vector<T> gather(Comm& comm, T own) {
   return gather(comm, std::vector<T>{own},
                 std::vector<std::int64_t>(static_cast<std::size_t>(comm.size()), 1));
 }
 
-/// Runs the body on a thread for each rank. When one throws, or when no rank sends, receives or
-/// notes progress for `limit` seconds, the process ends with one message and status 2.
-/// @param program name for that message
-void run_threads(const std::string& program, int ranks, double limit,
-                 const std::function<void(Comm&)>& body);
+/// Runs the body on a thread for each rank. When one throws, the process ends with its message and
+/// status 2.
+void run_threads(int ranks, const std::function<void(Comm&)>& body);
 
-/// @{ Processes of MPI as ranks (mpi.cpp). A build without MPI has none.
-bool mpi_started_this();               ///< whether mpirun started this process
-int begin_mpi(int argc, char** argv);  ///< before all else; returns the rank
-/// Runs the body with all processes as ranks. When one throws, or waits for longer than `limit`
-/// seconds, all processes end with status 2.
-void run_processes(const std::string& program, double limit,
-                   const std::function<void(Comm&)>& body);
-int mpi_ranks();  ///< how many processes there are
-void end_mpi();   ///< after all else
+/// @{ Processes of MPI as ranks, where mpirun has started this one; else there are none.
+int mpi_rank();   ///< of this process; 0 without MPI
+int mpi_ranks();  ///< how many processes there are; 0 without MPI
+/// Runs the body with all processes as ranks. When one throws, all end with status 2.
+void run_processes(const std::function<void(Comm&)>& body);
 /// @}
 
 }  // namespace fa::ring

@@ -85,6 +85,12 @@ class CpuEngine {
     std::fill_n(result, elements, 0.0f);
     for (std::int64_t i = 0; i < count * elements; ++i) result[i % elements] += blocks[i];
   }
+  static void put(float* to, const Tensor<float, 4>& from) {
+    std::copy_n(from.data(), from.count(), to);
+  }
+  static std::vector<float> get(const float* from, std::int64_t count) {
+    return {from, from + count};
+  }
   /// @}
 
  private:

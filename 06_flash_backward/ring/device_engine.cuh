@@ -41,42 +41,39 @@ struct RowElements {
   float x[kRowElements];
 };
 /// @{ Loads and stores such elements, of float32 or of 16 bits.
-__device__ inline RowElements load_row(const float* address) {
-  RowElements result;
-#pragma unroll
-  for (int half_row = 0; half_row < 2; ++half_row) {
-    const float4 four = load4(address + 4 * half_row);
-    result.x[4 * half_row] = four.x;
-    result.x[4 * half_row + 1] = four.y;
-    result.x[4 * half_row + 2] = four.z;
-    result.x[4 * half_row + 3] = four.w;
-  }
-  return result;
-}
 template <class T>
 __device__ RowElements load_row(const T* address) {
-  const float4 all = load4(address);
-  T elements[kRowElements];
-  memcpy(&elements, &all, sizeof all);
-  RowElements result;
+  RowElements row;
+  if constexpr (std::is_same_v<T, float>) {
 #pragma unroll
-  for (int i = 0; i < kRowElements; ++i) result.x[i] = to_float(elements[i]);
-  return result;
-}
-__device__ inline void store_row(float* address, const RowElements& row) {
+    for (int i = 0; i < kRowElements; i += 4) {
+      const float4 four = load4(address + i);
+      memcpy(row.x + i, &four, sizeof four);
+    }
+  } else {
+    const float4 all = load4(address);
+    T elements[kRowElements];
+    memcpy(&elements, &all, sizeof all);
 #pragma unroll
-  for (int i = 0; i < kRowElements; i += 4) {
-    store4(address + i, make_float4(row.x[i], row.x[i + 1], row.x[i + 2], row.x[i + 3]));
+    for (int i = 0; i < kRowElements; ++i) row.x[i] = to_float(elements[i]);
   }
+  return row;
 }
 template <class T>
 __device__ void store_row(T* address, const RowElements& row) {
-  std::uint32_t words[kRowElements / 2];
+  if constexpr (std::is_same_v<T, float>) {
 #pragma unroll
-  for (int i = 0; i < kRowElements / 2; ++i) {
-    words[i] = pack2<T>(row.x[2 * i], row.x[2 * i + 1]);
+    for (int i = 0; i < kRowElements; i += 4) {
+      store4(address + i, make_float4(row.x[i], row.x[i + 1], row.x[i + 2], row.x[i + 3]));
+    }
+  } else {
+    std::uint32_t words[kRowElements / 2];
+#pragma unroll
+    for (int i = 0; i < kRowElements / 2; ++i) {
+      words[i] = pack2<T>(row.x[2 * i], row.x[2 * i + 1]);
+    }
+    store4(address, as_float4(words));
   }
-  store4(address, as_float4(words));
 }
 /// @}
 
@@ -249,6 +246,18 @@ class DeviceEngine {
   void add_blocks(const float* blocks, int count, std::int64_t elements, T* result) {
     launch_flat(stream_, elements, sum_blocks<T>, blocks, count, elements, result);
   }
+  static void put(T* to, const Tensor<float, 4>& from) {
+    const auto rounded = converted<fa::bfloat16>(from);
+    device_copy(to, rounded.data(), sizeof(T) * static_cast<std::size_t>(from.count()),
+                CopyKind::kToDevice);
+  }
+  template <class X>
+  static std::vector<float> get(const X* from, std::int64_t count) {
+    using H = std::conditional_t<std::is_same_v<X, float>, float, fa::bfloat16>;
+    std::vector<H> all(static_cast<std::size_t>(count));
+    device_copy(all.data(), from, sizeof(H) * all.size(), CopyKind::kToHost);
+    return {all.begin(), all.end()};
+  }
   /// @}
 
  private:
@@ -297,20 +306,5 @@ class DeviceEngine {
   const Stream& stream_;
   std::unique_ptr<DeviceBuffer<char>> tile_counter_, workspace_;
 };
-
-/// @{ Copies elements of a host's tensor to a device's memory, rounded, and back.
-inline void put_rounded(bfloat16* to, const Tensor<float, 4>& from) {
-  const auto rounded = converted<fa::bfloat16>(from);
-  device_copy(to, rounded.data(), sizeof(bfloat16) * static_cast<std::size_t>(from.count()),
-              CopyKind::kToDevice);
-}
-template <class X>
-std::vector<float> get_floats(const X* from, std::int64_t count) {
-  using H = std::conditional_t<std::is_same_v<X, float>, float, fa::bfloat16>;
-  std::vector<H> all(static_cast<std::size_t>(count));
-  device_copy(all.data(), from, sizeof(H) * all.size(), CopyKind::kToHost);
-  return {all.begin(), all.end()};
-}
-/// @}
 
 }  // namespace fa::FA_TARGET

@@ -3,8 +3,6 @@
 /// from whole tensors to the rows of each rank, and back.
 #pragma once
 
-#include <stdexcept>
-
 #include "05_flash_forward/src/checker.hpp"
 #include "06_flash_backward/ring/01_all_gather.hpp"
 #include "06_flash_backward/ring/02_ring.hpp"
@@ -42,22 +40,6 @@ struct Results {
   std::int64_t stored = 0;  ///< most elements in buffers for K and V, forward
 };
 
-/// Gives a rank its rows of whole tensors.
-/// @param put copies elements to the rank's memory: put(to, from, how many)
-template <class Rank, class Put>
-void upload(Rank& rank, const fa::backward::Inputs& in, Put put) {
-  const auto rows_of = [](const Tensor<float, 4>& whole, const Ranges& ranges) {
-    Tensor<float, 4> own({whole.size(0), whole.size(1), rows(ranges), whole.size(3)});
-    take_rows<float>(whole, ranges, own.view());
-    return own;
-  };
-  const Ranges queries = queries_of(rank.problem, rank.me), keys = keys_of(rank.problem, rank.me);
-  put(rank.q.data(), rows_of(in.forward.q, queries));
-  put(rank.d_o.data(), rows_of(in.d_o, queries));
-  put(rank.kv.data(), rows_of(in.forward.k, keys));
-  put(rank.kv.data() + rank.kv.count() / 2, rows_of(in.forward.v, keys));
-}
-
 /// A whole tensor from the rows of all ranks.
 inline Tensor<float, 4> collected(Comm& comm, const Problem& problem, bool of_keys,
                                   std::int64_t heads, std::int64_t columns,
@@ -84,13 +66,22 @@ inline Tensor<float, 4> collected(Comm& comm, const Problem& problem, bool of_ke
 
 /// Computes a problem on all ranks; each gets the whole result.
 /// @param comm of all ranks, through the memory of the host
-/// @param put  as in upload()
-/// @param get  copies elements from the rank's memory: get(from, how many), a vector of float
-template <class Engine, class Put, class Get>
+template <class Engine>
 Results results_of(Comm& comm, Engine& engine, const Problem& problem, Method method,
-                   const fa::backward::Inputs& in, Put put, Get get) {
+                   const fa::backward::Inputs& in) {
   Rank<Engine> rank(engine, problem, comm.rank());
-  upload(rank, in, put);
+  const auto put = [&](auto* to, const Tensor<float, 4>& whole, const Ranges& ranges) {
+    Tensor<float, 4> own({whole.size(0), whole.size(1), rows(ranges), whole.size(3)});
+    take_rows<float>(whole, ranges, own.view());
+    engine.put(to, own);
+  };
+  const Ranges queries = queries_of(problem, comm.rank()), keys = keys_of(problem, comm.rank());
+  const std::int64_t half = rank.kv.count() / 2;
+  put(rank.q.data(), in.forward.q, queries);
+  put(rank.d_o.data(), in.d_o, queries);
+  put(rank.kv.data(), in.forward.k, keys);
+  put(rank.kv.data() + half, in.forward.v, keys);
+
   Results results;
   comm.take_arrived();
   forward(rank, method);
@@ -98,20 +89,20 @@ Results results_of(Comm& comm, Engine& engine, const Problem& problem, Method me
   results.stored = rank.stored();
   backward(rank, method);
   results.in_backward = comm.take_arrived();
+
   const AttentionShape& s = problem.shape;
   const auto of_queries = [&](const auto& own, std::int64_t columns) {
-    return collected(comm, problem, false, s.heads, columns, get(own.data(), own.count()));
+    return collected(comm, problem, false, s.heads, columns, engine.get(own.data(), own.count()));
   };
-  const auto of_keys = [&](std::int64_t half) {
-    const std::int64_t count = rank.d_kv.count() / 2;
-    return collected(comm, problem, true, s.kv_heads, s.head_dim,
-                     get(rank.d_kv.data() + half * count, count));
+  const auto of_keys = [&](const auto* own) {
+    return collected(comm, problem, true, s.kv_heads, s.head_dim, engine.get(own, half));
   };
   results.outputs.o = of_queries(rank.o, s.head_dim);
   results.outputs.lse = Tensor<float, 3>({s.batch, s.heads, s.length_q});
   const auto lse = of_queries(rank.lse, 1);
   std::copy_n(lse.data(), lse.count(), results.outputs.lse.data());
-  results.gradients = {of_queries(rank.d_q, s.head_dim), of_keys(0), of_keys(1)};
+  results.gradients = {of_queries(rank.d_q, s.head_dim), of_keys(rank.d_kv.data()),
+                       of_keys(rank.d_kv.data() + half)};
   return results;
 }
 
@@ -123,8 +114,8 @@ struct Reference {
   fa::backward::Checker of_backward;
 
   /// Inputs of normally distributed values.
-  Reference(const Problem& problem, attention::Type type)
-      : whole(attention::problem_of(type, problem.shape, problem.causal)),
+  Reference(const AttentionShape& shape, bool causal, attention::Type type)
+      : whole(attention::problem_of(type, shape, causal)),
         inputs(fa::backward::make_inputs(whole, attention::Values::kNormal, 1)),
         of_forward(whole, inputs.forward),
         of_backward(whole, inputs) {}
@@ -144,6 +135,29 @@ struct Reference {
       worst = std::max(worst, attention::error_over_tolerance(verdict));
     }
     program.check(name + ": error / limit", worst, 1);
+  }
+};
+
+/// Adds the options that choose methods and masks, and gives those that are chosen.
+struct Choice {
+  std::string method = "all", mask = "all";
+
+  /// The options --method and --mask.
+  void add_options(cli::Program& program) {
+    std::vector<std::string> methods{"all"};
+    for (const Method each : kMethods) methods.push_back(name_of(each));
+    program.option("--method", method, methods, "way to distribute attention");
+    program.option("--mask", mask, {"all", "full", "causal"}, "mask of the scores");
+  }
+  /// Calls visit(method, causal) for all that is chosen.
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (const bool causal : {false, true}) {
+      if (mask == (causal ? "full" : "causal")) continue;
+      for (const Method each : kMethods) {
+        if (method == "all" || method == name_of(each)) visit(each, causal);
+      }
+    }
   }
 };
 

@@ -48,7 +48,8 @@ struct Piece {
 /// - merge_part(rows, o, lse, sums, lse_sum), add_part(rows, gradient, sums), copy_lse(rows, lse,
 ///   part's): of a part, without gaps, into or from all rows of a rank;
 /// - add_blocks(blocks, how many, elements of each, result);
-/// - start(messages) and wait(), as Comm; on a GPU both are about the order on its streams.
+/// - start(messages) and wait(), as Comm; on a GPU both are about the order on its streams;
+/// - put(to, tensor) and get(from, count), which copy between its memory and float32 of the host.
 template <class Engine>
 class Rank {
  public:
@@ -83,16 +84,10 @@ class Rank {
   int ranks() const { return problem.ranks; }
   /// Whose block is here at a step of the ring.
   int owner(int step) const { return owner_at(me, step, ranks()); }
-  /// Elements of a rank's K and V, or of their gradients.
-  std::int64_t block_elements(int owner) const {
-    return 2 * kv_heads() * rows(keys_of(problem, owner)) * d();
-  }
-  /// Elements of the largest block.
-  std::int64_t largest_block() const {
-    std::int64_t most = 0;
-    for (int r = 0; r < ranks(); ++r) most = std::max(most, block_elements(r));
-    return most;
-  }
+  /// @{ Elements of a rank's block, and of the largest.
+  std::int64_t block_elements(int owner) const { return ring::block_elements(problem, owner); }
+  std::int64_t largest_block() const { return ring::largest_block(problem); }
+  /// @}
 
   /// @{ Memory, allocated when it is first asked for; the same for the same number.
   T* buffer(int number, std::int64_t count) { return grown(buffers_, number, count); }
@@ -160,11 +155,6 @@ class Rank {
           of_k, d_block,
           Sums<T>{of_kv.sums, of_kv.first && i == 0, i + 1 == all.size() ? of_kv.result : nullptr});
     }
-  }
-
-  /// The whole problem, of the only rank that there is: for one call of the engine.
-  Piece<T> whole() const {
-    return piece({{0, queries()}, {0, rows(keys_of(problem, me))}, problem.causal}, me, kv.data());
   }
 
   /// The first number of buffer() and of sums() that is a form's own.

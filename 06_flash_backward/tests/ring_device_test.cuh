@@ -63,19 +63,18 @@ using Engine = DeviceEngine<LateLinks>;
 
 void check(const AttentionShape& shape, int ranks) {
   for (const bool causal : {false, true}) {
-    const ring::Reference reference({shape, causal}, attention::Type::kBFloat16);
+    const ring::Reference reference(shape, causal, attention::Type::kBFloat16);
     for (const Method method : ring::kMethods) {
       CAPTURE(reference.whole.text());
       CAPTURE(ranks);
       CAPTURE(ring::name_of(method));
       ring::Results results;
-      ring::run_threads("test", ranks, 100, [&](Comm& comm) {
+      ring::run_threads(ranks, [&](Comm& comm) {
         const Stream stream;
         LateLinks links(comm, stream);
         Engine engine(links, stream);
-        auto own = ring::results_of(
-            comm, engine, {shape, causal, order_of(method), ranks}, method, reference.inputs,
-            put_rounded, [](const auto* from, std::int64_t n) { return get_floats(from, n); });
+        const ring::Problem problem{shape, causal, order_of(method), ranks};
+        auto own = ring::results_of(comm, engine, problem, method, reference.inputs);
         if (comm.rank() == 0) results = std::move(own);
       });
       for (const Verdict& verdict : reference.check(results)) {
@@ -113,7 +112,7 @@ TEST_CASE("the memory of a rank is proportional to the length divided by the ran
     std::int64_t result = 0;
     const ring::Problem problem{
         {1, 2, 2, length, length, 16}, true, ring::RowOrder::kZigZag, ranks};
-    ring::run_threads("test", ranks, 100, [&](Comm& comm) {
+    ring::run_threads(ranks, [&](Comm& comm) {
       const Stream stream;
       LateLinks links(comm, stream);
       Engine engine(links, stream);
