@@ -259,29 +259,10 @@ void launch_register_tiles(const Attention<float>& a, const Stream& stream) {
 }
 //! [launch]
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
-FA_LAUNCH(forward_float,
-          launch_register_tiles<FloatTile<32>>(const Attention<float>&,
-                                               const Stream&));
-FA_LAUNCH(forward_float,
-          launch_register_tiles<FloatTile<64>>(const Attention<float>&,
-                                               const Stream&));
-FA_LAUNCH(forward_float,
-          launch_register_tiles<FloatTile<128>>(const Attention<float>&,
-                                                const Stream&));
-FA_LAUNCH(forward_float,
-          launch_register_tiles<FloatTile<256>>(const Attention<float>&,
-                                                const Stream&));
-FA_LAUNCH(forward_float,
-          launch_register_tiles<FloatTile<64, true>>(const Attention<float>&,
-                                                     const Stream&));
-FA_LAUNCH(forward_float,
-          launch_register_tiles<FloatTile<128, true>>(const Attention<float>&,
-                                                      const Stream&));
-FA_LAUNCH(forward_float,
-          launch_register_tiles<FloatTile<256, true>>(const Attention<float>&,
-                                                      const Stream&));
-/// @endcond
+FA_LAUNCH_FLOAT(forward_float, Attention, (const Stream&),
+                launch_register_tiles, (FloatTile<32>), (FloatTile<64>),
+                (FloatTile<128>), (FloatTile<256>), (FloatTile<64, true>),
+                (FloatTile<128, true>), (FloatTile<256, true>));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

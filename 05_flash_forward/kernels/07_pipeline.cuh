@@ -87,9 +87,7 @@ void launch_pipeline(const Attention<T>& a, const Stream& stream) {
 }
 //! [launch]
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&), launch_pipeline);
-/// @endcond
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

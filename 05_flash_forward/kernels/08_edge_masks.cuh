@@ -374,10 +374,8 @@ void launch_edge_masks(const Attention<T>& a, const Stream& stream,
 }
 //! [launch]
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(forward, Attention, (const Stream&, const DeviceProperties&),
                  launch_edge_masks);
-/// @endcond
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -152,10 +152,8 @@ void launch_persistent(const Attention<T>& a, const Stream& stream,
 }
 //! [launch]
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&, unsigned*),
                  launch_persistent);
-/// @endcond
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -170,10 +170,8 @@ void launch_lazy_rescaling(const Attention<T>& a, const Stream& stream,
 }
 //! [launch]
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(forward, Attention, (const Stream&, unsigned*),
                  launch_lazy_rescaling);
-/// @endcond
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -278,20 +278,9 @@ void launch_warpgroup_tiles(const Attention<T>& a, const Stream& stream,
 }
 //! [launch]
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(forward, Attention, (const Stream&, unsigned*),
-                 launch_warpgroup_tiles<64>);
-FA_LAUNCH_16_BIT(forward, Attention, (const Stream&, unsigned*),
-                 launch_warpgroup_tiles<96>);
-FA_LAUNCH_16_BIT(forward, Attention, (const Stream&, unsigned*),
-                 launch_warpgroup_tiles<128>);
-FA_LAUNCH_16_BIT(forward, Attention, (const Stream&, unsigned*),
-                 launch_warpgroup_tiles<192>);
-FA_LAUNCH_16_BIT(forward, Attention, (const Stream&, unsigned*),
-                 launch_warpgroup_tiles<256>);
-FA_LAUNCH_16_BIT(forward, Attention, (const Stream&, unsigned*),
-                 launch_warpgroup_tiles<kMlaHeadDim, kMlaHeadDimV>);
-/// @endcond
+                 launch_warpgroup_tiles, (64), (96), (128), (192), (256),
+                 (kMlaHeadDim, kMlaHeadDimV));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -55,14 +55,8 @@ void launch_mirrored_tiles(const Attention<T>& a, const Stream& stream) {
 }
 //! [launch]
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
-FA_LAUNCH_16_BIT(forward, Attention, (const Stream&),
-                 launch_mirrored_tiles<64>);
-FA_LAUNCH_16_BIT(forward, Attention, (const Stream&),
-                 launch_mirrored_tiles<128>);
-FA_LAUNCH_16_BIT(forward, Attention, (const Stream&),
-                 launch_mirrored_tiles<256>);
-/// @endcond
+FA_LAUNCH_16_BIT(forward, Attention, (const Stream&), launch_mirrored_tiles,
+                 (64), (128), (256));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

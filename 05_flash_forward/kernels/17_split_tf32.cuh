@@ -129,17 +129,9 @@ void launch_split_tf32(const Attention<float>& a, const Stream& stream) {
 }
 //! [launch]
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
-FA_LAUNCH(forward_float,
-          launch_split_tf32<SplitForwardTile<32>>(const Attention<float>&,
-                                                  const Stream&));
-FA_LAUNCH(forward_float,
-          launch_split_tf32<SplitForwardTile<64>>(const Attention<float>&,
-                                                  const Stream&));
-FA_LAUNCH(forward_float,
-          launch_split_tf32<SplitForwardTile<128>>(const Attention<float>&,
-                                                   const Stream&));
-/// @endcond
+FA_LAUNCH_FLOAT(forward_float, Attention, (const Stream&), launch_split_tf32,
+                (SplitForwardTile<32>), (SplitForwardTile<64>),
+                (SplitForwardTile<128>));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

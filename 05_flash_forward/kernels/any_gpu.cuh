@@ -47,10 +47,7 @@ void launch_any_gpu(const Attention<T>& a, const Stream& stream) {
          {grid_of(a, kAnyGpuWarps), {kAnyGpuWarps * kWarp}}, a);
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
-FA_LAUNCH(forward_float,
-          launch_any_gpu<float>(const Attention<float>&, const Stream&));
+FA_LAUNCH_FLOAT(forward_float, Attention, (const Stream&), launch_any_gpu);
 FA_LAUNCH_16_BIT(forward, Attention, (const Stream&), launch_any_gpu);
-/// @endcond
 
 }  // namespace fa::FA_TARGET

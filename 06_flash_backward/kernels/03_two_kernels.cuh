@@ -383,20 +383,8 @@ void launch_backward_two_kernels(const AttentionGradient<float>& a,
          {grid_of(a, Tile::side), {Tile::threads}, Tile::shared_bytes}, a);
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
-FA_LAUNCH(backward_float,
-          launch_backward_two_kernels<32>(const AttentionGradient<float>&,
-                                          const Stream&));
-FA_LAUNCH(backward_float,
-          launch_backward_two_kernels<64>(const AttentionGradient<float>&,
-                                          const Stream&));
-FA_LAUNCH(backward_float,
-          launch_backward_two_kernels<128>(const AttentionGradient<float>&,
-                                           const Stream&));
-FA_LAUNCH(backward_float,
-          launch_backward_two_kernels<256>(const AttentionGradient<float>&,
-                                           const Stream&));
-/// @endcond
+FA_LAUNCH_FLOAT(backward_float, AttentionGradient, (const Stream&),
+                launch_backward_two_kernels, (32), (64), (128), (256));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

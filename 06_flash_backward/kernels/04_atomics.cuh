@@ -105,20 +105,8 @@ void launch_backward_atomics(const AttentionGradient<float>& a,
          a);
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
-FA_LAUNCH(backward_float,
-          launch_backward_atomics<32>(const AttentionGradient<float>&,
-                                      const Stream&));
-FA_LAUNCH(backward_float,
-          launch_backward_atomics<64>(const AttentionGradient<float>&,
-                                      const Stream&));
-FA_LAUNCH(backward_float,
-          launch_backward_atomics<128>(const AttentionGradient<float>&,
-                                       const Stream&));
-FA_LAUNCH(backward_float,
-          launch_backward_atomics<256>(const AttentionGradient<float>&,
-                                       const Stream&));
-/// @endcond
+FA_LAUNCH_FLOAT(backward_float, AttentionGradient, (const Stream&),
+                launch_backward_atomics, (32), (64), (128), (256));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -368,12 +368,8 @@ void launch_backward_tensor_cores(const AttentionGradient<T>& a,
          {grid_of(a, Block::block_m), {Block::block_m * d / 16}}, a);
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
-                 launch_backward_tensor_cores<64>);
-FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
-                 launch_backward_tensor_cores<128>);
-/// @endcond
+                 launch_backward_tensor_cores, (64), (128));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -319,20 +319,9 @@ void launch_backward_swizzled_pipeline(
   }
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(backward_mma, AttentionGradient,
                  (const Stream&, const DeviceProperties&),
-                 launch_backward_swizzled_pipeline<32>);
-FA_LAUNCH_16_BIT(backward_mma, AttentionGradient,
-                 (const Stream&, const DeviceProperties&),
-                 launch_backward_swizzled_pipeline<64>);
-FA_LAUNCH_16_BIT(backward_mma, AttentionGradient,
-                 (const Stream&, const DeviceProperties&),
-                 launch_backward_swizzled_pipeline<128>);
-FA_LAUNCH_16_BIT(backward_mma, AttentionGradient,
-                 (const Stream&, const DeviceProperties&),
-                 launch_backward_swizzled_pipeline<256>);
-/// @endcond
+                 launch_backward_swizzled_pipeline, (32), (64), (128), (256));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -306,20 +306,9 @@ void launch_backward_deterministic(
   }
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(backward_mma, AttentionGradient,
                  (const Stream&, const DeviceProperties&),
-                 launch_backward_deterministic<32>);
-FA_LAUNCH_16_BIT(backward_mma, AttentionGradient,
-                 (const Stream&, const DeviceProperties&),
-                 launch_backward_deterministic<64>);
-FA_LAUNCH_16_BIT(backward_mma, AttentionGradient,
-                 (const Stream&, const DeviceProperties&),
-                 launch_backward_deterministic<128>);
-FA_LAUNCH_16_BIT(backward_mma, AttentionGradient,
-                 (const Stream&, const DeviceProperties&),
-                 launch_backward_deterministic<256>);
-/// @endcond
+                 launch_backward_deterministic, (32), (64), (128), (256));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -251,12 +251,8 @@ void launch_backward_delayed_dq(const AttentionGradient<T>& a,
   launch_tma_postprocess<Tile>(maps, stream);
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
-                 launch_backward_delayed_dq<64>);
-FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
-                 launch_backward_delayed_dq<128>);
-/// @endcond
+                 launch_backward_delayed_dq, (64), (128));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

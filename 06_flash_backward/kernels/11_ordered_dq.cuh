@@ -242,14 +242,8 @@ __device__ void ordered_tiles_block(OrderedTilesShared<Tile>& shared,
   compute_n_block<Tile>(shared, maps, block, warpgroup);
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
-                 launch_backward_ordered_dq<64>);
-FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
-                 launch_backward_ordered_dq<96>);
-FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
-                 launch_backward_ordered_dq<128>);
-/// @endcond
+                 launch_backward_ordered_dq, (64), (96), (128));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

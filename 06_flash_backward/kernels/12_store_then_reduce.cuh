@@ -126,14 +126,8 @@ void launch_backward_store_then_reduce(const AttentionGradient<T>& a,
   launch_tma_postprocess<Tile>(maps, stream);
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
-                 launch_backward_store_then_reduce<64>);
-FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
-                 launch_backward_store_then_reduce<96>);
-FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
-                 launch_backward_store_then_reduce<128>);
-/// @endcond
+                 launch_backward_store_then_reduce, (64), (96), (128));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -493,14 +493,9 @@ void launch_backward_wide_heads(const AttentionGradient<T>& a,
          maps, order);
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (const Stream&),
-                 launch_backward_wide_heads<192>);
-FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (const Stream&),
-                 launch_backward_wide_heads<256>);
-FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (const Stream&),
-                 launch_backward_wide_heads<kMlaHeadDim, kMlaHeadDimV>);
-/// @endcond
+                 launch_backward_wide_heads, (192), (256),
+                 (kMlaHeadDim, kMlaHeadDimV));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -287,10 +287,8 @@ void launch_backward_persistent(const AttentionGradient<T>& a,
   launch_tma_postprocess<Tile>(maps, stream);
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
-                 launch_backward_persistent<false>);
-/// @endcond
+                 launch_backward_persistent, (false));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

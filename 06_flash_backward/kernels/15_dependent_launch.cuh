@@ -119,14 +119,8 @@ void launch_backward_dependent(const AttentionGradient<T>& a,
   }
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(backward_hopper, AttentionGradient, (bool, const Stream&),
-                 launch_backward_dependent<64>);
-FA_LAUNCH_16_BIT(backward_hopper, AttentionGradient, (bool, const Stream&),
-                 launch_backward_dependent<96>);
-FA_LAUNCH_16_BIT(backward_hopper, AttentionGradient, (bool, const Stream&),
-                 launch_backward_dependent<128>);
-/// @endcond
+                 launch_backward_dependent, (64), (96), (128));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

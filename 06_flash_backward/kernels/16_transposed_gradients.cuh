@@ -353,10 +353,8 @@ void launch_backward_transposed(const AttentionGradient<T>& a,
          maps);
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(backward_steps, AttentionGradient, (const Stream&),
                  launch_backward_transposed);
-/// @endcond
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -552,17 +552,8 @@ void launch_backward_split_tf32(const AttentionGradient<float>& a,
   }
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
-FA_LAUNCH(backward_float,
-          launch_backward_split_tf32<32>(const AttentionGradient<float>&,
-                                         const Stream&));
-FA_LAUNCH(backward_float,
-          launch_backward_split_tf32<64>(const AttentionGradient<float>&,
-                                         const Stream&));
-FA_LAUNCH(backward_float,
-          launch_backward_split_tf32<128>(const AttentionGradient<float>&,
-                                          const Stream&));
-/// @endcond
+FA_LAUNCH_FLOAT(backward_float, AttentionGradient, (const Stream&),
+                launch_backward_split_tf32, (32), (64), (128));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

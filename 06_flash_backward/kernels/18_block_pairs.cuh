@@ -444,12 +444,8 @@ void launch_backward_pairs(const AttentionGradient<T>& a,
          maps);
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (const Stream&),
-                 launch_backward_pairs<kMlaHeadDimV>);
-FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (const Stream&),
-                 launch_backward_pairs<192>);
-/// @endcond
+                 launch_backward_pairs, (kMlaHeadDimV), (192));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -225,17 +225,9 @@ void launch_backward_split_groups(const AttentionGradient<T>& a, int parts,
          deterministic ? parts : 1);
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(backward_hopper, AttentionGradient,
-                 (int, bool, const Stream&),
-                 launch_backward_split_groups<64>);
-FA_LAUNCH_16_BIT(backward_hopper, AttentionGradient,
-                 (int, bool, const Stream&),
-                 launch_backward_split_groups<96>);
-FA_LAUNCH_16_BIT(backward_hopper, AttentionGradient,
-                 (int, bool, const Stream&),
-                 launch_backward_split_groups<128>);
-/// @endcond
+                 (int, bool, const Stream&), launch_backward_split_groups,
+                 (64), (96), (128));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

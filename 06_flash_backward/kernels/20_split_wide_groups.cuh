@@ -292,18 +292,11 @@ void launch_backward_split_pairs(const AttentionGradient<T>& a, int parts,
   launch_add_wide_parts<Tile>(maps, parts, stream);
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (int, const Stream&),
-                 launch_backward_split_wide<192, 192>);
+                 launch_backward_split_wide, (192, 192), (256, 256),
+                 (kMlaHeadDim, kMlaHeadDimV));
 FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (int, const Stream&),
-                 launch_backward_split_wide<256, 256>);
-FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (int, const Stream&),
-                 launch_backward_split_wide<kMlaHeadDim, kMlaHeadDimV>);
-FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (int, const Stream&),
-                 launch_backward_split_pairs<kMlaHeadDimV>);
-FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (int, const Stream&),
-                 launch_backward_split_pairs<192>);
-/// @endcond
+                 launch_backward_split_pairs, (kMlaHeadDimV), (192));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -139,12 +139,9 @@ void launch_backward_any_gpu(const AttentionGradient<T>& given,
   launch(stream, any_gpu_queries<T>, of_queries, a);
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
-FA_LAUNCH(backward_float,
-          launch_backward_any_gpu<float>(const AttentionGradient<float>&,
-                                         const Stream&));
+FA_LAUNCH_FLOAT(backward_float, AttentionGradient, (const Stream&),
+                launch_backward_any_gpu);
 FA_LAUNCH_16_BIT(backward_mma, AttentionGradient, (const Stream&),
                  launch_backward_any_gpu);
-/// @endcond
 
 }  // namespace fa::FA_TARGET

@@ -121,12 +121,8 @@ void launch_one_launch(const Attention<T>& a, const Stream& stream,
 }
 //! [launch]
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(decode, Attention, (const Stream&, const DecodeWorkspace&),
-                 launch_one_launch<64>);
-FA_LAUNCH_16_BIT(decode, Attention, (const Stream&, const DecodeWorkspace&),
-                 launch_one_launch<128>);
-/// @endcond
+                 launch_one_launch, (64), (128));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -299,14 +299,9 @@ void launch_even_tiles(const Attention<T>& a, const int* lengths_k,
 }
 //! [launch]
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(decode, Attention,
                  (const int*, const Stream&, const DecodeWorkspace&),
-                 launch_even_tiles<64>);
-FA_LAUNCH_16_BIT(decode, Attention,
-                 (const int*, const Stream&, const DecodeWorkspace&),
-                 launch_even_tiles<128>);
-/// @endcond
+                 launch_even_tiles, (64), (128));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

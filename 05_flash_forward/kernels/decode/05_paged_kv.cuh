@@ -157,16 +157,10 @@ void launch_paged_kv(const Attention<T>& a, const int* lengths_k,
 }
 //! [launch]
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(decode, Attention,
                  (const int*, const PagedKv&, const Stream&,
                   const DecodeWorkspace&),
-                 launch_paged_kv<64>);
-FA_LAUNCH_16_BIT(decode, Attention,
-                 (const int*, const PagedKv&, const Stream&,
-                  const DecodeWorkspace&),
-                 launch_paged_kv<128>);
-/// @endcond
+                 launch_paged_kv, (64), (128));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -248,12 +248,8 @@ void launch_decode_wgmma(const Attention<T>& a, const Stream& stream,
 }
 //! [launch]
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(decode, Attention, (const Stream&, float*),
-                 launch_decode_wgmma<64>);
-FA_LAUNCH_16_BIT(decode, Attention, (const Stream&, float*),
-                 launch_decode_wgmma<128>);
-/// @endcond
+                 launch_decode_wgmma, (64), (128));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -214,14 +214,9 @@ void launch_functor(const Attention<T>& a, const FunctorSpec& spec,
   });
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(functor, Attention,
                  (const FunctorSpec&, const Stream&, TileKind*),
-                 launch_functor<64>);
-FA_LAUNCH_16_BIT(functor, Attention,
-                 (const FunctorSpec&, const Stream&, TileKind*),
-                 launch_functor<128>);
-/// @endcond
+                 launch_functor, (64), (128));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

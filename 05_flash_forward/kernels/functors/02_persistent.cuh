@@ -689,11 +689,9 @@ void launch_functor_persistent(const Attention<T>& a, const FunctorSpec& spec,
   });
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(persistent_functor, Attention,
                  (const FunctorSpec&, const Stream&, TileKind*, unsigned*),
                  launch_functor_persistent);
-/// @endcond
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -281,14 +281,9 @@ void launch_backward_functor(const AttentionGradient<T>& a,
   });
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH_16_BIT(backward_functor, AttentionGradient,
                  (const FunctorSpec&, const Stream&, TileKind*),
-                 launch_backward_functor<64>);
-FA_LAUNCH_16_BIT(backward_functor, AttentionGradient,
-                 (const FunctorSpec&, const Stream&, TileKind*),
-                 launch_backward_functor<128>);
-/// @endcond
+                 launch_backward_functor, (64), (128));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -499,12 +499,10 @@ void launch_backward_functor_hopper(const AttentionGradient<T>& a,
   });
 }
 
-/// @cond compiled once for all who launch it: common/gpu/parts.hpp
 FA_LAUNCH(backward_functor_hopper,
           launch_backward_functor_hopper(const AttentionGradient<bfloat16>&,
                                          const FunctorSpec&, const Stream&,
                                          TileKind*));
-/// @endcond
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>
