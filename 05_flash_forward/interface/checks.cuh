@@ -110,11 +110,11 @@ struct AttentionMemory {
 
 // Checks where the tensors are.
 inline AttentionMemory checked_memory(const fa_attention& a) {
-  const std::int64_t d = a.head_dim, d_v = a.head_dim_v;
+  const std::int64_t d = a.head_dim, columns_v = a.head_dim_v;
   return {{checked_tensor("q", a.q, a.q_strides, a, a.heads, a.length_q, d),
            checked_tensor("k", a.k, a.k_strides, a, a.kv_heads, a.length_k, d),
-           checked_tensor("v", a.v, a.v_strides, a, a.kv_heads, a.length_k, d_v)},
-          {checked_tensor("o", a.o, a.o_strides, a, a.heads, a.length_q, d_v, true),
+           checked_tensor("v", a.v, a.v_strides, a, a.kv_heads, a.length_k, columns_v)},
+          {checked_tensor("o", a.o, a.o_strides, a, a.heads, a.length_q, columns_v, true),
            checked_bytes("lse", a.lse, alignof(float),
                          sizeof(float) * static_cast<std::uint64_t>(a.batch * a.heads) *
                              static_cast<std::uint64_t>(a.length_q))}};

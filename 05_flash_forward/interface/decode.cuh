@@ -236,12 +236,13 @@ inline int append(const fa_attention* given, const fa_cache* given_cache,
     }
     const fa_attention& a = *given;
     const fa_cache& cache = *given_cache;
-    const std::int64_t d = a.head_dim, d_v = a.head_dim_v;
+    const std::int64_t d = a.head_dim, columns_v = a.head_dim_v;
     std::vector<attention::MemoryRegion> read = checked_tables(a, cache);
     read.push_back(checked_tensor("new k", keys.k, keys.k_strides, a, a.kv_heads, a.length_q, d));
-    read.push_back(checked_tensor("new v", keys.v, keys.v_strides, a, a.kv_heads, a.length_q, d_v));
+    read.push_back(
+        checked_tensor("new v", keys.v, keys.v_strides, a, a.kv_heads, a.length_q, columns_v));
     check_overlaps({checked_cache("k", a.k, a.k_strides, a, cache, d, true),
-                    checked_cache("v", a.v, a.v_strides, a, cache, d_v, true)},
+                    checked_cache("v", a.v, a.v_strides, a, cache, columns_v, true)},
                    read);
     const CurrentGpu gpu(common_gpu({{"k", a.k},
                                      {"v", a.v},
@@ -251,7 +252,7 @@ inline int append(const fa_attention* given, const fa_cache* given_cache,
                                      {"block_table", cache.block_table}}));
     if (cache.check == 1) check_pages(a, cache);
     launch_append(new_rows(a, keys.k, keys.k_strides, a.k, a.k_strides, d),
-                  new_rows(a, keys.v, keys.v_strides, a.v, a.v_strides, d_v),
+                  new_rows(a, keys.v, keys.v_strides, a.v, a.v_strides, columns_v),
                   static_cast<int>(a.batch), static_cast<int>(a.kv_heads),
                   static_cast<int>(a.length_q), static_cast<int>(a.length_k), cache.lengths_k,
                   pages_of(cache), stream_of(a));

@@ -15,10 +15,10 @@ namespace fa::FA_TARGET {
 
 /// Keys of a tile of K and V.
 /// @param d   columns of Q and K: 64, 96, 128, 192 or 256
-/// @param d_v columns of V and O: d, or 128 with 192
+/// @param columns_v columns of V and O: d, or 128 with 192
 //! [tile_for]
-constexpr int tile_keys(int d, int d_v) {
-  if (d != d_v) return 96;
+constexpr int tile_keys(int d, int columns_v) {
+  if (d != columns_v) return 96;
   switch (d) {
     case 96:
       return 112;
@@ -32,11 +32,11 @@ constexpr int tile_keys(int d, int d_v) {
 }
 
 /// The tile for so many columns.
-template <class T, int d, int d_v = d>
-using HopperTileFor = HopperTile<T, d, tile_keys(d, d_v),
+template <class T, int d, int columns_v = d>
+using HopperTileFor = HopperTile<T, d, tile_keys(d, columns_v),
                                  d <= 96 ? 3 : 2,  // consumer warpgroups
                                  d == 64 ? 3 : 2,  // stages of K and of V
-                                 d_v>;
+                                 columns_v>;
 //! [tile_for]
 
 /// Keys of half a tile.
@@ -56,7 +56,7 @@ struct TileRange {
 template <class Tile, class T>
 __device__ TileRange tile_range(const Attention<T>& a, int block,
                                 int warpgroup) {
-  const int query0 = warpgroup_query0(Tile{}, a, block, warpgroup);
+  const int query0 = Tile::first_query(a, block, warpgroup);
   const int visible =
       query0 < a.length_q ? visible_keys(a, query0 + kQueries - 1) : 0;
   const int tiles = ceil_div(visible, Tile::block_n);
@@ -191,7 +191,7 @@ __device__ void write_output_from_registers(const Attention<T>& a,
     T* const row = a.o + batch * a.o_strides.batch + head * a.o_strides.head +
                    query * a.o_strides.row + own_col;
 #pragma unroll
-    for (int col = 0; col < Tile::d_v; col += 16) {
+    for (int col = 0; col < Tile::columns_v; col += 16) {
       const auto rounded = [&](int i) {
         return pack2<T>(factor[h] * row_element(o, h, i),
                         factor[h] * row_element(o, h, i + 1));
@@ -259,15 +259,15 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
 
 /// Launches the kernel with a block for each SM, or for each tile of queries if these are fewer.
 /// @tparam d            64, 96, 128, 192 or 256 columns, at least head_dim
-/// @tparam d_v          at least head_dim_v: d, or 128 with 192
+/// @tparam columns_v          at least head_dim_v: d, or 128 with 192
 /// @param a            for which can_use_tma() holds
 /// @param tile_counter of the dynamic tile scheduler, in global memory: 0 before and after the
 ///                     launch, not used by another one in between. Null: a static schedule.
 //! [launch]
-template <int d, int d_v = d, class T>
+template <int d, int columns_v = d, class T>
 void launch_warpgroup_tiles(const Attention<T>& a, const Stream& stream,
                             unsigned* tile_counter) {
-  using Tile = HopperTileFor<T, d, d_v>;
+  using Tile = HopperTileFor<T, d, columns_v>;
   const TileScheduler scheduler = tile_scheduler(a, Tile::block_m);
   launch(stream, flash_warpgroup_tiles<Tile, T>,
          {{persistent_blocks(scheduler)},

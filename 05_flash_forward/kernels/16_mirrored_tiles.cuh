@@ -12,30 +12,19 @@
 
 namespace fa::FA_TARGET {
 
-/// The tile for a head dimension, 64, 128 or 256, with two warpgroups.
+/// The tile for a head dimension, 64, 128 or 256, with two warpgroups. The first one counts its
+/// queries from the front of the sequence, the second one from its end.
+//! [query0]
 template <class T, int d>
 struct MirroredTile
-    : HopperTile<T, d, d == 256 ? 80 : 128, 2, d == 64 ? 3 : 2> {};
-
-/// The first query of a warpgroup of a block: the first one counts from the front of the sequence,
-/// the second one from its end.
+    : HopperTile<T, d, d == 256 ? 80 : 128, 2, d == 64 ? 3 : 2> {
+  __device__ static int first_query(const Attention<T>& a, int block,
+                                    int warpgroup) {
+    const int last = 2 * ceil_div(a.length_q, MirroredTile::block_m) - 1;
+    return kQueries * (warpgroup == 0 ? block : last - block);
+  }
+};
 //! [query0]
-template <class T, int d>
-__device__ int warpgroup_query0(MirroredTile<T, d>, const Attention<T>& a,
-                                int block, int warpgroup) {
-  const int last = 2 * ceil_div(a.length_q, MirroredTile<T, d>::block_m) - 1;
-  return kQueries * (warpgroup == 0 ? block : last - block);
-}
-//! [query0]
-
-/// Whether there are no more tiles than SMs, and step 16 is faster than steps 14 and 15: under the
-/// causal mask, or with up to 64 columns, for which step 15's tile has more queries.
-template <class T>
-bool prefers_mirrored_tiles(const Attention<T>& a, int sm_count) {
-  const std::int64_t tiles =
-      std::int64_t{a.batch} * a.heads * ceil_div(a.length_q, 2 * kQueries);
-  return tiles <= sm_count && (a.causal || a.head_dim <= 64);
-}
 
 /// Launches step 15's kernel with mirrored tiles, a block for each.
 /// @tparam d 64, 128 or 256 columns, at least head_dim

@@ -25,11 +25,11 @@ struct TmaAttention {
 /// @throws as tensor_map()
 template <class Tile, class T>
 TmaAttention<T> tma_attention(const Attention<T>& a) {
-  const int d = a.head_dim, d_v = a.head_dim_v;
+  const int d = a.head_dim, columns_v = a.head_dim_v;
   return {map_of_queries(a, a.q, a.q_strides, d, kQueries),
           map_of_keys(a, a.k, a.k_strides, d, Tile::block_n),
-          map_of_keys(a, a.v, a.v_strides, d_v, Tile::block_n),
-          map_of_queries<T>(a, a.o, a.o_strides, d_v, kQueries), a};
+          map_of_keys(a, a.v, a.v_strides, columns_v, Tile::block_n),
+          map_of_queries<T>(a, a.o, a.o_strides, columns_v, kQueries), a};
 }
 
 /// Tile sizes of a kernel.
@@ -43,14 +43,20 @@ template <class Type, int head_dim, int keys, int warpgroups, int stage_count,
 struct HopperTile {
   using T = Type;  // half or bfloat16
   static constexpr int d = head_dim;
-  static constexpr int d_v = head_dim_v;
+  static constexpr int columns_v = head_dim_v;
   static constexpr int block_n = keys;
   static constexpr int consumers = warpgroups;
   static constexpr int block_m = kQueries * warpgroups;
   static constexpr int stages = stage_count;
   using QTile = SwizzledTile<T, kQueries, d>;  // of a warpgroup
   using KTile = SwizzledTile<T, block_n, d>;
-  using VTile = SwizzledTile<T, block_n, d_v>;
+  using VTile = SwizzledTile<T, block_n, columns_v>;
+
+  /// The first query of a warpgroup of a block.
+  __device__ static int first_query(const Attention<T>&, int block,
+                                    int warpgroup) {
+    return block * block_m + warpgroup * kQueries;
+  }
 };
 
 /// The tile of steps 09 to 14: 128 queries and keys, up to 128 columns.
@@ -105,9 +111,9 @@ struct KvState {
 /// This lane's part of S, 64 x block_n, of a warpgroup.
 template <class Tile>
 using WarpgroupScores = float[Tile::block_n / 2];
-/// This lane's part of O, 64 x d_v, before the division by l.
+/// This lane's part of O, 64 x columns_v, before the division by l.
 template <class Tile>
-using WarpgroupOutput = float[Tile::d_v / 2];
+using WarpgroupOutput = float[Tile::columns_v / 2];
 /// P rounded to 16 bits, as left operands of 16 keys each.
 template <class Tile>
 using WarpgroupProbs = std::uint32_t[Tile::block_n / 16][4];
@@ -267,7 +273,7 @@ __device__ bool write_output(const Maps& maps, const WarpgroupOutput<Tile>& o,
   // Until here wgmma of other warps may still read these rows of Q.
   named_barrier_wait(1 + threadIdx.x / kWarpgroup, kWarpgroup);
 #pragma unroll
-  for (int col = 0; col < Tile::d_v; col += 16) {
+  for (int col = 0; col < Tile::columns_v; col += 16) {
     std::uint32_t o_frag[4];  // 16 columns of this warp's 16 rows
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

@@ -47,18 +47,11 @@ __device__ void init_barriers(PersistentShared<Tile>& shared) {
   __syncthreads();  // the barriers are initialised
 }
 
-/// The first query of a warpgroup of a block. Step 16's tile needs the length for it.
-template <class Tile, class T>
-__device__ int warpgroup_query0(Tile, const Attention<T>&, int block,
-                                int warpgroup) {
-  return block * Tile::block_m + warpgroup * kQueries;
-}
-
 /// Tiles of keys that a block loads for a tile of queries: one at least, so that each tile of
 /// queries takes the same steps.
 template <class Tile, class T>
 __device__ int loaded_tiles(const Attention<T>& a, int block) {
-  const int last = warpgroup_query0(Tile{}, a, block, Tile::consumers - 1);
+  const int last = Tile::first_query(a, block, Tile::consumers - 1);
   const int visible = visible_keys(a, last + kQueries - 1);
   return visible > Tile::block_n ? ceil_div(visible, Tile::block_n) : 1;
 }
@@ -109,8 +102,8 @@ __device__ void load_work_tile(PersistentShared<Tile>& shared,
   const auto load_q = [&](int i) {
     load_tile(shared.q[write.q.stage][i], maps.q,
               shared.q_pipe[i].producer_acquire(write.q, Tile::QTile::bytes),
-              warpgroup_query0(Tile{}, maps.a, work.block, i), work.head,
-              work.batch, CacheHint::kEvictFirst);
+              Tile::first_query(maps.a, work.block, i), work.head, work.batch,
+              CacheHint::kEvictFirst);
   };
   const auto load_k = [&](int tile) {
     load_tile(shared.k[write.k.stage], maps.k,

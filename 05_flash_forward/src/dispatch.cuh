@@ -109,6 +109,14 @@ bool leaves_out_half_tiles(const Attention<T>& a) {
   return is_half(a.length_q) || is_half(a.length_k);
 }
 
+/// Whether there are no more tiles than SMs, and step 16 is faster than steps 14 and 15: under the
+/// causal mask, or with up to 64 columns, for which step 15's tile has more queries.
+template <class T>
+bool prefers_mirrored_tiles(const Attention<T>& a, int sm_count) {
+  const std::int64_t tiles = std::int64_t{a.batch} * a.heads * ceil_div(a.length_q, 2 * kQueries);
+  return tiles <= sm_count && (a.causal || a.head_dim <= 64);
+}
+
 /// The fastest kernel with Hopper's instructions.
 /// @tparam T half or bfloat16
 /// @param a  a problem for which can_use_tma() holds

@@ -26,16 +26,16 @@ namespace fa::FA_TARGET {
 template <class Type, int head_dim, int head_dim_v = head_dim>
 struct WideTile {
   using T = Type;
-  static constexpr int d = head_dim;      ///< columns of Q and K
-  static constexpr int d_v = head_dim_v;  ///< columns of V and dO
+  static constexpr int d = head_dim;            ///< columns of Q and K
+  static constexpr int columns_v = head_dim_v;  ///< columns of V and dO
   static constexpr int block_m = kQueries;
   static constexpr int block_n = kKeys;
   static constexpr int box_keys = block_n;  ///< see TmaGradient
   static constexpr int stages = 2;          ///< of the tiles in the loop
   using QTile = SwizzledTile<T, block_m, d>;
-  using DOTile = SwizzledTile<T, block_m, d_v>;
+  using DOTile = SwizzledTile<T, block_m, columns_v>;
   using KTile = SwizzledTile<T, block_n, d>;
-  using VTile = SwizzledTile<T, block_n, d_v>;
+  using VTile = SwizzledTile<T, block_n, columns_v>;
 };
 /// Queries of a block that owns queries: 64 for each warpgroup.
 constexpr int kWideQueries = 2 * kQueries;
@@ -77,10 +77,10 @@ struct PdVWarpgroup {
   WideKeysShared<Tile>& shared;
   const AttentionGradient<T>& a;
   const int key0;
-  PipelineState<2> at{};            ///< of Q, dO and P
-  PipelineState<2> last{};          ///< of the previous tile
-  float d_v[Tile::d_v / 2]{};       ///< this lane's part of 64 x d_v
-  RoundedScores<Tile> p_operand{};  ///< of the previous tile
+  PipelineState<2> at{};             ///< of Q, dO and P
+  PipelineState<2> last{};           ///< of the previous tile
+  float d_v[Tile::columns_v / 2]{};  ///< this lane's part of 64 x columns_v
+  RoundedScores<Tile> p_operand{};   ///< of the previous tile
 
   /// Sends this lane's part of P^T to the same lane of the other warpgroup. Its place is empty: Q
   /// of this stage was, and that warpgroup releases Q after it has read P.
@@ -475,13 +475,13 @@ WideOrder wide_order(const AttentionGradient<T>& a) {
 
 /// Launches the step.
 /// @tparam d      192 or 256, at least head_dim
-/// @tparam d_v    d, or 128, at least head_dim_v
+/// @tparam columns_v    d, or 128, at least head_dim_v
 /// @param  a      with a Workspace{0}
 /// @param  stream where
-template <int d, int d_v = d, class T>
+template <int d, int columns_v = d, class T>
 void launch_backward_wide_heads(const AttentionGradient<T>& a,
                                 const Stream& stream) {
-  using Tile = WideTile<T, d, d_v>;
+  using Tile = WideTile<T, d, columns_v>;
   launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
   const WideOrder order = wide_order<Tile>(a);

@@ -22,16 +22,16 @@ template <class Type, int head_dim_v>
 struct PairTile {
   using T = Type;
   static constexpr int d = kTransposedColumns;  ///< columns of Q and K
-  static constexpr int d_v = head_dim_v;        ///< columns of V and dO
+  static constexpr int columns_v = head_dim_v;  ///< columns of V and dO
   static constexpr int block_m = kQueries;
   static constexpr int block_n = 96;
   static constexpr int box_keys = block_n;  ///< see TmaGradient
   static constexpr int stages = 2;
   static constexpr int keys = block_n / kKeyWarpgroups;  ///< of a warpgroup
   using QTile = SwizzledTile<T, block_m, d>;
-  using DOTile = SwizzledTile<T, block_m, d_v>;
+  using DOTile = SwizzledTile<T, block_m, columns_v>;
   using KTile = SwizzledTile<T, block_n, d>;
-  using VTile = SwizzledTile<T, block_n, d_v>;
+  using VTile = SwizzledTile<T, block_n, columns_v>;
   /// Of P or dS: 96 columns fill three narrow panels.
   using ScoreTile = SwizzledTile<T, block_m, block_n, kNarrowPanelBytes>;
   /// Of the other block's K: the columns of this block's half of dQ.
@@ -114,7 +114,8 @@ template <class Tile, int warpgroup>
 struct PairWarpgroup {
   using T = typename Tile::T;
   /// Of 64 columns, in dV or dK.
-  static constexpr int chunks = (warpgroup == 0 ? Tile::d_v : Tile::d) / 64;
+  static constexpr int chunks =
+      (warpgroup == 0 ? Tile::columns_v : Tile::d) / 64;
   /// Columns of dQ.
   static constexpr int d_q_columns = warpgroup == 0 ? 64 : 32;
   using DQ = float[d_q_columns / 2];  ///< this lane's part of them
@@ -420,13 +421,13 @@ Launch pair_postprocess_launch(const AttentionGradient<T>& a) {
 }
 
 /// Launches the step.
-/// @tparam d_v    columns of V, dO and dV in shared memory: 128 or 192
+/// @tparam columns_v    columns of V, dO and dV in shared memory: 128 or 192
 /// @param  a      with a Workspace{192}
 /// @param  stream where
-template <int d_v, class T>
+template <int columns_v, class T>
 void launch_backward_pairs(const AttentionGradient<T>& a,
                            const Stream& stream) {
-  using Tile = PairTile<T, d_v>;
+  using Tile = PairTile<T, columns_v>;
   launch(stream, preprocess_16_bit<Tile::d, T>, preprocess_launch<Tile::d>(a),
          a);
   const PairGradient<T> maps = pair_gradient<Tile>(a);

@@ -17,7 +17,7 @@ constexpr int kPairKeys = 96;
 
 /// Floats of a block's part of dK and dV: dV, then dK.
 template <class Tile>
-constexpr int kWidePartFloats = Tile::block_n*(Tile::d + Tile::d_v);
+constexpr int kWidePartFloats = Tile::block_n*(Tile::d + Tile::columns_v);
 
 /// Where the part of a block lies in d_kv_parts. The parts of the same keys follow one another.
 template <class Tile, class T>
@@ -61,7 +61,7 @@ __device__ void wide_keys_part(const TmaGradient<T>& maps,
   } else {
     DSdKWarpgroup<Tile> mma{shared, maps.a};
     wide_mainloop<Tile>(mma, block);
-    store_accumulator(shared.d_kv + Tile::block_n * Tile::d_v, mma.d_k);
+    store_accumulator(shared.d_kv + Tile::block_n * Tile::columns_v, mma.d_k);
   }
 }
 
@@ -95,7 +95,7 @@ __device__ void compute_pair_part(WidePartShared<PairShared<Tile>>& shared,
   PairWarpgroup<Tile, warpgroup> mma{&shared, a, rank, key0};
   mma.mainloop(block);
   if (shared.d_kv == nullptr) return;
-  float* to = shared.d_kv + warpgroup * Tile::block_n * Tile::d_v;
+  float* to = shared.d_kv + warpgroup * Tile::block_n * Tile::columns_v;
 #pragma unroll
   for (auto& chunk : mma.sums) {
     store_accumulator(to, chunk);
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kWarpgroup)
   using ChunkTile = SwizzledTile<T, Tile::block_n, 64>;
   auto& tile = *dynamic_shared<ChunkTile>();
   const AttentionGradient<T>& a = maps.a;
-  constexpr int chunks = (Tile::d_v + Tile::d) / 64;
+  constexpr int chunks = (Tile::columns_v + Tile::d) / 64;
   const int chunk = blockIdx.x % chunks;
   const int key0 = blockIdx.x / chunks * Tile::block_n;
   const int head = blockIdx.y, batch = blockIdx.z;
@@ -170,10 +170,10 @@ __global__ void __launch_bounds__(kWarpgroup)
 #pragma unroll
     for (int i = 0; i < Tile::block_n / 2; ++i) sum[i] += x[i];
   }
-  const bool has_d_v = chunk < Tile::d_v / 64;
+  const bool has_d_v = chunk < Tile::columns_v / 64;
   const TensorMap& map = has_d_v ? maps.d_v : maps.d_k;
   const float factor = has_d_v ? 1 : a.scale;
-  const int col = 64 * chunk - (has_d_v ? 0 : Tile::d_v);
+  const int col = 64 * chunk - (has_d_v ? 0 : Tile::columns_v);
   if constexpr (Tile::block_n == kKeys) {
     store_gradient(map, sum, factor, tile, key0, head, batch, col);
   } else {
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kWarpgroup)
 template <class Tile, class T>
 void launch_add_wide_parts(const TmaGradient<T>& maps, int parts,
                            const Stream& stream) {
-  constexpr int chunks = (Tile::d_v + Tile::d) / 64;
+  constexpr int chunks = (Tile::columns_v + Tile::d) / 64;
   Size grid = grid_of_keys(maps.a, Tile::block_n);
   grid.x *= chunks;
   launch(stream, add_wide_parts<Tile, T>,
@@ -244,14 +244,14 @@ int parts_of_pair_groups(
 
 /// Launches step 13 with divided groups.
 /// @tparam d      192 or 256, at least head_dim
-/// @tparam d_v    d, or 128, at least head_dim_v
-/// @param  a      with a Workspace{0, false, d_kv_floats(a, 64, d + d_v, parts)}
+/// @tparam columns_v    d, or 128, at least head_dim_v
+/// @param  a      with a Workspace{0, false, d_kv_floats(a, 64, d + columns_v, parts)}
 /// @param  parts  of each group: two or more, at most as many as it has query heads
 /// @param  stream where
-template <int d, int d_v, class T>
+template <int d, int columns_v, class T>
 void launch_backward_split_wide(const AttentionGradient<T>& a, int parts,
                                 const Stream& stream) {
-  using Tile = WideTile<T, d, d_v>;
+  using Tile = WideTile<T, d, columns_v>;
   launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
   const WideOrder order = wide_order<Tile>(with_parts(a, parts));
@@ -266,14 +266,14 @@ void launch_backward_split_wide(const AttentionGradient<T>& a, int parts,
 }
 
 /// Launches step 18 with divided groups.
-/// @tparam d_v    columns of V, dO and dV in shared memory: 128 or 192
-/// @param  a      with a Workspace{192, false, d_kv_floats(a, 96, 192 + d_v, parts)}
+/// @tparam columns_v    columns of V, dO and dV in shared memory: 128 or 192
+/// @param  a      with a Workspace{192, false, d_kv_floats(a, 96, 192 + columns_v, parts)}
 /// @param  parts  of each group: two or more, at most as many as it has query heads
 /// @param  stream where
-template <int d_v, class T>
+template <int columns_v, class T>
 void launch_backward_split_pairs(const AttentionGradient<T>& a, int parts,
                                  const Stream& stream) {
-  using Tile = PairTile<T, d_v>;
+  using Tile = PairTile<T, columns_v>;
   launch(stream, preprocess_16_bit<Tile::d, T>, preprocess_launch<Tile::d>(a),
          a);
   const PairGradient<T> maps = pair_gradient<Tile>(a);

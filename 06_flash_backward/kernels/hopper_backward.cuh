@@ -507,14 +507,14 @@ void launch_tma_postprocess(const TmaGradient<T>& maps,
 /// columns than a tile, TMA fills the tile with zeros, and does not store what lies beyond them.
 template <class Tile, class T>
 TmaGradient<T> tma_gradient(const AttentionGradient<T>& a) {
-  const int d = a.head_dim, d_v = a.head_dim_v;
+  const int d = a.head_dim, columns_v = a.head_dim_v;
   constexpr int keys = Tile::box_keys;
   return {map_of_queries(a, a.q, a.q_strides, d, Tile::block_m),
-          map_of_queries(a, a.d_o, a.d_o_strides, d_v, Tile::block_m),
+          map_of_queries(a, a.d_o, a.d_o_strides, columns_v, Tile::block_m),
           map_of_keys(a, a.k, a.k_strides, d, keys),
-          map_of_keys(a, a.v, a.v_strides, d_v, keys),
+          map_of_keys(a, a.v, a.v_strides, columns_v, keys),
           map_of_keys<T>(a, a.d_k, a.d_k_strides, d, keys),
-          map_of_keys<T>(a, a.d_v, a.d_v_strides, d_v, keys),
+          map_of_keys<T>(a, a.d_v, a.d_v_strides, columns_v, keys),
           map_of_queries<T>(a, a.d_q, a.d_q_strides, d, kQueries),
           a};
 }

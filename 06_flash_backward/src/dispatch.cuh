@@ -206,27 +206,27 @@ BackwardKernels narrow_kernels(const AttentionGradient<T>& a, bool deterministic
           "19_split_groups", d};
 }
 /// Step 13, or with divided groups step 20.
-/// @tparam d_v columns of V and dO
-template <int d, int d_v, class T>
+/// @tparam columns_v columns of V and dO
+template <int d, int columns_v, class T>
 BackwardKernels wide_kernels(const AttentionGradient<T>& a, const DeviceProperties& device) {
   const int parts = parts_of_wide_groups(a, device);
   if (parts == 1) {
-    return {[=](const Stream& stream) { launch_backward_wide_heads<d, d_v>(a, stream); },
-            "13_wide_heads", d, d_v};
+    return {[=](const Stream& stream) { launch_backward_wide_heads<d, columns_v>(a, stream); },
+            "13_wide_heads", d, columns_v};
   }
-  return {[=](const Stream& stream) { launch_backward_split_wide<d, d_v>(a, parts, stream); },
-          "20_split_wide_groups", d, d_v};
+  return {[=](const Stream& stream) { launch_backward_split_wide<d, columns_v>(a, parts, stream); },
+          "20_split_wide_groups", d, columns_v};
 }
 /// Step 18, or with divided groups step 20.
-template <int d_v, class T>
+template <int columns_v, class T>
 BackwardKernels pair_kernels(const AttentionGradient<T>& a, const DeviceProperties& device) {
   const int parts = parts_of_pair_groups(a, device);
   if (parts == 1) {
-    return {[=](const Stream& stream) { launch_backward_pairs<d_v>(a, stream); }, "18_block_pairs",
-            kTransposedColumns, d_v};
+    return {[=](const Stream& stream) { launch_backward_pairs<columns_v>(a, stream); },
+            "18_block_pairs", kTransposedColumns, columns_v};
   }
-  return {[=](const Stream& stream) { launch_backward_split_pairs<d_v>(a, parts, stream); },
-          "20_split_wide_groups", kTransposedColumns, d_v};
+  return {[=](const Stream& stream) { launch_backward_split_pairs<columns_v>(a, parts, stream); },
+          "20_split_wide_groups", kTransposedColumns, columns_v};
 }
 
 /// The fastest kernels with Hopper's instructions, for a problem for which can_use_tma_backward()

@@ -256,8 +256,8 @@ class StepRow {
   }
   // @{ Columns of V that a tile is compiled for; 0 where it has none of its own.
   template <class Tile>
-  static constexpr auto columns_v(int) -> decltype(int{Tile::d_v}) {
-    return Tile::d_v;
+  static constexpr auto columns_v(int) -> decltype(int{Tile::columns_v}) {
+    return Tile::columns_v;
   }
   template <class Tile>
   static constexpr int columns_v(...) {
