@@ -28,13 +28,22 @@ static_assert(kMaxHeads <= std::numeric_limits<std::int64_t>::max() / kMaxLength
                                std::int64_t{sizeof(float)},
               "the bytes of lse are a number of 64 bits");
 
+// A struct of the caller, whose fields are those that this library knows.
+template <class Struct>
+void check_struct(const char* type, const Struct* given) {
+  if (given == nullptr) refuse("{} is a null pointer", type);
+  if (given->size != sizeof(Struct)) {
+    refuse("size is {}; {} has {} bytes in this library", given->size, type, sizeof(Struct));
+  }
+}
+
+inline void check_flag(const char* name, std::int32_t value) {
+  if (value != 0 && value != 1) refuse("{} is {}; allowed are 0 and 1", name, value);
+}
+
 // Sizes, type and options.
 inline void check_problem(const fa_attention* given) {
-  if (given == nullptr) refuse("the attention is a null pointer");
-  if (given->size != sizeof(fa_attention)) {
-    refuse("size is {}; fa_attention has {} bytes in this library", given->size,
-           sizeof(fa_attention));
-  }
+  check_struct("fa_attention", given);
   const fa_attention& a = *given;
   check_size("batch", a.batch, kMaxGrid);
   check_size("heads", a.heads, kMaxGrid);
@@ -57,9 +66,7 @@ inline void check_problem(const fa_attention* given) {
   if (a.type != FA_TYPE_FLOAT32 && a.type != FA_TYPE_FLOAT16 && a.type != FA_TYPE_BFLOAT16) {
     refuse("type is {}; allowed are 0 (float32), 1 (float16) and 2 (bfloat16)", a.type);
   }
-  if (a.causal != 0 && a.causal != 1) {
-    refuse("causal is {}; allowed are 0 and 1", a.causal);
-  }
+  check_flag("causal", a.causal);
   // The exponentials of kernels have base 2 and a float32 for scale log2(e).
   const auto scale = static_cast<float>(a.scale);
   if (!(scale > 0 && std::isfinite(scale * kLog2E))) {
@@ -108,6 +115,13 @@ struct AttentionMemory {
   std::vector<attention::MemoryRegion> inputs, outputs;
 };
 
+// Checks where LSE is.
+inline attention::MemoryRegion checked_lse(const fa_attention& a) {
+  return checked_bytes("lse", a.lse, alignof(float),
+                       sizeof(float) * static_cast<std::uint64_t>(a.batch * a.heads) *
+                           static_cast<std::uint64_t>(a.length_q));
+}
+
 // Checks where the tensors are.
 inline AttentionMemory checked_memory(const fa_attention& a) {
   const std::int64_t d = a.head_dim, columns_v = a.head_dim_v;
@@ -115,9 +129,7 @@ inline AttentionMemory checked_memory(const fa_attention& a) {
            checked_tensor("k", a.k, a.k_strides, a, a.kv_heads, a.length_k, d),
            checked_tensor("v", a.v, a.v_strides, a, a.kv_heads, a.length_k, columns_v)},
           {checked_tensor("o", a.o, a.o_strides, a, a.heads, a.length_q, columns_v, true),
-           checked_bytes("lse", a.lse, alignof(float),
-                         sizeof(float) * static_cast<std::uint64_t>(a.batch * a.heads) *
-                             static_cast<std::uint64_t>(a.length_q))}};
+           checked_lse(a)}};
 }
 
 // Checks where tensors and workspace are, and what else is read. No workspace is allowed: blocks
@@ -132,11 +144,23 @@ inline void check_memory(const fa_attention& a,
   check_overlaps(memory.outputs, memory.inputs);
 }
 
+// A workspace that must be there.
+inline void check_workspace_bytes(std::size_t given, std::size_t least) {
+  if (given < least) refuse("workspace_bytes is {}; allowed are {} and more", given, least);
+}
 inline void check_workspace(const fa_attention& a, std::size_t least) {
   if (a.workspace != nullptr && a.workspace_bytes < least) {
     refuse("workspace_bytes is {}; allowed are {} and more, or no workspace", a.workspace_bytes,
            least);
   }
+}
+
+// The GPU that holds what an attention and a call beside it use.
+inline int gpu_of(const fa_attention& a, std::initializer_list<Named> more = {}) {
+  std::vector<Named> all{{"q", a.q}, {"k", a.k},     {"v", a.v},
+                         {"o", a.o}, {"lse", a.lse}, {"workspace", a.workspace}};
+  all.insert(all.end(), more.begin(), more.end());
+  return common_gpu(all);
 }
 
 // Integers in the memory of the device; it waits for them.
@@ -184,6 +208,16 @@ void with_attention(const fa_attention& a, Work work) {
     default:
       return work(attention_of<float>(a), "float32");
   }
+}
+
+// The same with the columns of a kernel for 16-bit types: work(attention, d), d at most 128.
+template <class Work>
+void with_16_bit_attention(const fa_attention& a, Work work) {
+  with_attention(a, [&](const auto& attention, const char*) {
+    if constexpr (sizeof(*attention.q) == 2) {
+      with_head_dim<64, 128>(a.head_dim, [&](auto d) { work(attention, d); });
+    }
+  });
 }
 
 // Makes last_name() name the kernel of a problem, and its columns: those of v may be others.

@@ -22,15 +22,9 @@ inline void check_decode_problem(const fa_attention* given) {
 }
 
 inline void check_cache(const fa_attention& a, const fa_cache* given) {
-  if (given == nullptr) refuse("the cache is a null pointer");
+  check_struct("fa_cache", given);
   const fa_cache& cache = *given;
-  if (cache.size != sizeof(fa_cache)) {
-    refuse("the cache's size is {}; fa_cache has {} bytes in this library", cache.size,
-           sizeof(fa_cache));
-  }
-  if (cache.check != 0 && cache.check != 1) {
-    refuse("check is {}; allowed are 0 and 1", cache.check);
-  }
+  check_flag("check", cache.check);
   if (cache.block_table == nullptr) return;
   check_size("page_size", cache.page_size, kMaxLength);
   check_size("cache_pages", cache.cache_pages, kMaxLength);
@@ -77,10 +71,7 @@ inline void check_decode_memory(const fa_attention& a, const fa_cache& cache) {
       {checked_tensor("q", a.q, a.q_strides, a, a.heads, a.length_q, d),
        checked_cache("k", a.k, a.k_strides, a, cache, d),
        checked_cache("v", a.v, a.v_strides, a, cache, d)},
-      {checked_tensor("o", a.o, a.o_strides, a, a.heads, a.length_q, d, true),
-       checked_bytes("lse", a.lse, alignof(float),
-                     sizeof(float) * static_cast<std::uint64_t>(a.batch * a.heads) *
-                         static_cast<std::uint64_t>(a.length_q)),
+      {checked_tensor("o", a.o, a.o_strides, a, a.heads, a.length_q, d, true), checked_lse(a),
        checked_bytes("workspace", a.workspace, 16, a.workspace_bytes)}};
   for (const auto& region : checked_tables(a, cache)) memory.inputs.push_back(region);
   check_overlaps(memory.outputs, memory.inputs);
@@ -117,16 +108,6 @@ inline PagedKv pages_of(const fa_cache& cache) {
           static_cast<int>(cache.cache_pages), static_cast<int>(cache.page_size)};
 }
 
-// Calls work(attention, d) with the attention for the kernels and the columns of a kernel.
-template <class Work>
-void with_decode_attention(const fa_attention& a, Work work) {
-  with_attention(a, [&](const auto& attention, const char*) {
-    if constexpr (sizeof(*attention.q) == 2) {
-      with_head_dim<64, 128>(a.head_dim, [&](auto d) { work(attention, d); });
-    }
-  });
-}
-
 // Counters, and then states at a multiple of 16 bytes.
 inline std::size_t counter_bytes(const DecodeWorkspaceSize& size) {
   return static_cast<std::size_t>(ceil_div<std::int64_t>(size.counters, 4)) * 16;
@@ -148,7 +129,7 @@ inline std::size_t bytes_of_decode_workspace(const fa_attention* given) {
   std::size_t bytes = 0;
   guarded([&] {
     check_decode_problem(given);
-    with_decode_attention(*given, [&](const auto& a, auto d) {
+    with_16_bit_attention(*given, [&](const auto& a, auto d) {
       bytes = workspace_bytes(decode_workspace<decltype(d)::value>(a));
     });
   });
@@ -168,25 +149,16 @@ inline int decode(const fa_attention* given, const fa_cache* given_cache) {
     check_cache(*given, given_cache);
     const fa_cache& cache = *given_cache;
     check_decode_memory(*given, cache);
-    const CurrentGpu gpu(common_gpu({{"q", given->q},
-                                     {"k", given->k},
-                                     {"v", given->v},
-                                     {"o", given->o},
-                                     {"lse", given->lse},
-                                     {"workspace", given->workspace},
-                                     {"lengths_k", cache.lengths_k},
-                                     {"block_table", cache.block_table}}));
+    const CurrentGpu gpu(
+        gpu_of(*given, {{"lengths_k", cache.lengths_k}, {"block_table", cache.block_table}}));
     if (!can_run(device_properties(), kNeedsMma)) {
       throw std::runtime_error("fa_decode " + missing(device_properties(), kNeedsMma));
     }
     if (cache.check == 1) check_pages(*given, cache);
-    with_decode_attention(*given, [&](const auto& a, auto columns) {
+    with_16_bit_attention(*given, [&](const auto& a, auto columns) {
       constexpr int d = decltype(columns)::value;
       const DecodeWorkspaceSize size = decode_workspace<d>(a);
-      if (given->workspace_bytes < workspace_bytes(size)) {
-        refuse("workspace_bytes is {}; allowed are {} and more", given->workspace_bytes,
-               workspace_bytes(size));
-      }
+      check_workspace_bytes(given->workspace_bytes, workspace_bytes(size));
       auto* const counters = static_cast<unsigned*>(given->workspace);
       const DecodeWorkspace workspace{
           reinterpret_cast<float*>(static_cast<char*>(given->workspace) + counter_bytes(size)),
@@ -228,12 +200,8 @@ inline int append(const fa_attention* given, const fa_cache* given_cache,
   return guarded([&] {
     check_problem(given);
     check_cache(*given, given_cache);
-    if (given_keys == nullptr) refuse("the new keys are a null pointer");
+    check_struct("fa_new_keys", given_keys);
     const fa_new_keys& keys = *given_keys;
-    if (keys.size != sizeof(fa_new_keys)) {
-      refuse("the new keys' size is {}; fa_new_keys has {} bytes in this library", keys.size,
-             sizeof(fa_new_keys));
-    }
     const fa_attention& a = *given;
     const fa_cache& cache = *given_cache;
     const std::int64_t d = a.head_dim, columns_v = a.head_dim_v;

@@ -14,12 +14,7 @@ int forward(const fa_attention* given) {
   return guarded([&] {
     check_problem(given);
     check_memory(*given);
-    const CurrentGpu gpu(common_gpu({{"q", given->q},
-                                     {"k", given->k},
-                                     {"v", given->v},
-                                     {"o", given->o},
-                                     {"lse", given->lse},
-                                     {"workspace", given->workspace}}));
+    const CurrentGpu gpu(gpu_of(*given));
     with_attention(*given, [&](const auto& a, const char*) {
       const ForwardKernel kernel = forward_kernel(a);
       check_workspace(*given, kernel.workspace_bytes);

@@ -15,24 +15,14 @@ namespace {  // one source file for each library includes this
 
 // What functions with a functor do not have, although others may.
 inline void check_functor_problem(const char* function, const fa_attention& a) {
-  if (a.type == FA_TYPE_FLOAT32) {
-    refuse("type is 0 (float32); {} allows 1 (float16) and 2 (bfloat16)", function);
-  }
-  if (a.head_dim > 128) {
-    refuse("head_dim is {}; {} allows multiples of 8 from 8 to 128", a.head_dim, function);
-  }
-  if (a.dropout != 0) refuse("dropout is {}; {} allows 0", a.dropout, function);
+  check_16_bit_problem(function, a);
   if (a.causal != 0) refuse("causal is 1; {} allows 0, and a functor that is causal", function);
 }
 
 // The numbers of a functor.
 inline void check_functor(const fa_functor* given) {
-  if (given == nullptr) refuse("the functor is a null pointer");
+  check_struct("fa_functor", given);
   const fa_functor& f = *given;
-  if (f.size != sizeof(fa_functor)) {
-    refuse("the functor's size is {}; fa_functor has {} bytes in this library", f.size,
-           sizeof(fa_functor));
-  }
   if (f.kind < FA_FUNCTOR_PLAIN || f.kind > FA_FUNCTOR_BITS) {
     refuse("kind is {}; allowed are {} to {}", f.kind, int{FA_FUNCTOR_PLAIN}, int{FA_FUNCTOR_BITS});
   }
@@ -47,10 +37,8 @@ inline void check_functor(const fa_functor* given) {
   if (f.kind == FA_FUNCTOR_SOFT_CAP && !(f.cap > 0 && std::isfinite(f.cap))) {
     refuse("cap is {}; allowed are finite numbers above 0", f.cap);
   }
-  for (const auto& [name, value] :
-       {std::pair{"bias_per_batch", f.bias_per_batch}, {"bias_per_head", f.bias_per_head}}) {
-    if (value != 0 && value != 1) refuse("{} is {}; allowed are 0 and 1", name, value);
-  }
+  check_flag("bias_per_batch", f.bias_per_batch);
+  check_flag("bias_per_head", f.bias_per_head);
 }
 
 // A table that a functor reads.

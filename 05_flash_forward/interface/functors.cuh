@@ -19,14 +19,6 @@ inline void check_functor_call(const fa_attention* given, const fa_functor* func
   if (needs_map(*functor)) check_map(*given);
 }
 
-// Calls work(attention) with the attention for the kernels.
-template <class Work>
-void with_functor_attention(const fa_attention& a, Work work) {
-  with_attention(a, [&](const auto& attention, const char*) {
-    if constexpr (sizeof(*attention.q) == 2) work(attention);
-  });
-}
-
 // Whether the kernel for Hopper is taken.
 template <class T>
 bool takes_persistent(const Attention<T>& a) {
@@ -36,13 +28,11 @@ bool takes_persistent(const Attention<T>& a) {
 // The tile counter, and behind it the larger map of the kernels: which one is taken depends on
 // strides, too.
 constexpr std::size_t kCounterBytes = 16;
-template <class T>
+template <int d, class T>
 std::size_t functor_workspace_bytes(const Attention<T>& a, const fa_functor& functor) {
   if (!needs_map(functor)) return kCounterBytes;
-  const std::int64_t of_sm_80 = with_head_dim<64, 128>(
-      a.head_dim, [&](auto d) { return score_functor_workspace<decltype(d)::value>(a); });
-  return kCounterBytes +
-         static_cast<std::size_t>(std::max(of_sm_80, persistent_functor_workspace(a)));
+  return kCounterBytes + static_cast<std::size_t>(std::max(score_functor_workspace<d>(a),
+                                                           persistent_functor_workspace(a)));
 }
 
 inline std::size_t bytes_of_functor_workspace(const fa_attention* given,
@@ -50,8 +40,9 @@ inline std::size_t bytes_of_functor_workspace(const fa_attention* given,
   std::size_t bytes = 0;
   guarded([&] {
     check_functor_call(given, functor);
-    with_functor_attention(*given,
-                           [&](const auto& a) { bytes = functor_workspace_bytes(a, *functor); });
+    with_16_bit_attention(*given, [&](const auto& a, auto d) {
+      bytes = functor_workspace_bytes<decltype(d)::value>(a, *functor);
+    });
   });
   return bytes;
 }
@@ -69,15 +60,14 @@ inline int forward_functor(const fa_attention* given, const fa_functor* given_fu
           checked_bytes("workspace", given->workspace, 16, given->workspace_bytes));
     }
     check_overlaps(memory.outputs, memory.inputs);
-    const CurrentGpu gpu(common_gpu(
-        {{"q", given->q}, {"k", given->k}, {"v", given->v}, {"o", given->o}, {"lse", given->lse}}));
+    const CurrentGpu gpu(gpu_of(*given));
     if (!can_run(device_properties(), kNeedsMma)) {
       throw std::runtime_error("fa_forward_functor " + missing(device_properties(), kNeedsMma));
     }
-    with_functor_attention(*given, [&](const auto& a) {
-      const std::size_t least = functor_workspace_bytes(a, functor);
-      if (has_workspace && given->workspace_bytes < least) {
-        refuse("workspace_bytes is {}; allowed are {} and more", given->workspace_bytes, least);
+    with_16_bit_attention(*given, [&](const auto& a, auto columns) {
+      constexpr int d = decltype(columns)::value;
+      if (has_workspace) {
+        check_workspace_bytes(given->workspace_bytes, functor_workspace_bytes<d>(a, functor));
       }
       const Stream stream = stream_of(*given);
       auto* const counter = static_cast<unsigned*>(given->workspace);
@@ -86,10 +76,9 @@ inline int forward_functor(const fa_attention* given, const fa_functor* given_fu
       const FunctorSpec spec = functor_spec(*given, functor);
       if (takes_persistent(a)) {
         launch_functor_persistent(a, spec, stream, kinds, counter);
-        return;
+      } else {
+        launch_functor<d>(a, spec, stream, kinds);
       }
-      with_head_dim<64, 128>(
-          a.head_dim, [&](auto d) { launch_functor<decltype(d)::value>(a, spec, stream, kinds); });
     });
   });
 }

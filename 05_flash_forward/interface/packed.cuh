@@ -10,7 +10,7 @@
 namespace fa::FA_TARGET {
 namespace {  // one source file for each library includes this
 
-template <class T>
+template <int d, class T>
 void launch_forward_packed(const Attention<T>& a, const PackedSequences& sequences,
                            const fa_attention& given) {
   const Stream stream = stream_of(given);
@@ -19,14 +19,11 @@ void launch_forward_packed(const Attention<T>& a, const PackedSequences& sequenc
     launch_packed_persistent(a, sequences, stream, static_cast<unsigned*>(given.workspace));
     return;
   }
-  with_head_dim<64, 128>(a.head_dim, [&](auto d) {
-    constexpr int columns = decltype(d)::value;
-    const Needs needs = kNeedsMma.with_shared(pipeline_bytes<ForwardTileFor<columns>, T>());
-    if (!can_run(device_properties(), needs)) {
-      throw std::runtime_error("fa_forward_packed " + missing(device_properties(), needs));
-    }
-    launch_packed<columns>(a, sequences, stream);
-  });
+  const Needs needs = kNeedsMma.with_shared(pipeline_bytes<ForwardTileFor<d>, T>());
+  if (!can_run(device_properties(), needs)) {
+    throw std::runtime_error("fa_forward_packed " + missing(device_properties(), needs));
+  }
+  launch_packed<d>(a, sequences, stream);
 }
 
 inline int forward_packed(const fa_attention* given, const fa_packed* given_packed) {
@@ -35,19 +32,11 @@ inline int forward_packed(const fa_attention* given, const fa_packed* given_pack
     check_packed("fa_forward_packed", *given, given_packed);
     const fa_packed& packed = *given_packed;
     check_memory(*given, checked_cu_seqlens(packed));
-    const CurrentGpu gpu(common_gpu({{"q", given->q},
-                                     {"k", given->k},
-                                     {"v", given->v},
-                                     {"o", given->o},
-                                     {"lse", given->lse},
-                                     {"workspace", given->workspace},
-                                     {"cu_seqlens_q", packed.cu_seqlens_q},
-                                     {"cu_seqlens_k", packed.cu_seqlens_k}}));
+    const CurrentGpu gpu(gpu_of(
+        *given, {{"cu_seqlens_q", packed.cu_seqlens_q}, {"cu_seqlens_k", packed.cu_seqlens_k}}));
     check_cu_seqlens(*given, packed);
-    with_attention(*given, [&](const auto& a, const char*) {
-      if constexpr (sizeof(*a.q) == 2) {
-        launch_forward_packed(a, sequences_of(*given, packed), *given);
-      }
+    with_16_bit_attention(*given, [&](const auto& a, auto d) {
+      launch_forward_packed<decltype(d)::value>(a, sequences_of(*given, packed), *given);
     });
   });
 }

@@ -23,15 +23,9 @@ inline PackedSequences sequences_of(const fa_attention& a, const fa_packed& pack
 inline void check_packed(const char* function, const fa_attention& a, const fa_packed* given) {
   check_16_bit_problem(function, a);
   if (a.batch != 1) refuse("batch is {}; {} allows 1", a.batch, function);
-  if (given == nullptr) refuse("the packed sequences are a null pointer");
-  if (given->size != sizeof(fa_packed)) {
-    refuse("the packed sequences' size is {}; fa_packed has {} bytes in this library", given->size,
-           sizeof(fa_packed));
-  }
+  check_struct("fa_packed", given);
   check_size("sequences", given->sequences, kMaxGrid);
-  if (given->check != 0 && given->check != 1) {
-    refuse("check is {}; allowed are 0 and 1", given->check);
-  }
+  check_flag("check", given->check);
   const PackedSequences sequences = sequences_of(a, *given);
   // Blocks of the smallest tiles are counted by ints.
   const std::int64_t slots =

@@ -298,7 +298,7 @@ TEST_CASE("fa_append() refuses what it cannot write, and skips pages out of rang
   DecodeCall call(decode_problem(), {64, 0, 77}, 64);
   CHECK(call.append_says([](auto&, auto&, auto&) {}) == "");
   CHECK(call.append_says([](auto&, auto&, auto& n) { n.size = 8; }) ==
-        "the new keys' size is 8; fa_new_keys has " + std::to_string(sizeof(fa_new_keys)) +
+        "size is 8; fa_new_keys has " + std::to_string(sizeof(fa_new_keys)) +
             " bytes in this library");
   CHECK(call.append_says([](auto&, auto&, auto& n) { n.k = nullptr; }) ==
         "new k is a null pointer");
@@ -307,7 +307,7 @@ TEST_CASE("fa_append() refuses what it cannot write, and skips pages out of rang
   CHECK(call.append_says([](auto& a, auto&, auto&) { a.k_strides.row = 0; }).find("rows overlap") !=
         std::string::npos);
   CHECK(fa_append(&call.attention, &call.cache, nullptr) == FA_STATUS_REFUSED);
-  CHECK(std::string(fa_last_error()) == "the new keys are a null pointer");
+  CHECK(std::string(fa_last_error()) == "fa_new_keys is a null pointer");
   call.set_table({13, -1, -1, -1, -1, -1, -1, -1, 0, 1 << 30});
   CHECK(call.append_says([](auto&, auto&, auto&) {}) == "");
   CHECK(call.append_says([](auto&, auto& c, auto&) { c.check = 1; }) ==
@@ -329,9 +329,8 @@ TEST_CASE("fa_decode() refuses what it cannot compute") {
         "head_dim is 192; fa_decode allows multiples of 8 from 8 to 128");
   CHECK(says([](auto& a, auto&) { a.dropout = 0.5; }) == "dropout is 0.5; fa_decode allows 0");
   CHECK(says([](auto& a, auto&) { a.batch = 0; }) == "batch is 0; allowed are 1 to 65535");
-  CHECK(says([](auto&, auto& c) { c.size = 8; }) == "the cache's size is 8; fa_cache has " +
-                                                        std::to_string(sizeof(fa_cache)) +
-                                                        " bytes in this library");
+  CHECK(says([](auto&, auto& c) { c.size = 8; }) ==
+        "size is 8; fa_cache has " + std::to_string(sizeof(fa_cache)) + " bytes in this library");
   CHECK(says([](auto&, auto& c) { c.check = 2; }) == "check is 2; allowed are 0 and 1");
   CHECK(says([](auto&, auto& c) { c.page_size = 24; }) ==
         "page_size is 24; allowed are multiples of 16");
@@ -350,7 +349,7 @@ TEST_CASE("fa_decode() refuses what it cannot compute") {
           a.o = const_cast<std::int32_t*>(c.block_table);
         }).find("overlaps block_table") != std::string::npos);
   CHECK(fa_decode(&call.attention, nullptr) == FA_STATUS_REFUSED);
-  CHECK(std::string(fa_last_error()) == "the cache is a null pointer");
+  CHECK(std::string(fa_last_error()) == "fa_cache is a null pointer");
   fa_attention wide = call.attention;
   wide.head_dim = wide.head_dim_v = 136;
   CHECK(fa_decode_workspace_bytes(&wide) == 0);

@@ -100,7 +100,7 @@ TEST_CASE("fa_forward_functor() refuses what it cannot compute") {
         "dropout is 0.5; fa_forward_functor allows 0");
   CHECK(says([](auto& a, auto&) { a.causal = 1; }) ==
         "causal is 1; fa_forward_functor allows 0, and a functor that is causal");
-  CHECK(says([](auto&, auto& f) { f.size = 8; }) == "the functor's size is 8; fa_functor has " +
+  CHECK(says([](auto&, auto& f) { f.size = 8; }) == "size is 8; fa_functor has " +
                                                         std::to_string(sizeof(fa_functor)) +
                                                         " bytes in this library");
   CHECK(says([](auto&, auto& f) { f.kind = 11; }) == "kind is 11; allowed are 0 to 10");
@@ -128,7 +128,7 @@ TEST_CASE("fa_forward_functor() refuses what it cannot compute") {
           f.bits = static_cast<std::uint32_t*>(a.o);
         }).find("overlaps") != std::string::npos);
   CHECK(fa_forward_functor(&call.attention, nullptr) == FA_STATUS_REFUSED);
-  CHECK(std::string(fa_last_error()) == "the functor is a null pointer");
+  CHECK(std::string(fa_last_error()) == "fa_functor is a null pointer");
   CHECK(fa_functor_workspace_bytes(nullptr, &call.functor) == 0);
   // Other kinds need no workspace, and one that is given holds a counter.
   CHECK(says([](auto& a, auto& f) { f.kind = FA_FUNCTOR_CAUSAL, a.workspace = nullptr; }) == "");

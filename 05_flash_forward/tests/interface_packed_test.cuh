@@ -224,8 +224,7 @@ TEST_CASE("fa_forward_packed() refuses what it cannot compute") {
         "dropout is 0.5; fa_forward_packed allows 0");
   CHECK(call.says([](auto& a, auto&) { a.batch = 2; }) == "batch is 2; fa_forward_packed allows 1");
   CHECK(call.says([](auto&, auto& p) { p.size = 8; }) ==
-        "the packed sequences' size is 8; fa_packed has " + std::to_string(sizeof(fa_packed)) +
-            " bytes in this library");
+        "size is 8; fa_packed has " + std::to_string(sizeof(fa_packed)) + " bytes in this library");
   CHECK(call.says([](auto&, auto& p) { p.sequences = 0; }) ==
         "sequences is 0; allowed are 1 to 65535");
   CHECK(call.says([](auto&, auto& p) { p.check = 2; }) == "check is 2; allowed are 0 and 1");
@@ -236,7 +235,7 @@ TEST_CASE("fa_forward_packed() refuses what it cannot compute") {
   CHECK(call.says([](auto& a, auto&) { a.length_q = 1000000000, a.heads = 65532; })
             .find("tiles of 128 rows in 7 sequences") != std::string::npos);
   CHECK(fa_forward_packed(&call.attention, nullptr) == FA_STATUS_REFUSED);
-  CHECK(std::string(fa_last_error()) == "the packed sequences are a null pointer");
+  CHECK(std::string(fa_last_error()) == "fa_packed is a null pointer");
 }
 
 TEST_CASE("cu_seqlens that are not allowed are refused when a call asks for the check") {

@@ -155,7 +155,7 @@ const GivenTensor<fa_attention> kLse{
 TEST_CASE("sizes that are not allowed are refused with those that are") {
   Refused call;
   CHECK(fa_forward(nullptr) == FA_STATUS_REFUSED);
-  CHECK(std::string(fa_last_error()) == "the attention is a null pointer");
+  CHECK(std::string(fa_last_error()) == "fa_attention is a null pointer");
   check_refused_sizes<fa_attention>(call);
 }
 
@@ -374,7 +374,7 @@ TEST_CASE("a workspace is optional; one that does not fit is refused") {
           "workspace_bytes is 3; allowed are 4 and more, or no workspace");
   }
   CHECK(fa_workspace_bytes(nullptr) == 0);
-  CHECK(std::string(fa_last_error()) == "the attention is a null pointer");
+  CHECK(std::string(fa_last_error()) == "fa_attention is a null pointer");
 }
 
 // A call with causal attention on memory of its own. On a GPU there are more tiles than blocks at a

@@ -22,10 +22,7 @@ int backward(const fa_gradient* given) {
     const CurrentGpu gpu(gpu_of(g));
     const bool deterministic = g.deterministic != 0;
     with_gradient(g, [&](auto gradient, const char*) {
-      const auto least = workspace_bytes(gradient, deterministic);
-      if (g.workspace_bytes < least) {
-        refuse("workspace_bytes is {}; allowed are {} and more", g.workspace_bytes, least);
-      }
+      check_workspace_bytes(g.workspace_bytes, workspace_bytes(gradient, deterministic));
       set_workspace(gradient, static_cast<float*>(g.workspace),
                     workspace_of(gradient, deterministic));
       launch_backward(gradient, deterministic, stream_of(a));

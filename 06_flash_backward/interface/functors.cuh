@@ -19,16 +19,6 @@ inline void check_functor_call(const fa_gradient* given, const fa_functor* funct
   if (needs_map(*functor)) check_map(given->attention);
 }
 
-// Calls work(gradient, d) with the gradient for the kernels and the columns of a kernel.
-template <class Work>
-void with_functor_gradient(const fa_gradient& g, Work work) {
-  with_gradient(g, [&](const auto& gradient, const char*) {
-    if constexpr (sizeof(*gradient.q) == 2) {
-      with_head_dim<64, 128>(g.attention.head_dim, [&](auto d) { work(gradient, d); });
-    }
-  });
-}
-
 // Whether the kernel for Hopper is taken, which is compiled for bfloat16 and 128 columns.
 template <class T>
 bool takes_hopper(const AttentionGradient<T>& a) {
@@ -53,7 +43,7 @@ inline std::size_t bytes_of_functor_workspace(const fa_gradient* given, const fa
   std::size_t bytes = 0;
   guarded([&] {
     check_functor_call(given, functor);
-    with_functor_gradient(*given, [&](const auto& a, auto d) {
+    with_16_bit_gradient(*given, [&](const auto& a, auto d) {
       bytes = functor_workspace_bytes<decltype(d)::value>(a, *functor);
     });
   });
@@ -87,7 +77,7 @@ inline int backward_functor(const fa_gradient* given, const fa_functor* given_fu
     check_gradient_memory(g, checked_tables(g.attention, functor),
                           parameter_gradients(g.attention, functor, d_bias, d_sinks));
     const CurrentGpu gpu(gpu_of(g));
-    with_functor_gradient(g, [&](auto gradient, auto columns) {
+    with_16_bit_gradient(g, [&](auto gradient, auto columns) {
       constexpr int d = decltype(columns)::value;
       using T = std::remove_pointer_t<decltype(gradient.o)>;
       const Needs needs =
@@ -95,10 +85,7 @@ inline int backward_functor(const fa_gradient* given, const fa_functor* given_fu
       if (!can_run(device_properties(), needs)) {
         throw std::runtime_error("fa_backward_functor " + missing(device_properties(), needs));
       }
-      const std::size_t least = functor_workspace_bytes<d>(gradient, functor);
-      if (g.workspace_bytes < least) {
-        refuse("workspace_bytes is {}; allowed are {} and more", g.workspace_bytes, least);
-      }
+      check_workspace_bytes(g.workspace_bytes, functor_workspace_bytes<d>(gradient, functor));
       set_workspace(gradient, static_cast<float*>(g.workspace), {d, true});
       auto* const kinds = reinterpret_cast<TileKind*>(static_cast<char*>(g.workspace) +
                                                       functor_row_bytes<d>(gradient));

@@ -19,20 +19,14 @@ constexpr std::int64_t kMaxRows = std::int64_t{1} << 50;
 
 // Sizes, type and options.
 inline void check_gradient(const fa_gradient* given) {
-  if (given == nullptr) refuse("the gradient is a null pointer");
-  if (given->size != sizeof(fa_gradient)) {
-    refuse("size is {}; fa_gradient has {} bytes in this library", given->size,
-           sizeof(fa_gradient));
-  }
+  check_struct("fa_gradient", given);
   const fa_attention& a = given->attention;
   check_problem(&a);
   if (a.batch * a.heads * a.length_q > kMaxRows) {
     refuse("batch * heads * length_q is {}; allowed are 1 to {}", a.batch * a.heads * a.length_q,
            kMaxRows);
   }
-  if (given->deterministic != 0 && given->deterministic != 1) {
-    refuse("deterministic is {}; allowed are 0 and 1", given->deterministic);
-  }
+  check_flag("deterministic", given->deterministic);
 }
 
 // Calls work(gradient, name of the type) with the gradient for the kernels, which lacks a
@@ -50,6 +44,16 @@ void with_gradient(const fa_gradient& g, Work work) {
   });
 }
 
+// The same with the columns of kernels for 16-bit types: work(gradient, d), d at most 128.
+template <class Work>
+void with_16_bit_gradient(const fa_gradient& g, Work work) {
+  with_gradient(g, [&](const auto& gradient, const char*) {
+    if constexpr (sizeof(*gradient.q) == 2) {
+      with_head_dim<64, 128>(g.attention.head_dim, [&](auto d) { work(gradient, d); });
+    }
+  });
+}
+
 // Checks where tensors and workspace are, and what else is read and written.
 inline void check_gradient_memory(const fa_gradient& g,
                                   const std::vector<attention::MemoryRegion>& also_read = {},
@@ -57,13 +61,13 @@ inline void check_gradient_memory(const fa_gradient& g,
   const fa_attention& a = g.attention;
   auto [read, saved] = checked_memory(a);
   read.insert(read.end(), saved.begin(), saved.end());
-  const std::int64_t d = a.head_dim, d_v = a.head_dim_v;
-  read.push_back(checked_tensor("d_o", g.d_o, g.d_o_strides, a, a.heads, a.length_q, d_v));
+  const std::int64_t d = a.head_dim, columns_v = a.head_dim_v;
+  read.push_back(checked_tensor("d_o", g.d_o, g.d_o_strides, a, a.heads, a.length_q, columns_v));
   read.insert(read.end(), also_read.begin(), also_read.end());
   std::vector<attention::MemoryRegion> written{
       checked_tensor("d_q", g.d_q, g.d_q_strides, a, a.heads, a.length_q, d, true),
       checked_tensor("d_k", g.d_k, g.d_k_strides, a, a.kv_heads, a.length_k, d, true),
-      checked_tensor("d_v", g.d_v, g.d_v_strides, a, a.kv_heads, a.length_k, d_v, true),
+      checked_tensor("d_v", g.d_v, g.d_v_strides, a, a.kv_heads, a.length_k, columns_v, true),
       checked_bytes("workspace", g.workspace, 16, g.workspace_bytes)};
   written.insert(written.end(), also_written.begin(), also_written.end());
   check_overlaps(written, read);
@@ -71,17 +75,11 @@ inline void check_gradient_memory(const fa_gradient& g,
 
 // The GPU that holds the tensors.
 inline auto gpu_of(const fa_gradient& g) {
-  const fa_attention& a = g.attention;
-  return common_gpu({{"q", a.q},
-                     {"k", a.k},
-                     {"v", a.v},
-                     {"o", a.o},
-                     {"lse", a.lse},
-                     {"d_o", g.d_o},
-                     {"d_q", g.d_q},
-                     {"d_k", g.d_k},
-                     {"d_v", g.d_v},
-                     {"workspace", g.workspace}});
+  fa_attention a = g.attention;
+  a.workspace = nullptr;  // fa_gradient has one of its own
+  return gpu_of(
+      a,
+      {{"d_o", g.d_o}, {"d_q", g.d_q}, {"d_k", g.d_k}, {"d_v", g.d_v}, {"workspace", g.workspace}});
 }
 
 }  // namespace

@@ -17,16 +17,6 @@ inline void check_packed_call(const fa_gradient* given, const fa_packed* packed)
   if (given->deterministic != 0) refuse("deterministic is 1; fa_backward_packed allows 0");
 }
 
-// Calls work(gradient, d) with the gradient for the kernels and the columns of a kernel.
-template <class Work>
-void with_packed_gradient(const fa_gradient& g, Work work) {
-  with_gradient(g, [&](const auto& gradient, const char*) {
-    if constexpr (sizeof(*gradient.q) == 2) {
-      with_head_dim<64, 128>(g.attention.head_dim, [&](auto d) { work(gradient, d); });
-    }
-  });
-}
-
 // Semaphores in any case: the strides, which decide on the kernels, are not looked at.
 template <int d, class T>
 std::size_t packed_workspace_bytes(const AttentionGradient<T>& a,
@@ -39,7 +29,7 @@ inline std::size_t bytes_of_packed_workspace(const fa_gradient* given, const fa_
   std::size_t bytes = 0;
   guarded([&] {
     check_packed_call(given, packed);
-    with_packed_gradient(*given, [&](const auto& a, auto d) {
+    with_16_bit_gradient(*given, [&](const auto& a, auto d) {
       bytes =
           packed_workspace_bytes<decltype(d)::value>(a, sequences_of(given->attention, *packed));
     });
@@ -70,13 +60,10 @@ inline int backward_packed(const fa_gradient* given, const fa_packed* given_pack
     check_gradient_memory(g, checked_cu_seqlens(packed));
     const CurrentGpu gpu(gpu_of(g));
     check_cu_seqlens(g.attention, packed);
-    with_packed_gradient(g, [&](auto gradient, auto columns) {
+    with_16_bit_gradient(g, [&](auto gradient, auto columns) {
       constexpr int d = decltype(columns)::value;
       const PackedSequences sequences = sequences_of(g.attention, packed);
-      const std::size_t least = packed_workspace_bytes<d>(gradient, sequences);
-      if (g.workspace_bytes < least) {
-        refuse("workspace_bytes is {}; allowed are {} and more", g.workspace_bytes, least);
-      }
+      check_workspace_bytes(g.workspace_bytes, packed_workspace_bytes<d>(gradient, sequences));
       auto padded = with_slots(gradient, sequences);
       set_workspace(padded, static_cast<float*>(g.workspace), {d, true});
       padded.length_q = gradient.length_q;

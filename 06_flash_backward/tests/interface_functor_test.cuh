@@ -125,7 +125,7 @@ TEST_CASE("fa_backward_functor() refuses what it cannot compute") {
             })
             .find("overlaps") != std::string::npos);
   CHECK(fa_backward_functor(&call.gradient, nullptr, nullptr, nullptr) == FA_STATUS_REFUSED);
-  CHECK(std::string(fa_backward_last_error()) == "the functor is a null pointer");
+  CHECK(std::string(fa_backward_last_error()) == "fa_functor is a null pointer");
 }
 
 }  // namespace

@@ -274,7 +274,7 @@ std::vector<GivenTensor<G>> pointers() {
 TEST_CASE("sizes that are not allowed are refused with those that are") {
   Refused call;
   CHECK(fa_backward(nullptr) == FA_STATUS_REFUSED);
-  CHECK(std::string(fa_backward_last_error()) == "the gradient is a null pointer");
+  CHECK(std::string(fa_backward_last_error()) == "fa_gradient is a null pointer");
   CHECK(contains(call([](G& g) { g.size = 8; }), "size is 8; fa_gradient has "));
   const auto of_attention = changing_attention(call);
   check_refused_sizes<fa_attention>(of_attention);
@@ -395,7 +395,7 @@ TEST_CASE("queries before a call are refused as the call is") {
         "head_dim is 7; allowed are multiples of 8 from 8 to 256");
   CHECK(fa_backward_kernel_name(&g) == nullptr);
   CHECK(fa_backward_workspace_bytes(nullptr) == 0);
-  CHECK(std::string(fa_backward_last_error()) == "the gradient is a null pointer");
+  CHECK(std::string(fa_backward_last_error()) == "fa_gradient is a null pointer");
   CHECK(fa_backward_kernel_name(nullptr) == nullptr);
 }
 

@@ -181,7 +181,7 @@ using Named = std::pair<const char*, const void*>;
 
 // The GPU whose memory all pointers are to. Null pointers are skipped, but the first must not be
 // null.
-inline int common_gpu(std::initializer_list<Named> pointers) {
+inline int common_gpu(const std::vector<Named>& pointers) {
   if (!device_available()) {
     throw std::runtime_error("there is no NVIDIA GPU that can be used");
   }
@@ -194,7 +194,7 @@ inline int common_gpu(std::initializer_list<Named> pointers) {
     }
     if (!gpu) gpu = own;
     if (own != gpu) {
-      refuse("{} is on GPU {}; {} is on GPU {}", name, *own, pointers.begin()->first, *gpu);
+      refuse("{} is on GPU {}; {} is on GPU {}", name, *own, pointers.front().first, *gpu);
     }
   }
   return *gpu;
