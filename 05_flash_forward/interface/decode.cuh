@@ -137,7 +137,7 @@ inline std::size_t bytes_of_decode_workspace(const fa_attention* given) {
 }
 
 // Whether fa_forward() computes faster: queries fill half of its tiles of 128, and there are so many
-// rows that step 06 would not split the keys.
+// rows that launch_decode_wgmma() would not split the keys.
 template <int d, class T>
 bool prefers_forward(const Attention<T>& a) {
   return a.length_q >= 64 && decode_wgmma_parts<WgmmaDecodeTile<T, d>>(a) == 1;

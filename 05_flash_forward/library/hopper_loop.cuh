@@ -1,7 +1,6 @@
 /// @file
 /// The loop of a consumer warpgroup of a Hopper kernel over tiles of keys, for packed sequences and
-/// functors: ping-pong scheduling, persistent blocks and lazy rescaling. Steps 10 to 14 of the
-/// ladder explain it.
+/// functors: ping-pong scheduling, persistent blocks and lazy rescaling. The ladder explains it.
 #pragma once
 
 #include "05_flash_forward/kernels/persistent.cuh"

@@ -1,6 +1,6 @@
 /// @file
 /// The loop of mma.sync kernels over tiles of keys, with masks at the edge only and exponentials of
-/// base 2, for decoding, packed sequences, functors and float32. Step 08 of the ladder explains it.
+/// base 2, for decoding, packed sequences, functors and float32. The ladder explains it.
 #pragma once
 
 #include "05_flash_forward/kernels/mma_forward.cuh"

@@ -5,7 +5,7 @@
 /// (Ordered accumulation of dQ with semaphores, as in FlashAttention-3, is step 11.)
 #pragma once
 
-#include "06_flash_backward/kernels/06_swizzled_pipeline.cuh"
+#include "06_flash_backward/library/mma_block.cuh"
 #include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
@@ -261,7 +261,8 @@ void launch_backward_deterministic(
   AttentionGradient<T> a = given;
   a.d_q_accum = nullptr;
   const bool has_dropout = a.dropout.threshold > 0;
-  const auto launch_keys = [&](auto tile) {
+  launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
+  with_swizzled_tile<d, T>(device, [&](auto tile) {
     using Tile = decltype(tile);
     const std::size_t bytes = swizzled_backward_bytes<Tile, T>();
     launch(stream,
@@ -272,7 +273,7 @@ void launch_backward_deterministic(
             bytes,
             kPipelineStages},
            a);
-  };
+  });
   const auto launch_queries = [&](auto tile) {
     using Tile = decltype(tile);
     const std::size_t bytes = query_gradient_bytes<Tile, T>();
@@ -283,26 +284,14 @@ void launch_backward_deterministic(
         {grid_of(a, Tile::block_m), {Tile::threads}, bytes, kPipelineStages},
         a);
   };
-  const auto fits = [&](std::size_t bytes) {
-    return can_run(device, kNeedsMma.with_shared(bytes));
-  };
-  using OfKeys = SwizzledBackwardTile<d>;
-  using OfQueries = QueryGradientTile<d>;
-  launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
+  using Large = QueryGradientTile<d>;
   if constexpr (d < 128) {
-    launch_keys(OfKeys{});
-    launch_queries(OfQueries{});
+    launch_queries(Large{});
+  } else if (can_run(device, kNeedsMma.with_shared(
+                                 query_gradient_bytes<Large, T>()))) {
+    launch_queries(Large{});
   } else {
-    if (fits(swizzled_backward_bytes<OfKeys, T>())) {
-      launch_keys(OfKeys{});
-    } else {
-      launch_keys(SmallBackwardTile<d>{});
-    }
-    if (fits(query_gradient_bytes<OfQueries, T>())) {
-      launch_queries(OfQueries{});
-    } else {
-      launch_queries(SmallQueryGradientTile<d>{});
-    }
+    launch_queries(SmallQueryGradientTile<d>{});
   }
 }
 

@@ -5,77 +5,10 @@
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024, appendix B.
 #pragma once
 
-#include "06_flash_backward/kernels/hopper_backward.cuh"
+#include "06_flash_backward/library/hopper_block.cuh"
 #include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
-
-/// What a block keeps in shared memory. In the end k and v are room for dK and dV.
-template <class Tile>
-struct SpecializedBackwardShared {
-  typename Tile::KvTile k[kKeyWarpgroups];
-  typename Tile::KvTile v[kKeyWarpgroups];
-  typename Tile::QTile q[Tile::stages];
-  typename Tile::QTile d_o[Tile::stages];
-  typename Tile::ScoreTile d_s[2];  ///< of this tile and the last
-  float d_q[kKeyWarpgroups][Tile::d_q_part];
-  float lse[Tile::stages][Tile::block_m];  ///< a.lse_base_2, LSE / ln 2
-  float delta[Tile::stages][Tile::block_m];
-  Pipeline<Tile::stages> q_pipe;       ///< of q and lse
-  Pipeline<Tile::stages> d_o_pipe;     ///< of d_o and delta
-  Mbarrier d_q_full[kKeyWarpgroups];   ///< a part of dQ is complete
-  Mbarrier d_q_empty[kKeyWarpgroups];  ///< it has been read
-
-  /// Initializes the barriers; all threads call it.
-  __device__ void init() {
-    if (threadIdx.x == 0) {
-      q_pipe.init(4 * kKeyWarpgroups);  // a lane of each warp releases
-      d_o_pipe.init(4 * kKeyWarpgroups);
-      for (int i = 0; i < kKeyWarpgroups; ++i) {
-        d_q_full[i].init(4);
-        d_q_empty[i].init(1);
-      }
-      fence_barrier_init();
-    }
-    __syncthreads();  // the barriers are ready
-  }
-};
-
-/// The producer thread. K is loaded with the first tile of Q, V with the first one of dO.
-template <class Tile, class Maps, class Block>
-__device__ void load_queries(SpecializedBackwardShared<Tile>& shared,
-                             const Maps& maps, const Block& block) {
-  constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
-  const auto& a = maps.a;
-  int keys_bytes = sizeof shared.k;  // then 0
-  const auto load_keys = [&](auto& tiles, const auto& map,
-                             Mbarrier& barrier) {
-    int key0 = block.key0;
-#pragma unroll 1  // registers are few here
-    for (auto& tile : tiles) {
-      load_tile(tile, map, barrier, key0, block.kv_head, block.batch,
-                CacheHint::kEvictFirst);
-      key0 += kKeys;
-    }
-  };
-  PipelineState<Tile::stages> at;
-  for_each_m_block<Tile>(a, block, [&](int head, int query0) {
-    const std::int64_t row = workspace_row(a, block, head, query0);
-    const int bytes = keys_bytes + Tile::QTile::bytes + row_bytes;
-    Mbarrier& q_full = shared.q_pipe.producer_acquire(at, bytes);
-    if (keys_bytes > 0) load_keys(shared.k, maps.k, q_full);
-    load_tile(shared.q[at.stage], maps.q, q_full, query0, head, block.batch,
-              CacheHint::kEvictLast);
-    bulk_load(shared.lse[at.stage], a.lse_base_2 + row, row_bytes, q_full);
-    Mbarrier& d_o_full = shared.d_o_pipe.producer_acquire(at, bytes);
-    if (keys_bytes > 0) load_keys(shared.v, maps.v, d_o_full);
-    load_tile(shared.d_o[at.stage], maps.d_o, d_o_full, query0, head,
-              block.batch, CacheHint::kEvictLast);
-    bulk_load(shared.delta[at.stage], a.delta + row, row_bytes, d_o_full);
-    keys_bytes = 0;
-    at.advance();
-  });
-}
 
 /// A thread that adds a warpgroup's parts of dQ to the accumulator.
 template <class Tile, class T>
@@ -96,22 +29,6 @@ __device__ void accumulate_d_q(SpecializedBackwardShared<Tile>& shared,
     at.advance();
     //! [add_tile]
   });
-}
-
-/// Sends a warpgroup's part of dQ to the thread that adds it.
-/// @param parity of how often it was called before; with two stages, the stage
-template <class Tile, class Shared>
-__device__ void send_d_q(Shared& shared, QueryGradient<Tile>& d_q,
-                         int warpgroup, int parity) {
-  //! [send_tile]
-  shared.d_q_empty[warpgroup].wait(parity ^ 1);
-  with_d_q_part<Tile>(d_q, warpgroup, [&](auto& part) {
-    store_accumulator(shared.d_q[warpgroup], part);
-  });
-  fence_async_proxy();  // TMA sees what this thread wrote
-  __syncwarp();
-  if (threadIdx.x % kWarp == 0) shared.d_q_full[warpgroup].arrive();
-  //! [send_tile]
 }
 
 /// An MMA warpgroup and its accumulators.

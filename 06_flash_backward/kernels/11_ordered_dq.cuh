@@ -10,40 +10,11 @@
 /// FlashAttention-3.
 #pragma once
 
-#include "06_flash_backward/kernels/10_delayed_dq.cuh"
+#include "06_flash_backward/library/hopper_block.cuh"
 #include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
 
-/// The semaphore of a warpgroup's part of a tile of d_q_accum; row is the tile's first in the
-/// workspace.
-template <class T>
-__device__ unsigned* d_q_semaphore(const AttentionGradient<T>& a,
-                                   std::int64_t row, int warpgroup) {
-  return a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
-}
-
-/// The row statistics of step 10, semaphores that are zero, and an accumulator that is zero only
-/// for queries that see no key: for the others the first block stores.
-/// @tparam d columns of d_q_accum, at least head_dim
-template <int d, class T>
-__device__ void preprocess_rows_and_semaphores(
-    const AttentionGradient<T>& a, const RowBlock& block = row_block<d>()) {
-  const auto store = [&](const auto& head, int row, int col, float delta) {
-    const std::int64_t padded = head.padded_row + row;
-    const int next_tile = (row / kSemaphoreRows + 1) * kSemaphoreRows;
-    if (visible_keys(a, next_tile - 1) <= 0) {
-      zero_d_q_accum<d>(a, padded, col);
-    }
-    if (col > 0) return;
-    if (row % kSemaphoreRows < 2) {
-      a.d_q_semaphores[padded / kSemaphoreRows * 2 + row % kSemaphoreRows] =
-          0;
-    }
-    store_row_statistics(a, head, row, delta);
-  };
-  with_row_delta<d>(a, store, block);
-}
 /// The kernel that computes them.
 template <int d, class T>
 __global__ void preprocess_semaphores(AttentionGradient<T> a) {

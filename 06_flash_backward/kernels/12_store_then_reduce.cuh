@@ -1,7 +1,8 @@
 /// @file
 /// No zeros for the accumulator of dQ, and no order: the first block at a tile stores its part, and
 /// the others add to it, so zeros need neither be written nor read. Without a mask all blocks of a
-/// head would reach its first tile at once; each begins with another tile.
+/// head would reach its first tile at once; each begins with another tile. The thread that stores or
+/// adds is store_or_reduce_d_q(), which others use, too.
 ///
 /// Source: the idea is ours.
 #pragma once
@@ -10,57 +11,6 @@
 #include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
-
-/// What a semaphore is raised by when the first part is stored. Below it are the blocks that have
-/// counted themselves.
-constexpr unsigned kStored = 1u << 31;
-
-/// A thread that stores a warpgroup's parts of dQ, or adds them to what another block has stored.
-/// @param one_order whether each block goes up through its tiles, with one block of keys, as under
-///                  the causal mask: then it may count itself before its part is complete
-/// @return where the block's next parts are in its pipeline
-template <class Tile, class Shared, class T, class Block>
-__device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
-                                                const AttentionGradient<T>& a,
-                                                const Block& block,
-                                                int warpgroup, bool one_order,
-                                                PipelineState<1> at = {}) {
-  const int bytes = d_q_bytes<Tile>(warpgroup);
-  for_each_m_block<Tile>(a, block, [&](int head, int query0) {
-    const std::int64_t row = workspace_row(a, block, head, query0);
-    unsigned* const semaphore = d_q_semaphore(a, row, warpgroup);
-    float* const to = d_q_accum_part<Tile>(a, row, warpgroup);
-    //! [store_tile]
-    // Before the part is complete: its matmul hides the latency.
-    unsigned before = one_order ? atomic_add_acquire(semaphore, 1)
-                                : load_acquire(semaphore);
-    shared.d_q_full[warpgroup].wait(at.parity);
-    // Others wait for the block that gets 0. In several orders its part must
-    // be complete, or two blocks could wait for each other.
-    if (!one_order && before < kStored) {
-      before = atomic_add_acquire(semaphore, 1);
-    }
-    const bool first = before == 0;
-    if (first) {
-      bulk_store(to, shared.d_q[warpgroup], bytes);
-    } else {
-      while (before < kStored) before = load_acquire(semaphore);
-      fence_async_proxy_global();  // makes the first part visible to TMA
-      bulk_add(to, shared.d_q[warpgroup], bytes);
-    }
-    bulk_commit();
-    bulk_wait_read<0>();
-    shared.d_q_empty[warpgroup].arrive();
-    if (first) {
-      bulk_wait<0>();  // the part is in global memory
-      __threadfence();
-      atomicAdd(semaphore, kStored);
-    }
-    //! [store_tile]
-    at.advance();
-  });
-  return at;
-}
 
 /// The block of keys for a place in the order of step 11 or of step 12.
 template <class Tile, bool ordered, class T>

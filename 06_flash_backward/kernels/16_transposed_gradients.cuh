@@ -16,9 +16,6 @@
 
 namespace fa::FA_TARGET {
 
-/// The columns that the kernel is compiled for.
-constexpr int kTransposedColumns = 192;
-
 /// Sizes of the kernel.
 template <class Type>
 struct TransposedTile {
@@ -63,26 +60,6 @@ struct TransposedShared {
     __syncthreads();  // the barriers are ready
   }
 };
-
-/// Stores a warpgroup's half of P or dS.
-/// @param to     block_m x block_n
-/// @param scores rounded
-/// @param key    the warpgroup's first in the block
-template <class ScoreTile, int parts>
-__device__ void store_scores(ScoreTile& to,
-                             const std::uint32_t (&scores)[parts][4],
-                             int key) {
-  const int row = stmatrix_row(), col = key + stmatrix_column();
-#pragma unroll
-  for (int i = 0; i < parts; ++i) {
-    stmatrix_x4(to.at(row, col + 16 * i), scores[i]);
-  }
-}
-
-/// Waits for both warpgroups that issue matmuls.
-__device__ inline void wait_for_warpgroups() {
-  named_barrier_wait(kDSBarrier, kKeyWarpgroups * kWarpgroup);
-}
 
 /// A warpgroup: warpgroup 0 has dV, warpgroup 1 has dK.
 template <class Tile>

@@ -10,7 +10,7 @@
 /// of dS.
 #pragma once
 
-#include "06_flash_backward/kernels/16_transposed_gradients.cuh"
+#include "06_flash_backward/kernels/wide_backward.cuh"
 #include "common/attention/shape.hpp"
 #include "common/gpu/parts.hpp"
 

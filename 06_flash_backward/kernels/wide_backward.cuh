@@ -11,6 +11,9 @@ namespace fa::FA_TARGET {
 /// The head dimension from which on these steps take over.
 constexpr int kWideHeads = 129;
 
+/// The columns of kernels with dK and dV transposed.
+constexpr int kTransposedColumns = 192;
+
 /// P = exp2(scale S - LSE).
 /// @param s          S; P on return
 /// @param lse_base_2 of this lane's two rows
@@ -45,6 +48,26 @@ struct RowPair {
 /// Reads both from a column of values, one for each row.
 __device__ inline RowPair row_pair(const float* rows) {
   return {{rows[lane_row(0)], rows[lane_row(1)]}};
+}
+
+/// Stores a warpgroup's half of P or dS.
+/// @param to     block_m x block_n
+/// @param scores rounded
+/// @param key    the warpgroup's first in the block
+template <class ScoreTile, int parts>
+__device__ void store_scores(ScoreTile& to,
+                             const std::uint32_t (&scores)[parts][4],
+                             int key) {
+  const int row = stmatrix_row(), col = key + stmatrix_column();
+#pragma unroll
+  for (int i = 0; i < parts; ++i) {
+    stmatrix_x4(to.at(row, col + 16 * i), scores[i]);
+  }
+}
+
+/// Waits for both warpgroups that issue matmuls.
+__device__ inline void wait_for_warpgroups() {
+  named_barrier_wait(kDSBarrier, kKeyWarpgroups * kWarpgroup);
 }
 
 /// The producer thread of a block that owns keys. K is loaded with the first tile of Q, V with the

@@ -11,8 +11,8 @@
 /// 2024, algorithm 2.
 #pragma once
 
-#include "06_flash_backward/kernels/06_swizzled_pipeline.cuh"
 #include "06_flash_backward/kernels/sink_gradients.cuh"
+#include "06_flash_backward/library/mma_block.cuh"
 #include "common/attention/dual.cuh"
 #include "common/attention/functor_instances.cuh"
 #include "common/attention/visible_tiles.cuh"

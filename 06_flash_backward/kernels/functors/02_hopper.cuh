@@ -7,8 +7,8 @@
 /// Source: Dong et al., FlexAttention, 2024, section 4; Shah et al., FlashAttention-3, NeurIPS 2024.
 #pragma once
 
-#include "06_flash_backward/kernels/12_store_then_reduce.cuh"
 #include "06_flash_backward/kernels/sink_gradients.cuh"
+#include "06_flash_backward/library/hopper_block.cuh"
 #include "common/attention/functor_instances.cuh"
 #include "common/attention/visible_tiles.cuh"
 #include "common/gpu/parts.hpp"

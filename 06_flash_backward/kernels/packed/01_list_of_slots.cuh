@@ -3,8 +3,8 @@
 /// lesson 05's packed/01_list_of_slots.cuh has, and process them as step 06 does.
 #pragma once
 
-#include "06_flash_backward/kernels/06_swizzled_pipeline.cuh"
 #include "06_flash_backward/kernels/packed/sequence_gradient.cuh"
+#include "06_flash_backward/library/mma_block.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -58,7 +58,7 @@ void launch_backward_packed(const AttentionGradient<T>& a,
                             const PackedSequences& sequences,
                             const Stream& stream,
                             const DeviceProperties& device) {
-  const auto launch_tile = [&](auto tile) {
+  with_swizzled_tile<d, T>(device, [&](auto tile) {
     using Tile = decltype(tile);
     const PackedRows &q = sequences.q, &k = sequences.k;
     launch(
@@ -76,16 +76,7 @@ void launch_backward_packed(const AttentionGradient<T>& a,
            {grid_of_slots(q, a.heads, Tile::block_m),
             {Tile::block_m * Tile::d / 16}},
            a, sequences);
-  };
-  using Large = SwizzledBackwardTile<d>;
-  if constexpr (d < 128) {
-    launch_tile(Large{});
-  } else if (can_run(device, kNeedsMma.with_shared(
-                                 swizzled_backward_bytes<Large, T>()))) {
-    launch_tile(Large{});
-  } else {
-    launch_tile(SmallBackwardTile<d>{});
-  }
+  });
 }
 
 }  // namespace fa::FA_TARGET

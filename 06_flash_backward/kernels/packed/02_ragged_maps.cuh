@@ -3,8 +3,8 @@
 /// maps that end where a sequence ends, as lesson 05's packed/02_ragged_maps.cuh.
 #pragma once
 
-#include "06_flash_backward/kernels/12_store_then_reduce.cuh"
 #include "06_flash_backward/kernels/packed/sequence_gradient.cuh"
+#include "06_flash_backward/library/hopper_block.cuh"
 #include "common/attention/packed_maps.cuh"
 
 namespace fa::FA_TARGET {
