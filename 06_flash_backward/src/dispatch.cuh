@@ -8,6 +8,7 @@
 
 #include "05_flash_forward/src/dispatch.cuh"
 #include "06_flash_backward/kernels/04_atomics.cuh"
+#include "06_flash_backward/kernels/06_swizzled_pipeline.cuh"
 #include "06_flash_backward/kernels/07_deterministic.cuh"
 #include "06_flash_backward/kernels/17_split_tf32.cuh"
 #include "06_flash_backward/kernels/19_split_groups.cuh"
