@@ -9,10 +9,10 @@
 #include <cstdlib>
 #include <exception>
 #include <execinfo.h>
+#include <map>
 #include <new>
 #include <ucontext.h>
 #include <unistd.h>
-#include <vector>
 
 #if defined(__linux__)
 extern "C" char __executable_start;
@@ -23,17 +23,10 @@ namespace {
 
 int from_grader = -1, to_grader = -1;
 
-struct Known {
-  std::string name;
-  const void* entry;
-  Called called;
-};
-std::vector<Known>& entries() {
-  static std::vector<Known> all;
+std::map<std::string, std::function<void(Wire&, Wire&)>>& entries() {
+  static std::map<std::string, std::function<void(Wire&, Wire&)>> all;
   return all;
 }
-
-const char* const kMemory = "it requested more memory than a check may use";
 
 struct Failure {
   std::string message;
@@ -110,23 +103,21 @@ void watch_signals() {
 Message answer(const Message& message) {
   const std::size_t split = message.bytes.find('\0');
   const std::string name = message.bytes.substr(0, split);
-  for (const Known& known : entries()) {
-    if (known.name != name) continue;
-    try {
-      Wire arguments(message.bytes.substr(split + 1)), result;
-      known.called(known.entry, arguments, result);
-      return {'r', result.bytes()};
-    } catch (const Failure& failure) {
-      return {'f', failure.message};
-    } catch (const std::bad_alloc&) {
-      return {'f', kMemory};
-    } catch (const std::exception& error) {
-      return {'f', std::string("it threw an error: ") + error.what()};
-    } catch (...) {
-      return {'f', "it threw something that is not an error"};
-    }
+  try {
+    Wire arguments(message.bytes.substr(split + 1)), result;
+    const auto found = entries().find(name);
+    if (found == entries().end()) fail("there is no entry '" + name + "'");
+    found->second(arguments, result);
+    return {'r', result.bytes()};
+  } catch (const Failure& failure) {
+    return {'f', failure.message};
+  } catch (const std::bad_alloc&) {
+    return {'f', "it requested more memory than a check may use"};
+  } catch (const std::exception& error) {
+    return {'f', std::string("it threw an error: ") + error.what()};
+  } catch (...) {
+    return {'f', "it threw something that is not an error"};
   }
-  return {'f', "there is no entry '" + name + "'"};
 }
 
 }  // namespace
@@ -142,8 +133,8 @@ std::string call_back(std::uint32_t function, const std::string& arguments) {
   return message.bytes;
 }
 
-void offer(const char* name, const void* entry, Called called) {
-  entries().push_back({name, entry, called});
+bool offer(const char* name, std::function<void(Wire&, Wire&)> function) {
+  return entries().emplace(name, std::move(function)).second;
 }
 
 }  // namespace fa::classroom

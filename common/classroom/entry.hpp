@@ -40,24 +40,13 @@ class Callback<R(Arguments...)> {
   std::uint32_t function = 0;  ///< its number
 };
 
-/// An entry's function for the grader: reads its arguments and writes its result.
-using Called = void (*)(const void* entry, Wire& arguments, Wire& result);
-/// Offers it by this name. The entry must live as long as the program.
-void offer(const char* name, const void* entry, Called called);
+/// Offers a function that reads its arguments and writes its result to the grader, by this name.
+bool offer(const char* name, std::function<void(Wire& arguments, Wire& result)> function);
 
-/// Offers a function, whose parameters are values. Use FA_ENTRY(). One type for all functions of a
-/// signature: the gate compiles many answers together.
+/// The same for a function whose parameters are values. Use FA_ENTRY().
 template <class R, class... Arguments>
-class Entry {
- public:
-  /// For the grader by this name.
-  Entry(const char* name, R (*function)(Arguments...)) : function_(function) {
-    offer(name, this, call);
-  }
-
- private:
-  static void call(const void* entry, Wire& in, Wire& out) {
-    const auto function = static_cast<const Entry*>(entry)->function_;
+bool offer(const char* name, R (*function)(Arguments...)) {
+  return offer(name, [function](Wire& in, Wire& out) {
     std::tuple<std::decay_t<Arguments>...> arguments;
     in.pass(arguments);
     in.end();
@@ -67,12 +56,11 @@ class Entry {
       std::decay_t<R> result = std::apply(function, arguments);
       out.pass(result);
     }
-  }
-
-  R (*function_)(Arguments...);
-};
+  });
+}
 
 }  // namespace fa::classroom
 
 /// FA_ENTRY(name, [](std::vector<double> x) { return student::f(x); });
-#define FA_ENTRY(name, ...) static const ::fa::classroom::Entry fa_entry_##name(#name, +__VA_ARGS__)
+#define FA_ENTRY(name, ...) \
+  static const bool fa_entry_##name = ::fa::classroom::offer(#name, +__VA_ARGS__)

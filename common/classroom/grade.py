@@ -75,16 +75,15 @@ def read_points(path, exercises):
     for name, stages in points.items():
         if name not in by_id:
             raise Fault(f"{path}: there is no exercise '{name}'; there are {', '.join(by_id)}")
+        allowed = by_id[name].points
         if stages == 0:
             del by_id[name]
             continue
         for stage, number in stages.items():
-            allowed = by_id[name].points
-            if stage not in allowed:
-                raise Fault(f"{path}: {name} has no stage '{stage}'; it has {', '.join(allowed)}")
-            if type(number) not in (int, float) or number < 0:
-                raise Fault(f"{path}: {name}, {stage} has {number!r}; allowed are numbers from 0")
-            allowed[stage] = number
+            if stage not in allowed or type(number) not in (int, float) or number < 0:
+                words = f"has the stages {', '.join(allowed)}, each with a number from 0"
+                raise Fault(f"{path}: {name} {words}, not '{stage}': {number!r}")
+        allowed.update(stages)
     return list(by_id.values())
 
 

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #if defined(__linux__)
 #include <sys/prctl.h>
 #endif
@@ -18,17 +19,13 @@
 namespace fa::classroom {
 namespace {
 
-struct NamedStage {
-  std::string name;
-  void (*run)();
-};
 // Functions, because stages and others register before main().
-std::vector<NamedStage>& stages() {
-  static std::vector<NamedStage> all;
+std::map<std::string, void (*)()>& stages() {
+  static std::map<std::string, void (*)()> all;
   return all;
 }
 std::vector<Question> (*questions)() = nullptr;
-std::vector<std::pair<std::string, std::int64_t>> notes;
+std::vector<std::string> notes;  // as JSON
 std::string shown;
 std::vector<std::function<std::string(const std::string&)>>& functions() {
   static std::vector<std::function<std::string(const std::string&)>> all;
@@ -44,6 +41,21 @@ struct Student {
   int to = -1, from = -1;
 } student;
 
+std::string call_student(const std::string& entry, const std::string& arguments) {
+  if (!send(student.to, {'c', entry + std::string(1, '\0') + arguments})) throw Ended();
+  for (;;) {
+    const Message message = receive(student.from);
+    if (message.kind == 'r') return message.bytes;
+    if (message.kind == 'f') refuse(message.bytes);
+    constexpr std::size_t of_number = sizeof(std::uint32_t);
+    if (message.kind != 'b' || message.bytes.size() < of_number) throw Ended();
+    const auto number = unpacked<std::uint32_t>(message.bytes.substr(0, of_number));
+    if (number >= functions().size()) throw Ended();
+    if (!send(student.to, {'r', functions()[number](message.bytes.substr(of_number))}))
+      throw Ended();
+  }
+}
+
 // What stands behind `answer:`, and then a line for each whole number in it.
 std::string given;
 
@@ -55,29 +67,24 @@ std::string number(double x) {
 }
 
 std::string questions_json() {
-  std::string result;
+  std::vector<std::string> all;
   for (const Question& question : questions()) {
-    std::string mistakes;
+    std::vector<std::string> mistakes;
     for (const auto& [value, says] : question.mistakes) {
-      mistakes +=
-          fmt::format("{}[{}, {}]", mistakes.empty() ? "" : ", ", number(value), json_text(says));
+      mistakes.push_back(fmt::format("[{}, {}]", number(value), json_text(says)));
     }
-    result += fmt::format(R"({}{{"name": {}, "truth": {}, "within": {}, "mistakes": [{}]}})",
-                          result.empty() ? "" : ", ", json_text(question.name),
-                          number(question.truth), number(question.within), mistakes);
+    all.push_back(fmt::format(R"({{"name": {}, "truth": {}, "within": {}, "mistakes": [{}]}})",
+                              json_text(question.name), number(question.truth),
+                              number(question.within), fmt::join(mistakes, ", ")));
   }
-  return fmt::format(R"({{"verdict": "questions", "questions": [{}]}})", result);
+  return fmt::format(R"({{"verdict": "questions", "questions": [{}]}})", fmt::join(all, ", "));
 }
 
 std::string verdict_json(const std::string& verdict, std::string message = {}) {
   constexpr std::size_t longest = 6000;
   if (message.size() > longest) message = message.substr(0, longest) + " ...";
-  std::string counted;
-  for (const auto& [name, value] : notes) {
-    counted += fmt::format("{}[{}, {}]", counted.empty() ? "" : ", ", json_text(name), value);
-  }
   return fmt::format(R"({{"verdict": "{}", "message": {}, "notes": [{}], "drawing": {}}})", verdict,
-                     json_text(message), counted, json_text(shown));
+                     json_text(message), fmt::join(notes, ", "), json_text(shown));
 }
 
 std::string grade(const std::string& wanted) {
@@ -88,15 +95,12 @@ std::string grade(const std::string& wanted) {
       return verdict_json("skipped", skipped.what());
     }
   }
-  const NamedStage* found = nullptr;
-  for (const NamedStage& stage : stages()) {
-    if (stage.name == wanted) found = &stage;
-  }
-  if (found == nullptr) {
+  const auto found = stages().find(wanted);
+  if (found == stages().end()) {
     return verdict_json("broken", "there is no stage '" + wanted + "'");
   }
   try {
-    found->run();
+    found->second();
   } catch (const Skipped& skipped) {
     return verdict_json("skipped", skipped.what());
   } catch (const Refused& refused) {
@@ -121,7 +125,7 @@ void require(bool holds, const std::string& message) {
   if (!holds) refuse(message);
 }
 void note(const std::string& name, std::int64_t value) {
-  const std::pair<std::string, std::int64_t> one(name, value);
+  const std::string one = fmt::format("[{}, {}]", json_text(name), value);
   if (std::find(notes.begin(), notes.end(), one) == notes.end()) notes.push_back(one);
 }
 void budget(const std::string& what, std::int64_t count, std::int64_t most, const std::string& why,
@@ -138,28 +142,16 @@ void budget(const std::string& what, std::int64_t count, std::int64_t most, cons
 void show(const std::string& drawing) {
   shown = drawing;
 }
-std::string call_packed(const std::string& entry, const std::string& arguments) {
-  if (!send(student.to, {'c', entry + std::string(1, '\0') + arguments})) throw Ended();
-  for (;;) {
-    const Message message = receive(student.from);
-    if (message.kind == 'r') return message.bytes;
-    if (message.kind == 'f') refuse(message.bytes);
-    constexpr std::size_t of_number = sizeof(std::uint32_t);
-    if (message.kind != 'b' || message.bytes.size() < of_number) throw Ended();
-    const auto number = unpacked<std::uint32_t>(message.bytes.substr(0, of_number));
-    if (number >= functions().size()) throw Ended();
-    if (!send(student.to, {'r', functions()[number](message.bytes.substr(of_number))}))
-      throw Ended();
-  }
-}
-std::string call_packed_or(const std::string& message, const std::string& entry,
-                           const std::string& arguments) {
+std::string call_packed(const std::string& entry, const std::string& arguments,
+                        const std::string& on_crash) {
   try {
-    return call_packed(entry, arguments);
+    return call_student(entry, arguments);
   } catch (const Ended&) {
+    if (on_crash.empty()) throw;
   } catch (const Refused&) {  // the lab has found that a kernel crashes
+    if (on_crash.empty()) throw;
   }
-  refuse(message);
+  refuse(on_crash);
 }
 const std::string& student_program() {
   return student.program;
@@ -202,11 +194,12 @@ bool names_both(const Evidence& evidence, const std::vector<std::string>& one,
   return evidence.lines.size() == 2 && names(one) && names(other);
 }
 
-Stage::Stage(const char* name, void (*run)()) {
-  stages().push_back({name, run});
+bool add_stage(const char* name, void (*run)()) {
+  return stages().emplace(name, run).second;
 }
-Questions::Questions(std::vector<Question> (*ask)()) {
+bool add_questions(std::vector<Question> (*ask)()) {
   questions = ask;
+  return true;
 }
 
 }  // namespace fa::classroom

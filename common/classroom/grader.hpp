@@ -50,8 +50,9 @@ void budget(const std::string& what, std::int64_t count, std::int64_t most,
 void show(const std::string& drawing);
 
 /// Calls an entry of the student's process with packed arguments; the stage ends when it crashes or
-/// fails. Use call().
-std::string call_packed(const std::string& entry, const std::string& arguments);
+/// fails, with `on_crash` where that is given. Use call() or call_or().
+std::string call_packed(const std::string& entry, const std::string& arguments,
+                        const std::string& on_crash = "");
 
 /// Calls an entry of the student's process.
 /// @tparam R its result, of the same type as there
@@ -61,14 +62,10 @@ R call(const std::string& entry, const Arguments&... arguments) {
   if constexpr (!std::is_void_v<R>) return unpacked<R>(bytes);
 }
 
-/// As call_packed(), but a crash is refused with a message. Use call_or().
-std::string call_packed_or(const std::string& message, const std::string& entry,
-                           const std::string& arguments);
-
 /// As call(), for cases in which one mistake crashes: its message.
 template <class R, class... Arguments>
 R call_or(const std::string& message, const std::string& entry, const Arguments&... arguments) {
-  return unpacked<R>(call_packed_or(message, entry, packed(arguments...)));
+  return unpacked<R>(call_packed(entry, packed(arguments...), message));
 }
 
 /// A function of the grader as an argument of call().
@@ -140,12 +137,8 @@ std::string recognised(const Table& out, const std::vector<double>& reference, d
 void check(const Table& out, const std::vector<double>& reference, double tolerance,
            const std::vector<Mistake>& mistakes, const std::string& where);
 
-/// Names a stage. Use FA_STAGE().
-class Stage {
- public:
-  /// The name is that of lesson.json; run() throws Refused or Skipped.
-  Stage(const char* name, void (*run)());
-};
+/// Names a stage, as in lesson.json; run() throws Refused or Skipped. Use FA_STAGE().
+bool add_stage(const char* name, void (*run)());
 
 /// A question of an exercise whose answer is a number.
 struct Question {
@@ -167,23 +160,19 @@ inline Question nearly(double within, std::string name, double truth,
   return {std::move(name), truth, within, std::move(mistakes)};
 }
 
-/// Names the questions. Use FA_QUESTIONS().
-class Questions {
- public:
-  /// The function computes the truth.
-  explicit Questions(std::vector<Question> (*ask)());
-};
+/// Names the function that computes the answers to the questions. Use FA_QUESTIONS().
+bool add_questions(std::vector<Question> (*ask)());
 
 }  // namespace fa::classroom
 
 /// FA_STAGE(easy) { ... }: what the stage of this name does.
-#define FA_STAGE(name)                                                              \
-  static void stage_##name();                                                       \
-  static const ::fa::classroom::Stage stage_##name##_is_known(#name, stage_##name); \
+#define FA_STAGE(name)                                                                         \
+  static void stage_##name();                                                                  \
+  static const bool stage_##name##_is_known = ::fa::classroom::add_stage(#name, stage_##name); \
   static void stage_##name()
 
 /// FA_QUESTIONS { return {...}; }: the questions, with their answers.
-#define FA_QUESTIONS                                                          \
-  static std::vector<::fa::classroom::Question> all_questions();              \
-  static const ::fa::classroom::Questions questions_are_known(all_questions); \
+#define FA_QUESTIONS                                                                     \
+  static std::vector<::fa::classroom::Question> all_questions();                         \
+  static const bool questions_are_known = ::fa::classroom::add_questions(all_questions); \
   static std::vector<::fa::classroom::Question> all_questions()

@@ -128,24 +128,6 @@ std::string thread_name(const Puzzle& p, int thread) {
   return fmt::format("({},{})", thread % width, thread / width);
 }
 
-// The threads of a block of two dimensions that fill a rectangle, as "(0-7,2)"; else nothing.
-std::string rectangle(const Puzzle& p, const Threads& threads) {
-  const int width = static_cast<int>(p.block[0]);
-  int left = width, right = 0, top = static_cast<int>(p.block[1]), bottom = 0;
-  for (const auto& [block, thread] : threads) {
-    left = std::min(left, thread % width);
-    right = std::max(right, thread % width);
-    top = std::min(top, thread / width);
-    bottom = std::max(bottom, thread / width);
-  }
-  const int filled = (right - left + 1) * (bottom - top + 1);
-  if (filled != static_cast<int>(threads.size())) return "";
-  const auto range = [](int first, int last) {
-    return first == last ? std::to_string(first) : fmt::format("{}-{}", first, last);
-  };
-  return fmt::format("({},{})", range(left, right), range(top, bottom));
-}
-
 // Several threads, short: "3", "0-7", "1:0-3" in block 1, "12 thr." for a mixture.
 std::string threads_name(const Puzzle& p, const Threads& threads) {
   if (threads.empty()) return ".";
@@ -162,35 +144,9 @@ std::string threads_name(const Puzzle& p, const Threads& threads) {
   } else if (count == 2) {
     return fmt::format("{}:{}+{}:{}", block, thread_name(p, first), last_block,
                        thread_name(p, last));
-  } else if (block == last_block && p.block[1] > 1) {
-    name = rectangle(p, threads);
   }
   if (name.empty()) return fmt::format("{} thr.", count);
   return p.grid[0] * p.grid[1] == 1 ? name : fmt::format("{}:{}", block, name);
-}
-
-// A table of cells, each as wide as the widest, in lines of up to 76 columns.
-std::string cells(const std::string& title, const std::vector<std::string>& head,
-                  const std::vector<std::string>& body) {
-  std::size_t width = 1, begin = 0;
-  for (const std::string& cell : head) width = std::max(width, cell.size());
-  for (const std::string& cell : body) width = std::max(width, cell.size());
-  const std::size_t in_line = (76 - 12) / (width + 2);
-  std::string text;
-  do {
-    const std::size_t end = std::min(body.size(), begin + in_line);
-    text += fmt::format("{:<12}", begin == 0 ? title : "");
-    for (std::size_t i = begin; i < end; ++i) {
-      text += fmt::format("  {:>{}}", head[i], width);
-    }
-    text += fmt::format("\n{:<12}", "  thread");
-    for (std::size_t i = begin; i < end; ++i) {
-      text += fmt::format("  {:>{}}", body[i], width);
-    }
-    text += "\n";
-    begin = end;
-  } while (begin < body.size());
-  return text;
 }
 
 // One array and one direction: which thread touches which element.
@@ -202,36 +158,24 @@ std::string draw_array(const Puzzle& p, const Drawn& array,
     const auto found = touched.find(element);
     return threads_name(p, found == touched.end() ? Threads{} : found->second);
   };
-  const std::int64_t size = std::min(array.size, most);
-  std::string text;
-  // A long array that each thread of one block uses at its own number needs one line.
-  const auto own = [&](const auto& element) {
-    return element.second == Threads{{0, static_cast<int>(element.first)}};
-  };
-  if (array.cols == 0 && array.size > 16 &&
-      static_cast<std::int64_t>(touched.size()) == array.size &&
-      std::all_of(touched.begin(), touched.end(), own)) {
-    return fmt::format("{}, {}: element i by thread i, all {}\n", array.name, how, array.size);
+  std::vector<std::string> names;
+  std::size_t width = 1;
+  for (std::int64_t i = 0; i < std::min(array.size, most); ++i) {
+    names.push_back(of(i));
+    width = std::max(width, names.back().size());
   }
-  if (array.cols == 0) {
-    std::vector<std::string> head, body;
-    for (std::int64_t i = 0; i < size; ++i) {
-      head.push_back(fmt::format("[{}]", i));
-      body.push_back(of(i));
+  // Lines of up to 76 columns, or the rows of a matrix.
+  const std::size_t in_line =
+      array.cols > 0 ? static_cast<std::size_t>(array.cols) : (76 - 12) / (width + 2);
+  std::string text = fmt::format("{}, {} by thread", array.name, how);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i % in_line == 0) {
+      text += array.cols > 0 ? fmt::format("\n  row {:<6}", i / in_line)
+                             : fmt::format("\n  {:<10}", fmt::format("[{}]", i));
     }
-    text = cells(array.name + ", " + how, head, body);
-  } else {
-    text = fmt::format("{}, {}\n", array.name, how);
-    std::size_t width = 1;
-    for (std::int64_t i = 0; i < size; ++i) {
-      width = std::max(width, of(i).size());
-    }
-    for (std::int64_t i = 0; i < size; ++i) {
-      if (i % array.cols == 0) text += fmt::format("  row {:<2}    ", i / array.cols);
-      text += fmt::format("  {:>{}}", of(i), width);
-      if ((i + 1) % array.cols == 0 || i + 1 == size) text += "\n";
-    }
+    text += fmt::format("  {:>{}}", names[i], width);
   }
+  text += "\n";
   if (array.size > most) {
     text += fmt::format("  ... {} elements more\n", array.size - most);
   }

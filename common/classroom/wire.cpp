@@ -22,24 +22,15 @@ namespace {
 
 constexpr std::uint64_t kLargest = std::uint64_t{1} << 28;
 
-bool write_all(int fd, const char* data, std::size_t count) {
+// Calls write() or read() until all bytes have passed; false when the other process has ended.
+template <class Call, class Byte>
+bool transfer(Call call, int fd, Byte* data, std::size_t count) {
   while (count > 0) {
-    const ssize_t put = write(fd, data, count);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return false;
-    data += put;
-    count -= static_cast<std::size_t>(put);
-  }
-  return true;
-}
-
-bool read_all(int fd, char* data, std::size_t count) {
-  while (count > 0) {
-    const ssize_t got = read(fd, data, count);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    data += got;
-    count -= static_cast<std::size_t>(got);
+    const ssize_t done = call(fd, data, count);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return false;
+    data += done;
+    count -= static_cast<std::size_t>(done);
   }
   return true;
 }
@@ -89,18 +80,18 @@ bool send(int fd, const Message& message) {
   std::string all(1, message.kind);
   all.append(reinterpret_cast<const char*>(&size), sizeof size);
   all += message.bytes;
-  return write_all(fd, all.data(), all.size());
+  return transfer(write, fd, all.data(), all.size());
 }
 
 Message receive(int fd) {
   Message message;
   std::uint64_t size = 0;
   char kind = 0;
-  if (!read_all(fd, &kind, 1)) return {};
-  if (!read_all(fd, reinterpret_cast<char*>(&size), sizeof size)) return {};
+  if (!transfer(read, fd, &kind, 1)) return {};
+  if (!transfer(read, fd, reinterpret_cast<char*>(&size), sizeof size)) return {};
   if (size > kLargest) return {};
   message.bytes.resize(static_cast<std::size_t>(size));
-  if (!read_all(fd, message.bytes.data(), message.bytes.size())) return {};
+  if (!transfer(read, fd, message.bytes.data(), message.bytes.size())) return {};
   message.kind = kind;
   return message;
 }

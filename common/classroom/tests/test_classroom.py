@@ -89,7 +89,7 @@ class Student(Folder):
         self.file(one).write_text(one.solution().replace("if (i < n)", "if (i <= n)"))
         self.assertIn("outside: y[5]", self.learn("check", one.id)[1])
         self.file(one).write_text(one.solution().replace("= threadIdx.x", "= n - 1 - threadIdx.x"))
-        self.assertRegex(self.learn("check", one.id)[1], r"\n +thread +4 +3 +2 +1 +0\n")
+        self.assertRegex(self.learn("check", one.id)[1], r"\n +\[0\] +4 +3 +2 +1 +0\n")
 
     def test_damaged_progress_is_kept_aside(self):
         self.learn("start", "03_one_step")
