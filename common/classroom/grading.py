@@ -269,8 +269,8 @@ def questions(toolchain, exercise):
 
 def solution(toolchain, exercise):
     """The solution of any exercise."""
-    if exercise.predicts:
-        return numbers.solution(questions(toolchain, exercise), exercise)
+    if exercise.predicts and exercise.has_solution:
+        return numbers.filled(exercise, numbers.truths(questions(toolchain, exercise)))
     return exercise.solution()
 
 

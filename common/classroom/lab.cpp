@@ -52,12 +52,6 @@ Reason own_elements() {
           "its own. Does an index lack what tells the blocks apart?"};
 }
 
-Reason expected_bytes() {
-  return {"bytes",
-          "an mbarrier expects another number of bytes than the copies bring: arrive_and_expect() "
-          "announces those of all copies of its phase"};
-}
-
 void require_no_findings(const Seen& seen, const std::vector<Reason>& reasons) {
   if (seen.report.findings.empty()) return;
   const lab::Finding& first = seen.report.findings.front();

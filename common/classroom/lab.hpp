@@ -33,9 +33,6 @@ using Reason = std::pair<std::string, std::string>;
 /// The reason for "blocks", where no two blocks share an element; it stands before that for "race".
 Reason own_elements();
 
-/// The reason for "bytes"; it stands before those for what follows from it.
-Reason expected_bytes();
-
 /// Refuses when the lab found something: the reason of the first kind that was found, and then the
 /// lab's own words. Reasons are tried in their order.
 void require_no_findings(const Seen& seen, const std::vector<Reason>& reasons = {});

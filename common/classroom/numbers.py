@@ -6,8 +6,6 @@ import math
 import operator
 import re
 
-from common.classroom.catalogue import Fault
-
 FUNCTIONS = {"sqrt": math.sqrt, "exp": math.exp, "ln": math.log, "log": math.log}
 FUNCTIONS.update({"log2": math.log2, "log10": math.log10})
 OPERATORS = {
@@ -106,21 +104,19 @@ def filled(exercise, numbers):
     return "\n".join(lines)
 
 
-def solution(questions, exercise):
-    """The file of answers with the right ones."""
-    if not exercise.has_solution:
-        raise Fault("this copy of the course was made without solutions; ask your teacher")
-    return filled(exercise, {q["name"]: digits(q["truth"]) for q in questions})
-
-
 def digits(number):
     """A number as one would type it."""
     return int(number) if number == int(number) else number
 
 
+def truths(questions):
+    """name -> the right number."""
+    return {question["name"]: digits(question["truth"]) for question in questions}
+
+
 def wrong_answers(questions, exercise):
     """As grading.wrong_answers(): one number of each is a typical wrong one."""
-    truth = {q["name"]: digits(q["truth"]) for q in questions}
+    truth = truths(questions)
     return [
         (f"{q['name']} = {x}", says, q["name"], says, filled(exercise, {**truth, q["name"]: x}))
         for q in questions

@@ -107,7 +107,9 @@ namespace {
 constexpr int kStages = 4, kTileSize = 128;
 
 const std::vector<Reason> kReasons = {
-    expected_bytes(),
+    {"bytes",  // before those for what follows from it
+     "an mbarrier expects another number of bytes than the copies bring: arrive_and_expect() "
+     "announces those of all copies of its phase"},
     {"copy",
      "a stage is read or overwritten while a copy is in flight: consumers wait at full for the "
      "parity of their round"},
