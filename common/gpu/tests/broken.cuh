@@ -374,6 +374,9 @@ __global__ void copy_over_a_tile_in_use(const float* in, float* out, int tiles) 
 
 // ---------------------------------------------------------------- the table
 
+/// A broken kernel and its right twin.
+#define FA_TWINS(kernel) kernel<true>, kernel<false>
+
 /// A buffer of ones.
 inline DeviceBuffer<float> ones(std::int64_t count) {
   const std::vector<float> values(static_cast<std::size_t>(count), 1.0f);
@@ -423,29 +426,27 @@ inline std::vector<BrokenKernel> broken_kernels() {
   constexpr std::size_t tile_bytes = 32 * 33 * sizeof(float);
   return {
       {"reverse", "No barrier between filling a tile and reading it.", "race", "reverse reads",
-       "reverse writes", launches(reverse<true>, reverse<false>, {{1}, {64}}, 64, 64)},
+       "reverse writes", launches(FA_TWINS(reverse), {{1}, {64}}, 64, 64)},
       {"sum_of_tiles_too_early", "The first barrier of a loop over tiles is missing.", "race",
        "early tile is read", "early tile is filled",
-       launches(sum_of_tiles_too_early<true>, sum_of_tiles_too_early<false>, {{1}, {64}}, 192, 64)},
+       launches(FA_TWINS(sum_of_tiles_too_early), {{1}, {64}}, 192, 64)},
       {"sum_of_tiles_too_late", "The second barrier of a loop over tiles is missing.", "race",
        "late tile is filled", "late tile is read",
-       launches(sum_of_tiles_too_late<true>, sum_of_tiles_too_late<false>, {{1}, {64}}, 192, 64)},
+       launches(FA_TWINS(sum_of_tiles_too_late), {{1}, {64}}, 192, 64)},
       {"tree_sum", "No barrier between the levels of a tree of sums.", "race", "tree adds",
-       "tree adds", launches(tree_sum<true>, tree_sum<false>, {{1}, {128}}, 128, 1)},
+       "tree adds", launches(FA_TWINS(tree_sum), {{1}, {128}}, 128, 1)},
       {"transpose_tile", "No barrier between rows in and columns out.", "race",
        "a column of the tile", "a row of the tile",
-       launches(transpose_tile<true>, transpose_tile<false>, {{1}, {32, 32}}, 1024, 1024)},
+       launches(FA_TWINS(transpose_tile), {{1}, {32, 32}}, 1024, 1024)},
       {"barrier_in_two_branches", "Two warps meet at two different barriers.", "barrier",
        "barrier of the first branch", "barrier of the second branch",
-       launches(barrier_in_two_branches<true>, barrier_in_two_branches<false>, {{1}, {64}}, 32,
-                32)},
+       launches(FA_TWINS(barrier_in_two_branches), {{1}, {64}}, 32, 32)},
       {"barrier_in_half_a_warp", "Lanes of one warp meet at two different barriers.", "barrier",
        "barrier of even lanes", "barrier of odd lanes",
-       launches(barrier_in_half_a_warp<true>, barrier_in_half_a_warp<false>, {{1}, {64}}, 32, 32)},
+       launches(FA_TWINS(barrier_in_half_a_warp), {{1}, {64}}, 32, 32)},
       {"returns_before_the_barrier", "Threads without work end before a barrier.", "barrier",
        "barrier not for all", "",
-       launches(returns_before_the_barrier<true>, returns_before_the_barrier<false>, {{1}, {64}},
-                50, 50, 50u)},
+       launches(FA_TWINS(returns_before_the_barrier), {{1}, {64}}, 50, 50, 50u)},
       {"histogram", "No barrier between emptying bins and counting.", "race", "bins are counted in",
        "bins are emptied",
        [](bool broken) {
@@ -460,7 +461,7 @@ inline std::vector<BrokenKernel> broken_kernels() {
        }},
       {"merge_of_warps", "No barrier before the maxima and sums of warps are merged.", "race",
        "maxima are merged", "maximum of a warp",
-       launches(merge_of_warps<true>, merge_of_warps<false>, {{1}, {128}}, 128, 128)},
+       launches(FA_TWINS(merge_of_warps), {{1}, {128}}, 128, 128)},
       {"fragment", "No barrier between filling a tile and ldmatrix.", "race", "fragment is loaded",
        "rows of the fragment",
        [](bool broken) {
@@ -472,21 +473,18 @@ inline std::vector<BrokenKernel> broken_kernels() {
        }},
       {"shuffle_for_a_barrier", "A shuffle where __syncwarp() is needed: it orders no memory.",
        "race", "box is emptied", "box is filled",
-       launches(shuffle_for_a_barrier<true>, shuffle_for_a_barrier<false>, {{1}, {32}}, 32, 32)},
+       launches(FA_TWINS(shuffle_for_a_barrier), {{1}, {32}}, 32, 32)},
       {"tree_sum_in_a_warp", "No __syncwarp() between the levels of a warp's tree of sums.", "race",
        "warp's tree adds", "warp's tree adds",
-       launches(tree_sum_in_a_warp<true>, tree_sum_in_a_warp<false>, {{1}, {32}}, 64, 1)},
+       launches(FA_TWINS(tree_sum_in_a_warp), {{1}, {32}}, 64, 1)},
       {"guard_off_by_one", "The guard of a copy lets one thread too many in.", "out of bounds",
-       "at the edge", "",
-       launches(guard_off_by_one<true>, guard_off_by_one<false>, {{4}, {32}}, 100, 100, 100u)},
+       "at the edge", "", launches(FA_TWINS(guard_off_by_one), {{4}, {32}}, 100, 100, 100u)},
       {"no_guard_in_y", "A grid of two dimensions, guarded in x only.", "out of bounds",
        "below the last row", "",
-       launches(no_guard_in_y<true>, no_guard_in_y<false>, {{2, 3}, {8, 4}}, 10 * 13, 10 * 13, 10u,
-                13u)},
+       launches(FA_TWINS(no_guard_in_y), {{2, 3}, {8, 4}}, 10 * 13, 10 * 13, 10u, 13u)},
       {"pad_leaves_memory", "Rows 34 apart in dynamic shared memory for rows of 33.",
        "out of bounds", "wide rows leave", "",
-       launches(pad_leaves_memory<true>, pad_leaves_memory<false>, {{1}, {32, 32}, tile_bytes},
-                1024, 1024)},
+       launches(FA_TWINS(pad_leaves_memory), {{1}, {32, 32}, tile_bytes}, 1024, 1024)},
       {"pad_overlaps", "Rows 34 apart reach into the next tile.", "race", "tile that is too wide",
        "tile that is reached into",
        [](bool broken) {
@@ -508,11 +506,11 @@ inline std::vector<BrokenKernel> broken_kernels() {
       {"tail_of_a_tile", "The tail of a tile is summed, but never written.", "unwritten",
        "tail is read", "",
        // The second block must not see what the first one wrote.
-       launches(tail_of_a_tile<true>, tail_of_a_tile<false>, {{2}, {64}}, 50, 128, 50u)},
+       launches(FA_TWINS(tail_of_a_tile), {{2}, {64}}, 50, 128, 50u)},
       {"blocks_add", "Blocks add to one number without atomicAdd.", "race", "plain sum",
-       "plain sum", launches_sum(blocks_add<true>, blocks_add<false>)},
+       "plain sum", launches_sum(FA_TWINS(blocks_add))},
       {"store_beside_atomics", "A plain store beside others' atomicAdd.", "race", "atomic sum",
-       "plain store", launches_sum(store_beside_atomics<true>, store_beside_atomics<false>)},
+       "plain store", launches_sum(FA_TWINS(store_beside_atomics))},
       {"copy_without_wait", "An asynchronous copy is not waited for.", "copy",
        "second copy is used", "second copy",
        launches(waits_for<2>, waits_for<0>, {{1}, {32}}, 256, 128)},
@@ -521,11 +519,10 @@ inline std::vector<BrokenKernel> broken_kernels() {
        launches(waits_for<1>, waits_for<0>, {{1}, {32}}, 256, 128)},
       {"wait_without_barrier", "A wait without a barrier, and then another thread's copy is read.",
        "race", "copy of another thread", "copy without a barrier",
-       launches(wait_without_barrier<true>, wait_without_barrier<false>, {{1}, {64}}, 256, 256)},
+       launches(FA_TWINS(wait_without_barrier), {{1}, {64}}, 256, 256)},
       {"copy_over_a_tile_in_use", "A copy begins while others still read what it overwrites.",
        "race", "next tile", "this tile",
-       launches(copy_over_a_tile_in_use<true>, copy_over_a_tile_in_use<false>, {{1}, {64}}, 1024,
-                64, 4)},
+       launches(FA_TWINS(copy_over_a_tile_in_use), {{1}, {64}}, 1024, 64, 4)},
   };
 }
 

@@ -14,37 +14,29 @@ __device__ inline void cluster_meet() {
   cluster_wait();
 }
 
-/// Each thread of a cluster of two reads what its twin in the other block has written.
-template <bool broken>
-__global__ void no_cluster_wait(float* out) {
+/// What is wrong with threads that use another block's memory.
+enum class Peers { kRight, kNoWait, kEnds };
+
+/// Each thread of a cluster of two reads what its twin in the other block has written, and no block
+/// ends while the other one may still read.
+template <Peers how>
+__global__ void reads_peer(float* out) {
   float* const row = dynamic_shared<float>();
   const unsigned i = threadIdx.x;
   row[i] = 1;  // peers: written
-  if (broken) {
+  if (how == Peers::kNoWait) {
     __syncthreads();
   } else {
     cluster_meet();
   }
   const float* const from = peer_shared(row + i, 1 - cluster_rank());
   out[64 * blockIdx.x + i] = *from;  // peers: read
-  cluster_meet();
+  if (how != Peers::kEnds) cluster_meet();
 }
 
-/// The same, and a block ends while the other one may still read.
-template <bool broken>
-__global__ void peer_has_ended(float* out) {
-  float* const row = dynamic_shared<float>();
-  const unsigned i = threadIdx.x;
-  row[i] = 1;
-  cluster_meet();
-  const float* const from = peer_shared(row + i, 1 - cluster_rank());
-  out[64 * blockIdx.x + i] = *from;  // ended: read
-  if (!broken) cluster_meet();
-}
-
-/// Block 1 arrives at a barrier of block 0.
-template <bool broken>
-__global__ void peer_barrier_not_made(float* out) {
+/// Block 1 arrives at a barrier of block 0; which may not be made yet, or may be over.
+template <Peers how>
+__global__ void arrives_at_peer(float* out) {
   auto& shared = *dynamic_shared<HopperShared>();
   const unsigned i = threadIdx.x;
   const int rank = cluster_rank();
@@ -52,7 +44,7 @@ __global__ void peer_barrier_not_made(float* out) {
     shared.empty.init(1);  // peer: the barrier
     fence_barrier_init();
   }
-  if (broken) {
+  if (how == Peers::kNoWait) {
     __syncthreads();
   } else {
     cluster_meet();
@@ -60,27 +52,9 @@ __global__ void peer_barrier_not_made(float* out) {
   if (rank == 1 && i == 0) {
     shared.empty.arrive_at_peer(0);  // peer: arrives
   }
-  if (rank == 0) shared.empty.wait(0);
+  if (rank == 0 && how != Peers::kEnds) shared.empty.wait(0);
   out[64 * rank + i] = 1;
-  cluster_meet();
-}
-
-/// Block 1 arrives at a barrier of block 0, which does not wait for it.
-template <bool broken>
-__global__ void arrives_at_the_end(float* out) {
-  auto& shared = *dynamic_shared<HopperShared>();
-  const unsigned i = threadIdx.x;
-  const int rank = cluster_rank();
-  if (i == 0) {
-    shared.empty.init(1);
-    fence_barrier_init();
-  }
-  cluster_meet();
-  out[64 * rank + i] = 1;
-  if (rank == 1 && i == 0) {
-    shared.empty.arrive_at_peer(0);  // end: arrives
-  }
-  if (!broken) cluster_meet();
+  if (how != Peers::kEnds) cluster_meet();
 }
 
 /// Block 0 loads two tiles, one after the other, to both blocks. Both have released the first one
@@ -147,21 +121,19 @@ inline std::vector<BrokenHopperKernel> broken_clusters() {
       "broken_clusters.cuh",
       {
           {{"no_cluster_wait", "Blocks of a cluster race.", "race", "peers: written", "peers: read",
-            hopper(no_cluster_wait<true>, no_cluster_wait<false>, 64, 2)}},
+            hopper(reads_peer<Peers::kNoWait>, reads_peer<Peers::kRight>, 64, 2)}},
           {{"peer_has_ended", "A block ends while another reads its memory.", "cluster",
-            "ended: read", "", hopper(peer_has_ended<true>, peer_has_ended<false>, 64, 2)}},
+            "peers: read", "", hopper(reads_peer<Peers::kEnds>, reads_peer<Peers::kRight>, 64, 2)}},
           {{"peer_barrier_not_made", "A block may not have made its barrier yet.", "barrier",
             "peer: arrives", "peer: the barrier",
-            hopper(peer_barrier_not_made<true>, peer_barrier_not_made<false>, 64, 2)}},
+            hopper(arrives_at_peer<Peers::kNoWait>, arrives_at_peer<Peers::kRight>, 64, 2)}},
           {{"arrives_at_the_end", "A block ends before others arrive there.", "cluster",
-            "end: arrives", "",
-            hopper(arrives_at_the_end<true>, arrives_at_the_end<false>, 64, 2)}},
+            "peer: arrives", "",
+            hopper(arrives_at_peer<Peers::kEnds>, arrives_at_peer<Peers::kRight>, 64, 2)}},
           {{"multicast_too_early", "A copy comes before a peer is ready.", "race",
-            "multicast: begun", "multicast: begun",
-            hopper(multicast_too_early<true>, multicast_too_early<false>, 64, 2)}},
+            "multicast: begun", "multicast: begun", hopper(FA_TWINS(multicast_too_early), 64, 2)}},
           {{"overwritten_copy_to_peer", "A row is written while it is sent.", "race",
-            "sent: overwritten", "sent: begun",
-            hopper(overwritten_copy_to_peer<true>, overwritten_copy_to_peer<false>, 64, 2)}},
+            "sent: overwritten", "sent: begun", hopper(FA_TWINS(overwritten_copy_to_peer), 64, 2)}},
       });
 }
 

@@ -8,20 +8,26 @@
 
 namespace fa::FA_TARGET {
 
-/// A tile is loaded and copied to the output.
-template <bool broken>
-__global__ void no_wait(const __grid_constant__ TensorMap map, half* out) {
+/// What is wrong with a copy of one tile.
+enum class OneTile { kRight, kNoWait, kTooMany, kTooFew, kNoBarrierFence };
+
+/// A tile is loaded and copied to the output. Its barrier expects as many bytes as arrive, and
+/// copies see it.
+template <OneTile how>
+__global__ void one_tile(const __grid_constant__ TensorMap map, half* out) {
   const auto [tile, full] = first_stage();
   const unsigned i = threadIdx.x;
   if (i == 0) {
-    full.init(1);
-    fence_barrier_init();
-    full.arrive_and_expect(HopperTile::bytes);
-    load_tile(tile, map, full, 0, 0);  // no wait: begun
+    full.init(1);  // one tile: the barrier
+    if (how != OneTile::kNoBarrierFence) fence_barrier_init();
+    full.arrive_and_expect(how == OneTile::kTooMany  ? 2 * HopperTile::bytes
+                           : how == OneTile::kTooFew ? HopperTile::bytes / 2
+                                                     : HopperTile::bytes);
+    load_tile(tile, map, full, 0, 0);  // one tile: begun
   }
   __syncthreads();
-  if (!broken) full.wait(0);
-  out[i] = tile.data[i];  // no wait: used
+  if (how != OneTile::kNoWait) full.wait(0);  // one tile: waits
+  out[i] = tile.data[i];                      // one tile: used
 }
 
 /// One thread loads tiles through one buffer, a warp sums them.
@@ -133,56 +139,6 @@ __global__ void parity_below_zero(float* out) {
   out[threadIdx.x] = 1;
 }
 
-/// The barrier expects twice as many bytes as arrive.
-template <bool broken>
-__global__ void too_many_bytes(const __grid_constant__ TensorMap map, half* out) {
-  const auto [tile, full] = first_stage();
-  const unsigned i = threadIdx.x;
-  if (i == 0) {
-    full.init(1);
-    fence_barrier_init();
-    full.arrive_and_expect(broken ? 2 * HopperTile::bytes : HopperTile::bytes);
-    load_tile(tile, map, full, 0, 0);
-  }
-  __syncthreads();
-  full.wait(0);  // too many bytes: waits
-  out[i] = tile.data[i];
-}
-
-/// The barrier expects half of the bytes that arrive.
-template <bool broken>
-__global__ void too_few_bytes(const __grid_constant__ TensorMap map, half* out) {
-  const auto [tile, full] = first_stage();
-  const unsigned i = threadIdx.x;
-  if (i == 0) {
-    full.init(1);  // too few bytes: the barrier
-    fence_barrier_init();
-    full.arrive_and_expect(HopperTile::bytes / (broken ? 2 : 1));
-    load_tile(tile, map, full, 0, 0);  // too few bytes: begun
-  }
-  __syncthreads();
-  full.wait(0);
-  out[i] = tile.data[i];
-}
-
-/// Copies report to a barrier that they may not see.
-template <bool broken>
-__global__ void no_barrier_fence(const __grid_constant__ TensorMap map, half* out) {
-  const auto [tile, full] = first_stage();
-  const unsigned i = threadIdx.x;
-  if (i == 0) {
-    full.init(1);  // no barrier fence: the barrier
-    if (!broken) fence_barrier_init();
-  }
-  __syncthreads();
-  if (i == 0) {
-    full.arrive_and_expect(HopperTile::bytes);
-    load_tile(tile, map, full, 0, 0);  // no barrier fence: begun
-  }
-  full.wait(0);
-  out[i] = tile.data[i];
-}
-
 /// A warp waits at a barrier that another warp may not have initialised yet.
 template <bool broken>
 __global__ void no_sync_after_init(float* out) {
@@ -216,36 +172,24 @@ __global__ void copy_at_the_end(const __grid_constant__ TensorMap map, half* out
   if (!broken) full[1].wait(0);
   out[i] = tiles[0].data[i];
 }
-/// A tile is written and then stored, by one thread.
-template <bool broken>
-__global__ void no_fence_before_store(const __grid_constant__ TensorMap map) {
-  HopperTile& tile = *dynamic_shared<HopperTile>();
-  for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarp) {
-    tile.data[i] = from_float<half>(1);  // store: written
-  }
-  if (!broken) fence_async_proxy();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    store_tile(map, tile, 0, 0);  // store: stored
-    bulk_commit();
-    bulk_wait_read<0>();
-  }
-}
 
-/// The same for two tiles through one buffer.
-template <bool broken>
-__global__ void overwritten_store(const __grid_constant__ TensorMap map) {
+/// What is wrong with a store of tiles.
+enum class StoreTiles { kRight, kNoFence, kOverwritten };
+
+/// Two tiles are written and then stored by one thread, through one buffer.
+template <StoreTiles how>
+__global__ void store_tiles(const __grid_constant__ TensorMap map) {
   HopperTile& tile = *dynamic_shared<HopperTile>();
   for (int t = 0; t < 2; ++t) {
     for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarp) {
-      tile.data[i] = from_float<half>(1);  // overwritten: written
+      tile.data[i] = from_float<half>(1);  // stored tile: written
     }
-    fence_async_proxy();
+    if (how != StoreTiles::kNoFence) fence_async_proxy();
     __syncthreads();
     if (threadIdx.x == 0) {
-      store_tile(map, tile, 64 * t, 0);  // overwritten: stored
+      store_tile(map, tile, 64 * t, 0);  // stored tile: stored
       bulk_commit();
-      if (!broken) bulk_wait_read<0>();
+      if (how != StoreTiles::kOverwritten) bulk_wait_read<0>();
     }
     __syncthreads();
   }
@@ -315,10 +259,10 @@ inline std::vector<BrokenHopperKernel> broken_copies() {
   return in_file(
       "broken_copies.cuh",
       {
-          {{"no_wait", "A tile is used before it has arrived.", "copy", "no wait: used",
-            "no wait: begun", hopper(no_wait<true>, no_wait<false>, 128)}},
+          {{"no_wait", "A tile is used before it has arrived.", "copy", "one tile: used",
+            "one tile: begun", hopper(one_tile<OneTile::kNoWait>, one_tile<OneTile::kRight>, 128)}},
           {{"wrong_parity", "A wait has the parity of an old phase.", "barrier", "parity: released",
-            "parity: the barriers", hopper(wrong_parity<true>, wrong_parity<false>, 64)}},
+            "parity: the barriers", hopper(FA_TWINS(wrong_parity), 64)}},
           {{"skipped_at_once", "A lane releases what others still wait for.", "barrier",
             "skipped: waits", "skipped: begun",
             hopper(skipped_tiles<Skip::kAllWait>, skipped_tiles<Skip::kOneWaits>, 64)}},
@@ -326,33 +270,33 @@ inline std::vector<BrokenHopperKernel> broken_copies() {
             "skipped: begun",
             hopper(skipped_tiles<Skip::kAllWait>, skipped_tiles<Skip::kWarpBarrier>, 64)}},
           {{"surplus_arrivals", "More threads arrive than a phase needs.", "barrier",
-            "surplus: arrives", "surplus: the barrier",
-            hopper(surplus_arrivals<true>, surplus_arrivals<false>, 64)}},
+            "surplus: arrives", "surplus: the barrier", hopper(FA_TWINS(surplus_arrivals), 64)}},
           {{"parity_below_zero", "A wait has a parity other than 0 and 1.", "barrier",
             "below zero: waits", "below zero: the barrier",
-            hopper(parity_below_zero<true>, parity_below_zero<false>, 32)},
+            hopper(FA_TWINS(parity_below_zero), 32)},
            "for the parity -1"},
           {{"too_many_bytes", "A barrier expects more bytes than arrive.", "deadlock",
-            "too many bytes: waits", "", hopper(too_many_bytes<true>, too_many_bytes<false>, 128)},
+            "one tile: waits", "",
+            hopper(one_tile<OneTile::kTooMany>, one_tile<OneTile::kRight>, 128)},
            "waits for 8192 bytes more than copies bring"},
-          {{"too_few_bytes", "A barrier expects too few bytes.", "copy", "too few bytes: begun",
-            "too few bytes: the barrier", hopper(too_few_bytes<true>, too_few_bytes<false>, 128)}},
-          {{"no_barrier_fence", "Copies do not see the barrier yet.", "barrier",
-            "no barrier fence: begun", "no barrier fence: the barrier",
-            hopper(no_barrier_fence<true>, no_barrier_fence<false>, 128)}},
+          {{"too_few_bytes", "A barrier expects too few bytes.", "copy", "one tile: begun",
+            "one tile: the barrier",
+            hopper(one_tile<OneTile::kTooFew>, one_tile<OneTile::kRight>, 128)}},
+          {{"no_barrier_fence", "Copies do not see the barrier yet.", "barrier", "one tile: begun",
+            "one tile: the barrier",
+            hopper(one_tile<OneTile::kNoBarrierFence>, one_tile<OneTile::kRight>, 128)}},
           {{"no_sync_after_init", "Other threads do not see the barrier yet.", "barrier",
-            "no sync: waits", "no sync: the barrier",
-            hopper(no_sync_after_init<true>, no_sync_after_init<false>, 64)}},
+            "no sync: waits", "no sync: the barrier", hopper(FA_TWINS(no_sync_after_init), 64)}},
           {{"copy_at_the_end", "A block ends before a copy to it.", "copy", "at the end", "",
-            hopper(copy_at_the_end<true>, copy_at_the_end<false>, 128)}},
+            hopper(FA_TWINS(copy_at_the_end), 128)}},
           {{"no_fence_before_store", "A store does not see what was written.", "proxy",
-            "store: stored", "store: written",
-            hopper(no_fence_before_store<true>, no_fence_before_store<false>, 32)}},
+            "stored tile: stored", "stored tile: written",
+            hopper(store_tiles<StoreTiles::kNoFence>, store_tiles<StoreTiles::kRight>, 32)}},
           {{"overwritten_store", "A tile is written while it is stored.", "race",
-            "overwritten: written", "overwritten: stored",
-            hopper(overwritten_store<true>, overwritten_store<false>, 32)}},
+            "stored tile: written", "stored tile: stored",
+            hopper(store_tiles<StoreTiles::kOverwritten>, store_tiles<StoreTiles::kRight>, 32)}},
           {{"store_at_the_end", "A block ends before a copy from it.", "copy", "store at the end",
-            "", launches(store_at_the_end<true>, store_at_the_end<false>, {{1}, {32}}, 32, 32)},
+            "", launches(FA_TWINS(store_at_the_end), {{1}, {32}}, 32, 32)},
            "a bulk_wait_read<0>() is missing"},
           {{"counts_too_early", "The store was read, but is not in memory.", "race",
             "ordered: added", "ordered: stored", ordered(store_then_add<Forgets::kArrival>)},

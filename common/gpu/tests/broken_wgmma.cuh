@@ -8,62 +8,30 @@
 
 namespace fa::FA_TARGET {
 
-/// A matmul of two tiles. What threads write with ordinary stores must be made visible to wgmma.
-template <bool broken>
-__global__ void __launch_bounds__(kWarpgroup) no_fence_before_wgmma(float* out) {
-  HopperTile& tile = *dynamic_shared<HopperTile>();
-  for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarpgroup) {
-    tile.data[i] = from_float<half>(1);  // wgmma: written
-  }
-  if (!broken) fence_async_proxy();
-  __syncthreads();
-  float sum[32];
-  wgmma_fence(sum);
-  const auto rows = tile.by_rows(0, 0);
-  wgmma<half>(sum, rows, rows, false);  // wgmma: begins
-  wgmma_commit(sum);
-  wgmma_wait<0>(sum);
-  out[threadIdx.x] = sum[0];
-}
+/// Where the fence is.
+enum class Fence { kRight, kNone, kBehindTheBarrier, kBeforeTheWrites };
 
-/// The same with a warpgroup that writes and another one that multiplies. The fence orders the
-/// writes of the thread that calls it, before it arrives at the barrier.
-template <bool broken>
-__global__ void __launch_bounds__(2 * kWarpgroup) fence_behind_the_barrier(float* out) {
+/// A warpgroup writes a tile and another one multiplies it. What threads write with ordinary stores
+/// must be made visible to wgmma: the fence orders the writes of the thread that calls it, before it
+/// arrives at the barrier.
+template <Fence how>
+__global__ void __launch_bounds__(2 * kWarpgroup) fenced_wgmma(float* out) {
   HopperTile& tile = *dynamic_shared<HopperTile>();
   if (threadIdx.x >= kWarpgroup) {
+    if (how == Fence::kBeforeTheWrites) fence_async_proxy();
     for (unsigned i = threadIdx.x - kWarpgroup; i < 64 * 64; i += kWarpgroup) {
-      tile.data[i] = from_float<half>(1);  // late fence: written
+      tile.data[i] = from_float<half>(1);  // fenced: written
     }
-    if (!broken) fence_async_proxy();
+    if (how == Fence::kRight) fence_async_proxy();
     named_barrier_arrive(1, 2 * kWarpgroup);
-    if (broken) fence_async_proxy();
+    if (how == Fence::kBehindTheBarrier) fence_async_proxy();
     return;
   }
   named_barrier_wait(1, 2 * kWarpgroup);
   float sum[32];
   wgmma_fence(sum);
   const auto rows = tile.by_rows(0, 0);
-  wgmma<half>(sum, rows, rows, false);  // late fence: begins
-  wgmma_commit(sum);
-  wgmma_wait<0>(sum);
-  out[threadIdx.x] = sum[0];
-}
-
-/// The same. The fence comes before the writes.
-template <bool broken>
-__global__ void __launch_bounds__(kWarpgroup) fence_before_the_writes(float* out) {
-  HopperTile& tile = *dynamic_shared<HopperTile>();
-  if (broken) fence_async_proxy();
-  for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarpgroup) {
-    tile.data[i] = from_float<half>(1);  // early fence: written
-  }
-  if (!broken) fence_async_proxy();
-  __syncthreads();
-  float sum[32];
-  wgmma_fence(sum);
-  const auto rows = tile.by_rows(0, 0);
-  wgmma<half>(sum, rows, rows, false);  // early fence: begins
+  wgmma<half>(sum, rows, rows, false);  // fenced: begins
   wgmma_commit(sum);
   wgmma_wait<0>(sum);
   out[threadIdx.x] = sum[0];
@@ -299,31 +267,30 @@ inline std::vector<BrokenHopperKernel> broken_wgmma() {
       "broken_wgmma.cuh",
       {
           {{"no_fence_before_wgmma", "A wgmma does not see what was written.", "proxy",
-            "wgmma: begins", "wgmma: written",
-            hopper(no_fence_before_wgmma<true>, no_fence_before_wgmma<false>, 128)}},
+            "fenced: begins", "fenced: written",
+            hopper(fenced_wgmma<Fence::kNone>, fenced_wgmma<Fence::kRight>, 256)}},
           {{"fence_behind_the_barrier", "The fence is for others' writes.", "proxy",
-            "late fence: begins", "late fence: written",
-            hopper(fence_behind_the_barrier<true>, fence_behind_the_barrier<false>, 256)}},
+            "fenced: begins", "fenced: written",
+            hopper(fenced_wgmma<Fence::kBehindTheBarrier>, fenced_wgmma<Fence::kRight>, 256)}},
           {{"fence_before_the_writes", "The fence comes before the writes.", "proxy",
-            "early fence: begins", "early fence: written",
-            hopper(fence_before_the_writes<true>, fence_before_the_writes<false>, 128)}},
+            "fenced: begins", "fenced: written",
+            hopper(fenced_wgmma<Fence::kBeforeTheWrites>, fenced_wgmma<Fence::kRight>, 256)}},
           {{"no_wgmma_wait", "Accumulators are used too early.", "wgmma", "no wait: sum",
-            "no wait: wgmma", hopper(no_wgmma_wait<true>, no_wgmma_wait<false>, 128)}},
+            "no wait: wgmma", hopper(FA_TWINS(no_wgmma_wait), 128)}},
           {{"touched_sums", "Accumulators are scaled in flight.", "wgmma", "touched: scaled",
-            "touched: wgmma", hopper(touched_sums<true>, touched_sums<false>, 128)}},
+            "touched: wgmma", hopper(FA_TWINS(touched_sums), 128)}},
           {{"overwritten_operand", "A left operand is overwritten too early.", "wgmma",
-            "operand: written", "operand: wgmma",
-            hopper(overwritten_operand<true>, overwritten_operand<false>, 128)}},
+            "operand: written", "operand: wgmma", hopper(FA_TWINS(overwritten_operand), 128)}},
           {{"no_wgmma_begin", "Accumulators are set before a wgmma.", "wgmma", "no begin: wgmma",
-            "", hopper(no_wgmma_begin<true>, no_wgmma_begin<false>, 128)}},
+            "", hopper(FA_TWINS(no_wgmma_begin), 128)}},
           {{"wgmma_at_the_end", "A kernel ends before a wgmma.", "wgmma", "at the end: wgmma", "",
-            hopper(wgmma_at_the_end<true>, wgmma_at_the_end<false>, 128)}},
+            hopper(FA_TWINS(wgmma_at_the_end), 128)}},
           {{"operand_not_there", "A wgmma begins without its operand.", "copy", "not there: wgmma",
-            "not there: begun", hopper(operand_not_there<true>, operand_not_there<false>, 128)}},
+            "not there: begun", hopper(FA_TWINS(operand_not_there), 128)}},
           {{"no_empty_wait", "A tile is overwritten before it is used.", "race", "pipeline: begun",
             "pipeline: begun", hopper(pipeline<Pipe::kNoEmptyWait>, pipeline<Pipe::kRight>, 160)}},
           {{"overwritten_tile", "A tile is overwritten while it is read.", "race", "next: begun",
-            "next: wgmma", hopper(overwritten_tile<true>, overwritten_tile<false>, 128)}},
+            "next: wgmma", hopper(FA_TWINS(overwritten_tile), 128)}},
           {{"freed_early", "A tile is freed before its wgmma ends.", "race", "pipeline: begun",
             "pipeline: wgmma", hopper(pipeline<Pipe::kFreedEarly>, pipeline<Pipe::kRight>, 160)}},
           {{"freed_by_one", "One warp frees what others still read.", "race", "pipeline: begun",
@@ -333,11 +300,11 @@ inline std::vector<BrokenHopperKernel> broken_wgmma() {
             hopper(pipeline<Pipe::kTooManyFrees>, pipeline<Pipe::kRight>, 160)},
            "waits for 1 of 5 arrivals"},
           {{"wrong_named_barrier", "Two warpgroups wait at different barriers.", "deadlock",
-            "named waits", "", hopper(wrong_named_barrier<true>, wrong_named_barrier<false>, 256)},
+            "named waits", "", hopper(FA_TWINS(wrong_named_barrier), 256)},
            "with 128 of 256 threads there"},
           {{"overwritten_left_tile", "A warp overwrites what others multiply.", "race",
             "left tile: wgmma", "left tile: overwritten",
-            hopper(overwritten_left_tile<true>, overwritten_left_tile<false>, 128)}},
+            hopper(FA_TWINS(overwritten_left_tile), 128)}},
       });
 }
 

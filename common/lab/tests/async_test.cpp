@@ -61,10 +61,9 @@ TEST_CASE("what is not waited for is NaN, without an observer") {
   CHECK(std::isnan(sum_of(operand_not_there<true>)));
   CHECK(sum_of(overwritten_tile<false>) == 0);
   CHECK(std::isnan(sum_of(overwritten_tile<true>)));
-  CHECK_FALSE(copies_nan(no_wait<false>));
-  CHECK(copies_nan(no_wait<true>));
-  CHECK_FALSE(copies_nan(too_few_bytes<false>));
-  CHECK(copies_nan(too_few_bytes<true>));
+  CHECK_FALSE(copies_nan(one_tile<OneTile::kRight>));
+  CHECK(copies_nan(one_tile<OneTile::kNoWait>));
+  CHECK(copies_nan(one_tile<OneTile::kTooFew>));
 }
 
 TEST_CASE("a store that no thread waits for does not arrive") {

@@ -185,12 +185,11 @@ class Lab(unittest.TestCase):
 
     def lab(self, text, *arguments, name="my kernel.cu"):
         (self.folder / name).write_text(text)
-        self.run_ = subprocess.run(
+        return subprocess.run(
             [sys.executable, "-B", "-m", "common.lab.cuda.lab", BUILD, str(self.folder), name,
              *arguments],
             cwd=ROOT, capture_output=True, text=True,
         )  # fmt: skip
-        return self.run_
 
     def test_a_file_with_headers_of_its_own_and_arguments(self):
         (self.folder / "inner folder/helper.cuh").write_text(HELPER)
@@ -271,13 +270,9 @@ class Lab(unittest.TestCase):
         self.assertIn(shown, self.lab(text, name="reused_scratch.cu").stdout)
 
     def test_bad_use(self):
-        (self.folder / "other.cu").write_text("int main() {}")
-        run = subprocess.run(
-            [sys.executable, "-B", "-m", "common.lab.cuda.lab", BUILD, str(self.folder), "no.cu"],
-            cwd=ROOT, capture_output=True, text=True,
-        )  # fmt: skip
+        run = self.lab("int main() {}", "no.cu")
         self.assertEqual(run.returncode, 2)
-        self.assertIn("there is no file", run.stderr)
+        self.assertIn("no.cu", run.stderr)
 
 
 if __name__ == "__main__":
