@@ -57,4 +57,12 @@ inline Tensor<float, 2> small_integers(std::int64_t rows, std::int64_t cols, std
   return result;
 }
 
+/// An element of A B: exact for small integers, in any order.
+inline double product(const Tensor<float, 2>& a, const Tensor<float, 2>& b, std::int64_t row,
+                      std::int64_t col) {
+  double sum = 0;
+  for (std::int64_t k = 0; k < a.size(1); ++k) sum += static_cast<double>(a(row, k)) * b(k, col);
+  return sum;
+}
+
 }  // namespace fa::FA_TARGET

@@ -212,17 +212,6 @@ TEST_CASE("load_acquire() waits for what another block has written") {
   }
 }
 
-__global__ void copy_by_fours(const float* in, float* out) {
-  const unsigned i = 4 * threadIdx.x;
-  store4(out + i, load4(in + i));
-}
-
-TEST_CASE("load4 and store4 move sixteen bytes") {
-  const auto in = normal_tensor<float, 1>({128}, 1);
-  const auto result = output_of<float>(copy_by_fours, 32, 128, DeviceBuffer<float>(in));
-  CHECK(std::equal(result.begin(), result.end(), in.data()));
-}
-
 // Two groups of copies in flight; the second one has a row that is filled with zeros.
 __global__ void staged_copy(const float* in, float* out) {
   __shared__ __align__(16) float stage[2][32 * 4];
@@ -284,32 +273,23 @@ TEST_CASE("cp_async4 can transpose a tile, and store2 stores pairs") {
 __global__ void nothing() {}
 
 TEST_CASE("a launch with impossible sizes throws an error that names them") {
-  using E = std::invalid_argument;
-  CHECK(contains(message_of<E>([] {
-                   launch(nothing, {{1}, {1025}});
-                 }),
-                 "a block of 1025 x 1 x 1 threads; allowed are 1 to 1024"));
-  CHECK(contains(message_of<E>([] { launch(nothing, {{1}, {1, 1, 65}}); }), "64 in z"));
-  CHECK(contains(message_of<E>([] {
-                   launch(nothing, {{0}, {32}});
-                 }),
-                 "a grid of 0 x 1 x 1 blocks"));
-  CHECK(contains(message_of<E>([] { launch(nothing, {{1, 65536}, {32}}); }), "65535"));
-  const std::string message = message_of<E>([] {
-    launch(nothing, {{1}, {32}, std::size_t{1} << 20});
-  });
-  CHECK(contains(message, "1048576 bytes of dynamic shared memory"));
-  CHECK(contains(message, device_properties().name));
-  CHECK(contains(message_of<E>([] {
-                   const Stream stream;
-                   launch(stream, nothing, {{1}, {1025}});
-                 }),
-                 "a block of 1025"));
-  CHECK(contains(message_of<E>([] { DeviceBuffer<float> b(-1); }), "a buffer of -1 elements"));
-  CHECK(contains(message_of<E>([] {
+  const auto refusal = [](const auto& work) { return message_of<std::invalid_argument>(work); };
+  const std::pair<Launch, const char*> launches[] = {
+      {{{1}, {1025}}, "1025 x 1 x 1 threads"},
+      {{{1}, {1, 1, 65}}, "64 in z"},
+      {{{0}, {32}}, "0 x 1 x 1 blocks"},
+      {{{1, 65536}, {32}}, "65535"},
+      {{{1}, {32}, std::size_t{1} << 20}, "1048576 bytes of dynamic shared memory"}};
+  for (const auto& one : launches) {
+    CHECK(contains(refusal([&] { launch(nothing, one.first); }), one.second));
+    const Stream stream;
+    CHECK(contains(refusal([&] { launch(stream, nothing, one.first); }), one.second));
+  }
+  CHECK(contains(refusal([] { DeviceBuffer<float> b(-1); }), "-1 elements"));
+  CHECK(contains(refusal([] {
                    (void)DeviceBuffer<float>(6).tensor<float, 2>({2, 4});
                  }),
-                 "a buffer of 6 elements does not fill shape [2, 4]"));
+                 "6 elements does not fill shape [2, 4]"));
   launch(nothing, {{1}, {32}});  // and then all is well
   device_synchronize();
 }
@@ -400,15 +380,11 @@ TEST_CASE("make_dropout() turns a probability into a threshold of 32 bits") {
   CHECK(make_dropout(std::nextafter(1.0, 0.0), 7).threshold == 0xffffffffu);
 }
 
-TEST_CASE("taken_bytes() counts all allocations, freed ones included") {
+TEST_CASE("new buffers hold NaN, are counted, and move without a copy") {
   const std::int64_t before = taken_bytes();
-  { const DeviceBuffer<float> gone(100); }
-  const DeviceBuffer<double> stays(7);
-  CHECK(taken_bytes() - before == 400 + 56);
-}
-
-TEST_CASE("new buffers hold NaN, and move without a copy") {
+  { const DeviceBuffer<double> gone(7); }
   DeviceBuffer<float> buffer(100);
+  CHECK(taken_bytes() - before == 400 + 56);
   for (const float value : values(buffer)) CHECK(std::isnan(value));
   float* const data = buffer.data();
   const DeviceBuffer<float> moved(std::move(buffer));

@@ -108,11 +108,7 @@ void check_matmul(bool adds) {
   int wrong = 0;
   for (int i = 0; i < kM; ++i) {
     for (int j = 0; j < n; ++j) {
-      double expected = adds ? c(i, j) : 0;
-      for (int k = 0; k < kK; ++k) {
-        expected += static_cast<double>(a(i, k)) * b(k, j);
-      }
-      // Integers: any order of the sum is exact.
+      const double expected = (adds ? c(i, j) : 0) + product(a, b, i, j);
       wrong += !(static_cast<double>(result(i, j)) == expected);
     }
   }
@@ -221,8 +217,7 @@ TEST_CASE("wgmma groups end in order, and a later one may add to the same sums")
     for (int i = 0; i < 32; ++i) {
       const int row = thread / 32 * 16 + thread % 32 / 4 + 8 * (i / 2 % 2);
       const int col = 8 * (i / 4) + 2 * (thread % 4) + i % 2;
-      float expected = 0;
-      for (int k = 0; k < 64; ++k) expected += a(row, k) * b(k, col);
+      const auto expected = static_cast<float>(product(a, b, row, col));
       const auto at = static_cast<std::size_t>(32 * thread + i);
       CHECK(of_s[at] == expected);
       CHECK(of_o[at] == 2 * expected);

@@ -1,7 +1,6 @@
 // broken_on_lab [NAME]: what the watched lab says of the broken kernels and of their right twins,
 // one line of JSON for each. broken_on_lab NAME --text: what it finds in a broken one, for people;
 // NAME may also be that of a broken kernel for Hopper. broken_on_lab --hopper: these, as a table.
-#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <stdexcept>
@@ -42,12 +41,8 @@ void print_hopper(const BrokenHopperKernel& kernel) {
 }
 
 int print_hopper_table() {
-  std::size_t longest = 0;
-  for (const BrokenHopperKernel& kernel : broken_hopper_kernels()) {
-    longest = std::max(longest, std::string(kernel.wrong).size());
-  }
   fmt::print("{:<24}  {:<10}  {}\n", "broken kernel", "found as", "mistake");
-  fmt::print("{:-<24}  {:-<10}  {:-<{}}\n", "", "", "", longest);
+  fmt::print("{:-<24}  {:-<10}  {:-<47}\n", "", "", "");
   for (const BrokenHopperKernel& kernel : broken_hopper_kernels()) {
     const lab::Watch watch;
     std::string kind = "nothing";

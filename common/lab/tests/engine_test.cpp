@@ -115,19 +115,6 @@ TEST_CASE("the last warp of an odd block works with the lanes it has") {
   CHECK(result[1] == 5);
 }
 
-TEST_CASE("the number of threads of the machine does not change a result") {
-  const auto checksum = [](const char* threads) {
-    setenv("FA_THREADS", threads, 1);
-    DeviceBuffer<float> out(32 * 20);
-    launch(read_unwritten, {{20}, {32}, 128}, out.data());
-    std::vector<std::uint32_t> bits(32 * 20);
-    out.download(bits.data());
-    unsetenv("FA_THREADS");
-    return bits;
-  };
-  CHECK(checksum("1") == checksum("7"));
-}
-
 // A warp waits for a flag that a later warp of its block sets.
 __global__ void waits_for_a_later_warp(unsigned* flag, unsigned* seen) {
   if (threadIdx.x == 0) {
@@ -229,28 +216,6 @@ TEST_CASE("a thread that polls a plain flag in an endless loop ends the launch")
                  "thread 0 of block (0, 0, 0) has run for"));
 }
 
-__global__ void meets_forever(float* out, bool in_a_warp) {
-  for (int step = 1; step < 64; step *= 1) {  // the step was forgotten
-    if (in_a_warp) {
-      __syncwarp();
-    } else {
-      __syncthreads();
-    }
-  }
-  out[threadIdx.x] = 1;
-}
-
-TEST_CASE("an endless loop with a barrier in it ends the launch") {
-  const testing::ImpatientLab impatient;
-  DeviceBuffer<float> out(64);
-  for (const bool in_a_warp : {false, true}) {
-    const std::string message = message_of<std::runtime_error>([&] {
-      launch(meets_forever, {{1}, {64}}, out.data(), in_a_warp);
-    });
-    CHECK(contains(message, "engine_test.cpp:"));
-    CHECK(contains(message, "repeats an endless loop"));
-  }
-}
 #endif
 
 TEST_CASE("the lab has as many SMs as threads") {

@@ -29,35 +29,38 @@ std::string marked(const std::string& mark) {
 
 // ---------------------------------------------------------------- flags
 
-enum class Fence { kNone, kBlock, kDevice };
+enum class Fence { kNone, kBlock, kDevice, kInFlag };
 void __device__ fences(Fence fence) {
   if (fence == Fence::kBlock) __threadfence_block();
   if (fence == Fence::kDevice) __threadfence();
 }
 
-// Thread 0 hands data to thread 0 of another warp or another block.
+// Thread 0 hands data to thread 0 of another warp or another block. With kInFlag the operation on
+// the flag releases or acquires.
 template <Fence first, Fence second>
 __global__ void by_atomic_flag(int* flag, float* data, float* out) {
   const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
+  auto* const counter = reinterpret_cast<unsigned*>(flag);
   if (thread == 0) {
     *data = 7;
     fences(first);
-    atomicAdd(flag, 1);
+    if (first == Fence::kInFlag) {
+      atomic_add_release(counter, 1);
+    } else {
+      atomicAdd(flag, 1);
+    }
   } else if (thread == 32) {
-    while (atomicAdd(flag, 0) == 0) continue;
+    while ((second == Fence::kInFlag ? load_acquire(counter) : atomicAdd(counter, 0)) == 0)
+      continue;
     fences(second);
     *out = *data;  // handed over
   }
 }
-__global__ void by_release(int* flag, float* data, float* out) {
-  auto* const counter = reinterpret_cast<unsigned*>(flag);
-  if (threadIdx.x == 0) {
-    *data = 7;
-    atomic_add_release(counter, 1);
-  } else if (threadIdx.x == 32) {
-    while (load_acquire(counter) == 0) continue;
-    *out = *data;
-  }
+// A flag that is not looked at until it changes orders nothing.
+__global__ void by_a_look(int* flag, float* data, float* out) {
+  if (threadIdx.x == 0) *data = 7;
+  load_acquire(reinterpret_cast<unsigned*>(flag));
+  if (threadIdx.x == 32) *out = *data;
 }
 // The same with a flag in shared memory, which is atomic or `volatile`.
 template <bool fenced, bool atomic>
@@ -113,24 +116,25 @@ std::size_t races(const Report& report) {
   return report.findings.size();
 }
 
-TEST_CASE("a flag behind a fence orders two warps of a block") {
-  const Launch block{{1}, {96}};
-  check_clean(handed_over(by_atomic_flag<Fence::kDevice, Fence::kDevice>, block));
+TEST_CASE("a flag behind a fence orders two warps of a block, or two blocks") {
+  const Launch block{{1}, {96}}, blocks{{2}, {32}};
+  for (const Launch& sizes : {block, blocks}) {
+    check_clean(handed_over(by_atomic_flag<Fence::kDevice, Fence::kDevice>, sizes));
+    check_clean(handed_over(by_atomic_flag<Fence::kDevice, Fence::kInFlag>, sizes));
+    check_clean(handed_over(by_atomic_flag<Fence::kInFlag, Fence::kInFlag>, sizes));
+    CHECK(races(handed_over(by_atomic_flag<Fence::kNone, Fence::kDevice>, sizes)) == 1);
+    CHECK(races(handed_over(by_atomic_flag<Fence::kNone, Fence::kInFlag>, sizes)) == 1);
+    CHECK(races(handed_over(by_atomic_flag<Fence::kDevice, Fence::kNone>, sizes)) == 1);
+  }
+  CHECK(races(handed_over(by_a_look, block)) == 1);
   check_clean(handed_over(by_atomic_flag<Fence::kBlock, Fence::kBlock>, block));
-  check_clean(handed_over(by_release, block));
   check_clean(handed_over(by_shared_flag<true, true>, block));
   check_clean(handed_over(by_shared_flag<true, false>, block));
   check_clean(handed_over(by_two_flags<true>, block));
-  CHECK(races(handed_over(by_atomic_flag<Fence::kNone, Fence::kDevice>, block)) == 1);
-  CHECK(races(handed_over(by_atomic_flag<Fence::kDevice, Fence::kNone>, block)) == 1);
   CHECK(races(handed_over(by_shared_flag<false, true>, block)) == 1);
   CHECK(races(handed_over(by_shared_flag<false, false>, block)) == 2);  // flag and data
   CHECK(races(handed_over(by_two_flags<false>, block)) == 1);
-}
-
-TEST_CASE("__threadfence_block() orders a block, and not two") {
-  const Launch blocks{{2}, {32}};
-  check_clean(handed_over(by_atomic_flag<Fence::kDevice, Fence::kDevice>, blocks));
+  // __threadfence_block() orders a block, and not two.
   CHECK(races(handed_over(by_atomic_flag<Fence::kBlock, Fence::kDevice>, blocks)) == 1);
   CHECK(races(handed_over(by_atomic_flag<Fence::kDevice, Fence::kBlock>, blocks)) == 1);
 }
@@ -208,9 +212,13 @@ TEST_CASE("launches on two streams are ordered only if the host waits between th
 
 // ---------------------------------------------------------------- endless loops
 
-__global__ void meets_forever(const int* flag, int* out) {
+__global__ void meets_forever(const int* flag, int* out, bool in_a_warp) {
   while (*flag == 0) {
-    __syncthreads();  // meets forever
+    if (in_a_warp) {
+      __syncwarp();  // meets its warp
+    } else {
+      __syncthreads();  // meets its block
+    }
   }
   out[threadIdx.x] = 1;
 }
@@ -219,14 +227,17 @@ TEST_CASE("an endless loop with a barrier in it ends the launch with the line") 
   const testing::ImpatientLab impatient;
   DeviceBuffer<int> flag(1), out(64);
   flag.zero();
-  std::string message;
-  const Report report = failed(
-      [&] {
-        launch(meets_forever, {{1}, {64}}, flag.data(), out.data());
-      },
-      &message);
-  check_only(report, "spin", marked("meets forever"), "endless loop");
-  CHECK(contains(message, marked("meets forever")));
+  for (const bool in_a_warp : {false, true}) {
+    std::string message;
+    const Report report = failed(
+        [&] {
+          launch(meets_forever, {{1}, {64}}, flag.data(), out.data(), in_a_warp);
+        },
+        &message);
+    const std::string place = marked(in_a_warp ? "meets its warp" : "meets its block");
+    check_only(report, "spin", place, "endless loop");
+    CHECK(contains(message, place));
+  }
 }
 
 // ---------------------------------------------------------------- a barrier of the grid

@@ -123,17 +123,17 @@ TEST_CASE("a record has each warp's steps in their order") {
   }
 }
 
-// A warp adds by atomics, looks whether it is its turn, and has a copy add.
+// A warp stores, adds by atomics, looks whether it is its turn, and has a copy add.
 __global__ void adding_kernel(float* out, unsigned* turn) {
   Shared& shared = *dynamic_shared<Shared>();
   shared.numbers[threadIdx.x] = exp2_approx(1);
+  for (int i = 0; i < 3; ++i) store2(out + 2 * threadIdx.x, 0, 1);
   atomicAdd(out + threadIdx.x, 1.0f);
   atomicAdd(out + threadIdx.x, 1.0f);
   fence_async_proxy();
   __syncthreads();
   if (threadIdx.x > 0) return;
-  while (atomicAdd(turn, 0u) != 0) {
-  }
+  while (atomicAdd(turn, 0u) != 0) continue;
   bulk_add(out, shared.numbers, 128);
   bulk_commit();
   bulk_wait_read<0>();
@@ -141,61 +141,33 @@ __global__ void adding_kernel(float* out, unsigned* turn) {
   atomicAdd(turn, 1u);
 }
 
-TEST_CASE("a record has additions in their order") {
-  DeviceBuffer<float> out(32);
+void add_and_store() {
+  DeviceBuffer<float> out(64);
   DeviceBuffer<unsigned> turn(1);
-  const std::vector<float> zeros(32);
-  const std::vector<unsigned> first_turn(1);
-  out.upload(zeros.data());
-  turn.upload(first_turn.data());
-  const std::vector<BlockRecord> blocks = lab::record([&] {
-    launch(adding_kernel, {{1}, {32}, sizeof(Shared)}, out.data(), turn.data());
-  });
+  turn.zero();
+  launch(adding_kernel, {{1}, {32}, sizeof(Shared)}, out.data(), turn.data());
+}
+
+TEST_CASE("a record has stores and additions in their order, apart") {
+  const std::vector<BlockRecord> blocks = lab::record(add_and_store);
   REQUIRE(blocks.size() == 1);
   const Steps& steps = blocks[0].warps.at(0);
-  const Kind kinds[] = {Kind::kWork,  Kind::kAdd,          Kind::kMeet,       Kind::kLook,
-                        Kind::kStore, Kind::kCommitStores, Kind::kWaitStores, Kind::kWaitArrivals};
-  REQUIRE(steps.size() == std::size(kinds));
+  const std::pair<Kind, std::int64_t> expected[] = {
+      {Kind::kWork, 0},         {Kind::kWrite, 3 * 256}, {Kind::kAdd, 2 * 128},
+      {Kind::kMeet, 0},         {Kind::kLook, 0},        {Kind::kStore, 128},
+      {Kind::kCommitStores, 0}, {Kind::kWaitStores, 0},  {Kind::kWaitArrivals, 0}};
+  REQUIRE(steps.size() == std::size(expected));
   for (std::size_t i = 0; i < steps.size(); ++i) {
     CAPTURE(i);
-    CHECK((steps[i].kind == kinds[i]));
+    CHECK((steps[i].kind == expected[i].first));
+    CHECK(steps[i].bytes == expected[i].second);
   }
-  CHECK(steps[0].bytes == 0);
-  CHECK(steps[1].bytes == 2 * 128);
-  CHECK(steps[4].adds);
-  CHECK(steps[4].tensor == -1);
-  CHECK(steps[4].bytes == 128);
-}
-
-__global__ void storing_kernel(float* out) {
-  float* const own = out + 2 * threadIdx.x;
-  store2(own, exp2_approx(0.0f), 1);
-  store2(own, 2, 3);
-  store2(own, 4, 5);
-  atomicAdd(own, 1.0f);
-}
-
-TEST_CASE("a record has stores and additions apart") {
-  DeviceBuffer<float> out(64);
-  const std::vector<BlockRecord> blocks = lab::record([&] {
-    launch(storing_kernel, {{1}, {32}}, out.data());
-  });
-  REQUIRE(blocks.size() == 1);
-  const Steps& steps = blocks[0].warps.at(0);
-  REQUIRE(steps.size() == 3);
-  CHECK((steps[0].kind == Kind::kWork));
-  CHECK(steps[0].bytes == 0);
-  CHECK((steps[1].kind == Kind::kWrite));
-  CHECK(steps[1].bytes == 768);
-  CHECK((steps[2].kind == Kind::kAdd));
-  CHECK(steps[2].bytes == 128);
+  CHECK(steps[5].adds);
+  CHECK(steps[5].tensor == -1);
 }
 
 TEST_CASE("kernels that do not multiply are left out of a record of matmuls") {
-  DeviceBuffer<float> out(64);
-  const auto work_to_do = [&] { launch(storing_kernel, {{2}, {32}}, out.data()); };
-  CHECK(lab::record(work_to_do).size() == 2);
-  CHECK(lab::record_matmuls(work_to_do).empty());
+  CHECK(lab::record_matmuls(add_and_store).empty());
 }
 
 TEST_CASE("matmuls take 4096 FLOPs a cycle at the peak, whichever warps they are of") {

@@ -141,15 +141,6 @@ TEST_CASE("a fence and a counter order blocks") {
                  "a __threadfence() is missing behind the atomic"));
 }
 
-TEST_CASE("two launches are ordered") {
-  check_clean(watched([] {
-    DeviceBuffer<float> sum(1);
-    sum.zero();
-    launch(blocks_add<true>, {{1}, {32}}, sum.data());
-    launch(blocks_add<true>, {{1}, {32}}, sum.data());
-  }));
-}
-
 // Lane 0 synchronises with lane 1, and lane 1 with lane 2.
 __global__ void by_way_of_a_third_lane(float* out, bool both) {
   __shared__ float box;
@@ -169,50 +160,6 @@ TEST_CASE("order passes through a third lane, but not by itself") {
   };
   check_clean(run(true));
   only(run(false), "race");
-}
-
-// A block signals the next one by a flag, which that one reads with load_acquire().
-enum class Raises { kNever, kUnfenced, kFenced, kByReleasing };
-template <Raises raises>
-__global__ void next_block_reads(float* part, unsigned* flag, float* out) {
-  if (threadIdx.x != 0) return;
-  if (blockIdx.x == 0) {
-    *part = 1;
-    if (raises == Raises::kByReleasing) {
-      atomic_add_release(flag, 1);
-      return;
-    }
-    if (raises != Raises::kUnfenced) __threadfence();
-    if (raises != Raises::kNever) {
-      atomicAdd(flag, 1u);
-    } else {
-      load_acquire(flag);  // which no other thread can see
-    }
-    return;
-  }
-  if (raises != Raises::kNever) {
-    while (load_acquire(flag) == 0) continue;
-  } else {
-    load_acquire(flag);
-  }
-  *out = *part;
-}
-
-TEST_CASE("load_acquire() orders reads after a counter that is fenced, or released") {
-  const auto report = [](auto kernel) {
-    return watched([&] {
-      DeviceBuffer<float> part(1), out(1);
-      DeviceBuffer<unsigned> flag(1);
-      flag.zero();
-      launch(kernel, {{2}, {32}}, part.data(), flag.data(), out.data());
-    });
-  };
-  check_clean(report(next_block_reads<Raises::kFenced>));
-  check_clean(report(next_block_reads<Raises::kByReleasing>));
-  for (const auto kernel :
-       {next_block_reads<Raises::kUnfenced>, next_block_reads<Raises::kNever>}) {
-    only(report(kernel), "race");
-  }
 }
 
 // A warp waits for a flag in shared memory, as one would write it without the words of kernel.cuh.
@@ -258,23 +205,6 @@ TEST_CASE("a pointer to nowhere is found at its line, and ends the launch") {
                  }),
                  place));
   CHECK(contains(only(watch.report(), "out of bounds").where, place));
-}
-
-// 16 bytes at a multiple of 8, which only the processor notices.
-__global__ void copies_fours(const float4* in, float4* out) {
-  out[threadIdx.x] = in[threadIdx.x];  // fours
-}
-
-TEST_CASE("16 bytes at a multiple of 8 are found, on processors that trap") {
-  const lab::Watch watch;
-  const auto in = ones(130);
-  DeviceBuffer<float> out(128);
-  try {
-    launch(copies_fours, {{1}, {32}}, reinterpret_cast<const float4*>(in.data() + 2),
-           reinterpret_cast<float4*>(out.data()));
-  } catch (const std::runtime_error&) {
-    CHECK(contains(only(watch.report(), "misaligned").where, marked("fours")));
-  }
 }
 
 // ---------------------------------------------------------------- counting

@@ -1,4 +1,4 @@
-// The classic seven reductions, from interleaved addressing to several elements for each thread.
+// Classic reductions, from interleaved addressing to several elements for each thread.
 #include <cuda_runtime.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,19 +22,6 @@ __global__ void reduce1(int *g_idata, int *g_odata, unsigned int n) {
   unsigned int tid = threadIdx.x, i = blockIdx.x * blockDim.x + threadIdx.x;
   sdata[tid] = (i < n) ? g_idata[i] : 0;
   __syncthreads();
-  for (unsigned int s = 1; s < blockDim.x; s *= 2) {
-    int index = 2 * s * tid;
-    if (index < blockDim.x) sdata[index] += sdata[index + s];
-    __syncthreads();
-  }
-  if (tid == 0) g_odata[blockIdx.x] = sdata[0];
-}
-
-__global__ void reduce2(int *g_idata, int *g_odata, unsigned int n) {
-  extern __shared__ int sdata[];
-  unsigned int tid = threadIdx.x, i = blockIdx.x * blockDim.x + threadIdx.x;
-  sdata[tid] = (i < n) ? g_idata[i] : 0;
-  __syncthreads();
   for (unsigned int s = blockDim.x / 2; s > 0; s >>= 1) {
     if (tid < s) sdata[tid] += sdata[tid + s];
     __syncthreads();
@@ -42,26 +29,12 @@ __global__ void reduce2(int *g_idata, int *g_odata, unsigned int n) {
   if (tid == 0) g_odata[blockIdx.x] = sdata[0];
 }
 
-__global__ void reduce3(int *g_idata, int *g_odata, unsigned int n) {
-  extern __shared__ int sdata[];
-  unsigned int tid = threadIdx.x, i = blockIdx.x * (blockDim.x * 2) + threadIdx.x;
-  int mySum = (i < n) ? g_idata[i] : 0;
-  if (i + blockDim.x < n) mySum += g_idata[i + blockDim.x];
-  sdata[tid] = mySum;
-  __syncthreads();
-  for (unsigned int s = blockDim.x / 2; s > 0; s >>= 1) {
-    if (tid < s) sdata[tid] = mySum = mySum + sdata[tid + s];
-    __syncthreads();
-  }
-  if (tid == 0) g_odata[blockIdx.x] = mySum;
-}
-
 __device__ __forceinline__ int warpSum(int v) {
   for (int offset = warpSize / 2; offset > 0; offset /= 2) v += __shfl_down_sync(0xffffffff, v, offset);
   return v;
 }
 
-__global__ void reduce4(int *g_idata, int *g_odata, unsigned int n) {
+__global__ void reduce2(int *g_idata, int *g_odata, unsigned int n) {
   extern __shared__ int sdata[];
   unsigned int tid = threadIdx.x, i = blockIdx.x * (blockDim.x * 2) + threadIdx.x;
   int mySum = (i < n) ? g_idata[i] : 0;
@@ -80,7 +53,7 @@ __global__ void reduce4(int *g_idata, int *g_odata, unsigned int n) {
 }
 
 template <unsigned int blockSize>
-__global__ void reduce5(int *g_idata, int *g_odata, unsigned int n) {
+__global__ void reduce3(int *g_idata, int *g_odata, unsigned int n) {
   extern __shared__ int sdata[];
   unsigned int tid = threadIdx.x, i = blockIdx.x * (blockSize * 2) + threadIdx.x;
   int mySum = (i < n) ? g_idata[i] : 0;
@@ -98,7 +71,7 @@ __global__ void reduce5(int *g_idata, int *g_odata, unsigned int n) {
 }
 
 template <class T, unsigned int blockSize, bool nIsPow2>
-__global__ void reduce6(T *g_idata, T *g_odata, unsigned int n) {
+__global__ void reduce4(T *g_idata, T *g_odata, unsigned int n) {
   extern __shared__ int sdata[];
   unsigned int tid = threadIdx.x;
   unsigned int i = blockIdx.x * blockSize * 2 + threadIdx.x, gridSize = blockSize * 2 * gridDim.x;
@@ -128,18 +101,16 @@ int main(void) {
   cudaMalloc((void **)&d_out, n * sizeof(int));
   cudaMemcpy(d_in, h, n * sizeof(int), cudaMemcpyHostToDevice);
   int failures = 0;
-  for (int which = 0; which < 7; ++which) {
-    int blocks = which < 3 ? (n + THREADS - 1) / THREADS : (n + 2 * THREADS - 1) / (2 * THREADS);
-    if (which == 6) blocks = 4;
+  for (int which = 0; which < 5; ++which) {
+    int blocks = which < 2 ? (n + THREADS - 1) / THREADS : (n + 2 * THREADS - 1) / (2 * THREADS);
+    if (which == 4) blocks = 4;
     size_t smem = THREADS * sizeof(int);
     switch (which) {
       case 0: reduce0<<<blocks, THREADS, smem>>>(d_in, d_out, n); break;
       case 1: reduce1<<<blocks, THREADS, smem>>>(d_in, d_out, n); break;
       case 2: reduce2<<<blocks, THREADS, smem>>>(d_in, d_out, n); break;
-      case 3: reduce3<<<blocks, THREADS, smem>>>(d_in, d_out, n); break;
-      case 4: reduce4<<<blocks, THREADS, smem>>>(d_in, d_out, n); break;
-      case 5: reduce5<THREADS><<<blocks, THREADS, smem>>>(d_in, d_out, n); break;
-      case 6: reduce6<int, THREADS, false><<<blocks, THREADS, smem>>>(d_in, d_out, n); break;
+      case 3: reduce3<THREADS><<<blocks, THREADS, smem>>>(d_in, d_out, n); break;
+      case 4: reduce4<int, THREADS, false><<<blocks, THREADS, smem>>>(d_in, d_out, n); break;
     }
     int *part = (int *)malloc(blocks * sizeof(int)), sum = 0;
     cudaMemcpy(part, d_out, blocks * sizeof(int), cudaMemcpyDeviceToHost);
