@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <fstream>
 #include <functional>
-#include <map>
 #include <random>
 #include <stdexcept>
 #include <system_error>
@@ -129,18 +128,6 @@ std::string printable(std::string_view bytes) {
       result += fmt::format("\\x{:02x}", static_cast<unsigned char>(bytes[0]));
     }
     bytes.remove_prefix(std::max<std::size_t>(1, count));
-  }
-  return result;
-}
-
-std::string xml_text(const std::string& text) {
-  static const std::map<char, const char*> names{
-      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}};
-  std::string result;
-  for (const char c : text) {
-    const auto name = names.find(c);
-    const bool control = static_cast<unsigned char>(c) < 0x20;
-    result += name != names.end() ? name->second : std::string(1, control ? ' ' : c);
   }
   return result;
 }

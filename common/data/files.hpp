@@ -1,6 +1,5 @@
 /// @file
-/// Files that programs write whole or not at all, and text that is safe in a terminal, XML and
-/// JSON.
+/// Files that programs write whole or not at all, and text that is safe in a terminal and JSON.
 #pragma once
 
 #include <filesystem>
@@ -27,10 +26,6 @@ void check_writable(const std::filesystem::path& path);
 /// that changes the line or the writing direction, and of invalid UTF-8 becomes four characters
 /// such as `\\x1b`. The result is its own printable() form.
 std::string printable(std::string_view bytes);
-
-/// UTF-8 escaped for XML, between tags or in quotes. Control characters, which XML does not allow,
-/// become spaces.
-std::string xml_text(const std::string& text);
 
 /// UTF-8 as a JSON string, with its quotes.
 std::string json_text(const std::string& text);

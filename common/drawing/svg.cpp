@@ -1,12 +1,11 @@
 #include "common/drawing/svg.hpp"
 
 #include <cmath>
+#include <map>
 #include <stdexcept>
 #include <utility>
 
 #include <fmt/format.h>
-
-#include "common/data/files.hpp"
 
 namespace fa {
 namespace {
@@ -24,6 +23,20 @@ constexpr const char* kStyle =
     ".grid { stroke: #3d444d } .curve { stroke: #6cb6ff }\n"
     "}\n"
     "</style>\n";
+
+// UTF-8 escaped for XML, between tags or in quotes. Control characters, which XML does not allow,
+// become spaces.
+std::string xml_text(const std::string& text) {
+  static const std::map<char, const char*> names{
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}};
+  std::string result;
+  for (const char c : text) {
+    const auto name = names.find(c);
+    const bool control = static_cast<unsigned char>(c) < 0x20;
+    result += name != names.end() ? name->second : std::string(1, control ? ' ' : c);
+  }
+  return result;
+}
 
 std::string tag(const std::string& name, const Svg::Attributes& attributes) {
   std::string text = "<" + name;
