@@ -12,7 +12,6 @@ rounded to float32.
 
 import hashlib
 import importlib.util
-import io
 import math
 import sys
 from pathlib import Path
@@ -95,32 +94,25 @@ def run(weights, ids):
     return layers
 
 
-def npy_bytes(array):
-    stream = io.BytesIO()
-    np.lib.format.write_array(stream, np.ascontiguousarray(array, dtype="<f4"), version=(1, 0))
-    return stream.getvalue()
+def save(name, array):
+    np.save(OUTPUT / f"{name}.npy", np.ascontiguousarray(array, dtype="<f4"))
 
 
 def main():
     weights, tokenizer = read_model()
     text = " ".join((OUTPUT / "text.txt").read_text(encoding="utf-8").split())
     encoded = tokenizer.encode(text)
-    ids = np.array(encoded.ids, dtype=np.int64)
-    layers = run(weights, ids)
-    files = {name + ".npy": npy_bytes(layers[LAYER][name]) for name in ("q", "k", "v", "layer")}
+    layers = run(weights, np.array(encoded.ids, dtype=np.int64))
+    for name in ("q", "k", "v", "layer"):
+        save(name, layers[LAYER][name])
     projections = [
         np.hstack([weights[name + ".weight"], weights[name + ".bias"][:, None]])
         for part in ("self.query", "self.key", "self.value", "output.dense")
         for name in [f"encoder.layer.{LAYER}.attention.{part}"]
     ]
-    files["projections.npy"] = npy_bytes(np.stack(projections))
-    files["tokens.txt"] = ("\n".join(encoded.tokens) + "\n").encode()
-    for name, contents in files.items():
-        (OUTPUT / name).write_bytes(contents)
-    print(
-        f"layer {LAYER}, {len(ids)} tokens, "
-        f"{sum(map(len, files.values())) / 2**20:.2f} MiB in {len(files)} files"
-    )
+    save("projections", np.stack(projections))
+    (OUTPUT / "tokens.txt").write_bytes(("\n".join(encoded.tokens) + "\n").encode())
+    print(f"layer {LAYER}, {len(encoded.ids)} tokens")
 
 
 if __name__ == "__main__":

@@ -43,14 +43,6 @@ def channels(colour):
     return [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in values]
 
 
-def contrast(one, other):
-    """The contrast of two colours as WCAG 2 defines it, from 1 to 21."""
-    light = [
-        sum(w * v for w, v in zip((0.2126, 0.7152, 0.0722), channels(c))) for c in (one, other)
-    ]
-    return (max(light) + 0.05) / (min(light) + 0.05)
-
-
 def _seen(colour):
     """A colour as a person sees it: lightness, and two coordinates of what is not grey."""
     cones = [max(v, 0) ** (1 / 3) for v in _times(TO_CONES, channels(colour))]
