@@ -1,16 +1,16 @@
 /// @file
 /// Two kernels for the page of the lab, and the host code that runs and checks them: one for any
-/// GPU, one for Hopper. The same file runs in the lab and on a GPU.
+/// GPU, one for Hopper. The same file runs in the lab and on a GPU. Pages show it: 78 columns.
 #pragma once
 
 #include <algorithm>
 #include <numeric>
 
-#include "common/gpu/hopper.cuh"  // for column_sums; kernel.cuh has the rest
+#include "common/gpu/hopper.cuh"      // for column_sums; kernel.cuh has the rest
 #include "common/gpu/tensor_map.cuh"  // the same for the host; includes launch.cuh
 
 namespace fa::FA_TARGET {
-
+// clang-format off
 constexpr int kThreads = 128;  ///< of a block of block_sums
 
 /// out[b] = the sum of the kThreads elements of x that belong to block b.
