@@ -46,6 +46,11 @@ def functor_windows_least_ratio():
     return min(each(forward_functors.ratio("window_*", "flex")))
 
 
+def functor_step_tflops(functor, kernel):
+    """H100, h100_05_functor_steps: TFLOP/s of a kernel over visible scores."""
+    return points("h100_05_functor_steps", "tflops", None, functor=functor, kernel=kernel)
+
+
 def functor_kernel_gain(which):
     """H100, h100_05_functor_steps, no mask and causal: step 02 below step 14 in ms, percent."""
 

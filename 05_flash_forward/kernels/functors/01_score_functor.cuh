@@ -102,8 +102,10 @@ __global__ void __launch_bounds__(Tile::threads, 2)
   const int query0 = (gridDim.x - 1 - blockIdx.x) * Tile::block_m;
   const int head_index = blockIdx.y, batch = blockIdx.z;
   const auto head = head_of(a, batch, head_index);
+  //! [scale]
   // The scale of the scores that the softmax is given.
   const float scale = Functor::changes_scores ? 1.0f : a.scale;
+  //! [scale]
   const int count = ceil_div(a.length_k, Tile::block_n);
   const auto load = [&](const VisibleTile& tile, int stage) {
     const int key0 = tile.index * Tile::block_n, at = stage * Tile::kv_size;
