@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "01_naive_attention/head_matrix.hpp"
-#include "common/parallel/parallel_for.hpp"
 
 namespace fa {
 
@@ -212,11 +211,9 @@ Forward<T> forward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
   options.check(shape);
   Forward<T> result{Tensor<T, 4>(shape_of_o(q.shape(), v.shape())),
                     Tensor<A, 3>({shape.batch, shape.heads, shape.length_q})};
-  const std::int64_t group = shape.heads / shape.kv_heads;
-  parallel_for(shape.batch * shape.heads, [&](std::int64_t i) {
-    const std::int64_t b = i / shape.heads, h = i % shape.heads;
+  for_each_head(shape, [&](std::int64_t b, std::int64_t h, std::int64_t kv_head) {
     const auto qh = load_head(q, b, h);
-    const auto kh = load_head(k, b, h / group), vh = load_head(v, b, h / group);
+    const auto kh = load_head(k, b, kv_head), vh = load_head(v, b, kv_head);
     const auto z = dropout_factors<A>(options, b, h, shape.length_q, shape.length_k);
     const auto head = head_forward<A>(qh, kh, vh, z, options, stored_as<T>);
     store_head(head.o, result.o.view(), b, h);
@@ -230,10 +227,8 @@ Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k, const AttentionOpti
   const AttentionShape shape = attention_shape(q.shape(), k.shape(), k.shape());
   options.check(shape);
   Tensor<T, 4> result({shape.batch, shape.heads, shape.length_q, shape.length_k});
-  const std::int64_t group = shape.heads / shape.kv_heads;
-  parallel_for(shape.batch * shape.heads, [&](std::int64_t i) {
-    const std::int64_t b = i / shape.heads, h = i % shape.heads;
-    const auto s = masked_scores<accumulator_t<T>>(load_head(q, b, h), load_head(k, b, h / group),
+  for_each_head(shape, [&](std::int64_t b, std::int64_t h, std::int64_t kv_head) {
+    const auto s = masked_scores<accumulator_t<T>>(load_head(q, b, h), load_head(k, b, kv_head),
                                                    options, stored_as<T>);
     store_head(safe_softmax(s), result.view(), b, h);
   });
@@ -252,14 +247,12 @@ Gradients<T> backward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v
                                             to_string(d_o.shape()), to_string(of_o)));
   }
   Gradients<T> result{Tensor<T, 4>(q.shape()), Tensor<T, 4>(k.shape()), Tensor<T, 4>(v.shape())};
-  const std::int64_t group = shape.heads / shape.kv_heads;
   // Each query head has its own dK and dV; those of a group are summed afterwards.
   Tensor<A, 4> d_k_per_head({shape.batch, shape.heads, shape.length_k, shape.head_dim});
   Tensor<A, 4> d_v_per_head({shape.batch, shape.heads, shape.length_k, v.size(3)});
-  parallel_for(shape.batch * shape.heads, [&](std::int64_t i) {
-    const std::int64_t b = i / shape.heads, h = i % shape.heads;
+  for_each_head(shape, [&](std::int64_t b, std::int64_t h, std::int64_t kv_head) {
     const auto qh = load_head(q, b, h), d_oh = load_head(d_o, b, h);
-    const auto kh = load_head(k, b, h / group), vh = load_head(v, b, h / group);
+    const auto kh = load_head(k, b, kv_head), vh = load_head(v, b, kv_head);
     const auto z = dropout_factors<A>(options, b, h, shape.length_q, shape.length_k);
     const auto head = head_backward<A>(qh, kh, vh, z, d_oh, options, stored_as<T>);
     store_head(head.d_q, result.d_q.view(), b, h);

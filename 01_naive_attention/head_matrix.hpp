@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "common/attention/shape.hpp"
 #include "common/parallel/parallel_for.hpp"
 #include "common/tensor/matrix.hpp"
 #include "common/tensor/tensor.hpp"
@@ -25,6 +26,17 @@ Matrix<accumulator_t<T>> stored_as(Matrix<accumulator_t<T>> values) {
   } else {
     return values.template cast<T>().template cast<accumulator_t<T>>();
   }
+}
+
+/// Calls body(b, h, kv_head), threaded, for each query head h of each sequence b; it reads keys and
+/// values from head kv_head.
+template <class Body>
+void for_each_head(const AttentionShape& shape, Body body) {
+  const std::int64_t group = shape.heads / shape.kv_heads;
+  parallel_for(shape.batch * shape.heads, [&](std::int64_t i) {
+    const std::int64_t h = i % shape.heads;
+    body(i / shape.heads, h, h / group);
+  });
 }
 
 /// Copies a head of a tensor to a matrix. Plain loops compile fast.

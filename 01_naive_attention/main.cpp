@@ -10,7 +10,6 @@
 
 #include "01_naive_attention/attention.hpp"
 #include "01_naive_attention/gradient_check.hpp"
-#include "01_naive_attention/heat_map.hpp"
 #include "01_naive_attention/multi_head.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/table.hpp"
@@ -171,6 +170,28 @@ void print_strongest_keys(View<const double, 2> head, std::int64_t rows,
   fmt::print("{}", table.text());
 }
 
+// A heat map in five shades of characters, one line per query and one character pair per key; a full
+// block stands for the largest probability.
+std::string heat_map(View<const double, 2> weights, const std::vector<std::string>& queries) {
+  static const char* const kShades[] = {"  ", "░░", "▒▒", "▓▓", "██"};
+  const double largest = as_matrix(weights).maxCoeff();
+  std::size_t label_width = 0;
+  const auto rows = static_cast<std::size_t>(weights.size(0));
+  for (std::size_t i = 0; i < rows; ++i) {
+    label_width = std::max(label_width, cli::display_width(queries[i]));
+  }
+  std::string text;
+  for (std::int64_t i = 0; i < weights.size(0); ++i) {
+    const std::string& label = queries[static_cast<std::size_t>(i)];
+    text += std::string(label_width - cli::display_width(label), ' ') + label + " |";
+    for (std::int64_t j = 0; j < weights.size(1); ++j) {
+      text += kShades[largest > 0 ? std::lround(4 * weights(i, j) / largest) : 0];
+    }
+    text += "|\n";
+  }
+  return text;
+}
+
 void which_token_attends_to_which(cli::Program& program, const Choice& choice) {
   const cli::Input& input = program.input();
   const AttentionShape shape = attention_shape(input.q.shape(), input.k.shape(), input.v.shape());
@@ -198,15 +219,9 @@ void which_token_attends_to_which(cli::Program& program, const Choice& choice) {
   fmt::print("Head {} of {}: rows are queries 0 to {}, columns are keys 0 to {}\n", chosen,
              shape.heads, rows - 1, cols - 1);
   const auto window = head.narrow(0, 0, rows).narrow(1, 0, cols);
-  fmt::print("{}\n", naive::terminal_heat_map(window, {queries.begin(), queries.begin() + rows}));
+  fmt::print("{}\n", heat_map(window, queries));
   what_to_look_at(window, queries, keys);
   print_strongest_keys(head, rows, queries, keys);
-  if (program.save_directory()) {
-    const auto path = *program.save_directory() / "attention_map.svg";
-    naive::write_heat_map_svg(path, fmt::format("Attention probabilities of head {}", chosen), head,
-                              queries, keys);
-    fmt::print("\nWhole map: {}\n", printable(path.string()));
-  }
 }
 
 // The model's tensor was computed in float64 by another program, from inputs that were not yet

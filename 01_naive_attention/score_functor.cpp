@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "01_naive_attention/head_matrix.hpp"
-#include "common/parallel/parallel_for.hpp"
 
 namespace fa::naive {
 namespace {
@@ -92,12 +91,10 @@ Forward<T> forward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
   const A factor = static_cast<A>(options.scale_for(shape.head_dim));
   Forward<T> result{Tensor<T, 4>(shape_of_o(q.shape(), v.shape())),
                     Tensor<A, 3>({shape.batch, shape.heads, shape.length_q})};
-  const std::int64_t group = shape.heads / shape.kv_heads;
-  parallel_for(shape.batch * shape.heads, [&](std::int64_t i) {
-    const std::int64_t b = i / shape.heads, h = i % shape.heads;
-    const auto head = head_scores<A>(load_head(q, b, h), load_head(k, b, h / group), factor,
+  for_each_head(shape, [&](std::int64_t b, std::int64_t h, std::int64_t kv_head) {
+    const auto head = head_scores<A>(load_head(q, b, h), load_head(k, b, kv_head), factor,
                                      {functor, b, h}, stored_as<T>);
-    const Matrix<A> o = head.p * load_head(v, b, h / group);
+    const Matrix<A> o = head.p * load_head(v, b, kv_head);
     store_head(o, result.o.view(), b, h);
     for (std::int64_t row = 0; row < shape.length_q; ++row) result.lse(b, h, row) = head.lse(row);
   });

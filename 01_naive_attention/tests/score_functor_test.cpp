@@ -196,10 +196,8 @@ TEST_CASE("a score without a derivative has no backward pass") {
   const Problem p({1, 1, 2, 2}, {1, 1, 2, 2});
   ScoreFunctor f;
   f.score = soft_cap;
-  CHECK_THROWS_WITH_AS(naive::backward<double>(p.q, p.k, p.v, p.d_o, f),
-                       "the functor has a score without a derivative", std::invalid_argument);
+  CHECK_THROWS_AS(naive::backward<double>(p.q, p.k, p.v, p.d_o, f), std::invalid_argument);
   const auto d_o = normal_tensor<double, 4>({1, 1, 2, 3}, 1);
   CHECK_THROWS_WITH_AS(naive::backward<double>(p.q, p.k, p.v, d_o, ScoreFunctor{}),
-                       "d_o has shape [1, 1, 2, 3]; it must have the shape of o, [1, 1, 2, 2]",
-                       std::invalid_argument);
+                       doctest::Contains("[1, 1, 2, 3]"), std::invalid_argument);
 }

@@ -1,4 +1,4 @@
-// Safe softmax: properties, errors, limits.
+// Safe softmax: properties, errors, limits; and the program.
 #include "02_safe_softmax/softmax.hpp"
 
 #include <algorithm>
@@ -10,12 +10,12 @@
 #include <doctest/doctest.h>
 
 #include "01_naive_attention/attention.hpp"
-#include "02_safe_softmax/first_softmax.hpp"
-#include "02_safe_softmax/limits.hpp"
+#include "common/cli/tests/good_input.hpp"
+#include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
+#include "common/testing/process.hpp"
 
 using namespace fa;
-using doctest::Contains;
 
 namespace {
 
@@ -272,12 +272,10 @@ TEST_CASE("a strided row is the same row") {
   CHECK(std::isnan(result(0, 3)));
 }
 
-TEST_CASE("rows that do not fit are refused with both lengths") {
+TEST_CASE("rows that do not fit are refused") {
   Tensor<float, 1> three({3}), four({4}), none({0});
-  CHECK_THROWS_WITH_AS(safe::safe_softmax<float>(three, four),
-                       Contains("softmax of 3 elements into 4"), std::invalid_argument);
-  CHECK_THROWS_WITH_AS(safe::unsafe_softmax<float>(none, none), Contains("at least 1"),
-                       std::invalid_argument);
+  CHECK_THROWS_AS(safe::safe_softmax<float>(three, four), std::invalid_argument);
+  CHECK_THROWS_AS(safe::unsafe_softmax<float>(none, none), std::invalid_argument);
   CHECK_THROWS_AS(safe::log_sum_exp<float>(none), std::invalid_argument);
 }
 
@@ -314,4 +312,44 @@ TEST_CASE("a sum of ones stops at two to the number of digits") {
   CHECK(safe::sum_stops_at<half>(1e6) == 2048);
   CHECK(safe::sum_stops_at<float>(3e7) == 16777216);
   CHECK(safe::sum_stops_at<double>(1000) == 1000);  // ends at the limit
+}
+
+namespace {
+
+const std::string kProgram = FA_PROGRAM;
+
+}  // namespace
+
+TEST_CASE("the program's checks pass on the shipped input") {
+  const testing::TemporaryDirectory directory;
+  const auto summary = directory.path() / "summary.tsv";
+  const auto result = testing::run(kProgram + " --save " + testing::quoted(directory.path()) +
+                                   " --summary " + testing::quoted(summary));
+  CHECK(result.status == 0);
+  CHECK(result.error == "");
+  const std::string lines = testing::file_bytes(summary);
+  CHECK(std::count(lines.begin(), lines.end(), '\n') == 6);
+  CHECK(testing::contains(lines, "PASS\t02_safe_softmax\tP of the input"));
+  const auto weights = read_npy<float, 4>(directory.path() / "weights.npy");
+  CHECK(weights.size(2) == weights.size(3));
+  double sum = 0;
+  for (std::int64_t j = 0; j < weights.size(3); ++j) sum += weights(0, 1, 2, j);
+  CHECK(sum == doctest::Approx(1).epsilon(1e-5));
+}
+
+TEST_CASE("the program takes GQA and unequal lengths") {
+  const testing::TemporaryDirectory directory;
+  cli::write_gqa_input(directory.path(), 5, 9);
+  const auto result = testing::run(kProgram + " --input " + testing::quoted(directory.path()));
+  CHECK(result.status == 0);
+  CHECK(testing::contains(result.output, "40 rows of 9 scores"));
+}
+
+TEST_CASE("the program refuses what it cannot use with exit 2") {
+  const testing::TemporaryDirectory directory;
+  const std::string ours = "--input " + testing::quoted(directory.path());
+  testing::check_refused(
+      kProgram, {{"--nonsense", "--nonsense"}, {"--section nowhere", "nowhere"}, {ours, "q.npy"}});
+  cli::write_uneven_heads(directory.path());
+  testing::check_refused(kProgram, {{ours, "kv_heads"}});
 }

@@ -1,8 +1,7 @@
 #include "05_flash_forward/src/decode.hpp"
 
 #include <algorithm>
-
-#include "01_naive_attention/ragged.hpp"
+#include <limits>
 
 namespace fa::flash::decode {
 
@@ -17,20 +16,29 @@ DecodeChecker::DecodeChecker(const Problem& problem, const DecodeInputs& inputs)
   AttentionOptions options;
   options.causal = problem.causal;
   score_magnitude_ = score_magnitude(options, inputs);
-  // A cache in which each sequence has one page.
   const AttentionShape& s = problem.shape;
-  BlockTable table{Tensor<std::int32_t, 2>({s.batch, 1}), inputs.lengths_k};
-  for (std::int64_t b = 0; b < s.batch; ++b) {
-    table.pages(b, 0) = static_cast<std::int32_t>(b);
-  }
-  const auto most = static_cast<std::int32_t>(s.length_k);
-  if (table.lengths.empty()) table.lengths.assign(static_cast<std::size_t>(s.batch), most);
-  for (std::int32_t& length : table.lengths) length = std::clamp(length, 0, most);
   const auto attention = [&](auto zero) {
     using T = decltype(zero);
     const auto q = converted<T>(inputs.q), k = converted<T>(inputs.k), v = converted<T>(inputs.v);
-    return naive::forward_paged<T>(q, View<const T, 4>(k.view()).swap_axes(1, 2),
-                                   View<const T, 4>(v.view()).swap_axes(1, 2), table, options);
+    naive::Forward<T> result{Tensor<T, 4>(shape_of_o(q.shape(), v.shape())),
+                             Tensor<accumulator_t<T>, 3>({s.batch, s.heads, s.length_q})};
+    std::fill_n(result.lse.data(), result.lse.count(),
+                -std::numeric_limits<accumulator_t<T>>::infinity());
+    for (std::int64_t b = 0; b < s.batch; ++b) {  // each sequence by itself
+      const std::int64_t length =
+          inputs.lengths_k.empty()
+              ? s.length_k
+              : std::clamp<std::int64_t>(inputs.lengths_k[static_cast<std::size_t>(b)], 0,
+                                         s.length_k);
+      if (length == 0) continue;  // O = 0 and LSE = -infinity
+      const auto of = [&](const Tensor<T, 4>& x, std::int64_t rows) {
+        return x.view().narrow(0, b, b + 1).narrow(2, 0, rows);
+      };
+      const auto one = naive::forward<T>(of(q, s.length_q), of(k, length), of(v, length), options);
+      copy(one.o.view(), result.o.view().narrow(0, b, b + 1));
+      copy(one.lse.view(), result.lse.view().narrow(0, b, b + 1));
+    }
+    return result;
   };
   ref_ = attention(double{});
   with_type(problem.type, [&](auto zero) {

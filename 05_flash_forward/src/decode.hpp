@@ -37,7 +37,7 @@ DecodeInputs decode_inputs(const Problem& problem, Values values, std::uint64_t 
 class DecodeChecker {
  public:
   /// Computes lesson 01 in float64, and in the problem's type.
-  /// @throws std::invalid_argument as naive::forward_paged()
+  /// @throws std::invalid_argument as naive::forward()
   DecodeChecker(const Problem& problem, const DecodeInputs& inputs);
   /// The verdicts on O and LSE.
   /// @throws std::invalid_argument when one has another shape

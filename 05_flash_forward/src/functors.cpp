@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <stdexcept>
 
-#include "01_naive_attention/ragged.hpp"
 #include "common/attention/functor_instances.cuh"
 #include "common/tensor/random.hpp"
 
@@ -63,7 +63,11 @@ FunctorSpec FunctorTables::pointed(FunctorSpec spec) const {
 
 std::vector<std::int32_t> documents_of(const std::vector<std::int32_t>& cu_seqlens,
                                        std::int64_t tokens) {
-  check_cu_seqlens("cu_seqlens", cu_seqlens, tokens);
+  if (cu_seqlens.empty() || cu_seqlens.front() != 0 || cu_seqlens.back() != tokens ||
+      !std::is_sorted(cu_seqlens.begin(), cu_seqlens.end())) {
+    throw std::invalid_argument(
+        fmt::format("cu_seqlens must rise from 0 to {}, the number of tokens", tokens));
+  }
   std::vector<std::int32_t> ranges;
   for (std::size_t i = 0; i + 1 < cu_seqlens.size(); ++i) {
     for (std::int32_t token = cu_seqlens[i]; token < cu_seqlens[i + 1]; ++token) {

@@ -41,7 +41,7 @@ struct Backend : LadderBackend<LadderStep> {};
 std::vector<Backend> backends();
 
 /// Where the document of each token begins and ends, from where the documents of a sequence begin.
-/// @throws std::invalid_argument as check_cu_seqlens()
+/// @throws std::invalid_argument unless they rise from 0 to `tokens`
 std::vector<std::int32_t> documents_of(const std::vector<std::int32_t>& cu_seqlens,
                                        std::int64_t tokens);
 

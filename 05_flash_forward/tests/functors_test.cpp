@@ -347,9 +347,8 @@ TEST_CASE("functors with scores of +-1e4, and maxima that rise from key to key")
 TEST_CASE("documents are those of cu_seqlens") {
   CHECK(flash::functors::documents_of({0, 2, 2, 5}, 5) ==
         std::vector<std::int32_t>{0, 2, 0, 2, 2, 5, 2, 5, 2, 5});
-  CHECK_THROWS_WITH_AS(flash::functors::documents_of({0, 3}, 5),
-                       "cu_seqlens[1], the last one, is 3; it must be 5, the number of tokens",
-                       std::invalid_argument);
+  CHECK_THROWS_AS(flash::functors::documents_of({0, 3}, 5), std::invalid_argument);
+  CHECK_THROWS_AS(flash::functors::documents_of({0, 3, 2, 5}, 5), std::invalid_argument);
 }
 
 TEST_CASE("every functor is right in the watched lab, with no finding") {

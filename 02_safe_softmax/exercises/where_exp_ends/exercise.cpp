@@ -1,4 +1,4 @@
-#include "02_safe_softmax/limits.hpp"
+#include "02_safe_softmax/softmax.hpp"
 #include "common/classroom/grader.hpp"
 
 using namespace fa::classroom;
