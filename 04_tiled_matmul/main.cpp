@@ -6,10 +6,10 @@
 #include <stdexcept>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "04_tiled_matmul/src/backend.hpp"
 #include "04_tiled_matmul/src/sections.hpp"
-#include "04_tiled_matmul/src/trace.hpp"
 #include "common/cli/kernels.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/table.hpp"
@@ -34,13 +34,24 @@ std::vector<Kernel> kernels_of(const Backend& backend) {
   return kernels;
 }
 
-// Refuses a --kernel that no name contains.
-void check_wanted(const cli::KernelOptions& options, const Backend& backend) {
-  std::vector<std::string> names;
-  for (const Kernel& kernel : kernels_of(backend)) {
-    names.push_back(kernel.name);
-  }
+// The kernels that --group and --kernel select, in their groups.
+std::vector<Group> wanted_groups(const Backend& backend, const cli::KernelOptions& options) {
+  std::vector<std::string> names, groups;
+  for (const Kernel& kernel : kernels_of(backend)) names.push_back(kernel.name);
   cli::check_kernel(options, names, kLesson);
+  std::vector<Group> wanted;
+  for (Group group : backend.groups) {
+    groups.push_back(group.name);
+    if (group.name.find(options.group) == std::string::npos) continue;
+    const auto end = std::remove_if(group.kernels.begin(), group.kernels.end(),
+                                    [&](const Kernel& k) { return !options.wants(k.name); });
+    group.kernels.erase(end, group.kernels.end());
+    if (!group.kernels.empty()) wanted.push_back(std::move(group));
+  }
+  if (!wanted.empty()) return wanted;
+  throw std::invalid_argument(fmt::format(
+      "--group {}: there is no such group with a kernel that --kernel selects; allowed are {}",
+      options.group, fmt::join(groups, ", ")));
 }
 
 // Checks each kernel of a group on ragged sizes.
@@ -83,22 +94,12 @@ void count_group(const Backend& watched, const std::string& name, std::int64_t s
 // On a GPU only: how fast each kernel is.
 void time_groups(cli::Program& program, const Backend& backend, const cli::KernelOptions& options) {
   if (!cli::can_time(program, options)) return;
-  check_wanted(options, backend);
   const std::int64_t size = options.size_or(4096);
   std::string command = fmt::format("04_tiled_matmul --device gpu --section time --size {}", size);
   if (!options.group.empty()) command += " --group " + options.group;
   if (!options.kernel.empty()) command += " --kernel " + options.kernel;
   cli::Record record(options, backend.properties, command);
-  bool any = false;
-  for (Group group : backend.groups) {
-    if (group.name.find(options.group) == std::string::npos) continue;
-    std::vector<Kernel> wanted;
-    for (const Kernel& kernel : group.kernels) {
-      if (options.wants(kernel.name)) wanted.push_back(kernel);
-    }
-    if (wanted.empty()) continue;
-    any = true;
-    group.kernels = wanted;
+  for (const Group& group : wanted_groups(backend, options)) {
     const auto of_group = tiled::time_kernels(backend, group, size);
     fmt::print("{}, all sizes {}, on {}\n{}\n", group.title, size, backend.properties.name,
                cli::table_of(of_group, {"kernel"}));
@@ -107,24 +108,16 @@ void time_groups(cli::Program& program, const Backend& backend, const cli::Kerne
     std::fflush(stdout);
     record.add(of_group);
   }
-  if (!any) {
-    throw std::invalid_argument(
-        fmt::format("--group {}: there is no such group with a kernel that --kernel "
-                    "selects; allowed are add, transpose, softmax, matmul, matmul_bt, mma, "
-                    "mma_bt and block",
-                    options.group));
-  }
   record.finish();
 }
 
-// Launches kernels whose name contains --kernel once each, for a profiler, and prints a line of
-// JSON for each; in the watched lab with its report. Nothing is checked.
+// Launches the wanted kernels once each, for a profiler, and prints a line of JSON for each; in the
+// watched lab with its report. Nothing is checked.
 void launch_once(const Backend& backend, const cli::KernelOptions& options) {
   const std::int64_t size = options.size_or(70);
-  for (const Group& group : backend.groups) {
+  for (const Group& group : wanted_groups(backend, options)) {
     const Inputs inputs = group.inputs(size, size, size);
     for (const Kernel& kernel : group.kernels) {
-      if (!options.wants(kernel.name)) continue;
       std::optional<lab::Trace> report;
       if (backend.kind == "watched") {
         report = tiled::trace(group, kernel, {{size, size, size}});
@@ -138,28 +131,24 @@ void launch_once(const Backend& backend, const cli::KernelOptions& options) {
   }
 }
 
-// The watched lab's whole report on the kernels whose name contains --kernel: traffic at one size,
-// findings and reached lines for all sizes of watched_sizes(). With --size, and in a walk through
-// all sections, that one size only.
+// The watched lab's whole report on the wanted kernels: traffic at one size, findings and reached
+// lines for all sizes of watched_sizes(). With --size, and in a walk through all sections, that one
+// size only.
 void trace_kernels(cli::Program& program, const Backend& watched,
                    const cli::KernelOptions& options) {
-  check_wanted(options, watched);
   const std::int64_t size = options.size_or(70);
   lab::TraceFiles files;
   lab::Coverage coverage;
-  for (const Group& group : watched.groups) {
+  for (const Group& group : wanted_groups(watched, options)) {
     for (const Kernel& kernel : group.kernels) {
-      if (!options.wants(kernel.name)) continue;
       std::vector<Shape<3>> sizes{{size, size, size}};
       if (options.size == 0 && program.runs_one_section()) {
-        for (const Shape<3>& chosen : tiled::watched_sizes(kernel.tiles)) {
-          sizes.push_back(chosen);
-        }
+        const auto chosen = tiled::watched_sizes(kernel.tiles);
+        sizes.insert(sizes.end(), chosen.begin(), chosen.end());
       }
       const auto seen = tiled::trace(group, kernel, sizes);
       if (!options.kernel.empty()) {
-        fmt::print("{}, {}, all sizes {}\n", kernel.name, group.title, size);
-        fmt::print("{}\n", seen->text);
+        fmt::print("{}, {}, all sizes {}\n{}\n", kernel.name, group.title, size, seen->text);
       }
       program.check_none(fmt::format("{}, {}", kernel.name, group.title), seen->findings,
                          "finding");
@@ -167,9 +156,7 @@ void trace_kernels(cli::Program& program, const Backend& watched,
       coverage.add(seen->coverage);
     }
   }
-  if (program.runs_one_section()) {
-    fmt::print("{}", lab::unreached_text(coverage));
-  }
+  if (program.runs_one_section()) fmt::print("{}", lab::unreached_text(coverage));
   files.write(options.json, options.svg);
 }
 
@@ -181,7 +168,7 @@ int main(int argc, char** argv) {
   cli::KernelOptions options;
   cli::add_kernel_options(program, options, "rows, columns and depth", false);
   program.option("--group", options.group,
-                 "section time: only groups whose name contains this text, such as \"mma\"");
+                 "only groups whose name contains this text, such as \"mma\"");
 
   const auto check = [&](const char* group) {
     return [&, group] { check_group(program, backends.used(), group); };

@@ -36,7 +36,7 @@ inline void launch_transpose_naive(const float* in, float* out, int rows,
   launch(transpose_naive, {grid, block}, in, out, rows, cols);
 }
 
-/// The step's row: see 04_tiled_matmul/src/step_row.cuh.
+/// The step's row: see 04_tiled_matmul/src/backend.cuh.
 template <class Row>
 auto tiled_step(std::integral_constant<int, 2>, Row row) {
   return row("02_transpose_naive", "element by element")

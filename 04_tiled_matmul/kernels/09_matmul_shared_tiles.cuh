@@ -49,7 +49,7 @@ void launch_matmul_shared_tiles(const MatmulParams<float>& p) {
   launch(matmul_shared_tiles<b_transposed>, {grid, block}, p);
 }
 
-/// The step's row: see 04_tiled_matmul/src/step_row.cuh.
+/// The step's row: see 04_tiled_matmul/src/backend.cuh.
 template <class Row>
 auto tiled_step(std::integral_constant<int, 9>, Row row) {
   return row("09_matmul_shared_tiles", "tiles in shared memory")

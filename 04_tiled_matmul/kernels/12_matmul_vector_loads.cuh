@@ -104,7 +104,7 @@ void launch_matmul_vector_loads(const MatmulParams<float>& p) {
   launch(matmul_vector_loads<b_transposed>, {grid, block}, p);
 }
 
-/// The step's row: see 04_tiled_matmul/src/step_row.cuh.
+/// The step's row: see 04_tiled_matmul/src/backend.cuh.
 template <class Row>
 auto tiled_step(std::integral_constant<int, 12>, Row row) {
   return row("12_matmul_vector_loads", "four elements at a time")

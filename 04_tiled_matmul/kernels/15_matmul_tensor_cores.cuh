@@ -62,7 +62,7 @@ void launch_matmul_tensor_cores(const MatmulParams<T>& p) {
   launch(matmul_tensor_cores<b_transposed, T>, {grid, block}, p);
 }
 
-/// The step's row: see 04_tiled_matmul/src/step_row.cuh.
+/// The step's row: see 04_tiled_matmul/src/backend.cuh.
 template <class Row>
 auto tiled_step(std::integral_constant<int, 15>, Row row) {
   return row("15_matmul_tensor_cores", "16 x 8 x 16 in one instruction")

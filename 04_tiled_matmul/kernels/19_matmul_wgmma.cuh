@@ -67,7 +67,7 @@ void launch_matmul_wgmma(const MatmulParams<T>& p) {
          tma_matmul<Tile>(p));
 }
 
-/// The step's row: see 04_tiled_matmul/src/step_row.cuh.
+/// The step's row: see 04_tiled_matmul/src/backend.cuh.
 template <class Row>
 auto tiled_step(std::integral_constant<int, 19>, Row row) {
   return row("19_matmul_wgmma", "tiles by TMA, 64 x 256 x 16 at once")

@@ -235,7 +235,7 @@ void launch_matmul_cluster(const MatmulParams<T>& p, int group_m = 8,
       raster);
 }
 
-/// The step's row: see 04_tiled_matmul/src/step_row.cuh.
+/// The step's row: see 04_tiled_matmul/src/backend.cuh.
 template <class Row>
 auto tiled_step(std::integral_constant<int, 22>, Row row) {
   return row("22_matmul_cluster", "two blocks share what they load")

