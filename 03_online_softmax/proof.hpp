@@ -327,7 +327,7 @@ inline Outcome at_run_time(Outcome (*check)(const Cases&), const Cases& cases) {
 
 /// @{ The proofs of small cases by the compiler: if one fails, the lesson does not compile.
 //! [static]
-inline constexpr Cases kSmall{2, 1};  // up to 2 scores from -1, 0, 1, -inf
+constexpr Cases kSmall{2, 1};  // up to 2 scores from -1, 0, 1, -inf
 
 static_assert(base_case(kSmall).holds, "base case");
 static_assert(induction_step(kSmall).holds, "induction step");

@@ -69,7 +69,7 @@ inline Recording record(View<const float, 4> q, View<const float, 4> k, View<con
   const AttentionShape shape = attention_shape(q.shape(), k.shape(), v.shape());
   if (shape.batch != 1 || shape.heads != 1) {
     throw std::invalid_argument(fmt::format(
-        "q has the shape {}; a recording needs one batch and one head", to_string(q.shape())));
+        "q has the shape {}; a recording needs one batch and one head", fa::to_string(q.shape())));
   }
   AttentionOptions options;
   options.causal = causal;
