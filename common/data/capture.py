@@ -68,30 +68,29 @@ def attention(q, k, v):
 
 
 def run(weights, ids):
-    """What each layer's attention saw and gave."""
+    """What the attention of LAYER saw and gave."""
     x = (
         weights["embeddings.word_embeddings.weight"][ids]
         + weights["embeddings.position_embeddings.weight"][: len(ids)]
         + weights["embeddings.token_type_embeddings.weight"][0]
     )
     x = layer_norm(weights, "embeddings.LayerNorm", x)
-    layers = []
-    while f"encoder.layer.{len(layers)}.output.dense.weight" in weights:
-        name = f"encoder.layer.{len(layers)}."
+    for layer in range(LAYER + 1):
+        name = f"encoder.layer.{layer}."
         q, k, v = (
             split_heads(linear(weights, name + "attention.self." + part, x))
             for part in ("query", "key", "value")
         )
         o = attention(q, k, v).transpose(1, 0, 2).reshape(x.shape)
         y = linear(weights, name + "attention.output.dense", o)
-        layers.append({"q": q[None], "k": k[None], "v": v[None], "layer": np.stack([x, o, y])})
+        result = {"q": q[None], "k": k[None], "v": v[None], "layer": np.stack([x, o, y])}
         x = layer_norm(weights, name + "attention.output.LayerNorm", x + y)
         hidden = linear(weights, name + "intermediate.dense", x)
         hidden = hidden * (1 + erf(hidden / math.sqrt(2))) / 2  # GELU
         x = layer_norm(
             weights, name + "output.LayerNorm", x + linear(weights, name + "output.dense", hidden)
         )
-    return layers
+    return result
 
 
 def save(name, array):
@@ -102,9 +101,8 @@ def main():
     weights, tokenizer = read_model()
     text = " ".join((OUTPUT / "text.txt").read_text(encoding="utf-8").split())
     encoded = tokenizer.encode(text)
-    layers = run(weights, np.array(encoded.ids, dtype=np.int64))
-    for name in ("q", "k", "v", "layer"):
-        save(name, layers[LAYER][name])
+    for name, array in run(weights, np.array(encoded.ids, dtype=np.int64)).items():
+        save(name, array)
     projections = [
         np.hstack([weights[name + ".weight"], weights[name + ".bias"][:, None]])
         for part in ("self.query", "self.key", "self.value", "output.dense")
