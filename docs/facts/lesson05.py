@@ -25,6 +25,7 @@ forward = Ladder("h200_05_flash_forward")
 forward_float32 = Ladder("h200_05_flash_forward", "float32")
 forward_functors = Cases("h100_05_functors")
 forward_ratios = Ratios("h200_05_interface")
+h100_forward_ratios = Ratios("h100_05_interface")
 forward_float16_ratios = Ratios("h100_05_types", "float16")
 
 _TENSOR_CORES = "05_flash_forward/2_tensor_cores.md"
@@ -75,15 +76,6 @@ def forward_small_gain():
 def forward_median_gain():
     """All bfloat16 points: the median of the ratios, in percent above 1."""
     return 100 * (median(forward_ratios.all()) - 1)
-
-
-def forward_d256_ratio_to_fa3(mask="full"):
-    """H100, h100_05_interface, 256 columns, 4096 keys: the course over FlashAttention-3."""
-    course, other = (
-        points("h100_05_interface", "tflops", mask == "causal", D="256", length=4096, backend=who)
-        for who in ("course", "fa3")
-    )
-    return over(course, other)
 
 
 def interface_d128_16384_tflops():
