@@ -117,7 +117,7 @@ struct TensorCoresBlock {
         const int query = query0 + 16 * i + fragment_row(lane, 2 * h);
 #pragma unroll
         for (int j = 0; j < block_n / 8; ++j) {
-          // Two lanes share four keys: 0 and 1 belong to the even lane.
+          // Two lanes share four keys: the even lane has the first two.
           const int key = key0 + 8 * j + fragment_column(lane, 0);
           const Words4 words = a.dropout.words(head, query, key / 4);
           const bool low = lane % 2 == 0;

@@ -68,7 +68,7 @@ struct EdgeMasksBlock {
   static __device__ void multiply_q_k(Scores& s, const T* q_smem,
                                       const T* k_smem, int warp_row,
                                       int lane) {
-    // The row and the 8 columns that this lane names in the first ldmatrix.
+    // What this lane names in the first ldmatrix: ^ kk selects other columns.
     const int of_q = swizzled(warp_row + lane % 16, lane / 16 * 8);
     const int of_k = swizzled(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
 #pragma unroll
@@ -210,7 +210,7 @@ struct EdgeMasksBlock {
         const int query = query0 + 16 * i + fragment_row(lane, 2 * h);
 #pragma unroll
         for (int j = 0; j < block_n / 8; ++j) {
-          // Two lanes share four keys: 0 and 1 belong to the even lane.
+          // Two lanes share four keys: the even lane has the first two.
           const int key = key0 + 8 * j + fragment_column(lane, 0);
           const Words4 words = a.dropout.words(head, query, key / 4);
           const bool low = lane % 2 == 0;
@@ -261,7 +261,7 @@ struct EdgeMasksBlock {
   static __device__ void run(const Attention<T>& a) {
     T* const q_smem = dynamic_shared<T>();
     T* const k_smem = q_smem + q_size;
-    T* const v_smem = k_smem + 2 * kv_size;
+    T* const v_smem = k_smem + stages * kv_size;
     const int thread = threadIdx.x, lane = thread % kWarp;
     const int warp_row = thread / kWarp * warp_rows;
     const int query0 = longest_first_m_block(a) * block_m;
@@ -276,7 +276,7 @@ struct EdgeMasksBlock {
     //! [exponent_scale]
     const auto load = [&](int tile, auto last) {
       constexpr bool ragged = decltype(last)::value;
-      const int key0 = tile * block_n, at = tile % 2 * kv_size;
+      const int key0 = tile * block_n, at = tile % stages * kv_size;
       copy_rows_async<block_n, ragged>(k_smem + at, head.k, a.k_strides.row,
                                        key0, a.length_k, a.head_dim);
       copy_rows_async<block_n, ragged>(v_smem + at, head.v, a.v_strides.row,
@@ -297,10 +297,10 @@ struct EdgeMasksBlock {
     //! [steps]
     const auto step = [&](int tile, auto edge) {
       constexpr bool masked = decltype(edge)::value;
-      const int key0 = tile * block_n, at = tile % 2 * kv_size;
+      const int key0 = tile * block_n, at = tile % stages * kv_size;
       cp_async_wait<0>();
       __syncthreads();  // this tile has arrived, no warp reads the last one
-      if (tile > 0) load(tile - 1, std::false_type{});
+      if (tile > 0) load(tile - 1, std::false_type{});  // not ragged
       cp_async_commit();
       Scores s = {};
       // S = Q K^T

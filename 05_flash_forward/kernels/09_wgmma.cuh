@@ -1,7 +1,7 @@
 /// @file
 /// Hopper's matmuls and copies, in the order of step 07: one thread issues TMA copies of the next
 /// tiles, then all threads wait for the current ones, compute S = Q K^T by wgmma, the softmax, and
-/// O += P V. K and V never pass through registers, and no thread computes an address.
+/// O += P V. K and V never pass through registers, and the TMA unit computes their addresses.
 ///
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024.
 #pragma once
@@ -201,7 +201,7 @@ struct WgmmaBlock {
     }
     const int lane = threadIdx.x % kWarp;
     const int row = threadIdx.x / kWarp % 4 * 16 + lane % 16;
-    // Until here wgmma of other warps may still read these rows of Q.
+    // For the next steps, whose main loops end without a block barrier.
     named_barrier_wait(1 + threadIdx.x / kWarpgroup, kWarpgroup);
 #pragma unroll
     for (int col = 0; col < d; col += 16) {
@@ -234,7 +234,7 @@ struct WgmmaBlock {
     const int last_query = block * block_m + block_m - 1;
     const int tiles = ceil_div(visible_keys(a, last_query), block_n);
     const auto load = [&](int step) {  // the last tile is the first step
-      const int stage = step % 2, key0 = (tiles - 1 - step) * block_n;
+      const int stage = step % stages, key0 = (tiles - 1 - step) * block_n;
       shared.full[stage].arrive_and_expect(2 * KvTile::bytes);
       load_tile(shared.k[stage], maps.k, shared.full[stage], key0, kv_head,
                 batch);
@@ -260,9 +260,9 @@ struct WgmmaBlock {
     shared.q_full.wait(0);
     //! [mainloop]
     for (int step = 0; step < tiles; ++step) {
-      const int stage = step % 2, key0 = (tiles - 1 - step) * block_n;
+      const int stage = step % stages, key0 = (tiles - 1 - step) * block_n;
       if (threadIdx.x == 0 && step + 1 < tiles) load(step + 1);
-      shared.full[stage].wait(step / 2 % 2);
+      shared.full[stage].wait(step / stages % 2);
       // S = Q K^T
       Scores s;
       issue_qk(s, shared.q[warpgroup], shared.k[stage]);

@@ -1,5 +1,5 @@
 /// @file
-/// What steps 09 to 16 share: a warpgroup processes 64 queries, its S and O are accumulators of
+/// What steps 10 to 16 share: a warpgroup processes 64 queries, its S and O are accumulators of
 /// wgmma, and tiles lie in shared memory as TMA writes them.
 ///
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024.

@@ -1,5 +1,5 @@
 /// @file
-/// What steps 05 to 08 and 17 share: tile sizes, the accumulators of mma.sync, the online softmax on them,
+/// What steps 06, 07 and 17 share: tile sizes, the accumulators of mma.sync, the online softmax on them,
 /// dropout, and the epilogue.
 #pragma once
 
