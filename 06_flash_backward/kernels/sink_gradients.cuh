@@ -12,13 +12,13 @@ namespace fa::FA_TARGET {
 constexpr int kSinkThreads = 256;
 
 /// The gradient of each head's sink; a block has a head.
-//! [sink_gradients]
 template <class T, class Functor>
 __global__ void sink_gradients(AttentionGradient<T> a, Functor functor) {
   __shared__ float sums[kSinkThreads / kWarp];
   const int head = blockIdx.x, rows = padded_rows(a);
   const float sink = functor.sink(head) * kLog2E;
   float sum = 0;
+  //! [sink_sum]
   for (int batch = 0; batch < a.batch; ++batch) {
     const std::int64_t row0 = gradient_head(a, batch, head).padded_row;
     for (int i = threadIdx.x; i < rows; i += kSinkThreads) {
@@ -26,6 +26,7 @@ __global__ void sink_gradients(AttentionGradient<T> a, Functor functor) {
       sum -= exp2_approx(sink - a.lse_base_2[row0 + i]) * a.delta[row0 + i];
     }
   }
+  //! [sink_sum]
   sum = warp_sum(sum);
   if (threadIdx.x % kWarp == 0) sums[threadIdx.x / kWarp] = sum;
   __syncthreads();  // the sums of all warps are stored
@@ -34,7 +35,6 @@ __global__ void sink_gradients(AttentionGradient<T> a, Functor functor) {
   sum = warp_sum(has_sum ? sums[threadIdx.x] : 0.0f);
   if (threadIdx.x == 0) functor.d_sinks()[head] = sum;
 }
-//! [sink_gradients]
 
 /// Launches it for a functor with sinks whose gradient is wanted.
 template <class T, class Functor>

@@ -13,7 +13,6 @@
 namespace fa::FA_TARGET {
 
 // clang-format off
-//! [dual]
 /// A value, and its derivative with respect to one variable.
 template <class R>
 struct Dual {
@@ -39,10 +38,12 @@ struct Dual {
   friend __host__ __device__ Dual operator-(Dual a, Dual b) {
     return {a.value - b.value, a.derivative - b.derivative};
   }
+  //! [dual_product]
   friend __host__ __device__ Dual operator*(Dual a, Dual b) {
     return {a.value * b.value,
             a.derivative * b.value + a.value * b.derivative};
   }
+  //! [dual_product]
   friend __host__ __device__ Dual operator/(Dual a, Dual b) {
     const R q = a.value / b.value;
     return {q, (a.derivative - q * b.derivative) / b.value};
@@ -58,9 +59,11 @@ struct Dual {
   friend __host__ __device__ Dual operator+(R c, Dual a) { return a + c; }
   friend __host__ __device__ Dual operator-(Dual a, R c) { return a + -c; }
   friend __host__ __device__ Dual operator-(R c, Dual a) { return -a + c; }
+  //! [dual_constant]
   friend __host__ __device__ Dual operator*(Dual a, R c) {
     return {a.value * c, a.derivative * c};
   }
+  //! [dual_constant]
   friend __host__ __device__ Dual operator*(R c, Dual a) { return a * c; }
   friend __host__ __device__ Dual operator/(Dual a, R c) {
     return {a.value / c, a.derivative / c};
@@ -73,7 +76,6 @@ __host__ __device__ Dual<R> tanh_approx(Dual<R> x) {
   const R t = tanh_approx(x.value);
   return {t, (R(1) - t * t) * x.derivative};
 }
-//! [dual]
 
 /// The numbers of a dual number.
 template <class R>

@@ -399,6 +399,21 @@ def few_heads_ratio(group, length, mask="full"):
     return points("h100_06_few_heads", "ratio", mask == "causal", group=group, length=int(length))
 
 
+def backward_functor_step_tflops(functor, kernel):
+    """H100, h100_06_functor_steps: TFLOP/s of a kernel over visible scores."""
+    return points("h100_06_functor_steps", "tflops", None, functor=functor, kernel=kernel)
+
+
+def functor_step_01_most_apart():
+    """H100, h100_06_functor_steps, no mask and causal: functor step 01 from step 06, in percent."""
+    cases = ("plain_4k", "causal_4k", "causal_16k")
+    first, sixth = (
+        [backward_functor_step_tflops(case, kernel) for case in cases]
+        for kernel in ("01_score_functor", "06_swizzled_pipeline")
+    )
+    return max(apart(*pair) for pair in zip(first, sixth))
+
+
 def soft_cap_ms(kernel="01_score_functor"):
     """H100, h100_06_functor_steps, soft_cap_4k: milliseconds of step 01, and with dual numbers."""
     name = "01_score_functor" + (", dual" if kernel == "dual" else "")

@@ -52,7 +52,6 @@ __device__ void mask_transposed(Scores<Tile>& s,
 /// @param lse    in base 2, of the tile's queries, as delta
 /// @param query0 the tile's first query
 /// @param key0   the warp's first key
-//! [functor_gradients]
 template <class Tile, class T, class Functor>
 __device__ void functor_gradients(Scores<Tile>& s, Scores<Tile>& d_p, int j,
                                   const AttentionGradient<T>& a,
@@ -73,6 +72,7 @@ __device__ void functor_gradients(Scores<Tile>& s, Scores<Tile>& d_p, int j,
       const int query = row < a.length_q ? row : a.length_q - 1;
       const int key = key0 + 16 * i + fragment_row(lane, e);
       if constexpr (Functor::changes_scores) {
+        //! [changed_gradients]
         const bool seen = x != -INFINITY;
         const float scaled = a.scale * x;
         if (seen) x = functor.score(scaled, batch, head, query, key);
@@ -84,6 +84,7 @@ __device__ void functor_gradients(Scores<Tile>& s, Scores<Tile>& d_p, int j,
           }
         }
         if (seen) g *= functor.derivative(scaled, batch, head, query, key);
+        //! [changed_gradients]
       } else {
         x = exp2_approx(x * (a.scale * kLog2E) - lse_of[e % 2]);
         g = x * (g - delta_of[e % 2]);
@@ -91,7 +92,6 @@ __device__ void functor_gradients(Scores<Tile>& s, Scores<Tile>& d_p, int j,
     }
   }
 }
-//! [functor_gradients]
 
 /// A tile of queries of a head; beyond the last head, none.
 struct VisibleQueries {
