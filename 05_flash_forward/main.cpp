@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "05_flash_forward/src/sections.hpp"
+#include "05_flash_forward/src/backend.hpp"
 #include "common/attention/host/sections.hpp"
 #include "common/tensor/npy.hpp"
 
@@ -73,36 +73,11 @@ void check_repeats(const Lesson<Backend>& lesson) {
 
 // On a GPU only.
 void show_times(const Lesson<Backend>& lesson) {
-  // Steps 01 to 03 have a thread for each query or for each score.
-  const TimingRules<Inputs> rules{flash::kMatmuls, "04", [](const Problem& problem) {
-                                    return timed_inputs(problem.shape.length_q,
-                                                        problem.shape.head_dim);
-                                  }};
   time_all(lesson, {64, 128, 256}, [&](const TimedGroup& group) {
-    return time_steps(lesson.backends.used(), group, rules);
+    return time_steps(lesson.backends.used(), group, 2, [](const Problem& problem) {
+      return timed_inputs(problem.shape.length_q, problem.shape.head_dim);
+    });
   });
-}
-
-void add_sections(cli::Program& program, const Lesson<Backend>& lesson) {
-  program.section("real", "Every kernel on the input", [&] { check_real(lesson); });
-  program.section("ragged", "Every kernel on hard small problems",
-                  [&] { check_ragged<flash::Checker>(lesson); });
-  program.section("traffic", "Memory traffic of the kernels",
-                  lesson.backends.watching(
-                      [&](const Backend& watched) { flash::show_traffic(lesson, watched); }));
-  program.section("memory", "Memory that the kernels allocate", [&] { show_memory(lesson); });
-  program.section("repeat", "Determinism", [&] { check_repeats(lesson); });
-  program.section(
-      "trace", "Every kernel in the watched lab",
-      lesson.backends.watching([&](const Backend& watched) { trace_steps(lesson, watched); }));
-  program.section_on_request("time", "Times", [&] { show_times(lesson); });
-  program.section_apart("timeline", "Order of operations, and timelines of a GPU", [&] {
-    const Backend& lab = lesson.backends.lab();
-    flash::show_timelines(lab, cli::timeline_options(lesson.options, lab.steps, lesson.name));
-  });
-  program.section_apart("schedule", "Model of the tile scheduler", flash::show_schedule);
-  program.section_apart("once", "One launch of every kernel", [&] { launch_once(lesson); });
-  program.sections_in_apart({"decode", "functors"});
 }
 
 }  // namespace
@@ -110,8 +85,19 @@ void add_sections(cli::Program& program, const Lesson<Backend>& lesson) {
 int main(int argc, char** argv) {
   cli::Program program("05_flash_forward",
                        "Lesson 05: the forward pass in one kernel, up to the hardware's limit.");
-  Lesson<Backend> lesson(program, flash::backends(), "05_flash_forward", "O and LSE",
-                         flash::random_inputs);
-  add_sections(program, lesson);
+  const Lesson<Backend> lesson(
+      program, flash::backends(), "05_flash_forward", "O and LSE",
+      [](const Problem& problem) { return make_inputs(problem, Values::kNormal, 1); });
+  add_ladder_sections<flash::Checker>(
+      lesson, {[&] { check_real(lesson); },
+               [&] { show_memory(lesson); },
+               [&] { check_repeats(lesson); },
+               [&] { show_times(lesson); },
+               "",
+               {{64, 32}, {128, 32}, {192, 32}, {64, 64}, {128, 64}, {192, 64}},
+               4,
+               {"Q", "K", "V", "O"},
+               "softmax"});
+  program.sections_in_apart({"decode", "functors"});
   return program.run(argc, argv);
 }

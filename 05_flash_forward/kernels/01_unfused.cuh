@@ -130,8 +130,17 @@ inline void launch_unfused(const Attention<float>& a, const Stream& stream,
 template <class Row>
 auto forward_step(std::integral_constant<int, 1>, Row row) {
   return row("01_unfused", "three kernels, scores in global memory", float{})
+      .slow()
       .tile(kUnfusedTile, kUnfusedTile, 0, 1)
       .memory_is("4 N^2", [](auto n, auto) { return 4 * n * n; })
+      // Each of the tiles of a matmul reads rows of both operands; softmax
+      // reads its row three times.
+      .reads("4 N/32 N D + 3 N^2",
+             [](auto n, auto d) {
+               return 4 * (n / kUnfusedTile) * n * d + 3 * n * n;
+             })
+      .writes("2 N^2 + N D + N",
+              [](auto n, auto d) { return 2 * n * n + n * d + n; })
       .floats([](const auto& a, auto) { return unfused_workspace(a); })
       .launch([](auto& a, auto, auto& stream, float* scores) {
         launch_unfused(a, stream, scores);

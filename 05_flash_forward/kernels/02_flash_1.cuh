@@ -102,9 +102,20 @@ inline void launch_flash_1(const Attention<float>& a, const Stream& stream,
 template <class Row>
 auto forward_step(std::integral_constant<int, 2>, Row row) {
   return row("02_flash_1", "outer loop over tiles of keys", float{})
+      .slow()
       .head_dims(HeadDims<32, 64, 128>{})
       .tile(kFlash1Queries, kFlash1Keys, 1, 1)
       .memory_is("8 N", [](auto n, auto) { return 8 * n; })
+      // K and V once; for each tile of keys Q, and O, m and l but for the
+      // first tile.
+      .reads("(2 N/32 + 1) N D + 2 (N/32 - 1) N",
+             [](auto n, auto d) {
+               const auto t = n / kFlash1Keys;
+               return (2 * t + 1) * n * d + 2 * (t - 1) * n;
+             })
+      .writes(
+          "N/32 (N D + 3 N)",
+          [](auto n, auto d) { return n / kFlash1Keys * (n * d + 3 * n); })
       .floats([](const auto& a, auto) { return flash_1_workspace(a); })
       .launch([](auto& a, auto, auto& stream, float* sums) {
         launch_flash_1(a, stream, sums);

@@ -92,8 +92,14 @@ inline void launch_flash_2(const Attention<float>& a, const Stream& stream) {
 template <class Row>
 auto forward_step(std::integral_constant<int, 3>, Row row) {
   return row("03_flash_2", "one block per tile of queries", float{})
+      .slow()
       .head_dims(HeadDims<32, 64, 128>{})
       .tile(kFlash2Queries, kFlash2Keys, 0, 1)
+      .reads("(2 N/64 + 1) N D",  // K and V for each tile of queries
+             [](auto n, auto d) {
+               return (2 * (n / kFlash2Queries) + 1) * n * d;
+             })
+      .writes("N D + N", [](auto n, auto d) { return n * d + n; })
       .launch([](auto& a, auto, auto& stream) { launch_flash_2(a, stream); });
 }
 

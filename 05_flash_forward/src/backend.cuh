@@ -3,12 +3,16 @@
 /// common/gpu/target.hpp.
 #pragma once
 
+#include "05_flash_forward/src/backend.hpp"
 #include "05_flash_forward/src/dispatch.cuh"
-#include "05_flash_forward/src/forward_rows.cuh"
+#include "common/attention/host/step_row.cuh"
 #include "steps/forward.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each backend includes this
+
+// What a step is given to make its row.
+using ForwardRow = RowMaker<flash::LadderStep, DeviceAttention>;
 
 // The kernel that is chosen for a device, as a step of this backend.
 inline flash::LadderStep dispatched_step(const DeviceProperties& device) {

@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "05_flash_forward/src/checker.hpp"
-#include "common/attention/host/ladder.hpp"
+#include "common/attention/host/step.hpp"
+#include "common/cli/timelines.hpp"
 
 namespace fa::flash {
 
@@ -27,6 +28,14 @@ struct Backend : LadderBackend<LadderStep> {
 
 /// The backends of this build: the lab first.
 std::vector<Backend> backends();
+
+/// The steps with a timeline, see stamped.cuh.
+namespace stamped {
+/// What runs them, on a GPU.
+using Backend = cli::StampedBackend<flash::Backend>;
+/// Without stamps, and with them.
+std::vector<Backend> backends();
+}  // namespace stamped
 
 /// The forward pass for lesson 06: the kernel that is chosen on the backend of a kind.
 /// @throws std::invalid_argument without such a backend, and as LadderStep::prepare

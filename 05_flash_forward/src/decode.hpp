@@ -3,12 +3,14 @@
 /// each backend that this build has.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "05_flash_forward/src/checker.hpp"
-#include "common/attention/host/ladder.hpp"
+#include "common/attention/host/step.hpp"
 
 namespace fa::flash::decode {
 
@@ -23,7 +25,6 @@ struct DecodeInputs : Inputs {
 
 /// One step of the ladder of decode kernels.
 using LadderStep = attention::LadderStep<DecodeInputs, Outputs>;
-
 /// What runs decode kernels.
 using Backend = LadderBackend<LadderStep>;
 
@@ -31,30 +32,41 @@ using Backend = LadderBackend<LadderStep>;
 std::vector<Backend> backends();
 
 /// Random inputs of a problem.
-DecodeInputs decode_inputs(const Problem& problem, Values values, std::uint64_t seed);
+inline DecodeInputs decode_inputs(const Problem& problem, Values values, std::uint64_t seed) {
+  DecodeInputs result;
+  static_cast<Inputs&>(result) = make_inputs(problem, values, seed);
+  return result;
+}
 
 /// Checks O and LSE against lesson 01.
-class DecodeChecker {
- public:
+struct DecodeChecker : Checker {
   /// Computes lesson 01 in float64, and in the problem's type.
   /// @throws std::invalid_argument as naive::forward()
-  DecodeChecker(const Problem& problem, const DecodeInputs& inputs);
-  /// The verdicts on O and LSE.
-  /// @throws std::invalid_argument when one has another shape
-  std::vector<Verdict> check(const std::string& name, const Outputs& outputs) const;
-
- private:
-  Type type_;
-  naive::Forward<double> ref_;
-  Outputs plain_;
-  double score_magnitude_ = 0;
+  DecodeChecker(const Problem& problem, const DecodeInputs& inputs)
+      : Checker(problem.type, inputs, [&](auto q, auto k, auto v) {
+          const AttentionShape& s = problem.shape;
+          AttentionOptions options;
+          options.causal = problem.causal;
+          auto result = naive::forward(q, k, v, options);  // of sequences with all keys
+          using T = std::decay_t<decltype(*result.o.data())>;
+          for (std::size_t b = 0; b < inputs.lengths_k.size(); ++b) {  // each sequence by itself
+            const auto own = [b](auto x) {
+              return x.narrow(0, static_cast<std::int64_t>(b), static_cast<std::int64_t>(b) + 1);
+            };
+            const auto length = std::clamp<std::int64_t>(inputs.lengths_k[b], 0, s.length_k);
+            naive::Forward<T> one{Tensor<T, 4>({1, s.heads, s.length_q, v.size(3)}),
+                                  Tensor<accumulator_t<T>, 3>({1, s.heads, s.length_q})};
+            std::fill_n(one.lse.data(), one.lse.count(),
+                        -std::numeric_limits<accumulator_t<T>>::infinity());
+            if (length > 0) {
+              one = naive::forward(own(q), own(k).narrow(2, 0, length), own(v).narrow(2, 0, length),
+                                   options);
+            }
+            copy(one.o.view(), own(result.o.view()));
+            copy(one.lse.view(), own(result.lse.view()));
+          }
+          return result;
+        }) {}
 };
-
-/// The section "decode": every step is checked on small problems and, on a GPU, timed on the caches
-/// that a server has: a step that --kernel names, or those that read lengths from the device.
-/// @param options with --kernel and --results
-/// @throws std::invalid_argument when no step is wanted
-/// @throws std::runtime_error when the device reports an error, or the record cannot be written
-void show_decode(cli::Program& program, const cli::KernelOptions& options);
 
 }  // namespace fa::flash::decode

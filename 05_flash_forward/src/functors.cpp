@@ -51,16 +51,6 @@ void add_tree(std::vector<std::uint32_t>& bits, std::int64_t length_q, std::int6
 
 }  // namespace
 
-FunctorSpec FunctorTables::pointed(FunctorSpec spec) const {
-  spec.documents = documents.data();
-  spec.slopes = slopes.data();
-  spec.sinks = sinks.data();
-  spec.bias = bias.data();
-  spec.blocks = blocks.data();
-  spec.bits = bits.data();
-  return spec;
-}
-
 std::vector<std::int32_t> documents_of(const std::vector<std::int32_t>& cu_seqlens,
                                        std::int64_t tokens) {
   if (cu_seqlens.empty() || cu_seqlens.front() != 0 || cu_seqlens.back() != tokens ||
@@ -181,7 +171,7 @@ TileCounts count_tiles(const FunctorSpec& spec, const AttentionShape& shape, int
 
 double TimedFunctor::flops(int matmuls) const {
   const AttentionShape& s = problem.shape;
-  const TileCounts counts = count_tiles(tables.pointed(spec), s, 128, 64);
+  const TileCounts counts = count_tiles(pointed(spec, tables), s, 128, 64);
   return 2.0 * matmuls * static_cast<double>(s.batch * s.heads * s.head_dim) *
          static_cast<double>(counts.visible_scores);
 }
@@ -231,24 +221,9 @@ std::vector<TimedFunctor> timed_functors() {
 }
 
 FunctorChecker::FunctorChecker(const Problem& problem, const FunctorInputs& inputs)
-    : type_(problem.type) {
-  const FunctorSpec spec = inputs.tables.pointed(inputs.spec);
-  const ScoreFunctor functor = reference_functor(spec, problem.shape);
-  score_magnitude_ = score_magnitude({}, inputs);
-  const auto attention = [&](auto zero) {
-    using T = decltype(zero);
-    const auto q = converted<T>(inputs.q), k = converted<T>(inputs.k), v = converted<T>(inputs.v);
-    return naive::forward<T>(q.view(), k.view(), v.view(), functor);
-  };
-  ref_ = attention(double{});
-  with_type(problem.type, [&](auto zero) {
-    const auto plain = attention(zero);
-    plain_ = {converted<float>(plain.o), converted<float>(plain.lse)};
-  });
-}
-
-std::vector<Verdict> FunctorChecker::check(const std::string& name, const Outputs& outputs) const {
-  return verdicts(name, type_, outputs, ref_, plain_, score_magnitude_);
-}
+    : Checker(problem.type, inputs, [&](auto q, auto k, auto v) {
+        return naive::forward(
+            q, k, v, reference_functor(pointed(inputs.spec, inputs.tables), problem.shape));
+      }) {}
 
 }  // namespace fa::flash::functors

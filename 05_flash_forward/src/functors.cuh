@@ -3,7 +3,6 @@
 /// common/gpu/target.hpp.
 #pragma once
 
-#include "05_flash_forward/src/device_functor.cuh"
 #include "05_flash_forward/src/functors.hpp"
 #include "common/attention/host/step_row.cuh"
 #include "steps/functor.cuh"
@@ -18,7 +17,7 @@ struct FunctorOnDevice {
     FunctorSpec spec;
   };
   FunctorOnDevice(const Problem& problem, const flash::functors::FunctorInputs& in)
-      : tensors(problem, in), functor(in.spec, in.tables), a{tensors.a, functor.spec()} {}
+      : tensors(problem, in), functor(in.spec, in.tables), a{tensors.a, functor.spec} {}
   attention::Outputs result() const { return tensors.result(); }
 
   DeviceAttention<T> tensors;

@@ -10,20 +10,9 @@
 #include "01_naive_attention/score_functor.hpp"
 #include "05_flash_forward/src/checker.hpp"
 #include "common/attention/functor_spec.hpp"
-#include "common/attention/host/ladder.hpp"
+#include "common/attention/host/step.hpp"
 
 namespace fa::flash::functors {
-
-/// What the pointers of a FunctorSpec point to; empty where its kind has no use for it.
-struct FunctorTables {
-  std::vector<std::int32_t> documents{};
-  std::vector<float> slopes{}, sinks{}, bias{};
-  std::vector<unsigned char> blocks{};
-  std::vector<std::uint32_t> bits{};
-
-  /// A spec whose pointers are to these tables, which must outlive it; without gradients.
-  FunctorSpec pointed(FunctorSpec spec) const;
-};
 
 /// Inputs of attention with a functor.
 struct FunctorInputs : Inputs {
@@ -33,7 +22,6 @@ struct FunctorInputs : Inputs {
 
 /// One kernel with functors.
 using LadderStep = attention::LadderStep<FunctorInputs, Outputs>;
-
 /// What runs them.
 struct Backend : LadderBackend<LadderStep> {};
 
@@ -84,25 +72,10 @@ struct TimedFunctor {
 /// All of them.
 std::vector<TimedFunctor> timed_functors();
 
-/// The section "functors": every functor is checked on small problems and, on a GPU, timed.
-/// @param options with --results
-/// @throws std::runtime_error when the device reports an error, or the record cannot be written
-void show_functors(cli::Program& program, const cli::KernelOptions& options);
-
 /// Checks O and LSE against lesson 01 with the functor.
-class FunctorChecker {
- public:
+struct FunctorChecker : Checker {
   /// Computes lesson 01 in float64, and in the problem's type.
   FunctorChecker(const Problem& problem, const FunctorInputs& inputs);
-  /// The verdicts on O and LSE.
-  /// @throws std::invalid_argument when one has another shape
-  std::vector<Verdict> check(const std::string& name, const Outputs& outputs) const;
-
- private:
-  Type type_;
-  naive::Forward<double> ref_;
-  Outputs plain_;
-  double score_magnitude_ = 0;
 };
 
 }  // namespace fa::flash::functors

@@ -3,8 +3,8 @@
 /// stamps and with them: see common/gpu/stamps.hpp.
 #pragma once
 
-#include "05_flash_forward/src/forward_rows.cuh"
-#include "05_flash_forward/src/stamped.hpp"
+#include "05_flash_forward/src/backend.hpp"
+#include "common/attention/host/step_row.cuh"
 #include "common/gpu/stamps.cuh"
 #include "steps/forward.cuh"
 

@@ -1,10 +1,13 @@
 /// @file
-/// The functors that kernels are tested with, forward and backward.
+/// The functors that kernels are tested with, forward and backward; as a program in C gives them,
+/// too.
 #pragma once
 
 #include <vector>
 
+#include "05_flash_forward/interface/flash_attention.h"
 #include "common/attention/functor_spec.hpp"
+#include "common/attention/tests/step_tests.hpp"
 
 namespace fa {
 
@@ -36,5 +39,93 @@ inline std::vector<FunctorSpec> all_specs() {
   all.back().bias_head = all.back().bias_batch = 1;
   return all;
 }
+
+/// The same functor, for a C interface.
+/// @param spec with pointers of the device
+inline fa_functor given_functor(const FunctorSpec& spec) {
+  fa_functor functor{};
+  functor.size = sizeof functor;
+  functor.kind = static_cast<std::int32_t>(spec.kind);
+  functor.left = spec.left;
+  functor.right = spec.right;
+  functor.prefix = spec.prefix;
+  functor.block_size = spec.block_size;
+  functor.cap = spec.cap;
+  functor.bias_per_batch = spec.bias_batch != 0 ? 1 : 0;
+  functor.bias_per_head = spec.bias_head != 0 ? 1 : 0;
+  functor.documents = spec.documents;
+  functor.slopes = spec.slopes;
+  functor.sinks = spec.sinks;
+  functor.bias = spec.bias;
+  functor.blocks = spec.blocks;
+  functor.bits = spec.bits;
+  return functor;
+}
+
+/// The tests of kernels with functors, forward and backward.
+/// @tparam functor_inputs functor_inputs(problem, spec, values, seed) of the lesson
+template <class Checker, auto backends, auto functor_inputs>
+struct FunctorTests {
+  using Problem = attention::Problem;
+  using Type = attention::Type;
+  using Values = attention::Values;
+  static auto plain_inputs(const Problem& problem, Values values, std::uint64_t seed) {
+    return functor_inputs(problem, FunctorSpec{}, values, seed);
+  }
+  using Tests = attention::StepTests<Checker, backends, plain_inputs>;
+
+  /// Checks every step with a functor, on all backends but the watched one.
+  static void check(const Problem& problem, const FunctorSpec& spec,
+                    Values values = Values::kNormal) {
+    CAPTURE(static_cast<int>(spec.kind));
+    Tests::check_everywhere(problem, functor_inputs(problem, spec, values, 1), 1,
+                            [](const auto&) { return true; });
+  }
+  /// Odd lengths, groups, rows without keys.
+  static void check_sizes(const FunctorSpec& spec) {
+    for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
+      check(problem_of(type, {2, 4, 2, 113, 203, 64}), spec);
+      check(problem_of(type, {1, 2, 1, 203, 113, 40}), spec);
+      check(problem_of(type, {1, 2, 2, 130, 257, 128}), spec);
+      check(problem_of(type, {1, 1, 1, 1, 17, 72}), spec);
+      check(problem_of(type, {1, 1, 1, 17, 1, 64}), spec);
+    }
+  }
+  /// Windows around the edges of tiles.
+  static void check_windows(const AttentionShape& shape) {
+    for (const int left : {-1, 0, 1, 31, 32, 63, 64, 95, 96, 127, 128, 129}) {
+      for (const int right : {-1, 0, 33, 64}) {
+        check(problem_of(Type::kBFloat16, shape), of_kind(FunctorKind::kWindow, left, right));
+      }
+    }
+  }
+  /// Layout [batch, length, heads, head_dim]; scores of +-1e4, maxima that rise from key to key.
+  static void check_layouts_and_scores() {
+    for (const FunctorSpec& spec : all_specs()) {
+      Problem problem = problem_of(Type::kBFloat16, {2, 4, 2, 70, 75, 40});
+      problem.layout = attention::Layout::kLengthFirst;
+      check(problem, spec);
+      for (const Values values : {Values::kLarge, Values::kRising}) {
+        check(problem_of(Type::kBFloat16, {1, 2, 1, 70, 300, 64}), spec, values);
+      }
+    }
+  }
+  /// The watched lab finds nothing and reaches every line.
+  static void check_watched(const std::vector<AttentionShape>& shapes) {
+    const auto* const watched = find_backend(Tests::all(), "watched");
+    if (watched == nullptr) return;
+    lab::Coverage coverage;
+    for (const auto& step : watched->steps) {
+      for (const FunctorSpec& spec : all_specs()) {
+        for (const AttentionShape& shape : shapes) {
+          const Problem problem = problem_of(step.types.back(), shape);
+          const auto inputs = functor_inputs(problem, spec, Values::kNormal, 1);
+          coverage.add(attention::check_watched(step, problem, inputs, Checker(problem, inputs)));
+        }
+      }
+    }
+    CHECK(lab::unreached_text(coverage) == attention::kAllReached);
+  }
+};
 
 }  // namespace fa

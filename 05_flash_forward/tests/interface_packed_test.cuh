@@ -11,8 +11,8 @@
 #include "05_flash_forward/kernels/packed/01_list_of_slots.cuh"
 #include "05_flash_forward/kernels/packed/02_ragged_maps.cuh"
 #include "05_flash_forward/src/checker.hpp"
-#include "common/attention/tests/packed_tensors.cuh"
-#include "common/attention/tests/problems.hpp"
+#include "common/attention/tests/placed.cuh"
+#include "common/testing/process.hpp"
 
 namespace fa::FA_TARGET {
 namespace {
@@ -20,27 +20,22 @@ namespace {
 using namespace attention;
 
 // A call with its memory.
-class PackedCall {
+class PackedCall : public PackedList<fa_packed> {
  public:
   PackedCall(const AttentionShape& shape, bool causal, const PackedLengths& lengths)
-      : problems_(packed_problems(shape, causal, lengths)),
+      : PackedList(shape, causal, lengths),
         q_(lengths.q, shape.heads, shape.head_dim),
         k_(lengths.k, shape.kv_heads, shape.head_dim),
         v_(lengths.k, shape.kv_heads, shape.head_dim),
         o_(lengths.q, shape.heads, shape.head_dim),
         lse_(shape.heads * q_.shape[2]),
-        cu_q_(static_cast<std::int64_t>(q_.begins.size())),
-        cu_k_(static_cast<std::int64_t>(k_.begins.size())),
         counter_(4) {
-    Problem all = problems_.front();
-    all.shape.batch = 1;
-    all.shape.length_q = q_.shape[2], all.shape.length_k = k_.shape[2];
-    for (std::size_t i = 0; i < problems_.size(); ++i) {
-      inputs_.push_back(is_empty(problems_[i]) ? Inputs{}
-                                               : make_inputs(problems_[i], Values::kNormal, i + 1));
+    for (std::size_t i = 0; i < problems.size(); ++i) {
+      inputs_.push_back(is_empty(problems[i]) ? Inputs{}
+                                              : make_inputs(problems[i], Values::kNormal, i + 1));
     }
     write_inputs();
-    attention = given_attention<fa_attention>(all);
+    attention = given_attention<fa_attention>(whole());
     q_.give(attention.q, attention.q_strides);
     k_.give(attention.k, attention.k_strides);
     v_.give(attention.v, attention.v_strides);
@@ -49,20 +44,10 @@ class PackedCall {
     counter_.zero();
     attention.workspace = counter_.data();
     attention.workspace_bytes = 16;
-    set_cu_seqlens(q_.begins, k_.begins);
-    packed.size = sizeof packed;
-    packed.cu_seqlens_q = cu_q_.data();
-    packed.cu_seqlens_k = cu_k_.data();
-    packed.sequences = static_cast<std::int64_t>(problems_.size());
   }
 
   fa_attention attention{};
-  fa_packed packed{};
 
-  void set_cu_seqlens(const Lengths& q, const Lengths& k) {
-    cu_q_.upload(q.data());
-    cu_k_.upload(k.data());
-  }
   // What is said about the call with something changed; "" when it succeeds.
   std::string says(const std::function<void(fa_attention&, fa_packed&)>& change) {
     fa_attention a = attention;
@@ -77,36 +62,14 @@ class PackedCall {
   std::string says() {
     return says([](auto&, auto&) {});
   }
-  // The same for the kernels.
-  Attention<bfloat16> of_kernels() const {
-    const fa_attention& a = attention;
-    const auto strides = [](const fa_strides& s) { return RowStrides{s.batch, s.head, s.row}; };
-    return {static_cast<const bfloat16*>(a.q),
-            static_cast<const bfloat16*>(a.k),
-            static_cast<const bfloat16*>(a.v),
-            static_cast<bfloat16*>(a.o),
-            a.lse,
-            strides(a.q_strides),
-            strides(a.k_strides),
-            strides(a.v_strides),
-            strides(a.o_strides),
-            1,
-            static_cast<int>(a.heads),
-            static_cast<int>(a.kv_heads),
-            static_cast<int>(a.length_q),
-            static_cast<int>(a.length_k),
-            static_cast<int>(a.head_dim),
-            static_cast<int>(a.head_dim),
-            static_cast<float>(a.scale),
-            a.causal != 0,
-            {}};
+  // Launches the kernels for TMA.
+  void launch_tma(bool has_counter) {
+    launch_packed_persistent(of_kernels(), sequences(whole()), Stream(),
+                             has_counter ? counter_.data() : nullptr);
+    device_synchronize();
   }
-  PackedSequences sequences() const {
-    const auto count = static_cast<int>(packed.sequences);
-    return {{packed.cu_seqlens_q, count, static_cast<int>(attention.length_q)},
-            {packed.cu_seqlens_k, count, static_cast<int>(attention.length_k)}};
-  }
-  unsigned* counter() { return counter_.data(); }
+  Problem whole() const { return all(q_.shape[2], k_.shape[2]); }
+  Attention<bfloat16> of_kernels() const { return kernels_attention<bfloat16>(whole(), attention); }
 
   // Every element of a sequence becomes NaN, of all inputs; check() skips it then.
   void poison(std::size_t sequence) {
@@ -114,7 +77,7 @@ class PackedCall {
       std::fill_n(x->data(), x->count(), NAN);
     }
     write_inputs();
-    poisoned_ = sequence;
+    poisoned = sequence;
   }
   // Checks each sequence with lesson 01.
   void check(const std::string& name) {
@@ -122,17 +85,17 @@ class PackedCall {
     const Tensor<float, 4> o = o_.read();
     CHECK(o_.gaps_are_poison());
     const auto lse = lse_.tensor<float, 3>({1, o.size(1), o.size(2)});
-    for (std::size_t i = 0; i < problems_.size(); ++i) {
-      if (i == poisoned_ || problems_[i].shape.length_q == 0) continue;
+    for (std::size_t i = 0; i < problems.size(); ++i) {
+      if (i == poisoned || problems[i].shape.length_q == 0) continue;
       CAPTURE(i);
       const Outputs own{o_.sequence(o, i),
                         converted<float>(lse.view().narrow(2, o_.begins[i], o_.begins[i + 1]))};
-      if (is_empty(problems_[i])) {
+      if (is_empty(problems[i])) {
         CHECK(all_are(own.o, 0));
         CHECK(all_are(own.lse, -INFINITY));
         continue;
       }
-      check_result(flash::Checker(problems_[i], inputs_[i]), problems_[i], name, own);
+      check_result(flash::Checker(problems[i], inputs_[i]), problems[i], name, own);
     }
   }
 
@@ -145,13 +108,10 @@ class PackedCall {
     q_.write(q), k_.write(k), v_.write(v);
   }
 
-  std::vector<Problem> problems_;
   std::vector<Inputs> inputs_;
   PackedTensor q_, k_, v_, o_;
   DeviceBuffer<float> lse_;
-  DeviceBuffer<std::int32_t> cu_q_, cu_k_;
   DeviceBuffer<unsigned> counter_;
-  std::size_t poisoned_ = std::numeric_limits<std::size_t>::max();
 };
 
 // Calls visit(call) for packed sequences, causal or not, with 64 and 128 columns.
@@ -186,20 +146,20 @@ TEST_CASE("the maps of TMA end where a packed sequence ends") {
   if (!has_hopper()) return;
   for_each_call([](PackedCall& call) {
     for (int i = 0; i < 2; ++i) {  // the counter is ready for the next call
-      launch_packed_persistent(call.of_kernels(), call.sequences(), Stream(), call.counter());
+      call.launch_tma(true);
       call.check("02_ragged_maps");
     }
   });
   PackedCall call({1, 2, 1, 0, 0, 64}, false, {{70, 20, 90}, {70, 20, 90}});
   call.poison(1);
-  launch_packed_persistent(call.of_kernels(), call.sequences(), Stream(), nullptr);
+  call.launch_tma(false);
   call.check("02_ragged_maps");
 }
 
 TEST_CASE("packed sequences without TMA") {
   if (!can_run(device_properties(), kNeedsMma)) return;
   PackedCall call({1, 4, 2, 0, 0, 40}, true, odd_lengths());
-  launch_packed<64>(call.of_kernels(), call.sequences(), Stream());
+  launch_packed<64>(call.of_kernels(), call.sequences(call.whole()), Stream());
   call.check("01_list_of_slots");
 }
 
@@ -216,40 +176,34 @@ TEST_CASE("more sequences than a block takes tiles, most of them of one token") 
 
 TEST_CASE("fa_forward_packed() refuses what it cannot compute") {
   PackedCall call({1, 4, 2, 0, 0, 40}, true, odd_lengths());
-  CHECK(call.says([](auto& a, auto&) { a.type = 0; }) ==
-        "type is 0 (float32); fa_forward_packed allows 1 (float16) and 2 (bfloat16)");
-  CHECK(call.says([](auto& a, auto&) { a.head_dim = a.head_dim_v = 136; }) ==
-        "head_dim is 136; fa_forward_packed allows multiples of 8 from 8 to 128");
-  CHECK(call.says([](auto& a, auto&) { a.dropout = 0.5; }) ==
-        "dropout is 0.5; fa_forward_packed allows 0");
-  CHECK(call.says([](auto& a, auto&) { a.batch = 2; }) == "batch is 2; fa_forward_packed allows 1");
-  CHECK(call.says([](auto&, auto& p) { p.size = 8; }) ==
-        "size is 8; fa_packed has " + std::to_string(sizeof(fa_packed)) + " bytes in this library");
-  CHECK(call.says([](auto&, auto& p) { p.sequences = 0; }) ==
-        "sequences is 0; allowed are 1 to 65535");
-  CHECK(call.says([](auto&, auto& p) { p.check = 2; }) == "check is 2; allowed are 0 and 1");
-  CHECK(call.says([](auto&, auto& p) { p.cu_seqlens_k = nullptr; }) ==
-        "cu_seqlens_k is a null pointer");
-  CHECK(call.says([](auto& a, auto& p) { a.o = const_cast<std::int32_t*>(p.cu_seqlens_q); })
-            .find("overlaps cu_seqlens_q") != std::string::npos);
-  CHECK(call.says([](auto& a, auto&) { a.length_q = 1000000000, a.heads = 65532; })
-            .find("tiles of 128 rows in 7 sequences") != std::string::npos);
+  const auto refused = [&](const char* message, auto change) {
+    const std::string said = call.says(change);
+    CAPTURE(said);
+    CHECK(testing::contains(said, message));
+  };
+  refused("type is 0 (float32)", [](auto& a, auto&) { a.type = 0; });
+  refused("head_dim is 136", [](auto& a, auto&) { a.head_dim = a.head_dim_v = 136; });
+  refused("dropout is 0.5", [](auto& a, auto&) { a.dropout = 0.5; });
+  refused("batch is 2", [](auto& a, auto&) { a.batch = 2; });
+  refused("size is 8", [](auto&, auto& p) { p.size = 8; });
+  refused("sequences is 0", [](auto&, auto& p) { p.sequences = 0; });
+  refused("check is 2", [](auto&, auto& p) { p.check = 2; });
+  refused("cu_seqlens_k is a null pointer", [](auto&, auto& p) { p.cu_seqlens_k = nullptr; });
+  refused("overlaps cu_seqlens_q",
+          [](auto& a, auto& p) { a.o = const_cast<std::int32_t*>(p.cu_seqlens_q); });
+  refused("tiles of 128 rows in 7 sequences",
+          [](auto& a, auto&) { a.length_q = 1000000000, a.heads = 65532; });
   CHECK(fa_forward_packed(&call.attention, nullptr) == FA_STATUS_REFUSED);
-  CHECK(std::string(fa_last_error()) == "fa_packed is a null pointer");
-}
-
-TEST_CASE("cu_seqlens that are not allowed are refused when a call asks for the check") {
-  PackedCall call({1, 2, 1, 0, 0, 64}, true, {{5, 3, 2}, {5, 3, 2}});
+  // cu_seqlens that are not allowed are refused when a call asks for the check.
+  PackedCall checked({1, 2, 1, 0, 0, 64}, true, {{5, 3, 2}, {5, 3, 2}});
   const auto says = [&](const Lengths& q, const Lengths& k) {
-    call.set_cu_seqlens(q, k);
-    return call.says([](auto&, auto& p) { p.check = 1; });
+    checked.set_cu_seqlens(q, k);
+    return checked.says([](auto&, auto& p) { p.check = 1; });
   };
   CHECK(says({0, 5, 8, 10}, {0, 5, 8, 10}) == "");
-  CHECK(says({1, 5, 8, 10}, {0, 5, 8, 10}) == "cu_seqlens_q[0] is 1; allowed is 0");
-  CHECK(says({0, 5, 4, 10}, {0, 5, 8, 10}) ==
-        "cu_seqlens_q[2] is 4; allowed are 5 and more, the element before it");
-  CHECK(says({0, 5, 8, 10}, {0, 5, 8, 11}) ==
-        "cu_seqlens_k[3] is 11; allowed is 10, which is length_k");
+  CHECK(testing::contains(says({1, 5, 8, 10}, {0, 5, 8, 10}), "cu_seqlens_q[0] is 1"));
+  CHECK(testing::contains(says({0, 5, 4, 10}, {0, 5, 8, 10}), "cu_seqlens_q[2] is 4"));
+  CHECK(testing::contains(says({0, 5, 8, 10}, {0, 5, 8, 11}), "cu_seqlens_k[3] is 11"));
 }
 
 TEST_CASE("without the check wrong cu_seqlens give wrong rows, but no crash") {
@@ -258,9 +212,7 @@ TEST_CASE("without the check wrong cu_seqlens give wrong rows, but no crash") {
                                Lengths{300, 200, 100, 0}, Lengths{7, 7, 7, 7}}) {
     call.set_cu_seqlens(wrong, wrong);
     CHECK(call.says() == "");
-    if (!has_hopper()) continue;
-    launch_packed_persistent(call.of_kernels(), call.sequences(), Stream(), call.counter());
-    device_synchronize();
+    if (has_hopper()) call.launch_tma(true);
   }
   call.set_cu_seqlens({0, 200, 203, 300}, {0, 200, 203, 300});
   CHECK(call.says() == "");

@@ -21,39 +21,21 @@ namespace {
 using namespace attention;
 using testing::contains;
 
-// Calls the interface for a problem. `gap` elements lie between rows, and no kernel writes to those
-// of o.
+// Calls the interface for a problem. `gap` elements lie between rows.
 template <class H>
 Outputs call(const Problem& problem, const Inputs& in, std::int64_t gap, std::string& kernel) {
-  const AttentionShape& s = problem.shape;
-  const std::int64_t pitch = s.head_dim + gap;
-  Placed<H> q(in.q.shape(), problem.layout, pitch);
-  Placed<H> k(in.k.shape(), problem.layout, pitch);
-  // Each tensor has distances of its own.
-  Placed<H> v(in.v.shape(), Layout::kHeadsFirst, in.v.size(3) + 2 * gap);
-  Placed<H> o(problem.shape_of_o(), problem.layout, in.v.size(3) + 3 * gap);
-  q.write(in.q);
-  k.write(in.k);
-  v.write(in.v);
-  DeviceBuffer<float> lse(s.batch * s.heads * s.length_q);
-  auto a = given_attention<fa_attention>(problem);
-  q.give(a.q, a.q_strides);
-  k.give(a.k, a.k_strides);
-  v.give(a.v, a.v_strides);
-  o.give(a.o, a.o_strides);
-  a.lse = lse.data();
+  PlacedForward<H, fa_attention> x(problem, gap);
+  x.write(in);
   const Stream stream;
-  a.stream = stream.native();
-  const char* name = fa_kernel_name(&a);
+  x.given.stream = stream.native();
+  const char* name = fa_kernel_name(&x.given);
   REQUIRE(name != nullptr);
   kernel = name;
-  const int status = fa_forward(&a);
+  const int status = fa_forward(&x.given);
   CAPTURE(std::string(fa_last_error()));
   REQUIRE(status == FA_STATUS_OK);
   stream.synchronize();
-  Outputs result{o.read(), lse.tensor<float, 3>({s.batch, s.heads, s.length_q})};
-  REQUIRE(o.gaps_are_poison());
-  return result;
+  return x.read();
 }
 
 // The kernel for float32 with 32 columns. In the lab, tensor cores would take longer.
@@ -83,8 +65,8 @@ TEST_CASE("the library says where it runs") {
   CHECK(fa_default_scale(0) == 0);
 }
 
-TEST_CASE("all types in both layouts, with groups of heads, causal or not") {
-  check_layouts(check);
+TEST_CASE("all types, layouts, masks and groups of heads; gaps between rows; dropout") {
+  check_problems(check);
 }
 
 TEST_CASE("the kernel is the one for the type and the head dimension") {
@@ -99,10 +81,6 @@ TEST_CASE("the kernel is the one for the type and the head dimension") {
   CHECK(check(problem) == "08_edge_masks, bfloat16, 256 columns, dropout");
 }
 
-TEST_CASE("rows with gaps between them: nothing is written between rows of o") {
-  check_gaps(check);
-}
-
 TEST_CASE("192 columns of q and k with 128 of v and o") {
   check_mla([](const Problem& problem, std::int64_t gap) {
     const std::string kernel = check(problem, gap);
@@ -114,14 +92,10 @@ TEST_CASE("192 columns of q and k with 128 of v and o") {
   });
 }
 
-TEST_CASE("dropout through the interface drops the elements of the reference mask") {
-  check_dropout(check);
-}
-
-// A call that is right in all but what a test changes. Each pointer has kApart elements of its own.
-struct Refused {
-  static constexpr std::int64_t kApart = 1024;
-  Refused() : memory(13 * kApart) {
+// A call that is right in all but what a test changes.
+struct Refused : RefusedCall<fa_attention> {
+  Refused() : RefusedCall(6, fa_forward, fa_last_error) {
+    fa_attention& a = given;
     a.size = sizeof a;
     a.q = at(0), a.k = at(1), a.v = at(2), a.o = at(3), a.lse = at(4);
     a.q_strides = a.k_strides = a.v_strides = a.o_strides = {64, 32, 8};
@@ -130,20 +104,14 @@ struct Refused {
     a.head_dim = a.head_dim_v = 8;
     a.scale = 1;
   }
-  // Between places that pointers have.
-  float* at(std::int64_t place) { return memory.data() + (2 * place + 1) * kApart; }
-  // What is said when `change` has been made.
-  std::string operator()(const std::function<void(fa_attention&)>& change) {
-    fa_attention changed = a;
-    change(changed);
-    if (fa_forward(&changed) != FA_STATUS_REFUSED) return "not refused";
-    return fa_last_error();
+  // Its inputs are zeros, so that it may succeed.
+  void zero() {
+    memory.zero();
+    poisoned = false;
   }
-  DeviceBuffer<float> memory;
-  fa_attention a{};
 };
 
-// Its tensors.
+// Its tensors, and its other pointers.
 #define FA_TENSOR(name, written, of_keys) FA_GIVEN_TENSOR(fa_attention, name, written, of_keys, )
 const std::vector<GivenTensor<fa_attention>> kTensors{
     FA_TENSOR(q, false, false), FA_TENSOR(k, false, true), FA_TENSOR(v, false, true),
@@ -151,84 +119,95 @@ const std::vector<GivenTensor<fa_attention>> kTensors{
 #undef FA_TENSOR
 const GivenTensor<fa_attention> kLse{
     "lse", true, false, [](fa_attention& a, void* to) { a.lse = static_cast<float*>(to); }, {}};
+const GivenTensor<fa_attention> kWorkspace{
+    "workspace", true, false, [](fa_attention& a, void* to) { a.workspace = to; }, {}};
 
-TEST_CASE("sizes that are not allowed are refused with those that are") {
+TEST_CASE("what is not allowed is refused by its name and value") {
   Refused call;
   CHECK(fa_forward(nullptr) == FA_STATUS_REFUSED);
-  CHECK(std::string(fa_last_error()) == "fa_attention is a null pointer");
-  check_refused_sizes<fa_attention>(call);
-}
-
-TEST_CASE("options that are not allowed are refused with those that are") {
-  Refused call;
-  check_refused_options<fa_attention>(call);
-}
-
-TEST_CASE("memory that kernels cannot use is refused by the name of its tensor") {
-  Refused call;
+  CHECK(contains(fa_last_error(), "null pointer"));
+  check_refused_attention<fa_attention>(call);
   auto pointers = kTensors;
   pointers.push_back(kLse);
-  check_refused_pointers(call, pointers, call.memory.data());
-  check_refused_strides(call, kTensors);
-  CHECK(call([](fa_attention& a) {
-          a.k_strides.head = 12;
-          a.type = FA_TYPE_FLOAT16;
-        }) ==
-        "the head stride of k is 12 elements; allowed are multiples of 8, "
-        "which are 16 bytes, from 0");
-  // One sequence only: its stride is not used, and PyTorch may give any number.
-  // What is only read may overlap.
-  fa_attention one = call.a;
-  one.q = one.k = one.v;
-  one.batch = 1;
-  one.q_strides.batch = one.o_strides.batch = 1;
-  call.memory.zero();
-  CHECK(fa_forward(&one) == FA_STATUS_OK);
+  check_refused_tensors(call, pointers);
+  using A = fa_attention;
+  constexpr std::int64_t huge = std::int64_t{1} << 60;
+  check_refusals<A>(
+      call, {{[](A& a) { a.k_strides.head = 12, a.type = FA_TYPE_FLOAT16; },
+              "the head stride of k is 12 elements"},
+             // Bytes of 2^64 and more are 0 and more; each alone is small enough, both are not.
+             {[](A& a) { a.o_strides.row = 4 * huge; }, "the row stride of o is 46116860184273"},
+             {[](A& a) {
+                a.q_strides = {huge, huge, 8};
+              },
+              "the batch stride of q is 115292150"},
+             {[](A& a) { a.k = reinterpret_cast<void*>(~std::uintptr_t{15}); },
+              "and its 32 bytes end beyond the last address"},
+             {[](A& a) { a.lse = reinterpret_cast<float*>(~std::uintptr_t{15}); },
+              "and its 64 bytes end beyond the last address"},
+             // Rows of O that overlap.
+             {[](A& a) {
+                a.head_dim = 192, a.head_dim_v = 128, a.o_strides = {1024, 512, 124};
+              },
+              "the row stride of o is 124 elements, so that its rows overlap"},
+             {[](A& a) {
+                a.o_strides = {32, 8, 8};
+              },
+              "the head stride of o is 8 elements"},
+             {[](A& a) {
+                a.o_strides = {16, 64, 12};
+              },
+              "the batch stride of o is 16 elements"},
+             {[](A& a) {
+                a.o_strides = {64, 64, 8};
+              },
+              "the batch stride of o is 64 elements"}});
+  // One sequence only: its stride is not used, and PyTorch may give any number. What is only read
+  // may overlap.
+  call.zero();
+  CHECK(call([](A& a) {
+          a.q = a.k = a.v;
+          a.batch = 1;
+          a.q_strides.batch = a.o_strides.batch = 1;
+        }) == "not refused");
   device_synchronize();
 }
 
 TEST_CASE("outputs that overlap something else are refused by both names") {
   Refused call;
-  call.a.type = FA_TYPE_FLOAT16;
-  call.a.workspace = call.at(5);
-  call.a.workspace_bytes = 64;
+  call.given.type = FA_TYPE_FLOAT16;
+  call.given.workspace = call.at(5);
+  call.given.workspace_bytes = 64;
   std::vector<UsedMemory<fa_attention>> used;
   for (const auto& tensor : kTensors) used.push_back({tensor, tensor.written, nullptr, 256});
   used.push_back({kLse, true, nullptr, 64});
-  used.push_back(
-      {{"workspace", true, false, [](fa_attention& a, void* to) { a.workspace = to; }, {}},
-       true,
-       nullptr,
-       64});
+  used.push_back({kWorkspace, true, nullptr, 64});
   for (std::size_t i = 0; i < used.size(); ++i) {
     used[i].place = call.at(static_cast<std::int64_t>(i));
   }
   check_refused_overlaps(call, used);
-}
-
-TEST_CASE("rows of O between those of Q are accepted, and refused when they share an element") {
-  Refused call;
-  call.memory.zero();
+  // Rows of O between those of Q are accepted, and refused when they share an element.
+  call.given.type = FA_TYPE_FLOAT32;
+  call.zero();
   const auto interleaved = [&](std::int64_t gap) {
-    return [=](fa_attention& a) {
+    return call([=](fa_attention& a) {
       a.q_strides = a.o_strides = {16 * 8, 8, 32};
       a.o = const_cast<float*>(static_cast<const float*>(a.q)) + gap;
-    };
+    });
   };
-  CHECK(call(interleaved(16)) == "not refused");
-  CHECK(call(interleaved(16 - 128)) == "not refused");
+  CHECK(interleaved(16) == "not refused");
+  CHECK(interleaved(16 - 128) == "not refused");
   device_synchronize();
-  CHECK(contains(call(interleaved(12)), "o at address 0x"));
-  CHECK(contains(call(interleaved(28)), "o at address 0x"));
+  CHECK(contains(interleaved(12), "o at address 0x"));
+  CHECK(contains(interleaved(28), "o at address 0x"));
 }
 
 TEST_CASE("the largest scale gives finite values where these exist") {
   Refused call;
   Tensor<float, 1> values({call.memory.count()});
   std::fill_n(values.data(), values.count(), 1e-18f);
-  device_copy(call.memory.data(), values.data(),
-              sizeof(float) * static_cast<std::size_t>(values.count()), CopyKind::kToDevice);
-  call.a.scale = 2.3586574e38;
+  call.memory.upload(values.data());
+  call.given.scale = 2.3586574e38;
   REQUIRE(call([](fa_attention&) {}) == "not refused");
   device_synchronize();
   call.memory.download(values.data());
@@ -237,62 +216,10 @@ TEST_CASE("the largest scale gives finite values where these exist") {
   CHECK(values(call.at(4) - call.memory.data()) == doctest::Approx(1886.927 + std::log(4.0)));
 }
 
-TEST_CASE("strides with which a tensor ends beyond the last address are refused") {
-  Refused call;
-  using A = fa_attention;
-  const std::string most = " elements, so that o ends beyond the last address; allowed are 0 to ";
-  // Bytes of 2^64 and more are 0 and more.
-  CHECK(contains(call([](A& a) { a.o_strides.row = std::int64_t{1} << 62; }),
-                 "the row stride of o is 4611686018427387904" + most));
-  CHECK(call([](A& a) {
-          a.o_strides.row = std::numeric_limits<std::int64_t>::max() - 15;
-          a.type = FA_TYPE_FLOAT16;
-          a.length_q = 2;
-        }) == "the row stride of o is 9223372036854775792" + most + "4611686018427387888");
-  // Each alone is small enough, both together are not.
-  CHECK(call([](A& a) {
-          a.batch = a.heads = 2;
-          a.q_strides = {std::int64_t{1} << 60, std::int64_t{1} << 60, 8};
-        }) ==
-        "the batch stride of q is 1152921504606846976 elements, so that q "
-        "ends beyond the last address; allowed are 0 to 1152921504606846940");
-  CHECK(contains(call([](A& a) { a.k = reinterpret_cast<void*>(~std::uintptr_t{15}); }),
-                 "and its 32 bytes end beyond the last address"));
-  CHECK(contains(call([](A& a) { a.lse = reinterpret_cast<float*>(~std::uintptr_t{15}); }),
-                 "and its 64 bytes end beyond the last address"));
-}
-
-TEST_CASE("strides of o that make its rows overlap are refused") {
-  Refused call;
-  using A = fa_attention;
-  CHECK(call([](A& a) {
-          a.head_dim = 192;
-          a.head_dim_v = 128;
-          a.o_strides = {1024, 512, 124};
-        }) ==
-        "the row stride of o is 124 elements, so that its rows overlap; "
-        "allowed are head_dim_v, which is 128, and more");
-  CHECK(call([](A& a) {
-          a.o_strides = {32, 8, 8};
-        }) ==
-        "the head stride of o is 8 elements, so that its rows overlap; "
-        "allowed are what its smaller strides span, which is 32, and more");
-  CHECK(call([](A& a) {
-          a.o_strides = {16, 64, 12};
-        }) ==
-        "the batch stride of o is 16 elements, so that its rows overlap; "
-        "allowed are what its smaller strides span, which is 44, and more");
-  CHECK(call([](A& a) {
-          a.o_strides = {64, 64, 8};
-        }) ==
-        "the batch stride of o is 64 elements, so that its rows overlap; "
-        "allowed are what its smaller strides span, which is 96, and more");
-}
-
 TEST_CASE("random strides are accepted and refused as a reference says") {
   Refused call;
   check_random_strides(
-      call, kTensors, call.memory.data(), [](fa_attention& a) -> fa_attention& { return a; },
+      call, kTensors, [](fa_attention& a) -> fa_attention& { return a; },
       [](fa_attention& a) { a.lse = nullptr; }, "lse");
 }
 
@@ -313,8 +240,7 @@ TEST_CASE("strides that TMA does not support select another kernel") {
   int supported = 0, refused = 0;
   for (std::uint64_t i = 0; i < 4000; ++i) {
     const StrideProblem s = random_strides(7, i);
-    const RowStrides near{64, 64, 64};
-    const RowStrides far{s.strides.batch, s.strides.head, s.strides.row};
+    const RowStrides near{64, 64, 64}, far = s.strides;
     Attention<fa::half> a{};
     a.q = a.k = a.v = a.o = memory;
     a.batch = static_cast<int>(s.shape[0]);
@@ -338,43 +264,32 @@ TEST_CASE("strides that TMA does not support select another kernel") {
   CHECK(refused > 1000);
 }
 
-#if defined(__CUDACC__)
-TEST_CASE("memory of the host is refused by a library for GPUs") {
+TEST_CASE("the kernel's name and the workspace are refused as the call is, pointers or not") {
   Refused call;
-  auto pointers = kTensors;
-  pointers.push_back(kLse);
-  check_refused_host_memory(call, pointers);
-}
-#endif
-
-TEST_CASE("the kernel's name is refused as the call is, pointers or not") {
-  Refused call;
-  call.a.q = nullptr;
-  REQUIRE(fa_kernel_name(&call.a) != nullptr);
-  CHECK(fa_kernel_name(&call.a) == float32_kernel());
-  call.a.head_dim = call.a.head_dim_v = 7;
-  CHECK(fa_kernel_name(&call.a) == nullptr);
-  CHECK(std::string(fa_last_error()) == "head_dim is 7; allowed are multiples of 8 from 8 to 256");
+  fa_attention& a = call.given;
+  a.q = nullptr;
+  REQUIRE(fa_kernel_name(&a) != nullptr);
+  CHECK(fa_kernel_name(&a) == float32_kernel());
+  CHECK(fa_workspace_bytes(&a) == 0);  // float32 has no tile scheduler
+  a.type = FA_TYPE_FLOAT16;
+  CHECK(fa_workspace_bytes(&a) == (on_hopper() ? 4 : 0));
+  a.head_dim = a.head_dim_v = 7;
+  CHECK(fa_kernel_name(&a) == nullptr);
+  CHECK(contains(fa_last_error(), "head_dim is 7"));
+  CHECK(fa_workspace_bytes(&a) == 0);
+  CHECK(contains(fa_last_error(), "head_dim is 7"));
   CHECK(fa_kernel_name(nullptr) == nullptr);
+  CHECK(fa_workspace_bytes(nullptr) == 0);
 }
 
-TEST_CASE("a workspace is optional; one that does not fit is refused") {
+TEST_CASE("a workspace that does not fit is refused") {
   Refused call;
-  DeviceBuffer<float> memory(64);
-  call.a.workspace = memory.data();
-  const std::size_t least = fa_workspace_bytes(&call.a);
-  CHECK(least == 0);  // float32 has no tile scheduler
-  CHECK(contains(
-      call([&](fa_attention& a) { a.workspace = reinterpret_cast<char*>(memory.data()) + 8; }),
-      "workspace is at address 0x"));
-  call.a.type = FA_TYPE_FLOAT16;
-  CHECK(fa_workspace_bytes(&call.a) == (on_hopper() ? 4 : 0));
-  if (on_hopper()) {
-    CHECK(call([](fa_attention& a) { a.workspace_bytes = 3; }) ==
-          "workspace_bytes is 3; allowed are 4 and more, or no workspace");
-  }
-  CHECK(fa_workspace_bytes(nullptr) == 0);
-  CHECK(std::string(fa_last_error()) == "fa_attention is a null pointer");
+  call.given.workspace = call.at(5);
+  CHECK(contains(call([&](fa_attention& a) { a.workspace = call.at(5) + 2; }),
+                 "workspace is at address 0x"));
+  if (!on_hopper()) return;
+  call.given.type = FA_TYPE_FLOAT16;
+  CHECK(contains(call([](fa_attention& a) { a.workspace_bytes = 3; }), "workspace_bytes is 3"));
 }
 
 // A call with causal attention on memory of its own. On a GPU there are more tiles than blocks at a
@@ -388,31 +303,26 @@ OwnCall own_call(std::int64_t head_dim, bool has_workspace, std::uint32_t seed) 
   const AttentionShape& s = problem.shape;
   const std::int64_t rows = s.batch * s.heads * s.length_q;
   const std::int64_t kv = s.batch * s.kv_heads * s.length_k * head_dim;
-  const Words q = random_words(rows * head_dim, 3 * seed), k = random_words(kv, 3 * seed + 1),
-              v = random_words(kv, 3 * seed + 2), o = poisoned_words(rows * head_dim),
-              lse = poisoned_words(2 * rows), workspace = poisoned_words(8);
-  workspace->zero();
+  OwnMemory memory(seed);
   auto a = given_attention<fa_attention>(problem);
-  a.q = q->data();
-  a.k = k->data();
-  a.v = v->data();
-  a.o = o->data();
-  a.lse = reinterpret_cast<float*>(lse->data());
+  a.q = memory.random(rows * head_dim);
+  a.k = memory.random(kv);
+  a.v = memory.random(kv);
+  a.o = memory.poisoned(rows * head_dim);
+  a.lse = static_cast<float*>(memory.poisoned(2 * rows));
   a.q_strides = a.o_strides = {s.heads * s.length_q * head_dim, s.length_q * head_dim, head_dim};
   a.k_strides = a.v_strides = {s.kv_heads * s.length_k * head_dim, s.length_k * head_dim, head_dim};
   if (has_workspace) {
-    a.workspace = workspace->data();
+    a.workspace = memory.poisoned(8, false);
     a.workspace_bytes = 16;
+    memory.inputs.back()->zero();
   }
   return {[=](void* stream) {
-            (void)q, (void)k, (void)v, (void)workspace;  // kept
             fa_attention call = a;
             call.stream = stream;
-            if (fa_forward(&call) != FA_STATUS_OK) {
-              throw std::runtime_error(fa_last_error());
-            }
+            if (fa_forward(&call) != FA_STATUS_OK) throw std::runtime_error(fa_last_error());
           },
-          {o, lse}};
+          memory};
 }
 
 TEST_CASE("threads, streams and GPUs at the same time: the same bits") {
@@ -440,23 +350,14 @@ TEST_CASE("a CUDA graph without a workspace, replayed beside other calls") {
 }
 #endif
 
-TEST_CASE("there is no error after a call that succeeds") {
+TEST_CASE("each thread has its own last error, which a call that succeeds clears") {
   Refused call;
-  call.memory.zero();
-  const auto fails = [&] { call([](fa_attention& a) { a.batch = 0; }); };
-  check_no_error_after_success(
-      fails, [&] { fa_forward(&call.a); }, fa_last_error);
-  check_no_error_after_success(
-      fails, [&] { fa_workspace_bytes(&call.a); }, fa_last_error);
-  check_no_error_after_success(
-      fails, [&] { fa_kernel_name(&call.a); }, fa_last_error);
+  call.zero();
+  check_errors([&](int batch) { return call([=](fa_attention& a) { a.batch = batch; }); },
+               fa_last_error,
+               {[&] { fa_forward(&call.given); }, [&] { fa_workspace_bytes(&call.given); },
+                [&] { fa_kernel_name(&call.given); }});
   device_synchronize();
-}
-
-TEST_CASE("each thread has its own last error") {
-  Refused call;
-  check_own_errors([&](int batch) { return call([=](fa_attention& a) { a.batch = batch; }); },
-                   fa_last_error);
 }
 
 #if defined(__linux__)

@@ -1,5 +1,6 @@
 // Every step on every backend of this build that can run here: types, sizes, masks, layouts, hard
-// inputs.
+// inputs. The finished kernels over a matrix of problems, all of it on a GPU, a thinner one in the
+// lab; and random problems.
 #include <cmath>
 
 #include <doctest/doctest.h>
@@ -29,16 +30,15 @@ TEST_CASE("head dimensions that are not a power of two are padded") {
 
 TEST_CASE("192 columns of q and k, 128 of v and o") {
   Tests::check_mla();
-  const flash::LadderStep& step = find_step(Tests::all().front(), "15_warpgroup_tiles");
-  Problem problem = problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 192});
-  for (const std::int64_t head_dim_v : {64, 128, 192, 256}) {
-    problem.head_dim_v = head_dim_v;
-    CHECK(step.supports(problem) == (head_dim_v == 128 || head_dim_v == 192));
+  for (const flash::LadderStep& step : Tests::all().front().steps) {
+    if (!step.supports_mla) continue;
+    Problem problem = problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 192});
+    for (const std::int64_t head_dim_v : {64, 128, 192, 256}) {
+      problem.head_dim_v = head_dim_v;
+      CHECK(step.supports(problem) == (head_dim_v == 128 || head_dim_v == 192));
+    }
+    CHECK_THROWS_AS(step.check(problem), std::invalid_argument);
   }
-  CHECK_THROWS_WITH_AS(step.check(problem),
-                       "head_dim is 192 and head_dim_v 256; 15_warpgroup_tiles supports 192 "
-                       "and 128, or the same number",
-                       std::invalid_argument);
 }
 
 TEST_CASE("grouped-query attention: heads share keys and values") {
@@ -126,8 +126,44 @@ TEST_CASE("the watched lab finds nothing where the pipeline wraps around") {
   // One of the two blocks of an observed launch draws all tiles but one.
   for (const AttentionShape& shape :
        {AttentionShape{1, 3, 1, 70, 1, 64}, AttentionShape{2, 6, 2, 40, 50, 32}}) {
-    for (const char* name : {"13_persistent", "14_lazy_rescaling", "15_warpgroup_tiles"}) {
-      check_watched(find_step(*watched, name), Type::kFloat16, shape);
+    for (const flash::LadderStep& step : watched->steps) {
+      if (step.tiles.front().persists) check_watched(step, Type::kFloat16, shape);
     }
+  }
+}
+
+namespace {
+
+// The finished kernels have tiles for several head dimensions, or persistent blocks.
+bool is_finished(const flash::LadderStep& step) {
+  return step.tiles.size() > 1 || step.tiles.front().persists;
+}
+
+void check(const Problem& problem, std::uint64_t seed) {
+  REQUIRE(Tests::check_best(problem, seed, is_finished) > 0);
+}
+
+}  // namespace
+
+FA_MATRIX_TESTS
+
+TEST_CASE("random problems") {
+  Tests::for_each_random_problem(check);
+}
+
+TEST_CASE("repeated runs are equal to the last bit") {
+  const auto same = [](const Outputs& a, const Outputs& b) {
+    return same_bits(a.o, b.o) && same_bits(a.lse, b.lse);
+  };
+  for (const Type type : kTypes) {
+    const Problem problem = problem_of(type, {2, 4, 2, 300, 257, 64}, true);
+    const auto inputs = make_inputs(problem, Values::kNormal, 1);
+    int checked = 0;
+    for (const flash::LadderStep& step : Tests::best().steps) {
+      if (!is_finished(step) || !step.supports(problem)) continue;
+      check_repeats(step, problem, inputs, Tests::on_gpu() ? 250 : 5, same);
+      ++checked;
+    }
+    REQUIRE(checked > 0);
   }
 }

@@ -6,7 +6,6 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/src/backend.hpp"
-#include "common/attention/host/timing.hpp"
 #include "common/lab/measured.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/testing/process.hpp"
@@ -142,17 +141,4 @@ TEST_CASE("one head of inputs stands for all, and other sizes are refused") {
   small.shape.batch = 3;
   const auto three = attention::make_inputs(small, attention::Values::kNormal, 1);
   CHECK_THROWS_AS(step.prepare(problem, three), std::invalid_argument);
-}
-
-TEST_CASE("timed problems have the same tokens and width at every length") {
-  for (const std::int64_t length : {1024, 4096, 16384}) {
-    for (const std::int64_t head_dim : {64, 128}) {
-      const AttentionShape s =
-          attention::timed_problem(attention::Type::kBFloat16, head_dim, true, length).shape;
-      CHECK(s.batch * s.length_q == 16384);
-      CHECK(s.heads * s.head_dim == 2048);
-    }
-  }
-  CHECK(attention::timed_problem(attention::Type::kBFloat16, 64, true, 1024).group() ==
-        "bfloat16, D 64, causal");
 }

@@ -229,8 +229,17 @@ inline void launch_backward_unfused(const AttentionGradient<float>& a,
 template <class Row>
 auto backward_step(std::integral_constant<int, 1>, Row row) {
   return row("01_unfused", "a kernel for each formula", float{})
+      .slow()
       .tile(kUnfusedGradientTile, kUnfusedGradientTile, 1, 1)
       .memory_is("8 N^2", [](auto n, auto) { return 8 * n * n; })
+      // Five matmuls read T tiles of both operands for each tile; the kernel
+      // for rows reads S four times and dP twice, and writes both.
+      .reads("10 T N D + 6 N^2",
+             [](auto n, auto d) {
+               return 10 * (n / kUnfusedGradientTile) * n * d + 6 * n * n;
+             })
+      .writes("4 N^2 + 3 N D",
+              [](auto n, auto d) { return 4 * n * n + 3 * n * d; })
       .floats([](const auto& a, auto) { return 2 * score_count(a); })
       .launch([](auto& a, auto, auto& stream, float* scores) {
         launch_backward_unfused(a, scores, stream);

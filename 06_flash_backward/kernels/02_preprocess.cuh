@@ -107,10 +107,23 @@ void launch_backward_preprocess(const AttentionGradient<float>& a,
 template <class Row>
 auto backward_step(std::integral_constant<int, 2>, Row row) {
   return row("02_preprocess", "LSE and delta, one sum of each row", float{})
+      .slow()
       .head_dims(HeadDims<32, 64, 128, 256>{})
       .tile(kUnfusedGradientTile, kUnfusedGradientTile, 1, 1)
       .memory_is("8 N^2 + 8 N",
                  [](auto n, auto) { return 8 * n * n + 8 * n; })
+      // O and dO for delta; of each element of P its row's LSE, sum and delta,
+      // and P twice. P is written twice, dS, delta and the sums once.
+      .reads("10 T N D + 5 N^2 + 2 N D",
+             [](auto n, auto d) {
+               return 10 * (n / kUnfusedGradientTile) * n * d + 5 * n * n +
+                      2 * n * d;
+             })
+      .writes("3 N^2 + 3 N D + R + N",
+              [](auto n, auto d) {
+                return 3 * n * n + 3 * n * d + n +
+                       ceil_div<decltype(n)>(n, kPaddedRows) * kPaddedRows;
+              })
       .workspace([](auto&, auto) { return Workspace{0}; })
       .floats([](const auto& a, auto) { return 2 * score_count(a); })
       .launch([](auto& a, auto d, auto& stream, float* scores) {

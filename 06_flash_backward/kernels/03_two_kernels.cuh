@@ -390,10 +390,23 @@ FA_LAUNCH_FLOAT(backward_float, AttentionGradient, (const Stream&),
 template <class Row>
 auto backward_step(std::integral_constant<int, 3>, Row row) {
   return row("03_two_kernels", "keys outside, then queries", float{})
+      .slow()
       .head_dims(HeadDims<32, 64, 128, 256>{})
       .tile(FloatBackwardTile<64>::side, FloatBackwardTile<64>::side, 1, 1)
       .shared_bytes([](auto d) { return kTwoKernelsBytes<d>; })
       .memory_is("8 N", [](auto n, auto) { return 8 * n; })
+      // Each kernel keeps two tiles and reads the other two T times; the row
+      // sums read K for each 64 queries, and 16 threads the LSE of a row.
+      .reads("9/2 T N D + 3 N^2 + 7 N D + 16 N",
+             [](auto n, auto d) {
+               const auto t = n / FloatBackwardTile<64>::side;
+               return 9 * t * n * d / 2 + 3 * n * n + 7 * n * d + 16 * n;
+             })
+      .writes("3 N D + 2 R",
+              [](auto n, auto d) {
+                return 3 * n * d + 2 * ceil_div<decltype(n)>(n, kPaddedRows) *
+                                       kPaddedRows;
+              })
       .workspace([](auto&, auto) { return Workspace{0}; })
       .launch([](auto& a, auto d, auto& stream) {
         launch_backward_two_kernels<d>(a, stream);

@@ -112,11 +112,24 @@ FA_LAUNCH_FLOAT(backward_float, AttentionGradient, (const Stream&),
 template <class Row>
 auto backward_step(std::integral_constant<int, 4>, Row row) {
   return row("04_atomics", "one kernel adds to dQ", float{})
+      .slow()
       .any_order()
       .head_dims(HeadDims<32, 64, 128, 256>{})
       .tile(FloatBackwardTile<64>::side, FloatBackwardTile<64>::side, 1, 0)
       .shared_bytes([](auto d) { return kTwoKernelsBytes<d>; })
       .memory_is("8 N", [](auto n, auto) { return 8 * n; })
+      // One of step 03's kernels, and T additions to zeros in dQ.
+      .reads("5/2 T N D + 3/2 N^2 + 5 N D + 16 N",
+             [](auto n, auto d) {
+               const auto t = n / FloatBackwardTile<64>::side;
+               return (5 * t * n * d + 3 * n * n) / 2 + 5 * n * d + 16 * n;
+             })
+      .writes("T N D + 3 N D + 2 R",
+              [](auto n, auto d) {
+                return (n / FloatBackwardTile<64>::side + 3) * n * d +
+                       2 * ceil_div<decltype(n)>(n, kPaddedRows) *
+                           kPaddedRows;
+              })
       .workspace([](auto&, auto) { return Workspace{0}; })
       .launch([](auto& a, auto d, auto& stream) {
         launch_backward_atomics<d>(a, stream);

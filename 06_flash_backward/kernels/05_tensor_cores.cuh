@@ -376,6 +376,7 @@ template <class Row>
 auto backward_step(std::integral_constant<int, 5>, Row row) {
   return row("05_tensor_cores", "P and dS stay in registers", half{},
              bfloat16{})
+      .slow()
       .needs(kNeedsMma)
       .any_order()
       .head_dims(HeadDims<64, 128>{})

@@ -130,6 +130,7 @@ auto backward_step(std::integral_constant<int, 8>, Row row) {
       .over_queries(HopperBackwardTileFor<half, 64, 1>{}, 1)
       .over_queries(HopperBackwardTileFor<half, 128, 1>{}, 1)
       .timeline(HeadDims<128>{}, 256, 256)
+      .copies({"K", "V", "Q", "dO", "dV", "dK"})
       .memory_is("4 N D + 8 N",
                  [](auto n, auto d) { return 4 * n * d + 8 * n; })
       .workspace([](auto&, auto d) { return Workspace{d}; })

@@ -510,6 +510,7 @@ auto backward_step(std::integral_constant<int, 13>, Row row) {
       .tile(kWideQueries, kKeys, 2, 2, kMlaHeadDim, kMlaHeadDimV)
       .tile(kWideQueries, kKeys, 2, 2, 256)
       .timeline(HeadDims<256>{}, 256, 256)
+      .copies({"Q", "K", "dO", "V", "dQ", "dV", "dK"})
       .memory_is("8 N", [](auto n, auto) { return 8 * n; })
       .workspace([](auto&, auto) { return Workspace{0}; })
       .launch([](auto& a, auto d, auto& stream) {

@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "06_flash_backward/src/problem.hpp"
-#include "common/attention/host/ladder.hpp"
+#include "common/attention/host/step.hpp"
+#include "common/cli/timelines.hpp"
 
 namespace fa::backward {
 
@@ -29,5 +30,13 @@ struct Backend : LadderBackend<LadderStep> {
 
 /// The backends of this build: the lab first.
 std::vector<Backend> backends();
+
+/// The steps with a timeline, see stamped.cuh.
+namespace stamped {
+/// What runs them, on a GPU.
+using Backend = cli::StampedBackend<backward::Backend>;
+/// Without stamps, and with them.
+std::vector<Backend> backends();
+}  // namespace stamped
 
 }  // namespace fa::backward

@@ -10,7 +10,7 @@ namespace fa::backward::functors {
 namespace {
 
 ScoreFunctor functor_of(const FunctorInputs& inputs, const AttentionShape& shape) {
-  return flash::functors::reference_functor(inputs.tables.pointed(inputs.spec), shape);
+  return flash::functors::reference_functor(attention::pointed(inputs.spec, inputs.tables), shape);
 }
 
 // The larger of what two distances allow.

@@ -3,7 +3,6 @@
 /// common/gpu/target.hpp.
 #pragma once
 
-#include "05_flash_forward/src/device_functor.cuh"
 #include "06_flash_backward/src/functors.hpp"
 #include "06_flash_backward/src/gradient_rows.cuh"
 #include "steps/backwardfunctor.cuh"
@@ -22,7 +21,7 @@ struct FunctorGradientOnDevice {
         functor(in.spec, in.tables),
         d_bias(static_cast<std::int64_t>(in.tables.bias.size())),
         d_sinks(static_cast<std::int64_t>(in.tables.sinks.size())),
-        a{tensors.a, functor.spec()} {
+        a{tensors.a, functor.spec} {
     d_bias.zero();
     a.spec.d_bias = d_bias.data();
     a.spec.d_sinks = d_sinks.data();

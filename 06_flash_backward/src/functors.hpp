@@ -8,11 +8,9 @@
 
 #include "05_flash_forward/src/functors.hpp"
 #include "06_flash_backward/src/problem.hpp"
-#include "common/attention/host/ladder.hpp"
+#include "common/attention/host/step.hpp"
 
 namespace fa::backward::functors {
-
-using flash::functors::FunctorTables;
 
 /// Inputs of the backward pass with a functor.
 struct FunctorInputs : Inputs {
@@ -38,12 +36,6 @@ std::vector<Backend> backends();
 /// Random inputs of a problem with a functor; O and LSE from lesson 01 in float64.
 FunctorInputs functor_inputs(const Problem& problem, const FunctorSpec& spec, Values values,
                              std::uint64_t seed);
-
-/// The section "functors": the gradients of every functor are checked on small problems and, on a
-/// GPU, timed.
-/// @param options with --results
-/// @throws std::runtime_error when the device reports an error, or the record cannot be written
-void show_functors(cli::Program& program, const cli::KernelOptions& options);
 
 /// Checks dQ, dK, dV and the gradients of bias and sinks against lesson 01 with the functor. What
 /// follows from the rounding of O and LSE is allowed, as in backward::Checker.

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "06_flash_backward/src/gradient_rows.cuh"
-#include "06_flash_backward/src/stamped.hpp"
 #include "common/gpu/stamps.cuh"
 #include "steps/backward.cuh"
 

@@ -2,7 +2,6 @@
 // launches on Hopper GPUs only.
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -11,16 +10,16 @@
 #include "06_flash_backward/kernels/packed/02_ragged_maps.cuh"
 #include "06_flash_backward/src/problem.hpp"
 #include "06_flash_backward/tests/gradient_call.cuh"
-#include "common/attention/tests/packed_tensors.cuh"
+#include "common/testing/process.hpp"
 
 namespace fa::FA_TARGET {
 namespace {
 
 // A call with its memory.
-class PackedGradientCall {
+class PackedGradientCall : public PackedList<fa_packed> {
  public:
   PackedGradientCall(const AttentionShape& shape, bool causal, const PackedLengths& lengths)
-      : problems_(packed_problems(shape, causal, lengths)),
+      : PackedList(shape, causal, lengths),
         q_(lengths.q, shape.heads, shape.head_dim),
         k_(lengths.k, shape.kv_heads, shape.head_dim),
         v_(lengths.k, shape.kv_heads, shape.head_dim),
@@ -29,38 +28,25 @@ class PackedGradientCall {
         d_q_(lengths.q, shape.heads, shape.head_dim),
         d_k_(lengths.k, shape.kv_heads, shape.head_dim),
         d_v_(lengths.k, shape.kv_heads, shape.head_dim),
-        lse_(shape.heads * q_.shape[2]),
-        cu_q_(static_cast<std::int64_t>(q_.begins.size())),
-        cu_k_(static_cast<std::int64_t>(k_.begins.size())) {
-    for (std::size_t i = 0; i < problems_.size(); ++i) {
-      inputs_.push_back(is_empty(problems_[i])
+        lse_(shape.heads * q_.shape[2]) {
+    for (std::size_t i = 0; i < problems.size(); ++i) {
+      inputs_.push_back(is_empty(problems[i])
                             ? backward::Inputs{}
-                            : backward::make_inputs(problems_[i], Values::kNormal, i + 1));
+                            : backward::make_inputs(problems[i], Values::kNormal, i + 1));
     }
     write_inputs();
-    Problem all = problems_.front();
-    all.shape.length_q = q_.shape[2], all.shape.length_k = k_.shape[2];
-    gradient = given_gradient(all, false);
+    gradient = given_gradient(whole(), false);
     fa_attention& a = gradient.attention;
     q_.give(a.q, a.q_strides), k_.give(a.k, a.k_strides), v_.give(a.v, a.v_strides);
     o_.give(a.o, a.o_strides), d_o_.give(gradient.d_o, gradient.d_o_strides);
     d_q_.give(gradient.d_q, gradient.d_q_strides), d_k_.give(gradient.d_k, gradient.d_k_strides);
     d_v_.give(gradient.d_v, gradient.d_v_strides);
     a.lse = lse_.data();
-    set_cu_seqlens(q_.begins, k_.begins);
-    packed.size = sizeof packed;
-    packed.cu_seqlens_q = cu_q_.data();
-    packed.cu_seqlens_k = cu_k_.data();
-    packed.sequences = static_cast<std::int64_t>(problems_.size());
   }
 
   fa_gradient gradient{};
-  fa_packed packed{};
 
-  void set_cu_seqlens(const Lengths& q, const Lengths& k) {
-    cu_q_.upload(q.data());
-    cu_k_.upload(k.data());
-  }
+  Problem whole() const { return all(q_.shape[2], k_.shape[2]); }
   // What is said about the call with something changed; "" when it succeeds.
   std::string says(const std::function<void(fa_gradient&, fa_packed&)>& change) {
     fa_gradient g = gradient;
@@ -82,17 +68,14 @@ class PackedGradientCall {
   // Launches the kernels for TMA.
   template <int d>
   void launch_tma() {
-    const fa_attention& g = gradient.attention;
-    const PackedSequences sequences{
-        {packed.cu_seqlens_q, static_cast<int>(packed.sequences), static_cast<int>(g.length_q)},
-        {packed.cu_seqlens_k, static_cast<int>(packed.sequences), static_cast<int>(g.length_k)}};
+    const PackedSequences of = sequences(whole());
     AttentionGradient<bfloat16> a = of_kernels();
     const Workspace needed{d, true};
-    DeviceBuffer<float> workspace(workspace_floats(with_slots(a, sequences), needed));
-    auto padded = with_slots(a, sequences);
+    auto padded = with_slots(a, of);
+    DeviceBuffer<float> workspace(workspace_floats(padded, needed));
     set_workspace(padded, workspace.data(), needed);
     padded.length_q = a.length_q;
-    launch_backward_packed_tma<d>(padded, sequences, Stream());
+    launch_backward_packed_tma<d>(padded, of, Stream());
     device_synchronize();
   }
   // Every element of a sequence becomes NaN, of all inputs; check() skips it then.
@@ -102,7 +85,7 @@ class PackedGradientCall {
       std::fill_n(x->data(), x->count(), NAN);
     }
     write_inputs();
-    poisoned_ = sequence;
+    poisoned = sequence;
   }
   // Checks each sequence with lesson 01.
   void check(const std::string& name) {
@@ -110,18 +93,18 @@ class PackedGradientCall {
     CHECK(d_q_.gaps_are_poison());
     CHECK(d_k_.gaps_are_poison());
     CHECK(d_v_.gaps_are_poison());
-    for (std::size_t i = 0; i < problems_.size(); ++i) {
-      if (i == poisoned_) continue;
+    for (std::size_t i = 0; i < problems.size(); ++i) {
+      if (i == poisoned) continue;
       CAPTURE(i);
-      if (is_empty(problems_[i])) {
-        if (problems_[i].shape.length_q > 0) CHECK(all_are(d_q_.sequence(d_q, i), 0));
-        if (problems_[i].shape.length_k > 0) CHECK(all_are(d_k_.sequence(d_k, i), 0));
-        if (problems_[i].shape.length_k > 0) CHECK(all_are(d_v_.sequence(d_v, i), 0));
+      if (is_empty(problems[i])) {
+        if (problems[i].shape.length_q > 0) CHECK(all_are(d_q_.sequence(d_q, i), 0));
+        if (problems[i].shape.length_k > 0) CHECK(all_are(d_k_.sequence(d_k, i), 0));
+        if (problems[i].shape.length_k > 0) CHECK(all_are(d_v_.sequence(d_v, i), 0));
         continue;
       }
       const backward::Gradients own{d_q_.sequence(d_q, i), d_k_.sequence(d_k, i),
                                     d_v_.sequence(d_v, i)};
-      check_result(backward::Checker(problems_[i], inputs_[i]), problems_[i], name, own);
+      check_result(backward::Checker(problems[i], inputs_[i]), problems[i], name, own);
     }
   }
 
@@ -144,35 +127,23 @@ class PackedGradientCall {
   }
   AttentionGradient<bfloat16> of_kernels() const {
     AttentionGradient<bfloat16> to{};
-    const fa_gradient& g = gradient;
-    const fa_attention& a = g.attention;
+    static_cast<Attention<bfloat16>&>(to) =
+        kernels_attention<bfloat16>(whole(), gradient.attention);
     const auto place = [](auto& pointer, RowStrides& strides, const void* data,
                           const fa_strides& s) {
       pointer = static_cast<std::decay_t<decltype(pointer)>>(const_cast<void*>(data));
       strides = {s.batch, s.head, s.row};
     };
-    place(to.q, to.q_strides, a.q, a.q_strides), place(to.k, to.k_strides, a.k, a.k_strides);
-    place(to.v, to.v_strides, a.v, a.v_strides), place(to.o, to.o_strides, a.o, a.o_strides);
-    place(to.d_o, to.d_o_strides, g.d_o, g.d_o_strides);
-    place(to.d_q, to.d_q_strides, g.d_q, g.d_q_strides);
-    place(to.d_k, to.d_k_strides, g.d_k, g.d_k_strides);
-    place(to.d_v, to.d_v_strides, g.d_v, g.d_v_strides);
-    to.lse = a.lse;
-    to.batch = 1;
-    to.heads = static_cast<int>(a.heads), to.kv_heads = static_cast<int>(a.kv_heads);
-    to.length_q = static_cast<int>(a.length_q), to.length_k = static_cast<int>(a.length_k);
-    to.head_dim = to.head_dim_v = static_cast<int>(a.head_dim);
-    to.scale = static_cast<float>(a.scale);
-    to.causal = a.causal != 0;
+    place(to.d_o, to.d_o_strides, gradient.d_o, gradient.d_o_strides);
+    place(to.d_q, to.d_q_strides, gradient.d_q, gradient.d_q_strides);
+    place(to.d_k, to.d_k_strides, gradient.d_k, gradient.d_k_strides);
+    place(to.d_v, to.d_v_strides, gradient.d_v, gradient.d_v_strides);
     return to;
   }
 
-  std::vector<Problem> problems_;
   std::vector<backward::Inputs> inputs_;
   PackedTensor q_, k_, v_, o_, d_o_, d_q_, d_k_, d_v_;
   DeviceBuffer<float> lse_;
-  DeviceBuffer<std::int32_t> cu_q_, cu_k_;
-  std::size_t poisoned_ = std::numeric_limits<std::size_t>::max();
 };
 
 TEST_CASE("fa_backward_packed() computes the gradients of each of several packed sequences") {
@@ -212,17 +183,18 @@ TEST_CASE("what a neighbour holds does not matter for the gradients") {
 
 TEST_CASE("fa_backward_packed() refuses what it cannot compute") {
   PackedGradientCall call({1, 2, 1, 0, 0, 64}, true, {{5, 3, 2}, {5, 3, 2}});
-  CHECK(call.says([](auto& g, auto&) { g.deterministic = 1; }) ==
-        "deterministic is 1; fa_backward_packed allows 0");
-  CHECK(call.says([](auto& g, auto&) { g.attention.batch = 2; }) ==
-        "batch is 2; fa_backward_packed allows 1");
-  CHECK(call.says([](auto& g, auto&) { g.workspace_bytes = 16; }).substr(0, 33) ==
-        "workspace_bytes is 16; allowed ar");
-  CHECK(call.says([](auto& g, auto& p) { g.d_k = const_cast<std::int32_t*>(p.cu_seqlens_k); })
-            .find("overlaps cu_seqlens_k") != std::string::npos);
+  const auto refused = [&](const char* message, auto change) {
+    const std::string said = call.says(change);
+    CAPTURE(said);
+    CHECK(testing::contains(said, message));
+  };
+  refused("deterministic is 1", [](auto& g, auto&) { g.deterministic = 1; });
+  refused("batch is 2", [](auto& g, auto&) { g.attention.batch = 2; });
+  refused("workspace_bytes is 16", [](auto& g, auto&) { g.workspace_bytes = 16; });
+  refused("overlaps cu_seqlens_k",
+          [](auto& g, auto& p) { g.d_k = const_cast<std::int32_t*>(p.cu_seqlens_k); });
   call.set_cu_seqlens({0, 5, 4, 10}, {0, 5, 8, 10});
-  CHECK(call.says([](auto&, auto& p) { p.check = 1; }) ==
-        "cu_seqlens_q[2] is 4; allowed are 5 and more, the element before it");
+  refused("cu_seqlens_q[2] is 4", [](auto&, auto& p) { p.check = 1; });
   CHECK(fa_backward_packed_workspace_bytes(&call.gradient, nullptr) == 0);
 }
 

@@ -1,4 +1,5 @@
 // The program of the lesson, run as a reader runs it.
+#include <algorithm>
 
 #include <doctest/doctest.h>
 
@@ -123,40 +124,56 @@ TEST_CASE("the order of operations of a Hopper kernel is printed") {
                             "07");
 }
 
-TEST_CASE("the slow steps are timed at one length, five products counted") {
+TEST_CASE("slow steps are timed at one length, and determinism has a price") {
   const backward::Backend backend = clockwork();
-  const auto rows = backward::time_steps(backend, {attention::Type::kBFloat16, 64, true});
-  REQUIRE(rows.size() == 51);  // 05 once, others five times, 13 and 16 not at all
-  CHECK(field<std::string>(rows[0], "kernel") == "05_tensor_cores");
-  CHECK(field<std::int64_t>(rows[0], "length") == 4096);
-  // Five products of 2 N^2 D for each of 4 x 32 heads, half of it masked, in a millisecond.
-  CHECK(field<double>(rows[0], "tflops") == doctest::Approx(5.0 * 128 * 4096 * 4096 * 64 / 1e9));
-  CHECK(field<std::string>(rows[10], "kernel") == "07_deterministic");
-}
-
-TEST_CASE("the price of determinism is a ratio at the same length") {
-  const backward::Backend backend = clockwork();
-  const auto rows = backward::time_steps(backend, {attention::Type::kFloat16, 128, false});
-  REQUIRE(rows.size() == 46);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const double price = field<double>(rows[i], "deterministic_price");
-    const auto at = static_cast<double>(i);                          // it took i + 1 milliseconds
-    const bool same_bits = (i > 5 && i < 11) || (i > 25 && i < 31);  // steps 07 and 11
-    CHECK(price == doctest::Approx(same_bits ? (at + 1) / (at - 4) : 0));
+  for (const std::int64_t head_dim : {64, 128, 256}) {
+    const auto rows = backward::time_steps(backend, {attention::Type::kBFloat16, head_dim, true});
+    const auto row_of = [&](const std::string& kernel, std::int64_t length) {
+      return std::find_if(rows.begin(), rows.end(), [&](const cli::Measurement& row) {
+        return field<std::string>(row, "kernel") == kernel &&
+               field<std::int64_t>(row, "length") == length;
+      });
+    };
+    std::size_t expected = 0;
+    const backward::LadderStep* before = nullptr;
+    for (const backward::LadderStep& step : backend.steps) {
+      CAPTURE(step.name);
+      const auto row = row_of(step.name, 4096);
+      if (step.supports(attention::timed_problem(attention::Type::kBFloat16, head_dim, true, 1))) {
+        expected += step.slow ? 1 : 5;
+        REQUIRE(row != rows.end());
+        const double ms = field<double>(*row, "milliseconds");
+        // Five matmuls of 2 N^2 D for each of 4 sequences' heads, half of it masked.
+        CHECK(field<double>(*row, "tflops") ==
+              doctest::Approx(5.0 * 4 * 2048 * 4096 * 4096 / ms / 1e9));
+        if (before != nullptr && step.deterministic && !before->deterministic) {
+          const auto other = row_of(before->name, 4096);
+          CHECK(field<double>(*row, "deterministic_price") ==
+                (other == rows.end()
+                     ? 0
+                     : doctest::Approx(ms / field<double>(*other, "milliseconds"))));
+        }
+      } else {
+        CHECK(row == rows.end());
+      }
+      before = &step;
+    }
+    CHECK(rows.size() == expected);
   }
-  const auto alone = backward::time_steps(backend, {attention::Type::kFloat16, 128, false, "07"});
-  REQUIRE(alone.size() == 5);
-  CHECK(field<double>(alone[0], "deterministic_price") == 0);
 }
 
-TEST_CASE("a step for wide heads alone is timed with those, and priced") {
-  const backward::Backend backend = clockwork();
-  const auto rows = backward::time_steps(backend, {attention::Type::kBFloat16, 256, false});
-  REQUIRE(rows.size() == 20);  // steps 06, 07, 13 and 20
-  CHECK(field<std::string>(rows[10], "kernel") == "13_wide_heads");
-  CHECK(field<double>(rows[10], "deterministic_price") == 0);
+TEST_CASE("a step for wide heads alone is launched with those") {
   const auto once = run(kProgram + " --device cpu --section once --size 20 --kernel 13");
   CHECK(contains(once.output, "\"group\": \"float16, D 136, causal\""));
+}
+
+TEST_CASE("the statements of the derivation hold, and the tape's gradients are right") {
+  for (const char* section : {"derivation", "wrong", "autograd", "transformer"}) {
+    const auto result = run(kProgram + " --device cpu --section " + section);
+    CAPTURE(result.output);
+    CHECK(result.status == 0);
+    CHECK(contains(result.output, "PASS"));
+  }
 }
 
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {

@@ -25,7 +25,9 @@ const cli::RecordedStep& recorded(const std::string& name) {
   if (known.count(name) == 0) {
     static const std::vector<backward::Backend> all = backward::backends();
     const LadderStep& step = attention::find_step(all.front(), name);
-    known[name] = backward::recorded(step, backward::drawn_problem(step));
+    known[name] = attention::recorded(
+        step, *step.drawn, backward::make_inputs(*step.drawn, attention::Values::kNormal, 1),
+        {"K", "Q", "V", "dO", "dV", "dK"});
   }
   return known[name];
 }

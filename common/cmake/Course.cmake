@@ -208,7 +208,7 @@ endfunction()
 # compile HEADER, for example a lesson's src/backend.cuh, for the lab, for the watched lab and for
 # GPUs, as far as this build has them and KINDS names them, and that define NAMESPACE::backends().
 # HEADER defines `backend(kind)` in namespace fa::FA_TARGET; beside it stands a .hpp of the same
-# name that defines NAMESPACE::Backend. PARTS: what fa_kernel_parts() has made of its kernels.
+# name, or backend.hpp for stamped.cuh, that defines NAMESPACE::Backend. PARTS: what fa_kernel_parts() has made of its kernels.
 function(fa_backends LIST NAMESPACE HEADER)
   cmake_parse_arguments(PARSE_ARGV 3 arg "" "PARTS" "KINDS")
   if(NOT arg_KINDS)
@@ -216,6 +216,7 @@ function(fa_backends LIST NAMESPACE HEADER)
   endif()
   get_filename_component(name "${HEADER}" NAME_WE)
   string(REGEX REPLACE "\\.cuh$" ".hpp" declaring "${HEADER}")
+  string(REPLACE "stamped.hpp" "backend.hpp" declaring "${declaring}")
   set(sources "")
   set(declarations "")
   set(calls "")

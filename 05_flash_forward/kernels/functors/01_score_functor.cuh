@@ -225,6 +225,7 @@ template <class Row>
 auto functor_step(std::integral_constant<int, 1>, Row row) {
   return row("01_score_functor", "masks and scores by functors", half{},
              bfloat16{})
+      .without_functor("08_edge_masks")
       .needs(kNeedsMma)
       .no_dropout()
       .head_dims(HeadDims<64, 128>{})

@@ -290,6 +290,7 @@ template <class Row>
 auto backward_functor_step(std::integral_constant<int, 1>, Row row) {
   return row("01_score_functor", "gradients of masks and scores by functors",
              half{}, bfloat16{})
+      .without_functor("06_swizzled_pipeline")
       .needs(kNeedsMma)
       .no_dropout()
       .any_order()

@@ -2,40 +2,113 @@
 /// Lesson 06: a small language model over characters on the tape, and how it learns a text.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "06_flash_backward/src/backend.hpp"
+#include "06_flash_backward/src/derivation/tiled.hpp"
 #include "06_flash_backward/src/training/autograd.hpp"
+#include "common/tensor/random.hpp"
 
 namespace fa::backward {
 
-/// @{ Engines for causal attention: lesson 01 both ways; lesson 03 and the tiles of chapter 1; the
-/// kernels, lesson 05's fastest forward and backward those that give the same bits in every run,
-/// step 03 in float32 and step 07 in 16 bits.
+/// The options of lessons 01 and 03 for causal attention.
+inline AttentionOptions causal_options() {
+  AttentionOptions options;
+  options.causal = true;
+  return options;
+}
+/// Causal attention by lesson 01 both ways.
 template <class T>
-AttentionEngine<T> naive_engine();
+AttentionEngine<T> naive_engine() {
+  using In = View<const T, 4>;
+  return {[](In q, In k, In v) { return naive::forward<T>(q, k, v, causal_options()); },
+          [](In q, In k, In v, In, View<const T, 3>, In d_o) {
+            return naive::backward<T>(q, k, v, d_o, causal_options());
+          }};
+}
+/// By lesson 03 and the tiles of chapter 1.
 template <class T>
-AttentionEngine<T> tiled_engine();
+AttentionEngine<T> tiled_engine() {
+  using In = View<const T, 4>;
+  return {[](In q, In k, In v) {
+            return online::tiled_forward<T>(q, k, v, causal_options(), {3, 2});
+          },
+          [](In q, In k, In v, In o, View<const T, 3> lse, In d_o) {
+            return tiled_backward<T>(q, k, v, o, lse, d_o, causal_options(), {3, 2});
+          }};
+}
+/// By the kernels that are chosen for a backend; backward those that give the same bits in every run.
 /// @param type of the tensors on the device: what is given is rounded to it, and so are results
-AttentionEngine<float> kernel_engine(const Backend& backend, Type type);
-/// @}
+inline AttentionEngine<float> kernel_engine(const Backend& backend, Type type) {
+  using In = View<const float, 4>;
+  const auto problem_of = [type](In q, In k, In v) {
+    return attention::problem_of(type, attention_shape(q.shape(), k.shape(), v.shape()), true);
+  };
+  const auto rounded = [type](In x) { return attention::rounded(converted<float>(x), type); };
+  return {[=, run = backend.forward](In q, In k, In v) -> naive::Forward<float> {
+            auto out = run(problem_of(q, k, v), {rounded(q), rounded(k), rounded(v)});
+            return {std::move(out.o), std::move(out.lse)};
+          },
+          [=, kernel = backend.dispatched(true, backend.properties)](
+              In q, In k, In v, In o, View<const float, 3> lse, In d_o) -> naive::Gradients<float> {
+            auto out = kernel.run(problem_of(q, k, v), {{rounded(q), rounded(k), rounded(v)},
+                                                        converted<float>(o),
+                                                        converted<float>(lse),
+                                                        rounded(d_o)});
+            return {std::move(out.d_q), std::move(out.d_k), std::move(out.d_v)};
+          }};
+}
 
 /// A text as numbers: each byte that occurs is a character of the alphabet.
 struct Text {
   std::string alphabet;           ///< the bytes that occur, in order
   std::vector<std::int64_t> ids;  ///< the text, as places in the alphabet
 
-  /// @throws std::invalid_argument when fewer than two different bytes occur
-  explicit Text(const std::string& bytes);
-};
+  /// Of these bytes.
+  explicit Text(const std::string& bytes) {
+    for (const char c : bytes) {
+      if (alphabet.find(c) == std::string::npos) alphabet += c;
+    }
+    std::sort(alphabet.begin(), alphabet.end());
+    for (const char c : bytes) ids.push_back(static_cast<std::int64_t>(alphabet.find(c)));
+  }
+  /// @{ The entropy of a character, in nats, and that of one given the character before it: no model
+  /// that sees as little can have a smaller loss on the whole text.
+  double unigram_entropy() const {
+    std::vector<double> counts(alphabet.size());
+    for (const std::int64_t id : ids) ++counts[id];
+    return entropy_of(counts);
+  }
+  double bigram_entropy() const {
+    // Of pairs, less that of their first characters: H(b | a) = H(a, b) - H(a).
+    std::vector<double> pairs(alphabet.size() * alphabet.size()), firsts(alphabet.size());
+    for (std::size_t i = 1; i < ids.size(); ++i) {
+      ++pairs[ids[i - 1] * alphabet.size() + ids[i]];
+      ++firsts[ids[i - 1]];
+    }
+    return entropy_of(pairs) - entropy_of(firsts);
+  }
+  /// @}
 
-/// @{ The entropy of a character, in nats, and that of one given the character before it: no model
-/// that sees as little can have a smaller loss on the whole text.
-double unigram_entropy(const Text& text);
-double bigram_entropy(const Text& text);
-/// @}
+ private:
+  // The mean of -ln(share) over what was counted.
+  static double entropy_of(const std::vector<double>& counts) {
+    const double total = std::accumulate(counts.begin(), counts.end(), 0.0);
+    double sum = 0;
+    for (const double count : counts) {
+      if (count > 0) sum -= count * std::log(count / total);
+    }
+    return sum / total;
+  }
+};
 
 /// All that a training run depends on, beside the text and the engine.
 struct Plan {
@@ -59,16 +132,81 @@ class Training {
   /// @param text must outlive this
   /// @throws std::invalid_argument for a width that does not fit the heads, and for a text that is
   ///         not longer than a sequence
-  Training(const Plan& plan, const Text& text, AttentionEngine<T> engine);
+  Training(const Plan& plan, const Text& text, AttentionEngine<T> engine)
+      : plan_(plan), text_(text), engine_(std::move(engine)) {
+    if (plan.heads < 1 || plan.width % (8 * plan.heads) != 0) {
+      throw std::invalid_argument(fmt::format(
+          "a model of width {} cannot have {} heads; the head_dim must be a multiple of 8",
+          plan.width, plan.heads));
+    }
+    const auto characters = static_cast<std::int64_t>(text.alphabet.size());
+    if (static_cast<std::int64_t>(text.ids.size()) <= plan.length) {
+      throw std::invalid_argument(fmt::format("a text of {} characters; sequences of {} need more",
+                                              text.ids.size(), plan.length));
+    }
+    const auto root = [](std::int64_t n) { return std::sqrt(static_cast<double>(n)); };
+    // What layers add to the residual stream keeps its size, however many there are.
+    const std::int64_t width = plan.width, inner = plan.inner;
+    const double into = 1 / root(width), layers = root(2 * plan.layers);
+    tokens_ = parameter(characters, width, 1);
+    positions_ = parameter(plan.length, width, 0.1);
+    for (std::int64_t i = 0; i < plan.layers; ++i) {
+      layers_.push_back({parameter(width, width, into), parameter(width, width, into),
+                         parameter(width, width, into), parameter(width, width, into / layers),
+                         parameter(width, inner, into), parameter(1, inner, 0),
+                         parameter(inner, width, 1 / root(inner) / layers),
+                         parameter(1, width, 0)});
+    }
+    out_ = parameter(width, characters, 0);
+  }
 
   /// What the model says about the next characters, [ids.size(), characters].
   /// @param ids of `batch` sequences of equal lengths, one after the other
-  Variable<T> logits(Tape<T>& tape, const std::vector<std::int64_t>& ids, std::int64_t batch) const;
+  Variable<T> logits(Tape<T>& tape, const std::vector<std::int64_t>& ids,
+                     std::int64_t batch) const {
+    std::vector<std::int64_t> places(ids.size());
+    for (std::size_t i = 0; i < places.size(); ++i) places[i] = i % (ids.size() / batch);
+    auto x = add(tape, embedding(tape, tokens_, ids), embedding(tape, positions_, places));
+    // clang-format off
+    //! [layer]
+    for (const Layer& w : layers_) {
+      const auto a = layer_norm(tape, x);
+      const auto o = attention(tape, matmul(tape, a, w.w_q),
+                               matmul(tape, a, w.w_k), matmul(tape, a, w.w_v),
+                               batch, plan_.heads, plan_.heads, engine_);
+      x = add(tape, x, matmul(tape, o, w.w_o));
+      const auto b = layer_norm(tape, x);
+      const auto up = relu(tape, add(tape, matmul(tape, b, w.w_up), w.b_up));
+      x = add(tape, x, add(tape, matmul(tape, up, w.w_down), w.b_down));
+    }
+    //! [layer]
+    // clang-format on
+    return matmul(tape, layer_norm(tape, x), out_);
+  }
   /// The loss of a step's batch, with its gradients in the parameters.
-  double loss_and_gradients(std::int64_t step);
+  double loss_and_gradients(std::int64_t step) {
+    // Sequences that begin anywhere; what follows each character is asked.
+    std::vector<std::int64_t> ids, next;
+    const std::uint64_t places = text_.ids.size() - plan_.length;
+    for (std::int64_t i = 0; i < plan_.batch; ++i) {
+      const auto begin =
+          text_.ids.begin() + random_bits(~plan_.seed, step * plan_.batch + i) % places;
+      ids.insert(ids.end(), begin, begin + plan_.length);
+      next.insert(next.end(), begin + 1, begin + 1 + plan_.length);
+    }
+    for (const auto& parameter : parameters) parameter->grad.setZero();
+    Tape<T> tape;
+    const auto loss = cross_entropy(tape, logits(tape, ids, plan_.batch), next);
+    tape.backward(loss);
+    return loss->value(0, 0);
+  }
   /// Makes one step.
   /// @return the loss before it: the mean of -ln of what the model gave the right characters
-  double step();
+  double step() {
+    losses.push_back(loss_and_gradients(static_cast<std::int64_t>(losses.size())));
+    adam();
+    return losses.back();
+  }
 
   std::vector<Variable<T>> parameters;  ///< what is learnt
   std::vector<double> losses;           ///< of all steps so far
@@ -77,8 +215,38 @@ class Training {
   struct Layer {
     Variable<T> w_q, w_k, w_v, w_o, w_up, b_up, w_down, b_down;
   };
-  Variable<T> parameter(std::int64_t rows, std::int64_t cols, double deviation);
-  void adam();
+
+  Variable<T> parameter(std::int64_t rows, std::int64_t cols, double deviation) {
+    Matrix<float> value = Matrix<float>::Zero(rows, cols);
+    if (deviation > 0) {
+      fill_normal(View<float, 2>(value.data(), {rows, cols}),
+                  random_bits(plan_.seed, parameters.size()), deviation);
+    }
+    parameters.push_back(std::make_shared<Node<T>>(value.cast<T>()));
+    mean_.push_back(Matrix<T>::Zero(rows, cols));
+    square_.push_back(mean_.back());
+    return parameters.back();
+  }
+  // Steps along a running mean of the gradients, divided by the root of a running mean of their
+  // squares. Source: Kingma and Ba, Adam, 2015, algorithm 1.
+  void adam() {
+    constexpr double beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-8;
+    const auto t = static_cast<double>(losses.size());
+    const double rate = plan_.rate * std::min(1.0, t / static_cast<double>(plan_.warm_up + 1));
+    // Both means begin at 0; these undo that.
+    const double correct_1 = 1 - std::pow(beta_1, t), correct_2 = 1 - std::pow(beta_2, t);
+    // In float32 Eigen's sqrt() starts from rsqrtps, whose bits differ between processors;
+    // std::sqrt() is rounded the same way on all of them.
+    const auto root = [](T x) { return std::sqrt(x); };
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const auto grad = parameters[i]->grad.array();
+      auto m = mean_[i].array(), s = square_[i].array();
+      m = T(beta_1) * m + T(1 - beta_1) * grad;
+      s = T(beta_2) * s + T(1 - beta_2) * grad.square();
+      parameters[i]->value.array() -=
+          T(rate / correct_1) * m / ((s / T(correct_2)).unaryExpr(root) + T(epsilon));
+    }
+  }
 
   Plan plan_;
   const Text& text_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <vector>
 
 #include "common/attention/attention.cuh"
 #include "common/attention/host/problem.hpp"
@@ -168,6 +169,32 @@ struct DeviceAttention {
   DeviceTensor<T> q, k, v, o;  ///< in the problem's layout
   DeviceBuffer<float> lse;     ///< [batch, heads, length_q]
   Attention<T> a;              ///< for kernels
+};
+
+/// A functor whose tables are in the memory of the device.
+struct DeviceFunctor {
+  /// Copies the tables.
+  DeviceFunctor(const FunctorSpec& of, const attention::FunctorTables& tables)
+      : documents(copied(tables.documents)),
+        slopes(copied(tables.slopes)),
+        sinks(copied(tables.sinks)),
+        bias(copied(tables.bias)),
+        blocks(copied(tables.blocks)),
+        bits(copied(tables.bits)),
+        spec(attention::pointed(of, *this)) {}
+  /// A table on the device.
+  template <class E>
+  static DeviceBuffer<E> copied(const std::vector<E>& from) {
+    DeviceBuffer<E> to(static_cast<std::int64_t>(from.size()));
+    if (!from.empty()) to.upload(from.data());
+    return to;
+  }
+
+  DeviceBuffer<std::int32_t> documents;
+  DeviceBuffer<float> slopes, sinks, bias;
+  DeviceBuffer<unsigned char> blocks;
+  DeviceBuffer<std::uint32_t> bits;
+  FunctorSpec spec;
 };
 
 }  // namespace fa::FA_TARGET

@@ -87,6 +87,10 @@ class OneRow {
   template <class... All> OneRow cluster(const All&...) const { return *this; }
   template <class... All> OneRow shared_bytes(const All&...) const { return *this; }
   template <class... All> OneRow memory_is(const All&...) const { return *this; }
+  template <class... All> OneRow reads(const All&...) const { return *this; }
+  template <class... All> OneRow writes(const All&...) const { return *this; }
+  OneRow slow() const { return *this; }
+  OneRow copies(std::initializer_list<const char*>) const { return *this; }
   template <class... All> OneRow timeline(const All&...) const { return *this; }
   // clang-format on
 

@@ -6,7 +6,9 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "common/attention/functor_spec.hpp"
 #include "common/attention/shape.hpp"
 #include "common/check/acceptance.hpp"
 
@@ -106,6 +108,25 @@ Tensor<std::uint8_t, 4> keep_mask(const Problem& problem);
 /// The largest error as a fraction of the tolerance: at most 1 when it is accepted; infinity for
 /// NaN.
 double error_over_tolerance(const Verdict& verdict);
+
+/// A functor whose pointers are to tables of these names, which must outlive it; without gradients.
+template <class Tables>
+FunctorSpec pointed(FunctorSpec spec, const Tables& tables) {
+  spec.documents = tables.documents.data();
+  spec.slopes = tables.slopes.data();
+  spec.sinks = tables.sinks.data();
+  spec.bias = tables.bias.data();
+  spec.blocks = tables.blocks.data();
+  spec.bits = tables.bits.data();
+  return spec;
+}
+/// What the pointers of a FunctorSpec point to; empty where its kind has no use for it.
+struct FunctorTables {
+  std::vector<std::int32_t> documents{};
+  std::vector<float> slopes{}, sinks{}, bias{};
+  std::vector<unsigned char> blocks{};
+  std::vector<std::uint32_t> bits{};
+};
 
 /// Whether two tensors are equal to the last bit.
 template <class Tensor>

@@ -16,12 +16,51 @@
 
 #include <fmt/format.h>
 
-#include "common/attention/host/ladder.hpp"
 #include "common/attention/host/timing.hpp"
 #include "common/attention/host/traces.hpp"
+#include "common/cli/kernels.hpp"
 #include "common/cli/table.hpp"
+#include "common/cli/timelines.hpp"
 
 namespace fa::attention {
+
+/// A lesson's program as its sections see it.
+/// @tparam Backend of the lesson, a LadderBackend
+template <class Backend>
+struct Lesson {
+  using LadderStep = typename decltype(Backend::steps)::value_type;
+  using Given = typename LadderStep::GivenType;
+  using Result = typename LadderStep::ResultType;
+
+  /// Adds the options of the sections, and the section that names the backend.
+  Lesson(cli::Program& the_program, const std::vector<Backend>& all, std::string the_name,
+         std::string the_results, std::function<Given(const Problem&)> the_inputs)
+      : program(the_program),
+        backends(the_program, all),
+        name(std::move(the_name)),
+        results(std::move(the_results)),
+        inputs_of(std::move(the_inputs)) {
+    cli::add_kernel_options(program, options, "queries and keys", true);
+    program.option("--group", options.group,
+                   "section time: only groups whose name contains this text, such as \"bfloat16, "
+                   "D 128\"");
+    backends.add_section();
+  }
+  Lesson(const Lesson&) = delete;  // sections point to it
+  Lesson& operator=(const Lesson&) = delete;
+
+  /// @throws std::invalid_argument when --kernel selects no step
+  void check_kernel(const Backend& backend) const {
+    cli::check_kernel(options, step_names(backend), name);
+  }
+
+  cli::Program& program;
+  cli::KernelBackends<Backend> backends;
+  cli::KernelOptions options{};
+  std::string name;                                ///< its folder
+  std::string results;                             ///< what its kernels return: "O and LSE"
+  std::function<Given(const Problem&)> inputs_of;  ///< random inputs of a problem
+};
 
 /// A problem with its inputs and their checker.
 template <class Checker, class Given>
@@ -189,8 +228,8 @@ void show_memory(cli::Program& program, const Backend& backend, const std::vecto
   for (const MemoryRow& row : own) add(row, row.bytes);
   std::int64_t off = 0;
   for (const auto& step : backend.steps) {
-    const MemoryRow row{step.name, step.memory_formula, [&](std::int64_t n) {
-                          return step.memory ? step.memory(n, step.tiles.front().head_dim) : 0;
+    const MemoryRow row{step.name, step.memory.text, [&](std::int64_t n) {
+                          return step.memory.value(n, step.tiles.front().head_dim);
                         }};
     add(row, [&](std::int64_t n) {
       const Problem problem =
@@ -202,6 +241,35 @@ void show_memory(cli::Program& program, const Backend& backend, const std::vecto
   }
   fmt::print(fmt::runtime(text), table.text());
   program.check_none("additional memory, formula", off, "unexpected byte");
+}
+
+/// What the lab records of a step on a problem.
+/// @param step    of the backend "lab"
+/// @param tensors in the order in which the copies of most of the lesson's steps take them
+/// @throws std::runtime_error when the step does not compute in the lab
+template <class LadderStep, class Given>
+cli::RecordedStep recorded(const LadderStep& step, const Problem& problem, const Given& inputs,
+                           const std::vector<std::string>& tensors) {
+  return {step.name, problem.words(), step.tensors.empty() ? tensors : step.tensors,
+          lab::record_matmuls([&] { step.prepare(problem, inputs).launch(); })};
+}
+
+/// Prints the order of operations of the lab's steps that have a timeline; or, with stamps, shows
+/// what a GPU did.
+/// @param tensors as of recorded()
+/// @param work    the name of the arithmetic: "softmax"
+/// @throws std::runtime_error when a file cannot be written
+template <class Lesson>
+void show_timelines(const Lesson& lesson, const std::vector<std::string>& tensors,
+                    const std::string& work) {
+  const auto& steps = lesson.backends.lab().steps;
+  const auto options = cli::timeline_options(lesson.options, steps, lesson.name);
+  std::vector<cli::RecordedStep> all;
+  for (const auto* step : cli::steps_with_timeline(
+           steps, options.kernel, [](const auto& one) { return one.drawn.has_value(); })) {
+    all.push_back(recorded(*step, *step->drawn, lesson.inputs_of(*step->drawn), tensors));
+  }
+  cli::show_timelines(options, all, work);
 }
 
 /// On a GPU only: how fast each step is, in groups of a type, a head dimension and a mask.
@@ -245,6 +313,46 @@ void time_all(const Lesson& lesson, const std::vector<std::int64_t>& head_dims, 
         options.group, timed_problem(Type::kBFloat16, 128, true, 1024).group()));
   }
   record.finish();
+}
+
+/// What is a lesson's own of the sections that both lessons have.
+struct OwnSections {
+  std::function<void()> real, memory, repeats, times;
+  std::string traffic;  ///< what formulas mean, printed before them
+  /// Of show_traffic().
+  std::vector<std::pair<std::int64_t, std::int64_t>> sizes;
+  int traffic_tensors;
+  /// @{ Of show_timelines().
+  std::vector<std::string> copies;
+  std::string work;
+  /// @}
+};
+
+/// Adds the sections in which the steps run.
+/// @param lesson must outlive the program's run
+template <class Checker, class Backend>
+void add_ladder_sections(const Lesson<Backend>& lesson, const OwnSections& own) {
+  cli::Program& program = lesson.program;
+  program.section("real", "Every kernel on the input", own.real);
+  program.section("ragged", "Every kernel on hard small problems",
+                  [&lesson] { check_ragged<Checker>(lesson); });
+  program.section("traffic", "Memory traffic of the kernels",
+                  lesson.backends.watching([&lesson, own](const Backend& watched) {
+                    fmt::print(
+                        "Elements read and written by one head: N queries, N keys, head_dim D, "
+                        "float32,\nno mask{}\n\n",
+                        own.traffic);
+                    show_traffic(lesson, watched, own.sizes, own.traffic_tensors);
+                  }));
+  program.section("memory", "Memory that the kernels allocate", own.memory);
+  program.section("repeat", "Determinism", own.repeats);
+  program.section("trace", "Every kernel in the watched lab",
+                  lesson.backends.watching(
+                      [&lesson](const Backend& watched) { trace_steps(lesson, watched); }));
+  program.section_on_request("time", "Times", own.times);
+  program.section_apart("timeline", "Order of operations, and timelines of a GPU",
+                        [&lesson, own] { show_timelines(lesson, own.copies, own.work); });
+  program.section_apart("once", "One launch of every kernel", [&lesson] { launch_once(lesson); });
 }
 
 }  // namespace fa::attention

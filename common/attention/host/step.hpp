@@ -29,6 +29,12 @@ struct Tiles {
   int cluster = 1;                           ///< blocks of a cluster
 };
 
+/// A number that depends on the sizes of one head: n queries, as many keys, d columns.
+struct Formula {
+  std::string text{};  ///< for people
+  std::function<std::int64_t(std::int64_t n, std::int64_t d)> value{};
+};
+
 /// A kernel, and the problems that it supports.
 struct StepInfo {
   std::string name;         ///< of the file in kernels/
@@ -38,18 +44,25 @@ struct StepInfo {
   bool supports_dropout = true;
   bool supports_mla = false;  ///< see is_mla()
   bool deterministic = true;  ///< whether every run gives the same bits
+  bool slow = false;          ///< timed at one length, with fewer repeats
   Needs needs{};              ///< of a GPU, beside shared memory
   /// Shared memory of a block for a head dimension; null where every GPU has enough.
   std::function<std::size_t(std::int64_t)> shared_bytes{};
   /// For each head_dim whose tiles are of another form.
   std::vector<Tiles> tiles{};
   bool supports_lengths = false;  ///< reads lengths of keys from the memory of the device
-  /// Bytes that it allocates beside its tensors for one head of n queries and n keys, with the d
-  /// columns of its first tiles, and the formula for people; null for none.
-  std::function<std::int64_t(std::int64_t n, std::int64_t d)> memory{};
-  std::string memory_formula = "0";
+  /// Bytes that it allocates beside its tensors, with the d columns of its first tiles.
+  Formula memory{"0", [](auto, auto) { return 0; }};
+  /// @{ Elements of global memory that all threads together read and write, without a mask and with
+  /// whole tiles, in float32; an atomic addition is a write. Null where they are not counted.
+  Formula reads{}, writes{};
+  /// @}
   /// One head whose timeline is drawn; none where there is no timeline.
   std::optional<Problem> drawn{};
+  /// Tensors in the order in which its copies take them; empty: as most steps of the lesson do.
+  std::vector<std::string> tensors{};
+  /// Of a kernel with functors, the lesson's step that computes the same without one.
+  std::string without_functor;
 
   /// The supported head dimension that is nearest to another one.
   std::int64_t head_dim_near(std::int64_t head_dim) const;
@@ -91,6 +104,12 @@ struct LadderStep : StepInfo {
 
   /// What prepare() does for a problem that is supported; given by StepRow.
   std::function<Prepared(const Problem&, const Given&)> start;
+};
+
+/// The kernels of a lesson on one backend.
+template <class StepOfLesson>
+struct LadderBackend : BackendBase {
+  std::vector<StepOfLesson> steps;
 };
 
 /// The problems with which the watched lab observes a step. For each form of its tiles they are

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -83,8 +84,9 @@ auto with_device_type(Type type, Work work) {
 
 // A row: what a step is called, supports and needs, and at the end how it is launched.
 // OnDevice<T> has the tensors of a problem in memory of the device, `a`, and their result().
-// Memory: a tuple of arrays, to which launches are given pointers. Drawn: HeadDims of the timeline. only_drawn: the kernel is compiled for the first type and for Drawn alone; without
-// Drawn, not at all.
+// Memory: a tuple of arrays, to which launches are given pointers. Drawn: HeadDims of the timeline.
+// only_drawn: the kernel is compiled for the first type and for Drawn alone; without Drawn, not at
+// all.
 template <class LadderStep, template <class> class OnDevice, bool only_drawn, class Dims,
           class Drawn, class Memory, class Space, class... Ts>
 class StepRow {
@@ -117,6 +119,13 @@ class StepRow {
   StepRow any_order() const {
     return changed([](LadderStep& step) { step.deterministic = false; });
   }
+  StepRow slow() const {
+    return changed([](LadderStep& step) { step.slow = true; });
+  }
+  // See StepInfo.
+  StepRow without_functor(const char* name) const {
+    return changed([=](LadderStep& step) { step.without_functor = name; });
+  }
   StepRow needs(const Needs& needs) const {
     return changed([&](LadderStep& step) { step.needs = needs; });
   }
@@ -127,14 +136,20 @@ class StepRow {
   StepRow lengths() const {
     return changed([](LadderStep& step) { step.supports_lengths = true; });
   }
-  // What the step allocates for one head: bytes(n, d), see StepInfo::memory.
-  template <class Bytes>
-  StepRow memory_is(const char* formula, Bytes bytes) const {
-    return changed([=](LadderStep& step) {
-      step.memory_formula = formula;
-      step.memory = bytes;
-    });
+  // @{ What the step allocates, reads and writes for one head: value(n, d), see StepInfo.
+  template <class Value>
+  StepRow memory_is(const char* formula, Value value) const {
+    return changed([=](LadderStep& step) { step.memory = {formula, value}; });
   }
+  template <class Value>
+  StepRow reads(const char* formula, Value value) const {
+    return changed([=](LadderStep& step) { step.reads = {formula, value}; });
+  }
+  template <class Value>
+  StepRow writes(const char* formula, Value value) const {
+    return changed([=](LadderStep& step) { step.writes = {formula, value}; });
+  }
+  // @}
 
   // @{ What a block computes at once, for each form of tiles: a tile of queries, over the keys; a
   // tile of keys, over the queries; or both, in kernels of two loops. With the stages of a loop in
@@ -187,6 +202,10 @@ class StepRow {
     LadderStep step = step_;
     step.drawn = attention::problem_of(Type::kFloat16, {1, 1, 1, length_q, length_k, d}, causal);
     return Row<Dims, decltype(drawn), Memory, Space>(std::move(step), memory_, space_);
+  }
+  // The order of its copies where it is not that of the others: see StepInfo::tensors.
+  StepRow copies(std::initializer_list<const char*> tensors) const {
+    return changed([=](LadderStep& step) { step.tensors.assign(tensors.begin(), tensors.end()); });
   }
 
   // @{ Memory for launches, count(a, d) elements: floats, values of another type, or zeros.
@@ -334,7 +353,7 @@ std::vector<LadderStep> drawn_ladder(Make make) {
   std::vector<LadderStep> drawn = ladder_of<steps>([&](auto number) -> LadderStep {
     return make(number, RowMaker<LadderStep, OnDevice, true>{});
   });
-  drawn.erase(std::remove_if(drawn.begin(), drawn.end(), [](auto& step) { return !step.start; }),
+  drawn.erase(std::remove_if(drawn.begin(), drawn.end(), [](auto& one) { return !one.start; }),
               drawn.end());
   return drawn;
 }

@@ -12,7 +12,8 @@
 
 #include <fmt/format.h>
 
-#include "common/attention/host/ladder.hpp"
+#include "common/attention/host/step.hpp"
+#include "common/cli/kernels.hpp"
 #include "common/cli/table.hpp"
 #include "common/lab/trace.hpp"
 
@@ -53,60 +54,41 @@ std::optional<lab::Trace> trace(const LadderStep& step, const std::vector<Proble
   return lab::trace(name, traced);
 }
 
-/// Elements of global memory that all threads together read and write; an atomic addition is a
-/// write.
-struct Traffic {
-  std::int64_t reads = 0;
-  std::int64_t writes = 0;
-};
-
-/// The traffic of a step as its loops over tiles have it.
-struct TrafficFormula {
-  std::string kernel;             ///< the step
-  std::vector<std::string> rule;  ///< for people: further cells of the table of formulas
-  /// One head in float32 without a mask: n queries, as many keys, lengths that are whole tiles.
-  Traffic (*traffic)(const Tiles& tiles, std::int64_t n, std::int64_t d);
-};
-
-/// Prints formulas and counts of the watched lab, and checks that they are equal.
+/// Prints the formulas of the steps that have them and counts of the watched lab, and checks that
+/// they are equal.
+/// @param sizes    queries, as many keys, and columns
 /// @param tensors  inputs and results, of N x D elements each
 template <class Lesson, class Backend>
 void show_traffic(const Lesson& lesson, const Backend& watched,
-                  const std::vector<std::string>& headings,
-                  const std::vector<TrafficFormula>& formulas,
                   const std::vector<std::pair<std::int64_t, std::int64_t>>& sizes, int tensors) {
-  cli::Table rules(headings);
+  cli::Table rules({"kernel", "reads", "writes and additions"});
   const std::string least_words = fmt::format("{} N D", tensors);
   cli::Table table({"kernel", "N", "D", "reads", "writes", "sum by formula", least_words,
                     "sum / " + least_words});
-  std::vector<std::int64_t> off;  // unexpected elements of each formula
-  for (const TrafficFormula& formula : formulas) {
-    std::vector<std::string> cells{formula.kernel};
-    cells.insert(cells.end(), formula.rule.begin(), formula.rule.end());
-    rules.add(cells);
-    off.push_back(0);
-    const auto& step = find_step(watched, formula.kernel);
+  std::vector<std::pair<std::string, std::int64_t>> off;  // unexpected elements of each step
+  for (const auto& step : watched.steps) {
+    if (!step.reads.value) continue;
+    rules.add({step.name, step.reads.text, step.writes.text});
+    off.emplace_back(step.name, 0);
     for (const auto& [n, d] : sizes) {
       const auto seen =
           trace(step, {problem_of(Type::kFloat32, {1, 1, 1, n, n, d})}, lesson.inputs_of);
       constexpr std::int64_t bytes = sizeof(float);
-      const Traffic counted{(seen->global_bytes - seen->written_bytes) / bytes,
-                            seen->written_bytes / bytes};
-      const Traffic expected = formula.traffic(step.tiles.front(), n, d);
-      const std::int64_t least = tensors * n * d;
-      table.add({step.name, std::to_string(n), std::to_string(d), std::to_string(counted.reads),
-                 std::to_string(counted.writes), std::to_string(expected.reads + expected.writes),
+      const std::int64_t reads = (seen->global_bytes - seen->written_bytes) / bytes,
+                         writes = seen->written_bytes / bytes, least = tensors * n * d;
+      const std::int64_t expected_reads = step.reads.value(n, d),
+                         expected_writes = step.writes.value(n, d);
+      table.add({step.name, std::to_string(n), std::to_string(d), std::to_string(reads),
+                 std::to_string(writes), std::to_string(expected_reads + expected_writes),
                  std::to_string(least),
-                 fmt::format("{:.2f}", static_cast<double>(counted.reads + counted.writes) /
-                                           static_cast<double>(least))});
-      off.back() +=
-          std::abs(counted.reads - expected.reads) + std::abs(counted.writes - expected.writes);
+                 fmt::format("{:.2f}",
+                             static_cast<double>(reads + writes) / static_cast<double>(least))});
+      off.back().second += std::abs(reads - expected_reads) + std::abs(writes - expected_writes);
     }
   }
   fmt::print("{}\n{}\n", rules.text(), table.text());
-  for (std::size_t i = 0; i < formulas.size(); ++i) {
-    lesson.program.check_none(fmt::format("{}, formula", formulas[i].kernel), off[i],
-                              "unexpected element");
+  for (const auto& [name, elements] : off) {
+    lesson.program.check_none(name + ", formula", elements, "unexpected element");
   }
 }
 

@@ -32,34 +32,42 @@ using Bits = std::vector<unsigned char>;
 // Memory of the current GPU for elements of 16 bits.
 using Words = std::shared_ptr<DeviceBuffer<std::uint16_t>>;
 
-// New memory with bfloat16 values between -1 and 1. The same seed gives the same values.
-inline Words random_words(std::int64_t count, std::uint32_t seed) {
-  Tensor<fa::bfloat16, 1> host({count});
-  std::uint32_t state = seed;
-  for (std::int64_t i = 0; i < count; ++i) {
-    state = state * 1664525 + 1013904223;
-    host(i) = fa::bfloat16(static_cast<float>(state >> 8) / 8388608.0f - 1);
+// Memory of a call. The same seed gives the same values, in the order in which they are asked for.
+struct OwnMemory {
+  explicit OwnMemory(std::uint32_t seed) : state(16 * seed) {}
+  // New memory with bfloat16 values between -1 and 1.
+  void* random(std::int64_t count) {
+    Tensor<fa::bfloat16, 1> host({count});
+    for (std::int64_t i = 0; i < count; ++i) {
+      state = state * 1664525 + 1013904223;
+      host(i) = fa::bfloat16(static_cast<float>(state >> 8) / 8388608.0f - 1);
+    }
+    inputs.push_back(std::make_shared<DeviceBuffer<std::uint16_t>>(host));
+    return inputs.back()->data();
   }
-  return std::make_shared<DeviceBuffer<std::uint16_t>>(host);
-}
-// New poisoned memory.
-inline Words poisoned_words(std::int64_t count) {
-  return std::make_shared<DeviceBuffer<std::uint16_t>>(count);
-}
+  // New poisoned memory, of a result or, with is_output false, of a workspace.
+  void* poisoned(std::int64_t count, bool is_output = true) {
+    auto& all = is_output ? outputs : inputs;
+    all.push_back(std::make_shared<DeviceBuffer<std::uint16_t>>(count));
+    return all.back()->data();
+  }
+  std::uint32_t state;
+  std::vector<Words> inputs, outputs;
+};
 
 // A call of a C interface with memory of its own, on the GPU that was current when it was made.
 struct OwnCall {
   // Begins the call on a stream; throws what the library refuses.
   std::function<void(void* stream)> begin;
-  std::vector<Words> outputs;
+  OwnMemory memory;
 
   void poison() const {
-    for (const Words& output : outputs) output->poison();
+    for (const Words& output : memory.outputs) output->poison();
   }
   // All outputs. The call must have ended.
   Bits bits() const {
     Bits all;
-    for (const Words& output : outputs) {
+    for (const Words& output : memory.outputs) {
       Tensor<std::uint16_t, 1> host({output->count()});
       output->download(host.data());
       const auto* first = reinterpret_cast<const unsigned char*>(host.data());
@@ -200,11 +208,12 @@ inline void check_graph(const MakeCall& make) {
 }
 #endif
 
-// Checks that each thread has an error of its own.
+// Checks that each thread has an error of its own, which a call that succeeds clears.
 // says(batch): what is said about a call with a batch that is refused
 // last_error(): the interface's function
 template <class Says, class LastError>
-void check_own_errors(Says says, LastError last_error) {
+void check_errors(Says says, LastError last_error,
+                  const std::vector<std::function<void()>>& succeeding) {
   CHECK(testing::contains(says(0), "batch is 0"));
   std::string before = "?", after;
   std::thread other([&] {
@@ -215,6 +224,12 @@ void check_own_errors(Says says, LastError last_error) {
   CHECK(before.empty());
   CHECK(testing::contains(after, "batch is -1"));
   CHECK(testing::contains(last_error(), "batch is 0"));
+  for (const auto& succeed : succeeding) {
+    says(0);
+    CHECK(std::string(last_error()) != "");
+    succeed();
+    CHECK(std::string(last_error()) == "");
+  }
 }
 
 #if defined(__linux__)

@@ -3,11 +3,15 @@
 /// as an interface gets them, and which problems those are.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <vector>
 
 #include "common/attention/host/device_tensor.cuh"
+#include "common/attention/packed.cuh"
 #include "common/attention/tests/problems.hpp"
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
@@ -89,29 +93,72 @@ Given given_attention(const attention::Problem& problem) {
   return a;
 }
 
-// Problems for check(problem, gap), where `gap` elements lie between rows: all types in both
-// layouts, with groups of heads, causal or not.
-template <class Check>
-void check_layouts(Check check) {
-  for (const attention::Type type : attention::kTypes) {
-    for (const attention::Layout layout :
-         {attention::Layout::kHeadsFirst, attention::Layout::kLengthFirst}) {
-      for (const bool causal : {false, true}) {
-        attention::Problem problem = attention::problem_of(type, {2, 4, 2, 70, 75, 40}, causal);
-        problem.layout = layout;
-        check(problem, 0);
-      }
-    }
-  }
+// The same attention for kernels.
+template <class T, class Given>
+Attention<T> kernels_attention(const attention::Problem& problem, const Given& given) {
+  const auto strides = [](const auto& s) { return RowStrides{s.batch, s.head, s.row}; };
+  Attention<T> a = attention_of<T>(problem);
+  a.q = static_cast<const T*>(given.q), a.q_strides = strides(given.q_strides);
+  a.k = static_cast<const T*>(given.k), a.k_strides = strides(given.k_strides);
+  a.v = static_cast<const T*>(given.v), a.v_strides = strides(given.v_strides);
+  a.o = static_cast<T*>(given.o), a.o_strides = strides(given.o_strides);
+  a.lse = given.lse;
+  return a;
 }
-// Problems with gaps between rows.
+
+// A forward pass with its tensors in memory of the device: q, k, v, o and LSE. Each has a distance
+// of its own between rows, and no kernel writes to what lies between rows of o.
+template <class H, class Given>
+struct PlacedForward {
+  explicit PlacedForward(const attention::Problem& problem, std::int64_t gap = 8)
+      : q(problem.shape_of_q(), problem.layout, problem.shape.head_dim + gap),
+        k(problem.shape_of_kv(), problem.layout, problem.shape.head_dim + 2 * gap),
+        v(problem.shape_of_v(), attention::Layout::kHeadsFirst, problem.columns_v() + gap),
+        o(problem.shape_of_o(), problem.layout, problem.columns_v() + 3 * gap),
+        lse(problem.shape.batch * problem.shape.heads * problem.shape.length_q),
+        given(given_attention<Given>(problem)) {
+    q.give(given.q, given.q_strides);
+    k.give(given.k, given.k_strides);
+    v.give(given.v, given.v_strides);
+    o.give(given.o, given.o_strides);
+    given.lse = lse.data();
+  }
+  void write(const attention::Inputs& in) {
+    q.write(in.q);
+    k.write(in.k);
+    v.write(in.v);
+  }
+  attention::Outputs read() {
+    attention::Outputs result{o.read(),
+                              lse.template tensor<float, 3>({o.shape[0], o.shape[1], o.shape[2]})};
+    CHECK(o.gaps_are_poison());
+    return result;
+  }
+  Placed<H> q, k, v, o;
+  DeviceBuffer<float> lse;
+  Given given;
+};
+
+// Calls check(problem, gap), where `gap` elements lie between rows, for all types: both layouts with
+// groups of heads, causal or not; with gaps; with dropout.
 template <class Check>
-void check_gaps(Check check) {
+void check_problems(Check check) {
+  using attention::Layout;
   for (const attention::Type type : attention::kTypes) {
-    attention::Problem problem = attention::problem_of(type, {2, 2, 1, 33, 40, 24}, true);
-    check(problem, 8);
-    problem.layout = attention::Layout::kLengthFirst;
-    check(problem, 16);
+    for (const Layout layout : {Layout::kHeadsFirst, Layout::kLengthFirst}) {
+      const auto laid = [&](attention::Problem problem) {
+        problem.layout = layout;
+        return problem;
+      };
+      for (const bool causal : {false, true}) {
+        check(laid(attention::problem_of(type, {2, 4, 2, 70, 75, 40}, causal)), 0);
+      }
+      check(laid(attention::problem_of(type, {2, 2, 1, 33, 40, 24}, true)),
+            layout == Layout::kHeadsFirst ? 8 : 16);
+    }
+    attention::Problem problem = attention::problem_of(type, {2, 2, 1, 40, 70, 64}, true, 0.17);
+    problem.seed = 0x123456789abcdef;
+    check(problem, 0);
   }
 }
 // Problems with the head dimensions of MLA: odd lengths, groups of heads, with and
@@ -136,15 +183,106 @@ void check_mla(Check check) {
     }
   }
 }
-// Problems with dropout.
-template <class Check>
-void check_dropout(Check check) {
-  for (const attention::Type type : attention::kTypes) {
-    attention::Problem problem = attention::problem_of(type, {2, 2, 1, 40, 70, 64}, true);
-    problem.dropout = 0.17;
-    problem.seed = 0x123456789abcdef;
-    check(problem, 0);
+
+using Lengths = std::vector<std::int32_t>;
+
+// Lengths of queries and of keys.
+struct PackedLengths {
+  Lengths q, k;
+};
+
+// Sequences that are empty, of one token, with other lengths of keys, around tiles' edges; the last
+// one ends with a tile.
+inline PackedLengths odd_lengths() {
+  return {{70, 0, 1, 129, 3, 0, 128}, {70, 5, 1, 40, 0, 0, 200}};
+}
+
+inline Lengths running_sum(const Lengths& lengths) {
+  Lengths sums{0};
+  for (const std::int32_t length : lengths) sums.push_back(sums.back() + length);
+  return sums;
+}
+
+// Tensors [1, heads, length, columns] of all sequences, one behind another: [tokens, heads,
+// columns], with NaN between the rows.
+struct PackedTensor : Placed<fa::bfloat16> {
+  PackedTensor(const Lengths& lengths, std::int64_t heads, std::int64_t columns)
+      : Placed({1, heads, std::max(1, running_sum(lengths).back()), columns},
+               attention::Layout::kLengthFirst, columns + 8),
+        begins(running_sum(lengths)) {}
+  // Those without elements become zeros.
+  void write(const std::vector<Tensor<float, 4>>& sequences) {
+    Tensor<float, 4> all(shape);
+    std::fill_n(all.data(), all.count(), 0.0f);
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      if (sequences[i].count() > 0) {
+        copy(sequences[i].view(), all.view().narrow(2, begins[i], begins[i + 1]));
+      }
+    }
+    Placed::write(all);
   }
+  Tensor<float, 4> sequence(const Tensor<float, 4>& all, std::size_t i) const {
+    return converted<float>(all.view().narrow(2, begins[i], begins[i + 1]));
+  }
+  Lengths begins;
+};
+
+// The problem of each sequence; tests skip those without queries or keys.
+inline std::vector<attention::Problem> packed_problems(const AttentionShape& shape, bool causal,
+                                                       const PackedLengths& lengths) {
+  std::vector<attention::Problem> result;
+  for (std::size_t i = 0; i < lengths.q.size(); ++i) {
+    AttentionShape own = shape;
+    own.length_q = lengths.q[i], own.length_k = lengths.k[i];
+    result.push_back(attention::problem_of(attention::Type::kBFloat16, own, causal));
+  }
+  return result;
+}
+
+// What a call on packed sequences has beside its tensors.
+template <class GivenPacked>
+struct PackedList {
+  PackedList(const AttentionShape& shape, bool causal, const PackedLengths& lengths)
+      : problems(packed_problems(shape, causal, lengths)),
+        cu_q(static_cast<std::int64_t>(lengths.q.size()) + 1),
+        cu_k(cu_q.count()) {
+    set_cu_seqlens(running_sum(lengths.q), running_sum(lengths.k));
+    packed.size = sizeof packed;
+    packed.cu_seqlens_q = cu_q.data();
+    packed.cu_seqlens_k = cu_k.data();
+    packed.sequences = static_cast<std::int64_t>(problems.size());
+  }
+  void set_cu_seqlens(const Lengths& q, const Lengths& k) {
+    cu_q.upload(q.data());
+    cu_k.upload(k.data());
+  }
+  // All of them as one problem.
+  attention::Problem all(std::int64_t tokens_q, std::int64_t tokens_k) const {
+    attention::Problem result = problems.front();
+    result.shape.length_q = tokens_q, result.shape.length_k = tokens_k;
+    return result;
+  }
+  // For kernels.
+  PackedSequences sequences(const attention::Problem& of) const {
+    const auto count = static_cast<int>(problems.size());
+    return {{cu_q.data(), count, static_cast<int>(of.shape.length_q)},
+            {cu_k.data(), count, static_cast<int>(of.shape.length_k)}};
+  }
+  std::vector<attention::Problem> problems;
+  GivenPacked packed{};
+  DeviceBuffer<std::int32_t> cu_q, cu_k;
+  std::size_t poisoned =
+      std::numeric_limits<std::size_t>::max();  // the sequence that is not checked
+};
+inline bool is_empty(const attention::Problem& problem) {
+  return problem.shape.length_q == 0 || problem.shape.length_k == 0;
+}
+
+// Whether all elements of a tensor are a value.
+template <int rank>
+bool all_are(const Tensor<float, rank>& tensor, float value) {
+  return std::all_of(tensor.data(), tensor.data() + tensor.count(),
+                     [=](float x) { return x == value; });
 }
 
 }  // namespace

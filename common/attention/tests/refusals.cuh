@@ -2,9 +2,11 @@
 /// Tests of what C interfaces refuse, as tables: sizes, options, pointers, strides.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,61 +14,82 @@
 #include <doctest/doctest.h>
 
 #include "common/attention/attention.cuh"
-#include "common/attention/tests/random_strides.hpp"
+#include "common/gpu/launch.cuh"
+#include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each test program includes this
 
-// A call that is refused: what is changed in it, and a part of what is said.
+// Whether a buffer is as it was made.
+template <class T>
+bool is_poison(const DeviceBuffer<T>& buffer) {
+  Tensor<T, 1> host({buffer.count()});
+  buffer.download(host.data());
+  const auto* bytes = reinterpret_cast<const unsigned char*>(host.data());
+  return std::all_of(bytes, bytes + sizeof(T) * static_cast<std::size_t>(host.count()),
+                     [](unsigned char byte) { return byte == 0xff; });
+}
+
+// A call that is right in all but what a test changes. Each of its pointers has kApart elements of
+// its own.
+template <class Given>
+struct RefusedCall {
+  static constexpr std::int64_t kApart = 1024;
+  RefusedCall(std::int64_t places, int (*call_of)(const Given*), const char* (*error_of)())
+      : memory((2 * places + 1) * kApart), function(call_of), last_error(error_of) {}
+  // Between places that pointers have.
+  float* at(std::int64_t place) { return memory.data() + (2 * place + 1) * kApart; }
+  // What is said when `change` has been made; nothing must have been written.
+  std::string operator()(const std::function<void(Given&)>& change) {
+    Given changed = given;
+    change(changed);
+    if (function(&changed) == 0) return "not refused";
+    if (poisoned && !is_poison(memory)) return "written";
+    return last_error();
+  }
+  DeviceBuffer<float> memory;
+  bool poisoned = true;  // the memory, as it was made
+  int (*function)(const Given*);
+  const char* (*last_error)();
+  Given given{};
+};
+
+// What is changed in a call that is refused, and a part of what is said: a name and its value.
 template <class Given>
 struct Refusal {
   std::function<void(Given&)> change;
   std::string message;
 };
-
 // Checks what is said about calls: says(change).
 template <class Given, class Says>
-void check_refusals(Says& says, const std::vector<Refusal<Given>>& refusals) {
+void check_refusals(Says&& says, const std::vector<Refusal<Given>>& refusals) {
   for (const auto& [change, message] : refusals) {
     const std::string said = says(change);
     CAPTURE(message);
+    CAPTURE(said);
     CHECK(testing::contains(said, message));
   }
 }
 
-// Checks that sizes which are not allowed are refused with those that are.
+// Checks that sizes and options which are not allowed are refused.
 // says(change): what is said about a call with 2 heads of 8 columns whose attention is changed
 template <class A, class Says>
-void check_refused_sizes(Says& says) {
-  check_refusals<A>(
-      says, {{[](A& a) { a.size = 8; }, "size is 8; fa_attention has "},
-             {[](A& a) { a.batch = 0; }, "batch is 0; allowed are 1 to 65535"},
-             {[](A& a) { a.batch = 65536; }, "batch is 65536"},
-             {[](A& a) { a.heads = -2; }, "heads is -2"},
-             {[](A& a) { a.heads = 65536; }, "heads is 65536"},
-             {[](A& a) { a.kv_heads = 0; }, "kv_heads is 0"},
-             {[](A& a) { a.heads = 3; }, "heads is 3; allowed are multiples of kv_heads"},
-             {[](A& a) { a.batch = 65535, a.heads = 65534; }, "batch * heads is 4294770690"},
-             {[](A& a) { a.length_q = 0; }, "length_q is 0"},
-             {[](A& a) { a.length_k = 1000000001; }, "length_k is 1000000001"},
-             {[](A& a) { a.head_dim = 0; }, "head_dim is 0"},
-             {[](A& a) { a.head_dim = 12; }, "head_dim is 12"},
-             {[](A& a) { a.head_dim = 264; }, "head_dim is 264; allowed are multiples of 8"}});
-  for (const auto& [head_dim, head_dim_v] :
-       {std::pair(64, 0), {64, 128}, {128, 192}, {192, 64}, {192, 256}, {184, 128}, {256, 128}}) {
-    const auto change = [d = head_dim, d_v = head_dim_v](A& a) {
-      a.head_dim = d;
-      a.head_dim_v = d_v;
-    };
-    CHECK(testing::contains(says(change), "head_dim_v is " + std::to_string(head_dim_v)));
-  }
-}
-
-// The same for options.
-template <class A, class Says>
-void check_refused_options(Says& says) {
-  check_refusals<A>(says, {{[](A& a) { a.type = 3; }, "type is 3"},
+void check_refused_attention(Says&& says) {
+  check_refusals<A>(says, {{[](A& a) { a.size = 8; }, "size is 8; fa_attention has "},
+                           {[](A& a) { a.batch = 0; }, "batch is 0"},
+                           {[](A& a) { a.batch = 65536; }, "batch is 65536"},
+                           {[](A& a) { a.heads = -2; }, "heads is -2"},
+                           {[](A& a) { a.heads = 65536; }, "heads is 65536"},
+                           {[](A& a) { a.kv_heads = 0; }, "kv_heads is 0"},
+                           {[](A& a) { a.heads = 3; }, "heads is 3"},
+                           {[](A& a) { a.batch = 65535, a.heads = 65534; }, "is 4294770690"},
+                           {[](A& a) { a.length_q = 0; }, "length_q is 0"},
+                           {[](A& a) { a.length_k = 1000000001; }, "length_k is 1000000001"},
+                           {[](A& a) { a.head_dim = 0; }, "head_dim is 0"},
+                           {[](A& a) { a.head_dim = 12; }, "head_dim is 12"},
+                           {[](A& a) { a.head_dim = 264; }, "head_dim is 264"},
+                           {[](A& a) { a.type = 3; }, "type is 3"},
                            {[](A& a) { a.causal = 2; }, "causal is 2"},
                            {[](A& a) { a.scale = 0; }, "scale is 0"},
                            {[](A& a) { a.scale = -1; }, "scale is -1"},
@@ -78,6 +101,14 @@ void check_refused_options(Says& says) {
                            {[](A& a) { a.dropout = 1; }, "dropout is 1"},
                            {[](A& a) { a.dropout = -0.5; }, "dropout is -0.5"},
                            {[](A& a) { a.dropout = NAN; }, "dropout is nan"}});
+  for (const auto& [head_dim, head_dim_v] :
+       {std::pair(64, 0), {64, 128}, {128, 192}, {192, 64}, {192, 256}, {184, 128}, {256, 128}}) {
+    const auto change = [d = head_dim, d_v = head_dim_v](A& a) {
+      a.head_dim = d;
+      a.head_dim_v = d_v;
+    };
+    CHECK(testing::contains(says(change), "head_dim_v is " + std::to_string(head_dim_v)));
+  }
 }
 
 // A tensor of a call.
@@ -89,26 +120,41 @@ struct GivenTensor {
   std::function<void(Given&, const RowStrides&)> set_strides;
 };
 // One from pointers to members, of the call or of its attention.
-#define FA_GIVEN_TENSOR(Given, name, written, of_keys, path)                                   \
-  GivenTensor<Given> {                                                                         \
-#name, written, of_keys,                                                                     \
-        [](Given& g, void* to) { g.path name = static_cast<decltype(g.path name)>(to); },        \
+#define FA_GIVEN_TENSOR(Given, name, written, of_keys, path)                                    \
+  GivenTensor<Given> {                                                                          \
+#name, written, of_keys,                                                                      \
+        [](Given& g, void* to) { g.path name = static_cast<decltype(g.path name)>(to); },       \
         [](Given& g, const RowStrides& s) { g.path name##_strides = {s.batch, s.head, s.row}; } \
   }
 
-// Checks that pointers which kernels cannot use are refused by the names of their tensors.
-// @param memory  of the device, at a multiple of 16 bytes
-template <class Given, class Says>
-void check_refused_pointers(Says& says, const std::vector<GivenTensor<Given>>& tensors,
-                            void* memory) {
+// Checks that pointers and strides which kernels cannot use are refused by the names of their
+// tensors, in a float32 call with head_dim 8.
+template <class Given>
+void check_refused_tensors(RefusedCall<Given>& call,
+                           const std::vector<GivenTensor<Given>>& tensors) {
+  const auto refused = [&](const std::function<void(Given&)>& change, const std::string& message) {
+    const std::string said = call(change);
+    CAPTURE(said);
+    CHECK(testing::contains(said, message));
+  };
   for (const GivenTensor<Given>& tensor : tensors) {
     const std::string name = tensor.name;
-    CAPTURE(name);
-    CHECK(testing::contains(says([&](Given& g) { tensor.set_pointer(g, nullptr); }), name + " is"));
-    const int odd = name == "lse" ? 2 : 8;
-    const auto said =
-        says([&](Given& g) { tensor.set_pointer(g, static_cast<char*>(memory) + odd); });
-    CHECK(testing::contains(said, name + " is at address 0x"));
+    const auto place = [&](void* at) { return [&, at](Given& g) { tensor.set_pointer(g, at); }; };
+    refused(place(nullptr), name + " is");
+    refused(place(reinterpret_cast<char*>(call.memory.data()) + (name == "lse" ? 2 : 8)),
+            name + " is at address 0x");
+#if defined(__CUDACC__)
+    alignas(16) float here[64] = {};
+    refused(place(here), name + " is at address 0x");
+    refused(place(here), ", which is not memory of a GPU");
+#endif
+    if (!tensor.set_strides) continue;
+    const auto strides = [&](const RowStrides& s) {
+      return [&, s](Given& g) { tensor.set_strides(g, s); };
+    };
+    refused(strides({64, 32, 10}), "row stride of " + name + " is 10");
+    refused(strides({-64, 32, 8}), "batch stride of " + name + " is -64");
+    if (tensor.written) refused(strides({64, 4, 8}), "head stride of " + name + " is 4");
   }
 }
 
@@ -130,8 +176,6 @@ void check_refused_overlaps(Says& says, const std::vector<UsedMemory<Given>>& us
     for (const auto& other : used) {
       const std::string names[] = {moved.of.name, other.of.name};
       if (names[0] == names[1] || !(moved.output || other.output)) continue;
-      CAPTURE(names[0]);
-      CAPTURE(names[1]);
       char* const place = static_cast<char*>(other.place);
       for (char* at : {place, place + other.bytes - kStep, place + kStep - moved.bytes}) {
         const auto said = says([&](Given& g) { moved.of.set_pointer(g, at); });
@@ -143,62 +187,105 @@ void check_refused_overlaps(Says& says, const std::vector<UsedMemory<Given>>& us
   }
 }
 
-// Checks that an interface has no error after a call that succeeds.
-// fails(), succeeds(): calls that do; last_error(): the interface's function
-template <class Fails, class Succeeds, class LastError>
-void check_no_error_after_success(Fails fails, Succeeds succeeds, LastError last_error) {
-  fails();
-  CHECK(std::string(last_error()) != "");
-  succeeds();
-  CHECK(std::string(last_error()) == "");
-}
+// A tensor as an interface gets it, and a reference that says whether it may accept it.
+struct StrideProblem {
+  Shape<4> shape;
+  std::int64_t element_bytes;
+  std::uintptr_t address;
+  RowStrides strides;
+  bool nested;  // each used stride is at least what the smaller ones span
 
-#if defined(__CUDACC__)
-// Checks that memory of the host is refused by a library for GPUs.
-template <class Given, class Says>
-void check_refused_host_memory(Says& says, const std::vector<GivenTensor<Given>>& tensors) {
-  alignas(16) float here[64] = {};
-  for (const GivenTensor<Given>& tensor : tensors) {
-    const auto said = says([&](Given& g) { tensor.set_pointer(g, here); });
-    CAPTURE(said);
-    CHECK(testing::contains(said, std::string(tensor.name) + " is at address 0x"));
-    CHECK(testing::contains(said, ", which is not memory of a GPU"));
+  // Whether kernels can use it: row by row, in 128 bits.
+  bool usable(bool written) const {
+    __extension__ typedef __int128 Wide;
+    const Wide most_offset = std::numeric_limits<std::int64_t>::max(),
+               most_address = std::numeric_limits<std::uintptr_t>::max();
+    std::vector<Wide> rows;
+    for_each_index(Shape<3>{shape[0], shape[1], shape[2]}, [&](const Shape<3>& at) {
+      rows.push_back(Wide{at[0]} * strides.batch + Wide{at[1]} * strides.head +
+                     Wide{at[2]} * strides.row);
+    });
+    for (const Wide row : rows) {
+      const Wide end = (row + shape[3]) * element_bytes;
+      if (row < 0 || row * element_bytes % 16 != 0 || end > most_offset ||
+          end > most_address - address) {
+        return false;
+      }
+    }
+    std::sort(rows.begin(), rows.end());
+    for (std::size_t i = 1; written && i < rows.size(); ++i) {
+      if (rows[i] - rows[i - 1] < shape[3]) return false;
+    }
+    return true;
   }
-}
-#endif
+};
 
-// Checks that strides which kernels cannot use are refused by the names of their tensors, in a
-// float32 call with head_dim 8.
-template <class Given, class Says>
-void check_refused_strides(Says& says, const std::vector<GivenTensor<Given>>& tensors) {
-  for (const GivenTensor<Given>& tensor : tensors) {
-    if (!tensor.set_strides) continue;
-    const std::string of = std::string(" stride of ") + tensor.name + " is ";
-    const auto said = [&](const RowStrides& strides) {
-      return says([&](Given& g) { tensor.set_strides(g, strides); });
-    };
-    CHECK(testing::contains(said({64, 32, 10}), "row" + of + "10"));
-    CHECK(testing::contains(said({-64, 32, 8}), "batch" + of + "-64"));
-    if (tensor.written) CHECK(testing::contains(said({64, 4, 8}), "head" + of + "4"));
+// Strides as programs have them, in any order of dimensions and with gaps, and strides as only a
+// mistake makes them: that overlap, that are as large as they can be and larger, and that wrap
+// around.
+inline StrideProblem random_strides(std::uint64_t seed, std::uint64_t number) {
+  std::uint64_t drawn = number << 8;
+  const auto below = [&](std::int64_t n) {
+    return static_cast<std::int64_t>(random_bits(seed, drawn++) % static_cast<std::uint64_t>(n));
+  };
+  constexpr auto most = std::numeric_limits<std::int64_t>::max();
+  StrideProblem s{};
+  s.shape = {1 + below(4), 1 + below(4), 1 + below(4), 8 + 8 * below(3)};
+  s.element_bytes = 2 + 2 * below(2);
+  s.address = below(2) == 0 ? 4096 : ~std::uintptr_t{0xffff};
+  const std::int64_t multiple = 16 / s.element_bytes;
+  std::int64_t* const of[] = {&s.strides.batch, &s.strides.head, &s.strides.row};
+  s.nested = below(2) == 0;
+  if (s.nested) {
+    std::size_t order[] = {0, 1, 2};
+    std::swap(order[0], order[below(3)]);
+    std::swap(order[1], order[1 + below(2)]);
+    std::int64_t span = s.shape[3];
+    for (const std::size_t dimension : order) {
+      *of[dimension] = span + (below(2) == 0 ? 0 : multiple * below(9));
+      *of[dimension] += (multiple - *of[dimension] % multiple) % multiple;
+      if (s.shape[dimension] == 1) {
+        *of[dimension] = below(2) == 0 ? -1 : most;  // is not used
+      } else {
+        span += *of[dimension] * (s.shape[dimension] - 1);
+      }
+    }
+    return s;
   }
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::int64_t steps = std::max<std::int64_t>(1, s.shape[i] - 1);
+    switch (below(8)) {
+      case 0:
+        *of[i] = std::int64_t{1} << below(63);
+        break;
+      case 1:  // near the last that fits, if it is alone
+        *of[i] = (most / s.element_bytes - s.shape[3]) / steps;
+        *of[i] += multiple * (below(5) - 2) - *of[i] % multiple;
+        break;
+      case 2:
+        *of[i] = most - 15 - 16 * below(4);
+        break;
+      case 3:
+        *of[i] = below(5) - 2;
+        break;
+      default:
+        *of[i] = multiple * below(16);
+    }
+  }
+  return s;
 }
 
 // Checks random strides of each tensor against a reference.
-// says(change):  what is said about a call
-// attention(g):  its fa_attention
+// attention(g):  the call's fa_attention
 // break_last(g): gives it a null pointer that is looked at last, so that nothing is computed
-template <class Given, class Says, class AttentionOf, class BreakLast>
-void check_random_strides(Says& says, const std::vector<GivenTensor<Given>>& tensors, void* memory,
+template <class Given, class AttentionOf, class BreakLast>
+void check_random_strides(RefusedCall<Given>& call, const std::vector<GivenTensor<Given>>& tensors,
                           AttentionOf attention, BreakLast break_last, const char* last) {
   int accepted = 0, refused = 0;
-  std::vector<GivenTensor<Given>> strided;
-  for (const auto& tensor : tensors) {
-    if (tensor.set_strides) strided.push_back(tensor);
-  }
   for (std::uint64_t i = 0; i < 20000; ++i) {
-    const attention::StrideProblem s = attention::random_strides(5, i);
-    const GivenTensor<Given>& tensor = strided[i % strided.size()];
-    const std::string said = says([&](Given& g) {
+    const StrideProblem s = random_strides(5, i);
+    const GivenTensor<Given>& tensor = tensors[i % tensors.size()];
+    const std::string said = call([&](Given& g) {
       auto& a = attention(g);
       // Tensors of keys have as many heads as fit, those of queries have more.
       a.batch = s.shape[0];
@@ -209,12 +296,12 @@ void check_random_strides(Says& says, const std::vector<GivenTensor<Given>>& ten
       a.head_dim = a.head_dim_v = s.shape[3];
       a.type = s.element_bytes == 2 ? 1 : 0;  // float16 or float32
       const std::int64_t row = s.shape[3], head = s.shape[2] * row;
-      for (const GivenTensor<Given>& each : strided) {
-        each.set_pointer(g, memory);
+      for (const GivenTensor<Given>& each : tensors) {
+        each.set_pointer(g, call.memory.data());
         each.set_strides(g, {a.heads * head, head, row});
       }
       tensor.set_pointer(g, reinterpret_cast<void*>(s.address));
-      tensor.set_strides(g, {s.strides.batch, s.strides.head, s.strides.row});
+      tensor.set_strides(g, s.strides);
       break_last(g);
     });
     const bool passed = said == std::string(last) + " is a null pointer";

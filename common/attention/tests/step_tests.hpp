@@ -283,4 +283,21 @@ struct StepTests {
   }
 };
 
+// The tests of the matrix of problems, each of which ctest runs in a process of its own; Tests is a
+// StepTests, and check(problem, seed) checks the finished kernels.
+#define FA_MATRIX_TEST(type, part)                                           \
+  TEST_CASE("the matrix of problems, " #type ", part " #part " of 0 to 2") { \
+    Tests::for_each_of_matrix(Type::type, part, check);                      \
+  }
+#define FA_MATRIX_TESTS        \
+  FA_MATRIX_TEST(kFloat32, 0)  \
+  FA_MATRIX_TEST(kFloat32, 1)  \
+  FA_MATRIX_TEST(kFloat32, 2)  \
+  FA_MATRIX_TEST(kFloat16, 0)  \
+  FA_MATRIX_TEST(kFloat16, 1)  \
+  FA_MATRIX_TEST(kFloat16, 2)  \
+  FA_MATRIX_TEST(kBFloat16, 0) \
+  FA_MATRIX_TEST(kBFloat16, 1) \
+  FA_MATRIX_TEST(kBFloat16, 2)
+
 }  // namespace fa::attention

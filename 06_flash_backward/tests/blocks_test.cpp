@@ -1,7 +1,12 @@
-// Steps 19 and 20 in the lab: which query heads and tiles of queries a part has, how many parts are
-// chosen, and gradients with parts of unequal size.
+// What blocks do, in the lab. Steps 11 and 12: which one adds to dQ, and when; the test plays the other
+// block, since no result would show which one came first. Steps 19 and 20: which query heads and
+// tiles of queries a part has, how many parts are chosen, and gradients with parts of unequal size.
 #include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <optional>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -10,10 +15,175 @@
 #include "06_flash_backward/src/gradient_rows.cuh"
 #include "common/attention/tests/step_tests.hpp"
 #include "common/gpu/tests/gpus.hpp"
+#include "common/tensor/random.hpp"
 
 using namespace fa;
 using namespace fa::on_lab;
+using attention::problem_of;
+using attention::Type;
 using Half = fa::on_lab::half;
+
+namespace {
+
+// Two blocks of keys and one tile of queries.
+constexpr int kQueriesInAll = 100, kKeysInAll = 200, kDim = 64;
+using Tile = HopperBackwardTileFor<Half, kDim>;
+
+Tensor<float, 4> random_rows(int rows, std::uint64_t seed) {
+  Tensor<float, 4> tensor({1, 1, rows, kDim});
+  fill_normal(tensor.view(), seed);
+  return tensor;
+}
+
+// A problem with a workspace after preprocess_semaphores().
+struct TwoBlocks : DeviceGradient<Half> {
+  TwoBlocks()
+      : DeviceGradient<Half>(problem_of(Type::kFloat16, {1, 1, 1, kQueriesInAll, kKeysInAll, kDim}),
+                             {{random_rows(kQueriesInAll, 1), random_rows(kKeysInAll, 5),
+                               random_rows(kKeysInAll, 6)},
+                              random_rows(kQueriesInAll, 2),
+                              Tensor<float, 3>({1, 1, kQueriesInAll}),
+                              random_rows(kQueriesInAll, 3)}) {
+    const Workspace what{kDim, true};
+    workspace.emplace(workspace_floats(a, what));
+    set_workspace(a, workspace->data(), what);
+    launch(stream, preprocess_semaphores<kDim, Half>, preprocess_launch<kDim>(a), a);
+    device_zero(a.d_q_accum, kSums * sizeof(float));
+  }
+  // Launches a kernel in an order with one block of keys: the first one alone runs.
+  void launch_first_block(void (*kernel)(TmaGradient<Half>, TileScheduler)) {
+    launch(stream, kernel,
+           {{1}, {kWarpgroup * (kKeyWarpgroups + 1)}, sizeof(DelayedBackwardShared<Tile>)},
+           tma_gradient<Tile>(a), TileScheduler{1, 1, 1, 1});
+  }
+  float sum(std::int64_t i) const {
+    float result = 0;
+    __atomic_load(a.d_q_accum + i, &result, __ATOMIC_RELAXED);
+    return result;
+  }
+  // Whether no block has written sums.
+  bool untouched() const {
+    for (std::int64_t i = 0; i < kSums; ++i) {
+      if (sum(i) != 0) return false;
+    }
+    return true;
+  }
+  // Counts for another block.
+  void count_on(unsigned by) const {
+    for (int part = 0; part < kKeyWarpgroups; ++part) {
+      __atomic_fetch_add(a.d_q_semaphores + part, by, __ATOMIC_RELAXED);
+    }
+  }
+  // Whether the counters of both parts have a value.
+  bool counted(unsigned value) const {
+    for (int part = 0; part < kKeyWarpgroups; ++part) {
+      if (__atomic_load_n(a.d_q_semaphores + part, __ATOMIC_RELAXED) != value) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  static constexpr std::int64_t kSums = std::int64_t{Tile::block_m} * kDim;
+  std::optional<DeviceBuffer<float>> workspace;
+  const Stream stream;
+};
+
+constexpr auto kLong = std::chrono::milliseconds(500);
+
+// What the thread that stores needs of a block's shared memory.
+struct Parts {
+  float d_q[kKeyWarpgroups][Tile::d_q_part];
+  Mbarrier d_q_full[kKeyWarpgroups], d_q_empty[kKeyWarpgroups];
+};
+// Thread 0 stores a part of step 12, which another warp completes when it has looked at the
+// semaphore for a while.
+__global__ void complete_late(AttentionGradient<Half> a, NBlock block, bool one_order,
+                              unsigned* seen) {
+  auto& shared = *dynamic_shared<Parts>();
+  if (threadIdx.x == 0) {
+    shared.d_q_full[0].init(1);
+    shared.d_q_empty[0].init(1);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) store_or_reduce_d_q<Tile>(shared, a, block, 0, one_order);
+  if (threadIdx.x == kWarp) {
+    for (int i = 0; i < 100; ++i) *seen = load_acquire(a.d_q_semaphores);
+    shared.d_q_full[0].arrive();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a block of step 11 adds to dQ when its rank is reached, not before") {
+  TwoBlocks x;
+  REQUIRE(x.untouched());
+  // Of two blocks the first one is the second to add.
+  std::thread first([&] { x.launch_first_block(flash_backward_ordered_dq<Tile, Half>); });
+  std::this_thread::sleep_for(kLong);
+  CHECK(x.untouched());
+  CHECK(x.counted(0));
+  x.count_on(1);
+  first.join();
+  CHECK(!x.untouched());
+  CHECK(x.counted(2));
+}
+
+TEST_CASE("a block of step 12 adds to dQ after the first part is stored") {
+  TwoBlocks x;
+  x.count_on(1);  // another block has come, and stores
+  std::thread second([&] { x.launch_first_block(flash_backward_store_then_reduce<Tile, Half>); });
+  std::this_thread::sleep_for(kLong);
+  CHECK(x.untouched());
+  x.count_on(kStored);
+  second.join();
+  CHECK(!x.untouched());
+  CHECK(x.counted(2 + kStored));
+}
+
+// Otherwise two blocks that begin at different tiles could wait for each other.
+TEST_CASE("in several orders a block of step 12 is first only when its part of dQ is complete") {
+  for (const bool one_order : {false, true}) {
+    CAPTURE(one_order);
+    TwoBlocks x;
+    unsigned seen = ~0u;
+    launch(x.stream, complete_late, {{1}, {2 * kWarp}, sizeof(Parts)}, x.a,
+           NBlock{0, 0, 0, {0, 1, 0}}, one_order, &seen);
+    CHECK(seen == (one_order ? 1 : 0));
+    CHECK(__atomic_load_n(x.a.d_q_semaphores, __ATOMIC_RELAXED) == 1 + kStored);
+  }
+}
+
+TEST_CASE("the first block of steps 11 and 12 stores its part of dQ") {
+  for (const bool in_order : {false, true}) {
+    CAPTURE(in_order);
+    TwoBlocks x;
+    // Of one block of keys, whose rank is 0.
+    x.a.length_k = Tile::block_n;
+    device_poison(x.a.d_q_accum, TwoBlocks::kSums * sizeof(float));
+    x.launch_first_block(in_order ? flash_backward_ordered_dq<Tile, Half>
+                                  : flash_backward_store_then_reduce<Tile, Half>);
+    bool numbers = true;
+    for (std::int64_t i = 0; i < TwoBlocks::kSums; ++i) {
+      numbers = numbers && std::isfinite(x.sum(i));
+    }
+    CHECK(numbers);
+    CHECK(x.counted(in_order ? 1 : 1 + kStored));
+  }
+}
+
+TEST_CASE("with semaphores in the workspace, the kernels for sm_80 add to zeros") {
+  TwoBlocks x;
+  device_poison(x.a.d_q_accum, TwoBlocks::kSums * sizeof(float));
+  launch_backward_swizzled_pipeline<kDim>(x.a, x.stream);
+  const Tensor<float, 4> d_q = x.d_q.host();
+  bool numbers = true;
+  for (std::int64_t i = 0; i < d_q.count(); ++i) {
+    numbers = numbers && std::isfinite(d_q.data()[i]);
+  }
+  CHECK(numbers);
+}
 
 namespace {
 
@@ -25,8 +195,8 @@ DeviceProperties h100(int sms) {
 
 // The parts that are chosen for batch 1 and as many queries as keys.
 int parts_for(int heads, int kv_heads, int length, bool causal, int sms = 132) {
-  attention::Problem problem = attention::problem_of(
-      attention::Type::kFloat16, {1, heads, kv_heads, length, length, 128}, causal);
+  attention::Problem problem =
+      problem_of(Type::kFloat16, {1, heads, kv_heads, length, length, 128}, causal);
   return parts_of_groups(attention_of<Half>(problem), h100(sms));
 }
 
@@ -82,8 +252,8 @@ TEST_CASE("each query head of a group is in one part, and parts differ by one he
     for (int parts = 1; parts <= group; ++parts) {
       CAPTURE(group);
       CAPTURE(parts);
-      const Attention<Half> a = attention_of<Half>(
-          attention::problem_of(attention::Type::kFloat16, {1, 3 * group, 3, 8, 8, 64}));
+      const Attention<Half> a =
+          attention_of<Half>(problem_of(Type::kFloat16, {1, 3 * group, 3, 8, 8, 64}));
       int next = 0;
       for (int head = 0; head < 3 * parts; ++head) {
         const NBlockPart block = n_block_part(a, NBlock{128, head, 2, {1, 4, 3}}, parts);
@@ -130,8 +300,7 @@ TEST_CASE("slices of a head have each tile of queries once, in the order of the 
 }
 
 TEST_CASE("with more parts than query heads each part has a slice of one head") {
-  const Attention<Half> a =
-      attention_of<Half>(attention::problem_of(attention::Type::kFloat16, {1, 6, 2, 8, 8, 64}));
+  const Attention<Half> a = attention_of<Half>(problem_of(Type::kFloat16, {1, 6, 2, 8, 8, 64}));
   for (int part = 0; part < 6; ++part) {
     const NBlockPart block = n_block_part(a, NBlock{128, 6 + part, 0, {0, 4, 0}}, 6);
     CAPTURE(part);
@@ -215,8 +384,6 @@ TEST_CASE("parts are query heads of a group, or slices of them with 512 queries 
 }
 
 TEST_CASE("gradients with parts of equal and of unequal size, in both modes") {
-  using attention::problem_of;
-  using attention::Type;
   for (const bool deterministic : {false, true}) {
     for (const auto& [group, parts] :
          {std::pair{2, 2}, {3, 2}, {3, 3}, {5, 3}, {7, 2}, {7, 5}, {8, 4}, {16, 5}, {32, 32}}) {
@@ -231,8 +398,6 @@ TEST_CASE("gradients with parts of equal and of unequal size, in both modes") {
 }
 
 TEST_CASE("gradients with slices of heads, in both modes") {
-  using attention::problem_of;
-  using attention::Type;
   for (const bool deterministic : {false, true}) {
     for (const bool causal : {false, true}) {
       check_parts<64>(problem_of(Type::kFloat16, {1, 2, 1, 400, 300, 64}, causal), 4,
@@ -247,15 +412,11 @@ TEST_CASE("gradients with slices of heads, in both modes") {
 }
 
 TEST_CASE("with parts, fully masked rows and keys that no row sees give zeros") {
-  using attention::problem_of;
-  using attention::Type;
   check_parts<64>(problem_of(Type::kFloat16, {1, 4, 1, 300, 5, 64}, true), 3, false);
   check_parts<64>(problem_of(Type::kFloat16, {1, 4, 1, 5, 300, 64}, true), 3, true);
 }
 
 TEST_CASE("wide heads: gradients with parts of equal and of unequal size") {
-  using attention::problem_of;
-  using attention::Type;
   // Lengths around the tiles of 64 and 96 keys, and a pair whose second block has no keys.
   check_wide_parts<192, 192>(problem_of(Type::kFloat16, {2, 6, 2, 130, 200, 192}), 2);
   check_wide_parts<192, 192>(problem_of(Type::kFloat16, {1, 5, 1, 70, 97, 136}, true), 5);
@@ -271,8 +432,8 @@ TEST_CASE("wide heads: gradients with parts of equal and of unequal size") {
 
 TEST_CASE("a group of wide heads is divided where blocks of keys are long") {
   const auto problem = [](int heads, int kv_heads, int length, int head_dim, bool causal) {
-    return attention_of<Half>(attention::problem_of(
-        attention::Type::kFloat16, {1, heads, kv_heads, length, length, head_dim}, causal));
+    return attention_of<Half>(
+        problem_of(Type::kFloat16, {1, heads, kv_heads, length, length, head_dim}, causal));
   };
   for (const bool causal : {false, true}) {
     CHECK(parts_of_wide_groups(problem(8, 1, 2048, 256, causal), h100(132)) > 1);
