@@ -45,23 +45,22 @@ void check_choice(const DeviceProperties& gpu, Type type, std::int64_t head_dim,
 TEST_CASE("16 bits: the chosen kernels can run on the GPU with this build's code") {
   for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
     for (const int head_dim : {32, 64, 96, 128, 192, 256}) {
-      CAPTURE(head_dim);
-      for (const DeviceProperties& gpu : {gpus::kT4, gpus::kA100With75}) {
-        CHECK(chosen(gpu, type, head_dim, false) == "any_gpu");
-        CHECK(chosen(gpu, type, head_dim, true) == "any_gpu");
+      for (const bool deterministic : {false, true}) {
+        CAPTURE(head_dim);
+        CAPTURE(deterministic);
+        for (const DeviceProperties& gpu : {gpus::kT4, gpus::kA100With75}) {
+          CHECK(chosen(gpu, type, head_dim, deterministic) == "any_gpu");
+        }
+        for (const DeviceProperties& gpu :
+             {gpus::kA100, gpus::kRtx4090, gpus::kH100With80, gpus::kH100With90, gpus::kB200}) {
+          CHECK(chosen(gpu, type, head_dim, deterministic) ==
+                (deterministic ? "07_deterministic" : "06_swizzled_pipeline"));
+        }
+        CHECK(chosen(gpus::kH100, type, head_dim, deterministic) ==
+              (head_dim <= 128                     ? "15_dependent_launch"
+               : head_dim == 192 && !deterministic ? "18_block_pairs"
+                                                   : "13_wide_heads"));
       }
-      for (const DeviceProperties& gpu :
-           {gpus::kA100, gpus::kRtx4090, gpus::kH100With80, gpus::kH100With90, gpus::kB200}) {
-        CAPTURE(gpu.name);
-        CHECK(chosen(gpu, type, head_dim, false) == "06_swizzled_pipeline");
-        CHECK(chosen(gpu, type, head_dim, true) == "07_deterministic");
-      }
-      CHECK(chosen(gpus::kH100, type, head_dim, false) == (head_dim == 256 ? "13_wide_heads"
-                                                           : head_dim == 192
-                                                               ? "18_block_pairs"
-                                                               : "15_dependent_launch"));
-      CHECK(chosen(gpus::kH100, type, head_dim, true) ==
-            (head_dim > 128 ? "13_wide_heads" : "15_dependent_launch"));
     }
   }
 }
@@ -110,13 +109,11 @@ TEST_CASE("few heads of K and V: on Hopper the query heads of a group are divide
     }
   }
   for (const int kv_heads : {1, 2}) {
-    gpu.sm_count = 132;
     Problem problem = problem_of(Type::kBFloat16, {1, 6, kv_heads, 150, 140, 192}, kv_heads == 2);
     check_choice(gpu, problem);
     problem.head_dim_v = kMlaHeadDimV;
     check_choice(gpu, problem);
-    problem = problem_of(Type::kFloat16, {1, 6, kv_heads, 330, 140, 256}, kv_heads == 2);
-    check_choice(gpu, problem);
+    check_choice(gpu, problem_of(Type::kFloat16, {1, 6, kv_heads, 330, 140, 256}, kv_heads == 2));
   }
   for (const auto& [sms, group] : {std::pair{132, 2}, {132, 3}, {6, 7}, {132, 5}, {132, 8}}) {
     gpu.sm_count = sms;
