@@ -17,10 +17,8 @@
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 
+namespace fa::backward {
 namespace {
-
-using namespace fa;
-using namespace fa::backward;
 
 void steps() {
   cli::Table table({"step h", "one-sided", "central"});
@@ -244,8 +242,11 @@ void add_kernels(const Lesson<Backend>& lesson) {
 }
 
 }  // namespace
+}  // namespace fa::backward
 
 int main(int argc, char** argv) {
+  using namespace fa;
+  using namespace fa::backward;
   const std::vector<Backend> all = backward::backends();
   cli::Program program("06_flash_backward",
                        "Lesson 06: the backward pass: derivation, kernels and training.");
