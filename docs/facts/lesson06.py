@@ -197,9 +197,17 @@ def exponentials_of_a_thread():
     return _exponentials("before") + _exponentials("after")
 
 
-def deterministic_price(mask="full"):
+def ordered_dq_most_price():
+    """Step 12 over step 11, 128 columns, H200 and H100: the most, with and without a mask."""
+    ladders = (backward, h100_backward)
+    return max(max(each(x.speedup("12", "11", "128", "all", "both"))) for x in ladders)
+
+
+def deterministic_price(mask="full", length="all"):
     """H200, h200_06_interface, 128 columns: the course over its deterministic mode."""
     where = {"what": "time", "group": "d128", "type": "bfloat16"}
+    if length != "all":
+        where["length"] = int(length)
     return over(
         *(
             points("h200_06_interface", "tflops", mask == "causal", backend=who, **where)
