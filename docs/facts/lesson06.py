@@ -283,20 +283,25 @@ def wide_heads_speedup_in_range(mask="full"):
     return within(backward.speedup("13", "06", "256", "all", mask), 2, 3)
 
 
-def wide_heads_alike_at_all_lengths():
-    """Step 13, 256 columns, from 2048 keys: 0.95 to 1.05 of the speed with 2048."""
-    longer, short = (backward.tflops("13", "256", lengths) for lengths in ("from_2048", "2048"))
-    return within(over(longer, short), 0.95, 1.05)
-
-
 def transposed_exponentials_before_the_wait():
     """Machine code of the transposed order, in chapter 6: none after the wait."""
     return cells("06_flash_backward/6_wide_heads.md", "*transposed*", "after") < 1
 
 
 def wide_heads_copy_waits_percent():
-    """Stamps of step 13 in chapter 6, 256 columns, H100: percent of each consumer's time."""
-    return cells("06_flash_backward/6_wide_heads.md", "consumer*", "copy", "13_*")
+    """Stamps of step 13 in the appendix, 256 columns, H100: percent of each consumer's time."""
+    return cells(_TABLES, "consumer*", "copy", "13_*")
+
+
+def wide_ratios(card, head_dim, backend="course"):
+    """bfloat16, both masks: the course over the fastest other implementation."""
+    where = {"D": head_dim, "type": "bfloat16", "backend": backend}
+    return points(f"{card}_06_interface", "ratio", None, **where)
+
+
+def transposed_behind_at_1024():
+    """Steps 16 and 13, 192 columns, 1024 keys: step 16 is slower."""
+    return backward.speedup("16", "13", "192", "1024") < 1
 
 
 def d128_steps_percent_of_peak():
