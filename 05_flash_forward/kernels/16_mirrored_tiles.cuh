@@ -18,6 +18,7 @@ namespace fa::FA_TARGET {
 template <class T, int d>
 struct MirroredTile
     : HopperTile<T, d, d == 256 ? 80 : 128, 2, d == 64 ? 3 : 2> {
+  /// As in HopperTile, for these warpgroups.
   __device__ static int first_query(const Attention<T>& a, int block,
                                     int warpgroup) {
     const int last = 2 * ceil_div(a.length_q, MirroredTile::block_m) - 1;

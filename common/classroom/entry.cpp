@@ -133,7 +133,7 @@ std::string call_back(std::uint32_t function, const std::string& arguments) {
   return message.bytes;
 }
 
-bool offer(const char* name, std::function<void(Wire&, Wire&)> function) {
+bool offer(const char* name, std::function<void(Wire& arguments, Wire& result)> function) {
   return entries().emplace(name, std::move(function)).second;
 }
 

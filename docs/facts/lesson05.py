@@ -31,7 +31,6 @@ forward_float16_ratios = Ratios("h100_05_types", "float16")
 _TENSOR_CORES = "05_flash_forward/2_tensor_cores.md"
 _OVERLAP = "05_flash_forward/4_overlap.md"
 _DETAILS = "05_flash_forward/appendix_details.md"
-_EXPERIMENTS = "05_flash_forward/appendix_experiments.md"
 
 
 # ---- Beside other implementations: functors, h100_05_functors; H200, h200_05_interface.
@@ -136,11 +135,6 @@ def forward_read_mb(who, length):
     """H100, causal: megabytes read from global memory."""
     where = {"D": "128", "backend": who, "length": int(length)}
     return points("h100_05_counters", "read_bytes", True, **where) / 1e6
-
-
-def modelled_read_mb():
-    """The model's table in the appendix: megabytes read with 16384 keys."""
-    return cells(_EXPERIMENTS, "16384", "read, MB", choice="the rule's")
 
 
 # ---- The ladder.
