@@ -11,27 +11,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LESSONS = ("05_flash_forward", "06_flash_backward")
 
 
-def run(*arguments, folder=ROOT):
+def run(*arguments):
     """Exit status, output and errors of Python with these arguments."""
     words = [sys.executable, "-B", *map(str, arguments)]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout, done.stderr
 
 
 class Starting(unittest.TestCase):
-    def test_a_plain_script_and_another_folder_give_one_message(self):
-        for lesson in LESSONS:
-            script = pathlib.Path(ROOT, lesson, "interface", "example.py")
-            expected = f"in the repository's root: python3 -m {lesson}.interface.example\n"
-            for arguments, folder in (
-                ([script], ROOT),
-                (["example.py"], script.parent),
-                (["-m", "interface.example"], ROOT / lesson),
-            ):
-                status, out, err = run(*arguments, folder=folder)
-                self.assertEqual((status, out, err.count("\n")), (2, "", 1), err)
-                self.assertTrue(err.endswith(expected), err)
-
     def test_a_missing_option_gives_one_message(self):
         for lesson in LESSONS:
             status, _, err = run("-m", f"{lesson}.interface.example")
