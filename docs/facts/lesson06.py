@@ -451,8 +451,21 @@ def dual_numbers_cost_nothing():
 
 
 def ring_predicted_percent(column, length, gpus):
-    """The model's tables in chapter 8: parallel efficiency, forward, full mask."""
-    return cells(_RING, length, f"{column}, %", GPUs=gpus)
+    """The model's table in chapter 8: parallel efficiency, forward, causal mask."""
+    return cells(_RING, length, f"{column}, %", "forward, causal", GPUs=gpus)
+
+
+def ring_backward_leads():
+    """The same, backward: heads lead at 16k, zig-zag leads at 64k, on 4 and on 8 GPUs."""
+
+    def lead(length, gpus):
+        zigzag, heads = (
+            cells(_RING, length, f"{column}, %", "backward, causal", GPUs=gpus)
+            for column in ("zig-zag", "heads")
+        )
+        return zigzag - heads
+
+    return all(lead("16k", gpus) < 0 < lead("64k", gpus) for gpus in "48")
 
 
 def ring_forward_percent(length, gpus):
