@@ -69,9 +69,14 @@ def tiles_double_speed():
     return within(backward_float32.speedup("03", "02", "64", "4096"), 2.0, 2.3)
 
 
-def tiles_save_ten_times_traffic():
-    """Step 03 saves 9 to 11 times the 14.3 ms of the scores."""
-    return within(ms_saved("03", "02") / 14.3, 9, 11)
+def stored_scores_ms():
+    """14 passes over the scores: 8 by element, and 6 as tiles of matmuls with 64 columns."""
+    return 14 / 8 * score_traffic_ms()
+
+
+def tiles_save_six_times_traffic():
+    """Step 03 saves 5.3 to 6.3 times as much."""
+    return within(ms_saved("03", "02") / stored_scores_ms(), 5.3, 6.3)
 
 
 def atomics_gain_near_limit():
@@ -88,6 +93,13 @@ def efficient_twice_as_fast():
         2 * backward_float32.tflops("04", "64", "4096"),
         points("h200_06_interface", "tflops", **where),
     )
+
+
+def float32_interface_tflops(card, backend):
+    """h100_ or h200_06_interface, float32, 64 columns, 1024 keys, no mask: `deterministic` is
+    step 03."""
+    where = {"what": "time", "group": "float32_d64", "backend": backend}
+    return points(f"{card}_06_interface", "tflops", causal=False, **where)
 
 
 def float32_near_a_fifth_of_peak():
