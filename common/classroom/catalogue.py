@@ -131,7 +131,9 @@ def read_answers(text, name):
     return answers
 
 
-SETTINGS = ".classroom.json"  # in the root of a class's copy: {"seed": "autumn", "solutions": false}
+SETTINGS = (
+    ".classroom.json"  # in the root of a class's copy: {"seed": "autumn", "solutions": false}
+)
 
 
 def settings_of(root):
@@ -200,7 +202,9 @@ class Exercise:
         text, places = filled(self.root, self._part(STUDENT), solution)
         answer = f"// answer: {self.evidence if solution else '?'}\n" if self.evidence else ""
         kind = "Puzzle" if self.kernel else "Exercise"
-        head = f"// {kind} {self.id}: see ./learn exercise start {self.id}\n{answer}#pragma once\n\n"
+        head = (
+            f"// {kind} {self.id}: see ./learn exercise start {self.id}\n{answer}#pragma once\n\n"
+        )
         return head + text, places
 
     @property

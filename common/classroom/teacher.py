@@ -23,7 +23,6 @@ from common.classroom import catalogue, grading
 from common.classroom.catalogue import Fault
 from common.data.files import write_file
 
-
 # ---------------------------------------------------------------- the gate
 
 

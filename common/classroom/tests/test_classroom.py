@@ -161,7 +161,12 @@ class Grade(Folder):
         points.write_text('{"03_one_step": {"easy": 30, "proof": 0}, "03_merge": 0}')
         text = self.grade(self.students / "bob", "--points", points)
         self.assertIn("31 of 34", " ".join(text.split()))
-        for wrong in ('{"x": 0}', '{"03_one_step": {"x": 1}}', '{"03_one_step": {"easy": -1}}', "{"):
+        for wrong in (
+            '{"x": 0}',
+            '{"03_one_step": {"x": 1}}',
+            '{"03_one_step": {"easy": -1}}',
+            "{",
+        ):
             points.write_text(wrong)
             with self.subTest(wrong), self.assertRaisesRegex(Fault, "points.json"):
                 self.grade(self.students, "--points", points)
@@ -188,7 +193,11 @@ class Grade(Folder):
     def test_what_no_answer_needs_is_reported(self):
         self.hand_in("eve", exercise("03_one_step").solution() + "\nstatic int x = fork();\n")
         self.assertIn("eve, 03_one_step: it has 'fork", self.grade(self.students / "eve"))
-        for attack in ("#define JOIN(a, b) a##b", "namespace quiet = fa::lab;", "(std::exit(0), 0)"):
+        for attack in (
+            "#define JOIN(a, b) a##b",
+            "namespace quiet = fa::lab;",
+            "(std::exit(0), 0)",
+        ):
             self.assertTrue(grade.SUSPICIOUS.search(attack), attack)
         for one in catalogue.exercises():
             for _, text in one.right_answers():

@@ -56,7 +56,9 @@ class Exercises(unittest.TestCase):
                 self.assertNotEqual(one.start(), one.solution())
                 self.assertTrue(one.answers("right") and one.answers("wrong"))
                 self.assertEqual(one.entry.count('#include "student/'), 1)
-                self.assertNotRegex(one.entry, r"FA_STAGE|classroom/(grader|lab)\.hpp|/grading/|FA_GRADER")
+                self.assertNotRegex(
+                    one.entry, r"FA_STAGE|classroom/(grader|lab)\.hpp|/grading/|FA_GRADER"
+                )
 
     def test_an_exercise_is_found_by_its_name_or_lesson(self):
         self.assertEqual(exercise("one_step").id, "03_one_step")
