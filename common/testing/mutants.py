@@ -1,8 +1,8 @@
 """Breaks a lesson's formulas, one at a time, and names the tests that notice.
 
     python3 -m common.testing.mutants 01_naive_attention 03_online_softmax
-    python3 -m common.testing.mutants --fit          only whether the lists of all lessons fit the
-    code
+    python3 -m common.testing.mutants 05_flash_forward --only "step 08"    those so described
+    python3 -m common.testing.mutants --fit    only whether the lists of all lessons fit the code
 
 Each lesson lists its mutants in tests/mutants.txt, in the form of changes.py; a line @ names the
 file.
@@ -12,6 +12,7 @@ every mutant is caught by a named test or static_assert, 1 one survives (or does
 another reason, so that no test ran on it), 2 a list does not fit the code.
 """
 
+import argparse
 import os
 import re
 import shutil
@@ -60,9 +61,12 @@ def fitting_mutants(lesson):
     return mutants
 
 
-def test_mutants(lesson):
-    """Prints one line for each mutant of a lesson; returns the number of survivors."""
-    mutants = fitting_mutants(lesson)  # all of them, before the long work begins
+def test_mutants(lesson, only):
+    """Prints one line for each mutant of a lesson that is so described; returns the number of
+    survivors."""
+    mutants = [mutant for mutant in fitting_mutants(lesson) if only in mutant.what]
+    if not mutants:
+        raise ValueError(f"{lesson}: no mutant is described by {only!r}")
     survivors = 0
     with tempfile.TemporaryDirectory() as scratch:
         copy, build = Path(scratch) / "copy", str(Path(scratch) / "build")
@@ -84,16 +88,21 @@ def test_mutants(lesson):
     return survivors
 
 
-def main(lessons):
+def main():
+    parser = argparse.ArgumentParser(prog="mutants.py", description=__doc__.split("\n")[0])
+    parser.add_argument("lessons", nargs="*", metavar="LESSON", help="its folder")
+    parser.add_argument("--only", default="", metavar="TEXT", help="those whose description has it")
+    parser.add_argument("--fit", action="store_true", help="whether all lists fit the code")
+    given = parser.parse_args()
     try:
-        if lessons == ["--fit"]:
+        if given.fit:
             lists = sorted(ROOT.glob("*/tests/mutants.txt"))
             fitting = sum(len(fitting_mutants(path.parents[1].name)) for path in lists)
             print(f"{fitting} mutants fit the code")
             return 0
-        if not lessons:
+        if not given.lessons:
             raise ValueError("takes lessons, or --fit")
-        survivors = sum(test_mutants(lesson) for lesson in lessons)
+        survivors = sum(test_mutants(lesson, given.only) for lesson in given.lessons)
     except (OSError, ValueError) as error:
         print(f"mutants.py: {error}", file=sys.stderr)
         return 2
@@ -102,4 +111,4 @@ def main(lessons):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
