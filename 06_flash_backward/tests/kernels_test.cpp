@@ -413,8 +413,9 @@ TEST_CASE("float32: dV is as exact as by the textbook formulas, with scores of 1
     }
   }
   REQUIRE(ratios.size() == 5);
-  for (auto& [name, of_step] : ratios) {
-    CAPTURE(name);
+  for (auto& one : ratios) {
+    std::vector<double>& of_step = one.second;
+    CAPTURE(one.first);
     REQUIRE(of_step.size() == problems);
     std::sort(of_step.begin(), of_step.end());
     CAPTURE(of_step.back());

@@ -64,11 +64,11 @@ struct Refusal {
 // Checks what is said about calls: says(change).
 template <class Given, class Says>
 void check_refusals(Says&& says, const std::vector<Refusal<Given>>& refusals) {
-  for (const auto& [change, message] : refusals) {
-    const std::string said = says(change);
-    CAPTURE(message);
+  for (const Refusal<Given>& refusal : refusals) {
+    const std::string said = says(refusal.change);
+    CAPTURE(refusal.message);
     CAPTURE(said);
-    CHECK(testing::contains(said, message));
+    CHECK(testing::contains(said, refusal.message));
   }
 }
 

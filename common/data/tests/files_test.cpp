@@ -49,9 +49,10 @@ TEST_CASE("the file that links lead to is written with its mode, and the links s
   fs::create_symlink("deep/there", top / "to_there");
   fs::create_symlink("deep/missing", top / "to_missing");
   fs::create_symlink("../to_there", top / "deep" / "to_link");
-  for (const auto& [link, target] : {std::pair{"to_there", "deep/there"},
+  for (const auto& [name, target] : {std::pair{"to_there", "deep/there"},
                                      {"to_missing", "deep/missing"},
                                      {"deep/to_link", "deep/there"}}) {
+    const std::string link = name;
     CAPTURE(link);
     check_writable(top / link);
     write_file(top / link, link);

@@ -19,8 +19,10 @@ TEST_CASE("what is missing is said with the device's architecture, or the code's
                {gpus::kA100With75, kNeedsMma, "has code for sm_75 only"},
                {gpus::kRtx4090, {80, "cp.async", 101377}, "101377 bytes"},
                {gpus::gpu("V100", 70, 98304, 0), {}, "not compiled for V100"}};
-  for (const auto& [gpu, needs, says] : lacks) {
-    CHECK_MESSAGE(testing::contains(missing(gpu, needs), says), missing(gpu, needs));
+  for (const auto& one : lacks) {
+    const std::string why = missing(one.gpu, one.needs);
+    CAPTURE(why);
+    CHECK(testing::contains(why, one.says));
   }
 }
 

@@ -182,14 +182,14 @@ TEST_CASE("arguments that PTX does not allow end the launch with one sentence") 
       {multiply_beyond_the_end, "of the dynamic shared memory, which has 8192"},
       {[](Scene& s) { (void)matrix_descriptor<Major::kK>(s.row, 0); },
        "outside of dynamic shared memory"}};
-  for (const auto& [mistake, says] : mistakes) {
+  for (const auto& one : mistakes) {
     const HopperInput in;
     const DeviceBuffer<float> global(64);
     const std::string message = message_of<std::runtime_error>([&] {
-      launch(does_wrong, {{1}, {384}, HopperTile::bytes}, in.map(), global.data(), mistake);
+      launch(does_wrong, {{1}, {384}, HopperTile::bytes}, in.map(), global.data(), one.first);
     });
-    CAPTURE(says);
-    CHECK(contains(message, says));
+    CAPTURE(one.second);
+    CHECK(contains(message, one.second));
   }
 }
 
@@ -236,14 +236,14 @@ TEST_CASE("cluster operations that PTX does not allow end the launch with one se
       {one_block_waits, "32 threads (first: 0) of block 1 of the cluster at an mbarrier"},
       {one_block_waits, "at cluster_wait"},
       {one_block_waits, "with 32 of 64 threads of the cluster there"}};
-  for (const auto& [mistake, says] : mistakes) {
+  for (const auto& one : mistakes) {
     const HopperInput in;
     const std::string message = message_of<std::runtime_error>([&] {
       launch(does_wrong_in_cluster, {{2}, {32}, sizeof(HopperShared), 0, false, 2}, in.map(),
-             mistake);
+             one.first);
     });
-    CAPTURE(says);
-    CHECK(contains(message, says));
+    CAPTURE(one.second);
+    CHECK(contains(message, one.second));
   }
 }
 

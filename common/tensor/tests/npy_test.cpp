@@ -180,10 +180,10 @@ TEST_CASE("files that cannot be read are refused by name, with what they hold") 
       {"refused_big_endian", ">f4"},
       {"refused_fortran_order", "fortran_order"},
       {"refused_fortran_order", "ascontiguousarray"}};
-  for (const auto& [name, part] : cases) {
-    CAPTURE(name);
-    const std::string why = refusal_of(file_bytes(fixture(name)));
-    CHECK(contains(why, part));
+  for (const auto& one : cases) {
+    CAPTURE(one.first);
+    const std::string why = refusal_of(file_bytes(fixture(one.first)));
+    CHECK(contains(why, one.second));
   }
 }
 
