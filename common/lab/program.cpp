@@ -80,6 +80,29 @@ namespace {
 #if defined(__x86_64__)
 constexpr std::size_t kCall = 5;  // bytes: 0xe8 and the distance
 
+// Whether 0xe8 at `code` is not a call but names two registers: mov %r13,%rax is 4c 89 e8. The
+// bytes behind it may look like the distance of a function.
+bool names_registers(const std::uint8_t* code) {
+  if (code[-2] == 0x0f) return true;  // cmov, movzx, imul and others
+  switch (code[-1]) {
+    case 0x83:  // sub of a byte
+    case 0x85:  // test
+    case 0x89:  // mov
+    case 0x8b:
+      return true;
+    case 0x01:  // add
+    case 0x29:  // sub
+    case 0x2b:
+    case 0x31:  // xor
+    case 0x33:
+    case 0x39:  // cmp
+    case 0x3b:
+      return (code[-2] & 0xf0) == 0x40;  // with the prefix of 64 bits
+    default:
+      return false;
+  }
+}
+
 // Whether a call at `code` is all that a landing pad does: mov from rax before it, mov to rdi and
 // a call of _Unwind_Resume() behind it. The compiler gives such a pad to the line of a call.
 bool is_empty_landing_pad(const std::uint8_t* code) {
@@ -142,13 +165,14 @@ void WatchedCode::read_symbols() {
 }
 
 // Each direct call of a function of this program. Bytes of other instructions that look like a call
-// hardly ever lead to where a function begins.
+// seldom lead to where a function begins; most of those that do name two registers.
 void WatchedCode::read_calls() {
   if (functions_.empty()) return;
   const auto* const code = reinterpret_cast<const std::uint8_t*>(begin_);
-  const auto add = [&](std::uintptr_t returns_to, std::uintptr_t callee) {
+  // Those of the observer are many, and it has few functions: they are certain.
+  const auto add = [&](std::uintptr_t returns_to, std::uintptr_t callee, bool is_doubtful = false) {
     const Function* const function = function_at(callee);
-    if (function != nullptr && function->begin == callee) {
+    if (function != nullptr && function->begin == callee && (function->watches || !is_doubtful)) {
       calls_.push_back({returns_to, function});
     }
   };
@@ -158,7 +182,8 @@ void WatchedCode::read_calls() {
     std::int32_t distance = 0;
     std::memcpy(&distance, code + i + 1, sizeof distance);
     const std::uintptr_t returns_to = begin_ + i + kCall;
-    add(returns_to, returns_to + static_cast<std::uintptr_t>(std::intptr_t{distance}));
+    const auto callee = returns_to + static_cast<std::uintptr_t>(std::intptr_t{distance});
+    add(returns_to, callee, names_registers(code + i));
   }
 #elif defined(__aarch64__)
   for (std::size_t i = 0; i + 4 <= size_; i += 4) {
