@@ -164,7 +164,7 @@ FA_STAGE(races) {
 @ races: wgmma_fence() is missing
 - wgmma_fence(d);
 
-# loads_after_sync: the loads behind the barrier
+# loads_after_sync: the loads come after the barrier
 @ right
 - shared.full.arrive_and_expect(2 * 64 * 64 * 2);
 - load_tile(shared.a, a_map, shared.full, 0, 0, 0);
