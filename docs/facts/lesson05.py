@@ -61,20 +61,20 @@ def functor_kernel_gain(which):
     return least_or_most(which, less(ms("02_*"), ms("14_*")))
 
 
-def forward_ratio(group, mask="full"):
+def forward_ratio(group, mask="full", gpu="h200"):
     """The course over the fastest other implementation for a group of shapes."""
-    causal = mask == "causal"
-    return points("h200_05_interface", "ratio", causal=causal, type="bfloat16", group=group)
+    where = {"causal": mask == "causal", "type": "bfloat16", "group": group}
+    return points(f"{gpu}_05_interface", "ratio", **where)
 
 
-def forward_small_gain():
+def forward_small_gain(gpu="h200"):
     """The group small, causal: the course over the fastest other implementation, in percent."""
-    return 100 * (forward_ratio("small", "causal") - 1)
+    return 100 * (forward_ratio("small", "causal", gpu) - 1)
 
 
-def forward_median_gain():
-    """All bfloat16 points: the median of the ratios, in percent above 1."""
-    return 100 * (median(forward_ratios.all()) - 1)
+def forward_median_ratio(gpu="h200"):
+    """All bfloat16 points: the median of the ratios."""
+    return median(Ratios(f"{gpu}_05_interface").all())
 
 
 def interface_d128_16384_tflops():
