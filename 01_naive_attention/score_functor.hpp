@@ -48,6 +48,7 @@ ScoreFunctor reference_of(const Functor& functor) {
     return functor.score(s, n(b), n(h), n(i), n(j));
   };
   const auto derivative = [=](double s, Index b, Index h, Index i, Index j) {
+    if (std::isinf(score(s, b, h, i, j))) return 0.0;  // masked
     const double step = 1e-5 * std::max(1.0, std::abs(s));
     return (score(s + step, b, h, i, j) - score(s - step, b, h, i, j)) / (2 * step);
   };

@@ -207,8 +207,9 @@ typedef struct fa_functor {
       documents;          ///< [batch, length_k, 2]: the first token of each token's document, and
                           ///< the first one after it
   const float* slopes;    ///< [heads]; slope / scale times the distance of a key must be finite
-  const float* sinks;     ///< [heads]: logits
-  const float* bias;      ///< [batch or 1, heads or 1, length_q, length_k]
+  const float* sinks;     ///< [heads]: logits; sink / scale must be finite
+  const float* bias;      ///< [batch or 1, heads or 1, length_q, length_k]; -infinity masks a key,
+                          ///< +infinity and NaN make what depends on their row NaN
   const uint8_t* blocks;  ///< [heads, blocks of queries, blocks of keys]: 0 masks a block
   const uint32_t* bits;   ///< [batch, length_q, words]: bit j % 32 of word j / 32 shows key j
 } fa_functor;
@@ -217,7 +218,9 @@ typedef struct fa_functor {
 /// bits, a head_dim up to 128, head_dim_v the same, no dropout; `causal` must be 0, and the functor
 /// says it. The workspace is that of fa_forward(), of fa_functor_workspace_bytes() bytes, of which
 /// the first 16 are 0 before and after a call; FA_FUNCTOR_BITS needs it. With a sink, lse contains
-/// it, and a query that sees no key gets its head's sink.
+/// it, and a query that sees no key gets its head's sink. Keys may also be masked by finite numbers,
+/// -1e4 to -FLT_MAX: lse and gradients are right where |lse| of the row is at most 1e4; beyond that
+/// o is right, and gradients are finite.
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_forward_functor(const fa_attention* attention, const fa_functor* functor);
 

@@ -12,8 +12,46 @@ namespace fa::FA_TARGET {
 /// as P up to 1.
 constexpr int kLoopRescaleThreshold = 8;
 
+/// m as scores are compared with it: 0 where all keys are masked.
+__device__ inline float finite_max(float m) {
+  return m == -INFINITY ? 0.0f : m;
+}
+
+/// raise_max() for scores of any size.
+__device__ inline void raise_wide_max(RowState& rows,
+                                      const float (&largest)[2],
+                                      float (&rescale)[2], float scale) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float m = warp_max<4>(fmaxf(rows.m[h], largest[h]));
+    rescale[h] = exp2_approx((rows.m[h] - finite_max(m)) * scale);
+    rows.m[h] = m;
+    rows.l[h] *= rescale[h];
+  }
+}
+
+/// exp_scores() for scores of any size: the difference comes first, and is
+/// exact near m.
+template <int r>
+__device__ void exp_wide_scores(float (&s)[r], RowState& rows, float scale) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float m = finite_max(rows.m[h]);
+    float sums[2] = {rows.l[h], 0};
+#pragma unroll
+    for (int i = 0; i < r / 2; ++i) {
+      float& x = row_element(s, h, i);
+      x = exp2_approx((x - m) * scale);
+      sums[i % 2] += x;
+    }
+    rows.l[h] = sums[0] + sums[1];
+  }
+}
+
 /// online_softmax() that leaves a maximum that grows by no more than the threshold as it is.
-template <bool masked, int r>
+/// @tparam masked whether scores may be -infinity
+/// @tparam wide   whether scores have any size, -infinity as well
+template <bool masked, bool wide = false, int r>
 __device__ bool loop_online_softmax(float (&s)[r], RowState& rows,
                                     float (&rescale)[2], float scale) {
   float largest[2];
@@ -23,8 +61,13 @@ __device__ bool loop_online_softmax(float (&s)[r], RowState& rows,
     return (largest[h] - rows.m[h]) * scale > kLoopRescaleThreshold;
   };
   const bool rescaled = __any_sync(kAllLanes, grows(0) || grows(1));
-  if (rescaled) raise_max<masked>(rows, largest, rescale, scale);
-  exp_scores<masked>(s, rows, scale);
+  if constexpr (wide) {
+    if (rescaled) raise_wide_max(rows, largest, rescale, scale);
+    exp_wide_scores(s, rows, scale);
+  } else {
+    if (rescaled) raise_max<masked>(rows, largest, rescale, scale);
+    exp_scores<masked>(s, rows, scale);
+  }
   return rescaled;
 }
 

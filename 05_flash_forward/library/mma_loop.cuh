@@ -17,10 +17,12 @@ using ForwardTileFor = ForwardTile<d,
 
 /// softmax_step() for scores that are not scaled: P = exp2(exponent_scale (S - m)).
 /// @tparam masked         whether scores may be -infinity
+/// @tparam wide           whether they have any size: then the difference to m, which is exact near
+///                        m, comes before the product
 /// @param  s              Q K^T; P on return
 /// @param  exponent_scale scale / ln 2
 //! [base_2]
-template <class Tile, bool masked>
+template <class Tile, bool masked, bool wide = false>
 __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
                                     Accumulators<Tile, Tile::d>& o,
                                     WarpRowState<Tile>& state,
@@ -41,16 +43,22 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
       // would be NaN: subtract 0.
       const float offset =
           masked && m == -INFINITY ? 0.0f : __fmul_rn(m, exponent_scale);
+      const auto difference = [&](float x) {  // scale (x - m)
+        return (x - (m == -INFINITY ? 0.0f : m)) * exponent_scale;
+      };
       // Both products are rounded: where m stays, the rescale factor is 1.
-      rescale[h] =
-          exp2_approx(__fmul_rn(state.m[i][h], exponent_scale) - offset);
+      rescale[h] = exp2_approx(
+          wide ? difference(state.m[i][h])
+               : __fmul_rn(state.m[i][h], exponent_scale) - offset);
       state.m[i][h] = m;
       float sum = 0;
 #pragma unroll
       for (int j = 0; j < Tile::block_n / 8; ++j) {
 #pragma unroll
         for (int e = 2 * h; e < 2 * h + 2; ++e) {
-          s[i][j][e] = exp2_approx(s[i][j][e] * exponent_scale - offset);
+          s[i][j][e] =
+              exp2_approx(wide ? difference(s[i][j][e])
+                               : s[i][j][e] * exponent_scale - offset);
           sum += s[i][j][e];
         }
       }

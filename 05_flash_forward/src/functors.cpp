@@ -117,11 +117,12 @@ FunctorTables random_tables(const Problem& problem, FunctorSpec& spec, std::uint
 }
 
 FunctorInputs functor_inputs(const Problem& problem, const FunctorSpec& spec, Values values,
-                             std::uint64_t seed) {
+                             std::uint64_t seed, const ChangeTables& change) {
   FunctorInputs result;
   static_cast<Inputs&>(result) = make_inputs(problem, values, seed);
   result.spec = spec;
   result.tables = random_tables(problem, result.spec, seed);
+  if (change) change(result.tables);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,9 +39,11 @@ std::vector<std::int32_t> documents_of(const std::vector<std::int32_t>& cu_seqle
 /// @param spec on return with strides
 FunctorTables random_tables(const Problem& problem, FunctorSpec& spec, std::uint64_t seed);
 
+/// What a test changes in random tables.
+using ChangeTables = std::function<void(FunctorTables&)>;
 /// Random inputs of a problem with a functor.
 FunctorInputs functor_inputs(const Problem& problem, const FunctorSpec& spec, Values values,
-                             std::uint64_t seed);
+                             std::uint64_t seed, const ChangeTables& change = {});
 
 /// The functor in float64, for lesson 01.
 /// @param spec with pointers of the host, which must outlive the result

@@ -3,6 +3,9 @@
 /// too.
 #pragma once
 
+#include <cfloat>
+#include <cmath>
+#include <functional>
 #include <vector>
 
 #include "05_flash_forward/interface/flash_attention.h"
@@ -63,23 +66,74 @@ inline fa_functor given_functor(const FunctorSpec& spec) {
 }
 
 /// The tests of kernels with functors, forward and backward.
-/// @tparam functor_inputs functor_inputs(problem, spec, values, seed) of the lesson
+/// @tparam functor_inputs functor_inputs(problem, spec, values, seed, change) of the lesson
 template <class Checker, auto backends, auto functor_inputs>
 struct FunctorTests {
   using Problem = attention::Problem;
   using Type = attention::Type;
   using Values = attention::Values;
   static auto plain_inputs(const Problem& problem, Values values, std::uint64_t seed) {
-    return functor_inputs(problem, FunctorSpec{}, values, seed);
+    return functor_inputs(problem, FunctorSpec{}, values, seed, {});
   }
   using Tests = attention::StepTests<Checker, backends, plain_inputs>;
 
   /// Checks every step with a functor, on all backends but the watched one.
   static void check(const Problem& problem, const FunctorSpec& spec,
-                    Values values = Values::kNormal) {
+                    Values values = Values::kNormal,
+                    const std::function<void(attention::FunctorTables&)>& change = {}) {
     CAPTURE(static_cast<int>(spec.kind));
-    Tests::check_everywhere(problem, functor_inputs(problem, spec, values, 1), 1,
+    Tests::check_everywhere(problem, functor_inputs(problem, spec, values, 1, change), 1,
                             [](const auto&) { return true; });
+  }
+  /// A bias that masks, with -infinity and with finite numbers: the last keys, the first ones of
+  /// some queries, all after the query's place, and here and there; with -infinity also whole rows.
+  static void check_masking_biases() {
+    using Masks = bool (*)(int query, int key);
+    const Masks last_keys = [](int, int key) { return key >= 70; };
+    const Masks first_keys = [](int query, int key) { return query < 70 && key < 140; };
+    const Masks causal = [](int query, int key) { return key > query + 170; };
+    const Masks scattered = [](int query, int key) { return (7 * query + 5 * key) % 11 < 4; };
+    const Masks rows = [](int query, int) { return query % 9 == 0 || (64 <= query && query < 80); };
+    const Masks all = [](int, int) { return true; };
+    for (const int right : {-1, 0}) {
+      const FunctorSpec spec = of_kind(FunctorKind::kBias, -1, right);
+      for (const Masks masks : {last_keys, first_keys, causal, scattered, rows, all}) {
+        for (const float masked : {-INFINITY, -1e4f, -1e9f, -FLT_MAX}) {
+          if ((masks == rows || masks == all) && std::isfinite(masked)) continue;
+          CAPTURE(masked);
+          for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
+            const Problem problem = problem_of(type, {1, 2, 1, 130, 300, 64});
+            check(problem, spec, Values::kNormal, [&](attention::FunctorTables& tables) {
+              for (int i = 0; i < 130 * 300; ++i) {
+                if (masks(i / 300, i % 300)) tables.bias[static_cast<std::size_t>(i)] = masked;
+              }
+            });
+          }
+        }
+      }
+    }
+  }
+  /// Calls work(step, problem, inputs, masked) for every step that runs a problem whose scores are
+  /// all the same negative number.
+  template <class Work>
+  static void with_equal_scores(Work work) {
+    for (const float masked : {-1e4f, -1e7f, -1e9f, -FLT_MAX / 2, -FLT_MAX}) {
+      for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
+        const Problem problem = problem_of(type, {1, 1, 1, 70, 133, 64});
+        auto inputs = functor_inputs(problem, of_kind(FunctorKind::kBias), Values::kNormal, 1,
+                                     [&](attention::FunctorTables& tables) {
+                                       for (float& bias : tables.bias) bias = masked;
+                                     });
+        CAPTURE(masked);
+        for (const auto& backend : Tests::all()) {
+          if (!backend.available || backend.kind == "watched") continue;
+          for (const auto& step : backend.steps) {
+            CAPTURE(step.name);
+            if (step.supports(problem)) work(step, problem, inputs, masked);
+          }
+        }
+      }
+    }
   }
   /// Odd lengths, groups, rows without keys.
   static void check_sizes(const FunctorSpec& spec) {
@@ -119,7 +173,7 @@ struct FunctorTests {
       for (const FunctorSpec& spec : all_specs()) {
         for (const AttentionShape& shape : shapes) {
           const Problem problem = problem_of(step.types.back(), shape);
-          const auto inputs = functor_inputs(problem, spec, Values::kNormal, 1);
+          const auto inputs = functor_inputs(problem, spec, Values::kNormal, 1, {});
           coverage.add(attention::check_watched(step, problem, inputs, Checker(problem, inputs)));
         }
       }

@@ -308,6 +308,76 @@ TEST_CASE("functors with other layouts, and with scores of +-1e4") {
   Tests::check_layouts_and_scores();
 }
 
+TEST_CASE("a bias of -infinity masks, and one of -1e4 to the least float as well") {
+  Tests::check_masking_biases();
+}
+
+TEST_CASE("rows whose scores are all the same negative number have the mean of V") {
+  Tests::with_equal_scores([](const auto& step, const Problem& problem, auto inputs, float masked) {
+    for (std::int64_t i = 0; i < inputs.q.count(); ++i) inputs.q.data()[i] = 0;
+    const Outputs out = step.run(problem, inputs);
+    const double lse = static_cast<double>(masked) + std::log(133.0);
+    double o_error = 0, lse_error = 0;
+    for (int i = 0; i < 70; ++i) {
+      lse_error = std::max(lse_error, std::abs(static_cast<double>(out.lse(0, 0, i)) - lse));
+      CHECK(std::isfinite(out.lse(0, 0, i)));
+      for (int col = 0; col < 64; ++col) {
+        double mean = 0;
+        for (int j = 0; j < 133; ++j) mean += static_cast<double>(inputs.v(0, 0, j, col)) / 133;
+        const double error = std::abs(static_cast<double>(out.o(0, 0, i, col)) - mean);
+        o_error = std::isfinite(error) ? std::max(o_error, error) : INFINITY;
+      }
+    }
+    CHECK(o_error < 2e-3);
+    CHECK(lse_error <= 1e-4 + 1e-6 * std::abs(lse));
+  });
+}
+
+namespace {
+
+// The largest error of LSE with ALiBi, of all steps, over what is allowed.
+double alibi_error(const AttentionShape& shape, const std::vector<float>& slopes) {
+  const Problem problem = problem_of(Type::kBFloat16, shape);
+  const auto inputs =
+      flash::functors::functor_inputs(problem, of_kind(FunctorKind::kAlibi, -1, 0), Values::kNormal,
+                                      1, [&](FunctorTables& tables) { tables.slopes = slopes; });
+  const auto q = converted<double>(inputs.q), k = converted<double>(inputs.k),
+             v = converted<double>(inputs.v);
+  const auto ref = naive::forward<double>(
+      q.view(), k.view(), v.view(),
+      flash::functors::reference_functor(pointed(inputs.spec, inputs.tables), problem.shape));
+  double largest = 0;
+  for (const auto& backend : Tests::Tests::all()) {
+    if (!backend.available || backend.kind == "watched") continue;
+    for (const auto& step : backend.steps) {
+      if (!step.supports(problem)) continue;
+      const Outputs out = step.run(problem, inputs);
+      for (std::int64_t i = 0; i < ref.lse.count(); ++i) {
+        const double lse = ref.lse.data()[i];
+        if (std::isinf(lse)) continue;
+        const double error = std::abs(static_cast<double>(out.lse.data()[i]) - lse);
+        largest = std::max(largest, error / (1e-4 + 1e-6 * std::abs(lse)));
+      }
+    }
+  }
+  return largest;
+}
+
+}  // namespace
+
+TEST_CASE("LSE with ALiBi is exact with slopes from small to large") {
+  for (const int length_k : {100, 300}) {
+    CAPTURE(length_k);
+    CHECK(alibi_error({1, 8, 8, 100, length_k, 64},
+                      {0, 1e-3f, 0.7071067f, 1, 1.01f, 1234.567f, 1e4f, 1e6f}) < 1);
+  }
+}
+
+TEST_CASE("LSE with ALiBi is exact with many keys") {
+  const int length_k = wants_all_tests() ? 65536 : 8192;
+  CHECK(alibi_error({1, 1, 1, 3, length_k, 8}, {0.5f}) < 1);
+}
+
 TEST_CASE("documents are those of cu_seqlens") {
   CHECK(flash::functors::documents_of({0, 2, 2, 5}, 5) ==
         std::vector<std::int32_t>{0, 2, 0, 2, 2, 5, 2, 5, 2, 5});

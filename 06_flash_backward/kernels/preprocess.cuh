@@ -3,6 +3,8 @@
 /// in 16 bits, LSE in base 2, and zero the accumulator of dQ where there is one.
 #pragma once
 
+#include <cfloat>
+
 #include "06_flash_backward/kernels/gradient.cuh"
 
 namespace fa::FA_TARGET {
@@ -102,7 +104,9 @@ __device__ void store_row_statistics(const AttentionGradient<T>& a,
   const std::int64_t padded_row = head.padded_row + row;
   const float lse = row < a.length_q ? head.lse[row] : -INFINITY;
   a.delta[padded_row] = delta;
-  a.lse_base_2[padded_row] = lse == -INFINITY ? INFINITY : lse * kLog2E;
+  // Finite, whatever LSE is: an infinite one is of a row without keys.
+  a.lse_base_2[padded_row] =
+      lse == -INFINITY ? INFINITY : fmaxf(lse * kLog2E, -FLT_MAX);
 }
 
 /// delta = rowsum(dO * O), LSE in base 2, and zeros for d_q_accum where there is one.

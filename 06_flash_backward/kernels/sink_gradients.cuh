@@ -16,14 +16,17 @@ template <class T, class Functor>
 __global__ void sink_gradients(AttentionGradient<T> a, Functor functor) {
   __shared__ float sums[kSinkThreads / kWarp];
   const int head = blockIdx.x, rows = padded_rows(a);
-  const float sink = functor.sink(head) * kLog2E;
+  // Rounded as in the forward pass, so that P of a row without keys is 1.
+  const float unit = unit_of(functor, a.scale);
+  const float sink = __fmul_rn(functor.sink(head) / unit * unit, kLog2E);
   float sum = 0;
   //! [sink_sum]
   for (int batch = 0; batch < a.batch; ++batch) {
     const std::int64_t row0 = gradient_head(a, batch, head).padded_row;
     for (int i = threadIdx.x; i < rows; i += kSinkThreads) {
       // dP = 0: the sink's value is 0
-      sum -= exp2_approx(sink - a.lse_base_2[row0 + i]) * a.delta[row0 + i];
+      const float p = exp2_approx(fminf(sink - a.lse_base_2[row0 + i], 0.0f));
+      sum -= p * a.delta[row0 + i];
     }
   }
   //! [sink_sum]

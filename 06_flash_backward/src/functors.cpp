@@ -44,11 +44,12 @@ double dot(const A* a, const B* b, std::int64_t count) {
 }  // namespace
 
 FunctorInputs functor_inputs(const Problem& problem, const FunctorSpec& spec, Values values,
-                             std::uint64_t seed) {
+                             std::uint64_t seed, const flash::functors::ChangeTables& change) {
   FunctorInputs result;
   result.forward = attention::make_inputs(problem, values, seed);
   result.spec = spec;
   result.tables = flash::functors::random_tables(problem, result.spec, seed);
+  if (change) change(result.tables);
   const auto q = converted<double>(result.forward.q), k = converted<double>(result.forward.k),
              v = converted<double>(result.forward.v);
   const auto exact =
@@ -127,6 +128,7 @@ FunctorChecker::Expected FunctorChecker::errors_of_kept(const FunctorInputs& inp
       const double s = scale * dot(q_row, k_row, d);
       const double size = scale * std::sqrt(dot(q_row, q_row, d) * dot(k_row, k_row, d));
       const double changed = functor.score ? functor.score(s, b, h, i, j) : s;
+      if (std::isinf(changed)) continue;  // masked
       const double p = std::exp(changed - lse);
       const double error = rounding(size + std::abs(changed - s));
       const double d_s = p * (error * (dot(d_o_row, &v(b, h / group, j, 0), d) - delta) - off);

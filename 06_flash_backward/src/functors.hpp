@@ -35,7 +35,7 @@ std::vector<Backend> backends();
 
 /// Random inputs of a problem with a functor; O and LSE from lesson 01 in float64.
 FunctorInputs functor_inputs(const Problem& problem, const FunctorSpec& spec, Values values,
-                             std::uint64_t seed);
+                             std::uint64_t seed, const flash::functors::ChangeTables& change = {});
 
 /// Checks dQ, dK, dV and the gradients of bias and sinks against lesson 01 with the functor. What
 /// follows from the rounding of O and LSE is allowed, as in backward::Checker.

@@ -2,6 +2,8 @@
 // 01 with the same functor: dQ, dK, dV and the gradients of bias and sinks.
 #include "06_flash_backward/src/functors.hpp"
 
+#include <cmath>
+
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/tests/functor_specs.hpp"
@@ -32,6 +34,49 @@ TEST_CASE("gradients of windows around the edges of tiles") {
 
 TEST_CASE("gradients of functors with other layouts, and with scores of +-1e4") {
   Tests::check_layouts_and_scores();
+}
+
+TEST_CASE("gradients where a bias masks, with -infinity and with finite numbers") {
+  Tests::check_masking_biases();
+}
+
+TEST_CASE("gradients are finite, whatever number all scores of a row have") {
+  Tests::with_equal_scores([](const auto& step, const auto& problem, auto inputs, float masked) {
+    for (std::int64_t i = 0; i < inputs.forward.q.count(); ++i) inputs.forward.q.data()[i] = 0;
+    for (std::int64_t i = 0; i < inputs.lse.count(); ++i) {
+      inputs.lse.data()[i] = masked + std::log(133.0f);
+    }
+    const FunctorGradients out = step.run(problem, inputs);
+    double most = 0, error = 0;  // of d_v, and beside the sum of d_o / 133
+    for (int col = 0; col < 64; ++col) {
+      double sum = 0;
+      for (int i = 0; i < 70; ++i) sum += static_cast<double>(inputs.d_o(0, 0, i, col)) / 133;
+      for (int j = 0; j < 133; ++j) {
+        const double d_v = static_cast<double>(out.d_v(0, 0, j, col));
+        most = std::isfinite(d_v) ? std::max(most, std::abs(d_v)) : INFINITY;
+        error = std::max(error, std::abs(d_v - sum));
+      }
+    }
+    CHECK(most < 100);
+    if (masked == -1e4f) CHECK(error < 2e-3);
+    bool finite = true;
+    for (std::int64_t i = 0; i < out.d_k.count(); ++i) {
+      finite = finite && std::isfinite(out.d_k.data()[i]);
+    }
+    for (std::int64_t i = 0; i < out.d_q.count(); ++i) {
+      finite = finite && std::isfinite(out.d_q.data()[i]);
+    }
+    CHECK(finite);
+  });
+}
+
+TEST_CASE("a sink that is all that a row sees has the gradient 0") {
+  for (const float sink : {-1e9f, -3e4f, 1e9f}) {
+    CAPTURE(sink);
+    Tests::check(problem_of(attention::Type::kBFloat16, {1, 1, 1, 2, 1, 128}),
+                 of_kind(FunctorKind::kSinks, -1, 0), attention::Values::kNormal,
+                 [&](auto& tables) { tables.sinks = {sink}; });
+  }
 }
 
 TEST_CASE("the gradients of every functor are right in the watched lab, with no finding") {

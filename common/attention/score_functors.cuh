@@ -2,7 +2,7 @@
 /// Masks and changes of scores as functors, which kernels take as a template argument. A functor
 /// answers, for a query and a key of a head of a sequence,
 ///
-///     score(s, batch, head, query, key)   the changed score, from the scaled one
+///     score(s, batch, head, query, key)   the changed score, from the scaled one; -infinity masks
 ///     derivative(s, ...)                  its derivative with respect to s
 ///     visible(batch, head, query, key)    whether the query sees the key
 ///
@@ -66,6 +66,7 @@ struct PlainScores {
   /// @{ What kernels leave out at compile time where it is false.
   static constexpr bool changes_scores = false;   ///< score(), derivative()
   static constexpr bool shifts_scores = false;    ///< it adds to s: its derivative is 1
+  static constexpr bool has_wide_scores = true;   ///< score() can be -infinity, or any large number
   static constexpr bool folds_constants = false;  ///< lane(), unit()
   static constexpr bool has_slope = false;        ///< score() adds lane().slope from key to key
   static constexpr bool has_sink = false;         ///< sink(), d_sinks()
@@ -337,6 +338,7 @@ struct Bits : PlainScores {
 struct Alibi : PlainScores {
   static constexpr bool changes_scores = true;
   static constexpr bool shifts_scores = true;
+  static constexpr bool has_wide_scores = false;
   const float* slopes;  ///< [heads]
   int shift;            ///< length_k - length_q
   /// @{ As PlainScores has it, and what it takes.
@@ -356,6 +358,7 @@ struct Alibi : PlainScores {
 /// Source: Gemma Team, Gemma 2, 2024, section 2.
 struct SoftCap : PlainScores {
   static constexpr bool changes_scores = true;
+  static constexpr bool has_wide_scores = false;
   float cap, inv_cap;
   /// @{ As PlainScores has it, and what it takes.
   __host__ __device__ explicit SoftCap(float the_cap) : cap(the_cap), inv_cap(1 / the_cap) {}
@@ -453,7 +456,8 @@ struct LaneScores {
   __device__ int key_at(int j) const { return smaller(key + j, last_key); }
 };
 /// ALiBi where no query sees a key after it: without |distance| each key has the slope more than the
-/// key before it. A mask goes with it that shows ranges.
+/// key before it. A mask goes with it that shows ranges. The distance is a whole number, so that its
+/// product with the slope is rounded once.
 struct CausalAlibi : Alibi {
   static constexpr bool folds_constants = true;
   static constexpr bool has_slope = true;
@@ -461,21 +465,21 @@ struct CausalAlibi : Alibi {
   /// See LaneScores.
   struct Lane {
     float slope;  ///< divided by the scale
-    float first;  ///< of the first query and the first key
+    float after;  ///< keys that the first key comes after the first query's place
     /// @{ As LaneScores has it.
     __device__ float score(float s, int i, int j) const {
-      return s + (slope * static_cast<float>(j - i) + first);
+      return s + slope * (after + static_cast<float>(j - i));
     }
     __device__ float derivative(float, float, int, int) const { return 1; }
-    __device__ Lane at_keys(int keys) const {
-      return {slope, first + slope * static_cast<float>(keys)};
-    }
+    __device__ Lane at_keys(int keys) const { return {slope, after + static_cast<float>(keys)}; }
     /// @}
   };
+  /// Whether scores relative to another key of the tile are exact enough: with larger slopes they
+  /// would lose digits that count at the query's own place.
+  __device__ bool is_gentle(int head) const { return fabsf(slopes[head]) <= 1; }
   /// That of a lane.
   __device__ Lane lane(float scale, int, int head, int query, int key, int, int) const {
-    const float slope = slopes[head] / scale;
-    return {slope, slope * static_cast<float>(key - query - shift)};
+    return {slopes[head] / scale, static_cast<float>(key - query - shift)};
   }
   /// What scores of lanes are to be multiplied by.
   __device__ float unit(float scale) const { return scale; }
@@ -530,6 +534,20 @@ struct FoldedBias : Bias {
   /// What scores of lanes are to be multiplied by.
   __device__ float unit(float) const { return 1; }
 };
+
+/// Whether kernels must compute with scores of any size: P = exp(S' - m) from the difference, as the
+/// product of m with a constant may overflow, or be rounded by more than 1.
+template <class Functor>
+constexpr bool kWideScores = Functor::changes_scores ? Functor::has_wide_scores : false;
+
+/// log2(P), from a changed score and LSE / ln 2. P of scores of any size is at most 1, also where LSE
+/// is so large that it is rounded by more than 1.
+/// @param scale what makes logarithms of base 2 of scores
+template <class Functor>
+__device__ float changed_exponent(float changed, float scale, float lse) {
+  const float exponent = changed * scale - lse;
+  return kWideScores<Functor> && exponent > 0 ? 0.0f : exponent;
+}
 
 /// What a lane's scores are to be multiplied by: the scale, where a functor does not change them.
 template <class Functor>

@@ -159,7 +159,8 @@ __global__ void __launch_bounds__(Tile::threads, 2)
                     lane);
     }
     // P = exp2(scale (S - m))
-    softmax_step_base_2<Tile, true>(s, o, state, scale * kLog2E);
+    softmax_step_base_2<Tile, true, kWideScores<Functor>>(s, o, state,
+                                                          scale * kLog2E);
     // O += P V
     multiply_p_v<d>(o, s, v_smem + at, lane);
   }

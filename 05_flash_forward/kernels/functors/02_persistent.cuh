@@ -418,6 +418,13 @@ __device__ RowState first_row_state(const Functor& functor, int head,
   }
 }
 
+/// What the epilogue needs: the map of O, and a scale for m.
+template <class T>
+struct FunctorOutput {
+  const TensorMap& o;
+  Attention<T> a;
+};
+
 /// The loop of a consumer warpgroup over its tiles of keys, as in step 15: adds to O and to the state
 /// of its rows.
 //! [mainloop]
@@ -449,8 +456,13 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   const auto scores_of_lane =
       lane_scores(a, functor, batch, head, query0 + lane_row(0),
                   Functor::has_slope ? 0 : lane_column());
+  constexpr bool wide = kWideScores<Functor>;
+  float ramp = 0;  // what the tensor cores add from key to key
   std::uint32_t slope[4];
-  if constexpr (Functor::has_slope) slope_parts(slope, scores_of_lane.slope);
+  if constexpr (Functor::has_slope) {
+    if (functor.is_gentle(head)) ramp = scores_of_lane.slope;
+    slope_parts(slope, ramp);
+  }
   IndexRange seen[2] = {};
   VisibleTile tile{tiles.first, false};
   if constexpr (Functor::shows_ranges) {
@@ -461,7 +473,11 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   // S = score(scale S) / unit, and the mask, for keys from a column on
   const auto change = [&](auto& s, int column, bool masked) {
     const int key0 = tile.index * Tile::block_n + column;
-    if constexpr (Functor::changes_scores && !Functor::has_slope) {
+    if constexpr (Functor::has_slope) {
+      if (ramp == 0) {  // rare
+        change_scores(s, scores_of_lane.at_keys(key0 + lane_column()));
+      }
+    } else if constexpr (Functor::changes_scores) {
       change_scores(s, scores_of_lane.at_keys(key0));
     }
     if (!masked) return;
@@ -505,7 +521,7 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     wgmma_wait<0>(s);
     release_k();
     change(s, 0, tiles.masks(tile));
-    loop_online_softmax<true>(s, rows, rescale, scale);
+    loop_online_softmax<true, wide>(s, rows, rescale, scale);
     set_probs<T, 0>(p, s);
   };
   //! [step]
@@ -526,14 +542,24 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     release_k();
     // S = score(scale S) / unit
     change(s, column, masked && (Functor::shows_ranges || !tile.whole));
-    if constexpr (Functor::has_slope) {
-      // m was that of a score in the tile before, whose keys are block_n later
-      rows.m[0] += scores_of_lane.slope * Tile::block_n;
-      rows.m[1] += scores_of_lane.slope * Tile::block_n;
-    }
     // P = exp2(scale (S - m))
+    //! [frame]
+    // Scores are relative to this tile's first key, m to the first tile's.
+    const float m[2] = {rows.m[0], rows.m[1]};
+    const float shift =
+        ramp * static_cast<float>((tiles.first - tile.index) * Tile::block_n);
+    const float shifted[2] = {m[0] + shift, m[1] + shift};
+    if constexpr (Functor::has_slope) {
+      rows.m[0] = shifted[0];
+      rows.m[1] = shifted[1];
+    }
     const bool rescaled =
-        loop_online_softmax<masked>(s, rows, rescale, scale);
+        loop_online_softmax<masked, wide>(s, rows, rescale, scale);
+    if constexpr (Functor::has_slope) {  // as it was, where it did not grow
+      rows.m[0] = rows.m[0] == shifted[0] ? m[0] : rows.m[0] - shift;
+      rows.m[1] = rows.m[1] == shifted[1] ? m[1] : rows.m[1] - shift;
+    }
+    //! [frame]
     wgmma_wait<0>(o, p);
     release_v();
     set_probs<T, column>(p, s);
@@ -574,7 +600,8 @@ __device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   release_v();
   if constexpr (Functor::shows_ranges) skip(tiles.last - tiles.block.begin);
   if constexpr (Functor::has_slope) {  // m in the scores of the functor
-    const auto lane = scores_of_lane.at_keys(tiles.last * Tile::block_n);
+    auto lane = scores_of_lane.at_keys(tiles.first * Tile::block_n);
+    lane.slope = ramp;
     rows.m[0] = lane.score(rows.m[0], 0, 0);
     rows.m[1] = lane.score(rows.m[1], 8, 0);
   }
@@ -611,6 +638,8 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   setmaxnreg_inc<kConsumerRegisters<Tile>>();
   const Attention<T>& a = maps.a;
   const float unit = unit_of(functor, a.scale);
+  FunctorOutput<T> output{maps.o, a};
+  output.a.scale = unit;
   ConsumerState<Tile> read;
   if (warpgroup == Tile::consumers - 1) {
     scheduler_barrier_arrive<Tile>(warpgroup);  // warpgroup 0 is first
@@ -628,12 +657,8 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
         o, rows, shared, read,
         VisibleKeys<Tile, T, Functor>{a, functor, work, tiles.block}, tiles,
         unit * kLog2E, last_store, warpgroup);
-    if constexpr (Functor::changes_scores) {  // m of scores without the scale
-      rows.m[0] *= unit / a.scale;
-      rows.m[1] *= unit / a.scale;
-    }
     last_store.issued(
-        write_output<Tile>(maps, o, rows, shared.q[read.q.stage][warpgroup],
+        write_output<Tile>(output, o, rows, shared.q[read.q.stage][warpgroup],
                            query0, work.head, work.batch),
         read.q);
   }

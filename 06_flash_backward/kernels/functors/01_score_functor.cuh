@@ -73,10 +73,11 @@ __device__ void functor_gradients(Scores<Tile>& s, Scores<Tile>& d_p, int j,
       const int key = key0 + 16 * i + fragment_row(lane, e);
       if constexpr (Functor::changes_scores) {
         //! [changed_gradients]
-        const bool seen = x != -INFINITY;
+        bool seen = x != -INFINITY;
         const float scaled = a.scale * x;
         if (seen) x = functor.score(scaled, batch, head, query, key);
-        x = exp2_approx(x * kLog2E - lse_of[e % 2]);
+        if constexpr (kWideScores<Functor>) seen = x != -INFINITY;
+        x = exp2_approx(changed_exponent<Functor>(x, kLog2E, lse_of[e % 2]));
         g = x * (g - delta_of[e % 2]);
         if constexpr (Functor::has_gradient) {
           if (seen && row == query) {

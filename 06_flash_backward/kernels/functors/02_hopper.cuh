@@ -228,8 +228,11 @@ struct FunctorMmaWarpgroup
           if constexpr (!keeps_probs) {
             derivative = lane.derivative(x, changed, 8 * j + e, 8 * h);
           }
-          probs[e] = exp2_approx(changed * scale - lse[e]);
+          probs[e] =
+              exp2_approx(changed_exponent<Functor>(changed, scale, lse[e]));
           if (!sees(h, 2 * j + e)) probs[e] = 0;
+          // -infinity masks, and may have no derivative
+          if (kWideScores<Functor> && changed == -INFINITY) derivative = 0;
           x = probs[e] * derivative;
         }
         if constexpr (keeps_probs) continue;
