@@ -16,7 +16,7 @@
 namespace fa::flash::functors {
 
 /// Checks the steps of a backend with every functor that is timed.
-/// @param make_inputs make_inputs(problem, spec, values, seed) of the lesson
+/// @param make_inputs make_inputs(problem, spec, values, seed, change) of the lesson
 template <class Checker, class Backend, class MakeInputs>
 void check_functors(cli::Program& program, const Backend& backend, MakeInputs make_inputs) {
   for (const TimedFunctor& timed : timed_functors()) {
@@ -25,7 +25,7 @@ void check_functors(cli::Program& program, const Backend& backend, MakeInputs ma
       FunctorSpec spec = timed.spec;
       if (spec.left >= 0) spec.left = 70;
       spec.block_size = 40;
-      const auto inputs = make_inputs(problem, spec, Values::kNormal, 1);
+      const auto inputs = make_inputs(problem, spec, Values::kNormal, 1, {});
       const Checker checker(problem, inputs);
       for (const Verdict& verdict : checker.check(timed.name, step.run(problem, inputs))) {
         program.check(verdict);
