@@ -110,11 +110,6 @@ inline attention::MemoryRegion checked_tensor(const char* name, const void* poin
   return region_of(tensor);
 }
 
-// What an attention reads and writes.
-struct AttentionMemory {
-  std::vector<attention::MemoryRegion> inputs, outputs;
-};
-
 // Checks where LSE is.
 inline attention::MemoryRegion checked_lse(const fa_attention& a) {
   return checked_bytes("lse", a.lse, alignof(float),
@@ -123,7 +118,7 @@ inline attention::MemoryRegion checked_lse(const fa_attention& a) {
 }
 
 // Checks where the tensors are.
-inline AttentionMemory checked_memory(const fa_attention& a) {
+inline CallMemory checked_memory(const fa_attention& a) {
   const std::int64_t d = a.head_dim, columns_v = a.head_dim_v;
   return {{checked_tensor("q", a.q, a.q_strides, a, a.heads, a.length_q, d),
            checked_tensor("k", a.k, a.k_strides, a, a.kv_heads, a.length_k, d),
@@ -132,16 +127,17 @@ inline AttentionMemory checked_memory(const fa_attention& a) {
            checked_lse(a)}};
 }
 
-// Checks where tensors and workspace are, and what else is read. No workspace is allowed: blocks
-// then take their tiles in a fixed order.
-inline void check_memory(const fa_attention& a,
-                         const std::vector<attention::MemoryRegion>& also_read = {}) {
-  AttentionMemory memory = checked_memory(a);
-  memory.inputs.insert(memory.inputs.end(), also_read.begin(), also_read.end());
-  if (a.workspace != nullptr) {
-    memory.outputs.push_back(checked_bytes("workspace", a.workspace, 16, a.workspace_bytes));
+// Checks where tensors and workspace are, and what else is read. No workspace is allowed where none
+// is needed: blocks then take their tiles in a fixed order.
+inline CallMemory checked_call(const fa_attention& a,
+                               const std::vector<attention::MemoryRegion>& also_read = {},
+                               bool needs_workspace = false) {
+  CallMemory memory = checked_memory(a);
+  memory.read.insert(memory.read.end(), also_read.begin(), also_read.end());
+  if (a.workspace != nullptr || needs_workspace) {
+    memory.written.push_back(checked_bytes("workspace", a.workspace, 16, a.workspace_bytes));
   }
-  check_overlaps(memory.outputs, memory.inputs);
+  return memory;
 }
 
 // A workspace that must be there.
@@ -153,14 +149,6 @@ inline void check_workspace(const fa_attention& a, std::size_t least) {
     refuse("workspace_bytes is {}; allowed are {} and more, or no workspace", a.workspace_bytes,
            least);
   }
-}
-
-// The GPU that holds what an attention and a call beside it use.
-inline int gpu_of(const fa_attention& a, std::initializer_list<Named> more = {}) {
-  std::vector<Named> all{{"q", a.q}, {"k", a.k},     {"v", a.v},
-                         {"o", a.o}, {"lse", a.lse}, {"workspace", a.workspace}};
-  all.insert(all.end(), more.begin(), more.end());
-  return common_gpu(all);
 }
 
 // Integers in the memory of the device; it waits for them.

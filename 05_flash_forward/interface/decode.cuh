@@ -65,16 +65,16 @@ inline std::vector<attention::MemoryRegion> checked_tables(const fa_attention& a
 }
 
 // Checks where the tensors, the table and the workspace are.
-inline void check_decode_memory(const fa_attention& a, const fa_cache& cache) {
+inline CallMemory checked_decode_call(const fa_attention& a, const fa_cache& cache) {
   const std::int64_t d = a.head_dim;
-  AttentionMemory memory{
+  CallMemory memory{
       {checked_tensor("q", a.q, a.q_strides, a, a.heads, a.length_q, d),
        checked_cache("k", a.k, a.k_strides, a, cache, d),
        checked_cache("v", a.v, a.v_strides, a, cache, d)},
       {checked_tensor("o", a.o, a.o_strides, a, a.heads, a.length_q, d, true), checked_lse(a),
        checked_bytes("workspace", a.workspace, 16, a.workspace_bytes)}};
-  for (const auto& region : checked_tables(a, cache)) memory.inputs.push_back(region);
-  check_overlaps(memory.outputs, memory.inputs);
+  for (const auto& region : checked_tables(a, cache)) memory.read.push_back(region);
+  return memory;
 }
 
 // Reads the lengths and the table from the memory of the device and checks them.
@@ -116,13 +116,41 @@ inline std::size_t workspace_bytes(const DecodeWorkspaceSize& size) {
   return counter_bytes(size) + sizeof(float) * static_cast<std::size_t>(size.states);
 }
 
-// What any of the kernels needs.
+// Whether fa_forward() computes faster: queries fill half of its tiles of 128, and there are so many
+// rows that launch_decode_wgmma() would not split the keys.
+template <int d, class T>
+bool prefers_forward(const Attention<T>& a) {
+  return a.length_q >= 64 && decode_wgmma_parts<WgmmaDecodeTile<T, d>>(a) == 1;
+}
+// Whether its kernel is taken: it is faster, or the others cannot number the rows, or not launch so
+// many blocks.
+template <int d, class T>
+bool takes_forward(const Attention<T>& a) {
+  if (all_rows(a) > kMostRows) return true;
+  const unsigned blocks = with_decode_tile<d>(
+      a, [&](auto tile) { return decode_grid<decltype(tile)>(a, 1).y; });
+  return blocks > kMaxGrid || prefers_forward<d>(a);
+}
+// Whether the kernel for Hopper is taken, for more rows than a tile of decode_one_launch() has.
+template <class T>
+bool takes_wgmma(const Attention<T>& a) {
+  return prefers_hopper() && can_use_tma(a);
+}
+
+// What the kernel for sequences with all keys needs.
+template <int d, class T>
+DecodeWorkspaceSize all_keys_workspace(const Attention<T>& a) {
+  if (takes_forward<d>(a)) return {0, 1};  // the counter of a tile scheduler
+  if (packed_rows(a) <= 16) return one_launch_workspace<d>(a);
+  return {takes_wgmma(a) ? decode_wgmma_workspace<d>(a) : packed_gqa_workspace<d>(a), 0};
+}
+// The same, and for lengths and pages unless they are refused: one workspace serves both.
 template <int d, class T>
 DecodeWorkspaceSize decode_workspace(const Attention<T>& a) {
-  const DecodeWorkspaceSize even = even_tiles_workspace<d>(a), one = one_launch_workspace<d>(a);
-  return {
-      std::max({even.states, one.states, packed_gqa_workspace<d>(a), decode_wgmma_workspace<d>(a)}),
-      std::max(even.counters, one.counters)};
+  const DecodeWorkspaceSize all = all_keys_workspace<d>(a);
+  if (!can_list_tiles<d>(a)) return all;
+  const DecodeWorkspaceSize even = even_tiles_workspace<d>(a);
+  return {std::max(all.states, even.states), std::max(all.counters, even.counters)};
 }
 
 inline std::size_t bytes_of_decode_workspace(const fa_attention* given) {
@@ -136,27 +164,21 @@ inline std::size_t bytes_of_decode_workspace(const fa_attention* given) {
   return bytes;
 }
 
-// Whether fa_forward() computes faster: queries fill half of its tiles of 128, and there are so many
-// rows that launch_decode_wgmma() would not split the keys.
-template <int d, class T>
-bool prefers_forward(const Attention<T>& a) {
-  return a.length_q >= 64 && decode_wgmma_parts<WgmmaDecodeTile<T, d>>(a) == 1;
-}
-
 inline int decode(const fa_attention* given, const fa_cache* given_cache) {
   return guarded([&] {
     check_decode_problem(given);
     check_cache(*given, given_cache);
     const fa_cache& cache = *given_cache;
-    check_decode_memory(*given, cache);
-    const CurrentGpu gpu(
-        gpu_of(*given, {{"lengths_k", cache.lengths_k}, {"block_table", cache.block_table}}));
+    const CurrentGpu gpu(checked_gpu(checked_decode_call(*given, cache)));
     if (!can_run(device_properties(), kNeedsMma)) {
       throw std::runtime_error("fa_decode " + missing(device_properties(), kNeedsMma));
     }
     if (cache.check == 1) check_pages(*given, cache);
     with_16_bit_attention(*given, [&](const auto& a, auto columns) {
       constexpr int d = decltype(columns)::value;
+      const bool paged = cache.block_table != nullptr;
+      const bool all_keys = !paged && cache.lengths_k == nullptr;
+      if (!all_keys) even_tiles_workspace<d>(a);  // throws for too many tiles
       const DecodeWorkspaceSize size = decode_workspace<d>(a);
       check_workspace_bytes(given->workspace_bytes, workspace_bytes(size));
       auto* const counters = static_cast<unsigned*>(given->workspace);
@@ -164,13 +186,12 @@ inline int decode(const fa_attention* given, const fa_cache* given_cache) {
           reinterpret_cast<float*>(static_cast<char*>(given->workspace) + counter_bytes(size)),
           counters};
       const Stream stream = stream_of(*given);
-      const bool paged = cache.block_table != nullptr;
-      if (!paged && cache.lengths_k == nullptr) {
-        if (packed_rows(a) <= 16) {
-          launch_one_launch<d>(a, stream, workspace);
-        } else if (prefers_forward<d>(a)) {
+      if (all_keys) {
+        if (takes_forward<d>(a)) {
           forward_kernel(a).launch(stream, counters);
-        } else if (prefers_hopper() && can_use_tma(a)) {
+        } else if (packed_rows(a) <= 16) {
+          launch_one_launch<d>(a, stream, workspace);
+        } else if (takes_wgmma(a)) {
           launch_decode_wgmma<d>(a, stream, workspace.states);
         } else {  // so many states are merged by a kernel of their own
           launch_packed_gqa<d>(a, stream, workspace.states);
@@ -205,19 +226,13 @@ inline int append(const fa_attention* given, const fa_cache* given_cache,
     const fa_attention& a = *given;
     const fa_cache& cache = *given_cache;
     const std::int64_t d = a.head_dim, columns_v = a.head_dim_v;
-    std::vector<attention::MemoryRegion> read = checked_tables(a, cache);
-    read.push_back(checked_tensor("new k", keys.k, keys.k_strides, a, a.kv_heads, a.length_q, d));
-    read.push_back(
-        checked_tensor("new v", keys.v, keys.v_strides, a, a.kv_heads, a.length_q, columns_v));
-    check_overlaps({checked_cache("k", a.k, a.k_strides, a, cache, d, true),
-                    checked_cache("v", a.v, a.v_strides, a, cache, columns_v, true)},
-                   read);
-    const CurrentGpu gpu(common_gpu({{"k", a.k},
-                                     {"v", a.v},
-                                     {"new k", keys.k},
-                                     {"new v", keys.v},
-                                     {"lengths_k", cache.lengths_k},
-                                     {"block_table", cache.block_table}}));
+    CallMemory memory{
+        {checked_tensor("new k", keys.k, keys.k_strides, a, a.kv_heads, a.length_q, d),
+         checked_tensor("new v", keys.v, keys.v_strides, a, a.kv_heads, a.length_q, columns_v)},
+        {checked_cache("k", a.k, a.k_strides, a, cache, d, true),
+         checked_cache("v", a.v, a.v_strides, a, cache, columns_v, true)}};
+    for (const auto& region : checked_tables(a, cache)) memory.read.push_back(region);
+    const CurrentGpu gpu(checked_gpu(memory));
     if (cache.check == 1) check_pages(a, cache);
     launch_append(new_rows(a, keys.k, keys.k_strides, a.k, a.k_strides, d),
                   new_rows(a, keys.v, keys.v_strides, a.v, a.v_strides, columns_v),

@@ -13,8 +13,7 @@ namespace {
 int forward(const fa_attention* given) {
   return guarded([&] {
     check_problem(given);
-    check_memory(*given);
-    const CurrentGpu gpu(gpu_of(*given));
+    const CurrentGpu gpu(checked_gpu(checked_call(*given)));
     with_attention(*given, [&](const auto& a, const char*) {
       const ForwardKernel kernel = forward_kernel(a);
       check_workspace(*given, kernel.workspace_bytes);

@@ -113,20 +113,27 @@ typedef struct fa_cache {
   /// @}
   /// 1: lengths and pages that are not allowed are refused; this waits for the device, so that it
   /// cannot be captured. 0: a length out of range counts as the nearest one that is allowed, an
-  /// index of a page out of range as 0.
+  /// index of a page out of range as 0. Where they change while a kernel runs it ends, too, but o
+  /// and lse may be anything, and the workspace must be 0 again before the next call.
   int32_t check;
 } fa_cache;
 
 /// As fa_forward() for few queries and many keys: with one launch for all steps of a generation,
 /// the keys split among blocks, and the lengths and the block table, in memory of the device, read
 /// when it runs. Types of 16 bits, a head_dim up to 128, head_dim_v the same, no dropout. It needs
-/// the workspace: fa_decode_workspace_bytes(), all 0 before the first call, and before one with
-/// other sizes.
+/// the workspace, of fa_decode_workspace_bytes(). The first 4 * batch * heads * length_q of them, or
+/// all if there are fewer, are 0 before the first call, and before one with other sizes; each call
+/// leaves zeros there. What the others hold does not matter.
+///
+/// With lengths or a block table batch * heads * length_q is at most 2^31 - 257, and 2^31 tiles of
+/// 64 keys are too many. Without them what kernels for decoding cannot number is computed as by
+/// fa_forward().
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_decode(const fa_attention* attention, const fa_cache* cache);
 
-/// Bytes of workspace that fa_decode() needs for a problem on the current GPU; 0 when
-/// fa_last_error() says what was refused. Pointers are not looked at.
+/// Bytes of workspace that fa_decode() needs for a problem on the current GPU, with lengths and
+/// pages or without; 0 when fa_last_error() says what was refused. Pointers are not looked at; of
+/// strides only whether TMA supports them.
 size_t fa_decode_workspace_bytes(const fa_attention* attention);
 
 /// New keys and values of a cache, for fa_append(): length_q of the fa_attention in each sequence.
@@ -200,7 +207,8 @@ typedef struct fa_functor {
   /// @}
   int32_t prefix;          ///< 0 to 10^9
   int32_t block_size;      ///< queries and keys of a block: 1 to 10^9
-  float cap;               ///< above 0, finite
+  float cap;               ///< above 0; cap, 1 / cap and scale / cap are from
+                           ///< 1.1754944e-38 to 3.4028235e38
   int32_t bias_per_batch;  ///< 1: each sequence has a bias of its own; 0: all have the same
   int32_t bias_per_head;   ///< the same of heads
   const int32_t*

@@ -91,6 +91,48 @@ class Functor(ctypes.Structure):
     )
 
 
+# The tables of a functor: their types, and their shapes for a problem, as expect() takes them.
+TABLES = {
+    "documents": ("int32", lambda a, f: (a.batch, a.length_k, 2)),
+    "slopes": ("float32", lambda a, f: (a.heads,)),
+    "sinks": ("float32", lambda a, f: (a.heads,)),
+    "bias": ("float32", lambda a, f: ((1, a.batch), (1, a.heads), a.length_q, a.length_k)),
+    "blocks": ("uint8", lambda a, f: (a.heads, *blocks_of(a, max(1, f.block_size)))),
+    "bits": ("int32", lambda a, f: (a.batch, a.length_q, -(-a.length_k // 32))),
+}
+
+
+def blocks_of(a, size):
+    """Blocks of queries and of keys."""
+    return -(-a.length_q // size), -(-a.length_k // size)
+
+
+def expect(name, tensor, shape, dtype, like, dense=True):
+    """Refuses what is not a tensor of a shape and a type on the device of `like`, without gaps if
+    it is `dense`. Of the shape None is any size, and a tuple has those that are allowed."""
+    if not torch.is_tensor(tensor):
+        raise Refused(f"{name} is {tensor!r}; allowed is a tensor")
+    if isinstance(dtype, str):
+        dtype = getattr(torch, dtype)
+    sizes = [s if isinstance(s, tuple) else (n if s is None else s,) for s, n in zip(shape, tensor.shape)]
+    fits = tensor.dim() == len(shape) and all(n in s for n, s in zip(tensor.shape, sizes))
+    right = fits and tensor.dtype == dtype and tensor.device == like.device
+    if right and (tensor.is_contiguous() or not dense):
+        return
+    allowed = [" or ".join(map(str, sorted(set(s)))) if isinstance(s, tuple) else s for s in shape]
+    raise Refused(
+        f"{name} is {list(tensor.shape)} of {tensor.dtype} on {tensor.device}, strides "
+        f"{tensor.stride()}; allowed is [{', '.join(map(str, allowed))}] of {dtype} on "
+        f"{like.device}" + (" without gaps: tensor.expand(shape).contiguous()" if dense else "")
+    )
+
+
+def expect_integer(name, value):
+    """Refuses what C would cut to 32 bits."""
+    if not isinstance(value, int) or not -(2**31) <= value < 2**31:
+        raise Refused(f"{name} is {value!r}; allowed are integers of 32 bits")
+
+
 def place(struct, name, tensor):
     """Tells a struct where a tensor [batch, heads, length, head_dim] is."""
     if tensor.stride(3) != 1:
@@ -149,21 +191,23 @@ class Library(CLibrary):
         super().__init__(path, "fa_", results)
         self.c.fa_default_scale.argtypes = [ctypes.c_int64]
 
+    def check_queries(self, q, types):
+        """Refuses a q that is not where the kernels run, or of none of some types."""
+        if q.dim() != 4 or q.dtype not in types:
+            raise Refused(
+                f"q is {list(q.shape)} of {q.dtype}; allowed are 4 dimensions of {list(types)}"
+            )
+        if q.device.type != {"gpu": "cuda"}.get(self.runs_on, "cpu"):
+            raise Refused(f"q is on {q.device}; the library runs on the {self.runs_on}")
+
     def describe(self, q, k, v, causal=False, scale=None, dropout=0.0, seed=0):
         """The fa_attention of a problem, without o, lse, workspace and stream."""
         types = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
-        if q.dtype not in types or not q.dtype == k.dtype == v.dtype:
-            raise Refused(
-                f"types {q.dtype}, {k.dtype} and {v.dtype}; allowed is one of {list(types)}"
-            )
-        (batch, heads, length_q, head_dim), (kv_heads, length_k) = q.shape, k.shape[1:3]
-        expected = (batch, kv_heads, length_k, head_dim)
-        if tuple(k.shape) != expected or tuple(v.shape[:3]) != expected[:3]:
-            raise Refused(
-                f"k is {list(k.shape)} and v {list(v.shape)}; q asks for {list(expected)}"
-            )
-        if not q.device == k.device == v.device:
-            raise Refused(f"q is on {q.device}, k on {k.device} and v on {v.device}")
+        self.check_queries(q, types)
+        batch, heads, length_q, head_dim = q.shape
+        expect("k", k, (batch, None, None, head_dim), q.dtype, q, dense=False)
+        kv_heads, length_k = k.shape[1:3]
+        expect("v", v, (batch, kv_heads, length_k, None), q.dtype, q, dense=False)
         a = Attention(size=ctypes.sizeof(Attention), batch=batch, heads=heads, kv_heads=kv_heads)
         a.length_q, a.length_k, a.type = length_q, length_k, types[q.dtype]
         a.head_dim, a.head_dim_v = head_dim, v.shape[3]
@@ -183,10 +227,8 @@ class Library(CLibrary):
         place(a, "o", o)
         a.lse = lse.data_ptr()
         with on_device_of(q):
-            a.workspace_bytes = 0 if fixed_order else self.c.fa_workspace_bytes(ctypes.byref(a))
-            # Zeros before the first call; each call leaves zeros.
-            workspace = torch.zeros(a.workspace_bytes, dtype=torch.uint8, device=q.device)
-        a.workspace = workspace.data_ptr() or None
+            bytes_of = 0 if fixed_order else self.c.fa_workspace_bytes(ctypes.byref(a))
+        workspace = give_workspace(a, q, bytes_of, bytes_of)
 
         def call():
             a.stream = current_stream(q)
@@ -203,17 +245,22 @@ class Library(CLibrary):
         """A call of fa_decode() on q, [batch, heads, length_q, head_dim], and a cache: k and v
         [batch, kv_heads, length_k, head_dim], or with a block_table [cache pages, kv_heads,
         page_size, head_dim] and a length_k. lengths_k and block_table are int32 tensors beside q.
-        Returns (call, o, lse). What the tensors hold is read whenever `call()` runs."""
-        if q.dtype not in (torch.float16, torch.bfloat16) or not q.dtype == k.dtype == v.dtype:
-            raise Refused(f"types {q.dtype}, {k.dtype} and {v.dtype}; allowed is one of 16 bits")
+        Without a block_table a length_k is that of the first keys. Returns (call, o, lse). What the
+        tensors hold is read whenever `call()` runs."""
+        self.check_queries(q, (torch.float16, torch.bfloat16))
         batch, heads, length_q, head_dim = q.shape
-        if k.shape != v.shape or k.shape[3] != head_dim:
-            raise Refused(f"k is {list(k.shape)} and v {list(v.shape)}; head_dim is {head_dim}")
-        if block_table is None and k.shape[0] != batch:
-            raise Refused(f"k is {list(k.shape)}, and there are {batch} sequences")
+        sequences = batch if block_table is None else None
+        expect("k", k, (sequences, None, None, head_dim), q.dtype, q, dense=False)
+        expect("v", v, k.shape, q.dtype, q, dense=False)
+        if block_table is not None and length_k is None:
+            raise Refused("length_k is None; with a block_table it is the most keys of a sequence")
+        length_k = k.shape[2] if length_k is None else length_k
+        expect_integer("length_k", length_k)
+        if block_table is None and length_k > k.shape[2]:
+            raise Refused(f"length_k is {length_k}; allowed are 1 to {k.shape[2]}, the keys of k")
         o, lse = empty_outputs(q, v)
         a = Attention(size=ctypes.sizeof(Attention), batch=batch, heads=heads, kv_heads=k.shape[1])
-        a.length_q, a.length_k = length_q, k.shape[2] if block_table is None else length_k
+        a.length_q, a.length_k = length_q, length_k
         a.type, a.head_dim, a.head_dim_v = 1 if q.dtype == torch.float16 else 2, head_dim, head_dim
         for name, tensor in (("q", q), ("k", k), ("v", v), ("o", o)):
             place(a, name, tensor)
@@ -225,19 +272,16 @@ class Library(CLibrary):
         ):
             if tensor is None:
                 continue
-            wrong = tensor.dtype != torch.int32 or tensor.dim() != len(shape)
-            if wrong or tensor.shape[0] != batch or not tensor.is_contiguous():
-                raise Refused(f"{name} is {list(tensor.shape)} of {tensor.dtype}")
+            expect(name, tensor, shape, torch.int32, q)
             setattr(cache, name, tensor.data_ptr())
         if block_table is not None:
             cache.most_pages, cache.cache_pages = block_table.shape[1], k.shape[0]
             cache.page_size = k.shape[2]
         with on_device_of(q):
-            a.workspace_bytes = self.c.fa_decode_workspace_bytes(ctypes.byref(a))
-            if a.workspace_bytes == 0:
-                raise self.error()
-            workspace = torch.zeros(a.workspace_bytes, dtype=torch.uint8, device=q.device)
-        a.workspace = workspace.data_ptr()
+            bytes_of = self.c.fa_decode_workspace_bytes(ctypes.byref(a))
+        if bytes_of == 0:
+            raise self.error()
+        workspace = give_workspace(a, q, bytes_of, 4 * batch * heads * length_q)
 
         def call():
             a.stream = current_stream(q)
@@ -251,8 +295,9 @@ class Library(CLibrary):
     def prepare_packed(self, q, k, v, cu_seqlens_q, cu_seqlens_k, causal=False, check=False):
         """A call of fa_forward_packed() on packed sequences: q, k and v are [tokens, heads,
         head_dim], cu_seqlens int32 tensors beside them. Returns (call, o, lse): o lies like q, and
-        lse is [heads, tokens]."""
+        lse is [heads, tokens]. Tokens of no sequence get zeros, and an lse of -infinity."""
         inner, o, lse = self.prepare(*(as_batch(x) for x in (q, k, v)), causal)
+        o.zero_(), lse.fill_(-torch.inf)
         a = inner.struct
         p = packed_struct(q, cu_seqlens_q, cu_seqlens_k, check)
 
@@ -269,23 +314,32 @@ class Library(CLibrary):
     def prepare_functor(self, q, k, v, kind, left=-1, right=-1, **parameters):
         """A call of fa_forward_functor() on tensors as prepare() takes them, 16 bits. kind is one
         of FUNCTORS; parameters are the further fields of fa_functor, where a pointer is a tensor on
-        q's device, without gaps: documents int32, slopes, sinks and bias float32, blocks uint8,
-        bits int32. Returns (call, o, lse)."""
+        q's device, without gaps, of the type and shape in TABLES. Returns (call, o, lse)."""
         if kind not in FUNCTORS:
             raise Refused(f"there is no functor '{kind}'; allowed are {', '.join(FUNCTORS)}")
         call, o, lse = self.prepare(q, k, v)
         a = call.struct
-        f = Functor(size=ctypes.sizeof(Functor), kind=FUNCTORS.index(kind), left=left, right=right)
-        for name, value in parameters.items():
+        f = Functor(size=ctypes.sizeof(Functor), kind=FUNCTORS.index(kind))
+        numbers = {"prefix": 0, "block_size": 0, "cap": 0.0, "left": left, "right": right}
+        for name in set(parameters) - set(numbers) - set(TABLES):
+            raise Refused(f"a functor has no {name}; allowed are {[*numbers, *TABLES]}")
+        for name, value in {**numbers, **parameters}.items():
+            if name == "cap":
+                f.cap = float(value)
+            elif name in numbers:
+                expect_integer(name, value)
+                setattr(f, name, value)
+        for name in set(parameters) & set(TABLES):
+            table, (dtype, shape_of) = parameters[name], TABLES[name]
+            expect(name, table, shape_of(a, f), dtype, q)
+            setattr(f, name, table.data_ptr())
             if name == "bias":
-                f.bias_per_batch, f.bias_per_head = (int(n > 1) for n in value.shape[:2])
-            if torch.is_tensor(value):
-                check_table(name, value, q)
-            setattr(f, name, value.data_ptr() if torch.is_tensor(value) else value)
+                f.bias_per_batch, f.bias_per_head = (int(n > 1) for n in table.shape[:2])
         with on_device_of(q):
-            a.workspace_bytes = self.c.fa_functor_workspace_bytes(ctypes.byref(a), ctypes.byref(f))
-            workspace = torch.zeros(a.workspace_bytes, dtype=torch.uint8, device=q.device)
-        a.workspace = workspace.data_ptr()
+            bytes_of = self.c.fa_functor_workspace_bytes(ctypes.byref(a), ctypes.byref(f))
+        if bytes_of == 0:
+            raise self.error()
+        workspace = give_workspace(a, q, bytes_of, 16)
 
         def call_functor():
             a.stream = current_stream(q)
@@ -298,19 +352,18 @@ class Library(CLibrary):
         return call_functor, o, lse
 
 
-def check_table(name, tensor, q):
-    """Whether a functor's tensor has the type and the place that the library expects."""
-    types = {"documents": torch.int32, "blocks": torch.uint8, "bits": torch.int32}
-    expected = types.get(name, torch.float32)
-    if tensor.dtype != expected or tensor.device != q.device or not tensor.is_contiguous():
-        raise Refused(
-            f"{name} is {list(tensor.shape)} of {tensor.dtype} on {tensor.device}; allowed is "
-            f"{expected} without gaps on {q.device}"
-        )
+def give_workspace(a, q, bytes_of, zeros):
+    """Gives an attention so many bytes beside q, the first of them 0, as each call leaves them."""
+    workspace = torch.empty(bytes_of, dtype=torch.uint8, device=q.device)
+    workspace[:zeros].zero_()
+    a.workspace, a.workspace_bytes = workspace.data_ptr() or None, bytes_of
+    return workspace
 
 
 def as_batch(tensor):
     """[tokens, heads, head_dim] as [1, heads, tokens, head_dim]."""
+    if tensor.dim() != 3:
+        raise Refused(f"a packed tensor is {list(tensor.shape)}; allowed are 3 dimensions")
     return tensor.transpose(0, 1)[None]
 
 
@@ -321,12 +374,11 @@ def of_batch(tensor):
 
 def packed_struct(q, cu_seqlens_q, cu_seqlens_k, check=False):
     """The fa_packed of tensors that say where sequences begin."""
-    p = Packed(size=ctypes.sizeof(Packed), check=int(check), sequences=len(cu_seqlens_q) - 1)
-    for name, tensor in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
-        wrong = tensor.dtype != torch.int32 or tensor.shape != cu_seqlens_q.shape
-        if wrong or tensor.device != q.device or not tensor.is_contiguous():
-            raise Refused(f"{name} is {list(tensor.shape)} of {tensor.dtype}")
-        setattr(p, name, tensor.data_ptr())
+    p = Packed(size=ctypes.sizeof(Packed), check=int(check))
+    expect("cu_seqlens_q", cu_seqlens_q, (None,), torch.int32, q)
+    p.sequences = len(cu_seqlens_q) - 1
+    expect("cu_seqlens_k", cu_seqlens_k, (p.sequences + 1,), torch.int32, q)
+    p.cu_seqlens_q, p.cu_seqlens_k = cu_seqlens_q.data_ptr(), cu_seqlens_k.data_ptr()
     return p
 
 
@@ -346,6 +398,8 @@ def empty_outputs(q, v):
 def with_rows(tensor):
     """The tensor, or a copy where the kernels do not take its rows as they lie: elements side by
     side, and addresses that are multiples of 16 bytes."""
+    if tensor.dim() != 4:
+        raise Refused(f"a tensor is {list(tensor.shape)}; allowed are 4 dimensions")
     apart = [n for n, count in zip(tensor.stride()[:3], tensor.shape) if count > 1]
     apart.append(tensor.storage_offset())
     if tensor.stride(3) == 1 and all(n * tensor.element_size() % 16 == 0 for n in apart):

@@ -19,10 +19,8 @@ inline void check_functor_problem(const char* function, const fa_attention& a) {
   if (a.causal != 0) refuse("causal is 1; {} allows 0, and a functor that is causal", function);
 }
 
-// The numbers of a functor.
-inline void check_functor(const fa_functor* given) {
-  check_struct("fa_functor", given);
-  const fa_functor& f = *given;
+// The numbers of a functor that do not depend on a problem.
+inline void check_parameters(const fa_functor& f) {
   if (f.kind < FA_FUNCTOR_PLAIN || f.kind > FA_FUNCTOR_BITS) {
     refuse("kind is {}; allowed are {} to {}", f.kind, int{FA_FUNCTOR_PLAIN}, int{FA_FUNCTOR_BITS});
   }
@@ -34,9 +32,6 @@ inline void check_functor(const fa_functor* given) {
     refuse("prefix is {}; allowed are 0 to {}", f.prefix, kMaxLength);
   }
   if (f.kind == FA_FUNCTOR_BLOCK_SPARSE) check_size("block_size", f.block_size, kMaxLength);
-  if (f.kind == FA_FUNCTOR_SOFT_CAP && !(f.cap > 0 && std::isfinite(f.cap))) {
-    refuse("cap is {}; allowed are finite numbers above 0", f.cap);
-  }
   check_flag("bias_per_batch", f.bias_per_batch);
   check_flag("bias_per_head", f.bias_per_head);
 }
@@ -48,33 +43,40 @@ struct FunctorTable {
   std::int64_t count;
   std::size_t element_bytes;
 };
+// One of a shape. Its bytes must be a number of 64 bits.
+inline FunctorTable table_of(const char* name, const void* pointer, std::size_t element_bytes,
+                             std::initializer_list<std::int64_t> shape) {
+  std::int64_t count = 1, left = std::numeric_limits<std::int64_t>::max() / 4;
+  std::string text;
+  for (const std::int64_t size : shape) {
+    text += fmt::format("{}{}", text.empty() ? "" : " x ", size);
+    left /= size;
+    count *= left > 0 ? size : 0;
+  }
+  if (left == 0) refuse("{} has {} elements; allowed are below 2^61", name, text);
+  return {name, pointer, count, element_bytes};
+}
 
 // The tables that a functor's kind needs.
 inline std::vector<FunctorTable> tables_of(const fa_attention& a, const fa_functor& f) {
   switch (f.kind) {
     case FA_FUNCTOR_DOCUMENTS:
-      return {{"documents", f.documents, a.batch * a.length_k * 2, 4}};
+      return {table_of("documents", f.documents, 4, {a.batch, a.length_k, 2})};
     case FA_FUNCTOR_ALIBI:
-      return {{"slopes", f.slopes, a.heads, 4}};
+      return {table_of("slopes", f.slopes, 4, {a.heads})};
     case FA_FUNCTOR_SINKS:
-      return {{"sinks", f.sinks, a.heads, 4}};
-    case FA_FUNCTOR_BIAS: {
-      const std::int64_t biases =
-          (f.bias_per_batch != 0 ? a.batch : 1) * (f.bias_per_head != 0 ? a.heads : 1);
-      const std::int64_t most = std::numeric_limits<std::int64_t>::max() / 4;
-      if (a.length_q * a.length_k > most / biases) {
-        refuse("length_q * length_k is {}; {} biases allow at most {}", a.length_q * a.length_k,
-               biases, most / biases);
-      }
-      return {{"bias", f.bias, biases * a.length_q * a.length_k, 4}};
-    }
+      return {table_of("sinks", f.sinks, 4, {a.heads})};
+    case FA_FUNCTOR_BIAS:
+      return {table_of("bias", f.bias, 4,
+                       {f.bias_per_batch != 0 ? a.batch : 1, f.bias_per_head != 0 ? a.heads : 1,
+                        a.length_q, a.length_k})};
     case FA_FUNCTOR_BLOCK_SPARSE:
-      return {{"blocks", f.blocks,
-               a.heads * ceil_div<std::int64_t>(a.length_q, f.block_size) *
-                   ceil_div<std::int64_t>(a.length_k, f.block_size),
-               1}};
+      return {table_of("blocks", f.blocks, 1,
+                       {a.heads, ceil_div<std::int64_t>(a.length_q, f.block_size),
+                        ceil_div<std::int64_t>(a.length_k, f.block_size)})};
     case FA_FUNCTOR_BITS:
-      return {{"bits", f.bits, a.batch * a.length_q * ceil_div<std::int64_t>(a.length_k, 32), 4}};
+      return {table_of("bits", f.bits, 4,
+                       {a.batch, a.length_q, ceil_div<std::int64_t>(a.length_k, 32)})};
     default:
       return {};
   }
@@ -102,6 +104,25 @@ inline void check_map(const fa_attention& a) {
     refuse("length_q is {} and length_k {}; a mask without a rule allows {} tiles of 32 x 32",
            a.length_q, a.length_k, std::numeric_limits<int>::max());
   }
+}
+
+// The numbers of a functor, and the sizes that it has with a problem.
+inline void check_functor(const fa_attention& a, const fa_functor* given) {
+  check_struct("fa_functor", given);
+  check_parameters(*given);
+  if (given->kind == FA_FUNCTOR_SOFT_CAP) {
+    // Kernels multiply by 1 / cap, scale / cap and cap log2(e).
+    const float cap = given->cap, inv_cap = 1 / cap;
+    const float product = static_cast<float>(a.scale) * inv_cap;
+    if (!(cap > 0 && std::isnormal(cap) && std::isnormal(inv_cap) && std::isnormal(product))) {
+      refuse(
+          "cap is {} and scale is {}; allowed are a cap above 0 for which cap, 1 / cap and scale / "
+          "cap are from {} to {}",
+          cap, a.scale, std::numeric_limits<float>::min(), std::numeric_limits<float>::max());
+    }
+  }
+  tables_of(a, *given);
+  if (needs_map(*given)) check_map(a);
 }
 
 // The functor for the kernels.

@@ -15,8 +15,7 @@ namespace {  // one source file for each library includes this
 inline void check_functor_call(const fa_attention* given, const fa_functor* functor) {
   check_problem(given);
   check_functor_problem("fa_forward_functor", *given);
-  check_functor(functor);
-  if (needs_map(*functor)) check_map(*given);
+  check_functor(*given, functor);
 }
 
 // Whether the kernel for Hopper is taken.
@@ -51,16 +50,9 @@ inline int forward_functor(const fa_attention* given, const fa_functor* given_fu
   return guarded([&] {
     check_functor_call(given, given_functor);
     const fa_functor& functor = *given_functor;
-    AttentionMemory memory = checked_memory(*given);
-    const auto tables = checked_tables(*given, functor);
-    memory.inputs.insert(memory.inputs.end(), tables.begin(), tables.end());
     const bool has_workspace = given->workspace != nullptr || needs_map(functor);
-    if (has_workspace) {
-      memory.outputs.push_back(
-          checked_bytes("workspace", given->workspace, 16, given->workspace_bytes));
-    }
-    check_overlaps(memory.outputs, memory.inputs);
-    const CurrentGpu gpu(gpu_of(*given));
+    const CurrentGpu gpu(checked_gpu(
+        checked_call(*given, checked_tables(*given, functor), needs_map(functor))));
     if (!can_run(device_properties(), kNeedsMma)) {
       throw std::runtime_error("fa_forward_functor " + missing(device_properties(), kNeedsMma));
     }

@@ -102,9 +102,10 @@ class Case(points.Case):
         if point.kind == "documents":
             p["documents"] = torch.cat(
                 [
-                    torch.tensor([[begin, end]], dtype=torch.int32).repeat(end - begin, 1)
+                    torch.tensor([[[begin, end]]], dtype=torch.int32).repeat(1, end - begin, 1)
                     for begin, end in zip(point.cu_seqlens, point.cu_seqlens[1:])
-                ]
+                ],
+                1,
             ).to(device)
         elif point.kind == "alibi":
             exponents = torch.arange(1, point.heads + 1, device=device) * (-8 / point.heads)
@@ -147,7 +148,7 @@ class Case(points.Case):
         if point.right >= 0:
             seen = seen & (j <= i + point.right)
         if point.kind == "documents":
-            begins = p["documents"][:, 0]
+            begins = p["documents"][0, :, 0]
             seen = seen & (begins[i] == begins[j])
         return seen
 

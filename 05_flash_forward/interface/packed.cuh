@@ -31,9 +31,7 @@ inline int forward_packed(const fa_attention* given, const fa_packed* given_pack
     check_problem(given);
     check_packed("fa_forward_packed", *given, given_packed);
     const fa_packed& packed = *given_packed;
-    check_memory(*given, checked_cu_seqlens(packed));
-    const CurrentGpu gpu(gpu_of(
-        *given, {{"cu_seqlens_q", packed.cu_seqlens_q}, {"cu_seqlens_k", packed.cu_seqlens_k}}));
+    const CurrentGpu gpu(checked_gpu(checked_call(*given, checked_cu_seqlens(packed))));
     check_cu_seqlens(*given, packed);
     with_16_bit_attention(*given, [&](const auto& a, auto d) {
       launch_forward_packed<decltype(d)::value>(a, sequences_of(*given, packed), *given);

@@ -74,9 +74,16 @@ class Libraries(forward_interface.CLibrary):
         on the stream that is current. Of fa_backward_functor() the kind is "_functor"; `given` are
         the structs and `outputs` the pointers that it takes beside fa_gradient."""
         q, k, v, o, lse = saved
+        expect = forward_interface.expect
+        shape = (*q.shape[:3], v.shape[3])
+        expect("o", o, shape, q.dtype, q, dense=False)
+        expect("d_o", d_o, shape, q.dtype, q, dense=False)
+        expect("lse", lse, q.shape[:3], torch.float32, q)
         # PyTorch may give one number for all elements, for instance.
         d_o = forward_interface.with_rows(d_o)
         gradients = tuple(torch.empty_like(x) for x in (q, k, v))
+        if kind == "_packed":  # which writes no row of a token of no sequence
+            gradients = tuple(torch.zeros_like(x) for x in (q, k, v))
         g = Gradient(
             size=ctypes.sizeof(Gradient), attention=attention, deterministic=int(deterministic)
         )

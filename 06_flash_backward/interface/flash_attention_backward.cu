@@ -16,10 +16,9 @@ std::size_t workspace_bytes(const AttentionGradient<T>& a, bool deterministic) {
 int backward(const fa_gradient* given) {
   return guarded([&] {
     check_gradient(given);
-    check_gradient_memory(*given);
     const fa_gradient& g = *given;
     const fa_attention& a = g.attention;
-    const CurrentGpu gpu(gpu_of(g));
+    const CurrentGpu gpu(checked_gpu(checked_call(g)));
     const bool deterministic = g.deterministic != 0;
     with_gradient(g, [&](auto gradient, const char*) {
       check_workspace_bytes(g.workspace_bytes, workspace_bytes(gradient, deterministic));

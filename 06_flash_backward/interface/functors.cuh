@@ -15,8 +15,7 @@ inline void check_functor_call(const fa_gradient* given, const fa_functor* funct
   check_gradient(given);
   check_functor_problem("fa_backward_functor", given->attention);
   if (given->deterministic != 0) refuse("deterministic is 1; fa_backward_functor allows 0");
-  check_functor(functor);
-  if (needs_map(*functor)) check_map(given->attention);
+  check_functor(given->attention, functor);
 }
 
 // Whether the kernel for Hopper is taken, which is compiled for bfloat16 and 128 columns.
@@ -74,9 +73,9 @@ inline int backward_functor(const fa_gradient* given, const fa_functor* given_fu
     check_functor_call(given, given_functor);
     const fa_gradient& g = *given;
     const fa_functor& functor = *given_functor;
-    check_gradient_memory(g, checked_tables(g.attention, functor),
-                          parameter_gradients(g.attention, functor, d_bias, d_sinks));
-    const CurrentGpu gpu(gpu_of(g));
+    const CurrentGpu gpu(
+        checked_gpu(checked_call(g, checked_tables(g.attention, functor),
+                                 parameter_gradients(g.attention, functor, d_bias, d_sinks))));
     with_16_bit_gradient(g, [&](auto gradient, auto columns) {
       constexpr int d = decltype(columns)::value;
       using T = std::remove_pointer_t<decltype(gradient.o)>;

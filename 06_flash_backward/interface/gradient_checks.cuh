@@ -55,9 +55,9 @@ void with_16_bit_gradient(const fa_gradient& g, Work work) {
 }
 
 // Checks where tensors and workspace are, and what else is read and written.
-inline void check_gradient_memory(const fa_gradient& g,
-                                  const std::vector<attention::MemoryRegion>& also_read = {},
-                                  const std::vector<attention::MemoryRegion>& also_written = {}) {
+inline CallMemory checked_call(const fa_gradient& g,
+                               const std::vector<attention::MemoryRegion>& also_read = {},
+                               const std::vector<attention::MemoryRegion>& also_written = {}) {
   const fa_attention& a = g.attention;
   auto [read, saved] = checked_memory(a);
   read.insert(read.end(), saved.begin(), saved.end());
@@ -70,16 +70,7 @@ inline void check_gradient_memory(const fa_gradient& g,
       checked_tensor("d_v", g.d_v, g.d_v_strides, a, a.kv_heads, a.length_k, columns_v, true),
       checked_bytes("workspace", g.workspace, 16, g.workspace_bytes)};
   written.insert(written.end(), also_written.begin(), also_written.end());
-  check_overlaps(written, read);
-}
-
-// The GPU that holds the tensors.
-inline auto gpu_of(const fa_gradient& g) {
-  fa_attention a = g.attention;
-  a.workspace = nullptr;  // fa_gradient has one of its own
-  return gpu_of(
-      a,
-      {{"d_o", g.d_o}, {"d_q", g.d_q}, {"d_k", g.d_k}, {"d_v", g.d_v}, {"workspace", g.workspace}});
+  return {read, written};
 }
 
 }  // namespace

@@ -41,7 +41,9 @@ template <int d, class T>
 void launch_gradient_packed(const AttentionGradient<T>& a, const PackedSequences& sequences,
                             const Stream& stream) {
   const DeviceProperties device = device_properties();
-  if (prefers_hopper(device) && can_use_tma_backward(a) && can_use_packed_tma(a, sequences)) {
+  if (prefers_hopper(device) && can_use_tma_backward(a) && can_use_packed_tma(a, sequences) &&
+      has_ragged_strides(a.length_q, {a.d_o_strides, a.d_q_strides}) &&
+      has_ragged_strides(a.length_k, {a.d_k_strides, a.d_v_strides})) {
     launch_backward_packed_tma<d>(a, sequences, stream);
     return;
   }
@@ -57,8 +59,7 @@ inline int backward_packed(const fa_gradient* given, const fa_packed* given_pack
     check_packed_call(given, given_packed);
     const fa_gradient& g = *given;
     const fa_packed& packed = *given_packed;
-    check_gradient_memory(g, checked_cu_seqlens(packed));
-    const CurrentGpu gpu(gpu_of(g));
+    const CurrentGpu gpu(checked_gpu(checked_call(g, checked_cu_seqlens(packed))));
     check_cu_seqlens(g.attention, packed);
     with_16_bit_gradient(g, [&](auto gradient, auto columns) {
       constexpr int d = decltype(columns)::value;

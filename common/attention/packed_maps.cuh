@@ -3,6 +3,9 @@
 /// it becomes zero, and what it would write there is not written.
 #pragma once
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "common/attention/hopper_tile.cuh"
 #include "common/attention/packed.cuh"
 #include "common/attention/tma_support.cuh"
@@ -41,14 +44,22 @@ __device__ void store_tile(const SequenceMap& map, const Tile& tile, int row, in
   }
 }
 
-/// Whether kernels with these maps support packed sequences: as can_use_tma(), and no more slots
-/// than can be counted.
+/// Whether the maps support the distances between tokens.
+inline bool has_ragged_strides(int tokens, std::initializer_list<RowStrides> strides) {
+  return tokens == 1 || std::all_of(strides.begin(), strides.end(), [](const RowStrides& of) {
+           return of.row < kRaggedWrap;
+         });
+}
+/// Whether kernels with these maps support packed sequences: as can_use_tma(), with distances
+/// between tokens that the maps support, and no more slots than can be counted.
 template <class T>
 bool can_use_packed_tma(const Attention<T>& a, const PackedSequences& sequences) {
   const auto countable = [](const PackedRows& rows, int heads) {
     return std::int64_t{rows.slots()} * heads < std::numeric_limits<int>::max() / 2;
   };
-  return can_use_tma(a) && countable(sequences.q, a.heads) && countable(sequences.k, a.kv_heads);
+  return can_use_tma(a) && has_ragged_strides(a.length_q, {a.q_strides, a.o_strides}) &&
+         has_ragged_strides(a.length_k, {a.k_strides, a.v_strides}) &&
+         countable(sequences.q, a.heads) && countable(sequences.k, a.kv_heads);
 }
 
 }  // namespace fa::FA_TARGET

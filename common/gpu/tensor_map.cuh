@@ -153,6 +153,10 @@ TensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
   return checked_tensor_map<T, 4>(data, sizes, strides, box_rows, panel_bytes);
 }
 
+/// kRaggedRows times this is 2^64 elements. A distance between tokens that ragged_map() supports is
+/// smaller.
+constexpr std::int64_t kRaggedWrap = std::int64_t{1} << 34;
+
 /// A map of a tensor [tokens, heads, cols] of sequences, packed one behind another, in which each
 /// sequence has an end of its own. Index `end` of the second dimension moves all kRaggedRows rows by
 /// as many tokens, so that the last row is the one before token `end`; the first dimension, whose
@@ -166,12 +170,10 @@ RaggedMap ragged_map(const T* data, const std::array<std::int64_t, 3>& sizes,
                      const std::array<std::int64_t, 2>& strides, int box_rows) {
   const auto [tokens, heads, cols] = sizes;
   const std::int64_t row = tokens == 1 ? 8 : strides[0];
-  // kRaggedRows * wrap = 2^64 elements.
-  constexpr std::int64_t wrap = std::int64_t{1} << 34;
   RaggedMap result;
   result.map =
       checked_tensor_map<T, 5>(data, {kRaggedRows + 1, tokens + 1, heads, kRaggedRows, cols},
-                               {wrap - row, row, strides[1], row}, box_rows, kPanelBytes);
+                               {kRaggedWrap - row, row, strides[1], row}, box_rows, kPanelBytes);
   return result;
 }
 

@@ -125,8 +125,7 @@ int split_kv_parts(const Attention<T>& a) {
 /// Floats of workspace that launch_split_kv() needs.
 template <int d, class T>
 std::int64_t split_kv_workspace(const Attention<T>& a) {
-  return state_floats(split_kv_parts(a),
-                      std::int64_t{a.batch} * a.heads * a.length_q, d);
+  return state_floats(split_kv_parts(a), numbered_rows(a), d);
 }
 
 /// Launches both kernels.
@@ -135,7 +134,7 @@ std::int64_t split_kv_workspace(const Attention<T>& a) {
 template <int d, class T>
 void launch_split_kv(const Attention<T>& a, const Stream& stream,
                      float* workspace) {
-  const int parts = split_kv_parts(a), rows = a.batch * a.heads * a.length_q;
+  const int parts = split_kv_parts(a), rows = numbered_rows(a);
   const SplitStates states = states_at(workspace, parts, rows, d);
   const auto count = [](int n) { return static_cast<unsigned>(n); };
   launch(stream, decode_split_kv<d, T>,

@@ -134,9 +134,9 @@ int packed_gqa_parts(const Attention<T>& a) {
 /// Floats of workspace that launch_packed_gqa() needs.
 template <int d, class T>
 std::int64_t packed_gqa_workspace(const Attention<T>& a) {
+  const int rows = numbered_rows(a);
   return with_decode_tile<d>(a, [&](auto tile) {
-    return state_floats(packed_gqa_parts<decltype(tile)>(a),
-                        std::int64_t{a.batch} * a.heads * a.length_q, d);
+    return state_floats(packed_gqa_parts<decltype(tile)>(a), rows, d);
   });
 }
 
@@ -149,7 +149,7 @@ void launch_packed_gqa(const Attention<T>& a, const Stream& stream,
   with_decode_tile<d>(a, [&](auto tile) {
     using Tile = decltype(tile);
     const int parts = packed_gqa_parts<Tile>(a);
-    const int rows = a.batch * a.heads * a.length_q;
+    const int rows = numbered_rows(a);
     const SplitStates states = states_at(workspace, parts, rows, d);
     launch(stream, decode_packed_gqa<Tile, T>,
            {decode_grid<Tile>(a, parts),

@@ -90,11 +90,11 @@ struct DecodeWorkspaceSize {
 /// What launch_one_launch() needs.
 template <int d, class T>
 DecodeWorkspaceSize one_launch_workspace(const Attention<T>& a) {
+  const int rows = numbered_rows(a);
   return with_decode_tile<d>(a, [&](auto tile) {
     using Tile = decltype(tile);
     return DecodeWorkspaceSize{
-        state_floats(one_launch_parts<Tile>(a),
-                     std::int64_t{a.batch} * a.heads * a.length_q, d),
+        state_floats(one_launch_parts<Tile>(a), rows, d),
         std::int64_t{a.batch} * a.kv_heads * row_tiles_of<Tile>(a)};
   });
 }
@@ -109,7 +109,7 @@ void launch_one_launch(const Attention<T>& a, const Stream& stream,
   with_decode_tile<d>(a, [&](auto tile) {
     using Tile = decltype(tile);
     const int parts = one_launch_parts<Tile>(a);
-    const int rows = a.batch * a.heads * a.length_q;
+    const int rows = numbered_rows(a);
     launch(stream, decode_one_launch<Tile, T>,
            {decode_grid<Tile>(a, parts),
             {Tile::threads},

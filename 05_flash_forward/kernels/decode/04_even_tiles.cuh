@@ -49,9 +49,10 @@ struct TileList {
 
   /// Items of a sequence.
   __device__ int items() const { return row_tiles_of<Tile>(a); }
-  /// Without its place in the list.
+  /// Without its place in the list. There is none behind the last one, and its length is not read.
   __device__ SequenceTiles sequence(int batch) const {
-    const int keys = keys_of_sequence(a, lengths_k, batch);
+    const int keys =
+        batch < a.batch ? keys_of_sequence(a, lengths_k, batch) : 0;
     const int tiles = ceil_div(keys, Tile::block_n);
     return {batch, keys, tiles > 0 ? tiles : 1, 0};
   }
@@ -67,15 +68,15 @@ struct TileList {
     }
     return tiles * items();
   }
-  /// The sequence that a place in the list belongs to. A warp calls it, and each lane looks at one
-  /// of 32 sequences.
+  /// The sequence that a place in the list belongs to; the one behind the last where lengths have
+  /// become smaller since total(). A warp calls it, and each lane looks at one of 32 sequences.
   //! [sequence_at]
   __device__ SequenceTiles sequence_at(int place) const {
     const int lane = threadIdx.x % kWarp;
     int before = 0;  // tiles of sequences before batch0
-    for (int batch0 = 0;; batch0 += kWarp) {
-      const int batch = batch0 + lane;
-      const int own = batch < a.batch ? sequence(batch).tiles * items() : 0;
+    for (int batch0 = 0; batch0 < a.batch; batch0 += kWarp) {
+      const SequenceTiles seen = sequence(batch0 + lane);
+      const int own = seen.batch < a.batch ? seen.tiles * items() : 0;
       int until = own;  // tiles up to this sequence and with it
 #pragma unroll
       for (int distance = 1; distance < kWarp; distance *= 2) {
@@ -91,12 +92,14 @@ struct TileList {
           const int ends = __shfl_sync(kAllLanes, until, found + step - 1);
           if (before + ends <= place) found += step;
         }
-        SequenceTiles result = sequence(batch0 + found);
-        result.first = before + __shfl_sync(kAllLanes, until - own, found);
-        return result;
+        // As this lane has read it: the length may be another one now.
+        return {batch0 + found, __shfl_sync(kAllLanes, seen.keys, found),
+                __shfl_sync(kAllLanes, seen.tiles, found),
+                before + __shfl_sync(kAllLanes, until - own, found)};
       }
       before += of_warp;
     }
+    return {a.batch, 0, 1, place};
   }
   //! [sequence_at]
 };
@@ -161,8 +164,10 @@ __device__ void finish_part(const Attention<T>& a, const ItemPart& part,
   });
   if (is_whole) return;
   const int first_block = even.block_of(part.first);
-  const int parts =
-      even.block_of(part.first + part.tiles - 1) - first_block + 1;
+  const int last = even.block_of(part.first + part.tiles - 1);
+  // At most those that there are, should lengths change meanwhile.
+  const int end_block = last < even.blocks ? last + 1 : even.blocks;
+  const int parts = end_block - first_block;
   if (!last_to_arrive(counter, parts)) return;
   for_rows_of_warp<Tile>(a, item, [&](int row, int query, int head) {
     const auto slot_of = [&](int i) {
@@ -196,7 +201,7 @@ __device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
   const int end_of_block = even.begin(block + 1);
   SequenceTiles sequence = list.sequence_at(place);
   //! [item_loop]
-  while (place < end_of_block) {
+  while (place < end_of_block && sequence.batch < a.batch) {
     ItemPart part;
     part.index = (place - sequence.first) / sequence.tiles;
     part.first = sequence.first + part.index * sequence.tiles;
@@ -253,25 +258,38 @@ int even_blocks(const Attention<T>& a, int of_sm) {
   return a.kv_heads * std::max(2, at_once / a.kv_heads);
 }
 
-/// What launch_even_tiles() needs, whatever the lengths.
-/// @throws std::invalid_argument for more tiles than an int counts
+/// Items of all sequences and heads.
+template <class Tile, class T>
+std::int64_t all_items(const Attention<T>& a) {
+  return std::int64_t{a.batch} * a.kv_heads * row_tiles_of<Tile>(a);
+}
+/// Whether ints number the tiles of all items, whatever the lengths.
 template <int d, class T>
-DecodeWorkspaceSize even_tiles_workspace(const Attention<T>& a) {
+bool can_list_tiles(const Attention<T>& a) {
+  if (all_rows(a) > kMostRows) return false;
   return with_decode_tile<d>(a, [&](auto tile) {
     using Tile = decltype(tile);
-    const std::int64_t items =
-        std::int64_t{a.batch} * a.kv_heads * row_tiles_of<Tile>(a);
     const std::int64_t tiles = ceil_div(a.length_k, Tile::block_n);
-    const std::int64_t most = std::numeric_limits<int>::max();
-    if (items > most / (tiles + 1)) {
-      throw std::invalid_argument(fmt::format(
-          "{} tiles of {} keys for each of {} heads and sequences; allowed "
-          "are {} in all",
-          tiles, Tile::block_n, items, most));
-    }
+    return all_items<Tile>(a) <=
+           std::numeric_limits<int>::max() / (tiles + 1);
+  });
+}
+
+/// What launch_even_tiles() needs, whatever the lengths.
+/// @throws std::invalid_argument where can_list_tiles() does not hold
+template <int d, class T>
+DecodeWorkspaceSize even_tiles_workspace(const Attention<T>& a) {
+  if (!can_list_tiles<d>(a)) {
+    throw std::invalid_argument(fmt::format(
+        "batch is {}, heads {}, length_q {} and length_k {}; with lengths or "
+        "pages allowed are so many that ints number the tiles of keys",
+        a.batch, a.heads, a.length_q, a.length_k));
+  }
+  return with_decode_tile<d>(a, [&](auto tile) {
+    using Tile = decltype(tile);
     return DecodeWorkspaceSize{
         state_floats(2 * even_blocks(a, kDecodeBlocks), Tile::block_m, d),
-        items};
+        all_items<Tile>(a)};
   });
 }
 

@@ -219,8 +219,8 @@ int decode_wgmma_parts(const Attention<T>& a) {
 /// Floats of workspace that launch_decode_wgmma() needs.
 template <int d, class T>
 std::int64_t decode_wgmma_workspace(const Attention<T>& a) {
-  return state_floats(decode_wgmma_parts<WgmmaDecodeTile<T, d>>(a),
-                      std::int64_t{a.batch} * a.heads * a.length_q, d);
+  const int rows = numbered_rows(a);
+  return state_floats(decode_wgmma_parts<WgmmaDecodeTile<T, d>>(a), rows, d);
 }
 
 /// Launches both kernels.
@@ -231,7 +231,7 @@ void launch_decode_wgmma(const Attention<T>& a, const Stream& stream,
                          float* workspace) {
   using Tile = WgmmaDecodeTile<T, d>;
   const int parts = decode_wgmma_parts<Tile>(a);
-  const int rows = a.batch * a.heads * a.length_q;
+  const int rows = numbered_rows(a);
   const SplitStates states = states_at(workspace, parts, rows, d);
   launch(stream, decode_wgmma<Tile, T>,
          {decode_grid<Tile>(a, parts),

@@ -50,7 +50,8 @@ constexpr std::size_t decode_bytes() {
   return tiles;
 }
 
-/// Rows of a head of K and V: the heads of its group side by side, then the next query.
+/// Rows of a head of K and V: the heads of its group side by side, then the next query. All heads
+/// have at most kMostRows.
 template <class T>
 __host__ __device__ int packed_rows(const Attention<T>& a) {
   return group_size(a) * a.length_q;

@@ -3,9 +3,34 @@
 /// folded into exponentials of base 2.
 #pragma once
 
+#include <limits>
+#include <stdexcept>
+
 #include "common/attention/attention.cuh"
 
 namespace fa::FA_TARGET {
+
+/// Rows of queries at most: kernels for decoding number them by ints, and those
+/// that a last tile or block has beyond them.
+constexpr std::int64_t kMostRows = std::numeric_limits<int>::max() - 256;
+
+/// Rows of queries of all heads.
+template <class T>
+std::int64_t all_rows(const Attention<T>& a) {
+  return std::int64_t{a.batch} * a.heads * a.length_q;
+}
+/// The same, as kernels number them.
+/// @throws std::invalid_argument for more than kMostRows
+template <class T>
+int numbered_rows(const Attention<T>& a) {
+  if (all_rows(a) > kMostRows) {
+    throw std::invalid_argument(
+        fmt::format("batch * heads * length_q is {}; kernels for decoding "
+                    "allow 1 to {}",
+                    all_rows(a), kMostRows));
+  }
+  return static_cast<int>(all_rows(a));
+}
 
 /// States in memory, for `rows` rows and several parts of the keys of each.
 struct SplitStates {

@@ -161,40 +161,45 @@ inline attention::MemoryRegion region_of(const TensorCheck& t) {
            dimension(t.strides.row, t.shape[2])}};
 }
 
+// What a call reads and writes: all that its pointers are to.
+struct CallMemory {
+  std::vector<attention::MemoryRegion> read, written;
+};
+
 // What a call writes must overlap nothing else that it uses.
-inline void check_overlaps(const std::vector<attention::MemoryRegion>& written,
-                           const std::vector<attention::MemoryRegion>& read) {
+inline void check_overlaps(const CallMemory& memory) {
   const auto check = [](const attention::MemoryRegion& own, const attention::MemoryRegion& other) {
     if (attention::overlap(own, other)) {
       refuse("{} at address {:#x} overlaps {} at address {:#x}; allowed is memory of its own",
              own.name, own.address, other.name, other.address);
     }
   };
+  const auto& written = memory.written;
   for (std::size_t i = 0; i < written.size(); ++i) {
-    for (const auto& other : read) check(written[i], other);
+    for (const auto& other : memory.read) check(written[i], other);
     for (std::size_t j = 0; j < i; ++j) check(written[i], written[j]);
   }
 }
 
-// A pointer, and what it is called.
-using Named = std::pair<const char*, const void*>;
-
-// The GPU whose memory all pointers are to. Null pointers are skipped, but the first must not be
-// null.
-inline int common_gpu(const std::vector<Named>& pointers) {
+// The GPU that has all of a call's memory, none of which overlaps what the call writes.
+inline int checked_gpu(const CallMemory& memory) {
+  check_overlaps(memory);
   if (!device_available()) {
     throw std::runtime_error("there is no NVIDIA GPU that can be used");
   }
   std::optional<int> gpu;
-  for (const auto& [name, pointer] : pointers) {
-    if (pointer == nullptr) continue;
-    const auto own = gpu_of_memory(pointer);
-    if (!own) {
-      refuse("{} is at address {}, which is not memory of a GPU", name, pointer);
-    }
-    if (!gpu) gpu = own;
-    if (own != gpu) {
-      refuse("{} is on GPU {}; {} is on GPU {}", name, *own, pointers.front().first, *gpu);
+  for (const auto* regions : {&memory.read, &memory.written}) {
+    for (const attention::MemoryRegion& region : *regions) {
+      const auto* const pointer = reinterpret_cast<const void*>(region.address);
+      const auto own = gpu_of_memory(pointer);
+      if (!own) {
+        refuse("{} is at address {}, which is not memory of a GPU", region.name, pointer);
+      }
+      if (!gpu) gpu = own;
+      if (own != gpu) {
+        refuse("{} is on GPU {}; {} is on GPU {}", region.name, *own, memory.read.front().name,
+               *gpu);
+      }
     }
   }
   return *gpu;
