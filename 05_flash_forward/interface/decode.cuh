@@ -127,8 +127,8 @@ bool prefers_forward(const Attention<T>& a) {
 template <int d, class T>
 bool takes_forward(const Attention<T>& a) {
   if (all_rows(a) > kMostRows) return true;
-  const unsigned blocks = with_decode_tile<d>(
-      a, [&](auto tile) { return decode_grid<decltype(tile)>(a, 1).y; });
+  const unsigned blocks =
+      with_decode_tile<d>(a, [&](auto tile) { return decode_grid<decltype(tile)>(a, 1).y; });
   return blocks > kMaxGrid || prefers_forward<d>(a);
 }
 // Whether the kernel for Hopper is taken, for more rows than a tile of decode_one_launch() has.

@@ -112,18 +112,23 @@ def expect(name, tensor, shape, dtype, like, dense=True):
     it is `dense`. Of the shape None is any size, and a tuple has those that are allowed."""
     if not torch.is_tensor(tensor):
         raise Refused(f"{name} is {tensor!r}; allowed is a tensor")
-    if isinstance(dtype, str):
-        dtype = getattr(torch, dtype)
-    sizes = [s if isinstance(s, tuple) else (n if s is None else s,) for s, n in zip(shape, tensor.shape)]
-    fits = tensor.dim() == len(shape) and all(n in s for n, s in zip(tensor.shape, sizes))
+    dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
+    allowed = [sizes if isinstance(sizes, tuple) else (sizes,) for sizes in shape]
+    fits = tensor.dim() == len(allowed) and all(
+        None in sizes or n in sizes for n, sizes in zip(tensor.shape, allowed)
+    )
     right = fits and tensor.dtype == dtype and tensor.device == like.device
     if right and (tensor.is_contiguous() or not dense):
         return
-    allowed = [" or ".join(map(str, sorted(set(s)))) if isinstance(s, tuple) else s for s in shape]
+    text = ", ".join(" or ".join(str(n) for n in sorted(set(s), key=str)) for s in allowed)
     raise Refused(
         f"{name} is {list(tensor.shape)} of {tensor.dtype} on {tensor.device}, strides "
-        f"{tensor.stride()}; allowed is [{', '.join(map(str, allowed))}] of {dtype} on "
-        f"{like.device}" + (" without gaps: tensor.expand(shape).contiguous()" if dense else "")
+        f"{list(tensor.stride())}; allowed is [{text}] of {dtype} on {like.device}"
+        + (
+            ", without gaps: expand() it where it is to be broadcast, and make it contiguous()"
+            if dense
+            else ""
+        )
     )
 
 

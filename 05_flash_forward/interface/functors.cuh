@@ -51,8 +51,8 @@ inline int forward_functor(const fa_attention* given, const fa_functor* given_fu
     check_functor_call(given, given_functor);
     const fa_functor& functor = *given_functor;
     const bool has_workspace = given->workspace != nullptr || needs_map(functor);
-    const CurrentGpu gpu(checked_gpu(
-        checked_call(*given, checked_tables(*given, functor), needs_map(functor))));
+    const CurrentGpu gpu(
+        checked_gpu(checked_call(*given, checked_tables(*given, functor), needs_map(functor))));
     if (!can_run(device_properties(), kNeedsMma)) {
       throw std::runtime_error("fa_forward_functor " + missing(device_properties(), kNeedsMma));
     }

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/interface/flash_attention.h"
+#include "05_flash_forward/kernels/decode/04_even_tiles.cuh"
 #include "05_flash_forward/src/decode.hpp"
 #include "common/attention/tests/placed.cuh"
 #include "common/testing/process.hpp"
@@ -323,6 +324,107 @@ TEST_CASE("fa_decode() refuses what it cannot compute") {
   fa_attention wide = call.attention;
   wide.head_dim = wide.head_dim_v = 136;
   CHECK(fa_decode_workspace_bytes(&wide) == 0);
+}
+
+TEST_CASE(
+    "more rows of queries than kernels for decoding can number, and grids that are too large") {
+  const auto bytes = [](const AttentionShape& shape) {
+    const auto a = given_attention<fa_attention>(problem_of(Type::kBFloat16, shape, true));
+    return fa_decode_workspace_bytes(&a);
+  };
+  CHECK(bytes({1, 8, 1, 536870912, 64, 64}) == 16);  // a counter
+  CHECK(bytes({1, 65534, 1, 32768, 64, 64}) > 16);
+  CHECK(bytes({1, 65534, 1, 32769, 64, 64}) == 16);
+  CHECK(bytes({1, 64, 8, 65536, 65536, 64}) < std::size_t{64} << 20);
+#if defined(__CUDACC__)
+  DecodeCall large(problem_of(Type::kBFloat16, {1, 64, 8, 65536, 64, 8}), {64}, 0);
+  large.cache.lengths_k = nullptr;
+  large.check({64});
+#else  // the lab takes any address
+  DecodeCall call(decode_problem(), {200, 0, 77}, 0);
+  const auto far = [](fa_attention& a) {
+    const auto at = [](std::uint64_t i) { return reinterpret_cast<void*>(i << 44); };
+    a.q = at(1), a.k = at(2), a.v = at(3), a.o = at(4), a.lse = static_cast<float*>(at(5));
+    a.length_q = 536870912;
+    a.q_strides = a.o_strides = {320 * a.length_q, 40, 320};
+  };
+  const std::string said = call.says([&](DecodeCall& c) { far(c.attention); });
+  CAPTURE(said);
+  CHECK(testing::contains(said, "length_q 536870912"));
+#endif
+}
+
+// The parts of a list that a kernel finds when lengths change while it runs.
+using ListTile = DecodeTile<64, 1>;
+__global__ void find_after_change(Attention<bfloat16> a, int* lengths, int changed,
+                                  SequenceTiles* found) {
+  const TileList<ListTile, bfloat16> list{a, lengths};
+  const int total = list.total();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int batch = 0; batch < a.batch; ++batch) lengths[batch] = changed;
+  }
+  __syncthreads();
+  const SequenceTiles at = list.sequence_at(total - 1);
+  if (threadIdx.x == 0) *found = at;
+}
+__global__ void walk_after_change(Attention<bfloat16> a, int* lengths, int changed,
+                                  SplitStates states, unsigned* counters, int* items) {
+  attend_to_list<ListTile>(a, lengths, states, counters,
+                           [&](const auto&, const DecodeItem& item, const StridedTiles&) {
+                             __syncthreads();
+                             if (threadIdx.x == 0) {
+                               ++items[item.batch];
+                               for (int b = 0; b < a.batch; ++b) lengths[b] = changed;
+                             }
+                             __syncthreads();
+                           });
+}
+
+TEST_CASE("a kernel ends when lengths change while it runs, and reads no other ones") {
+  if (!device_available()) return;
+  const std::int64_t batch = 3, d = 64;
+  DeviceBuffer<bfloat16> o(batch * d);
+  DeviceBuffer<float> lse(batch), memory(state_floats(2, ListTile::block_m, d));
+  Attention<bfloat16> a{};
+  a.o = o.data();
+  a.lse = lse.data();
+  a.o_strides = {d, d, d};
+  a.batch = static_cast<int>(batch);
+  a.heads = a.kv_heads = a.length_q = 1;
+  a.head_dim = a.head_dim_v = static_cast<int>(d);
+  a.length_k = 10000;
+  a.scale = 1;
+  for (const int changed : {0, 1, 600, 1 << 30}) {
+    CAPTURE(changed);
+    Tensor<std::int32_t, 1> host({4});
+    host(0) = 200, host(1) = 100, host(2) = 300, host(3) = 5000;  // the last is no sequence's
+    DeviceBuffer<std::int32_t> lengths(4), items(16);
+    lengths.upload(host.data());
+    DeviceBuffer<SequenceTiles> found(1);
+    launch(find_after_change, {{1}, {ListTile::threads}}, a, lengths.data(), changed, found.data());
+    SequenceTiles at{};
+    found.download(&at);
+    CHECK(at.batch >= 0);
+    CHECK(at.batch <= batch);
+    CHECK(at.first <= 10);
+    if (at.batch < batch) CHECK(10 - at.first < at.tiles);
+    lengths.upload(host.data());
+    items.zero();
+    DeviceBuffer<unsigned> counters(batch);
+    counters.zero();
+    launch(walk_after_change,
+           {{1}, {ListTile::threads}, decode_bytes<ListTile, bfloat16>(), ListTile::stages}, a,
+           lengths.data(), changed,
+           states_at(memory.data(), 2, ListTile::block_m, static_cast<int>(d)), counters.data(),
+           items.data());
+    const auto walked = items.tensor<std::int32_t, 1>({items.count()});
+    CHECK(walked(0) == 1);
+    for (std::int64_t i = batch; i < walked.count(); ++i) CHECK(walked(i) == 0);
+    Tensor<unsigned, 1> left({batch});
+    counters.download(left.data());
+    for (std::int64_t b = 0; b < batch; ++b) CHECK(left(b) == 0);
+  }
 }
 
 TEST_CASE("lengths and pages out of range are refused when a call asks for the check") {

@@ -71,6 +71,51 @@ TEST_CASE("fa_forward_functor() computes attention with every functor") {
   }
 }
 
+TEST_CASE("the smallest and the largest parameters of functors are right") {
+  const Problem problem = problem_of(Type::kBFloat16, {1, 2, 1, 70, 131, 40});
+  const auto check = [&](FunctorKind kind, auto set) {
+    FunctorSpec spec = of_kind(kind, -1, 0);
+    set(spec);
+    CAPTURE(static_cast<int>(kind));
+    CAPTURE(spec.cap);
+    FunctorCall(problem, spec).check();
+  };
+  for (const float cap : {1.2e-38f, 1e-20f, 1e20f, 1.3e37f}) {
+    check(FunctorKind::kSoftCap, [=](FunctorSpec& spec) { spec.cap = cap; });
+  }
+  for (const int most : {0, 1000000000}) {
+    check(FunctorKind::kPrefix, [=](FunctorSpec& spec) { spec.prefix = most; });
+    check(FunctorKind::kWindow, [=](FunctorSpec& spec) { spec.left = spec.right = most; });
+    check(FunctorKind::kDocuments, [=](FunctorSpec& spec) { spec.left = spec.right = most; });
+  }
+  for (const int size : {1, 1000000000}) {
+    check(FunctorKind::kBlockSparse, [=](FunctorSpec& spec) { spec.block_size = size; });
+  }
+}
+
+#if defined(__CUDACC__)
+TEST_CASE("tables and workspaces in the memory of the host are refused by their names") {
+  alignas(16) static float here[64] = {};
+  for (const FunctorKind kind :
+       {FunctorKind::kDocuments, FunctorKind::kAlibi, FunctorKind::kSinks, FunctorKind::kBias,
+        FunctorKind::kBlockSparse, FunctorKind::kBits}) {
+    FunctorSpec spec = of_kind(kind);
+    spec.block_size = 40;
+    FunctorCall call(problem_of(Type::kBFloat16, {1, 2, 1, 7, 13, 40}), spec);
+    const std::string said = call.says([](auto&, auto& f) {
+      f.slopes = f.sinks = f.bias = here;
+      f.documents = reinterpret_cast<const std::int32_t*>(here);
+      f.blocks = reinterpret_cast<const std::uint8_t*>(here);
+      f.bits = reinterpret_cast<const std::uint32_t*>(here);
+    });
+    CAPTURE(said);
+    CHECK(testing::contains(said, "which is not memory of a GPU"));
+    CHECK(testing::contains(call.says([](auto& a, auto&) { a.workspace = here; }),
+                            "workspace is at address"));
+  }
+}
+#endif
+
 TEST_CASE("fa_forward_functor() refuses what it cannot compute") {
   FunctorCall call(problem_of(Type::kBFloat16, {2, 4, 2, 70, 131, 40}),
                    of_kind(FunctorKind::kBits));
@@ -93,6 +138,14 @@ TEST_CASE("fa_forward_functor() refuses what it cannot compute") {
           [](auto&, auto& f) { f.kind = FA_FUNCTOR_BLOCK_SPARSE, f.block_size = 0; });
   refused("cap is 0", [](auto&, auto& f) { f.kind = FA_FUNCTOR_SOFT_CAP, f.cap = 0; });
   refused("cap is inf", [](auto&, auto& f) { f.kind = FA_FUNCTOR_SOFT_CAP, f.cap = INFINITY; });
+  refused("cap is nan", [](auto&, auto& f) { f.kind = FA_FUNCTOR_SOFT_CAP, f.cap = NAN; });
+  refused("cap is 3e+38", [](auto&, auto& f) { f.kind = FA_FUNCTOR_SOFT_CAP, f.cap = 3e38f; });
+  refused("cap is 2.9e-39", [](auto&, auto& f) { f.kind = FA_FUNCTOR_SOFT_CAP, f.cap = 2.9e-39f; });
+  refused("scale is 1e-20",
+          [](auto& a, auto& f) { f.kind = FA_FUNCTOR_SOFT_CAP, f.cap = 1e20f, a.scale = 1e-20; });
+  refused("blocks has 4 x 1000000000 x 1000000000 elements", [](auto& a, auto& f) {
+    f.kind = FA_FUNCTOR_BLOCK_SPARSE, f.block_size = 1, a.length_q = a.length_k = 1000000000;
+  });
   refused("bias_per_head is 2", [](auto&, auto& f) { f.bias_per_head = 2; });
   refused("bits is a null pointer", [](auto&, auto& f) { f.bits = nullptr; });
   refused("sinks is a null pointer",

@@ -156,6 +156,24 @@ TEST_CASE("the maps of TMA end where a packed sequence ends") {
   call.check("02_ragged_maps");
 }
 
+TEST_CASE("tokens that are too far apart for the maps of TMA select another kernel") {
+  PackedCall call({1, 2, 1, 0, 0, 64}, false, {{5, 3}, {5, 3}});
+  Attention<bfloat16> a = call.of_kernels();
+  const PackedSequences sequences = call.sequences(call.whole());
+  for (RowStrides* strides : {&a.q_strides, &a.k_strides, &a.v_strides, &a.o_strides}) {
+    const std::int64_t own = strides->row;
+    strides->row = kRaggedWrap - 8;
+    CHECK(can_use_packed_tma(a, sequences));
+    strides->row = kRaggedWrap;
+    CHECK_FALSE(can_use_packed_tma(a, sequences));
+    strides->row = own;
+  }
+  if (!has_hopper()) return;
+  const auto map = [&](std::int64_t row) { ragged_map(a.q, {8, 2, 64}, {row, 64}, 64); };
+  CHECK_NOTHROW(map(kRaggedWrap - 8));
+  CHECK_THROWS(map(kRaggedWrap + 8));
+}
+
 TEST_CASE("packed sequences without TMA") {
   if (!can_run(device_properties(), kNeedsMma)) return;
   PackedCall call({1, 4, 2, 0, 0, 40}, true, odd_lengths());

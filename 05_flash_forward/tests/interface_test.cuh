@@ -282,6 +282,52 @@ TEST_CASE("the kernel's name and the workspace are refused as the call is, point
   CHECK(fa_workspace_bytes(nullptr) == 0);
 }
 
+// What functions for sizes are given.
+struct Sizes {
+  fa_attention attention;
+  fa_functor functor;
+};
+
+TEST_CASE("no size ends the process: each gives bytes, or is refused") {
+  Sizes given{Refused().given, {}};
+  given.attention.type = FA_TYPE_BFLOAT16;
+  given.attention.head_dim = given.attention.head_dim_v = 64;
+  given.functor.size = sizeof given.functor;
+  given.functor.block_size = 1;
+  given.functor.cap = 1;
+  auto sizes = attention_sizes<Sizes>([](Sizes& s) -> fa_attention& { return s.attention; });
+  for (const std::int64_t kv_heads : {1, 2}) {
+    given.attention.kv_heads = kv_heads;
+    check_any_sizes(
+        given, sizes, [](const Sizes& s) { return fa_workspace_bytes(&s.attention); },
+        fa_last_error, true);
+    check_any_sizes(
+        given, sizes, [](const Sizes& s) { return fa_decode_workspace_bytes(&s.attention); },
+        fa_last_error);
+    check_any_sizes(
+        given, sizes,
+        [](const Sizes& s) {
+          fa_default_scale(s.attention.head_dim);
+          return fa_kernel_name(&s.attention) == nullptr ? 0 : 1;
+        },
+        fa_last_error);
+  }
+  sizes.push_back([](Sizes& s, std::int64_t n) { s.functor.block_size = static_cast<int>(n); });
+  sizes.push_back([](Sizes& s, std::int64_t n) {
+    s.functor.left = s.functor.right = s.functor.prefix = static_cast<int>(n);
+  });
+  sizes.push_back([](Sizes& s, std::int64_t n) { s.functor.bias_per_head = n > 1 ? 1 : 0; });
+  for (int kind = FA_FUNCTOR_PLAIN; kind <= FA_FUNCTOR_BITS; ++kind) {
+    CAPTURE(kind);
+    given.functor.kind = kind;
+    given.functor.bias_per_batch = 1;
+    check_any_sizes(
+        given, sizes,
+        [](const Sizes& s) { return fa_functor_workspace_bytes(&s.attention, &s.functor); },
+        fa_last_error);
+  }
+}
+
 TEST_CASE("a workspace that does not fit is refused") {
   Refused call;
   call.given.workspace = call.at(5);

@@ -10,6 +10,7 @@ from common.bench.problems import for_all_heads, largest, visible
 
 if torch is not None:
     operators = importlib.import_module("05_flash_forward.interface.operators")
+    interface = importlib.import_module("05_flash_forward.interface.flash_attention")
     operators.load(os.environ["FA_LIBRARY"])
     DEVICE = "cuda" if operators.library().runs_on == "gpu" else "cpu"
 
@@ -21,6 +22,10 @@ def tensors(*shapes, dtype=None):
 
 def qkv(dtype=None):
     return tensors((2, 4, 33, 64), (2, 2, 50, 64), (2, 2, 50, 64), dtype=dtype)
+
+
+def integers(*shape):
+    return torch.zeros(shape, dtype=torch.int32, device=DEVICE)
 
 
 def textbook(q, k, v, causal=False):
@@ -103,6 +108,124 @@ class Operators(unittest.TestCase):
         longer = torch.cat((q, q), 2)  # another length: dynamic shapes
         self.assertTrue(torch.equal(compiled(longer, k, v), layer(longer, k, v)))
         self.check_close(operators.attention(q, k, v, causal=True), textbook(q, k, v, causal=True))
+
+    def test_tokens_of_no_sequence_get_zeros(self):
+        q, k, v = tensors((50, 4, 64), (50, 2, 64), (50, 2, 64))
+        cu = torch.tensor([3, 10, 45], dtype=torch.int32, device=DEVICE)
+        o, lse = operators.forward_packed(q, k, v, cu, cu)
+        for of in (slice(3), slice(45, 50)):
+            self.assertEqual(largest(o[of]), 0)
+            self.assertTrue(torch.isneginf(lse[:, of]).all())
+
+    def test_first_keys_of_a_cache_without_pages(self):
+        q, k, v = tensors((2, 4, 3, 64), (2, 2, 50, 64), (2, 2, 50, 64))
+        o, _ = operators.decode(q, k, v, length_k=20)
+        self.check_close(o, textbook(q, k[:, :, :20], v[:, :, :20]))
+
+    def check_refused(self, cases, call):
+        for name, arguments in cases:
+            with self.subTest(name=name, given=[getattr(x, "shape", x) for x in arguments]):
+                with self.assertRaisesRegex(interface.Refused, name):
+                    call(*arguments)
+
+    def test_wrong_shapes_are_refused_by_name(self):
+        q, k, v = qkv()
+        cases = (
+            ("q is", (q[0], k, v)),
+            ("4 dimensions", (q, k[0], v)),
+            ("v is", (q, k, v[:, :1])),
+            ("v is", (q, k, v[:, :, :49])),
+            ("k is", (q, k[:1], v)),
+            ("k is", (q, k[..., :56], v)),
+            ("k is", (q, k.half(), v)),
+            ("q is", (q.double(), k.double(), v.double())),
+            ("heads is 4", (q, torch.cat((k, k[:, :1]), 1), torch.cat((v, v[:, :1]), 1))),
+            ("batch is 0", (q[:0], k[:0], v[:0])),
+        )
+        self.check_refused(cases, operators.forward)
+
+    def test_wrong_shapes_of_caches_are_refused_by_name(self):
+        q, k, v = tensors((3, 8, 2, 64), (7, 2, 16, 64), (7, 2, 16, 64))
+        table, lengths = integers(3, 2), integers(3)
+        cases = (
+            ("length_k is None", (q, k, v, lengths, table)),
+            ("length_k is 1.5", (q, k, v, lengths, table, 1.5)),
+            ("length_k is 4294967312", (q, k, v, lengths, table, 2**32 + 16)),
+            ("most_pages is 2", (q, k, v, lengths, table, 33)),
+            ("lengths_k is", (q, k, v, lengths[:2], table, 32)),
+            ("lengths_k is", (q, k, v, lengths.long(), table, 32)),
+            ("block_table is", (q, k, v, lengths, table[0], 32)),
+            ("block_table is", (q, k, v, lengths, table[:2], 32)),
+            ("block_table is", (q, k, v, lengths, integers(2, 3).T, 32)),
+            ("v is", (q, k, v[:6], lengths, table, 32)),
+            ("k is", (q, k, v)),
+            ("length_k is 17", (q, k[:3], v[:3], None, None, 17)),
+            ("length_k is 0", (q, k[:3], v[:3], None, None, 0)),
+        )
+        self.check_refused(
+            cases,
+            lambda q, k, v, lengths_k=None, block_table=None, length_k=None: (
+                operators.library().prepare_decode(
+                    q, k, v, lengths_k=lengths_k, block_table=block_table, length_k=length_k
+                )[0]()
+            ),
+        )
+
+    def test_wrong_shapes_of_packed_sequences_are_refused_by_name(self):
+        q, k, v = tensors((50, 4, 64), (60, 2, 64), (60, 2, 64))
+        cu = integers(4)
+        cases = (
+            ("packed tensor", (q[None], k, v, cu, cu)),
+            ("v is", (q, k, v[:59], cu, cu)),
+            ("cu_seqlens_q is", (q, k, v, cu[0], cu)),
+            ("cu_seqlens_k is", (q, k, v, cu, cu[:3])),
+            ("cu_seqlens_k is", (q, k, v, cu, cu.long())),
+            ("cu_seqlens_q is", (q, k, v, integers(8)[::2], cu)),
+            ("sequences is 0", (q, k, v, cu[:1], cu[:1])),
+            ("sequences is -1", (q, k, v, cu[:0], cu[:0])),
+        )
+        self.check_refused(cases, operators.forward_packed)
+
+    def test_wrong_tables_of_functors_are_refused_by_name(self):
+        q, k, v = tensors((2, 4, 20, 64), (2, 2, 24, 64), (2, 2, 24, 64))
+        numbers = {"dtype": torch.float32, "device": DEVICE}
+        blocks = torch.zeros(1, 1, 1, dtype=torch.uint8, device=DEVICE)
+        right = {
+            "bias": torch.zeros(2, 1, 20, 24, **numbers),
+            "slopes": torch.zeros(4, **numbers),
+            "sinks": torch.zeros(4, **numbers),
+            "documents": integers(2, 24, 2) + torch.tensor([0, 24], dtype=torch.int32).to(DEVICE),
+            "bits": integers(2, 20, 1),
+            "blocks": torch.ones(4, 2, 2, dtype=torch.uint8, device=DEVICE),
+        }
+        kinds = {"slopes": "alibi", "blocks": "block_sparse"}
+
+        def call(name, table):
+            sizes = {"block_size": 16} if name == "blocks" else {}
+            operators.library().prepare_functor(
+                q, k, v, kinds.get(name, name), **{name: table}, **sizes
+            )[0]()
+
+        for name, table in right.items():
+            call(name, table)
+            wrong = [table[..., :-1], table[None], table.double(), table.tolist(), 0.5]
+            wrong += [table[:-1]] if name != "bias" else []
+            wrong += [torch.cat((table, table), -1)[..., ::2]]
+            wrong += {
+                "bias": [
+                    torch.zeros(shape, **numbers)
+                    for shape in ((2, 1, 1, 24), (1, 1, 20, 1), (3, 1, 20, 24), (2, 2, 20, 24))
+                ],
+                "slopes": [torch.zeros(1, **numbers)],
+                "sinks": [torch.zeros(1, **numbers)],
+                "documents": [integers(2, 20, 2), integers(1, 24, 2)],
+                "bits": [integers(1, 20, 1), integers(2, 24, 1)],
+                "blocks": [blocks, blocks.expand(4, 2, 2)],
+            }[name]
+            self.check_refused([(f"{name} is", (x,)) for x in wrong], lambda x: call(name, x))
+        for name, value in (("left", 2**32), ("prefix", 1.5), ("windows", 3), ("block_size", None)):
+            with self.subTest(name=name), self.assertRaisesRegex(interface.Refused, name):
+                operators.library().prepare_functor(q, k, v, "prefix", **{name: value})
 
     def test_what_the_library_refuses_is_an_error(self):
         q, k, v = qkv()

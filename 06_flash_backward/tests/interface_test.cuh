@@ -322,6 +322,56 @@ TEST_CASE("the kernels' name and the workspace are refused as the call is, point
   CHECK(fa_backward_kernel_name(nullptr) == nullptr);
 }
 
+// What functions for sizes are given.
+struct Sizes {
+  G gradient;
+  fa_functor functor;
+  fa_packed packed;
+};
+
+TEST_CASE("no size ends the process: each gives bytes, or is refused") {
+  Sizes given{Refused().given, {}, {}};
+  given.gradient.attention.type = FA_TYPE_BFLOAT16;
+  given.gradient.attention.head_dim = given.gradient.attention.head_dim_v = 64;
+  given.functor.size = sizeof given.functor;
+  given.functor.block_size = 1;
+  given.functor.cap = 1;
+  given.packed.size = sizeof given.packed;
+  given.packed.sequences = 1;
+  const auto attention = [](Sizes& s) -> fa_attention& { return s.gradient.attention; };
+  const auto sizes = attention_sizes<Sizes>(attention);
+  for (const int deterministic : {0, 1}) {
+    given.gradient.deterministic = deterministic;
+    for (const int type : {0, 1}) {
+      given.gradient.attention.type = type;
+      check_any_sizes(
+          given, sizes, [](const Sizes& s) { return fa_backward_workspace_bytes(&s.gradient); },
+          fa_backward_last_error);
+      check_any_sizes(
+          given, sizes,
+          [](const Sizes& s) { return fa_backward_kernel_name(&s.gradient) == nullptr ? 0 : 1; },
+          fa_backward_last_error);
+    }
+  }
+  given.gradient.deterministic = 0;
+  auto more = sizes;
+  more.push_back([](Sizes& s, std::int64_t n) { s.functor.block_size = static_cast<int>(n); });
+  for (int kind = FA_FUNCTOR_PLAIN; kind <= FA_FUNCTOR_BITS; ++kind) {
+    CAPTURE(kind);
+    given.functor.kind = kind;
+    check_any_sizes(
+        given, more,
+        [](const Sizes& s) { return fa_backward_functor_workspace_bytes(&s.gradient, &s.functor); },
+        fa_backward_last_error);
+  }
+  given.gradient.attention.batch = 1;
+  more.back() = [](Sizes& s, std::int64_t n) { s.packed.sequences = n; };
+  check_any_sizes(
+      given, more,
+      [](const Sizes& s) { return fa_backward_packed_workspace_bytes(&s.gradient, &s.packed); },
+      fa_backward_last_error);
+}
+
 // A call on memory of its own. LSE and O are random, which changes nothing about how kernels work.
 OwnCall own_call(std::int64_t head_dim, std::int64_t length_k, bool deterministic,
                  std::uint32_t seed) {

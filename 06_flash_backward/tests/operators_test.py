@@ -91,6 +91,45 @@ class Operators(unittest.TestCase):
         with self.assertWarnsRegex(UserWarning, text):
             torch.autograd.grad(packed(*inputs), inputs)
 
+    def test_tokens_of_no_sequence_have_zero_gradients(self):
+        torch.manual_seed(1)
+        shapes = ((50, 4, 64), (50, 2, 64), (50, 2, 64))
+        inputs = [
+            torch.randn(x, dtype=torch.bfloat16, device=DEVICE, requires_grad=True) for x in shapes
+        ]
+        cu = torch.tensor([0, 10, 45], dtype=torch.int32, device=DEVICE)
+        for _ in range(6):
+            freed = [torch.full_like(x, math.nan) for x in inputs]
+            del freed
+            o = operators.packed_attention(*inputs, cu, cu)
+            for gradient in torch.autograd.grad(o.sum(), inputs):
+                self.assertTrue(torch.isfinite(gradient).all())
+                self.assertEqual(gradient[45:].abs().max().item(), 0)
+        with torch.no_grad():
+            o, lse = operators.forward_operators.forward_packed(*inputs, cu, cu)
+            torch.library.opcheck(
+                operators.backward_packed, (o + 1, *inputs, cu, cu, o, lse), {"causal": True}
+            )
+
+    def test_wrong_shapes_are_refused_by_name(self):
+        q, k, v = (x.detach() for x in qkv(torch.bfloat16))
+        o, lse = operators.forward(q, k, v)
+        refused = operators.interface.Refused
+        for name, arguments in (
+            ("d_o is", (o[:1], q, k, v, o, lse)),
+            ("d_o is", (o.float(), q, k, v, o, lse)),
+            ("o is", (o, q, k, v, o[..., :32], lse)),
+            ("lse is", (o, q, k, v, o, lse[:, :1])),
+            ("lse is", (o, q, k, v, o, lse.half())),
+            ("k is", (o, q, k[:1], v, o, lse)),
+        ):
+            with self.subTest(name=name), self.assertRaisesRegex(refused, name):
+                operators.backward(*arguments)
+        cu = torch.tensor([0, 33], dtype=torch.int32, device=DEVICE)
+        packed = [x[0].transpose(0, 1) for x in (o, q, k, v)]
+        with self.assertRaisesRegex(refused, "cu_seqlens_k is"):
+            operators.backward_packed(*packed, cu, cu[:1], packed[0], lse[0])
+
     def test_the_lse_has_no_gradient(self):
         o, lse = operators.forward(*qkv(torch.float32))
         self.assertEqual((o.requires_grad, lse.requires_grad), (True, False))

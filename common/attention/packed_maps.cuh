@@ -46,9 +46,8 @@ __device__ void store_tile(const SequenceMap& map, const Tile& tile, int row, in
 
 /// Whether the maps support the distances between tokens.
 inline bool has_ragged_strides(int tokens, std::initializer_list<RowStrides> strides) {
-  return tokens == 1 || std::all_of(strides.begin(), strides.end(), [](const RowStrides& of) {
-           return of.row < kRaggedWrap;
-         });
+  return tokens == 1 || std::all_of(strides.begin(), strides.end(),
+                                    [](const RowStrides& of) { return of.row < kRaggedWrap; });
 }
 /// Whether kernels with these maps support packed sequences: as can_use_tma(), with distances
 /// between tokens that the maps support, and no more slots than can be counted.

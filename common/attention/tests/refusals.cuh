@@ -111,6 +111,61 @@ void check_refused_attention(Says&& says) {
   }
 }
 
+// Checks that a function ends whatever the sizes are: with bytes, or with what it refuses.
+// given:    right but for sizes
+// sizes:    set one of them: set(given, size)
+// bytes_of: calls the function
+// free:     whether 0 bytes are no refusal
+template <class Given, class BytesOf>
+void check_any_sizes(const Given& given,
+                     const std::vector<std::function<void(Given&, std::int64_t)>>& sizes,
+                     BytesOf bytes_of, const char* (*last_error)(), bool free = false) {
+  using Limits = std::numeric_limits<std::int64_t>;
+  std::vector<std::int64_t> values{
+      1,          0,          -1,         65535,         1000000000,
+      2147483647, 2147483648, 4294967296, Limits::max(), Limits::min()};
+  const std::size_t in_pairs = values.size();
+  for (int power = 29; power <= 62; ++power) values.push_back(std::int64_t{1} << power);
+  int accepted = 0;
+  const auto check = [&](const Given& changed) {
+    const std::size_t bytes = bytes_of(changed);
+    const bool refused = *last_error() != '\0';
+    accepted += refused ? 0 : 1;
+    if (!free || refused) REQUIRE(refused == (bytes == 0));
+    REQUIRE(bytes <= static_cast<std::size_t>(Limits::max()));
+  };
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    for (std::size_t v = 0; v < values.size(); ++v) {
+      Given one = given;
+      sizes[i](one, values[v]);
+      CAPTURE(i);
+      CAPTURE(values[v]);
+      check(one);
+      for (std::size_t j = 0; v < in_pairs && j < i; ++j) {
+        for (std::size_t w = 0; w < in_pairs; ++w) {
+          Given two = one;
+          sizes[j](two, values[w]);
+          CAPTURE(j);
+          CAPTURE(values[w]);
+          check(two);
+        }
+      }
+    }
+  }
+  CHECK(accepted > 0);
+}
+// The sizes of an attention in a call: attention(given).
+template <class Given, class AttentionOf>
+std::vector<std::function<void(Given&, std::int64_t)>> attention_sizes(AttentionOf attention) {
+  return {[=](Given& g, std::int64_t n) { attention(g).batch = n; },
+          [=](Given& g, std::int64_t n) { attention(g).heads = n; },
+          [=](Given& g, std::int64_t n) { attention(g).kv_heads = n; },
+          [=](Given& g, std::int64_t n) { attention(g).length_q = n; },
+          [=](Given& g, std::int64_t n) { attention(g).length_k = n; },
+          [=](Given& g, std::int64_t n) { attention(g).head_dim = attention(g).head_dim_v = n; },
+          [=](Given& g, std::int64_t n) { attention(g).head_dim_v = n; }};
+}
+
 // A tensor of a call.
 template <class Given>
 struct GivenTensor {
