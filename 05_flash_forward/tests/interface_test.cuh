@@ -291,6 +291,7 @@ struct Sizes {
 TEST_CASE("no size ends the process: each gives bytes, or is refused") {
   Sizes given{Refused().given, {}};
   given.attention.type = FA_TYPE_BFLOAT16;
+  given.attention.heads = 8;
   given.attention.head_dim = given.attention.head_dim_v = 64;
   given.functor.size = sizeof given.functor;
   given.functor.block_size = 1;

@@ -131,7 +131,7 @@ class Operators(unittest.TestCase):
     def test_wrong_shapes_are_refused_by_name(self):
         q, k, v = qkv()
         cases = (
-            ("q is", (q[0], k, v)),
+            ("4 dimensions", (q[0], k, v)),
             ("4 dimensions", (q, k[0], v)),
             ("v is", (q, k, v[:, :1])),
             ("v is", (q, k, v[:, :, :49])),

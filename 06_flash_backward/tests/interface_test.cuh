@@ -332,6 +332,7 @@ struct Sizes {
 TEST_CASE("no size ends the process: each gives bytes, or is refused") {
   Sizes given{Refused().given, {}, {}};
   given.gradient.attention.type = FA_TYPE_BFLOAT16;
+  given.gradient.attention.heads = 8;
   given.gradient.attention.head_dim = given.gradient.attention.head_dim_v = 64;
   given.functor.size = sizeof given.functor;
   given.functor.block_size = 1;
