@@ -211,13 +211,15 @@ typedef struct fa_functor {
                            ///< 1.1754944e-38 to 3.4028235e38
   int32_t bias_per_batch;  ///< 1: each sequence has a bias of its own; 0: all have the same
   int32_t bias_per_head;   ///< the same of heads
+  int32_t bias_same_rows;  ///< 1: all queries have the same, as in a mask of
+                           ///< padding; 0: each has its own
   const int32_t*
       documents;          ///< [batch, length_k, 2]: the first token of each token's document, and
                           ///< the first one after it
   const float* slopes;    ///< [heads]; slope / scale times the distance of a key must be finite
   const float* sinks;     ///< [heads]: logits; sink / scale must be finite
-  const float* bias;      ///< [batch or 1, heads or 1, length_q, length_k]; -infinity masks a key,
-                          ///< +infinity and NaN make what depends on their row NaN
+  const float* bias;      ///< [batch or 1, heads or 1, length_q or 1, length_k]; -infinity masks a
+                          ///< key, +infinity and NaN make what depends on their row NaN
   const uint8_t* blocks;  ///< [heads, blocks of queries, blocks of keys]: 0 masks a block
   const uint32_t* bits;   ///< [batch, length_q, words]: bit j % 32 of word j / 32 shows key j
 } fa_functor;

@@ -83,7 +83,7 @@ class Functor(ctypes.Structure):
         [("size", ctypes.c_size_t)]
         + [(name, ctypes.c_int32) for name in ("kind", "left", "right", "prefix", "block_size")]
         + [("cap", ctypes.c_float)]
-        + [(name, ctypes.c_int32) for name in ("bias_per_batch", "bias_per_head")]
+        + [(name, ctypes.c_int32) for name in ("bias_per_batch", "bias_per_head", "bias_same_rows")]
         + [
             (name, ctypes.c_void_p)
             for name in ("documents", "slopes", "sinks", "bias", "blocks", "bits")
@@ -96,7 +96,7 @@ TABLES = {
     "documents": ("int32", lambda a, f: (a.batch, a.length_k, 2)),
     "slopes": ("float32", lambda a, f: (a.heads,)),
     "sinks": ("float32", lambda a, f: (a.heads,)),
-    "bias": ("float32", lambda a, f: ((1, a.batch), (1, a.heads), a.length_q, a.length_k)),
+    "bias": ("float32", lambda a, f: ((1, a.batch), (1, a.heads), (1, a.length_q), a.length_k)),
     "blocks": ("uint8", lambda a, f: (a.heads, *blocks_of(a, max(1, f.block_size)))),
     "bits": ("int32", lambda a, f: (a.batch, a.length_q, -(-a.length_k // 32))),
 }
@@ -340,6 +340,7 @@ class Library(CLibrary):
             setattr(f, name, table.data_ptr())
             if name == "bias":
                 f.bias_per_batch, f.bias_per_head = (int(n > 1) for n in table.shape[:2])
+                f.bias_same_rows = int(table.shape[2] == 1)
         with on_device_of(q):
             bytes_of = self.c.fa_functor_workspace_bytes(ctypes.byref(a), ctypes.byref(f))
         if bytes_of == 0:

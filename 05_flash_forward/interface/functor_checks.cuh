@@ -34,6 +34,7 @@ inline void check_parameters(const fa_functor& f) {
   if (f.kind == FA_FUNCTOR_BLOCK_SPARSE) check_size("block_size", f.block_size, kMaxLength);
   check_flag("bias_per_batch", f.bias_per_batch);
   check_flag("bias_per_head", f.bias_per_head);
+  check_flag("bias_same_rows", f.bias_same_rows);
 }
 
 // A table that a functor reads.
@@ -69,7 +70,7 @@ inline std::vector<FunctorTable> tables_of(const fa_attention& a, const fa_funct
     case FA_FUNCTOR_BIAS:
       return {table_of("bias", f.bias, 4,
                        {f.bias_per_batch != 0 ? a.batch : 1, f.bias_per_head != 0 ? a.heads : 1,
-                        a.length_q, a.length_k})};
+                        f.bias_same_rows != 0 ? 1 : a.length_q, a.length_k})};
     case FA_FUNCTOR_BLOCK_SPARSE:
       return {table_of("blocks", f.blocks, 1,
                        {a.heads, ceil_div<std::int64_t>(a.length_q, f.block_size),
@@ -134,10 +135,10 @@ inline FunctorSpec functor_spec(const fa_attention& a, const fa_functor& f) {
   spec.prefix = f.prefix;
   spec.cap = f.cap;
   spec.block_size = f.block_size;
-  spec.bias_query = a.length_k;
-  spec.bias_head = f.bias_per_head != 0 ? a.length_q * a.length_k : 0;
-  spec.bias_batch =
-      f.bias_per_batch != 0 ? (f.bias_per_head != 0 ? a.heads : 1) * a.length_q * a.length_k : 0;
+  const std::int64_t of_head = f.bias_same_rows != 0 ? a.length_k : a.length_q * a.length_k;
+  spec.bias_query = f.bias_same_rows != 0 ? 0 : a.length_k;
+  spec.bias_head = f.bias_per_head != 0 ? of_head : 0;
+  spec.bias_batch = f.bias_per_batch != 0 ? (f.bias_per_head != 0 ? a.heads : 1) * of_head : 0;
   spec.documents = f.documents;
   spec.slopes = f.slopes;
   spec.sinks = f.sinks;

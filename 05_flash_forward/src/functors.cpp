@@ -87,16 +87,16 @@ FunctorTables random_tables(const Problem& problem, FunctorSpec& spec, std::uint
     case FunctorKind::kSinks:
       tables.sinks = normal_vector(s.heads, seed);
       break;
-    case FunctorKind::kBias:
-      spec.bias_query = s.length_k;
-      if (spec.bias_head != 0) spec.bias_head = s.length_q * s.length_k;
-      if (spec.bias_batch != 0) {
-        spec.bias_batch = std::max(spec.bias_head * s.heads, s.length_q * s.length_k);
-      }
-      tables.bias = normal_vector((spec.bias_batch != 0 ? s.batch : 1) *
-                                      (spec.bias_head != 0 ? s.heads : 1) * s.length_q * s.length_k,
-                                  seed);
+    case FunctorKind::kBias: {
+      const std::int64_t of_head = (spec.bias_query < 0 ? 1 : s.length_q) * s.length_k;
+      spec.bias_query = spec.bias_query < 0 ? 0 : s.length_k;
+      if (spec.bias_head != 0) spec.bias_head = of_head;
+      if (spec.bias_batch != 0) spec.bias_batch = std::max(spec.bias_head * s.heads, of_head);
+      tables.bias = normal_vector(
+          (spec.bias_batch != 0 ? s.batch : 1) * (spec.bias_head != 0 ? s.heads : 1) * of_head,
+          seed);
       break;
+    }
     case FunctorKind::kBlockSparse: {
       const auto blocks = [&](std::int64_t length) {
         return (length + spec.block_size - 1) / spec.block_size;

@@ -40,6 +40,9 @@ inline std::vector<FunctorSpec> all_specs() {
   all.push_back(of_kind(FunctorKind::kBias));
   all.push_back(of_kind(FunctorKind::kBias, -1, 0));
   all.back().bias_head = all.back().bias_batch = 1;
+  all.push_back(of_kind(FunctorKind::kBias));  // a mask of padding
+  all.back().bias_batch = 1;
+  all.back().bias_query = -1;
   return all;
 }
 
@@ -56,6 +59,7 @@ inline fa_functor given_functor(const FunctorSpec& spec) {
   functor.cap = spec.cap;
   functor.bias_per_batch = spec.bias_batch != 0 ? 1 : 0;
   functor.bias_per_head = spec.bias_head != 0 ? 1 : 0;
+  functor.bias_same_rows = spec.kind == FunctorKind::kBias && spec.bias_query == 0 ? 1 : 0;
   functor.documents = spec.documents;
   functor.slopes = spec.slopes;
   functor.sinks = spec.sinks;

@@ -122,6 +122,17 @@ class Operators(unittest.TestCase):
         o, _ = operators.decode(q, k, v, length_k=20)
         self.check_close(o, textbook(q, k[:, :, :20], v[:, :, :20]))
 
+    def test_a_mask_of_padding_is_a_bias_for_all_queries(self):
+        q, k, v = tensors((2, 4, 20, 64), (2, 2, 24, 64), (2, 2, 24, 64))
+        lengths = torch.tensor([24, 9], device=DEVICE)
+        padding = torch.arange(24, device=DEVICE) >= lengths[:, None, None, None]
+        bias = torch.zeros(2, 1, 1, 24, device=DEVICE).masked_fill(padding, -1e4)
+        call, o, _ = operators.library().prepare_functor(q, k, v, "bias", bias=bias)
+        call()
+        for b, length in enumerate(lengths.tolist()):
+            own = (q[b : b + 1], k[b : b + 1, :, :length], v[b : b + 1, :, :length])
+            self.check_close(o[b : b + 1], textbook(*own))
+
     def check_refused(self, cases, call):
         for name, arguments in cases:
             with self.subTest(name=name, given=[getattr(x, "shape", x) for x in arguments]):
@@ -214,7 +225,7 @@ class Operators(unittest.TestCase):
             wrong += {
                 "bias": [
                     torch.zeros(shape, **numbers)
-                    for shape in ((2, 1, 1, 24), (1, 1, 20, 1), (3, 1, 20, 24), (2, 2, 20, 24))
+                    for shape in ((2, 1, 2, 24), (1, 1, 20, 1), (3, 1, 20, 24), (2, 2, 20, 24))
                 ],
                 "slopes": [torch.zeros(1, **numbers)],
                 "sinks": [torch.zeros(1, **numbers)],

@@ -21,8 +21,9 @@ extern "C" {
 /// Where heads share keys and values, d_k and d_v are sums over these heads. Pointers are to
 /// memory of the device and multiples of 16 bytes; tensors have the type of the attention. d_q,
 /// d_k, d_v and the workspace overlap nothing; see fa_attention, which also says which values stay
-/// finite. In float32 each row of probabilities is normalized
-/// over the given keys, so lse must be that of these keys and not of a longer sequence.
+/// finite. In float16 kernels round dS = P (dP - delta) to the type before they multiply it by q
+/// and k: d_q and d_k are finite where it is at most 65504. In float32 each row of probabilities is
+/// normalized over the given keys, so lse must be that of these keys and not of a longer sequence.
 typedef struct fa_gradient {
   size_t size;             ///< sizeof(fa_gradient); another one is refused
   fa_attention attention;  ///< as fa_forward() had it, with the o and lse that
