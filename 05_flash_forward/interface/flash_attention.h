@@ -234,8 +234,9 @@ typedef struct fa_functor {
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_forward_functor(const fa_attention* attention, const fa_functor* functor);
 
-/// Bytes of workspace that fa_forward_functor() can use for a problem; 0 when fa_last_error() says
-/// what was refused. Pointers are not looked at.
+/// Bytes of workspace that fa_forward_functor() can use for a problem on the current GPU; 0 when
+/// fa_last_error() says what was refused. Pointers are not looked at; of strides only whether TMA
+/// supports them.
 size_t fa_functor_workspace_bytes(const fa_attention* attention, const fa_functor* functor);
 
 /// Bytes of workspace that fa_forward() can use for a problem on the current GPU; 0 when it needs

@@ -3,8 +3,6 @@
 /// functor. Compiled once for each backend: see common/gpu/target.hpp.
 #pragma once
 
-#include <algorithm>
-
 #include "05_flash_forward/interface/functor_checks.cuh"
 #include "05_flash_forward/kernels/functors/01_score_functor.cuh"
 #include "05_flash_forward/kernels/functors/02_persistent.cuh"
@@ -24,14 +22,14 @@ bool takes_persistent(const Attention<T>& a) {
   return can_run(device_properties(), kNeedsHopper) && can_use_tma(a);
 }
 
-// The tile counter, and behind it the larger map of the kernels: which one is taken depends on
-// strides, too.
+// The tile counter, and behind it the map of the kernel that is taken.
 constexpr std::size_t kCounterBytes = 16;
 template <int d, class T>
 std::size_t functor_workspace_bytes(const Attention<T>& a, const fa_functor& functor) {
   if (!needs_map(functor)) return kCounterBytes;
-  return kCounterBytes + static_cast<std::size_t>(std::max(score_functor_workspace<d>(a),
-                                                           persistent_functor_workspace(a)));
+  return kCounterBytes +
+         static_cast<std::size_t>(takes_persistent(a) ? persistent_functor_workspace(a)
+                                                      : score_functor_workspace<d>(a));
 }
 
 inline std::size_t bytes_of_functor_workspace(const fa_attention* given,
