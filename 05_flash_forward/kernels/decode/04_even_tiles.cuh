@@ -74,6 +74,7 @@ struct TileList {
   __device__ SequenceTiles sequence_at(int place) const {
     const int lane = threadIdx.x % kWarp;
     int before = 0;  // tiles of sequences before batch0
+    SequenceTiles result{a.batch, 0, 1, place};
     for (int batch0 = 0; batch0 < a.batch; batch0 += kWarp) {
       const SequenceTiles seen = sequence(batch0 + lane);
       const int own = seen.batch < a.batch ? seen.tiles * items() : 0;
@@ -92,14 +93,15 @@ struct TileList {
           const int ends = __shfl_sync(kAllLanes, until, found + step - 1);
           if (before + ends <= place) found += step;
         }
-        // As this lane has read it: the length may be another one now.
-        return {batch0 + found, __shfl_sync(kAllLanes, seen.keys, found),
-                __shfl_sync(kAllLanes, seen.tiles, found),
-                before + __shfl_sync(kAllLanes, until - own, found)};
+        // As that lane has read it: the length may be another one now.
+        result = {batch0 + found, __shfl_sync(kAllLanes, seen.keys, found),
+                  __shfl_sync(kAllLanes, seen.tiles, found),
+                  before + __shfl_sync(kAllLanes, until - own, found)};
+        break;
       }
       before += of_warp;
     }
-    return {a.batch, 0, 1, place};
+    return result;
   }
   //! [sequence_at]
 };
