@@ -205,27 +205,29 @@ inline Lengths running_sum(const Lengths& lengths) {
 
 // Tensors [1, heads, length, columns] of all sequences, one behind another: [tokens, heads,
 // columns], with NaN between the rows.
-struct PackedTensor : Placed<fa::bfloat16> {
-  PackedTensor(const Lengths& lengths, std::int64_t heads, std::int64_t columns)
-      : Placed({1, heads, std::max(1, running_sum(lengths).back()), columns},
-               attention::Layout::kLengthFirst, columns + 8),
+template <class H>
+struct PackedOf : Placed<H> {
+  PackedOf(const Lengths& lengths, std::int64_t heads, std::int64_t columns)
+      : Placed<H>({1, heads, std::max(1, running_sum(lengths).back()), columns},
+                  attention::Layout::kLengthFirst, columns + 8),
         begins(running_sum(lengths)) {}
   // Those without elements become zeros.
   void write(const std::vector<Tensor<float, 4>>& sequences) {
-    Tensor<float, 4> all(shape);
+    Tensor<float, 4> all(this->shape);
     std::fill_n(all.data(), all.count(), 0.0f);
     for (std::size_t i = 0; i < sequences.size(); ++i) {
       if (sequences[i].count() > 0) {
         copy(sequences[i].view(), all.view().narrow(2, begins[i], begins[i + 1]));
       }
     }
-    Placed::write(all);
+    Placed<H>::write(all);
   }
   Tensor<float, 4> sequence(const Tensor<float, 4>& all, std::size_t i) const {
     return converted<float>(all.view().narrow(2, begins[i], begins[i + 1]));
   }
   Lengths begins;
 };
+using PackedTensor = PackedOf<fa::bfloat16>;
 
 // The problem of each sequence; tests skip those without queries or keys.
 inline std::vector<attention::Problem> packed_problems(const AttentionShape& shape, bool causal,
