@@ -192,8 +192,8 @@ inline Line random_line(std::uint64_t seed, std::int64_t index, bool large) {
     set("causal", below(2));
     return line;
   }
-  const Text kind =
-      kKinds[static_cast<std::size_t>(below(static_cast<std::int64_t>(kKinds.size())))];
+  const auto turn = static_cast<std::size_t>(index) / kCalls.size();  // every kind in turn
+  const Text kind = kKinds[turn % kKinds.size()];
   set("kind", kind);
   const auto side = [&] {
     return below(3) == 0 ? one_of("-1 0 1000000000") : std::to_string(below(length_k));
@@ -203,7 +203,7 @@ inline Line random_line(std::uint64_t seed, std::int64_t index, bool large) {
   if (kind == "block_sparse") set("block", one_of("1 7 16 40 64 128 1000 1000000000"));
   if (kind == "soft_cap") set("cap", one_of("0.05 1.25 20 50 1e4"));
   if (kind == "alibi") set("slopes", one_of("1 1 0 1e-6 -1 10 1e3"));
-  if (kind == "sinks") set("sinks", one_of("normal normal 30 -30 1e4 -1e4 -1e9 -inf"));
+  if (kind == "sinks") set("sinks", one_of("normal normal normal 30 -30 1e4 -1e9 -inf"));
   if (kind != "bias") return line;
   set("biases", one_of("1x1 2x1 1x2 2x2"));
   // Lesson 01 in float16 stores scores below -65504 as -infinity.

@@ -190,7 +190,7 @@ int run(int argc, char** argv) {
   cli::RecordOptions record;
   program.option("--limit", limit, 1, 36000, "seconds after which no problem begins");
   program.option("--count", count,
-                 "at most so many problems; random ones: 10000 or, in the lab, 200");
+                 "at most so many problems; random ones: 10000 or, in the lab, 400");
   program.option("--seed", seed, 0, 1000000000, "of the random problems");
   program.option("--problem", problem, "this one; NAME=A,B stands for two");
   program.option("--suites", wanted,
@@ -205,7 +205,7 @@ int run(int argc, char** argv) {
     } else if (!wanted.empty()) {
       cases = suite_cases(wanted);
     } else {
-      for (std::int64_t i = 0; i < count.value_or(gpu ? 10000 : 200); ++i) {
+      for (std::int64_t i = 0; i < count.value_or(gpu ? 10000 : 400); ++i) {
         const Line line = random_line(seed, i, gpu);
         cases.push_back({line["call"], line});
       }
