@@ -1,5 +1,6 @@
 // fa_decode() and fa_append(), as a program in C would call them: on the memory of the lab, and on
 // that of a GPU.
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -60,7 +61,9 @@ class DecodeCall {
     }
     attention.workspace_bytes = fa_decode_workspace_bytes(&attention);
     workspace_.emplace(static_cast<std::int64_t>(attention.workspace_bytes));
-    workspace_->zero();
+    // What is not a counter may hold anything.
+    const auto counters = static_cast<std::size_t>(4 * lse_.count());
+    device_zero(workspace_->data(), std::min(attention.workspace_bytes, counters));
     attention.workspace = workspace_->data();
   }
 

@@ -28,7 +28,7 @@ class FunctorCall : PlacedForward<fa::bfloat16, fa_attention> {
         functor(given_functor(tables_.spec)),
         workspace_(static_cast<std::int64_t>(fa_functor_workspace_bytes(&given, &functor))) {
     write(inputs_);
-    workspace_.zero();
+    device_zero(workspace_.data(), 16);  // the rest may hold anything
     given.workspace = workspace_.data();
     given.workspace_bytes = static_cast<std::size_t>(workspace_.count());
   }
