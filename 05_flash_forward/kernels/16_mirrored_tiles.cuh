@@ -45,8 +45,8 @@ void launch_mirrored_tiles(const Attention<T>& a, const Stream& stream) {
 }
 //! [launch]
 
-FA_LAUNCH_16_BIT(forward, Attention, (const Stream&), launch_mirrored_tiles,
-                 (64), (128), (256));
+FA_LAUNCH_16_BIT(forward_tiles, Attention, (const Stream&),
+                 launch_mirrored_tiles, (64), (128), (256));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

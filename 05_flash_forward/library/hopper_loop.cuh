@@ -1,6 +1,7 @@
 /// @file
-/// The loop of a consumer warpgroup of a Hopper kernel over tiles of keys, for packed sequences and
-/// functors: ping-pong scheduling, persistent blocks and lazy rescaling. The ladder explains it.
+/// The loop of a consumer warpgroup of a Hopper kernel over tiles of keys: ping-pong scheduling, lazy
+/// rescaling, and policies for what differs between plain attention, packed sequences and functors:
+/// which tiles, and which scores. The ladder explains each of its parts.
 #pragma once
 
 #include "05_flash_forward/kernels/persistent.cuh"
@@ -8,9 +9,36 @@
 
 namespace fa::FA_TARGET {
 
+/// Which tiles of keys a warpgroup computes, of those that its block loads.
+enum class KeyTiles {
+  kAll,  ///< all of them; masked at the end
+  kOwn,  ///< those that it needs, or none; of the first one, half may suffice
+  kRange,  ///< likewise, one at least; masked at the beginning, too, where half may suffice
+  kListed,  ///< those that scores.first_tile() and next_tile() give; any may be masked
+};
+
+/// The tiles of keys of a warpgroup, from the first one down to the last one; none if first < last.
+struct KeyRange {
+  int first, last;
+  int edge;  ///< from here on tiles are masked
+  /// @{ KeyTiles::kOwn and kRange: tiles of the block that come before, and whether the first half of
+  /// the first tile suffices.
+  int skipped;
+  bool first_half;
+  /// @}
+  /// @{ KeyTiles::kRange: below `whole` tiles are masked; tiles of the block that come after; and
+  /// whether of the last tile, which is another one, the second half suffices.
+  int whole, skipped_after;
+  bool last_half;
+  /// @}
+};
+
+/// Keys of half a tile.
+constexpr int kHalfKeys = 64;
+
 /// The growth of a maximum that rescales, in powers of two: P up to 2^8 is as accurate in 16 bits
 /// as P up to 1.
-constexpr int kLoopRescaleThreshold = 8;
+constexpr int kLazyThreshold = 8;
 
 /// m as scores are compared with it: 0 where all keys are masked.
 __device__ inline float finite_max(float m) {
@@ -48,17 +76,22 @@ __device__ void exp_wide_scores(float (&s)[r], RowState& rows, float scale) {
   }
 }
 
-/// online_softmax() that leaves a maximum that grows by no more than the threshold as it is.
-/// @tparam masked whether scores may be -infinity
-/// @tparam wide   whether scores have any size, -infinity as well
-template <bool masked, bool wide = false, int r>
-__device__ bool loop_online_softmax(float (&s)[r], RowState& rows,
-                                    float (&rescale)[2], float scale) {
+/// One step of the online softmax: S becomes P. A maximum that grows by no more than the threshold is
+/// left as it is.
+/// @tparam threshold in powers of two
+/// @tparam masked    whether scores may be -infinity
+/// @tparam wide      whether scores have any size, -infinity as well
+/// @param  rescale   on return the factors of rescale_o(), if the result is true
+/// @param  scale     of the scores / ln 2
+/// @return whether O must be rescaled
+template <int threshold, bool masked, bool wide, int r>
+__device__ bool online_softmax(float (&s)[r], RowState& rows,
+                               float (&rescale)[2], float scale) {
   float largest[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) largest[h] = lane_max(s, h);
   const auto grows = [&](int h) {
-    return (largest[h] - rows.m[h]) * scale > kLoopRescaleThreshold;
+    return (largest[h] - rows.m[h]) * scale > threshold;
   };
   const bool rescaled = __any_sync(kAllLanes, grows(0) || grows(1));
   if constexpr (wide) {
@@ -71,19 +104,66 @@ __device__ bool loop_online_softmax(float (&s)[r], RowState& rows,
   return rescaled;
 }
 
-/// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to
-/// the state of its rows.
-/// @param query0 the warpgroup's first query
-/// @param tiles  of keys, at least one
-template <class Tile, class T>
+/// P of a part of a tile of keys, from a column on, rounded; that of the others is 0.
+template <class T, int column, int parts, int r>
+__device__ void set_probs(std::uint32_t (&p)[parts][4], const float (&s)[r]) {
+  constexpr int first = column / 16, count = r / 8;
+#pragma unroll
+  for (int i = 0; i < parts; ++i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (i < first || first + count <= i) p[i][j] = 0;
+    }
+  }
+  round_to_operand<T>(reinterpret_cast<std::uint32_t(&)[count][4]>(p[first]),
+                      s);
+}
+
+/// The scores of attention that are masked at most causally: a policy of hopper_mainloop().
+template <class T, KeyTiles key_tiles = KeyTiles::kAll>
+struct CausalScores {
+  static constexpr KeyTiles tiles = key_tiles;
+  static constexpr bool wide = false;
+  const Attention<T>& a;
+  int query0;  ///< the warpgroup's first query
+  KeyRange range;
+
+  /// Of S / ln 2.
+  __device__ float scale() const { return a.scale * kLog2E; }
+  /// Issues S = Q K^T for keys from a column on.
+  template <class Q, class K, int r>
+  __device__ void issue(float (&s)[r], const Q& q, const K& k, int column) {
+    issue_gemm_nt(s, q, k, column);
+  }
+  /// Changes and masks S of keys from one on.
+  template <int r>
+  __device__ void change(float (&s)[r], int key0, bool masked) {
+    if (masked) apply_mask(s, a, query0, key0);
+  }
+  /// Whether the first tile is masked.
+  __device__ bool masks(int tile) const { return tile >= range.edge; }
+  /// @{ What surrounds the softmax of a later tile: m in the units of its scores.
+  __device__ int begin_tile(RowState&, int) const { return 0; }
+  __device__ void end_tile(RowState&, int) const {}
+  /// @}
+  /// What follows the last tile.
+  __device__ void end(RowState&) const {}
+};
+
+/// The loop of a consumer warpgroup over its tiles of keys: adds to O and to the state of its rows.
+/// @param scores a policy as CausalScores
+//! [mainloop]
+template <class Tile, class Scores>
 __device__ void hopper_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
                                 PersistentShared<Tile>& shared,
-                                ConsumerState<Tile>& read,
-                                const Attention<T>& a, int query0, int tiles,
+                                ConsumerState<Tile>& read, Scores& scores,
                                 PendingStore<Tile>& last_store,
                                 int warpgroup) {
-  const int unmasked_tiles = visible_keys(a, query0) / Tile::block_n;
-  const float scale = a.scale * kLog2E;
+  using T = typename Tile::T;
+  constexpr KeyTiles kind = Scores::tiles;
+  constexpr bool is_range = kind == KeyTiles::kRange;
+  const KeyRange range = scores.range;
+  const float scale = scores.scale();
   const bool releases = threadIdx.x % kWarp == 0;
   const auto& q = shared.q[read.q.stage][warpgroup];
   const auto release_k = [&] {
@@ -94,52 +174,115 @@ __device__ void hopper_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     if (releases) shared.v_pipe.consumer_release(read.v);
     read.v.advance();
   };
-  WarpgroupScores<Tile> s;
+  const auto release_q = [&] {
+    if (kWritesFromRegisters<Tile> && releases) {
+      shared.q_pipe[warpgroup].consumer_release(read.q);
+    }
+  };
+  // Tiles that only other warpgroups need.
+  const auto skip = [&](int count) {
+#pragma unroll(is_range ? 1 : 4)  // with these the main loop is shortest
+    for (int i = 0; i < count; ++i) {
+      shared.k_pipe.consumer_wait(read.k);
+      __syncwarp();  // all lanes have seen the phase
+      release_k();
+      scheduler_barrier_sync<Tile>(warpgroup);
+      scheduler_barrier_arrive<Tile>(warpgroup);
+      shared.v_pipe.consumer_wait(read.v);
+      __syncwarp();
+      release_v();
+    }
+  };
   WarpgroupProbs<Tile> p;
   float rescale[2];
-  int tile = tiles - 1;  // the edge first
-  // S = Q K^T of the first tile: there is no P V beside it
-  shared.k_pipe.consumer_wait(read.k);
-  scheduler_barrier_sync<Tile>(warpgroup);
-  issue_qk(s, q, shared.k[read.k.stage]);
-  scheduler_barrier_arrive<Tile>(warpgroup);
-  last_store.release_q();
-  wgmma_wait<0>(s);
-  release_k();
-  if (tile >= unmasked_tiles) apply_mask(s, a, query0, tile * Tile::block_n);
-  online_softmax<true>(s, rows, rescale, scale);
-  round_to_operand<T>(p, s);
-  const auto step = [&](auto edge) {
+  int tile = range.first;
+  // The first tile, or its first half: there is no P V beside its S.
+  const auto first = [&](auto keys) {
+    float s[decltype(keys)::value / 2];
+    shared.k_pipe.consumer_wait(read.k);
+    scheduler_barrier_sync<Tile>(warpgroup);
+    scores.issue(s, q, shared.k[read.k.stage], 0);
+    scheduler_barrier_arrive<Tile>(warpgroup);
+    last_store.release_q();
+    wgmma_wait<0>(s);
+    release_k();
+    if (tile == range.last) release_q();
+    scores.change(s, tile * Tile::block_n, scores.masks(tile));
+    online_softmax<0, true, Scores::wide>(s, rows, rescale, scale);
+    set_probs<T, 0>(p, s);
+  };
+  //! [step]
+  const auto step = [&](auto edge, auto keys) {
     constexpr bool masked = decltype(edge)::value;
+    constexpr int n = decltype(keys)::value, column = Tile::block_n - n;
+    float s[n / 2];
     // S = Q K^T
     shared.k_pipe.consumer_wait(read.k);
     scheduler_barrier_sync<Tile>(warpgroup);
-    issue_qk(s, q, shared.k[read.k.stage]);
+    scores.issue(s, q, shared.k[read.k.stage], column);
     // O += P V of the tile before
     shared.v_pipe.consumer_wait(read.v);
     issue_pv(o, p, shared.v[read.v.stage]);
     scheduler_barrier_arrive<Tile>(warpgroup);
     wgmma_wait<1>(s);  // S has been computed, P V is in flight
     release_k();
-    if constexpr (masked) {
-      apply_mask(s, a, query0, tile * Tile::block_n);
-    }
+    if (tile == range.last) release_q();
+    scores.change(
+        s, tile * Tile::block_n + column,
+        masked && (kind != KeyTiles::kListed || scores.masks(tile)));
     // P = exp2(scale (S - m))
+    const auto frame = scores.begin_tile(rows, tile);
     const bool rescaled =
-        loop_online_softmax<masked>(s, rows, rescale, scale);
+        online_softmax<kLazyThreshold, masked, Scores::wide>(s, rows, rescale,
+                                                             scale);
+    scores.end_tile(rows, frame);
     wgmma_wait<0>(o, p);
     release_v();
-    round_to_operand<T>(p, s);
+    set_probs<T, column>(p, s);
     fence_operand(p);  // among the exponentials, not after the branch
     if (rescaled) rescale_o(o, rescale);
   };
-  for (--tile; tile >= unmasked_tiles; --tile) step(std::true_type{});
-  for (; tile >= 0; --tile) step(std::false_type{});
+  //! [step]
+  constexpr std::integral_constant<int, Tile::block_n> whole_tile;
+  constexpr std::integral_constant<int, kHalfKeys> half_tile;
+  constexpr std::true_type with_mask;
+  constexpr std::false_type without;
+  if constexpr (kind == KeyTiles::kListed) {
+    tile = scores.first_tile();
+    first(whole_tile);
+    for (tile = scores.next_tile(); scores.exists(tile);
+         tile = scores.next_tile()) {
+      step(with_mask, whole_tile);
+    }
+  } else {
+    if constexpr (kind != KeyTiles::kAll) skip(range.skipped);
+    if (kind == KeyTiles::kOwn && range.first < range.last) {
+      return release_q();
+    }
+    if (kind != KeyTiles::kAll &&
+        (Tile::block_n == kHalfKeys || range.first_half)) {
+      first(half_tile);
+    } else {
+      first(whole_tile);
+    }
+    const bool last_half = is_range && range.last_half;
+    const int end = range.last + (last_half ? 1 : 0);
+    const int whole = is_range ? range.whole : end;
+    for (--tile; tile >= range.edge; --tile) step(with_mask, whole_tile);
+    for (; tile >= whole; --tile) step(without, whole_tile);
+    if constexpr (is_range) {
+      for (; tile >= end; --tile) step(with_mask, whole_tile);
+      if (last_half) step(with_mask, half_tile);
+    }
+  }
   // O += P V of the last tile
   shared.v_pipe.consumer_wait(read.v);
   issue_pv(o, p, shared.v[read.v.stage]);
   wgmma_wait<0>(o, p);
   release_v();
+  if constexpr (is_range) skip(range.skipped_after);
+  scores.end(rows);
 }
+//! [mainloop]
 
 }  // namespace fa::FA_TARGET

@@ -6,9 +6,9 @@
 
 #include "05_flash_forward/kernels/04_register_tiles.cuh"
 #include "05_flash_forward/kernels/08_edge_masks.cuh"
-#include "05_flash_forward/kernels/16_mirrored_tiles.cuh"
 #include "05_flash_forward/kernels/17_split_tf32.cuh"
 #include "05_flash_forward/kernels/any_gpu.cuh"
+#include "05_flash_forward/library/hopper_kernel.cuh"
 #include "common/attention/shape.hpp"
 #include "common/attention/tma_support.cuh"
 
@@ -19,7 +19,7 @@ struct ForwardKernel {
   /// Launches it. The second argument is the workspace, the counter of the tile scheduler: see
   /// launch_persistent(). Kernels without a tile scheduler ignore it.
   std::function<void(const Stream&, unsigned*)> launch;
-  /// Name of its file in kernels/.
+  /// Name of its file in kernels/, or of the step that explains it.
   const char* name;
   /// Columns that it is compiled for, at least the problem's.
   int head_dim;
@@ -105,7 +105,7 @@ inline bool prefers_hopper(const DeviceProperties& device = device_properties())
 /// most half full, and step 15 leaves the other half out.
 template <class T>
 bool leaves_out_half_tiles(const Attention<T>& a) {
-  const auto is_half = [](int length) { return (length - 1) % (2 * kHalfTile) < kHalfTile; };
+  const auto is_half = [](int length) { return (length - 1) % (2 * kHalfKeys) < kHalfKeys; };
   return is_half(a.length_q) || is_half(a.length_k);
 }
 
@@ -124,7 +124,7 @@ template <class T>
 ForwardKernel sm_90_kernel(const Attention<T>& a, const DeviceProperties& device) {
   if (a.head_dim_v != a.head_dim) {
     return {[=](const Stream& stream, unsigned* tile_counter) {
-              launch_warpgroup_tiles<kMlaHeadDim, kMlaHeadDimV>(a, stream, tile_counter);
+              launch_forward<ForwardForm::kOwn, kMlaHeadDim, kMlaHeadDimV>(a, stream, tile_counter);
             },
             "15_warpgroup_tiles", kMlaHeadDim, sizeof(unsigned), kMlaHeadDimV};
   }
@@ -132,9 +132,10 @@ ForwardKernel sm_90_kernel(const Attention<T>& a, const DeviceProperties& device
     // Whatever the size of a problem, callers give the same workspace.
     return with_head_dim<64, 128, 256>(a.head_dim, [&](auto head_dim) {
       constexpr int d = decltype(head_dim)::value;
-      return ForwardKernel{
-          [=](const Stream& stream, unsigned*) { launch_mirrored_tiles<d>(a, stream); },
-          "16_mirrored_tiles", d, sizeof(unsigned)};
+      return ForwardKernel{[=](const Stream& stream, unsigned*) {
+                             launch_forward<ForwardForm::kMirrored, d>(a, stream, nullptr);
+                           },
+                           "16_mirrored_tiles", d, sizeof(unsigned)};
     });
   }
   return with_head_dim<64, 96, 128, 192, 256>(a.head_dim, [&](auto head_dim) {
@@ -142,13 +143,13 @@ ForwardKernel sm_90_kernel(const Attention<T>& a, const DeviceProperties& device
     if constexpr (d == 128) {
       if (!leaves_out_half_tiles(a)) {
         return ForwardKernel{[=](const Stream& stream, unsigned* tile_counter) {
-                               launch_lazy_rescaling(a, stream, tile_counter);
+                               launch_forward<ForwardForm::kWhole, d>(a, stream, tile_counter);
                              },
                              "14_lazy_rescaling", d, sizeof(unsigned)};
       }
     }
     return ForwardKernel{[=](const Stream& stream, unsigned* tile_counter) {
-                           launch_warpgroup_tiles<d>(a, stream, tile_counter);
+                           launch_forward<ForwardForm::kOwn, d>(a, stream, tile_counter);
                          },
                          "15_warpgroup_tiles", d, sizeof(unsigned)};
   });

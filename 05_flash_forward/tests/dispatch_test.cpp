@@ -108,6 +108,41 @@ TEST_CASE("tiles are mirrored in small problems, those of a tile for each SM") {
   }
 }
 
+TEST_CASE("what runs on Hopper computes the same bits as the step that it is named after") {
+  struct Case {
+    int heads, length_q, length_k, head_dim, head_dim_v;
+    const char* name;
+  };
+  for (const Case& c : {Case{8, 128, 321, 104, 104, "14_lazy_rescaling"},
+                        {8, 321, 128, 128, 128, "14_lazy_rescaling"},
+                        {8, 130, 203, 128, 128, "15_warpgroup_tiles"},
+                        {8, 203, 130, 64, 64, "15_warpgroup_tiles"},
+                        {8, 130, 257, 96, 96, "15_warpgroup_tiles"},
+                        {8, 130, 203, 192, 192, "15_warpgroup_tiles"},
+                        {8, 203, 130, 256, 256, "15_warpgroup_tiles"},
+                        {1, 203, 300, 64, 64, "16_mirrored_tiles"},
+                        {1, 300, 203, 128, 128, "16_mirrored_tiles"},
+                        {1, 203, 300, 256, 256, "16_mirrored_tiles"},
+                        {8, 130, 203, kMlaHeadDim, kMlaHeadDimV, "15_warpgroup_tiles"}}) {
+    for (const bool causal : {false, true}) {
+      Problem problem =
+          problem_of(Type::kBFloat16, {1, c.heads, 1, c.length_q, c.length_k, c.head_dim}, causal);
+      if (c.head_dim_v != c.head_dim) problem.head_dim_v = c.head_dim_v;
+      CAPTURE(problem.text());
+      const auto inputs = make_inputs(problem, Values::kRising, 1);
+      for (const Backend& backend : Tests::all()) {
+        if (!backend.available || backend.kind == "watched") continue;
+        if (c.heads == 1 && c.head_dim > 64 && !causal) continue;  // not mirrored
+        REQUIRE(backend.chosen(problem, gpus::kH100) == std::string(c.name));
+        const auto out = backend.dispatched(gpus::kH100).run(problem, inputs);
+        const auto expected = find_step(backend, c.name).run(problem, inputs);
+        CHECK(same_bits(out.o, expected.o));
+        CHECK(same_bits(out.lse, expected.lse));
+      }
+    }
+  }
+}
+
 TEST_CASE("float32: the chosen kernel can run on the GPU with this build's code") {
   for (const int head_dim : {32, 64, 128, 256}) {
     CAPTURE(head_dim);

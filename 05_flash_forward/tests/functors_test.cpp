@@ -335,12 +335,12 @@ TEST_CASE("rows whose scores are all the same negative number have the mean of V
 
 namespace {
 
-// The largest error of LSE with ALiBi, of all steps, over what is allowed.
-double alibi_error(const AttentionShape& shape, const std::vector<float>& slopes) {
+// The largest error of LSE, of all steps, over what is allowed.
+double lse_error(const FunctorSpec& spec, const AttentionShape& shape,
+                 const std::vector<float>& slopes) {
   const Problem problem = problem_of(Type::kBFloat16, shape);
-  const auto inputs =
-      flash::functors::functor_inputs(problem, of_kind(FunctorKind::kAlibi, -1, 0), Values::kNormal,
-                                      1, [&](FunctorTables& tables) { tables.slopes = slopes; });
+  const auto inputs = flash::functors::functor_inputs(
+      problem, spec, Values::kNormal, 1, [&](FunctorTables& tables) { tables.slopes = slopes; });
   const auto q = converted<double>(inputs.q), k = converted<double>(inputs.k),
              v = converted<double>(inputs.v);
   const auto ref = naive::forward<double>(
@@ -368,14 +368,17 @@ double alibi_error(const AttentionShape& shape, const std::vector<float>& slopes
 TEST_CASE("LSE with ALiBi is exact with slopes from small to large") {
   for (const int length_k : {100, 300}) {
     CAPTURE(length_k);
-    CHECK(alibi_error({1, 8, 8, 100, length_k, 64},
-                      {0, 1e-3f, 0.7071067f, 1, 1.01f, 1234.567f, 1e4f, 1e6f}) < 1);
+    CHECK(lse_error(of_kind(FunctorKind::kAlibi, -1, 0), {1, 8, 8, 100, length_k, 64},
+                    {0, 1e-3f, 0.7071067f, 1, 1.01f, 1234.567f, 1e4f, 1e6f}) < 1);
   }
 }
 
-TEST_CASE("LSE with ALiBi is exact with many keys") {
-  const int length_k = wants_all_tests() ? 65536 : 8192;
-  CHECK(alibi_error({1, 1, 1, 3, length_k, 8}, {0.5f}) < 1);
+TEST_CASE("LSE is exact with many keys, with every functor") {
+  const int length_k = !wants_all_tests() ? 1 << 13 : Tests::Tests::on_gpu() ? 1 << 20 : 1 << 17;
+  for (const FunctorSpec& spec : all_specs()) {
+    CAPTURE(static_cast<int>(spec.kind));
+    CHECK(lse_error(spec, {1, 1, 1, 3, length_k, 8}, {0.5f}) < 1);
+  }
 }
 
 TEST_CASE("documents are those of cu_seqlens") {

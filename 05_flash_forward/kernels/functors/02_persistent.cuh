@@ -7,16 +7,12 @@
 /// Source: Dong et al., FlexAttention, 2024, section 4; Shah et al., FlashAttention-3, NeurIPS 2024.
 #pragma once
 
-#include "05_flash_forward/library/hopper_loop.cuh"
+#include "05_flash_forward/library/hopper_kernel.cuh"
 #include "common/attention/functor_instances.cuh"
 #include "common/attention/visible_tiles.cuh"
 #include "common/gpu/parts.hpp"
 
 namespace fa::FA_TARGET {
-
-/// Keys of half a tile.
-template <class Tile>
-constexpr int kHalfKeys = Tile::block_n / 2;
 
 /// The tiles of keys that a block loads for a tile of queries, and those of a warpgroup.
 template <class Tile>
@@ -143,7 +139,7 @@ __device__ FunctorTiles<Tile> functor_tiles(const Attention<T>& a,
       const IndexRange first_keys = functor.keys(work.batch, first);
       const IndexRange last_keys = functor.keys(work.batch, last);
       const VisibleTiles halves =
-          visible_tiles(first_keys, last_keys, a.length_k, kHalfKeys<Tile>);
+          visible_tiles(first_keys, last_keys, a.length_k, kHalfKeys);
       const VisibleTiles whole =
           visible_tiles(first_keys, last_keys, a.length_k, Tile::block_n);
       tiles.warpgroup[i] = {halves.begin, halves.end, whole.whole_begin,
@@ -253,39 +249,33 @@ __device__ void load_functor_tiles(FunctorShared<Tile>& shared,
   }
 }
 
-/// The tiles of keys of a consumer warpgroup, from the last one on.
-struct WarpgroupTiles {
+/// A tile of a warpgroup, and its tiles of keys.
+struct OwnFunctorTile : WorkTile {
   IndexRange block;  ///< those that the block loads
-  int first, last;   ///< that it computes, of a mask that shows ranges
-  int whole_begin, whole_end;
-  bool first_half;  ///< of the first one its first half suffices
-  bool last_half;   ///< of the last one, if it is another, its second half
-
-  /// Whether a tile needs a mask.
-  __device__ bool masks(const VisibleTile& tile) const {
-    const bool in_range = whole_begin <= tile.index && tile.index < whole_end;
-    return !tile.whole && !in_range;
-  }
+  KeyRange range;    ///< those that the warpgroup computes
 };
 
 /// A consumer reads the block's next tile: see next_work_tile().
-/// @param tiles on return its tiles of keys
 template <class Tile>
 __device__ bool next_functor_tile(FunctorShared<Tile>& shared,
                                   const PipelineState<1>& read, int warpgroup,
-                                  WorkTile& work, WarpgroupTiles& tiles) {
+                                  OwnFunctorTile& tile) {
   shared.work_pipe.consumer_wait(read);
   const IndexRange& block = shared.key_tiles.block;
   const VisibleTiles& own = shared.key_tiles.warpgroup[warpgroup];
+  tile.block = {warp_uniform(block.begin), warp_uniform(block.end)};
   const int begin = warp_uniform(own.begin), end = warp_uniform(own.end);
-  tiles = {{warp_uniform(block.begin), warp_uniform(block.end)},
-           (end - 1) / 2,
-           begin / 2,
-           warp_uniform(own.whole_begin),
-           warp_uniform(own.whole_end),
-           end % 2 != 0,
-           begin % 2 != 0};
-  return next_work_tile(shared, read, work);
+  KeyRange& range = tile.range;
+  range.first = (end - 1) / 2;
+  range.last = begin / 2;
+  range.skipped = tile.block.end - 1 - range.first;
+  range.skipped_after = range.last - tile.block.begin;
+  range.first_half = end % 2 != 0;
+  range.last_half = begin % 2 != 0 && range.last < range.first;
+  const int whole_last = range.last + (range.last_half ? 1 : 0);
+  range.edge = larger(warp_uniform(own.whole_end), whole_last);
+  range.whole = larger(warp_uniform(own.whole_begin), whole_last);
+  return next_work_tile(shared, read, tile);
 }
 
 /// The rows of a lane: which keys they see, of a mask that shows ranges.
@@ -389,21 +379,6 @@ __device__ void change_scores(float (&s)[r], const Lane& lane) {
 }
 //! [change_scores]
 
-/// P of a part of a tile of keys, from a column on, rounded; that of the others is 0.
-template <class T, int column, int parts, int r>
-__device__ void set_probs(std::uint32_t (&p)[parts][4], const float (&s)[r]) {
-  constexpr int first = column / 16, count = r / 8;
-#pragma unroll
-  for (int i = 0; i < parts; ++i) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      if (i < first || first + count <= i) p[i][j] = 0;
-    }
-  }
-  round_to_operand<T>(reinterpret_cast<std::uint32_t(&)[count][4]>(p[first]),
-                      s);
-}
-
 /// The state of the rows before the first key: after a sink, where there is one.
 /// @param scale of the scores that the softmax is given
 template <class Functor>
@@ -425,248 +400,186 @@ struct FunctorOutput {
   Attention<T> a;
 };
 
-/// The loop of a consumer warpgroup over its tiles of keys, as in step 15: adds to O and to the state
-/// of its rows.
-//! [mainloop]
+/// The scores of a functor: a policy of hopper_mainloop().
+//! [scores]
 template <class Tile, class T, class Functor>
-__device__ void functor_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
-                                 FunctorShared<Tile>& shared,
-                                 ConsumerState<Tile>& read,
-                                 const VisibleKeys<Tile, T, Functor>& keys,
-                                 const WarpgroupTiles& tiles, float scale,
-                                 PendingStore<Tile>& last_store,
-                                 int warpgroup) {
-  constexpr int scores = Tile::block_n / 2;  // of a lane
-  const Attention<T>& a = keys.a;
-  const Functor& functor = keys.functor;
-  const int batch = keys.work.batch, head = keys.work.head;
-  const int query0 = keys.work.block * Tile::block_m + warpgroup * kQueries;
-  const bool releases = threadIdx.x % kWarp == 0;
-  const auto& q = shared.q[read.q.stage][warpgroup];
-  const auto release_k = [&] {
-    if (releases) shared.k_pipe.consumer_release(read.k);
-    read.k.advance();
-  };
-  const auto release_v = [&] {
-    if (releases) shared.v_pipe.consumer_release(read.v);
-    read.v.advance();
-  };
-  WarpgroupProbs<Tile> p;
-  float rescale[2];
-  const auto scores_of_lane =
-      lane_scores(a, functor, batch, head, query0 + lane_row(0),
-                  Functor::has_slope ? 0 : lane_column());
-  constexpr bool wide = kWideScores<Functor>;
-  float ramp = 0;  // what the tensor cores add from key to key
-  std::uint32_t slope[4];
-  if constexpr (Functor::has_slope) {
-    if (functor.is_gentle(head)) ramp = scores_of_lane.slope;
-    slope_parts(slope, ramp);
-  }
+struct FunctorScores {
+  static constexpr KeyTiles tiles =
+      Functor::shows_ranges ? KeyTiles::kRange : KeyTiles::kListed;
+  static constexpr bool wide = kWideScores<Functor>;
+  using Lane = decltype(lane_scores(std::declval<Attention<T>>(),
+                                    std::declval<Functor>(), 0, 0, 0, 0));
+  const VisibleKeys<Tile, T, Functor> keys;
+  const FunctorShared<Tile>& shared;
+  int query0;  ///< the warpgroup's first query
+  KeyRange range;
+  Lane lane;
+  VisibleTile listed{};
   IndexRange seen[2] = {};
-  VisibleTile tile{tiles.first, false};
-  if constexpr (Functor::shows_ranges) {
-    rows_keys(seen, a, functor, batch, query0);
-  } else {
-    tile = keys.first();
-  }
-  // S = score(scale S) / unit, and the mask, for keys from a column on
-  const auto change = [&](auto& s, int column, bool masked) {
-    const int key0 = tile.index * Tile::block_n + column;
+  float ramp = 0;  ///< what the tensor cores add from key to key
+  std::uint32_t slope[4] = {};
+
+  __device__ FunctorScores(const VisibleKeys<Tile, T, Functor>& the_keys,
+                           const FunctorShared<Tile>& the_shared,
+                           int warpgroup, const KeyRange& the_range)
+      : keys(the_keys),
+        shared(the_shared),
+        query0(keys.work.block * Tile::block_m + warpgroup * kQueries),
+        range(the_range),
+        lane(lane_scores(keys.a, keys.functor, keys.work.batch,
+                         keys.work.head, query0 + lane_row(0),
+                         lane_column())) {
     if constexpr (Functor::has_slope) {
-      if (ramp == 0) {  // rare
-        change_scores(s, scores_of_lane.at_keys(key0 + lane_column()));
-      }
-    } else if constexpr (Functor::changes_scores) {
-      change_scores(s, scores_of_lane.at_keys(key0));
+      if (keys.functor.is_gentle(keys.work.head)) ramp = lane.slope;
+      slope_parts(slope, ramp);
     }
-    if (!masked) return;
     if constexpr (Functor::shows_ranges) {
-      mask_ranges(s, seen, key0 + lane_column());
-    } else {
-      mask_each(s, a, functor, batch, head, query0, key0);
+      rows_keys(seen, keys.a, keys.functor, keys.work.batch, query0);
     }
-  };
-  const auto issue_scores = [&](auto& s, int column) {
-    const auto& k = shared.k[read.k.stage];
+  }
+
+  /// Of S / ln 2.
+  __device__ float scale() const {
+    return unit_of(keys.functor, keys.a.scale) * kLog2E;
+  }
+  template <class Q, class K, int r>
+  __device__ void issue(float (&s)[r], const Q& q, const K& k, int column) {
     if constexpr (Functor::has_slope) {
       issue_sloped_qk(s, q, k, slope, shared.ramp, column);
     } else {
       issue_gemm_nt(s, q, k, column);
     }
-  };
-  // Tiles that only the other warpgroup needs.
-  const auto skip = [&](int count) {
-#pragma unroll 1
-    for (int i = 0; i < count; ++i) {
-      shared.k_pipe.consumer_wait(read.k);
-      __syncwarp();  // all lanes have seen the phase
-      release_k();
-      scheduler_barrier_sync<Tile>(warpgroup);
-      scheduler_barrier_arrive<Tile>(warpgroup);
-      shared.v_pipe.consumer_wait(read.v);
-      __syncwarp();
-      release_v();
-    }
-  };
-  // The first tile, of which r scores of a lane can be visible: there is no P V beside its S.
-  const auto first = [&](auto count) {
-    constexpr int r = decltype(count)::value;
-    float s[r];
-    shared.k_pipe.consumer_wait(read.k);
-    scheduler_barrier_sync<Tile>(warpgroup);
-    issue_scores(s, 0);
-    scheduler_barrier_arrive<Tile>(warpgroup);
-    last_store.release_q();
-    wgmma_wait<0>(s);
-    release_k();
-    change(s, 0, tiles.masks(tile));
-    loop_online_softmax<true, wide>(s, rows, rescale, scale);
-    set_probs<T, 0>(p, s);
-  };
-  //! [step]
-  const auto step = [&](auto edge, auto count) {
-    constexpr bool masked = decltype(edge)::value;
-    constexpr int r = decltype(count)::value;
-    constexpr int column = r == scores ? 0 : Tile::block_n / 2;
-    float s[r];
-    // S = Q K^T
-    shared.k_pipe.consumer_wait(read.k);
-    scheduler_barrier_sync<Tile>(warpgroup);
-    issue_scores(s, column);
-    // O += P V of the tile before
-    shared.v_pipe.consumer_wait(read.v);
-    issue_pv(o, p, shared.v[read.v.stage]);
-    scheduler_barrier_arrive<Tile>(warpgroup);
-    wgmma_wait<1>(s);  // S has been computed, P V is in flight
-    release_k();
-    // S = score(scale S) / unit
-    change(s, column, masked && (Functor::shows_ranges || !tile.whole));
-    // P = exp2(scale (S - m))
-    //! [frame]
-    // Scores are relative to this tile's first key, m to the first tile's.
-    const float m[2] = {rows.m[0], rows.m[1]};
-    const float shift =
-        ramp * static_cast<float>((tiles.first - tile.index) * Tile::block_n);
-    const float shifted[2] = {m[0] + shift, m[1] + shift};
+  }
+  /// S = score(scale S) / unit, and the mask.
+  template <int r>
+  __device__ void change(float (&s)[r], int key0, bool masked) {
     if constexpr (Functor::has_slope) {
-      rows.m[0] = shifted[0];
-      rows.m[1] = shifted[1];
+      if (ramp == 0) change_scores(s, lane.at_keys(key0));  // rare
+    } else if constexpr (Functor::changes_scores) {
+      change_scores(s, lane.at_keys(key0));
     }
-    const bool rescaled =
-        loop_online_softmax<masked, wide>(s, rows, rescale, scale);
-    if constexpr (Functor::has_slope) {  // as it was, where it did not grow
-      rows.m[0] = rows.m[0] == shifted[0] ? m[0] : rows.m[0] - shift;
-      rows.m[1] = rows.m[1] == shifted[1] ? m[1] : rows.m[1] - shift;
-    }
-    //! [frame]
-    wgmma_wait<0>(o, p);
-    release_v();
-    set_probs<T, column>(p, s);
-    fence_operand(p);  // among the exponentials, not after the branch
-    if (rescaled) rescale_o(o, rescale);
-  };
-  //! [step]
-  constexpr std::integral_constant<int, scores> whole_tile;
-  constexpr std::integral_constant<int, scores / 2> half_tile;
-  constexpr std::true_type with_mask;
-  constexpr std::false_type without;
-  if constexpr (Functor::shows_ranges) {
-    skip(tiles.block.end - 1 - tiles.first);
-    if (tiles.first_half) {
-      first(half_tile);
+    if (!masked) return;
+    if constexpr (Functor::shows_ranges) {
+      mask_ranges(s, seen, key0 + lane_column());
     } else {
-      first(whole_tile);
-    }
-    const bool last_half = tiles.last_half && tiles.last < tiles.first;
-    const int last = tiles.last + (last_half ? 1 : 0);
-    const int edge = larger(tiles.whole_end, last);
-    const int whole = larger(tiles.whole_begin, last);
-    int& t = tile.index;
-    for (--t; t >= edge; --t) step(with_mask, whole_tile);
-    for (; t >= whole; --t) step(without, whole_tile);
-    for (; t >= last; --t) step(with_mask, whole_tile);
-    if (last_half) step(with_mask, half_tile);
-  } else {
-    first(whole_tile);
-    for (tile = keys.next(tile); keys.exists(tile); tile = keys.next(tile)) {
-      step(with_mask, whole_tile);
+      mask_each(s, keys.a, keys.functor, keys.work.batch, keys.work.head,
+                query0, key0);
     }
   }
-  // O += P V of the last tile
-  shared.v_pipe.consumer_wait(read.v);
-  issue_pv(o, p, shared.v[read.v.stage]);
-  wgmma_wait<0>(o, p);
-  release_v();
-  if constexpr (Functor::shows_ranges) skip(tiles.last - tiles.block.begin);
-  if constexpr (Functor::has_slope) {  // m in the scores of the functor
-    auto lane = scores_of_lane.at_keys(tiles.first * Tile::block_n);
-    lane.slope = ramp;
-    rows.m[0] = lane.score(rows.m[0], 0, 0);
-    rows.m[1] = lane.score(rows.m[1], 8, 0);
+  __device__ bool masks(int tile) const {
+    if constexpr (!Functor::shows_ranges) return !listed.whole;
+    return tile >= range.edge || tile < range.whole;
   }
-}
-//! [mainloop]
+  /// @{ KeyTiles::kListed.
+  __device__ int first_tile() {
+    listed = keys.first();
+    return listed.index;
+  }
+  __device__ int next_tile() {
+    listed = keys.next(listed);
+    return listed.index;
+  }
+  __device__ bool exists(int) const { return keys.exists(listed); }
+  /// @}
 
-/// Attention in 16 bits with a functor. A consumer warpgroup processes 64 queries of each tile.
-/// @tparam Tile    a HopperTile
-/// @tparam T       half or bfloat16
+  //! [frame]
+  /// With a slope, scores are relative to the first key of their tile, and m
+  /// to that of the first tile: here it follows the scores.
+  struct Frame {
+    float shift, m[2], shifted[2];
+  };
+  __device__ Frame begin_tile(RowState& rows, int tile) const {
+    Frame frame{};
+    if constexpr (Functor::has_slope) {
+      frame.shift =
+          ramp * static_cast<float>((range.first - tile) * Tile::block_n);
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        frame.m[h] = rows.m[h];
+        frame.shifted[h] = rows.m[h] += frame.shift;
+      }
+    }
+    return frame;
+  }
+  /// And back; where m has not grown it is what it was, to the last bit.
+  __device__ void end_tile(RowState& rows, const Frame& frame) const {
+    if constexpr (Functor::has_slope) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        rows.m[h] = rows.m[h] == frame.shifted[h] ? frame.m[h]
+                                                  : rows.m[h] - frame.shift;
+      }
+    }
+  }
+  //! [frame]
+  /// m as a score of the functor.
+  __device__ void end(RowState& rows) const {
+    if constexpr (Functor::has_slope) {
+      const int first_key = range.first * Tile::block_n;
+      auto of_row = lane.at_keys(first_key - lane_column());
+      of_row.slope = ramp;
+      rows.m[0] = of_row.score(rows.m[0], 0, 0);
+      rows.m[1] = of_row.score(rows.m[1], 8, 0);
+    }
+  }
+};
+//! [scores]
+
+/// What fa_forward_functor() computes in flash_hopper(): attention with a functor.
 /// @tparam Functor see score_functors.cuh
 //! [persistent]
-template <class Tile, class T, class Functor>
-__global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
-    flash_persistent_functor(const __grid_constant__ TmaAttention<T> maps,
-                             const __grid_constant__ Functor functor,
-                             const TileScheduler scheduler,
-                             unsigned* tile_counter) {
+template <class T, class Functor>
+struct FunctorWork {
   static_assert(Functor::shows_ranges || !Functor::has_slope,
                 "a slope goes from each tile to the one before it");
-  auto& shared = *dynamic_shared<FunctorShared<Tile>>();
-  if constexpr (Functor::has_slope) write_ramp<Tile>(shared.ramp);
-  init_barriers(shared);
-  const int warpgroup = warpgroup_index();
-  if (warpgroup == Tile::consumers) {  // the producer
-    setmaxnreg_dec<kProducerRegisters<Tile>>();
+  template <class Tile>
+  using Shared = FunctorShared<Tile>;
+  template <class Tile>
+  using Own = OwnFunctorTile;
+  TmaAttention<T> all;
+  Functor functor;
+  TileScheduler scheduler;
+  unsigned* tile_counter;
+
+  template <class Tile>
+  __device__ void prepare(FunctorShared<Tile>& shared) const {
+    if constexpr (Functor::has_slope) write_ramp<Tile>(shared.ramp);
+  }
+  template <class Tile>
+  __device__ void produce(FunctorShared<Tile>& shared) const {
     const int thread = threadIdx.x % kWarpgroup;
-    if (thread < kWarp) load_functor_tiles(shared, maps, functor);
+    if (thread < kWarp) load_functor_tiles(shared, all, functor);
     if (thread == kWarp) {
-      schedule_functor_tiles(shared, maps.a, functor, scheduler,
-                             tile_counter);
+      schedule_functor_tiles(shared, all.a, functor, scheduler, tile_counter);
     }
-    return;
   }
-  setmaxnreg_inc<kConsumerRegisters<Tile>>();
-  const Attention<T>& a = maps.a;
-  const float unit = unit_of(functor, a.scale);
-  FunctorOutput<T> output{maps.o, a};
-  output.a.scale = unit;
-  ConsumerState<Tile> read;
-  if (warpgroup == Tile::consumers - 1) {
-    scheduler_barrier_arrive<Tile>(warpgroup);  // warpgroup 0 is first
+  template <class Tile>
+  __device__ bool next(FunctorShared<Tile>& shared,
+                       const PipelineState<1>& read, int warpgroup,
+                       OwnFunctorTile& own) const {
+    return next_functor_tile(shared, read, warpgroup, own);
   }
-  PendingStore<Tile> last_store{shared, warpgroup};
-  WorkTile work;
-  WarpgroupTiles tiles;
-  for (; next_functor_tile(shared, read.work, warpgroup, work, tiles);
-       read.next_tile()) {
-    const int query0 = work.block * Tile::block_m + warpgroup * kQueries;
-    WarpgroupOutput<Tile> o = {};
-    RowState rows = first_row_state(functor, work.head, unit);
-    shared.q_pipe[warpgroup].consumer_wait(read.q);
-    functor_mainloop(
-        o, rows, shared, read,
-        VisibleKeys<Tile, T, Functor>{a, functor, work, tiles.block}, tiles,
-        unit * kLog2E, last_store, warpgroup);
-    last_store.issued(
-        write_output<Tile>(output, o, rows, shared.q[read.q.stage][warpgroup],
-                           query0, work.head, work.batch),
-        read.q);
+  /// The map of O, and the unit of m in place of the scale.
+  struct Output {
+    const TensorMap& o;
+    Attention<T> a;
+  };
+  __device__ Output maps(const WorkTile&) const {
+    Output output{all.o, all.a};
+    output.a.scale = unit_of(functor, all.a.scale);
+    return output;
   }
-  last_store.release_q();
-  if (warpgroup == 0) {
-    scheduler_barrier_sync<Tile>(warpgroup);  // the last arrival
+  template <class Tile>
+  __device__ FunctorScores<Tile, T, Functor> scores(
+      FunctorShared<Tile>& shared, const Output&, int warpgroup,
+      const OwnFunctorTile& own) const {
+    return {VisibleKeys<Tile, T, Functor>{all.a, functor, own, own.block},
+            shared, warpgroup, own.range};
   }
-}
+  __device__ RowState first_rows(const WorkTile& own) const {
+    return first_row_state(functor, own.head, unit_of(functor, all.a.scale));
+  }
+};
 //! [persistent]
 
 /// Bytes of workspace for tiles that launch_persistent_functor() needs for a functor with
@@ -694,12 +607,10 @@ void launch_persistent_functor(const Attention<T>& a, const Functor& functor,
   with_tile_kinds<Tile::block_m, Tile::block_n>(
       a, functor, kinds, stream, [&](const auto& with_kinds) {
         using F = std::decay_t<decltype(with_kinds)>;
-        launch(stream, flash_persistent_functor<Tile, T, F>,
-               {{persistent_blocks(scheduler)},
-                {kWarpgroup * (Tile::consumers + 1)},
-                sizeof(FunctorShared<Tile>),
-                Tile::stages},
-               tma_attention<Tile>(a), with_kinds, scheduler, tile_counter);
+        launch_hopper<Tile>(
+            stream, persistent_blocks(scheduler),
+            FunctorWork<T, F>{tma_attention<Tile>(a), with_kinds, scheduler,
+                              tile_counter});
       });
 }
 //! [launch]

@@ -4,7 +4,7 @@
 /// that nothing else changes: see common/attention/packed_maps.cuh.
 #pragma once
 
-#include "05_flash_forward/library/hopper_loop.cuh"
+#include "05_flash_forward/library/hopper_kernel.cuh"
 #include "common/attention/packed_maps.cuh"
 
 namespace fa::FA_TARGET {
@@ -67,62 +67,53 @@ __device__ void load_packed(PackedShared<Tile>& shared,
   }
 }
 
-/// Attention in 16 bits within each of several packed sequences. A consumer warpgroup processes 64
-/// queries of each tile.
-/// @tparam Tile a HopperTile
-/// @tparam T    half or bfloat16
+/// What fa_forward_packed() computes in flash_hopper(): attention within each sequence.
 //! [packed]
-template <class Tile, class T>
-__global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
-    flash_packed_persistent(
-        const __grid_constant__ TmaAttention<T, RaggedMap> maps,
-        const PackedSequences sequences, unsigned* tile_counter) {
-  static_assert(Tile::block_m == kSlotRows, "a tile is a slot");
-  auto& shared = *dynamic_shared<PackedShared<Tile>>();
-  init_barriers(shared);
-  const int warpgroup = warpgroup_index();
-  if (warpgroup == Tile::consumers) {  // the producers
-    setmaxnreg_dec<kProducerRegisters<Tile>>();
-    const int thread = threadIdx.x % kWarpgroup;
-    if (thread == 0) load_packed(shared, maps);
-    if (thread == kWarp) {
-      schedule_packed(shared, maps.a, sequences, tile_counter);
-    }
-    return;
-  }
-  setmaxnreg_inc<kConsumerRegisters<Tile>>();
-  ConsumerState<Tile> read;
-  if (warpgroup == Tile::consumers - 1) {
-    scheduler_barrier_arrive<Tile>(warpgroup);  // warpgroup 0 is first
-  }
-  PendingStore<Tile> last_store{shared, warpgroup};
-  const auto uniform = [](const PackedRange& range) {
-    return PackedRange{warp_uniform(range.begin), warp_uniform(range.length)};
+template <class T>
+struct PackedWork : PlainWork {
+  template <class Tile>
+  using Shared = PackedShared<Tile>;
+  /// A tile of a sequence: `batch` is 0, as its maps have one.
+  template <class Tile>
+  struct Own : WorkTile {
+    PackedRange q, k;
   };
-  WorkTile work;
-  for (;; read.next_tile()) {
-    shared.work_pipe.consumer_wait(read.work);
-    const PackedRange q = uniform(shared.q_range);
-    const PackedRange k = uniform(shared.k_range);
-    if (!next_work_tile(shared, read.work, work)) break;
-    const auto own = sequence_of(maps, q, k, work.head);
-    const int query0 = work.block * Tile::block_m + warpgroup * kQueries;
-    WarpgroupOutput<Tile> o = {};
-    RowState rows = empty_row_state();
-    shared.q_pipe[warpgroup].consumer_wait(read.q);
-    hopper_mainloop<Tile>(o, rows, shared, read, own.a, query0,
-                          loaded_tiles<Tile>(own.a, work.block), last_store,
-                          warpgroup);
-    last_store.issued(
-        write_output<Tile>(own, o, rows, shared.q[read.q.stage][warpgroup],
-                           query0, work.head, 0),
-        read.q);
+  TmaAttention<T, RaggedMap> all;
+  PackedSequences sequences;
+  unsigned* tile_counter;
+
+  template <class Tile>
+  __device__ void produce(PackedShared<Tile>& shared) const {
+    static_assert(Tile::block_m == kSlotRows, "a tile is a slot");
+    const int thread = threadIdx.x % kWarpgroup;
+    if (thread == 0) load_packed(shared, all);
+    if (thread == kWarp) {
+      schedule_packed(shared, all.a, sequences, tile_counter);
+    }
   }
-  last_store.release_q();
-  if (warpgroup == 0) {
-    scheduler_barrier_sync<Tile>(warpgroup);  // the last arrival
+  template <class Tile>
+  __device__ bool next(PackedShared<Tile>& shared,
+                       const PipelineState<1>& read, int,
+                       Own<Tile>& own) const {
+    const auto uniform = [](const PackedRange& range) {
+      return PackedRange{warp_uniform(range.begin),
+                         warp_uniform(range.length)};
+    };
+    shared.work_pipe.consumer_wait(read);
+    own.q = uniform(shared.q_range);
+    own.k = uniform(shared.k_range);
+    return next_work_tile(shared, read, own);
   }
-}
+  template <class O>
+  __device__ TmaAttention<T, SequenceMap> maps(const O& own) const {
+    return sequence_of(all, own.q, own.k, own.head);
+  }
+  template <class Tile, class Maps>
+  __device__ auto scores(PackedShared<Tile>&, const Maps& maps, int warpgroup,
+                         const Own<Tile>& own) const {
+    return causal_scores<Tile>(maps.a, own.block, warpgroup);
+  }
+};
 //! [packed]
 
 /// Launches the kernel with a block for each SM, or for each slot if these are fewer.
@@ -143,15 +134,14 @@ void launch_packed_persistent(const Attention<T>& a,
                       {strides.row, strides.head}, Tile::block_n);
   };
   const int slots = sequences.q.slots();
-  launch(stream, flash_packed_persistent<Tile, T>,
-         {{persistent_blocks({slots, a.heads, a.heads, 0})},
-          {kWarpgroup * (Tile::consumers + 1)},
-          sizeof(PackedShared<Tile>),
-          Tile::stages},
-         TmaAttention<T, RaggedMap>{
-             of_queries(a.q, a.q_strides), of_keys(a.k, a.k_strides),
-             of_keys(a.v, a.v_strides), of_queries(a.o, a.o_strides), a},
-         sequences, tile_counter);
+  launch_hopper<Tile>(
+      stream, persistent_blocks({slots, a.heads, a.heads, 0}),
+      PackedWork<T>{
+          {},
+          {of_queries(a.q, a.q_strides), of_keys(a.k, a.k_strides),
+           of_keys(a.v, a.v_strides), of_queries(a.o, a.o_strides), a},
+          sequences,
+          tile_counter});
 }
 
 }  // namespace fa::FA_TARGET
