@@ -6,6 +6,7 @@ namespace fa::FA_TARGET {
 /// One step of the online softmax for products that are not scaled yet.
 /// @tparam masked whether products may be -infinity: rows of nothing else need
 ///                care. Here it is always true
+/// @tparam wide   a difference first; here it is always false
 /// @param s     products of queries and keys; probabilities before the division by l on return
 /// @param o     O of the keys so far, before the division by l
 /// @param state of the rows: m is the largest product, l this lane's part of the sum
@@ -154,16 +155,22 @@ FA_STAGE(traffic) {
 - // would be NaN: subtract 0.
 - const float offset =
 - masked && m == -INFINITY ? 0.0f : __fmul_rn(m, exponent_scale);
+- const auto difference = [&](float x) {  // scale (x - m)
+- return (x - (m == -INFINITY ? 0.0f : m)) * exponent_scale;
+- };
 - // Both products are rounded: where m stays, the rescale factor is 1.
-- rescale[h] =
-- exp2_approx(__fmul_rn(state.m[i][h], exponent_scale) - offset);
+- rescale[h] = exp2_approx(
+- wide ? difference(state.m[i][h])
+- : __fmul_rn(state.m[i][h], exponent_scale) - offset);
 - state.m[i][h] = m;
 - float sum = 0;
 - #pragma unroll
 - for (int j = 0; j < Tile::block_n / 8; ++j) {
 - #pragma unroll
 - for (int e = 2 * h; e < 2 * h + 2; ++e) {
-- s[i][j][e] = exp2_approx(s[i][j][e] * exponent_scale - offset);
+- s[i][j][e] =
+- exp2_approx(wide ? difference(s[i][j][e])
+- : s[i][j][e] * exponent_scale - offset);
 - sum += s[i][j][e];
 - }
 - }
@@ -205,9 +212,12 @@ FA_STAGE(traffic) {
 
 # difference_first: the difference is scaled
 @ right
-- rescale[h] =
-- exp2_approx(__fmul_rn(state.m[i][h], exponent_scale) - offset);
-+      rescale[h] = m == -INFINITY ? 1.0f : exp2_approx((state.m[i][h] - m) * exponent_scale);
-- s[i][j][e] = exp2_approx(s[i][j][e] * exponent_scale - offset);
-+          s[i][j][e] = m == -INFINITY ? 0.0f : exp2_approx((s[i][j][e] - m) * exponent_scale); (void)offset;
+- rescale[h] = exp2_approx(
+- wide ? difference(state.m[i][h])
+- : __fmul_rn(state.m[i][h], exponent_scale) - offset);
++      rescale[h] = exp2_approx(difference(state.m[i][h])); (void)offset;
+- s[i][j][e] =
+- exp2_approx(wide ? difference(s[i][j][e])
+- : s[i][j][e] * exponent_scale - offset);
++          s[i][j][e] = exp2_approx(difference(s[i][j][e]));
 */
