@@ -1,24 +1,19 @@
-"""./learn grade: finds submissions and marks them, offline.
-
-A submission is a folder as the student's own: my_exercises, what is in it, or the files directly.
-A folder of submissions has one folder for each student.
-"""
+"""./learn grade: marks submissions, offline; submissions.py finds them."""
 
 import argparse
 import csv
+import datetime
 import io
 import json
 import os
 import pathlib
 import re
 import sys
-import xml.etree.ElementTree as xml
 
-from common.classroom import catalogue, grading, sandbox, student
+from common.classroom import catalogue, grading, sandbox, student, submissions
 from common.classroom.catalogue import Fault
 from common.data.files import check_writable, printable, write_file
 
-LONGEST = 200_000  # bytes of a student's file
 # No answer needs it, and an attack on the grader does: reported to the teacher, and not refused.
 SUSPICIOUS = re.compile(
     r"\b(?:asm|syscall|fork|exec[lv]p?e?|system|ptrace|mmap|dlsym|fopen|_?_[eE]xit|exit|FA_ENTRY|main)"
@@ -27,41 +22,11 @@ SUSPICIOUS = re.compile(
     r"|\bexercise\.cpp|\bdefine\s+private\b|\binclude_next\b"
 )
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+NOTHING = "no submission"
 NOT_GRADED = "not graded, the check itself failed"
 
 
-# ---------------------------------------------------------------- submissions
-
-
-def answer_of(submission, exercise):
-    """The student's text for an exercise; None when there is none, or it is not a regular file of a
-    sensible size."""
-    own = pathlib.Path(exercise.id) / exercise.file
-    for path in (student.WORK / own, own, pathlib.Path(exercise.file)):
-        parts = [submission / part for part in (path, *path.parents[:-1])]
-        # A link could show the marks the grader's own files.
-        if any(part.is_symlink() for part in parts) or not parts[0].is_file():
-            continue
-        if parts[0].stat().st_size <= LONGEST:
-            return parts[0].read_bytes().decode("utf-8-sig", "replace")
-    return None
-
-
-def handed_in(folder, exercises):
-    """Whether a folder holds a student's file for one of the exercises."""
-    return any(answer_of(folder, exercise) is not None for exercise in exercises)
-
-
-def students_in(folder, exercises):
-    """The submissions in a folder: itself, or those of several students."""
-    if not folder.is_dir():
-        raise Fault(f"'{folder}' is not a folder; a submission is one, with files of exercises")
-    if handed_in(folder, exercises):
-        return [folder]
-    found = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.is_symlink()]
-    if not any(handed_in(path, exercises) for path in found):
-        raise Fault(f"'{folder}' has no file of these exercises, and neither has a folder in it")
-    return [path for path in found if not path.name.startswith(".")]
+# ---------------------------------------------------------------- marks
 
 
 def read_points(path, exercises):
@@ -87,16 +52,27 @@ def read_points(path, exercises):
     return list(by_id.values())
 
 
-# ---------------------------------------------------------------- marks
+def mark(toolchain, exercise, submission, due=None):
+    """The stages of one exercise of one student; the first has a note when it is late."""
+    results = stages_of(toolchain, exercise, submission)
+    if due and submission.times.get(exercise.id, 0) > due.timestamp():
+        when = datetime.datetime.fromtimestamp(submission.times[exercise.id])
+        results[0].notes.append(("late", f"{when:%Y-%m-%d %H:%M}"))
+    return results
 
 
-def mark(toolchain, exercise, submission):
+def late(results):
+    """When an exercise was last changed, if that is after it was due; else nothing."""
+    return dict(results[0].notes).get("late", "")
+
+
+def stages_of(toolchain, exercise, submission):
     """The stages of one exercise of one student."""
-    answer = answer_of(submission, exercise)
+    answer = submission.answers.get(exercise.id)
     if answer is None:
         results = grading.stages_of(exercise)
         for result in results:
-            result.message = "no submission"
+            result.message = NOTHING
         return results
     name = f"{printable(submission.name)}, {exercise.id}"
     for word in sorted(set(SUSPICIOUS.findall(answer))):
@@ -117,7 +93,7 @@ def given(results):
 
 
 def said(result):
-    """The message of a stage for the student, without what XML and terminals cannot have."""
+    """The message of a stage for the student, without what terminals obey."""
     words = {"not reached": "not reached", "skipped": "not graded here, points given"}
     parts = [words.get(result.verdict, ""), result.message]
     parts += [f"{name}: {number}" for name, number in result.notes]
@@ -133,7 +109,7 @@ def mistakes(everyone, most=3):
         for name, marks in everyone:
             results = marks[at][1]
             refusal = next((r for r in results if r.verdict == "refused"), None)
-            tried += results[0].message != "no submission"
+            tried += results[0].message != NOTHING
             passed += given(results) == sum(result.points for result in results)
             if refusal:  # without its case and its numbers
                 says = re.sub(r"\(.*|\d+ of \d+: |; the worst is.*|\n.*", "", refusal.message)
@@ -147,12 +123,17 @@ def mistakes(everyone, most=3):
 # ---------------------------------------------------------------- formats
 
 
-def plain(name, marks):
+def plain(submission, marks):
     """For people."""
-    lines, everything = [name], [result for _, results in marks for result in results]
+    everything = [result for _, results in marks for result in results]
+    lines = [printable(submission.name)]
     for exercise, results in marks:
-        full = sum(result.points for result in results)
-        lines.append(f"  {exercise.id:<28} {given(results):>5g} of {full:<5g} {exercise.title}")
+        full, more = sum(result.points for result in results), exercise.title
+        if exercise.id not in submission.answers:
+            more = NOTHING
+        elif late(results):
+            more += f" (late: {late(results)})"
+        lines.append(f"  {exercise.id:<28} {given(results):>5g} of {full:<5g} {more}")
         for result in results:
             if result.verdict == "refused":
                 lines.append(f"      {result.title}: {printable(result.message.split(chr(10))[0])}")
@@ -160,8 +141,9 @@ def plain(name, marks):
     return "\n".join([*lines, f"  {'in all':<28} {given(everything):>5g} of {full:g}"])
 
 
-def gradescope(_name, marks):
-    """results.json of Gradescope. Source: its Autograder Specifications, "Output format"."""
+def gradescope(submission, marks):
+    """results.json of Gradescope, for one student. Source: its Autograder Specifications, "Output
+    format"."""
     tests = [
         {
             "name": f"{exercise.id}: {result.title}",
@@ -173,47 +155,29 @@ def gradescope(_name, marks):
         for exercise, results in marks
         for result in results
     ]
-    return json.dumps({"score": sum(test["score"] for test in tests), "tests": tests}, indent=1)
+    unread = "\n".join(f"not read: {words}" for words in submission.unread[:20])
+    marks = {"score": sum(test["score"] for test in tests), "output": unread, "tests": tests}
+    return json.dumps(marks, indent=1)
 
 
-def junit(name, marks):
-    """JUnit XML. Source: the schema junit-10.xsd of the Jenkins xUnit plugin."""
-    suites = xml.Element("testsuites", name=CONTROL.sub(" ", name))
-    for exercise, results in marks:
-        failed = sum(result.verdict == "refused" for result in results)
-        passed = sum(result.verdict == "passed" for result in results)
-        counts = {"tests": len(results), "failures": failed, "errors": 0}
-        counts["skipped"] = len(results) - failed - passed
-        counts = {what: str(count) for what, count in counts.items()}
-        suite = xml.SubElement(suites, "testsuite", name=exercise.id, **counts)
-        for result in results:
-            case = xml.SubElement(suite, "testcase", classname=exercise.id, name=result.title)
-            message = said(result)
-            if result.verdict == "refused":
-                first = message.split("\n")[0]
-                failure = xml.SubElement(case, "failure", message=first, type=result.name)
-                failure.text = message
-            elif result.verdict != "passed":
-                xml.SubElement(case, "skipped", message=message)
-    xml.indent(suites)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(suites, encoding="unicode")
-
-
-def comma_separated(everyone):
-    """A class as CSV: a row for each student. A name that a spreadsheet would take for a formula
-    gets an apostrophe."""
+def comma_separated(everyone, due=None):
+    """A class as CSV: a row for each student, and where `due` is given a column of what was late. A
+    name that a spreadsheet would take for a formula gets an apostrophe."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["student", *(exercise.id for exercise, _ in everyone[0][1]), "points", "of"])
+    names = [exercise.id for exercise, _ in everyone[0][1]]
+    writer.writerow(["student", *names, "points", "of", *(["late"] if due else [])])
     for name, marks in everyone:
         points = [given(results) for _, results in marks]
         full = sum(result.points for _, results in marks for result in results)
         safe = f"'{name}" if name[:1] in "=+-@" else name
-        writer.writerow([safe, *(f"{x:g}" for x in (*points, sum(points), full))])
+        after = [" ".join(exercise.id for exercise, results in marks if late(results))]
+        numbers = [f"{x:g}" for x in (*points, sum(points), full)]
+        writer.writerow([safe, *numbers, *(after if due else [])])
     return text.getvalue().rstrip("\n")
 
 
-WRITERS = {"text": (plain, ".txt"), "gradescope": (gradescope, ".json"), "junit": (junit, ".xml")}
+WRITERS = {"text": plain, "gradescope": gradescope}
 
 
 # ---------------------------------------------------------------- the command
@@ -227,13 +191,16 @@ def read_options(arguments):
         "limits of time and memory.",
     )
     add = parser.add_argument
-    words = f"of one student, or of several ({student.WORK})"
+    words = f"or archive, of one student; or a folder of several ({student.WORK})"
     add("folder", nargs="?", default=student.WORK, help=words)
     words = "only these, or lessons; default: every exercise that was handed in"
     add("--exercises", nargs="+", default=[], metavar="ID", help=words)
     add("--format", choices=(*WRITERS, "csv"), default="text")
     words = "JSON: exercise -> stage -> points; 0 leaves an exercise out"
     add("--points", metavar="FILE", help=words)
+    words = "also mark what was changed after this time, as 2026-03-31T18:00, as late"
+    add("--due", metavar="TIME", type=datetime.datetime.fromisoformat, help=words)
+    add("--seed", metavar="WORD", help="of a class: its own numbers; default: this copy's")
     words = "file for one student and for csv, folder for several students; else printed"
     add("--output", metavar="PATH", help=words)
     words = "print the most common mistakes of all students, and no marks"
@@ -253,30 +220,34 @@ def main(arguments, root, toolchain):
     if options.layers:
         print("\n".join(sandbox.layers()))
         return 0
-    chosen = catalogue.choose(options.exercises, root)
+    chosen = catalogue.choose(options.exercises, root, options.seed)
     if options.points:
         chosen = read_points(options.points, chosen)
-    students = students_in(pathlib.Path(options.folder), chosen)
-    if not options.exercises:
-        chosen = [one for one in chosen if any(handed_in(path, [one]) for path in students)]
+    alone = options.format == "gradescope"  # it runs the autograder for each student
+    everything = catalogue.exercises(root, options.seed)
+    students = submissions.students_in(pathlib.Path(options.folder), everything, alone)
+    there = [one for one in chosen if any(one.id in s.answers for s in students)]
+    if not there and not alone:
+        raise Fault(f"'{options.folder}' has no file of these exercises, nor has a folder in it")
+    chosen = chosen if options.exercises else there
     of_class = options.mistakes or options.format == "csv"
-    writer, suffix = WRITERS.get(options.format, (None, ""))
     files = [pathlib.Path(options.output) if options.output else None] * len(students)
     if options.output and len(students) > 1 and not of_class:
         files[0].mkdir(parents=True, exist_ok=True)
-        names = [os.fsencode(path.name)[:200] + os.fsencode(suffix) for path in students]
+        names = [os.fsencode(one.name)[:200] + b".txt" for one in students]
         files = [files[0] / os.fsdecode(name) for name in names]
     for file in filter(None, files):
         check_writable(file)  # before the long work begins
     tools, everyone = toolchain(), []
-    for submission, file in zip(students, files):
-        name = printable(submission.resolve().name)
-        marks = [(exercise, mark(tools, exercise, submission)) for exercise in chosen]
-        everyone.append((name, marks))
+    for one, file in zip(students, files):
+        marks = [(exercise, mark(tools, exercise, one, options.due)) for exercise in chosen]
+        everyone.append((printable(one.name), marks))
         if not of_class:
-            show(writer(name, marks), file)
-    if of_class:
-        show(mistakes(everyone) if options.mistakes else comma_separated(everyone), files[0])
+            show(WRITERS[options.format](one, marks), file)
+    if options.mistakes:
+        show(mistakes(everyone), files[0])
+    elif of_class:
+        show(comma_separated(everyone, options.due), files[0])
     failed = any(r[0].message.startswith(NOT_GRADED) for _, marks in everyone for _, r in marks)
     return 2 if failed else 0
 

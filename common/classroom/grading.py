@@ -16,10 +16,12 @@ from common.classroom.catalogue import Fault
 from common.classroom.toolchain import scratch_folder
 
 RUN = sandbox.Limits()
+LONGEST = 200_000  # bytes of a student's file
 COMPILE_LINES = 14  # of a compiler's messages
 ANSWER = re.compile(r"^\s*(?://|#)\s*answer:(.*)$", re.MULTILINE)
 # Keeps an access from the lab.
 HIDING = re.compile(r"FA_UNWATCHED|\w*sanitize\w*")
+SPLICE = re.compile(r"\\[ \t\r\f\v]*\n")  # compilers join these lines
 # Addresses where a program was when it ended, from entry.cpp.
 FRAMES = re.compile(r"^@frames((?: [0-9a-f]+)+)$", re.MULTILINE)
 ASSERTION = re.compile(r"Assertion [`'](.*?)' failed", re.DOTALL)
@@ -55,6 +57,18 @@ def stages_of(exercise):
     """The stages of an exercise, none of them run."""
     titles = exercise.titles
     return [StageResult(n, titles.get(n, n), points) for n, points in exercise.points.items()]
+
+
+def text_of(data):
+    """The text of a student's file: of UTF-8, and of what editors on Windows write besides. Fault
+    for one that is too long."""
+    if len(data) > LONGEST:
+        raise Fault(f"longer than {LONGEST} bytes, and no answer needs that")
+    codes = ("utf-16",) if data[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig", "cp1252")
+    for code in codes:
+        with contextlib.suppress(UnicodeDecodeError):
+            return data.decode(code).replace("\r\n", "\n")
+    return data.decode(codes[-1], "replace").replace("\r\n", "\n")
 
 
 # ---------------------------------------------------------------- the compiler
@@ -204,7 +218,7 @@ def grade(toolchain, exercise, answer, stop=True, shown="", progress=lambda _wor
         numbers.grade(questions(toolchain, exercise), exercise, answer, results)
         return results
     results[0].verdict = "refused"
-    if exercise.machine == "lab" and (hiding := HIDING.search(answer.replace("\\\n", ""))):
+    if exercise.machine == "lab" and (hiding := HIDING.search(SPLICE.sub("", answer))):
         results[0].message = f"'{hiding[0]}' keeps accesses from the lab, and no answer needs it"
         return results
     with scratch_folder() as scratch:

@@ -73,12 +73,10 @@ class Student:
     def begun(self, exercise):
         """The text of the student's file."""
         try:
-            return self.file(exercise).read_text(encoding="utf-8")
+            return grading.text_of(self.file(exercise).read_bytes())
         except FileNotFoundError:
             words = f"{exercise.id} was not begun; ./learn exercise start {exercise.id}"
             raise Fault(words) from None
-        except UnicodeDecodeError:
-            raise Fault(f"{self.file(exercise)} is not UTF-8 text") from None
 
     def next_open(self, exercise=None):
         """The first exercise that is not passed: of the lesson of this one, else of a later
@@ -237,8 +235,8 @@ class Student:
             return 1
         right = grading.solution(self.toolchain() if exercise.predicts else None, exercise)
         try:
-            own = self.file(exercise).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
+            own = self.begun(exercise)
+        except (OSError, Fault):
             own = exercise.start()
         lines = difflib.unified_diff(own.splitlines(), right.splitlines(), "yours", "ours")
         print("\n".join(map(str.rstrip, lines)) or "Your file is identical to the solution.")

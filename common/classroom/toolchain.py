@@ -229,4 +229,10 @@ def scratch_folder():
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
+
+
+def remove(folder):
+    """Removes a folder with all that is in it, however deep: shutil.rmtree() is recursive."""
+    subprocess.run(["chmod", "-R", "u+rwx", str(folder)], stderr=subprocess.DEVNULL)
+    subprocess.run(["rm", "-rf", str(folder)], stderr=subprocess.DEVNULL)
