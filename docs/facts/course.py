@@ -1,16 +1,30 @@
 """Facts of the course as a whole: the front page, and what several lessons share."""
 
-from docs.facts.lesson05 import forward_ratios
-from docs.facts.lesson06 import backward_ratios
-from docs.facts.records import count, head, points
+import json
+import re
+import statistics
+
+from docs.facts.records import ROOT, Ratios, each, head, points
 
 
-def ahead_at_most_points():
-    """H200, h200_05_interface and h200_06_interface, bfloat16: the course is more than 2 % faster
-    than the fastest other implementation at more than half of all points."""
-    both = (forward_ratios.all(), backward_ratios.all())
-    ahead = sum(count(ratios, lambda ratio: ratio > 1.02) for ratios in both)
-    return ahead > 0.5 * sum(map(len, both))
+def median_ratio():
+    """H200 and H100, both passes, bfloat16: the course over the fastest other implementation, the
+    median of all points."""
+    records = [f"h{gpu}_{lesson}_interface" for gpu in (100, 200) for lesson in ("05", "06")]
+    return statistics.median(r for name in records for r in each(Ratios(name).all()))
+
+
+def hours(lesson="all", part="all"):
+    """Estimated hours of a lesson, 01 to 06: its chapters and appendices as its map has them, and
+    its exercises as lesson.json does."""
+    minutes = {"chapters": 0, "appendices": 0, "exercises": 0}
+    for page in ROOT.glob(f"{'0?' if lesson == 'all' else lesson}_*/README.md"):
+        text = page.read_text(encoding="utf-8")
+        for title, time in re.findall(r"^\| \[(.+?)\]\(\w+\.md\).*?\| (\d+) minutes[ ,]", text, re.M):
+            minutes["appendices" if title.startswith("Appendix") else "chapters"] += int(time)
+        about = json.loads((page.parent / "exercises/lesson.json").read_text(encoding="utf-8"))
+        minutes["exercises"] += sum(one["minutes"] for one in about["exercises"].values())
+    return (sum(minutes.values()) if part == "all" else minutes[part]) / 60
 
 
 def first_minutes_cores():
