@@ -27,8 +27,8 @@ constexpr std::size_t kCounterBytes = 16;
 template <int d, class T>
 std::size_t functor_workspace_bytes(const Attention<T>& a, const fa_functor& functor) {
   if (!needs_map(functor)) return kCounterBytes;
-  return kCounterBytes +
-         static_cast<std::size_t>(takes_persistent(a) ? persistent_functor_workspace(a)
+  return kCounterBytes + static_cast<std::size_t>(takes_persistent(a)
+                                                      ? persistent_functor_workspace(a)
                                                       : score_functor_workspace<d>(a));
 }
 
