@@ -19,7 +19,8 @@ struct Dilated : PlainScores {
   __host__ __device__ TileKind tile_kind(const ScoreTile& t) const {
     const int least = t.first_query + shift - t.last_key;
     const int most = t.last_query + shift - t.first_key;
-    if (most < -reach || least > reach) return TileKind::kSkipped;
+    const int last = reach - reach % 2;  // distances that are seen are even
+    if (most < -last || least > last) return TileKind::kSkipped;
     return TileKind::kPartial;
   }
 #else
@@ -142,6 +143,8 @@ FA_STAGE(traffic) {
   grade_rule({64, 256, 256, 64, 64}, true);
   grade_rule({64, 256, 512, 32, 16}, true);
   grade_rule({6, 96, 32, 16, 8}, true);
+  grade_rule({9, 96, 64, 16, 8}, true);  // at an odd reach no key is seen
+  grade_rule({65, 256, 256, 64, 64}, true);
 }
 #endif
 /* Other answers, as changes of the solution
@@ -158,14 +161,20 @@ FA_STAGE(traffic) {
 
 # one_side: the right side of the window is forgotten
 @ traffic: is multiplied although no query sees a key of it
-- if (most < -reach || least > reach) return TileKind::kSkipped;
-+     if (least > reach) return TileKind::kSkipped;
+- if (most < -last || least > last) return TileKind::kSkipped;
++     if (least > last) return TileKind::kSkipped;
+
+# odd_reach: a key at the distance of an odd reach is taken to be seen
+@ traffic: is multiplied although no query sees a key of it
+- const int last = reach - reach % 2;  // distances that are seen are even
++     const int last = reach;
 
 # pair_by_pair: the rule asks for every pair
 @ right
 - const int least = t.first_query + shift - t.last_key;
 - const int most = t.last_query + shift - t.first_key;
-- if (most < -reach || least > reach) return TileKind::kSkipped;
+- const int last = reach - reach % 2;  // distances that are seen are even
+- if (most < -last || least > last) return TileKind::kSkipped;
 - return TileKind::kPartial;
 +     for (int q = t.first_query; q <= t.last_query; ++q)
 +       for (int k = t.first_key; k <= t.last_key; ++k)

@@ -166,8 +166,9 @@ inline std::string hint(const Ran& ran, const Rows& right, bool o_right, bool ls
   return lse_right ? "the LSE is right and O is not: so the scores, their maximum and their sum "
                      "are right. Look at the probabilities times V, at the rescaling of O and at "
                      "the division by l"
-                   : "O is wrong, and the LSE too: look at the scores, at their mask, and at the "
-                     "rescaling of their sum before anything of V";
+                   : "O is wrong, and the LSE too: look at the scores, at their mask, at the "
+                     "rescaling of their sum, and at the merge where parts are merged, before "
+                     "anything of V";
 }
 
 /// The first element that differs, in words.

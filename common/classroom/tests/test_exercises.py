@@ -1,6 +1,7 @@
 """What an exercise is: the student's file, answers, variants, numbers; and the gate."""
 
 import pathlib
+import re
 import tempfile
 import unittest
 
@@ -59,6 +60,15 @@ class Exercises(unittest.TestCase):
                 self.assertNotRegex(
                     one.entry, r"FA_STAGE|classroom/(grader|lab)\.hpp|/grading/|FA_GRADER"
                 )
+
+    def test_formula_blocks_of_tasks_keep_their_lines(self):
+        for one in catalogue.exercises():
+            text = (one.folder / "task.md").read_text(encoding="utf-8")
+            for line in re.findall(r"^ {4}\S.*", text, re.MULTILINE):
+                with self.subTest(one.id, line=line):
+                    self.assertLessEqual(len(line), 78)
+                    # A second definition stands in a line of its own.
+                    self.assertLessEqual(len(re.findall(r" = ", line)), 1)
 
     def test_an_exercise_is_found_by_its_name_or_lesson(self):
         self.assertEqual(exercise("one_step").id, "03_one_step")
