@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "common/lab/observer.hpp"
 
@@ -27,6 +28,11 @@ extern bool next_atomic_of_block;
 /// Says whether an address is memory that only kernels may use; null: that is not known. Its use by
 /// watched code of the host is a finding.
 extern bool (*is_for_kernels_only)(const void* address);
+/// What of the host's an address in none of the lab's memory belongs to, for a message; empty: nothing
+/// that kernels may not use. `variable` is the variable there, or empty. Null: all may be used.
+extern std::string (*memory_of_host)(const void* address, const std::string& variable);
+/// What a launch that uses memory of the host ends with.
+inline constexpr const char* kUsedHostMemory = "a thread has used memory of the host";
 /// A basic block of watched code begins.
 void on_block(void* code);
 

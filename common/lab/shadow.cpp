@@ -26,6 +26,7 @@ bool is_of_kernels(const std::string& name) {
 
 // "counter", of "_ZN2fa14on_watched_lab7counterE".
 std::string name_of(const std::string& symbol) {
+  if (symbol.find("_Z") != 0) return symbol;  // not mangled: "h" would be a type
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> name(
       abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), std::free);

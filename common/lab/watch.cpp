@@ -296,7 +296,22 @@ struct Watch::State : Observer {
       }
       return;
     }
+    check_host(address, "", size, write, site);
     register_check.access(address, size, write, site);  // stacks elsewhere, arguments
+  }
+  // A kernel cannot reach memory of the host: its launch ends here.
+  void check_host(const std::byte* address, const std::string& variable, std::size_t size,
+                  bool write, std::uint32_t site) {
+    if (memory_of_host == nullptr) return;
+    const std::string what = memory_of_host(address, variable);
+    if (what.empty()) return;
+    findings.add(
+        "host memory", site, 0,
+        fmt::format("{} {} {} bytes of {}, which a kernel cannot reach: allocate memory of "
+                    "the device with cudaMalloc(), copy to it with cudaMemcpy(), and pass "
+                    "that pointer; or use cudaMallocManaged()",
+                    watched.name_of(this_thread()), write ? "writes" : "reads", size, what));
+    if (Fiber::running() != nullptr) leave_kernel(kUsedHostMemory);
   }
 
   // The thread that has done nothing to memory since its last fence; null for none.
@@ -321,6 +336,7 @@ struct Watch::State : Observer {
     if (begin == &current) return;  // threadIdx and the like
     Region* const region = is_among_stacks(address) ? nullptr : memory.find(address);
     if (region == nullptr) return access_elsewhere(address, size, write, site);
+    if (!region->variable.empty()) check_host(address, region->variable, size, write, site);
     // The load before a compare-and-swap is the lab's: a GPU has one instruction for both.
     const bool counts = !how.atomic || write;
     if (counts) note_touch(*region, address, size, write);
@@ -484,6 +500,8 @@ void end_launch_if_asked() {
 }  // namespace
 
 bool (*is_for_kernels_only)(const void*) = nullptr;
+
+std::string (*memory_of_host)(const void*, const std::string&) = nullptr;
 
 bool next_atomic_of_block = false;
 

@@ -29,7 +29,7 @@ class Tree:
 
     def __init__(self, folder, include_folders):
         self.folder, self.include_folders = folder, include_folders
-        self.done = {}
+        self.done, self.names = {}, set()
 
     def add(self, path):
         """Rewrites a file and the files that it includes; where it is then."""
@@ -57,6 +57,7 @@ class Tree:
                 if found is not None:
                     named.text = named.out = f'"{self.add(found)}"'
         name = str(path).replace("\\", "\\\\").replace('"', '\\"')
+        self.names |= source.device_names()
         body = source.rewrite()
         target.write_text(f'#line 1 "{name}"\n{body}', encoding="utf-8", errors="surrogateescape")
         return target
@@ -151,6 +152,7 @@ class Compiler:
         )  # fmt: skip
         if run.returncode != 0:
             raise DoesNotCompile(self.undefined(run.stderr))
+        (folder / "device_names").write_text(" ".join(sorted(tree.names)))
         return program
 
     def errors(self, text):

@@ -4,6 +4,9 @@
 #include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <link.h>
+#include <sstream>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -15,9 +18,11 @@
 #include "common/lab/cuda/state.hpp"
 #include "common/lab/fiber.hpp"
 #include "common/lab/instrumentation.hpp"
+#include "common/lab/program.hpp"
 #include "common/lab/sites.hpp"
 
 extern "C" [[noreturn]] void __real__exit(int status);
+extern "C" char __data_start, _end;  // of the linker
 
 namespace lab_cuda {
 namespace {
@@ -186,12 +191,73 @@ bool host_may_not_use(const void* address) {
   return found != nullptr && found->second.owner == Owner::kDevice;
 }
 
+// Whether some segment of the program or of a library has an address.
+bool is_in_image(const void* address) {
+  std::pair<std::uintptr_t, bool> search{reinterpret_cast<std::uintptr_t>(address), false};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* result) {
+        auto& [at, found] = *static_cast<std::pair<std::uintptr_t, bool>*>(result);
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const auto& part = info->dlpi_phdr[i];
+          const std::uintptr_t begin = info->dlpi_addr + part.p_vaddr;
+          found |= part.p_type == PT_LOAD && at >= begin && at < begin + part.p_memsz;
+        }
+        return found ? 1 : 0;
+      },
+      &search);
+  return search.second;
+}
+
+// Whether a variable is the host's: neither a constant nor declared for the device. A static one of
+// a function may be a kernel's.
+bool is_of_host(const std::string& name, const void* address) {
+  static std::map<std::string, bool> known;
+  const std::string variable = name.substr(0, name.find('<'));  // of a template
+  const auto [entry, fresh] = known.try_emplace(variable, false);
+  if (!fresh || state().of_device.count(variable) > 0) return entry->second;
+  if (address < &__data_start || address >= &_end) return false;
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  for (const lab::Symbol& symbol : lab::Symbol::of_this_program()) {
+    if (at - symbol.begin >= symbol.size || symbol.kind != STT_OBJECT) continue;
+    const bool local = symbol.name.find("_ZZ") == 0 && symbol.name.find("_ZZ4mainE") != 0;
+    entry->second = !local;
+  }
+  return entry->second;
+}
+
+std::string memory_of_host(const void* address, const std::string& variable) {
+  const auto* const byte = static_cast<const std::byte*>(address);
+  const auto within = [&](const void* begin, std::size_t bytes) {
+    const auto* const first = static_cast<const std::byte*>(begin);
+    return byte >= first && byte < first + bytes;
+  };
+  if (within(lab::current, sizeof *lab::current) ||
+      within(state().arguments, state().argument_bytes)) {
+    return "";
+  }
+  if (!variable.empty()) {
+    return is_of_host(variable, address) ? fmt::format("the host's variable {}", variable) : "";
+  }
+  for (const auto& [begin, bytes] : state().registered) {
+    if (within(begin, bytes)) return "";
+  }
+  if (is_in_image(address)) return "";
+  // Where nothing is, the program crashes: that is another finding.
+  const std::uintptr_t page = reinterpret_cast<std::uintptr_t>(address) & ~std::uintptr_t{4095};
+  if (msync(reinterpret_cast<void*>(page), 1, MS_ASYNC) != 0) return "";
+  return "the host's memory (of a local variable, malloc(), new or a std::vector)";
+}
+
 // Before the program's own variables are made, some of which are in device memory.
 __attribute__((constructor(101))) void begin() {
   state();
   on_exit(&at_exit, nullptr);
   set_handlers();
   lab::is_for_kernels_only = &host_may_not_use;
+  lab::memory_of_host = &memory_of_host;
+  const char* const names = std::getenv("LAB_CUDA_DEVICE_NAMES");
+  std::istringstream words(names != nullptr ? names : "");
+  for (std::string name; words >> name;) state().of_device.insert(name);
 }
 
 }  // namespace

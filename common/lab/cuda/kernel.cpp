@@ -348,6 +348,7 @@ cudaError_t ended_early(const Configuration& c, const char* name, const std::exc
   std::string text = stopped ? stopped->what() : why.what();
   // The engine adds what was found; the report has that.
   text = text.substr(0, text.find(state().watch.report().findings_text().substr(0, 10)));
+  text.erase(text.find_last_not_of(" \n") + 1);
   state().failures.push_back(fmt::format("The launch of {} at {}:{} ended early: {}", name,
                                          c.where.file, c.where.line, text));
   std::string file;
@@ -355,6 +356,7 @@ cudaError_t ended_early(const Configuration& c, const char* name, const std::exc
     state().add(stopped->kind, stopped->where, text);
     return stopped->error;
   }
+  if (text.find(lab::kUsedHostMemory) == 0) return cudaErrorIllegalAddress;  // and a finding
   if (text.find("time limit") != std::string::npos) {
     state().add("time limit", c.where, text);
     return cudaErrorLaunchTimeout;
@@ -396,7 +398,8 @@ void State::add(const std::string& kind, Where where, const std::string& message
   findings.push_back(finding);
 }
 
-cudaError_t run(const Configuration& c, const char* name, void (*call)(void*), void* context) {
+cudaError_t run(const Configuration& c, const char* name, void (*call)(void*), void* context,
+                std::size_t bytes) {
   const auto lock = lock_card();
   if (const cudaError_t error = pending_error()) return report(error);
   if (in_kernel()) {
@@ -418,6 +421,8 @@ cudaError_t run(const Configuration& c, const char* name, void (*call)(void*), v
   }
   *grid_barrier = {};  // unseen: a copy would count as a wait for all streams
   ++state().launches;
+  state().arguments = static_cast<const std::byte*>(context);
+  state().argument_bytes = bytes;
   fa::Launch launch;
   launch.grid = {c.grid.x, c.grid.y, c.grid.z};
   launch.block = {c.block.x, c.block.y, c.block.z};

@@ -42,6 +42,8 @@ def run(program, arguments, folder, seconds, output, errors=None):
     """Runs a program; `output` and `errors` are where its two streams go."""
     report = program.parent / "report.json"
     environment = {**os.environ, "LAB_CUDA_REPORT": str(report), "LAB_CUDA_SECONDS": str(seconds)}
+    names = program.parent / "device_names"
+    environment["LAB_CUDA_DEVICE_NAMES"] = names.read_text() if names.exists() else ""
     process = subprocess.Popen(
         [str(program), *arguments], cwd=folder, env=environment, stdout=output, stderr=errors,
         text=True, errors="replace",

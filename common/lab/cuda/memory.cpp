@@ -165,11 +165,15 @@ cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) {
 cudaError_t cudaFreeHost(void* pointer) {
   return lab_cuda::release(pointer, true);
 }
-cudaError_t cudaHostRegister(void*, std::size_t, unsigned) {
-  return pending_error();
+cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned) {
+  if (pointer == nullptr || bytes == 0) return report(cudaErrorInvalidValue);
+  const bool fresh =
+      state().registered.try_emplace(static_cast<const std::byte*>(pointer), bytes).second;
+  return fresh ? pending_error() : report(cudaErrorHostMemoryAlreadyRegistered);
 }
-cudaError_t cudaHostUnregister(void*) {
-  return pending_error();
+cudaError_t cudaHostUnregister(void* pointer) {
+  const bool known = state().registered.erase(static_cast<const std::byte*>(pointer)) > 0;
+  return known ? pending_error() : report(cudaErrorHostMemoryNotRegistered);
 }
 cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
   *device = host;

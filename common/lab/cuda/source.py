@@ -410,6 +410,27 @@ class Source:
                     k = end
             k += 1
 
+    def device_names(self):
+        """The names in declarations of variables of the device, and maybe others."""
+        words, result = set(VARIABLE), set()
+        words |= {
+            self.text(k + 2)
+            for k in range(len(self.real))
+            if self.text(k + 1) == "define" and self.token(k + 1).directive and any(
+                self.text(i) in VARIABLE for i in range(k, min(k + 9, len(self.real)))
+                if self.same_directive(k, i)
+            )
+        }  # fmt: skip
+        for k in range(len(self.real)):
+            i = k + 1
+            if self.text(k) not in words:
+                continue
+            while self.same_directive(k, i) and self.text(i) not in (";", "{", "("):
+                if self.is_name(i):
+                    result.add(self.text(i))
+                i = (self.closing(i + 1) or i) + 1 if self.is_alignment(i + 1) else i + 1
+        return result
+
     def declares_variable(self, first, end):
         if self.text(first) in ("template", "typedef", "using", "friend"):
             return False

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -46,6 +47,10 @@ struct State {
   std::vector<fa::lab::Finding> findings;              // of the runtime itself
   std::vector<std::string> failures;                   // launches that ended early
   std::vector<void*> dynamic_shared;                   // pointers to it at file scope
+  std::map<const std::byte*, std::size_t> registered;  // memory of the host that kernels may use
+  const std::byte* arguments = nullptr;                // of the launch that runs, on the host
+  std::size_t argument_bytes = 0;
+  std::set<std::string> of_device;  // variables, and other names in their declarations
   std::size_t allowed_shared = Card::kShared;
   std::int64_t launches = 0;
   std::optional<KernelStopped> stopped;  // what the kernel that runs has ended itself with

@@ -13,6 +13,8 @@ import tempfile
 import unittest
 
 from common.flatten import flatten
+from common.lab.cuda import lab
+from common.lab.cuda.compile import Compiler
 
 ROOT = pathlib.Path(__file__).resolve().parents[4]
 BUILD = os.environ.get("FA_BUILD", str(ROOT / "build/learn"))
@@ -176,6 +178,59 @@ int main() {
 """
 
 
+HOST_MEMORY = """
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+#define ON_DEVICE __device__
+float of_host[64];
+ON_DEVICE float of_device;
+template <class T> __device__ T any;
+__constant__ float weights[4] = {1, 2, 3, 4};
+struct Arguments { float a[32]; float* out; };
+struct Shape { virtual __device__ int sides() { return 3; } };
+__device__ float local(int i) {
+  const float table[5] = {1, 2, 3, 4, 5};
+  static int calls;
+  if (i == 0) ++calls;
+  return table[i % 5];
+}
+__global__ void add(float* x) {
+  x[threadIdx.x] += 1;
+}
+__global__ void use_name() { of_host[threadIdx.x] = 1; }
+__global__ void right(Arguments arguments, const float* registered) {
+  const int i = threadIdx.x;
+  Shape shape, *pointer = &shape;
+  const char* text = "text";
+  arguments.out[i] = arguments.a[i] + weights[i % 4] + local(i) + registered[i] + text[i % 4] +
+                     pointer->sides() + __shfl_sync(~0u, i, 0);
+  if (i == 0) of_device = any<float> = 1;
+}
+int main(int argc, char** argv) {
+  static float of_main[64];
+  float on_stack[64];
+  std::vector<float> vector(64, 1.f);
+  auto kernel = add;
+  switch (argv[1][0]) {
+    case 'v': add<<<1, 32>>>(vector.data()); break;
+    case 'm': add<<<1, 32>>>((float*)malloc(256)); break;
+    case 'n': kernel<<<1, 32>>>(new float[64]); break;
+    case 's': add<<<1, 32>>>(on_stack); break;
+    case 't': add<<<1, 32>>>(of_main); break;
+    case 'g': add<<<1, 32>>>(of_host); break;
+    case 'u': use_name<<<1, 32>>>(); break;
+    case 'r':
+      Arguments arguments = {};
+      cudaMalloc(&arguments.out, 128);
+      cudaHostRegister(vector.data(), 256, 0);
+      right<<<1, 32>>>(arguments, vector.data());
+  }
+  printf("%s\\n", cudaGetErrorName(cudaDeviceSynchronize()));
+}
+"""
+
+
 class Lab(unittest.TestCase):
     def setUp(self):
         holder = tempfile.TemporaryDirectory()
@@ -190,6 +245,30 @@ class Lab(unittest.TestCase):
              *arguments],
             cwd=ROOT, capture_output=True, text=True,
         )  # fmt: skip
+
+    def results(self, text, *arguments):
+        """Those of a program with each of these arguments; it is compiled once."""
+        path = self.folder / "program.cu"
+        path.write_text(text)
+        program = Compiler(pathlib.Path(BUILD), ROOT).compile([path], self.folder)
+        for words in arguments:
+            yield lab.run(program, words.split(), self.folder, 60, subprocess.PIPE)
+
+    def test_kernels_cannot_reach_memory_of_the_host(self):
+        lines = HOST_MEMORY.splitlines()
+        used = {"u": "of_host[thr"}
+        for kind, result in zip("vmnstgu", self.results(HOST_MEMORY, *"vmnstgu")):
+            with self.subTest(kind):
+                line = next(i for i, text in enumerate(lines, 1) if used.get(kind, "+= 1") in text)
+                self.assertEqual(result.kinds, ["host memory"])
+                found = result.findings[0]
+                self.assertTrue(found["where"].endswith(f"program.cu:{line}"), found["where"])
+                self.assertIn("cudaMemcpy", found["message"])
+                if kind in "tgu":
+                    self.assertIn("of_main" if kind == "t" else "of_host", found["message"])
+                self.assertIn("cudaErrorIllegalAddress", result.output)
+        (right,) = self.results(HOST_MEMORY, "r")
+        self.assertEqual((right.findings, right.output), ([], "cudaSuccess\n"))
 
     def test_a_file_with_headers_of_its_own_and_arguments(self):
         (self.folder / "inner folder/helper.cuh").write_text(HELPER)

@@ -18,9 +18,9 @@ struct Configuration {
   bool cooperative = false;
   dim3 cluster{};
 };
-/// Runs a kernel, or notes why it cannot run.
+/// Runs a kernel, or notes why it cannot run. `context` are `bytes` with its arguments.
 cudaError_t run(const Configuration& configuration, const char* name, void (*call)(void*),
-                void* context);
+                void* context, std::size_t bytes);
 
 /// A kernel with its sizes, to be called with its arguments.
 template <class Call>
@@ -43,12 +43,13 @@ class Launch {
  private:
   template <class Values>
   cudaError_t with(const Values& values) const {
-    auto each = [this, &values] {
-      std::apply([this](auto... copies) { call_(copies...); }, values);
+    // All that threads read of the host.
+    auto each = [call = call_, values] {
+      std::apply([&call](auto... copies) { call(copies...); }, values);
     };
     return run(
         configuration_, name_, [](void* context) { (*static_cast<decltype(each)*>(context))(); },
-        &each);
+        &each, sizeof each);
   }
   Configuration configuration_;
   const char* name_;
