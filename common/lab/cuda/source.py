@@ -572,6 +572,8 @@ class Source:
                 return None
         elif not self.is_name(i) or self.text(i) in KEYWORDS:
             return None
+        elif self.token(k).directive and self.text(i - 1) == "define":
+            return None  # the name of a macro
         elif i < k - 1 and self.text(i) not in ("dim3", "uint3", "int3", "const"):
             return None  # a * b
         depth = 0

@@ -67,6 +67,9 @@ class BuiltIns(unittest.TestCase):
             "__global__ void k(int n) { int i = n * blockDim.x + threadIdx.x; }",
             "__global__ void k() { dim3 d(1, blockDim.x); int s = sizeof blockIdx, t = d.y; }",
             "__device__ int f() { return blockIdx.x; }",
+            "#define tx threadIdx.x\n#define BID blockIdx\n#define WARP threadIdx.x / 32\n",
+            "# define SIZE() blockDim.x * gridDim.x\n#define LAST (gridDim.x - 1)\n",
+            "#define ROW \\\n  blockIdx.y\n__global__ void k(int* a) { a[tx] = ROW; }\n",
             "extern const uint3 threadIdx; __global__ void k() { f(threadIdx.x); }",
         ):
             with self.subTest(text):
