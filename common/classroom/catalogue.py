@@ -18,6 +18,7 @@ The first is the course's own; a class has those that its seed chooses, see sett
 Nothing of a solution is written twice: where a lesson has the code, the student's file lists it.
 """
 
+import difflib
 import hashlib
 import json
 import pathlib
@@ -312,6 +313,16 @@ def task_pages(root=ROOT):
     return {e.id: f"{e.folder.relative_to(root).as_posix()}/task.md" for e in exercises(root)}
 
 
+def nearest(name, exercises):
+    """The IDs of three exercises whose names are most like this one, in words."""
+
+    def like(one):
+        names = (one.id, one.folder.name)
+        return max(difflib.SequenceMatcher(None, name, own).ratio() for own in names)
+
+    return ", ".join(one.id for one in sorted(exercises, key=like, reverse=True)[:3])
+
+
 def choose(names, root=ROOT, seed=None):
     """The exercises that the names mean: an ID, its part after the lesson, a lesson; all of them
     for no names."""
@@ -321,7 +332,7 @@ def choose(names, root=ROOT, seed=None):
         found = found or [e for e in everything if f"{e.lesson}_".startswith(f"{name.zfill(2)}_")]
         if not found:
             raise Fault(
-                f"there is no exercise '{name}'; there are {', '.join(e.id for e in everything)}"
+                f"there is no exercise '{name}'; the nearest are {nearest(name, everything)}"
             )
         chosen += [e for e in found if e not in chosen]
     return chosen if names else everything

@@ -39,7 +39,8 @@ def read_points(path, exercises):
     by_id = {exercise.id: exercise for exercise in exercises}
     for name, stages in points.items():
         if name not in by_id:
-            raise Fault(f"{path}: there is no exercise '{name}'; there are {', '.join(by_id)}")
+            near = catalogue.nearest(name, exercises)
+            raise Fault(f"{path}: there is no exercise '{name}'; the nearest are {near}")
         allowed = by_id[name].points
         if stages == 0:
             del by_id[name]
@@ -135,8 +136,10 @@ def plain(submission, marks):
             more += f" (late: {late(results)})"
         lines.append(f"  {exercise.id:<28} {given(results):>5g} of {full:<5g} {more}")
         for result in results:
-            if result.verdict == "refused":
-                lines.append(f"      {result.title}: {printable(result.message.split(chr(10))[0])}")
+            if result.verdict == "refused":  # of a compiler the error, not what led to it
+                said = result.message.split("\n")
+                first = next((line for line in said if ": error:" in line), said[0])
+                lines.append(f"      {result.title}: {printable(first)}")
     full = sum(result.points for result in everything)
     return "\n".join([*lines, f"  {'in all':<28} {given(everything):>5g} of {full:g}"])
 

@@ -22,6 +22,11 @@ ANSWER = re.compile(r"^\s*(?://|#)\s*answer:(.*)$", re.MULTILINE)
 # Keeps an access from the lab.
 HIDING = re.compile(r"FA_UNWATCHED|\w*sanitize\w*")
 SPLICE = re.compile(r"\\[ \t\r\f\v]*\n")  # compilers join these lines
+# What a linker misses or has twice; an error in the entry that comes before any other.
+LINKER = re.compile(r"(?:undefined (?:reference to|symbol:)|multiple definition of) [^;\n]*")
+ENTRY = re.compile(
+    r"\A(?:(?!error:)[\s\S])*?^(?:\S*/)?entry\.cpp:\d+:\d+: error: (.*)", re.MULTILINE
+)
 # Addresses where a program was when it ended, from entry.cpp.
 FRAMES = re.compile(r"^@frames((?: [0-9a-f]+)+)$", re.MULTILINE)
 ASSERTION = re.compile(r"Assertion [`'](.*?)' failed", re.DOTALL)
@@ -74,10 +79,17 @@ def text_of(data):
 # ---------------------------------------------------------------- the compiler
 
 
-def compiler_says(output, scratch, shown):
-    """The first lines of a compiler that a student can use."""
+def compiler_says(output, scratch, shown, file):
+    """The first lines of a compiler or linker that a student can use."""
     if re.search(r"error: .*(?:CPU time limit exceeded|Killed)|error: (?:CPU|Killed)", output):
         return "the compiler was stopped: it used too much time or memory"
+    if unresolved := list(dict.fromkeys(LINKER.findall(output))):
+        return "\n".join(unresolved[:COMPILE_LINES])
+    if called := ENTRY.search(output):  # the student's file compiles, and is not what is asked for
+        missing = called[1].replace("on_watched_lab", "FA_TARGET")
+        says = f"{shown}{file} does not have what the check calls: {missing}\nDoes it keep the "
+        says += "names, parameters and namespaces of the start, and close each brace?"
+        return f"{says}\n{caller(output, scratch, shown)}".strip()
     lines = output.replace(f"{scratch}/student/", "student/").strip().split("\n")
     errors = [i for i, line in enumerate(lines) if "error:" in line] or [0]
     text = "\n".join(lines[errors[0] :][:COMPILE_LINES])
@@ -227,7 +239,7 @@ def grade(toolchain, exercise, answer, stop=True, shown="", progress=lambda _wor
         progress("compiling your file")
         status, output = toolchain.compile(exercise, scratch)
         if status != 0:
-            results[0].message = compiler_says(output, scratch, shown)
+            results[0].message = compiler_says(output, scratch, shown, exercise.file)
             return results
         results[0].verdict = "passed"
         progress("building this exercise's grader, once")

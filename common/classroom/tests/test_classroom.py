@@ -74,6 +74,28 @@ class Student(Folder):
         self.assertIn("nonsense", text)
         self.assertNotIn("classroom-", text)
 
+    def test_what_is_missing_is_named_with_the_students_file(self):
+        for name, replaced, words in (
+            ("03_one_step", ("namespace student", "namespace studnet"), "student"),
+            ("04_map", ("__global__ void to_", "__global__ void two_"), "to_fahrenheit"),
+            ("03_one_step", ("#pragma once", "int f(int);\nstatic int g = f(1);"), "f(int)"),
+            ("03_one_step", ("#pragma once", "int main() { return 0; }"), "main"),
+            ("03_one_step", ("}  // namespace student", ""), "`namespace student {`"),
+        ):
+            one = exercise(name)
+            self.learn("start", one.id)
+            self.assertIn(replaced[0], one.solution())
+            for text in (one.solution().replace(*replaced), ""):
+                self.file(one).write_text(text)
+                status, said = self.learn("check", one.id)
+                self.assertEqual((status, "entry.cpp" in said), (1, False), said)
+                self.assertIn(words if text else f"my_exercises/{one.id}/{one.file}", said)
+
+    def test_a_mistyped_name_gets_the_nearest(self):
+        with self.assertRaisesRegex(Fault, "03_one_step") as caught:
+            self.learn("start", "one_stpe")
+        self.assertLess(len(str(caught.exception)), 120)
+
     def test_a_bug_hunt_asks_for_evidence_and_then_shows_the_race(self):
         one = exercise("04_missing_barrier")
         self.learn("start", one.id)
