@@ -1,5 +1,5 @@
 #if defined(FA_STUDENT)
-#include "common/attention/attention.cuh"
+#include "05_flash_forward/kernels/float_rows.cuh"
 
 namespace fa::FA_TARGET {
 
