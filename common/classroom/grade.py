@@ -5,10 +5,12 @@ import csv
 import datetime
 import io
 import json
+import math
 import os
 import pathlib
 import re
 import sys
+import time
 
 from common.classroom import catalogue, grading, sandbox, student, submissions
 from common.classroom.catalogue import Fault
@@ -22,6 +24,7 @@ SUSPICIOUS = re.compile(
     r"|\bexercise\.cpp|\bdefine\s+private\b|\binclude_next\b"
 )
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+EACH = 30  # seconds by the clock for an exercise, on the average of a student's
 NOTHING = "no submission"
 NOT_GRADED = "not graded, the check itself failed"
 
@@ -53,9 +56,12 @@ def read_points(path, exercises):
     return list(by_id.values())
 
 
-def mark(toolchain, exercise, submission, due=None):
-    """The stages of one exercise of one student; the first has a note when it is late."""
-    results = stages_of(toolchain, exercise, submission)
+def mark(toolchain, exercise, submission, due=None, end=math.inf):
+    """The stages of one exercise of one student; the first has a note when it is late.
+
+    @param end on the monotonic clock, after which nothing of this student is graded
+    """
+    results = stages_of(toolchain, exercise, submission, end)
     if due and submission.times.get(exercise.id, 0) > due.timestamp():
         when = datetime.datetime.fromtimestamp(submission.times[exercise.id])
         results[0].notes.append(("late", f"{when:%Y-%m-%d %H:%M}"))
@@ -67,7 +73,7 @@ def late(results):
     return dict(results[0].notes).get("late", "")
 
 
-def stages_of(toolchain, exercise, submission):
+def stages_of(toolchain, exercise, submission, end):
     """The stages of one exercise of one student."""
     answer = submission.answers.get(exercise.id)
     if answer is None:
@@ -79,6 +85,8 @@ def stages_of(toolchain, exercise, submission):
     for word in sorted(set(SUSPICIOUS.findall(answer))):
         print(f"{name}: it has '{word}', which no answer needs; look at it", file=sys.stderr)
     try:
+        if time.monotonic() > end:
+            raise Fault("the time for this student is over, see --seconds")
         return grading.marks(toolchain, exercise, answer)
     except Exception as error:  # whatever it is, the next submission is marked all the same
         results = grading.stages_of(exercise)
@@ -203,6 +211,8 @@ def read_options(arguments):
     add("--points", metavar="FILE", help=words)
     words = "also mark what was changed after this time, as 2026-03-31T18:00, as late"
     add("--due", metavar="TIME", type=datetime.datetime.fromisoformat, help=words)
+    words = f"for all of a student; default: {EACH} for each exercise"
+    add("--seconds", type=float, metavar="S", help=words)
     add("--seed", metavar="WORD", help="of a class: its own numbers; default: this copy's")
     words = "file for one student and for csv, folder for several students; else printed"
     add("--output", metavar="PATH", help=words)
@@ -243,7 +253,8 @@ def main(arguments, root, toolchain):
         check_writable(file)  # before the long work begins
     tools, everyone = toolchain(), []
     for one, file in zip(students, files):
-        marks = [(exercise, mark(tools, exercise, one, options.due)) for exercise in chosen]
+        end = time.monotonic() + (options.seconds or EACH * max(4, len(one.answers)))
+        marks = [(each, mark(tools, each, one, options.due, end)) for each in chosen]
         everyone.append((printable(one.name), marks))
         if not of_class:
             show(WRITERS[options.format](one, marks), file)

@@ -5,7 +5,8 @@ the program must not have:
     limits     processor time, memory, the size of a file
     the user   nobody, where the grader is root
     Landlock   only the files that are named can be read or written; no TCP
-    seccomp    no sockets, no signals to others, no memory of others, no other processes
+    seccomp    no sockets, no signals to others, no memory of others, no other processes, nothing
+               that outlives the process
 
 Each layer stands for itself, and what a system does not have is left out; layers() says what there
 is. Landlock and seccomp are system calls of Linux without a function in the C library.
@@ -46,6 +47,13 @@ REFUSED = {
     "unshare": (272, 97),
     "pidfd_send_signal": (424, 424),
     "io_uring_setup": (425, 425),
+    # What outlives a process: memory, queues, semaphores and keys of the kernel.
+    "shmget": (29, 194),
+    "msgget": (68, 186),
+    "semget": (64, 190),
+    "mq_open": (240, 180),
+    "add_key": (248, 217),
+    "keyctl": (250, 219),
     "pidfd_open": (434, 434),
     "pidfd_getfd": (438, 438),
 }

@@ -221,6 +221,15 @@ class Grade(Folder):
             text = self.grade(self.students / "fay", *words)
             self.assertEqual(full in " ".join(text.split()), right, text)
 
+    def test_a_student_whose_time_is_over_is_not_graded_and_the_next_one_is(self):
+        sleeps = exercise("03_merge").solution() + "\nstatic int x = sleep(9);\n"
+        self.hand_in("ada/03_merge", "")
+        (self.students / "ada/03_merge/merge.hpp").write_text("#include <unistd.h>\n" + sleeps)
+        words = (self.students, "--exercises", "03_merge", "03_one_step", "--seconds", "5")
+        text = self.grade(*words, status=2)
+        self.assertRegex(text, r"ada, 03_\w+: not graded.*--seconds")
+        self.assertIn("the sum l was not rescaled", text)
+
     def test_what_no_answer_needs_is_reported(self):
         self.hand_in("eve", exercise("03_one_step").solution() + "\nstatic int x = fork();\n")
         self.assertIn("eve, 03_one_step: it has 'fork", self.grade(self.students / "eve"))

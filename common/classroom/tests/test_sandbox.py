@@ -183,6 +183,17 @@ class Sandbox(unittest.TestCase):
         )
         self.assert_harmless(self.attack(code, "cstdio cstdlib sys/socket.h unistd.h"))
 
+    @needs_seccomp
+    def test_nothing_outlives_it(self):
+        code = (
+            "if (shmget(IPC_PRIVATE, 1 << 20, 0600) >= 0 || semget(IPC_PRIVATE, 1, 0600) >= 0 || "
+            "msgget(IPC_PRIVATE, 0600) >= 0 || mq_open(name, O_CREAT | O_RDWR, 0600, 0) >= 0 || "
+            'syscall(SYS_add_key, "user", name, name, 1, -4) >= 0) abort();'
+        )
+        headers = "cstdlib fcntl.h mqueue.h sys/msg.h sys/sem.h sys/shm.h sys/syscall.h unistd.h"
+        name = f"/fa{os.getpid()}"
+        self.assert_harmless(self.attack(f'const char* name = "{name}"; {code}', headers))
+
     @unittest.skipUnless(os.geteuid() == 0, "only root can read more than others")
     def test_the_compiler_cannot_show_files_of_root(self):
         with tempfile.NamedTemporaryFile("w", suffix=".hpp") as secret:
