@@ -69,7 +69,9 @@ struct Line {
   }
   explicit Line(const Text& text = "") : given(fields(text)) {
     for (const auto& field : given) {
-      if (usual().count(field.first) == 0) throw std::invalid_argument("no " + field.first);
+      if (usual().count(field.first) == 0) {
+        throw std::invalid_argument("a problem has no '" + field.first + "', but " + kUsual);
+      }
     }
   }
   Text operator[](const Text& name) const {

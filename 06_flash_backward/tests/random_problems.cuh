@@ -54,7 +54,7 @@ Text refusal_in(const Verdicts& verdicts) {
 }
 
 // The rule for tensors of a problem with other values each, as if they were one: a few rows say
-// little about the largest error of the textbook.
+// little about the largest error of the textbook. What is far off is not drawn again.
 void pool(Verdict& all, const Verdict& more, int draws) {
   const auto add = [](double& to, double value) { to = std::max(to, value); };
   const auto add_square = [&](double& to, double value) {
@@ -72,8 +72,10 @@ void pool(Verdict& all, const Verdict& more, int draws) {
                  all.error.max_error <= all.allowed_max && all.error.rms_error <= all.allowed_rms;
 }
 Verdicts pooled(Line line, Verdicts all) {
-  const auto is_invalid = [](const Verdict& verdict) { return verdict.error.invalid > 0; };
-  for (int draw = 1; draw < 16 && std::none_of(all.begin(), all.end(), is_invalid); ++draw) {
+  const auto is_far = [](const Verdict& verdict) {
+    return !verdict.accepted && error_over_tolerance(verdict) > 4;
+  };
+  for (int draw = 1; draw < 16 && std::none_of(all.begin(), all.end(), is_far); ++draw) {
     line.given["draw"] = std::to_string(draw);
     const Verdicts more = verdicts_of(line);
     for (std::size_t i = 0; i < all.size(); ++i) pool(all[i], more.at(i), draw);
@@ -112,6 +114,7 @@ struct Row {
     const std::int64_t right = came[Outcome::kRight], pooled = came[Outcome::kPooled],
                        refused = came[Outcome::kRefused], wrong = came[Outcome::kWrong];
     return {{"group", group},
+            {"title", group},
             {"kernel", name},
             {"problems", problems},
             {"run", right + pooled + refused + wrong},
