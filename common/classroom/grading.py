@@ -21,6 +21,7 @@ COMPILE_LINES = 14  # of a compiler's messages
 ANSWER = re.compile(r"^\s*(?://|#)\s*answer:(.*)$", re.MULTILINE)
 # Keeps an access from the lab.
 HIDING = re.compile(r"FA_UNWATCHED|\w*sanitize\w*")
+OUTSIDE = re.compile(r"^\W*(?:include|import)\w*\W*?[\"<]\s*(/[^\">\n]*)", re.MULTILINE)
 SPLICE = re.compile(r"\\[ \t\r\f\v]*\n")  # compilers join these lines
 # What a linker misses or has twice; an error in the entry that comes before any other.
 LINKER = re.compile(r"(?:undefined (?:reference to|symbol:)|multiple definition of) [^;\n]*")
@@ -230,7 +231,11 @@ def grade(toolchain, exercise, answer, stop=True, shown="", progress=lambda _wor
         numbers.grade(questions(toolchain, exercise), exercise, answer, results)
         return results
     results[0].verdict = "refused"
-    if exercise.machine == "lab" and (hiding := HIDING.search(SPLICE.sub("", answer))):
+    joined = SPLICE.sub("", answer)
+    if outside := OUTSIDE.search(joined):
+        results[0].message = f"it includes {outside[1]}: headers have no absolute paths"
+        return results
+    if exercise.machine == "lab" and (hiding := HIDING.search(joined)):
         results[0].message = f"'{hiding[0]}' keeps accesses from the lab, and no answer needs it"
         return results
     with scratch_folder() as scratch:

@@ -18,7 +18,8 @@ from common.classroom import catalogue, sandbox
 from common.classroom.catalogue import Fault
 
 COMPILE = sandbox.Limits(seconds=60, clock=300, memory=4096, file=512, starts_others=True)
-SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/nix")
+SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/nix")
+SYSTEM += ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives")
 HEADERS = (".hpp", ".cuh", ".h", ".inc")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 # Of the classroom, what the student's side is compiled with.

@@ -9,7 +9,7 @@ import time
 import unittest
 import unittest.mock
 
-from common.classroom import grading, sandbox, toolchain
+from common.classroom import grade, grading, sandbox, toolchain
 from common.classroom.tests import support
 
 STEP = "    const auto m = std::max(x.m, s);\n"  # inside the solution's function
@@ -99,6 +99,26 @@ class Sandbox(unittest.TestCase):
         for name in (own, f"{self.one.root}/{own}", *hidden):
             results = self.grade(f'#include "{name}"\n' + self.one.start())
             self.assertEqual((results[0].name, results[0].verdict), ("compiles", "refused"), name)
+
+    @needs_landlock
+    def test_files_of_the_system_cannot_be_shown(self):
+        for line in (
+            '#include "/etc/passwd"',
+            "#/**/include <//etc/passwd>",
+            '%:include "/etc/passwd"',
+            '#import "/etc/passwd"',
+            '#include_next "/etc/passwd"',
+            '#inc\\ \nlude "/etc/passwd"',
+            '#include "../../../../../etc/passwd"',
+            '#define FILE "/etc/passwd"\n#include FILE',
+            '__asm__(".incbin \\"/etc/passwd\\"");',
+        ):
+            result = self.grade(f"{line}\n{self.one.solution()}")[0]
+            self.assertEqual((result.name, result.verdict), ("compiles", "refused"), line)
+            self.assertNotIn("root:", result.message)
+            self.assertIn("etc/passwd", result.message)
+            if not line.startswith(("#inc\\", '#include "..')):
+                self.assertTrue(grade.SUSPICIOUS.search(line), line)
 
     def test_what_the_start_passes_gives_points_only_with_another_stage(self):
         one = support.exercise("02_row_max")
