@@ -1,6 +1,7 @@
 """./learn exercise: where you are; list, start, check, watch, hint, reset, solution."""
 
 import argparse
+import contextlib
 import difflib
 import itertools
 import json
@@ -146,6 +147,7 @@ class Student:
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(exercise.start(), encoding="utf-8")
+        self.tell_editors()
         self.progress[exercise]["last"] = time.time()
         self.progress.save()
         print(exercise.task())
@@ -155,10 +157,17 @@ class Student:
         print(f"Stuck:      ./learn exercise hint {exercise.id}")
         return 0
 
+    def tell_editors(self):
+        """Writes my_exercises/.clangd, so that editors find what students' files include. Without a
+        build nothing is known yet; the first check writes it."""
+        with contextlib.suppress(Fault):
+            write_file(self.root / WORK / ".clangd", self.toolchain().clangd())
+
     def check(self, name):
         """Grades the student's file; 0 when it passes."""
         exercise = self.one(name)
         answer = self.begun(exercise)
+        self.tell_editors()
         began = time.monotonic()
         shown, tools = f"{WORK}/{exercise.id}/", self.toolchain()
         results = grading.grade(tools, exercise, answer, shown=shown, progress=show_progress)

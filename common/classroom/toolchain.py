@@ -166,6 +166,23 @@ class Toolchain:
             os.chown(program, 0, 0)
         return done
 
+    def clangd(self):
+        """The text of a file .clangd: what an editor must know of students' files."""
+        parts = []
+        for machine, suffix, header in (("cpu", "hpp", "entry"), ("lab", "cuh", "launches")):
+            flags = self.flags[machine]
+            words = [
+                "-xc++",
+                *(w for w in flags if w.startswith(("-I", "-D", "-std="))),
+                "-include",
+            ]
+            words.append(str(catalogue.ROOT / f"common/classroom/{header}.hpp"))
+            pairs = zip(flags, flags[1:])
+            words += [word for pair in pairs if pair[0] == "-isystem" for word in pair]
+            add = json.dumps(words)  # lists of JSON are lists of YAML
+            parts.append(f"If:\n  PathMatch: .*[.]{suffix}\nCompileFlags:\n  Add: {add}\n")
+        return "---\n".join(parts)
+
     def linked(self, machine, kind):
         """Files that are linked with a grader, or with an entry."""
         of_labs = self.objects["lab_grader"] if (machine, kind) == ("lab", "grader") else []

@@ -3,6 +3,7 @@
 import csv
 import json
 import pathlib
+import subprocess
 import tempfile
 import unittest
 import unittest.mock
@@ -90,6 +91,17 @@ class Student(Folder):
                 status, said = self.learn("check", one.id)
                 self.assertEqual((status, "entry.cpp" in said), (1, False), said)
                 self.assertIn(words if text else f"my_exercises/{one.id}/{one.file}", said)
+
+    def test_editors_are_told_how_a_students_file_compiles(self):
+        for name in ("03_one_step", "04_map"):
+            one = exercise(name)
+            self.learn("start", one.id)
+            text = (self.root / "my_exercises/.clangd").read_text()
+            part = next(part for part in text.split("---") if f"[.]{one.file[-3:]}" in part)
+            words = json.loads(part.partition("Add: ")[2])
+            command = [toolchain().compiler, *words, "-w", "-fsyntax-only", str(self.file(one))]
+            done = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_a_mistyped_name_gets_the_nearest(self):
         with self.assertRaisesRegex(Fault, "03_one_step") as caught:
