@@ -41,8 +41,8 @@ void make_steps(Training<T>& run, int steps) {
 TEST_CASE("gradients that reach a variable by two paths are added") {
   Tape<double> tape;
   const auto x = number(3), w = number(2);
-  const auto a = matmul(tape, x, w);
-  const auto loss = matmul(tape, a, add(tape, a, x));  // x^2 w^2 + x^2 w
+  const auto a = tape.matmul(x, w);
+  const auto loss = tape.matmul(a, tape.add(a, x));  // x^2 w^2 + x^2 w
   tape.backward(loss);
   CHECK(loss->value(0, 0) == 54);
   CHECK(x->grad(0, 0) == 36);  // 2 x w^2 + 2 x w
@@ -55,13 +55,13 @@ TEST_CASE("gradients of two losses are added, and the tape forgets its steps") {
   Tape<double> tape;
   std::weak_ptr<Node<double>> between;
   {
-    const auto square = matmul(tape, x, x);
+    const auto square = tape.matmul(x, x);
     between = square;
-    tape.backward(add(tape, square, square));
+    tape.backward(tape.add(square, square));
   }
   CHECK(between.expired());
-  const auto aside = matmul(tape, x, y);
-  tape.backward(matmul(tape, x, number(5)));
+  const auto aside = tape.matmul(x, y);
+  tape.backward(tape.matmul(x, number(5)));
   CHECK(x->grad(0, 0) == 12 + 5);
   CHECK(aside->grad(0, 0) == 0);  // it does not lead to the loss
   CHECK(y->grad(0, 0) == 0);
@@ -72,7 +72,7 @@ TEST_CASE("cross entropy survives logits of 10000") {
   Matrix<double> logits(2, 3);
   logits << 1e4, -1e4, 0, -1e4, 1e4, 1e4;
   const auto x = std::make_shared<Node<double>>(logits);
-  const auto loss = cross_entropy(tape, x, {0, 1});
+  const auto loss = tape.cross_entropy(x, {0, 1});
   CHECK(loss->value(0, 0) == doctest::Approx(std::log(2.0) / 2));
   tape.backward(loss);
   CHECK(x->grad(0, 0) == 0);

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <numeric>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,46 +22,47 @@
 
 namespace fa::backward {
 
-/// The options of lessons 01 and 03 for causal attention.
-inline AttentionOptions causal_options() {
-  AttentionOptions options;
-  options.causal = true;
-  return options;
-}
-/// Causal attention by lesson 01 both ways.
+/// What computes causal attention and its gradients: lesson 01, tiles on the CPU, or a kernel.
+/// Tensors are [batch, heads, length, head_dim], as in the rest of the course.
+template <class T>
+struct AttentionEngine {
+  using In = View<const T, 4>;
+  std::function<naive::Forward<T>(In q, In k, In v)> forward;
+  std::function<naive::Gradients<T>(In q, In k, In v, In o, View<const T, 3> lse, In d_o)> backward;
+};
+/// The options of lessons 01 and 03 for causal attention, without dropout.
+inline const AttentionOptions kCausal{std::nullopt, true, {}, 0};
+/// By lesson 01 both ways.
 template <class T>
 AttentionEngine<T> naive_engine() {
-  using In = View<const T, 4>;
-  return {[](In q, In k, In v) { return naive::forward<T>(q, k, v, causal_options()); },
-          [](In q, In k, In v, In, View<const T, 3>, In d_o) {
-            return naive::backward<T>(q, k, v, d_o, causal_options());
+  return {[](auto q, auto k, auto v) { return naive::forward<T>(q, k, v, kCausal); },
+          [](auto q, auto k, auto v, auto, auto, auto d_o) {
+            return naive::backward<T>(q, k, v, d_o, kCausal);
           }};
 }
 /// By lesson 03 and the tiles of chapter 1.
 template <class T>
 AttentionEngine<T> tiled_engine() {
-  using In = View<const T, 4>;
-  return {[](In q, In k, In v) {
-            return online::tiled_forward<T>(q, k, v, causal_options(), {3, 2});
+  return {[](auto q, auto k, auto v) {
+            return online::tiled_forward<T>(q, k, v, kCausal, {3, 2});
           },
-          [](In q, In k, In v, In o, View<const T, 3> lse, In d_o) {
-            return tiled_backward<T>(q, k, v, o, lse, d_o, causal_options(), {3, 2});
+          [](auto q, auto k, auto v, auto o, auto lse, auto d_o) {
+            return tiled_backward<T>(q, k, v, o, lse, d_o, kCausal, {3, 2});
           }};
 }
 /// By the kernels that are chosen for a backend; backward those that give the same bits in every run.
 /// @param type of the tensors on the device: what is given is rounded to it, and so are results
 inline AttentionEngine<float> kernel_engine(const Backend& backend, Type type) {
-  using In = View<const float, 4>;
-  const auto problem_of = [type](In q, In k, In v) {
+  const auto problem_of = [type](auto q, auto k, auto v) {
     return attention::problem_of(type, attention_shape(q.shape(), k.shape(), v.shape()), true);
   };
-  const auto rounded = [type](In x) { return attention::rounded(converted<float>(x), type); };
-  return {[=, run = backend.forward](In q, In k, In v) -> naive::Forward<float> {
+  const auto rounded = [type](auto x) { return attention::rounded(converted<float>(x), type); };
+  return {[=, run = backend.forward](auto q, auto k, auto v) -> naive::Forward<float> {
             auto out = run(problem_of(q, k, v), {rounded(q), rounded(k), rounded(v)});
             return {std::move(out.o), std::move(out.lse)};
           },
           [=, kernel = backend.dispatched(true, backend.properties)](
-              In q, In k, In v, In o, View<const float, 3> lse, In d_o) -> naive::Gradients<float> {
+              auto q, auto k, auto v, auto o, auto lse, auto d_o) -> naive::Gradients<float> {
             auto out = kernel.run(problem_of(q, k, v), {{rounded(q), rounded(k), rounded(v)},
                                                         converted<float>(o),
                                                         converted<float>(lse),
@@ -74,38 +78,26 @@ struct Text {
 
   /// Of these bytes.
   explicit Text(const std::string& bytes) {
-    for (const char c : bytes) {
-      if (alphabet.find(c) == std::string::npos) alphabet += c;
-    }
-    std::sort(alphabet.begin(), alphabet.end());
+    const std::set<char> occurring(bytes.begin(), bytes.end());
+    alphabet.assign(occurring.begin(), occurring.end());
     for (const char c : bytes) ids.push_back(static_cast<std::int64_t>(alphabet.find(c)));
   }
   /// @{ The entropy of a character, in nats, and that of one given the character before it: no model
   /// that sees as little can have a smaller loss on the whole text.
-  double unigram_entropy() const {
-    std::vector<double> counts(alphabet.size());
-    for (const std::int64_t id : ids) ++counts[id];
-    return entropy_of(counts);
-  }
-  double bigram_entropy() const {
-    // Of pairs, less that of their first characters: H(b | a) = H(a, b) - H(a).
-    std::vector<double> pairs(alphabet.size() * alphabet.size()), firsts(alphabet.size());
-    for (std::size_t i = 1; i < ids.size(); ++i) {
-      ++pairs[ids[i - 1] * alphabet.size() + ids[i]];
-      ++firsts[ids[i - 1]];
-    }
-    return entropy_of(pairs) - entropy_of(firsts);
-  }
+  double unigram_entropy() const { return entropy(1, 0); }
+  // Of pairs, less that of their first characters: H(b | a) = H(a, b) - H(a).
+  double bigram_entropy() const { return entropy(2, 0) - entropy(1, 1); }
   /// @}
 
  private:
-  // The mean of -ln(share) over what was counted.
-  static double entropy_of(const std::vector<double>& counts) {
-    const double total = std::accumulate(counts.begin(), counts.end(), 0.0);
-    double sum = 0;
-    for (const double count : counts) {
-      if (count > 0) sum -= count * std::log(count / total);
+  // Of runs of `length` characters, but the last `left_out`: the mean of -ln(share).
+  double entropy(std::ptrdiff_t length, std::ptrdiff_t left_out) const {
+    std::map<std::vector<std::int64_t>, double> counts;
+    double total = 0, sum = 0;
+    for (auto run = ids.begin(); ids.end() - run >= length + left_out; ++run, ++total) {
+      ++counts[{run, run + length}];
     }
+    for (const auto& run : counts) sum -= run.second * std::log(run.second / total);
     return sum / total;
   }
 };
@@ -166,22 +158,21 @@ class Training {
                      std::int64_t batch) const {
     std::vector<std::int64_t> places(ids.size());
     for (std::size_t i = 0; i < places.size(); ++i) places[i] = i % (ids.size() / batch);
-    auto x = add(tape, embedding(tape, tokens_, ids), embedding(tape, positions_, places));
-    // clang-format off
+    auto x = tape.add(tape.embedding(tokens_, ids), tape.embedding(positions_, places));
     //! [layer]
     for (const Layer& w : layers_) {
-      const auto a = layer_norm(tape, x);
-      const auto o = attention(tape, matmul(tape, a, w.w_q),
-                               matmul(tape, a, w.w_k), matmul(tape, a, w.w_v),
-                               batch, plan_.heads, plan_.heads, engine_);
-      x = add(tape, x, matmul(tape, o, w.w_o));
-      const auto b = layer_norm(tape, x);
-      const auto up = relu(tape, add(tape, matmul(tape, b, w.w_up), w.b_up));
-      x = add(tape, x, add(tape, matmul(tape, up, w.w_down), w.b_down));
+      const auto a = tape.layer_norm(x);
+      const auto q = tape.matmul(a, w.w_q);
+      const auto k = tape.matmul(a, w.w_k);
+      const auto v = tape.matmul(a, w.w_v);
+      const auto o = tape.attention(q, k, v, batch, plan_.heads, engine_);
+      x = tape.add(x, tape.matmul(o, w.w_o));
+      const auto b = tape.layer_norm(x);
+      const auto up = tape.relu(tape.add(tape.matmul(b, w.w_up), w.b_up));
+      x = tape.add(x, tape.add(tape.matmul(up, w.w_down), w.b_down));
     }
     //! [layer]
-    // clang-format on
-    return matmul(tape, layer_norm(tape, x), out_);
+    return tape.matmul(tape.layer_norm(x), out_);
   }
   /// The loss of a step's batch, with its gradients in the parameters.
   double loss_and_gradients(std::int64_t step) {
@@ -196,7 +187,7 @@ class Training {
     }
     for (const auto& parameter : parameters) parameter->grad.setZero();
     Tape<T> tape;
-    const auto loss = cross_entropy(tape, logits(tape, ids, plan_.batch), next);
+    const auto loss = tape.cross_entropy(logits(tape, ids, plan_.batch), next);
     tape.backward(loss);
     return loss->value(0, 0);
   }

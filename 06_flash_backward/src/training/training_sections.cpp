@@ -27,9 +27,9 @@ void tape_by_hand() {
   //! [by_hand]
   Tape<double> tape;
   const auto x = number(3), w = number(2);
-  const auto a = matmul(tape, x, w);  // 1 x 1 matrices: a plain product
-  const auto b = add(tape, a, x);
-  const auto loss = matmul(tape, a, b);
+  const auto a = tape.matmul(x, w);  // 1 x 1 matrices: a plain product
+  const auto b = tape.add(a, x);
+  const auto loss = tape.matmul(a, b);
   tape.backward(loss);
   //! [by_hand]
   cli::Table table({"variable", "value", "gradient"});
@@ -92,7 +92,7 @@ Variable<double> composed_attention(Tape<double>& tape, const Variable<double>& 
   const double scale = 1 / std::sqrt(static_cast<double>(q->value.cols()));
   const auto k_transposed = tape.record(scale * k->value.transpose(),
                                         [=](const auto& d) { k->grad += scale * d.transpose(); });
-  const auto s = matmul(tape, q, k_transposed);
+  const auto s = tape.matmul(q, k_transposed);
   const std::int64_t last = s->value.cols() - s->value.rows();
   for (std::int64_t i = 0; i < s->value.rows(); ++i) {  // the causal mask
     for (std::int64_t j = i + last + 1; j < s->value.cols(); ++j) {
@@ -104,7 +104,7 @@ Variable<double> composed_attention(Tape<double>& tape, const Variable<double>& 
     const Vector<double> delta = p.cwiseProduct(d_p).rowwise().sum();
     s->grad += p.cwiseProduct(d_p.colwise() - delta);
   });
-  return matmul(tape, probs, v);
+  return tape.matmul(probs, v);
 }
 
 // Every operation with random arguments of odd sizes; attention also as matmuls and a softmax.
@@ -116,24 +116,24 @@ std::vector<TapeCase> operation_cases() {
   const auto q = random_variable(2 * 7, 4 * 3, 30), k = random_variable(2 * 5, 2 * 3, 31),
              v = random_variable(2 * 5, 2 * 3, 32);
   const auto by = [=](const AttentionEngine<double>& engine) {
-    return [=](Tape<double>& t) { return attention(t, q, k, v, 2, 4, 2, engine); };
+    return [=](Tape<double>& t) { return t.attention(q, k, v, 2, 4, engine); };
   };
   using Tapes = Tape<double>&;
   const std::vector<std::int64_t> ids{4, 0, 4, 4, 2}, targets{2, 0, 1, 1, 0};
   return {
-      {"matmul", {x, w}, [=](Tapes t) { return matmul(t, x, w); }},
-      {"add", {x, same}, [=](Tapes t) { return add(t, x, same); }},
-      {"add a bias", {x, row}, [=](Tapes t) { return add(t, x, row); }},
-      {"embedding", {table}, [=](Tapes t) { return embedding(t, table, ids); }},
-      {"layer_norm", {x}, [=](Tapes t) { return layer_norm(t, x); }},
-      {"relu", {x}, [=](Tapes t) { return relu(t, x); }},
-      {"cross_entropy", {x}, [=](Tapes t) { return cross_entropy(t, x, targets); }},
+      {"matmul", {x, w}, [=](Tapes t) { return t.matmul(x, w); }},
+      {"add", {x, same}, [=](Tapes t) { return t.add(x, same); }},
+      {"add a bias", {x, row}, [=](Tapes t) { return t.add(x, row); }},
+      {"embedding", {table}, [=](Tapes t) { return t.embedding(table, ids); }},
+      {"layer_norm", {x}, [=](Tapes t) { return t.layer_norm(x); }},
+      {"relu", {x}, [=](Tapes t) { return t.relu(x); }},
+      {"cross_entropy", {x}, [=](Tapes t) { return t.cross_entropy(x, targets); }},
       {"attention, lesson 01", {q, k, v}, by(naive_engine<double>())},
       {"attention, tiled", {q, k, v}, by(tiled_engine<double>())},
       {"attention, composed",
        {x, same, table},
-       [=](Tapes t) { return composed_attention(t, x, same, embedding(t, table, ids)); }},
-      {"x used twice", {x}, [=](Tapes t) { return add(t, layer_norm(t, x), add(t, x, x)); }},
+       [=](Tapes t) { return composed_attention(t, x, same, t.embedding(table, ids)); }},
+      {"x used twice", {x}, [=](Tapes t) { return t.add(t.layer_norm(x), t.add(x, x)); }},
   };
 }
 
