@@ -16,9 +16,10 @@ namespace fa::backward {
 
 //! [node]
 /// A matrix of a computation, and the gradient of the loss with respect to
-/// it: 0 at first, and each use of the value adds to it.
+/// it, to which each use of the value adds.
 template <class T>
 struct Node {
+  /// With the gradient 0.
   explicit Node(Matrix<T> of) : value(std::move(of)) {}
   Matrix<T> value;
   Matrix<T> grad = Matrix<T>::Zero(value.rows(), value.cols());
@@ -33,8 +34,7 @@ using Variable = std::shared_ptr<Node<T>>;
 template <class T>
 class Tape {
  public:
-  /// Adds an operation, and returns its result.
-  /// @param vjp takes the gradient of the result, adds to those of the arguments
+  /// Adds an operation with its vector-Jacobian product, and returns its result.
   //! [record]
   template <class Vjp>
   Variable<T> record(Matrix<T> result, Vjp vjp) {

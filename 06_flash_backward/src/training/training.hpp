@@ -162,9 +162,9 @@ class Training {
     //! [layer]
     for (const Layer& w : layers_) {
       const auto a = tape.layer_norm(x);
-      const auto q = tape.matmul(a, w.w_q);
-      const auto k = tape.matmul(a, w.w_k);
       const auto v = tape.matmul(a, w.w_v);
+      const auto k = tape.matmul(a, w.w_k);
+      const auto q = tape.matmul(a, w.w_q);
       const auto o = tape.attention(q, k, v, batch, plan_.heads, engine_);
       x = tape.add(x, tape.matmul(o, w.w_o));
       const auto b = tape.layer_norm(x);
