@@ -1,6 +1,7 @@
 #include "common/lab/watch.hpp"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -375,6 +376,68 @@ struct Watch::State : Observer {
                              "with cudaMallocManaged()",
                              write ? "writes" : "reads", size));
   }
+  // Memory of the host that holds copies of what nothing had written in a buffer; by its first byte.
+  struct Unwritten {
+    const std::byte* end;
+    std::ptrdiff_t offset;  // in the buffer
+  };
+  std::map<const std::byte*, Unwritten> unwritten_on_host;
+  void forget_unwritten(const std::byte* begin, const std::byte* end) {
+    auto next = unwritten_on_host.lower_bound(begin);
+    if (next != unwritten_on_host.begin()) --next;
+    while (next != unwritten_on_host.end() && next->first < end) {
+      const auto known = next++;
+      const Unwritten all = known->second;
+      if (all.end <= begin) continue;
+      if (all.end > end) {
+        unwritten_on_host[end] = {all.end, all.offset + (end - known->first)};
+      }
+      if (known->first < begin) {
+        known->second.end = begin;
+      } else {
+        unwritten_on_host.erase(known);
+      }
+    }
+  }
+  void copied_to_host(const void* to, const void* from, std::size_t bytes) {
+    const auto* target = static_cast<const std::byte*>(to);
+    const auto* source = static_cast<const std::byte*>(from);
+    forget_unwritten(target, target + bytes);
+    Region* const region = memory.buffer(source);
+    if (region == nullptr || !region->contains(source)) return;
+    std::size_t at = 0;
+    region->for_pages(source, bytes, [&](const Cell* cell, const Cell* end) {
+      const std::size_t in_page =
+          Page::kBytes - static_cast<std::size_t>(source + at - region->begin) % Page::kBytes;
+      const std::size_t each = std::min(in_page, bytes - at) / static_cast<std::size_t>(end - cell);
+      for (; cell != end; ++cell, at += each) {
+        if (cell->written) continue;
+        const auto last = unwritten_on_host.lower_bound(target + at);
+        if (last != unwritten_on_host.begin() && std::prev(last)->second.end == target + at) {
+          std::prev(last)->second.end += each;
+        } else {
+          unwritten_on_host[target + at] = {target + at + each, source + at - region->begin};
+        }
+      }
+    });
+  }
+  // The bytes are still those of memory that nothing has written: what is compiled elsewhere may have
+  // changed them. Padding of a struct is no element.
+  void host_uses(const void* begin, std::size_t size, bool write, void* from) {
+    const auto* const address = static_cast<const std::byte*>(begin);
+    if (write) return forget_unwritten(address, address + size);
+    const auto after = unwritten_on_host.upper_bound(address);
+    if (after == unwritten_on_host.begin()) return;
+    const auto& [first, known] = *std::prev(after);
+    const auto untouched = [](std::byte byte) { return byte == std::byte{0xff}; };
+    if (address + size > known.end || !std::all_of(address, address + size, untouched)) return;
+    findings.add(
+        "unwritten", sites.id(reinterpret_cast<std::uintptr_t>(from)), 0,
+        fmt::format("the host reads {} bytes that it has copied from byte {} of a buffer, where no "
+                    "thread, copy or cudaMemset() has written; the kernel probably covers too few "
+                    "elements",
+                    size, known.offset + (address - first)));
+  }
   // Memory that the host shares with kernels, while one may still run.
   void host_use_of_shared(const void* begin, std::size_t size, bool write, void* from) {
     const auto* const address = static_cast<const std::byte*>(begin);
@@ -509,6 +572,9 @@ void on_access(const void* address, std::size_t size, const CodeAccess& access, 
   if (watching == nullptr) return;
   const bool of_block = access.atomic && std::exchange(next_atomic_of_block, false);
   if (current == nullptr) {
+    if (!watching->unwritten_on_host.empty()) {
+      watching->host_uses(address, size, access.write, code);
+    }
     if (is_for_kernels_only != nullptr && is_for_kernels_only(address)) {
       watching->host_access(size, access.write, code);
     } else if (!access.atomic && !access.is_volatile && is_among_mappings(address)) {
@@ -532,7 +598,8 @@ void on_range(const void* address, std::size_t size, bool write, void* code) {
   CodeAccess access;
   access.write = write;
   const auto* const begin = static_cast<const std::byte*>(address);
-  const bool at_once = is_among_stacks(address) || (size <= 16 && (size & (size - 1)) == 0);
+  const bool at_once =
+      current == nullptr || is_among_stacks(address) || (size <= 16 && (size & (size - 1)) == 0);
   if (at_once) return on_access(address, size, access, code);
   for (std::size_t at = 0; at < size; at += piece) on_access(begin + at, piece, access, code);
 }
@@ -552,6 +619,10 @@ Watch::Watch() : state_(new State) {
 Watch::~Watch() {
   watching = nullptr;
   observer = nullptr;
+}
+
+void Watch::copied_to_host(const void* to, const void* from, std::size_t bytes) {
+  state_->copied_to_host(to, from, bytes);
 }
 
 const std::vector<Touch>& Watch::touches() const {

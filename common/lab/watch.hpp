@@ -96,6 +96,10 @@ class Watch {
   /// The first few thousand of them, in their order, also those out of bounds.
   const std::vector<Touch>& touches() const;
 
+  /// The host has copied memory of the device: where it reads what nothing had written is a finding,
+  /// if it is compiled as kernels are.
+  void copied_to_host(const void* to, const void* from, std::size_t bytes);
+
   struct State;  ///< what it remembers
 
  private:

@@ -48,6 +48,7 @@ cudaError_t allocate(void** pointer, std::size_t bytes, Owner owner) {
   const bool unwritten = owner == Owner::kDevice;
   fa::lab::fill(*pointer, unwritten ? 0xff : 0, bytes, unwritten);
   state().allocations[static_cast<const std::byte*>(*pointer)] = {bytes, owner};
+  state().freed.erase(*pointer);
   return cudaSuccess;
 }
 
@@ -57,9 +58,13 @@ cudaError_t release(void* pointer, bool of_host) {
   auto& all = state().allocations;
   const auto found = all.find(static_cast<const std::byte*>(pointer));
   if (found == all.end() || (found->second.owner == Owner::kHost) != of_host) {
-    return report(cudaErrorInvalidValue);
+    return report(cudaErrorInvalidValue, state().freed.count(pointer) > 0
+                                             ? "that memory is freed already"
+                                         : found != all.end() ? "another function frees such memory"
+                                                              : "no allocation begins there");
   }
   all.erase(found);
+  state().freed.insert(pointer);
   fa::lab::release(pointer);
   return pending_error();
 }
@@ -78,21 +83,37 @@ bool is_device_only(const void* pointer) {
   return found != nullptr && found->second.owner == Owner::kDevice;
 }
 
+// Why some bytes do not fit, in words.
+std::string misfit(const char* side, const void* pointer, std::size_t bytes) {
+  const auto* const found = state().find(pointer);
+  if (found == nullptr) {
+    return fmt::format("the {} is {}", side,
+                       state().freed.count(pointer) > 0 ? "freed" : "no memory of the device");
+  }
+  const auto offset = static_cast<const std::byte*>(pointer) - found->first;
+  return fmt::format("{} bytes from byte {} of the {}, which has {}", bytes, offset, side,
+                     found->second.bytes);
+}
+
 cudaError_t check_copy(const void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  if (const cudaError_t error = pending_error()) return error;
+  if (const cudaError_t error = pending_error()) return report(error);
   if (bytes == 0) return cudaSuccess;
-  if (to == nullptr || from == nullptr) return cudaErrorInvalidValue;
+  if (to == nullptr || from == nullptr) return report(cudaErrorInvalidValue, "a pointer is null");
   if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) {
-    return cudaErrorInvalidMemcpyDirection;
+    return report(cudaErrorInvalidMemcpyDirection);
   }
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   if (kind != cudaMemcpyDefault &&
       ((!to_device && is_device_only(to)) || (!from_device && is_device_only(from)))) {
-    return cudaErrorInvalidValue;
+    return report(cudaErrorInvalidValue,
+                  "the direction is wrong: memory of the device is named as the host's");
   }
-  return fits(to, bytes, to_device) && fits(from, bytes, from_device) ? cudaSuccess
-                                                                      : cudaErrorInvalidValue;
+  if (!fits(to, bytes, to_device)) {
+    return report(cudaErrorInvalidValue, misfit("destination", to, bytes));
+  }
+  if (fits(from, bytes, from_device)) return cudaSuccess;
+  return report(cudaErrorInvalidValue, misfit("source", from, bytes));
 }
 
 void copy(void* to, const void* from, std::size_t bytes) {
@@ -101,6 +122,7 @@ void copy(void* to, const void* from, std::size_t bytes) {
     fa::lab::upload(to, from, bytes);
   } else {
     fa::lab::download(to, from, bytes);
+    state().watch.copied_to_host(to, from, bytes);
   }
 }
 
@@ -110,7 +132,10 @@ cudaError_t copy_symbol(const void* symbol, std::size_t size, void* to, const vo
                         std::size_t bytes, std::size_t offset) {
   if (const cudaError_t error = pending_error()) return report(error);
   if (state().find(symbol) == nullptr) return report(cudaErrorInvalidSymbol);
-  if (offset + bytes > size) return report(cudaErrorInvalidValue);
+  if (offset + bytes > size) {
+    return report(cudaErrorInvalidValue,
+                  fmt::format("{} bytes from byte {} of a variable of {}", bytes, offset, size));
+  }
   auto* const at = static_cast<std::byte*>(const_cast<void*>(symbol)) + offset;
   if (to == nullptr) {
     copy(at, from, bytes);
@@ -181,7 +206,7 @@ cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
-  if (const cudaError_t error = lab_cuda::check_copy(to, from, bytes, kind)) return report(error);
+  if (const cudaError_t error = lab_cuda::check_copy(to, from, bytes, kind)) return error;
   if (bytes > 0) lab_cuda::copy(to, from, bytes);
   return cudaSuccess;
 }
@@ -218,7 +243,9 @@ cudaError_t cudaMemset(void* pointer, int byte, std::size_t bytes) {
   const auto lock = lab_cuda::lock_card();
   if (const cudaError_t error = pending_error()) return report(error);
   if (bytes == 0) return cudaSuccess;
-  if (!lab_cuda::fits(pointer, bytes, true)) return report(cudaErrorInvalidValue);
+  if (!lab_cuda::fits(pointer, bytes, true)) {
+    return report(cudaErrorInvalidValue, lab_cuda::misfit("memory", pointer, bytes));
+  }
   fa::lab::fill(pointer, byte, bytes, false);
   return cudaSuccess;
 }

@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "common/lab/cuda/state.hpp"
 
 using lab_cuda::Card;
@@ -28,8 +30,20 @@ std::unique_lock<std::recursive_mutex> lock_card() {
   return std::unique_lock(mutex);
 }
 
-cudaError_t report(cudaError_t error) {
-  if (error != cudaSuccess) state().last_error = error;
+cudaError_t report(cudaError_t error, const std::string& why) {
+  if (error == cudaSuccess) return error;
+  state().last_error = error;
+  state().why = why;
+  return error;
+}
+cudaError_t unseen(const char* call, cudaError_t error, Where where) {
+  // What follows from a launch that failed has a finding there.
+  if (error == cudaSuccess || error == state().sticky || error == cudaErrorNotReady) return error;
+  const std::string why = state().why.empty() ? "" : fmt::format(" ({})", state().why);
+  state().add("error", where,
+              fmt::format("{}() returns {}{}, and the program goes on without looking at it: check "
+                          "what each call returns",
+                          call, cudaGetErrorName(error), why));
   return error;
 }
 cudaError_t pending_error() {
@@ -98,7 +112,8 @@ cudaError_t cudaGetDevice(int* device) {
   return pending_error();
 }
 cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? pending_error() : report(cudaErrorInvalidDevice);
+  if (device == 0) return pending_error();
+  return report(cudaErrorInvalidDevice, fmt::format("there is no device {}, only 0", device));
 }
 cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp*) {
   return cudaGetDevice(device);

@@ -4,6 +4,7 @@ It rewrites what C++ does not have: `kernel<<<grid, block>>>(arguments)`, `exter
 variables in device memory, and inline PTX. Everything else is left to the headers in include/.
 """
 
+import pathlib
 import re
 
 from common.lab.cuda import ptx
@@ -28,6 +29,13 @@ ASM = ("asm", "__asm__", "__asm")
 BUILT_IN = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 KEYWORDS = ("return", "else", "do", "case", "sizeof", "throw", "delete", "new", "co_return", "and",
             "or", "not")  # fmt: skip
+HEADERS = pathlib.Path(__file__).parent / "include/lab_cuda"
+RETURN_ERRORS = {
+    name
+    for header in ("host.h", "launch.h")
+    for name in re.findall(r"^cudaError_t (cuda\w+)\(", (HEADERS / header).read_text(), re.M)
+    if not re.match("cuda(Get|PeekAt)LastError|cudaLaunch", name)  # a launch has findings of its own
+}
 BY_POINTER = re.compile(r"cuda(LaunchKernel|LaunchCooperativeKernel|Func\w+|Occupancy\w+)$")
 
 
@@ -604,6 +612,24 @@ class Source:
                     self.replace(k + 1, k + 3, f"::lab_cuda::before_swap({name})")
                     break
 
+    def unseen(self):
+        """Calls of the runtime that are a whole statement: the lab looks at what they return."""
+        for k in range(1, len(self.real) - 1):
+            if self.text(k) not in RETURN_ERRORS or self.text(k + 1) != "(":
+                continue
+            before, end = self.text(k - 1), self.closing(k + 1)
+            if end is None or self.text(end + 1) != ";":
+                continue
+            if before == ")":
+                opening = self.opening(k - 1)
+                if opening is None or self.text(opening - 1) not in ("if", "for", "while"):
+                    continue
+            elif before not in (";", "{", "}", "else", "do"):
+                continue
+            token = self.token(k)
+            token.out = f'::lab_cuda::unseen("{token.text}", {token.out}'
+            self.token(end).out += ")"
+
     def rewrite(self):
         scopes = self.scopes()
         self.built_ins()
@@ -612,6 +638,7 @@ class Source:
         self.shared(scopes)
         self.words()
         self.compare_and_swap()
+        self.unseen()
         self.by_reference = self.references()
         self.launches()
         return self.result()

@@ -54,6 +54,8 @@ struct State {
   std::size_t allowed_shared = Card::kShared;
   std::int64_t launches = 0;
   std::optional<KernelStopped> stopped;  // what the kernel that runs has ended itself with
+  std::string why;                       // the last call that failed did
+  std::set<const void*> freed;           // by cudaFree() and the like, and not allocated again
   bool times_were_asked = false;
   cudaError_t last_error = cudaSuccess;  // of cudaGetLastError()
   cudaError_t sticky = cudaSuccess;      // of a launch that failed: all later calls return it
@@ -74,8 +76,8 @@ bool is_captured(cudaStream_t stream);
 /// A stream becomes part of the graph, behind what was captured on another one.
 void capture_behind(cudaStream_t stream, cudaStream_t other);
 
-/// Notes an error, and returns it.
-cudaError_t report(cudaError_t error);
+/// Notes an error, with what is wrong where that is known, and returns it.
+cudaError_t report(cudaError_t error, const std::string& why = "");
 /// That of all calls after a failed launch, else success.
 cudaError_t pending_error();
 

@@ -229,6 +229,40 @@ int main(int argc, char** argv) {
   printf("%s\\n", cudaGetErrorName(cudaDeviceSynchronize()));
 }
 """
+UNSEEN = """
+#include <cstdio>
+#include <vector>
+#define CHECK(call) if ((call) != cudaSuccess) puts("seen")
+struct Pair { double a; int b; };
+__global__ void fill(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] = 1; }
+__global__ void fill_pairs(Pair* x) { x[threadIdx.x].a = 1; x[threadIdx.x].b = 2; }
+int main() {
+  float *x, *y, host[64] = {};
+  cudaMalloc(&x, 128);
+  cudaMemcpy(x, host, 256, cudaMemcpyHostToDevice);  // 256 bytes, 128
+  cudaMemcpy(x, host, 128, cudaMemcpyDeviceToHost);  // direction
+  cudaSetDevice(3);                                  // cudaErrorInvalidDevice, 3
+  cudaMalloc(&y, 16);
+  cudaFree(y);
+  if (y != nullptr) cudaFree(y);                     // freed
+  cudaMemset(x + 2, 0, 128);                         // 128 bytes, 8
+  CHECK(cudaSetDevice(5));
+  cudaError_t error = cudaSetDevice(4);
+  fill<<<1, 32>>>(x, 20);
+  std::vector<float> copy(32);
+  cudaMemcpy(copy.data(), x, 128, cudaMemcpyDeviceToHost);
+  copy[25] = 3;
+  float sum = copy[19] + copy[25] + error;
+  sum += copy[26];                                   // byte 104
+  Pair *pairs, of_host[32];
+  cudaMalloc(&pairs, sizeof of_host);
+  fill_pairs<<<1, 32>>>(pairs);
+  cudaMemcpy(of_host, pairs, sizeof of_host, cudaMemcpyDeviceToHost);
+  std::vector<Pair> both(of_host, of_host + 32);
+  Pair one = of_host[3];
+  printf("%g %g %g\\n", sum, one.a, both[4].a);
+}
+"""
 
 
 class Lab(unittest.TestCase):
@@ -269,6 +303,21 @@ class Lab(unittest.TestCase):
                 self.assertIn("cudaErrorIllegalAddress", result.output)
         (right,) = self.results(HOST_MEMORY, "r")
         self.assertEqual((right.findings, right.output), ([], "cudaSuccess\n"))
+
+    def test_errors_that_nothing_looks_at_and_elements_that_nothing_wrote(self):
+        (result,) = self.results(UNSEEN, "")
+        self.assertEqual(result.output.split()[0], "seen")
+        found = {f["where"].rsplit(":", 1)[1]: f for f in result.findings}
+        expected = {
+            str(i): line.split("// ")[1].split(", ")
+            for i, line in enumerate(UNSEEN.splitlines(), 1) if "// " in line
+        }  # fmt: skip
+        self.assertEqual(sorted(found), sorted(expected))
+        for line, parts in expected.items():
+            kind = "unwritten" if "byte 104" in parts else "error"
+            self.assertEqual(found[line]["kind"], kind)
+            for part in [*parts, *["cudaErrorInvalid"] * (kind == "error")]:
+                self.assertIn(part, found[line]["message"])
 
     def test_a_file_with_headers_of_its_own_and_arguments(self):
         (self.folder / "inner folder/helper.cuh").write_text(HELPER)

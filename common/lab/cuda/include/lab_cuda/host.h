@@ -56,6 +56,11 @@ enum cudaError { LAB_CUDA_ERRORS(LAB_CUDA_ERROR) };
 #undef LAB_CUDA_ERROR
 typedef enum cudaError cudaError_t;
 
+namespace lab_cuda {
+/// What the source pass makes of a call whose result is not used: an error is a finding.
+cudaError_t unseen(const char* call, cudaError_t error, LAB_CUDA_WHERE);
+}  // namespace lab_cuda
+
 typedef struct CUstream_st* cudaStream_t;
 typedef struct CUevent_st* cudaEvent_t;
 typedef struct CUmemPoolHandle_st* cudaMemPool_t;
