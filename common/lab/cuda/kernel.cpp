@@ -126,7 +126,17 @@ unsigned active_lanes() {
   return met;
 }
 
+bool is_cooperative() {
+  return state().cooperative;
+}
 void sync_grid(Where where) {
+  if (!state().cooperative) {
+    stop_kernel(
+        "barrier",
+        "a barrier of the grid in an ordinary launch, whose blocks may not all run at once: "
+        "launch the kernel with cudaLaunchCooperativeKernel()",
+        where);
+  }
   const lab::Thread& thread = *lab::current;
   const std::int64_t all = thread.grid_size.count() * thread.block_size.count();
   GridBarrier& barrier = *grid_barrier;
@@ -326,6 +336,15 @@ std::pair<cudaError_t, std::string> refusal(const Configuration& c) {
                         "cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), {}",
                         c.shared_bytes, state().allowed_shared, int{Card::kMostShared})};
   }
+  const int threads = static_cast<int>(count(c.block));
+  const std::int64_t fit = std::int64_t{Card::kSms} * blocks_of_sm(threads, c.shared_bytes);
+  if (c.cooperative && count(c.grid) > fit) {
+    return {
+        cudaErrorCooperativeLaunchTooLarge,
+        fmt::format("{} blocks at once, and {} fit on the {} SMs of this card: compute the grid "
+                    "from cudaOccupancyMaxActiveBlocksPerMultiprocessor() and the number of SMs",
+                    count(c.grid), fit, int{Card::kSms})};
+  }
   return {cudaSuccess, ""};
 }
 
@@ -421,6 +440,7 @@ cudaError_t run(const Configuration& c, const char* name, void (*call)(void*), v
   }
   *grid_barrier = {};  // unseen: a copy would count as a wait for all streams
   ++state().launches;
+  state().cooperative = c.cooperative;
   state().arguments = static_cast<const std::byte*>(context);
   state().argument_bytes = bytes;
   fa::Launch launch;

@@ -50,6 +50,7 @@ struct State {
   std::map<const std::byte*, std::size_t> registered;  // memory of the host that kernels may use
   const std::byte* arguments = nullptr;                // of the launch that runs, on the host
   std::size_t argument_bytes = 0;
+  bool cooperative = false;         // that launch
   std::set<std::string> of_device;  // variables, and other names in their declarations
   std::size_t allowed_shared = Card::kShared;
   std::int64_t launches = 0;

@@ -176,7 +176,7 @@ inline coalesced_group binary_partition(const lab_lanes& group, bool label, LAB_
 class grid_group : public thread_group {
  public:
   grid_group() : thread_group(Kind::kGrid, 0, 0, 0) {}
-  bool is_valid() const { return true; }
+  bool is_valid() const { return ::lab_cuda::is_cooperative(); }
   void sync(LAB_CUDA_WHERE) const { ::lab_cuda::sync_grid(lab_where); }
   unsigned long long size() const { return num_blocks() * lab_details::block_threads(); }
   unsigned long long num_threads() const { return size(); }

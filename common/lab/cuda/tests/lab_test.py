@@ -263,6 +263,29 @@ int main() {
   printf("%g %g %g\\n", sum, one.a, both[4].a);
 }
 """
+GRIDS = """
+#include <cooperative_groups.h>
+#include <cstdio>
+namespace cg = cooperative_groups;
+__global__ void meet(int* x) {
+  if (x != nullptr) *x = cg::this_grid().is_valid();
+  cg::this_grid().sync();
+}
+int main(int argc, char** argv) {
+  int *none = nullptr, *valid, of_sm, threads = 64;
+  cudaMallocManaged(&valid, 4);
+  cudaDeviceProp card;
+  cudaGetDeviceProperties(&card, 0);
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_sm, meet, threads, 0);
+  int blocks = of_sm * card.multiProcessorCount + (argv[1][0] == 'l');
+  void* arguments[] = {&none};
+  if (argv[1][0] == 'o') meet<<<2, threads>>>(nullptr);
+  else if (argv[1][0] == 'v') meet<<<1, 1>>>(valid);
+  else puts(cudaGetErrorName(cudaLaunchCooperativeKernel((void*)meet, blocks, threads, arguments)));
+  puts(cudaGetErrorName(cudaDeviceSynchronize()));
+  printf("%d\\n", *valid);
+}
+"""
 
 
 class Lab(unittest.TestCase):
@@ -318,6 +341,18 @@ class Lab(unittest.TestCase):
             self.assertEqual(found[line]["kind"], kind)
             for part in [*parts, *["cudaErrorInvalid"] * (kind == "error")]:
                 self.assertIn(part, found[line]["message"])
+
+    def test_barriers_of_the_grid_need_a_launch_whose_blocks_all_run_at_once(self):
+        right, large, ordinary, asked = self.results(GRIDS, "r", "l", "o", "v")
+        self.assertEqual((right.findings, right.output.split()[0]), ([], "cudaSuccess"))
+        self.assertEqual(large.kinds, ["launch"])
+        self.assertIn("65 blocks at once, and 64 fit", large.findings[0]["message"])
+        self.assertEqual(large.output.split()[0], "cudaErrorCooperativeLaunchTooLarge")
+        self.assertEqual(ordinary.kinds, ["barrier"])
+        self.assertTrue(ordinary.findings[0]["where"].endswith(":7"))
+        self.assertIn("cudaLaunchCooperativeKernel", ordinary.findings[0]["message"])
+        self.assertEqual(ordinary.output.split()[0], "cudaErrorLaunchFailure")
+        self.assertEqual((asked.kinds, asked.output.split()[1]), (["barrier"], "0"))
 
     def test_a_file_with_headers_of_its_own_and_arguments(self):
         (self.folder / "inner folder/helper.cuh").write_text(HELPER)
