@@ -37,22 +37,17 @@ struct HeadFunctor {
   double sink() const { return of.sink ? of.sink(head) : -std::numeric_limits<double>::infinity(); }
 };
 
-// clang-format off
-//! [changed_scores]
 template <class A>
 Matrix<A> changed_scores(const Matrix<A>& s, const HeadFunctor& functor) {
   Matrix<A> changed(s.rows(), s.cols());
   for (std::int64_t i = 0; i < s.rows(); ++i) {
     for (std::int64_t j = 0; j < s.cols(); ++j) {
-      changed(i, j) = functor.visible(i, j)
-                          ? static_cast<A>(functor.score(s(i, j), i, j))
-                          : -std::numeric_limits<A>::infinity();
+      changed(i, j) = functor.visible(i, j) ? static_cast<A>(functor.score(s(i, j), i, j))
+                                            : -std::numeric_limits<A>::infinity();
     }
   }
   return changed;
 }
-//! [changed_scores]
-// clang-format on
 
 template <class A>
 HeadScores<A> head_scores(const Matrix<A>& q, const Matrix<A>& k, A scale,

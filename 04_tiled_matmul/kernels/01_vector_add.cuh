@@ -12,12 +12,10 @@ namespace fa::FA_TARGET {
 //! [vector_add]
 __global__ void vector_add(const float* a, const float* b, float* c,
                            std::int64_t n) {
-  //! [vector_add_body]
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i < n) {  // the tail guard
     c[i] = a[i] + b[i];
   }
-  //! [vector_add_body]
 }
 //! [vector_add]
 

@@ -16,7 +16,6 @@ __device__ float exp_diff(float a, float b) {
 
 /// As softmax_three_passes(), reading each row twice.
 /// Source: Milakov and Gimelshein, 2018, algorithm 3 and section 3.1.
-//! [online]
 __global__ void softmax_online(const float* x, float* y, int rows, int cols) {
   const int row = blockIdx.x * kSoftmaxWarps + threadIdx.y;
   if (row >= rows) return;  // the whole warp
@@ -31,7 +30,6 @@ __global__ void softmax_online(const float* x, float* y, int rows, int cols) {
     m = m_new;
   }
   //! [online_lane]
-  //! [warp_merge]
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
     const float other_m = __shfl_xor_sync(kAllLanes, m, distance);
     const float other_l = __shfl_xor_sync(kAllLanes, l, distance);
@@ -39,12 +37,10 @@ __global__ void softmax_online(const float* x, float* y, int rows, int cols) {
     l = exp_diff(m, m_new) * l + exp_diff(other_m, m_new) * other_l;
     m = m_new;
   }
-  //! [warp_merge]
   for (int j = threadIdx.x; j < cols; j += kWarp) {
     out[j] = l == 0 ? 0.0f : exp_diff(in[j], m) / l;
   }
 }
-//! [online]
 
 /// Launches softmax_online(): one warp per row.
 inline void launch_softmax_online(const float* x, float* y, int rows,

@@ -31,9 +31,7 @@ __global__ void matmul_shared_tiles(MatmulParams<float> p) {
     // C += A B
     for (int kk = 0; kk < tile; ++kk) acc += a_smem[y][kk] * b_smem[kk][x];
     //! [inner]
-    //! [second_barrier]
     __syncthreads();  // all threads are done with the tiles
-    //! [second_barrier]
   }
   if (row0 + y < p.m && col0 + x < p.n) {
     p.c[std::int64_t{row0 + y} * p.ldc + col0 + x] = acc;

@@ -8,7 +8,6 @@
 namespace fa::FA_TARGET {
 
 /// C = A B or A B^T in float32; a block computes 64 x 64 elements of C, a thread 8 x 1.
-//! [1d_thread_tiling]
 template <bool b_transposed>
 __global__ void matmul_1d_thread_tiling(MatmulParams<float> p) {
   constexpr int block_m = 64, block_n = 64, block_k = 8, thread_m = 8;
@@ -46,7 +45,6 @@ __global__ void matmul_1d_thread_tiling(MatmulParams<float> p) {
     }
   }
 }
-//! [1d_thread_tiling]
 
 /// Launches matmul_1d_thread_tiling(): a block for each 64 x 64 tile of C.
 template <bool b_transposed>

@@ -10,7 +10,6 @@
 namespace fa::FA_TARGET {
 
 /// C = A B or A B^T in float32; a block computes 128 x 128 elements of C, a thread 8 x 8.
-//! [2d_thread_tiling]
 template <bool b_transposed>
 __global__ void __launch_bounds__(256)
     matmul_2d_thread_tiling(MatmulParams<float> p) {
@@ -67,7 +66,6 @@ __global__ void __launch_bounds__(256)
     }
   }
 }
-//! [2d_thread_tiling]
 
 /// Launches matmul_2d_thread_tiling(): a block for each 128 x 128 tile of C.
 template <bool b_transposed>

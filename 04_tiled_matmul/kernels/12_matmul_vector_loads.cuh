@@ -31,7 +31,6 @@ __device__ void load_groups(float (&frag)[count], const float* smem) {
 
 /// C = A B or A B^T in float32; a block computes 128 x 128 elements of C, a thread four groups of 4
 /// x 4.
-//! [vector_loads]
 template <bool b_transposed>
 __global__ void __launch_bounds__(256)
     matmul_vector_loads(MatmulParams<float> p) {
@@ -94,7 +93,6 @@ __global__ void __launch_bounds__(256)
     }
   }
 }
-//! [vector_loads]
 
 /// Launches matmul_vector_loads(): a block for each 128 x 128 tile of C.
 template <bool b_transposed>

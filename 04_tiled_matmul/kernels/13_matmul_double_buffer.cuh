@@ -27,7 +27,6 @@ __device__ void copy_tile(float* tile, const float* matrix, int row0,
 }
 
 /// C = A B or A B^T in float32; a block computes 128 x 128 elements of C, a thread 8 x 8.
-//! [double_buffer]
 template <bool b_transposed>
 __global__ void __launch_bounds__(256, 2)
     matmul_double_buffer(MatmulParams<float> p) {
@@ -40,7 +39,6 @@ __global__ void __launch_bounds__(256, 2)
       16) float b_smem[2][(b_transposed ? block_n : block_k) * b_ld];
   const int x = threadIdx.x, y = threadIdx.y, thread = y * 16 + x;
   const int row0 = blockIdx.y * block_m, col0 = blockIdx.x * block_n;
-  //! [fetch]
   const auto fetch = [&](int stage, int k0) {
     copy_tile<block_m, block_k, a_ld>(a_smem[stage], p.a, row0, k0, p.m, p.k,
                                       p.lda, thread);
@@ -53,7 +51,6 @@ __global__ void __launch_bounds__(256, 2)
     }
     cp_async_commit();
   };
-  //! [fetch]
   // A thread's rows are y, y + 16, ...; its columns are x, x + 16, ... when B
   // is transposed, else two groups of four.
   float acc[thread_m][thread_n] = {};
@@ -121,7 +118,6 @@ __global__ void __launch_bounds__(256, 2)
     }
   }
 }
-//! [double_buffer]
 
 /// Launches matmul_double_buffer(): a block for each 128 x 128 tile of C.
 template <bool b_transposed>

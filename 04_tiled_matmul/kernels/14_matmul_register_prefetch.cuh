@@ -41,7 +41,6 @@ struct RegisterFragments {
 };
 
 /// C = A B or A B^T in float32; a block computes 128 x 256 elements of C, a thread 8 x 16.
-//! [register_prefetch]
 template <bool b_transposed>
 __global__ void __launch_bounds__(256, 1)
     matmul_register_prefetch(MatmulParams<float> p) {
@@ -159,7 +158,6 @@ __global__ void __launch_bounds__(256, 1)
     }
   }
 }
-//! [register_prefetch]
 
 /// Launches matmul_register_prefetch(): a block for each 128 x 256 tile of C.
 template <bool b_transposed>

@@ -12,7 +12,6 @@ template <bool b_transposed>
 using TensorCoresTile = MmaTile<b_transposed, 128, 32, 1>;
 
 /// C = A B or A B^T for 16-bit operands on tensor cores.
-//! [tensor_cores]
 template <bool b_transposed, class T>
 __global__ void __launch_bounds__(256)
     matmul_tensor_cores(MatmulParams<T> p) {
@@ -51,7 +50,6 @@ __global__ void __launch_bounds__(256)
   //! [loop]
   store_warp_tile<Tile>(p, acc, row0 + warp_row, col0 + warp_col, lane);
 }
-//! [tensor_cores]
 
 /// Launches matmul_tensor_cores(): a block for each 128 x 128 tile of C.
 template <bool b_transposed, class T>

@@ -12,7 +12,6 @@ template <bool b_transposed>
 using PipelinedTile = MmaTile<b_transposed, 128, 64, 3>;
 
 /// C = A B or A B^T for 16-bit operands on tensor cores, with several stages of tiles.
-//! [pipelined]
 template <bool b_transposed, class T>
 __global__ void __launch_bounds__(256) matmul_pipelined(MatmulParams<T> p) {
   using Tile = PipelinedTile<b_transposed>;
@@ -58,7 +57,6 @@ __global__ void __launch_bounds__(256) matmul_pipelined(MatmulParams<T> p) {
   //! [loop]
   store_warp_tile<Tile>(p, acc, row0 + warp_row, col0 + warp_col, lane);
 }
-//! [pipelined]
 
 /// Launches matmul_pipelined(): a block for each 128 x 128 tile of C.
 template <bool b_transposed, class T>

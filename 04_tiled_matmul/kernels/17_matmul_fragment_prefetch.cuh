@@ -13,7 +13,6 @@ template <bool b_transposed>
 using PrefetchTile = MmaTile<b_transposed, 256, 64, 3>;
 
 /// C = A B or A B^T for 16-bit operands on tensor cores, with fragments one step ahead.
-//! [fragment_prefetch]
 template <bool b_transposed, class T>
 __global__ void __launch_bounds__(256)
     matmul_fragment_prefetch(MatmulParams<T> p) {
@@ -71,7 +70,6 @@ __global__ void __launch_bounds__(256)
   //! [loop]
   store_warp_tile<Tile>(p, acc, row0 + warp_row, col0 + warp_col, lane);
 }
-//! [fragment_prefetch]
 
 /// Launches matmul_fragment_prefetch(): a block for each 128 x 256 tile of C.
 template <bool b_transposed, class T>

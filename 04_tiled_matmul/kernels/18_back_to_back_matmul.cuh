@@ -21,7 +21,6 @@ constexpr int kBackToBackTile = 32;
 /// @param length_q queries
 /// @param length_k keys
 /// @param scale    of the scores
-//! [back_to_back_matmul]
 template <int head_dim>
 __global__ void back_to_back_matmul(const float* q, const float* k,
                                     const float* v, float* o, int length_q,
@@ -83,7 +82,6 @@ __global__ void back_to_back_matmul(const float* q, const float* k,
     }
   }
 }
-//! [back_to_back_matmul]
 
 /// Launches back_to_back_matmul() for a head_dim of 64: a block for each tile of queries.
 inline void launch_back_to_back_matmul(const float* q, const float* k,

@@ -22,7 +22,6 @@ struct MatmulWgmmaStorage {
 
 /// C = A B or A B^T for 16-bit operands by wgmma.
 /// @tparam Tile WgmmaTile with one stage
-//! [wgmma]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup* Tile::warpgroups)
     matmul_wgmma(const __grid_constant__ TmaMatmul<T> maps) {
@@ -54,7 +53,6 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::warpgroups)
   //! [loop]
   store_accumulators<Tile>(p, acc, row0, col0, warpgroup);
 }
-//! [wgmma]
 
 /// Launches matmul_wgmma(): a block for each tile of C.
 /// @throws as tensor_map()

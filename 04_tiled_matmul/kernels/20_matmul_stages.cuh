@@ -21,7 +21,6 @@ struct MatmulStagesStorage {
 
 /// C = A B or A B^T for 16-bit operands by wgmma, with several stages of tiles.
 /// @tparam Tile WgmmaTile
-//! [stages]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup* Tile::warpgroups)
     matmul_stages(const __grid_constant__ TmaMatmul<T> maps) {
@@ -65,7 +64,6 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::warpgroups)
   //! [loop]
   store_accumulators<Tile>(p, acc, row0, col0, warpgroup);
 }
-//! [stages]
 
 /// Launches matmul_stages(): a block for each tile of C.
 /// @throws as tensor_map()

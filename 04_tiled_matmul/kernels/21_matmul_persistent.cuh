@@ -36,7 +36,6 @@ struct TileCoord {
 
 /// Tile i in raster order: blocks that run at the same time have tiles in a few rows and a few
 /// columns of C, and so share what they read of A and B.
-//! [order]
 __host__ __device__ inline TileCoord tile_coord(int i,
                                                 const TileRaster& raster) {
   const int group_size = raster.group_m * raster.tiles_n;
@@ -46,13 +45,11 @@ __host__ __device__ inline TileCoord tile_coord(int i,
   const int in_group = i % group_size;
   return {first_m + in_group % rows, in_group / rows};
 }
-//! [order]
 
 /// C = A B or A B^T for 16-bit operands by wgmma, with persistent blocks.
 /// @tparam Tile   WgmmaTile
 /// @param  maps   of the matmul
 /// @param  raster order of the tiles
-//! [persistent]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
     matmul_persistent(const __grid_constant__ TmaMatmul<T> maps,
@@ -109,7 +106,6 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
     store_accumulators<Tile>(p, acc, row0, col0, warpgroup);
   }
 }
-//! [persistent]
 
 /// Launches matmul_persistent(): a block for each SM.
 /// @param p          the matmul

@@ -122,7 +122,6 @@ constexpr int kConsumers = 2 * kWarpgroup;
 /// @param  maps   of the matmul; a box of B is one block's share
 /// @param  c_map  of C, a box is a panel
 /// @param  raster order of the clusters' tiles, which are twice as high as a block's
-//! [cluster]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
     matmul_cluster(const __grid_constant__ TmaMatmul<T> maps,
@@ -208,7 +207,6 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
   cluster_arrive();
   cluster_wait();  // no block ends while the other one arrives at its barriers
 }
-//! [cluster]
 
 /// Launches matmul_cluster(): a cluster for each two SMs.
 /// @param p          the matmul

@@ -62,7 +62,6 @@ using WgmmaAccumulators = float[Tile::wgmmas_m][Tile::block_n / 2];
 /// @param row0  of C
 /// @param col0  of C
 /// @param k0    first step along k
-//! [fetch]
 template <class Tile, class T>
 __device__ void load_stage(WgmmaStage<Tile>& stage, const TmaMatmul<T>& maps,
                            Mbarrier& full, int row0, int col0, int k0) {
@@ -71,11 +70,9 @@ __device__ void load_stage(WgmmaStage<Tile>& stage, const TmaMatmul<T>& maps,
   load_tile(stage.a, maps.a, full, row0, k0);
   load_tile(stage.b, maps.b, full, b_row, b_col);
 }
-//! [fetch]
 
 /// Issues acc += A B for a stage and a warpgroup's rows, and closes the group.
 /// @param adds false: acc = A B
-//! [multiply]
 template <class Tile>
 __device__ void issue_matmul(WgmmaAccumulators<Tile>& acc,
                              const WgmmaStage<Tile>& stage, int warpgroup,
@@ -96,7 +93,6 @@ __device__ void issue_matmul(WgmmaAccumulators<Tile>& acc,
   }
   wgmma_commit();
 }
-//! [multiply]
 
 /// Orders this thread's accesses to the accumulators before the wgmma instructions that follow.
 template <class Tile>
@@ -111,7 +107,6 @@ __device__ void wgmma_fence_accumulators(WgmmaAccumulators<Tile>& acc) {
 /// @param row0      of C: the block's first
 /// @param col0      of C: the block's first
 /// @param warpgroup of the block
-//! [store]
 template <class Tile, class T>
 __device__ void store_accumulators(const MatmulParams<T>& p,
                                    const WgmmaAccumulators<Tile>& acc,
@@ -134,7 +129,6 @@ __device__ void store_accumulators(const MatmulParams<T>& p,
     }
   }
 }
-//! [store]
 
 /// Makes the tensor maps of a matmul.
 /// @tparam Tile       WgmmaTile of the kernel

@@ -14,7 +14,6 @@ namespace {  // several sources include these kernels
 
 /// S = scale Q K^T. A block computes a tile of 32 x 32 scores, a thread one of them.
 /// @param scores [batch, heads, length_q, length_k]
-//! [scores]
 __global__ void unfused_scores(Attention<float> a, float* scores) {
   constexpr int tile = kUnfusedTile;
   __shared__ float q_smem[tile][tile], k_smem[tile][tile + 1];
@@ -40,11 +39,9 @@ __global__ void unfused_scores(Attention<float> a, float* scores) {
         a.scale * sum;
   }
 }
-//! [scores]
 
 /// P = softmax(S), in place, and LSE. A warp processes a row.
 /// @param probs [batch, heads, length_q, length_k]: S before, P after
-//! [probs]
 __global__ void unfused_probs(Attention<float> a, float* probs) {
   const int query = blockIdx.x * blockDim.y + threadIdx.y, index = blockIdx.z;
   if (query >= a.length_q) return;  // the whole warp
@@ -67,11 +64,9 @@ __global__ void unfused_probs(Attention<float> a, float* probs) {
     a.lse[std::int64_t{index} * a.length_q + query] = log_sum(m, l);
   }
 }
-//! [probs]
 
 /// O = P V. A block computes a tile of 32 x 32 elements of O, a thread one of them.
 /// @param probs [batch, heads, length_q, length_k]
-//! [output]
 __global__ void unfused_output(Attention<float> a, const float* probs) {
   constexpr int tile = kUnfusedTile;
   __shared__ float p_smem[tile][tile], v_smem[tile][tile];
@@ -96,7 +91,6 @@ __global__ void unfused_output(Attention<float> a, const float* probs) {
     h.o[query * a.o_strides.row + col] = sum;
   }
 }
-//! [output]
 
 }  // namespace
 
@@ -107,7 +101,6 @@ inline std::int64_t unfused_workspace(const Attention<float>& a) {
 
 /// Launches the three kernels.
 /// @param workspace unfused_workspace() elements in global memory
-//! [launch]
 inline void launch_unfused(const Attention<float>& a, const Stream& stream,
                            float* workspace) {
   const auto tiles = [](int size) {
@@ -124,7 +117,6 @@ inline void launch_unfused(const Attention<float>& a, const Stream& stream,
          {{tiles(a.head_dim), tiles(a.length_q), heads}, block}, a,
          workspace);
 }
-//! [launch]
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

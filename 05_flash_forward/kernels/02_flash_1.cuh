@@ -19,7 +19,6 @@ constexpr int kFlash1Keys = 32;
 /// between two tiles of keys.
 /// @tparam d at least head_dim
 /// @param running [batch, heads, length_q, 2]: m and l of each query
-//! [flash_1]
 template <int d>
 __global__ void flash_1(Attention<float> a, float* running) {
   __shared__ __align__(16) float k_smem[kFlash1Keys][d];
@@ -76,7 +75,6 @@ __global__ void flash_1(Attention<float> a, float* running) {
     __syncthreads();  // all warps are done with the tiles
   }
 }
-//! [flash_1]
 
 /// Elements of m and l: the workspace of launch_flash_1().
 inline std::int64_t flash_1_workspace(const Attention<float>& a) {
@@ -86,7 +84,6 @@ inline std::int64_t flash_1_workspace(const Attention<float>& a) {
 /// Launches the kernel with a block for each head.
 /// @param a         with a head_dim of at most 128
 /// @param workspace flash_1_workspace() elements in global memory
-//! [launch]
 inline void launch_flash_1(const Attention<float>& a, const Stream& stream,
                            float* workspace) {
   with_head_dim<32, 64, 128>(a.head_dim, [&](auto d) {
@@ -96,7 +93,6 @@ inline void launch_flash_1(const Attention<float>& a, const Stream& stream,
            a, workspace);
   });
 }
-//! [launch]
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -67,26 +67,22 @@ __global__ void flash_2(Attention<float> a) {
     __syncthreads();  // all warps are done with the tiles
   }
   //! [accumulate]
-  //! [end_of_row]
   if (!exists) return;
 #pragma unroll
   for (int e = 0; e < d; ++e) o[e] = l == 0 ? 0 : o[e] / l;
   store_row(h.o + query * a.o_strides.row, o, a.head_dim);
   h.lse[query] = log_sum(m, l);
-  //! [end_of_row]
 }
 //! [flash_2]
 
 /// Launches the kernel with a block for each tile of queries.
 /// @param a with a head_dim of at most 128
-//! [launch]
 inline void launch_flash_2(const Attention<float>& a, const Stream& stream) {
   with_head_dim<32, 64, 128>(a.head_dim, [&](auto d) {
     launch(stream, flash_2<decltype(d)::value>,
            {grid_of(a, kFlash2Queries), {kFlash2Queries}}, a);
   });
 }
-//! [launch]
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -71,7 +71,6 @@ __device__ inline float max_of_row(float value) {
 /// Attention in float32. A warp processes Tile::warp_rows queries, a lane rows x keys of its
 /// scores.
 /// @tparam Tile a FloatTile
-//! [register_tiles]
 template <class Tile, bool has_dropout>
 __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
     flash_register_tiles(Attention<float> a) {
@@ -244,11 +243,9 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
     if (x == 0) head.lse[query] = log_sum(m[i] * a.scale, sum);
   }
 }
-//! [register_tiles]
 
 /// Launches the kernel with a block for each tile of queries.
 /// @tparam Tile FloatTile with at least head_dim columns
-//! [launch]
 template <class Tile>
 void launch_register_tiles(const Attention<float>& a, const Stream& stream) {
   const auto kernel = a.dropout.threshold > 0
@@ -257,7 +254,6 @@ void launch_register_tiles(const Attention<float>& a, const Stream& stream) {
   launch(stream, kernel,
          {grid_of(a, Tile::block_m), {Tile::threads}, Tile::shared_bytes}, a);
 }
-//! [launch]
 
 FA_LAUNCH_FLOAT(forward_float, Attention, (const Stream&),
                 launch_register_tiles, (FloatTile<32>), (FloatTile<64>),

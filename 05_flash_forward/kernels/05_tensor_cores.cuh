@@ -175,7 +175,6 @@ struct TensorCoresBlock {
 };
 
 /// Attention in 16 bits. A warp processes 32 queries.
-//! [tensor_cores]
 template <int d, class T>
 __global__ void __launch_bounds__(128) flash_tensor_cores(Attention<T> a) {
   using Block = TensorCoresBlock<d, T>;
@@ -254,11 +253,9 @@ __global__ void __launch_bounds__(128) flash_tensor_cores(Attention<T> a) {
   }
   Block::store_rows(a, head, o, state, query0 + warp_row, lane);
 }
-//! [tensor_cores]
 
 /// Launches the kernel with a block for each tile of queries.
 /// @param a with a head_dim of at most 128
-//! [launch]
 template <class T>
 void launch_tensor_cores(const Attention<T>& a, const Stream& stream) {
   with_head_dim<64, 128>(a.head_dim, [&](auto head_dim) {
@@ -270,7 +267,6 @@ void launch_tensor_cores(const Attention<T>& a, const Stream& stream) {
         a);
   });
 }
-//! [launch]
 
 FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&),
                  launch_tensor_cores);

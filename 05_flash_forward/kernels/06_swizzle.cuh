@@ -12,7 +12,6 @@ namespace fa::FA_TARGET {
 /// Attention in 16 bits. A warp processes 32 queries; tiles are swizzled.
 /// @tparam d at least head_dim
 /// @tparam T half or bfloat16
-//! [swizzle]
 template <int d, class T>
 __global__ void __launch_bounds__(128) flash_swizzle(Attention<T> a) {
   using Tile = PlainForwardTile<d>;
@@ -60,11 +59,9 @@ __global__ void __launch_bounds__(128) flash_swizzle(Attention<T> a) {
   //! [loop]
   store_rows<Tile>(a, head, o, state, query0 + warp_row, lane);
 }
-//! [swizzle]
 
 /// Launches the kernel with a block for each tile of queries.
 /// @param a with a head_dim of at most 128
-//! [launch]
 template <class T>
 void launch_swizzle(const Attention<T>& a, const Stream& stream) {
   with_head_dim<64, 128>(a.head_dim, [&](auto head_dim) {
@@ -77,7 +74,6 @@ void launch_swizzle(const Attention<T>& a, const Stream& stream) {
            a);
   });
 }
-//! [launch]
 
 FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&), launch_swizzle);
 

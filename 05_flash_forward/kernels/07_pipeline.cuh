@@ -47,12 +47,10 @@ __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {
   //! [loop]
   for (int tile = 0; tile < tiles; ++tile) {
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
-    //! [next_tile]
     cp_async_wait<0>();
     __syncthreads();  // this tile has arrived, no warp reads the last one
     if (tile + 1 < tiles) load(tile + 1);
     cp_async_commit();
-    //! [next_tile]
     Accumulators<Tile, Tile::block_n> s = {};
     // S = scale Q K^T
     multiply_q_k<d>(s, q_smem, k_smem + at, warp_row, lane);
@@ -71,7 +69,6 @@ __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {
 
 /// Launches the kernel with a block for each tile of queries.
 /// @param a with a head_dim of at most 128
-//! [launch]
 template <class T>
 void launch_pipeline(const Attention<T>& a, const Stream& stream) {
   with_head_dim<64, 128>(a.head_dim, [&](auto head_dim) {
@@ -85,7 +82,6 @@ void launch_pipeline(const Attention<T>& a, const Stream& stream) {
            a);
   });
 }
-//! [launch]
 
 FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&), launch_pipeline);
 

@@ -150,7 +150,6 @@ struct EdgeMasksBlock {
   /// P = exp2(exponent_scale (S - m)), l and O are rescaled.
   /// @tparam masked         whether scores may be -infinity
   /// @param  exponent_scale scale / ln 2
-  //! [base_2]
   template <bool masked>
   static __device__ void softmax_step_base_2(Scores& s, Output& o,
                                              RowState& state,
@@ -166,7 +165,6 @@ struct EdgeMasksBlock {
           m = fmaxf(m, fmaxf(s[i][j][2 * h], s[i][j][2 * h + 1]));
         }
         m = warp_max<4>(m);
-        //! [base_2_row]
         // Where all keys are masked m is -infinity, and -infinity - -infinity
         // would be NaN: subtract 0.
         const float offset =
@@ -185,7 +183,6 @@ struct EdgeMasksBlock {
           }
         }
         state.l[i][h] = state.l[i][h] * rescale[h] + sum;
-        //! [base_2_row]
       }
       // Rare: after a few tiles the maximum of a row seldom grows.
       if (__any_sync(kAllLanes, rescale[0] != 1 || rescale[1] != 1)) {
@@ -197,7 +194,6 @@ struct EdgeMasksBlock {
       }
     }
   }
-  //! [base_2]
 
   /// Drops probabilities; l has the sum of all of them.
   static __device__ void apply_dropout(Scores& p, const Attention<T>& a,
@@ -266,14 +262,10 @@ struct EdgeMasksBlock {
     const int warp_row = thread / kWarp * warp_rows;
     const int query0 = longest_first_m_block(a) * block_m;
     const auto head = head_of(a, blockIdx.z, blockIdx.y);
-    //! [tiles]
     const int tiles =
         ceil_div(visible_keys(a, query0 + block_m - 1), block_n);
     const int unmasked_tiles = visible_keys(a, query0) / block_n;
-    //! [tiles]
-    //! [exponent_scale]
     const float exponent_scale = a.scale * kLog2E;
-    //! [exponent_scale]
     const auto load = [&](int tile, auto last) {
       constexpr bool ragged = decltype(last)::value;
       const int key0 = tile * block_n, at = tile % stages * kv_size;
@@ -347,7 +339,6 @@ __global__ void __launch_bounds__(Block::threads, Block::d == 256 ? 1 : 2)
 
 /// Launches the kernel with a block for each tile of queries.
 /// @param device decides on the block's size
-//! [launch]
 template <class T>
 void launch_edge_masks(const Attention<T>& a, const Stream& stream,
                        const DeviceProperties& device) {
@@ -372,7 +363,6 @@ void launch_edge_masks(const Attention<T>& a, const Stream& stream,
     }
   });
 }
-//! [launch]
 
 FA_LAUNCH_16_BIT(forward, Attention, (const Stream&, const DeviceProperties&),
                  launch_edge_masks);

@@ -299,7 +299,6 @@ __global__ void __launch_bounds__(kWarpgroup* WgmmaBlock<T>::warpgroups)
 
 /// Launches the kernel with a block for each tile of queries.
 /// @param a with a head_dim of at most 128, for which can_use_tma() holds
-//! [launch]
 template <class T>
 void launch_wgmma(const Attention<T>& a, const Stream& stream) {
   using Block = WgmmaBlock<T>;
@@ -310,7 +309,6 @@ void launch_wgmma(const Attention<T>& a, const Stream& stream) {
           Block::stages},
          Block::make_maps(a));
 }
-//! [launch]
 
 FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&), launch_wgmma);
 

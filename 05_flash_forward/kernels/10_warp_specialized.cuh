@@ -13,7 +13,6 @@ namespace fa::FA_TARGET {
 /// the state of its rows.
 /// @param query0 the warpgroup's first query
 /// @param tiles  of keys
-//! [mainloop]
 template <class Tile, class T>
 __device__ void warp_specialized_mainloop(WarpgroupOutput<Tile>& o,
                                           RowState& rows,
@@ -56,12 +55,10 @@ __device__ void warp_specialized_mainloop(WarpgroupOutput<Tile>& o,
   for (; tile >= unmasked_tiles; --tile) step(tile, std::true_type{});
   for (; tile >= 0; --tile) step(tile, std::false_type{});
 }
-//! [mainloop]
 
 /// Attention in 16 bits. A consumer warpgroup processes 64 queries.
 /// @tparam Tile a HopperTile
 /// @tparam T    half or bfloat16
-//! [warp_specialized]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     flash_warp_specialized(const __grid_constant__ TmaAttention<T> maps) {
@@ -107,11 +104,9 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     bulk_wait_read<0>();  // before the block ends
   }
 }
-//! [warp_specialized]
 
 /// Launches the kernel with a block for each tile of queries.
 /// @param a with a head_dim of at most 128, for which can_use_tma() holds
-//! [launch]
 template <class T>
 void launch_warp_specialized(const Attention<T>& a, const Stream& stream) {
   using Tile = HopperTile128<T>;
@@ -122,7 +117,6 @@ void launch_warp_specialized(const Attention<T>& a, const Stream& stream) {
           Tile::stages},
          tma_attention<Tile>(a));
 }
-//! [launch]
 
 FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&),
                  launch_warp_specialized);

@@ -15,7 +15,6 @@ namespace fa::FA_TARGET {
 /// the state of its rows.
 /// @param query0 the warpgroup's first query
 /// @param tiles  of keys, at least one
-//! [mainloop]
 template <class Tile, class T>
 __device__ void overlap_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
                                  SpecializedShared<Tile>& shared,
@@ -77,12 +76,10 @@ __device__ void overlap_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   wgmma_wait<0>(o, p);
   release_v();
 }
-//! [mainloop]
 
 /// Attention in 16 bits. A consumer warpgroup processes 64 queries.
 /// @tparam Tile a HopperTile
 /// @tparam T    half or bfloat16
-//! [overlap]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     flash_overlap(const __grid_constant__ TmaAttention<T> maps) {
@@ -127,11 +124,9 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     bulk_wait_read<0>();  // before the block ends
   }
 }
-//! [overlap]
 
 /// Launches the kernel with a block for each tile of queries.
 /// @param a with a head_dim of at most 128, for which can_use_tma() holds
-//! [launch]
 template <class T>
 void launch_overlap(const Attention<T>& a, const Stream& stream) {
   using Tile = HopperTile128<T>;
@@ -142,7 +137,6 @@ void launch_overlap(const Attention<T>& a, const Stream& stream) {
           Tile::stages},
          tma_attention<Tile>(a));
 }
-//! [launch]
 
 FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&), launch_overlap);
 

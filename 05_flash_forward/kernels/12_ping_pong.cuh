@@ -16,7 +16,6 @@ namespace fa::FA_TARGET {
 /// the state of its rows.
 /// @param query0 the warpgroup's first query
 /// @param tiles  of keys, at least one
-//! [mainloop]
 template <class Tile, class T>
 __device__ void ping_pong_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
                                    SpecializedShared<Tile>& shared,
@@ -42,11 +41,9 @@ __device__ void ping_pong_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   // S = Q K^T of the first tile: there is no P V beside it
   shared.k_pipe.consumer_wait(read.k);
   scheduler_barrier_sync<Tile>(warpgroup);
-  //! [first]
   issue_qk(s, q, shared.k[read.k.stage]);
   scheduler_barrier_arrive<Tile>(warpgroup);
   wgmma_wait<0>(s);
-  //! [first]
   release_k();
   if (tile >= unmasked_tiles) apply_mask(s, a, query0, tile * Tile::block_n);
   online_softmax<true>(s, rows, rescale, scale);
@@ -84,12 +81,10 @@ __device__ void ping_pong_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   wgmma_wait<0>(o, p);
   release_v();
 }
-//! [mainloop]
 
 /// Attention in 16 bits. A consumer warpgroup processes 64 queries.
 /// @tparam Tile a HopperTile
 /// @tparam T    half or bfloat16
-//! [ping_pong]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     flash_ping_pong(const __grid_constant__ TmaAttention<T> maps) {
@@ -142,12 +137,10 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   }
   //! [consumer]
 }
-//! [ping_pong]
 
 /// Launches the kernel with a block for each tile of queries: grid_of() in
 /// attention.cuh.
 /// @param a with a head_dim of at most 128, for which can_use_tma() holds
-//! [launch]
 template <class T>
 void launch_ping_pong(const Attention<T>& a, const Stream& stream) {
   using Tile = HopperTile128<T>;
@@ -158,7 +151,6 @@ void launch_ping_pong(const Attention<T>& a, const Stream& stream) {
           Tile::stages},
          tma_attention<Tile>(a));
 }
-//! [launch]
 
 FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&), launch_ping_pong);
 

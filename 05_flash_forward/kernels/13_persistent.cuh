@@ -15,7 +15,6 @@ namespace fa::FA_TARGET {
 /// the state of its rows.
 /// @param query0 the warpgroup's first query
 /// @param tiles  of keys, at least one
-//! [mainloop]
 template <class Tile, class T>
 __device__ void persistent_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
                                     PersistentShared<Tile>& shared,
@@ -42,17 +41,14 @@ __device__ void persistent_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   // S = Q K^T of the first tile: there is no P V beside it
   shared.k_pipe.consumer_wait(read.k);
   scheduler_barrier_sync<Tile>(warpgroup);
-  //! [first]
   issue_qk(s, q, shared.k[read.k.stage]);
   scheduler_barrier_arrive<Tile>(warpgroup);
   last_store.release_q();
   wgmma_wait<0>(s);
-  //! [first]
   release_k();
   if (tile >= unmasked_tiles) apply_mask(s, a, query0, tile * Tile::block_n);
   online_softmax<true>(s, rows, rescale, scale);
   round_to_operand<T>(p, s);
-  //! [step]
   const auto step = [&](auto edge) {
     constexpr bool masked = decltype(edge)::value;
     // S = Q K^T
@@ -76,7 +72,6 @@ __device__ void persistent_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     fence_operand(p);  // among the exponentials, not after the branch
     if (rescaled) rescale_o(o, rescale);
   };
-  //! [step]
   for (--tile; tile >= unmasked_tiles; --tile) step(std::true_type{});
   for (; tile >= 0; --tile) step(std::false_type{});
   // O += P V of the last tile
@@ -85,12 +80,10 @@ __device__ void persistent_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   wgmma_wait<0>(o, p);
   release_v();
 }
-//! [mainloop]
 
 /// Attention in 16 bits. A consumer warpgroup processes 64 queries of each tile.
 /// @tparam Tile a HopperTile
 /// @tparam T    half or bfloat16
-//! [persistent]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     flash_persistent(const __grid_constant__ TmaAttention<T> maps,
@@ -131,13 +124,11 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   }
   //! [consumer]
 }
-//! [persistent]
 
 /// Launches the kernel with a block for each SM, or for each tile of queries if these are fewer.
 /// @param a            with a head_dim of at most 128, for which can_use_tma() holds
 /// @param tile_counter of the dynamic tile scheduler, in global memory: 0 before and after the
 ///                     launch, not used by another one in between. Null: a static schedule.
-//! [launch]
 template <class T>
 void launch_persistent(const Attention<T>& a, const Stream& stream,
                        unsigned* tile_counter) {
@@ -150,7 +141,6 @@ void launch_persistent(const Attention<T>& a, const Stream& stream,
           Tile::stages},
          tma_attention<Tile>(a), scheduler, tile_counter);
 }
-//! [launch]
 
 FA_LAUNCH_16_BIT(forward_steps, Attention, (const Stream&, unsigned*),
                  launch_persistent);

@@ -37,7 +37,6 @@ __device__ bool lazy_online_softmax(float (&s)[r], RowState& rows,
 /// the state of its rows.
 /// @param query0 the warpgroup's first query
 /// @param tiles  of keys, at least one
-//! [mainloop]
 template <class Tile, class T>
 __device__ void lazy_rescaling_mainloop(
     WarpgroupOutput<Tile>& o, RowState& rows, PersistentShared<Tile>& shared,
@@ -70,7 +69,6 @@ __device__ void lazy_rescaling_mainloop(
   if (tile >= unmasked_tiles) apply_mask(s, a, query0, tile * Tile::block_n);
   online_softmax<true>(s, rows, rescale, scale);
   round_to_operand<T>(p, s);
-  //! [step]
   const auto step = [&](auto edge) {
     constexpr bool masked = decltype(edge)::value;
     // S = Q K^T
@@ -95,7 +93,6 @@ __device__ void lazy_rescaling_mainloop(
     fence_operand(p);  // among the exponentials, not after the branch
     if (rescaled) rescale_o(o, rescale);
   };
-  //! [step]
   for (--tile; tile >= unmasked_tiles; --tile) step(std::true_type{});
   for (; tile >= 0; --tile) step(std::false_type{});
   // O += P V of the last tile
@@ -104,12 +101,10 @@ __device__ void lazy_rescaling_mainloop(
   wgmma_wait<0>(o, p);
   release_v();
 }
-//! [mainloop]
 
 /// Attention in 16 bits. A consumer warpgroup processes 64 queries of each tile.
 /// @tparam Tile a HopperTile
 /// @tparam T    half or bfloat16
-//! [lazy_rescaling]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     flash_lazy_rescaling(const __grid_constant__ TmaAttention<T> maps,
@@ -149,13 +144,11 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     scheduler_barrier_sync<Tile>(warpgroup);  // the last arrival
   }
 }
-//! [lazy_rescaling]
 
 /// Launches the kernel with a block for each SM, or for each tile of queries if these are fewer.
 /// @param a            with a head_dim of at most 128, for which can_use_tma() holds
 /// @param tile_counter of the dynamic tile scheduler, in global memory: 0 before and after the
 ///                     launch, not used by another one in between. Null: a static schedule.
-//! [launch]
 template <class T>
 void launch_lazy_rescaling(const Attention<T>& a, const Stream& stream,
                            unsigned* tile_counter) {
@@ -168,7 +161,6 @@ void launch_lazy_rescaling(const Attention<T>& a, const Stream& stream,
           Tile::stages},
          tma_attention<Tile>(a), scheduler, tile_counter);
 }
-//! [launch]
 
 FA_LAUNCH_16_BIT(forward, Attention, (const Stream&, unsigned*),
                  launch_lazy_rescaling);

@@ -16,7 +16,6 @@ namespace fa::FA_TARGET {
 /// Keys of a tile of K and V.
 /// @param d   columns of Q and K: 64, 96, 128, 192 or 256
 /// @param columns_v columns of V and O: d, or 128 with 192
-//! [tile_for]
 constexpr int tile_keys(int d, int columns_v) {
   if (d != columns_v) return 96;
   switch (d) {
@@ -37,7 +36,6 @@ using HopperTileFor = HopperTile<T, d, tile_keys(d, columns_v),
                                  d <= 96 ? 3 : 2,  // consumer warpgroups
                                  d == 64 ? 3 : 2,  // stages of K and of V
                                  columns_v>;
-//! [tile_for]
 
 /// Keys of half a tile.
 constexpr int kHalfTile = 64;
@@ -68,7 +66,6 @@ __device__ TileRange tile_range(const Attention<T>& a, int block,
 
 /// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to
 /// the state of its rows.
-//! [mainloop]
 template <class Tile, class T>
 __device__ void warpgroup_tiles_mainloop(
     WarpgroupOutput<Tile>& o, RowState& rows, PersistentShared<Tile>& shared,
@@ -135,7 +132,6 @@ __device__ void warpgroup_tiles_mainloop(
   } else {
     first(std::integral_constant<int, Tile::block_n>{});
   }
-  //! [step]
   const auto step = [&](auto edge) {
     constexpr bool masked = decltype(edge)::value;
     WarpgroupScores<Tile> s;
@@ -162,7 +158,6 @@ __device__ void warpgroup_tiles_mainloop(
     fence_operand(p);  // among the exponentials, not after the branch
     if (rescaled) rescale_o(o, rescale);
   };
-  //! [step]
   for (--tile; tile >= range.unmasked_tiles; --tile) step(std::true_type{});
   for (; tile >= 0; --tile) step(std::false_type{});
   // O += P V of the last tile
@@ -171,12 +166,10 @@ __device__ void warpgroup_tiles_mainloop(
   wgmma_wait<0>(o, p);
   release_v();
 }
-//! [mainloop]
 
 /// Attention in 16 bits. A consumer warpgroup processes 64 queries of each tile.
 /// @tparam Tile a HopperTile
 /// @tparam T    half or bfloat16
-//! [warpgroup_tiles]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     flash_warpgroup_tiles(const __grid_constant__ TmaAttention<T> maps,
@@ -221,7 +214,6 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     scheduler_barrier_sync<Tile>(warpgroup);  // the last arrival
   }
 }
-//! [warpgroup_tiles]
 
 /// Launches the kernel with a block for each SM, or for each tile of queries if these are fewer.
 /// @tparam d            64, 96, 128, 192 or 256 columns, at least head_dim
@@ -229,7 +221,6 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
 /// @param a            for which can_use_tma() holds
 /// @param tile_counter of the dynamic tile scheduler, in global memory: 0 before and after the
 ///                     launch, not used by another one in between. Null: a static schedule.
-//! [launch]
 template <int d, int columns_v = d, class T>
 void launch_warpgroup_tiles(const Attention<T>& a, const Stream& stream,
                             unsigned* tile_counter) {
@@ -242,7 +233,6 @@ void launch_warpgroup_tiles(const Attention<T>& a, const Stream& stream,
           Tile::stages},
          tma_attention<Tile>(a), scheduler, tile_counter);
 }
-//! [launch]
 
 FA_LAUNCH_16_BIT(forward_tiles, Attention, (const Stream&, unsigned*),
                  launch_warpgroup_tiles, (64), (96), (128), (192), (256),

@@ -30,7 +30,6 @@ struct MirroredTile
 /// Launches step 15's kernel with mirrored tiles, a block for each.
 /// @tparam d 64, 128 or 256 columns, at least head_dim
 /// @param  a for which can_use_tma() holds; it may have more tiles than there are SMs
-//! [launch]
 template <int d, class T>
 void launch_mirrored_tiles(const Attention<T>& a, const Stream& stream) {
   using Tile = MirroredTile<T, d>;
@@ -43,7 +42,6 @@ void launch_mirrored_tiles(const Attention<T>& a, const Stream& stream) {
           Tile::stages},
          tma_attention<Tile>(a), scheduler, nullptr);
 }
-//! [launch]
 
 FA_LAUNCH_16_BIT(forward_tiles, Attention, (const Stream&),
                  launch_mirrored_tiles, (64), (128), (256));

@@ -16,7 +16,6 @@ using SplitForwardTile = ForwardTile<d, d == 128 ? 32 : 64, 4, 16>;
 
 /// Attention in float32. A warp processes Tile::warp_rows queries.
 /// @tparam Tile a ForwardTile
-//! [split_tf32]
 template <class Tile, bool has_dropout>
 __global__ void __launch_bounds__(Tile::threads, 2)
     flash_split_tf32(Attention<float> a) {
@@ -111,11 +110,9 @@ __global__ void __launch_bounds__(Tile::threads, 2)
     }
   }
 }
-//! [split_tf32]
 
 /// Launches the kernel with a block for each tile of queries.
 /// @tparam Tile ForwardTile with at least head_dim columns
-//! [launch]
 template <class Tile>
 void launch_split_tf32(const Attention<float>& a, const Stream& stream) {
   const auto kernel = a.dropout.threshold > 0 ? flash_split_tf32<Tile, true>
@@ -127,7 +124,6 @@ void launch_split_tf32(const Attention<float>& a, const Stream& stream) {
           kPipelineStages},
          a);
 }
-//! [launch]
 
 FA_LAUNCH_FLOAT(forward_float, Attention, (const Stream&), launch_split_tf32,
                 (SplitForwardTile<32>), (SplitForwardTile<64>),

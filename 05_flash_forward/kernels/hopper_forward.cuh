@@ -129,21 +129,17 @@ __device__ inline RowState empty_row_state() {
 }
 
 /// Issues S = Q K^T for the first 2 r keys of a tile.
-//! [issue_qk]
 template <class Q, class K, int r>
 __device__ void issue_qk(float (&s)[r], const Q& q, const K& k) {
   issue_gemm_nt(s, q, k);
 }
-//! [issue_qk]
 
 /// Issues O += P V for the first keys of a tile, 16 of them in each part of P.
-//! [issue_pv]
 template <class V, int r, int parts>
 __device__ void issue_pv(float (&o)[r], std::uint32_t (&p)[parts][4],
                          const V& v) {
   issue_gemm_rs(o, p, v);
 }
-//! [issue_pv]
 
 /// The largest of this lane's scores in its row h.
 template <int r>
@@ -259,7 +255,6 @@ __device__ void write_lse(float (&factor)[2], const Attention<T>& a,
 /// @param query0 the warpgroup's first query
 /// @return true in one thread, which calls bulk_wait_read<0>() before o_smem is used again or the
 ///         block ends
-//! [write_output]
 template <class Tile, class Maps>
 __device__ bool write_output(const Maps& maps, const WarpgroupOutput<Tile>& o,
                              const RowState& rows,
@@ -290,6 +285,5 @@ __device__ bool write_output(const Maps& maps, const WarpgroupOutput<Tile>& o,
   bulk_commit();
   return true;
 }
-//! [write_output]
 
 }  // namespace fa::FA_TARGET

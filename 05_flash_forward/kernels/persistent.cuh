@@ -93,7 +93,6 @@ struct ProducerState {
 /// The producer's thread loads Q, K and V of a tile. K is a tile ahead of V: S comes before P V.
 /// @param maps  TmaAttention, or maps of one sequence
 /// @param tiles of keys, at least one
-//! [load_work_tile]
 template <class Tile, class Maps>
 __device__ void load_work_tile(PersistentShared<Tile>& shared,
                                const Maps& maps, const WorkTile& work,
@@ -126,7 +125,6 @@ __device__ void load_work_tile(PersistentShared<Tile>& shared,
     write.v.advance();
   }
 }
-//! [load_work_tile]
 
 /// Passes a tile to all who need it, and returns when they have begun it. One thread calls it.
 /// @param state of work_pipe; on return that of the next tile

@@ -152,7 +152,6 @@ struct CausalScores {
 
 /// The loop of a consumer warpgroup over its tiles of keys: adds to O and to the state of its rows.
 /// @param scores a policy as CausalScores
-//! [mainloop]
 template <class Tile, class Scores>
 __device__ void hopper_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
                                 PersistentShared<Tile>& shared,
@@ -211,7 +210,6 @@ __device__ void hopper_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     online_softmax<0, true, Scores::wide>(s, rows, rescale, scale);
     set_probs<T, 0>(p, s);
   };
-  //! [step]
   const auto step = [&](auto edge, auto keys) {
     constexpr bool masked = decltype(edge)::value;
     constexpr int n = decltype(keys)::value, column = Tile::block_n - n;
@@ -242,7 +240,6 @@ __device__ void hopper_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     fence_operand(p);  // among the exponentials, not after the branch
     if (rescaled) rescale_o(o, rescale);
   };
-  //! [step]
   constexpr std::integral_constant<int, Tile::block_n> whole_tile;
   constexpr std::integral_constant<int, kHalfKeys> half_tile;
   constexpr std::true_type with_mask;
@@ -283,6 +280,5 @@ __device__ void hopper_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   if constexpr (is_range) skip(range.skipped_after);
   scores.end(rows);
 }
-//! [mainloop]
 
 }  // namespace fa::FA_TARGET

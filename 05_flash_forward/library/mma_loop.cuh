@@ -38,7 +38,6 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
         m = fmaxf(m, fmaxf(s[i][j][2 * h], s[i][j][2 * h + 1]));
       }
       m = warp_max<4>(m);
-      //! [base_2_row]
       // Where all keys are masked m is -infinity, and -infinity - -infinity
       // would be NaN: subtract 0.
       const float offset =
@@ -63,7 +62,6 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
         }
       }
       state.l[i][h] = state.l[i][h] * rescale[h] + sum;
-      //! [base_2_row]
     }
     // Rare: after a few tiles the maximum of a row seldom grows.
     if (__any_sync(kAllLanes, rescale[0] != 1 || rescale[1] != 1)) {
@@ -80,7 +78,6 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
 /// A tile of queries. A warp processes Tile::warp_rows of them; tiles are swizzled, and the next
 /// ones of K and V are in flight.
 /// @tparam Tile a ForwardTile
-//! [edge_masks]
 template <class Tile, bool has_dropout, class T>
 __device__ void mma_block(const Attention<T>& a, int block, int head_index,
                           int batch) {
@@ -120,7 +117,6 @@ __device__ void mma_block(const Attention<T>& a, int block, int head_index,
   Accumulators<Tile, d> o = {};
   WarpRowState<Tile> state;
   init_row_state(state);
-  //! [steps]
   const auto step = [&](int tile, auto edge) {
     constexpr bool masked = decltype(edge)::value;
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
@@ -145,7 +141,6 @@ __device__ void mma_block(const Attention<T>& a, int block, int head_index,
   int tile = tiles - 1;  // the edge first
   for (; tile >= unmasked_tiles; --tile) step(tile, std::true_type{});
   for (; tile >= 0; --tile) step(tile, std::false_type{});
-    //! [steps]
 #pragma unroll
   for (int i = 0; i < Tile::row_tiles; ++i) {  // m of scaled scores
     //! [m_of_scores]
@@ -155,6 +150,5 @@ __device__ void mma_block(const Attention<T>& a, int block, int head_index,
   }
   store_rows<Tile>(a, head, o, state, query0 + warp_row, lane);
 }
-//! [edge_masks]
 
 }  // namespace fa::FA_TARGET

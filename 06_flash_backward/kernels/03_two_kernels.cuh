@@ -269,9 +269,7 @@ __global__ void __launch_bounds__(256)
                         a.k_strides.row, key0, a.length_k, a.head_dim);
   load_float_tile<Tile>(tiles.v, kv_rows(a.v, a.v_strides, batch, kv_head),
                         a.v_strides.row, key0, a.length_k, a.head_dim);
-  //! [own_key]
   const int row = threadIdx.x / 8;  // a key, for the sums
-  //! [own_key]
   //! [key_loop]
   FloatRow<Tile> all_d_k = {}, all_d_v = {};
   for (int member = 0; member < group; ++member) {

@@ -155,7 +155,6 @@ __device__ void send_d_q(OrderedTilesShared<Tile>& shared,
 
 /// A thread that adds even tiles of dQ to the accumulator, or odd ones, in order.
 /// @param stage 0 or 1
-//! [ordered_tiles]
 template <class Tile, class T, class Block>
 __device__ void accumulate_tiles_in_order(OrderedTilesShared<Tile>& shared,
                                           const AttentionGradient<T>& a,
@@ -187,7 +186,6 @@ __device__ void accumulate_tiles_in_order(OrderedTilesShared<Tile>& shared,
     parity ^= 1;
   });
 }
-//! [ordered_tiles]
 
 /// dK, dV, and ordered additions to d_q_accum: as ordered_dq_block().
 /// @param shared of the block; its barriers are ready

@@ -440,7 +440,6 @@ struct WideOrder {
 
 /// dQ, dK and dV. The blocks of one kind follow those of the other.
 /// @tparam Tile WideTile
-//! [wide_heads]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_wide(const __grid_constant__ TmaGradient<T> maps,
@@ -457,7 +456,6 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
         maps, longest_first_n_block<Tile>(maps.a, tile_index, order.keys));
   }
 }
-//! [wide_heads]
 
 /// The order of blocks: under the causal mask as tile_scheduler() and n_block_scheduler() have it.
 /// The blocks that take longer come first, so that the short ones fill the last SMs: those of keys

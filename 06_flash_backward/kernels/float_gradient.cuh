@@ -16,11 +16,9 @@ __device__ inline float lse_of(const AttentionGradient<float>& a,
 /// exp(scale s - LSE), whose row sum is 1 but for rounding. The difference comes before the
 /// factor log2(e): the difference of two large values is small, and so is the error of its product.
 /// A fused multiply-add rounds the difference only, and the same way in each kernel.
-//! [recomputed_prob]
 __device__ inline float recomputed_prob(float s, float scale, float lse) {
   return exp2_approx(__fmaf_rn(s, scale, -lse) * kLog2E);
 }
-//! [recomputed_prob]
 
 /// The same for a query that sees so many keys. P of the only key is 1, whatever the rounding
 /// errors of S and LSE are.

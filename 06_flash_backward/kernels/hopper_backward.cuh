@@ -203,7 +203,6 @@ __device__ NBlock longest_first_n_block(const Attention<T>& a, int tile_index,
 
 /// The block of keys for a place in the order. Without a mask each block of a head begins with
 /// another tile of queries.
-//! [first_stores]
 template <class Tile, class T>
 __device__ NBlock spread_n_block(const Attention<T>& a, int tile_index,
                                  const TileScheduler& scheduler) {
@@ -214,7 +213,6 @@ __device__ NBlock spread_n_block(const Attention<T>& a, int tile_index,
   }
   return block;
 }
-//! [first_stores]
 
 /// The order of blocks of keys. Under the causal mask those with the most queries come first, in
 /// groups of heads: two blocks for each SM, but where memory limits no more heads than have their
@@ -313,7 +311,6 @@ __device__ inline int stmatrix_column() {
 
 /// Stores dS of a warpgroup to a tile block_m x block_n in shared memory: stmatrix transposes dS^T.
 /// @param key the warpgroup's first in the block
-//! [store_d_s]
 template <class ScoreTile, int parts>
 __device__ void store_d_s(ScoreTile& to, const std::uint32_t (&d_s)[parts][4],
                           int key) {
@@ -325,7 +322,6 @@ __device__ void store_d_s(ScoreTile& to, const std::uint32_t (&d_s)[parts][4],
     stmatrix_x4_transposed(to.at(16 * i + query, col), d_s[i]);
   }
 }
-//! [store_d_s]
 
 /// This warp has read a stage.
 template <int stages>
@@ -335,7 +331,6 @@ __device__ void release_stage(Pipeline<stages>& pipe,
 }
 
 /// Issues a warpgroup's part of dQ = dS K and closes the group.
-//! [issue_d_q]
 template <class Tile>
 __device__ void issue_d_q(QueryGradient<Tile>& d_q,
                           const typename Tile::ScoreTile& d_s,
@@ -356,7 +351,6 @@ __device__ void issue_d_q(QueryGradient<Tile>& d_q,
     wgmma_commit(part);
   });
 }
-//! [issue_d_q]
 
 /// Calls visit(at, i) for each four registers of a warpgroup's accumulator, from register i on.
 /// Their place is `at` in an array [registers / 4][thread of the warpgroup][4]: so a warp accesses

@@ -167,7 +167,6 @@ struct DelayedMmaWarpgroup {
   KeyGradient<Tile> d_v{};
   LeftV<Tile> v_operand{};
 
-  //! [keep_v]
   /// Waits for a tile of dO. V has arrived with the block's first one.
   template <bool first>
   __device__ void wait_for_d_o() {
@@ -184,7 +183,6 @@ struct DelayedMmaWarpgroup {
       issue_gemm_nt(d_p, v[warpgroup], shared.d_o[at.stage]);
     }
   }
-  //! [keep_v]
 
   /// Waits until dS of the previous tile is complete, and that of the one before has been read.
   //! [wait_for_previous]

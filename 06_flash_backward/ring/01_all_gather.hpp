@@ -24,10 +24,8 @@ typename Rank::T* collect(Rank& rank) {
   return blocks;
 }
 
-// clang-format off
 /// The forward pass of a rank's queries.
 template <class Rank>
-//! [forward]
 void forward(Rank& rank) {
   const auto* block = collect(rank);
   for (int owner = 0; owner < rank.ranks(); ++owner) {
@@ -35,8 +33,6 @@ void forward(Rank& rank) {
     block += rank.block_elements(owner);
   }
 }
-//! [forward]
-// clang-format on
 
 /// The backward pass: K and V again, then the sum of all ranks' dK and dV, cut by owner.
 template <class Rank>

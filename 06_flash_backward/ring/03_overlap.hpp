@@ -31,7 +31,6 @@ void forward(Rank& rank) {
 /// The backward pass. dK and dV lag behind their K and V: the sums of the block that a rank has
 /// just left travel with the next K and V, and arrive while the next rank computes its own part.
 template <class Rank>
-//! [backward]
 void backward(Rank& rank) {
   const auto* block = rank.kv.data();
   for (int step = 0; step < rank.ranks(); ++step) {
@@ -53,7 +52,6 @@ void backward(Rank& rank) {
     block = next;
   }
 }
-//! [backward]
 // clang-format on
 
 }  // namespace fa::ring::overlap

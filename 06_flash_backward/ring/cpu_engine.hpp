@@ -110,13 +110,11 @@ class CpuEngine {
   static View<const float, 4> k_of(const Piece<float>& p, const float* data) {
     return view_of(p, data, p.shape.kv_heads, p.k_rows, p.shape.length_k);
   }
-  //! [state]
   // A normalised O with its LSE is a state of lesson 03: m = LSE and l = 1.
   static online::RowState<float> state_of(const float* o, float lse, Eigen::Index d) {
     if (lse == online::BaseE<float>::neg_inf) return online::empty_row_state<float>(d);
     return {lse, 1, Eigen::Map<const Vector<float>>(o, d)};
   }
-  //! [state]
   static float* target(const Sums<float>& sums) {
     return sums.result != nullptr ? sums.result : sums.sums;
   }

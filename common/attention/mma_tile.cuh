@@ -169,11 +169,9 @@ __device__ void apply_mask(float (&s)[row_tiles][key_tiles][4], const Attention<
       for (int j = 0; j < key_tiles; ++j) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          //! [mask]
           if (8 * j + fragment_column(lane, e) >= visible) {
             s[i][j][2 * h + e] = -INFINITY;
           }
-          //! [mask]
         }
       }
     }

@@ -214,7 +214,6 @@ struct Documents : RangeMask<Documents> {
   /// @{ See RangeMask, and what it takes.
   __host__ __device__ Documents(const int* the_ranges, int tokens, int the_shift)
       : ranges(the_ranges), length_k(tokens), shift(the_shift) {}
-  //! [documents]
   __host__ __device__ IndexRange keys(int batch, int query) const {
     const int token = query + shift;
     return token < 0 ? IndexRange{0, 0} : range_of(batch, token);
@@ -223,7 +222,6 @@ struct Documents : RangeMask<Documents> {
     const IndexRange tokens = range_of(batch, key);
     return {tokens.begin - shift, tokens.end - shift};
   }
-  //! [documents]
   /// The tokens of a token's document.
   __host__ __device__ IndexRange range_of(int batch, int token) const {
     const int* const range = ranges + 2 * (std::int64_t{batch} * length_k + token);
@@ -296,7 +294,6 @@ struct BlockSparse : PlainScores {
     const std::int64_t row = std::int64_t{head} * rows + query / size;
     return blocks[row * columns + key / size] != 0;
   }
-  //! [block_rule]
   __host__ __device__ TileKind tile_kind(const ScoreTile& t) const {
     bool any = false, all = true;
     for (int row = t.first_query / size; row <= t.last_query / size; ++row) {
@@ -308,7 +305,6 @@ struct BlockSparse : PlainScores {
     }
     return all ? TileKind::kWhole : any ? TileKind::kPartial : TileKind::kSkipped;
   }
-  //! [block_rule]
   /// @}
 };
 /// A bit for each query and key, the same for all heads: the ancestors of each token in a tree of

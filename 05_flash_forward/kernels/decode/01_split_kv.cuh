@@ -33,7 +33,6 @@ __device__ void load_eight(float (&to)[8], const T* from) {
 /// or V, and the block reads several rows at once.
 /// @tparam d at least head_dim
 /// @tparam T half or bfloat16
-//! [split_kv]
 template <int d, class T>
 __global__ void __launch_bounds__(kSplitThreads)
     decode_split_kv(Attention<T> a, SplitStates states, int parts) {
@@ -88,10 +87,8 @@ __global__ void __launch_bounds__(kSplitThreads)
   store_state(states, part, state_row(a, batch, head, query),
               merge_row<d>(own, keys, 0, exponent_scale, same));
 }
-//! [split_kv]
 
 /// Merges the parts of each row; a warp has one row.
-//! [merge_parts]
 template <int d, class T>
 __global__ void __launch_bounds__(kSplitThreads)
     merge_parts(Attention<T> a, SplitStates states, int parts) {
@@ -102,7 +99,6 @@ __global__ void __launch_bounds__(kSplitThreads)
                merge_row<d>(states, parts, row, a.scale * kLog2E,
                             [](int part) { return part; }));
 }
-//! [merge_parts]
 
 /// Parts into which the keys are split so that there are blocks for all SMs.
 /// @param units          what has a block for each part
@@ -130,7 +126,6 @@ std::int64_t split_kv_workspace(const Attention<T>& a) {
 
 /// Launches both kernels.
 /// @param a with a head_dim of at most d
-//! [launch]
 template <int d, class T>
 void launch_split_kv(const Attention<T>& a, const Stream& stream,
                      float* workspace) {
@@ -145,7 +140,6 @@ void launch_split_kv(const Attention<T>& a, const Stream& stream,
          {{count(ceil_div(rows, kSplitThreads / kWarp))}, {kSplitThreads}}, a,
          states, parts);
 }
-//! [launch]
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>

@@ -37,7 +37,6 @@ struct StridedTiles {
 /// memory: see merged_warps().
 /// @tparam Tile a DecodeTile
 /// @param load  issues copies of a tile: load(tile, k_tile, v_tile)
-//! [attend_to_tiles]
 template <class Tile, class T, class Load>
 __device__ void attend_to_tiles(const Attention<T>& a, const DecodeItem& item,
                                 const StridedTiles& tiles, Load load) {
@@ -91,7 +90,6 @@ __device__ void attend_to_tiles(const Attention<T>& a, const DecodeItem& item,
   __syncthreads();  // the states are complete
   //! [decode_step]
 }
-//! [attend_to_tiles]
 
 /// Part `part` of `parts` of the tiles that the rows of an item see: every parts-th tile, so that the
 /// blocks of an item read neighbouring memory. No two parts differ by more than a tile.
@@ -106,7 +104,6 @@ __device__ StridedTiles part_of_tiles(const Attention<T>& a,
 /// The states of a part of the keys, for a tile of rows.
 /// @tparam Tile a DecodeTile
 /// @tparam T    half or bfloat16
-//! [packed_gqa]
 template <class Tile, class T>
 __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
     decode_packed_gqa(Attention<T> a, SplitStates states, int parts) {
@@ -121,7 +118,6 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
                 merged_warps<Tile>(row, a.scale * kLog2E));
   });
 }
-//! [packed_gqa]
 
 /// Parts of each row's keys here: as many blocks as run at once.
 template <class Tile, class T>
@@ -142,7 +138,6 @@ std::int64_t packed_gqa_workspace(const Attention<T>& a) {
 
 /// Launches both kernels.
 /// @param a with a head_dim of at most d
-//! [launch]
 template <int d, class T>
 void launch_packed_gqa(const Attention<T>& a, const Stream& stream,
                        float* workspace) {
@@ -163,7 +158,6 @@ void launch_packed_gqa(const Attention<T>& a, const Stream& stream,
            parts);
   });
 }
-//! [launch]
 
 FA_LAUNCH_16_BIT(decode, Attention, (const Stream&, float*),
                  launch_packed_gqa, (64), (128));

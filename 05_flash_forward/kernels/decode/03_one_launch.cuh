@@ -38,7 +38,6 @@ __device__ inline bool last_to_arrive(unsigned* counter, int parts) {
 /// Attention of a part of the keys, for a tile of rows; the last of an item's blocks writes O.
 /// @tparam Tile a DecodeTile
 /// @tparam T    half or bfloat16
-//! [one_launch]
 template <class Tile, class T>
 __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
     decode_one_launch(Attention<T> a, SplitStates states, unsigned* counters,
@@ -71,7 +70,6 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
   });
   //! [merge]
 }
-//! [one_launch]
 
 /// Parts of each item's keys on this GPU, for a block on each SM, which suffices to keep the memory
 /// busy: to fill the second places would double the states and gain nothing.
@@ -102,7 +100,6 @@ DecodeWorkspaceSize one_launch_workspace(const Attention<T>& a) {
 /// Launches the kernel.
 /// @param a         with a head_dim of at most d
 /// @param workspace of one_launch_workspace(), with counters that are 0
-//! [launch]
 template <int d, class T>
 void launch_one_launch(const Attention<T>& a, const Stream& stream,
                        const DecodeWorkspace& workspace) {
@@ -119,7 +116,6 @@ void launch_one_launch(const Attention<T>& a, const Stream& stream,
            parts);
   });
 }
-//! [launch]
 
 FA_LAUNCH_16_BIT(decode, Attention, (const Stream&, const DecodeWorkspace&),
                  launch_one_launch, (64), (128));

@@ -148,7 +148,6 @@ struct ItemPart {
 /// Writes O of a part that is the whole item; else leaves its state, and the last block to do so
 /// for this item merges all of them.
 /// @param block of those of this head
-//! [finish_part]
 template <class Tile, class T>
 __device__ void finish_part(const Attention<T>& a, const ItemPart& part,
                             const EvenTiles& even, int block,
@@ -180,13 +179,11 @@ __device__ void finish_part(const Attention<T>& a, const ItemPart& part,
         merge_row<Tile::d>(states, parts, row, exponent_scale, slot_of));
   });
 }
-//! [finish_part]
 
 /// Attention of a block's tiles, which may be of several items. Blocks beyond those with work
 /// return.
 /// @param attend leaves the states of the warps for a part of an item, given the attention of its
 ///               sequence: attend(own, item, tiles)
-//! [attend_to_list]
 template <class Tile, class T, class Attend>
 __device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
                                const SplitStates& states, unsigned* counters,
@@ -227,7 +224,6 @@ __device__ void attend_to_list(const Attention<T>& a, const int* lengths_k,
   }
   //! [item_loop]
 }
-//! [attend_to_list]
 
 /// Attention of tiles of several items.
 /// @tparam Tile a DecodeTile
@@ -299,7 +295,6 @@ DecodeWorkspaceSize even_tiles_workspace(const Attention<T>& a) {
 /// @param a         with a head_dim of at most d; length_k is the most that a sequence has
 /// @param lengths_k in the memory of the device: keys of each sequence; null: all have length_k
 /// @param workspace of even_tiles_workspace(), with counters that are 0
-//! [launch]
 template <int d, class T>
 void launch_even_tiles(const Attention<T>& a, const int* lengths_k,
                        const Stream& stream,
@@ -317,7 +312,6 @@ void launch_even_tiles(const Attention<T>& a, const int* lengths_k,
            workspace.counters);
   });
 }
-//! [launch]
 
 FA_LAUNCH_16_BIT(decode, Attention,
                  (const int*, const Stream&, const DecodeWorkspace&),

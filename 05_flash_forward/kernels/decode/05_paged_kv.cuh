@@ -57,7 +57,6 @@ __device__ PageRun find_run(const PagedKv& pages, int batch, int tile,
 /// @param run        of find_run()
 /// @param first_lane which has the tile's first run
 /// @param keys       of the sequence from the tile on
-//! [copy_runs]
 template <class Tile, class T>
 __device__ void copy_runs_async(T* tile, const T* rows,
                                 const RowStrides& strides, int head_dim,
@@ -75,7 +74,6 @@ __device__ void copy_runs_async(T* tile, const T* rows,
         keys - row0, head_dim, threadIdx.x);
   }
 }
-//! [copy_runs]
 
 /// Attention of tiles of several items.
 /// @tparam Tile a DecodeTile
@@ -124,7 +122,6 @@ __global__ void __launch_bounds__(Tile::threads, kDecodeBlocks)
 /// @param workspace of even_tiles_workspace(), with counters that are 0
 /// @throws std::invalid_argument for a page_size that is not a multiple of kPageMultiple, and for
 ///   fewer pages in the table than length_k needs
-//! [launch]
 template <int d, class T>
 void launch_paged_kv(const Attention<T>& a, const int* lengths_k,
                      const PagedKv& pages, const Stream& stream,
@@ -155,7 +152,6 @@ void launch_paged_kv(const Attention<T>& a, const int* lengths_k,
            workspace.counters);
   });
 }
-//! [launch]
 
 FA_LAUNCH_16_BIT(decode, Attention,
                  (const int*, const PagedKv&, const Stream&,

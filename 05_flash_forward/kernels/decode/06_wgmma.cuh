@@ -111,7 +111,6 @@ __device__ void store_packed_rows(const SplitStates& states, int part,
 
 /// The states of a part of the keys, for 64 rows.
 /// @tparam Tile a WgmmaDecodeTile
-//! [decode_wgmma]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kDecodeWarpgroups* kWarpgroup + kWarp, 1)
     decode_wgmma(const __grid_constant__ TensorMap k_map,
@@ -193,7 +192,6 @@ __global__ void __launch_bounds__(kDecodeWarpgroups* kWarpgroup + kWarp, 1)
   merge_state(o, rows, shared.state, a.scale * kLog2E);
   store_packed_rows(states, part, a, item, o, rows);
 }
-//! [decode_wgmma]
 
 /// merge_parts(), launched before the states are complete.
 template <int d, class T>
@@ -225,7 +223,6 @@ std::int64_t decode_wgmma_workspace(const Attention<T>& a) {
 
 /// Launches both kernels.
 /// @param a with a head_dim of at most d, for which can_use_tma() holds
-//! [launch]
 template <int d, class T>
 void launch_decode_wgmma(const Attention<T>& a, const Stream& stream,
                          float* workspace) {
@@ -246,7 +243,6 @@ void launch_decode_wgmma(const Attention<T>& a, const Stream& stream,
   merge.with_pdl = true;
   launch(stream, merge_dependent_parts<d, T>, merge, a, states, parts);
 }
-//! [launch]
 
 FA_LAUNCH_16_BIT(decode, Attention, (const Stream&, float*),
                  launch_decode_wgmma, (64), (128));

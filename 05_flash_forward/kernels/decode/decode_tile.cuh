@@ -103,7 +103,6 @@ __device__ void load_q_fragments(std::uint32_t (&q)[d / 16][4],
 
 /// S += Q K^T for a warp; see multiply_q_k(), which reads Q from shared memory.
 /// @param k_smem the warp's first key in the swizzled tile
-//! [multiply_fragments_k]
 template <int d, class T, int key_tiles>
 __device__ void multiply_fragments_k(float (&s)[1][key_tiles][4],
                                      const std::uint32_t (&q)[d / 16][4],
@@ -122,7 +121,6 @@ __device__ void multiply_fragments_k(float (&s)[1][key_tiles][4],
     }
   }
 }
-//! [multiply_fragments_k]
 
 /// Masks the scores of keys that a row does not see.
 /// @param row0 the first of the warp's rows

@@ -57,14 +57,12 @@ __host__ __device__ inline SplitStates states_at(float* memory,
 /// What a sum of exponentials is multiplied by when its maximum becomes `largest` instead of m:
 /// exp(scale (m - largest)), and 0 for a sum of no keys. It is the rescale factor of
 /// softmax_step_base_2(), bit by bit.
-//! [part_factor]
 __device__ inline float part_factor(float m, float largest,
                                     float exponent_scale) {
   if (m == -INFINITY) return 0;  // also when both are: no NaN
   return exp2_approx(__fmul_rn(m, exponent_scale) -
                      __fmul_rn(largest, exponent_scale));
 }
-//! [part_factor]
 
 /// A row's state, whose O is spread over a warp: a lane has d / 32 columns side by side.
 template <int d>

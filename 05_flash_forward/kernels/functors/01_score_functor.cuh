@@ -18,7 +18,6 @@ namespace fa::FA_TARGET {
 /// @param query0 the warp's first query; a row beyond the last one is not stored, and may have any
 ///               scores
 /// @param key0   the tile's first key
-//! [mask_scores]
 template <class T, class Functor, int row_tiles, int key_tiles>
 __device__ void mask_scores(float (&s)[row_tiles][key_tiles][4],
                             const Attention<T>& a, const Functor& functor,
@@ -40,10 +39,8 @@ __device__ void mask_scores(float (&s)[row_tiles][key_tiles][4],
     }
   }
 }
-//! [mask_scores]
 
 /// S = score(scale S), but for masked scores.
-//! [change_scores]
 template <class T, class Functor, int row_tiles, int key_tiles>
 __device__ void change_scores(float (&s)[row_tiles][key_tiles][4],
                               const Attention<T>& a, const Functor& functor,
@@ -66,11 +63,9 @@ __device__ void change_scores(float (&s)[row_tiles][key_tiles][4],
     }
   }
 }
-//! [change_scores]
 
 /// The state of the online softmax after a sink: a key whose value is 0.
 /// @param sink its logit, in the units of the scores
-//! [add_sink]
 template <class Tile>
 __device__ void add_sink(WarpRowState<Tile>& state, float sink, int lane) {
 #pragma unroll
@@ -82,13 +77,11 @@ __device__ void add_sink(WarpRowState<Tile>& state, float sink, int lane) {
     }
   }
 }
-//! [add_sink]
 
 /// Attention in 16 bits with a functor. A warp processes Tile::warp_rows queries.
 /// @tparam Tile    a ForwardTile
 /// @tparam T       half or bfloat16
 /// @tparam Functor see score_functors.cuh
-//! [score_functor]
 template <class Tile, class T, class Functor>
 __global__ void __launch_bounds__(Tile::threads, 2)
     flash_score_functor(Attention<T> a, Functor functor) {
@@ -172,7 +165,6 @@ __global__ void __launch_bounds__(Tile::threads, 2)
   }
   store_rows<Tile>(a, head, o, state, query0 + warp_row, lane);
 }
-//! [score_functor]
 
 /// The tile for a head dimension. It has fewer keys than that of step 08: the functor, and which
 /// tile comes next, need registers, too.
@@ -190,7 +182,6 @@ std::int64_t score_functor_workspace(const Attention<T>& a) {
 /// Launches the kernel, for a mask without a rule after the one that maps its tiles.
 /// @param a         with a head_dim of at most d
 /// @param workspace of the device, score_functor_workspace() bytes
-//! [launch]
 template <int d, class T, class Functor>
 void launch_score_functor(const Attention<T>& a, const Functor& functor,
                           const Stream& stream, TileKind* workspace) {
@@ -206,7 +197,6 @@ void launch_score_functor(const Attention<T>& a, const Functor& functor,
                a, with_kinds);
       });
 }
-//! [launch]
 
 /// launch_score_functor() with the functor of a spec.
 template <int d, class T>

@@ -50,7 +50,6 @@ __device__ void write_ramp(KeyRamp<Tile>& ramp) {
 
 /// The left operand for a ramp: all rows have the slope in three parts of 8 bits each, so that none
 /// is lost.
-//! [slope_parts]
 __device__ inline void slope_parts(std::uint32_t (&a)[4], float slope) {
   float parts[4] = {};
 #pragma unroll
@@ -65,10 +64,8 @@ __device__ inline void slope_parts(std::uint32_t (&a)[4], float slope) {
   a[1] = a[0];
   a[2] = a[3] = 0;
 }
-//! [slope_parts]
 
 /// issue_gemm_nt() with a slope: S = Q K^T + slope (number of the key in its tile).
-//! [issue_sloped_qk]
 template <class Q, class K, class Ramp, int r>
 __device__ void issue_sloped_qk(float (&s)[r], const Q& q, const K& k,
                                 std::uint32_t (&slope)[4], const Ramp& ramp,
@@ -78,11 +75,9 @@ __device__ void issue_sloped_qk(float (&s)[r], const Q& q, const K& k,
   wgmma<bfloat16>(s, slope, ramp.by_rows(k_row, 0), true);
   wgmma_commit(s, slope);
 }
-//! [issue_sloped_qk]
 
 /// The tiles of keys that a tile of queries sees: of a range from the last one on, or else from the
 /// first one on. All lanes of a warp call it.
-//! [visible_keys]
 template <class Tile, class T, class Functor>
 struct VisibleKeys {
   const Attention<T>& a;
@@ -118,7 +113,6 @@ struct VisibleKeys {
     });
   }
 };
-//! [visible_keys]
 
 /// The tiles of keys of a tile of queries: one at least for each warpgroup, which is masked where no
 /// key is visible.
@@ -160,7 +154,6 @@ __device__ FunctorTiles<Tile> functor_tiles(const Attention<T>& a,
 }
 
 /// The producer's warp loads Q, and K and V of the visible tiles. K is a tile ahead of V.
-//! [load_visible]
 template <class Tile, class T, class Functor>
 __device__ void load_visible(FunctorShared<Tile>& shared,
                              const TmaAttention<T>& maps,
@@ -204,7 +197,6 @@ __device__ void load_visible(FunctorShared<Tile>& shared,
     tile = next;
   }
 }
-//! [load_visible]
 
 /// schedule_tiles() that passes the tiles of keys, too.
 template <class Tile, class T, class Functor>
@@ -365,7 +357,6 @@ __device__ void mask_each(float (&s)[r], const Attention<T>& a,
 
 /// S = score(scale S) / unit, for all scores of a lane.
 /// @param lane see LaneScores
-//! [change_scores]
 template <class Lane, int r>
 __device__ void change_scores(float (&s)[r], const Lane& lane) {
 #pragma unroll
@@ -377,7 +368,6 @@ __device__ void change_scores(float (&s)[r], const Lane& lane) {
     }
   }
 }
-//! [change_scores]
 
 /// The state of the rows before the first key: after a sink, where there is one.
 /// @param scale of the scores that the softmax is given
@@ -401,7 +391,6 @@ struct FunctorOutput {
 };
 
 /// The scores of a functor: a policy of hopper_mainloop().
-//! [scores]
 template <class Tile, class T, class Functor>
 struct FunctorScores {
   static constexpr KeyTiles tiles =
@@ -482,7 +471,6 @@ struct FunctorScores {
   __device__ bool exists(int) const { return keys.exists(listed); }
   /// @}
 
-  //! [frame]
   /// With a slope, scores are relative to the first key of their tile, and m
   /// to that of the first tile: here it follows the scores.
   struct Frame {
@@ -511,7 +499,6 @@ struct FunctorScores {
       }
     }
   }
-  //! [frame]
   /// m as a score of the functor.
   __device__ void end(RowState& rows) const {
     if constexpr (Functor::has_slope) {
@@ -523,11 +510,9 @@ struct FunctorScores {
     }
   }
 };
-//! [scores]
 
 /// What fa_forward_functor() computes in flash_hopper(): attention with a functor.
 /// @tparam Functor see score_functors.cuh
-//! [persistent]
 template <class T, class Functor>
 struct FunctorWork {
   static_assert(Functor::shows_ranges || !Functor::has_slope,
@@ -580,7 +565,6 @@ struct FunctorWork {
     return first_row_state(functor, own.head, unit_of(functor, all.a.scale));
   }
 };
-//! [persistent]
 
 /// Bytes of workspace for tiles that launch_persistent_functor() needs for a functor with
 /// needs_map.
@@ -594,7 +578,6 @@ std::int64_t persistent_functor_workspace(const Attention<T>& a) {
 /// @param a            with a head_dim of at most 128, for which can_use_tma() holds
 /// @param kinds        of the device, persistent_functor_workspace() bytes
 /// @param tile_counter as in launch_persistent()
-//! [launch]
 template <class T, class Functor>
 void launch_persistent_functor(const Attention<T>& a, const Functor& functor,
                                const Stream& stream, TileKind* kinds,
@@ -613,7 +596,6 @@ void launch_persistent_functor(const Attention<T>& a, const Functor& functor,
                               tile_counter});
       });
 }
-//! [launch]
 
 /// launch_persistent_functor() with the functor of a spec.
 template <class T>

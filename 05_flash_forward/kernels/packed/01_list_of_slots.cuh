@@ -12,7 +12,6 @@ namespace fa::FA_TARGET {
 /// @tparam Tile   a ForwardTile
 /// @tparam T      half or bfloat16
 /// @param  enough see packed_tile()
-//! [packed]
 template <class Tile, class T>
 __global__ void __launch_bounds__(Tile::threads, 2)
     flash_packed(Attention<T> a, PackedSequences sequences, int enough) {
@@ -24,7 +23,6 @@ __global__ void __launch_bounds__(Tile::threads, 2)
                                sequences.k.range(work.batch), work.head);
   mma_block<Tile, false>(own, work.block, work.head, 0);
 }
-//! [packed]
 
 /// Launches the kernel with a block for each slot of each head.
 /// @tparam d 64 or 128, at least head_dim

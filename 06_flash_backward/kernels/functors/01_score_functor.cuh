@@ -129,7 +129,6 @@ __device__ VisibleQueries next_visible_queries(const AttentionGradient<T>& a,
 /// queries.
 /// @tparam Tile    a BackwardTile
 /// @tparam Functor see score_functors.cuh
-//! [score_functor]
 template <class Tile, class T, class Functor>
 __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     flash_backward_score_functor(AttentionGradient<T> a, Functor functor) {
@@ -180,7 +179,6 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     const float* const lse = lse_smem + stage * Tile::block_m;
     const float* const delta = delta_smem + stage * Tile::block_m;
     const VisibleQueries at = next;
-    //! [step]
     cp_async_wait<0>();
     __syncthreads();  // this tile is loaded, the last one has been read
     Scores<Tile> p = {}, d_s = {};
@@ -221,7 +219,6 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     const std::int64_t row =
         gradient_head(a, batch, at.head).padded_row + at.query0;
     atomic_add_d_q<Tile>(a.d_q_accum + row * d, d_q, warp, lane);
-    //! [step]
   }
   store_key_sums<Tile>(kv_rows(a.d_k, a.d_k_strides, batch, kv_head),
                        a.d_k_strides.row, a, d_k, a.scale, key0 + warp_key, 0,
@@ -230,7 +227,6 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
                        a.d_v_strides.row, a, d_v, 1.0f, key0 + warp_key, 0,
                        lane);
 }
-//! [score_functor]
 
 /// The tile of the kernel: 32 keys and more, whose dK and dV one warp has.
 template <int d>
@@ -249,7 +245,6 @@ std::int64_t backward_functor_workspace(const Attention<T>& a) {
 /// @tparam d    64 or 128, at least head_dim
 /// @param a     with a Workspace{d}; what the functor's add_gradient() adds to must be zeroed before; without d_sinks() there is no gradient of sinks
 /// @param kinds of the device, backward_functor_workspace() bytes
-//! [launch]
 template <int d, class T, class Functor>
 void launch_backward_score_functor(const AttentionGradient<T>& a,
                                    const Functor& functor,
@@ -270,7 +265,6 @@ void launch_backward_score_functor(const AttentionGradient<T>& a,
       });
   launch(stream, postprocess_d_q<Tile, T>, postprocess_launch<Tile>(a), a);
 }
-//! [launch]
 
 /// launch_backward_score_functor() with the functor of a spec.
 template <int d, class T>

@@ -33,7 +33,6 @@ struct FunctorBackwardShared : DelayedBackwardShared<Tile> {
 };
 
 /// The block with keys from index * block_n on.
-//! [functor_block]
 template <class Tile, class T, class Functor>
 __device__ FunctorBlock<Functor> functor_block(const AttentionGradient<T>& a,
                                                const Functor& functor,
@@ -60,10 +59,8 @@ __device__ FunctorBlock<Functor> functor_block(const AttentionGradient<T>& a,
             functor};
   }
 }
-//! [functor_block]
 
 /// A tile of queries that sees a block of keys, and the way to the next one.
-//! [visible_m_block]
 template <class Tile, class T, class Functor>
 struct VisibleMBlock {
   const AttentionGradient<T>& a;
@@ -116,7 +113,6 @@ struct VisibleMBlock {
     }
   }
 };
-//! [visible_m_block]
 
 /// Calls visit(head, query0) for each tile of queries that sees a block of keys, in order.
 template <class Tile, class T, class Functor, class Visit>
@@ -202,7 +198,6 @@ struct FunctorMmaWarpgroup
   /// @param s    S^T without the scale; on return P^T, or P^T * score'(S^T)
   /// @param p    on return P^T, rounded, if the derivative is not 1
   /// @param sees as with_visibility() has it; P is 0 where it is false
-  //! [functor_probs]
   template <class Sees>
   __device__ void functor_probs(TransposedScores<Tile>& s,
                                 RoundedScores<Tile>& p, const At& of,
@@ -240,7 +235,6 @@ struct FunctorMmaWarpgroup
       }
     }
   }
-  //! [functor_probs]
 
   /// Adds dS' to the gradient of a parameter.
   __device__ void add_gradients(const TransposedScores<Tile>& d_s,
@@ -272,7 +266,6 @@ struct FunctorMmaWarpgroup
     issue_gemm_nt(p, k[warpgroup], shared.q[at.stage]);
     this->template wait_for_d_o<first>();
     this->issue_d_p(d_s);
-    //! [functor_gradients]
     // P = exp(score(scale S) - LSE), then P * score'(scale S)
     wgmma_wait<1>(p);
     if (whole) {
@@ -288,7 +281,6 @@ struct FunctorMmaWarpgroup
       static_assert(keeps_probs, "dS is the gradient of S' as well");
       add_gradients(d_s, of);
     }
-    //! [functor_gradients]
     round_to_operand<T>(d_s_operand, d_s);
     if constexpr (keeps_probs) round_to_operand<T>(p_operand, p);
     // dQ = dS K of the previous tile, dV += P^T dO, dK += dS^T Q
@@ -381,7 +373,6 @@ struct FunctorMmaWarpgroup
 /// dK, dV, and d_q_accum: a block owns keys and loops over the queries that see them.
 /// @tparam Tile    HopperBackwardTile
 /// @tparam Functor see score_functors.cuh
-//! [hopper_functor]
 template <class Tile, class T, class Functor>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_hopper_functor(const __grid_constant__ TmaGradient<T> maps,
@@ -416,7 +407,6 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   mma.mainloop(functor);
   epilogue<Tile>(shared, maps, shared.block, mma.d_k, mma.d_v);
 }
-//! [hopper_functor]
 
 /// Whether a query of this block's sequence sees a key.
 template <class T, class Functor>
@@ -462,7 +452,6 @@ std::int64_t hopper_functor_workspace(const Attention<T>& a) {
 /// @param a     with a Workspace{128, true} and at most 128 columns, for which can_use_tma() holds;
 ///              as in launch_backward_score_functor()
 /// @param kinds of the device, hopper_functor_workspace() bytes
-//! [launch]
 template <class T, class Functor>
 void launch_backward_hopper_functor(const AttentionGradient<T>& a,
                                     const Functor& functor,
@@ -490,7 +479,6 @@ void launch_backward_hopper_functor(const AttentionGradient<T>& a,
       });
   launch_tma_postprocess<Tile>(maps, stream);
 }
-//! [launch]
 
 /// launch_backward_hopper_functor() with the functor of a spec.
 template <class T>
