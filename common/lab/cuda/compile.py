@@ -13,6 +13,11 @@ from common.lab.cuda.source import Source
 ERROR = re.compile(
     r"^(?P<file>[^\n:]+):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$", re.M
 )
+# Without any of these a .cpp file is C++ alone, which may use names of CUDA's for its own.
+CUDA = re.compile(
+    r"__(global|device|host|shared|constant)__|<<<|dim3|(cuda|cu|curand|device_|vector_)\w*"
+    r"|cooperative_groups|mma|math_constants|thread(Idx|fence)|block(Idx|Dim)|(float|int|uint)[1-4]"
+)
 UNDEFINED = re.compile(r"(?P<where>[^\s:]+(?::\d+)?):.*undefined reference to `(?P<name>[^'(<]+)")
 
 
@@ -30,6 +35,7 @@ class Tree:
     def __init__(self, folder, include_folders):
         self.folder, self.include_folders = folder, include_folders
         self.done, self.names = {}, set()
+        self.of_cuda = set()  # what uses CUDA, or includes such a file
 
     def add(self, path):
         """Rewrites a file and the files that it includes; where it is then."""
@@ -39,6 +45,8 @@ class Tree:
         target = self.folder / f"{len(self.done)}_{path.name}"
         self.done[path] = target
         source = Source(path.read_text(encoding="utf-8", errors="surrogateescape"), path)
+        if any(CUDA.fullmatch(source.text(k)) for k in range(len(source.real))):
+            self.of_cuda.add(target)
         for k in range(len(source.real) - 2):
             if [source.text(k), source.text(k + 1)] != ["#", "include"]:
                 continue
@@ -55,7 +63,10 @@ class Tree:
             if named.kind == "string" and named.directive:
                 found = self.find(path.parent, named.text[1:-1])
                 if found is not None:
-                    named.text = named.out = f'"{self.add(found)}"'
+                    inner = self.add(found)
+                    named.text = named.out = f'"{inner}"'
+                    if inner in self.of_cuda:
+                        self.of_cuda.add(target)
         name = str(path).replace("\\", "\\\\").replace('"', '\\"')
         self.names |= source.device_names()
         body = source.rewrite()
@@ -119,7 +130,6 @@ class Compiler:
         tree = Tree(folder, include_folders)
         sources = [tree.add(path) for path in paths]
         options = [f"-I{self.headers}", f"-I{self.folder / 'include'}"]
-        options += ["-include", str(self.folder / "prelude.hpp")]
         for path in dict.fromkeys(path.parent.resolve() for path in paths):
             options.append(f"-I{path}")
         options += [f"-I{place}" for place in include_folders]
@@ -128,9 +138,12 @@ class Compiler:
 
         def one(source):
             target = source.with_suffix(source.suffix + ".o")
+            prelude = ["-include", str(self.folder / "prelude.hpp")]
+            if source.suffix in (".cpp", ".cc", ".cxx", ".c") and source not in tree.of_cuda:
+                prelude = []
             objects.append(str(target))
             run = subprocess.run(
-                [*self.command, *options, "-x", "c++", "-c", str(source), "-o", str(target)],
+                [*self.command, *prelude, *options, "-x", "c++", "-c", str(source), "-o", str(target)],
                 stderr=subprocess.PIPE, text=True, errors="replace",
             )  # fmt: skip
             if run.returncode != 0:

@@ -220,8 +220,9 @@ def bar(_m, ops):
 
 
 INSTRUCTIONS = [
-    (r"ldmatrix\.sync\.aligned(\.m8n8)?\.x(?P<n>[124])(\.m8n8)?(?P<trans>\.trans)?"
-     r"\.shared(::cta)?\.b16", ldmatrix),
+    # Assemblers take its qualifiers in any order.
+    (r"ldmatrix(?=.*\.x(?P<n>[124])\b)(?=(.*(?P<trans>\.trans)\b)?)"
+     r"(\.(sync|aligned|m8n8|x[124]|trans|shared|shared::cta|b16))+", ldmatrix),
     (r"mma\.sync\.aligned\.m16n8k(?P<k>8|16|32)\.row\.col\.(?P<d>f32|f16|s32)\."
      r"(?P<a>f16|bf16|tf32|s8)\.(f16|bf16|tf32|s8)\.(f32|f16|s32)", mma),
     (r"cp\.async\.c[ag]\.shared(::cta)?\.global(\.L2::(128|256|64)B|\.L2::cache_hint)?", cp_async),

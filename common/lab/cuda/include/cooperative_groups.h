@@ -129,6 +129,16 @@ class lab_lanes : public thread_group {
   }
 };
 
+/// Where a GPU keeps what tiles of several warps exchange.
+template <unsigned most_threads = 1024>
+struct block_tile_memory {
+  char room;
+};
+template <unsigned most_threads>
+thread_block this_thread_block(block_tile_memory<most_threads>&) {
+  return {};
+}
+
 /// `count` neighbouring lanes.
 template <unsigned count, class Parent = void>
 class thread_block_tile : public lab_lanes {

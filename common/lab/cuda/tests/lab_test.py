@@ -286,6 +286,58 @@ int main(int argc, char** argv) {
   printf("%d\\n", *valid);
 }
 """
+HOST_ALONE = """
+static unsigned umin(unsigned a, unsigned b) { return a < b ? a : b; }
+unsigned least(unsigned a, unsigned b) { return umin(a, b); }
+"""
+# As by CUDA's own header.
+FP8 = [0, 0, 0, 0.000106812, 0.00195312, 0.00146484, 0.0136719, 0.0136719, 1, 1, -16, -16, 448, 448,
+       448, 57344]  # fmt: skip
+COMPILES = """
+#include "least.h"
+#include <cooperative_groups.h>
+#include <cstdio>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+namespace cg = cooperative_groups;
+__constant__ float weights[4] = {1, 2, 3, 4};
+__global__ void k(int* limit, half* h, __nv_bfloat16* y, const float* w, __nv_fp8_e4m3* e) {
+  __shared__ cg::block_tile_memory<32> room;
+  const int i = cg::this_thread_block(room).thread_rank();
+  __shared__ __align__(16) half tile[256];
+  for (int j = i; j < 256; j += 32) tile[j] = j;
+  __syncwarp();
+  unsigned a, b, from = __cvta_generic_to_shared(tile + i % 16 * 8);
+  asm volatile("ldmatrix.sync.aligned.x2.trans.m8n8.shared.b16 {%0, %1}, [%2];"
+               : "=r"(a), "=r"(b) : "r"(from));
+  if (i > 0) return;
+  *limit = INT_MAX;
+  h[0] = 0;
+  h[1] = 3u;
+  y[0] = 1;
+  y[1] = w[2] + (*reinterpret_cast<__half2*>(&a) == __half2(0, 8));
+  *e = __nv_fp8_e4m3(w[3] + 0.3f);
+}
+int main() {
+  cudaSetDeviceFlags(cudaDeviceBlockingSync);
+  int* limit;
+  half* h;
+  __nv_bfloat16* y;
+  float* w;
+  __nv_fp8_e4m3* e;
+  cudaMallocManaged(&limit, 4), cudaMallocManaged(&h, 4), cudaMallocManaged(&y, 4);
+  cudaMallocManaged(&e, 1);
+  cudaGetSymbolAddress((void**)&w, weights);
+  k<<<1, 32>>>(limit, h, y, w, e);
+  cudaDeviceSynchronize();
+  printf("%d %g %g %g %g %g %u\\n", *limit, float(h[0]), float(h[1]), float(y[0]), float(y[1]),
+         float(*e), least(3, 2));
+  for (float x : {0.f, 1e-4f, 0.0015f, 0.0146f, 1.03f, -17.f, 447.f, 1e9f})
+    printf("%g %g ", float(__nv_fp8_e4m3(x)), float(__nv_fp8_e5m2(x)));
+  puts("");
+}
+"""
 
 
 class Lab(unittest.TestCase):
@@ -353,6 +405,15 @@ class Lab(unittest.TestCase):
         self.assertIn("cudaLaunchCooperativeKernel", ordinary.findings[0]["message"])
         self.assertEqual(ordinary.output.split()[0], "cudaErrorLaunchFailure")
         self.assertEqual((asked.kinds, asked.output.split()[1]), (["barrier"], "0"))
+
+    def test_what_nvcc_compiles_too(self):
+        (self.folder / "least.h").write_text("unsigned least(unsigned a, unsigned b);\n")
+        (self.folder / "host.cpp").write_text(HOST_ALONE)
+        done = self.lab(COMPILES, "host.cpp", name="main.cu")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertEqual(lines[0], "2147483647 0 3 1 4 4.5 2")
+        self.assertEqual([float(x) for x in lines[1].split()], FP8)
 
     def test_a_file_with_headers_of_its_own_and_arguments(self):
         (self.folder / "inner folder/helper.cuh").write_text(HELPER)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cassert>
+#include <climits>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>

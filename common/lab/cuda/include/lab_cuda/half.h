@@ -57,10 +57,8 @@ LAB_CUDA_DEFINE(float, bfloat16_to_float, (std::uint16_t bits),
     LAB_CUDA_FUNCTION operator float() const {                                               \
       return to(__x);                                                                        \
     }                                                                                        \
-    LAB_CUDA_FUNCTION H& operator=(float v) {                                                \
-      return *this = H(v);                                                                   \
-    }                                                                                        \
-    LAB_CUDA_FUNCTION H& operator=(double v) {                                               \
+    template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>                    \
+    LAB_CUDA_FUNCTION H& operator=(T v) {                                                    \
       return *this = H(v);                                                                   \
     }                                                                                        \
     LAB_CUDA_FUNCTION explicit operator int() const {                                        \

@@ -88,6 +88,7 @@ typedef struct CUgraphNode_st* cudaGraphNode_t;
 #define cudaDeviceScheduleAuto 0u
 #define cudaDeviceScheduleSpin 1u
 #define cudaDeviceScheduleBlockingSync 4u
+#define cudaDeviceBlockingSync cudaDeviceScheduleBlockingSync
 #define cudaDeviceMapHost 8u
 #define cudaCpuDeviceId (-1)
 #define cudaOccupancyDefault 0u
@@ -343,7 +344,7 @@ cudaError_t cudaMemcpyFromSymbolAsync(void* to, const T& symbol, std::size_t byt
 }
 template <class P, class T>
 cudaError_t cudaGetSymbolAddress(P** pointer, const T& symbol) {
-  *reinterpret_cast<const void**>(pointer) = &symbol;
+  *pointer = static_cast<P*>(const_cast<void*>(static_cast<const volatile void*>(&symbol)));
   return cudaSuccess;
 }
 template <class T>
