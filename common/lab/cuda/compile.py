@@ -125,11 +125,12 @@ class Compiler:
         self.files = tools["files"]
         self.headers = root / "common/lab/cuda/include"
 
-    def compile(self, paths, folder, include_folders=(), definitions=()):
-        """Compiles files to one program in `folder`, and returns it."""
+    def compile(self, paths, folder, include_folders=(), definitions=(), standard=17):
+        """Compiles files to one program in `folder`, and returns it. `standard` is that of C++."""
         tree = Tree(folder, include_folders)
         sources = [tree.add(path) for path in paths]
-        options = [f"-I{self.headers}", f"-I{self.folder / 'include'}"]
+        options = [f"-std=c++{standard}"] if standard > 17 else []
+        options += [f"-I{self.headers}", f"-I{self.folder / 'include'}"]
         for path in dict.fromkeys(path.parent.resolve() for path in paths):
             options.append(f"-I{path}")
         options += [f"-I{place}" for place in include_folders]
@@ -143,7 +144,8 @@ class Compiler:
                 prelude = []
             objects.append(str(target))
             run = subprocess.run(
-                [*self.command, *prelude, *options, "-x", "c++", "-c", str(source), "-o", str(target)],
+                [*self.command, *prelude, *options, "-x", "c++", "-c", str(source),
+                 "-o", str(target)],
                 stderr=subprocess.PIPE, text=True, errors="replace",
             )  # fmt: skip
             if run.returncode != 0:

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,38 @@ from common.lab.cuda.compile import Compiler, DoesNotCompile
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SECONDS = 60
 NOTES = ("same value",)  # CUDA says what happens: they make no program fail
+# Options of nvcc that change nothing here, with a value behind them, and without.
+VALUED = re.compile(
+    r"-(arch|gencode|code|o|ccbin|t|l|L|x|X(compiler|ptxas|linker|nvlink)|maxrregcount)"
+    r"|--(gpu-architecture|gpu-code|generate-code|output-file|compiler-(options|bindir)|threads"
+    r"|ptxas-options|linker-options|maxrregcount|library(-path)?|optimize|default-stream|x)"
+)
+ALONE = re.compile(
+    r"-(O\w*|g|G|w|pg|W.*|f.*|m.*|lineinfo|dc|dlto|dopt|rdc=.*|l.+|L.+|extended-lambda"
+    r"|(use|prec|ftz|expt|restrict).*)"
+    r"|--(debug|device-debug|generate-line-info|extended-lambda|restrict|relocatable-device-code"
+    r"|(use_fast|expt|prec|ftz|fmad|resource-usage|ptxas|extra-device)[\w-]*)(=.*)?"
+)
+STANDARD = re.compile(r"--?std(?:=|$)(?:\w+\+\+(?P<year>\w+))?")
+
+
+def without_nvcc(words):
+    """Options without those of nvcc that change nothing here, and the standard of C++."""
+    own, standard, left = [], 17, list(words)
+    while left:
+        word = left.pop(0)
+        found = STANDARD.fullmatch(word)
+        if found:
+            year = found["year"] or (left.pop(0).rpartition("+")[2] if left else "")
+            standard = max(17, int(year)) if year.isdigit() and int(year) < 90 else 17
+        elif word in ("-I", "-D", "--html", "--seconds"):  # a value may look like an option
+            own += [word, *left[:1]]
+            del left[:1]
+        elif VALUED.fullmatch(word):
+            del left[:1]
+        elif not (VALUED.fullmatch(word.partition("=")[0]) or ALONE.fullmatch(word)):
+            own.append(word)
+    return own, standard
 
 
 class Result:
@@ -104,7 +137,9 @@ def text_of(result, counts):
 
 def parser():
     result = argparse.ArgumentParser(
-        prog="./learn lab", description="Runs a CUDA file in the watched lab."
+        prog="./learn lab",
+        description="Runs a CUDA file in the watched lab. Options of nvcc "
+        "may stand in the command: -std is passed on, the others change nothing.",
     )
     result.add_argument("files", nargs="+", metavar="FILE", help="CUDA or C++, one with a main()")
     result.add_argument("--counts", action="store_true", help="also count accesses, line by line")
@@ -131,6 +166,7 @@ def main(arguments):
     if "--" in own:
         at = own.index("--")
         own, passed = own[:at], own[at + 1 :]
+    own, standard = without_nvcc(own)
     options = parser().parse_args(own)
     paths = [folder / name for name in options.files]
     for path in paths:
@@ -141,7 +177,7 @@ def main(arguments):
         try:
             program = Compiler(build, ROOT).compile(
                 paths, pathlib.Path(scratch), [folder / name for name in options.folders],
-                options.definitions,
+                options.definitions, standard,
             )  # fmt: skip
         except DoesNotCompile as error:
             for line in error.lines:

@@ -34,7 +34,8 @@ RETURN_ERRORS = {
     name
     for header in ("host.h", "launch.h")
     for name in re.findall(r"^cudaError_t (cuda\w+)\(", (HEADERS / header).read_text(), re.M)
-    if not re.match("cuda(Get|PeekAt)LastError|cudaLaunch", name)  # a launch has findings of its own
+    # A launch has findings of its own.
+    if not re.match("cuda(Get|PeekAt)LastError|cudaLaunch", name)
 }
 BY_POINTER = re.compile(r"cuda(LaunchKernel|LaunchCooperativeKernel|Func\w+|Occupancy\w+)$")
 

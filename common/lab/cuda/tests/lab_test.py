@@ -493,6 +493,34 @@ class Lab(unittest.TestCase):
         text = (ROOT / "common/lab/cuda/tests/broken/reused_scratch.cu").read_text()
         self.assertIn(shown, self.lab(text, name="reused_scratch.cu").stdout)
 
+    def test_options_of_nvcc(self):
+        text = """
+#include <cstdio>
+#include <span>
+__global__ void k(int* x) { *x = [](auto... v) { return (v + ...); }(1, 2); }
+int main() {
+  int* x;
+  cudaMallocManaged(&x, 4);
+  k<<<1, 1>>>(x);
+  cudaDeviceSynchronize();
+  printf("%zu %d %d\\n", std::span(x, 1).size(), *x, SIZE);
+}
+"""
+        for options in (
+            "-O3 -arch=sm_90 -std=c++20 -DSIZE=4",
+            "-std c++20 -o k -g -lineinfo -lcublas -gencode arch=compute_90,code=sm_90 "
+            "-Xcompiler -Wall --use_fast_math -D SIZE=4 "
+            "--expt-relaxed-constexpr -Xptxas=-v -rdc=true --gpu-architecture=sm_80",
+        ):
+            with self.subTest(options):
+                done = self.lab(text, *options.split())
+                self.assertIn("1 3 4\n", done.stdout, done.stderr)
+                self.assertEqual(done.returncode, 0)
+        self.assertEqual(self.lab(text, "--no-such-option").returncode, 2)
+        self.assertEqual(self.lab(text, "-std=c++17", "-DSIZE=4").returncode, 2)
+        self.assertEqual(lab.without_nvcc(["-std=c++11", "-I", "-O3", "x.cu"]),
+                         (["-I", "-O3", "x.cu"], 17))  # fmt: skip
+
     def test_bad_use(self):
         run = self.lab("int main() {}", "no.cu")
         self.assertEqual(run.returncode, 2)
