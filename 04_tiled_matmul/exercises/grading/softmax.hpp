@@ -76,6 +76,10 @@ inline void check_softmax(const SoftmaxCase& c, const std::vector<double>& y,
          y});
   }
   mistakes.push_back(
+      {"y is 0 in rows of finite elements: does m start at a number that is above them? only "
+       "-infinity is below every element",
+       std::vector<double>(y.size())});
+  mistakes.push_back(
       {"each row is right up to a factor, so only l is wrong: sums that are relative to different "
        "maxima were added. Both must be rescaled to the new maximum, and m kept until they are",
        scaled});

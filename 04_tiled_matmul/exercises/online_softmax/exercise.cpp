@@ -124,6 +124,7 @@ FA_STAGE(odd) {
   grade(2, 200, -1, -2e4f);
   grade(2, 200, -1, 2e4f);
   grade(2, 200, -1, 0, true);
+  grade(2, 60, -1, -3.4e38f);  // a usual mask in place of -infinity
 }
 
 FA_STAGE(races) {
@@ -158,10 +159,10 @@ FA_STAGE(traffic) {
 - if (threadIdx.x == 0) lse[blockIdx.x] = m + logf(l);
 + if (threadIdx.x == 0) lse[blockIdx.x] = logf(l);
 
-# nan_for_masked: infinity minus infinity
-@ odd: -infinity - -infinity
-- l = exp_diff(m, m_new) * l + exp_diff(other_m, m_new) * other_l;
-+ l = expf(m - m_new) * l + expf(other_m - m_new) * other_l;
+# finite_start: m starts at a large negative number
+@ odd: only -infinity is below every element
+- float m = -INFINITY, l = 0;
++   float m = -1e30f, l = 0;
 
 # all_through_shared: every thread stores its state
 @ traffic: wavefronts of shared memory

@@ -88,6 +88,7 @@ FA_STAGE(odd) {
   grade(3, 50, -1, -2e4f);
   grade(3, 50, -1, 2e4f);
   grade(3, 50, -1, 0, true);
+  grade(3, 50, -1, -3.4e38f);
 }
 
 FA_STAGE(races) {

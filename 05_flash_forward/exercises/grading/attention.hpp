@@ -171,12 +171,25 @@ inline std::string hint(const Ran& ran, const Rows& right, bool o_right, bool ls
                      "anything of V";
 }
 
+/// Whether two LSE are the same. A score of some hundred has fewer digits behind the point, however
+/// its products are added and whichever base its exponential has.
+inline bool same_lse(const std::vector<double>& a, const std::vector<double>& b) {
+  bool same = a.size() == b.size();
+  for (std::size_t i = 0; same && i < a.size(); ++i) {
+    same = agree({a[i]}, {b[i]}, 1e-4 + (std::isfinite(b[i]) ? 2e-6 * std::abs(b[i]) : 0));
+  }
+  return same;
+}
+
 /// The first element that differs, in words.
 inline std::string first_wrong(const std::string& name, std::size_t cols,
                                const std::vector<double>& got, const std::vector<double>& right,
-                               double tolerance) {
+                               double tolerance = -1) {
+  const auto same = [&](std::size_t i) {  // of LSE without a tolerance
+    return tolerance < 0 ? same_lse({got[i]}, {right[i]}) : agree({got[i]}, {right[i]}, tolerance);
+  };
   std::size_t at = 0;
-  while (at + 1 < right.size() && agree({got[at]}, {right[at]}, tolerance)) ++at;
+  while (at + 1 < right.size() && same(at)) ++at;
   const std::string place =
       cols == 1 ? fmt::format("[{}]", at) : fmt::format("[{}][{}]", at / cols, at % cols);
   return fmt::format("The first wrong element is {}{} = {}, and {} is right", name, place,
@@ -185,29 +198,27 @@ inline std::string first_wrong(const std::string& name, std::size_t cols,
 
 /// Refuses a wrong O or LSE: by a mistake that explains it, then by what the lab found, then by the
 /// first element that differs.
-/// @param tolerance of O; that of LSE is 1e-4
+/// @param tolerance of O; see same_lse()
 inline void check_rows(const Ran& ran, const std::vector<Reason>& reasons, const Inputs& in,
                        const Rows& right, double tolerance, const std::vector<Wrong>& wrongs) {
-  constexpr double of_lse = 1e-4;
   const Rows& got = ran.rows;
   require(got.o.size() == right.o.size() && got.lse.size() == right.lse.size(),
           "O or the LSE has another size than it should have");
   const bool o_right = agree(got.o, right.o, tolerance);
-  const bool lse_right = agree(got.lse, right.lse, of_lse);
+  const bool lse_right = same_lse(got.lse, right.lse);
   const std::string where = " (case: " + words(in.sizes) + ")";
   if (o_right && lse_right) {
     if (found(ran.seen, "out of bounds")) require_no_findings(ran.seen, reasons);
     return;
   }
   for (const Wrong& wrong : wrongs) {
-    const bool lse_as_well =
-        wrong.rows.lse.empty() ? !o_right : agree(got.lse, wrong.rows.lse, of_lse);
+    const bool lse_as_well = wrong.rows.lse.empty() ? !o_right : same_lse(got.lse, wrong.rows.lse);
     require(!(lse_as_well && agree(got.o, wrong.rows.o, tolerance)), wrong.says + where);
   }
   require_no_findings(ran.seen, reasons);
   const auto cols = static_cast<std::size_t>(in.sizes.head_dim);
   refuse(hint(ran, right, o_right, lse_right) + ". " +
-         (o_right ? first_wrong("LSE", 1, got.lse, right.lse, of_lse)
+         (o_right ? first_wrong("LSE", 1, got.lse, right.lse)
                   : first_wrong("O", cols, got.o, right.o, tolerance)) +
          where);
 }
@@ -232,7 +243,7 @@ inline void check_variations(const Sizes& sizes, Ran (*launched)(const Inputs&),
   apart.gap = 4;
   const Ran ran = launched(apart);
   const Rows expected = right(apart);
-  require(agree(ran.rows.o, expected.o, tolerance) && agree(ran.rows.lse, expected.lse, 1e-4),
+  require(agree(ran.rows.o, expected.o, tolerance) && same_lse(ran.rows.lse, expected.lse),
           "wrong, and right where the rows of a tensor follow one another without a gap. Q, K, V "
           "and O each have a stride of their own (case: " +
               words(sizes) + ")");

@@ -205,9 +205,21 @@ FA_STAGE(traffic) {
 +  const int each = (a.length_k + kDecodeWarps - 1) / kDecodeWarps;
 +  for (int key = warp * each; key < a.length_k && key < (warp + 1) * each; ++key) {
 
-# xor_shuffles: the sum by shuffles
+# serial_base_two: each lane adds the products of all lanes, and scores are multiplied by log2 e
 @ right
+- for (int i = 0; i < per_lane; ++i) product += q[i] * k[lane + kWarp * i];
++    for (int i = 0; i < per_lane; ++i) {
++      const float part = q[i] * k[lane + kWarp * i];
++      for (int j = 0; j < kWarp; ++j) product += __shfl_sync(0xffffffffu, part, j);
++    }
 - const float s = a.scale * warp_sum(product);
-+    for (int mask = 16; mask > 0; mask >>= 1) product += __shfl_xor_sync(0xffffffffu, product, mask);
-+    const float s = a.scale * product;
++    const float s = a.scale * 1.44269504f * product;
+- const float rescale = exp_diff(m, m_new);
+- const float p = exp_diff(s, m_new);
++    const float rescale = exp2f(m - m_new);
++    const float p = exp2f(s - m_new);
+- const float weight = exp_diff(m_smem[w], m_all);
++    const float weight = m_smem[w] == -INFINITY ? 0 : exp2f(m_smem[w] - m_all);
+- if (lane == 0) h.lse[0] = log_sum(m_all, l_all);
++  if (lane == 0) h.lse[0] = l_all == 0 ? -INFINITY : 0.693147181f * (m_all + log2f(l_all));
 */
