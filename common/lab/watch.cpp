@@ -89,6 +89,7 @@ struct Watch::State : Observer {
   void launch_begins(const Launch& launch, std::uint64_t stream) override {
     waiting.clear();
     memory.follow_thread();
+    read_only.clear();
     watched.launch_begins(launch, stream);
   }
   void synchronized(std::uint64_t stream) override { order.synchronized(stream); }
@@ -328,6 +329,60 @@ struct Watch::State : Observer {
     return true;
   }
 
+  // Constant memory by its first byte, and what this launch has read through the cache for it: each
+  // word, and where.
+  static constexpr std::size_t kReadOnly = 1 << 20;
+  static constexpr const char* kReadOnlyAdvice =
+      "that load takes the cache for data that no thread of the launch writes, and may see the old "
+      "value or the new one: read it by an ordinary load";
+  std::map<const std::byte*, std::string> constants;
+  std::unordered_map<std::uintptr_t, std::uint32_t> read_only;
+  void reads_constant(const std::byte* address, std::size_t size, std::uint32_t site) {
+    race_check.settle();
+    Region* const region = memory.buffer(address);
+    if (region == nullptr || !region->contains(address)) return;
+    bool reported = false;
+    region->for_cells(address, size, [&](const Cell& cell) {
+      for (const Access* before : {&cell.write, &cell.atomic_write}) {
+        if (reported || before->thread == 0 || order.of_other_launch(*before)) continue;
+        reported = true;
+        findings.add("constant", site, before->site,
+                     fmt::format("{} reads by __ldg() what {} of the same launch has written, in "
+                                 "{}; {}",
+                                 watched.name_of(this_thread()), watched.name_of(*before),
+                                 region->name(address - region->begin), kReadOnlyAdvice));
+      }
+    });
+    const auto first = reinterpret_cast<std::uintptr_t>(address) / 4;
+    const auto last = (reinterpret_cast<std::uintptr_t>(address) + size - 1) / 4;
+    for (auto word = first; word <= last && read_only.size() < kReadOnly; ++word) {
+      read_only[word] = site;
+    }
+  }
+  void check_constant(const Region& region, const std::byte* address, std::size_t size,
+                      std::uint32_t site) {
+    const auto constant = constants.find(region.begin);
+    if (constant != constants.end()) {
+      findings.add("constant", site, 0,
+                   fmt::format("{} writes the __constant__ variable {}: only the host may, with "
+                               "cudaMemcpyToSymbol(); declare it with __device__",
+                               watched.name_of(this_thread()), constant->second));
+    }
+    if (read_only.empty()) return;
+    const auto first = reinterpret_cast<std::uintptr_t>(address) / 4;
+    const auto last = (reinterpret_cast<std::uintptr_t>(address) + size - 1) / 4;
+    for (auto word = first; word <= last; ++word) {
+      const auto read = read_only.find(word);
+      if (read == read_only.end()) continue;
+      findings.add("constant", site, read->second,
+                   fmt::format("{} writes what a thread of the same launch has read by __ldg() at "
+                               "the other line, in {}; {}",
+                               watched.name_of(this_thread()), region.name(address - region.begin),
+                               kReadOnlyAdvice));
+      return;
+    }
+  }
+
   // An access to anything else.
   void access(const void* begin, std::size_t size, const CodeAccess& how, std::uint32_t site) {
     race_check.settle();
@@ -348,6 +403,7 @@ struct Watch::State : Observer {
         reinterpret_cast<std::uintptr_t>(address) % std::min<std::size_t>(size, 8) != 0) {
       findings.add("misaligned", site, 0, misaligned_text(address, size));
     }
+    if (write && region->memory == Memory::kGlobal) check_constant(*region, address, size, site);
     spin_check.access(address, write, site);
     // A `volatile` variable is a flag where it is set right behind a fence. Without one its threads
     // rely on running in step.
@@ -627,6 +683,15 @@ void Watch::copied_to_host(const void* to, const void* from, std::size_t bytes) 
 
 const std::vector<Touch>& Watch::touches() const {
   return state_->touches;
+}
+
+void Watch::is_constant(const void* buffer, const std::string& name) {
+  Region* const region = state_->memory.buffer(static_cast<const std::byte*>(buffer));
+  if (region != nullptr) state_->constants[region->begin] = name;
+}
+
+void Watch::reads_constant(const void* address, std::size_t size, const SourceLocation& location) {
+  state_->reads_constant(static_cast<const std::byte*>(address), size, state_->sites.id(location));
 }
 
 Report Watch::State::report() {

@@ -25,7 +25,7 @@ namespace fa::lab {
 /// Something wrong that a kernel did.
 struct Finding {
   /// "race", "same value", "out of bounds", "unwritten", "misaligned", "barrier", "warp", "spin",
-  /// "copy", "wgmma", "cluster", "proxy", "operand", "host access" or "host memory".
+  /// "copy", "wgmma", "cluster", "proxy", "operand", "host access", "host memory" or "constant".
   std::string kind;
   std::string where;  ///< file:line
   /// Where a kernel calls the function with that line; empty where both are in one file.
@@ -99,6 +99,11 @@ class Watch {
   /// The host has copied memory of the device: where it reads what nothing had written is a finding,
   /// if it is compiled as kernels are.
   void copied_to_host(const void* to, const void* from, std::size_t bytes);
+
+  /// A buffer is constant memory: its change by a kernel is a finding.
+  void is_constant(const void* buffer, const std::string& name);
+  /// The running thread reads global memory that no thread of the launch may write.
+  void reads_constant(const void* address, std::size_t size, const SourceLocation& location);
 
   struct State;  ///< what it remembers
 

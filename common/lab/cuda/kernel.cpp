@@ -169,6 +169,9 @@ void poll(const void* flag, Where where) {
 void note_access(const void* address, std::size_t size, bool write, Where where) {
   lab::note_access(address, size, write, location(where));
 }
+void reads_constant(const void* address, std::size_t size, Where where) {
+  if (in_kernel()) state().watch.reads_constant(address, size, location(where));
+}
 void store_unwatched(void* address, const void* bytes, std::size_t size) {
   std::memcpy(address, bytes, size);
 }

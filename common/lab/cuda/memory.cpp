@@ -145,11 +145,12 @@ cudaError_t copy_symbol(const void* symbol, std::size_t size, void* to, const vo
   return cudaSuccess;
 }
 
-void* make_variable(const void* image, std::size_t bytes, const char*, bool managed) {
+void* make_variable(const void* image, std::size_t bytes, const char* name, Variable kind) {
   void* const memory = fa::lab::allocate(bytes);
   fa::lab::upload(memory, image, bytes);
   state().allocations[static_cast<const std::byte*>(memory)] = {
-      bytes, managed ? Owner::kManaged : Owner::kDevice};
+      bytes, kind == Variable::kManaged ? Owner::kManaged : Owner::kDevice};
+  if (kind == Variable::kConstant) state().watch.is_constant(memory, name);
   return memory;
 }
 

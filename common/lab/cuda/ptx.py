@@ -97,6 +97,10 @@ def load(m, ops):
         flag = f"static_cast<const {kind}*>({where})"
         return assign(into[0], f"::lab_cuda::load_flag<{order}>({flag}, {HERE})")
     lines = [f"{kind} lab_v[{len(into)}]; ::lab_cuda::ptx::load(lab_v, {where}, {HERE});"]
+    if ".nc" in m[0]:
+        lines.insert(
+            0, f"::lab_cuda::reads_constant({where}, sizeof({kind}) * {len(into)}, {HERE});"
+        )
     lines += [assign(name, f"lab_v[{i}]") for i, name in enumerate(into)]
     return f"{{ {' '.join(lines)} }}"
 

@@ -487,7 +487,8 @@ class Source:
             base_end -= 1
         base, declarators[0] = " ".join(head[:base_end]), declarators[0][base_end:]
         static = "static " if "static" in kinds else ""
-        managed = "true" if "__managed__" in kinds else "false"
+        kind = "Managed" if "__managed__" in kinds else "Device"
+        kind = "Constant" if "__constant__" in kinds else kind
         text = []
         for words in declarators:
             at = next(i for i, word in enumerate(words) if word != "*")
@@ -499,7 +500,7 @@ class Source:
             text.append(f"static {attribute}{base} {stars} {image} {rest}")
             text.append(
                 f"{static}decltype({image})& {name}{self.symbol(name, static)} = "
-                f'::lab_cuda::variable({image}, "{name}", {managed})'
+                f'::lab_cuda::variable({image}, "{name}", ::lab_cuda::Variable::k{kind})'
             )
         self.replace(first, end, "; ".join(text))
 

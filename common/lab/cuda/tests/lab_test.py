@@ -338,6 +338,38 @@ int main() {
   puts("");
 }
 """
+CONSTANTS = """
+__constant__ float weights[32];
+__device__ float others[32];
+__global__ void change() { weights[threadIdx.x] = 1; }
+__global__ void in_place(float* x) { x[threadIdx.x] = 2 * __ldg(x + threadIdx.x); }
+__global__ void read_back(float* x, float* y) {
+  x[threadIdx.x] = 1;
+  __syncthreads();
+  float v;
+  asm("ld.global.nc.f32 %0, [%1];" : "=f"(v) : "l"(x + threadIdx.x));
+  y[threadIdx.x] = v;
+}
+__global__ void right(const float* x, float* y) {
+  y[threadIdx.x] = __ldg(&x[threadIdx.x]) + weights[threadIdx.x];
+  others[threadIdx.x] = 1;
+}
+int main(int argc, char** argv) {
+  float *x, *y;
+  cudaMallocManaged(&x, 128);
+  cudaMallocManaged(&y, 128);
+  cudaMemset(x, 0, 128);
+  cudaMemcpyToSymbol(weights, x, 128);
+  switch (argv[1][0]) {
+    case 'c': change<<<1, 32>>>(); break;
+    case 'i': in_place<<<1, 32>>>(x); break;
+    case 'b': read_back<<<1, 32>>>(x, y); break;
+    case 'r':
+      for (int i = 0; i < 2; ++i) right<<<1, 32>>>(i ? x : y, i ? y : x);
+  }
+  return cudaDeviceSynchronize();
+}
+"""
 
 
 class Lab(unittest.TestCase):
@@ -414,6 +446,14 @@ class Lab(unittest.TestCase):
         lines = done.stdout.splitlines()
         self.assertEqual(lines[0], "2147483647 0 3 1 4 4.5 2")
         self.assertEqual([float(x) for x in lines[1].split()], FP8)
+
+    def test_what_is_constant_in_a_launch_is_not_written(self):
+        changed, in_place, read_back, right = self.results(CONSTANTS, *"cibr")
+        for result, line in ((changed, 4), (in_place, 5), (read_back, 10)):
+            self.assertEqual(result.kinds, ["constant"])
+            self.assertTrue(result.findings[0]["where"].endswith(f":{line}"), result.findings)
+        self.assertIn("weights", changed.findings[0]["message"])
+        self.assertEqual(right.findings, [])
 
     def test_a_file_with_headers_of_its_own_and_arguments(self):
         (self.folder / "inner folder/helper.cuh").write_text(HELPER)

@@ -147,6 +147,8 @@ unsigned active_lanes();
 void absent_source(unsigned mask, int source, Where where);
 void poll(const void* flag, Where where);
 void note_access(const void* address, std::size_t size, bool write, Where where);
+/// A load through the cache for what no thread writes during the launch.
+void reads_constant(const void* address, std::size_t size, Where where);
 void fence(bool for_all_blocks = true);
 /// The next atomic access of this thread is atomic to threads of its block only.
 void next_atomic_of_block();

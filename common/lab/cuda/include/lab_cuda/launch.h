@@ -82,12 +82,13 @@ T* add_dynamic_shared(T** pointer) {
 }
 
 /// Memory of the device with a copy of an image.
-void* make_variable(const void* image, std::size_t bytes, const char* name, bool managed);
+enum class Variable { kDevice, kManaged, kConstant };
+void* make_variable(const void* image, std::size_t bytes, const char* name, Variable kind);
 template <class T>
-T& variable(T& image, const char* name, bool managed) {
+T& variable(T& image, const char* name, Variable kind) {
   return *static_cast<T*>(
       make_variable(const_cast<const void*>(static_cast<const volatile void*>(&image)),
-                    sizeof image, name, managed));
+                    sizeof image, name, kind));
 }
 
 /// Runs a kernel whose arguments are given by pointers to them.

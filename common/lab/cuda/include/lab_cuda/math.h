@@ -248,7 +248,11 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
 #define LAB_CUDA_LOAD(name) \
   template <class T>        \
   LAB_CUDA_DEFINE(T, name, (const T* address), *address)
-LAB_CUDA_LOAD(__ldg)
+template <class T>
+LAB_CUDA_FUNCTION T __ldg(const T* address, LAB_CUDA_WHERE) {
+  ::lab_cuda::reads_constant(address, sizeof(T), lab_where);
+  return *address;
+}
 LAB_CUDA_LOAD(__ldca)
 LAB_CUDA_LOAD(__ldcg)
 LAB_CUDA_LOAD(__ldcs)
