@@ -25,6 +25,7 @@ ASIDE = re.compile(
 )
 # A second upload: "one_step (1).hpp", "one_step-1.hpp", "one_step copy 2.hpp".
 COPY = re.compile(r"(?: ?\((\d+)\)|-(\d+)| copy ?(\d*))(?=\.\w+$|$)")
+UNKNOWN = "no exercise has a file of this name"
 HEAD = re.compile(r"\W*(?:Exercise|Puzzle) (\d\d_\w+):")
 
 
@@ -106,7 +107,7 @@ def read(name, folder, exercises):
             continue
         try:
             if parts[-1] not in files:
-                raise Fault("no exercise has a file of this name")
+                raise Fault(UNKNOWN)
             if opened is None:
                 raise Fault("a link or a device")
             with opened() as file:
@@ -126,7 +127,7 @@ def read(name, folder, exercises):
             ranks[one.id] = rank
             found.answers[one.id], found.times[one.id] = text, when
     if any(rank[0] for rank in ranks.values()):  # the rest of a whole clone is not meant
-        found.unread = [words for words in found.unread if WORK in words]
+        found.unread = [w for w in found.unread if WORK in w or not w.endswith(UNKNOWN)]
     return found
 
 
@@ -145,7 +146,7 @@ def students_in(folder, exercises, alone=False):
     """
     own = {WORK, *(one.id for one in exercises), *(one.file for one in exercises)}
     inner = sorted(folder.iterdir()) if folder.is_dir() else []
-    if not inner and not (folder.is_file() and ARCHIVE.search(folder.name)):
+    if not folder.is_dir() and not (folder.is_file() and ARCHIVE.search(folder.name)):
         raise Fault(f"'{folder}' is neither a folder with files of exercises nor an archive of one")
     name = folder.resolve().name
     if alone or not inner or any(COPY.sub("", ARCHIVE.sub("", p.name)) in own for p in inner):

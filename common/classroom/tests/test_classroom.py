@@ -193,7 +193,9 @@ class Grade(Folder):
             marks = json.loads(results.read_text())
             self.assertEqual((marks["score"], len(marks["tests"])), (points, 4 if points else 0))
             self.assertIn("read.me", marks["output"])
-        self.assertEqual({test["status"] for test in marks["tests"]} - {"passed"}, set())
+        (self.root / "empty").mkdir()
+        self.grade(self.root / "empty", "--format", "gradescope", "--output", results)
+        self.assertEqual(json.loads(results.read_text())["score"], 0)
 
     def test_points_of_the_teacher(self):
         points = self.root / "points.json"

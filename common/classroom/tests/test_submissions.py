@@ -126,9 +126,11 @@ class Submissions(unittest.TestCase):
             self.put(f"b/my_exercises/{name}")
         self.put(f"b/newer/{FILE}", "not this")
         self.put("b/other/README.md")
+        self.put("b/broken.zip")
         found = self.read("b")
         self.assertEqual(found.answers, {STEP: "mine"})
-        self.assertEqual(len(found.unread), 1)  # the one that my_exercises replaces
+        self.assertEqual(len(found.unread), 2)  # of a clone, not README.md
+        self.assert_unread(found, "broken.zip", "newer")
 
     def test_nested_folders_and_many_files_come_to_an_end(self):
         here = os.getcwd()
