@@ -25,6 +25,7 @@ ASIDE = re.compile(
 )
 # A second upload: "one_step (1).hpp", "one_step-1.hpp", "one_step copy 2.hpp".
 COPY = re.compile(r"(?: ?\((\d+)\)|-(\d+)| copy ?(\d*))(?=\.\w+$|$)")
+MANY = 20  # files beside my_exercises that are not an exercise's
 UNKNOWN = "no exercise has a file of this name"
 HEAD = re.compile(r"\W*(?:Exercise|Puzzle) (\d\d_\w+):")
 
@@ -126,7 +127,7 @@ def read(name, folder, exercises):
         if rank >= ranks.get(one.id, rank):
             ranks[one.id] = rank
             found.answers[one.id], found.times[one.id] = text, when
-    if any(rank[0] for rank in ranks.values()):  # the rest of a whole clone is not meant
+    if len(found.unread) > MANY and any(rank[0] for rank in ranks.values()):  # a whole clone
         found.unread = [w for w in found.unread if WORK in w or not w.endswith(UNKNOWN)]
     return found
 
