@@ -162,8 +162,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
         m_new = fmaxf(m_new, s[i][j]);
       }
       m_new = max_of_row(m_new);
-      // P = exp2(scale (S - m)). With all keys masked m is -infinity, and
-      // -infinity - -infinity would be NaN: subtract 0.
+      // P = exp2(exponent_scale (S - m)). With all keys masked m is
+      // -infinity, and -infinity - -infinity would be NaN: subtract 0.
       const float offset =
           m_new == -INFINITY ? 0.0f : __fmul_rn(m_new, exponent_scale);
       // Both products are rounded: where m stays, the rescale factor is 1.

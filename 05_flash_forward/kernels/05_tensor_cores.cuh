@@ -11,8 +11,8 @@
 namespace fa::FA_TARGET {
 
 /// A block of 4 warps with 32 queries each, over tiles of 64 keys, and what a warp does with its
-/// accumulators: [i][j] is of rows from 16 i and columns from 8 j, and its element 2 h + e, h and e
-/// 0 or 1, is in fragment_row(lane, 2 h) and fragment_column(lane, e).
+/// accumulators. Accumulator [i][j] is the 16 x 8 fragment at row 16 i, column 8 j of the warp; its
+/// element 2 h + e stands at row fragment_row(lane, 2 h), column fragment_column(lane, e).
 /// @tparam columns at least head_dim
 /// @tparam T       half or bfloat16
 template <int columns, class T>
@@ -49,7 +49,9 @@ struct TensorCoresBlock {
     }
   }
 
-  /// S *= scale, and -infinity where a query does not see a key.
+  /// S *= scale, and -infinity where a query does not see a key: those beyond length_k, which are
+  /// zeros, are among them.
+  /// @param query0 the warp's first query
   static __device__ void scale_and_mask(Scores& s, const Attention<T>& a,
                                         int query0, int key0, int lane) {
 #pragma unroll
@@ -106,6 +108,7 @@ struct TensorCoresBlock {
   //! [softmax_step]
 
   /// Drops probabilities; l has the sum of all of them.
+  /// @param query0 the warp's first query
   static __device__ void apply_dropout(Scores& p, const Attention<T>& a,
                                        int head, int query0, int key0,
                                        int lane) {
@@ -147,6 +150,7 @@ struct TensorCoresBlock {
   //! [operand]
 
   /// O /= l: writes a warp's rows of O and LSE.
+  /// @param query0 the warp's first query
   static __device__ void store_rows(const Attention<T>& a,
                                     const AttentionHead<T>& head,
                                     const Output& o, const RowState& state,
@@ -184,12 +188,12 @@ __global__ void __launch_bounds__(128) flash_tensor_cores(Attention<T> a) {
   const int thread = threadIdx.x, lane = thread % kWarp;
   const int g = lane / 4, t = lane % 4;  // a fragment's row, pair of columns
   const int warp_row = thread / kWarp * Block::warp_rows;
-  const int query0 = blockIdx.x * Block::block_m;
+  const int query0 = blockIdx.x * Block::block_m;  // of the block
   const auto head = head_of(a, blockIdx.z, blockIdx.y);
   Block::template load_tile<Block::block_m>(q_smem, head.q, a.q_strides.row,
                                             query0, a.length_q, a.head_dim);
   typename Block::Output o = {};
-  typename Block::RowState state = {};  // m = -infinity, l = 0
+  typename Block::RowState state = {};  // l = 0; m follows
 #pragma unroll
   for (int i = 0; i < Block::row_tiles; ++i) {
     state.m[i][0] = state.m[i][1] = -INFINITY;
@@ -200,10 +204,10 @@ __global__ void __launch_bounds__(128) flash_tensor_cores(Attention<T> a) {
                                               key0, a.length_k, a.head_dim);
     Block::template load_tile<Block::block_n>(v_smem, head.v, a.v_strides.row,
                                               key0, a.length_k, a.head_dim);
-    __syncthreads();  // the tiles have arrived
+    __syncthreads();  // the tiles have arrived; Q too, the first time
     //! [mainloop]
     typename Block::Scores s = {};
-    // S = scale Q K^T
+    // S = Q K^T
 #pragma unroll
     for (int kk = 0; kk < d; kk += 16) {
       std::uint32_t q_frag[Block::row_tiles][4];
@@ -225,6 +229,7 @@ __global__ void __launch_bounds__(128) flash_tensor_cores(Attention<T> a) {
         }
       }
     }
+    // S *= scale, masked
     Block::scale_and_mask(s, a, query0 + warp_row, key0, lane);
     // P = exp(S - m)
     Block::softmax_step(s, o, state);

@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {
   for (int tile = 0; tile < tiles; ++tile) {
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
     cp_async_wait<0>();
-    __syncthreads();  // this tile has arrived, no warp reads the last one
+    __syncthreads();  // arrived; no warp still reads the stage load() fills
     if (tile + 1 < tiles) load(tile + 1);
     cp_async_commit();
     Accumulators<Tile, Tile::block_n> s = {};

@@ -11,12 +11,13 @@
 
 namespace fa::FA_TARGET {
 
-/// A block of some warps, over tiles of keys, and what a warp does with its accumulators: [i][j] is
-/// of rows from 16 i and columns from 8 j, and its element 2 h + e, h and e 0 or 1, is in
-/// fragment_row(lane, 2 h) and fragment_column(lane, e).
+/// A block of some warps, over tiles of keys, and what a warp does with its accumulators.
+/// Accumulator [i][j] is the 16 x 8 fragment at row 16 i, column 8 j of the warp; its element
+/// 2 h + e stands at row fragment_row(lane, 2 h), column fragment_column(lane, e).
 /// @tparam Type      half or bfloat16
 /// @tparam columns   at least head_dim
 /// @tparam keys      of a tile
+/// @tparam warps     of a block
 /// @tparam rows      16 or 32 queries of a warp
 template <class Type, int columns, int keys, int warps, int rows>
 struct EdgeMasksBlock {
@@ -68,7 +69,8 @@ struct EdgeMasksBlock {
   static __device__ void multiply_q_k(Scores& s, const T* q_smem,
                                       const T* k_smem, int warp_row,
                                       int lane) {
-    // What this lane names in the first ldmatrix: ^ kk selects other columns.
+    // The rows that this lane passes to ldmatrix. ^ kk moves on by kk
+    // columns: the swizzle is an XOR, too.
     const int of_q = swizzled(warp_row + lane % 16, lane / 16 * 8);
     const int of_k = swizzled(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
 #pragma unroll
@@ -124,7 +126,9 @@ struct EdgeMasksBlock {
     }
   }
 
-  /// Masks the scores of keys that a query does not see.
+  /// Masks the scores of keys that a query does not see, those beyond length_k, which are zeros,
+  /// among them.
+  /// @param query0 the warp's first query
   static __device__ void apply_mask(Scores& s, const Attention<T>& a,
                                     int query0, int key0, int lane) {
 #pragma unroll
@@ -169,7 +173,8 @@ struct EdgeMasksBlock {
         // would be NaN: subtract 0.
         const float offset =
             masked && m == -INFINITY ? 0.0f : __fmul_rn(m, exponent_scale);
-        // Both products are rounded: where m stays, the rescale factor is 1.
+        // __fmul_rn() forbids an FMA: both products round alike, so the
+        // factor is exactly 1 where m stays.
         rescale[h] =
             exp2_approx(__fmul_rn(state.m[i][h], exponent_scale) - offset);
         state.m[i][h] = m;
@@ -184,7 +189,7 @@ struct EdgeMasksBlock {
         }
         state.l[i][h] = state.l[i][h] * rescale[h] + sum;
       }
-      // Rare: after a few tiles the maximum of a row seldom grows.
+      // Rare: after a few hundred keys m seldom grows in any of the 16 rows.
       if (__any_sync(kAllLanes, rescale[0] != 1 || rescale[1] != 1)) {
 #pragma unroll
         for (int j = 0; j < d / 8; ++j) {
@@ -196,6 +201,7 @@ struct EdgeMasksBlock {
   }
 
   /// Drops probabilities; l has the sum of all of them.
+  /// @param query0 the warp's first query
   static __device__ void apply_dropout(Scores& p, const Attention<T>& a,
                                        int head, int query0, int key0,
                                        int lane) {
@@ -223,6 +229,7 @@ struct EdgeMasksBlock {
   }
 
   /// O /= l: writes a warp's rows of O and LSE.
+  /// @param query0 the warp's first query
   static __device__ void store_rows(const Attention<T>& a,
                                     const AttentionHead<T>& head,
                                     const Output& o, const RowState& state,
@@ -260,21 +267,22 @@ struct EdgeMasksBlock {
     T* const v_smem = k_smem + stages * kv_size;
     const int thread = threadIdx.x, lane = thread % kWarp;
     const int warp_row = thread / kWarp * warp_rows;
-    const int query0 = longest_first_m_block(a) * block_m;
+    const int query0 = longest_first_m_block(a) * block_m;  // of the block
     const auto head = head_of(a, blockIdx.z, blockIdx.y);
+    // What the last query sees, and whole tiles that the first one sees.
     const int tiles =
         ceil_div(visible_keys(a, query0 + block_m - 1), block_n);
     const int unmasked_tiles = visible_keys(a, query0) / block_n;
     const float exponent_scale = a.scale * kLog2E;
-    const auto load = [&](int tile, auto last) {
-      constexpr bool ragged = decltype(last)::value;
+    const auto load = [&](int tile, auto ragged_rows) {
+      constexpr bool ragged = decltype(ragged_rows)::value;
       const int key0 = tile * block_n, at = tile % stages * kv_size;
       copy_rows_async<block_n, ragged>(k_smem + at, head.k, a.k_strides.row,
                                        key0, a.length_k, a.head_dim);
       copy_rows_async<block_n, ragged>(v_smem + at, head.v, a.v_strides.row,
                                        key0, a.length_k, a.head_dim);
     };
-    if (tiles > 0) {
+    if (tiles > 0) {  // Q and the first tiles are one group
       copy_rows_async<block_m>(q_smem, head.q, a.q_strides.row, query0,
                                a.length_q, a.head_dim);
       load(tiles - 1, std::true_type{});
@@ -291,16 +299,16 @@ struct EdgeMasksBlock {
       constexpr bool masked = decltype(edge)::value;
       const int key0 = tile * block_n, at = tile % stages * kv_size;
       cp_async_wait<0>();
-      __syncthreads();  // this tile has arrived, no warp reads the last one
+      __syncthreads();  // arrived; no warp still reads the stage load() fills
       if (tile > 0) load(tile - 1, std::false_type{});  // not ragged
       cp_async_commit();
       Scores s = {};
-      // S = Q K^T
+      // S = Q K^T, not scaled
       multiply_q_k(s, q_smem, k_smem + at, warp_row, lane);
       if constexpr (masked) {
         apply_mask(s, a, query0 + warp_row, key0, lane);
       }
-      // P = exp2(scale (S - m))
+      // P = exp2(exponent_scale (S - m))
       softmax_step_base_2<masked>(s, o, state, exponent_scale);
       if constexpr (has_dropout) {
         apply_dropout(s, a, head.index, query0 + warp_row, key0, lane);
@@ -316,7 +324,10 @@ struct EdgeMasksBlock {
   }
 };
 
-/// The block for a head dimension: as large as the registers allow.
+/// The block for a head dimension, as large as the registers allow:
+/// - 256 columns: tiles of 32 keys, 8 warps of 16 queries
+/// - 128 columns: tiles of 64 keys, 4 warps of 32 queries
+/// - fewer: tiles of 96 keys, 4 warps of 32 queries
 template <class T, int d>
 using EdgeMasksBlockFor =
     EdgeMasksBlock<T, d,

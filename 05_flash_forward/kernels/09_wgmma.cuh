@@ -1,7 +1,9 @@
 /// @file
-/// Hopper's matmuls and copies, in the order of step 07: one thread issues TMA copies of the next
-/// tiles, then all threads wait for the current ones, compute S = Q K^T by wgmma, the softmax, and
-/// O += P V. K and V never pass through registers, and the TMA unit computes their addresses.
+/// Hopper's matmuls and copies. As in step 08, tiles of keys are taken from the last one, masks are
+/// at the edge only, and exponentials have base 2. One thread issues TMA copies of the next tiles;
+/// then all threads wait for the current ones, compute S = Q K^T by wgmma, the softmax, and
+/// O += P V, and meet at a block barrier. K and V never pass through registers, and the TMA unit
+/// computes their addresses.
 ///
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024.
 #pragma once
@@ -43,7 +45,8 @@ struct WgmmaBlock {
     QTile q[warpgroups];  // at the end O
     KvTile k[stages];
     KvTile v[stages];
-    // A phase ends when Q, or K and V, have arrived.
+    // A phase ends when Q, or K and V of the stage together, have arrived.
+    // There is no barrier `empty`: __syncthreads() serves.
     Mbarrier q_full;
     Mbarrier full[stages];
   };
@@ -53,7 +56,7 @@ struct WgmmaBlock {
     float l[2];  ///< this lane's part of the running sum
   };
 
-  /// The maps of a problem. A box has so many rows, and the columns of a panel.
+  /// The maps of a problem. A box: box_rows rows of one panel, 64 columns.
   static Maps make_maps(const Attention<T>& a) {
     const auto map = [&](const T* data, const RowStrides& strides, int heads,
                          int rows, int box_rows) {
@@ -89,7 +92,9 @@ struct WgmmaBlock {
     wgmma_commit(o, p);
   }
 
-  /// Masks the scores of keys that a query does not see.
+  /// Masks the scores of keys that a query does not see, those beyond length_k, which are zeros,
+  /// among them.
+  /// @param query0 the warpgroup's first query
   static __device__ void apply_mask(Scores& s, const Attention<T>& a,
                                     int query0, int key0) {
 #pragma unroll
@@ -115,52 +120,58 @@ struct WgmmaBlock {
     return fmaxf(fmaxf(chain[0], chain[1]), fmaxf(chain[2], chain[3]));
   }
 
-  /// m in the exponent, scaled. Where all keys are masked m is -infinity, and -infinity - -infinity
-  /// would be NaN: then 0.
-  static __device__ float exponent_offset(float m, float scale) {
-    return m == -INFINITY ? 0.0f : __fmul_rn(m, scale);
+  /// What is subtracted in the exponent: exponent_scale m. It is 0 where m is -infinity, as all
+  /// keys are masked: -infinity - -infinity would be NaN.
+  /// @param exponent_scale scale / ln 2
+  static __device__ float exponent_offset(float m, float exponent_scale) {
+    return m == -INFINITY ? 0.0f : __fmul_rn(m, exponent_scale);
   }
 
-  /// One step of the online softmax: S becomes P = exp2(scale (S - m)). The lanes of a row exchange
-  /// their maxima only when a lane of the warp has found a larger score, which is rare after a few
-  /// hundred keys.
-  /// @param rescale on return the factors of rescale_o(), if the result is true
+  /// One step of the online softmax: S becomes P = exp2(exponent_scale (S - m)). The lanes of a row
+  /// exchange their maxima only when a lane of the warp has found a larger score, which is rare
+  /// after a few hundred keys.
+  /// @param rescale        on return the factors of rescale_o(), if the result is true
+  /// @param exponent_scale scale / ln 2
   /// @return whether O must be rescaled
+  //! [softmax]
   static __device__ bool online_softmax(Scores& s, RowState& rows,
-                                        float (&rescale)[2], float scale) {
+                                        float (&rescale)[2],
+                                        float exponent_scale) {
     float largest[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) largest[h] = lane_max(s, h);
-    const auto grows = [&](int h) {
-      return (largest[h] - rows.m[h]) * scale > 0;
+    const auto grows = [&](int h) {  // false for NaN: both are -infinity
+      return (largest[h] - rows.m[h]) * exponent_scale > 0;
     };
     const bool rescaled = __any_sync(kAllLanes, grows(0) || grows(1));
     if (rescaled) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const float m = warp_max<4>(fmaxf(rows.m[h], largest[h]));
-        // Both products are rounded: where m stays, the rescale factor is 1.
-        rescale[h] = exp2_approx(__fmul_rn(rows.m[h], scale) -
-                                 exponent_offset(m, scale));
+        // __fmul_rn() forbids an FMA: both products round alike, so the
+        // factor is exactly 1 where m stays.
+        rescale[h] = exp2_approx(__fmul_rn(rows.m[h], exponent_scale) -
+                                 exponent_offset(m, exponent_scale));
         rows.m[h] = m;
         rows.l[h] *= rescale[h];
       }
     }
-    // P = exp2(scale (S - m)), l += the sums of P
+    // P = exp2(exponent_scale (S - m)), l += the sums of P
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const float offset = exponent_offset(rows.m[h], scale);
+      const float offset = exponent_offset(rows.m[h], exponent_scale);
       float sums[2] = {rows.l[h], 0};
 #pragma unroll
       for (int i = 0; i < block_n / 4; ++i) {
         float& x = row_element(s, h, i);
-        x = exp2_approx(x * scale - offset);
+        x = exp2_approx(x * exponent_scale - offset);
         sums[i % 2] += x;
       }
       rows.l[h] = sums[0] + sums[1];
     }
     return rescaled;
   }
+  //! [softmax]
 
   /// O *= rescale, by rows.
   static __device__ void rescale_o(Output& o, const float (&rescale)[2]) {
@@ -182,6 +193,7 @@ struct WgmmaBlock {
 
   /// The epilogue, O /= l: rounds and writes O and LSE of a warpgroup, whose threads call it
   /// together. O leaves through the warpgroup's tile of Q.
+  /// @param query0 the warpgroup's first query
   /// @return true in one thread, which calls bulk_wait_read<0>() before the block ends
   static __device__ bool write_output(const Maps& maps, const Output& o,
                                       const RowState& rows, QTile& o_smem,
@@ -200,14 +212,17 @@ struct WgmmaBlock {
       }
     }
     const int lane = threadIdx.x % kWarp;
+    // The row that this lane passes to stmatrix.
     const int row = threadIdx.x / kWarp % 4 * 16 + lane % 16;
-    // For the next steps, whose main loops end without a block barrier.
+    // Not needed here: the loop ended with __syncthreads(). Kept so that the
+    // epilogue is that of step 10.
     named_barrier_wait(1 + threadIdx.x / kWarpgroup, kWarpgroup);
 #pragma unroll
     for (int col = 0; col < d; col += 16) {
       std::uint32_t o_frag[4];  // 16 columns of this warp's 16 rows
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
+        // Rows from 8 h on, columns from col + i / 2 * 8 on.
         const int h = i % 2, first = col / 4 + i / 2 * 2;
         o_frag[i] = pack2<T>(factor[h] * row_element(o, h, first),
                              factor[h] * row_element(o, h, first + 1));
@@ -222,7 +237,7 @@ struct WgmmaBlock {
     return true;
   }
 
-  /// The kernel's code. Tiles of keys are numbered from the last one.
+  /// The kernel's code. Step 0 takes the last tile of keys, where the mask's edge is.
   static __device__ void run(const Maps& maps) {
     auto& shared = *dynamic_shared<Shared>();
     const Attention<T>& a = maps.a;
@@ -230,10 +245,11 @@ struct WgmmaBlock {
     const int head = blockIdx.y, batch = blockIdx.z;
     const int kv_head = kv_head_of(a, head);
     const int warpgroup = warpgroup_index();
+    // The warpgroup's first query, and the block's last one.
     const int query0 = block * block_m + warpgroup * queries;
     const int last_query = block * block_m + block_m - 1;
     const int tiles = ceil_div(visible_keys(a, last_query), block_n);
-    const auto load = [&](int step) {  // the last tile is the first step
+    const auto load = [&](int step) {
       const int stage = step % stages, key0 = (tiles - 1 - step) * block_n;
       shared.full[stage].arrive_and_expect(2 * KvTile::bytes);
       load_tile(shared.k[stage], maps.k, shared.full[stage], key0, kv_head,
@@ -261,16 +277,19 @@ struct WgmmaBlock {
     //! [mainloop]
     for (int step = 0; step < tiles; ++step) {
       const int stage = step % stages, key0 = (tiles - 1 - step) * block_n;
+      // The other stage is free: the step before ended with __syncthreads().
       if (threadIdx.x == 0 && step + 1 < tiles) load(step + 1);
+      // The parity: how often the stage was filled before, modulo 2.
       shared.full[stage].wait(step / stages % 2);
-      // S = Q K^T
+      // S = Q K^T, not scaled
       Scores s;
       issue_qk(s, shared.q[warpgroup], shared.k[stage]);
       wgmma_wait<0>(s);
+      // The first query sees the fewest keys.
       if (key0 + block_n > visible_keys(a, query0)) {
         apply_mask(s, a, query0, key0);
       }
-      // P = exp2(scale (S - m))
+      // P = exp2(exponent_scale (S - m))
       float rescale[2];
       if (online_softmax(s, rows, rescale, a.scale * kLog2E)) {
         rescale_o(o, rescale);

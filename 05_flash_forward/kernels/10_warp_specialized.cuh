@@ -20,14 +20,14 @@ __device__ void warp_specialized_mainloop(WarpgroupOutput<Tile>& o,
                                           const Attention<T>& a, int query0,
                                           int tiles, int warpgroup) {
   const int unmasked_tiles = visible_keys(a, query0) / Tile::block_n;
-  const float scale = a.scale * kLog2E;
+  const float exponent_scale = a.scale * kLog2E;
   const bool releases = threadIdx.x % kWarp == 0;
   const auto& q = shared.q[warpgroup];
   PipelineState<Tile::stages> read;
   //! [step]
   const auto step = [&](int tile, auto edge) {
     constexpr bool masked = decltype(edge)::value;
-    // S = Q K^T
+    // S = Q K^T, not scaled
     WarpgroupScores<Tile> s;
     shared.k_pipe.consumer_wait(read);
     issue_qk(s, q, shared.k[read.stage]);
@@ -36,9 +36,9 @@ __device__ void warp_specialized_mainloop(WarpgroupOutput<Tile>& o,
     if constexpr (masked) {
       apply_mask(s, a, query0, tile * Tile::block_n);
     }
-    // P = exp2(scale (S - m))
+    // P = exp2(exponent_scale (S - m))
     float rescale[2];
-    if (online_softmax<masked>(s, rows, rescale, scale)) {
+    if (online_softmax<masked>(s, rows, rescale, exponent_scale)) {
       rescale_o(o, rescale);
     }
     WarpgroupProbs<Tile> p;

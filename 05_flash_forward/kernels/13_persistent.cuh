@@ -23,7 +23,7 @@ __device__ void persistent_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
                                     int tiles, PendingStore<Tile>& last_store,
                                     int warpgroup) {
   const int unmasked_tiles = visible_keys(a, query0) / Tile::block_n;
-  const float scale = a.scale * kLog2E;
+  const float exponent_scale = a.scale * kLog2E;
   const bool releases = threadIdx.x % kWarp == 0;
   const auto& q = shared.q[read.q.stage][warpgroup];
   const auto release_k = [&] {
@@ -47,11 +47,11 @@ __device__ void persistent_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   wgmma_wait<0>(s);
   release_k();
   if (tile >= unmasked_tiles) apply_mask(s, a, query0, tile * Tile::block_n);
-  online_softmax<true>(s, rows, rescale, scale);
+  online_softmax<true>(s, rows, rescale, exponent_scale);
   round_to_operand<T>(p, s);
   const auto step = [&](auto edge) {
     constexpr bool masked = decltype(edge)::value;
-    // S = Q K^T
+    // S = Q K^T, not scaled
     shared.k_pipe.consumer_wait(read.k);
     scheduler_barrier_sync<Tile>(warpgroup);
     issue_qk(s, q, shared.k[read.k.stage]);
@@ -64,8 +64,9 @@ __device__ void persistent_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     if constexpr (masked) {
       apply_mask(s, a, query0, tile * Tile::block_n);
     }
-    // P = exp2(scale (S - m))
-    const bool rescaled = online_softmax<masked>(s, rows, rescale, scale);
+    // P = exp2(exponent_scale (S - m))
+    const bool rescaled =
+        online_softmax<masked>(s, rows, rescale, exponent_scale);
     wgmma_wait<0>(o, p);
     release_v();
     round_to_operand<T>(p, s);

@@ -16,19 +16,21 @@ namespace fa::FA_TARGET {
 constexpr int kRescaleThreshold = 8;
 
 /// online_softmax() that leaves a maximum that grows by no more than the threshold as it is.
+/// @param exponent_scale scale / ln 2
 //! [lazy_online_softmax]
 template <bool masked, int r>
 __device__ bool lazy_online_softmax(float (&s)[r], RowState& rows,
-                                    float (&rescale)[2], float scale) {
+                                    float (&rescale)[2],
+                                    float exponent_scale) {
   float largest[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) largest[h] = lane_max(s, h);
-  const auto grows = [&](int h) {
-    return (largest[h] - rows.m[h]) * scale > kRescaleThreshold;
+  const auto grows = [&](int h) {  // false for NaN: both are -infinity
+    return (largest[h] - rows.m[h]) * exponent_scale > kRescaleThreshold;
   };
   const bool rescaled = __any_sync(kAllLanes, grows(0) || grows(1));
-  if (rescaled) raise_max<masked>(rows, largest, rescale, scale);
-  exp_scores<masked>(s, rows, scale);
+  if (rescaled) raise_max<masked>(rows, largest, rescale, exponent_scale);
+  exp_scores<masked>(s, rows, exponent_scale);
   return rescaled;
 }
 //! [lazy_online_softmax]
@@ -43,7 +45,7 @@ __device__ void lazy_rescaling_mainloop(
     ConsumerState<Tile>& read, const Attention<T>& a, int query0, int tiles,
     PendingStore<Tile>& last_store, int warpgroup) {
   const int unmasked_tiles = visible_keys(a, query0) / Tile::block_n;
-  const float scale = a.scale * kLog2E;
+  const float exponent_scale = a.scale * kLog2E;
   const bool releases = threadIdx.x % kWarp == 0;
   const auto& q = shared.q[read.q.stage][warpgroup];
   const auto release_k = [&] {
@@ -67,11 +69,11 @@ __device__ void lazy_rescaling_mainloop(
   wgmma_wait<0>(s);
   release_k();
   if (tile >= unmasked_tiles) apply_mask(s, a, query0, tile * Tile::block_n);
-  online_softmax<true>(s, rows, rescale, scale);
+  online_softmax<true>(s, rows, rescale, exponent_scale);
   round_to_operand<T>(p, s);
   const auto step = [&](auto edge) {
     constexpr bool masked = decltype(edge)::value;
-    // S = Q K^T
+    // S = Q K^T, not scaled
     shared.k_pipe.consumer_wait(read.k);
     scheduler_barrier_sync<Tile>(warpgroup);
     issue_qk(s, q, shared.k[read.k.stage]);
@@ -84,9 +86,9 @@ __device__ void lazy_rescaling_mainloop(
     if constexpr (masked) {
       apply_mask(s, a, query0, tile * Tile::block_n);
     }
-    // P = exp2(scale (S - m))
+    // P = exp2(exponent_scale (S - m))
     const bool rescaled =
-        lazy_online_softmax<masked>(s, rows, rescale, scale);
+        lazy_online_softmax<masked>(s, rows, rescale, exponent_scale);
     wgmma_wait<0>(o, p);
     release_v();
     round_to_operand<T>(p, s);

@@ -72,7 +72,7 @@ __device__ void warpgroup_tiles_mainloop(
     ConsumerState<Tile>& read, const Attention<T>& a, const TileRange& range,
     PendingStore<Tile>& last_store, int warpgroup) {
   const int query0 = range.query0;
-  const float scale = a.scale * kLog2E;
+  const float exponent_scale = a.scale * kLog2E;
   const bool releases = threadIdx.x % kWarp == 0;
   const auto& q = shared.q[read.q.stage][warpgroup];
   const auto release_k = [&] {
@@ -119,7 +119,7 @@ __device__ void warpgroup_tiles_mainloop(
     if (tile >= range.unmasked_tiles) {
       apply_mask(s, a, query0, tile * Tile::block_n);
     }
-    online_softmax<true>(s, rows, rescale, scale);
+    online_softmax<true>(s, rows, rescale, exponent_scale);
     round_to_operand<T>(reinterpret_cast<std::uint32_t(&)[n / 16][4]>(p), s);
 #pragma unroll
     for (int i = n / 16; i < Tile::block_n / 16; ++i) {
@@ -135,7 +135,7 @@ __device__ void warpgroup_tiles_mainloop(
   const auto step = [&](auto edge) {
     constexpr bool masked = decltype(edge)::value;
     WarpgroupScores<Tile> s;
-    // S = Q K^T
+    // S = Q K^T, not scaled
     shared.k_pipe.consumer_wait(read.k);
     scheduler_barrier_sync<Tile>(warpgroup);
     issue_qk(s, q, shared.k[read.k.stage]);
@@ -149,9 +149,9 @@ __device__ void warpgroup_tiles_mainloop(
     if constexpr (masked) {
       apply_mask(s, a, query0, tile * Tile::block_n);
     }
-    // P = exp2(scale (S - m))
+    // P = exp2(exponent_scale (S - m))
     const bool rescaled =
-        lazy_online_softmax<masked>(s, rows, rescale, scale);
+        lazy_online_softmax<masked>(s, rows, rescale, exponent_scale);
     wgmma_wait<0>(o, p);
     release_v();
     round_to_operand<T>(p, s);

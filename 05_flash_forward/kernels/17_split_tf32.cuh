@@ -56,16 +56,16 @@ __global__ void __launch_bounds__(Tile::threads, 2)
     constexpr bool masked = decltype(edge)::value;
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
     cp_async_wait<0>();
-    __syncthreads();  // this tile has arrived, no warp reads the last one
+    __syncthreads();  // arrived; no warp still reads the stage load() fills
     if (tile > 0) load(tile - 1);
     cp_async_commit();
     Accumulators<Tile, Tile::block_n> s = {};
-    // S = Q K^T
+    // S = Q K^T, not scaled
     multiply_split_rows<d>(s, q_smem + warp_row * d, k_smem + at, lane);
     if constexpr (masked) {
       apply_mask(s, a, query0 + warp_row, key0, lane);
     }
-    // P = exp2(scale (S - m))
+    // P = exp2(exponent_scale (S - m))
     softmax_step_base_2<Tile, masked>(s, o, state, exponent_scale);
     if constexpr (has_dropout) {
       apply_dropout<Tile>(s, a, head.index, query0 + warp_row, key0, lane);

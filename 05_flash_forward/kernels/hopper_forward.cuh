@@ -59,7 +59,8 @@ struct HopperTile {
   }
 };
 
-/// The tile of steps 09 to 14: 128 queries and keys, up to 128 columns.
+/// The tile of steps 10 to 14: 128 queries and keys, up to 128 columns. Step 09 has its own, of the
+/// same size.
 template <class T>
 using HopperTile128 = HopperTile<T, 128, 128, 2, 2>;
 
@@ -154,69 +155,72 @@ __device__ float lane_max(float (&s)[r], int h) {
   return fmaxf(fmaxf(chain[0], chain[1]), fmaxf(chain[2], chain[3]));
 }
 
-/// m in the exponent, scaled. Where all keys are masked m is -infinity, and -infinity - -infinity
-/// would be NaN: then 0.
+/// What is subtracted in the exponent: exponent_scale m. It is 0 where m is -infinity, as all keys
+/// are masked: -infinity - -infinity would be NaN.
+/// @param exponent_scale scale / ln 2
 template <bool masked>
-__device__ float exponent_offset(float m, float scale) {
-  return masked && m == -INFINITY ? 0.0f : __fmul_rn(m, scale);
+__device__ float exponent_offset(float m, float exponent_scale) {
+  return masked && m == -INFINITY ? 0.0f : __fmul_rn(m, exponent_scale);
 }
 
 /// Takes larger scores into m and l of both rows. The four lanes of a row call it together.
-/// @param largest of this lane's scores, by row
-/// @param rescale on return the factors of what was summed before, by row
+/// @param largest        of this lane's scores, by row
+/// @param rescale        on return the factors of what was summed before, by row
+/// @param exponent_scale scale / ln 2
 template <bool masked>
 __device__ void raise_max(RowState& rows, const float (&largest)[2],
-                          float (&rescale)[2], float scale) {
+                          float (&rescale)[2], float exponent_scale) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const float m = warp_max<4>(fmaxf(rows.m[h], largest[h]));
-    // Both products are rounded: where m stays, the rescale factor is 1.
-    rescale[h] = exp2_approx(__fmul_rn(rows.m[h], scale) -
-                             exponent_offset<masked>(m, scale));
+    // __fmul_rn() forbids an FMA: both products round alike, so the factor is
+    // exactly 1 where m stays.
+    rescale[h] = exp2_approx(__fmul_rn(rows.m[h], exponent_scale) -
+                             exponent_offset<masked>(m, exponent_scale));
     rows.m[h] = m;
     rows.l[h] *= rescale[h];
   }
 }
 
-/// P = exp2(scale (S - m)), l += the sums of P.
-//! [exp_scores]
+/// P = exp2(exponent_scale (S - m)), l += the sums of P.
+/// @param exponent_scale scale / ln 2
 template <bool masked, int r>
-__device__ void exp_scores(float (&s)[r], RowState& rows, float scale) {
+__device__ void exp_scores(float (&s)[r], RowState& rows,
+                           float exponent_scale) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const float offset = exponent_offset<masked>(rows.m[h], scale);
+    const float offset = exponent_offset<masked>(rows.m[h], exponent_scale);
     float sums[2] = {rows.l[h], 0};
 #pragma unroll
     for (int i = 0; i < r / 2; ++i) {
       float& x = row_element(s, h, i);
-      x = exp2_approx(x * scale - offset);
+      x = exp2_approx(x * exponent_scale - offset);
       sums[i % 2] += x;
     }
     rows.l[h] = sums[0] + sums[1];
   }
 }
-//! [exp_scores]
 
 /// One step of the online softmax: S becomes P. The lanes of a row exchange their maxima only when
 /// a lane of the warp has found a larger score, which is rare after a few hundred keys.
-/// @tparam masked  whether scores may be -infinity
-/// @param  s       Q K^T; P on return
-/// @param  rescale on return the factors of rescale_o(), if the result is true
-/// @param  scale   of the scores / ln 2
+/// @tparam masked         whether scores may be -infinity
+/// @param  s              Q K^T; P on return
+/// @param  rescale        on return the factors of rescale_o(), if the result is true
+/// @param  exponent_scale scale / ln 2
 /// @return whether O must be rescaled
 //! [softmax]
 template <bool masked, int r>
 __device__ bool online_softmax(float (&s)[r], RowState& rows,
-                               float (&rescale)[2], float scale) {
+                               float (&rescale)[2], float exponent_scale) {
   float largest[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) largest[h] = lane_max(s, h);
-  const auto grows = [&](int h) {
-    return (largest[h] - rows.m[h]) * scale > 0;
+  const auto grows = [&](int h) {  // false for NaN: both are -infinity
+    return (largest[h] - rows.m[h]) * exponent_scale > 0;
   };
   const bool rescaled = __any_sync(kAllLanes, grows(0) || grows(1));
-  if (rescaled) raise_max<masked>(rows, largest, rescale, scale);
-  exp_scores<masked>(s, rows, scale);
+  if (rescaled) raise_max<masked>(rows, largest, rescale, exponent_scale);
+  exp_scores<masked>(s, rows, exponent_scale);
   return rescaled;
 }
 //! [softmax]

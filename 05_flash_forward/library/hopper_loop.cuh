@@ -46,13 +46,15 @@ __device__ inline float finite_max(float m) {
 }
 
 /// raise_max() for scores of any size.
+/// @param exponent_scale scale / ln 2
 __device__ inline void raise_wide_max(RowState& rows,
                                       const float (&largest)[2],
-                                      float (&rescale)[2], float scale) {
+                                      float (&rescale)[2],
+                                      float exponent_scale) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const float m = warp_max<4>(fmaxf(rows.m[h], largest[h]));
-    rescale[h] = exp2_approx((rows.m[h] - finite_max(m)) * scale);
+    rescale[h] = exp2_approx((rows.m[h] - finite_max(m)) * exponent_scale);
     rows.m[h] = m;
     rows.l[h] *= rescale[h];
   }
@@ -60,8 +62,10 @@ __device__ inline void raise_wide_max(RowState& rows,
 
 /// exp_scores() for scores of any size: the difference comes first, and is
 /// exact near m.
+/// @param exponent_scale scale / ln 2
 template <int r>
-__device__ void exp_wide_scores(float (&s)[r], RowState& rows, float scale) {
+__device__ void exp_wide_scores(float (&s)[r], RowState& rows,
+                                float exponent_scale) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const float m = finite_max(rows.m[h]);
@@ -69,7 +73,7 @@ __device__ void exp_wide_scores(float (&s)[r], RowState& rows, float scale) {
 #pragma unroll
     for (int i = 0; i < r / 2; ++i) {
       float& x = row_element(s, h, i);
-      x = exp2_approx((x - m) * scale);
+      x = exp2_approx((x - m) * exponent_scale);
       sums[i % 2] += x;
     }
     rows.l[h] = sums[0] + sums[1];
@@ -78,28 +82,28 @@ __device__ void exp_wide_scores(float (&s)[r], RowState& rows, float scale) {
 
 /// One step of the online softmax: S becomes P. A maximum that grows by no more than the threshold is
 /// left as it is.
-/// @tparam threshold in powers of two
-/// @tparam masked    whether scores may be -infinity
-/// @tparam wide      whether scores have any size, -infinity as well
-/// @param  rescale   on return the factors of rescale_o(), if the result is true
-/// @param  scale     of the scores / ln 2
+/// @tparam threshold      in powers of two
+/// @tparam masked         whether scores may be -infinity
+/// @tparam wide           whether scores have any size, -infinity as well
+/// @param  rescale        on return the factors of rescale_o(), if the result is true
+/// @param  exponent_scale scale / ln 2
 /// @return whether O must be rescaled
 template <int threshold, bool masked, bool wide, int r>
 __device__ bool online_softmax(float (&s)[r], RowState& rows,
-                               float (&rescale)[2], float scale) {
+                               float (&rescale)[2], float exponent_scale) {
   float largest[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) largest[h] = lane_max(s, h);
   const auto grows = [&](int h) {
-    return (largest[h] - rows.m[h]) * scale > threshold;
+    return (largest[h] - rows.m[h]) * exponent_scale > threshold;
   };
   const bool rescaled = __any_sync(kAllLanes, grows(0) || grows(1));
   if constexpr (wide) {
-    if (rescaled) raise_wide_max(rows, largest, rescale, scale);
-    exp_wide_scores(s, rows, scale);
+    if (rescaled) raise_wide_max(rows, largest, rescale, exponent_scale);
+    exp_wide_scores(s, rows, exponent_scale);
   } else {
-    if (rescaled) raise_max<masked>(rows, largest, rescale, scale);
-    exp_scores<masked>(s, rows, scale);
+    if (rescaled) raise_max<masked>(rows, largest, rescale, exponent_scale);
+    exp_scores<masked>(s, rows, exponent_scale);
   }
   return rescaled;
 }
@@ -129,7 +133,7 @@ struct CausalScores {
   KeyRange range;
 
   /// Of S / ln 2.
-  __device__ float scale() const { return a.scale * kLog2E; }
+  __device__ float exponent_scale() const { return a.scale * kLog2E; }
   /// Issues S = Q K^T for keys from a column on.
   template <class Q, class K, int r>
   __device__ void issue(float (&s)[r], const Q& q, const K& k, int column) {
@@ -162,7 +166,7 @@ __device__ void hopper_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   constexpr KeyTiles kind = Scores::tiles;
   constexpr bool is_range = kind == KeyTiles::kRange;
   const KeyRange range = scores.range;
-  const float scale = scores.scale();
+  const float exponent_scale = scores.exponent_scale();
   const bool releases = threadIdx.x % kWarp == 0;
   const auto& q = shared.q[read.q.stage][warpgroup];
   const auto release_k = [&] {
@@ -207,7 +211,7 @@ __device__ void hopper_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     release_k();
     if (tile == range.last) release_q();
     scores.change(s, tile * Tile::block_n, scores.masks(tile));
-    online_softmax<0, true, Scores::wide>(s, rows, rescale, scale);
+    online_softmax<0, true, Scores::wide>(s, rows, rescale, exponent_scale);
     set_probs<T, 0>(p, s);
   };
   const auto step = [&](auto edge, auto keys) {
@@ -228,11 +232,11 @@ __device__ void hopper_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     scores.change(
         s, tile * Tile::block_n + column,
         masked && (kind != KeyTiles::kListed || scores.masks(tile)));
-    // P = exp2(scale (S - m))
+    // P = exp2(exponent_scale (S - m))
     const auto frame = scores.begin_tile(rows, tile);
     const bool rescaled =
         online_softmax<kLazyThreshold, masked, Scores::wide>(s, rows, rescale,
-                                                             scale);
+                                                             exponent_scale);
     scores.end_tile(rows, frame);
     wgmma_wait<0>(o, p);
     release_v();

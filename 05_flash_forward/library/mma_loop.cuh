@@ -45,7 +45,8 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
       const auto difference = [&](float x) {  // scale (x - m)
         return (x - (m == -INFINITY ? 0.0f : m)) * exponent_scale;
       };
-      // Both products are rounded: where m stays, the rescale factor is 1.
+      // __fmul_rn() forbids an FMA: both products round alike, so the factor
+      // is exactly 1 where m stays.
       rescale[h] = exp2_approx(
           wide ? difference(state.m[i][h])
                : __fmul_rn(state.m[i][h], exponent_scale) - offset);
@@ -63,7 +64,7 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
       }
       state.l[i][h] = state.l[i][h] * rescale[h] + sum;
     }
-    // Rare: after a few tiles the maximum of a row seldom grows.
+    // Rare: after a few hundred keys m seldom grows in any of the 16 rows.
     if (__any_sync(kAllLanes, rescale[0] != 1 || rescale[1] != 1)) {
 #pragma unroll
       for (int j = 0; j < Tile::d / 8; ++j) {
@@ -97,8 +98,8 @@ __device__ void mma_block(const Attention<T>& a, int block, int head_index,
   //! [exponent_scale]
   const float exponent_scale = a.scale * kLog2E;
   //! [exponent_scale]
-  const auto load = [&](int tile, auto last) {
-    constexpr bool ragged = decltype(last)::value;
+  const auto load = [&](int tile, auto ragged_rows) {
+    constexpr bool ragged = decltype(ragged_rows)::value;
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
     copy_rows_async<Tile::block_n, d, Tile::threads, ragged>(
         k_smem + at, head.k, a.k_strides.row, key0, a.length_k, a.head_dim,
@@ -121,16 +122,16 @@ __device__ void mma_block(const Attention<T>& a, int block, int head_index,
     constexpr bool masked = decltype(edge)::value;
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
     cp_async_wait<0>();
-    __syncthreads();  // this tile has arrived, no warp reads the last one
+    __syncthreads();  // arrived; no warp still reads the stage load() fills
     if (tile > 0) load(tile - 1, std::false_type{});
     cp_async_commit();
     Accumulators<Tile, Tile::block_n> s = {};
-    // S = Q K^T
+    // S = Q K^T, not scaled
     multiply_q_k<d>(s, q_smem, k_smem + at, warp_row, lane);
     if constexpr (masked) {
       apply_mask(s, a, query0 + warp_row, key0, lane);
     }
-    // P = exp2(scale (S - m))
+    // P = exp2(exponent_scale (S - m))
     softmax_step_base_2<Tile, masked>(s, o, state, exponent_scale);
     if constexpr (has_dropout) {
       apply_dropout<Tile>(s, a, head.index, query0 + warp_row, key0, lane);

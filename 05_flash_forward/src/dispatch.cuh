@@ -62,7 +62,7 @@ inline ForwardKernel register_tiles_kernel(const Attention<float>& a,
 
 /// The fastest kernel for a problem with a head dimension up to 256, for float32. Not step 17 in
 /// the lab: nothing is fast there, and it takes longest to emulate tensor cores.
-/// @param device the choice depends on nothing else
+/// @param device of the machine, the choice depends on this alone
 inline ForwardKernel forward_kernel(const Attention<float>& a,
                                     const DeviceProperties& device = device_properties()) {
   if (device.compute_capability == 0 || a.head_dim > 128 || a.head_dim_v != a.head_dim) {
@@ -101,16 +101,17 @@ inline bool prefers_hopper(const DeviceProperties& device = device_properties())
   return device.compute_capability != 0 && can_run(device, kNeedsHopper);
 }
 
-/// Whether step 15 is faster than step 14 with 128 columns: the last tile of queries or of keys is at
-/// most half full, and step 15 leaves the other half out.
+/// Whether step 15 is faster than step 14 with 128 columns: the last tile of queries or of keys is
+/// at most half full, and step 15 leaves the other half out.
 template <class T>
 bool leaves_out_half_tiles(const Attention<T>& a) {
   const auto is_half = [](int length) { return (length - 1) % (2 * kHalfKeys) < kHalfKeys; };
   return is_half(a.length_q) || is_half(a.length_k);
 }
 
-/// Whether there are no more tiles than SMs, and step 16 is faster than steps 14 and 15: under the
-/// causal mask, or with up to 64 columns, for which step 15's tile has more queries.
+/// Whether step 16 is faster than steps 14 and 15. It is if there are no more tiles of queries than
+/// SMs, and either the mask is causal or there are at most 64 columns: step 15's tile has more
+/// queries then, and so leaves more SMs without one.
 template <class T>
 bool prefers_mirrored_tiles(const Attention<T>& a, int sm_count) {
   const std::int64_t tiles = std::int64_t{a.batch} * a.heads * ceil_div(a.length_q, 2 * kQueries);
@@ -157,7 +158,7 @@ ForwardKernel sm_90_kernel(const Attention<T>& a, const DeviceProperties& device
 
 /// The fastest kernel for a problem, for the 16-bit types.
 /// @tparam T half or bfloat16
-/// @param device the choice depends on nothing else
+/// @param device of the machine, the choice depends on this alone
 template <class T>
 ForwardKernel forward_kernel(const Attention<T>& a,
                              const DeviceProperties& device = device_properties()) {

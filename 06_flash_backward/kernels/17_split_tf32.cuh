@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(128, d <= 64 ? 3 : 2)
   float sums[Tile::block_m / 8][2] = {};
   for (int tile = 0; tile < tiles; ++tile) {
     cp_async_wait<0>();
-    __syncthreads();  // this tile has arrived, no warp reads the last one
+    __syncthreads();  // arrived; no warp still reads the stage load() fills
     if (tile + 1 < tiles) load(tile + 1);
     cp_async_commit();
     const int warp_key = 16 * warp, key0 = tile * Tile::block_n + warp_key;

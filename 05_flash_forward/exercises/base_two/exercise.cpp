@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(Tile::threads) flash_edge_masks(Attention<T> a
   for (int tile = tiles - 1; tile >= 0; --tile) {
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
     cp_async_wait<0>();
-    __syncthreads();  // this tile has arrived, no warp reads the last one
+    __syncthreads();  // arrived; no warp still reads the stage load() fills
     if (tile > 0) load(tile - 1);
     cp_async_commit();
     Accumulators<Tile, Tile::block_n> s = {};

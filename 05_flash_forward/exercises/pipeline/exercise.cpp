@@ -102,7 +102,7 @@ FA_STAGE(traffic) {
 # start: what the student begins with
 @ start
 - cp_async_wait<0>();
-- __syncthreads();  // this tile has arrived, no warp reads the last one
+- __syncthreads();  // arrived; no warp still reads the stage load() fills
 - if (tile + 1 < tiles) load(tile + 1);
 - cp_async_commit();
 +     if (tile + 1 < tiles) load(tile + 1);  // as early as can be
@@ -113,7 +113,7 @@ FA_STAGE(traffic) {
 # second_barrier_of_warps: at the end of the loop a warp waits for itself only
 @ odd: while other warps still read the stage
 - cp_async_wait<0>();
-- __syncthreads();  // this tile has arrived, no warp reads the last one
+- __syncthreads();  // arrived; no warp still reads the stage load() fills
 - if (tile + 1 < tiles) load(tile + 1);
 - cp_async_commit();
 +     if (tile + 1 < tiles) load(tile + 1);
@@ -131,7 +131,7 @@ FA_STAGE(traffic) {
 
 # some_wait: threads whose queries do not exist do not come to the barrier
 @ odd: never come to the barrier
-- __syncthreads();  // this tile has arrived, no warp reads the last one
+- __syncthreads();  // arrived; no warp still reads the stage load() fills
 +     if (query0 + warp_row < a.length_q) __syncthreads();
 
 # always_one_more: a tile after the last one is copied
@@ -142,7 +142,7 @@ FA_STAGE(traffic) {
 # two_barriers_page: two barriers, and a group in flight
 @ right
 - cp_async_wait<0>();
-- __syncthreads();  // this tile has arrived, no warp reads the last one
+- __syncthreads();  // arrived; no warp still reads the stage load() fills
 - if (tile + 1 < tiles) load(tile + 1);
 - cp_async_commit();
 +    if (tile + 1 < tiles) load(tile + 1);

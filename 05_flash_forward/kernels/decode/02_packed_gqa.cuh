@@ -67,7 +67,7 @@ __device__ void attend_to_tiles(const Attention<T>& a, const DecodeItem& item,
   const auto step = [&](auto edge) {
     constexpr bool masked = decltype(edge)::value;
     cp_async_wait<stages - 2>();
-    __syncthreads();  // this tile has arrived, no warp reads the last one
+    __syncthreads();  // arrived; no warp still reads what load_stage() fills
     load_stage(i + stages - 1);
     const int at = i % stages * Tile::kv_size + warp_key * d;
     Accumulators<Warp, Warp::block_n> s = {};
@@ -76,7 +76,7 @@ __device__ void attend_to_tiles(const Attention<T>& a, const DecodeItem& item,
     if constexpr (masked) {
       mask_rows(s, a, warp_row, tile * keys + warp_key, lane);
     }
-    // P = exp2(scale (S - m))
+    // P = exp2(exponent_scale (S - m))
     softmax_step_base_2<Warp, masked>(s, o, state, exponent_scale);
     // O += P V
     multiply_p_v<d>(o, s, v_smem + at, lane);

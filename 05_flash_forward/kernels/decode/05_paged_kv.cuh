@@ -1,7 +1,7 @@
 /// @file
 /// Paged K and V: the keys and values of a sequence lie in pages of a cache, and a block table, or
-/// page table, says in which. A tile is copied in runs of 16 rows, each of them in one page; the lanes of a warp look
-/// up the runs of eight tiles at once, at least eight tiles ahead.
+/// page table, says in which. A tile is copied in runs of 16 rows, each of them in one page; the
+/// lanes of a warp look up the runs of eight tiles at once, at least eight tiles ahead.
 ///
 /// Source: Kwon et al., Efficient memory management for large language model serving with
 /// PagedAttention, SOSP 2023.

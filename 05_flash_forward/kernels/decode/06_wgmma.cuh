@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kDecodeWarpgroups* kWarpgroup + kWarp, 1)
     if (tile >= unmasked) {
       mask_packed_rows(s, a, item.row0, tile * Tile::block_n);
     }
-    // P = exp2(scale (S - m))
+    // P = exp2(exponent_scale (S - m))
     float rescale[2];
     if (online_softmax<true>(s, rows, rescale, a.scale * kLog2E)) {
       rescale_o(o, rescale);

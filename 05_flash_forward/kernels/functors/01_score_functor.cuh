@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(Tile::threads, 2)
   for (int stage = 0; tile.index < count; stage = 1 - stage) {
     const VisibleTile now = tile;
     cp_async_wait<0>();
-    __syncthreads();  // this tile has arrived, no warp reads the last one
+    __syncthreads();  // arrived; no warp still reads the stage load() fills
     tile = next_visible(now.index + 1, count, kind_of);
     load(tile, 1 - stage);
     const int key0 = now.index * Tile::block_n, at = stage * Tile::kv_size;
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(Tile::threads, 2)
       change_scores(s, a, functor, batch, head_index, query0 + warp_row, key0,
                     lane);
     }
-    // P = exp2(scale (S - m))
+    // P = exp2(exponent_scale (S - m))
     softmax_step_base_2<Tile, true, kWideScores<Functor>>(s, o, state,
                                                           scale * kLog2E);
     // O += P V

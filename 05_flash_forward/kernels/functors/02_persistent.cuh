@@ -428,7 +428,7 @@ struct FunctorScores {
   }
 
   /// Of S / ln 2.
-  __device__ float scale() const {
+  __device__ float exponent_scale() const {
     return unit_of(keys.functor, keys.a.scale) * kLog2E;
   }
   template <class Q, class K, int r>
