@@ -385,7 +385,9 @@ auto forward_step(std::integral_constant<int, 8>, Row row) {
              bfloat16{})
       .needs(kNeedsMma)
       .head_dims(HeadDims<32, 64, 128, 256>{})
+      .over_keys(EdgeMasksBlockFor<half, 32>{}, 2)
       .over_keys(EdgeMasksBlockFor<half, 64>{}, 2)
+      .over_keys(EdgeMasksBlockFor<half, 128>{}, 2)
       .over_keys(EdgeMasksBlockFor<half, 256>{}, 2)
       .shared_bytes(
           [](auto d) { return SmallEdgeMasksBlock<half, d>::shared_bytes; })
