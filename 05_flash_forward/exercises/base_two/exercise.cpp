@@ -158,7 +158,8 @@ FA_STAGE(traffic) {
 - const auto difference = [&](float x) {  // scale (x - m)
 - return (x - (m == -INFINITY ? 0.0f : m)) * exponent_scale;
 - };
-- // Both products are rounded: where m stays, the rescale factor is 1.
+- // __fmul_rn() forbids an FMA: both products round alike, so the factor
+- // is exactly 1 where m stays.
 - rescale[h] = exp2_approx(
 - wide ? difference(state.m[i][h])
 - : __fmul_rn(state.m[i][h], exponent_scale) - offset);
