@@ -207,7 +207,8 @@ TEST_CASE("fa_forward_packed() refuses what it cannot compute") {
   refused("sequences is 0", [](auto&, auto& p) { p.sequences = 0; });
   refused("check is 2", [](auto&, auto& p) { p.check = 2; });
   refused("cu_seqlens_k is a null pointer", [](auto&, auto& p) { p.cu_seqlens_k = nullptr; });
-  refused("overlaps cu_seqlens_q",
+  refused(" overlaps ",  // and what else lies there
+
           [](auto& a, auto& p) { a.o = const_cast<std::int32_t*>(p.cu_seqlens_q); });
   refused("tiles of 128 rows in 7 sequences",
           [](auto& a, auto&) { a.length_q = 1000000000, a.heads = 65532; });

@@ -72,10 +72,8 @@ void pool(Verdict& all, const Verdict& more, int draws) {
                  all.error.max_error <= all.allowed_max && all.error.rms_error <= all.allowed_rms;
 }
 Verdicts pooled(Line line, Verdicts all) {
-  const auto is_far = [](const Verdict& verdict) {
-    return !verdict.accepted && error_over_tolerance(verdict) > 4;
-  };
-  for (int draw = 1; draw < 16 && std::none_of(all.begin(), all.end(), is_far); ++draw) {
+  const auto is_invalid = [](const Verdict& verdict) { return verdict.error.invalid > 0; };
+  for (int draw = 1; draw < 16 && std::none_of(all.begin(), all.end(), is_invalid); ++draw) {
     line.given["draw"] = std::to_string(draw);
     const Verdicts more = verdicts_of(line);
     for (std::size_t i = 0; i < all.size(); ++i) pool(all[i], more.at(i), draw);
