@@ -115,7 +115,7 @@ TEST_CASE("the watched lab finds nothing in any step, causal or not") {
   // Without a tile counter; each of the two blocks processes three tiles.
   for (const std::int64_t head_dim : {64, 128}) {
     coverage.add(check_watched(watched->dispatched(gpus::kH100), Type::kFloat16,
-                               {1, 6, 2, 70, 90, head_dim}));
+                               {1, 6, 2, 70, 290, head_dim}));
   }
   CHECK(lab::unreached_text(coverage) == kAllReached);
 }
