@@ -408,6 +408,7 @@ struct FunctorScores {
   float ramp = 0;  ///< what the tensor cores add from key to key
   std::uint32_t slope[4] = {};
 
+  /// Of a warpgroup's rows.
   __device__ FunctorScores(const VisibleKeys<Tile, T, Functor>& the_keys,
                            const FunctorShared<Tile>& the_shared,
                            int warpgroup, const KeyRange& the_range)
@@ -431,6 +432,7 @@ struct FunctorScores {
   __device__ float exponent_scale() const {
     return unit_of(keys.functor, keys.a.scale) * kLog2E;
   }
+  /// Issues S = Q K^T for keys from a column of the tile on.
   template <class Q, class K, int r>
   __device__ void issue(float (&s)[r], const Q& q, const K& k, int column) {
     if constexpr (Functor::has_slope) {
@@ -455,6 +457,7 @@ struct FunctorScores {
                 query0, key0);
     }
   }
+  /// Whether a tile needs the mask.
   __device__ bool masks(int tile) const {
     if constexpr (!Functor::shows_ranges) return !listed.whole;
     return tile >= range.edge || tile < range.whole;
@@ -471,11 +474,12 @@ struct FunctorScores {
   __device__ bool exists(int) const { return keys.exists(listed); }
   /// @}
 
-  /// With a slope, scores are relative to the first key of their tile, and m
-  /// to that of the first tile: here it follows the scores.
+  /// What end_tile() undoes.
   struct Frame {
     float shift, m[2], shifted[2];
   };
+  /// With a slope, scores are relative to the first key of their tile, and m
+  /// to that of the first tile: here it follows the scores.
   __device__ Frame begin_tile(RowState& rows, int tile) const {
     Frame frame{};
     if constexpr (Functor::has_slope) {
@@ -526,6 +530,7 @@ struct FunctorWork {
   TileScheduler scheduler;
   unsigned* tile_counter;
 
+  /// @{ As ForwardWork and PlainWork have it.
   template <class Tile>
   __device__ void prepare(FunctorShared<Tile>& shared) const {
     if constexpr (Functor::has_slope) write_ramp<Tile>(shared.ramp);
@@ -544,11 +549,13 @@ struct FunctorWork {
                        OwnFunctorTile& own) const {
     return next_functor_tile(shared, read, warpgroup, own);
   }
+  /// @}
   /// The map of O, and the unit of m in place of the scale.
   struct Output {
     const TensorMap& o;
     Attention<T> a;
   };
+  /// @{ As ForwardWork and PlainWork have it.
   __device__ Output maps(const WorkTile&) const {
     Output output{all.o, all.a};
     output.a.scale = unit_of(functor, all.a.scale);
@@ -564,6 +571,7 @@ struct FunctorWork {
   __device__ RowState first_rows(const WorkTile& own) const {
     return first_row_state(functor, own.head, unit_of(functor, all.a.scale));
   }
+  /// @}
 };
 
 /// Bytes of workspace for tiles that launch_persistent_functor() needs for a functor with

@@ -82,6 +82,7 @@ struct PackedWork : PlainWork {
   PackedSequences sequences;
   unsigned* tile_counter;
 
+  /// @{ As ForwardWork has it.
   template <class Tile>
   __device__ void produce(PackedShared<Tile>& shared) const {
     static_assert(Tile::block_m == kSlotRows, "a tile is a slot");
@@ -113,6 +114,7 @@ struct PackedWork : PlainWork {
                          const Own<Tile>& own) const {
     return causal_scores<Tile>(maps.a, own.block, warpgroup);
   }
+  /// @}
 };
 //! [packed]
 
