@@ -1,189 +1,40 @@
 // fa_decode() and fa_append(), as a program in C would call them: on the memory of the lab, and on
 // that of a GPU.
-#include <algorithm>
 #include <cmath>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/interface/flash_attention.h"
 #include "05_flash_forward/kernels/decode/04_even_tiles.cuh"
-#include "05_flash_forward/src/decode.hpp"
-#include "common/attention/tests/placed.cuh"
-#include "common/testing/process.hpp"
+#include "05_flash_forward/tests/forward_calls.cuh"
 
 namespace fa::FA_TARGET {
 namespace {
 
-using namespace attention;
-using Numbers = std::vector<std::int32_t>;
+using Call = DecodeCall<fa::bfloat16>;
 
-// A call with its memory: sequences of some lengths, in pages if there is a page_size.
-class DecodeCall {
- public:
-  DecodeCall(const Problem& problem, Numbers lengths_k, std::int64_t page_size)
-      : problem_(problem),
-        inputs_(make_inputs(problem, Values::kNormal, 1)),
-        lengths_(std::move(lengths_k)),
-        page_size_(page_size),
-        q_(problem.shape_of_q(), problem.layout, problem.shape.head_dim),
-        k_(shape_of_cache(), problem.layout, problem.shape.head_dim + 8),
-        v_(shape_of_cache(), problem.layout, problem.shape.head_dim),
-        o_(problem.shape_of_o(), problem.layout, problem.shape.head_dim + 16),
-        new_k_(shape_of_new(), problem.layout, problem.shape.head_dim + 16),
-        new_v_(shape_of_new(), problem.layout, problem.shape.head_dim),
-        lse_(problem.shape.batch * problem.shape.heads * problem.shape.length_q),
-        device_lengths_(problem.shape.batch),
-        table_(problem.shape.batch * most_pages()) {
-    q_.write(inputs_.q);
-    k_.write(in_cache(inputs_.k));
-    v_.write(in_cache(inputs_.v));
-    device_lengths_.upload(lengths_.data());
-    table_.upload(pages().data());
-    attention = given_attention<fa_attention>(problem);
-    q_.give(attention.q, attention.q_strides);
-    k_.give(attention.k, attention.k_strides);
-    v_.give(attention.v, attention.v_strides);
-    o_.give(attention.o, attention.o_strides);
-    new_k_.give(new_keys.k, new_keys.k_strides);
-    new_v_.give(new_keys.v, new_keys.v_strides);
-    new_keys.size = sizeof new_keys;
-    attention.lse = lse_.data();
-    cache.size = sizeof cache;
-    cache.lengths_k = device_lengths_.data();
-    if (page_size > 0) {
-      cache.block_table = table_.data();
-      cache.most_pages = most_pages();
-      cache.cache_pages = cache_pages();
-      cache.page_size = page_size;
-    }
-    attention.workspace_bytes = fa_decode_workspace_bytes(&attention);
-    workspace_.emplace(static_cast<std::int64_t>(attention.workspace_bytes));
-    // What is not a counter may hold anything.
-    const auto counters = static_cast<std::size_t>(4 * lse_.count());
-    device_zero(workspace_->data(), std::min(attention.workspace_bytes, counters));
-    attention.workspace = workspace_->data();
-  }
+Call decode_call(const Problem& problem, const Lengths& lengths, std::int64_t page_size) {
+  DecodeInputs in = flash::decode::decode_inputs(problem, Values::kNormal, 1);
+  in.lengths_k = lengths;
+  return {problem, in, page_size};
+}
+constexpr auto kSame = [](auto&...) {};
 
-  fa_attention attention{};
-  fa_cache cache{};
-  fa_new_keys new_keys{};
-
-  // Takes the last length_q keys of each sequence out of the cache, and has them appended to it.
-  void append(const Numbers& lengths) {
-    new_k_.write(take_new(k_, inputs_.k, lengths));
-    new_v_.write(take_new(v_, inputs_.v, lengths));
-    const int status = fa_append(&attention, &cache, &new_keys);
-    CAPTURE(std::string(fa_last_error()));
-    REQUIRE(status == FA_STATUS_OK);
-  }
-  // What fa_append() says with something changed; "" when it succeeds.
-  template <class Change>
-  std::string append_says(Change change) {
-    fa_attention a = attention;
-    fa_cache c = cache;
-    fa_new_keys n = new_keys;
-    change(a, c, n);
-    const int status = fa_append(&a, &c, &n);
-    const std::string said = fa_last_error();
-    CHECK((status == FA_STATUS_OK) == said.empty());
-    return said;
-  }
-
-  void set_lengths(const Numbers& lengths) { device_lengths_.upload(lengths.data()); }
-  void set_table(Numbers table) {
-    table.resize(static_cast<std::size_t>(table_.count()), -1);
-    table_.upload(table.data());
-  }
-  // What is said about the call with something changed; "" when it succeeds.
-  std::string says(const std::function<void(DecodeCall&)>& change) {
-    const fa_attention own = attention;
-    const fa_cache own_cache = cache;
-    change(*this);
-    const int status = fa_decode(&attention, &cache);
-    const std::string said = fa_last_error();
-    CHECK((status == FA_STATUS_OK) == said.empty());
-    attention = own;
-    cache = own_cache;
-    return said;
-  }
-  Outputs outputs() {
-    const AttentionShape& s = problem_.shape;
-    device_synchronize();
-    Outputs result{o_.read(), lse_.tensor<float, 3>({s.batch, s.heads, s.length_q})};
-    CHECK(o_.gaps_are_poison());
-    return result;
-  }
-  // Calls it and checks it with lesson 01.
-  void check(const Numbers& lengths) {
-    const int status = fa_decode(&attention, &cache);
-    CAPTURE(std::string(fa_last_error()));
-    REQUIRE(status == FA_STATUS_OK);
-    check_outputs(lengths);
-  }
-  // Checks what a call has written.
-  void check_outputs(const Numbers& lengths) {
-    flash::decode::DecodeInputs in;
-    static_cast<Inputs&>(in) = inputs_;
-    in.lengths_k = lengths;
-    check_result(flash::decode::DecodeChecker(problem_, in), problem_, "fa_decode", outputs());
-  }
-
- private:
-  Shape<4> shape_of_new() const {
-    const AttentionShape& s = problem_.shape;
-    return {s.batch, s.kv_heads, s.length_q, s.head_dim};
-  }
-  Tensor<float, 4> take_new(Placed<fa::bfloat16>& cache_of, Tensor<float, 4> rows,
-                            const Numbers& lengths) {
-    Tensor<float, 4> taken(shape_of_new());
-    for_each_index(taken.shape(), [&](const Shape<4>& at) {
-      const auto& [b, h, i, e] = at;
-      const std::int64_t key = lengths[static_cast<std::size_t>(b)] - taken.size(2) + i;
-      taken(b, h, i, e) = key < 0 ? NAN : rows(b, h, key, e);
-      if (key >= 0) rows(b, h, key, e) = NAN;
-    });
-    cache_of.write(in_cache(rows));
-    return taken;
-  }
-  std::int64_t most_pages() const {
-    return page_size_ == 0 ? 1 : (problem_.shape.length_k + page_size_ - 1) / page_size_;
-  }
-  std::int64_t cache_pages() const { return problem_.shape.batch * most_pages() + 1; }
-  // From the last page to the second: no sequence has page 0, which is NaN.
-  Numbers pages() const {
-    Numbers all(static_cast<std::size_t>(cache_pages() - 1));
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(all.size() - i);
-    return all;
-  }
-  Shape<4> shape_of_cache() const {
-    const AttentionShape& s = problem_.shape;
-    if (page_size_ == 0) return problem_.shape_of_kv();
-    return {cache_pages(), s.kv_heads, page_size_, s.head_dim};
-  }
-  Tensor<float, 4> in_cache(const Tensor<float, 4>& rows) const {
-    if (page_size_ == 0) return rows;
-    Tensor<float, 4> result(shape_of_cache());
-    std::fill_n(result.data(), result.count(), NAN);
-    const Numbers table = pages();
-    for_each_index(rows.shape(), [&](const Shape<4>& at) {
-      const auto place = static_cast<std::size_t>(at[0] * most_pages() + at[2] / page_size_);
-      result(table[place], at[1], at[2] % page_size_, at[3]) = rows.view()[at];
-    });
-    return result;
-  }
-
-  Problem problem_;
-  Inputs inputs_;
-  Numbers lengths_;
-  std::int64_t page_size_;
-  Placed<fa::bfloat16> q_, k_, v_, o_, new_k_, new_v_;
-  DeviceBuffer<float> lse_;
-  DeviceBuffer<std::int32_t> device_lengths_, table_;
-  std::optional<DeviceBuffer<char>> workspace_;
-};
+// Calls fa_decode() and checks it with lesson 01, with all keys or with these.
+void check(Call& call, const Lengths& lengths) {
+  call.set_lengths(lengths);
+  REQUIRE(call.says(kSame) == "");
+  check_accepted(call.verdicts());
+}
+// Calls fa_append() before.
+void check_append(Call& call, const Lengths& lengths) {
+  call.set_lengths(lengths);
+  call.take_new_keys();
+  REQUIRE(call.append_says(kSame) == "");
+  CHECK(call.has_new_keys());
+  REQUIRE(call.says(kSame) == "");
+  check_accepted(call.verdicts());
+}
 
 Problem decode_problem(Layout layout = Layout::kHeadsFirst) {
   Problem problem = problem_of(Type::kBFloat16, {3, 8, 2, 2, 200, 40}, true);
@@ -191,44 +42,15 @@ Problem decode_problem(Layout layout = Layout::kHeadsFirst) {
   return problem;
 }
 
-TEST_CASE("fa_decode() computes sequences of different lengths, paged or not") {
-  for (const Layout layout : {Layout::kHeadsFirst, Layout::kLengthFirst}) {
-    for (const std::int64_t page_size : {0, 16, 64}) {
-      DecodeCall call(decode_problem(layout), {200, 0, 77}, page_size);
-      CAPTURE(page_size);
-      call.check({200, 0, 77});
-      call.set_lengths({3, 200, 64});  // the same call, in the next step of a generation
-      call.check({3, 200, 64});
-      call.cache.lengths_k = nullptr;
-      call.check({200, 200, 200});
-    }
-  }
-}
-
-TEST_CASE("fa_decode() computes chunks of a few queries or many") {
-  for (const std::int64_t length_q : {1, 4, 5, 33, 100, 130, 300}) {
-    const auto length = static_cast<std::int32_t>(300 + length_q);
-    DecodeCall call(problem_of(Type::kBFloat16, {2, 8, 2, length_q, length, 64}, true),
-                    {length, length}, 0);
-    CAPTURE(length_q);
-    call.cache.lengths_k = nullptr;
-    call.check({length, length});
-    call.check({length, length});  // the workspace is as it was
-  }
-}
-
 TEST_CASE("a workspace serves one call after another, with items of many parts") {
-  DecodeCall call(problem_of(Type::kBFloat16, {1, 4, 1, 2, 700, 40}, true), {700}, 16);
-  for (const std::int32_t length : {700, 650, 1, 690, 0, 700}) {
-    call.set_lengths({length});
-    call.check({length});
-  }
+  Call call = decode_call(problem_of(Type::kBFloat16, {1, 4, 1, 2, 700, 40}, true), {700}, 16);
+  for (const std::int32_t length : {700, 650, 1, 690, 0, 700}) check(call, {length});
 }
 
 #if defined(__CUDACC__)
 TEST_CASE("one CUDA graph of fa_decode() serves all steps of a generation") {
   for (const std::int64_t page_size : {0, 16}) {
-    DecodeCall call(decode_problem(), {1, 1, 1}, page_size);
+    Call call = decode_call(decode_problem(), {1, 1, 1}, page_size);
     CAPTURE(page_size);
     device_synchronize();
     cudaStream_t stream = nullptr;
@@ -241,10 +63,11 @@ TEST_CASE("one CUDA graph of fa_decode() serves all steps of a generation") {
     REQUIRE(status == FA_STATUS_OK);
     cudaGraphExec_t replayed = nullptr;
     FA_CUDA(cudaGraphInstantiate(&replayed, graph, 0));
-    for (const Numbers& lengths : {Numbers{200, 0, 77}, {3, 200, 64}, {199, 17, 1}, {2, 2, 2}}) {
+    for (const Lengths& lengths : {Lengths{200, 0, 77}, {3, 200, 64}, {199, 17, 1}, {2, 2, 2}}) {
       call.set_lengths(lengths);
       FA_CUDA(cudaGraphLaunch(replayed, stream));
-      call.check_outputs(lengths);
+      device_synchronize();
+      check_accepted(call.verdicts());
     }
     FA_CUDA(cudaGraphExecDestroy(replayed));
     FA_CUDA(cudaGraphDestroy(graph));
@@ -257,35 +80,28 @@ TEST_CASE("fa_append() writes new keys where fa_decode() reads them") {
   for (const Layout layout : {Layout::kHeadsFirst, Layout::kLengthFirst}) {
     for (const std::int64_t page_size : {0, 16, 64}) {
       CAPTURE(page_size);
-      DecodeCall call(decode_problem(layout), {200, 0, 77}, page_size);
-      call.append({200, 0, 77});
-      call.check({200, 0, 77});
-      call.set_lengths({65, 1, 2});  // a sequence that begins, with fewer keys than new ones
-      call.append({65, 1, 2});
-      call.check({65, 1, 2});
-      call.cache.lengths_k = nullptr;
-      call.append({200, 200, 200});
-      call.check({200, 200, 200});
+      Call call = decode_call(decode_problem(layout), {200, 0, 77}, page_size);
+      check_append(call, {200, 0, 77});
+      check_append(call, {65, 1, 2});  // a sequence that begins, with fewer keys than new ones
+      check_append(call, {});
     }
   }
 }
 
 TEST_CASE("chunks of a prompt are appended and attend to all earlier keys") {
-  for (const std::int64_t chunk : {16, 100, 512}) {
+  for (const std::int64_t chunk : {1, 5, 16, 100, 512}) {
     CAPTURE(chunk);
-    DecodeCall call(problem_of(Type::kBFloat16, {2, 2, 1, chunk, 600, 40}, true), {600, 515}, 16);
-    call.append({600, 515});
-    call.check({600, 515});
+    const Problem problem = problem_of(Type::kBFloat16, {2, 2, 1, chunk, 600, 40}, true);
+    Call call = decode_call(problem, {600, 515}, 16);
+    check_append(call, {600, 515});
   }
 }
 
 TEST_CASE("fa_append() refuses what it cannot write, and skips pages out of range") {
-  DecodeCall call(decode_problem(), {64, 0, 77}, 64);
-  CHECK(call.append_says([](auto&, auto&, auto&) {}) == "");
+  Call call = decode_call(decode_problem(), {64, 0, 77}, 64);
+  CHECK(call.append_says(kSame) == "");
   const auto refused = [&](const char* message, auto change) {
-    const std::string said = call.append_says(change);
-    CAPTURE(said);
-    CHECK(testing::contains(said, message));
+    check_said(call.append_says(change), message);
   };
   refused("size is 8", [](auto&, auto&, auto& n) { n.size = 8; });
   refused("new k is a null pointer", [](auto&, auto&, auto& n) { n.k = nullptr; });
@@ -293,19 +109,17 @@ TEST_CASE("fa_append() refuses what it cannot write, and skips pages out of rang
   refused("rows overlap", [](auto& a, auto&, auto&) { a.k_strides.row = 0; });
   CHECK(fa_append(&call.attention, &call.cache, nullptr) == FA_STATUS_REFUSED);
   call.set_table({13, -1, -1, -1, -1, -1, -1, -1, 0, 1 << 30});
-  CHECK(call.append_says([](auto&, auto&, auto&) {}) == "");
+  CHECK(call.append_says(kSame) == "");
   refused("block_table[0][0] is 13", [](auto&, auto& c, auto&) { c.check = 1; });
   device_synchronize();
 }
 
 TEST_CASE("fa_decode() refuses what it cannot compute") {
-  DecodeCall call(decode_problem(), {200, 0, 77}, 64);
+  Call call = decode_call(decode_problem(), {200, 0, 77}, 64);
   const auto refused = [&](const char* message, auto change) {
-    const std::string said = call.says([=](DecodeCall& c) { change(c.attention, c.cache); });
-    CAPTURE(said);
-    CHECK(testing::contains(said, message));
+    check_said(call.says(change), message);
   };
-  CHECK(call.says([](DecodeCall&) {}).empty());
+  CHECK(call.says(kSame).empty());
   refused("type is 0 (float32)", [](auto& a, auto&) { a.type = 0; });
   refused("head_dim is 136", [](auto& a, auto&) { a.head_dim = a.head_dim_v = 136; });
   refused("head_dim is 192", [](auto& a, auto&) { a.head_dim = 192, a.head_dim_v = 128; });
@@ -340,20 +154,17 @@ TEST_CASE(
   CHECK(bytes({1, 65534, 1, 32769, 64, 64}) == 16);
   CHECK(bytes({1, 64, 8, 65536, 65536, 64}) < std::size_t{64} << 20);
 #if defined(__CUDACC__)
-  DecodeCall large(problem_of(Type::kBFloat16, {1, 64, 8, 65536, 64, 8}), {64}, 0);
-  large.cache.lengths_k = nullptr;
-  large.check({64});
+  Call large = decode_call(problem_of(Type::kBFloat16, {1, 64, 8, 65536, 64, 8}), {}, 0);
+  check(large, {});
 #else  // the lab takes any address
-  DecodeCall call(decode_problem(), {200, 0, 77}, 0);
-  const auto far = [](fa_attention& a) {
+  Call call = decode_call(decode_problem(), {200, 0, 77}, 0);
+  const auto far = [](fa_attention& a, fa_cache&) {
     const auto at = [](std::uint64_t i) { return reinterpret_cast<void*>(i << 44); };
     a.q = at(1), a.k = at(2), a.v = at(3), a.o = at(4), a.lse = static_cast<float*>(at(5));
     a.length_q = 536870912;
     a.q_strides = a.o_strides = {320 * a.length_q, 40, 320};
   };
-  const std::string said = call.says([&](DecodeCall& c) { far(c.attention); });
-  CAPTURE(said);
-  CHECK(testing::contains(said, "length_q 536870912"));
+  check_said(call.says(far), "length_q 536870912");
 #endif
 }
 
@@ -431,30 +242,33 @@ TEST_CASE("a kernel ends when lengths change while it runs, and reads no other o
 }
 
 TEST_CASE("lengths and pages out of range are refused when a call asks for the check") {
-  DecodeCall call(decode_problem(), {200, 0, 77}, 64);
-  const auto checked = [&] { return call.says([](DecodeCall& c) { c.cache.check = 1; }); };
-  CHECK(checked().empty());
-  call.set_lengths({200, -1, 77});
-  CHECK(testing::contains(checked(), "lengths_k[1] is -1"));
-  call.set_lengths({201, 0, 77});
-  CHECK(testing::contains(checked(), "lengths_k[0] is 201"));
+  Call call = decode_call(decode_problem(), {200, 0, 77}, 64);
+  const auto says = [&] { return call.says([](auto&, auto& c) { c.check = 1; }); };
+  const auto check_lengths = [&](const Lengths& lengths, const char* message) {
+    call.set_lengths(lengths);
+    check_said(says(), message);
+  };
+  const auto check_table = [&](const Lengths& table, const char* message) {
+    call.set_table(table);
+    check_said(says(), message);
+  };
+  CHECK(says() == "");
+  check_lengths({200, -1, 77}, "lengths_k[1] is -1");
+  check_lengths({201, 0, 77}, "lengths_k[0] is 201");
   call.set_lengths({64, 0, 65});
-  call.set_table({4, -1, -1, -1, -1, -1, -1, -1, 0, 13});
-  CHECK(testing::contains(checked(), "block_table[2][1] is 13"));
-  call.set_table({-4, -1, -1, -1, -1, -1, -1, -1, 0, 12});
-  CHECK(testing::contains(checked(), "block_table[0][0] is -4"));
+  check_table({4, -1, -1, -1, -1, -1, -1, -1, 0, 13}, "block_table[2][1] is 13");
+  check_table({-4, -1, -1, -1, -1, -1, -1, -1, 0, 12}, "block_table[0][0] is -4");
   call.set_table({0, -1, -1, -1, -1, -1, -1, -1, 3, 12});
-  CHECK(checked().empty());
+  CHECK(says() == "");
 }
 
 TEST_CASE("without the check a wrong page is page 0, and a wrong length the nearest one") {
-  DecodeCall call(decode_problem(), {64, 1 << 30, -7}, 64);
-  const auto same = [](DecodeCall&) {};
-  call.set_table({1 << 30, 7, 7, 7, 4, 3, 2, 1});
-  CHECK(call.says(same).empty());
+  Call call = decode_call(decode_problem(), {64, 1 << 30, -7}, 64);
+  call.set_table({1 << 30, 7, 7, 7, 8, 7, 6, 5});
+  CHECK(call.says(kSame).empty());
   const Outputs wrong = call.outputs();
-  call.set_table({0, 7, 7, 7, 4, 3, 2, 1});
-  CHECK(call.says(same).empty());
+  call.set_table({0, 7, 7, 7, 8, 7, 6, 5});
+  CHECK(call.says(kSame).empty());
   const Outputs first = call.outputs();
   CHECK(std::isnan(wrong.o(0, 0, 1, 0)));  // page 0 is NaN
   CHECK(std::isnan(first.o(0, 0, 1, 0)));

@@ -65,10 +65,6 @@ TEST_CASE("the library says where it runs") {
   CHECK(fa_default_scale(0) == 0);
 }
 
-TEST_CASE("all types, layouts, masks and groups of heads; gaps between rows; dropout") {
-  check_problems(check);
-}
-
 TEST_CASE("the kernel is the one for the type and the head dimension") {
   const DeviceProperties device = device_properties();
   FA_SKIP_WHERE_MISSING(device, kNeedsMma);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <stdexcept>
 #include <vector>
 
 #include "common/attention/host/device_tensor.cuh"
@@ -72,6 +73,29 @@ struct Placed {
   DeviceBuffer<H> device;
 };
 
+// Throws where a result is not what it must be.
+inline void require(bool holds, const char* otherwise) {
+  if (!holds) throw std::runtime_error(otherwise);
+}
+// What a call wrote; between rows it must have written nothing.
+template <class H>
+Tensor<float, 4> read(Placed<H>& placed) {
+  Tensor<float, 4> values = placed.read();
+  require(placed.gaps_are_poison(), "it wrote between rows");
+  return values;
+}
+using Verdicts = std::vector<Verdict>;
+inline void append(Verdicts& to, const Verdicts& more) {
+  to.insert(to.end(), more.begin(), more.end());
+}
+// The type whose elements the host has as H.
+template <class H>
+attention::Type type_of() {
+  return std::is_same_v<H, float>      ? attention::Type::kFloat32
+         : std::is_same_v<H, fa::half> ? attention::Type::kFloat16
+                                       : attention::Type::kBFloat16;
+}
+
 // Sizes, type and options of a problem for a C interface: all but pointers, strides and the stream.
 template <class Given>
 Given given_attention(const attention::Problem& problem) {
@@ -129,40 +153,16 @@ struct PlacedForward {
     v.write(in.v);
   }
   attention::Outputs read() {
-    attention::Outputs result{o.read(),
-                              lse.template tensor<float, 3>({o.shape[0], o.shape[1], o.shape[2]})};
-    CHECK(o.gaps_are_poison());
-    return result;
+    return {FA_TARGET::read(o),
+            lse.template tensor<float, 3>({o.shape[0], o.shape[1], o.shape[2]})};
   }
   Placed<H> q, k, v, o;
   DeviceBuffer<float> lse;
   Given given;
 };
 
-// Calls check(problem, gap), where `gap` elements lie between rows, for all types: both layouts with
-// groups of heads, causal or not; with gaps; with dropout.
-template <class Check>
-void check_problems(Check check) {
-  using attention::Layout;
-  for (const attention::Type type : attention::kTypes) {
-    for (const Layout layout : {Layout::kHeadsFirst, Layout::kLengthFirst}) {
-      const auto laid = [&](attention::Problem problem) {
-        problem.layout = layout;
-        return problem;
-      };
-      for (const bool causal : {false, true}) {
-        check(laid(attention::problem_of(type, {2, 4, 2, 70, 75, 40}, causal)), 0);
-      }
-      check(laid(attention::problem_of(type, {2, 2, 1, 33, 40, 24}, true)),
-            layout == Layout::kHeadsFirst ? 8 : 16);
-    }
-    attention::Problem problem = attention::problem_of(type, {2, 2, 1, 40, 70, 64}, true, 0.17);
-    problem.seed = 0x123456789abcdef;
-    check(problem, 0);
-  }
-}
-// Problems with the head dimensions of MLA: odd lengths, groups of heads, with and
-// without dropout, in both layouts; with gaps between rows, too.
+// Calls check(problem, gap), where `gap` elements lie between rows, for problems with the head
+// dimensions of MLA: odd lengths, groups of heads, with and without dropout, in both layouts.
 template <class Check>
 void check_mla(Check check) {
 #if defined(__CUDACC__)
@@ -227,27 +227,18 @@ struct PackedOf : Placed<H> {
   }
   Lengths begins;
 };
-using PackedTensor = PackedOf<fa::bfloat16>;
-
-// The problem of each sequence; tests skip those without queries or keys.
-inline std::vector<attention::Problem> packed_problems(const AttentionShape& shape, bool causal,
-                                                       const PackedLengths& lengths) {
-  std::vector<attention::Problem> result;
-  for (std::size_t i = 0; i < lengths.q.size(); ++i) {
-    AttentionShape own = shape;
-    own.length_q = lengths.q[i], own.length_k = lengths.k[i];
-    result.push_back(attention::problem_of(attention::Type::kBFloat16, own, causal));
-  }
-  return result;
-}
 
 // What a call on packed sequences has beside its tensors.
 template <class GivenPacked>
 struct PackedList {
-  PackedList(const AttentionShape& shape, bool causal, const PackedLengths& lengths)
-      : problems(packed_problems(shape, causal, lengths)),
-        cu_q(static_cast<std::int64_t>(lengths.q.size()) + 1),
-        cu_k(cu_q.count()) {
+  PackedList(const AttentionShape& shape, bool causal, const PackedLengths& lengths,
+             attention::Type type)
+      : cu_q(static_cast<std::int64_t>(lengths.q.size()) + 1), cu_k(cu_q.count()) {
+    for (std::size_t i = 0; i < lengths.q.size(); ++i) {
+      AttentionShape own = shape;
+      own.length_q = lengths.q[i], own.length_k = lengths.k[i];
+      problems.push_back(attention::problem_of(type, own, causal));
+    }
     set_cu_seqlens(running_sum(lengths.q), running_sum(lengths.k));
     packed.size = sizeof packed;
     packed.cu_seqlens_q = cu_q.data();
