@@ -47,14 +47,15 @@ TEST_CASE("tables and workspaces in the memory of the host are refused by their 
     FunctorSpec spec = of_kind(kind);
     spec.block_size = 40;
     Call call = functor_call(problem_of(Type::kBFloat16, {1, 2, 1, 7, 13, 40}), spec);
-    const auto in_host_memory = [](auto&, auto& f) {
+    const auto in_host_memory = [](fa_attention&, fa_functor& f) {
       f.slopes = f.sinks = f.bias = here;
       f.documents = reinterpret_cast<const std::int32_t*>(here);
       f.blocks = reinterpret_cast<const std::uint8_t*>(here);
       f.bits = reinterpret_cast<const std::uint32_t*>(here);
     };
     check_said(call.says(in_host_memory), "which is not memory of a GPU");
-    check_said(call.says([](auto& a, auto&) { a.workspace = here; }), "workspace is at address");
+    check_said(call.says([](fa_attention& a, fa_functor&) { a.workspace = here; }),
+               "workspace is at address");
   }
 }
 #endif

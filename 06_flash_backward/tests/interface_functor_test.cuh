@@ -32,8 +32,9 @@ TEST_CASE("fa_backward_functor() refuses what it cannot compute") {
   CHECK(fa_backward_functor(&call.gradient, nullptr, nullptr, nullptr) == FA_STATUS_REFUSED);
 #if defined(__CUDACC__)
   alignas(16) static float here[64] = {};
-  refused("sinks is at address", [](auto&, auto& f, auto&...) { f.sinks = here; });
-  refused("d_sinks is at address", [](auto&, auto&, auto&, auto& of_sinks) { of_sinks = here; });
+  refused("sinks is at address", [](G&, fa_functor& f, float*&, float*&) { f.sinks = here; });
+  refused("d_sinks is at address",
+          [](G&, fa_functor&, float*&, float*& of_sinks) { of_sinks = here; });
 #endif
 }
 

@@ -78,7 +78,7 @@ TEST_CASE("fa_backward_packed() refuses what it cannot compute") {
           [](auto& g, auto& p) { g.d_k = const_cast<std::int32_t*>(p.cu_seqlens_k); });
 #if defined(__CUDACC__)
   static std::int32_t here[4] = {};
-  refused("cu_seqlens_k is at address", [](auto&, auto& p) { p.cu_seqlens_k = here; });
+  refused("cu_seqlens_k is at address", [](G&, fa_packed& p) { p.cu_seqlens_k = here; });
 #endif
   call.set_cu_seqlens({0, 5, 4, 10}, {0, 5, 8, 10});
   refused("cu_seqlens_q[2] is 4", [](auto&, auto& p) { p.check = 1; });
