@@ -31,10 +31,11 @@ TEST_CASE("fa_backward_functor() refuses what it cannot compute") {
           [](auto& g, auto&, auto&, auto& of_sinks) { of_sinks = static_cast<float*>(g.d_q); });
   CHECK(fa_backward_functor(&call.gradient, nullptr, nullptr, nullptr) == FA_STATUS_REFUSED);
 #if defined(__CUDACC__)
-  alignas(16) static float here[64] = {};
-  refused("sinks is at address", [](G&, fa_functor& f, float*&, float*&) { f.sinks = here; });
+  alignas(16) static float memory[64] = {};
+  float* const here = memory;
+  refused("sinks is at address", [=](G&, fa_functor& f, float*&, float*&) { f.sinks = here; });
   refused("d_sinks is at address",
-          [](G&, fa_functor&, float*&, float*& of_sinks) { of_sinks = here; });
+          [=](G&, fa_functor&, float*&, float*& of_sinks) { of_sinks = here; });
 #endif
 }
 
