@@ -166,7 +166,7 @@ __device__ void finish_part(const Attention<T>& a, const ItemPart& part,
   if (is_whole) return;
   const int first_block = even.block_of(part.first);
   const int last = even.block_of(part.first + part.tiles - 1);
-  // At most those that there are, should lengths change meanwhile.
+  // At most those that exist, should lengths change during the launch.
   const int end_block = last < even.blocks ? last + 1 : even.blocks;
   const int parts = end_block - first_block;
   if (!last_to_arrive(counter, parts)) return;
