@@ -325,68 +325,6 @@ TEST_CASE("bulk_add adds the rows of all blocks") {
 
 // ---------------------------------------------------------------- barriers
 
-template <int stages>
-struct Ring {
-  using Tile = SwizzledTile<std::uint16_t, 8, 64>;
-  Tile tiles[stages];
-  Pipeline<stages> pipe;
-};
-
-// One thread brings tiles of 8 x 64 numbers, four warps take them.
-template <int stages>
-__global__ void __launch_bounds__(kWarpgroup + kWarp)
-    pipelined_copy(const __grid_constant__ TensorMap map, std::uint16_t* out, int tiles) {
-  using Tile = typename Ring<stages>::Tile;
-  auto& [ring, pipe] = *dynamic_shared<Ring<stages>>();
-  const int thread = static_cast<int>(threadIdx.x);
-  if (thread == 0) {
-    pipe.init(kWarpgroup);
-    fence_barrier_init();
-  }
-  __syncthreads();
-  PipelineState<stages> at;
-  if (thread >= kWarpgroup) {
-    if (thread > kWarpgroup) return;
-    for (int i = 0; i < tiles; ++i) {
-      load_tile(ring[at.stage], map, pipe.producer_acquire(at, Tile::bytes), 8 * i, 0);
-      at.advance();
-    }
-    return;
-  }
-  for (int i = 0; i < tiles; ++i) {
-    pipe.consumer_wait(at);
-    for (int e = thread; e < 8 * 64; e += kWarpgroup) {
-      out[512 * i + e] = ring[at.stage].at(e / 64, e % 64 / 8 * 8)[e % 8];
-    }
-    pipe.consumer_release(at);
-    at.advance();
-  }
-}
-
-template <int stages>
-void check_pipeline() {
-  CAPTURE(stages);
-  for (const int tiles : {1, 2, 3, 7, 12}) {
-    CAPTURE(tiles);
-    const std::int64_t rows = 8 * tiles;
-    const auto bits = counted(rows * 64);
-    DeviceBuffer<half> in(rows * 64);
-    in.upload(bits.data());
-    DeviceBuffer<std::uint16_t> out(rows * 64);
-    const TensorMap map = tensor_map(in.data(), rows, 64, 64, 8);
-    launch(pipelined_copy<stages>, {{1}, {kWarpgroup + kWarp}, sizeof(Ring<stages>)}, map,
-           out.data(), tiles);
-    CHECK((values(out) == bits));
-  }
-}
-
-TEST_CASE("a pipeline works with any number of stages and tiles") {
-  FA_EACH_TEST;
-  check_pipeline<1>();
-  check_pipeline<2>();
-  check_pipeline<3>();
-}
-
 // Two warpgroups alternate, and record the order.
 __global__ void __launch_bounds__(2 * kWarpgroup) alternate(int* order, int rounds) {
   __shared__ int count;

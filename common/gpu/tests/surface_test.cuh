@@ -53,41 +53,6 @@ TEST_CASE("arguments are converted to the kernel's parameters") {
   CHECK(std::isnan(result[999]));  // never written: still poison
 }
 
-__global__ void reverse_static(const int* in, int* out) {
-  __shared__ int tile[96];
-  const unsigned i = threadIdx.x, offset = blockIdx.x * 96;
-  tile[i] = in[offset + i];
-  __syncthreads();
-  out[offset + i] = tile[95 - i];
-}
-
-__global__ void reverse_dynamic(const int* in, int* out) {
-  int* tile = dynamic_shared<int>();
-  const unsigned i = threadIdx.x, offset = blockIdx.x * blockDim.x;
-  tile[i] = in[offset + i];
-  __syncthreads();
-  out[offset + i] = tile[blockDim.x - 1 - i];
-}
-
-TEST_CASE("shared memory carries data between the threads of a block") {
-  Tensor<int, 1> in({96 * 50});
-  std::iota(in.data(), in.data() + in.count(), 0);
-  const DeviceBuffer<int> device_in(in);
-  DeviceBuffer<int> out(in.count());
-  for (const bool dynamic : {false, true}) {
-    out.poison();
-    if (dynamic) {  // more than a kernel has without asking
-      launch(reverse_dynamic, {{50}, {96}, 100 * 1024}, device_in.data(), out.data());
-    } else {
-      launch(reverse_static, {{50}, {96}}, device_in.data(), out.data());
-    }
-    const auto result = values(out);
-    for (int i = 0; i < 96 * 50; ++i) {
-      REQUIRE(result[static_cast<std::size_t>(i)] == i / 96 * 96 + 95 - i % 96);
-    }
-  }
-}
-
 constexpr int kShuffles = 9;
 
 __global__ void all_shuffles(int* out) {
@@ -224,37 +189,6 @@ TEST_CASE("asynchronous copies arrive in the order of their groups") {
     const int from = 124 - i / 4 * 4 + i % 4;
     CHECK(result[static_cast<std::size_t>(i)] == in(from));
     CHECK(result[static_cast<std::size_t>(128 + i)] == (from / 4 == 5 ? 0.0f : in(128 + from)));
-  }
-}
-
-// A 32 x 32 tile is transposed during the copy; one row of the source is left out.
-__global__ void transposed_copy(const float* in, float* out) {
-  __shared__ float tile[32][33];
-  for (int row = 0; row < 32; ++row) {
-    cp_async4(&tile[threadIdx.x][row], in + 32 * row + threadIdx.x, row != 5);
-  }
-  cp_async_commit();
-  cp_async_wait<0>();
-  __syncthreads();
-  for (int row = 0; row < 32; ++row) {
-    float* to = out + 32 * row + 2 * threadIdx.x;
-    if (threadIdx.x < 16) {
-      store2(to, tile[row][2 * threadIdx.x], tile[row][2 * threadIdx.x + 1]);
-    }
-  }
-}
-
-TEST_CASE("cp_async4 can transpose a tile, and store2 stores pairs") {
-  FA_SKIP_WHERE_MISSING(device_properties(), kNeedsCpAsync);
-  const auto in = normal_tensor<float, 2>({32, 32}, 1);
-  const DeviceBuffer<float> device_in(in);
-  DeviceBuffer<float> out(32 * 32);
-  launch(transposed_copy, {{1}, {32}}, device_in.data(), out.data());
-  const auto result = out.tensor<float, 2>({32, 32});
-  for (int i = 0; i < 32; ++i) {
-    for (int j = 0; j < 32; ++j) {
-      CHECK(result(i, j) == (j == 5 ? 0.0f : in(j, i)));
-    }
   }
 }
 

@@ -188,44 +188,6 @@ TEST_CASE("only one record is made at a time, and none after an error") {
 
 // ---------------------------------------------------------------- in words
 
-TEST_CASE("each step of a warp has a line, and warps that do the same stand together") {
-  Step store = step(Kind::kStore, 0, 0, 512), sum = step(Kind::kStore, 0, 0, 256);
-  store.tensor = 1;
-  sum.adds = true;
-  const Steps consumer{step(Kind::kWait, 1, 0),
-                       matmul(128),
-                       matmul(128),
-                       step(Kind::kCommit),
-                       matmul(64, true),
-                       step(Kind::kWaitWgmma, 1),
-                       work(64, 2),
-                       step(Kind::kArrive, 1, 2)};
-  const Steps producer{step(Kind::kInit, 1, 0),
-                       step(Kind::kInit, 1, 2),
-                       step(Kind::kWait, 1, 2),
-                       step(Kind::kArrive, 1, 0, 3072),
-                       load(0, 0, 1024),
-                       load(0, 0, 2048),
-                       store,
-                       step(Kind::kWaitStores, 1),
-                       sum,
-                       step(Kind::kAdd, 0, 0, 128)};
-  BlockRecord block;
-  block.warps = {consumer, consumer, {}, consumer, producer};
-  const std::string text = lab::operations_text({block}, {"K"});
-  CAPTURE(text);
-  std::size_t at = 0;  // each part behind the one before
-  for (const char* part :
-       {"warps 0, 1, 3 (consumer)", "wait     K\n", "2 x (64 x 128 x 16)", "64 x 64 x 16), A in",
-        "all but 1", "64 exponentials, 2 ", "room for K", "warp 2\n", "warp 4 (producer)",
-        "2 mbarriers", "wait     room for K", "3072 bytes: K", "3072 bytes of K",
-        "512 bytes of tensor 1", "all but 1", "256 bytes of floats", "128 bytes by atomics"}) {
-    CAPTURE(part);
-    at = text.find(part, at);
-    REQUIRE(at != std::string::npos);
-  }
-}
-
 TEST_CASE("what repeats stands there once, loops in loops too, and equal blocks stand together") {
   Steps steps{work(1)};
   for (int outer = 0; outer < 3; ++outer) {

@@ -99,48 +99,6 @@ TEST_CASE("one mistake between two lines is reported once") {
   }
 }
 
-// How a block is ordered after what others have written.
-enum class Sees { kByFence, kByAcquiring, kNot };
-
-// Each block writes its part, and the last one to count adds them up; without a fence the parts may
-// not have arrived, and without an acquire the count orders nothing.
-template <bool fenced, Sees sees, bool writes_again = false>
-__global__ void last_block_adds(float* parts, unsigned* counter, float* sum) {
-  if (threadIdx.x != 0) return;
-  parts[blockIdx.x] = 1;
-  if (fenced) __threadfence();
-  if (writes_again) parts[blockIdx.x] += 1;  // after the fence
-  const unsigned before =
-      sees == Sees::kByAcquiring ? atomic_add_acquire(counter, 1) : atomicAdd(counter, 1u);
-  if (before + 1 < gridDim.x) return;
-  if (sees == Sees::kByFence) __threadfence();
-  float all = 0;
-  for (unsigned i = 0; i < gridDim.x; ++i) all += parts[i];
-  *sum = all;
-}
-
-TEST_CASE("a fence and a counter order blocks") {
-  const auto report = [](auto kernel) {
-    return watched([&] {
-      DeviceBuffer<float> parts(3), sum(1);
-      DeviceBuffer<unsigned> counter(1);
-      device_zero(counter.data(), sizeof(unsigned));
-      launch(kernel, {{3}, {32}}, parts.data(), counter.data(), sum.data());
-    });
-  };
-  for (const auto kernel :
-       {last_block_adds<true, Sees::kByFence>, last_block_adds<true, Sees::kByAcquiring>}) {
-    check_clean(report(kernel));
-  }
-  for (const auto kernel :
-       {last_block_adds<false, Sees::kByFence>, last_block_adds<false, Sees::kByAcquiring>,
-        last_block_adds<true, Sees::kByAcquiring, true>}) {
-    CHECK(contains(only(report(kernel), "race").message, "different blocks"));
-  }
-  CHECK(contains(only(report(last_block_adds<true, Sees::kNot>), "race").message,
-                 "a __threadfence() is missing behind the atomic"));
-}
-
 // Lane 0 synchronises with lane 1, and lane 1 with lane 2.
 __global__ void by_way_of_a_third_lane(float* out, bool both) {
   __shared__ float box;
