@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,8 +68,7 @@ struct DecodeCall {
         lse(p.shape.batch * p.shape.heads * p.shape.length_q),
         lengths(p.shape.batch),
         device_table(p.shape.batch * most),
-        attention(given_attention<fa_attention>(p)),
-        workspace(static_cast<std::int64_t>(fa_decode_workspace_bytes(&attention))) {
+        attention(given_attention<fa_attention>(p)) {
     if (table.empty()) {
       for (std::int64_t i = p.shape.batch * most; i > 0; --i) {
         table.push_back(static_cast<std::int32_t>(i));
@@ -91,9 +91,10 @@ struct DecodeCall {
     }
     // What is not a counter may hold anything.
     const auto counters = static_cast<std::size_t>(4 * lse.count());
-    attention.workspace = workspace.data();
-    attention.workspace_bytes = static_cast<std::size_t>(workspace.count());
-    device_zero(workspace.data(), std::min(attention.workspace_bytes, counters));
+    attention.workspace_bytes = fa_decode_workspace_bytes(&attention);
+    workspace.emplace(static_cast<std::int64_t>(attention.workspace_bytes));
+    attention.workspace = workspace->data();
+    device_zero(workspace->data(), std::min(attention.workspace_bytes, counters));
   }
   // Other lengths, or all keys for each sequence. The cache is NaN behind them.
   void set_lengths(const Lengths& of) {
@@ -184,7 +185,7 @@ struct DecodeCall {
   fa_attention attention{};
   fa_cache cache{};
   fa_new_keys new_keys{};
-  DeviceBuffer<char> workspace;
+  std::optional<DeviceBuffer<char>> workspace;  // its size depends on strides
 };
 
 // fa_forward_functor().

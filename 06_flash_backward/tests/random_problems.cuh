@@ -175,7 +175,7 @@ std::vector<Case> suite_cases(const Text& wanted) {
 bool is_too_large(const Line& line, bool gpu) {
   const AttentionShape s = line.problem().shape;
   const std::int64_t scores = s.batch * s.heads * s.length_q * s.length_k;
-  return gpu ? scores > 1 << 26 : scores * s.head_dim > 1 << 21;
+  return gpu ? scores > 1 << 24 : scores * s.head_dim > 1 << 21;
 }
 
 int run(int argc, char** argv) {

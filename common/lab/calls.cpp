@@ -41,31 +41,34 @@ void* peer_shared(const void* pointer, int rank, const SourceLocation& location)
   return this_thread().block->of_peer(this_thread(), pointer, rank, location);
 }
 void sync_block(const SourceLocation& location) {
-  this_thread().block->sync(this_thread(), location);
+  LabThread& thread = calling_thread();
+  thread.block->sync(thread, location);
 }
 void arrive_at_cluster(const SourceLocation& location) {
   Block& block = *this_thread().block;
   block.cluster_barrier().arrive(block.threads(), this_thread(), location);
 }
 void wait_at_cluster(const SourceLocation& location) {
-  this_thread().block->cluster_barrier().wait(this_thread(), location);
+  LabThread& thread = calling_thread();
+  thread.block->cluster_barrier().wait(thread, location);
 }
 void set_registers(int registers, const SourceLocation& location) {
   this_thread().block->set_registers(this_thread(), registers, location);
 }
 void named_barrier(int id, int threads, bool waits, const SourceLocation& location) {
-  Block& block = *this_thread().block;
-  block.named(this_thread()).arrive(block.threads(), this_thread(), id, threads, waits, location);
+  LabThread& thread = calling_thread();
+  Block& block = *thread.block;
+  block.named(thread).arrive(block.threads(), thread, id, threads, waits, location);
 }
 
 const Deposits& exchange(unsigned mask, const void* bytes, std::size_t size,
                          const SourceLocation& location) {
-  LabThread& thread = this_thread();
+  LabThread& thread = calling_thread();
   if (recorder != nullptr && thread.lane == 0) recorder->exchange(thread.warp());
   return thread.block->exchange(thread, mask, bytes, size, location, false, kNothing);
 }
 void sync_warp(unsigned mask, const SourceLocation& location) {
-  LabThread& thread = this_thread();
+  LabThread& thread = calling_thread();
   thread.block->exchange(thread, mask, &mask, 0, location, true, kNothing);
 }
 void absent_source(unsigned mask, int source, const SourceLocation& location) {
@@ -142,14 +145,14 @@ void fence_async_global() {
   if (observer != nullptr) observer->async_fenced_globally();
 }
 void poll(const void* flag, const SourceLocation& location) {
-  LabThread& thread = this_thread();
+  LabThread& thread = calling_thread();
   if (std::exchange(thread.polled, flag) != flag) return;
   thread.location = location;
   thread.state = State::kPolling;
   thread.fiber.yield();
 }
 void yield_from_loop() {
-  LabThread& thread = this_thread();
+  LabThread& thread = calling_thread();
   thread.location = {};
   thread.state = State::kPolling;
   thread.fiber.yield_in_the_middle();  // the compiler assumes that loads do not throw
@@ -334,7 +337,8 @@ void arrive_at_barrier(void* barrier, std::int64_t bytes, const SourceLocation& 
   this_thread().block->mbarriers().arrive(this_thread(), barrier, bytes, location);
 }
 void wait_at_barrier(void* barrier, int parity, const SourceLocation& location) {
-  this_thread().block->mbarriers().wait(this_thread(), barrier, parity, location);
+  LabThread& thread = calling_thread();
+  thread.block->mbarriers().wait(thread, barrier, parity, location);
 }
 void begin_load(const BulkCopy& copy, void* barrier) {
   this_thread().block->load(this_thread(), copy, barrier);

@@ -50,6 +50,7 @@ struct LabThread : Thread {
   const void* barrier = nullptr;  ///< at which it waits: an mbarrier or a NamedBarrier
   int parity = 0;                 ///< of the phase, at an mbarrier
   const void* polled = nullptr;   ///< the last flag that it read
+  const void* entered = nullptr;  ///< the stack frame of the lab's function that it called
   bool in_cluster_phase = false;  ///< has arrived at the cluster's barrier; others are missing
   bool cluster_wait_due = false;  ///< has arrived there and has not waited
   std::vector<const void*> lent;  ///< registers that wgmma may have
@@ -89,6 +90,15 @@ using Threads = std::vector<LabThread>;
 /// The thread that runs now.
 inline LabThread& this_thread() {
   return static_cast<LabThread&>(const_cast<Thread&>(*current));
+}
+
+/// The same in a function that a kernel calls and that may wait: the function's frame holds all
+/// registers of its caller, so that below it nothing is the kernel's.
+[[gnu::always_inline]] inline LabThread& calling_thread() {
+  __builtin_unwind_init();
+  LabThread& thread = this_thread();
+  thread.entered = __builtin_frame_address(0);
+  return thread;
 }
 
 /// Lets those threads continue that wait in a state and meet a condition.

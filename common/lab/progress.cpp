@@ -1,5 +1,6 @@
 #include "common/lab/progress.hpp"
 
+#include <algorithm>
 #include <ctime>
 #include <thread>
 
@@ -36,10 +37,8 @@ bool Progress::is_over(bool alone) {
 
 namespace {
 
-// Yields of one thread within which a repeated loop comes back to its stacks. Not few: the stacks
-// also hold pointers to clocks of the lab, whose memory is reused in a cycle of some hundred yields
-// (with the options that Ubuntu's compilers have by default).
-constexpr int kCompared = 1024;
+// Yields of one thread within which a repeated loop comes back to its stacks.
+constexpr int kCompared = 64;
 
 std::chrono::nanoseconds processor_time() {
   timespec time{};
@@ -47,10 +46,20 @@ std::chrono::nanoseconds processor_time() {
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
-// A hash of what a thread has on its stack, and of another hash.
+// Registers that a function saves below the address of its frame.
+#if defined(__x86_64__)
+constexpr std::ptrdiff_t kSavedBelow = 5;
+#else
+constexpr std::ptrdiff_t kSavedBelow = 0;
+#endif
+
+// A hash of what a kernel has on a thread's stack, and of another hash. Not of what the lab has
+// there: its functions leave times and pointers in words that they do not use.
 __attribute__((no_sanitize("address"))) std::uint64_t hash(const LabThread& thread,
                                                            std::uint64_t result = 0) {
-  const auto [begin, end] = thread.fiber.used_stack();
+  auto [begin, end] = thread.fiber.used_stack();
+  const auto* const entered = static_cast<const std::uint64_t*>(thread.entered);
+  if (begin < entered && entered < end) begin = std::max(begin, entered - kSavedBelow);
   for (const std::uint64_t* word = begin; word < end; ++word) {
     result = (result ^ *word) * 0x9e3779b97f4a7c15u;
     result ^= result >> 29;

@@ -242,6 +242,23 @@ TEST_CASE("an endless loop with a barrier in it ends the launch with the line") 
   }
 }
 
+// Its threads change one local variable, which a register holds, for longer than the lab waits.
+__global__ void meets_often(int times, int* out) {
+  int met = 0;
+  for (; met < times; ++met) __syncthreads();
+  out[threadIdx.x] = met;
+}
+
+TEST_CASE("a long loop that counts to its end is not endless") {
+  const testing::ImpatientLab impatient;
+  DeviceBuffer<int> out(64);
+  const int times = 1 << 19;
+  check_clean(watched([&] { launch(meets_often, {{1}, {64}}, times, out.data()); }));
+  std::vector<int> met(64);
+  out.download(met.data());
+  CHECK(met == std::vector<int>(64, times));
+}
+
 // ---------------------------------------------------------------- a barrier of the grid
 
 __global__ void grid_barrier(unsigned* arrived) {
