@@ -2,7 +2,6 @@
 // on a GPU.
 #include <algorithm>
 #include <cstdio>
-#include <optional>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -111,26 +110,6 @@ void time_groups(cli::Program& program, const Backend& backend, const cli::Kerne
   record.finish();
 }
 
-// Launches the wanted kernels once each, for a profiler, and prints a line of JSON for each; in the
-// watched lab with its report. Nothing is checked.
-void launch_once(const Backend& backend, const cli::KernelOptions& options) {
-  const std::int64_t size = options.size_or(70);
-  for (const Group& group : wanted_groups(backend, options)) {
-    const Inputs inputs = group.inputs(size, size, size);
-    for (const Kernel& kernel : group.kernels) {
-      std::optional<lab::Trace> report;
-      if (backend.kind == "watched") {
-        report = tiled::trace(group, kernel, {{size, size, size}});
-      } else {
-        const tiled::Prepared prepared = kernel.prepare(inputs);
-        prepared.launch();
-        prepared.result();  // waits for it
-      }
-      fmt::print("{}", lab::launch_line(kernel.name, group.name, size, backend.kind, report));
-    }
-  }
-}
-
 // The watched lab's whole report on the wanted kernels: traffic at one size, findings and reached
 // lines for all sizes of watched_sizes(). With --size, and in a walk through all sections, that one
 // size only.
@@ -197,7 +176,5 @@ int main(int argc, char** argv) {
     const Backend& lab = backends.lab();
     tiled::show_operations(lab, cli::timeline_options(options, kernels_of(lab), kLesson));
   });
-  program.section_apart("once", "One launch of every kernel",
-                        [&] { launch_once(backends.observed(), options); });
   return program.run(argc, argv);
 }

@@ -31,10 +31,6 @@ TEST_CASE("the whole walk is right, on the CPU, where no kernel is timed") {
   CHECK(run(kProgram + " --device cpu --section time").status == 0);
 }
 
-TEST_CASE("a kernel is launched once, for programs that watch") {
-  testing::check_once(kProgram, "07_matmul_naive", {"matmul", "matmul_bt"}, 40);
-}
-
 TEST_CASE("the order of operations of a Hopper kernel is printed") {
   testing::check_operations(kProgram, "21_matmul_persistent", "C of 128 x 512, depth 512",
                             {"block 1 of 1", "warp 8 (producer)", "    wait     room for A, B"},

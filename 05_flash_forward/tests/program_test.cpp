@@ -48,10 +48,6 @@ TEST_CASE("the whole walk is right, on the CPU, and saves the last step") {
   CHECK(read_npy<float, 3>(saved / "lse.npy").shape() == Shape<3>{1, 12, 135});
 }
 
-TEST_CASE("section once launches a kernel with and without the mask") {
-  testing::check_once(kProgram, "08_edge_masks", {"float16, D 64", "float16, D 64, causal"}, 40);
-}
-
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   testing::check_refused(kProgram,
                          {{"--size -1", "--size"},
@@ -60,7 +56,6 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
                           {"--device tpu", "--device"},
                           {"--nonsense", "--nonsense"},
                           {"--section nowhere", "there is no such section"},
-                          {"--device cpu --section once --kernel 99", "no such kernel"},
                           {"--device cpu --section time --results file", "none is used"},
                           {"--device cpu --section timeline --kernel 99", "no such kernel"}});
 }

@@ -51,7 +51,7 @@ inline void add_record_options(Program& program, RecordOptions& options,
 inline void add_kernel_options(Program& program, KernelOptions& options, const std::string& sizes,
                                bool stamped) {
   program.option("--kernel", options.kernel,
-                 "sections time, trace, timeline and once: only kernels whose name contains this "
+                 "sections time, trace and timeline: only kernels whose name contains this "
                  "text");
   program.output("--json", options.json, "section trace: write the reports to this file as JSON");
   program.output("--svg", options.svg,
@@ -64,7 +64,7 @@ inline void add_kernel_options(Program& program, KernelOptions& options, const s
   }
   add_record_options(program, options, "section time");
   program.option("--size", options.size, 0, 16384,
-                 sizes + " in sections time, trace and once (0: the section's default)");
+                 sizes + " in sections time and trace (0: the section's default)");
 }
 
 /// Refuses a --kernel that selects no kernel.
@@ -109,11 +109,6 @@ class KernelBackends {
   const Backend& used() const { return *find_backend(all_, program_->on_gpu() ? "gpu" : "lab"); }
   /// The lab, which every build has.
   const Backend& lab() const { return *find_backend(all_, "lab"); }
-  /// For section once: the GPU, else the watched lab, else the lab.
-  const Backend& observed() const {
-    const Backend* const watched = find_backend(all_, "watched");
-    return program_->on_gpu() || watched == nullptr ? used() : *watched;
-  }
   /// The body of a section that needs the watched lab.
   /// @param show called with it; a build without a watched lab prints a line instead
   template <class Show>

@@ -40,9 +40,7 @@ constexpr Column kMeasuredColumns[] = {{"N", "length", 0},
                                        {"shared, B", "shared_bytes", 0},
                                        {"spilled, B", "spilled_bytes", 0},
                                        {"blocks/SM", "blocks", 0},
-                                       {"% of warps", "percent_of_warps", 0},
-                                       {"waves", "waves", 2},
-                                       {"% masked", "percent_hidden", 0}};
+                                       {"% of warps", "percent_of_warps", 0}};
 
 // The value of a field as a cell; empty when the row has no such field.
 std::string cell(const Measurement& row, const std::string& field, int digits) {

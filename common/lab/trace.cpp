@@ -97,14 +97,6 @@ std::optional<Trace> trace(const TraceName& name, const std::function<void()>& w
   return trace(name, {{"", work}});
 }
 
-std::string launch_line(const std::string& kernel, const std::string& group, std::int64_t size,
-                        const std::string& backend, const std::optional<Trace>& report) {
-  return fmt::format(
-      "{{\"kernel\": \"{}\", \"group\": \"{}\", \"size\": {}, "
-      "\"machine\": \"{}\"{}}}\n",
-      kernel, group, size, backend, report ? ", \"report\": " + report->json : "");
-}
-
 std::string unreached(const Coverage& coverage) {
   std::map<std::string, std::set<int>> files;
   for (const std::string& line : coverage.lines) {

@@ -67,10 +67,6 @@ std::string unreached(const Coverage& coverage);
 /// The same as a message.
 std::string unreached_text(const Coverage& coverage);
 
-/// A line of JSON about one launch, for programs that watch. The report is the watched lab's.
-std::string launch_line(const std::string& kernel, const std::string& group, std::int64_t size,
-                        const std::string& backend, const std::optional<Trace>& report);
-
 /// The traces of several kernels, as files.
 class TraceFiles {
  public:

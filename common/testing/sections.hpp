@@ -1,5 +1,5 @@
 /// @file
-/// For tests: the sections `once`, `trace` and `timeline` that programs with kernels have.
+/// For tests: the sections `trace` and `timeline` that programs with kernels have.
 #pragma once
 
 #include <algorithm>
@@ -12,26 +12,6 @@
 #include "common/testing/process.hpp"
 
 namespace fa::testing {
-
-/// Checks that a kernel is launched once in each group and that nothing else is printed.
-/// @param program as a command
-/// @param kernel  its name
-/// @param groups  of it
-/// @param size    of its inputs
-inline void check_once(const std::string& program, const std::string& kernel,
-                       const std::vector<std::string>& groups, int size) {
-  const std::string n = std::to_string(size);
-  const auto result =
-      run(program + " --device cpu --section once --size " + n + " --kernel " + kernel);
-  CAPTURE(result.output);
-  CHECK(result.status == 0);
-  CHECK(std::count(result.output.begin(), result.output.end(), '\n') ==
-        static_cast<std::ptrdiff_t>(groups.size()));
-  for (const std::string& group : groups) {
-    CHECK(contains(result.output, "{\"kernel\": \"" + kernel + "\", \"group\": \"" + group +
-                                      "\", \"size\": " + n + ", "));
-  }
-}
 
 /// The section `trace` with these arguments.
 inline Outcome traced(const std::string& program, const std::string& arguments) {

@@ -352,7 +352,6 @@ void add_ladder_sections(const Lesson<Backend>& lesson, const OwnSections& own) 
   program.section_on_request("time", "Times", own.times);
   program.section_apart("timeline", "Order of operations, and timelines of a GPU",
                         [&lesson, own] { show_timelines(lesson, own.copies, own.work); });
-  program.section_apart("once", "One launch of every kernel", [&lesson] { launch_once(lesson); });
 }
 
 }  // namespace fa::attention

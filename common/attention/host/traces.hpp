@@ -19,22 +19,6 @@
 
 namespace fa::attention {
 
-/// What sections trace and once launch: work(step, problem) for each step that is wanted, with and
-/// without the mask.
-/// @throws std::invalid_argument when no step is wanted
-template <class Lesson, class Backend, class Work>
-void for_each_launch(const Lesson& lesson, const Backend& backend, Work work) {
-  lesson.check_kernel(backend);
-  const std::int64_t size = lesson.options.size_or(70);
-  for (const bool causal : {false, true}) {
-    for (const auto& step : backend.steps) {
-      if (!lesson.options.wants(step.name)) continue;
-      work(step,
-           problem_of(step.types.front(), {1, 1, 1, size, size, step.head_dim_near(64)}, causal));
-    }
-  }
-}
-
 /// What the watched lab sees of a step; none where this build has none.
 /// @param problems  that it supports; the accesses of the first are counted
 template <class LadderStep, class InputsOf>
@@ -92,34 +76,19 @@ void show_traffic(const Lesson& lesson, const Backend& watched,
   }
 }
 
-/// Launches steps once each, for a program that watches, and prints a line of JSON for each; in the
-/// watched lab with its report. Nothing is checked.
-template <class Lesson>
-void launch_once(const Lesson& lesson) {
-  const auto& backend = lesson.backends.observed();
-  for_each_launch(lesson, backend, [&](const auto& step, const Problem& problem) {
-    std::optional<lab::Trace> report;
-    if (backend.kind == "watched") {
-      report = trace(step, {problem}, lesson.inputs_of);
-    } else {
-      step.run(problem, lesson.inputs_of(problem));
-    }
-    fmt::print("{}", lab::launch_line(step.name, problem.group(), problem.shape.length_q,
-                                      backend.kind, report));
-  });
-}
-
 /// The watched lab's whole report on steps: what they ask of memory at one size, findings, and
 /// which lines were reached with all problems of watched_problems(). With --size, and in a walk
 /// through all sections, that one size only.
 template <class Lesson, class Backend>
 void trace_steps(const Lesson& lesson, const Backend& watched) {
   const cli::KernelOptions& options = lesson.options;
+  lesson.check_kernel(watched);
+  const std::int64_t size = options.size_or(70);
   const bool alone = lesson.program.runs_one_section();
   lab::TraceFiles files;
   lab::Coverage coverage;
   std::map<std::string, std::string> without_mask;  // by step
-  for_each_launch(lesson, watched, [&](const auto& step, const Problem& problem) {
+  const auto trace_one = [&](const auto& step, const Problem& problem) {
     std::vector<Problem> problems{problem};
     if (options.size == 0 && alone) {
       const auto chosen = watched_problems(step, step.types.back(), problem.causal);
@@ -136,7 +105,14 @@ void trace_steps(const Lesson& lesson, const Backend& watched) {
                               "finding");
     files.add(*seen);
     coverage.add(seen->coverage);
-  });
+  };
+  for (const bool causal : {false, true}) {
+    for (const auto& step : watched.steps) {
+      if (!options.wants(step.name)) continue;
+      trace_one(step, problem_of(step.types.front(), {1, 1, 1, size, size, step.head_dim_near(64)},
+                                 causal));
+    }
+  }
   if (alone) fmt::print("{}", lab::unreached_text(coverage));
   files.write(options.json, options.svg);
 }

@@ -19,10 +19,6 @@ from common.bench import command, peers, points, problems, program, tables, timi
 from common.bench.peers import CUDNN, FLASH_3, FLASH_4, OURS, OURS_SAME_BITS
 
 
-def label(backend="a", dtype="bfloat16", length=512):
-    return {"backend": backend, "type": dtype, "length": length, "head_dim": 64, "causal": False}
-
-
 class Orders(unittest.TestCase):
     def test_each_call_comes_at_each_place_and_behind_each_other_one_equally_often(self):
         for count in range(1, 14):
@@ -50,22 +46,6 @@ class Spread(unittest.TestCase):
     def test_without_nvidia_smi_there_is_neither_clock_nor_power(self):
         with mock.patch.dict(os.environ, {"PATH": ""}):
             self.assertEqual(timing.clock_and_power(), {})
-
-
-class Table(unittest.TestCase):
-    def test_a_line_for_each_problem_and_one_for_each_backend_of_both_types(self):
-        shares = {"tensor": 66.6, "shared": 75.4, "l2": 26, "dram": 2}
-        rows = [
-            {**label(backend, dtype), **shares, "cycles": cycles}
-            for dtype in ("bfloat16", "float16")
-            for backend, cycles in ((OURS, 2000000), ("theirs", 3000000 + 3000 * len(dtype)))
-        ]
-        headings = {OURS: "lesson", "theirs": "them", "nobody": "-"}
-        lines = printed_by(tables.print_counted, rows, headings).splitlines()
-        wanted = "64 full 512 2.000 3.024 1.51 67 67 75 26 2".split()
-        self.assertIn(wanted, [line.split() for line in lines])
-        self.assertEqual(lines[-1].split(), ["them", "64", "full", "1.001"])  # 3.024 / 3.021
-        self.assertLessEqual(max(map(len, lines)), 120)
 
 
 def timed(backend, tflops, length=512, dtype="bfloat16", error=None, kv_heads=16, **more):

@@ -221,27 +221,17 @@ TEST_CASE("copies with a ragged map end where a sequence ends") {
   }
 }
 
-// A tile of two panels from one place to another, of a head of a tensor or of a matrix.
-template <bool of_matrix>
+// A tile of two panels of a head from one tensor to another.
 __global__ void move_tile(const __grid_constant__ TensorMap from,
-                          const __grid_constant__ TensorMap to, int row, int head_or_col,
-                          int batch) {
+                          const __grid_constant__ TensorMap to, int row, int head, int batch) {
   auto& [tile, full] = *dynamic_shared<TwoPanels>();
   if (threadIdx.x != 0) return;
   full.init(1);
   fence_barrier_init();
   full.arrive_and_expect(TwoPanels::Tile::bytes);
-  if (of_matrix) {
-    load_tile(tile, from, full, row, head_or_col);
-  } else {
-    load_tile(tile, from, full, row, head_or_col, batch, CacheHint::kEvictFirst);
-  }
+  load_tile(tile, from, full, row, head, batch, CacheHint::kEvictFirst);
   full.wait(0);
-  if (of_matrix) {
-    store_tile(to, tile, row, head_or_col);
-  } else {
-    store_tile(to, tile, row, head_or_col, batch);
-  }
+  store_tile(to, tile, row, head, batch);
   bulk_commit();
   bulk_wait<0>();
 }
@@ -251,8 +241,7 @@ TEST_CASE("a tile of several panels is loaded and stored as a whole") {
   const Strided from;
   Strided to;
   to.data.poison();
-  launch(move_tile<false>, {{1}, {32}, sizeof(TwoPanels)}, from.map(kBoxRows), to.map(kBoxRows), 30,
-         2, 1);
+  launch(move_tile, {{1}, {32}, sizeof(TwoPanels)}, from.map(kBoxRows), to.map(kBoxRows), 30, 2, 1);
   std::vector<std::uint16_t> expected(to.bits.size(), 0xffff);
   for (int row = 30; row < Strided::rows; ++row) {
     for (int col = 0; col < Strided::cols; ++col) {
@@ -261,25 +250,6 @@ TEST_CASE("a tile of several panels is loaded and stored as a whole") {
     }
   }
   CHECK((bits_of<std::uint16_t>(to.data) == expected));
-}
-
-TEST_CASE("load_tile() and store_tile() of a matrix take a row and a column") {
-  FA_EACH_TEST;
-  constexpr int rows = 37, cols = 200, ld = 208, row0 = 24, col0 = 72;
-  const auto bits = counted(rows * ld);
-  std::vector<std::uint16_t> expected(bits.size(), 0xffff);
-  for (std::size_t row = row0; row < rows; ++row) {
-    for (std::size_t col = col0; col < cols; ++col) {
-      expected[row * ld + col] = bits[row * ld + col];
-    }
-  }
-  DeviceBuffer<half> from(rows * ld), to(rows * ld);
-  from.upload(bits.data());
-  const auto map = [](const DeviceBuffer<half>& buffer) {
-    return tensor_map(buffer.data(), rows, cols, ld, kBoxRows);
-  };
-  launch(move_tile<true>, {{1}, {32}, sizeof(TwoPanels)}, map(from), map(to), row0, col0, 0);
-  CHECK((bits_of<std::uint16_t>(to) == expected));
 }
 
 __global__ void add_row(const float* in, float* out) {

@@ -278,23 +278,6 @@ TEST_CASE("a dependent launch waits for the previous kernel") {
   for (const int number : values(first)) REQUIRE(number == steps);
 }
 
-TEST_CASE("Stream::of() uses the caller's stream and does not destroy it") {
-  DeviceBuffer<int> numbers(64);
-  numbers.zero();
-  const Stream own;
-  for (int i = 0; i < 3; ++i) {
-    const Stream same = Stream::of(own.native());
-    CHECK(same.native() == own.native());
-    launch(same, double_and_add, {{1}, {64}}, numbers.data(), 1);
-  }
-  launch(own, double_and_add, {{1}, {64}}, numbers.data(), 0);
-  own.synchronize();
-  const Stream none = Stream::of(nullptr);
-  launch(none, double_and_add, {{1}, {64}}, numbers.data(), 0);
-  none.synchronize();
-  for (const int number : values(numbers)) CHECK(number == 28);
-}
-
 TEST_CASE("make_dropout() turns a probability into a threshold of 32 bits") {
   CHECK(make_dropout(0, 7).threshold == 0);
   CHECK(make_dropout(0, 7).factor == 1);

@@ -120,34 +120,6 @@ TEST_CASE("order passes through a third lane, but not by itself") {
   only(run(false), "race");
 }
 
-// A warp waits for a flag in shared memory, as one would write it without the words of kernel.cuh.
-template <bool is_set>
-__global__ void plain_flag(float* out) {
-  __shared__ int flag;
-  if (threadIdx.x == 0) flag = 0;
-  __syncthreads();
-  if (threadIdx.x < 32) {
-    while (*static_cast<volatile int*>(&flag) == 0) continue;  // plain spin
-  } else if (is_set && threadIdx.x == 32) {
-    flag = 1;
-  }
-  out[threadIdx.x] = 1;
-}
-
-template <bool is_set>
-void spin() {
-  DeviceBuffer<float> out(64);
-  launch(plain_flag<is_set>, {{1}, {64}}, out.data());
-}
-
-TEST_CASE("a warp that spins on a plain flag lets the others run") {
-  only(watched(spin<true>), "race");
-  const lab::Watch watch;
-  const std::string message = testing::message_of<std::runtime_error>(spin<false>);
-  CHECK(contains(message, marked("plain spin")));
-  CHECK(contains(only(watch.report(), "spin").where, marked("plain spin")));
-}
-
 __global__ void follows(const float* const* pointers, float* out) {
   out[threadIdx.x] = *pointers[threadIdx.x];  // pointer is followed
 }
