@@ -81,13 +81,6 @@ cli::Measurement time_step(const Backend& backend, const LadderStep& step, const
   return row;
 }
 
-double number_of(const cli::Measurement& row, const std::string& name) {
-  for (const auto& [field, value] : row) {
-    if (field == name) return std::get<double>(value);
-  }
-  return 0;
-}
-
 // Every step is checked on small problems and, on a GPU, timed on the caches that a server has: a step
 // that --kernel names, or those that read lengths from the device.
 void show_decode(cli::Program& program, const cli::KernelOptions& options) {
@@ -103,18 +96,19 @@ void show_decode(cli::Program& program, const cli::KernelOptions& options) {
   fmt::print("bfloat16, 32 heads, 8 KV heads, head_dim 128; pages of 64 keys\n");
   for (const TimedCache& cache : kTimed) {
     std::vector<cli::Measurement> rows;
-    cli::Table table({"kernel", "microseconds", "GB/s", "% of bandwidth"});
     const DecodeInputs inputs = timed_cache_inputs(timed_problem(cache).shape);
     for (const LadderStep& step : backend.steps) {
       if (!options.wants(step.name)) continue;
       // The library launches the others; caches for all of them take long to make.
       if (options.kernel.empty() && !step.supports_lengths) continue;
       rows.push_back(time_step(backend, step, cache, inputs));
-      table.add({step.name, fmt::format("{:.1f}", 1e3 * number_of(rows.back(), "milliseconds")),
-                 fmt::format("{:.0f}", number_of(rows.back(), "gigabytes_per_second")),
-                 fmt::format("{:.1f}", number_of(rows.back(), "percent_of_bandwidth"))});
     }
-    fmt::print("\n{}\n{}", group_of(cache), table.text());
+    fmt::print("\n{}\n{}", group_of(cache),
+               cli::table_of(
+                   rows, std::vector<cli::Column>{{"kernel", "kernel"},
+                                                  {"ms", "milliseconds", 4},
+                                                  {"GB/s", "gigabytes_per_second"},
+                                                  {"% of bandwidth", "percent_of_bandwidth", 1}}));
     std::fflush(stdout);
     record.add(rows);
   }

@@ -51,7 +51,8 @@ void time_functors(const cli::KernelOptions& options, const Backend& backend, co
     Problem problem = timed.problem;
     const AttentionShape& s = problem.shape;
     const TileCounts tiles = count_tiles(pointed(timed.spec, timed.tables), s, 128, 64);
-    const double flops = timed.flops(matmuls);
+    const double flops = 2.0 * matmuls * static_cast<double>(s.batch * s.heads * s.head_dim) *
+                         static_cast<double>(tiles.visible_scores);
     const auto add = [&](const std::string& kernel, const std::function<void()>& launch) {
       const double ms = backend.milliseconds(launch, 20).value();
       rows.push_back({{"group", "functors"},

@@ -170,13 +170,6 @@ TileCounts count_tiles(const FunctorSpec& spec, const AttentionShape& shape, int
   return counts;
 }
 
-double TimedFunctor::flops(int matmuls) const {
-  const AttentionShape& s = problem.shape;
-  const TileCounts counts = count_tiles(pointed(spec, tables), s, 128, 64);
-  return 2.0 * matmuls * static_cast<double>(s.batch * s.heads * s.head_dim) *
-         static_cast<double>(counts.visible_scores);
-}
-
 std::vector<TimedFunctor> timed_functors() {
   std::vector<TimedFunctor> all;
   const auto add = [&](const char* name, FunctorKind kind, std::int64_t length, int left,

@@ -68,9 +68,6 @@ struct TimedFunctor {
   Problem problem;
   FunctorSpec spec;  ///< without pointers
   FunctorTables tables;
-
-  /// Floating-point operations of so many matmuls over the visible scores of all heads.
-  double flops(int matmuls) const;
 };
 /// All of them.
 std::vector<TimedFunctor> timed_functors();

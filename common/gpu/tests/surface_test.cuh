@@ -34,25 +34,6 @@ TEST_CASE("every thread of a ragged grid runs once, and atomics of all blocks ad
   CHECK(values(all)[0] == static_cast<float>(size.count()));
 }
 
-__global__ void scaled_sum(const float* a, const float* b, float* c, std::int64_t n,
-                           double factor) {
-  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < n) c[i] = static_cast<float>(factor) * (a[i] + b[i]);
-}
-
-TEST_CASE("arguments are converted to the kernel's parameters") {
-  const std::int64_t n = 1000;
-  const auto a = normal_tensor<float, 1>({n}, 1), b = normal_tensor<float, 1>({n}, 2);
-  DeviceBuffer<float> device_a(a), device_b(b), c(n);
-  launch(scaled_sum, {{8}, {128}}, device_a.data(), device_b.data(), c.data(), 999,
-         2);  // int to int64 and to double
-  const auto result = values(c);
-  for (std::size_t i = 0; i < 999; ++i) {
-    CHECK(result[i] == 2 * (a.data()[i] + b.data()[i]));
-  }
-  CHECK(std::isnan(result[999]));  // never written: still poison
-}
-
 constexpr int kShuffles = 9;
 
 __global__ void all_shuffles(int* out) {

@@ -189,11 +189,6 @@ TEST_CASE("a local variable that was never set is not 0") {
 
 // ---------------------------------------------------------------- shared memory
 
-__global__ void never_filled(float* out) {
-  __shared__ float tile[64];
-  __syncthreads();
-  out[threadIdx.x] = tile[63 - threadIdx.x];  // never filled
-}
 __global__ void aligned_behind_shared(float* out) {
   __shared__ alignas(16) float four[4];
   __shared__ alignas(double) float two[2];
@@ -201,13 +196,6 @@ __global__ void aligned_behind_shared(float* out) {
   if (threadIdx.x == 0) two[1] = 5;
   __syncthreads();
   out[threadIdx.x] = four[threadIdx.x % 4] + two[1];
-}
-
-TEST_CASE("a static array that no line fills is unwritten") {
-  DeviceBuffer<float> out(64);
-  const Report report = watched([&] { launch(never_filled, {{1}, {64}}, out.data()); });
-  check_only(report, "unwritten", marked("never filled"), "no thread has written in this block");
-  CHECK(report.findings[0].count == 64);
 }
 
 TEST_CASE("alignas() may stand behind __shared__") {
