@@ -235,8 +235,7 @@ def traces(programs):
     printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
     text = (ROOT / BROKEN).read_text(encoding="utf-8")
     for one in map(json.loads, printed.splitlines()):
-        if one["version"] == "broken":
-            result.append(report(one["name"], one["wrong"], text, BROKEN, one["report"]))
+        result.append(report(one["name"], one["wrong"], text, BROKEN, one["report"]))
     return result
 
 

@@ -1,5 +1,5 @@
-// broken_on_lab [NAME]: what the watched lab says of the broken kernels and of their right twins,
-// one line of JSON for each. broken_on_lab NAME --text: what it finds in a broken one, for people;
+// broken_on_lab [NAME]: what the watched lab says of the broken kernels, one line of JSON for each.
+// broken_on_lab NAME --text: what it finds in a broken one, for people;
 // NAME may also be that of a broken kernel for Hopper. broken_on_lab --hopper: these, as a table.
 #include <cstdio>
 #include <exception>
@@ -14,15 +14,12 @@
 namespace fa::on_watched_lab {
 namespace {
 
-void report(const BrokenKernel& kernel, bool broken) {
+void report(const BrokenKernel& kernel) {
   const lab::Watch watch;
-  kernel.run(broken);
+  kernel.run(true);
   const std::string json = watch.report().json();
-  fmt::print(
-      "{{\"name\": \"{}\", \"version\": \"{}\", \"wrong\": \"{}\", \"kind\": "
-      "\"{}\", \"report\": {}}}\n",
-      kernel.name, broken ? "broken" : "right", kernel.wrong, kernel.kind,
-      json.substr(0, json.find('\n')));
+  fmt::print("{{\"name\": \"{}\", \"wrong\": \"{}\", \"report\": {}}}\n", kernel.name, kernel.wrong,
+             json.substr(0, json.find('\n')));
 }
 
 void print_findings(const BrokenKernel& kernel) {
@@ -69,12 +66,7 @@ int main_on_lab(const std::string& name, bool for_people) {
   for (const BrokenKernel& kernel : broken_kernels()) {
     if (!name.empty() && kernel.name != name) continue;
     any = true;
-    if (for_people) {
-      print_findings(kernel);
-      continue;
-    }
-    report(kernel, false);
-    report(kernel, true);
+    for_people ? print_findings(kernel) : report(kernel);
   }
   if (any) return 0;
   fmt::print(stderr, "broken_on_lab: there is no broken kernel {}\n", name);
