@@ -73,11 +73,11 @@ const char* kind(double x) {
 }
 
 // Whether a number still is what memory of the device holds before a launch: all bytes 0xff, as
-// float or bfloat16. A NaN that was computed has no such payload.
+// float or bfloat16. Other NaN have no such payload.
 bool never_written(double x) {
   std::uint64_t bits = 0;
   std::memcpy(&bits, &x, sizeof(x));
-  return std::isnan(x) && bits << 13 != 0;
+  return std::isnan(x) && bits << 12 >> 57 == 0x7f;
 }
 
 // NaN, infinity or 0 in place of another number, in words; else empty.

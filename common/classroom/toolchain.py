@@ -26,6 +26,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 SURFACE = ("wire", "entry", "launches")
 # The files whose commands say how graders and entries are compiled.
 COMPILED_ALIKE = {"cpu": "wire.cpp", "lab": "launches.cpp"}
+FILL = "-ftrivial-auto-var-init=pattern"
 # Warnings in the course's own code do not concern a student.
 UNWANTED = re.compile(r"-Werror.*|-Winvalid-pch|-Wconversion|-Wshadow|-Wnon-virtual-dtor")
 
@@ -153,14 +154,19 @@ class Toolchain:
         if limits.nobody and sandbox.is_root():
             os.chown(scratch, sandbox.NOBODY, sandbox.NOBODY)
         words = [*flags, *exercise.defines, f"-I{scratch}", "-MD", "-MF", depends]
-        words += ["-o", scratch / "entry.o", "-c", entry]
+        made, text = scratch / "entry.o", scratch / "entry.s"
+        words += ["-S", "-o", text, entry] if FILL in flags else ["-c", "-o", made, entry]
         status, output = sandbox.run(words, scratch, limits)
+        if status == 0 and (unwanted := foreign(depends, scratch, {*may_read, scratch})):
+            return 1, f"error: your file includes {unwanted}, which it may not use"
+        if status == 0 and FILL in flags:
+            text.write_text(filled(text.read_text("latin-1")), "latin-1")
+            words = [self.compiler, "-c", "-o", made, text]
+            status, output = sandbox.run(words, scratch, limits)
         if status != 0:
             return status, output
-        if unwanted := foreign(depends, scratch, {*may_read, scratch}):
-            return 1, f"error: your file includes {unwanted}, which it may not use"
         program = scratch / "program"
-        done = sandbox.run(self.linking([scratch / "entry.o"], objects, program), scratch, limits)
+        done = sandbox.run(self.linking([made], objects, program), scratch, limits)
         if sandbox.is_root() and program.exists():  # no stage may change the program of the next
             os.chown(scratch, 0, 0)
             os.chown(program, 0, 0)
@@ -227,6 +233,18 @@ class Toolchain:
         for path in (*parts, *self.linked(exercise.machine, "grader")):
             key.update(digest(path))
         return key.hexdigest()[:16]
+
+
+def filled(text):
+    """The assembler text of a student's file with other fills of local variables than g++'s bytes
+    0xfe: those are finite numbers, which a maximum hides, and a factor of 0. A float becomes
+    infinite; 8 bytes are NaN as a double."""
+    float_, double = "0x7f800000", "0x7ff000007f800000"
+    for size, kind, fill in ((8, "quad", double), (4, "long", float_)):
+        found = rf"(\t\.byte\t-2\n){{{size}}}|(\t\.long\t-16843010\n){{{size // 4}}}"
+        text = re.sub(found, f"\t.{kind}\t{fill}\n", text)
+    text = re.sub(r"(?<=[\t$])(-72340172838076674|0xfefefefefefefefe)\b", double, text)
+    return re.sub(r"(?<=\$)(-16843010|0xfefefefe)\b", float_, text)
 
 
 def foreign(depends, scratch, allowed):

@@ -8,6 +8,7 @@ import unittest
 from common.classroom import catalogue, grading, numbers, teacher
 from common.classroom.catalogue import Fault
 from common.classroom.tests.support import exercise, toolchain
+from common.classroom.toolchain import FILL
 
 
 class StudentsFile(unittest.TestCase):
@@ -60,6 +61,25 @@ class Exercises(unittest.TestCase):
                 self.assertNotRegex(
                     one.entry, r"FA_STAGE|classroom/(grader|lab)\.hpp|/grading/|FA_GRADER"
                 )
+
+    def test_variables_that_were_never_set_are_not_right_by_chance(self):
+        tools = toolchain()
+        if FILL not in tools.flags["lab"]:
+            self.skipTest("the compiler does not fill local variables")
+        for name, line, forgotten in (
+            ("02_row_max", "double m = -std::numeric_limits<double>::infinity();", "double m;"),
+            ("03_split_decoding", "double m = -inf, sum = 0;", "double m = -inf, sum;"),
+            ("04_warp_merge", "float m = -INFINITY, l = 0;", "float m = -INFINITY, l;"),
+            ("05_rescale", "o[d] = {}, m =", "o[d], m ="),
+            ("05_rescale", "m = -INFINITY, l = 0;", "m, l = 0;"),
+        ):
+            with self.subTest(name, forgotten=forgotten):
+                one, pragma = exercise(name), "#pragma once\n"
+                answer = one.solution().replace(pragma, pragma + "struct Sums { float m, l; };\n")
+                self.assertEqual(answer.count(line), 1)
+                results = grading.grade(tools, one, answer.replace(line, forgotten))
+                self.assertEqual(results[0].verdict, "passed")
+                self.assertIn("refused", [result.verdict for result in results])
 
     def test_formula_blocks_of_tasks_keep_their_lines(self):
         for one in catalogue.exercises():
