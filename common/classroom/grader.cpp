@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <numeric>
+#include <random>
 #if defined(__linux__)
 #include <sys/prctl.h>
 #endif
@@ -159,6 +161,14 @@ const std::string& student_program() {
 Function known(std::function<std::string(const std::string&)> function) {
   functions().push_back(std::move(function));
   return {static_cast<std::uint32_t>(functions().size() - 1)};
+}
+void in_random_order(const std::vector<std::function<std::string()>>& trials) {
+  std::vector<std::size_t> order(trials.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::shuffle(order.begin(), order.end(), std::random_device());
+  std::vector<std::string> says(trials.size());
+  for (const std::size_t i : order) says[i] = trials[i]();
+  for (const std::string& message : says) require(message.empty(), message);
 }
 Evidence evidence(const std::string& what) {
   Evidence result;

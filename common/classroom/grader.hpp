@@ -92,6 +92,11 @@ Function function(F f) {
   });
 }
 
+/// Gives a student's test right and wrong implementations, in an order that nobody can foresee, so
+/// that nothing tells them apart but what they do. Refuses with the first message in the list's order.
+/// @param trials each returns what is wrong with the test's verdict; empty when it is right
+void in_random_order(const std::vector<std::function<std::string()>>& trials);
+
 /// What the student has written behind `answer:` before the bug is fixed.
 struct Evidence {
   std::vector<double> numbers;     ///< in their order; inf, -inf and nan are numbers, too

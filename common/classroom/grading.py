@@ -187,8 +187,9 @@ def run_stage(toolchain, exercise, stage, scratch, shown, found):
     from_grader, to_student = os.pipe()
     from_student, to_grader = os.pipe()
     theirs, ours = (from_grader, to_grader), (to_student, from_student)
-    with tempfile.TemporaryFile() as output:
-        with sandbox.started([program, *theirs], scratch, limits, output, theirs) as student:
+    # Each stage has a folder of its own, and nothing in it says which stage it is.
+    with scratch_folder() as folder, tempfile.TemporaryFile() as output:
+        with sandbox.started([program, *theirs], folder, limits, output, theirs) as student:
             for file in theirs:
                 os.close(file)
             said = said_by([grader, stage, found, program, *ours], ours)

@@ -88,53 +88,66 @@ bool is_right(const Softmax& softmax) {
   return call<bool>("is_right", function<Row, Row>(softmax));
 }
 
-void must_refuse(const Softmax& wrong, const std::string& which) {
-  bool gave_nan = false;
-  const bool accepted = is_right([&](const Row& scores) {
-    const Row probs = wrong(scores);
-    for (const double p : probs) gave_nan |= std::isnan(p);
-    return probs;
-  });
-  require(!accepted,
-          "your test accepts the one " + which +
-              (gave_nan ? ". It returned NaN to your test: your comparison lets NaN pass" : ""));
+// Whether the student's test accepts what is right, and refuses what is wrong.
+using Trial = std::function<std::string()>;
+
+const std::vector<Trial> kRight{
+    [] {
+      return is_right([](const Row& s) { return softmax<double>(s); })
+                 ? ""
+                 : "your test refuses the safe softmax in float64";
+    },
+    [] {
+      return is_right([](const Row& s) { return softmax<float>(s); })
+                 ? ""
+                 : "your test refuses the safe softmax in float32, which is right up to rounding";
+    }};
+
+Trial wrong(const Softmax& softmax, const std::string& which) {
+  return [=]() -> std::string {
+    bool gave_nan = false;
+    const bool accepted = is_right([&](const Row& scores) {
+      const Row probs = softmax(scores);
+      for (const double p : probs) gave_nan |= std::isnan(p);
+      return probs;
+    });
+    if (!accepted) return {};
+    return "your test accepts the one " + which +
+           (gave_nan ? ". It returned NaN to your test: your comparison lets NaN pass" : "");
+  };
 }
 
 }  // namespace
 
 FA_STAGE(easy) {
-  require(is_right([](const Row& s) { return softmax<double>(s); }),
-          "your test refuses the safe softmax in float64");
-  require(is_right([](const Row& s) { return softmax<float>(s); }),
-          "your test refuses the safe softmax in float32, which is right up to rounding");
+  in_random_order(kRight);
 }
 
 FA_STAGE(odd) {
-  const auto must_refuse_with = [](auto change, const std::string& which) {
+  std::vector<Trial> trials = kRight;
+  const auto with = [&](auto change, const std::string& which) {
     Choices by;
     change(by);
-    must_refuse([by](const Row& s) { return softmax<double>(s, by); }, which);
+    trials.push_back(wrong([by](const Row& s) { return softmax<double>(s, by); }, which));
   };
-  must_refuse_with([](Choices& by) { by.shifted = false; },
-                   "that overflows: it does not subtract the maximum");
-  must_refuse_with([](Choices& by) { by.start = 0; },
-                   "whose maximum starts at 0: it fails where all scores are negative");
-  must_refuse_with([](Choices& by) { by.by_sum = false; },
-                   "that divides by the largest and not by the sum");
-  must_refuse_with([](Choices& by) { by.base = 2; }, "with base 2");
-  must_refuse([](const Row& s) { return Row(s.size(), 1.0 / double(s.size())); },
-              "that gives equal probabilities");
-  must_refuse(
+  with([](Choices& by) { by.shifted = false; }, "that overflows: it does not subtract the maximum");
+  with([](Choices& by) { by.start = 0; },
+       "whose maximum starts at 0: it fails where all scores are negative");
+  with([](Choices& by) { by.by_sum = false; }, "that divides by the largest and not by the sum");
+  with([](Choices& by) { by.base = 2; }, "with base 2");
+  trials.push_back(wrong([](const Row& s) { return Row(s.size(), 1.0 / double(s.size())); },
+                         "that gives equal probabilities"));
+  trials.push_back(wrong(
       [](const Row& s) {
         Row limited = s;
         for (double& x : limited) x = std::min(x, 700.0);
         return softmax<double>(limited);
       },
-      "that clips scores at 700, and shifts them only then");
+      "that clips scores at 700, and shifts them only then"));
   // e^-5 is 0.0067, which a tolerance of 1e-4 shows.
-  must_refuse_with([](Choices& by) { by.clip = 5; },
-                   "that clips differences at 5: far below the maximum its probabilities are too "
-                   "large");
+  with([](Choices& by) { by.clip = 5; },
+       "that clips differences at 5: far below the maximum its probabilities are too large");
+  in_random_order(trials);
 }
 #endif
 /* Other answers, as changes of the solution

@@ -87,43 +87,61 @@ bool is_right(const Backward& backward) {
   return call<bool>("is_right", function<Gradients, Problem>(backward));
 }
 
-void must_accept(const std::string& name, const Backward& backward) {
-  require(is_right(backward),
-          fmt::format("your test refuses '{}', which is right up to rounding", name));
+// Whether the student's test accepts what is right, and refuses what is wrong.
+using Trial = std::function<std::string()>;
+
+Trial right(const std::string& name, const Backward& backward) {
+  return [=] {
+    return is_right(backward)
+               ? ""
+               : fmt::format("your test refuses '{}', which is right up to rounding", name);
+  };
 }
 
-void must_refuse(const std::string& name, MistakeKind mistake) {
-  require(!is_right([=](const Problem& x) { return plain::gradients(x, mistake); }),
-          fmt::format("your test accepts '{}', which is wrong: which problem would show it, and in "
-                      "which gradient?",
-                      name));
+std::vector<Trial> right_ones() {
+  return {right("the formulas of the lesson", [](const Problem& x) { return plain::gradients(x); }),
+          right("the same, rounded otherwise", rounded)};
 }
+
+const std::vector<std::pair<const char*, MistakeKind>> kMistakes{
+    {"delta left out", MistakeKind::kNoDelta},
+    {"delta for each element", MistakeKind::kDeltaPerElement},
+    {"the first row's delta for all", MistakeKind::kDeltaOfQuery0},
+    {"no scale in dQ", MistakeKind::kNoScaleInDq},
+    {"no scale in dK", MistakeKind::kNoScaleInDk},
+    {"scale twice in dK", MistakeKind::kScaleTwiceInDk},
+    {"dO of the next query", MistakeKind::kNextRowOfDo},
+    {"the last query left out", MistakeKind::kLastQueryLeft},
+    {"dV by P, not transposed", MistakeKind::kProbsNotTransposed},
+    {"LSE in base 2, exp in base e", MistakeKind::kLseInBaseTwo},
+    {"no mask", MistakeKind::kMaskForgotten},
+    {"mask aligned to the top left", MistakeKind::kMaskTopLeft},
+    {"NaN in fully masked rows", MistakeKind::kNanInMaskedRows},
+    {"dV from P before dropout", MistakeKind::kUndroppedInDv},
+    {"dP without dropout", MistakeKind::kUndroppedInDp},
+    {"dK and dV of the first head only", MistakeKind::kFirstHeadOnly},
+    {"dK and dV of the last head only", MistakeKind::kLastHeadOnly},
+};
 
 }  // namespace
 
 FA_STAGE(easy) {
-  must_accept("the formulas of the lesson", [](const Problem& x) { return plain::gradients(x); });
-  must_accept("the same, rounded otherwise", rounded);
+  in_random_order(right_ones());
 }
 
 FA_STAGE(odd) {
-  must_refuse("delta left out", MistakeKind::kNoDelta);
-  must_refuse("delta for each element", MistakeKind::kDeltaPerElement);
-  must_refuse("the first row's delta for all", MistakeKind::kDeltaOfQuery0);
-  must_refuse("no scale in dQ", MistakeKind::kNoScaleInDq);
-  must_refuse("no scale in dK", MistakeKind::kNoScaleInDk);
-  must_refuse("scale twice in dK", MistakeKind::kScaleTwiceInDk);
-  must_refuse("dO of the next query", MistakeKind::kNextRowOfDo);
-  must_refuse("the last query left out", MistakeKind::kLastQueryLeft);
-  must_refuse("dV by P, not transposed", MistakeKind::kProbsNotTransposed);
-  must_refuse("LSE in base 2, exp in base e", MistakeKind::kLseInBaseTwo);
-  must_refuse("no mask", MistakeKind::kMaskForgotten);
-  must_refuse("mask aligned to the top left", MistakeKind::kMaskTopLeft);
-  must_refuse("NaN in fully masked rows", MistakeKind::kNanInMaskedRows);
-  must_refuse("dV from P before dropout", MistakeKind::kUndroppedInDv);
-  must_refuse("dP without dropout", MistakeKind::kUndroppedInDp);
-  must_refuse("dK and dV of the first head only", MistakeKind::kFirstHeadOnly);
-  must_refuse("dK and dV of the last head only", MistakeKind::kLastHeadOnly);
+  std::vector<Trial> trials = right_ones();
+  for (const auto& [name, mistake] : kMistakes) {
+    trials.push_back([name = name, mistake = mistake] {
+      return is_right([=](const Problem& x) { return plain::gradients(x, mistake); })
+                 ? fmt::format(
+                       "your test accepts '{}', which is wrong: which problem would show "
+                       "it, and in which gradient?",
+                       name)
+                 : "";
+    });
+  }
+  in_random_order(trials);
 }
 #endif
 /* Other answers, as changes of the solution

@@ -138,6 +138,47 @@ class Sandbox(unittest.TestCase):
             results = grading.grade(self.tools, one, answer)
             self.assertEqual((results[0].name, results[0].verdict), ("compiles", "refused"))
 
+    def test_a_test_of_the_student_cannot_tell_which_stage_runs(self):
+        one = support.exercise("02_invariance")
+        one.points = {"compiles": 1, "odd": 1}  # right ones are among the wrong ones, too
+        verdict = "return far[0] > 0 && far[0] < 1e-12;"
+        self.assertEqual(one.solution().count(verdict), 1)
+        results = grading.grade(self.tools, one, one.solution().replace(verdict, "return false;"))
+        self.assert_no_marks(results, "your test refuses")
+        answer = """#pragma once
+            #include <cstdlib>
+            #include <functional>
+            #include <string>
+            #include <unistd.h>
+            #include <vector>
+            namespace student {
+            using Row = std::vector<double>;
+            inline bool is_right(const std::function<Row(const Row&)>& softmax) {
+              static std::string seen;
+              seen += std::to_string(int(10 * softmax({0, 1})[1])) + ",";
+              if (seen.size() < 12) return false;
+              for (const char* name : {"HOME", "TMPDIR", "PWD"}) {
+                seen += std::string(" ") + (getenv(name) ? getenv(name) : getcwd(nullptr, 0));
+              }
+              puts(seen.c_str());
+              std::exit(1);
+            }
+            }"""
+        orders, places = set(), set()
+        with toolchain.scratch_folder() as scratch:
+            (scratch / "student").mkdir()
+            (scratch / "student" / one.file).write_text(answer, encoding="utf-8")
+            self.assertEqual(self.tools.compile(one, scratch)[0], 0)
+            for _ in range(10):
+                said = grading.run_stage(self.tools, one, "odd", scratch, "", "")["message"]
+                order, *folders = said.rpartition("its last output: ")[2].split()
+                self.assertEqual(len(set(folders)), 1, said)
+                self.assertNotRegex(said, r"\bodd\b|invariance|stage")
+                orders.add(order)
+                places.add(folders[0])
+        self.assertEqual(len(places), 10)
+        self.assertGreater(len(orders), 1)
+
     # ------------------------------------------------------------ other processes and files
 
     @needs_landlock
