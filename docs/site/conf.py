@@ -44,6 +44,8 @@ html_sidebars = {
         "sidebar/scroll-end.html",
     ]
 }
+html_favicon = "theme/static/icon.svg"
+html_additional_pages = {"404": "404.html"}
 html_copy_source = False
 html_show_sphinx = False
 html_use_index = False
@@ -56,6 +58,9 @@ repository = os.environ.get("COURSE_REPOSITORY", "")
 if not repository and os.environ.get("GITHUB_REPOSITORY"):
     repository = f"{os.environ['GITHUB_SERVER_URL']}/{os.environ['GITHUB_REPOSITORY']}"
 html_context = {"repository": repository}
+# Where the site is, as far as the workflow knows.
+if name := os.environ.get("GITHUB_REPOSITORY"):
+    html_baseurl = "https://{}.github.io/{}/".format(*name.split("/"))
 
 # ./learn docs --links
 linkcheck_anchors = False  # many sites make theirs by script

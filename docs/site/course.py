@@ -8,13 +8,17 @@ become on the site.
     `fa::name`                       a link to its description in the reference
 """
 
+import html
 import os
 import pathlib
 import posixpath
 import re
 import shutil
+import subprocess
+import sys
 import urllib.parse
 
+from docutils import nodes
 from sphinx.builders.epub3 import Epub3Builder
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.util import logging
@@ -98,14 +102,65 @@ def read_reference(app):
     )
 
 
+def add_keywords(app, doctree):
+    """Words for the search that the page itself does not have."""
+    if words := navigation.KEYWORDS.get(links.page_of(app.env, app.env.docname)):
+        doctree.append(nodes.meta(name="keywords", content=words))
+
+
+def add_head(app, pagename, _, context, doctree):
+    """What a search engine and a preview of a link show of a page. The page for wrong addresses may
+    stand for any address: its links begin at the site's root."""
+    base = app.config.html_baseurl
+    texts = doctree.findall(nodes.paragraph) if doctree else ()
+    texts = (p.astext().replace("\n", " ") for p in texts if p.parent.tagname == "section")
+    text = next((t for t in texts if len(t) > 40), "")
+    if len(text) > 200:
+        text = text[:200].rpartition(" ")[0] + " ..."
+    tags = {"og:title": context.get("title", ""), "og:type": "website"}
+    tags |= {"og:description": text} if text else {}
+    if base and pagename in app.env.found_docs:
+        tags["og:url"] = base + app.builder.get_target_uri(pagename)
+    head = [f'<meta property="{k}" content="{html.escape(v)}">' for k, v in tags.items()]
+    if text:
+        head.append(f'<meta name="description" content="{html.escape(text)}">')
+    if pagename == "404":
+        head.insert(0, f'<base href="{urllib.parse.urlsplit(base).path or "/"}">')
+    context["metatags"] = "\n".join(head)  # in place of a second viewport
+
+
+def write_font(font, out):
+    """The glyphs of a font that formulas of the site use, as formulas.woff."""
+    formulas = (
+        formula
+        for page in out.rglob("*.html")
+        if "reference" not in page.parts
+        for formula in re.findall(r"<math.*?</math>", page.read_text(encoding="utf-8"), re.DOTALL)
+    )
+    characters = "".join(sorted(set(html.unescape("".join(formulas)))))
+    command = [sys.executable, "-m", "fontTools.subset", font, f"--text={characters}"]
+    subprocess.run(
+        [
+            *command,
+            "--flavor=woff",
+            "--drop-tables+=FFTM,FeatG",
+                f"--output-file={out / '_static/formulas.woff'}",
+        ],
+        check=True,
+    )
+
+
 def copy_assets(app, exception):
-    """Scripts, style sheets and data that the HTML of a page names, to where the page is; and the
-    font for formulas."""
+    """Scripts, style sheets and data that the HTML of a page names, to where the page is; the font
+    for formulas; and, where the site's address is known, a list of its pages."""
     if exception or app.builder.name != "html":
         return
     out = pathlib.Path(app.outdir)
     if font := os.environ.get("COURSE_MATH_FONT"):
-        shutil.copyfile(font, out / "_static" / "formulas.otf")
+        write_font(font, out)
+    if base := app.config.html_baseurl:
+        pages = (base + app.builder.get_target_uri(name) for name in sorted(app.env.found_docs))
+        (out / "sitemap.txt").write_text("\n".join(pages) + "\n", encoding="utf-8")
     for docname, values in app.env.metadata.items():
         for name in values.get("assets", "").split():
             path = posixpath.normpath(posixpath.join(posixpath.dirname(docname), name))
@@ -131,6 +186,8 @@ def setup(app):
     )
     app.connect("builder-inited", read_reference)
     app.connect("source-read", add_to_source)
+    app.connect("doctree-read", add_keywords)
     app.connect("doctree-resolved", links.resolve_links)
+    app.connect("html-page-context", add_head)
     app.connect("build-finished", copy_assets)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -14,8 +14,8 @@ EXERCISES = "common/classroom/exercises.md"
 CHAPTER = re.compile(r"(?:[1-9]\d*|appendix)(?:_\w+)?\.md", re.ASCII)
 # A pattern stands for all files that match it; a README.md comes before what is beside it.
 GROUPS = {
-    "Start here": ["docs/building.md", LAB, EXERCISES, "docs/explorers/README.md"],
     "Lessons": ["0*/README.md", "docs/quiz.md"],
+    "Practice and tools": ["docs/building.md", EXERCISES, LAB, "docs/explorers/README.md"],
     "Theory": ["docs/theory/*.md"],
     "Reference": [
         RESULTS,
@@ -27,6 +27,17 @@ GROUPS = {
     ],
     "For teachers": ["common/classroom/teaching.md", "common/classroom/README.md"],
     "For contributors": ["docs/contributing.md", "docs/README.md"],
+}
+
+# Words that somebody may search for a page that has others for the same.
+KEYWORDS = {
+    "docs/building.md": "docker, colab, notebook, windows, wsl, conda, nvcc, found",
+    "05_flash_forward/7_decoding.md": "splitkv, flash_attn_with_kvcache",
+    "05_flash_forward/8_serving.md": "vllm, sglang, paged",
+    "05_flash_forward/9_packed_sequences.md": "varlen, unpad, flash_attn_varlen_func",
+    "05_flash_forward/10_masks_and_scores.md": "flexattention, sliding, softcap, score_mod",
+    "06_flash_backward/7_training.md": "pytorch, torch, python, call, autograd, sdpa",
+    "06_flash_backward/8_ring_attention.md": "ulysses, context, parallelism",
 }
 
 

@@ -17,6 +17,7 @@ LOG = logging.getLogger(__name__)
 SMALL = 440  # pixels
 WIDTH = re.compile(r'<svg\b[^>]* width="([\d.]+)(pt)?')
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]\s*")
+MARK = re.compile(r"[,.;:!?)]*")
 # The parts of a step: a paragraph that begins with these words in bold has a class of that name.
 PARTS = re.compile(
     r"(Where we stand|What limits it|Predict|The idea|The change|Measure|Write it)\b"
@@ -63,9 +64,12 @@ def formula(literal):
         return
     before, after = around
     if before.endswith("$") and after.startswith("$"):
-        literal.replace_self(nodes.math("", literal.astext()))
+        math, mark = nodes.math("", literal.astext()), MARK.match(after, 1)[0]
+        if mark:  # no line begins with it
+            math = nodes.inline("", "", math, nodes.Text(mark), classes=["together"])
+        literal.replace_self(math)
         parent.replace(before, nodes.Text(before[:-1]))
-        parent.replace(after, nodes.Text(after[1:]))
+        parent.replace(after, nodes.Text(after[1 + len(mark) :]))
 
 
 def alert(quote):
@@ -112,7 +116,12 @@ def without_foot(document):
 
 OPENING = r'<mo stretchy="false">(?:&#x00028;|\[|&#x0007B;)</mo>'
 NAMED = r"<m[io]>(max|min|gcd|ln|log|exp|tanh)</m[io]>"
+PRIME = r"<mi>(&#x0203[23];)</mi>"
 RULES = [
+    # Fonts have primes that are raised already.
+    (rf"<msup>(<mi[^>]*>[^<]*</mi>){PRIME}</msup>", r"<mrow>\1<mo>\2</mo></mrow>"),
+    (rf"<msubsup>(<mi[^>]*>[^<]*</mi>)(<mi>[^<]*</mi>|<mn>[^<]*</mn>|<mrow>.*?</mrow>){PRIME}</msubsup>",
+     r"<msub><mrow>\1<mo>\3</mo></mrow>\2</msub>"),
     # \mathrel{+}= is one operator.
     (r"<mo><mrow><mo>([^<]*)</mo></mrow></mo><mo>&#x0003D;</mo>", r"<mo>\1=</mo>"),
     # Infinity, a partial derivative and a transpose are no operators.

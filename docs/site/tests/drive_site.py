@@ -1,6 +1,6 @@
 """Opens every page of the finished site in Chromium, with no network, in a wide window and in that
 of a phone: nothing fails to load or to run, no image is missing, and the page does not scroll
-sideways. And the search finds a page.
+sideways, lines of text are short. And the search finds pages.
 
 Exit status: browser.run_test; 77 also where there is no site.
 """
@@ -19,8 +19,26 @@ LOOK = """() => {
     .map((image) => 'no image ' + image.src);
   const { scrollWidth, clientWidth } = document.documentElement;
   if (scrollWidth > clientWidth) found.push(`the page has ${scrollWidth} pixels`);
+  const count = (selector) => document.querySelectorAll(selector).length;
+  if (count('meta[name="viewport"]') !== 1) found.push('not one viewport');
+  if (count('.content') && !count('meta[name="description"]')) found.push('no description');
+  if (count('.explorer-view:not([tabindex="0"])')) found.push('keys do not reach an explorer');
+  for (const text of document.querySelectorAll('article p')) {
+    const width = parseFloat(getComputedStyle(text).width);
+    if (width > 42 * 16) found.push(`a line of ${width} pixels`);
+  }
   return found;
 }"""
+# What a reader may search, and a page that must be among the results.
+SEARCHES = {
+    "softmax": "02_safe_softmax/index.html",
+    "varlen": "05_flash_forward/9_packed_sequences.html",
+    "docker": "docs/building.html",
+    "nvcc not found": "docs/building.html",
+    "vLLM": "05_flash_forward/8_serving.html",
+    "MLA": "docs/glossary.html",
+    "call from Python": "06_flash_backward/7_training.html",
+}
 FOUND = "[...document.querySelectorAll('.search li a')].some((a) => a.href.includes('%s'))"
 
 
@@ -35,8 +53,18 @@ def look(html, files):
                 faults = [*window.value(LOOK), *window.faults()]
                 found += [f"{file}, {width} pixels: {fault}" for fault in faults]
         # Its excerpts need a server.
-        window.open(html / "search.html", "?q=softmax")
-        window.until(FOUND % "02_safe_softmax/index.html")
+        for words, page in SEARCHES.items():
+            window.open(html / "search.html", f"?q={words.replace(' ', '+')}")
+            try:
+                window.until(FOUND % page, seconds=10)
+            except browser.PageError:
+                found.append(f"the search for {words} does not find {page}")
+        # The front leads to lesson 1.
+        window.open(html / "index.html")
+        if not window.value("document.querySelector('link[rel=next]').href").endswith(
+            "01_naive_attention/index.html"
+        ):
+            found.append("the page after the front is not lesson 1")
     return found, f"{len(files)} pages"
 
 

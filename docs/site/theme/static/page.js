@@ -23,8 +23,11 @@ document.addEventListener("DOMContentLoaded", () => {
       });
     });
   }
+  // A view of an explorer that takes keys can be reached anyway.
+  const boxes = [...document.querySelectorAll("pre, .table-wrapper, .formula, .drawing, .explorer-view")]
+    .filter((box) => !box.hasAttribute("tabindex"));
   const reachable = () => {
-    for (const box of document.querySelectorAll("pre, .table-wrapper, .formula, .drawing, .explorer-view")) {
+    for (const box of boxes) {
       if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
       else box.removeAttribute("tabindex");
     }
