@@ -77,3 +77,4 @@ epub_cover = ()
 epub_css_files = ["ebook.css"]
 epub_show_urls = "no"
 epub_exclude_files = [f"_static/{name}" for name in ("course.css", "page.js", "copybutton.js")]
+epub_exclude_files += ["404.xhtml"]

@@ -111,6 +111,8 @@ def add_keywords(app, doctree):
 def add_head(app, pagename, _, context, doctree):
     """What a search engine and a preview of a link show of a page. The page for wrong addresses may
     stand for any address: its links begin at the site's root."""
+    if app.builder.name != "html":
+        return
     base = app.config.html_baseurl
     texts = doctree.findall(nodes.paragraph) if doctree else ()
     texts = (p.astext().replace("\n", " ") for p in texts if p.parent.tagname == "section")
