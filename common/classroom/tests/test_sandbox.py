@@ -137,6 +137,20 @@ class Sandbox(unittest.TestCase):
             answer = one.solution().replace("__global__", f"{word} __global__")
             results = grading.grade(self.tools, one, answer)
             self.assertEqual((results[0].name, results[0].verdict), ("compiles", "refused"))
+        calls = (
+            "wmemcpy(to, from, 4)|wmemmove(to, from, 4)|wmemset(to, 0, 4)|mempcpy(to, from, 16)"
+            "|std::char_traits<wchar_t>::copy(to, from, 4)|__builtin_mempcpy(to, from, 16)"
+            "|memccpy(to, from, 0, 16)|bcopy(from, to, 16)|bzero(to, 16)|swab(from, to, 16)"
+            "|strncpy((char*)to, (const char*)from, 16)|wcscpy(to, from)"
+            '|__asm__ volatile("rep movsb" : "+D"(to), "+S"(from) : "c"(16) : "memory")'
+        )
+        for call in calls.split("|"):
+            code = "".join(f"#include <{name}>\n" for name in ("cstring", "cwchar", "unistd.h"))
+            code += f"void copy(wchar_t* to, const wchar_t* from) {{ {call}; }}\n"
+            with self.subTest(call):
+                result = grading.grade(self.tools, one, code + one.solution())[0]
+                self.assertEqual((result.name, result.verdict), ("compiles", "refused"))
+                self.assertIn("keeps accesses from the lab", result.message)
 
     def test_a_test_of_the_student_cannot_tell_which_stage_runs(self):
         one = support.exercise("02_invariance")
