@@ -81,6 +81,15 @@ void require_no_races(const Seen& seen, const std::vector<Reason>& reasons) {
   require_no_findings(seen, reasons);
 }
 
+void require_divided(const Seen& seen, double of_warp) {
+  const bool by_thread = seen.of_thread > 0.05;
+  if (!by_thread && seen.of_warp <= of_warp) return;
+  refuse(fmt::format(
+      "one {} loads and stores {:.0f} % of what its block does in global memory: "
+      "divide the work among all warps and threads",
+      by_thread ? "thread" : "warp", 100 * (by_thread ? seen.of_thread : seen.of_warp)));
+}
+
 bool nothing_written(const Seen& seen, const std::vector<double>& out) {
   const auto& traffic = seen.report.traffic;
   return std::all_of(out.begin(), out.end(), [](double x) { return std::isnan(x); }) &&

@@ -40,6 +40,10 @@ void require_no_findings(const Seen& seen, const std::vector<Reason>& reasons = 
 /// Skips the stage where nothing was watched, and refuses findings as require_no_findings() does.
 void require_no_races(const Seen& seen, const std::vector<Reason>& reasons = {});
 
+/// Refuses when one thread loads and stores more than a twentieth of what its block does in global
+/// memory, or one warp more than `of_warp`. For launches of at most 16,000 accesses.
+void require_divided(const Seen& seen, double of_warp = 0.55);
+
 /// True when the launches have stored nothing in global memory, and the result still is NaN.
 bool nothing_written(const Seen& seen, const std::vector<double>& out);
 

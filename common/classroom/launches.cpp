@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "common/lab/sites.hpp"
@@ -15,6 +16,24 @@ bool find_lines_by([[maybe_unused]] std::string (*lines)(const std::string& addr
   return true;
 }
 
+#if defined(FA_LAB_WATCHED)
+// Of the bytes that a block loads and stores in global memory, the most that one part of so many
+// threads has, as a share.
+static double largest_share(const std::vector<lab::Touch>& touches, int threads) {
+  std::map<int, std::map<int, double>> blocks;  // bytes by part
+  for (const lab::Touch& touch : touches) {
+    if (!touch.shared && !touch.landed) blocks[touch.block][touch.thread / threads] += touch.size;
+  }
+  double most = 0;
+  for (const auto& [block, parts] : blocks) {
+    double all = 0, largest = 0;
+    for (const auto& [part, bytes] : parts) all += bytes, largest = std::max(largest, bytes);
+    most = std::max(most, largest / all);
+  }
+  return most;
+}
+#endif
+
 Seen watch(const std::function<void()>& work) {
   Seen seen;
 #if defined(FA_LAB_WATCHED)
@@ -23,6 +42,8 @@ Seen watch(const std::function<void()>& work) {
   seen.watched = true;
   seen.report = watching.report();
   seen.touches = watching.touches();
+  seen.of_warp = largest_share(seen.touches, FA_TARGET::kWarp);
+  seen.of_thread = largest_share(seen.touches, 1);
   for (const lab::LineTraffic& line : seen.report.traffic) {
     seen.atomics += line.atomics;
     if (line.shared) {

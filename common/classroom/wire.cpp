@@ -71,7 +71,7 @@ void Wire::end() const {
 void Wire::pass(Seen& seen) {
   lab::Report& report = seen.report;
   auto members = std::tie(seen.watched, report.findings, report.traffic, seen.bytes, seen.sectors,
-                          seen.wavefronts, seen.ideal, seen.atomics);
+                          seen.wavefronts, seen.ideal, seen.atomics, seen.of_warp, seen.of_thread);
   pass(members);
 }
 

@@ -157,6 +157,8 @@ struct Seen {
   std::int64_t wavefronts = 0;        ///< of shared memory
   std::int64_t ideal = 0;             ///< wavefronts without bank conflicts
   std::int64_t atomics = 0;           ///< requests by atomic operations
+  double of_warp = 0;                 ///< of a block's bytes in global memory, most of a warp
+  double of_thread = 0;               ///< the same of a thread
   std::vector<lab::Touch> touches{};  ///< one by one; for entries only
 };
 

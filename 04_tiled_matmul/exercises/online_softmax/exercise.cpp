@@ -137,6 +137,7 @@ FA_STAGE(traffic) {
   constexpr int rows = 4, cols = 512;
   const SoftmaxCase c = run(softmax_case(rows, cols));
   needs_watching(c.seen);
+  require_divided(c.seen);
   const std::int64_t least = (3 * cols + 1) * rows * 4;
   note("wavefronts of shared memory", c.seen.wavefronts);
   require(c.seen.atomics == 0, "atomics follow one another; lanes and warps can merge in a tree");
@@ -179,6 +180,18 @@ FA_STAGE(traffic) {
 + l_smem[threadIdx.x] = l;
 - for (int w = 0; w < kWarps; ++w) merge(m, l, m_smem[w], l_smem[w]);
 + for (int w = 0; w < kThreads; ++w) merge(m, l, m_smem[w], l_smem[w]);
+
+# one_warp: three warps have nothing to do
+@ traffic: one warp loads and stores
+- for (int j = threadIdx.x; j < cols; j += kThreads) {
+- merge(m, l, x[begin + j], 1);
++  const int first = warp == 0 ? lane : cols;
++  for (int j = first; j < cols; j += kWarp) {
++    merge(m, l, x[begin + j], 1);
+- for (int j = threadIdx.x; j < cols; j += kThreads) {
+- y[begin + j] = l == 0 ? 0.0f : exp_diff(x[begin + j], m) / l;
++  for (int j = first; j < cols; j += kWarp) {
++    y[begin + j] = l == 0 ? 0.0f : exp_diff(x[begin + j], m) / l;
 
 # block_tree: a tree over all threads in shared memory, without shuffles
 @ right

@@ -187,6 +187,9 @@ FA_STAGE(traffic) {
   note("sectors of global memory", launched.seen.sectors);
   budget("sectors of global memory", launched.seen.sectors, keys * (2 * of_key + 4),
          "is each key read once, and by threads that stand side by side?", keys * 2 * of_key);
+  require_divided(call<Launched>("gather", c.cache(), std::vector<int>{1, 3, 2, 0},
+                                 std::vector<int>{64}, c.page_size, c.far_pages)
+                      .seen);
 }
 #endif
 /* Other answers, as changes of the solution
@@ -209,6 +212,14 @@ FA_STAGE(traffic) {
 - rows[key * kColumns + column] = value;
 +     rows[key * kColumns + column] = value;
 +    }
+
+# one_warp: three warps have nothing to do
+@ traffic: one warp loads and stores
+- const int column = threadIdx.x % kColumns;
+- for (int key = threadIdx.x / kColumns; key < most; key += kThreads / kColumns) {
++  const int first = threadIdx.x < kWarp ? threadIdx.x : most * kColumns;
++  for (int i = first; i < most * kColumns; i += kWarp) {
++    const int key = i / kColumns, column = i % kColumns;
 
 # a_warp_for_a_key: two columns for each lane
 @ right

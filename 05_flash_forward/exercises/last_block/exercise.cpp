@@ -168,6 +168,7 @@ FA_STAGE(races) {
         "run", std::vector<Matrix>{random_matrix(20, 15), random_matrix(20, 16)}, parts);
     require_no_races(launched.seen, kReasons);
   }
+  require_divided(call<Launched>("run", std::vector<Matrix>{random_matrix(8, 17)}, 4).seen, 1);
 }
 #endif
 /* Other answers, as changes of the solution
@@ -185,6 +186,16 @@ FA_STAGE(races) {
 @ easy: relative to different maxima
 - l_all += exp_diff(states_m[p * kColumns + column], m_all) * states_l[p * kColumns + column];
 +     l_all += states_l[p * kColumns + column];
+
+# one_thread: one thread merges all columns
+@ races: one thread loads and stores
+- float m_all = -INFINITY, l_all = 0;
++  if (threadIdx.x > 0) return;
++  for (int column = 0; column < kColumns; ++column) {
++  float m_all = -INFINITY, l_all = 0;
+- lse[column] = log_sum(m_all, l_all);
++  lse[column] = log_sum(m_all, l_all);
++  }
 
 # two_fences: a fence on either side of an addition that orders nothing itself
 @ right

@@ -157,6 +157,7 @@ FA_STAGE(races) {
 }
 
 FA_STAGE(traffic) {
+  require_divided(launched(random_inputs<float>({1, 1, 1, 64, kHeadDim, false})).seen);
   const int heads = 2, keys = 128;
   const Ran ran = launched(random_inputs<float>({heads, 2, 1, keys, kHeadDim, false}));
   needs_watching(ran.seen);
@@ -198,6 +199,11 @@ FA_STAGE(traffic) {
 +     for (int i = 0; i < per_lane; ++i) product += q[i] * k[2 * lane + i];
 - for (int i = 0; i < per_lane; ++i) q[i] = h.q[lane + kWarp * i];
 +   for (int i = 0; i < per_lane; ++i) q[i] = h.q[2 * lane + i];
+
+# one_warp: three warps have no keys
+@ traffic: one warp loads and stores
+- for (int key = warp; key < a.length_k; key += kDecodeWarps) {
++   for (int key = warp == 0 ? 0 : a.length_k; key < a.length_k; ++key) {
 
 # pieces: each warp has neighbouring keys
 @ right
