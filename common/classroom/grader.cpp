@@ -162,13 +162,21 @@ Function known(std::function<std::string(const std::string&)> function) {
   functions().push_back(std::move(function));
   return {static_cast<std::uint32_t>(functions().size() - 1)};
 }
-void in_random_order(const std::vector<std::function<std::string()>>& trials) {
-  std::vector<std::size_t> order(trials.size());
+void in_random_order(const std::vector<Given>& all) {
+  std::vector<std::size_t> order(all.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::shuffle(order.begin(), order.end(), std::random_device());
-  std::vector<std::string> says(trials.size());
-  for (const std::size_t i : order) says[i] = trials[i]();
-  for (const std::string& message : says) require(message.empty(), message);
+  std::vector<std::pair<bool, bool>> said(all.size());
+  for (const std::size_t i : order) said[i] = all[i].test();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto [accepted, gave_nan] = said[i];
+    require(accepted || !all[i].right,
+            fmt::format("your test refuses {}, which is right up to rounding", all[i].name));
+    require(!accepted || all[i].right,
+            fmt::format("your test accepts {}, which is wrong{}", all[i].name,
+                        gave_nan ? ". It returned NaN to your test: your comparison lets NaN pass"
+                                 : ": which input would show it?"));
+  }
 }
 Evidence evidence(const std::string& what) {
   Evidence result;

@@ -92,10 +92,18 @@ Function function(F f) {
   });
 }
 
+/// An implementation that a student's test is given.
+struct Given {
+  std::string name;  ///< in a message: "your test accepts NAME, which is wrong"
+  bool right;        ///< whether it should accept it
+  /// Whether it accepts it, and whether it was given NaN.
+  std::function<std::pair<bool, bool>()> test;
+};
+
 /// Gives a student's test right and wrong implementations, in an order that nobody can foresee, so
-/// that nothing tells them apart but what they do. Refuses with the first message in the list's order.
-/// @param trials each returns what is wrong with the test's verdict; empty when it is right
-void in_random_order(const std::vector<std::function<std::string()>>& trials);
+/// that nothing tells them apart but what they do. Refuses with the first of the list that it takes
+/// for what it is not.
+void in_random_order(const std::vector<Given>& all);
 
 /// What the student has written behind `answer:` before the bug is fixed.
 struct Evidence {

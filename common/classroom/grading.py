@@ -21,8 +21,8 @@ COMPILE_LINES = 14  # of a compiler's messages
 ANSWER = re.compile(r"^\s*(?://|#)\s*answer:(.*)$", re.MULTILINE)
 # Keeps an access from the lab.
 HIDING = re.compile(
-    r"FA_UNWATCHED|\w*sanitize\w*|\b_mm\w+|\b__builtin_ia32\w+|\b(?:__)?asm(?:__)?\s*(?:__)?(?:volatile)?"
-    r"(?:__)?\s*\(|\b__builtin_(?!mem(?:cpy|move|set)\b)\w*(?:cpy|copy|zero|cat)\b"
+    r"FA_UNWATCHED|\w*sanitize\w*|\b_mm\d*_\w+|\b__builtin_ia32\w+|\b_*asm\w*\s*\w*\s*\("
+    r"|\b__builtin_(?!mem(?:cpy|move|set)\b)\w*(?:cpy|copy|zero|cat)\b"
 )
 OUTSIDE = re.compile(r"^\W*(?:include|import)\w*\W*?[\"<]\s*(/[^\">\n]*)", re.MULTILINE)
 SPLICE = re.compile(r"\\[ \t\r\f\v]*\n")  # compilers join these lines

@@ -84,38 +84,22 @@ Row softmax(const Row& scores, const Choices& by = {}) {
 
 using Softmax = std::function<Row(const Row&)>;
 
-bool is_right(const Softmax& softmax) {
-  return call<bool>("is_right", function<Row, Row>(softmax));
+Given given(bool right, const std::string& name, const Softmax& softmax) {
+  return {name, right, [=] {
+            bool gave_nan = false;
+            const bool accepted = call<bool>("is_right", function<Row, Row>([&](const Row& scores) {
+                                               Row probs = softmax(scores);
+                                               for (const double p : probs)
+                                                 gave_nan |= std::isnan(p);
+                                               return probs;
+                                             }));
+            return std::pair(accepted, gave_nan);
+          }};
 }
 
-// Whether the student's test accepts what is right, and refuses what is wrong.
-using Trial = std::function<std::string()>;
-
-const std::vector<Trial> kRight{
-    [] {
-      return is_right([](const Row& s) { return softmax<double>(s); })
-                 ? ""
-                 : "your test refuses the safe softmax in float64";
-    },
-    [] {
-      return is_right([](const Row& s) { return softmax<float>(s); })
-                 ? ""
-                 : "your test refuses the safe softmax in float32, which is right up to rounding";
-    }};
-
-Trial wrong(const Softmax& softmax, const std::string& which) {
-  return [=]() -> std::string {
-    bool gave_nan = false;
-    const bool accepted = is_right([&](const Row& scores) {
-      const Row probs = softmax(scores);
-      for (const double p : probs) gave_nan |= std::isnan(p);
-      return probs;
-    });
-    if (!accepted) return {};
-    return "your test accepts the one " + which +
-           (gave_nan ? ". It returned NaN to your test: your comparison lets NaN pass" : "");
-  };
-}
+const std::vector<Given> kRight{
+    given(true, "the safe softmax in float64", [](const Row& s) { return softmax<double>(s); }),
+    given(true, "the safe softmax in float32", [](const Row& s) { return softmax<float>(s); })};
 
 }  // namespace
 
@@ -124,30 +108,32 @@ FA_STAGE(easy) {
 }
 
 FA_STAGE(odd) {
-  std::vector<Trial> trials = kRight;
-  const auto with = [&](auto change, const std::string& which) {
+  std::vector<Given> all = kRight;
+  const auto add = [&](const std::string& name, const Softmax& softmax) {
+    all.push_back(given(false, "the one " + name, softmax));
+  };
+  const auto with = [&](auto change, const std::string& name) {
     Choices by;
     change(by);
-    trials.push_back(wrong([by](const Row& s) { return softmax<double>(s, by); }, which));
+    add(name, [by](const Row& s) { return softmax<double>(s, by); });
   };
-  with([](Choices& by) { by.shifted = false; }, "that overflows: it does not subtract the maximum");
+  with([](Choices& by) { by.shifted = false; },
+       "that overflows (it does not subtract the maximum)");
   with([](Choices& by) { by.start = 0; },
-       "whose maximum starts at 0: it fails where all scores are negative");
+       "whose maximum starts at 0 (it fails where all scores are negative)");
   with([](Choices& by) { by.by_sum = false; }, "that divides by the largest and not by the sum");
   with([](Choices& by) { by.base = 2; }, "with base 2");
-  trials.push_back(wrong([](const Row& s) { return Row(s.size(), 1.0 / double(s.size())); },
-                         "that gives equal probabilities"));
-  trials.push_back(wrong(
-      [](const Row& s) {
-        Row limited = s;
-        for (double& x : limited) x = std::min(x, 700.0);
-        return softmax<double>(limited);
-      },
-      "that clips scores at 700, and shifts them only then"));
+  add("that gives equal probabilities",
+      [](const Row& s) { return Row(s.size(), 1.0 / double(s.size())); });
+  add("that clips scores at 700, and shifts them only then", [](const Row& s) {
+    Row limited = s;
+    for (double& x : limited) x = std::min(x, 700.0);
+    return softmax<double>(limited);
+  });
   // e^-5 is 0.0067, which a tolerance of 1e-4 shows.
   with([](Choices& by) { by.clip = 5; },
-       "that clips differences at 5: far below the maximum its probabilities are too large");
-  in_random_order(trials);
+       "that clips differences at 5 (far below the maximum its probabilities are too large)");
+  in_random_order(all);
 }
 #endif
 /* Other answers, as changes of the solution

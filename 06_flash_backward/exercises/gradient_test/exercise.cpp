@@ -83,65 +83,46 @@ Gradients rounded(const Problem& x) {
 
 using Backward = std::function<Gradients(const Problem&)>;
 
-bool is_right(const Backward& backward) {
-  return call<bool>("is_right", function<Gradients, Problem>(backward));
+Given given(bool right, const std::string& name, const Backward& backward) {
+  return {name, right, [=] {
+            return std::pair(call<bool>("is_right", function<Gradients, Problem>(backward)), false);
+          }};
 }
 
-// Whether the student's test accepts what is right, and refuses what is wrong.
-using Trial = std::function<std::string()>;
-
-Trial right(const std::string& name, const Backward& backward) {
-  return [=] {
-    return is_right(backward)
-               ? ""
-               : fmt::format("your test refuses '{}', which is right up to rounding", name);
-  };
-}
-
-std::vector<Trial> right_ones() {
-  return {right("the formulas of the lesson", [](const Problem& x) { return plain::gradients(x); }),
-          right("the same, rounded otherwise", rounded)};
-}
-
-const std::vector<std::pair<const char*, MistakeKind>> kMistakes{
-    {"delta left out", MistakeKind::kNoDelta},
-    {"delta for each element", MistakeKind::kDeltaPerElement},
-    {"the first row's delta for all", MistakeKind::kDeltaOfQuery0},
-    {"no scale in dQ", MistakeKind::kNoScaleInDq},
-    {"no scale in dK", MistakeKind::kNoScaleInDk},
-    {"scale twice in dK", MistakeKind::kScaleTwiceInDk},
-    {"dO of the next query", MistakeKind::kNextRowOfDo},
-    {"the last query left out", MistakeKind::kLastQueryLeft},
-    {"dV by P, not transposed", MistakeKind::kProbsNotTransposed},
-    {"LSE in base 2, exp in base e", MistakeKind::kLseInBaseTwo},
-    {"no mask", MistakeKind::kMaskForgotten},
-    {"mask aligned to the top left", MistakeKind::kMaskTopLeft},
-    {"NaN in fully masked rows", MistakeKind::kNanInMaskedRows},
-    {"dV from P before dropout", MistakeKind::kUndroppedInDv},
-    {"dP without dropout", MistakeKind::kUndroppedInDp},
-    {"dK and dV of the first head only", MistakeKind::kFirstHeadOnly},
-    {"dK and dV of the last head only", MistakeKind::kLastHeadOnly},
-};
+const std::vector<Given> kRight{
+    given(true, "the formulas of the lesson", [](const Problem& x) { return plain::gradients(x); }),
+    given(true, "the same, rounded otherwise", rounded)};
 
 }  // namespace
 
 FA_STAGE(easy) {
-  in_random_order(right_ones());
+  in_random_order(kRight);
 }
 
 FA_STAGE(odd) {
-  std::vector<Trial> trials = right_ones();
-  for (const auto& [name, mistake] : kMistakes) {
-    trials.push_back([name = name, mistake = mistake] {
-      return is_right([=](const Problem& x) { return plain::gradients(x, mistake); })
-                 ? fmt::format(
-                       "your test accepts '{}', which is wrong: which problem would show "
-                       "it, and in which gradient?",
-                       name)
-                 : "";
-    });
-  }
-  in_random_order(trials);
+  std::vector<Given> all = kRight;
+  const auto add = [&](const char* name, MistakeKind mistake) {
+    all.push_back(given(false, fmt::format("'{}'", name),
+                        [=](const Problem& x) { return plain::gradients(x, mistake); }));
+  };
+  add("delta left out", MistakeKind::kNoDelta);
+  add("delta for each element", MistakeKind::kDeltaPerElement);
+  add("the first row's delta for all", MistakeKind::kDeltaOfQuery0);
+  add("no scale in dQ", MistakeKind::kNoScaleInDq);
+  add("no scale in dK", MistakeKind::kNoScaleInDk);
+  add("scale twice in dK", MistakeKind::kScaleTwiceInDk);
+  add("dO of the next query", MistakeKind::kNextRowOfDo);
+  add("the last query left out", MistakeKind::kLastQueryLeft);
+  add("dV by P, not transposed", MistakeKind::kProbsNotTransposed);
+  add("LSE in base 2, exp in base e", MistakeKind::kLseInBaseTwo);
+  add("no mask", MistakeKind::kMaskForgotten);
+  add("mask aligned to the top left", MistakeKind::kMaskTopLeft);
+  add("NaN in fully masked rows", MistakeKind::kNanInMaskedRows);
+  add("dV from P before dropout", MistakeKind::kUndroppedInDv);
+  add("dP without dropout", MistakeKind::kUndroppedInDp);
+  add("dK and dV of the first head only", MistakeKind::kFirstHeadOnly);
+  add("dK and dV of the last head only", MistakeKind::kLastHeadOnly);
+  in_random_order(all);
 }
 #endif
 /* Other answers, as changes of the solution
