@@ -5,10 +5,14 @@ import contextlib
 import difflib
 import itertools
 import json
+import os
 import pathlib
+import select
 import sys
+import termios
 import textwrap
 import time
+import tty
 
 from common.classroom import catalogue, grading
 from common.classroom.catalogue import Fault
@@ -192,23 +196,35 @@ class Student:
         return 0 if passed else 1
 
     def watch(self, name):
-        """Checks whenever the file was saved, until it passes."""
-        exercise = self.one(name)
+        """Checks whenever the file was saved, until it passes. On a terminal the next exercise
+        follows; the key n goes on at once, h gives a hint, q ends."""
+        exercise, seen = self.one(name), None
         self.begun(exercise)
         print(f"Watching {self.file(exercise).relative_to(self.root)}; end with Ctrl-C.")
-        seen = None
-        while True:
-            try:
-                stamp = self.file(exercise).stat().st_mtime_ns
-            except FileNotFoundError:
-                stamp = seen  # some editors remove a file before they write it
-            if stamp != seen:
-                seen = stamp
-                print(f"\n---- {time.strftime('%H:%M:%S')}")
-                if self.check(exercise.id) == 0:
+        with keys() as pressed:
+            while True:
+                passed, before = False, seen
+                with contextlib.suppress(FileNotFoundError):  # some editors remove it first
+                    seen = self.file(exercise).stat().st_mtime_ns
+                if seen != before:
+                    print(f"\n---- {time.strftime('%H:%M:%S')}")
+                    passed = self.check(exercise.id) == 0
+                    if passed and not sys.stdin.isatty():
+                        return 0
+                    print("\nKeys: n next exercise, h hint, q quit", flush=True)
+                key = pressed(0.2)
+                if key == b"h":
+                    self.hint(exercise.id)
+                if passed or key == b"n":
+                    at = [e.id for e in self.all].index(exercise.id)
+                    others = self.all[at + 1 :] + self.all[:at]
+                    exercise = next((e for e in others if not self.progress[e]["passed"]), None)
+                    if exercise:
+                        print()
+                        self.start(exercise.id)
+                        seen = self.file(exercise).stat().st_mtime_ns
+                if key == b"q" or not exercise:
                     return 0
-                sys.stdout.flush()
-            time.sleep(0.2)
 
     def hint(self, name):
         """Prints one more hint."""
@@ -250,6 +266,21 @@ class Student:
         lines = difflib.unified_diff(own.splitlines(), right.splitlines(), "yours", "ours")
         print("\n".join(map(str.rstrip, lines)) or "Your file is identical to the solution.")
         return 0
+
+
+@contextlib.contextmanager
+def keys():
+    """A function that waits some seconds for a key; it returns none where there is no terminal."""
+    if not sys.stdin.isatty():
+        yield time.sleep
+        return
+    file = sys.stdin.fileno()
+    before = termios.tcgetattr(file)
+    tty.setcbreak(file, termios.TCSANOW)
+    try:
+        yield lambda seconds: os.read(file, 1) if select.select([file], [], [], seconds)[0] else b""
+    finally:
+        termios.tcsetattr(file, termios.TCSANOW, before)
 
 
 def bar(done, of, width):
@@ -303,7 +334,7 @@ def main(arguments, root, toolchain):
     for word, text in (
         ("start", "make your file and print the task; without ID the next one"),
         ("check", "grade your file; without ID the one you worked on last"),
-        ("watch", "check whenever you save"),
+        ("watch", "check whenever you save, and go on with the next when you pass"),
         ("hint", "one hint more, of three"),
         ("reset", "start over; your old file is kept beside the new one"),
         ("solution", "compare yours with ours"),

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import pathlib
 import subprocess
 import tempfile
@@ -63,6 +64,23 @@ class Student(Folder):
         self.assertEqual(self.learn("start", one.id)[0], 0)
         self.assertEqual(self.file(one).read_text(), "mine")
         self.assertTrue(self.progress()[one.id]["passed"])
+
+    def test_watch_goes_on_after_a_pass_and_obeys_keys(self):
+        one = exercise("03_one_step")
+        self.learn("start", one.id)
+        for text, pressed, words in (
+            (one.start(), b"hnq", ("Keys:", "Hint 1 of 3", "# 03_merge")),
+            (one.solution(), b"q", ("Passed.", "# 03_merge")),
+        ):
+            self.file(one).write_text(text)
+            master, slave = os.openpty()
+            os.write(master, pressed)
+            with open(slave, closefd=True) as terminal, unittest.mock.patch("sys.stdin", terminal):
+                status, said = self.learn("watch", one.id)
+            os.close(master)
+            self.assertEqual(status, 0)
+            for word in words:
+                self.assertIn(word, said)
 
     def test_messages_name_the_students_own_file(self):
         one = exercise("03_one_step")
