@@ -100,9 +100,9 @@ struct Given {
   std::function<std::pair<bool, bool>()> test;
 };
 
-/// Gives a student's test right and wrong implementations, in an order that nobody can foresee, so
-/// that nothing tells them apart but what they do. Refuses with the first of the list that it takes
-/// for what it is not.
+/// Gives a student's test right and wrong implementations, in a random order, so that only
+/// what they compute tells them apart. Refuses with the first of the list that the test judges
+/// wrongly.
 void in_random_order(const std::vector<Given>& all);
 
 /// What the student has written behind `answer:` before the bug is fixed.

@@ -56,8 +56,8 @@ class Progress {
   std::chrono::steady_clock::time_point idle_since_;
 };
 
-/// Whether the threads of a block do the same again and again: for longest_run all that the kernel
-/// had on their stacks, its registers among it, has returned within a few of their steps.
+/// Whether the threads of a block do the same again and again: for longest_run the kernel's
+/// stack frames and registers have returned to the same values within a few of their steps.
 class Repetition {
  public:
   /// A block begins, or waits for another one.

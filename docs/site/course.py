@@ -119,7 +119,8 @@ def add_head(app, pagename, _, context, doctree):
     text = next((t for t in texts if len(t) > 40), "")
     if len(text) > 200:
         text = text[:200].rpartition(" ")[0] + " ..."
-    tags = {"og:title": context.get("title", ""), "og:type": "website"}
+    title = html.unescape(re.sub("<[^>]*>", "", context.get("title", "")))
+    tags = {"og:title": title, "og:type": "website"}
     tags |= {"og:description": text} if text else {}
     if base and pagename in app.env.found_docs:
         tags["og:url"] = base + app.builder.get_target_uri(pagename)
@@ -146,7 +147,7 @@ def write_font(font, out):
             *command,
             "--flavor=woff",
             "--drop-tables+=FFTM,FeatG",
-                f"--output-file={out / '_static/formulas.woff'}",
+            f"--output-file={out / '_static/formulas.woff'}",
         ],
         check=True,
     )

@@ -29,7 +29,7 @@ GROUPS = {
     "For contributors": ["docs/contributing.md", "docs/README.md"],
 }
 
-# Words that somebody may search for a page that has others for the same.
+# Search terms for pages that use other words for the same thing.
 KEYWORDS = {
     "docs/building.md": "docker, colab, notebook, windows, wsl, conda, nvcc, found",
     "05_flash_forward/7_decoding.md": "splitkv, flash_attn_with_kvcache",

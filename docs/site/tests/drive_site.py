@@ -59,6 +59,14 @@ def look(html, files):
                 window.until(FOUND % page, seconds=10)
             except browser.PageError:
                 found.append(f"the search for {words} does not find {page}")
+        # An arrow key changes an explorer and does not leave its page.
+        window.open(html / "docs/explorers/index.html")
+        drawn = "document.querySelector('.explorer-view').innerHTML"
+        before = window.value(drawn)
+        window.value("document.querySelector('.explorer-view').focus()")
+        window.press("ArrowRight")
+        if "explorers" not in window.page.url or window.value(drawn) == before:
+            found.append("an arrow key does not change an explorer")
         # The front leads to lesson 1.
         window.open(html / "index.html")
         if not window.value("document.querySelector('link[rel=next]').href").endswith(

@@ -387,5 +387,11 @@ class Formulas(unittest.TestCase):
     def test_an_operator_and_equals_are_one(self):
         self.assertIn("<mo>&#x0002B;=</mo>", self.made(r"a \mathrel{+}= b"))
 
+    def test_a_prime_is_not_raised_twice(self):
+        for tex in ("m'", "m'_i", "S'_{ij}", "e^{m - m'}"):
+            made = transforms.mathml(tex, "inline")[0]
+            self.assertRegex(made, "<mo>&#x02032;</mo></mrow>")
+            self.assertNotIn("<mi>&#x02032;", made)
+
     def test_what_becomes_no_mathml_is_named(self):
         self.assertEqual(transforms.mathml(r"\nosuch", "inline")[1], r"\nosuch")
