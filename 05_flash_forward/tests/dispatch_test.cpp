@@ -158,7 +158,7 @@ TEST_CASE("float32: the chosen kernel can run on the GPU with this build's code"
 
 TEST_CASE("the kernels chosen for other GPUs compute attention") {
   for (const double dropout : {0.17, 0.0}) {
-    if (dropout == 0 && Tests::extent() == attention::Extent::kFew) continue;
+    if (dropout == 0 && Tests::few()) continue;
     for (const Type type : kTypes) {
       check_choice(gpus::kT4, type, 40, dropout);
       check_choice(gpus::kT4, type, 256, dropout);

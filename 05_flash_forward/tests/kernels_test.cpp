@@ -1,6 +1,5 @@
 // Every step on every backend of this build that can run here: types, sizes, masks, layouts, hard
-// inputs. The finished kernels over a matrix of problems, all of it on a GPU, a thinner one in the
-// lab; and random problems.
+// inputs; and the finished kernels on random problems.
 #include <cmath>
 
 #include <doctest/doctest.h>
@@ -145,11 +144,7 @@ void check(const Problem& problem, std::uint64_t seed) {
 
 }  // namespace
 
-FA_MATRIX_TESTS
-
-TEST_CASE("random problems") {
-  Tests::for_each_random_problem(check);
-}
+FA_RANDOM_TESTS
 
 TEST_CASE("repeated runs are equal to the last bit") {
   const auto same = [](const Outputs& a, const Outputs& b) {

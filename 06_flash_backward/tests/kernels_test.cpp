@@ -1,6 +1,5 @@
 // Every step on every backend of this build that can run here: types, sizes, masks, layouts, hard
-// inputs. The finished kernels over a matrix of problems, all of it on a GPU, a thinner one in the
-// lab; and random problems.
+// inputs; and the finished kernels on random problems.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -357,11 +356,7 @@ void check(const Problem& problem, std::uint64_t seed) {
 
 }  // namespace
 
-FA_MATRIX_TESTS
-
-TEST_CASE("random problems") {
-  Tests::for_each_random_problem(check);
-}
+FA_RANDOM_TESTS
 
 namespace {
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <random>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -193,16 +194,8 @@ struct StepTests {
     return coverage;
   }
 
-  static Extent extent() {
-    if (on_gpu()) return wants_all_tests() ? Extent::kAll : Extent::kThin;
-    return wants_all_tests() ? Extent::kThin : Extent::kFew;
-  }
-  /// Calls check(problem, seed) for a part of the matrix of problems: see
-  /// attention::for_each_of_matrix().
-  template <class Check>
-  static void for_each_of_matrix(Type type, std::size_t part, Check check) {
-    attention::for_each_of_matrix(type, extent(), part, check);
-  }
+  /// Whether tests of many problems take the fewest: in the lab, without `--all`.
+  static bool few() { return !on_gpu() && !wants_all_tests(); }
   /// A problem with the head dimensions of MLA in its place, if a step supports that.
   static Problem with_mla(Problem problem) {
     const Problem given = problem;
@@ -213,23 +206,28 @@ struct StepTests {
     }
     return given;
   }
-  /// Calls check(problem, seed) for random problems: FA_FUZZ_COUNT of the environment, or a hundred, or
-  /// a quarter of that for Extent::kFew; see fuzz_seed(). Those beyond the first hundred are short:
-  /// the checker takes most of the time.
+  /// Into how many tests, and so processes, the random problems are divided; odd, see with_mla().
+  static constexpr int kParts = 7;
+  /// Calls check(problem, seed) for a part of the random problems: FA_FUZZ_COUNT of the environment,
+  /// or as many as the machine does soon; see fuzz_seed(). On a GPU those beyond the first hundred
+  /// are short: the checker takes most of the time.
   template <class Check>
-  static void for_each_random_problem(Check check) {
+  static void for_each_random_problem(int part, Check check) {
     const char* const given = std::getenv("FA_FUZZ_COUNT");
-    const int count = given != nullptr ? std::atoi(given) : extent() == Extent::kFew ? 25 : 100;
+    const int usual = few() ? 70 : on_gpu() && wants_all_tests() ? 1000 : 210;
+    const int count = given != nullptr ? std::atoi(given) : usual;
     const std::uint64_t seed = fuzz_seed();
     MESSAGE("FA_FUZZ_SEED=" << seed);
     std::mt19937_64 random(seed);
     for (int i = 0; i < count; ++i) {
       Problem problem = on_gpu() ? random_problem(random, i < 100 ? 700 : 150, 256)
-                                 : random_problem(random, 150, 128, 4);
+                                 : random_problem(random, 150, i % 8 == 1 ? 256 : 128, 4);
       if (i % 4 == 0) problem = with_mla(problem);
+      const std::uint64_t values = random();
+      if (i % kParts != part) continue;
       CAPTURE(seed);
       CAPTURE(i);
-      check(problem, random());
+      check(problem, values);
     }
   }
 
@@ -283,21 +281,18 @@ struct StepTests {
   }
 };
 
-// The tests of the matrix of problems, each of which ctest runs in a process of its own; Tests is a
-// StepTests, and check(problem, seed) checks the finished kernels.
-#define FA_MATRIX_TEST(type, part)                                           \
-  TEST_CASE("the matrix of problems, " #type ", part " #part " of 0 to 2") { \
-    Tests::for_each_of_matrix(Type::type, part, check);                      \
+// The random problems; Tests is a StepTests, and check(problem, seed) checks the finished kernels.
+#define FA_RANDOM_TEST(part)                               \
+  TEST_CASE("random problems, part " #part " of 0 to 6") { \
+    Tests::for_each_random_problem(part, check);           \
   }
-#define FA_MATRIX_TESTS        \
-  FA_MATRIX_TEST(kFloat32, 0)  \
-  FA_MATRIX_TEST(kFloat32, 1)  \
-  FA_MATRIX_TEST(kFloat32, 2)  \
-  FA_MATRIX_TEST(kFloat16, 0)  \
-  FA_MATRIX_TEST(kFloat16, 1)  \
-  FA_MATRIX_TEST(kFloat16, 2)  \
-  FA_MATRIX_TEST(kBFloat16, 0) \
-  FA_MATRIX_TEST(kBFloat16, 1) \
-  FA_MATRIX_TEST(kBFloat16, 2)
+#define FA_RANDOM_TESTS \
+  FA_RANDOM_TEST(0)     \
+  FA_RANDOM_TEST(1)     \
+  FA_RANDOM_TEST(2)     \
+  FA_RANDOM_TEST(3)     \
+  FA_RANDOM_TEST(4)     \
+  FA_RANDOM_TEST(5)     \
+  FA_RANDOM_TEST(6)
 
 }  // namespace fa::attention
