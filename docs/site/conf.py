@@ -17,7 +17,7 @@ version = release = str(_citation["version"])
 copyright = f"{str(_citation['date-released'])[:4]}, {author}"  # pylint: disable=redefined-builtin
 language = "en"
 
-extensions = ["myst_parser", "sphinx_copybutton", "docs.site.course"]
+extensions = ["myst_parser", "sphinx_copybutton", "sphinx_llms_txt", "docs.site.course"]
 root_doc = "README"
 include_patterns = navigation.pages(ROOT)
 exclude_patterns = ["build*", ".*", "**/kernels", "my_exercises"]
@@ -46,7 +46,7 @@ html_sidebars = {
 }
 html_favicon = "theme/static/icon.svg"
 html_additional_pages = {"404": "404.html"}
-html_copy_source = False
+html_show_sourcelink = False
 html_show_sphinx = False
 html_use_index = False
 html_permalinks_icon = "#"
@@ -61,6 +61,11 @@ html_context = {"repository": repository}
 # Where the site is, as far as the workflow knows.
 if name := os.environ.get("GITHUB_REPOSITORY"):
     html_baseurl = "https://{}.github.io/{}/".format(*name.split("/"))
+
+# llms.txt lists the pages, each as Markdown in _sources.
+llms_txt_full_file = False
+llms_txt_summary = _citation["abstract"]
+llms_txt_uri_template = "{base_url}_sources/{docname}{suffix}{sourcelink_suffix}"
 
 # ./learn docs --links
 linkcheck_anchors = False  # many sites make theirs by script
