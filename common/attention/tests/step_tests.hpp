@@ -214,7 +214,7 @@ struct StepTests {
   template <class Check>
   static void for_each_random_problem(int part, Check check) {
     const char* const given = std::getenv("FA_FUZZ_COUNT");
-    const int usual = few() ? 70 : on_gpu() && wants_all_tests() ? 1000 : 210;
+    const int usual = few() ? 140 : 420;
     const int count = given != nullptr ? std::atoi(given) : usual;
     const std::uint64_t seed = fuzz_seed();
     MESSAGE("FA_FUZZ_SEED=" << seed);
