@@ -36,9 +36,10 @@ _DETAILS = "05_flash_forward/appendix_details.md"
 # ---- Beside other implementations: functors, h100_05_functors; H200, h200_05_interface.
 
 
-def short_window_loses_a_fifth():
-    """A window of 512 keys runs at less than 0.78 of the speed without a mask."""
-    return forward_functors.relative("window_512_16k", "plain_4k") < 0.78
+def mask_part_of_window_loss():
+    """A window of 512 keys, 11 % of whose computed scores are masked: that, in percent of how far
+    its speed lies below the one without a mask."""
+    return 11 / (1 - forward_functors.relative("window_512_16k", "plain_4k"))
 
 
 def functor_windows_least_ratio():
@@ -141,29 +142,23 @@ def forward_read_mb(who, length):
 
 
 def naive_near_a_tenth_of_peak():
-    """Step 01, float32, 64 columns: 9 to 12 % of the peak."""
-    return within(forward_float32.percent_of_peak("01", "64", "4096"), 9, 12)
+    """Step 01, float32, 64 columns: 9 to 11 % of the peak."""
+    return within(forward_float32.percent_of_peak("01", "64", "4096"), 9, 11)
 
 
-def first_steps_near_a_tenth_of_peak():
-    """Steps 01 and 02, float32, 64 columns: 8 to 12 % of the peak."""
-    steps = (forward_float32.percent_of_peak(step, "64", "4096") for step in ("01", "02"))
-    return all(within(step, 8, 12) for step in steps)
+def first_steps_percent_of_peak():
+    """Steps 01 and 02, float32, 64 columns."""
+    return [forward_float32.percent_of_peak(step, "64", "4096") for step in ("01", "02")]
 
 
 def register_tiles_near_their_limit():
-    """Step 04, float32, 64 columns: 60 to 66.7 % of the peak."""
-    return within(forward_float32.percent_of_peak("04", "64"), 60, 66.7)
+    """Step 04, float32, 64 columns: 62 to 66.7 % of the peak."""
+    return within(forward_float32.percent_of_peak("04", "64"), 62, 66.7)
 
 
 def flash_2_speedup_in_range():
-    """Step 03 over step 01, float32, 64 columns: 2 to 3 times."""
-    return within(forward_float32.speedup("03", "01", "64", "4096"), 2, 3)
-
-
-def pipeline_gains_little():
-    """Step 07 over step 06, 64 columns: 2 to 12 %."""
-    return within(forward.gain("07", "06", "64"), 2, 12)
+    """Step 03 over step 01, float32, 64 columns: 2.1 to 3 times."""
+    return within(forward_float32.speedup("03", "01", "64", "4096"), 2.1, 3)
 
 
 def _without(row, column="full", title="*"):
@@ -176,9 +171,9 @@ def exp2_costs_what_all_does():
     return _without("exp(x)*") > 0.9 * _without("tiles of 64*", "with all above: full")
 
 
-def mask_and_dropout_ablations_cost_a_tenth():
-    """Ablations of chapter 2: the mask for every tile, and code of dropout: 1.05 to 1.12 times."""
-    return all(within(_without(row), 1.05, 1.12) for row in ("a mask*", "dropout*"))
+def forward_ablation_percent(what):
+    """Ablations of chapter 2: how many percent longer it takes."""
+    return 100 * (_without(f"{what}*") - 1)
 
 
 def rescaling_ablation_helps():
@@ -187,8 +182,8 @@ def rescaling_ablation_helps():
 
 
 def tensor_core_attention_third_of_peak():
-    """Step 08, 128 columns: 30 to 37 % of the peak."""
-    return within(forward.percent_of_peak("08", "128", "4096"), 30, 37)
+    """Step 08, 128 columns: 31 to 36 % of the peak."""
+    return within(forward.percent_of_peak("08", "128", "4096"), 31, 36)
 
 
 def wgmma_cycles():
@@ -316,8 +311,11 @@ def tf32_multiply_adds_ratio():
 
 
 def tf32_steps_alike():
-    """Step 17 with 128 and 64 columns: less than 8 % apart."""
-    return apart(*(forward_float32.tflops("17", d, "4096") for d in ("128", "64"))) < 8
+    """128 and 64 columns: step 17 less than 8 % apart, step 04 less than half."""
+    wide, narrow = (
+        [forward_float32.tflops(step, d, "4096") for step in ("17", "04")] for d in ("128", "64")
+    )
+    return apart(wide[0], narrow[0]) < 8 and wide[1] < narrow[1] / 2
 
 
 def tf32_cycles_percent():
@@ -367,8 +365,13 @@ def h200_decode_ratio(case):
 
 
 def h200_decode_behind(*cases):
-    """On an H200 another implementation is faster in these cases."""
-    return all(h200_decode_ratio(case) < 1 for case in cases)
+    """On an H200 another implementation is faster in these cases, by more than 2 %."""
+    return all(h200_decode_ratio(case) < 0.98 for case in cases)
+
+
+def h200_decode_alike(*cases):
+    """On an H200 the fastest other implementation is at most 2 % away in these cases."""
+    return all(within(h200_decode_ratio(case), 0.98, 1.02) for case in cases)
 
 
 def ragged_as_fast():
@@ -464,11 +467,8 @@ def tile_step_at_1152_keys(keys):
     return more(*ms)
 
 
-def edge_masks_alike_at_odd_lengths():
-    """Step 08, 64 columns, all lengths from 2048 on: 0.95 to 1.10 of the speed at 2048."""
-
-    def speed(length):
-        where = {"group": "lengths, D 64", "kernel": "08_*", "type": "bfloat16"}
-        return points("h200_05_experiments", "tflops", length=length, **where)
-
-    return within(over(speed(lambda length: length >= 2048), speed(2048)), 0.95, 1.10)
+def edge_masks_gain_to_16k():
+    """Step 08, 64 columns: how many percent faster 16384 keys are than 2048."""
+    where = {"group": "lengths, D 64", "kernel": "08_*", "type": "bfloat16"}
+    rates = (points("h200_05_experiments", "tflops", length=n, **where) for n in (16384, 2048))
+    return more(*rates)

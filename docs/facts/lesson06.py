@@ -15,6 +15,7 @@ from docs.facts.records import (
     more,
     over,
     points,
+    rows,
     within,
 )
 
@@ -28,6 +29,8 @@ backward_ratios = Ratios("h200_06_interface")
 backward_h100_ratios = Ratios("h100_06_interface")
 backward_all_ratios = Ratios("h200_06_interface", "*")
 backward_deterministic_ratios = Ratios("h200_06_interface", "*", "deterministic")
+backward_h100_all_ratios = Ratios("h100_06_interface", "*")
+backward_h100_deterministic_ratios = Ratios("h100_06_interface", "*", "deterministic")
 backward_float16_ratios = Ratios("h100_06_types", "float16")
 
 _FUSED = "06_flash_backward/2_fused_kernels.md"
@@ -59,14 +62,9 @@ def ms_saved(new, old):
     return minus(_float32_ms(old), _float32_ms(new))
 
 
-def fusing_saves_score_traffic():
-    """Step 02 saves 12 to 20 ms."""
-    return within(ms_saved("02", "01"), 12, 20)
-
-
 def tiles_double_speed():
-    """Step 03 over step 02: 2.0 to 2.3 times."""
-    return within(backward_float32.speedup("03", "02", "64", "4096"), 2.0, 2.3)
+    """Step 03 over step 02: 2.04 to 2.3 times."""
+    return within(backward_float32.speedup("03", "02", "64", "4096"), 2.04, 2.3)
 
 
 def stored_scores_ms():
@@ -75,8 +73,8 @@ def stored_scores_ms():
 
 
 def tiles_save_six_times_traffic():
-    """Step 03 saves 5.3 to 6.3 times as much."""
-    return within(ms_saved("03", "02") / stored_scores_ms(), 5.3, 6.3)
+    """Step 03 saves 5.5 to 6.5 times as much."""
+    return within(ms_saved("03", "02") / stored_scores_ms(), 5.5, 6.5)
 
 
 def atomics_gain_near_limit():
@@ -103,13 +101,13 @@ def float32_interface_tflops(card, backend):
 
 
 def float32_near_a_fifth_of_peak():
-    """Step 04, all head dimensions: 19 to 24 % of the peak."""
-    return within(backward_float32.percent_of_peak("04", "all", "4096"), 19, 24)
+    """Step 04, all head dimensions: 18 to 22 % of the peak."""
+    return within(backward_float32.percent_of_peak("04", "all", "4096"), 18, 22)
 
 
 def tf32_speedup_in_range():
-    """Step 17 over step 04: 2.7 to 3.0 times."""
-    return within(backward_float32.speedup("17", "04", "64", "4096"), 2.7, 3.0)
+    """Step 17 over step 04: 2.8 to 3.0 times."""
+    return within(backward_float32.speedup("17", "04", "64", "4096"), 2.8, 3.0)
 
 
 # ---- The ladder.
@@ -131,9 +129,8 @@ def ablation_percent(what):
 
 
 def swizzled_pipeline_ablations_in_range():
-    """Ablations of chapter 3: 1.22 to 1.32 times as long without `ldmatrix`, 1.05 to 1.09 without
-    asynchronous copies."""
-    return within(_without("fragments*"), 1.22, 1.32) and within(_without("copies*"), 1.05, 1.09)
+    """Ablations of chapter 3: 1.22 to 1.28 times as long without `ldmatrix`."""
+    return within(_without("fragments*"), 1.22, 1.28)
 
 
 def elementwise_ablation_in_range():
@@ -149,8 +146,8 @@ def v_read_twice_percent(which):
 
 
 def hopper_third_faster():
-    """Step 08 over step 06, 128 columns, 4096 keys: 1.28 to 1.38 times."""
-    return within(backward.speedup("08", "06", "128", "4096"), 1.28, 1.38)
+    """Step 08 over step 06, 128 columns, 4096 keys: 1.30 to 1.36 times."""
+    return within(backward.speedup("08", "06", "128", "4096"), 1.30, 1.36)
 
 
 def delay_gains_only_at_8192():
@@ -159,9 +156,9 @@ def delay_gains_only_at_8192():
     return gains and backward.within_noise("10", "09", "128", "16384")
 
 
-def delay_loses_at_three_short_points():
-    """Step 10 is slower than step 09 with 1024 keys at three points."""
-    return count(backward.gain("10", "09", "all", "1024", "both"), lambda gain: gain < 0) == 3
+def delay_loses_at_two_short_points():
+    """Step 10 is slower than step 09 with 1024 keys at two points, by more than 2 %."""
+    return count(backward.gain("10", "09", "all", "1024", "both"), lambda gain: gain < -2) == 2
 
 
 def backward_warpgroup_percent(step, part):
@@ -230,9 +227,10 @@ def deterministic_price(mask="full", length="all"):
 
 
 def order_costs_more_with_the_mask():
-    """Step 10 over step 11, 128 columns: the most, causal and not."""
+    """Step 10 over step 11, 128 columns: more with the mask by over 0.015, but with 8192 keys."""
     full, causal = (backward.speedup("10", "11", "128", "all", mask) for mask in ("full", "causal"))
-    return max(each(causal)) > max(each(full))
+    more_with = {dict(key)["length"]: x for key, x in minus(causal, full).items()}
+    return more_with.pop("8192") < 0.015 < min(more_with.values())
 
 
 def dq_zeroing_us():
@@ -291,9 +289,6 @@ def wide_heads_below_a_fifth():
     return below(backward.percent_of_peak("06", "256"), 20)
 
 
-def wide_heads_speedup_in_range(mask="full"):
-    """Step 13 over step 06, 256 columns: 2 to 3 times."""
-    return within(backward.speedup("13", "06", "256", "all", mask), 2, 3)
 
 
 def transposed_exponentials_before_the_wait():
@@ -313,8 +308,8 @@ def wide_ratios(card, head_dim, backend="course"):
 
 
 def transposed_behind_at_1024():
-    """Steps 16 and 13, 192 columns, 1024 keys: step 16 is slower."""
-    return backward.speedup("16", "13", "192", "1024") < 1
+    """Steps 16 and 13, 192 columns, 1024 keys: step 16 is slower by more than 2 %."""
+    return backward.speedup("16", "13", "192", "1024") < 0.98
 
 
 def d128_steps_percent_of_peak():
@@ -322,13 +317,8 @@ def d128_steps_percent_of_peak():
     return [backward.percent_of_peak(step, "128", "4096") for step in ("10", "11", "12")]
 
 
-def dependent_launch_most_apart():
-    """Steps 15 and 14, 64 columns, up to 2048 keys and causal up to 8192: percent."""
-    return max(_dependent_launch(backward.largest_apart))
-
-
 def h100_dependent_launch_most_apart():
-    """The same on an H100."""
+    """H100, steps 15 and 14, 64 columns, up to 2048 keys and causal up to 8192: percent."""
     return max(_dependent_launch(h100_backward.largest_apart))
 
 
@@ -336,9 +326,10 @@ def _dependent_launch(compare):
     return compare("15", "14", "64", "to_2048"), compare("15", "14", "64", "to_8192", "causal")
 
 
-def dependent_launch_faster_at_few():
-    """Step 15 over step 14 at these points: faster at fewer than six."""
-    return sum(count(gain, lambda x: x > 0) for gain in _dependent_launch(backward.gain)) < 6
+def dependent_launch_alike_at_most():
+    """Step 15 over step 14 at these six points: at most 2 % apart but at one, where it loses."""
+    gains = [gain for some in _dependent_launch(backward.gain) for gain in each(some)]
+    return len(gains) == 6 and max(gains) <= 2 and sum(gain < -2 for gain in gains) == 1
 
 
 def h100_dependent_launch_alike():
@@ -348,8 +339,8 @@ def h100_dependent_launch_alike():
 
 
 def few_blocks_near_a_third_of_peak():
-    """Step 14, 64 columns, causal, 1024 keys: 30 to 36 % of the peak."""
-    return within(backward.percent_of_peak("14", "64", "1024", "causal"), 30, 36)
+    """Step 14, 64 columns, causal, 1024 keys: 31 to 36 % of the peak."""
+    return within(backward.percent_of_peak("14", "64", "1024", "causal"), 31, 36)
 
 
 def noise():
@@ -387,16 +378,6 @@ def noise_large():
     return [x for x in _noise() if x > 2]
 
 
-def noise_below_ten():
-    """All are less than 10 % apart."""
-    return noise() < 10
-
-
-def noise_mostly_small():
-    """At least eight of them are at most 2 % apart."""
-    return noise_small_points() >= 8
-
-
 # ---- Beside other implementations: H200, h200_06_interface; H100, h100_06_types, h100_06_functors.
 
 
@@ -406,8 +387,8 @@ def backward_most_loss():
 
 
 def backward_behind_at_one():
-    """bfloat16: fewer than two points are below 0.98."""
-    return count(backward_ratios.all(), lambda ratio: ratio < 0.98) < 2
+    """bfloat16: one point is below 0.98."""
+    return count(backward_ratios.all(), lambda ratio: ratio < 0.98) == 1
 
 
 def deterministic_error_ratio():
@@ -452,12 +433,18 @@ def functor_backward_plain_ratio(which):
     return {"least": min, "most": max}[which](cases)
 
 
-def dual_numbers_cost_nothing():
-    """The same: less than 1 % longer."""
-    return more(soft_cap_ms("dual"), soft_cap_ms()) < 1
+def dual_numbers_within_noise():
+    """The same: at most 2 % apart."""
+    return apart(soft_cap_ms("dual"), soft_cap_ms()) <= 2
 
 
-# ---- Packed sequences: H100, h100_06_packed, causal.
+# ---- Packed sequences: H100, h100_06_packed.
+
+
+def packed_tokens(case):
+    """The shortest and the longest sequence."""
+    found = [row["lengths"] for row in rows("h100_06_packed") if row["group"] == f"{case}_backward"]
+    return [min(found[0]), max(found[0])]
 
 
 # ---- Ring attention on two H100: h100_06_ring, and beside PyTorch's, h100_06_ring_pytorch.
@@ -599,19 +586,9 @@ def pytorch_ring_cudnn_ratio():
     return _slower_than_ours(*_pytorch("CUDNN"))
 
 
-def pytorch_ring_cudnn_slower():
-    """It takes longer everywhere."""
-    return min(pytorch_ring_cudnn_ratio()) > 1
-
-
 def ring_flash_attn_ratio():
     """ring-flash-attn: milliseconds over the course's."""
     return _slower_than_ours("ring-flash-attn")
-
-
-def ring_flash_attn_slower():
-    """It takes longer everywhere."""
-    return min(ring_flash_attn_ratio()) > 1
 
 
 def ring_flash_attn_over_pytorch():

@@ -231,8 +231,8 @@ class Cases(Family):
         return over(self.tflops(case, "course"), self.tflops(base, "course"))
 
     def slower_than_flex(self, *cases):
-        """The course is slower than FlexAttention in these cases."""
-        return all(self.ratio(case, "flex") < 1 for case in cases)
+        """The course is slower than FlexAttention in these cases, by more than 2 %."""
+        return all(self.ratio(case, "flex") < 0.98 for case in cases)
 
 
 class Ratios(Family):
@@ -334,8 +334,8 @@ class Ladder(Family):
         return max(each(self.apart(*which)))
 
     def faster(self, new, old, *where):
-        """The new step is faster at each of these points."""
-        return below(self.tflops(old, *where), self.tflops(new, *where))
+        """The new step is faster at each of these points, by more than the noise of 2 %."""
+        return below(1.02, self.speedup(new, old, *where))
 
     def within_noise(self, *which):
         """The two steps are at most 2 % apart: docs/results/README.md."""
