@@ -127,45 +127,6 @@ class Ratios(unittest.TestCase):
         self.assertEqual(tables.ratio(of), (1.2, CUDNN))
         self.assertEqual(tables.ratio(of, same_bits=True), (0.8, name))
 
-    def test_where_bytes_count_the_rate_is_in_bytes(self):
-        rows = [
-            {"backend": OURS, "head_dim": 128, "gigabytes_per_second": 3000.0},
-            {"backend": CUDNN, "head_dim": 128, "gigabytes_per_second": 2400.0},
-            {"backend": FLASH_3, "head_dim": 128, "gigabytes_per_second": 2000.0},
-        ]
-        (of,) = tables.points_in(rows)
-        self.assertEqual(tables.ratio(of), (1.25, CUDNN))
-
-    def test_without_others_there_is_none(self):
-        (of,) = tables.points_in([timed(OURS, 300)])
-        self.assertIsNone(tables.ratio(of))
-        (of,) = tables.points_in([timed(CUDNN, 300)])
-        self.assertIsNone(tables.ratio(of))
-
-    def test_points_of_other_heads_are_other_points(self):
-        rows = [timed(OURS, 300), timed(OURS, 100, kv_heads=4), timed(CUDNN, 200, kv_heads=4)]
-        self.assertEqual(len(tables.points_in(rows)), 2)
-        self.assertIn(" 16/4 ", printed_by(tables.print_times, rows))
-
-    def test_points_with_other_columns_of_v_are_other_points(self):
-        rows = [timed(OURS, 300), timed(OURS, 100, head_dim_v=32)]
-        self.assertEqual(len(tables.points_in(rows)), 2)
-        self.assertIn(" 64/32  causal", printed_by(tables.print_times, rows))
-
-    def test_the_spread_is_the_larger_of_ours_and_the_fastest_other(self):
-        ours = timed(OURS, 300, milliseconds_5_95=[0.95, 1.05])
-        slow = timed(FLASH_3, 100, milliseconds_5_95=[0.5, 1.5])
-        fast = timed(CUDNN, 200, milliseconds_5_95=[0.99, 1.02])
-        (of,) = tables.points_in([ours, slow, fast])
-        self.assertAlmostEqual(tables.spread(of), 10)
-        lines = printed_by(tables.print_times, [ours, slow, fast]).splitlines()
-        self.assertTrue(lines[1].endswith(" 5-95 %"))
-        self.assertTrue(lines[3].endswith("  10.0"))
-        (of,) = tables.points_in([timed(OURS, 300), fast])
-        self.assertIsNone(tables.spread(of))
-        old = printed_by(tables.print_times, [timed(OURS, 300), timed(CUDNN, 200)])
-        self.assertNotIn("5-95", old)
-
     def test_least_and_median(self):
         rows = []
         for length, ours in ((512, 90), (1024, 110), (2048, 130)):

@@ -1,4 +1,5 @@
-"""Tests of tables.py: which rows it takes of a record, its ratios, and what it refuses."""
+"""Tests of tables.py: the ratios of which most pages speak, and what it refuses. Pages hold a table
+of every other form, which docs.pages_in_sync compares."""
 
 import copy
 import functools
@@ -12,40 +13,7 @@ main = functools.partial(print_named, tables, tables.TABLES)
 HEAD = {"gpu": "GPU 1", "driver": "2.3", "toolkit": "4.5", "commit": "abc", "date": "2026-01-02"}
 
 
-def time(milliseconds, tflops, **fields):
-    return {**fields, "milliseconds": milliseconds, "tflops": tflops}
-
-
-def cells_of(*rows):
-    """The table's cells, without the title and the source."""
-    lines = tables.functors({**HEAD, "measurements": list(rows)})
-    assert lines[-1].startswith("(GPU 1")
-    return [line.split("  ") for line in lines[1:-1]]
-
-
-def words(line):
-    return [cell.strip() for cell in line if cell.strip()]
-
-
 class FunctorsTest(TreeTest):
-    def test_implementations_stand_side_by_side_and_errors_are_left_out(self):
-        lines = cells_of(
-            {"what": "error", "backend": "this lesson", "group": "causal", "largest_error": 0.1},
-            time(1.0, 20.04, backend="this lesson", group="causal"),
-            time(2.0, 10.0, backend="FLEX_ATTENTION", group="causal"),
-            time(3.0, 6.0, backend="this lesson", group="sinks"),
-        )
-        self.assertEqual(words(lines[0]), ["functor", "lesson: ms", "flex: ms", "lesson", "flex"])
-        self.assertEqual(words(lines[-2]), ["causal", "1.000", "2.000", "20.0", "10.0"])
-        self.assertEqual(words(lines[-1]), ["sinks", "3.000", "-", "6.0", "-"])
-
-    def test_kernels_stand_side_by_side(self):
-        lines = cells_of(
-            time(4.0, 5.0, kernel="01_a", functor="alibi", group="functors"),
-            time(2.0, 10.0, kernel="02_b", functor="alibi", group="functors"),
-        )
-        self.assertEqual(words(lines[-1]), ["alibi", "5.0", "10.0"])
-
     def test_a_record_without_functors_is_refused(self):
         for rows in ([], [{"group": "a", "milliseconds": 1.0}]):
             self.write("other.json", json.dumps({**HEAD, "measurements": rows}))
@@ -67,7 +35,6 @@ def of(implementation, milliseconds, **fields):
     return ring_row(2, milliseconds, implementation=implementation, **fields)
 
 
-RECORD = {**HEAD, "measurements": [ring_row(1, 7.0), ring_row(2, 4.0)]}
 OTHERS = [
     of("lesson", 4.5, mebibytes_per_gpu=6),
     of("PyTorch, CUDNN_ATTENTION, alltoall", 6.0),
@@ -79,21 +46,6 @@ BESIDE = {**HEAD, "torch": "9.8", "peers": PEERS, "measurements": OTHERS}
 
 
 class RingTest(TreeTest):
-    def test_a_line_has_the_time_of_one_gpu_and_of_several(self):
-        lines = tables.ring(RECORD)
-        cells = "causal backward 2 64 7.00 10.0 4.00 17.5 3.50 10 87.5 98.0 7".split()
-        self.assertEqual(lines[3].split(), cells)
-        self.assertEqual(lines[4], "(GPU 1, driver 2.3, CUDA 4.5, commit abc, 2026-01-02)")
-
-    def test_each_form_is_beside_its_own_time_of_one_gpu(self):
-        rows = [
-            ring_row(gpus, ms, form=form)
-            for form, ms in (("ring", 7.0), ("zig-zag", 5.0))
-            for gpus in (1, 2)
-        ]
-        lines = tables.ring({**HEAD, "measurements": rows})
-        self.assertEqual(lines[4].split()[:6], "zig-zag causal backward 2 64 5.00".split())
-
     def test_the_faster_rotation_of_each_backend_counts(self):
         lines = tables.ring_beside(BESIDE)
         self.assertEqual(lines[3].split(), "64 causal backward 4.5 9.0 5.0 6 7 8".split())
@@ -127,28 +79,6 @@ class FrontTest(TreeTest):
         self.assertEqual((status, err), (0, ""))
         return [line.split() for line in out.splitlines()]
 
-    def test_all_peers_of_the_record_and_the_least_ratio(self):
-        rows = [row("this lesson", 110.0), row("FLASH_ATTENTION_4", 100.0)]
-        rows += [row("CUDNN_ATTENTION", 90.0), row("this lesson", 95.0, 512)]
-        rows += [row("FLASH_ATTENTION", 100.0, 512)]
-        lines = self.lines(rows)
-        heading = ["pass", "D", "mask", "course", "FA-4", "cuDNN", "x", "best", "least"]
-        self.assertEqual(lines[1], heading)
-        self.assertEqual(lines[3], ["forward", "64", "full", "110", "100", "90", "1.100", "0.950"])
-        self.assertEqual(lines[4][0], "backward")
-        record = {**HEAD, "measurements": rows}
-        shorter = tables.front(record, record, 512)[3]
-        self.assertEqual(shorter.split()[3:], ["95", "100", "0.950", "0.950"])
-
-    def test_other_types_groups_and_modes_are_left_out(self):
-        rows = [row("this lesson", 110.0, group="d64"), row("CUDNN_ATTENTION", 100.0, group="d64")]
-        rows += [row("deterministic", 500.0), row("MATH", 500.0)]
-        rows += [row("CUDNN_ATTENTION", 500.0, group="gqa")]
-        rows += [row("CUDNN_ATTENTION", 500.0, type="float16", group="d64")]
-        lines = self.lines(rows)
-        self.assertEqual(lines[3], ["forward", "64", "full", "110", "100", "1.100", "1.100"])
-        self.assertEqual(len([line for line in lines if line[0] == "forward"]), 1)
-
     def test_what_is_behind(self):
         rows = [row("this lesson", 110.0), row("CUDNN_ATTENTION", 100.0)]
         rows += [row("this lesson", 80.0, 512), row("FLASH_ATTENTION_4", 100.0, 512)]
@@ -167,10 +97,6 @@ class FrontTest(TreeTest):
         same_bits = ["forward,", "deterministic", "bfloat16", "64", "full", "1", "of", "1"]
         self.assertIn([*same_bits, "0.900", "4096", "cuDNN"], lines)
         self.assertIn("points behind, of all: forward 3 of 4; forward,", " ".join(lines[-2]))
-
-    def test_nothing_is_behind(self):
-        rows = [row("this lesson", 100.0), row("CUDNN_ATTENTION", 100.01)]
-        self.assertIn("forward 0 of 1;", " ".join(self.lines(rows, "front_behind")[-2]))
 
     def test_what_is_not_compared_is_refused(self):
         for rows in ([], [row("this lesson", 1.0)], [row("CUDNN_ATTENTION", 1.0)]):
