@@ -9,7 +9,7 @@ from common.classroom import catalogue
 from common.testing.tree import TreeTest
 from docs.site import excerpts, sync_pages
 from docs.site.sync_pages import in_step
-from docs.site.tables import Problem, Table, escaped, markdown
+from docs.site.tables import Problem, escaped, markdown
 
 SOURCE = "//! [sum]\n  //! [inner]\n  int a = 1;\n  //! [inner]\n\n    int b = 2;\n//! [sum]\n"
 PAGE = """# Title
@@ -372,14 +372,6 @@ class Markdown(unittest.TestCase):
 
 
 class Cuts(unittest.TestCase):
-    def test_patterns_and_columns(self):
-        self.assertEqual(
-            shown(TABLES, rows=["01_a*", "02_b"], columns=["ms"]),
-            "**First**\n\n| kernel    |   ms |\n| ---       | ---: |\n| 01_a      |    3 |\n"
-            "| 01_a, big |    4 |\n| 02_b      |   11 |\n\n(GPU, date: command)\n\n"
-            f"{SECOND}```text\n64 steps: that is all\n\n{CHECKS}",
-        )
-
     def test_problems(self):
         for chosen, words in (
             ({"rows": ["01_a", "03_c"]}, "no table has a row '03_c'."),
@@ -389,40 +381,6 @@ class Cuts(unittest.TestCase):
                 shown(TABLES, **chosen)
         with self.assertRaisesRegex(Problem, "the program printed no table;"):
             shown("words", rows=["a"])
-
-
-class Best(unittest.TestCase):
-    def assert_best(self, text, *wanted):
-        lines = text.split("\n")
-        table = Table(lines, next(i for i, line in enumerate(lines) if line.startswith("---")))
-        found = {(table.rows[r][0], table.heads[c], table.rows[r][c]) for r, c in table.best()}
-        self.assertEqual(found, set(wanted))
-
-    def test_of_the_kernels_of_each_length(self):
-        text = (
-            "kernel     N     ms  TFLOP/s\n------  ----  -----  -------\n"
-            "a       1024  3.000     1.00\nb       1024  2.000     1.50\n"
-            "a       2048  1.000     9.00"
-        )
-        self.assert_best(text, ("b", "TFLOP/s", "1.50"))
-        self.assertIn("| b      | 1024 | 2.000 | **1.50** |", shown(text))
-
-    def test_what_differs_by_noise_is_as_good(self):
-        text = "TFLOP/s: D 64\nN        a        b       c\n----  -----  -------  ------\n"
-        a, b = ("1024", "a", "100"), ("1024", "b", "102.00")
-        self.assert_best(text + "1024    100   102.00    51.0", a, b)
-        self.assert_best(text + "1024    100   102.01    51.0", ("1024", "b", "102.01"))
-
-    def test_of_the_implementations_of_each_shape(self):
-        self.assert_best(
-            "type        N  lesson  flash  flash 3  flash 3 det  x best  best\n"
-            "--------  ---  ------  -----  -------  -----------  ------  -----\n"
-            "bfloat16  512   426.2  264.7    330.4        500.0   1.094  cuDNN\n"
-            "float16   512   285.7  305.9        -            -   0.934  flash\n"
-            "float32   512    41.2      -        -            -   1.259  -",
-            ("bfloat16", "lesson", "426.2"),
-            ("float16", "flash", "305.9"),
-        )
 
 
 class Digits(unittest.TestCase):
