@@ -193,7 +193,7 @@ TEST_CASE("tiles of every size give the gradients of lesson 01") {
 }
 
 TEST_CASE("batches, GQA, dropout, scales and columns of v") {
-  for (const double scale : {0.0, -0.4, 3.0}) {
+  for (const double scale : {0.0, -0.4, 1.0}) {
     check(Problem({2, 6, 19, 5}, {2, 2, 23, 5}, true, 0.3, scale), {8, 5});
     check(Problem({2, 6, 19, 5}, {2, 2, 23, 5}, true, 0.3, scale, 2), {5, 7});
   }
