@@ -124,8 +124,10 @@ class Toolchain:
         found += [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
         found += [pathlib.Path(path).parent for path in self.libraries["lab"] if ".so" in path]
         for before, word in zip(flags, flags[1:]):
-            if before in ("-isystem", "-include", "-isysroot"):
-                found.append(pathlib.Path(word).parent if before == "-include" else word)
+            if word.endswith((".hxx", ".pch")):  # compiled headers
+                found.append(pathlib.Path(word).parent)
+            elif before in ("-isystem", "-isysroot"):
+                found.append(word)
             elif word.startswith("-I"):
                 found.append(word[2:])
         found = {pathlib.Path(path).resolve() for path in found}
