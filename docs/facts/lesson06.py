@@ -145,6 +145,12 @@ def v_read_twice_percent(which):
     return 100 * (chosen(cells(_DETAILS, "V read*", order) for order in orders) - 1)
 
 
+def backward_peak_tflops():
+    """Of which percent_of_peak is a percentage, bfloat16."""
+    where = ("08", "128", "4096")
+    return 100 * over(backward.tflops(*where), backward.percent_of_peak(*where))
+
+
 def hopper_third_faster():
     """Step 08 over step 06, 128 columns, 4096 keys: 1.30 to 1.36 times."""
     return within(backward.speedup("08", "06", "128", "4096"), 1.30, 1.36)
