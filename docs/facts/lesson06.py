@@ -398,6 +398,13 @@ def backward_behind_at_one():
     return count(backward_ratios.all(), lambda ratio: ratio < 0.98) == 1
 
 
+def backward_cycles_level_where_behind():
+    """H200, h200_06_counters, at this point: at most 2 % from FlashAttention-3 in cycles."""
+    where = {"type": "bfloat16", "D": "64", "length": 16384, "causal": True}
+    cycles = (points("h200_06_counters", "cycles", backend=x, **where) for x in ("course", "fa3"))
+    return apart(*cycles) <= 2
+
+
 def deterministic_error_ratio():
     """float32: the largest error of the deterministic mode over that of the efficient backend."""
     where = {"what": "error", "type": "float32"}
@@ -503,9 +510,9 @@ def ring_repeats_most_apart():
     return max(each(apart(_ring("milliseconds", 131072), _beside("milliseconds"))))
 
 
-def ring_short_percent_of_linear():
+def ring_short_percent_of_linear(pass_="*", mask="*"):
     """16k positions, both masks and passes."""
-    return _ring("percent_of_linear", 16384)
+    return _ring("percent_of_linear", 16384, pass_, mask)
 
 
 def ring_short_percent_predicted():
