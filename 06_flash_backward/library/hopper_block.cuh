@@ -187,8 +187,8 @@ struct DelayedMmaWarpgroup {
   /// Waits until dS of the previous tile is complete, and that of the one before has been read.
   //! [wait_for_previous]
   __device__ void wait_for_previous_d_s() {
-    // The previous tile has the other stage. The parity changes from stage 1
-    // to stage 0: from stage 1 it is this tile's, from stage 0 the other one.
+    // The previous tile has the other stage. It has the same parity if this
+    // tile has stage 1, else the other one: parity changes after stage 1.
     shared.d_s_full[at.stage ^ 1].wait(at.parity ^ at.stage ^ 1);
   }
   //! [wait_for_previous]
