@@ -35,6 +35,7 @@ html_static_path = ["theme/static"]
 templates_path = ["theme/templates"]
 html_css_files = ["course.css"]
 html_js_files = ["page.js"]
+html_search_scorer = "docs/site/theme/search.js"
 html_sidebars = {
     "**": [
         "sidebar/brand.html",

@@ -19,6 +19,7 @@ import sys
 import urllib.parse
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.builders.epub3 import Epub3Builder
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.util import logging
@@ -104,8 +105,11 @@ def read_reference(app):
 
 def add_keywords(app, doctree):
     """Words for the search that the page itself does not have."""
-    if words := navigation.KEYWORDS.get(links.page_of(app.env, app.env.docname)):
-        doctree.append(nodes.meta(name="keywords", content=words))
+    for place, words in navigation.KEYWORDS.items():
+        page, _, anchor = place.partition("#")
+        if page == links.page_of(app.env, app.env.docname):
+            entries = [("single", phrase, anchor, "main", None) for phrase in words.split(", ")]
+            doctree += [nodes.meta(name="keywords", content=words), addnodes.index(entries=entries)]
 
 
 def add_head(app, pagename, _, context, doctree):

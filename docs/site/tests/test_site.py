@@ -296,6 +296,11 @@ class Navigation(unittest.TestCase):
     def test_every_page_has_a_place(self):
         self.assertEqual(navigation.unlisted(ROOT), [])
 
+    def test_keywords_name_pages_and_their_headings(self):
+        for place in navigation.KEYWORDS:
+            self.assertIn(place.partition("#")[0], navigation.pages(ROOT))
+            self.assertIsNone(check_links.fault(ROOT, ROOT / "README.md", place))
+
     def test_order_of_chapters(self):
         names = [
             pathlib.PurePath(p).name
