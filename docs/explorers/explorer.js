@@ -53,7 +53,7 @@ window.Explorer = window.Explorer || (() => {
     const view = make("div", root, { class: "explorer-view", tabindex: "0", role: "group",
       "aria-label": explorer.title + ", drawing; arrow keys change the " + explorer.main });
     const link = make("a", make("p", root, { class: "explorer-link" }), {}, "Link to this view");
-    const inputs = {};
+    const inputs = {}, main = explorer.fields.find((field) => field.key === explorer.main);
     let timer = null;
 
     // Only values that a control allows; others stay as they are.
@@ -87,6 +87,8 @@ window.Explorer = window.Explorer || (() => {
       const drawn = picture(explorer, state, Math.max(300, Math.min(820, view.clientWidth || 700)));
       view.innerHTML = drawn.svg;
       says.textContent = drawn.says;
+      // What is below stays where it is while a reader steps.
+      for (const part of main.range ? [says, view] : [says]) part.style.minHeight = part.offsetHeight + "px";
       link.href = address();
       if (reduced() || timer !== null) return;
       const css = (transform) => transform.replace(/([\d.-]+)[ ,]+([\d.-]+)/, "$1px, $2px");
@@ -95,10 +97,21 @@ window.Explorer = window.Explorer || (() => {
         one.animate(ends, { duration: 700, easing: "ease-in-out" });
       }
     }
+    // Room for the longest of its sentences, so that the picture does not move.
+    function reserve() {
+      const { key, range, choices } = main;
+      const [least, most] = range ? range(state) : [0, choices.length - 1];
+      const said = [...Array(20).keys()].map((i) => Math.round(least + ((most - least) * i) / 19)).map((i) =>
+        explorer.draw({ ...state, [key]: range ? i : choices[i][0] }, view.clientWidth || 700).says);
+      says.style.minHeight = view.style.minHeight = "";
+      says.textContent = said.reduce((a, b) => (a.length > b.length ? a : b));
+      says.style.minHeight = says.offsetHeight + "px";
+    }
     function change(key, value) {
       const before = { ...state };
       put(key, value);
       if (explorer.changed) explorer.changed(before, state);
+      if (key !== main.key) reserve();
       show();
       try {
         history.replaceState(null, "", address());
@@ -158,15 +171,14 @@ window.Explorer = window.Explorer || (() => {
     view.addEventListener("keydown", (event) => {
       const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
       if (!by || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
-      const field = explorer.fields.find((one) => one.key === explorer.main);
       event.preventDefault();
       stop();
-      if (field.choices) {
-        const values = field.choices.map(([value]) => value);
-        const next = values[values.indexOf(state[field.key]) + by];
-        if (next !== undefined) change(field.key, next);
+      if (main.choices) {
+        const values = main.choices.map(([value]) => value);
+        const next = values[values.indexOf(state[main.key]) + by];
+        if (next !== undefined) change(main.key, next);
       } else {
-        change(field.key, state[field.key] + by * (field.step || 1));
+        change(main.key, state[main.key] + by * (main.step || 1));
       }
     });
 
@@ -181,14 +193,33 @@ window.Explorer = window.Explorer || (() => {
     window.addEventListener("hashchange", () => arrive() && show());
     let width = 0;
     new ResizeObserver(() => {
-      if (view.clientWidth !== width) show();
+      if (view.clientWidth === width) return;
       width = view.clientWidth;
+      reserve();
+      show();
     }).observe(view);
     root.classList.add("explorer-on");
     const linked = arrive();
     show();
     if (linked) root.scrollIntoView({ block: "start", behavior: "instant" });
     explorer.state = state;  // for scripts that read the page
+  }
+
+  // The scripts of an explorer are loaded when a reader comes near it, or has a link to a view of it.
+  function load(root) {
+    for (const later of root.querySelectorAll("script[type=later]")) {
+      const script = document.createElement("script");
+      script.async = false;  // the data first
+      script.src = later.src;
+      later.replaceWith(script);
+    }
+  }
+  const near = new IntersectionObserver((seen) => seen.forEach((one) => one.isIntersecting && load(one.target)),
+    { rootMargin: "0px 0px 100% 0px" });
+  for (const root of document.querySelectorAll(".explorer")) {
+    const linked = location.hash.startsWith("#" + root.id.replace("-explorer", ":"));
+    if (linked || root.getBoundingClientRect().top < 2 * innerHeight) load(root);
+    else near.observe(root);
   }
 
   const all = {};

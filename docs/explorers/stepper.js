@@ -64,8 +64,8 @@
 
   // ---------------------------------------------------------------- the pictures
 
-  // One hue above 0, another below.
-  const paint = (x, largest) => ({ fill: x < 0 ? "#2a6fb8" : "#d9722b", "fill-opacity": 0.6 * (Math.min(1, Math.abs(x ?? 0) / largest) || 0) });
+  // One hue above 0, another below; a root, so that small values can be seen.
+  const paint = (x, largest) => ({ fill: x < 0 ? "#2a6fb8" : "#d9722b", "fill-opacity": 0.6 * Math.sqrt(Math.min(1, Math.abs(x ?? 0) / largest) || 0) });
   const heads = (words, x, y, wide) => words.map((word, j) => {
     const middle = x + (j + 0.5) * wide + 4;
     return text(middle, y, word, { "text-anchor": "start", transform: "rotate(-90 " + middle + " " + y + ")" });
@@ -108,7 +108,7 @@
   function tile(state, x, y, room) {
     const step = stepOf(state), chosen = rowOf(state), parts = [];
     const keys = step.kind === "tile" ? data.keys.slice(step.key, step.key + step.keys) : [];
-    const wide = 46, cell = Math.min(40, Math.max(34, (room - LABELS - 3 * wide) / keys.length)), left = x + LABELS, right = left + cell * keys.length, top = y + HEADS;
+    const wide = 42, cell = Math.min(40, Math.max(34, (room - LABELS - 3 * wide) / keys.length)), left = x + LABELS, right = left + cell * keys.length, top = y + HEADS;
     const names = step.kind === "finish" ? ["m", "l", "lse"] : ["m", "rescale", "l"];
     if (step.kind === "skipped") return { svg: [text(x + 2, y + 20, "skipped", { "text-anchor": "start" })], width: 80, height: 30 };
     parts.push(...heads(keys, left, top - 4, cell));
@@ -194,9 +194,9 @@
       { key: "mask", label: "Mask", value: "full", choices: different(data.runs.map((run) => run.mask)).map((mask) => [mask, mask]) },
       { key: "tiles", label: "Tile: queries \u00d7 keys", value: "4x4", choices: different(data.runs.map(tilesOf)).map((tiles) => [tiles, tiles.replace("x", " \u00d7 ")]) },
       { key: "show", label: "In the tile", value: "s", choices: [["s", "scores S"], ["p", "probabilities P"]] },
-      { key: "step", label: "Step", value: 0, still: 6, play: 0.7, shown: (step) => step + 1, range: (state) => [0, runOf(state).steps.length - 1] },
+      { key: "step", label: "Step", value: 6, play: 0.7, shown: (step) => step + 1, range: (state) => [0, runOf(state).steps.length - 1] },
       { key: "row", label: "Row", value: 0, shown: (row, state) => (row ? data.queries[stepOf(state).query + row - 1] : "that rises most"), range: (state) => [0, stepOf(state).queries] },
-      { key: "numbers", label: "Numbers of O", value: "yes", still: "no", choices: [["yes", "of the row"], ["no", "none"]] },
+      { key: "numbers", label: "Numbers of O", value: "no", choices: [["yes", "of the row"], ["no", "none"]] },
     ],
   });
 })();

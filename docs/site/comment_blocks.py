@@ -15,7 +15,7 @@ from docutils import nodes
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
-from docs.site import excerpts, sync_pages
+from docs.site import excerpts, sync_pages, tables
 from docs.site.links import page_of
 
 LOG = logging.getLogger(__name__)
@@ -34,18 +34,21 @@ def link(text, uri, **attributes):
 
 
 def explorer(folders, name, alt):
-    """The HTML of an explorer: its picture until its scripts run. NAME_data.js is read if there."""
-    scripts = ["explorer", f"{name}_data", name]
+    """The HTML of an explorer: its picture until its scripts run. NAME_data.js is read if there;
+    explorer.js loads the scripts "later", when a reader comes near."""
+    scripts = [f"{name}_data", name]
     return "\n".join(
         [
             '<link rel="stylesheet" href="explorer.css">',
+            '<script defer src="explorer.js"></script>',
             f'<div id="{name}-explorer" class="explorer"><img class="explorer-still explorer-off" '
-            f'src="{name}.svg" alt="{html.escape(alt)}"></div>',
+            f'src="{name}.svg" alt="{html.escape(alt)}">',
             *(
-                f'<script src="{s}.js"></script>'
+                f'<script type="later" src="{s}.js"></script>'
                 for s in scripts
                 if any((folder / f"{s}.js").is_file() for folder in folders)
             ),
+            "</div>",
             "",
         ]
     )
@@ -66,6 +69,8 @@ def styled(node):
     elif isinstance(node, nodes.paragraph):
         source = node.astext().startswith("(")
         node["classes"].append("printed-source" if source else "printed-title")
+    elif not tables.PRINTED.search(node.astext()):  # no columns: it may wrap
+        node["classes"].append("note")
     return node
 
 

@@ -326,7 +326,7 @@ WIDE = """(() => {
   return [...root.querySelectorAll("select, input, button")].some((one) => right(one) > most);
 })()"""
 EACH = """((name) => {
-  const {fields, draw} = Explorer.all[name], wrong = [];
+  const {fields, draw, changed = () => {}} = Explorer.all[name], wrong = [];
   const hole = /="[^"]*(NaN|undefined|Infinity)|>(NaN|undefined|null|Infinity)</;
   const first = Object.fromEntries(fields.map((field) => [field.key, field.value]));
   for (const field of fields) {
@@ -334,8 +334,10 @@ EACH = """((name) => {
     const values = field.range ? [least, Math.floor((least + most) / 2), most]
       : field.choices.map(([value]) => value);
     for (const value of values) {
+      const state = {...first, [field.key]: value};
+      changed(first, state);
       for (const width of [340, 800]) {
-        const {svg, says, height} = draw({...first, [field.key]: value}, width);
+        const {svg, says, height} = draw(state, width);
         if (hole.test(svg) || /undefined|NaN/.test(says) || !(height > 0)) {
           wrong.push(field.key + "=" + value + ", " + width);
         }

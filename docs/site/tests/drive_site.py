@@ -29,6 +29,9 @@ LOOK = """() => {
   }
   return found;
 }"""
+# Explorers are loaded where a reader scrolls to them.
+LOADED = """[...document.querySelectorAll('.explorer')].every(
+  (one) => one.querySelector('.explorer-view') || void one.scrollIntoView())"""
 # What a reader may search, and a page that must be among the results.
 SEARCHES = {
     "softmax": "02_safe_softmax/index.html",
@@ -50,6 +53,7 @@ def look(html, files):
             window.size(width, 900)
             for file in files:
                 window.open(html / file)
+                window.until(LOADED, seconds=10)
                 faults = [*window.value(LOOK), *window.faults()]
                 found += [f"{file}, {width} pixels: {fault}" for fault in faults]
         # Its excerpts need a server.

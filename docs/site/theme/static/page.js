@@ -23,9 +23,9 @@ document.addEventListener("DOMContentLoaded", () => {
       });
     });
   }
-  // A view of an explorer that takes keys can be reached anyway.
-  const boxes = [...document.querySelectorAll("pre, .table-wrapper, .formula, .drawing, .explorer-view")]
-    .filter((box) => !box.hasAttribute("tabindex"));
+  const previous = document.querySelector(".prev-page");
+  if (previous) previous.parentNode.prepend(previous);  // Tab comes to it first
+  const boxes = [...document.querySelectorAll("pre, .table-wrapper, .formula, .drawing")];
   const reachable = () => {
     for (const box of boxes) {
       if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
