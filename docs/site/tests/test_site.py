@@ -296,6 +296,11 @@ class Navigation(unittest.TestCase):
     def test_every_page_has_a_place(self):
         self.assertEqual(navigation.unlisted(ROOT), [])
 
+    def test_no_two_pages_have_the_same_title(self):
+        pages = navigation.pages(ROOT)
+        titles = {(ROOT / page).read_text(encoding="utf-8").splitlines()[0] for page in pages}
+        self.assertEqual(len(titles), len(pages))
+
     def test_keywords_name_pages_and_their_headings(self):
         for place in navigation.KEYWORDS:
             self.assertIn(place.partition("#")[0], navigation.pages(ROOT))
