@@ -341,12 +341,12 @@ def choose(names, root=ROOT, seed=None):
 def table(names):
     """Prints the exercises as a table: all of them, or those of the lessons that are named."""
     chosen = choose(names)
-    cells = [["exercise", "kind", "minutes", "points"]]
-    cells += [[one.id, one.kind, one.minutes, sum(one.points.values())] for one in chosen]
+    cells = [["exercise", "title", "kind", "minutes", "points"]]
+    cells += [[one.id, one.title, one.kind, one.minutes, sum(one.points.values())] for one in chosen]
     if len(chosen) > 1:
-        sums = [sum(column) for column in list(zip(*cells[1:]))[2:]]
-        cells.append([f"{len(chosen)} exercises", "", *sums])
-    print("\n".join(aligned(cells, 1, 2)))
+        sums = [sum(column) for column in list(zip(*cells[1:]))[3:]]
+        cells.append([f"{len(chosen)} exercises", "", "", *sums])
+    print("\n".join(aligned(cells, 1, 3)))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from docutils import nodes
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
-from docs.site import excerpts, sync_pages, tables
+from docs.site import excerpts, sync_pages
 from docs.site.links import page_of
 
 LOG = logging.getLogger(__name__)
@@ -69,8 +69,8 @@ def styled(node):
     elif isinstance(node, nodes.paragraph):
         source = node.astext().startswith("(")
         node["classes"].append("printed-source" if source else "printed-title")
-    elif not tables.PRINTED.search(node.astext()):  # no columns: it may wrap
-        node["classes"].append("note")
+    elif len(re.findall(r"\S {3,}\S", node.astext())) < 2:  # no columns: it may wrap
+        node["classes"].append("wraps")
     return node
 
 
