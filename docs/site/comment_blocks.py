@@ -69,7 +69,7 @@ def styled(node):
     elif isinstance(node, nodes.paragraph):
         source = node.astext().startswith("(")
         node["classes"].append("printed-source" if source else "printed-title")
-    elif len(re.findall(r"\S {3,}\S", node.astext())) < 2:  # no columns: it may wrap
+    elif len(re.findall(r"\S {4,}\S", node.astext())) < 2:  # no columns: it may wrap
         node["classes"].append("wraps")
     return node
 
