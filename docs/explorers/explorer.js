@@ -99,13 +99,15 @@ window.Explorer = window.Explorer || (() => {
     }
     // Room for the longest of its sentences, so that the picture does not move.
     function reserve() {
-      const { key, range, choices } = main;
-      const [least, most] = range ? range(state) : [0, choices.length - 1];
-      const said = [...Array(20).keys()].map((i) => Math.round(least + ((most - least) * i) / 19)).map((i) =>
-        explorer.draw({ ...state, [key]: range ? i : choices[i][0] }, view.clientWidth || 700).says);
+      const [least, most] = main.range ? main.range(state) : [0, main.choices.length - 1];
+      let tall = 0;
       says.style.minHeight = view.style.minHeight = "";
-      says.textContent = said.reduce((a, b) => (a.length > b.length ? a : b));
-      says.style.minHeight = says.offsetHeight + "px";
+      for (let i = least; i <= most; i += Math.max(1, (most - least) / 40)) {
+        const value = main.range ? Math.round(i) : main.choices[Math.round(i)][0];
+        says.textContent = explorer.draw({ ...state, [main.key]: value }, view.clientWidth || 700).says;
+        tall = Math.max(tall, says.offsetHeight);
+      }
+      says.style.minHeight = tall + "px";
     }
     function change(key, value) {
       const before = { ...state };

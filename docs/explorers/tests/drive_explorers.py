@@ -419,8 +419,22 @@ def mouse(window, directory):
         yield "backward: it plays on after it was stopped"
 
 
+TOPS = """((name) => {
+  const {fields, main} = Explorer.all[name], {range} = fields.find((field) => field.key === main);
+  const root = document.querySelector(".explorer"), tops = new Set();
+  const [least, most] = range ? range(Explorer.all[name].state) : [1, 0];
+  for (let value = least; value <= most; value += Math.ceil((most - least) / 30)) {
+    const input = Object.assign(root.querySelector(`[data-field=${main}]`), {value});
+    input.dispatchEvent(new Event("input"));
+    tops.add(root.querySelector(".explorer-view").offsetTop);
+  }
+  return tops.size;
+})"""
+
+
 def looks(window, page):
-    """Small and large, light and dark: nothing is cut off, no letters are small, colours follow."""
+    """Small and large, light and dark: nothing is cut off or moves, no letters are small, colours
+    follow."""
     inks = set()
     for width, dark in ((390, False), (1440, True)):
         window.size(width, 900)
@@ -434,6 +448,8 @@ def looks(window, page):
             yield f"{count} texts are smaller than 12 pixels"
         if words := window.value(CUT):
             yield f"in a window of {width} these texts are cut off: {words}"
+        if window.value(TOPS, page.stem) > 1:
+            yield f"in a window of {width} the drawing moves while a reader steps"
         inks.add(window.value("getComputedStyle(document.querySelector('.explorer-says')).color"))
         yield from window.faults()
     if len(inks) == 1:

@@ -23,6 +23,7 @@ LOOK = """() => {
   if (count('meta[name="viewport"]') !== 1) found.push('not one viewport');
   if (count('.content') && !count('meta[name="description"]')) found.push('no description');
   if (count('.explorer-view:not([tabindex="0"])')) found.push('keys do not reach an explorer');
+  if (count('.next-page + .prev-page')) found.push('Tab reaches Next before Previous');
   for (const text of document.querySelectorAll('article p')) {
     const width = parseFloat(getComputedStyle(text).width);
     if (width > 42 * 16) found.push(`a line of ${width} pixels`);
