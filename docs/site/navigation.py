@@ -45,6 +45,7 @@ KEYWORDS = {
     "05_flash_forward/10_masks_and_scores.md": "flexattention, alibi, sliding window, softcap, "
     "soft capping, score_mod, attention bias, attention sink, custom mask, tree attention mask",
     "06_flash_backward/3_tensor_cores.md": "deterministic backward, reproducible gradients",
+    "06_flash_backward/6_wide_heads.md": "head dim 256, large head dim",
     "06_flash_backward/7_training.md": "pytorch, torch, python, call from python, autograd, sdpa, "
     "scaled_dot_product_attention, torch.compile, python bindings",
     "06_flash_backward/8_ring_attention.md": "ulysses, context parallelism, sequence parallelism, "
@@ -58,6 +59,7 @@ KEYWORDS = {
     "docs/theory/06_registers_and_occupancy.md": "register spilling, register pressure",
     "docs/theory/07_software_pipelining.md": "cp.async, prefetch, double buffering, latency hiding",
     "docs/theory/08_reading_a_profile.md": "nsight compute, ncu, nsys, profiler",
+    "docs/checking.md": "reproducible results, tolerance, accuracy, allclose",
     "docs/results/README.md": "benchmark, h100 tflops, h200 tflops, speed",
     "docs/glossary.md#not-covered": "mla, fp8, rope, rotary embedding, amd rocm, rocm, hip, metal, "
     "linear attention, mamba, quantization, int8, speculative decoding, jax, triton",
