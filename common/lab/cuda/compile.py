@@ -35,6 +35,7 @@ class Tree:
     def __init__(self, folder, include_folders):
         self.folder, self.include_folders = folder, include_folders
         self.done, self.names = {}, set()
+        self.marks = set()  # see Source
         self.of_cuda = set()  # what uses CUDA, or includes such a file
 
     def add(self, path):
@@ -44,7 +45,8 @@ class Tree:
             return self.done[path]
         target = self.folder / f"{len(self.done)}_{path.name}"
         self.done[path] = target
-        source = Source(path.read_text(encoding="utf-8", errors="surrogateescape"), path)
+        source = Source(path.read_text(encoding="utf-8", errors="surrogateescape"), path,
+                        self.marks)
         if any(CUDA.fullmatch(source.text(k)) for k in range(len(source.real))):
             self.of_cuda.add(target)
         for k in range(len(source.real) - 2):
@@ -69,7 +71,7 @@ class Tree:
                         self.of_cuda.add(target)
         name = str(path).replace("\\", "\\\\").replace('"', '\\"')
         self.names |= source.device_names()
-        body = source.rewrite()
+        body = source.rewrite(self.names)
         target.write_text(f'#line 1 "{name}"\n{body}', encoding="utf-8", errors="surrogateescape")
         return target
 
@@ -128,6 +130,7 @@ class Compiler:
     def compile(self, paths, folder, include_folders=(), definitions=(), standard=17):
         """Compiles files to one program in `folder`, and returns it. `standard` is that of C++."""
         tree = Tree(folder, include_folders)
+        tree.marks.update(name.partition("=")[0] for name in definitions if "__" in name)
         sources = [tree.add(path) for path in paths]
         options = [f"-std=c++{standard}"] if standard > 17 else []
         options += [f"-I{self.headers}", f"-I{self.folder / 'include'}"]
@@ -141,7 +144,7 @@ class Compiler:
             target = source.with_suffix(source.suffix + ".o")
             prelude = ["-include", str(self.folder / "prelude.hpp")]
             if source.suffix in (".cpp", ".cc", ".cxx", ".c") and source not in tree.of_cuda:
-                prelude = []
+                prelude = ["-DLAB_CUDA_OF_HOST(name)="]
             objects.append(str(target))
             run = subprocess.run(
                 [*self.command, *prelude, *options, "-x", "c++", "-c", str(source),

@@ -285,6 +285,13 @@ void stop_kernel(const char* kind, const char* message, Where where) {
   throw *state().stopped;
 }
 
+void calls_of_host(const char* name, Where where) {
+  state().add("host function", where,
+              fmt::format("a kernel calls {0}(), which is a function of the host, and nvcc does not "
+                          "compile that: write __device__, or __host__ __device__, before {0}",
+                          name));
+}
+
 void assert_failed(const char* condition, const char* function, Where where) {
   std::fflush(stdout);
   if (!in_kernel()) {

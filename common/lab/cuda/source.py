@@ -24,6 +24,8 @@ TOKEN = re.compile(
 )
 OPEN, CLOSE = {"(": ")", "[": "]", "{": "}"}, {")": "(", "]": "[", "}": "{"}
 VARIABLE = ("__device__", "__constant__", "__managed__")
+# What kernels may call: a constexpr function, too, with an option of nvcc.
+FOR_KERNELS = (*VARIABLE, "__global__", "constexpr", "consteval")
 DROPPED = (*VARIABLE, "static", "extern", "inline")
 ASM = ("asm", "__asm__", "__asm")
 BUILT_IN = ("threadIdx", "blockIdx", "blockDim", "gridDim")
@@ -74,11 +76,20 @@ def newlines(text):
 class Source:
     """One file as tokens, while it is rewritten."""
 
-    def __init__(self, text, where):
+    def __init__(self, text, where, marks=None):
         self.tokens = tokens_of(text)
         self.where, self.count = where, 0
+        self.marks = set() if marks is None else marks  # macros with __device__ in them, of all files
         self.real = [i for i, t in enumerate(self.tokens) if t.kind not in ("space", "comment")]
         self.place = {index: k for k, index in enumerate(self.real)}
+        self.marks |= {
+            self.text(k + 2)
+            for k in range(len(self.real))
+            if self.text(k + 1) == "define" and self.token(k + 1).directive and any(
+                self.text(i) in FOR_KERNELS for i in range(k, min(k + 9, len(self.real)))
+                if self.same_directive(k, i)
+            )
+        }  # fmt: skip
 
     # ------------------------------------------------------------ moving among tokens
 
@@ -385,6 +396,7 @@ class Source:
     def scopes(self):
         """Of each token, whether it stands in no function and no class."""
         result, stack = [], []
+        classes = []  # whether each brace around is that of a namespace or class
         begin = 0  # of what stands before a brace
         for k in range(len(self.real)):
             text = self.text(k)
@@ -395,19 +407,49 @@ class Source:
                 continue
             if text == "{":
                 head = [self.text(i) for i in range(begin, k)]
+                of_function = self.is_function(begin, k)
+                if of_function and all(classes):
+                    self.for_host(begin, k, head)
                 stack.append(
                     "namespace" in head[:2]
                     or (head[:1] == ["extern"] and head[1:2] in (['"C"'], ['"C++"']) and
                         len(head) == 2)
                 )  # fmt: skip
+                of_class = not of_function and {"struct", "class", "union"} & set(head)
+                classes.append(stack[-1] or bool(of_class))
                 begin = k + 1
             elif text == "}":
                 if stack:
                     stack.pop()
+                    classes.pop()
                 begin = k + 1
             elif text == ";":
                 begin = k + 1
         return result
+
+    def is_function(self, begin, k):
+        """Whether the brace at k, with what stands before it from begin on, opens a function's body:
+        one with a type and a name."""
+        while k > begin and self.text(k - 1) in ("const", "noexcept", "override", "final"):
+            k -= 1
+        first = next((i for i in range(begin, k) if self.text(i) in ("(", "=")), k)
+        return (
+            self.text(k - 1) == ")" and self.text(first) == "(" and first > begin + 1
+            and self.is_name(first - 1) and not self.is_alignment(first)
+        )  # fmt: skip
+
+    def for_host(self, begin, k, head):
+        """A function that no kernel may call says so when one does. An unknown word in capitals may
+        be a macro with __device__."""
+        first = begin + head.index("(")
+        unknown = any(re.fullmatch(r"[A-Z][A-Z0-9_]+", self.text(i)) for i in range(begin, first - 1))
+        if not unknown and not (self.marks | set(FOR_KERNELS)) & set(head):
+            self.functions.append((k, self.text(first - 1)))
+
+    def functions_of_host(self, names):
+        for k, name in self.functions:
+            if name not in names:
+                self.token(k).out += f' LAB_CUDA_OF_HOST("{name}")'
 
     def variables(self, scopes):
         k = 0
@@ -421,15 +463,7 @@ class Source:
 
     def device_names(self):
         """The names in declarations of variables of the device, and maybe others."""
-        words, result = set(VARIABLE), set()
-        words |= {
-            self.text(k + 2)
-            for k in range(len(self.real))
-            if self.text(k + 1) == "define" and self.token(k + 1).directive and any(
-                self.text(i) in VARIABLE for i in range(k, min(k + 9, len(self.real)))
-                if self.same_directive(k, i)
-            )
-        }  # fmt: skip
+        words, result = self.marks | set(VARIABLE), set()
         for k in range(len(self.real)):
             i = k + 1
             if self.text(k) not in words:
@@ -632,8 +666,11 @@ class Source:
             token.out = f'::lab_cuda::unseen("{token.text}", {token.out}'
             self.token(end).out += ")"
 
-    def rewrite(self):
+    def rewrite(self, names=()):
+        """The text in C++; `names` are of the device in other files."""
+        self.functions = []
         scopes = self.scopes()
+        self.functions_of_host(self.device_names() | set(names))
         self.built_ins()
         self.assembly()
         self.variables(scopes)

@@ -371,6 +371,44 @@ int main(int argc, char** argv) {
 }
 """
 
+OF_HOST = """
+#define HD __host__ __device__
+namespace plain {
+float square(float x) { return x * x; }             // 0
+}
+template <class T> T cube(T x) { return x * x * x; }  // 1
+struct Other {
+  float x;
+  explicit Other(float of) : x(of) {}               // 2
+};
+struct Length {
+  float x;
+  HD Length() : x(1) {}
+  float get() const { return x; }                   // 3
+  HD float twice() const { return 2 * x; }
+};
+HD float right(float x) { return x; }
+__device__ float declared(float x);
+float declared(float x) { return x; }
+constexpr float constant(float x) { return x; }
+FROM_ELSEWHERE float unknown(float x) { return x; }
+__global__ void k(float* x, int which) {
+  auto local = [](float v) { return v; };
+  if (which == 0) *x = plain::square(2);
+  if (which == 1) *x = cube(2.f);
+  if (which == 2) *x = Other(2).x;
+  if (which == 3) *x = Length().get();
+  if (which == 4)
+    *x = right(1) + declared(1) + constant(1) + unknown(1) + Length().twice() + local(1);
+}
+int main(int argc, char** argv) {
+  float* x;
+  cudaMallocManaged(&x, 4);
+  k<<<1, 1>>>(x, argv[1][0] - '0' + 0 * plain::square(Other(1).x));
+  return cudaDeviceSynchronize();
+}
+"""
+
 
 class Lab(unittest.TestCase):
     def setUp(self):
@@ -410,6 +448,16 @@ class Lab(unittest.TestCase):
                 self.assertIn("cudaErrorIllegalAddress", result.output)
         (right,) = self.results(HOST_MEMORY, "r")
         self.assertEqual((right.findings, right.output), ([], "cudaSuccess\n"))
+
+    def test_kernels_cannot_call_functions_of_the_host(self):
+        text = "#define FROM_ELSEWHERE\n" + OF_HOST.replace("\n", "", 1)
+        *wrong, right = self.results(text, *"01234")
+        for which, result in enumerate(wrong):
+            line = next(i for i, t in enumerate(text.splitlines(), 1) if t.endswith(f"// {which}"))
+            self.assertEqual(result.kinds, ["host function"])
+            self.assertTrue(result.findings[0]["where"].endswith(f":{line}"), result.findings)
+            self.assertIn("__host__ __device__", result.findings[0]["message"])
+        self.assertEqual(right.findings, [])
 
     def test_errors_that_nothing_looks_at_and_elements_that_nothing_wrote(self):
         (result,) = self.results(UNSEEN, "")

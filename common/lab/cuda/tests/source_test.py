@@ -103,7 +103,7 @@ class Memory(unittest.TestCase):
     def test_what_is_swapped_may_be_read_before(self):
         result = squeezed("void f() { int old = *p, b; do b = old; while (atomicCAS(p, b, 1)); }")
         self.assertIn("old=::lab_cuda::before_swap(p),", result)
-        text = "void f() { int old = *q; atomicCAS(p, old, 1); }"
+        text = "__device__ void f() { int old = *q; atomicCAS(p, old, 1); }"
         self.assertEqual(rewritten(text), text)
 
 
@@ -145,7 +145,7 @@ class Assembly(unittest.TestCase):
         self.assertIn('B("bad;")', result)
 
     def test_an_empty_statement_stays(self):
-        text = 'void f() { asm volatile("" ::: "memory"); }'
+        text = '__device__ void f() { asm volatile("" ::: "memory"); }'
         self.assertEqual(rewritten(text), text)
 
 

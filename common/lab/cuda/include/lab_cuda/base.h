@@ -174,6 +174,8 @@ bool is_cooperative();
 
 /// Ends the launch with a message. @throws always
 [[noreturn]] void stop_kernel(const char* kind, const char* message, Where where);
+/// A kernel calls a function of the host.
+void calls_of_host(const char* name, Where where);
 /// assert() that does not hold, in a kernel or on the host.
 [[noreturn]] void assert_failed(const char* condition, const char* function, Where where);
 
@@ -184,6 +186,10 @@ float half_to_float(std::uint16_t half);
 std::uint16_t float_to_half(float x, Rounding rounding = Rounding::kNearest);
 std::uint16_t float_to_bfloat16(float x, Rounding rounding = Rounding::kNearest);
 /// @}
+
+/// What the source pass writes into functions that no kernel may call.
+#define LAB_CUDA_OF_HOST(name) \
+  if (::lab_cuda::in_kernel()) ::lab_cuda::calls_of_host(name, ::lab_cuda::here());
 
 /// Bytes that a lane can bring to exchange().
 inline constexpr std::size_t kDeposit = 48;
