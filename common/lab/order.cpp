@@ -58,12 +58,13 @@ void Order::launch_begins(std::int64_t threads, int cluster, bool with_pdl, std:
 
 void Order::synchronized(std::uint64_t stream) {
   // Accesses of the last launch have its intervals, the next one begins a new one.
-  if (stream != 0) {
-    waited_for_[stream] = last_interval_ + 1;
-    return;
-  }
-  joined_ = last_interval_ + 1;
-  launches_.clear();
+  waited_until(stream, time());
+  if (stream == 0) launches_.clear();
+}
+
+void Order::waited_until(std::uint64_t stream, std::uint32_t time) {
+  std::uint32_t& until = stream == 0 ? joined_ : waited_for_[stream];
+  until = std::max(until, time);
 }
 
 bool Order::of_unordered_stream(const Access& access) const {
@@ -103,6 +104,9 @@ void Order::block_begins() {
   order_of_block_.clear();
   order_of_copies_.clear();
   behind_flags_.clear();
+  fenced_.assign(threads_, false);
+  used_.assign(threads_, false);
+  all_fenced_ = false;
 }
 
 void Order::warp_meets(std::size_t first, unsigned mask) {
@@ -130,6 +134,26 @@ void Order::block_meets() {
     release(thread, all_);
     clocks_[thread] = {};
   }
+  const auto any = [](const std::vector<bool>& of, bool is) {
+    return std::find(of.begin(), of.end(), is) != of.end();
+  };
+  if (all_fenced_ && !any(used_, true)) {
+    for (auto& [thread, pending] : pending_) {
+      for (const auto& [block, clock] : pending.polled) order_of_block_[block].join(clock);
+      pending.polled.clear();
+    }
+    for (auto& [thread, fenced] : at_fence_) fenced.blocks = order_of_block_;
+  } else {
+    all_fenced_ = !any(fenced_, false);
+  }
+  fenced_.assign(threads_, false);
+  used_.assign(threads_, false);
+  if (!all_fenced_) return;
+  Fenced together;
+  for (const auto& [thread, fenced] : at_fence_) together.others.join(fenced.others);
+  together.block = together.others;
+  together.blocks = order_of_block_;
+  for (std::uint32_t thread = 0; thread < threads_; ++thread) at_fence_[thread] = together;
 }
 
 void Order::releases(const void* barrier) {
@@ -154,13 +178,17 @@ void Order::memory_fenced(bool arrived, bool for_all_blocks) {
     if (for_all_blocks) {
       for (const auto& [block, clock] : pending->second.others) order_of_block_[block].join(clock);
       pending->second.others.clear();
+      pending->second.polled.clear();
     }
   }
   if (!arrived) return;
+  if (for_all_blocks) fenced_[thread] = true;
   Fenced& fenced = at_fence_[thread];
   fenced.block.join(all_);
   release(thread, fenced.block);
-  if (for_all_blocks) fenced.others = fenced.block;
+  if (!for_all_blocks) return;
+  fenced.others = fenced.block;
+  fenced.blocks = order_of_block_;
 }
 
 // In this run the flag was raised before; only what its writers did before their fence comes before
@@ -169,11 +197,15 @@ void Order::uses_flag(const void* flag, const AtomicUse& use, bool of_block) {
   const auto thread = static_cast<std::uint32_t>(current->place);
   auto raised = raised_by_.find(flag);
   if (use.reads && raised != raised_by_.end()) {
+    Pending& pending = pending_[thread];
+    const bool polls = !use.writes || pending.flag == flag;
+    pending.flag = flag;
     for (const auto& [block, fenced] : raised->second) {
       if (block == block_) {
-        (use.acquires ? clocks_[thread] : pending_[thread].block).join(fenced.block);
+        (use.acquires ? clocks_[thread] : pending.block).join(fenced.block);
       } else if (!of_block) {
-        (use.acquires ? order_of_block_ : pending_[thread].others)[block].join(fenced.others);
+        (use.acquires ? order_of_block_ : pending.others)[block].join(fenced.others);
+        if (polls) pending.polled[block].join(fenced.others);
         behind_flags_[block].join(fenced.others);
       }
     }
@@ -188,7 +220,11 @@ void Order::uses_flag(const void* flag, const AtomicUse& use, bool of_block) {
   auto& writers = raised_by_[flag];
   if (!use.reads) writers.clear();  // a store: the value says nothing of earlier ones
   writers[block_].block.join(fenced->second.block);
-  if (!of_block) writers[block_].others.join(fenced->second.others);
+  if (of_block) return;
+  writers[block_].others.join(fenced->second.others);
+  for (const auto& [block, clock] : fenced->second.blocks) {
+    if (block != block_) writers[block].others.join(clock);
+  }
 }
 
 void Order::grid_waited() {

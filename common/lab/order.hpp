@@ -99,16 +99,24 @@ struct OrderOfBlock {
   /// others.
   struct Fenced {
     VectorClock block, others;
+    BlockClocks blocks;  // what it was ordered after in other blocks, for others
   };
   /// The clocks of flags that a thread has read, which its next fence applies.
   struct Pending {
     VectorClock block;
     BlockClocks others;
+    BlockClocks polled;         // of these: flags that it has looked at until they were set
+    const void* flag = nullptr;  // the last one
   };
   std::unordered_map<std::uint32_t, Fenced> at_fence_;  // of each thread, its last one
   std::unordered_map<std::uint32_t, Pending> pending_;  // of each thread
   BlockClocks order_of_block_, order_of_copies_;        // applied to it, and to its copies by TMA
   BlockClocks behind_flags_;  // of flags that it has read, whether or not a fence came behind
+  // Of each thread, since the last barrier: whether it called __threadfence(), or used data.
+  std::vector<bool> fenced_, used_;
+  // All had fenced when they met, and used only flags until the last barrier: as in CUB's barrier of
+  // a grid.
+  bool all_fenced_ = false;
 };
 
 /// The order of accesses. A thread's time advances at each operation that orders others after it:
@@ -212,6 +220,12 @@ class Order : private OrderOfBlock {
   bool has_read_flag_after(const Access& before) const {
     return of_other_block(before.thread) && ordered_after(behind_flags_, before);
   }
+  /// The same of the running thread and an access in its block.
+  bool has_read_flag_of_block_after(const Access& before) const {
+    const auto pending = pending_.find(static_cast<std::uint32_t>(current->place));
+    return pending != pending_.end() && !of_other_block(before.thread) &&
+           pending->second.block.at(index_of(before.thread - block_)) >= before.time;
+  }
   /// When a thread first called fence_async_proxy() at or after a time; 0: never.
   std::uint32_t fence_after(std::uint32_t thread, std::uint32_t time) const;
   /// @}
@@ -223,6 +237,10 @@ class Order : private OrderOfBlock {
   void launch_begins(std::int64_t threads, int cluster, bool with_pdl, std::uint64_t stream);
   /// The host waits for a stream; 0: for all of them.
   void synchronized(std::uint64_t stream);
+  /// The same for what was launched before a time(), as by an event.
+  void waited_until(std::uint64_t stream, std::uint32_t time);
+  /// After all accesses until now.
+  std::uint32_t time() const { return last_interval_ + 1; }
   /// A block, or a cluster.
   void block_begins();
   /// __syncwarp() of a mask; `first` is lane 0.
@@ -240,6 +258,12 @@ class Order : private OrderOfBlock {
   /// It reads or changes a flag: any memory that it uses atomically. `of_block`: only for threads
   /// of its block.
   void uses_flag(const void* flag, const AtomicUse& use, bool of_block);
+  /// Whether a volatile store is to set a flag, as behind a fence of its own.
+  bool all_fenced() const {
+    return all_fenced_ && !used_[static_cast<std::size_t>(current->place)];
+  }
+  /// It uses memory that is no flag.
+  void uses_data() { used_[static_cast<std::size_t>(current->place)] = true; }
   /// grid_dependency_wait()
   void grid_waited();
   /// fence_async_proxy().

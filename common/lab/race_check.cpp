@@ -124,6 +124,16 @@ void RaceCheck::settle_doubt() {
                   same ? doubt.same : doubt.race, doubt.distance, doubt.stack);
 }
 
+void RaceCheck::settle_store() {
+  const auto [address, size, site] = std::exchange(stored_, {});
+  const auto unset = [](std::byte byte) { return byte == std::byte{0xfe}; };  // GCC's pattern
+  if (size < 4 || !std::all_of(address, address + size, unset)) return;
+  w_.findings.add("unwritten", site, 0,
+                  fmt::format("a thread stores {} bytes that come from a local variable or array "
+                              "which nothing has set: set it first, to 0 before a sum",
+                              size));
+}
+
 void RaceCheck::report_cp_async(const Cell& cell, const Use& use) {
   const std::uint32_t thread = use.now.thread, copies = cell.write.thread;
   const char* const does = use.write ? "writes" : "reads";
@@ -169,7 +179,10 @@ bool RaceCheck::report_before(const Cell& cell, const Use& use) {
       return false;
     }
     // As in the CUDA guide's reduction, whose last block adds up volatile partial sums.
-    if (before.is_volatile && now.is_volatile && w_.order.has_read_flag_after(before)) return false;
+    if (before.is_volatile && now.is_volatile &&
+        (w_.order.has_read_flag_after(before) || w_.order.has_read_flag_of_block_after(before))) {
+      return false;
+    }
     return !w_.order.ordered(before, now.thread);
   };
   for (const Access* before : {&cell.write, &cell.atomic_write}) {

@@ -30,6 +30,12 @@ class RaceCheck {
   /// both have stored the same value it is no race.
   void settle() {
     if (doubt_) settle_doubt();
+    if (stored_.address != nullptr) settle_store();
+  }
+  /// The running thread is about to store: what a compiler has filled unset variables with is a
+  /// finding.
+  void stores(const std::byte* address, std::size_t size, std::uint32_t site) {
+    stored_ = {address, size, site};
   }
   /// Marks memory as the destination of a cp.async that is in flight, or no longer.
   void set_in_flight(const void* destination, std::size_t size, bool in_flight);
@@ -69,9 +75,15 @@ class RaceCheck {
     std::vector<std::byte> before;
   };
   void settle_doubt();
+  void settle_store();
 
   Watched& w_;
   std::optional<Doubt> doubt_;
+  struct {
+    const std::byte* address = nullptr;
+    std::size_t size = 0;
+    std::uint32_t site = 0;
+  } stored_;
 };
 
 }  // namespace fa::lab

@@ -6,6 +6,7 @@
 #include <optional>
 #include <stdexcept>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -88,13 +89,13 @@ struct Watch::State : Observer {
 
   void launch_begins(const Launch& launch, std::uint64_t stream) override {
     waiting.clear();
+    just_fenced.clear();
     memory.follow_thread();
     read_only.clear();
     watched.launch_begins(launch, stream);
   }
   void synchronized(std::uint64_t stream) override { order.synchronized(stream); }
   void block_begins(const Thread& first, const void* dynamic, std::size_t bytes) override {
-    just_fenced = nullptr;
     memory.block_begins(dynamic, bytes, first.rank);
     if (first.rank > 0) return;
     order.block_begins();
@@ -134,7 +135,6 @@ struct Watch::State : Observer {
   }
   void switches(const void* before, const void* now) override {
     race_check.settle();
-    just_fenced = nullptr;
     std::unique_ptr<Waiting> other;
     if (now != nullptr) {
       other = std::move(waiting.at(now));
@@ -237,7 +237,7 @@ struct Watch::State : Observer {
   void memory_fenced(bool arrived, bool for_all_blocks) override {
     order.memory_fenced(arrived, for_all_blocks);
     executed.memory_fenced(arrived, for_all_blocks);
-    just_fenced = current;
+    just_fenced.insert(order.running());
   }
   void async_fenced() override { order.async_fenced(); }
   void async_fenced_globally() override { order.async_fenced_globally(); }
@@ -316,8 +316,8 @@ struct Watch::State : Observer {
     if (Fiber::running() != nullptr) leave_kernel(kUsedHostMemory);
   }
 
-  // The thread that has done nothing to memory since its last fence; null for none.
-  const Thread* just_fenced = nullptr;
+  // The threads that have done nothing to memory since their last fence.
+  std::unordered_set<std::uint32_t> just_fenced;
 
   // Most accesses: to what is on the running thread's own stack, which stands for registers.
   bool access_register(const void* begin, std::size_t size, bool write, std::uint32_t site) {
@@ -407,16 +407,20 @@ struct Watch::State : Observer {
     spin_check.access(address, write, site);
     // A `volatile` variable is a flag where it is set right behind a fence. Without one its threads
     // rely on running in step.
-    const bool fenced = std::exchange(just_fenced, nullptr) == current;
+    const bool of_grid = region->memory == Memory::kGlobal;
+    const bool fenced = (!just_fenced.empty() && just_fenced.erase(order.running()) > 0) ||
+                        (of_grid && order.all_fenced());
     const bool flag = how.atomic || (how.is_volatile && (!write || fenced));
     Access now = order.now(site, flag, how.is_volatile);
     now.of_block = how.of_block;
     now.needs_value = how.atomic && how.use.reads && how.needs_value;
     race_check.access(*region, address, size, write, now);
+    if (!flag && of_grid) order.uses_data();
     if (flag) {
       order.uses_flag(address, how.use, how.of_block);
       executed.uses_flag(address, how.use, how.of_block);
     }
+    if (write && !how.atomic && memory_of_host != nullptr) race_check.stores(address, size, site);
     const int rank = memory.rank_of(*region);
     if (rank >= 0) peer_check.uses(rank, order.now(site, flag));
     if (counts) {
@@ -692,6 +696,14 @@ void Watch::is_constant(const void* buffer, const std::string& name) {
 
 void Watch::reads_constant(const void* address, std::size_t size, const SourceLocation& location) {
   state_->reads_constant(static_cast<const std::byte*>(address), size, state_->sites.id(location));
+}
+
+std::uint64_t Watch::time() const {
+  return state_->order.time();
+}
+
+void Watch::waited_until(std::uint64_t stream, std::uint64_t time) {
+  state_->order.waited_until(stream, static_cast<std::uint32_t>(time));
 }
 
 Report Watch::State::report() {

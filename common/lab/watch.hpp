@@ -105,6 +105,11 @@ class Watch {
   /// The running thread reads global memory that no thread of the launch may write.
   void reads_constant(const void* address, std::size_t size, const SourceLocation& location);
 
+  /// How far the launches are, for waited_until().
+  std::uint64_t time() const;
+  /// The host has waited for what was launched on a stream before a time; 0: on all of them.
+  void waited_until(std::uint64_t stream, std::uint64_t time);
+
   struct State;  ///< what it remembers
 
  private:

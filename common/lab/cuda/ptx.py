@@ -96,6 +96,9 @@ def load(m, ops):
         order += ", true" if ".cta" in m["how"] else ""
         flag = f"static_cast<const {kind}*>({where})"
         return assign(into[0], f"::lab_cuda::load_flag<{order}>({flag}, {HERE})")
+    # As CUB polls flags: past the L1 cache.
+    if len(into) == 1 and re.search(r"\.(volatile|cg|cv)\b", m[0]):
+        return assign(into[0], f"*static_cast<const volatile {kind}*>({where})")
     lines = [f"{kind} lab_v[{len(into)}]; ::lab_cuda::ptx::load(lab_v, {where}, {HERE});"]
     if ".nc" in m[0]:
         lines.insert(

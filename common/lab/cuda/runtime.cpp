@@ -1,6 +1,7 @@
 // Errors, devices, streams, events and graphs. Every call has ended when it returns.
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -16,10 +17,15 @@ using lab_cuda::state;
 struct CUstream_st {
   std::uint64_t number = fa::lab::new_stream();
 };
+// What an event stands for: the work of a stream until a time.
+struct Mark {
+  std::uint64_t stream = 0, time = 0;
+  void wait() const { state().watch.waited_until(stream, time); }
+};
 struct CUevent_st {
   bool recorded = false;
-  cudaStream_t captured = nullptr;  // the stream, where a graph is made of it
-  std::uint64_t stream = 0;
+  cudaStream_t captured = nullptr;                       // the stream, where a graph is made of it
+  std::shared_ptr<Mark> mark = std::make_shared<Mark>();  // a graph may outlive the event
   std::chrono::steady_clock::time_point time;
 };
 
@@ -233,8 +239,11 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 // The host waits as well: the engine has no order between two streams alone.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (event != nullptr && lab_cuda::is_captured(event->captured)) {
-    lab_cuda::capture_behind(stream, event->captured);
-    return cudaSuccess;
+    lab_cuda::add_to_capture(stream);
+    return lab_cuda::keep(stream, [mark = event->mark](cudaStream_t) {
+      mark->wait();
+      return pending_error();
+    });
   }
   return cudaEventSynchronize(event);
 }
@@ -266,15 +275,20 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (event == nullptr) return report(cudaErrorInvalidResourceHandle);
   event->captured = lab_cuda::is_captured(stream) ? stream : nullptr;
-  if (event->captured != nullptr) return cudaSuccess;
-  event->stream = lab_cuda::stream_number(stream);
+  event->mark = std::make_shared<Mark>();  // waits for the last one keep theirs
+  const auto set = [mark = event->mark](cudaStream_t now) {
+    *mark = {lab_cuda::stream_number(now), state().watch.time()};
+    return pending_error();
+  };
+  if (event->captured != nullptr) return lab_cuda::keep(stream, set);
+  set(stream);
   event->recorded = true;
   event->time = std::chrono::steady_clock::now();
   return report(pending_error());
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (event == nullptr) return report(cudaErrorInvalidResourceHandle);
-  if (event->recorded) fa::lab::synchronize(event->stream);
+  if (event->recorded) event->mark->wait();
   return report(pending_error());
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -321,12 +335,8 @@ cudaError_t keep(cudaStream_t stream, const Work& work) {
   capture->nodes.push_back({stream, work});
   return cudaSuccess;
 }
-void capture_behind(cudaStream_t stream, cudaStream_t other) {
+void add_to_capture(cudaStream_t stream) {
   captured.insert(stream);
-  keep(other, [](cudaStream_t before) {
-    fa::lab::synchronize(stream_number(before));
-    return pending_error();
-  });
 }
 
 }  // namespace lab_cuda
@@ -380,10 +390,11 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   if (graph == nullptr) return report(cudaErrorInvalidValue);
   std::set<cudaStream_t> others;
   for (const CUgraph_st::Node& node : graph->nodes) {
+    if (node.stream != graph->stream) others.insert(node.stream);
+  }
+  if (!others.empty()) fa::lab::synchronize(lab_cuda::stream_number(stream));
+  for (const CUgraph_st::Node& node : graph->nodes) {
     const bool first = node.stream == graph->stream;
-    if (!first && others.insert(node.stream).second) {
-      fa::lab::synchronize(lab_cuda::stream_number(stream));
-    }
     if (const cudaError_t error = node.work(first ? stream : node.stream)) return error;
   }
   for (cudaStream_t other : others) fa::lab::synchronize(lab_cuda::stream_number(other));

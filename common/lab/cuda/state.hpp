@@ -74,8 +74,8 @@ std::unique_lock<std::recursive_mutex> lock_card();
 
 /// Whether a graph is made of what is launched and copied on a stream.
 bool is_captured(cudaStream_t stream);
-/// A stream becomes part of the graph, behind what was captured on another one.
-void capture_behind(cudaStream_t stream, cudaStream_t other);
+/// A stream becomes part of the graph.
+void add_to_capture(cudaStream_t stream);
 
 /// Notes an error, with what is wrong where that is known, and returns it.
 cudaError_t report(cudaError_t error, const std::string& why = "");

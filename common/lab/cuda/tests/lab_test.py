@@ -409,6 +409,118 @@ int main(int argc, char** argv) {
 }
 """
 
+# Barriers of a grid. A letter of the argument makes each mistake.
+GRID_BARRIERS = """
+#include <cstdlib>
+__device__ unsigned count, flags[4];
+__device__ unsigned load(unsigned* from) {
+  unsigned value;
+  asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(from));
+  return value;
+}
+__device__ void by_counter(bool spins) {
+  if (threadIdx.x == 0) {
+    atomicAdd(&count, 1);
+    while (spins && *(volatile unsigned*)&count < gridDim.x) continue;
+  }
+  __syncthreads();
+}
+__device__ void by_first_block() {  // as CUB's
+  volatile unsigned* const set = flags;
+  const int i = threadIdx.x;
+  if (blockIdx.x == 0) {
+    if (i == 0) set[0] = 1;
+    __syncthreads();
+    if (i < gridDim.x) while (load(flags + i) == 0) __threadfence_block();
+    __syncthreads();
+    if (i < gridDim.x) set[i] = 0;
+  } else {
+    if (i == 0) {
+      set[blockIdx.x] = 1;
+      while (load(flags + blockIdx.x) == 1) __threadfence_block();
+    }
+    __syncthreads();
+  }
+}
+enum { kFlags = 1, kNoFence = 2, kOneFence = 4, kLate = 8, kNoSpin = 16 };
+__global__ void shift(int* x, int* y, int how) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x, n = blockDim.x * gridDim.x;
+  x[i] = i;
+  for (int step = 0; step < 1 + (how == kFlags); ++step) {
+    if (!(how & kNoFence) && (!(how & kOneFence) || threadIdx.x == 0)) __threadfence();
+    if (how & kLate) x[i] += 1;
+    __syncthreads();
+    if (how & kFlags) by_first_block(); else by_counter(!(how & kNoSpin));
+    if (step == 0) y[i] = x[(i + blockDim.x) % n];
+    if (step == 1) x[i] = y[(i + 2 * blockDim.x) % n];
+  }
+}
+int main(int argc, char** argv) {
+  int *x, *y;
+  cudaMalloc(&x, 1024);
+  cudaMalloc(&y, 1024);
+  shift<<<4, 64>>>(x, y, atoi(argv[1]));
+  return cudaDeviceSynchronize();
+}
+"""
+# Volatile data behind a flag: 1 between blocks, 2 an atomic flag, 4 no fence.
+VOLATILE_DATA = """
+#include <cstdlib>
+__global__ void hand_over(volatile int* data, volatile int* flag, int* out, int how) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i == 0) {
+    *data = 7;
+    if (!(how & 4)) __threadfence();
+    if (how & 2) atomicAdd((int*)flag, 1); else *flag = 1;
+  } else if (i == (how & 1 ? 64 : 32)) {
+    while ((how & 2 ? atomicAdd((int*)flag, 0) : *flag) == 0) continue;
+    *out = *data;
+  }
+}
+int main(int argc, char** argv) {
+  int* x;
+  cudaMalloc(&x, 12);
+  cudaMemset(x, 0, 12);
+  hand_over<<<2, 64>>>(x, x + 1, x + 2, atoi(argv[1]));
+  return cudaDeviceSynchronize();
+}
+"""
+
+# A writer on one stream, a reader on another: f forks before the writer, l waits after it for an
+# event from before it, r is right; the capitals without a graph.
+EVENTS = """
+__global__ void write(float* x) { x[threadIdx.x] = 1; }
+__global__ void read(float* x, float* y) { y[threadIdx.x] = x[threadIdx.x]; }  // read
+int main(int argc, char** argv) {
+  float* x;
+  cudaMalloc(&x, 256);
+  cudaMemset(x, 0, 128);
+  cudaStream_t s, t;
+  cudaEvent_t fork, join;
+  cudaStreamCreate(&s), cudaStreamCreate(&t), cudaEventCreate(&fork), cudaEventCreate(&join);
+  const char how = argv[1][0] | 32;
+  const bool captures = how == argv[1][0];
+  if (captures) cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal);
+  if (how == 'r') write<<<1, 32, 0, s>>>(x);
+  cudaEventRecord(fork, s);
+  if (how == 'l') write<<<1, 32, 0, s>>>(x);
+  cudaStreamWaitEvent(t, fork, 0);
+  if (how == 'f') write<<<1, 32, 0, s>>>(x);
+  read<<<1, 32, 0, t>>>(x, x + 32);
+  cudaEventRecord(join, t);
+  cudaStreamWaitEvent(s, join, 0);
+  if (captures) {
+    cudaGraph_t graph;
+    cudaGraphExec_t runs;
+    cudaStreamEndCapture(s, &graph);
+    cudaEventDestroy(fork), cudaEventDestroy(join);
+    cudaGraphInstantiate(&runs, graph, 0);
+    for (int i = 0; i < 2; ++i) cudaGraphLaunch(runs, s);
+  }
+  return cudaDeviceSynchronize();
+}
+"""
+
 
 class Lab(unittest.TestCase):
     def setUp(self):
@@ -458,6 +570,22 @@ class Lab(unittest.TestCase):
             self.assertTrue(result.findings[0]["where"].endswith(f":{line}"), result.findings)
             self.assertIn("__host__ __device__", result.findings[0]["message"])
         self.assertEqual(right.findings, [])
+
+    def test_a_barrier_of_the_grid_behind_fences_of_all_threads(self):
+        words = ("0", "1", "2", "3", "4", "8", "16")
+        for how, result in zip(map(int, words), self.results(GRID_BARRIERS, *words)):
+            with self.subTest(how):
+                self.assertEqual(result.kinds[:1], [] if how < 2 else ["race"])
+
+    def test_volatile_data_behind_a_flag(self):
+        for how, result in enumerate(self.results(VOLATILE_DATA, *"01234567")):
+            with self.subTest(how):
+                self.assertEqual(result.kinds, ["race"] if how & 4 else [])
+
+    def test_an_event_stands_for_what_was_launched_before_it(self):
+        for how, result in zip("flrFLR", self.results(EVENTS, *"flrFLR")):
+            with self.subTest(how):
+                self.assertEqual(result.kinds, [] if how in "rR" else ["race"])
 
     def test_errors_that_nothing_looks_at_and_elements_that_nothing_wrote(self):
         (result,) = self.results(UNSEEN, "")
