@@ -124,14 +124,21 @@ void RaceCheck::settle_doubt() {
                   same ? doubt.same : doubt.race, doubt.distance, doubt.stack);
 }
 
+// Only of a line that stores nothing else: pixels may look like it.
 void RaceCheck::settle_store() {
   const auto [address, size, site] = std::exchange(stored_, {});
   const auto unset = [](std::byte byte) { return byte == std::byte{0xfe}; };  // GCC's pattern
-  if (size < 4 || !std::all_of(address, address + size, unset)) return;
-  w_.findings.add("unwritten", site, 0,
-                  fmt::format("a thread stores {} bytes that come from a local variable or array "
-                              "which nothing has set: set it first, to 0 before a sum",
-                              size));
+  if (stores_values_.size() <= site) stores_values_.resize(site + 1);
+  if (stores_values_[site]) return;
+  if (size >= 4 && std::all_of(address, address + size, unset)) {
+    w_.findings.add("unwritten", site, 0,
+                    fmt::format("a thread stores {} bytes that come from a local variable or array "
+                                "which nothing has set: set it first, to 0 before a sum",
+                                size));
+  } else {
+    stores_values_[site] = true;
+    w_.findings.drop("unwritten", site);
+  }
 }
 
 void RaceCheck::report_cp_async(const Cell& cell, const Use& use) {

@@ -84,6 +84,7 @@ class RaceCheck {
     std::size_t size = 0;
     std::uint32_t site = 0;
   } stored_;
+  std::vector<bool> stores_values_;  // by site
 };
 
 }  // namespace fa::lab

@@ -21,6 +21,11 @@ void Findings::add(const std::string& kind, std::uint32_t site, std::uint32_t ot
   found_.push_back({kind, site, other, message, distance, 1, stack});
 }
 
+void Findings::drop(const std::string& kind, std::uint32_t site) {
+  const auto is = [&](const Found& found) { return found.kind == kind && found.site == site; };
+  found_.erase(std::remove_if(found_.begin(), found_.end(), is), found_.end());
+}
+
 bool Findings::count(const std::string& kind, std::uint32_t site, std::uint32_t other,
                      const std::string& message, int distance) {
   for (Found& found : found_) {

@@ -28,6 +28,8 @@ class Findings {
   /// The same for what was found earlier, at this call stack.
   void add(const std::string& kind, std::uint32_t site, std::uint32_t other,
            const std::string& message, int distance, const std::vector<std::uintptr_t>& stack);
+  /// What was found of a kind at a line is none.
+  void drop(const std::string& kind, std::uint32_t site);
   /// Whether there is one of a kind at these lines.
   bool has(const std::string& kind, std::uint32_t site, std::uint32_t other) const;
   /// Whether there is a finding of a kind with this other line.

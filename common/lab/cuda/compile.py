@@ -13,6 +13,9 @@ from common.lab.cuda.source import Source
 ERROR = re.compile(
     r"^(?P<file>[^\n:]+):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$", re.M
 )
+UNINITIALIZED = re.compile(
+    r"^(?P<file>[^\n:]+):(?P<line>\d+):\d+: warning: (?P<text>.*) \[-W[a-z-]*uninitialized\]$", re.M
+)
 # Without any of these a .cpp file is C++ alone, which may use names of CUDA's for its own.
 CUDA = re.compile(
     r"__(global|device|host|shared|constant)__|<<<|dim3|(cuda|cu|curand|device_|vector_)\w*"
@@ -138,7 +141,7 @@ class Compiler:
             options.append(f"-I{path}")
         options += [f"-I{place}" for place in include_folders]
         options += [f"-D{name}" for name in definitions]
-        objects, failures = [], []
+        objects, failures, self.notes = [], [], []
 
         def one(source):
             target = source.with_suffix(source.suffix + ".o")
@@ -153,6 +156,7 @@ class Compiler:
             )  # fmt: skip
             if run.returncode != 0:
                 failures.append(run.stderr)
+            self.notes += self.uninitialized(run.stderr)
 
         threads = [threading.Thread(target=one, args=[source]) for source in sources]
         for thread in threads:
@@ -172,6 +176,15 @@ class Compiler:
             raise DoesNotCompile(self.undefined(run.stderr))
         (folder / "device_names").write_text(" ".join(sorted(tree.names)))
         return program
+
+    def uninitialized(self, text):
+        """What the compiler says of variables that are used before they are set, as findings."""
+        return [
+            {"kind": "uninitialized", "where": f"{found['file']}:{found['line']}", "other": "",
+             "count": 1, "message": f"{found['text']}: set it first, to 0 before a sum"}
+            for found in UNINITIALIZED.finditer(text)
+            if self.headers.as_posix() not in found["file"] and "/usr/" not in found["file"]
+        ]  # fmt: skip
 
     def errors(self, text):
         """One line for each name or construct that the compiler refuses."""

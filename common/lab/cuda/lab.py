@@ -21,7 +21,7 @@ from common.lab.cuda.compile import Compiler, DoesNotCompile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SECONDS = 60
-NOTES = ("same value",)  # CUDA says what happens: they make no program fail
+NOTES = ("same value", "uninitialized")  # CUDA says what happens: they make no program fail
 # Options of nvcc that change nothing here, with a value behind them, and without.
 VALUED = re.compile(
     r"-(arch|gencode|code|o|ccbin|t|l|L|x|X(compiler|ptxas|linker|nvlink)|maxrregcount)"
@@ -121,6 +121,10 @@ def text_of(result, counts):
     if report is None:
         return f"No report: {end_of(result) or 'the program ended in an unknown way'}.\n"
     lines = [report["text"] if counts else report["findings_text"]]
+    lines += [
+        f"\nnote: {note['where']}: {note['message']}\n"
+        for note in report["findings"] if note["kind"] == "uninitialized"
+    ]  # fmt: skip
     lines += [f"\n{text}\n" for text in report["failures"]]
     end = end_of(result)
     if end:
@@ -175,7 +179,8 @@ def main(arguments):
             return 2
     with tempfile.TemporaryDirectory(prefix="lab-") as scratch:
         try:
-            program = Compiler(build, ROOT).compile(
+            compiler = Compiler(build, ROOT)
+            program = compiler.compile(
                 paths, pathlib.Path(scratch), [folder / name for name in options.folders],
                 options.definitions, standard,
             )  # fmt: skip
@@ -186,6 +191,8 @@ def main(arguments):
         sys.stdout.flush()
         output = sys.stderr if options.json else None
         result = run(program, passed, folder, options.seconds, output)
+    if result.report:
+        result.report["findings"] += compiler.notes
     result.report = shorter(result.report, folder)
     if options.html:
         page.write(folder / options.html, paths[0], folder, result, end_of(result))

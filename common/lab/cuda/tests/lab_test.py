@@ -521,6 +521,33 @@ int main(int argc, char** argv) {
 }
 """
 
+UNSET = """
+__global__ void sum(const float* x, float* y, int n) {
+  float acc[4];
+  for (int i = 0; i < n; ++i)
+    for (int j = 0; j < 4; ++j) acc[j] += x[j];
+  for (int j = 0; j < 4; ++j) y[j] = acc[j];  // stored
+  double most;
+  for (int i = 0; i < n; ++i) most = most > x[i] ? most : x[i];
+  y[4] = most;
+}
+__global__ void right(const float* x, float* y, uchar4* pixels) {
+  float acc[4] = {}, some[4];
+  for (int j = 0; j < 2; ++j) some[j] = acc[j] += x[j];
+  if (threadIdx.x == 0) y[0] = some[1] + acc[2];
+  const unsigned char gray = threadIdx.x;
+  pixels[threadIdx.x] = make_uchar4(gray, gray, gray, gray);
+}
+int main(int argc, char** argv) {
+  float *x, *y;
+  uchar4* pixels;
+  cudaMallocManaged(&x, 16), cudaMallocManaged(&y, 20), cudaMallocManaged(&pixels, 1024);
+  if (argc > 1) sum<<<1, 1>>>(x, y, 4);
+  right<<<1, 255>>>(x, y, pixels);
+  return cudaDeviceSynchronize();
+}
+"""
+
 
 class Lab(unittest.TestCase):
     def setUp(self):
@@ -586,6 +613,19 @@ class Lab(unittest.TestCase):
         for how, result in zip("flrFLR", self.results(EVENTS, *"flrFLR")):
             with self.subTest(how):
                 self.assertEqual(result.kinds, [] if how in "rR" else ["race"])
+
+    def test_local_variables_that_nothing_sets(self):
+        done = self.lab(UNSET, "--", "both", name="unset.cu")
+        compiler = json.loads((pathlib.Path(BUILD) / "cuda_lab/toolchain.json").read_text())
+        if "-ftrivial-auto-var-init=pattern" not in compiler["flags"]:
+            self.skipTest("this compiler leaves no pattern")
+        line = next(i for i, t in enumerate(UNSET.splitlines(), 1) if "// stored" in t)
+        self.assertIn(f"unwritten: unset.cu:{line}\n", done.stdout)
+        self.assertRegex(done.stdout, f"note: unset.cu:{line + 3}: .*most.* uninitialized")
+        done = self.lab(UNSET, "--json")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        kinds = {finding["kind"] for finding in json.loads(done.stdout)["findings"]}
+        self.assertEqual(kinds, {"uninitialized"})
 
     def test_errors_that_nothing_looks_at_and_elements_that_nothing_wrote(self):
         (result,) = self.results(UNSEEN, "")
