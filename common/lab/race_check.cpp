@@ -49,7 +49,8 @@ void RaceCheck::report_race(const Access& before, bool before_writes, const Use&
   } else if (order.of_other_launch(before)) {
     with = "and this launch may begin before that one ends (with_pdl)";
     distance = 2;
-    missing = "grid_dependency_wait() is missing before this line";
+    missing =
+        "grid_dependency_wait(), or cudaGridDependencySynchronize(), is missing before this line";
   } else if (before.atomic && now.atomic) {
     distance = 2;
     missing =

@@ -21,12 +21,23 @@ TOOLKIT = {
     "nvml": "the lab has no driver",
 }
 OTHERS = {
+    "cuda/ptx": "its instructions are for Hopper; see lesson 05 for kernels that the lab runs",
+    "cuda/": "of libcu++ it has <cuda/atomic>, <cuda/barrier>, <cuda/pipeline> and <cuda/std/...>",
     "torch": "call the kernel from a main() of its own",
     "ATen": "call the kernel from a main() of its own",
     "pybind11": "call the kernel from a main() of its own",
     "helper_": "it is of NVIDIA's samples; put it beside the file, or give its folder by -I",
 }
 NAMES = {
+    r"__(shfl|shfl_(up|down|xor)|ballot|any|all)":
+        "CUDA 9 replaced it, and new GPUs do not have it: the same name with _sync and a mask, as "
+        "__shfl_down_sync(0xffffffff, x, 1)",
+    r"this_cluster|cluster_group|cluster_arrive|cluster_wait|barrier_cluster\w*":
+        "clusters: the lab has them for the course's own kernels only; see lesson 05",
+    r"cde|ptx": "<cuda/ptx>: its instructions are for Hopper; see lesson 05 for kernels that the "
+        "lab runs",
+    r"omp_\w+": "OpenMP: the lab ignores its pragmas, and the loops run on one thread; put "
+        "the call behind #ifdef _OPENMP",
     r"cudaGraph\w*|cudaKernelNodeParams|cudaStream(Get)?Captur\w*":
         "capture a stream instead of adding nodes, or launch the kernels one after the other",
     r"tex\dD\w*|cudaCreateTextureObject|cudaTextureObject_t|texture|cudaBindTexture\w*":

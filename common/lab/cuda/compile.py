@@ -187,8 +187,9 @@ class Compiler:
         ]  # fmt: skip
 
     def errors(self, text):
-        """One line for each name or construct that the compiler refuses."""
-        lines, seen, refused = [], set(), set()
+        """One line for each name or construct that the compiler refuses; first those that say what
+        to do."""
+        advised, lines, seen, refused = [], [], set(), set()
         for found in ERROR.finditer(text):
             if self.headers.as_posix() in found["file"]:
                 continue
@@ -198,10 +199,12 @@ class Compiler:
             if message in seen or (unknown and unknown[1] in refused):
                 continue
             seen.add(message)
+            into = lines
             if message != found["text"]:
                 refused.update(words_of(found["file"], int(found["line"])))
-            lines.append(f"{found['file']}:{found['line']}: {message}")
-        return lines or [line for line in text.splitlines() if "error" in line][:5] or [text]
+                into = advised
+            into.append(f"{found['file']}:{found['line']}: {message}")
+        return advised + lines or [line for line in text.splitlines() if "error" in line][:5] or [text]
 
     def undefined(self, text):
         lines = [

@@ -126,6 +126,9 @@ unsigned active_lanes() {
   return met;
 }
 
+void wait_for_previous_grids() {
+  lab::wait_for_grids();
+}
 bool is_cooperative() {
   return state().cooperative;
 }
@@ -457,6 +460,7 @@ cudaError_t run(const Configuration& c, const char* name, void (*call)(void*), v
   launch.grid = {c.grid.x, c.grid.y, c.grid.z};
   launch.block = {c.block.x, c.block.y, c.block.z};
   launch.shared_bytes = c.shared_bytes;
+  launch.with_pdl = c.may_begin_early;
   try {
     lab::run(
         launch,

@@ -548,6 +548,44 @@ int main(int argc, char** argv) {
 }
 """
 
+DEPENDENT = """
+__global__ void first(float* x) {
+  cudaTriggerProgrammaticLaunchCompletion();
+  x[threadIdx.x] = 1;
+}
+template <char how> __global__ void second(const float* x, float* y) {
+  if (how == 'w') cudaGridDependencySynchronize();
+  if (how == 'p') asm volatile("griddepcontrol.wait;" ::: "memory");
+  y[threadIdx.x] = x[threadIdx.x];
+  if (how == 'l') cudaGridDependencySynchronize();
+}
+int main(int argc, char** argv) {
+  float* x;
+  cudaMalloc(&x, 256);
+  cudaLaunchAttribute attribute[1] = {};
+  attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute[0].val.programmaticStreamSerializationAllowed = argv[1][1] != 'o';
+  cudaLaunchConfig_t config = {1, 32, 0, nullptr, attribute, 1};
+  first<<<1, 32>>>(x);
+  switch (argv[1][0]) {
+    case 'w': cudaLaunchKernelEx(&config, second<'w'>, x, x + 32); break;
+    case 'p': cudaLaunchKernelEx(&config, second<'p'>, x, x + 32); break;
+    case 'l': cudaLaunchKernelEx(&config, second<'l'>, x, x + 32); break;
+    case 'n': cudaLaunchKernelEx(&config, second<'n'>, x, x + 32); break;
+  }
+  return cudaDeviceSynchronize();
+}
+"""
+MISSING = """
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__global__ void k(float* x, Undeclared y) {
+  x[0] = __shfl_down(x[0], 1);
+  cg::this_cluster().sync();
+}
+int main() {}
+"""
+
 
 class Lab(unittest.TestCase):
     def setUp(self):
@@ -626,6 +664,23 @@ class Lab(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
         kinds = {finding["kind"] for finding in json.loads(done.stdout)["findings"]}
         self.assertEqual(kinds, {"uninitialized"})
+
+    def test_a_dependent_launch_waits_for_the_one_before(self):
+        words = ("w", "p", "no", "l", "n")
+        for how, result in zip(words, self.results(DEPENDENT, *words)):
+            with self.subTest(how):
+                self.assertEqual(result.kinds, [] if how in ("w", "p", "no") else ["race"])
+                if result.findings:
+                    self.assertIn("cudaGridDependency", result.findings[0]["message"])
+
+    def test_advice_stands_before_other_errors(self):
+        lines = self.lab(MISSING).stderr.splitlines()
+        self.assertIn("__shfl_down_sync(0xffffffff", lines[0])
+        self.assertIn("this_cluster: not in the lab: clusters", lines[1])
+        self.assertIn("Undeclared", lines[2])
+        for text, part in (("#include <cuda/ptx>", "Hopper"), ("#include <cuda/functional>", "libcu++"),
+                           ("#include <omp.h>\nint n = omp_get_max_threads();", "OpenMP")):
+            self.assertIn(part, self.lab(f"{text}\nint main() {{}}").stderr.splitlines()[0])
 
     def test_errors_that_nothing_looks_at_and_elements_that_nothing_wrote(self):
         (result,) = self.results(UNSEEN, "")

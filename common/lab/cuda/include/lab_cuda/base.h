@@ -168,6 +168,8 @@ void* shared_pointer(unsigned long long address);
 bool is_shared(const void* pointer);
 bool is_global(const void* pointer);
 void sync_grid(Where where);
+/// cudaGridDependencySynchronize()
+void wait_for_previous_grids();
 /// Whether the launch that runs may have a barrier of its grid.
 bool is_cooperative();
 /// @}

@@ -17,6 +17,7 @@ struct Configuration {
   Where where{};
   bool cooperative = false;
   dim3 cluster{};
+  bool may_begin_early = false;  // a dependent launch
 };
 /// Runs a kernel, or notes why it cannot run. `context` are `bytes` with its arguments.
 cudaError_t run(const Configuration& configuration, const char* name, void (*call)(void*),
@@ -156,6 +157,8 @@ struct ConfigurationAt {
       const cudaLaunchAttribute& attribute = config->attrs[i];
       if (attribute.id == cudaLaunchAttributeCooperative) {
         value.cooperative = attribute.val.cooperative != 0;
+      } else if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization) {
+        value.may_begin_early = attribute.val.programmaticStreamSerializationAllowed != 0;
       } else if (attribute.id == cudaLaunchAttributeClusterDimension) {
         const auto& size = attribute.val.clusterDim;
         value.cluster = dim3(size.x, size.y, size.z);
@@ -172,6 +175,12 @@ cudaError_t cudaLaunchKernelEx(const ::lab_cuda::ConfigurationAt& configuration,
     kernel(a...);
   })(static_cast<P>(std::forward<Arguments>(arguments))...);
 }
+
+// Of a dependent launch, which may begin when that before it allows it.
+inline void cudaGridDependencySynchronize() {
+  ::lab_cuda::wait_for_previous_grids();
+}
+inline void cudaTriggerProgrammaticLaunchCompletion() {}
 
 // Of a kernel by its name or by a const void*: all kernels have the same limits here.
 template <class Kernel>
