@@ -136,7 +136,10 @@ void stop(int) {
       if (lab::Fiber::running() != nullptr) lab::leave_kernel(time_text);
       [[fallthrough]];
     default:
-      finish(time_text, 128 + SIGALRM);
+      finish(fmt::format("{} while the host was busy, whose loops are watched as well: make sizes "
+                         "smaller, or allow more time by --seconds",
+                         time_text),
+             128 + SIGALRM);
   }
 }
 
@@ -261,6 +264,10 @@ __attribute__((constructor(101))) void begin() {
 }
 
 }  // namespace
+
+void end_program(const std::string& why) {
+  finish(why, 128 + SIGALRM);
+}
 
 State& state() {
   static State* const result = new State;

@@ -1,5 +1,6 @@
 // What a kernel calls, passed on to the engine, and launches.
 #include <array>
+#include <chrono>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -375,7 +376,43 @@ Where place_in(const std::string& text, std::string& file) {
   return {"", 0};
 }
 
-cudaError_t ended_early(const Configuration& c, const char* name, const std::exception& why) {
+// How far a launch is: said on standard error while it takes long.
+class Progress {
+ public:
+  Progress(const Configuration& c, const char* name)
+      : name_(name), grid_(c.grid), all_(std::int64_t{c.grid.x} * c.grid.y * c.grid.z) {}
+  void block_begins() {
+    ++begun_;
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_) return;
+    next_ = now + kBetween;
+    fmt::print(stderr, "[the lab: {}]\n", text());
+  }
+  std::string text() const {
+    return fmt::format("launch {}, {}: block {} of {}", state().launches, name_, begun_, all_);
+  }
+  // What to do where the time was too short.
+  std::string advice() const {
+    const std::string what =
+        begun_ < all_ ? fmt::format("the size from which the grid of ({}, {}, {}) blocks comes",
+                                    grid_.x, grid_.y, grid_.z)
+        : state().launches > 4 ? "the number of launches"
+                               : "the loop of the kernel, if it ends at all";
+    return fmt::format("({}): the lab takes thousands of times as long as a GPU; make {} smaller, "
+                       "or allow more time by --seconds",
+                       text(), what);
+  }
+
+ private:
+  static constexpr std::chrono::seconds kBetween{5};
+  const char* name_;
+  dim3 grid_;
+  std::int64_t begun_ = 0, all_;
+  static inline auto next_ = std::chrono::steady_clock::now() + kBetween;  // for all launches
+};
+
+cudaError_t ended_early(const Configuration& c, const char* name, const std::exception& why,
+                        const Progress& progress) {
   const std::optional<KernelStopped> stopped = std::exchange(state().stopped, std::nullopt);
   std::string text = stopped ? stopped->what() : why.what();
   // The engine adds what was found; the report has that.
@@ -390,8 +427,8 @@ cudaError_t ended_early(const Configuration& c, const char* name, const std::exc
   }
   if (text.find(lab::kUsedHostMemory) == 0) return cudaErrorIllegalAddress;  // and a finding
   if (text.find("time limit") != std::string::npos) {
-    state().add("time limit", c.where, text);
-    return cudaErrorLaunchTimeout;
+    state().add("time limit", c.where, fmt::format("{} {}", text, progress.advice()));
+    end_program(text);
   }
   if (text.find("deadlock") == 0) {
     // Where a thread spins the engine has a finding of its own.
@@ -461,10 +498,12 @@ cudaError_t run(const Configuration& c, const char* name, void (*call)(void*), v
   launch.block = {c.block.x, c.block.y, c.block.z};
   launch.shared_bytes = c.shared_bytes;
   launch.with_pdl = c.may_begin_early;
+  Progress progress(c, name);
   try {
     lab::run(
         launch,
         [&] {
+          if (lab::current->number == 0) progress.block_begins();
           void* const dynamic = dynamic_shared();
           for (void* const pointer : state().dynamic_shared) {
             std::memcpy(pointer, &dynamic, sizeof dynamic);
@@ -473,7 +512,7 @@ cudaError_t run(const Configuration& c, const char* name, void (*call)(void*), v
         },
         stream_number(c.stream));
   } catch (const std::exception& why) {
-    state().sticky = ended_early(c, name, why);
+    state().sticky = ended_early(c, name, why, progress);
     report(state().sticky);
   }
   return cudaSuccess;

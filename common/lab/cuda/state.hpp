@@ -77,6 +77,9 @@ bool is_captured(cudaStream_t stream);
 /// A stream becomes part of the graph.
 void add_to_capture(cudaStream_t stream);
 
+/// Writes the report and ends the program, whose time is over.
+[[noreturn]] void end_program(const std::string& why);
+
 /// Notes an error, with what is wrong where that is known, and returns it.
 cudaError_t report(cudaError_t error, const std::string& why = "");
 /// That of all calls after a failed launch, else success.

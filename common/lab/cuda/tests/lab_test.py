@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -586,6 +587,24 @@ __global__ void k(float* x, Undeclared y) {
 int main() {}
 """
 
+LONG = """
+#include <cstdio>
+__global__ void k(int* x, long n) {
+  for (long i = 0; i < n; ++i) x[blockIdx.x] += i;
+}
+int main(int argc, char** argv) {
+  int* x;
+  cudaMallocManaged(&x, 4000);
+  switch (argv[1][0]) {
+    case 'g': k<<<1000, 1>>>(x, 2000000); break;       // the grid of (1000, 1, 1) blocks
+    case 'k': k<<<1, 1>>>(x, 1000000000000); break;    // the loop of the kernel
+    case 'n': for (;;) k<<<1, 1>>>(x, 100);            // the number of launches
+    case 'h': for (long i = 0; i >= 0; i += 2) x[i % 1000] += i;  // the host was busy
+  }
+  for (int i = 0; i < 1000; ++i) puts(cudaGetErrorName(cudaDeviceSynchronize()));
+}
+"""
+
 
 class Lab(unittest.TestCase):
     def setUp(self):
@@ -681,6 +700,21 @@ class Lab(unittest.TestCase):
         for text, part in (("#include <cuda/ptx>", "Hopper"), ("#include <cuda/functional>", "libcu++"),
                            ("#include <omp.h>\nint n = omp_get_max_threads();", "OpenMP")):
             self.assertIn(part, self.lab(f"{text}\nint main() {{}}").stderr.splitlines()[0])
+
+    def test_the_end_of_the_time_is_that_of_the_program(self):
+        (self.folder / "long.cu").write_text(LONG)
+        program = Compiler(pathlib.Path(BUILD), ROOT).compile([self.folder / "long.cu"], self.folder)
+        advice = dict(re.findall(r"case '(.)'.*// (.*)", LONG))
+        for how, seconds in (("g", 6), ("k", 1), ("n", 1), ("h", 1)):
+            with self.subTest(how), tempfile.TemporaryFile("w+") as errors:
+                pipe = subprocess.PIPE
+                result = lab.run(program, [how], self.folder, seconds, pipe, errors)
+                self.assertEqual((result.output, result.status), ("", 128 + signal.SIGALRM))
+                self.assertIn(advice[how], json.dumps(result.report))
+                self.assertEqual(result.kinds, [] if how == "h" else ["time limit"])
+                errors.seek(0)
+                if how == "g":
+                    self.assertRegex(errors.read(), r"launch 1, k: block \d+ of 1000")
 
     def test_errors_that_nothing_looks_at_and_elements_that_nothing_wrote(self):
         (result,) = self.results(UNSEEN, "")
