@@ -21,6 +21,7 @@ CUDA = re.compile(
     r"__(global|device|host|shared|constant)__|<<<|dim3|(cuda|cu|curand|device_|vector_)\w*"
     r"|cooperative_groups|mma|math_constants|thread(Idx|fence)|block(Idx|Dim)|(float|int|uint)[1-4]"
 )
+WRAPPED = ("_exit", "_Exit", "quick_exit", "abort", "clock")  # see end.cpp
 UNDEFINED = re.compile(r"(?P<where>[^\s:]+(?::\d+)?):.*undefined reference to `(?P<name>[^'(<]+)")
 
 
@@ -166,7 +167,7 @@ class Compiler:
         if failures:
             raise DoesNotCompile([line for text in failures for line in self.errors(text)])
         program = folder / "program"
-        wrapped = [f"-Wl,--wrap={name}" for name in ("_exit", "_Exit", "quick_exit", "clock")]
+        wrapped = [f"-Wl,--wrap={name}" for name in WRAPPED]
         run = subprocess.run(
             [self.command[0], "-no-pie", *sorted(objects), *self.files, *wrapped, "-pthread",
              "-lm", "-o", str(program)],

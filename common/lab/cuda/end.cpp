@@ -101,7 +101,8 @@ std::string host_line(void* context) {
   return "";
 }
 
-std::string uncaught_text;  // of the exception that ends the program
+std::string uncaught_text;    // of the exception that ends the program
+bool calls_abort = false;     // the program itself, as behind an error that it has seen
 
 // A signal that ends the program.
 void die(int signal, siginfo_t*, void* context) {
@@ -114,9 +115,12 @@ void die(int signal, siginfo_t*, void* context) {
                            : signal == SIGABRT ? "SIGABRT, abort()"
                                                : "SIGILL";
   const std::string line = host_line(context);
+  const std::string at = line.empty() ? "" : fmt::format(" at {}", line);
+  const bool aborts = signal == SIGABRT && calls_abort && uncaught_text.empty();
+  if (aborts) finish(fmt::format("the program called abort(){}", at), 128 + signal);
   const std::string text = fmt::format("the program crashed on the host ({}){}",
-                                       uncaught_text.empty() ? name : uncaught_text,
-                                       line.empty() ? "" : fmt::format(" at {}", line));
+                                       uncaught_text.empty() ? name : uncaught_text, at);
+  if (!uncaught_text.empty() && state().has_failed) finish(text, 128 + signal);  // what follows
   lab::Finding finding;
   finding.kind = "host crash";
   finding.where = line;
@@ -286,6 +290,11 @@ extern "C" {
 }
 [[noreturn]] void __wrap_quick_exit(int status) {
   lab_cuda::finish("", status);
+}
+[[noreturn]] void __real_abort();
+[[noreturn]] void __wrap_abort() {
+  lab_cuda::calls_abort = true;
+  __real_abort();
 }
 // A kernel's clock() counts cycles, the host's the time of its CPU.
 std::clock_t __real_clock();

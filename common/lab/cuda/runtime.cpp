@@ -39,6 +39,7 @@ std::unique_lock<std::recursive_mutex> lock_card() {
 cudaError_t report(cudaError_t error, const std::string& why) {
   if (error == cudaSuccess) return error;
   state().last_error = error;
+  state().has_failed = true;
   state().why = why;
   return error;
 }

@@ -56,6 +56,7 @@ struct State {
   std::int64_t launches = 0;
   std::optional<KernelStopped> stopped;  // what the kernel that runs has ended itself with
   std::string why;                       // the last call that failed did
+  bool has_failed = false;               // a call has
   std::set<const void*> freed;           // by cudaFree() and the like, and not allocated again
   bool times_were_asked = false;
   cudaError_t last_error = cudaSuccess;  // of cudaGetLastError()

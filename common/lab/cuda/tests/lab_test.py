@@ -605,6 +605,24 @@ int main(int argc, char** argv) {
 }
 """
 
+# The host ends itself: a, c and t behind an error that it has seen; the others without one.
+ENDS = """
+#include <cassert>
+#include <cstdlib>
+#include <stdexcept>
+__global__ void k(int* x) { *x = 1; }
+int main(int argc, char** argv) {
+  int* x = nullptr;
+  const char how = argv[1][0];
+  if (how == 'c') assert(argc == 1);
+  if (how == 'a' || how == 't') k<<<1, 2048>>>(x);
+  if (cudaGetLastError() != cudaSuccess && how == 'a') abort();
+  if (how == 't' || how == 'T') throw std::runtime_error("too many threads");
+  if (how == 'f') free((char*)malloc(64) + 16);
+  *(volatile int*)x = 1;
+}
+"""
+
 
 class Lab(unittest.TestCase):
     def setUp(self):
@@ -715,6 +733,14 @@ class Lab(unittest.TestCase):
                 errors.seek(0)
                 if how == "g":
                     self.assertRegex(errors.read(), r"launch 1, k: block \d+ of 1000")
+
+    def test_what_the_program_ends_itself_for_is_no_crash(self):
+        kinds = {"a": ["launch"], "c": [], "t": ["launch"]}
+        for how, result in zip("actTfs", self.results(ENDS, *"actTfs")):
+            with self.subTest(how):
+                self.assertEqual(result.kinds, kinds.get(how, ["host crash"]))
+                self.assertNotEqual(result.status, 0)
+                self.assertIn("program.cu:", result.report["end"])
 
     def test_errors_that_nothing_looks_at_and_elements_that_nothing_wrote(self):
         (result,) = self.results(UNSEEN, "")
