@@ -105,7 +105,7 @@ struct OrderOfBlock {
   struct Pending {
     VectorClock block;
     BlockClocks others;
-    BlockClocks polled;         // of these: flags that it has looked at until they were set
+    BlockClocks polled;          // of these: flags that it has looked at until they were set
     const void* flag = nullptr;  // the last one
   };
   std::unordered_map<std::uint32_t, Fenced> at_fence_;  // of each thread, its last one
@@ -215,15 +215,13 @@ class Order : private OrderOfBlock {
   bool ordered_by_counter(const Access& before) const {
     return ordered_after(order_of_block_, before);
   }
-  /// Whether this block has read a flag that was set behind an access in another block and a fence.
-  /// Without a fence of its own it is not ordered after the access.
+  /// Whether this block has read a flag that was set behind an access in another block and a fence;
+  /// or the running thread one behind an access in its block. Without a fence of its own it is not
+  /// ordered after the access.
   bool has_read_flag_after(const Access& before) const {
-    return of_other_block(before.thread) && ordered_after(behind_flags_, before);
-  }
-  /// The same of the running thread and an access in its block.
-  bool has_read_flag_of_block_after(const Access& before) const {
+    if (of_other_block(before.thread)) return ordered_after(behind_flags_, before);
     const auto pending = pending_.find(static_cast<std::uint32_t>(current->place));
-    return pending != pending_.end() && !of_other_block(before.thread) &&
+    return pending != pending_.end() &&
            pending->second.block.at(index_of(before.thread - block_)) >= before.time;
   }
   /// When a thread first called fence_async_proxy() at or after a time; 0: never.

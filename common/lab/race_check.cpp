@@ -187,10 +187,7 @@ bool RaceCheck::report_before(const Cell& cell, const Use& use) {
       return false;
     }
     // As in the CUDA guide's reduction, whose last block adds up volatile partial sums.
-    if (before.is_volatile && now.is_volatile &&
-        (w_.order.has_read_flag_after(before) || w_.order.has_read_flag_of_block_after(before))) {
-      return false;
-    }
+    if (before.is_volatile && now.is_volatile && w_.order.has_read_flag_after(before)) return false;
     return !w_.order.ordered(before, now.thread);
   };
   for (const Access* before : {&cell.write, &cell.atomic_write}) {

@@ -8,16 +8,12 @@ TOOLKIT = {
     "cub": "write the block's reduction or scan as a kernel",
     "cublas": "compute the matmul by a kernel, or on the host",
     "curand": "fill the input on the host, with <random>",
-    "cudnn": "it is a library without source",
-    "cufft": "it is a library without source",
-    "cusparse": "it is a library without source",
-    "cusolver": "it is a library without source",
+    "(cudnn|cufft|cusparse|cusolver)": "it is a library without source",
     "nccl": "the lab has one card",
     "nvrtc": "compile the kernel with the program",
     "nvtx": "leave the marks out",
     "nvToolsExt": "leave the marks out",
-    "cutlass": "its inline PTX is for Hopper; see lesson 05 for kernels that the lab runs",
-    "cute": "its inline PTX is for Hopper; see lesson 05 for kernels that the lab runs",
+    "(cutlass|cute)": "its inline PTX is for Hopper; see lesson 05 for kernels that the lab runs",
     "nvml": "the lab has no driver",
 }
 OTHERS = {
@@ -34,8 +30,6 @@ NAMES = {
         "__shfl_down_sync(0xffffffff, x, 1)",
     r"this_cluster|cluster_group|cluster_arrive|cluster_wait|barrier_cluster\w*":
         "clusters: the lab has them for the course's own kernels only; see lesson 05",
-    r"cde|ptx": "<cuda/ptx>: its instructions are for Hopper; see lesson 05 for kernels that the "
-        "lab runs",
     r"omp_\w+": "OpenMP: the lab ignores its pragmas, and the loops run on one thread; put "
         "the call behind #ifdef _OPENMP",
     r"cudaGraph\w*|cudaKernelNodeParams|cudaStream(Get)?Captur\w*":
@@ -58,7 +52,7 @@ def of_toolkit(header):
     """What to do about a header of the CUDA Toolkit that the lab does not have; None for others."""
     name = header.split("/")
     for start, text in sorted(TOOLKIT.items(), reverse=True):  # cublas before cub
-        if name[0] == start or (
+        if re.fullmatch(start, name[0]) or (
             len(name) == 1 and re.match(rf"{start}(_\w+|Lt|Xt|Ext)?\.(h|hpp|cuh)$", name[0])
         ):
             return text

@@ -190,7 +190,7 @@ class Compiler:
     def errors(self, text):
         """One line for each name or construct that the compiler refuses; first those that say what
         to do."""
-        advised, lines, seen, refused = [], [], set(), set()
+        lines, seen, refused = [], set(), set()
         for found in ERROR.finditer(text):
             if self.headers.as_posix() in found["file"]:
                 continue
@@ -200,12 +200,12 @@ class Compiler:
             if message in seen or (unknown and unknown[1] in refused):
                 continue
             seen.add(message)
-            into = lines
-            if message != found["text"]:
+            plain = message == found["text"]
+            if not plain:
                 refused.update(words_of(found["file"], int(found["line"])))
-                into = advised
-            into.append(f"{found['file']}:{found['line']}: {message}")
-        return advised + lines or [line for line in text.splitlines() if "error" in line][:5] or [text]
+            lines.append((plain, f"{found['file']}:{found['line']}: {message}"))
+        lines = [line for _, line in sorted(lines, key=lambda line: line[0])]
+        return lines or [line for line in text.splitlines() if "error" in line][:5] or [text]
 
     def undefined(self, text):
         lines = [

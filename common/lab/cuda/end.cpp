@@ -101,8 +101,8 @@ std::string host_line(void* context) {
   return "";
 }
 
-std::string uncaught_text;    // of the exception that ends the program
-bool calls_abort = false;     // the program itself, as behind an error that it has seen
+std::string uncaught_text;  // of the exception that ends the program
+bool calls_abort = false;   // the program itself, as behind an error that it has seen
 
 // A signal that ends the program.
 void die(int signal, siginfo_t*, void* context) {

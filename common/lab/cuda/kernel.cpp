@@ -290,10 +290,11 @@ void stop_kernel(const char* kind, const char* message, Where where) {
 }
 
 void calls_of_host(const char* name, Where where) {
-  state().add("host function", where,
-              fmt::format("a kernel calls {0}(), which is a function of the host, and nvcc does not "
-                          "compile that: write __device__, or __host__ __device__, before {0}",
-                          name));
+  state().add(
+      "host function", where,
+      fmt::format("a kernel calls {0}(), which is a function of the host, and nvcc does not "
+                  "compile that: write __device__, or __host__ __device__, before {0}",
+                  name));
 }
 
 void assert_failed(const char* condition, const char* function, Where where) {
@@ -377,38 +378,19 @@ Where place_in(const std::string& text, std::string& file) {
 }
 
 // How far a launch is: said on standard error while it takes long.
-class Progress {
- public:
-  Progress(const Configuration& c, const char* name)
-      : name_(name), grid_(c.grid), all_(std::int64_t{c.grid.x} * c.grid.y * c.grid.z) {}
+struct Progress {
+  const char* name;
+  std::int64_t all, begun = 0;
+  std::string text() const {
+    return fmt::format("launch {}, {}: block {} of {}", state().launches, name, begun, all);
+  }
   void block_begins() {
-    ++begun_;
-    const auto now = std::chrono::steady_clock::now();
-    if (now < next_) return;
-    next_ = now + kBetween;
+    static auto said = std::chrono::steady_clock::now();
+    ++begun;
+    if (std::chrono::steady_clock::now() - said < std::chrono::seconds(5)) return;
+    said = std::chrono::steady_clock::now();
     fmt::print(stderr, "[the lab: {}]\n", text());
   }
-  std::string text() const {
-    return fmt::format("launch {}, {}: block {} of {}", state().launches, name_, begun_, all_);
-  }
-  // What to do where the time was too short.
-  std::string advice() const {
-    const std::string what =
-        begun_ < all_ ? fmt::format("the size from which the grid of ({}, {}, {}) blocks comes",
-                                    grid_.x, grid_.y, grid_.z)
-        : state().launches > 4 ? "the number of launches"
-                               : "the loop of the kernel, if it ends at all";
-    return fmt::format("({}): the lab takes thousands of times as long as a GPU; make {} smaller, "
-                       "or allow more time by --seconds",
-                       text(), what);
-  }
-
- private:
-  static constexpr std::chrono::seconds kBetween{5};
-  const char* name_;
-  dim3 grid_;
-  std::int64_t begun_ = 0, all_;
-  static inline auto next_ = std::chrono::steady_clock::now() + kBetween;  // for all launches
 };
 
 cudaError_t ended_early(const Configuration& c, const char* name, const std::exception& why,
@@ -427,7 +409,13 @@ cudaError_t ended_early(const Configuration& c, const char* name, const std::exc
   }
   if (text.find(lab::kUsedHostMemory) == 0) return cudaErrorIllegalAddress;  // and a finding
   if (text.find("time limit") != std::string::npos) {
-    state().add("time limit", c.where, fmt::format("{} {}", text, progress.advice()));
+    const char* const what = progress.begun < progress.all ? "the size that sets the grid"
+                             : state().launches > 4        ? "the number of launches"
+                                                    : "the loop of the kernel, if it ends at all";
+    state().add("time limit", c.where,
+                fmt::format("{} ({}): the lab takes thousands of times as long as a GPU; make {} "
+                            "smaller, or allow more time by --seconds",
+                            text, progress.text(), what));
     end_program(text);
   }
   if (text.find("deadlock") == 0) {
@@ -498,7 +486,7 @@ cudaError_t run(const Configuration& c, const char* name, void (*call)(void*), v
   launch.block = {c.block.x, c.block.y, c.block.z};
   launch.shared_bytes = c.shared_bytes;
   launch.with_pdl = c.may_begin_early;
-  Progress progress(c, name);
+  Progress progress{name, std::int64_t{c.grid.x} * c.grid.y * c.grid.z};
   try {
     lab::run(
         launch,

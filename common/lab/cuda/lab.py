@@ -121,10 +121,8 @@ def text_of(result, counts):
     if report is None:
         return f"No report: {end_of(result) or 'the program ended in an unknown way'}.\n"
     lines = [report["text"] if counts else report["findings_text"]]
-    lines += [
-        f"\nnote: {note['where']}: {note['message']}\n"
-        for note in report["findings"] if note["kind"] == "uninitialized"
-    ]  # fmt: skip
+    for note in (f for f in report["findings"] if f["kind"] == "uninitialized"):
+        lines.append(f"\nnote: {note['where']}: {note['message']}\n")
     lines += [f"\n{text}\n" for text in report["failures"]]
     end = end_of(result)
     if end:

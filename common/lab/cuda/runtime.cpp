@@ -24,7 +24,7 @@ struct Mark {
 };
 struct CUevent_st {
   bool recorded = false;
-  cudaStream_t captured = nullptr;                       // the stream, where a graph is made of it
+  cudaStream_t captured = nullptr;                        // the stream, where a graph is made of it
   std::shared_ptr<Mark> mark = std::make_shared<Mark>();  // a graph may outlive the event
   std::chrono::steady_clock::time_point time;
 };

@@ -79,7 +79,7 @@ class Source:
     def __init__(self, text, where, marks=None):
         self.tokens = tokens_of(text)
         self.where, self.count = where, 0
-        self.marks = set() if marks is None else marks  # macros with __device__ in them, of all files
+        self.marks = set() if marks is None else marks  # macros with __device__, of all files
         self.real = [i for i, t in enumerate(self.tokens) if t.kind not in ("space", "comment")]
         self.place = {index: k for k, index in enumerate(self.real)}
         self.marks |= {
@@ -409,7 +409,7 @@ class Source:
                 head = [self.text(i) for i in range(begin, k)]
                 of_function = self.is_function(begin, k)
                 if of_function and all(classes):
-                    self.for_host(begin, k, head)
+                    self.for_host(k, head)
                 stack.append(
                     "namespace" in head[:2]
                     or (head[:1] == ["extern"] and head[1:2] in (['"C"'], ['"C++"']) and
@@ -428,8 +428,8 @@ class Source:
         return result
 
     def is_function(self, begin, k):
-        """Whether the brace at k, with what stands before it from begin on, opens a function's body:
-        one with a type and a name."""
+        """Whether the brace at k opens the body of a function with a type and a name; its head begins
+        at `begin`."""
         while k > begin and self.text(k - 1) in ("const", "noexcept", "override", "final"):
             k -= 1
         first = next((i for i in range(begin, k) if self.text(i) in ("(", "=")), k)
@@ -438,18 +438,13 @@ class Source:
             and self.is_name(first - 1) and not self.is_alignment(first)
         )  # fmt: skip
 
-    def for_host(self, begin, k, head):
+    def for_host(self, k, head):
         """A function that no kernel may call says so when one does. An unknown word in capitals may
         be a macro with __device__."""
-        first = begin + head.index("(")
-        unknown = any(re.fullmatch(r"[A-Z][A-Z0-9_]+", self.text(i)) for i in range(begin, first - 1))
-        if not unknown and not (self.marks | set(FOR_KERNELS)) & set(head):
-            self.functions.append((k, self.text(first - 1)))
-
-    def functions_of_host(self, names):
-        for k, name in self.functions:
-            if name not in names:
-                self.token(k).out += f' LAB_CUDA_OF_HOST("{name}")'
+        name = head[head.index("(") - 1]
+        words = {word for word in head if re.fullmatch(r"[A-Z][A-Z0-9_]+", word)} - {name}
+        if not (self.marks | set(FOR_KERNELS) | words) & set(head) and name not in self.device:
+            self.token(k).out += f' LAB_CUDA_OF_HOST("{name}")'
 
     def variables(self, scopes):
         k = 0
@@ -668,9 +663,8 @@ class Source:
 
     def rewrite(self, names=()):
         """The text in C++; `names` are of the device in other files."""
-        self.functions = []
+        self.device = self.device_names() | set(names)
         scopes = self.scopes()
-        self.functions_of_host(self.device_names() | set(names))
         self.built_ins()
         self.assembly()
         self.variables(scopes)
