@@ -415,8 +415,11 @@ class Source:
                     or (head[:1] == ["extern"] and head[1:2] in (['"C"'], ['"C++"']) and
                         len(head) == 2)
                 )  # fmt: skip
-                of_class = not of_function and {"struct", "class", "union"} & set(head)
-                classes.append(stack[-1] or bool(of_class))
+                calls = [i for i in range(begin, k) if self.text(i) == "("]
+                of_class = all(self.is_alignment(i) for i in calls) and (
+                    not {"struct", "class", "union"}.isdisjoint(head)
+                )
+                classes.append(stack[-1] or of_class)
                 begin = k + 1
             elif text == "}":
                 if stack:

@@ -315,6 +315,8 @@ __device__ float declared(float x);
 float declared(float x) { return x; }
 constexpr float constant(float x) { return x; }
 #define FROM_ELSEWHERE
+template <class T> HD auto trailing(T x) -> T { if (x > 2) { } else if (x > 0) { x = 2; } return x; }
+template <class T> HD T operator<(B x, T y) { if (y > 2) { } else if (y > 0) { y = 2; } return y; }
 FROM_ELSEWHERE float unknown(float x) { return x; }
 __global__ void k(float* x, char how) {
   auto local = [](float v) { return v; };
@@ -322,7 +324,7 @@ __global__ void k(float* x, char how) {
   if (how == '1') *x = cube(2.f);
   if (how == '2') *x = A(2).x;
   if (how == '3') *x = B().get();
-  if (how == '4') *x = right(1) + declared(1) + constant(1) + unknown(1) + B().x + local(1);
+  if (how == '4') *x = right(1) + declared(1) + constant(1) + unknown(1) + trailing(1) + (B() < 1) + local(1);
 }
 int main(int, char** argv) { k<<<1, 1>>>(make() + int(plain::square(A(0).x)), *argv[1]); }
 ---
@@ -523,9 +525,12 @@ class Lab(unittest.TestCase):
             yield lab.run(program, words.split(), self.folder, 60, subprocess.PIPE)
 
     def test_kinds_of_mistakes(self):
+        flags = set(Compiler(pathlib.Path(BUILD), ROOT).command)
         for case in CASES.strip().split("\n---\n"):
             name = re.match("(//.*\n)+", case)[0]
             expected = re.findall(r" (\w+)=(\w*):?(\w*)", name)
+            if not {"-ftrivial-auto-var-init=pattern", "-Wmaybe-uninitialized"} <= flags:
+                expected = [row for row in expected if row[1] != "unwritten"]  # as of GCC 12
             text = COMMON + case
             results = self.results(text, *(word for word, _, _ in expected))
             for (word, kind, part), result in zip(expected, results):
