@@ -431,8 +431,7 @@ class Source:
         return result
 
     def is_function(self, begin, k):
-        """Whether the brace at k opens the body of a function with a type and a name; its head begins
-        at `begin`."""
+        """Whether the brace at k, with a head from `begin` on, opens a function that has a type."""
         while k > begin and self.text(k - 1) in ("const", "noexcept", "override", "final"):
             k -= 1
         first = next((i for i in range(begin, k) if self.text(i) in ("(", "=")), k)

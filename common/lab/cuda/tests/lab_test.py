@@ -168,10 +168,9 @@ __constant__ float weights[4] = {1, 2, 3, 4};
 struct Arguments { float a[32]; float* out; };
 struct Shape { virtual __device__ int sides() { return 3; } };
 __device__ float local(int i) {
-  const float table[5] = {1, 2, 3, 4, 5};
   static int calls;
-  if (i == 0) ++calls;
-  return table[i % 5];
+  const float table[5] = {1, 2, 3, 4, 5};
+  return i == 0 ? ++calls : table[i % 5];
 }
 __global__ void add(float* x) { x[threadIdx.x] += 1; }           //! v m n s t g
 __global__ void use_name() { of_host[threadIdx.x] = 1; }  //! u
@@ -270,8 +269,7 @@ int main() {
 #error "the headers have no guards of CUDA"
 #endif
 __global__ void add(const float* a, float* x, int n) { x[threadIdx.x] += a ? a[0] : n; }
-template <class T>
-__global__ void put(T* x, T value) { x[threadIdx.x] = value; }
+template <class T> __global__ void put(T* x, T value) { x[threadIdx.x] = value; }
 struct Count { int n; };
 __global__ void count(Count& all, int by) { all.n += by; }
 static int blocks_of(const void* kernel) {
@@ -305,18 +303,14 @@ int main() {
 namespace plain { float square(float x) { return x * x; } }  //! 0
 template <class T> T cube(T x) { return x * x * x; }  //! 1
 struct A { float x; explicit A(float of) : x(of) {} };  //! 2
-struct B {
-  float x;
-  HD B() : x(1) {}
-  float get() const { return x; }  //! 3
-};
+struct B { float x; HD B() : x(1) {} float get() const { return x; } };  //! 3
 HD float right(float x) { return x; }
 __device__ float declared(float x);
 float declared(float x) { return x; }
 constexpr float constant(float x) { return x; }
 #define FROM_ELSEWHERE
-template <class T> HD auto trailing(T x) -> T { if (x > 2) { } else if (x > 0) { x = 2; } return x; }
-template <class T> HD T operator<(B x, T y) { if (y > 2) { } else if (y > 0) { y = 2; } return y; }
+template <class T> HD auto trailing(T x) -> T { if (x > 2) { } else if (x > 0) { } return x; }
+template <class T> HD T operator<(B x, T y) { if (y > 2) { } else if (y > 0) { } return y; }
 FROM_ELSEWHERE float unknown(float x) { return x; }
 __global__ void k(float* x, char how) {
   auto local = [](float v) { return v; };
@@ -324,7 +318,8 @@ __global__ void k(float* x, char how) {
   if (how == '1') *x = cube(2.f);
   if (how == '2') *x = A(2).x;
   if (how == '3') *x = B().get();
-  if (how == '4') *x = right(1) + declared(1) + constant(1) + unknown(1) + trailing(1) + (B() < 1) + local(1);
+  if (how == '4') *x = right(1) + declared(1) + constant(1) + unknown(1) + local(1);
+  if (how == '4') *x += trailing(1) + (B() < 1) + B().x;
 }
 int main(int, char** argv) { k<<<1, 1>>>(make() + int(plain::square(A(0).x)), *argv[1]); }
 ---
@@ -386,8 +381,7 @@ __global__ void write(float* x) { x[threadIdx.x] = 1; }
 __global__ void read(float* x) { x[threadIdx.x + 32] = x[threadIdx.x]; }
 int main(int, char** argv) {
   float* x = make();
-  cudaStream_t s, t;
-  cudaEvent_t fork, join;
+  cudaStream_t s, t; cudaEvent_t fork, join; cudaGraph_t graph; cudaGraphExec_t runs;
   cudaStreamCreate(&s), cudaStreamCreate(&t), cudaEventCreate(&fork), cudaEventCreate(&join);
   const char how = *argv[1] | 32;
   const bool captures = how == *argv[1];
@@ -399,8 +393,6 @@ int main(int, char** argv) {
   if (how == 'f') write<<<1, 32, 0, s>>>(x);
   read<<<1, 32, 0, t>>>(x);
   cudaEventRecord(join, t), cudaStreamWaitEvent(s, join, 0);
-  cudaGraph_t graph;
-  cudaGraphExec_t runs;
   if (!captures) return 0;
   cudaStreamEndCapture(s, &graph), cudaEventDestroy(fork), cudaEventDestroy(join);
   cudaGraphInstantiate(&runs, graph, 0), cudaGraphLaunch(runs, s), cudaGraphLaunch(runs, s);
@@ -419,8 +411,8 @@ int main(int, char** argv) {
   cudaLaunchAttribute attribute[1] = {};
   attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute[0].val.programmaticStreamSerializationAllowed = argv[1][1] != 'o';
-  if (*argv[1] == 'c') attribute[0].id = cudaLaunchAttributeClusterDimension;
-  if (*argv[1] == 'c') attribute[0].val.clusterDim = {2, 1, 1};
+  if (*argv[1] == 'c')
+    attribute[0] = {cudaLaunchAttributeClusterDimension}, attribute[0].val.clusterDim = {2, 1, 1};
   cudaLaunchConfig_t config = {0};
   config.gridDim = 1, config.blockDim = dim3(32), config.attrs = attribute, config.numAttrs = 1;
   first<<<1, 32>>>(x);
