@@ -4,6 +4,7 @@ says in its lines why it does not compile."""
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import threading
 
@@ -143,10 +144,13 @@ class Compiler:
         options += [f"-I{place}" for place in include_folders]
         options += [f"-D{name}" for name in definitions]
         objects, failures, self.notes = [], [], []
+        header = self.folder / "prelude.hpp"
+        if standard > 17:  # clang refuses what was compiled for another one
+            header = shutil.copy(header, folder / "lab_prelude.hpp")
 
         def one(source):
             target = source.with_suffix(source.suffix + ".o")
-            prelude = ["-include", str(self.folder / "prelude.hpp")]
+            prelude = ["-include", str(header)]
             if source.suffix in (".cpp", ".cc", ".cxx", ".c") and source not in tree.of_cuda:
                 prelude = ["-DLAB_CUDA_OF_HOST(name)="]
             objects.append(str(target))

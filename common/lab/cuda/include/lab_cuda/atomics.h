@@ -78,7 +78,9 @@ LAB_CUDA_FUNCTION T change(T* address, Operation operation, Where where) {
   using Plain = std::remove_volatile_t<T>;
   typedef typename BitsOf<sizeof(T)>::type Bits __attribute__((may_alias));
   Bits* const bits = reinterpret_cast<Bits*>(const_cast<Plain*>(address));
-  const Bits old_bits = __atomic_fetch_add(bits, Bits{0}, order);
+  Bits nothing = 0;
+  __asm__("" : "+r"(nothing));  // clang makes an addition of 0 a load
+  const Bits old_bits = __atomic_fetch_add(bits, nothing, order);
   Plain old;
   __builtin_memcpy(static_cast<void*>(&old), &old_bits, sizeof old);
   const Plain changed = operation(old);
