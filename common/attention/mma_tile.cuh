@@ -76,8 +76,8 @@ __device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4],
                              const T* q_smem, const T* k_smem, int warp_row,
                              int lane, Between between) {
   // The row and the 8 columns that this lane names in the first ldmatrix. XOR
-  // with a multiple of 16 selects other columns, adding 16 rows other rows:
-  // neither needs the swizzle anew.
+  // with a multiple of 16 selects other columns, adding 16 rows selects other
+  // rows: neither changes the swizzle.
   const int of_q = swizzled<d>(warp_row + lane % 16, lane / 16 * 8);
   const int of_k = swizzled<d>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
 #pragma unroll

@@ -68,6 +68,16 @@ def forward_ratio(group, mask="full", gpu="h200"):
     return points(f"{gpu}_05_interface", "ratio", **where)
 
 
+def forward_points_behind_are_wide():
+    """All bfloat16 points of both GPUs that are behind have 256 columns and the causal mask."""
+    where = {"causal": True, "D": "256", "type": "bfloat16", "backend": "course"}
+    behind = [
+        count(points(f"{gpu}_05_interface", "ratio", **where), lambda ratio: ratio < 0.9995)
+        for gpu in ("h200", "h100")
+    ]
+    return behind == [forward_ratios.behind(), h100_forward_ratios.behind()]
+
+
 def forward_small_gain(gpu="h200"):
     """The group small, causal: the course over the fastest other implementation, in percent."""
     return 100 * (forward_ratio("small", "causal", gpu) - 1)
@@ -120,6 +130,12 @@ def forward_tensor_percent():
 def forward_tensor_percent_long():
     """Both types, 4096 keys and more: percent of the time that tensor cores work."""
     return _counter("tensor", lambda length: length >= 4096, "*")
+
+
+def forward_d64_tensor_percent():
+    """bfloat16, 64 columns, 4096 keys and more: percent of the time that tensor cores work."""
+    where = {"D": "64", "type": "bfloat16", "backend": "course"}
+    return points("h200_05_counters", "tensor", length=lambda length: length >= 4096, **where)
 
 
 def forward_most_tensor_percent():
