@@ -59,20 +59,30 @@ def first_minutes_cores():
     return head("first_minutes")["cores"]
 
 
-def _minutes(what):
-    return points("first_minutes", "seconds", None, what=f"./learn {what}: all of it") / 60
+def _seconds(what):
+    return points("first_minutes", "seconds", None, what=f"./learn {what}: all of it")
+
+
+def seconds_of_first_lab():
+    """The same machine: seconds of the first ./learn lab, which builds the lab."""
+    return _seconds("lab FILE.cu, from nothing")
+
+
+def seconds_of_lab():
+    """Seconds of ./learn lab for another file."""
+    return _seconds("lab, another file")
 
 
 def minutes_of_run():
     """The same machine: minutes of ./learn run in a fresh clone whose packages are installed."""
-    return _minutes("run, from nothing")
+    return _seconds("run, from nothing") / 60
 
 
 def minutes_of_next_run():
     """Minutes of ./learn run once everything is compiled."""
-    return _minutes("run, again")
+    return _seconds("run, again") / 60
 
 
 def minutes_of_test():
     """Minutes of ./learn test after ./learn run."""
-    return _minutes("test")
+    return _seconds("test") / 60

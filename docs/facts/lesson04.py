@@ -202,9 +202,15 @@ def float32_near_cublas():
     return within(matmul_percent_of_cublas("14"), 89, 92)
 
 
-def beyond_cublas(step):
-    """A step with 8192 rows and columns, both forms of B: percent above cuBLAS."""
-    return [percent - 100 for percent in each(_hopper(step, "percent_of_cublas"))]
+def persistent_beyond_cublas():
+    """Step 21 with 8192 rows and columns, B transposed: percent above cuBLAS."""
+    return _hopper("21", "percent_of_cublas", group="mma_bt") - 100
+
+
+def hopper_steps_reach_cublas():
+    """The same size: step 21, A B, and step 22, both forms of B, reach 98 to 102 % of cuBLAS."""
+    others = each(_hopper("22", "percent_of_cublas"))
+    return all(within(x, 98, 102) for x in (persistent_8192_percent_of_cublas(), *others))
 
 
 def cluster_reaches_cublas():

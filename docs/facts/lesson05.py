@@ -456,6 +456,17 @@ def _tile(tile, column="tflops", group="tiles", D="128", **where):
     return points("h200_05_experiments", column, group=group, D=D, kernel=kernel, **where)
 
 
+def plain_lse_errors_ratio():
+    """LSE in 16 bits: the errors of `plain` over those of step 08, largest and rms."""
+    where = {"group": "errors of LSE", "type": ("float16", "bfloat16"), "kernel": "08_*"}
+
+    def errors(column):
+        return points("h200_05_experiments", column, **where)
+
+    ratios = (over(errors(f"plain_{of}"), errors(of)) for of in ("max_error", "rms_error"))
+    return [ratio for both in ratios for ratio in each(both)]
+
+
 def forward_tile_tflops(tile):
     """A tile of so many queries and keys, 4 warps, 128 columns."""
     return _tile(f"{tile}, 4 warps")
