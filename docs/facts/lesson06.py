@@ -138,6 +138,21 @@ def elementwise_ablation_in_range():
     return within(_without("elementwise*"), 0.98, 1.02)
 
 
+def _ablation_ms(undone, order):
+    where = {"group": "06/06_*", "taken_back": undone, "order": order}
+    return points("h100_ablations", "full_ms", None, **where)
+
+
+def ablation_all_undone_ms():
+    """The same record, no mask: all changes undone."""
+    return _ablation_ms("fragments*", "so far")
+
+
+def ablation_over_ladder():
+    """The same, none undone: its time over that of step 06 on the H100."""
+    return over(_ablation_ms("", "alone"), h100_backward.ms("06", "128", "4096"))
+
+
 def v_read_twice_percent(which):
     """Ablations of the appendix, V read a second time, both masks and orders: percent longer."""
     orders = ("full", "causal", "with all above: full", "with all above: causal")
@@ -564,6 +579,11 @@ def ring_gb_per_s():
 def ring_transfer_ms():
     """512 MiB at that rate."""
     return over(536.870912, ring_gb_per_s())
+
+
+def ring_one_gpu_tflops(length):
+    """Backward with the causal mask, one GPU."""
+    return _ring("tflops_per_gpu", int(length), "backward", "causal", gpus=1)
 
 
 def one_gpu_tflops(which):
