@@ -342,7 +342,9 @@ def table(names):
     """Prints the exercises as a table: all of them, or those of the lessons that are named."""
     chosen = choose(names)
     cells = [["exercise", "title", "kind", "minutes", "points"]]
-    cells += [[one.id, one.title, one.kind, one.minutes, sum(one.points.values())] for one in chosen]
+    cells += [
+        [one.id, one.title, one.kind, one.minutes, sum(one.points.values())] for one in chosen
+    ]
     if len(chosen) > 1:
         sums = [sum(column) for column in list(zip(*cells[1:]))[3:]]
         cells.append([f"{len(chosen)} exercises", "", "", *sums])

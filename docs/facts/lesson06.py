@@ -311,8 +311,6 @@ def wide_heads_below_a_fifth():
     return below(backward.percent_of_peak("06", "256"), 20)
 
 
-
-
 def transposed_exponentials_before_the_wait():
     """Machine code of the transposed order, in chapter 6: none after the wait."""
     return cells("06_flash_backward/6_wide_heads.md", "*transposed*", "after") < 1

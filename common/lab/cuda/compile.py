@@ -50,8 +50,9 @@ class Tree:
             return self.done[path]
         target = self.folder / f"{len(self.done)}_{path.name}"
         self.done[path] = target
-        source = Source(path.read_text(encoding="utf-8", errors="surrogateescape"), path,
-                        self.marks)
+        source = Source(
+            path.read_text(encoding="utf-8", errors="surrogateescape"), path, self.marks
+        )
         if any(CUDA.fullmatch(source.text(k)) for k in range(len(source.real))):
             self.of_cuda.add(target)
         for k in range(len(source.real) - 2):

@@ -536,8 +536,10 @@ class Lab(unittest.TestCase):
                         self.assertTrue(finding["where"].endswith(f".cu:{line}"), finding)
 
     def test_notes_of_the_compiler(self):
-        done = self.lab("__global__ void k(int* x, int n) { int s; while (n--) s += n; *x = s; }\n"
-                        "int main() {}\n")
+        done = self.lab(
+            "__global__ void k(int* x, int n) { int s; while (n--) s += n; *x = s; }\n"
+            "int main() {}\n"
+        )
         self.assertRegex(done.stdout, "note: my kernel.cu:1: .*s.* uninitialized")
         self.assertEqual(done.returncode, 0)
 
