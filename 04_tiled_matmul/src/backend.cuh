@@ -210,7 +210,7 @@ std::vector<TiledRow> tiled_steps(std::integer_sequence<int, before...>) {
 }  // namespace
 
 /// This backend with all kernels of the lesson that it can run.
-inline tiled::Backend backend(const std::string& kind) {
+static tiled::Backend backend(const std::string& kind) {
   tiled::Backend result{backend_base(kind), tiled::groups_without_kernels()};
   for (const TiledRow& step : tiled_steps(std::make_integer_sequence<int, kTiledSteps>{})) {
     for (const auto& [group_name, kernel] : step.kernels()) {

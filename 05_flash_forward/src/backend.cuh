@@ -33,7 +33,7 @@ inline std::string chosen_kernel(const Problem& problem, const DeviceProperties&
 }  // namespace
 
 /// A backend with all kernels of the lesson.
-inline flash::Backend backend(const std::string& kind) {
+static flash::Backend backend(const std::string& kind) {
   auto result = backend_with<flash::Backend>(kind, ladder_of<kForwardSteps>([](auto number) {
                                                return forward_step(number, ForwardRow{});
                                              }));

@@ -141,7 +141,7 @@ struct DecodeRow : RowMaker<flash::decode::LadderStep, DecodeOnDevice> {
 }  // namespace
 
 /// A backend with the decode kernels.
-inline flash::decode::Backend backend(const std::string& kind) {
+static flash::decode::Backend backend(const std::string& kind) {
   return backend_with<flash::decode::Backend>(
       kind, ladder_of<kDecodeSteps>([](auto number) { return decode_step(number, DecodeRow{}); }));
 }

@@ -28,7 +28,7 @@ struct FunctorOnDevice {
 }  // namespace
 
 /// A backend with the kernels.
-inline flash::functors::Backend backend(const std::string& kind) {
+static flash::functors::Backend backend(const std::string& kind) {
   return backend_with<flash::functors::Backend>(
       kind, ladder_of<kFunctorSteps>([](auto number) {
         return functor_step(number, RowMaker<flash::functors::LadderStep, FunctorOnDevice>{});

@@ -11,7 +11,7 @@
 namespace fa::FA_TARGET {
 
 /// A backend with these steps.
-inline flash::stamped::Backend backend(const std::string&) {
+static flash::stamped::Backend backend(const std::string&) {
   auto result = backend_with<flash::stamped::Backend>(
       "gpu", drawn_ladder<flash::LadderStep, DeviceAttention, kForwardSteps>(
                  [](auto number, auto row) { return forward_step(number, row); }));

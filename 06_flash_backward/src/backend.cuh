@@ -32,7 +32,7 @@ inline std::string chosen_kernels(const Problem& problem, bool deterministic,
 }  // namespace
 
 /// This backend with all kernels of the lesson.
-inline backward::Backend backend(const std::string& kind) {
+static backward::Backend backend(const std::string& kind) {
   auto result = backend_with<backward::Backend>(kind, ladder_of<kBackwardSteps>([](auto number) {
                                                   return backward_step(number, GradientRow{});
                                                 }));

@@ -40,7 +40,7 @@ struct FunctorGradientOnDevice {
 }  // namespace
 
 /// A backend with the kernels.
-inline backward::functors::Backend backend(const std::string& kind) {
+static backward::functors::Backend backend(const std::string& kind) {
   return backend_with<backward::functors::Backend>(
       kind, ladder_of<kBackwardFunctorSteps>([](auto number) {
         return backward_functor_step(

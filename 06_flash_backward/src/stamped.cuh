@@ -10,7 +10,7 @@
 namespace fa::FA_TARGET {
 
 /// A backend with these steps.
-inline backward::stamped::Backend backend(const std::string&) {
+static backward::stamped::Backend backend(const std::string&) {
   auto result = backend_with<backward::stamped::Backend>(
       "gpu", drawn_ladder<LadderStep, DeviceGradient, kBackwardSteps>(
                  [](auto number, auto row) { return backward_step(number, row); }));

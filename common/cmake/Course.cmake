@@ -207,7 +207,7 @@ endfunction()
 # sources that
 # compile HEADER, for example a lesson's src/backend.cuh, for the lab, for the watched lab and for
 # GPUs, as far as this build has them and KINDS names them, and that define NAMESPACE::backends().
-# HEADER defines `backend(kind)` in namespace fa::FA_TARGET; beside it stands a .hpp of the same
+# HEADER defines a static `backend(kind)` in namespace fa::FA_TARGET; beside it stands a .hpp of the same
 # name, or backend.hpp for stamped.cuh, that defines NAMESPACE::Backend. PARTS: what fa_kernel_parts() has made of its kernels.
 function(fa_backends LIST NAMESPACE HEADER)
   cmake_parse_arguments(PARSE_ARGV 3 arg "" "PARTS" "KINDS")
