@@ -200,8 +200,8 @@ FA_STAGE(traffic) {
     // K and V of the blocks, Q and O; LSE.
     const std::int64_t tensors = (2 * of_blocks + 2 * n) * 4 * kHeadDim + 4 * n;
     budget("bytes of Q, K, V, O and LSE", ran.seen.bytes, tensors,
-           "does a block read each key that it needs once, and no key that is masked for all "
-           "its queries, not even in its last tile?",
+           "does a block read each key that it needs once, into shared memory, and no key that is "
+           "masked for all its queries, not even in its last tile?",
            tensors);
   }
 }

@@ -149,9 +149,8 @@ inline std::string hint(const Ran& ran, const Rows& right, bool o_right, bool ls
   }
   if (std::any_of(o.begin(), o.end(), nan)) {
     return "O contains NaN. In a row, or a tile, without a visible key, -infinity - -infinity is "
-           "not a number, and neither is 0 / 0. Or does the exponential take a score instead of "
-           "its "
-           "difference from the maximum?";
+           "not a number, and neither is 0 / 0. Or an exponential takes a score instead of its "
+           "difference from the maximum";
   }
   for (std::size_t row = 0; row < right.lse.size(); ++row) {
     const bool masked = right.lse[row] == kMinusInfinity;
@@ -166,9 +165,9 @@ inline std::string hint(const Ran& ran, const Rows& right, bool o_right, bool ls
   return lse_right ? "the LSE is right and O is not: so the scores, their maximum and their sum "
                      "are right. Look at the probabilities times V, at the rescaling of O and at "
                      "the division by l"
-                   : "O is wrong, and the LSE too: look at the scores, at their mask, at the "
-                     "rescaling of their sum, and at the merge where parts are merged, before "
-                     "anything of V";
+                   : "O is wrong, and the LSE too: look at the scores (their scale, mask and bias, "
+                     "if they have one), at the rescaling of their sum and, of several parts, at "
+                     "their merge, before anything of V";
 }
 
 /// Whether two LSE are the same. A score of some hundred has fewer digits behind the point, however
