@@ -60,8 +60,18 @@ std::optional<Trace> trace(const TraceName& name, const std::function<void()>& w
 /// showed it; the counts of the first problem
 std::optional<Trace> trace(const TraceName& name, const std::vector<TracedProblem>& problems);
 
+/// Whether it is known which lines were reached, and what unreached_text() says where all were. Not
+/// with clang, which gives pieces of code to other lines.
+#if defined(__clang__)
+constexpr bool kLinesAreKnown = false;
+constexpr char kAllReached[] = "Which lines were reached is known with g++ only.\n";
+#else
+constexpr bool kLinesAreKnown = true;
+constexpr char kAllReached[] = "Every line of the kernels was reached.\n";
+#endif
+
 /// The lines that were never reached, for people: "07.cuh:57, 61; 08.cuh:3"; empty when there are
-/// none.
+/// none, or they are not known.
 std::string unreached(const Coverage& coverage);
 
 /// The same as a message.
