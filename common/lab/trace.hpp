@@ -60,15 +60,16 @@ std::optional<Trace> trace(const TraceName& name, const std::function<void()>& w
 /// showed it; the counts of the first problem
 std::optional<Trace> trace(const TraceName& name, const std::vector<TracedProblem>& problems);
 
-/// Whether it is known which lines were reached, and what unreached_text() says where all were. Not
-/// with clang, which gives pieces of code to other lines.
+/// Whether it is known which lines were reached: not with clang, which gives code to other lines.
 #if defined(__clang__)
 constexpr bool kLinesAreKnown = false;
-constexpr char kAllReached[] = "Which lines were reached is known with g++ only.\n";
 #else
 constexpr bool kLinesAreKnown = true;
-constexpr char kAllReached[] = "Every line of the kernels was reached.\n";
 #endif
+/// What unreached_text() says where it names no line.
+constexpr const char* kAllReached = kLinesAreKnown
+                                        ? "Every line of the kernels was reached.\n"
+                                        : "Which lines were reached is known with g++ only.\n";
 
 /// The lines that were never reached, for people: "07.cuh:57, 61; 08.cuh:3"; empty when there are
 /// none, or they are not known.
