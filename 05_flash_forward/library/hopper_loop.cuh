@@ -60,24 +60,29 @@ __device__ inline void raise_wide_max(RowState& rows,
   }
 }
 
-/// exp_scores() for scores of any size: the difference comes first, and is
-/// exact near m.
+/// From here on exponent_scale m, rounded, is too far from it for exp_scores(): powers of two.
+constexpr float kFarScore = 1024;
+
+/// Counts scores from m on where that is far from 0: the differences are exact near m.
 /// @param exponent_scale scale / ln 2
+/// @return rows, with m of the scores as they are now
 template <int r>
-__device__ void exp_wide_scores(float (&s)[r], RowState& rows,
+__device__ RowState near_scores(float (&s)[r], const RowState& rows,
                                 float exponent_scale) {
+  RowState near = rows;
+  const auto is_far = [&](int h) {  // -infinity is far, too
+    return !(fabsf(rows.m[h] * exponent_scale) < kFarScore);
+  };
+  if (__any_sync(kAllLanes, is_far(0) || is_far(1))) {  // rare
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const float m = finite_max(rows.m[h]);
-    float sums[2] = {rows.l[h], 0};
+    for (int h = 0; h < 2; ++h) {
+      const float m = finite_max(rows.m[h]);
+      near.m[h] = 0;
 #pragma unroll
-    for (int i = 0; i < r / 2; ++i) {
-      float& x = row_element(s, h, i);
-      x = exp2_approx((x - m) * exponent_scale);
-      sums[i % 2] += x;
+      for (int i = 0; i < r / 2; ++i) row_element(s, h, i) -= m;
     }
-    rows.l[h] = sums[0] + sums[1];
   }
+  return near;
 }
 
 /// One step of the online softmax: S becomes P. A maximum that grows by no more than the threshold is
@@ -100,7 +105,9 @@ __device__ bool online_softmax(float (&s)[r], RowState& rows,
   const bool rescaled = __any_sync(kAllLanes, grows(0) || grows(1));
   if constexpr (wide) {
     if (rescaled) raise_wide_max(rows, largest, rescale, exponent_scale);
-    exp_wide_scores(s, rows, exponent_scale);
+    RowState near = near_scores(s, rows, exponent_scale);
+    exp_scores<false>(s, near, exponent_scale);
+    for (int h = 0; h < 2; ++h) rows.l[h] = near.l[h];
   } else {
     if (rescaled) raise_max<masked>(rows, largest, rescale, exponent_scale);
     exp_scores<masked>(s, rows, exponent_scale);
