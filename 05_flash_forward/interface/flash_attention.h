@@ -166,8 +166,8 @@ typedef struct fa_packed {
   int64_t sequences;            ///< 1 to 65535
   /// 1: cu_seqlens that are not allowed are refused; this waits for the device, so that it cannot
   /// be captured. 0: elements out of range count as the nearest ones that are allowed, and where
-  /// they decrease a sequence is empty; rows of no sequence are not written. They must not change
-  /// while kernels run.
+  /// they decrease a sequence is empty; rows of no sequence are not written. Where they change while
+  /// kernels run these end, too, but what they write is unspecified.
   int32_t check;
 } fa_packed;
 

@@ -143,5 +143,11 @@ TEST_CASE("without the check wrong cu_seqlens give wrong rows, but no crash") {
   call.check();
 }
 
+TEST_CASE("a kernel ends when cu_seqlens change while it runs") {
+  if (!device_available()) return;
+  Call call({1, 8, 8, 0, 0, 64}, true, {{1400, 20, 1580}, {1400, 20, 1580}});
+  check_while_lengths_change(call);
+}
+
 }  // namespace
 }  // namespace fa::FA_TARGET

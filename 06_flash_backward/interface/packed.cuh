@@ -17,12 +17,27 @@ inline void check_packed_call(const fa_gradient* given, const fa_packed* packed)
   if (given->deterministic != 0) refuse("deterministic is 1; fa_backward_packed allows 0");
 }
 
-// Semaphores in any case: the strides, which decide on the kernels, are not looked at.
+// Where the copies of cu_seqlens lie, of all 32-bit words of the workspace. Semaphores in any case:
+// the strides, which decide on the kernels, are not looked at.
+template <int d, class T>
+std::int64_t words_before_copies(const AttentionGradient<T>& a, const PackedSequences& sequences) {
+  return workspace_floats(with_slots(a, sequences), {d, true});
+}
 template <int d, class T>
 std::size_t packed_workspace_bytes(const AttentionGradient<T>& a,
                                    const PackedSequences& sequences) {
-  return sizeof(float) *
-         static_cast<std::size_t>(workspace_floats(with_slots(a, sequences), {d, true}));
+  return sizeof(float) * static_cast<std::size_t>(words_before_copies<d>(a, sequences) +
+                                                  2 * (sequences.q.sequences + 1));
+}
+
+// The kernels of a call wait for each other's parts of a sequence: all must see the same cu_seqlens,
+// also where these change meanwhile.
+__global__ void copy_cu_seqlens(PackedSequences from, int* to) {
+  const int count = from.q.sequences + 1;
+  for (int i = threadIdx.x; i < count; i += blockDim.x) {
+    to[i] = from.q.cu_seqlens[i];
+    to[count + i] = from.k.cu_seqlens[i];
+  }
 }
 
 inline std::size_t bytes_of_packed_workspace(const fa_gradient* given, const fa_packed* packed) {
@@ -63,12 +78,18 @@ inline int backward_packed(const fa_gradient* given, const fa_packed* given_pack
     check_cu_seqlens(g.attention, packed);
     with_16_bit_gradient(g, [&](auto gradient, auto columns) {
       constexpr int d = decltype(columns)::value;
-      const PackedSequences sequences = sequences_of(g.attention, packed);
+      PackedSequences sequences = sequences_of(g.attention, packed);
       check_workspace_bytes(g.workspace_bytes, packed_workspace_bytes<d>(gradient, sequences));
       auto padded = with_slots(gradient, sequences);
       set_workspace(padded, static_cast<float*>(g.workspace), {d, true});
       padded.length_q = gradient.length_q;
-      launch_gradient_packed<d>(padded, sequences, stream_of(g.attention));
+      const Stream stream = stream_of(g.attention);
+      int* const copies =
+          static_cast<int*>(g.workspace) + words_before_copies<d>(gradient, sequences);
+      launch(stream, copy_cu_seqlens, {{1}, {1024}}, sequences, copies);
+      sequences.q.cu_seqlens = copies;
+      sequences.k.cu_seqlens = copies + sequences.k.sequences + 1;
+      launch_gradient_packed<d>(padded, sequences, stream);
     });
   });
 }

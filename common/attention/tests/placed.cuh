@@ -267,6 +267,41 @@ struct PackedList {
   std::size_t poisoned =
       std::numeric_limits<std::size_t>::max();  // the sequence that is not checked
 };
+
+// Writes cu_seqlens of three sequences, now these and now those.
+__global__ void keep_changing(std::int32_t* cu_q, std::int32_t* cu_k, int tokens, int times) {
+  for (int i = 0; i < times; ++i) {
+    const int middle[2] = {i % 2 == 0 ? tokens / 2 : 10,
+                           i % 2 == 0 ? tokens / 2 + 20 : tokens - 10};
+    for (volatile std::int32_t* cu_seqlens : {cu_q, cu_k}) {
+      cu_seqlens[1] = middle[0];
+      cu_seqlens[2] = middle[1];
+    }
+    __threadfence();
+  }
+}
+// Makes a call on three sequences again and again while their lengths change (in the lab, where
+// kernels run one after the other, between calls), then once more, to be right.
+template <class Call>
+void check_while_lengths_change(Call& call) {
+  const int tokens = static_cast<int>(call.whole().shape.length_q);
+#if defined(__CUDACC__)
+  const int changes = 200000, calls = 300;
+#else
+  const int changes = 1, calls = 1;
+#endif
+  const Stream stream;
+  launch(stream, keep_changing, {{1}, {1}}, call.cu_q.data(), call.cu_k.data(), tokens, changes);
+  for (int i = 0; i < calls; ++i) REQUIRE(call.says() == "");
+  stream.synchronize();
+  Lengths first{0};
+  for (const auto& problem : call.problems) {
+    first.push_back(first.back() + static_cast<int>(problem.shape.length_q));
+  }
+  call.set_cu_seqlens(first, first);
+  REQUIRE(call.says() == "");
+  call.check();
+}
 inline bool is_empty(const attention::Problem& problem) {
   return problem.shape.length_q == 0 || problem.shape.length_k == 0;
 }
