@@ -269,7 +269,8 @@ struct PackedList {
 };
 
 // Writes cu_seqlens of three sequences, now these and now those.
-__global__ void keep_changing(std::int32_t* cu_q, std::int32_t* cu_k, int tokens, int times) {
+[[maybe_unused]] __global__ void keep_changing(std::int32_t* cu_q, std::int32_t* cu_k, int tokens,
+                                               int times) {
   for (int i = 0; i < times; ++i) {
     const int middle[2] = {i % 2 == 0 ? tokens / 2 : 10,
                            i % 2 == 0 ? tokens / 2 + 20 : tokens - 10};
