@@ -10,6 +10,9 @@ step, 2 could not be done.
 """
 
 import argparse
+import array
+import ast
+import base64
 import json
 import pathlib
 import re
@@ -239,7 +242,66 @@ def traces(programs):
     return result
 
 
-MAKERS = {"pipeline": pipeline, "traces": traces}
+ORDERS = ("01_unfused", "02_flash_1", "03_flash_2")  # of lesson 05
+
+
+def bytes_moved(programs):
+    """What three orders of attention read and write as the lab counts it, and their times."""
+    command = [programs / FORWARD / FORWARD, "--section", "traffic"]
+    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
+    rows = re.findall(rf"^({'|'.join(ORDERS)})((?: +\d+){{4}})", printed, re.MULTILINE)
+    counted = [[name, *map(int, numbers.split())] for name, numbers in rows]
+    record = records.read(RESULTS / "h200_05_flash_forward.json")
+    length, dim, group = 4096, 64, "float32, D 64"
+    timed = [
+        one
+        for one in record["measurements"]
+        if (one["group"], one["length"]) == (group, length) and one["kernel"] in ORDERS
+    ]
+    tokens, columns = map(int, re.findall(r"= (\d+)", timed[0]["title"]))
+    measured = {
+        "gpu": record["gpu"],
+        "length": length,
+        "dim": dim,
+        "sequences": tokens // length,
+        "heads": columns // dim,
+        "milliseconds": {one["kernel"]: one["milliseconds"] for one in timed},
+    }
+    return [measured, counted]
+
+
+DATA = ROOT / "common/data/alice_minilm"
+TOKENS = 24  # the first words of the text, to a comma and what follows it
+
+
+def tensor(file):
+    """(shape, float32 elements) of a .npy file of version 1.0."""
+    blob = file.read_bytes()
+    header, _, rest = blob[10:].partition(b"\n")
+    shape = ast.literal_eval(header.decode())["shape"]
+    return shape, array.array("f", rest)
+
+
+def first(name):
+    """(heads, head_dim, elements) of q or k, cut to the first tokens."""
+    (_, heads, length, dim), every = tensor(DATA / f"{name}.npy")
+    return heads, dim, [x for h in range(heads) for x in every[h * length * dim :][: TOKENS * dim]]
+
+
+def alice():
+    """q and k of the first tokens, as integers of 16 bits times a step."""
+    tokens = (DATA / "tokens.txt").read_text(encoding="utf-8").split()[:TOKENS]
+    result = {"tokens": tokens, "steps": {}}
+    for name in "qk":
+        result["heads"], result["dim"], kept = first(name)
+        step = max(map(abs, kept)) / 32767
+        rounded = array.array("h", (round(x / step) for x in kept))
+        result["steps"][name] = step
+        result[name] = base64.b64encode(rounded.tobytes()).decode()
+    return [result]
+
+
+MAKERS = {"pipeline": pipeline, "traces": traces, "bytes": bytes_moved}
 
 
 def text_of(name, value):
@@ -250,7 +312,7 @@ def text_of(name, value):
 
 def write_made(folder):
     """The data that are not in the repository; steps.json is what lesson 03 saves of its steps."""
-    made, steps = {"roofline": roofline()}, folder / "steps.json"
+    made, steps = {"roofline": roofline(), "alice": alice()}, folder / "steps.json"
     if steps.is_file():
         made["stepper"] = [json.loads(steps.read_text(encoding="utf-8"))]
     for name, value in made.items():

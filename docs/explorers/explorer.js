@@ -88,7 +88,7 @@ window.Explorer = window.Explorer || (() => {
       view.innerHTML = drawn.svg;
       says.textContent = drawn.says;
       // What is below stays where it is while a reader steps.
-      for (const part of main.range ? [says, view] : [says]) part.style.minHeight = part.offsetHeight + "px";
+      for (const part of main.range ? [says, view] : [says]) part.style.minHeight = part.getBoundingClientRect().height + "px";
       link.href = address();
       if (reduced() || timer !== null) return;
       const css = (transform) => transform.replace(/([\d.-]+)[ ,]+([\d.-]+)/, "$1px, $2px");
@@ -105,7 +105,7 @@ window.Explorer = window.Explorer || (() => {
       for (let i = least; i <= most; i += Math.max(1, (most - least) / 40)) {
         const value = main.range ? Math.round(i) : main.choices[Math.round(i)][0];
         says.textContent = explorer.draw({ ...state, [main.key]: value }, view.clientWidth || 700).says;
-        tall = Math.max(tall, says.offsetHeight);
+        tall = Math.max(tall, says.getBoundingClientRect().height);
       }
       says.style.minHeight = tall + "px";
     }
@@ -169,7 +169,12 @@ window.Explorer = window.Explorer || (() => {
       if (String(state[key]) !== value) change(key, value);
     };
     view.addEventListener("click", pick);
-    view.addEventListener("pointerover", (event) => event.pointerType === "mouse" && explorer.hover && pick(event));
+    let pointed = "";  // a pointer that rests points at nothing new when the drawing changes below it
+    view.addEventListener("pointerover", (event) => {
+      const at = event.clientX + "," + event.clientY;
+      if (explorer.hover && event.pointerType === "mouse" && at !== pointed) pick(event);
+      pointed = at;
+    });
     view.addEventListener("keydown", (event) => {
       const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
       if (!by || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;

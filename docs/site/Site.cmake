@@ -49,7 +49,7 @@ set(fa_docs_data "")
 if(TARGET 03_online_softmax AND EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/explorers/data.py")
   set(made "${fa_docs_made}/docs/explorers")
   file(GLOB records CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/results/h200_0[45]_*.json")
-  set(fa_docs_data "${made}/roofline_data.js" "${made}/stepper_data.js")
+  set(fa_docs_data "${made}/alice_data.js" "${made}/roofline_data.js" "${made}/stepper_data.js")
   add_custom_command(OUTPUT ${fa_docs_data}
     COMMAND "${CMAKE_COMMAND}" -E make_directory "${made}"
     COMMAND sh -c "exec \"$@\" >\"$0/steps.txt\"" "${made}" "$<TARGET_FILE:03_online_softmax>"

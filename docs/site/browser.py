@@ -62,7 +62,7 @@ class Browser:
             args=["--host-resolver-rules=MAP * ~NOTFOUND"],
             chromium_sandbox=getattr(os, "getuid", lambda: 1)() != 0,  # it refuses root
         )
-        self.page = self.chromium.new_page()
+        self.page = self.chromium.new_page(has_touch=True)
         self.page.set_default_timeout(1000 * SECONDS)
         self.page.on("pageerror", lambda error: self.messages.append(str(error)))
         self.page.on("console", self.note)
@@ -108,14 +108,26 @@ class Browser:
         """Presses a key: a character, or one by its name, as in ArrowLeft, Home, Tab."""
         self.page.keyboard.press(key)
 
-    def click(self, selector):
-        """Clicks on the middle of an element, scrolled into view. What covers it gets the click."""
+    def middle(self, selector):
+        """(x, y) of the middle of an element, scrolled into view."""
         element = self.page.locator(selector).first
         element.scroll_into_view_if_needed()
         box = element.bounding_box() or {"width": 0}
         if not box["width"]:
             raise PageError(f"{selector} cannot be seen")
-        self.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+    def point(self, selector):
+        """Moves the mouse to the middle of an element."""
+        self.page.mouse.move(*self.middle(selector))
+
+    def click(self, selector):
+        """Clicks on the middle of an element. What covers it gets the click."""
+        self.page.mouse.click(*self.middle(selector))
+
+    def touch(self, selector):
+        """Touches the middle of an element."""
+        self.page.touchscreen.tap(*self.middle(selector))
 
     def faults(self):
         """What went wrong in the page since it was opened: exceptions, errors, files not found."""

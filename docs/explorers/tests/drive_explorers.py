@@ -2,17 +2,20 @@
 controls work by mouse, keyboard and address, and nothing is cut off on a phone.
 
     python3 -m docs.explorers.tests.drive_explorers --facts explorer_facts \
-        --steps 03_online_softmax [--write] [NAME...]
+        --steps 03_online_softmax --lesson01 01_naive_attention [--write] [NAME...]
 
 --write writes the still pictures, which are the scripts' own drawings. Exit status:
 browser.run_test.
 """
 
 import argparse
+import array
+import itertools
 import json
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -235,6 +238,58 @@ def traces(window, _):
                 yield f"traces: {one['name']} does not show {count} of line {line}"
 
 
+SUMS_OF_MOVES = """(() => {
+  const {counted, sums} = Explorer.all.bytes;
+  return counted.map(([row, n, d]) => sums(row, n, d));
+})()"""
+
+
+def bytes_moved(window, _):
+    """The moves of each order add up to the reads and writes that the lab counts."""
+    counted = window.value("Explorer.all.bytes.counted")
+    yield from different("bytes", window.value(SUMS_OF_MOVES), counted)
+
+
+PROBS = """(([mask, scale]) => {
+  const {probs, count, heads} = Explorer.all.alice, all = [];
+  for (let head = 0; head < heads; ++head) {
+    for (let query = 0; query < count; ++query) all.push(...probs({mask, scale}, head, query));
+  }
+  return all;
+})"""
+
+
+def write_npy(file, shape, elements):
+    """Writes float32 elements as a .npy file."""
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    blob = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
+    file.write_bytes(blob + array.array("f", elements).tobytes())
+
+
+def alice(window, facts):
+    """The probabilities are those of lesson 01 for q and k in float32: its output where V is a unit
+    matrix. Another scale is another q."""
+    n = data.TOKENS
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        (heads, dim, q), (*_, k) = data.first("q"), data.first("k")
+        write_npy(folder / "k.npy", (1, heads, n, dim), k)
+        unit = [float(i % n == i // n % n) for i in range(heads * n * n)]
+        write_npy(folder / "v.npy", (1, heads, n, n), unit)
+        command = [facts["lesson01"], "--section", "output", "--input", folder, "--save", folder]
+        for mask, scale in itertools.product(("none", "causal"), ("root", "one")):
+            factor = 1 if scale == "root" else dim**0.5
+            write_npy(folder / "q.npy", (1, heads, n, dim), [factor * x for x in q])
+            options = ["--causal"] if mask == "causal" else []
+            subprocess.run([*command, *options], check=True, stdout=subprocess.DEVNULL)
+            shape, wanted = data.tensor(folder / "o.npy")
+            got = window.value(PROBS, [mask, scale])
+            worst = max(abs(a - b) for a, b in zip(got, wanted))
+            if (len(got), shape) != (len(wanted), (1, heads, n, n)) or worst > 2e-3:
+                yield f"alice: {mask}, {scale}: {shape}, a probability is {worst} away"
+
+
 # [[mask, tiles, step, show, row, texts of numbers, sentence]]: everything that the stepper draws.
 STEPS = """(() => {
   const {data, draw} = Explorer.all.stepper, all = [];
@@ -297,6 +352,8 @@ def stepper(window, _):
 
 
 RULES = {
+    "alice": alice,
+    "bytes": bytes_moved,
     "banks": banks,
     "fragments": fragments,
     "descriptor": descriptor,
@@ -470,7 +527,7 @@ def look(options):
     """(faults, a summary) of the explorers."""
     found = []
     text = subprocess.run([options.facts.resolve()], check=True, stdout=subprocess.PIPE).stdout
-    facts = json.loads(text)
+    facts = {**json.loads(text), "lesson01": options.lesson01.resolve()}
     with tempfile.TemporaryDirectory() as scratch:
         directory = pathlib.Path(scratch)
         names = write_pages(directory, options.steps)
@@ -501,6 +558,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description="Drive the explorers.")
     parser.add_argument("--facts", required=True, type=pathlib.Path, help="explorer_facts")
     parser.add_argument("--steps", required=True, type=pathlib.Path, help="03_online_softmax")
+    parser.add_argument("--lesson01", required=True, type=pathlib.Path, help="01_naive_attention")
     parser.add_argument("--write", action="store_true", help="write the still pictures")
     parser.add_argument("names", nargs="*", help="explorers; all without a name")
     options = parser.parse_args(arguments)

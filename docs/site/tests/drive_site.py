@@ -45,6 +45,54 @@ SEARCHES = {
 }
 FOUND = "[...document.querySelectorAll('.search li a')].some((a) => a.href.includes('%s'))"
 
+# Explorers on the pages where they are read: name, pages, what the mouse does where, and what a
+# finger touches.
+ALICE = "index", "01_naive_attention/index", "01_naive_attention/1_attention"
+PIECES = [
+    ("alice", ALICE, "point", "[data-pick='word=2'] text", "[data-pick='word=8'] text"),
+    (
+        "bytes",
+        ("index", "05_flash_forward/1_one_kernel"),
+        "click",
+        "[data-field=moved]",
+        "[data-field=n]",
+    ),
+]
+PLACE = """(name) => {
+  const root = document.getElementById(name + '-explorer');
+  const [page, box, drawing] = [root.parentNode, root, root.querySelector('.explorer-view')]
+    .map((one) => one.getBoundingClientRect());
+  return [box.top - page.top, box.height, drawing.top - box.top].map(Math.round);
+}"""
+
+
+def pieces(window, html):
+    """Yields what does not work by keyboard, mouse and touch, or moves the page."""
+    for name, pages, move, mouse, finger in PIECES:
+        root = f"#{name}-explorer"
+        drawn = f"document.querySelector('{root} .explorer-view').innerHTML"
+        for page in pages:
+            window.open(html / f"{page}.html")
+            window.until(LOADED, seconds=10)
+            place = window.value(PLACE, name)
+            for what in ("mouse", "keys", "finger"):
+                before = window.value(drawn)
+                if what == "keys":
+                    window.page.focus(f"{root} .explorer-view")
+                    window.press("ArrowLeft")
+                elif what == "mouse":
+                    getattr(window, move)(f"{root} {mouse}")
+                else:
+                    window.touch(f"{root} {finger}")
+                try:
+                    window.page.wait_for_function(
+                        f"(old) => {drawn} !== old", arg=before, timeout=2000
+                    )
+                except browser.PageError:
+                    yield f"{page}: {what}: nothing changes in {name}"
+                if (now := window.value(PLACE, name)) != place:
+                    yield f"{page}: {what}: {name} moves from {place} to {now}"
+
 
 def look(html, files):
     """(faults, a summary) of these pages of the site."""
@@ -57,6 +105,9 @@ def look(html, files):
                 window.until(LOADED, seconds=10)
                 faults = [*window.value(LOOK), *window.faults()]
                 found += [f"{file}, {width} pixels: {fault}" for fault in faults]
+            window.look(dark=width == min(WIDTHS))
+            found += [f"{fault}, {width} pixels" for fault in pieces(window, html)]
+            window.look(dark=False)
         # Its excerpts need a server.
         for words, page in SEARCHES.items():
             window.open(html / "search.html", f"?q={words.replace(' ', '+')}")

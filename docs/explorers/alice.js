@@ -1,0 +1,81 @@
+// Alice, pointed at: where each head looks for a word. Scores and probabilities are computed here from the q and k that
+// all lessons use, rounded to 16 bits (data.py), and a test compares them with lesson 01.
+(() => {
+  "use strict";
+  const { text, box, line, group, titled } = Explorer;
+  const [{ tokens, heads, dim, steps, ...bits }] = window.explorerData.alice;
+  const floats = (base64, step) =>
+    Array.from(new Int16Array(Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)).buffer), (x) => x * step);
+  const q = floats(bits.q, steps.q), k = floats(bits.k, steps.k);
+
+  // The row of P of a query in a head: softmax(scale q k^T); masked keys have 0.
+  function probs(state, head, query) {
+    const scale = state.scale === "root" ? 1 / Math.sqrt(dim) : 1, row = (token) => (head * tokens.length + token) * dim;
+    const scores = tokens.map((_, key) => {
+      if (state.mask === "causal" && key > query) return -Infinity;
+      let sum = 0;
+      for (let c = 0; c < dim; ++c) sum += q[row(query) + c] * k[row(key) + c];
+      return scale * sum;
+    });
+    const most = Math.max(...scores), exps = scores.map((s) => Math.exp(s - most)), sum = exps.reduce((a, b) => a + b);
+    return exps.map((e) => e / sum);
+  }
+
+  const paint = (p) => ({ fill: "var(--x-accent)", "fill-opacity": 0.55 * Math.sqrt(p) });  // a root: small ones are seen
+  const quoted = (token) => "\u2018" + tokens[token] + "\u2019";
+  const masked = (state, key) => state.mask === "causal" && key > state.word;
+
+  // The words, shaded by how much the chosen head looks at them.
+  function words(state, p, width) {
+    const parts = [], high = 42;
+    let x = 0, y = 0;
+    tokens.forEach((word, key) => {
+      const wide = 12 + 8 * word.length;
+      if (x + wide > width) [x, y] = [0, y + high];
+      const now = key === state.word, more = now ? { stroke: "ink", "stroke-width": 2.5 } : {};
+      parts.push(group({ "data-pick": "word=" + key }, box(x + 2, y + 3, wide - 4, 24, { ...paint(p[key]), rx: 4, ...more }),
+        text(x + wide / 2, y + 20, word, { "font-size": 14, ...(now ? { "font-weight": "bold" } : masked(state, key) ? { fill: "quiet" } : {}) }),
+        p[key] >= 0.05 ? text(x + wide / 2, y + 40, p[key].toFixed(2)) : ""));
+      x += wide;
+    });
+    return { svg: parts, height: y + high + 4 };
+  }
+
+  // A row for each head, a column for each key.
+  function map(state, top, width) {
+    const parts = [], left = 56, cell = Math.min(26, (width - left - 4) / tokens.length), high = 18, first = top + 84;
+    tokens.forEach((word, key) => {
+      const middle = left + (key + 0.5) * cell + 4, now = key === state.word;
+      parts.push(group({ "data-pick": "word=" + key }, box(left + key * cell, top, cell, 84, { stroke: "none", fill: "var(--x-paper)" }),
+        text(middle, first - 5, word, { "text-anchor": "start", transform: "rotate(-90 " + middle + " " + (first - 5) + ")", ...(now ? { "font-weight": "bold" } : {}) })));
+    });
+    for (let head = 0; head < heads; ++head) {
+      const y = first + head * high, p = probs(state, head, state.word), now = head === state.head;
+      const row = p.map((one, key) => titled("head " + head + ", " + tokens[key] + ": " + (masked(state, key) ? "masked" : one.toFixed(2)),
+        box(left + key * cell, y, cell, high, paint(one)), masked(state, key) ? line(left + key * cell, y, left + (key + 1) * cell, y + high) : ""));
+      parts.push(group({ "data-pick": "head=" + head }, box(0, y, left, high, { stroke: "none", fill: "var(--x-paper)" }),
+        text(left - 6, y + 13, "head " + head, { "text-anchor": "end", ...(now ? { "font-weight": "bold" } : {}) }), ...row));
+    }
+    parts.push(box(left, first + state.head * high, cell * tokens.length, high, { stroke: "ink", "stroke-width": 2.5 }));
+    return { svg: parts, height: 84 + heads * high + 4 };
+  }
+
+  function draw(state, width) {
+    const p = probs(state, state.head, state.word), above = words(state, p, width), below = map(state, above.height, width);
+    const order = tokens.map((_, key) => key).sort((a, b) => p[b] - p[a]).slice(0, 3).filter((key) => p[key] >= 0.005);
+    return { svg: [...above.svg, ...below.svg].join(""), height: above.height + below.height,
+      says: "In head " + state.head + " the query " + quoted(state.word) + " looks at " +
+        order.map((key) => quoted(key) + " (" + p[key].toFixed(2) + ")").join(", ") + "." +
+        (state.mask === "causal" && state.word < tokens.length - 1 ? " The words after it are masked." : "") };
+  }
+
+  Explorer.define({
+    name: "alice", title: "Alice, pointed at", main: "word", hover: true, draw, probs, count: tokens.length, heads,
+    fields: [
+      { key: "word", label: "Word", value: 11, shown: (word) => tokens[word], range: () => [0, tokens.length - 1] },
+      { key: "head", label: "Head", value: 3, choices: [...Array(heads).keys()].map((head) => [head, String(head)]) },
+      { key: "mask", label: "Mask", value: "none", choices: [["none", "none"], ["causal", "causal"]] },
+      { key: "scale", label: "Scale", value: "root", choices: [["root", "1/\u221ad"], ["one", "1"]] },
+    ],
+  });
+})();

@@ -1,0 +1,224 @@
+// Where the bytes go: three orders of attention beside each other, each having moved as many bytes as the others.
+// moves() follows the kernels of lesson 05's first steps; its sums are compared with what the lab counts. Times are
+// those of the record.
+(() => {
+  "use strict";
+  const { text, box, hue } = Explorer;
+  const [measured, counted] = window.explorerData.bytes;
+  const TICKS = 1200, BYTES = 4, DIM = measured.dim;
+  const ROWS = 64, KEYS = 32, TILE = 32;  // queries and keys of a tile of FlashAttention; of a tile of three kernels
+  const LEAST = 6, MOST = 12;  // of log2(N)
+  const HUE = { Q: 0, K: 1, V: 2, S: 3, O: 4 };
+
+  // A list of moves between global memory and the chip: what, "in" or "out", the elements, the first query and key of
+  // its tile, and what else the chip holds.
+  const walks = {
+    unfused(n, d, move) {
+      for (let i = 0; i < n; i += TILE) {
+        for (let j = 0; j < n; j += TILE) {
+          move("Q", "in", TILE * d, i, j, "");
+          move("K", "in", TILE * d, i, j, "Q");
+          move("S", "out", TILE * TILE, i, j, "QK");
+        }
+      }
+      for (let i = 0; i < n; i += TILE) {  // a row is read for its maximum, for its sum, and for P
+        move("S", "in", 3 * TILE * n, i, null, "");
+        move("S", "out", TILE * (n + 1), i, null, "");  // and its LSE
+      }
+      for (let i = 0; i < n; i += TILE) {
+        for (let column = 0; column < d; column += TILE) {
+          for (let j = 0; j < n; j += TILE) {
+            move("S", "in", TILE * TILE, i, j, "O", true);
+            move("V", "in", TILE * TILE, i, j, "SO", true);
+          }
+          move("O", "out", TILE * TILE, i, n - TILE, "", true);
+        }
+      }
+    },
+    flash1(n, d, move) {
+      for (let j = 0; j < n; j += KEYS) {
+        move("K", "in", KEYS * d, 0, j, "");
+        move("V", "in", KEYS * d, 0, j, "K");
+        for (let i = 0; i < n; i += ROWS) {
+          move("Q", "in", ROWS * d, i, j, "KV");
+          if (j > 0) move("O", "in", ROWS * (d + 2), i, j, "QKVS");  // with m and l
+          move("O", "out", ROWS * (d + 3), i, j, "QKVS");  // and LSE
+        }
+      }
+    },
+    flash2(n, d, move) {
+      for (let i = 0; i < n; i += ROWS) {
+        move("Q", "in", ROWS * d, i, 0, "");
+        for (let j = 0; j < n; j += KEYS) {
+          move("K", "in", KEYS * d, i, j, "QO");
+          move("V", "in", KEYS * d, i, j, "QKSO");
+        }
+        move("O", "out", ROWS * (d + 1), i, n - KEYS, "Q");
+      }
+    },
+  };
+  const KERNELS = [
+    { walk: "unfused", row: "01_unfused", title: "Unfused", order: "three kernels", rows: TILE, keys: TILE },
+    { walk: "flash1", row: "02_flash_1", title: "FlashAttention-1", order: "keys outside", rows: ROWS, keys: KEYS },
+    { walk: "flash2", row: "03_flash_2", title: "FlashAttention-2", order: "queries outside", rows: ROWS, keys: KEYS },
+  ];
+
+  // The moves, each with the elements that were moved before it; and the sum.
+  const known = new Map();
+  function moves(kernel, n, d = DIM) {
+    const key = [kernel.walk, n, d].join();
+    if (known.has(key)) return known.get(key);
+    const list = [];
+    let sum = 0;
+    walks[kernel.walk](n, d, (what, way, elements, i, j, held, last = false) => {
+      list.push({ what, way, elements, i, j, held, last, before: sum });
+      sum += elements;
+    });
+    known.set(key, { list, sum });
+    return known.get(key);
+  }
+  function at({ list, sum }, elements) {  // the move of this moment, or none after the last one
+    if (elements >= sum) return null;
+    let low = 0, high = list.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (list[middle].before <= elements) low = middle;
+      else high = middle - 1;
+    }
+    return list[low];
+  }
+
+  const length = (state) => 2 ** state.n;
+  const allOf = (state) => KERNELS.map((kernel) => moves(kernel, length(state)));
+  const movedOf = (state, all) => (state.moved / TICKS) * Math.max(...all.map((one) => one.sum));
+  function amount(elements) {
+    const bytes = BYTES * elements, [unit, size] = bytes < 999.5e3 ? ["kB", 1e3] : ["MB", 1e6];
+    return (bytes / size).toFixed(bytes / size < 9.995 ? 2 : bytes / size < 99.95 ? 1 : 0) + " " + unit;
+  }
+
+  // ---------------------------------------------------------------- one of the three
+
+  // A tile lies in its matrix: Q and O are upright beside the scores, K and V lie above them.
+  function panel(kernel, walk, n, elements, x, y, width) {
+    const parts = [], strip = 15, side = Math.min(150, width - 2 * strip - 22), middle = x + width / 2;
+    const left = middle - side / 2, top = y + 90, scale = side / n, now = at(walk, elements);
+    const places = {
+      Q: [left - strip - 5, top, strip, side], O: [left + side + 5, top, strip, side], S: [left, top, side, side],
+      K: [left, top - 2 * strip - 8, side, strip], V: [left, top - strip - 4, side, strip],
+    };
+    parts.push(text(middle, y + 12, kernel.title, { "font-weight": "bold" }), text(middle, y + 28, kernel.order, { fill: "quiet" }));
+    const bottom = top + side + 6;
+    parts.push(box(x + 1, y + 34, width - 2, bottom - y - 34, { rx: 4 }), text(x + 6, y + 48, "HBM", { "text-anchor": "start", fill: "quiet" }));
+    const stored = kernel.walk === "unfused";
+    for (const [what, place] of Object.entries(places)) {
+      const there = what !== "S" || stored;
+      parts.push(box(...place, there && what !== "S" ? hue(HUE[what], 5) : { "stroke-dasharray": "3 3" }));
+    }
+    // The scores so far, in the order in which their tiles come.
+    const seen = { ...hue(HUE.S, 5), stroke: "none", ...(stored ? {} : { "fill-opacity": 0.14 }) };
+    const i = now ? now.i : n, j = now && now.j !== null ? now.j : n;
+    if (!now || now.last || now.j === null) parts.push(box(left, top, side, side, seen));
+    else if (kernel.walk === "flash1") {
+      parts.push(box(left, top, scale * j, side, seen), box(left + scale * j, top, scale * kernel.keys, scale * i, seen));
+    } else {
+      parts.push(box(left, top, side, scale * i, seen), box(left, top + scale * i, scale * j, scale * kernel.rows, seen));
+    }
+    const probabilities = stored && (!now || now.last || (now.j === null && now.i > 0));
+    for (const [what, [px, py, wide, high]] of Object.entries(places)) {
+      parts.push(text(px + wide / 2, py + high / 2 + 4, what !== "S" ? what : probabilities ? "P" : stored ? "S" : "not stored", what === "S" && !stored ? { fill: "quiet" } : {}));
+    }
+    // The chip, and the tile on its way.
+    const chip = bottom + 20, slot = (width - 10) / 5, names = "QKVSO";
+    parts.push(box(x + 1, chip, width - 2, 52, { rx: 4 }), text(x + 6, chip + 14, now ? "chip" : "chip: done", { "text-anchor": "start", fill: "quiet" }));
+    const slots = [...names].map((_, k) => [x + 5 + slot * k + 2, chip + 22, slot - 4, 24]);
+    [...names].forEach((what, k) => {
+      const held = now && now.held.includes(what);
+      parts.push(box(...slots[k], held ? hue(HUE[what], 5) : { "stroke-dasharray": "3 3" }), text(slots[k][0] + slot / 2 - 2, chip + 39, what === "S" && probabilities ? "P" : what, held ? {} : { fill: "quiet" }));
+    });
+    if (now) {
+      const wide = Math.max(3, scale * (now.j === null ? n : kernel.keys)), high = Math.max(3, scale * kernel.rows);
+      const [px, py, pw, ph] = places[now.what], across = "KV".includes(now.what), upright = "QO".includes(now.what);
+      const tile = [upright ? px : left + scale * (now.j ?? 0), across ? py : top + scale * now.i, upright ? pw : wide, across ? ph : high];
+      const done = (elements - now.before) / now.elements, part = now.way === "in" ? done : 1 - done;
+      const target = slots[names.indexOf(now.what)], between = tile.map((from, k) => from + part * (target[k] - from));
+      if (now.j !== null) parts.push(box(left + scale * j, top + scale * i, wide, high, { stroke: "ink" }));
+      parts.push(box(...tile, { stroke: "ink", "stroke-width": 2 }),
+        box(...between, { fill: "var(--x-paper)", stroke: "ink", "stroke-width": 2 }), box(...between, { ...hue(HUE[now.what], 5), stroke: "none" }));
+      parts.push(text(x + width - 6, y + 48, now.way === "in" ? "\u2193 read" : "\u2191 write", { "text-anchor": "end" }));
+    }
+    return { svg: parts, height: chip + 56 - y };
+  }
+
+  // ---------------------------------------------------------------- all of it
+
+  // Elements by matrix, up to this moment.
+  function byMatrix(walk, elements) {
+    const sums = { S: 0, Q: 0, K: 0, V: 0, O: 0 };
+    for (const one of walk.list) {
+      if (one.before >= elements) break;
+      sums[one.what] += Math.min(one.elements, elements - one.before);
+    }
+    return Object.entries(sums);
+  }
+  const share = (part, whole) => Math.round((100 * part) / whole) + " %";
+  const times = (x) => x.toFixed(x < 9.95 ? 1 : 0);
+  const timeOf = (kernel) => measured.milliseconds[kernel.row];
+
+  function sentence(state, all, moved) {
+    if (all.some((one) => one.sum > moved)) {
+      return "Each has moved up to " + amount(moved) + " for one head: " + KERNELS.map((kernel, k) => kernel.title +
+        (all[k].sum > moved ? " has moved " + share(moved, all[k].sum) + " of its bytes" : " is done")).join("; ") + ".";
+    }
+    const [unfused, first, second] = all.map((one) => one.sum), [t0, t1, t2] = KERNELS.map(timeOf);
+    return "All are done. Unfused moved " + times(unfused / first) + " times the bytes of FlashAttention-1 and " + times(unfused / second) +
+      " times those of FlashAttention-2. Measured for N = " + measured.length + ", FlashAttention-1 takes " + (t1 / t0).toFixed(2) +
+      " times as long as unfused, FlashAttention-2 " + (t2 / t0).toFixed(2) + " times." + (t1 > t0 ? " So bytes alone do not decide." : "");
+  }
+
+  function draw(state, width) {
+    const n = length(state), all = allOf(state), moved = movedOf(state, all), gap = width < 500 ? 8 : 20, parts = [];
+    const wide = (width - 2 * gap) / 3, panels = KERNELS.map((kernel, k) => panel(kernel, all[k], n, moved, k * (wide + gap), 0, wide));
+    for (const one of panels) parts.push(...one.svg);
+    const left = width < 500 ? 108 : 130, room = width - left - 66, most = Math.max(...all.map((one) => one.sum));
+    let y = panels[0].height + 26;
+    const heading = (words) => parts.push(text(2, y, words, { "text-anchor": "start", "font-weight": "bold" }));
+    heading("Moved, one head, N = " + n);
+    KERNELS.forEach((kernel, k) => {
+      const top = y + 10 + 26 * k, sum = Math.min(moved, all[k].sum);
+      parts.push(text(2, top + 15, kernel.title, { "text-anchor": "start" }), box(left, top, (room * all[k].sum) / most, 20, { "stroke-dasharray": "3 3" }));
+      let x = left;
+      for (const [what, elements] of byMatrix(all[k], sum)) {
+        const size = (room * elements) / most;
+        parts.push(box(x, top, size, 20, hue(HUE[what], 5)), size > 14 ? text(x + size / 2, top + 15, what === "S" ? (size > 30 ? "S, P" : "S") : what) : "");
+        x += size;
+      }
+      parts.push(text(width - 2, top + 15, amount(sum), { "text-anchor": "end" }));
+    });
+    y += 118;
+    heading("Measured on an " + measured.gpu + ", N = " + measured.length);
+    const slowest = Math.max(...KERNELS.map(timeOf));
+    KERNELS.forEach((kernel, k) => {
+      const top = y + 10 + 26 * k;
+      parts.push(text(2, top + 15, kernel.title, { "text-anchor": "start" }), box(left, top, (room * timeOf(kernel)) / slowest, 20, { fill: "var(--x-line)" }),
+        text(width - 2, top + 15, timeOf(kernel).toFixed(1) + " ms", { "text-anchor": "end" }));
+    });
+    parts.push(text(2, y + 106, measured.sequences + " sequences, " + measured.heads + " heads of " + DIM + " columns, float32", { "text-anchor": "start", fill: "quiet" }));
+    return { svg: parts.join(""), height: y + 114, says: sentence(state, all, moved) };
+  }
+
+  // Reads and writes, for the test.
+  function sums(row, n, d) {
+    const { list } = moves(KERNELS.find((kernel) => kernel.row === row), n, d);
+    const of = (way) => list.reduce((sum, one) => sum + (one.way === way ? one.elements : 0), 0);
+    return [row, n, d, of("in"), of("out")];
+  }
+
+  Explorer.define({
+    name: "bytes", title: "Where the bytes go", main: "moved", draw, sums, counted, measured,
+    fields: [
+      { key: "n", label: "N", value: 8, shown: (value) => 2 ** value, range: () => [LEAST, MOST] },
+      { key: "moved", label: "Moved by each", value: 90, still: 90, step: 5, play: 30, range: () => [0, TICKS],
+        shown: (_, state) => amount(movedOf(state, allOf(state))) },
+    ],
+  });
+})();
