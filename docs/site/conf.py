@@ -34,7 +34,7 @@ html_title = project
 html_static_path = ["theme/static"]
 templates_path = ["theme/templates"]
 html_css_files = ["course.css"]
-html_js_files = ["page.js"]
+html_js_files = ["page.js", "memory.js"]
 html_search_scorer = "docs/site/theme/search.js"
 html_sidebars = {
     "**": [
@@ -82,5 +82,7 @@ epub_identifier = epub_uid = f"{epub_basename}-{version}"  # EPUB wants the same
 epub_cover = ()
 epub_css_files = ["ebook.css"]
 epub_show_urls = "no"
-epub_exclude_files = [f"_static/{name}" for name in ("course.css", "page.js", "copybutton.js")]
+epub_exclude_files = [
+    f"_static/{name}" for name in ("course.css", "page.js", "memory.js", "copybutton.js")
+]
 epub_exclude_files += ["404.xhtml"]

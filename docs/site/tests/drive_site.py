@@ -94,6 +94,51 @@ def pieces(window, html):
                     yield f"{page}: {what}: {name} moves from {place} to {now}"
 
 
+NO_STORAGE = """Object.defineProperty(window, 'localStorage', {
+  get() { throw new DOMException('denied', 'SecurityError'); }
+});"""
+
+
+def memory(window, html):
+    """Yields what the pages do not remember: a prediction, a page that was read, and where."""
+    page = "02_safe_softmax/1_safe_softmax.html"
+    field, said, tick = ".prediction input", "details .predicted", f"a[href$='{page}'] .read"
+
+    def count(selector):
+        return window.value("(all) => document.querySelectorAll(all).length", selector)
+
+    window.open(html / "index.html")
+    if count(".last") or count(".read"):
+        yield "the front remembers what has not been"
+    window.open(html / page)
+    window.page.fill(field, "about 88")
+    window.open(html / page)
+    if window.page.input_value(field) != "about 88":
+        yield "a prediction is forgotten"
+    if window.page.locator(said).first.is_visible():
+        yield "a prediction stands in an answer that is folded"
+    window.page.locator(".prediction + details > summary").first.click()
+    if "about 88" not in window.page.locator(said).first.inner_text():
+        yield "an answer does not begin with the prediction"
+    window.value("scrollTo({top: document.body.scrollHeight, behavior: 'instant'})")
+    window.until("document.querySelector('.read')", seconds=10)
+    window.value("document.querySelector('#summary').scrollIntoView({behavior: 'instant'})")
+    window.open(html / "index.html")
+    if not (link := window.page.get_attribute(".last a", "href")).endswith(f"{page}#summary"):
+        yield f"the front leads to {link}, not to the summary of {page}"
+    if not count(tick):
+        yield "a page that was read has no tick"
+    with window.page.expect_navigation():
+        window.click(".last button")
+    if count(".last") or count(".read"):
+        yield "what is to be forgotten is not"
+    yield from window.faults()
+    window.page.add_init_script(NO_STORAGE)  # the theme, too, then reports an error
+    window.open(html / page)
+    if count(field):
+        yield "without storage there is a field for a prediction"
+
+
 def look(html, files):
     """(faults, a summary) of these pages of the site."""
     found = []
@@ -129,6 +174,7 @@ def look(html, files):
             "01_naive_attention/index.html"
         ):
             found.append("the page after the front is not lesson 1")
+        found += memory(window, html)
     return found, f"{len(files)} pages"
 
 
