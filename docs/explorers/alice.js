@@ -51,11 +51,14 @@
     });
     for (let head = 0; head < heads; ++head) {
       const y = first + head * high, p = probs(state, head, state.word), now = head === state.head;
-      const row = p.map((one, key) => titled("head " + head + ", " + tokens[key] + ": " + (masked(state, key) ? "masked" : one.toFixed(2)),
-        box(left + key * cell, y, cell, high, paint(one)), masked(state, key) ? line(left + key * cell, y, left + (key + 1) * cell, y + high) : ""));
-      parts.push(group({ "data-pick": "head=" + head }, box(0, y, left, high, { stroke: "none", fill: "var(--x-paper)" }),
+      const row = p.map((one, key) => (masked(state, key) ? line(left + key * cell, y, left + (key + 1) * cell, y + high)
+        : one < 0.005 ? ""
+          : titled("head " + head + ", " + tokens[key] + ": " + one.toFixed(2), box(left + key * cell, y, cell, high, { ...paint(one), stroke: "none" }))));
+      parts.push(group({ "data-pick": "head=" + head }, box(0, y, left + cell * tokens.length, high, { stroke: "none", fill: "var(--x-paper)" }),
         text(left - 6, y + 13, "head " + head, { "text-anchor": "end", ...(now ? { "font-weight": "bold" } : {}) }), ...row));
     }
+    for (let head = 0; head <= heads; ++head) parts.push(line(left, first + head * high, left + cell * tokens.length, first + head * high));
+    for (let key = 0; key <= tokens.length; ++key) parts.push(line(left + key * cell, first, left + key * cell, first + heads * high));
     parts.push(box(left, first + state.head * high, cell * tokens.length, high, { stroke: "ink", "stroke-width": 2.5 }));
     return { svg: parts, height: 84 + heads * high + 4 };
   }

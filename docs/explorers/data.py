@@ -301,7 +301,34 @@ def alice():
     return [result]
 
 
-MAKERS = {"pipeline": pipeline, "traces": traces, "bytes": bytes_moved}
+RING = HERE / "tests/ring.cpp"
+
+
+def stages(programs):
+    """What the warps of a ring of stages do in the lab, right and with one mistake, and what the
+    lab says, with the lines of the kernel in place of their numbers."""
+    lines = RING.read_text(encoding="utf-8").splitlines()
+
+    def quoted(words):
+        def line(match):
+            return f'"{lines[int(match[1]) - 1].strip().rstrip(";")}"'
+
+        return re.sub(rf"[\w./-]*{RING.name}:(\d+)", line, words)
+
+    command = [programs / "docs" / "explorer_ring"]
+    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
+    result = json.loads(printed)
+    for ring in result:
+        error = re.split(r"\n  \d+ findings?:", ring.pop("error"))[0]
+        says = [line.strip() for line in error.splitlines()]
+        for one in ring.pop("report")["findings"]:
+            where = " and ".join(filter(None, (one["where"], one["other"])))
+            says.append(f"{one['kind']}: {where}: {one['message']}")
+        ring["says"] = [quoted(words) for words in says or ["No findings."]]
+    return result
+
+
+MAKERS = {"stages": stages, "pipeline": pipeline, "traces": traces, "bytes": bytes_moved}
 
 
 def text_of(name, value):

@@ -28,6 +28,15 @@ window.Explorer = window.Explorer || (() => {
   const line = (x1, y1, x2, y2, colour = "line", more = {}) =>
     element("line", { x1, y1, x2, y2, stroke: ink(colour), ...more });
   const group = (attributes, ...parts) => element("g", attributes, parts.join(""));
+  // Words in lines of at most so many letters.
+  function wrapped(words, most) {
+    const lines = [""];
+    for (const word of words.split(" ")) {
+      if (lines[lines.length - 1].length + word.length + 1 > most) lines.push("");
+      lines[lines.length - 1] += (lines[lines.length - 1] ? " " : "") + word;
+    }
+    return lines;
+  }
   const titled = (words, ...parts) => element("g", {}, element("title", {}, escaped(words)) + parts.join(""));
 
   const picture = (explorer, state, width) => {
@@ -248,5 +257,5 @@ window.Explorer = window.Explorer || (() => {
       .replace(/></g, ">\n<") + "\n";
   }
 
-  return { define, still, all, text, box, line, group, titled, hue, ink, element };
+  return { define, still, all, text, box, line, group, titled, wrapped, hue, ink, element };
 })();

@@ -1,18 +1,9 @@
 // Kernels as the watched lab sees them: beside each line its sectors and wavefronts, and what is wrong (data.py).
 (() => {
   "use strict";
-  const { text, box, titled } = Explorer;
+  const { text, box, titled, wrapped } = Explorer;
   const all = window.explorerData.traces;
   const isBroken = (one) => one.file.startsWith("common/");
-
-  function wrapped(words, most) {
-    const lines = [""];
-    for (const word of words.split(" ")) {
-      if (lines[lines.length - 1].length + word.length + 1 > most) lines.push("");
-      lines[lines.length - 1] += (lines[lines.length - 1] ? " " : "") + word;
-    }
-    return lines;
-  }
 
   // A line of code in pieces of at most so many letters, the first of them indented as in the file, the others more.
   function pieces(line, most) {

@@ -290,6 +290,31 @@ def alice(window, facts):
                 yield f"alice: {mask}, {scale}: {shape}, a probability is {worst} away"
 
 
+RINGS = """(() => {
+  const {rings, run, recorded, done} = Explorer.all.stages;
+  return rings.map((ring) => {
+    const {stuck, steps} = run(ring), wrong = steps.slice(0, -1).some((one) => one.wrong);
+    return [ring.name, ring.says, done(ring), recorded(ring), stuck, wrong];
+  });
+})()"""
+
+
+def stages(window, _):
+    """Each warp does what the lab recorded: in the same order, and as far as there, unless a race
+    decides how far. A ring hangs, or a warp reads what is not there, only where the lab says so."""
+    for name, says, done, recorded, stuck, wrong in window.value(RINGS):
+        deadlock = says[0].startswith("deadlock")
+        race = any(words.startswith(("race", "unwritten", "barrier")) for words in says)
+        for warp, (ours, lab) in enumerate(zip(done, recorded)):
+            length = min(len(ours), len(lab)) if race else None
+            if not ours[:length] == lab[:length]:
+                yield f"stages: {name}, warp {warp}: {ours}, and in the lab {lab}"
+        if not race and stuck != deadlock:
+            yield f"stages: {name}: a deadlock here {stuck}, in the lab {deadlock}"
+        if (stuck or wrong) == (says == ["No findings."]):
+            yield f"stages: {name}: the lab says {says}"
+
+
 # [[mask, tiles, step, show, row, texts of numbers, sentence]]: everything that the stepper draws.
 STEPS = """(() => {
   const {data, draw} = Explorer.all.stepper, all = [];
@@ -362,6 +387,7 @@ RULES = {
     "ring": ring,
     "roofline": roofline,
     "traces": traces,
+    "stages": stages,
     "stepper": stepper,
 }
 

@@ -48,15 +48,12 @@ FOUND = "[...document.querySelectorAll('.search li a')].some((a) => a.href.inclu
 # Explorers on the pages where they are read: name, pages, what the mouse does where, and what a
 # finger touches.
 ALICE = "index", "01_naive_attention/index", "01_naive_attention/1_attention"
+BYTES = "index", "05_flash_forward/1_one_kernel"
+RING = "04_tiled_matmul/5_hopper", "05_flash_forward/5_persistent"
 PIECES = [
     ("alice", ALICE, "point", "[data-pick='word=2'] text", "[data-pick='word=8'] text"),
-    (
-        "bytes",
-        ("index", "05_flash_forward/1_one_kernel"),
-        "click",
-        "[data-field=moved]",
-        "[data-field=n]",
-    ),
+    ("bytes", BYTES, "click", "[data-field=moved]", "[data-field=n]"),
+    ("stages", RING, "click", "[data-row='1'] text", "[data-row='0'] text"),
 ]
 PLACE = """(name) => {
   const root = document.getElementById(name + '-explorer');
