@@ -32,6 +32,7 @@
   // happened. Threads take turns; one that cannot go on waits.
   function run(ring) {
     const todo = programs(ring), barriers = {}, stages = [], next = todo.map(() => 0), steps = [];
+    const log = todo.map(() => []);  // [call, barrier, phases that have ended, of a wait, or bytes]
     let copies = [], turn = 0;
     for (let stage = 0; stage < STAGES; ++stage) {
       barriers["full[" + stage + "]"] = { of: 1, missing: 1, bytes: 0, phase: 0 };
@@ -85,13 +86,14 @@
         const one = list[next[i]];
         if (!one || !open(one)) return;
         ++next[i];
+        if (one.at) log[i].push([one.call === "expect" ? "arrive" : one.call, one.at, one.call === "wait" ? barriers[one.at].phase : one.bytes]);
         keep(i, ...act[one.call](NAMES[i], one));
         idle = 0;
       });
     }
     const stuck = todo.map((list, i) => (next[i] < list.length ? NAMES[i] + " at " + list[next[i]].words : "")).filter(Boolean);
     keep(-1, stuck.length ? "A deadlock. These wait for ever: " + stuck.join(", ") + "." : "All have ended.", stuck.length > 0);
-    return { steps, todo, stuck: stuck.length > 0, next };
+    return { steps, todo, log, stuck: stuck.length > 0 };
   }
   const known = new Map();
   const runOf = (state) => known.get(state.mistake) || known.set(state.mistake, run(ringOf(state))).get(state.mistake);
@@ -144,21 +146,16 @@
       (last && !stuck && ringOf(state).says[0].startsWith("deadlock") ? " In the lab, which runs the threads in another order, they hang." : "") };
   }
 
-  // What a warp has done, as the lab records it: [call, barrier, phases or bytes], for the test.
+  // What the lab recorded of each warp, in the form of run()'s log: for the test.
   const CALLS = { 2: "arrive", 3: "wait", 4: "load" }, BARRIERS = ["full[0]", "empty[0]", "full[1]", "empty[1]"];
-  const recorded = (ring) => ring.warps.map((warp) => warp.filter(([kind]) => CALLS[kind]).map(([kind, barrier, , bytes]) =>
-    [CALLS[kind], BARRIERS[barrier], bytes].join(" ")));
-  const done = (ring) => {
-    const { todo, next } = run(ring);
-    return todo.map((list, i) => list.slice(0, next[i]).filter(({ call }) => call !== "read").map(({ call, at, bytes = 0 }) =>
-      [call === "expect" ? "arrive" : call, at, bytes].join(" ")));
-  };
+  const recorded = (ring) => ring.warps.map((warp) => warp.filter(([kind]) => CALLS[kind]).map(([kind, barrier, count, bytes]) =>
+    [CALLS[kind], BARRIERS[barrier], kind === 3 ? count : bytes]));
 
   const LABELS = { none: "none", "producer parity": "the producer's parity", "consumer parity": "the consumers' parity",
     "dropped arrival": "warp 2 does not arrive", "one arrival": "empty expects 1 arrival",
     "more bytes": "full expects 1024 bytes", "fewer bytes": "full expects 256 bytes" };
   Explorer.define({
-    name: "stages", title: "A ring that can be broken", main: "step", draw, rings, run, recorded, done,
+    name: "stages", title: "A ring that can be broken", main: "step", draw, rings, run, recorded,
     fields: [
       { key: "mistake", label: "Mistake", value: "none", choices: rings.map(({ name }) => [name, LABELS[name]]) },
       { key: "step", label: "Step", value: 12, play: 1, range: (state) => [0, runOf(state).steps.length - 1] },

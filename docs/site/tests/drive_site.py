@@ -99,11 +99,14 @@ NO_STORAGE = """Object.defineProperty(window, 'localStorage', {
 def memory(window, html):
     """Yields what the pages do not remember: a prediction, a page that was read, and where."""
     page = "02_safe_softmax/1_safe_softmax.html"
-    field, said, tick = ".prediction input", "details .predicted", f"a[href$='{page}'] .read"
+    field, tick = ".prediction input", f"a[href$='{page}'] .read"
+    said = window.page.locator("details .predicted").first
 
     def count(selector):
         return window.value("(all) => document.querySelectorAll(all).length", selector)
 
+    window.open(html / "index.html")
+    window.value("localStorage.clear()")
     window.open(html / "index.html")
     if count(".last") or count(".read"):
         yield "the front remembers what has not been"
@@ -112,10 +115,10 @@ def memory(window, html):
     window.open(html / page)
     if window.page.input_value(field) != "about 88":
         yield "a prediction is forgotten"
-    if window.page.locator(said).first.is_visible():
+    if said.is_visible():
         yield "a prediction stands in an answer that is folded"
     window.page.locator(".prediction + details > summary").first.click()
-    if "about 88" not in window.page.locator(said).first.inner_text():
+    if not said.is_visible() or "about 88" not in said.inner_text():
         yield "an answer does not begin with the prediction"
     window.value("scrollTo({top: document.body.scrollHeight, behavior: 'instant'})")
     window.until("document.querySelector('.read')", seconds=10)
