@@ -63,18 +63,19 @@
     { walk: "flash2", row: "03_flash_2", title: "FlashAttention-2", order: "queries outside", rows: ROWS, keys: KEYS },
   ];
 
-  // The moves, each with the elements that were moved before it; and the sum.
+  // The moves, each with the elements that were moved before it, in all and by matrix; and the sums.
   const known = new Map();
   function moves(kernel, n, d = DIM) {
     const key = [kernel.walk, n, d].join();
     if (known.has(key)) return known.get(key);
-    const list = [];
+    const list = [], sums = { S: 0, Q: 0, K: 0, V: 0, O: 0 };
     let sum = 0;
     walks[kernel.walk](n, d, (what, way, elements, i, j, held, last = false) => {
-      list.push({ what, way, elements, i, j, held, last, before: sum });
+      list.push({ what, way, elements, i, j, held, last, before: sum, sums: { ...sums } });
       sum += elements;
+      sums[what] += elements;
     });
-    known.set(key, { list, sum });
+    known.set(key, { list, sum, sums });
     return known.get(key);
   }
   function at({ list, sum }, elements) {  // the move of this moment, or none after the last one
@@ -153,11 +154,8 @@
 
   // Elements by matrix, up to this moment.
   function byMatrix(walk, elements) {
-    const sums = { S: 0, Q: 0, K: 0, V: 0, O: 0 };
-    for (const one of walk.list) {
-      if (one.before >= elements) break;
-      sums[one.what] += Math.min(one.elements, elements - one.before);
-    }
+    const now = at(walk, elements), sums = { ...(now || walk).sums };
+    if (now) sums[now.what] += elements - now.before;
     return Object.entries(sums);
   }
   const share = (part, whole) => Math.round((100 * part) / whole) + " %";
