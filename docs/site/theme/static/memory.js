@@ -79,7 +79,7 @@ document.addEventListener("DOMContentLoaded", () => {
     return;
   }
   addEventListener("pagehide", () => {
-    const passed = [...article.querySelectorAll("section[id] > :is(h1, h2, h3)")].filter((one) => one.getBoundingClientRect().top < innerHeight / 3);
+    const passed = [...article.querySelectorAll("section[id] > :is(h1, h2, h3)")].filter((one) => one.getBoundingClientRect().top < 120);
     const heading = passed.pop() || title, lesson = /^\d\d(?=_.*\/[^i])/.exec(page);
     const place = (lesson ? "lesson " + lesson[0] + ", " : "") + words(title) + (heading === title ? "" : ": " + words(heading));
     keep((one) => (one.last = { address: page + (heading === title ? "" : "#" + heading.parentNode.id), words: place }));
