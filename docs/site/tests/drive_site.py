@@ -122,10 +122,13 @@ def memory(window, html):
         yield "an answer does not begin with the prediction"
     window.value("scrollTo({top: document.body.scrollHeight, behavior: 'instant'})")
     window.until("document.querySelector('.read')", seconds=10)
-    window.value("document.querySelector('#summary').scrollIntoView({behavior: 'instant'})")
+    section = window.value("document.querySelectorAll('section > h2')[2].parentNode.id")
+    window.value(
+        "(id) => document.getElementById(id).scrollIntoView({behavior: 'instant'})", section
+    )
     window.open(html / "index.html")
-    if not (link := window.page.get_attribute(".last a", "href")).endswith(f"{page}#summary"):
-        yield f"the front leads to {link}, not to the summary of {page}"
+    if not (link := window.page.get_attribute(".last a", "href")).endswith(f"{page}#{section}"):
+        yield f"the front leads to {link}, not to {section} of {page}"
     if not count(tick):
         yield "a page that was read has no tick"
     with window.page.expect_navigation():
