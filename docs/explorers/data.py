@@ -4,9 +4,9 @@
     python3 -m docs.explorers.data --made FOLDER
 
 Each NAME_data.js sets explorerData.NAME, so that a page may load it from a file. --check compares
-instead of writing. The second form writes what follows from records alone, and from the steps.json
-of lesson 03 in that folder; it is made with the site. Exit status: 0 done or in step, 1 not in
-step, 2 could not be done.
+instead of writing. The second form writes what follows from records or the shipped input alone, and
+from the steps.json of lesson 03 in that folder; it is made with the site. Exit status: 0 done or in
+step, 1 not in step, 2 could not be done.
 """
 
 import argparse
@@ -271,7 +271,7 @@ def bytes_moved(programs):
 
 
 DATA = ROOT / "common/data/alice_minilm"
-TOKENS = 24  # the first words of the text, to a comma and what follows it
+TOKENS = 24  # the first words of the text, up to the colon
 
 
 def tensor(file):
