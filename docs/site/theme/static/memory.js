@@ -12,7 +12,8 @@ document.addEventListener("DOMContentLoaded", () => {
     } catch (error) { /* full, or forbidden since */ }
   };
   const top = new URL(document.documentElement.dataset.content_root || "./", location.href).href;
-  const pageOf = (address) => (address.startsWith(top) ? address.slice(top.length).replace(/[?#].*/, "") || "index.html" : "");
+  const pageOf = (address) => address.startsWith(top) &&
+    address.slice(top.length).replace(/[?#].*/, "").replace(/(^|\/)$/, "$1index.html");
   const page = pageOf(location.href), article = document.querySelector("article"), title = article && article.querySelector("h1");
   let memory;
   try {
