@@ -136,6 +136,16 @@ def add_head(app, pagename, _, context, doctree):
     context["metatags"] = "\n".join(head)  # in place of a second viewport
 
 
+def italic(letter):
+    """The character that a browser draws for a variable."""
+    if letter == "h":
+        return "\u210e"
+    for first, last, base in (("A", "Z", 0x1D434), ("a", "z", 0x1D44E), ("α", "ω", 0x1D6FC)):
+        if first <= letter <= last:
+            return chr(base + ord(letter) - ord(first))
+    return letter
+
+
 def write_font(font, out):
     """The glyphs of a font that formulas of the site use, as formulas.woff."""
     formulas = (
@@ -144,7 +154,9 @@ def write_font(font, out):
         if "reference" not in page.parts
         for formula in re.findall(r"<math.*?</math>", page.read_text(encoding="utf-8"), re.DOTALL)
     )
-    characters = "".join(sorted(set(html.unescape("".join(formulas)))))
+    text = html.unescape("".join(formulas))
+    letters = re.findall(r"<mi>(.)</mi>", text)  # drawn as other characters, like the roots
+    characters = "".join(sorted({*text, "√", *map(italic, letters)}))
     command = [sys.executable, "-m", "fontTools.subset", font, f"--text={characters}"]
     subprocess.run(
         [

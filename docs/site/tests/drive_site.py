@@ -24,6 +24,10 @@ LOOK = """() => {
   if (count('.content') && !count('meta[name="description"]')) found.push('no description');
   if (count('.explorer-view:not([tabindex="0"])')) found.push('keys do not reach an explorer');
   if (count('.next-page + .prev-page')) found.push('Tab reaches Next before Previous');
+  for (const root of document.querySelectorAll('msqrt')) {
+    const of = [root, root.firstElementChild].map((one) => one.getBoundingClientRect().width);
+    if (of[0] - of[1] < 4) found.push('a root without its sign');
+  }
   for (const text of document.querySelectorAll('article p')) {
     const width = parseFloat(getComputedStyle(text).width);
     if (width > 42 * 16) found.push(`a line of ${width} pixels`);
