@@ -84,15 +84,11 @@ void setmaxnreg_inc(SourceLocation location = caller_location()) {
   lab::set_registers(registers, location);
 }
 
-/// What a box takes of shared memory.
-inline std::size_t box_bytes(const TensorMap& map) {
-  return static_cast<std::size_t>(map.rows * map.row_bytes);
-}
 inline void tma_load(void* shared, const TensorMap& map, Mbarrier& barrier, int col, int row,
                      int head, int batch, CacheHint, SourceLocation location = caller_location()) {
   lab::begin_load({lab::BulkCopy::Kind::kLoadBox,
                    static_cast<std::byte*>(shared),
-                   box_bytes(map),
+                   map.bytes(),
                    nullptr,
                    map,
                    {0, batch, head, row, col},
@@ -103,7 +99,7 @@ inline void tma_load(void* shared, const RaggedMap& map, Mbarrier& barrier, int 
                      int head, int end, CacheHint, SourceLocation location = caller_location()) {
   lab::begin_load({lab::BulkCopy::Kind::kLoadBox,
                    static_cast<std::byte*>(shared),
-                   box_bytes(map.map),
+                   map.map.bytes(),
                    nullptr,
                    map.map,
                    {kRaggedRows, end, head, row, col},
@@ -115,7 +111,7 @@ inline void tma_load_multicast(void* shared, const TensorMap& map, Mbarrier& bar
                                SourceLocation location = caller_location()) {
   lab::begin_multicast({lab::BulkCopy::Kind::kLoadBox,
                         static_cast<std::byte*>(shared),
-                        box_bytes(map),
+                        map.bytes(),
                         nullptr,
                         map,
                         {0, batch, head, row, col},
@@ -148,7 +144,7 @@ inline void tma_store(const TensorMap& map, const void* shared, int col, int row
                       int batch, SourceLocation location = caller_location()) {
   lab::begin_store({lab::BulkCopy::Kind::kStoreBox,
                     static_cast<std::byte*>(const_cast<void*>(shared)),
-                    box_bytes(map),
+                    map.bytes(),
                     nullptr,
                     map,
                     {0, batch, head, row, col},
@@ -158,7 +154,7 @@ inline void tma_store(const RaggedMap& map, const void* shared, int col, int row
                       SourceLocation location = caller_location()) {
   lab::begin_store({lab::BulkCopy::Kind::kStoreBox,
                     static_cast<std::byte*>(const_cast<void*>(shared)),
-                    box_bytes(map.map),
+                    map.map.bytes(),
                     nullptr,
                     map.map,
                     {kRaggedRows, end, head, row, col},
@@ -253,14 +249,14 @@ void wgmma(float (&d)[r], const MatrixDescriptor<major_a, panel_a>& a,
            SourceLocation location = caller_location()) {
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
   lab::begin_wgmma({r, std::is_same_v<T, half>, major_a == Major::kMN, major_b == Major::kMN, adds,
-                    a.bits(), b.bits()},
+                    false, a.bits(), b.bits()},
                    {d, nullptr}, location);
 }
 template <class T, int r, Major major_b, int panel_b>
 void wgmma(float (&d)[r], const std::uint32_t (&a)[4], const MatrixDescriptor<major_b, panel_b>& b,
            bool adds, SourceLocation location = caller_location()) {
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
-  lab::begin_wgmma({r, std::is_same_v<T, half>, false, major_b == Major::kMN, adds, 0, b.bits()},
+  lab::begin_wgmma({r, std::is_same_v<T, half>, false, major_b == Major::kMN, adds, false, 0, b.bits()},
                    {d, a}, location);
 }
 

@@ -83,8 +83,8 @@ TensorMap encode_tensor_map(const T* data, const std::array<std::int64_t, rank>&
   std::copy_backward(sizes.begin(), sizes.end(), map.sizes.end());
   std::copy_backward(strides.begin(), strides.end(), map.strides.end());
   for (std::int64_t& stride : map.strides) stride *= static_cast<std::int64_t>(sizeof(T));
-  map.rows = box_rows;
-  map.row_bytes = panel_bytes;
+  map.box = {1, 1, 1, box_rows, panel_bytes / int{sizeof(T)}};
+  map.swizzle_bytes = panel_bytes;
   return map;
 }
 

@@ -16,10 +16,16 @@ namespace fa::lab {
 
 /// Mbarrier::init()
 void init_barrier(void* barrier, int arrivals, const SourceLocation& location);
-/// Mbarrier::arrive_and_expect()
-void arrive_at_barrier(void* barrier, std::int64_t bytes, const SourceLocation& location);
+/// Mbarrier::arrive_and_expect(); for more see Mbarriers::arrive()
+std::uint32_t arrive_at_barrier(void* barrier, std::int64_t bytes, const SourceLocation& location,
+                                int count = 1, bool drops = false);
 /// Mbarrier::wait()
 void wait_at_barrier(void* barrier, int parity, const SourceLocation& location);
+/// @{ See Mbarriers: what PTX has beside.
+void expect_at_barrier(void* barrier, std::int64_t bytes, const SourceLocation& location);
+bool test_barrier(void* barrier, int parity, const SourceLocation& location);
+void invalidate_barrier(void* barrier);
+/// @}
 /// fence_barrier_init()
 void fence_barriers();
 /// fence_async_proxy()
@@ -43,7 +49,7 @@ void commit_stores();
 /// bulk_wait_read() and, with `arrived`, bulk_wait()
 void wait_stores(int pending, bool arrived);
 
-/// wgmma_fence() for some registers
+/// wgmma_fence() for some registers; null: for all
 void fence_registers(void* registers);
 /// wgmma(): called by all lanes, as are the next two.
 void begin_wgmma(const WgmmaShape& shape, const WgmmaLane& lane, const SourceLocation& location);

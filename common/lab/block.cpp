@@ -324,7 +324,7 @@ void Block::store(LabThread& thread, const BulkCopy& copy) {
     const auto first = reinterpret_cast<std::uintptr_t>(piece.shared) % kChunk;
     for (std::size_t i = 0; i < first + piece.size; i += kChunk) {
       std::byte* const at = piece.shared - first + i;
-      chunks.push_back(copy.swizzled() ? copy.place(at) : at);
+      chunks.push_back(copy.of_box() ? copy.place(at) : at);
     }
   }
   observer->async_uses(&thread, AsyncUse::kStore, group, chunks, kChunk, copy.location);

@@ -69,7 +69,9 @@ class Block {
 
   /// The dynamic shared memory of a block of the cluster.
   std::byte* shared(int rank) { return blocks_[static_cast<std::size_t>(rank)].shared.get(); }
-  /// Bytes of it.
+  /// Blocks of it.
+  int cluster() const { return launch_.cluster; }
+  /// Bytes of a block's dynamic shared memory.
   std::size_t shared_bytes() const { return launch_.shared_bytes; }
   /// Where something in a block's dynamic shared memory lies in another block of the cluster.
   /// @throws std::runtime_error for other memory, and where there is no such block

@@ -43,31 +43,37 @@ void add_floats(const Piece& piece) {
 
 std::byte* BulkCopy::place(std::byte* address) const {
   const auto before = reinterpret_cast<std::uintptr_t>(address);
-  return address + (static_cast<std::ptrdiff_t>(fa::lab::swizzled(before, box.row_bytes)) -
+  return address + (static_cast<std::ptrdiff_t>(fa::lab::swizzled(before, box.swizzle_bytes)) -
                     static_cast<std::ptrdiff_t>(before));
 }
 
 std::vector<Piece> BulkCopy::pieces() const {
-  if (!swizzled()) return {{global, shared, size}};
+  if (!of_box()) return {{global, shared, size}};
   std::vector<Piece> result;
-  auto of_head = reinterpret_cast<std::uintptr_t>(box.data);  // wraps, as TMA's addresses do
-  for (std::size_t i = 0; i < 3; ++i) {
-    of_head += static_cast<std::uintptr_t>(at[i]) * static_cast<std::uintptr_t>(box.strides[i]);
-    if (at[i] < 0 || at[i] >= box.sizes[i]) return result;
-  }
-  const std::int64_t cols = box.row_bytes / 2;
   const std::int64_t begin = std::max<std::int64_t>(0, -at[4]);
-  const std::int64_t end = std::min(cols, box.sizes[4] - at[4]);
+  const std::int64_t end = std::min<std::int64_t>(box.box[4], box.sizes[4] - at[4]);
   if (begin >= end) return result;
-  for (int i = 0; i < box.rows; ++i) {
-    const std::int64_t row = at[3] + i;
-    if (row < 0 || row >= box.sizes[3]) continue;
-    const auto offset = static_cast<std::uintptr_t>(row * box.strides[3] + (at[4] + begin) * 2);
-    result.push_back({reinterpret_cast<std::byte*>(of_head + offset),
-                      shared + std::ptrdiff_t{i} * box.row_bytes + begin * 2,
-                      static_cast<std::size_t>(end - begin) * 2});
+  const std::int64_t width = box.element_bytes;
+  std::byte* row = shared;
+  std::array<int, 4> i{};  // in the box
+  for (;; row += box.row_bytes()) {
+    auto address = reinterpret_cast<std::uintptr_t>(box.data);  // wraps, as TMA's addresses do
+    bool inside = true;
+    for (std::size_t k = 0; k < i.size(); ++k) {
+      const std::int64_t index = at[k] + i[k];
+      inside = inside && index >= 0 && index < box.sizes[k];
+      address +=
+          static_cast<std::uintptr_t>(index) * static_cast<std::uintptr_t>(box.strides[k]);
+    }
+    if (inside) {
+      address += static_cast<std::uintptr_t>((at[4] + begin) * width);
+      result.push_back({reinterpret_cast<std::byte*>(address), row + begin * width,
+                        static_cast<std::size_t>((end - begin) * width)});
+    }
+    std::size_t k = i.size();
+    while (k > 0 && ++i[k - 1] == box.box[k - 1]) i[--k] = 0;
+    if (k == 0) return result;
   }
-  return result;
 }
 
 void BulkCopy::perform() const {
@@ -90,7 +96,7 @@ void BulkCopy::perform() const {
 }
 
 void BulkCopy::check(const std::byte* begin, std::size_t bytes) const {
-  const std::size_t alignment = swizzled() ? kBoxAlignment : 16;
+  const std::size_t alignment = of_box() ? kBoxAlignment : 16;
   if (reinterpret_cast<std::uintptr_t>(shared) % alignment != 0) {
     fail(location, "a copy to or from an address in shared memory that is not a multiple of {}",
          alignment);
@@ -101,15 +107,15 @@ void BulkCopy::check(const std::byte* begin, std::size_t bytes) const {
          "that are multiples of 16",
          size);
   }
-  if (swizzled() && at[4] % 8 != 0) {
-    fail(location, "a box whose first column is {}; allowed are multiples of 8, which are 16 bytes",
-         at[4]);
+  if (of_box() && box.swizzle_bytes > 0 && at[4] * box.element_bytes % 16 != 0) {
+    fail(location, "a box whose first column is {}; allowed are multiples of {}, which are 16 bytes",
+         at[4], 16 / box.element_bytes);
   }
   if (kind == Kind::kStoreBox && *std::min_element(at.begin(), at.end()) < 0) {
     fail(location,
-         "a box is stored at row {} and column {} of head {} of sequence {}; none of these may be "
-         "negative",
-         at[3], at[4], at[2], at[1]);
+         "a box is stored at the coordinates {}, {}, {}, {}, the fastest first; none of these may "
+         "be negative",
+         at[4], at[3], at[2], at[1]);
   }
   const auto offset = shared - begin;
   const auto end = static_cast<std::ptrdiff_t>(bytes);

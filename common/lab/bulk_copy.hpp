@@ -14,14 +14,21 @@
 
 namespace fa::lab {
 
-/// A tensor of 16-bit elements as TMA knows it, and the box that one copy takes: some rows of 64 or
-/// 32 columns.
+/// A tensor as TMA knows it, and the box that one copy takes. The last index is the fastest one.
 struct TensorBox {
   std::byte* data = nullptr;              ///< element 0
   std::array<std::int64_t, 5> sizes{};    ///< of a RaggedMap or 1; batch, heads, rows, cols
   std::array<std::int64_t, 4> strides{};  ///< of all but the last, in bytes
-  int rows = 0;                           ///< of the box
-  int row_bytes = 0;                      ///< of its rows: 128 or 64
+  std::array<int, 5> box{1, 1, 1, 1, 1};  ///< elements along each index
+  int element_bytes = 2;
+  int swizzle_bytes = 0;  ///< that are swizzled together: 128, 64, 32, or 0 for none
+
+  /// Of a row of the box.
+  int row_bytes() const { return box[4] * element_bytes; }
+  /// What a box takes of shared memory.
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(box[0] * box[1] * box[2] * box[3] * row_bytes());
+  }
 };
 
 /// Where a box begins in shared memory: multiples of this.
@@ -53,8 +60,8 @@ struct BulkCopy {
   std::array<std::int64_t, 5> at{};  ///< where the box begins: an index of each of its sizes
   SourceLocation location;           ///< where the kernel issued it
 
-  /// Whether shared memory is swizzled.
-  bool swizzled() const { return kind == Kind::kLoadBox || kind == Kind::kStoreBox; }
+  /// Whether it copies a box, which may be swizzled in shared memory.
+  bool of_box() const { return kind == Kind::kLoadBox || kind == Kind::kStoreBox; }
   /// Where a byte of its shared memory lies after swizzling.
   std::byte* place(std::byte* address) const;
   /// The part that lies in the tensor.
@@ -70,11 +77,12 @@ struct BulkCopy {
 };
 
 /// Where a byte of a swizzled panel stands: bits 4 to 6 of its address, exclusive or bits 7 to 9.
-/// Where rows have 64 bytes, only bits 4 and 5 change.
+/// Where rows have 64 bytes, only bits 4 and 5 change; with 32 bytes only bit 4.
 /// @param address   or an offset that means the same
-/// @param row_bytes 128 or 64
+/// @param row_bytes 128, 64, 32; less: nothing is swizzled
 inline std::uintptr_t swizzled(std::uintptr_t address, int row_bytes) {
-  return address ^ (address >> 3 & (row_bytes == 128 ? 0x70u : 0x30u));
+  return address ^ (address >> 3 & (static_cast<unsigned>(row_bytes) - 16) & 0x70u &
+                    -static_cast<unsigned>(row_bytes > 16));
 }
 
 /// The bulk stores and additions that a thread has in flight.

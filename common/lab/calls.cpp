@@ -333,8 +333,20 @@ void add_tf32_products(const Deposits& fragments, float (&sums)[4]) {
 void init_barrier(void* barrier, int arrivals, const SourceLocation& location) {
   this_thread().block->mbarriers().init(this_thread(), barrier, arrivals, location);
 }
-void arrive_at_barrier(void* barrier, std::int64_t bytes, const SourceLocation& location) {
-  this_thread().block->mbarriers().arrive(this_thread(), barrier, bytes, location);
+std::uint32_t arrive_at_barrier(void* barrier, std::int64_t bytes, const SourceLocation& location,
+                                int count, bool drops) {
+  return this_thread().block->mbarriers().arrive(this_thread(), barrier, bytes, location, count,
+                                                 drops);
+}
+void expect_at_barrier(void* barrier, std::int64_t bytes, const SourceLocation& location) {
+  this_thread().block->mbarriers().expect(barrier, bytes, location);
+}
+bool test_barrier(void* barrier, int parity, const SourceLocation& location) {
+  LabThread& thread = calling_thread();
+  return thread.block->mbarriers().test(thread, barrier, parity, location);
+}
+void invalidate_barrier(void* barrier) {
+  this_thread().block->mbarriers().invalidate(barrier);
 }
 void wait_at_barrier(void* barrier, int parity, const SourceLocation& location) {
   LabThread& thread = calling_thread();
@@ -386,7 +398,9 @@ void begin_wgmma(const WgmmaShape& shape, const WgmmaLane& lane, const SourceLoc
     recorder->add(thread.warp(), step);
   }
   if (thread.lane == 0 &&  // once for a warp is enough
-      std::find(thread.lent.begin(), thread.lent.end(), lane.sums) == thread.lent.end()) {
+      std::none_of(thread.lent.begin(), thread.lent.end(), [&](const void* registers) {
+        return registers == nullptr || registers == lane.sums;
+      })) {
     note_finding(
         "wgmma", location, {},
         "wgmma_fence() is missing: it was not called for these accumulators since the last "

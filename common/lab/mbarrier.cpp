@@ -1,6 +1,7 @@
 #include "common/lab/mbarrier.hpp"
 
 #include <cstring>
+#include <utility>
 
 #include "common/lab/lab_thread.hpp"
 #include "common/lab/record.hpp"
@@ -53,10 +54,11 @@ void Mbarriers::init(const LabThread& thread, const void* barrier, int arrivals,
   if (observer != nullptr) observer->barrier_made(barrier, location);
 }
 
-void Mbarriers::arrive(const LabThread& thread, const void* barrier, std::int64_t bytes,
-                       const SourceLocation& location) {
+std::uint32_t Mbarriers::arrive(const LabThread& thread, const void* barrier, std::int64_t bytes,
+                                const SourceLocation& location, int count, bool drops) {
   State& state = state_of(barrier, location);
-  if (state.missing == 0) {
+  const std::uint32_t phase = state.phases;
+  if (state.missing < count) {
     fail(location,
          "more than the {} arrivals of a phase that the mbarrier was initialised for, at {}",
          state.arrivals, text_of(state.made));
@@ -66,9 +68,18 @@ void Mbarriers::arrive(const LabThread& thread, const void* barrier, std::int64_
     observer->releases(barrier);
     check_arrival(thread, state, location);
   }
-  record_mbarrier(thread, Step::Kind::kArrive, barrier, 1, bytes);
+  record_mbarrier(thread, Step::Kind::kArrive, barrier, count, bytes);
   state.bytes += bytes;
-  --state.missing;
+  state.missing -= count;
+  if (drops) state.arrivals -= count;
+  advance(barrier, state, location);
+  return phase;
+}
+
+void Mbarriers::expect(const void* barrier, std::int64_t bytes, const SourceLocation& location) {
+  State& state = state_of(barrier, location);
+  if (observer != nullptr) observer->barrier_used(barrier, false, location);
+  state.bytes += bytes;
   advance(barrier, state, location);
 }
 
@@ -116,6 +127,17 @@ void Mbarriers::wait(LabThread& thread, const void* barrier, int parity,
   }
 }
 
+bool Mbarriers::test(LabThread& thread, const void* barrier, int parity,
+                     const SourceLocation& location) {
+  if (!state_of(barrier, location).ended(parity) &&
+      std::exchange(thread.polled, barrier) != barrier) {
+    return false;
+  }
+  wait(thread, barrier, parity, location);
+  thread.polled = nullptr;
+  return true;
+}
+
 void Mbarriers::begin_load(const LabThread& thread, const BulkCopy& copy, const void* barrier) {
   record_copy(thread, Step::Kind::kLoad, copy, barrier);
   State& state = state_of(barrier, copy.location);
@@ -151,6 +173,14 @@ void Mbarriers::begin_load(const LabThread& thread, const BulkCopy& copy, const 
 // Ends a barrier's phase if all have arrived.
 void Mbarriers::advance(const void* barrier, State& state, const SourceLocation& location) {
   if (state.missing > 0 || state.bytes > 0) return;
+  if (state.bytes < 0) {
+    note_finding("copy", location, state.made,
+                 fmt::format("copies have brought {} bytes more than the phase of the mbarrier "
+                             "expects: the bytes of arrive_and_expect() and of the copies must "
+                             "agree",
+                             -state.bytes));
+    state.bytes = 0;
+  }
   // A wait knows a phase by its parity alone: if two phases end with no wait between them, a thread
   // that waits cannot see that any has ended.
   if (observer != nullptr && state.seen < state.phases) {

@@ -27,10 +27,19 @@ class Mbarriers {
   void init(const LabThread& thread, const void* barrier, int arrivals,
             const SourceLocation& location);
   /// Arrives, and adds bytes that the phase expects.
-  void arrive(const LabThread& thread, const void* barrier, std::int64_t bytes,
-              const SourceLocation& location);
+  /// @param count arrivals at once
+  /// @param drops they do not come in later phases
+  /// @return the phase that it arrives in, counted from 0
+  std::uint32_t arrive(const LabThread& thread, const void* barrier, std::int64_t bytes,
+                       const SourceLocation& location, int count = 1, bool drops = false);
+  /// Adds bytes that the phase expects, without an arrival.
+  void expect(const void* barrier, std::int64_t bytes, const SourceLocation& location);
   /// Waits for the end of the phase of a parity, which is 0 or 1.
   void wait(LabThread& thread, const void* barrier, int parity, const SourceLocation& location);
+  /// Whether it has ended. A thread that asks again, and has done so for no other, waits.
+  bool test(LabThread& thread, const void* barrier, int parity, const SourceLocation& location);
+  /// mbarrier.inval
+  void invalidate(const void* barrier) { states_.erase(barrier); }
   /// Issues a copy that reports its bytes to an mbarrier.
   void begin_load(const LabThread& thread, const BulkCopy& copy, const void* barrier);
   /// What is left when a block ends is a finding.

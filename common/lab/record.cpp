@@ -97,8 +97,8 @@ void record_copy(const Thread& thread, Step::Kind kind, const BulkCopy& copy, co
   Step step;
   step.kind = kind;
   step.bytes = static_cast<std::int64_t>(copy.size);
-  step.tensor = copy.swizzled() ? recorder->tensor_of(copy.box.data) : -1;
-  step.adds = !copy.swizzled();
+  step.tensor = copy.of_box() ? recorder->tensor_of(copy.box.data) : -1;
+  step.adds = !copy.of_box();
   if (barrier != nullptr) step.barrier = recorder->number_of(barrier);
   recorder->add(warp_of(thread), step);
 }

@@ -25,14 +25,12 @@ class Operand {
         address_((descriptor & 0x3fff) << 4),
         leading_((descriptor >> 16 & 0x3fff) << 4),
         stride_((descriptor >> 32 & 0x3fff) << 4),
-        panel_bytes_(descriptor >> 62 == 1 ? 128 : 64),
+        panel_bytes_(descriptor >> 62 == 0 ? kChunk : 256 >> (descriptor >> 62)),
         mn_major_(mn_major),
         location_(location) {
-    if (descriptor >> 62 != 1 && descriptor >> 62 != 2) {
-      fail(location,
-           "a matrix descriptor with swizzle {}; the lab knows 1 and 2, panels of 128 and 64 bytes",
-           descriptor >> 62);
-    }
+    // Without a swizzle a panel is as wide as a chunk: rows of K are `leading` apart, and of M and
+    // N `stride`.
+    if (descriptor >> 62 == 0 && mn_major) std::swap(leading_, stride_);
   }
   // The 16 bytes with element (i, k), (i, k + 1) and so on; or, transposed, (i, k), (i + 1, k) and
   // so on.
@@ -41,7 +39,8 @@ class Operand {
     const std::size_t offset = mn_major_
                                    ? address_ + i / cols * leading_ + k / 8 * stride_ +
                                          k % 8 * panel_bytes_ + 2 * (i % cols)
-                                   : address_ + i / 8 * stride_ + i % 8 * panel_bytes_ + 2 * k;
+                                   : address_ + i / 8 * stride_ + i % 8 * panel_bytes_ +
+                                         k / cols * leading_ + 2 * (k % cols);
     const std::size_t at = swizzled(offset, static_cast<int>(panel_bytes_));
     if (at + kChunk > setting_.shared_bytes) {
       fail(
@@ -96,9 +95,9 @@ void fetch_fragments(const std::array<const std::uint32_t*, kWarpSize>& a, float
   }
 }
 
-// tile += A B, summed in the order of k. cols is a multiple of 16.
+// tile += A B, summed in the order of k. cols is a multiple of `together`.
+template <std::size_t together>
 void multiply(const float* a, const float* b, std::size_t cols, float* tile) {
-  constexpr std::size_t together = 16;
   for (std::size_t row = 0; row < kRows; ++row) {
     for (std::size_t first = 0; first < cols; first += together) {
       float sum[together];
@@ -246,7 +245,14 @@ void WgmmaQueue::compute(const Setting& setting, const Wgmma& wgmma) const {
     fetch(bfloat16{});
   }
   if (!shape.adds) std::fill(sums.tile.begin(), sums.tile.end(), 0.0f);
-  multiply(a, b.data(), cols, sums.tile.data());
+  if (shape.negates) {
+    for (float& element : a) element = -element;
+  }
+  if (cols % 16 == 0) {
+    multiply<16>(a, b.data(), cols, sums.tile.data());
+  } else {
+    multiply<8>(a, b.data(), cols, sums.tile.data());
+  }
 }
 
 void WgmmaQueue::commit() {

@@ -32,6 +32,7 @@ struct WgmmaShape {
   bool mn_major_a = false;  ///< neighbours in memory are of one column of A
   bool mn_major_b = false;  ///< neighbours in memory are of one row of B
   bool adds = false;        ///< to the accumulators; else to 0
+  bool negates = false;     ///< the products
   std::uint64_t a = 0;      ///< descriptor, where A is in shared memory
   std::uint64_t b = 0;      ///< descriptor
 };

@@ -22,6 +22,12 @@ CUDA = re.compile(
     r"__(global|device|host|shared|constant)__|<<<|dim3|(cuda|cu|curand|device_|vector_)\w*"
     r"|cooperative_groups|mma|math_constants|thread(Idx|fence)|block(Idx|Dim)|(float|int|uint)[1-4]"
 )
+# What has clusters, or copies to shared memory that need its addresses.
+HOPPER = re.compile(
+    r"wgmma|mbarrier|cp\.async\.bulk|[Cc]luster_?[Dd]im|cluster_group|this_cluster|barrier\.cluster"
+    r"|CUtensorMap|cuda/(barrier|ptx)"
+)
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.M)
 WRAPPED = ("_exit", "_Exit", "quick_exit", "abort", "clock")  # see end.cpp
 UNDEFINED = re.compile(r"(?P<where>[^\s:]+(?::\d+)?):.*undefined reference to `(?P<name>[^'(<]+)")
 
@@ -42,6 +48,19 @@ class Tree:
         self.done, self.names = {}, set()
         self.marks = set()  # see Source
         self.of_cuda = set()  # what uses CUDA, or includes such a file
+        self.hopper = False
+
+    def look(self, paths):
+        """Looks whether any of some files, or what they include, is written for Hopper."""
+        seen, left = set(), [path.resolve() for path in paths]
+        while left and not self.hopper:
+            path = left.pop()
+            if path not in seen:
+                seen.add(path)
+                text = path.read_text(encoding="utf-8", errors="surrogateescape")
+                self.hopper = HOPPER.search(text) is not None
+                inner = (self.find(path.parent, name) for name in INCLUDE.findall(text))
+                left += [found.resolve() for found in inner if found]
 
     def add(self, path):
         """Rewrites a file and the files that it includes; where it is then."""
@@ -51,8 +70,9 @@ class Tree:
         target = self.folder / f"{len(self.done)}_{path.name}"
         self.done[path] = target
         source = Source(
-            path.read_text(encoding="utf-8", errors="surrogateescape"), path, self.marks
-        )
+            path.read_text(encoding="utf-8", errors="surrogateescape"), path, self.marks,
+            self.hopper,
+        )  # fmt: skip
         if any(CUDA.fullmatch(source.text(k)) for k in range(len(source.real))):
             self.of_cuda.add(target)
         for k in range(len(source.real) - 2):
@@ -78,7 +98,12 @@ class Tree:
         name = str(path).replace("\\", "\\\\").replace('"', '\\"')
         self.names |= source.device_names()
         body = source.rewrite(self.names)
-        target.write_text(f'#line 1 "{name}"\n{body}', encoding="utf-8", errors="surrogateescape")
+        first = ""
+        if self.hopper and path.suffix == ".cu":
+            first = "static const bool lab_hopper = ::lab_cuda::kernels_have_clusters();\n"
+        target.write_text(
+            f'{first}#line 1 "{name}"\n{body}', encoding="utf-8", errors="surrogateescape"
+        )
         return target
 
     def standard(self, source, k):
@@ -137,6 +162,7 @@ class Compiler:
         """Compiles files to one program in `folder`, and returns it. `standard` is that of C++."""
         tree = Tree(folder, include_folders)
         tree.marks.update(name.partition("=")[0] for name in definitions if "__" in name)
+        tree.look(paths)
         sources = [tree.add(path) for path in paths]
         options = [f"-std=c++{standard}"] if standard > 17 else []
         options += [f"-I{self.headers}", f"-I{self.folder / 'include'}"]

@@ -52,6 +52,8 @@ struct GridBarrier {
 GridBarrier* grid_barrier = nullptr;  // in memory of the device
 
 constexpr unsigned kStatic = 0x40000000, kDynamic = 0x20000000;
+// From a block's addresses to those of the next block of the cluster.
+constexpr unsigned kPeer = 0x1000000;
 
 }  // namespace
 
@@ -87,16 +89,6 @@ void named_barrier(int id, int threads, bool waits, Where where) {
   lab::named_barrier(id, threads, waits, location(where));
 }
 
-// For cuda::barrier, which declares them.
-void init_barrier(void* barrier, int arrivals, Where where) {
-  lab::init_barrier(barrier, arrivals, location(where));
-}
-void arrive_at_barrier(void* barrier, Where where) {
-  lab::arrive_at_barrier(barrier, 0, location(where));
-}
-void wait_at_barrier(void* barrier, int parity, Where where) {
-  lab::wait_at_barrier(barrier, parity, location(where));
-}
 
 int vote_of_block(int predicate, int kind, Where where) {
   Vote& vote = votes[block_number()];
@@ -223,10 +215,21 @@ void wait_copies(int pending) {
   lab::wait_copies(pending);
 }
 void* dynamic_shared() {
-  return lab::dynamic_shared();
+  return shared_at(state().placed_shared);
 }
 std::size_t dynamic_shared_bytes() {
-  return lab::this_thread().block->shared_bytes();
+  return lab::this_thread().block->shared_bytes() - state().placed_shared;
+}
+std::size_t place_shared(std::size_t bytes, std::size_t alignment) {
+  constexpr std::size_t whole = 1024;  // as dynamic shared memory is aligned
+  static std::size_t end = 0;
+  const std::size_t begin = (end + alignment - 1) / alignment * alignment;
+  end = begin + bytes;
+  state().placed_shared = (end + whole - 1) / whole * whole;
+  return begin;
+}
+void* shared_at(std::size_t offset) {
+  return static_cast<std::byte*>(lab::dynamic_shared()) + offset;
 }
 
 namespace {
@@ -251,21 +254,29 @@ unsigned shared_address(const void* pointer) {
     return kStatic + static_cast<unsigned>(address - statics_begin());
   }
   return kDynamic +
-         static_cast<unsigned>(address - reinterpret_cast<std::uintptr_t>(dynamic_shared()));
+         static_cast<unsigned>(address - reinterpret_cast<std::uintptr_t>(lab::dynamic_shared()));
+}
+unsigned peer_address(unsigned address, unsigned rank) {
+  return address + (rank + 1) * kPeer;
 }
 void* shared_pointer(unsigned long long address) {
   const auto low = static_cast<unsigned>(address);
   if (low >= kStatic - 0x1000000) {
     return reinterpret_cast<void*>(statics_begin() + (low - kStatic));
   }
-  return static_cast<std::byte*>(dynamic_shared()) +
-         static_cast<std::ptrdiff_t>(static_cast<int>(low - kDynamic));
+  const unsigned peer = (low - kDynamic + kPeer / 2) / kPeer;  // 0: this block
+  lab::Block& block = *lab::this_thread().block;
+  if (low < kDynamic - kPeer / 2 || peer > static_cast<unsigned>(block.cluster())) {
+    throw std::runtime_error(fmt::format("{:#x} is no address in shared memory", low));
+  }
+  const int rank = peer == 0 ? lab::current->rank : static_cast<int>(peer) - 1;
+  return block.shared(rank) + static_cast<int>(low - kDynamic - peer * kPeer);
 }
 bool is_shared(const void* pointer) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
-  const auto dynamic = reinterpret_cast<std::uintptr_t>(dynamic_shared());
+  const auto begin = reinterpret_cast<std::uintptr_t>(lab::dynamic_shared());
   return (address >= statics_begin() && address < statics_end()) ||
-         (address >= dynamic && address < dynamic + dynamic_shared_bytes());
+         (address >= begin && address < begin + lab::this_thread().block->shared_bytes());
 }
 
 unsigned streaming_multiprocessor() {
@@ -338,11 +349,16 @@ std::pair<cudaError_t, std::string> refusal(const Configuration& c) {
         fmt::format("a grid of {} blocks; allowed are 1 to 2147483647 in x and 65535 in y and z",
                     text(c.grid))};
   }
-  if (count(c.cluster) > 1) {
-    return {
-        cudaErrorNotSupported,
-        fmt::format("clusters of {} blocks, which the lab has for the course's own kernels only",
-                    text(c.cluster))};
+  if (c.cluster.y * c.cluster.z > 1) {
+    return {cudaErrorNotSupported,
+            fmt::format("clusters of {} blocks; the lab has those with blocks side by side in x",
+                        text(c.cluster))};
+  }
+  if (c.cluster.x > 16 || c.grid.x % c.cluster.x != 0) {
+    return {cudaErrorInvalidClusterSize,
+            fmt::format("clusters of {} blocks in a grid of {}; allowed are 16 at most, which "
+                        "divide the grid",
+                        c.cluster.x, text(c.grid))};
   }
   if (c.shared_bytes > state().allowed_shared) {
     return {cudaErrorInvalidValue,
@@ -455,9 +471,23 @@ void State::add(const std::string& kind, Where where, const std::string& message
   findings.push_back(finding);
 }
 
-cudaError_t run(const Configuration& c, const char* name, void (*call)(void*), void* context,
+bool kernels_have_clusters() {
+  return state().asks_for_clusters = true;
+}
+bool gives_cluster(dim3 size) {
+  if (in_kernel()) return false;
+  state().cluster = size;
+  return true;
+}
+
+cudaError_t run(const Configuration& given, const char* name, void (*call)(void*), void* context,
                 std::size_t bytes) {
   const auto lock = lock_card();
+  Configuration c = given;
+  if (state().asks_for_clusters && !in_kernel()) {
+    call(context);
+    if (c.cluster.x * c.cluster.y * c.cluster.z == 1) c.cluster = state().cluster;
+  }
   if (const cudaError_t error = pending_error()) return report(error);
   if (in_kernel()) {
     stop_kernel("unsupported", "a kernel launches a kernel: the lab has no dynamic parallelism",
@@ -484,7 +514,8 @@ cudaError_t run(const Configuration& c, const char* name, void (*call)(void*), v
   fa::Launch launch;
   launch.grid = {c.grid.x, c.grid.y, c.grid.z};
   launch.block = {c.block.x, c.block.y, c.block.z};
-  launch.shared_bytes = c.shared_bytes;
+  launch.shared_bytes = state().placed_shared + c.shared_bytes;
+  launch.cluster = static_cast<int>(c.cluster.x);
   launch.with_pdl = c.may_begin_early;
   Progress progress{name, std::int64_t{c.grid.x} * c.grid.y * c.grid.z};
   try {

@@ -6,6 +6,8 @@ becomes an error of the compiler with its text.
 
 import re
 
+from common.lab.cuda import hopper_ptx
+
 TYPES = {
     "f32": "float", "f64": "double", "s8": "signed char", "u8": "unsigned char",
     "s16": "short", "u16": "unsigned short", "b16": "unsigned short", "s32": "int",
@@ -33,6 +35,7 @@ for _axis in "xyz":
     SPECIAL[f"ntid.{_axis}"] = f"blockDim.{_axis}"
     SPECIAL[f"ctaid.{_axis}"] = f"blockIdx.{_axis}"
     SPECIAL[f"nctaid.{_axis}"] = f"gridDim.{_axis}"
+SPECIAL |= hopper_ptx.SPECIAL
 HERE = "::lab_cuda::here()"
 T = r"(?P<t>[fsub]\d+|bf16|b8)"
 MODES = r"(?:\.(?:rn|rz|rm|rp|rni|rzi|rmi|rpi|ftz|sat|approx|full|lo|wide|relu))*"
@@ -251,6 +254,7 @@ INSTRUCTIONS = [
     (r"cvta(\.to)?\.global\.u64", lambda m, ops: assign(ops[0], ops[1])),
     (r"setp\.(?P<op>eq|ne|lt|le|gt|ge)(\.ftz)?\." + T, setp),
     (r"selp\." + T, selp),
+    (r"bra(\.uni)?", lambda m, ops: f"goto lab_at_{ops[0]};"),
     (r"(bar|barrier)(\.cta)?\.sync(\.aligned)?", bar),
     (r"(bar|barrier)(\.cta)?\.arrive(\.aligned)?", lambda m, ops:
      f"::lab_cuda::named_barrier({ops[0]}, {ops[1]}, false, {HERE});"),
@@ -297,6 +301,8 @@ INSTRUCTIONS = [
     (r"lop3\.b32", lambda m, ops: assign(ops[0], f"::lab_cuda::ptx::lop3({', '.join(ops[1:5])})")),
 ]  # fmt: skip
 INSTRUCTIONS = [(re.compile(pattern), write) for pattern, write in INSTRUCTIONS]
+INSTRUCTIONS = hopper_ptx.INSTRUCTIONS + INSTRUCTIONS
+LABEL = re.compile(r"([A-Za-z_$][\w$]*)\s*:(?!:)\s*")
 
 
 def split(text, mark=","):
@@ -414,12 +420,16 @@ def translate(tokens):
     template, operands = parsed
     names = {name: i for i, (name, _) in enumerate(operands) if name}
     text = re.sub(r"\\[nt]", "\n", template).replace("\\\n", "\n").replace('\\"', '"')
-    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S).replace("%=", "")
     if not text.strip():
         return None
-    registers, lines = set(), []
+    registers, lines, labels = set(), [], []
     for part in text.split(";"):
         statement = " ".join(part.split()).lstrip("{} ").strip()
+        while label := LABEL.match(statement):
+            labels.append(f"lab_at_{label[1]}")
+            lines.append(f"{labels[-1]}:;")
+            statement = statement[label.end() :].lstrip("{} ")
         if statement.endswith("}") and "{" not in statement:
             statement = statement[:-1].strip()
         if not statement:
@@ -429,4 +439,6 @@ def translate(tokens):
             quoted = statement.replace('"', "'").replace("\\", "")
             return f'static_assert(false, "PTX: {quoted}")'
         lines.append(line)
+    if labels:
+        lines.insert(0, f"__label__ {', '.join(dict.fromkeys(labels))};")
     return f"do {{ {' '.join(lines)} }} while (0)"

@@ -74,11 +74,11 @@ def newlines(text):
 
 
 class Source:
-    """One file as tokens, while it is rewritten."""
+    """One file as tokens, while it is rewritten. `hopper`: its kernels may form clusters."""
 
-    def __init__(self, text, where, marks=None):
+    def __init__(self, text, where, marks=None, hopper=False):
         self.tokens = tokens_of(text)
-        self.where, self.count = where, 0
+        self.where, self.count, self.hopper = where, 0, hopper
         self.marks = set() if marks is None else marks  # macros with __device__, of all files
         self.real = [i for i, t in enumerate(self.tokens) if t.kind not in ("space", "comment")]
         self.place = {index: k for k, index in enumerate(self.real)}
@@ -341,12 +341,61 @@ class Source:
                 in_file = scopes[k] and not self.token(k).directive
                 self.dynamic(first + words.index("extern"), end, in_file)
                 continue
+            if self.hopper and not self.token(k).directive and self.place_shared(first, end):
+                continue
             for i in range(first, end):
                 if self.text(i) == "static" and i < k + 3:
                     self.token(i).out = ""
                 elif self.text(i) == "alignas":
                     self.token(i).out = "__align__"
             self.initialise(k, end)
+
+    def place_shared(self, first, end):
+        """Static variables in the shared memory of their block, not in that of the thread of the
+        system, which the blocks of a cluster have in common. Whether they are variables."""
+        if self.text(end) != ";":
+            return False
+        words, names, i, angle = [], [], first, 0
+        while i < end:
+            text = self.text(i)
+            if text in ("__align__", "alignas", "__attribute__"):
+                close = self.closing(i + 1)
+                words.append(self.source(i, close + 1))
+                i = close
+            elif text in OPEN and text != "[":
+                return False  # no variable, or one with a value
+            elif text == "[":
+                close = self.closing(i)
+                words.append(self.source(i, close + 1))
+                i = close
+            elif text not in ("__shared__", "static", "extern", "volatile"):
+                words.append(text)
+            angle += {"<": 1, ">": -1, ">>": -2}.get(text, 0)
+            after = self.text(i + 1)
+            if self.is_name(i) and after in ("[", ",", ";") and angle <= 0:
+                names.append(text)
+            i += 1
+        self.count += 1
+        kind = f"lab_shared_{self.count}"
+        const = "volatile " if "volatile" in (self.text(i) for i in range(first, end)) else ""
+        each = "".join(f" auto& {name} = {kind}_here.{name};" for name in names)
+        self.replace(first, end + 1, f"struct {kind} {{ {const}{' '.join(words)}; }}; "
+                     f"{kind}& {kind}_here = ::lab_cuda::Placed<{kind}>::here();{each}")  # fmt: skip
+        return True
+
+    def kernels(self):
+        """Kernels say their __cluster_dims__ when they are asked."""
+        for k in range(len(self.real)):
+            if self.text(k) != "__global__":
+                continue
+            sizes, i = "", k + 1
+            while self.same_directive(k, i) and self.text(i) not in ("{", ";"):
+                close = self.closing(i) if self.text(i) == "(" else None
+                if close and self.text(i - 1) == "__cluster_dims__":
+                    sizes = self.source(i + 1, close)
+                i = (close or i) + 1
+            if self.same_directive(k, i) and self.text(i) == "{":
+                self.token(i).out += f" LAB_CUDA_KERNEL({sizes})"
 
     def initialise(self, k, end):
         """Zeros, which the lab does not count as written: for arrays of classes compilers then emit
@@ -671,6 +720,8 @@ class Source:
         self.assembly()
         self.variables(scopes)
         self.shared(scopes)
+        if self.hopper:
+            self.kernels()
         self.words()
         self.compare_and_swap()
         self.unseen()

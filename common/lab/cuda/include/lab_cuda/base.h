@@ -37,6 +37,7 @@
 #define __CUDACC__ 1
 #define __NVCC__ 1
 #define __CUDA_ARCH__ 900
+#define __CUDA_ARCH_FEAT_SM90_ALL 1
 #define __CUDACC_VER_MAJOR__ 12
 #define __CUDACC_VER_MINOR__ 4
 #define CUDART_VERSION 12040
@@ -163,6 +164,10 @@ void wait_copies(int pending);
 void named_barrier(int id, int threads, bool waits, Where where);
 void* dynamic_shared();
 std::size_t dynamic_shared_bytes();
+/// Room for a static variable in the shared memory of each block, for programs with clusters and
+/// copies of tensors; where it begins.
+std::size_t place_shared(std::size_t bytes, std::size_t alignment);
+void* shared_at(std::size_t offset);
 unsigned shared_address(const void* pointer);
 void* shared_pointer(unsigned long long address);
 bool is_shared(const void* pointer);

@@ -49,6 +49,7 @@
   X(cudaErrorStreamCaptureUnsupported, 900, "operation not permitted when stream is capturing") \
   X(cudaErrorStreamCaptureInvalidated, 901,                                                     \
     "operation failed due to a previous error during capture")                                  \
+  X(cudaErrorInvalidClusterSize, 912, "cluster misconfiguration")                               \
   X(cudaErrorUnknown, 999, "unknown error")
 
 #define LAB_CUDA_ERROR(name, number, text) name = number,

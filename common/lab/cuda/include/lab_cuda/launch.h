@@ -82,6 +82,25 @@ T* add_dynamic_shared(T** pointer) {
   return nullptr;
 }
 
+/// The static variables of a function in shared memory.
+template <class T>
+struct Placed {
+  static const std::size_t offset;
+  __attribute__((noinline)) LAB_CUDA_UNWATCHED static T& here() {
+    return *static_cast<T*>(shared_at(offset));
+  }
+};
+template <class T>
+const std::size_t Placed<T>::offset = place_shared(sizeof(T), alignof(T));
+
+/// From now on each launch first asks the kernel for its __cluster_dims__. @return true
+bool kernels_have_clusters();
+/// Whether a kernel is called only for these, and has given them.
+bool gives_cluster(dim3 size);
+/// The source pass begins kernels with it.
+#define LAB_CUDA_KERNEL(...) \
+  if (::lab_cuda::gives_cluster(dim3(__VA_ARGS__))) return;
+
 /// Memory of the device with a copy of an image.
 enum class Variable { kDevice, kManaged, kConstant };
 void* make_variable(const void* image, std::size_t bytes, const char* name, Variable kind);
@@ -127,6 +146,7 @@ enum cudaLaunchAttributeID {
   cudaLaunchAttributeCooperative = 2,
   cudaLaunchAttributeClusterDimension = 4,
   cudaLaunchAttributeProgrammaticStreamSerialization = 6,
+  cudaLaunchAttributeClusterSchedulingPolicyPreference = 5,
   cudaLaunchAttributePriority = 8
 };
 union cudaLaunchAttributeValue {
@@ -205,6 +225,17 @@ template <class Kernel>
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, int threads,
                                                           std::size_t shared_bytes) {
   *blocks = ::lab_cuda::blocks_of_sm(threads, shared_bytes);
+  return cudaSuccess;
+}
+template <class Kernel>
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, Kernel,
+                                           const ::lab_cuda::ConfigurationAt& configuration) {
+  const ::lab_cuda::Configuration& c = configuration.value;
+  int sms = 0;
+  cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0);
+  const int threads = static_cast<int>(c.block.x * c.block.y * c.block.z);
+  *clusters = sms * ::lab_cuda::blocks_of_sm(threads, c.shared_bytes) /
+              static_cast<int>(c.cluster.x);
   return cudaSuccess;
 }
 template <class Kernel>

@@ -90,5 +90,37 @@ void mma(Element element, int k, const unsigned* a, const unsigned* b, const int
          Where where);
 /// @}
 
+LAB_CUDA_FUNCTION void* shared(unsigned long long address) {
+  return shared_pointer(address);
+}
+LAB_CUDA_FUNCTION void* shared(const void* address) {
+  return const_cast<void*>(address);
+}
+
+/// The first of registers that lie side by side, as those of an array; null where they do not.
+template <class T, class First, class... Rest>
+LAB_CUDA_FUNCTION T* in_a_row(First& first, Rest&... rest) {
+  T* const begin = reinterpret_cast<T*>(&first);
+  const void* const all[] = {&rest..., nullptr};
+  bool beside = sizeof first == sizeof(T);
+  for (std::size_t i = 0; i < sizeof...(rest); ++i) beside = beside && all[i] == begin + i + 1;
+  return beside ? begin : nullptr;
+}
+template <class... Sums>
+LAB_CUDA_FUNCTION float* accumulators(Where where, Sums&... sums) {
+  float* const begin = in_a_row<float>(sums...);
+  if (begin == nullptr) scattered_registers(where);
+  return begin;
+}
+template <class A, class B, class C, class D>
+LAB_CUDA_FUNCTION const unsigned* fragment(A&& a, B&& b, C&& c, D&& d) {
+  constexpr bool names = std::is_lvalue_reference_v<A> && std::is_lvalue_reference_v<B> &&
+                         std::is_lvalue_reference_v<C> && std::is_lvalue_reference_v<D>;
+  if constexpr (names) {
+    if (const unsigned* const begin = in_a_row<const unsigned>(a, b, c, d)) return begin;
+  }
+  return keep_registers({as<unsigned>(a), as<unsigned>(b), as<unsigned>(c), as<unsigned>(d)});
+}
+
 }  // namespace ptx
 }  // namespace lab_cuda
