@@ -9,6 +9,7 @@ import subprocess
 import threading
 
 from common.lab.cuda import advice
+from common.lab.cuda.macros import Macros
 from common.lab.cuda.source import Source
 
 ERROR = re.compile(
@@ -48,7 +49,7 @@ class Tree:
         self.done, self.names = {}, set()
         self.marks = set()  # see Source
         self.of_cuda = set()  # what uses CUDA, or includes such a file
-        self.hopper = False
+        self.hopper, self.macros = False, Macros()
 
     def look(self, paths):
         """Looks whether any of some files, or what they include, is written for Hopper."""
@@ -71,7 +72,7 @@ class Tree:
         self.done[path] = target
         source = Source(
             path.read_text(encoding="utf-8", errors="surrogateescape"), path, self.marks,
-            self.hopper,
+            self.hopper, self.macros,
         )  # fmt: skip
         if any(CUDA.fullmatch(source.text(k)) for k in range(len(source.real))):
             self.of_cuda.add(target)

@@ -421,8 +421,8 @@ def translate(tokens):
     names = {name: i for i, (name, _) in enumerate(operands) if name}
     text = re.sub(r"\\[nt]", "\n", template).replace("\\\n", "\n").replace('\\"', '"')
     text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S).replace("%=", "")
-    if not text.strip():
-        return None
+    if not text.strip():  # registers are memory here
+        return '__asm__ volatile("" ::: "memory")' if operands else None
     registers, lines, labels = set(), [], []
     for part in text.split(";"):
         statement = " ".join(part.split()).lstrip("{} ").strip()

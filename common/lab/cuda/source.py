@@ -7,7 +7,7 @@ variables in device memory, and inline PTX. Everything else is left to the heade
 import pathlib
 import re
 
-from common.lab.cuda import ptx
+from common.lab.cuda import macros, ptx
 
 TOKEN = re.compile(
     r"""
@@ -27,7 +27,6 @@ VARIABLE = ("__device__", "__constant__", "__managed__")
 # What kernels may call: a constexpr function, too, with an option of nvcc.
 FOR_KERNELS = (*VARIABLE, "__global__", "constexpr", "consteval")
 DROPPED = (*VARIABLE, "static", "extern", "inline")
-ASM = ("asm", "__asm__", "__asm")
 BUILT_IN = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 KEYWORDS = ("return", "else", "do", "case", "sizeof", "throw", "delete", "new", "co_return", "and",
             "or", "not")  # fmt: skip
@@ -76,12 +75,14 @@ def newlines(text):
 class Source:
     """One file as tokens, while it is rewritten. `hopper`: its kernels may form clusters."""
 
-    def __init__(self, text, where, marks=None, hopper=False):
+    def __init__(self, text, where, marks=None, hopper=False, known=None):
         self.tokens = tokens_of(text)
         self.where, self.count, self.hopper = where, 0, hopper
         self.marks = set() if marks is None else marks  # macros with __device__, of all files
         self.real = [i for i, t in enumerate(self.tokens) if t.kind not in ("space", "comment")]
         self.place = {index: k for k, index in enumerate(self.real)}
+        self.macros = macros.Macros() if known is None else known  # of all files
+        self.definitions()
         self.marks |= {
             self.text(k + 2)
             for k in range(len(self.real))
@@ -592,32 +593,68 @@ class Source:
 
     # ------------------------------------------------------------ the rest
 
-    def assembly(self):
-        # Macros that are nothing but asm, or asm volatile, are such names, too.
-        names = {
-            self.text(k - 1)
-            for k in range(3, len(self.real))
-            if self.text(k) in ASM
-            and self.text(k - 2) == "define"
-            and self.text(k + 1) != "("
-            and self.token(k).directive == self.token(k - 1).directive
-        }
-        for k in range(len(self.real)):
-            if self.text(k) not in (*ASM, *names) or self.text(k - 1) == "define":
+    def words_from(self, first, end):
+        """Tokens as macros.py has them."""
+        return [
+            (self.token(k).kind, self.text(k), self.real[k] > self.real[k - 1] + 1)
+            for k in range(first, end)
+        ]
+
+    def definitions(self):
+        """Notes the macros of this file."""
+        for k in range(1, len(self.real) - 1):
+            if self.text(k) != "define" or not self.token(k).directive:
                 continue
+            if self.text(k - 1) != "#" or not self.same_directive(k, k + 1):
+                continue
+            parameters, begin = None, k + 2
+            if self.same_directive(k, begin) and self.text(begin) == "(" and (
+                self.real[begin] == self.real[begin - 1] + 1
+            ):
+                close = self.closing(begin) or begin
+                inner = self.source(begin + 1, close).replace("...", "__VA_ARGS__")
+                parameters = [name.strip() for name in inner.split(",") if name.strip()]
+                begin = close + 1
+            end = begin
+            while self.same_directive(k, end):
+                end += 1
+            self.macros.define(self.text(k + 1), parameters, self.words_from(begin, end))
+
+    def assembly(self):
+        k = 0
+        while k < len(self.real):
+            k = self.statement_of_assembly(k) or k + 1
+
+    def statement_of_assembly(self, k):
+        """Translates the asm statement at k, or a macro that is one; where it ends."""
+        text, known = self.text(k), self.macros
+        if self.text(k - 1) == "define" or not self.is_name(k):
+            return None
+        if text in macros.ASM or known.is_asm(text):
             i = k + 1
-            while self.text(i) in ("volatile", "__volatile__", "__volatile"):
+            while self.text(i) in macros.VOLATILE:
                 i += 1
             end = self.closing(i) if self.text(i) == "(" else None
             if end is None:
-                continue
-            inside = [
-                (self.token(j).kind, self.text(j), self.real[j] > self.real[j - 1] + 1)
-                for j in range(i + 1, end)
-            ]
-            text = ptx.translate(inside)
-            if text is not None:
-                self.replace(k, end + 1, text)
+                return None
+            inside = self.words_from(i + 1, end)
+            if not macros.is_literal(inside):
+                if self.token(k).directive:
+                    return end  # where the macro is used
+                inside = [token[:3] for token in known.expand(inside)]
+            translated = ptx.translate(inside)
+            if translated is not None:
+                self.replace(k, end + 1, translated)
+            return end
+        if text not in known.known or self.text(k + 1) != "(" or self.token(k).directive:
+            return None
+        end = self.closing(k + 1)
+        if end is None or not any(known.needs(self.text(i)) for i in range(k, end)):
+            return None
+        expanded = Source(macros.text_of(known.expand(self.words_from(k, end + 1))), self.where)
+        expanded.assembly()
+        self.replace(k, end + 1, expanded.result())
+        return end
 
     def words(self):
         for k in range(len(self.real)):

@@ -132,17 +132,27 @@ class Assembly(unittest.TestCase):
                 self.assertIn(part, squeezed(f"void f() {{ asm volatile({text}); }}"))
 
     def test_unknown_instructions_say_their_text(self):
-        result = rewritten('void f() { asm volatile("mapa.u64 %0, %1, 3;" : "=l"(a) : "l"(b)); }')
-        self.assertIn('static_assert(false, "PTX: mapa.u64 %0, %1, 3")', result)
+        result = rewritten('void f() { asm volatile("tcgen05.ld %0, %1;" : "=l"(a) : "l"(b)); }')
+        self.assertIn('static_assert(false, "PTX: tcgen05.ld %0, %1")', result)
 
     def test_a_macro_that_is_asm(self):
-        text = (
-            '#define A asm volatile\n#define B(x) asm(x)\nvoid f() { A("membar.gl;"); B("bad;"); }'
-        )
+        text = '#define A asm volatile\n#define B(x) asm(x)\nvoid f() { A("membar.gl;"); B("b;"); }'
         result = rewritten(text)
         self.assertIn("fence();", result)
         self.assertIn("#define A asm volatile", result)
-        self.assertIn('B("bad;")', result)
+        self.assertIn('static_assert(false, "PTX: b")', result)
+
+    def test_macros_in_assembly_are_expanded(self):
+        text = (
+            '#define TWO "%0, " THREE(1)\n#define THREE(i) "%" #i\n#define D(i) "+r"(d[i])\n'
+            "#define MIX(op, t, ...) asm volatile(#op \".\" #t \" \" TWO \";\" : D(0) : __VA_ARGS__)\n"
+            '#define EACH(WHAT, t) if (x) WHAT(mov, t##32, "r"(a[1 + 2]))\n'
+        )
+        for use in ('MIX(mov, b32, "r"(a[1 + 2]));', "EACH(MIX, b);"):
+            result = rewritten(f"{text}void f() {{\n  {use}\n}}")
+            self.assertIn("set((d[0]),::lab_cuda::ptx::as<unsigned>((a[1+2])))", squeezed(result))
+            self.assertIn("asm volatile(#op", result)
+            self.assertEqual(result.count("\n"), text.count("\n") + 2)
 
     def test_an_empty_statement_stays(self):
         text = '__device__ void f() { asm volatile("" ::: "memory"); }'

@@ -99,7 +99,7 @@ LAB_CUDA_FUNCTION void* shared(const void* address) {
 
 /// The first of registers that lie side by side, as those of an array; null where they do not.
 template <class T, class First, class... Rest>
-LAB_CUDA_FUNCTION T* in_a_row(First& first, Rest&... rest) {
+__attribute__((noinline)) LAB_CUDA_UNWATCHED T* in_a_row(First& first, Rest&... rest) {
   T* const begin = reinterpret_cast<T*>(&first);
   const void* const all[] = {&rest..., nullptr};
   bool beside = sizeof first == sizeof(T);
