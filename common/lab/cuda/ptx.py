@@ -360,8 +360,8 @@ def operand(text, operands, names, registers):
         return "{" + "\0".join(parts) + "}"
     if text.startswith("["):
         return "[" + operand(text[1:-1], operands, names, registers) + "]"
-    if text.startswith("%%"):
-        return text[2:]
+    if re.fullmatch(r"%%?[a-z_]\w*(\.[xyz])?", text):
+        return text.lstrip("%")
 
     def one(found):
         word = found[0]
