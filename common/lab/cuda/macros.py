@@ -39,6 +39,7 @@ class Macros:
     def __init__(self):
         self.known = {}  # name: (parameters or None, tokens)
         self.needed = {}
+        self.declared = set()  # functions that are declared before they are defined
 
     def define(self, name, parameters, body):
         self.known.setdefault(name, (parameters, body))

@@ -620,7 +620,47 @@ class Source:
                 end += 1
             self.macros.define(self.text(k + 1), parameters, self.words_from(begin, end))
 
+    def callers(self):
+        """Functions with inline assembly take the line of their call, for findings. Those that are
+        declared elsewhere, or that another type of theirs would break, stay as they are."""
+        self.called, wrappers = [], []  # the latter: name, bracket of parameters, body
+        for k in range(1, len(self.real)):
+            if self.text(k) != "(" or not self.is_name(k - 1) or self.token(k).directive:
+                continue
+            close = self.closing(k)
+            begin = close + 1 if close else k
+            while self.text(begin) in ("const", "noexcept"):
+                begin += 1
+            if self.text(begin) not in ("{", ";") or not close:
+                continue
+            first, _ = self.statement(k - 1)
+            head = {self.text(i) for i in range(first, k - 1)}
+            if not ({"__device__"} | self.marks) & head:
+                continue
+            end = self.closing(begin) or begin
+            body = [self.text(i) for i in range(begin, end)]
+            plain = {"__global__", "~", "operator", "virtual", "friend"}.isdisjoint(head) and (
+                self.source(first, first + 3) not in ("template<>", "template <>")
+                and {"...", "."}.isdisjoint(self.text(i) for i in range(k, close))
+                and self.source(k, close + 1) != "(void)"
+                and not any(word == "]" and body[i + 1] in ("(", "{", "mutable")
+                            for i, word in enumerate(body[:-1]))
+            )  # fmt: skip
+            if self.text(begin) == ";" or not plain:
+                self.macros.declared.add(self.text(k - 1))
+            elif any(word in macros.ASM or self.macros.is_asm(word) for word in body) and (
+                any("." in word and word[-1] == '"' for word in body)
+            ) or any(self.macros.needs(word) for word in body):  # fmt: skip
+                wrappers.append((self.text(k - 1), k, begin, end))
+        for name, k, begin, end in wrappers:
+            if name not in self.macros.declared:
+                close = self.closing(k)
+                comma = ", " if close > k + 1 else ""
+                self.token(close).out = f"{comma}LAB_CUDA_WHERE)"
+                self.called.append((begin, end))
+
     def assembly(self):
+        self.callers()
         k = 0
         while k < len(self.real):
             k = self.statement_of_assembly(k) or k + 1
@@ -644,7 +684,7 @@ class Source:
                 inside = [token[:3] for token in known.expand(inside)]
             translated = ptx.translate(inside)
             if translated is not None:
-                self.replace(k, end + 1, translated)
+                self.replace(k, end + 1, self.at_call(translated, k))
             return end
         if text not in known.known or self.text(k + 1) != "(" or self.token(k).directive:
             return None
@@ -653,8 +693,14 @@ class Source:
             return None
         expanded = Source(macros.text_of(known.expand(self.words_from(k, end + 1))), self.where)
         expanded.assembly()
-        self.replace(k, end + 1, expanded.result())
+        self.replace(k, end + 1, self.at_call(expanded.result(), k))
         return end
+
+    def at_call(self, text, k):
+        """A translated statement with the line that its findings have."""
+        if any(begin < k < end for begin, end in self.called):
+            return text.replace(ptx.HERE, "lab_where")
+        return text
 
     def words(self):
         for k in range(len(self.real)):
