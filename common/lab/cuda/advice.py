@@ -13,12 +13,12 @@ TOOLKIT = {
     "nvrtc": "compile the kernel with the program",
     "nvtx": "leave the marks out",
     "nvToolsExt": "leave the marks out",
-    "(cutlass|cute)": "its inline PTX is for Hopper; see lesson 05 for kernels that the lab runs",
+    "(cutlass|cute)": "write the kernel with PTX or <cuda/ptx>; see lesson 05 for examples",
     "nvml": "the lab has no driver",
 }
 OTHERS = {
-    "cuda/ptx": "its instructions are for Hopper; see lesson 05 for kernels that the lab runs",
-    "cuda/": "of libcu++ it has <cuda/atomic>, <cuda/barrier>, <cuda/pipeline> and <cuda/std/...>",
+    "cuda/": "of libcu++ it has <cuda/atomic>, <cuda/barrier>, <cuda/pipeline>, <cuda/ptx> and "
+    "<cuda/std/...>",
     "torch": "call the kernel from a main() of its own",
     "ATen": "call the kernel from a main() of its own",
     "pybind11": "call the kernel from a main() of its own",
@@ -28,8 +28,6 @@ NAMES = {
     r"__(shfl|shfl_(up|down|xor)|ballot|any|all)":
         "CUDA 9 replaced it, and new GPUs do not have it: the same name with _sync and a mask, as "
         "__shfl_down_sync(0xffffffff, x, 1)",
-    r"this_cluster|cluster_group|cluster_arrive|cluster_wait|barrier_cluster\w*":
-        "clusters: the lab has them for the course's own kernels only; see lesson 05",
     r"omp_\w+": "OpenMP: the lab ignores its pragmas, and the loops run on one thread; put "
         "the call behind #ifdef _OPENMP",
     r"cudaGraph\w*|cudaKernelNodeParams|cudaStream(Get)?Captur\w*":

@@ -63,7 +63,7 @@ void load(const lab::BulkCopy& copy, void* barrier, unsigned blocks) {
 }
 
 // A copy of a box.
-lab::BulkCopy box_copy(Kind kind, const void* map, Coordinates at, const void* shared,
+lab::BulkCopy box_copy(Kind kind, const void* map, const Coordinates& at, const void* shared,
                        Where where) {
   MapContents contents;
   std::memcpy(static_cast<void*>(&contents), map, sizeof contents);
@@ -73,7 +73,7 @@ lab::BulkCopy box_copy(Kind kind, const void* map, Coordinates at, const void* s
                 "kernel the map as a const __grid_constant__ parameter, or copy it to the device",
                 where);
   }
-  if (contents.rank != at.size()) {
+  if (contents.rank != at.count) {
     stop_kernel("tensor map",
                 "a copy with more or fewer coordinates than the tensor of its map has sizes",
                 where);
@@ -83,7 +83,7 @@ lab::BulkCopy box_copy(Kind kind, const void* map, Coordinates at, const void* s
   copy.shared = bytes_of(shared);
   copy.box = contents.box;
   copy.size = contents.box.bytes();
-  std::copy(at.begin(), at.end(), copy.at.rbegin());
+  std::copy(at.at, at.at + at.count, copy.at.rbegin());
   copy.location = location(where);
   return copy;
 }

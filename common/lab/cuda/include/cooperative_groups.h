@@ -208,6 +208,36 @@ inline grid_group this_grid() {
   return {};
 }
 
+/// The blocks of a cluster.
+class cluster_group : public thread_group {
+ public:
+  cluster_group() : thread_group(Kind::kGrid, 0, 0, 0) {}
+  static void barrier_arrive(LAB_CUDA_WHERE) { ::lab_cuda::cluster_arrive(lab_where); }
+  static void barrier_wait(LAB_CUDA_WHERE) { ::lab_cuda::cluster_wait(lab_where); }
+  static void sync(LAB_CUDA_WHERE) {
+    barrier_arrive(lab_where);
+    barrier_wait(lab_where);
+  }
+  static unsigned block_rank() { return ::lab_cuda::cluster_rank(); }
+  static dim3 block_index() { return {block_rank(), 0, 0}; }
+  static unsigned num_blocks() { return ::lab_cuda::cluster_size(); }
+  static dim3 dim_blocks() { return {num_blocks(), 1, 1}; }
+  static unsigned thread_rank() {
+    return block_rank() * lab_details::block_threads() + lab_details::number();
+  }
+  static unsigned num_threads() { return num_blocks() * lab_details::block_threads(); }
+  static unsigned size() { return num_threads(); }
+  template <class T>
+  static T* map_shared_rank(T* pointer, int rank, LAB_CUDA_WHERE) {
+    return static_cast<T*>(
+        ::lab_cuda::peer_shared(const_cast<std::remove_cv_t<T>*>(pointer),
+                                static_cast<unsigned>(rank), lab_where));
+  }
+};
+inline cluster_group this_cluster() {
+  return {};
+}
+
 template <class Group>
 void sync(const Group& group, LAB_CUDA_WHERE) {
   group.sync(lab_where);

@@ -3,7 +3,6 @@
 /// source pass makes of their PTX, and what headers of libcu++ call.
 #pragma once
 
-#include <initializer_list>
 #include <lab_cuda/launch.h>
 
 // ---------------------------------------------------------------- tensor maps
@@ -97,7 +96,16 @@ bool test_barrier(void* barrier, unsigned long long parity, Where where);
 
 /// @{ cp.async.bulk and cp.async.bulk.tensor. Bit r of `blocks` is block r of the cluster; 0: the
 /// block that the address is of. Coordinates are given with the fastest first.
-using Coordinates = std::initializer_list<int>;
+struct Coordinates {
+  template <class... I, class = std::enable_if_t<(std::is_arithmetic_v<I> && ...)>>
+  Coordinates(I... each) : count(sizeof...(each)), at{static_cast<int>(each)...} {}
+  template <std::size_t n>
+  Coordinates(const int (&all)[n]) : count(n) {
+    for (std::size_t i = 0; i < n; ++i) at[i] = all[i];
+  }
+  std::size_t count;
+  int at[5] = {};
+};
 void bulk_load(void* shared, const void* global, long long bytes, void* barrier, unsigned blocks,
                Where where);
 void bulk_copy_to_peer(void* to, const void* from, long long bytes, void* barrier, Where where);
