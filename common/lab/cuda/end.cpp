@@ -48,6 +48,7 @@ std::string in_ptx(std::string text) {
       {"arrive_and_expect()", "mbarrier.arrive.expect_tx"},
       {"bulk_commit()", "cp.async.bulk.commit_group"},
       {"bulk_wait_read<0>()", "cp.async.bulk.wait_group.read 0"},
+      {"bulk_wait_read()", "cp.async.bulk.wait_group.read"},
       {"bulk_wait<0>()", "cp.async.bulk.wait_group 0"},
       {"cluster_arrive()", "barrier.cluster.arrive"},
       {"cluster_wait()", "barrier.cluster.wait"},
