@@ -101,7 +101,8 @@ class Tree:
         body = source.rewrite(self.names)
         first = ""
         if self.hopper and path.suffix == ".cu":
-            first = "static const bool lab_hopper = ::lab_cuda::kernels_have_clusters();\n"
+            first = (f"static const bool lab_hopper_{target.name.partition('_')[0]} = "
+                     "::lab_cuda::kernels_have_clusters();\n")  # fmt: skip
         target.write_text(
             f'{first}#line 1 "{name}"\n{body}', encoding="utf-8", errors="surrogateescape"
         )

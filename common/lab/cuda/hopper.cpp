@@ -346,13 +346,25 @@ CUresult cuGetErrorString(CUresult error, const char** text) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuGetProcAddress(const char* name, void** function, int, cuuint64_t,
+                          CUdriverProcAddressQueryResult* found) {
+  const std::string wanted = name;
+  *function = wanted == "cuTensorMapEncodeTiled" ? reinterpret_cast<void*>(&cuTensorMapEncodeTiled)
+              : wanted == "cuGetProcAddress"     ? reinterpret_cast<void*>(&cuGetProcAddress)
+                                                 : nullptr;
+  if (found != nullptr) {
+    *found = *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS
+                                  : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  }
+  return *function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
 cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,
                                              unsigned long long,
                                              cudaDriverEntryPointQueryResult* found) {
-  const bool known = std::strcmp(name, "cuTensorMapEncodeTiled") == 0;
-  *function = known ? reinterpret_cast<void*>(&cuTensorMapEncodeTiled) : nullptr;
+  const CUresult result = cuGetProcAddress(name, function, CUDA_VERSION, 0, nullptr);
   if (found != nullptr) {
-    *found = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    *found = result == CUDA_SUCCESS ? cudaDriverEntryPointSuccess
+                                    : cudaDriverEntryPointSymbolNotFound;
   }
   return lab_cuda::pending_error();
 }

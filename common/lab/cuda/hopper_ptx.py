@@ -127,7 +127,9 @@ def wgmma(m, ops):
     if len(sums) != count:
         raise ValueError
     in_registers = ops[1].startswith("{")
-    a = f"::lab_cuda::ptx::fragment({', '.join(elements(ops[1]))})" if in_registers else "nullptr"
+    # Elements of an array stay where they are; a parameter may be gone when they are read.
+    fragment = [op if "[" in op else f"+{op}" for op in elements(ops[1])] if in_registers else []
+    a = f"::lab_cuda::ptx::fragment({', '.join(fragment)})" if in_registers else "nullptr"
     adds, scale_a, scale_b, *transposed = ops[3:]
     transposed_a = "0" if in_registers or not transposed else transposed[0]
     transposed_b = transposed[-1] if transposed else "0"
@@ -198,7 +200,8 @@ INSTRUCTIONS = [
     (rf"barrier\.cluster\.wait{SCOPE}(\.aligned)?", call(f"::lab_cuda::cluster_wait({HERE});")),
     (rf"mapa{SPACE}?\.u(32|64)", mapa),
     (r"elect\.sync", elect),
-    (rf"stmatrix\.sync\.aligned\.m8n8\.x(?P<n>[124])(?P<trans>\.trans)?{SPACE}?\.b16", stmatrix),
+    (r"stmatrix(?=.*\.x(?P<n>[124])\b)(?=(.*(?P<trans>\.trans)\b)?)"
+     r"(\.(sync|aligned|m8n8|x[124]|trans|shared|shared::cta|b16))+", stmatrix),
     (r"fence\.proxy\.(alias|tensormap).*", call(";")),
 ]  # fmt: skip
 INSTRUCTIONS = [(re.compile(pattern), write) for pattern, write in INSTRUCTIONS]

@@ -38,7 +38,7 @@ RETURN_ERRORS = {
     # A launch has findings of its own.
     if not re.match("cuda(Get|PeekAt)LastError|cudaLaunch", name)
 }
-BY_POINTER = re.compile(r"cuda(LaunchKernel|LaunchCooperativeKernel|Func\w+|Occupancy\w+)$")
+BY_POINTER = re.compile(r"cuda(LaunchKernel(ExC)?|LaunchCooperativeKernel|Func\w+|Occupancy\w+)$")
 
 
 class Token:

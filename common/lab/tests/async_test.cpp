@@ -174,7 +174,7 @@ TEST_CASE("arguments that PTX does not allow end the launch with one sentence") 
       {[](Scene& s) {
          if (s.first) tma_store(s.map, s.shared, 0, -5, 0, 0);
        },
-       "a box is stored at row -5 and column 0 of"},
+       "a box is stored at the coordinates 0, -5, 0, 0"},
       {[](Scene& s) {
          if (s.first) bulk_load(s.row, s.global, 20, s.barrier);
        },

@@ -60,7 +60,7 @@ int main() {
 UNSUPPORTED = """
 #include <cublas_v2.h>
 __global__ void k(float* x) {
-  asm volatile("mapa.shared::cluster.u32 %0, %1, 2;" : "=r"(x[0]) : "r"(1));
+  asm volatile("tcgen05.ld.sync.b32 %0, [%1], 2;" : "=r"(x[0]) : "r"(1));
 }
 int main() {
   cudaTextureObject_t texture;
@@ -417,7 +417,7 @@ int main(int, char** argv) {
   config.gridDim = 1, config.blockDim = dim3(32), config.attrs = attribute, config.numAttrs = 1;
   first<<<1, 32>>>(x);
   expect(cudaLaunchKernelEx(&config, second, x, *argv[1], 2),
-         *argv[1] == 'c' ? cudaErrorNotSupported : cudaSuccess);
+         *argv[1] == 'c' ? cudaErrorInvalidClusterSize : cudaSuccess);
 }
 ---
 // What is constant in a launch: c=constant i=constant b=constant r=
@@ -608,18 +608,20 @@ class Lab(unittest.TestCase):
         self.assertEqual(run.returncode, 2)
         lines = run.stderr.splitlines()
         self.assertEqual([line.split(":")[1] for line in lines], ["2", "4", "7", "8", "10", "9"])
-        parts = ("cublas_v2.h", "mapa.shared::cluster", "cudaTextureObject_t", "cudaGraphCreate",
+        parts = ("cublas_v2.h", "tcgen05.ld", "cudaTextureObject_t", "cudaGraphCreate",
                  "__shfl_down_sync", "missing_function")  # fmt: skip
         for line, part in zip(lines, parts):
             self.assertTrue(line.startswith("my kernel.cu:"), line)
             self.assertIn(part, line)
 
     def test_a_step_as_one_file(self):
-        text = flatten.flatten("05_flash_forward", "05_tensor_cores")
-        done = self.lab(text)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual(done.stdout.count("PASS"), 4)
-        self.assertIn("Nothing wrong was seen", done.stdout)
+        for lesson, step, passed in (
+            ("05_flash_forward", "05_tensor_cores", 4), ("04_tiled_matmul", "22_matmul_cluster", 1)
+        ):  # fmt: skip
+            done = self.lab(flatten.flatten(lesson, step))
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertEqual(done.stdout.count("PASS"), passed)
+            self.assertIn("Nothing wrong was seen", done.stdout)
 
     def test_the_page_shows_what_the_lab_says(self):
         page = (ROOT / "common/lab/any_kernel.md").read_text()

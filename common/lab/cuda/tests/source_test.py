@@ -164,9 +164,8 @@ class Advice(unittest.TestCase):
         self.assertIn("matmul", advice.of_toolkit("cublas_v2.h"))
         self.assertIn("reduction", advice.of_toolkit("cub/cub.cuh"))
         self.assertIsNone(advice.of_toolkit("cubes.h"))
-        self.assertIn("Hopper", advice.of_error("cuda/ptx: No such file or directory"))
-        for name, part in (("omp_get_max_threads", "OpenMP"), ("this_cluster", "clusters")):
-            self.assertIn(part, advice.of_name(name))
+        self.assertIn("cuda/ptx", advice.of_error("cuda/work: No such file or directory"))
+        self.assertIn("OpenMP", advice.of_name("omp_get_max_threads"))
         self.assertIsNone(advice.of_toolkit("mine/thrust_curve.h"))
         self.assertNotEqual(advice.of_name("cudaGraphAddNode"), None)
         self.assertEqual(advice.of_error("expected ';'"), "expected ';'")

@@ -13,6 +13,7 @@ enum CUresult {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_INVALID_VALUE = 1,
   CUDA_ERROR_NOT_INITIALIZED = 3,
+  CUDA_ERROR_NOT_FOUND = 500,
   CUDA_ERROR_NOT_SUPPORTED = 801,
   CUDA_ERROR_UNKNOWN = 999
 };
@@ -74,6 +75,16 @@ enum cudaDriverEntryPointQueryResult {
   cudaDriverEntryPointVersionNotSufficent
 };
 enum { cudaEnableDefault = 0, cudaEnableLegacyStream = 1, cudaEnablePerThreadDefaultStream = 2 };
+enum CUdriverProcAddressQueryResult {
+  CU_GET_PROC_ADDRESS_SUCCESS,
+  CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND,
+  CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+};
+CUresult cuGetProcAddress(const char* name, void** function, int version, cuuint64_t flags,
+                          CUdriverProcAddressQueryResult* found);
+typedef decltype(&cuGetProcAddress) PFN_cuGetProcAddress_v12000;
+typedef PFN_cuGetProcAddress_v12000 PFN_cuGetProcAddress;
+#define CU_GET_PROC_ADDRESS_DEFAULT 0
 cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned version,
                                              unsigned long long flags = 0,
                                              cudaDriverEntryPointQueryResult* found = nullptr);

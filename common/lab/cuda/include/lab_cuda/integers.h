@@ -172,3 +172,14 @@ inline unsigned __fns(unsigned mask, unsigned base, int offset) {
   }
   return ~0u;
 }
+
+// ---------------------------------------------------------------- dynamic programming (DPX)
+
+#define LAB_CUDA_DPX(T, suffix)                                                                   \
+  LAB_CUDA_DEFINE(T, __vimax3_##suffix, (T a, T b, T c), a > b ? (a > c ? a : c) : b > c ? b : c) \
+  LAB_CUDA_DEFINE(T, __vimin3_##suffix, (T a, T b, T c), a < b ? (a < c ? a : c) : b < c ? b : c) \
+  LAB_CUDA_DEFINE(T, __viaddmax_##suffix, (T a, T b, T c), a + b > c ? a + b : c)                 \
+  LAB_CUDA_DEFINE(T, __viaddmin_##suffix, (T a, T b, T c), a + b < c ? a + b : c)
+LAB_CUDA_DPX(int, s32)
+LAB_CUDA_DPX(unsigned, u32)
+#undef LAB_CUDA_DPX

@@ -196,6 +196,13 @@ cudaError_t cudaLaunchKernelEx(const ::lab_cuda::ConfigurationAt& configuration,
   })(static_cast<P>(std::forward<Arguments>(arguments))...);
 }
 
+template <class... P>
+cudaError_t cudaLaunchKernelExC(const ::lab_cuda::ConfigurationAt& configuration,
+                                void (*kernel)(P...), void** arguments) {
+  return ::lab_cuda::run_by_pointers(kernel, configuration.value, arguments,
+                                     std::index_sequence_for<P...>());
+}
+
 // Of a dependent launch, which may begin when that before it allows it.
 inline void cudaGridDependencySynchronize() {
   ::lab_cuda::wait_for_previous_grids();
