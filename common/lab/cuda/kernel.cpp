@@ -51,7 +51,9 @@ struct GridBarrier {
 };
 GridBarrier* grid_barrier = nullptr;  // in memory of the device
 
-constexpr unsigned kStatic = 0x40000000, kDynamic = 0x20000000;
+// Addresses in shared memory count from 0, as on a GPU: descriptors have room for no more. Those of
+// variables in the system's memory of a thread are far beyond.
+constexpr unsigned kStatic = 0x40000000;
 // From a block's addresses to those of the next block of the cluster.
 constexpr unsigned kPeer = 0x1000000;
 
@@ -253,24 +255,23 @@ unsigned shared_address(const void* pointer) {
   if (address >= statics_begin() && address < statics_end()) {
     return kStatic + static_cast<unsigned>(address - statics_begin());
   }
-  return kDynamic +
-         static_cast<unsigned>(address - reinterpret_cast<std::uintptr_t>(lab::dynamic_shared()));
+  return static_cast<unsigned>(address - reinterpret_cast<std::uintptr_t>(lab::dynamic_shared()));
 }
 unsigned peer_address(unsigned address, unsigned rank) {
   return address + (rank + 1) * kPeer;
 }
 void* shared_pointer(unsigned long long address) {
   const auto low = static_cast<unsigned>(address);
-  if (low >= kStatic - 0x1000000) {
+  if (low >= kStatic - kPeer && low < 2 * kStatic) {
     return reinterpret_cast<void*>(statics_begin() + (low - kStatic));
   }
-  const unsigned peer = (low - kDynamic + kPeer / 2) / kPeer;  // 0: this block
+  const unsigned peer = (low + kPeer / 2) / kPeer;  // 0: this block
   lab::Block& block = *lab::this_thread().block;
-  if (low < kDynamic - kPeer / 2 || peer > static_cast<unsigned>(block.cluster())) {
+  if (peer > static_cast<unsigned>(block.cluster())) {
     throw std::runtime_error(fmt::format("{:#x} is no address in shared memory", low));
   }
   const int rank = peer == 0 ? lab::current->rank : static_cast<int>(peer) - 1;
-  return block.shared(rank) + static_cast<int>(low - kDynamic - peer * kPeer);
+  return block.shared(rank) + static_cast<int>(low - peer * kPeer);
 }
 bool is_shared(const void* pointer) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
