@@ -107,6 +107,18 @@ void write_report(const std::string& end, int status) {
   __real__exit(status);
 }
 
+// The first of some lines that is the program's own.
+std::string line_of_program(const std::vector<std::uintptr_t>& codes) {
+  const lab::SourceLines& lines = lab::source_lines(codes);
+  for (const std::uintptr_t code : codes) {
+    const std::string line = lab::line_of(lines, code);
+    const auto has = [&](const char* part) { return line.find(part) != std::string::npos; };
+    const bool ours = has("common/lab/") && !has("common/lab/cuda/tests/");
+    if (!ours && !has("?") && line.find("/usr/") != 0 && line.find("code ") != 0) return line;
+  }
+  return "";
+}
+
 std::string host_line(void* context) {
 #if defined(__x86_64__)
   const auto pc =
@@ -119,14 +131,7 @@ std::string host_line(void* context) {
 #endif
   std::vector<std::uintptr_t> codes{pc + 1};
   for (const std::uintptr_t code : lab::call_stack()) codes.push_back(code);
-  const lab::SourceLines& lines = lab::source_lines(codes);
-  for (const std::uintptr_t code : codes) {
-    const std::string line = lab::line_of(lines, code);
-    const auto has = [&](const char* part) { return line.find(part) != std::string::npos; };
-    const bool ours = has("common/lab/") && !has("common/lab/cuda/tests/");
-    if (!ours && !has("?") && line.find("/usr/") != 0 && line.find("code ") != 0) return line;
-  }
-  return "";
+  return line_of_program(codes);
 }
 
 std::string uncaught_text;  // of the exception that ends the program
@@ -296,6 +301,15 @@ __attribute__((constructor(101))) void begin() {
 }
 
 }  // namespace
+
+void add_here(const std::string& kind, const std::string& message) {
+  lab::Finding finding;
+  finding.kind = kind;
+  finding.where = line_of_program(lab::call_stack());
+  finding.message = message;
+  finding.count = 1;
+  state().findings.push_back(finding);
+}
 
 void end_program(const std::string& why) {
   finish(why, 128 + SIGALRM);

@@ -298,8 +298,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
                                 CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
   const auto refuse = [](CUresult error, const std::string& why) {
-    lab_cuda::state().add("error", {"cuTensorMapEncodeTiled", 0},
-                          "cuTensorMapEncodeTiled() makes no map: " + why);
+    lab_cuda::add_here("error", "cuTensorMapEncodeTiled() makes no map: " + why);
     return error;
   };
   if (rank < 1 || rank > 5) {

@@ -621,9 +621,10 @@ class Source:
             self.macros.define(self.text(k + 1), parameters, self.words_from(begin, end))
 
     def callers(self):
-        """Functions with inline assembly take the line of their call, for findings. Those that are
-        declared elsewhere, or that another type of theirs would break, stay as they are."""
-        self.called, wrappers = [], []  # the latter: name, bracket of parameters, body
+        """Functions with inline assembly take the line of their call, for findings; so do short ones
+        that call such a function once. Those that are declared elsewhere, or that another type of
+        theirs would break, stay as they are."""
+        self.called, found = [], []  # the latter: name, bracket of parameters, body, takes it
         for k in range(1, len(self.real)):
             if self.text(k) != "(" or not self.is_name(k - 1) or self.token(k).directive:
                 continue
@@ -634,30 +635,64 @@ class Source:
             if self.text(begin) not in ("{", ";") or not close:
                 continue
             first, _ = self.statement(k - 1)
-            head = {self.text(i) for i in range(first, k - 1)}
-            if not ({"__device__"} | self.marks) & head:
+            if not ({"__device__"} | self.marks) & {self.text(i) for i in range(first, k - 1)}:
                 continue
             end = self.closing(begin) or begin
-            body = [self.text(i) for i in range(begin, end)]
-            plain = {"__global__", "~", "operator", "virtual", "friend"}.isdisjoint(head) and (
-                self.source(first, first + 3) not in ("template<>", "template <>")
-                and {"...", "."}.isdisjoint(self.text(i) for i in range(k, close))
-                and self.source(k, close + 1) != "(void)"
-                and not any(word == "]" and body[i + 1] in ("(", "{", "mutable")
-                            for i, word in enumerate(body[:-1]))
-            )  # fmt: skip
-            if self.text(begin) == ";" or not plain:
+            if self.text(begin) == ";" or not self.may_take_line(first, k, begin, end):
                 self.macros.declared.add(self.text(k - 1))
-            elif any(word in macros.ASM or self.macros.is_asm(word) for word in body) and (
-                any("." in word and word[-1] == '"' for word in body)
-            ) or any(self.macros.needs(word) for word in body):  # fmt: skip
-                wrappers.append((self.text(k - 1), k, begin, end))
-        for name, k, begin, end in wrappers:
-            if name not in self.macros.declared:
-                close = self.closing(k)
-                comma = ", " if close > k + 1 else ""
-                self.token(close).out = f"{comma}LAB_CUDA_WHERE)"
-                self.called.append((begin, end))
+            else:
+                found.append((self.text(k - 1), k, begin, end))
+        taken = {}  # by name: how many parameters
+        for name, k, begin, end in found:
+            if name not in self.macros.declared and self.has_assembly(begin, end):
+                taken.setdefault(name, set()).add(self.arguments(k))
+                self.take_line(k, begin, end)
+        short = [one for one in found if one[3] - one[2] < 40 and one[0] not in taken]
+        for name, k, begin, end in (one for one in short if one[0] not in self.macros.declared):
+            calls = [i for i in range(begin, end) if self.text(i) in taken]
+            if len(calls) == 1 and self.text(calls[0] + 1) == "(":
+                call = calls[0] + 1
+                if taken[self.text(call - 1)] == {self.arguments(call)}:
+                    self.add_argument(call, "lab_where")
+                    self.take_line(k, begin, end)
+
+    def may_take_line(self, first, k, begin, end):
+        """Whether a function, with parameters at k, may have another one."""
+        head = {self.text(i) for i in range(first, k - 1)}
+        parameters = {self.text(i) for i in range(k, begin)}
+        inner = any(  # a lambda does not see it
+            self.text(i) == "]" and self.text(i + 1) in ("(", "{", "mutable")
+            for i in range(begin, end)
+        )
+        return (
+            {"__global__", "~", "operator", "virtual", "friend"}.isdisjoint(head) and not inner
+            and {"...", "."}.isdisjoint(parameters) and self.source(k, k + 3) != "(void)"
+            and self.source(first, first + 3) not in ("template<>", "template <>")
+        )  # fmt: skip
+
+    def has_assembly(self, begin, end):
+        """Whether there is any that says something."""
+        words = [self.text(i) for i in range(begin, end)]
+        if any(word in macros.ASM or self.macros.is_asm(word) for word in words):
+            return any("." in word and word[-1] == '"' for word in words)
+        return any(self.macros.needs(word) for word in words)
+
+    def arguments(self, k):
+        """How many stand in the bracket at k."""
+        close, depth, count = self.closing(k), 0, 0
+        for i in range(k + 1, close):
+            depth += (self.text(i) in OPEN) - (self.text(i) in CLOSE)
+            count += self.text(i) == "," and depth == 0
+        return count + (close > k + 1)
+
+    def add_argument(self, k, text):
+        close = self.closing(k)
+        comma = ", " if close > k + 1 else ""
+        self.token(close).out = f"{comma}{text})"
+
+    def take_line(self, k, begin, end):
+        self.add_argument(k, "LAB_CUDA_WHERE")
+        self.called.append((begin, end))
 
     def assembly(self):
         self.callers()

@@ -73,6 +73,9 @@ struct State {
 /// Made before the program's own variables, and never destroyed.
 State& state();
 
+/// Notes a finding of the host, at the line of the program that runs.
+void add_here(const std::string& kind, const std::string& message);
+
 /// Until the result goes, no other thread of the host uses the card.
 std::unique_lock<std::recursive_mutex> lock_card();
 

@@ -154,6 +154,18 @@ class Assembly(unittest.TestCase):
             self.assertIn("asm volatile(#op", result)
             self.assertEqual(result.count("\n"), text.count("\n") + 2)
 
+    def test_findings_have_the_line_of_the_call(self):
+        text = '__device__ void f(int a) { asm("bar.sync 1, 32;"); }\n'
+        more = "__device__ void g() { f(1); }\n__global__ void k() { g(); }"
+        result = squeezed(text + more)
+        self.assertIn("f(inta,LAB_CUDA_WHERE){", result)
+        self.assertIn("named_barrier(1,32,true,lab_where)", result)
+        self.assertIn("g(LAB_CUDA_WHERE){f(1,lab_where);}", result)
+        self.assertIn("voidk(){g();}", result)
+        for other in ("__device__ void f(int a);\n" + text, text.replace("int a", "int a, ..."),
+                      text.replace("__device__", "template <> __device__")):  # fmt: skip
+            self.assertIn("here()", squeezed(other + more))
+
     def test_an_empty_statement_stays(self):
         text = '__device__ void f() { asm volatile("" ::: "memory"); }'
         self.assertEqual(rewritten(text), text)
