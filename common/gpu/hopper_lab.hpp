@@ -256,8 +256,9 @@ template <class T, int r, Major major_b, int panel_b>
 void wgmma(float (&d)[r], const std::uint32_t (&a)[4], const MatrixDescriptor<major_b, panel_b>& b,
            bool adds, SourceLocation location = caller_location()) {
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
-  lab::begin_wgmma({r, std::is_same_v<T, half>, false, major_b == Major::kMN, adds, false, 0, b.bits()},
-                   {d, a}, location);
+  lab::begin_wgmma(
+      {r, std::is_same_v<T, half>, false, major_b == Major::kMN, adds, false, 0, b.bits()}, {d, a},
+      location);
 }
 
 }  // namespace fa::FA_TARGET

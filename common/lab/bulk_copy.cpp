@@ -62,8 +62,7 @@ std::vector<Piece> BulkCopy::pieces() const {
     for (std::size_t k = 0; k < i.size(); ++k) {
       const std::int64_t index = at[k] + i[k];
       inside = inside && index >= 0 && index < box.sizes[k];
-      address +=
-          static_cast<std::uintptr_t>(index) * static_cast<std::uintptr_t>(box.strides[k]);
+      address += static_cast<std::uintptr_t>(index) * static_cast<std::uintptr_t>(box.strides[k]);
     }
     if (inside) {
       address += static_cast<std::uintptr_t>((at[4] + begin) * width);
@@ -108,8 +107,9 @@ void BulkCopy::check(const std::byte* begin, std::size_t bytes) const {
          size);
   }
   if (of_box() && box.swizzle_bytes > 0 && at[4] * box.element_bytes % 16 != 0) {
-    fail(location, "a box whose first column is {}; allowed are multiples of {}, which are 16 bytes",
-         at[4], 16 / box.element_bytes);
+    fail(location,
+         "a box whose first column is {}; allowed are multiples of {}, which are 16 bytes", at[4],
+         16 / box.element_bytes);
   }
   if (kind == Kind::kStoreBox && *std::min_element(at.begin(), at.end()) < 0) {
     fail(location,

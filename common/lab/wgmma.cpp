@@ -36,11 +36,10 @@ class Operand {
   // so on.
   const std::byte* chunk(std::size_t i, std::size_t k) const {
     const std::size_t cols = panel_bytes_ / 2;
-    const std::size_t offset = mn_major_
-                                   ? address_ + i / cols * leading_ + k / 8 * stride_ +
-                                         k % 8 * panel_bytes_ + 2 * (i % cols)
-                                   : address_ + i / 8 * stride_ + i % 8 * panel_bytes_ +
-                                         k / cols * leading_ + 2 * (k % cols);
+    const std::size_t offset = mn_major_ ? address_ + i / cols * leading_ + k / 8 * stride_ +
+                                               k % 8 * panel_bytes_ + 2 * (i % cols)
+                                         : address_ + i / 8 * stride_ + i % 8 * panel_bytes_ +
+                                               k / cols * leading_ + 2 * (k % cols);
     const std::size_t at = swizzled(offset, static_cast<int>(panel_bytes_));
     if (at + kChunk > setting_.shared_bytes) {
       fail(

@@ -179,8 +179,8 @@ void wgmma_wait(int pending) {
   if (pending == 0) kept[lab::current].clear();
 }
 void wgmma(const Wgmma& what, float* sums, int count, const unsigned* a, Where where) {
-  lab::begin_wgmma({count, what.half, what.transposed_a, what.transposed_b, what.adds,
-                    what.negates, what.a, what.b},
+  lab::begin_wgmma({count, what.half, what.transposed_a, what.transposed_b, what.adds, what.negates,
+                    what.a, what.b},
                    {sums, a}, location(where));
 }
 const unsigned* keep_registers(const unsigned (&registers)[4]) {
@@ -352,8 +352,8 @@ CUresult cuGetProcAddress(const char* name, void** function, int, cuuint64_t,
               : wanted == "cuGetProcAddress"     ? reinterpret_cast<void*>(&cuGetProcAddress)
                                                  : nullptr;
   if (found != nullptr) {
-    *found = *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS
-                                  : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    *found =
+        *function != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   }
   return *function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
@@ -362,8 +362,8 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, 
                                              cudaDriverEntryPointQueryResult* found) {
   const CUresult result = cuGetProcAddress(name, function, CUDA_VERSION, 0, nullptr);
   if (found != nullptr) {
-    *found = result == CUDA_SUCCESS ? cudaDriverEntryPointSuccess
-                                    : cudaDriverEntryPointSymbolNotFound;
+    *found =
+        result == CUDA_SUCCESS ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   }
   return lab_cuda::pending_error();
 }

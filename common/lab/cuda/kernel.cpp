@@ -91,7 +91,6 @@ void named_barrier(int id, int threads, bool waits, Where where) {
   lab::named_barrier(id, threads, waits, location(where));
 }
 
-
 int vote_of_block(int predicate, int kind, Where where) {
   Vote& vote = votes[block_number()];
   ++vote.arrived;

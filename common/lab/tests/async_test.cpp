@@ -1,7 +1,11 @@
 // Asynchronous operations in the plain lab: without an observer, so a mistake must show in the
 // numbers, or end the launch with a message.
+#include <array>
 #include <cmath>
+#include <cstring>
+#include <memory>
 #include <numeric>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -244,6 +248,77 @@ TEST_CASE("cluster operations that PTX does not allow end the launch with one se
     });
     CAPTURE(one.second);
     CHECK(contains(message, one.second));
+  }
+}
+
+TEST_CASE("boxes of random tensors, sizes and swizzles go where TMA puts them, and back") {
+  std::mt19937 random(1);
+  const auto one_of = [&](int first, int last) {
+    return std::uniform_int_distribution<int>(first, last)(random);
+  };
+  constexpr std::size_t room = 1 << 16;
+  static_assert(lab::kBoxAlignment < 1024);
+  const auto aligned = std::make_unique<std::byte[]>(room + 1024);
+  auto* const shared =
+      aligned.get() + 1024 - reinterpret_cast<std::uintptr_t>(aligned.get()) % 1024;
+  for (int trial = 0; trial < 200; ++trial) {
+    lab::BulkCopy copy;
+    lab::TensorBox& box = copy.box;
+    box.element_bytes = 1 << one_of(0, 3);
+    box.swizzle_bytes = trial % 4 == 0 ? 0 : 16 << trial % 4;
+    const int chunks = box.swizzle_bytes == 0 ? one_of(1, 12) : box.swizzle_bytes / 16;
+    box.box = {one_of(1, 2), one_of(1, 2), one_of(1, 3), one_of(1, 9),
+               16 * chunks / box.element_bytes};
+    std::int64_t bytes = 0;
+    for (std::size_t i = 5; i-- > 0;) {
+      box.sizes[i] = one_of(1, i == 4 ? 2 * box.box[4] : 6);
+      copy.at[i] = one_of(i == 4 ? 0 : -1, static_cast<int>(box.sizes[i]));
+      if (i == 4) {
+        copy.at[4] = copy.at[4] * box.element_bytes / 16 * 16 / box.element_bytes;
+        bytes = (box.sizes[4] * box.element_bytes + 15) / 16 * 16;
+      } else {
+        box.strides[i] = bytes + 16 * one_of(0, 2);
+        bytes = box.strides[i] * box.sizes[i];
+      }
+    }
+    std::vector<std::byte> tensor(static_cast<std::size_t>(bytes)), back(tensor.size());
+    for (std::byte& byte : tensor) byte = static_cast<std::byte>(one_of(1, 255));
+    box.data = tensor.data();
+    copy.kind = lab::BulkCopy::Kind::kLoadBox;
+    copy.shared = shared;
+    copy.size = box.bytes();
+    std::memset(shared, 0xee, room);
+    copy.perform();
+    // Every byte of the box by its five indices; those outside of the tensor are 0.
+    std::vector<std::byte> expected = back;
+    std::size_t at = 0, wrong = 0;
+    std::array<std::int64_t, 4> i{};
+    for (i[0] = 0; i[0] < box.box[0]; ++i[0])
+      for (i[1] = 0; i[1] < box.box[1]; ++i[1])
+        for (i[2] = 0; i[2] < box.box[2]; ++i[2])
+          for (i[3] = 0; i[3] < box.box[3]; ++i[3])
+            for (int byte = 0; byte < box.row_bytes(); ++byte, ++at) {
+              std::size_t address = static_cast<std::size_t>(copy.at[4] * box.element_bytes + byte);
+              bool inside = copy.at[4] + byte / box.element_bytes < box.sizes[4];
+              for (std::size_t k = 0; k < 4; ++k) {
+                const std::int64_t index = copy.at[k] + i[k];
+                inside = inside && index >= 0 && index < box.sizes[k];
+                address += static_cast<std::size_t>(index * box.strides[k]);
+              }
+              const std::size_t row =
+                  box.swizzle_bytes == 0
+                      ? 0
+                      : at / 128 % (static_cast<std::size_t>(box.swizzle_bytes) / 16);
+              const std::byte found = shared[at ^ 16 * row];
+              wrong += found != (inside ? tensor[address] : std::byte{0});
+              if (inside) expected[address] = tensor[address];
+            }
+    CHECK(wrong == 0);
+    CHECK(shared[at] == std::byte{0xee});
+    copy.kind = lab::BulkCopy::Kind::kStoreBox;
+    box.data = back.data();
+    copy.perform();
+    CHECK(back == expected);
   }
 }
 

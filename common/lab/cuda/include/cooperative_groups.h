@@ -229,9 +229,8 @@ class cluster_group : public thread_group {
   static unsigned size() { return num_threads(); }
   template <class T>
   static T* map_shared_rank(T* pointer, int rank, LAB_CUDA_WHERE) {
-    return static_cast<T*>(
-        ::lab_cuda::peer_shared(const_cast<std::remove_cv_t<T>*>(pointer),
-                                static_cast<unsigned>(rank), lab_where));
+    return static_cast<T*>(::lab_cuda::peer_shared(const_cast<std::remove_cv_t<T>*>(pointer),
+                                                   static_cast<unsigned>(rank), lab_where));
   }
 };
 inline cluster_group this_cluster() {
