@@ -421,6 +421,9 @@ def translate(tokens):
     names = {name: i for i, (name, _) in enumerate(operands) if name}
     text = re.sub(r"\\[nt]", "\n", template).replace("\\\n", "\n").replace('\\"', '"')
     text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S).replace("%=", "")
+    for names_of in re.findall(r"\.reg\s*\.\w+\s+([^;]*);", text):  # as %p or %%p, too
+        for name in re.findall(r"%%?([A-Za-z_]\w*)", names_of):
+            text = re.sub(rf"%%?{name}\b", name, text)
     if not text.strip():  # registers are memory here
         return '__asm__ volatile("" ::: "memory")' if operands else None
     registers, lines, labels = set(), [], []

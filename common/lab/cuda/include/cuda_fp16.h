@@ -12,6 +12,8 @@ typedef __half half;
 typedef __half2 half2;
 typedef __half nv_half;
 typedef __half2 nv_half2;
+typedef __half __nv_half;
+typedef __half2 __nv_half2;
 
 LAB_CUDA_FUNCTION float2 __half22float2(__half2 a) {
   return {float(a.x), float(a.y)};
