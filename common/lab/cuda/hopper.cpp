@@ -1,5 +1,5 @@
-// mbarriers, bulk copies, wgmma and clusters of kernels of all kinds, passed on to the engine; tensor
-// maps and the driver's function that makes them.
+// mbarriers, bulk copies, wgmma and clusters of any kernel, passed on to the engine; tensor maps and
+// the driver's function that makes them.
 #include <algorithm>
 #include <array>
 #include <cstring>

@@ -8,17 +8,25 @@ SCOPE = r"(?:\.(?:release|acquire|relaxed|cta|cluster))*"
 HINT = r"(?:\.L2::cache_hint)?"
 
 
-def inside(op):
-    """What stands in brackets: [a, {b, c}] are a and [b, c]."""
-    depth, parts = 0, [""]
-    for character in op[1:-1]:
+def split(text, mark=","):
+    """Splits at marks outside of brackets."""
+    parts, depth = [""], 0
+    for character in text:
         depth += (character in "([{") - (character in ")]}")
-        if character == "," and depth == 0:
+        if character == mark and depth == 0:
             parts.append("")
         else:
             parts[-1] += character
-    parts = [part.strip() for part in parts]
-    return parts[0], parts[1] if len(parts) > 1 else ""
+    return [part.strip() for part in parts]
+
+
+def inside(op):
+    """What stands in brackets: [a, {b, c}] are a and {b, c}."""
+    return (split(op[1:-1]) + [""])[:2]
+
+
+def elements(op):
+    return [part.strip() for part in op[1:-1].split("\0")] if op.startswith("{") else [op]
 
 
 def shared(op):
@@ -67,7 +75,9 @@ def copies_arrive(m, ops):
     landed = "::lab_cuda::commit_copies(); ::lab_cuda::wait_copies(0);"
     if not m["noinc"]:
         return f"{{ {landed} }}"
-    return f"{{ {landed} ::lab_cuda::arrive_at_barrier({barrier(m, ops[0])}, 0, 1, false, {HERE}); }}"
+    return (
+        f"{{ {landed} ::lab_cuda::arrive_at_barrier({barrier(m, ops[0])}, 0, 1, false, {HERE}); }}"
+    )
 
 
 def blocks(m, ops, at):
@@ -102,17 +112,6 @@ def coordinates(text):
     return "{" + ", ".join(each) + "}"
 
 
-def split(text):
-    depth, parts = 0, [""]
-    for character in text:
-        depth += (character in "([{") - (character in ")]}")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return parts
-
-
 def fence_async(m, _ops):
     of = m["space"] or ""
     shared_, global_ = "global" not in of, "shared" not in of
@@ -120,9 +119,6 @@ def fence_async(m, _ops):
 
 
 def wgmma(m, ops):
-    def elements(op):
-        return [part.strip() for part in op[1:-1].split("\0")]
-
     sums, count = elements(ops[0]), int(m["n"]) // 2
     if len(sums) != count:
         raise ValueError
@@ -159,9 +155,7 @@ def mapa(m, ops):
 
 
 def stmatrix(m, ops):
-    registers = ", ".join(
-        f"::lab_cuda::ptx::as<unsigned>({part.strip()})" for part in ops[1][1:-1].split("\0")
-    )
+    registers = ", ".join(f"::lab_cuda::ptx::as<unsigned>({part})" for part in elements(ops[1]))
     return (f"{{ const unsigned lab_r[] = {{{registers}}}; ::lab_cuda::stmatrix({shared(ops[0])}, "
             f"lab_r, {m['n']}, {'true' if m['trans'] else 'false'}, {HERE}); }}")  # fmt: skip
 

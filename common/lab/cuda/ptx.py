@@ -7,6 +7,7 @@ becomes an error of the compiler with its text.
 import re
 
 from common.lab.cuda import hopper_ptx
+from common.lab.cuda.hopper_ptx import elements, split
 
 TYPES = {
     "f32": "float", "f64": "double", "s8": "signed char", "u8": "unsigned char",
@@ -85,10 +86,6 @@ def pointer(space, address):
     if "shared" in space:
         return f"::lab_cuda::shared_pointer({inner})"
     return f"::lab_cuda::ptx::global({inner})"
-
-
-def elements(op):
-    return [part.strip() for part in op[1:-1].split("\0")] if op.startswith("{") else [op]
 
 
 def load(m, ops):
@@ -303,18 +300,6 @@ INSTRUCTIONS = [
 INSTRUCTIONS = [(re.compile(pattern), write) for pattern, write in INSTRUCTIONS]
 INSTRUCTIONS = hopper_ptx.INSTRUCTIONS + INSTRUCTIONS
 LABEL = re.compile(r"([A-Za-z_$][\w$]*)\s*:(?!:)\s*")
-
-
-def split(text, mark=","):
-    """Splits at marks outside of brackets."""
-    parts, depth = [""], 0
-    for character in text:
-        depth += (character in "([{") - (character in ")]}")
-        if character == mark and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [part.strip() for part in parts]
 
 
 def sections(tokens):

@@ -380,8 +380,9 @@ class Source:
         kind = f"lab_shared_{self.count}"
         const = "volatile " if "volatile" in (self.text(i) for i in range(first, end)) else ""
         each = "".join(f" auto& {name} = {kind}_here.{name};" for name in names)
+        here = f"::lab_cuda::Placed<{kind}>::here()"
         self.replace(first, end + 1, f"struct {kind} {{ {const}{' '.join(words)}; }}; "
-                     f"{kind}& {kind}_here = ::lab_cuda::Placed<{kind}>::here();{each}")  # fmt: skip
+                     f"{kind}& {kind}_here = {here};{each}")  # fmt: skip
         return True
 
     def kernels(self):
@@ -608,8 +609,10 @@ class Source:
             if self.text(k - 1) != "#" or not self.same_directive(k, k + 1):
                 continue
             parameters, begin = None, k + 2
-            if self.same_directive(k, begin) and self.text(begin) == "(" and (
-                self.real[begin] == self.real[begin - 1] + 1
+            if (
+                self.same_directive(k, begin)
+                and self.text(begin) == "("
+                and (self.real[begin] == self.real[begin - 1] + 1)
             ):
                 close = self.closing(begin) or begin
                 inner = self.source(begin + 1, close).replace("...", "__VA_ARGS__")
@@ -621,9 +624,9 @@ class Source:
             self.macros.define(self.text(k + 1), parameters, self.words_from(begin, end))
 
     def callers(self):
-        """Functions with inline assembly take the line of their call, for findings; so do short ones
-        that call such a function once. Those that are declared elsewhere, or that another type of
-        theirs would break, stay as they are."""
+        """Functions with inline assembly take the line of their call, for findings; so do short
+        ones that call such a function once. Those that are declared elsewhere, or that another type
+        of theirs would break, stay as they are."""
         self.called, found = [], []  # the latter: name, bracket of parameters, body, takes it
         for k in range(1, len(self.real)):
             if self.text(k) != "(" or not self.is_name(k - 1) or self.token(k).directive:
@@ -648,7 +651,7 @@ class Source:
                 taken.setdefault(name, set()).add(self.arguments(k))
                 self.take_line(k, begin, end)
         short = [one for one in found if one[3] - one[2] < 40 and one[0] not in taken]
-        for name, k, begin, end in (one for one in short if one[0] not in self.macros.declared):
+        for _, k, begin, end in (one for one in short if one[0] not in self.macros.declared):
             calls = [i for i in range(begin, end) if self.text(i) in taken]
             if len(calls) == 1 and self.text(calls[0] + 1) == "(":
                 call = calls[0] + 1

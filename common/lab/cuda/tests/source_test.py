@@ -116,14 +116,15 @@ class Assembly(unittest.TestCase):
             ('"add.s32 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b)', "as<int>((a))+"),
             ('"{.reg .pred p; setp.eq.u32 p, %1, 3; @!p mov.u32 %0, 5;}" : "=r"(a) : "r"(b)',
              "if(!(lab_ptx_p))"),
-            ('"{.reg .b32 %%r; .reg .pred %p; elect.sync %%r|%p, %1; @%p mov.s32 %0, 1;}" : "+r"(a) : "r"(b)',
-             "set(lab_ptx_p,::lab_cuda::elect((b),&lab_lane"),
-            ('"{L: mbarrier.test_wait.parity.shared::cta.b64 %0, [%1], 0; @!%0 bra L;}" :: "r"(a), "r"(b)',
-             "gotolab_at_L;"),
+            ('"{.reg .b32 %%r; .reg .pred %p; elect.sync %%r|%p, %1; @%p mov.s32 %0, 1;}"'
+             ' : "+r"(a) : "r"(b)', "set(lab_ptx_p,::lab_cuda::elect((b),&lab_lane"),
+            ('"{L: mbarrier.test_wait.parity.shared::cta.b64 %0, [%1], 0; @!%0 bra L;}"'
+             ' :: "r"(a), "r"(b)', "gotolab_at_L;"),
             ('"mbarrier.arrive.expect_tx.shared.b64 _, [%0], 64;" :: "r"(a)',
              "arrive_at_barrier(::lab_cuda::ptx::shared((a)),64,1,false"),
             ('"cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, 0, 8}], [%2];"'
-             ' :: "l"(m), "r"(a), "r"(b)', "tensor_store(::lab_cuda::ptx::global((m)),{static_cast<int>((a)),"),
+             ' :: "l"(m), "r"(a), "r"(b)',
+             "tensor_store(::lab_cuda::ptx::global((m)),{static_cast<int>((a)),"),
             ('"membar.gl;"', "fence()"),
             ('"membar.cta;"', "fence(false)"),
             ('"atom.cta.global.add.u32 %0, [%1], 1;" : "=r"(a) : "l"(p)', "atomicAdd_block("),
@@ -153,7 +154,7 @@ class Assembly(unittest.TestCase):
     def test_macros_in_assembly_are_expanded(self):
         text = (
             '#define TWO "%0, " THREE(1)\n#define THREE(i) "%" #i\n#define D(i) "+r"(d[i])\n'
-            "#define MIX(op, t, ...) asm volatile(#op \".\" #t \" \" TWO \";\" : D(0) : __VA_ARGS__)\n"
+            '#define MIX(op, t, ...) asm volatile(#op "." #t " " TWO ";" : D(0) : __VA_ARGS__)\n'
             '#define EACH(WHAT, t) if (x) WHAT(mov, t##32, "r"(a[1 + 2]))\n'
         )
         for use in ('MIX(mov, b32, "r"(a[1 + 2]));', "EACH(MIX, b);"):
