@@ -36,7 +36,8 @@ class Mbarriers {
   void expect(const void* barrier, std::int64_t bytes, const SourceLocation& location);
   /// Waits for the end of the phase of a parity, which is 0 or 1.
   void wait(LabThread& thread, const void* barrier, int parity, const SourceLocation& location);
-  /// Whether it has ended. A thread that asks again, and has done so for no other, waits.
+  /// Whether the phase of a parity has ended. A thread that asks again, with no question about
+  /// another barrier in between, waits for it.
   bool test(LabThread& thread, const void* barrier, int parity, const SourceLocation& location);
   /// mbarrier.inval
   void invalidate(const void* barrier) { states_.erase(barrier); }
