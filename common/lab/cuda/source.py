@@ -363,12 +363,12 @@ class Source:
                 close = self.closing(i + 1)
                 words.append(self.source(i, close + 1))
                 i = close
-            elif text in OPEN and text != "[":
-                return False  # no variable, or one with a value
-            elif text == "[":
+            elif text == "{" and {"struct", "union"} & set(words) or text == "[":
                 close = self.closing(i)
                 words.append(self.source(i, close + 1))
                 i = close
+            elif text in OPEN:
+                return False  # no variable, or one with a value
             elif text not in ("__shared__", "static", "extern", "volatile"):
                 words.append(text)
             angle += {"<": 1, ">": -1, ">>": -2}.get(text, 0)

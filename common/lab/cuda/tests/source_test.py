@@ -163,6 +163,15 @@ class Assembly(unittest.TestCase):
             self.assertIn("asm volatile(#op", result)
             self.assertEqual(result.count("\n"), text.count("\n") + 2)
 
+    def test_static_variables_are_placed_for_clusters(self):
+        text = "__shared__ alignas(128) A<B, 2> a[2][3], *b; __shared__ union { int c; } d;"
+        result = Source(f"__global__ void __cluster_dims__(2) k() {{ {text} }}", "f", hopper=True)
+        result = "".join(result.rewrite().split())
+        self.assertIn("structlab_shared_1{alignas(128)A<B,2>a[2][3],*b;};", result)
+        self.assertIn("auto&a=lab_shared_1_here.a;auto&b=lab_shared_1_here.b;", result)
+        self.assertIn("structlab_shared_2{union{intc;}d;};", result)
+        self.assertIn("k(){LAB_CUDA_KERNEL(2)", result)
+
     def test_findings_have_the_line_of_the_call(self):
         text = '__device__ void f(int a) { asm("bar.sync 1, 32;"); }\n'
         more = "__device__ void g() { f(1); }\n__global__ void k() { g(); }"
