@@ -196,7 +196,7 @@ INSTRUCTIONS = [
     (r"elect\.sync", elect),
     (r"stmatrix(?=.*\.x(?P<n>[124])\b)(?=(.*(?P<trans>\.trans)\b)?)"
      r"(\.(sync|aligned|m8n8|x[124]|trans|shared|shared::cta|b16))+", stmatrix),
-    (r"fence\.proxy\.(alias|tensormap).*", call(";")),
+    (r"(fence\.proxy\.(alias|tensormap)|cp\.async\.bulk\.prefetch)\b.*", call(";")),
 ]  # fmt: skip
 INSTRUCTIONS = [(re.compile(pattern), write) for pattern, write in INSTRUCTIONS]
 

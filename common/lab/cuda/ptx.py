@@ -260,7 +260,8 @@ INSTRUCTIONS = [
     (r"membar\.(gl|sys)|fence\.(acq_rel|sc)\.(gpu|cluster|sys)", lambda m, ops:
      "::lab_cuda::fence();"),
     (r"griddepcontrol\.wait", lambda m, ops: "::lab_cuda::wait_for_previous_grids();"),
-    (r"(prefetch|prefetchu|discard|griddepcontrol|nanosleep|createpolicy)\b.*", nothing),
+    (r"(prefetch|prefetchu|discard|griddepcontrol|nanosleep)\b.*", nothing),
+    (r"createpolicy\b.*", lambda m, ops: assign(ops[0], "0ull")),
     (r"trap", lambda m, ops: f"::lab_cuda::stop_kernel(\"trap\", \"trap was executed\", {HERE});"),
     (r"ex2\.approx(\.ftz)?\.(?P<t>f32)", function("std::exp2", 1)),
     (r"lg2\.approx(\.ftz)?\.(?P<t>f32)", function("std::log2", 1)),
