@@ -31,6 +31,8 @@ from common.data.records import aligned
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MARK = re.compile(r"^\s*//!\s*\[([^\]]+)\]\s*$")
 LISTING = re.compile(r"^(\s*)// listing: (\S+)$")
+STAGE = re.compile(r"^FA_STAGE\((\w+)\)", re.MULTILINE)
+HIDDEN = "hidden"  # the title of a stage that a teacher adds
 STUDENT, ENTRIES = "#if defined(FA_STUDENT)", "#elif defined(FA_ENTRIES)"
 GRADER, ANSWERS = "#elif defined(FA_GRADER)", "/* Other answers"
 PARTS = re.compile(
@@ -183,6 +185,7 @@ class Exercise:
         self.defines += [f"-DFA_{name.upper()}={x}" for name, x in self.variant.items()]
         self.kernel = about.get("kernel")  # of a puzzle
         self.evidence = about.get("answer")  # of a bug hunt
+        self.added = []  # files of take_hidden()
 
     def _text(self, name):
         try:
@@ -234,6 +237,18 @@ class Exercise:
     def grader(self):
         """The source of the grader."""
         return self.folder / "exercise.cpp"
+
+    def take_hidden(self, folder):
+        """Adds a teacher's stages, with a point each: FA_STAGE() in the files folder/ID/*.cpp."""
+        self.added = sorted((folder / self.id).resolve().glob("*.cpp"))
+        for path in self.added:
+            stages, names = STAGE.findall(path.read_text(encoding="utf-8")), ", ".join(self.points)
+            if self.predicts:
+                raise Fault(f"{path}: {self.id} asks for numbers, which have no hidden tests")
+            if not stages or set(stages) & set(self.points):
+                raise Fault(f"{path}: it needs an FA_STAGE() with another name than {names}")
+            self.points.update(dict.fromkeys(stages, 1))
+            self.titles.update(dict.fromkeys(stages, HIDDEN))
 
     def task(self):
         """What to do, without the questions, which are in the student's file, and the hints."""

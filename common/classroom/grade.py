@@ -2,10 +2,12 @@
 
 import argparse
 import csv
+import dataclasses
 import datetime
+import functools
+import hashlib
 import io
 import json
-import math
 import os
 import pathlib
 import re
@@ -14,6 +16,7 @@ import time
 
 from common.classroom import catalogue, grading, sandbox, student, submissions
 from common.classroom.catalogue import Fault
+from common.classroom.toolchain import digest
 from common.data.files import check_writable, printable, write_file
 
 # No answer needs it, and an attack on the grader does: reported to the teacher, and not refused.
@@ -33,6 +36,22 @@ NOT_GRADED = "not graded, the check itself failed"
 # ---------------------------------------------------------------- marks
 
 
+def one_of(exercises, name, where):
+    """The exercise with an ID that a teacher's file or folder has."""
+    for one in exercises:
+        if one.id == name:
+            return one
+    near = catalogue.nearest(name, exercises)
+    raise Fault(f"{where}: there is no exercise '{name}'; the nearest are {near}")
+
+
+def read_hidden(folder, exercises):
+    """Adds a teacher's stages to the exercises: see Exercise.take_hidden()."""
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            one_of(exercises, path.name, folder).take_hidden(folder)
+
+
 def read_points(path, exercises):
     """Applies a teacher's points: {"03_one_step": {"easy": 5}, "01_memory": 0}; 0 leaves an
     exercise out. Returns the exercises that are left."""
@@ -40,33 +59,80 @@ def read_points(path, exercises):
         points = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise Fault(f"{path} is not a file of points: {error}") from error
-    by_id = {exercise.id: exercise for exercise in exercises}
+    left = list(exercises)
     for name, stages in points.items():
-        if name not in by_id:
-            near = catalogue.nearest(name, exercises)
-            raise Fault(f"{path}: there is no exercise '{name}'; the nearest are {near}")
-        allowed = by_id[name].points
+        one = one_of(exercises, name, path)
+        allowed = one.points
         if stages == 0:
-            del by_id[name]
+            left.remove(one)
             continue
         for stage, number in stages.items():
             if stage not in allowed or type(number) not in (int, float) or number < 0:
                 words = f"has the stages {', '.join(allowed)}, each with a number from 0"
                 raise Fault(f"{path}: {name} {words}, not '{stage}': {number!r}")
         allowed.update(stages)
-    return list(by_id.values())
+    return left
 
 
-def mark(toolchain, exercise, submission, due=None, end=math.inf):
-    """The stages of one exercise of one student; the first has a note when it is late.
+class Book:
+    """Marks by student and exercise, which a file may keep between runs."""
 
-    @param end on the monotonic clock, after which nothing of this student is graded
-    """
-    results = stages_of(toolchain, exercise, submission, end)
-    if due and submission.times.get(exercise.id, 0) > due.timestamp():
-        when = datetime.datetime.fromtimestamp(submission.times[exercise.id])
-        results[0].notes.append(("late", f"{when:%Y-%m-%d %H:%M}"))
-    return results
+    def __init__(self, path, toolchain):
+        """@param path of the file, of JSON; may be None"""
+        self.path, self.toolchain, self.of = path, toolchain, {}
+        if path and pathlib.Path(path).exists():
+            try:
+                self.of = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+                _ = [(m["key"], m["stages"]) for of in self.of.values() for m in of.values()]
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise Fault(f"{path} holds no marks of --book: {error!r}") from error
+
+    def key(self, exercise, answer):
+        """Changes with all that the marks of an answer depend on, but for the points."""
+        own = [*pathlib.Path(__file__).parent.glob("*.py"), *self.toolchain.objects["entry"]]
+        parts = [self.toolchain.key(exercise), *exercise.points, answer]
+        key = hashlib.sha256(b"".join(map(digest, sorted(own, key=str))))
+        key.update("\0".join(parts).encode("utf-8", "replace"))
+        return key.hexdigest()
+
+    def open(self, submission, exercises):
+        """The exercises of a submission that are to be graded."""
+        marks = self.of.get(submission.name, {})
+        return [
+            one
+            for one in exercises
+            if (answer := submission.answers.get(one.id)) is not None
+            and marks.get(one.id, {}).get("key") != self.key(one, answer)
+        ]
+
+    def write(self, submission, exercises, results):
+        """Takes what was graded of a submission; what could not be graded is not kept."""
+        marks = self.of.setdefault(submission.name, {})
+        for one, stages in zip(exercises, results):
+            failed = stages[0].message.startswith(NOT_GRADED)
+            key = "" if failed else self.key(one, submission.answers[one.id])
+            marks[one.id] = {"key": key, "stages": [dataclasses.asdict(s) for s in stages]}
+        if self.path and results:
+            kept = {
+                name: {one: mark for one, mark in marks.items() if mark["key"]}
+                for name, marks in self.of.items()
+            }
+            write_file(self.path, json.dumps(kept, indent=1) + "\n")
+
+    def marks(self, submission, exercise, due=None):
+        """The stages of an exercise of a submission; the first has a note when it is late."""
+        results = grading.stages_of(exercise)
+        if exercise.id not in submission.answers:
+            for result in results:
+                result.message = NOTHING
+            return results
+        for result, kept in zip(results, self.of[submission.name][exercise.id]["stages"]):
+            result.verdict, result.message = kept["verdict"], kept["message"]
+            result.notes = list(kept["notes"])
+        if due and submission.times[exercise.id] > due.timestamp():
+            when = datetime.datetime.fromtimestamp(submission.times[exercise.id])
+            results[0].notes.append(("late", f"{when:%Y-%m-%d %H:%M}"))
+        return results
 
 
 def late(results):
@@ -74,27 +140,31 @@ def late(results):
     return dict(results[0].notes).get("late", "")
 
 
-def stages_of(toolchain, exercise, submission, end):
-    """The stages of one exercise of one student."""
-    answer = submission.answers.get(exercise.id)
-    if answer is None:
-        results = grading.stages_of(exercise)
-        for result in results:
-            result.message = NOTHING
-        return results
-    name = f"{printable(submission.name)}, {exercise.id}"
-    for word in sorted(set(SUSPICIOUS.findall(grading.SPLICE.sub("", answer)))):
-        print(f"{name}: it has '{word}', which no answer needs; look at it", file=sys.stderr)
-    try:
-        if time.monotonic() > end:
-            raise Fault("the time for this student is over, see --seconds")
-        return grading.marks(toolchain, exercise, answer)
-    except Exception as error:  # whatever it is, the next submission is marked all the same
-        results = grading.stages_of(exercise)
-        results[0].verdict = "refused"
-        results[0].message = f"{NOT_GRADED}: {printable(repr(error))}; grade it again"
-        print(f"{name}: {results[0].message}", file=sys.stderr)
-        return results
+def graded(toolchain, seconds, task):
+    """The stages of exercises of one student, and what the teacher should look at.
+
+    @param seconds by the clock, after which nothing of this student is graded; may be None
+    @param task    the submission and the exercises
+    """
+    submission, exercises = task
+    end = time.monotonic() + (seconds or EACH * max(4, len(submission.answers)))
+    marks, remarks = [], []
+    for exercise in exercises:
+        answer, name = submission.answers[exercise.id], printable(submission.name)
+        words = sorted(set(SUSPICIOUS.findall(grading.SPLICE.sub("", answer))))
+        found = [f"it has '{word}', which no answer needs; look at it" for word in words]
+        try:
+            if time.monotonic() > end:
+                raise Fault("the time for this student is over, see --seconds")
+            results = grading.marks(toolchain, exercise, answer)
+        except Exception as error:  # whatever it is, the next submission is marked all the same
+            results = grading.stages_of(exercise)
+            results[0].verdict = "refused"
+            results[0].message = f"{NOT_GRADED}: {printable(repr(error))}; grade it again"
+            found.append(results[0].message)
+        marks.append(results)
+        remarks += [f"{name}, {exercise.id}: {words}" for words in found]
+    return marks, remarks
 
 
 def given(results):
@@ -104,6 +174,8 @@ def given(results):
 
 def said(result):
     """The message of a stage for the student, without what terminals obey."""
+    if result.hidden:
+        return ""
     words = {"not reached": "not reached", "skipped": "not graded here, points given"}
     parts = [words.get(result.verdict, ""), result.message]
     parts += [f"{name}: {number}" for name, number in result.notes]
@@ -146,8 +218,8 @@ def plain(submission, marks):
         lines.append(f"  {exercise.id:<28} {given(results):>5g} of {full:<5g} {more}")
         for result in results:
             if result.verdict == "refused":  # of a compiler the error, not what led to it
-                said = result.message.split("\n")
-                first = next((line for line in said if ": error:" in line), said[0])
+                told = (said(result) or "does not pass").split("\n")
+                first = next((line for line in told if ": error:" in line), told[0])
                 lines.append(f"      {result.title}: {printable(first)}")
     full = sum(result.points for result in everything)
     return "\n".join([*lines, f"  {'in all':<28} {given(everything):>5g} of {full:g}"])
@@ -214,6 +286,11 @@ def read_options(arguments):
     add("--due", metavar="TIME", type=datetime.datetime.fromisoformat, help=words)
     words = f"for all of a student; default: {EACH} for each exercise"
     add("--seconds", type=float, metavar="S", help=words)
+    add("-j", "--jobs", type=int, default=1, metavar="N", help="students at a time")
+    words = "keep marks in FILE, of JSON, and grade only what is not in it or was changed"
+    add("--book", metavar="FILE", help=words)
+    words = "a folder with more stages, DIR/ID/*.cpp, that students do not see"
+    add("--hidden", metavar="DIR", type=pathlib.Path, help=words)
     add("--seed", metavar="WORD", help="of a class: its own numbers; default: this copy's")
     words = "file for one student and for csv, folder for several students; else printed"
     add("--output", metavar="PATH", help=words)
@@ -234,12 +311,14 @@ def main(arguments, root, toolchain):
     if options.layers:
         print("\n".join(sandbox.layers()))
         return 0
-    chosen = catalogue.choose(options.exercises, root, options.seed)
-    if options.points:
-        chosen = read_points(options.points, chosen)
     alone = options.format == "gradescope"  # it runs the autograder for each student
     everything = catalogue.exercises(root, options.seed)
     students = submissions.students_in(pathlib.Path(options.folder), everything, alone)
+    named = [one.id for one in catalogue.choose(options.exercises, root)]
+    if options.hidden:
+        read_hidden(options.hidden, everything)
+    left = read_points(options.points, everything) if options.points else everything
+    chosen = sorted((x for x in left if x.id in named), key=lambda x: named.index(x.id))
     there = [one for one in chosen if any(one.id in s.answers for s in students)]
     if not there and not alone:
         raise Fault(f"'{options.folder}' has no file of these exercises, nor has a folder in it")
@@ -250,15 +329,25 @@ def main(arguments, root, toolchain):
         files[0].mkdir(parents=True, exist_ok=True)
         names = [os.fsencode(one.name)[:200] + b".txt" for one in students]
         files = [files[0] / os.fsdecode(name) for name in names]
-    for file in filter(None, files):
+    for file in filter(None, [*files, options.book]):
         check_writable(file)  # before the long work begins
-    tools, everyone = toolchain(), []
-    for one, file in zip(students, files):
-        end = time.monotonic() + (options.seconds or EACH * max(4, len(one.answers)))
-        marks = [(each, mark(tools, each, one, options.due, end)) for each in chosen]
-        everyone.append((printable(one.name), marks))
-        if not of_class:
-            show(WRITERS[options.format](one, marks), file)
+    tools = toolchain()
+    if options.hidden and {*options.hidden.resolve().parents} & {*tools.system()}:
+        raise Fault(f"students' programs can read '{options.hidden}': choose another folder")
+    list(grading.side_by_side(functools.partial(grading.prepare, tools), there, options.jobs))
+    book, waits, everyone = Book(options.book, tools), set(range(len(students))), []
+    tasks = [(one, book.open(one, chosen)) for one in students]
+    work = functools.partial(graded, tools, options.seconds)
+    for at, (results, remarks) in grading.side_by_side(work, tasks, options.jobs):
+        print("".join(f"{words}\n" for words in remarks), end="", file=sys.stderr, flush=True)
+        book.write(*tasks[at], results)
+        waits.remove(at)
+        while len(everyone) < min(waits, default=len(students)):  # in the order of students
+            one, file = students[len(everyone)], files[len(everyone)]
+            marks = [(each, book.marks(one, each, options.due)) for each in chosen]
+            everyone.append((printable(one.name), marks))
+            if not of_class:
+                show(WRITERS[options.format](one, marks), file)
     if options.mistakes:
         show(mistakes(everyone), files[0])
     elif of_class:

@@ -1,9 +1,11 @@
 """Grades an answer to an exercise, stage by stage: compiles it, runs each stage of the grader
 beside the student's program, and says in words how that ended."""
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import json
+import multiprocessing
 import os
 import re
 import shutil
@@ -14,6 +16,7 @@ import tempfile
 from common.classroom import catalogue, numbers, sandbox
 from common.classroom.catalogue import Fault
 from common.classroom.toolchain import scratch_folder
+from common.data.files import write_file
 
 RUN = sandbox.Limits()
 LONGEST = 200_000  # bytes of a student's file
@@ -57,6 +60,11 @@ class StageResult:
     drawing: str = ""
 
     @property
+    def hidden(self):
+        """Whether a teacher has added it: the student is told no more than whether it passes."""
+        return self.title == catalogue.HIDDEN
+
+    @property
     def passed(self):
         """Whether its points are given; what this machine cannot grade costs nothing."""
         return self.verdict in ("passed", "skipped")
@@ -78,6 +86,23 @@ def text_of(data):
         with contextlib.suppress(UnicodeDecodeError):
             return data.decode(code).replace("\r\n", "\n")
     return data.decode(codes[-1], "replace").replace("\r\n", "\n")
+
+
+def side_by_side(work, items, jobs):
+    """Yields (index, work(item)) of each item as it is done, by so many processes."""
+    if jobs < 2:
+        yield from ((at, work(item)) for at, item in enumerate(items))
+        return
+    context = multiprocessing.get_context("fork")
+    with concurrent.futures.ProcessPoolExecutor(jobs, context) as pool:
+        try:
+            begun = {pool.submit(work, item): at for at, item in enumerate(items)}
+            for done in concurrent.futures.as_completed(begun):
+                yield begun[done], done.result()
+        except concurrent.futures.process.BrokenProcessPool as error:
+            raise Fault("a process that grades was killed: is memory short? See --jobs") from error
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 # ---------------------------------------------------------------- the compiler
@@ -277,10 +302,10 @@ def take(result, said, verdict_required):
 
 
 def marks(toolchain, exercise, answer):
-    """Grades an answer to the end, for its points. Stages that the start passes count only with
-    another one: alone, they show no work."""
+    """Grades an answer to the end, for its points. Stages that the start passes, and hidden ones,
+    count only with another one: alone, they show no work."""
     results = grade(toolchain, exercise, answer, stop=False)
-    alone = [result for result in results[1:] if result.name in exercise.start_passes]
+    alone = [r for r in results[1:] if r.name in exercise.start_passes or r.hidden]
     if not any(result.passed for result in results[1:] if result not in alone):
         for result in alone:
             if result.passed:
@@ -298,8 +323,13 @@ def questions(toolchain, exercise):
         said = said_by([grader, "questions", ""])
         if not said or said["verdict"] not in ("questions", "skipped"):
             raise Fault(f"the grader of {exercise.id} gives no answers: {said}")
-        kept.write_text(json.dumps(said.get("questions", [])), encoding="utf-8")
+        write_file(kept, json.dumps(said.get("questions", [])))
     return json.loads(kept.read_text(encoding="utf-8"))
+
+
+def prepare(toolchain, exercise):
+    """Makes what all answers to an exercise are graded with, so that no two processes make it."""
+    return questions(toolchain, exercise) if exercise.predicts else toolchain.grader(exercise)
 
 
 def solution(toolchain, exercise):

@@ -9,10 +9,8 @@ each wrong answer is refused by its stage, with a message that names the misconc
 """
 
 import argparse
-import concurrent.futures
 import functools
 import json
-import multiprocessing
 import os
 import pathlib
 import shutil
@@ -87,17 +85,15 @@ def gate(arguments, root, toolchain):
         return 77
     began, count, faults = time.monotonic(), 0, unlisted(root)
     work = functools.partial(grade_all, toolchain())
-    context = multiprocessing.get_context("fork")
-    with concurrent.futures.ProcessPoolExecutor(max(1, options.jobs), context) as pool:
-        for exercise, rows in zip(chosen, pool.map(work, chosen)):
-            print(f"\n{exercise.id}")
-            count += len(rows)
-            for name, caught, message, fault in rows:
-                print(f"  {name:<32} {caught}{'  FAULT' if fault else ''}")
-                if options.messages and caught != "passes":
-                    print(f"      {message[:90]}")
-                if fault:
-                    faults.append(f"{exercise.id}, {name}: {fault}")
+    for at, rows in grading.side_by_side(work, chosen, options.jobs):
+        print(f"\n{chosen[at].id}")
+        count += len(rows)
+        for name, caught, message, fault in rows:
+            print(f"  {name:<32} {caught}{'  FAULT' if fault else ''}")
+            if options.messages and caught != "passes":
+                print(f"      {message[:90]}")
+            if fault:
+                faults.append(f"{chosen[at].id}, {name}: {fault}")
     seconds = time.monotonic() - began
     print(f"\n{len(chosen)} exercises, {count} answers, {len(faults)} faults, {seconds:.0f} s")
     print("\n".join(f"FAULT: {fault}" for fault in faults))

@@ -221,7 +221,9 @@ class Toolchain:
         with scratch_folder() as scratch:
             made, program = scratch / "grader.o", scratch / "grader"
             words = [*self.flags[machine], *exercise.defines, "-DFA_GRADER"]
-            words += ["-o", made, "-c", exercise.grader]
+            for path in (sources := [exercise.grader, *exercise.added])[:-1]:
+                words += ["-include", path]
+            words += ["-o", made, "-c", sources[-1]]
             linking = self.linking([made], self.linked(exercise.machine, "grader"), program)
             for command in (words, linking):
                 done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
@@ -243,7 +245,8 @@ class Toolchain:
         for folder in (self.build, catalogue.ROOT):
             flags = flags.replace(f"{folder}/", "").replace(str(folder), "")
         key.update(flags.encode())
-        parts = [exercise.grader, *headers_in(exercise.lesson), *headers_in("common")]
+        beside = [path for one in exercise.added[:1] for path in sorted(one.parent.rglob("*"))]
+        parts = [exercise.grader, *filter(pathlib.Path.is_file, beside), *headers_in(exercise.lesson), *headers_in("common")]
         for path in (*parts, *self.linked(exercise.machine, "grader")):
             key.update(digest(path))
         return key.hexdigest()[:16]

@@ -12,7 +12,7 @@ import unittest.mock
 from common.classroom import catalogue, grade, grading, student, teacher
 from common.classroom.catalogue import Fault
 from common.classroom.tests.support import ROOT, exercise, said, toolchain
-from common.classroom.toolchain import Toolchain
+from common.classroom.toolchain import Toolchain, digest, remove
 
 
 class Folder(unittest.TestCase):
@@ -229,6 +229,78 @@ class Grade(Folder):
             points.write_text(wrong)
             with self.subTest(wrong), self.assertRaisesRegex(Fault, "points.json"):
                 self.grade(self.students, "--points", points)
+
+    def test_a_book_keeps_marks_and_an_interrupted_run_goes_on(self):
+        usual, calls, book = grading.grade, [], self.root / "marks.json"
+
+        def interrupted(_tools, one, answer, **options):
+            calls.append(answer)
+            if len(calls) == 2:
+                raise KeyboardInterrupt
+            return usual(_tools, one, answer, **options)
+
+        with unittest.mock.patch.object(grading, "grade", interrupted):
+            with self.assertRaises(KeyboardInterrupt):
+                self.grade(self.students, "--book", book)
+            self.assertEqual(list(json.loads(book.read_text())), ["ada"])
+            self.grade(self.students, "--book", book)
+            self.assertEqual(len(calls), 4)  # bob again, and cat
+            text = self.grade(self.students, "--book", book, "--format", "csv")
+            self.assertEqual(len(calls), 4)
+            (self.students / "ada/03_one_step/one_step.hpp").write_text(self.wrong)
+            self.grade(self.students, "--book", book)
+            self.assertEqual(len(calls), 5)
+        self.assertEqual([row.split(",")[1] for row in text.split()[1:]], ["10", "4", "0"])
+        text = self.grade(self.students / "ada", "--book", book)
+        self.assertIn("the sum l was not rescaled", text)
+        self.assertEqual(list(json.loads(book.read_text())), ["ada", "bob", "cat"])
+        for damaged in ("{", '{"ada": {"03_one_step": {}}}', "[]"):
+            book.write_text(damaged)
+            with self.assertRaisesRegex(Fault, "marks.json"):
+                self.grade(self.students, "--book", book)
+
+    def test_students_side_by_side_get_the_same_marks_in_the_same_order(self):
+        self.hand_in("eve", exercise("03_one_step").solution() + "\nstatic int x = fork();\n")
+        sleeps = exercise("03_one_step").solution() + "\nstatic int x = sleep(3);\n"
+        self.hand_in("aaron", "#include <unistd.h>\n" + sleeps)
+        one, four = (self.grade(self.students, "--jobs", jobs) for jobs in (1, 4))
+        self.assertIn("eve, 03_one_step: it has 'fork", four)
+        self.assertEqual(sorted(one.split("\n")), sorted(four.split("\n")))
+        marks = four.replace("eve, 03_one_step", "")
+        self.assertLess(marks.index("aaron"), marks.index("ada"))
+
+    def test_hidden_tests_of_a_teacher_give_points_and_show_students_no_more(self):
+        hidden = self.root / "hidden/03_one_step"
+        hidden.mkdir(parents=True)
+        (hidden / "more.cpp").write_text('#include "words.inc"\nFA_STAGE(far) { check_far(); }\n')
+        (hidden / "words.inc").write_text(
+            "static void check_far() {\n"
+            "  check_row({100, -100});\n"
+            '  refuse("the teacher\'s secret");\n'
+            "}\n"
+        )
+        words = (self.students, "--hidden", hidden.parent, "--book", self.root / "marks.json")
+        text = " ".join(self.grade(*words).split())
+        self.assertIn("10 of 11", text)
+        self.assertIn("hidden: does not pass", text)
+        self.assertNotIn("secret", text)
+        self.assertIn("secret", (self.root / "marks.json").read_text())
+        ada = (self.students / "ada", *words[1:], "--format", "gradescope")
+        self.assertNotIn("secret", self.grade(*ada))
+        self.assertEqual(json.loads(self.grade(*ada))["tests"][-1]["name"], "03_one_step: hidden")
+        inputs = (hidden / "words.inc").read_text()
+        (hidden / "words.inc").write_text(inputs.replace("refuse", "(void)sizeof"))
+        digest.cache_clear()  # as in the next run
+        points = self.root / "points.json"
+        points.write_text('{"03_one_step": {"far": 5}, "01_memory": 0}')
+        text = " ".join(self.grade(*words, "--points", points, "--exercises", "03").split())
+        self.assertIn("15 of 15", text)
+        for name, code in (("03_one_stpe", ""), ("01_memory", "FA_STAGE(a) {}"), (hidden, "")):
+            (hidden.parent / name).mkdir(exist_ok=True)
+            (hidden.parent / name / "other.cpp").write_text(code)
+            with self.subTest(name), self.assertRaisesRegex(Fault, "hidden"):
+                self.grade(*words)
+            remove(hidden.parent / name)
 
     def test_a_check_that_fails_itself_is_said_and_the_next_one_is_graded(self):
         usual, calls = grading.grade, []
