@@ -5,8 +5,8 @@ the program must not have:
     limits     processor time, memory, the size of a file
     the user   nobody, where the grader is root
     Landlock   only the files that are named can be read or written; no TCP
-    seccomp    no sockets, no signals to others, no memory of others, no other processes, nothing
-               that outlives the process
+    seccomp    no sockets, no signals to others, no memory of others, no other processes, no say in
+               when others run, nothing that outlives the process
 
 Each layer stands for itself, and what a system does not have is left out; layers() says what there
 is. Landlock and seccomp are system calls of Linux without a function in the C library.
@@ -33,35 +33,27 @@ libc = ctypes.CDLL(None, use_errno=True)
 # Landlock's rights, as bits.
 WRITE_FILE, READ_FILE, READ_FOLDER, TRUNCATE = 1 << 1, 1 << 2, 1 << 3, 1 << 14
 MAKE_AND_REMOVE, LINK = sum(1 << bit for bit in range(4, 13)), 1 << 13
-# What seccomp refuses, by the numbers of x86-64 and of arm64.
-REFUSED = {
-    "socket": (41, 198),
-    "ptrace": (101, 117),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "tkill": (200, 130),
-    "rt_sigqueueinfo": (129, 138),
-    "rt_tgsigqueueinfo": (297, 240),
-    "setsid": (112, 157),
-    "setpgid": (109, 154),
-    "unshare": (272, 97),
-    "pidfd_send_signal": (424, 424),
-    "io_uring_setup": (425, 425),
-    # What outlives a process: memory, queues, semaphores and keys of the kernel.
-    "shmget": (29, 194),
-    "msgget": (68, 186),
-    "semget": (64, 190),
-    "mq_open": (240, 180),
-    "add_key": (248, 217),
-    "keyctl": (250, 219),
-    "pidfd_open": (434, 434),
-    "pidfd_getfd": (438, 438),
-}
+
+
+def calls(text):
+    """{name: (number on x86-64, number on arm64)} of system calls."""
+    words = text.split()
+    return {name: (int(a), int(b)) for name, a, b in zip(words[::3], words[1::3], words[2::3])}
+
+
+# What seccomp refuses: other processes and the network; then what outlives a process.
+REFUSED = calls("""
+    socket 41 198  ptrace 101 117  process_vm_readv 310 270  process_vm_writev 311 271
+    tkill 200 130  rt_sigqueueinfo 129 138  rt_tgsigqueueinfo 297 240  setsid 112 157
+    setpgid 109 154  unshare 272 97  pidfd_send_signal 424 424  pidfd_open 434 434
+    pidfd_getfd 438 438  io_uring_setup 425 425  setpriority 141 140  ioprio_set 251 30
+    shmget 29 194  msgget 68 186  semget 64 190  mq_open 240 180  add_key 248 217  keyctl 250 219
+""")
 CLONE, CLONE3 = (56, 220), (435, 435)  # start threads, and processes unless the first is told so
 FORK, VFORK = 57, 58  # of x86-64 only
 CLONE_THREAD = 1 << 16
 # Allowed for the process itself: 0 is kill()'s own group, and prlimit64()'s caller.
-ONLY_ITSELF = {"kill": (62, 129), "tgkill": (234, 131), "prlimit64": (302, 261)}
+ONLY_ITSELF = calls("kill 62 129  tgkill 234 131  prlimit64 302 261  sched_setaffinity 203 122")
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column, number for BPF
 
 
@@ -143,7 +135,9 @@ def refuse_system_calls(starts_others):
         code += [(equal, 0, 5, call[column]), (load, 0, 0, first_argument)]
         code += [(equal, 2, 0, os.getpid()), (equal, 1, 0, 0)]
         code += [(give, 0, 0, refuse), (give, 0, 0, allow)]
-    code += [(give, 0, 0, allow)]
+    fcntl, second_argument = (72, 25)[column], 24  # F_SETOWN and F_SETOWN_EX aim a signal
+    code += [(equal, 0, 5, fcntl), (load, 0, 0, second_argument), (equal, 1, 0, 8)]
+    code += [(equal, 0, 1, 15), (give, 0, 0, refuse), (give, 0, 0, allow), (give, 0, 0, allow)]
     text = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in code))
     libc.prctl(22, 2, struct.pack("HP", len(code), ctypes.addressof(text)), 0, 0)  # SET_SECCOMP
 

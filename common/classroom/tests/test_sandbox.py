@@ -202,7 +202,9 @@ class Sandbox(unittest.TestCase):
             #include <csignal>
             #include <cstdlib>
             #include <fcntl.h>
+            #include <sched.h>
             #include <string>
+            #include <sys/resource.h>
             #include <sys/ptrace.h>
             #include <sys/uio.h>
             #include <unistd.h>
@@ -217,6 +219,11 @@ class Sandbox(unittest.TestCase):
               found += process_vm_readv(other, &here, 1, &there, 1, 0) >= 0;
               found += ptrace(PTRACE_ATTACH, other, 0, 0) >= 0;
               found += kill(other, SIGKILL) == 0;
+              found += fcntl(0, F_SETOWN, other) == 0;
+              found += setpriority(PRIO_PROCESS, other, 19) == 0;
+              cpu_set_t all;
+              found += sched_getaffinity(0, sizeof all, &all) == 0 &&
+                       sched_setaffinity(other, sizeof all, &all) == 0;
               return found;
             }
             static const int tried = [] {
@@ -224,7 +231,9 @@ class Sandbox(unittest.TestCase):
               return 0;
             }();
         """
-        bystander = subprocess.Popen(["sleep", "60"])
+        # Another student's program, which runs at the same time.
+        user = {"user": sandbox.NOBODY} if sandbox.is_root() else {}
+        bystander = subprocess.Popen(["sleep", "60"], **user)
         try:
             code = code.replace("BYSTANDER", str(bystander.pid))
             self.assert_harmless(self.grade(self.one.solution() + code))
