@@ -96,12 +96,20 @@ void grade(int queries, int keys, double spread) {
       not_weighted.push_back(d[j] - delta);
     }
   }
+  std::vector<double> by_key;
+  for (int i = 0; i < queries; ++i) {
+    for (int j = 0; j < keys; ++j) {
+      by_key.push_back(p(i, j) * (d_p(i, j) - p.col(j).dot(d_p.col(j))));
+    }
+  }
   const M d_s = call<M>("softmax_backward", p, d_p);
   check({"dS", {d_s.data(), d_s.data() + d_s.size()}, keys}, right, 1e-8,
         {{"the gradient is zero", std::vector<double>(right.size(), 0)},
          {"delta was left out: each probability of a row depends on all of its scores",
           without_delta},
          {"delta is the sum of dP here; it is the sum of P o dP", of_d_p},
+         {"delta is the sum over a column here; it belongs to a query, and is the sum of its row",
+          by_key},
          {"delta was subtracted after the product with P", behind_product},
          {"the product with P is missing", not_weighted}},
         fmt::format("{} queries, {} keys", queries, keys));
@@ -131,6 +139,12 @@ FA_STAGE(odd) {
 @ easy: delta is the sum of dP
 - const Vector<A> delta = p.cwiseProduct(d_p).rowwise().sum();
 + const Vector<A> delta = d_p.rowwise().sum();
+
+# delta_of_columns: the sums of columns
+@ easy: the sum over a column
+- const Matrix<A> d_s = stored(p.cwiseProduct(d_p.colwise() - delta));
++ (void)delta;
++ const Matrix<A> d_s = stored(p.cwiseProduct(d_p.rowwise() - p.cwiseProduct(d_p).colwise().sum()));
 
 # delta_after_the_product: P o dP - delta
 @ easy: delta was subtracted after the product

@@ -72,6 +72,7 @@ void grade(const std::vector<double>& scores, const std::string& where) {
         {0}},
        {"the maximum was not taken out: 2^x overflows, or underflows to 0", {std::log(unshifted)}},
        {"what was taken out is 2^m, and ln(2^m) is m ln 2, not m", {m + std::log(l)}},
+       {"this is log2 of the sum; the LSE is a natural logarithm", {m + std::log2(l)}},
        {"the maximum that was taken out of the sum was not added back", {std::log(l)}},
        {"a row of -infinity: -infinity - -infinity is NaN", {NAN}}},
       where);
@@ -105,6 +106,11 @@ FA_STAGE(odd) {
 @ easy: m ln 2, not m
 - return m * std::log(2.0) + std::log(l);
 + return m + std::log(l);
+
+# base_two: the logarithm of base 2
+@ easy: this is log2 of the sum
+- return m * std::log(2.0) + std::log(l);
++ return m + std::log2(l);
 
 # unshifted: the definition as it reads
 @ odd: the maximum was not taken out

@@ -81,6 +81,16 @@ struct With : online::Unnormalised {
     x.m = m;
   }
 };
+// Only the sum is rescaled.
+struct OutputNotRescaled : online::Unnormalised {
+  template <class S>
+  static void step(S& x, double s, double v) {
+    const double m = std::max(x.m, s), p = W::exp_diff(s, m);
+    x.l = W::exp_diff(x.m, m) * x.l + p;
+    x.o = x.o + p * v;
+    x.m = m;
+  }
+};
 // The step of FlashAttention-1 with the output of FlashAttention-2.
 struct NormalisedInStep : online::Unnormalised {
   template <class S>
@@ -125,6 +135,8 @@ void check_row(const std::vector<double>& scores) {
         after<With<one, W::exp_diff>>(scores)},
        {"the sum l was not rescaled when the maximum rose: it is too large by e^(m_new - m_old)",
         after<online::wrong::SumNotRescaled>(scores)},
+       {"O was not rescaled when the maximum rose: it needs the same factor as l",
+        after<OutputNotRescaled>(scores)},
        {"this is the form of FlashAttention-1, in which O is divided by l in each step; here "
         "output() divides, so O must stay a sum",
         after<NormalisedInStep>(scores)}},
@@ -175,6 +187,11 @@ FA_STAGE(proof) {
 @ odd: the sum l was not rescaled when the maximum rose
 - x.l = rescale * x.l + p;
 + x.l = x.l + p;
+
+# o_not_rescaled: only the sum is rescaled
+@ odd: O was not rescaled
+- x.o = rescale * x.o + p * v;
++ x.o = x.o + p * v;
 
 # m_first: m is overwritten before the rescale factor is computed
 @ odd: was m overwritten

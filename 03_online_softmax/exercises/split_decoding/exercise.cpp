@@ -65,12 +65,6 @@ auto parts(Attention& x) {
   return std::tie(x.o, x.lse);
 }
 
-std::vector<double> numbers(const Attention& a) {
-  std::vector<double> all = a.o;
-  all.push_back(a.lse);
-  return all;
-}
-
 struct Keys {
   std::size_t head_dim = 0;
   std::vector<double> scores{}, values{};  // head_dim values for each score
@@ -91,9 +85,8 @@ struct Keys {
   }
 };
 
-// Parts combined by some weight of their LSE, with an LSE.
-std::vector<double> combined(const std::vector<Attention>& parts, double (*weight)(double),
-                             double lse) {
+// Parts combined by some weight of their LSE.
+std::vector<double> combined(const std::vector<Attention>& parts, double (*weight)(double)) {
   std::vector<double> o(parts[0].o.size(), 0.0);
   double sum = 0;
   for (const auto& part : parts) {
@@ -102,7 +95,6 @@ std::vector<double> combined(const std::vector<Attention>& parts, double (*weigh
     for (std::size_t d = 0; d < o.size(); ++d) o[d] += w * part.o[d];
   }
   for (double& x : o) x /= sum;
-  o.push_back(lse);
   return o;
 }
 
@@ -132,23 +124,25 @@ void grade(const std::vector<std::size_t>& sizes, double spread, const std::vect
   const Attention all = keys.attention(0, keys.scores.size());
   double m = kMinusInfinity;
   for (const Attention& part : parts) m = std::max(m, part.lse);
-  std::vector<double> without_m = numbers(all);
-  without_m.back() -= m;
-  std::vector<Mistake> mistakes{
-      {"only the first part was returned", numbers(parts[0])},
-      {"the outputs were averaged; a part with large scores weighs more",
-       combined(
-           parts, [](double) { return 1.0; }, all.lse)},
-      {"the largest LSE is missing from the result's: it is m + ln(sum of weights)", without_m},
-      {"the largest LSE was not subtracted before e^LSE: that overflows, or every weight is 0",
-       combined(
-           parts, [](double lse) { return std::exp(lse); }, std::log(sum_of_powers))}};
+  const std::string powers =
+      "the largest LSE was not subtracted before e^LSE: that overflows, or every weight is 0";
+  std::vector<Mistake> of_o{{"only the first part was returned", parts[0].o},
+                            {"the outputs were averaged; a part with large scores weighs more",
+                             combined(parts, [](double) { return 1.0; })},
+                            {powers, combined(parts, [](double lse) { return std::exp(lse); })}};
+  std::vector<Mistake> of_lse{
+      {"the largest LSE is missing from the result's: it is m + ln(sum of weights)", {all.lse - m}},
+      {"this is the largest LSE; the sum of the weights is missing: it is m + ln(sum of weights)",
+       {m}},
+      {powers, {std::log(sum_of_powers)}}};
   if (m == kMinusInfinity) {
-    mistakes = {{"all parts are empty: -infinity - -infinity is NaN",
-                 std::vector<double>(head_dim + 1, NAN)}};
+    const std::string says = "all parts are empty: -infinity - -infinity is NaN";
+    of_o = {{says, std::vector<double>(head_dim, NAN)}};
+    of_lse = {{says, {NAN}}};
   }
-  check({"(o, LSE)", numbers(call<Attention>("combine", parts))}, numbers(all), 1e-9, mistakes,
-        where);
+  const auto out = call<Attention>("combine", parts);
+  check({"o", out.o}, all.o, 1e-9, of_o, where);
+  check({"LSE", {out.lse}}, {all.lse}, 1e-9, of_lse, where);
 }
 
 }  // namespace
@@ -178,10 +172,6 @@ FA_STAGE(odd) {
 @ easy: averaged
 - const double w = std::exp(part.lse - m);
 +   const double w = 1;
-- all.lse = m + std::log(sum);
-+ all.lse = 0;
-+ for (const Attention& part : parts) all.lse += std::exp(part.lse);
-+ all.lse = std::log(all.lse);
 
 # lse_without_m: the logarithm of the sum alone
 @ easy: the largest LSE is missing

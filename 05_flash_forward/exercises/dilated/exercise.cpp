@@ -92,6 +92,8 @@ void grade_pairs(const Mask& m) {
          {"every second key is visible, but those are left out that it begins with: it begins with "
           "the query's own key",
           picture(m, [&](int d) { return d % 2 != 0 && inside(d); })},
+         {"the remainder of a number below 0 is below 0: -3 % 2 is -1, not 1",
+          picture(m, [&](int d) { return d % 2 != 1 && inside(d); })},
          {"query i stands at key i + shift, not at key i",
           picture(m, [&](int d) { return right(d - shift); })}},
         words(m));
@@ -158,6 +160,11 @@ FA_STAGE(traffic) {
 @ easy: begins with the query's own key
 - return distance % 2 == 0 && -reach <= distance && distance <= reach;
 +     return distance % 2 != 0 && -reach <= distance && distance <= reach;
+
+# remainder: of numbers below 0
+@ easy: -3 % 2 is -1
+- return distance % 2 == 0 && -reach <= distance && distance <= reach;
++     return distance % 2 != 1 && -reach <= distance && distance <= reach;
 
 # one_side: the right side of the window is forgotten
 @ traffic: is multiplied although no query sees a key of it

@@ -154,6 +154,19 @@ std::vector<Wrong> wrongs(const Inputs& in) {
            attention_with(
                in, [&](double slope, int distance) { return slope * std::abs(distance - shift); },
                seen)},
+          {"the bias has the factor scale, too: it is subtracted from a score that is scaled",
+           attention_with(
+               in,
+               [&](double slope, int distance) {
+                 return static_cast<double>(in.scale) * slope * std::abs(distance);
+               },
+               seen)},
+          {"the distance has a sign: a key after the query's own place counts less, too",
+           attention_with(
+               in, [](double slope, int distance) { return slope * distance; }, seen)},
+          {"the bias is added; it is subtracted, so that distant keys count less",
+           attention_with(
+               in, [](double slope, int distance) { return -right_bias(slope, distance); }, seen)},
           {"head h uses keys and values of h % kv_heads; the heads of a group are neighbours: h / "
            "(heads / kv_heads)",
            attention_with(in, right_bias, seen, [&](int head) { return head % s.kv_heads; })}};
@@ -216,6 +229,11 @@ FA_STAGE(traffic) {
 @ easy: the LSE is right and O is not
 - for (float& x : o) x *= rescale;
 +
+
+# signed: a distance below 0 makes a score larger
+@ easy: the distance has a sign
+- const float distance = fabsf(static_cast<float>(place - key0 - j));
++       const float distance = static_cast<float>(place - key0 - j);
 
 # kv_head: a key head for each head
 @ odd: h % kv_heads

@@ -137,39 +137,6 @@ struct Wrong {
   Rows rows;         ///< its result; without an LSE only O is compared
 };
 
-/// Where to look, in words.
-inline std::string hint(const Ran& ran, const Rows& right, bool o_right, bool lse_right) {
-  const auto nan = [](double x) { return std::isnan(x); };
-  const std::vector<double>& o = ran.rows.o;
-  if (std::all_of(o.begin(), o.end(), nan)) {
-    return nothing_written(ran.seen, o)
-               ? "nothing was written"
-               : "every element is NaN. Was the maximum never raised? Or is the rescale factor "
-                 "inverted, e^(m_new - m)? Both are infinite at the first tile";
-  }
-  if (std::any_of(o.begin(), o.end(), nan)) {
-    return "O contains NaN. In a row, or a tile, without a visible key, -infinity - -infinity is "
-           "not a number, and neither is 0 / 0. Or an exponential takes a score instead of its "
-           "difference from the maximum";
-  }
-  for (std::size_t row = 0; row < right.lse.size(); ++row) {
-    const bool masked = right.lse[row] == kMinusInfinity;
-    if (masked && !agree({ran.rows.lse[row]}, {right.lse[row]}, 0)) {
-      return "a row that sees no key must have O = 0 and LSE = -infinity";
-    }
-  }
-  if (o_right) {
-    return "O is right and the LSE is not: it is m + ln(l), a natural logarithm, and m is the "
-           "largest of the scaled scores";
-  }
-  return lse_right ? "the LSE is right and O is not: so the scores, their maximum and their sum "
-                     "are right. Look at the probabilities times V, at the rescaling of O and at "
-                     "the division by l"
-                   : "O is wrong, and the LSE too: look at the scores (their scale, mask and bias, "
-                     "if they have one), at the rescaling of their sum and, of several parts, at "
-                     "their merge, before anything of V";
-}
-
 /// Whether two LSE are the same. A score of some hundred has fewer digits behind the point, however
 /// its products are added and whichever base its exponential has.
 inline bool same_lse(const std::vector<double>& a, const std::vector<double>& b) {
@@ -178,6 +145,100 @@ inline bool same_lse(const std::vector<double>& a, const std::vector<double>& b)
     same = agree({a[i]}, {b[i]}, 1e-4 + (std::isfinite(b[i]) ? 2e-6 * std::abs(b[i]) : 0));
   }
   return same;
+}
+
+/// A mistake: scores with another scale. Only O is compared.
+inline Wrong with_scale(const Inputs& in, const std::string& says, double scale) {
+  const Rows rows = attention(in, [&](int, int query, int key, double product) {
+    return sees(in.sizes, query, key) ? scale * product : kMinusInfinity;
+  });
+  return {says, {rows.o, {}}};
+}
+
+/// Mistakes in scores that have no other rule than the scale and the causal mask.
+inline std::vector<Wrong> wrong_scores(const Inputs& in) {
+  const auto scale = static_cast<double>(in.scale);
+  const auto masked = [&](const std::string& says, const std::function<bool(int, int)>& seen) {
+    return Wrong{says, attention(in, [&](int, int query, int key, double product) {
+                   return seen(query, key) ? scale * product : kMinusInfinity;
+                 })};
+  };
+  return {
+      with_scale(in, "the scores are not scaled: a score is scale q . k", 1),
+      with_scale(in, "the scores are scaled twice", scale * scale),
+      with_scale(in, "2^x was taken of a score without the factor log2(e)", scale * std::log(2.0)),
+      with_scale(in, "the factor log2(e) belongs to 2^x, not to e^x", scale / std::log(2.0)),
+      masked("keys are seen that are masked: nothing masks them", [](int, int) { return true; }),
+      masked("the causal mask is aligned to the first key: the last query sees the last key",
+             [](int query, int key) { return key <= query; }),
+      masked("the last key that a query sees is missing",
+             [&](int query, int key) { return sees(in.sizes, query, key + 1); })};
+}
+
+/// Where to look, in words.
+inline std::string hint(const Ran& ran, const Rows& right, double tolerance, bool o_right,
+                        bool lse_right) {
+  const std::vector<double>&o = ran.rows.o, &lse = ran.rows.lse;
+  if (nothing_written(ran.seen, o)) return "nothing was written";
+  const std::size_t rows = lse.size(), cols = o.size() / std::max<std::size_t>(rows, 1);
+  std::size_t nan_rows = 0, first = rows, last = 0;  // wrong ones
+  bool nan_unseen = true, one_factor = true, in_l = true;
+  for (std::size_t row = 0; row < rows; ++row) {
+    const bool masked = right.lse[row] == kMinusInfinity;
+    const auto begin = static_cast<std::ptrdiff_t>(row * cols), end = begin + std::ptrdiff_t(cols);
+    const std::vector<double> got(o.begin() + begin, o.begin() + end);
+    std::vector<double> of_row(right.o.begin() + begin, right.o.begin() + end);
+    if (std::any_of(got.begin(), got.end(), [](double x) { return std::isnan(x); })) {
+      ++nan_rows;
+      nan_unseen = nan_unseen && masked;
+    }
+    if (masked && nan_rows == 0 && !agree({lse[row]}, {right.lse[row]}, 0)) {
+      return "a row that sees no key must have O = 0 and LSE = -infinity";
+    }
+    if (!agree(got, of_row, tolerance)) first = std::min(first, row), last = row;
+    // Its largest element tells the factor of a row best.
+    const auto largest =
+        std::max_element(of_row.begin(), of_row.end(),
+                         [](double a, double b) { return std::abs(a) < std::abs(b); }) -
+        of_row.begin();
+    const double factor = masked ? 1 : got[std::size_t(largest)] / of_row[std::size_t(largest)];
+    for (double& x : of_row) x *= factor;
+    one_factor = one_factor && agree(got, of_row, tolerance * std::max(1.0, std::abs(factor)));
+    in_l = in_l && (masked || std::abs(factor * std::exp(lse[row] - right.lse[row]) - 1) < 1e-2);
+  }
+  if (nan_rows > 0 && nan_unseen) {
+    return "a row that sees no key gives NaN: there -infinity - -infinity is not a number, and "
+           "neither is 0 / 0. It must have O = 0 and LSE = -infinity";
+  }
+  if (nan_rows == rows) {
+    return "every element is NaN. Was the maximum never raised? Or is the rescale factor "
+           "inverted, e^(m_new - m)? Both are infinite at the first tile";
+  }
+  if (nan_rows > 0) {
+    return "O contains NaN. In a row, or a tile, without a visible key, -infinity - -infinity is "
+           "not a number, and neither is 0 / 0. Or an exponential takes a score instead of its "
+           "difference from the maximum";
+  }
+  if (o_right) {
+    return "O is right and the LSE is not: it is m + ln(l), a natural logarithm, and m is the "
+           "largest of the scaled scores";
+  }
+  if (one_factor && in_l) {
+    return "O and the LSE are wrong by the same factor, so only the sum l is: is it rescaled when "
+           "the maximum rises, and at a merge, and does it take each key once?";
+  }
+  if (one_factor) {
+    return "each row of O is right but for a factor: look at its division by l";
+  }
+  const std::string where =
+      last - first + 1 == rows ? "all rows" : fmt::format("rows {} to {} of {}", first, last, rows);
+  return fmt::format(
+      lse_right ? "the LSE is right and O is not, in {}: so the scores, their maximum and their "
+                  "sum are right. Look at the probabilities times V and at the rescaling of O"
+                : "O is wrong in {}, and the LSE too: compare the scores with their rule by hand "
+                  "for the element below, then look at the keys that a row takes: each one once, "
+                  "and none that is masked",
+      where);
 }
 
 /// The first element that differs, in words.
@@ -215,8 +276,12 @@ inline void check_rows(const Ran& ran, const std::vector<Reason>& reasons, const
     require(!(lse_as_well && agree(got.o, wrong.rows.o, tolerance)), wrong.says + where);
   }
   require_no_findings(ran.seen, reasons);
+  for (const Wrong& wrong : wrong_scores(in)) {
+    require(!agree(got.o, wrong.rows.o, tolerance) || agree(wrong.rows.o, right.o, tolerance),
+            wrong.says + where);
+  }
   const auto cols = static_cast<std::size_t>(in.sizes.head_dim);
-  refuse(hint(ran, right, o_right, lse_right) + ". " +
+  refuse(hint(ran, right, tolerance, o_right, lse_right) + ". " +
          (o_right ? first_wrong("LSE", 1, got.lse, right.lse)
                   : first_wrong("O", cols, got.o, right.o, tolerance)) +
          where);

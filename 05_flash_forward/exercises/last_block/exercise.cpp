@@ -128,6 +128,13 @@ Matrix random_matrix(int rows, std::uint64_t seed, float spread = 2) {
 
 void grade(const Case& c, double tolerance = 1e-4) {
   const auto launched = call<Launched>("run", c.matrices, c.parts);
+  const auto first = launched.out.begin();
+  require(
+      launched.out.back() == 0 ||
+          !std::all_of(first, first + kColumns, [](double x) { return std::isnan(x); }),
+      "the first launch has written no lse: which block finds that it is the last? The addition "
+      "returns the value before, which is parts - 1 for it (" +
+          c.where() + ")");
   // A merge that comes too early may be right by chance.
   const bool raced = found(launched.seen, "race") || found(launched.seen, "unwritten");
   if (raced) require_no_findings(launched.seen, kReasons);
@@ -181,6 +188,11 @@ FA_STAGE(races) {
 @ easy: next launch
 - if (is_last) *counter = 0;
 +
+
+# one_too_many: no block sees as many as there are
+@ easy: has written no lse
+- is_last = before + 1 == gridDim.x;
++     is_last = before == gridDim.x;
 
 # added: sums relative to different maxima
 @ easy: relative to different maxima

@@ -92,6 +92,11 @@ FA_STAGE(traffic) {
 - for (int e = 0; e < d; ++e) o[e] *= rescale;
 +     for (int e = 0; e < d; ++e) o[e] *= 1;
 
+# l_not_rescaled: the sum keeps the old maximum
+@ odd: so only the sum l is
+- l *= rescale;
++
+
 # lse_without_m: the logarithm of the sum alone
 @ easy: O is right and the LSE is not
 - h.lse[query] = log_sum(m, l);

@@ -121,12 +121,22 @@ void check_after(const std::vector<Partial>& so_far, const Partial& out, const s
                 : "the result is NaN: is it -infinity - -infinity, or e^LSE without the largest "
                   "LSE subtracted? (") +
               where + ")");
+  require(none || got.back() != kMinusInfinity,
+          "keys have arrived, and the LSE is -infinity: is the state lost, or NaN since an empty "
+          "message, whose LSE is -infinity? (" +
+              where + ")");
   const auto with = [&](auto weight) { return numbers(merged(so_far, weight)); };
-  check({"(o, LSE)", got}, with([](double lse, double, double m) { return std::exp(lse - m); }),
-        1e-9,
+  const std::vector<double> right =
+      with([](double lse, double, double m) { return std::exp(lse - m); });
+  std::vector<double> not_divided = right;
+  double m = kMinusInfinity;
+  for (const Partial& message : so_far) m = std::max(m, message.lse);
+  for (std::size_t d = 0; d + 1 < right.size(); ++d) not_divided[d] *= std::exp(right.back() - m);
+  check({"(o, LSE)", got}, right, 1e-9,
         {{"the earlier messages are lost: only the last one counts", numbers(so_far.back())},
          {"the outputs were averaged; a message with a larger LSE weighs more",
           with([](double, double, double) { return 1.0; })},
+         {"o is a sum still: the result must divide it by l", not_divided},
          {"the state was not rescaled when the maximum rose",
           with([](double lse, double up_to_now, double) { return std::exp(lse - up_to_now); })}},
         where);

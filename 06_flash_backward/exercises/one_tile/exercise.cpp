@@ -110,7 +110,8 @@ void grade(plain::Problem x, const Range& queries, const Range& keys, double lev
   const bool dropped = factor > 1;
   if (!dropped) keep.clear();
   M s(queries.end - queries.begin, keys.end - keys.begin), d_o_v(s.rows(), s.cols());
-  std::vector<double> p_kept, d_s, base_two, asked_in_tile, unmasked, no_delta;
+  std::vector<double> p_kept, d_s, base_two, asked_in_tile, unmasked, no_delta, lse_in_tile;
+  std::vector<double> undropped, dropped_delta;
   for (int i = 0; i < s.rows(); ++i) {
     for (int j = 0; j < s.cols(); ++j) {
       const int query = static_cast<int>(queries.begin) + i, key = static_cast<int>(keys.begin) + j;
@@ -128,6 +129,9 @@ void grade(plain::Problem x, const Range& queries, const Range& keys, double lev
       asked_in_tile.push_back(any && x.sees(i, j) ? std::exp(exponent) * z : 0);
       unmasked.push_back(any ? std::exp(exponent) * z : 0);
       no_delta.push_back(p * d_o_v(i, j) * z);
+      lse_in_tile.push_back(seen ? std::exp(s(i, j) - y.lse[i]) * z : 0);
+      undropped.push_back(p * (d_o_v(i, j) - delta[query]));
+      dropped_delta.push_back(p * z * (d_o_v(i, j) - delta[query]));
     }
   }
   const std::string where = fmt::format(
@@ -147,10 +151,16 @@ void grade(plain::Problem x, const Range& queries, const Range& keys, double lev
          {"LSE is a natural logarithm: the exponential is e^x, not 2^x", base_two},
          {"the mask was asked about row i and column j of the tile; it wants numbers in the head",
           asked_in_tile},
+         {"the LSE is that of row i of the tile; head.lse has the number of the query in the head",
+          lse_in_tile},
          {"masked keys have a probability above 0: the mask was forgotten", unmasked}},
         where);
   check(table("d_s", tile.d_s), d_s, 1e-12,
-        {{"delta was left out: dS is P * (dP - delta), elementwise", no_delta}}, where);
+        {{"delta was left out: dS is P * (dP - delta), elementwise", no_delta},
+         {"dO V^T is not dP yet: dropout gives dP its factor, too", undropped},
+         {"delta has the factor of dropout, and dP alone has it: P is before dropout here",
+          dropped_delta}},
+        where);
 }
 
 }  // namespace
@@ -188,6 +198,11 @@ FA_STAGE(odd) {
 @ odd: it wants numbers in the head
 - const bool seen = head.sees(query, key) && lse != kNegInf;
 +       const bool seen = head.sees(i, j) && lse != kNegInf;
+
+# dropped_delta: dS from p_kept
+@ odd: delta has the factor of dropout
+- tile.d_s(i, j) = p * (d_o_v(i, j) * z - delta);
++       tile.d_s(i, j) = p * z * (d_o_v(i, j) - delta);
 
 # quotient: e^s / e^LSE
 @ odd: e^s and e^LSE alone

@@ -139,7 +139,12 @@ void grade(const Problem& x) {
   plain::check_gradients(
       c, kReasons, x, 2e-5,
       name_of(x) + "; query i stands at key i + length_k - length_q, and sees the last of them",
-      {{MistakeKind::kNoWindow, "keys that the window has left still have a probability"}},
+      {{MistakeKind::kNoWindow, "keys that the window has left still have a probability"},
+       {MistakeKind::kWindowOneMore,
+        "a key too many has a probability: with its own key a query sees `window` keys"},
+       {MistakeKind::kWindowOfFirstKey,
+        "the loop ends behind the last query that sees the block's first key; queries after it "
+        "see other keys of the block"}},
       {{MistakeKind::kNoWindow,
         "keys that the window has left still have a dS; P alone was set to 0"}});
 }
@@ -214,6 +219,11 @@ FA_STAGE(traffic) {
 @ easy: P alone was set to 0
 - tiles.d_s[element] = 0;
 +
+
+# one_more: the window and the query's own key
+@ easy: a key too many
+- if (key0 + col <= place - a.window) {
++       if (key0 + col < place - a.window) {
 
 # times_zero: infinity times 0
 @ odd: infinity times 0 is NaN
