@@ -2,7 +2,6 @@
 
 import argparse
 import csv
-import dataclasses
 import datetime
 import functools
 import hashlib
@@ -75,12 +74,12 @@ def read_points(path, exercises):
 
 
 class Book:
-    """Marks by student and exercise, which a file may keep between runs."""
+    """Marks, which a file may keep between runs: student -> ID -> key, stages."""
 
     def __init__(self, path, toolchain):
         """@param path of the file, of JSON; may be None"""
         self.path, self.toolchain, self.of = path, toolchain, {}
-        if path and pathlib.Path(path).exists():
+        if path and os.path.exists(path):
             try:
                 self.of = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
                 _ = [(m["key"], m["stages"]) for of in self.of.values() for m in of.values()]
@@ -90,81 +89,76 @@ class Book:
     def key(self, exercise, answer):
         """Changes with all that the marks of an answer depend on, but for the points."""
         own = [*pathlib.Path(__file__).parent.glob("*.py"), *self.toolchain.objects["entry"]]
-        parts = [self.toolchain.key(exercise), *exercise.points, answer]
-        key = hashlib.sha256(b"".join(map(digest, sorted(own, key=str))))
-        key.update("\0".join(parts).encode("utf-8", "replace"))
-        return key.hexdigest()
+        texts = "\0".join([self.toolchain.key(exercise), *exercise.points, answer])
+        parts = [*map(digest, sorted(own, key=str)), texts.encode("utf-8", "replace")]
+        return hashlib.sha256(b"".join(parts)).hexdigest()
 
-    def open(self, submission, exercises):
-        """The exercises of a submission that are to be graded."""
-        marks = self.of.get(submission.name, {})
-        return [
-            one
-            for one in exercises
-            if (answer := submission.answers.get(one.id)) is not None
-            and marks.get(one.id, {}).get("key") != self.key(one, answer)
-        ]
-
-    def write(self, submission, exercises, results):
-        """Takes what was graded of a submission; what could not be graded is not kept."""
-        marks = self.of.setdefault(submission.name, {})
-        for one, stages in zip(exercises, results):
-            failed = stages[0].message.startswith(NOT_GRADED)
-            key = "" if failed else self.key(one, submission.answers[one.id])
-            marks[one.id] = {"key": key, "stages": [dataclasses.asdict(s) for s in stages]}
-        if self.path and results:
-            kept = {
-                name: {one: mark for one, mark in marks.items() if mark["key"]}
-                for name, marks in self.of.items()
-            }
-            write_file(self.path, json.dumps(kept, indent=1) + "\n")
-
-    def marks(self, submission, exercise, due=None):
-        """The stages of an exercise of a submission; the first has a note when it is late."""
-        results = grading.stages_of(exercise)
-        if exercise.id not in submission.answers:
-            for result in results:
-                result.message = NOTHING
-            return results
-        for result, kept in zip(results, self.of[submission.name][exercise.id]["stages"]):
-            result.verdict, result.message = kept["verdict"], kept["message"]
-            result.notes = list(kept["notes"])
-        if due and submission.times[exercise.id] > due.timestamp():
-            when = datetime.datetime.fromtimestamp(submission.times[exercise.id])
-            results[0].notes.append(("late", f"{when:%Y-%m-%d %H:%M}"))
+    def find(self, submission, exercise):
+        """The stages of an exercise as they are kept, or without an answer; None: grade it."""
+        results, answer = grading.stages_of(exercise), submission.answers.get(exercise.id)
+        kept = self.of.get(submission.name, {}).get(exercise.id)
+        if answer is not None and (not kept or kept["key"] != self.key(exercise, answer)):
+            return None
+        for result in results:
+            result.message = NOTHING
+            if answer is not None:
+                result.verdict, result.message, result.notes = kept["stages"][result.name]
         return results
 
+    def keep(self, submission, exercises, results):
+        """Takes what was graded of a submission, and writes the file."""
+        marks = self.of.setdefault(submission.name, {})
+        for one, stages in zip(exercises, results):
+            if not not_graded(stages):
+                key = self.key(one, submission.answers[one.id])
+                said_of = {s.name: [s.verdict, s.message, s.notes] for s in stages}
+                marks[one.id] = {"key": key, "stages": said_of}
+        if self.path and results:
+            write_file(self.path, json.dumps(self.of, indent=1) + "\n")
 
-def late(results):
-    """When an exercise was last changed, if that is after it was due; else nothing."""
-    return dict(results[0].notes).get("late", "")
+
+def not_graded(results):
+    """Whether the check of an exercise has failed itself."""
+    return results[0].message.startswith(NOT_GRADED)
 
 
 def graded(toolchain, seconds, task):
-    """The stages of exercises of one student, and what the teacher should look at.
+    """The stages of each exercise of one student.
 
     @param seconds by the clock, after which nothing of this student is graded; may be None
     @param task    the submission and the exercises
     """
     submission, exercises = task
     end = time.monotonic() + (seconds or EACH * max(4, len(submission.answers)))
-    marks, remarks = [], []
-    for exercise in exercises:
-        answer, name = submission.answers[exercise.id], printable(submission.name)
-        words = sorted(set(SUSPICIOUS.findall(grading.SPLICE.sub("", answer))))
-        found = [f"it has '{word}', which no answer needs; look at it" for word in words]
+    marks = []
+    for one in exercises:
         try:
             if time.monotonic() > end:
                 raise Fault("the time for this student is over, see --seconds")
-            results = grading.marks(toolchain, exercise, answer)
+            marks.append(grading.marks(toolchain, one, submission.answers[one.id]))
         except Exception as error:  # whatever it is, the next submission is marked all the same
-            results = grading.stages_of(exercise)
-            results[0].verdict = "refused"
-            results[0].message = f"{NOT_GRADED}: {printable(repr(error))}; grade it again"
-            found.append(results[0].message)
-        marks.append(results)
-        remarks += [f"{name}, {exercise.id}: {words}" for words in found]
-    return marks, remarks
+            marks.append(grading.stages_of(one))
+            marks[-1][0].verdict = "refused"
+            marks[-1][0].message = f"{NOT_GRADED}: {printable(repr(error))}; grade it again"
+    return marks
+
+
+def report(submission, marks, due):
+    """Tells the teacher what to look at, and notes what is late."""
+    for one, results in marks:
+        if due and (when := submission.times.get(one.id, 0)) > due.timestamp():
+            when = datetime.datetime.fromtimestamp(when)
+            results[0].notes = [*results[0].notes, ("late", f"{when:%Y-%m-%d %H:%M}")]
+        answer = grading.SPLICE.sub("", submission.answers.get(one.id, ""))
+        words = sorted(set(SUSPICIOUS.findall(answer)))
+        found = [f"it has '{word}', which no answer needs; look at it" for word in words]
+        for says in [*found, results[0].message] if not_graded(results) else found:
+            print(f"{printable(submission.name)}, {one.id}: {says}", file=sys.stderr)
+
+
+def late(results):
+    """When an exercise was last changed, if that is after it was due; else nothing."""
+    return dict(results[0].notes).get("late", "")
 
 
 def given(results):
@@ -335,25 +329,24 @@ def main(arguments, root, toolchain):
     if options.hidden and {*options.hidden.resolve().parents} & {*tools.system()}:
         raise Fault(f"students' programs can read '{options.hidden}': choose another folder")
     list(grading.side_by_side(functools.partial(grading.prepare, tools), there, options.jobs))
-    book, waits, everyone = Book(options.book, tools), set(range(len(students))), []
-    tasks = [(one, book.open(one, chosen)) for one in students]
+    book, done, everyone = Book(options.book, tools), {}, []
+    tasks = [(one, [each for each in chosen if not book.find(one, each)]) for one in students]
     work = functools.partial(graded, tools, options.seconds)
-    for at, (results, remarks) in grading.side_by_side(work, tasks, options.jobs):
-        print("".join(f"{words}\n" for words in remarks), end="", file=sys.stderr, flush=True)
-        book.write(*tasks[at], results)
-        waits.remove(at)
-        while len(everyone) < min(waits, default=len(students)):  # in the order of students
-            one, file = students[len(everyone)], files[len(everyone)]
-            marks = [(each, book.marks(one, each, options.due)) for each in chosen]
+    for at, results in grading.side_by_side(work, tasks, options.jobs):
+        book.keep(*tasks[at], results)
+        done[at] = dict(zip((each.id for each in tasks[at][1]), results))
+        while (now := len(everyone)) in done:  # in the order of students
+            one, fresh = students[now], done[now]
+            marks = [(each, fresh.get(each.id) or book.find(one, each)) for each in chosen]
+            report(one, marks, options.due)
             everyone.append((printable(one.name), marks))
             if not of_class:
-                show(WRITERS[options.format](one, marks), file)
+                show(WRITERS[options.format](one, marks), files[now])
     if options.mistakes:
         show(mistakes(everyone), files[0])
     elif of_class:
         show(comma_separated(everyone, options.due), files[0])
-    failed = any(r[0].message.startswith(NOT_GRADED) for _, marks in everyone for _, r in marks)
-    return 2 if failed else 0
+    return 2 if any(not_graded(r) for _, marks in everyone for _, r in marks) else 0
 
 
 def show(text, file):

@@ -84,11 +84,10 @@ class Student:
             raise Fault(words) from None
 
     def next_open(self, exercise=None):
-        """The first exercise that is not passed: of the lesson of this one, else of a later
-        lesson, else of all."""
-        open_ones = [e for e in self.all if not self.progress[e]["passed"]]
-        lesson = exercise.lesson if exercise else ""
-        return next((e for e in open_ones if e.lesson >= lesson), next(iter(open_ones), None))
+        """The first exercise after this one, or else of all, that is not passed."""
+        at = [e.id for e in self.all].index(exercise.id) + 1 if exercise else 0
+        others = self.all[at:] + self.all[:at]
+        return next((e for e in others if not self.progress[e]["passed"]), None)
 
     def lessons(self):
         """(lesson, its exercises, how many are passed), in the order of the course."""
@@ -216,10 +215,7 @@ class Student:
                 if key == b"h":
                     self.hint(exercise.id)
                 if passed or key == b"n":
-                    at = [e.id for e in self.all].index(exercise.id)
-                    others = self.all[at + 1 :] + self.all[:at]
-                    exercise = next((e for e in others if not self.progress[e]["passed"]), None)
-                    if exercise:
+                    if exercise := self.next_open(exercise):
                         print()
                         self.start(exercise.id)
                         seen = self.file(exercise).stat().st_mtime_ns
@@ -235,7 +231,8 @@ class Student:
         for number, hint in enumerate(hints[: state["hints"]], 1):
             print(f"Hint {number} of {len(hints)}\n\n{hint}\n")
         if state["hints"] == len(hints):
-            print(f"There are no more hints; ./learn exercise solution {exercise.id} --anyway")
+            anyway = "" if state["passed"] else " --anyway"
+            print(f"There are no more hints; ./learn exercise solution {exercise.id}{anyway}")
         return 0
 
     def reset(self, name):

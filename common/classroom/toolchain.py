@@ -246,7 +246,12 @@ class Toolchain:
             flags = flags.replace(f"{folder}/", "").replace(str(folder), "")
         key.update(flags.encode())
         beside = [path for one in exercise.added[:1] for path in sorted(one.parent.rglob("*"))]
-        parts = [exercise.grader, *filter(pathlib.Path.is_file, beside), *headers_in(exercise.lesson), *headers_in("common")]
+        parts = [
+            exercise.grader,
+            *filter(pathlib.Path.is_file, beside),
+            *headers_in(exercise.lesson),
+            *headers_in("common"),
+        ]
         for path in (*parts, *self.linked(exercise.machine, "grader")):
             key.update(digest(path))
         return key.hexdigest()[:16]

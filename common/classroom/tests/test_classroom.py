@@ -55,6 +55,7 @@ class Student(Folder):
         self.assertEqual(status, 0)
         self.assertIn("start 03_merge", text)
         self.assertIn("identical", self.learn("solution")[1])
+        self.assertNotIn("--anyway", self.learn("hint")[1])
         self.assertIn("1 of ", self.learn("list")[1])
         self.assertIn("start 01_softmax_rows", self.learn()[1])
         self.assertEqual(self.learn("watch")[0], 0)
@@ -253,6 +254,9 @@ class Grade(Folder):
         self.assertEqual([row.split(",")[1] for row in text.split()[1:]], ["10", "4", "0"])
         text = self.grade(self.students / "ada", "--book", book)
         self.assertIn("the sum l was not rescaled", text)
+        for due, is_late in (("2001-01-01", True), ("2999-01-01", False)):
+            words = ("--book", book, "--due", due, "--format", "csv")
+            self.assertEqual("03_one_step" in self.grade(self.students, *words)[40:], is_late)
         self.assertEqual(list(json.loads(book.read_text())), ["ada", "bob", "cat"])
         for damaged in ("{", '{"ada": {"03_one_step": {}}}', "[]"):
             book.write_text(damaged)
