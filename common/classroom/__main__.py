@@ -44,6 +44,7 @@ def main(arguments):
         print(f"learn: {fault}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        print()
         return 130
 
 

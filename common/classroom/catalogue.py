@@ -1,21 +1,7 @@
 """The exercises of the lessons: what there is, and the files that are generated from the lessons'
 own code.
 
-NN_lesson/exercises/lesson.json lists the exercises of a lesson in their order, with title, kind,
-minutes, machine, the stages and their points. Each is a folder NN_lesson/exercises/NAME with
-
-    task.md       what to do, and why; three hints, folded, at the end; before them, in a block of
-                  text, the questions whose answers are numbers
-    exercise.cpp  in the branches of one #if: FA_STUDENT, the student's file with the solution, see
-                  filled(); FA_ENTRIES, what the grader calls, which is compiled with the student's
-                  file; FA_GRADER, the grader. A comment below has other answers, see
-                  read_answers(). Only the grader where the student's file holds numbers; no entries
-                  for puzzles, which share PUZZLE_ENTRY
-
-An exercise may have variants: values for {{name}} in its task and -DFA_NAME=value for its grader.
-The first is the course's own; a class has those that its seed chooses, see settings_of().
-
-Nothing of a solution is written twice: where a lesson has the code, the student's file lists it.
+README.md says what lesson.json, task.md and exercise.cpp of an exercise hold.
 """
 
 import difflib
@@ -69,10 +55,7 @@ class Fault(Exception):
 def listed(root, place, indent):
     """The lines between the two marks `//! [TAG]` of PATH, for place = PATH#TAG, indented anew."""
     path, _, tag = place.partition("#")
-    try:
-        lines = (root / path).read_text(encoding="utf-8").split("\n")
-    except OSError as error:
-        raise Fault(f"{path} cannot be read: {error.strerror}") from error
+    lines = (root / path).read_text(encoding="utf-8").split("\n")
     marks = [i for i, line in enumerate(lines) if (m := MARK.match(line)) and m[1] == tag]
     if len(marks) != 2:
         raise Fault(f"{path} has {len(marks)} marks //! [{tag}]; there must be exactly two")
@@ -107,17 +90,7 @@ def filled(root, text, solution):
 
 
 def read_answers(text, name):
-    """Reads the other answers of an exercise, a list as changes.py describes it. What is changed is
-    the solution; the answer is
-
-    # name: what is wrong, in words
-    @ stage: what the message of the stage that refuses it must hold
-
-    # name: in which style it is right
-    @ right
-
-    # name: what the student begins with, where that is changed besides FA_SOLUTION
-    @ start
+    """Reads the other answers of an exercise, a list as changes.py and README.md describe it.
 
     @return changes with `kind` (wrong, right, start), `name`, `about`, `stage` and `says`
     """
@@ -134,9 +107,7 @@ def read_answers(text, name):
     return answers
 
 
-SETTINGS = (
-    ".classroom.json"  # in the root of a class's copy: {"seed": "autumn", "solutions": false}
-)
+SETTINGS = ".classroom.json"  # of a class's copy: {"seed": "autumn", "solutions": false}
 
 
 def settings_of(root):
@@ -188,10 +159,7 @@ class Exercise:
         self.added = []  # files of take_hidden()
 
     def _text(self, name):
-        try:
-            text = (self.folder / name).read_text(encoding="utf-8")
-        except OSError as error:
-            raise Fault(f"{self.id}: {name} cannot be read: {error.strerror}") from error
+        text = (self.folder / name).read_text(encoding="utf-8")
         for word, value in self.variant.items():
             text = text.replace("{{" + word + "}}", str(value))
         return text
@@ -328,14 +296,15 @@ def task_pages(root=ROOT):
     return {e.id: f"{e.folder.relative_to(root).as_posix()}/task.md" for e in exercises(root)}
 
 
-def nearest(name, exercises):
-    """The IDs of three exercises whose names are most like this one, in words."""
+def unknown(name, exercises):
+    """The fault of a name that no exercise has, with the three that are most like it."""
 
     def like(one):
         names = (one.id, one.folder.name)
         return max(difflib.SequenceMatcher(None, name, own).ratio() for own in names)
 
-    return ", ".join(one.id for one in sorted(exercises, key=like, reverse=True)[:3])
+    near = ", ".join(one.id for one in sorted(exercises, key=like, reverse=True)[:3])
+    return Fault(f"there is no exercise '{name}'; the nearest are {near}")
 
 
 def choose(names, root=ROOT, seed=None):
@@ -346,9 +315,7 @@ def choose(names, root=ROOT, seed=None):
         found = [e for e in everything if name in (e.id, e.folder.name)]
         found = found or [e for e in everything if f"{e.lesson}_".startswith(f"{name.zfill(2)}_")]
         if not found:
-            raise Fault(
-                f"there is no exercise '{name}'; the nearest are {nearest(name, everything)}"
-            )
+            raise unknown(name, everything)
         chosen += [e for e in found if e not in chosen]
     return chosen if names else everything
 

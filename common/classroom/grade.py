@@ -37,11 +37,10 @@ NOT_GRADED = "not graded, the check itself failed"
 
 def one_of(exercises, name, where):
     """The exercise with an ID that a teacher's file or folder has."""
-    for one in exercises:
-        if one.id == name:
-            return one
-    near = catalogue.nearest(name, exercises)
-    raise Fault(f"{where}: there is no exercise '{name}'; the nearest are {near}")
+    found = next((one for one in exercises if one.id == name), None)
+    if not found:
+        raise Fault(f"{where}: {catalogue.unknown(name, exercises)}")
+    return found
 
 
 def read_hidden(folder, exercises):
@@ -274,24 +273,19 @@ def read_options(arguments):
     words = "only these, or lessons; default: every exercise that was handed in"
     add("--exercises", nargs="+", default=[], metavar="ID", help=words)
     add("--format", choices=(*WRITERS, "csv"), default="text")
-    words = "JSON: exercise -> stage -> points; 0 leaves an exercise out"
-    add("--points", metavar="FILE", help=words)
+    add("--points", metavar="FILE", help="JSON: exercise -> stage -> points; 0 leaves one out")
     words = "also mark what was changed after this time, as 2026-03-31T18:00, as late"
     add("--due", metavar="TIME", type=datetime.datetime.fromisoformat, help=words)
     words = f"for all of a student; default: {EACH} for each exercise"
     add("--seconds", type=float, metavar="S", help=words)
     add("-j", "--jobs", type=int, default=1, metavar="N", help="students at a time")
-    words = "keep marks in FILE, of JSON, and grade only what is not in it or was changed"
-    add("--book", metavar="FILE", help=words)
-    words = "a folder with more stages, DIR/ID/*.cpp, that students do not see"
+    add("--book", metavar="FILE", help="JSON: keep marks in it, and grade only what has changed")
+    words = "more stages, DIR/ID/*.cpp, that students do not see"
     add("--hidden", metavar="DIR", type=pathlib.Path, help=words)
     add("--seed", metavar="WORD", help="of a class: its own numbers; default: this copy's")
-    words = "file for one student and for csv, folder for several students; else printed"
-    add("--output", metavar="PATH", help=words)
-    words = "print the most common mistakes of all students, and no marks"
-    add("--mistakes", action="store_true", help=words)
-    words = "print which layers of protection this computer has, and end"
-    add("--layers", action="store_true", help=words)
+    add("--output", metavar="PATH", help="file; folder for texts of several students")
+    add("--mistakes", action="store_true", help="print the most common mistakes, and no marks")
+    add("--layers", action="store_true", help="print which layers of protection there are")
     return parser.parse_args(arguments)
 
 

@@ -10,6 +10,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <sstream>
 #if defined(__linux__)
 #include <sys/prctl.h>
 #endif
@@ -58,7 +59,7 @@ std::string call_student(const std::string& entry, const std::string& arguments)
   }
 }
 
-// What stands behind `answer:`, and then a line for each whole number in it.
+// The numbers behind `answer:`, and then a line for each whole one.
 std::string given;
 
 // JSON has no infinities; Python reads these words.
@@ -90,18 +91,13 @@ std::string verdict_json(const std::string& verdict, std::string message = {}) {
 }
 
 std::string grade(const std::string& wanted) {
-  if (wanted == "questions" && questions != nullptr) {
-    try {
-      return questions_json();
-    } catch (const Skipped& skipped) {
-      return verdict_json("skipped", skipped.what());
-    }
-  }
   const auto found = stages().find(wanted);
-  if (found == stages().end()) {
+  const bool asks = wanted == "questions" && questions != nullptr;
+  if (!asks && found == stages().end()) {
     return verdict_json("broken", "there is no stage '" + wanted + "'");
   }
   try {
+    if (asks) return questions_json();
     found->second();
   } catch (const Skipped& skipped) {
     return verdict_json("skipped", skipped.what());
@@ -180,19 +176,13 @@ void in_random_order(const std::vector<Given>& all) {
 }
 Evidence evidence(const std::string& what) {
   Evidence result;
-  const std::size_t end = std::min(given.find('\n'), given.size());
-  const std::string answer = given.substr(0, end);
-  for (const char* at = answer.c_str(); *at != 0;) {
-    char* behind = nullptr;
-    const double number = std::strtod(at, &behind);
-    if (behind != at) result.numbers.push_back(number);
-    at = behind != at ? behind : at + 1;
+  std::istringstream all(given);
+  std::string line, number;
+  std::getline(all, line);
+  for (std::istringstream numbers(line); numbers >> number;) {
+    result.numbers.push_back(std::strtod(number.c_str(), nullptr));
   }
-  for (std::size_t at = end; at < given.size();) {
-    const std::size_t next = std::min(given.find('\n', at + 1), given.size());
-    result.lines.push_back(given.substr(at + 1, next - at - 1));
-    at = next;
-  }
+  while (std::getline(all, line)) result.lines.push_back(line);
   if (result.numbers.empty()) {
     refuse("no answer yet: write " + what + " behind `answer:` at the top of the file");
   }

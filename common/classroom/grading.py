@@ -22,6 +22,9 @@ RUN = sandbox.Limits()
 LONGEST = 200_000  # bytes of a student's file
 COMPILE_LINES = 14  # of a compiler's messages
 ANSWER = re.compile(r"^\s*(?://|#)\s*answer:(.*)$", re.MULTILINE)
+NUMBER = re.compile(
+    r"(?<![\w.])[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|inf(?:inity)?|nan)\b", re.I
+)
 # Keeps an access from the lab.
 HIDING = re.compile(
     r"FA_UNWATCHED|\w*sanitize\w*|\b_mm\d*_\w+|\b__builtin_ia32\w+|\b_*asm\w*\s*\w*\s*\("
@@ -235,12 +238,13 @@ def run_stage(toolchain, exercise, stage, scratch, shown, found):
 
 
 def evidence(exercise, answer):
-    """What stands behind `answer:` in a student's file, and the lines of the start that its whole
-    numbers mean."""
-    given = " ".join(text.strip() for text in ANSWER.findall(answer))[:1000].replace("?", "")
+    """The numbers behind `answer:` in a student's file, and the lines of the start that whole ones
+    mean."""
+    numbers = NUMBER.findall(" ".join(ANSWER.findall(answer))[:1000])
     lines = exercise.start().split("\n")
-    named = [int(word) for word in re.findall(r"(?<![\w.-])\d{1,6}(?![\w.])", given)]
-    return "\n".join([given, *(lines[n - 1] for n in named if 0 < n <= len(lines))])
+    named = [int(word) for word in numbers if re.fullmatch(r"\d{1,6}", word)]
+    words = " ".join(repr(float(number)) for number in numbers)
+    return "\n".join([words, *(lines[n - 1] for n in named if 0 < n <= len(lines))])
 
 
 # ---------------------------------------------------------------- an answer

@@ -93,9 +93,6 @@ struct PuzzleCase {
   std::vector<Mistake> mistakes;  ///< in the order in which they are tried
   std::vector<Reason> reasons;    ///< for findings of the lab
   std::string where;              ///< the case, in words
-  /// Whether a read of unwritten memory is reported before the mistakes: it may give the same
-  /// result.
-  bool unwritten_first = false;
   /// Whether the output depends on every element of the input.
   bool reads_all = true;
   /// Elements of the output that one thread may write.
@@ -106,11 +103,8 @@ struct PuzzleCase {
       "the launch has taken its place";
 };
 
-/// Runs the kernel, draws it, and refuses a wrong result.
-Played play_puzzle(const PuzzleCase& c, double tolerance = 1e-5);
-
-/// play_puzzle() for the stage "races": findings of every kind are refused.
-Played play_strictly(const PuzzleCase& c);
+/// Runs the kernel, draws it, and refuses a wrong result; in the stage "races" also each finding.
+Played play_puzzle(const PuzzleCase& c, const std::string& stage = {});
 
 /// A vector of a function of its index.
 template <class F>
@@ -123,13 +117,9 @@ std::vector<double> made(std::int64_t size, F f) {
 }  // namespace fa::classroom
 
 /// FA_PLAY(odd, make(1), make(7)); is a stage that plays cases, one after the other.
-#define FA_PLAY(stage, ...) FA_PLAY_BY(play_puzzle, stage, __VA_ARGS__)
-/// The same with play_strictly().
-#define FA_PLAY_STRICTLY(stage, ...) FA_PLAY_BY(play_strictly, stage, __VA_ARGS__)
-/// @cond
-#define FA_PLAY_BY(play, stage, ...)                                                 \
-  FA_STAGE(stage) {                                                                  \
-    for (const fa::classroom::PuzzleCase& c : {__VA_ARGS__}) fa::classroom::play(c); \
-  }                                                                                  \
+#define FA_PLAY(stage, ...)                                  \
+  FA_STAGE(stage) {                                          \
+    for (const fa::classroom::PuzzleCase& c : {__VA_ARGS__}) \
+      fa::classroom::play_puzzle(c, #stage);                 \
+  }                                                          \
   static_assert(true)
-/// @endcond

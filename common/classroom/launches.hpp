@@ -145,36 +145,23 @@ __forceinline__ float2 make_float2(float x, float y) {
   return {x, y};
 }
 
-/// The smaller one, of numbers of any types; the other one where one is NaN.
-template <class A, class B>
-__forceinline__ std::common_type_t<A, B> min(A a, B b) {
-  using T = std::common_type_t<A, B>;
-  if constexpr (std::is_floating_point_v<T>) return std::fmin(T(a), T(b));
-  return T(a) < T(b) ? T(a) : T(b);
-}
-/// The larger one, likewise.
-template <class A, class B>
-__forceinline__ std::common_type_t<A, B> max(A a, B b) {
-  using T = std::common_type_t<A, B>;
-  if constexpr (std::is_floating_point_v<T>) return std::fmax(T(a), T(b));
-  return T(a) < T(b) ? T(b) : T(a);
-}
-
-/// e^x; on a GPU less exact than here, as are the next two.
-__forceinline__ float __expf(float x) {
-  return std::exp(x);
-}
-/// ln x.
-__forceinline__ float __logf(float x) {
-  return std::log(x);
-}
-/// x / y.
-__forceinline__ float __fdividef(float x, float y) {
-  return x / y;
-}
-/// 1 / sqrt(x).
-__forceinline__ float rsqrtf(float x) {
-  return 1 / std::sqrt(x);
-}
+/// @cond
+#define FA_CUDA_WORD(result, name, parameters, value) \
+  __forceinline__ result name parameters {            \
+    return value;                                     \
+  }
+/// @endcond
+/// @{ Of numbers of any types; the other one where one is NaN.
+template <class A, class B, class T = std::common_type_t<A, B>>
+FA_CUDA_WORD(T, min, (A a, B b), std::isnan(double(a)) || T(b) < T(a) ? T(b) : T(a))
+template <class A, class B, class T = std::common_type_t<A, B>>
+FA_CUDA_WORD(T, max, (A a, B b), std::isnan(double(a)) || T(a) < T(b) ? T(b) : T(a))
+/// @}
+/// @{ On a GPU they are less exact than here.
+FA_CUDA_WORD(float, __expf, (float x), std::exp(x))
+    FA_CUDA_WORD(float, __logf, (float x), std::log(x))
+        FA_CUDA_WORD(float, __fdividef, (float x, float y), x / y)
+            FA_CUDA_WORD(float, rsqrtf, (float x), 1 / std::sqrt(x))
+/// @}
 
 }  // namespace fa::FA_TARGET

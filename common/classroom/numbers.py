@@ -8,15 +8,9 @@ import re
 
 FUNCTIONS = {"sqrt": math.sqrt, "exp": math.exp, "ln": math.log, "log": math.log}
 FUNCTIONS.update({"log2": math.log2, "log10": math.log10})
-OPERATORS = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Pow: operator.pow,
-    ast.USub: operator.neg,
-}
+OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+OPERATORS.update({ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv})
+OPERATORS.update({ast.Pow: operator.pow, ast.USub: operator.neg})
 
 
 def number_of(text):

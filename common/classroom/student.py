@@ -55,13 +55,9 @@ class Student:
         self.all = catalogue.exercises(root)
         self.progress = Progress(root)
 
-    def folder(self, exercise):
-        """Where the student's file of an exercise is."""
-        return self.root / WORK / exercise.id
-
     def file(self, exercise):
         """The student's file."""
-        return self.folder(exercise) / exercise.file
+        return self.root / WORK / exercise.id / exercise.file
 
     def one(self, name):
         """The exercise that a name means; without a name the one that was worked on last."""
@@ -124,7 +120,6 @@ class Student:
             print(f"  Begin      ./learn exercise start {following.id}")
         else:
             print("All exercises are passed.")
-        return 0
 
     def list(self):
         """Prints all exercises by lesson."""
@@ -139,7 +134,6 @@ class Student:
         following = self.next_open()
         after = f"Next: ./learn exercise start {following.id}" if following else "That was all."
         print(f"\n{done} of {len(self.all)} passed. {after}")
-        return 0
 
     def start(self, name):
         """Makes the student's file, unless it is there, and prints the task."""
@@ -158,7 +152,6 @@ class Student:
         print(f"Now:        ./learn exercise watch {exercise.id}     in a second terminal")
         print("            It checks whenever you save your file; check does it once.")
         print(f"Stuck:      ./learn exercise hint {exercise.id}")
-        return 0
 
     def tell_editors(self):
         """Writes my_exercises/.clangd, so that editors find what students' files include. Without a
@@ -233,7 +226,6 @@ class Student:
         if state["hints"] == len(hints):
             anyway = "" if state["passed"] else " --anyway"
             print(f"There are no more hints; ./learn exercise solution {exercise.id}{anyway}")
-        return 0
 
     def reset(self, name):
         """Starts over; the student's file is kept beside the new one."""
@@ -246,7 +238,6 @@ class Student:
         file.replace(kept)
         file.write_text(exercise.start(), encoding="utf-8")
         print(f"{file.relative_to(self.root)} is as at first; yours is kept in {kept.name}.")
-        return 0
 
     def solution(self, name, anyway):
         """Shows the solution beside the student's own, after passing or when asked for twice."""
@@ -256,13 +247,9 @@ class Student:
             print(f"  ./learn exercise solution {exercise.id} --anyway")
             return 1
         right = grading.solution(self.toolchain() if exercise.predicts else None, exercise)
-        try:
-            own = self.begun(exercise)
-        except (OSError, Fault):
-            own = exercise.start()
+        own = self.begun(exercise) if self.file(exercise).exists() else exercise.start()
         lines = difflib.unified_diff(own.splitlines(), right.splitlines(), "yours", "ours")
         print("\n".join(map(str.rstrip, lines)) or "Your file is identical to the solution.")
-        return 0
 
 
 @contextlib.contextmanager
@@ -337,19 +324,9 @@ def main(arguments, root, toolchain):
         ("solution", "compare yours with ours"),
     ):
         command = commands.add_parser(word, help=text)
-        command.add_argument("id", nargs="?", metavar="ID")
+        command.add_argument("name", nargs="?", metavar="ID")
         if word == "solution":
             command.add_argument("--anyway", action="store_true", help="before you have passed")
-    options = parser.parse_args(arguments)
-    student = Student(pathlib.Path(root), toolchain)
-    if options.command is None:
-        return student.status()
-    if options.command == "list":
-        return student.list()
-    if options.command == "solution":
-        return student.solution(options.id, options.anyway)
-    try:
-        return getattr(student, options.command)(options.id)
-    except KeyboardInterrupt:
-        print()
-        return 130
+    words = vars(parser.parse_args(arguments))
+    command = getattr(Student(pathlib.Path(root), toolchain), words.pop("command") or "status")
+    return command(**words) or 0

@@ -1,12 +1,4 @@
-"""./learn classroom, for teachers.
-
-export writes a course repository. gate tests the graders harder than the students; for every
-exercise
-
-the start compiles, and fails where and because lesson.json says so
-the solution passes every stage, and so does each right answer in another style
-each wrong answer is refused by its stage, with a message that names the misconception
-"""
+"""./learn classroom, for teachers: export writes a course repository, gate tests the graders."""
 
 import argparse
 import functools

@@ -191,12 +191,9 @@ class Toolchain:
         parts = []
         for machine, suffix, header in (("cpu", "hpp", "entry"), ("lab", "cuh", "launches")):
             flags = self.flags[machine]
-            words = [
-                "-xc++",
-                *(w for w in flags if w.startswith(("-I", "-D", "-std="))),
-                "-include",
-            ]
-            words.append(str(catalogue.ROOT / f"common/classroom/{header}.hpp"))
+            header = str(catalogue.ROOT / f"common/classroom/{header}.hpp")
+            kept = [word for word in flags if word.startswith(("-I", "-D", "-std="))]
+            words = ["-xc++", *kept, "-include", header]
             pairs = zip(flags, flags[1:])
             words += [word for pair in pairs if pair[0] == "-isystem" for word in pair]
             add = json.dumps(words)  # lists of JSON are lists of YAML

@@ -51,9 +51,8 @@ class Wire {
       raw(&value, sizeof(T));
     }
   }
-  /// The same for a text: its length, then its bytes.
+  /// @{ The same for texts and vectors, with their lengths, and tables, with their sizes.
   void pass(std::string& text);
-  /// The same for a vector: its length, then its elements.
   template <class T>
   void pass(std::vector<T>& values) {
     static_assert(!std::is_same_v<T, bool>, "use std::uint8_t");
@@ -64,13 +63,6 @@ class Wire {
       for (T& value : values) pass(value);
     }
   }
-  /// The same for a pair.
-  template <class A, class B>
-  void pass(std::pair<A, B>& both) {
-    pass(both.first);
-    pass(both.second);
-  }
-  /// The same for a matrix: its sizes, then its elements.
   template <class T>
   void pass(Matrix<T>& matrix) {
     std::int64_t rows = matrix.rows(), cols = matrix.cols();
@@ -81,7 +73,6 @@ class Wire {
     matrix.resize(rows, cols);
     raw(matrix.data(), static_cast<std::size_t>(matrix.size()) * sizeof(T));
   }
-  /// The same for a tensor: its shape, then its elements.
   template <class T, int Rank>
   void pass(Tensor<T, Rank>& tensor) {
     Shape<Rank> shape = tensor.shape();
@@ -92,6 +83,7 @@ class Wire {
     if (reads_) tensor = Tensor<T, Rank>(shape);
     raw(tensor.data(), static_cast<std::size_t>(tensor.count()) * sizeof(T));
   }
+  /// @}
   /// The same for what the lab saw; its coverage and touches stay where they are.
   void pass(Seen& seen);
   /// Refuses bytes that no value has asked for.
@@ -102,6 +94,8 @@ class Wire {
   struct is_tuple : std::false_type {};
   template <class... T>
   struct is_tuple<std::tuple<T...>> : std::true_type {};
+  template <class A, class B>
+  struct is_tuple<std::pair<A, B>> : std::true_type {};
   template <class T, class = void>
   struct has_parts : std::false_type {};
   template <class T>

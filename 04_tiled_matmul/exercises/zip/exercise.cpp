@@ -46,7 +46,7 @@ PuzzleCase make(int n) {
 
 FA_PLAY(easy, make(8));
 FA_PLAY(odd, make(1), make(7), make(45));
-FA_PLAY_STRICTLY(races, make(45));
+FA_PLAY(races, make(45));
 #endif
 /* Other answers, as changes of the solution
 # forwards: b is read in the same order

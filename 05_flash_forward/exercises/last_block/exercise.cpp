@@ -133,7 +133,7 @@ void grade(const Case& c, double tolerance = 1e-4) {
       launched.out.back() == 0 ||
           !std::all_of(first, first + kColumns, [](double x) { return std::isnan(x); }),
       "the first launch has written no lse: which block finds that it is the last? The addition "
-      "returns the value before, which is parts - 1 for it (" +
+      "returns the value before: parts - 1 for it, where one thread of each block adds (" +
           c.where() + ")");
   // A merge that comes too early may be right by chance.
   const bool raced = found(launched.seen, "race") || found(launched.seen, "unwritten");
