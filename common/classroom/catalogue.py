@@ -60,8 +60,9 @@ def listed(root, place, indent):
     if len(marks) != 2:
         raise Fault(f"{path} has {len(marks)} marks //! [{tag}]; there must be exactly two")
     inner = [line for line in lines[marks[0] + 1 : marks[1]] if not MARK.match(line)]
-    width = min((len(line) - len(line.lstrip()) for line in inner if line.strip()), default=0)
-    return [indent + line[width:] if line.strip() else "" for line in inner]
+    code = [line for line in inner if line.strip() and line[0] != "#"]  # #pragma stays at the left
+    width = min((len(line) - len(line.lstrip()) for line in code), default=0)
+    return [indent + line[width:] if line in code else line.strip() for line in inner]
 
 
 def filled(root, text, solution):

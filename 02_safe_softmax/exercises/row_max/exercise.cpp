@@ -9,7 +9,8 @@ namespace student {
 using fa::View;
 using fa::safe::exact;
 
-/// The largest element of a row; -infinity for a row of -infinity; NaN as soon as one element is NaN.
+/// The largest element of a row; -infinity for a row of -infinity; NaN as soon as one element is
+/// NaN.
 /// @param s [n], n at least 1
 template <class T>
 double row_max(View<const T, 1> s) {

@@ -186,6 +186,11 @@ FA_STAGE(traffic) {
 - const float exponent_scale = a.scale * kLog2E;
 +   const float exponent_scale = a.scale;
 
+# not_scaled: products as they are
+@ easy: the scores are not scaled
+- const float exponent_scale = a.scale * kLog2E;
++   const float exponent_scale = kLog2E;
+
 # l_not_rescaled: the earlier sum is used as it is
 @ easy: so only the sum l is
 - state.l[i][h] = state.l[i][h] * rescale[h] + sum;

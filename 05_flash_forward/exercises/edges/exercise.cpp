@@ -3,8 +3,8 @@
 
 namespace fa::FA_TARGET {
 
-/// How many keys, from the first, a query sees: 0 to length_k. It takes the place of the lesson's function of this
-/// name. The kernel calls it for queries beyond the last one, too.
+/// How many keys, from the first, a query sees: 0 to length_k. It takes the place of the lesson's
+/// function of this name. The kernel calls it for queries beyond the last one, too.
 __device__ inline int visible_keys(const Attention<half>& a, int query) {
 #ifdef FA_SOLUTION
   // listing: common/attention/attention.cuh#visible_keys_body
@@ -14,7 +14,8 @@ __device__ inline int visible_keys(const Attention<half>& a, int query) {
 #endif
 }
 
-/// Masks the scores of keys that a query does not see. It takes the place of the lesson's function, too.
+/// Masks the scores of keys that a query does not see. It takes the place of the lesson's function,
+/// too.
 template <int row_tiles, int key_tiles>
 __device__ void apply_mask(float (&s)[row_tiles][key_tiles][4], const Attention<half>& a,
                            int query0, int key0, int lane) {

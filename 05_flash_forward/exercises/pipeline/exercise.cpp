@@ -5,8 +5,8 @@ namespace fa::FA_TARGET {
 
 namespace student {
 
-/// Launched with blocks of 128; grid of ceil(length_q / 128) x heads x batch; dynamic shared memory for a tile of Q,
-/// two of K and two of V. Tiles have 64 keys; tile i lies in stage i % 2.
+/// Launched with blocks of 128; grid of ceil(length_q / 128) x heads x batch; dynamic shared memory
+/// for a tile of Q, two of K and two of V. Tiles have 64 keys; tile i lies in stage i % 2.
 // listing: 05_flash_forward/kernels/07_pipeline.cuh#pipeline
 
 }  // namespace student

@@ -97,10 +97,10 @@ FA_STAGE(traffic) {
 - l *= rescale;
 +
 
-# lse_without_m: the logarithm of the sum alone
-@ easy: O is right and the LSE is not
-- h.lse[query] = log_sum(m, l);
-+   h.lse[query] = logf(l);
+# no_key: 0 / 0 where a query sees no key
+@ odd: a row that sees no key gives NaN
+- for (int e = 0; e < d; ++e) o[e] = l == 0 ? 0 : o[e] / l;
++   for (int e = 0; e < d; ++e) o[e] = o[e] / l;
 
 # unguarded: -infinity - -infinity
 @ odd: -infinity - -infinity is not a number

@@ -182,16 +182,6 @@ FA_STAGE(traffic) {
 - const float weight = exp_diff(m_smem[w], m_all);
 +     const float weight = 1;
 
-# no_key: 0 / 0 where there is no key
-@ odd: a row that sees no key gives NaN
-- h.o[lane + kWarp * i] = l_all == 0 ? 0 : o_all[i] / l_all;
-+     h.o[lane + kWarp * i] = o_all[i] / l_all;
-
-# not_scaled: products as they are
-@ easy: the scores are not scaled
-- const float s = a.scale * warp_sum(product);
-+     const float s = warp_sum(product);
-
 # rounded_down: as many keys for each warp, and the rest is left out
 @ odd: the last keys are left out
 - for (int key = warp; key < a.length_k; key += kDecodeWarps) {

@@ -20,7 +20,8 @@ struct Result {
   double d_product;  ///< gradient of the loss with respect to `product`
 };
 
-/// The probability, recomputed, and the gradient of q . k: dQ = d_product K, with nothing left to multiply.
+/// The probability, recomputed, and the gradient of q . k: dQ = d_product K, with nothing left to
+/// multiply.
 inline Result backward(const Element& x) {
   if (!x.seen) return {0, 0};
 #ifdef FA_SOLUTION
