@@ -17,7 +17,7 @@ from common.data.records import aligned
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MARK = re.compile(r"^\s*//!\s*\[([^\]]+)\]\s*$")
 LISTING = re.compile(r"^(\s*)// listing: (\S+)$")
-STAGE = re.compile(r"^FA_STAGE\((\w+)\)", re.MULTILINE)
+STAGE = re.compile(r"^FA_(?:STAGE|PLAY)\((\w+)", re.MULTILINE)
 HIDDEN = "hidden"  # the title of a stage that a teacher adds
 STUDENT, ENTRIES = "#if defined(FA_STUDENT)", "#elif defined(FA_ENTRIES)"
 GRADER, ANSWERS = "#elif defined(FA_GRADER)", "/* Other answers"

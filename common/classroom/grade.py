@@ -322,7 +322,7 @@ def main(arguments, root, toolchain):
     tools = toolchain()
     if options.hidden and {*options.hidden.resolve().parents} & {*tools.system()}:
         raise Fault(f"students' programs can read '{options.hidden}': choose another folder")
-    list(grading.side_by_side(functools.partial(grading.prepare, tools), there, options.jobs))
+    list(grading.side_by_side(tools.grader, there, options.jobs))  # none is made twice
     book, done, everyone = Book(options.book, tools), {}, []
     tasks = [(one, [each for each in chosen if not book.find(one, each)]) for one in students]
     work = functools.partial(graded, tools, options.seconds)

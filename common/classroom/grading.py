@@ -331,11 +331,6 @@ def questions(toolchain, exercise):
     return json.loads(kept.read_text(encoding="utf-8"))
 
 
-def prepare(toolchain, exercise):
-    """Makes what all answers to an exercise are graded with, so that no two processes make it."""
-    return questions(toolchain, exercise) if exercise.predicts else toolchain.grader(exercise)
-
-
 def solution(toolchain, exercise):
     """The solution of any exercise."""
     if exercise.predicts and exercise.has_solution:

@@ -299,7 +299,10 @@ class Grade(Folder):
         points.write_text('{"03_one_step": {"far": 5}, "01_memory": 0}')
         text = " ".join(self.grade(*words, "--points", points, "--exercises", "03").split())
         self.assertIn("15 of 15", text)
-        for name, code in (("03_one_stpe", ""), ("01_memory", "FA_STAGE(a) {}"), (hidden, "")):
+        for name, code in (
+            *(("03_one_stpe", ""), ("01_memory", "FA_STAGE(a) {}")),
+            *((hidden, ""), (hidden, "FA_STAGE(odd) {}"), (hidden, "FA_STAGE(b) { typo(); }")),
+        ):
             (hidden.parent / name).mkdir(exist_ok=True)
             (hidden.parent / name / "other.cpp").write_text(code)
             with self.subTest(name), self.assertRaisesRegex(Fault, "hidden"):
