@@ -147,29 +147,30 @@ std::vector<Wrong> wrongs(const Inputs& in) {
   const Sizes& s = in.sizes;
   const SeesKey seen = [&](int query, int key) { return sees(s, query, key); };
   const int shift = s.length_k - s.length_q;
-  return {{"the bias is left out", attention_with(
-                                       in, [](double, int) { return 0.0; }, seen)},
-          {"the distance is |i - j|; with unequal lengths query i stands at key i + length_k - "
-           "length_q",
-           attention_with(
-               in, [&](double slope, int distance) { return slope * std::abs(distance - shift); },
-               seen)},
-          {"the bias has the factor scale, too: it is subtracted from a score that is scaled",
-           attention_with(
-               in,
-               [&](double slope, int distance) {
-                 return static_cast<double>(in.scale) * slope * std::abs(distance);
-               },
-               seen)},
-          {"the distance has a sign: a key after the query's own place counts less, too",
-           attention_with(
-               in, [](double slope, int distance) { return slope * distance; }, seen)},
-          {"the bias is added; it is subtracted, so that distant keys count less",
-           attention_with(
-               in, [](double slope, int distance) { return -right_bias(slope, distance); }, seen)},
-          {"head h uses keys and values of h % kv_heads; the heads of a group are neighbours: h / "
-           "(heads / kv_heads)",
-           attention_with(in, right_bias, seen, [&](int head) { return head % s.kv_heads; })}};
+  return {
+      {"the bias is left out", attention_with(
+                                   in, [](double, int) { return 0.0; }, seen)},
+      {"the distance is |i - j|; with unequal lengths query i stands at key i + length_k - "
+       "length_q",
+       attention_with(
+           in, [&](double slope, int distance) { return slope * std::abs(distance - shift); },
+           seen)},
+      {"the bias has the factor scale, too: it is subtracted from a score that is scaled",
+       attention_with(
+           in,
+           [&](double slope, int distance) {
+             return static_cast<double>(in.scale) * slope * std::abs(distance);
+           },
+           seen)},
+      {"the distance has a sign here, so a key after the query's own place counts more: take |...|",
+       attention_with(
+           in, [](double slope, int distance) { return slope * distance; }, seen)},
+      {"the bias is added; it is subtracted, so that distant keys count less",
+       attention_with(
+           in, [](double slope, int distance) { return -right_bias(slope, distance); }, seen)},
+      {"head h uses keys and values of h % kv_heads; the heads of a group are neighbours: h / "
+       "(heads / kv_heads)",
+       attention_with(in, right_bias, seen, [&](int head) { return head % s.kv_heads; })}};
 }
 
 void grade(const Sizes& sizes, float spread = 1, float scale = 0) {
@@ -231,7 +232,7 @@ FA_STAGE(traffic) {
 +
 
 # signed: a distance below 0 makes a score larger
-@ easy: the distance has a sign
+@ easy: the distance has a sign here
 - const float distance = fabsf(static_cast<float>(place - key0 - j));
 +       const float distance = static_cast<float>(place - key0 - j);
 

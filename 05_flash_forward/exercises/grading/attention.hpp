@@ -224,8 +224,8 @@ inline std::string hint(const Ran& ran, const Rows& right, double tolerance, boo
            "largest of the scaled scores";
   }
   if (one_factor && in_l) {
-    return "O and the LSE are wrong by the same factor, so only the sum l is: is it rescaled when "
-           "the maximum rises, and at a merge, and does it take each key once?";
+    return "O and the LSE are wrong by the same factor, so only the sum l is. It is rescaled when "
+           "the maximum rises, and at a merge, and takes each key once";
   }
   if (one_factor) {
     return "each row of O is right but for a factor: look at its division by l";
