@@ -26,8 +26,8 @@ __device__ inline int end_query(const WindowGradient& a, int key0) {
 #endif
 }
 
-/// Sets P and dS to 0 where the window has left the key. Called by each thread for the four elements
-/// that probs_and_d_s() has just made it write.
+/// Sets P and dS to 0 where the window has left the key. Called by each thread for the four
+/// elements that probs_and_d_s() has just made it write.
 __device__ inline void hide(const FloatBackwardTiles<WindowTile>& tiles, const WindowGradient& a,
                             int query0, int key0) {
   const int x = threadIdx.x % 16, y = threadIdx.x / 16;
