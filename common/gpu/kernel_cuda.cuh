@@ -8,6 +8,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 #include <type_traits>
 
 /// @cond the text of instructions
@@ -34,8 +35,12 @@ __host__ __device__ constexpr SourceLocation caller_location() {
 using half = __half;
 /// The upper half of a float32.
 using bfloat16 = __nv_bfloat16;
+/// @{ The formats of 8 bits.
+using e4m3 = __nv_fp8_e4m3;
+using e5m2 = __nv_fp8_e5m2;
+/// @}
 
-/// The exact value of a float, half or bfloat16.
+/// The exact value of a float, or of a number of 16 or 8 bits.
 template <class T>
 __device__ float to_float(T x) {
   if constexpr (std::is_same_v<T, half>) {
@@ -43,11 +48,12 @@ __device__ float to_float(T x) {
   } else if constexpr (std::is_same_v<T, bfloat16>) {
     return __bfloat162float(x);
   } else {
-    return x;
+    return static_cast<float>(x);
   }
 }
 
-/// Rounds to nearest, ties to even; T is float, half or bfloat16.
+/// Rounds to nearest, ties to even; what is too large for 8 bits becomes the largest finite value.
+/// T is float, half, bfloat16, e4m3 or e5m2.
 template <class T>
 __device__ T from_float(float x) {
   if constexpr (std::is_same_v<T, half>) {
@@ -55,7 +61,7 @@ __device__ T from_float(float x) {
   } else if constexpr (std::is_same_v<T, bfloat16>) {
     return __float2bfloat16_rn(x);
   } else {
-    return x;
+    return static_cast<T>(x);
   }
 }
 
@@ -81,6 +87,13 @@ __device__ std::uint32_t pack2(T low, T high) {
   memcpy(bits, &low, 2);
   memcpy(bits + 1, &high, 2);
   return bits[0] | static_cast<std::uint32_t>(bits[1]) << 16;
+}
+/// Four elements of type T, e4m3 or e5m2, in one register, the first in the lowest byte.
+template <class T>
+__device__ std::uint32_t pack4(float x, float y, float z, float w) {
+  using Four = std::conditional_t<std::is_same_v<T, e4m3>, __nv_fp8x4_e4m3, __nv_fp8x4_e5m2>;
+  static_assert(sizeof(T) == 1);
+  return Four(make_float4(x, y, z, w)).__x;
 }
 /// Two neighbours, as pack2() has them; the address is a multiple of 4.
 template <class T>

@@ -37,6 +37,8 @@ using lab::caller_location;
 using SourceLocation = lab::SourceLocation;
 using half = ::fa::half;
 using bfloat16 = ::fa::bfloat16;
+using e4m3 = ::fa::e4m3;
+using e5m2 = ::fa::e5m2;
 
 /// CUDA's vector type.
 struct alignas(16) float4 {
@@ -232,7 +234,8 @@ __forceinline__ float to_float(T x) {
 template <class T>
 __forceinline__ T from_float(float x) {
   const T number = static_cast<T>(x);
-  std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint32_t> bits;
+  using Narrow = std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint8_t>;
+  std::conditional_t<sizeof(T) == 4, std::uint32_t, Narrow> bits;
   static_assert(sizeof bits == sizeof(T));
   std::memcpy(&bits, &number, sizeof bits);
   T result;
@@ -255,6 +258,14 @@ __forceinline__ std::uint32_t pack2(T low, T high) {
   const T pair[2] = {low, high};
   std::uint32_t result;
   std::memcpy(&result, pair, sizeof result);
+  return result;
+}
+template <class T>
+std::uint32_t pack4(float x, float y, float z, float w) {
+  static_assert(sizeof(T) == 1);
+  const T four[4] = {from_float<T>(x), from_float<T>(y), from_float<T>(z), from_float<T>(w)};
+  std::uint32_t result;
+  std::memcpy(&result, four, sizeof result);
   return result;
 }
 /// An access of so many bytes that is one instruction of a GPU needs an address that is a multiple

@@ -1,11 +1,14 @@
 /// @file
-/// The storage types of the course, float64, float32, float16 and bfloat16, and their ranges.
+/// The storage types of the course, float64, float32, float16, bfloat16 and the two of 8 bits, and
+/// their ranges.
 #pragma once
 
 #include <cmath>
 #include <type_traits>
 
 #include <Eigen/Core>
+
+#include "common/tensor/float8.hpp"
 
 namespace fa {
 
@@ -25,8 +28,8 @@ struct BinaryFormat {
   static constexpr int min_exponent = 1 - exponent;
 };
 
-/// The format of a floating-point type, and the name that NumPy uses; specialised for the four
-/// types of the course.
+/// The format of a floating-point type, and the name that NumPy uses; specialised for the types of
+/// the course.
 template <class T>
 struct FloatTraits;
 
@@ -50,6 +53,17 @@ template <>
 struct FloatTraits<bfloat16> : BinaryFormat<7, 127> {
   static constexpr const char* name = "bfloat16";
 };
+/// e4m3. The exponent that IEEE 754 keeps for infinity and NaN has values but for the last fraction.
+template <>
+struct FloatTraits<e4m3> : BinaryFormat<3, 7> {
+  static constexpr const char* name = "float8_e4m3fn";
+  static constexpr int max_exponent = 8;
+};
+/// e5m2.
+template <>
+struct FloatTraits<e5m2> : BinaryFormat<2, 15> {
+  static constexpr const char* name = "float8_e5m2";
+};
 
 /// The distance from 1 to the next larger value of type T. The relative error of rounding to
 /// nearest is at most half of it for normal values.
@@ -62,6 +76,11 @@ double epsilon() {
 template <class T>
 double largest() {
   return std::ldexp(2.0 - epsilon<T>(), FloatTraits<T>::max_exponent);
+}
+/// That of e4m3 is one step less: the last code is NaN.
+template <>
+inline double largest<e4m3>() {
+  return std::ldexp(2.0 - 2 * epsilon<e4m3>(), FloatTraits<e4m3>::max_exponent);
 }
 
 /// The smallest positive normal value of type T; subnormal values below it lose digits.

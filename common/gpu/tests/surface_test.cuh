@@ -91,6 +91,47 @@ TEST_CASE("halves of a warp can shuffle separately and then together") {
   }
 }
 
+template <class T>
+__global__ void through_8_bits(const half* in, float* out) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  const float x = to_float(in[i]);
+  const std::uint32_t four = pack4<T>(x, -x, x / 3, x * 3);
+  T parts[4];
+  memcpy(parts, &four, sizeof four);
+  out[5 * i] = to_float(from_float<T>(x));
+  for (int j = 0; j < 4; ++j) out[5 * i + 1 + j] = to_float(parts[j]);
+}
+
+template <class T, class Host>
+void check_8_bits() {
+  const auto host = [](float x) { return static_cast<float>(static_cast<Host>(x)); };
+  const auto same = [](float a, float b) {
+    return std::isnan(a) ? std::isnan(b) : a == b && std::signbit(a) == std::signbit(b);
+  };
+  Tensor<fa::half, 1> in({1 << 16});
+  for (int i = 0; i < in.count(); ++i) {
+    in(i) = Eigen::numext::bit_cast<fa::half>(static_cast<std::uint16_t>(i));
+  }
+  const DeviceBuffer<half> inputs(in);
+  DeviceBuffer<float> out(5 * in.count());
+  launch(through_8_bits<T>, {{256}, {256}}, inputs.data(), out.data());
+  const std::vector<float> result = values(out);
+  int wrong = 0;
+  for (int i = 0; i < in.count(); ++i) {
+    const auto x = static_cast<float>(in(i));
+    const float wanted[] = {host(x), host(x), host(-x), host(x / 3), host(x * 3)};
+    for (int j = 0; j < 5; ++j) {
+      wrong += !same(result[static_cast<std::size_t>(5 * i + j)], wanted[j]);
+    }
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("kernels round to 8 bits as the host does") {
+  check_8_bits<e4m3, fa::e4m3>();
+  check_8_bits<e5m2, fa::e5m2>();
+}
+
 __global__ void reduce_groups(const float* in, float* out) {
   const float value = in[threadIdx.x];
   out[4 * threadIdx.x + 0] = warp_max(value);
