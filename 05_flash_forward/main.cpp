@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "05_flash_forward/src/backend.hpp"
+#include "05_flash_forward/src/fp8_sections.hpp"
 #include "common/attention/host/sections.hpp"
 #include "common/tensor/npy.hpp"
 
@@ -98,6 +99,7 @@ int main(int argc, char** argv) {
                4,
                {"Q", "K", "V", "O"},
                "softmax"});
+  flash::fp8::add_sections(program);
   program.sections_in_apart({"decode", "functors"});
   return program.run(argc, argv);
 }
