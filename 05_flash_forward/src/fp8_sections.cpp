@@ -149,8 +149,8 @@ void show_scales(cli::Program& program) {
   add("normal", times([](auto&) { return 1; }));
   add("normal, times 1000", times([](auto&) { return 1000; }));
   add("normal, times 0.001", times([](auto&) { return 0.001; }));
-  add("one head of 4 times 10^-5", times([](auto& i) { return i[1] == 1 ? 1e-5 : 1; }));
-  add("first 64 rows times 10^-5", times([](auto& i) { return i[2] < 64 ? 1e-5 : 1; }));
+  add("one of 4 heads, times 10^-5", times([](auto& i) { return i[1] == 1 ? 1e-5 : 1; }));
+  add("64 of 256 rows, times 10^-5", times([](auto& i) { return i[2] < 64 ? 1e-5 : 1; }));
   fmt::print("Error of the worst row, % of its norm; e4m3, blocks of {} rows\n{}", kBlockRows,
              table.text());
 }

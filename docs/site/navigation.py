@@ -44,6 +44,8 @@ KEYWORDS = {
     "05_flash_forward/9_packed_sequences.md": "varlen, unpad, cu_seqlens, flash_attn_varlen_func",
     "05_flash_forward/10_masks_and_scores.md": "flexattention, alibi, sliding window, softcap, "
     "soft capping, score_mod, attention bias, attention sink, custom mask, tree attention mask",
+    "05_flash_forward/11_eight_bits.md": "fp8, float8, float8_e4m3fn, quantization, descale, "
+    "hadamard, incoherent processing, outliers",
     "06_flash_backward/3_tensor_cores.md": "deterministic backward, reproducible gradients",
     "06_flash_backward/6_wide_heads.md": "head dim 256, large head dim",
     "06_flash_backward/7_training.md": "pytorch, torch, python, call from python, autograd, sdpa, "
@@ -61,8 +63,8 @@ KEYWORDS = {
     "docs/theory/08_reading_a_profile.md": "nsight compute, ncu, nsys, profiler",
     "docs/checking.md": "reproducible results, tolerance, accuracy, allclose",
     "docs/results/README.md": "benchmark, h100 tflops, h200 tflops, speed",
-    "docs/glossary.md#not-covered": "mla, fp8, rope, rotary embedding, amd rocm, rocm, hip, metal, "
-    "linear attention, mamba, quantization, int8, speculative decoding, jax, triton",
+    "docs/glossary.md#not-covered": "mla, rope, rotary embedding, amd rocm, rocm, hip, metal, "
+    "linear attention, mamba, int8, speculative decoding, jax, triton",
     "docs/glossary.md#recomputation": "gradient checkpointing, activation checkpointing",
 }
 
