@@ -16,7 +16,7 @@ template <int kMantissa, int kBias, int kLargest>
 struct Fp8 {
   static unsigned char encode(float x, bool saturates = true) {
     const unsigned char sign = std::signbit(x) ? 0x80 : 0;
-    if (std::isnan(x)) return sign | 0x7f;
+    if (std::isnan(x)) return 0x7f;
     if (x == 0) return sign;
     int exponent = 0;
     const float size = std::fabs(x);

@@ -109,7 +109,7 @@ unsigned least(unsigned a, unsigned b) { return umin(a, b); }
 """
 # As by CUDA's own header.
 FP8 = [0, 0, 0, 0.000106812, 0.00195312, 0.00146484, 0.0136719, 0.0136719, 1, 1, -16, -16, 448, 448,
-       448, 57344]  # fmt: skip
+       448, 57344, 127, 127]  # fmt: skip
 COMPILES = """
 #include "least.h"
 #include <cooperative_groups.h>
@@ -152,7 +152,7 @@ int main() {
          float(*e), least(3, 2));
   for (float x : {0.f, 1e-4f, 0.0015f, 0.0146f, 1.03f, -17.f, 447.f, 1e9f})
     printf("%g %g ", float(__nv_fp8_e4m3(x)), float(__nv_fp8_e5m2(x)));
-  puts("");
+  printf("%d %d\\n", __nv_fp8_e4m3(-NAN).__x, __nv_fp8_e5m2(-NAN).__x);
 }
 """
 # Programs with an argument. The first lines say what the lab finds for each, with a word of the
