@@ -82,9 +82,9 @@ class Fp8Checker {
 };
 
 /// Multiplies each row by one orthogonal matrix, Hadamard's with random signs: products of two rows
-/// stay, and a large element becomes many of equal size.
+/// stay, and a large element becomes many of equal size. Where head_dim is not a power of two, parts
+/// of the row are multiplied, each as long as the largest power of two that divides it.
 /// @param tensor [batch, heads, length, head_dim]
-/// @throws std::invalid_argument unless head_dim is a power of two
 Tensor<float, 4> rotated(const Tensor<float, 4>& tensor);
 
 }  // namespace fa::flash::fp8
