@@ -75,10 +75,10 @@ struct NamedInputs {
 
 // Tensors of every kind: the input, normal ones, and two kinds of outliers.
 std::vector<NamedInputs> all_inputs(cli::Program& program) {
-  const cli::Input& text = program.input();
+  const cli::Input& given = program.input();
   const Shape<4> shape{1, 2, 512, 64};
   const auto normal = [&](std::uint64_t seed) { return normal_tensor<float, 4>(shape, seed); };
-  return {{"text", {text.q, text.k, text.v}},
+  return {{"input", {given.q, given.k, given.v}},
           {"normal", {normal(1), normal(2), normal(3)}},
           {"outliers", {with_outliers(shape, 1), with_outliers(shape, 2), with_outliers(shape, 3)}},
           {"column of K", {normal(1), with_outliers(shape, 2, 5), normal(3)}},
@@ -123,7 +123,7 @@ void show_scales(cli::Program& program) {
     for_each_index(shape, [&](const Shape<4>& i) { x.view()[i] *= static_cast<float>(factor(i)); });
     return x;
   };
-  add("text, K", program.input().k);
+  add("input, K", program.input().k);
   add("normal", times([](auto&) { return 1; }));
   add("normal, times 1000", times([](auto&) { return 1000; }));
   add("normal, times 0.001", times([](auto&) { return 0.001; }));
