@@ -14,9 +14,11 @@ template <class Tile>
 constexpr int kQueryStages = Tile::d == 256 ? 1 : 2;
 
 /// Whether O is written from registers. With one stage of Q the next Q would wait for the store of
-/// O; so it can be loaded when the last S has been computed.
+/// O; so it can be loaded when the last S has been computed. In the place of a Q of 8 bits there is
+/// no room for O.
 template <class Tile>
-constexpr bool kWritesFromRegisters = kQueryStages<Tile> == 1;
+constexpr bool kWritesFromRegisters =
+    kQueryStages<Tile> == 1 || Tile::QTile::size == 1;
 
 /// Shared memory of a block in steps 13 to 16.
 template <class Tile>
@@ -160,9 +162,10 @@ __device__ void schedule_tiles(PersistentShared<Tile>& shared,
 //! [schedule_tiles]
 
 /// The loop of the thread that loads.
-template <class Tile, class T>
+/// @param maps TmaAttention, or as load_work_tile() takes them
+template <class Tile, class Maps>
 __device__ void load_work_tiles(PersistentShared<Tile>& shared,
-                                const TmaAttention<T>& maps) {
+                                const Maps& maps) {
   PipelineState<1> read;
   ProducerState<Tile> write;
   for (;; read.advance(), write.q.advance()) {
@@ -177,9 +180,8 @@ __device__ void load_work_tiles(PersistentShared<Tile>& shared,
 
 /// The producer's warpgroup: a thread of its first warp loads, one of its second warp has the tile
 /// scheduler.
-template <class Tile, class T>
-__device__ void produce(PersistentShared<Tile>& shared,
-                        const TmaAttention<T>& maps,
+template <class Tile, class Maps>
+__device__ void produce(PersistentShared<Tile>& shared, const Maps& maps,
                         const TileScheduler& scheduler,
                         unsigned* tile_counter) {
   const int thread = threadIdx.x % kWarpgroup;

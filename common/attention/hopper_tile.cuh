@@ -38,7 +38,7 @@ template <class A, class B, int r>
 __device__ void multiply_nt(float (&d)[r], const A& a, const B& b, int b_row) {
   FA_STAMP(kIssueScores, 0);  // for a timeline
 #pragma unroll
-  for (int kk = 0; kk < A::cols; kk += 16) {
+  for (int kk = 0; kk < A::cols; kk += 2 * A::piece_cols) {
     wgmma<typename A::Element>(d, a.by_rows(0, kk), b.by_rows(b_row, kk), kk > 0);
   }
 }

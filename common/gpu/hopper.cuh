@@ -82,48 +82,50 @@ __device__ MatrixDescriptor<layout, panel_bytes> matrix_descriptor(const void* s
   return {(shared_address(shared) & 0x3ffff) >> 4 | static_cast<std::uint32_t>(leading >> 4) << 16};
 }
 
-/// A tile of 16-bit elements in shared memory as TMA writes it and wgmma reads it: panels of 64
-/// columns, one after the other; in a panel 128 bytes a row; in a row, 16-byte piece p stands at
-/// place p ^ (row % 8). What the last panel has beyond the tile's columns is copied with it.
-/// Narrow panels have 32 columns and 64 bytes a row, and piece p stands at place p ^ (row / 2 % 4).
-/// @tparam T           half or bfloat16
+/// A tile in shared memory as TMA writes it and wgmma reads it: panels of 64 columns of 16 bits, one
+/// after the other; in a panel 128 bytes a row; in a row, 16-byte piece p stands at place
+/// p ^ (row % 8). What the last panel has beyond the tile's columns is copied with it.
+/// Narrow panels have 64 bytes a row, and piece p stands at place p ^ (row / 2 % 4).
+/// @tparam T           half, bfloat16, or e4m3 with twice as many columns in as many bytes
 /// @tparam row_count   rows, a multiple of 8
-/// @tparam col_count   columns, a multiple of 16
+/// @tparam col_count   columns, a multiple of 32 bytes
 /// @tparam panel_bytes of a row of a panel: kPanelBytes or kNarrowPanelBytes
 template <class T, int row_count, int col_count, int panel_bytes = kPanelBytes>
 struct __align__(kPanelAlignment) SwizzledTile {
   /// @{ Of the tile, and of a panel. The last panel may be used in part.
   using Element = T;
   static constexpr int rows = row_count, cols = col_count;
-  static constexpr int panel_cols = panel_bytes / 2;
+  static constexpr int size = sizeof(T), piece_cols = 16 / size;
+  static constexpr int panel_cols = panel_bytes / size;
   static constexpr int panels = (cols + panel_cols - 1) / panel_cols;
   static constexpr int panel_size = rows * panel_cols;  // elements
   static constexpr int bytes = panels * rows * panel_bytes;
   /// @}
-  static_assert(sizeof(T) == 2 && rows % 8 == 0 && cols % 16 == 0,
-                "16-bit elements, whole wgmma instructions");
+  static_assert(size <= 2 && rows % 8 == 0 && cols % (2 * piece_cols) == 0,
+                "elements of 16 or 8 bits, whole wgmma instructions");
 
   T data[panels * panel_size];  ///< use at()
 
-  /// The 8 elements from a row and a multiple of 8 columns on.
+  /// The 16 bytes from a row and a multiple of as many columns on.
   __device__ T* at(int row, int col) {
     constexpr int pieces = panel_bytes / 16;  // of a row
     const int swizzle = row * pieces / 8 % pieces;
     return data + col / panel_cols * panel_size + row * panel_cols +
-           ((col % panel_cols) ^ (swizzle * 8));
+           ((col % panel_cols) ^ (swizzle * piece_cols));
   }
 
-  /// 16 columns of some rows, summed over columns, as both operands of Q K^T are. The first row is
-  /// a multiple of 8, the first column one of 16.
+  /// 16 columns of some rows, of 8 bits 32, summed over columns, as both operands of Q K^T are. The
+  /// first row is a multiple of 8, the first column one of 16 or 32.
   __device__ MatrixDescriptor<Major::kK, panel_bytes> by_rows(int row, int col) const {
     return matrix_descriptor<Major::kK, panel_bytes>(data, 0) +
-           2 * (col / panel_cols * panel_size + row * panel_cols + col % panel_cols);
+           size * (col / panel_cols * panel_size + row * panel_cols + col % panel_cols);
   }
 
-  /// 16 rows of some columns, summed over rows, as the right operand of P V is. The first row is a
+  /// 16 rows of some columns of 16 bits, summed over rows, as the right operand of P V is. The first row is a
   /// multiple of 16; the first column is that of a panel, or a multiple of 16 where no column is in
   /// the next panel.
   __device__ MatrixDescriptor<Major::kMN, panel_bytes> by_columns(int row, int col) const {
+    static_assert(size == 2, "wgmma sums over the columns of both operands of 8 bits");
     return matrix_descriptor<Major::kMN, panel_bytes>(data, 2 * panel_size) +
            2 * (col / panel_cols * panel_size + row * panel_cols + col % panel_cols);
   }

@@ -442,6 +442,22 @@ __device__ void wgmma_wait(Registers&... registers) {
                 : FA_D##r                                                                    \
                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits()),                 \
                   "r"(static_cast<int>(adds)), "n"(transposed_b))
+// The same with operands of 8 bits, which are never transposed.
+#define FA_WGMMA_SHARED_8(n, r, type, A0, A1, A2, A3, A4, A5, A6)                            \
+  FA_HOPPER_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A2                               \
+                ", 0;\n"                                                                     \
+                "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32." type "." type " {" FA_R##r \
+                "}, %" #A0 ", %" #A1 ", adds, 1, 1;\n}\n"                                    \
+                : FA_D##r                                                                    \
+                : "l"(a.bits()), "l"(b.bits()), "r"(static_cast<int>(adds)))
+#define FA_WGMMA_REGISTERS_8(n, r, type, A0, A1, A2, A3, A4, A5, A6)                         \
+  FA_HOPPER_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A5                               \
+                ", 0;\n"                                                                     \
+                "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32." type "." type " {" FA_R##r \
+                "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #A4 ", adds, 1, 1;\n}\n"    \
+                : FA_D##r                                                                    \
+                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits()),                 \
+                  "r"(static_cast<int>(adds)))
 // Calls what(n, r, type, operand numbers) for the sizes that kernels use.
 #define FA_WGMMA_SIZES(WHAT, type)                                           \
   if constexpr (r == 16) WHAT(32, 16, type, 16, 17, 18, 19, 20, 21, 22);     \
@@ -466,27 +482,35 @@ struct MatrixDescriptor;
 /// Begins d += A B, or d = A B, for a warpgroup (wgmma, sm_90a): A 64 x 16, B 16 x 2r, d 64 x 2r in
 /// float32. With warp the one of four and g = lane / 4, t = lane % 4, a lane holds in d[4 j + 2 h +
 /// e] element (16 warp + 8 h + g, 8 j + 2 t + e).
-/// T is half or bfloat16. No thread may touch d before wgmma_wait().
+/// T is half, bfloat16 or e4m3; with e4m3 A is 64 x 32, B 32 x 2r, both are of Major::kK, and d has
+/// fewer correct bits than float32. No thread may touch d before wgmma_wait().
 template <class T, int r, Major major_a, int panel_a, Major major_b, int panel_b>
 __device__ void wgmma(float (&d)[r], const MatrixDescriptor<major_a, panel_a>& a,
                       const MatrixDescriptor<major_b, panel_b>& b, bool adds) {
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
   [[maybe_unused]] constexpr int transposed_a = major_a == Major::kMN;
   [[maybe_unused]] constexpr int transposed_b = major_b == Major::kMN;
-  if constexpr (std::is_same_v<T, half>) {
+  if constexpr (std::is_same_v<T, e4m3>) {
+    static_assert(major_a == Major::kK && major_b == Major::kK);
+    FA_WGMMA_SIZES(FA_WGMMA_SHARED_8, "e4m3");
+  } else if constexpr (std::is_same_v<T, half>) {
     FA_WGMMA_SIZES(FA_WGMMA_SHARED_OF, "f16");
   } else {
     FA_WGMMA_SIZES(FA_WGMMA_SHARED_OF, "bf16");
   }
 }
 /// The same with A in registers, 16 columns of a warpgroup's 64 rows: as a[4] of mma_m16n8k16() in
-/// each warp.
+/// each warp. Of 32 columns of e4m3 a lane has four neighbours in each register: a[0] columns 4 t to
+/// 4 t + 3 of row g, a[1] of row g + 8, a[2] and a[3] the same 16 columns further on.
 template <class T, int r, Major major_b, int panel_b>
 __device__ void wgmma(float (&d)[r], const std::uint32_t (&a)[4],
                       const MatrixDescriptor<major_b, panel_b>& b, bool adds) {
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
   [[maybe_unused]] constexpr int transposed_b = major_b == Major::kMN;
-  if constexpr (std::is_same_v<T, half>) {
+  if constexpr (std::is_same_v<T, e4m3>) {
+    static_assert(major_b == Major::kK);
+    FA_WGMMA_SIZES(FA_WGMMA_REGISTERS_8, "e4m3");
+  } else if constexpr (std::is_same_v<T, half>) {
     FA_WGMMA_SIZES(FA_WGMMA_REGISTERS, "f16");
   } else {
     FA_WGMMA_SIZES(FA_WGMMA_REGISTERS, "bf16");

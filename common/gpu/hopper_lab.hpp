@@ -243,22 +243,27 @@ void wgmma_wait(Registers&...) {
 template <Major, int>
 struct MatrixDescriptor;
 
+/// What the lab calls a type of elements.
+template <class T>
+constexpr lab::WgmmaType kWgmmaType = std::is_same_v<T, half>       ? lab::WgmmaType::kHalf
+                                      : std::is_same_v<T, bfloat16> ? lab::WgmmaType::kBFloat16
+                                                                    : lab::WgmmaType::kE4m3;
+
 template <class T, int r, Major major_a, int panel_a, Major major_b, int panel_b>
 void wgmma(float (&d)[r], const MatrixDescriptor<major_a, panel_a>& a,
            const MatrixDescriptor<major_b, panel_b>& b, bool adds,
            SourceLocation location = caller_location()) {
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
-  lab::begin_wgmma({r, std::is_same_v<T, half>, major_a == Major::kMN, major_b == Major::kMN, adds,
-                    false, a.bits(), b.bits()},
+  lab::begin_wgmma({r, kWgmmaType<T>, major_a == Major::kMN, major_b == Major::kMN, adds, false,
+                    a.bits(), b.bits()},
                    {d, nullptr}, location);
 }
 template <class T, int r, Major major_b, int panel_b>
 void wgmma(float (&d)[r], const std::uint32_t (&a)[4], const MatrixDescriptor<major_b, panel_b>& b,
            bool adds, SourceLocation location = caller_location()) {
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
-  lab::begin_wgmma(
-      {r, std::is_same_v<T, half>, false, major_b == Major::kMN, adds, false, 0, b.bits()}, {d, a},
-      location);
+  lab::begin_wgmma({r, kWgmmaType<T>, false, major_b == Major::kMN, adds, false, 0, b.bits()},
+                   {d, a}, location);
 }
 
 }  // namespace fa::FA_TARGET

@@ -56,7 +56,9 @@ TensorMap encode_tensor_map(const T* data, const std::array<std::int64_t, rank>&
   TensorMap map;
   const CUresult status = tensor_map_encoder()(
       &map,
-      std::is_same_v<T, half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+      sizeof(T) == 1            ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+      : std::is_same_v<T, half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
       rank, const_cast<T*>(data), extents, bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
       panel_bytes == kPanelBytes ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
@@ -84,6 +86,7 @@ TensorMap encode_tensor_map(const T* data, const std::array<std::int64_t, rank>&
   std::copy_backward(strides.begin(), strides.end(), map.strides.end());
   for (std::int64_t& stride : map.strides) stride *= static_cast<std::int64_t>(sizeof(T));
   map.box = {1, 1, 1, box_rows, panel_bytes / int{sizeof(T)}};
+  map.element_bytes = sizeof(T);
   map.swizzle_bytes = panel_bytes;
   return map;
 }
@@ -96,11 +99,13 @@ inline bool has_hopper() {
   return can_run(device_properties(), kNeedsHopper);
 }
 
-/// Whether TMA supports such a distance between rows, heads or sequences of 16-bit elements: a
-/// multiple of 16 bytes, below 2^40 bytes.
-/// @param stride in elements
-constexpr bool is_tensor_map_stride(std::int64_t stride) {
-  return stride >= 0 && stride % 8 == 0 && stride < std::int64_t{1} << 39;
+/// Whether TMA supports such a distance between rows, heads or sequences of elements: a multiple of
+/// 16 bytes, below 2^40 bytes.
+/// @param stride        in elements
+/// @param element_bytes of an element
+constexpr bool is_tensor_map_stride(std::int64_t stride, int element_bytes = 2) {
+  return stride >= 0 && stride * element_bytes % 16 == 0 &&
+         stride < (std::int64_t{1} << 40) / element_bytes;
 }
 
 /// A map whose box has so many rows, of the second last size, and the columns of a panel. Throws
@@ -109,7 +114,8 @@ template <class T, std::size_t rank>
 TensorMap checked_tensor_map(const T* data, const std::array<std::int64_t, rank>& sizes,
                              std::array<std::int64_t, rank - 1> strides, int box_rows,
                              int panel_bytes) {
-  static_assert(sizeof(T) == 2, "half or bfloat16");
+  static_assert(sizeof(T) <= 2, "elements of 16 or 8 bits");
+  constexpr int element_bytes = sizeof(T), together = 16 / element_bytes;
   for (const std::int64_t size : sizes) {
     if (size < 1 || size > std::int64_t{1} << 32) {
       throw std::invalid_argument(
@@ -126,18 +132,19 @@ TensorMap checked_tensor_map(const T* data, const std::array<std::int64_t, rank>
         "a tensor for TMA begins at an address that is not a multiple of 16");
   }
   for (std::size_t i = 0; i + 1 < rank; ++i) {
-    if (sizes[i] == 1) strides[i] = 8;  // not used, but TMA wants one
-    if (!is_tensor_map_stride(strides[i])) {
-      throw std::invalid_argument(fmt::format(
-          "rows {} elements apart for TMA; allowed are multiples of 8 below 2^39", strides[i]));
+    if (sizes[i] == 1) strides[i] = together;  // not used, but TMA wants one
+    if (!is_tensor_map_stride(strides[i], element_bytes)) {
+      throw std::invalid_argument(
+          fmt::format("rows {} elements apart for TMA; allowed are multiples of {} below 2^{}",
+                      strides[i], together, 41 - element_bytes));
     }
   }
   return encode_tensor_map<T>(data, sizes, strides, box_rows, panel_bytes);
 }
 
-/// A map of a tensor [batch, heads, rows, cols] of 16-bit elements. Its box is what one copy moves:
-/// so many rows of a head, and the columns of a panel, swizzled.
-/// @tparam T       half or bfloat16
+/// A map of a tensor [batch, heads, rows, cols]. Its box is what one copy moves: so many rows of a
+/// head, and the columns of a panel, swizzled.
+/// @tparam T       half, bfloat16 or, with 16 for 8 in what follows, e4m3
 /// @param data     element 0, at a multiple of 16 bytes
 /// @param sizes    batch, heads, rows, cols; each at least 1
 /// @param strides  from a sequence to the next, from a head, from a row, in elements; multiples of

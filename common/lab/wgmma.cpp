@@ -10,18 +10,19 @@
 namespace fa::lab {
 namespace {
 
-constexpr std::size_t kChunk = 16;  // bytes that a swizzle leaves together
-constexpr int kDepth = 16;          // of a wgmma, along K
-constexpr int kRows = 16;           // of a wgmma, in one warp
+constexpr std::size_t kChunk = 16;      // bytes that a swizzle leaves together
+constexpr std::size_t kMostDepth = 32;  // of a wgmma, along K, with operands of 8 bits
+constexpr int kRows = 16;               // of a wgmma, in one warp
 // An accumulator in flight: a NaN that signals, so that arithmetic with it gives another one.
 constexpr std::uint32_t kPoisonedSum = 0xffbfffff;
 
 // An operand of wgmma as its descriptor says.
 class Operand {
  public:
-  Operand(const WgmmaQueue::Setting& setting, std::uint64_t descriptor, bool mn_major,
-          const SourceLocation& location)
+  Operand(const WgmmaQueue::Setting& setting, std::uint64_t descriptor, WgmmaType type,
+          bool mn_major, const SourceLocation& location)
       : setting_(setting),
+        size_(type == WgmmaType::kE4m3 ? 1 : 2),
         address_((descriptor & 0x3fff) << 4),
         leading_((descriptor >> 16 & 0x3fff) << 4),
         stride_((descriptor >> 32 & 0x3fff) << 4),
@@ -35,11 +36,11 @@ class Operand {
   // The 16 bytes with element (i, k), (i, k + 1) and so on; or, transposed, (i, k), (i + 1, k) and
   // so on.
   const std::byte* chunk(std::size_t i, std::size_t k) const {
-    const std::size_t cols = panel_bytes_ / 2;
+    const std::size_t cols = panel_bytes_ / size_;
     const std::size_t offset = mn_major_ ? address_ + i / cols * leading_ + k / 8 * stride_ +
-                                               k % 8 * panel_bytes_ + 2 * (i % cols)
+                                               k % 8 * panel_bytes_ + size_ * (i % cols)
                                          : address_ + i / 8 * stride_ + i % 8 * panel_bytes_ +
-                                               k / cols * leading_ + 2 * (k % cols);
+                                               k / cols * leading_ + size_ * (k % cols);
     const std::size_t at = swizzled(offset, static_cast<int>(panel_bytes_));
     if (at + kChunk > setting_.shared_bytes) {
       fail(
@@ -53,9 +54,10 @@ class Operand {
   // Visits all chunks of rows first to first + count, with i and k of each.
   template <class Visit>
   void for_chunks(std::size_t first, std::size_t count, Visit visit) const {
-    const std::size_t step_i = mn_major_ ? 8 : 1, step_k = mn_major_ ? 1 : 8;
+    const std::size_t together = kChunk / size_, depth = 32 / size_;
+    const std::size_t step_i = mn_major_ ? together : 1, step_k = mn_major_ ? 1 : together;
     for (std::size_t i = 0; i < count; i += step_i) {
-      for (std::size_t k = 0; k < kDepth; k += step_k) {
+      for (std::size_t k = 0; k < depth; k += step_k) {
         visit(chunk(first + i, k), i, k);
       }
     }
@@ -66,29 +68,36 @@ class Operand {
     for_chunks(first, count, [&](const std::byte* from, std::size_t i, std::size_t k) {
       float elements[kChunk / sizeof(T)];
       widen<T>(from, elements);
-      float* const at = to + k * distance + i;
+      float* at = to + k * distance + i;
       const std::size_t step = mn_major_ ? 1 : distance;
-      for (std::size_t n = 0; n < 8; ++n) at[n * step] = elements[n];
+      for (const float element : elements) {
+        *at = element;
+        at += step;
+      }
     });
   }
 
  private:
   const WgmmaQueue::Setting& setting_;
+  std::size_t size_;  // bytes of an element
   std::size_t address_, leading_, stride_, panel_bytes_;
   bool mn_major_;
   SourceLocation location_;
 };
 
-// The fragment of A in registers, as in mma.m16n8k16: to[k * kRows + row].
+// The fragment of A in registers, as in mma.m16n8k16, or with operands of 8 bits in mma.m16n8k32:
+// to[k * kRows + row].
 template <class T>
 void fetch_fragments(const std::array<const std::uint32_t*, kWarpSize>& a, float* to) {
+  constexpr std::size_t together = 4 / sizeof(T);  // of a register
   for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
     const std::size_t g = lane / 4, t = lane % 4;
-    float elements[8];
+    float elements[4 * together];
     widen<T>(a[lane], elements);
     for (std::size_t i = 0; i < 4; ++i) {
-      for (std::size_t e = 0; e < 2; ++e) {
-        to[(2 * t + 8 * (i / 2) + e) * kRows + g + 8 * (i % 2)] = elements[2 * i + e];
+      for (std::size_t e = 0; e < together; ++e) {
+        const std::size_t k = together * (t + 4 * (i / 2)) + e;
+        to[k * kRows + g + 8 * (i % 2)] = elements[together * i + e];
       }
     }
   }
@@ -97,17 +106,65 @@ void fetch_fragments(const std::array<const std::uint32_t*, kWarpSize>& a, float
 // tile += A B, summed in the order of k. cols is a multiple of `together`.
 template <std::size_t together>
 void multiply(const float* a, const float* b, std::size_t cols, float* tile) {
+  constexpr std::size_t depth = 16;
   for (std::size_t row = 0; row < kRows; ++row) {
     for (std::size_t first = 0; first < cols; first += together) {
       float sum[together];
       float* const at = tile + row * cols + first;
       std::memcpy(sum, at, sizeof sum);
-      for (std::size_t k = 0; k < kDepth; ++k) {
+      for (std::size_t k = 0; k < depth; ++k) {
         const float operand = a[k * kRows + row];
         const float* const of_b = b + k * cols + first;
         for (std::size_t i = 0; i < together; ++i) sum[i] += operand * of_b[i];
       }
       std::memcpy(at, sum, sizeof sum);
+    }
+  }
+}
+
+// The same with operands of 8 bits: the products, which are exact, and what the sum was are shifted
+// to the largest exponent among them, cut off kFp8FractionBits behind its point, and added.
+void multiply_8_bits(const float* a, const float* b, std::size_t cols, float* tile) {
+  constexpr std::size_t together = 8, depth = kMostDepth;
+  const auto power_of_two = [](int exponent) {
+    const std::int32_t bits = (exponent + 127) * (1 << 23);
+    float result;
+    std::memcpy(&result, &bits, sizeof result);
+    return result;
+  };
+  for (std::size_t row = 0; row < kRows; ++row) {
+    for (std::size_t first = 0; first < cols; first += together) {
+      float* const at = tile + row * cols + first;
+      float summands[depth + 1][together], largest[together], not_finite[together] = {};
+      std::memcpy(summands[depth], at, sizeof summands[depth]);
+      for (std::size_t i = 0; i < together; ++i) largest[i] = std::abs(summands[depth][i]);
+      for (std::size_t k = 0; k < depth; ++k) {
+        const float operand = a[k * kRows + row];
+        const float* const of_b = b + k * cols + first;
+        for (std::size_t i = 0; i < together; ++i) {
+          const float product = operand * of_b[i];
+          summands[k][i] = product;
+          largest[i] = std::max(largest[i], std::abs(product));
+          not_finite[i] += 0 * product;
+        }
+      }
+      float to_units[together], unit[together];  // the last place, and its inverse
+      for (std::size_t i = 0; i < together; ++i) {
+        std::int32_t bits;
+        std::memcpy(&bits, &largest[i], sizeof bits);
+        const int exponent = std::max((bits >> 23) - 127, -100);
+        unit[i] = power_of_two(exponent - kFp8FractionBits);
+        to_units[i] = power_of_two(kFp8FractionBits - exponent);
+      }
+      std::int32_t sum[together] = {};
+      for (std::size_t k = 0; k <= depth; ++k) {
+        for (std::size_t i = 0; i < together; ++i) {
+          sum[i] += static_cast<std::int32_t>(summands[k][i] * to_units[i]);
+        }
+      }
+      for (std::size_t i = 0; i < together; ++i) {
+        at[i] = static_cast<float>(sum[i]) * unit[i] + not_finite[i] + 0 * summands[depth][i];
+      }
     }
   }
 }
@@ -203,10 +260,10 @@ void WgmmaQueue::note_uses(const Setting& setting, const Wgmma& wgmma) const {
   const auto reads = [&](const std::byte* at, std::size_t, std::size_t) { read.push_back(at); };
   if (wgmma.a[0] == nullptr) {
     // All 64 rows: PTX does not promise that a warp reads its own ones only.
-    Operand(setting, shape.a, shape.mn_major_a, wgmma.location)
+    Operand(setting, shape.a, shape.type, shape.mn_major_a, wgmma.location)
         .for_chunks(0, 4 * std::size_t{kRows}, reads);
   }
-  Operand(setting, shape.b, shape.mn_major_b, wgmma.location)
+  Operand(setting, shape.b, shape.type, shape.mn_major_b, wgmma.location)
       .for_chunks(0, 2 * static_cast<std::size_t>(shape.sums), reads);
   observer->async_uses(this, AsyncUse::kWgmma, committed_ + 1, read, kChunk, wgmma.location);
   for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
@@ -226,28 +283,36 @@ void WgmmaQueue::compute(const Setting& setting, const Wgmma& wgmma) const {
   const WgmmaShape& shape = wgmma.shape;
   Sums& sums = *wgmma.sums;
   const std::size_t cols = sums.cols;
-  float a[kDepth * kRows];
-  thread_local std::array<float, kDepth * most> b;
+  float a[kMostDepth * kRows] = {};
+  thread_local std::array<float, kMostDepth * most> b;
   const auto fetch = [&](auto type) {
     using T = decltype(type);
     if (wgmma.a[0] != nullptr) {
       fetch_fragments<T>(wgmma.a, a);
     } else {
-      Operand(setting, shape.a, shape.mn_major_a, wgmma.location)
+      Operand(setting, shape.a, shape.type, shape.mn_major_a, wgmma.location)
           .fetch<T>(static_cast<std::size_t>(setting.first_row), kRows, a, kRows);
     }
-    Operand(setting, shape.b, shape.mn_major_b, wgmma.location).fetch<T>(0, cols, b.data(), cols);
+    Operand(setting, shape.b, shape.type, shape.mn_major_b, wgmma.location)
+        .fetch<T>(0, cols, b.data(), cols);
   };
-  if (shape.half) {
-    fetch(half{});
-  } else {
-    fetch(bfloat16{});
-  }
   if (!shape.adds) std::fill(sums.tile.begin(), sums.tile.end(), 0.0f);
+  switch (shape.type) {
+    case WgmmaType::kHalf:
+      fetch(half{});
+      break;
+    case WgmmaType::kBFloat16:
+      fetch(bfloat16{});
+      break;
+    case WgmmaType::kE4m3:
+      fetch(e4m3{});
+  }
   if (shape.negates) {
     for (float& element : a) element = -element;
   }
-  if (cols % 16 == 0) {
+  if (shape.type == WgmmaType::kE4m3) {
+    multiply_8_bits(a, b.data(), cols, sums.tile.data());
+  } else if (cols % 16 == 0) {
     multiply<16>(a, b.data(), cols, sums.tile.data());
   } else {
     multiply<8>(a, b.data(), cols, sums.tile.data());

@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "common/gpu/device.hpp"
 #include "common/lab/thread.hpp"
 #include "common/tensor/dtype.hpp"
 
@@ -25,16 +26,20 @@ struct WgmmaLane {
   const std::uint32_t* a = nullptr;  ///< its part of A; null: A is in shared memory
 };
 
-/// The matmul of a 64 x 16 and a 16 x n matrix, of which a warp computes 16 rows.
+/// The type of the elements of wgmma's operands.
+enum class WgmmaType { kHalf, kBFloat16, kE4m3 };
+
+/// The matmul of a 64 x k and a k x n matrix, of which a warp computes 16 rows; k is 16, or 32 with
+/// operands of 8 bits.
 struct WgmmaShape {
-  int sums = 0;             ///< accumulators of a lane: n / 2
-  bool half = false;        ///< type of the operands, else bfloat16
-  bool mn_major_a = false;  ///< neighbours in memory are of one column of A
-  bool mn_major_b = false;  ///< neighbours in memory are of one row of B
-  bool adds = false;        ///< to the accumulators; else to 0
-  bool negates = false;     ///< the products
-  std::uint64_t a = 0;      ///< descriptor, where A is in shared memory
-  std::uint64_t b = 0;      ///< descriptor
+  int sums = 0;                           ///< accumulators of a lane: n / 2
+  WgmmaType type = WgmmaType::kBFloat16;  ///< of the operands
+  bool mn_major_a = false;                ///< neighbours in memory are of one column of A
+  bool mn_major_b = false;                ///< neighbours in memory are of one row of B
+  bool adds = false;                      ///< to the accumulators; else to 0
+  bool negates = false;                   ///< the products
+  std::uint64_t a = 0;                    ///< descriptor, where A is in shared memory
+  std::uint64_t b = 0;                    ///< descriptor
 };
 
 /// The wgmma operations that a warp has in flight.
@@ -91,9 +96,9 @@ class WgmmaQueue {
   std::uint32_t committed_ = 0, ended_ = 0;
 };
 
-/// For operands of tensor cores: converts n numbers of type T, half or bfloat16, of which the compiler computes several at once.
+/// Converts n numbers of type T, half or bfloat16, of which the compiler computes several at once.
 template <class T, std::size_t n>
-void widen(const void* from, float (&to)[n]) {
+void widen_16_bits(const void* from, float (&to)[n]) {
   std::uint16_t numbers[n];
   std::memcpy(numbers, from, sizeof numbers);
   for (std::size_t i = 0; i < n; ++i) {
@@ -110,6 +115,25 @@ void widen(const void* from, float (&to)[n]) {
       bits |= (x & 0x8000) << 16;
     }
     std::memcpy(to + i, &bits, sizeof bits);
+  }
+}
+
+/// For operands of tensor cores: converts n numbers of type T, half, bfloat16 or e4m3.
+template <class T, std::size_t n>
+void widen(const void* from, float (&to)[n]) {
+  if constexpr (sizeof(T) == 1) {
+    static const auto values = [] {
+      std::array<float, 256> all;
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        all[i] = static_cast<float>(T::from_code(static_cast<std::uint8_t>(i)));
+      }
+      return all;
+    }();
+    std::uint8_t codes[n];
+    std::memcpy(codes, from, sizeof codes);
+    for (std::size_t i = 0; i < n; ++i) to[i] = values[codes[i]];
+  } else {
+    widen_16_bits<T>(from, to);
   }
 }
 

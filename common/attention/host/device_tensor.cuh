@@ -38,6 +38,11 @@ struct ElementType<bfloat16> {
   using host = fa::bfloat16;
   static constexpr attention::Type type = attention::Type::kBFloat16;
 };
+/// See ElementType; kernels in 8 bits have other types as well.
+template <>
+struct ElementType<e4m3> {
+  using host = fa::e4m3;
+};
 
 /// Strides of a [batch, heads, length, head_dim] tensor in a layout, with `pitch` elements from a
 /// row to the next.

@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include "common/gpu/fragment.cuh"
 #include "common/gpu/hopper.cuh"
 #include "common/gpu/tests/surface.cuh"
 
@@ -15,7 +16,7 @@ namespace {
 enum class Left { kRows, kColumns, kRegisters };
 
 constexpr int kM = 2 * 64;  // two warpgroups
-constexpr int kK = 64;      // four wgmma
+constexpr int kK = 64;      // four wgmma, or two with operands of 8 bits
 
 template <class Tile>
 __device__ void fill(Tile& tile, const float* from, int ld, bool transposed) {
@@ -24,7 +25,8 @@ __device__ void fill(Tile& tile, const float* from, int ld, bool transposed) {
        i += static_cast<int>(blockDim.x)) {
     const int row = i / Tile::cols, col = i % Tile::cols;
     const bool inside = (transposed ? row : col) < ld;
-    tile.at(row, col / 8 * 8)[col % 8] =
+    constexpr int piece = Tile::piece_cols;
+    tile.at(row, col / piece * piece)[col % piece] =
         from_float<T>(!inside ? NAN : from[transposed ? col * ld + row : row * ld + col]);
   }
 }
@@ -56,23 +58,30 @@ __global__ void __launch_bounds__(2 * kWarpgroup)
   for (int i = 0; i < sums; ++i) {
     sum[i] = adds ? d[row_of(i) * n + col_of(i)] : NAN;
   }
-  std::uint32_t frag[4][4];
+  constexpr int depth = 32 / sizeof(T), parts = kK / depth;
+  std::uint32_t frag[parts][4];
 #pragma unroll
-  for (int k = 0; k < 4; ++k) {
+  for (int k = 0; k < parts; ++k) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float* from = a + (first_row + g + 8 * (i % 2)) * kK + 16 * k + 8 * (i / 2) + 2 * t;
-      frag[k][i] = pack2<T>(from[0], from[1]);
+      const float* from = a + (first_row + g + 8 * (i % 2)) * kK + depth * k + depth / 2 * (i / 2);
+      if constexpr (sizeof(T) == 1) {
+        from += 4 * t;
+        frag[k][i] = pack4<T>(from[0], from[1], from[2], from[3]);
+      } else {
+        from += 2 * t;
+        frag[k][i] = pack2<T>(from[0], from[1]);
+      }
     }
   }
-  wgmma_fence(sum, frag[0], frag[1], frag[2], frag[3]);
+  wgmma_fence(sum, frag);
 #pragma unroll
-  for (int k = 0; k < 4; ++k) {
+  for (int k = 0; k < parts; ++k) {
     const auto of_b = [&] {
       if constexpr (major_b == Major::kMN) {
         return b_smem.by_columns(16 * k, 0);
       } else {
-        return b_smem.by_rows(0, 16 * k);
+        return b_smem.by_rows(0, depth * k);
       }
     }();
     if constexpr (left == Left::kRegisters) {
@@ -80,10 +89,10 @@ __global__ void __launch_bounds__(2 * kWarpgroup)
     } else if constexpr (left == Left::kColumns) {
       wgmma<T>(sum, a_smem.by_columns(16 * k, 64 * group), of_b, adds || k > 0);
     } else {
-      wgmma<T>(sum, a_smem.by_rows(64 * group, 16 * k), of_b, adds || k > 0);
+      wgmma<T>(sum, a_smem.by_rows(64 * group, depth * k), of_b, adds || k > 0);
     }
   }
-  wgmma_commit(sum, frag[0], frag[1], frag[2], frag[3]);
+  wgmma_commit(sum, frag);
   wgmma_wait<0>(sum);
 #pragma unroll
   for (int i = 0; i < sums; ++i) d[row_of(i) * n + col_of(i)] = sum[i];
@@ -122,6 +131,8 @@ void check_size() {
   check_matmul<bfloat16, sums, Left::kColumns, Major::kMN>(true);
   check_matmul<half, sums, Left::kRegisters, Major::kMN>(true);
   check_matmul<bfloat16, sums, Left::kRegisters, Major::kK>(false);
+  check_matmul<e4m3, sums, Left::kRows, Major::kK>(false);
+  check_matmul<e4m3, sums, Left::kRegisters, Major::kK>(true);
 }
 
 TEST_CASE("wgmma multiplies with every number of columns") {
@@ -167,6 +178,58 @@ TEST_CASE("wgmma reads operands in narrow panels") {
     check_matmul<bfloat16, 16, Left::kColumns, Major::kK, narrow>(adds);
     check_matmul<half, 32, Left::kColumns, Major::kMN, narrow>(adds);
     check_matmul<half, 48, Left::kRegisters, Major::kMN, narrow>(adds);
+    check_matmul<e4m3, 96, Left::kRows, Major::kK, narrow>(adds);
+    check_matmul<e4m3, 64, Left::kRegisters, Major::kK, narrow>(adds);
+  }
+}
+
+// d[k] = 1 + 2^-k, where 1 is the accumulator or another product.
+__global__ void __launch_bounds__(kWarpgroup) add_powers(float* d, bool in_accumulator) {
+  using Tile = SwizzledTile<e4m3, 64, 64>;
+  Tile* tiles = dynamic_shared<Tile>();
+  // Column 0 of A and B is 1; the second one is 2^-(k / 2) and 2^-((k + 1) / 2) in row k.
+  const int second = in_accumulator ? 32 : 1;
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int i = thread; i < 64 * 64; i += kWarpgroup) {
+    const int row = i / 64, col = i % 64;
+    for (int of_b = 0; of_b < 2; ++of_b) {
+      const float power = exp2f(-static_cast<float>((row + of_b) / 2));
+      const float x = col == 0 ? 1.0f : col == second ? power : 0.0f;
+      tiles[of_b].at(row, col / 16 * 16)[col % 16] = from_float<e4m3>(x);
+    }
+  }
+  fence_async_proxy();
+  __syncthreads();
+  float sum[32];
+  wgmma_fence(sum);
+#pragma unroll
+  for (int k = 0; k < 64; k += 32) {
+    wgmma<e4m3>(sum, tiles[0].by_rows(0, k), tiles[1].by_rows(0, k), k > 0);
+  }
+  wgmma_commit(sum);
+  wgmma_wait<0>(sum);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      const int row = lane_row(h);
+      if (row == lane_column() + element_column(i)) d[row] = row_element(sum, h, i);
+    }
+  }
+}
+
+TEST_CASE("sums of 8-bit products keep kFp8FractionBits bits behind the point of the largest") {
+  FA_EACH_TEST;
+  for (const bool in_accumulator : {false, true}) {
+    constexpr int most = 17;  // 2^-9 is the smallest e4m3
+    DeviceBuffer<float> d(64);
+    launch(add_powers, {{1}, {kWarpgroup}, 2 * 64 * 128}, d.data(), in_accumulator);
+    const auto sums = values(d);
+    int kept = 0;
+    while (kept < most && sums[static_cast<std::size_t>(kept + 1)] > 1) ++kept;
+    CAPTURE(in_accumulator);
+    MESSAGE("bits behind the point that survive: " << kept);
+    CHECK(kept == kFp8FractionBits);
   }
 }
 

@@ -179,7 +179,8 @@ void wgmma_wait(int pending) {
   if (pending == 0) kept[lab::current].clear();
 }
 void wgmma(const Wgmma& what, float* sums, int count, const unsigned* a, Where where) {
-  lab::begin_wgmma({count, what.half, what.transposed_a, what.transposed_b, what.adds, what.negates,
+  const auto type = what.half ? lab::WgmmaType::kHalf : lab::WgmmaType::kBFloat16;
+  lab::begin_wgmma({count, type, what.transposed_a, what.transposed_b, what.adds, what.negates,
                     what.a, what.b},
                    {sums, a}, location(where));
 }
