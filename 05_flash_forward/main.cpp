@@ -100,6 +100,6 @@ int main(int argc, char** argv) {
                {"Q", "K", "V", "O"},
                "softmax"});
   flash::fp8::add_sections(program);
-  program.sections_in_apart({"decode", "functors"});
+  program.sections_in_apart({"decode", "fp8_kernels", "functors"});
   return program.run(argc, argv);
 }

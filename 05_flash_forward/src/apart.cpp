@@ -5,6 +5,7 @@
 
 #include "05_flash_forward/src/backend.hpp"
 #include "05_flash_forward/src/decode.hpp"
+#include "05_flash_forward/src/fp8_kernels.hpp"
 #include "05_flash_forward/src/functor_section.hpp"
 #include "common/attention/host/timing.hpp"
 #include "common/cli/kernels.hpp"
@@ -118,6 +119,66 @@ void show_decode(cli::Program& program, const cli::KernelOptions& options) {
 }  // namespace
 }  // namespace decode
 
+namespace fp8 {
+namespace {
+
+// Every kernel in 8 bits is checked on small problems and, on a GPU, timed.
+void show_kernels(cli::Program& program, const cli::KernelOptions& options) {
+  const std::vector<Backend> all = backends();
+  const Backend& backend = *find_backend(all, program.on_gpu() ? "gpu" : "lab");
+  cli::check_kernel(options, step_names(backend), "05_flash_forward");
+  for (const std::string& why : backend.left_out) fmt::print("{}\n", why);
+  const auto wanted = [&](const LadderStep& step, const Problem& problem) {
+    return options.wants(step.name) && step.supports(problem);
+  };
+  for (const AttentionShape& shape :
+       {AttentionShape{2, 4, 2, 150, 203, 64}, AttentionShape{1, 2, 1, 203, 401, 128},
+        AttentionShape{1, 2, 1, 70, 150, 256}}) {
+    const Problem problem = problem_of(Type::kBFloat16, shape, true);
+    const Fp8Inputs inputs = fp8_inputs(problem, Values::kNormal, 1);
+    const KernelChecker checker(problem, inputs);
+    for (const LadderStep& step : backend.steps) {
+      if (!wanted(step, problem)) continue;
+      const std::string name = fmt::format("{}, {}", step.name, problem.words());
+      for (const Verdict& verdict : checker.check(name, step.run(problem, inputs))) {
+        program.check(verdict);
+      }
+    }
+  }
+  if (!cli::can_time(program, options)) return;
+  std::string command = "05_flash_forward --device gpu --section fp8_kernels";
+  if (!options.kernel.empty()) command += " --kernel " + options.kernel;
+  cli::Record record(options, backend.properties, command);
+  for (const std::int64_t head_dim : {64, 128, 256}) {
+    for (const bool causal : {false, true}) {
+      std::vector<cli::Measurement> rows;
+      for (const std::int64_t length : {1024, 4096, 16384}) {
+        const Problem problem = timed_problem(Type::kBFloat16, head_dim, causal, length);
+        const Fp8Inputs inputs = quantize(timed_inputs(length, head_dim), ScalePer::kHead);
+        for (const LadderStep& step : backend.steps) {
+          if (!wanted(step, problem)) continue;
+          rows.push_back(time_work(backend, problem, step.name,
+                                   step.prepare(problem, inputs).launch, 2, 20,
+                                   Arithmetic::kTensorCores8));
+          rows.back()[0].second = fmt::format("e4m3, D {}{}", head_dim, causal ? ", causal" : "");
+          rows.back()[1].second = fmt::format(
+              "{}, B x N = {}, H x D = {}", std::get<std::string>(rows.back()[0].second),
+              problem.shape.batch * length, problem.shape.heads * head_dim);
+        }
+      }
+      if (rows.empty()) continue;
+      fmt::print("\n{}\n{}", std::get<std::string>(rows[0][1].second),
+                 cli::table_of(rows, {"kernel"}));
+      std::fflush(stdout);
+      record.add(rows);
+    }
+  }
+  record.finish();
+}
+
+}  // namespace
+}  // namespace fp8
+
 namespace {
 
 void show_functors(cli::Program& program, const cli::KernelOptions& options) {
@@ -138,14 +199,17 @@ void show_functors(cli::Program& program, const cli::KernelOptions& options) {
 
 int main(int argc, char** argv) {
   using namespace fa;
-  cli::Program program("05_flash_forward", "Lesson 05: decode kernels and functors.");
+  cli::Program program("05_flash_forward",
+                       "Lesson 05: decode kernels, kernels in 8 bits, and functors.");
   const cli::KernelBackends<flash::Backend> backends(program, flash::backends());
   cli::KernelOptions options;
   program.option("--kernel", options.kernel,
-                 "section decode: only kernels whose name contains this text");
-  cli::add_record_options(program, options, "sections decode and functors");
+                 "sections decode and fp8_kernels: only kernels whose name contains this text");
+  cli::add_record_options(program, options, "sections decode, fp8_kernels and functors");
   program.section_apart("decode", "Decode kernels: few queries, many keys",
                         [&] { flash::decode::show_decode(program, options); });
+  program.section_apart("fp8_kernels", "Kernels in 8 bits",
+                        [&] { flash::fp8::show_kernels(program, options); });
   program.section_apart("functors", "Masks and scores by functors",
                         [&] { flash::show_functors(program, options); });
   return program.run(argc, argv);

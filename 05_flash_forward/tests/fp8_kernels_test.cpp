@@ -61,6 +61,28 @@ TEST_CASE("large and rising scores in 8 bits") {
   }
 }
 
+TEST_CASE("promotion keeps what tensor cores cut off over many keys") {
+  // All keys count alike, and no value is negative: the sum of P V grows with each of them.
+  const Problem problem = fp8_problem({1, 1, 1, 64, 3000, 128});
+  auto inputs = fp8_inputs(problem, Values::kNormal, 1);
+  for (std::int64_t i = 0; i < inputs.q.codes.count(); ++i) inputs.q.codes.data()[i] = e4m3(0);
+  for (std::int64_t i = 0; i < inputs.v.codes.count(); ++i) {
+    e4m3& x = inputs.v.codes.data()[i];
+    x = e4m3(std::abs(static_cast<float>(x)));
+  }
+  const KernelChecker checker(problem, inputs);
+  for (const auto& backend : Tests::all()) {
+    if (!backend.available || backend.kind == "watched") continue;
+    const auto error_of = [&](const std::string& name) {
+      const auto verdicts = checker.check(name, find_step(backend, name).run(problem, inputs));
+      return error_over_tolerance(verdicts[0]);
+    };
+    CAPTURE(backend.kind);
+    CHECK(error_of("01_e4m3") > 4);
+    CHECK(error_of("02_promotion") < 1);
+  }
+}
+
 TEST_CASE("random problems in 8 bits") {
   const char* const given = std::getenv("FA_FUZZ_COUNT");
   const int count = given != nullptr ? std::atoi(given) : Tests::few() ? 20 : 100;

@@ -98,8 +98,9 @@ inline constexpr int kFp8FractionBits = 13;
 
 /// What a kernel computes with.
 enum class Arithmetic {
-  kFloat32,       ///< multiplications and additions of the ordinary cores
-  kTensorCores16  ///< tensor cores, 16-bit operands, dense, sums in float32
+  kFloat32,        ///< multiplications and additions of the ordinary cores
+  kTensorCores16,  ///< tensor cores, 16-bit operands, dense, sums in float32
+  kTensorCores8    ///< the same with 8-bit operands
 };
 
 /// Operations per second at the highest clock, a multiplication with an addition counted as two;
@@ -107,6 +108,10 @@ enum class Arithmetic {
 /// Source: CUDA C++ Programming Guide, "Arithmetic Instructions"; NVIDIA's white papers on the A100
 /// and the H100.
 inline std::optional<double> peak_flops(const DeviceProperties& device, Arithmetic arithmetic) {
+  if (arithmetic == Arithmetic::kTensorCores8) {
+    if (device.compute_capability != 90) return std::nullopt;
+    return 2 * *peak_flops(device, Arithmetic::kTensorCores16);
+  }
   const bool tensor = arithmetic == Arithmetic::kTensorCores16;
   double per_clock = 0;  // of one SM
   switch (device.compute_capability) {

@@ -13,11 +13,19 @@ namespace fa::FA_TARGET {
 
 /// Tile sizes, as HopperTile, whose T is the type of O.
 /// @tparam promoted whether sums of P V are added to O in float32 after each tile of keys
+/// @tparam exponent P is stored times 2^exponent. That changes exponents only, and O and l both have
+///                  it. e4m3 holds 2^-6 to 448 with all its bits: the larger the factor, the smaller
+///                  P may be; the smaller it is, the more a maximum may grow before O is rescaled.
 template <int head_dim, int keys, int warpgroups, int stage_count,
-          bool promoted>
+          bool promoted, int exponent = 6>
 struct Fp8Tile
     : HopperTile<bfloat16, head_dim, keys, warpgroups, stage_count> {
   static constexpr bool promotes = promoted;
+  static constexpr int probs_exponent = exponent;
+  // In powers of two: P up to 2^8.75, which is less than 448.
+  static constexpr float rescale_threshold = 8.75f - exponent;
+  // Whether P V is in flight beside the next S. For sums of 256 columns there are no registers then.
+  static constexpr bool overlaps = !promotes || head_dim < 256;
   // Of a thread. With 256 columns O, S and P take 208.
   static constexpr int producer_registers =
       head_dim == 256
@@ -45,13 +53,6 @@ using Fp8TileFor = Fp8Tile<d,
                            d == 64 ? 3 : 2,                    // stages
                            promoted>;
 
-/// P is stored times 2^kProbsExponent, so that as much as possible of [0, 1] is normal: the smallest
-/// normal e4m3 is 2^-6, the largest 448. The factor changes exponents only, and O and l both have
-/// it.
-constexpr int kProbsExponent = 8;
-/// The growth of a maximum that rescales, in powers of two: 2^(8 + 0.75) is less than 448.
-constexpr float kFp8RescaleThreshold = 0.75f;
-
 /// P in registers, as left operands of 32 keys each.
 template <class Tile>
 using Fp8Probs = std::uint32_t[Tile::block_n / 32][4];
@@ -75,10 +76,12 @@ __device__ void round_probs(std::uint32_t (&p)[parts][4],
   }
 }
 
-/// lazy_online_softmax() with P times 2^kProbsExponent. The sums are of P before it is rounded: LSE
-/// is exact then, and rounding errors of P, which are independent, hardly change the sum.
+/// lazy_online_softmax() with P times 2^probs_exponent. l is the sum of P before it is rounded. A sum
+/// of rounded P would make rounding errors that all elements share cancel, which matters only where
+/// the mean of V is much larger than its deviation: there O has an error of 2^-10, less than that of
+/// rounding it to bfloat16. But LSE would have that error, too.
 /// @param exponent_scale scale / ln 2, times the scales of Q and K
-template <bool masked, int r>
+template <class Tile, bool masked, int r>
 __device__ bool fp8_online_softmax(float (&s)[r], RowState& rows,
                                    float (&rescale)[2],
                                    float exponent_scale) {
@@ -86,14 +89,15 @@ __device__ bool fp8_online_softmax(float (&s)[r], RowState& rows,
 #pragma unroll
   for (int h = 0; h < 2; ++h) largest[h] = lane_max(s, h);
   const auto grows = [&](int h) {  // false for NaN: both are -infinity
-    return (largest[h] - rows.m[h]) * exponent_scale > kFp8RescaleThreshold;
+    return (largest[h] - rows.m[h]) * exponent_scale >
+           Tile::rescale_threshold;
   };
   const bool rescaled = __any_sync(kAllLanes, grows(0) || grows(1));
   if (rescaled) raise_max<masked>(rows, largest, rescale, exponent_scale);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const float offset =
-        exponent_offset<masked>(rows.m[h], exponent_scale) - kProbsExponent;
+    const float offset = exponent_offset<masked>(rows.m[h], exponent_scale) -
+                         Tile::probs_exponent;
     float sums[2] = {rows.l[h], 0};
 #pragma unroll
     for (int i = 0; i < r / 2; ++i) {
@@ -106,15 +110,17 @@ __device__ bool fp8_online_softmax(float (&s)[r], RowState& rows,
   return rescaled;
 }
 
-/// Issues sums = P V, or sums += P V.
+/// Issues sums = P V, or sums += P V, for 2 r columns of V from one on, a multiple of 8.
 template <class V, int r, int parts>
 __device__ void issue_fp8_pv(float (&sums)[r], std::uint32_t (&p)[parts][4],
-                             const V& v_transposed, bool adds) {
+                             const V& v_transposed, bool adds,
+                             int column = 0) {
   FA_STAMP(kIssueOutput, 0);
   wgmma_fence(sums, p);
 #pragma unroll
   for (int i = 0; i < parts; ++i) {
-    wgmma<e4m3>(sums, p[i], v_transposed.by_rows(0, 32 * i), adds || i > 0);
+    wgmma<e4m3>(sums, p[i], v_transposed.by_rows(column, 32 * i),
+                adds || i > 0);
   }
   wgmma_commit(sums, p);
 }
@@ -143,7 +149,11 @@ __device__ void fp8_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     if (releases) shared.q_pipe[warpgroup].consumer_release(read.q);
   };
   Fp8Probs<Tile> p;
-  float sums[Tile::promotes ? Tile::d / 2 : 1];
+  // Of P V, where they are not O: all columns, or 128 of 256.
+  constexpr int sum_count = !Tile::promotes  ? 1
+                            : Tile::overlaps ? Tile::d / 2
+                                             : 64;
+  float sums[sum_count];
   const auto begin_pv = [&] {
     shared.v_pipe.consumer_wait(read.v);
     const auto& v = shared.v[read.v.stage];
@@ -157,7 +167,7 @@ __device__ void fp8_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     if constexpr (Tile::promotes) {
       wgmma_wait<0>(sums, p);
 #pragma unroll
-      for (int i = 0; i < Tile::d / 2; ++i) o[i] += sums[i];
+      for (int i = 0; i < sum_count; ++i) o[i] += sums[i];
     } else {
       wgmma_wait<0>(o, p);
     }
@@ -176,6 +186,34 @@ __device__ void fp8_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   }
   if (range.tiles == 0) return release_q();
   int tile = range.tiles - 1;  // the edge first
+  // S, P and P V one after the other, P V for 128 columns at a time.
+  const auto step_in_order = [&](auto edge) {
+    constexpr bool masked = decltype(edge)::value;
+    WarpgroupScores<Tile> s;
+    shared.k_pipe.consumer_wait(read.k);
+    scheduler_barrier_sync<Tile>(warpgroup);
+    issue_qk(s, q, shared.k[read.k.stage]);
+    scheduler_barrier_arrive<Tile>(warpgroup);
+    wgmma_wait<0>(s);
+    release_k();
+    if (tile == 0) release_q();
+    if constexpr (masked) {
+      apply_mask(s, a, query0, tile * Tile::block_n);
+    }
+    if (fp8_online_softmax<Tile, masked>(s, rows, rescale, exponent_scale)) {
+      rescale_o(o, rescale);
+    }
+    round_probs(p, s);
+    shared.v_pipe.consumer_wait(read.v);
+#pragma unroll
+    for (int first = 0; first < Tile::d / 2; first += sum_count) {
+      issue_fp8_pv(sums, p, shared.v[read.v.stage], false, 2 * first);
+      wgmma_wait<0>(sums, p);
+#pragma unroll
+      for (int i = 0; i < sum_count; ++i) o[first + i] += sums[i];
+    }
+    release_v();
+  };
   // S = Q K^T of the first tile or its first half: there is no P V beside it
   const auto first = [&](auto keys) {
     float s[decltype(keys)::value / 2];
@@ -189,14 +227,9 @@ __device__ void fp8_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     if (tile >= range.unmasked_tiles) {
       apply_mask(s, a, query0, tile * Tile::block_n);
     }
-    fp8_online_softmax<true>(s, rows, rescale, exponent_scale);
+    fp8_online_softmax<Tile, true>(s, rows, rescale, exponent_scale);
     round_probs(p, s);
   };
-  if (range.starts_with_half) {
-    first(std::integral_constant<int, kHalfTile>{});
-  } else {
-    first(std::integral_constant<int, Tile::block_n>{});
-  }
   const auto step = [&](auto edge) {
     constexpr bool masked = decltype(edge)::value;
     WarpgroupScores<Tile> s;
@@ -214,16 +247,28 @@ __device__ void fp8_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     }
     // P = exp2(exponent_scale (S - m))
     const bool rescaled =
-        fp8_online_softmax<masked>(s, rows, rescale, exponent_scale);
+        fp8_online_softmax<Tile, masked>(s, rows, rescale, exponent_scale);
     end_pv();
     round_probs(p, s);
     fence_operand(p);  // among the exponentials, not after the branch
     if (rescaled) rescale_o(o, rescale);
   };
-  for (--tile; tile >= range.unmasked_tiles; --tile) step(std::true_type{});
-  for (; tile >= 0; --tile) step(std::false_type{});
-  begin_pv();  // of the last tile
-  end_pv();
+  if constexpr (Tile::overlaps) {
+    if (range.starts_with_half) {
+      first(std::integral_constant<int, kHalfTile>{});
+    } else {
+      first(std::integral_constant<int, Tile::block_n>{});
+    }
+    for (--tile; tile >= range.unmasked_tiles; --tile) step(std::true_type{});
+    for (; tile >= 0; --tile) step(std::false_type{});
+    begin_pv();  // of the last tile
+    end_pv();
+  } else {
+    for (; tile >= range.unmasked_tiles; --tile) {
+      step_in_order(std::true_type{});
+    }
+    for (; tile >= 0; --tile) step_in_order(std::false_type{});
+  }
 }
 
 /// What the kernel is given: TMA maps, which load_work_tiles() takes, and the tensors.
@@ -266,8 +311,8 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     shared.q_pipe[warpgroup].consumer_wait(read.q);
     fp8_mainloop<Tile>(o, rows, shared, read, a, range, score_scale * kLog2E,
                        warpgroup);
-    // O and l are those of P times 2^kProbsExponent.
-    constexpr float probs_scale = 1.0f / (1 << kProbsExponent);
+    // O and l are those of P times 2^probs_exponent.
+    constexpr float probs_scale = 1.0f / (1 << Tile::probs_exponent);
     const float o_scale = a.v_descale[kv_head] * probs_scale;
     rows.l[0] *= probs_scale;
     rows.l[1] *= probs_scale;
@@ -284,14 +329,13 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
 }
 
 /// Launches the kernels: V is transposed, then attention begins.
-/// @tparam d            64, 128 or 256 columns, at least head_dim
+/// @tparam Tile         an Fp8Tile with at least head_dim columns
 /// @param  a            with a head_dim that is a multiple of 16, and strides that TMA supports
 /// @param  tile_counter as in launch_warpgroup_tiles()
 /// @throws std::invalid_argument for others
-template <int d, bool promoted>
-void launch_fp8(const Fp8Attention& a, const Stream& stream,
-                unsigned* tile_counter) {
-  using Tile = Fp8TileFor<d, promoted>;
+template <class Tile>
+void launch_fp8_tiles(const Fp8Attention& a, const Stream& stream,
+                      unsigned* tile_counter) {
   if (a.head_dim % 16 != 0) {
     throw std::invalid_argument(fmt::format(
         "a head_dim of {}; allowed with 8 bits are multiples of 16",
@@ -307,9 +351,10 @@ void launch_fp8(const Fp8Attention& a, const Stream& stream,
   const Fp8Maps maps{
       map(a.q8, a.q_strides, a.heads, a.length_q, kQueries),
       map(a.k8, a.k_strides, a.kv_heads, a.length_k, Tile::block_n),
-      {tensor_map<e4m3>(
-          a.v_transposed, {a.batch, a.kv_heads, a.head_dim, keys},
-          {a.kv_heads * of_head, of_head, keys}, d, Tile::v_panel_bytes)},
+      {tensor_map<e4m3>(a.v_transposed,
+                        {a.batch, a.kv_heads, a.head_dim, keys},
+                        {a.kv_heads * of_head, of_head, keys}, Tile::d,
+                        Tile::v_panel_bytes)},
       a};
   launch_transpose_v(a, stream);
   const TileScheduler scheduler = tile_scheduler(a, Tile::block_m);
@@ -319,6 +364,14 @@ void launch_fp8(const Fp8Attention& a, const Stream& stream,
                Tile::stages};
   sizes.with_pdl = true;
   launch(stream, flash_fp8<Tile>, sizes, maps, scheduler, tile_counter);
+}
+
+/// The same with the tile for a head dimension.
+/// @tparam d 64, 128 or 256
+template <int d, bool promoted>
+void launch_fp8(const Fp8Attention& a, const Stream& stream,
+                unsigned* tile_counter) {
+  launch_fp8_tiles<Fp8TileFor<d, promoted>>(a, stream, tile_counter);
 }
 
 FA_LAUNCH(fp8, launch_fp8<64, false>(const Fp8Attention&, const Stream&,
@@ -332,8 +385,10 @@ FA_LAUNCH(fp8, launch_fp8<256, false>(const Fp8Attention&, const Stream&,
 template <bool promoted, class Row>
 auto fp8_row(const Row& row) {
   return row.hopper()
+      .head_dims(HeadDims<64, 128, 256>{})
       .over_keys(Fp8TileFor<64, promoted>{}, 3)
       .over_keys(Fp8TileFor<128, promoted>{}, 2)
+      .over_keys(Fp8TileFor<256, promoted>{}, 2)
       .persistent()
       .array(e4m3{}, [](const auto& a, auto) { return transposed_size(a); })
       .tile_counter()
@@ -347,8 +402,8 @@ auto fp8_row(const Row& row) {
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>
 auto fp8_step(std::integral_constant<int, 1>, Row row) {
-  return fp8_row<false>(row("01_e4m3", "Q, K, V and P in 8 bits", bfloat16{})
-                            .head_dims(HeadDims<64, 128, 256>{}));
+  return fp8_row<false>(
+      row("01_e4m3", "Q, K, V and P in 8 bits", bfloat16{}));
 }
 
 }  // namespace fa::FA_TARGET

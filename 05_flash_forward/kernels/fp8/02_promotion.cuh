@@ -14,13 +14,14 @@ FA_LAUNCH(fp8, launch_fp8<64, true>(const Fp8Attention&, const Stream&,
                                     unsigned*));
 FA_LAUNCH(fp8, launch_fp8<128, true>(const Fp8Attention&, const Stream&,
                                      unsigned*));
+FA_LAUNCH(fp8, launch_fp8<256, true>(const Fp8Attention&, const Stream&,
+                                     unsigned*));
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>
 auto fp8_step(std::integral_constant<int, 2>, Row row) {
   return fp8_row<true>(
-      row("02_promotion", "sums of P V in float32", bfloat16{})
-          .head_dims(HeadDims<64, 128>{}));
+      row("02_promotion", "sums of P V in float32", bfloat16{}));
 }
 
 }  // namespace fa::FA_TARGET

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,10 +49,12 @@ inline Inputs timed_inputs(std::int64_t length, std::int64_t head_dim) {
 /// @param backend a GPU
 /// @param problem that is computed, as many keys as queries
 /// @param matmuls that are counted, length x length x head_dim each
+/// @param arithmetic of the kernel, for its share of the peak; by default that of the problem's type
 /// @throws std::runtime_error when the device reports an error
 inline cli::Measurement time_work(const BackendBase& backend, const Problem& problem,
                                   const std::string& kernel, const std::function<void()>& launch,
-                                  int matmuls, int repeats) {
+                                  int matmuls, int repeats,
+                                  std::optional<Arithmetic> arithmetic = {}) {
   const double ms = backend.milliseconds(launch, repeats).value();
   const AttentionShape& s = problem.shape;
   // With the mask half of them.
@@ -66,8 +69,9 @@ inline cli::Measurement time_work(const BackendBase& backend, const Problem& pro
                        {"milliseconds", ms},
                        {"tflops", flops / ms / 1e9}};
   const auto peak =
-      peak_flops(backend.properties, problem.type == Type::kFloat32 ? Arithmetic::kFloat32
-                                                                    : Arithmetic::kTensorCores16);
+      peak_flops(backend.properties,
+                 arithmetic.value_or(problem.type == Type::kFloat32 ? Arithmetic::kFloat32
+                                                                    : Arithmetic::kTensorCores16));
   if (peak) {
     row.emplace_back("percent_of_peak", 100 * flops / (ms / 1e3) / *peak);
   }

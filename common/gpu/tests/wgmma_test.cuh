@@ -183,18 +183,22 @@ TEST_CASE("wgmma reads operands in narrow panels") {
   }
 }
 
-// d[k] = 1 + 2^-k, where 1 is the accumulator or another product.
-__global__ void __launch_bounds__(kWarpgroup) add_powers(float* d, bool in_accumulator) {
+// What is added to 1 in a matmul.
+enum class Added { kToProduct, kToSum, kManyToSum };
+
+// d[k] = 1 + 2^-k, where 1 is another product or the sum so far; or 1 + 32 2^-k.
+__global__ void __launch_bounds__(kWarpgroup) add_powers(float* d, Added added) {
   using Tile = SwizzledTile<e4m3, 64, 64>;
   Tile* tiles = dynamic_shared<Tile>();
-  // Column 0 of A and B is 1; the second one is 2^-(k / 2) and 2^-((k + 1) / 2) in row k.
-  const int second = in_accumulator ? 32 : 1;
+  // Column 0 of A and B is 1; the others are 2^-(k / 2) and 2^-((k + 1) / 2) in row k, or 0.
+  const int first = added == Added::kToProduct ? 1 : 32,
+            last = added == Added::kManyToSum ? 63 : first;
   const int thread = static_cast<int>(threadIdx.x);
   for (int i = thread; i < 64 * 64; i += kWarpgroup) {
     const int row = i / 64, col = i % 64;
     for (int of_b = 0; of_b < 2; ++of_b) {
       const float power = exp2f(-static_cast<float>((row + of_b) / 2));
-      const float x = col == 0 ? 1.0f : col == second ? power : 0.0f;
+      const float x = col == 0 ? 1.0f : col >= first && col <= last ? power : 0.0f;
       tiles[of_b].at(row, col / 16 * 16)[col % 16] = from_float<e4m3>(x);
     }
   }
@@ -220,14 +224,14 @@ __global__ void __launch_bounds__(kWarpgroup) add_powers(float* d, bool in_accum
 
 TEST_CASE("sums of 8-bit products keep kFp8FractionBits bits behind the point of the largest") {
   FA_EACH_TEST;
-  for (const bool in_accumulator : {false, true}) {
+  for (const Added added : {Added::kToProduct, Added::kToSum, Added::kManyToSum}) {
     constexpr int most = 17;  // 2^-9 is the smallest e4m3
     DeviceBuffer<float> d(64);
-    launch(add_powers, {{1}, {kWarpgroup}, 2 * 64 * 128}, d.data(), in_accumulator);
+    launch(add_powers, {{1}, {kWarpgroup}, 2 * 64 * 128}, d.data(), added);
     const auto sums = values(d);
     int kept = 0;
     while (kept < most && sums[static_cast<std::size_t>(kept + 1)] > 1) ++kept;
-    CAPTURE(in_accumulator);
+    CAPTURE(static_cast<int>(added));
     MESSAGE("bits behind the point that survive: " << kept);
     CHECK(kept == kFp8FractionBits);
   }
