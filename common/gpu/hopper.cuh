@@ -121,9 +121,9 @@ struct __align__(kPanelAlignment) SwizzledTile {
            size * (col / panel_cols * panel_size + row * panel_cols + col % panel_cols);
   }
 
-  /// 16 rows of some columns of 16 bits, summed over rows, as the right operand of P V is. The first row is a
-  /// multiple of 16; the first column is that of a panel, or a multiple of 16 where no column is in
-  /// the next panel.
+  /// 16 rows of some columns of 16 bits, summed over rows, as the right operand of P V is. The first
+  /// row is a multiple of 16; the first column is that of a panel, or a multiple of 16 where no column
+  /// is in the next panel.
   __device__ MatrixDescriptor<Major::kMN, panel_bytes> by_columns(int row, int col) const {
     static_assert(size == 2, "wgmma sums over the columns of both operands of 8 bits");
     return matrix_descriptor<Major::kMN, panel_bytes>(data, 2 * panel_size) +
