@@ -90,10 +90,10 @@ std::int64_t& taken_bytes();
 /// @throws std::runtime_error when no memory is so large
 std::size_t buffer_bytes(std::int64_t count, std::size_t size);
 
-/// Bits behind the point of the largest summand that wgmma keeps of products of 8-bit
-/// operands, and of what it adds them to.
-/// Source: DeepSeek-AI, DeepSeek-V3 Technical Report, 2024, section 3.3.2: about 14 bits, the one
-/// before the point included. The probe in common/gpu/tests/wgmma_test.cuh measures it.
+/// Bits behind the point of the largest summand that wgmma keeps of products of 8-bit operands, and
+/// of what it adds them to. Source: the test of this constant in common/gpu/tests/wgmma_test.cuh, on
+/// an H200. DeepSeek-AI, DeepSeek-V3 Technical Report, 2024, section 3.3.2 has 14 bits, with the one
+/// before the point.
 inline constexpr int kFp8FractionBits = 13;
 
 /// What a kernel computes with.

@@ -49,7 +49,7 @@ struct Fp8Tile
 template <int d, bool promoted>
 using Fp8TileFor = Fp8Tile<d,
                            d == 128 && !promoted ? 192 : 128,  // keys
-                           d == 64 && !promoted ? 3 : 2,       // warpgroups
+                           d == 64 ? 3 : 2,                    // warpgroups
                            d == 64 ? 3 : 2,                    // stages
                            promoted>;
 
