@@ -1,6 +1,7 @@
 #include "common/lab/wgmma.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 

@@ -180,9 +180,9 @@ void wgmma_wait(int pending) {
 }
 void wgmma(const Wgmma& what, float* sums, int count, const unsigned* a, Where where) {
   const auto type = what.half ? lab::WgmmaType::kHalf : lab::WgmmaType::kBFloat16;
-  lab::begin_wgmma({count, type, what.transposed_a, what.transposed_b, what.adds, what.negates,
-                    what.a, what.b},
-                   {sums, a}, location(where));
+  lab::begin_wgmma(
+      {count, type, what.transposed_a, what.transposed_b, what.adds, what.negates, what.a, what.b},
+      {sums, a}, location(where));
 }
 const unsigned* keep_registers(const unsigned (&registers)[4]) {
   auto& own = kept[lab::current];
