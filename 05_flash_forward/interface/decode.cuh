@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <vector>
 
-#include "05_flash_forward/interface/checks.cuh"
+#include "05_flash_forward/interface/packed_checks.cuh"
 #include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
 #include "05_flash_forward/kernels/decode/06_wgmma.cuh"
+#include "05_flash_forward/kernels/decode/07_chunked_prefill.cuh"
 #include "05_flash_forward/kernels/decode/append.cuh"
+#include "05_flash_forward/src/decode_cost.hpp"
 #include "05_flash_forward/src/dispatch.cuh"
 
 namespace fa::FA_TARGET {
@@ -25,6 +27,9 @@ inline void check_cache(const fa_attention& a, const fa_cache* given) {
   check_struct("fa_cache", given);
   const fa_cache& cache = *given;
   check_flag("check", cache.check);
+  if (cache.kernel < 0 || cache.kernel > FA_DECODE_CHUNKED_PREFILL) {
+    refuse("kernel is {}; allowed are 0 to {}", cache.kernel, int{FA_DECODE_CHUNKED_PREFILL});
+  }
   if (cache.block_table == nullptr) return;
   check_size("page_size", cache.page_size, kMaxLength);
   check_size("cache_pages", cache.cache_pages, kMaxLength);
@@ -61,23 +66,31 @@ inline std::vector<attention::MemoryRegion> checked_tables(const fa_attention& a
   };
   add("lengths_k", cache.lengths_k, a.batch);
   add("block_table", cache.block_table, a.batch * cache.most_pages);
+  add("cu_seqlens_q", cache.cu_seqlens_q, a.batch + 1);
   return regions;
+}
+
+// The problem as the queries have it: packed ones are those of one sequence.
+inline fa_attention problem_of_queries(fa_attention a, const fa_cache& cache) {
+  if (cache.cu_seqlens_q != nullptr) a.batch = 1;
+  return a;
 }
 
 // Checks where the tensors, the table and the workspace are.
 inline CallMemory checked_decode_call(const fa_attention& a, const fa_cache& cache) {
   const std::int64_t d = a.head_dim;
+  const fa_attention rows = problem_of_queries(a, cache);
   CallMemory memory{
-      {checked_tensor("q", a.q, a.q_strides, a, a.heads, a.length_q, d),
+      {checked_tensor("q", a.q, a.q_strides, rows, a.heads, a.length_q, d),
        checked_cache("k", a.k, a.k_strides, a, cache, d),
        checked_cache("v", a.v, a.v_strides, a, cache, d)},
-      {checked_tensor("o", a.o, a.o_strides, a, a.heads, a.length_q, d, true), checked_lse(a),
+      {checked_tensor("o", a.o, a.o_strides, rows, a.heads, a.length_q, d, true), checked_lse(rows),
        checked_bytes("workspace", a.workspace, 16, a.workspace_bytes)}};
   for (const auto& region : checked_tables(a, cache)) memory.read.push_back(region);
   return memory;
 }
 
-// Reads the lengths and the table from the memory of the device and checks them.
+// Reads lengths, table and cu_seqlens_q from the memory of the device and checks them.
 inline void check_pages(const fa_attention& a, const fa_cache& cache) {
   std::vector<std::int32_t> lengths(static_cast<std::size_t>(a.batch),
                                     static_cast<std::int32_t>(a.length_k));
@@ -85,6 +98,9 @@ inline void check_pages(const fa_attention& a, const fa_cache& cache) {
   std::vector<std::int32_t> table;
   if (cache.block_table != nullptr) {
     table = device_integers(cache.block_table, a.batch * cache.most_pages);
+  }
+  if (cache.cu_seqlens_q != nullptr) {
+    check_cu_seqlens("cu_seqlens_q", cache.cu_seqlens_q, a.batch, a.length_q, "length_q");
   }
   for (std::size_t b = 0; b < lengths.size(); ++b) {
     if (lengths[b] < 0 || lengths[b] > a.length_k) {
@@ -116,52 +132,183 @@ inline std::size_t workspace_bytes(const DecodeWorkspaceSize& size) {
   return counter_bytes(size) + sizeof(float) * static_cast<std::size_t>(size.states);
 }
 
-// Whether fa_forward() computes faster: queries fill half of its tiles of 128, and there are so many
-// rows that launch_decode_wgmma() would not split the keys.
-template <int d, class T>
-bool prefers_forward(const Attention<T>& a) {
-  return a.length_q >= 64 && decode_wgmma_parts<WgmmaDecodeTile<T, d>>(a) == 1;
-}
-// Whether its kernel is taken: it is faster, or the others cannot number the rows, or not launch so
-// many blocks.
-template <int d, class T>
-bool takes_forward(const Attention<T>& a) {
-  if (all_rows(a) > kMostRows) return true;
-  const unsigned blocks =
-      with_decode_tile<d>(a, [&](auto tile) { return decode_grid<decltype(tile)>(a, 1).y; });
-  return blocks > kMaxGrid || prefers_forward<d>(a);
-}
-// Whether the kernel for Hopper is taken, for more rows than a tile of decode_one_launch() has.
-template <class T>
-bool takes_wgmma(const Attention<T>& a) {
-  return prefers_hopper() && can_use_tma(a);
+inline ChunkSequences sequences_of(const fa_attention& a, const fa_cache& cache) {
+  return {static_cast<int>(a.batch), cache.cu_seqlens_q, cache.lengths_k, pages_of(cache)};
 }
 
-// What the kernel for sequences with all keys needs.
+// Whether a kernel, an fa_decode_kernel, computes a problem here.
 template <int d, class T>
-DecodeWorkspaceSize all_keys_workspace(const Attention<T>& a) {
-  if (takes_forward<d>(a)) return {0, 1};  // the counter of a tile scheduler
-  if (packed_rows(a) <= 16) return one_launch_workspace<d>(a);
-  return {takes_wgmma(a) ? decode_wgmma_workspace<d>(a) : packed_gqa_workspace<d>(a), 0};
-}
-// The same, and for lengths and pages unless they are refused: one workspace serves both.
-template <int d, class T>
-DecodeWorkspaceSize decode_workspace(const Attention<T>& a) {
-  const DecodeWorkspaceSize all = all_keys_workspace<d>(a);
-  if (!can_list_tiles<d>(a)) return all;
-  const DecodeWorkspaceSize even = even_tiles_workspace<d>(a);
-  return {std::max(all.states, even.states), std::max(all.counters, even.counters)};
+bool supports(int kernel, const Attention<T>& a, const ChunkSequences& of) {
+  const bool paged = of.pages.block_table != nullptr, packed = of.cu_seqlens_q != nullptr;
+  const bool all_keys = !paged && !packed && of.lengths_k == nullptr;
+  if (kernel == FA_DECODE_FORWARD) return all_keys;
+  if (all_rows(a) > kMostRows) return false;
+  switch (kernel) {
+    case FA_DECODE_PACKED_GQA:
+    case FA_DECODE_ONE_LAUNCH:
+    case FA_DECODE_WGMMA:
+      return all_keys &&
+             with_decode_tile<d>(
+                 a, [&](auto tile) { return decode_grid<decltype(tile)>(a, 1).y <= kMaxGrid; }) &&
+             (kernel != FA_DECODE_WGMMA ||
+              (can_run(device_properties(), kNeedsHopper) && can_use_tma(a)));
+    case FA_DECODE_EVEN_TILES:
+      return !paged && !packed && can_list_tiles<d>(a);
+    case FA_DECODE_PAGED_KV:
+      return paged && !packed && can_list_tiles<d>(a);
+    default:
+      return can_run(device_properties(), kNeedsHopper) && can_chunk<d>(a, of);
+  }
 }
 
-inline std::size_t bytes_of_decode_workspace(const fa_attention* given) {
+// The workspace of a kernel that supports the problem.
+template <int d, class T>
+DecodeWorkspaceSize decode_workspace(int kernel, const Attention<T>& a, const ChunkSequences& of) {
+  switch (kernel) {
+    case FA_DECODE_FORWARD:
+      return {0, 1};  // the counter of a tile scheduler
+    case FA_DECODE_PACKED_GQA:
+      return {packed_gqa_workspace<d>(a), 0};
+    case FA_DECODE_ONE_LAUNCH:
+      return one_launch_workspace<d>(a);
+    case FA_DECODE_WGMMA:
+      return {decode_wgmma_workspace<d>(a), 0};
+    case FA_DECODE_CHUNKED_PREFILL:
+      return chunks_workspace<d>(a, of);
+    default:
+      return even_tiles_workspace<d>(a);
+  }
+}
+
+// What such a kernel has to do for sequences with all keys.
+template <int d, class T>
+DecodeWork decode_work(int kernel, const Attention<T>& a, const ChunkSequences& of) {
+  using Chunk = ChunkTile<T, d>;
+  const DecodeRates rates;
+  const double rows = static_cast<double>(group_size(a)) * a.length_q;
+  const double heads = static_cast<double>(a.batch) * a.kv_heads;
+  const double keys =  // that a query sees
+      a.causal ? std::max(1.0, a.length_k - std::min(a.length_q, a.length_k) / 2.0) : a.length_k;
+  DecodeWork work{};
+  work.parts = 1;
+  work.bytes = sizeof(T) * a.head_dim * heads * 2 * (a.length_k + rows);
+  work.state_bytes = sizeof(float) * static_cast<double>(decode_workspace<d>(kernel, a, of).states);
+  const auto tiles = [&](double rate, int block_m, int parts, double rows_of_head, double all) {
+    work.rate = rate;
+    work.items = all * std::ceil(rows_of_head / block_m);
+    work.item_flops = 4.0 * block_m * d * keys;
+    work.parts = parts;
+  };
+  switch (kernel) {
+    case FA_DECODE_FORWARD:
+      tiles(prefers_hopper() ? rates.forward : rates.mma_forward, 2 * kQueries, 1, a.length_q,
+            heads * group_size(a));
+      break;
+    case FA_DECODE_WGMMA:
+      tiles(rates.wgmma, kQueries, decode_wgmma_parts<WgmmaDecodeTile<T, d>>(a), rows, heads);
+      break;
+    case FA_DECODE_CHUNKED_PREFILL:
+      if (rows > kQueries) {
+        tiles(rates.chunks, Chunk::block_m, chunk_parts<Chunk>(a, of), rows, heads);
+      } else {
+        tiles(rates.half_chunks, kQueries, chunk_parts<Chunk>(a, of), rows, heads);
+      }
+      break;
+    default:
+      tiles(rates.mma, DecodeTile<d, 4>::block_m, 1, rows, heads);
+      work.even = true;
+      if (kernel == FA_DECODE_PACKED_GQA) work.parts = packed_gqa_parts<DecodeTile<d, 4>>(a);
+  }
+  return work;
+}
+
+// The kernel that a call takes: the one that it names, or the fastest of those that support it.
+template <int d, class T>
+int decode_kernel(const Attention<T>& a, const ChunkSequences& of, int named) {
+  if (named != FA_DECODE_FASTEST) {
+    if (supports<d>(named, a, of)) return named;
+    refuse("kernel is {}, which does not support the problem on this device; 0 is the fastest",
+           named);
+  }
+  const bool paged = of.pages.block_table != nullptr;
+  const bool all_keys = !paged && of.lengths_k == nullptr;
+  const int even = paged ? FA_DECODE_PAGED_KV : FA_DECODE_EVEN_TILES;
+  const int few = all_keys ? FA_DECODE_ONE_LAUNCH : even;
+  if (supports<d>(few, a, of) && packed_rows(a) <= 16) return few;
+  int best = FA_DECODE_FASTEST;
+  double least = std::numeric_limits<double>::infinity();
+  for (const int kernel : {int{FA_DECODE_FORWARD}, int{FA_DECODE_CHUNKED_PREFILL},
+                           int{FA_DECODE_WGMMA}, int{FA_DECODE_PACKED_GQA}, even}) {
+    const bool hopper = kernel == FA_DECODE_CHUNKED_PREFILL || kernel == FA_DECODE_WGMMA;
+    if (!supports<d>(kernel, a, of) ||
+        (hopper && !prefers_hopper() && of.cu_seqlens_q == nullptr)) {
+      continue;
+    }
+    const double seconds = decode_seconds(decode_work<d>(kernel, a, of), device_properties());
+    if (seconds < least) {
+      least = seconds;
+      best = kernel;
+    }
+  }
+  if (best != FA_DECODE_FASTEST) return best;
+  if (of.cu_seqlens_q == nullptr) even_tiles_workspace<d>(a);  // says what is too large
+  refuse("cu_seqlens_q needs a Hopper GPU, and distances between keys that TMA supports");
+}
+
+// Calls work(attention, d, sequences, kernel) for a problem and a cache that were checked.
+template <class Work>
+void with_decode_kernel(const fa_attention& given, const fa_cache& cache, Work work) {
+  const ChunkSequences sequences = sequences_of(given, cache);
+  with_16_bit_attention(problem_of_queries(given, cache), [&](const auto& a, auto d) {
+    work(a, d, sequences, decode_kernel<decltype(d)::value>(a, sequences, cache.kernel));
+  });
+}
+
+inline std::size_t bytes_of_decode_workspace(const fa_attention* given, const fa_cache* cache) {
   std::size_t bytes = 0;
   guarded([&] {
     check_decode_problem(given);
-    with_16_bit_attention(*given, [&](const auto& a, auto d) {
-      bytes = workspace_bytes(decode_workspace<decltype(d)::value>(a));
+    check_cache(*given, cache);
+    with_decode_kernel(*given, *cache, [&](const auto& a, auto d, const auto& of, int kernel) {
+      bytes = workspace_bytes(decode_workspace<decltype(d)::value>(kernel, a, of));
     });
   });
   return bytes;
+}
+
+inline const char* decode_kernel_name(const fa_attention* given, const fa_cache* cache) {
+  const int status = guarded([&] {
+    check_decode_problem(given);
+    check_cache(*given, cache);
+    with_decode_kernel(*given, *cache, [&](const auto& a, auto, const auto&, int kernel) {
+      constexpr const char* names[] = {"02_packed_gqa", "03_one_launch", "04_even_tiles",
+                                       "05_paged_kv",   "06_wgmma",      "07_chunked_prefill"};
+      last_name() = kernel == FA_DECODE_FORWARD ? forward_kernel(a).name
+                                                : names[kernel - FA_DECODE_PACKED_GQA];
+    });
+  });
+  return status == FA_STATUS_OK ? last_name().c_str() : nullptr;
+}
+
+template <int d, class T>
+void launch_decode(int kernel, const Attention<T>& a, const ChunkSequences& of,
+                   const Stream& stream, const DecodeWorkspace& workspace) {
+  switch (kernel) {
+    case FA_DECODE_FORWARD:
+      return forward_kernel(a).launch(stream, workspace.counters);
+    case FA_DECODE_PACKED_GQA:
+      return launch_packed_gqa<d>(a, stream, workspace.states);
+    case FA_DECODE_ONE_LAUNCH:
+      return launch_one_launch<d>(a, stream, workspace);
+    case FA_DECODE_EVEN_TILES:
+      return launch_even_tiles<d>(a, of.lengths_k, stream, workspace);
+    case FA_DECODE_PAGED_KV:
+      return launch_paged_kv<d>(a, of.lengths_k, of.pages, stream, workspace);
+    case FA_DECODE_WGMMA:
+      return launch_decode_wgmma<d>(a, stream, workspace.states);
+    default:
+      return launch_chunks<d>(a, of, stream, workspace);
+  }
 }
 
 inline int decode(const fa_attention* given, const fa_cache* given_cache) {
@@ -174,33 +321,14 @@ inline int decode(const fa_attention* given, const fa_cache* given_cache) {
       throw std::runtime_error("fa_decode " + missing(device_properties(), kNeedsMma));
     }
     if (cache.check == 1) check_pages(*given, cache);
-    with_16_bit_attention(*given, [&](const auto& a, auto columns) {
+    with_decode_kernel(*given, cache, [&](const auto& a, auto columns, const auto& of, int kernel) {
       constexpr int d = decltype(columns)::value;
-      const bool paged = cache.block_table != nullptr;
-      const bool all_keys = !paged && cache.lengths_k == nullptr;
-      if (!all_keys) even_tiles_workspace<d>(a);  // throws for too many tiles
-      const DecodeWorkspaceSize size = decode_workspace<d>(a);
+      const DecodeWorkspaceSize size = decode_workspace<d>(kernel, a, of);
       check_workspace_bytes(given->workspace_bytes, workspace_bytes(size));
-      auto* const counters = static_cast<unsigned*>(given->workspace);
-      const DecodeWorkspace workspace{
-          reinterpret_cast<float*>(static_cast<char*>(given->workspace) + counter_bytes(size)),
-          counters};
-      const Stream stream = stream_of(*given);
-      if (all_keys) {
-        if (takes_forward<d>(a)) {
-          forward_kernel(a).launch(stream, counters);
-        } else if (packed_rows(a) <= 16) {
-          launch_one_launch<d>(a, stream, workspace);
-        } else if (takes_wgmma(a)) {
-          launch_decode_wgmma<d>(a, stream, workspace.states);
-        } else {  // so many states are merged by a kernel of their own
-          launch_packed_gqa<d>(a, stream, workspace.states);
-        }
-      } else if (paged) {
-        launch_paged_kv<d>(a, cache.lengths_k, pages_of(cache), stream, workspace);
-      } else {
-        launch_even_tiles<d>(a, cache.lengths_k, stream, workspace);
-      }
+      char* const memory = static_cast<char*>(given->workspace);
+      launch_decode<d>(kernel, a, of, stream_of(*given),
+                       {reinterpret_cast<float*>(memory + counter_bytes(size)),
+                        reinterpret_cast<unsigned*>(memory)});
     });
   });
 }
@@ -225,6 +353,9 @@ inline int append(const fa_attention* given, const fa_cache* given_cache,
     const fa_new_keys& keys = *given_keys;
     const fa_attention& a = *given;
     const fa_cache& cache = *given_cache;
+    if (cache.cu_seqlens_q != nullptr) {
+      refuse("cu_seqlens_q is not a null pointer, which is what fa_append allows");
+    }
     const std::int64_t d = a.head_dim, columns_v = a.head_dim_v;
     CallMemory memory{
         {checked_tensor("new k", keys.k, keys.k_strides, a, a.kv_heads, a.length_q, d),

@@ -12,6 +12,7 @@ Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 
 """
 
 import importlib
+import itertools
 import typing
 
 from common.bench import peers, points
@@ -21,12 +22,13 @@ from common.bench.tables import headings_in, points_in, ratio
 from common.data import records
 
 from .example import attention_in_float64
-from .flash_attention import Library
+from .flash_attention import Library, Refused
 
 
 class Point(typing.NamedTuple):
-    """A cache, and the queries that read it. Without a page_size it has no pages. `ragged`: lengths
-    from an eighth of length_k to length_k, in random order."""
+    """A cache, and the queries that read it. Without a page_size it has no pages. `lengths`: given,
+    although all are length_k; `ragged`: from an eighth of length_k to length_k, in random order.
+    `prompts`: so many sequences have length_q queries, the others one; all are packed."""
 
     group: str
     batch: int
@@ -37,6 +39,15 @@ class Point(typing.NamedTuple):
     heads: int = 32
     kv_heads: int = 8
     head_dim: int = 128
+    causal: bool = False
+    lengths_given: bool = False
+    prompts: int = 0
+
+    def queries(self):
+        """Of each sequence."""
+        if not self.prompts:
+            return [self.length_q] * self.batch
+        return [self.length_q] * self.prompts + [1] * (self.batch - self.prompts)
 
     def lengths(self):
         """Keys of each sequence."""
@@ -44,12 +55,19 @@ class Point(typing.NamedTuple):
             return [self.length_k] * self.batch
         generator = torch.Generator().manual_seed(1)
         least = max(1, self.length_k // 8)
-        return torch.randint(least, self.length_k + 1, (self.batch,), generator=generator).tolist()
+        drawn = torch.randint(least, self.length_k + 1, (self.batch,), generator=generator)
+        return [max(n, q) if self.prompts else n for n, q in zip(drawn.tolist(), self.queries())]
 
     def bytes(self):
         """What must be read and written at least, in 16 bits."""
         of_keys = 2 * sum(self.lengths()) * self.kv_heads
-        return 2 * self.head_dim * (of_keys + 2 * self.batch * self.heads * self.length_q)
+        return 2 * self.head_dim * (of_keys + 2 * self.heads * sum(self.queries()))
+
+    def flops(self):
+        """Of both matmuls; lengths are at least the queries'."""
+        pairs = zip(self.queries(), self.lengths())
+        scores = sum(q * (2 * k - (q - 1 if self.causal else 0)) // 2 for q, k in pairs)
+        return 4 * self.head_dim * self.heads * scores
 
 
 GOALS = (
@@ -61,13 +79,29 @@ GOALS = (
     Point("ragged", 64, 1, 8192, ragged=True),
     Point("ragged_page_16", 64, 1, 8192, ragged=True, page_size=16),
     Point("ragged_page_64", 64, 1, 8192, ragged=True, page_size=64),
+    Point("chunk_q16_b4_32k", 4, 16, 32768, causal=True, lengths_given=True),
+    Point("chunk_q256_b1_32k", 1, 256, 32768, causal=True),
+    Point("chunk_q2048_b8_8k", 8, 2048, 8192, causal=True),
+    Point("mix_prompt", 64, 2048, 8192, True, 64, causal=True, prompts=1),
+    Point("mix_prompts", 64, 512, 4096, True, 16, causal=True, prompts=8),
+    Point("mix_chunks", 128, 256, 16384, True, 64, causal=True, prompts=4),
+)
+GRID = tuple(
+    Point(f"grid_q{q}_b{b}_p{page}", b, q, k, page_size=page, causal=True)
+    for b, k in ((1, 32768), (8, 8192), (16, 8192))
+    for page in (0, 16, 64, 128)
+    for q in (16, 64, 256, 1024, 2048)
 )
 SMALL = (
     Point("one_query", 2, 1, 150, heads=8, kv_heads=2, head_dim=64),
     Point("queries", 1, 5, 90, heads=4, kv_heads=1),
     Point("ragged", 3, 1, 150, ragged=True, heads=8, kv_heads=2, head_dim=64),
     Point("ragged_page_16", 3, 2, 150, True, 16, heads=8, kv_heads=2, head_dim=64),
+    Point("chunks", 2, 40, 150, page_size=16, heads=4, kv_heads=2, head_dim=64, causal=True),
+    Point("mix", 3, 70, 150, True, 16, heads=4, kv_heads=2, head_dim=64, causal=True, prompts=1),
 )
+# Kernels that are timed beside the chosen one, for more than one query: their fa_decode_kernel.
+KERNELS = {"forward": 1, "even": 4, "paged": 5, "wgmma": 6, "chunked": 7}
 
 
 PAGE_SIZE = 64  # for FlashInfer, where a point has none
@@ -78,12 +112,21 @@ class Cache(points.Case):
 
     rate, unit = "gigabytes_per_second", 1e9
     clean = True  # what the cache writes back would count as time of the call
+    own = (OURS, *KERNELS)
+    headings = {**HEADINGS, **{name: name for name in KERNELS}}
 
     def __init__(self, point, device):
         torch.manual_seed(1)
         self.point = point
         options = {"dtype": torch.bfloat16, "device": device}
-        self.q = torch.randn(point.batch, point.heads, point.length_q, point.head_dim, **options)
+        numbers = {"dtype": torch.int32, "device": device}
+        self.begins = [0, *itertools.accumulate(point.queries())]
+        self.cu_seqlens = torch.tensor(self.begins, **numbers) if point.prompts else None
+        shape = (point.batch, point.heads, point.length_q, point.head_dim)
+        if point.prompts:
+            shape = (1, point.heads, self.begins[-1], point.head_dim)
+        self.q = torch.randn(shape, **options)
+        self.used = {}  # kernel and workspace of each of our calls
         most = -(-point.length_k // point.page_size) if point.page_size else 1
         rows = point.page_size or point.length_k
         shape = (point.batch * most, point.kv_heads, rows, point.head_dim)
@@ -92,46 +135,65 @@ class Cache(points.Case):
             torch.randn(shape[0], shape[2], shape[1], shape[3], **options).transpose(1, 2)
             for _ in range(2)
         )
-        numbers = {"dtype": torch.int32, "device": device}
-        self.lengths = torch.tensor(point.lengths(), **numbers) if point.ragged else None
+        given = point.ragged or point.lengths_given
+        self.lengths = torch.tensor(point.lengths(), **numbers) if given else None
         self.table = None
         if point.page_size:
             order = torch.randperm(point.batch * most).reshape(point.batch, most)
             self.table = order.to(**numbers).contiguous()
 
+    def rows(self, x, b):
+        """What q or o has of a sequence."""
+        packed = self.cu_seqlens is not None
+        return x[:, :, self.begins[b] : self.begins[b + 1]] if packed else x[b : b + 1]
+
     def sequence(self, b):
         """q, k and v of a sequence alone."""
         length = self.point.lengths()[b]
-        q = self.q[b : b + 1]
+        q = self.rows(self.q, b)
         if self.table is None:
             return q, self.k[b : b + 1, :, :length], self.v[b : b + 1, :, :length]
         pages = self.table[b].long()
         k, v = (x[pages].transpose(0, 1).flatten(1, 2)[None, :, :length] for x in (self.k, self.v))
         return q, k, v
 
-    def ours(self, library):
+    def ours(self, library, kernel=0, name=OURS):
+        self.library = library
         options = {"lengths_k": self.lengths, "block_table": self.table}
+        options |= {"cu_seqlens_q": self.cu_seqlens, "causal": self.point.causal, "kernel": kernel}
         call, o, _ = library.prepare_decode(
             self.q, self.k, self.v, length_k=self.point.length_k, **options
         )
+        self.used[name] = {"kernel": call.kernel, "workspace_bytes": call.bytes}
         return lambda: (call(), o)[1]
+
+    def named(self, name):
+        """A kernel that is not chosen; None where it does not support the point."""
+        try:
+            return self.ours(self.library, KERNELS[name], name)
+        except Refused:
+            return None
 
     def flash_3(self):
         """FlashAttention-3 with its own choice of splits; None when it is not there."""
         if not hasattr(torch.ops.flash_attn_3, "fwd"):
             return None
         q, k, v = (x.transpose(1, 2) for x in (self.q, self.k, self.v))
-        options = {"is_causal": False, "num_splits": 0}
+        options = {"is_causal": self.point.causal, "num_splits": 0}
         if self.lengths is not None:
             options["seqused_k"] = self.lengths
         if self.table is not None:
             options["page_table"] = self.table
-        return lambda: torch.ops.flash_attn_3.fwd(q, k, v, **options)[0].transpose(1, 2)
+        if self.cu_seqlens is None:
+            return lambda: torch.ops.flash_attn_3.fwd(q, k, v, **options)[0].transpose(1, 2)
+        options |= {"cu_seqlens_q": self.cu_seqlens, "max_seqlen_q": self.point.length_q}
+        call = torch.ops.flash_attn_3.fwd
+        return lambda: call(q[0], k, v, **options)[0].transpose(0, 1)[None]
 
     def flashinfer(self):
         """FlashInfer, planned ahead; None when it is not there. It reads pages, so without a block
         table they are neighbouring rows."""
-        if not peers.version_of("flashinfer-python"):
+        if not peers.version_of("flashinfer-python") or self.cu_seqlens is not None:
             return None
         library, point = importlib.import_module("flashinfer"), self.point
         size = point.page_size or PAGE_SIZE
@@ -156,7 +218,8 @@ class Cache(points.Case):
             return lambda: wrapper.run(q, (k, v)).unsqueeze(2)
         wrapper = library.BatchPrefillWithPagedKVCacheWrapper(workspace)
         rows = torch.arange(point.batch + 1, **numbers) * point.length_q
-        wrapper.plan(rows, begins, indices, last, *sizes, size, causal=False, **types)
+        causal = self.point.causal
+        wrapper.plan(rows, begins, indices, last, *sizes, size, causal=causal, **types)
         q = self.q.transpose(1, 2).flatten(0, 1).contiguous()
         shape = (point.batch, point.length_q, point.heads, point.head_dim)
         return lambda: wrapper.run(q, (k, v)).reshape(shape).transpose(1, 2)
@@ -164,17 +227,36 @@ class Cache(points.Case):
     def others(self):
         found = {FLASH_3: self.flash_3, FLASHINFER: self.flashinfer}
         if self.lengths is None and self.table is None:
-            for name in (FLASH_2, CUDNN):
+            # Their causal mask is aligned to the top left.
+            for name in () if self.point.causal else (FLASH_2, CUDNN):
                 call = peers.backend_call(name, self.q, self.k, self.v, False)
                 found = {name: lambda call=call: call, **found}
+        if self.point.length_q > 1:
+            found |= {name: lambda name=name: self.named(name) for name in KERNELS}
         return found
 
+    def label(self, backend):
+        return {**super().label(backend), **self.used.get(backend, {})}
+
+    def time(self, calls, repeats, seconds):
+        rows = super().time(calls, repeats, seconds)
+        gpu = torch.cuda.get_device_properties(self.q.device)
+        clocks = 1e3 * gpu.clock_rate * gpu.multi_processor_count  # of all SMs in a second
+        for row in rows:
+            row["flops_per_clock"] = self.point.flops() / (1e-3 * row["milliseconds"] * clocks)
+        return rows
+
     def differences(self, o):
-        """Of the first and the last sequence."""
-        return [
-            o[b : b + 1].double() - attention_in_float64(*self.sequence(b), False)[0]
-            for b in {0, self.point.batch - 1}
-        ]
+        """Of the first and the last sequence, and of these the first and the last head of K."""
+        point, found = self.point, []
+        group = point.heads // point.kv_heads
+        for b in {0, point.batch - 1}:
+            q, k, v = self.sequence(b)
+            for head in {0, point.kv_heads - 1}:
+                of_q, of_k = slice(head * group, (head + 1) * group), slice(head, head + 1)
+                exact, _ = attention_in_float64(q[:, of_q], k[:, of_k], v[:, of_k], point.causal)
+                found.append(self.rows(o, b)[:, of_q].double() - exact)
+        return found
 
     def work(self):
         return self.point.bytes()
@@ -200,12 +282,38 @@ def print_times(rows):
         "x best: our speed over that of the fastest other."
     )
     print("\n".join(records.aligned(cells, 1)))
+    print_choices(found_points)
+
+
+def print_choices(found_points):
+    """The chosen kernel beside those that were named, and the rates of a model of their times."""
+    names = [name for name in KERNELS if any(name in of for of in found_points)]
+    cells, fastest = [["point", "chosen", "us", *names, "x best", "MB"]], {}
+    for of in found_points:
+        named = {name: of[name]["milliseconds"] for name in names if name in of}
+        if not named:
+            continue
+        ours = of[OURS]
+        line = [ours["group"], ours["kernel"], f"{1e3 * ours['milliseconds']:.1f}"]
+        line += [f"{1e3 * named[name]:.1f}" if name in named else "-" for name in names]
+        line.append(f"{min(named.values()) / ours['milliseconds']:.3f}")
+        cells.append([*line, f"{ours['workspace_bytes'] / 1e6:.1f}"])
+        for name in named:
+            half = "half " if ours["length_q"] * ours["heads"] <= 64 * ours["kv_heads"] else ""
+            rate = of[name].get("flops_per_clock", 0)
+            fastest[half + name] = max(fastest.get(half + name, 0), rate)
+    if not fastest:
+        return
+    print("\nMicroseconds of the kernels of this lesson; MB: workspace of the chosen one.")
+    print("\n".join(records.aligned(cells, 2)))
+    print("FLOPs of an SM for each clock, the most over points; half: of one warpgroup")
+    print("\n".join(f"{name:16}{rate:8.0f}" for name, rate in sorted(fastest.items())))
 
 
 def main():
     args = points.parser_of(__doc__).parse_args()
     return points.run(
-        args, lambda _: Library(args.library), GOALS, lambda _: SMALL, Cache, print_times
+        args, lambda _: Library(args.library), GOALS + GRID, lambda _: SMALL, Cache, print_times
     )
 
 

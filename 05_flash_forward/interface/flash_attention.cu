@@ -54,8 +54,12 @@ int fa_decode(const fa_attention* attention, const fa_cache* cache) {
   return fa::FA_TARGET::decode(attention, cache);
 }
 
-size_t fa_decode_workspace_bytes(const fa_attention* attention) {
-  return fa::FA_TARGET::bytes_of_decode_workspace(attention);
+size_t fa_decode_workspace_bytes(const fa_attention* attention, const fa_cache* cache) {
+  return fa::FA_TARGET::bytes_of_decode_workspace(attention, cache);
+}
+
+const char* fa_decode_kernel_name(const fa_attention* attention, const fa_cache* cache) {
+  return fa::FA_TARGET::decode_kernel_name(attention, cache);
 }
 
 int fa_append(const fa_attention* attention, const fa_cache* cache, const fa_new_keys* new_keys) {

@@ -97,6 +97,19 @@ typedef struct fa_attention {
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_forward(const fa_attention* attention);
 
+/// Kernels of fa_decode(), for fa_cache.kernel: of the lesson's steps for decoding those that a
+/// program may want to compare.
+enum fa_decode_kernel {
+  FA_DECODE_FASTEST = 0,          ///< a model of their times chooses
+  FA_DECODE_FORWARD = 1,          ///< that of fa_forward(): all sequences have all keys, no pages
+  FA_DECODE_PACKED_GQA = 2,       ///< likewise, as the next one and FA_DECODE_WGMMA
+  FA_DECODE_ONE_LAUNCH = 3,       ///< for up to 16 rows: queries and heads of a group
+  FA_DECODE_EVEN_TILES = 4,       ///< with or without lengths_k, no pages
+  FA_DECODE_PAGED_KV = 5,         ///< with a block table
+  FA_DECODE_WGMMA = 6,            ///< Hopper GPUs
+  FA_DECODE_CHUNKED_PREFILL = 7,  ///< Hopper GPUs, all that fa_decode() computes
+};
+
 /// A cache of keys and values that a model which generates text reads, for fa_decode(). Of the
 /// fa_attention length_k is the most keys that a sequence can have.
 typedef struct fa_cache {
@@ -111,30 +124,45 @@ typedef struct fa_cache {
   int64_t cache_pages;  ///< in the cache
   int64_t page_size;    ///< keys of a page: a multiple of 16
   /// @}
-  /// 1: lengths and pages that are not allowed are refused; this waits for the device, so that it
-  /// cannot be captured. 0: a length out of range counts as the nearest one that is allowed, an
-  /// index of a page out of range as 0. Where they change while a kernel runs it ends, too, but o
-  /// and lse may be anything, and the workspace must be 0 again before the next call.
+  /// [batch + 1], from 0 up to length_q: sequence i has the queries from cu_seqlens_q[i] up to, not
+  /// including, cu_seqlens_q[i + 1], none perhaps. q and o are [heads, length_q, head_dim] then, and
+  /// lse [heads, length_q]: their strides.batch is not used. For Hopper GPUs, and K and V that TMA
+  /// supports. Null: q is [batch, heads, length_q, head_dim].
+  const int32_t* cu_seqlens_q;
+  int32_t kernel;  ///< an fa_decode_kernel; one that does not support the problem is refused
+  /// 1: lengths, pages and cu_seqlens_q that are not allowed are refused; this waits for the device,
+  /// so that it cannot be captured. 0: a length out of range counts as the nearest one that is
+  /// allowed, as does an element of cu_seqlens_q, and an index of a page out of range as 0. Where
+  /// they change while a kernel runs it ends, too, but o and lse may be anything, and the workspace
+  /// must be 0 again before the next call.
   int32_t check;
 } fa_cache;
 
-/// As fa_forward() for few queries and many keys: with one launch for all steps of a generation,
-/// the keys split among blocks, and the lengths and the block table, in memory of the device, read
-/// when it runs. Types of 16 bits, a head_dim up to 128, head_dim_v the same, no dropout. It needs
-/// the workspace, of fa_decode_workspace_bytes(). The first 4 * batch * heads * length_q of them, or
-/// all if there are fewer, are 0 before the first call, and before one with other sizes; each call
-/// leaves zeros there. What the others hold does not matter.
+/// As fa_forward() for a cache: single queries, chunks and whole prompts. Lengths, block table and
+/// cu_seqlens_q, in memory of the device, are read when it runs, so that one launch serves all steps
+/// of a generation. Few queries on many keys have these split among blocks. The causal mask is
+/// aligned to the bottom right in each sequence. Types of 16 bits, a head_dim up to 128, head_dim_v
+/// the same, no dropout. It needs the workspace, of fa_decode_workspace_bytes(). Its first
+/// 4 * batch * heads * length_q bytes, or all if there are fewer, are 0 before the first call, and
+/// before one with other sizes, or with a cache that differs in more than what its pointers point
+/// to; each call leaves zeros there. What the others hold does not matter.
 ///
-/// With lengths or a block table batch * heads * length_q is at most 2^31 - 257, and 2^31 tiles of
-/// 64 keys are too many. Without them what kernels for decoding cannot number is computed as by
-/// fa_forward().
+/// With lengths, a block table or cu_seqlens_q the rows of queries of all heads are at most
+/// 2^31 - 257, and 2^31 tiles of 64 keys are too many. Without them what kernels for decoding cannot
+/// number is computed as by fa_forward().
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_decode(const fa_attention* attention, const fa_cache* cache);
 
-/// Bytes of workspace that fa_decode() needs for a problem on the current GPU, with lengths and
-/// pages or without; 0 when fa_last_error() says what was refused. Pointers are not looked at; of
-/// strides only whether TMA supports them.
-size_t fa_decode_workspace_bytes(const fa_attention* attention);
+/// Bytes of workspace that fa_decode() needs for a problem and a cache on the current GPU; 0 when
+/// fa_last_error() says what was refused. Of pointers it matters only whether those of the cache are
+/// null; of strides whether TMA supports them.
+size_t fa_decode_workspace_bytes(const fa_attention* attention, const fa_cache* cache);
+
+/// Which kernel fa_decode() would take on the current GPU, for example "07_chunked_prefill". What is
+/// looked at is as in fa_decode_workspace_bytes().
+/// @return a text that lasts until this thread's next call; null when fa_last_error() says what was
+///   refused
+const char* fa_decode_kernel_name(const fa_attention* attention, const fa_cache* cache);
 
 /// New keys and values of a cache, for fa_append(): length_q of the fa_attention in each sequence.
 typedef struct fa_new_keys {

@@ -46,7 +46,8 @@ class Cache(ctypes.Structure):
         [("size", ctypes.c_size_t)]
         + [(name, ctypes.c_void_p) for name in ("lengths_k", "block_table")]
         + [(name, ctypes.c_int64) for name in ("most_pages", "cache_pages", "page_size")]
-        + [("check", ctypes.c_int32)]
+        + [("cu_seqlens_q", ctypes.c_void_p)]
+        + [("kernel", ctypes.c_int32), ("check", ctypes.c_int32)]
     )
 
 
@@ -189,6 +190,7 @@ class Library(CLibrary):
             "workspace_bytes": ctypes.c_size_t,
             "decode": ctypes.c_int,
             "decode_workspace_bytes": ctypes.c_size_t,
+            "decode_kernel_name": ctypes.c_char_p,
             "forward_packed": ctypes.c_int,
             "forward_functor": ctypes.c_int,
             "functor_workspace_bytes": ctypes.c_size_t,
@@ -245,15 +247,32 @@ class Library(CLibrary):
         return call, o, lse
 
     def prepare_decode(
-        self, q, k, v, causal=False, lengths_k=None, block_table=None, length_k=None, check=False
+        self,
+        q,
+        k,
+        v,
+        causal=False,
+        lengths_k=None,
+        block_table=None,
+        length_k=None,
+        check=False,
+        cu_seqlens_q=None,
+        kernel=0,
     ):
         """A call of fa_decode() on q, [batch, heads, length_q, head_dim], and a cache: k and v
         [batch, kv_heads, length_k, head_dim], or with a block_table [cache pages, kv_heads,
-        page_size, head_dim] and a length_k. lengths_k and block_table are int32 tensors beside q.
-        Without a block_table a length_k is that of the first keys. Returns (call, o, lse). What the
-        tensors hold is read whenever `call()` runs."""
+        page_size, head_dim] and a length_k. With cu_seqlens_q q is [1, heads, all queries,
+        head_dim]. lengths_k, block_table and cu_seqlens_q are int32 tensors beside q. Without a
+        block_table a length_k is that of the first keys. `kernel` is an fa_decode_kernel. Returns
+        (call, o, lse). What the tensors hold is read whenever `call()` runs; `call.kernel` is the
+        name of the kernel."""
         self.check_queries(q, (torch.float16, torch.bfloat16))
         batch, heads, length_q, head_dim = q.shape
+        if cu_seqlens_q is not None:
+            if batch != 1:
+                raise Refused(f"q is {list(q.shape)}; with cu_seqlens_q its batch is 1")
+            expect("cu_seqlens_q", cu_seqlens_q, (None,), torch.int32, q)
+            batch = cu_seqlens_q.shape[0] - 1
         sequences = batch if block_table is None else None
         expect("k", k, (sequences, None, None, head_dim), q.dtype, q, dense=False)
         expect("v", v, k.shape, q.dtype, q, dense=False)
@@ -270,10 +289,11 @@ class Library(CLibrary):
         for name, tensor in (("q", q), ("k", k), ("v", v), ("o", o)):
             place(a, name, tensor)
         a.lse, a.causal, a.scale = lse.data_ptr(), int(causal), self.c.fa_default_scale(head_dim)
-        cache = Cache(size=ctypes.sizeof(Cache), check=int(check))
+        cache = Cache(size=ctypes.sizeof(Cache), check=int(check), kernel=kernel)
         for name, tensor, shape in (
             ("lengths_k", lengths_k, (batch,)),
             ("block_table", block_table, (batch, None)),
+            ("cu_seqlens_q", cu_seqlens_q, (batch + 1,)),
         ):
             if tensor is None:
                 continue
@@ -283,8 +303,9 @@ class Library(CLibrary):
             cache.most_pages, cache.cache_pages = block_table.shape[1], k.shape[0]
             cache.page_size = k.shape[2]
         with on_device_of(q):
-            bytes_of = self.c.fa_decode_workspace_bytes(ctypes.byref(a))
-        if bytes_of == 0:
+            bytes_of = self.c.fa_decode_workspace_bytes(ctypes.byref(a), ctypes.byref(cache))
+            name = self.c.fa_decode_kernel_name(ctypes.byref(a), ctypes.byref(cache))
+        if name is None:
             raise self.error()
         workspace = give_workspace(a, q, bytes_of, 4 * batch * heads * length_q)
 
@@ -293,8 +314,8 @@ class Library(CLibrary):
             if self.c.fa_decode(ctypes.byref(a), ctypes.byref(cache)) != 0:
                 raise self.error()
 
-        call.struct = a
-        call.tensors = (q, k, v, o, lse, workspace, lengths_k, block_table, cache)
+        call.struct, call.kernel, call.bytes = a, name.decode(), bytes_of
+        call.tensors = (q, k, v, o, lse, workspace, lengths_k, block_table, cu_seqlens_q, cache)
         return call, o, lse
 
     def prepare_packed(self, q, k, v, cu_seqlens_q, cu_seqlens_k, causal=False, check=False):

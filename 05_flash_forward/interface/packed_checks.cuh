@@ -44,26 +44,26 @@ inline std::vector<attention::MemoryRegion> checked_cu_seqlens(const fa_packed& 
           checked_bytes("cu_seqlens_k", packed.cu_seqlens_k, alignof(std::int32_t), bytes)};
 }
 
-// Reads cu_seqlens from the memory of the device and checks them, if a call asks for it.
+// Reads cu_seqlens from the memory of the device and checks them.
+inline void check_cu_seqlens(const char* name, const std::int32_t* on_device,
+                             std::int64_t sequences, std::int64_t tokens, const char* length) {
+  const auto cu = device_integers(on_device, sequences + 1);
+  if (cu.front() != 0) refuse("{}[0] is {}; allowed is 0", name, cu.front());
+  for (std::size_t i = 1; i < cu.size(); ++i) {
+    if (cu[i] < cu[i - 1]) {
+      refuse("{}[{}] is {}; allowed are {} and more, the element before it", name, i, cu[i],
+             cu[i - 1]);
+    }
+  }
+  if (cu.back() != tokens) {
+    refuse("{}[{}] is {}; allowed is {}, which is {}", name, sequences, cu.back(), tokens, length);
+  }
+}
+// The same of packed sequences, if a call asks for it.
 inline void check_cu_seqlens(const fa_attention& a, const fa_packed& packed) {
   if (packed.check == 0) return;
-  const auto check = [&](const char* name, const std::int32_t* on_device, std::int64_t tokens,
-                         const char* length) {
-    const auto cu = device_integers(on_device, packed.sequences + 1);
-    if (cu.front() != 0) refuse("{}[0] is {}; allowed is 0", name, cu.front());
-    for (std::size_t i = 1; i < cu.size(); ++i) {
-      if (cu[i] < cu[i - 1]) {
-        refuse("{}[{}] is {}; allowed are {} and more, the element before it", name, i, cu[i],
-               cu[i - 1]);
-      }
-    }
-    if (cu.back() != tokens) {
-      refuse("{}[{}] is {}; allowed is {}, which is {}", name, packed.sequences, cu.back(), tokens,
-             length);
-    }
-  };
-  check("cu_seqlens_q", packed.cu_seqlens_q, a.length_q, "length_q");
-  check("cu_seqlens_k", packed.cu_seqlens_k, a.length_k, "length_k");
+  check_cu_seqlens("cu_seqlens_q", packed.cu_seqlens_q, packed.sequences, a.length_q, "length_q");
+  check_cu_seqlens("cu_seqlens_k", packed.cu_seqlens_k, packed.sequences, a.length_k, "length_k");
 }
 
 }  // namespace

@@ -246,8 +246,34 @@ struct PendingStore {
   //! [release_q]
 };
 
-/// write_output() straight from registers. Neighbouring lanes exchange halves, so that each stores
-/// four columns, and four lanes a sector of 32 bytes.
+/// Rounds a lane's part of O in its row h and stores it. Neighbouring lanes exchange halves, so that
+/// each stores four columns, and four lanes a sector of 32 bytes.
+/// @param row     of O; null where there is none
+/// @param factor  1 / l of the row
+/// @param columns of O
+template <int d, class T, int r>
+__device__ void store_row(T* row, const float (&o)[r], int h, float factor,
+                          int columns) {
+  const int lane = threadIdx.x % 4;
+  const bool odd = lane % 2 == 1;
+  const int own_col = lane % 2 * 8 + lane / 2 * 4;
+#pragma unroll
+  for (int col = 0; col < d; col += 16) {
+    const auto rounded = [&](int i) {
+      return pack2<T>(factor * row_element(o, h, i),
+                      factor * row_element(o, h, i + 1));
+    };
+    // Columns 0 to 7 and 8 to 15: the even lane of two keeps the first ones.
+    const std::uint64_t low = rounded(col / 4), high = rounded(col / 4 + 2);
+    const std::uint64_t other = __shfl_xor_sync(
+        kAllLanes, static_cast<std::uint32_t>(odd ? low : high), 1);
+    if (row == nullptr || col + own_col >= columns) continue;
+    *reinterpret_cast<std::uint64_t*>(row + col + own_col) =
+        odd ? other | high << 32 : low | other << 32;
+  }
+}
+
+/// write_output() straight from registers.
 template <class Tile, class T>
 __device__ void write_output_from_registers(const Attention<T>& a,
                                             const WarpgroupOutput<Tile>& o,
@@ -255,28 +281,13 @@ __device__ void write_output_from_registers(const Attention<T>& a,
                                             int head, int batch) {
   float factor[2];
   write_lse(factor, a, rows, query0, head, batch);
-  const int lane = threadIdx.x % 4;
-  const bool odd = lane % 2 == 1;
-  const int own_col = lane % 2 * 8 + lane / 2 * 4;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int query = query0 + lane_row(h);
     T* const row = a.o + batch * a.o_strides.batch + head * a.o_strides.head +
-                   query * a.o_strides.row + own_col;
-#pragma unroll
-    for (int col = 0; col < Tile::columns_v; col += 16) {
-      const auto rounded = [&](int i) {
-        return pack2<T>(factor[h] * row_element(o, h, i),
-                        factor[h] * row_element(o, h, i + 1));
-      };
-      // Columns 0 to 7 and 8 to 15: the even lane of two keeps the first ones.
-      const std::uint64_t low = rounded(col / 4), high = rounded(col / 4 + 2);
-      const std::uint64_t other = __shfl_xor_sync(
-          kAllLanes, static_cast<std::uint32_t>(odd ? low : high), 1);
-      if (query >= a.length_q || col + own_col >= a.head_dim_v) continue;
-      *reinterpret_cast<std::uint64_t*>(row + col) =
-          odd ? other | high << 32 : low | other << 32;
-    }
+                   query * a.o_strides.row;
+    store_row<Tile::columns_v>(query < a.length_q ? row : nullptr, o, h,
+                               factor[h], a.head_dim_v);
   }
 }
 

@@ -161,14 +161,19 @@ struct CausalScores {
   __device__ void end(RowState&) const {}
 };
 
+/// A PendingStore where O is not stored from the place of Q.
+struct NoStore {
+  __device__ void release_q() const {}
+};
+
 /// The loop of a consumer warpgroup over its tiles of keys: adds to O and to the state of its rows.
-/// @param scores a policy as CausalScores
-template <class Tile, class Scores>
+/// @param scores     a policy as CausalScores
+/// @param last_store a PendingStore, or a NoStore
+template <class Tile, class Scores, class Store>
 __device__ void hopper_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
                                 PersistentShared<Tile>& shared,
                                 ConsumerState<Tile>& read, Scores& scores,
-                                PendingStore<Tile>& last_store,
-                                int warpgroup) {
+                                Store& last_store, int warpgroup) {
   using T = typename Tile::T;
   constexpr KeyTiles kind = Scores::tiles;
   constexpr bool is_range = kind == KeyTiles::kRange;

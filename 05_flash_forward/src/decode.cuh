@@ -17,37 +17,45 @@ namespace {  // one source file for each backend includes this
 using flash::decode::DecodeInputs;
 
 // A cache on the device, [batch, kv_heads, length_k, head_dim]; NaN beyond each sequence's length,
-// if the kernel is given lengths.
+// if the kernel is given lengths. With lengths of queries these are packed.
 template <class T>
 struct DecodeOnDevice {
   struct Tensors : Attention<T> {
     const int* lengths_k = nullptr;
     PagedKv pages{};
+    ChunkSequences sequences{};  // with the same pages and lengths
   };
 
   DecodeOnDevice(const Problem& problem, const DecodeInputs& in)
       : DecodeOnDevice(problem, in, problem.shape_of_kv(), with_end(in.k, in.lengths_k),
                        with_end(in.v, in.lengths_k)) {}
   attention::Outputs result() const {
-    return {o.host(), lse.template tensor<float, 3>({shape[0], shape[1], shape[2]})};
+    attention::Outputs all{o.host(), lse.template tensor<float, 3>({shape[0], shape[1], shape[2]})};
+    return lengths_q.empty() ? all : flash::decode::unpacked(all, lengths_q, length_q);
   }
 
+  std::vector<std::int32_t> lengths_q;
+  std::int64_t length_q;
   Shape<4> shape;              // of o
   DeviceTensor<T> q, k, v, o;  // in the problem's layout
   DeviceBuffer<float> lse;     // [batch, heads, length_q]
-  DeviceBuffer<int> lengths;
+  DeviceBuffer<int> lengths, cu_seqlens_q;
   Tensors a;
 
  protected:
   DecodeOnDevice(const Problem& problem, const DecodeInputs& in, const Shape<4>& of_cache,
                  const Tensor<float, 4>& k_cache, const Tensor<float, 4>& v_cache)
-      : shape(problem.shape_of_o()),
-        q(in.q, problem.shape_of_q(), problem.layout),
+      : lengths_q(in.lengths_q),
+        length_q(problem.shape.length_q),
+        shape(rows_of(problem.shape_of_o())),
+        q(lengths_q.empty() ? in.q : flash::decode::packed_rows(in.q, lengths_q),
+          rows_of(problem.shape_of_q()), problem.layout),
         k(k_cache, of_cache, problem.layout),
         v(v_cache, of_cache, problem.layout),
         o(shape, problem.layout),
         lse(shape[0] * shape[1] * shape[2]),
-        lengths(std::max<std::int64_t>(1, static_cast<std::int64_t>(in.lengths_k.size()))) {
+        lengths(std::max<std::int64_t>(1, static_cast<std::int64_t>(in.lengths_k.size()))),
+        cu_seqlens_q(problem.shape.batch + 1) {
     static_cast<Attention<T>&>(a) = attention_of<T>(problem);
     a.q = q.data();
     a.k = k.data();
@@ -56,12 +64,27 @@ struct DecodeOnDevice {
     a.lse = lse.data();
     a.k_strides = k.strides();
     a.v_strides = v.strides();
-    if (in.lengths_k.empty()) return;
-    lengths.upload(in.lengths_k.data());
-    a.lengths_k = lengths.data();
+    a.sequences.count = a.batch;
+    if (!in.lengths_k.empty()) {
+      lengths.upload(in.lengths_k.data());
+      a.sequences.lengths_k = a.lengths_k = lengths.data();
+    }
+    if (lengths_q.empty()) return;
+    std::vector<std::int32_t> begins(lengths_q.size() + 1);
+    std::partial_sum(lengths_q.begin(), lengths_q.end(), begins.begin() + 1);
+    cu_seqlens_q.upload(begins.data());
+    a.sequences.cu_seqlens_q = cu_seqlens_q.data();
+    a.batch = 1;
+    a.length_q = begins.back();
+    a.q_strides = q.strides();
+    a.o_strides = o.strides();
   }
-
- private:
+  // The shape of Q or O, packed or not.
+  Shape<4> rows_of(Shape<4> of_batch) const {
+    if (lengths_q.empty()) return of_batch;
+    return {1, of_batch[1], std::accumulate(lengths_q.begin(), lengths_q.end(), std::int64_t{0}),
+            of_batch[3]};
+  }
   static Tensor<float, 4> with_end(Tensor<float, 4> cache,
                                    const std::vector<std::int32_t>& lengths_k) {
     for (std::int64_t b = 0; b < static_cast<std::int64_t>(lengths_k.size()); ++b) {
@@ -76,7 +99,7 @@ struct DecodeOnDevice {
   }
 };
 
-// The same cache in pages, which lie in random order; NaN in two pages that no sequence has. Where
+// The same cache in pages, if they have a size, which lie in random order; NaN in two pages that no sequence has. Where
 // one head of one sequence stands for all of them, its first page stands for all pages.
 template <class T>
 struct PagedOnDevice : DecodeOnDevice<T> {
@@ -90,6 +113,7 @@ struct PagedOnDevice : DecodeOnDevice<T> {
   }
   // The page of each sequence and place, [batch, most_pages].
   static Pages pages_of(const Problem& problem, const DecodeInputs& in) {
+    if (in.page_size == 0) return {};
     Pages all(static_cast<std::size_t>(problem.shape.batch * most_pages(problem, in) + 2));
     std::iota(all.begin(), all.end(), 0);
     std::mt19937 random(7);
@@ -98,6 +122,7 @@ struct PagedOnDevice : DecodeOnDevice<T> {
   }
   static Tensor<float, 4> paged(const Problem& problem, const DecodeInputs& in, const Pages& pages,
                                 const Tensor<float, 4>& rows) {
+    if (pages.empty()) return DecodeOnDevice<T>::with_end(rows, in.lengths_k);
     const std::int64_t most = most_pages(problem, in), batch = rows.size(0), heads = rows.size(1);
     const Shape<4> of_all = problem.shape_of_kv();
     const std::int64_t columns = of_all[3];
@@ -120,14 +145,18 @@ struct PagedOnDevice : DecodeOnDevice<T> {
     return cache;
   }
   PagedOnDevice(const Problem& problem, const DecodeInputs& in, const Pages& pages)
-      : DecodeOnDevice<T>(problem, in,
-                          {static_cast<std::int64_t>(pages.size()), problem.shape.kv_heads,
-                           in.page_size, problem.shape.head_dim},
-                          paged(problem, in, pages, in.k), paged(problem, in, pages, in.v)),
-        table(static_cast<std::int64_t>(pages.size())) {
+      : DecodeOnDevice<T>(
+            problem, in,
+            pages.empty() ? problem.shape_of_kv()
+                          : Shape<4>{static_cast<std::int64_t>(pages.size()),
+                                     problem.shape.kv_heads, in.page_size, problem.shape.head_dim},
+            paged(problem, in, pages, in.k), paged(problem, in, pages, in.v)),
+        table(std::max<std::int64_t>(1, static_cast<std::int64_t>(pages.size()))) {
+    if (pages.empty()) return;
     table.upload(pages.data());
     this->a.pages = {table.data(), static_cast<int>(most_pages(problem, in)),
                      static_cast<int>(pages.size()), in.page_size};
+    this->a.sequences.pages = this->a.pages;
   }
 
   DeviceBuffer<int> table;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,46 @@ struct DecodeInputs : Inputs {
   /// Keys of each sequence; empty: all have length_k. A kernel takes the nearest length that is
   /// allowed, 0 to length_k.
   std::vector<std::int32_t> lengths_k;
-  int page_size = 16;  ///< of kernels with a paged cache
+  /// Queries of each sequence, the first ones of its rows, packed for the kernel; empty: all rows. The
+  /// results of other rows are those of rows that see no key.
+  std::vector<std::int32_t> lengths_q;
+  int page_size = 16;  ///< of kernels with a paged cache; 0: no pages
 };
+
+/// The rows of all sequences one behind another, [1, heads, tokens, columns].
+inline Tensor<float, 4> packed_rows(const Tensor<float, 4>& rows,
+                                    const std::vector<std::int32_t>& lengths) {
+  const std::int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+  Tensor<float, 4> result({1, rows.size(1), tokens, rows.size(3)});
+  std::int64_t token = 0;
+  for (std::size_t b = 0; b < lengths.size(); ++b) {
+    const auto at = static_cast<std::int64_t>(b);
+    copy(rows.view().narrow(0, at, at + 1).narrow(2, 0, lengths[b]),
+         result.view().narrow(2, token, token + lengths[b]));
+    token += lengths[b];
+  }
+  return result;
+}
+/// Outputs of packed rows as those of a batch, with `length` rows of each sequence.
+inline Outputs unpacked(const Outputs& packed, const std::vector<std::int32_t>& lengths,
+                        std::int64_t length) {
+  const auto batch = static_cast<std::int64_t>(lengths.size());
+  const std::int64_t heads = packed.o.size(1), columns = packed.o.size(3);
+  Outputs result{Tensor<float, 4>({batch, heads, length, columns}),
+                 Tensor<float, 3>({batch, heads, length})};
+  std::fill_n(result.lse.data(), result.lse.count(), -std::numeric_limits<float>::infinity());
+  std::int64_t token = 0;
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const std::int64_t own = lengths[static_cast<std::size_t>(b)];
+    const auto move = [&](const auto& from, auto& to) {
+      copy(from.view().narrow(2, token, token + own),
+           to.view().narrow(0, b, b + 1).narrow(2, 0, own));
+    };
+    move(packed.o, result.o), move(packed.lse, result.lse);
+    token += own;
+  }
+  return result;
+}
 
 /// One step of the ladder of decode kernels.
 using LadderStep = attention::LadderStep<DecodeInputs, Outputs>;
@@ -49,21 +88,28 @@ struct DecodeChecker : Checker {
           options.causal = problem.causal;
           auto result = naive::forward(q, k, v, options);  // of sequences with all keys
           using T = std::decay_t<decltype(*result.o.data())>;
-          for (std::size_t b = 0; b < inputs.lengths_k.size(); ++b) {  // each sequence by itself
-            const auto own = [b](auto x) {
-              return x.narrow(0, static_cast<std::int64_t>(b), static_cast<std::int64_t>(b) + 1);
+          const bool same = inputs.lengths_k.empty() && inputs.lengths_q.empty();
+          for (std::int64_t b = 0; b < (same ? 0 : s.batch); ++b) {  // each sequence by itself
+            const auto own = [b](auto x) { return x.narrow(0, b, b + 1); };
+            const auto length_of = [b](const auto& lengths, std::int64_t most) {
+              return lengths.empty()
+                         ? most
+                         : std::clamp<std::int64_t>(lengths[static_cast<std::size_t>(b)], 0, most);
             };
-            const auto length = std::clamp<std::int64_t>(inputs.lengths_k[b], 0, s.length_k);
-            naive::Forward<T> one{Tensor<T, 4>({1, s.heads, s.length_q, v.size(3)}),
-                                  Tensor<accumulator_t<T>, 3>({1, s.heads, s.length_q})};
-            std::fill_n(one.lse.data(), one.lse.count(),
-                        -std::numeric_limits<accumulator_t<T>>::infinity());
-            if (length > 0) {
-              one = naive::forward(own(q), own(k).narrow(2, 0, length), own(v).narrow(2, 0, length),
-                                   options);
-            }
-            copy(one.o.view(), own(result.o.view()));
-            copy(one.lse.view(), own(result.lse.view()));
+            const std::int64_t length_q = length_of(inputs.lengths_q, s.length_q);
+            const std::int64_t length_k = length_of(inputs.lengths_k, s.length_k);
+            const auto o = own(result.o.view());
+            const auto lse = own(result.lse.view());
+            for_each_index(o.shape(), [&](const Shape<4>& at) { o[at] = T(0); });
+            for_each_index(lse.shape(), [&](const Shape<3>& at) {
+              lse[at] = -std::numeric_limits<accumulator_t<T>>::infinity();
+            });
+            if (length_q == 0 || length_k == 0) continue;
+            const auto one =
+                naive::forward(own(q).narrow(2, 0, length_q), own(k).narrow(2, 0, length_k),
+                               own(v).narrow(2, 0, length_k), options);
+            copy(one.o.view(), o.narrow(2, 0, length_q));
+            copy(one.lse.view(), lse.narrow(2, 0, length_q));
           }
           return result;
         }) {}

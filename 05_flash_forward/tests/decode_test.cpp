@@ -23,18 +23,31 @@ constexpr Type kTypes16[] = {Type::kFloat16, Type::kBFloat16};
 
 using Tests = StepTests<DecodeChecker, flash::decode::backends, flash::decode::decode_inputs>;
 
-// All steps, or those that read lengths.
+// The step that takes packed queries, and works with pages or without.
+bool takes_packed_queries(const flash::decode::LadderStep& step) {
+  return step.name == "07_chunked_prefill";
+}
+
+// All steps, or those that read lengths, or the one that packs queries.
 void check_inputs(const Problem& problem, const DecodeInputs& inputs) {
-  Tests::check_everywhere(problem, inputs, inputs.lengths_k.empty() ? 6 : 2,
+  const bool packed = !inputs.lengths_q.empty() || inputs.page_size == 0;
+  const bool lengths = !inputs.lengths_k.empty();
+  Tests::check_everywhere(problem, inputs,
+                          packed    ? 1
+                          : lengths ? 3
+                                    : 7,
                           [&](const flash::decode::LadderStep& step) {
-                            return inputs.lengths_k.empty() || step.supports_lengths;
+                            return packed ? takes_packed_queries(step)
+                                          : !lengths || step.supports_lengths;
                           });
 }
 
-void check_lengths(Problem problem, const Lengths& lengths_k, int page_size) {
+void check_lengths(Problem problem, const Lengths& lengths_k, int page_size,
+                   const Lengths& lengths_q = {}) {
   problem.shape.batch = static_cast<std::int64_t>(lengths_k.size());
   DecodeInputs inputs = flash::decode::decode_inputs(problem, Values::kNormal, 1);
   inputs.lengths_k = lengths_k;
+  inputs.lengths_q = lengths_q;
   inputs.page_size = page_size;
   CAPTURE(page_size);
   check_inputs(problem, inputs);
@@ -154,6 +167,41 @@ TEST_CASE("a chunk of a prompt sees the cache and the tokens of the chunk before
   }
 }
 
+TEST_CASE("prompts, chunks and single queries in one launch, with pages of any size and without") {
+  const Lengths queries = {1, 300, 0, 64, 16, 1, 33, 7};
+  const Lengths keys = {290, 300, 77, 65, 0, 1, 400, 3};  // 7 queries on 3 keys
+  for (const int page_size : {0, 16, 48, 64, 128}) {
+    for (const bool causal : {false, true}) {
+      const bool wide = causal == (page_size % 32 == 0);
+      Problem problem = problem_of(wide ? Type::kFloat16 : Type::kBFloat16,
+                                   {1, 6, 2, 300, 400, wide ? 128 : 40}, causal);
+      problem.layout = causal ? Layout::kLengthFirst : Layout::kHeadsFirst;
+      check_lengths(problem, keys, page_size, queries);
+    }
+  }
+}
+
+TEST_CASE("few rows and many keys are split in parts, also of sequences that have none") {
+  for (const int page_size : {0, 16, 64}) {
+    const Problem problem = problem_of(Type::kBFloat16, {1, 4, 1, 5, 2000, 64}, true);
+    check_lengths(problem, {2000, 0}, page_size);
+    check_lengths(problem, {2000, 130, 0}, page_size, {5, 1, 1});
+  }
+}
+
+TEST_CASE("chunks of 1 to 300 queries, in each of 40 sequences or in one of them") {
+  Lengths queries, keys;
+  for (int i = 0; i < 40; ++i) {
+    queries.push_back(i == 17 ? 300 : i % 5);
+    keys.push_back(i == 17 ? 517 : i * 53 % 301);
+  }
+  check_lengths(problem_of(Type::kBFloat16, {1, 4, 2, 300, 517, 64}, true), keys, 64, queries);
+  for (const int chunk : {1, 15, 63, 65, 129, 300}) {
+    check_lengths(problem_of(Type::kFloat16, {1, 2, 2, chunk, 517, 64}, true), {517, 300, chunk},
+                  0);
+  }
+}
+
 TEST_CASE("every launch gives the same bits, and leaves the counters at 0") {
   for (const AttentionShape& shape :
        {AttentionShape{1, 4, 1, 3, 700, 64}, AttentionShape{3, 8, 2, 1, 330, 128}}) {
@@ -188,32 +236,46 @@ TEST_CASE("every decode kernel is right in the watched lab, with no finding") {
         }
         coverage.add(check_watched(step, problem, inputs, DecodeChecker(problem, inputs)));
       }
+      if (!takes_packed_queries(step)) continue;
+      const Problem problem = problem_of(step.types.back(), {3, 2, 1, 200, 300, 64}, causal);
+      DecodeInputs inputs = flash::decode::decode_inputs(problem, Values::kNormal, 1);
+      inputs.lengths_q = {1, 200, 0};
+      inputs.lengths_k = {0, 290, 300};
+      inputs.page_size = 0;
+      coverage.add(check_watched(step, problem, inputs, DecodeChecker(problem, inputs)));
     }
   }
   CHECK(lab::unreached_text(coverage) == kAllReached);
 }
 
 TEST_CASE("the number of parts fills the SMs, and no more") {
+  constexpr double row = 1.0 / 64;  // of an item, for each key of a tile
   // 8 heads of K and V, 132 SMs: 16 parts fill 128 of them, and 33 parts twice as many places.
-  CHECK(split_count(8, 512, 132) == 16);
-  CHECK(split_count(8, 2048, 132) == 16);
+  CHECK(split_count(8, 512, 132, 4 * row) == 16);
+  CHECK(split_count(8, 2048, 132, 4 * row) == 16);
   // A wave and more without parts: splitting costs the merge and gains little.
-  CHECK(split_count(128, 128, 132) == 1);
-  CHECK(split_count(132, 64, 132) == 1);
-  CHECK(split_count(100'000, 64, 132) == 1);
+  CHECK(split_count(128, 128, 132, row) == 1);
+  CHECK(split_count(132, 64, 132, row) == 1);
+  CHECK(split_count(100'000, 64, 132, row) == 1);
   // 66 blocks leave half of the GPU idle, two parts fill it.
-  CHECK(split_count(66, 128, 132) == 2);
+  CHECK(split_count(66, 128, 132, row) == 2);
+  // 38 parts would fill the last wave, but 64 rows of 32 keys leave more states than they save.
+  CHECK(split_count(128, 1024, 132, 1 * row) == 38);
+  CHECK(split_count(128, 1024, 132, 64.0 / 32) == 1);
   // Never more parts than tiles, or than a warp can read.
-  CHECK(split_count(1, 1, 132) == 1);
-  CHECK(split_count(1, 3, 132) == 3);
-  CHECK(split_count(1, 1 << 20, 10'000) <= kMostParts);
+  CHECK(split_count(1, 1, 132, row) == 1);
+  CHECK(split_count(1, 3, 132, row) == 3);
+  CHECK(split_count(1, 1 << 20, 10'000, row) <= kMostParts);
   // What is chosen costs no more than any other number.
   for (const int items : {1, 7, 8, 64, 200, 265, 512, 1000}) {
     for (const int tiles : {1, 2, 31, 64, 512, 5000}) {
-      const int best = split_count(items, tiles, 132);
-      CHECK(best >= 1);
-      for (int parts = 1; parts <= std::min(tiles, kMostParts); ++parts) {
-        CHECK(split_cost(items, tiles, 132, best) <= split_cost(items, tiles, 132, parts));
+      for (const double rows : {row, 0.25, 2.0}) {
+        const int best = split_count(items, tiles, 132, rows);
+        CHECK(best >= 1);
+        for (int parts = 1; parts <= std::min(tiles, kMostParts); ++parts) {
+          CHECK(split_cost(items, tiles, 132, best, rows) <=
+                split_cost(items, tiles, 132, parts, rows));
+        }
       }
     }
   }

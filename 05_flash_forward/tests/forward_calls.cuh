@@ -59,14 +59,15 @@ struct DecodeCall {
         page(page_size),
         most(most_pages(p, page)),
         table(std::move(pages)),
-        q(p.shape_of_q(), p.layout, p.shape.head_dim + gap),
+        q(shape_of_rows(), p.layout, p.shape.head_dim + gap),
         k(shape_of_cache(), p.layout, p.shape.head_dim + 2 * gap),
         v(shape_of_cache(), p.layout, p.shape.head_dim + gap),
-        o(p.shape_of_o(), p.layout, p.shape.head_dim + 3 * gap),
+        o(shape_of_rows(), p.layout, p.shape.head_dim + 3 * gap),
         new_k(shape_of_new(), p.layout, p.shape.head_dim + gap),
         new_v(shape_of_new(), p.layout, p.shape.head_dim),
-        lse(p.shape.batch * p.shape.heads * p.shape.length_q),
+        lse(o.shape[0] * o.shape[1] * o.shape[2]),
         lengths(p.shape.batch),
+        cu_seqlens_q(p.shape.batch + 1),
         device_table(p.shape.batch * most),
         attention(given_attention<fa_attention>(p)) {
     if (table.empty()) {
@@ -74,8 +75,7 @@ struct DecodeCall {
         table.push_back(static_cast<std::int32_t>(i));
       }
     }
-    q.write(inputs.q);
-    set_lengths(inputs.lengths_k);
+    q.write(is_packed() ? flash::decode::packed_rows(inputs.q, inputs.lengths_q) : inputs.q);
     device_table.upload(table.data());
     q.give(attention.q, attention.q_strides), k.give(attention.k, attention.k_strides);
     v.give(attention.v, attention.v_strides), o.give(attention.o, attention.o_strides);
@@ -89,19 +89,33 @@ struct DecodeCall {
       cache.cache_pages = shape_of_cache()[0];
       cache.page_size = page;
     }
+    if (is_packed()) {
+      Lengths begins(inputs.lengths_q.size() + 1);
+      std::partial_sum(inputs.lengths_q.begin(), inputs.lengths_q.end(), begins.begin() + 1);
+      cu_seqlens_q.upload(begins.data());
+      cache.cu_seqlens_q = cu_seqlens_q.data();
+      attention.length_q = begins.back();
+    }
+    set_lengths(inputs.lengths_k);
+    give_workspace();
+  }
+  // For the kernel that the cache names, an fa_decode_kernel.
+  void give_workspace() {
     // What is not a counter may hold anything.
-    const auto counters = static_cast<std::size_t>(4 * lse.count());
-    attention.workspace_bytes = fa_decode_workspace_bytes(&attention);
+    const auto counters = static_cast<std::size_t>(4 * problem.shape.batch * lse.count());
+    attention.workspace_bytes = fa_decode_workspace_bytes(&attention, &cache);
     workspace.emplace(static_cast<std::int64_t>(attention.workspace_bytes));
     attention.workspace = workspace->data();
     device_zero(workspace->data(), std::min(attention.workspace_bytes, counters));
   }
   // Other lengths, or all keys for each sequence. The cache is NaN behind them.
   void set_lengths(const Lengths& of) {
+    const bool other_cache = workspace && (cache.lengths_k == nullptr) != of.empty();
     inputs.lengths_k = of;
     cache.lengths_k = of.empty() ? nullptr : lengths.data();
     if (!of.empty()) lengths.upload(of.data());
     k.write(cached(inputs.k, 0)), v.write(cached(inputs.v, 0));
+    if (other_cache) give_workspace();
   }
   void set_table(Lengths of) {
     of.resize(table.size(), -1);
@@ -133,11 +147,21 @@ struct DecodeCall {
     return said_of(fa_last_error, fa_append, change, attention, cache, new_keys);
   }
   Outputs outputs() {
-    return {read(o), lse.template tensor<float, 3>({o.shape[0], o.shape[1], o.shape[2]})};
+    Outputs all{read(o), lse.template tensor<float, 3>({o.shape[0], o.shape[1], o.shape[2]})};
+    if (!is_packed()) return all;
+    return flash::decode::unpacked(all, inputs.lengths_q, problem.shape.length_q);
   }
   // What lesson 01 says of the outputs.
   Verdicts verdicts() { return flash::decode::DecodeChecker(problem, inputs).check("", outputs()); }
 
+  bool is_packed() const { return !inputs.lengths_q.empty(); }
+  // Of q and o.
+  Shape<4> shape_of_rows() const {
+    const AttentionShape& s = problem.shape;
+    if (!is_packed()) return problem.shape_of_q();
+    const auto& all = inputs.lengths_q;
+    return {1, s.heads, std::accumulate(all.begin(), all.end(), std::int64_t{0}), s.head_dim};
+  }
   Shape<4> shape_of_new() const {
     const AttentionShape& s = problem.shape;
     return {s.batch, s.kv_heads, s.length_q, s.head_dim};
@@ -181,7 +205,7 @@ struct DecodeCall {
   Lengths table;
   Placed<H> q, k, v, o, new_k, new_v;
   DeviceBuffer<float> lse;
-  DeviceBuffer<std::int32_t> lengths, device_table;
+  DeviceBuffer<std::int32_t> lengths, cu_seqlens_q, device_table;
   fa_attention attention{};
   fa_cache cache{};
   fa_new_keys new_keys{};

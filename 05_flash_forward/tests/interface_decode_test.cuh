@@ -76,6 +76,61 @@ TEST_CASE("one CUDA graph of fa_decode() serves all steps of a generation") {
 }
 #endif
 
+// Queries of all sequences packed, on a kernel that is named.
+Call packed_call(const Lengths& queries, const Lengths& keys, std::int64_t page_size) {
+  const auto batch = static_cast<std::int64_t>(queries.size());
+  const Problem problem = problem_of(Type::kBFloat16, {batch, 4, 2, 150, 200, 40}, true);
+  DecodeInputs in = flash::decode::decode_inputs(problem, Values::kNormal, 1);
+  in.lengths_q = queries, in.lengths_k = keys;
+  return {problem, in, page_size};
+}
+
+TEST_CASE("fa_decode() computes packed queries of prompts and of single tokens") {
+  if (!can_run(device_properties(), kNeedsHopper)) return;
+  for (const std::int64_t page_size : {0, 16, 64}) {
+    CAPTURE(page_size);
+    Call call = packed_call({1, 150, 0, 7}, {200, 150, 30, 3}, page_size);
+    call.cache.check = 1;
+    CHECK(std::string(fa_decode_kernel_name(&call.attention, &call.cache)) == "07_chunked_prefill");
+    check(call, {200, 150, 30, 3});
+    check(call, {0, 151, 30, 200});
+    check(call, {});
+  }
+  Call call = packed_call({1, 150, 0, 7}, {}, 16);
+  const auto refused = [&](const char* message, auto change) {
+    check_said(call.says(change), message);
+  };
+  refused("kernel is 5, which", [](auto&, auto& c) { c.kernel = FA_DECODE_PAGED_KV; });
+  refused("workspace_bytes is 0", [](auto& a, auto&) { a.workspace_bytes = 0; });
+  check_said(call.append_says([](auto&, auto&, auto&) {}), "cu_seqlens_q is not a null pointer");
+  Lengths wrong = {0, 1, 0, 151, 158};
+  call.cu_seqlens_q.upload(wrong.data());
+  refused("cu_seqlens_q[2] is 0; allowed are 1", [](auto&, auto& c) { c.check = 1; });
+  CHECK(call.says(kSame) == "");  // it ends
+}
+
+TEST_CASE("every kernel of fa_decode() that supports a problem can be named") {
+  for (const std::int64_t page_size : {0, 32}) {
+    for (const Lengths& lengths : {Lengths{}, Lengths{200, 0, 77}}) {
+      Call call = decode_call(decode_problem(), {}, page_size);
+      int named = 0;
+      for (int kernel = 1; kernel <= FA_DECODE_CHUNKED_PREFILL; ++kernel) {
+        call.set_lengths(lengths);
+        call.cache.kernel = kernel;
+        const char* const name = fa_decode_kernel_name(&call.attention, &call.cache);
+        if (name == nullptr) continue;
+        CAPTURE(name);
+        call.give_workspace();
+        check(call, lengths);
+        ++named;
+      }
+      const int hopper = can_run(device_properties(), kNeedsHopper) ? 1 : 0;
+      const bool all_keys = page_size == 0 && lengths.empty();
+      CHECK(named == (all_keys ? 4 + 2 * hopper : 1 + hopper));
+    }
+  }
+}
+
 TEST_CASE("fa_append() writes new keys where fa_decode() reads them") {
   for (const Layout layout : {Layout::kHeadsFirst, Layout::kLengthFirst}) {
     for (const std::int64_t page_size : {0, 16, 64}) {
@@ -127,6 +182,8 @@ TEST_CASE("fa_decode() refuses what it cannot compute") {
   refused("batch is 0", [](auto& a, auto&) { a.batch = 0; });
   refused("size is 8", [](auto&, auto& c) { c.size = 8; });
   refused("check is 2", [](auto&, auto& c) { c.check = 2; });
+  refused("kernel is 8; allowed are 0 to 7", [](auto&, auto& c) { c.kernel = 8; });
+  refused("kernel is 4, which does not support", [](auto&, auto& c) { c.kernel = 4; });
   refused("page_size is 24", [](auto&, auto& c) { c.page_size = 24; });
   refused("page_size is 0", [](auto&, auto& c) { c.page_size = 0; });
   refused("cache_pages is -1", [](auto&, auto& c) { c.cache_pages = -1; });
@@ -140,17 +197,20 @@ TEST_CASE("fa_decode() refuses what it cannot compute") {
   CHECK(fa_decode(&call.attention, nullptr) == FA_STATUS_REFUSED);
   fa_attention wide = call.attention;
   wide.head_dim = wide.head_dim_v = 136;
-  CHECK(fa_decode_workspace_bytes(&wide) == 0);
+  CHECK(fa_decode_workspace_bytes(&wide, &call.cache) == 0);
+  CHECK(fa_decode_workspace_bytes(&call.attention, nullptr) == 0);
 }
 
 TEST_CASE(
     "more rows of queries than kernels for decoding can number, and grids that are too large") {
   const auto bytes = [](const AttentionShape& shape) {
     const auto a = given_attention<fa_attention>(problem_of(Type::kBFloat16, shape, true));
-    return fa_decode_workspace_bytes(&a);
+    fa_cache cache{};
+    cache.size = sizeof cache;
+    return fa_decode_workspace_bytes(&a, &cache);
   };
   CHECK(bytes({1, 8, 1, 536870912, 64, 64}) == 16);  // a counter
-  CHECK(bytes({1, 65534, 1, 32768, 64, 64}) > 16);
+  CHECK(bytes({1, 65534, 1, 32768, 64, 64}) == 16);
   CHECK(bytes({1, 65534, 1, 32769, 64, 64}) == 16);
   CHECK(bytes({1, 64, 8, 65536, 65536, 64}) < std::size_t{64} << 20);
 #if defined(__CUDACC__)

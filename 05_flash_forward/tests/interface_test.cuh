@@ -299,7 +299,12 @@ TEST_CASE("no size ends the process: each gives bytes, or is refused") {
         given, sizes, [](const Sizes& s) { return fa_workspace_bytes(&s.attention); },
         fa_last_error, true);
     check_any_sizes(
-        given, sizes, [](const Sizes& s) { return fa_decode_workspace_bytes(&s.attention); },
+        given, sizes,
+        [](const Sizes& s) {
+          fa_cache cache{};
+          cache.size = sizeof cache;
+          return fa_decode_workspace_bytes(&s.attention, &cache);
+        },
         fa_last_error);
     check_any_sizes(
         given, sizes,
@@ -406,7 +411,8 @@ TEST_CASE("each thread has its own last error, which a call that succeeds clears
 #if defined(__linux__)
 TEST_CASE("the library exports its C functions and nothing else") {
   CHECK(exported_names() ==
-        "fa_append fa_decode fa_decode_workspace_bytes fa_default_scale fa_forward "
+        "fa_append fa_decode fa_decode_kernel_name fa_decode_workspace_bytes fa_default_scale "
+        "fa_forward "
         "fa_forward_functor "
         "fa_forward_packed fa_functor_workspace_bytes fa_kernel_name fa_last_error fa_runs_on "
         "fa_workspace_bytes ");

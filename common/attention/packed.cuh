@@ -71,11 +71,20 @@ struct PackedSequences {
   PackedRows k;
 };
 
+/// The tile with an index of those of a sequence: as work_tile(), but with so many heads at a time
+/// that they have `enough` tiles, in groups of about the same size.
+/// @param blocks     tiles of a head
+/// @param last_first whether the last tiles of a sequence come first
+__device__ inline WorkTile tile_of_sequence(int index, int blocks, int heads, bool last_first,
+                                            int enough) {
+  const int wanted = ceil_div(enough, blocks);
+  const int groups = heads > wanted ? (heads + wanted / 2) / wanted : 1;
+  return work_tile(index, {blocks, heads, heads, last_first ? ceil_div(heads, groups) : 0});
+}
+
 /// A sequence's tile at a place in the list of slots, of all heads; block < 0 where a slot is
-/// empty. Like work_tile() within each sequence.
-/// @param heads      that have tiles: of q, or of k and v
-/// @param last_first whether the last tiles of a sequence come first, so many heads at a time that
-///                   they have `enough` tiles
+/// empty. Within each sequence see tile_of_sequence().
+/// @param heads that have tiles: of q, or of k and v
 __device__ inline WorkTile packed_tile(const PackedRows& rows, int place, int heads,
                                        bool last_first, int enough) {
   const int sequence = rows.sequence_of(place / heads);
@@ -83,11 +92,7 @@ __device__ inline WorkTile packed_tile(const PackedRows& rows, int place, int he
   const int slots = rows.first_slot(sequence + 1) - first;
   const int in_sequence = place - first * heads;
   if (in_sequence < 0 || in_sequence >= slots * heads) return {-1, 0, 0};
-  // As heads_of_group(): in groups of about the same size.
-  const int wanted = ceil_div(enough, slots);
-  const int groups = heads > wanted ? (heads + wanted / 2) / wanted : 1;
-  const WorkTile tile =
-      work_tile(in_sequence, {slots, heads, heads, last_first ? ceil_div(heads, groups) : 0});
+  const WorkTile tile = tile_of_sequence(in_sequence, slots, heads, last_first, enough);
   const bool is_empty = tile.block * kSlotRows >= rows.range(sequence).length;
   return {is_empty ? -1 : tile.block, tile.head, sequence};
 }

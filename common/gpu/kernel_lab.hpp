@@ -211,6 +211,11 @@ inline int __ffs(int bits) {
   return __builtin_ffs(bits);
 }
 
+/// Zeros above the highest bit that is set; 32 for 0.
+inline int __clz(int bits) {
+  return bits == 0 ? 32 : __builtin_clz(static_cast<unsigned>(bits));
+}
+
 /// The bits of a float32, and back.
 inline std::uint32_t __float_as_uint(float x) {
   std::uint32_t bits;

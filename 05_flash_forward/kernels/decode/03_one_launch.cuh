@@ -77,7 +77,8 @@ template <class Tile, class T>
 int one_launch_parts(const Attention<T>& a) {
   return split_count(
       std::int64_t{a.batch} * a.kv_heads * row_tiles_of<Tile>(a),
-      ceil_div(a.length_k, Tile::block_n), device_properties().sm_count);
+      ceil_div(a.length_k, Tile::block_n), device_properties().sm_count,
+      rows_per_key<Tile>(a));
 }
 
 /// Elements of a workspace.

@@ -82,6 +82,25 @@ __device__ void mask_packed_rows(float (&s)[r], const Attention<T>& a,
   }
 }
 
+/// Leaves what a lane has of its row h as that of a part.
+/// @param row of the states
+/// @param l   of all lanes of the row
+template <int r>
+__device__ void store_lane_state(const SplitStates& states, int part, int row,
+                                 const float (&o)[r], int h, float m,
+                                 float l) {
+  const std::int64_t i = std::int64_t{part} * states.rows + row;
+#pragma unroll
+  for (int j = 0; j < r / 2; j += 2) {
+    store2(states.o + i * states.pitch + lane_column() + element_column(j),
+           row_element(o, h, j), row_element(o, h, j + 1));
+  }
+  if (lane_column() == 0) {
+    states.m[i] = m;
+    states.l[i] = l;
+  }
+}
+
 /// Leaves the states of a warpgroup's rows as those of a part.
 template <class T, int r>
 __device__ void store_packed_rows(const SplitStates& states, int part,
@@ -94,18 +113,9 @@ __device__ void store_packed_rows(const SplitStates& states, int part,
     const int row = item.row0 + lane_row(h);
     if (row >= packed_rows(a)) continue;
     const int head = item.kv_head * group_size(a) + head_in_group(a, row);
-    const std::int64_t i =
-        std::int64_t{part} * states.rows +
-        state_row(a, item.batch, head, query_of_row(a, row));
-#pragma unroll
-    for (int j = 0; j < r / 2; j += 2) {
-      store2(states.o + i * states.pitch + lane_column() + element_column(j),
-             row_element(o, h, j), row_element(o, h, j + 1));
-    }
-    if (lane_column() == 0) {
-      states.m[i] = rows.m[h];
-      states.l[i] = l;
-    }
+    store_lane_state(states, part,
+                     state_row(a, item.batch, head, query_of_row(a, row)), o,
+                     h, rows.m[h], l);
   }
 }
 
@@ -206,12 +216,24 @@ __global__ void __launch_bounds__(kSplitThreads)
                             [](int part) { return part; }));
 }
 
+/// Launches it behind a kernel that calls launch_dependents().
+template <int d, class T>
+void launch_merge_dependent_parts(const Attention<T>& a,
+                                  const SplitStates& states, int parts,
+                                  const Stream& stream) {
+  const int blocks = ceil_div(states.rows, kSplitThreads / kWarp);
+  Launch merge{{static_cast<unsigned>(blocks)}, {kSplitThreads}};
+  merge.with_pdl = true;
+  launch(stream, merge_dependent_parts<d, T>, merge, a, states, parts);
+}
+
 /// Parts of each item's keys on this GPU.
 template <class Tile, class T>
 int decode_wgmma_parts(const Attention<T>& a) {
   return split_count(
       std::int64_t{a.batch} * a.kv_heads * row_tiles_of<Tile>(a),
-      ceil_div(a.length_k, Tile::block_n), device_properties().sm_count);
+      ceil_div(a.length_k, Tile::block_n), device_properties().sm_count,
+      rows_per_key<Tile>(a));
 }
 
 /// Floats of workspace that launch_decode_wgmma() needs.
@@ -238,10 +260,7 @@ void launch_decode_wgmma(const Attention<T>& a, const Stream& stream,
          map_of_keys(a, a.k, a.k_strides, a.head_dim, Tile::block_n),
          map_of_keys(a, a.v, a.v_strides, a.head_dim, Tile::block_n), a,
          states, parts);
-  const int blocks = ceil_div(rows, kSplitThreads / kWarp);
-  Launch merge{{static_cast<unsigned>(blocks)}, {kSplitThreads}};
-  merge.with_pdl = true;
-  launch(stream, merge_dependent_parts<d, T>, merge, a, states, parts);
+  launch_merge_dependent_parts<d>(a, states, parts, stream);
 }
 
 FA_LAUNCH_16_BIT(decode, Attention, (const Stream&, float*),

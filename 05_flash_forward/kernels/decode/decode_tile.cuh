@@ -72,6 +72,13 @@ __host__ __device__ int row_tiles_of(const Attention<T>& a) {
   return ceil_div(packed_rows(a), Tile::block_m);
 }
 
+/// The rows of each of them, for each key of a tile: see split_cost().
+template <class Tile, class T>
+double rows_per_key(const Attention<T>& a) {
+  return static_cast<double>(packed_rows(a)) / row_tiles_of<Tile>(a) /
+         Tile::block_n;
+}
+
 /// A block's work: a tile of rows of a head of K and V.
 struct DecodeItem {
   int batch;

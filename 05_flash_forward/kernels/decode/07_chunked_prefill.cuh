@@ -1,0 +1,585 @@
+/// @file
+/// Chunked prefill: prompts, chunks of prompts and single queries of many sequences in one launch, on
+/// the loop of the library. The rows of an item are the queries of all heads of a group. Pages and
+/// the ends of sequences are boxes of TMA: a box holds as much of a tile as lies in one page, and ends
+/// with its sequence, so that nothing is copied by threads but Q. Persistent blocks take the items
+/// from a list, longest sequences first, that the mask and the lengths in memory make.
+///
+/// Sources: Shah et al., FlashAttention-3, NeurIPS 2024; Agrawal et al., Taming throughput-latency
+/// tradeoff in LLM inference with Sarathi-Serve, OSDI 2024.
+#pragma once
+
+#include <numeric>
+
+#include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
+#include "05_flash_forward/kernels/decode/06_wgmma.cuh"
+#include "05_flash_forward/library/hopper_loop.cuh"
+#include "common/attention/packed.cuh"
+#include "common/attention/tma_support.cuh"
+#include "common/gpu/parts.hpp"
+
+namespace fa::FA_TARGET {
+
+/// 128 rows and keys; a warpgroup has 64 of the rows.
+template <class T, int d>
+using ChunkTile = HopperTile<T, d, 128, 2, d == 64 ? 3 : 2>;
+
+/// Where queries and keys of each sequence are, in the memory of the device.
+struct ChunkSequences {
+  int count;
+  /// [count + 1]: rows of Q, whose batch is 1; null: each sequence has length_q
+  const int* cu_seqlens_q;
+  const int* lengths_k;  ///< [count]; null: each sequence has length_k
+  PagedKv pages;         ///< without a block_table: none
+};
+
+/// A block's work: 128 rows of a head of K and V, and a part of the keys that they see.
+//! [chunk_item]
+struct ChunkItem {
+  int sequence;  ///< negative: no item is left
+  int query0;    ///< the sequence's first row of Q, counted in its batch
+  int length_q, length_k;  ///< of the sequence
+  int kv_head;
+  int row0;  ///< the first of its rows
+  int part;
+};
+//! [chunk_item]
+
+/// The attention of an item's sequence. Its q and o are those of all sequences.
+template <class T>
+__device__ Attention<T> attention_of_item(Attention<T> a,
+                                          const ChunkItem& item) {
+  a.length_q = item.length_q;
+  a.length_k = item.length_k;
+  return a;
+}
+
+/// A map of K or V whose boxes lie in a page each. Pages are rows of one tensor.
+struct PageMap {
+  RaggedMap map;
+  int rows;  ///< from a page to the next
+};
+
+/// What the kernel is given.
+template <class T>
+struct ChunkWork {
+  Attention<T> a;  ///< k and v as decode_paged_kv() has them
+  ChunkSequences sequences;
+  PageMap k, v;
+  int box_rows;
+  int parts;               ///< of each item's keys
+  int items;               ///< at most, of all parts
+  unsigned* item_counter;  ///< 0 before and after the launch
+  SplitStates states;      ///< with more than one part
+};
+
+/// Shared memory of a block.
+template <class Tile>
+struct ChunkShared : PersistentShared<Tile> {
+  ChunkItem item;
+};
+
+/// Initialises a block's barriers; all threads call it.
+template <class Tile>
+__device__ void init_barriers(ChunkShared<Tile>& shared) {
+  if (threadIdx.x == 0) {
+    for (auto& pipe : shared.q_pipe) pipe.init(1);
+    shared.k_pipe.init(4 * Tile::consumers);
+    shared.v_pipe.init(4 * Tile::consumers);
+    // A lane of each warp of the consumers, and of those that load.
+    shared.work_pipe.init(4 * Tile::consumers + 1 + Tile::consumers);
+    fence_barrier_init();
+  }
+  __syncthreads();  // the barriers are initialised
+}
+
+/// Reads the block's next item; all lanes of a warp call it.
+/// @return false when none is left
+template <class Tile>
+__device__ bool next_item(ChunkShared<Tile>& shared, PipelineState<1>& read,
+                          ChunkItem& item) {
+  shared.work_pipe.consumer_wait(read);
+  const ChunkItem& next = shared.item;
+  item = {warp_uniform(next.sequence), warp_uniform(next.query0),
+          warp_uniform(next.length_q), warp_uniform(next.length_k),
+          warp_uniform(next.kv_head),  warp_uniform(next.row0),
+          warp_uniform(next.part)};
+  __syncwarp();  // all lanes have read it
+  if (threadIdx.x % kWarp == 0) shared.work_pipe.consumer_release(read);
+  read.advance();
+  return item.sequence >= 0;
+}
+
+/// Keys that some rows see, which are 0 where none of them exists.
+template <class T>
+__device__ int keys_of_rows(const Attention<T>& own, int row0, int rows) {
+  if (row0 >= packed_rows(own)) return 0;
+  return visible_keys(own, query_of_row(own, row0 + rows - 1));
+}
+
+/// An item's tiles of keys: its part of those that its rows see.
+template <class Tile, class T>
+__device__ StridedTiles tiles_of_item(const Attention<T>& own,
+                                      const ChunkItem& item, int parts) {
+  const int tiles =
+      ceil_div(keys_of_rows(own, item.row0, Tile::block_m), Tile::block_n);
+  const auto begin = [&](int part) {
+    return static_cast<int>(std::int64_t{tiles} * part / parts);
+  };
+  return {begin(item.part), begin(item.part + 1), 1};
+}
+
+/// Finds items in the list of a launch, at places that grow. Sequences with more keys come first, by
+/// the binary logarithm of their tiles; a warp looks at 32 at once.
+//! [item_list]
+template <class Tile, class T>
+struct ItemList {
+  const ChunkWork<T>& work;
+  int level;       // log2 of the tiles of the sequences that are next
+  int first = 0;   // of 32 sequences
+  int before = 0;  // items of those that came before
+
+  __device__ explicit ItemList(const ChunkWork<T>& of)
+      : work(of), level(level_of(of.a.length_k)) {}
+  __device__ static int level_of(int keys) {
+    return 31 - __clz(ceil_div(keys, Tile::block_n) | 1);
+  }
+  /// The lane's sequence, as the item of its first rows.
+  __device__ ChunkItem sequence(int index) const {
+    const ChunkSequences& s = work.sequences;
+    if (index >= s.count) return {-1, 0, 0, 0, 0, 0, 0};
+    ChunkItem item{index,
+                   0,
+                   work.a.length_q,
+                   keys_of_sequence(work.a, s.lengths_k, index),
+                   0,
+                   0,
+                   0};
+    if (s.cu_seqlens_q != nullptr) {
+      const PackedRange rows =
+          PackedRows{s.cu_seqlens_q, s.count, work.a.length_q}.range(index);
+      item.query0 = rows.begin;
+      item.length_q = rows.length;
+    }
+    return item;
+  }
+  /// The item at a place; there is none behind the last one. A warp calls it.
+  __device__ ChunkItem find(int place) {
+    for (; level >= 0; --level, first = 0) {
+      for (; first < work.sequences.count; first += kWarp) {
+        const int lane = threadIdx.x % kWarp;
+        ChunkItem item = sequence(first + lane);
+        const int units = work.a.kv_heads * work.parts;
+        const int blocks =
+            ceil_div(item.length_q * group_size(work.a), Tile::block_m);
+        const bool counts =
+            item.sequence >= 0 && level_of(item.length_k) == level;
+        if (!__any_sync(kAllLanes, counts)) continue;
+        const int own = counts ? blocks * units : 0;
+        int until = own;  // items up to this sequence and with it
+#pragma unroll
+        for (int distance = 1; distance < kWarp; distance *= 2) {
+          const int other = __shfl_up_sync(kAllLanes, until, distance);
+          if (lane >= distance) until += other;
+        }
+        const unsigned behind =
+            __ballot_sync(kAllLanes, place < before + until);
+        if (behind == 0) {
+          before += __shfl_sync(kAllLanes, until, kWarp - 1);
+          continue;
+        }
+        const int found = __ffs(static_cast<int>(behind)) - 1;
+        const auto of_found = [&](int x) {
+          return __shfl_sync(kAllLanes, x, found);
+        };
+        const WorkTile tile = tile_of_sequence(
+            place - before - of_found(until - own), of_found(blocks), units,
+            work.a.causal, 4 * gridDim.x);
+        return {first + found,           of_found(item.query0),
+                of_found(item.length_q), of_found(item.length_k),
+                tile.head / work.parts,  tile.block * Tile::block_m,
+                tile.head % work.parts};
+      }
+    }
+    return {-1, 0, 0, 0, 0, 0, 0};
+  }
+};
+//! [item_list]
+
+/// The warp that takes items from the list and passes them on.
+template <class Tile, class T>
+__device__ void schedule_items(ChunkShared<Tile>& shared,
+                               const ChunkWork<T>& work) {
+  const TileCounter counter{work.item_counter, work.items};
+  const bool passes = threadIdx.x % kWarp == 0;
+  ItemList<Tile, T> list(work);
+  PipelineState<1> state;
+  const auto pass = [&](const ChunkItem& item) {
+    if (!passes) return;
+    shared.item = item;
+    shared.work_pipe.full[0].arrive();
+    if (item.sequence < 0) return;  // the last one
+    shared.work_pipe.empty[0].wait(state.parity);
+    state.advance();
+  };
+  int place = blockIdx.x;
+  while (place < counter.tiles) {
+    const ChunkItem item = list.find(place);
+    if (item.sequence >= 0) pass(item);
+    place = __shfl_sync(kAllLanes, passes ? counter.next(place) : 0, 0);
+  }
+  pass({-1, 0, 0, 0, 0, 0, 0});
+  if (passes) counter.finish(place);
+}
+
+/// The warp that loads K and V. Each lane copies a panel of a run of rows that lie in one page.
+//! [load_pages]
+template <class Tile, class T>
+__device__ void load_items(ChunkShared<Tile>& shared,
+                           const ChunkWork<T>& work) {
+  const PagedKv& pages = work.sequences.pages;
+  constexpr int panels = Tile::KTile::panels;
+  const int lane = threadIdx.x % kWarp;
+  const int row = lane / panels * work.box_rows, panel = lane % panels;
+  PipelineState<1> read;
+  ProducerState<Tile> write;
+  ChunkItem item;
+  while (next_item(shared, read, item)) {
+    const StridedTiles tiles = tiles_of_item<Tile>(
+        attention_of_item(work.a, item), item, work.parts);
+    // The page of the lane's run; page 0 where it has no keys.
+    const auto page_of = [&](int tile) {
+      const int key = tile * Tile::block_n + row;
+      if (pages.block_table == nullptr) return item.sequence;
+      if (tile < 0 || row >= Tile::block_n || key >= item.length_k) return 0;
+      const int page =
+          pages.block_table[std::int64_t{item.sequence} * pages.most_pages +
+                            key / pages.page_size];
+      return page >= 0 && page < pages.cache_pages ? page : 0;
+    };
+    const auto load = [&](auto& tile_smem, const PageMap& map, auto& pipe,
+                          auto& at, int tile, int page) {
+      pipe.empty[at.stage].wait(at.parity ^ 1);
+      if (lane == 0) {
+        pipe.full[at.stage].arrive_and_expect(Tile::KTile::bytes);
+      }
+      __syncwarp();  // the bytes are expected
+      if (row < Tile::block_n) {
+        const int key = tile * Tile::block_n + row;
+        const int left = item.length_k - key;
+        const int rows =  // of the run; the others become 0
+            left < 0               ? 0
+            : left < work.box_rows ? left
+                                   : work.box_rows;
+        const int token = pages.block_table == nullptr
+                              ? (rows > 0 ? key : 0)
+                              : key % pages.page_size;
+        tma_load(
+            tile_smem[at.stage].at(row, 0) + panel * Tile::KTile::panel_size,
+            map.map, pipe.full[at.stage], panel * Tile::KTile::panel_cols,
+            kRaggedRows - rows, item.kv_head, page * map.rows + token + rows,
+            CacheHint::kEvictNormal);
+      }
+      at.advance();
+    };
+    int tile = tiles.end - 1;
+    if (tile < tiles.begin) continue;
+    int page = page_of(tile), next_page = page_of(tile - 1);
+    load(shared.k, work.k, shared.k_pipe, write.k, tile, page);
+    for (; tile >= tiles.begin; --tile) {
+      const int after_next = page_of(tile - 2);  // before it is needed
+      if (tile > tiles.begin) {
+        load(shared.k, work.k, shared.k_pipe, write.k, tile - 1, next_page);
+      }
+      load(shared.v, work.v, shared.v_pipe, write.v, tile, page);
+      page = next_page;
+      next_page = after_next;
+    }
+  }
+}
+//! [load_pages]
+
+/// The warp that loads Q of a warpgroup: rows of different heads and queries, by cp.async.
+template <class Tile, class T>
+__device__ void load_rows_of_q(ChunkShared<Tile>& shared,
+                               const ChunkWork<T>& work, int warpgroup) {
+  constexpr int pieces = Tile::d / 8, at_once = kWarp / pieces;
+  const Attention<T>& a = work.a;
+  const int lane = threadIdx.x % kWarp, col = lane % pieces * 8;
+  PipelineState<1> read;
+  PipelineState<kQueryStages<Tile>> write;
+  auto& pipe = shared.q_pipe[warpgroup];
+  ChunkItem item;
+  for (; next_item(shared, read, item); write.advance()) {
+    const Attention<T> own = attention_of_item(a, item);
+    const int row0 = item.row0 + warpgroup * kQueries;
+    const int batch =
+        work.sequences.cu_seqlens_q == nullptr ? item.sequence : 0;
+    const auto offset_of = [&](int row) {  // in Q, of its first element
+      const int head = item.kv_head * group_size(a) + head_in_group(a, row);
+      return batch * a.q_strides.batch + head * a.q_strides.head +
+             (item.query0 + query_of_row(a, row)) * a.q_strides.row;
+    };
+    // Each lane divides for two rows.
+    const std::int64_t of_first = offset_of(row0 + lane);
+    const std::int64_t of_second = offset_of(row0 + kWarp + lane);
+    pipe.empty[write.stage].wait(write.parity ^ 1);
+    auto& q = shared.q[write.stage][warpgroup];
+#pragma unroll 2
+    for (int i = 0; i < kQueries; i += at_once) {
+      const int row = i + lane / pieces;
+      const std::int64_t offset = __shfl_sync(
+          kAllLanes, i < kWarp ? of_first : of_second, row % kWarp);
+      const bool exists = row0 + row < packed_rows(own) && col < a.head_dim;
+      cp_async16(q.at(row, col), a.q + (exists ? offset + col : 0), exists);
+    }
+    cp_async_commit();
+    cp_async_wait<0>();
+    fence_async_proxy();
+    __syncwarp();  // all lanes' copies have arrived
+    if (lane == 0) pipe.full[write.stage].arrive();
+  }
+}
+
+/// CausalScores of packed rows; `query0` is the warpgroup's first one.
+template <class T>
+struct PackedRowScores : CausalScores<T, KeyTiles::kOwn> {
+  /// As in CausalScores.
+  template <int r>
+  __device__ void change(float (&s)[r], int key0, bool masked) {
+    if (masked) mask_packed_rows(s, this->a, this->query0, key0);
+  }
+};
+
+/// The scores of a warpgroup's rows: of the tiles that the block loads it computes those that its own
+/// rows see.
+//! [chunk_scores]
+template <class Tile, class T>
+__device__ PackedRowScores<T> chunk_scores(const Attention<T>& own, int row0,
+                                           const StridedTiles& tiles) {
+  const int visible = keys_of_rows(own, row0, kQueries);
+  const int needed = ceil_div(visible, Tile::block_n);
+  KeyRange range{};
+  range.last = tiles.begin;
+  range.first = (needed < tiles.end ? needed : tiles.end) - 1;
+  if (range.first < tiles.begin) range.first = tiles.begin - 1;  // none
+  range.skipped = tiles.end - 1 - range.first;
+  range.first_half = visible - range.first * Tile::block_n <= kHalfKeys;
+  range.edge = visible_keys(own, query_of_row(own, row0)) / Tile::block_n;
+  return {{own, row0, range}};
+}
+//! [chunk_scores]
+
+/// Writes O and LSE of a warpgroup's rows, or their states.
+template <class Tile, class T>
+__device__ void finish_rows(const ChunkWork<T>& work, const Attention<T>& own,
+                            const ChunkItem& item, int row0,
+                            const WarpgroupOutput<Tile>& o,
+                            const RowState& rows) {
+  const Attention<T>& a = work.a;
+  const int batch =
+      work.sequences.cu_seqlens_q == nullptr ? item.sequence : 0;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float l = warp_sum<4>(rows.l[h]);
+    const int row = row0 + lane_row(h);
+    const bool exists = row < packed_rows(own);
+    const int head = item.kv_head * group_size(a) + head_in_group(a, row);
+    const int query = item.query0 + query_of_row(a, row);
+    const int of_state = exists ? state_row(a, batch, head, query) : 0;
+    if (work.parts > 1) {
+      if (exists) {
+        store_lane_state(work.states, item.part, of_state, o, h, rows.m[h],
+                         l);
+      }
+      continue;
+    }
+    if (exists && lane_column() == 0) {
+      a.lse[of_state] =
+          l == 0 ? -INFINITY : rows.m[h] * a.scale + log_approx(l);
+    }
+    T* const to = a.o + batch * a.o_strides.batch + head * a.o_strides.head +
+                  query * a.o_strides.row;
+    store_row<Tile::d>(exists ? to : nullptr, o, h,
+                       l == 0 ? 0 : inverse_approx(l), a.head_dim);
+  }
+}
+
+/// Attention of all sequences. A consumer warpgroup processes 64 rows of each item.
+//! [chunk_kernel]
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
+    decode_chunks(const __grid_constant__ ChunkWork<T> work) {
+  auto& shared = *dynamic_shared<ChunkShared<Tile>>();
+  launch_dependents();
+  init_barriers(shared);
+  const int warpgroup = warpgroup_index();
+  if (warpgroup == Tile::consumers) {  // the producer
+    setmaxnreg_dec<kProducerRegisters<Tile>>();
+    const int warp = warp_uniform(threadIdx.x / kWarp % 4);
+    if (warp == 0) load_items(shared, work);
+    if (warp == 1) schedule_items(shared, work);
+    if (warp >= 2) load_rows_of_q(shared, work, warp - 2);
+    return;
+  }
+  setmaxnreg_inc<kConsumerRegisters<Tile>>();
+  ConsumerState<Tile> read;
+  if (warpgroup == Tile::consumers - 1) {
+    scheduler_barrier_arrive<Tile>(warpgroup);  // warpgroup 0 is first
+  }
+  NoStore no_store;
+  ChunkItem item;
+  for (; next_item(shared, read.work, item); read.q.advance()) {
+    const Attention<T> own = attention_of_item(work.a, item);
+    const int row0 = item.row0 + warpgroup * kQueries;
+    auto scores = chunk_scores<Tile>(
+        own, row0, tiles_of_item<Tile>(own, item, work.parts));
+    WarpgroupOutput<Tile> o = {};
+    RowState rows = empty_row_state();
+    auto& q_pipe = shared.q_pipe[warpgroup];
+    q_pipe.consumer_wait(read.q);
+    hopper_mainloop<Tile>(o, rows, shared, read, scores, no_store, warpgroup);
+    named_barrier_wait(1 + warpgroup, kWarpgroup);  // no wgmma reads Q
+    if (threadIdx.x % kWarpgroup == 0) q_pipe.consumer_release(read.q);
+    finish_rows<Tile>(work, own, item, row0, o, rows);
+  }
+  if (warpgroup == 0) {
+    scheduler_barrier_sync<Tile>(warpgroup);  // the last arrival
+  }
+}
+//! [chunk_kernel]
+
+/// K or V as rows of one tensor, in which pages, or sequences, lie.
+struct PageRows {
+  std::int64_t row;    ///< elements from a row to the next
+  std::int64_t apart;  ///< rows from a page to the next
+  std::int64_t count;  ///< of all rows
+};
+inline PageRows page_rows(const RowStrides& strides, std::int64_t pages,
+                          std::int64_t rows_of_page) {
+  if (pages == 1)
+    return {rows_of_page == 1 ? 8 : strides.row, 0, rows_of_page};
+  const std::int64_t row = rows_of_page == 1 ? strides.batch : strides.row;
+  const std::int64_t apart = row > 0 ? strides.batch / row : 0;
+  return {row, apart, (pages - 1) * apart + rows_of_page};
+}
+/// The same of a problem's K or V.
+template <class T>
+PageRows page_rows(const Attention<T>& a, const ChunkSequences& sequences,
+                   const RowStrides& strides) {
+  const PagedKv& pages = sequences.pages;
+  return pages.block_table == nullptr
+             ? page_rows(strides, sequences.count, a.length_k)
+             : page_rows(strides, pages.cache_pages, pages.page_size);
+}
+
+/// Items of all sequences, at most.
+template <class Tile, class T>
+std::int64_t chunk_items(const Attention<T>& a,
+                         const ChunkSequences& sequences) {
+  const std::int64_t rows = std::int64_t{a.length_q} * group_size(a);
+  const std::int64_t tiles =
+      sequences.cu_seqlens_q == nullptr
+          ? sequences.count * ceil_div<std::int64_t>(rows, Tile::block_m)
+          : rows / Tile::block_m + sequences.count;
+  return tiles * a.kv_heads;
+}
+
+/// Parts into which the keys of each item are split.
+template <class Tile, class T>
+int chunk_parts(const Attention<T>& a, const ChunkSequences& sequences) {
+  const std::int64_t items = chunk_items<Tile>(a, sequences);
+  const auto rows = static_cast<double>(all_rows(a));
+  return split_count(items, ceil_div(a.length_k, Tile::block_n),
+                     device_properties().sm_count,
+                     rows / static_cast<double>(items * Tile::block_n));
+}
+
+/// Whether the kernel supports a problem: distances that TMA supports, whole rows from a page to the
+/// next, and no more rows and items than ints number.
+/// @param a with a batch of 1 where the queries are packed
+template <int d, class T>
+bool can_chunk(const Attention<T>& a, const ChunkSequences& sequences) {
+  const auto fits = [&](const RowStrides& strides) {
+    const PageRows rows = page_rows(a, sequences, strides);
+    return rows.row > 0 && rows.row < kRaggedWrap &&
+           is_tensor_map_stride(rows.row) &&
+           (rows.apart == 0 || strides.batch % rows.row == 0) &&
+           (a.kv_heads == 1 ||
+            (strides.head > 0 && is_tensor_map_stride(strides.head))) &&
+           rows.count < std::numeric_limits<int>::max();
+  };
+  return a.dropout.threshold == 0 && fits(a.k_strides) && fits(a.v_strides) &&
+         all_rows(a) <= kMostRows &&
+         chunk_items<ChunkTile<T, d>>(a, sequences) <=
+             std::numeric_limits<int>::max() / 2 / kMostParts;
+}
+
+/// What launch_chunks() needs, whatever lengths and pages say.
+template <int d, class T>
+DecodeWorkspaceSize chunks_workspace(const Attention<T>& a,
+                                     const ChunkSequences& sequences) {
+  const int parts = chunk_parts<ChunkTile<T, d>>(a, sequences);
+  return {parts > 1 ? state_floats(parts, all_rows(a), d) : 0, 1};
+}
+
+/// Launches the kernel, and the merge if there are several parts.
+/// @param a         for which can_chunk() holds, with a head_dim of at most d
+/// @param workspace of chunks_workspace(), with a counter that is 0
+template <int d, class T>
+void launch_chunks(const Attention<T>& a, const ChunkSequences& sequences,
+                   const Stream& stream, const DecodeWorkspace& workspace) {
+  using Tile = ChunkTile<T, d>;
+  const PagedKv& pages = sequences.pages;
+  const int box_rows = pages.block_table == nullptr
+                           ? Tile::block_n
+                           : std::gcd(pages.page_size, Tile::block_n);
+  const auto map = [&](const T* data, const RowStrides& strides) {
+    const PageRows rows = page_rows(a, sequences, strides);
+    return PageMap{ragged_map(data, {rows.count, a.kv_heads, a.head_dim},
+                              {rows.row, strides.head}, box_rows),
+                   static_cast<int>(rows.apart)};
+  };
+  const int parts = chunk_parts<Tile>(a, sequences);
+  const int rows = numbered_rows(a);
+  const auto items =
+      static_cast<int>(parts * chunk_items<Tile>(a, sequences));
+  const SplitStates states = states_at(workspace.states, parts, rows, d);
+  const int blocks = std::min(items, device_properties().sm_count);
+  launch(
+      stream, decode_chunks<Tile, T>,
+      {{static_cast<unsigned>(blocks)},
+       {kWarpgroup * (Tile::consumers + 1)},
+       sizeof(ChunkShared<Tile>),
+       Tile::stages},
+      ChunkWork<T>{a, sequences, map(a.k, a.k_strides), map(a.v, a.v_strides),
+                   box_rows, parts, items, workspace.counters, states});
+  if (parts > 1) launch_merge_dependent_parts<d>(a, states, parts, stream);
+}
+
+FA_LAUNCH_16_BIT(decode, Attention,
+                 (const ChunkSequences&, const Stream&,
+                  const DecodeWorkspace&),
+                 launch_chunks, (64), (128));
+
+/// The step's row: see common/attention/host/step_row.cuh.
+template <class Row>
+auto decode_step(std::integral_constant<int, 7>, Row row) {
+  return row
+      .paged()("07_chunked_prefill", "pages by TMA, persistent wgmma", half{},
+               bfloat16{})
+      .needs(kNeedsHopper)
+      .no_dropout()
+      .head_dims(HeadDims<64, 128>{})
+      .lengths()
+      .floats([](const auto& a, auto d) {
+        return chunks_workspace<d>(a, a.sequences).states;
+      })
+      .zeros([](const auto&, auto) { return 1; })
+      .launch([](auto& a, auto d, auto& stream, float* states,
+                 unsigned* counter) {
+        launch_chunks<d>(a, a.sequences, stream, {states, counter});
+      });
+}
+
+}  // namespace fa::FA_TARGET

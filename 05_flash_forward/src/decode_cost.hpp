@@ -1,0 +1,53 @@
+/// @file
+/// A model of how long a kernel takes to decode: what fa_decode() chooses by. Its constants are
+/// rates that the bench of decoding measures and prints.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/gpu/device.hpp"
+
+namespace fa {
+
+/// What kernels reach on a GPU. FLOPs are those of an SM for each clock, at the highest clock; an SM
+/// of Hopper has 4096 with operands of 16 bits.
+struct DecodeRates {
+  double forward = 2930;      ///< wgmma, 128 queries of a head: fa_forward() on Hopper
+  double chunks = 2800;       ///< step 07, with rows for both warpgroups
+  double half_chunks = 1700;  ///< step 07, with rows for one of them
+  double wgmma = 1200;        ///< step 06
+  double mma_forward = 1300;  ///< fa_forward() elsewhere
+  double mma = 660;           ///< steps 02, 04 and 05
+  double bandwidth = 0.87;    ///< of that of the memory by clock and width
+  double item_clocks = 3000;  ///< before the first tile of an item, and after its last one
+  double merge = 3e-6;        ///< seconds of a kernel that merges states, beside moving them
+};
+
+/// What a kernel has to do.
+struct DecodeWork {
+  double rate;         ///< FLOPs of an SM for each clock, one of DecodeRates
+  double items;        ///< tiles of rows, of all heads and sequences
+  double item_flops;   ///< of an item, what the tiles have beyond its rows included
+  int parts;           ///< of each item's keys
+  bool even;           ///< blocks have as many tiles each, whatever the items are
+  double bytes;        ///< of K and V, Q and O, each once
+  double state_bytes;  ///< written, and read by the merge
+};
+
+/// Seconds that a kernel takes: waves of blocks, or the memory if this takes longer, and the states.
+inline double decode_seconds(const DecodeWork& work, const DeviceProperties& gpu,
+                             const DecodeRates& rates = {}) {
+  const double sms = std::max(1, gpu.sm_count);
+  const double clock = gpu.clock_hz > 0 ? gpu.clock_hz : 1e9;
+  const double bandwidth =
+      rates.bandwidth * (gpu.memory_bandwidth > 0 ? gpu.memory_bandwidth : 1e12);
+  const double blocks = work.items * work.parts / sms;
+  const double waves = work.even ? std::max(1.0, blocks) : std::ceil(blocks);
+  const double busy = work.even ? work.items / sms : waves / work.parts;  // items of an SM
+  const double compute = (waves * rates.item_clocks + busy * work.item_flops / work.rate) / clock;
+  const double states = work.parts == 1 ? 0 : rates.merge + 2 * work.state_bytes / bandwidth;
+  return std::max(compute, work.bytes / bandwidth) + states;
+}
+
+}  // namespace fa
