@@ -19,6 +19,7 @@ from common.bench import peers, points
 from common.bench.command import exit_with
 from common.bench.peers import CUDNN, FLASH_2, FLASH_3, FLASHINFER, HEADINGS, OURS, torch
 from common.bench.tables import headings_in, points_in, ratio
+from common.bench.timing import nvidia_smi
 from common.data import records
 
 from .example import attention_in_float64
@@ -241,9 +242,10 @@ class Cache(points.Case):
     def time(self, calls, repeats, seconds):
         rows = super().time(calls, repeats, seconds)
         gpu = torch.cuda.get_device_properties(self.q.device)
-        clocks = 1e3 * gpu.clock_rate * gpu.multi_processor_count  # of all SMs in a second
         for row in rows:
-            row["flops_per_clock"] = self.point.flops() / (1e-3 * row["milliseconds"] * clocks)
+            for mhz in nvidia_smi("clocks.max.sm").values():
+                clocks = 1e3 * mhz * row["milliseconds"] * gpu.multi_processor_count
+                row["flops_per_clock"] = round(self.point.flops() / clocks, 1)
         return rows
 
     def differences(self, o):

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/kernels/decode/split_count.hpp"
+#include "05_flash_forward/src/decode_cost.hpp"
 #include "common/attention/tests/step_tests.hpp"
 #include "common/parallel/parallel_for.hpp"
 
@@ -279,4 +280,28 @@ TEST_CASE("the number of parts fills the SMs, and no more") {
       }
     }
   }
+}
+
+TEST_CASE("the model of times counts waves, bytes and states") {
+  DeviceProperties gpu;
+  gpu.sm_count = 100;
+  gpu.clock_hz = 1e9;
+  gpu.memory_bandwidth = 1e12;
+  DecodeRates rates;
+  rates.bandwidth = 0.5, rates.item_clocks = 1000, rates.merge = 1e-6;
+  const auto seconds = [&](const DecodeWork& work) { return decode_seconds(work, gpu, rates); };
+  // 100 items run at once, 101 take two waves: 1000 clocks and 1e6 FLOPs at 1000 a clock each.
+  DecodeWork work{1000, 100, 1e6, 1, false, 0, 0};
+  CHECK(seconds(work) == doctest::Approx(2e-6));
+  work.items = 101;
+  CHECK(seconds(work) == doctest::Approx(4e-6));
+  // Even pieces have no waves.
+  work.even = true;
+  CHECK(seconds(work) == doctest::Approx(1.01 * 2e-6));
+  // Two parts of 50 items are a wave of half the time; their states are moved twice, and merged.
+  work = {1000, 50, 1e6, 2, false, 0, 1e6};
+  CHECK(seconds(work) == doctest::Approx(1.5e-6 + 1e-6 + 4e-6));
+  // Bytes at half of the memory's bandwidth, where these take longer.
+  work = {1000, 100, 1e6, 1, false, 5e6, 0};
+  CHECK(seconds(work) == doctest::Approx(1e-5));
 }

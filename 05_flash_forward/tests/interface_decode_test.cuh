@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/kernels/decode/04_even_tiles.cuh"
+#include "05_flash_forward/kernels/decode/07_chunked_prefill.cuh"
 #include "05_flash_forward/tests/forward_calls.cuh"
 
 namespace fa::FA_TARGET {
@@ -298,6 +298,49 @@ TEST_CASE("a kernel ends when lengths change while it runs, and reads no other o
     Tensor<unsigned, 1> left({batch});
     counters.download(left.data());
     for (std::int64_t b = 0; b < batch; ++b) CHECK(left(b) == 0);
+  }
+}
+
+// The items of a list whose lengths change after the first one.
+using ItemTile = ChunkTile<bfloat16, 64>;
+__global__ void walk_items(ChunkWork<bfloat16> work, int* lengths, int* cu_seqlens, int changed,
+                           int* items) {
+  ItemList<ItemTile, bfloat16> list(work);
+  for (int place = 0; place < work.items; ++place) {
+    const ChunkItem item = list.find(place);
+    if (threadIdx.x == 0 && item.sequence >= 0) {
+      ++items[item.sequence];
+      for (int b = 0; b < work.sequences.count; ++b) {
+        lengths[b] = changed;
+        cu_seqlens[b + 1] = changed;
+      }
+    }
+    __syncthreads();
+  }
+}
+
+TEST_CASE("the list of items ends when lengths change, and reads no other ones") {
+  if (!device_available()) return;
+  for (const int changed : {0, 1, 600, 1 << 30, -7}) {
+    CAPTURE(changed);
+    Tensor<std::int32_t, 1> host({5});
+    host(0) = 200, host(1) = 100, host(2) = 300, host(3) = 5000, host(4) = 0;
+    DeviceBuffer<std::int32_t> lengths(5), begins(5), items(16);
+    lengths.upload(host.data());
+    host(0) = 0, host(1) = 130, host(2) = 131, host(3) = 400, host(4) = 1 << 20;
+    begins.upload(host.data());
+    items.zero();
+    ChunkWork<bfloat16> work{};
+    work.a.heads = work.a.kv_heads = work.a.batch = 1;
+    work.a.length_q = 400, work.a.length_k = 10000;
+    work.sequences = {3, begins.data(), lengths.data(), {}};
+    work.parts = 1;
+    work.items = static_cast<int>(chunk_items<ItemTile>(work.a, work.sequences));
+    launch(walk_items, {{1}, {kWarp}}, work, lengths.data(), begins.data(), changed, items.data());
+    const auto walked = items.tensor<std::int32_t, 1>({items.count()});
+    CHECK(walked(0) + walked(1) + walked(2) >= 1);
+    CHECK(walked(0) + walked(1) + walked(2) <= work.items);
+    for (std::int64_t i = 3; i < walked.count(); ++i) CHECK(walked(i) == 0);
   }
 }
 

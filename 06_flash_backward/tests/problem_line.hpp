@@ -32,14 +32,15 @@ inline const Texts kKinds{"plain",    "causal", "window", "prefix",       "docum
                           "soft_cap", "bias",   "sinks",  "block_sparse", "bits"};
 // What a line does not say. draw: further values with the same seed for all else; window: left and right, or `random`; block: of kind block_sparse; sequences: of packed calls, with at most so
 // many queries and keys as `lengths` says; ragged: sequences of a cache have lengths of their own;
-// page: keys of a page, 0 for none; gap: elements between rows; slopes: a factor, sinks: of every
+// page: keys of a page, 0 for none; packed: queries of a decode call, up to so many in each sequence;
+// kernel: an fa_decode_kernel; gap: elements between rows; slopes: a factor, sinks: of every
 // other head; mask: a bias where `where` says; lacks: what a suite asks for and no call has.
 constexpr const char* kUsual =
     "call=forward type=bfloat16 batch=1 heads=1/1 lengths=64x64 head_dim=64 head_dim_v=0 causal=0 "
     "dropout=0 layout=heads values=normal gap=0 seed=1 draw=0 workspace=1 deterministic=0 "
     "kind=plain "
     "window=-1/-1 prefix=0 cap=20 block=64 biases=1x1 slopes=1 sinks=normal mask=none where=all "
-    "sequences=3 ragged=1 page=0 lacks=nothing";
+    "sequences=3 ragged=1 page=0 packed=0 kernel=0 lacks=nothing";
 
 inline Texts split(const Text& text, char at) {
   Texts parts;
@@ -189,6 +190,10 @@ inline Line random_line(std::uint64_t seed, std::int64_t index, bool large) {
   if (call == "decode" || call == "append") {
     set("page", one_of("0 0 16 64 128"));
     set("ragged", below(2));
+  }
+  if (call == "decode") {
+    set("packed", below(3) == 0 ? 1 : 0);
+    set("kernel", one_of("0 7"));
   }
   if (!line.is_functor()) {
     set("causal", below(2));

@@ -106,12 +106,20 @@ Verdicts decode(const Line& line, const Problem& p) {
     const auto drawn = static_cast<std::int32_t>(random() % static_cast<unsigned>(length_k + 1));
     inputs.lengths_k.push_back(line.is("ragged", "0") || random() % 4 == 0 ? length_k : drawn);
   }
+  const bool hopper = can_run(device_properties(), kNeedsHopper);
+  for (std::int64_t b = 0; b < (line.is("packed", "1") && hopper ? s.batch : 0); ++b) {
+    const auto most = static_cast<std::int32_t>(s.length_q);
+    const auto drawn = static_cast<std::int32_t>(random() % static_cast<unsigned>(most + 1));
+    inputs.lengths_q.push_back(b == 0 ? most : random() % 4 == 0 ? 1 : drawn);
+  }
   const std::int64_t page = line.integer("page");
   Lengths pages(static_cast<std::size_t>(s.batch * most_pages(p, page)));
   std::iota(pages.begin(), pages.end(), 1);  // page 0, of no sequence, is NaN
   std::shuffle(pages.begin(), pages.end(), random);
   DecodeCall<H> x(p, inputs, page, pages, line.integer("gap"));
   if (line.is("ragged", "0")) x.cache.lengths_k = nullptr;
+  if (hopper) x.cache.kernel = static_cast<std::int32_t>(line.integer("kernel"));
+  x.give_workspace();
   if (appends) {
     x.take_new_keys();
     finish(fa_append(&x.attention, &x.cache, &x.new_keys), fa_last_error);

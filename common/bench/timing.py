@@ -72,16 +72,21 @@ def time_in_turn(calls, repeats, seconds=0, clean=False):
             return rounds
 
 
-def clock_and_power():
-    """What the GPU has just run at, as nvidia-smi says; empty without it."""
-    query = "--query-gpu=clocks.sm,power.draw"
-    command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
+def nvidia_smi(*fields):
+    """What nvidia-smi says of the first GPU, by the names of its queries; empty without it."""
+    command = ["nvidia-smi", "--query-gpu=" + ",".join(fields), "--format=csv,noheader,nounits"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
-        mhz, watts = (float(x) for x in answer.stdout.splitlines()[0].split(","))
-        return {"sm_mhz": mhz, "watts": watts}
+        values = [float(x) for x in answer.stdout.splitlines()[0].split(",")]
+        return dict(zip(fields, values))
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         return {}
+
+
+def clock_and_power():
+    """What the GPU has just run at; empty without nvidia-smi."""
+    names = {"clocks.sm": "sm_mhz", "power.draw": "watts"}
+    return {names[field]: value for field, value in nvidia_smi(*names).items()}
 
 
 def percentiles(values, percents):

@@ -15,6 +15,7 @@
 #include "05_flash_forward/kernels/decode/06_wgmma.cuh"
 #include "05_flash_forward/library/hopper_loop.cuh"
 #include "common/attention/packed.cuh"
+#include "common/attention/score_functors.cuh"
 #include "common/attention/tma_support.cuh"
 #include "common/gpu/parts.hpp"
 
@@ -36,12 +37,13 @@ struct ChunkSequences {
 /// A block's work: 128 rows of a head of K and V, and a part of the keys that they see.
 //! [chunk_item]
 struct ChunkItem {
-  int sequence;  ///< negative: no item is left
-  int query0;    ///< the sequence's first row of Q, counted in its batch
-  int length_q, length_k;  ///< of the sequence
-  int kv_head;
-  int row0;  ///< the first of its rows
-  int part;
+  int sequence = -1;  ///< negative: no item is left
+  int batch = 0;      ///< of Q and O; 0 where sequences are packed
+  int query0 = 0;     ///< the sequence's first row of Q, in this batch
+  int length_q = 0, length_k = 0;  ///< of the sequence
+  int kv_head = 0;
+  int row0 = 0;  ///< the first of the item's rows
+  int part = 0;
 };
 //! [chunk_item]
 
@@ -100,10 +102,10 @@ __device__ bool next_item(ChunkShared<Tile>& shared, PipelineState<1>& read,
                           ChunkItem& item) {
   shared.work_pipe.consumer_wait(read);
   const ChunkItem& next = shared.item;
-  item = {warp_uniform(next.sequence), warp_uniform(next.query0),
-          warp_uniform(next.length_q), warp_uniform(next.length_k),
-          warp_uniform(next.kv_head),  warp_uniform(next.row0),
-          warp_uniform(next.part)};
+  item = {warp_uniform(next.sequence), warp_uniform(next.batch),
+          warp_uniform(next.query0),   warp_uniform(next.length_q),
+          warp_uniform(next.length_k), warp_uniform(next.kv_head),
+          warp_uniform(next.row0),     warp_uniform(next.part)};
   __syncwarp();  // all lanes have read it
   if (threadIdx.x % kWarp == 0) shared.work_pipe.consumer_release(read);
   read.advance();
@@ -147,21 +149,13 @@ struct ItemList {
   /// The lane's sequence, as the item of its first rows.
   __device__ ChunkItem sequence(int index) const {
     const ChunkSequences& s = work.sequences;
-    if (index >= s.count) return {-1, 0, 0, 0, 0, 0, 0};
-    ChunkItem item{index,
-                   0,
-                   work.a.length_q,
-                   keys_of_sequence(work.a, s.lengths_k, index),
-                   0,
-                   0,
-                   0};
+    if (index >= s.count) return {};
+    PackedRange rows{0, work.a.length_q};
     if (s.cu_seqlens_q != nullptr) {
-      const PackedRange rows =
-          PackedRows{s.cu_seqlens_q, s.count, work.a.length_q}.range(index);
-      item.query0 = rows.begin;
-      item.length_q = rows.length;
+      rows = PackedRows{s.cu_seqlens_q, s.count, rows.length}.range(index);
     }
-    return item;
+    return {index, s.cu_seqlens_q == nullptr ? index : 0, rows.begin,
+            rows.length, keys_of_sequence(work.a, s.lengths_k, index)};
   }
   /// The item at a place; there is none behind the last one. A warp calls it.
   __device__ ChunkItem find(int place) {
@@ -195,13 +189,17 @@ struct ItemList {
         const WorkTile tile = tile_of_sequence(
             place - before - of_found(until - own), of_found(blocks), units,
             work.a.causal, 4 * gridDim.x);
-        return {first + found,           of_found(item.query0),
-                of_found(item.length_q), of_found(item.length_k),
-                tile.head / work.parts,  tile.block * Tile::block_m,
+        return {first + found,
+                of_found(item.batch),
+                of_found(item.query0),
+                of_found(item.length_q),
+                of_found(item.length_k),
+                tile.head / work.parts,
+                tile.block * Tile::block_m,
                 tile.head % work.parts};
       }
     }
-    return {-1, 0, 0, 0, 0, 0, 0};
+    return {};
   }
 };
 //! [item_list]
@@ -228,7 +226,7 @@ __device__ void schedule_items(ChunkShared<Tile>& shared,
     if (item.sequence >= 0) pass(item);
     place = __shfl_sync(kAllLanes, passes ? counter.next(place) : 0, 0);
   }
-  pass({-1, 0, 0, 0, 0, 0, 0});
+  pass({});
   if (passes) counter.finish(place);
 }
 
@@ -249,9 +247,9 @@ __device__ void load_items(ChunkShared<Tile>& shared,
         attention_of_item(work.a, item), item, work.parts);
     // The page of the lane's run; page 0 where it has no keys.
     const auto page_of = [&](int tile) {
-      const int key = tile * Tile::block_n + row;
       if (pages.block_table == nullptr) return item.sequence;
-      if (tile < 0 || row >= Tile::block_n || key >= item.length_k) return 0;
+      const int key = tile * Tile::block_n + row;
+      if (key < 0 || key >= item.length_k) return 0;
       const int page =
           pages.block_table[std::int64_t{item.sequence} * pages.most_pages +
                             key / pages.page_size];
@@ -266,19 +264,14 @@ __device__ void load_items(ChunkShared<Tile>& shared,
       __syncwarp();  // the bytes are expected
       if (row < Tile::block_n) {
         const int key = tile * Tile::block_n + row;
-        const int left = item.length_k - key;
-        const int rows =  // of the run; the others become 0
-            left < 0               ? 0
-            : left < work.box_rows ? left
-                                   : work.box_rows;
-        const int token = pages.block_table == nullptr
-                              ? (rows > 0 ? key : 0)
-                              : key % pages.page_size;
+        // Of the run; the others become 0.
+        const int rows =
+            smaller(larger(item.length_k - key, 0), work.box_rows);
+        const int end = page * map.rows + key % pages.page_size + rows;
         tma_load(
             tile_smem[at.stage].at(row, 0) + panel * Tile::KTile::panel_size,
             map.map, pipe.full[at.stage], panel * Tile::KTile::panel_cols,
-            kRaggedRows - rows, item.kv_head, page * map.rows + token + rows,
-            CacheHint::kEvictNormal);
+            kRaggedRows - rows, item.kv_head, end, CacheHint::kEvictNormal);
       }
       at.advance();
     };
@@ -313,11 +306,9 @@ __device__ void load_rows_of_q(ChunkShared<Tile>& shared,
   for (; next_item(shared, read, item); write.advance()) {
     const Attention<T> own = attention_of_item(a, item);
     const int row0 = item.row0 + warpgroup * kQueries;
-    const int batch =
-        work.sequences.cu_seqlens_q == nullptr ? item.sequence : 0;
     const auto offset_of = [&](int row) {  // in Q, of its first element
       const int head = item.kv_head * group_size(a) + head_in_group(a, row);
-      return batch * a.q_strides.batch + head * a.q_strides.head +
+      return item.batch * a.q_strides.batch + head * a.q_strides.head +
              (item.query0 + query_of_row(a, row)) * a.q_strides.row;
     };
     // Each lane divides for two rows.
@@ -377,8 +368,6 @@ __device__ void finish_rows(const ChunkWork<T>& work, const Attention<T>& own,
                             const WarpgroupOutput<Tile>& o,
                             const RowState& rows) {
   const Attention<T>& a = work.a;
-  const int batch =
-      work.sequences.cu_seqlens_q == nullptr ? item.sequence : 0;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const float l = warp_sum<4>(rows.l[h]);
@@ -386,7 +375,7 @@ __device__ void finish_rows(const ChunkWork<T>& work, const Attention<T>& own,
     const bool exists = row < packed_rows(own);
     const int head = item.kv_head * group_size(a) + head_in_group(a, row);
     const int query = item.query0 + query_of_row(a, row);
-    const int of_state = exists ? state_row(a, batch, head, query) : 0;
+    const int of_state = exists ? state_row(a, item.batch, head, query) : 0;
     if (work.parts > 1) {
       if (exists) {
         store_lane_state(work.states, item.part, of_state, o, h, rows.m[h],
@@ -398,8 +387,8 @@ __device__ void finish_rows(const ChunkWork<T>& work, const Attention<T>& own,
       a.lse[of_state] =
           l == 0 ? -INFINITY : rows.m[h] * a.scale + log_approx(l);
     }
-    T* const to = a.o + batch * a.o_strides.batch + head * a.o_strides.head +
-                  query * a.o_strides.row;
+    T* const to = a.o + item.batch * a.o_strides.batch +
+                  head * a.o_strides.head + query * a.o_strides.row;
     store_row<Tile::d>(exists ? to : nullptr, o, h,
                        l == 0 ? 0 : inverse_approx(l), a.head_dim);
   }
@@ -507,7 +496,7 @@ bool can_chunk(const Attention<T>& a, const ChunkSequences& sequences) {
            (rows.apart == 0 || strides.batch % rows.row == 0) &&
            (a.kv_heads == 1 ||
             (strides.head > 0 && is_tensor_map_stride(strides.head))) &&
-           rows.count < std::numeric_limits<int>::max();
+           rows.count < std::numeric_limits<int>::max() - 256;
   };
   return a.dropout.threshold == 0 && fits(a.k_strides) && fits(a.v_strides) &&
          all_rows(a) <= kMostRows &&
@@ -530,10 +519,9 @@ template <int d, class T>
 void launch_chunks(const Attention<T>& a, const ChunkSequences& sequences,
                    const Stream& stream, const DecodeWorkspace& workspace) {
   using Tile = ChunkTile<T, d>;
-  const PagedKv& pages = sequences.pages;
-  const int box_rows = pages.block_table == nullptr
-                           ? Tile::block_n
-                           : std::gcd(pages.page_size, Tile::block_n);
+  ChunkSequences own = sequences;
+  if (own.pages.block_table == nullptr) own.pages.page_size = 1 << 30;
+  const int box_rows = std::gcd(own.pages.page_size, Tile::block_n);
   const auto map = [&](const T* data, const RowStrides& strides) {
     const PageRows rows = page_rows(a, sequences, strides);
     return PageMap{ragged_map(data, {rows.count, a.kv_heads, a.head_dim},
@@ -546,14 +534,13 @@ void launch_chunks(const Attention<T>& a, const ChunkSequences& sequences,
       static_cast<int>(parts * chunk_items<Tile>(a, sequences));
   const SplitStates states = states_at(workspace.states, parts, rows, d);
   const int blocks = std::min(items, device_properties().sm_count);
-  launch(
-      stream, decode_chunks<Tile, T>,
-      {{static_cast<unsigned>(blocks)},
-       {kWarpgroup * (Tile::consumers + 1)},
-       sizeof(ChunkShared<Tile>),
-       Tile::stages},
-      ChunkWork<T>{a, sequences, map(a.k, a.k_strides), map(a.v, a.v_strides),
-                   box_rows, parts, items, workspace.counters, states});
+  launch(stream, decode_chunks<Tile, T>,
+         {{static_cast<unsigned>(blocks)},
+          {kWarpgroup * (Tile::consumers + 1)},
+          sizeof(ChunkShared<Tile>),
+          Tile::stages},
+         ChunkWork<T>{a, own, map(a.k, a.k_strides), map(a.v, a.v_strides),
+                      box_rows, parts, items, workspace.counters, states});
   if (parts > 1) launch_merge_dependent_parts<d>(a, states, parts, stream);
 }
 
