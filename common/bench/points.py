@@ -83,7 +83,8 @@ def points_of(names, goals):
         return goals
     found = []
     for name in names.split(","):
-        of_name = [p for p in goals if p.group == name or p.group.startswith(name + "_")]
+        of_name = [point for point in goals if point.group == name]
+        of_name = of_name or [p for p in goals if p.group.startswith(name + "_")]
         if not of_name:
             known = ", ".join(point.group for point in goals)
             raise Failure(f"there are no points '{name}'; allowed are {known}")
