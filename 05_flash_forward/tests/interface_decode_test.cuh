@@ -50,7 +50,8 @@ TEST_CASE("a workspace serves one call after another, with items of many parts")
 #if defined(__CUDACC__)
 TEST_CASE("one CUDA graph of fa_decode() serves all steps of a generation") {
   const bool hopper = can_run(device_properties(), kNeedsHopper);
-  for (const auto& [page_size, kernel] : {std::pair{0, 0}, {16, 0}, {0, 7}, {16, 7}}) {
+  for (const auto& one : {std::pair{0, 0}, {16, 0}, {0, 7}, {16, 7}}) {
+    const int page_size = one.first, kernel = one.second;
     if (kernel == FA_DECODE_CHUNKED_PREFILL && !hopper) continue;
     Call call = decode_call(decode_problem(), {1, 1, 1}, page_size);
     call.cache.kernel = kernel;
