@@ -163,6 +163,7 @@ struct CausalScores {
 
 /// A PendingStore where O is not stored from the place of Q.
 struct NoStore {
+  /// There is nothing to wait for.
   __device__ void release_q() const {}
 };
 

@@ -141,8 +141,10 @@ struct ItemList {
   int first = 0;   // of 32 sequences
   int before = 0;  // items of those that came before
 
+  /// From the sequences that have the most keys.
   __device__ explicit ItemList(const ChunkWork<T>& of)
       : work(of), level(level_of(of.a.length_k)) {}
+  /// The level of a sequence with so many keys.
   __device__ static int level_of(int keys) {
     return 31 - __clz(ceil_div(keys, Tile::block_n) | 1);
   }
@@ -444,6 +446,7 @@ struct PageRows {
   std::int64_t apart;  ///< rows from a page to the next
   std::int64_t count;  ///< of all rows
 };
+/// Those of a tensor with so many pages.
 inline PageRows page_rows(const RowStrides& strides, std::int64_t pages,
                           std::int64_t rows_of_page) {
   if (pages == 1)
