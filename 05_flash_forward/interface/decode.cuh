@@ -208,11 +208,9 @@ DecodeWork decode_work(int kernel, const Attention<T>& a, const ChunkSequences& 
       tiles(rates.wgmma, kQueries, decode_wgmma_parts<WgmmaDecodeTile<T, d>>(a), rows, heads);
       break;
     case FA_DECODE_CHUNKED_PREFILL:
-      if (rows > kQueries) {
-        tiles(rates.chunks, Chunk::block_m, chunk_parts<Chunk>(a, of), rows, heads);
-      } else {
-        tiles(rates.half_chunks, kQueries, chunk_parts<Chunk>(a, of), rows, heads);
-      }
+      work.start = rates.chunks_start;
+      tiles(rows > kQueries ? rates.chunks : rates.half_chunks,
+            rows > kQueries ? Chunk::block_m : kQueries, chunk_parts<Chunk>(a, of), rows, heads);
       break;
     default:
       tiles(rates.mma, DecodeTile<d, 4>::block_m, 1, rows, heads);

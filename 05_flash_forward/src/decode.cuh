@@ -65,6 +65,7 @@ struct DecodeOnDevice {
     a.k_strides = k.strides();
     a.v_strides = v.strides();
     a.sequences.count = a.batch;
+    a.sequences.parts = in.parts;
     if (!in.lengths_k.empty()) {
       lengths.upload(in.lengths_k.data());
       a.sequences.lengths_k = a.lengths_k = lengths.data();

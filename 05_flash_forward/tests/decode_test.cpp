@@ -44,13 +44,15 @@ void check_inputs(const Problem& problem, const DecodeInputs& inputs) {
 }
 
 void check_lengths(Problem problem, const Lengths& lengths_k, int page_size,
-                   const Lengths& lengths_q = {}) {
+                   const Lengths& lengths_q = {}, int parts = 0) {
   problem.shape.batch = static_cast<std::int64_t>(lengths_k.size());
   DecodeInputs inputs = flash::decode::decode_inputs(problem, Values::kNormal, 1);
   inputs.lengths_k = lengths_k;
   inputs.lengths_q = lengths_q;
   inputs.page_size = page_size;
+  inputs.parts = parts;
   CAPTURE(page_size);
+  CAPTURE(parts);
   check_inputs(problem, inputs);
 }
 
@@ -182,11 +184,18 @@ TEST_CASE("prompts, chunks and single queries in one launch, with pages of any s
   }
 }
 
-TEST_CASE("few rows and many keys are split in parts, also of sequences that have none") {
-  for (const int page_size : {0, 16, 64}) {
-    const Problem problem = problem_of(Type::kBFloat16, {1, 4, 1, 5, 2000, 64}, true);
-    check_lengths(problem, {2000, 0}, page_size);
-    check_lengths(problem, {2000, 130, 0}, page_size, {5, 1, 1});
+TEST_CASE("keys are split in parts, some of which the mask hides, or the end of a sequence") {
+  // Two tiles of rows, on the edge of the mask in up to three tiles of keys: with as many parts as
+  // tiles some begin behind the edge.
+  for (const int parts : {2, 3, 5, 16}) {
+    for (const bool causal : {false, true}) {
+      check_lengths(problem_of(Type::kBFloat16, {1, 1, 1, 200, 500, 64}, causal),
+                    {500, 200, 130, 0}, parts % 2 == 0 ? 0 : 16, {200, 190, 1, 7}, parts);
+    }
+  }
+  for (const int page_size : {0, 16}) {
+    check_lengths(problem_of(Type::kFloat16, {1, 4, 1, 5, 2000, 128}, true), {2000, 0}, page_size,
+                  {5, 1}, 16);
   }
 }
 
@@ -243,7 +252,10 @@ TEST_CASE("every decode kernel is right in the watched lab, with no finding") {
       inputs.lengths_q = {1, 200, 0};
       inputs.lengths_k = {0, 290, 300};
       inputs.page_size = 0;
-      coverage.add(check_watched(step, problem, inputs, DecodeChecker(problem, inputs)));
+      for (const int parts : {0, 3}) {
+        inputs.parts = parts;
+        coverage.add(check_watched(step, problem, inputs, DecodeChecker(problem, inputs)));
+      }
     }
   }
   CHECK(lab::unreached_text(coverage) == kAllReached);
@@ -291,7 +303,7 @@ TEST_CASE("the model of times counts waves, bytes and states") {
   rates.bandwidth = 0.5, rates.item_clocks = 1000, rates.merge = 1e-6;
   const auto seconds = [&](const DecodeWork& work) { return decode_seconds(work, gpu, rates); };
   // 100 items run at once, 101 take two waves: 1000 clocks and 1e6 FLOPs at 1000 a clock each.
-  DecodeWork work{1000, 100, 1e6, 1, false, 0, 0};
+  DecodeWork work{1000, 100, 1e6, 1, false, 0, 0, 0};
   CHECK(seconds(work) == doctest::Approx(2e-6));
   work.items = 101;
   CHECK(seconds(work) == doctest::Approx(4e-6));
@@ -299,9 +311,9 @@ TEST_CASE("the model of times counts waves, bytes and states") {
   work.even = true;
   CHECK(seconds(work) == doctest::Approx(1.01 * 2e-6));
   // Two parts of 50 items are a wave of half the time; their states are moved twice, and merged.
-  work = {1000, 50, 1e6, 2, false, 0, 1e6};
+  work = {1000, 50, 1e6, 2, false, 0, 1e6, 0};
   CHECK(seconds(work) == doctest::Approx(1.5e-6 + 1e-6 + 4e-6));
   // Bytes at half of the memory's bandwidth, where these take longer.
-  work = {1000, 100, 1e6, 1, false, 5e6, 0};
-  CHECK(seconds(work) == doctest::Approx(1e-5));
+  work = {1000, 100, 1e6, 1, false, 5e6, 0, 2e-6};
+  CHECK(seconds(work) == doctest::Approx(1.2e-5));
 }

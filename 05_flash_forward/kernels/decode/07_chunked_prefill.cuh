@@ -32,6 +32,7 @@ struct ChunkSequences {
   const int* cu_seqlens_q;
   const int* lengths_k;  ///< [count]; null: each sequence has length_k
   PagedKv pages;         ///< without a block_table: none
+  int parts = 0;         ///< of each item's keys; 0: chunk_parts() chooses
 };
 
 /// A block's work: 128 rows of a head of K and V, and a part of the keys that they see.
@@ -88,8 +89,8 @@ __device__ void init_barriers(ChunkShared<Tile>& shared) {
     for (auto& pipe : shared.q_pipe) pipe.init(1);
     shared.k_pipe.init(4 * Tile::consumers);
     shared.v_pipe.init(4 * Tile::consumers);
-    // A lane of each warp of the consumers, and of those that load.
-    shared.work_pipe.init(4 * Tile::consumers + 1 + Tile::consumers);
+    // A lane of each warp of the consumers, and of the three that load.
+    shared.work_pipe.init(4 * Tile::consumers + 3);
     fence_barrier_init();
   }
   __syncthreads();  // the barriers are initialised
@@ -232,17 +233,18 @@ __device__ void schedule_items(ChunkShared<Tile>& shared,
   if (passes) counter.finish(place);
 }
 
-/// The warp that loads K and V. Each lane copies a panel of a run of rows that lie in one page.
+/// A warp that loads K, or V. Each lane copies a panel of a run of rows that lie in one page.
 //! [load_pages]
-template <class Tile, class T>
-__device__ void load_items(ChunkShared<Tile>& shared,
-                           const ChunkWork<T>& work) {
+template <class Tile, class T, class Tiles, class Pipe>
+__device__ void load_pages(ChunkShared<Tile>& shared,
+                           const ChunkWork<T>& work, const PageMap& map,
+                           Tiles& tiles_smem, Pipe& pipe) {
   const PagedKv& pages = work.sequences.pages;
   constexpr int panels = Tile::KTile::panels;
   const int lane = threadIdx.x % kWarp;
   const int row = lane / panels * work.box_rows, panel = lane % panels;
   PipelineState<1> read;
-  ProducerState<Tile> write;
+  PipelineState<Tile::stages> at;
   ChunkItem item;
   while (next_item(shared, read, item)) {
     const StridedTiles tiles = tiles_of_item<Tile>(
@@ -257,8 +259,9 @@ __device__ void load_items(ChunkShared<Tile>& shared,
                             key / pages.page_size];
       return page >= 0 && page < pages.cache_pages ? page : 0;
     };
-    const auto load = [&](auto& tile_smem, const PageMap& map, auto& pipe,
-                          auto& at, int tile, int page) {
+    int page = page_of(tiles.end - 1);
+    for (int tile = tiles.end - 1; tile >= tiles.begin; --tile) {
+      const int next_page = page_of(tile - 1);  // before it is needed
       pipe.empty[at.stage].wait(at.parity ^ 1);
       if (lane == 0) {
         pipe.full[at.stage].arrive_and_expect(Tile::KTile::bytes);
@@ -271,66 +274,62 @@ __device__ void load_items(ChunkShared<Tile>& shared,
             smaller(larger(item.length_k - key, 0), work.box_rows);
         const int end = page * map.rows + key % pages.page_size + rows;
         tma_load(
-            tile_smem[at.stage].at(row, 0) + panel * Tile::KTile::panel_size,
+            tiles_smem[at.stage].at(row, 0) + panel * Tile::KTile::panel_size,
             map.map, pipe.full[at.stage], panel * Tile::KTile::panel_cols,
             kRaggedRows - rows, item.kv_head, end, CacheHint::kEvictNormal);
       }
       at.advance();
-    };
-    int tile = tiles.end - 1;
-    if (tile < tiles.begin) continue;
-    int page = page_of(tile), next_page = page_of(tile - 1);
-    load(shared.k, work.k, shared.k_pipe, write.k, tile, page);
-    for (; tile >= tiles.begin; --tile) {
-      const int after_next = page_of(tile - 2);  // before it is needed
-      if (tile > tiles.begin) {
-        load(shared.k, work.k, shared.k_pipe, write.k, tile - 1, next_page);
-      }
-      load(shared.v, work.v, shared.v_pipe, write.v, tile, page);
       page = next_page;
-      next_page = after_next;
     }
   }
 }
 //! [load_pages]
 
-/// The warp that loads Q of a warpgroup: rows of different heads and queries, by cp.async.
+/// The warp that loads Q: rows of different heads and queries, by cp.async.
 template <class Tile, class T>
 __device__ void load_rows_of_q(ChunkShared<Tile>& shared,
-                               const ChunkWork<T>& work, int warpgroup) {
-  constexpr int pieces = Tile::d / 8, at_once = kWarp / pieces;
+                               const ChunkWork<T>& work) {
   const Attention<T>& a = work.a;
-  const int lane = threadIdx.x % kWarp, col = lane % pieces * 8;
+  const int lane = threadIdx.x % kWarp;
   PipelineState<1> read;
   PipelineState<kQueryStages<Tile>> write;
-  auto& pipe = shared.q_pipe[warpgroup];
   ChunkItem item;
   for (; next_item(shared, read, item); write.advance()) {
     const Attention<T> own = attention_of_item(a, item);
-    const int row0 = item.row0 + warpgroup * kQueries;
     const auto offset_of = [&](int row) {  // in Q, of its first element
       const int head = item.kv_head * group_size(a) + head_in_group(a, row);
       return item.batch * a.q_strides.batch + head * a.q_strides.head +
              (item.query0 + query_of_row(a, row)) * a.q_strides.row;
     };
-    // Each lane divides for two rows.
-    const std::int64_t of_first = offset_of(row0 + lane);
-    const std::int64_t of_second = offset_of(row0 + kWarp + lane);
-    pipe.empty[write.stage].wait(write.parity ^ 1);
-    auto& q = shared.q[write.stage][warpgroup];
-#pragma unroll 2
-    for (int i = 0; i < kQueries; i += at_once) {
-      const int row = i + lane / pieces;
-      const std::int64_t offset = __shfl_sync(
-          kAllLanes, i < kWarp ? of_first : of_second, row % kWarp);
-      const bool exists = row0 + row < packed_rows(own) && col < a.head_dim;
-      cp_async16(q.at(row, col), a.q + (exists ? offset + col : 0), exists);
+#pragma unroll 1
+    for (int row0 = 0; row0 < Tile::block_m; row0 += kWarp) {
+      const int warpgroup = row0 / kQueries;
+      auto& pipe = shared.q_pipe[warpgroup];
+      if (row0 % kQueries == 0) {
+        pipe.empty[write.stage].wait(write.parity ^ 1);
+      }
+      auto& q = shared.q[write.stage][warpgroup];
+      const std::int64_t own_offset = offset_of(item.row0 + row0 + lane);
+#pragma unroll
+      for (int i = 0; i < kWarp; i += 8) {  // four lanes have a row
+        const int row = i + lane / 4;
+        const std::int64_t offset = __shfl_sync(kAllLanes, own_offset, row);
+        const bool exists = item.row0 + row0 + row < packed_rows(own);
+#pragma unroll
+        for (int piece = 0; piece < Tile::d; piece += 32) {
+          const int col = piece + lane % 4 * 8;
+          const bool inside = exists && col < a.head_dim;
+          cp_async16(q.at(row0 % kQueries + row, col),
+                     a.q + (inside ? offset + col : 0), inside);
+        }
+      }
+      if (row0 % kQueries + kWarp < kQueries) continue;
+      cp_async_commit();
+      cp_async_wait<0>();
+      fence_async_proxy();
+      __syncwarp();  // all lanes' copies have arrived
+      if (lane == 0) pipe.full[write.stage].arrive();
     }
-    cp_async_commit();
-    cp_async_wait<0>();
-    fence_async_proxy();
-    __syncwarp();  // all lanes' copies have arrived
-    if (lane == 0) pipe.full[write.stage].arrive();
   }
 }
 
@@ -358,7 +357,9 @@ __device__ PackedRowScores<T> chunk_scores(const Attention<T>& own, int row0,
   if (range.first < tiles.begin) range.first = tiles.begin - 1;  // none
   range.skipped = tiles.end - 1 - range.first;
   range.first_half = visible - range.first * Tile::block_n <= kHalfKeys;
-  range.edge = visible_keys(own, query_of_row(own, row0)) / Tile::block_n;
+  const int edge = visible_keys(own, query_of_row(own, row0)) / Tile::block_n;
+  // A part may begin behind the edge: all of its tiles are masked then.
+  range.edge = larger(edge, tiles.begin);
   return {{own, row0, range}};
 }
 //! [chunk_scores]
@@ -406,14 +407,16 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   init_barriers(shared);
   const int warpgroup = warpgroup_index();
   if (warpgroup == Tile::consumers) {  // the producer
-    setmaxnreg_dec<kProducerRegisters<Tile>>();
+    // Addresses of rows and pages take more registers than those of tiles.
+    setmaxnreg_dec<kProducerRegisters<Tile> + 16>();
     const int warp = warp_uniform(threadIdx.x / kWarp % 4);
-    if (warp == 0) load_items(shared, work);
+    if (warp == 0) load_pages(shared, work, work.k, shared.k, shared.k_pipe);
     if (warp == 1) schedule_items(shared, work);
-    if (warp >= 2) load_rows_of_q(shared, work, warp - 2);
+    if (warp == 2) load_pages(shared, work, work.v, shared.v, shared.v_pipe);
+    if (warp == 3) load_rows_of_q(shared, work);
     return;
   }
-  setmaxnreg_inc<kConsumerRegisters<Tile>>();
+  setmaxnreg_inc<kConsumerRegisters<Tile> - 8>();
   ConsumerState<Tile> read;
   if (warpgroup == Tile::consumers - 1) {
     scheduler_barrier_arrive<Tile>(warpgroup);  // warpgroup 0 is first
@@ -481,6 +484,7 @@ std::int64_t chunk_items(const Attention<T>& a,
 /// 0.8 of the SMs, since states of many rows cost more than the end of a wave.
 template <class Tile, class T>
 int chunk_parts(const Attention<T>& a, const ChunkSequences& sequences) {
+  if (sequences.parts > 0) return sequences.parts;
   const std::int64_t items = chunk_items<Tile>(a, sequences);
   if (10 * items >= 8 * device_properties().sm_count) return 1;
   const auto rows = static_cast<double>(all_rows(a));
