@@ -10,7 +10,7 @@ import threading
 
 from common.lab.cuda import advice
 from common.lab.cuda.macros import Macros
-from common.lab.cuda.source import Source
+from common.lab.cuda.source import Source, with_launches_as_written
 
 ERROR = re.compile(
     r"^(?P<file>[^\n:]+):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$", re.M
@@ -49,6 +49,7 @@ class Tree:
         self.done, self.names = {}, set()
         self.marks = set()  # see Source
         self.of_cuda = set()  # what uses CUDA, or includes such a file
+        self.shows_text = self.launches_in_argument = False  # see Source
         self.hopper, self.macros = False, Macros()
 
     def look(self, paths):
@@ -99,6 +100,8 @@ class Tree:
         name = str(path).replace("\\", "\\\\").replace('"', '\\"')
         self.names |= source.device_names()
         body = source.rewrite(self.names)
+        self.shows_text |= source.shows_text()
+        self.launches_in_argument |= source.launches_in_argument
         first = ""
         if self.hopper and path.suffix == ".cu":
             first = (f"static const bool lab_hopper_{target.name.partition('_')[0]} = "
@@ -183,11 +186,21 @@ class Compiler:
             if source.suffix in (".cpp", ".cc", ".cxx", ".c") and source not in tree.of_cuda:
                 prelude = ["-DLAB_CUDA_OF_HOST(name)="]
             objects.append(str(target))
-            run = subprocess.run(
-                [*self.command, *prelude, *options, "-x", "c++", "-c", str(source),
-                 "-o", str(target)],
-                stderr=subprocess.PIPE, text=True, errors="replace",
-            )  # fmt: skip
+            run, language = None, "c++"
+            if tree.shows_text and tree.launches_in_argument:
+                run = subprocess.run(
+                    [*self.command, *prelude, *options, "-x", "c++", "-E", str(source)],
+                    capture_output=True, text=True, errors="surrogateescape",
+                )  # fmt: skip
+                source = source.with_suffix(source.suffix + ".ii")
+                source.write_text(with_launches_as_written(run.stdout), errors="surrogateescape")
+                prelude, language = [], "c++-cpp-output"
+            if run is None or run.returncode == 0:
+                run = subprocess.run(
+                    [*self.command, *prelude, *options, "-x", language, "-c", str(source),
+                     "-o", str(target)],
+                    stderr=subprocess.PIPE, text=True, errors="replace",
+                )  # fmt: skip
             if run.returncode != 0:
                 failures.append(run.stderr)
             self.notes += self.uninitialized(run.stderr)

@@ -68,6 +68,18 @@ def tokens_of(text):
     return result
 
 
+STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+IN_STRING = re.compile(
+    r"::lab_cuda::configure\((?P<sizes>.*?)\)"
+    r'\(\\"(?P<kernel>.*?)\\", \[=\]\([^()]*\) \{.*?\); \}\)\('
+)
+
+
+def with_launches_as_written(text):
+    """Preprocessed text in which strings, made of arguments of macros, show launches as they were."""
+    return STRING.sub(lambda s: IN_STRING.sub(r"\g<kernel><<<\g<sizes>>>>(", s[0]), text)
+
+
 def newlines(text):
     return "".join(re.findall(r"\\\n|\n", text))
 
@@ -79,6 +91,7 @@ class Source:
         self.tokens = tokens_of(text)
         self.where, self.count, self.hopper = where, 0, hopper
         self.marks = set() if marks is None else marks  # macros with __device__, of all files
+        self.launches_in_argument = False  # maybe of a macro
         self.real = [i for i, t in enumerate(self.tokens) if t.kind not in ("space", "comment")]
         self.place = {index: k for k, index in enumerate(self.real)}
         self.macros = macros.Macros() if known is None else known  # of all files
@@ -217,8 +230,17 @@ class Source:
             return k + 1
         return k + 2 if (self.text(k), self.text(k + 1)) == (mark[:2], mark[:1]) else None
 
+    def shows_text(self):
+        """Whether a macro of this file makes a string of its argument."""
+        return any(
+            self.text(k) == "#" and self.token(k).directive and self.same_directive(k, k - 1)
+            for k in range(1, len(self.real))
+        )
+
     def launches(self):
+        inside = 0  # of how many parentheses
         for k in range(len(self.real)):
+            inside += (self.text(k) == "(") - (self.text(k) == ")")
             sizes = self.mark(k, "<<<")
             if sizes is None or self.token(k).kind != "mark":
                 continue
@@ -244,6 +266,7 @@ class Source:
             self.replace(begin, sizes, "::lab_cuda::configure(")
             call = f"[=]({parameters}) {{ {kernel}({passed}); }}"
             self.replace(end, after, f')("{name}", {call})')
+            self.launches_in_argument |= inside > 0
 
     def name(self, begin, end):
         """Of a kernel, without namespace and template arguments."""

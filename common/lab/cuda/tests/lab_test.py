@@ -155,6 +155,19 @@ int main() {
   printf("%d %d\\n", __nv_fp8_e4m3(-NAN).__x, __nv_fp8_e5m2(-NAN).__x);
 }
 """
+SHOWN = r"""
+#include <cstdio>
+#define SHOW(...) do { puts("run " #__VA_ARGS__ "!"); __VA_ARGS__; } while (0)
+#define AGAIN(...) SHOW(__VA_ARGS__)
+template <int N> __global__ void k(int* x, const char*) { *x = N; }
+int main() {
+  int* x;
+  cudaMallocManaged(&x, 4);
+  AGAIN(k<7><<<1, 1>>>(x, "a\"b)"));
+  SHOW((k<8><<<dim3(1, 1), 1, 0>>>(x, "")); cudaDeviceSynchronize());
+  return *x - 8 + sizeof("12" "3") - 4;
+}
+"""
 # Programs with an argument. The first lines say what the lab finds for each, with a word of the
 # message, and comments //! in which line.
 CASES = """
@@ -574,6 +587,12 @@ class Lab(unittest.TestCase):
         lines = done.stdout.splitlines()
         self.assertEqual(lines[0], "2147483647 0 3 1 4 4.5 2")
         self.assertEqual([float(x) for x in lines[1].split()], FP8)
+
+    def test_macros_show_launches_as_they_are_written(self):
+        done = self.lab(SHOWN)
+        shown = re.findall(r"(?:AGAIN|SHOW)\((.*k<.*)\);", SHOWN)
+        self.assertEqual(done.stdout.splitlines()[:2], [f"run {text}!" for text in shown])
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_a_file_with_headers_of_its_own_and_arguments(self):
         (self.folder / "inner folder/helper.cuh").write_text(HELPER)
