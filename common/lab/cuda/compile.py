@@ -44,8 +44,9 @@ class DoesNotCompile(Exception):
 class Tree:
     """A file and what it includes, rewritten into a folder."""
 
-    def __init__(self, folder, include_folders):
+    def __init__(self, folder, include_folders, headers=()):
         self.folder, self.include_folders = folder, include_folders
+        self.headers = headers  # folders of the lab's, in place of a toolkit's
         self.done, self.names = {}, set()
         self.marks = set()  # see Source
         self.of_cuda = set()  # what uses CUDA, or includes such a file
@@ -137,6 +138,8 @@ class Tree:
         return name if advice.of_toolkit(name) else ""
 
     def find(self, folder, name):
+        if not (folder / name).is_file() and any((own / name).is_file() for own in self.headers):
+            return None
         for place in (folder, *self.include_folders):
             if (pathlib.Path(place) / name).is_file():
                 return pathlib.Path(place) / name
@@ -165,12 +168,13 @@ class Compiler:
 
     def compile(self, paths, folder, include_folders=(), definitions=(), standard=17):
         """Compiles files to one program in `folder`, and returns it. `standard` is that of C++."""
-        tree = Tree(folder, include_folders)
+        headers = (self.headers, self.folder / "include")
+        tree = Tree(folder, include_folders, headers)
         tree.marks.update(name.partition("=")[0] for name in definitions if "__" in name)
         tree.look(paths)
         sources = [tree.add(path) for path in paths]
         options = [f"-std=c++{standard}"] if standard > 17 else []
-        options += [f"-I{self.headers}", f"-I{self.folder / 'include'}"]
+        options += [f"-I{place}" for place in headers]
         for path in dict.fromkeys(path.parent.resolve() for path in paths):
             options.append(f"-I{path}")
         options += [f"-I{place}" for place in include_folders]

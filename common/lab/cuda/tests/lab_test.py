@@ -588,6 +588,20 @@ class Lab(unittest.TestCase):
         self.assertEqual(lines[0], "2147483647 0 3 1 4 4.5 2")
         self.assertEqual([float(x) for x in lines[1].split()], FP8)
 
+    def test_headers_of_a_toolkit_are_those_of_the_lab(self):
+        toolkit = self.folder / "toolkit"
+        toolkit.mkdir()
+        for name in ("cuda_fp8.h", "cuda_fp16.h", "cuda_runtime_api.h"):
+            (toolkit / name).write_text("#error of the toolkit\n")
+        (self.folder / "mine.h").write_text("#define SCALE 2\n")
+        done = self.lab(
+            '#include "cuda_fp8.h"\n#include <cuda_fp16.h>\n#include "cuda_runtime_api.h"\n'
+            '#include "mine.h"\n'
+            "__global__ void k(float* x) { *x = SCALE * float(__nv_fp8_e4m3(3.3f)); }\n"
+            "int main() { float* x; cudaMallocManaged(&x, 4); k<<<1, 1>>>(x);"
+            'cudaDeviceSynchronize(); printf("%g\\n", *x); }\n', "-I", "toolkit")  # fmt: skip
+        self.assertTrue(done.stdout.startswith("6.5\n"), done.stdout + done.stderr)
+
     def test_macros_show_launches_as_they_are_written(self):
         done = self.lab(SHOWN)
         shown = re.findall(r"(?:AGAIN|SHOW)\((.*k<.*)\);", SHOWN)
