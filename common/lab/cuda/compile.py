@@ -29,6 +29,11 @@ HOPPER = re.compile(
     r"|CUtensorMap|cuda/(barrier|ptx)"
 )
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.M)
+MOST_SHARED = 48 * 1024  # static, of a kernel
+THREAD_LOCAL = re.compile(
+    r"^ *\d+: \w+ +(?P<size>\w+) TLS +\w+ +\w+ +\w+ (?P<function>.*)::(?P<name>\w+)(\[abi:\w+\])?$",
+    re.M,
+)
 WRAPPED = ("_exit", "_Exit", "quick_exit", "abort", "clock")  # see end.cpp
 UNDEFINED = re.compile(r"(?P<where>[^\s:]+(?::\d+)?):.*undefined reference to `(?P<name>[^'(<]+)")
 
@@ -49,6 +54,7 @@ class Tree:
         self.headers = headers  # folders of the lab's, in place of a toolkit's
         self.done, self.names = {}, set()
         self.marks = set()  # see Source
+        self.statics = {}  # the same, with the file
         self.of_cuda = set()  # what uses CUDA, or includes such a file
         self.shows_text = self.launches_in_argument = False  # see Source
         self.hopper, self.macros = False, Macros()
@@ -101,6 +107,8 @@ class Tree:
         name = str(path).replace("\\", "\\\\").replace('"', '\\"')
         self.names |= source.device_names()
         body = source.rewrite(self.names)
+        for variable, line in source.statics.items():
+            self.statics.setdefault(variable, f"{path}:{line}")
         self.shows_text |= source.shows_text()
         self.launches_in_argument |= source.launches_in_argument
         first = ""
@@ -216,6 +224,9 @@ class Compiler:
             thread.join()
         if failures:
             raise DoesNotCompile([line for text in failures for line in self.errors(text)])
+        too_large = self.too_much_shared(objects, tree.statics)
+        if too_large:
+            raise DoesNotCompile(too_large)
         program = folder / "program"
         wrapped = [f"-Wl,--wrap={name}" for name in WRAPPED]
         run = subprocess.run(
@@ -227,6 +238,26 @@ class Compiler:
             raise DoesNotCompile(self.undefined(run.stderr))
         (folder / "device_names").write_text(" ".join(sorted(tree.names)))
         return program
+
+    def too_much_shared(self, objects, places):
+        """A line for each function with more static shared memory than nvcc allows."""
+        run = subprocess.run(["readelf", "--syms", "--wide", "--demangle", *objects],
+                             capture_output=True, text=True)  # fmt: skip
+        arrays = {}  # of each function: name and size
+        for found in THREAD_LOCAL.finditer(run.stdout):
+            if found["name"] in places:
+                arrays.setdefault(found["function"], {})[found["name"]] = int(found["size"], 0)
+        lines = []
+        for function, sizes in arrays.items():
+            largest, total = max(sizes, key=sizes.get), sum(sizes.values())
+            if total > MOST_SHARED:
+                lines.append(
+                    f"{places[largest]}: {function} uses too much static shared memory: {total} "
+                    f"bytes, and nvcc allows {MOST_SHARED}; declare {largest} as extern "
+                    f"__shared__ {largest}[], and ask for its bytes by cudaFuncSetAttribute("
+                    "kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) and in the launch"
+                )
+        return lines
 
     def uninitialized(self, text):
         """What the compiler says of variables that are used before they are set, as findings."""

@@ -92,6 +92,7 @@ class Source:
         self.where, self.count, self.hopper = where, 0, hopper
         self.marks = set() if marks is None else marks  # macros with __device__, of all files
         self.launches_in_argument = False  # maybe of a macro
+        self.statics = {}  # names in declarations of static shared memory, and their lines
         self.real = [i for i, t in enumerate(self.tokens) if t.kind not in ("space", "comment")]
         self.place = {index: k for k, index in enumerate(self.real)}
         self.macros = macros.Macros() if known is None else known  # of all files
@@ -372,6 +373,8 @@ class Source:
                     self.token(i).out = ""
                 elif self.text(i) == "alignas":
                     self.token(i).out = "__align__"
+            for i in range(first, end):
+                self.statics.setdefault(self.text(i), self.token(i).line)
             self.initialise(k, end)
 
     def place_shared(self, first, end):

@@ -602,6 +602,37 @@ class Lab(unittest.TestCase):
             'cudaDeviceSynchronize(); printf("%g\\n", *x); }\n', "-I", "toolkit")  # fmt: skip
         self.assertTrue(done.stdout.startswith("6.5\n"), done.stdout + done.stderr)
 
+    def test_static_shared_memory_has_a_limit(self):
+        text = """
+template <int N> __device__ float first(float v) {
+  __shared__ float part[N];
+  part[threadIdx.x] = v;
+  return part[0];
+}
+namespace own {
+template <class T, int N> __global__ void k(T* x) {
+  __shared__ T a[N / 2][2], b[32];
+  __shared__ __align__(16) T c[1024];
+  b[threadIdx.x] = a[0][threadIdx.x % 2] = c[threadIdx.x] = 1;
+  x[threadIdx.x] = first<N>(b[threadIdx.x]);
+}
+}
+int main() {
+  float* x;
+  cudaMallocManaged(&x, 4);
+  own::k<float, SIZE><<<1, 1>>>(x);
+}
+"""
+        right = self.lab(text, "-D", f"SIZE={12 * 1024 - 1056}")
+        self.assertEqual(right.returncode, 0, right.stdout + right.stderr)
+        done = self.lab(text, "-D", f"SIZE={12 * 1024 - 1054}")
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+        for part in ("my kernel.cu:9: ", "own::k<float, 11234>", "49160 bytes", "allows 49152",
+                     "extern __shared__ a[]", "cudaFuncSetAttribute"):  # fmt: skip
+            self.assertIn(part, done.stderr)
+        self.assertIn("my kernel.cu:3: ", self.lab(text, "-D", "SIZE=16384").stderr)
+
     def test_macros_show_launches_as_they_are_written(self):
         done = self.lab(SHOWN)
         shown = re.findall(r"(?:AGAIN|SHOW)\((.*k<.*)\);", SHOWN)
