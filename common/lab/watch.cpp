@@ -45,6 +45,43 @@ struct Watch::State : Observer {
     return now.findings.empty() ? "" : now.findings_text();
   }
 
+  // ---------------------------------------------------------------- a sample of the blocks
+
+  std::int64_t sample = 0;                          // about so many of each launch; 0: all
+  std::int64_t watched_blocks = 0, all_blocks = 0;  // of all launches
+  bool watches = true;                              // the running block, or cluster
+  // Pairs of neighbours, which may race, and the last one, where tails are.
+  bool is_in_sample(const Thread& first) const {
+    const Size &at = first.block_index, &grid = first.grid_size;
+    const auto cluster = static_cast<std::int64_t>(watched.cluster);
+    const std::int64_t count = grid.count() / cluster;
+    const std::int64_t number = ((std::int64_t{at.z} * grid.y + at.y) * grid.x + at.x) / cluster;
+    return sample == 0 || count <= sample || number == count - 1 ||
+           number % std::max<std::int64_t>(2 * count / sample, 2) < 2;
+  }
+  // A load or store of a block that is not in the sample. What others know of its stores is only
+  // that they are no longer of unwritten memory, so its flags have nothing to order.
+  void pass(const void* begin, std::size_t size, bool write, void* code) {
+    if (this_thread().fiber.has_on_stack(begin)) return;
+    const auto* const address = static_cast<const std::byte*>(begin);
+    const std::uint32_t site = sites.id(reinterpret_cast<std::uintptr_t>(code));
+    last_access = {address, size, site};
+    if (!write && spin_check.spins_now()) yield_from_loop();
+    Region* const region = is_among_stacks(address) ? nullptr : memory.find(address);
+    if (region == nullptr) return access_elsewhere(address, size, write, site);
+    if (!region->variable.empty()) check_host(address, region->variable, size, write, site);
+    spin_check.access(address, write, site);
+    if (region->memory != Memory::kGlobal) return;
+    if (!race_check.in_bounds(*region, address, size, write, site) || !write) return;
+    forget(*region, address, size);
+  }
+  static void forget(Region& region, const std::byte* address, std::size_t size) {
+    region.for_cells(address, size, [](Cell& cell) {
+      cell = {};
+      cell.written = true;
+    });
+  }
+
   // ---------------------------------------------------------------- coverage
 
   // Of each byte of the program's code, whether a basic block that begins there was reached.
@@ -97,6 +134,9 @@ struct Watch::State : Observer {
   void synchronized(std::uint64_t stream) override { order.synchronized(stream); }
   void block_begins(const Thread& first, const void* dynamic, std::size_t bytes) override {
     memory.block_begins(dynamic, bytes, first.rank);
+    ++all_blocks;
+    if (first.rank == 0) watches = is_in_sample(first);
+    watched_blocks += watches;
     if (first.rank > 0) return;
     order.block_begins();
     executed.block_begins();
@@ -120,6 +160,7 @@ struct Watch::State : Observer {
     RegisterCheck registers;
     PeerCheck peers;
     SpinCheck spins;
+    bool watches = true;
   };
   std::unordered_map<const void*, std::unique_ptr<Waiting>> waiting;
   void exchange(Waiting& other) {
@@ -132,6 +173,7 @@ struct Watch::State : Observer {
     register_check.exchange(other.registers);
     peer_check.exchange(other.peers);
     spin_check.exchange(other.spins);
+    std::swap(watches, other.watches);
   }
   void switches(const void* before, const void* now) override {
     race_check.settle();
@@ -527,16 +569,19 @@ struct Watch::State : Observer {
   }
   void accesses(const void* address, std::size_t size, bool write,
                 const SourceLocation& location) override {
+    if (!watches) return;
     access(address, size, write, sites.id(location));
   }
 
   void copy_begins(const void* destination, std::size_t size,
                    const SourceLocation& location) override {
+    if (!watches) return;
     access(destination, size, true, sites.id(location));
     race_check.set_in_flight(destination, size, true);
   }
   void copy_ends(const void* destination, std::size_t size,
                  const SourceLocation& location) override {
+    if (!watches) return;
     race_check.set_in_flight(destination, size, false);
     // Written now, as far as order goes; the request was counted before.
     const auto* address = static_cast<const std::byte*>(destination);
@@ -551,6 +596,7 @@ struct Watch::State : Observer {
   void async_uses(const void* agent, AsyncUse use, std::uint32_t when,
                   const std::vector<const void*>& pieces, std::size_t size,
                   const SourceLocation& location) override {
+    if (!watches) return;
     const std::uint32_t id = order.agent(agent);
     const std::uint32_t site = sites.id(location);
     const Access copy = order.of_agent(id, when, site);
@@ -605,10 +651,15 @@ struct Watch::State : Observer {
       if (region == nullptr) continue;
       any = true;
       if (!race_check.in_bounds(*region, address, size, write, site)) continue;
+      if (!watches) {
+        if (write) forget(*region, address, size);
+        continue;
+      }
       race_check.access(*region, address, size, write, order.now(site, atomic));
       inside.push_back(address);
     }
     order.copy_runs(false);
+    if (!watches) return;
     traffic.copy(inside, size, write, atomic, any, site);
   }
 };
@@ -643,6 +694,7 @@ void on_access(const void* address, std::size_t size, const CodeAccess& access, 
     return;
   }
   end_launch_if_asked();
+  if (!watching->watches) return watching->pass(address, size, access.write, code);
   const std::uint32_t site = watching->sites.id(reinterpret_cast<std::uintptr_t>(code));
   if (watching->access_register(address, size, access.write, site)) return;
   // First, so that the value that is loaded is the one of which the order is noted.
@@ -683,6 +735,14 @@ Watch::~Watch() {
 
 void Watch::copied_to_host(const void* to, const void* from, std::size_t bytes) {
   state_->copied_to_host(to, from, bytes);
+}
+
+void Watch::set_sample(std::int64_t blocks) {
+  state_->sample = blocks;
+}
+
+std::pair<std::int64_t, std::int64_t> Watch::watched_blocks() const {
+  return {state_->watched_blocks, state_->all_blocks};
 }
 
 const std::vector<Touch>& Watch::touches() const {

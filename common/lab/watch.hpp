@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/lab/banks.hpp"
@@ -95,6 +96,13 @@ class Watch {
   Report report() const;
   /// The first few thousand of them, in their order, also those out of bounds.
   const std::vector<Touch>& touches() const;
+
+  /// From now on about so many blocks of each launch are watched: the last one, and pairs of
+  /// neighbours evenly over the grid. All run. Of the others' accesses to data only the bounds are
+  /// checked, and counts are of the watched ones. 0: all are watched.
+  void set_sample(std::int64_t blocks);
+  /// How many blocks were watched, and how many have begun.
+  std::pair<std::int64_t, std::int64_t> watched_blocks() const;
 
   /// The host has copied memory of the device: where it reads what nothing had written is a finding,
   /// if it is compiled as kernels are.

@@ -75,9 +75,11 @@ void write_report(const std::string& end, int status) {
     banks = lab::draw_banks("shared memory", line->where, line->write, line->worst);
   }
   const std::string text = fmt::format(
-      "{{\"end\": {}, \"status\": {}, \"launches\": {}, \"cpu_times\": {}, \"failures\": [{}], "
+      "{{\"end\": {}, \"status\": {}, \"launches\": {}, \"watched_blocks\": {}, \"blocks\": {}, "
+      "\"cpu_times\": {}, \"failures\": [{}], "
       "\"findings_text\": {}, \"text\": {}, \"banks\": {}, {}",
-      fa::json_text(end), status, state().launches, state().times_were_asked, failures,
+      fa::json_text(end), status, state().launches, state().watch.watched_blocks().first,
+      state().watch.watched_blocks().second, state().times_were_asked, failures,
       fa::json_text(report.findings_text()), fa::json_text(report.text()), fa::json_text(banks),
       report.json().substr(1));
   const char* const file = std::getenv("LAB_CUDA_REPORT");
@@ -295,6 +297,8 @@ __attribute__((constructor(101))) void begin() {
   set_handlers();
   lab::is_for_kernels_only = &host_may_not_use;
   lab::memory_of_host = &memory_of_host;
+  const char* const sample = std::getenv("LAB_CUDA_SAMPLE");
+  if (sample != nullptr) state().watch.set_sample(std::atoi(sample));
   const char* const names = std::getenv("LAB_CUDA_DEVICE_NAMES");
   std::istringstream words(names != nullptr ? names : "");
   for (std::string name; words >> name;) state().of_device.insert(name);

@@ -430,7 +430,8 @@ cudaError_t ended_early(const Configuration& c, const char* name, const std::exc
                                                     : "the loop of the kernel, if it ends at all";
     state().add("time limit", c.where,
                 fmt::format("{} ({}): the lab takes thousands of times as long as a GPU; make {} "
-                            "smaller, or allow more time by --seconds",
+                            "smaller, watch a part of the blocks by --sample, or allow more time "
+                            "by --seconds",
                             text, progress.text(), what));
     end_program(text);
   }

@@ -46,7 +46,13 @@ def without_nvcc(words):
         if found:
             year = found["year"] or (left.pop(0).rpartition("+")[2] if left else "")
             standard = max(17, int(year)) if year.isdigit() and int(year) < 90 else 17
-        elif word in ("-I", "-D", "--html", "--seconds"):  # a value may look like an option
+        elif word in (
+            "-I",
+            "-D",
+            "--html",
+            "--seconds",
+            "--sample",
+        ):  # a value may look like an option
             own += [word, *left[:1]]
             del left[:1]
         elif VALUED.fullmatch(word):
@@ -71,10 +77,12 @@ class Result:
         return sorted({finding["kind"] for finding in self.findings})
 
 
-def run(program, arguments, folder, seconds, output, errors=None):
-    """Runs a program; `output` and `errors` are where its two streams go."""
+def run(program, arguments, folder, seconds, output, errors=None, sample=0):
+    """Runs a program; `output` and `errors` are where its two streams go. `sample`: about so many
+    blocks of each launch are watched, 0: all."""
     report = program.parent / "report.json"
-    environment = {**os.environ, "LAB_CUDA_REPORT": str(report), "LAB_CUDA_SECONDS": str(seconds)}
+    environment = {**os.environ, "LAB_CUDA_REPORT": str(report), "LAB_CUDA_SECONDS": str(seconds),
+                   "LAB_CUDA_SAMPLE": str(sample)}  # fmt: skip
     names = program.parent / "device_names"
     environment["LAB_CUDA_DEVICE_NAMES"] = names.read_text() if names.exists() else ""
     process = subprocess.Popen(
@@ -127,6 +135,11 @@ def text_of(result, counts):
     end = end_of(result)
     if end:
         lines.append(f"\n{end[0].upper()}{end[1:]}.\n")
+    if report["watched_blocks"] < report["blocks"]:
+        lines.append(
+            f"\nWatched {report['watched_blocks']} of {report['blocks']} blocks; all have run. Of "
+            "the others only bounds were checked.\n"
+        )
     if report["launches"] == 0:
         lines.append("\nNo kernel was launched.\n")
     if report["cpu_times"]:
@@ -156,6 +169,13 @@ def parser():
         type=int,
         default=SECONDS,
         help=f"time limit, of the CPU; without one {SECONDS}",
+    )
+    result.add_argument(
+        "--sample",
+        type=int,
+        default=0,
+        metavar="N",
+        help="watch about N blocks of each launch; all blocks run",
     )
     result.add_argument("-I", dest="folders", action="append", default=[], metavar="FOLDER")
     result.add_argument("-D", dest="definitions", action="append", default=[], metavar="NAME")
@@ -188,7 +208,7 @@ def main(arguments):
             return 2
         sys.stdout.flush()
         output = sys.stderr if options.json else None
-        result = run(program, passed, folder, options.seconds, output)
+        result = run(program, passed, folder, options.seconds, output, sample=options.sample)
     if result.report:
         result.report["findings"] += compiler.notes
     result.report = shorter(result.report, folder)

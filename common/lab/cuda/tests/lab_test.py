@@ -168,6 +168,32 @@ int main() {
   return *x - 8 + sizeof("12" "3") - 4;
 }
 """
+SAMPLED = """
+__device__ unsigned arrived;
+__global__ void k(int* x, int* total, int block, int beyond) {
+  __shared__ int s[32];
+  __shared__ bool last;
+  s[threadIdx.x] = 1;
+  if (blockIdx.x != block) __syncwarp();
+  if (threadIdx.x == 0) {
+    int sum = 0;
+    for (int i = 0; i < 32; ++i) sum += s[i];
+    x[blockIdx.x == block ? block + beyond : blockIdx.x] = sum;
+    __threadfence();
+    last = atomicAdd(&arrived, 1) == gridDim.x - 1;
+    __threadfence();
+  }
+  __syncwarp();
+  if (last && threadIdx.x == 0) for (int i = 0; i < gridDim.x; ++i) *total += x[i];
+}
+int main(int, char** argv) {
+  int *x, *total, host;
+  cudaMalloc(&x, 400), cudaMalloc(&total, 4), cudaMemset(total, 0, 4);
+  k<<<100, 32>>>(x, total, atoi(argv[1]), atoi(argv[2]));
+  cudaMemcpy(&host, total, 4, cudaMemcpyDeviceToHost);
+  if (argv[2][0] == '0' && host != 3200) return 99;
+}
+"""
 # Programs with an argument. The first lines say what the lab finds for each, with a word of the
 # message, and comments //! in which line.
 CASES = """
@@ -521,13 +547,13 @@ class Lab(unittest.TestCase):
             cwd=ROOT, capture_output=True, text=True,
         )  # fmt: skip
 
-    def results(self, text, *arguments):
+    def results(self, text, *arguments, sample=0):
         """Those of a program with each of these arguments; it is compiled once."""
         path = self.folder / "program.cu"
         path.write_text(text)
         program = Compiler(pathlib.Path(BUILD), ROOT).compile([path], self.folder)
         for words in arguments:
-            yield lab.run(program, words.split(), self.folder, 60, subprocess.PIPE)
+            yield lab.run(program, words.split(), self.folder, 60, subprocess.PIPE, sample=sample)
 
     def test_kinds_of_mistakes(self):
         flags = set(Compiler(pathlib.Path(BUILD), ROOT).command)
@@ -632,6 +658,18 @@ int main() {
                      "extern __shared__ a[]", "cudaFuncSetAttribute"):  # fmt: skip
             self.assertIn(part, done.stderr)
         self.assertIn("my kernel.cu:3: ", self.lab(text, "-D", "SIZE=16384").stderr)
+
+    def test_a_sample_of_the_blocks_is_watched_and_all_run(self):
+        cases = {"200 0": [], "1 0": ["race"], "50 0": ["race"], "99 0": ["race"], "49 0": [],
+                 "49 100": ["out of bounds"]}  # fmt: skip
+        for case, result in zip(cases, self.results(SAMPLED, *cases, sample=4)):
+            with self.subTest(case):
+                self.assertEqual(result.status, 0)
+                self.assertEqual([k for k in result.kinds if k != "unwritten"], cases[case])
+                report = result.report
+                self.assertEqual((report["watched_blocks"], report["blocks"]), (5, 100))
+        done = self.lab(SAMPLED, "--sample", "4", "--", "200", "0")
+        self.assertIn("Watched 5 of 100 blocks; all have run.", done.stdout)
 
     def test_macros_show_launches_as_they_are_written(self):
         done = self.lab(SHOWN)
