@@ -135,7 +135,8 @@ class Tree:
         return True
 
     def library(self, source, k):
-        """A library of the CUDA Toolkit that the include at k names; else empty."""
+        """A library of the CUDA Toolkit that the include at k names and the lab has not; else
+        empty."""
         if source.text(k) == "<":
             end = k
             while source.text(end) != ">" and source.same_directive(k, end + 1):
@@ -143,7 +144,8 @@ class Tree:
             name = source.source(k + 1, end)
         else:
             name = source.text(k)[1:-1]
-        return name if advice.of_toolkit(name) else ""
+        own = any((folder / name).is_file() for folder in self.headers)
+        return name if advice.of_toolkit(name) and not own else ""
 
     def find(self, folder, name):
         if not (folder / name).is_file() and any((own / name).is_file() for own in self.headers):

@@ -58,7 +58,7 @@ int main() {
 }
 """
 UNSUPPORTED = """
-#include <cublas_v2.h>
+#include <curand.h>
 __global__ void k(float* x) {
   asm volatile("tcgen05.ld.sync.b32 %0, [%1], 2;" : "=r"(x[0]) : "r"(1));
 }
@@ -166,6 +166,85 @@ int main() {
   AGAIN(k<7><<<1, 1>>>(x, "a\"b)"));
   SHOW((k<8><<<dim3(1, 1), 1, 0>>>(x, "")); cudaDeviceSynchronize());
   return *x - 8 + sizeof("12" "3") - 4;
+}
+"""
+CUBLAS = """
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+#include <cublasLt.h>
+#include <cublas_v2.h>
+template <class T> struct Buffer {
+  std::vector<float> host;
+  T* data;
+  explicit Buffer(int n) : host(n) {
+    cudaMallocManaged(&data, n * sizeof(T));
+    for (int i = 0; i < n; ++i) data[i] = T(rand() % 200 / 64.f - 1), host[i] = float(data[i]);
+  }
+};
+template <class T> cudaDataType_t type_of() {
+  return sizeof(T) == 4 ? CUDA_R_32F : std::is_same_v<T, half> ? CUDA_R_16F : CUDA_R_16BF;
+}
+template <class T> float error_of(cublasHandle_t handle, int how, int batch) {
+  const int m = 1 + rand() % 9, n = 1 + rand() % 9, k = 1 + rand() % 9, a_rows = how & 1 ? k : m;
+  const int lda = a_rows + rand() % 3, ldb = (how & 2 ? n : k) + rand() % 3, ldc = m + rand() % 3;
+  const int of_a = lda * 9, of_b = ldb * 9, of_c = ldc * 9;
+  Buffer<T> a(of_a * batch), b(of_b * batch), c(of_c * batch);
+  const float alpha = 1.5f, beta = how & 4 ? 0.5f : 0;
+  const auto op_a = how & 1 ? CUBLAS_OP_T : CUBLAS_OP_N, op_b = how & 2 ? CUBLAS_OP_T : CUBLAS_OP_N;
+  if (beta == 0) for (int i = 0; i < of_c * batch; ++i) c.data[i] = T(NAN);
+  if constexpr (sizeof(T) == 4) {
+    batch == 1 ? cublasSgemm(handle, op_a, op_b, m, n, k, &alpha, a.data, lda, b.data, ldb, &beta,
+                             c.data, ldc)
+               : cublasSgemmStridedBatched(handle, op_a, op_b, m, n, k, &alpha, a.data, lda, of_a,
+                                           b.data, ldb, of_b, &beta, c.data, ldc, of_c, batch);
+  } else {
+    const auto type = type_of<T>();
+    batch == 1 ? cublasGemmEx(handle, op_a, op_b, m, n, k, &alpha, a.data, type, lda, b.data, type,
+                              ldb, &beta, c.data, type, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT)
+               : cublasGemmStridedBatchedEx(
+                     handle, op_a, op_b, m, n, k, &alpha, a.data, type, lda, of_a, b.data, type,
+                     ldb, of_b, &beta, c.data, type, ldc, of_c, batch, CUBLAS_COMPUTE_32F,
+                     CUBLAS_GEMM_DEFAULT);
+  }
+  cudaDeviceSynchronize();
+  float largest = 0;
+  for (int z = 0; z < batch; ++z) for (int j = 0; j < n; ++j) for (int i = 0; i < m; ++i) {
+    double sum = 0;
+    for (int l = 0; l < k; ++l)
+      sum += double(a.host[z * of_a + (how & 1 ? i * lda + l : l * lda + i)]) *
+             b.host[z * of_b + (how & 2 ? l * ldb + j : j * ldb + l)];
+    const int at = z * of_c + j * ldc + i;
+    const float error = std::abs(alpha * sum + beta * c.host[at] - double(float(c.data[at])));
+    largest = error <= largest ? largest : error;
+  }
+  return largest;
+}
+int main(int, char** argv) {
+  cublasHandle_t handle;
+  cublasLtHandle_t lt;
+  cudaStream_t one, other;
+  cublasCreate(&handle), cublasLtCreate(&lt), cublasLtDestroy(lt);
+  cudaStreamCreate(&one), cudaStreamCreate(&other);
+  cublasSetStream(handle, one);
+  cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH);
+  const char how = *argv[1];
+  for (int i = 0; i < 80 && how == 'r'; ++i) {
+    const float errors[] = {error_of<float>(handle, i, 1 + i % 3), error_of<half>(handle, i, 1 + i % 3) / 1000,
+                            error_of<__nv_bfloat16>(handle, i, 1 + i % 3) / 10000};
+    for (const float error : errors) if (!(error < 1e-4f)) return 99;
+  }
+  float *x, *y, by = 1, zero = 0;
+  cudaMalloc(&x, 64), cudaMalloc(&y, 64), cudaMemset(x, 0x3f, 64);
+  if (how == 'h') x = new float[16];
+  const int n = how == 'b' ? 5 : 4, length = how == 'l' ? 3 : n;
+  const auto multiply = [&] {
+    return cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &by, x, length, x, n, &zero, y, n);
+  };
+  const auto status = multiply();
+  if ((status != CUBLAS_STATUS_SUCCESS) != (how == 'h' || how == 'l')) return 99;
+  if (how == 's') by = 2, cublasSetStream(handle, other), multiply();
+  cublasDestroy(handle);
 }
 """
 SAMPLED = """
@@ -628,6 +707,17 @@ class Lab(unittest.TestCase):
             'cudaDeviceSynchronize(); printf("%g\\n", *x); }\n', "-I", "toolkit")  # fmt: skip
         self.assertTrue(done.stdout.startswith("6.5\n"), done.stdout + done.stderr)
 
+    def test_matmuls_of_cublas(self):
+        kinds = {"r": [], "b": ["out of bounds"], "l": ["error"], "h": ["host memory"],
+                 "s": ["race"]}  # fmt: skip
+        for case, result in zip(kinds, self.results(CUBLAS, *kinds)):
+            with self.subTest(case):
+                self.assertNotEqual(result.status, 99)
+                self.assertEqual(result.kinds, kinds[case])
+                line = CUBLAS[: CUBLAS.index("    return cublasSgemm(")].count("\n") + 1
+                for finding in result.findings:
+                    self.assertTrue(finding["where"].endswith(f".cu:{line}"), finding)
+
     def test_static_shared_memory_has_a_limit(self):
         text = """
 template <int N> __device__ float first(float v) {
@@ -710,7 +800,7 @@ int main() {
         self.assertEqual(run.returncode, 2)
         lines = run.stderr.splitlines()
         self.assertEqual([line.split(":")[1] for line in lines], ["2", "4", "7", "8", "10", "9"])
-        parts = ("cublas_v2.h", "tcgen05.ld", "cudaTextureObject_t", "cudaGraphCreate",
+        parts = ("curand.h", "tcgen05.ld", "cudaTextureObject_t", "cudaGraphCreate",
                  "__shfl_down_sync", "missing_function")  # fmt: skip
         for line, part in zip(lines, parts):
             self.assertTrue(line.startswith("my kernel.cu:"), line)
