@@ -61,10 +61,10 @@ struct Watch::State : Observer {
   }
   // A load or store of a block that is not in the sample. What others know of its stores is only
   // that they are no longer of unwritten memory, so its flags have nothing to order.
-  void pass(const void* begin, std::size_t size, bool write, void* code) {
+  void pass(const void* begin, std::size_t size, bool write, void* from) {
     if (this_thread().fiber.has_on_stack(begin)) return;
     const auto* const address = static_cast<const std::byte*>(begin);
-    const std::uint32_t site = sites.id(reinterpret_cast<std::uintptr_t>(code));
+    const std::uint32_t site = sites.id(reinterpret_cast<std::uintptr_t>(from));
     last_access = {address, size, site};
     if (!write && spin_check.spins_now()) yield_from_loop();
     Region* const region = is_among_stacks(address) ? nullptr : memory.find(address);
