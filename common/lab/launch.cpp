@@ -113,7 +113,13 @@ std::vector<int> run_blocks(const Launch& launch, const std::function<void()>& k
   Workers workers(count);
   if (observer != nullptr && recorder == nullptr) {
     const HandlerStack handler_stack;
-    return Turns(launch, kernel, workers).run();
+    Turns turns(launch, kernel, workers);
+    try {
+      return turns.run();
+    } catch (...) {
+      observer->launch_fails();
+      throw;
+    }
   }
   parallel_for(count, [&](std::int64_t) {
     struct End {

@@ -67,6 +67,8 @@ class Observer {
   virtual void block_exits(const Thread& last) = 0;
   /// A block, or all blocks of a cluster, have ended.
   virtual void block_ends() = 0;
+  /// A launch ends with an error; the memory of its blocks is still there.
+  virtual void launch_fails() = 0;
   /// A thread crashed.
   /// @return "file:line" of where it did; empty where it is not known
   virtual std::string crashes(const Thread& thread, const Crash& crash) = 0;

@@ -194,6 +194,7 @@ struct Watch::State : Observer {
     race_check.settle();
     traffic.block_meets(0, watched.cluster * watched.warps_of_block());
   }
+  void launch_fails() override { race_check.settle(); }
   std::string spins(const Thread& thread) override { return spin_check.report(thread); }
   std::string crashes(const Thread& thread, const Crash& crash) override {
     const auto [address, size, site, outside] = last_access;
