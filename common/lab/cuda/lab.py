@@ -1,6 +1,7 @@
 """Runs a whole CUDA file in the watched lab.
 
     ./learn lab [options] FILE.cu [FILE...] [-- arguments of the program]
+    ./learn lab --museum [NAME...]    the museum of bugs: what the lab finds in its pieces
 
 Exit status: 0 no findings, and the program returned 0; 1 findings, or the program failed; 2 bad
 use, or the file does not compile.
@@ -177,6 +178,7 @@ def parser():
         metavar="N",
         help="watch about N blocks of each launch; all blocks run",
     )
+    result.add_argument("--museum", action="store_true", help="run the museum of bugs instead")
     result.add_argument("-I", dest="folders", action="append", default=[], metavar="FOLDER")
     result.add_argument("-D", dest="definitions", action="append", default=[], metavar="NAME")
     return result
@@ -185,6 +187,11 @@ def parser():
 def main(arguments):
     build, folder = pathlib.Path(arguments[0]), pathlib.Path(arguments[1])
     own, passed = arguments[2:], []
+    if "--museum" in own:
+        from common.lab.museum import museum  # which needs this module
+
+        own.remove("--museum")
+        return museum.main(["--build", str(build), *own])
     if "--" in own:
         at = own.index("--")
         own, passed = own[:at], own[at + 1 :]

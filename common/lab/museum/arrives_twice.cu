@@ -1,11 +1,12 @@
 // An arrival ahead of time
 //
-// Math warps tell a storing warp by a named barrier that a tile is ready, and go on without waiting. Two
-// tiles have a buffer each.
+// Math warps tell a storing warp by a named barrier that a tile is ready, and
+// go on without waiting. Two tiles have a buffer each.
 // ---
-// bar.arrive does not wait: the math warps may arrive for the next tile, at the same barrier, before
-// the storing warp has come for this one. PTX forbids it; the barrier's count is off, and a later
-// phase starves. The warps hung on one GPU type. Two barriers in turn repair it.
+// bar.arrive does not wait: the math warps may arrive for the next tile, at
+// the same barrier, before the storing warp has come for this one. PTX
+// forbids it; the barrier's count is off, and a later phase starves. The
+// warps hung on one GPU type. Two barriers in turn repair it.
 // Report: https://github.com/flashinfer-ai/flashinfer/pull/4732 (August 2026)
 #include "hopper.cuh"
 #include "museum.cuh"

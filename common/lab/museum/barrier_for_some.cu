@@ -1,11 +1,12 @@
 // A barrier that half of the warps reach
 //
-// Two of four warps have a partial maximum and combine theirs with the other's; then all warps read
-// what the block has found.
+// Two of four warps have a partial maximum and combine theirs with the
+// other's; then all warps read what the block has found.
 // ---
-// The barrier inside of the branch is executed by two warps of four. It meets the other warps at
-// *their* next barrier, so from then on the two halves wait at different lines, and each runs ahead of
-// the data that it thinks are ready. The barrier was two days old: it had been added to fix a race.
+// The barrier inside of the branch is executed by two warps of four. It meets
+// the other warps at *their* next barrier, so from then on the two halves
+// wait at different lines, and each runs ahead of the data that it thinks are
+// ready. The barrier was two days old: it had been added to fix a race.
 // Report: https://github.com/ggml-org/llama.cpp/pull/13469 (May 2025)
 #include "museum.cuh"
 
@@ -14,7 +15,8 @@ __global__ void maximum(const float* x, float* y) {
   const int warp = threadIdx.x / 32;
   if (warp < 2) {
     float m = x[threadIdx.x];
-    for (int lane = 16; lane > 0; lane /= 2) m = fmaxf(m, __shfl_xor_sync(~0u, m, lane));
+    for (int lane = 16; lane > 0; lane /= 2)
+      m = fmaxf(m, __shfl_xor_sync(~0u, m, lane));
     if (threadIdx.x % 32 == 0) part[warp] = m;
 #ifndef FIXED
     __syncthreads();

@@ -1,9 +1,11 @@
 // Copies by some threads
 //
-// The first warp copies a row to shared memory asynchronously; after a barrier all four warps use it.
+// The first warp copies a row to shared memory asynchronously; after a
+// barrier all four warps use it.
 // ---
-// A barrier waits for threads, and the copy is done by none of them: only cp.async.wait_all by the
-// threads that began it makes sure that it has landed. A compiler had generated the barrier alone.
+// A barrier waits for threads, and the copy is done by none of them: only
+// cp.async.wait_all by the threads that began it makes sure that it has
+// landed. A compiler had generated the barrier alone.
 // Report: https://github.com/NVIDIA/Fuser/pull/3438 (November 2024)
 #include <cuda_pipeline.h>
 
@@ -24,7 +26,8 @@ __global__ void scale(const float* row, const float* x, float* y) {
 }
 
 int main() {
-  float *row = numbers<float>(32, 3), *x = numbers<float>(128, 0, 1), *y = numbers<float>(128);
+  float *row = numbers<float>(32, 3), *x = numbers<float>(128, 0, 1),
+        *y = numbers<float>(128);
   scale<<<1, dim3(32, 4)>>>(row, x, y);
   return result(y, 128, [](int i) { return 3.f * i; });
 }

@@ -1,11 +1,12 @@
 // The fence is there
 //
-// A quantizing kernel writes a tile, and thread 0 stores it by a bulk copy. There are a barrier and a
-// fence for the async proxy.
+// A quantizing kernel writes a tile, and thread 0 stores it by a bulk copy.
+// There are a barrier and a fence for the async proxy.
 // ---
-// The fence works for the writes of the thread that executes it. After the barrier each thread has
-// fenced its own writes, but nothing orders the other threads' fences before the copy of thread 0:
-// first all fence, then the barrier. The CUDA guide says so.
+// The fence works for the writes of the thread that executes it. After the
+// barrier each thread has fenced its own writes, but nothing orders the other
+// threads' fences before the copy of thread 0: first all fence, then the
+// barrier. The CUDA guide says so.
 // Report: https://github.com/pytorch/ao/pull/4278 (April 2026)
 #include "hopper.cuh"
 #include "museum.cuh"

@@ -1,11 +1,14 @@
 // A ring of stages
 //
-// A warp copies tiles into a ring of two stages; another one waits for each stage and uses it.
+// A warp copies tiles into a ring of two stages; another one waits for each
+// stage and uses it.
 // ---
-// The consumer looks at the barrier of the stage with which it began, whatever stage it uses. This
-// barrier is complete at once, so it goes on before its data are there. As long as the copies are
-// ahead nobody sees it; beside copies over the bus results were wrong. A whole family of small
-// GEMMs had it.
+// The consumer looks at the barrier of the stage with which it began,
+// whatever stage it uses. This barrier is complete at once, so it goes on
+// before its data are there. As long as the copies are ahead nobody sees it;
+// beside copies over the bus results were wrong. FlashInfer has the same
+// kernel, and had the same bug:
+// https://github.com/flashinfer-ai/flashinfer/pull/3630.
 // Report: https://github.com/NVIDIA/TensorRT-LLM/pull/15338 (June 2026)
 #include "hopper.cuh"
 #include "museum.cuh"
@@ -25,7 +28,8 @@ __global__ void twice(const int* x, int* y, int tiles) {
     for (int tile = 0; tile < tiles; ++tile) {
       MBARRIER_WAIT(&empty[tile % 2], tile / 2 % 2 ^ 1);
       MBARRIER_EXPECT(&full[tile % 2], sizeof stages[0]);
-      BULK_LOAD(stages[tile % 2], x + tile * 32, sizeof stages[0], &full[tile % 2]);
+      BULK_LOAD(stages[tile % 2], x + tile * 32, sizeof stages[0],
+                &full[tile % 2]);
     }
   }
   if (threadIdx.x < 32) {

@@ -1,11 +1,12 @@
 // A stage is free
 //
-// Two warps use each stage of a ring. When they have, one of them tells the producer that the stage may
-// be filled again.
+// Two warps use each stage of a ring. When they have, one of them tells the
+// producer that the stage may be filled again.
 // ---
-// The warp that tells it has used the stage; the other one may still wait for it. It then waits for a
-// phase that the producer has already begun again: wrong data, or a deadlock. A compiler emitted it
-// whenever the leading warp of a group signalled for all.
+// The warp that tells it has used the stage; the other one may still wait for
+// it. It then waits for a phase that the producer has already begun again:
+// wrong data, or a deadlock. A compiler emitted it whenever the leading warp
+// of a group signalled for all.
 // Report: https://github.com/triton-lang/triton/pull/10035 (April 2026)
 #include "hopper.cuh"
 #include "museum.cuh"

@@ -1,11 +1,12 @@
 // A histogram for each digit
 //
-// A radix select: in each round the block makes a histogram of one digit, and all threads look up how
-// many elements are above the threshold.
+// A radix select: in each round the block makes a histogram of one digit, and
+// all threads look up how many elements are above the threshold.
 // ---
-// The last thing in a round is a read of the histogram, the first thing in the next one is to clear
-// it. A warp that is late reads a zero. It happened only when many elements were equal, so that
-// more than one round was needed; racecheck reported it.
+// The last thing in a round is a read of the histogram, the first thing in
+// the next one is to clear it. A warp that is late reads a zero. It happened
+// only when many elements were equal, so that more than one round was needed;
+// racecheck reported it.
 // Report: https://github.com/flashinfer-ai/flashinfer/pull/3529 (June 2026)
 #include "museum.cuh"
 

@@ -1,11 +1,13 @@
 // Threads without work
 //
-// Each thread counts its elements in shared memory; then all look at the count, to decide whether the
-// result fits. The last block has fewer elements than threads.
+// Each thread counts its elements in shared memory; then all look at the
+// count, to decide whether the result fits. The last block has fewer elements
+// than threads.
 // ---
-// The barrier is in the loop. A thread without an element never enters it, reads the count before the
-// others have added to it, and decides otherwise than they do. The loop had lost its turns without
-// work in an optimisation; it failed in Spark jobs some weeks later.
+// The barrier is in the loop. A thread without an element never enters it,
+// reads the count before the others have added to it, and decides otherwise
+// than they do. Before an optimisation all threads had gone through the loop.
+// Jobs of Spark failed.
 // Report: https://github.com/NVIDIA/cudf/pull/20370 (October 2025)
 #include "museum.cuh"
 

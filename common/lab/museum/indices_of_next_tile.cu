@@ -1,11 +1,12 @@
 // A table for each tile
 //
-// A block works through tiles. For each it loads a table of 64 rows to shared memory and stores its
-// results to these rows.
+// A block works through tiles. For each it loads a table of 64 rows to shared
+// memory and stores its results to these rows.
 // ---
-// After its store a warp loads the next tile's table while another warp still reads this one's: it
-// then stores a result to the row of another tile. It depended on the shape of the matrix and on the
-// number of SMs, because only blocks with several tiles are affected.
+// After its store a warp loads the next tile's table while another warp still
+// reads this one's: it then stores a result to the row of another tile. It
+// depended on the shape of the matrix and on the number of SMs, because only
+// blocks with several tiles are affected.
 // Report: https://github.com/ggml-org/llama.cpp/pull/13294 (May 2025)
 #include "museum.cuh"
 

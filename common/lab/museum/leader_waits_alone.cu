@@ -1,11 +1,13 @@
 // A buffer after its store
 //
-// For each tile all threads fill a buffer, one thread stores it by a bulk copy, and before the next tile
-// all threads wait until the buffer has been read.
+// For each tile all threads fill a buffer, one thread stores it by a bulk
+// copy, and before the next tile all threads wait until the buffer has been
+// read.
 // ---
-// Groups of bulk copies belong to the thread that committed them: for the 127 others the wait returns at
-// once, and they overwrite what is still being read. It was in the quantizing kernels for FP8,
-// MXFP8 and NVFP4, of a library that trains large models.
+// Groups of bulk copies belong to the thread that committed them: for the 127
+// others the wait returns at once, and they overwrite what is still being
+// read. It was in the quantizing kernels for FP8, MXFP8 and NVFP4, of a
+// library that trains large models.
 // Report: https://github.com/NVIDIA/TransformerEngine/pull/3417 (August 2026)
 #include "hopper.cuh"
 #include "museum.cuh"

@@ -1,12 +1,14 @@
 // Skip a masked tile
 //
-// A block counts, tile by tile, how often each thread's element is visible, and skips tiles in which
-// all are masked. All warps look at the whole tile, so all decide the same.
+// A block counts, tile by tile, how often each thread's element is visible,
+// and skips tiles in which all are masked. All warps look at the whole tile,
+// so all decide the same.
 // ---
-// They decide the same, but not at the same time. A warp that has seen enough continues with the next
-// tile and overwrites the mask that a slower warp still looks at, which may then decide otherwise
-// and leave the loop's barriers out of step. The change that brought it in (#13584) was eleven days
-// old.
+// They decide the same, but not at the same time. A warp that has seen enough
+// continues with the next tile and overwrites the mask that a slower warp
+// still looks at, which may then decide otherwise and leave the loop's
+// barriers out of step. It came in with an optimisation of the same kernel,
+// #13584.
 // Report: https://github.com/ggml-org/llama.cpp/pull/13742 (May 2025)
 #include "museum.cuh"
 
@@ -17,7 +19,8 @@ __global__ void count_visible(const int* mask, int* counts, int tiles) {
     mask_smem[threadIdx.x] = mask[tile * 128 + threadIdx.x];
     __syncthreads();
     bool masked = true;
-    for (int i = threadIdx.x % 32; i < 128; i += 32) masked = masked && mask_smem[i] == 0;
+    for (int i = threadIdx.x % 32; i < 128; i += 32)
+      masked = masked && mask_smem[i] == 0;
     const bool skips = __all_sync(~0u, masked);
 #ifdef FIXED
     __syncthreads();

@@ -29,7 +29,8 @@ int result(const T* x, int n, const Wanted& wanted) {
 
 // A launch that may begin before the previous one on the stream has ended.
 template <class... P, class... A>
-void launch_early(void (*kernel)(P...), int blocks, int threads, A... arguments) {
+void launch_early(void (*kernel)(P...), int blocks, int threads,
+                  A... arguments) {
   cudaLaunchAttribute early[1] = {};
   early[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early[0].val.programmaticStreamSerializationAllowed = 1;

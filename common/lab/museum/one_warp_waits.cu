@@ -1,10 +1,12 @@
 // The loader waits
 //
-// A kernel that may begin early has two loading warps. The one that loads B, the activations, waits
-// for the kernel before; A are weights, with their scales.
+// A kernel that may begin early has two loading warps. The one that loads B,
+// the activations, waits for the kernel before; A are weights, with their
+// scales.
 // ---
-// The scales are written by the kernel before, too, and a wait counts for the thread that executes it: the
-// other warp goes ahead. A reviewer's program found it before it was merged.
+// The scales are written by the kernel before, too, and a wait counts for the
+// thread that executes it: the other warp goes ahead. It was found in review,
+// while the kernel was new.
 // Report: https://github.com/flashinfer-ai/flashinfer/pull/4685 (August 2026)
 #include "museum.cuh"
 
@@ -31,8 +33,8 @@ __global__ void gemm(const int* a, const int* b, const int* scale, int* y) {
 }
 
 int main() {
-  int *a = numbers<int>(32, 1), *b = numbers<int>(32), *scale = numbers<int>(1),
-      *y = numbers<int>(32);
+  int *a = numbers<int>(32, 1), *b = numbers<int>(32),
+      *scale = numbers<int>(1), *y = numbers<int>(32);
   quantize<<<1, 32>>>(b, scale);
   launch_early(gemm, 1, 64, a, b, scale, y);
   return result(y, 32, [](int i) { return 3 * i; });

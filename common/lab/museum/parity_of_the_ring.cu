@@ -1,10 +1,12 @@
 // The parity of a phase
 //
-// A pipeline of three stages signals the end of each tile's arithmetic by one mbarrier.
+// A pipeline of three stages signals the end of each tile's arithmetic by one
+// mbarrier.
 // ---
-// The parity is computed as for a ring, where a barrier is used every third tile; this one is used in
-// every tile. It waits for phases that have already ended, so the next copy overwrites a stage in use.
-// A compiler generated it for pipelines of three stages and more.
+// The parity is computed as for a ring, where a barrier is used every third
+// tile; this one is used in every tile. It waits for phases that have already
+// ended, so the next copy overwrites a stage in use. A compiler generated it
+// for pipelines of three stages and more.
 // Report: https://github.com/tile-ai/tilelang/pull/3087 (August 2026)
 #include "hopper.cuh"
 #include "museum.cuh"

@@ -1,11 +1,12 @@
 // A value of another block
 //
-// Block 0 of a cluster computes a value; after a barrier of the cluster its peer reads it from block 0's
-// shared memory.
+// Block 0 of a cluster computes a value; after a barrier of the cluster its
+// peer reads it from block 0's shared memory.
 // ---
-// Nothing keeps block 0 there until the peer has read: it may end, and its shared memory may belong to
-// another block. A compiler emitted no barrier at the end: "unspecified launch failure", and 932 of
-// the tests that came later failed as well.
+// Nothing keeps block 0 there until the peer has read: it may end, and its
+// shared memory may belong to another block. A compiler emitted no barrier at
+// the end: "unspecified launch failure", and 932 of the tests that came later
+// failed as well.
 // Report: https://github.com/triton-lang/triton/issues/11730 (September 2026)
 #include "hopper.cuh"
 #include "museum.cuh"

@@ -1,11 +1,12 @@
 // One pinned buffer for two batches
 //
-// The host prepares a batch in pinned memory, begins an asynchronous copy to the device, and prepares
-// the next batch.
+// The host prepares a batch in pinned memory, begins an asynchronous copy to
+// the device, and prepares the next batch.
 // ---
-// The copy reads the pinned buffer some time after the call has returned, perhaps when the second batch
-// stands there already. In an inference engine it showed as an illegal memory access, in the mode
-// that overlaps the host's work with the device's only, and was behind four reports.
+// The copy reads the pinned buffer some time after the call has returned,
+// perhaps when the second batch stands there already. An inference engine met
+// it in the mode that overlaps the work of host and device; its author holds
+// it to be behind four reports, among them illegal memory accesses.
 // Report: https://github.com/sgl-project/mini-sglang/pull/103 (March 2026)
 #include "museum.cuh"
 
@@ -21,7 +22,8 @@ int main() {
   for (int k = 0; k < 2; ++k) {
     cudaMalloc(&batch[k], 64 * sizeof(int));
     for (int i = 0; i < 64; ++i) pinned[i] = 100 * k + i;
-    cudaMemcpyAsync(batch[k], pinned, 64 * sizeof(int), cudaMemcpyHostToDevice, stream);
+    cudaMemcpyAsync(batch[k], pinned, 64 * sizeof(int),
+                    cudaMemcpyHostToDevice, stream);
 #ifdef FIXED
     cudaStreamSynchronize(stream);
 #endif

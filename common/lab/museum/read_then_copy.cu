@@ -1,12 +1,13 @@
 // Read, then load the next one
 //
-// A stage of shared memory is filled by a bulk copy; all threads read it; after a barrier the next copy
-// fills it again.
+// A stage of shared memory is filled by a bulk copy; all threads read it;
+// after a barrier the next copy fills it again.
 // ---
-// The reads are done through the generic proxy, the copy writes through the async proxy. A barrier
-// orders the threads, and a proxy fence after the reads is needed for the copy. Another library
-// found the same after two other repairs: wrong tokens on a rack of 72 GPUs
-// (https://github.com/deepseek-ai/DeepEP/pull/642).
+// The reads are done through the generic proxy, the copy writes through the
+// async proxy. A barrier orders the threads, and a proxy fence after the
+// reads is needed for the copy. A library for communication had the same
+// between its loads and its copies:
+// https://github.com/deepseek-ai/DeepEP/pull/642.
 // Report: https://github.com/NVIDIA/TransformerEngine/pull/2695 (February 2026)
 #include "hopper.cuh"
 #include "museum.cuh"

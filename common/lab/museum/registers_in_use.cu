@@ -1,10 +1,12 @@
 // Operands in registers
 //
-// A warpgroup multiplies 64 x 64 elements by a tile in shared memory, 16 columns at a time. The left
-// operand is loaded to registers while the tensor core works.
+// A warpgroup multiplies 64 x 64 elements by a tile in shared memory, 16
+// columns at a time. The left operand is loaded to registers while the tensor
+// core works.
 // ---
-// wgmma reads its operands some time after it was issued, until wgmma.wait_group. The same four
-// registers are filled for the next step before that. Triton had the same hazard in February
+// wgmma reads its operands some time after it was issued, until
+// wgmma.wait_group. The same four registers are filled for the next step
+// before that. Triton had the same hazard in February
 // (https://github.com/triton-lang/triton/issues/9433).
 // Report: https://github.com/deepseek-ai/DeepGEMM/pull/448 (September 2026)
 #include <cuda_fp16.h>
@@ -20,7 +22,8 @@ __global__ void sum_of_rows(const unsigned* a, float* y) {
   float sums[4] = {};
   unsigned left[4];
   for (int step = 0; step < 4; ++step) {
-    for (int i = 0; i < 4; ++i) left[i] = a[(step * 4 + i) * 128 + threadIdx.x];
+    for (int i = 0; i < 4; ++i)
+      left[i] = a[(step * 4 + i) * 128 + threadIdx.x];
     WGMMA_FENCE();
     WGMMA(sums, left, descriptor(ones));
     WGMMA_COMMIT();

@@ -1,10 +1,12 @@
 // Two paths to the same sums
 //
-// A backward pass adds its parts of dQ to a buffer that the kernel before has set to zero. For block
-// sparse masks another function does the same for the tiles that a list names.
+// A backward pass adds its parts of dQ to a buffer that the kernel before has
+// set to zero. For block sparse masks another function does the same for the
+// tiles that a list names.
 // ---
-// The dense path waits for the kernel before; the sparse one was written later and does not. It adds to
-// a buffer that is not zero yet, and now and then its sums were lost or NaN.
+// The dense path waits for the kernel before; the sparse one was written
+// later and does not. It adds to a buffer that is not zero yet, and now and
+// then gradients were NaN.
 // Report: https://github.com/Dao-AILab/flash-attention/pull/2643 (June 2026)
 #include "museum.cuh"
 

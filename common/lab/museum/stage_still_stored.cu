@@ -1,11 +1,12 @@
 // Input and output share a stage
 //
-// A persistent block loads tiles to a ring of two stages. The result of each item stands in stage 0,
-// from where it is stored while the next item begins.
+// A persistent block loads tiles to a ring of two stages. The result of each
+// item stands in stage 0, from where it is stored while the next item begins.
 // ---
-// Before stage 0 is filled again the store must have read it. The wait stands at a fixed turn of the
-// loop, which is the right one only if an item has a multiple of two tiles. Small sizes passed, the
-// two largest gave wrong results.
+// Before stage 0 is filled again the store must have read it. The wait stands
+// at a fixed turn of the loop, which is the right one only if an item has a
+// multiple of two tiles. Small sizes passed, the two largest gave wrong
+// results.
 // Report: https://github.com/uccl-project/mKernel/pull/18 (May 2026)
 #include "hopper.cuh"
 #include "museum.cuh"
@@ -31,7 +32,8 @@ __global__ void sums(const int* x, int* y, int items, int tiles) {
 #endif
       if (lane == 0) {
         MBARRIER_EXPECT(&full[stage], sizeof stages[0]);
-        BULK_LOAD(stages[stage], x + (item * tiles + tile) * 32, sizeof stages[0], &full[stage]);
+        BULK_LOAD(stages[stage], x + (item * tiles + tile) * 32,
+                  sizeof stages[0], &full[stage]);
       }
       MBARRIER_WAIT(&full[stage], turn / 2 % 2);
       sum += stages[stage][lane];

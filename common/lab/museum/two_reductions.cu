@@ -1,11 +1,12 @@
 // Two reductions, one buffer
 //
-// A block of 32 x 4 threads adds up columns, then the row of their sums. Both reductions use the same
-// shared memory.
+// A block of 32 x 4 threads adds up columns, then the row of their sums. Both
+// reductions use the same shared memory.
 // ---
-// The first reduction ends with a read: row 0 takes the other rows' values from the buffer. The
-// second one begins with a write to the same place by other threads. Each function is right on its
-// own; the barrier between the two calls belonged to neither.
+// The first reduction ends with a read: row 0 takes the other rows' values
+// from the buffer. The second one begins with a write to the same place by
+// other threads. Each function is right on its own; the barrier between the
+// two calls belonged to neither.
 // Report: https://github.com/pytorch/pytorch/pull/162995 (September 2025)
 #include "museum.cuh"
 

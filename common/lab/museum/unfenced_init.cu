@@ -1,10 +1,12 @@
 // A barrier for a copy
 //
-// Thread 0 makes an mbarrier and begins a bulk copy that reports to it. The others wait for the data.
+// Thread 0 makes an mbarrier and begins a bulk copy that reports to it. The
+// others wait for the data.
 // ---
-// The copy's unit updates the mbarrier through the async proxy, and the init was an ordinary store: it
-// needs fence.mbarrier_init (or fence.proxy.async) before a copy uses it. Otherwise bytes may be
-// counted in a barrier that is not there yet, and the block hangs.
+// The copy's unit updates the mbarrier through the async proxy, and the init
+// was an ordinary store: it needs fence.mbarrier_init (or fence.proxy.async)
+// before a copy uses it. Otherwise bytes may be counted in a barrier that is
+// not there yet, and the block hangs.
 // Report: https://github.com/MoonshotAI/FlashKDA/issues/24 (July 2026)
 #include "hopper.cuh"
 #include "museum.cuh"

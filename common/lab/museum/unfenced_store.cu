@@ -1,11 +1,12 @@
 // A tile by TMA
 //
-// All threads convert a tile in shared memory, and after a barrier one thread stores it to global memory
-// by a bulk copy.
+// All threads convert a tile in shared memory, and after a barrier one thread
+// stores it to global memory by a bulk copy.
 // ---
-// Stores of threads go through the generic proxy, the copy reads through the async proxy, and a
-// barrier does not connect the two: each thread that wrote needs fence.proxy.async before the
-// barrier. It mostly works, and then a stale tile leaves. An audit of the code found it.
+// Stores of threads go through the generic proxy, the copy reads through the
+// async proxy, and a barrier does not connect the two: each thread that wrote
+// needs fence.proxy.async before the barrier. It mostly works, and then a
+// stale tile leaves. An audit of the code found it.
 // Report: https://github.com/MoonshotAI/FlashKDA/pull/25 (July 2026)
 #include "hopper.cuh"
 #include "museum.cuh"

@@ -1,11 +1,12 @@
 // A wait for some architectures
 //
-// A library of kernels calls wait_on_dependent_grids() before a kernel reads its input. Kernels are
-// launched so that they may begin early.
+// A library of kernels calls wait_on_dependent_grids() before a kernel reads
+// its input. Kernels are launched so that they may begin early.
 // ---
-// The function is empty unless a macro is defined, and the build did not define it: the host asked for
-// early launches, and the device did not wait. Tiles of NaN came under load only. The fixed twin is
-// compiled with the macro.
+// The function is empty unless a macro is defined, and the build did not
+// define it: the host asked for early launches, and the device did not wait.
+// Tiles of NaN came under load only. The fixed twin is compiled with the
+// macro.
 // Report: https://github.com/flashinfer-ai/flashinfer/issues/2708 (March 2026)
 #include "museum.cuh"
 

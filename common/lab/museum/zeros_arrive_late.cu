@@ -1,11 +1,12 @@
 // Sums that begin at zero
 //
-// Each of four warps stores its sum to an array that warp 0 has set to zero before; warp 0 adds up all
-// 32 elements.
+// Each of four warps stores its sum to an array that warp 0 has set to zero
+// before; warp 0 adds up all 32 elements.
 // ---
-// Thread i of warp 0 sets element i to zero, and *warp* i stores to element i. If warp 1 is first, its
-// sum is overwritten by a zero of warp 0. The barrier comes after both. The kernel is from April
-// 2024, the report two years younger.
+// Thread i of warp 0 sets element i to zero, and *warp* i stores to element
+// i. If warp 1 is first, its sum is overwritten by a zero of warp 0. The
+// barrier comes after both. The code is from April 2024, the report two years
+// younger.
 // Report: https://github.com/karpathy/llm.c/pull/847 (April 2026)
 #include "museum.cuh"
 
