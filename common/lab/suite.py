@@ -163,22 +163,16 @@ def main():
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", type=pathlib.Path, nargs="?", help="the files")
-    parser.add_argument("labels", type=pathlib.Path, nargs="?", help="what is wrong with them")
+    parser.add_argument("folder", type=pathlib.Path, help="the files")
+    parser.add_argument("labels", type=pathlib.Path, help="what is wrong with them")
     parser.add_argument("--build", type=pathlib.Path, default=lab.ROOT / "build/learn",
                         help="where `./learn lab` was built; without one build/learn")  # fmt: skip
     parser.add_argument("--json", type=pathlib.Path, help="write a record to this file")
-    parser.add_argument("--table", type=pathlib.Path, help="print the table of a record")
     parser.add_argument("--seconds", type=int, default=20, help="time limit for each file")
     parser.add_argument("-j", type=int, default=os.cpu_count(), help="files at a time")
     parser.add_argument("-I", dest="folders", action="append", default=[], type=pathlib.Path)
     parser.add_argument("-D", dest="definitions", action="append", default=[])
     options = parser.parse_args()
-    if options.table:
-        print(table(records.read(options.table)["measurements"]))
-        return 0
-    if options.folder is None or options.labels is None:
-        parser.error("a folder and its labels are needed")
     with tempfile.TemporaryDirectory(prefix="lab-") as scratch:
         try:
             labels = read_labels(options.labels.read_text())

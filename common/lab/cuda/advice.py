@@ -40,7 +40,9 @@ NAMES = {
         "use cudaMalloc() and cudaMemcpy()",
     r"cudaIpc\w*|cudaDeviceEnablePeerAccess|cudaMemcpyPeer\w*": "the lab has one card",
     r"cu[A-Z]\w*|CU\w+": "the driver's interface: use the runtime's (cudaMalloc() and the like)",
-    r"thrust|cub|cublas\w*|curand\w*|cufft\w*|cusparse\w*": "a library of the CUDA Toolkit, which "
+    r"cublas\w+": "of cuBLAS the lab has cublasSgemm(), cublasGemmEx() and the same with strides "
+        "in batches",
+    r"thrust|cub|curand\w*|cufft\w*|cusparse\w*": "a library of the CUDA Toolkit, which "
         "the lab does not have",
     r"__nv\w+": "a type that the lab does not have",
 }  # fmt: skip

@@ -23,6 +23,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -171,21 +172,27 @@ def run_lab(chosen, build, jobs):
 
 def command(words, seconds):
     """The output and the status of a command; None where it hangs."""
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=seconds)
+        return process.communicate(timeout=seconds)[0], process.returncode
     except subprocess.TimeoutExpired:
-        return "", None
-    return done.stdout + done.stderr, done.returncode
+        os.killpg(process.pid, signal.SIGKILL)  # and what it has started
+        return process.communicate()[0], None
 
 
 def tool(program, name):
-    """What a tool says: "3" errors, "1w" warnings, "" for nothing, "hangs"."""
+    """What a tool says of a program; "hangs" where it does not end."""
     text, status = command(["compute-sanitizer", "--tool", name, program], 3 * SECONDS)
-    if status is None:
-        return "hangs"
+    return "hangs" if status is None else said(text)
+
+
+def said(text):
+    """What a tool's output says: "3" errors, "1w" warnings, "" for nothing."""
     found = list(SUMMARY.finditer(text))
     if not found:
-        raise suite.BadLabels(f"compute-sanitizer --tool {name} has no summary:\n{text}")
+        raise suite.BadLabels(f"compute-sanitizer has printed no summary:\n{text}")
     errors = int(found[-1]["errors"] or found[-1]["races"] or 0)
     warnings = int(found[-1]["warnings"] or 0)
     return "+".join([str(errors)] * (errors > 0) + [f"{warnings}w"] * (warnings > 0))
