@@ -76,7 +76,7 @@ IN_STRING = re.compile(
 
 
 def with_launches_as_written(text):
-    """Preprocessed text in which strings, made of arguments of macros, show launches as they were."""
+    """Preprocessed text whose strings, made of arguments of macros, show launches as they were."""
     return STRING.sub(lambda s: IN_STRING.sub(r"\g<kernel><<<\g<sizes>>>>(", s[0]), text)
 
 

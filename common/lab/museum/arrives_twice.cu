@@ -1,12 +1,12 @@
 // An arrival ahead of time
 //
-// Math warps tell a storing warp by a named barrier that a tile is ready, and
-// go on without waiting. Two tiles have a buffer each.
+// A math warp signals each tile to a storing warp by a named barrier, at which
+// it does not wait. Two tiles have a buffer each.
 // ---
-// bar.arrive does not wait: the math warps may arrive for the next tile, at
-// the same barrier, before the storing warp has come for this one. PTX
-// forbids it; the barrier's count is off, and a later phase starves. The
-// warps hung on one GPU type. Two barriers in turn repair it.
+// bar.arrive does not wait: the math warp may arrive for the next tile, at
+// the same barrier, before the storing warp has arrived for this one. PTX
+// forbids it: the count of arrivals is wrong, and a later phase never ends.
+// It hung on one type of GPU. Two alternating barriers fix it.
 // Report: https://github.com/flashinfer-ai/flashinfer/pull/4732 (August 2026)
 #include "hopper.cuh"
 #include "museum.cuh"

@@ -1,4 +1,4 @@
-// The fence is there
+// A barrier and a fence
 //
 // A quantizing kernel writes a tile, and thread 0 stores it by a bulk copy.
 // There are a barrier and a fence for the async proxy.

@@ -4,10 +4,10 @@
 // stage and uses it.
 // ---
 // The consumer looks at the barrier of the stage with which it began,
-// whatever stage it uses. This barrier is complete at once, so it goes on
-// before its data are there. As long as the copies are ahead nobody sees it;
-// beside copies over the bus results were wrong. FlashInfer has the same
-// kernel, and had the same bug:
+// whatever stage it uses. That barrier's phase has ended already, so the wait
+// does not block, and the tile may not have arrived. While the copies are
+// ahead, results are right; beside copies over the bus they were wrong.
+// FlashInfer has the same kernel, and had the same bug:
 // https://github.com/flashinfer-ai/flashinfer/pull/3630.
 // Report: https://github.com/NVIDIA/TensorRT-LLM/pull/15338 (June 2026)
 #include "hopper.cuh"

@@ -3,7 +3,7 @@
 // One thread makes an mbarrier for 64 threads; all arrive and wait.
 // ---
 // A fast warp arrives at a barrier that does not exist yet; the init then
-// erases its arrivals, and the block waits for ever. A test of a compiler
+// erases its arrivals, and the block waits forever. A test of a compiler
 // hung on an H100; it took two months until the cause was known.
 // Report: https://github.com/NVIDIA/Fuser/issues/1552 (February 2024)
 #include "hopper.cuh"

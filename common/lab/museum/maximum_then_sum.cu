@@ -6,7 +6,7 @@
 // All threads read the maximum from element 0, and warp 0 stores its sum
 // there. Between the two lie an exponential and a store to global memory, so
 // in practice the read comes first; nothing says so. We know of no report:
-// the lab found it in a file from April 2024 that has taught CUDA to many.
+// the lab found it in a file from April 2024 that many learn CUDA from.
 // Report: https://github.com/karpathy/llm.c/blob/master/dev/cuda/softmax_forward.cu (kernel 4, April 2024)
 #include "museum.cuh"
 

@@ -7,7 +7,7 @@
 // The peer may not have begun, or may set its inbox to -1 after the value has
 // come. Blocks of a cluster are launched together and still need a barrier
 // before the first access to each other's memory. A test passed until
-// somebody delayed one block by a millisecond.
+// one block was delayed by a millisecond.
 // Report: https://github.com/facebookexperimental/triton/pull/2292 (July 2026)
 #include "hopper.cuh"
 #include "museum.cuh"

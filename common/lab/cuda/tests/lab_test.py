@@ -201,7 +201,8 @@ template <class T> float error_of(cublasHandle_t handle, int how, int batch) {
   } else {
     const auto type = type_of<T>();
     batch == 1 ? cublasGemmEx(handle, op_a, op_b, m, n, k, &alpha, a.data, type, lda, b.data, type,
-                              ldb, &beta, c.data, type, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT)
+                              ldb, &beta, c.data, type, ldc, CUBLAS_COMPUTE_32F,
+                              CUBLAS_GEMM_DEFAULT)
                : cublasGemmStridedBatchedEx(
                      handle, op_a, op_b, m, n, k, &alpha, a.data, type, lda, of_a, b.data, type,
                      ldb, of_b, &beta, c.data, type, ldc, of_c, batch, CUBLAS_COMPUTE_32F,
@@ -230,8 +231,10 @@ int main(int, char** argv) {
   cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH);
   const char how = *argv[1];
   for (int i = 0; i < 80 && how == 'r'; ++i) {
-    const float errors[] = {error_of<float>(handle, i, 1 + i % 3), error_of<half>(handle, i, 1 + i % 3) / 1000,
-                            error_of<__nv_bfloat16>(handle, i, 1 + i % 3) / 10000};
+    const int batch = 1 + i % 3;
+    const float errors[] = {error_of<float>(handle, i, batch),
+                            error_of<half>(handle, i, batch) / 1000,
+                            error_of<__nv_bfloat16>(handle, i, batch) / 10000};
     for (const float error : errors) if (!(error < 1e-4f)) return 99;
   }
   float *x, *y, by = 1, zero = 0;
@@ -239,7 +242,8 @@ int main(int, char** argv) {
   if (how == 'h') x = new float[16];
   const int n = how == 'b' ? 5 : 4, length = how == 'l' ? 3 : n;
   const auto multiply = [&] {
-    return cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &by, x, length, x, n, &zero, y, n);
+    return cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &by, x, length, x, n, &zero, y,
+                       n);
   };
   const auto status = multiply();
   if ((status != CUBLAS_STATUS_SUCCESS) != (how == 'h' || how == 'l')) return 99;
