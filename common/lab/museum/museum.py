@@ -304,7 +304,7 @@ def page():
         lines += [f"Reported in {piece.source()}.", f"The lab {seen}.", "", "</details>", ""]
     head, *cells = [[str(cell) for cell in line] for line in table(rows)]
     lines += ["## What tools say", "", f"{summary(rows)}"]
-    lines += [f"`{piece.name}`: {piece.missed}." for piece in pieces() if piece.missed]
+    lines += [f"`{piece.name}` is missed: {piece.missed}." for piece in pieces() if piece.missed]
     record = gpu_record()
     if record:
         lines.append("Columns of compute-sanitizer: errors, w: warnings.")
