@@ -61,12 +61,9 @@ struct Watch::State : Observer {
   }
   // A load or store of a block that is not in the sample. What others know of its stores is only
   // that they are no longer of unwritten memory, so its flags have nothing to order.
-  void pass(const void* begin, std::size_t size, bool write, void* from) {
-    if (this_thread().fiber.has_on_stack(begin)) return;
+  void pass(const void* begin, std::size_t size, bool write, std::uint32_t site) {
     const auto* const address = static_cast<const std::byte*>(begin);
-    const std::uint32_t site = sites.id(reinterpret_cast<std::uintptr_t>(from));
     last_access = {address, size, site};
-    if (!write && spin_check.spins_now()) yield_from_loop();
     Region* const region = is_among_stacks(address) ? nullptr : memory.find(address);
     if (region == nullptr) return access_elsewhere(address, size, write, site);
     if (!region->variable.empty()) check_host(address, region->variable, size, write, site);
@@ -570,8 +567,8 @@ struct Watch::State : Observer {
   }
   void accesses(const void* address, std::size_t size, bool write,
                 const SourceLocation& location) override {
-    if (!watches) return;
-    access(address, size, write, sites.id(location));
+    if (watches) return access(address, size, write, sites.id(location));
+    if (!this_thread().fiber.has_on_stack(address)) pass(address, size, write, sites.id(location));
   }
 
   void copy_begins(const void* destination, std::size_t size,
@@ -695,11 +692,13 @@ void on_access(const void* address, std::size_t size, const CodeAccess& access, 
     return;
   }
   end_launch_if_asked();
-  if (!watching->watches) return watching->pass(address, size, access.write, code);
+  const bool watches = watching->watches;
+  if (!watches && this_thread().fiber.has_on_stack(address)) return;
   const std::uint32_t site = watching->sites.id(reinterpret_cast<std::uintptr_t>(code));
-  if (watching->access_register(address, size, access.write, site)) return;
+  if (watches && watching->access_register(address, size, access.write, site)) return;
   // First, so that the value that is loaded is the one of which the order is noted.
   if (!access.write && watching->spin_check.spins_now()) yield_from_loop();
+  if (!watches) return watching->pass(address, size, access.write, site);
   CodeAccess how = access;
   how.of_block = of_block;
   watching->access(address, size, how, site);

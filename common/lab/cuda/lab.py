@@ -35,6 +35,7 @@ ALONE = re.compile(
     r"|--(debug|device-debug|generate-line-info|extended-lambda|restrict|relocatable-device-code"
     r"|(use_fast|expt|prec|ftz|fmad|resource-usage|ptxas|extra-device)[\w-]*)(=.*)?"
 )
+OWN_VALUED = ("-I", "-D", "--html", "--seconds", "--sample")  # a value may look like an option
 STANDARD = re.compile(r"--?std(?:=|$)(?:\w+\+\+(?P<year>\w+))?")
 
 
@@ -47,13 +48,7 @@ def without_nvcc(words):
         if found:
             year = found["year"] or (left.pop(0).rpartition("+")[2] if left else "")
             standard = max(17, int(year)) if year.isdigit() and int(year) < 90 else 17
-        elif word in (
-            "-I",
-            "-D",
-            "--html",
-            "--seconds",
-            "--sample",
-        ):  # a value may look like an option
+        elif word in OWN_VALUED:
             own += [word, *left[:1]]
             del left[:1]
         elif VALUED.fullmatch(word):

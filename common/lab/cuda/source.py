@@ -68,6 +68,12 @@ def tokens_of(text):
     return result
 
 
+MOST_STATIC = (
+    'static_assert(sizeof({}) <= 48 * 1024, "too much static shared memory: nvcc allows 49152 '
+    "bytes in a kernel; declare an array as extern __shared__, and ask for its bytes by "
+    "cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) and in the "
+    'launch");'
+)
 STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 IN_STRING = re.compile(
     r"::lab_cuda::configure\((?P<sizes>.*?)\)"
@@ -408,7 +414,7 @@ class Source:
         each = "".join(f" auto& {name} = {kind}_here.{name};" for name in names)
         here = f"::lab_cuda::Placed<{kind}>::here()"
         self.replace(first, end + 1, f"struct {kind} {{ {const}{' '.join(words)}; }}; "
-                     f"{kind}& {kind}_here = {here};{each}")  # fmt: skip
+                     f"{kind}& {kind}_here = {here};{each} {MOST_STATIC.format(kind)}")  # fmt: skip
         return True
 
     def kernels(self):

@@ -751,7 +751,12 @@ int main() {
         for part in ("my kernel.cu:9: ", "own::k<float, 11234>", "49160 bytes", "allows 49152",
                      "extern __shared__ a[]", "cudaFuncSetAttribute"):  # fmt: skip
             self.assertIn(part, done.stderr)
-        self.assertIn("my kernel.cu:3: ", self.lab(text, "-D", "SIZE=16384").stderr)
+        for file in (text, text.replace("namespace own", "/* mbarrier */ namespace own")):
+            done = self.lab(file, "-D", "SIZE=16384")
+            self.assertEqual(done.returncode, 2)
+            self.assertRegex(
+                done.stderr, "my kernel.cu:[39]: .*too much static shared memory.*49152"
+            )
 
     def test_a_sample_of_the_blocks_is_watched_and_all_run(self):
         cases = {"200 0": [], "1 0": ["race"], "50 0": ["race"], "99 0": ["race"], "49 0": [],
