@@ -4,7 +4,7 @@
 // ---
 // A fast warp arrives at a barrier that does not exist yet; the init then
 // erases its arrivals, and the block waits forever. A test of a compiler
-// hung on an H100; it took two months until the cause was known.
+// hung on an H100; two months later its author named the missing barrier.
 // Report: https://github.com/NVIDIA/Fuser/issues/1552 (February 2024)
 #include "hopper.cuh"
 #include "museum.cuh"
