@@ -186,7 +186,7 @@ TEST_CASE("a GPU leaves steps out that it cannot run, and says why") {
     CHECK(steps.size() + left_out.size() == all.size());
     for (const auto& step : steps) CHECK(can_run(gpu, step.needs));
     for (const std::string& why : left_out) CHECK(why.find("it needs sm_") != std::string::npos);
-    CHECK(left_out.empty() == (gpu.name == gpus::kH100.name && gpu.has_sm_90a_code));
+    CHECK(left_out.empty() == (gpu.name == gpus::kH100.name && gpu.has_specific_code));
   }
 }
 

@@ -8,23 +8,20 @@
 namespace fa {
 
 std::string missing(const DeviceProperties& device, const Needs& needs) {
-  const auto sm = [](int architecture) {
-    return fmt::format("sm_{}{}", architecture, architecture == 90 ? "a" : "");
-  };
+  // sm_90a and sm_100a are for one compute capability, all others are for newer ones, too.
+  const bool specific = needs.architecture == 90 || needs.architecture == 100;
   const int capability = device.compute_capability;
   if (capability != 0) {
-    const std::string what =
-        fmt::format("needs {} ({})", sm(needs.architecture), needs.instructions);
-    // sm_90a is for one compute capability, all others are for newer ones, too.
-    if (needs.architecture == 90 ? capability != 90 : capability < needs.architecture) {
+    const std::string what = fmt::format("needs sm_{}{} ({})", needs.architecture,
+                                         specific ? "a" : "", needs.instructions);
+    if (specific ? capability != needs.architecture : capability < needs.architecture) {
       return fmt::format("{}; {} is sm_{}", what, device.name, capability);
     }
     if (device.code_architecture == 0) {
       return fmt::format("is not compiled for {}, which is sm_{}; configure the build anew",
                          device.name, capability);
     }
-    if (needs.architecture == 90 ? !device.has_sm_90a_code
-                                 : device.code_architecture < needs.architecture) {
+    if (specific ? !device.has_specific_code : device.code_architecture < needs.architecture) {
       return fmt::format("{}; this build has code for sm_{} only, see CMAKE_CUDA_ARCHITECTURES",
                          what, device.code_architecture);
     }

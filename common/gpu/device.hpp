@@ -26,12 +26,12 @@ struct DeviceProperties {
   /// What the code of this program that runs on the GPU was compiled for: 80 for sm_80, also on a
   /// newer GPU; 0 where there is no code for this GPU, and in the lab.
   int code_architecture = 0;
-  bool has_sm_90a_code = false;  ///< whether it is code for sm_90a
+  bool has_specific_code = false;  ///< whether it is for this architecture only: sm_90a, sm_100a
 };
 
 /// What a kernel needs of a GPU.
 struct Needs {
-  int architecture = 0;           ///< 80 for sm_80; 90 for sm_90a; 0 for any
+  int architecture = 0;           ///< 80 for sm_80; 90 for sm_90a; 100 for sm_100a; 0: any
   const char* instructions = "";  ///< that only this architecture has
   std::size_t shared_bytes = 0;   ///< of a block
 
@@ -46,6 +46,8 @@ inline constexpr Needs kNeedsCpAsync{80, "cp.async"};
 inline constexpr Needs kNeedsMma{80, "mma.m16n8k16"};
 /// Kernels with the functions of hopper.cuh.
 inline constexpr Needs kNeedsHopper{90, "TMA and wgmma"};
+/// Kernels with the functions of blackwell.cuh.
+inline constexpr Needs kNeedsBlackwell{100, "tcgen05"};
 
 /// Why a device cannot run a kernel, in words that follow "it"; empty where it can. The lab can run
 /// all that fits into its shared memory.

@@ -1,15 +1,20 @@
 /// @file
-/// The functions of hopper.cuh on a GPU. Include hopper.cuh, not this file. Code for other
-/// architectures than sm_90a compiles, too, and traps where it calls one of them.
+/// The functions of hopper.cuh on a GPU. Include hopper.cuh, not this file. sm_100a has all of them
+/// but wgmma. Code for other architectures compiles, too, and traps where it calls one of them.
 #pragma once
 
 #include <cuda.h>
 
 /// @cond the text of instructions
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL)
 #define FA_HOPPER_ASM asm volatile
 #else  // another architecture, or the host's pass of the compiler
 #define FA_HOPPER_ASM(...) __trap()
+#endif
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define FA_WGMMA_ASM asm volatile
+#else
+#define FA_WGMMA_ASM(...) __trap()
 #endif
 
 /// @endcond
@@ -355,13 +360,13 @@ __device__ void fence_address(T*& pointer) {
 template <class... Registers>
 __device__ void wgmma_fence(Registers&... registers) {
   (fence_operand(registers), ...);
-  FA_HOPPER_ASM("wgmma.fence.sync.aligned;\n" ::: "memory");
+  FA_WGMMA_ASM("wgmma.fence.sync.aligned;\n" ::: "memory");
 }
 /// Closes the group of the wgmma issued since the last one. No thread may touch their registers
 /// until wgmma_wait().
 template <class... Registers>
 __device__ void wgmma_commit(Registers&... registers) {
-  FA_HOPPER_ASM("wgmma.commit_group.sync.aligned;\n" ::: "memory");
+  FA_WGMMA_ASM("wgmma.commit_group.sync.aligned;\n" ::: "memory");
   FA_STAMP(kCommit, 0);
   (fence_operand(registers), ...);
 }
@@ -370,7 +375,7 @@ __device__ void wgmma_commit(Registers&... registers) {
 template <int pending, class... Registers>
 __device__ void wgmma_wait(Registers&... registers) {
   FA_STAMP(kWaitMatmuls, pending);
-  FA_HOPPER_ASM("wgmma.wait_group.sync.aligned %0;\n" ::"n"(pending) : "memory");
+  FA_WGMMA_ASM("wgmma.wait_group.sync.aligned %0;\n" ::"n"(pending) : "memory");
   FA_STAMP(kEnd, 0);
   (fence_operand(registers), ...);
 }
@@ -426,7 +431,7 @@ __device__ void wgmma_wait(Registers&... registers) {
 // wgmma with both operands in shared memory, and with A in registers, for n columns, r = n / 2
 // accumulators and a type. A0 to A6 are the numbers of the operands after the accumulators.
 #define FA_WGMMA_SHARED(n, r, type, A0, A1, A2, A3, A4)                                         \
-  FA_HOPPER_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A2                                  \
+  FA_WGMMA_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A2                                  \
                 ", 0;\n"                                                                        \
                 "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" FA_R##r    \
                 "}, %" #A0 ", %" #A1 ", adds, 1, 1, %" #A3 ", %" #A4 ";\n}\n"                   \
@@ -434,7 +439,7 @@ __device__ void wgmma_wait(Registers&... registers) {
                 : "l"(a.bits()), "l"(b.bits()), "r"(static_cast<int>(adds)), "n"(transposed_a), \
                   "n"(transposed_b))
 #define FA_WGMMA_REGISTERS(n, r, type, A0, A1, A2, A3, A4, A5, A6)                           \
-  FA_HOPPER_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A5                               \
+  FA_WGMMA_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A5                               \
                 ", 0;\n"                                                                     \
                 "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" FA_R##r \
                 "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #A4 ", adds, 1, 1, %" #A6   \

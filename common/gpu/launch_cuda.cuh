@@ -114,14 +114,14 @@ inline void check_cuda(cudaError_t error, const char* call, const char* file, in
 #define FA_CUDA(call) ::fa::FA_TARGET::check_cuda((call), #call, __FILE__, __LINE__)
 
 /// @cond what differs between architectures
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL)
 #define FA_PROBE_THREADS 64
 #else
 #define FA_PROBE_THREADS 32
 #endif
 /// @endcond
 
-/// Does nothing. In code for sm_90a its blocks may have more threads than in other code, and the
+/// Does nothing. In code for sm_90a or sm_100a its blocks may have more threads than in other code, and the
 /// host can ask for that without a launch.
 template <int = 0>
 __global__ void __launch_bounds__(FA_PROBE_THREADS) code_probe() {}
@@ -139,7 +139,7 @@ inline void note_code(DeviceProperties& properties) {
   }
   check_cuda(error, "cudaFuncGetAttributes", __FILE__, __LINE__);
   properties.code_architecture = probe.ptxVersion;
-  properties.has_sm_90a_code = probe.maxThreadsPerBlock == 64;
+  properties.has_specific_code = probe.maxThreadsPerBlock == 64;
 }
 
 /// Asks CUDA about the current GPU, which takes milliseconds.

@@ -1,6 +1,6 @@
 /// @file
-/// What kernels for Hopper call: mbarriers, named barriers, copies by TMA, wgmma. Each function
-/// stands for the one of common/gpu/hopper.cuh that it names, and ends the launch with a
+/// What kernels for Hopper and Blackwell call: mbarriers, named barriers, copies by TMA, wgmma, tcgen05. Each
+/// function stands for the one of common/gpu/hopper.cuh or blackwell.cuh that it names, and ends the launch with a
 /// std::runtime_error for what PTX does not allow.
 ///
 /// Asynchronous operations happen at the latest moment that a GPU allows: what a kernel forgets to
@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "common/lab/bulk_copy.hpp"
+#include "common/lab/tensor_memory.hpp"
 #include "common/lab/wgmma.hpp"
 
 namespace fa::lab {
@@ -57,6 +58,25 @@ void begin_wgmma(const WgmmaShape& shape, const WgmmaLane& lane, const SourceLoc
 void commit_wgmma();
 /// wgmma_wait()
 void wait_wgmma(int pending);
+
+/// tcgen05_alloc(): called by all lanes of a warp, as are the next two, and those below that move
+/// or wait.
+void allocate_tensor_memory(std::uint32_t* address, int columns, const SourceLocation& location);
+/// tcgen05_dealloc()
+void free_tensor_memory(std::uint32_t address, int columns, const SourceLocation& location);
+/// tcgen05_relinquish_alloc_permit()
+void relinquish_tensor_memory(const SourceLocation& location);
+/// tcgen05_mma(): called by one thread, as is the next one.
+void begin_tensor_matmul(const TensorMatmul& matmul, const SourceLocation& location);
+/// tcgen05_commit()
+void commit_tensor_matmuls(void* barrier, const SourceLocation& location);
+/// tcgen05_ld(), or tcgen05_st() with `stores`, of so many columns.
+void move_tensor_memory(const TensorLane& lane, int columns, bool stores,
+                        const SourceLocation& location);
+/// tcgen05_wait_ld(), or tcgen05_wait_st()
+void wait_tensor_memory(bool stores, const SourceLocation& location);
+/// tcgen05_fence_before() or tcgen05_fence_after()
+void fence_tensor_memory(bool before);
 
 /// The offset of something in dynamic shared memory.
 /// @throws std::runtime_error for what is not there

@@ -103,6 +103,7 @@ void Block::begin(std::int64_t index) {
     std::memset(block.shared.get() - kMargin, 0xff, launch_.shared_bytes + 2 * kMargin);
     block.barrier.begin(static_cast<int>(launch_.block.count()));
     block.named.clear();
+    block.tensor.begin(block.shared.get(), launch_.shared_bytes);
   }
   repetition_.forget();
   alive_ = static_cast<int>(threads_.size());
@@ -243,6 +244,7 @@ void Block::end(LabThread& thread) {
 void Block::check_end() {
   registers_.check(warps_.size() / blocks_.size(), launch_.cluster);
   mbarriers_.check_end();
+  for (const OfBlock& block : blocks_) block.tensor.check_end();
 }
 
 // The same for a thread, and for the last one of a warp.

@@ -17,6 +17,7 @@
 #include "common/lab/lab_thread.hpp"
 #include "common/lab/mbarrier.hpp"
 #include "common/lab/progress.hpp"
+#include "common/lab/tensor_memory.hpp"
 #include "common/lab/wgmma.hpp"
 
 namespace fa::lab {
@@ -108,6 +109,9 @@ class Block {
   /// What it needs of this block.
   WgmmaQueue::Setting wgmma_setting(const LabThread& thread);
 
+  /// Tensor memory of the thread's block.
+  TensorMemory& tensor(const LabThread& thread) { return of(thread).tensor; }
+
   /// @{ The parts of a block.
   Threads& threads() { return threads_; }
   Mbarriers& mbarriers() { return mbarriers_; }
@@ -122,6 +126,7 @@ class Block {
     std::unique_ptr<std::byte, UnmapMemory> shared;
     BlockBarrier barrier;
     NamedBarriers named;
+    TensorMemory tensor;
   };
   OfBlock& of(const Thread& thread) { return blocks_[static_cast<std::size_t>(thread.rank)]; }
 

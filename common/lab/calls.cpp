@@ -433,6 +433,78 @@ void wait_wgmma(int pending) {
         if (observer != nullptr) observer->async_ends(&queue, queue.ended(), true);
       });
 }
+
+// ---------------------------------------------------------------- tensor memory
+
+namespace {
+
+// Calls work(deposits) once, when all lanes of a warp have come.
+template <class Bytes, class Work>
+void with_whole_warp(const Bytes& own, const SourceLocation& location, Work work) {
+  LabThread& thread = this_thread();
+  thread.block->exchange(thread, kWholeWarp, &own, sizeof own, location, false,
+                         [&](const Deposits& deposits) {
+                           if (deposits.lanes != kWholeWarp) {
+                             return missing_lanes(deposits.lanes, location);
+                           }
+                           work(deposits);
+                         });
+}
+TensorMemory& tensor_memory() {
+  return this_thread().block->tensor(this_thread());
+}
+
+}  // namespace
+
+void allocate_tensor_memory(std::uint32_t* address, int columns, const SourceLocation& location) {
+  calling_thread();
+  with_whole_warp(columns, location, [&](const Deposits&) {
+    const std::uint32_t first = tensor_memory().allocate(columns, location);
+    note_access(address, sizeof first, true, location);
+    *address = first;
+  });
+}
+void free_tensor_memory(std::uint32_t address, int columns, const SourceLocation& location) {
+  calling_thread();
+  with_whole_warp(columns, location,
+                  [&](const Deposits&) { tensor_memory().free(address, columns, location); });
+}
+void relinquish_tensor_memory(const SourceLocation& location) {
+  calling_thread();
+  with_whole_warp(location.line, location,
+                  [&](const Deposits&) { tensor_memory().relinquish(location); });
+}
+void begin_tensor_matmul(const TensorMatmul& matmul, const SourceLocation& location) {
+  tensor_memory().begin(matmul, location);
+}
+void commit_tensor_matmuls(void* barrier, const SourceLocation& location) {
+  Block& block = *this_thread().block;
+  block.mbarriers().commit(this_thread(), barrier, tensor_memory().commit(location), location);
+}
+void move_tensor_memory(const TensorLane& lane, int columns, bool stores,
+                        const SourceLocation& location) {
+  calling_thread();
+  with_whole_warp(lane, location, [&](const Deposits& deposits) {
+    std::array<TensorLane, kWarpSize> lanes;
+    for (std::size_t i = 0; i < kWarpSize; ++i) {
+      std::memcpy(&lanes[i], &deposits.bytes[i * kDepositSize], sizeof lanes[i]);
+    }
+    stores ? tensor_memory().store(lanes, columns, location)
+           : tensor_memory().load(lanes, columns, location);
+  });
+}
+void wait_tensor_memory(bool stores, const SourceLocation& location) {
+  calling_thread();
+  with_whole_warp(stores, location, [&](const Deposits&) {
+    stores ? tensor_memory().wait_stores() : tensor_memory().wait_loads();
+  });
+}
+void fence_tensor_memory(bool before) {
+  if (observer != nullptr) observer->tensor_fenced(before);
+}
+
+// ---------------------------------------------------------------- shared memory
+
 std::uint32_t operand_offset(const void* pointer, const SourceLocation& location) {
   constexpr std::size_t kUnit = 16;  // that a descriptor counts in
   if (!is_multiple(pointer, kUnit)) misaligned(pointer, kUnit, location);

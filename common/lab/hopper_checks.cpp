@@ -67,16 +67,16 @@ void PhaseCheck::report(const Access& wait, std::uint32_t next) {
                   w_.name_of(wait.thread)));
 }
 
-void RegisterCheck::lend(int thread, const void* address, std::size_t size, bool sums,
+void RegisterCheck::lend(int thread, const void* address, std::size_t size, LentTo as,
                          const void* agent, std::uint32_t when, std::uint32_t site) {
   auto& lent = lent_[static_cast<std::size_t>(thread)];
   const auto* const begin = static_cast<const std::byte*>(address);
   // All wgmma of a group that have the same registers give them back together.
   const bool known = std::any_of(lent.begin(), lent.end(), [&](const Lent& one) {
-    return one.begin == begin && one.size == size && one.sums == sums && one.agent == agent &&
+    return one.begin == begin && one.size == size && one.as == as && one.agent == agent &&
            one.when == when;
   });
-  if (!known) lent.push_back({begin, size, sums, agent, when, site});
+  if (!known) lent.push_back({begin, size, as, agent, when, site});
 }
 
 void RegisterCheck::changed(std::uint32_t site, const std::string& message) {
@@ -95,14 +95,21 @@ void RegisterCheck::give_back(std::uint32_t thread, const void* agent, std::uint
 void RegisterCheck::check(const std::byte* address, std::size_t size, bool write,
                           std::uint32_t site) {
   for (const Lent& one : lent_[this_place()]) {
-    if (address >= one.begin + one.size || one.begin >= address + size || (!write && !one.sums)) {
+    if (address >= one.begin + one.size || one.begin >= address + size ||
+        (!write && one.as == LentTo::kOperand)) {
       continue;
     }
-    w_.findings.add("wgmma", site, one.site,
-                    fmt::format("{} {} {} of the wgmma() of the other line, which is in flight; a "
-                                "wgmma_wait() is probably missing before this line",
-                                w_.name_of(w_.order.running()), write ? "writes" : "reads",
-                                one.sums ? "an accumulator" : "the left operand, in registers,"));
+    const bool loaded = one.as == LentTo::kLoaded;
+    w_.findings.add(
+        loaded ? "tcgen05" : "wgmma", site, one.site,
+        fmt::format(
+            "{} {} {} of the other line, which is in flight; a {} is probably missing before "
+            "this line",
+            w_.name_of(w_.order.running()), write ? "writes" : "reads",
+            loaded                    ? "a register of the tcgen05_ld()"
+            : one.as == LentTo::kSums ? "an accumulator of the wgmma()"
+                                      : "the left operand, in registers, of the wgmma()",
+            loaded ? "tcgen05_wait_ld()" : "wgmma_wait()"));
     return;
   }
 }

@@ -1,6 +1,6 @@
 /// @file
 /// Checks of what only Hopper has: mbarriers that copies must see, waits that a phase may overtake,
-/// registers that a wgmma uses, and
+/// registers that a wgmma or a tcgen05_ld() uses, and
 /// shared memory of another block that may have ended.
 #pragma once
 
@@ -63,7 +63,7 @@ class PhaseCheck {
   std::unordered_map<const void*, State> states_;
 };
 
-/// Registers that a wgmma in flight has.
+/// Registers that a wgmma or a tcgen05_ld() in flight has.
 class RegisterCheck {
  public:
   /// No registers.
@@ -73,7 +73,7 @@ class RegisterCheck {
   /// Exchanges what is known of the running block for what another one knows of its own.
   void exchange(RegisterCheck& other) { lent_.swap(other.lent_); }
   /// See Observer::registers_lent().
-  void lend(int thread, const void* address, std::size_t size, bool sums, const void* agent,
+  void lend(int thread, const void* address, std::size_t size, LentTo as, const void* agent,
             std::uint32_t when, std::uint32_t site);
   /// See Observer::registers_changed().
   void changed(std::uint32_t site, const std::string& message);
@@ -89,7 +89,7 @@ class RegisterCheck {
   struct Lent {
     const std::byte* begin;
     std::size_t size;
-    bool sums;
+    LentTo as;
     const void* agent;
     std::uint32_t when, site;
   };

@@ -1,5 +1,6 @@
 #include "common/lab/mbarrier.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -20,6 +21,14 @@ void Mbarriers::State::land() {
     }
   }
   copies.resize(left);
+  for (auto& [phase, group] : matmuls) {
+    if (phase >= phases || group.memory == nullptr) continue;
+    group.memory->finish(group);
+    computed[group.queue] = group.number;
+    group.memory = nullptr;
+  }
+  const auto done = [](const auto& entry) { return entry.second.memory == nullptr; };
+  matmuls.erase(std::remove_if(matmuls.begin(), matmuls.end(), done), matmuls.end());
 }
 
 Mbarriers::State& Mbarriers::state_of(const void* barrier, const SourceLocation& location) {
@@ -54,15 +63,18 @@ void Mbarriers::init(const LabThread& thread, const void* barrier, int arrivals,
   if (observer != nullptr) observer->barrier_made(barrier, location);
 }
 
+void Mbarriers::check_missing(const State& state, int count, const SourceLocation& location) {
+  if (state.missing >= count) return;
+  fail(location,
+       "more than the {} arrivals of a phase that the mbarrier was initialised for, at {}",
+       state.arrivals, text_of(state.made));
+}
+
 std::uint32_t Mbarriers::arrive(const LabThread& thread, const void* barrier, std::int64_t bytes,
                                 const SourceLocation& location, int count, bool drops) {
   State& state = state_of(barrier, location);
   const std::uint32_t phase = state.phases;
-  if (state.missing < count) {
-    fail(location,
-         "more than the {} arrivals of a phase that the mbarrier was initialised for, at {}",
-         state.arrivals, text_of(state.made));
-  }
+  check_missing(state, count, location);
   if (observer != nullptr) {
     observer->barrier_used(barrier, false, location);
     observer->releases(barrier);
@@ -80,6 +92,20 @@ void Mbarriers::expect(const void* barrier, std::int64_t bytes, const SourceLoca
   State& state = state_of(barrier, location);
   if (observer != nullptr) observer->barrier_used(barrier, false, location);
   state.bytes += bytes;
+  advance(barrier, state, location);
+}
+
+void Mbarriers::commit(const LabThread& thread, const void* barrier, const TensorGroup& matmuls,
+                       const SourceLocation& location) {
+  State& state = state_of(barrier, location);
+  check_missing(state, 1, location);
+  if (observer != nullptr) {
+    observer->barrier_used(barrier, true, location);
+    observer->commits(barrier);
+  }
+  record_mbarrier(thread, Step::Kind::kArrive, barrier, 1);
+  state.matmuls.emplace_back(state.phases, matmuls);
+  --state.missing;
   advance(barrier, state, location);
 }
 
@@ -123,6 +149,7 @@ void Mbarriers::wait(LabThread& thread, const void* barrier, int parity,
   if (observer != nullptr) {
     observer->phase_seen(barrier, phases, location);
     observer->async_ends(barrier, state.phases, false);
+    for (const auto& [queue, number] : state.computed) observer->async_ends(queue, number, false);
     observer->acquires(barrier);
   }
 }

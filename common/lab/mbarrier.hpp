@@ -13,6 +13,7 @@
 
 #include "common/lab/bulk_copy.hpp"
 #include "common/lab/lab_thread.hpp"
+#include "common/lab/tensor_memory.hpp"
 
 namespace fa::lab {
 
@@ -43,6 +44,9 @@ class Mbarriers {
   void invalidate(const void* barrier) { states_.erase(barrier); }
   /// Issues a copy that reports its bytes to an mbarrier.
   void begin_load(const LabThread& thread, const BulkCopy& copy, const void* barrier);
+  /// Arrives when matmuls have ended, and computes them when a thread sees the phase end.
+  void commit(const LabThread& thread, const void* barrier, const TensorGroup& matmuls,
+              const SourceLocation& location);
   /// What is left when a block ends is a finding.
   void check_end() const;
   /// What the present phase of a barrier still waits for.
@@ -64,11 +68,15 @@ class Mbarriers {
     std::vector<std::uint32_t> arrived;
     // Copies that report to it and have not landed, each with its phase.
     std::vector<std::pair<std::uint32_t, BulkCopy>> copies;
+    // The same of matmuls, and the last ones that have been computed of each queue.
+    std::vector<std::pair<std::uint32_t, TensorGroup>> matmuls;
+    std::unordered_map<const void*, std::uint32_t> computed;
 
     bool ended(int parity) const { return (phases & 1u) != static_cast<std::uint32_t>(parity & 1); }
     void land();  // the copies of all phases that have ended
   };
   State& state_of(const void* barrier, const SourceLocation& location);
+  static void check_missing(const State& state, int count, const SourceLocation& location);
   void check_arrival(const LabThread& thread, State& state, const SourceLocation& location) const;
   void advance(const void* barrier, State& state, const SourceLocation& location);
 

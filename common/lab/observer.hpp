@@ -20,10 +20,30 @@ struct AtomicUse {
 
 /// Asynchronous operations that use shared memory.
 enum class AsyncUse {
-  kCopy,      ///< a copy to it: tma_load(), bulk_load()
-  kStore,     ///< a copy from it: tma_store(), bulk_store(), bulk_add()
-  kPeerCopy,  ///< a copy from it to another block of the cluster
-  kWgmma,     ///< wgmma()
+  kCopy,          ///< a copy to it: tma_load(), bulk_load()
+  kStore,         ///< a copy from it: tma_store(), bulk_store(), bulk_add()
+  kPeerCopy,      ///< a copy from it to another block of the cluster
+  kWgmma,         ///< wgmma()
+  kTensorMatmul,  ///< tcgen05_mma()
+};
+
+/// What has registers of a thread until it is waited for.
+enum class LentTo {
+  kSums,     ///< a wgmma, which writes them
+  kOperand,  ///< a wgmma, which reads them
+  kLoaded,   ///< a tcgen05_ld(), which writes them
+};
+
+/// A use of columns of a block's tensor memory.
+struct TensorUse {
+  enum class Kind { kLoad, kStore, kLeft, kSums, kFree };  ///< of a matmul: its left operand, sums
+  Kind kind = Kind::kLoad;
+  int column = 0, columns = 0;
+  int quarter = -1;             ///< of the lanes; -1: all of them
+  bool reads = false;           ///< what is there
+  bool writes = false;          ///< other values
+  const void* agent = nullptr;  ///< of a matmul, and `when`: see Observer::async_uses()
+  std::uint32_t when = 0;
 };
 
 /// What observes a launch. Launches then use one thread of the operating system. Where a function
@@ -132,20 +152,30 @@ class Observer {
                          const SourceLocation& location) = 0;
   /// An asynchronous operation uses pieces of `size` bytes of shared memory from now on. It is
   /// complete at the end of the phase or group `when`, counted from 1, of an agent: a barrier for
-  /// copies to shared memory, a thread for stores, a warp for wgmma.
+  /// copies to shared memory, a thread for stores, a warp for wgmma, a queue for tcgen05.
   virtual void async_uses(const void* agent, AsyncUse use, std::uint32_t when,
                           const std::vector<const void*>& pieces, std::size_t size,
                           const SourceLocation& location) = 0;
   /// The thread, or its whole warp, has waited for the phases or groups of an agent up to `when`.
   virtual void async_ends(const void* agent, std::uint32_t when, bool whole_warp) = 0;
-  /// Registers of the thread at a place in the cluster belong to a wgmma until its group is waited
-  /// for: accumulators (`sums`), which are written, or an operand, which is read. `agent` and
-  /// `when` are those of async_uses().
-  virtual void registers_lent(int thread, const void* address, std::size_t size, bool sums,
+  /// Registers of the thread at a place in the cluster belong to an operation until it is waited
+  /// for. `agent` and `when` are those of async_uses().
+  virtual void registers_lent(int thread, const void* address, std::size_t size, LentTo as,
                               const void* agent, std::uint32_t when,
                               const SourceLocation& location) = 0;
   /// A thread has changed registers of a wgmma in flight; at which line is not known.
   virtual void registers_changed(const SourceLocation& wgmma, const std::string& message) = 0;
+  /// Columns of the block's tensor memory are allocated: what is in them is unwritten.
+  virtual void tensor_allocated(int column, int columns) = 0;
+  /// The thread, or its warp, uses some.
+  virtual void tensor_uses(const TensorUse& use, const SourceLocation& location) = 0;
+  /// The thread's warp has waited for its loads, or stores, of tensor memory.
+  virtual void tensor_waited(bool stores) = 0;
+  /// tcgen05_fence_before() or tcgen05_fence_after()
+  virtual void tensor_fenced(bool before) = 0;
+  /// tcgen05_commit() arrives at an mbarrier: of what the thread has seen to end, copies and
+  /// matmuls, threads that wait for the phase have seen the end, too.
+  virtual void commits(const void* barrier) = 0;
   /// A bulk copy of rows of `size` bytes reads, writes or (`atomic`) adds to global memory.
   virtual void moves(const std::vector<const void*>& address, std::size_t size, bool write,
                      bool atomic, const SourceLocation& location) = 0;

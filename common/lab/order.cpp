@@ -6,16 +6,16 @@
 
 namespace fa::lab {
 
-void VectorClock::join(const VectorClock& other) {
+void VectorClock::join(const VectorClock& other, std::size_t first) {
   if (!other.times_ || times_ == other.times_) return;
-  if (!times_) {
+  if (!times_ && first == 0) {
     times_ = other.times_;
     return;
   }
   std::vector<std::uint32_t>& times = own_times();
   const std::vector<std::uint32_t>& others = other.times_->of;
   if (times.size() < others.size()) times.resize(others.size());
-  for (std::size_t i = 0; i < others.size(); ++i) times[i] = std::max(times[i], others[i]);
+  for (std::size_t i = first; i < others.size(); ++i) times[i] = std::max(times[i], others[i]);
 }
 
 std::uint32_t Order::agent(const void* address) {
@@ -158,6 +158,12 @@ void Order::block_meets() {
 
 void Order::releases(const void* barrier) {
   release(static_cast<std::size_t>(current->place), barriers_[barrier].coming);
+}
+
+void Order::commits(const void* barrier) {
+  VectorClock& coming = barriers_[barrier].coming;
+  coming.join(all_, threads_);
+  coming.join(clocks_[static_cast<std::size_t>(current->place)], threads_);
 }
 
 void Order::phase_ends(const void* barrier) {

@@ -61,8 +61,8 @@ class VectorClock {
     if (times.size() <= index) times.resize(index + 1);
     times[index] = std::max(times[index], time);
   }
-  /// Takes the later time for each, of this clock and another.
-  void join(const VectorClock& other);
+  /// Takes the later time for each, of this clock and another, from one of them on.
+  void join(const VectorClock& other, std::size_t first = 0);
 
  private:
   // Not std::shared_ptr: where a kernel's file uses it, too, the linker may take that file's
@@ -192,6 +192,21 @@ class Order : private OrderOfBlock {
     if (passed_barrier(before) && !is_agent(before.thread)) return true;
     return ordered_after(thread, before.thread, before.time);
   }
+  /// What the running thread is ordered after now, for a later question.
+  struct Snapshot {
+    std::uint32_t interval = 0;
+    VectorClock clock;
+  };
+  Snapshot snapshot() const {
+    Snapshot result{interval_, clocks_[static_cast<std::size_t>(current->place)]};
+    result.clock.join(all_);
+    return result;
+  }
+  /// Whether a thread of this block was ordered after an earlier access in it at that moment.
+  bool ordered(const Access& before, const Snapshot& then) const {
+    if (before.interval < then.interval && !is_agent(before.thread)) return true;
+    return then.clock.at(index_of(before.thread - block_)) >= before.time;
+  }
   /// Whether a __syncthreads() lies between an access and now. Agents do not arrive at it.
   bool passed_barrier(const Access& before) const { return before.interval < interval_; }
   /// Whether a thread of this block is ordered after what another or an agent did until a time.
@@ -247,6 +262,8 @@ class Order : private OrderOfBlock {
   void block_meets();
   /// It arrives at a barrier.
   void releases(const void* barrier);
+  /// tcgen05_commit() arrives at one for it: it releases the order after agents only.
+  void commits(const void* barrier);
   /// A barrier's phase is complete.
   void phase_ends(const void* barrier);
   /// It has waited at a barrier.

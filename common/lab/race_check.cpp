@@ -253,6 +253,8 @@ bool RaceCheck::report_async_reads(Region& region, const std::byte* address, std
       case AsyncUse::kPeerCopy:
         return "the other block must wait for the copy, and then arrive at a barrier at which this "
                "one waits";
+      case AsyncUse::kTensorMatmul:
+        return "the mbarrier of a tcgen05_commit() behind it was probably not waited for";
       default:
         return "a wgmma_wait() is probably missing between them, or a barrier at which all of its "
                "warps arrive after it";

@@ -19,6 +19,7 @@
 #include "common/lab/instrumentation.hpp"
 #include "common/lab/race_check.hpp"
 #include "common/lab/spin_check.hpp"
+#include "common/lab/tensor_check.hpp"
 #include "common/lab/traffic.hpp"
 
 namespace fa::lab {
@@ -37,6 +38,7 @@ struct Watch::State : Observer {
   PhaseCheck phase_check{watched};
   RegisterCheck register_check{watched};
   PeerCheck peer_check{watched};
+  TensorCheck tensor_check{watched};
   SpinCheck spin_check{watched};
 
   Report report();
@@ -143,12 +145,18 @@ struct Watch::State : Observer {
     phase_check.block_begins();
     register_check.block_begins();
     peer_check.block_begins();
+    tensor_check.block_begins();
     spin_check.block_begins();
   }
   // What is known of a block that waits for others.
   struct Waiting {
     explicit Waiting(Watched& watched)
-        : mbarriers(watched), phases(watched), registers(watched), peers(watched), spins(watched) {}
+        : mbarriers(watched),
+          phases(watched),
+          registers(watched),
+          peers(watched),
+          tensors(watched),
+          spins(watched) {}
     OrderOfBlock order, executed;
     ShadowMemory::OfBlock memory;
     TrafficOfBlock traffic;
@@ -156,6 +164,7 @@ struct Watch::State : Observer {
     PhaseCheck phases;
     RegisterCheck registers;
     PeerCheck peers;
+    TensorCheck tensors;
     SpinCheck spins;
     bool watches = true;
   };
@@ -169,6 +178,7 @@ struct Watch::State : Observer {
     phase_check.exchange(other.phases);
     register_check.exchange(other.registers);
     peer_check.exchange(other.peers);
+    tensor_check.exchange(other.tensors);
     spin_check.exchange(other.spins);
     std::swap(watches, other.watches);
   }
@@ -629,14 +639,23 @@ struct Watch::State : Observer {
       register_check.give_back(i, agent, when);
     }
   }
-  void registers_lent(int thread, const void* address, std::size_t size, bool sums,
+  void registers_lent(int thread, const void* address, std::size_t size, LentTo as,
                       const void* agent, std::uint32_t when,
                       const SourceLocation& location) override {
-    register_check.lend(thread, address, size, sums, agent, when, sites.id(location));
+    register_check.lend(thread, address, size, as, agent, when, sites.id(location));
   }
   void registers_changed(const SourceLocation& wgmma, const std::string& message) override {
     register_check.changed(sites.id(wgmma), message);
   }
+  void tensor_allocated(int column, int columns) override {
+    tensor_check.allocated(column, columns);
+  }
+  void tensor_uses(const TensorUse& use, const SourceLocation& location) override {
+    tensor_check.uses(use, sites.id(location));
+  }
+  void tensor_waited(bool stores) override { tensor_check.waited(stores); }
+  void tensor_fenced(bool before) override { tensor_check.fenced(before); }
+  void commits(const void* barrier) override { order.commits(barrier); }
   void moves(const std::vector<const void*>& rows, std::size_t size, bool write, bool atomic,
              const SourceLocation& location) override {
     const std::uint32_t site = sites.id(location);

@@ -26,7 +26,8 @@ namespace fa::lab {
 /// Something wrong that a kernel did.
 struct Finding {
   /// "race", "same value", "out of bounds", "unwritten", "misaligned", "barrier", "warp", "spin",
-  /// "copy", "wgmma", "cluster", "proxy", "operand", "host access", "host memory" or "constant".
+  /// "copy", "wgmma", "tcgen05", "cluster", "proxy", "operand", "host access", "host memory" or
+  /// "constant".
   std::string kind;
   std::string where;  ///< file:line
   /// Where a kernel calls the function with that line; empty where both are in one file.

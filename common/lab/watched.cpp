@@ -121,6 +121,8 @@ const char* Watched::name_of(AsyncUse use) {
       return "the store";
     case AsyncUse::kPeerCopy:
       return "the copy to another block";
+    case AsyncUse::kTensorMatmul:
+      return "the tcgen05_mma()";
     default:
       return "the wgmma()";
   }

@@ -5,86 +5,16 @@
 #include <cstring>
 #include <utility>
 
-#include "common/lab/bulk_copy.hpp"
 #include "common/lab/lab_thread.hpp"
+#include "common/lab/operand.hpp"
 
 namespace fa::lab {
 namespace {
 
-constexpr std::size_t kChunk = 16;      // bytes that a swizzle leaves together
+constexpr std::size_t kChunk = Operand::kChunk;
 constexpr std::size_t kMostDepth = 32;  // of a wgmma, along K, with operands of 8 bits
-constexpr int kRows = 16;               // of a wgmma, in one warp
 // An accumulator in flight: a NaN that signals, so that arithmetic with it gives another one.
 constexpr std::uint32_t kPoisonedSum = 0xffbfffff;
-
-// An operand of wgmma as its descriptor says.
-class Operand {
- public:
-  Operand(const WgmmaQueue::Setting& setting, std::uint64_t descriptor, WgmmaType type,
-          bool mn_major, const SourceLocation& location)
-      : setting_(setting),
-        size_(type == WgmmaType::kE4m3 ? 1 : 2),
-        address_((descriptor & 0x3fff) << 4),
-        leading_((descriptor >> 16 & 0x3fff) << 4),
-        stride_((descriptor >> 32 & 0x3fff) << 4),
-        panel_bytes_(descriptor >> 62 == 0 ? kChunk : 256 >> (descriptor >> 62)),
-        mn_major_(mn_major),
-        location_(location) {
-    // Without a swizzle a panel is as wide as a chunk: rows of K are `leading` apart, and of M and
-    // N `stride`.
-    if (descriptor >> 62 == 0 && mn_major) std::swap(leading_, stride_);
-  }
-  // The 16 bytes with element (i, k), (i, k + 1) and so on; or, transposed, (i, k), (i + 1, k) and
-  // so on.
-  const std::byte* chunk(std::size_t i, std::size_t k) const {
-    const std::size_t cols = panel_bytes_ / size_;
-    const std::size_t offset = mn_major_ ? address_ + i / cols * leading_ + k / 8 * stride_ +
-                                               k % 8 * panel_bytes_ + size_ * (i % cols)
-                                         : address_ + i / 8 * stride_ + i % 8 * panel_bytes_ +
-                                               k / cols * leading_ + size_ * (k % cols);
-    const std::size_t at = swizzled(offset, static_cast<int>(panel_bytes_));
-    if (at + kChunk > setting_.shared_bytes) {
-      fail(
-          location_,
-          "wgmma reads byte {} of the dynamic shared memory, which has {}; the launch asks for too "
-          "little, or a descriptor is wrong",
-          at, setting_.shared_bytes);
-    }
-    return setting_.shared + at;
-  }
-  // Visits all chunks of rows first to first + count, with i and k of each.
-  template <class Visit>
-  void for_chunks(std::size_t first, std::size_t count, Visit visit) const {
-    const std::size_t together = kChunk / size_, depth = 32 / size_;
-    const std::size_t step_i = mn_major_ ? together : 1, step_k = mn_major_ ? 1 : together;
-    for (std::size_t i = 0; i < count; i += step_i) {
-      for (std::size_t k = 0; k < depth; k += step_k) {
-        visit(chunk(first + i, k), i, k);
-      }
-    }
-  }
-  // Its elements: element (first + i, k) at to[k * distance + i].
-  template <class T>
-  void fetch(std::size_t first, std::size_t count, float* to, std::size_t distance) const {
-    for_chunks(first, count, [&](const std::byte* from, std::size_t i, std::size_t k) {
-      float elements[kChunk / sizeof(T)];
-      widen<T>(from, elements);
-      float* at = to + k * distance + i;
-      const std::size_t step = mn_major_ ? 1 : distance;
-      for (const float element : elements) {
-        *at = element;
-        at += step;
-      }
-    });
-  }
-
- private:
-  const WgmmaQueue::Setting& setting_;
-  std::size_t size_;  // bytes of an element
-  std::size_t address_, leading_, stride_, panel_bytes_;
-  bool mn_major_;
-  SourceLocation location_;
-};
 
 // The fragment of A in registers, as in mma.m16n8k16, or with operands of 8 bits in mma.m16n8k32:
 // to[k * kRows + row].
@@ -100,25 +30,6 @@ void fetch_fragments(const std::array<const std::uint32_t*, kWarpSize>& a, float
         const std::size_t k = together * (t + 4 * (i / 2)) + e;
         to[k * kRows + g + 8 * (i % 2)] = elements[together * i + e];
       }
-    }
-  }
-}
-
-// tile += A B, summed in the order of k. cols is a multiple of `together`.
-template <std::size_t together>
-void multiply(const float* a, const float* b, std::size_t cols, float* tile) {
-  constexpr std::size_t depth = 16;
-  for (std::size_t row = 0; row < kRows; ++row) {
-    for (std::size_t first = 0; first < cols; first += together) {
-      float sum[together];
-      float* const at = tile + row * cols + first;
-      std::memcpy(sum, at, sizeof sum);
-      for (std::size_t k = 0; k < depth; ++k) {
-        const float operand = a[k * kRows + row];
-        const float* const of_b = b + k * cols + first;
-        for (std::size_t i = 0; i < together; ++i) sum[i] += operand * of_b[i];
-      }
-      std::memcpy(at, sum, sizeof sum);
     }
   }
 }
@@ -181,6 +92,11 @@ void for_sums(std::size_t lane, std::size_t cols, Visit visit) {
       }
     }
   }
+}
+
+Operand operand(const WgmmaQueue::Setting& setting, std::uint64_t descriptor, WgmmaType type,
+                bool mn_major, const SourceLocation& location) {
+  return {setting.shared, setting.shared_bytes, descriptor, type, mn_major, location};
 }
 
 }  // namespace
@@ -261,20 +177,20 @@ void WgmmaQueue::note_uses(const Setting& setting, const Wgmma& wgmma) const {
   const auto reads = [&](const std::byte* at, std::size_t, std::size_t) { read.push_back(at); };
   if (wgmma.a[0] == nullptr) {
     // All 64 rows: PTX does not promise that a warp reads its own ones only.
-    Operand(setting, shape.a, shape.type, shape.mn_major_a, wgmma.location)
+    operand(setting, shape.a, shape.type, shape.mn_major_a, wgmma.location)
         .for_chunks(0, 4 * std::size_t{kRows}, reads);
   }
-  Operand(setting, shape.b, shape.type, shape.mn_major_b, wgmma.location)
+  operand(setting, shape.b, shape.type, shape.mn_major_b, wgmma.location)
       .for_chunks(0, 2 * static_cast<std::size_t>(shape.sums), reads);
   observer->async_uses(this, AsyncUse::kWgmma, committed_ + 1, read, kChunk, wgmma.location);
   for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
     const int thread = setting.first_thread + static_cast<int>(lane);
     observer->registers_lent(thread, wgmma.sums->lanes[lane],
-                             sizeof(float) * static_cast<std::size_t>(shape.sums), true, this,
-                             committed_ + 1, wgmma.location);
+                             sizeof(float) * static_cast<std::size_t>(shape.sums), LentTo::kSums,
+                             this, committed_ + 1, wgmma.location);
     if (wgmma.a[lane] != nullptr) {
-      observer->registers_lent(thread, wgmma.a[lane], kChunk, false, this, committed_ + 1,
-                               wgmma.location);
+      observer->registers_lent(thread, wgmma.a[lane], kChunk, LentTo::kOperand, this,
+                               committed_ + 1, wgmma.location);
     }
   }
 }
@@ -291,10 +207,10 @@ void WgmmaQueue::compute(const Setting& setting, const Wgmma& wgmma) const {
     if (wgmma.a[0] != nullptr) {
       fetch_fragments<T>(wgmma.a, a);
     } else {
-      Operand(setting, shape.a, shape.type, shape.mn_major_a, wgmma.location)
+      operand(setting, shape.a, shape.type, shape.mn_major_a, wgmma.location)
           .fetch<T>(static_cast<std::size_t>(setting.first_row), kRows, a, kRows);
     }
-    Operand(setting, shape.b, shape.type, shape.mn_major_b, wgmma.location)
+    operand(setting, shape.b, shape.type, shape.mn_major_b, wgmma.location)
         .fetch<T>(0, cols, b.data(), cols);
   };
   if (!shape.adds) std::fill(sums.tile.begin(), sums.tile.end(), 0.0f);

@@ -16,15 +16,15 @@ namespace fa::gpus {
 /// @param capability   90 for 9.0
 /// @param shared_bytes of a block, at most
 /// @param code         the architecture that the code was compiled for
-/// @param sm_90a       whether this is sm_90a
+/// @param specific       whether this is sm_90a
 inline DeviceProperties gpu(const std::string& name, int capability, std::size_t shared_bytes,
-                            int code, bool sm_90a = false) {
+                            int code, bool specific = false) {
   DeviceProperties result;
   result.name = name;
   result.compute_capability = capability;
   result.shared_bytes = shared_bytes;
   result.code_architecture = code;
-  result.has_sm_90a_code = sm_90a;
+  result.has_specific_code = specific;
   result.sm_count = 4;
   return result;
 }

@@ -2,6 +2,7 @@
 /// What the tests of the CUDA surface share.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -45,6 +46,20 @@ std::vector<Out> output_of(Kernel kernel, unsigned threads, std::int64_t count,
   DeviceBuffer<Out> out(count);
   launch(kernel, {{1}, {threads}}, in.data()..., out.data());
   return values(out);
+}
+
+/// Fills a SwizzledTile from a matrix of `ld` columns, or its transpose, with NaN beyond. All threads
+/// of a block call it.
+template <class Tile>
+__device__ void fill_from(Tile& tile, const float* from, int ld, bool transposed) {
+  for (int i = static_cast<int>(threadIdx.x); i < Tile::rows * Tile::cols;
+       i += static_cast<int>(blockDim.x)) {
+    const int row = i / Tile::cols, col = i % Tile::cols;
+    const bool inside = (transposed ? row : col) < ld;
+    constexpr int piece = Tile::piece_cols;
+    tile.at(row, col / piece * piece)[col % piece] = from_float<typename Tile::Element>(
+        !inside ? NAN : from[transposed ? col * ld + row : row * ld + col]);
+  }
 }
 
 /// Integers from -most to most, whose matmuls are exact in all types as long as they are small.

@@ -18,19 +18,6 @@ enum class Left { kRows, kColumns, kRegisters };
 constexpr int kM = 2 * 64;  // two warpgroups
 constexpr int kK = 64;      // four wgmma, or two with operands of 8 bits
 
-template <class Tile>
-__device__ void fill(Tile& tile, const float* from, int ld, bool transposed) {
-  using T = std::remove_reference_t<decltype(tile.data[0])>;
-  for (int i = static_cast<int>(threadIdx.x); i < Tile::rows * Tile::cols;
-       i += static_cast<int>(blockDim.x)) {
-    const int row = i / Tile::cols, col = i % Tile::cols;
-    const bool inside = (transposed ? row : col) < ld;
-    constexpr int piece = Tile::piece_cols;
-    tile.at(row, col / piece * piece)[col % piece] =
-        from_float<T>(!inside ? NAN : from[transposed ? col * ld + row : row * ld + col]);
-  }
-}
-
 // d = A B or d += A B, A 128 x 64, B 64 x 2 sums.
 template <class T, int sums, Left left, Major major_b, int panel_bytes>
 __global__ void __launch_bounds__(2 * kWarpgroup)
@@ -46,8 +33,8 @@ __global__ void __launch_bounds__(2 * kWarpgroup)
   const int group = thread / kWarpgroup, lane = thread % kWarp;
   const int g = lane / 4, t = lane % 4;
   const int first_row = thread / kWarp * 16;
-  fill(a_smem, a, kK, left == Left::kColumns);
-  fill(b_smem, b, n, major_b == Major::kK);  // MN-major B has its rows summed over
+  fill_from(a_smem, a, kK, left == Left::kColumns);
+  fill_from(b_smem, b, n, major_b == Major::kK);  // MN-major B has its rows summed over
   fence_async_proxy();
   __syncthreads();
 
@@ -243,8 +230,8 @@ __global__ void __launch_bounds__(kWarpgroup)
     three_groups(const float* a, const float* b, float* s, float* o) {
   using Tile = SwizzledTile<half, 64, 64>;
   Tile* tiles = dynamic_shared<Tile>();
-  fill(tiles[0], a, 64, false);
-  fill(tiles[1], b, 64, false);
+  fill_from(tiles[0], a, 64, false);
+  fill_from(tiles[1], b, 64, false);
   fence_async_proxy();
   __syncthreads();
   float of_s[32], of_o[32];

@@ -1,4 +1,4 @@
-// The tests of what kernels for Hopper are written with, watched: nothing may be found in them.
+// The tests of what kernels for Hopper and Blackwell are written with, watched: nothing may be found in them.
 #include <doctest/doctest.h>
 
 #include "common/lab/watch.hpp"
@@ -21,6 +21,8 @@ class CleanWatch {
 }  // namespace
 
 #define FA_EACH_TEST const CleanWatch clean
+#define FA_EACH_BLACKWELL_TEST FA_EACH_TEST
 
 #include "common/gpu/tests/hopper_test.cuh"
+#include "common/gpu/tests/tcgen05_test.cuh"
 #include "common/gpu/tests/wgmma_test.cuh"

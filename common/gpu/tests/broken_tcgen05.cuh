@@ -1,0 +1,272 @@
+/// @file
+/// Broken kernels with tensor memory: see broken_hopper.cuh. Each mistake breaks a rule that the
+/// check names: common/lab/tensor_check.hpp and common/lab/tensor_memory.hpp.
+#pragma once
+
+#include <vector>
+
+#include "common/gpu/blackwell.cuh"
+#include "common/gpu/tests/broken_hopper_base.cuh"
+
+namespace fa::FA_TARGET {
+
+/// What is wrong with through_tensor_memory(); kRight: nothing.
+enum class Tensor {
+  kRight,
+  kNoWaitSt,
+  kNoFenceBefore,
+  kFenceBeforeWait,
+  kNoFenceAfter,
+  kNoBarrier,
+  kNoProxyFence,
+  kAddsToNothing,
+  kBadDescriptor,
+  kOtherMajor,
+  kNoCommit,
+  kCommitOfOther,
+  kWrongCount,
+  kNoWait,
+  kNeverWaited,
+  kNoFenceAfterWait,
+  kWrongQuarter,
+  kNoWaitLd,
+  kLeftOverwritten,
+  kSumsOverwritten,
+  kNextReads,
+  kFreedEarly,
+  kLeak,
+  kFreedTwice,
+  kUsedAfterFree,
+  kTooMuch,
+  kHundredColumns,
+  kAllocatesAfterRelinquish,
+};
+
+/// Shared memory of these kernels.
+struct TensorShared {
+  HopperTile right;
+  Mbarrier done, full;
+  std::uint32_t columns;
+};
+
+/// A warpgroup writes a left operand of ones to tensor memory, one thread multiplies it, and all read
+/// the sums: two matmuls that add to the same accumulators.
+template <Tensor how>
+__global__ void __launch_bounds__(kWarpgroup) through_tensor_memory(float* out) {
+  TensorShared& shared = *dynamic_shared<TensorShared>();
+  const unsigned warp = threadIdx.x / kWarp;
+  for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarpgroup) {
+    shared.right.data[i] = from_float<half>(1);  // fills
+  }
+  if (how != Tensor::kNoProxyFence) fence_async_proxy();
+  if (warp == 0) {
+    tcgen05_alloc(&shared.columns, how == Tensor::kHundredColumns ? 100 : 128);  // allocates
+    if (how == Tensor::kAllocatesAfterRelinquish) tcgen05_relinquish_alloc_permit();
+    if (how == Tensor::kTooMuch || how == Tensor::kAllocatesAfterRelinquish) {
+      tcgen05_alloc(&shared.columns, how == Tensor::kTooMuch ? 512 : 32);  // allocates more
+    }
+    tcgen05_relinquish_alloc_permit();
+  }
+  if (threadIdx.x == 0) {
+    shared.done.init(how == Tensor::kWrongCount ? 2 : 1);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  const std::uint32_t d = shared.columns, left = d + 64;
+
+  std::uint32_t ones[16];
+  for (int i = 0; i < 16; ++i) ones[i] = pack2<half>(1.0f, 1.0f);
+  tcgen05_st(tensor_quarter(left, 0), ones);  // stores
+  if (how == Tensor::kFenceBeforeWait) tcgen05_fence_before();
+  if (how != Tensor::kNoWaitSt) tcgen05_wait_st();
+  if (how != Tensor::kNoFenceBefore && how != Tensor::kFenceBeforeWait) tcgen05_fence_before();
+  if (how != Tensor::kNoBarrier) __syncthreads();
+
+  if (threadIdx.x == 0) {
+    if (how != Tensor::kNoFenceAfter) tcgen05_fence_after();
+    constexpr std::uint32_t right = tcgen05_descriptor<half>(
+        64, Major::kK, how == Tensor::kOtherMajor ? Major::kK : Major::kMN);
+    constexpr std::uint32_t descriptor = how == Tensor::kBadDescriptor ? 0xffffffff : right;
+    for (int k = 0; k < 2; ++k) {
+      const auto rows = shared.right.by_columns(16 * k, 0);
+      const bool adds = k > 0 || how == Tensor::kAddsToNothing;
+      tcgen05_mma(d, left + 8 * k, rows, descriptor, adds);  // multiplies
+    }
+    if (how == Tensor::kNextReads) {
+      // S, and then O = P V with S as P: another accumulator.
+      const auto rows = shared.right.by_columns(0, 0);
+      tcgen05_mma(left, d, rows, descriptor, false);  // multiplies the sums
+    }
+    if (how != Tensor::kCommitOfOther && how != Tensor::kNoCommit) tcgen05_commit(shared.done);
+    if (how == Tensor::kNoCommit) shared.done.arrive();
+  }
+  if (how == Tensor::kCommitOfOther && threadIdx.x == kWarp) {
+    tcgen05_commit(shared.done);  // commits
+  }
+  __syncthreads();  // so that mistakes below are made in this order
+
+  if (how == Tensor::kLeftOverwritten) {
+    tcgen05_st(tensor_quarter(left, 0), ones);  // overwrites the left operand
+    tcgen05_wait_st();
+  }
+  if (how == Tensor::kSumsOverwritten) {
+    tcgen05_st(tensor_quarter(d, 0), ones);  // overwrites the sums
+    tcgen05_wait_st();
+  }
+  if (how != Tensor::kNoWait && how != Tensor::kNeverWaited) shared.done.wait(0);  // waits
+  if (how != Tensor::kNoFenceAfterWait) tcgen05_fence_after();
+  if (how == Tensor::kNeverWaited) return;
+  float sum[16];
+  const std::uint32_t other = how == Tensor::kWrongQuarter ? 32u << 16 : 0;
+  tcgen05_ld(sum, tensor_quarter(d, 0) ^ other);  // loads
+  if (how != Tensor::kNoWaitLd) tcgen05_wait_ld(sum);
+  out[threadIdx.x] = sum[0];  // uses
+  tcgen05_wait_ld(sum);
+  tcgen05_fence_before();
+  if (how == Tensor::kNoWait) shared.done.wait(0);
+  if (how != Tensor::kFreedEarly) __syncthreads();
+  if (how != Tensor::kLeak && warp == 0) {
+    tcgen05_dealloc(d, 128);                                  // frees
+    if (how == Tensor::kFreedTwice) tcgen05_dealloc(d, 128);  // frees again
+    if (how == Tensor::kUsedAfterFree) {
+      tcgen05_ld(sum, tensor_quarter(d, 0));  // loads what is freed
+      tcgen05_wait_ld(sum);
+    }
+  }
+}
+
+/// One thread brings tiles by TMA and multiplies them: the next tile must not come before the matmul
+/// with this one has ended.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup)
+    overwritten_stage(const __grid_constant__ TensorMap map, float* out) {
+  TensorShared& shared = *dynamic_shared<TensorShared>();
+  if (threadIdx.x < kWarp) tcgen05_alloc(&shared.columns, 128);
+  if (threadIdx.x == 0) {
+    shared.done.init(1);
+    shared.full.init(1);
+    fence_barrier_init();
+  }
+  std::uint32_t ones[16];
+  for (int i = 0; i < 16; ++i) ones[i] = pack2<half>(1.0f, 1.0f);
+  __syncthreads();
+  const std::uint32_t d = shared.columns, left = d + 64;
+  tcgen05_st(tensor_quarter(left, 0), ones);
+  tcgen05_wait_st();
+  tcgen05_fence_before();
+  __syncthreads();
+  constexpr int tiles = 3;
+  if (threadIdx.x == 0) {
+    tcgen05_fence_after();
+    constexpr auto descriptor = tcgen05_descriptor<half>(64, Major::kK, Major::kMN);
+    for (int t = 0; t < tiles; ++t) {
+      if (!broken && t > 0) shared.done.wait((t - 1) % 2);
+      shared.full.arrive_and_expect(HopperTile::bytes);
+      load_tile(shared.right, map, shared.full, 64 * t, 0);  // stage: begun
+      shared.full.wait(t % 2);
+      const auto rows = shared.right.by_columns(0, 0);
+      tcgen05_mma(d, left, rows, descriptor, t > 0);  // stage: multiplies
+      if (!broken || t == tiles - 1) tcgen05_commit(shared.done);
+    }
+    shared.done.wait(broken ? 0 : (tiles - 1) % 2);
+  }
+  __syncthreads();
+  tcgen05_fence_after();
+  float sum[16];
+  tcgen05_ld(sum, tensor_quarter(d, 0));
+  tcgen05_wait_ld(sum);
+  out[threadIdx.x] = sum[0];
+  tcgen05_fence_before();
+  __syncthreads();
+  if (threadIdx.x < kWarp) tcgen05_dealloc(d, 128);
+}
+
+/// BrokenKernel::run of these kernels.
+template <class... Params>
+auto blackwell(void (*broken)(Params...), void (*right)(Params...)) {
+  return [=](bool is_broken) {
+    HopperInput in;
+    launch(is_broken ? broken : right, {{1}, {kWarpgroup}, sizeof(TensorShared)},
+           in.argument<std::remove_const_t<Params>>()...);
+    device_synchronize();
+  };
+}
+
+/// All of this file. Its kind is "error" where the launch must end with the finding.
+inline std::vector<BrokenHopperKernel> broken_tcgen05() {
+  const auto flow = [](auto how, const char* name, const char* wrong, const char* line,
+                       const char* other, const char* says, const char* kind = "tcgen05") {
+    return BrokenHopperKernel{{name, wrong, kind, line, other,
+                               blackwell(through_tensor_memory<decltype(how)::value>,
+                                         through_tensor_memory<Tensor::kRight>)},
+                              says};
+  };
+#define FA_HOW(what) \
+  std::integral_constant<Tensor, Tensor::what> {}
+  return in_file(
+      "broken_tcgen05.cuh",
+      {
+          flow(FA_HOW(kNoWaitSt), "no_wait_st", "A store has not ended when it is signalled.",
+               "multiplies", "stores", "tcgen05_wait_st() is missing"),
+          flow(FA_HOW(kNoFenceBefore), "no_fence_before", "A warp signals without a fence.",
+               "multiplies", "stores", "tcgen05_fence_before() is missing in warp"),
+          flow(FA_HOW(kFenceBeforeWait), "fence_before_wait", "The fence comes before the wait.",
+               "multiplies", "stores", "tcgen05_fence_before() is missing in warp"),
+          flow(FA_HOW(kNoFenceAfter), "no_fence_after", "A thread multiplies without a fence.",
+               "multiplies", "stores", "tcgen05_fence_after() is missing"),
+          flow(FA_HOW(kNoBarrier), "no_barrier", "No barrier orders stores and a matmul.",
+               "multiplies", "", "which nothing has written", "unwritten"),
+          flow(FA_HOW(kNoProxyFence), "no_fence_before_mma",
+               "A matmul does not see what was written to shared memory.", "multiplies", "fills",
+               "fence_async_proxy()", "proxy"),
+          flow(FA_HOW(kAddsToNothing), "adds_to_nothing", "A matmul adds to what nobody has set.",
+               "multiplies", "", "which nothing has written", "unwritten"),
+          flow(FA_HOW(kBadDescriptor), "bad_descriptor", "An instruction descriptor is nonsense.",
+               "multiplies", "", "0xffffffff has bits 0xe080604f that must be 0"),
+          flow(FA_HOW(kOtherMajor), "other_major", "The descriptor calls B transposed.",
+               "multiplies", "", "says that B is K-major; it is MN-major"),
+          flow(FA_HOW(kNoCommit), "no_commit", "A matmul is signalled by an ordinary arrival.",
+               "loads", "multiplies", "tcgen05_commit() behind the other line"),
+          flow(FA_HOW(kCommitOfOther), "commit_of_other", "Another thread commits.", "commits", "",
+               "has issued no tcgen05_mma()"),
+          flow(FA_HOW(kWrongCount), "wrong_count", "The barrier waits for a second arrival.",
+               "waits", "", "waits for 1 of 2 arrivals", "deadlock"),
+          flow(FA_HOW(kNoWait), "no_wait", "Sums are loaded before the matmul has ended.", "loads",
+               "multiplies", "a wait for that mbarrier"),
+          flow(FA_HOW(kNeverWaited), "never_waited", "A block ends before its matmul.",
+               "multiplies", "", "the block ends while this matmul may be in flight"),
+          flow(FA_HOW(kNoFenceAfterWait), "no_fence_after_wait", "Sums are loaded without a fence.",
+               "loads", "multiplies", "tcgen05_fence_after() is missing"),
+          flow(FA_HOW(kWrongQuarter), "wrong_quarter", "A warp loads lanes of another one.",
+               "loads", "", "quarter of tensor memory"),
+          flow(FA_HOW(kNoWaitLd), "no_wait_ld", "Registers are used before they are loaded.",
+               "uses", "loads", "tcgen05_wait_ld() is probably missing"),
+          flow(FA_HOW(kLeftOverwritten), "left_overwritten", "A left operand is overwritten.",
+               "overwrites the left operand", "multiplies", "a wait for that mbarrier"),
+          flow(FA_HOW(kSumsOverwritten), "sums_overwritten", "Sums in flight are overwritten.",
+               "overwrites the sums", "multiplies", "a wait for that mbarrier"),
+          flow(FA_HOW(kNextReads), "next_reads", "A matmul reads the sums of the one before.",
+               "multiplies the sums", "multiplies", "a wait for that mbarrier"),
+          flow(FA_HOW(kFreedEarly), "freed_early_columns", "Columns are freed while others load.",
+               "loads", "frees", "the other line has freed"),
+          flow(FA_HOW(kLeak), "leak", "Columns are never freed.", "allocates", "",
+               "without tcgen05_dealloc()"),
+          flow(FA_HOW(kFreedTwice), "freed_twice", "Columns are freed twice.", "frees again",
+               "frees", "the other line has freed them"),
+          flow(FA_HOW(kUsedAfterFree), "used_after_free", "Columns are used after they are freed.",
+               "loads what is freed", "frees", "the other line has freed"),
+          flow(FA_HOW(kTooMuch), "too_much", "An allocation that never succeeds.", "allocates more",
+               "", "128 of 512 already"),
+          flow(FA_HOW(kHundredColumns), "hundred_columns", "Columns that are no power of two.",
+               "allocates", "", "allowed are 32, 64, 128, 256 and 512"),
+          flow(FA_HOW(kAllocatesAfterRelinquish), "allocates_after_relinquish",
+               "A block allocates after it has given up the right to.", "allocates more", "",
+               "after tcgen05_relinquish_alloc_permit()"),
+          {{"overwritten_stage", "A tile is overwritten while it is multiplied.", "race",
+            "stage: begun", "stage: multiplies", blackwell(FA_TWINS(overwritten_stage))},
+           "mbarrier of a tcgen05_commit()"},
+      });
+#undef FA_HOW
+}
+
+}  // namespace fa::FA_TARGET
