@@ -75,11 +75,11 @@ TEST_CASE("matmuls in float32") {
   for (const char* group : {"matmul", "matmul_bt"}) check_on_all_backends(group, 8);
 }
 TEST_CASE("matmuls on tensor cores") {
-  for (const char* group : {"mma", "mma_bt"}) check_on_all_backends(group, 7);
+  for (const char* group : {"mma", "mma_bt"}) check_on_all_backends(group, 8);
 }
 TEST_CASE("matmuls on tensor cores that reuse their stages") {
   for (const char* group : {"mma", "mma_bt"}) {
-    check_on_all_backends(group, 7, {{130, 260, 257}, {140, 20, 700}});
+    check_on_all_backends(group, 8, {{130, 260, 257}, {140, 20, 700}});
   }
 }
 

@@ -64,6 +64,7 @@ def flatten(lesson, step):
     seen, own = set(), f"{lesson}/kernels/{step}.cuh"
     text = inlined(own, seen) + inlined(f"{lesson}/src/one_problem.cuh", seen)
     sm = "90a" if "common/gpu/hopper.cuh" in seen else "80"
+    sm = "100a" if "common/gpu/blackwell.cuh" in seen else sm
     command = f"nvcc -arch=sm_{sm} --expt-relaxed-constexpr {step}.cu -o {step} && ./{step}"
     return (
         f"// Step {step} of lesson {lesson} in one file, written by ./learn flatten.\n"
@@ -94,7 +95,8 @@ def main(arguments):
     print(f"{out}: {len(text.splitlines())} lines")
     options, program = re.search(r"-arch.*constexpr", text)[0], out.with_suffix("")
     print(f"Compile and run it: nvcc {options} {out} -o {program} && {program}")
-    print(f"Without a GPU: ./learn lab {out}")
+    if "-arch=sm_100a" not in options:  # the lab has tcgen05 as functions, not as PTX
+        print(f"Without a GPU: ./learn lab {out}")
     return 0
 
 

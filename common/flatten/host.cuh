@@ -60,7 +60,7 @@ struct Needs {
   std::size_t shared_bytes = 0;  ///< of a block
   constexpr Needs with_shared(std::size_t bytes) const { return {bytes}; }
 };
-constexpr Needs kNeedsCpAsync{}, kNeedsMma{}, kNeedsHopper{};
+constexpr Needs kNeedsCpAsync{}, kNeedsMma{}, kNeedsHopper{}, kNeedsBlackwell{};
 /// Whether a GPU has so much.
 inline bool can_run(const DeviceProperties& device, const Needs& needs) {
   return needs.shared_bytes <= device.shared_bytes;

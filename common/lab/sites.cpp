@@ -138,7 +138,8 @@ std::string caller_of(const SourceLines& lines, const std::vector<std::uintptr_t
     const auto found = lines.find(code);
     if (found == lines.end()) continue;
     for (const std::string& frame : found->second) {
-      if (!is_outside(frame) && frame.compare(0, file.size(), file) != 0) {
+      const bool is_wrapper = frame.find("_lab.hpp:") != std::string::npos;  // of an instruction
+      if (!is_outside(frame) && !is_wrapper && frame.compare(0, file.size(), file) != 0) {
         return frame;
       }
     }

@@ -14,6 +14,9 @@ TEST_CASE("what is missing is said with the device's architecture, or the code's
   } lacks[] = {{gpus::kH100With80, kNeedsHopper, "has code for sm_80 only"},
                {gpus::kH100With90, kNeedsHopper, "has code for sm_90 only"},
                {gpus::kB200, kNeedsHopper, "needs sm_90a (TMA and wgmma); B200 is sm_100"},
+               {gpus::kH100, kNeedsBlackwell, "needs sm_100a (tcgen05); H100 is sm_90"},
+               {gpus::kB200, kNeedsBlackwell, "has code for sm_80 only"},
+               {gpus::kB200With100, kNeedsHopper, "needs sm_90a (TMA and wgmma); B200 is sm_100"},
                {gpus::kT4, kNeedsHopper, "T4 is sm_75"},
                {gpus::kT4, kNeedsCpAsync, "needs sm_80 (cp.async); T4 is sm_75"},
                {gpus::kA100With75, kNeedsMma, "has code for sm_75 only"},
@@ -26,7 +29,7 @@ TEST_CASE("what is missing is said with the device's architecture, or the code's
   }
 }
 
-TEST_CASE("instructions of sm_80 run on newer GPUs, those of sm_90a on Hopper only") {
+TEST_CASE("instructions of sm_80 run on newer GPUs, those of sm_90a on Hopper only, of sm_100a on B200") {
   for (const DeviceProperties& gpu :
        {gpus::kA100, gpus::kRtx4090, gpus::kH100With80, gpus::kB200}) {
     CAPTURE(gpu.name);
@@ -34,6 +37,8 @@ TEST_CASE("instructions of sm_80 run on newer GPUs, those of sm_90a on Hopper on
     CHECK(can_run(gpu, kNeedsMma));
   }
   CHECK(can_run(gpus::kH100, kNeedsHopper));
+  CHECK(can_run(gpus::kB200With100, kNeedsBlackwell));
+  CHECK(can_run(gpus::kB200With100, kNeedsMma));
   CHECK(can_run(gpus::kRtx4090, {80, "cp.async", 101376}));
   CHECK(can_run(gpus::kT4, {}));
 }

@@ -37,6 +37,7 @@ inline const DeviceProperties kH100 = gpu("H100", 90, 232448, 90, true);
 inline const DeviceProperties kH100With80 = gpu("H100", 90, 232448, 80);
 inline const DeviceProperties kH100With90 = gpu("H100", 90, 232448, 90);
 inline const DeviceProperties kB200 = gpu("B200", 100, 232448, 80);
+inline const DeviceProperties kB200With100 = gpu("B200", 100, 232448, 100, true);
 
 }  // namespace fa::gpus
 
