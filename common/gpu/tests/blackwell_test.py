@@ -51,6 +51,33 @@ FAULTS = {
 }
 
 
+# Each wrapper of common/gpu/blackwell.cuh that no step calls.
+WRAPPERS = """
+#include "common/gpu/blackwell.cuh"
+namespace fa::on_gpu {
+__global__ void all(float* out) {
+  extern __shared__ char raw[];
+  auto& tile = *reinterpret_cast<SwizzledTile<half, 128, 64>*>(raw);
+  const std::uint32_t d = 0, a = 256;
+  constexpr auto descriptor = tcgen05_descriptor<half>(64, Major::kK, Major::kMN);
+  float sums[16], more[32];
+  std::uint32_t words[32], few[16];
+  tcgen05_ld(sums, tensor_quarter(d, 0));
+  tcgen05_ld(words, tensor_quarter(d, 16));
+  tcgen05_ld(few, tensor_quarter(d, 48));
+  tcgen05_wait_ld(sums, words, few);
+  for (int i = 0; i < 32; ++i) more[i] = sums[i % 16] + few[i % 16];
+  tcgen05_st(tensor_quarter(a, 0), words);
+  tcgen05_st(tensor_quarter(a, 32), more);
+  tcgen05_st(tensor_quarter(a, 64), few);
+  tcgen05_st(tensor_quarter(a, 80), sums);
+  tcgen05_wait_st();
+  tcgen05_mma(d, a, tile.by_columns(0, 0), descriptor, true);
+}
+}
+"""
+
+
 def ptx(instruction, target):
     """A kernel with an instruction."""
     return (
@@ -92,25 +119,38 @@ class Ptxas(unittest.TestCase):
         for target in ("sm_90a", "sm_100"):  # tensor memory is in sm_100a only
             self.assertIn("not supported", self.assembled(RIGHT["mma"], target))
 
+    def test_the_other_wrappers_compile(self):
+        found = self.compiled(WRAPPERS, f"-I{flatten.ROOT}", "-std=c++17")
+        if found is not None:
+            self.assertEqual(
+                found,
+                {"UTCHMMA": 1, "LDTM.x16": 2, "LDTM.x32": 1, "STTM.x16": 2, "STTM.x32": 2},
+            )
+
+    def compiled(self, text, *options):
+        """Compiles a source, without warnings and spills; its tensor instructions, with nvdisasm."""
+        source, cubin = self.folder / "step.cu", self.folder / "step.cubin"
+        source.write_text(text, "utf-8")
+        command = [find_nvcc(), SM_100A, "--expt-relaxed-constexpr", "-cubin", "-Xptxas=-v"]
+        result = subprocess.run(
+            [*command, *options, source, "-o", cubin], capture_output=True, text=True
+        )
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertNotIn("warning", result.stderr)
+        spills = re.findall(r"(\d+) bytes spill", result.stderr)
+        self.assertEqual(set(spills), {"0"}, result.stderr)
+        if NVDISASM is None:
+            return None
+        code = subprocess.run([NVDISASM, cubin], capture_output=True, text=True, check=True)
+        instructions = r"\b(UTCHMMA|(?:LDTM|STTM)(?:\.x\d+)?|UTCBAR|LDL|STL)\b"
+        return collections.Counter(re.findall(instructions, code.stdout))
+
     def test_each_step_compiles_without_spills_to_the_instructions_it_asks_for(self):
         self.assertGreater(len(STEPS), 0)
         for lesson, step in STEPS:
-            source, cubin = self.folder / "step.cu", self.folder / "step.cubin"
-            source.write_text(flatten.flatten(lesson, step), "utf-8")
-            command = [find_nvcc(), SM_100A, "--expt-relaxed-constexpr", "-cubin", "-Xptxas=-v"]
-            result = subprocess.run([*command, source, "-o", cubin], capture_output=True, text=True)
-            self.assertEqual(result.returncode, 0, result.stderr)
-            self.assertNotIn("warning", result.stderr)
-            spills = re.findall(r"(\d+) bytes spill", result.stderr)
-            self.assertGreater(len(spills), 0)
-            self.assertEqual(set(spills), {"0"}, result.stderr)
-            if NVDISASM is None:
-                continue
-            code = subprocess.run([NVDISASM, cubin], capture_output=True, text=True, check=True)
-            found = collections.Counter(
-                re.findall(r"\b(UTCHMMA|LDTM\.x\d+|UTCBAR|LDL|STL)\b", code.stdout)
-            )
-            self.check_machine_code(step, found)
+            found = self.compiled(flatten.flatten(lesson, step))
+            if found is not None:
+                self.check_machine_code(step, found)
 
     def check_machine_code(self, step, found):
         self.assertEqual(step, "23_matmul_tensor_memory")

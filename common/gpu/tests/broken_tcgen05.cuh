@@ -249,7 +249,7 @@ inline std::vector<BrokenHopperKernel> broken_tcgen05() {
           flow(FA_HOW(kNextReads), "next_reads", "A matmul reads the sums of the one before.",
                "multiplies the sums", "multiplies", "a wait for that mbarrier"),
           flow(FA_HOW(kFreedEarly), "freed_early_columns", "Columns are freed while others load.",
-               "loads", "frees", "the other line has freed"),
+               "frees", "loads", "nothing orders the two"),
           flow(FA_HOW(kLeak), "leak", "Columns are never freed.", "allocates", "",
                "without tcgen05_dealloc()"),
           flow(FA_HOW(kFreedTwice), "freed_twice", "Columns are freed twice.", "frees again",

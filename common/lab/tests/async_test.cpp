@@ -322,5 +322,46 @@ TEST_CASE("boxes of random tensors, sizes and swizzles go where TMA puts them, a
   }
 }
 
+TEST_CASE("what is not waited for is NaN in tensor memory, too") {
+  CHECK(sum_of(through_tensor_memory<Tensor::kRight>) == 128 * 32);
+  CHECK(std::isnan(sum_of(through_tensor_memory<Tensor::kNoWaitSt>)));
+  CHECK(std::isnan(sum_of(through_tensor_memory<Tensor::kNoWait>)));
+  CHECK(std::isnan(sum_of(through_tensor_memory<Tensor::kNoWaitLd>)));
+  CHECK(std::isnan(sum_of(through_tensor_memory<Tensor::kAddsToNothing>)));
+}
+
+TEST_CASE("what tcgen05 does not allow ends the launch, without an observer") {
+  const std::pair<void (*)(float*), const char*> mistakes[] = {
+      {through_tensor_memory<Tensor::kWrongQuarter>, "quarter of tensor memory"},
+      {through_tensor_memory<Tensor::kBadDescriptor>, "that must be 0"},
+      {through_tensor_memory<Tensor::kOtherMajor>, "says that B is K-major"},
+      {through_tensor_memory<Tensor::kFreedTwice>, "the other line has freed them"},
+      {through_tensor_memory<Tensor::kUsedAfterFree>, "the other line has freed"},
+      {through_tensor_memory<Tensor::kTooMuch>, "it waits for ever"},
+      {through_tensor_memory<Tensor::kHundredColumns>, "100 columns of tensor memory"},
+      {through_tensor_memory<Tensor::kWrongCount>, "waits for 1 of 2 arrivals"}};
+  for (const auto& one : mistakes) {
+    const std::string message = message_of<std::runtime_error>([&] { sum_of(one.first); });
+    CAPTURE(one.second);
+    CHECK(contains(message, one.second));
+  }
+}
+
+// Each field of an instruction descriptor.
+TEST_CASE("an instruction descriptor is checked bit by bit") {
+  lab::TensorMatmul matmul;
+  matmul.mn_major_b = true;
+  const std::uint32_t right = tcgen05_descriptor<bfloat16>(240, Major::kK, Major::kMN);
+  for (int bit = 0; bit < 32; ++bit) {
+    CAPTURE(bit);
+    matmul.descriptor = right ^ 1u << bit;
+    // Bits 18 to 21 are columns by 16; all other changes are wrong: 8 columns more, 256 more.
+    const bool other_columns = bit >= 18 && bit <= 21;
+    CHECK(lab::wrong_descriptor(matmul).empty() == other_columns);
+  }
+  matmul.descriptor = right;
+  CHECK(lab::wrong_descriptor(matmul) == "");
+}
+
 }  // namespace
 }  // namespace fa::on_lab
