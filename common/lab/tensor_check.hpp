@@ -2,17 +2,16 @@
 /// Checks the order of tcgen05 operations on tensor memory.
 ///
 /// They are asynchronous: neither the order of a thread's instructions nor a barrier alone orders
-/// them. What orders one behind another, here with the section of the PTX ISA's "Memory Consistency
-/// Model for 5th generation of TensorCore operations" that says it:
-/// - "Pipelined tcgen05 Instructions": a tcgen05_mma() behind another one of the same thread, on the
-///   same accumulators.
-/// - "Wait operations": a warp's loads and stores end at its tcgen05_wait_ld() and
-///   tcgen05_wait_st().
-/// - "Mbarrier based completion mechanism": a thread's tcgen05_mma() end at the arrival of its
-///   tcgen05_commit(), which implies tcgen05_fence_before().
-/// - "Inter-Thread Synchronization": what has ended is ordered before operations of other threads by
-///   tcgen05_fence_before(), a barrier, and tcgen05_fence_after() there. tcgen05_dealloc() is
-///   synchronous and needs no fence before it.
+/// them. What does, by the PTX ISA 9.0, section 9.7.16.6, "Memory Consistency Model for 5th
+/// generation of TensorCore operations", and those on the instructions:
+/// - A tcgen05_mma() follows another one of the same thread on the same accumulators, with the same
+///   shape (9.7.16.6.2, "Pipelined tcgen05 Instructions").
+/// - A warp's loads and stores end at its tcgen05_wait_ld() and tcgen05_wait_st() ("tcgen05.wait").
+/// - A thread's tcgen05_mma() end at the arrival of its tcgen05_commit(), which implies
+///   tcgen05_fence_before() ("tcgen05.commit").
+/// - What has ended is ordered before operations of other threads by tcgen05_fence_before(), a
+///   barrier, and tcgen05_fence_after() there (its canonical patterns, and "tcgen05.fence").
+///   tcgen05_dealloc() is synchronous (9.7.16.6.1) and needs no fence before it.
 #pragma once
 
 #include <cstdint>

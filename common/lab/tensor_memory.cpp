@@ -253,7 +253,7 @@ void TensorMemory::finish(const TensorGroup& group) {
                     &sums.tile[static_cast<std::size_t>(lane * sums.columns)],
                     sizeof(float) * static_cast<std::size_t>(sums.columns));
       }
-      sums_.remove_if([&](const Sums& one) { return &one == &sums; });
+      sums_.remove_if([done = matmul.sums](const Sums& one) { return &one == done; });
     }
     queue.groups.pop_front();
   }

@@ -11,36 +11,15 @@
 namespace fa::FA_TARGET {
 
 /// What is wrong with through_tensor_memory(); kRight: nothing.
+// clang-format off
 enum class Tensor {
-  kRight,
-  kNoWaitSt,
-  kNoFenceBefore,
-  kFenceBeforeWait,
-  kNoFenceAfter,
-  kNoBarrier,
-  kNoProxyFence,
-  kAddsToNothing,
-  kBadDescriptor,
-  kOtherMajor,
-  kNoCommit,
-  kCommitOfOther,
-  kWrongCount,
-  kNoWait,
-  kNeverWaited,
-  kNoFenceAfterWait,
-  kWrongQuarter,
-  kNoWaitLd,
-  kLeftOverwritten,
-  kSumsOverwritten,
-  kNextReads,
-  kFreedEarly,
-  kLeak,
-  kFreedTwice,
-  kUsedAfterFree,
-  kTooMuch,
-  kHundredColumns,
-  kAllocatesAfterRelinquish,
+  kRight, kNoWaitSt, kNoFenceBefore, kFenceBeforeWait, kNoFenceAfter, kNoBarrier, kNoProxyFence,
+  kAddsToNothing, kBadDescriptor, kOtherMajor, kNoCommit, kCommitOfOther, kWrongCount, kNoWait,
+  kNeverWaited, kNoFenceAfterWait, kWrongQuarter, kNoWaitLd, kLeftOverwritten, kSumsOverwritten,
+  kNextReads, kFreedEarly, kLeak, kFreedTwice, kUsedAfterFree, kTooMuch, kHundredColumns,
+  kAllocatesAfterRelinquish
 };
+// clang-format on
 
 /// Shared memory of these kernels.
 struct TensorShared {
