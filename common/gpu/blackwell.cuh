@@ -18,8 +18,10 @@
 
 namespace fa::FA_TARGET {
 
-/// Lanes and columns of tensor memory.
-constexpr int kTensorLanes = 128, kTensorColumns = 512;
+/// Lanes of tensor memory.
+constexpr int kTensorLanes = 128;
+/// Columns of tensor memory.
+constexpr int kTensorColumns = 512;
 
 /// Whether tcgen05_ld() and tcgen05_st() are written for n registers of a type.
 template <class R>

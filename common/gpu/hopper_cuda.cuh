@@ -430,39 +430,38 @@ __device__ void wgmma_wait(Registers&... registers) {
 
 // wgmma with both operands in shared memory, and with A in registers, for n columns, r = n / 2
 // accumulators and a type. A0 to A6 are the numbers of the operands after the accumulators.
-#define FA_WGMMA_SHARED(n, r, type, A0, A1, A2, A3, A4)                                         \
+#define FA_WGMMA_SHARED(n, r, type, A0, A1, A2, A3, A4)                                        \
   FA_WGMMA_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A2                                  \
-                ", 0;\n"                                                                        \
-                "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" FA_R##r    \
-                "}, %" #A0 ", %" #A1 ", adds, 1, 1, %" #A3 ", %" #A4 ";\n}\n"                   \
-                : FA_D##r                                                                       \
-                : "l"(a.bits()), "l"(b.bits()), "r"(static_cast<int>(adds)), "n"(transposed_a), \
-                  "n"(transposed_b))
-#define FA_WGMMA_REGISTERS(n, r, type, A0, A1, A2, A3, A4, A5, A6)                           \
-  FA_WGMMA_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A5                               \
-                ", 0;\n"                                                                     \
-                "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" FA_R##r \
-                "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #A4 ", adds, 1, 1, %" #A6   \
-                ";\n}\n"                                                                     \
-                : FA_D##r                                                                    \
-                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits()),                 \
-                  "r"(static_cast<int>(adds)), "n"(transposed_b))
+               ", 0;\n"                                                                        \
+               "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" FA_R##r    \
+               "}, %" #A0 ", %" #A1 ", adds, 1, 1, %" #A3 ", %" #A4 ";\n}\n"                   \
+               : FA_D##r                                                                       \
+               : "l"(a.bits()), "l"(b.bits()), "r"(static_cast<int>(adds)), "n"(transposed_a), \
+                 "n"(transposed_b))
+#define FA_WGMMA_REGISTERS(n, r, type, A0, A1, A2, A3, A4, A5, A6)                                 \
+  FA_WGMMA_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A5                                      \
+               ", 0;\n"                                                                            \
+               "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" FA_R##r        \
+               "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #A4 ", adds, 1, 1, %" #A6 ";\n}\n" \
+               : FA_D##r                                                                           \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits()),                        \
+                 "r"(static_cast<int>(adds)), "n"(transposed_b))
 // The same with operands of 8 bits, which are never transposed.
-#define FA_WGMMA_SHARED_8(n, r, type, A0, A1, A2, A3, A4, A5, A6)                            \
-  FA_HOPPER_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A2                               \
-                ", 0;\n"                                                                     \
-                "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32." type "." type " {" FA_R##r \
-                "}, %" #A0 ", %" #A1 ", adds, 1, 1;\n}\n"                                    \
-                : FA_D##r                                                                    \
-                : "l"(a.bits()), "l"(b.bits()), "r"(static_cast<int>(adds)))
-#define FA_WGMMA_REGISTERS_8(n, r, type, A0, A1, A2, A3, A4, A5, A6)                         \
-  FA_HOPPER_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A5                               \
-                ", 0;\n"                                                                     \
-                "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32." type "." type " {" FA_R##r \
-                "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #A4 ", adds, 1, 1;\n}\n"    \
-                : FA_D##r                                                                    \
-                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits()),                 \
-                  "r"(static_cast<int>(adds)))
+#define FA_WGMMA_SHARED_8(n, r, type, A0, A1, A2, A3, A4, A5, A6)                           \
+  FA_WGMMA_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A2                               \
+               ", 0;\n"                                                                     \
+               "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32." type "." type " {" FA_R##r \
+               "}, %" #A0 ", %" #A1 ", adds, 1, 1;\n}\n"                                    \
+               : FA_D##r                                                                    \
+               : "l"(a.bits()), "l"(b.bits()), "r"(static_cast<int>(adds)))
+#define FA_WGMMA_REGISTERS_8(n, r, type, A0, A1, A2, A3, A4, A5, A6)                        \
+  FA_WGMMA_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A5                               \
+               ", 0;\n"                                                                     \
+               "wgmma.mma_async.sync.aligned.m64n" #n "k32.f32." type "." type " {" FA_R##r \
+               "}, {%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #A4 ", adds, 1, 1;\n}\n"    \
+               : FA_D##r                                                                    \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits()),                 \
+                 "r"(static_cast<int>(adds)))
 // Calls what(n, r, type, operand numbers) for the sizes that kernels use.
 #define FA_WGMMA_SIZES(WHAT, type)                                           \
   if constexpr (r == 16) WHAT(32, 16, type, 16, 17, 18, 19, 20, 21, 22);     \

@@ -36,7 +36,8 @@ enum class LentTo {
 
 /// A use of columns of a block's tensor memory.
 struct TensorUse {
-  enum class Kind { kLoad, kStore, kLeft, kSums, kFree };  ///< of a matmul: its left operand, sums
+  /// What uses them; kLeft and kSums: a matmul, as its left operand and its accumulators.
+  enum class Kind { kLoad, kStore, kLeft, kSums, kFree };
   Kind kind = Kind::kLoad;
   int column = 0, columns = 0;
   int quarter = -1;             ///< of the lanes; -1: all of them

@@ -2,9 +2,9 @@
 
     python3 -m unittest common/gpu/tests/blackwell_test.py
 
-It must compile each step with tcgen05 for sm_100a, without spills, and must reject faults. With nvdisasm
-(common/cmake/witness_requirements.txt) the machine code must have the instructions that the source asks
-for. Skipped without nvcc, and where that knows no sm_100a.
+It must compile each step with tcgen05 for sm_100a, without spills, and must reject faults. With
+nvdisasm (common/cmake/witness_requirements.txt) the machine code must have the instructions that
+the source asks for. Skipped without nvcc, and where that knows no sm_100a.
 """
 
 import collections
@@ -128,7 +128,7 @@ class Ptxas(unittest.TestCase):
             )
 
     def compiled(self, text, *options):
-        """Compiles a source, without warnings and spills; its tensor instructions, with nvdisasm."""
+        """Compiles a source, without spills; its tensor instructions, where nvdisasm is."""
         source, cubin = self.folder / "step.cu", self.folder / "step.cubin"
         source.write_text(text, "utf-8")
         command = [find_nvcc(), SM_100A, "--expt-relaxed-constexpr", "-cubin", "-Xptxas=-v"]
@@ -154,8 +154,8 @@ class Ptxas(unittest.TestCase):
 
     def check_machine_code(self, step, found):
         self.assertEqual(step, "23_matmul_tensor_memory")
-        # The compiler unrolls the loop over stages: each has four matmuls and a commit, and behind the
-        # loop there is one more. All columns are loaded by the same instruction.
+        # The compiler unrolls the loop over stages: each has four matmuls and a commit, and behind
+        # the loop there is one more. All columns are loaded by the same instruction.
         commits = found["UTCBAR"] - 1
         self.assertGreater(commits, 0)
         self.assertEqual(found, {"UTCHMMA": 4 * commits, "UTCBAR": commits + 1, "LDTM.x32": 1})
