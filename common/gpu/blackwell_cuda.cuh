@@ -38,9 +38,9 @@ __device__ inline void tcgen05_relinquish_alloc_permit(SourceLocation = {}) {
 }
 
 /// Begins D = A B or D += A B; one thread calls it. A is 128 x 16, B 16 x N; D, 128 x N in float32,
-/// is in tensor memory: row i in lane i, column j in column d + j. The descriptor says the types and
-/// N. Source: PTX ISA, "tcgen05.mma", kind::f16, cta_group::1, and "Layout D" of "Data Path Layout
-/// Organization".
+/// is in tensor memory: row i in lane i, column j in column d + j. The descriptor says the types
+/// and N. Source: PTX ISA, "tcgen05.mma", kind::f16, cta_group::1, and "Layout D" of "Data Path
+/// Layout Organization".
 template <Major major_a, int panel_a, Major major_b, int panel_b>
 __device__ void tcgen05_mma(std::uint32_t d, const MatrixDescriptor<major_a, panel_a>& a,
                             const MatrixDescriptor<major_b, panel_b>& b, std::uint32_t descriptor,
@@ -51,8 +51,8 @@ __device__ void tcgen05_mma(std::uint32_t d, const MatrixDescriptor<major_a, pan
       "l"(tcgen05_bits(a)), "l"(tcgen05_bits(b)), "r"(descriptor), "r"(static_cast<int>(adds))
       : "memory");
 }
-/// The same with A in tensor memory: row i in lane i, two elements of 16 bits in a column, 8 columns
-/// in all.
+/// The same with A in tensor memory: row i in lane i, two elements of 16 bits in a column, 8
+/// columns in all.
 template <Major major_b, int panel_b>
 __device__ void tcgen05_mma(std::uint32_t d, std::uint32_t a,
                             const MatrixDescriptor<major_b, panel_b>& b, std::uint32_t descriptor,
@@ -99,8 +99,8 @@ __device__ inline void tcgen05_fence_after() {
                    : "memory")
 /// @endcond
 
-/// Begins to load n neighbouring columns of tensor memory, of which a lane of the warp gets those of
-/// its lane there. One whole warp calls it, all lanes with the same address; the address has the
+/// Begins to load n neighbouring columns of tensor memory, of which a lane of the warp gets those
+/// of its lane there. One whole warp calls it, all lanes with the same address; the address has the
 /// first lane of the warp's quarter, 32 (warp % 4). The registers, float or std::uint32_t, are
 /// filled when tcgen05_wait_ld() returns. Source: PTX ISA, "tcgen05.ld", shape 32x32b, x16 and x32,
 /// and "Access restrictions" of tensor memory.

@@ -1,7 +1,7 @@
 /// @file
-/// What kernels for Hopper and Blackwell call: mbarriers, named barriers, copies by TMA, wgmma, tcgen05. Each
-/// function stands for the one of common/gpu/hopper.cuh or blackwell.cuh that it names, and ends the launch with a
-/// std::runtime_error for what PTX does not allow.
+/// What kernels for Hopper and Blackwell call: mbarriers, named barriers, copies by TMA, wgmma,
+/// tcgen05. Each function stands for the one of common/gpu/hopper.cuh or blackwell.cuh that it
+/// names, and ends the launch with a std::runtime_error for what PTX does not allow.
 ///
 /// Asynchronous operations happen at the latest moment that a GPU allows: what a kernel forgets to
 /// wait for never arrives in time.

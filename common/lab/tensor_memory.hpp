@@ -2,10 +2,10 @@
 /// Tensor memory of a block: 128 lanes of 512 columns, and the tcgen05 operations on it.
 ///
 /// They happen at the latest moment that a GPU allows: a matmul when a thread sees the phase of the
-/// mbarrier at which its tcgen05_commit() arrives, a load or store when its warp waits for it. Until
-/// then accumulators, registers and columns that they will write are NaN.
-/// Source: NVIDIA, PTX ISA, "Tensor Memory" and "Memory Consistency Model for 5th generation of
-/// TensorCore operations". Never compared with a GPU.
+/// mbarrier at which its tcgen05_commit() arrives, a load or store when its warp waits for it.
+/// Until then accumulators, registers and columns that they will write are NaN. Source: NVIDIA, PTX
+/// ISA, "Tensor Memory" and "Memory Consistency Model for 5th generation of TensorCore operations".
+/// Never compared with a GPU.
 #pragma once
 
 #include <array>

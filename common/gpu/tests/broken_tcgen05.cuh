@@ -28,8 +28,8 @@ struct TensorShared {
   std::uint32_t columns;
 };
 
-/// A warpgroup writes a left operand of ones to tensor memory, one thread multiplies it, and all read
-/// the sums: two matmuls that add to the same accumulators.
+/// A warpgroup writes a left operand of ones to tensor memory, one thread multiplies it, and all
+/// read the sums: two matmuls that add to the same accumulators.
 template <Tensor how>
 __global__ void __launch_bounds__(kWarpgroup) through_tensor_memory(float* out) {
   TensorShared& shared = *dynamic_shared<TensorShared>();
@@ -114,8 +114,8 @@ __global__ void __launch_bounds__(kWarpgroup) through_tensor_memory(float* out) 
   }
 }
 
-/// One thread brings tiles by TMA and multiplies them: the next tile must not come before the matmul
-/// with this one has ended.
+/// One thread brings tiles by TMA and multiplies them: the next tile must not come before the
+/// matmul with this one has ended.
 template <bool broken>
 __global__ void __launch_bounds__(kWarpgroup)
     overwritten_stage(const __grid_constant__ TensorMap map, float* out) {

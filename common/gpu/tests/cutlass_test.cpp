@@ -1,6 +1,6 @@
 // Descriptors and layouts of tcgen05 against CUTLASS's own, which were written by people with a GPU
-// for it: an independent witness, since no B200 has run our kernels. CUTLASS computes them at compile
-// time, so these tests need its headers but no GPU.
+// for it: an independent witness, since no B200 has run our kernels. CUTLASS computes them at
+// compile time, so these tests need its headers but no GPU.
 #include <cstdint>
 #include <cute/atom/mma_traits_sm100.hpp>
 #include <cute/tensor.hpp>

@@ -29,7 +29,7 @@ TEST_CASE("what is missing is said with the device's architecture, or the code's
   }
 }
 
-TEST_CASE("instructions of sm_80 run on newer GPUs, those of sm_90a on Hopper only, of sm_100a on B200") {
+TEST_CASE("instructions of sm_80 run on newer GPUs, those of sm_90a and sm_100a on these") {
   for (const DeviceProperties& gpu :
        {gpus::kA100, gpus::kRtx4090, gpus::kH100With80, gpus::kB200}) {
     CAPTURE(gpu.name);

@@ -48,8 +48,8 @@ std::vector<Out> output_of(Kernel kernel, unsigned threads, std::int64_t count,
   return values(out);
 }
 
-/// Fills a SwizzledTile from a matrix of `ld` columns, or its transpose, with NaN beyond. All threads
-/// of a block call it.
+/// Fills a SwizzledTile from a matrix of `ld` columns, or its transpose, with NaN beyond. All
+/// threads of a block call it.
 template <class Tile>
 __device__ void fill_from(Tile& tile, const float* from, int ld, bool transposed) {
   for (int i = static_cast<int>(threadIdx.x); i < Tile::rows * Tile::cols;
