@@ -5,6 +5,15 @@
 #include <cute/atom/mma_traits_sm100.hpp>
 #include <cute/tensor.hpp>
 
+// CUDA's headers, which CUTLASS includes, and the lab have their own.
+#undef __global__
+#undef __device__
+#undef __host__
+#undef __grid_constant__
+#undef __forceinline__
+#undef __align__
+#undef __shared__
+
 #include <doctest/doctest.h>
 
 #include "common/gpu/blackwell.cuh"
