@@ -2,7 +2,7 @@
 // all lessons use, rounded to 16 bits (data.py), and a test compares them with lesson 01.
 (() => {
   "use strict";
-  const { text, box, line, group, titled } = Explorer;
+  const { text, box, line, group } = Explorer;
   const [{ tokens, heads, dim, steps, ...bits }] = window.explorerData.alice;
   const floats = (base64, step) =>
     Array.from(new Int16Array(Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)).buffer), (x) => x * step);
@@ -33,9 +33,9 @@
       const wide = 12 + 8 * word.length;
       if (x + wide > width) [x, y] = [0, y + high];
       const now = key === state.word, more = now ? { stroke: "ink", "stroke-width": 2.5 } : {};
-      parts.push(group({ "data-pick": "word=" + key }, box(x + 2, y + 3, wide - 4, 24, { ...paint(p[key]), rx: 4, ...more }),
+      parts.push(group({ "data-pick": "word=" + key + "&cell=-1" }, box(x + 2, y + 3, wide - 4, 24, { ...paint(p[key]), rx: 4, ...more }),
         text(x + wide / 2, y + 20, word, { "font-size": 14, ...(now ? { "font-weight": "bold" } : masked(state, key) ? { fill: "quiet" } : {}) }),
-        p[key] >= 0.05 ? text(x + wide / 2, y + 40, p[key].toFixed(2)) : ""));
+        p[key] >= 0.05 || key === state.cell ? text(x + wide / 2, y + 40, p[key].toFixed(2)) : ""));
       x += wide;
     });
     return { svg: parts, height: y + high + 4 };
@@ -43,42 +43,49 @@
 
   // A row for each head, a column for each key.
   function map(state, top, width) {
-    const parts = [], left = 56, cell = Math.min(26, (width - left - 4) / tokens.length), high = 18, first = top + 84;
+    const parts = [], left = 56, cell = Math.min(26, (width - left - 4) / tokens.length), high = 18, first = top + 106;
+    parts.push(text(0, top + 12, "One row per head; the query is " + quoted(state.word), { "text-anchor": "start", "font-weight": "bold" }));
     tokens.forEach((word, key) => {
       const middle = left + (key + 0.5) * cell + 4, now = key === state.word;
-      parts.push(group({ "data-pick": "word=" + key }, box(left + key * cell, top, cell, 84, { stroke: "none", fill: "var(--x-paper)" }),
+      parts.push(group({ "data-pick": "word=" + key + "&cell=-1" }, box(left + key * cell, top + 22, cell, 84, { stroke: "none", fill: "var(--x-paper)" }),
         text(middle, first - 5, word, { "text-anchor": "start", transform: "rotate(-90 " + middle + " " + (first - 5) + ")", ...(now ? { "font-weight": "bold" } : {}) })));
     });
     for (let head = 0; head < heads; ++head) {
       const y = first + head * high, p = probs(state, head, state.word), now = head === state.head;
       const row = p.map((one, key) => (masked(state, key) ? line(left + key * cell, y, left + (key + 1) * cell, y + high)
-        : one < 0.005 ? ""
-          : titled("head " + head + ", " + tokens[key] + ": " + one.toFixed(2), box(left + key * cell, y, cell, high, { ...paint(one), stroke: "none" }))));
-      parts.push(group({ "data-pick": "head=" + head }, box(0, y, left + cell * tokens.length, high, { stroke: "none", fill: "var(--x-paper)" }),
+        : box(left + key * cell, y, cell, high, { ...paint(one), stroke: "none", "data-pick": "head=" + head + "&cell=" + key })));
+      parts.push(group({ "data-pick": "head=" + head + "&cell=-1" }, box(0, y, left + cell * tokens.length, high, { stroke: "none", fill: "var(--x-paper)" }),
         text(left - 6, y + 13, "head " + head, { "text-anchor": "end", ...(now ? { "font-weight": "bold" } : {}) }), ...row));
     }
     for (let head = 0; head <= heads; ++head) parts.push(line(left, first + head * high, left + cell * tokens.length, first + head * high));
     for (let key = 0; key <= tokens.length; ++key) parts.push(line(left + key * cell, first, left + key * cell, first + heads * high));
     parts.push(box(left, first + state.head * high, cell * tokens.length, high, { stroke: "ink", "stroke-width": 2.5 }));
-    return { svg: parts, height: 84 + heads * high + 4 };
+    if (state.cell >= 0) parts.push(box(left + state.cell * cell, first + state.head * high, cell, high, { stroke: "accent", "stroke-width": 3 }));
+    return { svg: parts, height: 106 + heads * high + 4 };
   }
 
   function draw(state, width) {
     const p = probs(state, state.head, state.word), above = words(state, p, width), below = map(state, above.height, width);
     const order = tokens.map((_, key) => key).sort((a, b) => p[b] - p[a]).slice(0, 3).filter((key) => p[key] >= 0.005);
     return { svg: [...above.svg, ...below.svg].join(""), height: above.height + below.height,
-      says: "In head " + state.head + " the query " + quoted(state.word) + " looks at " +
-        order.map((key) => quoted(key) + " (" + p[key].toFixed(2) + ")").join(", ") + "." +
-        (state.mask === "causal" && state.word < tokens.length - 1 ? " The words after it are masked." : "") };
+      says: sentence(state, p, order, state.mask === "causal" && state.word < tokens.length - 1) };
   }
+  const sentence = (state, p, keys, masks) => {
+    const named = (key) => quoted(key) + " (" + p[key].toFixed(2) + ")";
+    return "In head " + state.head + " the query " + quoted(state.word) + " looks at " + keys.map(named).join(", ") + "." +
+      (state.cell < 0 ? "" : " The cell: " + named(state.cell) + ".") + (masks ? " The words after it are masked." : "");
+  };
+  const long = tokens.map((_, key) => key).sort((a, b) => tokens[b].length - tokens[a].length);
 
   Explorer.define({
-    name: "alice", title: "Alice, pointed at", main: "word", hover: true, draw, probs, count: tokens.length, heads,
+    name: "alice", title: "Alice, pointed at", main: "word", second: "head", hover: true, draw, probs, count: tokens.length, heads,
+    longest: sentence({ head: 10, word: long[0], cell: long[0] }, tokens.map(() => 0), long.slice(0, 3), true),
     fields: [
       { key: "word", label: "Word", value: 11, shown: (word) => tokens[word], range: () => [0, tokens.length - 1] },
       { key: "head", label: "Head", value: 3, choices: [...Array(heads).keys()].map((head) => [head, String(head)]) },
       { key: "mask", label: "Mask", value: "none", choices: [["none", "none"], ["causal", "causal"]] },
       { key: "scale", label: "Scale", value: "root", choices: [["root", "1/\u221ad"], ["one", "1"]] },
+      { key: "cell", label: "Cell", value: -1, range: () => [-1, tokens.length - 1], when: () => false },
     ],
   });
 })();

@@ -3,7 +3,7 @@
 // those of the record.
 (() => {
   "use strict";
-  const { text, box, hue } = Explorer;
+  const { text, box, hue, wrapped } = Explorer;
   const [measured, counted] = window.explorerData.bytes;
   const TICKS = 1200, BYTES = 4, DIM = measured.dim;
   const ROWS = 64, KEYS = 32, TILE = 32;  // queries and keys of a tile of FlashAttention; of a tile of three kernels
@@ -59,8 +59,8 @@
   };
   const KERNELS = [
     { walk: "unfused", row: "01_unfused", title: "Unfused", order: "three kernels", rows: TILE, keys: TILE },
-    { walk: "flash1", row: "02_flash_1", title: "FlashAttention-1", order: "keys outside", rows: ROWS, keys: KEYS },
-    { walk: "flash2", row: "03_flash_2", title: "FlashAttention-2", order: "queries outside", rows: ROWS, keys: KEYS },
+    { walk: "flash1", row: "02_flash_1", title: "FlashAttention-1", order: "outer loop: keys", rows: ROWS, keys: KEYS },
+    { walk: "flash2", row: "03_flash_2", title: "FlashAttention-2", order: "outer loop: queries", rows: ROWS, keys: KEYS },
   ];
 
   // The moves, each with the elements that were moved before it, in all and by matrix; and the sums.
@@ -102,18 +102,18 @@
   // A tile lies in its matrix: Q and O are upright beside the scores, K and V lie above them.
   function panel(kernel, walk, n, elements, x, y, width) {
     const parts = [], strip = 15, side = Math.min(150, width - 2 * strip - 22), middle = x + width / 2;
-    const left = middle - side / 2, top = y + 90, scale = side / n, now = at(walk, elements);
+    const left = middle - side / 2, top = y + 106, scale = side / n, now = at(walk, elements);
     const places = {
       Q: [left - strip - 5, top, strip, side], O: [left + side + 5, top, strip, side], S: [left, top, side, side],
       K: [left, top - 2 * strip - 8, side, strip], V: [left, top - strip - 4, side, strip],
     };
-    parts.push(text(middle, y + 12, kernel.title, { "font-weight": "bold" }), text(middle, y + 28, kernel.order, { fill: "quiet" }));
+    parts.push(text(middle, y + 12, kernel.title, { "font-weight": "bold" }), text(middle, y + 28, kernel.order, { fill: "quiet" }),
+      text(middle, y + 44, "tiles of " + kernel.rows + " x " + kernel.keys, { fill: "quiet" }));
     const bottom = top + side + 6;
-    parts.push(box(x + 1, y + 34, width - 2, bottom - y - 34, { rx: 4 }), text(x + 6, y + 48, "HBM", { "text-anchor": "start", fill: "quiet" }));
+    parts.push(box(x + 1, y + 50, width - 2, bottom - y - 50, { rx: 4 }), text(x + 6, y + 64, "HBM", { "text-anchor": "start", fill: "quiet" }));
     const stored = kernel.walk === "unfused";
     for (const [what, place] of Object.entries(places)) {
-      const there = what !== "S" || stored;
-      parts.push(box(...place, there && what !== "S" ? hue(HUE[what], 5) : { "stroke-dasharray": "3 3" }));
+      parts.push(box(...place, "QKV".includes(what) ? hue(HUE[what], 5) : { "stroke-dasharray": "3 3" }));
     }
     // The scores so far, in the order in which their tiles come.
     const seen = { ...hue(HUE.S, 5), stroke: "none", ...(stored ? {} : { "fill-opacity": 0.14 }) };
@@ -124,9 +124,12 @@
     } else {
       parts.push(box(left, top, side, scale * i, seen), box(left, top + scale * i, scale * j, scale * kernel.rows, seen));
     }
+    const rows = !now || (kernel.walk === "flash1" && j > 0) ? n : stored && !now.last ? 0 : i;  // of O, written so far
+    parts.push(box(places.O[0], top, strip, scale * rows, { ...hue(HUE.O, 5), stroke: "none" }));
     const probabilities = stored && (!now || now.last || (now.j === null && now.i > 0));
+    const labels = [];  // over the tile on its way
     for (const [what, [px, py, wide, high]] of Object.entries(places)) {
-      parts.push(text(px + wide / 2, py + high / 2 + 4, what !== "S" ? what : probabilities ? "P" : stored ? "S" : "not stored", what === "S" && !stored ? { fill: "quiet" } : {}));
+      labels.push(text(px + wide / 2, py + high / 2 + 4, what !== "S" ? what : probabilities ? "P" : stored ? "S" : "not stored", what === "S" && !stored ? { fill: "quiet" } : {}));
     }
     // The chip, and the tile on its way.
     const chip = bottom + 20, slot = (width - 10) / 5, names = "QKVSO";
@@ -145,9 +148,9 @@
       if (now.j !== null) parts.push(box(left + scale * j, top + scale * i, wide, high, { stroke: "ink" }));
       parts.push(box(...tile, { stroke: "ink", "stroke-width": 2 }),
         box(...between, { fill: "var(--x-paper)", stroke: "ink", "stroke-width": 2 }), box(...between, { ...hue(HUE[now.what], 5), stroke: "none" }));
-      parts.push(text(x + width - 6, y + 48, now.way === "in" ? "\u2193 read" : "\u2191 write", { "text-anchor": "end" }));
+      parts.push(text(x + width - 6, y + 64, now.way === "in" ? "\u2193 read" : "\u2191 write", { "text-anchor": "end" }));
     }
-    return { svg: parts, height: chip + 56 - y };
+    return { svg: [...parts, ...labels], height: chip + 56 - y };
   }
 
   // ---------------------------------------------------------------- all of it
@@ -162,15 +165,20 @@
   const times = (x) => x.toFixed(x < 9.95 ? 1 : 0);
   const timeOf = (kernel) => measured.milliseconds[kernel.row];
 
-  function sentence(state, all, moved) {
+  function sentence(all, moved) {
+    if (moved === 0) return "Press play: the three move equally many bytes in the same time, here for one head.";
     if (all.some((one) => one.sum > moved)) {
-      return "Each has moved up to " + amount(moved) + " for one head: " + KERNELS.map((kernel, k) => kernel.title +
+      return "After " + amount(moved) + " for one head: " + KERNELS.map((kernel, k) => kernel.title +
         (all[k].sum > moved ? " has moved " + share(moved, all[k].sum) + " of its bytes" : " is done")).join("; ") + ".";
     }
-    const [unfused, first, second] = all.map((one) => one.sum), [t0, t1, t2] = KERNELS.map(timeOf);
+    const [unfused, first, second] = all.map((one) => one.sum);
     return "All are done. Unfused moved " + times(unfused / first) + " times the bytes of FlashAttention-1 and " + times(unfused / second) +
-      " times those of FlashAttention-2. Measured for N = " + measured.length + ", FlashAttention-1 takes " + (t1 / t0).toFixed(2) +
-      " times as long as unfused, FlashAttention-2 " + (t2 / t0).toFixed(2) + " times." + (t1 > t0 ? " So bytes alone do not decide." : "");
+      " times those of FlashAttention-2.";
+  }
+  function compared() {
+    const [unfused, first] = KERNELS.map((kernel) => moves(kernel, measured.length).sum), [t0, t1, t2] = KERNELS.map(timeOf);
+    return "FlashAttention-1 takes " + (t1 / t0).toFixed(2) + " times as long as unfused, FlashAttention-2 " + (t2 / t0).toFixed(2) + " times." +
+      (t1 > t0 && first < unfused ? " FlashAttention-1 moves fewer bytes, but its kernel gives a head only " + ROWS + " threads: too few to hide latencies." : "");
   }
 
   function draw(state, width) {
@@ -180,7 +188,7 @@
     const left = width < 500 ? 108 : 130, room = width - left - 66, most = Math.max(...all.map((one) => one.sum));
     let y = panels[0].height + 26;
     const heading = (words) => parts.push(text(2, y, words, { "text-anchor": "start", "font-weight": "bold" }));
-    heading("Moved, one head, N = " + n);
+    heading("Moved by one head, N = " + n);
     KERNELS.forEach((kernel, k) => {
       const top = y + 10 + 26 * k, sum = Math.min(moved, all[k].sum);
       parts.push(text(2, top + 15, kernel.title, { "text-anchor": "start" }), box(left, top, (room * all[k].sum) / most, 20, { "stroke-dasharray": "3 3" }));
@@ -193,15 +201,18 @@
       parts.push(text(width - 2, top + 15, amount(sum), { "text-anchor": "end" }));
     });
     y += 118;
-    heading("Measured on an " + measured.gpu + ", N = " + measured.length);
+    heading("Measured at N = " + measured.length + (n === measured.length ? "" : ", not " + n) + ", on an " + measured.gpu);
     const slowest = Math.max(...KERNELS.map(timeOf));
     KERNELS.forEach((kernel, k) => {
       const top = y + 10 + 26 * k;
       parts.push(text(2, top + 15, kernel.title, { "text-anchor": "start" }), box(left, top, (room * timeOf(kernel)) / slowest, 20, { fill: "var(--x-line)" }),
         text(width - 2, top + 15, timeOf(kernel).toFixed(1) + " ms", { "text-anchor": "end" }));
     });
-    parts.push(text(2, y + 106, measured.sequences + " sequences, " + measured.heads + " heads of " + DIM + " columns, float32", { "text-anchor": "start", fill: "quiet" }));
-    return { svg: parts.join(""), height: y + 114, says: sentence(state, all, moved) };
+    y += 88;
+    const lines = wrapped(compared(), Math.floor(width / 6.4));
+    for (const words of lines) parts.push(text(2, y += 18, words, { "text-anchor": "start" }));
+    parts.push(text(2, y += 22, measured.sequences + " sequences, " + measured.heads + " heads of " + DIM + " columns, float32", { "text-anchor": "start", fill: "quiet" }));
+    return { svg: parts.join(""), height: y + 8, says: sentence(all, moved) };
   }
 
   // Reads and writes, for the test.
@@ -215,7 +226,7 @@
     name: "bytes", title: "Where the bytes go", main: "moved", draw, sums, counted, measured,
     fields: [
       { key: "n", label: "N", value: 8, shown: (value) => 2 ** value, range: () => [LEAST, MOST] },
-      { key: "moved", label: "Moved by each", value: 90, still: 90, step: 5, play: 30, range: () => [0, TICKS],
+      { key: "moved", label: "Moved by each", value: 0, still: 90, step: 5, play: 100, range: () => [0, TICKS],
         shown: (_, state) => amount(movedOf(state, allOf(state))) },
     ],
   });

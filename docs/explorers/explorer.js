@@ -3,7 +3,8 @@
 // An explorer calls Explorer.define({name, title, fields, draw, ...}). A field is {key, label, value} with either
 // `choices` [[value, words], ...] or `range` (state) => [least, most], and for a clock `play` (units per second).
 // draw(state, width) returns {svg, height, says}, and
-// width where it needs more; it computes nothing that is not a rule or data of the explorer, and
+// width where it needs more, and folded: {title, lines} for what unfolds below the drawing. `longest` is a sentence as
+// long as any, `second` the field of the keys up and down; with `hover` a mouse previews and a click stays. it computes nothing that is not a rule or data of the explorer, and
 // draws at the size in which it is shown: letters of 12 pixels stay that.
 window.Explorer = window.Explorer || (() => {
   "use strict";
@@ -60,10 +61,11 @@ window.Explorer = window.Explorer || (() => {
     const controls = make("div", root, { class: "explorer-controls" });
     const says = make("p", root, { class: "explorer-says", "aria-live": "polite" });
     const view = make("div", root, { class: "explorer-view", tabindex: "0", role: "group",
-      "aria-label": explorer.title + ", drawing; arrow keys change the " + explorer.main });
+      "aria-label": explorer.title + ", drawing; arrow keys change the " + explorer.main + (explorer.second ? " and the " + explorer.second : "") });
+    const folded = make("details", root, { class: "explorer-folded", hidden: "" });
     const link = make("a", make("p", root, { class: "explorer-link" }), {}, "Link to this view");
     const inputs = {}, main = explorer.fields.find((field) => field.key === explorer.main);
-    let timer = null;
+    let timer = null, kept = null;  // kept: the state that stays, while a mouse previews another
 
     // Only values that a control allows; others stay as they are.
     const put = (key, value) => {
@@ -96,6 +98,12 @@ window.Explorer = window.Explorer || (() => {
       const drawn = picture(explorer, state, Math.max(300, Math.min(820, view.clientWidth || 700)));
       view.innerHTML = drawn.svg;
       says.textContent = drawn.says;
+      folded.hidden = !drawn.folded;
+      if (drawn.folded) {
+        folded.replaceChildren();
+        make("summary", folded, {}, drawn.folded.title);
+        for (const words of drawn.folded.lines) make("p", folded, {}, words);
+      }
       // What is below stays where it is while a reader steps.
       for (const part of main.range ? [says, view] : [says]) part.style.minHeight = part.getBoundingClientRect().height + "px";
       link.href = address();
@@ -108,21 +116,30 @@ window.Explorer = window.Explorer || (() => {
     }
     // Room for the longest of its sentences, so that the picture does not move.
     function reserve() {
-      const [least, most] = main.range ? main.range(state) : [0, main.choices.length - 1];
+      const [least, most] = explorer.longest ? [0, 0] : main.range ? main.range(state) : [0, main.choices.length - 1];
       let tall = 0;
       says.style.minHeight = view.style.minHeight = "";
       for (let i = least; i <= most; i += Math.max(1, (most - least) / 40)) {
         const value = main.range ? Math.round(i) : main.choices[Math.round(i)][0];
-        says.textContent = explorer.draw({ ...state, [main.key]: value }, view.clientWidth || 700).says;
+        says.textContent = explorer.longest || explorer.draw({ ...state, [main.key]: value }, view.clientWidth || 700).says;
         tall = Math.max(tall, says.getBoundingClientRect().height);
       }
       says.style.minHeight = tall + "px";
     }
-    function change(key, value) {
+    function preview(pairs) {
+      const before = JSON.stringify(state);
+      Object.assign(state, kept);
+      kept = pairs.length ? { ...state } : null;
+      for (const [key, value] of pairs) put(key, value);
+      if (JSON.stringify(state) !== before) show();
+    }
+    function change(...pairs) {
+      Object.assign(state, kept);
+      kept = null;
       const before = { ...state };
-      put(key, value);
+      for (const [key, value] of pairs) put(key, value);
       if (explorer.changed) explorer.changed(before, state);
-      if (key !== main.key) reserve();
+      if (pairs.some(([key]) => key !== main.key)) reserve();
       show();
       try {
         history.replaceState(null, "", address());
@@ -164,37 +181,47 @@ window.Explorer = window.Explorer || (() => {
           input.button = make("button", label, { type: "button" }, "play");
           input.button.addEventListener("click", () => (timer === null ? play(field) : stop()));
         }
+        for (const [by, words] of field.single ? [[-1, "back"], [1, "step"]] : []) {
+          make("button", label, { type: "button" }, words).addEventListener("click", () => {
+            stop();
+            change([field.key, state[field.key] + by]);
+          });
+        }
       }
       input.control.addEventListener("input", () => {
         stop();
-        change(field.key, input.control.value);
+        change([field.key, input.control.value]);
       });
       inputs[field.key] = input;
     }
-    const pick = (event) => {
-      const at = event.target.closest("[data-pick]");
-      if (!at) return;
-      const [key, value] = at.dataset.pick.split("=");
-      if (String(state[key]) !== value) change(key, value);
+    const picked = ({ target }) => {
+      const at = target.closest("[data-pick]");
+      return at ? at.dataset.pick.split("&").map((pair) => pair.split("=")) : [];
     };
-    view.addEventListener("click", pick);
+    view.addEventListener("click", (event) => {
+      const pairs = picked(event);
+      if (kept || pairs.some(([key, value]) => String(state[key]) !== value)) change(...pairs);
+    });
+    view.addEventListener("pointerleave", () => kept && preview([]));
     let pointed = "";  // a pointer that rests points at nothing new when the drawing changes below it
     view.addEventListener("pointerover", (event) => {
       const at = event.clientX + "," + event.clientY;
-      if (explorer.hover && event.pointerType === "mouse" && at !== pointed) pick(event);
+      if (explorer.hover && event.pointerType === "mouse" && at !== pointed) preview(picked(event));
       pointed = at;
     });
     view.addEventListener("keydown", (event) => {
-      const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
+      const second = explorer.fields.find((field) => field.key === explorer.second) || main;
+      const [field, by] = { ArrowLeft: [main, -1], ArrowRight: [main, 1], ArrowUp: [second, -1], ArrowDown: [second, 1],
+        Home: [main, -1e9], End: [main, 1e9] }[event.key] || [];
       if (!by || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
       stop();
-      if (main.choices) {
-        const values = main.choices.map(([value]) => value);
-        const next = values[values.indexOf(state[main.key]) + by];
-        if (next !== undefined) change(main.key, next);
+      const at = (kept || state)[field.key];
+      if (field.choices) {
+        const values = field.choices.map(([value]) => value);
+        change([field.key, values[Math.min(values.length - 1, Math.max(0, values.indexOf(at) + by))]]);
       } else {
-        change(main.key, state[main.key] + by * (main.step || 1));
+        change([field.key, at + by * (field.step || 1)]);
       }
     });
 

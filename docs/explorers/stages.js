@@ -31,7 +31,7 @@
   // All states: after each operation the barriers, the stages, the copies in flight, how far each thread is, and what
   // happened. Threads take turns; one that cannot go on waits.
   function run(ring) {
-    const todo = programs(ring), barriers = {}, stages = [], next = todo.map(() => 0), steps = [];
+    const todo = programs(ring), barriers = {}, stages = [], next = todo.map(() => 0), steps = [], marks = [];
     const log = todo.map(() => []);  // [call, barrier, phases that have ended, of a wait, or bytes]
     let copies = [], turn = 0;
     for (let stage = 0; stage < STAGES; ++stage) {
@@ -47,12 +47,16 @@
       one.missing = one.of;
       return " This ends its phase " + one.phase++ + ".";
     };
-    const keep = (who, words, wrong = false) => steps.push({ who, words, wrong, barriers: JSON.parse(JSON.stringify(barriers)),
-      stages: stages.map((one) => ({ ...one })), copies: copies.map((one) => ({ ...one })), next: [...next],
-      waits: todo.map((list, i) => next[i] < list.length && !open(list[next[i]])) });
+    // bad: what is wrong in a step, and stays marked: threads, stages, barriers.
+    const keep = (who, words, bad = []) => {
+      marks.push(...bad);
+      steps.push({ who, words, wrong: bad.length > 0, marks: [...marks], barriers: JSON.parse(JSON.stringify(barriers)),
+        stages: stages.map((one) => ({ ...one })), copies: copies.map((one) => ({ ...one })), next: [...next],
+        waits: todo.map((list, i) => next[i] < list.length && !open(list[next[i]])) });
+    };
     keep(-1, "The barriers are initialised; each is in its phase 0.");
     const act = {
-      wait: (name, one) => [name + ": " + one.words + " returns: the phase bit of " + one.at + " is " + barriers[one.at].phase % 2 + "."],
+      wait: (name, one) => [name + ": " + one.words + " returns: the phase of parity " + one.parity + " has ended, for the phase bit is now " + barriers[one.at].phase % 2 + "."],
       expect(name, one) {
         --barriers[one.at].missing;
         barriers[one.at].bytes += one.bytes;
@@ -66,7 +70,7 @@
       read(name, one) {
         const { tile, landed } = stages[one.stage], right = tile === one.tile && landed;
         return [name + " reads tile " + one.tile + " in stage " + one.stage + (right ? "." : ", but " +
-          (tile === null ? "nothing is there." : tile !== one.tile ? "tile " + tile + " is there." : "it has not landed.")), !right];
+          (tile === null ? "nothing is there." : tile !== one.tile ? "tile " + tile + " is there." : "it has not landed.")), right ? [] : [name, "stage " + one.stage]];
       },
       arrive(name, one) {
         --barriers[one.at].missing;
@@ -91,9 +95,12 @@
         idle = 0;
       });
     }
-    const stuck = todo.map((list, i) => (next[i] < list.length ? NAMES[i] + " at " + list[next[i]].words : "")).filter(Boolean);
-    keep(-1, stuck.length ? "A deadlock. These wait for ever: " + stuck.join(", ") + "." : "All have ended.", stuck.length > 0);
-    return { steps, todo, log, stuck: stuck.length > 0 };
+    const stuck = todo.map((list, i) => [NAMES[i], list[next[i]]]).filter(([, one]) => one);
+    const late = !ring.says[0].startsWith("deadlock") ? -1 : NAMES.findIndex((_, i) => i > 0 && recorded(ring)[i].length && recorded(ring)[i][0][2] > log[i][0][2]);
+    keep(-1, stuck.length ? "A deadlock. These wait for ever: " + stuck.map(([name, one]) => name + " at " + one.words).join(", ") + "."
+      : late < 0 ? "All have ended." : "All have ended, because here each warp first waits before its barrier's phase 0 ends; in the lab " + NAMES[late] +
+        " does so later, stays one phase behind, and hangs.", stuck.flatMap(([name, one]) => [name, one.at]));
+    return { steps, todo, log, stuck: stuck.length > 0, first: steps.findIndex(({ wrong }) => wrong) };
   }
   const known = new Map();
   const runOf = (state) => known.get(state.mistake) || known.set(state.mistake, run(ringOf(state))).get(state.mistake);
@@ -102,23 +109,24 @@
 
   // A stage with its two barriers.
   function card(now, stage, x, width) {
-    const parts = [box(x, 1, width, 142, { rx: 4 }), text(x + 8, 18, "stage " + stage, { "text-anchor": "start", "font-weight": "bold" })];
+    const colour = (name) => (now.marks.includes(name) ? "bad" : "ink"), red = colour("stage " + stage);
+    const parts = [box(x, 1, width, 142, { rx: 4, ...(red === "bad" ? { stroke: red, "stroke-width": 2.5 } : {}) }), text(x + 8, 18, "stage " + stage, { fill: red, "text-anchor": "start", "font-weight": "bold" })];
     const { tile, landed } = now.stages[stage], left = x + 68, wide = (width - 72) / 3;
     parts.push(box(x + 8, 26, width - 16, 28, tile === null || !landed ? { "stroke-dasharray": "4 3" } : hue(tile, TILES)),
       text(x + width / 2, 45, tile === null ? "empty" : "tile " + tile + (landed ? "" : " in flight")));
     (width < 300 ? ["bit", "left", "bytes"] : ["phase bit", "arrivals left", "bytes left"]).forEach((words, k) => parts.push(text(left + wide * (k + 0.5), 74, words, { fill: "quiet" })));
     ["full", "empty"].forEach((kind, row) => {
       const name = kind + "[" + stage + "]", one = now.barriers[name], y = 82 + 29 * row;
-      parts.push(text(x + 8, y + 18, name, { "text-anchor": "start" }));
+      parts.push(text(x + 8, y + 18, name, { "text-anchor": "start", fill: colour(name) }));
       [one.phase % 2 + "", one.missing, kind === "full" ? one.bytes : ""].forEach((value, k) => {
-        if (value !== "") parts.push(box(left + wide * k + 2, y, wide - 4, 25), text(left + wide * (k + 0.5), y + 17, value));
+        if (value !== "") parts.push(box(left + wide * k + 2, y, wide - 4, 25, colour(name) === "bad" ? { stroke: "bad" } : {}), text(left + wide * (k + 0.5), y + 17, value));
       });
     });
     return parts;
   }
 
   function draw(state, width) {
-    const { steps, todo, stuck } = runOf(state), now = steps[Math.min(state.step, steps.length - 1)], gap = 10, wide = (width - gap) / 2;
+    const { steps, todo, first } = runOf(state), now = steps[Math.min(state.step, steps.length - 1)], gap = 10, wide = (width - gap) / 2;
     const parts = [...card(now, 0, 1, wide - 1), ...card(now, 1, wide + gap, wide - 1)], last = state.step === steps.length - 1;
     let y = 156;
     // A click on a row leads to what it does next.
@@ -126,7 +134,7 @@
       const then = steps.findIndex(({ who }, step) => step > state.step && who === i);
       parts.push(group({ "data-row": i, ...(then < 0 ? {} : { "data-pick": "step=" + then }) },
         box(1, y, width - 2, 28, { rx: 4, fill: "var(--x-paper)", ...(now.who === i ? { stroke: now.wrong ? "bad" : "ink", "stroke-width": 2.5 } : {}) }),
-        text(9, y + 19, name, { "text-anchor": "start", "font-weight": "bold" }),
+        text(9, y + 19, name, { fill: now.marks.includes(name) ? "bad" : "ink", "text-anchor": "start", "font-weight": "bold" }),
         text(80, y + 19, words, { "text-anchor": "start", fill: quiet ? "quiet" : "ink" }),
         text(width - 9, y + 19, note, { "text-anchor": "end", "font-weight": "bold", fill: last ? "bad" : "ink" })));
       y += 33;
@@ -136,14 +144,14 @@
       row(i, name, one ? "next: " + one.words : "has ended", !one, now.waits[i] ? (last ? "hangs" : "waits") : "");
     });
     row(NAMES.length, "copies", now.copies.map(({ tile }) => "tile " + tile).join(", ") || "none in flight", !now.copies.length);
-    y += 23;
-    parts.push(text(2, y, "The lab says of this kernel", { "text-anchor": "start", "font-weight": "bold" }));
-    for (const words of ringOf(state).says) {
-      y += 4;
-      for (const part of wrapped(words, Math.floor(width / 6.4))) parts.push(text(2, y += 17, part, { "text-anchor": "start" }));
+    // From the first wrong step on. Its room is there before.
+    const told = first < 0 ? last : state.step >= first, why = MISTAKES[state.mistake][1];
+    for (const part of why ? wrapped("Why: " + why, Math.floor(width / 6.4)) : []) {
+      y += 17;
+      if (told) parts.push(text(2, y, part, { "text-anchor": "start", fill: "bad" }));
     }
-    return { svg: parts.join(""), height: y + 10, says: "Step " + state.step + " of " + (steps.length - 1) + ". " + now.words +
-      (last && !stuck && ringOf(state).says[0].startsWith("deadlock") ? " In the lab, which runs the threads in another order, they hang." : "") };
+    return { svg: parts.join(""), height: y + 10, says: "Step " + state.step + " of " + (steps.length - 1) + ". " + now.words,
+      folded: { title: "What the lab says of this kernel", lines: ringOf(state).says } };
   }
 
   // What the lab recorded of each warp, in the form of run()'s log: for the test.
@@ -151,14 +159,23 @@
   const recorded = (ring) => ring.warps.map((warp) => warp.filter(([kind]) => CALLS[kind]).map(([kind, barrier, count, bytes]) =>
     [CALLS[kind], BARRIERS[barrier], kind === 3 ? count : bytes]));
 
-  const LABELS = { none: "none", "producer parity": "the producer's parity", "consumer parity": "the consumers' parity",
-    "dropped arrival": "warp 2 does not arrive", "one arrival": "empty expects 1 arrival",
-    "more bytes": "full expects 1024 bytes", "fewer bytes": "full expects 256 bytes" };
+  const MISTAKES = {  // the label, and why it goes wrong
+    none: ["none", ""],
+    "producer parity": ["the producer's parity", "the producer waits for the end of phase 0 of empty, but consumers arrive there only after a copy, which never begins."],
+    "consumer parity": ["the consumers' parity", "on a new barrier wait(1) returns at once, so a warp reads a stage before its tile has landed."],
+    "dropped arrival": ["warp 2 does not arrive", "a phase of empty ends after two arrivals, and only warp 1 arrives; so the producer waits for ever."],
+    "one arrival": ["empty expects 1 arrival", "two warps arrive, and each arrival ends a phase; after two phases the phase bit is 0 again, so the producer's wait(0) does not return."],
+    "more bytes": ["full expects 1024 bytes", "a copy brings 512 bytes, so the phase of full never ends."],
+    "fewer bytes": ["full expects 256 bytes", "a copy brings 512 bytes; those that its phase did not expect count for the next one, which ends before its tile has landed."],
+  };
   Explorer.define({
     name: "stages", title: "A ring that can be broken", main: "step", draw, rings, run, recorded,
+    changed(before, state) {  // to the step before the first wrong one
+      if (state.mistake !== before.mistake) state.step = Math.max(0, runOf(state).first - 1);
+    },
     fields: [
-      { key: "mistake", label: "Mistake", value: "none", choices: rings.map(({ name }) => [name, LABELS[name]]) },
-      { key: "step", label: "Step", value: 12, play: 1, range: (state) => [0, runOf(state).steps.length - 1] },
+      { key: "mistake", label: "Mistake", value: "none", choices: rings.map(({ name }) => [name, MISTAKES[name][0]]) },
+      { key: "step", label: "Step", value: 12, play: 3, single: true, range: (state) => [0, runOf(state).steps.length - 1] },
     ],
   });
 })();

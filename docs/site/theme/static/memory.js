@@ -36,7 +36,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const answer = parts[i + 1];
     if (part.localName === "details" || !answer || answer.localName !== "details") return;
     const section = page + "#" + part.closest("section").id, key = section + "." + (counts[section] = (counts[section] || 0) + 1);
-    const field = make("input", { type: "text", value: memory.predictions[key] || "", autocomplete: "off" });
+    const field = make("textarea", { rows: 2, value: memory.predictions[key] || "", autocomplete: "off" });
     const said = make("p", { className: "predicted", hidden: true });
     const compare = () => {
       said.hidden = !field.value.trim();
@@ -46,8 +46,13 @@ document.addEventListener("DOMContentLoaded", () => {
       keep((one) => (one.predictions[key] = field.value));
       compare();
     });
+    field.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      answer.open = true;
+    });
     compare();
-    answer.before(make("label", { className: "prediction", title: "Kept in this browser only" }, "Your prediction", field));
+    answer.before(make("label", { className: "prediction" }, "Your prediction", field, make("small", {}, "Enter opens the answer. Kept in this browser only.")));
     answer.querySelector("summary").after(said);
   });
 
