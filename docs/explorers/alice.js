@@ -43,11 +43,11 @@
 
   // A row for each head, a column for each key.
   function map(state, top, width) {
-    const parts = [], left = 56, cell = Math.min(26, (width - left - 4) / tokens.length), high = 18, first = top + 106;
+    const parts = [], left = 56, cell = Math.min(26, (width - left - 4) / tokens.length), high = 18, first = top + 84;
     parts.push(text(0, top + 12, "One row per head; the query is " + quoted(state.word), { "text-anchor": "start", "font-weight": "bold" }));
     tokens.forEach((word, key) => {
       const middle = left + (key + 0.5) * cell + 4, now = key === state.word;
-      parts.push(group({ "data-pick": "word=" + key + "&cell=-1" }, box(left + key * cell, top + 22, cell, 84, { stroke: "none", fill: "var(--x-paper)" }),
+      parts.push(group({ "data-pick": "word=" + key + "&cell=-1" }, box(left + key * cell, top + 22, cell, 62, { stroke: "none", fill: "var(--x-paper)" }),
         text(middle, first - 5, word, { "text-anchor": "start", transform: "rotate(-90 " + middle + " " + (first - 5) + ")", ...(now ? { "font-weight": "bold" } : {}) })));
     });
     for (let head = 0; head < heads; ++head) {
@@ -61,7 +61,7 @@
     for (let key = 0; key <= tokens.length; ++key) parts.push(line(left + key * cell, first, left + key * cell, first + heads * high));
     parts.push(box(left, first + state.head * high, cell * tokens.length, high, { stroke: "ink", "stroke-width": 2.5 }));
     if (state.cell >= 0) parts.push(box(left + state.cell * cell, first + state.head * high, cell, high, { stroke: "accent", "stroke-width": 3 }));
-    return { svg: parts, height: 106 + heads * high + 4 };
+    return { svg: parts, height: 84 + heads * high + 4 };
   }
 
   function draw(state, width) {
@@ -73,7 +73,7 @@
   const sentence = (state, p, keys, masks) => {
     const named = (key) => quoted(key) + " (" + p[key].toFixed(2) + ")";
     return "In head " + state.head + " the query " + quoted(state.word) + " looks at " + keys.map(named).join(", ") + "." +
-      (state.cell < 0 ? "" : " The cell: " + named(state.cell) + ".") + (masks ? " The words after it are masked." : "");
+      (masks ? " The words after it are masked." : "") + (state.cell < 0 ? "" : " The cell: " + named(state.cell) + ".");
   };
   const long = tokens.map((_, key) => key).sort((a, b) => tokens[b].length - tokens[a].length);
 

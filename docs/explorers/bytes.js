@@ -166,7 +166,7 @@
   const timeOf = (kernel) => measured.milliseconds[kernel.row];
 
   function sentence(all, moved) {
-    if (moved === 0) return "Press play: the three move equally many bytes in the same time, here for one head.";
+    if (moved === 0) return "Press play: all three move the same number of bytes in the same time. One head is shown.";
     if (all.some((one) => one.sum > moved)) {
       return "After " + amount(moved) + " for one head: " + KERNELS.map((kernel, k) => kernel.title +
         (all[k].sum > moved ? " has moved " + share(moved, all[k].sum) + " of its bytes" : " is done")).join("; ") + ".";

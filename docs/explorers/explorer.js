@@ -99,7 +99,10 @@ window.Explorer = window.Explorer || (() => {
       view.innerHTML = drawn.svg;
       says.textContent = drawn.says;
       folded.hidden = !drawn.folded;
-      if (drawn.folded) {
+      const report = JSON.stringify(drawn.folded);
+      if (drawn.folded && folded.dataset.report !== report) {  // folded again
+        folded.open = false;
+        folded.dataset.report = report;
         folded.replaceChildren();
         make("summary", folded, {}, drawn.folded.title);
         for (const words of drawn.folded.lines) make("p", folded, {}, words);
@@ -181,7 +184,7 @@ window.Explorer = window.Explorer || (() => {
           input.button = make("button", label, { type: "button" }, "play");
           input.button.addEventListener("click", () => (timer === null ? play(field) : stop()));
         }
-        for (const [by, words] of field.single ? [[-1, "back"], [1, "step"]] : []) {
+        for (const [by, words] of field.single ? [[-1, "back"], [1, "next"]] : []) {
           make("button", label, { type: "button" }, words).addEventListener("click", () => {
             stop();
             change([field.key, state[field.key] + by]);

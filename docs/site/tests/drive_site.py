@@ -55,7 +55,7 @@ ALICE = "index", "01_naive_attention/index", "01_naive_attention/1_attention"
 BYTES = "index", "05_flash_forward/1_one_kernel"
 RING = "04_tiled_matmul/5_hopper", "05_flash_forward/5_persistent"
 PIECES = [
-    ("alice", ALICE, "point", "[data-pick='word=2'] text", "[data-pick='word=8'] text"),
+    ("alice", ALICE, "point", "[data-pick^='word=2&'] text", "[data-pick^='word=8&'] text"),
     ("bytes", BYTES, "click", "[data-field=moved]", "[data-field=n]"),
     ("stages", RING, "click", "[data-row='1'] text", "[data-row='0'] text"),
 ]
@@ -103,7 +103,7 @@ NO_STORAGE = """Object.defineProperty(window, 'localStorage', {
 def memory(window, html):
     """Yields what the pages do not remember: a prediction, a page that was read, and where."""
     page = "02_safe_softmax/1_safe_softmax.html"
-    field, tick = ".prediction input", f"a[href$='{page}'] .read"
+    field, tick = ".prediction textarea", f"a[href$='{page}'] .read"
     said = window.page.locator("details .predicted").first
 
     def count(selector):
@@ -121,7 +121,7 @@ def memory(window, html):
         yield "a prediction is forgotten"
     if said.is_visible():
         yield "a prediction stands in an answer that is folded"
-    window.page.locator(".prediction + details > summary").first.click()
+    window.page.press(field, "Enter")
     if not said.is_visible() or "about 88" not in said.inner_text():
         yield "an answer does not begin with the prediction"
     window.value("scrollTo({top: document.body.scrollHeight, behavior: 'instant'})")
