@@ -2,10 +2,10 @@
 //
 // An explorer calls Explorer.define({name, title, fields, draw, ...}). A field is {key, label, value} with either
 // `choices` [[value, words], ...] or `range` (state) => [least, most], and for a clock `play` (units per second).
-// draw(state, width) returns {svg, height, says}, and
-// width where it needs more, and folded: {title, lines} for what unfolds below the drawing. `longest` is a sentence as
-// long as any, `second` the field of the keys up and down; with `hover` a mouse previews and a click stays. it computes nothing that is not a rule or data of the explorer, and
-// draws at the size in which it is shown: letters of 12 pixels stay that.
+// draw(state, width) returns {svg, height, says}, width where it needs more, and folded: {title, lines} for what unfolds
+// below the drawing; it computes nothing that is not a rule or data of the explorer, and draws at the size in which it
+// is shown: letters of 12 pixels stay that. `longest` is a sentence as long as any, `second` the field of the keys up
+// and down. With `hover` a mouse previews, and a click stays.
 window.Explorer = window.Explorer || (() => {
   "use strict";
   const reduced = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;

@@ -145,7 +145,7 @@
     });
     row(NAMES.length, "copies", now.copies.map(({ tile }) => "tile " + tile).join(", ") || "none in flight", !now.copies.length);
     // From the first wrong step on. Its room is there before.
-    const told = first < 0 ? last : state.step >= first, why = MISTAKES[state.mistake][1];
+    const told = state.step >= first, why = MISTAKES[state.mistake][1];
     for (const part of why ? wrapped("Why: " + why, Math.floor(width / 6.4)) : []) {
       y += 17;
       if (told) parts.push(text(2, y, part, { "text-anchor": "start", fill: "bad" }));
