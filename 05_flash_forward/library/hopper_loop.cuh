@@ -153,10 +153,10 @@ struct CausalScores {
   }
   /// Whether the first tile is masked.
   __device__ bool masks(int tile) const { return tile >= range.edge; }
-  /// @{ What surrounds the softmax of a later tile: m in the units of its scores.
+  /// Before the softmax of a later tile: m in the units of its scores.
   __device__ int begin_tile(RowState&, int) const { return 0; }
+  /// After it.
   __device__ void end_tile(RowState&, int) const {}
-  /// @}
   /// What follows the last tile.
   __device__ void end(RowState&) const {}
 };
