@@ -6,13 +6,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "05_flash_forward/interface/decode_choice.cuh"
 #include "05_flash_forward/interface/packed_checks.cuh"
-#include "05_flash_forward/kernels/decode/05_paged_kv.cuh"
-#include "05_flash_forward/kernels/decode/06_wgmma.cuh"
-#include "05_flash_forward/kernels/decode/07_chunked_prefill.cuh"
 #include "05_flash_forward/kernels/decode/append.cuh"
-#include "05_flash_forward/src/decode_cost.hpp"
-#include "05_flash_forward/src/dispatch.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each library includes this
@@ -134,123 +130,6 @@ inline std::size_t workspace_bytes(const DecodeWorkspaceSize& size) {
 
 inline ChunkSequences sequences_of(const fa_attention& a, const fa_cache& cache) {
   return {static_cast<int>(a.batch), cache.cu_seqlens_q, cache.lengths_k, pages_of(cache)};
-}
-
-// Whether a kernel, an fa_decode_kernel, computes a problem here.
-template <int d, class T>
-bool supports(int kernel, const Attention<T>& a, const ChunkSequences& of) {
-  const bool paged = of.pages.block_table != nullptr, packed = of.cu_seqlens_q != nullptr;
-  const bool all_keys = !paged && !packed && of.lengths_k == nullptr;
-  if (kernel == FA_DECODE_FORWARD) return all_keys;
-  if (all_rows(a) > kMostRows) return false;
-  switch (kernel) {
-    case FA_DECODE_PACKED_GQA:
-    case FA_DECODE_ONE_LAUNCH:
-    case FA_DECODE_WGMMA:
-      return all_keys &&
-             with_decode_tile<d>(
-                 a, [&](auto tile) { return decode_grid<decltype(tile)>(a, 1).y <= kMaxGrid; }) &&
-             (kernel != FA_DECODE_WGMMA ||
-              (can_run(device_properties(), kNeedsHopper) && can_use_tma(a)));
-    case FA_DECODE_EVEN_TILES:
-      return !paged && !packed && can_list_tiles<d>(a);
-    case FA_DECODE_PAGED_KV:
-      return paged && !packed && can_list_tiles<d>(a);
-    default:
-      return can_run(device_properties(), kNeedsHopper) && can_chunk<d>(a, of);
-  }
-}
-
-// The workspace of a kernel that supports the problem.
-template <int d, class T>
-DecodeWorkspaceSize decode_workspace(int kernel, const Attention<T>& a, const ChunkSequences& of) {
-  switch (kernel) {
-    case FA_DECODE_FORWARD:
-      return {0, 1};  // the counter of a tile scheduler
-    case FA_DECODE_PACKED_GQA:
-      return {packed_gqa_workspace<d>(a), 0};
-    case FA_DECODE_ONE_LAUNCH:
-      return one_launch_workspace<d>(a);
-    case FA_DECODE_WGMMA:
-      return {decode_wgmma_workspace<d>(a), 0};
-    case FA_DECODE_CHUNKED_PREFILL:
-      return chunks_workspace<d>(a, of);
-    default:
-      return even_tiles_workspace<d>(a);
-  }
-}
-
-// What such a kernel has to do for sequences with all keys.
-template <int d, class T>
-DecodeWork decode_work(int kernel, const Attention<T>& a, const ChunkSequences& of) {
-  using Chunk = ChunkTile<T, d>;
-  const DecodeRates rates;
-  const double rows = static_cast<double>(group_size(a)) * a.length_q;
-  const double heads = static_cast<double>(a.batch) * a.kv_heads;
-  const double keys =  // that a query sees
-      a.causal ? std::max(1.0, a.length_k - std::min(a.length_q, a.length_k) / 2.0) : a.length_k;
-  DecodeWork work{};
-  work.parts = 1;
-  work.bytes = sizeof(T) * a.head_dim * heads * 2 * (a.length_k + rows);
-  work.state_bytes = sizeof(float) * static_cast<double>(decode_workspace<d>(kernel, a, of).states);
-  const auto tiles = [&](double rate, int block_m, int parts, double rows_of_head, double all) {
-    work.rate = rate;
-    work.items = all * std::ceil(rows_of_head / block_m);
-    work.item_flops = 4.0 * block_m * d * keys;
-    work.parts = parts;
-  };
-  switch (kernel) {
-    case FA_DECODE_FORWARD:
-      tiles(prefers_hopper() ? rates.forward : rates.mma_forward, 2 * kQueries, 1, a.length_q,
-            heads * group_size(a));
-      break;
-    case FA_DECODE_WGMMA:
-      tiles(rates.wgmma, kQueries, decode_wgmma_parts<WgmmaDecodeTile<T, d>>(a), rows, heads);
-      break;
-    case FA_DECODE_CHUNKED_PREFILL:
-      work.start = rates.chunks_start;
-      tiles(rows > kQueries ? rates.chunks : rates.half_chunks,
-            rows > kQueries ? Chunk::block_m : kQueries, chunk_parts<Chunk>(a, of), rows, heads);
-      break;
-    default:
-      tiles(rates.mma, DecodeTile<d, 4>::block_m, 1, rows, heads);
-      work.even = true;
-      if (kernel == FA_DECODE_PACKED_GQA) work.parts = packed_gqa_parts<DecodeTile<d, 4>>(a);
-  }
-  return work;
-}
-
-// The kernel that a call takes: the one that it names, or the fastest of those that support it.
-template <int d, class T>
-int decode_kernel(const Attention<T>& a, const ChunkSequences& of, int named) {
-  if (named != FA_DECODE_FASTEST) {
-    if (supports<d>(named, a, of)) return named;
-    refuse("kernel is {}, which does not support the problem on this device; 0 is the fastest",
-           named);
-  }
-  const bool paged = of.pages.block_table != nullptr;
-  const bool all_keys = !paged && of.lengths_k == nullptr;
-  const int even = paged ? FA_DECODE_PAGED_KV : FA_DECODE_EVEN_TILES;
-  const int few = all_keys ? FA_DECODE_ONE_LAUNCH : even;
-  if (supports<d>(few, a, of) && packed_rows(a) <= 16) return few;
-  int best = FA_DECODE_FASTEST;
-  double least = std::numeric_limits<double>::infinity();
-  for (const int kernel : {int{FA_DECODE_FORWARD}, int{FA_DECODE_CHUNKED_PREFILL},
-                           int{FA_DECODE_WGMMA}, int{FA_DECODE_PACKED_GQA}, even}) {
-    const bool hopper = kernel == FA_DECODE_CHUNKED_PREFILL || kernel == FA_DECODE_WGMMA;
-    if (!supports<d>(kernel, a, of) ||
-        (hopper && !prefers_hopper() && of.cu_seqlens_q == nullptr)) {
-      continue;
-    }
-    const double seconds = decode_seconds(decode_work<d>(kernel, a, of), device_properties());
-    if (seconds < least) {
-      least = seconds;
-      best = kernel;
-    }
-  }
-  if (best != FA_DECODE_FASTEST) return best;
-  if (of.cu_seqlens_q == nullptr) even_tiles_workspace<d>(a);  // says what is too large
-  refuse("cu_seqlens_q needs a Hopper GPU, and distances between keys that TMA supports");
 }
 
 // Calls work(attention, d, sequences, kernel) for a problem and a cache that were checked.

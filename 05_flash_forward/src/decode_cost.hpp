@@ -13,16 +13,18 @@ namespace fa {
 /// What kernels reach on a GPU. FLOPs are those of an SM for each clock, at the highest clock; an SM
 /// of Hopper has 4096 with operands of 16 bits.
 struct DecodeRates {
-  double forward = 2885;       ///< wgmma, 128 queries of a head: fa_forward() on Hopper
-  double chunks = 2743;        ///< step 07, with rows for both warpgroups
-  double half_chunks = 1700;   ///< step 07, with rows for one of them
-  double wgmma = 1754;         ///< step 06
-  double mma_forward = 1300;   ///< fa_forward() elsewhere
-  double mma = 856;            ///< steps 02, 04 and 05
-  double bandwidth = 0.87;     ///< of that of the memory by clock and width
-  double item_clocks = 3000;   ///< before the first tile of an item, and after its last one
-  double merge = 3e-6;         ///< seconds of a kernel that merges states, beside moving them
-  double chunks_start = 4e-6;  ///< seconds that step 07 takes longer to begin and to end
+  double forward = 2885;            ///< wgmma, 128 queries of a head: fa_forward() on Hopper
+  double chunks = 2743;             ///< step 07, with rows for both warpgroups
+  double half_chunks = 1700;        ///< step 07, with rows for one of them
+  double wgmma = 1754;              ///< step 06
+  double mma_forward = 1300;        ///< fa_forward() elsewhere
+  double mma = 856;                 ///< steps 02, 04 and 05
+  double bandwidth = 0.87;          ///< of that of the memory by clock and width
+  double item_clocks = 3000;        ///< before the first tile of an item, and after its last one
+  double row_clocks = 1000;         ///< steps 02, 04 and 05: of a row that a warp writes
+  double merged_row_clocks = 3500;  ///< more in 04 and 05, where blocks share the item: one merges
+  double merge = 3e-6;              ///< seconds of a kernel that merges states, beside moving them
+  double chunks_start = 4e-6;       ///< seconds that step 07 takes longer to begin and to end
 };
 
 /// What a kernel has to do.
@@ -35,6 +37,8 @@ struct DecodeWork {
   double bytes;        ///< of K and V, Q and O, each once
   double state_bytes;  ///< written, and read by the merge
   double start;        ///< further seconds of the launch
+  /// Of an item, beside those that all kernels need: where a warp has several rows, one by one.
+  double finish_clocks = 0;
 };
 
 /// Seconds that a kernel takes: waves of blocks, or the memory if this takes longer, and the states.
@@ -47,7 +51,8 @@ inline double decode_seconds(const DecodeWork& work, const DeviceProperties& gpu
   const double blocks = work.items * work.parts / sms;
   const double waves = work.even ? std::max(1.0, blocks) : std::ceil(blocks);
   const double busy = work.even ? work.items / sms : waves / work.parts;  // items of an SM
-  const double compute = (waves * rates.item_clocks + busy * work.item_flops / work.rate) / clock;
+  const double of_item = rates.item_clocks + work.finish_clocks;
+  const double compute = (waves * of_item + busy * work.item_flops / work.rate) / clock;
   const double states = work.parts == 1 ? 0 : rates.merge + 2 * work.state_bytes / bandwidth;
   return work.start + std::max(compute, work.bytes / bandwidth) + states;
 }

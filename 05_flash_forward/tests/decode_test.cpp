@@ -316,4 +316,7 @@ TEST_CASE("the model of times counts waves, bytes and states") {
   // Bytes at half of the memory's bandwidth, where these take longer.
   work = {1000, 100, 1e6, 1, false, 5e6, 0, 2e-6};
   CHECK(seconds(work) == doctest::Approx(1.2e-5));
+  // Rows that follow each other, in each of two items of an SM.
+  work = {1000, 200, 1e6, 1, true, 0, 0, 0, 500};
+  CHECK(seconds(work) == doctest::Approx(5e-6));
 }

@@ -347,10 +347,12 @@ function(fa_interface NAME LABEL)
        tests/interface*_test.cuh)
   fa_kernel_tests(${tests} ${LABEL}.interface ${files})
   target_link_libraries(${tests}_lab PRIVATE ${LABEL}_apart ${on_lab})
-  target_compile_definitions(${tests}_lab PRIVATE FA_INTERFACE_LIBRARY="$<TARGET_FILE:${on_lab}>")
+  target_compile_definitions(${tests}_lab PRIVATE FA_INTERFACE_LIBRARY="$<TARGET_FILE:${on_lab}>"
+                             FA_RESULTS="${FA_ROOT}/docs/results")
   if(FA_CUDA)
     target_link_libraries(${tests}_gpu PRIVATE ${LABEL}_apart ${NAME})
-    target_compile_definitions(${tests}_gpu PRIVATE FA_INTERFACE_LIBRARY="$<TARGET_FILE:${NAME}>")
+    target_compile_definitions(${tests}_gpu PRIVATE FA_INTERFACE_LIBRARY="$<TARGET_FILE:${NAME}>"
+                               FA_RESULTS="${FA_ROOT}/docs/results")
   endif()
   add_test(NAME ${LABEL}.interface.is_c
            COMMAND "${CMAKE_CXX_COMPILER}" -x c -std=c99 -Wall -Wextra -pedantic-errors -Werror
