@@ -23,6 +23,7 @@ from docs.facts.records import (
 
 forward = Ladder("h200_05_flash_forward")
 forward_float32 = Ladder("h200_05_flash_forward", "float32")
+fp8 = Ladder("h200_05_fp8", "e4m3")
 forward_functors = Cases("h100_05_functors")
 forward_ratios = Ratios("h200_05_interface")
 h100_forward_ratios = Ratios("h100_05_interface")
@@ -500,3 +501,48 @@ def edge_masks_gain_to_16k():
     where = {"group": "lengths, D 64", "kernel": "08_*", "type": "bfloat16"}
     rates = (points("h200_05_experiments", "tflops", length=n, **where) for n in (16384, 2048))
     return more(*rates)
+
+
+# ---- 8 bits: H200, h200_05_fp8.
+
+
+def _fp8_speedup(head_dim, length, mask="both"):
+    ours = fp8.tflops("01", head_dim, length, mask)
+    where = {"group": f"d{head_dim}", "type": "bfloat16", "backend": "course"}
+    where |= {"length": int(length), "causal": {"full": False, "both": None}[mask]}
+    return over(ours, points("h200_05_interface", "tflops", **where))
+
+
+def fp8_speedup(head_dim, length):
+    """Step 01 over the course in bfloat16, h200_05_interface, without a mask."""
+    return _fp8_speedup(head_dim, length, "full")
+
+
+def fp8_slower_only_when_short():
+    """Step 01 is slower than bfloat16 with 64 columns and 1024 keys, and faster from 4096 keys on
+    with 128 and 256 columns, by more than 10 %; both masks."""
+    faster = (_fp8_speedup(d, n) for d in ("128", "256") for n in ("4096", "16384"))
+    return below(_fp8_speedup("64", "1024"), 1) and all(below(1.1, one) for one in faster)
+
+
+def fp8_promotion_costs():
+    """Step 02 is slower than step 01 at all points from 4096 keys on, and most with 256 columns."""
+    losses = {d: fp8.loss("02", "01", d, "from_4096", "both") for d in ("64", "128", "256")}
+    most = max(x for d in ("64", "128") for x in each(losses[d]))
+    return all(below(0, of) for of in losses.values()) and below(most, losses["256"])
+
+
+def fp8_d64_percent_of_exponentials():
+    """Step 01, 64 columns, 16384 keys, both masks: of the speed at which the exponentials alone
+    limit it, half of the peak."""
+    return [2 * percent for percent in each(fp8.percent_of_peak("01", "64", "16384", "both"))]
+
+
+def fp8_transpose_us():
+    """V of 16384 x 2048 bytes, read and written, at 4.8 TB/s."""
+    return 2 * 16384 * 2048 / 4.8e6
+
+
+def fp8_transpose_percent(length):
+    """The same of the time of step 01, 128 columns, without a mask."""
+    return fp8_transpose_us() / 10 / fp8.ms("01", "128", length)

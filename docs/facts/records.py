@@ -15,7 +15,8 @@ from common.data import records
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GROUP = re.compile(
-    r"(?:(?P<more>.*), )?(?P<type>b?float\d+), D (?P<D>\d+)(?P<causal>, causal)?(?P<behind>, .*)?"
+    r"(?:(?P<more>.*), )?(?P<type>b?float\d+|e4m3), D (?P<D>\d+)"
+    r"(?P<causal>, causal)?(?P<behind>, .*)?"
 )
 # What tells the points of a record apart, beside the kernel or the implementation.
 POINT = ("group", "type", "D", "causal", "size", "length", "batch", "heads", "kv_heads", "gradient")

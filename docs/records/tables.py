@@ -6,6 +6,8 @@
     functors RECORD                 masks and scores by functors, by kernel or by implementation
     ring RECORD                     ring attention between GPUs, and what the model predicts
     ring_beside RECORD              beside the faster rotation of each backend
+    fp8 RECORD OTHER...             the kernels in 8 bits beside the course and FlashAttention-3 of
+                                    other records
     first_minutes RECORD            the first commands on a new machine
 
 Exit status: 0, or 2 when a record has nothing of the kind.
@@ -232,6 +234,39 @@ def ring_beside(record):
     return [title, *aligned(cells, 1, 3), *source_lines(record)]
 
 
+FP8 = ("float8_e4m3fn", "FLASH_ATTENTION_3")
+
+
+def fp8(kernels, *others):
+    """A line for each problem in 8 bits: TFLOP/s in 16 bits and in 8, how many times as fast the
+    course's better kernel is as its own in 16 bits and as FlashAttention-3 in 8, and the error of
+    that beside its 16 bits. A later record of others counts."""
+    others_at = {}
+    for row in (row for record in others for row in record["measurements"]):
+        if row["what"] == "time" and row["group"] in GROUPS:
+            problem = (row["head_dim"], row["causal"], row["length"])
+            others_at.setdefault(problem, {})[row["type"], row["backend"]] = row
+    steps = list(dict.fromkeys(row["kernel"] for row in kernels["measurements"]))
+    sixteen = [("bfloat16", OURS), ("bfloat16", FP8[1])]
+    cells = [["D, mask", "N", "16 bits: course", "16 bits: FA-3", *steps, "8 bits: FA-3"]]
+    cells[0] += ["x 16 bits", "x FA-3", "FA-3: error, %"]
+    for group, length in dict.fromkeys((r["group"], r["length"]) for r in kernels["measurements"]):
+        rows = rows_with(kernels, group=group, length=length)
+        speeds = {row["kernel"]: row["tflops"] for row in rows}
+        causal, head_dim = group.endswith("causal"), int(group.split(", ")[1].split()[1])
+        of = others_at.get((head_dim, causal, length), {})
+        peers = {key: of[key]["tflops"] for key in (*sixteen, FP8) if key in of}
+        shown = [*map(peers.get, sixteen), *map(speeds.get, steps), peers.get(FP8)]
+        line = [f"{head_dim} {mask_of({'causal': causal})}", length]
+        line += ["-" if x is None else f"{x:.0f}" for x in shown]
+        for key in (sixteen[0], FP8):
+            line.append(f"{max(speeds.values()) / peers[key]:.2f}" if key in peers else "-")
+        line.append(f"{of[FP8]['percent_error']:.1f}" if FP8 in of else "-")
+        cells.append(line)
+    title = "TFLOP/s in bfloat16 and in e4m3, B x N = 16384, H x D = 2048; - means not measured."
+    return [title, *aligned(cells, 1), *source_lines(kernels, *others)]
+
+
 def first_minutes(record):
     """A line for each command of common/cli/tests/first_minutes.sh."""
     rows = [[row["what"], f"{row['seconds']:.0f} s"] for row in record["measurements"]]
@@ -245,6 +280,7 @@ TABLES = {  # how many records each takes
     "functors": (functors, 1),
     "ring": (ring, 1),
     "ring_beside": (ring_beside, 1),
+    "fp8": (fp8, None),
     "first_minutes": (first_minutes, 1),
 }
 

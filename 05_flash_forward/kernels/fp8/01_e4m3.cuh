@@ -163,6 +163,7 @@ __device__ void fp8_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
       issue_fp8_pv(o, p, v, true);
     }
   };
+  //! [end_pv]
   const auto end_pv = [&] {
     if constexpr (Tile::promotes) {
       wgmma_wait<0>(sums, p);
@@ -173,6 +174,7 @@ __device__ void fp8_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     }
     release_v();
   };
+  //! [end_pv]
   float rescale[2];
   for (int i = 0; i < range.skipped; ++i) {
     shared.k_pipe.consumer_wait(read.k);
@@ -304,13 +306,16 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   for (; next_work_tile(shared, read.work, work); read.next_tile()) {
     const TileRange range = tile_range<Tile>(a, work.block, warpgroup);
     const int kv_head = work.batch * a.kv_heads + kv_head_of(a, work.head);
+    //! [score_scale]
     const float score_scale =
         a.scale * a.q_descale[kv_head] * a.k_descale[kv_head];
+    //! [score_scale]
     WarpgroupOutput<Tile> o = {};
     RowState rows = empty_row_state();
     shared.q_pipe[warpgroup].consumer_wait(read.q);
     fp8_mainloop<Tile>(o, rows, shared, read, a, range, score_scale * kLog2E,
                        warpgroup);
+    //! [o_scale]
     // O and l are those of P times 2^probs_exponent.
     constexpr float probs_scale = 1.0f / (1 << Tile::probs_exponent);
     const float o_scale = a.v_descale[kv_head] * probs_scale;
@@ -318,6 +323,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     rows.l[1] *= probs_scale;
 #pragma unroll
     for (float& x : o) x *= o_scale;
+    //! [o_scale]
     Attention<bfloat16> out = a;
     out.scale = score_scale;
     write_output_from_registers<Tile>(out, o, rows, range.query0, work.head,
