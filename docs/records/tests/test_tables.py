@@ -105,3 +105,20 @@ class FrontTest(TreeTest):
                 self.assertEqual(status, 2)
                 self.assertIn("tables.py: ", err)
         self.assertIn("length 4096", self.run_front([row("this lesson", 1.0)])[2])
+
+
+class Fp8Test(TreeTest):
+    def test_the_better_kernel_counts_and_a_later_record_of_others(self):
+        group = {"group": "e4m3, D 64", "length": 4096}
+        ours = [{**group, "kernel": "01_a", "tflops": 90.0}]
+        ours += [{**group, "kernel": "02_b", "tflops": 100.0}]
+        first = [row("this lesson", 80.0, group="d64"), row("FLASH_ATTENTION_3", 60.0, group="d64")]
+        first += [row("this lesson", 1.0, group="types_d64")]
+        later = [row("FLASH_ATTENTION_3", 70.0, group="d64")]
+        more = {"type": "float8_e4m3fn", "percent_error": 5.04, "group": "d64"}
+        later += [row("FLASH_ATTENTION_3", 125.0, **more)]
+        records = [{**HEAD, "measurements": rows} for rows in (ours, first, later)]
+        last = tables.fp8(*records)[3].split()
+        self.assertEqual(last, "64 full 4096 80 70 90 100 125 1.25 0.80 5.0".split())
+        last = tables.fp8(*records[:2])[3].split()
+        self.assertEqual(last, "64 full 4096 80 60 90 100 - 1.25 - -".split())
