@@ -290,11 +290,11 @@ def print_times(rows):
 def print_choices(found_points):
     """The chosen kernel beside those that were named, and the rates of a model of their times."""
     names = [name for name in KERNELS if any(name in of for of in found_points)]
-    cells, fastest = [["point", "chosen", "us", *names, "x best", "MB"]], {}
+    cells, fastest = [["point", "chosen", "time", *names, "x fastest", "MB"]], {}
     for of in found_points:
         named = {name: of[name]["milliseconds"] for name in names if name in of}
-        if not named:
-            continue
+        if len(named) < 2:
+            continue  # there was no choice
         ours = of[OURS]
         line = [ours["group"], ours["kernel"], f"{1e3 * ours['milliseconds']:.1f}"]
         line += [f"{1e3 * named[name]:.1f}" if name in named else "-" for name in names]
@@ -307,9 +307,10 @@ def print_choices(found_points):
     if not fastest:
         return
     print("\nMicroseconds of the kernels of this lesson; MB: workspace of the chosen one.")
-    print("\n".join(records.aligned(cells, 2)))
-    print("FLOPs of an SM for each clock, the most over points; half: of one warpgroup")
-    print("\n".join(f"{name:16}{rate:8.0f}" for name, rate in sorted(fastest.items())))
+    print("\n".join(records.aligned(cells, 1)))
+    print("\nFLOPs of an SM for each clock, the most over points; half: items of at most 64 rows.")
+    rates = [[name, f"{rate:.0f}"] for name, rate in sorted(fastest.items())]
+    print("\n".join(records.aligned([["kernel", "FLOPs"], *rates], 1)))
 
 
 def main():

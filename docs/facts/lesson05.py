@@ -391,6 +391,32 @@ def h200_decode_alike(*cases):
     return all(within(h200_decode_ratio(case), 0.98, 1.02) for case in cases)
 
 
+def serving_ratio(group):
+    """H200, h200_05_serving: the course over FlashAttention-3 at a point, or at those of a
+    pattern."""
+    return points("h200_05_serving", "ratio", True, group=group)
+
+
+def serving_behind(*groups):
+    """H200, h200_05_serving: FlashAttention-3 is faster at all of these points, by more than 2 %."""
+    return all(value < 0.98 for group in groups for value in each(serving_ratio(group)))
+
+
+def serving_ahead(*groups):
+    """H200, h200_05_serving: the course is faster at all of these points."""
+    return all(value > 1 for group in groups for value in each(serving_ratio(group)))
+
+
+def serving_alike(*groups):
+    """H200, h200_05_serving: at most 3 % apart at all of these points."""
+    return all(within(serving_ratio(group), 0.97, 1.03) for group in groups)
+
+
+def serving_points(more_than=0):
+    """H200, h200_05_serving: points where the course over FlashAttention-3 is more than this."""
+    return count(serving_ratio("*"), lambda value: value > float(more_than))
+
+
 def ragged_as_fast():
     """b64_4k and ragged, GB/s: less than 2 % apart."""
     return apart(decode_gb_per_s("b64_4k"), decode_gb_per_s("ragged")) < 2
