@@ -398,7 +398,7 @@ def serving_ratio(group):
 
 
 def serving_behind(*groups):
-    """H200, h200_05_serving: FlashAttention-3 is faster at all of these points, by more than 2 %."""
+    """H200, h200_05_serving: FlashAttention-3 is more than 2 % faster at all of these points."""
     return all(value < 0.98 for group in groups for value in each(serving_ratio(group)))
 
 
