@@ -1,9 +1,10 @@
 // The kernel that fa_decode() takes on an H200, beside the times of all kernels in its record.
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <string>
-#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -81,12 +82,11 @@ TEST_CASE("on an H200 fa_decode() takes a kernel within 10 % of the fastest, mos
   const auto points = points_of_record(FA_RESULTS "/h200_05_serving.json");
   REQUIRE(points.size() >= 60);
   std::size_t close = 0;
-  for (const auto& [group, point] : points) {
+  for (const auto& named : points) {
+    const TimedPoint& point = named.second;
     const int kernel = chosen(point.row, gpu);
     double least = std::numeric_limits<double>::infinity();
-    for (const auto& [other, milliseconds] : point.milliseconds) {
-      least = std::min(least, milliseconds);
-    }
+    for (const auto& timed : point.milliseconds) least = std::min(least, timed.second);
     CAPTURE(point.row);
     CAPTURE(kernel);
     REQUIRE(point.milliseconds.count(kernel) == 1);
