@@ -397,19 +397,10 @@ def serving_ratio(group):
     return points("h200_05_serving", "ratio", True, group=group)
 
 
-def serving_behind(*groups):
-    """H200, h200_05_serving: FlashAttention-3 is more than 2 % faster at all of these points."""
-    return all(value < 0.98 for group in groups for value in each(serving_ratio(group)))
-
-
-def serving_ahead(*groups):
-    """H200, h200_05_serving: the course is faster at all of these points."""
-    return all(value > 1 for group in groups for value in each(serving_ratio(group)))
-
-
-def serving_alike(*groups):
-    """H200, h200_05_serving: at most 3 % apart at all of these points."""
-    return all(within(serving_ratio(group), 0.97, 1.03) for group in groups)
+def serving_within(low, high, *groups):
+    """H200, h200_05_serving: this ratio lies between these at all of these points."""
+    ratios = [value for group in groups for value in each(serving_ratio(group))]
+    return all(float(low) < value < float(high) for value in ratios)
 
 
 def serving_points(more_than=0):
