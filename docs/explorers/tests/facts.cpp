@@ -277,8 +277,9 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   float sum[sums] = {};
   wgmma_fence(sum);
-  lab::begin_wgmma({sums, true, false, columns, false, unit.by_rows(0, 0).bits(), descriptor},
-                   {sum, nullptr}, caller_location());
+  lab::begin_wgmma(
+      {sums, kWgmmaType<half>, false, columns, false, false, unit.by_rows(0, 0).bits(), descriptor},
+      {sum, nullptr}, caller_location());
   wgmma_commit(sum);
   wgmma_wait<0>(sum);
   if (thread >= kWarp) return;  // the first 16 rows of D, which are B
