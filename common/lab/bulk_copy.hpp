@@ -81,8 +81,8 @@ struct BulkCopy {
 /// @param address   or an offset that means the same
 /// @param row_bytes 128, 64, 32; less: nothing is swizzled
 inline std::uintptr_t swizzled(std::uintptr_t address, int row_bytes) {
-  return address ^ (address >> 3 & (static_cast<unsigned>(row_bytes) - 16) & 0x70u &
-                    -static_cast<unsigned>(row_bytes > 16));
+  const unsigned most = row_bytes > 16 ? 0x70 : 0;
+  return address ^ (address >> 3 & (static_cast<unsigned>(row_bytes) - 16) & most);
 }
 
 /// The bulk stores and additions that a thread has in flight.
