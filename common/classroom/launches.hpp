@@ -1,8 +1,6 @@
 /// @file
 /// For entries of kernels, and for graders that launch kernels of the lessons: launches in the watched
-/// lab, and buffers; precompiled. Where there is no watched lab, kernels run unobserved. At its end
-/// stand CUDA's own words that no lesson uses and a student's kernel may; nvcc knows them without a
-/// header.
+/// lab, and buffers; precompiled. Where there is no watched lab, kernels run unobserved.
 #pragma once
 
 // clang-format off
@@ -12,6 +10,7 @@
 #include "common/classroom/entry.hpp"
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
+#include "common/gpu/words_lab.hpp"
 
 namespace fa::classroom {
 
@@ -126,42 +125,3 @@ std::string play(const std::string& puzzle, void (*kernel)(Parameters...)) {
 }
 
 }  // namespace fa::classroom
-
-/// A macro, so that findings name the student's line.
-#define __ldg(address) (*(address))
-
-namespace fa::FA_TARGET {
-
-/// Lanes of a warp.
-constexpr int warpSize = 32;
-
-/// Two floats that one instruction loads.
-struct alignas(8) float2 {
-  float x;  ///< the first
-  float y;  ///< the second
-};
-/// Both of them.
-__forceinline__ float2 make_float2(float x, float y) {
-  return {x, y};
-}
-
-/// @cond
-#define FA_CUDA_WORD(result, name, parameters, value) \
-  __forceinline__ result name parameters {            \
-    return value;                                     \
-  }
-/// @endcond
-/// @{ Of numbers of any types; the other one where one is NaN.
-template <class A, class B, class T = std::common_type_t<A, B>>
-FA_CUDA_WORD(T, min, (A a, B b), std::isnan(double(a)) || T(b) < T(a) ? T(b) : T(a))
-template <class A, class B, class T = std::common_type_t<A, B>>
-FA_CUDA_WORD(T, max, (A a, B b), std::isnan(double(a)) || T(a) < T(b) ? T(b) : T(a))
-/// @}
-/// @{ On a GPU they are less exact than here.
-FA_CUDA_WORD(float, __expf, (float x), std::exp(x))
-    FA_CUDA_WORD(float, __logf, (float x), std::log(x))
-        FA_CUDA_WORD(float, __fdividef, (float x, float y), x / y)
-            FA_CUDA_WORD(float, rsqrtf, (float x), 1 / std::sqrt(x))
-/// @}
-
-}  // namespace fa::FA_TARGET

@@ -73,8 +73,6 @@ using namespace fa::classroom;
 namespace {
 
 constexpr int kColumns = 128;
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
-
 const std::string kUnordered =
     "nothing orders a store before a load of another thread. All threads of a block have stored "
     "(barrier), these stores come before the addition (fence), only the last block continues, the "
@@ -209,9 +207,17 @@ FA_STAGE(races) {
 +  lse[column] = log_sum(m_all, l_all);
 +  }
 
-# two_fences: a fence on either side of an addition that orders nothing itself
+# as_cudas_sample: a fence on either side of an addition that wraps and orders nothing itself
 @ right
 - const unsigned before = atomic_add_acquire(counter, 1);
-+    const unsigned before = atomicAdd(counter, 1u);
+- is_last = before + 1 == gridDim.x;
+- if (is_last) *counter = 0;
++    is_last = atomicInc(counter, gridDim.x - 1) == gridDim.x - 1;
 +    __threadfence();
+- __syncthreads();  // is_last is set
+- if (!is_last) return;
++  const int merges = __syncthreads_or(threadIdx.x == 0 && is_last);
++  if (__popc(__brev(merges)) != 1 || __syncthreads_and(threadIdx.x > 0)) return;
+- m_all = fmaxf(m_all, states_m[p * kColumns + column]);
++    m_all = fmaxf(m_all, __ldcg(states_m + p * kColumns + column));
 */
