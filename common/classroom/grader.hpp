@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -17,6 +18,9 @@
 #include "common/classroom/entry.hpp"
 
 namespace fa::classroom {
+
+/// The score of a key that is not seen.
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 /// Thrown by refuse(), with a message for the student.
 struct Refused : std::runtime_error {

@@ -35,8 +35,6 @@ using Scores = fa::Matrix<double>;
 
 namespace {
 
-constexpr double kMasked = -std::numeric_limits<double>::infinity();
-
 std::vector<double> numbers(const Scores& matrix) {
   return {matrix.data(), matrix.data() + matrix.size()};
 }
@@ -46,7 +44,7 @@ std::vector<double> softmax(const Scores& s, bool shifted = true, bool divided =
                             bool no_key_is_zero = true) {
   std::vector<double> result;
   for (int i = 0; i < s.rows(); ++i) {
-    const double m = s.row(i).maxCoeff(), shift = shifted && m != kMasked ? m : 0;
+    const double m = s.row(i).maxCoeff(), shift = shifted && m != kMinusInfinity ? m : 0;
     double l = 0;
     for (int j = 0; j < s.cols(); ++j) l += std::exp(s(i, j) - shift);
     if (!divided || (l == 0 && no_key_is_zero)) l = 1;
@@ -77,7 +75,7 @@ FA_STAGE(odd) {
   Scores far(2, 3), fully_masked(3, 2), one(1, 1), huge(2, 3), random(17, 113);
   far << 1000, 1001, 1002, -800, -801, -802;
   grade(far, "one row around 1000, one around -800");
-  fully_masked << 1, 2, kMasked, kMasked, kMasked, 3;
+  fully_masked << 1, 2, kMinusInfinity, kMinusInfinity, kMinusInfinity, 3;
   grade(fully_masked, "a row of -infinity");
   one << -1e4;
   grade(one, "a single score");

@@ -54,8 +54,6 @@ using namespace fa::classroom;
 
 namespace {
 
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
-
 // As student::Attention.
 struct Attention {
   std::vector<double> o;
@@ -124,9 +122,12 @@ void grade(const std::vector<std::size_t>& sizes, double spread, const std::vect
   const Attention all = keys.attention(0, keys.scores.size());
   double m = kMinusInfinity;
   for (const Attention& part : parts) m = std::max(m, part.lse);
+  std::vector<double> not_divided = all.o;
+  for (double& o : not_divided) o *= std::exp(all.lse - m);
   const std::string powers =
       "the largest LSE was not subtracted before e^LSE: that overflows, or every weight is 0";
   std::vector<Mistake> of_o{{"only the first part was returned", parts[0].o},
+                            {"o was not divided by the sum of the weights", not_divided},
                             {"the outputs were averaged; a part with large scores weighs more",
                              combined(parts, [](double) { return 1.0; })},
                             {powers, combined(parts, [](double lse) { return std::exp(lse); })}};

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -15,8 +14,6 @@
 #include "common/classroom/lab.hpp"
 
 namespace fa::classroom {
-
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 /// Sizes in words.
 inline std::string words(const Sizes& s) {

@@ -76,8 +76,6 @@ using namespace fa::classroom;
 
 namespace {
 
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
-
 // As student::Partial.
 struct Partial {
   std::vector<double> o;

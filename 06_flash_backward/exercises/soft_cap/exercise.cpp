@@ -54,8 +54,6 @@ using namespace fa::classroom;
 
 namespace {
 
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
-
 struct Row {
   std::vector<double> products, d_p;
   std::vector<bool> seen;
