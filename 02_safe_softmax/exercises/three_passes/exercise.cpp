@@ -41,6 +41,8 @@ namespace fa::safe {
 
 template <>
 Traffic safe_softmax<half, float>(View<const half, 1>, View<half, 1>) = delete;
+template <>
+Traffic safe_softmax<half, half>(View<const half, 1>, View<half, 1>) = delete;
 
 }  // namespace fa::safe
 
@@ -80,16 +82,18 @@ class Tracked {
 
 }  // namespace
 
-// The probabilities, over what stands in y at first, and passes, reads and writes as counted.
-FA_ENTRY(safe_softmax, [](const std::vector<double>& scores, double untouched) {
+// The probabilities, over what stands in y at first, and passes, reads and writes as counted; A is
+// float16 where `narrow`.
+FA_ENTRY(safe_softmax, [](const std::vector<double>& scores, double untouched, bool narrow) {
   const auto n = static_cast<std::int64_t>(scores.size());
   fa::Tensor<fa::half, 1> x({n}), y({n});
   for (std::int64_t j = 0; j < n; ++j) {
     x(j) = static_cast<fa::half>(static_cast<float>(scores[static_cast<std::size_t>(j)]));
     y(j) = static_cast<fa::half>(static_cast<float>(untouched));
   }
-  const auto traffic =
-      student::safe_softmax<fa::half>(fa::View<const fa::half, 1>(x.view()), y.view());
+  const auto run =
+      narrow ? student::safe_softmax<fa::half, fa::half> : student::safe_softmax<fa::half, float>;
+  const auto traffic = run(fa::View<const fa::half, 1>(x.view()), y.view());
   std::vector<double> probs;
   for (std::int64_t j = 0; j < n; ++j) probs.push_back(fa::safe::exact(y(j)));
   return std::pair(probs, traffic);
@@ -118,13 +122,11 @@ namespace {
 using Result = std::pair<std::vector<double>, fa::safe::Traffic>;
 
 constexpr double kUntouched = -7;  // no probability; NaN may be one's own
-constexpr double kMasked = -std::numeric_limits<double>::infinity();
-
 void grade(const std::vector<double>& scores, const std::string& where) {
-  std::vector<double> s, right, undivided, stalled, unshifted;
+  std::vector<double> s, right, undivided, stalled, unshifted, from_1;
   for (const double x : scores) s.push_back(rounded<half>(x));
   const double m = *std::max_element(s.begin(), s.end());
-  const bool fully_masked = m == kMasked;
+  const bool fully_masked = m == kMinusInfinity;
   const double shift = fully_masked ? 0 : m;
   double l = 0, stalls = 0, unshifted_l = 0;
   for (const double x : s) {
@@ -138,11 +140,13 @@ void grade(const std::vector<double>& scores, const std::string& where) {
     undivided.push_back(e);
     stalled.push_back(e / stalls);
     unshifted.push_back(exp_in<half>(x) / unshifted_l);
+    from_1.push_back(e / (l + 1));
   }
   std::vector<Mistake> mistakes{
       {"nothing was written", std::vector<double>(s.size(), kUntouched)},
       {"the exponentials were not divided by their sum", undivided},
       {"the sum is kept in 16 bits, where it stops growing", stalled},
+      {"the sum starts at 1: it starts at 0, and the maximum adds its 1 itself", from_1},
       {"the maximum was not subtracted: e^x overflows beyond 11 in float16", unshifted}};
   if (fully_masked) {
     mistakes = {
@@ -150,7 +154,7 @@ void grade(const std::vector<double>& scores, const std::string& where) {
          "probabilities are zeros",
          std::vector<double>(s.size(), NAN)}};
   }
-  const std::vector<double> out = call<Result>("safe_softmax", scores, kUntouched).first;
+  const std::vector<double> out = call<Result>("safe_softmax", scores, kUntouched, false).first;
   // Two roundings to float16 of a probability, each half an epsilon, and the wide sum.
   check({"probabilities", out}, right, 2e-3 * *std::max_element(right.begin(), right.end()),
         mistakes, where);
@@ -174,19 +178,22 @@ FA_STAGE(easy) {
 FA_STAGE(odd) {
   grade({1000, 1001, 1002}, "1000 1001 1002");
   grade({-1000, -1001}, "-1000 -1001");
-  grade({kMasked, 2, kMasked}, "-inf 2 -inf");
-  grade({kMasked, kMasked}, "-inf -inf");
+  grade({kMinusInfinity, 2, kMinusInfinity}, "-inf 2 -inf");
+  grade({kMinusInfinity, kMinusInfinity}, "-inf -inf");
   grade(std::vector<double>(5000, 3.0), "5000 equal scores");
   for (const std::uint64_t seed : {3, 4, 5}) {
     std::vector<double> row;
     for (std::uint64_t j = 0; j < 300; ++j) row.push_back(fa::random_normal(seed, j));
     grade(row, "300 random scores");
   }
+  const std::vector<double> equal(2049, 3.0);
+  require(call<Result>("safe_softmax", equal, kUntouched, true).first[0] == 1.0 / 2048,
+          "the sum is not rounded to A: where A is float16, 2048 + 1 is 2048 (2049 equal scores)");
 }
 
 FA_STAGE(traffic) {
   const fa::safe::Traffic traffic =
-      call<Result>("safe_softmax", std::vector<double>(100, 1.0), kUntouched).second;
+      call<Result>("safe_softmax", std::vector<double>(100, 1.0), kUntouched, false).second;
   note("passes, by your count", traffic.passes);
   note("elements read, by your count", traffic.reads);
   note("elements written, by your count", traffic.writes);
@@ -203,15 +210,15 @@ FA_STAGE(traffic) {
 }
 #endif
 /* Other answers, as changes of the solution
-# not_divided: the exponentials are not divided
-@ easy: not divided by their sum
-- p(j) = static_cast<T>(static_cast<accumulator_t<T>>(e / l));
-+   p(j) = static_cast<T>(static_cast<accumulator_t<T>>(e));
-
 # sum_in_16_bits: the sum is stored in T
 @ odd: the sum is kept in 16 bits
 - l = rounded<A>(l + exp_in<T>(rounded<A>(exact(s(j)) - shift)));
 +   l = rounded<T>(l + exp_in<T>(rounded<A>(exact(s(j)) - shift)));
+
+# sum_in_double: no step is rounded to A
+@ odd: not rounded to A
+- l = rounded<A>(l + exp_in<T>(rounded<A>(exact(s(j)) - shift)));
++   l += exp_in<T>(rounded<A>(exact(s(j)) - shift));
 
 # no_key_is_nan: 0 / 0
 @ odd: sees no key
