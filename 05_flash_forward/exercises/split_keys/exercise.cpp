@@ -169,7 +169,8 @@ FA_STAGE(traffic) {
           fmt::format("{} atomic requests, where the warps can meet in shared memory",
                       ran.seen.atomics));
   budget("sectors of global memory", ran.seen.sectors, most,
-         "is each row read once, and by lanes that stand side by side?",
+         "K, V or q is read too often. Two loads with lanes 8 bytes apart touch each sector twice: "
+         "lanes stand side by side, or load two at once. And q is read once, not for each key",
          heads * (2 * keys + 2) * row / 32);
   require(ran.seen.wavefronts <= 4 * ran.seen.ideal,
           fmt::format("bank conflicts: {} wavefronts of shared memory, and {} without conflicts",
