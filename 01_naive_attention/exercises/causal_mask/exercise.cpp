@@ -49,8 +49,6 @@ using Scores = fa::Matrix<double>;
 
 namespace {
 
-constexpr double kMasked = -std::numeric_limits<double>::infinity();
-
 Scores random_matrix(int rows, int cols) {
   Scores m(rows, cols);
   for (int i = 0; i < m.size(); ++i) {
@@ -60,7 +58,7 @@ Scores random_matrix(int rows, int cols) {
 }
 
 template <class Sees>
-std::vector<double> masked(Scores s, Sees sees, double value = kMasked) {
+std::vector<double> masked(Scores s, Sees sees, double value = kMinusInfinity) {
   for (int i = 0; i < s.rows(); ++i) {
     for (int j = 0; j < s.cols(); ++j) {
       if (!sees(i, j)) s(i, j) = value;
@@ -87,6 +85,9 @@ void grade(int queries, int keys, int prefix = 0) {
   if (prefix > 0) {
     mistakes.push_back({"the prefix is masked, too: every query sees its keys",
                         masked(given, [=](int i, int j) { return j <= i + shift; })});
+    mistakes.push_back(
+        {"prefix counts keys: the last one that all queries see is prefix - 1",
+         masked(given, [=](int i, int j) { return j <= prefix || j <= i + shift; })});
   }
   check({"scores", {s.data(), s.data() + s.size()}, keys}, masked(given, right), 0, mistakes,
         fmt::format("{} queries, {} keys, prefix {}", queries, keys, prefix));

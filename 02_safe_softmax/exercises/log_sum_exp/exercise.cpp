@@ -54,15 +54,14 @@ using namespace fa::classroom;
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 void grade(const std::vector<double>& scores, const std::string& where) {
   const double m = *std::max_element(scores.begin(), scores.end());
-  const bool masked = m == -kInfinity;
-  double l = 0, unshifted = 0;
+  const bool masked = m == kMinusInfinity;
+  double l = 0, unshifted = 0, of_e = 0;
   for (const double x : scores) {
     l += masked ? 0 : std::exp2(x - m);
     unshifted += std::exp2(x);
+    of_e += masked ? 0 : std::exp(x - m);
   }
   const double of_m = m * std::log(2.0);
   check(
@@ -73,6 +72,7 @@ void grade(const std::vector<double>& scores, const std::string& where) {
        {"the maximum was not taken out: 2^x overflows, or underflows to 0", {std::log(unshifted)}},
        {"what was taken out is 2^m, and ln(2^m) is m ln 2, not m", {m + std::log(l)}},
        {"this is log2 of the sum; the LSE is a natural logarithm", {m + std::log2(l)}},
+       {"e^x was summed: the powers are of 2", {of_m + std::log(of_e)}},
        {"the maximum that was taken out of the sum was not added back", {std::log(l)}},
        {"a row of -infinity: -infinity - -infinity is NaN", {NAN}}},
       where);
@@ -88,8 +88,8 @@ FA_STAGE(easy) {
 FA_STAGE(odd) {
   grade({1500, 1501}, "1500 1501");
   grade({-1500, -1501}, "-1500 -1501");
-  grade({-kInfinity, 3, -kInfinity}, "-inf 3 -inf");
-  grade({-kInfinity, -kInfinity}, "-inf -inf");
+  grade({kMinusInfinity, 3, kMinusInfinity}, "-inf 3 -inf");
+  grade({kMinusInfinity, kMinusInfinity}, "-inf -inf");
   grade({-7}, "-7");
   grade({-2000, 10}, "-2000 10");
   grade({-1e9, -1e9 + 1}, "-1e9 -999999999");

@@ -96,6 +96,8 @@ void grade(const std::vector<double>& left, const std::vector<double>& right) {
        {l == 0 ? "neither part has a key: 0 / 0 is NaN, and O must be 0" : "O is NaN", {m, l, NAN}},
        {"this is the merge for an O that is not normalised: a.o must be multiplied by a.l first",
         {m, l, of_a * a.o + of_b * b.o}},
+       {"a part's weight lacks its l: O is a mean over l, which tells how many keys it stands for",
+        {m, l, (of_a * a.o + of_b * b.o) / (of_a + of_b)}},
        {"sums that are relative to different maxima were added",
         {m, a.l + b.l, (a.l * a.o + b.l * b.o) / (a.l + b.l)}}},
       fmt::format("scores{} and{}", text_of(left), text_of(right)));

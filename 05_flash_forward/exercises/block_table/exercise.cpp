@@ -107,9 +107,9 @@ struct Case {
     }
   }
   // Of a key, with a page that is in the cache.
-  std::int64_t row_of(int b, int key) const {
+  std::int64_t row_of(int b, int key, std::int64_t in_place = 0) const {
     std::int64_t page = table[static_cast<std::size_t>(b * most_pages() + key / page_size)];
-    if (page < 0 || page >= far_pages + cache_pages) page = 0;
+    if (page < 0 || page >= far_pages + cache_pages) page = in_place;
     return (page - far_pages) * page_size + key % page_size;
   }
 };
@@ -149,7 +149,9 @@ void grade(const Case& c) {
       {{"the page of key j is block_table[...]; here it is page i of the cache for place i",
         copied(c, cache, [](int, int key) { return std::int64_t{key}; })},
        {"all sequences read the first row of the table: row b begins at b * most_pages",
-        copied(c, cache, [&](int, int key) { return c.row_of(0, key); })}},
+        copied(c, cache, [&](int, int key) { return c.row_of(0, key); })},
+       {"a page that is not in the cache counts as page 0, not as the last one",
+        copied(c, cache, [&](int b, int key) { return c.row_of(b, key, c.cache_pages - 1); })}},
       c.where() + "; rows without a key are zeros");
 }
 

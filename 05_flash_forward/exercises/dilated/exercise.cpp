@@ -94,6 +94,8 @@ void grade_pairs(const Mask& m) {
           picture(m, [&](int d) { return d % 2 != 0 && inside(d); })},
          {"the remainder of a number below 0 is below 0: -3 % 2 is -1, not 1",
           picture(m, [&](int d) { return d % 2 != 1 && inside(d); })},
+         {"the reach is part of the window: a query sees keys at this distance",
+          picture(m, [&](int d) { return right(d) && d < m.reach; })},
          {"query i stands at key i + shift, not at key i",
           picture(m, [&](int d) { return right(d - shift); })}},
         words(m));

@@ -174,7 +174,9 @@ void grade_score(double cap, const std::vector<double>& scores) {
         {{"the derivative is 1: that of PlainScores, or of a score that is not changed",
           by([](double) { return 1.0; })},
          {"the square is missing: d(s / u) is not ds / u, since u depends on s",
-          by([&](double s) { return 1 / (1 + std::abs(s) / cap); })}},
+          by([&](double s) { return 1 / (1 + std::abs(s) / cap); })},
+         {"derivative() was given the score before the change, and takes it for the changed one",
+          by([&](double s) { return std::pow(1 + std::abs(f(s)) / cap, -2); })}},
         where);
 }
 
