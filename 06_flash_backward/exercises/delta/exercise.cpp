@@ -76,16 +76,21 @@ std::vector<double> sums_over_keys(const plain::Problem& x, const plain::Forward
 
 std::vector<Mistake> mistakes(int batch, const plain::Problem& x, const plain::Forward& y) {
   const int of_sequence = x.heads / batch * x.length_q;
-  std::vector<double> d_o_only, first_head;
+  std::vector<double> d_o_only, first_head, last_column, but_last;
   for (int row = 0; row < x.heads * x.length_q; ++row) {
     const auto begin = x.d_o.begin() + row * x.head_dim;
     d_o_only.push_back(std::accumulate(begin, begin + x.head_dim, 0.0));
+    const int last = (row + 1) * x.head_dim - 1;
+    last_column.push_back(y.o[last] * x.d_o[last]);
+    but_last.push_back(plain::row_delta(x, y, row) - last_column.back());
     first_head.push_back(
         plain::row_delta(x, y, row / of_sequence * of_sequence + row % x.length_q));
   }
   return {{"delta is zero: nothing was written", std::vector<double>(d_o_only.size())},
           {"this is the sum of dO; each element belongs to one of O, and they are multiplied",
            d_o_only},
+          {"only the last column counts: the products must be added up", last_column},
+          {"the last column is left out", but_last},
           {"all heads have the first one's delta", first_head}};
 }
 

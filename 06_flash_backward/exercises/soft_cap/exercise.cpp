@@ -117,12 +117,16 @@ void grade(double spread, double scale, double cap, int keys, int visible) {
       fmt::format("{} keys, {} of them seen, scale {}, cap {}, products of size {}; 0 is no cap",
                   keys, visible, scale, cap, spread);
   const std::vector<double> weights = row.weights();
-  std::vector<double> hidden_too, uncapped, no_slope, no_scale;
+  std::vector<double> hidden_too, uncapped, no_slope, no_scale, capped_twice, delta_alone;
   for (int j = 0; j < keys; ++j) {
     hidden_too.push_back(std::exp(row.score(row.products[j]) - lse));
     uncapped.push_back(row.seen[j] ? std::exp(scale * row.products[j] - lse) : 0);
     no_slope.push_back(scale * weights[j] * (row.d_p[j] - delta));
     no_scale.push_back(right[j] / scale);
+    const double x = cap > 0 ? row.score(row.products[j]) / cap : 0,
+                 slope = 1 - std::pow(std::tanh(x), 2);
+    capped_twice.push_back(slope * no_slope.back());
+    delta_alone.push_back(scale * (1 - x * x) * (weights[j] * row.d_p[j] - delta));
   }
   check({"p", p, keys}, weights, 1e-9,
         {{"masked keys have a probability above 0: the mask was forgotten", hidden_too},
@@ -130,6 +134,8 @@ void grade(double spread, double scale, double cap, int keys, int visible) {
         where);
   check({"d_product", d_product, keys}, right, 1e-7,
         {{"the derivative of the cap is left out", no_slope},
+         {"the slope is 1 - tanh^2, and the capped score is cap tanh already", capped_twice},
+         {"p multiplies delta, too: dS is p (dP - delta)", delta_alone},
          {"the scale is missing: the gradient is asked for q . k", no_scale}},
         where);
 }
