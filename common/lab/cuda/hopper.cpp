@@ -179,7 +179,9 @@ void wgmma_wait(int pending) {
   if (pending == 0) kept[lab::current].clear();
 }
 void wgmma(const Wgmma& what, float* sums, int count, const unsigned* a, Where where) {
-  const auto type = what.half ? lab::WgmmaType::kHalf : lab::WgmmaType::kBFloat16;
+  const auto type = what.type == Wgmma::f16    ? lab::WgmmaType::kHalf
+                    : what.type == Wgmma::e4m3 ? lab::WgmmaType::kE4m3
+                                               : lab::WgmmaType::kBFloat16;
   lab::begin_wgmma(
       {count, type, what.transposed_a, what.transposed_b, what.adds, what.negates, what.a, what.b},
       {sums, a}, location(where));

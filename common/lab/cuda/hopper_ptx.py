@@ -129,7 +129,7 @@ def wgmma(m, ops):
     adds, scale_a, scale_b, *transposed = ops[3:]
     transposed_a = "0" if in_registers or not transposed else transposed[0]
     transposed_b = transposed[-1] if transposed else "0"
-    flags = (f"{str(m['t'] == 'f16').lower()}, static_cast<bool>({adds}), "
+    flags = (f"::lab_cuda::Wgmma::{m['t']}, static_cast<bool>({adds}), "
              f"(({scale_a}) < 0) != (({scale_b}) < 0), ({transposed_a}) != 0, "
              f"({transposed_b}) != 0")  # fmt: skip
     descriptors = f"{'0' if in_registers else f'static_cast<unsigned long long>({ops[1]})'}, " \
@@ -188,6 +188,7 @@ INSTRUCTIONS = [
     (r"wgmma\.commit_group\.sync\.aligned", call("::lab_cuda::wgmma_commit();")),
     (r"wgmma\.wait_group\.sync\.aligned", lambda m, ops: f"::lab_cuda::wgmma_wait({ops[0]});"),
     (r"wgmma\.mma_async\.sync\.aligned\.m64n(?P<n>\d+)k16\.f32\.(?P<t>bf16|f16)\.(?P=t)", wgmma),
+    (r"wgmma\.mma_async\.sync\.aligned\.m64n(?P<n>\d+)k32\.f32\.(?P<t>e4m3)\.(?P=t)", wgmma),
     (r"setmaxnreg\.(inc|dec)\.sync\.aligned\.u32", lambda m, ops:
      f"::lab_cuda::set_registers({ops[0]}, {HERE});"),
     (rf"barrier\.cluster\.arrive{SCOPE}(\.aligned)?", call(f"::lab_cuda::cluster_arrive({HERE});")),

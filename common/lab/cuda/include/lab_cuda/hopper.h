@@ -140,7 +140,8 @@ void wgmma_commit();
 void wgmma_wait(int pending);
 /// d += A B or d = A B. A lane has `count` accumulators; `a` are its registers of A or null.
 struct Wgmma {
-  bool half, adds, negates, transposed_a, transposed_b;
+  enum { bf16, f16, e4m3 } type;  // PTX's names
+  bool adds, negates, transposed_a, transposed_b;
   unsigned long long a, b;  // descriptors
 };
 void wgmma(const Wgmma& what, float* sums, int count, const unsigned* a, Where where);
