@@ -25,7 +25,7 @@ struct DecodeInputs : Inputs {
   /// results of other rows are those of rows that see no key.
   std::vector<std::int32_t> lengths_q;
   int page_size = 16;  ///< of kernels with a paged cache; 0: no pages
-  int parts = 0;       ///< of the keys, for a kernel that can be told; 0: it chooses
+  int parts = 0;       ///< of the keys, for a kernel that takes their number; 0: it chooses
 };
 
 /// The rows of all sequences one behind another, [1, heads, tokens, columns].

@@ -293,8 +293,8 @@ void check_forward(cli::Program& program) {
   }
 }
 
-// Errors of q k over all pairs of rows, and sum q^2 k^2: what the mean square goes by when the error
-// of each element is a random part of the element.
+// Errors of q k over all pairs of rows, and sum q^2 k^2: the mean square is proportional to it where
+// the error of each element is a random part of the element.
 struct ProductErrors {
   double rms = 0, largest = 0, spread = 0;
 };

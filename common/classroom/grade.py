@@ -86,7 +86,7 @@ class Book:
                 raise Fault(f"{path} holds no marks of --book: {error!r}") from error
 
     def key(self, exercise, answer):
-        """Changes with all that the marks of an answer depend on, but for the points."""
+        """A hash of what the marks of an answer depend on, except the points."""
         own = [*pathlib.Path(__file__).parent.glob("*.py"), *self.toolchain.objects["entry"]]
         texts = "\0".join([self.toolchain.key(exercise), *exercise.points, answer])
         parts = [*map(digest, sorted(own, key=str)), texts.encode("utf-8", "replace")]

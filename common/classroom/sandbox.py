@@ -67,7 +67,7 @@ class Limits:
     file: int = 16  # MiB of each file, and of what it prints
     starts_others: bool = False  # processes; threads are its own
     nobody: bool = True  # as that user where the grader is root
-    readable: tuple = ()  # paths of files, and of folders with all that is in them
+    readable: tuple = ()  # paths of files, and of folders with their contents
     writable: tuple = ()  # paths, besides /dev/null
 
 

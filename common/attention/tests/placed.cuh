@@ -282,7 +282,7 @@ struct PackedList {
   }
 }
 // Makes a call on three sequences again and again while their lengths change (in the lab, where
-// kernels run one after the other, between calls), then once more, to be right.
+// kernels run one after the other, between calls), then once more, and checks that result.
 template <class Call>
 void check_while_lengths_change(Call& call) {
   const int tokens = static_cast<int>(call.whole().shape.length_q);
