@@ -293,7 +293,7 @@ void check_forward(cli::Program& program) {
   }
 }
 
-// Errors of q k over all pairs of rows, and sum q^2 k^2: the mean square is proportional to it where
+// Errors of q k over all pairs of rows, and sum q^2 k^2: the mean square is proportional to it if
 // the error of each element is a random part of the element.
 struct ProductErrors {
   double rms = 0, largest = 0, spread = 0;
