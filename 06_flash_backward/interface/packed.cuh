@@ -17,27 +17,51 @@ inline void check_packed_call(const fa_gradient* given, const fa_packed* packed)
   if (given->deterministic != 0) refuse("deterministic is 1; fa_backward_packed allows 0");
 }
 
-// Where the copies of cu_seqlens lie, of all 32-bit words of the workspace. Semaphores in any case:
-// the strides, which decide on the kernels, are not looked at.
+// Where the copies of cu_seqlens and the lists of slots lie, of all 32-bit words of the workspace.
+// Semaphores in any case: the strides, which decide on the kernels, are not looked at.
 template <int d, class T>
-std::int64_t words_before_copies(const AttentionGradient<T>& a, const PackedSequences& sequences) {
+std::int64_t words_before_lists(const AttentionGradient<T>& a, const PackedSequences& sequences) {
   return workspace_floats(with_slots(a, sequences), {d, true});
 }
 template <int d, class T>
 std::size_t packed_workspace_bytes(const AttentionGradient<T>& a,
                                    const PackedSequences& sequences) {
-  return sizeof(float) * static_cast<std::size_t>(words_before_copies<d>(a, sequences) +
-                                                  2 * (sequences.q.sequences + 1));
+  std::int64_t words = words_before_lists<d>(a, sequences);
+  for (const PackedRows& rows : {sequences.q, sequences.k}) {
+    words += rows.sequences + 1 + rows.slots();
+  }
+  return sizeof(float) * static_cast<std::size_t>(words);
 }
 
-// The kernels of a call wait for each other's parts of a sequence: all must see the same cu_seqlens,
-// also where these change meanwhile.
-__global__ void copy_cu_seqlens(PackedSequences from, int* to) {
-  const int count = from.q.sequences + 1;
-  for (int i = threadIdx.x; i < count; i += blockDim.x) {
-    to[i] = from.q.cu_seqlens[i];
-    to[count + i] = from.k.cu_seqlens[i];
+// Copies cu_seqlens, and lists the sequences of its slots, to where `to` points. The kernels of a
+// call wait for each other's parts of a sequence: all must see the same cu_seqlens, also where these
+// change meanwhile.
+inline __device__ void list_slots(const PackedRows& from, const PackedRows& to) {
+  int* const copy = const_cast<int*>(to.cu_seqlens);
+  for (int i = threadIdx.x; i <= from.sequences; i += blockDim.x) copy[i] = from.cu_seqlens[i];
+  __syncthreads();
+  const PackedRows unlisted{copy, to.sequences, to.tokens};
+  for (int slot = threadIdx.x; slot < to.slots(); slot += blockDim.x) {
+    const_cast<int*>(to.list)[slot] = unlisted.sequence_of(slot);
   }
+}
+__global__ void list_packed_slots(PackedSequences from, PackedSequences to) {
+  launch_dependents();
+  if (blockIdx.x == 0) list_slots(from.q, to.q);
+  if (blockIdx.x == 1) list_slots(from.k, to.k);
+}
+
+// Launches it. Returns the sequences with copies and lists, which lie at a place of the workspace.
+inline PackedSequences launch_list_slots(const PackedSequences& from, const int* place,
+                                         const Stream& stream) {
+  PackedSequences to = from;
+  for (PackedRows* const rows : {&to.q, &to.k}) {
+    rows->cu_seqlens = place;
+    rows->list = place + rows->sequences + 1;
+    place = rows->list + rows->slots();
+  }
+  launch(stream, list_packed_slots, {{2}, {1024}}, from, to);
+  return to;
 }
 
 inline std::size_t bytes_of_packed_workspace(const fa_gradient* given, const fa_packed* packed) {
@@ -78,18 +102,15 @@ inline int backward_packed(const fa_gradient* given, const fa_packed* given_pack
     check_cu_seqlens(g.attention, packed);
     with_16_bit_gradient(g, [&](auto gradient, auto columns) {
       constexpr int d = decltype(columns)::value;
-      PackedSequences sequences = sequences_of(g.attention, packed);
+      const PackedSequences sequences = sequences_of(g.attention, packed);
       check_workspace_bytes(g.workspace_bytes, packed_workspace_bytes<d>(gradient, sequences));
       auto padded = with_slots(gradient, sequences);
       set_workspace(padded, static_cast<float*>(g.workspace), {d, true});
       padded.length_q = gradient.length_q;
       const Stream stream = stream_of(g.attention);
-      int* const copies =
-          static_cast<int*>(g.workspace) + words_before_copies<d>(gradient, sequences);
-      launch(stream, copy_cu_seqlens, {{1}, {1024}}, sequences, copies);
-      sequences.q.cu_seqlens = copies;
-      sequences.k.cu_seqlens = copies + sequences.k.sequences + 1;
-      launch_gradient_packed<d>(padded, sequences, stream);
+      const int* const lists =
+          static_cast<int*>(g.workspace) + words_before_lists<d>(gradient, sequences);
+      launch_gradient_packed<d>(padded, launch_list_slots(sequences, lists, stream), stream);
     });
   });
 }

@@ -26,7 +26,8 @@ struct PackedRange {
 struct PackedRows {
   const int* cu_seqlens;  ///< [sequences + 1]
   int sequences;
-  int tokens;  ///< rows of the tensor
+  int tokens;                 ///< rows of the tensor
+  const int* list = nullptr;  ///< the sequence of each slot, where it was computed before
 
   /// The first row of a sequence.
   // clang-format off
@@ -45,6 +46,7 @@ struct PackedRows {
   }
   /// The sequence that a slot belongs to.
   __device__ int sequence_of(int slot) const {
+    if (list != nullptr) return list[slot];
     int low = 0, high = sequences - 1;
     while (low < high) {
       const int middle = (low + high + 1) / 2;

@@ -46,6 +46,7 @@ struct PackedBackwardShared : DelayedBackwardShared<Tile> {
 template <int d, class T>
 __global__ void preprocess_packed_semaphores(AttentionGradient<T> a,
                                              PackedSequences sequences) {
+  grid_dependency_wait();  // for lists of slots, which all kernels read
   launch_dependents();
   preprocess_sequence<d>(a, sequences, [](const auto& own, const auto& rows) {
     preprocess_rows_and_semaphores<d>(own, rows);
@@ -98,7 +99,12 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     return;
   }
   setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
-  compute_n_block<Tile>(shared, own, block, warpgroup);
+  AttentionGradient<T> mine = maps.a;  // in the loop, lengths in registers
+  mine.length_q = warp_uniform(shared.a.length_q);
+  mine.length_k = warp_uniform(shared.a.length_k);
+  compute_n_block<Tile>(shared,
+                        sequence_of(maps, sequences, work.batch, mine), block,
+                        warpgroup);
 }
 //! [packed]
 
@@ -152,16 +158,16 @@ void launch_backward_packed_tma(const AttentionGradient<T>& a,
                                 const Stream& stream) {
   using Tile = HopperBackwardTileFor<T, d>;
   const PackedRows &q = sequences.q, &k = sequences.k;
-  launch(
-      stream, preprocess_packed_semaphores<d, T>,
-      {grid_of_slots(q, a.heads, kPreprocessRows<d>), {kPreprocessThreads}},
-      a, sequences);
+  Launch sizes{grid_of_slots(q, a.heads, kPreprocessRows<d>),
+               {kPreprocessThreads}};
+  sizes.with_pdl = true;
+  launch(stream, preprocess_packed_semaphores<d, T>, sizes, a, sequences);
   const TmaGradient<T, RaggedMap> maps = packed_tma_gradient<Tile>(a);
-  Launch sizes{{grid_of_slots(k, 1, Tile::block_n).x *
-                static_cast<unsigned>(a.kv_heads)},
-               {kWarpgroup * (kKeyWarpgroups + 1)},
-               sizeof(PackedBackwardShared<Tile>),
-               Tile::stages};
+  sizes = {{grid_of_slots(k, 1, Tile::block_n).x *
+            static_cast<unsigned>(a.kv_heads)},
+           {kWarpgroup * (kKeyWarpgroups + 1)},
+           sizeof(PackedBackwardShared<Tile>),
+           Tile::stages};
   sizes.with_pdl = true;
   launch(stream, flash_backward_packed_tma<Tile, T>, sizes, maps, sequences,
          2 * device_properties().sm_count);
