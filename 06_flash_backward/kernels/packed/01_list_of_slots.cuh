@@ -61,10 +61,8 @@ void launch_backward_packed(const AttentionGradient<T>& a,
   with_swizzled_tile<d, T>(device, [&](auto tile) {
     using Tile = decltype(tile);
     const PackedRows &q = sequences.q, &k = sequences.k;
-    launch(
-        stream, preprocess_packed<d, T>,
-        {grid_of_slots(q, a.heads, kPreprocessRows<d>), {kPreprocessThreads}},
-        a, sequences);
+    launch(stream, preprocess_packed<d, T>, preprocess_slots(q, a.heads), a,
+           sequences);
     launch(stream, flash_backward_packed<Tile, T>,
            {{grid_of_slots(k, 1, Tile::block_n).x *
              static_cast<unsigned>(a.kv_heads)},

@@ -158,8 +158,7 @@ void launch_backward_packed_tma(const AttentionGradient<T>& a,
                                 const Stream& stream) {
   using Tile = HopperBackwardTileFor<T, d>;
   const PackedRows &q = sequences.q, &k = sequences.k;
-  Launch sizes{grid_of_slots(q, a.heads, kPreprocessRows<d>),
-               {kPreprocessThreads}};
+  Launch sizes = preprocess_slots(q, a.heads);
   sizes.with_pdl = true;
   launch(stream, preprocess_packed_semaphores<d, T>, sizes, a, sequences);
   const TmaGradient<T, RaggedMap> maps = packed_tma_gradient<Tile>(a);

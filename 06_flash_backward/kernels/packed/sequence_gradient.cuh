@@ -72,22 +72,25 @@ inline Size grid_of_slots(const PackedRows& rows, int heads, int tile_rows) {
           static_cast<unsigned>(heads)};
 }
 
-/// Rows of a block that preprocesses.
-template <int d>
-constexpr int kPreprocessRows = kPreprocessThreads / kRowLanes<d>;
-
-/// Calls work(gradients of the sequence, rows) for the rows of a block in a grid_of_slots() of
-/// kPreprocessRows.
+/// Calls work(gradients of the sequence, rows) for the rows of a block of preprocess_slots(), a slot.
 template <int d, class T, class Work>
 __device__ void preprocess_sequence(const AttentionGradient<T>& a,
                                     const PackedSequences& sequences,
                                     Work work) {
+  constexpr int rows = kPreprocessThreads / kRowLanes<d>;
   const int head = blockIdx.y;
-  const PackedQueries rows =
-      packed_queries(sequences.q, blockIdx.x, kPreprocessRows<d>);
-  if (rows.first < 0) return;
-  work(sequence_of<d>(a, sequences, rows.sequence, head),
-       RowBlock{rows.first, head, 0});
+  const PackedQueries slot =
+      packed_queries(sequences.q, blockIdx.x, kSlotRows);
+  if (slot.first < 0) return;
+  const auto own = sequence_of<d>(a, sequences, slot.sequence, head);
+#pragma unroll 1
+  for (int i = 0; i < kSlotRows; i += rows) {
+    work(own, RowBlock{slot.first + i, head, 0});
+  }
+}
+/// The launch of a kernel that calls it.
+inline Launch preprocess_slots(const PackedRows& rows, int heads) {
+  return {grid_of_slots(rows, heads, kSlotRows), {kPreprocessThreads}};
 }
 
 /// The order of blocks of keys: under the causal mask those with the most queries come first.
