@@ -57,10 +57,17 @@ def both_passes(group, *sizes):
 
 DOCUMENTS = (500, 900, 1300, 2000, 2500, 3000, 3500, 4000)
 MESSAGES = tuple(100 + 130 * i % 900 for i in range(64))
+MIXED = tuple(128 * (1 + 5 * i % 16) for i in range(16))
+SHORT = tuple(64 * (1 + 3 * i % 8) for i in range(64))
+EQUAL = (4096,) * 8
 POINTS = (
     *both_passes("documents", DOCUMENTS),
     *both_passes("documents_full", DOCUMENTS, False),
     *both_passes("messages_gqa", MESSAGES, True, 32, 8),
+    *both_passes("mixed", MIXED),
+    *both_passes("mixed_full", MIXED, False),
+    *both_passes("short", SHORT),
+    *both_passes("equal", EQUAL),
 )
 SMALL = (
     *both_passes("small", (40, 0, 1, 75), True, 4, 2, 64),
