@@ -20,7 +20,7 @@ _BEHIND = {
     "h100_05_decode": "ragged_page_16 ragged_page_64",
     "h200_05_decode": "b16_8k q16_b4_32k ragged_page_16 ragged_page_64",
     "h100_06_packed": "documents_full_backward",
-    "h200_06_packed": "documents_backward documents_full_backward",
+    "h200_06_packed": "",
     "h100_05_functors": "bias_4k",
     "h100_06_functors": "causal_16k bias_4k blocks_4k bits_4k",
 }
