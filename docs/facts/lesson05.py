@@ -158,24 +158,9 @@ def forward_read_mb(who, length):
 # ---- The ladder.
 
 
-def naive_near_a_tenth_of_peak():
-    """Step 01, float32, 64 columns: 9 to 11 % of the peak."""
-    return within(forward_float32.percent_of_peak("01", "64", "4096"), 9, 11)
-
-
 def first_steps_percent_of_peak():
     """Steps 01 and 02, float32, 64 columns."""
     return [forward_float32.percent_of_peak(step, "64", "4096") for step in ("01", "02")]
-
-
-def register_tiles_near_their_limit():
-    """Step 04, float32, 64 columns: 62 to 66.7 % of the peak."""
-    return within(forward_float32.percent_of_peak("04", "64"), 62, 66.7)
-
-
-def flash_2_speedup_in_range():
-    """Step 03 over step 01, float32, 64 columns: 2.1 to 3 times."""
-    return within(forward_float32.speedup("03", "01", "64", "4096"), 2.1, 3)
 
 
 def _without(row, column="full", title="*"):
@@ -196,11 +181,6 @@ def forward_ablation_percent(what):
 def rescaling_ablation_helps():
     """Ablations of chapter 2: O rescaled always takes less than 0.97 of the time."""
     return _without("O rescaled*") < 0.97
-
-
-def tensor_core_attention_third_of_peak():
-    """Step 08, 128 columns: 31 to 36 % of the peak."""
-    return within(forward.percent_of_peak("08", "128", "4096"), 31, 36)
 
 
 def wgmma_cycles():

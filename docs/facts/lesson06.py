@@ -12,7 +12,6 @@ from docs.facts.records import (
     each,
     least_or_most,
     minus,
-    more,
     over,
     points,
     rows,
@@ -62,11 +61,6 @@ def ms_saved(new, old):
     return minus(_float32_ms(old), _float32_ms(new))
 
 
-def tiles_double_speed():
-    """Step 03 over step 02: 2.04 to 2.3 times."""
-    return within(backward_float32.speedup("03", "02", "64", "4096"), 2.04, 2.3)
-
-
 def stored_scores_ms():
     """14 passes over the scores: 8 by element, and 6 as tiles of matmuls with 64 columns."""
     return 14 / 8 * score_traffic_ms()
@@ -98,16 +92,6 @@ def float32_interface_tflops(card, backend):
     step 03."""
     where = {"what": "time", "group": "float32_d64", "backend": backend}
     return points(f"{card}_06_interface", "tflops", causal=False, **where)
-
-
-def float32_near_a_fifth_of_peak():
-    """Step 04, all head dimensions: 18 to 22 % of the peak."""
-    return within(backward_float32.percent_of_peak("04", "all", "4096"), 18, 22)
-
-
-def tf32_speedup_in_range():
-    """Step 17 over step 04: 2.8 to 3.0 times."""
-    return within(backward_float32.speedup("17", "04", "64", "4096"), 2.8, 3.0)
 
 
 # ---- The ladder.
@@ -164,11 +148,6 @@ def backward_peak_tflops():
     """Of which percent_of_peak is a percentage, bfloat16."""
     where = ("08", "128", "4096")
     return 100 * over(backward.tflops(*where), backward.percent_of_peak(*where))
-
-
-def hopper_third_faster():
-    """Step 08 over step 06, 128 columns, 4096 keys: 1.30 to 1.36 times."""
-    return within(backward.speedup("08", "06", "128", "4096"), 1.30, 1.36)
 
 
 def delay_gains_only_at_8192():
@@ -264,16 +243,6 @@ def dq_zeroing_percent(length):
     return 100 * dq_zeroing_us() / 1000 / backward.ms("10", "128", length)
 
 
-def store_then_reduce_gains_causal_short():
-    """Step 12 over step 10, 128 columns, causal, up to 2048 keys: more than 1.03."""
-    return below(1.03, backward.speedup("12", "10", "128", "to_2048", "causal"))
-
-
-def store_then_reduce_gains_little_causal_long():
-    """Step 12 over step 10, 128 columns, causal, from 4096 keys: at most 3 %."""
-    return backward.largest_gain("12", "10", "128", "from_4096", "causal") <= 3
-
-
 def store_then_reduce_loses_only_at_8192():
     """Step 12 below step 10, 128 columns: more than 3 % with 8192 keys, less than 1 % beside it."""
     beside = (backward.apart("12", "10", "128", length) for length in ("4096", "16384"))
@@ -290,25 +259,10 @@ def h100_store_then_reduce_gains_most_short():
     return short > longer + 2 and count(h100_backward.gain("12", "10"), lambda x: x > 2) < 2
 
 
-def h100_store_then_reduce_alike_short():
-    """H100, steps 12 and 10, 128 columns, up to 2048 keys: less than 1 % apart."""
-    return h100_backward.largest_apart("12", "10", "128", "to_2048") < 1
-
-
-def h100_store_then_reduce_d64_gains_little_long():
-    """H100, steps 12 and 10, 64 columns, from 4096 keys, both masks: less than 2 %."""
-    return h100_backward.largest_gain("12", "10", "64", "from_4096", "both") < 2
-
-
 def backward_counter(column, head_dim):
     """H200, h200_06_counters, from 4096 keys, both types and masks: percent of the peak."""
     where = {"D": head_dim, "type": "*", "length": lambda n: n >= 4096, "backend": "course"}
     return points("h200_06_counters", column, None, **where)
-
-
-def wide_heads_below_a_fifth():
-    """Step 06, 256 columns: less than 20 % of the peak."""
-    return below(backward.percent_of_peak("06", "256"), 20)
 
 
 def transposed_exponentials_before_the_wait():
@@ -325,11 +279,6 @@ def wide_ratios(card, head_dim, backend="course"):
     """bfloat16, both masks: the course over the fastest other implementation."""
     where = {"D": head_dim, "type": "bfloat16", "backend": backend}
     return points(f"{card}_06_interface", "ratio", None, **where)
-
-
-def transposed_behind_at_1024():
-    """Steps 16 and 13, 192 columns, 1024 keys: step 16 is slower by more than 2 %."""
-    return backward.speedup("16", "13", "192", "1024") < 0.98
 
 
 def d128_steps_percent_of_peak():
@@ -356,11 +305,6 @@ def h100_dependent_launch_alike():
     """H100, steps 15 and 14, 64 columns, up to 2048, causal 2048 to 8192 keys: less than 1 %."""
     points = [("1024",), ("2048",), *((length, "causal") for length in ("2048", "4096", "8192"))]
     return all(h100_backward.apart("15", "14", "64", *point) < 1 for point in points)
-
-
-def few_blocks_near_a_third_of_peak():
-    """Step 14, 64 columns, causal, 1024 keys: 31 to 36 % of the peak."""
-    return within(backward.percent_of_peak("14", "64", "1024", "causal"), 31, 36)
 
 
 def noise():

@@ -19,18 +19,8 @@ GROUP = re.compile(
     r"(?P<causal>, causal)?(?P<behind>, .*)?"
 )
 # What tells the points of a record apart, beside the kernel or the implementation.
-POINT = ("group", "type", "D", "causal", "size", "length", "batch", "heads", "kv_heads", "gradient")
-POINT += (
-    "dropout",
-    "functor",
-    "length_q",
-    "length_k",
-    "first",
-    "mask",
-    "pass",
-    "gpus",
-    "implementation",
-)
+POINT = "group type D causal size length batch heads kv_heads gradient dropout functor".split()
+POINT += "length_q length_k first mask pass gpus implementation".split()
 # What pages call implementations, beside those that they call as the records do.
 BACKENDS = {"course": OURS, "same_length": "same length", "flex": "FLEX_ATTENTION"}
 BACKENDS |= {"fa3": "FLASH_ATTENTION_3", "cudnn": "CUDNN_ATTENTION", "fa2": "FLASH_ATTENTION"}
@@ -309,6 +299,14 @@ class Ladder(Family):
     def speedup(self, new, old, *where):
         """How many times as fast the new step is."""
         return over(self.tflops(new, *where), self.tflops(old, *where))
+
+    def speedup_within(self, low, high, *which):
+        """The speedup lies between these."""
+        return within(self.speedup(*which), float(low), float(high))
+
+    def peak_within(self, low, high, *where):
+        """TFLOP/s in percent of the peak lie between these."""
+        return within(self.percent_of_peak(*where), float(low), float(high))
 
     def gain(self, new, old, *where):
         """How many percent faster the new step is."""
