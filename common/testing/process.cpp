@@ -48,12 +48,10 @@ TemporaryDirectory::~TemporaryDirectory() {
 }
 
 Outcome run(const std::string& command) {
-  const TemporaryDirectory directory;
-  const auto out = directory.path() / "out", err = directory.path() / "err";
-  const std::string line = "( " + command + " ) >'" + out.string() + "' 2>'" + err.string() + "'";
-  const int raw = std::system(line.c_str());
-  if (raw == -1) throw std::runtime_error("cannot start: " + command);
-  return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, file_bytes(out), file_bytes(err)};
+  return run_in_child([&] {
+    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    return 127;
+  });
 }
 
 std::string refusal(const std::string& command) {
@@ -103,23 +101,13 @@ Outcome run_in_child(const std::function<int()>& body) {
           usage.ru_maxrss};
 }
 
-namespace {
-void set_threads(const char* value) {
-  if (value != nullptr) {
-    setenv("FA_THREADS", value, 1);
-  } else {
-    unsetenv("FA_THREADS");
-  }
-}
-}  // namespace
-
-Threads::Threads(const char* wanted) {
+Threads::Threads(const std::string& wanted) {
   if (const char* before = std::getenv("FA_THREADS")) before_ = before;
-  set_threads(wanted);
+  setenv("FA_THREADS", wanted.c_str(), 1);
 }
 
 Threads::~Threads() {
-  set_threads(before_ ? before_->c_str() : nullptr);
+  before_ ? setenv("FA_THREADS", before_->c_str(), 1) : unsetenv("FA_THREADS");
 }
 
 double peak_mebibytes(const std::function<void()>& work) {

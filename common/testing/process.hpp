@@ -90,10 +90,10 @@ class TemporaryDirectory {
 /// Sets FA_THREADS and restores the old value at the end of its scope.
 class Threads {
  public:
-  /// @param wanted the value; null removes it
-  explicit Threads(const char* wanted);
+  /// @param wanted the value
+  explicit Threads(const std::string& wanted);
   /// @param count threads that parallel_for() uses within the scope
-  explicit Threads(int count) : Threads(std::to_string(count).c_str()) {}
+  explicit Threads(int count) : Threads(std::to_string(count)) {}
   ~Threads();
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;

@@ -19,8 +19,7 @@ enum class Peers { kRight, kNoWait, kEnds };
 
 /// Each thread of a cluster of two reads what its twin in the other block has written, and no block
 /// ends while the other one may still read.
-template <Peers how>
-__global__ void reads_peer(float* out) {
+__global__ inline void reads_peer(Peers how, float* out) {
   float* const row = dynamic_shared<float>();
   const unsigned i = threadIdx.x;
   row[i] = 1;  // peers: written
@@ -35,8 +34,7 @@ __global__ void reads_peer(float* out) {
 }
 
 /// Block 1 arrives at a barrier of block 0; which may not be made yet, or may be over.
-template <Peers how>
-__global__ void arrives_at_peer(float* out) {
+__global__ inline void arrives_at_peer(Peers how, float* out) {
   auto& shared = *dynamic_shared<HopperShared>();
   const unsigned i = threadIdx.x;
   const int rank = cluster_rank();
@@ -59,8 +57,8 @@ __global__ void arrives_at_peer(float* out) {
 
 /// Block 0 loads two tiles, one after the other, to both blocks. Both have released the first one
 /// before the second copy begins; or block 0 waits for its own release only.
-template <bool broken>
-__global__ void multicast_too_early(const __grid_constant__ TensorMap map, half* out) {
+__global__ inline void multicast_too_early(bool broken, const __grid_constant__ TensorMap map,
+                                           half* out) {
   auto& shared = *dynamic_shared<HopperShared>();
   HopperTile& tile = shared.tiles[0];
   const unsigned i = threadIdx.x;
@@ -88,8 +86,7 @@ __global__ void multicast_too_early(const __grid_constant__ TensorMap map, half*
 }
 
 /// Block 0 sends rows to block 1, and writes the next one.
-template <bool broken>
-__global__ void overwritten_copy_to_peer(float* out) {
+__global__ inline void overwritten_copy_to_peer(bool broken, float* out) {
   auto& shared = *dynamic_shared<HopperShared>();
   auto* const row = reinterpret_cast<float*>(shared.tiles[0].data);
   auto* const sent = reinterpret_cast<float*>(shared.tiles[1].data);
@@ -121,19 +118,17 @@ inline std::vector<BrokenHopperKernel> broken_clusters() {
       "broken_clusters.cuh",
       {
           {{"no_cluster_wait", "Blocks of a cluster race.", "race", "peers: written", "peers: read",
-            hopper(reads_peer<Peers::kNoWait>, reads_peer<Peers::kRight>, 64, 2)}},
+            hopper(reads_peer, Peers::kNoWait, 64, 2)}},
           {{"peer_has_ended", "A block ends while another reads its memory.", "cluster",
-            "peers: read", "", hopper(reads_peer<Peers::kEnds>, reads_peer<Peers::kRight>, 64, 2)}},
+            "peers: read", "", hopper(reads_peer, Peers::kEnds, 64, 2)}},
           {{"peer_barrier_not_made", "A block may not have made its barrier yet.", "barrier",
-            "peer: arrives", "peer: the barrier",
-            hopper(arrives_at_peer<Peers::kNoWait>, arrives_at_peer<Peers::kRight>, 64, 2)}},
+            "peer: arrives", "peer: the barrier", hopper(arrives_at_peer, Peers::kNoWait, 64, 2)}},
           {{"arrives_at_the_end", "A block ends before others arrive there.", "cluster",
-            "peer: arrives", "",
-            hopper(arrives_at_peer<Peers::kEnds>, arrives_at_peer<Peers::kRight>, 64, 2)}},
+            "peer: arrives", "", hopper(arrives_at_peer, Peers::kEnds, 64, 2)}},
           {{"multicast_too_early", "A copy comes before a peer is ready.", "race",
-            "multicast: begun", "multicast: begun", hopper(FA_TWINS(multicast_too_early), 64, 2)}},
+            "multicast: begun", "multicast: begun", hopper(multicast_too_early, true, 64, 2)}},
           {{"overwritten_copy_to_peer", "A row is written while it is sent.", "race",
-            "sent: overwritten", "sent: begun", hopper(FA_TWINS(overwritten_copy_to_peer), 64, 2)}},
+            "sent: overwritten", "sent: begun", hopper(overwritten_copy_to_peer, true, 64, 2)}},
       });
 }
 

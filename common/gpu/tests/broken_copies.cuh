@@ -9,12 +9,20 @@
 namespace fa::FA_TARGET {
 
 /// What is wrong with a copy of one tile.
-enum class OneTile { kRight, kNoWait, kTooMany, kTooFew, kNoBarrierFence };
+enum class OneTile {
+  kRight,
+  kNoWait,
+  kNoUse,
+  kTooMany,
+  kTooFew,
+  kNoBarrierFence,
+  kNoSync,
+  kParityBelowZero
+};
 
 /// A tile is loaded and copied to the output. Its barrier expects as many bytes as arrive, and
-/// copies see it.
-template <OneTile how>
-__global__ void one_tile(const __grid_constant__ TensorMap map, half* out) {
+/// threads and copies see it.
+__global__ inline void one_tile(OneTile how, const __grid_constant__ TensorMap map, half* out) {
   const auto [tile, full] = first_stage();
   const unsigned i = threadIdx.x;
   if (i == 0) {
@@ -25,14 +33,16 @@ __global__ void one_tile(const __grid_constant__ TensorMap map, half* out) {
                                                      : HopperTile::bytes);
     load_tile(tile, map, full, 0, 0);  // one tile: begun
   }
-  __syncthreads();
-  if (how != OneTile::kNoWait) full.wait(0);  // one tile: waits
-  out[i] = tile.data[i];                      // one tile: used
+  if (how != OneTile::kNoSync) __syncthreads();
+  if (how == OneTile::kNoUse) return;
+  const int phase = 0, before = how == OneTile::kParityBelowZero ? (phase - 1) % 2 : phase;
+  if (how != OneTile::kNoWait) full.wait(before);  // one tile: waits
+  out[i] = tile.data[i];                           // one tile: used
 }
 
 /// One thread loads tiles through one buffer, a warp sums them.
-template <bool broken>
-__global__ void wrong_parity(const __grid_constant__ TensorMap map, float* out) {
+__global__ inline void wrong_parity(bool broken, const __grid_constant__ TensorMap map,
+                                    float* out) {
   auto& shared = *dynamic_shared<HopperShared>();
   HopperTile& tile = shared.tiles[0];
   Pipeline<1>& pipe = shared.pipe;
@@ -62,12 +72,11 @@ __global__ void wrong_parity(const __grid_constant__ TensorMap map, float* out) 
 }
 
 /// How a warp skips a tile.
-enum class Skip { kAllWait, kOneWaits, kWarpBarrier };
+enum class Skip { kOneWaits, kAllWait, kWarpBarrier };
 /// A warp skips tiles that another one loads. Where all lanes wait and one releases at once, the
 /// next tile may have arrived before the other lanes look, and they wait for a phase that has
 /// ended.
-template <Skip how>
-__global__ void skipped_tiles(const __grid_constant__ TensorMap map, float* out) {
+__global__ inline void skipped_tiles(Skip how, const __grid_constant__ TensorMap map, float* out) {
   auto& shared = *dynamic_shared<HopperShared>();
   Pipeline<1>& pipe = shared.pipe;
   const int lane = threadIdx.x % kWarp;
@@ -95,8 +104,7 @@ __global__ void skipped_tiles(const __grid_constant__ TensorMap map, float* out)
 /// A warp hands rows to another one through one stage. Three lanes release it
 /// where one should: an odd number of phases ends, so each wait still finds the
 /// parity that it expects.
-template <bool broken>
-__global__ void surplus_arrivals(float* out) {
+__global__ inline void surplus_arrivals(bool broken, float* out) {
   __shared__ Mbarrier full, empty;
   __shared__ float row[kWarp];
   const int lane = threadIdx.x % kWarp;
@@ -123,62 +131,11 @@ __global__ void surplus_arrivals(float* out) {
   out[threadIdx.x] = sum;
 }
 
-/// The parity of the phase before the first one is computed as -1.
-template <bool broken>
-__global__ void parity_below_zero(float* out) {
-  __shared__ Mbarrier ready;
-  const int use = 0;
-  if (threadIdx.x == 0) {
-    ready.init(kWarp);  // below zero: the barrier
-    fence_barrier_init();
-  }
-  __syncthreads();
-  ready.wait(broken ? (use - 1) % 2 : (use + 1) % 2);  // below zero: waits
-  ready.arrive();
-  ready.wait(use);
-  out[threadIdx.x] = 1;
-}
-
-/// A warp waits at a barrier that another warp may not have initialised yet.
-template <bool broken>
-__global__ void no_sync_after_init(float* out) {
-  __shared__ Mbarrier ready;
-  const unsigned i = threadIdx.x;
-  if (i == 0) {
-    ready.init(1);  // no sync: the barrier
-    fence_barrier_init();
-  }
-  if (!broken) __syncthreads();
-  if (i == 0) ready.arrive();
-  ready.wait(0);  // no sync: waits
-  out[i] = 1;
-}
-
-/// No thread waits for the second tile, which is not needed.
-template <bool broken>
-__global__ void copy_at_the_end(const __grid_constant__ TensorMap map, half* out) {
-  auto& [tiles, full, empty, pipe] = *dynamic_shared<HopperShared>();
-  const unsigned i = threadIdx.x;
-  if (i == 0) {
-    for (int t = 0; t < 2; ++t) full[t].init(1);
-    fence_barrier_init();
-    for (int t = 0; t < 2; ++t) {
-      full[t].arrive_and_expect(HopperTile::bytes);
-      load_tile(tiles[t], map, full[t], 64 * t, 0);  // at the end
-    }
-  }
-  __syncthreads();
-  full[0].wait(0);
-  if (!broken) full[1].wait(0);
-  out[i] = tiles[0].data[i];
-}
-
 /// What is wrong with a store of tiles.
 enum class StoreTiles { kRight, kNoFence, kOverwritten };
 
 /// Two tiles are written and then stored by one thread, through one buffer.
-template <StoreTiles how>
-__global__ void store_tiles(const __grid_constant__ TensorMap map) {
+__global__ inline void store_tiles(StoreTiles how, const __grid_constant__ TensorMap map) {
   HopperTile& tile = *dynamic_shared<HopperTile>();
   for (int t = 0; t < 2; ++t) {
     for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarp) {
@@ -211,11 +168,11 @@ __global__ void store_at_the_end(const float* in, float* out) {
 }
 
 /// What one of two blocks leaves out.
-enum class Forgets { kNegInf, kArrival, kRelease, kAcquire, kProxyFence };
+enum class Forgets { kNothing, kArrival, kRelease, kAcquire, kProxyFence };
 
 /// The first block stores a row, the second one adds to it.
-template <Forgets forgets>
-__global__ void store_then_add(const float* in, float* out, unsigned* turn) {
+__global__ inline void store_then_add(const float* in, float* out, unsigned* turn,
+                                      Forgets forgets) {
   __shared__ __align__(16) float row[kWarp];
   row[threadIdx.x] = in[threadIdx.x];
   fence_async_proxy();
@@ -245,12 +202,12 @@ __global__ void store_then_add(const float* in, float* out, unsigned* turn) {
 }
 
 /// BrokenKernel::run of store_then_add().
-inline auto ordered(void (*broken)(const float*, float*, unsigned*)) {
+inline auto ordered(Forgets forgets) {
   return [=](bool is_broken) {
     DeviceBuffer<unsigned> turn(1);
-    device_zero(turn.data(), sizeof(unsigned));
-    launch_plain(is_broken ? broken : store_then_add<Forgets::kNegInf>, {{2}, {32}}, 32, 32,
-                 turn.data());
+    turn.zero();
+    launch_plain(store_then_add, {{2}, {32}}, 32, 32, turn.data(),
+                 is_broken ? forgets : Forgets::kNothing);
   };
 }
 
@@ -260,53 +217,48 @@ inline std::vector<BrokenHopperKernel> broken_copies() {
       "broken_copies.cuh",
       {
           {{"no_wait", "A tile is used before it has arrived.", "copy", "one tile: used",
-            "one tile: begun", hopper(one_tile<OneTile::kNoWait>, one_tile<OneTile::kRight>, 128)}},
+            "one tile: begun", hopper(one_tile, OneTile::kNoWait, 128)}},
           {{"wrong_parity", "A wait has the parity of an old phase.", "barrier", "parity: released",
-            "parity: the barriers", hopper(FA_TWINS(wrong_parity), 64)}},
+            "parity: the barriers", hopper(wrong_parity, true, 64)}},
           {{"skipped_at_once", "A lane releases what others still wait for.", "barrier",
-            "skipped: waits", "skipped: begun",
-            hopper(skipped_tiles<Skip::kAllWait>, skipped_tiles<Skip::kOneWaits>, 64)}},
+            "skipped: waits", "skipped: begun", hopper(skipped_tiles, Skip::kAllWait, 64)}},
           {{"skipped_together", "The same, beside a warp barrier.", "barrier", "skipped: waits",
-            "skipped: begun",
-            hopper(skipped_tiles<Skip::kAllWait>, skipped_tiles<Skip::kWarpBarrier>, 64)}},
+            "skipped: begun", hopper(skipped_tiles, Skip::kAllWait, 64, 1, Skip::kWarpBarrier)}},
           {{"surplus_arrivals", "More threads arrive than a phase needs.", "barrier",
-            "surplus: arrives", "surplus: the barrier", hopper(FA_TWINS(surplus_arrivals), 64)}},
+            "surplus: arrives", "surplus: the barrier", hopper(surplus_arrivals, true, 64)}},
           {{"parity_below_zero", "A wait has a parity other than 0 and 1.", "barrier",
-            "below zero: waits", "below zero: the barrier",
-            hopper(FA_TWINS(parity_below_zero), 32)},
+            "one tile: waits", "one tile: the barrier",
+            hopper(one_tile, OneTile::kParityBelowZero, 128)},
            "for the parity -1"},
           {{"too_many_bytes", "A barrier expects more bytes than arrive.", "deadlock",
-            "one tile: waits", "",
-            hopper(one_tile<OneTile::kTooMany>, one_tile<OneTile::kRight>, 128)},
+            "one tile: waits", "", hopper(one_tile, OneTile::kTooMany, 128)},
            "waits for 8192 bytes more than copies bring"},
           {{"too_few_bytes", "A barrier expects too few bytes.", "copy", "one tile: begun",
-            "one tile: the barrier",
-            hopper(one_tile<OneTile::kTooFew>, one_tile<OneTile::kRight>, 128)}},
+            "one tile: the barrier", hopper(one_tile, OneTile::kTooFew, 128)}},
           {{"no_barrier_fence", "Copies do not see the barrier yet.", "barrier", "one tile: begun",
-            "one tile: the barrier",
-            hopper(one_tile<OneTile::kNoBarrierFence>, one_tile<OneTile::kRight>, 128)}},
+            "one tile: the barrier", hopper(one_tile, OneTile::kNoBarrierFence, 128)}},
           {{"no_sync_after_init", "Other threads do not see the barrier yet.", "barrier",
-            "no sync: waits", "no sync: the barrier", hopper(FA_TWINS(no_sync_after_init), 64)}},
-          {{"copy_at_the_end", "A block ends before a copy to it.", "copy", "at the end", "",
-            hopper(FA_TWINS(copy_at_the_end), 128)}},
+            "one tile: waits", "one tile: the barrier", hopper(one_tile, OneTile::kNoSync, 128)}},
+          {{"copy_at_the_end", "A block ends before a copy to it.", "copy", "one tile: begun", "",
+            hopper(one_tile, OneTile::kNoUse, 128)}},
           {{"no_fence_before_store", "A store does not see what was written.", "proxy",
             "stored tile: stored", "stored tile: written",
-            hopper(store_tiles<StoreTiles::kNoFence>, store_tiles<StoreTiles::kRight>, 32)}},
+            hopper(store_tiles, StoreTiles::kNoFence, 32)}},
           {{"overwritten_store", "A tile is written while it is stored.", "race",
             "stored tile: written", "stored tile: stored",
-            hopper(store_tiles<StoreTiles::kOverwritten>, store_tiles<StoreTiles::kRight>, 32)}},
+            hopper(store_tiles, StoreTiles::kOverwritten, 32)}},
           {{"store_at_the_end", "A block ends before a copy from it.", "copy", "store at the end",
             "", launches(FA_TWINS(store_at_the_end), {{1}, {32}}, 32, 32)},
            "a bulk_wait_read<0>() is missing"},
           {{"counts_too_early", "The store was read, but is not in memory.", "race",
-            "ordered: added", "ordered: stored", ordered(store_then_add<Forgets::kArrival>)},
+            "ordered: added", "ordered: stored", ordered(Forgets::kArrival)},
            "(and a bulk_wait<0>() before that where a copy writes)"},
           {{"counts_without_a_fence", "A counter says nothing of the store.", "race",
-            "ordered: added", "ordered: stored", ordered(store_then_add<Forgets::kRelease>)}},
+            "ordered: added", "ordered: stored", ordered(Forgets::kRelease)}},
           {{"waits_without_acquiring", "A thread that polls the counter may not see it.", "race",
-            "ordered: added", "ordered: stored", ordered(store_then_add<Forgets::kAcquire>)}},
+            "ordered: added", "ordered: stored", ordered(Forgets::kAcquire)}},
           {{"no_fence_before_bulk_add", "A thread is ordered, its copies are not.", "proxy",
-            "ordered: added", "ordered: stored", ordered(store_then_add<Forgets::kProxyFence>)}},
+            "ordered: added", "ordered: stored", ordered(Forgets::kProxyFence)}},
       });
 }
 

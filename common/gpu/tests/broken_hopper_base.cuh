@@ -86,16 +86,16 @@ struct HopperInput {
 };
 
 /// BrokenKernel::run of a kernel that takes of HopperInput what it has parameters for.
+/// @param how    its first parameter, what is wrong; the right twin has another
 /// @param blocks more than one are a cluster
-template <class... Params>
-auto hopper(void (*broken)(Params...), void (*right)(Params...), unsigned threads,
-            unsigned blocks = 1) {
+template <class How, class... Params>
+auto hopper(void (*kernel)(How, Params...), How how, unsigned threads, unsigned blocks = 1,
+            How right = How{}) {
   return [=](bool is_broken) {
     HopperInput in;
     const int cluster = static_cast<int>(blocks);
-    launch(is_broken ? broken : right,
-           {{blocks}, {threads}, sizeof(HopperShared), 0, false, cluster},
-           in.argument<std::remove_const_t<Params>>()...);
+    launch(kernel, {{blocks}, {threads}, sizeof(HopperShared), 0, false, cluster},
+           is_broken ? how : right, in.argument<std::remove_const_t<Params>>()...);
     device_synchronize();
   };
 }

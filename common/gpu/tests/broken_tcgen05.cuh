@@ -10,18 +10,18 @@
 
 namespace fa::FA_TARGET {
 
-/// What is wrong with through_tensor_memory(); kRight: nothing.
+/// What is wrong with through_tensor_memory().
 // clang-format off
 enum class Tensor {
   kRight, kNoWaitSt, kNoFenceBefore, kFenceBeforeWait, kNoFenceAfter, kNoBarrier, kNoProxyFence,
   kAddsToNothing, kBadDescriptor, kOtherMajor, kNoCommit, kCommitOfOther, kWrongCount, kNoWait,
   kNeverWaited, kNoFenceAfterWait, kWrongQuarter, kNoWaitLd, kLeftOverwritten, kSumsOverwritten,
-  kNextReads, kFreedEarly, kLeak, kFreedTwice, kUsedAfterFree, kTooMuch, kHundredColumns,
-  kAllocatesAfterRelinquish
+  kTileOverwritten, kNextReads, kFreedEarly, kLeak, kFreedTwice, kUsedAfterFree, kTooMuch,
+  kHundredColumns, kAllocatesAfterRelinquish
 };
 // clang-format on
 
-/// Shared memory of these kernels.
+/// Shared memory of this kernel.
 struct TensorShared {
   HopperTile right;
   Mbarrier done, full;
@@ -30,8 +30,8 @@ struct TensorShared {
 
 /// A warpgroup writes a left operand of ones to tensor memory, one thread multiplies it, and all
 /// read the sums: two matmuls that add to the same accumulators.
-template <Tensor how>
-__global__ void __launch_bounds__(kWarpgroup) through_tensor_memory(float* out) {
+__global__ inline void __launch_bounds__(kWarpgroup)
+    through_tensor_memory(Tensor how, const __grid_constant__ TensorMap map, float* out) {
   TensorShared& shared = *dynamic_shared<TensorShared>();
   const unsigned warp = threadIdx.x / kWarp;
   for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarpgroup) {
@@ -48,6 +48,7 @@ __global__ void __launch_bounds__(kWarpgroup) through_tensor_memory(float* out) 
   }
   if (threadIdx.x == 0) {
     shared.done.init(how == Tensor::kWrongCount ? 2 : 1);
+    shared.full.init(1);
     fence_barrier_init();
   }
   __syncthreads();
@@ -63,9 +64,9 @@ __global__ void __launch_bounds__(kWarpgroup) through_tensor_memory(float* out) 
 
   if (threadIdx.x == 0) {
     if (how != Tensor::kNoFenceAfter) tcgen05_fence_after();
-    constexpr std::uint32_t right = tcgen05_descriptor<half>(
+    const std::uint32_t right = tcgen05_descriptor<half>(
         64, Major::kK, how == Tensor::kOtherMajor ? Major::kK : Major::kMN);
-    constexpr std::uint32_t descriptor = how == Tensor::kBadDescriptor ? 0xffffffff : right;
+    const std::uint32_t descriptor = how == Tensor::kBadDescriptor ? 0xffffffff : right;
     for (int k = 0; k < 2; ++k) {
       const auto rows = shared.right.by_columns(16 * k, 0);
       const bool adds = k > 0 || how == Tensor::kAddsToNothing;
@@ -87,6 +88,11 @@ __global__ void __launch_bounds__(kWarpgroup) through_tensor_memory(float* out) 
   if (how == Tensor::kLeftOverwritten) {
     tcgen05_st(tensor_quarter(left, 0), ones);  // overwrites the left operand
     tcgen05_wait_st();
+  }
+  if (how == Tensor::kTileOverwritten && threadIdx.x == 0) {
+    shared.full.arrive_and_expect(HopperTile::bytes);
+    load_tile(shared.right, map, shared.full, 0, 0);  // brings the next tile
+    shared.full.wait(0);
   }
   if (how == Tensor::kSumsOverwritten) {
     tcgen05_st(tensor_quarter(d, 0), ones);  // overwrites the sums
@@ -114,139 +120,77 @@ __global__ void __launch_bounds__(kWarpgroup) through_tensor_memory(float* out) 
   }
 }
 
-/// One thread brings tiles by TMA and multiplies them: the next tile must not come before the
-/// matmul with this one has ended.
-template <bool broken>
-__global__ void __launch_bounds__(kWarpgroup)
-    overwritten_stage(const __grid_constant__ TensorMap map, float* out) {
-  TensorShared& shared = *dynamic_shared<TensorShared>();
-  if (threadIdx.x < kWarp) tcgen05_alloc(&shared.columns, 128);
-  if (threadIdx.x == 0) {
-    shared.done.init(1);
-    shared.full.init(1);
-    fence_barrier_init();
-  }
-  std::uint32_t ones[16];
-  for (int i = 0; i < 16; ++i) ones[i] = pack2<half>(1.0f, 1.0f);
-  __syncthreads();
-  const std::uint32_t d = shared.columns, left = d + 64;
-  tcgen05_st(tensor_quarter(left, 0), ones);
-  tcgen05_wait_st();
-  tcgen05_fence_before();
-  __syncthreads();
-  constexpr int tiles = 3;
-  if (threadIdx.x == 0) {
-    tcgen05_fence_after();
-    constexpr auto descriptor = tcgen05_descriptor<half>(64, Major::kK, Major::kMN);
-    for (int t = 0; t < tiles; ++t) {
-      if (!broken && t > 0) shared.done.wait((t - 1) % 2);
-      shared.full.arrive_and_expect(HopperTile::bytes);
-      load_tile(shared.right, map, shared.full, 64 * t, 0);  // stage: begun
-      shared.full.wait(t % 2);
-      const auto rows = shared.right.by_columns(0, 0);
-      tcgen05_mma(d, left, rows, descriptor, t > 0);  // stage: multiplies
-      if (!broken || t == tiles - 1) tcgen05_commit(shared.done);
-    }
-    shared.done.wait(broken ? 0 : (tiles - 1) % 2);
-  }
-  __syncthreads();
-  tcgen05_fence_after();
-  float sum[16];
-  tcgen05_ld(sum, tensor_quarter(d, 0));
-  tcgen05_wait_ld(sum);
-  out[threadIdx.x] = sum[0];
-  tcgen05_fence_before();
-  __syncthreads();
-  if (threadIdx.x < kWarp) tcgen05_dealloc(d, 128);
-}
-
-/// BrokenKernel::run of these kernels.
-template <class... Params>
-auto blackwell(void (*broken)(Params...), void (*right)(Params...)) {
-  return [=](bool is_broken) {
-    HopperInput in;
-    launch(is_broken ? broken : right, {{1}, {kWarpgroup}, sizeof(TensorShared)},
-           in.argument<std::remove_const_t<Params>>()...);
-    device_synchronize();
-  };
-}
-
-/// All of this file. Its kind is "error" where the launch must end with the finding.
+/// All of this file.
 inline std::vector<BrokenHopperKernel> broken_tcgen05() {
-  const auto flow = [](auto how, const char* name, const char* wrong, const char* line,
-                       const char* other, const char* says, const char* kind = "tcgen05") {
-    return BrokenHopperKernel{{name, wrong, kind, line, other,
-                               blackwell(through_tensor_memory<decltype(how)::value>,
-                                         through_tensor_memory<Tensor::kRight>)},
-                              says};
+  using T = Tensor;
+  const struct {
+    Tensor how;
+    const char *name, *wrong, *line, *other, *says, *kind = "tcgen05";
+  } rows[] = {
+      {T::kNoWaitSt, "no_wait_st", "A store has not ended when it is signalled.", "multiplies",
+       "stores", "tcgen05_wait_st() is missing"},
+      {T::kNoFenceBefore, "no_fence_before", "A warp signals without a fence.", "multiplies",
+       "stores", "tcgen05_fence_before() is missing in warp"},
+      {T::kFenceBeforeWait, "fence_before_wait", "The fence comes before the wait.", "multiplies",
+       "stores", "tcgen05_fence_before() is missing in warp"},
+      {T::kNoFenceAfter, "no_fence_after", "A thread multiplies without a fence.", "multiplies",
+       "stores", "tcgen05_fence_after() is missing"},
+      {T::kNoBarrier, "no_barrier", "No barrier orders stores and a matmul.", "multiplies", "",
+       "which nothing has written", "unwritten"},
+      {T::kNoProxyFence, "no_fence_before_mma", "A matmul does not see what was written.",
+       "multiplies", "fills", "fence_async_proxy()", "proxy"},
+      {T::kAddsToNothing, "adds_to_nothing", "A matmul adds to what nobody has set.", "multiplies",
+       "", "which nothing has written", "unwritten"},
+      {T::kBadDescriptor, "bad_descriptor", "An instruction descriptor is nonsense.", "multiplies",
+       "", "0xffffffff has bits 0xe080604f that must be 0"},
+      {T::kOtherMajor, "other_major", "The descriptor calls B transposed.", "multiplies", "",
+       "says that B is K-major; it is MN-major"},
+      {T::kNoCommit, "no_commit", "A matmul is signalled by an ordinary arrival.", "loads",
+       "multiplies", "tcgen05_commit() behind the other line"},
+      {T::kCommitOfOther, "commit_of_other", "Another thread commits.", "commits", "",
+       "has issued no tcgen05_mma()"},
+      {T::kWrongCount, "wrong_count", "The barrier waits for a second arrival.", "waits", "",
+       "waits for 1 of 2 arrivals", "deadlock"},
+      {T::kNoWait, "no_wait_for_commit", "Sums are loaded before the matmul has ended.", "loads",
+       "multiplies", "a wait for that mbarrier"},
+      {T::kNeverWaited, "never_waited", "A block ends before its matmul.", "multiplies", "",
+       "the block ends while this matmul may be in flight"},
+      {T::kNoFenceAfterWait, "no_fence_after_wait", "Sums are loaded without a fence.", "loads",
+       "multiplies", "tcgen05_fence_after() is missing"},
+      {T::kWrongQuarter, "wrong_quarter", "A warp loads lanes of another one.", "loads", "",
+       "quarter of tensor memory"},
+      {T::kNoWaitLd, "no_wait_ld", "Registers are used before they are loaded.", "uses", "loads",
+       "tcgen05_wait_ld() is probably missing"},
+      {T::kLeftOverwritten, "left_overwritten", "A left operand is overwritten.",
+       "overwrites the left operand", "multiplies", "a wait for that mbarrier"},
+      {T::kSumsOverwritten, "sums_overwritten", "Sums in flight are overwritten.",
+       "overwrites the sums", "multiplies", "a wait for that mbarrier"},
+      {T::kNextReads, "next_reads", "A matmul reads the sums of the one before.",
+       "multiplies the sums", "multiplies", "a wait for that mbarrier"},
+      {T::kFreedEarly, "freed_early_columns", "Columns are freed while others load.", "frees",
+       "loads", "nothing orders the two"},
+      {T::kLeak, "leak", "Columns are never freed.", "allocates", "", "without tcgen05_dealloc()"},
+      {T::kFreedTwice, "freed_twice", "Columns are freed twice.", "frees again", "frees",
+       "the other line has freed them"},
+      {T::kUsedAfterFree, "used_after_free", "Columns are used after they are freed.",
+       "loads what is freed", "frees", "the other line has freed"},
+      {T::kTooMuch, "too_much", "An allocation that never succeeds.", "allocates more", "",
+       "128 of 512 already"},
+      {T::kHundredColumns, "hundred_columns", "Columns that are no power of two.", "allocates", "",
+       "allowed are 32, 64, 128, 256 and 512"},
+      {T::kAllocatesAfterRelinquish, "alloc_after_relinquish",
+       "A block allocates after it gave up the right.", "allocates more", "",
+       "after tcgen05_relinquish_alloc_permit()"},
+      {T::kTileOverwritten, "overwritten_stage", "A tile is overwritten while it is multiplied.",
+       "brings the next tile", "multiplies", "mbarrier of a tcgen05_commit()", "race"},
   };
-#define FA_HOW(what) \
-  std::integral_constant<Tensor, Tensor::what> {}
-  return in_file(
-      "broken_tcgen05.cuh",
-      {
-          flow(FA_HOW(kNoWaitSt), "no_wait_st", "A store has not ended when it is signalled.",
-               "multiplies", "stores", "tcgen05_wait_st() is missing"),
-          flow(FA_HOW(kNoFenceBefore), "no_fence_before", "A warp signals without a fence.",
-               "multiplies", "stores", "tcgen05_fence_before() is missing in warp"),
-          flow(FA_HOW(kFenceBeforeWait), "fence_before_wait", "The fence comes before the wait.",
-               "multiplies", "stores", "tcgen05_fence_before() is missing in warp"),
-          flow(FA_HOW(kNoFenceAfter), "no_fence_after", "A thread multiplies without a fence.",
-               "multiplies", "stores", "tcgen05_fence_after() is missing"),
-          flow(FA_HOW(kNoBarrier), "no_barrier", "No barrier orders stores and a matmul.",
-               "multiplies", "", "which nothing has written", "unwritten"),
-          flow(FA_HOW(kNoProxyFence), "no_fence_before_mma",
-               "A matmul does not see what was written.", "multiplies", "fills",
-               "fence_async_proxy()", "proxy"),
-          flow(FA_HOW(kAddsToNothing), "adds_to_nothing", "A matmul adds to what nobody has set.",
-               "multiplies", "", "which nothing has written", "unwritten"),
-          flow(FA_HOW(kBadDescriptor), "bad_descriptor", "An instruction descriptor is nonsense.",
-               "multiplies", "", "0xffffffff has bits 0xe080604f that must be 0"),
-          flow(FA_HOW(kOtherMajor), "other_major", "The descriptor calls B transposed.",
-               "multiplies", "", "says that B is K-major; it is MN-major"),
-          flow(FA_HOW(kNoCommit), "no_commit", "A matmul is signalled by an ordinary arrival.",
-               "loads", "multiplies", "tcgen05_commit() behind the other line"),
-          flow(FA_HOW(kCommitOfOther), "commit_of_other", "Another thread commits.", "commits", "",
-               "has issued no tcgen05_mma()"),
-          flow(FA_HOW(kWrongCount), "wrong_count", "The barrier waits for a second arrival.",
-               "waits", "", "waits for 1 of 2 arrivals", "deadlock"),
-          flow(FA_HOW(kNoWait), "no_wait_for_commit",
-               "Sums are loaded before the matmul has ended.", "loads", "multiplies",
-               "a wait for that mbarrier"),
-          flow(FA_HOW(kNeverWaited), "never_waited", "A block ends before its matmul.",
-               "multiplies", "", "the block ends while this matmul may be in flight"),
-          flow(FA_HOW(kNoFenceAfterWait), "no_fence_after_wait", "Sums are loaded without a fence.",
-               "loads", "multiplies", "tcgen05_fence_after() is missing"),
-          flow(FA_HOW(kWrongQuarter), "wrong_quarter", "A warp loads lanes of another one.",
-               "loads", "", "quarter of tensor memory"),
-          flow(FA_HOW(kNoWaitLd), "no_wait_ld", "Registers are used before they are loaded.",
-               "uses", "loads", "tcgen05_wait_ld() is probably missing"),
-          flow(FA_HOW(kLeftOverwritten), "left_overwritten", "A left operand is overwritten.",
-               "overwrites the left operand", "multiplies", "a wait for that mbarrier"),
-          flow(FA_HOW(kSumsOverwritten), "sums_overwritten", "Sums in flight are overwritten.",
-               "overwrites the sums", "multiplies", "a wait for that mbarrier"),
-          flow(FA_HOW(kNextReads), "next_reads", "A matmul reads the sums of the one before.",
-               "multiplies the sums", "multiplies", "a wait for that mbarrier"),
-          flow(FA_HOW(kFreedEarly), "freed_early_columns", "Columns are freed while others load.",
-               "frees", "loads", "nothing orders the two"),
-          flow(FA_HOW(kLeak), "leak", "Columns are never freed.", "allocates", "",
-               "without tcgen05_dealloc()"),
-          flow(FA_HOW(kFreedTwice), "freed_twice", "Columns are freed twice.", "frees again",
-               "frees", "the other line has freed them"),
-          flow(FA_HOW(kUsedAfterFree), "used_after_free", "Columns are used after they are freed.",
-               "loads what is freed", "frees", "the other line has freed"),
-          flow(FA_HOW(kTooMuch), "too_much", "An allocation that never succeeds.", "allocates more",
-               "", "128 of 512 already"),
-          flow(FA_HOW(kHundredColumns), "hundred_columns", "Columns that are no power of two.",
-               "allocates", "", "allowed are 32, 64, 128, 256 and 512"),
-          flow(FA_HOW(kAllocatesAfterRelinquish), "alloc_after_relinquish",
-               "A block allocates after it gave up the right.", "allocates more", "",
-               "after tcgen05_relinquish_alloc_permit()"),
-          {{"overwritten_stage", "A tile is overwritten while it is multiplied.", "race",
-            "stage: begun", "stage: multiplies", blackwell(FA_TWINS(overwritten_stage))},
-           "mbarrier of a tcgen05_commit()"},
-      });
-#undef FA_HOW
+  std::vector<BrokenHopperKernel> kernels;
+  for (const auto& row : rows) {
+    kernels.push_back({{row.name, row.wrong, row.kind, row.line, row.other,
+                        hopper(through_tensor_memory, row.how, kWarpgroup)},
+                       row.says});
+  }
+  return in_file("broken_tcgen05.cuh", std::move(kernels));
 }
 
 }  // namespace fa::FA_TARGET

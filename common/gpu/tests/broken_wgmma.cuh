@@ -8,14 +8,24 @@
 
 namespace fa::FA_TARGET {
 
+/// Multiplies a tile by itself.
+__device__ inline float squared(HopperTile& tile) {
+  float sum[32];
+  wgmma_fence(sum);
+  const auto rows = tile.by_rows(0, 0);
+  wgmma<half>(sum, rows, rows, false);  // squared: begins
+  wgmma_commit(sum);
+  wgmma_wait<0>(sum);
+  return sum[0];
+}
+
 /// Where the fence is.
 enum class Fence { kRight, kNone, kBehindTheBarrier, kBeforeTheWrites };
 
 /// A warpgroup writes a tile and another one multiplies it. What threads write with ordinary stores
 /// must be made visible to wgmma: the fence orders the writes of the thread that calls it, before it
 /// arrives at the barrier.
-template <Fence how>
-__global__ void __launch_bounds__(2 * kWarpgroup) fenced_wgmma(float* out) {
+__global__ inline void __launch_bounds__(2 * kWarpgroup) fenced_wgmma(Fence how, float* out) {
   HopperTile& tile = *dynamic_shared<HopperTile>();
   if (threadIdx.x >= kWarpgroup) {
     if (how == Fence::kBeforeTheWrites) fence_async_proxy();
@@ -28,55 +38,37 @@ __global__ void __launch_bounds__(2 * kWarpgroup) fenced_wgmma(float* out) {
     return;
   }
   named_barrier_wait(1, 2 * kWarpgroup);
-  float sum[32];
-  wgmma_fence(sum);
-  const auto rows = tile.by_rows(0, 0);
-  wgmma<half>(sum, rows, rows, false);  // fenced: begins
-  wgmma_commit(sum);
-  wgmma_wait<0>(sum);
-  out[threadIdx.x] = sum[0];
+  out[threadIdx.x] = squared(tile);
 }
 
-/// Accumulators are used while the wgmma is in flight.
-template <bool broken>
-__global__ void __launch_bounds__(kWarpgroup) no_wgmma_wait(float* out) {
-  HopperTile& tile = tile_of_ones();
-  float sum[32];
-  wgmma_fence(sum);
-  const auto rows = tile.by_rows(0, 0);
-  wgmma<half>(sum, rows, rows, false);  // no wait: wgmma
-  wgmma_commit(sum);
-  if (!broken) wgmma_wait<0>(sum);
-  out[threadIdx.x] = sum[0];  // no wait: sum
-  wgmma_wait<0>(sum);
-}
+/// What is wrong with the accumulators of two wgmma.
+enum class Sums { kRight, kNoFence, kNoWait, kScaled, kAtTheEnd };
 
-/// Two groups: the wait is for the first one, the accumulators of the second are scaled.
-template <bool broken>
-__global__ void __launch_bounds__(kWarpgroup) touched_sums(float* out) {
+/// A thread sets accumulators and adds to them, then uses those of two groups.
+__global__ inline void __launch_bounds__(kWarpgroup) two_groups(Sums how, float* out) {
   HopperTile& tile = tile_of_ones();
   float s[32], o[32];
-  wgmma_fence(s, o);
+  for (float& x : s) x = 1;
+  if (how != Sums::kNoFence) wgmma_fence(s, o);
   const auto rows = tile.by_rows(0, 0);
-  wgmma<half>(s, rows, rows, false);
+  wgmma<half>(s, rows, rows, true);  // sums: first
   wgmma_commit(s);
-  wgmma<half>(o, rows, rows, false);  // touched: wgmma
+  wgmma<half>(o, rows, rows, false);  // sums: second
   wgmma_commit(o);
-  if (broken) {
-    wgmma_wait<1>(s);
-  } else {
-    wgmma_wait<0>(o);
-  }
-  for (int i = 0; i < 32; ++i) {
-    o[i] *= s[0];  // touched: scaled
+  if (how == Sums::kScaled || how == Sums::kAtTheEnd) wgmma_wait<1>(s);
+  if (how == Sums::kRight || how == Sums::kNoFence) wgmma_wait<0>(s, o);
+  const float first = s[0];  // sums: used
+  out[threadIdx.x] = first;
+  if (how == Sums::kAtTheEnd) return;
+  for (float& x : o) {
+    x *= first;  // sums: scaled
   }
   wgmma_wait<0>(o);
-  out[threadIdx.x] = o[0];
+  out[threadIdx.x] = first + o[0];
 }
 
 /// The left operand in registers is changed while the wgmma is in flight.
-template <bool broken>
-__global__ void __launch_bounds__(kWarpgroup) overwritten_operand(float* out) {
+__global__ inline void __launch_bounds__(kWarpgroup) overwritten_operand(bool broken, float* out) {
   HopperTile& tile = tile_of_ones();
   float sum[32];
   std::uint32_t frag[2][4];
@@ -94,39 +86,9 @@ __global__ void __launch_bounds__(kWarpgroup) overwritten_operand(float* out) {
   out[threadIdx.x] = sum[0];
 }
 
-/// A wgmma adds to sums that the thread has just set.
-template <bool broken>
-__global__ void __launch_bounds__(kWarpgroup) no_wgmma_begin(float* out) {
-  HopperTile& tile = tile_of_ones();
-  float sum[32];
-  for (int i = 0; i < 32; ++i) sum[i] = 1;
-  if (!broken) wgmma_fence(sum);
-  const auto rows = tile.by_rows(0, 0);
-  wgmma<half>(sum, rows, rows, true);  // no begin: wgmma
-  wgmma_commit(sum);
-  wgmma_wait<0>(sum);
-  out[threadIdx.x] = sum[0];
-}
-
-/// The last wgmma is in a group that no thread waits for.
-template <bool broken>
-__global__ void __launch_bounds__(kWarpgroup) wgmma_at_the_end(float* out) {
-  HopperTile& tile = tile_of_ones();
-  float s[32], o[32];
-  wgmma_fence(s, o);
-  const auto rows = tile.by_rows(0, 0);
-  wgmma<half>(s, rows, rows, false);
-  wgmma_commit(s);
-  wgmma<half>(o, rows, rows, false);  // at the end: wgmma
-  wgmma_commit(o);
-  wgmma_wait<broken ? 1 : 0>(s);
-  out[threadIdx.x] = s[0];
-}
-
 /// A wgmma begins before its operand has arrived.
-template <bool broken>
-__global__ void __launch_bounds__(kWarpgroup)
-    operand_not_there(const __grid_constant__ TensorMap map, float* out) {
+__global__ inline void __launch_bounds__(kWarpgroup)
+    operand_not_there(bool broken, const __grid_constant__ TensorMap map, float* out) {
   const auto [tile, full] = first_stage();
   if (threadIdx.x == 0) {
     full.init(1);
@@ -136,15 +98,11 @@ __global__ void __launch_bounds__(kWarpgroup)
   }
   __syncthreads();
   if (!broken) full.wait(0);
-  float sum[32];
-  wgmma_fence(sum);
-  const auto rows = tile.by_rows(0, 0);
-  wgmma<half>(sum, rows, rows, false);  // not there: wgmma
-  wgmma_commit(sum);
-  wgmma_wait<0>(sum);
+  const float sum = squared(tile);
   full.wait(0);
-  out[threadIdx.x] = sum[0];
+  out[threadIdx.x] = sum;
 }
+
 /// How a pipeline is broken.
 enum class Pipe {
   kRight,         ///< it is not
@@ -155,9 +113,8 @@ enum class Pipe {
 };
 
 /// One thread brings tiles through one buffer, a warpgroup multiplies them.
-template <Pipe how>
-__global__ void __launch_bounds__(kWarpgroup + kWarp)
-    pipeline(const __grid_constant__ TensorMap map, float* out) {
+__global__ inline void __launch_bounds__(kWarpgroup + kWarp)
+    pipeline(Pipe how, const __grid_constant__ TensorMap map, float* out) {
   auto& shared = *dynamic_shared<HopperShared>();
   HopperTile& tile = shared.tiles[0];
   Mbarrier &full = shared.full[0], &empty = shared.empty;
@@ -198,9 +155,8 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp)
 /// A warpgroup brings its tiles itself: the next one must not come before the wgmma with this
 /// one have ended.
 //! [overwritten_tile]
-template <bool broken>
-__global__ void __launch_bounds__(kWarpgroup)
-    overwritten_tile(const __grid_constant__ TensorMap map, float* out) {
+__global__ inline void __launch_bounds__(kWarpgroup)
+    overwritten_tile(bool broken, const __grid_constant__ TensorMap map, float* out) {
   auto& shared = *dynamic_shared<HopperShared>();
   HopperTile& tile = shared.tiles[0];
   Mbarrier& full = shared.full[0];
@@ -231,8 +187,8 @@ __global__ void __launch_bounds__(kWarpgroup)
 //! [overwritten_tile]
 
 /// Two warpgroups meet at a barrier, one of them with the wrong number.
-template <bool broken>
-__global__ void __launch_bounds__(2 * kWarpgroup) wrong_named_barrier(float* out) {
+__global__ inline void __launch_bounds__(2 * kWarpgroup)
+    wrong_named_barrier(bool broken, float* out) {
   const int group = static_cast<int>(threadIdx.x) / kWarpgroup;
   named_barrier_wait(broken ? 1 + group : 1, 2 * kWarpgroup);  // named waits
   out[threadIdx.x] = 1;
@@ -240,8 +196,8 @@ __global__ void __launch_bounds__(2 * kWarpgroup) wrong_named_barrier(float* out
 
 /// A warp stores its rows of a result over the left operand, of which other warps may still read
 /// all rows.
-template <bool broken>
-__global__ void __launch_bounds__(kWarpgroup) overwritten_left_tile(float* out) {
+__global__ inline void __launch_bounds__(kWarpgroup)
+    overwritten_left_tile(bool broken, float* out) {
   auto& shared = *dynamic_shared<HopperShared>();
   HopperTile &left = shared.tiles[0], &right = shared.tiles[1];
   fill_tile(left);
@@ -267,44 +223,42 @@ inline std::vector<BrokenHopperKernel> broken_wgmma() {
       "broken_wgmma.cuh",
       {
           {{"no_fence_before_wgmma", "A wgmma does not see what was written.", "proxy",
-            "fenced: begins", "fenced: written",
-            hopper(fenced_wgmma<Fence::kNone>, fenced_wgmma<Fence::kRight>, 256)}},
+            "squared: begins", "fenced: written", hopper(fenced_wgmma, Fence::kNone, 256)}},
           {{"fence_behind_the_barrier", "The fence is for others' writes.", "proxy",
-            "fenced: begins", "fenced: written",
-            hopper(fenced_wgmma<Fence::kBehindTheBarrier>, fenced_wgmma<Fence::kRight>, 256)}},
+            "squared: begins", "fenced: written",
+            hopper(fenced_wgmma, Fence::kBehindTheBarrier, 256)}},
           {{"fence_before_the_writes", "The fence comes before the writes.", "proxy",
-            "fenced: begins", "fenced: written",
-            hopper(fenced_wgmma<Fence::kBeforeTheWrites>, fenced_wgmma<Fence::kRight>, 256)}},
-          {{"no_wgmma_wait", "Accumulators are used too early.", "wgmma", "no wait: sum",
-            "no wait: wgmma", hopper(FA_TWINS(no_wgmma_wait), 128)}},
-          {{"touched_sums", "Accumulators are scaled in flight.", "wgmma", "touched: scaled",
-            "touched: wgmma", hopper(FA_TWINS(touched_sums), 128)}},
+            "squared: begins", "fenced: written",
+            hopper(fenced_wgmma, Fence::kBeforeTheWrites, 256)}},
+          {{"no_wgmma_wait", "Accumulators are used too early.", "wgmma", "sums: used",
+            "sums: first", hopper(two_groups, Sums::kNoWait, 128)}},
+          {{"touched_sums", "Accumulators are scaled in flight.", "wgmma", "sums: scaled",
+            "sums: second", hopper(two_groups, Sums::kScaled, 128)}},
           {{"overwritten_operand", "A left operand is overwritten too early.", "wgmma",
-            "operand: written", "operand: wgmma", hopper(FA_TWINS(overwritten_operand), 128)}},
-          {{"no_wgmma_begin", "Accumulators are set before a wgmma.", "wgmma", "no begin: wgmma",
-            "", hopper(FA_TWINS(no_wgmma_begin), 128)}},
-          {{"wgmma_at_the_end", "A kernel ends before a wgmma.", "wgmma", "at the end: wgmma", "",
-            hopper(FA_TWINS(wgmma_at_the_end), 128)}},
-          {{"operand_not_there", "A wgmma begins without its operand.", "copy", "not there: wgmma",
-            "not there: begun", hopper(FA_TWINS(operand_not_there), 128)}},
+            "operand: written", "operand: wgmma", hopper(overwritten_operand, true, 128)}},
+          {{"no_wgmma_begin", "Accumulators are set before a wgmma.", "wgmma", "sums: first", "",
+            hopper(two_groups, Sums::kNoFence, 128)}},
+          {{"wgmma_at_the_end", "A kernel ends before a wgmma.", "wgmma", "sums: second", "",
+            hopper(two_groups, Sums::kAtTheEnd, 128)}},
+          {{"operand_not_there", "A wgmma begins without its operand.", "copy", "squared: begins",
+            "not there: begun", hopper(operand_not_there, true, 128)}},
           {{"no_empty_wait", "A tile is overwritten before it is used.", "race", "pipeline: begun",
-            "pipeline: begun", hopper(pipeline<Pipe::kNoEmptyWait>, pipeline<Pipe::kRight>, 160)}},
+            "pipeline: begun", hopper(pipeline, Pipe::kNoEmptyWait, 160)}},
           {{"overwritten_tile", "A tile is overwritten while it is read.", "race", "next: begun",
-            "next: wgmma", hopper(FA_TWINS(overwritten_tile), 128)}},
+            "next: wgmma", hopper(overwritten_tile, true, 128)}},
           {{"freed_early", "A tile is freed before its wgmma ends.", "race", "pipeline: begun",
-            "pipeline: wgmma", hopper(pipeline<Pipe::kFreedEarly>, pipeline<Pipe::kRight>, 160)}},
+            "pipeline: wgmma", hopper(pipeline, Pipe::kFreedEarly, 160)}},
           {{"freed_by_one", "One warp frees what others still read.", "race", "pipeline: begun",
-            "pipeline: wgmma", hopper(pipeline<Pipe::kFreedByOne>, pipeline<Pipe::kRight>, 160)}},
+            "pipeline: wgmma", hopper(pipeline, Pipe::kFreedByOne, 160)}},
           {{"too_many_frees", "A barrier waits for one warp too many.", "deadlock",
-            "pipeline: waits for empty", "",
-            hopper(pipeline<Pipe::kTooManyFrees>, pipeline<Pipe::kRight>, 160)},
+            "pipeline: waits for empty", "", hopper(pipeline, Pipe::kTooManyFrees, 160)},
            "waits for 1 of 5 arrivals"},
           {{"wrong_named_barrier", "Two warpgroups wait at different barriers.", "deadlock",
-            "named waits", "", hopper(FA_TWINS(wrong_named_barrier), 256)},
+            "named waits", "", hopper(wrong_named_barrier, true, 256)},
            "with 128 of 256 threads there"},
           {{"overwritten_left_tile", "A warp overwrites what others multiply.", "race",
             "left tile: wgmma", "left tile: overwritten",
-            hopper(FA_TWINS(overwritten_left_tile), 128)}},
+            hopper(overwritten_left_tile, true, 128)}},
       });
 }
 

@@ -76,7 +76,7 @@ TEST_CASE("FA_THREADS says how many threads work") {
 
 TEST_CASE("an FA_THREADS that is not an integer of at least 1 is refused") {
   for (const std::string wanted : {"0", "-3", "four", "4x", " 4", "1.5", "99999999999999999999"}) {
-    const Threads setting(wanted.c_str());
+    const Threads setting(wanted);
     const auto why = testing::message_of<std::invalid_argument>([] { thread_count(); });
     CHECK(testing::contains(why, "FA_THREADS is '" + wanted + "'"));
     CHECK_THROWS_AS(parallel_for(2, [](std::int64_t) {}), std::invalid_argument);
