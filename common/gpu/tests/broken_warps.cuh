@@ -38,31 +38,23 @@ __global__ void misaligned_copy(const float* in, float* out) {
   cp_async_wait<0>();
   out[i] = row[4 * i];
 }
-/// Rows of 20 numbers are 40 bytes apart: every second one is no place for ldmatrix.
-template <bool broken>
+/// Rows of 20 numbers are 40 bytes apart: every second one is no place for ldmatrix and stmatrix.
+template <bool broken, bool stores>
 __global__ void misaligned_rows(const float* in, float* out) {
   constexpr unsigned ld = broken ? 20 : 24;
   __shared__ __align__(16) half tile[16 * ld];
   const unsigned i = threadIdx.x;
-  for (unsigned e = i; e < 16 * ld; e += kWarp) {
-    tile[e] = from_float<half>(in[i]);
+  const std::uint32_t pair = pack2<half>(in[i], in[i]);
+  std::uint32_t r[4] = {pair, pair, pair, pair};
+  if (stores) {
+    stmatrix_x4(tile + i % 16 * ld + i / 16 * 8, r);  // stmatrix: row
+  } else {
+    for (unsigned e = i; e < 16 * ld; e += kWarp) tile[e] = from_float<half>(in[i]);
+    __syncwarp();
+    ldmatrix_x4(r, tile + i % 16 * ld + i / 16 * 8);  // ldmatrix: row
   }
   __syncwarp();
-  std::uint32_t r[4];
-  ldmatrix_x4(r, tile + i % 16 * ld + i / 16 * 8);  // ldmatrix: row
-  out[i] = static_cast<float>(r[0] + r[1] + r[2] + r[3]);
-}
-/// The same for stmatrix.
-template <bool broken>
-__global__ void misaligned_rows_out(const float* in, float* out) {
-  constexpr unsigned ld = broken ? 20 : 24;
-  __shared__ __align__(16) half tile[16 * ld];
-  const unsigned i = threadIdx.x;
-  const std::uint32_t pair = pack2<half>(in[i], in[i]);
-  const std::uint32_t r[4] = {pair, pair, pair, pair};
-  stmatrix_x4(tile + i % 16 * ld + i / 16 * 8, r);  // stmatrix: row
-  __syncwarp();
-  out[i] = to_float(tile[i % 16 * ld]);
+  out[i] = to_float(tile[i % 16 * ld]) + static_cast<float>(r[0]);
 }
 /// Two halves of a warp give their sums to each other, in two branches.
 template <bool broken>
@@ -165,10 +157,12 @@ inline std::vector<BrokenHopperKernel> broken_warps() {
             "cp.async: address", "", one_warp(FA_TWINS(misaligned_copy))},
            "at an address 4 bytes beyond a multiple of 16"},
           {{"misaligned_rows", "Rows for ldmatrix are 40 bytes apart.", "misaligned",
-            "ldmatrix: row", "", one_warp(FA_TWINS(misaligned_rows))},
+            "ldmatrix: row", "",
+            one_warp(misaligned_rows<true, false>, misaligned_rows<false, false>)},
            "at an address 8 bytes beyond a multiple of 16"},
           {{"misaligned_rows_out", "Rows for stmatrix are 40 bytes apart.", "misaligned",
-            "stmatrix: row", "", one_warp(FA_TWINS(misaligned_rows_out))},
+            "stmatrix: row", "",
+            one_warp(misaligned_rows<true, true>, misaligned_rows<false, true>)},
            "at an address 8 bytes beyond a multiple of 16"},
           {{"shuffles_in_two_branches", "Lanes shuffle in two branches.", "warp",
             "branches: second half", "branches: first half",

@@ -61,15 +61,13 @@ struct Corner {
 
 // A tile and its barrier. With static shared memory beside it, dynamic shared memory need not begin
 // at a multiple of 1024 on a GPU.
-template <class TileType>
+template <class Tile>
 struct WithBarrier {
-  using Tile = TileType;
   Tile tile;
   Mbarrier full;
 };
 template <int panel_bytes>
 using BoxTile = SwizzledTile<std::uint16_t, kBoxRows, panel_bytes / 2, panel_bytes>;
-using TwoPanels = WithBarrier<SwizzledTile<std::uint16_t, kBoxRows, 128>>;
 
 template <int panel_bytes>
 __global__ void load_box(const __grid_constant__ TensorMap map, Corner at, std::uint16_t* out) {
@@ -125,49 +123,51 @@ TEST_CASE("tma_load copies a box, swizzled, with zeros outside the tensor") {
   check_loaded_boxes<kNarrowPanelBytes>();
 }
 
-template <int panel_bytes>
-__global__ void store_box(const __grid_constant__ TensorMap map, Corner at) {
-  using Tile = BoxTile<panel_bytes>;
-  Tile& tile = *dynamic_shared<Tile>();
-  const int thread = static_cast<int>(threadIdx.x);
-  for (int i = thread; i < kBoxRows * Tile::cols; i += 64) {
-    tile.at(i / Tile::cols, i % Tile::cols / 8 * 8)[i % 8] = static_cast<std::uint16_t>(i);
-  }
-  fence_async_proxy();
-  __syncthreads();
-  if (thread == 0) {
-    tma_store(map, tile.data, at.col, at.row, at.head, at.batch);
-    bulk_commit();
-    bulk_wait_read<0>();
-  }
+// A tile of a head, of one or more panels, from one tensor to another.
+template <class Tile>
+__global__ void move_tile(const __grid_constant__ TensorMap from,
+                          const __grid_constant__ TensorMap to, Corner at) {
+  auto& [tile, full] = *dynamic_shared<WithBarrier<Tile>>();
+  if (threadIdx.x != 0) return;
+  full.init(1);
+  fence_barrier_init();
+  full.arrive_and_expect(Tile::bytes);
+  load_tile(tile, from, full, at.row, at.head, at.batch, CacheHint::kEvictFirst, at.col);
+  full.wait(0);
+  store_tile(to, tile, at.row, at.head, at.batch, at.col);
+  bulk_commit();
+  bulk_wait_read<0>();
 }
 
-template <int panel_bytes>
-void check_stored_boxes() {
+template <class Tile>
+void check_moved_tiles(int panel_bytes) {
   CAPTURE(panel_bytes);
-  using Tile = BoxTile<panel_bytes>;
-  Strided tensor;
-  const TensorMap map = tensor.map(kBoxRows, panel_bytes);
+  const Strided from;
+  Strided to;
   for (const Corner& at : {Corner{0, 0, 0, 0}, Corner{64, 30, 2, 1}, Corner{0, 21, 1, 0},
                            Corner{0, 37, 2, 1}, Corner{72, 0, 0, 0}, Corner{0, 0, 3, 0}}) {
     CAPTURE(at.col);
     CAPTURE(at.row);
-    tensor.data.poison();
-    launch(store_box<panel_bytes>, {{1}, {64}, Tile::bytes}, map, at);
-    std::vector<std::uint16_t> expected(tensor.bits.size(), 0xffff);
-    for (int i = 0; i < kBoxRows * Tile::cols; ++i) {
-      const int row = at.row + i / Tile::cols, col = at.col + i % Tile::cols;
-      if (!Strided::has(at.batch, at.head, row, col)) continue;
-      expected[Strided::offset(at.batch, at.head, row, col)] = static_cast<std::uint16_t>(i);
+    to.data.poison();
+    launch(move_tile<Tile>, {{1}, {32}, sizeof(WithBarrier<Tile>)}, from.map(kBoxRows, panel_bytes),
+           to.map(kBoxRows, panel_bytes), at);
+    std::vector<std::uint16_t> expected(to.bits.size(), 0xffff);
+    for (int row = at.row; row < at.row + kBoxRows; ++row) {
+      for (int col = at.col; col < at.col + Tile::cols; ++col) {
+        if (!Strided::has(at.batch, at.head, row, col)) continue;
+        const std::size_t place = Strided::offset(at.batch, at.head, row, col);
+        expected[place] = from.bits[place];
+      }
     }
-    CHECK((bits_of<std::uint16_t>(tensor.data) == expected));
+    CHECK((bits_of<std::uint16_t>(to.data) == expected));
   }
 }
 
-TEST_CASE("tma_store writes only those elements of a box that are in the tensor") {
+TEST_CASE("tiles of one and of two panels are stored where they are in the tensor") {
   FA_EACH_TEST;
-  check_stored_boxes<kPanelBytes>();
-  check_stored_boxes<kNarrowPanelBytes>();
+  check_moved_tiles<BoxTile<kPanelBytes>>(kPanelBytes);
+  check_moved_tiles<BoxTile<kNarrowPanelBytes>>(kNarrowPanelBytes);
+  check_moved_tiles<SwizzledTile<std::uint16_t, kBoxRows, 128>>(kPanelBytes);
 }
 
 // Moves each box of a head of a packed tensor, one sequence after another.
@@ -219,37 +219,6 @@ TEST_CASE("copies with a ragged map end where a sequence ends") {
       CHECK((bits_of<std::uint16_t>(out) == expected));
     }
   }
-}
-
-// A tile of two panels of a head from one tensor to another.
-__global__ void move_tile(const __grid_constant__ TensorMap from,
-                          const __grid_constant__ TensorMap to, int row, int head, int batch) {
-  auto& [tile, full] = *dynamic_shared<TwoPanels>();
-  if (threadIdx.x != 0) return;
-  full.init(1);
-  fence_barrier_init();
-  full.arrive_and_expect(TwoPanels::Tile::bytes);
-  load_tile(tile, from, full, row, head, batch, CacheHint::kEvictFirst);
-  full.wait(0);
-  store_tile(to, tile, row, head, batch);
-  bulk_commit();
-  bulk_wait<0>();
-}
-
-TEST_CASE("a tile of several panels is loaded and stored as a whole") {
-  FA_EACH_TEST;
-  const Strided from;
-  Strided to;
-  to.data.poison();
-  launch(move_tile, {{1}, {32}, sizeof(TwoPanels)}, from.map(kBoxRows), to.map(kBoxRows), 30, 2, 1);
-  std::vector<std::uint16_t> expected(to.bits.size(), 0xffff);
-  for (int row = 30; row < Strided::rows; ++row) {
-    for (int col = 0; col < Strided::cols; ++col) {
-      const std::size_t at = Strided::offset(1, 2, row, col);
-      expected[at] = from.bits[at];
-    }
-  }
-  CHECK((bits_of<std::uint16_t>(to.data) == expected));
 }
 
 __global__ void add_row(const float* in, float* out) {

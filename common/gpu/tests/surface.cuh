@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <doctest/doctest.h>
+
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
 #include "common/gpu/tests/gpus.hpp"
@@ -78,6 +80,38 @@ inline double product(const Tensor<float, 2>& a, const Tensor<float, 2>& b, std:
   double sum = 0;
   for (std::int64_t k = 0; k < a.size(1); ++k) sum += static_cast<double>(a(row, k)) * b(k, col);
   return sum;
+}
+
+/// Checks a kernel that computes d = A B, or adds it to d, of small integers: run(a, b, d).
+template <class Run>
+void check_product(int rows, int depth, int cols, bool adds, Run run) {
+  CAPTURE(cols);
+  CAPTURE(adds);
+  const auto a = small_integers(rows, depth, 1), b = small_integers(depth, cols, 2),
+             c = small_integers(rows, cols, 3);
+  const DeviceBuffer<float> device_a(a), device_b(b);
+  DeviceBuffer<float> d(c.count());
+  if (adds) d.upload(c.data());
+  run(device_a.data(), device_b.data(), d.data());
+  const auto result = d.template tensor<float, 2>({rows, cols});
+  int wrong = 0;
+  for (int i = 0; i < rows; ++i) {
+    for (int j = 0; j < cols; ++j) {
+      const double expected = (adds ? c(i, j) : 0) + product(a, b, i, j);
+      wrong += !(static_cast<double>(result(i, j)) == expected);
+    }
+  }
+  CHECK(wrong == 0);
+}
+
+/// A part of a tile as an operand of a matmul, `k` elements deep.
+template <bool mn_major, class Tile>
+__device__ auto operand(Tile& tile, int k, int first = 0) {
+  if constexpr (mn_major) {
+    return tile.by_columns(k, first);
+  } else {
+    return tile.by_rows(first, k);
+  }
 }
 
 }  // namespace fa::FA_TARGET

@@ -80,20 +80,12 @@ __global__ void __launch_bounds__(kWarpgroup)
         tcgen05_descriptor<T>(n, left_columns ? Major::kMN : Major::kK, major_b);
 #pragma unroll
     for (int k = 0; k < kDepthOfA; k += 16) {
-      const auto of_b = [&] {
-        if constexpr (major_b == Major::kMN) {
-          return shared.b.by_columns(k, 0);
-        } else {
-          return shared.b.by_rows(0, k);
-        }
-      }();
+      const auto of_b = operand<major_b == Major::kMN>(shared.b, k);
       const bool add = adds || k > 0;
       if constexpr (in_tensor_memory) {
         tcgen05_mma(sums, left_at + k / 2, of_b, descriptor, add);
-      } else if constexpr (left_columns) {
-        tcgen05_mma(sums, shared.a.by_columns(k, 0), of_b, descriptor, add);
       } else {
-        tcgen05_mma(sums, shared.a.by_rows(0, k), of_b, descriptor, add);
+        tcgen05_mma(sums, operand<left_columns>(shared.a, k), of_b, descriptor, add);
       }
     }
     tcgen05_commit(shared.done);
@@ -115,27 +107,13 @@ __global__ void __launch_bounds__(kWarpgroup)
 
 template <class T, int n, LeftOperand left, Major major_b, int panel_bytes = kPanelBytes>
 void check_tensor_matmul(bool adds, int first = 0) {
-  CAPTURE(n);
   CAPTURE(static_cast<int>(left));
   CAPTURE(static_cast<int>(major_b));
-  CAPTURE(adds);
-  const auto a = small_integers(kRowsOfA, kDepthOfA, 1), b = small_integers(kDepthOfA, n, 2),
-             c = small_integers(kRowsOfA, n, 3);
-  const DeviceBuffer<float> device_a(a), device_b(b);
-  DeviceBuffer<float> d(static_cast<std::int64_t>(kRowsOfA) * n);
-  if (adds) d.upload(c.data());
-  launch(multiply_in_tensor_memory<T, n, left, major_b, panel_bytes>,
-         {{1}, {kWarpgroup}, 2 * (kRowsOfA * kDepthOfA + kDepthOfA * ceil_div(n, 64) * 64) + 1024},
-         device_a.data(), device_b.data(), d.data(), adds, first);
-  const auto result = d.template tensor<float, 2>({kRowsOfA, n});
-  int wrong = 0;
-  for (int i = 0; i < kRowsOfA; ++i) {
-    for (int j = 0; j < n; ++j) {
-      const double expected = (adds ? c(i, j) : 0) + product(a, b, i, j);
-      wrong += !(static_cast<double>(result(i, j)) == expected);
-    }
-  }
-  CHECK(wrong == 0);
+  check_product(kRowsOfA, kDepthOfA, n, adds, [&](auto... pointers) {
+    constexpr int bytes = 2 * (kRowsOfA * kDepthOfA + kDepthOfA * ceil_div(n, 64) * 64) + 1024;
+    launch(multiply_in_tensor_memory<T, n, left, major_b, panel_bytes>, {{1}, {kWarpgroup}, bytes},
+           pointers..., adds, first);
+  });
 }
 
 TEST_CASE("tcgen05_mma() multiplies with few and many columns, anywhere in tensor memory") {

@@ -64,19 +64,12 @@ __global__ void __launch_bounds__(2 * kWarpgroup)
   wgmma_fence(sum, frag);
 #pragma unroll
   for (int k = 0; k < parts; ++k) {
-    const auto of_b = [&] {
-      if constexpr (major_b == Major::kMN) {
-        return b_smem.by_columns(16 * k, 0);
-      } else {
-        return b_smem.by_rows(0, depth * k);
-      }
-    }();
+    const auto of_b = operand<major_b == Major::kMN>(b_smem, depth * k);
     if constexpr (left == Left::kRegisters) {
       wgmma<T>(sum, frag[k], of_b, adds || k > 0);
-    } else if constexpr (left == Left::kColumns) {
-      wgmma<T>(sum, a_smem.by_columns(16 * k, 64 * group), of_b, adds || k > 0);
     } else {
-      wgmma<T>(sum, a_smem.by_rows(64 * group, depth * k), of_b, adds || k > 0);
+      const auto of_a = operand<left == Left::kColumns>(a_smem, depth * k, 64 * group);
+      wgmma<T>(sum, of_a, of_b, adds || k > 0);
     }
   }
   wgmma_commit(sum, frag);
@@ -88,27 +81,12 @@ __global__ void __launch_bounds__(2 * kWarpgroup)
 template <class T, int sums, Left left, Major major_b, int panel_bytes = kPanelBytes>
 void check_matmul(bool adds) {
   constexpr int n = 2 * sums;
-  CAPTURE(n);
   CAPTURE(static_cast<int>(left));
   CAPTURE(static_cast<int>(major_b));
-  CAPTURE(adds);
-  const auto a = small_integers(kM, kK, 1), b = small_integers(kK, n, 2),
-             c = small_integers(kM, n, 3);
-  const DeviceBuffer<float> device_a(a), device_b(b);
-  DeviceBuffer<float> d(static_cast<std::int64_t>(kM) * n);
-  if (adds) d.upload(c.data());
-  launch(multiply<T, sums, left, major_b, panel_bytes>,
-         {{1}, {2 * kWarpgroup}, 2 * (kM * kK + kK * ceil_div(n, 64) * 64)}, device_a.data(),
-         device_b.data(), d.data(), adds);
-  const auto result = d.template tensor<float, 2>({kM, n});
-  int wrong = 0;
-  for (int i = 0; i < kM; ++i) {
-    for (int j = 0; j < n; ++j) {
-      const double expected = (adds ? c(i, j) : 0) + product(a, b, i, j);
-      wrong += !(static_cast<double>(result(i, j)) == expected);
-    }
-  }
-  CHECK(wrong == 0);
+  check_product(kM, kK, n, adds, [&](auto... pointers) {
+    launch(multiply<T, sums, left, major_b, panel_bytes>,
+           {{1}, {2 * kWarpgroup}, 2 * (kM * kK + kK * ceil_div(n, 64) * 64)}, pointers..., adds);
+  });
 }
 
 template <int sums>
@@ -122,20 +100,14 @@ void check_size() {
   check_matmul<e4m3, sums, Left::kRegisters, Major::kK>(true);
 }
 
+template <int... sums>
+void check_sizes() {
+  (check_size<sums>(), ...);
+}
+
 TEST_CASE("wgmma multiplies with every number of columns") {
   FA_EACH_TEST;
-  check_size<16>();
-  check_size<24>();
-  check_size<32>();
-  check_size<40>();
-  check_size<48>();
-  check_size<56>();
-  check_size<64>();
-  check_size<72>();
-  check_size<80>();
-  check_size<88>();
-  check_size<96>();
-  check_size<128>();
+  check_sizes<16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 128>();
 }
 
 template <class T>
