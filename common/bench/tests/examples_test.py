@@ -10,17 +10,18 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import types
 import unittest
 from unittest import mock
 
 from common.bench import command, peers, points, problems, program, tables, timing
 from common.bench.peers import CUDNN, FLASH_3, FLASH_4, OURS, OURS_SAME_BITS
+from common.testing.tree import TreeTest
 
 
 class Orders(unittest.TestCase):
     def test_each_call_comes_at_each_place_and_behind_each_other_one_equally_often(self):
+        self.assertEqual(timing.orders_of(0), [])
         for count in range(1, 14):
             orders = timing.orders_of(count)
             self.assertGreaterEqual(len(orders), timing.ROUNDS)
@@ -32,9 +33,6 @@ class Orders(unittest.TestCase):
             pairs = collections.Counter(pair for order in orders for pair in zip(order, order[1:]))
             self.assertEqual(len(pairs), count * (count - 1))
             self.assertLessEqual(len(set(pairs.values())), 1)
-
-    def test_no_calls(self):
-        self.assertEqual(timing.orders_of(0), [])
 
 
 class Spread(unittest.TestCase):
@@ -58,10 +56,11 @@ def timed(backend, tflops, length=512, dtype="bfloat16", error=None, kv_heads=16
 
 
 def printed_by(function, *arguments):
+    """What a function prints, and what it returns."""
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
-        function(*arguments)
-    return text.getvalue()
+        result = function(*arguments)
+    return text.getvalue(), result
 
 
 class Points(unittest.TestCase):
@@ -86,6 +85,7 @@ class Points(unittest.TestCase):
         self.assertTrue(all(16384 - p.length < p.batch * p.length <= 16384 for p in lengths))
         everything = problems.points_of(",".join(problems.SETS))
         self.assertEqual({p.group for p in everything}, set(problems.GROUPS))
+        self.assertEqual(len({point.name() for point in everything}), len(everything))
 
     def test_a_group_that_is_not_there(self):
         with self.assertRaisesRegex(command.Failure, "no points 'd65'; allowed are goals, "):
@@ -98,17 +98,8 @@ class Points(unittest.TestCase):
         )
         self.assertEqual(full.flops((1, 1)), 4 * 16 * 1024**2 * 128)
         self.assertEqual(full.flops((3, 2)), 5 * causal.flops((1, 0)) * 2)
-
-    def test_flops_with_other_columns_of_v(self):
         point = problems.points_of("d192_v128")[0]
-        self.assertEqual((point.head_dim, point.head_dim_v), (192, 128))
-        one = 2 * 4 * 16 * 4096**2
-        self.assertEqual(point.flops((1, 1)), one * (192 + 128))
-        self.assertEqual(point.flops((3, 2)), one * (3 * 192 + 2 * 128))
-
-    def test_every_point_has_a_name_of_its_own(self):
-        points = problems.points_of(",".join(problems.SETS))
-        self.assertEqual(len({point.name() for point in points}), len(points))
+        self.assertEqual(point.flops((3, 2)), 2 * 4 * 16 * 4096**2 * (3 * 192 + 2 * 128))
 
 
 class Ratios(unittest.TestCase):
@@ -131,7 +122,7 @@ class Ratios(unittest.TestCase):
         rows = []
         for length, ours in ((512, 90), (1024, 110), (2048, 130)):
             rows += [timed(OURS, ours, length), timed(FLASH_4, 100, length)]
-        text = printed_by(tables.print_times, rows)
+        text, _ = printed_by(tables.print_times, rows)
         self.assertIn(
             "3 points: least 0.900 (bfloat16, 16 heads, D 64, causal, N 512, flash 4)", text
         )
@@ -142,7 +133,7 @@ class Ratios(unittest.TestCase):
     def test_errors_are_compared_with_the_least_at_each_point(self):
         rows = [timed(OURS, 300, error=3e-3), timed(CUDNN, 200, error=2e-3)]
         rows += [timed(OURS, 300, 1024, error=2e-3), timed(FLASH_3, 1, 1024, error=4e-3)]
-        text = printed_by(tables.print_times, rows)
+        text, _ = printed_by(tables.print_times, rows)
         self.assertIn("d_q 1.500 (3.0e-03), d_k 1.500 (6.0e-03)", text)
 
 
@@ -180,11 +171,10 @@ class PaperCase(points.Case):
         return [{"what": "time", **self.label(name)} for name in calls]
 
 
-class RecordTest(unittest.TestCase):
+class RecordTest(TreeTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.path = pathlib.Path(folder.name, "record.json")
+        super().setUp()
+        self.path = self.root / "record.json"
 
     def rows(self, **fields):
         rows = json.loads(self.path.read_text(encoding="utf-8"))["measurements"]
@@ -208,8 +198,7 @@ class RecordTest(unittest.TestCase):
             program.Record(str(self.path / "none.json"), {})
 
     def run_points(self, wrong=()):
-        """points.run() on a GPU of paper. Returns the exit status, and what it prints."""
-        text = io.StringIO()
+        """points.run() on a GPU of paper. Returns what it prints, and the exit status."""
         args = argparse.Namespace(json=str(self.path), points=None, repeats=1, seconds=0)
         args.flash_attention_3 = args.table = None
         patched = {
@@ -220,27 +209,23 @@ class RecordTest(unittest.TestCase):
         }
         goals = [Point(group=name) for name in "abc"]
         with mock.patch.multiple(points, **patched), mock.patch.object(PaperCase, "wrong", wrong):
-            with contextlib.redirect_stdout(text):
-                status = points.run(args, None, goals, None, PaperCase, lambda r: print(len(r)))
-        return status, text.getvalue()
+            return printed_by(points.run, args, None, goals, None, PaperCase, lambda r: None)
 
     def test_a_peer_that_fails_is_missing_with_its_reason(self):
-        status, text = self.run_points()
+        text, status = self.run_points()
         self.assertEqual(status, 0)
         self.assertIn("missing: ValueError: no kernel for it\n", text)
         self.assertEqual(len(self.rows(what="missing", backend="MATH")), 3)
         self.assertEqual(len(self.rows(what="time", backend=OURS)), 3)
 
     def test_a_point_that_is_wrong_is_not_recorded(self):
-        self.assertEqual(self.run_points(wrong=("b",))[0], 1)
+        self.assertEqual(self.run_points(wrong=("b",))[1], 1)
         self.assertEqual(self.rows(group="b"), [])
         self.assertEqual(len(self.rows(what="time", backend=OURS)), 2)
 
 
 class Installed(unittest.TestCase):
-    def test_folders_of_packages(self):
+    def test_folders_and_versions_of_packages(self):
         self.assertEqual(peers.folders_of("json"), [pathlib.Path(json.__file__).parent])
         self.assertEqual(peers.folders_of("fa_no_such_package"), [])
-
-    def test_versions(self):
         self.assertEqual(peers.version_of("fa-no-such-package"), "")

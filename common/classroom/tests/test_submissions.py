@@ -2,9 +2,7 @@
 
 import io
 import os
-import pathlib
 import tarfile
-import tempfile
 import unittest
 import zipfile
 
@@ -13,6 +11,7 @@ from common.classroom.catalogue import Fault
 from common.classroom.grading import LONGEST, text_of
 from common.classroom.tests.support import exercise, said
 from common.classroom.toolchain import remove
+from common.testing.tree import TreeTest
 
 ALL = catalogue.exercises()
 STEP, RING = "03_one_step", "04_ring"
@@ -20,18 +19,15 @@ FILE = exercise(STEP).file
 HEAD = "// Exercise {}: see ./learn exercise start {}\n"
 
 
-class Submissions(unittest.TestCase):
+class Submissions(TreeTest):
     def setUp(self):
-        folder = tempfile.mkdtemp()
-        self.addCleanup(remove, folder)
-        self.top = pathlib.Path(folder).resolve() / "students"
+        super().setUp()
+        self.top = self.root / "students"
         self.top.mkdir()
+        self.addCleanup(remove, self.top)
 
     def put(self, name, data="mine"):
-        path = self.top / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data if isinstance(data, bytes) else data.encode())
-        return path
+        return self.write(f"students/{name}", data)
 
     def read(self, name):
         return submissions.read(name, self.top / name, ALL)

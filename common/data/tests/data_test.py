@@ -3,16 +3,14 @@ whole or not at all."""
 
 import json
 import os
-import pathlib
 import stat
-import tempfile
 import threading
 import unittest
 
 from common.data import records
 from common.data.files import check_writable, printable, write_file
+from common.testing.tree import ROOT, TreeTest
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 RECORDS = sorted((ROOT / "docs" / "results").glob("*.json"))
 
 
@@ -52,16 +50,15 @@ class Names(unittest.TestCase):
         self.assertEqual(found, set(records.KERNELS))
 
 
-class Read(unittest.TestCase):
+class Read(TreeTest):
     def test_what_is_not_a_record_is_refused(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder, "record.json")
-            with self.assertRaisesRegex(records.Problem, "record.json cannot be read: No such"):
+        path = self.root / "record.json"
+        with self.assertRaisesRegex(records.Problem, "record.json cannot be read: No such"):
+            records.read(path)
+        for text in ("[]", "nothing", '{"measurements": ['):
+            self.write("record.json", text)
+            with self.assertRaisesRegex(records.Problem, "record.json is not a record: "):
                 records.read(path)
-            for text in ("[]", "nothing", '{"measurements": ['):
-                path.write_text(text, encoding="utf-8")
-                with self.assertRaisesRegex(records.Problem, "record.json is not a record: "):
-                    records.read(path)
 
     def test_the_program_of_old_and_new_records(self):
         for command, program in (
@@ -82,15 +79,13 @@ class Read(unittest.TestCase):
         self.assertIn("; GPU 2, ", records.source(one, {**other, "gpu": "GPU 2"}))
 
 
-class WriteFile(unittest.TestCase):
+class WriteFile(TreeTest):
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = pathlib.Path(scratch.name)
-        self.file = self.folder / "file"
+        super().setUp()
+        self.file = self.root / "file"
 
     def names(self):
-        return sorted(os.listdir(self.folder))
+        return sorted(os.listdir(self.root))
 
     def test_a_new_file_has_the_usual_mode_and_an_old_one_keeps_its_own(self):
         self.addCleanup(os.umask, os.umask(0o027))
@@ -104,7 +99,7 @@ class WriteFile(unittest.TestCase):
 
     def test_the_file_that_links_lead_to_is_written(self):
         for old in ("", "old"):
-            link, target = self.folder / f"link_{old}", self.folder / f"target_{old}"
+            link, target = self.root / f"link_{old}", self.root / f"target_{old}"
             if old:
                 target.write_text(old)
             link.symlink_to(target.name)
@@ -125,7 +120,7 @@ class WriteFile(unittest.TestCase):
 
     def test_a_failure_leaves_the_old_file_and_no_trace(self):
         self.file.write_text("old")
-        for path in (self.folder, self.folder / "no" / "file"):
+        for path in (self.root, self.root / "no" / "file"):
             for attempt in (lambda: write_file(path, "text"), lambda: check_writable(path)):
                 with self.assertRaises(OSError):
                     attempt()

@@ -3,16 +3,14 @@
 The last one needs nvcc: without it it is skipped.
 """
 
-import contextlib
-import io
 import os
 import pathlib
 import shutil
 import subprocess
-import tempfile
 import unittest
 
 from common.flatten import flatten
+from common.testing.tree import TreeTest
 
 ALL = [(lesson, step) for lesson in flatten.lessons() for step in flatten.steps(lesson)]
 COMPILED = ("04_tiled_matmul", "19_matmul_wgmma"), ("06_flash_backward", "05_tensor_cores")
@@ -25,7 +23,7 @@ def find_nvcc():
     return next((str(path) for path in found if path and os.access(path, os.X_OK)), None)
 
 
-class Steps(unittest.TestCase):
+class Steps(TreeTest):
     def test_every_step_is_flattened(self):
         self.assertGreaterEqual(len(ALL), 57)
         for lesson, step in ALL:
@@ -38,29 +36,26 @@ class Steps(unittest.TestCase):
 
     def test_a_step_that_does_not_exist_is_bad_use(self):
         for arguments in (["05", "99"], ["05", "08_edge"], ["07", "01"]):
-            with contextlib.redirect_stderr(io.StringIO()) as errors:
-                self.assertEqual(flatten.main(arguments), 2)
-            self.assertIn("allowed are 0", errors.getvalue())
+            status, _, error = self.run_main(flatten.main, *arguments)
+            self.assertEqual(status, 2)
+            self.assertIn("allowed are 0", error)
 
     def test_learn_writes_a_file_relative_to_where_it_was_called(self):
-        with tempfile.TemporaryDirectory() as folder:
-            command = [flatten.ROOT / "learn", "flatten", "5", "8", "new/step.cu"]
-            result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-            self.assertEqual(result.returncode, 0, result.stderr)
-            self.assertIn("nvcc -arch=sm_80", result.stdout)
-            written = (pathlib.Path(folder) / "new" / "step.cu").read_text(encoding="utf-8")
-            self.assertEqual(written, flatten.flatten("05_flash_forward", "08_edge_masks"))
+        command = [flatten.ROOT / "learn", "flatten", "5", "8", "new/step.cu"]
+        result = subprocess.run(command, cwd=self.root, capture_output=True, text=True)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("nvcc -arch=sm_80", result.stdout)
+        written = self.read("new/step.cu")
+        self.assertEqual(written, flatten.flatten("05_flash_forward", "08_edge_masks"))
 
     @unittest.skipUnless(find_nvcc(), "nvcc is not installed")
     def test_nvcc_compiles_steps_without_the_repository(self):
         options = ("-arch=compute_90a", "--expt-relaxed-constexpr", "-ptx", "-Xcicc", "-O0")
         for lesson, step in COMPILED:
-            with tempfile.TemporaryDirectory() as folder:
-                source = pathlib.Path(folder) / "step.cu"
-                source.write_text(flatten.flatten(lesson, step), "utf-8")
-                command = [find_nvcc(), *options, source, "-o", f"{source}.ptx"]
-                result = subprocess.run(command, capture_output=True, text=True)
-                self.assertEqual((result.returncode, result.stderr), (0, ""), f"{lesson} {step}")
+            source = self.write("step.cu", flatten.flatten(lesson, step))
+            command = [find_nvcc(), *options, source, "-o", f"{source}.ptx"]
+            result = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual((result.returncode, result.stderr), (0, ""), f"{lesson} {step}")
 
 
 if __name__ == "__main__":

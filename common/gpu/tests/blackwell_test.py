@@ -13,11 +13,11 @@ import pathlib
 import re
 import shutil
 import subprocess
-import tempfile
 import unittest
 
 from common.flatten import flatten
 from common.flatten.tests.flatten_test import ALL, find_nvcc
+from common.testing.tree import TreeTest
 
 NVDISASM = shutil.which("nvdisasm") or shutil.which(
     flatten.ROOT / "build/witnesses/nvidia/cu13/bin/nvdisasm"
@@ -95,18 +95,13 @@ def knows_blackwell():
 
 
 @unittest.skipUnless(knows_blackwell(), "no nvcc that knows sm_100a is installed")
-class Ptxas(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class Ptxas(TreeTest):
     def assembled(self, instruction, target="sm_100a"):
         """What ptxas says of an instruction; empty where it accepts it."""
-        source = self.folder / "one.ptx"
+        source = self.root / "one.ptx"
         source.write_text(ptx(instruction, target), "utf-8")
         ptxas = pathlib.Path(find_nvcc()).with_name("ptxas")
-        command = [ptxas, f"-arch={target}", source, "-o", self.folder / "one.cubin"]
+        command = [ptxas, f"-arch={target}", source, "-o", self.root / "one.cubin"]
         result = subprocess.run(command, capture_output=True, text=True)
         self.assertEqual(result.returncode == 0, result.stderr == "", result.stderr)
         return result.stderr
@@ -129,7 +124,7 @@ class Ptxas(unittest.TestCase):
 
     def compiled(self, text, *options):
         """Compiles a source, without spills; its tensor instructions, where nvdisasm is."""
-        source, cubin = self.folder / "step.cu", self.folder / "step.cubin"
+        source, cubin = self.root / "step.cu", self.root / "step.cubin"
         source.write_text(text, "utf-8")
         command = [find_nvcc(), SM_100A, "--expt-relaxed-constexpr", "-cubin", "-Xptxas=-v"]
         result = subprocess.run(
