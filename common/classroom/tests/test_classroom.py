@@ -3,9 +3,7 @@
 import csv
 import json
 import os
-import pathlib
 import subprocess
-import tempfile
 import unittest
 import unittest.mock
 
@@ -13,16 +11,14 @@ from common.classroom import catalogue, grade, grading, student, teacher
 from common.classroom.catalogue import Fault
 from common.classroom.tests.support import ROOT, exercise, said, toolchain
 from common.classroom.toolchain import Toolchain, digest, remove
+from common.testing.tree import TreeTest
 
 
-class Folder(unittest.TestCase):
+class Folder(TreeTest):
     """A course of its own, so that no student's work is touched."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name).resolve() / "course"
-        self.root.mkdir()
+        super().setUp()
         for path in ROOT.glob("[0-9][0-9]_*"):
             (self.root / path.name).symlink_to(path)
 
@@ -34,9 +30,10 @@ class Student(Folder):
     def file(self, one):
         return self.root / "my_exercises" / one.id / one.file
 
-    def progress(self):
-        path = self.root / "my_exercises" / "progress.json"
-        return json.loads(path.read_text())
+    def check(self, one, text):
+        """Checks another text of an exercise that was begun."""
+        self.file(one).write_text(text)
+        return self.learn("check", one.id)
 
     def test_a_student_starts_checks_asks_for_hints_and_passes(self):
         one = exercise("03_one_step")
@@ -50,8 +47,7 @@ class Student(Folder):
         self.assertEqual((status, "rescale * x.l" in text), (1, False))
         self.assertIn("+    x.l = rescale * x.l + p;", self.learn("solution", "--anyway")[1])
         self.assertIn("You are at 03_one_step", self.learn()[1])
-        self.file(one).write_text(one.solution())
-        status, text = self.learn("check")
+        status, text = self.check(one, one.solution())
         self.assertEqual(status, 0)
         self.assertIn("start 03_merge", text)
         self.assertIn("identical", self.learn("solution")[1])
@@ -64,7 +60,8 @@ class Student(Folder):
         self.file(one).write_text("mine")
         self.assertEqual(self.learn("start", one.id)[0], 0)
         self.assertEqual(self.file(one).read_text(), "mine")
-        self.assertTrue(self.progress()[one.id]["passed"])
+        progress = json.loads(self.read("my_exercises/progress.json"))
+        self.assertTrue(progress[one.id]["passed"])
 
     def test_watch_goes_on_after_a_pass_and_obeys_keys(self):
         one = exercise("03_one_step")
@@ -87,8 +84,7 @@ class Student(Folder):
         one = exercise("03_one_step")
         self.learn("start", one.id)
         broken = one.solution().replace("const auto m =", "const auto m = nonsense +")
-        self.file(one).write_text(broken)
-        status, text = self.learn("check", one.id)
+        status, text = self.check(one, broken)
         self.assertEqual(status, 1)
         self.assertIn("my_exercises/03_one_step/one_step.hpp:", text)
         self.assertIn("nonsense", text)
@@ -106,8 +102,7 @@ class Student(Folder):
             self.learn("start", one.id)
             self.assertIn(replaced[0], one.solution())
             for text in (one.solution().replace(*replaced), ""):
-                self.file(one).write_text(text)
-                status, said = self.learn("check", one.id)
+                status, said = self.check(one, text)
                 self.assertEqual((status, "entry.cpp" in said), (1, False), said)
                 self.assertIn(words if text else f"my_exercises/{one.id}/{one.file}", said)
 
@@ -132,16 +127,16 @@ class Student(Folder):
         self.learn("start", one.id)
         race = "race: my_exercises/04_missing_barrier/missing_barrier.cuh:"
         for answer, words in (("?", "no answer"), ("2, 3", "not found"), ("21, 29", race)):
-            self.file(one).write_text(one.start().replace("answer: ?", f"answer: {answer}"))
-            self.assertIn(words, self.learn("check", one.id)[1])
+            text = one.start().replace("answer: ?", f"answer: {answer}")
+            self.assertIn(words, self.check(one, text)[1])
 
     def test_a_puzzle_is_drawn_from_the_students_own_trace(self):
         one = exercise("04_guard")
         self.learn("start", one.id)
-        self.file(one).write_text(one.solution().replace("if (i < n)", "if (i <= n)"))
-        self.assertIn("outside: y[5]", self.learn("check", one.id)[1])
-        self.file(one).write_text(one.solution().replace("= threadIdx.x", "= n - 1 - threadIdx.x"))
-        self.assertRegex(self.learn("check", one.id)[1], r"\n +\[0\] +4 +3 +2 +1 +0\n")
+        beyond = one.solution().replace("if (i < n)", "if (i <= n)")
+        self.assertIn("outside: y[5]", self.check(one, beyond)[1])
+        reversed_ = one.solution().replace("= threadIdx.x", "= n - 1 - threadIdx.x")
+        self.assertRegex(self.check(one, reversed_)[1], r"\n +\[0\] +4 +3 +2 +1 +0\n")
 
     def test_damaged_progress_is_kept_aside(self):
         self.learn("start", "03_one_step")
@@ -160,18 +155,16 @@ class Student(Folder):
 class Grade(Folder):
     def setUp(self):
         super().setUp()
-        self.students, one = self.root.parent / "students", exercise("03_one_step")
-        self.out = self.root.parent / "out"
+        self.students, one = self.root / "students", exercise("03_one_step")
+        self.out = self.root / "out"
         wrong = {w[0]: w[4] for w in grading.wrong_answers(toolchain(), one)}
         self.wrong = wrong["l_not_rescaled"]
         self.hand_in("ada/03_one_step", one.solution())
         self.hand_in("bob/my_exercises/03_one_step", self.wrong)
         self.hand_in("cat", "no code")
 
-    def hand_in(self, folder, text):
-        folder = self.students / folder
-        folder.mkdir(parents=True)
-        (folder / "one_step.hpp").write_text(text)
+    def hand_in(self, folder, text, file="one_step.hpp"):
+        self.write(f"students/{folder}/{file}", text)
 
     def grade(self, *arguments, status=0):
         result, text = said(grade.main, [*map(str, arguments)], ROOT, toolchain)
@@ -203,11 +196,11 @@ class Grade(Folder):
         results = self.root / "results.json"
         for upload, points in (("03_one_step", 10), ("a/b/03_one_step", 10), ("notes", 0)):
             folder = self.root / upload.replace("/", "_")
-            (folder / upload).mkdir(parents=True)
+            self.write(folder / upload / "read.me", "")
             (folder / "other").mkdir()
-            (folder / upload / "read.me").write_text("")
             if points:
-                (folder / upload / "one_step.hpp").write_text(exercise("03_one_step").solution())
+                solution = exercise("03_one_step").solution()
+                self.write(folder / upload / "one_step.hpp", solution)
             self.grade(folder, "--format", "gradescope", "--output", results)
             marks = json.loads(results.read_text())
             self.assertEqual((marks["score"], len(marks["tests"])), (points, 4 if points else 0))
@@ -248,7 +241,7 @@ class Grade(Folder):
             self.assertEqual(len(calls), 4)  # bob again, and cat
             text = self.grade(self.students, "--book", book, "--format", "csv")
             self.assertEqual(len(calls), 4)
-            (self.students / "ada/03_one_step/one_step.hpp").write_text(self.wrong)
+            self.hand_in("ada/03_one_step", self.wrong)
             self.grade(self.students, "--book", book)
             self.assertEqual(len(calls), 5)
         self.assertEqual([row.split(",")[1] for row in text.split()[1:]], ["10", "4", "0"])
@@ -275,14 +268,9 @@ class Grade(Folder):
 
     def test_hidden_tests_of_a_teacher_give_points_and_show_students_no_more(self):
         hidden = self.root / "hidden/03_one_step"
-        hidden.mkdir(parents=True)
-        (hidden / "more.cpp").write_text('#include "words.inc"\nFA_STAGE(far) { check_far(); }\n')
-        (hidden / "words.inc").write_text(
-            "static void check_far() {\n"
-            "  check_row({100, -100});\n"
-            '  refuse("the teacher\'s secret");\n'
-            "}\n"
-        )
+        self.write(hidden / "more.cpp", '#include "words.inc"\nFA_STAGE(far) { check_far(); }\n')
+        refuses = 'check_row({100, -100});\n  refuse("the teacher\'s secret");'
+        self.write(hidden / "words.inc", f"static void check_far() {{\n  {refuses}\n}}\n")
         words = (self.students, "--hidden", hidden.parent, "--book", self.root / "marks.json")
         text = " ".join(self.grade(*words).split())
         self.assertIn("10 of 11", text)
@@ -292,8 +280,7 @@ class Grade(Folder):
         ada = (self.students / "ada", *words[1:], "--format", "gradescope")
         self.assertNotIn("secret", self.grade(*ada))
         self.assertEqual(json.loads(self.grade(*ada))["tests"][-1]["name"], "03_one_step: hidden")
-        inputs = (hidden / "words.inc").read_text()
-        (hidden / "words.inc").write_text(inputs.replace("refuse", "(void)sizeof"))
+        self.write(hidden / "words.inc", "static void check_far() {}\n")
         digest.cache_clear()  # as in the next run
         points = self.root / "points.json"
         points.write_text('{"03_one_step": {"far": 5}, "01_memory": 0}')
@@ -303,8 +290,7 @@ class Grade(Folder):
             *(("03_one_stpe", ""), ("01_memory", "FA_STAGE(a) {}")),
             *((hidden, ""), (hidden, "FA_STAGE(odd) {}"), (hidden, "FA_STAGE(b) { typo(); }")),
         ):
-            (hidden.parent / name).mkdir(exist_ok=True)
-            (hidden.parent / name / "other.cpp").write_text(code)
+            self.write(hidden.parent / name / "other.cpp", code)
             with self.subTest(name), self.assertRaisesRegex(Fault, "hidden"):
                 self.grade(*words)
             remove(hidden.parent / name)
@@ -325,8 +311,7 @@ class Grade(Folder):
 
     def test_a_class_with_a_seed_is_marked_with_its_numbers(self):
         one = catalogue.choose(["01_memory"], seed="c3")[0]
-        (self.students / "fay" / one.id).mkdir(parents=True)
-        (self.students / "fay" / one.id / one.file).write_text(grading.solution(toolchain(), one))
+        self.hand_in(f"fay/{one.id}", grading.solution(toolchain(), one), one.file)
         full = f"{sum(one.points.values())} of {sum(one.points.values())}"
         for words, right in ((["--seed", "c3"], True), ([], False)):
             text = self.grade(self.students / "fay", *words)
@@ -334,16 +319,13 @@ class Grade(Folder):
 
     def test_a_student_whose_time_is_over_is_not_graded_and_the_next_one_is(self):
         sleeps = exercise("03_merge").solution() + "\nstatic int x = sleep(9);\n"
-        self.hand_in("ada/03_merge", "")
-        (self.students / "ada/03_merge/merge.hpp").write_text("#include <unistd.h>\n" + sleeps)
+        self.hand_in("ada/03_merge", "#include <unistd.h>\n" + sleeps, "merge.hpp")
         words = (self.students, "--exercises", "03_merge", "03_one_step", "--seconds", "5")
         text = self.grade(*words, status=2)
         self.assertRegex(text, r"ada, 03_\w+: not graded.*--seconds")
         self.assertIn("the sum l was not rescaled", text)
 
     def test_what_no_answer_needs_is_reported(self):
-        self.hand_in("eve", exercise("03_one_step").solution() + "\nstatic int x = fork();\n")
-        self.assertIn("eve, 03_one_step: it has 'fork", self.grade(self.students / "eve"))
         for attack in (
             "#define JOIN(a, b) a##b",
             "namespace quiet = fa::lab;",
@@ -361,43 +343,40 @@ class Grade(Folder):
                 self.grade(*arguments)
 
 
-class Export(unittest.TestCase):
+class Export(TreeTest):
     def test_an_export_with_and_without_solutions(self):
-        with tempfile.TemporaryDirectory() as folder:
-            whole, bare = pathlib.Path(folder) / "whole", pathlib.Path(folder) / "bare"
-            words = [str(bare), "--without-solutions", "--seed", "c3"]
-            self.assertEqual(said(teacher.export, [str(whole)], ROOT, None)[0], 0)
-            self.assertEqual(said(teacher.export, words, ROOT, None)[0], 0)
-            self.assertTrue((whole / "learn").stat().st_mode & 0o100)
-            for one, there in zip(catalogue.exercises(whole), catalogue.exercises(bare)):
-                self.assertEqual(there.grader.read_text().count("FA_SOLUTION"), 0)
-                self.assertEqual((there.answers("right"), there.answers("wrong")), ([], []))
-                if not one.predicts:
-                    self.assertEqual(there.start(), one.start())
-                    self.assertEqual(there.entry, one.entry)
-                with self.assertRaises(Fault):
-                    grading.solution(toolchain(), there)
-            seeded = catalogue.choose(["01_memory"], seed="c3")[0]
-            self.assertEqual(catalogue.choose(["01_memory"], bare)[0].start(), seeded.start())
-            self.assertNotEqual(seeded.start(), exercise("01_memory").start())
-            with self.assertRaisesRegex(Fault, "not empty"):
-                teacher.export([str(whole)], ROOT, None)
+        whole, bare = self.root / "whole", self.root / "bare"
+        words = [str(bare), "--without-solutions", "--seed", "c3"]
+        self.assertEqual(said(teacher.export, [str(whole)], ROOT, None)[0], 0)
+        self.assertEqual(said(teacher.export, words, ROOT, None)[0], 0)
+        self.assertTrue((whole / "learn").stat().st_mode & 0o100)
+        for one, there in zip(catalogue.exercises(whole), catalogue.exercises(bare)):
+            self.assertEqual(there.grader.read_text().count("FA_SOLUTION"), 0)
+            self.assertEqual((there.answers("right"), there.answers("wrong")), ([], []))
+            if not one.predicts:
+                self.assertEqual(there.start(), one.start())
+                self.assertEqual(there.entry, one.entry)
+            with self.assertRaises(Fault):
+                grading.solution(toolchain(), there)
+        seeded = catalogue.choose(["01_memory"], seed="c3")[0]
+        self.assertEqual(catalogue.choose(["01_memory"], bare)[0].start(), seeded.start())
+        self.assertNotEqual(seeded.start(), exercise("01_memory").start())
+        with self.assertRaisesRegex(Fault, "not empty"):
+            teacher.export([str(whole)], ROOT, None)
         with self.assertRaisesRegex(Fault, "in the course itself"):
             teacher.export([str(ROOT / "build" / "copy")], ROOT, None)
 
 
-class MovedClone(unittest.TestCase):
+class MovedClone(TreeTest):
     def test_a_build_is_used_where_its_clone_is_now_and_graders_stay_valid(self):
         here, one = toolchain(), exercise("04_map")
-        with tempfile.TemporaryDirectory() as folder:
-            moved = pathlib.Path(folder).resolve() / "build" / "learn"
-            (moved / "classroom").mkdir(parents=True)
-            (moved / "common").symlink_to(here.build / "common")
-            for name in ("classroom/toolchain.json", "compile_commands.json"):
-                text = (here.build / name).read_text(encoding="utf-8")
-                text = text.replace(str(here.build), "/old/build").replace(str(ROOT), "/old")
-                (moved / name).write_text(text, encoding="utf-8")
-            there = Toolchain(moved)
-            self.assertIn(f"-I{ROOT}", there.flags["lab"])
-            self.assertNotIn("/old", repr(vars(there) | {"made_in": ""}))
-            self.assertEqual(there.key(one), here.key(one))
+        moved = self.root / "build" / "learn"
+        for name in ("classroom/toolchain.json", "compile_commands.json"):
+            text = (here.build / name).read_text(encoding="utf-8")
+            text = text.replace(str(here.build), "/old/build").replace(str(ROOT), "/old")
+            self.write(moved / name, text)
+        (moved / "common").symlink_to(here.build / "common")
+        there = Toolchain(moved)
+        self.assertIn(f"-I{ROOT}", there.flags["lab"])
+        self.assertNotIn("/old", repr(vars(there) | {"made_in": ""}))
+        self.assertEqual(there.key(one), here.key(one))

@@ -1,23 +1,21 @@
 """What an exercise is: the student's file, answers, variants, numbers; and the gate."""
 
-import pathlib
 import re
-import tempfile
 import unittest
 
 from common.classroom import catalogue, grading, numbers, teacher
 from common.classroom.catalogue import Fault
 from common.classroom.tests.support import exercise, toolchain
 from common.classroom.toolchain import FILL
+from common.testing.tree import TreeTest
 
 
-class StudentsFile(unittest.TestCase):
+class StudentsFile(TreeTest):
     SOURCE = "a\n//! [all]\n  one\n#pragma p\n  //! [in]\n    two\n  //! [in]\n//! [all]\n"
 
     def filled(self, text, solution=True):
-        with tempfile.TemporaryDirectory() as folder:
-            (pathlib.Path(folder) / "code.hpp").write_text(self.SOURCE)
-            return catalogue.filled(pathlib.Path(folder), text, solution)[0]
+        self.write("code.hpp", self.SOURCE)
+        return catalogue.filled(self.root, text, solution)[0]
 
     def test_the_solution_fills_what_the_start_leaves_open(self):
         text = "x\n#ifdef FA_SOLUTION\n  // listing: code.hpp#in\n#else\nTODO\n#endif\ny"
