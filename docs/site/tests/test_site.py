@@ -82,8 +82,6 @@ $`a_b < c`$
 x = \\frac{1}{2}
 ```
 """
-
-
 FIRST = """# 1. The first *chapter*
 
 [back](README.md#the-idea)
@@ -138,8 +136,6 @@ constexpr int old = 1;
 
 }  // namespace fa
 """
-
-
 CITATION = """title: A course
 abstract: >-
   All of it.
@@ -274,11 +270,6 @@ class Target(TreeTest):
             self.assertEqual(self.html_file("index.html"), front)
 
     def test_what_breaks_the_build(self):
-        with self.subTest("a link on a page"):
-            self.assert_broken(
-                "README.md", FRONT + "\n[x](none.md)\n", "the link none.md leads to no file"
-            )
-        self.write("README.md", FRONT)
         with self.subTest("a formula"):
             self.assert_broken("01_a/2_second.md", "# 2.\n\n$`\\nosuch`$\n", "\\nosuch")
         self.write("01_a/2_second.md", SECOND)

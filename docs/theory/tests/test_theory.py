@@ -6,20 +6,10 @@ from fractions import Fraction
 from common.testing.tree import ROOT, TreeTest
 from docs.theory import examples
 
-RESULTS = ROOT / "docs" / "results"
-RECORDS = {
-    name: [RESULTS / f"h200_{record}.json" for record in records.split()]
-    for name, records in {
-        "roofline": "04_tiled_matmul 05_flash_forward",
-        "occupancy": "04_tiled_matmul 05_flash_forward",
-    }.items()
-}
+RECORD = ROOT / "docs/results/h200_04_tiled_matmul.json"
 
 
 class ExamplesTest(TreeTest):
-    def run_example(self, *arguments):
-        return self.run_main(examples.main, *arguments)
-
     def test_the_pipeline_of_the_drawing(self):
         # With one stage a round is copy + compute; with enough, only the first copy is seen.
         self.assertEqual(examples.schedule(3, 8, 4, 1)[-1][3], 3 * 12)
@@ -108,21 +98,20 @@ class ExamplesTest(TreeTest):
         self.assertEqual(examples.resident(1, 16, 0)[2], 32)  # no more than 32 blocks
 
     def test_a_record_that_contradicts_the_limits_ends_with_1(self):
-        record = json.loads(RECORDS["occupancy"][0].read_text(encoding="utf-8"))
+        record = json.loads(RECORD.read_text(encoding="utf-8"))
         row = next(r for r in record["measurements"] if r["kernel"] == "11_matmul_2d_thread_tiling")
         row["registers"] = 160
         path = self.write("record.json", json.dumps(record))
-        status, _, err = self.run_example("occupancy", path)
+        status, _, err = self.run_main(examples.main, "occupancy", path)
         self.assertEqual(status, 1)
         self.assertIn("1 of ", err)
 
     def test_what_cannot_be_read_is_refused(self):
-        status, _, err = self.run_example("tiles")
-        self.assertEqual(status, 2)
-        self.assertIn("takes 1 records, not 0", err)
-        status, _, err = self.run_example("tiles", self.root / "no.json")
-        self.assertEqual(status, 2)
-        self.assertIn("no.json cannot be read", err)
-        status, _, err = self.run_example("tiles", self.write("a.json", '{"measurements": []}'))
-        self.assertEqual(status, 2)
-        self.assertIn("has 0 rows", err)
+        for records, words in (
+            ([], "takes 1 records, not 0"),
+            ([self.root / "no.json"], "no.json cannot be read"),
+            ([self.write("a.json", '{"measurements": []}')], "has 0 rows"),
+        ):
+            status, _, err = self.run_main(examples.main, "tiles", *records)
+            self.assertEqual(status, 2)
+            self.assertIn(words, err)
