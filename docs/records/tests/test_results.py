@@ -2,6 +2,7 @@
 Pages hold a table of every other form, which docs.pages_in_sync compares."""
 
 import html
+import importlib.util
 import json
 import re
 import unittest
@@ -10,10 +11,7 @@ import xml.dom.minidom
 from common.testing.tree import TreeTest
 from docs.records import charts, results
 
-try:
-    import matplotlib
-except ModuleNotFoundError:
-    matplotlib = None
+MATPLOTLIB = importlib.util.find_spec("matplotlib")
 
 
 def row(group, title, kernel, **fields):
@@ -103,7 +101,7 @@ class ChartsTest(TreeTest):
         self.assertEqual((status, out), (2, ""))
         self.assertIn("float8", err)
 
-    @unittest.skipUnless(matplotlib, "matplotlib is not installed")
+    @unittest.skipUnless(MATPLOTLIB, "matplotlib is not installed")
     def test_a_picture_holds_its_data_and_colours_for_dark_pages(self):
         for chart in ("by_length", "first_and_last"):
             data = self.chart(chart, "--group", "bfloat16, D 64", "--data")[1]

@@ -70,14 +70,9 @@ def row(backend, tflops, length=4096, **other):
 
 
 class FrontTest(TreeTest):
-    def run_front(self, rows, name="front"):
+    def run_front(self, rows, name):
         path = self.write("record.json", json.dumps({**HEAD, "measurements": rows}))
         return self.run_main(main, name, path, path)
-
-    def lines(self, rows, name="front"):
-        status, out, err = self.run_front(rows, name)
-        self.assertEqual((status, err), (0, ""))
-        return [line.split() for line in out.splitlines()]
 
     def test_what_is_behind(self):
         rows = [row("this lesson", 110.0), row("CUDNN_ATTENTION", 100.0)]
@@ -85,7 +80,9 @@ class FrontTest(TreeTest):
         rows += [row("this lesson", 50.0, head_dim=96), row("FLASH_ATTENTION", 100.0, head_dim=96)]
         rows += [row("deterministic", 90.0), row("CUDNN_ATTENTION, same bits", 100.0)]
         rows += [row("this lesson", 30.0, type="float32"), row("MATH", 40.0, type="float32")]
-        lines = self.lines(rows, "front_behind")
+        status, out, err = self.run_front(rows, "front_behind")
+        self.assertEqual((status, err), (0, ""))
+        lines = [line.split() for line in out.splitlines()]
         self.assertEqual(
             [line for line in lines if line[0] == "forward"],
             [
@@ -104,7 +101,7 @@ class FrontTest(TreeTest):
                 status, _, err = self.run_front(rows, name)
                 self.assertEqual(status, 2)
                 self.assertIn("tables.py: ", err)
-        self.assertIn("length 4096", self.run_front([row("this lesson", 1.0)])[2])
+        self.assertIn("length 4096", self.run_front([row("this lesson", 1.0)], "front")[2])
 
 
 class Fp8Test(TreeTest):

@@ -322,7 +322,6 @@ class Requirements(unittest.TestCase):
 class LinksTest(TreeTest):
     def setUp(self):
         super().setUp()
-        check_links.read.cache_clear()
         self.write("lesson/README.md", "# Lesson\n\n## The *idea*\n\n## The idea\n")
         self.write("lesson/a.cpp", "1\n2\n3\n")
         self.write("img/a b.svg", "<svg/>")
@@ -356,15 +355,13 @@ class LinksTest(TreeTest):
             status, out, _ = self.check(f"# Front\n\ntext [x]({target})\n")
             self.assertEqual(status, 1, target)
             self.assertIn(f"README.md:3: the link {target} ", out)
+        status, out, _ = self.check(b"# \xff")
+        self.assertEqual(status, 1)
+        self.assertIn("README.md: ", out)
 
     def test_links_of_deeper_pages_are_relative_to_them(self):
         self.assertEqual(self.check("[a](../lesson/README.md) [b](../img)", "docs/deep.md")[0], 0)
         self.assertEqual(self.check("[a](lesson/README.md)", "docs/deep.md")[0], 1)
-
-    def test_a_page_that_cannot_be_read(self):
-        status, out, _ = self.check(b"# \xff")
-        self.assertEqual(status, 1)
-        self.assertIn("README.md: ", out)
 
 
 class Formulas(unittest.TestCase):
