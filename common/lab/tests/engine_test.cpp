@@ -30,14 +30,18 @@ TEST_CASE("threads that end release a barrier") {
   launch(barrier_for_some, {{3}, {64}}, false);
 }
 
+// What a launch says that must fail.
+template <class... Parameters, class... Arguments>
+std::string error_of(void (*kernel)(Parameters...), const Launch& sizes, Arguments... arguments) {
+  return message_of<std::runtime_error>([&] { launch(kernel, sizes, arguments...); });
+}
+
 TEST_CASE("a deadlock names the threads and the lines that wait") {
-  const std::string message = message_of<std::runtime_error>([] {
-    launch(barrier_for_some, {{3}, {64}}, true);
-  });
-  CHECK(contains(message, "deadlock in block ("));
-  CHECK(contains(message, "40 threads (first: 0) at __syncthreads, "));
-  CHECK(contains(message, "engine_test.cpp:"));
-  CHECK(contains(message, "24 threads (first: 40) in a warp operation"));
+  const std::string message = error_of(barrier_for_some, {{3}, {64}}, true);
+  for (const char* part : {"deadlock in block (", "40 threads (first: 0) at __syncthreads, ",
+                           "engine_test.cpp:", "24 threads (first: 40) in a warp operation"}) {
+    CHECK_MESSAGE(contains(message, part), part);
+  }
 }
 
 __global__ void lane_without_its_mask() {
@@ -45,10 +49,8 @@ __global__ void lane_without_its_mask() {
 }
 
 TEST_CASE("a lane outside its own mask is reported") {
-  CHECK(contains(message_of<std::runtime_error>([] {
-                   launch(lane_without_its_mask, {{1}, {32}});
-                 }),
-                 "lane 3 is not in its own mask 0x7"));
+  const std::string message = error_of(lane_without_its_mask, {{1}, {32}});
+  CHECK(contains(message, "lane 3 is not in its own mask 0x7"));
 }
 
 __global__ void throws_in_one_thread() {
@@ -148,13 +150,14 @@ TEST_CASE("a thread that polls a flag lets other warps run") {
 }
 
 TEST_CASE("a block can wait for another one that runs beside it") {
-  setenv("FA_THREADS", "2", 1);
-  CHECK(seen_by(waits_for_a_later_block, {{2}, {1}}) == 1);
-  setenv("FA_THREADS", "1", 1);
+  {
+    const testing::Threads two(2);
+    CHECK(seen_by(waits_for_a_later_block, {{2}, {1}}) == 1);
+  }
+  const testing::Threads one(1);
   const std::string message = message_of<std::runtime_error>([] {
     seen_by(waits_for_a_later_block, {{2}, {1}});
   });
-  unsetenv("FA_THREADS");
   CHECK(contains(message, "1 thread (first: 0) reading a flag again and"));
   CHECK(contains(message, "engine_test.cpp:"));
 }
@@ -172,9 +175,7 @@ __global__ void odd_pairs(const half* in, half* out, bool by_copy) {
 TEST_CASE("4 bytes at once need a multiple of 4") {
   DeviceBuffer<half> in(4), out(4);
   for (const bool by_copy : {false, true}) {
-    const std::string message = message_of<std::runtime_error>([&] {
-      launch(odd_pairs, {{1}, {1}}, in.data(), out.data(), by_copy);
-    });
+    const std::string message = error_of(odd_pairs, {{1}, {1}}, in.data(), out.data(), by_copy);
     CHECK(contains(message, "engine_test.cpp:"));
     CHECK(contains(message, "uses 4 bytes at once, at an address 2 bytes"));
   }
@@ -191,14 +192,11 @@ __global__ void reads_nothing(const float* in, float* out) {
 
 TEST_CASE("a bad access ends the launch, and not the program") {
   for (const int threads : {1, 2}) {
-    setenv("FA_THREADS", std::to_string(threads).c_str(), 1);
+    const testing::Threads setting(threads);
     DeviceBuffer<float> out(64);
-    CHECK(contains(
-        message_of<std::runtime_error>([&] {
-          launch(reads_nothing, {{2}, {32}}, static_cast<const float*>(nullptr), out.data());
-        }),
-        "thread 0 of block ("));
-    unsetenv("FA_THREADS");
+    const float* const nowhere = nullptr;
+    const std::string message = error_of(reads_nothing, {{2}, {32}}, nowhere, out.data());
+    CHECK(contains(message, "thread 0 of block ("));
   }
 }
 
@@ -210,18 +208,15 @@ TEST_CASE("a thread that polls a plain flag in an endless loop ends the launch")
   const testing::ImpatientLab impatient;
   DeviceBuffer<unsigned> flag(1);
   flag.zero();
-  CHECK(contains(message_of<std::runtime_error>([&] {
-                   launch(waits_for_a_plain_flag, {{1}, {64}}, flag.data());
-                 }),
-                 "thread 0 of block (0, 0, 0) has run for"));
+  const std::string message = error_of(waits_for_a_plain_flag, {{1}, {64}}, flag.data());
+  CHECK(contains(message, "thread 0 of block (0, 0, 0) has run for"));
 }
 
 #endif
 
 TEST_CASE("the lab has as many SMs as threads") {
-  setenv("FA_THREADS", "5", 1);
+  const testing::Threads five(5);
   CHECK(device_properties().sm_count == 5);
-  unsetenv("FA_THREADS");
 }
 
 }  // namespace
