@@ -91,19 +91,25 @@ TEST_CASE("halves of a warp can shuffle separately and then together") {
   }
 }
 
+// A number rounded to T, and as parts of a word.
 template <class T>
-__global__ void through_8_bits(const half* in, float* out) {
+__global__ void through_words(const half* in, float* out) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   const float x = to_float(in[i]);
-  const std::uint32_t four = pack4<T>(x, -x, x / 3, x * 3);
   T parts[4];
-  memcpy(parts, &four, sizeof four);
+  if constexpr (sizeof(T) == 1) {
+    const std::uint32_t four = pack4<T>(x, -x, x / 3, x * 3);
+    memcpy(parts, &four, sizeof parts);
+  } else {
+    const std::uint32_t pairs[2] = {pack2<T>(x, -x), pack2<T>(x / 3, x * 3)};
+    memcpy(parts, pairs, sizeof parts);
+  }
   out[5 * i] = to_float(from_float<T>(x));
   for (int j = 0; j < 4; ++j) out[5 * i + 1 + j] = to_float(parts[j]);
 }
 
 template <class T, class Host>
-void check_8_bits() {
+void check_rounding() {
   const auto host = [](float x) { return static_cast<float>(static_cast<Host>(x)); };
   const auto same = [](float a, float b) {
     return std::isnan(a) ? std::isnan(b) : a == b && std::signbit(a) == std::signbit(b);
@@ -114,7 +120,7 @@ void check_8_bits() {
   }
   const DeviceBuffer<half> inputs(in);
   DeviceBuffer<float> out(5 * in.count());
-  launch(through_8_bits<T>, {{256}, {256}}, inputs.data(), out.data());
+  launch(through_words<T>, {{256}, {256}}, inputs.data(), out.data());
   const std::vector<float> result = values(out);
   int wrong = 0;
   for (int i = 0; i < in.count(); ++i) {
@@ -127,9 +133,11 @@ void check_8_bits() {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("kernels round to 8 bits as the host does") {
-  check_8_bits<e4m3, fa::e4m3>();
-  check_8_bits<e5m2, fa::e5m2>();
+TEST_CASE("kernels round to 16 and to 8 bits as the host does") {
+  check_rounding<half, fa::half>();
+  check_rounding<bfloat16, fa::bfloat16>();
+  check_rounding<e4m3, fa::e4m3>();
+  check_rounding<e5m2, fa::e5m2>();
 }
 
 __global__ void reduce_groups(const float* in, float* out) {
