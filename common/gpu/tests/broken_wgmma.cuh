@@ -156,7 +156,7 @@ __global__ inline void __launch_bounds__(kWarpgroup + kWarp)
 /// one have ended.
 //! [overwritten_tile]
 __global__ inline void __launch_bounds__(kWarpgroup)
-    next_tile(bool broken, const __grid_constant__ TensorMap map, float* out) {
+    refills(bool broken, const __grid_constant__ TensorMap map, float* out) {
   auto& shared = *dynamic_shared<HopperShared>();
   HopperTile& tile = shared.tiles[0];
   Mbarrier& full = shared.full[0];
@@ -245,7 +245,7 @@ inline std::vector<BrokenHopperKernel> broken_wgmma() {
           {{"no_empty_wait", "A tile is overwritten before it is used.", "race", "pipeline: begun",
             "pipeline: begun", hopper(pipeline, Pipe::kNoEmptyWait, 160)}},
           {{"overwritten_tile", "A tile is overwritten while it is read.", "race", "next: begun",
-            "next: wgmma", hopper(next_tile, true, 128)}},
+            "next: wgmma", hopper(refills, true, 128)}},
           {{"freed_early", "A tile is freed before its wgmma ends.", "race", "pipeline: begun",
             "pipeline: wgmma", hopper(pipeline, Pipe::kFreedEarly, 160)}},
           {{"freed_by_one", "One warp frees what others still read.", "race", "pipeline: begun",

@@ -57,8 +57,8 @@ TEST_CASE("what is not waited for is NaN, without an observer") {
   CHECK(sum_of(two_groups, Sums::kScaled) == 128 * (17 + 16));
   CHECK(sum_of(operand_not_there, false) == 0);
   CHECK(std::isnan(sum_of(operand_not_there, true)));
-  CHECK(sum_of(next_tile, false) == 0);
-  CHECK(std::isnan(sum_of(next_tile, true)));
+  CHECK(sum_of(refills, false) == 0);
+  CHECK(std::isnan(sum_of(refills, true)));
   CHECK_FALSE(copies_nan(OneTile::kRight));
   CHECK(copies_nan(OneTile::kNoWait));
   CHECK(copies_nan(OneTile::kTooFew));
