@@ -64,19 +64,16 @@ give_tools() {
   done
 }
 
-# learn ARGUMENTS: runs the script with a fresh log; sets `status` and `output` (both streams). Words NAME=VALUE in
-# front are its environment.
-learn() {
-  local variables=()
-  while [[ $1 == [A-Z]*=* ]]; do variables+=("$1"); shift; done
+# check 'ARGUMENTS' NAME STATUS [TEXT...]: runs the script with a fresh log, and compares the exit status; each text must
+# be in the output or in the calls, and !TEXT in neither. Words NAME=VALUE in front are the script's environment.
+check() {
+  local name=$2 wanted=$3 words variables=() text failed='' output status
+  read -ra words <<<"$1"
+  shift 3
+  while [[ ${words[0]} == [A-Z]*=* ]]; do variables+=("${words[0]}"); words=("${words[@]:1}"); done
   : >"$log"
-  output=$(cd / && env PATH="$bin" "${variables[@]}" "$root/learn" "$@" 2>&1 </dev/null)
+  output=$(cd / && env PATH="$bin" "${variables[@]}" "$root/learn" "${words[@]}" 2>&1 </dev/null)
   status=$?
-}
-# expect NAME STATUS [TEXT...]: the exit status and texts in the output or in the calls; !TEXT: neither has it.
-expect() {
-  local name=$1 wanted=$2 text failed=''
-  shift 2
   [ "$status" -eq "$wanted" ] || failed="status $status, not $wanted"
   for text in "$@"; do
     case $output$(<"$log") in
@@ -92,72 +89,49 @@ expect() {
 
 new_machine
 give_tools
-learn help
-expect "help explains" 0 usage
-learn dance
-expect "an unknown command is refused by name" 2 dance
-learn run 07
-expect "an unknown lesson is refused, with the allowed ones" 2 07 01_alpha 02_beta
-learn run --fast
-expect "an unknown option is refused by name" 2 --fast
+check "help" "help explains" 0 usage
+check "dance" "an unknown command is refused by name" 2 dance
+check "run 07" "an unknown lesson is refused, with the allowed ones" 2 07 01_alpha 02_beta
+check "run --fast" "an unknown option is refused by name" 2 --fast
 for form in 2 02 02_beta; do
-  learn --no-install run "$form"
-  expect "lesson form $form" 0 "this is 02_beta" "!this is 01_alpha"
+  check "--no-install run $form" "lesson form $form" 0 "this is 02_beta" "!this is 01_alpha"
 done
-learn run
-expect "run runs every lesson and installs nothing where nothing is missing" 0 "this is 01_alpha" "this is 02_beta" !apt-get "!cmake -S"
-learn STATUS_01_alpha=1 run
-expect "after a failed check the other lessons still run" 1 "this is 02_beta"
-learn BUILD_STATUS=1 run
-expect "a build that fails" 2
-learn CTEST_STATUS=8 test
-expect "a failing test" 1
-learn test
-expect "test leaves out what is for contributors" 0 "-LE ^contributor$"
-learn test 2 --all
-expect "test --all runs all tests of a lesson" 0 "-L ^lesson(02)" "!contributor"
-learn bench 2
-expect "bench needs a GPU" 2 GPU
-learn trace 2 some_kernel
-expect "trace runs the lesson in the lab" 0 "02_beta --device cpu --section trace" "--kernel some_kernel"
-learn lab my.cu --counts -- --help
-expect "lab runs the file" 0 "common.lab.cuda.lab" "my.cu --counts -- --help"
-learn PYTHON_STATUS=1 exercise check 03_one_step
-expect "an exercise that fails" 1 "exercise check 03_one_step"
+check "run" "run runs every lesson and installs nothing where nothing is missing" 0 "this is 01_alpha" "this is 02_beta" !apt-get "!cmake -S"
+check "STATUS_01_alpha=1 run" "after a failed check the other lessons still run" 1 "this is 02_beta"
+check "BUILD_STATUS=1 run" "a build that fails" 2
+check "CTEST_STATUS=8 test" "a failing test" 1
+check "test" "test leaves out what is for contributors" 0 "-LE ^contributor$"
+check "test 2 --all" "test --all runs all tests of a lesson" 0 "-L ^lesson(02)" "!contributor"
+check "bench 2" "bench needs a GPU" 2 GPU
+check "trace 2 some_kernel" "trace runs the lesson in the lab" 0 "02_beta --device cpu --section trace" "--kernel some_kernel"
+check "lab my.cu --counts -- --help" "lab runs the file" 0 "common.lab.cuda.lab" "my.cu --counts -- --help"
+check "PYTHON_STATUS=1 exercise check 03_one_step" "an exercise that fails" 1 "exercise check 03_one_step"
 echo "CMAKE_HOME_DIRECTORY:INTERNAL=/old/place" >"$root/build/learn/CMakeCache.txt"
 mkdir -p "$root/build/learn/bench"; touch "$root/build/learn/compiled" "$root/build/learn/bench/record.json"
-learn run 1
-expect "a moved copy is built anew" 0 "cmake -S"
+check "run 1" "a moved copy is built anew" 0 "cmake -S"
 if [ -e "$root/build/learn/compiled" ] || [ ! -e "$root/build/learn/bench/record.json" ]; then
   echo "FAILED: what was compiled goes, records stay"
   failures=$((failures + 1))
 fi
 rm -rf "$root/build"
-learn CONFIGURE_STATUS=1 run
-expect "a configure that fails" 2
+check "CONFIGURE_STATUS=1 run" "a configure that fails" 2
 rm "$bin/python3"
-learn --no-install exercise list
-expect "exercise without Python" 2 python3
-learn test
-expect "what is missing is installed, and the build configured again" 0 "apt-get install -y --no-install-recommends python3" "cmake -S"
+check "--no-install exercise list" "exercise without Python" 2 python3
+check "test" "what is missing is installed, and the build configured again" 0 "apt-get install -y --no-install-recommends python3" "cmake -S"
 
 new_machine
 give_tools
 rm "$bin/ninja" "$scratch/m/installed/libfmt-dev"
-learn run --no-install
-expect "nothing is installed against the reader's will" 2 "libfmt-dev" "!apt-get update"
-learn run
-expect "what is missing is installed" 0 "install -y --no-install-recommends ninja-build make libfmt-dev" !sudo
+check "run --no-install" "nothing is installed against the reader's will" 2 "libfmt-dev" "!apt-get update"
+check "run" "what is missing is installed" 0 "install -y --no-install-recommends ninja-build make libfmt-dev" !sudo
 rm "$bin/g++"
 fake id 'echo 1000'
 fake sudo 'exit 1'
-learn run
-expect "a user who may not install is told what to install" 2 "sudo apt-get install" g++
+check "run" "a user who may not install is told what to install" 2 "sudo apt-get install" g++
 for system in Darwin:brew MINGW64_NT-10.0:WSL Linux:dnf; do
   rm -f "$bin/apt-get" "$bin/g++"
   fake uname "echo ${system%:*}"
-  learn run
-  expect "another system is told what to install" 2 "${system#*:}"
+  check "run" "another system is told what to install" 2 "${system#*:}"
 done
 
 if [ $failures -gt 0 ]; then
