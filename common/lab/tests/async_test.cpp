@@ -67,12 +67,17 @@ TEST_CASE("what is not waited for is NaN, without an observer") {
        {Tensor::kNoWaitSt, Tensor::kNoWait, Tensor::kNoWaitLd, Tensor::kAddsToNothing}) {
     CHECK(std::isnan(sum_of(through_tensor_memory, how)));
   }
-  for (const bool broken : {false, true}) {
-    const auto in = ones(kWarp);
-    DeviceBuffer<float> out(kWarp);
-    launch(broken ? shuffle_from_outside<true> : shuffle_from_outside<false>, {{1}, {kWarp}},
-           in.data(), out.data());
-    CHECK(std::isnan(values(out)[0]) == broken);
+  const std::pair<void (*)(const float*, float*), bool> of_a_warp[] = {
+      {shuffle_from_outside<false>, false},
+      {shuffle_from_outside<true>, true},
+      {waits_for<0>, false},
+      {waits_for<1>, true},
+      {waits_for<2>, true}};
+  for (const auto& [kernel, is_broken] : of_a_warp) {
+    const auto in = ones(256);
+    DeviceBuffer<float> out(128);
+    launch(kernel, {{1}, {kWarp}}, in.data(), out.data());
+    CHECK(std::isnan(values(out)[0]) == is_broken);
   }
 }
 

@@ -62,25 +62,6 @@ TEST_CASE("an exception in a kernel ends the launch and leaves it") {
   CHECK_THROWS_AS(launch(throws_in_one_thread, {{64}, {32}}), std::out_of_range);
 }
 
-__global__ void forgotten_wait(const float* in, float* out) {
-  __shared__ __align__(16) float stage[4];
-  if (threadIdx.x == 0) {
-    cp_async16(stage, in);
-    cp_async_commit();
-  }
-  out[threadIdx.x] = stage[threadIdx.x];
-}
-
-TEST_CASE("an asynchronous copy that no thread waits for is NaN") {
-  DeviceBuffer<float> in(4), out(4);
-  in.zero();
-  out.zero();
-  launch(forgotten_wait, {{1}, {4}}, in.data(), out.data());
-  float result[4];
-  out.download(result);
-  CHECK(std::isnan(result[0]));
-}
-
 __global__ void read_unwritten(float* out) {
   out[blockIdx.x * 32 + threadIdx.x] = dynamic_shared<float>()[threadIdx.x];
   dynamic_shared<float>()[threadIdx.x] = 1;
