@@ -2,27 +2,54 @@
 
     python3 -m unittest common/gpu/tests/blackwell_test.py
 
-It must compile each step with tcgen05 for sm_100a, without spills. With nvdisasm
-(common/cmake/witness_requirements.txt) the machine code must have the instructions that the source
-asks for. Skipped without nvcc, and where that knows no sm_100a.
+It must compile each step with tcgen05 for sm_100a, without spills, and must reject faults. With
+nvdisasm (common/cmake/witness_requirements.txt) the machine code must have the instructions that
+the source asks for. Skipped without nvcc, and where that knows no sm_100a.
 """
 
 import collections
 import functools
+import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 import unittest
 
 from common.flatten import flatten
 from common.flatten.tests.flatten_test import ALL, find_nvcc
-from common.testing.tree import TreeTest
 
 NVDISASM = shutil.which("nvdisasm") or shutil.which(
     flatten.ROOT / "build/witnesses/nvidia/cu13/bin/nvdisasm"
 )
 STEPS = [one for one in ALL if "common/gpu/blackwell.cuh" in flatten.flatten(*one)]
 SM_100A = "-gencode=arch=compute_100a,code=sm_100a"
+
+# A kernel with one instruction, and what ptxas says of it: nothing of the right ones.
+RIGHT = {
+    "alloc": "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [r0], 128;",
+    "mma": "tcgen05.mma.cta_group::1.kind::f16 [r0], l0, l1, r1, p;",
+    # The lab finds it: see wrong_descriptor().
+    "bad descriptor": "mov.b32 r1, -1; tcgen05.mma.cta_group::1.kind::f16 [r0], l0, l1, r1, p;",
+}
+COMMIT = "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.b64 [r0];"
+FAULTS = {
+    "100 columns": (RIGHT["alloc"].replace("128", "100"), "must be power of 2"),
+    "16 columns": (RIGHT["alloc"].replace("128", "16"), "out of range"),
+    "1024 columns": (RIGHT["alloc"].replace("128", "1024"), "out of range"),
+    "one lane": (RIGHT["alloc"].replace(".sync.aligned", ""), ".sync modifier required"),
+    "no group": (RIGHT["alloc"].replace(".cta_group::1", ""), ".cta_group modifier required"),
+    "mixed groups": (RIGHT["alloc"] + COMMIT, "that is not allowed"),
+    "48 columns freed": ("tcgen05.dealloc.cta_group::1.sync.aligned.b32 r0, 48;", "multiple of 32"),
+    "x3": ("tcgen05.ld.sync.aligned.32x32b.x3.b32 {r1, r2, r3}, [r0];", "Unknown modifier"),
+    "three of x4": ("tcgen05.ld.sync.aligned.32x32b.x4.b32 {r1, r2, r3}, [r0];", "size mismatch"),
+    "64 lanes": ("tcgen05.ld.sync.aligned.64x32b.x1.b32 {r1}, [r0];", "syntax error"),
+    "no such kind": (RIGHT["mma"].replace("f16", "f32"), "Unknown modifier"),
+    "A of 32 bits": (RIGHT["mma"].replace("l0", "r2"), "Arguments mismatch"),
+    "B in tensor memory": (RIGHT["mma"].replace("l1", "[r2]"), "Arguments mismatch"),
+    "wgmma": ("wgmma.commit_group.sync.aligned;", "not supported on .target 'sm_100a'"),
+}
+
 
 # Each wrapper of common/gpu/blackwell.cuh that no step calls.
 WRAPPERS = """
@@ -51,6 +78,15 @@ __global__ void all(float* out) {
 """
 
 
+def ptx(instruction, target):
+    """A kernel with an instruction."""
+    return (
+        f".version 8.7\n.target {target}\n.address_size 64\n.visible .entry k() {{\n"
+        ".reg .b32 r<4>; .reg .b64 l<2>; .reg .pred p;\n.shared .align 8 .b8 s[16];\n"
+        f"mov.b32 r0, s;\n{instruction}\nret;\n}}\n"
+    )
+
+
 @functools.lru_cache
 def knows_blackwell():
     """Whether nvcc is there and makes code for sm_100a."""
@@ -59,7 +95,30 @@ def knows_blackwell():
 
 
 @unittest.skipUnless(knows_blackwell(), "no nvcc that knows sm_100a is installed")
-class Ptxas(TreeTest):
+class Ptxas(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def assembled(self, instruction, target="sm_100a"):
+        """What ptxas says of an instruction; empty where it accepts it."""
+        source = self.folder / "one.ptx"
+        source.write_text(ptx(instruction, target), "utf-8")
+        ptxas = pathlib.Path(find_nvcc()).with_name("ptxas")
+        command = [ptxas, f"-arch={target}", source, "-o", self.folder / "one.cubin"]
+        result = subprocess.run(command, capture_output=True, text=True)
+        self.assertEqual(result.returncode == 0, result.stderr == "", result.stderr)
+        return result.stderr
+
+    def test_right_instructions_pass_and_faults_do_not(self):
+        for name, instruction in RIGHT.items():
+            self.assertEqual(self.assembled(instruction), "", name)
+        for name, (instruction, says) in FAULTS.items():
+            self.assertIn(says, self.assembled(instruction), name)
+        for target in ("sm_90a", "sm_100"):  # tensor memory is in sm_100a only
+            self.assertIn("not supported", self.assembled(RIGHT["mma"], target))
+
     def test_the_other_wrappers_compile(self):
         found = self.compiled(WRAPPERS, f"-I{flatten.ROOT}", "-std=c++17")
         if found is not None:
@@ -70,7 +129,7 @@ class Ptxas(TreeTest):
 
     def compiled(self, text, *options):
         """Compiles a source, without spills; its tensor instructions, where nvdisasm is."""
-        source, cubin = self.root / "step.cu", self.root / "step.cubin"
+        source, cubin = self.folder / "step.cu", self.folder / "step.cubin"
         source.write_text(text, "utf-8")
         command = [find_nvcc(), SM_100A, "--expt-relaxed-constexpr", "-cubin", "-Xptxas=-v"]
         result = subprocess.run(
