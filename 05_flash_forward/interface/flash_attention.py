@@ -3,13 +3,35 @@
 import contextlib
 import ctypes
 import pathlib
+import re
 
 try:
     import torch
 except ImportError:
     torch = None
 
-SIZES = ("batch", "heads", "kv_heads", "length_q", "length_k", "head_dim", "head_dim_v")
+HEADER = pathlib.Path(__file__).with_name("flash_attention.h")
+# By their names in C; with the structs that read_header() has found.
+TYPES = {x: getattr(ctypes, f"c_{x}") for x in ("float", "double", "int", "size_t")}
+TYPES |= {f"{x}_t": getattr(ctypes, f"c_{x}") for x in ("int32", "int64", "uint64")}
+
+
+def read_header(path):
+    """Adds the structs of a header of the C interface to TYPES. Returns {function: result type}."""
+    text = re.sub(r"//.*", "", path.read_text(encoding="utf-8"))
+    for name, body in re.findall(r"typedef struct (\w+) \{(.*?)\}", text, re.DOTALL):
+        fields = [
+            (field, ctypes.c_void_p if pointer else TYPES[kind])
+            for kind, pointer, field in re.findall(r"(\w+)(\*?)\s+(\w+);", body)
+        ]
+        TYPES[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
+    found = re.findall(r"^(?:const )?(\w+)(\*?) (fa_\w+)\(", text, re.MULTILINE)
+    return {name: ctypes.c_char_p if text else TYPES[kind] for kind, text, name in found}
+
+
+FUNCTIONS = read_header(HEADER)
+# The kinds of fa_functor, in the order of fa_functor_kind.
+FUNCTORS = [x.lower() for x in re.findall(r"FA_FUNCTOR_(\w+) =", HEADER.read_text("utf-8"))]
 
 
 class Refused(Exception):
@@ -18,78 +40,9 @@ class Refused(Exception):
     status = 2
 
 
-class Strides(ctypes.Structure):
-    """fa_strides."""
-
-    _fields_ = [("batch", ctypes.c_int64), ("head", ctypes.c_int64), ("row", ctypes.c_int64)]
-
-
-class Attention(ctypes.Structure):
-    """fa_attention, field by field as in flash_attention.h."""
-
-    _fields_ = (
-        [("size", ctypes.c_size_t)]
-        + [(name, ctypes.c_void_p) for name in ("q", "k", "v", "o", "lse")]
-        + [(name + "_strides", Strides) for name in ("q", "k", "v", "o")]
-        + [(name, ctypes.c_int64) for name in SIZES]
-        + [("type", ctypes.c_int32), ("causal", ctypes.c_int32)]
-        + [("scale", ctypes.c_double), ("dropout", ctypes.c_double)]
-        + [("seed", ctypes.c_uint64), ("stream", ctypes.c_void_p)]
-        + [("workspace", ctypes.c_void_p), ("workspace_bytes", ctypes.c_size_t)]
-    )
-
-
-class Cache(ctypes.Structure):
-    """fa_cache, field by field as in flash_attention.h."""
-
-    _fields_ = (
-        [("size", ctypes.c_size_t)]
-        + [(name, ctypes.c_void_p) for name in ("lengths_k", "block_table")]
-        + [(name, ctypes.c_int64) for name in ("most_pages", "cache_pages", "page_size")]
-        + [("cu_seqlens_q", ctypes.c_void_p)]
-        + [("kernel", ctypes.c_int32), ("check", ctypes.c_int32)]
-    )
-
-
-class Packed(ctypes.Structure):
-    """fa_packed, field by field as in flash_attention.h."""
-
-    _fields_ = (
-        [("size", ctypes.c_size_t)]
-        + [(name, ctypes.c_void_p) for name in ("cu_seqlens_q", "cu_seqlens_k")]
-        + [("sequences", ctypes.c_int64), ("check", ctypes.c_int32)]
-    )
-
-
-# The kinds of fa_functor, in the order of fa_functor_kind.
-FUNCTORS = (
-    "plain",
-    "causal",
-    "window",
-    "prefix",
-    "documents",
-    "alibi",
-    "soft_cap",
-    "bias",
-    "sinks",
-    "block_sparse",
-    "bits",
-)
-
-
-class Functor(ctypes.Structure):
-    """fa_functor, field by field as in flash_attention.h."""
-
-    _fields_ = (
-        [("size", ctypes.c_size_t)]
-        + [(name, ctypes.c_int32) for name in ("kind", "left", "right", "prefix", "block_size")]
-        + [("cap", ctypes.c_float)]
-        + [(name, ctypes.c_int32) for name in ("bias_per_batch", "bias_per_head", "bias_same_rows")]
-        + [
-            (name, ctypes.c_void_p)
-            for name in ("documents", "slopes", "sinks", "bias", "blocks", "bits")
-        ]
-    )
+def struct(name, **fields):
+    """A struct of the C interface, with its size and these fields."""
+    return TYPES[name](size=ctypes.sizeof(TYPES[name]), **fields)
 
 
 # The tables of a functor: their types, and their shapes for a problem, as expect() takes them.
@@ -139,30 +92,24 @@ def expect_integer(name, value):
         raise Refused(f"{name} is {value!r}; allowed are integers of 32 bits")
 
 
-def place(struct, name, tensor):
+def place(of, name, tensor):
     """Tells a struct where a tensor [batch, heads, length, head_dim] is."""
     if tensor.stride(3) != 1:
         raise Refused(f"elements of the rows of {name} are {tensor.stride(3)} apart; allowed is 1")
-    setattr(struct, name, tensor.data_ptr())
-    setattr(struct, name + "_strides", Strides(*tensor.stride()[:3]))
+    setattr(of, name, tensor.data_ptr())
+    setattr(of, name + "_strides", TYPES["fa_strides"](*tensor.stride()[:3]))
 
 
 class CLibrary:
-    """A library with a C interface, whose functions have names that begin with `prefix` and take a
-    struct."""
+    """A library with a C interface, whose functions have names that begin with `prefix`."""
 
     def __init__(self, path, prefix, functions):
-        """functions: what each returns, by its name without the prefix."""
+        """functions: what each returns, as read_header() says."""
         self.prefix = prefix
         try:
             self.c = ctypes.CDLL(str(pathlib.Path(path).resolve()))
-            for name, result in {
-                "runs_on": ctypes.c_char_p,
-                "last_error": ctypes.c_char_p,
-                "kernel_name": ctypes.c_char_p,
-                **functions,
-            }.items():
-                getattr(self.c, prefix + name).restype = result
+            for name, result in functions.items():
+                getattr(self.c, name).restype = result
         except (OSError, AttributeError) as error:
             raise Refused(f"{path} is not a library of this lesson: {error}") from error
         self.runs_on = self.function("runs_on")().decode()
@@ -179,44 +126,42 @@ class CLibrary:
             raise self.error()
         return name.decode()
 
+    def bound(self, name, attention, arguments, tensors, **more):
+        """A function with its arguments, structs and pointers, as `call()`: it begins on the stream
+        that is current. The tensors, to which structs point, live with it; q is the first."""
+
+        def call():
+            attention.stream = current_stream(tensors[0])
+            if self.function(name)(*map(reference_to, arguments)) != 0:
+                raise self.error()
+
+        vars(call).update(struct=arguments[0], tensors=tensors, **more)
+        return call
+
 
 class Library(CLibrary):
     """libflash_attention.so."""
 
     def __init__(self, path):
-        results = {
-            "forward": ctypes.c_int,
-            "default_scale": ctypes.c_double,
-            "workspace_bytes": ctypes.c_size_t,
-            "decode": ctypes.c_int,
-            "decode_workspace_bytes": ctypes.c_size_t,
-            "decode_kernel_name": ctypes.c_char_p,
-            "forward_packed": ctypes.c_int,
-            "forward_functor": ctypes.c_int,
-            "functor_workspace_bytes": ctypes.c_size_t,
-        }
-        super().__init__(path, "fa_", results)
+        super().__init__(path, "fa_", FUNCTIONS)
         self.c.fa_default_scale.argtypes = [ctypes.c_int64]
 
-    def check_queries(self, q, types):
-        """Refuses a q that is not where the kernels run, or of none of some types."""
+    def describe(self, q, k, v, causal=False, scale=None, dropout=0.0, seed=0, sequences=0):
+        """The fa_attention of a problem, without o, lse, workspace and stream. k and v have as many
+        sequences as q, or of these as many as are given; with None any number."""
+        types = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
         if q.dim() != 4 or q.dtype not in types:
             raise Refused(
                 f"q is {list(q.shape)} of {q.dtype}; allowed are 4 dimensions of {list(types)}"
             )
         if q.device.type != {"gpu": "cuda"}.get(self.runs_on, "cpu"):
             raise Refused(f"q is on {q.device}; the library runs on the {self.runs_on}")
-
-    def describe(self, q, k, v, causal=False, scale=None, dropout=0.0, seed=0):
-        """The fa_attention of a problem, without o, lse, workspace and stream."""
-        types = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
-        self.check_queries(q, types)
         batch, heads, length_q, head_dim = q.shape
-        expect("k", k, (batch, None, None, head_dim), q.dtype, q, dense=False)
-        kv_heads, length_k = k.shape[1:3]
-        expect("v", v, (batch, kv_heads, length_k, None), q.dtype, q, dense=False)
-        a = Attention(size=ctypes.sizeof(Attention), batch=batch, heads=heads, kv_heads=kv_heads)
-        a.length_q, a.length_k, a.type = length_q, length_k, types[q.dtype]
+        sequences = batch if sequences == 0 else sequences
+        expect("k", k, (sequences, None, None, head_dim), q.dtype, q, dense=False)
+        expect("v", v, (*k.shape[:3], None), q.dtype, q, dense=False)
+        a = struct("fa_attention", batch=batch, heads=heads, kv_heads=k.shape[1])
+        a.length_q, a.length_k, a.type = length_q, k.shape[2], types[q.dtype]
         a.head_dim, a.head_dim_v = head_dim, v.shape[3]
         for name, tensor in (("q", q), ("k", k), ("v", v)):
             place(a, name, tensor)
@@ -230,21 +175,11 @@ class Library(CLibrary):
         (call, o, lse): o lies like q. `call()` begins it on the stream that is current. With
         `fixed_order` it gets no workspace for the tile scheduler's counter."""
         a = self.describe(q, k, v, causal, scale, dropout, seed)
-        o, lse = empty_outputs(q, v)
-        place(a, "o", o)
-        a.lse = lse.data_ptr()
+        o, lse = place_outputs(a, q, v)
         with on_device_of(q):
             bytes_of = 0 if fixed_order else self.c.fa_workspace_bytes(ctypes.byref(a))
         workspace = give_workspace(a, q, bytes_of, bytes_of)
-
-        def call():
-            a.stream = current_stream(q)
-            if self.c.fa_forward(ctypes.byref(a)) != 0:
-                raise self.error()
-
-        call.struct = a
-        call.tensors = (q, k, v, o, lse, workspace)  # memory that a points to lives with the call
-        return call, o, lse
+        return self.bound("forward", a, [a], (q, k, v, o, lse, workspace)), o, lse
 
     def prepare_decode(
         self,
@@ -266,40 +201,29 @@ class Library(CLibrary):
         block_table a length_k is that of the first keys. `kernel` is an fa_decode_kernel. Returns
         (call, o, lse). What the tensors hold is read whenever `call()` runs; `call.kernel` is the
         name of the kernel."""
-        self.check_queries(q, (torch.float16, torch.bfloat16))
-        batch, heads, length_q, head_dim = q.shape
+        batch, paged = q.shape[0], block_table is not None
         if cu_seqlens_q is not None:
             if batch != 1:
                 raise Refused(f"q is {list(q.shape)}; with cu_seqlens_q its batch is 1")
             expect("cu_seqlens_q", cu_seqlens_q, (None,), torch.int32, q)
             batch = cu_seqlens_q.shape[0] - 1
-        sequences = batch if block_table is None else None
-        expect("k", k, (sequences, None, None, head_dim), q.dtype, q, dense=False)
-        expect("v", v, k.shape, q.dtype, q, dense=False)
-        if block_table is not None and length_k is None:
+        a = self.describe(q, k, v, causal, sequences=None if paged else batch)
+        if paged and length_k is None:
             raise Refused("length_k is None; with a block_table it is the most keys of a sequence")
         length_k = k.shape[2] if length_k is None else length_k
         expect_integer("length_k", length_k)
-        if block_table is None and length_k > k.shape[2]:
+        if not paged and length_k > k.shape[2]:
             raise Refused(f"length_k is {length_k}; allowed are 1 to {k.shape[2]}, the keys of k")
-        o, lse = empty_outputs(q, v)
-        a = Attention(size=ctypes.sizeof(Attention), batch=batch, heads=heads, kv_heads=k.shape[1])
-        a.length_q, a.length_k = length_q, length_k
-        a.type, a.head_dim, a.head_dim_v = 1 if q.dtype == torch.float16 else 2, head_dim, head_dim
-        for name, tensor in (("q", q), ("k", k), ("v", v), ("o", o)):
-            place(a, name, tensor)
-        a.lse, a.causal, a.scale = lse.data_ptr(), int(causal), self.c.fa_default_scale(head_dim)
-        cache = Cache(size=ctypes.sizeof(Cache), check=int(check), kernel=kernel)
-        for name, tensor, shape in (
-            ("lengths_k", lengths_k, (batch,)),
-            ("block_table", block_table, (batch, None)),
-            ("cu_seqlens_q", cu_seqlens_q, (batch + 1,)),
-        ):
-            if tensor is None:
-                continue
-            expect(name, tensor, shape, torch.int32, q)
-            setattr(cache, name, tensor.data_ptr())
-        if block_table is not None:
+        a.batch, a.length_k = batch, length_k
+        o, lse = place_outputs(a, q, v)
+        cache = struct("fa_cache", check=int(check), kernel=kernel)
+        given = {"lengths_k": lengths_k, "block_table": block_table, "cu_seqlens_q": cu_seqlens_q}
+        shapes = ((batch,), (batch, None), (batch + 1,))
+        for (name, tensor), shape in zip(given.items(), shapes):
+            if tensor is not None:
+                expect(name, tensor, shape, torch.int32, q)
+                setattr(cache, name, tensor.data_ptr())
+        if paged:
             cache.most_pages, cache.cache_pages = block_table.shape[1], k.shape[0]
             cache.page_size = k.shape[2]
         with on_device_of(q):
@@ -307,16 +231,10 @@ class Library(CLibrary):
             name = self.c.fa_decode_kernel_name(ctypes.byref(a), ctypes.byref(cache))
         if name is None:
             raise self.error()
-        workspace = give_workspace(a, q, bytes_of, 4 * batch * heads * length_q)
-
-        def call():
-            a.stream = current_stream(q)
-            if self.c.fa_decode(ctypes.byref(a), ctypes.byref(cache)) != 0:
-                raise self.error()
-
-        call.struct, call.kernel, call.bytes = a, name.decode(), bytes_of
-        call.tensors = (q, k, v, o, lse, workspace, lengths_k, block_table, cu_seqlens_q, cache)
-        return call, o, lse
+        workspace = give_workspace(a, q, bytes_of, 4 * batch * q.shape[1] * q.shape[2])
+        tensors = (q, k, v, o, lse, workspace, given)
+        more = {"kernel": name.decode(), "bytes": bytes_of}
+        return self.bound("decode", a, [a, cache], tensors, **more), o, lse
 
     def prepare_packed(self, q, k, v, cu_seqlens_q, cu_seqlens_k, causal=False, check=False):
         """A call of fa_forward_packed() on packed sequences: q, k and v are [tokens, heads,
@@ -324,18 +242,11 @@ class Library(CLibrary):
         lse is [heads, tokens]. Tokens of no sequence get zeros, and an lse of -infinity."""
         inner, o, lse = self.prepare(*(as_batch(x) for x in (q, k, v)), causal)
         o.zero_(), lse.fill_(-torch.inf)
-        a = inner.struct
         p = packed_struct(q, cu_seqlens_q, cu_seqlens_k, check)
-
-        def call():
-            a.stream = current_stream(q)
-            if self.c.fa_forward_packed(ctypes.byref(a), ctypes.byref(p)) != 0:
-                raise self.error()
-
         o, lse = of_batch(o), lse[0]
-        call.struct, call.packed = a, p
-        call.tensors = (q, k, v, o, lse, inner.tensors, cu_seqlens_q, cu_seqlens_k)
-        return call, o, lse
+        tensors = (q, k, v, o, lse, inner.tensors, cu_seqlens_q, cu_seqlens_k)
+        a = inner.struct
+        return self.bound("forward_packed", a, [a, p], tensors, packed=p), o, lse
 
     def prepare_functor(self, q, k, v, kind, left=-1, right=-1, **parameters):
         """A call of fa_forward_functor() on tensors as prepare() takes them, 16 bits. kind is one
@@ -343,17 +254,16 @@ class Library(CLibrary):
         q's device, without gaps, of the type and shape in TABLES. Returns (call, o, lse)."""
         if kind not in FUNCTORS:
             raise Refused(f"there is no functor '{kind}'; allowed are {', '.join(FUNCTORS)}")
-        call, o, lse = self.prepare(q, k, v)
-        a = call.struct
-        f = Functor(size=ctypes.sizeof(Functor), kind=FUNCTORS.index(kind))
-        numbers = {"prefix": 0, "block_size": 0, "cap": 0.0, "left": left, "right": right}
-        for name in set(parameters) - set(numbers) - set(TABLES):
-            raise Refused(f"a functor has no {name}; allowed are {[*numbers, *TABLES]}")
-        for name, value in {**numbers, **parameters}.items():
-            if name == "cap":
-                f.cap = float(value)
-            elif name in numbers:
-                expect_integer(name, value)
+        inner, o, lse = self.prepare(q, k, v)
+        a = inner.struct
+        f = struct("fa_functor", kind=FUNCTORS.index(kind))
+        known = ("left", "right", "prefix", "block_size", "cap")
+        for name, value in {"left": left, "right": right, **parameters}.items():
+            if name not in (*known, *TABLES):
+                raise Refused(f"a functor has no {name}; allowed are {[*known, *TABLES]}")
+            if name in known:
+                if name != "cap":
+                    expect_integer(name, value)
                 setattr(f, name, value)
         for name in set(parameters) & set(TABLES):
             table, (dtype, shape_of) = parameters[name], TABLES[name]
@@ -366,17 +276,14 @@ class Library(CLibrary):
             bytes_of = self.c.fa_functor_workspace_bytes(ctypes.byref(a), ctypes.byref(f))
         if bytes_of == 0:
             raise self.error()
-        workspace = give_workspace(a, q, bytes_of, 16)
+        tensors = (q, k, v, o, lse, give_workspace(a, q, bytes_of, 16))
+        more = {"functor": f, "parameters": parameters}
+        return self.bound("forward_functor", a, [a, f], tensors, **more), o, lse
 
-        def call_functor():
-            a.stream = current_stream(q)
-            if self.c.fa_forward_functor(ctypes.byref(a), ctypes.byref(f)) != 0:
-                raise self.error()
 
-        call_functor.struct, call_functor.functor = a, f
-        call_functor.parameters = parameters
-        call_functor.tensors = (q, k, v, o, lse, workspace)
-        return call_functor, o, lse
+def reference_to(argument):
+    """An argument for C: a struct by its address."""
+    return ctypes.byref(argument) if isinstance(argument, ctypes.Structure) else argument
 
 
 def give_workspace(a, q, bytes_of, zeros):
@@ -401,7 +308,7 @@ def of_batch(tensor):
 
 def packed_struct(q, cu_seqlens_q, cu_seqlens_k, check=False):
     """The fa_packed of tensors that say where sequences begin."""
-    p = Packed(size=ctypes.sizeof(Packed), check=int(check))
+    p = struct("fa_packed", check=int(check))
     expect("cu_seqlens_q", cu_seqlens_q, (None,), torch.int32, q)
     p.sequences = len(cu_seqlens_q) - 1
     expect("cu_seqlens_k", cu_seqlens_k, (p.sequences + 1,), torch.int32, q)
@@ -420,6 +327,14 @@ def empty_outputs(q, v):
     """o, which lies like q, and lse."""
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     return empty_as(q, v.shape[3]), lse
+
+
+def place_outputs(a, q, v):
+    """Gives an attention its o and lse."""
+    o, lse = empty_outputs(q, v)
+    place(a, "o", o)
+    a.lse = lse.data_ptr()
+    return o, lse
 
 
 def with_rows(tensor):

@@ -19,6 +19,8 @@ import typing
 from common.bench import points
 from common.bench.command import exit_with
 from common.bench.peers import FLASH_3, HEADINGS, OURS, torch
+from common.bench.tables import points_in
+from common.data import records
 
 from .flash_attention import Library
 
@@ -100,13 +102,9 @@ class Case(points.Case):
         self.q, self.k, self.v = (torch.randn(shape, **options).transpose(1, 2) for _ in range(3))
         p = self.parameters = {}
         if point.kind == "documents":
-            p["documents"] = torch.cat(
-                [
-                    torch.tensor([[[begin, end]]], dtype=torch.int32).repeat(1, end - begin, 1)
-                    for begin, end in zip(point.cu_seqlens, point.cu_seqlens[1:])
-                ],
-                1,
-            ).to(device)
+            ranges = torch.tensor([*zip(point.cu_seqlens, point.cu_seqlens[1:])])
+            of_tokens = ranges.repeat_interleave(ranges[:, 1] - ranges[:, 0], 0)[None]
+            p["documents"] = of_tokens.to(dtype=torch.int32, device=device)
         elif point.kind == "alibi":
             exponents = torch.arange(1, point.heads + 1, device=device) * (-8 / point.heads)
             p["slopes"] = torch.exp2(exponents.float())
@@ -120,11 +118,9 @@ class Case(points.Case):
             p["blocks"] = kept.expand(point.heads, -1, -1).to(torch.uint8).contiguous()
             p["block_size"] = point.block_size
         elif point.kind == "bits":
-            self.seen = torch.rand(n, n, device=device) < 0.5
-            self.seen &= torch.rand(-(-n // 64), -(-n // 64), device=device).lt(0.4)[
-                (torch.arange(n, device=device) // 64)[:, None],
-                torch.arange(n, device=device) // 64,
-            ]
+            block = torch.arange(n, device=device) // 64
+            tiles = torch.rand(-(-n // 64), -(-n // 64), device=device) < 0.4
+            self.seen = (torch.rand(n, n, device=device) < 0.5) & tiles[block[:, None], block]
             p["bits"] = packed(self.seen).expand(point.batch, -1, -1).contiguous()
         elif point.kind == "soft_cap":
             p["cap"] = point.cap
@@ -178,17 +174,20 @@ class Case(points.Case):
         n, point = self.point.length, self.point
         masks = point.kind != "plain" and (point.kind not in SCORES or point.right >= 0)
         heads = point.heads if point.kind == "block_sparse" else None
-        mask = (
-            module.create_block_mask(
-                lambda b, h, i, j: self.visible(b, h, i, j),  # not a method: it counts arguments
-                *(None, heads, n, n),
-                device=self.q.device,
-            )
-            if masks
-            else None
-        )
+        visible = lambda b, h, i, j: self.visible(b, h, i, j)  # noqa: E731, it counts arguments
+        shape, device = (None, heads, n, n), self.q.device
+        mask = module.create_block_mask(visible, *shape, device=device) if masks else None
         score = self.score if point.kind in SCORES else None
         return lambda: attend(self.q, self.k, self.v, score_mod=score, block_mask=mask)
+
+    def flash_3_options(self):
+        """Of FlashAttention-3's operation; None for what it lacks on tensors of a batch."""
+        point = self.point
+        return {
+            "plain": {},
+            "causal": {"is_causal": True},
+            "window": {"window_size_left": point.left, "window_size_right": point.right},
+        }.get(point.kind)
 
     def flash_3(self):
         """FlashAttention-3, for what its operation has: windows, and documents as varlen."""
@@ -196,25 +195,18 @@ class Case(points.Case):
         if not hasattr(torch.ops.flash_attn_3, "fwd"):
             return None
         q, k, v = (x.transpose(1, 2) for x in (self.q, self.k, self.v))
-        if point.kind in ("plain", "causal"):
-            causal = point.kind == "causal"
-            return lambda: torch.ops.flash_attn_3.fwd(q, k, v, is_causal=causal, num_splits=1)[
-                0
-            ].transpose(1, 2)
-        if point.kind == "window":
-            window = {"window_size_left": point.left, "window_size_right": point.right}
-            return lambda: torch.ops.flash_attn_3.fwd(q, k, v, num_splits=1, **window)[0].transpose(
-                1, 2
-            )
+        options = self.flash_3_options()
         if point.kind == "documents":
+            q, k, v = q[0], k[0], v[0]
             ends = torch.tensor(point.cu_seqlens, dtype=torch.int32, device=q.device)
             longest = int((ends[1:] - ends[:-1]).max())
             options = {"cu_seqlens_q": ends, "cu_seqlens_k": ends, "is_causal": True}
-            options |= {"max_seqlen_q": longest, "max_seqlen_k": longest, "num_splits": 1}
-            return lambda: torch.ops.flash_attn_3.fwd(q[0], k[0], v[0], **options)[0][
-                None
-            ].transpose(1, 2)
-        return None
+            options |= {"max_seqlen_q": longest, "max_seqlen_k": longest}
+        if options is None:
+            return None
+        call = torch.ops.flash_attn_3.fwd
+        shape = self.q.transpose(1, 2).shape
+        return lambda: call(q, k, v, num_splits=1, **options)[0].reshape(shape).transpose(1, 2)
 
     def others(self):
         return {FLEX: self.flex, FLASH_3: self.flash_3}
@@ -270,32 +262,25 @@ def packed(seen):
     return torch.where(words >= 2**31, words - 2**32, words).to(torch.int32)[None]
 
 
+PRINTED = {"milliseconds": 3, "tflops": 0}  # and digits behind the point
+
+
 def print_times(rows):
     """A line for each point: milliseconds and TFLOP/s over visible scores of each backend."""
-    by_group = {}
-    for row in rows:
-        by_group.setdefault(row["group"], {})[row["backend"]] = row
     print("Milliseconds and TFLOP/s over visible scores; - is a backend that lacks it, or failed.")
-    print(f"{'':16}" + "".join(f"{NAMES[name]:>18}" for name in BACKENDS))
-    for group, found in by_group.items():
-        cells = [
-            f"{found[name]['milliseconds']:10.3f}{found[name]['tflops']:8.0f}"
-            if name in found
-            else f"{'-':>18}"
-            for name in BACKENDS
-        ]
-        print(f"{group:16}" + "".join(cells))
+    cells = [["", *(x for name in BACKENDS for x in (NAMES[name], ""))]]
+    for found in points_in(rows):
+        cells.append([found[OURS]["group"]])
+        for name in BACKENDS:
+            row = found.get(name, {})
+            cells[-1] += [f"{row[x]:.{n}f}" if row else "-" for x, n in PRINTED.items()]
+    print("\n".join(records.aligned(cells, 1)))
 
 
 def main():
     args = points.parser_of(__doc__).parse_args()
     return points.run(
-        args,
-        lambda _: Library(args.library),
-        GOALS,
-        lambda chosen: map(small, chosen),
-        Case,
-        print_times,
+        args, lambda _: Library(args.library), GOALS, lambda of: map(small, of), Case, print_times
     )
 
 

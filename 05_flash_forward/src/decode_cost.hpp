@@ -1,6 +1,5 @@
 /// @file
-/// A model of how long a kernel takes to decode: what fa_decode() chooses by. Its constants are
-/// rates that the bench of decoding measures and prints.
+/// A model of how long a kernel takes to decode: what fa_decode() chooses by.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +9,9 @@
 
 namespace fa {
 
-/// What kernels reach on a GPU. FLOPs are those of an SM for each clock, at the highest clock; an SM
-/// of Hopper has 4096 with operands of 16 bits.
+/// What kernels reach on a GPU. FLOPs are those of an SM for each clock, at the highest clock, as
+/// interface/decode.py prints them for an H200; an SM of Hopper has 4096 with operands of 16 bits.
+/// All other constants were set by hand to fit that program's times.
 struct DecodeRates {
   double forward = 2885;            ///< wgmma, 128 queries of a head: fa_forward() on Hopper
   double chunks = 2743;             ///< step 07, with rows for both warpgroups

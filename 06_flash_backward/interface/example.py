@@ -17,6 +17,7 @@ import collections
 import ctypes
 import importlib
 import math
+import pathlib
 
 from common.bench import peers
 from common.bench.command import Failure, exit_with
@@ -37,24 +38,15 @@ Options = collections.namedtuple(
 )
 
 
-class Gradient(ctypes.Structure):
-    """fa_gradient, field by field as in flash_attention_backward.h."""
-
-    _fields_ = (
-        [("size", ctypes.c_size_t), ("attention", forward_interface.Attention)]
-        + [(name, ctypes.c_void_p) for name in ("d_o",) + GRADIENTS]
-        + [(name + "_strides", forward_interface.Strides) for name in ("d_o",) + GRADIENTS]
-        + [("workspace", ctypes.c_void_p), ("workspace_bytes", ctypes.c_size_t)]
-        + [("deterministic", ctypes.c_int32)]
-    )
+HEADER = pathlib.Path(__file__).with_name("flash_attention_backward.h")
+FUNCTIONS = forward_interface.read_header(HEADER)
 
 
 class Libraries(forward_interface.CLibrary):
     """libflash_attention_backward.so, and libflash_attention.so as `forward`."""
 
     def __init__(self, forward, backward):
-        sizes = ("workspace_bytes", "functor_workspace_bytes", "packed_workspace_bytes")
-        super().__init__(backward, "fa_backward_", dict.fromkeys(sizes, ctypes.c_size_t))
+        super().__init__(backward, "fa_backward_", FUNCTIONS)
         self.forward = forward_interface.Library(forward)
         if self.forward.runs_on != self.runs_on:
             raise Failure(
@@ -84,30 +76,24 @@ class Libraries(forward_interface.CLibrary):
         gradients = tuple(torch.empty_like(x) for x in (q, k, v))
         if kind == "_packed":  # which writes no row of a token of no sequence
             gradients = tuple(torch.zeros_like(x) for x in (q, k, v))
-        g = Gradient(
-            size=ctypes.sizeof(Gradient), attention=attention, deterministic=int(deterministic)
+        g = forward_interface.struct(
+            "fa_gradient", attention=attention, deterministic=int(deterministic)
         )
         for name, tensor in zip(("q", "k", "v", "o"), saved):
             forward_interface.place(g.attention, name, tensor)
         g.attention.lse = lse.data_ptr()
         for name, tensor in zip(("d_o",) + GRADIENTS, (d_o,) + gradients):
             forward_interface.place(g, name, tensor)
-        arguments = [ctypes.byref(struct) for struct in (g, *given)]
+        structs = [g, *given]
         with forward_interface.on_device_of(q):
-            g.workspace_bytes = getattr(self.c, f"fa_backward{kind}_workspace_bytes")(*arguments)
+            size = getattr(self.c, f"fa_backward{kind}_workspace_bytes")
+            g.workspace_bytes = size(*map(ctypes.byref, structs))
         if g.workspace_bytes == 0:
             raise self.error()
         workspace = torch.empty(g.workspace_bytes, dtype=torch.uint8, device=q.device)
         g.workspace = workspace.data_ptr()
-
-        def call():
-            g.attention.stream = forward_interface.current_stream(q)
-            if getattr(self.c, f"fa_backward{kind}")(*arguments, *outputs) != 0:
-                raise self.error()
-
-        call.struct = g
-        # Memory that the structs point to, as in lesson 05.
-        call.tensors = (saved, d_o, gradients, workspace, given)
+        tensors = (q, saved, d_o, gradients, workspace)
+        call = self.bound(kind, g.attention, [*structs, *outputs], tensors)
         return call, gradients
 
 

@@ -77,12 +77,9 @@ class GradientCase(forward.Case):
         return lambda: torch.autograd.grad(o, leaves, self.d_o, retain_graph=True)
 
     def flash_3(self):
-        point = self.point
-        options = {"window": {"window_size_left": point.left, "window_size_right": point.right}}
-        options |= {"plain": {"is_causal": False}, "causal": {"is_causal": True}}
-        if not hasattr(torch.ops.flash_attn_3, "bwd") or point.kind not in options:
+        options = self.flash_3_options()
+        if not hasattr(torch.ops.flash_attn_3, "bwd") or options is None:
             return None
-        options = options[point.kind]
         q, k, v, d_o = (x.transpose(1, 2) for x in (self.q, self.k, self.v, self.d_o))
         o, lse, *_ = torch.ops.flash_attn_3.fwd(q, k, v, num_splits=1, **options)
         found = [torch.empty_like(x) for x in (q, k, v)]
@@ -143,7 +140,7 @@ def main():
         parser.parse_args(),
         Libraries.of,
         forward.GOALS,
-        lambda chosen: map(forward.small, chosen),
+        lambda of: map(forward.small, of),
         GradientCase,
         forward.print_times,
     )
