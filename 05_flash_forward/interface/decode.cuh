@@ -13,12 +13,6 @@
 namespace fa::FA_TARGET {
 namespace {  // one source file for each library includes this
 
-// What fa_decode() does not have, although fa_forward() may.
-inline void check_decode_problem(const fa_attention* given) {
-  check_problem(given);
-  check_16_bit_problem("fa_decode", *given);
-}
-
 inline void check_cache(const fa_attention& a, const fa_cache* given) {
   check_struct("fa_cache", given);
   const fa_cache& cache = *given;
@@ -37,6 +31,13 @@ inline void check_cache(const fa_attention& a, const fa_cache* given) {
     refuse("most_pages is {}; length_k is {}, for which {} pages of {} keys are needed",
            cache.most_pages, a.length_k, ceil_div(a.length_k, cache.page_size), cache.page_size);
   }
+}
+
+// What fa_decode() is given, but where it is.
+inline void check_decode(const fa_attention* given, const fa_cache* cache) {
+  check_problem(given);
+  check_16_bit_problem("fa_decode", *given);
+  check_cache(*given, cache);
 }
 
 // Checks where k or v of a cache is.
@@ -141,32 +142,6 @@ void with_decode_kernel(const fa_attention& given, const fa_cache& cache, Work w
   });
 }
 
-inline std::size_t bytes_of_decode_workspace(const fa_attention* given, const fa_cache* cache) {
-  std::size_t bytes = 0;
-  guarded([&] {
-    check_decode_problem(given);
-    check_cache(*given, cache);
-    with_decode_kernel(*given, *cache, [&](const auto& a, auto d, const auto& of, int kernel) {
-      bytes = workspace_bytes(decode_workspace<decltype(d)::value>(kernel, a, of));
-    });
-  });
-  return bytes;
-}
-
-inline const char* decode_kernel_name(const fa_attention* given, const fa_cache* cache) {
-  const int status = guarded([&] {
-    check_decode_problem(given);
-    check_cache(*given, cache);
-    with_decode_kernel(*given, *cache, [&](const auto& a, auto, const auto&, int kernel) {
-      constexpr const char* names[] = {"02_packed_gqa", "03_one_launch", "04_even_tiles",
-                                       "05_paged_kv",   "06_wgmma",      "07_chunked_prefill"};
-      last_name() = kernel == FA_DECODE_FORWARD ? forward_kernel(a).name
-                                                : names[kernel - FA_DECODE_PACKED_GQA];
-    });
-  });
-  return status == FA_STATUS_OK ? last_name().c_str() : nullptr;
-}
-
 template <int d, class T>
 void launch_decode(int kernel, const Attention<T>& a, const ChunkSequences& of,
                    const Stream& stream, const DecodeWorkspace& workspace) {
@@ -188,14 +163,50 @@ void launch_decode(int kernel, const Attention<T>& a, const ChunkSequences& of,
   }
 }
 
-inline int decode(const fa_attention* given, const fa_cache* given_cache) {
+// Rows of elements of four bytes, as append_rows() takes them.
+inline NewRows new_rows(const fa_attention& a, const void* from, const fa_strides& from_strides,
+                        const void* to, const fa_strides& to_strides, std::int64_t columns) {
+  const std::int64_t each = a.type == FA_TYPE_FLOAT32 ? 1 : 2;  // elements of four bytes
+  const auto in_fours = [&](const fa_strides& s) {
+    return RowStrides{s.batch / each, s.head / each, s.row / each};
+  };
+  return {static_cast<const float*>(from), static_cast<float*>(const_cast<void*>(to)),
+          in_fours(from_strides), in_fours(to_strides), static_cast<int>(columns / each)};
+}
+
+}  // namespace
+}  // namespace fa::FA_TARGET
+
+using namespace fa::FA_TARGET;  // one source file for each library includes this
+
+size_t fa_decode_workspace_bytes(const fa_attention* given, const fa_cache* cache) {
+  return guarded_bytes([&](std::size_t& bytes) {
+    check_decode(given, cache);
+    with_decode_kernel(*given, *cache, [&](const auto& a, auto d, const auto& of, int kernel) {
+      bytes = workspace_bytes(decode_workspace<decltype(d)::value>(kernel, a, of));
+    });
+  });
+}
+
+const char* fa_decode_kernel_name(const fa_attention* given, const fa_cache* cache) {
+  return guarded_name([&] {
+    check_decode(given, cache);
+    with_decode_kernel(*given, *cache, [&](const auto& a, auto, const auto&, int kernel) {
+      constexpr const char* names[] = {"02_packed_gqa", "03_one_launch", "04_even_tiles",
+                                       "05_paged_kv",   "06_wgmma",      "07_chunked_prefill"};
+      last_name() = kernel == FA_DECODE_FORWARD ? forward_kernel(a).name
+                                                : names[kernel - FA_DECODE_PACKED_GQA];
+    });
+  });
+}
+
+int fa_decode(const fa_attention* given, const fa_cache* given_cache) {
   return guarded([&] {
-    check_decode_problem(given);
-    check_cache(*given, given_cache);
+    check_decode(given, given_cache);
     const fa_cache& cache = *given_cache;
     const CurrentGpu gpu(checked_gpu(checked_decode_call(*given, cache)));
-    if (!can_run(device_properties(), kNeedsMma)) {
-      throw std::runtime_error("fa_decode " + missing(device_properties(), kNeedsMma));
+    if (!can_run(device_properties(), fa::kNeedsMma)) {
+      throw std::runtime_error("fa_decode " + missing(device_properties(), fa::kNeedsMma));
     }
     if (cache.check == 1) check_pages(*given, cache);
     with_decode_kernel(*given, cache, [&](const auto& a, auto columns, const auto& of, int kernel) {
@@ -210,19 +221,8 @@ inline int decode(const fa_attention* given, const fa_cache* given_cache) {
   });
 }
 
-// Rows of elements of four bytes, as append_rows() takes them.
-inline NewRows new_rows(const fa_attention& a, const void* from, const fa_strides& from_strides,
-                        const void* to, const fa_strides& to_strides, std::int64_t columns) {
-  const std::int64_t each = a.type == FA_TYPE_FLOAT32 ? 1 : 2;  // elements of four bytes
-  const auto in_fours = [&](const fa_strides& s) {
-    return RowStrides{s.batch / each, s.head / each, s.row / each};
-  };
-  return {static_cast<const float*>(from), static_cast<float*>(const_cast<void*>(to)),
-          in_fours(from_strides), in_fours(to_strides), static_cast<int>(columns / each)};
-}
-
-inline int append(const fa_attention* given, const fa_cache* given_cache,
-                  const fa_new_keys* given_keys) {
+int fa_append(const fa_attention* given, const fa_cache* given_cache,
+              const fa_new_keys* given_keys) {
   return guarded([&] {
     check_problem(given);
     check_cache(*given, given_cache);
@@ -249,6 +249,3 @@ inline int append(const fa_attention* given, const fa_cache* given_cache,
                   pages_of(cache), stream_of(a));
   });
 }
-
-}  // namespace
-}  // namespace fa::FA_TARGET

@@ -32,27 +32,29 @@ std::size_t functor_workspace_bytes(const Attention<T>& a, const fa_functor& fun
                                                       : score_functor_workspace<d>(a));
 }
 
-inline std::size_t bytes_of_functor_workspace(const fa_attention* given,
-                                              const fa_functor* functor) {
-  std::size_t bytes = 0;
-  guarded([&] {
+}  // namespace
+}  // namespace fa::FA_TARGET
+
+using namespace fa::FA_TARGET;  // one source file for each library includes this
+
+size_t fa_functor_workspace_bytes(const fa_attention* given, const fa_functor* functor) {
+  return guarded_bytes([&](std::size_t& bytes) {
     check_functor_call(given, functor);
     with_16_bit_attention(*given, [&](const auto& a, auto d) {
       bytes = functor_workspace_bytes<decltype(d)::value>(a, *functor);
     });
   });
-  return bytes;
 }
 
-inline int forward_functor(const fa_attention* given, const fa_functor* given_functor) {
+int fa_forward_functor(const fa_attention* given, const fa_functor* given_functor) {
   return guarded([&] {
     check_functor_call(given, given_functor);
     const fa_functor& functor = *given_functor;
     const bool has_workspace = given->workspace != nullptr || needs_map(functor);
     const CurrentGpu gpu(
         checked_gpu(checked_call(*given, checked_tables(*given, functor), needs_map(functor))));
-    if (!can_run(device_properties(), kNeedsMma)) {
-      throw std::runtime_error("fa_forward_functor " + missing(device_properties(), kNeedsMma));
+    if (!can_run(device_properties(), fa::kNeedsMma)) {
+      throw std::runtime_error("fa_forward_functor " + missing(device_properties(), fa::kNeedsMma));
     }
     with_16_bit_attention(*given, [&](const auto& a, auto columns) {
       constexpr int d = decltype(columns)::value;
@@ -63,7 +65,7 @@ inline int forward_functor(const fa_attention* given, const fa_functor* given_fu
       auto* const counter = static_cast<unsigned*>(given->workspace);
       auto* const kinds =
           has_workspace ? static_cast<TileKind*>(given->workspace) + kCounterBytes : nullptr;
-      const FunctorSpec spec = functor_spec(*given, functor);
+      const fa::FunctorSpec spec = functor_spec(*given, functor);
       if (takes_persistent(a)) {
         launch_functor_persistent(a, spec, stream, kinds, counter);
       } else {
@@ -72,6 +74,3 @@ inline int forward_functor(const fa_attention* given, const fa_functor* given_fu
     });
   });
 }
-
-}  // namespace
-}  // namespace fa::FA_TARGET

@@ -26,7 +26,12 @@ void launch_forward_packed(const Attention<T>& a, const PackedSequences& sequenc
   launch_packed<d>(a, sequences, stream);
 }
 
-inline int forward_packed(const fa_attention* given, const fa_packed* given_packed) {
+}  // namespace
+}  // namespace fa::FA_TARGET
+
+using namespace fa::FA_TARGET;  // one source file for each library includes this
+
+int fa_forward_packed(const fa_attention* given, const fa_packed* given_packed) {
   return guarded([&] {
     check_problem(given);
     check_packed("fa_forward_packed", *given, given_packed);
@@ -38,6 +43,3 @@ inline int forward_packed(const fa_attention* given, const fa_packed* given_pack
     });
   });
 }
-
-}  // namespace
-}  // namespace fa::FA_TARGET

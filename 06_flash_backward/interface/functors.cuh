@@ -38,17 +38,6 @@ std::size_t functor_workspace_bytes(const AttentionGradient<T>& a, const fa_func
              std::max(backward_functor_workspace<d>(a), hopper_functor_workspace(a)));
 }
 
-inline std::size_t bytes_of_functor_workspace(const fa_gradient* given, const fa_functor* functor) {
-  std::size_t bytes = 0;
-  guarded([&] {
-    check_functor_call(given, functor);
-    with_16_bit_gradient(*given, [&](const auto& a, auto d) {
-      bytes = functor_workspace_bytes<decltype(d)::value>(a, *functor);
-    });
-  });
-  return bytes;
-}
-
 // The gradients of a functor's parameters, which are written, as they are wanted.
 inline std::vector<attention::MemoryRegion> parameter_gradients(const fa_attention& a,
                                                                 const fa_functor& functor,
@@ -67,8 +56,22 @@ inline std::vector<attention::MemoryRegion> parameter_gradients(const fa_attenti
   return regions;
 }
 
-inline int backward_functor(const fa_gradient* given, const fa_functor* given_functor,
-                            float* d_bias, float* d_sinks) {
+}  // namespace
+}  // namespace fa::FA_TARGET
+
+using namespace fa::FA_TARGET;  // one source file for each library includes this
+
+size_t fa_backward_functor_workspace_bytes(const fa_gradient* given, const fa_functor* functor) {
+  return guarded_bytes([&](std::size_t& bytes) {
+    check_functor_call(given, functor);
+    with_16_bit_gradient(*given, [&](const auto& a, auto d) {
+      bytes = functor_workspace_bytes<decltype(d)::value>(a, *functor);
+    });
+  });
+}
+
+int fa_backward_functor(const fa_gradient* given, const fa_functor* given_functor, float* d_bias,
+                        float* d_sinks) {
   return guarded([&] {
     check_functor_call(given, given_functor);
     const fa_gradient& g = *given;
@@ -79,8 +82,8 @@ inline int backward_functor(const fa_gradient* given, const fa_functor* given_fu
     with_16_bit_gradient(g, [&](auto gradient, auto columns) {
       constexpr int d = decltype(columns)::value;
       using T = std::remove_pointer_t<decltype(gradient.o)>;
-      const Needs needs =
-          kNeedsMma.with_shared(swizzled_backward_bytes<FunctorBackwardTile<d>, T>());
+      const fa::Needs needs =
+          fa::kNeedsMma.with_shared(swizzled_backward_bytes<FunctorBackwardTile<d>, T>());
       if (!can_run(device_properties(), needs)) {
         throw std::runtime_error("fa_backward_functor " + missing(device_properties(), needs));
       }
@@ -88,7 +91,7 @@ inline int backward_functor(const fa_gradient* given, const fa_functor* given_fu
       set_workspace(gradient, static_cast<float*>(g.workspace), {d, true});
       auto* const kinds = reinterpret_cast<TileKind*>(static_cast<char*>(g.workspace) +
                                                       functor_row_bytes<d>(gradient));
-      FunctorSpec spec = functor_spec(g.attention, functor);
+      fa::FunctorSpec spec = functor_spec(g.attention, functor);
       spec.d_bias = d_bias;
       spec.d_sinks = d_sinks;
       if constexpr (std::is_same_v<T, bfloat16> && d == 128) {
@@ -101,6 +104,3 @@ inline int backward_functor(const fa_gradient* given, const fa_functor* given_fu
     });
   });
 }
-
-}  // namespace
-}  // namespace fa::FA_TARGET

@@ -64,18 +64,6 @@ inline PackedSequences launch_list_slots(const PackedSequences& from, const int*
   return to;
 }
 
-inline std::size_t bytes_of_packed_workspace(const fa_gradient* given, const fa_packed* packed) {
-  std::size_t bytes = 0;
-  guarded([&] {
-    check_packed_call(given, packed);
-    with_16_bit_gradient(*given, [&](const auto& a, auto d) {
-      bytes =
-          packed_workspace_bytes<decltype(d)::value>(a, sequences_of(given->attention, *packed));
-    });
-  });
-  return bytes;
-}
-
 template <int d, class T>
 void launch_gradient_packed(const AttentionGradient<T>& a, const PackedSequences& sequences,
                             const Stream& stream) {
@@ -93,7 +81,22 @@ void launch_gradient_packed(const AttentionGradient<T>& a, const PackedSequences
   launch_backward_packed<d>(a, sequences, stream, device);
 }
 
-inline int backward_packed(const fa_gradient* given, const fa_packed* given_packed) {
+}  // namespace
+}  // namespace fa::FA_TARGET
+
+using namespace fa::FA_TARGET;  // one source file for each library includes this
+
+size_t fa_backward_packed_workspace_bytes(const fa_gradient* given, const fa_packed* packed) {
+  return guarded_bytes([&](std::size_t& bytes) {
+    check_packed_call(given, packed);
+    with_16_bit_gradient(*given, [&](const auto& a, auto d) {
+      bytes =
+          packed_workspace_bytes<decltype(d)::value>(a, sequences_of(given->attention, *packed));
+    });
+  });
+}
+
+int fa_backward_packed(const fa_gradient* given, const fa_packed* given_packed) {
   return guarded([&] {
     check_packed_call(given, given_packed);
     const fa_gradient& g = *given;
@@ -114,6 +117,3 @@ inline int backward_packed(const fa_gradient* given, const fa_packed* given_pack
     });
   });
 }
-
-}  // namespace
-}  // namespace fa::FA_TARGET

@@ -231,6 +231,18 @@ int guarded(Work work) noexcept {
     return kStatusFailed;
   }
 }
+// The bytes that work(bytes) sets; 0 where it throws.
+template <class Work>
+std::size_t guarded_bytes(Work work) {
+  std::size_t bytes = 0;
+  guarded([&] { work(bytes); });
+  return bytes;
+}
+// The name that work() writes to last_name(); null where it throws.
+template <class Work>
+const char* guarded_name(Work work) {
+  return guarded(work) == kStatusOk ? last_name().c_str() : nullptr;
+}
 
 }  // namespace
 }  // namespace fa::FA_TARGET
