@@ -3,6 +3,7 @@
 /// is checked.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -52,19 +53,13 @@ class FunctorChecker {
     Tensor<double, 4> d_q, d_k, d_v;
     Tensor<double, 1> d_bias, d_sinks;
   };
-  struct Allowed {
-    Distance d_q, d_k, d_v, d_bias, d_sinks;
-  };
-  // A gradient of the bias, from that of the changed scores.
-  template <class A>
-  static Tensor<double, 1> bias_gradient(const FunctorInputs& inputs, const Tensor<A, 4>& d_scores);
-  template <class T>
-  static Expected expected_in(const FunctorInputs& inputs, const ScoreFunctor& functor);
-  static Expected errors_of_kept(const FunctorInputs& inputs, const ScoreFunctor& functor);
+  // Gradients of lesson 01, or errors of them, with that of the bias from those of the scores.
+  template <class G>
+  static Expected expected_of(const FunctorInputs& inputs, const G& gradients);
 
   Type type_;
   Expected ref_;
-  Allowed allowed_;
+  std::array<Distance, 5> allowed_;  // of these, before the factor
 };
 
 }  // namespace fa::backward::functors

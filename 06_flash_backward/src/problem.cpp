@@ -1,8 +1,8 @@
 #include "06_flash_backward/src/problem.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <utility>
 
 #include "05_flash_forward/src/checker.hpp"
 #include "common/parallel/parallel_for.hpp"
@@ -25,14 +25,8 @@ naive::Gradients<T> backward_in(const Inputs& in, const AttentionOptions& option
   return naive::backward<T>(q.view(), k.view(), v.view(), d_o.view(), options);
 }
 
-using Rows = Eigen::Map<const Matrix<double>>;
-
-Rows rows_of(const Tensor<double, 4>& tensor, std::int64_t head) {
-  const Shape<4>& shape = tensor.shape();
-  return Rows(tensor.data() + head * shape[2] * shape[3], shape[2], shape[3]);
-}
-
 // By how much delta, as a kernel computes it, is off: O was rounded, and the sum is one of float32.
+template <class Rows>
 Vector<double> errors_of_delta(const Rows& o, const Rows& rounded_o, const Rows& d_o) {
   Vector<double> result(o.rows());
   for (Eigen::Index i = 0; i < o.rows(); ++i) {
@@ -41,78 +35,6 @@ Vector<double> errors_of_delta(const Rows& o, const Rows& rounded_o, const Rows&
     result[i] = saved + std::copysign(summed, saved);
   }
   return result;
-}
-
-// Errors of one key and value head's gradients, as they are summed up.
-struct Size {
-  double largest = 0, squares = 0;
-  void note(const Matrix<double>& errors) {
-    largest = std::max(largest, errors.cwiseAbs().maxCoeff());
-    squares += errors.squaredNorm();
-  }
-};
-
-// Widens what is allowed by what follows from the rounding of what the forward pass kept. The
-// probabilities exp(S - LSE) are off by the float32 rounding of LSE and of S, up or down; delta as
-// errors_of_delta() says.
-void widen_by_kept(std::array<Distance, 3>& of_q_k_v, const Inputs& in,
-                   const AttentionOptions& options) {
-  const auto q = converted<double>(in.forward.q), k = converted<double>(in.forward.k),
-             v = converted<double>(in.forward.v), rounded_o = converted<double>(in.o),
-             d_o = converted<double>(in.d_o);
-  const auto o = forward_in<double>(in.forward, options).o;
-  const auto probs = naive::weights<double>(q.view(), k.view(), options);
-  const std::int64_t group = q.size(1) / k.size(1);
-  const std::int64_t kv_heads = k.size(0) * k.size(1);
-  const double scale = options.scale_for(q.size(3));
-  std::vector<std::array<Size, 3>> sizes(static_cast<std::size_t>(kv_heads));
-  parallel_for(kv_heads, [&](std::int64_t kv_head) {
-    auto& size = sizes[static_cast<std::size_t>(kv_head)];
-    const Rows keys = rows_of(k, kv_head), values = rows_of(v, kv_head);
-    Matrix<double> error_k = Matrix<double>::Zero(k.size(2), k.size(3));
-    Matrix<double> error_v = Matrix<double>::Zero(v.size(2), v.size(3));
-    // By Cauchy and Schwarz no sum of terms of a score is larger.
-    const double longest_key = keys.rowwise().norm().maxCoeff();
-    for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-      const Rows queries = rows_of(q, head), d_outputs = rows_of(d_o, head);
-      const Vector<double> delta = d_outputs.cwiseProduct(rows_of(o, head)).rowwise().sum();
-      const Vector<double> off =
-          errors_of_delta(rows_of(o, head), rows_of(rounded_o, head), d_outputs);
-      Matrix<double> p = rows_of(probs, head);
-      Matrix<double> d_s = d_outputs * values.transpose();  // dP so far
-      for (Eigen::Index i = 0; i < p.rows(); ++i) {
-        const double epsilon_of_row =
-            epsilon<float>() * scale * longest_key * queries.row(i).norm();
-        for (Eigen::Index j = 0; j < p.cols(); ++j) {
-          const auto at = static_cast<std::uint64_t>((head * p.rows() + i) * p.cols() + j);
-          const double error = random_uniform(0, at) < 0.5 ? -epsilon_of_row : epsilon_of_row;
-          double kept = 1;
-          if (options.dropout_keep.data() != nullptr) {
-            kept = options.dropout_keep.data()[at] / (1 - options.dropout_probability);
-          }
-          d_s(i, j) = p(i, j) * (error * (kept * d_s(i, j) - delta[i]) - off[i]);
-          p(i, j) *= error * kept;
-        }
-      }
-      size[0].note(scale * (d_s * keys));
-      error_k += scale * (d_s.transpose() * queries);
-      error_v += p.transpose() * d_outputs;
-    }
-    size[1].note(error_k);
-    size[2].note(error_v);
-  });
-  const std::array<std::int64_t, 3> counts{q.count(), k.count(), v.count()};
-  for (std::size_t part = 0; part < 3; ++part) {
-    Size all;
-    for (const auto& size : sizes) {
-      all.largest = std::max(all.largest, size[part].largest);
-      all.squares += size[part].squares;
-    }
-    Distance& of = of_q_k_v[part];
-    of.max_error = std::max(of.max_error, all.largest);
-    of.rms_error =
-        std::max(of.rms_error, std::sqrt(all.squares / static_cast<double>(counts[part])));
-  }
 }
 
 }  // namespace
@@ -125,6 +47,73 @@ Inputs with_forward(const Problem& problem, attention::Inputs forward, std::uint
           converted<float>(exact.lse), attention::rounded(d_o, problem.type)};
 }
 
+naive::FunctorGradients<double> errors_of_kept(const Inputs& in,
+                                               const naive::Forward<double>& exact,
+                                               const ScoreFunctor& functor,
+                                               const AttentionOptions& options) {
+  const auto q = converted<double>(in.forward.q), k = converted<double>(in.forward.k),
+             v = converted<double>(in.forward.v), rounded_o = converted<double>(in.o),
+             d_o = converted<double>(in.d_o);
+  const std::int64_t heads = q.size(1), group = heads / k.size(1);
+  const double scale = options.scale_for(q.size(3));
+  naive::FunctorGradients<double> errors;
+  errors.d_q = Tensor<double, 4>(q.shape());
+  errors.d_k = Tensor<double, 4>(k.shape());
+  errors.d_v = Tensor<double, 4>(v.shape());
+  errors.d_scores = Tensor<double, 4>({q.size(0), heads, q.size(2), k.size(2)});
+  errors.d_sinks = Tensor<double, 1>({heads});
+  const auto add_head = [&](std::int64_t b, std::int64_t h) {
+    const auto of_q = [&](auto& x) { return as_matrix(x.view().at(b).at(h)); };
+    const auto of_k = [&](auto& x) { return as_matrix(x.view().at(b).at(h / group)); };
+    const auto queries = of_q(q), o = of_q(exact.o), d_outputs = of_q(d_o);
+    const auto keys = of_k(k);
+    const Vector<double> delta = d_outputs.cwiseProduct(o).rowwise().sum();
+    const Vector<double> off = errors_of_delta(o, of_q(std::as_const(rounded_o)), d_outputs);
+    // By Cauchy and Schwarz no sum of terms of a score is larger.
+    const Matrix<double> sizes =
+        scale * queries.rowwise().norm() * keys.rowwise().norm().transpose();
+    const Matrix<double> s = scale * queries * keys.transpose();
+    Matrix<double> d_s = d_outputs * of_k(v).transpose();  // dP so far
+    Matrix<double> p_errors = Matrix<double>::Zero(s.rows(), s.cols());
+    for (Eigen::Index i = 0; i < s.rows(); ++i) {
+      const double lse = exact.lse(b, h, i);
+      if (functor.sink && !std::isinf(lse)) {
+        const double rounding = epsilon<float>() * (1 + std::abs(lse)) * delta[i];
+        errors.d_sinks(h) +=
+            std::exp(functor.sink(h) - lse) * (std::abs(off[i]) + std::abs(rounding));
+      }
+      for (Eigen::Index j = 0; j < s.cols(); ++j) {
+        const double d_p = std::exchange(d_s(i, j), 0);
+        if (functor.visible && !functor.visible(b, h, i, j)) continue;
+        const double changed = functor.score ? functor.score(s(i, j), b, h, i, j) : s(i, j);
+        if (std::isinf(changed)) continue;  // masked
+        const auto at = static_cast<std::uint64_t>(((b * heads + h) * s.rows() + i) * s.cols() + j);
+        const double most =
+            epsilon<float>() * (sizes(i, j) + std::abs(changed - s(i, j)) + std::abs(lse));
+        const double error = random_uniform(0, at) < 0.5 ? -most : most;
+        const double p = std::exp(changed - lse);
+        double kept = 1;
+        if (options.dropout_keep.data() != nullptr) {
+          kept = options.dropout_keep.data()[at] / (1 - options.dropout_probability);
+        }
+        const double of_score = p * (error * (kept * d_p - delta[i]) - off[i]);
+        errors.d_scores(b, h, i, j) = of_score;
+        d_s(i, j) = of_score * (functor.derivative ? functor.derivative(s(i, j), b, h, i, j) : 1);
+        p_errors(i, j) = p * error * kept;
+      }
+    }
+    of_q(errors.d_q) = scale * d_s * keys;
+    of_k(errors.d_k) += scale * d_s.transpose() * queries;
+    of_k(errors.d_v) += p_errors.transpose() * d_outputs;
+  };
+  parallel_for(k.size(1), [&](std::int64_t kv_head) {
+    for (std::int64_t b = 0; b < q.size(0); ++b) {
+      for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) add_head(b, h);
+    }
+  });
+  return errors;
+}
+
 Inputs make_inputs(const Problem& problem, Values values, std::uint64_t seed) {
   // attention::make_inputs() takes the seeds 3 seed to 3 seed + 2.
   return with_forward(problem, attention::make_inputs(problem, values, seed), ~seed);
@@ -134,14 +123,19 @@ Checker::Checker(const Problem& problem, const Inputs& inputs) : type_(problem.t
   Tensor<std::uint8_t, 4> keep;
   const AttentionOptions options = flash::options_of(problem, keep);
   ref_ = backward_in<double>(inputs, options);
+  ScoreFunctor functor;
+  if (problem.causal) {
+    const std::int64_t last = problem.shape.length_k - problem.shape.length_q;
+    functor.visible = [last](auto, auto, auto i, auto j) { return j <= i + last; };
+  }
+  const auto errors =
+      errors_of_kept(inputs, forward_in<double>(inputs.forward, options), functor, options);
   attention::with_type(type_, [&](auto zero) {
     const auto plain = backward_in<decltype(zero)>(inputs, options);
-    const naive::Gradients<double>& ref = ref_;
-    plain_ = {distance(plain.d_q.view(), ref.d_q.view()),
-              distance(plain.d_k.view(), ref.d_k.view()),
-              distance(plain.d_v.view(), ref.d_v.view())};
+    plain_ = {allowed_distance(plain.d_q, ref_.d_q, errors.d_q),
+              allowed_distance(plain.d_k, ref_.d_k, errors.d_k),
+              allowed_distance(plain.d_v, ref_.d_v, errors.d_v)};
   });
-  widen_by_kept(plain_, inputs, options);
 }
 
 std::vector<Verdict> Checker::check(const std::string& name, const Gradients& gradients) const {

@@ -3,11 +3,12 @@
 /// pass with dO and the three gradients, and how results are checked.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
 
-#include "01_naive_attention/attention.hpp"
+#include "01_naive_attention/score_functor.hpp"
 #include "common/attention/host/problem.hpp"
 
 namespace fa::backward {
@@ -37,6 +38,29 @@ Inputs with_forward(const Problem& problem, attention::Inputs forward, std::uint
 
 /// Random inputs of the problem's sizes and type.
 Inputs make_inputs(const Problem& problem, Values values, std::uint64_t seed);
+
+/// What follows for the gradients from the rounding of the O and LSE that the forward pass kept. The
+/// probabilities exp(S' - LSE) are off by the float32 rounding of both, up or down; delta by that of
+/// O and of its sum in float32.
+/// @param exact   O and LSE of the problem in float64
+/// @param options of dropout
+naive::FunctorGradients<double> errors_of_kept(const Inputs& in,
+                                               const naive::Forward<double>& exact,
+                                               const ScoreFunctor& functor,
+                                               const AttentionOptions& options = {});
+
+/// How far from `ref` the textbook algorithm's `plain` is, or as far as `errors` say, where that is
+/// more.
+template <class T, int Rank>
+Distance allowed_distance(const Tensor<T, Rank>& plain, const Tensor<double, Rank>& ref,
+                          const Tensor<double, Rank>& errors) {
+  Distance result = distance(plain.view(), ref.view());
+  const Tensor<double, Rank> zeros(errors.shape());
+  const Distance more = distance(errors.view(), zeros.view());
+  result.max_error = std::max(result.max_error, more.max_error);
+  result.rms_error = std::max(result.rms_error, more.rms_error);
+  return result;
+}
 
 /// Checks what a kernel returned: dQ, dK and dV against lesson 01.
 ///
