@@ -243,10 +243,9 @@ class Library(CLibrary):
         inner, o, lse = self.prepare(*(as_batch(x) for x in (q, k, v)), causal)
         o.zero_(), lse.fill_(-torch.inf)
         p = packed_struct(q, cu_seqlens_q, cu_seqlens_k, check)
-        o, lse = of_batch(o), lse[0]
-        tensors = (q, k, v, o, lse, inner.tensors, cu_seqlens_q, cu_seqlens_k)
-        a = inner.struct
-        return self.bound("forward_packed", a, [a, p], tensors, packed=p), o, lse
+        a, tensors = inner.struct, (*inner.tensors, cu_seqlens_q, cu_seqlens_k)
+        call = self.bound("forward_packed", a, [a, p], tensors, kind="_packed", given=[p])
+        return call, of_batch(o), lse[0]
 
     def prepare_functor(self, q, k, v, kind, left=-1, right=-1, **parameters):
         """A call of fa_forward_functor() on tensors as prepare() takes them, 16 bits. kind is one
@@ -277,7 +276,7 @@ class Library(CLibrary):
         if bytes_of == 0:
             raise self.error()
         tensors = (q, k, v, o, lse, give_workspace(a, q, bytes_of, 16))
-        more = {"functor": f, "parameters": parameters}
+        more = {"kind": "_functor", "given": [f], "parameters": parameters}
         return self.bound("forward_functor", a, [a, f], tensors, **more), o, lse
 
 

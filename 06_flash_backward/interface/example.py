@@ -96,6 +96,14 @@ class Libraries(forward_interface.CLibrary):
         call = self.bound(kind, g.attention, [*structs, *outputs], tensors)
         return call, gradients
 
+    def prepare_of(self, forward, d_o, outputs=()):
+        """prepare() for what a call of Library.prepare_packed() or prepare_functor() computes."""
+        made = self.prepare(
+            forward.struct, forward.tensors[:5], d_o, False, forward.kind, forward.given, outputs
+        )
+        made[0].forward = forward  # what its structs point to lives with the call
+        return made
+
 
 # Refuses second derivatives, which the kernels do not compute.
 once_differentiable = (

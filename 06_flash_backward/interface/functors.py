@@ -34,18 +34,10 @@ def prepare_functor(libraries, forward_call, d_o):
         for name in ("bias", "sinks")
         if name in parameters
     }
-    call, gradients = libraries.prepare(
-        forward_call.struct,
-        forward_call.tensors[:5],
-        d_o,
-        kind="_functor",
-        given=(forward_call.functor,),
-        outputs=[
-            ctypes.c_void_p(more[name].data_ptr() if name in more else None)
-            for name in ("d_bias", "d_sinks")
-        ],
-    )
-    call.kept = (forward_call, more)
+    wanted = [more.get(name) for name in ("d_bias", "d_sinks")]
+    outputs = [ctypes.c_void_p(None if x is None else x.data_ptr()) for x in wanted]
+    call, gradients = libraries.prepare_of(forward_call, d_o, outputs)
+    call.more = more
     return call, {**dict(zip(GRADIENTS, gradients)), **more}
 
 

@@ -78,16 +78,7 @@ SMALL = (
 def prepare_backward(libraries, forward_call, d_o):
     """A call of fa_backward_packed() for what a call of Library.prepare_packed() computed; d_o lies
     like q. Returns (call, (d_q, d_k, d_v)), which lie like q, k and v."""
-    q, k, v, o, lse, *_ = forward_call.tensors
-    saved = tuple(map(forward_interface.as_batch, (q, k, v, o))) + (lse[None],)
-    call, gradients = libraries.prepare(
-        forward_call.struct,
-        saved,
-        forward_interface.as_batch(d_o),
-        kind="_packed",
-        given=(forward_call.packed,),
-    )
-    call.forward = forward_call
+    call, gradients = libraries.prepare_of(forward_call, as_batch(d_o))
     return call, tuple(map(forward_interface.of_batch, gradients))
 
 
@@ -140,13 +131,9 @@ class Case(points.Case):
         if not hasattr(torch.ops.flash_attn_3, "fwd"):
             return None
         longest = max(self.point.lengths)
-        options = {
-            "cu_seqlens_q": self.cu_seqlens,
-            "cu_seqlens_k": self.cu_seqlens,
-            "max_seqlen_q": longest,
-            "max_seqlen_k": longest,
-            "is_causal": self.point.causal,
-        }
+        options = {f"cu_seqlens_{x}": self.cu_seqlens for x in "qk"}
+        options |= {"max_seqlen_q": longest, "max_seqlen_k": longest}
+        options |= {"is_causal": self.point.causal}
         of = self.q, self.k, self.v
 
         def forward():
