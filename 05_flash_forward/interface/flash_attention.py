@@ -126,13 +126,13 @@ class CLibrary:
             raise self.error()
         return name.decode()
 
-    def bound(self, name, attention, arguments, tensors, **more):
-        """A function with its arguments, structs and pointers, as `call()`: it begins on the stream
-        that is current. The tensors, to which structs point, live with it; q is the first."""
+    def bound(self, function, attention, arguments, tensors, **more):
+        """A function of C with its arguments, structs and pointers, as `call()`: it begins on the
+        stream that is current. The tensors, to which structs point, live with it; q is first."""
 
         def call():
             attention.stream = current_stream(tensors[0])
-            if self.function(name)(*map(reference_to, arguments)) != 0:
+            if function(*map(reference_to, arguments)) != 0:
                 raise self.error()
 
         vars(call).update(struct=arguments[0], tensors=tensors, **more)
@@ -179,7 +179,7 @@ class Library(CLibrary):
         with on_device_of(q):
             bytes_of = 0 if fixed_order else self.c.fa_workspace_bytes(ctypes.byref(a))
         workspace = give_workspace(a, q, bytes_of, bytes_of)
-        return self.bound("forward", a, [a], (q, k, v, o, lse, workspace)), o, lse
+        return self.bound(self.c.fa_forward, a, [a], (q, k, v, o, lse, workspace)), o, lse
 
     def prepare_decode(
         self,
@@ -234,7 +234,7 @@ class Library(CLibrary):
         workspace = give_workspace(a, q, bytes_of, 4 * batch * q.shape[1] * q.shape[2])
         tensors = (q, k, v, o, lse, workspace, given)
         more = {"kernel": name.decode(), "bytes": bytes_of}
-        return self.bound("decode", a, [a, cache], tensors, **more), o, lse
+        return self.bound(self.c.fa_decode, a, [a, cache], tensors, **more), o, lse
 
     def prepare_packed(self, q, k, v, cu_seqlens_q, cu_seqlens_k, causal=False, check=False):
         """A call of fa_forward_packed() on packed sequences: q, k and v are [tokens, heads,
@@ -244,7 +244,7 @@ class Library(CLibrary):
         o.zero_(), lse.fill_(-torch.inf)
         p = packed_struct(q, cu_seqlens_q, cu_seqlens_k, check)
         a, tensors = inner.struct, (*inner.tensors, cu_seqlens_q, cu_seqlens_k)
-        call = self.bound("forward_packed", a, [a, p], tensors, kind="_packed", given=[p])
+        call = self.bound(self.c.fa_forward_packed, a, [a, p], tensors, kind="_packed", given=[p])
         return call, of_batch(o), lse[0]
 
     def prepare_functor(self, q, k, v, kind, left=-1, right=-1, **parameters):
@@ -277,7 +277,7 @@ class Library(CLibrary):
             raise self.error()
         tensors = (q, k, v, o, lse, give_workspace(a, q, bytes_of, 16))
         more = {"kind": "_functor", "given": [f], "parameters": parameters}
-        return self.bound("forward_functor", a, [a, f], tensors, **more), o, lse
+        return self.bound(self.c.fa_forward_functor, a, [a, f], tensors, **more), o, lse
 
 
 def reference_to(argument):

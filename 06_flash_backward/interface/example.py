@@ -93,7 +93,8 @@ class Libraries(forward_interface.CLibrary):
         workspace = torch.empty(g.workspace_bytes, dtype=torch.uint8, device=q.device)
         g.workspace = workspace.data_ptr()
         tensors = (q, saved, d_o, gradients, workspace)
-        call = self.bound(kind, g.attention, [*structs, *outputs], tensors)
+        function = getattr(self.c, f"fa_backward{kind}")
+        call = self.bound(function, g.attention, [*structs, *outputs], tensors)
         return call, gradients
 
     def prepare_of(self, forward, d_o, outputs=()):
