@@ -220,23 +220,26 @@ class Case(points.Case):
         """Of some rows of the first and the last head."""
         point = self.point
         rows = torch.arange(0, point.length, max(1, point.length // 150), device=o.device)
-        return [
-            o[b, h][rows].double() - self.rows(b, h, rows)
-            for b, h in {(0, 0), (point.batch - 1, point.heads - 1)}
-        ]
+        found = []
+        for b, h in {(0, 0), (point.batch - 1, point.heads - 1)}:
+            of_head = (x[b, h].double() for x in (self.q, self.k, self.v))
+            found.append(o[b, h][rows].double() - self.textbook(*of_head, b, h, rows))
+        return found
 
-    def rows(self, b, h, rows):
-        """O of some queries in float64."""
-        q, k, v = (x[b, h].double() for x in (self.q, self.k, self.v))
-        i, j = rows[:, None], torch.arange(self.point.length, device=q.device)
-        s = q[rows] @ k.T / math.sqrt(self.point.head_dim)
-        s = self.score(s, b, h, i, j).double()
-        seen = self.visible(b, h, i, j)
-        s = s.masked_fill(~torch.as_tensor(seen).expand_as(s), -math.inf)
+    def textbook(self, q, k, v, b, h, rows):
+        """O of some queries of a head, in the type of its q, k and v."""
+        i, j = rows[:, None], torch.arange(len(k), device=k.device)
+        s = (q[rows] @ k.T) * (1 / math.sqrt(self.point.head_dim))
+        s = self.score(s, b, h, i, j).to(q.dtype)
+        seen = torch.as_tensor(self.visible(b, h, i, j)).expand_as(s)
+        some = seen.any(1, keepdim=True)  # a row without a key has no gradient
+        s = s.masked_fill(~seen, -math.inf).masked_fill(~some, 0)
         if self.point.kind == "sinks":
-            sink = self.parameters["sinks"][h].double().expand(len(rows), 1)
-            return torch.softmax(torch.cat((s, sink), 1), 1)[:, :-1] @ v
-        return torch.nan_to_num(torch.softmax(s, 1)) @ v
+            sink = self.parameters["sinks"][h].to(q.dtype).expand(len(rows), 1)
+            p = torch.softmax(torch.cat((s, sink), 1), 1)[:, :-1]
+        else:
+            p = torch.softmax(s, 1)
+        return p.masked_fill(~some, 0) @ v
 
     def work(self):
         """FLOPs of two matmuls over the visible scores."""

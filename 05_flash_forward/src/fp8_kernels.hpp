@@ -3,7 +3,6 @@
 /// each backend that this build has.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -29,18 +28,13 @@ std::vector<Backend> backends();
 inline Fp8Inputs fp8_inputs(const Problem& problem, Values values, std::uint64_t seed) {
   const Inputs inputs = make_inputs(problem, values, seed);
   const auto quantized = [&](const Tensor<float, 4>& x, std::uint64_t tensor) {
-    Quantized<> result{Tensor<e4m3, 4>(x.shape()), Tensor<float, 3>({x.size(0), x.size(1), 1}),
-                       x.size(2)};
-    const float largest = std::max(std::abs(*std::max_element(x.data(), x.data() + x.count())),
-                                   std::abs(*std::min_element(x.data(), x.data() + x.count())));
-    const auto group = static_cast<std::uint64_t>(x.size(1) / problem.shape.kv_heads);
-    for_each_index(Shape<2>{x.size(0), x.size(1)}, [&](const Shape<2>& at) {
-      const auto head = static_cast<std::uint64_t>(at[0] * x.size(1) + at[1]);
+    Quantized<> result = quantize<e4m3>(x, ScalePer::kTensor);
+    const std::int64_t group = x.size(1) / problem.shape.kv_heads;
+    for (std::int64_t head = 0; head < result.scales.count(); ++head) {
       // Codes up to 448 / 4 at least: the scale is up to 4 times what the largest code would need.
-      result.scales(at[0], at[1], 0) =
-          static_cast<float>((1 + 3 * random_uniform(seed + tensor, head / group)) *
-                             static_cast<double>(largest) / 448);
-    });
+      result.scales.data()[head] *= static_cast<float>(
+          1 + 3 * random_uniform(seed + tensor, static_cast<std::uint64_t>(head / group)));
+    }
     for_each_index(x.shape(), [&](const Shape<4>& at) {
       result.codes.view()[at] = e4m3(x.view()[at] / result.scale(at[0], at[1], at[2]));
     });

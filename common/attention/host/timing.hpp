@@ -103,29 +103,23 @@ struct TimedStep {
 /// Adds the price of each deterministic step: its time over that of the step before it, or else
 /// after it, that is not deterministic.
 template <class LadderStep>
-void add_prices(const std::vector<LadderStep>& steps, std::vector<TimedStep<LadderStep>>& all) {
-  const auto neighbour = [&](const LadderStep* step) -> const LadderStep* {
-    const auto* const first = steps.data();
-    if (step > first && !step[-1].deterministic) return step - 1;
-    if (step + 1 < first + steps.size() && !step[1].deterministic) return step + 1;
-    return nullptr;
-  };
-  const auto field_of = [](cli::Measurement& row, const std::string& name) {
-    return std::find_if(row.begin(), row.end(),
-                        [&](const auto& field) { return field.first == name; });
-  };
-  const auto milliseconds = [&](TimedStep<LadderStep>& timed) {
-    return std::get<double>(field_of(timed.row, "milliseconds")->second);
+void add_prices(std::vector<TimedStep<LadderStep>>& all) {
+  const auto milliseconds = [](const TimedStep<LadderStep>& timed) {
+    const auto found = std::find_if(timed.row.begin(), timed.row.end(), [](const auto& field) {
+      return field.first == "milliseconds";
+    });
+    return std::get<double>(found->second);
   };
   for (TimedStep<LadderStep>& timed : all) {
-    if (!timed.step->deterministic) continue;
-    const auto found =
-        std::find_if(all.begin(), all.end(), [&](const TimedStep<LadderStep>& other) {
-          return other.step == neighbour(timed.step) && other.length == timed.length;
-        });
-    if (found == all.end()) continue;
-    const double price = milliseconds(timed) / milliseconds(*found);
-    timed.row.insert(field_of(timed.row, "registers"), {"deterministic_price", price});
+    for (const std::ptrdiff_t by : {-1, 1}) {
+      const auto found = std::find_if(all.begin(), all.end(), [&](const auto& other) {
+        return other.step - timed.step == by && other.length == timed.length &&
+               !other.step->deterministic;
+      });
+      if (!timed.step->deterministic || found == all.end()) continue;
+      timed.row.emplace_back("deterministic_price", milliseconds(timed) / milliseconds(*found));
+      break;
+    }
   }
 }
 
@@ -157,7 +151,7 @@ std::vector<cli::Measurement> time_steps(const Backend& backend, const TimedGrou
            time_work(backend, problem, step.name, prepared.launch, matmuls, step.slow ? 5 : 20)});
     }
   }
-  add_prices(backend.steps, all);
+  add_prices(all);
   std::vector<cli::Measurement> rows;
   for (TimedStep<LadderStep>& timed : all) rows.push_back(std::move(timed.row));
   return rows;
