@@ -99,15 +99,9 @@ inline attention::MemoryRegion checked_tensor(const char* name, const void* poin
                                               const fa_strides& strides, const fa_attention& a,
                                               std::int64_t heads, std::int64_t length,
                                               std::int64_t columns, bool written = false) {
-  const TensorCheck tensor{name,
-                           pointer,
-                           row_strides(strides),
-                           {a.batch, heads, length, columns},
-                           a.type == FA_TYPE_FLOAT32 ? 4 : 2,
-                           written,
-                           columns == a.head_dim ? "head_dim" : "head_dim_v"};
-  check_tensor(tensor);
-  return region_of(tensor);
+  return checked_tensor(name, pointer, row_strides(strides), {a.batch, heads, length, columns},
+                        a.type == FA_TYPE_FLOAT32 ? 4 : 2, written,
+                        columns == a.head_dim ? "head_dim" : "head_dim_v");
 }
 
 // Checks where LSE is.

@@ -27,7 +27,7 @@ int fa_backward(const fa_gradient* given) {
       check_workspace_bytes(g.workspace_bytes, workspace_bytes(gradient, deterministic));
       set_workspace(gradient, static_cast<float*>(g.workspace),
                     workspace_of(gradient, deterministic));
-      launch_backward(gradient, deterministic, stream_of(a));
+      backward_kernels(gradient, deterministic).launch(stream_of(a));
     });
   });
 }

@@ -16,8 +16,9 @@ inline LadderStep dispatched_step(bool deterministic, const DeviceProperties& de
   return GradientRow{}("dispatched", "", float{}, half{}, bfloat16{})
       .mla()
       .workspace([=](const auto& a, auto) { return workspace_of(a, deterministic, device); })
-      .launch(
-          [=](auto& a, auto, auto& stream) { launch_backward(a, deterministic, stream, device); });
+      .launch([=](auto& a, auto, auto& stream) {
+        backward_kernels(a, deterministic, device).launch(stream);
+      });
 }
 
 // The file of what is chosen for a problem on a device.

@@ -28,12 +28,6 @@ int tma_columns(const Attention<T>& a) {
                                               [](auto d) { return decltype(d)::value; });
 }
 
-/// Columns that the other kernels are compiled for.
-template <class T>
-int sm_80_columns(const Attention<T>& a) {
-  return with_head_dim<32, 64, 128, 256>(a.head_dim, [](auto d) { return decltype(d)::value; });
-}
-
 /// Whether the kernels with TMA take a problem: see can_use_tma(). Blocks of keys must be countable
 /// as those of queries are.
 template <class T>
@@ -58,11 +52,6 @@ bool is_deterministic(const Attention<T>& a, bool requested, const DevicePropert
   return requested || (prefers_hopper(device) && tma_columns(a) > kTransposedColumns);
 }
 
-/// Shared memory of a block of steps 03 and 04.
-inline std::size_t float_backward_bytes(std::int64_t head_dim) {
-  return with_head_dim<32, 64, 128, 256>(head_dim, [](auto d) { return kTwoKernelsBytes<d>; });
-}
-
 /// Shared memory of a block of step 06, or of 07, at least.
 inline std::size_t sm_80_backward_bytes(std::int64_t head_dim, bool deterministic) {
   return with_head_dim<32, 64, 128, 256>(head_dim, [=](auto d) {
@@ -75,8 +64,9 @@ inline std::size_t sm_80_backward_bytes(std::int64_t head_dim, bool deterministi
 /// for all tensors.
 inline bool runs_backward(const AttentionGradient<float>& a, bool /*deterministic*/,
                           const DeviceProperties& device) {
-  return a.head_dim_v == a.head_dim &&
-         can_run(device, Needs{}.with_shared(float_backward_bytes(a.head_dim)));
+  const std::size_t bytes =
+      with_head_dim<32, 64, 128, 256>(a.head_dim, [](auto d) { return kTwoKernelsBytes<d>; });
+  return a.head_dim_v == a.head_dim && can_run(device, Needs{}.with_shared(bytes));
 }
 /// The same for the 16-bit types.
 template <class T>
@@ -85,19 +75,16 @@ bool runs_backward(const Attention<T>& a, bool deterministic, const DeviceProper
          can_run(device, kNeedsMma.with_shared(sm_80_backward_bytes(a.head_dim, deterministic)));
 }
 
-/// Shared memory of a block of step 17.
-inline std::size_t split_backward_bytes(std::int64_t head_dim) {
-  return with_head_dim<32, 64, 128>(head_dim, [](auto d) { return kSplitBackwardBytes<d>; });
-}
-
 /// Whether step 17 is chosen for a problem in float32; not in the lab, as step 17 of lesson 05.
 inline bool prefers_split_tf32(const Attention<float>& a, bool deterministic,
                                const DeviceProperties& device) {
+  const std::size_t bytes =
+      with_head_dim<32, 64, 128>(a.head_dim, [](auto d) { return kSplitBackwardBytes<d>; });
   return !deterministic && device.compute_capability != 0 && a.head_dim <= 128 &&
-         can_run(device, kNeedsMma.with_shared(split_backward_bytes(a.head_dim)));
+         can_run(device, kNeedsMma.with_shared(bytes));
 }
 
-/// What launch_backward() needs.
+/// What backward_kernels() need.
 inline Workspace workspace_of(const Attention<float>&, bool /*requested*/,
                               const DeviceProperties& /*device*/ = device_properties()) {
   return {0};  // steps 04 and 17 add to dQ itself
@@ -117,7 +104,7 @@ std::int64_t kv_part_floats(const Attention<T>& a, int tma, bool deterministic,
                        : d_kv_floats(a, kPairKeys, columns, parts_of_pair_groups(a, device));
 }
 
-/// What launch_backward() needs in the 16-bit types, for any strides.
+/// What backward_kernels() need in the 16-bit types, for any strides.
 /// @param requested whether every run must give the same bits
 template <class T>
 Workspace workspace_of(const Attention<T>& a, bool requested,
@@ -128,7 +115,9 @@ Workspace workspace_of(const Attention<T>& a, bool requested,
   if (!runs_backward(a, deterministic, device)) {
     return {a.head_dim_v != a.head_dim && !deterministic ? tma : 0, false, parts};
   }
-  const int sm_80 = deterministic ? 0 : sm_80_columns(a);
+  int sm_80 = 0;  // columns of step 06
+  if (!deterministic)
+    sm_80 = with_head_dim<32, 64, 128, 256>(a.head_dim, [](auto d) { return decltype(d)::value; });
   if (tma >= kWideHeads) return {deterministic ? 0 : std::max(sm_80, tma), false, parts};
   return {std::max(sm_80, tma), tma > 0, parts};
 }
@@ -261,14 +250,6 @@ BackwardKernels backward_kernels(const AttentionGradient<T>& a, bool requested,
   return prefers_hopper(device) && can_use_tma_backward(a)
              ? sm_90_kernels(a, deterministic, device)
              : sm_80_kernels(a, deterministic, device);
-}
-
-/// Launches what backward_kernels() chooses.
-/// @throws as launch()
-template <class T>
-void launch_backward(const AttentionGradient<T>& a, bool deterministic, const Stream& stream,
-                     const DeviceProperties& device = device_properties()) {
-  backward_kernels(a, deterministic, device).launch(stream);
 }
 
 }  // namespace fa::FA_TARGET

@@ -87,22 +87,16 @@ inline attention::MemoryRegion checked_bytes(const char* name, const void* point
   return {name, reinterpret_cast<std::uintptr_t>(pointer), bytes};
 }
 
-// A tensor [batch, heads, length, columns] as it was given.
-struct TensorCheck {
-  const char* name;
-  const void* pointer;
-  RowStrides strides;
-  Shape<4> shape;
-  std::int64_t element_bytes;
-  bool written;
-  const char* columns_name;  // head_dim or head_dim_v
-};
-// Every element must have an address; rows of a tensor that is written must not overlap.
-inline void check_tensor(const TensorCheck& t) {
-  const auto& [name, pointer, strides, shape, element_bytes, written, columns_name] = t;
+// Checks a tensor [batch, heads, length, columns]: every element must have an address, and rows of
+// one that is written must not overlap. Columns are called head_dim or head_dim_v. Returns what the
+// tensor occupies.
+inline attention::MemoryRegion checked_tensor(const char* name, const void* pointer,
+                                              const RowStrides& strides, const Shape<4>& shape,
+                                              std::int64_t element_bytes, bool written,
+                                              const char* columns_name) {
   const std::int64_t columns = shape[3];
-  check_pointer(name, pointer, 16);
-  check_bytes(name, pointer, static_cast<std::uint64_t>(columns * element_bytes));
+  attention::MemoryRegion region =
+      checked_bytes(name, pointer, 16, static_cast<std::uint64_t>(columns * element_bytes));
   const std::int64_t multiple = 16 / element_bytes;
   std::vector<UsedStride> used;
   for (const UsedStride& stride :
@@ -128,7 +122,14 @@ inline void check_tensor(const TensorCheck& t) {
     }
     left -= elements * (count - 1);
   }
-  if (!written) return;
+  const auto dimension = [&](std::int64_t elements, std::int64_t count) {
+    return attention::MemoryRegion::Dimension{
+        static_cast<std::uint64_t>(elements) * static_cast<std::uint64_t>(element_bytes),
+        static_cast<std::uint64_t>(count)};
+  };
+  region.dimensions = {dimension(strides.batch, shape[0]), dimension(strides.head, shape[1]),
+                       dimension(strides.row, shape[2])};
+  if (!written) return region;
   // If each stride is at least as large as what the smaller ones span, no rows overlap, in whatever
   // order the dimensions lie.
   std::stable_sort(used.begin(), used.end(), [](const UsedStride& x, const UsedStride& y) {
@@ -145,20 +146,7 @@ inline void check_tensor(const TensorCheck& t) {
     }
     span += elements * (count - 1);
   }
-}
-
-// What a tensor that passed check_tensor() occupies.
-inline attention::MemoryRegion region_of(const TensorCheck& t) {
-  const auto dimension = [&](std::int64_t elements, std::int64_t count) {
-    return attention::MemoryRegion::Dimension{
-        static_cast<std::uint64_t>(elements) * static_cast<std::uint64_t>(t.element_bytes),
-        static_cast<std::uint64_t>(count)};
-  };
-  return {t.name,
-          reinterpret_cast<std::uintptr_t>(t.pointer),
-          static_cast<std::uint64_t>(t.shape[3] * t.element_bytes),
-          {dimension(t.strides.batch, t.shape[0]), dimension(t.strides.head, t.shape[1]),
-           dimension(t.strides.row, t.shape[2])}};
+  return region;
 }
 
 // What a call reads and writes: all that its pointers are to.
