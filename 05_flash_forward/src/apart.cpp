@@ -26,9 +26,7 @@ void check_steps(cli::Program& program, const Backend& backend, const cli::Kerne
       DecodeInputs inputs = decode_inputs(problem, Values::kNormal, 1);
       if (step.supports_lengths && shape.batch == 2) inputs.lengths_k = {77, 333};
       const DecodeChecker checker(problem, inputs);
-      for (const Verdict& verdict : checker.check(problem.words(), step.run(problem, inputs))) {
-        program.check(verdict);
-      }
+      program.check(checker.check(problem.words(), step.run(problem, inputs)));
     }
   }
 }
@@ -140,9 +138,7 @@ void show_kernels(cli::Program& program, const cli::KernelOptions& options) {
     for (const LadderStep& step : backend.steps) {
       if (!wanted(step, problem)) continue;
       const std::string name = fmt::format("{}, {}", step.name, problem.words());
-      for (const Verdict& verdict : checker.check(name, step.run(problem, inputs))) {
-        program.check(verdict);
-      }
+      program.check(checker.check(name, step.run(problem, inputs)));
     }
   }
   if (!cli::can_time(program, options)) return;

@@ -27,9 +27,7 @@ void check_functors(cli::Program& program, const Backend& backend, MakeInputs ma
       spec.block_size = 40;
       const auto inputs = make_inputs(problem, spec, Values::kNormal, 1, {});
       const Checker checker(problem, inputs);
-      for (const Verdict& verdict : checker.check(timed.name, step.run(problem, inputs))) {
-        program.check(verdict);
-      }
+      program.check(checker.check(timed.name, step.run(problem, inputs)));
     }
   }
 }

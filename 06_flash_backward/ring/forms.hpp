@@ -122,9 +122,8 @@ struct Reference {
   /// The verdicts on O, LSE, dQ, dK and dV.
   std::vector<Verdict> check(const Results& results) const {
     auto verdicts = of_forward.check("forward", results.outputs);
-    for (const Verdict& verdict : of_backward.check("backward", results.gradients)) {
-      verdicts.push_back(verdict);
-    }
+    const auto more = of_backward.check("backward", results.gradients);
+    verdicts.insert(verdicts.end(), more.begin(), more.end());
     return verdicts;
   }
   /// Reports the largest error of results, relative to its limit.

@@ -69,14 +69,14 @@ naive::FunctorGradients<double> errors_of_kept(const Inputs& in,
     const auto keys = of_k(k);
     const Vector<double> delta = d_outputs.cwiseProduct(o).rowwise().sum();
     const Vector<double> off = errors_of_delta(o, of_q(std::as_const(rounded_o)), d_outputs);
-    // By Cauchy and Schwarz no sum of terms of a score is larger.
-    const Matrix<double> sizes =
-        scale * queries.rowwise().norm() * keys.rowwise().norm().transpose();
+    const double longest_key = keys.rowwise().norm().maxCoeff();
     const Matrix<double> s = scale * queries * keys.transpose();
     Matrix<double> d_s = d_outputs * of_k(v).transpose();  // dP so far
     Matrix<double> p_errors = Matrix<double>::Zero(s.rows(), s.cols());
     for (Eigen::Index i = 0; i < s.rows(); ++i) {
       const double lse = exact.lse(b, h, i);
+      // By Cauchy and Schwarz no sum of terms of a score is larger.
+      const double size = scale * longest_key * queries.row(i).norm();
       if (functor.sink && !std::isinf(lse)) {
         const double rounding = epsilon<float>() * (1 + std::abs(lse)) * delta[i];
         errors.d_sinks(h) +=
@@ -88,8 +88,7 @@ naive::FunctorGradients<double> errors_of_kept(const Inputs& in,
         const double changed = functor.score ? functor.score(s(i, j), b, h, i, j) : s(i, j);
         if (std::isinf(changed)) continue;  // masked
         const auto at = static_cast<std::uint64_t>(((b * heads + h) * s.rows() + i) * s.cols() + j);
-        const double most =
-            epsilon<float>() * (sizes(i, j) + std::abs(changed - s(i, j)) + std::abs(lse));
+        const double most = epsilon<float>() * (size + std::abs(changed - s(i, j)));
         const double error = random_uniform(0, at) < 0.5 ? -most : most;
         const double p = std::exp(changed - lse);
         double kept = 1;

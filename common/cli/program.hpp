@@ -112,6 +112,10 @@ class Program {
   /// only the rms exceeds its limit.
   /// @throws std::runtime_error when the summary cannot be written
   void check(const Verdict& verdict);
+  /// The same for several.
+  void check(const std::vector<Verdict>& verdicts) {
+    for (const Verdict& verdict : verdicts) check(verdict);
+  }
 
   /// Reports a figure with a limit: "PASS  largest error / limit   0.724  (limit 1.00)".
   /// @param what   what was compared

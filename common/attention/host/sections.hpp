@@ -102,9 +102,7 @@ auto check_real(const Lesson& lesson, const AttentionShape& shape, InputsOf inpu
         auto result = step.run(task.problem, task.inputs);
         const std::string name =
             fmt::format("{}, {}{}", step.name, name_of(type), causal ? ", causal" : "");
-        for (const Verdict& verdict : task.checker.check(name, result)) {
-          lesson.program.check(verdict);
-        }
+        lesson.program.check(task.checker.check(name, result));
         if (!causal) last = std::move(result);
       }
     }
