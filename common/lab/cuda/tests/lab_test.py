@@ -21,18 +21,13 @@ BUILD = os.environ.get("FA_BUILD", str(ROOT / "build/learn"))
 
 USES_HELPER = """
 #include "inner folder/helper.cuh"
-#include <iostream>
-__global__ void twice(float* x, int n) {
-  int i = threadIdx.x;
-  if (i < n) x[i] = scaled(x[i]);
-}
+__global__ void twice(float* x) { x[threadIdx.x] = scaled(threadIdx.x); }
 int main(int argc, char** argv) {
   float* x;
-  CHECK(cudaMallocManaged(&x, 40 * sizeof(float)));
-  for (int i = 0; i < 40; ++i) x[i] = i;
-  LAUNCH(twice, 64, x, 40);
+  CHECK(cudaMallocManaged(&x, 64 * sizeof(float)));
+  LAUNCH(twice, 64, x);
   CHECK(cudaDeviceSynchronize());
-  std::cout << x[39] << " " << (argc > 1 ? argv[1] : "none") << std::endl;
+  printf("%g %s\\n", x[39], argc > 1 ? argv[1] : "none");
   return argc - 1;
 }
 """
@@ -174,49 +169,44 @@ CUBLAS = """
 #include <vector>
 #include <cublasLt.h>
 #include <cublas_v2.h>
-template <class T> struct Buffer {
-  std::vector<float> host;
-  T* data;
-  explicit Buffer(int n) : host(n) {
-    cudaMallocManaged(&data, n * sizeof(T));
-    for (int i = 0; i < n; ++i) data[i] = T(rand() % 200 / 64.f - 1), host[i] = float(data[i]);
-  }
-};
-template <class T> cudaDataType_t type_of() {
-  return sizeof(T) == 4 ? CUDA_R_32F : std::is_same_v<T, half> ? CUDA_R_16F : CUDA_R_16BF;
+template <class T> T* numbers(int n) {
+  T* x;
+  cudaMallocManaged(&x, n * sizeof(T));
+  for (int i = 0; i < n; ++i) x[i] = T(rand() % 200 / 64.f - 1);
+  return x;
 }
+template <class T> constexpr cudaDataType_t type =
+    sizeof(T) == 4 ? CUDA_R_32F : std::is_same_v<T, half> ? CUDA_R_16F : CUDA_R_16BF;
 template <class T> float error_of(cublasHandle_t handle, int how, int batch) {
-  const int m = 1 + rand() % 9, n = 1 + rand() % 9, k = 1 + rand() % 9, a_rows = how & 1 ? k : m;
-  const int lda = a_rows + rand() % 3, ldb = (how & 2 ? n : k) + rand() % 3, ldc = m + rand() % 3;
-  const int of_a = lda * 9, of_b = ldb * 9, of_c = ldc * 9;
-  Buffer<T> a(of_a * batch), b(of_b * batch), c(of_c * batch);
+  const int m = 1 + rand() % 9, n = 1 + rand() % 9, k = 1 + rand() % 9;
+  const int lda = (how & 1 ? k : m) + rand() % 3, ldb = (how & 2 ? n : k) + rand() % 3;
+  const int ldc = m + rand() % 3, of_a = lda * 9, of_b = ldb * 9, of_c = ldc * 9;
+  T *a = numbers<T>(of_a * batch), *b = numbers<T>(of_b * batch), *c = numbers<T>(of_c * batch);
+  const std::vector<T> before(c, c + of_c * batch);
   const float alpha = 1.5f, beta = how & 4 ? 0.5f : 0;
   const auto op_a = how & 1 ? CUBLAS_OP_T : CUBLAS_OP_N, op_b = how & 2 ? CUBLAS_OP_T : CUBLAS_OP_N;
-  if (beta == 0) for (int i = 0; i < of_c * batch; ++i) c.data[i] = T(NAN);
+  if (beta == 0) std::fill(c, c + of_c * batch, T(NAN));
   if constexpr (sizeof(T) == 4) {
-    batch == 1 ? cublasSgemm(handle, op_a, op_b, m, n, k, &alpha, a.data, lda, b.data, ldb, &beta,
-                             c.data, ldc)
-               : cublasSgemmStridedBatched(handle, op_a, op_b, m, n, k, &alpha, a.data, lda, of_a,
-                                           b.data, ldb, of_b, &beta, c.data, ldc, of_c, batch);
+    batch == 1 ? cublasSgemm(handle, op_a, op_b, m, n, k, &alpha, a, lda, b, ldb, &beta, c, ldc)
+               : cublasSgemmStridedBatched(handle, op_a, op_b, m, n, k, &alpha, a, lda, of_a, b,
+                                           ldb, of_b, &beta, c, ldc, of_c, batch);
+  } else if (batch == 1) {
+    cublasGemmEx(handle, op_a, op_b, m, n, k, &alpha, a, type<T>, lda, b, type<T>, ldb, &beta, c,
+                 type<T>, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
   } else {
-    const auto type = type_of<T>();
-    batch == 1 ? cublasGemmEx(handle, op_a, op_b, m, n, k, &alpha, a.data, type, lda, b.data, type,
-                              ldb, &beta, c.data, type, ldc, CUBLAS_COMPUTE_32F,
-                              CUBLAS_GEMM_DEFAULT)
-               : cublasGemmStridedBatchedEx(
-                     handle, op_a, op_b, m, n, k, &alpha, a.data, type, lda, of_a, b.data, type,
-                     ldb, of_b, &beta, c.data, type, ldc, of_c, batch, CUBLAS_COMPUTE_32F,
-                     CUBLAS_GEMM_DEFAULT);
+    cublasGemmStridedBatchedEx(handle, op_a, op_b, m, n, k, &alpha, a, type<T>, lda, of_a, b,
+                               type<T>, ldb, of_b, &beta, c, type<T>, ldc, of_c, batch,
+                               CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
   }
   cudaDeviceSynchronize();
   float largest = 0;
   for (int z = 0; z < batch; ++z) for (int j = 0; j < n; ++j) for (int i = 0; i < m; ++i) {
     double sum = 0;
     for (int l = 0; l < k; ++l)
-      sum += double(a.host[z * of_a + (how & 1 ? i * lda + l : l * lda + i)]) *
-             b.host[z * of_b + (how & 2 ? l * ldb + j : j * ldb + l)];
+      sum += double(float(a[z * of_a + (how & 1 ? i * lda + l : l * lda + i)])) *
+             float(b[z * of_b + (how & 2 ? l * ldb + j : j * ldb + l)]);
     const int at = z * of_c + j * ldc + i;
-    const float error = std::abs(alpha * sum + beta * c.host[at] - double(float(c.data[at])));
+    const float error = std::abs(alpha * sum + beta * float(before[at]) - double(float(c[at])));
     largest = error <= largest ? largest : error;
   }
   return largest;
@@ -325,8 +315,9 @@ int main(int, char** argv) {
 // Barriers of a whole grid: r= l=launch:blocks o=barrier:cudaLaunchCooperativeKernel v=barrier
 #include <cooperative_groups.h>
 __global__ void meet(float* x) {
-  if (threadIdx.x + blockIdx.x == 0) *x = cooperative_groups::this_grid().is_valid();
+  if (threadIdx.x == 0) x[blockIdx.x] = cooperative_groups::this_grid().is_valid();
   cooperative_groups::this_grid().sync();  //! o v
+  if (threadIdx.x == 0) x[512 + blockIdx.x] = x[(blockIdx.x + 1) % gridDim.x];
 }
 int main(int, char** argv) {
   int of_sm, sms;
@@ -341,6 +332,37 @@ int main(int, char** argv) {
   else expect(cudaLaunchCooperativeKernel((void*)meet, blocks, 64, arguments), wrong);
   expect(cudaDeviceSynchronize(), how > 'm' && how != 'r' ? cudaErrorLaunchFailure : cudaSuccess);
 }
+---
+// Clusters (no barrier, u: before a block reads of the other, e: behind it): r= u=race e=cluster
+#include <cooperative_groups.h>
+__global__ void __cluster_dims__(2, 1, 1) exchange(float* x, char how) {
+  __shared__ float mine;
+  namespace cg = cooperative_groups;
+  cg::cluster_group both = cg::this_cluster();
+  if (threadIdx.x == 0) mine = both.block_rank() + 1;
+  if (how == 'u') __syncthreads(); else both.sync();
+  x[both.thread_rank()] = *both.map_shared_rank(&mine, both.block_rank() ^ 1);  //! u e
+  if (how != 'e') both.sync();
+}
+int main(int, char** argv) {
+  float *x = make(), host[64];
+  exchange<<<2, 32>>>(x, *argv[1]);
+  cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost);
+  if (*argv[1] == 'r' && host[31] + host[32] != 3) _exit(99);
+}
+---
+// Arrays, and what lies behind them: s=out_of_bounds l=out_of_bounds r=
+__global__ void use(float* x, int beyond, bool shared) {
+  __shared__ float a[64], b[64];
+  float window[8];
+  a[threadIdx.x] = b[threadIdx.x] = 1;
+  for (int i = 0; i < 8; ++i) window[i] = i;
+  __syncthreads();
+  const int last = threadIdx.x / 63 * beyond;
+  if (shared) x[threadIdx.x] = a[threadIdx.x + last];  //! s
+  else x[threadIdx.x] = window[7 + last];  //! l
+}
+int main(int, char** argv) { use<<<1, 64>>>(make(), *argv[1] != 'r', *argv[1] == 's'); }
 ---
 // Bytes and variables of the device: r= b=out_of_bounds
 __device__ unsigned char image[64];
@@ -482,20 +504,42 @@ __global__ void shift(float* x, float* y, int how) {
 }
 int main(int, char** argv) { shift<<<4, 64>>>(make(), make(), atoi(argv[1])); }
 ---
-// Volatile data behind a flag (1: of another block, 2: atomic, 4: unfenced)
-//   0= 1= 2= 3= 4=race 7=race
+// Volatile data behind a flag (1: of another block, 2: atomic, 4: unfenced, 8: never set)
+//   0= 1= 2= 3= 4=race 7=race 8=spin
 __global__ void hand_over(volatile float* data, volatile int* flag, int how) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i == 0) {
     *data = 7;
     if (!(how & 4)) __threadfence();
-    if (how & 2) atomicAdd((int*)flag, 1); else *flag = 1;
+    if (how & 2) atomicAdd((int*)flag, 1); else *flag = !(how & 8);
   } else if (i == (how & 1 ? 64 : 32)) {
     while ((how & 2 ? atomicAdd((int*)flag, 0) : *flag) == 0) ;
     data[1] = *data;
   }
 }
 int main(int, char** argv) { hand_over<<<2, 64>>>(make(), (int*)make(), atoi(argv[1])); }
+---
+// The last block adds up what all have left, in volatile memory and not, after some time: v= p=race
+__device__ unsigned finished;
+template <class T> __global__ void sum(T* part) {
+  __shared__ bool last;
+  const clock_t begin = clock();
+  while (clock() - begin < 1000) ;
+  if (threadIdx.x == 0) {
+    part[blockIdx.x] = 1;
+    __threadfence();
+    last = atomicInc(&finished, gridDim.x) == gridDim.x - 1;
+  }
+  __syncthreads();
+  if (last && threadIdx.x == 0) for (int i = 1; i < gridDim.x; ++i) part[0] += part[i];
+}
+int main(int, char** argv) {
+  float *x = make(), total;
+  if (*argv[1] == 'v') sum<volatile float><<<4, 64>>>(x);
+  if (*argv[1] == 'p') sum<float><<<4, 64>>>(x);
+  cudaMemcpy(&total, x, 4, cudaMemcpyDeviceToHost);
+  if (total != 4) _exit(99);
+}
 ---
 // An event before (f, l) or behind (r) the writer, in a graph or not
 //   f=race l=race r= F=race L=race R=
@@ -817,7 +861,7 @@ int main() {
 
     def test_a_step_as_one_file(self):
         for lesson, step, passed in (
-            ("05_flash_forward", "05_tensor_cores", 4), ("04_tiled_matmul", "22_matmul_cluster", 1)
+            ("05_flash_forward", "07_pipeline", 4), ("04_tiled_matmul", "22_matmul_cluster", 1)
         ):  # fmt: skip
             done = self.lab(flatten.flatten(lesson, step))
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

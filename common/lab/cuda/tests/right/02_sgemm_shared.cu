@@ -1,6 +1,5 @@
 // SGEMM with tiles in dynamic shared memory, at a size that is not a multiple of the tile.
-#include <cstdio>
-#include <vector>
+#include "../arrays.cuh"
 
 constexpr int TILE = 16;
 extern __shared__ float tiles[];
@@ -27,32 +26,15 @@ __global__ __launch_bounds__(T *T) void sgemm(int M, int N, int K, float alpha,
 
 int main() {
   const int M = 50, N = 37, K = 70;
-  std::vector<float> a(M * K), b(K * N), c(M * N, 1.0f), want(M * N);
-  for (int i = 0; i < M * K; ++i) a[i] = (i * 7 % 11 - 5) * 0.25f;
-  for (int i = 0; i < K * N; ++i) b[i] = (i * 5 % 13 - 6) * 0.5f;
-  for (int i = 0; i < M; ++i) {
-    for (int j = 0; j < N; ++j) {
-      float sum = 0;
-      for (int k = 0; k < K; ++k) sum += a[i * K + k] * b[k * N + j];
-      want[i * N + j] = 2.0f * sum + 0.5f;
-    }
-  }
-  float *dA, *dB, *dC;
-  cudaMalloc(&dA, a.size() * sizeof(float));
-  cudaMalloc(&dB, b.size() * sizeof(float));
-  cudaMalloc(&dC, c.size() * sizeof(float));
-  cudaMemcpy(dA, a.data(), a.size() * sizeof(float), cudaMemcpyHostToDevice);
-  cudaMemcpy(dB, b.data(), b.size() * sizeof(float), cudaMemcpyHostToDevice);
-  cudaMemcpy(dC, c.data(), c.size() * sizeof(float), cudaMemcpyHostToDevice);
+  const auto a = numbers(M * K, [](int i) { return (i * 7 % 11 - 5) * 0.25f; });
+  const auto b = numbers(K * N, [](int i) { return (i * 5 % 13 - 6) * 0.5f; });
+  float *dA = on_device(a), *dB = on_device(b), *dC = on_device(std::vector<float>(M * N, 1.0f));
   dim3 block{TILE, TILE};
   dim3 grid{(N + TILE - 1) / TILE, (M + TILE - 1) / TILE};
   sgemm<TILE><<<grid, block, 2 * TILE * TILE * sizeof(float)>>>(M, N, K, 2.0f, dA, dB, 0.5f, dC);
-  cudaMemcpy(c.data(), dC, c.size() * sizeof(float), cudaMemcpyDeviceToHost);
-  int wrong = 0;
-  for (int i = 0; i < M * N; ++i) wrong += c[i] != want[i];
-  printf("%d of %d elements are wrong\n", wrong, M * N);
-  cudaFree(dA);
-  cudaFree(dB);
-  cudaFree(dC);
-  return wrong != 0;
+  return check(dC, M * N, [&](int i) {
+    float sum = 0;
+    for (int k = 0; k < K; ++k) sum += a[i / N * K + k] * b[k * N + i % N];
+    return 2.0f * sum + 0.5f;
+  });
 }

@@ -3,9 +3,8 @@
 #include <cooperative_groups/reduce.h>
 
 #include <cfloat>
-#include <cmath>
-#include <cstdio>
-#include <vector>
+
+#include "../arrays.cuh"
 
 using namespace cooperative_groups;
 namespace cg = cooperative_groups;
@@ -53,30 +52,19 @@ __global__ void softmaxBlock(const float *in, float *out, int cols) {
 
 int main() {
   const int rows = 13, cols = 100;
-  std::vector<float> x(rows * cols), y(rows * cols);
-  for (int i = 0; i < rows * cols; ++i) x[i] = sinf(i * 0.7f) * 5;
-  float *dx, *dy;
-  cudaMalloc(&dx, x.size() * 4);
-  cudaMalloc(&dy, x.size() * 4);
-  cudaMemcpy(dx, x.data(), x.size() * 4, cudaMemcpyHostToDevice);
+  const auto x = numbers(rows * cols, [](int i) { return sinf(i * 0.7f) * 5; });
+  float *dx = on_device(x);
+  const auto want = [&](int i) {
+    double sum = 0;
+    for (int c = 0; c < cols; ++c) sum += exp(x[i / cols * cols + c] - x[i]);
+    return 1 / sum;
+  };
   int failures = 0;
   for (int which = 0; which < 2; ++which) {
-    cudaMemset(dy, 0, x.size() * 4);
+    float *dy = on_device(std::vector<float>(rows * cols));
     if (which == 0) softmax<<<(rows + 3) / 4, 128>>>(dx, dy, rows, cols);
     if (which == 1) softmaxBlock<<<rows, 128>>>(dx, dy, cols);
-    cudaMemcpy(y.data(), dy, x.size() * 4, cudaMemcpyDeviceToHost);
-    double worst = 0;
-    for (int r = 0; r < rows; ++r) {
-      double sum = 0, m = -1e30;
-      for (int c = 0; c < cols; ++c) m = fmax(m, x[r * cols + c]);
-      for (int c = 0; c < cols; ++c) sum += exp(x[r * cols + c] - m);
-      for (int c = 0; c < cols; ++c)
-        worst = fmax(worst, fabs(exp(x[r * cols + c] - m) / sum - y[r * cols + c]));
-    }
-    printf("kernel %d: %s\n", which, worst < 1e-5 ? "ok" : "wrong");
-    failures += !(worst < 1e-5);
+    failures += check(dy, rows * cols, want, 1e-5);
   }
-  cudaFree(dx);
-  cudaFree(dy);
   return failures;
 }

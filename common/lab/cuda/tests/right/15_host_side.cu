@@ -5,9 +5,9 @@
 #include <cuda/pipeline>
 #include <cuda/std/limits>
 
-#include <cstdio>
 #include <thread>
-#include <vector>
+
+#include "../arrays.cuh"
 
 namespace cg = cooperative_groups;
 constexpr int kThreads = 64;
@@ -58,19 +58,13 @@ __global__ void functions(unsigned* bits, double* numbers) {
   numbers[5] = isnan(numbers[0]) || signbit(1.0f) ? 0 : abs(-2.5f);
 }
 
-bool near(double a, double b) { return a - b < 1e-6 && b - a < 1e-6; }
-
 bool functions_are_right() {
-  unsigned *bits, b[6];
-  double *numbers, d[6];
-  cudaMalloc(&bits, sizeof b);
-  cudaMalloc(&numbers, sizeof d);
-  functions<<<1, 1>>>(bits, numbers);
-  cudaMemcpy(b, bits, sizeof b, cudaMemcpyDeviceToHost);
-  cudaMemcpy(d, numbers, sizeof d, cudaMemcpyDeviceToHost);
-  return b[0] == 0x02008081 && b[1] == 0x00017fff && b[2] == 0xff000000 && b[3] == 0x12345678 &&
-         b[4] == 9 && b[5] == 5 && near(d[0], 5) && near(d[1], 0.4769362762) &&
-         near(d[2], 1.9599639845) && near(d[3], 10) && d[4] == 2147483647 && d[5] == 2.5;
+  unsigned *bits = on_device(std::vector<unsigned>(6));
+  double *values = on_device(std::vector<double>(6));
+  functions<<<1, 1>>>(bits, values);
+  const unsigned b[] = {0x02008081, 0x00017fff, 0xff000000, 0x12345678, 9, 5};
+  const double d[] = {5, 0.4769362762, 1.9599639845, 10, 2147483647, 2.5};
+  return check(bits, 6, [&](int i) { return b[i]; }) + check(values, 6, [&](int i) { return d[i]; }, 1e-6) == 0;
 }
 
 bool graph_is_right(int* x) {
@@ -82,11 +76,12 @@ bool graph_is_right(int* x) {
   cudaEventCreate(&join);
   cudaGraph_t graph;
   cudaGraphExec_t executable;
-  int h[2 * kThreads];
+  int* h;
+  cudaMallocHost((void**)&h, 2 * kThreads * sizeof(int));
   dim3 gridDim(1), blockDim;
   blockDim.x = kThreads;
   cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
-  cudaMemsetAsync(x, 0, sizeof h, stream);
+  cudaMemsetAsync(x, 0, 2 * kThreads * sizeof(int), stream);
   cudaEventRecord(fork, stream);
   cudaStreamWaitEvent(other, fork, 0);
   add<<<gridDim, blockDim, 0, stream>>>(x, 1);
@@ -94,37 +89,27 @@ bool graph_is_right(int* x) {
   cudaEventRecord(join, other);
   cudaStreamWaitEvent(stream, join, 0);
   add<<<2, blockDim, 0, stream>>>(x, 3);
+  cudaMemcpyAsync(h, x, 2 * kThreads * sizeof(int), cudaMemcpyDeviceToHost, stream);
   cudaStreamEndCapture(stream, &graph);
   cudaGraphInstantiate(&executable, graph, nullptr, nullptr, 0);
   for (int i = 0; i < 2; ++i) cudaGraphLaunch(executable, stream);
   cudaStreamSynchronize(stream);
-  cudaMemcpy(h, x, sizeof h, cudaMemcpyDeviceToHost);
   cudaGraphExecDestroy(executable);
   cudaGraphDestroy(graph);
-  return h[5] == 4 && h[kThreads + 5] == 5;
+  return h[5] == 4 && h[kThreads + 5] == 5 && cudaFreeHost(h) == cudaSuccess;
 }
 
 int main() {
   const int tiles = 5, n = tiles * kThreads;
-  std::vector<int> h(n), result(n);
-  for (int i = 0; i < n; ++i) h[i] = i;
-  int *in, *out;
-  cudaMalloc(&in, n * sizeof(int));
-  cudaMalloc(&out, n * sizeof(int));
-  bool right = functions_are_right() && graph_is_right(out);
-
-  cudaMemcpy(in, h.data(), n * sizeof(int), cudaMemcpyHostToDevice);
+  const auto h = numbers<int>(n, [](int i) { return i; });
+  int *in = on_device(h), *out = on_device(h);
+  int wrong = !functions_are_right() + !graph_is_right(out);
   doubled<<<1, 32 + kThreads>>>(in, out, tiles);
-  cudaMemcpy(result.data(), out, n * sizeof(int), cudaMemcpyDeviceToHost);
-  for (int i = 0; i < n; ++i) right = right && result[i] == 2 * h[i ^ (kThreads - 1)];
-
+  wrong += check(out, n, [&](int i) { return 2 * h[i ^ (kThreads - 1)]; });
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([=] { reversed<<<1, kThreads>>>(in + t * kThreads, out + t * kThreads); });
   }
   for (std::thread& thread : threads) thread.join();
-  cudaMemcpy(result.data(), out, n * sizeof(int), cudaMemcpyDeviceToHost);
-  for (int i = 0; i < 3 * kThreads; ++i) right = right && result[i] == h[i ^ (kThreads - 1)];
-  printf("%s\n", right ? "right" : "wrong");
-  return !right;
+  return wrong + check(out, 3 * kThreads, [&](int i) { return h[i ^ (kThreads - 1)]; });
 }

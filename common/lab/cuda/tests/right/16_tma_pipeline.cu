@@ -1,11 +1,9 @@
 // Doubles a matrix: one warp loads tiles by TMA into a ring of two stages, four others compute, and
 // one thread of these stores the results by TMA.
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cuda.h>
-#include <cuda_runtime.h>
-#include <vector>
+
+#include "../arrays.cuh"
 
 constexpr int kRows = 16, kCols = 32, kStages = 2, kConsumers = 128;
 constexpr int kBytes = kRows * kCols * sizeof(float);
@@ -90,14 +88,19 @@ __global__ void twice(const __grid_constant__ CUtensorMap in, const __grid_const
   if (me == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
+// As libraries do that are not linked with the driver.
 CUtensorMap map_of(float *data, int rows, int cols) {
+  void *entry = nullptr;
+  cudaDriverEntryPointQueryResult found;
+  cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
+  if (found != cudaDriverEntryPointSuccess) exit(2);
   const cuuint64_t sizes[2] = {(cuuint64_t)cols, (cuuint64_t)rows}, strides[1] = {cols * sizeof(float)};
   const cuuint32_t box[2] = {kCols, kRows}, steps[2] = {1, 1};
   CUtensorMap map;
-  if (cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, data, sizes, strides, box,
-                             steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-                             CU_TENSOR_MAP_L2_PROMOTION_NONE,
-                             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS) {
+  if (reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry)(
+          &map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, data, sizes, strides, box, steps,
+          CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS) {
     exit(2);
   }
   return map;
@@ -105,19 +108,8 @@ CUtensorMap map_of(float *data, int rows, int cols) {
 
 int main() {
   const int rows = 2 * kRows, cols = 5 * kCols + 8, tiles = 6;  // the last one is in part outside
-  std::vector<float> x(rows * cols), y(rows * cols);
-  for (int i = 0; i < rows * cols; ++i) x[i] = i % 1000;
-  float *dx, *dy;
-  cudaMalloc(&dx, x.size() * sizeof(float));
-  cudaMalloc(&dy, x.size() * sizeof(float));
-  cudaMemcpy(dx, x.data(), x.size() * sizeof(float), cudaMemcpyHostToDevice);
-  twice<<<2, kConsumers + 32>>>(map_of(dx, rows, cols), map_of(dy, rows, cols), tiles);
-  if (cudaDeviceSynchronize() != cudaSuccess) return 1;
-  cudaMemcpy(y.data(), dy, y.size() * sizeof(float), cudaMemcpyDeviceToHost);
-  int wrong = 0;
-  for (int i = 0; i < rows * cols; ++i) wrong += y[i] != 2 * x[i];
-  printf("%d wrong\n", wrong);
-  cudaFree(dx);
-  cudaFree(dy);
-  return wrong != 0;
+  float *x = on_device(numbers(rows * cols, [](int i) { return i % 1000; }));
+  float *y = on_device(std::vector<float>(rows * cols));
+  twice<<<2, kConsumers + 32>>>(map_of(x, rows, cols), map_of(y, rows, cols), tiles);
+  return check(y, rows * cols, [](int i) { return 2 * (i % 1000); });
 }

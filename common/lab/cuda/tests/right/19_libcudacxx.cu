@@ -1,11 +1,10 @@
 // Bulk copies by the functions of libcu++: as in CUDA's guide, and by cuda::ptx with two stages.
 #include <cstdint>
-#include <cstdio>
 #include <cuda/barrier>
 #include <cuda/ptx>
-#include <cuda_runtime.h>
 #include <utility>
-#include <vector>
+
+#include "../arrays.cuh"
 
 using barrier = cuda::barrier<cuda::thread_scope_block>;
 namespace cde = cuda::device::experimental;
@@ -66,26 +65,13 @@ __global__ void sum_pieces(const float *in, float *out) {
 }
 
 int main() {
-  std::vector<float> x(kPieces * kSize), y(kPieces * kSize), z(kSize);
-  for (int i = 0; i < kPieces * kSize; ++i) x[i] = i % 51;
-  float *dx, *dy, *dz;
-  cudaMalloc(&dx, x.size() * sizeof(float));
-  cudaMalloc(&dy, y.size() * sizeof(float));
-  cudaMalloc(&dz, z.size() * sizeof(float));
-  cudaMemcpy(dx, x.data(), x.size() * sizeof(float), cudaMemcpyHostToDevice);
-  add_one<<<kPieces, kSize>>>(dx, dy);
-  sum_pieces<<<1, kSize>>>(dy, dz);
-  if (cudaDeviceSynchronize() != cudaSuccess) return 1;
-  cudaMemcpy(z.data(), dz, z.size() * sizeof(float), cudaMemcpyDeviceToHost);
-  int wrong = 0;
-  for (int i = 0; i < kSize; ++i) {
-    float sum = 0;
-    for (int p = 0; p < kPieces; ++p) sum += x[p * kSize + i] + 1;
-    wrong += z[i] != sum;
-  }
-  printf("%d wrong\n", wrong);
-  cudaFree(dx);
-  cudaFree(dy);
-  cudaFree(dz);
-  return wrong != 0;
+  float *x = on_device(numbers(kPieces * kSize, [](int i) { return i % 51; }));
+  float *y = on_device(std::vector<float>(kPieces * kSize)), *z = on_device(std::vector<float>(kSize));
+  add_one<<<kPieces, kSize>>>(x, y);
+  sum_pieces<<<1, kSize>>>(y, z);
+  return check(z, kSize, [](int i) {
+    float sum = kPieces;
+    for (int p = 0; p < kPieces; ++p) sum += (p * kSize + i) % 51;
+    return sum;
+  });
 }

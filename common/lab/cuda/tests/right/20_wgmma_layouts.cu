@@ -1,10 +1,9 @@
 // One wgmma for each layout of its operands in shared memory: four swizzles, A and B by rows and by
 // columns, m64n16k16 and m64n72k16 with f16.
 #include <cstdint>
-#include <cstdio>
 #include <cuda_fp16.h>
-#include <cuda_runtime.h>
-#include <vector>
+
+#include "../arrays.cuh"
 
 constexpr int M = 64, K = 16;
 
@@ -60,50 +59,35 @@ __global__ void __launch_bounds__(128) multiply(Layout a, Layout b, const half *
   } else {
     WGMMA(72, TEXT36, 36, 37, 38, 39, D8(0), D8(8), D8(16), D8(24), D4(32));
   }
-  asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
   const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
   for (int i = 0; i < n / 2; ++i) {
     out[(row + 8 * (i / 2 % 2)) * n + 8 * (i / 4) + 2 * (threadIdx.x % 4) + i % 2] = d[i];
   }
 }
 
-int wrong = 0;
-
 template <int n, int ta, int tb>
-void check(int swizzle) {
+int wrong(int swizzle) {
   const int panel = swizzle == 0 ? 16 : 256 >> swizzle;
   const Layout a{panel, swizzle, ta != 0, M}, b{panel, swizzle, tb != 0, n};
-  std::vector<half> x(M * K), y(n * K);
-  for (int i = 0; i < M * K; ++i) x[i] = __float2half(i * 7 % 23 - 11);
-  for (int i = 0; i < n * K; ++i) y[i] = __float2half(i * 5 % 19 - 9);
-  half *dx, *dy;
-  float *dout;
-  cudaMalloc(&dx, x.size() * sizeof(half));
-  cudaMalloc(&dy, y.size() * sizeof(half));
-  cudaMalloc(&dout, M * n * sizeof(float));
-  cudaMemcpy(dx, x.data(), x.size() * sizeof(half), cudaMemcpyHostToDevice);
-  cudaMemcpy(dy, y.data(), y.size() * sizeof(half), cudaMemcpyHostToDevice);
-  multiply<n, ta, tb><<<1, 128>>>(a, b, dx, dy, dout);
-  std::vector<float> out(M * n);
-  if (cudaMemcpy(out.data(), dout, out.size() * sizeof(float), cudaMemcpyDeviceToHost) != cudaSuccess) ++wrong;
-  int here = 0;
-  for (int i = 0; i < M * n; ++i) {
+  const auto x = numbers<half>(M * K, [](int i) { return __float2half(i * 7 % 23 - 11); });
+  const auto y = numbers<half>(n * K, [](int i) { return __float2half(i * 5 % 19 - 9); });
+  float *out = on_device(std::vector<float>(M * n));
+  multiply<n, ta, tb><<<1, 128>>>(a, b, on_device(x), on_device(y), out);
+  printf("n %d, swizzle %d, A by columns %d, B by columns %d: ", n, swizzle, ta, tb);
+  return check(out, M * n, [&](int i) {
     float sum = 0;
     for (int k = 0; k < K; ++k) sum += __half2float(x[i / n * K + k]) * __half2float(y[i % n * K + k]);
-    here += out[i] != sum;
-  }
-  if (here > 0) printf("n %d, swizzle %d, A by columns %d, B by columns %d: %d wrong\n", n, swizzle, ta, tb, here);
-  wrong += here;
-  cudaFree(dx);
-  cudaFree(dy);
-  cudaFree(dout);
+    return sum;
+  });
 }
 
 int main() {
-  for (int swizzle = 0; swizzle < 4; ++swizzle) {
-    check<16, 0, 0>(swizzle), check<16, 0, 1>(swizzle), check<16, 1, 0>(swizzle), check<16, 1, 1>(swizzle);
-    check<72, 0, 0>(swizzle), check<72, 0, 1>(swizzle), check<72, 1, 0>(swizzle), check<72, 1, 1>(swizzle);
+  int all = 0;
+  for (int s = 0; s < 4; ++s) {
+    all += wrong<16, 0, 0>(s) + wrong<16, 0, 1>(s) + wrong<16, 1, 0>(s) + wrong<16, 1, 1>(s);
+    all += wrong<72, 0, 0>(s) + wrong<72, 0, 1>(s) + wrong<72, 1, 0>(s) + wrong<72, 1, 1>(s);
   }
-  printf("%d wrong\n", wrong);
-  return wrong != 0;
+  return all;
 }
