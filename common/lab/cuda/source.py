@@ -8,6 +8,7 @@ import pathlib
 import re
 
 from common.lab.cuda import macros, ptx
+from common.lab.cuda.instructions import HERE
 
 TOKEN = re.compile(
     r"""
@@ -31,10 +32,11 @@ BUILT_IN = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 KEYWORDS = ("return", "else", "do", "case", "sizeof", "throw", "delete", "new", "co_return", "and",
             "or", "not")  # fmt: skip
 HEADERS = pathlib.Path(__file__).parent / "include/lab_cuda"
+DECLARED = r"^(?:(?:inline )?cudaError_t |LAB_CUDA_(?:DEFINE\(cudaError_t, |NOTHING\())(cuda\w+)"
 RETURN_ERRORS = {
     name
     for header in ("host.h", "launch.h")
-    for name in re.findall(r"^cudaError_t (cuda\w+)\(", (HEADERS / header).read_text(), re.M)
+    for name in re.findall(DECLARED, (HEADERS / header).read_text(), re.M)
     # A launch has findings of its own.
     if not re.match("cuda(Get|PeekAt)LastError|cudaLaunch", name)
 }
@@ -769,7 +771,7 @@ class Source:
     def at_call(self, text, k):
         """A translated statement with the line that its findings have."""
         if any(begin < k < end for begin, end in self.called):
-            return text.replace(ptx.HERE, "lab_where")
+            return text.replace(HERE, "lab_where")
         return text
 
     def words(self):

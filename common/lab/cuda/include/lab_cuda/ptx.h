@@ -24,21 +24,15 @@ template <class To, class From>
 LAB_CUDA_FUNCTION void set(To&& to, const From& from) {
   to = as<std::remove_reference_t<To>>(from);
 }
-LAB_CUDA_FUNCTION void* global(unsigned long long address) {
-  return reinterpret_cast<void*>(address);
-}
-LAB_CUDA_FUNCTION void* global(const void* address) {
-  return const_cast<void*>(address);
-}
+LAB_CUDA_DEFINE(void*, global, (unsigned long long address), reinterpret_cast<void*>(address))
+LAB_CUDA_DEFINE(void*, global, (const void* address), const_cast<void*>(address))
 
 template <class T>
 LAB_CUDA_FUNCTION T fma(T a, T b, T c) {
   if constexpr (std::is_floating_point_v<T>) return std::fma(a, b, c);
   return static_cast<T>(a * b + c);
 }
-LAB_CUDA_FUNCTION unsigned tf32(float x) {
-  return (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
-}
+LAB_CUDA_DEFINE(unsigned, tf32, (float x), (__float_as_uint(x) + 0x1000u) & 0xffffe000u)
 LAB_CUDA_FUNCTION unsigned lop3(unsigned a, unsigned b, unsigned c, unsigned table) {
   unsigned result = 0;
   for (unsigned i = 0; i < 32; ++i) {
@@ -62,25 +56,38 @@ LAB_CUDA_FUNCTION void unpack(const Whole& whole, Part& low, Part& high) {
 
 /// Accesses to several elements by one instruction.
 void check_aligned(const void* address, std::size_t size, Where where);
-template <class T, std::size_t count>
-LAB_CUDA_FUNCTION void load(T (&to)[count], const void* from, Where where) {
-  check_aligned(from, sizeof to, where);
-  typedef T Bytes __attribute__((vector_size(sizeof(T) * count), may_alias));
-  const Bytes value = *static_cast<const Bytes*>(from);
-  for (std::size_t i = 0; i < count; ++i) to[i] = value[i];
+template <class T, class... To>
+LAB_CUDA_FUNCTION void load(const void* from, Where where, To&&... to) {
+  typedef T All __attribute__((vector_size(sizeof(T) * sizeof...(to)), may_alias));
+  check_aligned(from, sizeof(All), where);
+  const All value = *static_cast<const All*>(from);
+  int i = 0;
+  (set(to, value[i++]), ...);
 }
-template <class T, std::size_t count>
-LAB_CUDA_FUNCTION void store(void* to, const T (&from)[count], Where where) {
-  check_aligned(to, sizeof from, where);
-  typedef T Bytes __attribute__((vector_size(sizeof(T) * count), may_alias));
-  Bytes value;
-  for (std::size_t i = 0; i < count; ++i) value[i] = from[i];
-  *static_cast<Bytes*>(to) = value;
+template <class T, class... From>
+LAB_CUDA_FUNCTION void store(void* to, Where where, const From&... from) {
+  typedef T All __attribute__((vector_size(sizeof(T) * sizeof...(from)), may_alias));
+  check_aligned(to, sizeof(All), where);
+  All value;
+  int i = 0;
+  ((value[i++] = as<T>(from)), ...);
+  *static_cast<All*>(to) = value;
 }
 void cp_async(void* to, const void* from, int size, int kept, Where where);
 
 /// @{ See common/gpu/kernel_lab.hpp for the layouts of fragments.
 void ldmatrix(unsigned* to, int count, bool transposed, const void* row, Where where);
+template <class... To>
+LAB_CUDA_FUNCTION void ldmatrix(bool transposed, const void* row, Where where, To&... to) {
+  unsigned all[sizeof...(to)], *next = all;
+  ldmatrix(all, sizeof...(to), transposed, row, where);
+  (set(to, *next++), ...);
+}
+template <class... From>
+LAB_CUDA_FUNCTION void stmatrix(bool transposed, void* row, Where where, const From&... from) {
+  const unsigned all[] = {as<unsigned>(from)...};
+  ::lab_cuda::stmatrix(row, all, sizeof...(from), transposed, where);
+}
 enum class Element { kHalf, kBfloat16, kTf32, kInt8 };
 void mma(Element element, int k, const unsigned* a, const unsigned* b, const float* c, float* d,
          Where where);
@@ -90,12 +97,8 @@ void mma(Element element, int k, const unsigned* a, const unsigned* b, const int
          Where where);
 /// @}
 
-LAB_CUDA_FUNCTION void* shared(unsigned long long address) {
-  return shared_pointer(address);
-}
-LAB_CUDA_FUNCTION void* shared(const void* address) {
-  return const_cast<void*>(address);
-}
+LAB_CUDA_DEFINE(void*, shared, (unsigned long long address), shared_pointer(address))
+LAB_CUDA_DEFINE(void*, shared, (const void* address), const_cast<void*>(address))
 
 /// The first of registers that lie side by side, as those of an array; null where they do not.
 template <class T, class First, class... Rest>
