@@ -156,12 +156,7 @@ void die(int signal, siginfo_t*, void* context) {
   const std::string text = fmt::format("the program crashed on the host ({}){}",
                                        uncaught_text.empty() ? name : uncaught_text, at);
   if (!uncaught_text.empty() && state().has_failed) finish(text, 128 + signal);  // what follows
-  lab::Finding finding;
-  finding.kind = "host crash";
-  finding.where = line;
-  finding.message = text;
-  finding.count = 1;
-  state().findings.push_back(finding);
+  state().add("host crash", line, text);
   finish(text, 128 + signal);
 }
 
@@ -307,12 +302,7 @@ __attribute__((constructor(101))) void begin() {
 }  // namespace
 
 void add_here(const std::string& kind, const std::string& message) {
-  lab::Finding finding;
-  finding.kind = kind;
-  finding.where = line_of_program(lab::call_stack());
-  finding.message = message;
-  finding.count = 1;
-  state().findings.push_back(finding);
+  state().add(kind, line_of_program(lab::call_stack()), message);
 }
 
 void end_program(const std::string& why) {

@@ -163,17 +163,11 @@ bool is_global(const void* pointer) {
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
   return lab_cuda::allocate(pointer, bytes, Owner::kDevice);
 }
-cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t) {
-  return lab_cuda::allocate(pointer, bytes, Owner::kDevice);
-}
 cudaError_t cudaMallocManaged(void** pointer, std::size_t bytes, unsigned) {
   if (bytes == 0) return report(cudaErrorInvalidValue);
   return lab_cuda::allocate(pointer, bytes, Owner::kManaged);
 }
 cudaError_t cudaMallocHost(void** pointer, std::size_t bytes, unsigned) {
-  return lab_cuda::allocate(pointer, bytes, Owner::kHost);
-}
-cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
   return lab_cuda::allocate(pointer, bytes, Owner::kHost);
 }
 cudaError_t cudaMallocPitch(void** pointer, std::size_t* pitch, std::size_t width,
@@ -183,9 +177,6 @@ cudaError_t cudaMallocPitch(void** pointer, std::size_t* pitch, std::size_t widt
   return lab_cuda::allocate(pointer, *pitch * height, Owner::kDevice);
 }
 cudaError_t cudaFree(void* pointer) {
-  return lab_cuda::release(pointer, false);
-}
-cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) {
   return lab_cuda::release(pointer, false);
 }
 cudaError_t cudaFreeHost(void* pointer) {
@@ -201,23 +192,11 @@ cudaError_t cudaHostUnregister(void* pointer) {
   const bool known = state().registered.erase(static_cast<const std::byte*>(pointer)) > 0;
   return known ? pending_error() : report(cudaErrorHostMemoryNotRegistered);
 }
-cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
-  *device = host;
-  return pending_error();
-}
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   if (const cudaError_t error = lab_cuda::check_copy(to, from, bytes, kind)) return error;
   if (bytes > 0) lab_cuda::copy(to, from, bytes);
   return cudaSuccess;
-}
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
-                            cudaStream_t stream) {
-  if (lab_cuda::is_captured(stream)) {
-    return lab_cuda::keep(
-        stream, [=](cudaStream_t now) { return cudaMemcpyAsync(to, from, bytes, kind, now); });
-  }
-  return cudaMemcpy(to, from, bytes, kind);
 }
 cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                          std::size_t width, std::size_t height, cudaMemcpyKind kind) {
@@ -230,16 +209,6 @@ cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::
   }
   return pending_error();
 }
-cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
-                              std::size_t from_pitch, std::size_t width, std::size_t height,
-                              cudaMemcpyKind kind, cudaStream_t stream) {
-  if (lab_cuda::is_captured(stream)) {
-    return lab_cuda::keep(stream, [=](cudaStream_t now) {
-      return cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, now);
-    });
-  }
-  return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
-}
 cudaError_t cudaMemset(void* pointer, int byte, std::size_t bytes) {
   const auto lock = lab_cuda::lock_card();
   if (const cudaError_t error = pending_error()) return report(error);
@@ -249,13 +218,6 @@ cudaError_t cudaMemset(void* pointer, int byte, std::size_t bytes) {
   }
   fa::lab::fill(pointer, byte, bytes, false);
   return cudaSuccess;
-}
-cudaError_t cudaMemsetAsync(void* pointer, int byte, std::size_t bytes, cudaStream_t stream) {
-  if (lab_cuda::is_captured(stream)) {
-    return lab_cuda::keep(
-        stream, [=](cudaStream_t now) { return cudaMemsetAsync(pointer, byte, bytes, now); });
-  }
-  return cudaMemset(pointer, byte, bytes);
 }
 cudaError_t cudaMemset2D(void* pointer, std::size_t pitch, int byte, std::size_t width,
                          std::size_t height) {
@@ -277,25 +239,16 @@ cudaError_t cudaMemPrefetchAsync(const void* pointer, std::size_t, int, cudaStre
   const bool managed = found != nullptr && found->second.owner == Owner::kManaged;
   return managed ? pending_error() : report(cudaErrorInvalidValue);
 }
-cudaError_t cudaMemAdvise(const void*, std::size_t, cudaMemoryAdvise, int) {
-  return pending_error();
-}
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   const auto* const found = state().find(pointer);
   void* const address = const_cast<void*>(pointer);
   *attributes = {cudaMemoryTypeUnregistered, -2, nullptr, address};
   if (found == nullptr) return pending_error();
-  switch (found->second.owner) {
-    case Owner::kDevice:
-      *attributes = {cudaMemoryTypeDevice, 0, address, nullptr};
-      break;
-    case Owner::kManaged:
-      *attributes = {cudaMemoryTypeManaged, 0, address, address};
-      break;
-    case Owner::kHost:
-      *attributes = {cudaMemoryTypeHost, 0, address, address};
-      break;
-  }
+  constexpr cudaMemoryType kTypes[] = {cudaMemoryTypeDevice, cudaMemoryTypeManaged,
+                                       cudaMemoryTypeHost};  // of Owner
+  const Owner owner = found->second.owner;
+  *attributes = {kTypes[static_cast<int>(owner)], 0, address,
+                 owner == Owner::kDevice ? nullptr : address};
   return pending_error();
 }
 

@@ -102,30 +102,12 @@ const char* cudaGetErrorName(cudaError_t error) {
 }
 #undef LAB_CUDA_CASE
 
-// What has nothing to do here.
-#define LAB_CUDA_NOTHING(name, ...) \
-  cudaError_t name(__VA_ARGS__) {   \
-    return pending_error();         \
-  }
-
 // ---------------------------------------------------------------- devices
 
-cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
-  return pending_error();
-}
-cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
-  return pending_error();
-}
 cudaError_t cudaSetDevice(int device) {
   if (device == 0) return pending_error();
   return report(cudaErrorInvalidDevice, fmt::format("there is no device {}, only 0", device));
 }
-cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp*) {
-  return cudaGetDevice(device);
-}
-LAB_CUDA_NOTHING(cudaSetDeviceFlags, unsigned)
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device != 0) return report(cudaErrorInvalidDevice);
   cudaDeviceProp p = {};
@@ -182,48 +164,17 @@ cudaError_t cudaDeviceSynchronize() {
   fa::lab::synchronize();
   return report(pending_error());
 }
-cudaError_t cudaThreadSynchronize() {
-  return cudaDeviceSynchronize();
-}
-LAB_CUDA_NOTHING(cudaDeviceReset)
-LAB_CUDA_NOTHING(cudaThreadExit)
-LAB_CUDA_NOTHING(cudaDeviceSetCacheConfig, cudaFuncCache)
-LAB_CUDA_NOTHING(cudaDeviceSetSharedMemConfig, cudaSharedMemConfig)
-LAB_CUDA_NOTHING(cudaDeviceSetLimit, cudaLimit, std::size_t)
-cudaError_t cudaDeviceGetLimit(std::size_t* value, cudaLimit limit) {
-  *value = limit == cudaLimitStackSize ? 1024 : 8 << 20;
-  return pending_error();
-}
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;
   *greatest = -5;
   return pending_error();
 }
-cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
-  *can = 0;
-  return pending_error();
-}
-cudaError_t cudaDriverGetVersion(int* version) {
-  return cudaRuntimeGetVersion(version);
-}
-cudaError_t cudaRuntimeGetVersion(int* version) {
-  *version = CUDART_VERSION;
-  return cudaSuccess;
-}
-LAB_CUDA_NOTHING(cudaProfilerStart)
-LAB_CUDA_NOTHING(cudaProfilerStop)
 
 // ---------------------------------------------------------------- streams and events
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   *stream = new CUstream_st;
   return pending_error();
-}
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  return cudaStreamCreate(stream);
-}
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
-  return cudaStreamCreate(stream);
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   if (stream == nullptr) return report(cudaErrorInvalidResourceHandle);
@@ -248,30 +199,21 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   }
   return cudaEventSynchronize(event);
 }
-LAB_CUDA_NOTHING(cudaStreamAttachMemAsync, cudaStream_t, void*, std::size_t, unsigned)
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
                                   unsigned) {
   callback(stream, pending_error(), data);
   return pending_error();
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
-  if (lab_cuda::is_captured(stream)) {
-    return lab_cuda::keep(
-        stream, [=](cudaStream_t now) { return cudaLaunchHostFunc(now, function, data); });
-  }
-  fa::lab::synchronize(lab_cuda::stream_number(stream));
-  function(data);
-  return pending_error();
+  return lab_cuda::on(stream, [=](cudaStream_t now) {
+    fa::lab::synchronize(lab_cuda::stream_number(now));
+    function(data);
+    return pending_error();
+  });
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
   *event = new CUevent_st;
   return pending_error();
-}
-cudaError_t cudaEventCreate(cudaEvent_t* event, unsigned) {
-  return cudaEventCreate(event);
-}
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return cudaEventCreate(event);
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (event == nullptr) return report(cudaErrorInvalidResourceHandle);
@@ -291,9 +233,6 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (event == nullptr) return report(cudaErrorInvalidResourceHandle);
   if (event->recorded) event->mark->wait();
   return report(pending_error());
-}
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-  return cudaEventSynchronize(event);
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   if (begin == nullptr || end == nullptr || !begin->recorded || !end->recorded) {
@@ -369,21 +308,10 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
   *executable = new CUgraphExec_st{*graph};
   return cudaSuccess;
 }
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, cudaGraphNode_t*,
-                                 char*, std::size_t) {
-  return cudaGraphInstantiate(executable, graph, 0);
-}
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph,
-                                          unsigned long long) {
-  return cudaGraphInstantiate(executable, graph, 0);
-}
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count) {
   if (graph == nullptr || nodes != nullptr) return report(cudaErrorInvalidValue);
   *count = graph->nodes.size();
   return cudaSuccess;
-}
-cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
-  return lab_cuda::pending_error();
 }
 // What runs on other streams begins behind what came before on the stream of the launch, and what
 // comes later on that begins behind all of it.

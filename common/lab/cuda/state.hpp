@@ -69,6 +69,7 @@ struct State {
   const std::pair<const std::byte* const, Allocation>* find(const void* address) const;
   /// Notes a finding of a launch or call; once for each line.
   void add(const std::string& kind, Where where, const std::string& message);
+  void add(const std::string& kind, const std::string& at, const std::string& message);
 };
 /// Made before the program's own variables, and never destroyed.
 State& state();
@@ -79,8 +80,6 @@ void add_here(const std::string& kind, const std::string& message);
 /// Until the result goes, no other thread of the host uses the card.
 std::unique_lock<std::recursive_mutex> lock_card();
 
-/// Whether a graph is made of what is launched and copied on a stream.
-bool is_captured(cudaStream_t stream);
 /// A stream becomes part of the graph.
 void add_to_capture(cudaStream_t stream);
 
@@ -89,8 +88,6 @@ void add_to_capture(cudaStream_t stream);
 
 /// Notes an error, with what is wrong where that is known, and returns it.
 cudaError_t report(cudaError_t error, const std::string& why = "");
-/// That of all calls after a failed launch, else success.
-cudaError_t pending_error();
 
 /// The engine's number of a stream.
 std::uint64_t stream_number(cudaStream_t stream);

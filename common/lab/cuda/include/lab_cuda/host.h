@@ -60,7 +60,17 @@ typedef enum cudaError cudaError_t;
 namespace lab_cuda {
 /// What the source pass makes of a call whose result is not used: an error is a finding.
 cudaError_t unseen(const char* call, cudaError_t error, LAB_CUDA_WHERE);
+/// That of all calls after a failed launch, else success.
+cudaError_t pending_error();
+template <class T, class Value>
+cudaError_t give(T* to, Value value) {
+  *to = value;
+  return pending_error();
+}
 }  // namespace lab_cuda
+// What has nothing to do here.
+#define LAB_CUDA_NOTHING(name, ...) \
+  LAB_CUDA_DEFINE(cudaError_t, name, (__VA_ARGS__), ::lab_cuda::pending_error())
 
 typedef struct CUstream_st* cudaStream_t;
 typedef struct CUevent_st* cudaEvent_t;
@@ -245,27 +255,43 @@ cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
 const char* cudaGetErrorString(cudaError_t error);
 const char* cudaGetErrorName(cudaError_t error);
-cudaError_t cudaGetDeviceCount(int* count);
-cudaError_t cudaGetDevice(int* device);
+LAB_CUDA_DEFINE(cudaError_t, cudaGetDeviceCount, (int* to), ::lab_cuda::give(to, 1))
+LAB_CUDA_DEFINE(cudaError_t, cudaGetDevice, (int* to), ::lab_cuda::give(to, 0))
 cudaError_t cudaSetDevice(int device);
-cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp* wanted);
-cudaError_t cudaSetDeviceFlags(unsigned flags);
+LAB_CUDA_DEFINE(cudaError_t, cudaChooseDevice, (int* to, const cudaDeviceProp*),
+                ::lab_cuda::give(to, 0))
+LAB_CUDA_NOTHING(cudaSetDeviceFlags, unsigned)
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaDeviceSynchronize();
-cudaError_t cudaThreadSynchronize();
-cudaError_t cudaDeviceReset();
-cudaError_t cudaThreadExit();
-cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache config);
-cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig config);
-cudaError_t cudaDeviceSetLimit(cudaLimit limit, std::size_t value);
-cudaError_t cudaDeviceGetLimit(std::size_t* value, cudaLimit limit);
+LAB_CUDA_DEFINE(cudaError_t, cudaThreadSynchronize, (), cudaDeviceSynchronize())
+LAB_CUDA_NOTHING(cudaDeviceReset)
+LAB_CUDA_NOTHING(cudaThreadExit)
+LAB_CUDA_NOTHING(cudaDeviceSetCacheConfig, cudaFuncCache)
+LAB_CUDA_NOTHING(cudaDeviceSetSharedMemConfig, cudaSharedMemConfig)
+LAB_CUDA_NOTHING(cudaDeviceSetLimit, cudaLimit, std::size_t)
+LAB_CUDA_DEFINE(cudaError_t, cudaDeviceGetLimit, (std::size_t * to, cudaLimit limit),
+                ::lab_cuda::give(to, limit == cudaLimitStackSize ? 1024 : 8 << 20))
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
-cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
-cudaError_t cudaDriverGetVersion(int* version);
-cudaError_t cudaRuntimeGetVersion(int* version);
-cudaError_t cudaProfilerStart();
-cudaError_t cudaProfilerStop();
+LAB_CUDA_DEFINE(cudaError_t, cudaDeviceCanAccessPeer, (int* to, int, int), ::lab_cuda::give(to, 0))
+LAB_CUDA_DEFINE(cudaError_t, cudaDriverGetVersion, (int* to), ::lab_cuda::give(to, CUDART_VERSION))
+LAB_CUDA_DEFINE(cudaError_t, cudaRuntimeGetVersion, (int* to), ::lab_cuda::give(to, CUDART_VERSION))
+LAB_CUDA_NOTHING(cudaProfilerStart)
+LAB_CUDA_NOTHING(cudaProfilerStop)
+
+namespace lab_cuda {
+/// What is done on a stream.
+using Work = std::function<cudaError_t(cudaStream_t)>;
+/// Keeps it for the graph that is captured.
+cudaError_t keep(cudaStream_t stream, const Work& work);
+/// Whether a graph is made of what is launched and copied on a stream.
+bool is_captured(cudaStream_t stream);
+/// Does it, or keeps it for that graph.
+template <class T>
+cudaError_t on(cudaStream_t stream, const T& work) {
+  return is_captured(stream) ? keep(stream, work) : work(stream);
+}
+}  // namespace lab_cuda
 
 // ---------------------------------------------------------------- memory
 
@@ -273,10 +299,12 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes);
 cudaError_t cudaMallocManaged(void** pointer, std::size_t bytes,
                               unsigned flags = cudaMemAttachGlobal);
 cudaError_t cudaMallocHost(void** pointer, std::size_t bytes, unsigned flags = 0);
-cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned flags);
+LAB_CUDA_DEFINE(cudaError_t, cudaHostAlloc, (void** pointer, std::size_t bytes, unsigned),
+                cudaMallocHost(pointer, bytes))
 cudaError_t cudaMallocPitch(void** pointer, std::size_t* pitch, std::size_t width,
                             std::size_t height);
-cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t stream);
+LAB_CUDA_DEFINE(cudaError_t, cudaMallocAsync, (void** pointer, std::size_t bytes, cudaStream_t),
+                cudaMalloc(pointer, bytes))
 // With a pointer to any type.
 #define LAB_CUDA_TYPED(name)                                                      \
   template <class T, class... Rest, class = std::enable_if_t<!std::is_void_v<T>>> \
@@ -290,31 +318,39 @@ LAB_CUDA_TYPED(cudaHostAlloc)
 LAB_CUDA_TYPED(cudaMallocPitch)
 LAB_CUDA_TYPED(cudaMallocAsync)
 cudaError_t cudaFree(void* pointer);
-cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream);
+LAB_CUDA_DEFINE(cudaError_t, cudaFreeAsync, (void* pointer, cudaStream_t), cudaFree(pointer))
 cudaError_t cudaFreeHost(void* pointer);
 cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned flags);
 cudaError_t cudaHostUnregister(void* pointer);
-cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned flags);
+LAB_CUDA_DEFINE(cudaError_t, cudaHostGetDevicePointer, (void** device, void* host, unsigned),
+                ::lab_cuda::give(device, host))
 LAB_CUDA_TYPED(cudaHostGetDevicePointer)
 #undef LAB_CUDA_TYPED
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
-                            cudaStream_t stream = nullptr);
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes,
+                                   cudaMemcpyKind kind, cudaStream_t stream = nullptr) {
+  return ::lab_cuda::on(stream, [=](cudaStream_t) { return cudaMemcpy(to, from, bytes, kind); });
+}
 cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                          std::size_t width, std::size_t height, cudaMemcpyKind kind);
-cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
-                              std::size_t from_pitch, std::size_t width, std::size_t height,
-                              cudaMemcpyKind kind, cudaStream_t stream = nullptr);
+inline cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
+                                     std::size_t from_pitch, std::size_t width, std::size_t height,
+                                     cudaMemcpyKind kind, cudaStream_t stream = nullptr) {
+  return ::lab_cuda::on(stream, [=](cudaStream_t) {
+    return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
+  });
+}
 cudaError_t cudaMemset(void* pointer, int byte, std::size_t bytes);
-cudaError_t cudaMemsetAsync(void* pointer, int byte, std::size_t bytes,
-                            cudaStream_t stream = nullptr);
+inline cudaError_t cudaMemsetAsync(void* pointer, int byte, std::size_t bytes,
+                                   cudaStream_t stream = nullptr) {
+  return ::lab_cuda::on(stream, [=](cudaStream_t) { return cudaMemset(pointer, byte, bytes); });
+}
 cudaError_t cudaMemset2D(void* pointer, std::size_t pitch, int byte, std::size_t width,
                          std::size_t height);
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total);
 cudaError_t cudaMemPrefetchAsync(const void* pointer, std::size_t bytes, int device,
                                  cudaStream_t stream = nullptr);
-cudaError_t cudaMemAdvise(const void* pointer, std::size_t bytes, cudaMemoryAdvise advice,
-                          int device);
+LAB_CUDA_NOTHING(cudaMemAdvise, const void*, std::size_t, cudaMemoryAdvise, int)
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer);
 namespace lab_cuda {
 cudaError_t copy_symbol(const void* symbol, std::size_t size, void* to, const void* from,
@@ -357,46 +393,45 @@ cudaError_t cudaGetSymbolSize(std::size_t* bytes, const T& symbol) {
 // ---------------------------------------------------------------- streams and events
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream);
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
+LAB_CUDA_DEFINE(cudaError_t, cudaStreamCreateWithFlags, (cudaStream_t * stream, unsigned),
+                cudaStreamCreate(stream))
+LAB_CUDA_DEFINE(cudaError_t, cudaStreamCreateWithPriority, (cudaStream_t * stream, unsigned, int),
+                cudaStreamCreate(stream))
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
-cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void* pointer, std::size_t bytes = 0,
-                                     unsigned flags = 4);
+LAB_CUDA_NOTHING(cudaStreamAttachMemAsync, cudaStream_t, void*, std::size_t = 0, unsigned = 4)
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
                                   unsigned flags);
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data);
 cudaError_t cudaEventCreate(cudaEvent_t* event);
-cudaError_t cudaEventCreate(cudaEvent_t* event, unsigned flags);
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+LAB_CUDA_DEFINE(cudaError_t, cudaEventCreate, (cudaEvent_t * event, unsigned),
+                cudaEventCreate(event))
+LAB_CUDA_DEFINE(cudaError_t, cudaEventCreateWithFlags, (cudaEvent_t * event, unsigned),
+                cudaEventCreate(event))
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
-cudaError_t cudaEventQuery(cudaEvent_t event);
+LAB_CUDA_DEFINE(cudaError_t, cudaEventQuery, (cudaEvent_t event), cudaEventSynchronize(event))
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 
 // ---------------------------------------------------------------- graphs of captured streams
 
-namespace lab_cuda {
-/// What is done on a stream.
-using Work = std::function<cudaError_t(cudaStream_t)>;
-/// Keeps it for the graph that is captured.
-cudaError_t keep(cudaStream_t stream, const Work& work);
-bool is_captured(cudaStream_t stream);
-}  // namespace lab_cuda
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long flags = 0);
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
-                                 cudaGraphNode_t* wrong, char* text, std::size_t size);
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph,
-                                          unsigned long long flags);
+LAB_CUDA_DEFINE(cudaError_t, cudaGraphInstantiate,
+                (cudaGraphExec_t * executable, cudaGraph_t graph, cudaGraphNode_t*, char*,
+                 std::size_t),
+                cudaGraphInstantiate(executable, graph))
+LAB_CUDA_DEFINE(cudaError_t, cudaGraphInstantiateWithFlags,
+                (cudaGraphExec_t * executable, cudaGraph_t graph, unsigned long long),
+                cudaGraphInstantiate(executable, graph))
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::size_t* count);
-cudaError_t cudaGraphUpload(cudaGraphExec_t graph, cudaStream_t stream);
+LAB_CUDA_NOTHING(cudaGraphUpload, cudaGraphExec_t, cudaStream_t)
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph);

@@ -33,8 +33,7 @@ class Launch {
   cudaError_t operator()(Arguments&&... arguments) const {
     // Each thread gets these values, as they are now.
     std::tuple<std::decay_t<Arguments>...> values(std::forward<Arguments>(arguments)...);
-    if (!is_captured(configuration_.stream)) return with(values);
-    return keep(configuration_.stream, [copy = Launch(*this), values](cudaStream_t stream) {
+    return on(configuration_.stream, [copy = Launch(*this), values](cudaStream_t stream) {
       Launch launch = copy;
       launch.configuration_.stream = stream;
       return launch.with(values);
@@ -216,13 +215,9 @@ cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute attribute, int value)
   return ::lab_cuda::allow_dynamic_shared(value);
 }
 template <class Kernel>
-cudaError_t cudaFuncSetCacheConfig(Kernel, cudaFuncCache) {
-  return cudaSuccess;
-}
+LAB_CUDA_DEFINE(cudaError_t, cudaFuncSetCacheConfig, (Kernel, cudaFuncCache), cudaSuccess)
 template <class Kernel>
-cudaError_t cudaFuncSetSharedMemConfig(Kernel, cudaSharedMemConfig) {
-  return cudaSuccess;
-}
+LAB_CUDA_DEFINE(cudaError_t, cudaFuncSetSharedMemConfig, (Kernel, cudaSharedMemConfig), cudaSuccess)
 template <class Kernel>
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, Kernel) {
   *attributes = {0, 0, 0, 1024, 32, 90, 90, 1, 48 * 1024, -1};
