@@ -106,21 +106,9 @@ std::map<const lab::Thread*, std::list<std::array<unsigned, 4>>> kept;
 
 // ---------------------------------------------------------------- mbarriers and fences
 
-void init_barrier(void* barrier, int arrivals, Where where) {
-  lab::init_barrier(barrier, arrivals, location(where));
-}
-void invalidate_barrier(void* barrier) {
-  lab::invalidate_barrier(barrier);
-}
 unsigned long long arrive_at_barrier(void* barrier, long long bytes, int count, bool drops,
                                      Where where) {
   return lab::arrive_at_barrier(barrier, bytes, location(where), count, drops) & 1u;
-}
-void expect_at_barrier(void* barrier, long long bytes, Where where) {
-  lab::expect_at_barrier(barrier, bytes, location(where));
-}
-void wait_at_barrier(void* barrier, int parity, Where where) {
-  lab::wait_at_barrier(barrier, parity, location(where));
 }
 bool test_barrier(void* barrier, unsigned long long parity, Where where) {
   return lab::test_barrier(barrier, static_cast<int>(parity), location(where));
@@ -132,9 +120,6 @@ void fence_async(bool of_shared, bool of_global) {
     lab::fence_barriers();
   }
   if (of_global) lab::fence_async_global();
-}
-void fence_barriers() {
-  lab::fence_barriers();
 }
 
 // ---------------------------------------------------------------- copies
@@ -159,21 +144,9 @@ void tensor_load(void* shared, const void* map, Coordinates at, void* barrier, u
 void tensor_store(const void* map, Coordinates at, const void* shared, Where where) {
   lab::begin_store(box_copy(Kind::kStoreBox, map, at, shared, where));
 }
-void commit_stores() {
-  lab::commit_stores();
-}
-void wait_stores(int pending, bool arrived) {
-  lab::wait_stores(pending, arrived);
-}
 
 // ---------------------------------------------------------------- wgmma
 
-void wgmma_fence() {
-  lab::fence_registers(nullptr);
-}
-void wgmma_commit() {
-  lab::commit_wgmma();
-}
 void wgmma_wait(int pending) {
   lab::wait_wgmma(pending);
   if (pending == 0) kept[lab::current].clear();
@@ -198,12 +171,6 @@ void scattered_registers(Where where) {
 
 // ---------------------------------------------------------------- clusters and warps
 
-void cluster_arrive(Where where) {
-  lab::arrive_at_cluster(location(where));
-}
-void cluster_wait(Where where) {
-  lab::wait_at_cluster(location(where));
-}
 unsigned cluster_rank() {
   return static_cast<unsigned>(lab::current->rank);
 }
@@ -212,9 +179,6 @@ unsigned cluster_size() {
 }
 void* peer_shared(const void* pointer, unsigned rank, Where where) {
   return lab::peer_shared(pointer, static_cast<int>(rank), location(where));
-}
-void set_registers(int registers, Where where) {
-  lab::set_registers(registers, location(where));
 }
 bool elect(unsigned mask, unsigned* lane, Where where) {
   const unsigned lanes = exchange(mask, &mask, 0, where).lanes;
@@ -247,22 +211,7 @@ namespace {
 
 using fa::lab::TensorBox;
 
-int bytes_of_type(CUtensorMapDataType type) {
-  switch (type) {
-    case CU_TENSOR_MAP_DATA_TYPE_UINT8:
-      return 1;
-    case CU_TENSOR_MAP_DATA_TYPE_UINT16:
-    case CU_TENSOR_MAP_DATA_TYPE_FLOAT16:
-    case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16:
-      return 2;
-    case CU_TENSOR_MAP_DATA_TYPE_UINT64:
-    case CU_TENSOR_MAP_DATA_TYPE_INT64:
-    case CU_TENSOR_MAP_DATA_TYPE_FLOAT64:
-      return 8;
-    default:
-      return 4;
-  }
-}
+constexpr int kBytesOfType[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};  // CUtensorMapDataType
 
 // What is wrong with a box and its tensor; empty: nothing.
 std::string wrong_with(const TensorBox& box) {
@@ -311,7 +260,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
   contents.rank = rank;
   TensorBox& to = contents.box;
   to.data = static_cast<std::byte*>(address);
-  to.element_bytes = bytes_of_type(type);
+  to.element_bytes = kBytesOfType[type];
   to.swizzle_bytes = swizzle == CU_TENSOR_MAP_SWIZZLE_NONE ? 0 : 16 << static_cast<int>(swizzle);
   to.sizes.fill(1);
   bool steps = false;

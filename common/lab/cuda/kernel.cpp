@@ -59,6 +59,13 @@ constexpr unsigned kPeer = 0x1000000;
 
 }  // namespace
 
+#define LAB_CUDA_PASS_ON(name, parameters, call) \
+  void name parameters {                         \
+    lab::call;                                   \
+  }
+LAB_CUDA_PASSED_ON(LAB_CUDA_PASS_ON)
+#undef LAB_CUDA_PASS_ON
+
 const Thread& thread() {
   return *reinterpret_cast<const Thread*>(lab::current);
 }
@@ -68,12 +75,6 @@ bool in_kernel() {
 
 // ---------------------------------------------------------------- synchronisation
 
-void sync_block(Where where) {
-  lab::sync_block(location(where));
-}
-void sync_warp(unsigned mask, Where where) {
-  lab::sync_warp(mask, location(where));
-}
 void sync_lanes(Where where) {
   exchange(0xffffffffu, &where, 0, where);
 }
@@ -81,9 +82,6 @@ static_assert(kDeposit == lab::kDepositSize, "lanes read what others brought");
 Deposits exchange(unsigned mask, const void* bytes, std::size_t size, Where where) {
   const lab::Deposits& all = lab::exchange(mask, bytes, size, location(where));
   return {reinterpret_cast<const unsigned char*>(all.bytes.data()), all.lanes};
-}
-void absent_source(unsigned mask, int source, Where where) {
-  lab::absent_source(mask, source, location(where));
 }
 void named_barrier(int id, int threads, bool waits, Where where) {
   if (threads <= 0) threads = static_cast<int>(lab::current->block_size.count());
@@ -120,9 +118,6 @@ unsigned active_lanes() {
   return met;
 }
 
-void wait_for_previous_grids() {
-  lab::wait_for_grids();
-}
 bool is_cooperative() {
   return state().cooperative;
 }
@@ -154,17 +149,8 @@ void sync_grid(Where where) {
   fence();
 }
 
-void fence(bool for_all_blocks) {
-  lab::fence_memory(for_all_blocks);
-}
 void next_atomic_of_block() {
   lab::next_atomic_of_block = true;
-}
-void poll(const void* flag, Where where) {
-  lab::poll(flag, location(where));
-}
-void note_access(const void* address, std::size_t size, bool write, Where where) {
-  lab::note_access(address, size, write, location(where));
 }
 void reads_constant(const void* address, std::size_t size, Where where) {
   if (in_kernel()) state().watch.reads_constant(address, size, location(where));
@@ -175,9 +161,6 @@ void store_unwatched(void* address, const void* bytes, std::size_t size) {
 
 // ---------------------------------------------------------------- copies and shared memory
 
-void copy_async(void* to, const void* from, std::size_t size, Where where) {
-  lab::copy_async(to, from, size, location(where));
-}
 void copy_async_zeros(void* to, const void* from, std::size_t size, std::size_t zeros,
                       Where where) {
   if (zeros == 0) return copy_async(to, from, size, where);
@@ -208,12 +191,6 @@ void copy_by_group(void* to, const void* from, std::size_t bytes, unsigned long 
     }
     std::memcpy(target + at, source + at, size);
   }
-}
-void commit_copies() {
-  lab::commit_copies();
-}
-void wait_copies(int pending) {
-  lab::wait_copies(pending);
 }
 void* dynamic_shared() {
   return shared_at(state().placed_shared);
@@ -455,7 +432,9 @@ cudaError_t ended_early(const Configuration& c, const char* name, const std::exc
 }  // namespace
 
 void State::add(const std::string& kind, Where where, const std::string& message) {
-  const std::string at = fmt::format("{}:{}", where.file, where.line);
+  add(kind, fmt::format("{}:{}", where.file, where.line), message);
+}
+void State::add(const std::string& kind, const std::string& at, const std::string& message) {
   for (lab::Finding& finding : findings) {
     if (finding.kind != kind || finding.where != at) continue;
     ++finding.count;

@@ -60,31 +60,23 @@
 
 // ---------------------------------------------------------------- vector types
 
-#define LAB_CUDA_VECTORS(T, name, align2, align4)                          \
-  struct name##1 {                                                         \
-    T x;                                                                   \
-  };                                                                       \
-  struct __align__(align2) name##2 {                                       \
-    T x, y;                                                                \
-  };                                                                       \
-  struct name##3 {                                                         \
-    T x, y, z;                                                             \
-  };                                                                       \
-  struct __align__(align4) name##4 {                                       \
-    T x, y, z, w;                                                          \
-  };                                                                       \
-  LAB_CUDA_FUNCTION constexpr name##1 make_##name##1(T x) {                \
-    return {x};                                                            \
-  }                                                                        \
-  LAB_CUDA_FUNCTION constexpr name##2 make_##name##2(T x, T y) {           \
-    return {x, y};                                                         \
-  }                                                                        \
-  LAB_CUDA_FUNCTION constexpr name##3 make_##name##3(T x, T y, T z) {      \
-    return {x, y, z};                                                      \
-  }                                                                        \
-  LAB_CUDA_FUNCTION constexpr name##4 make_##name##4(T x, T y, T z, T w) { \
-    return {x, y, z, w};                                                   \
-  }
+#define LAB_CUDA_VECTORS(T, name, align2, align4)                                \
+  struct name##1 {                                                               \
+    T x;                                                                         \
+  };                                                                             \
+  struct __align__(align2) name##2 {                                             \
+    T x, y;                                                                      \
+  };                                                                             \
+  struct name##3 {                                                               \
+    T x, y, z;                                                                   \
+  };                                                                             \
+  struct __align__(align4) name##4 {                                             \
+    T x, y, z, w;                                                                \
+  };                                                                             \
+  LAB_CUDA_DEFINE(constexpr name##1, make_##name##1, (T x), {x})                 \
+  LAB_CUDA_DEFINE(constexpr name##2, make_##name##2, (T x, T y), {x, y})         \
+  LAB_CUDA_DEFINE(constexpr name##3, make_##name##3, (T x, T y, T z), {x, y, z}) \
+  LAB_CUDA_DEFINE(constexpr name##4, make_##name##4, (T x, T y, T z, T w), {x, y, z, w})
 LAB_CUDA_VECTORS(signed char, char, 2, 4)
 LAB_CUDA_VECTORS(unsigned char, uchar, 2, 4)
 LAB_CUDA_VECTORS(short, short, 4, 8)
@@ -133,9 +125,41 @@ __attribute__((const)) const Thread& thread();
 /// Whether a kernel runs.
 bool in_kernel();
 
-/// @{ The engine's: see common/lab/engine.hpp and runtime.cpp.
-void sync_block(Where where);
-void sync_warp(unsigned mask, Where where);
+/// What is passed on to the engine as it is: see common/lab/engine.hpp and async.hpp.
+#define LAB_CUDA_PASSED_ON(X)                                                      \
+  X(sync_block, (Where where), sync_block(location(where)))                        \
+  X(sync_warp, (unsigned mask, Where where), sync_warp(mask, location(where)))     \
+  X(absent_source, (unsigned mask, int source, Where where),                       \
+    absent_source(mask, source, location(where)))                                  \
+  X(wait_for_previous_grids, (), wait_for_grids())                                 \
+  X(fence, (bool for_all_blocks), fence_memory(for_all_blocks))                    \
+  X(poll, (const void* flag, Where where), poll(flag, location(where)))            \
+  X(note_access, (const void* address, std::size_t size, bool write, Where where), \
+    note_access(address, size, write, location(where)))                            \
+  X(copy_async, (void* to, const void* from, std::size_t size, Where where),       \
+    copy_async(to, from, size, location(where)))                                   \
+  X(commit_copies, (), commit_copies())                                            \
+  X(wait_copies, (int pending), wait_copies(pending))                              \
+  X(init_barrier, (void* barrier, int arrivals, Where where),                      \
+    init_barrier(barrier, arrivals, location(where)))                              \
+  X(invalidate_barrier, (void* barrier), invalidate_barrier(barrier))              \
+  X(expect_at_barrier, (void* barrier, long long bytes, Where where),              \
+    expect_at_barrier(barrier, bytes, location(where)))                            \
+  X(wait_at_barrier, (void* barrier, int parity, Where where),                     \
+    wait_at_barrier(barrier, parity, location(where)))                             \
+  X(fence_barriers, (), fence_barriers())                                          \
+  X(commit_stores, (), commit_stores())                                            \
+  X(wait_stores, (int pending, bool arrived), wait_stores(pending, arrived))       \
+  X(wgmma_fence, (), fence_registers(nullptr))                                     \
+  X(wgmma_commit, (), commit_wgmma())                                              \
+  X(cluster_arrive, (Where where), arrive_at_cluster(location(where)))             \
+  X(cluster_wait, (Where where), wait_at_cluster(location(where)))                 \
+  X(set_registers, (int registers, Where where), set_registers(registers, location(where)))
+#define LAB_CUDA_DECLARE(name, parameters, call) void name parameters;
+LAB_CUDA_PASSED_ON(LAB_CUDA_DECLARE)
+#undef LAB_CUDA_DECLARE
+LAB_CUDA_DEFINE(void, fence, (), fence(true))
+/// @{ What kernel.cpp and runtime.cpp add.
 /// All lanes of the warp meet; nothing else is ordered by it.
 void sync_lanes(Where where);
 /// What lanes have brought to an exchange, 32 bytes of each.
@@ -145,22 +169,15 @@ struct Deposits {
 };
 Deposits exchange(unsigned mask, const void* bytes, std::size_t size, Where where);
 unsigned active_lanes();
-void absent_source(unsigned mask, int source, Where where);
-void poll(const void* flag, Where where);
-void note_access(const void* address, std::size_t size, bool write, Where where);
 /// A load through the cache for what no thread writes during the launch.
 void reads_constant(const void* address, std::size_t size, Where where);
-void fence(bool for_all_blocks = true);
 /// The next atomic access of this thread is atomic to threads of its block only.
 void next_atomic_of_block();
-void copy_async(void* to, const void* from, std::size_t size, Where where);
 /// The last `zeros` bytes are zeros.
 void copy_async_zeros(void* to, const void* from, std::size_t size, std::size_t zeros, Where where);
 /// The part of one thread of a group in a copy by all of them.
 void copy_by_group(void* to, const void* from, std::size_t bytes, unsigned long long rank,
                    unsigned long long threads, Where where);
-void commit_copies();
-void wait_copies(int pending);
 void named_barrier(int id, int threads, bool waits, Where where);
 void* dynamic_shared();
 std::size_t dynamic_shared_bytes();
@@ -173,8 +190,6 @@ void* shared_pointer(unsigned long long address);
 bool is_shared(const void* pointer);
 bool is_global(const void* pointer);
 void sync_grid(Where where);
-/// cudaGridDependencySynchronize()
-void wait_for_previous_grids();
 /// Whether the launch that runs may have a barrier of its grid.
 bool is_cooperative();
 /// @}
@@ -193,6 +208,15 @@ float half_to_float(std::uint16_t half);
 std::uint16_t float_to_half(float x, Rounding rounding = Rounding::kNearest);
 std::uint16_t float_to_bfloat16(float x, Rounding rounding = Rounding::kNearest);
 /// @}
+
+/// The same bytes as another type.
+template <class To, class From>
+LAB_CUDA_FUNCTION To bits_as(const From& from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  __builtin_memcpy(static_cast<void*>(&to), static_cast<const void*>(&from), sizeof to);
+  return to;
+}
 
 /// What the source pass writes into functions that no kernel may call.
 #define LAB_CUDA_OF_HOST(name) \

@@ -96,12 +96,8 @@ cudaError_t cudaGetDriverEntryPoint(const char* name, void** function, unsigned 
 namespace lab_cuda {
 
 /// @{ mbarrier.*; a token is the parity of the phase that an arrival is in.
-void init_barrier(void* barrier, int arrivals, Where where);
-void invalidate_barrier(void* barrier);
 unsigned long long arrive_at_barrier(void* barrier, long long bytes, int count, bool drops,
                                      Where where);
-void expect_at_barrier(void* barrier, long long bytes, Where where);
-void wait_at_barrier(void* barrier, int parity, Where where);
 bool test_barrier(void* barrier, unsigned long long parity, Where where);
 /// @}
 
@@ -125,18 +121,13 @@ void bulk_store(void* global, const void* shared, long long bytes, Reduction how
 void tensor_load(void* shared, const void* map, Coordinates at, void* barrier, unsigned blocks,
                  Where where);
 void tensor_store(const void* map, Coordinates at, const void* shared, Where where);
-void commit_stores();
-void wait_stores(int pending, bool arrived);
 /// @}
 
 /// @{ fence.proxy.async and fence.mbarrier_init.
 void fence_async(bool of_shared = true, bool of_global = true);
-void fence_barriers();
 /// @}
 
 /// @{ wgmma.*
-void wgmma_fence();
-void wgmma_commit();
 void wgmma_wait(int pending);
 /// d += A B or d = A B. A lane has `count` accumulators; `a` are its registers of A or null.
 struct Wgmma {
@@ -152,15 +143,12 @@ const unsigned* keep_registers(const unsigned (&registers)[4]);
 /// @}
 
 /// @{ Clusters.
-void cluster_arrive(Where where);
-void cluster_wait(Where where);
 unsigned cluster_rank();
 unsigned cluster_size();
 void* peer_shared(const void* pointer, unsigned rank, Where where);
 unsigned peer_address(unsigned address, unsigned rank);
 /// @}
 
-void set_registers(int registers, Where where);
 /// elect.sync: whether the lane is the chosen one of the mask.
 bool elect(unsigned mask, unsigned* lane, Where where);
 void stmatrix(void* row, const unsigned* from, int count, bool transposed, Where where);
