@@ -70,29 +70,19 @@ class lab_lanes : public thread_group {
   template <class T>
   T shfl(T value, int rank, LAB_CUDA_WHERE) const {
     const int count = static_cast<int>(size());
-    return ::lab_cuda::shuffle(lab_mask(), value, lane_of((rank % count + count) % count),
-                               lab_where);
+    return from(value, static_cast<unsigned>((rank % count + count) % count), lab_where);
   }
   template <class T>
   T shfl_down(T value, unsigned distance, LAB_CUDA_WHERE) const {
-    const unsigned rank = thread_rank() + distance;
-    return ::lab_cuda::shuffle(lab_mask(), value,
-                               lane_of(static_cast<int>(rank < size() ? rank : thread_rank())),
-                               lab_where);
+    return from(value, thread_rank() + distance, lab_where);
   }
   template <class T>
   T shfl_up(T value, unsigned distance, LAB_CUDA_WHERE) const {
-    const unsigned rank = thread_rank();
-    return ::lab_cuda::shuffle(lab_mask(), value,
-                               lane_of(static_cast<int>(rank >= distance ? rank - distance : rank)),
-                               lab_where);
+    return from(value, thread_rank() - distance, lab_where);
   }
   template <class T>
   T shfl_xor(T value, unsigned distance, LAB_CUDA_WHERE) const {
-    const unsigned rank = thread_rank() ^ distance;
-    return ::lab_cuda::shuffle(lab_mask(), value,
-                               lane_of(static_cast<int>(rank < size() ? rank : thread_rank())),
-                               lab_where);
+    return from(value, thread_rank() ^ distance, lab_where);
   }
   int any(int predicate, LAB_CUDA_WHERE) const {
     return __any_sync(lab_mask(), predicate, lab_where);
@@ -120,6 +110,12 @@ class lab_lanes : public thread_group {
   }
 
  private:
+  // The value of a rank; its own where there is none.
+  template <class T>
+  T from(T value, unsigned rank, ::lab_cuda::Where where) const {
+    const int lane = lane_of(static_cast<int>(rank < size() ? rank : thread_rank()));
+    return ::lab_cuda::shuffle(lab_mask(), value, lane, where);
+  }
   unsigned by_rank(unsigned lanes) const {
     unsigned result = 0;
     for (unsigned lane = 0, rank = 0; lane < 32; ++lane) {
@@ -261,8 +257,8 @@ template <class T, class Operation>
 T reduce(const lab_lanes& group, T value, Operation operation, LAB_CUDA_WHERE) {
   return ::lab_cuda::reduce_lanes(group.lab_mask(), value, operation, lab_where);
 }
-template <class T, class Operation>
-T inclusive_scan(const lab_lanes& group, T value, Operation operation, LAB_CUDA_WHERE) {
+template <class T, class Operation = plus<T>>
+T inclusive_scan(const lab_lanes& group, T value, Operation operation = {}, LAB_CUDA_WHERE) {
   const ::lab_cuda::Exchange<T> values(group.lab_mask(), value, lab_where);
   T result = values.of_lane(group.lane_of(0));
   for (unsigned rank = 1; rank <= group.thread_rank(); ++rank) {
@@ -270,12 +266,8 @@ T inclusive_scan(const lab_lanes& group, T value, Operation operation, LAB_CUDA_
   }
   return result;
 }
-template <class T>
-T inclusive_scan(const lab_lanes& group, T value, LAB_CUDA_WHERE) {
-  return inclusive_scan(group, value, plus<T>(), lab_where);
-}
-template <class T, class Operation>
-T exclusive_scan(const lab_lanes& group, T value, Operation operation, LAB_CUDA_WHERE) {
+template <class T, class Operation = plus<T>>
+T exclusive_scan(const lab_lanes& group, T value, Operation operation = {}, LAB_CUDA_WHERE) {
   const ::lab_cuda::Exchange<T> values(group.lab_mask(), value, lab_where);
   T result{};
   for (unsigned rank = 0; rank < group.thread_rank(); ++rank) {
@@ -283,10 +275,6 @@ T exclusive_scan(const lab_lanes& group, T value, Operation operation, LAB_CUDA_
     result = rank == 0 ? next : operation(result, next);
   }
   return result;
-}
-template <class T>
-T exclusive_scan(const lab_lanes& group, T value, LAB_CUDA_WHERE) {
-  return exclusive_scan(group, value, plus<T>(), lab_where);
 }
 
 // ---------------------------------------------------------------- asynchronous copies

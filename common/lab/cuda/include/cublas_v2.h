@@ -92,32 +92,22 @@ inline cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOpe
                                                 long long stride_b, const float* beta, float* c,
                                                 int ldc, long long stride_c, int batch,
                                                 LAB_CUDA_WHERE) {
+  const ::lab_cuda::Matrix matrices[] = {{a, CUDA_R_32F, lda, stride_a, of_a != CUBLAS_OP_N},
+                                         {b, CUDA_R_32F, ldb, stride_b, of_b != CUBLAS_OP_N},
+                                         {c, CUDA_R_32F, ldc, stride_c}};
   return ::lab_cuda::matmul(handle, "cublasSgemmStridedBatched",
-                            {m,
-                             n,
-                             k,
-                             batch,
-                             *alpha,
-                             *beta,
-                             {a, CUDA_R_32F, lda, stride_a, of_a != CUBLAS_OP_N},
-                             {b, CUDA_R_32F, ldb, stride_b, of_b != CUBLAS_OP_N},
-                             {c, CUDA_R_32F, ldc, stride_c}},
+                            {m, n, k, batch, *alpha, *beta, matrices[0], matrices[1], matrices[2]},
                             lab_where);
 }
 inline cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t of_a,
                                   cublasOperation_t of_b, int m, int n, int k, const float* alpha,
                                   const float* a, int lda, const float* b, int ldb,
                                   const float* beta, float* c, int ldc, LAB_CUDA_WHERE) {
+  const ::lab_cuda::Matrix matrices[] = {{a, CUDA_R_32F, lda, 0, of_a != CUBLAS_OP_N},
+                                         {b, CUDA_R_32F, ldb, 0, of_b != CUBLAS_OP_N},
+                                         {c, CUDA_R_32F, ldc, 0}};
   return ::lab_cuda::matmul(handle, "cublasSgemm",
-                            {m,
-                             n,
-                             k,
-                             1,
-                             *alpha,
-                             *beta,
-                             {a, CUDA_R_32F, lda, 0, of_a != CUBLAS_OP_N},
-                             {b, CUDA_R_32F, ldb, 0, of_b != CUBLAS_OP_N},
-                             {c, CUDA_R_32F, ldc, 0}},
+                            {m, n, k, 1, *alpha, *beta, matrices[0], matrices[1], matrices[2]},
                             lab_where);
 }
 /// The factors are float, or half where it computes in half.
@@ -131,17 +121,13 @@ inline cublasStatus_t cublasGemmStridedBatchedEx(
     return compute == CUBLAS_COMPUTE_16F ? static_cast<float>(*static_cast<const __half*>(at))
                                          : *static_cast<const float*>(at);
   };
-  return ::lab_cuda::matmul(handle, "cublasGemmStridedBatchedEx",
-                            {m,
-                             n,
-                             k,
-                             batch,
-                             factor(alpha),
-                             factor(beta),
-                             {a, type_a, lda, stride_a, of_a != CUBLAS_OP_N},
-                             {b, type_b, ldb, stride_b, of_b != CUBLAS_OP_N},
-                             {c, type_c, ldc, stride_c}},
-                            lab_where);
+  const ::lab_cuda::Matrix matrices[] = {{a, type_a, lda, stride_a, of_a != CUBLAS_OP_N},
+                                         {b, type_b, ldb, stride_b, of_b != CUBLAS_OP_N},
+                                         {c, type_c, ldc, stride_c}};
+  return ::lab_cuda::matmul(
+      handle, "cublasGemmStridedBatchedEx",
+      {m, n, k, batch, factor(alpha), factor(beta), matrices[0], matrices[1], matrices[2]},
+      lab_where);
 }
 inline cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t of_a,
                                    cublasOperation_t of_b, int m, int n, int k, const void* alpha,

@@ -12,9 +12,7 @@ LAB_CUDA_TO_FLOAT2(__nv_bfloat162)
 typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat162 nv_bfloat162;
 
-LAB_CUDA_FUNCTION float2 __bfloat1622float2(__nv_bfloat162 a) {
-  return {float(a.x), float(a.y)};
-}
+LAB_CUDA_DEFINE(float2, __bfloat1622float2, (__nv_bfloat162 a), {float(a.x), float(a.y)})
 LAB_CUDA_DEFINE(__nv_bfloat162, __float2bfloat162_rn, (float a), __nv_bfloat162(a, a))
 LAB_CUDA_DEFINE(__nv_bfloat162, __floats2bfloat162_rn, (float a, float b), __nv_bfloat162(a, b))
 LAB_CUDA_DEFINE(__nv_bfloat16, __float2bfloat16_rz, (float a),

@@ -15,9 +15,7 @@ typedef __half2 nv_half2;
 typedef __half __nv_half;
 typedef __half2 __nv_half2;
 
-LAB_CUDA_FUNCTION float2 __half22float2(__half2 a) {
-  return {float(a.x), float(a.y)};
-}
+LAB_CUDA_DEFINE(float2, __half22float2, (__half2 a), {float(a.x), float(a.y)})
 LAB_CUDA_DEFINE(__half2, __float2half2_rn, (float a), __half2(a, a))
 LAB_CUDA_DEFINE(__half2, __floats2half2_rn, (float a, float b), __half2(a, b))
 LAB_CUDA_DEFINE(__half, __float2half_rz, (float a),

@@ -13,25 +13,16 @@ LAB_CUDA_DEFINE(float, bfloat16_to_float, (std::uint16_t bits),
 }  // namespace lab_cuda
 
 #define LAB_CUDA_HALF_OPERATOR(H, op)                                  \
-  LAB_CUDA_FUNCTION H operator op(const H& a, const H& b) {            \
-    return H(static_cast<float>(a) op static_cast<float>(b));          \
-  }                                                                    \
-  LAB_CUDA_FUNCTION H& operator op##=(H& a, const H& b) {              \
-    return a = a op b;                                                 \
-  }                                                                    \
-  LAB_CUDA_FUNCTION H##2 operator op(const H##2 & a, const H##2 & b) { \
-    return H##2(a.x op b.x, a.y op b.y);                               \
-  }                                                                    \
-  LAB_CUDA_FUNCTION H##2 & operator op##=(H##2 & a, const H##2 & b) {  \
-    return a = a op b;                                                 \
-  }
-#define LAB_CUDA_HALF_COMPARE(H, op)                                   \
-  LAB_CUDA_FUNCTION bool operator op(const H& a, const H& b) {         \
-    return static_cast<float>(a) op static_cast<float>(b);             \
-  }                                                                    \
-  LAB_CUDA_FUNCTION bool operator op(const H##2 & a, const H##2 & b) { \
-    return a.x op b.x && a.y op b.y;                                   \
-  }
+  LAB_CUDA_DEFINE(H, operator op, (const H& a, const H& b),            \
+                  H(static_cast<float>(a) op static_cast<float>(b)))   \
+  LAB_CUDA_DEFINE(H&, operator op##=, (H & a, const H& b), a = a op b) \
+  LAB_CUDA_DEFINE(H##2, operator op, (const H##2 & a, const H##2 & b), \
+                  H##2(a.x op b.x, a.y op b.y))                        \
+  LAB_CUDA_DEFINE(H##2 &, operator op##=, (H##2 & a, const H##2 & b), a = a op b)
+#define LAB_CUDA_HALF_COMPARE(H, op)                              \
+  LAB_CUDA_DEFINE(bool, operator op, (const H& a, const H& b),    \
+                  static_cast<float>(a) op static_cast<float>(b)) \
+  LAB_CUDA_DEFINE(bool, operator op, (const H##2 & a, const H##2 & b), (a.x op b.x) && (a.y op b.y))
 // H is the class, R its raw form, `to` and `from` convert.
 #define LAB_CUDA_HALF(H, R, to, from)                                                        \
   struct R {                                                                                 \
@@ -42,15 +33,8 @@ LAB_CUDA_DEFINE(float, bfloat16_to_float, (std::uint16_t bits),
     H() = default;                                                                           \
     LAB_CUDA_FUNCTION H(const R& raw) : __x(raw.x) {}                                        \
     LAB_CUDA_FUNCTION H(float v) : __x(from(v)) {}                                           \
-    LAB_CUDA_FUNCTION H(double v) : __x(from(static_cast<float>(v))) {}                      \
-    LAB_CUDA_FUNCTION H(int v) : __x(from(static_cast<float>(v))) {}                         \
-    LAB_CUDA_FUNCTION H(unsigned v) : __x(from(static_cast<float>(v))) {}                    \
-    LAB_CUDA_FUNCTION H(short v) : __x(from(static_cast<float>(v))) {}                       \
-    LAB_CUDA_FUNCTION H(unsigned short v) : __x(from(static_cast<float>(v))) {}              \
-    LAB_CUDA_FUNCTION H(long v) : __x(from(static_cast<float>(v))) {}                        \
-    LAB_CUDA_FUNCTION H(unsigned long v) : __x(from(static_cast<float>(v))) {}               \
-    LAB_CUDA_FUNCTION H(long long v) : __x(from(static_cast<float>(v))) {}                   \
-    LAB_CUDA_FUNCTION H(unsigned long long v) : __x(from(static_cast<float>(v))) {}          \
+    template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>                    \
+    LAB_CUDA_FUNCTION H(T v) : __x(from(static_cast<float>(v))) {}                           \
     LAB_CUDA_FUNCTION operator R() const {                                                   \
       return {__x};                                                                          \
     }                                                                                        \
@@ -58,9 +42,7 @@ LAB_CUDA_DEFINE(float, bfloat16_to_float, (std::uint16_t bits),
       return to(__x);                                                                        \
     }                                                                                        \
     template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>                    \
-    LAB_CUDA_FUNCTION H& operator=(T v) {                                                    \
-      return *this = H(v);                                                                   \
-    }                                                                                        \
+    LAB_CUDA_DEFINE(H&, operator=, (T v), *this = H(v))                                      \
     LAB_CUDA_FUNCTION explicit operator int() const {                                        \
       return static_cast<int>(to(__x));                                                      \
     }                                                                                        \
@@ -85,24 +67,14 @@ LAB_CUDA_DEFINE(float, bfloat16_to_float, (std::uint16_t bits),
   LAB_CUDA_HALF_COMPARE(H, <=)                                                               \
   LAB_CUDA_HALF_COMPARE(H, >)                                                                \
   LAB_CUDA_HALF_COMPARE(H, >=)                                                               \
-  LAB_CUDA_FUNCTION bool operator!=(const H& a, const H& b) {                                \
-    return !(a == b);                                                                        \
-  }                                                                                          \
+  LAB_CUDA_DEFINE(bool, operator!=, (const H& a, const H& b), !(a == b))                     \
   LAB_CUDA_FUNCTION H operator-(const H& a) {                                                \
     return H(R{static_cast<unsigned short>(a.__x ^ 0x8000)});                                \
   }                                                                                          \
-  LAB_CUDA_FUNCTION H operator+(const H& a) {                                                \
-    return a;                                                                                \
-  }                                                                                          \
-  LAB_CUDA_FUNCTION H##2 operator-(const H##2 & a) {                                         \
-    return H##2(-a.x, -a.y);                                                                 \
-  }                                                                                          \
-  LAB_CUDA_FUNCTION H& operator++(H& a) {                                                    \
-    return a = a + H(1.0f);                                                                  \
-  }                                                                                          \
-  LAB_CUDA_FUNCTION H& operator--(H& a) {                                                    \
-    return a = a - H(1.0f);                                                                  \
-  }                                                                                          \
+  LAB_CUDA_DEFINE(H, operator+, (const H& a), a)                                             \
+  LAB_CUDA_DEFINE(H##2, operator-, (const H##2 & a), H##2(-a.x, -a.y))                       \
+  LAB_CUDA_DEFINE(H&, operator++, (H & a), a = a + H(1.0f))                                  \
+  LAB_CUDA_DEFINE(H&, operator--, (H & a), a = a - H(1.0f))                                  \
   LAB_CUDA_DEFINE(H, __hadd, (H a, H b), a + b)                                              \
   LAB_CUDA_DEFINE(H, __hsub, (H a, H b), a - b)                                              \
   LAB_CUDA_DEFINE(H, __hmul, (H a, H b), (a * b))                                            \

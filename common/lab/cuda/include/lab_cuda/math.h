@@ -198,15 +198,6 @@ LAB_CUDA_TO_INTEGER(rd, std::floor)
 
 // ---------------------------------------------------------------- bits
 
-namespace lab_cuda {
-template <class To, class From>
-LAB_CUDA_FUNCTION To bits_as(From from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  __builtin_memcpy(static_cast<void*>(&to), &from, sizeof to);
-  return to;
-}
-}  // namespace lab_cuda
 LAB_CUDA_DEFINE(int, __float_as_int, (float x), ::lab_cuda::bits_as<int>(x))
 LAB_CUDA_DEFINE(unsigned, __float_as_uint, (float x), ::lab_cuda::bits_as<unsigned>(x))
 LAB_CUDA_DEFINE(float, __int_as_float, (int x), ::lab_cuda::bits_as<float>(x))
@@ -259,11 +250,9 @@ LAB_CUDA_LOAD(__ldcs)
 LAB_CUDA_LOAD(__ldlu)
 LAB_CUDA_LOAD(__ldcv)
 #undef LAB_CUDA_LOAD
-#define LAB_CUDA_STORE(name)                                            \
-  template <class T>                                                    \
-  LAB_CUDA_FUNCTION void name(T* address, ::lab_cuda::Store<T> value) { \
-    *address = value;                                                   \
-  }
+#define LAB_CUDA_STORE(name) \
+  template <class T>         \
+  LAB_CUDA_DEFINE(void, name, (T * address, ::lab_cuda::Store<T> value), (void)(*address = value))
 namespace lab_cuda {
 template <class T>
 using Store = std::common_type_t<T>;  // deduces nothing
@@ -283,9 +272,7 @@ unsigned streaming_multiprocessor();
 LAB_CUDA_DEFINE(long long, clock64, (), ::lab_cuda::clock_now())
 LAB_CUDA_DEFINE(unsigned long long, globaltimer, (),
                 static_cast<unsigned long long>(::lab_cuda::clock_now()))
-inline void __nanosleep(unsigned, LAB_CUDA_WHERE) {
-  ::lab_cuda::poll(nullptr, lab_where);
-}
+LAB_CUDA_DEFINE(void, __nanosleep, (unsigned, LAB_CUDA_WHERE), ::lab_cuda::poll(nullptr, lab_where))
 [[noreturn]] inline void __trap(LAB_CUDA_WHERE) {
   ::lab_cuda::stop_kernel("trap", "__trap() was called", lab_where);
 }

@@ -8,15 +8,9 @@ LAB_CUDA_FUNCTION void __syncthreads(LAB_CUDA_WHERE)
 { ::lab_cuda::sync_block(lab_where); }
 LAB_CUDA_FUNCTION void __syncwarp(unsigned mask = 0xffffffffu, LAB_CUDA_WHERE)
 { ::lab_cuda::sync_warp(mask, lab_where); }
-LAB_CUDA_FUNCTION void __threadfence() {
-  ::lab_cuda::fence();
-}
-LAB_CUDA_FUNCTION void __threadfence_block() {
-  ::lab_cuda::fence(false);
-}
-LAB_CUDA_FUNCTION void __threadfence_system() {
-  ::lab_cuda::fence();
-}
+LAB_CUDA_DEFINE(void, __threadfence, (), ::lab_cuda::fence())
+LAB_CUDA_DEFINE(void, __threadfence_block, (), ::lab_cuda::fence(false))
+LAB_CUDA_DEFINE(void, __threadfence_system, (), ::lab_cuda::fence())
 
 namespace lab_cuda {
 
@@ -93,19 +87,15 @@ inline Votes votes(unsigned mask, int predicate, Where where) {
   return result;
 }
 }  // namespace lab_cuda
-inline unsigned __ballot_sync(unsigned mask, int predicate, LAB_CUDA_WHERE) {
-  return ::lab_cuda::votes(mask, predicate, lab_where).yes;
-}
-inline int __any_sync(unsigned mask, int predicate, LAB_CUDA_WHERE) {
-  return __ballot_sync(mask, predicate, lab_where) != 0;
-}
+LAB_CUDA_DEFINE(unsigned, __ballot_sync, (unsigned mask, int predicate, LAB_CUDA_WHERE),
+                ::lab_cuda::votes(mask, predicate, lab_where).yes)
+LAB_CUDA_DEFINE(int, __any_sync, (unsigned mask, int predicate, LAB_CUDA_WHERE),
+                __ballot_sync(mask, predicate, lab_where) != 0)
 inline int __all_sync(unsigned mask, int predicate, LAB_CUDA_WHERE) {
   const ::lab_cuda::Votes votes = ::lab_cuda::votes(mask, predicate, lab_where);
   return votes.yes == votes.all;
 }
-inline unsigned __activemask() {
-  return ::lab_cuda::active_lanes();
-}
+LAB_CUDA_DEFINE(unsigned, __activemask, (), ::lab_cuda::active_lanes())
 
 template <class T>
 unsigned __match_any_sync(unsigned mask, T value, LAB_CUDA_WHERE) {
@@ -155,12 +145,9 @@ LAB_CUDA_REDUCE(or, a | b)
 LAB_CUDA_REDUCE(xor, a ^ b)
 #undef LAB_CUDA_REDUCE
 
-inline int __syncthreads_count(int predicate, LAB_CUDA_WHERE) {
-  return ::lab_cuda::vote_of_block(predicate, 0, lab_where);
-}
-inline int __syncthreads_and(int predicate, LAB_CUDA_WHERE) {
-  return ::lab_cuda::vote_of_block(predicate, 1, lab_where);
-}
-inline int __syncthreads_or(int predicate, LAB_CUDA_WHERE) {
-  return ::lab_cuda::vote_of_block(predicate, 2, lab_where);
-}
+LAB_CUDA_DEFINE(int, __syncthreads_count, (int predicate, LAB_CUDA_WHERE),
+                ::lab_cuda::vote_of_block(predicate, 0, lab_where))
+LAB_CUDA_DEFINE(int, __syncthreads_and, (int predicate, LAB_CUDA_WHERE),
+                ::lab_cuda::vote_of_block(predicate, 1, lab_where))
+LAB_CUDA_DEFINE(int, __syncthreads_or, (int predicate, LAB_CUDA_WHERE),
+                ::lab_cuda::vote_of_block(predicate, 2, lab_where))
