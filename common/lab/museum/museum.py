@@ -84,18 +84,10 @@ class Piece:
 
     def code(self, fixed):
         """Its program without the other branch of FIXED."""
-        lines, keeps, own = [], True, False
-        for line in self.body:
-            if line in ("#ifdef FIXED", "#ifndef FIXED"):
-                own, keeps = True, (line == "#ifdef FIXED") == fixed
-            elif own and line == "#else":
-                keeps = not keeps
-            elif own and line == "#endif":
-                own = keeps = False
-                keeps = True
-            elif keeps:
-                lines.append(line)
-        return lines
+        forms = re.compile(r"#if(n?)def FIXED\n(.*?)(?:#else\n(.*?))?#endif\n", re.S)
+        text = "".join(f"{line}\n" for line in self.body)
+        text = forms.sub(lambda m: (m[2] if (m[1] == "") == fixed else m[3]) or "", text)
+        return text.splitlines()
 
     def change(self):
         """What makes it right."""
