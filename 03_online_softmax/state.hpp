@@ -98,8 +98,6 @@ class Exact {
   constexpr std::int64_t numerator() const { return numerator_; }
   /// The denominator, at least 1.
   constexpr std::int64_t denominator() const { return denominator_; }
-  /// Whether the denominator is a power of two: the value has finitely many binary digits.
-  constexpr bool dyadic() const { return (denominator_ & (denominator_ - 1)) == 0; }
   /// The nearest double.
   double value() const {
     return static_cast<double>(numerator_) / static_cast<double>(denominator_);
@@ -166,7 +164,7 @@ inline std::string to_string(const Exact& x) {
                               : fmt::format("{}/{}", x.numerator(), x.denominator());
 }
 
-/// Exact fractions, powers of 2, integer scores: the arithmetic of proofs. Every l is then dyadic.
+/// Exact fractions, powers of 2, integer scores: the arithmetic of proofs.
 struct BaseTwo {
   using Score = int;     ///< of scores and their maximum
   using Number = Exact;  ///< of sums

@@ -97,24 +97,11 @@ TEST_CASE("forward agrees with the definition written as loops") {
     const Distance d = distance<double, 3>(out.lse, lse);
     CHECK(d.invalid == 0);
     CHECK(d.max_error < 1e-13);
-  }
-}
-
-TEST_CASE("weights are the softmax, and each row sums to 1 or to 0") {
-  for (const Problem& p : problems()) {
     const auto weights = naive::weights<double>(p.q, p.k, p.options);
-    for_each_index(Shape<3>{p.q.size(0), p.q.size(1), p.q.size(2)}, [&](const Shape<3>& i) {
-      double sum = 0, loop_sum = 0;
-      for (std::int64_t j = 0; j < p.k.size(2); ++j) {
-        sum += weights(i[0], i[1], i[2], j);
-        loop_sum += loop_weight(p, i[0], i[1], i[2], j);
-      }
-      const bool sees_a_key = !p.options.causal || i[2] + p.k.size(2) - p.q.size(2) >= 0;
-      CHECK(sum == doctest::Approx(sees_a_key ? 1 : 0));
-      for (std::int64_t j = 0; j < p.k.size(2); ++j) {
-        const double expected = sees_a_key ? loop_weight(p, i[0], i[1], i[2], j) / loop_sum : 0;
-        CHECK(std::abs(weights(i[0], i[1], i[2], j) - expected) < 1e-14);
-      }
+    for_each_index(weights.shape(), [&](const Shape<4>& i) {
+      const double e = loop_weight(p, i[0], i[1], i[2], i[3]);
+      CHECK(std::abs(weights.view()[i] - (e == 0 ? 0 : e / std::exp(lse(i[0], i[1], i[2])))) <
+            1e-14);
     });
   }
 }
@@ -143,17 +130,6 @@ TEST_CASE("every gradient agrees with central differences") {
   }
 }
 
-TEST_CASE("numerical gradients are those of known functions") {
-  Tensor<double, 1> x({2});
-  x(0) = 1.5;
-  x(1) = -0.5;
-  const auto g = naive::numerical_gradient([&] { return std::sin(x(0)) * x(1) * x(1); }, x.view());
-  CHECK(g(0) == doctest::Approx(std::cos(1.5) * 0.25).epsilon(1e-9));
-  CHECK(g(1) == doctest::Approx(std::sin(1.5) * -1.0).epsilon(1e-9));
-  CHECK(x(0) == 1.5);  // as before
-  CHECK(x(1) == -0.5);
-}
-
 TEST_CASE("a difference of gradients that is NaN is not lost") {
   Tensor<double, 1> b({3});
   b(0) = 1;
@@ -162,23 +138,6 @@ TEST_CASE("a difference of gradients that is NaN is not lost") {
     with_nan(i) = std::numeric_limits<double>::quiet_NaN();
     const double difference = naive::relative_difference<1>(with_nan.view(), b.view());
     CHECK_FALSE(difference < naive::kDifferenceTolerance);
-  }
-}
-
-TEST_CASE("a row that sees no key gives O = 0, LSE = -inf and no gradient") {
-  Problem p({1, 2, 6, 4}, {1, 2, 2, 4}, true, 0);
-  const auto out = naive::forward<double>(p.q, p.k, p.v, p.options);
-  const auto g = naive::backward<double>(p.q, p.k, p.v, p.d_o, p.options);
-  for (std::int64_t h = 0; h < 2; ++h) {
-    for (std::int64_t i = 0; i < 6; ++i) {
-      const bool fully_masked = i < 4;
-      CHECK((out.lse(0, h, i) == -kInfinity) == fully_masked);
-      for (std::int64_t d = 0; d < 4; ++d) {
-        CHECK((out.o(0, h, i, d) == 0) == fully_masked);
-        CHECK(std::isfinite(g.d_q(0, h, i, d)));
-        if (fully_masked) CHECK(g.d_q(0, h, i, d) == 0);
-      }
-    }
   }
 }
 
@@ -193,13 +152,6 @@ TEST_CASE("scores of 1e4 neither overflow nor lose the result") {
     largest = std::max(largest, std::abs(out.lse(i[0], i[1], i[2])));
   });
   CHECK(largest > 1e4);
-  // Adding the same vector to each key shifts all scores of a row by a constant: no change.
-  Problem moved = p;
-  for_each_index(p.k.shape(), [&](const Shape<4>& i) {
-    moved.k.view()[i] += 64.0 * static_cast<double>(i[3] + 1);
-  });
-  const auto shifted = naive::forward<double>(moved.q, moved.k, moved.v, moved.options);
-  CHECK(largest_error(shifted.o, out.o) < 1e-9);
 }
 
 TEST_CASE("the unsafe softmax agrees on small scores and fails on large") {

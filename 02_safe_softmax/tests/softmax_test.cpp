@@ -107,16 +107,6 @@ TEST_CASE("safe softmax gives the weights of lesson 01") {
   }
 }
 
-TEST_CASE("the unsafe form agrees with the safe one where nothing overflows") {
-  const auto x = normal_tensor<double, 1>({33}, 6);
-  Tensor<double, 1> y(x.shape());
-  safe::unsafe_softmax<double>(x, y);
-  const auto ref = softmax<double>(x);
-  for (std::int64_t j = 0; j < x.count(); ++j) {
-    CHECK(y(j) == doctest::Approx(ref(j)).epsilon(1e-13));
-  }
-}
-
 TEST_CASE("the unsafe form fails where the type's exp does, the safe one not") {
   const auto high = row_of<float>({88, 89, 90});
   const auto low = row_of<float>({-104, -105, -106});
@@ -198,13 +188,17 @@ TEST_CASE("sums in float32 keep 16-bit weights good where own sums stall") {
   CHECK(safe::exact(own(7)) == 1.0 / 256);  // where bfloat16 sums stop
 }
 
-TEST_CASE("the passes over the row are two and three") {
+TEST_CASE("the unsafe form passes over the row twice, the safe one three times, for the same") {
   const auto x = normal_tensor<float, 1>({77}, 1);
   Tensor<float, 1> y(x.shape());
   const safe::Traffic two = safe::unsafe_softmax<float>(x, y);
   CHECK(two.passes == 2);
   CHECK(two.reads == 2 * 77);
   CHECK(two.writes == 77);
+  const auto expected = softmax(x);
+  for (std::int64_t j = 0; j < x.count(); ++j) {
+    CHECK(y(j) == doctest::Approx(expected(j)).epsilon(1e-5));
+  }
   const safe::Traffic three = safe::safe_softmax<float>(x, y);
   CHECK(three.passes == 3);
   CHECK(three.reads == 3 * 77);
@@ -236,28 +230,6 @@ TEST_CASE("NaN and +infinity come out as NaN, wherever they stand") {
       }
     }
   }
-}
-
-TEST_CASE("LSE lies between max and max + ln n, and its slope is the weight") {
-  for (const std::int64_t n : kLengths) {
-    auto x = normal_tensor<double, 1>({n}, 8, 10.0);
-    const double m = safe::row_max<double>(x);
-    const double lse = safe::log_sum_exp<double>(x);
-    CHECK(lse >= m);
-    CHECK(lse <= m + std::log(static_cast<double>(n)) + 1e-14);
-    const auto p = softmax(x);
-    for (std::int64_t j = 0; j < n; j += 1 + n / 5) {
-      const double before = x(j), step = 1e-5;
-      x(j) = before + step;
-      const double above = safe::log_sum_exp<double>(x);
-      x(j) = before - step;
-      const double below = safe::log_sum_exp<double>(x);
-      x(j) = before;
-      CHECK((above - below) / (2 * step) == doctest::Approx(p(j)).epsilon(1e-7).scale(1));
-    }
-  }
-  const Tensor<double, 1> equal({100});
-  CHECK(safe::log_sum_exp<double>(equal) == doctest::Approx(std::log(100)).epsilon(1e-15));
 }
 
 TEST_CASE("a strided row is the same row") {
