@@ -208,48 +208,32 @@ std::set<std::size_t> warps_with(const BlockRecord& block, Kind kind) {
 
 // Copies that a warp issues: all, those before its first matmul, and those while one of its matmuls
 // is in flight.
-auto copies_of(const std::vector<Step>& steps) {
-  return std::count_if(steps.begin(), steps.end(),
-                       [](const Step& step) { return step.kind == Kind::kLoad; });
-}
-int copies_before_matmuls(const std::vector<Step>& steps) {
-  int copies = 0;
+struct Copies {
+  int all = 0, before_matmuls = 0, during_matmuls = 0;
+};
+Copies copies_of(const std::vector<Step>& steps) {
+  Copies copies;
+  bool begun = false, in_flight = false;
   for (const Step& step : steps) {
-    if (step.kind == Kind::kWgmma) break;
-    copies += step.kind == Kind::kLoad;
-  }
-  return copies;
-}
-int copies_during_matmuls(const std::vector<Step>& steps) {
-  int copies = 0;
-  bool in_flight = false;
-  for (const Step& step : steps) {
-    if (step.kind == Kind::kWgmma) in_flight = true;
+    if (step.kind == Kind::kWgmma) begun = in_flight = true;
     if (step.kind == Kind::kWaitWgmma && step.count == 0) in_flight = false;
-    copies += in_flight && step.kind == Kind::kLoad;
+    if (step.kind != Kind::kLoad) continue;
+    ++copies.all;
+    copies.before_matmuls += !begun;
+    copies.during_matmuls += in_flight;
   }
   return copies;
 }
 
 }  // namespace
 
-TEST_CASE("the steps for Hopper do the same matmuls, the persistent one in one block") {
-  for (const std::size_t step : {kOneStage, kStages, kPersistent}) {
-    CAPTURE(step);
-    CHECK(lab::peak_cycles(blocks_of(step)) ==
-          doctest::Approx(2. * kDrawn.m * kDrawn.n * kDrawn.k / 4096));
-  }
-  CHECK(blocks_of(kStages).size() == 2);
-  CHECK(blocks_of(kPersistent).size() == 1);
-}
-
 TEST_CASE("one stage is copied while no matmul is in flight, several before the first one") {
-  const std::vector<Step>& one = blocks_of(kOneStage)[0].warps[0];
-  CHECK(copies_before_matmuls(one) == kCopies);
-  CHECK(copies_during_matmuls(one) == 0);
-  const std::vector<Step>& several = blocks_of(kStages)[0].warps[0];
-  CHECK(copies_before_matmuls(several) >= 3 * kCopies);
-  CHECK(copies_of(several) == kSteps * kCopies);
+  const Copies one = copies_of(blocks_of(kOneStage)[0].warps[0]);
+  CHECK(one.before_matmuls == kCopies);
+  CHECK(one.during_matmuls == 0);
+  const Copies several = copies_of(blocks_of(kStages)[0].warps[0]);
+  CHECK(several.before_matmuls >= 3 * kCopies);
+  CHECK(several.all == kSteps * kCopies);
 }
 
 TEST_CASE("a consumer fetches until a producer does, which waits for free stages only") {
@@ -270,5 +254,5 @@ TEST_CASE("a consumer fetches until a producer does, which waits for free stages
     if (!copied) continue;
     CHECK((step.kind == Kind::kLoad || step.kind == Kind::kWait || step.kind == Kind::kArrive));
   }
-  CHECK(copies_of(steps) == 2 * kSteps * kCopies);  // both tiles of C
+  CHECK(copies_of(steps).all == 2 * kSteps * kCopies);  // both tiles of C
 }
