@@ -176,36 +176,3 @@ TEST_CASE("blocks of the chosen kernels fit the shared memory of their GPU") {
       {gpus::kT4, gpus::kA100, gpus::kRtx4090, gpus::kH100, gpus::kB200},
       [](const Backend& lab, const DeviceProperties& gpu) { return lab.dispatched(gpu); });
 }
-
-TEST_CASE("a GPU leaves steps out that it cannot run, and says why") {
-  const auto all = Tests::all().front().steps;
-  for (const DeviceProperties& gpu : {gpus::kT4, gpus::kH100With80, gpus::kRtx4090, gpus::kH100}) {
-    CAPTURE(gpu.name);
-    auto steps = all;
-    const auto left_out = fit_ladder(steps, gpu);
-    CHECK(steps.size() + left_out.size() == all.size());
-    for (const auto& step : steps) CHECK(can_run(gpu, step.needs));
-    for (const std::string& why : left_out) CHECK(why.find("it needs sm_") != std::string::npos);
-    CHECK(left_out.empty() == (gpu.name == gpus::kH100.name && gpu.has_specific_code));
-  }
-}
-
-TEST_CASE("a step may run with small head dimensions only") {
-  flash::LadderStep step;
-  step.name = "some_step";
-  step.max_head_dim = 128;
-  step.shared_bytes = [](std::int64_t head_dim) {
-    return static_cast<std::size_t>(head_dim <= 64 ? 50000 : 70000);
-  };
-  std::vector<flash::LadderStep> steps{step};
-  CHECK(fit_ladder(steps, gpus::kA100).empty());
-  CHECK(steps[0].max_head_dim == 128);
-  const auto left_out = fit_ladder(steps, gpus::kT4);
-  REQUIRE(left_out.size() == 1);
-  CHECK(left_out[0].find("above 64: it needs 70000 bytes") != std::string::npos);
-  REQUIRE(steps.size() == 1);
-  CHECK(steps[0].max_head_dim == 64);
-  steps[0].shared_bytes = [](std::int64_t) { return std::size_t{65537}; };
-  CHECK(fit_ladder(steps, gpus::kT4).size() == 1);
-  CHECK(steps.empty());
-}

@@ -11,7 +11,6 @@
 #include "05_flash_forward/tests/functor_specs.hpp"
 #include "common/attention/dual.cuh"
 #include "common/attention/functor_instances.cuh"
-#include "common/attention/visible_tiles.cuh"
 
 using namespace fa;
 using namespace fa::attention;
@@ -90,57 +89,6 @@ void for_each_functor(const std::function<void(const FunctorSpec&, const Attenti
   }
 }
 
-// Calls work(tile) for the tiles of m queries and n keys of the last sequence's first head.
-template <class Work>
-void for_each_tile(const AttentionShape& shape, int m, int n, Work work) {
-  const int length_q = static_cast<int>(shape.length_q),
-            length_k = static_cast<int>(shape.length_k);
-  for (int query0 = 0; query0 < length_q; query0 += m) {
-    for (int key0 = 0; key0 < length_k; key0 += n) {
-      work(ScoreTile{static_cast<int>(shape.batch) - 1, 0, query0,
-                     std::min(query0 + m, length_q) - 1, key0, std::min(key0 + n, length_k) - 1});
-    }
-  }
-}
-
-// Blocks of 64 queries and 48 keys in three kinds: visible, masked, and every other one visible.
-template <bool by_head>
-struct Checkers : on_lab::PlainScores {
-  static constexpr bool needs_map = true;
-  static constexpr bool differs_by_head = by_head;
-  TileKind kind_of(int batch, int head, int query, int key) const {
-    const int kind = (query / 64 + key / 48 + batch + (by_head ? head : 0)) % 3;
-    return kind == 0 ? TileKind::kWhole : kind == 1 ? TileKind::kPartial : TileKind::kSkipped;
-  }
-  bool visible(int batch, int head, int query, int key) const {
-    const TileKind kind = kind_of(batch, head, query, key);
-    return kind == TileKind::kWhole || (kind == TileKind::kPartial && (query + key) % 2 == 0);
-  }
-};
-
-// The map of a mask in tiles of these blocks. There is a ragged tile in each direction.
-template <class Functor>
-void check_map(const Functor& functor) {
-  on_lab::Attention<half> a{};
-  a.batch = 2;
-  a.heads = 3;
-  a.length_q = 200;
-  a.length_k = 130;
-  std::vector<TileKind> kinds(on_lab::tile_map_bytes(a, 64, 48));
-  on_lab::with_tile_kinds<64, 48>(
-      a, functor, kinds.data(), on_lab::Stream{}, [&](const auto& mapped) {
-        int wrong = 0;
-        for_each_index(Shape<4>{a.batch, a.heads, 4, 3}, [&](const Shape<4>& at) {
-          const int b = static_cast<int>(at[0]), h = static_cast<int>(at[1]);
-          const int query = static_cast<int>(at[2]) * 64, key = static_cast<int>(at[3]) * 48;
-          const ScoreTile tile{
-              b, h, query, std::min(query + 64, 200) - 1, key, std::min(key + 48, 130) - 1};
-          wrong += mapped.tile_kind(tile) != functor.kind_of(b, h, query, key);
-        });
-        CHECK(wrong == 0);
-      });
-}
-
 }  // namespace
 
 TEST_CASE("each functor sees and changes what its definition says") {
@@ -161,35 +109,22 @@ TEST_CASE("each functor sees and changes what its definition says") {
   });
 }
 
-TEST_CASE("each derivative agrees with central differences") {
+TEST_CASE("each derivative, by hand and by dual numbers, agrees with central differences") {
   for_each_functor([](const FunctorSpec& spec, const AttentionShape& shape) {
     CAPTURE(static_cast<int>(spec.kind));
     on_lab::with_functor(
         spec, static_cast<int>(shape.length_q), static_cast<int>(shape.length_k),
         [&](const auto& functor) {
           const ScoreFunctor reference = reference_of(functor);
+          const on_lab::WithDual dual(functor);
           const int i = static_cast<int>(shape.length_q) - 1;
           for (const double s : {-3.0, -0.4, 0.0, 0.9, 2.5}) {
-            CHECK(functor.derivative(s, 0, 0, i, 0) ==
-                  doctest::Approx(reference.derivative(s, 0, 0, i, 0)).epsilon(1e-6));
+            const double derivative = functor.derivative(s, 0, 0, i, 0);
+            CHECK(derivative == doctest::Approx(reference.derivative(s, 0, 0, i, 0)).epsilon(1e-6));
+            CHECK(dual.derivative(s, 0, 0, i, 0) == doctest::Approx(derivative));
+            CHECK(dual.score(s, 0, 0, i, 0) == functor.score(s, 0, 0, i, 0));
           }
         });
-  });
-}
-
-TEST_CASE("the derivative by dual numbers is the one by hand") {
-  for_each_functor([](const FunctorSpec& spec, const AttentionShape& shape) {
-    CAPTURE(static_cast<int>(spec.kind));
-    on_lab::with_functor(spec, static_cast<int>(shape.length_q), static_cast<int>(shape.length_k),
-                         [&](const auto& functor) {
-                           const on_lab::WithDual dual(functor);
-                           const int i = static_cast<int>(shape.length_q) - 1;
-                           for (const double s : {-30.0, -0.4, 0.0, 0.9, 2.5}) {
-                             CHECK(dual.derivative(s, 0, 0, i, 0) ==
-                                   doctest::Approx(functor.derivative(s, 0, 0, i, 0)));
-                             CHECK(dual.score(s, 0, 0, i, 0) == functor.score(s, 0, 0, i, 0));
-                           }
-                         });
   });
 }
 
@@ -211,7 +146,7 @@ TEST_CASE("dual numbers follow the rules of differentiation") {
   }
 }
 
-TEST_CASE("a tile rule skips no tile with a visible key, and masks none that is whole") {
+TEST_CASE("rules for tiles, and ranges of queries, are those of the definition") {
   for_each_functor([](const FunctorSpec& spec, const AttentionShape& shape) {
     CAPTURE(static_cast<int>(spec.kind));
     const int length_q = static_cast<int>(shape.length_q),
@@ -220,67 +155,35 @@ TEST_CASE("a tile rule skips no tile with a visible key, and masks none that is 
       if (functor.needs_map) return;
       int wrong = 0;
       for (const auto& [m, n] : {std::pair{16, 8}, {64, 32}, {5, 48}}) {
-        for_each_tile(shape, m, n, [&](const ScoreTile& tile) {
-          bool any = false, all = true;
-          for (int i = tile.first_query; i <= tile.last_query; ++i) {
-            for (int j = tile.first_key; j <= tile.last_key; ++j) {
-              const bool visible = seen(spec, shape, tile.batch, 0, i, j);
-              any = any || visible;
-              all = all && visible;
+        for (int query0 = 0; query0 < length_q; query0 += m) {
+          for (int key0 = 0; key0 < length_k; key0 += n) {
+            const ScoreTile tile{
+                static_cast<int>(shape.batch) - 1,  0,    query0,
+                std::min(query0 + m, length_q) - 1, key0, std::min(key0 + n, length_k) - 1};
+            bool any = false, all = true;
+            for (int i = tile.first_query; i <= tile.last_query; ++i) {
+              for (int j = tile.first_key; j <= tile.last_key; ++j) {
+                const bool visible = seen(spec, shape, tile.batch, 0, i, j);
+                any = any || visible;
+                all = all && visible;
+              }
             }
+            wrong += functor.tile_kind(tile) != (all   ? TileKind::kWhole
+                                                 : any ? TileKind::kPartial
+                                                       : TileKind::kSkipped);
           }
-          wrong += functor.tile_kind(tile) != (all   ? TileKind::kWhole
-                                               : any ? TileKind::kPartial
-                                                     : TileKind::kSkipped);
+        }
+      }
+      if constexpr (std::decay_t<decltype(functor)>::shows_ranges) {
+        for_each_index(Shape<2>{shape.length_q, shape.length_k}, [&](const Shape<2>& at) {
+          const int i = static_cast<int>(at[0]), j = static_cast<int>(at[1]);
+          const auto queries = functor.queries(0, j);
+          wrong += (queries.begin <= i && i < queries.end) != functor.visible(0, 0, i, j);
         });
       }
       CHECK(wrong == 0);
     });
   });
-}
-
-TEST_CASE("a range of tiles has the visible tiles and no other, and those without a mask") {
-  for_each_functor([](const FunctorSpec& spec, const AttentionShape& shape) {
-    CAPTURE(static_cast<int>(spec.kind));
-    const int length_q = static_cast<int>(shape.length_q),
-              length_k = static_cast<int>(shape.length_k);
-    const int batch = static_cast<int>(shape.batch) - 1;
-    on_lab::with_functor(spec, length_q, length_k, [&](const auto& functor) {
-      if constexpr (std::decay_t<decltype(functor)>::shows_ranges) {
-        bool equal = true;
-        const auto compare = [&](const on_lab::VisibleTiles& range, int index, TileKind kind,
-                                 bool ragged) {
-          const bool inside = range.begin <= index && index < range.end;
-          const bool whole = range.whole_begin <= index && index < range.whole_end;
-          equal = equal && inside == (kind != TileKind::kSkipped) &&
-                  (!inside || whole == (kind == TileKind::kWhole && !ragged));
-        };
-        const int m = 16, n = 32;
-        for_each_tile(shape, m, n, [&](const ScoreTile& t) {
-          const TileKind kind = functor.tile_kind(t);
-          compare(on_lab::visible_tiles(functor.keys(batch, t.first_query),
-                                        functor.keys(batch, t.last_query), length_k, n),
-                  t.first_key / n, kind, t.last_key != t.first_key + n - 1);
-          compare(on_lab::visible_tiles(functor.queries(batch, t.first_key),
-                                        functor.queries(batch, t.last_key), length_q, m),
-                  t.first_query / m, kind, t.last_query != t.first_query + m - 1);
-        });
-        for (int i = 0; i < length_q; ++i) {
-          for (int j = 0; j < length_k; ++j) {
-            const auto queries = functor.queries(batch, j);
-            equal =
-                equal && (queries.begin <= i && i < queries.end) == functor.visible(batch, 0, i, j);
-          }
-        }
-        CHECK(equal);
-      }
-    });
-  });
-}
-
-TEST_CASE("a map has the kind of each tile of each head") {
-  check_map(Checkers<true>{});
-  check_map(Checkers<false>{});
 }
 
 TEST_CASE("every functor with odd lengths, groups and rows without keys") {

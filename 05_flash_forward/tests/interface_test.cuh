@@ -293,26 +293,21 @@ TEST_CASE("no size ends the process: each gives bytes, or is refused") {
   given.functor.block_size = 1;
   given.functor.cap = 1;
   auto sizes = attention_sizes<Sizes>([](Sizes& s) -> fa_attention& { return s.attention; });
+  const auto check_sizes = [&](std::size_t (*bytes_of)(const Sizes&), bool free = false) {
+    check_any_sizes(given, sizes, bytes_of, fa_last_error, free);
+  };
   for (const std::int64_t kv_heads : {1, 2}) {
     given.attention.kv_heads = kv_heads;
-    check_any_sizes(
-        given, sizes, [](const Sizes& s) { return fa_workspace_bytes(&s.attention); },
-        fa_last_error, true);
-    check_any_sizes(
-        given, sizes,
-        [](const Sizes& s) {
-          fa_cache cache{};
-          cache.size = sizeof cache;
-          return fa_decode_workspace_bytes(&s.attention, &cache);
-        },
-        fa_last_error);
-    check_any_sizes(
-        given, sizes,
-        [](const Sizes& s) {
-          fa_default_scale(s.attention.head_dim);
-          return fa_kernel_name(&s.attention) == nullptr ? 0 : 1;
-        },
-        fa_last_error);
+    check_sizes([](const Sizes& s) { return fa_workspace_bytes(&s.attention); }, true);
+    check_sizes([](const Sizes& s) {
+      fa_cache cache{};
+      cache.size = sizeof cache;
+      return fa_decode_workspace_bytes(&s.attention, &cache);
+    });
+    check_sizes([](const Sizes& s) -> std::size_t {
+      fa_default_scale(s.attention.head_dim);
+      return fa_kernel_name(&s.attention) == nullptr ? 0 : 1;
+    });
   }
   sizes.push_back([](Sizes& s, std::int64_t n) { s.functor.block_size = static_cast<int>(n); });
   sizes.push_back([](Sizes& s, std::int64_t n) {
@@ -323,10 +318,8 @@ TEST_CASE("no size ends the process: each gives bytes, or is refused") {
     CAPTURE(kind);
     given.functor.kind = kind;
     given.functor.bias_per_batch = 1;
-    check_any_sizes(
-        given, sizes,
-        [](const Sizes& s) { return fa_functor_workspace_bytes(&s.attention, &s.functor); },
-        fa_last_error);
+    check_sizes(
+        [](const Sizes& s) { return fa_functor_workspace_bytes(&s.attention, &s.functor); });
   }
 }
 

