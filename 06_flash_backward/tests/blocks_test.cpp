@@ -1,11 +1,9 @@
 // What blocks do, in the lab. Steps 11 and 12: which one adds to dQ, and when; the test plays the other
-// block, since no result would show which one came first. Steps 19 and 20: which query heads and
-// tiles of queries a part has, how many parts are chosen, and gradients with parts of unequal size.
-#include <algorithm>
+// block, since no result would show which one came first. Steps 19 and 20: gradients with parts of
+// unequal size.
 #include <chrono>
 #include <cmath>
 #include <optional>
-#include <set>
 #include <thread>
 #include <vector>
 
@@ -14,7 +12,6 @@
 #include "06_flash_backward/src/dispatch.cuh"
 #include "06_flash_backward/src/gradient_rows.cuh"
 #include "common/attention/tests/step_tests.hpp"
-#include "common/gpu/tests/gpus.hpp"
 #include "common/tensor/random.hpp"
 
 using namespace fa;
@@ -187,19 +184,6 @@ TEST_CASE("with semaphores in the workspace, the kernels for sm_80 add to zeros"
 
 namespace {
 
-DeviceProperties h100(int sms) {
-  DeviceProperties device = gpus::kH100;
-  device.sm_count = sms;
-  return device;
-}
-
-// The parts that are chosen for batch 1 and as many queries as keys.
-int parts_for(int heads, int kv_heads, int length, bool causal, int sms = 132) {
-  attention::Problem problem =
-      problem_of(Type::kFloat16, {1, heads, kv_heads, length, length, 128}, causal);
-  return parts_of_groups(attention_of<Half>(problem), h100(sms));
-}
-
 // Checks gradients by a launch function, twice, and that the given ones have the same bits.
 template <class Launch>
 void check_gradients(const attention::Problem& problem, const Workspace& what, bool same_d_q,
@@ -247,142 +231,6 @@ void check_wide_parts(const attention::Problem& problem, int parts) {
 
 }  // namespace
 
-TEST_CASE("each query head of a group is in one part, and parts differ by one head at most") {
-  for (const int group : {1, 2, 3, 5, 7, 8, 16, 32}) {
-    for (int parts = 1; parts <= group; ++parts) {
-      CAPTURE(group);
-      CAPTURE(parts);
-      const Attention<Half> a =
-          attention_of<Half>(problem_of(Type::kFloat16, {1, 3 * group, 3, 8, 8, 64}));
-      int next = 0;
-      for (int head = 0; head < 3 * parts; ++head) {
-        const NBlockPart block = n_block_part(a, NBlock{128, head, 2, {1, 4, 3}}, parts);
-        CHECK(block.kv_head == head / parts);
-        CHECK(block.part == head % parts);
-        CHECK(block.key0 == 128);
-        CHECK(block.batch == 2);
-        CHECK(block.m_blocks.start == 3);
-        CHECK(block.heads.first == next);
-        CHECK(block.heads.count >= group / parts);
-        CHECK(block.heads.count <= (group + parts - 1) / parts);
-        next += block.heads.count;
-      }
-      CHECK(next == 3 * group);
-    }
-  }
-}
-
-TEST_CASE("slices of a head have each tile of queries once, in the order of the whole") {
-  for (const int slices : {2, 3, 4}) {
-    for (int tiles = 0; tiles <= 9; ++tiles) {
-      for (int start = 5; start < 5 + std::max(tiles, 1); ++start) {
-        CAPTURE(slices);
-        CAPTURE(tiles);
-        CAPTURE(start);
-        int next = 5;
-        for (int slice = 0; slice < slices; ++slice) {
-          const MBlocks of = slice_of({5, 5 + tiles, start}, slice, slices);
-          CHECK(of.min == next);
-          CHECK(of.max - of.min >= tiles / slices);
-          CHECK(of.max - of.min <= tiles / slices + 1);
-          if (of.max > of.min) CHECK((of.start >= of.min && of.start < of.max));
-          next = of.max;
-        }
-        CHECK(next == 5 + tiles);
-      }
-    }
-  }
-  CHECK(slice_of({5, 15, 5}, 1, 2).start == 10);
-  CHECK(slice_of({5, 15, 14}, 1, 2).start == 14);
-  // No query sees the keys.
-  const MBlocks none = slice_of({9, 7, 9}, 1, 2);
-  CHECK(none.min >= none.max);
-}
-
-TEST_CASE("with more parts than query heads each part has a slice of one head") {
-  const Attention<Half> a = attention_of<Half>(problem_of(Type::kFloat16, {1, 6, 2, 8, 8, 64}));
-  for (int part = 0; part < 6; ++part) {
-    const NBlockPart block = n_block_part(a, NBlock{128, 6 + part, 0, {0, 4, 0}}, 6);
-    CAPTURE(part);
-    CHECK(block.kv_head == 1);
-    CHECK(block.part == part);
-    CHECK(block.heads.first == 3 + part / 2);
-    CHECK(block.heads.count == 1);
-    CHECK(block.m_blocks.min == part % 2 * 2);
-    CHECK(block.m_blocks.max == part % 2 * 2 + 2);
-  }
-}
-
-TEST_CASE("parts of different keys, heads, sequences and groups do not overlap") {
-  using Tile = HopperBackwardTileFor<Half, 96>;
-  constexpr int parts = 3;
-  AttentionGradient<Half> a{};
-  a.batch = 2, a.heads = 12, a.kv_heads = 4, a.length_q = 8, a.length_k = 200;
-  std::set<std::int64_t> places;
-  for (int batch = 0; batch < 2; ++batch) {
-    for (int kv_head = 0; kv_head < 4; ++kv_head) {
-      for (int key0 = 0; key0 < 256; key0 += kKeys) {
-        for (int part = 0; part < parts; ++part) {
-          places.insert(d_kv_part<Tile>(a, key0, kv_head, batch, part, parts) - a.d_kv_parts);
-        }
-      }
-    }
-  }
-  const std::int64_t each = 2 * 64 * 96;
-  REQUIRE(places.size() == 2 * 4 * 4 * parts);
-  CHECK(*places.begin() == 0);
-  CHECK(*places.rbegin() == (2 * 4 * 4 * parts - 1) * each);
-  for (const std::int64_t place : places) CHECK(place % each == 0);
-  CHECK(d_kv_floats(a, 128, 2 * 96, parts) == *places.rbegin() + each);
-  CHECK(d_kv_floats(a, 128, 2 * 96, 1) == 0);
-  // Of their sum alone.
-  CHECK(parts * d_kv_floats(a, 128, 2 * 96, parts, false) == *places.rbegin() + each);
-}
-
-TEST_CASE("a group is divided where blocks of keys are fewer than SMs") {
-  // 32 blocks of 4096 keys, each with 32 heads.
-  CHECK(parts_for(32, 1, 4096, false) == 4);
-  CHECK(parts_for(32, 1, 2048, false) == 8);
-  CHECK(parts_for(32, 1, 4096, true) >= 8);
-  CHECK(parts_for(8, 1, 4096, false) == 4);
-  CHECK(parts_for(8, 1, 2048, false) == 8);
-  // Under the mask the longest of 128 blocks with one head each take twice an SM's even load.
-  CHECK(parts_for(8, 1, 2048, true) == 16);
-  CHECK(parts_for(8, 1, 4096, true) == 8);
-  // 192 blocks: two parts make three full waves of two.
-  CHECK(parts_for(32, 8, 3072, false) == 2);
-  // One head each, a full grid, and grids with many waves.
-  CHECK(parts_for(8, 8, 2048, false) == 1);
-  CHECK(parts_for(32, 8, 2048, false) == 1);
-  for (const bool causal : {false, true}) {
-    CHECK(parts_for(32, 8, 16384, causal) == 1);
-    CHECK(parts_for(1, 1, 4096, causal) == 1);
-    CHECK(parts_for(32, 1, 4096, causal, 1) == 1);
-  }
-  // Blocks with few queries are not worth their parts.
-  CHECK(parts_for(8, 8, 1, false) == 1);
-  CHECK(parts_for(64, 8, 1, true) == 1);
-}
-
-TEST_CASE("parts are query heads of a group, or slices of them with 512 queries at least") {
-  for (const int group : {1, 2, 3, 5, 7, 8, 16, 32}) {
-    for (const int kv_heads : {1, 2, 5}) {
-      for (const int length : {1, 100, 129, 1000, 4096, 100000}) {
-        for (const bool causal : {false, true}) {
-          for (const int sms : {1, 16, 132}) {
-            const int parts = parts_for(group * kv_heads, kv_heads, length, causal, sms);
-            CHECK(parts >= 1);
-            if (parts <= group) continue;
-            CHECK(group > 1);
-            CHECK(parts % group == 0);
-            CHECK(length / (parts / group) >= 512);
-          }
-        }
-      }
-    }
-  }
-}
-
 TEST_CASE("gradients with parts of equal and of unequal size, in both modes") {
   for (const bool deterministic : {false, true}) {
     for (const auto& [group, parts] :
@@ -411,11 +259,6 @@ TEST_CASE("gradients with slices of heads, in both modes") {
   }
 }
 
-TEST_CASE("with parts, fully masked rows and keys that no row sees give zeros") {
-  check_parts<64>(problem_of(Type::kFloat16, {1, 4, 1, 300, 5, 64}, true), 3, false);
-  check_parts<64>(problem_of(Type::kFloat16, {1, 4, 1, 5, 300, 64}, true), 3, true);
-}
-
 TEST_CASE("wide heads: gradients with parts of equal and of unequal size") {
   // Lengths around the tiles of 64 and 96 keys, and a pair whose second block has no keys.
   check_wide_parts<192, 192>(problem_of(Type::kFloat16, {2, 6, 2, 130, 200, 192}), 2);
@@ -428,20 +271,4 @@ TEST_CASE("wide heads: gradients with parts of equal and of unequal size") {
   mla.head_dim_v = kMlaHeadDimV;
   check_wide_parts<kMlaHeadDim, kMlaHeadDimV>(mla, 3);
   check_wide_parts<kMlaHeadDim, kMlaHeadDimV>(mla, 2);
-}
-
-TEST_CASE("a group of wide heads is divided where blocks of keys are long") {
-  const auto problem = [](int heads, int kv_heads, int length, int head_dim, bool causal) {
-    return attention_of<Half>(
-        problem_of(Type::kFloat16, {1, heads, kv_heads, length, length, head_dim}, causal));
-  };
-  for (const bool causal : {false, true}) {
-    CHECK(parts_of_wide_groups(problem(8, 1, 2048, 256, causal), h100(132)) > 1);
-    CHECK(parts_of_pair_groups(problem(8, 1, 2048, 192, causal), h100(132)) > 1);
-    CHECK(parts_of_wide_groups(problem(8, 8, 2048, 256, causal), h100(132)) == 1);
-    CHECK(parts_of_pair_groups(problem(8, 8, 2048, 192, causal), h100(132)) == 1);
-    CHECK(parts_of_wide_groups(problem(32, 8, 16384, 256, causal), h100(132)) == 1);
-    CHECK(parts_of_pair_groups(problem(32, 8, 16384, 192, causal), h100(132)) == 1);
-    CHECK(parts_of_pair_groups(problem(8, 1, 100, 192, causal), h100(1)) >= 1);
-  }
 }

@@ -90,22 +90,16 @@ TEST_CASE("192 columns of q and k, 128 of v: on Hopper, or any_gpu") {
 TEST_CASE("few heads of K and V: on Hopper the query heads of a group are divided") {
   DeviceProperties gpu = gpus::kH100;
   gpu.sm_count = 132;
-  for (const auto& [heads, kv_heads, name] : {std::tuple{32, 1, "19_split_groups"},
-                                              {8, 1, "19_split_groups"},
-                                              {32, 8, "15_dependent_launch"},
-                                              {8, 8, "15_dependent_launch"}}) {
+  for (const auto& [heads, kv_heads, head_dim, name] : {std::tuple{32, 1, 64, "19_split_groups"},
+                                                        {8, 1, 128, "19_split_groups"},
+                                                        {32, 8, 96, "15_dependent_launch"},
+                                                        {8, 8, 128, "15_dependent_launch"},
+                                                        {8, 1, 192, "20_split_wide_groups"},
+                                                        {8, 1, 256, "20_split_wide_groups"}}) {
     for (const bool deterministic : {false, true}) {
-      for (const int head_dim : {64, 96, 128}) {
-        const Problem problem =
-            problem_of(Type::kBFloat16, {1, heads, kv_heads, 2048, 2048, head_dim});
-        CHECK(Tests::all().front().chosen(problem, deterministic, gpu) == name);
-      }
-    }
-  }
-  for (const int head_dim : {192, 256}) {
-    for (const bool deterministic : {false, true}) {
-      const Problem problem = problem_of(Type::kBFloat16, {1, 8, 1, 2048, 2048, head_dim}, true);
-      CHECK(Tests::all().front().chosen(problem, deterministic, gpu) == "20_split_wide_groups");
+      const Problem problem =
+          problem_of(Type::kBFloat16, {1, heads, kv_heads, 2048, 2048, head_dim}, head_dim > 128);
+      CHECK(Tests::all().front().chosen(problem, deterministic, gpu) == name);
     }
   }
   for (const int kv_heads : {1, 2}) {

@@ -67,40 +67,20 @@ TEST_CASE("the library says where it runs") {
 #endif
 }
 
-TEST_CASE("the kernels are those for the type, the columns and the mode") {
+TEST_CASE(
+    "gradients of kernels of all kinds, in both modes, with the workspace that they ask for") {
   FA_SKIP_WHERE_MISSING(device_properties(), kNeedsMma);
-  using Names = std::vector<std::string>;
-  const auto both = [](const std::string& one, const std::string& other, const std::string& of) {
-    return Names{one + ", " + of, other + ", " + of};
-  };
-  // Without Hopper's instructions.
-  const auto sm_80 = [&](const std::string& of) {
-    return both("06_swizzled_pipeline", "07_deterministic", of);
-  };
-  const auto chosen = [&](const AttentionShape& shape, Type type, const char* columns,
-                          const char* one, const char* other) {
-    const std::string of = name_of(type) + ", ";
-    return check(problem_of(type, shape)) ==
-           (on_hopper() ? both(one, other, of + columns)
-                        : sm_80(of + (shape.head_dim > 128 ? "256 columns" : "128 columns")));
-  };
-  CHECK(check(problem_of(Type::kFloat32, {1, 1, 1, 9, 8, 32})) ==
-        both(device_properties().compute_capability == 0 ? "04_atomics" : "17_split_tf32",
-             "03_two_kernels", "float32, 32 columns"));
-  const char *const dependent = "15_dependent_launch", *const wide = "13_wide_heads",
-                    *const groups = "19_split_groups", *const wide_groups = "20_split_wide_groups";
-  CHECK(chosen({1, 1, 1, 9, 8, 72}, Type::kFloat16, "96 columns", dependent, dependent));
-  CHECK(chosen({1, 1, 1, 9, 8, 136}, Type::kFloat16, "192 columns", "18_block_pairs", wide));
-  CHECK(chosen({1, 1, 1, 9, 8, 200}, Type::kFloat16, "256 columns", wide, wide));
-  CHECK(chosen({1, 5, 1, 150, 140, 128}, Type::kBFloat16, "128 columns", groups, groups));
-  if (on_hopper()) {
-    CHECK(check(problem_of(Type::kBFloat16, {1, 5, 1, 700, 140, 192}, true)) ==
-          both(wide_groups, wide_groups, "bfloat16, 192 columns"));
-    CHECK(check(problem_of(Type::kFloat16, {1, 5, 1, 700, 140, 256}, true)) ==
-          both(wide_groups, wide_groups, "float16, 256 columns"));
+  check(problem_of(Type::kFloat32, {1, 1, 1, 9, 8, 32}));
+  for (const int head_dim : {72, 136, 200}) {
+    check(problem_of(Type::kFloat16, {1, 1, 1, 9, 8, head_dim}));
+  }
+  check(problem_of(Type::kBFloat16, {1, 5, 1, 150, 140, 128}));  // groups that are divided
+  for (const int head_dim : {192, 256}) {
+    if (on_hopper()) check(problem_of(Type::kBFloat16, {1, 5, 1, 700, 140, head_dim}, true));
   }
   CHECK(check(problem_of(Type::kBFloat16, {1, 1, 1, 9, 8, 256}, false, 0.5)) ==
-        sm_80("bfloat16, 256 columns, dropout"));
+        std::vector<std::string>{"06_swizzled_pipeline, bfloat16, 256 columns, dropout",
+                                 "07_deterministic, bfloat16, 256 columns, dropout"});
 }
 
 TEST_CASE("192 columns of q and k with 128 of v and o") {
@@ -115,39 +95,6 @@ TEST_CASE("192 columns of q and k with 128 of v and o") {
                                           "20_split_wide_groups, " + type + ", 192 and 128 columns"}
                : std::vector<std::string>(2, other)));
   });
-}
-
-// Kernels for Hopper have tiles of 64 columns at least, with two counters for 64 rows of dQ and one
-// for persistent blocks. There are no groups of heads here, which some GPUs would divide.
-TEST_CASE("the workspace has two floats for each padded row, and sums of dQ") {
-  G g{};
-  g.size = sizeof g;
-  g.attention = given_attention<fa_attention>(problem_of(Type::kFloat32, {3, 4, 4, 129, 7, 72}));
-  const std::size_t rows = 3 * 4 * 256;
-  CHECK(fa_backward_workspace_bytes(&g) == rows * 2 * sizeof(float));
-  g.attention.type = FA_TYPE_BFLOAT16;
-  const std::size_t with_sums = rows * (2 + 128) + (on_hopper() ? rows / 32 + 1 : 0);
-  CHECK(fa_backward_workspace_bytes(&g) == with_sums * sizeof(float));
-  g.deterministic = 1;
-  CHECK(fa_backward_workspace_bytes(&g) ==
-        (on_hopper() ? rows * (2 + 96) + rows / 32 + 1 : rows * 2) * sizeof(float));
-  g.deterministic = 0;
-  g.attention.length_q = 128;
-  g.attention.head_dim = g.attention.head_dim_v = 8;
-  CHECK(fa_backward_workspace_bytes(&g) ==
-        (rows / 2 * (2 + (on_hopper() ? 64 : 32)) + (on_hopper() ? rows / 64 + 1 : 0)) *
-            sizeof(float));
-  // Step 16 needs less, but any strides may come.
-  g.attention.head_dim = g.attention.head_dim_v = 136;
-  CHECK(fa_backward_workspace_bytes(&g) == rows / 2 * (2 + 256) * sizeof(float));
-  g.attention.head_dim = g.attention.head_dim_v = 200;
-  CHECK(fa_backward_workspace_bytes(&g) ==
-        rows / 2 * (2 + (on_hopper() ? 0 : 256)) * sizeof(float));
-  // Sequences with the same queries keep TMA away; the workspace is the same.
-  g.attention.q_strides.batch = 0;
-  CHECK(std::string(fa_backward_kernel_name(&g)) ==
-        (on_hopper() ? "07_deterministic, bfloat16, 256 columns"
-                     : "06_swizzled_pipeline, bfloat16, 256 columns"));
 }
 
 // A call that is right in all but what a test changes.
@@ -247,28 +194,6 @@ TEST_CASE("random strides are accepted and refused as a reference says") {
       [](G& g) { g.workspace = nullptr; }, "workspace");
 }
 
-// Whether steps 08 and later support a problem with these sizes, whatever its strides.
-bool is_mapped_size(int batch, int kv_heads, int length_k) {
-  AttentionGradient<fa::half> a{};
-  for (RowStrides* strides : {&a.q_strides, &a.k_strides, &a.v_strides, &a.o_strides,
-                              &a.d_o_strides, &a.d_q_strides, &a.d_k_strides, &a.d_v_strides}) {
-    *strides = {8, 8, 8};
-  }
-  a.batch = batch;
-  a.heads = a.kv_heads = kv_heads;
-  a.length_q = 1;
-  a.length_k = length_k;
-  a.head_dim = a.head_dim_v = 8;
-  return can_use_tma_backward(a);
-}
-
-TEST_CASE("more blocks of keys than a grid has select another kernel") {
-  CHECK(is_mapped_size(60000, 1, 64));
-  CHECK(is_mapped_size(1, 1, 1000000000));
-  CHECK_FALSE(is_mapped_size(60000, 1, 1000000000));
-  CHECK_FALSE(is_mapped_size(30000, 30000, 128));
-}
-
 TEST_CASE("the kernels' name and the workspace are refused as the call is, pointers or not") {
   G g = Refused().given;
   g.attention.q = nullptr;  // not looked at
@@ -299,38 +224,32 @@ TEST_CASE("no size ends the process: each gives bytes, or is refused") {
   given.functor.cap = 1;
   given.packed.size = sizeof given.packed;
   given.packed.sequences = 1;
-  const auto attention = [](Sizes& s) -> fa_attention& { return s.gradient.attention; };
-  const auto sizes = attention_sizes<Sizes>(attention);
-  for (const int deterministic : {0, 1}) {
+  auto sizes =
+      attention_sizes<Sizes>([](Sizes& s) -> fa_attention& { return s.gradient.attention; });
+  const auto check_sizes = [&](std::size_t (*bytes_of)(const Sizes&)) {
+    check_any_sizes(given, sizes, bytes_of, fa_backward_last_error);
+  };
+  for (const auto& [deterministic, type] : {std::pair{0, 0}, {0, 1}, {1, 0}, {1, 1}}) {
     given.gradient.deterministic = deterministic;
-    for (const int type : {0, 1}) {
-      given.gradient.attention.type = type;
-      check_any_sizes(
-          given, sizes, [](const Sizes& s) { return fa_backward_workspace_bytes(&s.gradient); },
-          fa_backward_last_error);
-      check_any_sizes(
-          given, sizes,
-          [](const Sizes& s) { return fa_backward_kernel_name(&s.gradient) == nullptr ? 0 : 1; },
-          fa_backward_last_error);
-    }
+    given.gradient.attention.type = type;
+    check_sizes([](const Sizes& s) { return fa_backward_workspace_bytes(&s.gradient); });
+    check_sizes([](const Sizes& s) -> std::size_t {
+      return fa_backward_kernel_name(&s.gradient) == nullptr ? 0 : 1;
+    });
   }
   given.gradient.deterministic = 0;
-  auto more = sizes;
-  more.push_back([](Sizes& s, std::int64_t n) { s.functor.block_size = static_cast<int>(n); });
+  sizes.push_back([](Sizes& s, std::int64_t n) { s.functor.block_size = static_cast<int>(n); });
   for (int kind = FA_FUNCTOR_PLAIN; kind <= FA_FUNCTOR_BITS; ++kind) {
     CAPTURE(kind);
     given.functor.kind = kind;
-    check_any_sizes(
-        given, more,
-        [](const Sizes& s) { return fa_backward_functor_workspace_bytes(&s.gradient, &s.functor); },
-        fa_backward_last_error);
+    check_sizes([](const Sizes& s) {
+      return fa_backward_functor_workspace_bytes(&s.gradient, &s.functor);
+    });
   }
   given.gradient.attention.batch = 1;
-  more.back() = [](Sizes& s, std::int64_t n) { s.packed.sequences = n; };
-  check_any_sizes(
-      given, more,
-      [](const Sizes& s) { return fa_backward_packed_workspace_bytes(&s.gradient, &s.packed); },
-      fa_backward_last_error);
+  sizes.back() = [](Sizes& s, std::int64_t n) { s.packed.sequences = n; };
+  check_sizes(
+      [](const Sizes& s) { return fa_backward_packed_workspace_bytes(&s.gradient, &s.packed); });
 }
 
 // A call on memory of its own. LSE and O are random, which changes nothing about how kernels work.

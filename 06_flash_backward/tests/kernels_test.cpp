@@ -37,22 +37,6 @@ TEST_CASE("192 columns of q and k, 128 of v and o: wide heads") {
   Tests::check_mla();
 }
 
-TEST_CASE("192 columns of q and k, 128 of v and o: the chosen kernels") {
-  // Lengths around their tiles, of 64 queries and 96 keys.
-  for (const auto& [length_q, length_k] :
-       {std::pair{1, 1}, {1, 97}, {63, 95}, {64, 96}, {65, 97}, {130, 60}, {191, 193}}) {
-    for (const bool causal : {false, true}) {
-      Problem problem = problem_of(causal ? Type::kFloat16 : Type::kBFloat16,
-                                   {2, 4, 2, length_q, length_k, kMlaHeadDim}, causal);
-      problem.head_dim_v = kMlaHeadDimV;
-      problem.layout = causal ? Layout::kLengthFirst : Layout::kHeadsFirst;
-      Tests::check_choice(gpus::kH100, problem, [](const Backend& backend) {
-        return backend.dispatched(false, gpus::kH100);
-      });
-    }
-  }
-}
-
 TEST_CASE("grouped-query attention: dK and dV are sums over the heads of a group") {
   for (const Type type : kTypes) {
     Tests::check_everywhere(problem_of(type, {2, 6, 2, 40, 50, 32}));
@@ -169,11 +153,14 @@ void check_wide(const Problem& problem, Values values = Values::kNormal) {
                           [](const backward::LadderStep& step) { return step.min_head_dim > 128; });
 }
 
-TEST_CASE("wide heads: lengths around the edges of the tiles, in blocks of keys and of queries") {
+TEST_CASE("wide heads: lengths around the edges of the tiles, and scores of +-1e4") {
   for (const auto& [length_q, length_k] : kEdgeLengths) {
     for (const bool causal : {false, true}) {
-      check_wide(problem_of(causal ? Type::kBFloat16 : Type::kFloat16,
-                            {1, 1, 1, length_q, length_k, 136}, causal));
+      for (const Values values : {Values::kNormal, Values::kLarge}) {
+        check_wide(problem_of(causal ? Type::kBFloat16 : Type::kFloat16,
+                              {1, 1, 1, length_q, length_k, 136}, causal),
+                   values);
+      }
     }
   }
 }
@@ -201,31 +188,6 @@ TEST_CASE("wide heads: fully masked rows, and keys that no row sees") {
   check_wide(problem_of(Type::kFloat16, {1, 2, 1, 300, 5, 136}, true));
   check_wide(problem_of(Type::kBFloat16, {1, 2, 1, 5, 300, 136}, true));
   check_wide(problem_of(Type::kBFloat16, {1, 2, 1, 270, 70, 256}, true));
-}
-
-TEST_CASE("wide heads: scores of +-1e4") {
-  for (const bool causal : {false, true}) {
-    check_wide(problem_of(Type::kFloat16, {1, 1, 1, 70, 150, 136}, causal), Values::kLarge);
-  }
-  check_wide(problem_of(Type::kFloat16, {1, 2, 1, 70, 1, 136}), Values::kLarge);
-}
-
-TEST_CASE("steps for wide heads support those only, in 16 bits and without dropout") {
-  for (const backward::LadderStep& step : Tests::all().front().steps) {
-    if (step.min_head_dim <= 128) continue;
-    CAPTURE(step.name);
-    Problem problem = problem_of(Type::kFloat16, {1, 1, 1, 8, 8, 136});
-    CHECK(step.supports(problem));
-    CHECK(step.head_dim_near(64) == 136);
-    CHECK(step.head_dim_near(512) == step.max_head_dim);
-    problem.dropout = 0.1;
-    CHECK_FALSE(step.supports(problem));
-    for (const int head_dim : {128, 264}) {
-      problem = problem_of(Type::kFloat16, {1, 1, 1, 8, 8, head_dim});
-      CHECK_FALSE(step.supports(problem));
-      CHECK_THROWS_AS(step.check(problem), std::invalid_argument);
-    }
-  }
 }
 
 namespace {
@@ -306,39 +268,6 @@ TEST_CASE("float32: gradients where one of many keys has nearly all of the proba
         CHECK(gradients.d_v(0, 0, 3, c) == doctest::Approx(exact[c]).epsilon(2e-6).scale(4));
       }
     });
-  }
-}
-
-TEST_CASE("the checker refuses gradients with a small error") {
-  const Backend& lab = Tests::all().front();
-  for (const auto& [type, factor] :
-       {std::pair{Type::kFloat32, 1.0001f}, {Type::kFloat16, 1.01f}, {Type::kBFloat16, 1.05f}}) {
-    const Problem problem = problem_of(type, {1, 2, 1, 40, 60, 32}, true);
-    const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
-    const backward::Checker checker(problem, inputs);
-    const auto step = std::find_if(lab.steps.begin(), lab.steps.end(),
-                                   [&](const auto& r) { return r.supports(problem); });
-    REQUIRE(step != lab.steps.end());
-    const Gradients right = step->run(problem, inputs);
-    const auto accepted = [&](const Gradients& gradients) {
-      int count = 0;
-      for (const Verdict& verdict : checker.check("", gradients)) {
-        count += verdict.accepted ? 1 : 0;
-      }
-      return count;
-    };
-    CAPTURE(problem.text());
-    CHECK(accepted(right) == 3);
-    for (Tensor<float, 4> Gradients::*part : {&Gradients::d_q, &Gradients::d_k, &Gradients::d_v}) {
-      Gradients wrong = right;
-      for (std::int64_t i = 0; i < (wrong.*part).count(); ++i) {
-        (wrong.*part).data()[i] *= factor;
-      }
-      CHECK(accepted(wrong) == 2);
-      wrong = right;
-      (wrong.*part).data()[7] = NAN;
-      CHECK(accepted(wrong) == 2);
-    }
   }
 }
 

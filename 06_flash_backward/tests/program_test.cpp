@@ -1,10 +1,6 @@
 // The program of the lesson, run as a reader runs it.
-#include <algorithm>
-
 #include <doctest/doctest.h>
 
-#include "06_flash_backward/src/backend.hpp"
-#include "06_flash_backward/src/sections.hpp"
 #include "common/attention/tests/problems.hpp"
 #include "common/cli/tests/good_input.hpp"
 #include "common/tensor/npy.hpp"
@@ -19,33 +15,6 @@ using testing::run;
 namespace {
 
 const std::string kProgram = FA_PROGRAM;
-
-// A GPU whose n-th measurement takes n milliseconds. Nothing is computed.
-backward::Backend clockwork() {
-  backward::Backend backend = backward::backends().front();
-  backend.kind = "gpu";
-  for (backward::LadderStep& step : backend.steps) {
-    step.start = [](const auto&, const auto&) { return backward::LadderStep::Prepared(); };
-  }
-  backend.milliseconds = [count = 0](const auto&, int) mutable {
-    return std::optional<double>(++count);
-  };
-  backend.resources = [](const auto&) { return std::vector<KernelResources>(1); };
-  backend.forward = [](const attention::Problem& problem, const attention::Inputs&) {
-    return attention::Outputs{Tensor<float, 4>(problem.shape_of_q()),
-                              Tensor<float, 3>({1, 1, problem.shape.length_q})};
-  };
-  return backend;
-}
-
-// A field of a row; 0 where there is none.
-template <class T>
-T field(const cli::Measurement& row, const std::string& name) {
-  for (const auto& [key, value] : row) {
-    if (key == name) return std::get<T>(value);
-  }
-  return T();
-}
 
 }  // namespace
 
@@ -117,44 +86,6 @@ TEST_CASE("the order of operations of a Hopper kernel is printed") {
   testing::check_operations(kProgram, "10_delayed_dq", "256 queries, 256 keys",
                             {"warp 8 (producer)", "warp 9 (adder)", "    wait     floats to add"},
                             "07");
-}
-
-TEST_CASE("slow steps are timed at one length, and determinism has a price") {
-  const backward::Backend backend = clockwork();
-  for (const std::int64_t head_dim : {64, 128, 256}) {
-    const auto rows = backward::time_steps(backend, {attention::Type::kBFloat16, head_dim, true});
-    const auto row_of = [&](const std::string& kernel, std::int64_t length) {
-      return std::find_if(rows.begin(), rows.end(), [&](const cli::Measurement& row) {
-        return field<std::string>(row, "kernel") == kernel &&
-               field<std::int64_t>(row, "length") == length;
-      });
-    };
-    std::size_t expected = 0;
-    const backward::LadderStep* before = nullptr;
-    for (const backward::LadderStep& step : backend.steps) {
-      CAPTURE(step.name);
-      const auto row = row_of(step.name, 4096);
-      if (step.supports(attention::timed_problem(attention::Type::kBFloat16, head_dim, true, 1))) {
-        expected += step.slow ? 1 : 5;
-        REQUIRE(row != rows.end());
-        const double ms = field<double>(*row, "milliseconds");
-        // Five matmuls of 2 N^2 D for each of 4 sequences' heads, half of it masked.
-        CHECK(field<double>(*row, "tflops") ==
-              doctest::Approx(5.0 * 4 * 2048 * 4096 * 4096 / ms / 1e9));
-        if (before != nullptr && step.deterministic && !before->deterministic) {
-          const auto other = row_of(before->name, 4096);
-          CHECK(field<double>(*row, "deterministic_price") ==
-                (other == rows.end()
-                     ? 0
-                     : doctest::Approx(ms / field<double>(*other, "milliseconds"))));
-        }
-      } else {
-        CHECK(row == rows.end());
-      }
-      before = &step;
-    }
-    CHECK(rows.size() == expected);
-  }
 }
 
 TEST_CASE("a step for wide heads alone is launched with those") {

@@ -23,23 +23,6 @@ std::vector<std::int64_t> positions(const Ranges& ranges) {
 
 }  // namespace
 
-TEST_CASE("every position has one owner, for any length and number of ranks") {
-  for (const RowOrder order : kOrders) {
-    for (const int ranks : {1, 2, 3, 4, 7}) {
-      for (const std::int64_t length : {0, 1, 2, 5, 16, 61}) {
-        const Problem problem{{1, 1, 1, length, length, 1}, true, order, ranks};
-        std::vector<std::int64_t> all;
-        for (int rank = 0; rank < ranks; ++rank) {
-          for (const std::int64_t i : positions(queries_of(problem, rank))) all.push_back(i);
-        }
-        std::sort(all.begin(), all.end());
-        CHECK(static_cast<std::int64_t>(all.size()) == length);
-        for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i] == static_cast<std::int64_t>(i));
-      }
-    }
-  }
-}
-
 TEST_CASE("visible_parts() covers exactly the pairs that the mask leaves, once each") {
   for (const RowOrder order : kOrders) {
     for (const bool causal : {false, true}) {
@@ -77,20 +60,6 @@ TEST_CASE("visible_parts() covers exactly the pairs that the mask leaves, once e
           const Problem whole{problem.shape, causal, RowOrder::kContiguous, 1};
           CHECK(pairs == visible_pairs(whole, queries_of(whole, 0), keys_of(whole, 0)));
         }
-      }
-    }
-  }
-}
-
-TEST_CASE("in zig-zag order a rank computes one problem in each step, when lengths divide") {
-  for (const int ranks : {1, 2, 4}) {
-    const Problem problem{{1, 1, 1, 64, 64, 1}, true, RowOrder::kZigZag, ranks};
-    for (int rank = 0; rank < ranks; ++rank) {
-      for (int owner = 0; owner < ranks; ++owner) {
-        const auto parts =
-            visible_parts(problem, queries_of(problem, rank), keys_of(problem, owner));
-        REQUIRE(parts.size() == 1);
-        CHECK(parts[0].causal == (owner == rank));
       }
     }
   }
@@ -170,25 +139,4 @@ TEST_CASE("the model's limits: one GPU is itself, infinite links leave balance a
     CHECK(efficiency(Method::kZigZag, true) == doctest::Approx(1).epsilon(0.001));
     CHECK(efficiency(Method::kOverlap, true) == doctest::Approx(1 / (2 - 1.0 / 4)).epsilon(0.001));
   }
-}
-
-TEST_CASE("the last shift, of rounded dK and dV, is never hidden") {
-  const AttentionShape shape{1, 16, 16, 131072, 131072, 128};
-  const Machine machine;
-  const double one =
-      predicted_seconds({shape, false, RowOrder::kContiguous, 1}, Method::kOverlap, true, machine);
-  const double bytes = 2.0 * 2 * 16 * 65536 * 128;
-  CHECK(predicted_seconds({shape, false, RowOrder::kContiguous, 2}, Method::kOverlap, true,
-                          machine) == doctest::Approx(one / 2 + bytes / 450e9).epsilon(1e-9));
-}
-
-TEST_CASE("transfers under compute are free until they take longer than it") {
-  const AttentionShape shape{1, 16, 16, 1 << 20, 1 << 20, 128};
-  const Machine machine;
-  const double overlap = predicted_efficiency(shape, false, 8, Method::kOverlap, false, machine);
-  CHECK(overlap == doctest::Approx(1).epsilon(1e-6));
-  CHECK(predicted_efficiency(shape, false, 8, Method::kRing, false, machine) < overlap);
-  AttentionShape small = shape;
-  small.length_q = small.length_k = 4096;
-  CHECK(predicted_efficiency(small, false, 8, Method::kOverlap, false, machine) < 0.5);
 }
