@@ -231,6 +231,11 @@ void check_wide_parts(const attention::Problem& problem, int parts) {
 
 }  // namespace
 
+TEST_CASE("a slice of a head begins in proportion to where the whole begins") {
+  CHECK(slice_of({5, 15, 5}, 1, 2).start == 10);
+  CHECK(slice_of({5, 15, 14}, 1, 2).start == 14);
+}
+
 TEST_CASE("gradients with parts of equal and of unequal size, in both modes") {
   for (const bool deterministic : {false, true}) {
     for (const auto& [group, parts] :
