@@ -184,12 +184,14 @@ __device__ void raise_max(RowState& rows, const float (&largest)[2],
 
 /// P = exp2(exponent_scale (S - m)), l += the sums of P.
 /// @param exponent_scale scale / ln 2
+/// @param exponent       P is stored times 2^exponent
 template <bool masked, int r>
 __device__ void exp_scores(float (&s)[r], RowState& rows,
-                           float exponent_scale) {
+                           float exponent_scale, int exponent = 0) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const float offset = exponent_offset<masked>(rows.m[h], exponent_scale);
+    const float offset =
+        exponent_offset<masked>(rows.m[h], exponent_scale) - exponent;
     float sums[2] = {rows.l[h], 0};
 #pragma unroll
     for (int i = 0; i < r / 2; ++i) {

@@ -59,15 +59,17 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
 }
 
 /// Launches it.
-/// @param blocks of the grid
+/// @param blocks   of the grid
+/// @param with_pdl before the kernel ahead of it has ended
 template <class Tile, class Work>
-void launch_hopper(const Stream& stream, unsigned blocks, const Work& work) {
-  launch(stream, flash_hopper<Tile, Work>,
-         {{blocks},
-          {kWarpgroup * (Tile::consumers + 1)},
-          sizeof(typename Work::template Shared<Tile>),
-          Tile::stages},
-         work);
+void launch_hopper(const Stream& stream, unsigned blocks, const Work& work,
+                   bool with_pdl = false) {
+  Launch sizes{{blocks},
+               {kWarpgroup * (Tile::consumers + 1)},
+               sizeof(typename Work::template Shared<Tile>),
+               Tile::stages};
+  sizes.with_pdl = with_pdl;
+  launch(stream, flash_hopper<Tile, Work>, sizes, work);
 }
 
 /// The policy of hopper_mainloop() for a warpgroup of a tile.
@@ -103,8 +105,9 @@ struct PlainWork {
 };
 
 /// What fa_forward() computes.
+/// @tparam Maps TmaAttention, or as load_work_tile() takes them
 /// @tparam kind kAll or kOwn
-template <class T, KeyTiles kind>
+template <class Maps, KeyTiles kind>
 struct ForwardWork : PlainWork {
   /// What a block keeps in shared memory.
   template <class Tile>
@@ -112,7 +115,7 @@ struct ForwardWork : PlainWork {
   /// What a consumer warpgroup reads of a tile: at least which one it is.
   template <class Tile>
   using Own = WorkTile;
-  TmaAttention<T> all;
+  Maps all;
   TileScheduler scheduler;
   unsigned* tile_counter;
 
@@ -130,12 +133,10 @@ struct ForwardWork : PlainWork {
     return next_work_tile(shared, read, own);
   }
   /// The problem that a tile belongs to, and its maps.
-  __device__ const TmaAttention<T>& maps(const WorkTile&) const {
-    return all;
-  }
+  __device__ const Maps& maps(const WorkTile&) const { return all; }
   /// See causal_scores().
   template <class Tile>
-  __device__ auto scores(PersistentShared<Tile>&, const TmaAttention<T>& maps,
+  __device__ auto scores(PersistentShared<Tile>&, const Maps& maps,
                          int warpgroup, const WorkTile& own) const {
     return causal_scores<Tile, kind>(maps.a, own.block, warpgroup);
   }
@@ -193,7 +194,7 @@ void launch_forward(const Attention<T>& a, const Stream& stream,
   if (mirrored) scheduler.heads_together = 0;  // all tiles are alike
   launch_hopper<Tile>(
       stream, persistent_blocks(scheduler),
-      ForwardWork<T, kind>{
+      ForwardWork<TmaAttention<T>, kind>{
           {}, tma_attention<Tile>(a), scheduler, tile_counter});
 }
 

@@ -36,10 +36,6 @@ struct KeyRange {
 /// Keys of half a tile.
 constexpr int kHalfKeys = 64;
 
-/// The growth of a maximum that rescales, in powers of two: P up to 2^8 is as accurate in 16 bits
-/// as P up to 1.
-constexpr int kLazyThreshold = 8;
-
 /// m as scores are compared with it: 0 where all keys are masked.
 __device__ inline float finite_max(float m) {
   return m == -INFINITY ? 0.0f : m;
@@ -87,15 +83,17 @@ __device__ RowState near_scores(float (&s)[r], const RowState& rows,
 
 /// One step of the online softmax: S becomes P. A maximum that grows by no more than the threshold is
 /// left as it is.
-/// @tparam threshold      in powers of two
+/// @tparam exponent       P is stored times 2^exponent
 /// @tparam masked         whether scores may be -infinity
 /// @tparam wide           whether scores have any size, -infinity as well
 /// @param  rescale        on return the factors of rescale_o(), if the result is true
 /// @param  exponent_scale scale / ln 2
+/// @param  threshold      in powers of two
 /// @return whether O must be rescaled
-template <int threshold, bool masked, bool wide, int r>
+template <int exponent, bool masked, bool wide, int r>
 __device__ bool online_softmax(float (&s)[r], RowState& rows,
-                               float (&rescale)[2], float exponent_scale) {
+                               float (&rescale)[2], float exponent_scale,
+                               float threshold) {
   float largest[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) largest[h] = lane_max(s, h);
@@ -110,7 +108,7 @@ __device__ bool online_softmax(float (&s)[r], RowState& rows,
     for (int h = 0; h < 2; ++h) rows.l[h] = near.l[h];
   } else {
     if (rescaled) raise_max<masked>(rows, largest, rescale, exponent_scale);
-    exp_scores<masked>(s, rows, exponent_scale);
+    exp_scores<masked>(s, rows, exponent_scale, exponent);
   }
   return rescaled;
 }
@@ -129,6 +127,35 @@ __device__ void set_probs(std::uint32_t (&p)[parts][4], const float (&s)[r]) {
   round_to_operand<T>(reinterpret_cast<std::uint32_t(&)[count][4]>(p[first]),
                       s);
 }
+
+/// P of a tile of keys as left operands, and O += P V: what hopper_mainloop() does for a Tile, here
+/// in 16 bits.
+template <class Tile>
+struct TilePv {
+  /// Whether P V is in flight beside the next S; else issue() waits for it.
+  static constexpr bool overlaps = true;
+  static constexpr int exponent = 0;  ///< P is stored times 2^exponent
+  /// The growth of a maximum that rescales, in powers of two: P up to 2^8 is
+  /// as accurate in 16 bits as P up to 1.
+  static constexpr float rescale_threshold = 8;
+  WarpgroupProbs<Tile> p;
+
+  /// Rounds P of a part of the tile, from a column on; the others' is 0.
+  template <int column, int r>
+  __device__ void set_probs(const float (&s)[r]) {
+    fa::FA_TARGET::set_probs<typename Tile::T, column>(p, s);
+  }
+  /// Issues O += P V.
+  template <class V, int r>
+  __device__ void issue(float (&o)[r], const V& v) {
+    issue_pv(o, p, v);
+  }
+  /// Waits for it.
+  template <int r>
+  __device__ void wait(float (&o)[r]) {
+    wgmma_wait<0>(o, p);
+  }
+};
 
 /// The scores of attention that are masked at most causally: a policy of hopper_mainloop().
 template <class T, KeyTiles key_tiles = KeyTiles::kAll>
@@ -158,7 +185,8 @@ struct CausalScores {
   /// After it.
   __device__ void end_tile(RowState&, int) const {}
   /// What follows the last tile.
-  __device__ void end(RowState&) const {}
+  template <class O>
+  __device__ void end(O&, RowState&) const {}
 };
 
 /// A PendingStore where O is not stored from the place of Q.
@@ -175,7 +203,7 @@ __device__ void hopper_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
                                 PersistentShared<Tile>& shared,
                                 ConsumerState<Tile>& read, Scores& scores,
                                 Store& last_store, int warpgroup) {
-  using T = typename Tile::T;
+  using Pv = TilePv<Tile>;
   constexpr KeyTiles kind = Scores::tiles;
   constexpr bool is_range = kind == KeyTiles::kRange;
   const KeyRange range = scores.range;
@@ -209,9 +237,17 @@ __device__ void hopper_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
       release_v();
     }
   };
-  WarpgroupProbs<Tile> p;
+  Pv pv;
   float rescale[2];
   int tile = range.first;
+  const auto issue_pv = [&] {
+    shared.v_pipe.consumer_wait(read.v);
+    pv.issue(o, shared.v[read.v.stage]);
+  };
+  const auto finish_pv = [&] {
+    pv.wait(o);
+    release_v();
+  };
   // The first tile, or its first half: there is no P V beside its S.
   const auto first = [&](auto keys) {
     float s[decltype(keys)::value / 2];
@@ -224,22 +260,26 @@ __device__ void hopper_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     release_k();
     if (tile == range.last) release_q();
     scores.change(s, tile * Tile::block_n, scores.masks(tile));
-    online_softmax<0, true, Scores::wide>(s, rows, rescale, exponent_scale);
-    set_probs<T, 0>(p, s);
+    online_softmax<Pv::exponent, true, Scores::wide>(s, rows, rescale,
+                                                     exponent_scale, 0);
+    pv.template set_probs<0>(s);
   };
   const auto step = [&](auto edge, auto keys) {
     constexpr bool masked = decltype(edge)::value;
     constexpr int n = decltype(keys)::value, column = Tile::block_n - n;
+    if constexpr (!Pv::overlaps) {
+      issue_pv();
+      finish_pv();
+    }
     float s[n / 2];
     // S = Q K^T
     shared.k_pipe.consumer_wait(read.k);
     scheduler_barrier_sync<Tile>(warpgroup);
     scores.issue(s, q, shared.k[read.k.stage], column);
     // O += P V of the tile before
-    shared.v_pipe.consumer_wait(read.v);
-    issue_pv(o, p, shared.v[read.v.stage]);
+    if constexpr (Pv::overlaps) issue_pv();
     scheduler_barrier_arrive<Tile>(warpgroup);
-    wgmma_wait<1>(s);  // S has been computed, P V is in flight
+    wgmma_wait<Pv::overlaps ? 1 : 0>(s);  // S, but not P V
     release_k();
     if (tile == range.last) release_q();
     scores.change(
@@ -247,14 +287,12 @@ __device__ void hopper_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
         masked && (kind != KeyTiles::kListed || scores.masks(tile)));
     // P = exp2(exponent_scale (S - m))
     const auto frame = scores.begin_tile(rows, tile);
-    const bool rescaled =
-        online_softmax<kLazyThreshold, masked, Scores::wide>(s, rows, rescale,
-                                                             exponent_scale);
+    const bool rescaled = online_softmax<Pv::exponent, masked, Scores::wide>(
+        s, rows, rescale, exponent_scale, Pv::rescale_threshold);
     scores.end_tile(rows, frame);
-    wgmma_wait<0>(o, p);
-    release_v();
-    set_probs<T, column>(p, s);
-    fence_operand(p);  // among the exponentials, not after the branch
+    if constexpr (Pv::overlaps) finish_pv();
+    pv.template set_probs<column>(s);
+    fence_operand(pv.p);  // among the exponentials, not after the branch
     if (rescaled) rescale_o(o, rescale);
   };
   constexpr std::integral_constant<int, Tile::block_n> whole_tile;
@@ -290,12 +328,10 @@ __device__ void hopper_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     }
   }
   // O += P V of the last tile
-  shared.v_pipe.consumer_wait(read.v);
-  issue_pv(o, p, shared.v[read.v.stage]);
-  wgmma_wait<0>(o, p);
-  release_v();
+  issue_pv();
+  finish_pv();
   if constexpr (is_range) skip(range.skipped_after);
-  scores.end(rows);
+  scores.end(o, rows);
 }
 
 }  // namespace fa::FA_TARGET

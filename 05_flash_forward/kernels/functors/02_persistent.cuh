@@ -383,13 +383,6 @@ __device__ RowState first_row_state(const Functor& functor, int head,
   }
 }
 
-/// What the epilogue needs: the map of O, and a scale for m.
-template <class T>
-struct FunctorOutput {
-  const TensorMap& o;
-  Attention<T> a;
-};
-
 /// The scores of a functor: a policy of hopper_mainloop().
 template <class Tile, class T, class Functor>
 struct FunctorScores {
@@ -504,7 +497,8 @@ struct FunctorScores {
     }
   }
   /// m as a score of the functor.
-  __device__ void end(RowState& rows) const {
+  template <class O>
+  __device__ void end(O&, RowState& rows) const {
     if constexpr (Functor::has_slope) {
       const int first_key = range.first * Tile::block_n;
       auto of_row = lane.at_keys(first_key - lane_column());
