@@ -259,16 +259,18 @@ struct EdgeMasksBlock {
     }
   }
 
-  /// The kernel's code. A warp has 16 or 32 queries; the next tiles of K and V are in flight.
+  /// The kernel's code, for a tile of queries. A warp has 16 or 32 of them; the next tiles of K and V
+  /// are in flight.
   template <bool has_dropout>
-  static __device__ void run(const Attention<T>& a) {
+  static __device__ void run(const Attention<T>& a, int block, int head_index,
+                             int batch) {
     T* const q_smem = dynamic_shared<T>();
     T* const k_smem = q_smem + q_size;
     T* const v_smem = k_smem + stages * kv_size;
     const int thread = threadIdx.x, lane = thread % kWarp;
     const int warp_row = thread / kWarp * warp_rows;
-    const int query0 = longest_first_m_block(a) * block_m;  // of the block
-    const auto head = head_of(a, blockIdx.z, blockIdx.y);
+    const int query0 = block * block_m;
+    const auto head = head_of(a, batch, head_index);
     // What the last query sees, and whole tiles that the first one sees.
     const int tiles =
         ceil_div(visible_keys(a, query0 + block_m - 1), block_n);
@@ -345,7 +347,8 @@ using SmallEdgeMasksBlock =
 template <class Block, bool has_dropout>
 __global__ void __launch_bounds__(Block::threads, Block::d == 256 ? 1 : 2)
     flash_edge_masks(Attention<typename Block::T> a) {
-  Block::template run<has_dropout>(a);
+  Block::template run<has_dropout>(a, longest_first_m_block(a), blockIdx.y,
+                                   blockIdx.z);
 }
 
 /// Launches the kernel with a block for each tile of queries.

@@ -13,30 +13,6 @@
 
 namespace fa::FA_TARGET {
 
-/// Keys of a tile of K and V.
-/// @param d   columns of Q and K: 64, 96, 128, 192 or 256
-/// @param columns_v columns of V and O: d, or 128 with 192
-constexpr int tile_keys(int d, int columns_v) {
-  if (d != columns_v) return 96;
-  switch (d) {
-    case 96:
-      return 112;
-    case 192:
-      return 80;
-    case 256:
-      return 64;
-    default:
-      return 128;
-  }
-}
-
-/// The tile for so many columns.
-template <class T, int d, int columns_v = d>
-using HopperTileFor = HopperTile<T, d, tile_keys(d, columns_v),
-                                 d <= 96 ? 3 : 2,  // consumer warpgroups
-                                 d == 64 ? 3 : 2,  // stages of K and of V
-                                 columns_v>;
-
 /// Keys of half a tile.
 constexpr int kHalfTile = 64;
 

@@ -8,6 +8,19 @@
 
 namespace fa::FA_TARGET {
 
+/// The tile for so many columns of Q and K, and of V and O: as large as registers and shared memory
+/// allow.
+template <class T, int d, int columns_v = d>
+using HopperTileFor = HopperTile<T, d,
+                                 d != columns_v ? 96
+                                 : d == 96      ? 112
+                                 : d == 192     ? 80
+                                 : d == 256     ? 64
+                                                : 128,
+                                 d <= 96 ? 3 : 2,  // consumer warpgroups
+                                 d == 64 ? 3 : 2,  // stages of K and of V
+                                 columns_v>;
+
 /// Stages of a warpgroup's Q: two, so that the next Q is loaded while O, which takes the place of
 /// Q, is stored; one where shared memory does not suffice.
 template <class Tile>
@@ -34,16 +47,18 @@ struct PersistentShared {
 };
 
 /// Initialises a block's barriers; all threads call it.
+/// @param loaders threads that load
 template <class Tile>
-__device__ void init_barriers(PersistentShared<Tile>& shared) {
+__device__ void init_barriers(PersistentShared<Tile>& shared,
+                              int loaders = 1) {
   if (threadIdx.x == 0) {
     // The thread that stores O, or a lane of each warp.
     for (auto& pipe : shared.q_pipe)
       pipe.init(kWritesFromRegisters<Tile> ? 4 : 1);
     shared.k_pipe.init(4 * Tile::consumers);
     shared.v_pipe.init(4 * Tile::consumers);
-    // A lane of each warp of the consumers, and the thread that loads.
-    shared.work_pipe.init(4 * Tile::consumers + 1);
+    // A lane of each warp of the consumers, and the threads that load.
+    shared.work_pipe.init(4 * Tile::consumers + loaders);
     fence_barrier_init();
   }
   __syncthreads();  // the barriers are initialised

@@ -142,19 +142,6 @@ struct ForwardWork : PlainWork {
   }
 };
 
-/// The tile for so many columns of Q and K, and of V and O: as large as registers and shared memory
-/// allow.
-template <class T, int d, int columns_v = d>
-using ForwardTileOf = HopperTile<T, d,
-                                 d != columns_v ? 96
-                                 : d == 96      ? 112
-                                 : d == 192     ? 80
-                                 : d == 256     ? 64
-                                                : 128,
-                                 d <= 96 ? 3 : 2,  // consumer warpgroups
-                                 d == 64 ? 3 : 2,  // stages of K and of V
-                                 columns_v>;
-
 /// A tile of two warpgroups, of which the first one counts its queries from the front of the sequence,
 /// and the second one from its end: what one has less, the other has more.
 template <class T, int d>
@@ -189,7 +176,7 @@ void launch_forward(const Attention<T>& a, const Stream& stream,
   constexpr KeyTiles kind =
       form == ForwardForm::kWhole ? KeyTiles::kAll : KeyTiles::kOwn;
   using Tile = std::conditional_t<mirrored, MirroredForwardTile<T, d>,
-                                  ForwardTileOf<T, d, columns_v>>;
+                                  HopperTileFor<T, d, columns_v>>;
   TileScheduler scheduler = tile_scheduler(a, Tile::block_m);
   if (mirrored) scheduler.heads_together = 0;  // all tiles are alike
   launch_hopper<Tile>(

@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(Tile::threads) flash_edge_masks(Attention<T> a
   const auto head = head_of(a, blockIdx.z, blockIdx.y);
   const int tiles = ceil_div(visible_keys(a, query0 + Tile::block_m - 1), Tile::block_n);
 #ifdef FA_SOLUTION
-  // listing: 05_flash_forward/library/mma_loop.cuh#exponent_scale
+  const float exponent_scale = a.scale * kLog2E;
 #else
   const float exponent_scale = a.scale;  // TODO
 #endif
@@ -65,7 +65,8 @@ __global__ void __launch_bounds__(Tile::threads) flash_edge_masks(Attention<T> a
 #pragma unroll
   for (int i = 0; i < Tile::row_tiles; ++i) {
 #ifdef FA_SOLUTION
-    // listing: 05_flash_forward/library/mma_loop.cuh#m_of_scores
+    state.m[i][0] *= a.scale;
+    state.m[i][1] *= a.scale;
 #else
     // TODO: store_rows() writes m + ln(l) as the LSE. What is m here?
     (void)i;

@@ -35,7 +35,8 @@ __global__ void __launch_bounds__(Tile::threads) flash_edge_masks(Attention<T> a
   const int query0 = block * Tile::block_m;
   const auto head = head_of(a, blockIdx.z, blockIdx.y);
 #ifdef FA_SOLUTION
-  // listing: 05_flash_forward/library/mma_loop.cuh#tiles
+  const int tiles = ceil_div(visible_keys(a, query0 + Tile::block_m - 1), Tile::block_n);
+  const int unmasked_tiles = visible_keys(a, query0) / Tile::block_n;
 #else
   // TODO: how many tiles of keys this block needs, and how many of these, from
   // the first, all of its queries see wholly. The first one is query0.

@@ -13,8 +13,6 @@
 
 namespace fa::FA_TARGET {
 
-/// Threads of a block.
-constexpr int kSplitThreads = 128;
 /// Keys of a part, at least: for fewer the merge costs more than the part.
 constexpr int kLeastKeys = 128;
 
@@ -88,18 +86,6 @@ __global__ void __launch_bounds__(kSplitThreads)
               merge_row<d>(own, keys, 0, exponent_scale, same));
 }
 
-/// Merges the parts of each row; a warp has one row.
-template <int d, class T>
-__global__ void __launch_bounds__(kSplitThreads)
-    merge_parts(Attention<T> a, SplitStates states, int parts) {
-  const int row = blockIdx.x * (kSplitThreads / kWarp) + threadIdx.x / kWarp;
-  if (row >= states.rows) return;
-  const int query = row % a.length_q, head = row / a.length_q % a.heads;
-  store_output(a, row / a.length_q / a.heads, head, query,
-               merge_row<d>(states, parts, row, a.scale * kLog2E,
-                            [](int part) { return part; }));
-}
-
 /// Parts into which the keys are split so that there are blocks for all SMs.
 /// @param units          what has a block for each part
 /// @param keys           of a sequence
@@ -136,9 +122,7 @@ void launch_split_kv(const Attention<T>& a, const Stream& stream,
          {{count(parts), count(a.heads), count(a.batch * a.length_q)},
           {kSplitThreads}},
          a, states, parts);
-  launch(stream, merge_parts<d, T>,
-         {{count(ceil_div(rows, kSplitThreads / kWarp))}, {kSplitThreads}}, a,
-         states, parts);
+  launch_merge_parts<d>(a, states, parts, stream);
 }
 
 /// The step's row: see common/attention/host/step_row.cuh.

@@ -152,10 +152,7 @@ void launch_packed_gqa(const Attention<T>& a, const Stream& stream,
             decode_bytes<Tile, T>(),
             Tile::stages},
            a, states, parts);
-    const int blocks = ceil_div(rows, kSplitThreads / kWarp);
-    launch(stream, merge_parts<d, T>,
-           {{static_cast<unsigned>(blocks)}, {kSplitThreads}}, a, states,
-           parts);
+    launch_merge_parts<d>(a, states, parts, stream);
   });
 }
 

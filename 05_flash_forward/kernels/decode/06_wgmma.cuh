@@ -203,30 +203,6 @@ __global__ void __launch_bounds__(kDecodeWarpgroups* kWarpgroup + kWarp, 1)
   store_packed_rows(states, part, a, item, o, rows);
 }
 
-/// merge_parts(), launched before the states are complete.
-template <int d, class T>
-__global__ void __launch_bounds__(kSplitThreads)
-    merge_dependent_parts(Attention<T> a, SplitStates states, int parts) {
-  grid_dependency_wait();  // for the states
-  const int row = blockIdx.x * (kSplitThreads / kWarp) + threadIdx.x / kWarp;
-  if (row >= states.rows) return;
-  const int query = row % a.length_q, head = row / a.length_q % a.heads;
-  store_output(a, row / a.length_q / a.heads, head, query,
-               merge_row<d>(states, parts, row, a.scale * kLog2E,
-                            [](int part) { return part; }));
-}
-
-/// Launches it behind a kernel that calls launch_dependents().
-template <int d, class T>
-void launch_merge_dependent_parts(const Attention<T>& a,
-                                  const SplitStates& states, int parts,
-                                  const Stream& stream) {
-  const int blocks = ceil_div(states.rows, kSplitThreads / kWarp);
-  Launch merge{{static_cast<unsigned>(blocks)}, {kSplitThreads}};
-  merge.with_pdl = true;
-  launch(stream, merge_dependent_parts<d, T>, merge, a, states, parts);
-}
-
 /// Parts of each item's keys on this GPU.
 template <class Tile, class T>
 int decode_wgmma_parts(const Attention<T>& a) {
@@ -260,7 +236,7 @@ void launch_decode_wgmma(const Attention<T>& a, const Stream& stream,
          map_of_keys(a, a.k, a.k_strides, a.head_dim, Tile::block_n),
          map_of_keys(a, a.v, a.v_strides, a.head_dim, Tile::block_n), a,
          states, parts);
-  launch_merge_dependent_parts<d>(a, states, parts, stream);
+  launch_merge_parts<d>(a, states, parts, stream, true);
 }
 
 FA_LAUNCH_16_BIT(decode, Attention, (const Stream&, float*),

@@ -82,20 +82,6 @@ struct ChunkShared : PersistentShared<Tile> {
   ChunkItem item;
 };
 
-/// Initialises a block's barriers; all threads call it.
-template <class Tile>
-__device__ void init_barriers(ChunkShared<Tile>& shared) {
-  if (threadIdx.x == 0) {
-    for (auto& pipe : shared.q_pipe) pipe.init(1);
-    shared.k_pipe.init(4 * Tile::consumers);
-    shared.v_pipe.init(4 * Tile::consumers);
-    // A lane of each warp of the consumers, and of the three that load.
-    shared.work_pipe.init(4 * Tile::consumers + 3);
-    fence_barrier_init();
-  }
-  __syncthreads();  // the barriers are initialised
-}
-
 /// Reads the block's next item; all lanes of a warp call it.
 /// @return false when none is left
 template <class Tile>
@@ -404,7 +390,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     decode_chunks(const __grid_constant__ ChunkWork<T> work) {
   auto& shared = *dynamic_shared<ChunkShared<Tile>>();
   launch_dependents();
-  init_barriers(shared);
+  init_barriers(shared, 3);  // K, V and Q
   const int warpgroup = warpgroup_index();
   if (warpgroup == Tile::consumers) {  // the producer
     // Addresses of rows and pages take more registers than those of tiles.
@@ -550,7 +536,7 @@ void launch_chunks(const Attention<T>& a, const ChunkSequences& sequences,
           Tile::stages},
          ChunkWork<T>{a, own, map(a.k, a.k_strides), map(a.v, a.v_strides),
                       box_rows, parts, items, workspace.counters, states});
-  if (parts > 1) launch_merge_dependent_parts<d>(a, states, parts, stream);
+  if (parts > 1) launch_merge_parts<d>(a, states, parts, stream, true);
 }
 
 FA_LAUNCH_16_BIT(decode, Attention,

@@ -170,4 +170,32 @@ __device__ void store_output(const Attention<T>& a, int batch, int head,
   }
 }
 
+/// Threads of a block that splits keys, or merges.
+constexpr int kSplitThreads = 128;
+
+/// Merges the parts of each row; a warp has one row.
+template <int d, class T>
+__global__ void __launch_bounds__(kSplitThreads)
+    merge_parts(Attention<T> a, SplitStates states, int parts) {
+  grid_dependency_wait();  // for the states
+  const int row = blockIdx.x * (kSplitThreads / kWarp) + threadIdx.x / kWarp;
+  if (row >= states.rows) return;
+  const int query = row % a.length_q, head = row / a.length_q % a.heads;
+  store_output(a, row / a.length_q / a.heads, head, query,
+               merge_row<d>(states, parts, row, a.scale * kLog2E,
+                            [](int part) { return part; }));
+}
+
+/// Launches it.
+/// @param with_pdl behind a kernel that calls launch_dependents(), before the states are complete
+template <int d, class T>
+void launch_merge_parts(const Attention<T>& a, const SplitStates& states,
+                        int parts, const Stream& stream,
+                        bool with_pdl = false) {
+  const int blocks = ceil_div(states.rows, kSplitThreads / kWarp);
+  Launch merge{{static_cast<unsigned>(blocks)}, {kSplitThreads}};
+  merge.with_pdl = with_pdl;
+  launch(stream, merge_parts<d, T>, merge, a, states, parts);
+}
+
 }  // namespace fa::FA_TARGET

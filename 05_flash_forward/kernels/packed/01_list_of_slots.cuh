@@ -3,25 +3,24 @@
 /// does. Which sequence and which tile follows from its place in a list whose length the host knows.
 #pragma once
 
-#include "05_flash_forward/library/mma_loop.cuh"
+#include "05_flash_forward/kernels/08_edge_masks.cuh"
 #include "common/attention/packed.cuh"
 
 namespace fa::FA_TARGET {
 
 /// Attention in 16 bits within each of several packed sequences.
-/// @tparam Tile   a ForwardTile
-/// @tparam T      half or bfloat16
+/// @tparam Block  an EdgeMasksBlock
 /// @param  enough see packed_tile()
-template <class Tile, class T>
-__global__ void __launch_bounds__(Tile::threads, 2)
+template <class Block, class T>
+__global__ void __launch_bounds__(Block::threads, 2)
     flash_packed(Attention<T> a, PackedSequences sequences, int enough) {
-  static_assert(Tile::block_m == kSlotRows, "a tile is a slot");
+  static_assert(Block::block_m == kSlotRows, "a tile is a slot");
   const WorkTile work =
       packed_tile(sequences.q, blockIdx.x, a.heads, a.causal, enough);
   if (work.block < 0) return;  // an empty slot
   const auto own = sequence_of(a, sequences.q.range(work.batch),
                                sequences.k.range(work.batch), work.head);
-  mma_block<Tile, false>(own, work.block, work.head, 0);
+  Block::template run<false>(own, work.block, work.head, 0);
 }
 
 /// Launches the kernel with a block for each slot of each head.
@@ -30,13 +29,13 @@ __global__ void __launch_bounds__(Tile::threads, 2)
 template <int d, class T>
 void launch_packed(const Attention<T>& a, const PackedSequences& sequences,
                    const Stream& stream) {
-  using Tile = ForwardTileFor<d>;
-  launch(stream, flash_packed<Tile, T>,
+  using Block = EdgeMasksBlockFor<T, d>;
+  launch(stream, flash_packed<Block, T>,
          {{static_cast<unsigned>(sequences.q.slots()) *
            static_cast<unsigned>(a.heads)},
-          {Tile::threads},
-          pipeline_bytes<Tile, T>(),
-          kPipelineStages},
+          {Block::threads},
+          Block::shared_bytes,
+          Block::stages},
          a, sequences, 4 * device_properties().sm_count);
 }
 
