@@ -187,7 +187,7 @@ __device__ void raise_max(RowState& rows, const float (&largest)[2],
 /// @param exponent       P is stored times 2^exponent
 template <bool masked, int r>
 __device__ void exp_scores(float (&s)[r], RowState& rows,
-                           float exponent_scale, int exponent = 0) {
+                           float exponent_scale, float exponent = 0) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const float offset =

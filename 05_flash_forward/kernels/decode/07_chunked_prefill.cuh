@@ -120,7 +120,6 @@ __device__ StridedTiles tiles_of_item(const Attention<T>& own,
 
 /// Finds items in the list of a launch, at places that grow. Sequences with more keys come first, by
 /// the binary logarithm of their tiles; a warp looks at 32 at once.
-//! [item_list]
 template <class Tile, class T>
 struct ItemList {
   const ChunkWork<T>& work;
@@ -191,7 +190,6 @@ struct ItemList {
     return {};
   }
 };
-//! [item_list]
 
 /// The warp that takes items from the list and passes them on.
 template <class Tile, class T>
@@ -220,7 +218,6 @@ __device__ void schedule_items(ChunkShared<Tile>& shared,
 }
 
 /// A warp that loads K, or V. Each lane copies a panel of a run of rows that lie in one page.
-//! [load_pages]
 template <class Tile, class T, class Tiles, class Pipe>
 __device__ void load_pages(ChunkShared<Tile>& shared,
                            const ChunkWork<T>& work, const PageMap& map,
@@ -269,7 +266,6 @@ __device__ void load_pages(ChunkShared<Tile>& shared,
     }
   }
 }
-//! [load_pages]
 
 /// The warp that loads Q: rows of different heads and queries, by cp.async.
 template <class Tile, class T>
@@ -331,7 +327,6 @@ struct PackedRowScores : CausalScores<T, KeyTiles::kOwn> {
 
 /// The scores of a warpgroup's rows: of the tiles that the block loads it computes those that its own
 /// rows see.
-//! [chunk_scores]
 template <class Tile, class T>
 __device__ PackedRowScores<T> chunk_scores(const Attention<T>& own, int row0,
                                            const StridedTiles& tiles) {
@@ -348,7 +343,6 @@ __device__ PackedRowScores<T> chunk_scores(const Attention<T>& own, int row0,
   range.edge = larger(edge, tiles.begin);
   return {{own, row0, range}};
 }
-//! [chunk_scores]
 
 /// Writes O and LSE of a warpgroup's rows, or their states.
 template <class Tile, class T>
@@ -384,7 +378,6 @@ __device__ void finish_rows(const ChunkWork<T>& work, const Attention<T>& own,
 }
 
 /// Attention of all sequences. A consumer warpgroup processes 64 rows of each item.
-//! [chunk_kernel]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     decode_chunks(const __grid_constant__ ChunkWork<T> work) {
@@ -427,7 +420,6 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     scheduler_barrier_sync<Tile>(warpgroup);  // the last arrival
   }
 }
-//! [chunk_kernel]
 
 /// K or V as rows of one tensor, in which pages, or sequences, lie.
 struct PageRows {

@@ -43,7 +43,6 @@ __host__ __device__ constexpr int key_at(int place) {
 /// bytes.
 /// @tparam A   Fp8Attention
 /// @param keys transposed_keys()
-//! [transpose]
 template <class A>
 __global__ void __launch_bounds__(kWarpgroup)
     transpose_v(const A a, const int keys) {
@@ -77,7 +76,6 @@ __global__ void __launch_bounds__(kWarpgroup)
     store4(to + std::int64_t{i} * keys, as_float4(places));
   }
 }
-//! [transpose]
 
 /// Launches it.
 /// @param a with a head_dim that is a multiple of 16
