@@ -29,7 +29,13 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   if (warpgroup == Tile::consumers - 1) {
     scheduler_barrier_arrive<Tile>(warpgroup);  // warpgroup 0 is first
   }
-  PendingStore<Tile> last_store{shared, warpgroup};
+  auto last_store = [&] {
+    if constexpr (kWritesFromRegisters<Tile>) {
+      return NoStore{};
+    } else {
+      return PendingStore<Tile>{shared, warpgroup};
+    }
+  }();
   typename Work::template Own<Tile> own;  // the warpgroup's part of a tile
   for (; work.next(shared, read.work, warpgroup, own); read.next_tile()) {
     const auto& maps = work.maps(own);
