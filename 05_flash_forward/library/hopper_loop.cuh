@@ -240,11 +240,14 @@ __device__ void hopper_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   Pv pv;
   float rescale[2];
   int tile = range.first;
-  const auto issue_pv = [&] {
+  // O += P V of the tile before, either beside the next S or ahead of it.
+  const auto issue_pv = [&](bool beside_s) {
+    if (beside_s != Pv::overlaps) return;
     shared.v_pipe.consumer_wait(read.v);
     pv.issue(o, shared.v[read.v.stage]);
   };
-  const auto finish_pv = [&] {
+  const auto finish_pv = [&](bool beside_s) {
+    if (beside_s != Pv::overlaps) return;
     pv.wait(o);
     release_v();
   };
@@ -267,17 +270,14 @@ __device__ void hopper_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
   const auto step = [&](auto edge, auto keys) {
     constexpr bool masked = decltype(edge)::value;
     constexpr int n = decltype(keys)::value, column = Tile::block_n - n;
-    if constexpr (!Pv::overlaps) {
-      issue_pv();
-      finish_pv();
-    }
+    issue_pv(false);
+    finish_pv(false);
     float s[n / 2];
     // S = Q K^T
     shared.k_pipe.consumer_wait(read.k);
     scheduler_barrier_sync<Tile>(warpgroup);
     scores.issue(s, q, shared.k[read.k.stage], column);
-    // O += P V of the tile before
-    if constexpr (Pv::overlaps) issue_pv();
+    issue_pv(true);
     scheduler_barrier_arrive<Tile>(warpgroup);
     wgmma_wait<Pv::overlaps ? 1 : 0>(s);  // S, but not P V
     release_k();
@@ -290,7 +290,7 @@ __device__ void hopper_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     const bool rescaled = online_softmax<Pv::exponent, masked, Scores::wide>(
         s, rows, rescale, exponent_scale, Pv::rescale_threshold);
     scores.end_tile(rows, frame);
-    if constexpr (Pv::overlaps) finish_pv();
+    finish_pv(true);
     pv.template set_probs<column>(s);
     fence_operand(pv.p);  // among the exponentials, not after the branch
     if (rescaled) rescale_o(o, rescale);
@@ -328,8 +328,8 @@ __device__ void hopper_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     }
   }
   // O += P V of the last tile
-  issue_pv();
-  finish_pv();
+  issue_pv(Pv::overlaps);
+  finish_pv(Pv::overlaps);
   if constexpr (is_range) skip(range.skipped_after);
   scores.end(o, rows);
 }
