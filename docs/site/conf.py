@@ -59,7 +59,8 @@ repository = os.environ.get("COURSE_REPOSITORY", "")
 if not repository and os.environ.get("GITHUB_REPOSITORY"):
     repository = f"{os.environ['GITHUB_SERVER_URL']}/{os.environ['GITHUB_REPOSITORY']}"
 html_context = {"repository": repository}
-# Where the site is, as far as the workflow knows.
+# The workflow puts the book beside the site, and knows where the site is.
+html_context["book"] = bool(os.environ.get("GITHUB_REPOSITORY"))
 if name := os.environ.get("GITHUB_REPOSITORY"):
     html_baseurl = "https://{}.github.io/{}/".format(*name.split("/"))
 
