@@ -10,110 +10,13 @@
 
 namespace fa::FA_TARGET {
 
-/// dK and dV: step 06's kernel without dQ. A block owns keys and loops over the queries.
-/// @tparam Tile        a BackwardTile
-/// @tparam has_dropout whether there may be dropout
+/// dK and dV: step 06's kernel without dQ. The room of dS stays, unused.
 //! [keys]
 template <class Tile, class T, bool has_dropout>
 __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     flash_backward_deterministic_keys(AttentionGradient<T> a) {
-  constexpr int d = Tile::d;
-  T* const k_smem = dynamic_shared<T>();
-  T* const v_smem = k_smem + Tile::kv_size;
-  T* const q_smem = v_smem + Tile::kv_size;  // two of them
-  T* const d_o_smem = q_smem + 2 * Tile::q_size;
-  // As far as in step 06, where dS lies before.
-  float* const lse_smem =
-      reinterpret_cast<float*>(d_o_smem + 2 * Tile::q_size + Tile::ds_size);
-  float* const delta_smem = lse_smem + 2 * Tile::block_m;
-  const int thread = threadIdx.x, lane = thread % kWarp;
-  const int warp = thread / kWarp;
-  const int warp_key = warp / Tile::column_parts * Tile::warp_keys;
-  const int column0 = warp % Tile::column_parts * Tile::columns;
-  const int key0 = blockIdx.x * Tile::block_n;
-  const int kv_head = blockIdx.y, batch = blockIdx.z;
-  const auto fetch = [&](const QueryTile<T>& tile, int stage) {
-    copy_rows_async<Tile::block_m, d, Tile::threads>(
-        q_smem + stage * Tile::q_size, tile.head.q, a.q_strides.row,
-        tile.query0, a.length_q, a.head_dim, thread);
-    copy_rows_async<Tile::block_m, d, Tile::threads>(
-        d_o_smem + stage * Tile::q_size, tile.head.d_o, a.d_o_strides.row,
-        tile.query0, a.length_q, a.head_dim, thread);
-    if (thread < Tile::block_m / 4) {
-      const std::int64_t row =
-          tile.head.padded_row + tile.query0 + 4 * thread;
-      const int to = stage * Tile::block_m + 4 * thread;
-      cp_async16(lse_smem + to, a.lse_base_2 + row);
-      cp_async16(delta_smem + to, a.delta + row);
-    }
-  };
-  auto tile = first_query_tile<Tile>(a, batch, kv_head, key0);
-  if (exists(tile, a)) {
-    copy_rows_async<Tile::block_n, d, Tile::threads>(
-        k_smem, kv_rows(a.k, a.k_strides, batch, kv_head), a.k_strides.row,
-        key0, a.length_k, a.head_dim, thread);
-    copy_rows_async<Tile::block_n, d, Tile::threads>(
-        v_smem, kv_rows(a.v, a.v_strides, batch, kv_head), a.v_strides.row,
-        key0, a.length_k, a.head_dim, thread);
-    fetch(tile, 0);
-    cp_async_commit();
-  }
-  const float exponent_scale = a.scale * kLog2E;
-  KeySums<Tile> d_k = {}, d_v = {};
-  for (int stage = 0; exists(tile, a); stage = 1 - stage) {
-    const T* const q_tile = q_smem + stage * Tile::q_size;
-    const T* const d_o_tile = d_o_smem + stage * Tile::q_size;
-    const float* const lse = lse_smem + stage * Tile::block_m;
-    const float* const delta = delta_smem + stage * Tile::block_m;
-    const int head = tile.head.index, query0 = tile.query0;
-    cp_async_wait<0>();
-    __syncthreads();  // this tile is loaded, the last one has been read
-    Scores<Tile> p = {}, d_s = {};
-    // S^T = K Q^T
-    multiply_k_q<d>(p, k_smem, q_tile, warp_key, lane, [](int) {});
-    tile = next_query_tile<Tile>(tile, a, batch, kv_head, key0);
-    if (exists(tile, a)) fetch(tile, 1 - stage);
-    cp_async_commit();
-    if (visible_keys(a, query0) < key0 + Tile::block_n) {
-      apply_mask_transposed<Tile>(p, a, query0, key0 + warp_key, lane);
-    }
-    // dP^T = V dO^T, overlapped with P^T = exp(scale S^T - LSE)
-    multiply_k_q<d>(d_s, v_smem, d_o_tile, warp_key, lane, [&](int part) {
-#pragma unroll
-      for (int j = 0; j < Tile::query_tiles; ++j) {
-        if (j * (d / 16) / Tile::query_tiles == part) {
-          recompute_probs<Tile>(p, j, exponent_scale, lse, lane);
-        }
-      }
-    });
-    PackedScores<Tile> d_s_packed;
-    // dS^T = P^T * (dP^T - delta), elementwise of eight queries
-    const auto finish_scores = [&](int j) {
-      score_gradients<Tile, has_dropout>(d_s, p, j, a, delta, head, query0,
-                                         key0 + warp_key, lane);
-      pack_scores<T, Tile>(d_s_packed, d_s, j);
-    };
-    // Dropout changes P^T, too, so dS^T must come before dV.
-    if constexpr (has_dropout) {
-#pragma unroll
-      for (int j = 0; j < Tile::query_tiles; ++j) finish_scores(j);
-    }
-    // dV += P^T dO, overlapped with dS^T
-    multiply_p_d_o<d>(d_v, p, d_o_tile, lane, column0, [&](int part) {
-      if constexpr (!has_dropout) {
-        finish_scores(2 * part);
-        finish_scores(2 * part + 1);
-      }
-    });
-    // dK += dS^T Q
-    multiply_p_d_o<d>(d_k, d_s_packed, q_tile, lane, column0, [](int) {});
-  }
-  store_key_sums<Tile>(kv_rows(a.d_k, a.d_k_strides, batch, kv_head),
-                       a.d_k_strides.row, a, d_k, a.scale, key0 + warp_key,
-                       column0, lane);
-  store_key_sums<Tile>(kv_rows(a.d_v, a.d_v_strides, batch, kv_head),
-                       a.d_v_strides.row, a, d_v, 1.0f, key0 + warp_key,
-                       column0, lane);
+  swizzled_pipeline_block<Tile, has_dropout, false>(
+      a, blockIdx.x * Tile::block_n, blockIdx.y, blockIdx.z);
 }
 //! [keys]
 

@@ -19,24 +19,14 @@ namespace fa::FA_TARGET {
 /// Sizes of the kernel.
 /// @tparam head_dim_v columns of V and dO: 128 or 192
 template <class Type, int head_dim_v>
-struct PairTile {
-  using T = Type;
-  static constexpr int d = kTransposedColumns;  ///< columns of Q and K
-  static constexpr int columns_v = head_dim_v;  ///< columns of V and dO
-  static constexpr int block_m = kQueries;
-  static constexpr int block_n = 96;
-  static constexpr int box_keys = block_n;  ///< see TmaGradient
-  static constexpr int stages = 2;
-  static constexpr int keys = block_n / kKeyWarpgroups;  ///< of a warpgroup
-  using QTile = SwizzledTile<T, block_m, d>;
-  using DOTile = SwizzledTile<T, block_m, columns_v>;
-  using KTile = SwizzledTile<T, block_n, d>;
-  using VTile = SwizzledTile<T, block_n, columns_v>;
+struct PairTile : TransposedTile<Type, head_dim_v> {
+  using Base = TransposedTile<Type, head_dim_v>;
   /// Of P or dS: 96 columns fill three narrow panels.
-  using ScoreTile = SwizzledTile<T, block_m, block_n, kNarrowPanelBytes>;
+  using ScoreTile =
+      SwizzledTile<Type, Base::block_m, Base::block_n, kNarrowPanelBytes>;
   /// Of the other block's K: the columns of this block's half of dQ.
-  using PeerKTile = SwizzledTile<T, block_n, d / 2, kNarrowPanelBytes>;
-  static constexpr int d_q_part = 64;  ///< columns of a part of dQ
+  using PeerKTile =
+      SwizzledTile<Type, Base::block_n, Base::d / 2, kNarrowPanelBytes>;
 };
 /// The keys of a pair of blocks, which the scheduler takes together.
 template <class Tile>
@@ -116,104 +106,44 @@ struct PairWarpgroup {
   /// Of 64 columns, in dV or dK.
   static constexpr int chunks =
       (warpgroup == 0 ? Tile::columns_v : Tile::d) / 64;
+  static constexpr bool has_d_v = warpgroup == 0;
   /// Columns of dQ.
   static constexpr int d_q_columns = warpgroup == 0 ? 64 : 32;
   using DQ = float[d_q_columns / 2];  ///< this lane's part of them
   PairShared<Tile>* shared;
   const AttentionGradient<T>& a;
-  const int rank;                           ///< of the block
-  const int key0;                           ///< its first key
-  float* d_q_to = nullptr;                  ///< of the previous tile
-  PipelineState<2> at{};                    ///< of Q and dO
-  PipelineState<1> peer_at{};               ///< of peer_d_s
-  float sums[chunks][Tile::block_n / 2]{};  ///< dV^T or dK^T
+  const int rank;                     ///< of the block
+  const int key0;                     ///< its first key
+  float* d_q_to = nullptr;            ///< of the previous tile
+  PipelineState<2> at{};              ///< of Q and dO
+  PipelineState<1> peer_at{};         ///< of peer_d_s
+  TransposedSums<Tile, chunks> sums;  ///< dV^T or dK^T
 
-  /// Issues this warpgroup's keys of a matmul of queries and keys.
-  template <int r, class A, class B>
-  __device__ void issue_scores(float (&s)[r], const A& rows, const B& keys) {
-    wgmma_fence(s);
-#pragma unroll
-    for (int kk = 0; kk < A::cols; kk += 16) {
-      wgmma<T>(s, rows.by_rows(0, kk),
-               keys.by_rows(warpgroup * Tile::keys, kk), kk > 0);
-    }
-    wgmma_commit(s);
-  }
   /// Issues dV^T += dO^T P, or dK^T += Q^T dS, of a tile.
   __device__ void issue_sums(int stage) {
     if constexpr (warpgroup == 0) {
-      issue_sums(shared->d_o[stage], shared->p);
+      sums.issue(shared->d_o[stage], shared->p);
     } else {
-      issue_sums(shared->q[stage], shared->d_s);
-    }
-  }
-  /// The same with dO and P, or with Q and dS.
-  template <class A>
-  __device__ void issue_sums(const A& left,
-                             const typename Tile::ScoreTile& right) {
-    fence_sums();
-#pragma unroll
-    for (int c = 0; c < chunks; ++c) {
-#pragma unroll
-      for (int kk = 0; kk < Tile::block_m; kk += 16) {
-        wgmma<T>(sums[c], left.by_columns(kk, 64 * c),
-                 right.by_columns(kk, 0), true);
-      }
-    }
-    if constexpr (chunks == 2) {
-      wgmma_commit(sums[0], sums[1]);
-    } else {
-      wgmma_commit(sums[0], sums[1], sums[2]);
-    }
-  }
-  /// wgmma_fence() for the accumulators of dV or dK.
-  __device__ void fence_sums() {
-    if constexpr (chunks == 2) {
-      wgmma_fence(sums[0], sums[1]);
-    } else {
-      wgmma_fence(sums[0], sums[1], sums[2]);
-    }
-  }
-  /// wgmma_wait() for them.
-  template <int pending>
-  __device__ void wait_for_sums() {
-    if constexpr (chunks == 2) {
-      wgmma_wait<pending>(sums[0], sums[1]);
-    } else {
-      wgmma_wait<pending>(sums[0], sums[1], sums[2]);
+      sums.issue(shared->q[stage], shared->d_s);
     }
   }
   /// Issues dQ = dS K of the previous tile, for the keys of this block.
   __device__ void issue_own_d_q(DQ& d_q) {
-    wgmma_fence(d_q);
-#pragma unroll
-    for (int kk = 0; kk < Tile::block_n; kk += 16) {
-      wgmma<T>(d_q, shared->d_s.by_rows(0, kk),
-               shared->k.by_columns(kk, pair_d_q_column<warpgroup>(rank)),
-               kk > 0);
-    }
-    wgmma_commit(d_q);
+    issue_d_q_columns(d_q, shared->d_s, shared->k,
+                      pair_d_q_column<warpgroup>(rank));
   }
   /// Issues the same for the keys of the other block, when its dS has arrived.
   __device__ void issue_peer_d_q(DQ& d_q) {
     shared->peer_d_s_full.wait(peer_at.parity);
     if (exchanges()) expect_peer_d_s();
     peer_at.advance();
-    wgmma_fence(d_q);
-#pragma unroll
-    for (int kk = 0; kk < Tile::block_n; kk += 16) {
-      wgmma<T>(d_q, shared->peer_d_s.by_rows(0, kk),
-               shared->peer_k.by_columns(kk, warpgroup == 0 ? 0 : 64), true);
-    }
-    wgmma_commit(d_q);
+    issue_d_q_columns(d_q, shared->peer_d_s, shared->peer_k,
+                      warpgroup == 0 ? 0 : 64, true);
   }
   /// Adds the sum to d_q_accum, and tells the other block that its dS has been read.
   __device__ void add_d_q(const DQ& d_q) {
     if (threadIdx.x % kWarp == 0) shared->d_s_read.arrive_at_peer(rank ^ 1);
-    for_each_four<d_q_columns / 2>([&](int place, int i) {
-      atomic_add4(d_q_to + place,
-                  make_float4(d_q[i], d_q[i + 1], d_q[i + 2], d_q[i + 3]));
-    });
+    add_accumulator(d_q_to, d_q);
   }
   /// Whether this is the thread that sends dS to the other block.
   __device__ bool exchanges() const {
@@ -239,7 +169,7 @@ struct PairWarpgroup {
     DQ d_q;
     if constexpr (!first) issue_own_d_q(d_q);
     shared->q_pipe.consumer_wait(at);
-    issue_scores(p, shared->q[at.stage], shared->k);
+    issue_gemm_nt(p, shared->q[at.stage], shared->k, warpgroup * Tile::keys);
     if constexpr (!first) {
       issue_peer_d_q(d_q);
       issue_sums(at.stage ^ 1);
@@ -256,10 +186,11 @@ struct PairWarpgroup {
     }
     // dP = dO V^T
     shared->d_o_pipe.consumer_wait(at);
-    issue_scores(d_s, shared->d_o[at.stage], shared->v);
+    issue_gemm_nt(d_s, shared->d_o[at.stage], shared->v,
+                  warpgroup * Tile::keys);
     //! [step]
     if constexpr (!first) {
-      wait_for_sums<1>();
+      sums.template wait<1>();
       release_stage(shared->q_pipe, {at.stage ^ 1, 0});
       release_stage(shared->d_o_pipe, {at.stage ^ 1, 0});
       wait_for_warpgroups();  // both have read P and dS
@@ -291,68 +222,31 @@ struct PairWarpgroup {
     issue_sums(at.stage ^ 1);
     wgmma_wait<1>(d_q);
     add_d_q(d_q);
-    wait_for_sums<0>();
+    sums.template wait<0>();
   }
 
   /// All tiles of a block.
   template <class Block>
   __device__ void mainloop(const Block& block) {
-    const QueryHeads heads = query_heads(a, block);
-    const int per_head = block.m_blocks.max - block.m_blocks.min;
-    if (per_head <= 0) return;
-    if (exchanges()) expect_peer_d_s();
-    int m_block = block.m_blocks.start, head = heads.first;
-    const auto next = [&](auto first) {
-      const int query0 = m_block * Tile::block_m;
-      step<decltype(first)::value>(
-          query0, visible_keys(a, query0) < block.key0 + Tile::block_n);
+    const auto begin = [&] {
+      if (exchanges()) expect_peer_d_s();
+    };
+    const auto next = [&](auto first, int head, int query0, bool masked) {
+      step<decltype(first)::value>(query0, masked);
       d_q_to = a.d_q_accum + workspace_row(a, block, head, query0) * Tile::d +
                pair_d_q_column<warpgroup>(rank) * Tile::block_m;
-      if (++m_block == block.m_blocks.max) m_block = block.m_blocks.min;
-      if (m_block == block.m_blocks.start) ++head;
     };
-    next(std::true_type{});
-#pragma unroll 1
-    for (int i = 1; i < per_head * heads.count; ++i) next(std::false_type{});
-    finish();
-  }
-
-  /// Stores dV or dK through a tile that no warpgroup reads any more.
-  template <class RowTile>
-  __device__ void store(const TensorMap& map, float factor, RowTile& tile,
-                        const NBlock& block) {
-#pragma unroll
-    for (int c = 0; c < chunks; ++c) {
-      float scaled[Tile::block_n / 2];
-#pragma unroll
-      for (int i = 0; i < Tile::block_n / 2; ++i) {
-        scaled[i] = factor * sums[c][i];
-      }
-      std::uint32_t rounded[Tile::block_n / 16][4];
-      round_to_operand<T>(rounded, scaled);
-      store_d_s(tile, rounded, 64 * c);
-    }
-    fence_async_proxy();  // TMA sees what this thread wrote
-    named_barrier_wait(1 + warpgroup, kWarpgroup);
-    if (threadIdx.x % kWarpgroup != 0) return;
-    store_tile(map, tile, block.key0, block.kv_head, block.batch);
-    bulk_commit();
-    bulk_wait_read<0>();  // before the block's shared memory is freed
+    if (transposed_mainloop<Tile>(a, block, begin, next)) finish();
   }
 };
 
-/// dK, dV, and additions to d_q_accum.
-template <class Tile, class T>
-__global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
-    flash_backward_pairs(const __grid_constant__ PairGradient<T> maps,
-                         const TileScheduler scheduler) {
+/// A block: dK and dV of its keys, and additions to d_q_accum.
+/// @param shared its barriers are ready
+/// @param store  store(warpgroup) stores dV or dK of a PairWarpgroup
+template <class Tile, class Shared, class T, class Block, class Store>
+__device__ void pair_block(Shared& shared, const PairGradient<T>& maps,
+                           const Block& block, int rank, Store store) {
   const AttentionGradient<T>& a = maps.a;
-  // Both blocks of a pair go through the tiles of the first one, in step.
-  NBlock block = spread_n_block<PairKeys<Tile>>(a, blockIdx.x / 2, scheduler);
-  const int rank = cluster_rank();
-  block.key0 += rank * Tile::block_n;
-  auto& shared = *dynamic_shared<PairShared<Tile>>();
-  shared.init();
   const int warpgroup = warpgroup_index();
   if (warpgroup == kKeyWarpgroups) {
     setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
@@ -370,37 +264,36 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   if (warpgroup == 0) {
     PairWarpgroup<Tile, 0> mma{&shared, a, rank, block.key0};
     mma.mainloop(block);
-    wait_for_warpgroups();  // both have read V
-    mma.store(maps.d_v, 1, shared.v, block);
+    store(mma);
   } else {
     PairWarpgroup<Tile, 1> mma{&shared, a, rank, block.key0 + Tile::keys};
     mma.mainloop(block);
-    wait_for_warpgroups();  // both have read K
-    mma.store(maps.d_k, a.scale, shared.k, block);
+    store(mma);
   }
   // The shared memory of a block that has ended must not be written any more.
   cluster_arrive();
   cluster_wait();
 }
-
-/// dQ = scale d_q_accum, rounded: a warpgroup for each 64 columns.
+/// The kernel.
 template <class Tile, class T>
-__global__ void __launch_bounds__(kWarpgroup* Tile::d / Tile::d_q_part)
-    postprocess_pairs(const __grid_constant__ PairGradient<T> maps) {
-  using PartTile = SwizzledTile<T, Tile::block_m, Tile::d_q_part>;
-  auto& tiles = *dynamic_shared<PartTile[Tile::d / Tile::d_q_part]>();
-  const AttentionGradient<T>& a = maps.a;
-  const int part = warpgroup_index(), col = part * Tile::d_q_part;
-  const int query0 = blockIdx.x * Tile::block_m;
-  const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
-  float x[Tile::d_q_part / 2];
-  load_accumulator(x, a.d_q_accum + (head.padded_row + query0) * Tile::d +
-                          col * Tile::block_m);
-  store_gradient(maps.d_q, x, a.scale, tiles[part], query0, blockIdx.y,
-                 blockIdx.z, col);
-  if (threadIdx.x % kWarpgroup == 0) {
-    bulk_wait_read<0>();  // before the block's shared memory is freed
-  }
+__global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
+    flash_backward_pairs(const __grid_constant__ PairGradient<T> maps,
+                         const TileScheduler scheduler) {
+  // Both blocks of a pair go through the tiles of the first one, in step.
+  NBlock block =
+      spread_n_block<PairKeys<Tile>>(maps.a, blockIdx.x / 2, scheduler);
+  const int rank = cluster_rank();
+  block.key0 += rank * Tile::block_n;
+  auto& shared = *dynamic_shared<PairShared<Tile>>();
+  shared.init();
+  pair_block<Tile>(shared, maps, block, rank, [&](const auto& mma) {
+    wait_for_warpgroups();  // both have read K and V
+    if constexpr (mma.has_d_v) {
+      mma.sums.store(maps.d_v, 1, shared.v, block, 0);
+    } else {
+      mma.sums.store(maps.d_k, maps.a.scale, shared.k, block, 1);
+    }
+  });
 }
 
 /// Gradients with tensor maps for the kernel; as tma_gradient().
@@ -409,15 +302,6 @@ PairGradient<T> pair_gradient(const AttentionGradient<T>& a) {
   return {tma_gradient<Tile>(a),
           map_of_keys(a, a.k, a.k_strides, a.head_dim, Tile::block_n,
                       kNarrowPanelBytes)};
-}
-
-/// The launch of postprocess_pairs().
-template <class Tile, class T>
-Launch pair_postprocess_launch(const AttentionGradient<T>& a) {
-  constexpr int parts = Tile::d / Tile::d_q_part;
-  return {grid_of(a, Tile::block_m),
-          {kWarpgroup * parts},
-          parts * sizeof(SwizzledTile<T, Tile::block_m, Tile::d_q_part>)};
 }
 
 /// Launches the step.
@@ -441,8 +325,7 @@ void launch_backward_pairs(const AttentionGradient<T>& a,
           false,
           2},
          maps, scheduler);
-  launch(stream, postprocess_pairs<Tile, T>, pair_postprocess_launch<Tile>(a),
-         maps);
+  launch_postprocess_columns<Tile, T>(maps, stream);
 }
 
 FA_LAUNCH_16_BIT(backward_wide, AttentionGradient, (const Stream&),

@@ -86,23 +86,6 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   }
 }
 
-/// A warpgroup of step 18: all tiles of queries of the part, then its dV or dK.
-template <class Tile, int warpgroup, class T>
-__device__ void compute_pair_part(WidePartShared<PairShared<Tile>>& shared,
-                                  const AttentionGradient<T>& a,
-                                  const NBlockPart& block, int rank) {
-  const int key0 = block.key0 + warpgroup * Tile::keys;
-  PairWarpgroup<Tile, warpgroup> mma{&shared, a, rank, key0};
-  mma.mainloop(block);
-  if (shared.d_kv == nullptr) return;
-  float* to = shared.d_kv + warpgroup * Tile::block_n * Tile::columns_v;
-#pragma unroll
-  for (auto& chunk : mma.sums) {
-    store_accumulator(to, chunk);
-    to += 64 * Tile::block_n;
-  }
-}
-
 /// Parts of dK and dV, and additions to d_q_accum: the kernel of step 18.
 /// @tparam Tile PairTile
 template <class Tile, class T>
@@ -122,27 +105,16 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
         has_keys ? wide_part<Tile>(a, block, block.part, parts) : nullptr;
   }
   shared.init();
-  const int warpgroup = warpgroup_index();
-  if (warpgroup == kKeyWarpgroups) {
-    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
-    if (threadIdx.x % kWarpgroup == 0) {
-      load_wide_queries<Tile>(shared, maps, block, Tile::PeerKTile::bytes,
-                              [&](Mbarrier& barrier) {
-                                load_peer_k(shared, maps, barrier, block,
-                                            rank);
-                              });
+  pair_block<Tile>(shared, maps, block, rank, [&](const auto& mma) {
+    if (shared.d_kv == nullptr) return;
+    float* to =
+        shared.d_kv + (mma.has_d_v ? 0 : Tile::block_n * Tile::columns_v);
+#pragma unroll
+    for (const auto& chunk : mma.sums.of) {
+      store_accumulator(to, chunk);
+      to += 64 * Tile::block_n;
     }
-    return;
-  }
-  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
-  if (warpgroup == 0) {
-    compute_pair_part<Tile, 0>(shared, a, block, rank);
-  } else {
-    compute_pair_part<Tile, 1>(shared, a, block, rank);
-  }
-  // The shared memory of a block that has ended must not be written any more.
-  cluster_arrive();
-  cluster_wait();
+  });
 }
 
 /// The sum of the parts of 64 columns of dV or dK, rounded: of 64 keys as the registers of step 13
@@ -177,11 +149,7 @@ __global__ void __launch_bounds__(kWarpgroup)
   if constexpr (Tile::block_n == kKeys) {
     store_gradient(map, sum, factor, tile, key0, head, batch, col);
   } else {
-#pragma unroll
-    for (float& x : sum) x *= factor;
-    std::uint32_t rounded[Tile::block_n / 16][4];
-    round_to_operand<T>(rounded, sum);
-    store_d_s(tile, rounded, 0);
+    store_transposed_chunk<Tile>(tile, sum, factor, 0);
     fence_async_proxy();  // TMA sees what this thread wrote
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -287,8 +255,7 @@ void launch_backward_split_pairs(const AttentionGradient<T>& a, int parts,
           false,
           2},
          maps, scheduler);
-  launch(stream, postprocess_pairs<Tile, T>, pair_postprocess_launch<Tile>(a),
-         maps);
+  launch_postprocess_columns<Tile, T>(maps, stream);
   launch_add_wide_parts<Tile>(maps, parts, stream);
 }
 

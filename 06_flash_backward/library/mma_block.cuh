@@ -162,9 +162,9 @@ constexpr std::size_t least_keys_bytes() {
 /// dK and dV, and additions to d_q_accum. A block owns keys and loops over the queries.
 /// @tparam Tile        a BackwardTile
 /// @tparam has_dropout whether there may be dropout
+/// @tparam has_d_q     false: another kernel computes dQ
 /// @param  key0        the block's first key
-//! [finish]
-template <class Tile, bool has_dropout, class T>
+template <class Tile, bool has_dropout, bool has_d_q = true, class T>
 __device__ void swizzled_pipeline_block(const AttentionGradient<T>& a,
                                         int key0, int kv_head, int batch) {
   constexpr int d = Tile::d;
@@ -241,7 +241,7 @@ __device__ void swizzled_pipeline_block(const AttentionGradient<T>& a,
       score_gradients<Tile, has_dropout>(d_s, p, j, a, delta, head, query0,
                                          key0 + warp_key, lane);
       pack_scores<T, Tile>(d_s_packed, d_s, j);
-      if (column0 == 0) {
+      if (has_d_q && column0 == 0) {
         store_score_gradients<Tile>(ds_smem, d_s_packed, j, warp_key, lane);
       }
     };
@@ -257,12 +257,16 @@ __device__ void swizzled_pipeline_block(const AttentionGradient<T>& a,
         finish_scores(2 * part + 1);
       }
     });
-    __syncthreads();  // all warps have stored dS
+    if constexpr (has_d_q) {
+      __syncthreads();  // all warps have stored dS
+    }
     // dK += dS^T Q
     multiply_p_d_o<d>(d_k, d_s_packed, q_tile, lane, column0, [](int) {});
-    QuerySums<Tile> d_q = {};  // dQ = dS K
-    multiply_ds_k<Tile>(d_q, ds_smem, k_smem, warp, lane);
-    atomic_add_d_q<Tile>(a.d_q_accum + row * d, d_q, warp, lane);
+    if constexpr (has_d_q) {
+      QuerySums<Tile> d_q = {};  // dQ = dS K
+      multiply_ds_k<Tile>(d_q, ds_smem, k_smem, warp, lane);
+      atomic_add_d_q<Tile>(a.d_q_accum + row * d, d_q, warp, lane);
+    }
     //! [step]
   }
   store_key_sums<Tile>(kv_rows(a.d_k, a.d_k_strides, batch, kv_head),
@@ -272,7 +276,6 @@ __device__ void swizzled_pipeline_block(const AttentionGradient<T>& a,
                        a.d_v_strides.row, a, d_v, 1.0f, key0 + warp_key,
                        column0, lane);
 }
-//! [finish]
 
 /// Calls launch(tile) with the tile for d columns that fits a device.
 template <int d, class T, class Launch>
