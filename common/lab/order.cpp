@@ -101,6 +101,7 @@ void Order::block_begins() {
   barriers_.clear();
   at_fence_.clear();
   pending_.clear();
+  met_.clear();
   order_of_block_.clear();
   order_of_copies_.clear();
   behind_flags_.clear();
@@ -133,6 +134,9 @@ void Order::block_meets() {
   for (std::size_t thread = 0; thread < threads_; ++thread) {
     release(thread, all_);
     clocks_[thread] = {};
+  }
+  for (const auto& [thread, pending] : pending_) {
+    for (const auto& [block, clock] : pending.others) met_[block].join(clock);
   }
   const auto any = [](const std::vector<bool>& of, bool is) {
     return std::find(of.begin(), of.end(), is) != of.end();
@@ -186,6 +190,10 @@ void Order::memory_fenced(bool arrived, bool for_all_blocks) {
       pending->second.others.clear();
       pending->second.polled.clear();
     }
+  }
+  if (for_all_blocks) {  // it is sequentially consistent: reads that come before it count, too
+    for (const auto& [block, clock] : met_) order_of_block_[block].join(clock);
+    met_.clear();
   }
   if (!arrived) return;
   if (for_all_blocks) fenced_[thread] = true;

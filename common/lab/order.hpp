@@ -110,6 +110,7 @@ struct OrderOfBlock {
   };
   std::unordered_map<std::uint32_t, Fenced> at_fence_;  // of each thread, its last one
   std::unordered_map<std::uint32_t, Pending> pending_;  // of each thread
+  BlockClocks met_;                                     // read before all met, for any fence
   BlockClocks order_of_block_, order_of_copies_;        // applied to it, and to its copies by TMA
   BlockClocks behind_flags_;  // of flags that it has read, whether or not a fence came behind
   // Of each thread, since the last barrier: whether it called __threadfence(), or used data.
