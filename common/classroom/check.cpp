@@ -125,8 +125,9 @@ std::string common_factor(const Compared& c) {
 
 // Whether the elements are those of a neighbour, in words; else empty.
 std::string moved_by_one(const Compared& c) {
-  // Of two values, as of a mask, a wrong one is the other, and so may be a neighbour by chance.
-  if (std::set<double>(c.right.begin(), c.right.end()).size() < 3) return {};
+  // Of few values, as of a mask or of numbers of sequences, a wrong one may be a neighbour by chance.
+  const std::size_t values = std::set<double>(c.right.begin(), c.right.end()).size();
+  if (values < 3 || 2 * values < c.count()) return {};
   for (const std::size_t by : {std::size_t{1}, c.cols}) {
     if (c.count() < 4 || by >= c.count()) continue;
     const auto moved = [&](auto from) {

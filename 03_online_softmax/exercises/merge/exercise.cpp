@@ -98,6 +98,8 @@ void grade(const std::vector<double>& left, const std::vector<double>& right) {
         {m, l, of_a * a.o + of_b * b.o}},
        {"a part's weight lacks its l: O is a mean over l, which tells how many keys it stands for",
         {m, l, (of_a * a.o + of_b * b.o) / (of_a + of_b)}},
+       {"O is divided by l, but a.o must be multiplied by a.l before, and b.o by b.l",
+        {m, l, (of_a * a.o + of_b * b.o) / l}},
        {"sums that are relative to different maxima were added",
         {m, a.l + b.l, (a.l * a.o + b.l * b.o) / (a.l + b.l)}}},
       fmt::format("scores{} and{}", text_of(left), text_of(right)));

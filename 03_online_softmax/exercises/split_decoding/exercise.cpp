@@ -126,11 +126,13 @@ void grade(const std::vector<std::size_t>& sizes, double spread, const std::vect
   for (double& o : not_divided) o *= std::exp(all.lse - m);
   const std::string powers =
       "the largest LSE was not subtracted before e^LSE: that overflows, or every weight is 0";
-  std::vector<Mistake> of_o{{"only the first part was returned", parts[0].o},
-                            {"o was not divided by the sum of the weights", not_divided},
-                            {"the outputs were averaged; a part with large scores weighs more",
-                             combined(parts, [](double) { return 1.0; })},
-                            {powers, combined(parts, [](double lse) { return std::exp(lse); })}};
+  std::vector<Mistake> of_o{
+      {"only the first part was returned", parts[0].o},
+      {"the last part was left out", keys.attention(0, keys.scores.size() - sizes.back()).o},
+      {"o was not divided by the sum of the weights", not_divided},
+      {"the outputs were averaged; a part with large scores weighs more",
+       combined(parts, [](double) { return 1.0; })},
+      {powers, combined(parts, [](double lse) { return std::exp(lse); })}};
   std::vector<Mistake> of_lse{
       {"the largest LSE is missing from the result's: it is m + ln(sum of weights)", {all.lse - m}},
       {"this is the largest LSE; the sum of the weights is missing: it is m + ln(sum of weights)",
@@ -149,8 +151,8 @@ void grade(const std::vector<std::size_t>& sizes, double spread, const std::vect
 }  // namespace
 
 FA_STAGE(easy) {
-  grade({4, 4}, 1, {1});
-  grade({16, 16, 16}, 2, {0});
+  grade({4, 4, 4}, 1, {1});
+  grade({16, 16}, 2, {0});
 }
 
 FA_STAGE(odd) {

@@ -96,6 +96,8 @@ void grade_pairs(const Mask& m) {
           picture(m, [&](int d) { return d % 2 != 1 && inside(d); })},
          {"the reach is part of the window: a query sees keys at this distance",
           picture(m, [&](int d) { return right(d) && d < m.reach; })},
+         {"the window has two sides: a query sees keys behind it, too",
+          picture(m, [&](int d) { return right(d) && d >= 0; })},
          {"query i stands at key i + shift, not at key i",
           picture(m, [&](int d) { return right(d - shift); })}},
         words(m));

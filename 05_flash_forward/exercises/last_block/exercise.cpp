@@ -207,6 +207,14 @@ FA_STAGE(races) {
 +  lse[column] = log_sum(m_all, l_all);
 +  }
 
+# fences_of_all: the fence behind the addition is that of each thread, behind a barrier
+@ right
+- const unsigned before = atomic_add_acquire(counter, 1);
++    const unsigned before = atomicAdd(counter, 1);
+- if (!is_last) return;
++  if (!is_last) return;
++  __threadfence();
+
 # as_cudas_sample: a fence on either side of an addition that wraps and orders nothing itself
 @ right
 - const unsigned before = atomic_add_acquire(counter, 1);

@@ -205,10 +205,11 @@ FA_STAGE(traffic) {
   const Launched launched = c.launched();
   needs_watching(launched.seen);
   // A row is read and written, and its embedding is read: two sectors each. One is the slot's
-  // sequence. Of cu_seqlens each of the four warps reads a sector at a time.
+  // sequence. Of cu_seqlens each of the four warps reads a sector at a time, or, where its lanes
+  // search together, 32 of them and then what is left.
   const std::int64_t copies = c.tokens() * 7, steps = 8;
   note("sectors of global memory", launched.seen.sectors);
-  budget("sectors of global memory", launched.seen.sectors, copies + 4 * c.slots() * (steps + 5),
+  budget("sectors of global memory", launched.seen.sectors, copies + 4 * c.slots() * (32 + steps),
          "find the sequence by bisection: 256 sequences take 8 steps", copies);
 }
 #endif
@@ -256,6 +257,25 @@ FA_STAGE(traffic) {
 - }
 +   int low = 0;
 +   while (low + 1 < sequences && cu_seqlens[low + 1] / kTileRows + low + 1 <= slot) ++low;
+
+# lanes: the lanes of a warp search together
+@ right
+- int low = 0, high = sequences - 1;
+- while (low < high) {
+- const int middle = (low + high + 1) / 2;
+- if (cu_seqlens[middle] / kTileRows + middle <= slot) {
+- low = middle;
+- } else {
+- high = middle - 1;
+- }
+- }
++   int low = 0, high = sequences;
++   while (high - low > 1) {
++     const int step = ceil_div(high - low, kWarp), i = low + static_cast<int>(threadIdx.x % kWarp) * step;
++     const bool behind = i < high && cu_seqlens[i] / kTileRows + i <= slot;
++     low += (__popc(__ballot_sync(kAllLanes, behind)) - 1) * step;
++     high = min(low + step, high);
++   }
 
 # rows_first: rows that may be less than none
 @ right

@@ -117,13 +117,14 @@ void grade(const Row& row, const std::string& where) {
                       scale, right, where));
 }
 
-// The bound with `relative` of an element, and at least `absolute` of its scale.
-double bound(const Row& x, const Row& y, double relative, double absolute) {
+// The bound with `relative` of an element, and at least `absolute` of its scale; with or without
+// the product of both errors.
+double bound(const Row& x, const Row& y, double relative, double absolute, bool product = true) {
   double sum = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double e_x = std::max(relative * std::abs(x[i]), absolute * scale_of(x)),
                  e_y = std::max(relative * std::abs(y[i]), absolute * scale_of(y));
-    sum += e_x * std::abs(y[i]) + std::abs(x[i]) * e_y + e_x * e_y;
+    sum += e_x * std::abs(y[i]) + std::abs(x[i]) * e_y + (product ? e_x * e_y : 0);
   }
   return sum;
 }
@@ -145,7 +146,12 @@ void grade_bound(const Row& x, const Row& y, const std::string& where) {
           "below the least normal value half a step is no part of the element: it is 2^-10 of the "
           "scale, also for an element that becomes 0" +
               figures);
-  require(out >= error, "the error is larger than your bound" + figures);
+  require(out >= error || !is(bound(x, y, 0x1p-4, 0x1p-10, false)),
+          "both factors are off at once: the product of their errors is missing" + figures);
+  require(out >= error,
+          "the error is larger than your bound: is each element added, and each factor without its "
+          "sign?" +
+              figures);
   require(!is(bound(x, y, 0x1p-3, 0x1p-9)),
           "rounding to nearest is off by half a step at most; yours are whole steps" + figures);
   require(out <= 1.05 * tight,
@@ -187,6 +193,11 @@ FA_STAGE(bound) {
     x[0] = 448, y[0] = 0;
     grade_bound(x, y, "one element is 448, and 63 are about 2^-10");
   }
+  grade_bound({-448, -19}, {0, -448}, "-448 -19, and 0 -448");
+  // Both are rounded away from 0; those of y are subnormal.
+  x.assign(64, 272.01f), y.assign(64, 0x3p-10f);
+  x[0] = y[1] = 448, x[1] = y[0] = 0x3p-10f;
+  grade_bound(x, y, "62 of x are 272.01, and 62 of y 3 / 1024");
 }
 #endif
 /* Other answers, as changes of the solution
@@ -194,11 +205,6 @@ FA_STAGE(bound) {
 @ odd: with its sign
 - for (const float x : row) largest = std::max(largest, std::abs(x));
 +   for (const float x : row) largest = std::max(largest, x);
-
-# up_to_one: the largest becomes 1
-@ easy: not 448
-- Row result{{}, largest == 0 ? 1 : largest / 448};
-+   Row result{{}, largest == 0 ? 1 : largest};
 
 # zeros: 0 / 0
 @ odd: zeros become NaN
@@ -210,10 +216,15 @@ FA_STAGE(bound) {
 - return std::max(0x1p-4 * std::abs(value), 0x1p-10 * scale);
 +     return 0x1p-4 * std::abs(value) + 0 * scale;
 
-# whole_steps: epsilon, not half of it
-@ bound: off by half a step
-- return std::max(0x1p-4 * std::abs(value), 0x1p-10 * scale);
-+     return std::max(0x1p-3 * std::abs(value), 0x1p-9 * scale);
+# no_product: both are off at once
+@ bound: the product of their errors is missing
+- bound += e_x * std::abs(y[i]) + std::abs(x[i]) * e_y + e_x * e_y;
++     bound += e_x * std::abs(y[i]) + std::abs(x[i]) * e_y;
+
+# signed: a factor may be below 0
+@ bound: without its sign
+- bound += e_x * std::abs(y[i]) + std::abs(x[i]) * e_y + e_x * e_y;
++     bound += e_x * std::abs(y[i]) + x[i] * e_y + e_x * e_y;
 
 # sharper: at most u / (1 + u) of the element; and the scale is multiplied by
 @ right

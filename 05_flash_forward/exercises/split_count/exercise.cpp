@@ -113,11 +113,12 @@ void grade(const Case& c) {
                                      c.merge(n);
                             }),
           costs + "a wave that is not full takes as long as one that is: round up" + where);
-  refuse(costs +
-         "the cost differs from that of the task. Does the number of waves round up, and "
-         "the tiles of the longest part? Does each wave cost what a block costs before its "
-         "first tile, does one part need no merge, and is each number tried?" +
-         where);
+  refuse(
+      costs +
+      "the cost differs from that of the task. Does the number of waves round up, in 64 bits, and "
+      "the tiles of the longest part? Does each wave cost what a block costs before its "
+      "first tile, does one part need no merge, and is each number tried?" +
+      where);
 }
 
 // Cases of which each tells one wrong cost from the right one, among many.
@@ -147,6 +148,7 @@ FA_STAGE(odd) {
   grade({0, 0, 1, 5, 264});
   grade({0, 0, 1, 1000, 1000});
   grade({0.5, 0.03125, 100000, 64, 264});
+  grade({0.5, 0.03125, std::int64_t{1} << 30, 8, 264});
   grade({0, 0, 132, 4, 132});
   grade_all({0, 0.25, 3}, {0, 0.5, 2}, {1, 7, 100, 131, 132, 265}, {1, 2, 31, 64, 4000});
   grade({0.5, 0, 1, std::int64_t{1} << 33, 1 << 20});
@@ -162,6 +164,12 @@ FA_STAGE(odd) {
 @ odd: one part needs no merge
 - const double merge = parts == 1 ? 0 : model.part * parts;
 +     const double merge = model.part * parts;
+
+# ints: the number of blocks overflows
+@ odd: in 64 bits
+- const std::int64_t waves = (items * parts + blocks - 1) / blocks;
++     const int all = static_cast<int>(items) * parts;
++     const std::int64_t waves = (all + blocks - 1) / blocks;
 
 # powers_of_two: half of the numbers are not tried
 @ easy: is each number tried

@@ -126,17 +126,22 @@ void check_after(const std::vector<Partial>& so_far, const Partial& out, const s
   const auto with = [&](auto weight) { return numbers(merged(so_far, weight)); };
   const std::vector<double> right =
       with([](double lse, double, double m) { return std::exp(lse - m); });
-  std::vector<double> not_divided = right;
+  const std::vector<double> not_rescaled =
+      with([](double lse, double up_to_now, double) { return std::exp(lse - up_to_now); });
+  std::vector<double> not_divided = right, stale_l = not_rescaled;
   double m = kMinusInfinity;
   for (const Partial& message : so_far) m = std::max(m, message.lse);
-  for (std::size_t d = 0; d + 1 < right.size(); ++d) not_divided[d] *= std::exp(right.back() - m);
+  for (std::size_t d = 0; d + 1 < right.size(); ++d) {
+    not_divided[d] *= std::exp(right.back() - m);
+    stale_l[d] = right[d] * std::exp(right.back() - stale_l.back());
+  }
   check({"(o, LSE)", got}, right, 1e-9,
         {{"the earlier messages are lost: only the last one counts", numbers(so_far.back())},
          {"the outputs were averaged; a message with a larger LSE weighs more",
           with([](double, double, double) { return 1.0; })},
          {"o is a sum still: the result must divide it by l", not_divided},
-         {"the state was not rescaled when the maximum rose",
-          with([](double lse, double up_to_now, double) { return std::exp(lse - up_to_now); })},
+         {"the state was not rescaled when the maximum rose", not_rescaled},
+         {"o is rescaled when the maximum rises, and l is not", stale_l},
          {"the LSE is right, o is not: when the maximum rises, o is rescaled as l is",
           std::abs(got.back() - right.back()) < 1e-9 ? got : right}},
         where);

@@ -82,6 +82,9 @@ FA_ENTRY(kinds, [](const Mask& m) {
 });
 // The changed score and the derivative, in float64.
 FA_ENTRY(score, [](double s, double cap) {
+  if (CappedDilated::shifts_scores) {
+    fail("shifts_scores says that the derivative is 1 everywhere: some kernels then leave it out");
+  }
   const CappedDilated functor(static_cast<float>(cap), 1, 0);
   return std::pair(double{functor.score(s, 0, 0, 0, 0)}, double{functor.derivative(s, 0, 0, 0, 0)});
 });
@@ -175,6 +178,8 @@ void grade_score(double cap, const std::vector<double>& scores) {
           by([](double) { return 1.0; })},
          {"the square is missing: d(s / u) is not ds / u, since u depends on s",
           by([&](double s) { return 1 / (1 + std::abs(s) / cap); })},
+         {"for negative scores it is wrong: the sum has |s| in it",
+          by([&](double s) { return std::pow(1 + s / cap, -2); })},
          {"derivative() was given the score before the change, and takes it for the changed one",
           by([&](double s) { return std::pow(1 + std::abs(f(s)) / cap, -2); })}},
         where);
@@ -275,6 +280,11 @@ FA_STAGE(backward) {
 @ compiles: needs changes_scores
 - static constexpr bool changes_scores = true;
 +
+
+# shifted: a flag that only some kernels read
+@ odd: shifts_scores
+- static constexpr bool changes_scores = true;
++   static constexpr bool changes_scores = true, shifts_scores = true;
 
 # one_power: the quotient without its square
 @ odd: the square is missing
