@@ -191,7 +191,7 @@ def main(arguments):
         at = own.index("--")
         own, passed = own[:at], own[at + 1 :]
     own, standard = without_nvcc(own)
-    options = parser().parse_args(own)
+    options = parser().parse_intermixed_args(own)
     paths = [folder / name for name in options.files]
     for path in paths:
         if not path.is_file():

@@ -163,6 +163,14 @@ bool is_global(const void* pointer) {
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
   return lab_cuda::allocate(pointer, bytes, Owner::kDevice);
 }
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+  if (device != 0) return report(cudaErrorInvalidDevice);
+  *pool = reinterpret_cast<cudaMemPool_t>(1);
+  return pending_error();
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
+  return pending_error();
+}
 cudaError_t cudaMallocManaged(void** pointer, std::size_t bytes, unsigned) {
   if (bytes == 0) return report(cudaErrorInvalidValue);
   return lab_cuda::allocate(pointer, bytes, Owner::kManaged);

@@ -136,7 +136,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   p.l2CacheSize = 50 << 20;
   p.maxThreadsPerMultiProcessor = Card::kThreadsOfSm;
   p.maxBlocksPerMultiProcessor = Card::kBlocksOfSm;
-  p.streamPrioritiesSupported = p.cooperativeLaunch = 1;
+  p.streamPrioritiesSupported = p.cooperativeLaunch = p.memoryPoolsSupported = 1;
   p.globalL1CacheSupported = p.localL1CacheSupported = 1;
   p.sharedMemPerMultiprocessor = Card::kSharedOfSm;
   p.sharedMemPerBlockOptin = Card::kMostShared;

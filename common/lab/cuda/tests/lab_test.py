@@ -169,6 +169,7 @@ CUBLAS = """
 #include <vector>
 #include <cublasLt.h>
 #include <cublas_v2.h>
+__global__ void __cluster_dims__(2) pair() {}  // each launch asks for a cluster, cuBLAS's too
 template <class T> T* numbers(int n) {
   T* x;
   cudaMallocManaged(&x, n * sizeof(T));
@@ -822,7 +823,8 @@ int main() {
 
     def test_a_file_with_headers_of_its_own_and_arguments(self):
         (self.folder / "inner folder/helper.cuh").write_text(HELPER)
-        run = self.lab(USES_HELPER)
+        (self.folder / "another.cu").write_text("")
+        run = self.lab(USES_HELPER, "-I", "inner folder", "another.cu")
         self.assertIn("78 none\n", run.stdout)
         self.assertIn("Nothing wrong was seen.", run.stdout)
         self.assertEqual(run.returncode, 0, run.stderr)

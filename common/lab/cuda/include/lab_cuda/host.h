@@ -155,6 +155,12 @@ enum cudaMemoryType {
   cudaMemoryTypeDevice,
   cudaMemoryTypeManaged
 };
+enum cudaMemPoolAttr {
+  cudaMemPoolReuseFollowEventDependencies = 1,
+  cudaMemPoolReuseAllowOpportunistic,
+  cudaMemPoolReuseAllowInternalDependencies,
+  cudaMemPoolAttrReleaseThreshold
+};
 enum cudaComputeMode {
   cudaComputeModeDefault,
   cudaComputeModeExclusive,
@@ -197,7 +203,8 @@ enum cudaComputeMode {
   X(cudaDevAttrConcurrentManagedAccess, 89, concurrentManagedAccess)             \
   X(cudaDevAttrCooperativeLaunch, 95, cooperativeLaunch)                         \
   X(cudaDevAttrMaxSharedMemoryPerBlockOptin, 97, sharedMemPerBlockOptin)         \
-  X(cudaDevAttrMaxBlocksPerMultiprocessor, 106, maxBlocksPerMultiProcessor)
+  X(cudaDevAttrMaxBlocksPerMultiprocessor, 106, maxBlocksPerMultiProcessor)      \
+  X(cudaDevAttrMemoryPoolsSupported, 115, memoryPoolsSupported)
 #define LAB_CUDA_ATTRIBUTE(name, number, field) name = number,
 enum cudaDeviceAttr { LAB_CUDA_ATTRIBUTES(LAB_CUDA_ATTRIBUTE) };
 #undef LAB_CUDA_ATTRIBUTE
@@ -232,6 +239,7 @@ struct cudaDeviceProp {
   std::size_t sharedMemPerBlockOptin;
   int maxBlocksPerMultiProcessor, globalL1CacheSupported, localL1CacheSupported;
   std::size_t reservedSharedMemPerBlock;
+  int hostNativeAtomicSupported, memoryPoolsSupported;
 };
 struct cudaFuncAttributes {
   std::size_t sharedSizeBytes, constSizeBytes, localSizeBytes;
@@ -305,6 +313,9 @@ cudaError_t cudaMallocPitch(void** pointer, std::size_t* pitch, std::size_t widt
                             std::size_t height);
 LAB_CUDA_DEFINE(cudaError_t, cudaMallocAsync, (void** pointer, std::size_t bytes, cudaStream_t),
                 cudaMalloc(pointer, bytes))
+// Attributes of the pool say when memory goes back to the system, which no program sees here.
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
 // With a pointer to any type.
 #define LAB_CUDA_TYPED(name)                                                      \
   template <class T, class... Rest, class = std::enable_if_t<!std::is_void_v<T>>> \
@@ -316,7 +327,10 @@ LAB_CUDA_TYPED(cudaMallocManaged)
 LAB_CUDA_TYPED(cudaMallocHost)
 LAB_CUDA_TYPED(cudaHostAlloc)
 LAB_CUDA_TYPED(cudaMallocPitch)
-LAB_CUDA_TYPED(cudaMallocAsync)
+template <class T, class = std::enable_if_t<!std::is_void_v<T>>>
+cudaError_t cudaMallocAsync(T** pointer, std::size_t bytes, cudaStream_t stream) {  // may be 0
+  return cudaMallocAsync(reinterpret_cast<void**>(pointer), bytes, stream);
+}
 cudaError_t cudaFree(void* pointer);
 LAB_CUDA_DEFINE(cudaError_t, cudaFreeAsync, (void* pointer, cudaStream_t), cudaFree(pointer))
 cudaError_t cudaFreeHost(void* pointer);
