@@ -1,5 +1,6 @@
 """Facts of the course as a whole: the front page, and what several lessons share."""
 
+import fnmatch
 import json
 import re
 import statistics
@@ -71,6 +72,23 @@ def seconds_of_first_lab():
 def seconds_of_lab():
     """Seconds of ./learn lab for another file."""
     return _seconds("lab, another file")
+
+
+def public_programs(outcome="*"):
+    """Public programs in the lab with this outcome, "_" for a space: how many."""
+    outcomes = [row["outcome"] for row in rows("lab_public_programs")]
+    return len(fnmatch.filter(outcomes, outcome.replace("_", " ")))
+
+
+def public_findings(verdict):
+    """Kinds of findings in public programs, summed over these, that are "true" or "false"."""
+    programs = rows("lab_public_programs")
+    return sum(str(one["true"]).lower() == verdict for row in programs for one in row["findings"])
+
+
+def public_repositories():
+    """How many repositories they are from."""
+    return len({row["repository"] for row in rows("lab_public_programs")})
 
 
 def minutes_of_run():

@@ -9,6 +9,7 @@
     fp8 RECORD OTHER...             the kernels in 8 bits beside the course and FlashAttention-3 of
                                     other records
     first_minutes RECORD            the first commands on a new machine
+    programs RECORD                 public programs in the lab: how each ended, and what was found
 
 Exit status: 0, or 2 when a record has nothing of the kind.
 """
@@ -274,6 +275,22 @@ def first_minutes(record):
     return [*aligned([["", f"{record['cores']} cores"], *rows], 1), machine]
 
 
+def programs(record):
+    """A line for each public program, then one for each kind of finding in it."""
+    cells, found = [["repository", "program", "arguments", "result"]], [["program", "finding", ""]]
+    for row in record["measurements"]:
+        name = row["path"].removesuffix("/main.cu").rsplit("/", 1)[-1].removesuffix(".cu")
+        sample = f"--sample {row['sample']} -- " if "sample" in row else ""
+        arguments = f"{sample}{row['arguments']}".removesuffix(" -- ") or "-"
+        why = f": {row['why']}" if row["why"] else ""
+        cells.append([row["repository"], name, arguments, row["outcome"] + why])
+        for finding in row["findings"]:
+            verdict = "true" if finding["true"] else "false alarm"
+            found.append([name, finding["kind"], f"{verdict}: {finding['because']}"])
+    machine = "{processor}, {system}, {compiler}, commit {commit}, {date}".format(**record)
+    return [*aligned(cells, 1, 4), "", *aligned(found, 1, 3), "", machine]
+
+
 TABLES = {  # how many records each takes
     "front": (front, 2),
     "front_behind": (front_behind, 2),
@@ -282,6 +299,7 @@ TABLES = {  # how many records each takes
     "ring_beside": (ring_beside, 1),
     "fp8": (fp8, None),
     "first_minutes": (first_minutes, 1),
+    "programs": (programs, 1),
 }
 
 
