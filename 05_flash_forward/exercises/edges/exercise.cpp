@@ -225,8 +225,8 @@ FA_STAGE(traffic) {
 
 # all_tiles: nothing is skipped
 @ traffic: tiles are visited that no query
-- ceil_div(visible_keys(a, query0 + Tile::block_m - 1), Tile::block_n);
-+       ceil_div(a.length_k, Tile::block_n);
+- const int tiles = ceil_div(visible_keys(a, query0 + Tile::block_m - 1), Tile::block_n);
++   const int tiles = ceil_div(a.length_k, Tile::block_n);
 
 # step_by_step: keys are counted one by one
 @ right
