@@ -17,7 +17,7 @@ namespace fa::FA_TARGET {
 namespace {
 
 // Whether a warp rescales at its second tile, whose maxima are those of the first one but for row 5,
-// where it has grown. As each lane is told.
+// where it has grown. Each lane stores what it is told.
 __global__ void rescales(float growth, int* found) {
   const int lane = static_cast<int>(threadIdx.x);
   RowState rows = empty_row_state();

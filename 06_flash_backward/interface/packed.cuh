@@ -34,8 +34,8 @@ std::size_t packed_workspace_bytes(const AttentionGradient<T>& a,
 }
 
 // Copies cu_seqlens, and lists the sequences of its slots, to where `to` points. The kernels of a
-// call wait for each other's parts of a sequence: all must see the same cu_seqlens, also where these
-// change meanwhile.
+// call wait for each other's parts of a sequence: all must see the same cu_seqlens, even if these
+// change while they run.
 inline __device__ void list_slots(const PackedRows& from, const PackedRows& to) {
   int* const copy = const_cast<int*>(to.cu_seqlens);
   for (int i = threadIdx.x; i <= from.sequences; i += blockDim.x) copy[i] = from.cu_seqlens[i];

@@ -148,7 +148,7 @@ struct Choice {
     program.option("--method", method, methods, "way to distribute attention");
     program.option("--mask", mask, {"all", "full", "causal"}, "mask of the scores");
   }
-  /// Calls visit(method, causal) for all that is chosen.
+  /// Calls visit(method, causal) for each chosen method and mask.
   template <class Visit>
   void for_each(Visit visit) const {
     for (const bool causal : {false, true}) {
