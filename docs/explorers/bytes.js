@@ -107,8 +107,9 @@
       Q: [left - strip - 5, top, strip, side], O: [left + side + 5, top, strip, side], S: [left, top, side, side],
       K: [left, top - 2 * strip - 8, side, strip], V: [left, top - strip - 4, side, strip],
     };
-    parts.push(text(middle, y + 12, kernel.title, { "font-weight": "bold" }), text(middle, y + 28, kernel.order, { fill: "quiet" }),
-      text(middle, y + 44, "tiles of " + kernel.rows + " x " + kernel.keys, { fill: "quiet" }));
+    parts.push(text(middle, y + 12, kernel.title, { "font-weight": "bold", "data-room": width }),
+      text(middle, y + 28, kernel.order, { fill: "quiet", "data-room": width }),
+      text(middle, y + 44, "tiles of " + kernel.rows + " x " + kernel.keys, { fill: "quiet", "data-room": width }));
     const bottom = top + side + 6;
     parts.push(box(x + 1, y + 50, width - 2, bottom - y - 50, { rx: 4 }), text(x + 6, y + 64, "HBM", { "text-anchor": "start", fill: "quiet" }));
     const stored = kernel.walk === "unfused";

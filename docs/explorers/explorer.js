@@ -49,6 +49,21 @@ window.Explorer = window.Explorer || (() => {
     }, drawn.svg) };
   };
 
+  // A reader's font may be wide: what leaves the drawing, or the room that `data-room` gives it, is condensed.
+  function condense(drawing) {
+    const edge = drawing.getBoundingClientRect();
+    for (const one of drawing.querySelectorAll("text")) {
+      const { left, right, width } = one.getBoundingClientRect();
+      const outside = Math.max(0, edge.left - left, right - edge.right);
+      const sides = one.getAttribute("text-anchor") === "middle" ? 2 : 1;
+      const room = Math.min(width - sides * outside, one.dataset.room || width);
+      if (room < width && room > 0) {
+        one.setAttribute("textLength", room);
+        one.setAttribute("lengthAdjust", "spacingAndGlyphs");
+      }
+    }
+  }
+
   function start(root, explorer) {
     const state = Object.fromEntries(explorer.fields.map((field) => [field.key, field.value]));
     const prefix = "#" + explorer.name + ":";
@@ -97,6 +112,7 @@ window.Explorer = window.Explorer || (() => {
       }
       const drawn = picture(explorer, state, Math.max(300, Math.min(820, view.clientWidth || 700)));
       view.innerHTML = drawn.svg;
+      condense(view.firstElementChild);
       says.textContent = drawn.says;
       folded.hidden = !drawn.folded;
       const report = JSON.stringify(drawn.folded);
