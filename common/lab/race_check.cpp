@@ -51,7 +51,7 @@ void RaceCheck::report_race(const Access& before, bool before_writes, const Use&
     distance = 2;
     missing =
         "grid_dependency_wait(), or cudaGridDependencySynchronize(), is missing before this line";
-  } else if (before.atomic && now.atomic) {
+  } else if (before.atomic && now.atomic && (before.of_block || now.of_block)) {
     distance = 2;
     missing =
         "the two are in different blocks, and an atomic operation of block scope (_block, .cta, "
@@ -181,17 +181,18 @@ bool RaceCheck::report_before(const Cell& cell, const Use& use) {
                                 use.region.memory == Memory::kGlobal ? "" : " in this block"));
     return true;
   }
-  const auto conflicts = [&](const Access& before) {
-    const bool narrow = before.of_block || now.of_block;
-    if (before.atomic && now.atomic && !(narrow && w_.order.of_other_block(before.thread))) {
-      return false;
-    }
+  const auto conflicts = [&](const Access& before, bool both_write) {
+    const bool narrow =
+        (before.of_block || now.of_block) && w_.order.of_other_block(before.thread);
+    // A volatile flag is for one thread to set and for others to read.
+    const bool both_set = both_write && before.is_volatile && now.is_volatile;
+    if (before.atomic && now.atomic && !narrow && !both_set) return false;
     // As in the CUDA guide's reduction, whose last block adds up volatile partial sums.
     if (before.is_volatile && now.is_volatile && w_.order.has_read_flag_after(before)) return false;
     return !w_.order.ordered(before, now.thread);
   };
   for (const Access* before : {&cell.write, &cell.atomic_write}) {
-    if (!conflicts(*before)) continue;
+    if (!conflicts(*before, use.write)) continue;
     if (Order::is_agent(before->thread)) {
       report_early(*before, w_.name_of(now.thread), use.write, now.site, use.name());
     } else {
@@ -200,7 +201,7 @@ bool RaceCheck::report_before(const Cell& cell, const Use& use) {
     return true;
   }
   for (const Access* read : {&cell.read, &cell.other_read}) {
-    if (!use.write || !conflicts(*read)) continue;
+    if (!use.write || !conflicts(*read, false)) continue;
     report_race(*read, false, use);
     return true;
   }
