@@ -17,9 +17,8 @@ def _memory(kernel, column):
     return points("h200_04_tiled_matmul", column, kernel=kernel)
 
 
-def _hopper(step, column, group="mma*"):
-    """8192 rows and columns: h200_04_hopper."""
-    return points("h200_04_hopper", column, group=group, kernel=f"{step}_*", size=8192)
+def _hopper(step, column, gpu, size=8192):
+    return points(f"{gpu}_04_hopper", column, group="mma*", kernel=f"{step}_*", size=size)
 
 
 def memory_percent_of_peak(step):
@@ -192,9 +191,9 @@ def back_to_back_below_shared_tiles():
     return matmul_percent_of_peak("18") < matmul_percent_of_peak("09")
 
 
-def persistent_8192_percent_of_cublas():
-    """Step 21 with 8192 rows and columns, bfloat16: h200_04_hopper."""
-    return _hopper("21", "percent_of_cublas", group="mma")
+def hopper_percent_of_cublas(gpu, step="2[12]", size="8192"):
+    """Steps 21 and 22, both forms of B: h100_04_hopper or h200_04_hopper."""
+    return _hopper(step, "percent_of_cublas", gpu, int(size))
 
 
 def float32_near_cublas():
@@ -202,25 +201,20 @@ def float32_near_cublas():
     return within(matmul_percent_of_cublas("14"), 89, 92)
 
 
-def persistent_beyond_cublas():
-    """Step 21 with 8192 rows and columns, B transposed: percent above cuBLAS."""
-    return _hopper("21", "percent_of_cublas", group="mma_bt") - 100
-
-
-def hopper_steps_reach_cublas():
-    """The same size: step 21, A B, and step 22, both forms of B, reach 98 to 102 % of cuBLAS."""
-    others = each(_hopper("22", "percent_of_cublas"))
-    return all(within(x, 98, 102) for x in (persistent_8192_percent_of_cublas(), *others))
-
-
 def cluster_reaches_cublas():
-    """Step 22, both forms of B: 98 to 102 % of cuBLAS."""
-    return within(_of("22", "percent_of_cublas", group="mma*"), 98, 102)
+    """Step 22, both forms of B, on both cards: 98 to 102 % of cuBLAS."""
+    h100 = hopper_percent_of_cublas("h100", "22", "4096")
+    return all(within(x, 98, 102) for x in (h100, _of("22", "percent_of_cublas", group="mma*")))
 
 
 def cluster_loss():
     """Step 22 below step 21 with 8192 rows and columns, both forms of B, in percent."""
-    return less(_hopper("22", "tflops"), _hopper("21", "tflops"))
+    return less(_hopper("22", "tflops", "h200"), _hopper("21", "tflops", "h200"))
+
+
+def h100_cluster_gain():
+    """The same on an H100: step 22 above step 21."""
+    return more(_hopper("22", "tflops", "h100"), _hopper("21", "tflops", "h100"))
 
 
 def profile(lesson, step, column):
