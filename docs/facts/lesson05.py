@@ -70,13 +70,15 @@ def forward_ratio(group, mask="full", gpu="h200"):
 
 
 def forward_points_behind_are_wide():
-    """All bfloat16 points of both GPUs that are behind have 256 columns and the causal mask."""
+    """All bfloat16 points of both GPUs that are behind have 256 columns and the causal mask: on the
+    H200 the shortest and the longest of 1024, 4096 and 16384 keys, on the H100 the longest."""
     where = {"causal": True, "D": "256", "type": "bfloat16", "backend": "course"}
     behind = [
-        count(points(f"{gpu}_05_interface", "ratio", **where), lambda ratio: ratio < 0.9995)
-        for gpu in ("h200", "h100")
+        [dict(key)["length"] for key, ratio in found.items() if ratio < 0.9995]
+        for found in (points(f"{gpu}_05_interface", "ratio", **where) for gpu in ("h200", "h100"))
     ]
-    return behind == [forward_ratios.behind(), h100_forward_ratios.behind()]
+    all_of_them = forward_ratios.behind() == 2 and h100_forward_ratios.behind() == 1
+    return all_of_them and behind == [["1024", "16384"], ["16384"]]
 
 
 def forward_small_gain(gpu="h200"):
@@ -268,9 +270,9 @@ def fixed_order_full_within_noise():
     return within(apart(*both), 0, 2)
 
 
-def float16_most_below_bfloat16():
+def float16_most_below_bfloat16(who="course"):
     """H200, h200_05_scheduler, all masks: float16 below bfloat16, in percent, the most."""
-    return max(each(less(*(_scheduler("course", t, causal=None) for t in ("float16", "bfloat16")))))
+    return max(each(less(*(_scheduler(who, t, causal=None) for t in ("float16", "bfloat16")))))
 
 
 def flash_2_over_ten_times_math():
@@ -516,10 +518,10 @@ def fp8_speedup(head_dim, length):
 
 
 def fp8_slower_only_when_short():
-    """Step 01 is slower than bfloat16 with 64 columns and 1024 keys, and faster from 4096 keys on
-    with 128 and 256 columns, by more than 10 %; both masks."""
+    """Step 01 is slower than bfloat16 with 64 columns and 1024 keys by more than 2 %, and faster
+    from 4096 keys on with 128 and 256 columns by more than 10 %; both masks."""
     faster = (_fp8_speedup(d, n) for d in ("128", "256") for n in ("4096", "16384"))
-    return below(_fp8_speedup("64", "1024"), 1) and all(below(1.1, one) for one in faster)
+    return below(_fp8_speedup("64", "1024"), 0.98) and all(below(1.1, one) for one in faster)
 
 
 def fp8_promotion_costs():
