@@ -572,6 +572,12 @@ def ring_flash_attn_over_pytorch():
     return over(*times)
 
 
+def ring_flash_attn_memory_ratio():
+    """ring-flash-attn: memory over the course's, both lengths and masks."""
+    where = ("mebibytes_per_gpu", "ring-flash-attn", lambda length: length >= 32768)
+    return over(_beside(*where), _beside(where[0], length=where[2]))
+
+
 def pytorch_ring_memory_ratio(length):
     """The least memory of PyTorch's, without the whole gradients, over the course's most."""
     pytorch, ours = (
