@@ -99,7 +99,7 @@ def float32_interface_tflops(card, backend):
 
 
 def _without(row):
-    """The table of ablations in chapter 3, both masks: the time without something over that with."""
+    """The table of ablations in chapter 3, both masks: the time without something over with it."""
     return cells(_TENSOR_CORES, row, "[fc]*")
 
 
