@@ -182,10 +182,10 @@ bool RaceCheck::report_before(const Cell& cell, const Use& use) {
     return true;
   }
   const auto conflicts = [&](const Access& before, bool both_write) {
-    const bool narrow =
-        (before.of_block || now.of_block) && w_.order.of_other_block(before.thread);
-    // A volatile flag is for one thread to set and for others to read.
-    const bool both_set = both_write && before.is_volatile && now.is_volatile;
+    const bool narrow = (before.of_block || now.of_block) && w_.order.of_other_block(before.thread);
+    // A volatile flag orders the threads that read it, not those that only set it.
+    const bool both_set =
+        both_write && before.is_volatile && now.is_volatile && cell.read.thread != now.thread;
     if (before.atomic && now.atomic && !narrow && !both_set) return false;
     // As in the CUDA guide's reduction, whose last block adds up volatile partial sums.
     if (before.is_volatile && now.is_volatile && w_.order.has_read_flag_after(before)) return false;
