@@ -291,6 +291,16 @@ def programs(record):
     return [*aligned(cells, 1, 4), "", *aligned(found, 1, 3), "", machine]
 
 
+def suites(record):
+    """A line for each suite of labelled programs and kind of mistake."""
+    cells = [["suite", "programs", "mistake", "labelled", "found", "without it", "reported"]]
+    for row in record["measurements"]:
+        columns = ("suite", "programs", "kind", "labelled", "found", "free", "reported")
+        cells.append([str(row[column]) for column in columns])
+    machine = "{processor}, {system}, {compiler}, commit {commit}, {date}".format(**record)
+    return [*aligned(cells, 1), "", machine]
+
+
 TABLES = {  # how many records each takes
     "front": (front, 2),
     "front_behind": (front_behind, 2),
@@ -300,6 +310,7 @@ TABLES = {  # how many records each takes
     "fp8": (fp8, None),
     "first_minutes": (first_minutes, 1),
     "programs": (programs, 1),
+    "suites": (suites, 1),
 }
 
 
