@@ -392,7 +392,7 @@ void begin_wgmma(const WgmmaShape& shape, const WgmmaLane& lane, const SourceLoc
   if (recorder != nullptr && thread.lane == 0) {
     Step step;
     step.kind = Step::Kind::kWgmma;
-    step.columns = 2 * shape.sums;
+    step.columns = static_cast<int>(shape.cols());
     step.from_registers = lane.a != nullptr;
     step.by_columns = shape.mn_major_b;
     recorder->add(thread.warp(), step);

@@ -1,5 +1,5 @@
 /// @file
-/// Operands of tensor cores in shared memory, and a matmul of depth 16: what wgmma and tcgen05.mma
+/// Operands of tensor cores in shared memory, and a matmul: what wgmma and tcgen05.mma
 /// share.
 ///
 /// Source: NVIDIA, PTX ISA, sections on the matrix descriptors of wgmma and of tcgen05.
@@ -28,7 +28,7 @@ class Operand {
           WgmmaType type, bool mn_major, const SourceLocation& location)
       : shared_(shared),
         shared_bytes_(shared_bytes),
-        size_(type == WgmmaType::kE4m3 ? 1 : 2),
+        size_(bytes_of(type)),
         address_((descriptor & 0x3fff) << 4),
         leading_((descriptor >> 16 & 0x3fff) << 4),
         stride_((descriptor >> 32 & 0x3fff) << 4),
@@ -93,9 +93,8 @@ class Operand {
 };
 
 /// tile += A B, summed in the order of k, for 16 rows of A. cols is a multiple of `together`.
-template <std::size_t together>
+template <std::size_t together, std::size_t depth = kDepth>
 void multiply(const float* a, const float* b, std::size_t cols, float* tile) {
-  constexpr std::size_t depth = kDepth;
   for (std::size_t row = 0; row < kRows; ++row) {
     for (std::size_t first = 0; first < cols; first += together) {
       float sum[together];

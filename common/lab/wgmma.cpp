@@ -44,6 +44,7 @@ void multiply_8_bits(const float* a, const float* b, std::size_t cols, float* ti
     std::memcpy(&result, &bits, sizeof result);
     return result;
   };
+  const auto special = [](float x) { return std::abs(x) < INFINITY ? 0.0f : x; };  // or NaN
   for (std::size_t row = 0; row < kRows; ++row) {
     for (std::size_t first = 0; first < cols; first += together) {
       float* const at = tile + row * cols + first;
@@ -57,7 +58,7 @@ void multiply_8_bits(const float* a, const float* b, std::size_t cols, float* ti
           const float product = operand * of_b[i];
           summands[k][i] = product;
           largest[i] = std::max(largest[i], std::abs(product));
-          not_finite[i] += 0 * product;
+          not_finite[i] += special(product);
         }
       }
       float to_units[together], unit[together];  // the last place, and its inverse
@@ -75,7 +76,7 @@ void multiply_8_bits(const float* a, const float* b, std::size_t cols, float* ti
         }
       }
       for (std::size_t i = 0; i < together; ++i) {
-        at[i] = static_cast<float>(sum[i]) * unit[i] + not_finite[i] + 0 * summands[depth][i];
+        at[i] = static_cast<float>(sum[i]) * unit[i] + not_finite[i] + special(summands[depth][i]);
       }
     }
   }
@@ -116,13 +117,16 @@ void WgmmaQueue::begin(const Setting& setting, const WgmmaShape& shape,
   } else {
     sums_.push_back({});
     Sums& sums = sums_.back();
-    sums.cols = 2 * count;
+    sums.cols = shape.cols();
+    sums.half = shape.half_sums;
     sums.tile.resize(kRows * sums.cols);
     for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
       sums.lanes[lane] = lanes[lane].sums;
       if (shape.adds) {
         for_sums(lane, sums.cols, [&](std::size_t i, std::size_t of_tile) {
-          sums.tile[of_tile] = lanes[lane].sums[i];
+          sums.tile[of_tile] =
+              sums.half ? static_cast<float>(reinterpret_cast<half*>(lanes[lane].sums)[i])
+                        : lanes[lane].sums[i];
         });
       }
       for (std::size_t i = 0; i < count; ++i) {
@@ -148,7 +152,7 @@ void WgmmaQueue::begin(const Setting& setting, const WgmmaShape& shape,
 // seen here.
 void WgmmaQueue::check(const Sums& sums) {
   for (const float* of_lane : sums.lanes) {
-    for (std::size_t i = 0; i < sums.cols / 2; ++i) {
+    for (std::size_t i = 0; i < sums.cols / (sums.half ? 4 : 2); ++i) {
       std::uint32_t bits;
       std::memcpy(&bits, of_lane + i, sizeof bits);
       if (bits == kPoisonedSum) continue;
@@ -180,8 +184,8 @@ void WgmmaQueue::note_uses(const Setting& setting, const Wgmma& wgmma) const {
     operand(setting, shape.a, shape.type, shape.mn_major_a, wgmma.location)
         .for_chunks(0, 4 * std::size_t{kRows}, reads);
   }
-  operand(setting, shape.b, shape.type, shape.mn_major_b, wgmma.location)
-      .for_chunks(0, 2 * static_cast<std::size_t>(shape.sums), reads);
+  operand(setting, shape.b, shape.type_b, shape.mn_major_b, wgmma.location)
+      .for_chunks(0, shape.cols(), reads);
   observer->async_uses(this, AsyncUse::kWgmma, committed_ + 1, read, kChunk, wgmma.location);
   for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
     const int thread = setting.first_thread + static_cast<int>(lane);
@@ -202,38 +206,35 @@ void WgmmaQueue::compute(const Setting& setting, const Wgmma& wgmma) const {
   const std::size_t cols = sums.cols;
   float a[kMostDepth * kRows] = {};
   thread_local std::array<float, kMostDepth * most> b;
-  const auto fetch = [&](auto type) {
-    using T = decltype(type);
+  with_type(shape.type, [&](auto element) {
+    using T = decltype(element);
     if (wgmma.a[0] != nullptr) {
       fetch_fragments<T>(wgmma.a, a);
     } else {
       operand(setting, shape.a, shape.type, shape.mn_major_a, wgmma.location)
           .fetch<T>(static_cast<std::size_t>(setting.first_row), kRows, a, kRows);
     }
-    operand(setting, shape.b, shape.type, shape.mn_major_b, wgmma.location)
-        .fetch<T>(0, cols, b.data(), cols);
-  };
+  });
+  with_type(shape.type_b, [&](auto element) {
+    operand(setting, shape.b, shape.type_b, shape.mn_major_b, wgmma.location)
+        .fetch<decltype(element)>(0, cols, b.data(), cols);
+  });
   if (!shape.adds) std::fill(sums.tile.begin(), sums.tile.end(), 0.0f);
-  switch (shape.type) {
-    case WgmmaType::kHalf:
-      fetch(half{});
-      break;
-    case WgmmaType::kBFloat16:
-      fetch(bfloat16{});
-      break;
-    case WgmmaType::kE4m3:
-      fetch(e4m3{});
-  }
   if (shape.negates) {
     for (float& element : a) element = -element;
   }
-  if (shape.type == WgmmaType::kE4m3) {
+  const std::size_t bytes = bytes_of(shape.type);
+  if (bytes == 1) {
     multiply_8_bits(a, b.data(), cols, sums.tile.data());
+  } else if (bytes == 4) {
+    multiply<8, 8>(a, b.data(), cols, sums.tile.data());
   } else if (cols % 16 == 0) {
     multiply<16>(a, b.data(), cols, sums.tile.data());
   } else {
     multiply<8>(a, b.data(), cols, sums.tile.data());
   }
+  if (!sums.half) return;
+  for (float& sum : sums.tile) sum = static_cast<float>(half(sum));
 }
 
 void WgmmaQueue::commit() {
@@ -259,7 +260,12 @@ void WgmmaQueue::wait(const Setting& setting, std::size_t pending) {
     if (observer != nullptr) check(*sums);
     for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
       for_sums(lane, sums->cols, [&](std::size_t i, std::size_t of_tile) {
-        sums->lanes[lane][i] = sums->tile[of_tile];
+        const float sum = sums->tile[of_tile];
+        if (sums->half) {
+          reinterpret_cast<half*>(sums->lanes[lane])[i] = half(sum);
+        } else {
+          sums->lanes[lane][i] = sum;
+        }
       });
     }
     sums = sums_.erase(sums);

@@ -27,12 +27,37 @@ struct WgmmaLane {
 };
 
 /// The type of the elements of wgmma's operands.
-enum class WgmmaType { kHalf, kBFloat16, kE4m3 };
+enum class WgmmaType { kHalf, kBFloat16, kE4m3, kE5m2, kTf32 };
 
-/// The matmul of a 64 x k and a k x n matrix, of which a warp computes 16 rows; k is 16, or 32 with
-/// operands of 8 bits.
+/// A float32 of which tensor cores read the upper 19 bits.
+struct Tf32 {
+  std::uint32_t bits;  ///< all of it
+};
+/// Calls a function with an element of a type.
+template <class Function>
+auto with_type(WgmmaType type, Function function) {
+  switch (type) {
+    case WgmmaType::kHalf:
+      return function(half{});
+    case WgmmaType::kBFloat16:
+      return function(bfloat16{});
+    case WgmmaType::kE4m3:
+      return function(e4m3{});
+    case WgmmaType::kE5m2:
+      return function(e5m2{});
+    default:
+      return function(Tf32{});
+  }
+}
+/// Bytes of an element.
+inline std::size_t bytes_of(WgmmaType type) {
+  return with_type(type, [](auto element) { return sizeof element; });
+}
+
+/// The matmul of a 64 x k and a k x n matrix, of which a warp computes 16 rows; a row of an operand
+/// has 32 bytes.
 struct WgmmaShape {
-  int sums = 0;                           ///< accumulators of a lane: n / 2
+  int sums = 0;                           ///< registers of a lane for its accumulators
   WgmmaType type = WgmmaType::kBFloat16;  ///< of the operands
   bool mn_major_a = false;                ///< neighbours in memory are of one column of A
   bool mn_major_b = false;                ///< neighbours in memory are of one row of B
@@ -40,6 +65,10 @@ struct WgmmaShape {
   bool negates = false;                   ///< the products
   std::uint64_t a = 0;                    ///< descriptor, where A is in shared memory
   std::uint64_t b = 0;                    ///< descriptor
+  WgmmaType type_b = type;                ///< where B has another one
+  bool half_sums = false;                 ///< two float16 in a register, else a float32
+  /// n
+  std::size_t cols() const { return static_cast<std::size_t>(half_sums ? 4 * sums : 2 * sums); }
 };
 
 /// The wgmma operations that a warp has in flight.
@@ -75,6 +104,7 @@ class WgmmaQueue {
     std::array<float*, kWarpSize> lanes;
     std::vector<float> tile;
     std::size_t cols;
+    bool half;
     int in_flight = 0;    // operations that add to them
     SourceLocation last;  // of these
   };
@@ -118,10 +148,15 @@ void widen_16_bits(const void* from, float (&to)[n]) {
   }
 }
 
-/// For operands of tensor cores: converts n numbers of type T, half, bfloat16 or e4m3.
+/// For operands of tensor cores: converts n numbers of type T.
 template <class T, std::size_t n>
 void widen(const void* from, float (&to)[n]) {
-  if constexpr (sizeof(T) == 1) {
+  if constexpr (std::is_same_v<T, Tf32>) {
+    std::uint32_t bits[n];
+    std::memcpy(bits, from, sizeof bits);
+    for (std::uint32_t& each : bits) each &= ~0x1fffu;
+    std::memcpy(to, bits, sizeof bits);
+  } else if constexpr (sizeof(T) == 1) {
     static const auto values = [] {
       std::array<float, 256> all;
       for (std::size_t i = 0; i < all.size(); ++i) {

@@ -152,12 +152,10 @@ void wgmma_wait(int pending) {
   if (pending == 0) kept[lab::current].clear();
 }
 void wgmma(const Wgmma& what, float* sums, int count, const unsigned* a, Where where) {
-  const auto type = what.type == Wgmma::f16    ? lab::WgmmaType::kHalf
-                    : what.type == Wgmma::e4m3 ? lab::WgmmaType::kE4m3
-                                               : lab::WgmmaType::kBFloat16;
-  lab::begin_wgmma(
-      {count, type, what.transposed_a, what.transposed_b, what.adds, what.negates, what.a, what.b},
-      {sums, a}, location(where));
+  lab::begin_wgmma({count, static_cast<lab::WgmmaType>(what.type_a), what.transposed_a,
+                    what.transposed_b, what.adds, what.negates, what.a, what.b,
+                    static_cast<lab::WgmmaType>(what.type_b), what.half_sums},
+                   {sums, a}, location(where));
 }
 const unsigned* keep_registers(const unsigned (&registers)[4]) {
   auto& own = kept[lab::current];
@@ -176,6 +174,10 @@ unsigned cluster_rank() {
 }
 unsigned cluster_size() {
   return static_cast<unsigned>(lab::this_thread().block->cluster());
+}
+dim3 cluster_dims() {
+  const auto [x, y, z] = lab::this_thread().block->cluster_size();
+  return {x, y, z};
 }
 void* peer_shared(const void* pointer, unsigned rank, Where where) {
   return lab::peer_shared(pointer, static_cast<int>(rank), location(where));

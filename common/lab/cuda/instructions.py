@@ -37,16 +37,16 @@ SPECIAL = {
     "is_explicit_cluster": "::lab_cuda::cluster_size() > 1",
 }
 for _axis in "xyz":
-    _x = _axis == "x"
+    _of = f"::lab_cuda::cluster_dims().{_axis}"
     SPECIAL |= {
         f"tid.{_axis}": f"threadIdx.{_axis}",
         f"ntid.{_axis}": f"blockDim.{_axis}",
         f"ctaid.{_axis}": f"blockIdx.{_axis}",
         f"nctaid.{_axis}": f"gridDim.{_axis}",
-        f"cluster_ctaid.{_axis}": SPECIAL["cluster_ctarank"] if _x else "0",
-        f"cluster_nctaid.{_axis}": SPECIAL["cluster_nctarank"] if _x else "1",
-        f"clusterid.{_axis}": f"blockIdx.{_axis}" + " / ::lab_cuda::cluster_size()" * _x,
-        f"nclusterid.{_axis}": f"gridDim.{_axis}" + " / ::lab_cuda::cluster_size()" * _x,
+        f"cluster_ctaid.{_axis}": f"blockIdx.{_axis} % {_of}",
+        f"cluster_nctaid.{_axis}": _of,
+        f"clusterid.{_axis}": f"blockIdx.{_axis} / {_of}",
+        f"nclusterid.{_axis}": f"gridDim.{_axis} / {_of}",
     }
 
 
@@ -127,7 +127,8 @@ def arrive(m, ops):
 
 
 def wgmma(m, ops):
-    sums, count = elements(ops[0]), int(m["n"]) // 2
+    sums, halves = elements(ops[0]), m["d"] == "f16"
+    count = int(m["n"]) // (4 if halves else 2)
     if len(sums) != count:
         raise ValueError
     in_registers = ops[1].startswith("{")
@@ -137,7 +138,8 @@ def wgmma(m, ops):
     adds, scale_a, scale_b, *transposed = ops[3:]
     transposed_a = "0" if in_registers or not transposed else transposed[0]
     transposed_b = transposed[-1] if transposed else "0"
-    flags = (f"::lab_cuda::Wgmma::{m['t']}, static_cast<bool>({adds}), "
+    flags = (f"::lab_cuda::Wgmma::{m['a']}, ::lab_cuda::Wgmma::{m['b']}, {str(halves).lower()}, "
+             f"static_cast<bool>({adds}), "
              f"(({scale_a}) < 0) != (({scale_b}) < 0), ({transposed_a}) != 0, "
              f"({transposed_b}) != 0")  # fmt: skip
     descriptors = f"{'0' if in_registers else f'static_cast<unsigned long long>({ops[1]})'}, " \
@@ -273,6 +275,7 @@ def bar(_m, ops):
 
 LANDED = "lab::commit_copies(); lab::wait_copies(0);"
 TO_SHARED = r"cp\.async\.bulk\.shared(::\w+)?\."
+WGMMA = r"wgmma\.mma_async\.sync\.aligned\.m64n(?P<n>\d+)"
 TENSOR = r"cp\.async\.bulk\.tensor\.[1-5]d\."
 INSTRUCTIONS = [
     # mbarriers
@@ -315,8 +318,9 @@ INSTRUCTIONS = [
     (r"wgmma\.fence\.sync\.aligned", "lab::wgmma_fence();"),
     (r"wgmma\.commit_group\.sync\.aligned", "lab::wgmma_commit();"),
     (r"wgmma\.wait_group\.sync\.aligned", "lab::wgmma_wait({0});"),
-    (r"wgmma\.mma_async\.sync\.aligned\.m64n(?P<n>\d+)k16\.f32\.(?P<t>bf16|f16)\.(?P=t)", wgmma),
-    (r"wgmma\.mma_async\.sync\.aligned\.m64n(?P<n>\d+)k32\.f32\.(?P<t>e4m3)\.(?P=t)", wgmma),
+    (WGMMA + r"(?=k8\.f32\.tf32|k16\.(f32|f16)\.f16|k16\.f32\.bf16)"
+     r"k\d+\.(?P<d>\w+)\.(?P<a>\w+)\.(?P<b>(?P=a))", wgmma),
+    (WGMMA + r"k32\.(?P<d>f32|f16)\.(?P<a>e4m3|e5m2)\.(?P<b>e4m3|e5m2)", wgmma),
     (r"setmaxnreg\.(inc|dec)\.sync\.aligned\.u32", "lab::set_registers({0}, {here});"),
     (rf"barrier\.cluster\.arrive{SCOPE}(\.aligned)?", "lab::cluster_arrive({here});"),
     (rf"barrier\.cluster\.wait{SCOPE}(\.aligned)?", "lab::cluster_wait({here});"),

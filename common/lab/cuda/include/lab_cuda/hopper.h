@@ -131,8 +131,8 @@ void fence_async(bool of_shared = true, bool of_global = true);
 void wgmma_wait(int pending);
 /// d += A B or d = A B. A lane has `count` accumulators; `a` are its registers of A or null.
 struct Wgmma {
-  enum { bf16, f16, e4m3 } type;  // PTX's names
-  bool adds, negates, transposed_a, transposed_b;
+  enum Type { f16, bf16, e4m3, e5m2, tf32 } type_a, type_b;  // PTX's names, as fa::lab::WgmmaType
+  bool half_sums, adds, negates, transposed_a, transposed_b;
   unsigned long long a, b;  // descriptors
 };
 void wgmma(const Wgmma& what, float* sums, int count, const unsigned* a, Where where);
@@ -145,6 +145,7 @@ const unsigned* keep_registers(const unsigned (&registers)[4]);
 /// @{ Clusters.
 unsigned cluster_rank();
 unsigned cluster_size();
+dim3 cluster_dims();
 void* peer_shared(const void* pointer, unsigned rank, Where where);
 unsigned peer_address(unsigned address, unsigned rank);
 /// @}
