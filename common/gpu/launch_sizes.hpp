@@ -36,7 +36,21 @@ struct Launch {
   /// ended, and calls grid_dependency_wait() before it uses memory of that kernel. GPUs before
   /// sm_90 start it afterwards.
   bool with_pdl = false;
-  int cluster = 1;  ///< blocks, side by side in x, that run together
+  int cluster = 1;                        ///< blocks, side by side in x, that run together
+  unsigned cluster_y = 1, cluster_z = 1;  ///< the lab's clusters may be as wide in y and z
+  /// The shape of a cluster.
+  constexpr Size cluster_size() const {
+    return {static_cast<unsigned>(cluster) / (cluster_y * cluster_z), cluster_y, cluster_z};
+  }
+  /// The index of a block in the grid. The blocks of a cluster have neighbouring numbers.
+  constexpr Size block_at(std::int64_t number) const {
+    const Size of = cluster_size();
+    const auto rank = static_cast<unsigned>(number % cluster);
+    const std::int64_t in_x = grid.x / of.x, in_y = grid.y / of.y, at = number / cluster;
+    return {static_cast<unsigned>(at % in_x) * of.x + rank % of.x,
+            static_cast<unsigned>(at / in_x % in_y) * of.y + rank / of.x % of.y,
+            static_cast<unsigned>(at / in_x / in_y) * of.z + rank / of.x / of.y};
+  }
 };
 
 }  // namespace fa

@@ -93,12 +93,7 @@ Block::Block(const Launch& launch, const std::function<void()>& kernel, Workers&
 }
 
 void Block::begin(std::int64_t index) {
-  const Size grid = launch_.grid;
   is_first_ = index == 0;
-  const auto linear = static_cast<std::uint64_t>(index);
-  const Size block_index(static_cast<unsigned>(linear % grid.x),
-                         static_cast<unsigned>(linear / grid.x % grid.y),
-                         static_cast<unsigned>(linear / grid.x / grid.y));
   for (OfBlock& block : blocks_) {
     std::memset(block.shared.get() - kMargin, 0xff, launch_.shared_bytes + 2 * kMargin);
     block.barrier.begin(static_cast<int>(launch_.block.count()));
@@ -115,9 +110,10 @@ void Block::begin(std::int64_t index) {
   for (WgmmaQueue& queue : wgmma_) queue.clear();
   mbarriers_.clear();
   registers_.clear();
+  Size block_index;
   for (LabThread& thread : threads_) {
+    if (thread.number == 0) block_index = launch_.block_at(index + thread.rank);
     thread.block_index = block_index;
-    thread.block_index.x += static_cast<unsigned>(thread.rank);
     thread.begin();
   }
   if (observer != nullptr) {

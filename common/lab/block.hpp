@@ -72,6 +72,8 @@ class Block {
   std::byte* shared(int rank) { return blocks_[static_cast<std::size_t>(rank)].shared.get(); }
   /// Blocks of it.
   int cluster() const { return launch_.cluster; }
+  /// Its shape.
+  Size cluster_size() const { return launch_.cluster_size(); }
   /// Bytes of a block's dynamic shared memory.
   std::size_t shared_bytes() const { return launch_.shared_bytes; }
   /// Where something in a block's dynamic shared memory lies in another block of the cluster.

@@ -51,13 +51,12 @@ struct Watch::State : Observer {
 
   std::int64_t sample = 0;                          // about so many of each launch; 0: all
   std::int64_t watched_blocks = 0, all_blocks = 0;  // of all launches
+  std::int64_t begun = 0;                           // of this one: blocks, or clusters
   bool watches = true;                              // the running block, or cluster
   // Pairs of neighbours, which may race, and the last one, where tails are.
-  bool is_in_sample(const Thread& first) const {
-    const Size &at = first.block_index, &grid = first.grid_size;
-    const auto cluster = static_cast<std::int64_t>(watched.cluster);
-    const std::int64_t count = grid.count() / cluster;
-    const std::int64_t number = ((std::int64_t{at.z} * grid.y + at.y) * grid.x + at.x) / cluster;
+  bool begins_in_sample() {
+    const std::int64_t count = watched.launch.grid.count() / watched.launch.cluster;
+    const std::int64_t number = begun++;
     return sample == 0 || count <= sample || number == count - 1 ||
            number % std::max<std::int64_t>(2 * count / sample, 2) < 2;
   }
@@ -128,13 +127,14 @@ struct Watch::State : Observer {
     just_fenced.clear();
     memory.follow_thread();
     read_only.clear();
+    begun = 0;
     watched.launch_begins(launch, stream);
   }
   void synchronized(std::uint64_t stream) override { order.synchronized(stream); }
   void block_begins(const Thread& first, const void* dynamic, std::size_t bytes) override {
     memory.block_begins(dynamic, bytes, first.rank);
     ++all_blocks;
-    if (first.rank == 0) watches = is_in_sample(first);
+    if (first.rank == 0) watches = begins_in_sample();
     watched_blocks += watches;
     if (first.rank > 0) return;
     order.block_begins();

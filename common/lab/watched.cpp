@@ -90,7 +90,8 @@ std::vector<Finding> Findings::report(const Sites& sites, const SourceLines& lin
   return findings;
 }
 
-void Watched::launch_begins(const Launch& launch, std::uint64_t stream) {
+void Watched::launch_begins(const Launch& next, std::uint64_t stream) {
+  launch = next;
   cluster = static_cast<std::size_t>(launch.cluster);
   threads = static_cast<std::size_t>(launch.block.count()) * cluster;
   for (Order* each : {&order, &executed}) {
@@ -102,9 +103,10 @@ std::string Watched::name_of(std::uint32_t id) const {
   const std::uint32_t number = order.in_block(id);
   const bool other = order.of_other_block(id) ||
                      (cluster > 1 && (current == nullptr || order.rank_of(id) != this_rank()));
+  const Size at = launch.block_at(order.block_of(id));
+  const std::int64_t block = (std::int64_t{at.z} * launch.grid.y + at.y) * launch.grid.x + at.x;
   return fmt::format("thread {} (warp {}, lane {}){}", number, number / kWarpSize,
-                     number % kWarpSize,
-                     other ? fmt::format(" of block {}", order.block_of(id)) : "");
+                     number % kWarpSize, other ? fmt::format(" of block {}", block) : "");
 }
 
 std::string Watched::name_of(const Access& before) const {

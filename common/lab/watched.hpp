@@ -66,9 +66,10 @@ struct Watched {
   ShadowMemory memory;
   std::size_t threads = 0;  ///< of a cluster
   std::size_t cluster = 1;  ///< blocks of it
+  Launch launch;
 
   /// A launch begins.
-  void launch_begins(const Launch& launch, std::uint64_t stream);
+  void launch_begins(const Launch& next, std::uint64_t stream);
   /// Warps of a block. A cluster's blocks have whole warps.
   std::size_t warps_of_block() const { return (threads / cluster + kWarpSize - 1) / kWarpSize; }
 

@@ -326,16 +326,20 @@ std::pair<cudaError_t, std::string> refusal(const Configuration& c) {
         fmt::format("a grid of {} blocks; allowed are 1 to 2147483647 in x and 65535 in y and z",
                     text(c.grid))};
   }
-  if (c.cluster.y * c.cluster.z > 1) {
-    return {cudaErrorNotSupported,
-            fmt::format("clusters of {} blocks; the lab has those with blocks side by side in x",
-                        text(c.cluster))};
-  }
-  if (c.cluster.x > 16 || c.grid.x % c.cluster.x != 0) {
+  if (count(c.cluster) < 1 || count(c.cluster) > 16 || c.grid.x % c.cluster.x != 0 ||
+      c.grid.y % c.cluster.y != 0 || c.grid.z % c.cluster.z != 0) {
     return {cudaErrorInvalidClusterSize,
             fmt::format("clusters of {} blocks in a grid of {}; allowed are 16 at most, which "
                         "divide the grid",
-                        c.cluster.x, text(c.grid))};
+                        text(c.cluster), text(c.grid))};
+  }
+  if (count(c.cluster) > 1 &&
+      (count(c.block) % 32 != 0 || count(c.cluster) * count(c.block) > 8192)) {
+    return {
+        cudaErrorNotSupported,
+        fmt::format("clusters of {} blocks of {} threads; the lab has those of whole warps, and "
+                    "of 8192 threads at most",
+                    count(c.cluster), count(c.block))};
   }
   if (c.shared_bytes > state().allowed_shared) {
     return {cudaErrorInvalidValue,
@@ -495,7 +499,9 @@ cudaError_t run(const Configuration& given, const char* name, void (*call)(void*
   launch.grid = {c.grid.x, c.grid.y, c.grid.z};
   launch.block = {c.block.x, c.block.y, c.block.z};
   launch.shared_bytes = state().placed_shared + c.shared_bytes;
-  launch.cluster = static_cast<int>(c.cluster.x);
+  launch.cluster = static_cast<int>(c.cluster.x * c.cluster.y * c.cluster.z);
+  launch.cluster_y = c.cluster.y;
+  launch.cluster_z = c.cluster.z;
   launch.with_pdl = c.may_begin_early;
   Progress progress{name, std::int64_t{c.grid.x} * c.grid.y * c.grid.z};
   try {

@@ -215,9 +215,12 @@ class cluster_group : public thread_group {
     barrier_wait(lab_where);
   }
   static unsigned block_rank() { return ::lab_cuda::cluster_rank(); }
-  static dim3 block_index() { return {block_rank(), 0, 0}; }
+  static dim3 block_index() {
+    const dim3 of = dim_blocks();
+    return {blockIdx.x % of.x, blockIdx.y % of.y, blockIdx.z % of.z};
+  }
   static unsigned num_blocks() { return ::lab_cuda::cluster_size(); }
-  static dim3 dim_blocks() { return {num_blocks(), 1, 1}; }
+  static dim3 dim_blocks() { return ::lab_cuda::cluster_dims(); }
   static unsigned thread_rank() {
     return block_rank() * lab_details::block_threads() + lab_details::number();
   }

@@ -236,8 +236,8 @@ cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, Kernel,
   int sms = 0;
   cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0);
   const int threads = static_cast<int>(c.block.x * c.block.y * c.block.z);
-  *clusters =
-      sms * ::lab_cuda::blocks_of_sm(threads, c.shared_bytes) / static_cast<int>(c.cluster.x);
+  *clusters = sms * ::lab_cuda::blocks_of_sm(threads, c.shared_bytes) /
+              static_cast<int>(c.cluster.x * c.cluster.y * c.cluster.z);
   return cudaSuccess;
 }
 template <class Kernel>
