@@ -107,7 +107,7 @@ struct Watch::State : Observer {
   void released(const void* address) override {
     race_check.settle();
     memory.released(address);
-    order.synchronized(0);
+    if (current == nullptr) order.synchronized(0);  // else a kernel frees what it has allocated
   }
   void host_wrote(const void* begin, std::size_t bytes, bool unwritten) override {
     order.synchronized(0);  // work of the default stream

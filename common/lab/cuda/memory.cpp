@@ -1,8 +1,11 @@
 // Memory of the device and of the host, copies between them, and indices that leave an array.
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <new>
 #include <regex>
 #include <string>
 
@@ -158,6 +161,46 @@ bool is_global(const void* pointer) {
   return state().find(pointer) != nullptr;
 }
 
+// ---------------------------------------------------------------- the heap of kernels
+
+namespace {
+std::map<const void*, std::size_t> heap;  // what kernels have allocated
+std::size_t heap_bytes = 0, most_heap_bytes = 8 << 20;
+}  // namespace
+
+void* heap_malloc(std::size_t bytes) {
+  if (!in_kernel()) return std::malloc(bytes);
+  if (bytes == 0 || bytes > most_heap_bytes - heap_bytes) return nullptr;
+  try {
+    void* const memory = fa::lab::allocate(bytes);
+    std::memset(memory, 0xff, bytes);
+    heap[memory] = bytes;
+    heap_bytes += bytes;
+    state().freed.erase(memory);
+    return memory;
+  } catch (const std::exception&) {
+    return nullptr;  // too many for the system
+  }
+}
+bool heap_delete(void* memory) {
+  const auto found = heap.find(memory);
+  if (found == heap.end()) {
+    if (state().freed.count(memory) == 0) return false;
+    add_here("device heap", "a kernel deletes or frees memory that is freed already");
+    return true;
+  }
+  heap_bytes -= found->second;
+  heap.erase(found);
+  state().freed.insert(memory);
+  fa::lab::release(memory);
+  return true;
+}
+void heap_free(void* memory) {
+  if (!in_kernel()) return std::free(memory);
+  if (memory == nullptr || heap_delete(memory)) return;
+  add_here("device heap", "a kernel frees what malloc() of a kernel has not allocated");
+}
+
 }  // namespace lab_cuda
 
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
@@ -169,6 +212,14 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   return pending_error();
 }
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
+  return pending_error();
+}
+cudaError_t cudaDeviceSetLimit(cudaLimit limit, std::size_t value) {
+  if (limit == cudaLimitMallocHeapSize) lab_cuda::most_heap_bytes = value;
+  return pending_error();
+}
+cudaError_t cudaDeviceGetLimit(std::size_t* value, cudaLimit limit) {
+  *value = limit == cudaLimitMallocHeapSize ? lab_cuda::most_heap_bytes : 1024;
   return pending_error();
 }
 cudaError_t cudaMallocManaged(void** pointer, std::size_t bytes, unsigned) {
@@ -258,6 +309,18 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   *attributes = {kTypes[static_cast<int>(owner)], 0, address,
                  owner == Owner::kDevice ? nullptr : address};
   return pending_error();
+}
+
+// Of kernels and, to fit it, of the host.
+void* operator new(std::size_t bytes) {
+  if (void* const memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+  if (!lab_cuda::in_kernel() || !lab_cuda::heap_delete(memory)) std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  operator delete(memory);
 }
 
 // ---------------------------------------------------------------- indices

@@ -532,6 +532,17 @@ class Source:
         words = {word for word in head if re.fullmatch(r"[A-Z][A-Z0-9_]+", word)} - {name}
         if not (self.marks | set(FOR_KERNELS) | words) & set(head) and name not in self.device:
             self.token(k).out += f' LAB_CUDA_OF_HOST("{name}")'
+        else:
+            self.heap(k, self.closing(k) or k)
+
+    def heap(self, first, end):
+        """In a function for kernels new, malloc() and free() use the heap of the device."""
+        for k in range(first, end):
+            text, before, after = (self.text(i) for i in (k, k - 1, k + 1))
+            if text == "new" and after != "(" and before != "operator":
+                self.token(k).out = "new (::lab_cuda::heap_of_kernels)"
+            elif text in ("malloc", "free") and after == "(" and before not in (".", "->", "::"):
+                self.token(k).out = f"::lab_cuda::heap_{text}"
 
     def variables(self, scopes):
         k = 0

@@ -334,22 +334,79 @@ int main(int, char** argv) {
   expect(cudaDeviceSynchronize(), how > 'm' && how != 'r' ? cudaErrorLaunchFailure : cudaSuccess);
 }
 ---
-// Clusters (no barrier, u: before a block reads of the other, e: behind it): r= u=race e=cluster
+// Clusters (no barrier, u: before a block reads of the other, e: behind it; other shapes)
+//   r= u=race e=cluster p= l=launch:divide w=launch:whole
 #include <cooperative_groups.h>
-__global__ void __cluster_dims__(2, 1, 1) exchange(float* x, char how) {
+namespace cg = cooperative_groups;
+__global__ void __cluster_dims__(1, 2, 1) exchange(float* x, char how) {
   __shared__ float mine;
-  namespace cg = cooperative_groups;
   cg::cluster_group both = cg::this_cluster();
   if (threadIdx.x == 0) mine = both.block_rank() + 1;
   if (how == 'u') __syncthreads(); else both.sync();
-  x[both.thread_rank()] = *both.map_shared_rank(&mine, both.block_rank() ^ 1);  //! u e
+  x[blockIdx.x * 64 + both.thread_rank()] = *both.map_shared_rank(&mine, both.block_rank() ^ 1);  //! u e
   if (how != 'e') both.sync();
+}
+#define READ(name, axis) asm("mov.u32 %0, %%" name "." #axis ";" : "=r"(v.axis))
+#define DIM3(name) [] { dim3 v; READ(name, x); READ(name, y); READ(name, z); return v; }()
+__device__ bool same(dim3 a, dim3 b) { return a.x == b.x && a.y == b.y && a.z == b.z; }
+__global__ void place(float* x) {
+  const cg::cluster_group all = cg::this_cluster();
+  const dim3 at = all.block_index(), of = all.dim_blocks(), number = DIM3("clusterid");
+  const dim3 block(number.x * of.x + at.x, number.y * of.y + at.y, number.z * of.z + at.z);
+  __shared__ dim3 index;
+  if (threadIdx.x == 0) index = blockIdx;
+  all.sync();
+  const int rank = (at.z * of.y + at.y) * of.x + at.x;
+  const dim3 next = *all.map_shared_rank(&index, (rank + 1) % 4);
+  if (same(of, dim3(2, 1, 2)) && same(of, DIM3("cluster_nctaid")) && same(block, blockIdx) && rank == all.block_rank() &&
+      same(DIM3("nclusterid"), dim3(2, 3, 2)) && same(at, DIM3("cluster_ctaid")) && abs(int(next.z - block.z)) == (rank % 2) &&
+      next.y == block.y && abs(int(next.x - block.x)) == 1)
+    atomicAdd(x, 1.f / 32);
+  all.sync();
 }
 int main(int, char** argv) {
   float *x = make(), host[64];
-  exchange<<<2, 32>>>(x, *argv[1]);
+  const bool exchanges = strchr("rue", *argv[1]);
+  cudaLaunchAttribute attribute[1] = {};
+  attribute[0].id = cudaLaunchAttributeClusterDimension, attribute[0].val.clusterDim = {2, 1, 2};
+  cudaLaunchConfig_t config = {dim3(4, 3, *argv[1] == 'l' ? 3 : 4), 32, 0, 0, attribute, 1};
+  if (*argv[1] == 'w') config.blockDim = 33;
+  if (exchanges) exchange<<<dim3(2, 2), 32>>>(x, *argv[1]);
+  else cudaLaunchKernelEx(&config, place, x);
   cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost);
-  if (*argv[1] == 'r' && host[31] + host[32] != 3) _exit(99);
+  if (*argv[1] == 'r' && host[31] + host[32] != 3 || *argv[1] == 'p' && host[0] != 48) _exit(99);
+}
+---
+// new and malloc() in kernels: r= d=device_heap:freed f=device_heap:freed u=out_of_bounds:freed
+//   b=out_of_bounds n=unwritten
+struct Node { int value; Node* next; __device__ ~Node() { delete next; } };
+__global__ void k(float* x, char how) {
+  __shared__ Node* list;
+  __shared__ int* some;
+  if (threadIdx.x == 0) {
+    list = nullptr;
+    for (int i = 0; i < 5; ++i) list = new Node{i, list};
+    some = (int*)malloc(128);
+  }
+  __syncthreads();
+  if (how != 'n') some[threadIdx.x + (how == 'b')] = threadIdx.x;  //! b
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  Node* const alone = new Node[2]();
+  x[0] = some[3] + list->next->next->value + alone[1].value;  //! n
+  delete[] alone;
+  delete list;
+  free(some);
+  if (how == 'u') some[0] = 1;  //! u
+  if (how == 'd') delete (int*)list;  //! d
+  if (how == 'f') free(some);  //! f
+  if (malloc(9 << 20) == nullptr) x[1] = 1;
+}
+int main(int, char** argv) {
+  float *x = make(), host[2];
+  k<<<1, 32>>>(x, *argv[1]);
+  cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost);
+  if (*argv[1] == 'r' && host[0] + host[1] != 6) _exit(99);
 }
 ---
 // Arrays, and what lies behind them: s=out_of_bounds l=out_of_bounds r=

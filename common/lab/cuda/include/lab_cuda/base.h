@@ -194,6 +194,12 @@ void sync_grid(Where where);
 bool is_cooperative();
 /// @}
 
+/// @{ malloc(), free() and new of kernels; on the host those of the system.
+void* heap_malloc(std::size_t bytes);
+void heap_free(void* memory);
+enum Heap { heap_of_kernels };
+/// @}
+
 /// Ends the launch with a message. @throws always
 [[noreturn]] void stop_kernel(const char* kind, const char* message, Where where);
 /// A kernel calls a function of the host.
@@ -226,6 +232,13 @@ LAB_CUDA_FUNCTION To bits_as(const From& from) {
 inline constexpr std::size_t kDeposit = 48;
 
 }  // namespace lab_cuda
+
+inline void* operator new(std::size_t bytes, ::lab_cuda::Heap) noexcept {
+  return ::lab_cuda::heap_malloc(bytes);
+}
+inline void* operator new[](std::size_t bytes, ::lab_cuda::Heap) noexcept {
+  return ::lab_cuda::heap_malloc(bytes);
+}
 
 #define threadIdx (::lab_cuda::thread().index)
 #define blockIdx (::lab_cuda::thread().block_index)

@@ -277,9 +277,8 @@ LAB_CUDA_NOTHING(cudaDeviceReset)
 LAB_CUDA_NOTHING(cudaThreadExit)
 LAB_CUDA_NOTHING(cudaDeviceSetCacheConfig, cudaFuncCache)
 LAB_CUDA_NOTHING(cudaDeviceSetSharedMemConfig, cudaSharedMemConfig)
-LAB_CUDA_NOTHING(cudaDeviceSetLimit, cudaLimit, std::size_t)
-LAB_CUDA_DEFINE(cudaError_t, cudaDeviceGetLimit, (std::size_t * to, cudaLimit limit),
-                ::lab_cuda::give(to, limit == cudaLimitStackSize ? 1024 : 8 << 20))
+cudaError_t cudaDeviceSetLimit(cudaLimit limit, std::size_t value);
+cudaError_t cudaDeviceGetLimit(std::size_t* value, cudaLimit limit);
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
 LAB_CUDA_DEFINE(cudaError_t, cudaDeviceCanAccessPeer, (int* to, int, int), ::lab_cuda::give(to, 0))
 LAB_CUDA_DEFINE(cudaError_t, cudaDriverGetVersion, (int* to), ::lab_cuda::give(to, CUDART_VERSION))
