@@ -100,7 +100,10 @@ void __sanitizer_cov_trace_pc() {
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
-void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_update(void** p, void* table) {
+  static constexpr fa::lab::CodeAccess how = fa::lab::plain(true, true);
+  if (*p != table) FA_ON(p, sizeof *p, how);  // a destructor often leaves it as it is
+}
 void __tsan_vptr_read(void**) {}
 void __tsan_atomic_thread_fence(int) {}
 void __tsan_atomic_signal_fence(int) {}

@@ -156,6 +156,19 @@ def elect(_m, ops):
     return f"{{ unsigned lab_lane; {choose} {to_lane} }}"
 
 
+def shuffle(m, ops):
+    into, *inside = split(ops[0], "|")
+    width, by, how = f"(32 - (({ops[3]}) >> 8 & 31))", f"int({ops[2]})", m["how"]
+    name = {"bfly": "_xor", "idx": ""}.get(how, f"_{how}")
+    call = f"__shfl{name}_sync({ops[4]}, {ops[1]:b32}, {by}, {width}, {HERE})"
+    if not inside:
+        return assign(into, call)
+    source = {"up": f"lab_lane >= {by}", "down": f"lab_lane + {by} < {width}",
+              "bfly": f"(lab_lane ^ {by}) < {width}", "idx": "true"}[how]  # fmt: skip
+    return (f"{{ const int lab_lane = ::lab_cuda::thread().lane % {width}; {assign(into, call)} "
+            f"{assign(inside[0], source)} }}")  # fmt: skip
+
+
 def ldmatrix(m, ops):
     transposed = "true" if m["trans"] else "false"
     return f"::lab_cuda::ptx::ldmatrix({transposed}, {ops[1]:shared}, {HERE}, {ops[0]:each});"
@@ -350,6 +363,13 @@ INSTRUCTIONS = [
     (r"(bar|barrier)(\.cta)?\.arrive(\.aligned)?",
      "lab::named_barrier({0}, {1}, false, {here});"),
     (r"bar\.warp\.sync", "lab::sync_warp({0}, {here});"),
+    (r"activemask\.b32", "= lab::active_lanes()"),
+    (r"shfl\.sync\.(?P<how>bfly|up|down|idx)\.b32", shuffle),
+    *((rf"vote\.sync\.{name}\.\w+", f"= __{name}_sync({{2}}, {{1}}, {{here}})")
+      for name in ("ballot", "any", "all")),
+    *((rf"redux\.sync\.{name}\.{T}", f"= __reduce_{name}_sync({{2}}, {{1:t}}, {{here}})")
+      for name in ("add", "min", "max", "and", "or", "xor")),
+    (r"match\.any\.sync\.b(32|64)", "= __match_any_sync({2}, {1}, {here})"),
     (r"membar\.cta|fence\.(acq_rel|sc)\.cta", "lab::fence(false);"),
     (r"membar\.(gl|sys)|fence\.(acq_rel|sc)\.(gpu|cluster|sys)", "lab::fence();"),
     (r"griddepcontrol\.wait", "lab::wait_for_previous_grids();"),
@@ -370,6 +390,9 @@ INSTRUCTIONS = [
     (rf"sqrt{MODES}\.{F}", "= std::sqrt({1:t})"),
     (rf"fma{MODES}\.{H}", "= __hfma2({1:t}, {2:t}, {3:t})"),
     (rf"max\.{H}", "= __hmax2({1:t}, {2:t})"),
+    *((rf"{name}\.wide\.(?P<t>{sign}(16|32))", f"= 1{one} * {{1:t}} * {{2:t}}{more}")
+      for sign, one in (("u", "ull"), ("s", "ll"))
+      for name, more in (("mul", ""), ("mad", " + {3}"))),
     (rf"(fma|mad){MODES}\.{T}", "= lab::ptx::fma({1:t}, {2:t}, {3:t})"),
     (rf"div{MODES}\.{T}", "= {1:t} / {2:t}"),
     (rf"abs(\.ftz)?\.{T}", "= std::abs({1:t})"),
@@ -379,6 +402,17 @@ INSTRUCTIONS = [
     (r"brev\.b32", "= __brev({1:b32})"),
     (r"clz\.b32", "= __clz({1:b32})"),
     (r"prmt\.b32", "= __byte_perm({1:b32}, {2:b32}, {3:b32})"),
+    *((rf"shf\.{side}\.{mode}\.b32", f"= __funnelshift_{side}{end}({{1:b32}}, {{2:b32}}, {{3}})")
+      for side in "lr" for mode, end in (("wrap", ""), ("clamp", "c"))),
+    (r"bfe\.u32", "= static_cast<unsigned long long>({1:u32}) >> {2} & (1ull << {3}) - 1"),
+    (r"bfi\.b32", "= ({2:b32} & ~(((1ull << {4}) - 1) << {3}))"
+                  " | ({1:b32} & ((1ull << {4}) - 1)) << {3}"),
+    (r"bfind\.u32", "= 31 - __clz({1:b32})"),
+    (r"dp4a\.(?P<t>[us]32)\.(?P=t)", "= __dp4a({1:t}, {2:t}, {3:t})"),
+    (rf"copysign\.{F}", "= std::copysign({2:t}, {1:t})"),
+    (rf"rem\.{T}", "= {1:t} % {2:t}"),
+    (r"mul\.hi\.u32", "= __umulhi({1:u32}, {2:u32})"),
+    (r"mul\.hi\.s32", "= __mulhi({1:s32}, {2:s32})"),
     (r"lop3\.b32", "= lab::ptx::lop3({1}, {2}, {3}, {4})"),
     *((rf"{name}\.approx(\.ftz)?\.f32", f"= std::{function}({{1:f32}})")
       for name, function in (("ex2", "exp2"), ("lg2", "log2"), ("tanh", "tanh"), ("sin", "sin"),
@@ -386,7 +420,8 @@ INSTRUCTIONS = [
     *((rf"{name}(\.ftz)?\.{T}", f"= {name}({{1:t}}, {{2:t}})") for name in ("min", "max")),
     *((rf"{name}{MODES}\.{H}", f"= __h{name}2({{1:t}}, {{2:t}})")
       for name in ("add", "sub", "mul")),
-    *((rf"setp\.{name}(\.ftz)?\.{T}", f"= {{1:t}} {operator} {{2:t}}")
+    *((rf"setp\.{name}{after}(\.ftz)?\.{T}", f"= {{1:t}} {operator} {{2:t}}{more}")
+      for after, more in (("", ""), (r"\.and", " && {3}"), (r"\.or", " || {3}"))
       for name, operator in (("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt", ">"),
                              ("ge", ">="))),
     *((rf"{name}{MODES}\.{T}", f"= {{1:t}} {operator} {{2:t}}")

@@ -573,8 +573,12 @@ class Source:
         angle, i = 0, first
         while i < end:
             text = self.text(i)
-            if text in ("const", "constexpr", "struct", "class", "enum", "union", "operator"):
+            if text in ("const", "constexpr", "class", "enum", "operator"):
                 return False
+            if text in ("struct", "union"):
+                i = self.end_of_type(i) - 1
+                if i + 1 >= end:
+                    return False  # no variable of it
             if text in ("__align__", "alignas", "__attribute__", "__launch_bounds__", "decltype"):
                 i = self.closing(i + 1) or end
             elif text in ("<", ">", ">>"):
@@ -586,6 +590,11 @@ class Source:
             i += 1
         return end < len(self.real) and self.text(end) == ";"
 
+    def end_of_type(self, k):
+        """Behind the struct at k and its members, if they stand here."""
+        k += 1 + self.is_name(k + 1)
+        return (self.closing(k) or k) + 1 if self.text(k) == "{" else k
+
     def variable(self, first, end):
         """__device__ T a[2] = {1, 2}, *b; memory of the device with these images."""
         words, attribute, i = [], "", first
@@ -595,6 +604,9 @@ class Source:
                 close = self.closing(i + 1)
                 attribute = self.source(i, close + 1).replace("alignas", "__align__") + " "
                 i = close
+            elif self.text(i) in ("struct", "union"):
+                words.append(self.source(i, self.end_of_type(i)))
+                i = self.end_of_type(i) - 1
             elif self.text(i) not in DROPPED:
                 words.append(self.text(i))
             i += 1

@@ -379,7 +379,11 @@ int main(int, char** argv) {
 ---
 // new and malloc() in kernels: r= d=device_heap:freed f=device_heap:freed u=out_of_bounds:freed
 //   b=out_of_bounds n=unwritten
-struct Node { int value; Node* next; __device__ ~Node() { delete next; } };
+struct Node {
+  int value; Node* next;
+  __device__ Node(int v = 0, Node* n = nullptr) : value(v), next(n) {}
+  virtual __device__ ~Node() { delete next; }
+};
 __global__ void k(float* x, char how) {
   __shared__ Node* list;
   __shared__ int* some;
@@ -395,6 +399,7 @@ __global__ void k(float* x, char how) {
   Node* const alone = new Node[2]();
   x[0] = some[3] + list->next->next->value + alone[1].value;  //! n
   delete[] alone;
+  delete new Node;
   delete list;
   free(some);
   if (how == 'u') some[0] = 1;  //! u
@@ -407,6 +412,38 @@ int main(int, char** argv) {
   k<<<1, 32>>>(x, *argv[1]);
   cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost);
   if (*argv[1] == 'r' && host[0] + host[1] != 6) _exit(99);
+}
+---
+// PTX of warps and of integers: 0=
+#define PTX(text, ...) [&] { unsigned v; asm(text : "=r"(v) : __VA_ARGS__); return v; }()
+__device__ int scan(int v) {
+  for (int d = 1; d < 32; d *= 2)
+    asm volatile("{ .reg .s32 r0; .reg .pred p; shfl.sync.up.b32 r0|p, %0, %1, 0, 0xffffffff;"
+                 "@p add.s32 %0, r0, %0; }" : "+r"(v) : "r"(d));
+  return v;
+}
+__global__ void k(float* right) {
+  const unsigned i = threadIdx.x, a = 0x80000000;
+  unsigned long long wide;
+  asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(wide) : "r"(a), "r"(4), "l"(1ull << 40));
+  const bool all = scan(1) == i + 1 && wide == (1ull << 33) + (1ull << 40) &&
+      PTX("shfl.sync.bfly.b32 %0, %1, 1, 0x1f, 0xffffffff;", "r"(i)) == (i ^ 1) &&
+      PTX("{.reg .pred p; setp.lt.s32 p, %1, 3; vote.sync.ballot.b32 %0, p, 0xffffffff;}", "r"(i)) == 7 &&
+      PTX("redux.sync.add.u32 %0, %1, 0xffffffff;", "r"(i)) == 496 &&
+      PTX("match.any.sync.b32 %0, %1, 0xffffffff;", "r"(i % 2)) == 0x55555555 << i % 2 &&
+      PTX("bfe.u32 %0, %1, 4, 8;", "r"(0xabcd)) == 0xbc && PTX("rem.s32 %0, %1, 4;", "r"(7)) == 3 &&
+      PTX("bfi.b32 %0, 0xf, %1, 4, 4;", "r"(0x103)) == 0x1f3 && PTX("bfind.u32 %0, %1;", "r"(16)) == 4 &&
+      PTX("mul.hi.u32 %0, %1, 4;", "r"(a)) == 2 && PTX("shf.l.wrap.b32 %0, %1, 1, 1;", "r"(a)) == 3 &&
+      PTX("dp4a.u32.u32 %0, %1, 0x1010101, 1;", "r"(0x1020304)) == 11 &&
+      PTX("{.reg .pred p; setp.eq.s32 p, %1, 1; setp.lt.or.s32 p, %1, 1, p; selp.u32 %0, 1, 0, p;}",
+          "r"(i)) == (i < 2);
+  atomicAdd(right, all);
+}
+int main() {
+  float *x = make(), host;
+  k<<<1, 32>>>(x);
+  cudaMemcpy(&host, x, 4, cudaMemcpyDeviceToHost);
+  if (host != 32) _exit(99);
 }
 ---
 // Arrays, and what lies behind them: s=out_of_bounds l=out_of_bounds r=
@@ -425,6 +462,9 @@ int main(int, char** argv) { use<<<1, 64>>>(make(), *argv[1] != 'r', *argv[1] ==
 // Bytes and variables of the device: r= b=out_of_bounds
 __device__ unsigned char image[64];
 __constant__ int table[4] = {1, 2, 3, 4};
+__constant__ struct { int w, h[2]; } size = {1, {5, 3}};
+struct Pair { int a; float b; };
+__device__ struct Pair pair;
 __global__ void gray(unsigned char* out) {
   unsigned char pixel[3] = {1, 2, 3}, copy[20] = {};
   memcpy(pixel, copy, 3);
@@ -432,17 +472,20 @@ __global__ void gray(unsigned char* out) {
   __shared__ unsigned char row[3][24];
   memcpy(row[threadIdx.x], copy, 20);  // seen by the lab, though it is a call
   out[blockIdx.x * 3 + threadIdx.x] = pixel[threadIdx.x] + row[threadIdx.x][19];
-  if (threadIdx.x == 0) image[blockIdx.x] = 7;
+  if (threadIdx.x == 0) image[blockIdx.x] = size.h[0] + size.w + 1, atomicAdd(&pair.a, 1);
 }
 __global__ void beyond() { image[64 + threadIdx.x] = 1; }  //! b
 int main(int, char** argv) {
   unsigned char *out, host[30], pixels[64];
   cudaMalloc(&out, 30);
+  Pair all;
+  expect(cudaMemcpyToSymbol(size, "\\1\\0\\0", 4), cudaSuccess);
   gray<<<10, 3>>>(out);
   if (*argv[1] == 'b') beyond<<<1, 1>>>();
   cudaMemcpy(host, out, 30, cudaMemcpyDeviceToHost);
   cudaMemcpyFromSymbol(pixels, image, sizeof pixels);
-  if (*argv[1] == 'r' && host[29] + pixels[9] != 10) _exit(99);
+  expect(cudaMemcpyFromSymbol(&all, pair, sizeof all), cudaSuccess);
+  if (*argv[1] == 'r' && host[29] + pixels[9] + all.a != 20) _exit(99);
 }
 ---
 // Errors are those of CUDA: e=launch
