@@ -286,6 +286,7 @@ def bar(_m, ops):
 
 # ---------------------------------------------------------------- the table
 
+BY, SHARED = "gpu|cta|cluster|sys", "shared(::cta|::cluster)?"
 LANDED = "lab::commit_copies(); lab::wait_copies(0);"
 TO_SHARED = r"cp\.async\.bulk\.shared(::\w+)?\."
 WGMMA = r"wgmma\.mma_async\.sync\.aligned\.m64n(?P<n>\d+)"
@@ -352,12 +353,12 @@ INSTRUCTIONS = [
     (r"cp\.async\.commit_group", "lab::commit_copies();"),
     (r"cp\.async\.wait_group", "lab::wait_copies({0});"),
     (r"cp\.async\.wait_all", f"{{{{ {LANDED} }}}}"),
-    (r"ld(?P<how>(\.(acquire|relaxed|volatile|weak|gpu|cta|sys))*)(\.(global|shared(::cta)?|const))?"
+    (rf"ld(?P<how>(\.(acquire|relaxed|volatile|weak|{BY}))*)(\.(global|{SHARED}|const))?"
      r"(\.(nc|ca|cg|cs|lu|cv|L1::\w+|L2::\w+))*(\.v[24])?\." + T, load),
-    (r"st(?P<how>(\.(release|relaxed|volatile|weak|gpu|cta|sys))*)(\.(global|shared(::cta)?))?"
+    (rf"st(?P<how>(\.(release|relaxed|volatile|weak|{BY}))*)(\.(global|{SHARED}))?"
      r"(\.(wb|cg|cs|wt|L1::\w+|L2::\w+))*(\.v[24])?\." + T, store),
-    (r"(?P<what>atom|red)(?P<how>(\.(relaxed|acquire|release|acq_rel|gpu|cta|sys|global|shared"
-     r"(::cta)?))*)\.(?P<op>\w+?)(\.noftz)?(\.v[248])?\." + T, atomic),
+    (rf"(?P<what>atom|red)(?P<how>(\.(relaxed|acquire|release|acq_rel|{BY}|global|{SHARED}))*)"
+     r"\.(?P<op>\w+?)(\.noftz)?(\.v[248])?\." + T, atomic),
     # Barriers, fences, control
     (r"(bar|barrier)(\.cta)?\.sync(\.aligned)?", bar),
     (r"(bar|barrier)(\.cta)?\.arrive(\.aligned)?",

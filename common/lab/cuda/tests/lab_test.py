@@ -343,7 +343,8 @@ __global__ void __cluster_dims__(1, 2, 1) exchange(float* x, char how) {
   cg::cluster_group both = cg::this_cluster();
   if (threadIdx.x == 0) mine = both.block_rank() + 1;
   if (how == 'u') __syncthreads(); else both.sync();
-  x[blockIdx.x * 64 + both.thread_rank()] = *both.map_shared_rank(&mine, both.block_rank() ^ 1);  //! u e
+  const int i = blockIdx.x * 64 + both.thread_rank();
+  x[i] = *both.map_shared_rank(&mine, both.block_rank() ^ 1);  //! u e
   if (how != 'e') both.sync();
 }
 #define READ(name, axis) asm("mov.u32 %0, %%" name "." #axis ";" : "=r"(v.axis))
@@ -357,9 +358,14 @@ __global__ void place(float* x) {
   if (threadIdx.x == 0) index = blockIdx;
   all.sync();
   const int rank = (at.z * of.y + at.y) * of.x + at.x;
-  const dim3 next = *all.map_shared_rank(&index, (rank + 1) % 4);
-  if (same(of, dim3(2, 1, 2)) && same(of, DIM3("cluster_nctaid")) && same(block, blockIdx) && rank == all.block_rank() &&
-      same(DIM3("nclusterid"), dim3(2, 3, 2)) && same(at, DIM3("cluster_ctaid")) && abs(int(next.z - block.z)) == (rank % 2) &&
+  const int after = (rank + 1) % 4;
+  const dim3 next = *all.map_shared_rank(&index, after);
+  unsigned x_of_next;
+  asm volatile("{.reg .u32 a; mapa.shared::cluster.u32 a, %1, %2; ld.shared::cluster.u32 %0, [a];}"
+               : "=r"(x_of_next) : "r"((unsigned)__cvta_generic_to_shared(&index)), "r"(after));
+  if (same(of, dim3(2, 1, 2)) && same(of, DIM3("cluster_nctaid")) && same(block, blockIdx) &&
+      same(DIM3("nclusterid"), dim3(2, 3, 2)) && same(at, DIM3("cluster_ctaid")) &&
+      x_of_next == next.x && rank == all.block_rank() && abs(int(next.z - block.z)) == (rank % 2) &&
       next.y == block.y && abs(int(next.x - block.x)) == 1)
     atomicAdd(x, 1.f / 32);
   all.sync();
@@ -428,12 +434,14 @@ __global__ void k(float* right) {
   asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(wide) : "r"(a), "r"(4), "l"(1ull << 40));
   const bool all = scan(1) == i + 1 && wide == (1ull << 33) + (1ull << 40) &&
       PTX("shfl.sync.bfly.b32 %0, %1, 1, 0x1f, 0xffffffff;", "r"(i)) == (i ^ 1) &&
-      PTX("{.reg .pred p; setp.lt.s32 p, %1, 3; vote.sync.ballot.b32 %0, p, 0xffffffff;}", "r"(i)) == 7 &&
+      PTX("{.reg .pred p; setp.lt.s32 p, %1, 3; vote.sync.ballot.b32 %0, p, 0xffffffff;}",
+          "r"(i)) == 7 &&
       PTX("redux.sync.add.u32 %0, %1, 0xffffffff;", "r"(i)) == 496 &&
       PTX("match.any.sync.b32 %0, %1, 0xffffffff;", "r"(i % 2)) == 0x55555555 << i % 2 &&
       PTX("bfe.u32 %0, %1, 4, 8;", "r"(0xabcd)) == 0xbc && PTX("rem.s32 %0, %1, 4;", "r"(7)) == 3 &&
-      PTX("bfi.b32 %0, 0xf, %1, 4, 4;", "r"(0x103)) == 0x1f3 && PTX("bfind.u32 %0, %1;", "r"(16)) == 4 &&
-      PTX("mul.hi.u32 %0, %1, 4;", "r"(a)) == 2 && PTX("shf.l.wrap.b32 %0, %1, 1, 1;", "r"(a)) == 3 &&
+      PTX("bfi.b32 %0, 0xf, %1, 4, 4;", "r"(0x103)) == 0x1f3 &&
+      PTX("bfind.u32 %0, %1;", "r"(16)) == 4 && PTX("mul.hi.u32 %0, %1, 4;", "r"(a)) == 2 &&
+      PTX("shf.l.wrap.b32 %0, %1, 1, 1;", "r"(a)) == 3 &&
       PTX("dp4a.u32.u32 %0, %1, 0x1010101, 1;", "r"(0x1020304)) == 11 &&
       PTX("{.reg .pred p; setp.eq.s32 p, %1, 1; setp.lt.or.s32 p, %1, 1, p; selp.u32 %0, 1, 0, p;}",
           "r"(i)) == (i < 2);
