@@ -152,6 +152,13 @@ void wgmma_wait(int pending) {
   if (pending == 0) kept[lab::current].clear();
 }
 void wgmma(const Wgmma& what, float* sums, int count, const unsigned* a, Where where) {
+  if (lab::this_thread().block->shared_bytes() > 1u << 18) {
+    stop_kernel(
+        "unsupported",
+        "in a file for Hopper the lab keeps the static shared variables of all kernels side "
+        "by side, and descriptors reach 256 KiB: make some dynamic (extern __shared__)",
+        where);
+  }
   lab::begin_wgmma({count, static_cast<lab::WgmmaType>(what.type_a), what.transposed_a,
                     what.transposed_b, what.adds, what.negates, what.a, what.b,
                     static_cast<lab::WgmmaType>(what.type_b), what.half_sums},
