@@ -211,9 +211,6 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
   *pool = reinterpret_cast<cudaMemPool_t>(1);
   return pending_error();
 }
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
-  return pending_error();
-}
 cudaError_t cudaDeviceSetLimit(cudaLimit limit, std::size_t value) {
   if (limit == cudaLimitMallocHeapSize) lab_cuda::most_heap_bytes = value;
   return pending_error();

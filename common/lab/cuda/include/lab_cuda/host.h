@@ -314,7 +314,8 @@ LAB_CUDA_DEFINE(cudaError_t, cudaMallocAsync, (void** pointer, std::size_t bytes
                 cudaMalloc(pointer, bytes))
 // Attributes of the pool say when memory goes back to the system, which no program sees here.
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
+LAB_CUDA_NOTHING(cudaMemPoolSetAttribute, cudaMemPool_t, cudaMemPoolAttr, void*)
+LAB_CUDA_NOTHING(cudaMemPoolTrimTo, cudaMemPool_t, std::size_t)
 // With a pointer to any type.
 #define LAB_CUDA_TYPED(name)                                                      \
   template <class T, class... Rest, class = std::enable_if_t<!std::is_void_v<T>>> \
