@@ -142,16 +142,20 @@ void unmap_memory(std::byte* memory) {
   mappings().remove(memory);
 }
 
+std::size_t placed_shared = 0;
+
 std::string NearMemory::text() const {
+  const std::size_t before = purpose == Purpose::kDynamicShared ? placed_shared : 0;
   const char* advice = "a guard is probably missing, or off by one";
   if (purpose == Purpose::kDynamicShared) {
     advice = "the launch asks for too little, or an index is wrong";
   } else if (freed) {
     advice = "keep the buffer until the last kernel that uses it has ended";
   }
-  return fmt::format("byte {} of {} of {} bytes{}; {}", offset,
-                     purpose == Purpose::kBuffer ? "a buffer" : "the dynamic shared memory", size,
-                     freed ? " that was freed" : "", advice);
+  return fmt::format("byte {} of {} of {} bytes{}; {}",
+                     offset - static_cast<std::ptrdiff_t>(before),
+                     purpose == Purpose::kBuffer ? "a buffer" : "the dynamic shared memory",
+                     size - before, freed ? " that was freed" : "", advice);
 }
 
 std::optional<NearMemory> memory_near(const void* address) {

@@ -55,6 +55,9 @@ struct NearMemory {
 /// The memory next to an address; nothing for addresses that are far from all of them.
 std::optional<NearMemory> memory_near(const void* address);
 
+/// Bytes in front of a block's dynamic shared memory: the __shared__ variables of any CUDA file.
+extern std::size_t placed_shared;
+
 /// Bytes of a fiber's stack: the 512 KiB of local memory that CUDA allows a thread, and what
 /// functions of the lab need besides.
 inline constexpr std::size_t kStackBytes = 640 * 1024;

@@ -403,8 +403,9 @@ void begin_wgmma(const WgmmaShape& shape, const WgmmaLane& lane, const SourceLoc
       })) {
     note_finding(
         "wgmma", location, {},
-        "wgmma_fence() is missing: it was not called for these accumulators since the last "
-        "wgmma_wait(), and the wgmma() may begin before earlier writes to them are complete");
+        "wgmma_fence() is missing before this line: it was not called for these accumulators since "
+        "other instructions may have written them, and the wgmma() may begin before these writes "
+        "are complete");
   }
   block.exchange(thread, kWholeWarp, &lane, sizeof lane, location, false,
                  [&](const Deposits& deposits) {

@@ -60,11 +60,13 @@ void PhaseCheck::ends(const void* barrier, std::uint32_t phase, std::uint32_t si
 void PhaseCheck::report(const Access& wait, std::uint32_t next) {
   w_.findings.add(
       "barrier", wait.site, next,
-      fmt::format("{} waits for a phase of an mbarrier here, and the next phase, which the other "
-                  "line completes, may end before it has seen that: then it waits for ever; lanes "
-                  "of a warp need not leave a wait together, so a __syncwarp() must stand between "
-                  "their wait and the arrival of one lane, or only that lane may wait",
-                  w_.name_of(wait.thread)));
+      fmt::format(
+          "{} waits for a phase of an mbarrier here, and nothing orders the end of its wait "
+          "before the arrival (the other line) that completes the next phase: if that "
+          "phase ends first, it waits for ever; it must arrive, behind this wait, at the "
+          "mbarrier for which the other line's thread waits, or a lane of its warp must, "
+          "behind a __syncwarp()",
+          w_.name_of(wait.thread)));
 }
 
 void RegisterCheck::lend(int thread, const void* address, std::size_t size, LentTo as,

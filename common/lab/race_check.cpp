@@ -47,10 +47,11 @@ void RaceCheck::report_race(const Access& before, bool before_writes, const Use&
     distance = 2;
     missing = "wait for the first stream before the second launch, or use one stream";
   } else if (order.of_other_launch(before)) {
-    with = "and this launch may begin before that one ends (with_pdl)";
+    with = "and this launch (with_pdl) may begin before that one ends";
     distance = 2;
     missing =
-        "grid_dependency_wait(), or cudaGridDependencySynchronize(), is missing before this line";
+        "grid_dependency_wait() is missing before this line, in the thread that executes it: each "
+        "thread that uses the result needs the call";
   } else if (before.atomic && now.atomic && (before.of_block || now.of_block)) {
     distance = 2;
     missing =
@@ -69,10 +70,10 @@ void RaceCheck::report_race(const Access& before, bool before_writes, const Use&
   } else if (order.of_other_block(before.thread)) {
     distance = 2;
     missing =
-        "the two are in different blocks: use an atomic, a second launch, or a counter, with a "
-        "__threadfence() before it in the one (and a bulk_wait<0>() before that where a copy "
-        "writes) and an atomic_add_acquire() or load_acquire() in the other, or a __threadfence() "
-        "behind it";
+        "the two are in different blocks: use an atomic, or a second launch; where a lock or a "
+        "counter orders them, a __threadfence() must stand between the access and the atomic that "
+        "releases it (behind a bulk_wait<0>() where a copy writes), and another one behind the "
+        "atomic that acquires it, unless that is an atomic_add_acquire() or load_acquire()";
   } else if (order.rank_of(before.thread) != order.rank_of(now.thread)) {
     distance = 2;
     missing =
@@ -84,14 +85,16 @@ void RaceCheck::report_race(const Access& before, bool before_writes, const Use&
              Order::in_cluster(now.thread) / kWarpSize) {
     missing =
         "both are in one warp: a __syncwarp() or a __syncthreads() is probably missing between the "
-        "two lines (a shuffle orders no memory)";
+        "two accesses (a shuffle orders no memory)";
   } else {
     distance = 1;
     // A kernel with roles cannot meet at __syncthreads().
-    missing = this_thread().block->mbarriers().any()
-                  ? "an arrival at an mbarrier after the other line and a wait for it before this "
-                    "one, or a __syncthreads() that all threads reach, is probably missing"
-                  : "a __syncthreads() is probably missing between the two lines";
+    missing =
+        this_thread().block->mbarriers().any()
+            ? "an arrival at an mbarrier after the other line and a wait for it before this "
+              "one, or a __syncthreads() that all threads reach, is probably missing"
+            : "a __syncthreads() is probably missing between the two accesses; in a loop it may "
+              "be missing at the end of an iteration";
   }
   const std::string message = fmt::format(
       "{} {} what {} {}, in {}, {}; {}", w_.name_of(now.thread), use.write ? "writes" : "reads",
@@ -348,7 +351,7 @@ bool RaceCheck::report_async_read(const Cell& cell, const AsyncRead& read, const
       w_.findings.add(
           "race", read.site, before->site,
           fmt::format("{} reads what {} has written, in {}, and nothing orders the two; "
-                      "a barrier is probably missing between the two lines",
+                      "a barrier is probably missing between the two accesses",
                       reader(), w_.name_of(before->thread), memory()),
           1);
       return true;

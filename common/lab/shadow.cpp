@@ -66,7 +66,11 @@ std::string Region::name(std::ptrdiff_t offset) const {
     case Memory::kStaticShared:
       return "a static array in shared memory";
     case Memory::kDynamicShared:
-      return fmt::format("byte {} of the dynamic shared memory", offset);
+      if (offset >= 0 && static_cast<std::size_t>(offset) < placed_shared) {
+        return "a static array in shared memory";
+      }
+      return fmt::format("byte {} of the dynamic shared memory",
+                         offset - static_cast<std::ptrdiff_t>(placed_shared));
     default:
       if (!variable.empty()) return fmt::format("byte {} of the variable {}", offset, variable);
       return fmt::format("byte {} of a buffer of {} bytes in global memory", offset, size);

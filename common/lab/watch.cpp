@@ -248,8 +248,9 @@ struct Watch::State : Observer {
     } else if (ended > 0) {
       findings.add("barrier", sites.id(first), 0,
                    fmt::format("{} threads of the block have ended and do not reach this "
-                               "__syncthreads(); guard the work, not the barrier, and let every "
-                               "thread reach it",
+                               "__syncthreads(): it stands in a loop or branch that they leave "
+                               "early; guard the work, not the barrier, and let every thread reach "
+                               "it equally often",
                                ended));
     }
   }

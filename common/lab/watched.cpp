@@ -105,7 +105,13 @@ std::string Watched::name_of(std::uint32_t id) const {
                      (cluster > 1 && (current == nullptr || order.rank_of(id) != this_rank()));
   const Size at = launch.block_at(order.block_of(id));
   const std::int64_t block = (std::int64_t{at.z} * launch.grid.y + at.y) * launch.grid.x + at.x;
-  return fmt::format("thread {} (warp {}, lane {}){}", number, number / kWarpSize,
+  const Size& size = launch.block;
+  std::string thread = std::to_string(number);
+  if (size.y * size.z > 1) {
+    const std::string z = size.z > 1 ? fmt::format(", {}", number / size.x / size.y) : "";
+    thread = fmt::format("({}, {}{})", number % size.x, number / size.x % size.y, z);
+  }
+  return fmt::format("thread {} (warp {}, lane {}){}", thread, number / kWarpSize,
                      number % kWarpSize, other ? fmt::format(" of block {}", block) : "");
 }
 
@@ -120,7 +126,7 @@ const char* Watched::name_of(AsyncUse use) {
     case AsyncUse::kCopy:
       return "the copy";
     case AsyncUse::kStore:
-      return "the store";
+      return "the bulk store";
     case AsyncUse::kPeerCopy:
       return "the copy to another block";
     case AsyncUse::kTensorMatmul:

@@ -52,7 +52,10 @@ std::string in_ptx(std::string text) {
       {"bulk_wait<0>()", "cp.async.bulk.wait_group 0"},
       {"cluster_arrive()", "barrier.cluster.arrive"},
       {"cluster_wait()", "barrier.cluster.wait"},
-      {"after init()", "after mbarrier.init"}};
+      {"after init()", "after mbarrier.init"},
+      {"grid_dependency_wait()", "cudaGridDependencySynchronize()"},
+      {"with_pdl", "programmatic dependent launch"},
+      {"atomic_add_acquire() or load_acquire()", "atom.acquire or ld.acquire"}};
   for (const auto& [course, ptx] : kNames) {
     for (std::size_t at = 0; (at = text.find(course, at)) != std::string::npos;) {
       text.replace(at, std::strlen(course), ptx);

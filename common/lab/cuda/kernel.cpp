@@ -193,17 +193,17 @@ void copy_by_group(void* to, const void* from, std::size_t bytes, unsigned long 
   }
 }
 void* dynamic_shared() {
-  return shared_at(state().placed_shared);
+  return shared_at(lab::placed_shared);
 }
 std::size_t dynamic_shared_bytes() {
-  return lab::this_thread().block->shared_bytes() - state().placed_shared;
+  return lab::this_thread().block->shared_bytes() - lab::placed_shared;
 }
 std::size_t place_shared(std::size_t bytes, std::size_t alignment) {
   constexpr std::size_t whole = 1024;  // as dynamic shared memory is aligned
   static std::size_t end = 0;
   const std::size_t begin = (end + alignment - 1) / alignment * alignment;
   end = begin + bytes;
-  state().placed_shared = (end + whole - 1) / whole * whole;
+  lab::placed_shared = (end + whole - 1) / whole * whole;
   return begin;
 }
 void* shared_at(std::size_t offset) {
@@ -498,7 +498,7 @@ cudaError_t run(const Configuration& given, const char* name, void (*call)(void*
   fa::Launch launch;
   launch.grid = {c.grid.x, c.grid.y, c.grid.z};
   launch.block = {c.block.x, c.block.y, c.block.z};
-  launch.shared_bytes = state().placed_shared + c.shared_bytes;
+  launch.shared_bytes = lab::placed_shared + c.shared_bytes;
   launch.cluster = static_cast<int>(c.cluster.x * c.cluster.y * c.cluster.z);
   launch.cluster_y = c.cluster.y;
   launch.cluster_z = c.cluster.z;

@@ -53,7 +53,6 @@ struct State {
   bool cooperative = false;         // that launch
   std::set<std::string> of_device;  // variables, and other names in their declarations
   std::size_t allowed_shared = Card::kShared;
-  std::size_t placed_shared = 0;  // bytes of static variables before dynamic shared memory
   bool asks_for_clusters = false;
   dim3 cluster;  // that a kernel has given
   std::int64_t launches = 0;

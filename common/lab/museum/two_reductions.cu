@@ -1,6 +1,6 @@
 // Two reductions, one buffer
 //
-// A block of 32 x 4 threads adds up columns, then the row of their sums. Both
+// A block of 64 x 4 threads adds up columns, then the row of their sums. Both
 // reductions use the same shared memory.
 // ---
 // The first reduction ends with a read: row 0 takes the other rows' values
