@@ -21,15 +21,16 @@ struct TmaAttention {
 };
 
 /// Makes the maps for a kernel.
-/// @tparam Tile HopperTile of the kernel
+/// @tparam Tile    HopperTile of the kernel
+/// @param  queries rows of a box of q and o
 /// @throws as tensor_map()
 template <class Tile, class T>
-TmaAttention<T> tma_attention(const Attention<T>& a) {
+TmaAttention<T> tma_attention(const Attention<T>& a, int queries = kQueries) {
   const int d = a.head_dim, columns_v = a.head_dim_v;
-  return {map_of_queries(a, a.q, a.q_strides, d, kQueries),
+  return {map_of_queries(a, a.q, a.q_strides, d, queries),
           map_of_keys(a, a.k, a.k_strides, d, Tile::block_n),
           map_of_keys(a, a.v, a.v_strides, columns_v, Tile::block_n),
-          map_of_queries<T>(a, a.o, a.o_strides, columns_v, kQueries), a};
+          map_of_queries<T>(a, a.o, a.o_strides, columns_v, queries), a};
 }
 
 /// Tile sizes of a kernel.
