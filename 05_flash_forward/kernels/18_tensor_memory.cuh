@@ -1,8 +1,7 @@
 /// @file
-/// FlashAttention-4 on Blackwell (B200): S, P and O are in tensor memory, and warps have different
-/// jobs. A block processes two tiles of 128 queries. One thread loads and one issues all matmuls;
-/// two warpgroups compute a softmax each, a row in a thread; another one rescales O and writes it.
-/// FMAs compute a part of the exponentials.
+/// FlashAttention-4 on Blackwell (B200): S, P and O are in tensor memory. One thread loads, one
+/// issues all matmuls, two warpgroups compute the softmax of 128 queries each, a row in a thread,
+/// and another one rescales O and writes it. FMAs compute a part of the exponentials.
 ///
 /// Compiles for sm_100a with nvcc 13; right and without a finding in the lab, under our reading of
 /// the PTX ISA. Never run on a B200 by us.
@@ -18,30 +17,26 @@ namespace fa::FA_TARGET {
 /// Sizes of flash_tensor_memory(): two tiles of 128 queries, which are the lanes of tensor memory.
 /// @tparam head_dim columns, at least those of the inputs: 64 or 128
 /// @tparam fma_part of 16 exponentials so many are computed by FMAs
-template <class Type, int head_dim, int fma_part = 4>
-struct TensorMemoryTile : HopperTile<Type, head_dim, 128, 2, 2> {
+template <class T, int head_dim, int fma_part = 4>
+struct TensorMemoryTile : HopperTile<T, head_dim, 128, 2, 2> {
   static constexpr int queries = kTensorLanes, block_m = 2 * queries;
   static constexpr int by_fma = fma_part;
-  using QTile = SwizzledTile<Type, queries, head_dim>;
+  using QTile = SwizzledTile<T, queries, head_dim>;
 
   /// The first query of a tile.
-  __device__ static int first_query(const Attention<Type>&, int block,
-                                    int q_tile) {
-    return block * block_m + q_tile * queries;
+  __device__ static int first_query(const Attention<T>&, int block, int q) {
+    return block * block_m + q * queries;
   }
   /// Columns of tensor memory: S, of which P takes the first half; O.
-  static constexpr int s_column(int q_tile) { return q_tile * 128; }
-  static constexpr int o_column(int q_tile) {
-    return 256 + q_tile * head_dim;
-  }
+  static constexpr int s_column(int q) { return q * 128; }
+  static constexpr int o_column(int q) { return 256 + q * head_dim; }
 };
 template <class T, int d, int by_fma>
 constexpr int kQueryStages<TensorMemoryTile<T, d, by_fma>> = 1;
 
 /// Shared memory of a block; arrays of two are by tile of queries.
-//! [shared]
 template <class Tile>
-struct TensorMemoryShared : PersistentShared<Tile> {
+struct TmemShared : PersistentShared<Tile> {
   Mbarrier s_full[2];        ///< Q K^T has ended
   Mbarrier p_full[2];        ///< P is written, O is rescaled
   Mbarrier o_full[2];        ///< P V has ended
@@ -50,20 +45,17 @@ struct TensorMemoryShared : PersistentShared<Tile> {
   float factor[2][Tile::queries];
   std::uint32_t tmem;  ///< address of all columns
 };
-//! [shared]
 
 /// 2^x by FMAs (Cody-Waite): relative error at most 1.02e-4, exactly 1 for 0, 0 up to -127.
 //! [exp2_fma]
 __device__ inline float exp2_fma(float x) {
   x = fmaxf(x, -127.0f);
-  // 1.5 2^23 + x has no bits behind the point: its lowest bits are n, the
-  // integer next to x.
+  // The lowest bits of 1.5 2^23 + x are n, the integer next to x.
   const float shifted = x + 12582912.0f;
   const float f = x - (shifted - 12582912.0f);  // -1/2 to 1/2
   // The cubic with p(0) = 1 that has the smallest relative error to 2^f.
-  float p = f * 0.0550089329f + 0.242210954f;
-  p = f * p + 0.693282902f;
-  p = f * p + 1.0f;
+  const float p =
+      f * (f * (f * 0.0550089329f + 0.242210954f) + 0.693282902f) + 1.0f;
   // 2^n p: n is added to the exponent.
   return __uint_as_float(__float_as_uint(p) +
                          (__float_as_uint(shifted) << 23));
@@ -72,37 +64,33 @@ __device__ inline float exp2_fma(float x) {
 
 /// The thread that issues all matmuls.
 template <class Tile>
-__device__ void issue_matmuls(TensorMemoryShared<Tile>& shared, int tiles) {
+__device__ void issue_matmuls(TmemShared<Tile>& shared, int tiles) {
   using T = typename Tile::T;
+  constexpr auto qk = tcgen05_descriptor<T>(128, Major::kK, Major::kK);
+  constexpr auto pv = tcgen05_descriptor<T>(Tile::d, Major::kK, Major::kMN);
   const std::uint32_t tmem = shared.tmem;
   PipelineState<Tile::stages> k, v;
-  const auto issue_s = [&](int q_tile) {  // S = Q K^T
-    constexpr auto descriptor =
-        tcgen05_descriptor<T>(Tile::block_n, Major::kK, Major::kK);
+  const auto issue_s = [&](int q) {  // S = Q K^T
 #pragma unroll
     for (int kk = 0; kk < Tile::d; kk += 16) {
-      tcgen05_mma(tmem + Tile::s_column(q_tile),
-                  shared.q[0][q_tile].by_rows(0, kk),
-                  shared.k[k.stage].by_rows(0, kk), descriptor, kk > 0);
+      tcgen05_mma(tmem + Tile::s_column(q), shared.q[0][q].by_rows(0, kk),
+                  shared.k[k.stage].by_rows(0, kk), qk, kk > 0);
     }
-    tcgen05_commit(shared.s_full[q_tile]);
+    tcgen05_commit(shared.s_full[q]);
   };
-  const auto issue_o = [&](int q_tile, bool adds) {  // O += P V
-    constexpr auto descriptor =
-        tcgen05_descriptor<T>(Tile::d, Major::kK, Major::kMN);
+  const auto issue_o = [&](int q, bool adds) {  // O += P V
+    const std::uint32_t p = tmem + Tile::s_column(q);
 #pragma unroll
     for (int key = 0; key < Tile::block_n; key += 16) {
-      tcgen05_mma(tmem + Tile::o_column(q_tile),
-                  tmem + Tile::s_column(q_tile) + key / 2,
-                  shared.v[v.stage].by_columns(key, 0), descriptor,
-                  adds || key > 0);
+      tcgen05_mma(tmem + Tile::o_column(q), p + key / 2,
+                  shared.v[v.stage].by_columns(key, 0), pv, adds || key > 0);
     }
-    tcgen05_commit(shared.o_full[q_tile]);
+    tcgen05_commit(shared.o_full[q]);
   };
   shared.k_pipe.consumer_wait(k);
-  for (int q_tile = 0; q_tile < 2; ++q_tile) {
-    shared.q_pipe[q_tile].consumer_wait({});
-    issue_s(q_tile);
+  for (int q = 0; q < 2; ++q) {
+    shared.q_pipe[q].consumer_wait({});
+    issue_s(q);
   }
   //! [issue]
 #pragma unroll 1
@@ -114,16 +102,15 @@ __device__ void issue_matmuls(TensorMemoryShared<Tile>& shared, int tiles) {
       shared.k_pipe.consumer_wait(k);
     }
     shared.v_pipe.consumer_wait(v);
-    for (int q_tile = 0; q_tile < 2; ++q_tile) {
-      shared.p_full[q_tile].wait(i % 2);
+    for (int q = 0; q < 2; ++q) {
+      shared.p_full[q].wait(i % 2);
       tcgen05_fence_after();
-      issue_o(q_tile, i > 0);
+      issue_o(q, i > 0);
       if (last) continue;
-      // The next S overwrites P. PTX orders matmuls with the same accumulators
-      // only, and these have others.
-      shared.o_full[q_tile].wait(i % 2);
+      // S overwrites P; PTX orders matmuls with the same accumulators only.
+      shared.o_full[q].wait(i % 2);
       tcgen05_fence_after();
-      issue_s(q_tile);
+      issue_s(q);
     }
     if (!last) tcgen05_commit(shared.v_pipe.empty[v.stage]);
     v.advance();
@@ -133,46 +120,42 @@ __device__ void issue_matmuls(TensorMemoryShared<Tile>& shared, int tiles) {
 
 /// The softmax of a tile of queries, by a warpgroup; writes LSE.
 template <class Tile, class T>
-__device__ void softmax(TensorMemoryShared<Tile>& shared,
-                        const Attention<T>& a, const WorkTile& work,
-                        int tiles, int q_tile) {
+__device__ void softmax(TmemShared<Tile>& shared, const Attention<T>& a,
+                        const WorkTile& work, int tiles, int q) {
   const int row = threadIdx.x % kWarpgroup;
-  const int query0 = Tile::first_query(a, work.block, q_tile);
-  const int unmasked_tiles = visible_keys(a, query0) / Tile::block_n;
+  const int query0 = Tile::first_query(a, work.block, q);
+  const int unmasked =
+      visible_keys(a, query0) / Tile::block_n * Tile::block_n;
   const float exponent_scale = a.scale * kLog2E;
-  const std::uint32_t s_tmem =
-      tensor_quarter(shared.tmem, Tile::s_column(q_tile));
+  const std::uint32_t s_tmem = tensor_quarter(shared.tmem, Tile::s_column(q));
   float m = -INFINITY, l = 0;
   const auto pass_factor = [&](int i, float factor) {
-    shared.factor_empty[q_tile].wait(i % 2 ^ 1);
-    shared.factor[q_tile][row] = factor;
-    shared.factor_full[q_tile].arrive();
+    shared.factor_empty[q].wait(i % 2 ^ 1);
+    shared.factor[q][row] = factor;
+    shared.factor_full[q].arrive();
   };
-  //! [softmax]
 #pragma unroll 1
   for (int i = 0; i < tiles; ++i) {
-    const int tile = tiles - 1 - i;  // the edge first
-    shared.s_full[q_tile].wait(i % 2);
+    const int key0 = (tiles - 1 - i) * Tile::block_n;  // the edge first
+    shared.s_full[q].wait(i % 2);
     tcgen05_fence_after();
     float s[4][32];
 #pragma unroll
     for (int c = 0; c < 4; ++c) tcgen05_ld(s[c], s_tmem + 32 * c);
     tcgen05_wait_ld(s[0], s[1], s[2], s[3]);
-    if (tile >= unmasked_tiles) {
-      const int visible =
-          visible_keys(a, query0 + row) - tile * Tile::block_n;
+    if (key0 >= unmasked) {
+      const int visible = visible_keys(a, query0 + row) - key0;
 #pragma unroll
       for (int j = 0; j < Tile::block_n; ++j) {
         if (j >= visible) s[j / 32][j % 32] = -INFINITY;
       }
     }
-    float largest[4] = {m, m, m, m};  // independent chains of fmaxf()
+    float largest[2] = {m, m};  // independent chains of fmaxf()
 #pragma unroll
     for (int j = 0; j < Tile::block_n; ++j) {
-      largest[j % 4] = fmaxf(largest[j % 4], s[j / 32][j % 32]);
+      largest[j % 2] = fmaxf(largest[j % 2], s[j / 32][j % 32]);
     }
-    const float new_m =
-        fmaxf(fmaxf(largest[0], largest[1]), fmaxf(largest[2], largest[3]));
+    const float new_m = fmaxf(largest[0], largest[1]);
     float factor = 1;
     // False for NaN: both are -infinity.
     if ((new_m - m) * exponent_scale > kRescaleThreshold) {
@@ -182,24 +165,24 @@ __device__ void softmax(TensorMemoryShared<Tile>& shared,
     if (i > 0) pass_factor(i - 1, factor);
     // P = exp2(exponent_scale (S - m)), l += the sums of P
     const float offset = exponent_offset<true>(m, exponent_scale);
-    float sums[4] = {l * factor, 0, 0, 0};
+    float sums[2] = {l * factor, 0};
     std::uint32_t p[2][32];
 #pragma unroll
     for (int j = 0; j < Tile::block_n; ++j) {
       float& x = s[j / 32][j % 32];
       x = x * exponent_scale - offset;
       x = j % 16 < Tile::by_fma ? exp2_fma(x) : exp2_approx(x);
-      sums[j % 4] += x;
-      if (j % 2 == 1) p[j / 64][j / 2 % 32] = pack2<T>((&x)[-1], x);
+      sums[j % 2] += x;
+      if (j % 2 == 1)
+        p[j / 64][j / 2 % 32] = pack2<T>(s[j / 32][j % 32 - 1], x);
     }
-    l = sums[0] + sums[1] + (sums[2] + sums[3]);
+    l = sums[0] + sums[1];
     tcgen05_st(s_tmem, p[0]);
     tcgen05_st(s_tmem + 32, p[1]);
     tcgen05_wait_st();
     tcgen05_fence_before();
-    shared.p_full[q_tile].arrive();
+    shared.p_full[q].arrive();
   }
-  //! [softmax]
   pass_factor(tiles - 1, l == 0 ? 0 : inverse_approx(l));
   if (query0 + row < a.length_q) {
     head_of(a, work.batch, work.head).lse[query0 + row] =
@@ -207,8 +190,7 @@ __device__ void softmax(TensorMemoryShared<Tile>& shared,
   }
 }
 
-/// Multiplies a row of O by a factor: calls work(col, o) for each 32 columns. A whole warp calls
-/// it.
+/// Calls work(col, o) for each 32 columns of a row of O, times a factor. A whole warp calls it.
 template <class Tile, class Work>
 __device__ void scale_row(std::uint32_t o_tmem, float factor, Work work) {
   tcgen05_fence_after();
@@ -225,56 +207,49 @@ __device__ void scale_row(std::uint32_t o_tmem, float factor, Work work) {
 
 /// The warpgroup that rescales O of both tiles of queries, and writes it.
 template <class Tile, class T>
-__device__ void correct(TensorMemoryShared<Tile>& shared,
-                        const TmaAttention<T>& maps, const WorkTile& work,
-                        int tiles) {
+__device__ void correct(TmemShared<Tile>& shared, const TmaAttention<T>& maps,
+                        const WorkTile& work, int tiles) {
   const int row = threadIdx.x % kWarpgroup;
-  std::uint32_t o_tmem[2];
-  for (int q_tile = 0; q_tile < 2; ++q_tile) {
-    o_tmem[q_tile] = tensor_quarter(shared.tmem, Tile::o_column(q_tile));
-    shared.p_full[q_tile].arrive();  // there is no O yet
-  }
-  const auto read_factor = [&](int i, int q_tile) {
-    shared.factor_full[q_tile].wait(i % 2);
-    const float factor = shared.factor[q_tile][row];
-    shared.factor_empty[q_tile].arrive();
+  const std::uint32_t o_tmem = tensor_quarter(shared.tmem, Tile::o_column(0));
+  const auto read_factor = [&](int i, int q) {
+    shared.factor_full[q].wait(i % 2);
+    const float factor = shared.factor[q][row];
+    shared.factor_empty[q].arrive();
+    shared.o_full[q].wait(i % 2);
     return factor;
   };
   //! [correction]
-#pragma unroll 1
+  for (Mbarrier& full : shared.p_full) full.arrive();  // there is no O yet
   for (int i = 1; i < tiles; ++i) {
-    for (int q_tile = 0; q_tile < 2; ++q_tile) {
-      // S of tile i is there, so P V of the tile before has ended.
-      const float factor = read_factor(i - 1, q_tile);
+    for (int q = 0; q < 2; ++q) {
+      const float factor = read_factor(i - 1, q);
       if (__any_sync(kAllLanes, factor != 1)) {
-        scale_row<Tile>(o_tmem[q_tile], factor, [&](int col, auto& o) {
-          tcgen05_st(o_tmem[q_tile] + col, o);
-        });
+        const std::uint32_t o_q = o_tmem + q * Tile::d;
+        scale_row<Tile>(o_q, factor,
+                        [&](int col, auto& o) { tcgen05_st(o_q + col, o); });
         tcgen05_wait_st();
         tcgen05_fence_before();
       }
-      shared.p_full[q_tile].arrive();
+      shared.p_full[q].arrive();
     }
   }
   //! [correction]
-  for (int q_tile = 0; q_tile < 2; ++q_tile) {
-    auto& o_smem = shared.q[0][q_tile];
-    const float factor = read_factor(tiles - 1, q_tile);  // 1 / l
-    shared.o_full[q_tile].wait((tiles - 1) % 2);
-    scale_row<Tile>(o_tmem[q_tile], factor, [&](int col, auto& o) {
+  for (int q = 0; q < 2; ++q) {
+    auto& o_smem = shared.q[0][q];
+    const float factor = read_factor(tiles - 1, q);  // 1 / l
+    scale_row<Tile>(o_tmem + q * Tile::d, factor, [&](int col, auto& o) {
 #pragma unroll
       for (int j = 0; j < 32; j += 8) {
-        store4(
-            o_smem.at(row, col + j),
-            as_float4({pack2<T>(o[j], o[j + 1]), pack2<T>(o[j + 2], o[j + 3]),
-                       pack2<T>(o[j + 4], o[j + 5]),
-                       pack2<T>(o[j + 6], o[j + 7])}));
+        const std::uint32_t words[] = {
+            pack2<T>(o[j], o[j + 1]), pack2<T>(o[j + 2], o[j + 3]),
+            pack2<T>(o[j + 4], o[j + 5]), pack2<T>(o[j + 6], o[j + 7])};
+        store4(o_smem.at(row, col + j), as_float4(words));
       }
     });
     fence_async_proxy();  // TMA sees what this thread wrote
     named_barrier_wait(1, kWarpgroup);
     if (row > 0) continue;
-    store_tile(maps.o, o_smem, Tile::first_query(maps.a, work.block, q_tile),
+    store_tile(maps.o, o_smem, Tile::first_query(maps.a, work.block, q),
                work.head, work.batch);
     bulk_commit();
   }
@@ -282,15 +257,13 @@ __device__ void correct(TensorMemoryShared<Tile>& shared,
 }
 
 /// Attention in 16 bits by tcgen05. Registers of all warpgroups: 64 Ki.
-/// @tparam Tile a TensorMemoryTile
 template <class Tile, class T>
 __global__ void __launch_bounds__(4 * kWarpgroup, 1)
     flash_tensor_memory(const __grid_constant__ TmaAttention<T> maps) {
-  auto& shared = *dynamic_shared<TensorMemoryShared<Tile>>();
+  auto& shared = *dynamic_shared<TmemShared<Tile>>();
   const WorkTile work{longest_first_m_block(maps.a), int(blockIdx.y),
                       int(blockIdx.z)};
-  const int visible_tiles = key_tiles<Tile>(maps.a, work.block);
-  const int tiles = visible_tiles > 0 ? visible_tiles : 1;  // O is written
+  const int tiles = std::max(key_tiles<Tile>(maps.a, work.block), 1);
   const int warp = warp_uniform(threadIdx.x / kWarp);
   if (warp == 0) {
     tcgen05_alloc(&shared.tmem, kTensorColumns);
@@ -299,13 +272,13 @@ __global__ void __launch_bounds__(4 * kWarpgroup, 1)
   if (threadIdx.x == 0) {
     shared.k_pipe.init(1);  // the thread that issues matmuls
     shared.v_pipe.init(1);
-    for (int q_tile = 0; q_tile < 2; ++q_tile) {
-      shared.q_pipe[q_tile].init(1);
-      shared.s_full[q_tile].init(1);
-      shared.p_full[q_tile].init(2 * kWarpgroup);  // softmax, correction
-      shared.o_full[q_tile].init(1);
-      shared.factor_full[q_tile].init(kWarpgroup);
-      shared.factor_empty[q_tile].init(kWarpgroup);
+    for (int q = 0; q < 2; ++q) {
+      shared.q_pipe[q].init(1);
+      shared.s_full[q].init(1);
+      shared.p_full[q].init(2 * kWarpgroup);  // softmax, correction
+      shared.o_full[q].init(1);
+      shared.factor_full[q].init(kWarpgroup);
+      shared.factor_empty[q].init(kWarpgroup);
     }
     fence_barrier_init();
   }
@@ -337,19 +310,15 @@ template <int d, class T>
 void launch_tensor_memory(const Attention<T>& a, const Stream& stream) {
   using Tile = TensorMemoryTile<T, d>;
   launch(stream, flash_tensor_memory<Tile, T>,
-         {grid_of(a, Tile::block_m),
-          {4 * kWarpgroup},
-          sizeof(TensorMemoryShared<Tile>),
-          Tile::stages},
+         {grid_of(a, Tile::block_m), Size(4 * kWarpgroup),
+          sizeof(TmemShared<Tile>), Tile::stages},
          tma_attention<Tile>(a, Tile::queries));
 }
 
 /// The step's row: see common/attention/host/step_row.cuh.
 template <class Row>
 auto forward_step(std::integral_constant<int, 18>, Row row) {
-  return row("18_tensor_memory",
-             "B200: S, P, O in tensor memory; never run on one", half{},
-             bfloat16{})
+  return row("18_tensor_memory", "B200, never run on one", half{}, bfloat16{})
       .needs(kNeedsBlackwell)
       .no_dropout()
       .head_dims(HeadDims<64, 128>{})
