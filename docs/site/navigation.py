@@ -46,6 +46,7 @@ KEYWORDS = {
     "soft capping, score_mod, attention bias, attention sink, custom mask, tree attention mask",
     "05_flash_forward/11_eight_bits.md": "fp8, float8, float8_e4m3fn, quantization, descale, "
     "hadamard, incoherent processing, outliers",
+    "05_flash_forward/12_blackwell.md": "flash attention 4, fa4, b200, sm_100, tcgen05, tmem",
     "06_flash_backward/3_tensor_cores.md": "deterministic backward, reproducible gradients",
     "06_flash_backward/6_wide_heads.md": "head dim 256, large head dim",
     "06_flash_backward/7_training.md": "pytorch, torch, python, call from python, autograd, sdpa, "
