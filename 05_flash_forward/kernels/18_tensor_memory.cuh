@@ -15,7 +15,7 @@
 namespace fa::FA_TARGET {
 
 /// Sizes of flash_tensor_memory(): two tiles of 128 queries, which are the lanes of tensor memory.
-/// @tparam head_dim columns, at least those of the inputs: 64 or 128
+/// @tparam head_dim columns: 64 or 128
 /// @tparam fma_part of 16 exponentials so many are computed by FMAs
 template <class T, int head_dim, int fma_part = 4>
 struct TensorMemoryTile : HopperTile<T, head_dim, 128, 2, 2> {
@@ -56,9 +56,8 @@ __device__ inline float exp2_fma(float x) {
   // The cubic with p(0) = 1 that has the smallest relative error to 2^f.
   const float p =
       f * (f * (f * 0.0550089329f + 0.242210954f) + 0.693282902f) + 1.0f;
-  // 2^n p: n is added to the exponent.
-  return __uint_as_float(__float_as_uint(p) +
-                         (__float_as_uint(shifted) << 23));
+  const std::uint32_t n = __float_as_uint(shifted) << 23;
+  return __uint_as_float(__float_as_uint(p) + n);  // 2^n p
 }
 //! [exp2_fma]
 
@@ -157,8 +156,7 @@ __device__ void softmax(TmemShared<Tile>& shared, const Attention<T>& a,
     }
     const float new_m = fmaxf(largest[0], largest[1]);
     float factor = 1;
-    // False for NaN: both are -infinity.
-    if ((new_m - m) * exponent_scale > kRescaleThreshold) {
+    if ((new_m - m) * exponent_scale > kRescaleThreshold) {  // not for NaN
       factor = exp2_approx((m - new_m) * exponent_scale);
       m = new_m;
     }
@@ -224,9 +222,9 @@ __device__ void correct(TmemShared<Tile>& shared, const TmaAttention<T>& maps,
     for (int q = 0; q < 2; ++q) {
       const float factor = read_factor(i - 1, q);
       if (__any_sync(kAllLanes, factor != 1)) {
-        const std::uint32_t o_q = o_tmem + q * Tile::d;
-        scale_row<Tile>(o_q, factor,
-                        [&](int col, auto& o) { tcgen05_st(o_q + col, o); });
+        scale_row<Tile>(o_tmem + q * Tile::d, factor, [&](int col, auto& o) {
+          tcgen05_st(o_tmem + q * Tile::d + col, o);
+        });
         tcgen05_wait_st();
         tcgen05_fence_before();
       }
