@@ -1,12 +1,13 @@
-// When the softmax of step 14 rescales; and the states of parts, merged by a warp as lesson 03 merges
+// When the softmax of step 14 rescales; exponentials by FMAs; and the states of parts, merged by a warp as lesson 03 merges
 // them. Compiled for the lab and for the GPU.
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "03_online_softmax/state.hpp"
-#include "05_flash_forward/kernels/14_lazy_rescaling.cuh"
+#include "05_flash_forward/kernels/18_tensor_memory.cuh"
 #include "05_flash_forward/kernels/decode/split_state.cuh"
 #include "common/gpu/launch.cuh"
 #include "common/tensor/matrix.hpp"
@@ -37,6 +38,31 @@ TEST_CASE("a warp rescales when one row maximum has grown past the threshold") {
     launch(rescales, {{1}, {kWarp}}, growth, found.data());
     const auto told = found.tensor<int, 1>({kWarp});
     for (int lane = 0; lane < kWarp; ++lane) CHECK(told(lane) == (growth > limit ? 1 : 0));
+  }
+}
+
+__global__ void powers(float first, float step, float* out) {
+  const int i = static_cast<int>(blockIdx.x * kWarp + threadIdx.x);
+  out[i] = exp2_fma(first + step * static_cast<float>(i));
+}
+
+TEST_CASE("exponentials by FMAs are within 1.02e-4, exact for 0, and 0 from -127 down") {
+  if (!device_available()) return;
+  constexpr int count = 138 * 1024;
+  DeviceBuffer<float> out(count);
+  launch(powers, {{count / kWarp}, {kWarp}}, -126.0f, 1.0f / 1024, out.data());  // up to 12
+  const auto found = out.tensor<float, 1>({count});
+  double worst = 0;
+  for (int i = 0; i < count; ++i) {
+    const double error = static_cast<double>(found(i)) / std::exp2(-126 + i / 1024.0) - 1;
+    if (i >= 512) worst = std::max(worst, std::abs(error));  // normal from -125.5 on
+  }
+  CHECK(worst <= 1.02e-4);
+  CHECK(worst > 1.01e-4);  // all of the interval is in use
+  CHECK(found(126 * 1024) == 1);
+  for (const float x : {-127.0f, -1000.0f, -INFINITY}) {
+    launch(powers, {{1}, {kWarp}}, x, 0.0f, out.data());
+    CHECK(out.tensor<float, 1>({count})(0) == 0);
   }
 }
 
