@@ -91,8 +91,8 @@ __device__ void issue_matmuls(TmemShared<Tile>& shared, int tiles) {
     shared.q_pipe[q].consumer_wait({});
     issue_s(q);
   }
-  //! [issue]
 #pragma unroll 1
+  //! [issue]
   for (int i = 0; i < tiles; ++i) {
     const bool last = i + 1 == tiles;
     if (!last) {
