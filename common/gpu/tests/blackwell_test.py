@@ -157,7 +157,8 @@ class Ptxas(unittest.TestCase):
     def check_machine_code(self, step, head_dim, found):
         if step == "18_tensor_memory":
             # For each of two tiles: Q K^T before the loop and in it, P V. Of 128 exponentials 96
-            # are not by FMAs, one rescales. S has four loads, P two stores; each O two loads, a store.
+            # are not by FMAs, one rescales. Loads: four of S, two of each O. Stores: two of P, one
+            # of each O.
             expected = {"UTCHMMA": 2 * (2 * head_dim // 16 + 8), "UTCBAR": 8, "MUFU.EX2": 97}
             return self.assertEqual(found, {**expected, "LDTM.x32": 8, "STTM.x32": 4})
         self.assertEqual(step, "23_matmul_tensor_memory")
