@@ -22,6 +22,7 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.builders.epub3 import Epub3Builder
 from sphinx.builders.html import StandaloneHTMLBuilder
+from sphinx.search.en import SearchEnglish
 from sphinx.util import logging
 
 from common.classroom import catalogue
@@ -29,6 +30,18 @@ from docs.site import links, navigation, transforms
 from docs.site.comment_blocks import CommentBlocks
 
 LOG = logging.getLogger(__name__)
+
+
+class SearchWords(SearchEnglish):
+    """Which words the search has: no numbers, for which nothing searches, and none that only make
+    a question."""
+
+    stopwords = SearchEnglish.stopwords | set(
+        "what why how do does can i my get use using vs versus explain explained example".split()
+    )
+
+    def word_filter(self, word):
+        return super().word_filter(word) and not word.isdigit()
 
 
 class CourseBuilder(StandaloneHTMLBuilder):
@@ -154,19 +167,12 @@ def write_font(font, out):
         if "reference" not in page.parts
         for formula in re.findall(r"<math.*?</math>", page.read_text(encoding="utf-8"), re.DOTALL)
     )
-    text = html.unescape("".join(formulas))
+    text = html.unescape(re.sub("<(?!/?mi>)[^>]*>", "", "".join(formulas)))
     letters = re.findall(r"<mi>(.)</mi>", text)  # drawn as other characters, like the roots
     characters = "".join(sorted({*text, "√", *map(italic, letters)}))
     command = [sys.executable, "-m", "fontTools.subset", font, f"--text={characters}"]
-    subprocess.run(
-        [
-            *command,
-            "--flavor=woff",
-            "--drop-tables+=FFTM,FeatG",
-            f"--output-file={out / '_static/formulas.woff'}",
-        ],
-        check=True,
-    )
+    command += ["--no-hinting", "--desubroutinize", "--drop-tables+=FFTM,FeatG", "--flavor=woff"]
+    subprocess.run([*command, f"--output-file={out / '_static/formulas.woff'}"], check=True)
 
 
 def copy_assets(app, exception):
@@ -198,6 +204,7 @@ def setup(app):
     app.add_config_value("course_made", "", "", str)
     app.add_builder(CourseBuilder, override=True)
     app.add_builder(BookBuilder, override=True)
+    app.add_search_language(SearchWords)
     app.add_transform(CommentBlocks)
     app.add_transform(transforms.GithubMarkdown)
     app.add_html_math_renderer(

@@ -2,5 +2,26 @@
 var Scorer = {
   title: 15, partialTitle: 7, term: 5, partialTerm: 2,
   score: ([page, , , , score, , kind]) =>
-    (kind === "title" ? 2 : 1) * score - (/exercises\/|results\/|appendix|errata|contributing|quiz/.test(page) ? 1 : 0),
+    (kind === "title" ? 2 : 1) * score - (/exercises\/|results\/|appendix|errata|contributing|quiz|glossary/.test(page) ? 1 : 0),
+};
+
+// Of several words a rare one counts more. Where fewer than three pages have all of them, those with the most follow.
+const pagesWith = Search.performTermsSearch;
+Search.performTermsSearch = (words, excluded) => {
+  const pages = new Map(), counts = new Map();
+  let most = 0;
+  for (const word of words) {
+    const found = pagesWith(new Set([word]), excluded);
+    const weight = Math.log(1 + Search._index.docnames.length / (found.length || 1));
+    most += weight;
+    for (const result of found) {
+      const page = pages.get(result[0]) || [...result.with(4, 0)];
+      page[4] += weight * result[4];
+      pages.set(result[0], page);
+      counts.set(page, (counts.get(page) || 0) + 1);
+    }
+  }
+  const third = [...counts.values()].sort((a, b) => b - a)[2] || 1;
+  return [...pages.values()].filter((page) => counts.get(page) >= third)
+    .map((page) => page.with(4, page[4] / most * counts.get(page) / words.size));
 };
