@@ -277,10 +277,9 @@ window.Explorer = window.Explorer || (() => {
     }
   }
   const near = new IntersectionObserver((seen) => seen.forEach((one) => one.isIntersecting && load(one.target)),
-    { rootMargin: "0px 0px 100% 0px" });
+    { rootMargin: "0px 0px 50% 0px" });
   for (const root of document.querySelectorAll(".explorer")) {
-    const linked = location.hash.startsWith("#" + root.id.replace("-explorer", ":"));
-    if (linked || root.getBoundingClientRect().top < 2 * innerHeight) load(root);
+    if (location.hash.startsWith("#" + root.id.replace("-explorer", ":"))) load(root);
     else near.observe(root);
   }
 

@@ -38,12 +38,12 @@ KEYWORDS = {
     "04_tiled_matmul/2_memory.md": "coalesced access, warp divergence, shared memory bank conflict",
     "04_tiled_matmul/4_tensor_cores.md": "wmma, mma.sync layout, fragment layout, ldmatrix",
     "04_tiled_matmul/5_hopper.md": "wgmma, tma, cutlass, cute, swizzle 128b, mbarrier",
-    "05_flash_forward/1_one_kernel.md": "oom, cuda out of memory, quadratic memory, fused attention",
+    "05_flash_forward/1_one_kernel.md": "oom, cuda out of memory, quadratic memory",
     "05_flash_forward/3_hopper.md": "flash attention 3, flashattention-3, fa3, hopper attention",
     "05_flash_forward/6_tile_shapes.md": "tile size, block size, autotuning",
     "05_flash_forward/7_decoding.md": "flash decoding, splitkv, kv cache, flash_attn_with_kvcache",
     "05_flash_forward/8_serving.md": "vllm, sglang, paged attention, pagedattention, page table",
-    "05_flash_forward/9_packed_sequences.md": "flash attn varlen, unpad, cu_seqlens, flash_attn_varlen_func",
+    "05_flash_forward/9_packed_sequences.md": "flash attn varlen, unpad, cu_seqlens",
     "05_flash_forward/10_masks_and_scores.md": "flexattention, alibi, sliding window, softcap, "
     "soft capping, score_mod, attention bias, attention sink, custom mask, tree attention mask",
     "05_flash_forward/11_eight_bits.md": "fp8, float8, float8_e4m3fn, quantization, descale, "
@@ -52,11 +52,12 @@ KEYWORDS = {
     "06_flash_backward/3_tensor_cores.md": "deterministic backward, reproducible gradients",
     "06_flash_backward/6_wide_heads.md": "head dim 256, large head dim",
     "06_flash_backward/7_training.md": "pytorch, torch, python, call from python, autograd, sdpa, "
-    "pytorch binding, pytorch extension, scaled_dot_product_attention, torch.compile, python bindings",
+    "scaled_dot_product_attention, torch.compile, python bindings, pytorch binding",
     "06_flash_backward/8_ring_attention.md": "ulysses, context parallelism, sequence parallelism, "
     "multi gpu, multiple gpus, distributed, long context",
     "docs/building.md": "docker, colab, notebook, windows, wsl, conda, nvcc not found, "
-    "command not found, install, install without root, sudo, mac, macos install, no gpu, without gpu, compile error",
+    "command not found, install, install without root, sudo, mac, macos install, no gpu, "
+    "without gpu, compile error",
     "common/classroom/exercises.md": "exercise solutions, exercise answers, homework, grading",
     "common/lab/README.md": "race condition, data race, racecheck, compute-sanitizer, simulator, "
     "emulator, run cuda without gpu",
