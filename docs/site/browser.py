@@ -11,12 +11,18 @@ import subprocess
 import sys
 
 try:
+    import pypdf
     from playwright.sync_api import Error as PageError
     from playwright.sync_api import sync_playwright
 except ImportError:
     sync_playwright = None
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+CONTENTS = """(pages) => {
+  for (const a of document.querySelectorAll('#contents a')) {
+    a.dataset.page = pages[decodeURIComponent(a.hash.slice(1))];
+  }
+}"""
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 SECONDS = 60  # that a page may take for anything
 
@@ -142,19 +148,14 @@ def main(page, book):
     with Browser() as window:
         window.page.set_default_timeout(1000 * 10 * SECONDS)
         window.open(page)
-        number = (
-            '<div style="width: 100%; font-size: 8px; text-align: center" class="pageNumber"></div>'
-        )
-        window.page.pdf(
-            path=book,
-            format="A4",
-            margin={"top": "16mm", "bottom": "18mm", "left": "14mm", "right": "14mm"},
-            display_header_footer=True,
-            header_template="<div></div>",
-            footer_template=number,
-            outline=True,
-            tagged=True,
-        )
+        how = {"path": book, "prefer_css_page_size": True, "outline": True, "tagged": True}
+        window.page.pdf(**how)
+        # Chromium numbers no contents: this is done once it is known where what is.
+        reader = pypdf.PdfReader(book)
+        places = reader.named_destinations.items()
+        pages = {name: reader.get_destination_page_number(place) + 1 for name, place in places}
+        window.value(CONTENTS, pages)
+        window.page.pdf(**how)
     return 0
 
 

@@ -22,6 +22,7 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.builders.epub3 import Epub3Builder
 from sphinx.builders.html import StandaloneHTMLBuilder
+from sphinx.builders.singlehtml import SingleFileHTMLBuilder
 from sphinx.search.en import SearchEnglish
 from sphinx.util import logging
 
@@ -30,6 +31,7 @@ from docs.site import links, navigation, transforms
 from docs.site.comment_blocks import CommentBlocks
 
 LOG = logging.getLogger(__name__)
+BOOKS = "epub", "singlehtml"  # builders
 
 
 class SearchWords(SearchEnglish):
@@ -62,6 +64,53 @@ class CourseBuilder(StandaloneHTMLBuilder):
         file.write_text(text, encoding="utf-8")
 
 
+class PrintedBuilder(SingleFileHTMLBuilder):
+    """The book as one page: a part is a section, its chapters are sections of that."""
+
+    def init(self):
+        super().init()
+        self.add_css_file("book.css", priority=900)  # after the others
+
+    def chapter(self, page, kind="chapter"):
+        """(All that a page has, the section that is the page)."""
+        docname = page.removesuffix(".md")
+        tree = self.env.get_doctree(docname)
+        for toctree in list(tree.findall(addnodes.toctree)):
+            toctree.parent.remove(toctree)
+        for section in tree.findall(nodes.section):
+            section["docname"] = docname
+        for paragraph in tree.findall(nodes.paragraph):
+            ends_bold = [type(node) for node in paragraph][-1:] == [nodes.strong]
+            if paragraph.astext().endswith(":") or ends_bold:
+                paragraph["classes"].append("lead-in")
+        top = tree.next_node(nodes.section)
+        top["classes"].append(kind)
+        return addnodes.start_of_file("", *tree.children, docname=docname), top
+
+    def assemble_doctree(self):
+        listed = nodes.bullet_list()
+        contents = nodes.section("", nodes.title("", "Contents"), listed, ids=["contents"])
+        contents["classes"].append("part")
+        tree = self.env.get_doctree(self.config.root_doc)
+        tree.children = []
+        tree += [self.chapter(navigation.FRONT, "front")[0], contents]
+        for number, (title, members) in enumerate(navigation.parts(pathlib.Path(self.srcdir)), 1):
+            if title:
+                title = nodes.title("", f"Part {number}. {title}")
+                whole = part = nodes.section("", title, ids=[f"part-{number}"], classes=["part"])
+            else:  # the map of a lesson
+                whole, part = self.chapter(members.pop(0), "part")
+            tree += whole
+            of_part = nodes.bullet_list()
+            listed += nodes.list_item("", entry(part), of_part)
+            for page in members:
+                whole, chapter = self.chapter(page)
+                part += whole
+                of_part += nodes.list_item("", entry(chapter))
+        self.env.resolve_references(tree, self.config.root_doc, self)
+        return tree
+
+
 class BookBuilder(Epub3Builder):
     """The EPUB, whose list of files says which of them have formulas, as EPUB 3 demands."""
 
@@ -79,6 +128,12 @@ class BookBuilder(Epub3Builder):
         content.write_text(re.sub(pattern, item, text), encoding="utf-8")
 
 
+def entry(section):
+    """A line of the contents."""
+    title, address = section.next_node(nodes.title).astext(), "#" + section["ids"][0]
+    return nodes.paragraph("", "", nodes.reference("", title, refuri=address, internal=True))
+
+
 def add_to_source(app, docname, source):
     """Gives the pages the navigation below them, and each task what lesson.json says of it."""
     root, page = pathlib.Path(app.srcdir), links.page_of(app.env, docname)
@@ -87,11 +142,14 @@ def add_to_source(app, docname, source):
         lines = [":hidden:", *options, "", *("/" + name.removesuffix(".md") for name in members)]
         return "\n\n" + "\n".join(["```{toctree}", *lines, "```", ""])
 
+    is_book = app.builder.name in BOOKS
     if page == navigation.FRONT:
-        for title, members in navigation.groups(root).items():
-            source[0] += toctree(members, f":caption: {title}")
-    elif members := navigation.below(root, page):
-        source[0] += toctree(members)
+        listed = navigation.parts(root) if is_book else navigation.groups(root).items()
+        for title, members in listed:
+            source[0] += toctree(members, f":caption: {title}") if title else toctree(members[:1])
+    elif navigation.LESSON.fullmatch(page) or not is_book:
+        if members := navigation.below(root, page):
+            source[0] += toctree(members)
     if page.endswith("/task.md"):
         folder = (root / page).parent
         exercise = next(e for e in catalogue.exercises(root) if e.folder == folder)
@@ -107,6 +165,15 @@ def task(exercise, source):
     about = f"{exercise.kind}, {exercise.minutes} minutes, {points} points"
     commands = "".join(f"./learn exercise {verb} {exercise.id}\n" for verb in ("start", "check"))
     return f"{heading}\n\n*{about.capitalize()}.*\n\n```sh\n{commands}```\n{text}"
+
+
+def add_number(app, doctree):
+    """The number of a chapter of the book."""
+    page = links.page_of(app.env, app.env.docname)
+    number = navigation.numbers(pathlib.Path(app.srcdir)).get(page)
+    if number and app.builder.name in BOOKS:
+        text = doctree.next_node(nodes.title).next_node(nodes.Text)
+        text.parent.replace(text, nodes.Text(f"{number} " + re.sub(r"^\d+\. ", "", text)))
 
 
 def read_reference(app):
@@ -204,6 +271,7 @@ def setup(app):
     app.add_config_value("course_made", "", "", str)
     app.add_builder(CourseBuilder, override=True)
     app.add_builder(BookBuilder, override=True)
+    app.add_builder(PrintedBuilder, override=True)
     app.add_search_language(SearchWords)
     app.add_transform(CommentBlocks)
     app.add_transform(transforms.GithubMarkdown)
@@ -213,6 +281,7 @@ def setup(app):
     app.connect("builder-inited", read_reference)
     app.connect("source-read", add_to_source)
     app.connect("doctree-read", add_keywords)
+    app.connect("doctree-read", add_number, priority=400)  # before Sphinx reads the title
     app.connect("doctree-resolved", links.resolve_links)
     app.connect("html-page-context", add_head)
     app.connect("build-finished", copy_assets)

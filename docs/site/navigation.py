@@ -4,17 +4,19 @@ A lesson is a map, its README.md, and chapters beside it: 1_topic.md, 2_topic.md
 appendix_topic.md for what a first reading does not need.
 """
 
+import functools
 import pathlib
 import re
 
 from common.classroom import catalogue
 
 FRONT, LAB, RESULTS = "README.md", "common/lab/README.md", "docs/results/README.md"
-EXERCISES = "common/classroom/exercises.md"
+EXERCISES, QUIZ = "common/classroom/exercises.md", "docs/quiz.md"
+LESSON = re.compile(r"\d\d_\w+/README\.md")
 CHAPTER = re.compile(r"(?:[1-9]\d*|appendix)(?:_\w+)?\.md", re.ASCII)
 # A pattern stands for all files that match it; a README.md comes before what is beside it.
 GROUPS = {
-    "Lessons": ["0*/README.md", "docs/quiz.md"],
+    "Lessons": ["0*/README.md", QUIZ],
     "Practice and tools": ["docs/building.md", EXERCISES, LAB, "docs/explorers/README.md"],
     "Theory": ["docs/theory/*.md"],
     "Reference": [
@@ -106,7 +108,33 @@ def below(root, page):
         return matching(root, f"{pathlib.PurePosixPath(page).parent}/*.md")[1:]
     if page == EXERCISES:
         return list(catalogue.task_pages(root).values())
-    return chapters(root, page) if re.fullmatch(r"\d\d_\w+/README\.md", page) else []
+    return chapters(root, page) if LESSON.fullmatch(page) else []
+
+
+def parts(root):
+    """The parts of the book, [(title, pages)]: the lessons, each with the title of its map, the
+    other groups, and what a reader exercises with."""
+    found, exercises = [], []
+    for title, listed in groups(root).items():
+        others = []
+        for page in listed:
+            of_page = [page, *below(root, page)]
+            if LESSON.fullmatch(page):
+                found.append(("", of_page))
+            else:
+                (exercises if page in (QUIZ, EXERCISES) else others).extend(of_page)
+        found += [(title, others)] if others else []
+    return found + ([("Exercises", exercises)] if exercises else [])
+
+
+@functools.cache
+def numbers(root):
+    """{page: what stands before its title in the book}."""
+    found = {}
+    for part, (title, members) in enumerate(parts(root), 1):
+        for chapter, page in enumerate(members, 1 if title else 0):
+            found[page] = f"{part}.{chapter}" if chapter else f"Part {part}."
+    return found
 
 
 def pages(root):

@@ -14,8 +14,8 @@ from sphinx.util import logging
 from docs.site.links import OTHER_SITE, page_of
 
 LOG = logging.getLogger(__name__)
-SMALL = 440  # pixels
-WIDTH = re.compile(r'<svg\b[^>]* width="([\d.]+)(pt)?')
+SMALL, TALL = 440, 1.8  # pixels of width; height for each width
+SIZE = re.compile(r'<svg\b[^>]* width="([\d.]+)(pt)?"(?:[^>]* height="([\d.]+))?')
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]\s*")
 MARK = re.compile(r"[,.;:!?)]*")
 # The parts of a step: a paragraph that begins with these words in bold has a class of that name.
@@ -83,12 +83,14 @@ def alert(quote):
 
 def drawing(image, folder):
     """A drawing in a paragraph of its own: where the window has no room for it, it scrolls; a small
-    one shrinks to the window of a phone."""
+    one shrinks to the window of a phone; a tall one has most of a page of the book."""
     paragraph, file = image.parent, folder / image["uri"]
     svg = file.suffix == ".svg" and file.is_file()
-    found = WIDTH.search(file.read_text(encoding="utf-8")) if svg else None
+    found = SIZE.search(file.read_text(encoding="utf-8")) if svg else None
     if found and float(found[1]) * (4 / 3 if found[2] else 1) <= SMALL:
         image["classes"].append("small")
+    if found and float(found[3] or 0) > TALL * float(found[1]):
+        image["classes"].append("tall")
     if isinstance(paragraph, nodes.paragraph) and len(paragraph) == 1:
         paragraph.replace_self(nodes.container("", image, classes=["drawing"]))
 

@@ -297,13 +297,13 @@ class Navigation(unittest.TestCase):
             self.assertIn(place.partition("#")[0], navigation.pages(ROOT))
             self.assertIsNone(check_links.fault(ROOT, ROOT / "README.md", place))
 
-    def test_order_of_chapters(self):
-        names = [
-            pathlib.PurePath(p).name
-            for p in navigation.chapters(ROOT, "05_flash_forward/README.md")
-        ]
-        self.assertLess(names.index("9_packed_sequences.md"), names.index("10_masks_and_scores.md"))
-        self.assertTrue(names[-1].startswith("appendix"))
+    def test_the_book_numbers_chapters_and_has_the_exercises_last(self):
+        numbers = navigation.numbers(ROOT)
+        self.assertEqual({*numbers, navigation.FRONT}, {*navigation.pages(ROOT)})
+        self.assertEqual(numbers["05_flash_forward/README.md"], "Part 5.")
+        self.assertEqual(numbers["05_flash_forward/10_masks_and_scores.md"], "5.10")
+        self.assertTrue(numbers["05_flash_forward/appendix_details.md"] > "5.11")
+        self.assertTrue(list(numbers)[-1].endswith("/task.md"))
 
 
 class Requirements(unittest.TestCase):
