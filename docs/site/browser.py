@@ -152,8 +152,8 @@ def main(page, book):
         window.page.pdf(**how)
         # Chromium numbers no contents: this is done once it is known where what is.
         reader = pypdf.PdfReader(book)
-        places = reader.named_destinations.items()
-        pages = {name: reader.get_destination_page_number(place) + 1 for name, place in places}
+        places = reader.named_destinations.items()  # a name begins with /
+        pages = {name[1:]: reader.get_destination_page_number(place) + 1 for name, place in places}
         window.value(CONTENTS, pages)
         window.page.pdf(**how)
     return 0

@@ -79,6 +79,8 @@ class PrintedBuilder(SingleFileHTMLBuilder):
             toctree.parent.remove(toctree)
         for section in tree.findall(nodes.section):
             section["docname"] = docname
+        for table in tree.findall(nodes.table):  # the buttons of its heading would print once
+            table["classes"] = [name for name in table["classes"] if name != "sortable"]
         for paragraph in tree.findall(nodes.paragraph):
             ends_bold = [type(node) for node in paragraph][-1:] == [nodes.strong]
             if paragraph.astext().endswith(":") or ends_bold:

@@ -2,7 +2,6 @@
 the site needs."""
 
 import importlib.metadata
-import pathlib
 import re
 import shutil
 import subprocess
