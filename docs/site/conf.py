@@ -83,5 +83,6 @@ epub_identifier = epub_uid = f"{epub_basename}-{version}"  # EPUB wants the same
 epub_cover = ()
 epub_css_files = ["ebook.css"]
 epub_show_urls = "no"
+epub_tocscope = "includehidden"
 _of_the_site = ("book.css", "course.css", "page.js", "memory.js", "copybutton.js")
 epub_exclude_files = ["404.xhtml", *(f"_static/{name}" for name in _of_the_site)]

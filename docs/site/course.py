@@ -191,7 +191,8 @@ def add_keywords(app, doctree):
         page, _, anchor = place.partition("#")
         if page == links.page_of(app.env, app.env.docname):
             entries = [("single", phrase, anchor, "main", None) for phrase in words.split(", ")]
-            doctree += [nodes.meta(name="keywords", content=words), addnodes.index(entries=entries)]
+            each = ", ".join(re.findall(r"\w+", words))
+            doctree += [nodes.meta(name="keywords", content=each), addnodes.index(entries=entries)]
 
 
 def add_head(app, pagename, _, context, doctree):
