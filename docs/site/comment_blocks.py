@@ -15,7 +15,7 @@ from docutils import nodes
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
-from docs.site import excerpts, sync_pages
+from docs.site import excerpts, sync_pages, transforms
 from docs.site.links import page_of
 
 LOG = logging.getLogger(__name__)
@@ -37,12 +37,15 @@ def explorer(folders, name, alt):
     """The HTML of an explorer: its picture until its scripts run. NAME_data.js is read if there;
     explorer.js loads the scripts "later", when a reader comes near."""
     scripts = [f"{name}_data", name]
+    size = transforms.SIZE.search((folders[0] / f"{name}.svg").read_text(encoding="utf-8"))
+    # With the picture's room kept free, an explorer below it is not near before it is loaded.
+    room = f'width="{size[1]}" height="{size[3]}" ' if size and size[3] else ""
     return "\n".join(
         [
             '<link rel="stylesheet" href="explorer.css">',
             '<script defer src="explorer.js"></script>',
             f'<div id="{name}-explorer" class="explorer"><img class="explorer-still explorer-off" '
-            f'src="{name}.svg" alt="{html.escape(alt)}">',
+            f'{room}src="{name}.svg" alt="{html.escape(alt)}">',
             *(
                 f'<script type="later" src="{s}.js"></script>'
                 for s in scripts
