@@ -13,10 +13,12 @@ import sys
 
 from common.data.changes import read_changes
 from common.data.records import aligned
+from common.lab.museum import museum
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MARK = re.compile(r"^\s*//!\s*\[([^\]]+)\]\s*$")
 LISTING = re.compile(r"^(\s*)// listing: (\S+)$")
+PIECE = re.compile(r"^// museum: (\w+)$")
 STAGE = re.compile(r"^FA_(?:STAGE|PLAY)\((\w+)", re.MULTILINE)
 HIDDEN = "hidden"  # the title of a stage that a teacher adds
 STUDENT, ENTRIES = "#if defined(FA_STUDENT)", "#elif defined(FA_ENTRIES)"
@@ -46,6 +48,7 @@ TITLES = {
     "races": "no races",
     "traffic": "within the traffic budget",
 }
+REPAIRS = {"races": "right, and no findings", "traffic": "as asynchronous as it was"}
 
 
 class Fault(Exception):
@@ -67,8 +70,8 @@ def listed(root, place, indent):
 
 def filled(root, text, solution):
     """A student's file with the solution, or as it is at first. Lines `// listing: PATH#TAG` are
-    replaced by that region of a lesson, and of `#ifdef FA_SOLUTION`, `#else`, `#endif` one branch
-    stays.
+    replaced by that region of a lesson, and `// museum: NAME` by a piece's kernels, with its repair
+    in the solution; of `#ifdef FA_SOLUTION`, `#else`, `#endif` one branch stays.
 
     @return the text, and the places that it lists
     """
@@ -82,6 +85,8 @@ def filled(root, text, solution):
             keep = None
         elif keep is False:
             continue
+        elif piece := PIECE.match(line):
+            lines += museum.kernels(piece[1], solution)
         elif listing := LISTING.match(line):
             places.add(listing[2])
             lines += listed(root, listing[2], listing[1])
@@ -142,6 +147,8 @@ class Exercise:
         self.machine = about["machine"]
         self.points = about["stages"]  # stage -> points, in their order
         self.titles = {**TITLES, **about.get("titles", {})}
+        if self.kind == "repair":
+            self.titles |= REPAIRS
         # True when the student's file holds numbers and no code.
         self.predicts = self.kind == "predict, then run"
         self.file = f"{folder.name}.{'cuh' if self.machine == 'lab' else 'hpp'}"

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -248,6 +249,7 @@ class Toolchain:
             *filter(pathlib.Path.is_file, beside),
             *headers_in(exercise.lesson),
             *headers_in("common"),
+            *itertools.chain(*map(headers_in, sorted(catalogue.ROOT.glob("*/exercises")))),
         ]
         for path in (*parts, *self.linked(exercise.machine, "grader")):
             key.update(digest(path))

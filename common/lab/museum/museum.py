@@ -40,6 +40,7 @@ RESULTS = lab.ROOT / "docs/results"
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 RUNS = 5  # of each program alone on a GPU
 SECONDS = 20  # after which a program on a GPU hangs; under a tool three times as many
+SHARED = re.compile(r"__shared__ (?:__align__\(\d+\) )?([\w:]+) (\w+)(\[.*\]);")
 SUMMARY = re.compile(
     r"ERROR SUMMARY: (?P<errors>\d+) error"
     r"|RACECHECK SUMMARY: \d+ hazards? displayed \((?P<races>\d+) errors?, (?P<warnings>\d+) w"
@@ -105,6 +106,16 @@ def split(text):
     while body and not body[0]:
         del body[0]
     return [line[3:] for line in head], body
+
+
+def kernels(name, fixed):
+    """The kernels of a piece for an exercise; arrays for copies and tensor cores lie behind
+    shared(), in dynamic shared memory."""
+    code, places = pieces([name])[0].code(fixed), itertools.count(step=1024)
+    text = "\n".join(code[: code.index("int main() {") - 1])
+    if "BULK_" in text or "WGMMA" in text:
+        text = SHARED.sub(lambda m: f"auto& {m[2]} = shared<{m[1]}{m[3]}>({next(places)});", text)
+    return ["namespace fa::FA_TARGET {", "", *text.split("\n"), "", "}  // namespace fa::FA_TARGET"]
 
 
 def pieces(names=()):
@@ -282,6 +293,11 @@ def sentences(text):
 def page():
     """The text of the page, from the files and the records."""
     rows = records.read(RECORD)["measurements"]
+    repairs = {}  # links to the exercises that repair a piece
+    for path in sorted(lab.ROOT.glob("*/exercises/*/exercise.cpp")):
+        task = path.parent.relative_to(lab.ROOT)
+        for name in re.findall(r"^// museum: (\w+)$", path.read_text(), re.M):
+            repairs[name] = f"[{str(task)[:3]}{task.name}](../../{task}/task.md)"
     lines, section = [PAGE.read_text().partition("\n## ")[0]], ""
     for number, piece in enumerate(pieces(), 1):
         if piece.section != section:
@@ -289,6 +305,8 @@ def page():
             lines += [f"## {section}", ""]
         lines += [f"### {number}. {piece.title}", "", sentences(piece.task), ""]
         lines += ["```cpp", *piece.code(False), "```", ""]
+        if piece.name in repairs:
+            lines += [f"Repair it: exercise {repairs[piece.name]}.", ""]
         answer = re.sub(r"https://([^\s)]+[\w/])", r"<https://\1>", piece.answer)
         lines += ["<details><summary>Answer</summary>", "", sentences(answer), ""]
         lines += ["```diff", *piece.change(), "```", ""]
