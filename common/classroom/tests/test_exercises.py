@@ -2,6 +2,7 @@
 
 import re
 import unittest
+from unittest import mock
 
 from common.classroom import catalogue, grading, numbers, teacher
 from common.classroom.catalogue import Fault
@@ -23,6 +24,11 @@ class StudentsFile(TreeTest):
         self.assertEqual(self.filled(text, False), "x\nTODO\ny")
         self.assertEqual(self.filled("// listing: code.hpp#all", False), "one\n#pragma p\n  two")
 
+    def test_a_repair_begins_as_its_piece_and_ends_as_the_twin(self):
+        start, end = (self.filled("// museum: parity_of_the_ring", s) for s in (False, True))
+        self.assertEqual(end, start.replace("= tile / 3 % 2;", "= tile % 2;"))
+        self.assertNotIn("main", end)
+
     def test_what_cannot_be_listed_is_reported(self):
         for place, words in (("code.hpp#none", "none"), ("other.hpp#all", "other.hpp")):
             with self.subTest(place), self.assertRaisesRegex((Fault, OSError), words):
@@ -43,6 +49,12 @@ class StudentsFile(TreeTest):
 
 
 class Exercises(unittest.TestCase):
+    def test_a_grader_is_compiled_anew_when_that_of_another_lesson_changes(self):
+        with mock.patch("common.classroom.toolchain.digest", return_value=b"") as read:
+            toolchain().key(exercise("06_repair_delta"))
+        grader = catalogue.ROOT / "04_tiled_matmul/exercises/grading/repair.hpp"
+        self.assertIn(mock.call(grader), read.mock_calls)
+
     def test_each_exercise_is_complete(self):
         self.assertEqual(teacher.unlisted(catalogue.ROOT), [])
         for one in catalogue.exercises():
