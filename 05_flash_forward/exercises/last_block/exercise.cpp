@@ -49,6 +49,7 @@ __global__ void lse_of_columns(const float* x, float* lse, float* states_m, floa
 }  // namespace fa::FA_TARGET
 #elif defined(FA_ENTRIES)
 // lse of each matrix, by launches one after the other with the same counter, and then the counter.
+// With the first matrix block 0 arrives last.
 FA_ENTRY(run, [](const std::vector<std::vector<float>>& matrices, int parts) {
   return watched([&] {
     auto counter = on_device(std::vector<unsigned>{0});
@@ -57,8 +58,14 @@ FA_ENTRY(run, [](const std::vector<std::vector<float>>& matrices, int parts) {
     for (const std::vector<float>& matrix : matrices) {
       const auto x = on_device(matrix);
       DeviceBuffer<float> lse(kColumns);
-      launch(lse_of_columns, {{static_cast<unsigned>(parts)}, {kColumns}}, x.data(), lse.data(),
-             m.data(), l.data(), counter.data(), static_cast<int>(matrix.size()) / kColumns);
+      const unsigned grid = parts, first = matrix == matrices[0] && grid > 1;
+      const auto launch_blocks = [&](unsigned begin, unsigned end) {
+        launch(far_blocks<lse_of_columns, const float*, float*, float*, float*, unsigned*, int>,
+               {{end - begin}, {kColumns}}, fa::Size(begin), fa::Size(grid), x.data(), lse.data(),
+               m.data(), l.data(), counter.data(), static_cast<int>(matrix.size()) / kColumns);
+      };
+      launch_blocks(first, grid);
+      if (first > 0) launch_blocks(0, first);
       for (const double value : from_device(lse)) all.push_back(value);
     }
     all.push_back(from_device(counter)[0]);
@@ -75,8 +82,9 @@ namespace {
 constexpr int kColumns = 128;
 const std::string kUnordered =
     "nothing orders a store before a load of another thread. All threads of a block have stored "
-    "(barrier), these stores come before the addition (fence), only the last block continues, the "
-    "addition comes before its loads (acquire), and all of its threads learn of it (barrier)";
+    "(barrier), these stores come before the addition (fence), only the block that arrives last, "
+    "whatever its number, continues, the addition comes before its loads (acquire), and all of its "
+    "threads learn of it (barrier)";
 
 const std::vector<Reason> kReasons = {
     {"barrier", "only some threads come to the barrier: no thread may leave before it"},
@@ -196,6 +204,11 @@ FA_STAGE(races) {
 @ easy: relative to different maxima
 - l_all += exp_diff(states_m[p * kColumns + column], m_all) * states_l[p * kColumns + column];
 +     l_all += states_l[p * kColumns + column];
+
+# last_by_number: the block with the highest number merges
+@ easy: arrives last, whatever its number
+- is_last = before + 1 == gridDim.x;
++     is_last = part + 1 == parts;
 
 # one_thread: one thread merges all columns
 @ races: one thread loads and stores
