@@ -134,7 +134,9 @@ const std::vector<Reason> kReasons = {
      "it reads or writes beside the arrays: a length above most_pages * page_size, a page that is "
      "not in the cache, or an offset that overflows 32 bits"},
     own_elements(),
-    {"race", "several threads write the same element: each has elements of its own"}};
+    {"race",
+     "nothing orders two threads that use the same place: each has elements of its own, and "
+     "what they share may change only behind a barrier"}};
 
 void grade(const Case& c) {
   const std::vector<float> cache = c.cache();
@@ -168,7 +170,7 @@ FA_STAGE(odd) {
   grade({1, {3, 2}, {4, 2, 0, 1, 3, 0}, 5});
   grade({4, {-3, 9, 1 << 30, 8}, {2, 1, 3, 0}, 4, 0, ", lengths below 0 and above the most"});
   grade({4, {6, 2}, {2, 1, 1 << 30, 3, -9, 77}, 4, 0, ", numbers behind the last pages"});
-  grade({4, {8, 12}, {2, -1, 0, 3, 4, 1}, 4, 0, ", pages that are not in the cache"});
+  grade({4, {6, 12}, {2, -1, 0, 3, 4, 1}, 4, 0, ", pages that are not in the cache"});
   grade({4, {4, 4}, {-2000000000, 2000000000}, 4, 0, ", pages that are not in the cache"});
   grade({16, {32}, {(1 << 22) + 2, (1 << 22) + 1}, 3, 1 << 22, ", a cache of 16 GiB"});
 }
@@ -204,6 +206,12 @@ FA_STAGE(traffic) {
 @ odd: page that is not in the cache
 - const std::int64_t page = found >= 0 && found < pages.cache_pages ? found : 0;
 +       const std::int64_t page = found;
+
+# last_page: its number is trusted when it is not full
+@ odd: not in the cache
+- const std::int64_t page = found >= 0 && found < pages.cache_pages ? found : 0;
++       const bool full = key / pages.page_size < length / pages.page_size;
++       const std::int64_t page = !full || (found >= 0 && found < pages.cache_pages) ? found : 0;
 
 # by_columns: a thread copies a key
 @ traffic: side by side
