@@ -102,7 +102,9 @@ void grade(const Case& c) {
   if (parts == right) return;
   const std::string costs = fmt::format("{} parts cost {:g}, and {} cost {:g}: ", parts,
                                         c.cost(parts), right, c.cost(right));
-  require(parts != 1, costs + "it seems to be always one part" + where);
+  require(parts != 1,
+          costs + "is each number tried, and is a wave that is not full as long as a full one?" +
+              where);
   require(
       c.cost(parts) != c.cost(right),
       costs + "of equal costs the smaller number is wanted, and one part needs no merge" + where);
@@ -159,6 +161,11 @@ FA_STAGE(odd) {
 @ easy: Does the number of waves round up
 - const std::int64_t waves = (items * parts + blocks - 1) / blocks;
 +     const std::int64_t waves = std::max<std::int64_t>(1, items * parts / blocks);
+
+# parts_of_waves: a wave that is not full costs less
+@ easy: is a wave that is not full as long
+- const std::int64_t waves = (items * parts + blocks - 1) / blocks;
++     const double waves = static_cast<double>(items * parts) / static_cast<double>(blocks);
 
 # merge_of_one: one part is merged, too
 @ odd: one part needs no merge
