@@ -77,14 +77,16 @@ const std::vector<Reason> kReasons = {
      "with load_acquire(), and a release by atomicAdd() behind __threadfence() when all lanes have "
      "written. A plain load or store of a semaphore is a race"}};
 
-// The sums, added in the order of the blocks.
-std::vector<double> sums(const std::vector<float>& parts, int blocks, int tiles, bool causal) {
+// The sums, added in the order of the blocks, or from the last one on.
+std::vector<double> sums(const std::vector<float>& parts, int blocks, int tiles, bool causal,
+                         bool descending = false) {
   std::vector<double> result;
   for (int tile = 0; tile < tiles; ++tile) {
     for (int lane = 0; lane < kWarp; ++lane) {
       float sum = NAN;
       bool first = true;
-      for (int block = 0; block < blocks; ++block) {
+      for (int i = 0; i < blocks; ++i) {
+        const int block = descending ? blocks - 1 - i : i;
         if (causal && block > tile) continue;
         const float part = parts[static_cast<std::size_t>((block * tiles + tile) * kWarp + lane)];
         sum = first ? part : sum + part;
@@ -109,7 +111,9 @@ void grade(int blocks, int tiles, bool causal) {
   for (const int launches : {1, 2}) {
     const auto launched = call<Launched>("run", parts, blocks, tiles, causal, launches);
     const auto begin = launched.out.begin();
-    check_result(launched.seen, kReasons, {"sums", {begin, begin + size}, kWarp}, right, 0, {},
+    check_result(launched.seen, kReasons, {"sums", {begin, begin + size}, kWarp}, right, 0,
+                 {{"the blocks add from the last one to the first, as in step 11",
+                   sums(parts, blocks, tiles, causal, true)}},
                  fmt::format("{}, launch {}", where, launches));
     for (std::ptrdiff_t i = 0; i < tiles; ++i) {
       require(begin[size + i] == 0, fmt::format("after the launch the semaphore of tile {} is {}, "
@@ -155,7 +159,7 @@ FA_STAGE(races) {
 +
 
 # descending: the page's order
-@ easy: right in its first digits only
+@ easy: from the last one to the first
 - const auto rank = static_cast<unsigned>(block);
 +     const auto rank = static_cast<unsigned>(all - 1 - block);
 - *sum = block == 0 ? part : *sum + part;
