@@ -179,7 +179,7 @@ inline std::string hint(const Ran& ran, const Rows& right, double tolerance, boo
   if (nothing_written(ran.seen, o)) return "nothing was written";
   const std::size_t rows = lse.size(), cols = o.size() / std::max<std::size_t>(rows, 1);
   std::size_t nan_rows = 0, first = rows, last = 0;  // wrong ones
-  bool nan_unseen = true, one_factor = true, in_l = true;
+  bool nan_unseen = true, one_factor = true, in_l = true, more = true, less = true;
   for (std::size_t row = 0; row < rows; ++row) {
     const bool masked = right.lse[row] == kMinusInfinity;
     const auto begin = static_cast<std::ptrdiff_t>(row * cols), end = begin + std::ptrdiff_t(cols);
@@ -192,6 +192,8 @@ inline std::string hint(const Ran& ran, const Rows& right, double tolerance, boo
     if (masked && nan_rows == 0 && !agree({lse[row]}, {right.lse[row]}, 0)) {
       return "a row that sees no key must have O = 0 and LSE = -infinity";
     }
+    more = more && (masked || lse[row] > right.lse[row] - 1e-3);
+    less = less && (masked || lse[row] < right.lse[row] + 1e-3);
     if (!agree(got, of_row, tolerance)) first = std::min(first, row), last = row;
     // Its largest element tells the factor of a row best.
     const auto largest =
@@ -232,9 +234,10 @@ inline std::string hint(const Ran& ran, const Rows& right, double tolerance, boo
   return fmt::format(
       lse_right ? "the LSE is right and O is not, in {}: so the scores, their maximum and their "
                   "sum are right. Look at the probabilities times V and at the rescaling of O"
-                : "O is wrong in {}, and the LSE too: compare the scores with their rule by hand "
-                  "for the element below, then look at the keys that a row takes: each one once, "
-                  "and none that is masked",
+      : more ? "O is wrong in {}, and the LSE too large: is the rescale factor computed before m "
+               "is set, and is no key taken twice, or although it is masked? Or is a score wrong"
+      : less ? "O is wrong in {}, and the LSE too small: are keys left out? Or is a score wrong"
+             : "O is wrong in {}, and the LSE too: compare the scores with their rule by hand",
       where);
 }
 

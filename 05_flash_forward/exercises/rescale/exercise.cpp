@@ -102,10 +102,12 @@ FA_STAGE(traffic) {
 - for (int e = 0; e < d; ++e) o[e] = l == 0 ? 0 : o[e] / l;
 +   for (int e = 0; e < d; ++e) o[e] = o[e] / l;
 
-# unguarded: -infinity - -infinity
-@ odd: -infinity - -infinity is not a number
+# m_first: the old maximum is lost
+@ odd: computed before m is set
 - const float rescale = exp_diff(m, m_new);
-+     const float rescale = expf(m - m_new);
+- m = m_new;
++     m = m_new;
++     const float rescale = exp_diff(m, m_new);
 
 # no_stride: rows are taken to follow one another
 @ odd: a stride of their own
