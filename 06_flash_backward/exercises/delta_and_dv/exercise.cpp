@@ -244,6 +244,8 @@ void grade(int heads, int length_q, int length_k, bool causal) {
   if (causal) {
     mistakes.push_back(
         {"masked keys have a probability above 0", with(MistakeKind::kMaskForgotten)});
+    mistakes.push_back({"the mask is aligned to the first key: the last query sees the last key",
+                        with(MistakeKind::kMaskTopLeft)});
   }
   if (found(launched.seen, "unwritten")) {
     require_no_findings(launched.seen, kReasons);
@@ -335,6 +337,11 @@ FA_STAGE(traffic) {
 +       const bool seen = query < a.length_q;
 - const int first = a.causal && key0 > shift ? (key0 - shift) / side * side : 0;
 +   const int first = 0;
+
+# top_left: query i sees the keys up to i
+@ odd: aligned to the first key
+- const bool seen = query < a.length_q && (!a.causal || key0 + key <= query + shift);
++       const bool seen = query < a.length_q && (!a.causal || key0 + key <= query);
 
 # q_of_each_key: Q is not kept on the chip
 @ traffic: is each tile loaded once for a block
