@@ -128,9 +128,10 @@ void check_after(const std::vector<Partial>& so_far, const Partial& out, const s
       with([](double lse, double, double m) { return std::exp(lse - m); });
   const std::vector<double> not_rescaled =
       with([](double lse, double up_to_now, double) { return std::exp(lse - up_to_now); });
-  std::vector<double> not_divided = right, stale_l = not_rescaled;
+  std::vector<double> not_divided = right, stale_l = not_rescaled, without_l = right;
   double m = kMinusInfinity;
   for (const Partial& message : so_far) m = std::max(m, message.lse);
+  without_l.back() = m;
   for (std::size_t d = 0; d + 1 < right.size(); ++d) {
     not_divided[d] *= std::exp(right.back() - m);
     stale_l[d] = right[d] * std::exp(right.back() - stale_l.back());
@@ -140,6 +141,7 @@ void check_after(const std::vector<Partial>& so_far, const Partial& out, const s
          {"the outputs were averaged; a message with a larger LSE weighs more",
           with([](double, double, double) { return 1.0; })},
          {"o is a sum still: the result must divide it by l", not_divided},
+         {"the LSE is m + ln(l), and here it is m", without_l},
          {"the state was not rescaled when the maximum rose", not_rescaled},
          {"o is rescaled when the maximum rises, and l is not", stale_l},
          {"the LSE is right, o is not: when the maximum rises, o is rescaled as l is",
@@ -197,6 +199,11 @@ FA_STAGE(odd) {
 @ easy: state was not rescaled
 - const double of_all = std::exp(all.m - m), of_part = std::exp(part.lse - m);
 +   const double of_all = 1, of_part = std::exp(part.lse - m);
+
+# largest_lse: m for the LSE
+@ easy: here it is m
+- so_far.lse = all.m + std::log(all.l);
++   so_far.lse = all.m;
 
 # empty_message: -infinity - -infinity
 @ odd: -infinity - -infinity
