@@ -104,6 +104,7 @@ __global__ void __launch_bounds__(kWarpgroup)
   } else if (threadIdx.x == kWarp) {  // multiplies
     for (int step = 0; step < steps; ++step, state.advance()) {
       shared.pipe.consumer_wait(state);
+      tcgen05_fence_after();
       // C += A B
       issue_tcgen05<Tile>(acc_tmem, shared.stages[state.stage], step > 0);
       tcgen05_commit(shared.pipe.empty[state.stage]);  // when it has ended

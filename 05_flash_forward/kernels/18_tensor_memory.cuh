@@ -46,7 +46,7 @@ struct TmemShared : PersistentShared<Tile> {
   std::uint32_t tmem;  ///< address of all columns
 };
 
-/// 2^x by FMAs (Cody-Waite): relative error at most 1.02e-4, exactly 1 for 0, 0 up to -127.
+/// 2^x by FMAs (Cody-Waite): relative error at most 1.02e-4, exactly 1 for 0, 0 up to -127 and for NaN.
 //! [exp2_fma]
 __device__ inline float exp2_fma(float x) {
   x = fmaxf(x, -127.0f);
@@ -89,6 +89,7 @@ __device__ void issue_matmuls(TmemShared<Tile>& shared, int tiles) {
   shared.k_pipe.consumer_wait(k);
   for (int q = 0; q < 2; ++q) {
     shared.q_pipe[q].consumer_wait({});
+    tcgen05_fence_after();
     issue_s(q);
   }
 #pragma unroll 1
@@ -96,7 +97,9 @@ __device__ void issue_matmuls(TmemShared<Tile>& shared, int tiles) {
   for (int i = 0; i < tiles; ++i) {
     const bool last = i + 1 == tiles;
     if (!last) {
-      tcgen05_commit(shared.k_pipe.empty[k.stage]);  // when S has ended
+      if (i + Tile::stages < tiles) {  // the load thread waits for it
+        tcgen05_commit(shared.k_pipe.empty[k.stage]);
+      }
       k.advance();
       shared.k_pipe.consumer_wait(k);
     }
@@ -111,7 +114,9 @@ __device__ void issue_matmuls(TmemShared<Tile>& shared, int tiles) {
       tcgen05_fence_after();
       issue_s(q);
     }
-    if (!last) tcgen05_commit(shared.v_pipe.empty[v.stage]);
+    if (i + Tile::stages < tiles) {
+      tcgen05_commit(shared.v_pipe.empty[v.stage]);
+    }
     v.advance();
   }
   //! [issue]
@@ -246,10 +251,12 @@ __device__ void correct(TmemShared<Tile>& shared, const TmaAttention<T>& maps,
     });
     fence_async_proxy();  // TMA sees what this thread wrote
     named_barrier_wait(1, kWarpgroup);
-    if (row > 0) continue;
-    store_tile(maps.o, o_smem, Tile::first_query(maps.a, work.block, q),
-               work.head, work.batch);
-    bulk_commit();
+    if (row == 0) {
+      store_tile(maps.o, o_smem, Tile::first_query(maps.a, work.block, q),
+                 work.head, work.batch);
+      bulk_commit();
+    }
+    __syncwarp();  // the next tcgen05_ld() is the warp's
   }
   if (row == 0) bulk_wait_read<0>();  // before the block ends
 }
