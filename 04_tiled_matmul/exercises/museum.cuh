@@ -1,6 +1,6 @@
 /// @file
-/// For repairs of kernels from the museum: the words of its hopper.cuh as functions of the course, and
-/// what their entries share.
+/// For repairs of kernels from the museum: the macros of its hopper.cuh as functions of the course,
+/// and what their entries share.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,8 @@
 // clang-format off
 #define MBARRIER_INIT(barrier, arrivals) as_mbarrier(barrier).init(arrivals)
 #define MBARRIER_ARRIVE(barrier) as_mbarrier(barrier).arrive()
-#define MBARRIER_EXPECT(barrier, bytes) as_mbarrier(barrier).arrive_and_expect(static_cast<int>(bytes))
+#define MBARRIER_EXPECT(barrier, bytes) \
+  as_mbarrier(barrier).arrive_and_expect(static_cast<int>(bytes))
 #define MBARRIER_WAIT(barrier, parity) as_mbarrier(barrier).wait(static_cast<int>(parity))
 #define FENCE_MBARRIER_INIT fence_barrier_init
 #define FENCE_PROXY_ASYNC fence_async_proxy
@@ -63,7 +64,7 @@ FA_UNWATCHED __attribute__((noinline)) inline void count_trigger() {
 
 namespace fa::classroom {
 
-/// What a repaired kernel did: in the watched lab, why that failed, and its steps by lab::Step::Kind.
+/// What a repaired kernel did in the watched lab, why it failed, and its steps by lab::Step::Kind.
 using Repaired = std::tuple<Launched, std::string, std::vector<std::int64_t>>;
 
 /// Runs a launch twice, watched and recorded. The last step is that of triggers.
