@@ -146,8 +146,9 @@ std::string call_packed(const std::string& entry, const std::string& arguments,
     return call_student(entry, arguments);
   } catch (const Ended&) {
     if (on_crash.empty()) throw;
-  } catch (const Refused&) {  // the lab has found that a kernel crashes
+  } catch (const Refused& refused) {  // the lab has found that a kernel crashes
     if (on_crash.empty()) throw;
+    refuse(on_crash + "\n\n" + refused.what());
   }
   refuse(on_crash);
 }

@@ -66,7 +66,7 @@ R call(const std::string& entry, const Arguments&... arguments) {
   if constexpr (!std::is_void_v<R>) return unpacked<R>(bytes);
 }
 
-/// As call(), for cases in which one mistake crashes: its message.
+/// As call(), for cases in which one mistake crashes: its message, and then the crash.
 template <class R, class... Arguments>
 R call_or(const std::string& message, const std::string& entry, const Arguments&... arguments) {
   return unpacked<R>(call_packed(entry, packed(arguments...), message));
