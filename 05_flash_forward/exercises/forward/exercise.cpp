@@ -100,7 +100,7 @@ std::vector<float> slopes_of(const Sizes& sizes) {
 }
 
 Ran launched(const Inputs& in) {
-  return call<Ran>("run", in, slopes_of(in.sizes));
+  return fa::classroom::launched(in, slopes_of(in.sizes));
 }
 
 // The bias of ALiBi, and keys; a wrong answer has another one of the two.
@@ -226,11 +226,6 @@ FA_STAGE(traffic) {
 - __syncthreads();  // no thread reads the tiles any longer
 +
 
-# o_not_rescaled: l alone
-@ easy: the LSE is right and O is not
-- for (float& x : o) x *= rescale;
-+
-
 # signed: a distance below 0 makes a score larger
 @ easy: the distance has a sign here
 - const float distance = fabsf(static_cast<float>(place - key0 - j));
@@ -242,6 +237,13 @@ FA_STAGE(traffic) {
 +   auto h = head_of(a, 0, blockIdx.y);
 +   h.k = a.k + blockIdx.y % a.kv_heads * a.k_strides.head;
 +   h.v = a.v + blockIdx.y % a.kv_heads * a.v_strides.head;
+
+# head_of_q: K and V have as many heads as Q
+@ odd: Is the head of K and V that of the group
+- const auto h = head_of(a, 0, blockIdx.y);
++   auto h = head_of(a, 0, blockIdx.y);
++   h.k = a.k + blockIdx.y * a.k_strides.head;
++   h.v = a.v + blockIdx.y * a.v_strides.head;
 
 # whole_tiles: the last tile is loaded up to its end
 @ traffic: no key that is masked for all

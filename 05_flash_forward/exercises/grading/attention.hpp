@@ -110,7 +110,10 @@ inline Rows attention(const Inputs& in) {
 /// @param more arguments of the entry
 template <class... More>
 Ran launched(const Inputs& in, const More&... more) {
-  return call<Ran>("run", in, more...);
+  const char* const grouped =
+      "it reads or writes far beside a tensor. Is the head of K and V that of the group: "
+      "h / (heads / kv_heads)?";
+  return call_or<Ran>(in.sizes.heads > in.sizes.kv_heads ? grouped : "", "run", in, more...);
 }
 
 /// Queries and keys of a block's tile, as run_tiled() has set them.
