@@ -17,9 +17,7 @@
 
 using namespace fa;
 using doctest::Contains;
-using testing::contains;
-using testing::quoted;
-using testing::run;
+using namespace fa::testing;
 
 namespace {
 
@@ -129,14 +127,14 @@ TEST_CASE("a layer that does not fit is refused") {
 }
 
 TEST_CASE("the program checks the real input and exits 0") {
-  const testing::TemporaryDirectory directory;
+  const TemporaryDirectory directory;
   const auto summary = directory.path() / "summary.tsv";
   const auto result =
       run(kProgram + " --save " + quoted(directory.path()) + " --summary " + quoted(summary));
   CHECK(result.status == 0);
   CHECK(result.error == "");
   CHECK(std::count(result.output.begin(), result.output.end(), '\n') <= 50);  // one screen
-  const std::string lines = testing::file_bytes(summary);
+  const std::string lines = file_bytes(summary);
   CHECK(std::count(lines.begin(), lines.end(), '\n') == 5);
   CHECK(contains(lines, "PASS\t01_naive_attention\to against the model\t"));
   const auto o = read_npy<float, 4>(directory.path() / "o.npy");
@@ -145,7 +143,7 @@ TEST_CASE("the program checks the real input and exits 0") {
 }
 
 TEST_CASE("the program takes other people's files") {
-  const testing::TemporaryDirectory directory;
+  const TemporaryDirectory directory;
   const auto& path = directory.path();
   cli::write_gqa_input(path, 5, 9);
   const auto result = run(kProgram + " --verbose --causal --input " + quoted(path));
@@ -155,7 +153,7 @@ TEST_CASE("the program takes other people's files") {
 }
 
 TEST_CASE("a model's tensor that is not ours fails the check, exit 1") {
-  const testing::TemporaryDirectory directory;
+  const TemporaryDirectory directory;
   const auto& path = directory.path();
   for (const auto& file : std::filesystem::directory_iterator(cli::shipped_input())) {
     if (file.path().extension() == ".npy") {
@@ -178,21 +176,21 @@ TEST_CASE("a model's tensor that is not ours fails the check, exit 1") {
 }
 
 TEST_CASE("the program refuses what it cannot use with exit 2") {
-  const testing::TemporaryDirectory directory;
+  const TemporaryDirectory directory;
   const auto& path = directory.path();
   const std::string ours = "--input " + quoted(path);
-  testing::check_refused(kProgram, {{"--nonsense", "--nonsense"},
-                                    {"--head 99", "0 to 11"},
-                                    {"--tokens 0", "--tokens"},
-                                    {"--device gpu", "GPU"},
-                                    {"--section nowhere", "nowhere"},
-                                    {ours, "q.npy"}});
+  check_refused(kProgram, {{"--nonsense", "--nonsense"},
+                           {"--head 99", "0 to 11"},
+                           {"--tokens 0", "--tokens"},
+                           {"--device gpu", "GPU"},
+                           {"--section nowhere", "nowhere"},
+                           {ours, "q.npy"}});
   cli::write_uneven_heads(path);
-  testing::check_refused(kProgram, {{ours, "kv_heads"}});
+  check_refused(kProgram, {{ours, "kv_heads"}});
   auto q = normal_tensor<float, 4>({1, 2, 5, 8}, 1);
   q(0, 1, 2, 3) = std::numeric_limits<float>::quiet_NaN();
   write_npy(path / "q.npy", q);
-  testing::check_refused(kProgram, {{ours, "[0, 1, 2, 3]"}});
+  check_refused(kProgram, {{ours, "[0, 1, 2, 3]"}});
   write_npy(path / "q.npy", normal_tensor<float, 4>({1, 2, 0, 8}, 1));
-  testing::check_refused(kProgram, {{ours, "[1, 2, 0, 8]"}});
+  check_refused(kProgram, {{ours, "[1, 2, 0, 8]"}});
 }

@@ -9,17 +9,7 @@
 #include "common/testing/sections.hpp"
 
 using namespace fa;
-using testing::contains;
-using testing::is_traced;
-using testing::python_says;
-using testing::run;
-using testing::traced;
-
-namespace {
-
-const std::string kProgram = FA_PROGRAM;
-
-}  // namespace
+using namespace fa::testing;
 
 TEST_CASE("kernels are timed on a GPU only, when asked") {
   const auto result = run(kProgram + " --device cpu --section time");
@@ -28,17 +18,17 @@ TEST_CASE("kernels are timed on a GPU only, when asked") {
 }
 
 TEST_CASE("the whole walk is right, on the CPU, and saves the last step") {
-  const testing::TemporaryDirectory directory;
+  const TemporaryDirectory directory;
   const auto summary = directory.path() / "summary.tsv";
   const auto saved = directory.path() / "saved";
-  const auto result = run(kProgram + " --device cpu --size 40 --summary " +
-                          testing::quoted(summary) + " --save " + testing::quoted(saved));
+  const auto result = run(kProgram + " --device cpu --size 40 --summary " + quoted(summary) +
+                          " --save " + quoted(saved));
   CAPTURE(result.output);
   CHECK(result.status == 0);
   CHECK(result.error == "");
   CHECK_FALSE(contains(result.output, "FAIL"));
   CHECK_FALSE(contains(result.output, "timed"));  // only with --verbose
-  const std::string lines = testing::file_bytes(summary);
+  const std::string lines = file_bytes(summary);
   CHECK(contains(lines, "05_flash_forward\t01_unfused, float32, o"));
   CHECK(contains(lines, "08_edge_masks, bfloat16, causal, lse"));
   CHECK(read_npy<float, 4>(saved / "o.npy").shape() == Shape<4>{1, 12, 135, 32});
@@ -46,25 +36,24 @@ TEST_CASE("the whole walk is right, on the CPU, and saves the last step") {
 }
 
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
-  testing::check_refused(kProgram,
-                         {{"--size -1", "--size"},
-                          {"--size 16385", "--size"},
-                          {"--size many", "--size"},
-                          {"--device tpu", "--device"},
-                          {"--nonsense", "--nonsense"},
-                          {"--section nowhere", "there is no such section"},
-                          {"--device cpu --section time --results file", "none is used"},
-                          {"--device cpu --section timeline --kernel 99", "no such kernel"}});
+  check_refused(kProgram, {{"--size -1", "--size"},
+                           {"--size 16385", "--size"},
+                           {"--size many", "--size"},
+                           {"--device tpu", "--device"},
+                           {"--nonsense", "--nonsense"},
+                           {"--section nowhere", "there is no such section"},
+                           {"--device cpu --section time --results file", "none is used"},
+                           {"--device cpu --section timeline --kernel 99", "no such kernel"}});
 }
 
 TEST_CASE("the order of operations of a Hopper kernel is printed") {
-  testing::check_operations(kProgram, "12_ping_pong", "256 queries, 512 keys",
-                            {"blocks 1, 2 of 2", "warp 8 (producer)", "    wait     room for K"},
-                            "08_edge_masks");
+  check_operations("12_ping_pong", "256 queries, 512 keys",
+                   {"blocks 1, 2 of 2", "warp 8 (producer)", "    wait     room for K"},
+                   "08_edge_masks");
 }
 
 TEST_CASE("measured timelines are printed and written as a trace file") {
-  const testing::TemporaryDirectory directory;
+  const TemporaryDirectory directory;
   const auto file = directory.path() / "stamps", json = directory.path() / "json";
   const auto stamp = [](std::uint32_t clock, StampKind kind) {
     return Stamp{0, clock, static_cast<std::uint32_t>(kind)};
@@ -78,32 +67,30 @@ TEST_CASE("measured timelines are printed and written as a trace file") {
           stamp(210, StampKind::kCommit), stamp(220, StampKind::kWaitMatmuls),
           stamp(1100, StampKind::kEnd)}}}});
   const std::string command = kProgram + " --device cpu --section timeline --stamps ";
-  const auto result =
-      run(command + testing::quoted(file) + " --kernel 12 --json " + testing::quoted(json));
+  const auto result = run(command + quoted(file) + " --kernel 12 --json " + quoted(json));
   CAPTURE(result.output);
   CHECK(result.status == 0);
   // Its matmuls take 16384 cycles at the peak: the stamps are of one of them.
   CHECK(contains(result.output, "12_ping_pong  20.0         30.0   1.50    1000       1638"));
-  CHECK(testing::python_says("len(json.load(open(file))[\"traceEvents\"])", json) == "5\n");
-  CHECK(contains(testing::refusal(command + testing::quoted(file) + " --kernel 15"),
+  CHECK(python_says("len(json.load(open(file))[\"traceEvents\"])", json) == "5\n");
+  CHECK(contains(refusal(command + quoted(file) + " --kernel 15"),
                  "the stamps are of other kernels"));
 }
 
 TEST_CASE("trace writes a JSON report and draws the worst line") {
-  testing::check_trace(
-      kProgram, "--size 40 --kernel 08_edge_masks",
-      [](const auto& output, const auto& json, const auto&) {
-        CHECK(contains(output, "08_edge_masks, float16, D 64, causal, N 40\n"));
-        CHECK(python_says("[(k[\"kernel\"], k[\"group\"], k[\"inputs\"]) for k in "
-                          "json.load(open(file))] == [(\"08_edge_masks\", group, 3 * "
-                          "[[1, 1, 40, 64]]) for group in (\"float16, D 64\", "
-                          "\"float16, D 64, causal\")]",
-                          json) == "True\n");
-      });
+  check_trace("--size 40 --kernel 08_edge_masks",
+              [](const auto& output, const auto& json, const auto&) {
+                CHECK(contains(output, "08_edge_masks, float16, D 64, causal, N 40\n"));
+                CHECK(python_says("[(k[\"kernel\"], k[\"group\"], k[\"inputs\"]) for k in "
+                                  "json.load(open(file))] == [(\"08_edge_masks\", group, 3 * "
+                                  "[[1, 1, 40, 64]]) for group in (\"float16, D 64\", "
+                                  "\"float16, D 64, causal\")]",
+                                  json) == "True\n");
+              });
 }
 
 TEST_CASE("an unknown kernel cannot be traced: one sentence, exit 2") {
-  if (!is_traced(traced(kProgram, "--size 8 --kernel 08_edge_masks"))) return;
-  CHECK(contains(testing::refusal(kProgram + " --device cpu --section trace --kernel 09_magic"),
+  if (!is_traced(traced("--size 8 --kernel 08_edge_masks"))) return;
+  CHECK(contains(refusal(kProgram + " --device cpu --section trace --kernel 09_magic"),
                  "--kernel 09_magic: there is no such kernel"));
 }

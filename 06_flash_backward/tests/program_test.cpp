@@ -8,15 +8,7 @@
 #include "common/testing/sections.hpp"
 
 using namespace fa;
-using testing::contains;
-using testing::python_says;
-using testing::run;
-
-namespace {
-
-const std::string kProgram = FA_PROGRAM;
-
-}  // namespace
+using namespace fa::testing;
 
 TEST_CASE("kernels are timed on a GPU only, when asked") {
   const auto result = run(kProgram + " --device cpu --section time");
@@ -27,19 +19,18 @@ TEST_CASE("kernels are timed on a GPU only, when asked") {
 // Without --all its longest part, which needs all kernels.
 TEST_CASE("the walk is right, on the CPU, and saves the last step") {
   const bool whole = attention::wants_all_tests();
-  const testing::TemporaryDirectory directory;
+  const TemporaryDirectory directory;
   const auto summary = directory.path() / "summary.tsv";
   const auto saved = directory.path() / "saved";
-  const auto result =
-      run(kProgram + " --device cpu --size 20" + (whole ? "" : " --section real") + " --summary " +
-          testing::quoted(summary) + " --save " + testing::quoted(saved));
+  const auto result = run(kProgram + " --device cpu --size 20" + (whole ? "" : " --section real") +
+                          " --summary " + quoted(summary) + " --save " + quoted(saved));
   CAPTURE(result.output);
   CHECK(result.status == 0);
   CAPTURE(result.error);
   CHECK_FALSE(contains(result.error, "06_flash_backward:"));  // but progress
   CHECK_FALSE(contains(result.output, "FAIL"));
   CHECK_FALSE(contains(result.output, "timed"));  // only with --verbose
-  const std::string lines = testing::file_bytes(summary);
+  const std::string lines = file_bytes(summary);
   std::vector<std::string> wanted{"06_flash_backward\t01_unfused, float32, d_q",
                                   "07_deterministic, bfloat16, causal, d_v",
                                   "11_ordered_dq, bfloat16, causal, d_v"};
@@ -59,12 +50,12 @@ TEST_CASE("the walk is right, on the CPU, and saves the last step") {
 }
 
 TEST_CASE("the program accepts GQA and unequal lengths") {
-  const testing::TemporaryDirectory directory;
+  const TemporaryDirectory directory;
   const auto& path = directory.path();
   cli::write_gqa_input(path, 7, 5);
   for (const char* section : {"tiles", "real"}) {
     const auto result =
-        run(kProgram + " --device cpu --section " + section + " --input " + testing::quoted(path));
+        run(kProgram + " --device cpu --section " + section + " --input " + quoted(path));
     CAPTURE(result.output);
     CHECK(result.status == 0);
     CHECK(result.error == "");
@@ -72,25 +63,24 @@ TEST_CASE("the program accepts GQA and unequal lengths") {
 }
 
 TEST_CASE("trace writes a JSON report and draws the worst line") {
-  testing::check_trace(kProgram, "--size 20 --kernel 06_swizzled_pipeline",
-                       [](const auto& output, const auto& json, const auto&) {
-                         CHECK(contains(output, "PASS  06_swizzled_pipeline, causal: no findings"));
-                         CHECK(python_says("[(k[\"kernel\"], k[\"inputs\"]) for k in "
-                                           "json.load(open(file))] == 2 * "
-                                           "[(\"06_swizzled_pipeline\", 3 * [[1, 1, 20, 64]])]",
-                                           json) == "True\n");
-                       });
+  check_trace("--size 20 --kernel 06_swizzled_pipeline",
+              [](const auto& output, const auto& json, const auto&) {
+                CHECK(contains(output, "PASS  06_swizzled_pipeline, causal: no findings"));
+                CHECK(python_says("[(k[\"kernel\"], k[\"inputs\"]) for k in "
+                                  "json.load(open(file))] == 2 * "
+                                  "[(\"06_swizzled_pipeline\", 3 * [[1, 1, 20, 64]])]",
+                                  json) == "True\n");
+              });
 }
 
 TEST_CASE("the order of operations of a Hopper kernel is printed") {
-  testing::check_operations(kProgram, "10_delayed_dq", "256 queries, 256 keys",
-                            {"warp 8 (producer)", "warp 9 (adder)", "    wait     floats to add"},
-                            "07");
+  check_operations("10_delayed_dq", "256 queries, 256 keys",
+                   {"warp 8 (producer)", "warp 9 (adder)", "    wait     floats to add"}, "07");
 }
 
 TEST_CASE("a step for wide heads alone is launched with those") {
-  const auto one = testing::traced(kProgram, "--size 20 --kernel 13");
-  if (testing::is_traced(one)) CHECK(contains(one.output, "float16, D 136, causal"));
+  const auto one = traced("--size 20 --kernel 13");
+  if (is_traced(one)) CHECK(contains(one.output, "float16, D 136, causal"));
 }
 
 TEST_CASE("the statements of the derivation hold, and the tape's gradients are right") {
@@ -103,14 +93,13 @@ TEST_CASE("the statements of the derivation hold, and the tape's gradients are r
 }
 
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
-  const testing::TemporaryDirectory directory;
-  testing::check_refused(
+  const TemporaryDirectory directory;
+  check_refused(
       kProgram,
       {{"--nonsense", "--nonsense"},
        {"--size 16385", "--size"},
        {"--section nowhere", "there is no such section"},
-       {"--section tiles --input " + testing::quoted(directory.path()),
-        "q.npy: there is no such file"},
+       {"--section tiles --input " + quoted(directory.path()), "q.npy: there is no such file"},
        {"--device cpu --section timeline --kernel 99", "a file in 06_flash_backward/kernels"},
        {"--device cpu --section time --results file", "none is used"}});
 }

@@ -1,9 +1,8 @@
 /// @file
-/// For tests: the sections `trace` and `timeline` that programs with kernels have.
+/// For tests: the program of the lesson that is tested, and the sections `trace` and `timeline` that
+/// programs with kernels have.
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -13,9 +12,12 @@
 
 namespace fa::testing {
 
+/// The program, as a command.
+inline const std::string kProgram = FA_PROGRAM;
+
 /// The section `trace` with these arguments.
-inline Outcome traced(const std::string& program, const std::string& arguments) {
-  return run(program + " --device cpu --section trace " + arguments);
+inline Outcome traced(const std::string& arguments) {
+  return run(kProgram + " --device cpu --section trace " + arguments);
 }
 /// Whether it traced something: builds without the watched lab have nothing to trace.
 inline bool is_traced(const Outcome& outcome) {
@@ -23,16 +25,14 @@ inline bool is_traced(const Outcome& outcome) {
 }
 
 /// Runs the section `trace` and checks its report and its drawing.
-/// @param program   as a command
 /// @param arguments of the section
 /// @param check     what else is expected: check(output, json, svg)
 template <class Check>
-void check_trace(const std::string& program, const std::string& arguments, Check check) {
+void check_trace(const std::string& arguments, Check check) {
   const TemporaryDirectory directory;
   const auto json = directory.path() / "trace.json";
   const auto svg = directory.path() / "banks.svg";
-  const auto result =
-      traced(program, arguments + " --json " + quoted(json) + " --svg " + quoted(svg));
+  const auto result = traced(arguments + " --json " + quoted(json) + " --svg " + quoted(svg));
   CAPTURE(result.output);
   CAPTURE(result.error);
   CHECK(result.status == 0);
@@ -49,14 +49,12 @@ void check_trace(const std::string& program, const std::string& arguments, Check
 }
 
 /// Runs section timeline and checks the order of operations that it prints.
-/// @param program as a command
 /// @param step    and its problem in words
 /// @param lines   that it prints
 /// @param without a step without asynchronous operations
-inline void check_operations(const std::string& program, const std::string& step,
-                             const std::string& problem, const std::vector<std::string>& lines,
-                             const std::string& without) {
-  const std::string section = program + " --device cpu --section timeline --kernel ";
+inline void check_operations(const std::string& step, const std::string& problem,
+                             const std::vector<std::string>& lines, const std::string& without) {
+  const std::string section = kProgram + " --device cpu --section timeline --kernel ";
   const auto result = run(section + step);
   CAPTURE(result.output);
   CHECK(result.status == 0);

@@ -19,12 +19,7 @@
 
 using namespace fa;
 using namespace fa::cli;
-using fa::testing::contains;
-using fa::testing::file_bytes;
-using fa::testing::message_of;
-using fa::testing::Outcome;
-using fa::testing::run_in_child;
-using fa::testing::TemporaryDirectory;
+using namespace fa::testing;
 namespace fs = std::filesystem;
 
 namespace {

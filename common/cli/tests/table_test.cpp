@@ -13,9 +13,7 @@
 
 using namespace fa;
 using namespace fa::cli;
-using fa::testing::contains;
-using fa::testing::file_bytes;
-using fa::testing::TemporaryDirectory;
+using namespace fa::testing;
 
 TEST_CASE("a table aligns numbers right and text left") {
   Table table({"mixed", "numbers", "word"});
@@ -95,7 +93,7 @@ TEST_CASE("a record is written after each point") {
   CHECK(contains(file_bytes(file), "[\n    {\"group\": \"one\", \"milliseconds\": 1},\n"));
   record.add({row("two", 3)});
   CHECK(contains(file_bytes(file), "2},\n    {\"group\": \"two\", \"milliseconds\": 3}\n  ]\n}\n"));
-  CHECK(testing::python_says("len(json.load(open(file))[\"measurements\"])", file) == "3\n");
+  CHECK(python_says("len(json.load(open(file))[\"measurements\"])", file) == "3\n");
   record.finish();
   CHECK_THROWS_AS(
       cli::Record({(directory.path() / "no" / "file").string(), ""}, {}, "prog").add({}),

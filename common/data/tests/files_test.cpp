@@ -16,9 +16,7 @@
 #include "common/testing/process.hpp"
 
 using namespace fa;
-using fa::testing::file_bytes;
-using fa::testing::message_of;
-using fa::testing::TemporaryDirectory;
+using namespace fa::testing;
 namespace fs = std::filesystem;
 
 namespace {
@@ -32,9 +30,7 @@ std::string utf8(std::uint32_t code) {
   const int bytes = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
   if (bytes == 1) return {static_cast<char>(code)};
   std::string result(1, static_cast<char>((0xf00 >> bytes & 0xff) | code >> 6 * (bytes - 1)));
-  for (int i = bytes - 2; i >= 0; --i) {
-    result += static_cast<char>(0x80 | (code >> 6 * i & 0x3f));
-  }
+  for (int i = bytes - 2; i >= 0; --i) result += static_cast<char>(0x80 | (code >> 6 * i & 0x3f));
   return result;
 }
 
@@ -81,7 +77,7 @@ TEST_CASE("a FIFO, a device and the open standard output are written in place") 
   check_writable(null);
   write_file(null, "nothing");
   CHECK(fs::is_symlink(null));
-  const auto child = testing::run_in_child([] {
+  const auto child = run_in_child([] {
     fmt::print("before, ");
     std::fflush(stdout);
     write_file("/dev/stdout", "text");
@@ -96,14 +92,14 @@ TEST_CASE("a message names the file and the reason, before the work and after it
   write_file(top / "file", "old");
   const auto refused = [](const fs::path& path) {
     const std::string why = message_of<std::runtime_error>([&] { check_writable(path); });
-    CHECK(testing::contains(why, printable(path.string())));
+    CHECK(contains(why, printable(path.string())));
     CHECK(message_of<std::runtime_error>([&] { write_file(path, "new"); }) == why);
   };
   refused(top);
   refused(top / "no" / "file");
   refused(top / "file" / "below");
   refused(top / std::string(300, 'x'));
-  const auto child = testing::run_in_child([&] {
+  const auto child = run_in_child([&] {
     fs::permissions(top / "file", fs::perms(0444));
     fs::permissions(top, fs::perms(0555));
     if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) return 77;
@@ -122,7 +118,7 @@ TEST_CASE("a message names the file and the reason, before the work and after it
 TEST_CASE("a file that cannot be finished leaves the old one and no trace") {
   const TemporaryDirectory directory;
   const fs::path file = directory.path() / "file";
-  const auto child = testing::run_in_child([&] {
+  const auto child = run_in_child([&] {
     std::signal(SIGXFSZ, SIG_IGN);
     for (const bool there : {false, true}) {
       if (there) write_file(file, "old");

@@ -17,10 +17,7 @@
 #include "common/testing/process.hpp"
 
 using namespace fa;
-using fa::testing::contains;
-using fa::testing::file_bytes;
-using fa::testing::message_of;
-using fa::testing::TemporaryDirectory;
+using namespace fa::testing;
 namespace fs = std::filesystem;
 
 namespace {

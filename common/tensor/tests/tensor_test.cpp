@@ -5,8 +5,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <sys/mman.h>
@@ -38,17 +36,12 @@ using bits_t = std::conditional_t<sizeof(T) == 8, std::uint64_t,
 
 template <class T>
 bits_t<T> bits_of(T x) {
-  bits_t<T> bits;
-  std::memcpy(&bits, &x, sizeof x);
-  return bits;
+  return Eigen::numext::bit_cast<bits_t<T>>(x);
 }
 
 template <class T>
 T from_bits(std::uint64_t wide) {
-  const auto bits = static_cast<bits_t<T>>(wide);
-  T x;
-  std::memcpy(static_cast<void*>(&x), &bits, sizeof x);
-  return x;
+  return Eigen::numext::bit_cast<T>(static_cast<bits_t<T>>(wide));
 }
 
 // The neighbour of a positive number that is `steps` further from zero.
