@@ -9,6 +9,7 @@
 #include <memory>
 #include <stdexcept>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include "common/data/files.hpp"
@@ -21,9 +22,7 @@ std::string first_line_of(const std::string& command) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(
       popen((command + " 2>/dev/null").c_str(), "r"), pclose);
   std::array<char, 200> line{};
-  if (!pipe || std::fgets(line.data(), line.size(), pipe.get()) == nullptr) {
-    return "unknown";
-  }
+  if (!pipe || std::fgets(line.data(), line.size(), pipe.get()) == nullptr) return "unknown";
   std::string text = line.data();
   text.erase(text.find_last_not_of("\r\n") + 1);
   return text.empty() ? "unknown" : text;
@@ -56,10 +55,7 @@ std::string cell(const Measurement& row, const std::string& field, int digits) {
 }
 
 std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  return fmt::format("{:04}-{:02}-{:02}", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday);
+  return fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
 }
 
 // A measurement as JSON, in one line.
@@ -160,9 +156,7 @@ void add_resources(Measurement& row, const KernelResources& takes) {
   row.emplace_back("blocks", std::int64_t{takes.blocks});
   row.emplace_back("percent_of_warps", 100 * takes.occupancy);
   row.emplace_back("threads", std::int64_t{takes.threads});
-  if (takes.stages > 0) {
-    row.emplace_back("stages", std::int64_t{takes.stages});
-  }
+  if (takes.stages > 0) row.emplace_back("stages", std::int64_t{takes.stages});
 }
 
 std::string table_of(const std::vector<Measurement>& rows, const std::vector<Column>& columns) {

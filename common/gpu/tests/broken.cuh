@@ -451,9 +451,7 @@ inline std::vector<BrokenKernel> broken_kernels() {
        "bins are emptied",
        [](bool broken) {
          std::vector<int> numbers(128);
-         for (std::size_t i = 0; i < numbers.size(); ++i) {
-           numbers[i] = static_cast<int>(7 * i % 32);
-         }
+         for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int>(7 * i % 32);
          DeviceBuffer<int> in(128), out(32);
          in.upload(numbers.data());
          launch(broken ? histogram<true> : histogram<false>, {{1}, {128}}, in.data(), out.data());

@@ -37,9 +37,7 @@ struct HopperShared {
 
 /// Fills a tile with ones.
 __device__ inline void fill_tile(HopperTile& tile) {
-  for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarpgroup) {
-    tile.data[i] = from_float<half>(1);
-  }
+  for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarpgroup) tile.data[i] = from_float<half>(1);
 }
 
 /// A tile and its barrier.

@@ -275,9 +275,7 @@ __global__ void __launch_bounds__(2 * kWarpgroup) alternate(int* order, int roun
   for (int i = 0; i < rounds; ++i) {
     named_barrier_wait(1 + own, 2 * kWarpgroup);
     if (thread % kWarpgroup == 0) order[count++] = own;
-    if (own == 0 || i + 1 < rounds) {
-      named_barrier_arrive(1 + other, 2 * kWarpgroup);
-    }
+    if (own == 0 || i + 1 < rounds) named_barrier_arrive(1 + other, 2 * kWarpgroup);
   }
 }
 
@@ -286,9 +284,7 @@ TEST_CASE("two warpgroups alternate at named barriers") {
   DeviceBuffer<int> order(20);
   launch(alternate, {{1}, {2 * kWarpgroup}}, order.data(), 10);
   const auto result = values(order);
-  for (std::size_t i = 0; i < result.size(); ++i) {
-    CHECK(result[i] == static_cast<int>(i % 2));
-  }
+  for (std::size_t i = 0; i < result.size(); ++i) CHECK(result[i] == static_cast<int>(i % 2));
 }
 
 // A warpgroup gives registers to two others.
@@ -415,9 +411,7 @@ __global__ void share_tiles(const __grid_constant__ TensorMap map, std::uint16_t
       for (int e = thread; e < 1024; e += kWarpgroup) {
         to[1024 * i + e] = stages[at.stage].at(e / 64, e % 64 / 8 * 8)[e % 8];
       }
-      for (int peer = 0; peer < 2; ++peer) {
-        pipe.empty[at.stage].arrive_at_peer(peer);
-      }
+      for (int peer = 0; peer < 2; ++peer) pipe.empty[at.stage].arrive_at_peer(peer);
     }
   }
   cluster_arrive();
@@ -471,17 +465,13 @@ __global__ void matrices_and_back(std::uint16_t* out) {
   stmatrix_x4(&matrices[1][lane / 8][lane % 8][0], straight);
   stmatrix_x4_transposed(&matrices[2][lane / 8][lane % 8][0], transposed);
   __syncwarp();
-  for (int i = lane; i < 512; i += 32) {
-    out[i] = matrices[1 + i / 256][i / 64 % 4][i / 8 % 8][i % 8];
-  }
+  for (int i = lane; i < 512; i += 32) out[i] = matrices[1 + i / 256][i / 64 % 4][i / 8 % 8][i % 8];
 }
 
 TEST_CASE("stmatrix stores what ldmatrix loads") {
   FA_EACH_TEST;
   const auto result = output_of<std::uint16_t>(matrices_and_back, 32, 512);
-  for (std::size_t i = 0; i < result.size(); ++i) {
-    CHECK(result[i] == 1000 + i % 256);
-  }
+  for (std::size_t i = 0; i < result.size(); ++i) CHECK(result[i] == 1000 + i % 256);
 }
 
 // ---------------------------------------------------------------- the host's part

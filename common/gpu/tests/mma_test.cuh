@@ -2,7 +2,6 @@
 // pass, both agree.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -43,6 +42,12 @@ TEST_CASE("ldmatrix gives each lane the elements of its fragment") {
   }
 }
 
+// Where this lane's element i of D is in the matrix, 16 x 8.
+__device__ int place_in_d(int i) {
+  const int lane = static_cast<int>(threadIdx.x);
+  return 8 * (lane / 4 + 8 * (i / 2)) + lane % 4 * 2 + i % 2;
+}
+
 // D = C + A B of one warp, each lane filling its fragments as the comment of mma_m16n8k16 says.
 template <class T>
 __global__ void one_mma(const float* a, const float* b, float* d) {
@@ -57,13 +62,9 @@ __global__ void one_mma(const float* a, const float* b, float* d) {
                                    of_a(g + 8, 2 * t + 8)};
   const std::uint32_t b_frag[2] = {of_b(2 * t, g), of_b(2 * t + 8, g)};
   float d_frag[4];
-  for (int i = 0; i < 4; ++i) {
-    d_frag[i] = d[8 * (g + 8 * (i / 2)) + 2 * t + i % 2];
-  }
+  for (int i = 0; i < 4; ++i) d_frag[i] = d[place_in_d(i)];
   mma_m16n8k16<T>(d_frag, a_frag, b_frag);
-  for (int i = 0; i < 4; ++i) {
-    d[8 * (g + 8 * (i / 2)) + 2 * t + i % 2] = d_frag[i];
-  }
+  for (int i = 0; i < 4; ++i) d[place_in_d(i)] = d_frag[i];
 }
 
 // D = C + A B by a kernel of one warp.
@@ -131,17 +132,11 @@ __global__ void one_tf32_mma(const float* a, const float* b, float* d) {
   for (int i = 0; i < 4; ++i) {
     a_frag[i] = tf32_truncated(__float_as_uint(a[8 * (g + 8 * (i % 2)) + t + 4 * (i / 2)]));
   }
-  for (int i = 0; i < 2; ++i) {
-    b_frag[i] = tf32_truncated(__float_as_uint(b[8 * (t + 4 * i) + g]));
-  }
+  for (int i = 0; i < 2; ++i) b_frag[i] = tf32_truncated(__float_as_uint(b[8 * (t + 4 * i) + g]));
   float d_frag[4];
-  for (int i = 0; i < 4; ++i) {
-    d_frag[i] = d[8 * (g + 8 * (i / 2)) + 2 * t + i % 2];
-  }
+  for (int i = 0; i < 4; ++i) d_frag[i] = d[place_in_d(i)];
   mma_m16n8k8(d_frag, a_frag, b_frag);
-  for (int i = 0; i < 4; ++i) {
-    d[8 * (g + 8 * (i / 2)) + 2 * t + i % 2] = d_frag[i];
-  }
+  for (int i = 0; i < 4; ++i) d[place_in_d(i)] = d_frag[i];
 }
 
 TEST_CASE("mma_m16n8k8 multiplies its fragments and adds") {
@@ -154,10 +149,9 @@ TEST_CASE("mma_m16n8k8 multiplies its fragments and adds") {
   // The lower 13 bits are not read.
   for (Matrix* x : {&a, &b}) {
     for (std::int64_t i = 0; i < x->count(); ++i) {
-      std::uint32_t bits;
-      std::memcpy(&bits, &x->data()[i], sizeof bits);
-      bits |= 0x1fff;
-      std::memcpy(&x->data()[i], &bits, sizeof bits);
+      float& element = x->data()[i];
+      element =
+          Eigen::numext::bit_cast<float>(Eigen::numext::bit_cast<std::uint32_t>(element) | 0x1fff);
     }
   }
   const Matrix again = multiply(one_tf32_mma, a, b, c);

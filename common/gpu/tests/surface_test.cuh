@@ -73,9 +73,7 @@ __global__ void halves_apart(int* out) {
   const int lane = static_cast<int>(threadIdx.x);
   int value = lane;
   if (lane < 16) {
-    for (int i = 0; i < 3; ++i) {
-      value = __shfl_xor_sync(0x0000ffffu, value, 1);
-    }
+    for (int i = 0; i < 3; ++i) value = __shfl_xor_sync(0x0000ffffu, value, 1);
   } else {
     value = __shfl_xor_sync(0xffff0000u, value, 2);
   }
@@ -278,9 +276,7 @@ TEST_CASE("launches on a stream run in order, independent of other streams") {
   launch(first, double_and_add, {{1}, {64}}, ones.data(), 0);
   launch(double_and_add, {{1}, {64}}, ones.data(), 1);
   launch(second, double_and_add, {{1}, {64}}, ones.data(), 0);
-  for (const int number : values(ones)) {
-    CHECK(number == 8 * expected + 2);
-  }
+  for (const int number : values(ones)) CHECK(number == 8 * expected + 2);
 }
 
 // Each number of `out` is one more than its mirror image in `in`, in another block.

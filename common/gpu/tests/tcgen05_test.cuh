@@ -1,6 +1,5 @@
 // tcgen05 and tensor memory. Compiled for the lab, for the watched lab, which must find nothing,
 // and for GPUs of sm_100a, elsewhere they are skipped. No such GPU has run them yet.
-#include <cmath>
 #include <cstdint>
 
 #include <doctest/doctest.h>
