@@ -67,14 +67,12 @@ __device__ int swizzled(int row, int col) {
 /// @tparam d       columns of both tiles
 /// @param warp_row the warp's first row in Q's tile
 /// @param k_smem   as many rows as s has columns
-/// @param between  called after each 16 columns: between(part). The loads that it issues overlap
-///                 with the matmul.
 // clang-format off
 //! [multiply_q_k]
-template <int d, class T, int row_tiles, int key_tiles, class Between>
+template <int d, class T, int row_tiles, int key_tiles>
 __device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4],
                              const T* q_smem, const T* k_smem, int warp_row,
-                             int lane, Between between) {
+                             int lane) {
   // The row and the 8 columns that this lane names in the first ldmatrix. XOR
   // with a multiple of 16 selects other columns, adding 16 rows selects other
   // rows: neither changes the swizzle.
@@ -99,29 +97,20 @@ __device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4],
         mma_m16n8k16<T>(s[i][2 * j + 1], q_frag[i], high);
       }
     }
-    between(kk / 16);
   }
 }
 //! [multiply_q_k]
 // clang-format on
-/// The same with nothing in between.
-template <int d, class T, int row_tiles, int key_tiles>
-__device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4], const T* q_smem, const T* k_smem,
-                             int warp_row, int lane) {
-  multiply_q_k<d>(s, q_smem, k_smem, warp_row, lane, [](int) {});
-}
 
 /// O += P V for a warp; V's tile is swizzled.
 /// @tparam d      columns of V's tile
 /// @param p       probabilities as probs_as_operand() takes them
 /// @param v_smem  as many rows as p has columns
 /// @param column0 the first column of V that o has; a multiple of o's columns
-/// @param between called after each 16 keys, as in multiply_q_k()
-template <int d, class T, int row_tiles, int column_tiles, class Probs, int key_tiles, int parts,
-          class Between>
+template <int d, class T, int row_tiles, int column_tiles, class Probs, int key_tiles, int parts>
 __device__ void multiply_p_v(float (&o)[row_tiles][column_tiles][4],
                              const Probs (&p)[row_tiles][key_tiles][parts], const T* v_smem,
-                             int lane, int column0, Between between) {
+                             int lane, int column0 = 0) {
   const int of_v = swizzled<d>(lane % 16, lane / 16 * 8) ^ column0;
 #pragma unroll
   for (int key = 0; key < 8 * key_tiles; key += 16) {
@@ -142,15 +131,7 @@ __device__ void multiply_p_v(float (&o)[row_tiles][column_tiles][4],
         mma_m16n8k16<T>(o[i][2 * j + 1], p_frag[i], high);
       }
     }
-    between(key / 16);
   }
-}
-/// The same with nothing in between.
-template <int d, class T, int row_tiles, int column_tiles, class Probs, int key_tiles, int parts>
-__device__ void multiply_p_v(float (&o)[row_tiles][column_tiles][4],
-                             const Probs (&p)[row_tiles][key_tiles][parts], const T* v_smem,
-                             int lane, int column0 = 0) {
-  multiply_p_v<d>(o, p, v_smem, lane, column0, [](int) {});
 }
 
 /// Masks the scores of keys that a query does not see, those beyond length_k, which are zeros,
