@@ -3,7 +3,6 @@
 /// Compiled once for each backend: see common/gpu/target.hpp.
 #pragma once
 
-#include <algorithm>
 #include <vector>
 
 #include "05_flash_forward/interface/decode_choice.cuh"
@@ -205,9 +204,7 @@ int fa_decode(const fa_attention* given, const fa_cache* given_cache) {
     check_decode(given, given_cache);
     const fa_cache& cache = *given_cache;
     const CurrentGpu gpu(checked_gpu(checked_decode_call(*given, cache)));
-    if (!can_run(device_properties(), fa::kNeedsMma)) {
-      throw std::runtime_error("fa_decode " + missing(device_properties(), fa::kNeedsMma));
-    }
+    require_gpu("fa_decode", fa::kNeedsMma);
     if (cache.check == 1) check_pages(*given, cache);
     with_decode_kernel(*given, cache, [&](const auto& a, auto columns, const auto& of, int kernel) {
       constexpr int d = decltype(columns)::value;

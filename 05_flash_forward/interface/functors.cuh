@@ -53,9 +53,7 @@ int fa_forward_functor(const fa_attention* given, const fa_functor* given_functo
     const bool has_workspace = given->workspace != nullptr || needs_map(functor);
     const CurrentGpu gpu(
         checked_gpu(checked_call(*given, checked_tables(*given, functor), needs_map(functor))));
-    if (!can_run(device_properties(), fa::kNeedsMma)) {
-      throw std::runtime_error("fa_forward_functor " + missing(device_properties(), fa::kNeedsMma));
-    }
+    require_gpu("fa_forward_functor", fa::kNeedsMma);
     with_16_bit_attention(*given, [&](const auto& a, auto columns) {
       constexpr int d = decltype(columns)::value;
       if (has_workspace) {

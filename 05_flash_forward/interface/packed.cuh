@@ -19,10 +19,7 @@ void launch_forward_packed(const Attention<T>& a, const PackedSequences& sequenc
     launch_packed_persistent(a, sequences, stream, static_cast<unsigned*>(given.workspace));
     return;
   }
-  const Needs needs = kNeedsMma.with_shared(EdgeMasksBlockFor<T, d>::shared_bytes);
-  if (!can_run(device_properties(), needs)) {
-    throw std::runtime_error("fa_forward_packed " + missing(device_properties(), needs));
-  }
+  require_gpu("fa_forward_packed", kNeedsMma.with_shared(EdgeMasksBlockFor<T, d>::shared_bytes));
   launch_packed<d>(a, sequences, stream);
 }
 

@@ -3,7 +3,6 @@
 /// given. Compiled once for each backend: see common/gpu/target.hpp.
 #pragma once
 
-#include <utility>
 #include <vector>
 
 #include "05_flash_forward/interface/checks.cuh"

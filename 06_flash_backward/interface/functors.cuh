@@ -82,11 +82,8 @@ int fa_backward_functor(const fa_gradient* given, const fa_functor* given_functo
     with_16_bit_gradient(g, [&](auto gradient, auto columns) {
       constexpr int d = decltype(columns)::value;
       using T = std::remove_pointer_t<decltype(gradient.o)>;
-      const fa::Needs needs =
-          fa::kNeedsMma.with_shared(swizzled_backward_bytes<FunctorBackwardTile<d>, T>());
-      if (!can_run(device_properties(), needs)) {
-        throw std::runtime_error("fa_backward_functor " + missing(device_properties(), needs));
-      }
+      require_gpu("fa_backward_functor",
+                  fa::kNeedsMma.with_shared(swizzled_backward_bytes<FunctorBackwardTile<d>, T>()));
       check_workspace_bytes(g.workspace_bytes, functor_workspace_bytes<d>(gradient, functor));
       set_workspace(gradient, static_cast<float*>(g.workspace), {d, true});
       auto* const kinds = reinterpret_cast<TileKind*>(static_cast<char*>(g.workspace) +

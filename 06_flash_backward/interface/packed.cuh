@@ -74,10 +74,7 @@ void launch_gradient_packed(const AttentionGradient<T>& a, const PackedSequences
     launch_backward_packed_tma<d>(a, sequences, stream);
     return;
   }
-  const Needs needs = kNeedsMma.with_shared(sm_80_backward_bytes(d, false));
-  if (!can_run(device, needs)) {
-    throw std::runtime_error("fa_backward_packed " + missing(device, needs));
-  }
+  require_gpu("fa_backward_packed", kNeedsMma.with_shared(sm_80_backward_bytes(d, false)));
   launch_backward_packed<d>(a, sequences, stream, device);
 }
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
-#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <stdexcept>
@@ -45,9 +44,7 @@ template <class... Values>
 }
 
 inline void check_size(const char* name, std::int64_t value, std::int64_t most) {
-  if (value < 1 || value > most) {
-    refuse("{} is {}; allowed are 1 to {}", name, value, most);
-  }
+  if (value < 1 || value > most) refuse("{} is {}; allowed are 1 to {}", name, value, most);
 }
 
 inline void check_pointer(const char* name, const void* pointer, std::uintptr_t alignment) {
@@ -172,17 +169,13 @@ inline void check_overlaps(const CallMemory& memory) {
 // The GPU that has all of a call's memory, none of which overlaps what the call writes.
 inline int checked_gpu(const CallMemory& memory) {
   check_overlaps(memory);
-  if (!device_available()) {
-    throw std::runtime_error("there is no NVIDIA GPU that can be used");
-  }
+  if (!device_available()) throw std::runtime_error("there is no NVIDIA GPU that can be used");
   std::optional<int> gpu;
   for (const auto* regions : {&memory.read, &memory.written}) {
     for (const attention::MemoryRegion& region : *regions) {
       const auto* const pointer = reinterpret_cast<const void*>(region.address);
       const auto own = gpu_of_memory(pointer);
-      if (!own) {
-        refuse("{} is at address {}, which is not memory of a GPU", region.name, pointer);
-      }
+      if (!own) refuse("{} is at address {}, which is not memory of a GPU", region.name, pointer);
       if (!gpu) gpu = own;
       if (own != gpu) {
         refuse("{} is on GPU {}; {} is on GPU {}", region.name, *own, memory.read.front().name,
@@ -191,6 +184,12 @@ inline int checked_gpu(const CallMemory& memory) {
     }
   }
   return *gpu;
+}
+
+// Throws where the current GPU lacks what the kernels of a function need.
+inline void require_gpu(const char* function, const Needs& needs) {
+  const std::string lacks = missing(device_properties(), needs);
+  if (!lacks.empty()) throw std::runtime_error(fmt::format("{} {}", function, lacks));
 }
 
 inline void note(const char* error) {

@@ -128,9 +128,7 @@ inline void check_threads(const MakeCall& make, int rounds, int calls) {
   MESSAGE("on ", gpus, " GPUs");
   use_gpu(0);
   std::vector<Bits> expected;
-  for (std::uint32_t seed = 0; seed < 3; ++seed) {
-    expected.push_back(make(seed).alone());
-  }
+  for (std::uint32_t seed = 0; seed < 3; ++seed) expected.push_back(make(seed).alone());
   CHECK(expected[0] != expected[1]);
   for (int gpu = 0; gpu < gpus; ++gpu) {
     use_gpu(gpu);
@@ -179,9 +177,7 @@ inline void check_graph(const MakeCall& make) {
   FA_CUDA(cudaStreamSynchronize(stream));
   const Bits first = captured.bits();
   std::vector<Bits> expected;
-  for (std::uint32_t seed = 0; seed < others; ++seed) {
-    expected.push_back(make(seed).alone());
-  }
+  for (std::uint32_t seed = 0; seed < others; ++seed) expected.push_back(make(seed).alone());
   CHECK(first == expected[0]);
 
   std::vector<std::future<int>> threads;
@@ -194,9 +190,7 @@ inline void check_graph(const MakeCall& make) {
   for (int round = 0; round < rounds; ++round) {
     captured.poison();
     FA_CUDA(cudaStreamSynchronize(nullptr));
-    for (int i = 0; i < replays; ++i) {
-      FA_CUDA(cudaGraphLaunch(replayed, stream));
-    }
+    for (int i = 0; i < replays; ++i) FA_CUDA(cudaGraphLaunch(replayed, stream));
     FA_CUDA(cudaStreamSynchronize(stream));
     differing += captured.bits() != expected[0] ? 1 : 0;
   }

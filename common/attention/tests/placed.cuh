@@ -33,22 +33,16 @@ struct Placed {
     std::memset(static_cast<void*>(host.data()), 0xff,
                 sizeof(H) * static_cast<std::size_t>(host.count()));
   }
-  std::int64_t at(const Shape<4>& index) const {
-    return index[0] * strides.batch + index[1] * strides.head + index[2] * strides.row + index[3];
+  View<H, 4> elements() {
+    return {host.data(), shape, {strides.batch, strides.head, strides.row, 1}};
   }
   void write(const Tensor<float, 4>& values) {
-    for_each_index(shape, [&](const Shape<4>& index) {
-      host(at(index)) = static_cast<H>(values.view()[index]);
-    });
+    copy(values.view(), elements());
     device.upload(host.data());
   }
   Tensor<float, 4> read() {
     device.download(host.data());
-    Tensor<float, 4> result(shape);
-    for_each_index(shape, [&](const Shape<4>& index) {
-      result.view()[index] = static_cast<float>(host(at(index)));
-    });
-    return result;
+    return converted<float>(elements());
   }
   // Whether the elements between rows, in what read() has got, are as they were: all bytes 0xff.
   // Only bytes are looked at, because arithmetic may change a NaN.
