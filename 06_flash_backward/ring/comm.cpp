@@ -31,6 +31,13 @@ void print_error(int rank, const std::exception& error) {
   std::fflush(stderr);
 }
 
+bool mpirun_started_this() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}) {
+    if (std::getenv(name) != nullptr) return true;
+  }
+  return false;
+}
+
 // What the threads of a run share.
 struct Shared {
   std::mutex mutex;
@@ -99,17 +106,6 @@ void run_threads(int ranks, const std::function<void(Comm&)>& body) {
   }
   for (std::thread& thread : threads) thread.join();
 }
-
-namespace {
-
-bool mpirun_started_this() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}) {
-    if (std::getenv(name) != nullptr) return true;
-  }
-  return false;
-}
-
-}  // namespace
 
 #if defined(FA_MPI)
 namespace {

@@ -17,20 +17,12 @@ namespace fa::ring {
 class CpuEngine {
  public:
   using T = float;
-  /// Memory that begins as NaN.
+  /// Memory that begins as NaN, with the functions of DeviceBuffer.
   template <class X>
-  class Buffer {
-   public:
-    /// @{ As DeviceBuffer.
+  struct Buffer : std::vector<X> {
     explicit Buffer(std::int64_t count)
-        : elements_(static_cast<std::size_t>(count), std::numeric_limits<X>::quiet_NaN()) {}
-    X* data() { return elements_.data(); }
-    const X* data() const { return elements_.data(); }
-    std::int64_t count() const { return static_cast<std::int64_t>(elements_.size()); }
-    /// @}
-
-   private:
-    std::vector<X> elements_;
+        : std::vector<X>(static_cast<std::size_t>(count), std::numeric_limits<X>::quiet_NaN()) {}
+    std::int64_t count() const { return static_cast<std::int64_t>(this->size()); }
   };
 
   /// @{ What Rank says of an engine.
@@ -60,9 +52,7 @@ class CpuEngine {
     for_rows_of(part, [&](std::int64_t row, std::int64_t of_part) {
       auto state = online::empty_row_state<float>(d);
       if (!sums.first) state = state_of(sums.sums + row * d, lse_sum[row], d);
-      if (of_part >= 0) {
-        state = online::merge(state, state_of(o + of_part * d, lse[of_part], d));
-      }
+      if (of_part >= 0) state = online::merge(state, state_of(o + of_part * d, lse[of_part], d));
       lse_sum[row] = online::lse_of(state);
       Eigen::Map<Vector<float>>(target(sums) + row * d, d) = state.o / (state.l == 0 ? 1 : state.l);
     });
@@ -95,9 +85,7 @@ class CpuEngine {
 
  private:
   static AttentionOptions options_of(const Piece<float>& p) {
-    AttentionOptions options;
-    options.causal = p.causal;
-    return options;
+    return {std::nullopt, p.causal, {}, 0};
   }
   static View<const float, 4> view_of(const Piece<float>& p, const float* data, std::int64_t heads,
                                       std::int64_t rows, std::int64_t length) {

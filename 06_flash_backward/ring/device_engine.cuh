@@ -69,9 +69,7 @@ __device__ void store_row(T* address, const RowElements& row) {
   } else {
     std::uint32_t words[kRowElements / 2];
 #pragma unroll
-    for (int i = 0; i < kRowElements / 2; ++i) {
-      words[i] = pack2<T>(row.x[2 * i], row.x[2 * i + 1]);
-    }
+    for (int i = 0; i < kRowElements / 2; ++i) words[i] = pack2<T>(row.x[2 * i], row.x[2 * i + 1]);
     store4(address, as_float4(words));
   }
 }
@@ -120,9 +118,7 @@ __global__ void merge_part(PartRows part, const T* o, const float* lse, Sums<T> 
   if (l1 != -INFINITY) sum = load_sums(o_sum, at);
   if (l2 != -INFINITY) x = load_row(o + of_part * part.head_dim + col);
 #pragma unroll
-  for (int i = 0; i < kRowElements; ++i) {
-    sum.x[i] = w1 * sum.x[i] + w2 * x.x[i];
-  }
+  for (int i = 0; i < kRowElements; ++i) sum.x[i] = w1 * sum.x[i] + w2 * x.x[i];
   store_sums(o_sum, at, sum);
   if (threadIdx.x == 0) lse_sum[row] = log_sum(m, l);
 }

@@ -1,5 +1,4 @@
 // Lesson 06, ring attention: started alone, or by `mpirun -n 4`.
-#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>

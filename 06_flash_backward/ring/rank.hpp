@@ -5,7 +5,6 @@
 /// on the CPU (cpu_engine.hpp), or the kernels of lessons 05 and 06 (device_engine.cuh).
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <memory>
 #include <vector>
@@ -119,9 +118,7 @@ class Rank {
     float* const lse_part = sums(kPartOfLse, lse.count());
     const auto all = parts(owner);
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (all[i].queries.size() > 0) {
-        engine.attend(piece(all[i], owner, block), o_part, lse_part);
-      }
+      if (all[i].queries.size() > 0) engine.attend(piece(all[i], owner, block), o_part, lse_part);
       engine.merge_part(query_rows(all[i]), o_part, lse_part, q_sums(step, i, all.size(), o),
                         lse.data());
     }

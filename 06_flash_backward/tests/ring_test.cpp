@@ -1,5 +1,4 @@
 // Ring attention without MPI: layouts, masks, the model, and every form on ranks that are threads.
-#include <algorithm>
 
 #include <doctest/doctest.h>
 
