@@ -2,7 +2,6 @@
 
 #include <boost/context/stack_context.hpp>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>

@@ -1,6 +1,5 @@
 #include "common/lab/timeline.hpp"
 
-#include <algorithm>
 #include <set>
 
 #include <fmt/format.h>

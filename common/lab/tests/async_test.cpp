@@ -17,15 +17,11 @@
 #include "common/gpu/tensor_map.cuh"
 #include "common/gpu/tests/broken_hopper.cuh"
 #include "common/lab/tests/reports.hpp"
-#include "common/testing/process.hpp"
 
 namespace fa::on_lab {
 namespace {
 
-using testing::contains;
-using testing::in_one_line;
-using testing::message_of;
-using testing::place_of;
+using namespace testing;
 
 template <class T>
 std::vector<T> values(const DeviceBuffer<T>& buffer) {

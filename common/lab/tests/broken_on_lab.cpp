@@ -5,6 +5,7 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -22,16 +23,12 @@ void report(const BrokenKernel& kernel) {
              json.substr(0, json.find('\n')));
 }
 
+// What is found; a deadlock ends the launch with an error instead.
 void print_findings(const BrokenKernel& kernel) {
   const lab::Watch watch;
-  kernel.run(true);
-  fmt::print("{}", watch.report().findings_text());
-}
-
-// A deadlock ends the launch; of the others what is found is printed.
-void print_hopper(const BrokenHopperKernel& kernel) {
   try {
-    print_findings(kernel);
+    kernel.run(true);
+    fmt::print("{}", watch.report().findings_text());
   } catch (const std::runtime_error& error) {
     fmt::print("{}\n", error.what());
   }
@@ -57,13 +54,12 @@ int print_hopper_table() {
 
 int main_on_lab(const std::string& name, bool for_people) {
   if (name == "--hopper") return print_hopper_table();
-  bool any = false;
-  for (const BrokenHopperKernel& kernel : broken_hopper_kernels()) {
-    if (!for_people || kernel.name != name) continue;
-    any = true;
-    print_hopper(kernel);
+  std::vector<BrokenKernel> kernels = broken_kernels();
+  if (for_people) {
+    for (const BrokenHopperKernel& kernel : broken_hopper_kernels()) kernels.push_back(kernel);
   }
-  for (const BrokenKernel& kernel : broken_kernels()) {
+  bool any = false;
+  for (const BrokenKernel& kernel : kernels) {
     if (!name.empty() && kernel.name != name) continue;
     any = true;
     for_people ? print_findings(kernel) : report(kernel);

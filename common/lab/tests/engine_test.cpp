@@ -2,18 +2,12 @@
 #include "common/lab/engine.hpp"
 
 #include <cmath>
-#include <cstdlib>
 #include <stdexcept>
 
 #include <doctest/doctest.h>
 
-#include "common/gpu/kernel.cuh"
-#include "common/gpu/launch.cuh"
+#include "common/gpu/tests/surface.cuh"
 #include "common/lab/tests/reports.hpp"
-#include "common/testing/process.hpp"
-
-using fa::testing::contains;
-using fa::testing::message_of;
 
 namespace fa::on_lab {
 namespace {
@@ -70,9 +64,7 @@ __global__ void read_unwritten(float* out) {
 TEST_CASE("dynamic shared memory is poisoned before every block") {
   DeviceBuffer<float> out(32 * 20);
   launch(read_unwritten, {{20}, {32}, 128}, out.data());
-  float result[32 * 20];
-  out.download(result);
-  for (const float value : result) CHECK(std::isnan(value));
+  for (const float value : values(out)) CHECK(std::isnan(value));
 }
 
 __global__ void odd_block(int* sums) {
@@ -92,10 +84,7 @@ __global__ void odd_block(int* sums) {
 TEST_CASE("the last warp of an odd block works with the lanes it has") {
   DeviceBuffer<int> sums(2);
   launch(odd_block, {{1}, {37}}, sums.data());
-  int result[2];
-  sums.download(result);
-  CHECK(result[0] == 32);
-  CHECK(result[1] == 5);
+  CHECK(values(sums) == std::vector<int>{32, 5});
 }
 
 // A warp waits for a flag that a later warp of its block sets.
@@ -121,9 +110,7 @@ unsigned seen_by(void (*kernel)(unsigned*, unsigned*), const Launch& sizes) {
   flag.zero();
   seen.zero();
   launch(kernel, sizes, flag.data(), seen.data());
-  unsigned result = 0;
-  seen.download(&result);
-  return result;
+  return values(seen)[0];
 }
 
 TEST_CASE("a thread that polls a flag lets other warps run") {

@@ -16,12 +16,7 @@ namespace {
 
 using lab::Finding;
 using lab::Report;
-using testing::check_clean;
-using testing::check_only;
-using testing::contains;
-using testing::failed;
-using testing::place_of;
-using testing::watched;
+using namespace testing;
 
 std::string marked(const std::string& mark) {
   return place_of("common/lab/tests/flags_test.cpp", mark);
@@ -226,7 +221,7 @@ __global__ void meets_forever(const int* flag, int* out, bool in_a_warp) {
 }
 
 TEST_CASE("an endless loop with a barrier in it ends the launch with the line") {
-  const testing::ImpatientLab impatient;
+  const ImpatientLab impatient;
   DeviceBuffer<int> flag(1), out(64);
   flag.zero();
   for (const bool in_a_warp : {false, true}) {
@@ -250,7 +245,7 @@ __global__ void meets_often(int times, int* out) {
 }
 
 TEST_CASE("a long loop that counts to its end is not endless") {
-  const testing::ImpatientLab impatient;
+  const ImpatientLab impatient;
   DeviceBuffer<int> out(64);
   const int times = 1 << 19;
   check_clean(watched([&] { launch(meets_often, {{1}, {64}}, times, out.data()); }));

@@ -20,13 +20,7 @@ namespace fa::on_watched_lab {
 namespace {
 
 using lab::Report;
-using testing::check_clean;
-using testing::check_only;
-using testing::contains;
-using testing::failed;
-using testing::message_of;
-using testing::place_of;
-using testing::watched;
+using namespace testing;
 
 std::string marked(const std::string& mark) {
   return place_of("common/lab/tests/memory_test.cpp", mark);

@@ -100,9 +100,7 @@ TEST_CASE("a record has each warp's steps in their order") {
     REQUIRE(one.warps.size() == 2);
     const auto kinds_of = [&](std::size_t warp) {
       std::vector<Kind> kinds;
-      for (const Step& of_warp : one.warps[warp]) {
-        kinds.push_back(of_warp.kind);
-      }
+      for (const Step& of_warp : one.warps[warp]) kinds.push_back(of_warp.kind);
       return kinds;
     };
     CHECK((kinds_of(0) == std::vector<Kind>{Kind::kMeet, Kind::kWait, Kind::kWork, Kind::kNamedWait,

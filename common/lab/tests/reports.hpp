@@ -21,9 +21,7 @@ namespace fa::testing {
 inline std::string in_one_line(const std::string& text) {
   std::istringstream words(text);
   std::string result;
-  for (std::string word; words >> word;) {
-    result += (result.empty() ? "" : " ") + word;
-  }
+  for (std::string word; words >> word;) result += (result.empty() ? "" : " ") + word;
   return result;
 }
 

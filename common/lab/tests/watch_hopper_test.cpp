@@ -14,12 +14,7 @@ namespace fa::on_watched_lab {
 namespace {
 
 using lab::Report;
-using testing::check_clean;
-using testing::check_only;
-using testing::contains;
-using testing::in_one_line;
-using testing::place_of;
-using testing::watched;
+using namespace testing;
 
 const std::string kThisFile = "common/lab/tests/watch_hopper_test.cpp";
 const std::string kBroken = "common/gpu/tests/";

@@ -19,12 +19,7 @@ namespace fa::on_watched_lab {
 namespace {
 
 using lab::Report;
-using testing::check_clean;
-using testing::contains;
-using testing::in_one_line;
-using testing::line_of;
-using testing::place_of;
-using testing::watched;
+using namespace testing;
 
 const std::string kThisFile = "common/lab/tests/watch_test.cpp";
 const std::string kBroken = "common/gpu/tests/broken.cuh";
@@ -130,7 +125,7 @@ TEST_CASE("a pointer to nowhere is found at its line, and ends the launch") {
   pointers.zero();
   DeviceBuffer<float> out(32);
   const std::string place = marked("pointer is followed");
-  CHECK(contains(testing::message_of<std::runtime_error>([&] {
+  CHECK(contains(message_of<std::runtime_error>([&] {
                    launch(follows, {{1}, {32}}, pointers.data(), out.data());
                  }),
                  place));
@@ -229,9 +224,7 @@ TEST_CASE("reads of 16-bit elements are seen") {
     launch(read_16_bits, {{1}, {32}}, in.data(), words.data(), sums.data());
   });
   std::int64_t bytes = 0;
-  for (const auto& line : report.traffic) {
-    bytes += line.write ? 0 : line.bytes;
-  }
+  for (const auto& line : report.traffic) bytes += line.write ? 0 : line.bytes;
   CHECK(bytes == 32 * 8 * 2);
 }
 
