@@ -277,7 +277,7 @@ window.Explorer = window.Explorer || (() => {
     }
   }
   const near = new IntersectionObserver((seen) => seen.forEach((one) => one.isIntersecting && load(one.target)),
-    { rootMargin: "0px 0px 50% 0px" });
+    { rootMargin: "0px 0px 25% 0px" });
   for (const root of document.querySelectorAll(".explorer")) {
     if (location.hash.startsWith("#" + root.id.replace("-explorer", ":"))) load(root);
     else near.observe(root);

@@ -18,12 +18,20 @@ except ImportError:
     sync_playwright = None
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+# A table that is wider than the page would make Chromium print all pages smaller.
+FIT = """() => {
+  const room = document.querySelector('article').clientWidth - 1;
+  for (const table of document.querySelectorAll('article table')) {
+    if (table.offsetWidth > room) table.style.zoom = room / table.offsetWidth;
+  }
+}"""
 CONTENTS = """(pages) => {
   for (const a of document.querySelectorAll('#contents a')) {
     a.dataset.page = pages[decodeURIComponent(a.hash.slice(1))];
   }
 }"""
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+PAGE = 517, 763  # pixels of a page of the book without its margins
 SECONDS = 60  # that a page may take for anything
 
 
@@ -145,9 +153,11 @@ def main(page, book):
     if sync_playwright is None or program() is None:
         print("the PDF needs Chromium: apt install chromium", file=sys.stderr)
         return 2
-    with Browser() as window:
+    with Browser(size=PAGE) as window:
         window.page.set_default_timeout(1000 * 10 * SECONDS)
+        window.page.emulate_media(media="print")
         window.open(page)
+        window.value(FIT)
         how = {"path": book, "prefer_css_page_size": True, "outline": True, "tagged": True}
         window.page.pdf(**how)
         # Chromium numbers no contents: this is done once it is known where what is.
