@@ -169,6 +169,7 @@ def look(html, files):
                 found.append(f"the search for {words} does not find {page}")
         # An arrow key changes an explorer and does not leave its page.
         window.open(html / "docs/explorers/index.html")
+        window.until(LOADED, seconds=10)
         drawn = "document.querySelector('.explorer-view').innerHTML"
         before = window.value(drawn)
         window.value("document.querySelector('.explorer-view').focus()")
