@@ -279,7 +279,8 @@ window.Explorer = window.Explorer || (() => {
   const near = new IntersectionObserver((seen) => seen.forEach((one) => one.isIntersecting && load(one.target)),
     { rootMargin: "0px 0px 25% 0px" });
   for (const root of document.querySelectorAll(".explorer")) {
-    if (location.hash.startsWith("#" + root.id.replace("-explorer", ":"))) load(root);
+    const linked = location.hash.startsWith("#" + root.id.replace("-explorer", ":"));
+    if (linked || root.getBoundingClientRect().top < 1.25 * innerHeight) load(root);
     else near.observe(root);
   }
 
