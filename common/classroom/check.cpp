@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <set>
 #include <string>
 #include <vector>
@@ -75,8 +74,7 @@ const char* kind(double x) {
 // Whether a number still is what memory of the device holds before a launch: all bytes 0xff, as
 // float or bfloat16. Other NaN have no such payload.
 bool never_written(double x) {
-  std::uint64_t bits = 0;
-  std::memcpy(&bits, &x, sizeof(x));
+  const auto bits = Eigen::numext::bit_cast<std::uint64_t>(x);
   return std::isnan(x) && bits << 12 >> 57 == 0x7f;
 }
 

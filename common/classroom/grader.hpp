@@ -5,7 +5,6 @@
 /// README.md has the whole.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>

@@ -173,9 +173,7 @@ std::string draw_array(const Puzzle& p, const Drawn& array,
     text += fmt::format("  {:>{}}", names[i], width);
   }
   text += "\n";
-  if (array.size > most) {
-    text += fmt::format("  ... {} elements more\n", array.size - most);
-  }
+  if (array.size > most) text += fmt::format("  ... {} elements more\n", array.size - most);
   int beside = 0;
   for (const auto& [element, threads] : touched) {
     if (element >= 0 && element < array.size) continue;
@@ -210,9 +208,7 @@ std::string drawing(const Puzzle& p, const Played& played, const std::vector<Dra
     text += draw_array(p, array, found->second, write == 1);
   };
   const int out = static_cast<int>(arrays.size()) - 1;
-  for (int i = 0; i < out; ++i) {
-    draw(arrays[static_cast<std::size_t>(i)], i, 0);
-  }
+  for (int i = 0; i < out; ++i) draw(arrays[static_cast<std::size_t>(i)], i, 0);
   draw({"shared", shared, 0}, -1, 1);
   draw({"shared", shared, 0}, -1, 0);
   draw(arrays.back(), out, 0);

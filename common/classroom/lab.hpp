@@ -16,9 +16,7 @@ namespace fa::classroom {
 
 /// Skips the stage where nothing was watched.
 inline void needs_watching(const Seen& seen) {
-  if (!seen.watched) {
-    skip("this machine has no watched lab, which needs Linux");
-  }
+  if (!seen.watched) skip("this machine has no watched lab, which needs Linux");
 }
 
 /// True when a finding of a kind was made: see lab::Finding::kind. Stores of the same value count
@@ -65,9 +63,7 @@ Launched call_waiting(const std::vector<Reason>& reasons, const std::string& lik
   const auto [launched, error] = call<std::pair<Launched, std::string>>(entry, arguments...);
   if (error.empty()) return launched;
   require_no_findings(launched.seen, reasons);
-  if (error.find("deadlock") == std::string::npos) {
-    refuse("the launch failed: " + error);
-  }
+  if (error.find("deadlock") == std::string::npos) refuse("the launch failed: " + error);
   refuse("threads wait forever: " + likely + "\n\n" + error);
 }
 

@@ -127,9 +127,7 @@ std::string play(const std::string& bytes_of_puzzle, const Launcher& run) {
   const char* shared = nullptr;  // the first word that was touched
   for (const lab::Touch& touch : result.seen.touches) {
     const auto* address = static_cast<const char*>(touch.address);
-    if (touch.shared && (shared == nullptr || address < shared)) {
-      shared = address;
-    }
+    if (touch.shared && (shared == nullptr || address < shared)) shared = address;
   }
   for (const lab::Touch& touch : result.seen.touches) {
     if (touch.landed) continue;

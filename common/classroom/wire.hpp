@@ -201,11 +201,8 @@ inline auto parts(Played& x) {
 
 /// Random numbers, as float, for a seed.
 inline std::vector<float> random_floats(std::int64_t count, std::uint64_t seed) {
-  std::vector<float> result;
-  for (std::int64_t i = 0; i < count; ++i) {
-    result.push_back(static_cast<float>(random_normal(seed, static_cast<std::uint64_t>(i))));
-  }
-  return result;
+  const auto numbers = normal_tensor<float, 1>({count}, seed);
+  return {numbers.data(), numbers.data() + count};
 }
 
 }  // namespace fa::classroom
