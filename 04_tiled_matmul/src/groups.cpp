@@ -89,19 +89,13 @@ Tensor<T, 2> transposed(const Inputs& in) {
 const Group& group_of(const Backend& backend, const std::string& name) {
   const auto found = std::find_if(backend.groups.begin(), backend.groups.end(),
                                   [&](const Group& group) { return group.name == name; });
-  if (found == backend.groups.end()) {
-    throw std::logic_error("there is no group " + name);
-  }
+  if (found == backend.groups.end()) throw std::logic_error("there is no group " + name);
   return *found;
 }
 
 double magnitude_of(const Group& group, Inputs inputs) {
   if (group.flops(1, 1, 1) == 0) return 0;
-  for (auto& matrix : inputs) {
-    for (std::int64_t i = 0; i < matrix.count(); ++i) {
-      matrix.data()[i] = std::abs(matrix.data()[i]);
-    }
-  }
+  for (auto& matrix : inputs) as_matrix(matrix.view()) = as_matrix(matrix.view()).cwiseAbs().eval();
   const auto sums = group.reference(inputs);
   return *std::max_element(sums.data(), sums.data() + sums.count());
 }

@@ -3,13 +3,12 @@
 /// it.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include "01_naive_attention/attention.hpp"
 #include "common/attention/host/problem.hpp"
+#include "common/tensor/matrix.hpp"
 
 namespace fa::flash {
 
@@ -28,17 +27,18 @@ inline AttentionOptions options_of(const Problem& problem, Tensor<std::uint8_t, 
   return options;
 }
 
+/// The rows of all heads of a tensor as a matrix of float64.
+inline Matrix<double> all_rows(const Tensor<float, 4>& tensor) {
+  const std::int64_t columns = tensor.size(3);
+  const View<const float, 2> rows(tensor.data(), {tensor.count() / columns, columns});
+  return as_matrix(rows).cast<double>();
+}
+
 /// No sum of |q k| is larger, with lesson 01's scale: a bound by Cauchy and Schwarz. A score is a sum
 /// whose terms may cancel, so its rounding errors go by them.
 inline double score_magnitude(const Inputs& inputs) {
   const auto longest_row = [](const Tensor<float, 4>& tensor) {
-    double longest = 0, sum = 0;
-    for (std::int64_t i = 0; i < tensor.count(); ++i) {
-      if (i % tensor.size(3) == 0) sum = 0;
-      sum += std::pow(static_cast<double>(tensor.data()[i]), 2);
-      longest = std::max(longest, sum);
-    }
-    return std::sqrt(longest);
+    return all_rows(tensor).rowwise().norm().maxCoeff();
   };
   return AttentionOptions{}.scale_for(inputs.q.size(3)) * longest_row(inputs.q) *
          longest_row(inputs.k);

@@ -93,17 +93,8 @@ Heads through(const Heads& tensor, ScalePer per = ScalePer::kHead) {
 // The largest |quantized - exact| of a row, both as vectors of head_dim elements, relative to the
 // exact one.
 double worst_row_error(const Heads& exact, const Heads& quantized) {
-  double worst = 0;
-  for_each_index(Shape<3>{exact.size(0), exact.size(1), exact.size(2)}, [&](const Shape<3>& i) {
-    double error = 0, size = 0;
-    for (std::int64_t c = 0; c < exact.size(3); ++c) {
-      const double x = exact(i[0], i[1], i[2], c);
-      error += std::pow(quantized(i[0], i[1], i[2], c) - x, 2);
-      size += x * x;
-    }
-    worst = std::max(worst, std::sqrt(error / size));
-  });
-  return worst;
+  const Matrix<double> x = all_rows(exact), error = all_rows(quantized) - x;
+  return error.rowwise().norm().cwiseQuotient(x.rowwise().norm()).maxCoeff();
 }
 
 void show_scales(cli::Program& program) {

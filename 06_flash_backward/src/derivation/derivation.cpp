@@ -21,9 +21,7 @@ constexpr double kRounding = 256 * std::numeric_limits<double>::epsilon();
 
 Vector<double> random_vector(std::int64_t size, std::uint64_t seed) {
   Vector<double> result(size);
-  for (std::int64_t i = 0; i < size; ++i) {
-    result(i) = random_normal(seed, static_cast<std::uint64_t>(i));
-  }
+  fill_normal(View<double, 1>(result.data(), {size}), seed);
   return result;
 }
 
@@ -236,9 +234,7 @@ naive::Gradients<double> head_gradients(const HeadProblem& problem, Mistake mist
   Matrix<double> inner = d_p.colwise() - delta;
   if (mistake == Mistake::kNoDelta) inner = d_p;
   if (mistake == Mistake::kDeltaPerElement) inner = d_p - p.cwiseProduct(d_p);
-  if (mistake == Mistake::kSoftmaxSign) {
-    inner = (d_p.colwise() + delta) - 2 * p.cwiseProduct(d_p);
-  }
+  if (mistake == Mistake::kSoftmaxSign) inner = (d_p.colwise() + delta) - 2 * p.cwiseProduct(d_p);
   const Matrix<double> d_s = p.cwiseProduct(inner);
   const double in_d_q = mistake == Mistake::kNoScaleInDq ? 1 : scale;
   const double in_d_k = mistake == Mistake::kNoScaleInDk      ? 1

@@ -67,25 +67,26 @@ class DeviceTensor {
   /// @throws std::invalid_argument for a tensor of another shape
   DeviceTensor(const Tensor<float, 4>& tensor, const Shape<4>& shape, attention::Layout layout)
       : shape_(shape), layout_(layout), buffer_(element_count(shape)) {
-    const Host typed = converted<typename ElementType<T>::host>(tensor);
-    if (typed.shape() == shape_) {
-      upload(layout_ == attention::Layout::kHeadsFirst ? typed : exchanged(typed));
-    } else if (typed.shape() == Shape<4>{1, 1, shape_[2], shape_[3]}) {
-      upload(layout_ == attention::Layout::kHeadsFirst ? typed
-                                                       : exchanged(repeated(typed, shape_)));
-    } else {
+    const Host typed = converted<H>(tensor);
+    const bool whole = typed.shape() == shape_;
+    if (!whole && typed.shape() != Shape<4>{1, 1, shape_[2], shape_[3]}) {
       throw std::invalid_argument(fmt::format("a tensor of shape {} for a problem with {}",
                                               to_string(typed.shape()), to_string(shape_)));
+    }
+    if (layout_ == attention::Layout::kHeadsFirst) {
+      upload(typed);
+    } else {
+      upload(exchanged(whole ? typed : repeated(typed, shape_)));
     }
   }
 
   /// The elements, exactly.
   Tensor<float, 4> host() const {
-    using H = typename ElementType<T>::host;
-    return converted<float>(layout_ == attention::Layout::kHeadsFirst
-                                ? buffer_.template tensor<H, 4>(shape_)
-                                : exchanged(buffer_.template tensor<H, 4>(
-                                      {shape_[0], shape_[2], shape_[1], shape_[3]})));
+    if (layout_ == attention::Layout::kHeadsFirst) {
+      return converted<float>(buffer_.template tensor<H, 4>(shape_));
+    }
+    const Shape<4> stored{shape_[0], shape_[2], shape_[1], shape_[3]};
+    return converted<float>(exchanged(buffer_.template tensor<H, 4>(stored)));
   }
   /// For kernels.
   T* data() { return buffer_.data(); }
@@ -93,17 +94,12 @@ class DeviceTensor {
   RowStrides strides() const { return strides_of(shape_, layout_); }
 
  private:
-  using Host = Tensor<typename ElementType<T>::host, 4>;
+  using H = typename ElementType<T>::host;
+  using Host = Tensor<H, 4>;
 
   // The same elements with heads and lengths exchanged, which is how they lie when the length comes
   // first.
-  static Host exchanged(const Host& tensor) {
-    const Shape<4> shape = tensor.shape();
-    Host result({shape[0], shape[2], shape[1], shape[3]});
-    for_each_index(
-        shape, [&](const Shape<4>& at) { result(at[0], at[2], at[1], at[3]) = tensor.view()[at]; });
-    return result;
-  }
+  static Host exchanged(const Host& tensor) { return converted<H>(tensor.view().swap_axes(1, 2)); }
   // The elements over and over, until all are there.
   void upload(const Host& typed) {
     for (std::int64_t i = 0; i < buffer_.count(); i += typed.count()) {

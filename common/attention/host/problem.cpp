@@ -27,22 +27,6 @@ std::string Problem::text() const {
       layout == Layout::kLengthFirst ? ", length first" : "");
 }
 
-Shape<4> Problem::shape_of_q() const {
-  return {shape.batch, shape.heads, shape.length_q, shape.head_dim};
-}
-
-Shape<4> Problem::shape_of_kv() const {
-  return {shape.batch, shape.kv_heads, shape.length_k, shape.head_dim};
-}
-
-Shape<4> Problem::shape_of_v() const {
-  return {shape.batch, shape.kv_heads, shape.length_k, columns_v()};
-}
-
-Shape<4> Problem::shape_of_o() const {
-  return {shape.batch, shape.heads, shape.length_q, columns_v()};
-}
-
 std::string Problem::words() const {
   return fmt::format("{} queries, {} keys, head_dim {}{}", shape.length_q, shape.length_k,
                      shape.head_dim, causal ? ", causal" : "");
@@ -75,9 +59,7 @@ Inputs make_inputs(const Problem& problem, Values values, std::uint64_t seed) {
   if (values == Values::kLarge) {
     // Dot products of normal rows, scaled by 1 / sqrt(head_dim), are about 1.
     for (auto* tensor : {&q, &k}) {
-      for (std::int64_t i = 0; i < tensor->count(); ++i) {
-        tensor->data()[i] *= 50;
-      }
+      for (std::int64_t i = 0; i < tensor->count(); ++i) tensor->data()[i] *= 50;
     }
   } else if (values == Values::kRising) {
     // All queries alike; key j has j / 8 in the first column.

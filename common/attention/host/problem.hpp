@@ -69,10 +69,12 @@ struct Problem {
   /// What it computes beside its lengths: "bfloat16, D 64, causal".
   std::string group() const;
   /// @{ The shapes of tensors.
-  Shape<4> shape_of_q() const;
-  Shape<4> shape_of_kv() const;
-  Shape<4> shape_of_v() const;
-  Shape<4> shape_of_o() const;
+  Shape<4> shape_of_q() const { return {shape.batch, shape.heads, shape.length_q, shape.head_dim}; }
+  Shape<4> shape_of_kv() const {
+    return {shape.batch, shape.kv_heads, shape.length_k, shape.head_dim};
+  }
+  Shape<4> shape_of_v() const { return {shape.batch, shape.kv_heads, shape.length_k, columns_v()}; }
+  Shape<4> shape_of_o() const { return {shape.batch, shape.heads, shape.length_q, columns_v()}; }
   /// @}
 };
 

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -137,14 +136,9 @@ inline void show_ragged_problems() {
                     "causal", "dropout"});
   for (const auto& [name, problem] : ragged_problems()) {
     const AttentionShape& s = problem.shape;
-    std::vector<std::string> cells{name};
-    for (const std::int64_t size :
-         {s.batch, s.heads, s.kv_heads, s.length_q, s.length_k, s.head_dim}) {
-      cells.push_back(std::to_string(size));
-    }
-    cells.emplace_back(problem.causal ? "yes" : "no");
-    cells.push_back(fmt::format("{}", problem.dropout));
-    sizes.add(cells);
+    sizes.add({name, std::to_string(s.batch), std::to_string(s.heads), std::to_string(s.kv_heads),
+               std::to_string(s.length_q), std::to_string(s.length_k), std::to_string(s.head_dim),
+               problem.causal ? "yes" : "no", fmt::format("{}", problem.dropout)});
   }
   fmt::print("{}\n", sizes.text());
 }

@@ -7,10 +7,6 @@
 
 namespace fa::attention {
 
-std::int64_t StepInfo::head_dim_near(std::int64_t head_dim) const {
-  return std::clamp(head_dim, min_head_dim, max_head_dim);
-}
-
 bool StepInfo::supports(const Problem& problem) const {
   const std::int64_t d = problem.shape.head_dim;
   return std::find(types.begin(), types.end(), problem.type) != types.end() && d % 8 == 0 &&
@@ -31,9 +27,7 @@ void StepInfo::check(const Problem& problem) const {
                     *problem.head_dim_v, name, supports_mla ? "192 and 128, or " : ""));
   }
   std::string allowed;
-  for (const Type type : types) {
-    allowed += (allowed.empty() ? "" : " or ") + name_of(type);
-  }
+  for (const Type type : types) allowed += (allowed.empty() ? "" : " or ") + name_of(type);
   const std::string from = min_head_dim > 8 ? fmt::format("from {} ", min_head_dim) : "";
   throw std::invalid_argument(
       fmt::format("{} supports {} with a head_dim that is a multiple of 8 {}up "
@@ -62,17 +56,6 @@ std::string StepInfo::fit(const DeviceProperties& device) {
 
 std::vector<Problem> watched_problems(const StepInfo& step, Type type, bool causal) {
   std::vector<Problem> problems;
-  std::optional<std::int64_t> head_dim_v;
-  const auto add = [&](const AttentionShape& shape, bool has_dropout = false) {
-    Problem problem;
-    problem.head_dim_v = head_dim_v;
-    problem.type = type;
-    problem.shape = shape;
-    problem.causal = causal;
-    problem.dropout = has_dropout ? 0.17 : 0;
-    problem.seed = 5;
-    problems.push_back(problem);
-  };
   const auto whole = [](std::int64_t tile, std::int64_t stages) {
     return stages == 0 ? tile : (stages + 2) * tile;
   };
@@ -81,8 +64,11 @@ std::vector<Problem> watched_problems(const StepInfo& step, Type type, bool caus
   };
   for (const Tiles& t : step.tiles) {
     const std::int64_t d = t.head_dim, narrow = t.head_dim_v ? d : d - 24;
-    head_dim_v = t.head_dim_v;
-    add({1, 1, 1, t.queries / 2 + 1, t.keys + 1, d}, step.supports_dropout);
+    const auto add = [&](const AttentionShape& shape, double dropout = 0) {
+      problems.push_back(problem_of(type, shape, causal, dropout));
+      problems.back().head_dim_v = t.head_dim_v;
+    };
+    add({1, 1, 1, t.queries / 2 + 1, t.keys + 1, d}, step.supports_dropout ? 0.17 : 0);
     add({2, 2, 2, 2 * t.queries + 1, t.keys / 2 + 1, narrow});
     const std::int64_t heads = t.persists ? 6 : 1;
     add({1, heads, heads, whole(t.queries, t.query_stages), whole(t.keys, t.key_stages), d});

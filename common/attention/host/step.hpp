@@ -2,6 +2,7 @@
 /// A step of a ladder: a kernel with what it supports, from host tensors to host tensors.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <stdexcept>
@@ -65,7 +66,9 @@ struct StepInfo {
   std::string without_functor;
 
   /// The supported head dimension that is nearest to another one.
-  std::int64_t head_dim_near(std::int64_t head_dim) const;
+  std::int64_t head_dim_near(std::int64_t head_dim) const {
+    return std::clamp(head_dim, min_head_dim, max_head_dim);
+  }
   /// Whether it supports a problem.
   bool supports(const Problem& problem) const;
   /// @throws std::invalid_argument with one message when it does not

@@ -35,11 +35,9 @@ inline Problem timed_problem(Type type, std::int64_t head_dim, bool causal, std:
 inline Inputs timed_inputs(std::int64_t length, std::int64_t head_dim) {
   const auto tensor = [&](std::uint64_t seed) {
     Tensor<float, 4> result({1, 1, length, head_dim});
-    for (std::int64_t i = 0; i < result.count(); ++i) {
-      // -1.73 to 1.73, whose variance is 1
-      result.data()[i] =
-          static_cast<float>(3.46 * (random_uniform(seed, static_cast<std::uint64_t>(i)) - 0.5));
-    }
+    // -1.73 to 1.73, whose variance is 1
+    fill_with(result.view(),
+              [=](std::uint64_t i) { return 3.46 * (random_uniform(seed, i) - 0.5); });
     return result;
   };
   return {tensor(1), tensor(2), tensor(3)};
@@ -72,9 +70,7 @@ inline cli::Measurement time_work(const BackendBase& backend, const Problem& pro
       peak_flops(backend.properties,
                  arithmetic.value_or(problem.type == Type::kFloat32 ? Arithmetic::kFloat32
                                                                     : Arithmetic::kTensorCores16));
-  if (peak) {
-    row.emplace_back("percent_of_peak", 100 * flops / (ms / 1e3) / *peak);
-  }
+  if (peak) row.emplace_back("percent_of_peak", 100 * flops / (ms / 1e3) / *peak);
   const std::vector<KernelResources> kernels = backend.resources(launch);
   cli::add_resources(row, *std::max_element(kernels.begin(), kernels.end(),
                                             [](const auto& left, const auto& right) {
