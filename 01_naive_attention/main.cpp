@@ -13,7 +13,6 @@
 #include "01_naive_attention/multi_head.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/table.hpp"
-#include "common/data/files.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 

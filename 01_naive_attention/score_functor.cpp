@@ -1,6 +1,5 @@
 #include "01_naive_attention/score_functor.hpp"
 
-#include <cmath>
 #include <limits>
 #include <stdexcept>
 

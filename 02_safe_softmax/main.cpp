@@ -11,7 +11,6 @@
 #include "02_safe_softmax/softmax.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/table.hpp"
-#include "common/data/files.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 

@@ -59,9 +59,7 @@ void rounded_lse() {
 }
 
 void all_statements(cli::Program& program) {
-  for (const Comparison& c : statements()) {
-    program.check(c.what, c.difference, c.allowed);
-  }
+  for (const Comparison& c : statements()) program.check(c.what, c.difference, c.allowed);
 }
 
 void check_mistakes(cli::Program& program) {
@@ -194,9 +192,7 @@ void check_repeats(const Lesson<Backend>& lesson) {
     problem.type = step.types.back();
     problem.shape.head_dim = step.head_dim_near(head_dim);
     const std::pair key{problem.type, problem.shape.head_dim};
-    if (inputs.find(key) == inputs.end()) {
-      inputs.emplace(key, lesson.inputs_of(problem));
-    }
+    if (inputs.find(key) == inputs.end()) inputs.emplace(key, lesson.inputs_of(problem));
     const auto prepared = step.prepare(problem, inputs.at(key));
     prepared.launch();
     const Gradients first = prepared.result();

@@ -1,7 +1,6 @@
 // Tiled attention against lesson 01: tile sizes, edges, masks, hard logits, threads and memory.
 #include "03_online_softmax/tiled.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>

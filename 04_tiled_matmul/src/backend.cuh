@@ -4,7 +4,6 @@
 /// backend. Compiled once for each backend: see common/gpu/target.hpp.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <type_traits>

@@ -34,9 +34,7 @@ std::vector<double> matrix_of(int rows, int cols, F f) {
 /// Row i of x times row, or column, j of y.
 inline double dot(const HostMatrix& x, int i, const HostMatrix& y, int j, bool column) {
   double sum = 0;
-  for (int kk = 0; kk < x.cols; ++kk) {
-    sum += x(i, kk) * (column ? y(kk, j) : y(j, kk));
-  }
+  for (int kk = 0; kk < x.cols; ++kk) sum += x(i, kk) * (column ? y(kk, j) : y(j, kk));
   return sum;
 }
 

@@ -72,9 +72,7 @@ std::vector<cli::Measurement> time_kernels(const Backend& backend, const Group& 
   kernels.insert(kernels.end(), group.kernels.begin(), group.kernels.end());
 
   std::vector<Prepared> prepared;
-  for (const Kernel& kernel : kernels) {
-    prepared.push_back(kernel.prepare(inputs));
-  }
+  for (const Kernel& kernel : kernels) prepared.push_back(kernel.prepare(inputs));
   const std::vector<double> times = times_of(backend, prepared);
   std::vector<cli::Measurement> rows;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
@@ -133,9 +131,7 @@ std::optional<lab::Trace> trace(const Group& group, const Kernel& kernel,
   for (const Shape<3>& size : sizes) {
     const Inputs inputs = group.inputs(size[0], size[1], size[2]);
     if (problems.empty()) {
-      for (const auto& input : inputs) {
-        name.inputs.push_back({input.size(0), input.size(1)});
-      }
+      for (const auto& input : inputs) name.inputs.push_back({input.size(0), input.size(1)});
     }
     problems.push_back({fmt::format("{} x {} x {}", size[0], size[1], size[2]), [&kernel, inputs] {
                           const Prepared prepared = kernel.prepare(inputs);

@@ -57,9 +57,7 @@ void check_on_all_backends(const std::string& name, std::size_t kernels,
     const Group& group = tiled::group_of(backend, name);
     CHECK(group.kernels.size() + group.left_out.size() == kernels);
     if (backend.kind == "lab") CHECK(group.left_out.empty());
-    for (const Shape<3>& size : sizes) {
-      check_group(group, backend, size[0], size[1], size[2]);
-    }
+    for (const Shape<3>& size : sizes) check_group(group, backend, size[0], size[1], size[2]);
   }
 }
 

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
-#include <string>
 #include <vector>
 
 #include "05_flash_forward/src/checker.hpp"

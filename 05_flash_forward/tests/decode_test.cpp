@@ -3,7 +3,6 @@
 #include "05_flash_forward/src/decode.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,6 @@
 // fa_forward_functor(), as a program in C would call it: on the memory of the lab, and on that of a
 // GPU.
 #include <cmath>
-#include <string>
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,5 @@
 // The C interface, as a program in C would call it: on the memory of the lab, and on that of a GPU.
 #include <cmath>
-#include <functional>
-#include <limits>
 #include <string>
 
 #include <doctest/doctest.h>

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
 
 #include "06_flash_backward/kernels/gradient.cuh"
 #include "06_flash_backward/src/backend.hpp"

@@ -1,7 +1,6 @@
 /// @file
 /// A step of this lesson on one problem, for ./learn flatten, which says FA_STEP.
 #include <cmath>
-#include <cstdio>
 #include <vector>
 
 #include "06_flash_backward/kernels/gradient.cuh"

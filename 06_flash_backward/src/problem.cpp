@@ -1,6 +1,5 @@
 #include "06_flash_backward/src/problem.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 

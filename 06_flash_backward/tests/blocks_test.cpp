@@ -5,7 +5,6 @@
 #include <cmath>
 #include <optional>
 #include <thread>
-#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -74,9 +73,7 @@ struct TwoBlocks : DeviceGradient<Half> {
   // Whether the counters of both parts have a value.
   bool counted(unsigned value) const {
     for (int part = 0; part < kKeyWarpgroups; ++part) {
-      if (__atomic_load_n(a.d_q_semaphores + part, __ATOMIC_RELAXED) != value) {
-        return false;
-      }
+      if (__atomic_load_n(a.d_q_semaphores + part, __ATOMIC_RELAXED) != value) return false;
     }
     return true;
   }
@@ -176,9 +173,7 @@ TEST_CASE("with semaphores in the workspace, the kernels for sm_80 add to zeros"
   launch_backward_swizzled_pipeline<kDim>(x.a, x.stream);
   const Tensor<float, 4> d_q = x.d_q.host();
   bool numbers = true;
-  for (std::int64_t i = 0; i < d_q.count(); ++i) {
-    numbers = numbers && std::isfinite(d_q.data()[i]);
-  }
+  for (std::int64_t i = 0; i < d_q.count(); ++i) numbers = numbers && std::isfinite(d_q.data()[i]);
   CHECK(numbers);
 }
 

@@ -115,9 +115,7 @@ TEST_CASE("tiles of every size give the gradients of lesson 01") {
     for (const bool causal : {false, true}) {
       const Problem p({1, 1, length_q, 8}, {1, 1, length_k, 8}, causal);
       for (const std::int64_t block_m : kSizes) {
-        for (const std::int64_t block_n : kSizes) {
-          check(p, {block_m, block_n});
-        }
+        for (const std::int64_t block_n : kSizes) check(p, {block_m, block_n});
       }
     }
   }
@@ -142,9 +140,7 @@ TEST_CASE("a query whose scores all overflow is treated as fully masked") {
   const auto out = by_tiles<float>(p, {2, 3});
   for (std::int64_t c = 0; c < 3; ++c) CHECK(out.d_q(0, 0, 2, c) == 0);
   for (const auto* x : {&out.d_q, &out.d_k, &out.d_v}) {
-    for (std::int64_t i = 0; i < x->count(); ++i) {
-      CHECK(std::isfinite(x->data()[i]));
-    }
+    for (std::int64_t i = 0; i < x->count(); ++i) CHECK(std::isfinite(x->data()[i]));
   }
 }
 

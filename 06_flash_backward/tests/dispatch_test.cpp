@@ -138,9 +138,7 @@ TEST_CASE("float32: the chosen kernels can run on the GPU") {
 TEST_CASE("the kernels chosen for other GPUs compute gradients") {
   for (const double dropout : {0.17, 0.0}) {
     if (dropout == 0 && Tests::few()) continue;
-    for (const Type type : kTypes) {
-      check_choice(gpus::kT4, type, 72, dropout);
-    }
+    for (const Type type : kTypes) check_choice(gpus::kT4, type, 72, dropout);
     check_choice(gpus::kT4, Type::kFloat16, 256, dropout);
     check_choice(gpus::kRtx4090, Type::kFloat32, 64, dropout);
     check_choice(gpus::kRtx4090, Type::kFloat32, 128, dropout);

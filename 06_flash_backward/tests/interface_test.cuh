@@ -265,9 +265,7 @@ OwnCall own_call(std::int64_t head_dim, std::int64_t length_k, bool deterministi
   const std::int64_t kv = s.batch * s.kv_heads * s.length_k * head_dim;
   OwnMemory memory(seed);
   Tensor<float, 1> lse({rows});
-  for (std::int64_t i = 0; i < rows; ++i) {
-    lse(i) = 1 + 0.25f * static_cast<float>(i % 7);
-  }
+  for (std::int64_t i = 0; i < rows; ++i) lse(i) = 1 + 0.25f * static_cast<float>(i % 7);
   G g = given_gradient(problem, deterministic);
   const std::int64_t of_q = rows * head_dim;
   set_tensors(

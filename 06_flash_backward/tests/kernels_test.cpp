@@ -319,9 +319,7 @@ TEST_CASE("float32: dV is as exact as by the textbook formulas, with scores of 1
     problem.type = Type::kFloat32;
     Inputs qkv = make_inputs(problem, Values::kNormal, random());
     const double size = std::pow(1e4, static_cast<double>(i) / problems);
-    for (std::int64_t e = 0; e < qkv.q.count(); ++e) {
-      qkv.q.data()[e] *= static_cast<float>(size);
-    }
+    for (std::int64_t e = 0; e < qkv.q.count(); ++e) qkv.q.data()[e] *= static_cast<float>(size);
     backward::Inputs inputs = backward::with_forward(problem, std::move(qkv), random());
     if (i % 2 == 0) {  // else the exact ones, rounded
       auto [o, lse] = Tests::best().forward(problem, inputs.forward);

@@ -8,7 +8,6 @@
 #include <numeric>
 #include <random>
 #include <stdexcept>
-#include <vector>
 
 #include "06_flash_backward/tests/gradient_call.cuh"
 #include "06_flash_backward/tests/problem_line.hpp"

@@ -170,9 +170,7 @@ TEST_CASE("the kernels' loss curve is the reference's, and it falls") {
 TEST_CASE("nothing is learnt from random text") {
   // A model that saw what it is asked for would do better than chance.
   std::string dice;
-  for (std::uint64_t i = 0; i < 20000; ++i) {
-    dice += static_cast<char>('a' + random_bits(7, i) % 4);
-  }
+  for (std::uint64_t i = 0; i < 20000; ++i) dice += static_cast<char>('a' + random_bits(7, i) % 4);
   const Text text(dice);
   Plan plan = tiny_plan();
   plan.batch = 8;
