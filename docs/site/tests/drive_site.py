@@ -39,7 +39,7 @@ LOADED = """[...document.querySelectorAll('.explorer')].every(
   (one) => one.querySelector('.explorer-view') || void one.scrollIntoView())"""
 # What a reader may search, and a page that must be among the first three results.
 SEARCHES = {
-    "softmax": "02_safe_softmax/index.html",
+    "softmax": "02_safe_softmax/1_safe_softmax.html",
     "flash attn varlen": "05_flash_forward/9_packed_sequences.html",
     "how to install without root": "docs/building.html",
     "nvcc not found": "docs/building.html",
