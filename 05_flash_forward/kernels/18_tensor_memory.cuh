@@ -27,10 +27,12 @@ struct TensorMemoryTile : HopperTile<T, head_dim, 128, 2, 2> {
   __device__ static int first_query(const Attention<T>&, int block, int q) {
     return block * block_m + q * queries;
   }
-  /// Columns of tensor memory: S, of which P takes the first half; O.
+  /// Columns of tensor memory: S, of which P takes the first half.
   static constexpr int s_column(int q) { return q * 128; }
+  /// And those of O.
   static constexpr int o_column(int q) { return 256 + q * head_dim; }
 };
+/// A block computes one work tile.
 template <class T, int d, int by_fma>
 constexpr int kQueryStages<TensorMemoryTile<T, d, by_fma>> = 1;
 

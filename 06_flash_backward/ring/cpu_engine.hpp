@@ -20,8 +20,10 @@ class CpuEngine {
   /// Memory that begins as NaN, with the functions of DeviceBuffer.
   template <class X>
   struct Buffer : std::vector<X> {
+    /// Of so many elements.
     explicit Buffer(std::int64_t count)
         : std::vector<X>(static_cast<std::size_t>(count), std::numeric_limits<X>::quiet_NaN()) {}
+    /// Its elements.
     std::int64_t count() const { return static_cast<std::int64_t>(this->size()); }
   };
 
